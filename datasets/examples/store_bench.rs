@@ -55,13 +55,13 @@ fn run(step: &str, store: &Store, folder: &Path, rows: u64) -> Result<Told> {
         "sync" => sync(folder, rows)?,
         "make" => make(store, rows)?,
         "grow" => grow(store, rows)?,
-        "seal" => told(store.seal(SealOptions::default())?.rows),
+        "seal" => told(store.seal_journals(SealOptions::default())?.rows),
         "compact" => told(store.compact()?.rows),
         "stats" => {
             let stats = store.stats(Choose::Middle)?;
             Told { note: format!("{} bytes in {} parts", stats.parts.bytes, stats.parts.count), ..told(stats.rows) }
         }
-        "keys" => told(store.keys()?.len() as u64),
+        "keys" => told(store.read_keys()?.len() as u64),
         "export" => told(store.export(&folder.join("export.csv"), Format::Csv, Choose::All)?.rows),
         _ => return Err(format!("unknown step `{step}`").into()),
     })
@@ -75,7 +75,7 @@ fn origin() -> Origin {
 fn append(folder: &Path, rows: u64) -> Result<Told> {
     let store = Store::create(&folder.join("append"))?;
     let records: Vec<Record> = (0..rows).map(record).collect();
-    let mut journal = store.journal(origin())?;
+    let mut journal = store.start_journal(origin())?;
     let begin = Instant::now();
     for record in &records {
         journal.append(record)?;
@@ -104,7 +104,7 @@ fn sync(folder: &Path, rows: u64) -> Result<Told> {
 fn make(store: &Store, rows: u64) -> Result<Told> {
     let mut bytes = 0;
     for first in (0..rows).step_by(usize::try_from(JOURNAL_ROWS)?) {
-        let path = store.journal(origin())?.path().to_owned();
+        let path = store.start_journal(origin())?.path().to_owned();
         let mut file = BufWriter::with_capacity(1 << 20, OpenOptions::new().append(true).open(path)?);
         for number in first..rows.min(first + JOURNAL_ROWS) {
             let mut line = serde_json::to_string(&record(shuffled(number, rows)))?;
@@ -124,7 +124,7 @@ fn make(store: &Store, rows: u64) -> Result<Told> {
 fn grow(store: &Store, rows: u64) -> Result<Told> {
     let mut sealed = 0;
     for first in (0..rows).step_by(usize::try_from(JOURNAL_ROWS)?) {
-        let path = store.journal(origin())?.path().to_owned();
+        let path = store.start_journal(origin())?.path().to_owned();
         let mut file = BufWriter::with_capacity(1 << 20, OpenOptions::new().append(true).open(path)?);
         for number in first..rows.min(first + JOURNAL_ROWS) {
             let record = Record { samples_ns: Vec::new(), ..record(shuffled(number, rows)) };
@@ -135,7 +135,7 @@ fn grow(store: &Store, rows: u64) -> Result<Told> {
         }
         file.flush()?;
         drop(file);
-        sealed += store.seal(SealOptions::default())?.rows;
+        sealed += store.seal_journals(SealOptions::default())?.rows;
     }
     if sealed != rows {
         return Err(format!("of {rows} records {sealed} were sealed").into());
@@ -191,7 +191,7 @@ fn record(number: u64) -> Record {
         place: Some(format!("/features/block{}/conv{}", task % 17, task % 3)),
         place_count: Some(2),
         places: json(&json!([format!("/features/block{}/conv{}", task % 17, task % 3), "/head/conv"])),
-        task_hash: Key::of_bytes(&task.to_le_bytes()).hex(),
+        task_hash: Key::of_bytes(&task.to_le_bytes()).to_hex(),
         op_kind: kind.into(),
         op_name: format!("{kind}+bias+relu"),
         op_text: format!("{kind} f32[1,{channels},{side},{side}] k=3 s=1 p=1 +bias +relu"),
@@ -206,7 +206,7 @@ fn record(number: u64) -> Record {
         bytes_out: Some(bytes as i64),
         bytes_weights: Some(36 * (channels * channels) as i64),
         arithmetic_intensity: Some(flops as f64 / bytes as f64),
-        schedule_hash: Some(Key::of_bytes(&number.to_be_bytes()).hex()),
+        schedule_hash: Some(Key::of_bytes(&number.to_be_bytes()).to_hex()),
         schedule_source: Some(ScheduleSource::Template),
         schedule: json(&json!({
             "tile_y": [of_row.below(16), 1 << of_row.below(5)], "tile_x": [of_row.below(16), 1 << of_row.below(5)],

@@ -61,10 +61,10 @@ fn main() -> Result<()> {
     let store = Store::create(&Path::new(folder).join("store"))?;
     let begin = Instant::now();
     let seen = simulate(&store, hosts, minutes * 60 / TICK_SECONDS)?;
-    let sealed = store.seal(SealOptions::default())?;
-    store.tidy()?;
+    let sealed = store.seal_journals(SealOptions::default())?;
+    store.merge_small_parts()?;
     let seconds = begin.elapsed().as_secs_f64();
-    let (stats, keys) = (store.stats(Choose::All)?, store.keys()?.len() as u64);
+    let (stats, keys) = (store.stats(Choose::All)?, store.read_keys()?.len() as u64);
     let written = seen.written.load(Relaxed);
     println!(
         "{}",
@@ -127,7 +127,7 @@ impl Host {
             seen.killed.fetch_add(1, Relaxed);
         } else if is_over && let Some(campaign) = self.campaign.take() {
             campaign.journal.seal()?;
-            seen.merged.fetch_add(store.tidy()?, Relaxed);
+            seen.merged.fetch_add(store.merge_small_parts()?, Relaxed);
             seen.most_parts.fetch_max(parts(store, self.number)?, Relaxed);
         }
         Ok(())
@@ -135,25 +135,26 @@ impl Host {
 
     /// Does what every campaign does before it measures.
     fn begin(&self, store: &Store, number: u64, seen: &Seen) -> Result<Campaign> {
-        store.seal(SealOptions::default())?;
+        store.seal_journals(SealOptions::default())?;
         let pair = self.number / 2 * 2;
         let is_shared = chance(pair, number, 2);
         let of_host = if is_shared { pair } else { self.number };
         let first = (of_host << 20 | number) * RECORDS;
         let wanted: Vec<u64> = (first..first + RECORDS).collect();
         let keys: Vec<Key> = wanted.iter().map(|&work| record(self.number, work, 0).key).collect();
-        let mut claims = store.claims()?;
-        let taken = claims.take(&keys)?;
+        let mut claims = store.create_claims()?;
+        let taken = claims.claim_free(&keys)?;
         // Reads the keys after claiming: whatever other hosts finish from now on, they had claimed before. Keys are
         // needed only if the work is shared or resumed.
-        let known = if is_shared || self.resumes { Some(store.keys()?) } else { None };
+        let known = if is_shared || self.resumes { Some(store.read_keys()?) } else { None };
         let is_left =
             |key: &Key| taken.held.contains(key) || known.as_ref().is_some_and(|known| known.attempts(*key) > 0);
         let todo: Vec<u64> =
             wanted.into_iter().zip(&keys).filter(|(_, key)| !is_left(key)).map(|(work, _)| work).collect();
         seen.left_out.fetch_add(RECORDS - todo.len() as u64, Relaxed);
         let host = format!("host-{}", self.number);
-        let journal = store.journal(Origin { host, program: "store_fleet".into(), command: "store_fleet".into() })?;
+        let journal =
+            store.start_journal(Origin { host, program: "store_fleet".into(), command: "store_fleet".into() })?;
         Ok(Campaign { number, journal, _claims: claims, todo })
     }
 }

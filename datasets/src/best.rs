@@ -3,10 +3,10 @@
 //! [`crate::fastest`] ranks the attempts. Times of several hosts are never mixed: each task uses the records of the
 //! most similar host that has any. Only the newest versions of a host count, unless all are requested.
 
-use crate::fastest::{Fastest, fastest};
+use crate::fastest::{Fastest, find_fastest};
 use crate::record::json::Json;
 use crate::record::key::Key;
-use crate::record::standing::newest;
+use crate::record::standing::keep_newest_conditions;
 use crate::record::table::Record;
 use crate::record::words::{CacheState, Outcome, ScheduleSource, Source, Target};
 use serde::{Deserialize, Serialize};
@@ -96,11 +96,11 @@ pub struct Best {
 type TaskPlace<'a> = (&'a str, Target, Option<&'a str>, Option<&'a str>, Option<i64>, Option<CacheState>);
 
 /// Returns the best schedule of every task that matches a query. `here` describes the host to be similar to.
-pub fn best(records: &[Record], question: &Question, here: &Record) -> Answer {
+pub fn best_records(records: &[Record], question: &Question, here: &Record) -> Answer {
     let asked: Vec<&Record> = records.iter().filter(|record| question.is_about(record)).collect();
     let (asked, left_out) = match question.all_versions {
         true => (asked, 0),
-        false => newest(asked, machine),
+        false => keep_newest_conditions(asked, machine_key),
     };
     let mut found: BTreeMap<TaskPlace<'_>, Vec<&Record>> = BTreeMap::new();
     for record in asked {
@@ -108,7 +108,8 @@ pub fn best(records: &[Record], question: &Question, here: &Record) -> Answer {
         let place = (&*record.task_hash, record.target, machine.0, machine.1, record.threads, record.cache_state);
         found.entry(place).or_default().push(record);
     }
-    let mut tasks: Vec<Best> = found.into_values().filter_map(|attempts| nearest(&attempts, here)).collect();
+    let mut tasks: Vec<Best> =
+        found.into_values().filter_map(|attempts| best_on_nearest_host(&attempts, here)).collect();
     tasks.sort_by(|one, other| {
         other.median_ns.total_cmp(&one.median_ns).then_with(|| one.task_hash.cmp(&other.task_hash))
     });
@@ -116,12 +117,12 @@ pub fn best(records: &[Record], question: &Question, here: &Record) -> Answer {
 }
 
 /// Returns the key of a machine. A host name alone is not unique, for example in containers.
-fn machine(record: &Record) -> (String, String, Target, Option<String>, Option<String>) {
+fn machine_key(record: &Record) -> (String, String, Target, Option<String>, Option<String>) {
     (record.host.clone(), record.host_class.clone(), record.target, record.device.clone(), record.board.clone())
 }
 
 /// Returns the names and classes of the hosts in some records.
-pub fn hosts<'a>(records: impl IntoIterator<Item = &'a Record>) -> BTreeSet<&'a str> {
+pub fn host_names<'a>(records: impl IntoIterator<Item = &'a Record>) -> BTreeSet<&'a str> {
     records.into_iter().flat_map(|record| [record.host.as_str(), record.host_class.as_str()]).collect()
 }
 
@@ -141,10 +142,10 @@ impl Question {
     }
 }
 
-/// Whether a record is of the model that a user names, by an alias or in another spelling where it is of the zoo.
+/// Returns whether a record is of a model, given by its name, an alias or another spelling of a zoo model.
 fn is_of_model(record: &Record, name: &str) -> bool {
     let is_of_zoo = || record.model_source.as_deref() == Some("local");
-    record.model_name.as_deref() == Some(name) || (is_of_zoo() && record.model_name == zoo::canonical(name))
+    record.model_name.as_deref() == Some(name) || (is_of_zoo() && record.model_name == zoo::canonical_name(name))
 }
 
 fn of_fastest(fastest: Fastest<'_>, schedules: usize, here: &Record) -> Option<Best> {
@@ -174,24 +175,23 @@ fn of_fastest(fastest: Fastest<'_>, schedules: usize, here: &Record) -> Option<B
         clock_policy: record.clock_policy.clone(),
         code_revision: record.code_revision.clone(),
         versions: record.versions_and_code(),
-        distance: distance(record, here),
+        distance: host_distance(record, here),
     })
 }
 
-fn nearest(attempts: &[&Record], here: &Record) -> Option<Best> {
-    let far = |record: &Record| distance(record, here);
+fn best_on_nearest_host(attempts: &[&Record], here: &Record) -> Option<Best> {
+    let far = |record: &Record| host_distance(record, here);
     let by_distance =
         |one: &&&Record, other: &&&Record| far(one).total_cmp(&far(other)).then_with(|| one.host.cmp(&other.host));
     let host = attempts.iter().min_by(by_distance)?;
     let is_there = |record: &&Record| record.host == host.host && record.host_class == host.host_class;
     let there: Vec<&Record> = attempts.iter().copied().filter(is_there).collect();
     let schedules = there.iter().map(|record| &record.schedule_hash).collect::<BTreeSet<_>>().len();
-    of_fastest(fastest(there)?, schedules, here)
+    of_fastest(find_fastest(there)?, schedules, here)
 }
 
-/// Returns the dissimilarity of two hosts: 0 for the same, below 1 for the same class, then by processor, architecture,
-/// cores and caches.
-pub fn distance(record: &Record, here: &Record) -> f64 {
+/// Returns the dissimilarity of two hosts: 0 for the same host, below 1 for hosts of the same class.
+pub fn host_distance(record: &Record, here: &Record) -> f64 {
     if record.host == here.host && record.host_class == here.host_class {
         return 0.0;
     }
@@ -246,7 +246,7 @@ mod tests {
             Record { source: Source::Simulated, ..record("a", "1", "x", 1.0, None) },
         ];
         let here = record("a", "", "", 0.0, None);
-        let ask = |question: Question| best(&records, &question, &here).tasks;
+        let ask = |question: Question| best_records(&records, &question, &here).tasks;
         let all = ask(Question::default());
         let told: Vec<_> = all
             .iter()
@@ -268,7 +268,7 @@ mod tests {
         };
         for (name, found) in [("mlp", 1), ("MLP", 1), ("resnet", 0)] {
             let question = Question { model: Some(name.to_owned()), ..Question::default() };
-            assert_eq!(best(&[of_zoo("mlp")], &question, &here).tasks.len(), found, "{name}");
+            assert_eq!(best_records(&[of_zoo("mlp")], &question, &here).tasks.len(), found, "{name}");
         }
         for nothing in [
             Question { operator: Some("conv2d".to_owned()), ..Question::default() },
@@ -294,7 +294,7 @@ mod tests {
         ];
         let check = |all_versions: bool, here: &str, wanted: &[(&str, f64, &str, &str)], left_out: usize| {
             let question = Question { all_versions, ..Question::default() };
-            let answer = best(&records, &question, &record(here, "", "", 0.0, None));
+            let answer = best_records(&records, &question, &record(here, "", "", 0.0, None));
             let told = answer.tasks.iter();
             let told: Vec<_> = told
                 .map(|one| (one.task_hash.as_str(), one.median_ns, one.host.as_str(), one.versions.as_str()))
@@ -311,7 +311,7 @@ mod tests {
         let on = |device: &str, record: Record| Record { device: Some(device.to_owned()), ..record };
         let records =
             [on("one", record("a", "1", "x", 100.0, Some(1.0))), on("two", record("a", "1", "y", 50.0, Some(1.0)))];
-        let answer = best(&records, &Question::default(), &record("a", "", "", 0.0, None));
+        let answer = best_records(&records, &Question::default(), &record("a", "", "", 0.0, None));
         let told: Vec<_> = answer.tasks.iter().map(|one| (one.device.as_deref(), one.median_ns)).collect();
         assert_eq!((told.as_slice(), answer.left_out), (&[(Some("one"), 100.0), (Some("two"), 50.0)][..], 0));
     }

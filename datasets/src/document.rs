@@ -12,7 +12,7 @@ const BEGINNING: &str = include_str!("document_beginning.md");
 const END: &str = include_str!("document_end.md");
 
 /// Returns the whole document.
-pub fn document() -> String {
+pub fn render_document() -> String {
     let mut text = BEGINNING.replace("{version}", &SCHEMA_VERSION.to_string());
     text = text.replace(
         "{experiment}",
@@ -25,25 +25,25 @@ pub fn document() -> String {
             let head = "| column | type | unit | known | since | meaning |\n| --- | --- | --- | --- | --- | --- |\n";
             write!(text, "\n### {group}\n\n{head}").expect("memory takes it");
         }
-        text.push_str(&row(column));
+        text.push_str(&column_row(column));
     }
     text.push_str("\n## Words\n\n| column | word | meaning |\n| --- | --- | --- |\n");
-    words(&mut text, "source", Source::ALL, Source::name, Source::meaning);
-    words(&mut text, "outcome", Outcome::ALL, Outcome::name, Outcome::meaning);
-    words(&mut text, "cache_state", CacheState::ALL, CacheState::name, CacheState::meaning);
-    words(&mut text, "schedule_source", ScheduleSource::ALL, ScheduleSource::name, ScheduleSource::meaning);
-    words(&mut text, "target", Target::ALL, Target::name, Target::meaning);
+    write_words(&mut text, "source", Source::ALL, Source::name, Source::meaning);
+    write_words(&mut text, "outcome", Outcome::ALL, Outcome::name, Outcome::meaning);
+    write_words(&mut text, "cache_state", CacheState::ALL, CacheState::name, CacheState::meaning);
+    write_words(&mut text, "schedule_source", ScheduleSource::ALL, ScheduleSource::name, ScheduleSource::meaning);
+    write_words(&mut text, "target", Target::ALL, Target::name, Target::meaning);
     text + "\n" + END
 }
 
-fn row(column: &Column) -> String {
+fn column_row(column: &Column) -> String {
     let Column { name, unit, since, .. } = column;
     let kind = column.kind.name();
     let absent = if column.nullable { ", may be absent" } else { "" };
-    format!("| `{name}` | {kind}{absent} | {unit} | {} | {since} | {} |\n", column.known.name(), column.text())
+    format!("| `{name}` | {kind}{absent} | {unit} | {} | {since} | {} |\n", column.known.name(), column.trimmed_doc())
 }
 
-fn words<T: Copy>(
+fn write_words<T: Copy>(
     text: &mut String,
     column: &str,
     all: &[T],

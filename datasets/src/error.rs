@@ -20,7 +20,6 @@ impl RowError {
         RowError { field: None, problem: problem.into(), hint: None }
     }
 
-    /// Sets the column, unless it is set already.
     pub(crate) fn in_field(mut self, field: &str) -> RowError {
         self.field.get_or_insert_with(|| field.to_owned());
         self
@@ -48,7 +47,7 @@ impl std::error::Error for RowError {}
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A row is invalid.
-    #[error("cannot read record: {}\n  at {}{}{}{}", row.problem, file.display(), RowUnit::at(counted, *number),
+    #[error("cannot read record: {}\n  at {}{}{}{}", row.problem, file.display(), RowUnit::describe_position(counted, *number),
         OfField(row.field.as_deref()), Hint(row.hint.as_deref()))]
     Row {
         /// File of the row.
@@ -131,7 +130,7 @@ pub enum RowUnit {
 }
 
 impl RowUnit {
-    fn at(&self, number: u64) -> String {
+    fn describe_position(&self, number: u64) -> String {
         match (self, number) {
             (_, 0) => String::new(),
             (RowUnit::Line, number) => format!(", line {number}"),
@@ -160,7 +159,7 @@ impl Error {
         }
     }
 
-    /// Wraps a system error; exhausted space is a separate variant.
+    /// Wraps a system error; exhausted space has a variant of its own.
     pub(crate) fn io(doing: &'static str, path: &Path, source: std::io::Error) -> Error {
         use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         let path = path.to_owned();
@@ -175,7 +174,6 @@ impl Error {
     }
 }
 
-/// Adds the operation and path to a system error.
 pub(crate) trait IoContext<T> {
     fn context(self, doing: &'static str, path: &Path) -> Result<T>;
 }

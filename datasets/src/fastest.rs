@@ -7,7 +7,7 @@
 use crate::record::certainty::DOUBTED;
 use crate::record::key::Key;
 use crate::record::table::Record;
-use crate::record::visits::{OverVisits, Tried, measured, middle, middle_of};
+use crate::record::visits::{OverVisits, Tried, median_index, median_record, middle_of};
 use crate::record::words::{CacheState, Outcome, Target};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,17 +28,17 @@ pub struct Times {
 
 impl Times {
     /// Creates the times of a candidate with one measurement: its median and the upper end of its interval.
-    pub fn once(median_ns: f64, upper_end_ns: f64) -> Times {
+    pub fn from_measurement(median_ns: f64, upper_end_ns: f64) -> Times {
         Times { median_ns, upper_end_ns, rounds: BTreeMap::new() }
     }
 
     /// Adds the median of a round.
-    pub fn hear(&mut self, round: usize, median_ns: f64) {
+    pub fn add_round(&mut self, round: usize, median_ns: f64) {
         self.rounds.insert(round, median_ns);
     }
 
     /// Returns the number of repeated rounds.
-    pub fn rounds(&self) -> usize {
+    pub fn round_count(&self) -> usize {
         self.rounds.len()
     }
 
@@ -46,7 +46,7 @@ impl Times {
     pub fn middle_ns(&self) -> f64 {
         let all: Vec<f64> = [self.median_ns].into_iter().chain(self.rounds.values().copied()).collect();
         let tried: Vec<Tried> = all.iter().map(|ns| Tried { median_ns: Some(*ns) }).collect();
-        middle(&tried).map_or(self.median_ns, |place| all[place])
+        median_index(&tried).map_or(self.median_ns, |place| all[place])
     }
 
     /// Returns the time for ranking: the upper end of a single measurement, or the median of repeated ones.
@@ -55,39 +55,38 @@ impl Times {
     }
 
     /// Returns the times of both candidates in their common rounds.
-    pub fn beside(&self, other: &Times) -> (Vec<f64>, Vec<f64>) {
+    pub fn common_rounds(&self, other: &Times) -> (Vec<f64>, Vec<f64>) {
         self.rounds.iter().filter_map(|(round, ns)| Some((*ns, *other.rounds.get(round)?))).unzip()
     }
 
-    fn over(&self, other: &Times) -> Option<f64> {
-        let (own, others) = self.beside(other);
+    fn median_ratio(&self, other: &Times) -> Option<f64> {
+        let (own, others) = self.common_rounds(other);
         let mut ratios: Vec<f64> = own.iter().zip(&others).map(|(own, other)| own / other).collect();
-        median(&mut ratios).filter(|_| ratios.len() >= LEAST_ROUNDS)
+        median_value(&mut ratios).filter(|_| ratios.len() >= LEAST_ROUNDS)
     }
 
     /// Returns whether this candidate has one measurement and seems clearly faster than the leader.
-    pub fn outdoes(&self, leader: &Times) -> bool {
+    pub fn seems_faster(&self, leader: &Times) -> bool {
         self.rounds.is_empty() && self.upper_end_ns < leader.middle_ns() * (1.0 - EQUAL)
     }
 }
 
-fn median(values: &mut [f64]) -> Option<f64> {
+fn median_value(values: &mut [f64]) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
     Some((values[low] + values[high]) / 2.0)
 }
 
-/// Returns the fastest repeated candidate: starts from the lowest median and follows candidates that are faster within
-/// common rounds.
-pub fn leader(times: &[&Times]) -> Option<usize> {
-    let again: Vec<usize> = (0..times.len()).filter(|number| times[*number].rounds() > 0).collect();
+/// Returns the fastest repeated candidate: from the lowest median on, follows those faster within common rounds.
+pub fn find_leader(times: &[&Times]) -> Option<usize> {
+    let again: Vec<usize> = (0..times.len()).filter(|number| times[*number].round_count() > 0).collect();
     let by_middle = |one: &&usize, other: &&usize| times[**one].middle_ns().total_cmp(&times[**other].middle_ns());
     let mut leader = *again.iter().min_by(by_middle)?;
     let mut met = BTreeSet::new();
     loop {
         met.insert(leader);
         let strangers = again.iter().filter(|number| !met.contains(number));
-        let rivals = strangers.filter_map(|number| Some((*number, times[*number].over(times[leader])?)));
+        let rivals = strangers.filter_map(|number| Some((*number, times[*number].median_ratio(times[leader])?)));
         let faster = rivals.filter(|(_, ratio)| *ratio < 1.0).min_by(|one, other| one.1.total_cmp(&other.1));
         match faster {
             Some((rival, _)) => leader = rival,
@@ -96,14 +95,13 @@ pub fn leader(times: &[&Times]) -> Option<usize> {
     }
 }
 
-/// Returns the fastest candidate: the leader, unless a candidate with one measurement beats it by more than the
-/// selection bias of the repeated candidates' first measurements.
-fn winner(times: &[&Times]) -> Option<usize> {
-    let leader = leader(times);
-    let again = times.iter().filter(|one| one.rounds() > 0);
+/// Returns the leader, unless a single measurement beats it by more than the selection bias of first measurements.
+fn find_winner(times: &[&Times]) -> Option<usize> {
+    let leader = find_leader(times);
+    let again = times.iter().filter(|one| one.round_count() > 0);
     let luck = again.map(|one| one.upper_end_ns / one.middle_ns()).fold(1.0, f64::min);
     let is_lucky = |one: &Times, leader: &Times| one.upper_end_ns >= luck * leader.middle_ns();
-    let outdoes = |one: &Times, leader: &Times| one.outdoes(leader) && !is_lucky(one, leader);
+    let outdoes = |one: &Times, leader: &Times| one.seems_faster(leader) && !is_lucky(one, leader);
     let may_win = |number: &usize| leader.is_none_or(|leader| outdoes(times[*number], times[leader]));
     let once = (0..times.len()).filter(may_win);
     once.min_by(|one, other| times[*one].upper_end_ns.total_cmp(&times[*other].upper_end_ns)).or(leader)
@@ -111,7 +109,7 @@ fn winner(times: &[&Times]) -> Option<usize> {
 
 /// Numbers the rounds of measurements in time order. A new round begins with another program run, with a repeated
 /// candidate, or a long time after the round's first measurement.
-pub fn rounds<K: Ord>(measured: impl IntoIterator<Item = (K, String, i64)>) -> Vec<usize> {
+pub fn number_rounds<K: Ord>(measured: impl IntoIterator<Item = (K, String, i64)>) -> Vec<usize> {
     let mut numbers = Vec::new();
     let mut current: Option<(usize, BTreeSet<K>, String, i64)> = None;
     for (who, run, moment) in measured {
@@ -148,7 +146,7 @@ pub struct Fastest<'a> {
 
 /// Returns the fastest candidate; each experiment is one candidate. Medians without an interval are ignored if any
 /// candidate has a narrow enough interval.
-pub fn fastest<'a>(attempts: impl IntoIterator<Item = &'a Record>) -> Option<Fastest<'a>> {
+pub fn find_fastest<'a>(attempts: impl IntoIterator<Item = &'a Record>) -> Option<Fastest<'a>> {
     let is_timed = |record: &&Record| record.outcome == Outcome::Ok && record.median_ns.is_some();
     let mut attempts: Vec<&Record> = attempts.into_iter().filter(is_timed).collect();
     if attempts.iter().any(|record| record.uncertainty().is_some_and(|uncertainty| uncertainty < DOUBTED)) {
@@ -167,35 +165,37 @@ pub fn fastest<'a>(attempts: impl IntoIterator<Item = &'a Record>) -> Option<Fas
 /// rounds.
 pub fn time_over<'a>(attempts: impl IntoIterator<Item = &'a Record>, (one, other): (Key, Key)) -> Option<f64> {
     let are_both = |record: &&Record| record.outcome == Outcome::Ok && (record.key == one || record.key == other);
-    let candidates = candidates(attempts.into_iter().filter(are_both).collect());
+    let candidates = group_candidates(attempts.into_iter().filter(are_both).collect());
     let (one, other) = (&candidates.get(&one)?.0, &candidates.get(&other)?.0);
-    Some(one.over(other).unwrap_or_else(|| one.middle_ns() / other.middle_ns()))
+    Some(one.median_ratio(other).unwrap_or_else(|| one.middle_ns() / other.middle_ns()))
 }
 
 fn fastest_of_ground(attempts: Vec<&Record>) -> Option<Fastest<'_>> {
-    let candidates: Vec<(Times, Vec<&Record>)> = candidates(attempts).into_values().collect();
+    let candidates: Vec<(Times, Vec<&Record>)> = group_candidates(attempts).into_values().collect();
     let times: Vec<&Times> = candidates.iter().map(|(times, _)| times).collect();
-    let (times, attempts) = &candidates[winner(&times)?];
-    let over_visits = measured(attempts)?.over_visits()?;
+    let (times, attempts) = &candidates[find_winner(&times)?];
+    let over_visits = median_record(attempts)?.over_visits()?;
     Some(Fastest { record: middle_of(attempts)?, over_visits, known_ns: times.known_ns(), attempts: attempts.len() })
 }
 
-fn candidates(mut attempts: Vec<&Record>) -> BTreeMap<Key, (Times, Vec<&Record>)> {
+fn group_candidates(mut attempts: Vec<&Record>) -> BTreeMap<Key, (Times, Vec<&Record>)> {
     attempts.sort_by_key(|record| (record.started_at_us, record.key));
     let mut candidates: BTreeMap<Key, (Times, Vec<&Record>)> = BTreeMap::new();
     let mut later: Vec<(&Record, f64)> = Vec::new();
     for record in attempts {
         let Some((median_ns, upper_end_ns)) = record.median_ns.zip(record.upper_end_ns()) else { continue };
-        let known = candidates.entry(record.key).or_insert_with(|| (Times::once(median_ns, upper_end_ns), Vec::new()));
+        let known = candidates
+            .entry(record.key)
+            .or_insert_with(|| (Times::from_measurement(median_ns, upper_end_ns), Vec::new()));
         if !known.1.is_empty() {
             later.push((record, median_ns));
         }
         known.1.push(record);
     }
     let moments = later.iter().map(|(record, _)| (record.key, record.run_id.clone(), record.started_at_us));
-    for (round, (record, median_ns)) in rounds(moments).into_iter().zip(&later) {
+    for (round, (record, median_ns)) in number_rounds(moments).into_iter().zip(&later) {
         if let Some((times, _)) = candidates.get_mut(&record.key) {
-            times.hear(round, *median_ns);
+            times.add_round(round, *median_ns);
         }
     }
     candidates
@@ -221,7 +221,7 @@ mod tests {
 
     #[track_caller]
     fn check(records: &[Record], wanted: (u8, f64)) {
-        let told = fastest(records).map(|fastest| (fastest.record.key, fastest.known_ns.round()));
+        let told = find_fastest(records).map(|fastest| (fastest.record.key, fastest.known_ns.round()));
         assert_eq!(told, Some((Key::of_bytes(&[wanted.0]), wanted.1)));
     }
 
@@ -233,8 +233,8 @@ mod tests {
         check(&[wide, record(2, 1, 100.0), record(3, 2, 103.0), unknown.clone()], (2, 101.0));
         let vague = Record { median_interval_ns: Some(30.0), ..record(1, 0, 75.0) };
         check(&[vague, unknown], (4, 100.0));
-        assert_eq!(fastest(&[Record { outcome: Outcome::Crashed, ..record(1, 0, 1.0) }]), None);
-        assert_eq!(fastest(&[]), None);
+        assert_eq!(find_fastest(&[Record { outcome: Outcome::Crashed, ..record(1, 0, 1.0) }]), None);
+        assert_eq!(find_fastest(&[]), None);
     }
 
     #[test]
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn rounds_end_with_whoever_comes_again_with_their_run_and_with_time() {
         let of = |measured: &[(u8, &str, i64)]| {
-            rounds(measured.iter().map(|(who, run, seconds)| (*who, (*run).to_owned(), seconds * 1_000_000)))
+            number_rounds(measured.iter().map(|(who, run, seconds)| (*who, (*run).to_owned(), seconds * 1_000_000)))
         };
         assert!(of(&[]).is_empty());
         assert_eq!(

@@ -13,13 +13,12 @@ use tempfile::NamedTempFile;
 /// Prefix of temporary files; readers ignore names with a leading dot.
 const TEMPORARY: &str = ".tmp-";
 
-/// A temporary file that is deleted on drop unless it is kept.
+/// Deleted on drop unless it is kept.
 pub(crate) struct Scratch {
     file: NamedTempFile,
     folder: PathBuf,
 }
 
-/// A temporary file with a running hash of its content.
 pub(super) struct HashedScratch {
     pub scratch: Scratch,
     hasher: blake3::Hasher,
@@ -74,7 +73,6 @@ impl Scratch {
     }
 }
 
-/// The result of keeping a file under a new name.
 pub(crate) enum KeptFile {
     /// The file has its name and stays open and locked.
     Yes(PathBuf, File),
@@ -97,7 +95,7 @@ impl HashedScratch {
         Ok(HashedScratch { scratch: Scratch::new(folder)?, hasher: blake3::Hasher::new() })
     }
 
-    pub fn hash(&self) -> blake3::Hash {
+    pub fn content_hash(&self) -> blake3::Hash {
         self.hasher.finalize()
     }
 }
@@ -142,20 +140,18 @@ pub(super) fn make_folder(folder: &Path) -> Result<()> {
     }
 }
 
-/// Syncs the names in a folder.
 pub(super) fn sync_folder(folder: &Path) -> Result<()> {
     File::open(folder).and_then(|file| file.sync_all()).context("writing", folder)
 }
 
-/// Removes a file that may not exist.
-pub(super) fn remove(path: &Path) -> Result<()> {
+pub(super) fn remove_if_exists(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io("removing", path, error)),
         _ => Ok(()),
     }
 }
 
-/// Lists all entries of a folder including links, or none if the folder does not exist.
+/// Includes links; empty if the folder does not exist.
 pub(super) fn list_all(folder: &Path) -> Result<Vec<PathBuf>> {
     match std::fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
@@ -166,9 +162,8 @@ pub(super) fn list_all(folder: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Lists files and folders by name, sorted; none if the folder does not exist. Skips links, and pipes, because opening
-/// a pipe blocks.
-pub(super) fn list(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
+/// Sorted; empty without the folder. Skips links, and pipes, because opening a pipe blocks.
+pub(super) fn list_matching(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.context("listing", folder)?,
@@ -189,9 +184,8 @@ pub(super) fn is_temporary(name: &str) -> bool {
     name.starts_with(TEMPORARY)
 }
 
-/// Lists temporary files whose writers have ended.
-pub(super) fn leftovers(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut paths = list(folder, is_temporary)?;
-    paths.retain(|path| holder::open(path).is_ok_and(|file| Holder::of(&file) == Holder::Gone));
+pub(super) fn list_leftovers(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut paths = list_matching(folder, is_temporary)?;
+    paths.retain(|path| holder::open_lockable(path).is_ok_and(|file| Holder::probe_lock(&file) == Holder::Gone));
     Ok(paths)
 }

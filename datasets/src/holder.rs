@@ -9,7 +9,6 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The state of a file's lock holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     /// Another process holds the lock.
@@ -20,7 +19,7 @@ pub(super) enum Holder {
     Unknown,
 }
 
-pub(super) fn open(path: &Path) -> io::Result<File> {
+pub(super) fn open_lockable(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).open(path);
     // Local file systems can also lock a file opened for reading.
     file.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Err(error) } else { File::open(path) })
@@ -28,7 +27,7 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 
 impl Holder {
     /// Tries to lock a file, and keeps the lock if it was free.
-    pub fn of(file: &File) -> Holder {
+    pub fn probe_lock(file: &File) -> Holder {
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => Holder::Alive,
             Ok(()) => Holder::Gone,
@@ -37,8 +36,7 @@ impl Holder {
     }
 }
 
-/// Returns whether a process runs and began before `wrote_at_us` (microseconds since 1970). A later process reuses the
-/// number.
+/// Returns whether a process runs and began before `wrote_at_us` (since 1970): a later one reuses the number.
 pub(super) fn is_running(pid: u32, wrote_at_us: Option<u64>) -> bool {
     /// Tolerance for the resolution of the boot time.
     const SLACK: Duration = Duration::from_secs(2);
@@ -50,7 +48,6 @@ pub(super) fn is_running(pid: u32, wrote_at_us: Option<u64>) -> bool {
     }
 }
 
-/// Returns the start time of a process from its line in `/proc`.
 fn began_at(stat: &str) -> Option<SystemTime> {
     /// Index of the start time after the process name, which is in parentheses and may contain anything.
     const BEGINNING: usize = 19;
@@ -77,12 +74,12 @@ mod tests {
     #[test]
     fn a_lock_is_asked_for_with_write_access() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let held = open(file.path()).unwrap();
+        let held = open_lockable(file.path()).unwrap();
         held.lock().unwrap();
-        assert_eq!(Holder::of(&open(file.path()).unwrap()), Holder::Alive);
+        assert_eq!(Holder::probe_lock(&open_lockable(file.path()).unwrap()), Holder::Alive);
         drop(held);
-        let found = open(file.path()).unwrap();
-        assert_eq!(Holder::of(&found), Holder::Gone);
+        let found = open_lockable(file.path()).unwrap();
+        assert_eq!(Holder::probe_lock(&found), Holder::Gone);
         use std::io::Write;
         (&found).write_all(b"x").unwrap();
     }

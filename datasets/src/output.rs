@@ -31,7 +31,7 @@ impl Output {
             Some(found) if !found.is_file() => {
                 OutputSink::Through(File::options().write(true).open(&place).context("opening", path)?)
             }
-            _ => OutputSink::beside(&place, path, before.map(|found| found.permissions()))?,
+            _ => OutputSink::create_alongside(&place, path, before.map(|found| found.permissions()))?,
         };
         Ok(Output { path: path.to_owned(), sink })
     }
@@ -56,7 +56,7 @@ impl Output {
 }
 
 impl OutputSink {
-    fn beside(place: &Path, path: &Path, before: Option<Permissions>) -> Result<OutputSink> {
+    fn create_alongside(place: &Path, path: &Path, before: Option<Permissions>) -> Result<OutputSink> {
         let name = place.file_name().ok_or_else(|| no_file(path, "it ends in no name"))?.to_owned();
         if place.as_os_str().as_encoded_bytes().ends_with(b"/") {
             return Err(no_file(path, "it ends in a slash"));
@@ -87,7 +87,7 @@ impl Write for Output {
 }
 
 /// Writes a whole file.
-pub fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
+pub fn write_file(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
     let mut output = Output::create(path)?;
     output.write_all(content.as_ref()).context("writing", path)?;
     output.keep()
@@ -116,13 +116,13 @@ mod tests {
     fn a_file_appears_whole_and_one_that_is_given_up_leaves_the_old_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("page.html");
-        write(&path, "old").unwrap();
+        write_file(&path, "old").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let mut output = Output::create(&path).unwrap();
         output.write_all(b"new, but only ha").unwrap();
         drop(output);
         assert_eq!((fs::read(&path).unwrap(), names(folder.path())), (b"old".to_vec(), vec!["page.html".into()]));
-        write(&path, "new").unwrap();
+        write_file(&path, "new").unwrap();
         assert_eq!((fs::read(&path).unwrap(), names(folder.path())), (b"new".to_vec(), vec!["page.html".into()]));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
     }
@@ -141,10 +141,10 @@ mod tests {
     fn links_are_followed_and_names_may_be_any_bytes() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join(std::ffi::OsStr::from_bytes(b"\xff.csv"));
-        write(&target, "old").unwrap();
+        write_file(&target, "old").unwrap();
         let link = folder.path().join("link");
         symlink(&target, &link).unwrap();
-        write(&link, "new").unwrap();
+        write_file(&link, "new").unwrap();
         assert!(link.is_symlink());
         assert_eq!(fs::read(&target).unwrap(), b"new");
     }
@@ -152,9 +152,9 @@ mod tests {
     #[test]
     fn devices_are_written_and_not_replaced() {
         use std::os::unix::fs::FileTypeExt;
-        write(Path::new("/dev/null"), "gone").unwrap();
+        write_file(Path::new("/dev/null"), "gone").unwrap();
         assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
-        let error = write(Path::new("/dev/full"), "full").unwrap_err();
+        let error = write_file(Path::new("/dev/full"), "full").unwrap_err();
         assert!(matches!(error, Error::Full { .. }), "{error}");
     }
 }

@@ -64,19 +64,16 @@ impl Shard {
         self.count
     }
 
-    /// Returns whether a key belongs to this shard. The key must depend on the request alone, so that it is equal on
-    /// all machines.
+    /// Returns whether a key, which must depend on the request alone, belongs to this shard.
     pub fn contains(self, key: Key) -> bool {
         let mut first = [0; 8];
         first.copy_from_slice(&key.0[..8]);
         u64::from_be_bytes(first) % u64::from(self.count) == u64::from(self.index)
     }
 
-    /// Returns the shard that a scheduler assigned to this process, or None without a scheduler.
-    ///
-    /// A Slurm job array sets `SLURM_ARRAY_TASK_ID`, `SLURM_ARRAY_TASK_COUNT` and `SLURM_ARRAY_TASK_MIN`, and must be
-    /// numbered without gaps. A Kubernetes indexed job sets `JOB_COMPLETION_INDEX`; its manifest must repeat the number
-    /// of completions as `JOB_COMPLETIONS`. `lookup` returns the value of a variable.
+    /// Returns the shard assigned by a scheduler, or None without one; `lookup` reads an environment variable.
+    /// Slurm: `SLURM_ARRAY_TASK_ID`, `_COUNT` and `_MIN`, numbered without gaps. Kubernetes indexed job:
+    /// `JOB_COMPLETION_INDEX`, with the number of completions repeated as `JOB_COMPLETIONS` in the manifest.
     pub fn from_environment(lookup: impl Fn(&str) -> Option<String>) -> Result<Option<Shard>, ShardError> {
         let slurm = Scheduler {
             index: "SLURM_ARRAY_TASK_ID",
@@ -91,7 +88,7 @@ impl Shard {
             hint: "add it to the job's environment with the value of `completions`",
         };
         for scheduler in [slurm, kubernetes] {
-            if let Some(shard) = scheduler.shard(&lookup)? {
+            if let Some(shard) = scheduler.read_shard(&lookup)? {
                 return Ok(Some(shard));
             }
         }
@@ -108,11 +105,11 @@ struct Scheduler {
 }
 
 impl Scheduler {
-    fn shard(&self, lookup: &impl Fn(&str) -> Option<String>) -> Result<Option<Shard>, ShardError> {
-        let Some(index) = number(self.index, lookup)? else { return Ok(None) };
+    fn read_shard(&self, lookup: &impl Fn(&str) -> Option<String>) -> Result<Option<Shard>, ShardError> {
+        let Some(index) = read_number(self.index, lookup)? else { return Ok(None) };
         let missing = ShardError::Missing { present: self.index, missing: self.count, hint: self.hint };
-        let count = number(self.count, lookup)?.ok_or(missing)?;
-        let first = self.first.map_or(Ok(None), |name| number(name, lookup))?.unwrap_or(0);
+        let count = read_number(self.count, lookup)?.ok_or(missing)?;
+        let first = self.first.map_or(Ok(None), |name| read_number(name, lookup))?.unwrap_or(0);
         let shard = index.checked_sub(first).and_then(|index| Shard::new(index, count));
         shard.map(Some).ok_or_else(|| ShardError::Variable {
             name: self.index,
@@ -122,7 +119,7 @@ impl Scheduler {
     }
 }
 
-fn number(name: &'static str, lookup: &impl Fn(&str) -> Option<String>) -> Result<Option<u32>, ShardError> {
+fn read_number(name: &'static str, lookup: &impl Fn(&str) -> Option<String>) -> Result<Option<u32>, ShardError> {
     let Some(value) = lookup(name) else { return Ok(None) };
     match value.trim().parse() {
         Ok(number) => Ok(Some(number)),

@@ -36,8 +36,8 @@ impl Dialect {
     }
 
     /// Looks up a database by name; the error lists known names.
-    pub fn named(name: &str) -> Result<Dialect, String> {
-        let hint = || names::hint(name, Dialect::ALL.iter().map(|dialect| dialect.name()));
+    pub fn parse_name(name: &str) -> Result<Dialect, String> {
+        let hint = || names::name_hint(name, Dialect::ALL.iter().map(|dialect| dialect.name()));
         Dialect::from_name(name).ok_or_else(|| format!("unknown engine `{name}`; {}", hint()))
     }
 
@@ -69,7 +69,7 @@ impl Dialect {
         }
     }
 
-    fn column(self, column: &Column) -> String {
+    fn column_definition(self, column: &Column) -> String {
         let kind = self.type_name(column.kind);
         match (self, column.nullable) {
             (Dialect::ClickHouse, true) => match kind.strip_prefix("LowCardinality(").and_then(|s| s.strip_suffix(')'))
@@ -83,15 +83,13 @@ impl Dialect {
     }
 }
 
-/// Returns the statement that creates the record table.
-///
-/// The primary key is the key and attempt number, if the database enforces it. ClickHouse does not and removes
-/// duplicates at unspecified times, so load compacted parts, which have none.
-pub fn schema(dialect: Dialect) -> String {
+/// Returns the statement that creates the record table, with key and attempt as primary key.
+/// ClickHouse removes duplicates at unspecified times: load compacted parts, which have none.
+pub fn create_statement(dialect: Dialect) -> String {
     let mut text = "CREATE TABLE records (\n".to_owned();
     for (index, column) in COLUMNS.iter().enumerate() {
         let comma = if index + 1 < COLUMNS.len() { ",\n" } else { "" };
-        write!(text, "    \"{}\" {}{comma}", column.name, dialect.column(column)).expect("memory takes it");
+        write!(text, "    \"{}\" {}{comma}", column.name, dialect.column_definition(column)).expect("memory takes it");
     }
     text.push_str(match dialect {
         Dialect::Postgres | Dialect::DuckDb => ",\n    PRIMARY KEY (\"key\", \"attempt\")\n);\n",
@@ -107,8 +105,8 @@ mod tests {
 
     #[test]
     fn an_unknown_database_gets_the_nearest_name() {
-        assert_eq!(Dialect::named("duckdb"), Ok(Dialect::DuckDb));
-        let says = |name: &str| Dialect::named(name).unwrap_err();
+        assert_eq!(Dialect::parse_name("duckdb"), Ok(Dialect::DuckDb));
+        let says = |name: &str| Dialect::parse_name(name).unwrap_err();
         assert_eq!(says("postgresql"), "unknown engine `postgresql`; did you mean `postgres`?");
         assert_eq!(says("click-house"), "unknown engine `click-house`; did you mean `clickhouse`?");
         assert_eq!(says("oracle"), "unknown engine `oracle`; known: `postgres`, `clickhouse`, `duckdb`");
@@ -130,7 +128,7 @@ mod tests {
         ];
         let mut text = String::new();
         for &dialect in Dialect::ALL {
-            let schema = schema(dialect);
+            let schema = create_statement(dialect);
             let wanted =
                 |line: &&str| names.iter().any(|name| line.contains(&format!("\"{name}\""))) || !line.starts_with(' ');
             schema.lines().filter(wanted).for_each(|line| writeln!(text, "{line}").unwrap());

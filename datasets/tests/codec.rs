@@ -4,7 +4,7 @@
 mod common;
 
 use common::{any_record, measured};
-use datasets::{Format, Record, Result, Writer, read};
+use datasets::{Format, Record, Result, Writer, read_records};
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ fn read_bytes(format: Format, bytes: &[u8]) -> Result<Vec<Record>> {
     let folder = tempfile::tempdir().unwrap();
     let path: PathBuf = folder.path().join("records").with_extension(format.name());
     std::fs::write(&path, bytes).unwrap();
-    read(&path, format)?.collect()
+    read_records(&path, format)?.collect()
 }
 
 fn check_refusal(format: Format, bytes: &[u8], expected: Expect) {
@@ -37,8 +37,8 @@ fn edited_csv(change: impl FnOnce(String) -> String) -> Vec<u8> {
 
 #[test]
 fn an_unknown_format_gets_the_nearest_name() {
-    assert!(Format::ALL.iter().all(|format| Format::named(format.name()) == Ok(*format)));
-    let says = |name: &str| Format::named(name).unwrap_err();
+    assert!(Format::ALL.iter().all(|format| Format::parse_name(format.name()) == Ok(*format)));
+    let says = |name: &str| Format::parse_name(name).unwrap_err();
     assert_eq!(says("parqet"), "unknown format `parqet`; did you mean `parquet`?");
     assert_eq!(says("CSV"), "unknown format `CSV`; did you mean `csv`?");
     assert_eq!(says("xlsx"), "unknown format `xlsx`; known: `csv`, `parquet`, `jsonl`");

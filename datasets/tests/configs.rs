@@ -13,12 +13,12 @@ fn a_text_is_found_by_its_hash_and_merged() {
     let (one, other) = (store(&folder, "one"), store(&folder, "other"));
     let hash = one.keep_config(r#"{"threads":[1]}"#).unwrap();
     assert_eq!(one.keep_config(r#"{"threads":[1]}"#).unwrap(), hash);
-    assert_eq!(one.config(&hash).unwrap().as_deref(), Some(r#"{"threads":[1]}"#));
-    assert_eq!(other.config(&hash).unwrap(), None);
-    other.merge(&one).unwrap();
-    assert_eq!(other.config(&hash).unwrap(), one.config(&hash).unwrap());
+    assert_eq!(one.read_config(&hash).unwrap().as_deref(), Some(r#"{"threads":[1]}"#));
+    assert_eq!(other.read_config(&hash).unwrap(), None);
+    other.merge_from(&one).unwrap();
+    assert_eq!(other.read_config(&hash).unwrap(), one.read_config(&hash).unwrap());
     for name in ["", "../../etc/passwd", "00000000000000000000000000000000"] {
-        assert_eq!(one.config(name).unwrap(), None, "{name}");
+        assert_eq!(one.read_config(name).unwrap(), None, "{name}");
     }
 }
 
@@ -29,11 +29,11 @@ fn a_damaged_text_is_named_not_merged_and_written_anew() {
     let hash = one.keep_config(r#"{"threads":[1]}"#).unwrap();
     let path = one.root().join("configs").join(format!("{hash}.json"));
     std::fs::write(&path, r#"{"threads":[2]}"#).unwrap();
-    assert!(matches!(one.config(&hash), Err(Error::Damaged { .. })));
+    assert!(matches!(one.read_config(&hash), Err(Error::Damaged { .. })));
     let problems = one.verify().unwrap().problems;
     assert!(problems.len() == 1 && problems[0].file == path, "{problems:?}");
-    other.merge(&one).unwrap();
-    assert_eq!(other.config(&hash).unwrap(), None);
+    other.merge_from(&one).unwrap();
+    assert_eq!(other.read_config(&hash).unwrap(), None);
     one.keep_config(r#"{"threads":[1]}"#).unwrap();
     assert_eq!(one.verify().unwrap().problems, []);
     std::fs::write(&path, [0xff, 0xfe]).unwrap();

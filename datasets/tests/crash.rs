@@ -42,7 +42,7 @@ fn origin() -> Origin {
 }
 
 fn records(store: &Store) -> Vec<Record> {
-    store.records(Choose::All).unwrap().collect::<Result<_, _>>().unwrap()
+    store.select_records(Choose::All).unwrap().collect::<Result<_, _>>().unwrap()
 }
 
 fn number_after(word: &str, text: &str) -> Option<u64> {
@@ -53,8 +53,8 @@ fn number_after(word: &str, text: &str) -> Option<u64> {
 #[ignore = "a child of `killing_a_writer_loses_at_most_the_record_in_flight`"]
 fn child_writes_until_killed() {
     let Some(store) = store_of_child() else { return };
-    let mut keys = store.keys().unwrap();
-    let mut journal = store.journal(origin()).unwrap();
+    let mut keys = store.read_keys().unwrap();
+    let mut journal = store.start_journal(origin()).unwrap();
     for number in 0.. {
         let record = measured(number);
         if keys.contains(record.key) {
@@ -65,7 +65,7 @@ fn child_writes_until_killed() {
         println!("wrote {number}");
         if number % 7 == 6 {
             journal.seal().unwrap();
-            journal = store.journal(origin()).unwrap();
+            journal = store.start_journal(origin()).unwrap();
         }
         if number % 40 == 39 {
             store.compact().unwrap();
@@ -90,7 +90,7 @@ fn killing_a_writer_loses_at_most_the_record_in_flight() {
         process.wait().unwrap();
         output.read_to_string(&mut text).unwrap();
         let told = number_after("wrote ", &text).expect("the loop above read a line");
-        let keys = store.keys().unwrap();
+        let keys = store.read_keys().unwrap();
         let count = keys.len() as u64;
         assert!(count == told + 1 || count == told + 2, "round {round}: {told} were told, {count} are there");
         assert!((0..count).all(|number| keys.contains(measured(number).key)), "round {round}: a record is missing");
@@ -102,7 +102,7 @@ fn killing_a_writer_loses_at_most_the_record_in_flight() {
             torn += report.torn.len();
         }
     }
-    store.seal(SealOptions::default()).unwrap();
+    store.seal_journals(SealOptions::default()).unwrap();
     let report = store.compact().unwrap();
     let stats = store.stats(Choose::All).unwrap();
     assert_eq!((report.parts_after, stats.duplicates, stats.journals.count), (1, 0, 0), "{torn} torn tails");
@@ -113,7 +113,7 @@ fn killing_a_writer_loses_at_most_the_record_in_flight() {
 #[ignore = "a child of `a_full_disk_stops_a_journal_between_records`"]
 fn child_writes_until_full() {
     let Some(store) = store_of_child() else { return };
-    let mut journal = store.journal(origin()).unwrap();
+    let mut journal = store.start_journal(origin()).unwrap();
     for number in 0.. {
         match journal.append(&measured(number)) {
             Ok(()) => {}
@@ -137,7 +137,7 @@ fn a_full_disk_stops_a_journal_between_records() {
     let wrote = number_after("wrote ", &text).unwrap();
     assert!(wrote > 3, "{text}");
     assert_eq!(records(&store).len() as u64, wrote);
-    let report = store.seal(SealOptions::default()).unwrap();
+    let report = store.seal_journals(SealOptions::default()).unwrap();
     assert_eq!((report.rows, report.torn), (wrote, vec![]));
 }
 
@@ -147,23 +147,24 @@ fn child_cannot_seal_nor_export() {
     let Some(store) = store_of_child() else { return };
     let export = store.root().with_extension("csv");
     let new = store.root().with_extension("new");
-    for result in
-        [store.seal(SealOptions::default()).map(|_| ()), store.export(&export, Format::Csv, Choose::All).map(|_| ())]
-    {
+    for result in [
+        store.seal_journals(SealOptions::default()).map(|_| ()),
+        store.export(&export, Format::Csv, Choose::All).map(|_| ()),
+    ] {
         assert!(matches!(result, Err(Error::Full { .. })), "{result:?}");
     }
     let rows = store.root().with_file_name("rows.csv");
     let imported = Store::import(&new, &rows, Format::Csv);
     assert!(matches!(imported, Err(Error::Full { .. })) && !new.exists(), "{imported:?}");
-    assert!(matches!(datasets::output::write(&rows, "half"), Err(Error::Full { .. })));
-    assert!(matches!(store.journal(origin()), Err(Error::Full { .. })));
+    assert!(matches!(datasets::output::write_file(&rows, "half"), Err(Error::Full { .. })));
+    assert!(matches!(store.start_journal(origin()), Err(Error::Full { .. })));
 }
 
 #[test]
 fn a_full_disk_leaves_no_half_of_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::create(&folder.path().join("store")).unwrap();
-    let mut journal = store.journal(origin()).unwrap();
+    let mut journal = store.start_journal(origin()).unwrap();
     (0..50).for_each(|number| journal.append(&measured(number)).unwrap());
     drop(journal);
     let rows = folder.path().join("rows.csv");
@@ -199,5 +200,5 @@ fn a_folder_that_cannot_be_written_is_an_error() {
     let store = Store::create(folder.path()).unwrap();
     std::fs::remove_dir(folder.path().join("journal")).unwrap();
     std::fs::write(folder.path().join("journal"), "a file").unwrap();
-    assert!(matches!(store.journal(origin()).unwrap_err(), Error::Io { .. }));
+    assert!(matches!(store.start_journal(origin()).unwrap_err(), Error::Io { .. }));
 }

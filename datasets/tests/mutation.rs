@@ -48,7 +48,7 @@ fn bench() -> Bench {
     let store = Store::create(&folder.path().join("store")).unwrap();
     let write = |numbers: std::ops::Range<u64>| {
         let origin = Origin { host: "bench-1".into(), program: "test 0".into(), command: "test".into() };
-        let mut journal = store.journal(origin).unwrap();
+        let mut journal = store.start_journal(origin).unwrap();
         numbers.for_each(|number| journal.append(&measured(number)).unwrap());
         journal
     };
@@ -69,7 +69,7 @@ fn change(path: &Path, damages: &[Damage]) {
 
 /// Returns the numbers of the rows read, and checks that each row is unchanged.
 fn numbers(store: &Store) -> HashSet<u64> {
-    let rows: Vec<Record> = store.records(Choose::All).unwrap().map(Result::unwrap).collect();
+    let rows: Vec<Record> = store.select_records(Choose::All).unwrap().map(Result::unwrap).collect();
     let number = |row: &Record| {
         let number = row.started_at_us.abs_diff(measured(0).started_at_us);
         assert_eq!(row, &Record { attempt: row.attempt, ..measured(number) });
@@ -87,10 +87,10 @@ proptest! {
         change(&bench.journal, &damages);
         let read = numbers(&bench.store);
         prop_assert!((0..10).all(|number| read.contains(&number)));
-        prop_assert_eq!(bench.store.keys().unwrap().len(), read.len());
+        prop_assert_eq!(bench.store.read_keys().unwrap().len(), read.len());
         prop_assert_eq!(bench.store.stats(Choose::Middle).unwrap().rows, read.len() as u64);
         let _ = bench.store.verify().unwrap();
-        bench.store.seal(SealOptions { take_over: true }).unwrap();
+        bench.store.seal_journals(SealOptions { take_over: true }).unwrap();
         prop_assert_eq!(numbers(&bench.store), read.clone());
         prop_assert!(!bench.journal.exists());
         bench.store.compact().unwrap();

@@ -27,7 +27,7 @@ fn rate(working_set_bytes: u64, kind: &str, bytes_per_second: f64) -> MemoryRate
 }
 
 fn best(measured: &[PeaksMeasured]) -> (f64, Option<f64>) {
-    let peak = Peaks::of(measured).compute[0];
+    let peak = Peaks::from_measurements(measured).compute[0];
     (peak.flops_per_second, peak.certainty.spread)
 }
 
@@ -73,7 +73,7 @@ fn attempt(experiment: u8, started_at_us: i64, record: Record) -> Record {
 
 #[test]
 fn no_peak_is_below_what_two_visits_of_an_operator_reached() {
-    let mut peaks = Peaks::of(&[measured(0, 100e9, 2e10, 1e10)]);
+    let mut peaks = Peaks::from_measurements(&[measured(0, 100e9, 2e10, 1e10)]);
     let mut reached = Reached::default();
     // 524288 operations in 4 µs are 131 GFLOP/s; the record with the wide interval would be 524.
     let all = [
@@ -83,10 +83,10 @@ fn no_peak_is_below_what_two_visits_of_an_operator_reached() {
         Record { co_run: Some(Json::new(&["other"]).expect("JSON")), ..product(1000.0, Some(1.0)) },
     ];
     for (experiment, record) in (0..).zip(all) {
-        reached.take(&attempt(experiment, 1, record.clone()));
-        reached.take(&attempt(experiment, 2, record));
+        reached.add_record(&attempt(experiment, 1, record.clone()));
+        reached.add_record(&attempt(experiment, 2, record));
     }
-    peaks.raise(&reached);
+    peaks.raise_peaks(&reached);
     let peak = peaks.compute[0];
     assert_eq!((peak.flops_per_second, peak.certainty.is_reached), (524288.0 / 4e-6, true));
     let attainable = |threads| peaks.attainable_ns(threads, 524288.0, 49152.0, CacheState::Warm);
@@ -98,11 +98,11 @@ fn no_peak_is_below_what_two_visits_of_an_operator_reached() {
 #[test]
 fn one_visit_raises_no_peak() {
     let peak = |attempts: &[(u8, i64, f64)]| {
-        let mut peaks = Peaks::of(&[measured(0, 100e9, 2e10, 1e10)]);
+        let mut peaks = Peaks::from_measurements(&[measured(0, 100e9, 2e10, 1e10)]);
         let mut reached = Reached::default();
         let of = |(experiment, at, ns): &(u8, i64, f64)| attempt(*experiment, *at, product(*ns, Some(0.0)));
-        attempts.iter().map(of).for_each(|record| reached.take(&record));
-        peaks.raise(&reached);
+        attempts.iter().map(of).for_each(|record| reached.add_record(&record));
+        peaks.raise_peaks(&reached);
         (peaks.compute[0].flops_per_second, peaks.compute[0].certainty.is_reached)
     };
     let gflops = |ns: f64| 524288.0 / ns * 1e9;
@@ -122,7 +122,7 @@ fn only_what_surely_is_moved_counts() {
         let mut reached = Reached::default();
         for started_at_us in [1, 2] {
             let known = Record { median_ns: Some(10.0), median_interval_ns: Some(0.0), ..record.clone() };
-            reached.take(&Record { started_at_us, ..known });
+            reached.add_record(&Record { started_at_us, ..known });
         }
         (usize::from(reached.flops_per_second(1).is_some()), reached.bytes_per_second().count())
     };
@@ -169,9 +169,9 @@ fn only_what_surely_is_moved_counts() {
 /// A larger working set is never faster, and operands count as the largest set that they fill.
 #[test]
 fn memory_is_slower_the_more_is_moved() {
-    let peaks = Peaks::of(&[measured(0, 1e9, 1e10, 3e10)]);
+    let peaks = Peaks::from_measurements(&[measured(0, 1e9, 1e10, 3e10)]);
     assert_eq!(peaks.bytes_per_second(1.0, 4096.0), Some(3e10), "a disturbed measurement of little memory");
-    let peaks = Peaks::of(&[measured(0, 1e9, 9e10, 1e10)]);
+    let peaks = Peaks::from_measurements(&[measured(0, 1e9, 9e10, 1e10)]);
     let rates = [1e3, 4e4, 1.6e7, 1e9].map(|bytes| peaks.bytes_per_second(1.0, bytes).expect("known"));
     assert_eq!(rates, [9e10, 9e10, 9e10, 1e10]);
 }
@@ -179,7 +179,7 @@ fn memory_is_slower_the_more_is_moved() {
 /// With cold caches the DRAM bandwidth applies, even to few bytes.
 #[test]
 fn cold_operands_come_from_the_last_level() {
-    let peaks = Peaks::of(&[measured(0, 1e9, 9e10, 1e10)]);
+    let peaks = Peaks::from_measurements(&[measured(0, 1e9, 9e10, 1e10)]);
     let attainable = |caches| peaks.attainable_ns(1, 0.0, 9000.0, caches).expect("known");
     assert_eq!([CacheState::Warm, CacheState::Cold].map(attainable), [100.0, 900.0]);
 }
@@ -191,11 +191,11 @@ fn the_fastest_kind_of_stream_is_the_peak_of_a_working_set() {
         PeaksMeasured { memory: memory.collect(), ..measured(minute, 1e9, 0.0, 0.0) }
     };
     let measured = [with_kinds(0, &[("read", 5e10), ("copy", 8e10)]), with_kinds(5, &[("read", 5e10), ("copy", 4e10)])];
-    let peak = &Peaks::of(&measured).memory[0];
+    let peak = &Peaks::from_measurements(&measured).memory[0];
     // The first copy is unconfirmed; the read was measured twice.
     assert_eq!((peak.bytes_per_second, peak.certainty.measurements), (8e10, 2));
     let measured = [&measured[..], &[with_kinds(9, &[("read", 5e10), ("copy", 4.1e10)])]].concat();
-    assert_eq!(Peaks::of(&measured).memory[0].bytes_per_second, 5e10, "of copies the lower rate lasts");
+    assert_eq!(Peaks::from_measurements(&measured).memory[0].bytes_per_second, 5e10, "of copies the lower rate lasts");
 }
 
 /// Version 1 used other loops and working sets in the last-level cache.
@@ -207,18 +207,22 @@ fn earlier_versions_are_read_and_count_where_there_is_no_other() {
                    {"threads": 2, "working_set_bytes": 32768, "bytes_per_second": 8e10}]}"#;
     let old: PeaksMeasured = serde_json::from_str(text).expect("a file of version 1");
     assert!(!old.is_current() && measured(5, 1e9, 2e10, 1e10).is_current());
-    let rates = |measured: &[PeaksMeasured], threads| Peaks::of(measured).bytes_per_second(threads, 1e9);
+    let rates = |measured: &[PeaksMeasured], threads| Peaks::from_measurements(measured).bytes_per_second(threads, 1e9);
     assert_eq!(rates(std::slice::from_ref(&old), 1.0), Some(9e10));
     let both = [old, measured(5, 1e9, 2e10, 1e10)];
     assert_eq!((rates(&both, 1.0), rates(&both, 2.0)), (Some(1e10), Some(8e10)));
-    assert_eq!(Peaks::of(&both).compute[0].certainty.measurements, 2, "arithmetic is measured as before");
+    assert_eq!(
+        Peaks::from_measurements(&both).compute[0].certainty.measurements,
+        2,
+        "arithmetic is measured as before"
+    );
 }
 
 #[test]
 fn threads_between_are_in_proportion() {
     let mut two = measured(0, 100e9, 2e10, 1e10);
     two.compute.push(ComputeRate { threads: 4, flops_per_second: 160e9 });
-    let peaks = Peaks::of(&[two]);
+    let peaks = Peaks::from_measurements(&[two]);
     let rates = [1.0, 2.0, 4.0, 8.0].map(|threads| peaks.flops_per_second(threads).expect("known"));
     assert_eq!(rates, [100e9, 120e9, 160e9, 160e9]);
     assert_eq!(Peaks::default().flops_per_second(1.0), None);
@@ -235,7 +239,7 @@ fn measurements_stay_with_their_store_and_are_merged() {
     two.keep_peaks(&second).expect("kept");
     assert_eq!(one.peaks().expect("read"), std::slice::from_ref(&first));
     for _ in 0..2 {
-        one.merge(&two).expect("merged");
+        one.merge_from(&two).expect("merged");
         assert_eq!(one.peaks().expect("read"), [first.clone(), second.clone()]);
     }
     assert!(one.verify().expect("looked at").problems.is_empty());
@@ -279,7 +283,7 @@ fn what_is_wrong_among_measurements_is_named() {
     let other = Store::create(&folder.path().join("other")).expect("a store");
     other.keep_peaks(&first).expect("kept");
     let damaged = std::fs::read(&path).expect("text");
-    store.merge(&other).expect("merged");
+    store.merge_from(&other).expect("merged");
     assert_eq!((store.peaks().expect("read"), named()), (vec![first.clone()], Vec::new()));
     std::fs::write(&path, damaged).expect("written");
     let aside = store.quarantine().expect("set aside").files;

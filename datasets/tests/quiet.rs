@@ -5,7 +5,7 @@
 mod common;
 
 use common::measured;
-use datasets::{Format, Writer, read};
+use datasets::{Format, Writer, read_records};
 use std::panic::{set_hook, take_hook};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -32,7 +32,7 @@ fn panics_of_the_library_are_errors() {
         let mut bytes = whole.clone();
         bytes[place] = other;
         std::fs::write(&path, bytes).unwrap();
-        let problem = match read(&path, Format::Parquet) {
+        let problem = match read_records(&path, Format::Parquet) {
             Ok(records) => records.map_while(Result::err).next(),
             Err(error) => Some(error),
         };

@@ -99,7 +99,7 @@ fn rows() -> Vec<Record> {
 }
 
 fn line(row: &Record) -> String {
-    let shapes: serde_json::Value = row.input_shapes.as_ref().unwrap().to().unwrap();
+    let shapes: serde_json::Value = row.input_shapes.as_ref().unwrap().parse_as().unwrap();
     serde_json::json!([
         row.key,
         row.started_at_us,
@@ -121,15 +121,19 @@ fn pandas_polars_and_duckdb_read_what_we_write() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::create(&folder.path().join("store")).unwrap();
     let origin = Origin { host: "bench-1".into(), program: "test 0".into(), command: "test".into() };
-    let mut journal = store.journal(origin).unwrap();
+    let mut journal = store.start_journal(origin).unwrap();
     rows().iter().for_each(|row| journal.append(row).unwrap());
     journal.seal().unwrap();
     let csv = folder.path().join("export.csv");
     store.export(&csv, Format::Csv, Choose::All).unwrap();
-    let document = datasets::document::document();
+    let document = datasets::document::render_document();
     let queries = document.split("```sql\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let mut command = Command::new(python);
-    command.args(["-c", SCRIPT]).arg(store.root()).arg(&csv).args([&datasets::sql::schema(Dialect::DuckDb), queries]);
+    command
+        .args(["-c", SCRIPT])
+        .arg(store.root())
+        .arg(&csv)
+        .args([&datasets::sql::create_statement(Dialect::DuckDb), queries]);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();

@@ -4,8 +4,8 @@
 mod common;
 
 use common::{any_record, failed, measured};
-use datasets::record::choose::order;
-use datasets::{COLUMNS, Choose, Json, Key, Outcome, Record, choose};
+use datasets::record::choose::order_attempts;
+use datasets::{COLUMNS, Choose, Json, Key, Outcome, Record, choose_records};
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 use std::cmp::Ordering;
@@ -208,12 +208,12 @@ fn attempts_are_numbered_by_time_and_met_twice_count_once() {
     // Two independent nightly runs, a duplicate under another number, and another experiment.
     let all = vec![at(9, 30.0, 1), at(5, 10.0, 1), failure, at(9, 30.0, 4), measured(2), at(7, 20.0, 2)];
     let chosen = |how| -> Vec<(i64, i64)> {
-        let chosen = choose(all.clone(), how);
+        let chosen = choose_records(all.clone(), how);
         chosen.iter().filter(|row| row.key == all[0].key).map(|row| (row.started_at_us, row.attempt)).collect()
     };
     assert_eq!(chosen(Choose::All), [(2, 1), (5, 2), (7, 3), (9, 4)]);
     assert_eq!((chosen(Choose::Middle), chosen(Choose::Latest)), (vec![(7, 3)], vec![(9, 4)]));
-    assert_eq!(choose(all.clone(), Choose::Middle).len(), 2);
+    assert_eq!(choose_records(all.clone(), Choose::Middle).len(), 2);
 }
 
 #[test]
@@ -236,7 +236,7 @@ proptest! {
 
     #[test]
     fn the_order_of_attempts_does_not_depend_on_the_order_of_files(left in any_record(), right in any_record()) {
-        prop_assert_eq!(order(&left, &right), order(&right, &left).reverse());
-        prop_assert_eq!(order(&left, &Record { attempt: 7, ..left.clone() }), Ordering::Equal);
+        prop_assert_eq!(order_attempts(&left, &right), order_attempts(&right, &left).reverse());
+        prop_assert_eq!(order_attempts(&left, &Record { attempt: 7, ..left.clone() }), Ordering::Equal);
     }
 }

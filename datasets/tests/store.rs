@@ -18,7 +18,7 @@ fn new_store() -> (TempDir, Store) {
 
 fn journal(store: &Store) -> Journal {
     let origin = Origin { host: "bench-1".into(), program: "test 0".into(), command: "test".into() };
-    store.journal(origin).unwrap()
+    store.start_journal(origin).unwrap()
 }
 
 fn write(store: &Store, records: &[Record]) -> SealReport {
@@ -28,7 +28,7 @@ fn write(store: &Store, records: &[Record]) -> SealReport {
 }
 
 fn records(store: &Store) -> Vec<Record> {
-    store.records(Choose::All).unwrap().collect::<Result<_, _>>().unwrap()
+    store.select_records(Choose::All).unwrap().collect::<Result<_, _>>().unwrap()
 }
 
 fn sorted(mut records: Vec<Record>) -> Vec<Record> {
@@ -74,7 +74,7 @@ fn records_are_there_before_and_after_sealing() {
     let mut journal = journal(&store);
     all.iter().for_each(|record| journal.append(record).unwrap());
     assert_eq!(records(&store), sorted(all.clone()));
-    assert_eq!(store.keys().unwrap().len(), 20);
+    assert_eq!(store.read_keys().unwrap().len(), 20);
     let report = journal.seal().unwrap();
     assert_eq!((report.journals, report.rows, report.parts.len()), (1, 20, 1));
     assert_eq!(records(&store), sorted(all));
@@ -100,7 +100,7 @@ fn targets_and_classes_of_hosts_have_their_own_folders() {
 }
 
 fn attempts(store: &Store, choose: Choose) -> Vec<(i64, i64)> {
-    let records = store.records(choose).unwrap().map(Result::unwrap);
+    let records = store.select_records(choose).unwrap().map(Result::unwrap);
     records.map(|record| (record.attempt, record.started_at_us)).collect()
 }
 
@@ -141,17 +141,17 @@ fn every_attempt_is_kept_and_numbered_wherever_it_is() {
     };
     check(&store);
     assert_eq!(store.stats(Choose::All).unwrap().duplicates, 2);
-    let keys = store.keys().unwrap();
+    let keys = store.read_keys().unwrap();
     assert_eq!(
-        (keys.outcome(measured(1).key), keys.outcome(failed(2).key)),
+        (keys.known_outcome(measured(1).key), keys.known_outcome(failed(2).key)),
         (Some(Outcome::Ok), Some(Outcome::TimedOut))
     );
-    assert_eq!((keys.outcome(Key([7; 16])), keys.attempts(Key([7; 16]))), (None, 0));
+    assert_eq!((keys.known_outcome(Key([7; 16])), keys.attempts(Key([7; 16]))), (None, 0));
     open.seal().unwrap();
     store.compact().unwrap();
     check(&store);
     assert_eq!(store.stats(Choose::All).unwrap().duplicates, 0);
-    assert_eq!(store.keys().unwrap().attempts(measured(1).key), 4);
+    assert_eq!(store.read_keys().unwrap().attempts(measured(1).key), 4);
     assert_eq!(store.verify().unwrap().problems, []);
     // Exports to every format, imports into a store that has one of the attempts, and reads back.
     for &format in Format::ALL {
@@ -162,8 +162,8 @@ fn every_attempt_is_kept_and_numbered_wherever_it_is() {
         Store::import(other.root(), &path, format).unwrap();
         check(&other);
         let (_merged, merged) = new_store();
-        merged.merge(&other).unwrap();
-        merged.merge(&store).unwrap();
+        merged.merge_from(&other).unwrap();
+        merged.merge_from(&store).unwrap();
         check(&merged);
     }
 }
@@ -193,7 +193,7 @@ fn a_running_journal_is_left_alone_and_a_dropped_one_is_sealed() {
     let mut dropped = journal(&store);
     dropped.append(&measured(2)).unwrap();
     drop(dropped);
-    let report = store.seal(SealOptions::default()).unwrap();
+    let report = store.seal_journals(SealOptions::default()).unwrap();
     let left = JournalLeft { journal: running.path().to_owned(), reason: "its process is running".into() };
     assert_eq!((report.journals, report.rows, report.left), (1, 1, vec![left]));
     running.append(&measured(3)).unwrap();
@@ -210,10 +210,10 @@ fn a_torn_tail_is_cut_and_reported() {
     let mut bytes = std::fs::read(&path).unwrap();
     bytes.extend_from_slice(b"{\"schema_version\":1,\"key\":\"00");
     std::fs::write(&path, bytes).unwrap();
-    let torn = store.records(Choose::All).unwrap().torn().to_vec();
+    let torn = store.select_records(Choose::All).unwrap().torn().to_vec();
     assert_eq!((torn.len(), torn[0].bytes), (1, 29));
     assert_eq!(store.verify().unwrap().torn, torn);
-    assert_eq!(store.seal(SealOptions::default()).unwrap().torn, torn);
+    assert_eq!(store.seal_journals(SealOptions::default()).unwrap().torn, torn);
     assert_eq!(records(&store), [measured(1)]);
 }
 
@@ -242,7 +242,7 @@ fn zeros_in_the_last_line_are_a_torn_tail_and_elsewhere_damage() {
     }
     with_zeros(lines[1] + 9, lines[1] + 20);
     assert_eq!(records(&store), sorted(vec![measured(1), measured(3)]));
-    assert_eq!(store.records(Choose::All).unwrap().damage()[0].lines, Some(1));
+    assert_eq!(store.select_records(Choose::All).unwrap().damage()[0].lines, Some(1));
     with_zeros(lines[0], lines[0]);
     assert_eq!(records(&store).len(), 3);
 }
@@ -254,9 +254,9 @@ fn a_journal_without_a_whole_header_holds_nothing() {
         std::fs::write(store.root().join("journal").join(name), text).unwrap();
     }
     assert_eq!(records(&store), []);
-    let report = store.seal(SealOptions::default()).unwrap();
+    let report = store.seal_journals(SealOptions::default()).unwrap();
     assert_eq!((report.journals, report.left.len()), (0, 2));
-    let report = store.seal(SealOptions { take_over: true }).unwrap();
+    let report = store.seal_journals(SealOptions { take_over: true }).unwrap();
     assert_eq!((report.journals, report.rows), (2, 0));
 }
 
@@ -287,10 +287,10 @@ fn a_damaged_byte_anywhere_in_a_journal_costs_its_line_and_nothing_else() {
             let lost = if whole[place] == b'\n' { line..line + 2 } else { line..line + 1 };
             let is_last = place == whole.len() - 1;
             let expected: Vec<Record> = (0..5).filter(|n| !lost.contains(&(*n as usize + 1))).map(measured).collect();
-            let found = store.records(Choose::All).unwrap();
+            let found = store.select_records(Choose::All).unwrap();
             assert!(is_last || found.damage().len() == 1, "{told}: {:?}", found.damage());
             assert_eq!(found.map(Result::unwrap).collect::<Vec<_>>(), sorted(expected.clone()), "{told}");
-            assert_eq!(store.keys().unwrap().len(), expected.len(), "{told}");
+            assert_eq!(store.read_keys().unwrap().len(), expected.len(), "{told}");
             assert_eq!(store.stats(Choose::All).unwrap().rows, expected.len() as u64, "{told}");
             assert!(is_last || !store.verify().unwrap().problems.is_empty(), "{told}");
         }
@@ -303,12 +303,12 @@ fn a_damaged_line_is_set_aside_when_its_journal_is_sealed() {
     let (path, mut bytes, starts) = ended_journal(&store);
     bytes[starts[2] + 40] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
-    let report = store.seal(SealOptions::default()).unwrap();
+    let report = store.seal_journals(SealOptions::default()).unwrap();
     assert_eq!((report.rows, report.damage.len(), report.damage[0].lines), (4, 1, Some(1)));
     assert!(report.damage[0].problem.starts_with("line 3: "), "{:?}", report.damage);
     assert!(!path.exists());
     assert_eq!(std::fs::read(&report.damage[0].file).unwrap(), bytes, "what is set aside stays as it was");
-    assert_eq!(store.quarantined().unwrap(), [report.damage[0].file.clone()]);
+    assert_eq!(store.quarantined_files().unwrap(), [report.damage[0].file.clone()]);
     let report = store.verify().unwrap();
     assert_eq!((report.problems, report.quarantined.len(), report.rows), (vec![], 1, 4));
 }
@@ -324,7 +324,7 @@ fn lines_without_a_checksum_are_read() {
     std::fs::write(&path, text.lines().map(plain).collect::<String>()).unwrap();
     assert_eq!(records(&store).len(), 5);
     assert_eq!(store.verify().unwrap().problems, []);
-    assert_eq!(store.seal(SealOptions::default()).unwrap().rows, 5);
+    assert_eq!(store.seal_journals(SealOptions::default()).unwrap().rows, 5);
 }
 
 /// Changes the boot in a journal's header, as if another host wrote it, and releases its lock.
@@ -344,20 +344,20 @@ fn a_journal_of_another_boot_is_left_alone_until_its_lease_runs_out() {
     let (_folder, store) = new_store();
     let (path, ..) = ended_journal(&store);
     of_another_boot(&path);
-    let report = store.seal(SealOptions::default()).unwrap();
+    let report = store.seal_journals(SealOptions::default()).unwrap();
     assert_eq!((report.journals, report.left.len()), (0, 1));
     assert!(path.exists());
     let hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
     std::fs::File::options().write(true).open(&path).unwrap().set_modified(hour_ago).unwrap();
-    assert_eq!(store.seal(SealOptions::default()).unwrap().rows, 5);
+    assert_eq!(store.seal_journals(SealOptions::default()).unwrap().rows, 5);
     // A journal without a lease, from an older version, is never taken over automatically.
     let (path, ..) = ended_journal(&store);
     of_another_boot(&path);
     let text = std::fs::read_to_string(&path).unwrap().replace("\"lease_seconds\":900", "\"lease_seconds\":null");
     std::fs::write(&path, text).unwrap();
     std::fs::File::options().write(true).open(&path).unwrap().set_modified(hour_ago).unwrap();
-    assert_eq!(store.seal(SealOptions::default()).unwrap().left.len(), 1);
-    assert_eq!(store.seal(SealOptions { take_over: true }).unwrap().rows, 5);
+    assert_eq!(store.seal_journals(SealOptions::default()).unwrap().left.len(), 1);
+    assert_eq!(store.seal_journals(SealOptions { take_over: true }).unwrap().rows, 5);
 }
 
 #[test]
@@ -405,7 +405,7 @@ fn a_part_with_a_flipped_bit_is_never_used_nor_replaced() {
         std::fs::write(&part, &bytes).unwrap();
         let damage = || store.stats(Choose::All).unwrap().damage;
         assert_eq!((damage().len(), damage()[0].file.clone()), (1, part.clone()), "byte {place}");
-        assert_eq!((records(&store), store.keys().unwrap().len()), (rest.clone(), 40), "byte {place}");
+        assert_eq!((records(&store), store.read_keys().unwrap().len()), (rest.clone(), 40), "byte {place}");
         let out = folder.path().join("out.csv");
         let report = store.export(&out, Format::Csv, Choose::All).unwrap();
         assert_eq!((report.rows, report.damage.len()), (40, 1), "byte {place}");
@@ -416,7 +416,7 @@ fn a_part_with_a_flipped_bit_is_never_used_nor_replaced() {
     // An intact copy from another store replaces the damaged file of the same name.
     let (_other, other) = new_store();
     two_parts(&other);
-    assert_eq!(store.merge(&other).unwrap().mended, 1);
+    assert_eq!(store.merge_from(&other).unwrap().mended, 1);
     assert_eq!(records(&store).len(), 100);
     assert_eq!(store.verify().unwrap().problems, []);
 }
@@ -519,7 +519,7 @@ fn small_parts_are_merged_where_there_are_many() {
     let (mut merged, mut most) = (0, 0);
     for record in &all[2..] {
         write(&store, std::slice::from_ref(record));
-        merged += store.tidy().unwrap();
+        merged += store.merge_small_parts().unwrap();
         most = most.max(store.stats(Choose::All).unwrap().parts.count);
     }
     // 65 parts become one, and so do that one and 64 others.
@@ -535,13 +535,13 @@ fn small_parts_are_left_to_who_compacts_and_damaged_ones_alone() {
     let parts: Vec<PathBuf> = all.iter().flat_map(|record| write(&store, std::slice::from_ref(record)).parts).collect();
     let lock = std::fs::File::create(store.root().join("compact.lock")).unwrap();
     lock.lock().unwrap();
-    assert_eq!(store.tidy().unwrap(), 0);
+    assert_eq!(store.merge_small_parts().unwrap(), 0);
     drop(lock);
     let mut flipped = std::fs::read(&parts[0]).unwrap();
     flipped[100] ^= 1;
     std::fs::write(&parts[0], flipped).unwrap();
     std::fs::write(&parts[1], b"PAR1").unwrap();
-    assert_eq!(store.tidy().unwrap(), 65);
+    assert_eq!(store.merge_small_parts().unwrap(), 65);
     assert!(parts[..2].iter().all(|part| part.exists()), "they are evidence");
     assert_eq!(records(&store), sorted(all[2..].to_vec()));
 }
@@ -557,12 +557,12 @@ fn shards_merge_in_any_order_to_the_same_store() {
     all[50..].iter().for_each(|record| running.append(record).unwrap());
     let (_ab, ab) = new_store();
     let (_ba, ba) = new_store();
-    ab.merge(&a).unwrap();
-    ab.merge(&b).unwrap();
-    let report = ba.merge(&b).unwrap();
+    ab.merge_from(&a).unwrap();
+    ab.merge_from(&b).unwrap();
+    let report = ba.merge_from(&b).unwrap();
     assert_eq!((report.parts, report.known, report.journal_rows), (1, 0, 10));
-    ba.merge(&a).unwrap();
-    assert_eq!(ba.merge(&b).unwrap().known, 1);
+    ba.merge_from(&a).unwrap();
+    assert_eq!(ba.merge_from(&b).unwrap().known, 1);
     ab.compact().unwrap();
     ba.compact().unwrap();
     assert_eq!(files(ab.root()), files(ba.root()));
@@ -577,7 +577,7 @@ fn a_part_with_another_content_than_its_name_says_is_not_taken() {
     bytes[100] ^= 1;
     std::fs::write(&part, bytes).unwrap();
     let (_to, to) = new_store();
-    let report = to.merge(&from).unwrap();
+    let report = to.merge_from(&from).unwrap();
     assert_eq!((report.parts, report.damage.len(), records(&to)), (0, 1, vec![]));
     assert_eq!(from.verify().unwrap().problems.len(), 1);
 }
@@ -614,7 +614,7 @@ fn every_export_imports_to_the_same_rows() {
 fn an_import_that_fails_leaves_what_was_whole() {
     let (folder, store) = new_store();
     let path = folder.path().join("wrong.csv");
-    std::fs::write(&path, datasets::codec::csv::header() + "\n1,2,3\n").unwrap();
+    std::fs::write(&path, datasets::codec::csv::header_line() + "\n1,2,3\n").unwrap();
     assert!(matches!(Store::import(store.root(), &path, Format::Csv).unwrap_err(), Error::Row { number: 2, .. }));
     assert_eq!(records(&store), []);
     // More rows than are sealed at once, with an invalid last one: neither rows nor a store are created.
@@ -699,7 +699,7 @@ fn many_may_make_the_same_store_and_write_to_it_at_once() {
             scope.spawn(move || {
                 let store = Store::create(root).unwrap();
                 write(&store, &[measured(number), measured(100)]);
-                store.seal(SealOptions::default()).unwrap();
+                store.seal_journals(SealOptions::default()).unwrap();
             });
         }
     });
@@ -774,9 +774,9 @@ fn folders_and_files_in_each_others_place_stop_nobody_and_are_named() {
     std::fs::write(&leftover, "").unwrap();
 
     assert_eq!(sorted(records(&store)), [measured(2), measured(1)]);
-    assert_eq!((store.stats(Choose::Middle).unwrap().rows, store.keys().unwrap().len()), (2, 2));
+    assert_eq!((store.stats(Choose::Middle).unwrap().rows, store.read_keys().unwrap().len()), (2, 2));
     let (_other_folder, other) = new_store();
-    assert_eq!(other.merge(&store).unwrap().parts, 1);
+    assert_eq!(other.merge_from(&store).unwrap().parts, 1);
     assert_eq!(other.verify().unwrap().problems, []);
     assert_eq!(store.compact().unwrap().rows, 2);
     assert!(!leftover.exists());
@@ -801,10 +801,10 @@ fn pipes_are_passed_over_and_links_are_refused() {
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
     }
     assert_eq!(store.stats(Choose::All).unwrap().rows, 1);
-    assert_eq!(store.seal(SealOptions::default()).unwrap().journals, 0);
+    assert_eq!(store.seal_journals(SealOptions::default()).unwrap().journals, 0);
     store.verify().unwrap();
-    store.statuses().unwrap();
-    store.claims().unwrap().take(&[]).unwrap();
+    store.read_statuses().unwrap();
+    store.create_claims().unwrap().claim_free(&[]).unwrap();
     let precious = folder.path().join("precious");
     std::fs::create_dir(&precious).unwrap();
     for name in ["claims", "journal", "quarantine/journal", "claims/turn", "compact.lock", "dataset"] {

@@ -3,7 +3,7 @@
 use engine::network::portable::{self, Portable};
 use executor::FolderError;
 use executor::folder;
-use executor::program::{Numbers, Program, Writing, program};
+use executor::program::{Numbers, Program, Writing, lower_sequential};
 use job::Packing;
 use models::operators::{Dense, Softmax};
 use models::{Const, Fuse, Graph, GraphBuilder, Op, TensorType};
@@ -20,8 +20,8 @@ struct Small {
 
 fn graph() -> Graph {
     let mut builder = GraphBuilder::new("small");
-    let x = builder.input("x", TensorType::f32(&[2, 4])).expect("an input");
-    let weight = builder.constant("w", TensorType::f32(&[3, 4]), Const::Random { seed: 1 }).expect("a weight");
+    let x = builder.add_input("x", TensorType::f32(&[2, 4])).expect("an input");
+    let weight = builder.add_constant("w", TensorType::f32(&[3, 4]), Const::Random { seed: 1 }).expect("a weight");
     let product = builder.push(Op::Dense(Dense {}), &[x, weight]).expect("a call");
     let softmax = builder.push(Op::Softmax(Softmax { axis: 1, log: false }), &[product]).expect("a call");
     builder.finish(&[softmax]).expect("a graph")
@@ -31,12 +31,13 @@ fn small() -> &'static Small {
     static SMALL: OnceLock<Small> = OnceLock::new();
     SMALL.get_or_init(|| {
         let graph = graph();
-        let plan = models::plan(&graph, Fuse::Epilogue).expect("calls");
+        let plan = models::plan_calls(&graph, Fuse::Epilogue).expect("calls");
         let stored = plan.tasks.iter().map(|one| vec![Packing::Plain; one.task.parameters.len() + 1]);
-        let program = program(&graph, &plan, &stored.collect::<Vec<_>>(), Writing::InPlace).expect("a program");
-        let all = reference::constants(&graph).expect("constants");
-        let mut numbers = Numbers::of(&graph, &all);
-        let constants = program.constants.iter().map(|one| numbers.stored(one).expect("a constant")).collect();
+        let program =
+            lower_sequential(&graph, &plan, &stored.collect::<Vec<_>>(), Writing::InPlace).expect("a program");
+        let all = reference::graph_constants(&graph).expect("constants");
+        let mut numbers = Numbers::from_constants(&graph, &all);
+        let constants = program.constants.iter().map(|one| numbers.stored_bytes(one).expect("a constant")).collect();
         let draws = reference::input_draws(&graph);
         let inputs = reference::drawn_inputs(program.inputs.iter().map(|port| &port.ty).zip(draws.iter().copied()), 0);
         let outputs = reference::evaluate_graph(&graph, &inputs.expect("inputs")).expect("outputs");
@@ -49,6 +50,7 @@ fn small() -> &'static Small {
 pub fn write(root: &Path) {
     let Small { program, constants, portable, outputs } = small();
     let codes = vec![&[][..]; program.codes];
-    folder::write::<FolderError>(root, program, &codes, |place| Ok(constants[place].clone())).expect("a folder");
-    portable::write(root, portable.clone(), Some(outputs)).expect("a folder");
+    folder::write_program::<FolderError>(root, program, &codes, |place| Ok(constants[place].clone()))
+        .expect("a folder");
+    portable::write_metadata(root, portable.clone(), Some(outputs)).expect("a folder");
 }

@@ -5,11 +5,11 @@
 
 use crate::error::{Error, Result};
 use crate::graph::{Const, Graph, Node, Origin, Value, ValueId};
-use crate::infer::infer;
+use crate::infer::infer_type;
 use crate::operators::Op;
 use crate::types::TensorType;
 
-/// A graph in the making.
+/// Builds a graph operator by operator.
 pub struct GraphBuilder {
     graph: Graph,
     origin: Origin,
@@ -23,28 +23,28 @@ impl GraphBuilder {
     }
 
     /// Adds a tensor that is given at every run.
-    pub fn input(&mut self, name: &str, ty: TensorType) -> Result<ValueId> {
-        let id = self.value(name, ty, None)?;
+    pub fn add_input(&mut self, name: &str, ty: TensorType) -> Result<ValueId> {
+        let id = self.add_value(name, ty, None)?;
         self.graph.inputs.push(id);
         Ok(id)
     }
 
     /// Adds a constant of the model.
-    pub fn constant(&mut self, name: &str, ty: TensorType, data: Const) -> Result<ValueId> {
-        self.value(name, ty, Some(data))
+    pub fn add_constant(&mut self, name: &str, ty: TensorType, data: Const) -> Result<ValueId> {
+        self.add_value(name, ty, Some(data))
     }
 
-    /// Says where in the source the operators added from now on stand.
+    /// Sets the source location of the operators added from now on.
     pub fn set_origin(&mut self, origin: Origin) {
         self.origin = origin;
     }
 
-    /// Says in which place of the model the operators added from now on stand; their source has no names of its own.
+    /// Sets the scope of the operators added from now on, for sources without names.
     pub fn set_scope(&mut self, scope: &str) {
         self.set_origin(Origin { source_op: String::new(), scope: scope.to_owned() });
     }
 
-    /// Adds an operator; its output is named after its place and its kind.
+    /// Adds an operator; its output is named after scope and kind.
     pub fn push(&mut self, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
         let scope = if self.origin.scope.is_empty() { "" } else { "." };
         let name = format!("{}{scope}{}", self.origin.scope, op.name());
@@ -53,17 +53,17 @@ impl GraphBuilder {
 
     /// Adds an operator whose output has a name in the source.
     pub fn push_named(&mut self, name: &str, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
-        let types = inputs.iter().map(|&id| self.ty(id)).collect::<Result<Vec<_>>>()?;
+        let types = inputs.iter().map(|&id| self.value_type(id)).collect::<Result<Vec<_>>>()?;
         let op = op.with_front_axis(types.first().map_or(0, |ty| ty.rank()));
-        let output = infer(&op, &types)?;
-        let id = self.value(name, output, None)?;
+        let output = infer_type(&op, &types)?;
+        let id = self.add_value(name, output, None)?;
         let origin = self.origin.clone();
         self.graph.nodes.push(Node { op, inputs: inputs.to_vec(), outputs: vec![id], origin });
         Ok(id)
     }
 
-    /// The type of a value added before.
-    pub fn ty(&self, id: ValueId) -> Result<&TensorType> {
+    /// Returns the type of an existing value.
+    pub fn value_type(&self, id: ValueId) -> Result<&TensorType> {
         self.graph.value(id).map(|value| &value.ty).ok_or_else(|| Error::Graph {
             graph: self.graph.name.clone(),
             place: format!("node {}", self.graph.nodes.len()),
@@ -71,36 +71,36 @@ impl GraphBuilder {
         })
     }
 
-    /// The contents of a value, when it is a constant.
-    pub fn data(&self, id: ValueId) -> Option<&Const> {
+    /// Returns the contents of a value, or None if it is no constant.
+    pub fn constant_data(&self, id: ValueId) -> Option<&Const> {
         self.graph.value(id)?.data.as_ref()
     }
 
-    /// What the next value will be.
-    pub fn next(&self) -> ValueId {
+    /// Returns the id of the next value.
+    pub fn next_id(&self) -> ValueId {
         ValueId(u32::try_from(self.graph.values.len()).unwrap_or(u32::MAX))
     }
 
-    /// Whether a value comes from outside or is a constant, so that no operator makes it.
+    /// Returns whether a value is an input or a constant, so that no operator produces it.
     pub fn is_given(&self, id: ValueId) -> bool {
-        self.data(id).is_some() || self.graph.inputs.contains(&id)
+        self.constant_data(id).is_some() || self.graph.inputs.contains(&id)
     }
 
-    /// Gives a value the name it has in the source.
-    pub fn rename(&mut self, id: ValueId, name: &str) {
+    /// Renames a value to its name in the source.
+    pub fn rename_value(&mut self, id: ValueId, name: &str) {
         if let Some(value) = self.graph.values.get_mut(id.0 as usize) {
             name.clone_into(&mut value.name);
         }
     }
 
-    /// The graph, checked.
+    /// Checks and returns the graph.
     pub fn finish(mut self, outputs: &[ValueId]) -> Result<Graph> {
         self.graph.outputs = outputs.to_vec();
-        self.graph.check()?;
+        self.graph.check_default()?;
         Ok(self.graph)
     }
 
-    fn value(&mut self, name: &str, ty: TensorType, data: Option<Const>) -> Result<ValueId> {
+    fn add_value(&mut self, name: &str, ty: TensorType, data: Option<Const>) -> Result<ValueId> {
         let id = u32::try_from(self.graph.values.len()).map_err(|_| Error::Graph {
             graph: self.graph.name.clone(),
             place: format!("value `{name}`"),
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn axes_are_stored_from_the_front() {
         let mut builder = GraphBuilder::new("one");
-        let x = builder.input("x", TensorType::f32(&[2, 3])).unwrap();
+        let x = builder.add_input("x", TensorType::f32(&[2, 3])).unwrap();
         let y = builder.push(Op::Softmax(Softmax { axis: -1, log: false }), &[x]).unwrap();
         let graph = builder.finish(&[y]).unwrap();
         assert_eq!(graph.nodes[0].op, Op::Softmax(Softmax { axis: 1, log: false }));

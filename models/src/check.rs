@@ -5,14 +5,14 @@
 
 use crate::error::{Error, Result};
 use crate::graph::{Computed, Const, Graph, Node, Value, ValueId};
-use crate::infer::infer;
+use crate::infer::infer_type;
 use crate::shapes::check_type;
 use crate::types::{Dim, TensorType, is_identifier};
 
-/// Operators and contents one computed constant may be made of.
+/// Limit of operators and contents in one computed constant.
 pub const MAX_COMPUTED: usize = 64;
 
-/// Caps on what a graph may hold.
+/// Size limits of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraphLimits {
     /// Bytes of one tensor.
@@ -28,39 +28,42 @@ impl Default for GraphLimits {
 }
 
 impl Graph {
-    /// Tests every rule under the default limits.
-    pub fn check(&self) -> Result<()> {
+    /// Checks all rules under the default limits.
+    pub fn check_default(&self) -> Result<()> {
         self.check_within(&GraphLimits::default())
     }
 
-    /// Tests every rule.
+    /// Checks all rules.
     pub fn check_within(&self, limits: &GraphLimits) -> Result<()> {
         if self.nodes.len() > limits.nodes {
             let reason = format!("{} operators are above the limit of {}", self.nodes.len(), limits.nodes);
-            return Err(self.error("as a whole".to_owned(), reason));
+            return Err(self.graph_error("as a whole".to_owned(), reason));
         }
         let mut made = vec![false; self.values.len()];
         for (index, value) in self.values.iter().enumerate() {
             check_value(value, limits)
-                .map_err(|reason| self.error(format!("value {index} `{}`", value.name), reason))?;
+                .map_err(|reason| self.graph_error(format!("value {index} `{}`", value.name), reason))?;
             made[index] = value.data.is_some();
         }
         for &id in &self.inputs {
-            self.make(id, &mut made).map_err(|reason| self.error("inputs".to_owned(), reason))?;
+            self.mark_made(id, &mut made).map_err(|reason| self.graph_error("inputs".to_owned(), reason))?;
         }
         for (index, node) in self.nodes.iter().enumerate() {
             self.check_node(node, &mut made).map_err(|reason| {
                 let scope = &node.origin.scope;
-                self.error(format!("node {index} `{}`{}{scope}", node.op.name(), space_unless_empty(scope)), reason)
+                self.graph_error(
+                    format!("node {index} `{}`{}{scope}", node.op.name(), space_unless_empty(scope)),
+                    reason,
+                )
             })?;
         }
         if let Some(index) = made.iter().position(|made| !made) {
             let place = format!("value {index} `{}`", self.values[index].name);
-            return Err(self.error(place, "nothing makes it: no input, no constant, no operator".to_owned()));
+            return Err(self.graph_error(place, "nothing makes it: no input, no constant, no operator".to_owned()));
         }
         for id in &self.outputs {
             if self.value(*id).is_none() {
-                return Err(self.error("outputs".to_owned(), format!("there is no value {}", id.0)));
+                return Err(self.graph_error("outputs".to_owned(), format!("there is no value {}", id.0)));
             }
         }
         Ok(())
@@ -75,11 +78,11 @@ impl Graph {
             }
             types.push(&value.ty);
         }
-        let inferred = infer(&node.op, &types).map_err(|error| error.to_string())?;
+        let inferred = infer_type(&node.op, &types).map_err(|error| error.to_string())?;
         let [output] = node.outputs.as_slice() else {
             return Err(format!("has {} outputs, must have 1", node.outputs.len()));
         };
-        self.make(*output, made)?;
+        self.mark_made(*output, made)?;
         let stored = &self.values[output.0 as usize].ty;
         if *stored != inferred {
             return Err(format!("its output is stored as {stored}, the shape rule says {inferred}"));
@@ -87,7 +90,7 @@ impl Graph {
         Ok(())
     }
 
-    fn make(&self, id: ValueId, made: &mut [bool]) -> Result<(), String> {
+    fn mark_made(&self, id: ValueId, made: &mut [bool]) -> Result<(), String> {
         let slot = made.get_mut(id.0 as usize).ok_or_else(|| format!("there is no value {}", id.0))?;
         if std::mem::replace(slot, true) {
             return Err(format!("value {} `{}` is made twice", id.0, self.values[id.0 as usize].name));
@@ -95,7 +98,7 @@ impl Graph {
         Ok(())
     }
 
-    fn error(&self, place: String, reason: String) -> Error {
+    fn graph_error(&self, place: String, reason: String) -> Error {
         Error::Graph { graph: self.name.clone(), place, reason }
     }
 }
@@ -110,23 +113,23 @@ fn check_value(value: &Value, limits: &GraphLimits) -> Result<(), String> {
             return Err(format!("the dimension symbol `{name}` must be letters, digits and `_`, letter first"));
         }
     }
-    if ty.bytes().is_some_and(|bytes| bytes > limits.tensor_bytes) {
+    if ty.size_bytes().is_some_and(|bytes| bytes > limits.tensor_bytes) {
         return Err(format!("{ty} is larger than the limit of {} bytes", limits.tensor_bytes));
     }
     value.data.as_ref().map_or(Ok(()), |data| check_const(ty, data))
 }
 
 fn check_const(ty: &TensorType, data: &Const) -> Result<(), String> {
-    if data.size() > MAX_COMPUTED {
+    if data.part_count() > MAX_COMPUTED {
         return Err(format!("its contents are computed by more than {MAX_COMPUTED} operators"));
     }
     match data {
         Const::Random { .. } | Const::Fill(_) => Ok(()),
-        Const::Small(numbers) if ty.elements() == Some(numbers.len() as u64) => Ok(()),
+        Const::Small(numbers) if ty.element_count() == Some(numbers.len() as u64) => Ok(()),
         Const::Small(numbers) => Err(format!("{ty} is given {} numbers", numbers.len())),
-        Const::Bytes(contents) if ty.bytes() == Some(contents.bytes().len() as u64) => Ok(()),
-        Const::Bytes(contents) => Err(format!("{ty} is given {} bytes", contents.bytes().len())),
-        Const::File { length, .. } if ty.bytes() == Some(*length) => Ok(()),
+        Const::Bytes(contents) if ty.size_bytes() == Some(contents.as_bytes().len() as u64) => Ok(()),
+        Const::Bytes(contents) => Err(format!("{ty} is given {} bytes", contents.as_bytes().len())),
+        Const::File { length, .. } if ty.size_bytes() == Some(*length) => Ok(()),
         Const::File { path, length, .. } => {
             Err(format!("{ty} is given {length} bytes of the file `{}`", path.display()))
         }
@@ -134,13 +137,13 @@ fn check_const(ty: &TensorType, data: &Const) -> Result<(), String> {
     }
 }
 
-/// Nesting is bounded because the number of operators is.
+/// The number of operators bounds the nesting.
 fn check_computed(ty: &TensorType, computed: &Computed) -> Result<(), String> {
     for (ty, data) in &computed.inputs {
         check_const(ty, data)?;
     }
     let types: Vec<&TensorType> = computed.inputs.iter().map(|(ty, _)| ty).collect();
-    let inferred = infer(&computed.op, &types).map_err(|error| error.to_string())?;
+    let inferred = infer_type(&computed.op, &types).map_err(|error| error.to_string())?;
     if inferred == *ty { Ok(()) } else { Err(format!("{ty} is given computed contents of {inferred}")) }
 }
 
@@ -156,7 +159,7 @@ mod tests {
 
     fn two_nodes() -> Graph {
         let mut builder = GraphBuilder::new("two");
-        let x = builder.input("x", TensorType::f32(&[4])).unwrap();
+        let x = builder.add_input("x", TensorType::f32(&[4])).unwrap();
         let y = builder.push(Op::Unary(Unary { function: UnaryOp::Relu }), &[x]).unwrap();
         let z = builder.push(Op::Binary(Binary { function: BinaryOp::Add }), &[x, y]).unwrap();
         builder.finish(&[z]).unwrap()
@@ -166,7 +169,7 @@ mod tests {
     fn check_refused(break_it: impl FnOnce(&mut Graph), says: &str) {
         let mut graph = two_nodes();
         break_it(&mut graph);
-        let error = graph.check().unwrap_err().to_string();
+        let error = graph.check_default().unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
     }
 

@@ -1,6 +1,6 @@
 //! Enums whose variants are chosen by name: on the command line, in files and in Python.
 
-/// A value that is one of a few with names.
+/// Named choice of a command line or a file.
 pub trait Choice: Copy + 'static {
     /// All values, in the order in which help texts list them.
     const ALL: &'static [Self];
@@ -8,10 +8,10 @@ pub trait Choice: Copy + 'static {
     /// Returns the name on the command line and in files.
     fn name(self) -> &'static str;
 
-    /// Returns the line that help texts show.
+    /// Returns the help line.
     fn help(self) -> &'static str;
 
-    /// Returns other names that are understood and not listed.
+    /// Returns further accepted names, which help texts omit.
     fn aliases(self) -> &'static [&'static str];
 
     /// Returns the value of a name or an alias.
@@ -20,8 +20,7 @@ pub trait Choice: Copy + 'static {
     }
 }
 
-/// Declares an enum with the name and the help line of each variant, and implements [`Choice`] and serde's traits by name. Aliases
-/// stand after the name: `= "device_time" | "cuda_time"`.
+/// Declares an enum with [`Choice`] and serde's traits by name. Aliases follow: `= "device_time" | "cuda_time"`.
 #[macro_export]
 macro_rules! choice {
     (

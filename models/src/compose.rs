@@ -8,18 +8,18 @@ use crate::error::{Error, Result};
 use crate::graph::ValueId;
 use crate::operators::{BiasAdd, Binary, BinaryOp, Clip, Dense, MatMul, Op, Reshape, Slice, Transpose, Unary, UnaryOp};
 
-/// In which order channels hold the places of a block.
+/// Order of channels and block positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DepthOrder {
-    /// Place in the block outside, channel inside.
+    /// Block position outside, channel inside.
     BlockFirst,
-    /// Channel outside, place in the block inside.
+    /// Channel outside, block position inside.
     ChannelFirst,
 }
 
 /// `x[n, c · block², h, w]` as `[n, c, h · block, w · block]`.
 pub fn depth_to_space(builder: &mut GraphBuilder, x: ValueId, block: i64, order: DepthOrder) -> Result<ValueId> {
-    let [channels, height, width] = image(builder, x)?;
+    let [channels, height, width] = image_extents(builder, x)?;
     let area = area_of(builder, x, block)?;
     let kept = channels / area;
     let (shape, permutation) = match order {
@@ -33,7 +33,7 @@ pub fn depth_to_space(builder: &mut GraphBuilder, x: ValueId, block: i64, order:
 
 /// `x[n, c, h, w]` as `[n, block² · c, h / block, w / block]`.
 pub fn space_to_depth(builder: &mut GraphBuilder, x: ValueId, block: i64, order: DepthOrder) -> Result<ValueId> {
-    let [channels, height, width] = image(builder, x)?;
+    let [channels, height, width] = image_extents(builder, x)?;
     let area = area_of(builder, x, block)?;
     let shape = vec![0, channels, height / block, block, width / block, block];
     let x = builder.push(Op::Reshape(Reshape { shape }), &[x])?;
@@ -45,29 +45,27 @@ pub fn space_to_depth(builder: &mut GraphBuilder, x: ValueId, block: i64, order:
     builder.push(Op::Reshape(Reshape { shape: vec![0, channels * area, height / block, width / block] }), &[x])
 }
 
-/// Extents of channel, height and width.
-fn image(builder: &GraphBuilder, x: ValueId) -> Result<[i64; 3]> {
-    let ty = builder.ty(x)?;
+fn image_extents(builder: &GraphBuilder, x: ValueId) -> Result<[i64; 3]> {
+    let ty = builder.value_type(x)?;
     let known = crate::types::TensorType { dtype: ty.dtype, shape: ty.shape.get(1..).unwrap_or_default().to_vec() };
     let extents = known.extents().and_then(|extents| <[i64; 3]>::try_from(extents).ok());
-    extents.ok_or_else(|| refused(builder, x, "must be an image of four dimensions, the last three numbers"))
+    extents.ok_or_else(|| tensor_error(builder, x, "must be an image of four dimensions, the last three numbers"))
 }
 
-/// Places of a block, of which a tensor cannot have too many.
+/// Returns the positions of a block, within a limit.
 fn area_of(builder: &GraphBuilder, x: ValueId, block: i64) -> Result<i64> {
     let area = block.checked_mul(block).filter(|_| block > 0);
-    area.ok_or_else(|| refused(builder, x, "cannot be cut into blocks of this extent"))
+    area.ok_or_else(|| tensor_error(builder, x, "cannot be cut into blocks of this extent"))
 }
 
-fn refused(builder: &GraphBuilder, x: ValueId, reason: &str) -> Error {
-    let ty = builder.ty(x).map_or_else(|error| error.to_string(), ToString::to_string);
+fn tensor_error(builder: &GraphBuilder, x: ValueId, reason: &str) -> Error {
+    let ty = builder.value_type(x).map_or_else(|error| error.to_string(), ToString::to_string);
     Error::Tensor { ty, reason: reason.to_owned() }
 }
 
-/// The product numpy makes of operands of any rank: a vector on the left is a row, on the right a column, and the
-/// dimension that made it a matrix is dropped again.
+/// Multiplies operands of any rank as numpy does; vectors are rows on the left and columns on the right.
 pub fn mat_mul(builder: &mut GraphBuilder, a: ValueId, b: ValueId) -> Result<ValueId> {
-    let (a_rank, b_rank) = (builder.ty(a)?.rank(), builder.ty(b)?.rank());
+    let (a_rank, b_rank) = (builder.value_type(a)?.rank(), builder.value_type(b)?.rank());
     let left = if a_rank == 1 { builder.push(Op::Reshape(Reshape { shape: vec![1, -1] }), &[a])? } else { a };
     let right = if b_rank == 1 { builder.push(Op::Reshape(Reshape { shape: vec![-1, 1] }), &[b])? } else { b };
     let product = builder.push(Op::MatMul(MatMul { transpose_a: false, transpose_b: false }), &[left, right])?;
@@ -75,7 +73,7 @@ pub fn mat_mul(builder: &mut GraphBuilder, a: ValueId, b: ValueId) -> Result<Val
         return Ok(product);
     }
     // The dimensions that stay, by place: those before the last two, then the row or the column.
-    let rank = builder.ty(product)?.rank();
+    let rank = builder.value_type(product)?.rank();
     let mut shape = vec![0; rank - 2];
     match (a_rank == 1, b_rank == 1) {
         (true, false) => shape.push(-1),
@@ -85,7 +83,7 @@ pub fn mat_mul(builder: &mut GraphBuilder, a: ValueId, b: ValueId) -> Result<Val
     builder.push(Op::Reshape(Reshape { shape }), &[product])
 }
 
-/// The part of a recurrent layer that reads its state: `weight[gates · units, units]`.
+/// State part of a recurrent layer: `weight[gates · units, units]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Recurrent {
     /// One row per unit of each gate.
@@ -94,16 +92,16 @@ pub struct Recurrent {
     pub bias: Option<ValueId>,
     /// Width of the state.
     pub units: i64,
-    /// What bends the gates, the fresh content, and what of a memory is shown; a plain layer has only the first.
+    /// Activations of gates, candidate content and shown memory; a plain layer has only the first.
     pub functions: [UnaryOp; 3],
-    /// Sums are kept within this distance of zero before they are bent.
+    /// Limit of the absolute sums before activations.
     pub clip: Option<f64>,
-    /// What the gates for input, forgetting and output see of the memory, one number per unit each.
+    /// Peephole weights of input, forget and output gates on the memory, one number per unit each.
     pub peepholes: Option<[ValueId; 3]>,
 }
 
 impl Recurrent {
-    /// A layer as it is usually meant: sigmoid gates and tangents.
+    /// Creates a layer with sigmoid gates and tangent activations.
     pub fn new(weight: ValueId, bias: Option<ValueId>, units: i64) -> Recurrent {
         let functions = [UnaryOp::Sigmoid, UnaryOp::Tanh, UnaryOp::Tanh];
         Recurrent { weight, bias, units, functions, clip: None, peepholes: None }
@@ -117,39 +115,37 @@ impl Recurrent {
         }
     }
 
-    /// One gate of all that were computed together.
-    fn gate(&self, builder: &mut GraphBuilder, x: ValueId, axis: i64, gate: i64) -> Result<ValueId> {
+    fn slice_gate(&self, builder: &mut GraphBuilder, x: ValueId, axis: i64, gate: i64) -> Result<ValueId> {
         let (start, stop) = (gate.saturating_mul(self.units), gate.saturating_add(1).saturating_mul(self.units));
         builder
             .push(Op::Slice(Slice { axes: vec![axis], starts: vec![start], stops: vec![stop], steps: vec![1] }), &[x])
     }
 
-    fn bend(&self, builder: &mut GraphBuilder, function: usize, x: ValueId) -> Result<ValueId> {
+    fn apply_activation(&self, builder: &mut GraphBuilder, function: usize, x: ValueId) -> Result<ValueId> {
         let x = match self.clip {
             Some(clip) => builder.push(Op::Clip(Clip { low: -clip, high: clip }), &[x])?,
             None => x,
         };
-        unary(builder, self.functions[function], x)
+        push_unary(builder, self.functions[function], x)
     }
 
-    /// A sum with what its gate sees of the memory.
-    fn peep(&self, builder: &mut GraphBuilder, gate: usize, sum: ValueId, memory: ValueId) -> Result<ValueId> {
+    fn add_peephole(&self, builder: &mut GraphBuilder, gate: usize, sum: ValueId, memory: ValueId) -> Result<ValueId> {
         let Some(peepholes) = self.peepholes else { return Ok(sum) };
-        let seen = binary(builder, BinaryOp::Mul, memory, peepholes[gate])?;
-        binary(builder, BinaryOp::Add, sum, seen)
+        let seen = push_binary(builder, BinaryOp::Mul, memory, peepholes[gate])?;
+        push_binary(builder, BinaryOp::Add, sum, seen)
     }
 }
 
-fn binary(builder: &mut GraphBuilder, function: BinaryOp, a: ValueId, b: ValueId) -> Result<ValueId> {
+fn push_binary(builder: &mut GraphBuilder, function: BinaryOp, a: ValueId, b: ValueId) -> Result<ValueId> {
     builder.push(Op::Binary(Binary { function }), &[a, b])
 }
 
-fn unary(builder: &mut GraphBuilder, function: UnaryOp, x: ValueId) -> Result<ValueId> {
+fn push_unary(builder: &mut GraphBuilder, function: UnaryOp, x: ValueId) -> Result<ValueId> {
     builder.push(Op::Unary(Unary { function }), &[x])
 }
 
-/// One step of a long short-term memory, as `(state, memory)`. `from_input[batch, 4 · units]` holds the product with the
-/// input and its bias; `order` says where the gates for input, forgetting, fresh content and output stand.
+/// Builds one LSTM step and returns `(state, memory)`. `from_input[batch, 4 · units]` includes the bias;
+/// `order` gives the places of the input, forget, content and output gates.
 pub fn lstm_step(
     builder: &mut GraphBuilder,
     from_input: ValueId,
@@ -158,37 +154,37 @@ pub fn lstm_step(
     order: [i64; 4],
 ) -> Result<(ValueId, ValueId)> {
     let from_state = recurrent.of_state(builder, state)?;
-    let all = binary(builder, BinaryOp::Add, from_input, from_state)?;
+    let all = push_binary(builder, BinaryOp::Add, from_input, from_state)?;
     let mut sums = [all; 4];
     for (sum, index) in sums.iter_mut().zip(order) {
-        *sum = recurrent.gate(builder, all, 1, index)?;
+        *sum = recurrent.slice_gate(builder, all, 1, index)?;
     }
     let [input, forget, fresh, output] = sums;
-    let input = recurrent.peep(builder, 0, input, memory)?;
-    let input = recurrent.bend(builder, 0, input)?;
-    let forget = recurrent.peep(builder, 1, forget, memory)?;
-    let forget = recurrent.bend(builder, 0, forget)?;
-    let fresh = recurrent.bend(builder, 1, fresh)?;
-    let kept = binary(builder, BinaryOp::Mul, forget, memory)?;
-    let added = binary(builder, BinaryOp::Mul, input, fresh)?;
-    let memory = binary(builder, BinaryOp::Add, kept, added)?;
-    let output = recurrent.peep(builder, 2, output, memory)?;
-    let output = recurrent.bend(builder, 0, output)?;
-    let shown = unary(builder, recurrent.functions[2], memory)?;
-    Ok((binary(builder, BinaryOp::Mul, output, shown)?, memory))
+    let input = recurrent.add_peephole(builder, 0, input, memory)?;
+    let input = recurrent.apply_activation(builder, 0, input)?;
+    let forget = recurrent.add_peephole(builder, 1, forget, memory)?;
+    let forget = recurrent.apply_activation(builder, 0, forget)?;
+    let fresh = recurrent.apply_activation(builder, 1, fresh)?;
+    let kept = push_binary(builder, BinaryOp::Mul, forget, memory)?;
+    let added = push_binary(builder, BinaryOp::Mul, input, fresh)?;
+    let memory = push_binary(builder, BinaryOp::Add, kept, added)?;
+    let output = recurrent.add_peephole(builder, 2, output, memory)?;
+    let output = recurrent.apply_activation(builder, 0, output)?;
+    let shown = push_unary(builder, recurrent.functions[2], memory)?;
+    Ok((push_binary(builder, BinaryOp::Mul, output, shown)?, memory))
 }
 
-/// Where the reset of a gated unit stands.
+/// Position of a gated unit's reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reset {
-    /// It scales the state, which is then multiplied with the weight.
+    /// The reset scales the state before the product with the weight.
     BeforeProduct,
-    /// It scales the product of the state and the weight, bias included.
+    /// The reset scales the product of state and weight, including the bias.
     AfterProduct,
 }
 
-/// One step of a gated recurrent unit. `from_input[batch, 3 · units]` holds the product with the input and its bias;
-/// `order` says where reset, update and fresh content stand.
+/// Builds one GRU step. `from_input[batch, 3 · units]` includes the bias;
+/// `order` gives the places of reset, update and fresh content.
 pub fn gru_step(
     builder: &mut GraphBuilder,
     from_input: ValueId,
@@ -199,31 +195,31 @@ pub fn gru_step(
 ) -> Result<ValueId> {
     let from_state = recurrent.of_state(builder, state)?;
     let mut gate = |index: usize| {
-        let from_x = recurrent.gate(builder, from_input, 1, order[index])?;
-        let from_h = recurrent.gate(builder, from_state, 1, order[index])?;
-        let sum = binary(builder, BinaryOp::Add, from_x, from_h)?;
-        recurrent.bend(builder, 0, sum)
+        let from_x = recurrent.slice_gate(builder, from_input, 1, order[index])?;
+        let from_h = recurrent.slice_gate(builder, from_state, 1, order[index])?;
+        let sum = push_binary(builder, BinaryOp::Add, from_x, from_h)?;
+        recurrent.apply_activation(builder, 0, sum)
     };
     let (reset, update) = (gate(0)?, gate(1)?);
     let from_h = match reset_at {
         Reset::AfterProduct => {
-            let from_h = recurrent.gate(builder, from_state, 1, order[2])?;
-            binary(builder, BinaryOp::Mul, reset, from_h)?
+            let from_h = recurrent.slice_gate(builder, from_state, 1, order[2])?;
+            push_binary(builder, BinaryOp::Mul, reset, from_h)?
         }
         Reset::BeforeProduct => {
-            let weight = recurrent.gate(builder, recurrent.weight, 0, order[2])?;
-            let bias = recurrent.bias.map(|bias| recurrent.gate(builder, bias, 0, order[2])).transpose()?;
-            let scaled = binary(builder, BinaryOp::Mul, reset, state)?;
+            let weight = recurrent.slice_gate(builder, recurrent.weight, 0, order[2])?;
+            let bias = recurrent.bias.map(|bias| recurrent.slice_gate(builder, bias, 0, order[2])).transpose()?;
+            let scaled = push_binary(builder, BinaryOp::Mul, reset, state)?;
             Recurrent { weight, bias, ..*recurrent }.of_state(builder, scaled)?
         }
     };
-    let from_x = recurrent.gate(builder, from_input, 1, order[2])?;
-    let fresh = binary(builder, BinaryOp::Add, from_h, from_x)?;
-    let fresh = recurrent.bend(builder, 1, fresh)?;
+    let from_x = recurrent.slice_gate(builder, from_input, 1, order[2])?;
+    let fresh = push_binary(builder, BinaryOp::Add, from_h, from_x)?;
+    let fresh = recurrent.apply_activation(builder, 1, fresh)?;
     // (1 - update) · fresh + update · state, with one product less.
-    let change = binary(builder, BinaryOp::Sub, state, fresh)?;
-    let change = binary(builder, BinaryOp::Mul, change, update)?;
-    binary(builder, BinaryOp::Add, change, fresh)
+    let change = push_binary(builder, BinaryOp::Sub, state, fresh)?;
+    let change = push_binary(builder, BinaryOp::Mul, change, update)?;
+    push_binary(builder, BinaryOp::Add, change, fresh)
 }
 
 /// One step of a plain recurrent layer.
@@ -234,6 +230,6 @@ pub fn elman_step(
     recurrent: &Recurrent,
 ) -> Result<ValueId> {
     let from_state = recurrent.of_state(builder, state)?;
-    let sum = binary(builder, BinaryOp::Add, from_state, from_input)?;
-    recurrent.bend(builder, 0, sum)
+    let sum = push_binary(builder, BinaryOp::Add, from_state, from_input)?;
+    recurrent.apply_activation(builder, 0, sum)
 }

@@ -12,17 +12,17 @@ use std::fmt;
 pub struct Contents(Bytes);
 
 impl Contents {
-    /// These bytes.
+    /// Wraps these bytes.
     pub fn new(bytes: impl Into<Bytes>) -> Contents {
         Contents(bytes.into())
     }
 
-    /// The bytes.
-    pub fn bytes(&self) -> &[u8] {
+    /// Returns the bytes.
+    pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Stable identity of the bytes: 32 hexadecimal digits.
+    /// Stable hash of the bytes: 32 hexadecimal digits.
     pub fn hash(&self) -> String {
         blake3::hash(&self.0).to_hex()[..32].to_owned()
     }
@@ -34,7 +34,6 @@ impl fmt::Debug for Contents {
     }
 }
 
-/// What stands for the bytes in a document.
 #[derive(Serialize)]
 struct GraphSummary {
     length: usize,
@@ -54,6 +53,5 @@ impl<'de> Deserialize<'de> for Contents {
     }
 }
 
-/// Why a document cannot be read back.
 pub(crate) const LEFT_OUT: &str =
     "the contents of this constant were left out when this was written; read the model's own file instead";

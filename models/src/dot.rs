@@ -4,9 +4,9 @@ use crate::graph::{Graph, ValueId};
 use std::fmt::Write;
 
 impl Graph {
-    /// The graph for `dot -Tsvg`.
+    /// Formats the graph for `dot -Tsvg`.
     pub fn to_dot(&self) -> String {
-        let mut text = format!("digraph {} {{\n  node [shape=box, fontname=monospace];\n", quote(&self.name));
+        let mut text = format!("digraph {} {{\n  node [shape=box, fontname=monospace];\n", quote_label(&self.name));
         for id in &self.inputs {
             self.write_node(*id, "input", &mut text);
         }
@@ -29,12 +29,18 @@ impl Graph {
     fn write_node(&self, id: ValueId, what: &str, text: &mut String) {
         let ty = self.value(id).map_or_else(String::new, |value| value.ty.to_string());
         let name = self.value(id).map_or("", |value| value.name.as_str());
-        let _ = writeln!(text, "  v{} [label={}, tooltip={}];", id.0, quote(&format!("{what}\n{ty}")), quote(name));
+        let _ = writeln!(
+            text,
+            "  v{} [label={}, tooltip={}];",
+            id.0,
+            quote_label(&format!("{what}\n{ty}")),
+            quote_label(name)
+        );
     }
 }
 
 /// Quotes a text for Graphviz, which knows these three escapes. Unprintable characters become escapes first.
-fn quote(text: &str) -> String {
+fn quote_label(text: &str) -> String {
     let is_plain = |c: char| c == '\n' || crate::names::is_printable(c);
     let shown = |c: char| if is_plain(c) { c.to_string() } else { c.escape_unicode().to_string() };
     let text: String = text.chars().map(shown).collect();
@@ -52,8 +58,8 @@ mod tests {
     #[test]
     fn a_drawing() {
         let mut builder = GraphBuilder::new("a \"net\"");
-        let x = builder.input("x", TensorType::f32(&[1, 2])).unwrap();
-        let bias = builder.constant("bias", TensorType::f32(&[2]), Const::Fill(1.0)).unwrap();
+        let x = builder.add_input("x", TensorType::f32(&[1, 2])).unwrap();
+        let bias = builder.add_constant("bias", TensorType::f32(&[2]), Const::Fill(1.0)).unwrap();
         let y = builder.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[x, bias]).unwrap();
         expect![[r#"
             digraph "a \"net\"" {

@@ -4,7 +4,7 @@
 
 use crate::types::{Dim, TensorType};
 
-/// An equation with the shapes it was read for. Letters, and the dimensions of `...`, are numbered from 0.
+/// An equation with the shapes it was read for; letters and the dimensions of `...` count from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Equation {
     /// The letter of each dimension of each operand.
@@ -19,13 +19,13 @@ pub struct Equation {
 
 impl Equation {
     /// Reads an equation for operands of these types.
-    pub fn read(equation: &str, inputs: &[&TensorType]) -> Result<Equation, String> {
+    pub fn read_equation(equation: &str, inputs: &[&TensorType]) -> Result<Equation, String> {
         let equation: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
         let (left, right) = match equation.split_once("->") {
             Some((left, right)) => (left, Some(right)),
             None => (equation.as_str(), None),
         };
-        let terms = left.split(',').map(Term::read).collect::<Result<Vec<_>, _>>()?;
+        let terms = left.split(',').map(Term::parse_term).collect::<Result<Vec<_>, _>>()?;
         if terms.len() != inputs.len() {
             return Err(format!("`{equation}` has {} operands, got {}", terms.len(), inputs.len()));
         }
@@ -39,10 +39,10 @@ impl Equation {
         letters.names = vec![None; dots_rank];
         let mut operands = Vec::new();
         for (term, input) in terms.iter().zip(inputs) {
-            operands.push(letters.operand(term, input)?);
+            operands.push(letters.operand_letters(term, input)?);
         }
         let output = match right {
-            Some(right) => letters.output(&Term::read(right)?)?,
+            Some(right) => letters.output_letters(&Term::parse_term(right)?)?,
             None => letters.implied_output(&operands),
         };
         let summed = (0..letters.extents.len()).filter(|letter| !output.contains(letter)).collect();
@@ -50,7 +50,7 @@ impl Equation {
     }
 }
 
-/// One operand as it is written: letters before the dots, whether there are dots, letters after them.
+/// One operand as written: letters before the dots, whether there are dots, letters after the dots.
 struct Term {
     before: Vec<char>,
     has_dots: bool,
@@ -58,7 +58,7 @@ struct Term {
 }
 
 impl Term {
-    fn read(text: &str) -> Result<Term, String> {
+    fn parse_term(text: &str) -> Result<Term, String> {
         let (before, after, has_dots) = match text.split_once("...") {
             Some((before, after)) => (before, after, true),
             None => (text, "", false),
@@ -69,21 +69,19 @@ impl Term {
         }
     }
 
-    fn letters(&self) -> usize {
+    fn letter_count(&self) -> usize {
         self.before.len() + self.after.len()
     }
 
-    /// How many dimensions the dots of an operand stand for.
     fn dots_rank(&self, input: &TensorType) -> Result<usize, String> {
-        match input.rank().checked_sub(self.letters()) {
+        match input.rank().checked_sub(self.letter_count()) {
             Some(0) => Ok(0),
             Some(rank) if self.has_dots => Ok(rank),
-            _ => Err(format!("{input} has {} dimensions, the equation names {}", input.rank(), self.letters())),
+            _ => Err(format!("{input} has {} dimensions, the equation names {}", input.rank(), self.letter_count())),
         }
     }
 }
 
-/// The letters seen so far; those of the dots come first.
 #[derive(Default)]
 struct Letters {
     dots: Vec<usize>,
@@ -92,13 +90,13 @@ struct Letters {
 }
 
 impl Letters {
-    fn operand(&mut self, term: &Term, input: &TensorType) -> Result<Vec<usize>, String> {
+    fn operand_letters(&mut self, term: &Term, input: &TensorType) -> Result<Vec<usize>, String> {
         let dots = term.dots_rank(input)?;
         let (before, rest) = input.shape.split_at(term.before.len());
         let (middle, after) = rest.split_at(dots);
         let mut letters = Vec::with_capacity(input.rank());
         for (&name, dim) in term.before.iter().zip(before) {
-            letters.push(self.letter(name, dim)?);
+            letters.push(self.letter_index(name, dim)?);
         }
         for (&letter, dim) in self.dots[self.dots.len() - dots..].iter().zip(middle) {
             let known = &mut self.extents[letter];
@@ -110,12 +108,12 @@ impl Letters {
             letters.push(letter);
         }
         for (&name, dim) in term.after.iter().zip(after) {
-            letters.push(self.letter(name, dim)?);
+            letters.push(self.letter_index(name, dim)?);
         }
         Ok(letters)
     }
 
-    fn letter(&mut self, name: char, dim: &Dim) -> Result<usize, String> {
+    fn letter_index(&mut self, name: char, dim: &Dim) -> Result<usize, String> {
         match self.names.iter().position(|known| *known == Some(name)) {
             Some(letter) if self.extents[letter] == *dim => Ok(letter),
             Some(letter) => Err(format!("`{name}` is both {} and {dim}", self.extents[letter])),
@@ -127,7 +125,7 @@ impl Letters {
         }
     }
 
-    fn output(&self, term: &Term) -> Result<Vec<usize>, String> {
+    fn output_letters(&self, term: &Term) -> Result<Vec<usize>, String> {
         let of = |name: &char| {
             let letter = self.names.iter().position(|known| *known == Some(*name));
             letter.ok_or_else(|| format!("`{name}` of the result is in no operand"))
@@ -163,7 +161,7 @@ mod tests {
 
     fn read(equation: &str, types: &[&str]) -> Result<Letters, String> {
         let types: Vec<TensorType> = types.iter().map(|ty| ty.parse().unwrap()).collect();
-        let equation = Equation::read(equation, &types.iter().collect::<Vec<_>>())?;
+        let equation = Equation::read_equation(equation, &types.iter().collect::<Vec<_>>())?;
         Ok((equation.operands, equation.output, equation.summed))
     }
 

@@ -2,10 +2,10 @@
 
 use thiserror::Error;
 
-/// The result of everything here that can fail.
+/// Result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a graph, a task or a text was refused.
+/// Rejection of a graph, a task or a text.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -16,7 +16,7 @@ pub enum Error {
         op: &'static str,
         /// Types of the inputs.
         inputs: String,
-        /// What is wrong.
+        /// Reason.
         reason: String,
     },
     /// A graph breaks one of its rules.
@@ -26,7 +26,7 @@ pub enum Error {
         graph: String,
         /// The node or value.
         place: String,
-        /// What is wrong.
+        /// Reason.
         reason: String,
     },
     /// A pass failed, or left a graph that breaks a rule.
@@ -34,7 +34,7 @@ pub enum Error {
     Pass {
         /// Name of the pass.
         pass: &'static str,
-        /// Why.
+        /// Cause.
         #[source]
         source: Box<Error>,
     },
@@ -43,23 +43,23 @@ pub enum Error {
     Task {
         /// Name of the task.
         task: String,
-        /// What is wrong.
+        /// Reason.
         reason: String,
     },
-    /// No model of that name.
+    /// No model has that name.
     #[error("unknown model `{name}`; {hint}")]
     UnknownModel {
-        /// What was asked for.
+        /// Requested name.
         name: String,
-        /// The nearest names there are.
+        /// Nearest existing names.
         hint: String,
     },
-    /// A model was asked for with a size it cannot have.
+    /// A model cannot have the requested size.
     #[error("model `{model}`: {reason}")]
     Model {
         /// Name of the model.
         model: String,
-        /// What is wrong.
+        /// Reason.
         reason: String,
     },
     /// The text of a graph does not parse.
@@ -67,7 +67,7 @@ pub enum Error {
     Text {
         /// Line, from 1.
         line: usize,
-        /// What is wrong.
+        /// Reason.
         reason: String,
     },
     /// The text of a simple operator does not parse.
@@ -75,7 +75,7 @@ pub enum Error {
     Simple {
         /// The text.
         text: String,
-        /// What is wrong.
+        /// Reason.
         reason: String,
     },
     /// A tensor does not fit its type or its use.
@@ -83,7 +83,7 @@ pub enum Error {
     Tensor {
         /// Type of the tensor.
         ty: String,
-        /// What is wrong.
+        /// Reason.
         reason: String,
     },
     /// A file cannot be read at all.
@@ -91,7 +91,7 @@ pub enum Error {
     Unreadable {
         /// The file.
         file: String,
-        /// What is wrong.
+        /// Reason.
         reason: String,
     },
     /// A model file breaks the rules of its format.
@@ -101,25 +101,25 @@ pub enum Error {
         file: String,
         /// The node, tensor or input.
         place: String,
-        /// What is wrong.
+        /// Reason.
         reason: String,
     },
-    /// A model file is right, and holds something this version cannot represent.
+    /// A valid model file contains a feature that this version cannot represent.
     #[error("`{file}`, {place}: not supported: {reason}")]
     Unsupported {
         /// The file.
         file: String,
         /// The node, tensor or input, with its operator.
         place: String,
-        /// What is missing.
+        /// Missing feature.
         reason: String,
     },
-    /// A count was asked of a shape that is not all numbers.
+    /// A count was requested of a shape with symbols.
     #[error("`{ty}` has a dimension without a number, so {what} cannot be counted; bind its symbols first")]
     Symbolic {
         /// The type.
         ty: String,
-        /// What was to be counted.
+        /// Requested count.
         what: &'static str,
     },
 }

@@ -38,65 +38,65 @@ pub struct Plan {
 pub struct Call {
     /// Index into the plan's tasks.
     pub task: usize,
-    /// The graph's values that are the task's parameters.
+    /// Values of the graph for the task's parameters.
     pub arguments: Vec<ValueId>,
-    /// The graph's value that is the task's result.
+    /// Value of the graph for the task's result.
     pub result: ValueId,
-    /// The graph's nodes the task does the work of, anchor first.
+    /// Nodes of the graph that the task computes, anchor first.
     pub nodes: Vec<usize>,
 }
 
-/// Operators that a partner computes at once.
+/// Operators that a partner computes together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// Indices of nodes in the order of the graph.
     pub nodes: Vec<usize>,
-    /// Who computes them.
+    /// Name of the partner.
     pub partner: &'static str,
 }
 
-/// The distinct tasks of a graph with their places, in the order of their first call.
-pub fn tasks(graph: &Graph, fuse: Fuse) -> Result<Vec<TaskUse>> {
-    Ok(plan(graph, fuse)?.tasks)
+/// Returns the distinct tasks of a graph with their places, in the order of their first call.
+pub fn distinct_tasks(graph: &Graph, fuse: Fuse) -> Result<Vec<TaskUse>> {
+    Ok(plan_calls(graph, fuse)?.tasks)
 }
 
 /// Cuts a graph into calls of tasks.
-pub fn plan(graph: &Graph, fuse: Fuse) -> Result<Plan> {
+pub fn plan_calls(graph: &Graph, fuse: Fuse) -> Result<Plan> {
     plan_with(graph, fuse, &[])
 }
 
-/// The same with some operators claimed by partners. A claim that is no task is not heeded.
+/// Like `plan_calls`, with some operators claimed by partners. Claims that are no tasks are ignored.
 pub fn plan_with(graph: &Graph, fuse: Fuse, claims: &[Claim]) -> Result<Plan> {
-    graph.check()?;
-    let cut = Cut::of(graph);
+    graph.check_default()?;
+    let cut = Cut::from_graph(graph);
     let mut plan = Plan { tasks: vec![], calls: vec![] };
     let mut index_of: HashMap<(String, Option<&str>), usize> = HashMap::new();
-    for (nodes, partner) in cut.groups(fuse, claims) {
-        let (task, arguments) = cut.task(&nodes);
+    for (nodes, partner) in cut.group_nodes(fuse, claims) {
+        let (task, arguments) = cut.build_task(&nodes);
         task.check()?;
         let index = *index_of.entry((task.hash(), partner)).or_insert(plan.tasks.len());
         if index == plan.tasks.len() {
             plan.tasks.push(TaskUse { task, places: vec![], partner: partner.map(str::to_owned) });
         }
         plan.tasks[index].places.push(graph.nodes[nodes[0]].origin.scope.clone());
-        let result = cut.output(nodes[nodes.len() - 1]);
+        let result = cut.output_of(nodes[nodes.len() - 1]);
         plan.calls.push(Call { task: index, arguments, result, nodes });
     }
     Ok(plan)
 }
 
-/// A checked graph with what the search asks of it again and again.
+/// A checked graph with precomputed lookups for the search.
 struct Cut<'a> {
     graph: &'a Graph,
     /// Nodes that read each value, once per read.
     readers: Vec<Vec<usize>>,
     is_output: Vec<bool>,
-    /// Whether a value is the same at every run.
+    /// Whether a value is equal in all runs.
     is_constant: Vec<bool>,
 }
 
 impl<'a> Cut<'a> {
-    fn of(graph: &'a Graph) -> Cut<'a> {
+    fn from_graph(graph: &'a Graph) -> Cut<'a> {
         let mut readers = vec![vec![]; graph.values.len()];
         let mut is_constant: Vec<bool> = graph.values.iter().map(|value| value.data.is_some()).collect();
         for (index, node) in graph.nodes.iter().enumerate() {
@@ -108,8 +108,8 @@ impl<'a> Cut<'a> {
         Cut { graph, readers, is_output, is_constant }
     }
 
-    /// The nodes of each task with the partner that claims them, in an order in which the tasks can run.
-    fn groups<'c>(&self, fuse: Fuse, claims: &'c [Claim]) -> Vec<(Vec<usize>, Option<&'c str>)> {
+    /// Returns the nodes of each task with the claiming partner, in an executable order.
+    fn group_nodes<'c>(&self, fuse: Fuse, claims: &'c [Claim]) -> Vec<(Vec<usize>, Option<&'c str>)> {
         let mut is_taken: Vec<bool> = (0..self.graph.nodes.len())
             .map(|node| {
                 let is_view = self.graph.nodes[node].op.class() == Class::View;
@@ -130,7 +130,7 @@ impl<'a> Cut<'a> {
                 }
                 let mut group = vec![start];
                 is_taken[start] = true;
-                while let Some(next) = self.follower(&group, fuse).filter(|&next| !is_taken[next]) {
+                while let Some(next) = self.find_follower(&group, fuse).filter(|&next| !is_taken[next]) {
                     is_taken[next] = true;
                     group.push(next);
                 }
@@ -142,14 +142,13 @@ impl<'a> Cut<'a> {
         groups
     }
 
-    /// Whether nodes that are free follow each other as the steps of a task do.
+    /// Returns whether the nodes are free and form a chain as the steps of a task do.
     fn is_line(&self, nodes: &[usize], is_taken: &[bool]) -> bool {
-        !nodes.is_empty() && !nodes.iter().any(|&node| is_taken[node]) && self.task(nodes).0.check().is_ok()
+        !nodes.is_empty() && !nodes.iter().any(|&node| is_taken[node]) && self.build_task(nodes).0.check().is_ok()
     }
 
-    /// Whether the result of a node has no elements to compute.
     fn is_empty(&self, node: usize) -> bool {
-        self.graph.values[self.output(node).0 as usize].ty.elements() == Some(0)
+        self.graph.values[self.output_of(node).0 as usize].ty.element_count() == Some(0)
     }
 
     fn is_anchor(class: Class) -> bool {
@@ -159,14 +158,13 @@ impl<'a> Cut<'a> {
         }
     }
 
-    /// The pointwise operator that may join a group.
-    fn follower(&self, group: &[usize], fuse: Fuse) -> Option<usize> {
+    fn find_follower(&self, group: &[usize], fuse: Fuse) -> Option<usize> {
         let last = group[group.len() - 1];
         // Narrow integers are what tasks hand each other: a quantised layer is one task whatever comes after it.
         if let Op::Quantize(_) | Op::Requantize(_) = self.graph.nodes[last].op {
             return None;
         }
-        let value = self.output(last);
+        let value = self.output_of(last);
         let [next] = self.readers[value.0 as usize].as_slice() else { return None };
         let node = &self.graph.nodes[*next];
         let at = node.inputs.iter().position(|&id| id == value)?;
@@ -178,21 +176,21 @@ impl<'a> Cut<'a> {
         joins.then_some(*next)
     }
 
-    fn output(&self, node: usize) -> ValueId {
+    fn output_of(&self, node: usize) -> ValueId {
         self.graph.nodes[node].outputs[0]
     }
 
     fn is_constant_node(&self, node: usize) -> bool {
-        self.is_constant[self.output(node).0 as usize]
+        self.is_constant[self.output_of(node).0 as usize]
     }
 
-    /// The task of a group and the values that are its parameters; a value read twice is one parameter.
-    fn task(&self, nodes: &[usize]) -> (Task, Vec<ValueId>) {
+    /// Returns the task of a group and its parameter values; a value read twice is one parameter.
+    fn build_task(&self, nodes: &[usize]) -> (Task, Vec<ValueId>) {
         let mut arguments: Vec<ValueId> = Vec::new();
         let mut steps: Vec<Step> = Vec::new();
         for &index in nodes {
             let node = &self.graph.nodes[index];
-            let inside = steps.len().checked_sub(1).map(|before| self.output(nodes[before]));
+            let inside = steps.len().checked_sub(1).map(|before| self.output_of(nodes[before]));
             let mut operand = |id: ValueId| {
                 if Some(id) == inside {
                     return Operand::Step(steps.len() - 1);

@@ -17,11 +17,11 @@ pub struct Graph {
     pub name: String,
     /// All tensors.
     pub values: Vec<Value>,
-    /// All operators, each after the ones that make its inputs.
+    /// All operators in topological order.
     pub nodes: Vec<Node>,
     /// Values given from outside at every run.
     pub inputs: Vec<ValueId>,
-    /// Values the model answers with.
+    /// Results of the model.
     pub outputs: Vec<ValueId>,
 }
 
@@ -32,7 +32,7 @@ pub struct Value {
     pub name: String,
     /// Element type and shape.
     pub ty: TensorType,
-    /// Where its contents come from when it is a constant.
+    /// Source of the contents of a constant.
     pub data: Option<Const>,
 }
 
@@ -40,7 +40,7 @@ pub struct Value {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Const {
-    /// Values are drawn from a seed when they are wanted; a model that is only counted needs none.
+    /// Values generated from a seed on demand.
     Random {
         /// The seed.
         seed: u64,
@@ -51,16 +51,16 @@ pub enum Const {
     Small(Vec<f64>),
     /// A slice of the file the model came in.
     Bytes(Contents),
-    /// Elements in another file, little-endian and without gaps, read when they are wanted.
+    /// Elements in another file, little-endian and without gaps, read on demand.
     File {
         /// The file.
         path: PathBuf,
-        /// Where the first element begins.
+        /// Offset of the first element.
         offset: u64,
-        /// How many bytes they take.
+        /// Size in bytes.
         length: u64,
     },
-    /// The result of an operator over other constants, computed when it is wanted: a transposed weight takes no memory.
+    /// Result of an operator over other constants, computed on demand to save memory.
     Computed(Box<Computed>),
 }
 
@@ -74,29 +74,29 @@ pub struct Computed {
 }
 
 impl Const {
-    /// Operators and contents it is made of: what computing it costs, and how deep it can be nested.
-    pub fn size(&self) -> usize {
+    /// Counts operators and contents: a measure of computation cost and nesting depth.
+    pub fn part_count(&self) -> usize {
         match self {
-            Const::Computed(computed) => 1 + computed.inputs.iter().map(|(_, data)| data.size()).sum::<usize>(),
+            Const::Computed(computed) => 1 + computed.inputs.iter().map(|(_, data)| data.part_count()).sum::<usize>(),
             Const::Random { .. } | Const::Fill(_) | Const::Small(_) | Const::Bytes(_) | Const::File { .. } => 1,
         }
     }
 
-    /// The result of an operator over constants.
-    pub fn computed(op: Op, inputs: Vec<(TensorType, Const)>) -> Const {
+    /// Describes the result of an operator over constants.
+    pub fn from_operator(op: Op, inputs: Vec<(TensorType, Const)>) -> Const {
         Const::Computed(Box::new(Computed { op, inputs }))
     }
 
-    /// The numbers from `first` on along one dimension, written down and not listed; the others have extent 1.
-    pub fn counting(dtype: DType, extents: &[i64], axis: i64, first: i64) -> Const {
+    /// Describes the numbers from `first` on along one dimension; other extents are 1.
+    pub fn range_along(dtype: DType, extents: &[i64], axis: i64, first: i64) -> Const {
         let ty = TensorType::new(dtype, extents);
         let ones = vec![(ty.clone(), Const::Fill(1.0))];
-        let places = Const::computed(Op::CumSum(CumSum { axis, exclusive: true, reverse: false }), ones);
+        let places = Const::from_operator(Op::CumSum(CumSum { axis, exclusive: true, reverse: false }), ones);
         let first = (TensorType::new(dtype, &[]), Const::Fill(first as f64));
-        Const::computed(Op::Binary(Binary { function: BinaryOp::Add }), vec![(ty, places), first])
+        Const::from_operator(Op::Binary(Binary { function: BinaryOp::Add }), vec![(ty, places), first])
     }
 
-    /// Whether it is computed by a formula (a mask, angles of positions) instead of being learned.
+    /// Whether a formula computes the constant (a mask, position angles) and it is not learned.
     pub fn is_formula(&self) -> bool {
         match self {
             Const::Computed(computed) => computed.inputs.iter().all(|(_, data)| match data {
@@ -107,11 +107,11 @@ impl Const {
         }
     }
 
-    /// The seed of a constant that is random or computed from a random one.
-    pub fn seed(&self) -> Option<u64> {
+    /// Returns the seed of a constant that is random or computed from a random one.
+    pub fn random_seed(&self) -> Option<u64> {
         match self {
             Const::Random { seed } => Some(*seed),
-            Const::Computed(computed) => computed.inputs.iter().find_map(|(_, data)| data.seed()),
+            Const::Computed(computed) => computed.inputs.iter().find_map(|(_, data)| data.random_seed()),
             Const::Fill(_) | Const::Small(_) | Const::Bytes(_) | Const::File { .. } => None,
         }
     }
@@ -126,36 +126,36 @@ pub struct Node {
     pub inputs: Vec<ValueId>,
     /// Its outputs.
     pub outputs: Vec<ValueId>,
-    /// Where it stood in the source.
+    /// Source location.
     pub origin: Origin,
 }
 
-/// Where a node stood in its source.
+/// Source location of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// The source's own name of the operator, such as `Conv`.
+    /// Name of the operator in the source, such as `Conv`.
     pub source_op: String,
-    /// The place, such as `layer3.0.conv1`.
+    /// Scope, such as `layer3.0.conv1`.
     pub scope: String,
 }
 
-/// How many numbers a model carries.
+/// Numbers in a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ParameterCount {
-    /// Those that training changes by gradients, the number usually given for a model.
+    /// Numbers that gradients train, the usual parameter count.
     pub learned: u64,
     /// Running means and variances of normalisations.
     pub statistics: u64,
 }
 
 impl Graph {
-    /// The value of an index, if there is one.
+    /// Returns the value of an index, if any.
     pub fn value(&self, id: ValueId) -> Option<&Value> {
         self.values.get(id.0 as usize)
     }
 
-    /// How many numbers the model carries in floating constants. Counted on the graph as read: folding changes it.
-    pub fn parameters(&self) -> ParameterCount {
+    /// Counts the floating-point constants of the graph as read; folding changes the count.
+    pub fn count_parameters(&self) -> ParameterCount {
         let mut is_statistic = vec![false; self.values.len()];
         for node in self.nodes.iter().filter(|node| matches!(node.op, Op::BatchNorm(_))) {
             for id in node.inputs.iter().skip(3) {
@@ -171,7 +171,7 @@ impl Graph {
             let is_counted = value.data.as_ref().is_some_and(|data| !data.is_formula()) && !is_number;
             if is_counted && value.ty.dtype.is_float() {
                 let sum = if is_statistic { &mut count.statistics } else { &mut count.learned };
-                *sum = sum.saturating_add(value.ty.elements().unwrap_or(0));
+                *sum = sum.saturating_add(value.ty.element_count().unwrap_or(0));
             }
         }
         count

@@ -34,7 +34,7 @@ pub use builder::GraphBuilder;
 pub use choice::Choice;
 pub use contents::Contents;
 pub use error::{Error, Result};
-pub use fuse::{Call, Claim, Fuse, Plan, plan, tasks};
+pub use fuse::{Call, Claim, Fuse, Plan, distinct_tasks, plan_calls};
 pub use graph::{Computed, Const, Graph, Node, Origin, ParameterCount, Value, ValueId};
 pub use operators::{
     BinaryOp, Border, Class, CompareOp, ConvWindow, Op, Operator, PoolMode, ReduceOp, ResizeMode, ScatterOp, UnaryOp,
@@ -43,5 +43,5 @@ pub use operators::{
 pub use stages::{Parallel, StagePlan};
 pub use task::{Operand, Parameter, Step, Task, TaskUse};
 pub use types::{DType, Dim, TensorType};
-pub use variation::variation;
-pub use work::work;
+pub use variation::vary_task;
+pub use work::operator_work;

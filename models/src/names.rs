@@ -4,95 +4,99 @@
 
 use std::collections::BTreeSet;
 
-/// Names that are offered for a mistake.
 const OFFERED: usize = 3;
-/// No name is longer than this; what follows would only slow the search for the nearest.
+/// Longer names are truncated, since the search for the nearest would be slow.
 const LONGEST: usize = 64;
-/// More names than these are not read.
 const LISTED: usize = 256;
 
-/// The index of the entry that has this name or alias; else the nearest names. Case, `-`, `_` and `.` never matter.
-pub fn find<'a>(name: &str, entries: impl Iterator<Item = (&'a str, &'a [&'a str])> + Clone) -> Result<usize, String> {
-    let wanted = bare(name);
-    let is_wanted =
-        |(name, aliases): (&str, &[&str])| spellings(name, aliases).any(|spelling| bare(spelling) == wanted);
+/// Returns the index of the name or alias, ignoring case, `-`, `_` and `.`, or else a hint.
+pub fn find_name<'a>(
+    name: &str,
+    entries: impl Iterator<Item = (&'a str, &'a [&'a str])> + Clone,
+) -> Result<usize, String> {
+    let wanted = normalise_name(name);
+    let is_wanted = |(name, aliases): (&str, &[&str])| {
+        name_spellings(name, aliases).any(|spelling| normalise_name(spelling) == wanted)
+    };
     let nothing_near = || "`opcollect list` shows all names".to_owned();
-    entries.clone().position(is_wanted).ok_or_else(|| question(&near(&wanted, entries)).unwrap_or_else(nothing_near))
+    entries
+        .clone()
+        .position(is_wanted)
+        .ok_or_else(|| did_you_mean(&nearest_names(&wanted, entries)).unwrap_or_else(nothing_near))
 }
 
-/// A name and its aliases.
-pub fn spellings<'a>(name: &'a str, aliases: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
+/// Lists a name and its aliases.
+pub fn name_spellings<'a>(name: &'a str, aliases: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
     std::iter::once(name).chain(aliases.iter().copied())
 }
 
-/// A name without what people spell differently.
-pub fn bare(name: &str) -> String {
+/// Strips case and separators from a name.
+pub fn normalise_name(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).take(LONGEST).collect()
 }
 
-/// What to say of a name that is none of these: the nearest ones as a question, else all of them.
-pub fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+/// Suggests the nearest known names, or lists all of them.
+pub fn name_hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let mut seen = BTreeSet::new();
     let known: Vec<&str> = known.into_iter().filter(|name| seen.insert(*name)).collect();
     let all = || match known.len() {
         0 => "there is none".to_owned(),
-        1..=LISTED => format!("known: {}", quoted(&known).join(", ")),
+        1..=LISTED => format!("known: {}", quote_names(&known).join(", ")),
         more => format!("none of {more} is near it"),
     };
-    nearest(name, known.iter().copied()).unwrap_or_else(all)
+    suggest_nearest(name, known.iter().copied()).unwrap_or_else(all)
 }
 
-/// The names nearest to one that is none of these, as a question; nothing where none is near.
-pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    question(&near(&bare(name), known.into_iter().map(|name| (name, [].as_slice()))))
+/// Suggests the nearest known names, or returns None if none is near.
+pub fn suggest_nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    did_you_mean(&nearest_names(&normalise_name(name), known.into_iter().map(|name| (name, [].as_slice()))))
 }
 
-/// Returns the device that a name means: its own in any spelling, or words of it that no other device has, such as `T4`.
+/// Finds the device of a name in any spelling, or by words that no other device has, such as `T4`.
 pub fn resolve_device<'a>(known: impl IntoIterator<Item = &'a str>, name: &str) -> Result<&'a str, String> {
     let known: Vec<&str> = known.into_iter().collect();
     if let Some(exact) = known.iter().find(|device| **device == name) {
         return Ok(exact);
     }
-    let is_spelled = |device: &&&str| !name.is_empty() && bare(device) == bare(name);
+    let is_spelled = |device: &&&str| !name.is_empty() && normalise_name(device) == normalise_name(name);
     if let Some(spelled) = known.iter().find(is_spelled) {
         return Ok(spelled);
     }
-    let asked = words(name);
-    let has_words = |device: &&str| !asked.is_empty() && asked.iter().all(|word| words(device).contains(word));
+    let asked = name_words(name);
+    let has_words = |device: &&str| !asked.is_empty() && asked.iter().all(|word| name_words(device).contains(word));
     match known.iter().copied().filter(has_words).collect::<Vec<_>>()[..] {
         [only] => Ok(only),
         [] => {
-            let near = nearest(name, known).map(|near| format!("{near} ")).unwrap_or_default();
+            let near = suggest_nearest(name, known).map(|near| format!("{near} ")).unwrap_or_default();
             Err(format!("unknown device `{name}`; {near}`oppredict devices` lists all"))
         }
-        ref several => Err(format!("`{name}` may be any of {}; name one of them", quoted(several).join(", "))),
+        ref several => Err(format!("`{name}` may be any of {}; name one of them", quote_names(several).join(", "))),
     }
 }
 
 /// Returns the words of a name in lower case.
-pub fn words(name: &str) -> Vec<String> {
+pub fn name_words(name: &str) -> Vec<String> {
     let words = name.split(|sign: char| !sign.is_alphanumeric()).filter(|word| !word.is_empty());
     words.map(str::to_lowercase).collect()
 }
 
-/// What a parser says of an unknown name, with the nearest of those it expected: `serde` lists all, however many.
+/// Adds the nearest expected names to a parser's message on an unknown name, which lists all of them.
 pub fn with_hint(message: &str) -> String {
     let asked = || {
         let after = ["unknown field `", "unknown variant `"].iter().find_map(|start| message.split_once(start))?.1;
         let (name, rest) = after.split_once('`')?;
         let expected = rest.split_once("expected")?.1;
         let known = expected.split('`').skip(1).step_by(2);
-        nearest(name, known)
+        suggest_nearest(name, known)
     };
     asked().map_or_else(|| message.to_owned(), |question| format!("{}; {question}", message.trim_end()))
 }
 
-/// The nearest names, the very nearest first.
-fn near<'a>(wanted: &str, entries: impl Iterator<Item = (&'a str, &'a [&'a str])>) -> Vec<&'a str> {
+fn nearest_names<'a>(wanted: &str, entries: impl Iterator<Item = (&'a str, &'a [&'a str])>) -> Vec<&'a str> {
     let mut near: Vec<(usize, &str)> = entries
         .filter_map(|(name, aliases)| {
-            let distance = |spelling: &str| strsim::damerau_levenshtein(wanted, &bare(spelling));
-            let distance = spellings(name, aliases).map(distance).min()?;
+            let distance = |spelling: &str| strsim::damerau_levenshtein(wanted, &normalise_name(spelling));
+            let distance = name_spellings(name, aliases).map(distance).min()?;
             (distance <= 1 + wanted.len() / 4).then_some((distance, name))
         })
         .collect();
@@ -101,8 +105,8 @@ fn near<'a>(wanted: &str, entries: impl Iterator<Item = (&'a str, &'a [&'a str])
     near.into_iter().take(OFFERED).map(|(_, name)| name).collect()
 }
 
-fn question(near: &[&str]) -> Option<String> {
-    let names = quoted(near);
+fn did_you_mean(near: &[&str]) -> Option<String> {
+    let names = quote_names(near);
     match names.as_slice() {
         [] => None,
         [only] => Some(format!("did you mean {only}?")),
@@ -110,11 +114,11 @@ fn question(near: &[&str]) -> Option<String> {
     }
 }
 
-fn quoted(names: &[&str]) -> Vec<String> {
+fn quote_names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| format!("`{name}`")).collect()
 }
 
-/// Returns whether a terminal prints a character as it is: no control character, no change of text direction.
+/// Returns whether a character is neither a control character nor changes the text direction.
 pub fn is_printable(c: char) -> bool {
     c.is_ascii_graphic() || c.escape_debug().count() == 1
 }
@@ -126,14 +130,14 @@ mod tests {
     #[test]
     fn the_nearest_names_are_offered() {
         let known = ["n_layer", "n_head", "n_embd", "vocab_size"];
-        assert_eq!(hint("n_layers", known), "did you mean `n_layer`?");
-        assert_eq!(hint("nlayer", known), "did you mean `n_layer`?");
-        assert_eq!(hint("vcoab_size", known), "did you mean `vocab_size`?");
-        assert_eq!(hint("banana", known), "known: `n_layer`, `n_head`, `n_embd`, `vocab_size`");
-        assert_eq!(hint("banana", []), "there is none");
-        assert_eq!(hint("tile_z", ["tile_x", "tile_y"]), "did you mean `tile_x` or `tile_y`?");
+        assert_eq!(name_hint("n_layers", known), "did you mean `n_layer`?");
+        assert_eq!(name_hint("nlayer", known), "did you mean `n_layer`?");
+        assert_eq!(name_hint("vcoab_size", known), "did you mean `vocab_size`?");
+        assert_eq!(name_hint("banana", known), "known: `n_layer`, `n_head`, `n_embd`, `vocab_size`");
+        assert_eq!(name_hint("banana", []), "there is none");
+        assert_eq!(name_hint("tile_z", ["tile_x", "tile_y"]), "did you mean `tile_x` or `tile_y`?");
         let many: Vec<String> = (0..300).map(|number| format!("counter_{number}_of_many")).collect();
-        assert_eq!(hint("ö", many.iter().map(String::as_str)), "none of 300 is near it");
+        assert_eq!(name_hint("ö", many.iter().map(String::as_str)), "none of 300 is near it");
     }
 
     #[test]

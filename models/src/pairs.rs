@@ -1,27 +1,27 @@
 //! Counts of the multiplied pairs of operators that leave some pairs out: queries and keys of attention, outputs and taps of
 //! transposed convolution. The counts are closed formulas, because extents come from files.
 
-/// The mask that attributes of attention make for one head. The query of row `i` stands at place `i + places - queries`.
+/// Attention mask of one head. The query of row `i` is at place `i + places - queries`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttentionMask {
     /// Rows of queries.
     pub queries: u64,
     /// Rows of keys and values.
     pub places: u64,
-    /// Whether places after a query's own are hidden from it.
+    /// Whether a query sees no later places.
     pub is_causal: bool,
-    /// Number of places up to its own that a query sees; all if absent.
+    /// Number of visible places up to the query's own; all if absent.
     pub window: Option<i64>,
 }
 
 impl AttentionMask {
-    /// Hides nothing.
-    pub fn nothing(queries: u64, places: u64) -> AttentionMask {
+    /// Returns a mask that hides nothing.
+    pub fn fully_visible(queries: u64, places: u64) -> AttentionMask {
         AttentionMask { queries, places, is_causal: false, window: None }
     }
 
-    /// Counts the pairs of a query and a place that the mask leaves.
-    pub fn pairs(&self) -> u64 {
+    /// Counts the visible pairs of query and place.
+    pub fn visible_pairs(&self) -> u64 {
         let (queries, places) = (i128::from(self.queries), i128::from(self.places));
         // Row `i` sees the places from `first` up to and excluding `end`; both grow by one per row, within all places.
         let ends = if self.is_causal { clamped_sum(places - queries + 1, queries, places) } else { queries * places };
@@ -36,7 +36,7 @@ impl AttentionMask {
         u64::try_from(places - first).unwrap_or(u64::MAX)
     }
 
-    /// Returns the first place in the window of row 0; negative if the window begins before all places.
+    /// Negative if the window begins before all places.
     fn first_of_window(&self, window: i64) -> i128 {
         i128::from(self.places) - i128::from(self.queries) + 1 - i128::from(window)
     }
@@ -50,10 +50,9 @@ fn clamped_sum(first: i128, count: i128, most: i128) -> i128 {
     above(0) - above(most)
 }
 
-/// Counts the pairs of an output element and a tap that contributes to it, along one axis of a transposed convolution. A tap
-/// whose input element is outside of the input counts, as a tap of a convolution does that meets padding.
-///
-/// With dilation and stride together the count is the average over phases of the stride.
+/// Counts the pairs of an output element and a contributing tap, along one axis of a transposed convolution.
+/// Taps outside the input count, as taps on padding do in a convolution. With dilation and stride together
+/// the count is the average over phases of the stride.
 pub fn transposed_pairs(outputs: u64, kernel: u64, stride: u64, head: u64, dilation: u64) -> u64 {
     let [outputs, kernel, stride, head] = [outputs, kernel, stride.max(1), head].map(u128::from);
     let pairs = if dilation == 1 {
@@ -86,7 +85,7 @@ mod tests {
                         !is_late && window.is_none_or(|window| i128::from(place) > own - i128::from(window))
                     };
                     let pairs = (0..rows).map(|row| (0..all).filter(|place| sees(row, *place)).count()).sum::<usize>();
-                    assert_eq!(mask.pairs(), pairs as u64, "{mask:?}");
+                    assert_eq!(mask.visible_pairs(), pairs as u64, "{mask:?}");
                     let seen = (0..all).filter(|place| (0..rows).any(|row| sees(row, *place))).count();
                     if queries > 0 {
                         assert_eq!(mask.seen_places(), seen as u64, "{mask:?}");
@@ -100,7 +99,7 @@ mod tests {
     fn the_largest_extents_do_not_overflow() {
         let most = u64::MAX >> 1;
         let mask = AttentionMask { queries: most, places: most, is_causal: true, window: Some(i64::MAX) };
-        assert_eq!((mask.pairs(), mask.seen_places()), (u64::MAX, most));
+        assert_eq!((mask.visible_pairs(), mask.seen_places()), (u64::MAX, most));
         assert_eq!(transposed_pairs(most, most, 1, most, 1), u64::MAX);
     }
 

@@ -4,21 +4,21 @@
 //! the crate `passes` finds them in a graph. Partners are asked in their order, patterns of one partner in theirs: put
 //! the largest first.
 
-/// A library that computes operators or groups of them.
+/// A library that computes operators or groups of operators.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Partner {
-    /// Its name in targets.
+    /// Name in targets.
     pub name: &'static str,
-    /// What it is.
+    /// Description.
     pub what: &'static str,
-    /// What it supports: the operators that a match covers.
+    /// Supported patterns: the operators that a match covers.
     pub patterns: &'static [&'static str],
 }
 
-/// The name of the vendor's library of CPU operators.
+/// Name of the vendor's CPU operator library.
 pub const CPU_VENDOR: &str = "cpu-vendor";
 
-/// Every partner a target may name.
+/// All partners that a target may name.
 pub const PARTNERS: &[Partner] = &[Partner {
     name: CPU_VENDOR,
     what: "a vendor's library of CPU operators, such as oneDNN",
@@ -37,7 +37,7 @@ pub const PARTNERS: &[Partner] = &[Partner {
     ],
 }];
 
-/// The partner of a name.
-pub fn partner(name: &str) -> Option<&'static Partner> {
+/// Returns the partner of a name.
+pub fn find_partner(name: &str) -> Option<&'static Partner> {
     PARTNERS.iter().find(|partner| partner.name == name)
 }

@@ -4,20 +4,20 @@
 use crate::types::{DType, Dim, TensorType};
 use std::ops::Range;
 
-/// What a rule finds, or what is wrong in words.
+/// Result of a shape rule, or the error text.
 pub type Rule<T> = std::result::Result<T, String>;
 
-/// Element type in which a contraction of this element type answers: narrow integers are summed in 32 bits.
-pub fn accumulator(dtype: DType) -> DType {
+/// Returns the element type that a contraction accumulates in: 32 bits for narrow integers.
+pub fn accumulator_type(dtype: DType) -> DType {
     match dtype {
         DType::I8 | DType::I16 | DType::U8 | DType::U16 => DType::I32,
         wide => wide,
     }
 }
 
-/// Extents must not be negative, and no product of some of them may overflow, also not next to an extent of 0.
+/// Rejects negative extents and overflowing products, also next to an extent of 0.
 pub fn check_type(ty: &TensorType) -> Rule<()> {
-    let mut bytes = ty.dtype.bytes();
+    let mut bytes = ty.dtype.size_bytes();
     for dim in &ty.shape {
         let Dim::Known(extent) = dim else { continue };
         let extent = u64::try_from(*extent).map_err(|_| format!("{ty} has the negative extent {extent}"))?;
@@ -27,8 +27,8 @@ pub fn check_type(ty: &TensorType) -> Rule<()> {
     Ok(())
 }
 
-/// The shape two shapes broadcast to, as numpy does.
-pub fn broadcast(a: &[Dim], b: &[Dim]) -> Rule<Vec<Dim>> {
+/// Broadcasts two shapes as numpy does.
+pub fn broadcast_shapes(a: &[Dim], b: &[Dim]) -> Rule<Vec<Dim>> {
     let rank = a.len().max(b.len());
     let one = Dim::Known(1);
     let from = |shape: &[Dim], index: usize| match (index + shape.len()).checked_sub(rank) {
@@ -44,7 +44,6 @@ pub fn broadcast(a: &[Dim], b: &[Dim]) -> Rule<Vec<Dim>> {
         .collect()
 }
 
-/// The axis as an index; the builder has made negative ones positive.
 pub(crate) fn axis_of(axis: i64, x: &TensorType) -> Rule<usize> {
     usize::try_from(axis)
         .ok()
@@ -52,23 +51,21 @@ pub(crate) fn axis_of(axis: i64, x: &TensorType) -> Rule<usize> {
         .ok_or_else(|| format!("axis {axis} is not below the rank {}", x.rank()))
 }
 
-/// Axes as indices: at least one, in order.
-pub(crate) fn ascending(x: &TensorType, axes: &[i64]) -> Rule<Vec<usize>> {
+pub(crate) fn ascending_axes(x: &TensorType, axes: &[i64]) -> Rule<Vec<usize>> {
     if axes.is_empty() || !axes.is_sorted_by(|before, after| before < after) {
         return Err(format!("axes {axes:?} must be at least one, in ascending order"));
     }
     axes.iter().map(|&axis| axis_of(axis, x)).collect()
 }
 
-/// Counts a negative axis from the front.
-pub(crate) fn front(axis: &mut i64, rank: usize) {
+pub(crate) fn count_from_front(axis: &mut i64, rank: usize) {
     if *axis < 0 {
         *axis = axis.saturating_add(i64::try_from(rank).unwrap_or(i64::MAX));
     }
 }
 
-/// An axis that is checked elsewhere as an index.
-pub(crate) fn index(axis: i64) -> usize {
+/// Converts an axis that is checked elsewhere.
+pub(crate) fn axis_index(axis: i64) -> usize {
     usize::try_from(axis).unwrap_or(0)
 }
 
@@ -106,15 +103,15 @@ pub(crate) fn finite_positive(value: f64, name: &str) -> Rule<()> {
     if value.is_finite() && value > 0.0 { Ok(()) } else { Err(format!("{name} {value} must be finite and positive")) }
 }
 
-pub(crate) fn known(dim: &Dim, what: &str) -> Rule<i64> {
+pub(crate) fn known_extent(dim: &Dim, what: &str) -> Rule<i64> {
     match dim {
         Dim::Known(extent) => Ok(*extent),
         Dim::Symbol(name) => Err(format!("{what} is the symbol `{name}`; bind it to a number first")),
     }
 }
 
-/// Rule of operators with one vector per channel: each vector has the extent of `axis`; the output is as `x`.
-pub(crate) fn vectors(x: &TensorType, axis: usize, vectors: &[&TensorType]) -> Rule<TensorType> {
+/// Rule of one vector per channel along `axis`; the output is as `x`.
+pub(crate) fn check_vectors(x: &TensorType, axis: usize, vectors: &[&TensorType]) -> Rule<TensorType> {
     let Some(channels) = x.shape.get(axis) else {
         return Err(format!("`x` has {} dimensions, the channel is dimension {axis}", x.rank()));
     };
@@ -128,8 +125,8 @@ pub(crate) fn vectors(x: &TensorType, axis: usize, vectors: &[&TensorType]) -> R
     Ok(x.clone())
 }
 
-/// Rule of normalisations over all dimensions from `axis` on, whose shape each vector has.
-pub(crate) fn normalised(x: &TensorType, axis: i64, epsilon: f64, vectors: &[&TensorType]) -> Rule<TensorType> {
+/// Rule of normalisations over the dimensions from `axis` on, whose shape each vector has.
+pub(crate) fn check_normalised(x: &TensorType, axis: i64, epsilon: f64, vectors: &[&TensorType]) -> Rule<TensorType> {
     finite_positive(epsilon, "epsilon")?;
     let axis = axis_of(axis, x)?;
     for vector in vectors {
@@ -141,8 +138,8 @@ pub(crate) fn normalised(x: &TensorType, axis: i64, epsilon: f64, vectors: &[&Te
     floating(x)
 }
 
-/// The type without these dimensions, none of which may be empty: nothing has no maximum.
-pub(crate) fn without(x: &TensorType, axes: &[usize], keep: bool) -> Rule<TensorType> {
+/// Rejects empty axes: nothing has no maximum.
+pub(crate) fn remove_axes(x: &TensorType, axes: &[usize], keep: bool) -> Rule<TensorType> {
     if let Some(axis) = axes.iter().find(|axis| x.shape[**axis] == Dim::Known(0)) {
         return Err(format!("dimension {axis} of {x} has no elements to reduce"));
     }
@@ -160,8 +157,8 @@ pub(crate) fn element_count(mut extents: impl Iterator<Item = i64>) -> Rule<i64>
         .ok_or_else(|| "the element count is more than 64 bits can count".to_owned())
 }
 
-/// The product of the numbers among these extents of an input, 1 where it has none.
-pub(crate) fn span(inputs: &[&TensorType], input: usize, dimensions: Range<usize>) -> i64 {
+/// Multiplies the known extents of an input; 1 if there are none.
+pub(crate) fn known_product(inputs: &[&TensorType], input: usize, dimensions: Range<usize>) -> i64 {
     let shape = inputs.get(input).map_or(&[][..], |ty| &ty.shape);
     let dims = shape.get(dimensions.start..dimensions.end.min(shape.len())).unwrap_or_default();
     dims.iter().fold(1, |product: i64, dim| match dim {
@@ -170,22 +167,19 @@ pub(crate) fn span(inputs: &[&TensorType], input: usize, dimensions: Range<usize
     })
 }
 
-/// The extent of the first input along an axis, 1 where it is a symbol.
-pub(crate) fn along(inputs: &[&TensorType], axis: i64) -> i64 {
-    span(inputs, 0, index(axis)..index(axis) + 1)
+/// Extent of the first input along an axis; 1 if symbolic.
+pub(crate) fn extent_along(inputs: &[&TensorType], axis: i64) -> i64 {
+    known_product(inputs, 0, axis_index(axis)..axis_index(axis) + 1)
 }
 
-/// The product of the first input's extents along several axes.
 pub(crate) fn along_all(inputs: &[&TensorType], axes: &[i64]) -> i64 {
-    axes.iter().fold(1, |product: i64, &axis| product.saturating_mul(along(inputs, axis)))
+    axes.iter().fold(1, |product: i64, &axis| product.saturating_mul(extent_along(inputs, axis)))
 }
 
-/// Whether a dimension, where there is one, is a number.
 pub(crate) fn is_number(ty: &TensorType, dimension: usize) -> bool {
     !matches!(ty.shape.get(dimension), Some(Dim::Symbol(_)))
 }
 
-/// Whether all dimensions from this one on are numbers.
 pub(crate) fn numbers_from(ty: &TensorType, first: usize) -> bool {
     (first..ty.rank()).all(|dimension| is_number(ty, dimension))
 }

@@ -12,21 +12,21 @@ use crate::types::{Dim, TensorType};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Numbers for the symbols of a task, by name.
+/// Values of the symbols of a task, by name.
 pub type Sizes = BTreeMap<String, i64>;
 
-/// A task whose sizes have names.
+/// A task with symbolic sizes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Family {
-    /// The task; without a symbol when all sizes are equal.
+    /// The task; without symbols if all sizes are equal.
     pub task: Task,
-    /// What the symbols stand for in each task it was made of.
+    /// Values of the symbols in each original task.
     pub sizes: Vec<Sizes>,
 }
 
-/// The task that these tasks are at different sizes, or why there is none. `names` are symbols for extents that are
-/// known to mean something, such as the batch, one number per task.
-pub fn unify(tasks: &[&Task], names: &[(&str, Vec<i64>)]) -> Result<Family, String> {
+/// Finds the task of which these tasks are sizes, or returns the reason. `names` are symbols of known
+/// extents, such as the batch, with one number per task.
+pub fn unify_tasks(tasks: &[&Task], names: &[(&str, Vec<i64>)]) -> Result<Family, String> {
     let Some((first, others)) = tasks.split_first() else { return Err("there are no tasks".to_owned()) };
     if others.iter().any(|other| !is_alike(first, other)) {
         return Err("its operators, or attributes of them, change with the size".to_owned());
@@ -34,7 +34,7 @@ pub fn unify(tasks: &[&Task], names: &[(&str, Vec<i64>)]) -> Result<Family, Stri
     let mut symbols = Symbols { names, found: Vec::new() };
     let mut ty = |of: &dyn Fn(&Task) -> &TensorType| {
         let types: Vec<&TensorType> = tasks.iter().map(|task| of(task)).collect();
-        symbols.ty(&types)
+        symbols.unify_types(&types)
     };
     let parameters = first.parameters.iter().enumerate().map(|(index, parameter)| {
         Ok(Parameter { ty: ty(&|task: &Task| &task.parameters[index].ty)?, is_constant: parameter.is_constant })
@@ -53,7 +53,6 @@ pub fn unify(tasks: &[&Task], names: &[(&str, Vec<i64>)]) -> Result<Family, Stri
     Ok(Family { task, sizes: sizes.collect() })
 }
 
-/// Whether two tasks differ in nothing but extents.
 fn is_alike(a: &Task, b: &Task) -> bool {
     let is_like = |a: &TensorType, b: &TensorType| a.dtype == b.dtype && a.rank() == b.rank();
     let ops = |task: &Task| -> Vec<Op> { task.steps.iter().map(|step| step.op.clone()).collect() };
@@ -63,21 +62,21 @@ fn is_alike(a: &Task, b: &Task) -> bool {
         && a.steps.iter().zip(&b.steps).all(|(a, b)| a.inputs == b.inputs && is_like(&a.output, &b.output))
 }
 
-/// Symbols so far, each with its numbers.
 struct Symbols<'a> {
     names: &'a [(&'a str, Vec<i64>)],
     found: Vec<(String, Vec<i64>)>,
 }
 
 impl Symbols<'_> {
-    fn ty(&mut self, types: &[&TensorType]) -> Result<TensorType, String> {
+    fn unify_types(&mut self, types: &[&TensorType]) -> Result<TensorType, String> {
         let extents = types.iter().map(|ty| ty.extents()).collect::<Option<Vec<_>>>();
         let extents = extents.ok_or("a dimension is a symbol already")?;
-        let dims = (0..types[0].rank()).map(|place| self.dim(extents.iter().map(|extents| extents[place]).collect()));
+        let dims =
+            (0..types[0].rank()).map(|place| self.symbol_for(extents.iter().map(|extents| extents[place]).collect()));
         Ok(TensorType { dtype: types[0].dtype, shape: dims.collect() })
     }
 
-    fn dim(&mut self, numbers: Vec<i64>) -> Dim {
+    fn symbol_for(&mut self, numbers: Vec<i64>) -> Dim {
         if numbers.iter().all(|number| *number == numbers[0]) {
             return Dim::Known(numbers[0]);
         }
@@ -92,7 +91,7 @@ impl Symbols<'_> {
 }
 
 impl Task {
-    /// The same task with numbers for its symbols.
+    /// Returns the task with numbers for its symbols.
     pub fn with_sizes(&self, size_of: impl Fn(&str) -> i64) -> Task {
         let mut task = self.clone();
         let outputs = task.steps.iter_mut().map(|step| &mut step.output);
@@ -118,7 +117,7 @@ mod tests {
     fn check(texts: &[&str], expected: Result<&str, &str>) {
         let tasks: Vec<Task> = texts.iter().map(|text| of(text)).collect();
         let names = [("batch", vec![1, 8])];
-        match (unify(&tasks.iter().collect::<Vec<_>>(), &names), expected) {
+        match (unify_tasks(&tasks.iter().collect::<Vec<_>>(), &names), expected) {
             (Ok(family), Ok(text)) => {
                 assert_eq!(family.task.to_text(), text);
                 for (task, sizes) in tasks.iter().zip(&family.sizes) {

@@ -45,7 +45,7 @@ impl DType {
         DType::Bool,
     ];
 
-    /// The short name used in texts, records and hashes, such as `f32`.
+    /// Returns the short name in texts, records and hashes, such as `f32`.
     pub fn name(self) -> &'static str {
         match self {
             DType::F32 => "f32",
@@ -64,13 +64,13 @@ impl DType {
         }
     }
 
-    /// The type of a short name.
+    /// Returns the type of a short name.
     pub fn from_name(name: &str) -> Option<DType> {
         DType::ALL.iter().copied().find(|dtype| dtype.name() == name)
     }
 
     /// Size of one element in bytes.
-    pub fn bytes(self) -> u64 {
+    pub fn size_bytes(self) -> u64 {
         match self {
             DType::I8 | DType::U8 | DType::Bool => 1,
             DType::F16 | DType::BF16 | DType::I16 | DType::U16 => 2,
@@ -79,8 +79,8 @@ impl DType {
         }
     }
 
-    /// Its kind and its bits by DLPack's numbers, which TVM and the protocol of its boards speak.
-    pub fn dlpack(self) -> (u8, u8) {
+    /// Returns kind and bits by DLPack's numbers, which TVM and its RPC protocol use.
+    pub fn dlpack_code(self) -> (u8, u8) {
         match self {
             DType::I8 => (0, 8),
             DType::I16 => (0, 16),
@@ -98,7 +98,7 @@ impl DType {
         }
     }
 
-    /// The smallest and largest number of an integer type of up to 32 bits.
+    /// Returns the smallest and largest number of an integer type of up to 32 bits.
     pub fn integer_range(self) -> Option<(i64, i64)> {
         match self {
             DType::I8 => Some((i8::MIN.into(), i8::MAX.into())),
@@ -111,7 +111,7 @@ impl DType {
         }
     }
 
-    /// Whether values have a fraction.
+    /// Returns whether values have a fraction.
     pub fn is_float(self) -> bool {
         matches!(self, DType::F32 | DType::F16 | DType::BF16 | DType::F64)
     }
@@ -127,9 +127,9 @@ impl fmt::Display for DType {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Dim {
-    /// A number, at least zero.
+    /// Number, at least zero.
     Known(i64),
-    /// A name that stands for a number given later.
+    /// Name of a number given later.
     Symbol(String),
 }
 
@@ -152,17 +152,17 @@ pub struct TensorType {
 }
 
 impl TensorType {
-    /// A type whose dimensions are all numbers.
+    /// Creates a type with known dimensions.
     pub fn new(dtype: DType, extents: &[i64]) -> TensorType {
         TensorType { dtype, shape: extents.iter().map(|&extent| Dim::Known(extent)).collect() }
     }
 
-    /// A 32-bit float type whose dimensions are all numbers.
+    /// Creates a 32-bit float type with known dimensions.
     pub fn f32(extents: &[i64]) -> TensorType {
         TensorType::new(DType::F32, extents)
     }
 
-    /// The dimensions as numbers, or nothing when one is a symbol.
+    /// Returns the dimensions as numbers, or None if one is a symbol.
     pub fn extents(&self) -> Option<Vec<i64>> {
         self.shape
             .iter()
@@ -173,24 +173,23 @@ impl TensorType {
             .collect()
     }
 
-    /// Number of dimensions.
+    /// Returns the number of dimensions.
     pub fn rank(&self) -> usize {
         self.shape.len()
     }
 
-    /// Number of elements; nothing when a dimension is a symbol or negative, or the count overflows.
-    pub fn elements(&self) -> Option<u64> {
+    /// Returns None if a dimension is a symbol or negative, or the count overflows.
+    pub fn element_count(&self) -> Option<u64> {
         self.extents()?.iter().try_fold(1u64, |count, &extent| count.checked_mul(u64::try_from(extent).ok()?))
     }
 
-    /// Size in bytes; nothing where `elements` has none.
-    pub fn bytes(&self) -> Option<u64> {
-        self.elements()?.checked_mul(self.dtype.bytes())
+    /// Returns None if `element_count` does.
+    pub fn size_bytes(&self) -> Option<u64> {
+        self.element_count()?.checked_mul(self.dtype.size_bytes())
     }
 }
 
 impl fmt::Display for TensorType {
-    /// `f32[1,64,56,56]`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}[", self.dtype)?;
         for (index, dim) in self.shape.iter().enumerate() {
@@ -200,7 +199,7 @@ impl fmt::Display for TensorType {
     }
 }
 
-/// What is wrong with the text of a type.
+/// Error in the text of a type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a tensor type such as `f32[1,3,224,224]`")]
 pub struct NotAType(String);
@@ -227,7 +226,6 @@ fn dim_from_text(text: &str) -> Option<Dim> {
     text.parse().ok().filter(|extent| *extent >= 0).map(Dim::Known)
 }
 
-/// Whether a name can stand for a dimension in a text.
 pub(crate) fn is_identifier(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }

@@ -3,22 +3,22 @@
 //! Equal extents stay equal, so that images stay square and what is joined still fits; kernels, strides and extents of 1
 //! stay as they are. The operator, its epilogue and its element types stay, too.
 
-use crate::infer::infer;
+use crate::infer::infer_type;
 use crate::operators::{BiasAdd, Conv, ConvTranspose, Dequantize, Op, QConv, Requantize, Resize, ScaleShift, Slice};
 use crate::task::{Operand, Parameter, Step, Task};
 use crate::types::TensorType;
 use rand::{Rng, RngExt};
 use std::collections::BTreeMap;
 
-/// Draws until one fits. Tasks whose operator fixes its sizes never do.
+/// Attempts per variation. Tasks whose operator fixes its sizes never succeed.
 const TRIES: usize = 32;
-/// How much larger work and bytes may become.
+/// Largest growth of work and bytes.
 const MOST: u64 = 2;
-/// Extents that are multiples of powers of two up to this power stay so.
+/// Exponent of the largest power of two whose multiples stay multiples.
 const STEP: u32 = 3;
 
-/// A task of the same operators with other sizes and at most twice the work; nothing where none was found.
-pub fn variation(task: &Task, random: &mut impl Rng) -> Option<Task> {
+/// Returns a task of the same operators with other sizes and at most twice the work, if any was found.
+pub fn vary_task(task: &Task, random: &mut impl Rng) -> Option<Task> {
     let most = task.work().ok()?;
     let is_like = |drawn: &Task| {
         drawn.check().is_ok()
@@ -26,19 +26,18 @@ pub fn variation(task: &Task, random: &mut impl Rng) -> Option<Task> {
             && drawn.name() == task.name()
             && drawn.work().is_ok_and(|work| {
                 work.flops <= most.flops.max(1).saturating_mul(MOST)
-                    && work.bytes() <= most.bytes().saturating_mul(MOST)
+                    && work.total_bytes() <= most.total_bytes().saturating_mul(MOST)
             })
     };
-    (0..TRIES).find_map(|_| draw(task, random).filter(is_like))
+    (0..TRIES).find_map(|_| sample_task(task, random).filter(is_like))
 }
 
-/// New extents by the old ones.
 type Sizes<'a> = dyn FnMut(i64) -> i64 + 'a;
 
-/// A task with other sizes, which need not fit together.
-fn draw(task: &Task, random: &mut impl Rng) -> Option<Task> {
+/// Samples sizes, which need not fit together.
+fn sample_task(task: &Task, random: &mut impl Rng) -> Option<Task> {
     let mut drawn: BTreeMap<i64, i64> = BTreeMap::new();
-    let mut size = |extent: i64| *drawn.entry(extent).or_insert_with(|| other(extent, random));
+    let mut size = |extent: i64| *drawn.entry(extent).or_insert_with(|| vary_extent(extent, random));
     let mut varied = Task { parameters: task.parameters.clone(), steps: Vec::new() };
     let anchor = task.steps.first()?;
     for (index, operand) in anchor.inputs.iter().enumerate() {
@@ -47,30 +46,29 @@ fn draw(task: &Task, random: &mut impl Rng) -> Option<Task> {
         let extents = extents_of_input(&anchor.op, index, &ty.extents()?, &task.parameters, &mut size);
         varied.parameters[place].ty = TensorType::new(ty.dtype, &extents);
     }
-    let op = with_sizes(&anchor.op, &task.parameters.first()?.ty, &varied.parameters.first()?.ty)?;
-    push(&mut varied, op, &anchor.inputs)?;
+    let op = resize_attributes(&anchor.op, &task.parameters.first()?.ty, &varied.parameters.first()?.ty)?;
+    push_step(&mut varied, op, &anchor.inputs)?;
     for step in &task.steps[1..] {
         for operand in &step.inputs {
             if let Operand::Parameter(place) = *operand {
                 let after = &varied.steps[0].output;
-                varied.parameters[place] = along(&task.parameters[place], &step.op, &anchor.output, after)?;
+                varied.parameters[place] = resize_parameter(&task.parameters[place], &step.op, &anchor.output, after)?;
             }
         }
-        push(&mut varied, step.op.clone(), &step.inputs)?;
+        push_step(&mut varied, step.op.clone(), &step.inputs)?;
     }
     Some(varied)
 }
 
-/// Adds a step with the output that follows from its inputs.
-fn push(task: &mut Task, op: Op, inputs: &[Operand]) -> Option<()> {
+fn push_step(task: &mut Task, op: Op, inputs: &[Operand]) -> Option<()> {
     let types = inputs.iter().map(|operand| task.operand_type(*operand)).collect::<Result<Vec<_>, _>>().ok()?;
-    let output = infer(&op, &types).ok()?;
+    let output = infer_type(&op, &types).ok()?;
     task.steps.push(Step { op, inputs: inputs.to_vec(), output });
     Some(())
 }
 
-/// Another extent: half of it to twice as much, sometimes exactly that or the same.
-fn other(extent: i64, random: &mut impl Rng) -> i64 {
+/// Scales the extent by 0.5 to 2, often by exactly 0.5, 1 or 2.
+fn vary_extent(extent: i64, random: &mut impl Rng) -> i64 {
     if extent <= 1 {
         return extent;
     }
@@ -84,7 +82,6 @@ fn other(extent: i64, random: &mut impl Rng) -> i64 {
     ((extent as f64 * factor / step as f64).round() as i64).max(1).saturating_mul(step)
 }
 
-/// New extents of one of the anchor's inputs.
 fn extents_of_input(
     op: &Op,
     index: usize,
@@ -115,8 +112,7 @@ fn extents_of_input(
     }
 }
 
-/// The operator with those of its attributes changed that follow the sizes of its first input.
-fn with_sizes(op: &Op, before: &TensorType, after: &TensorType) -> Option<Op> {
+fn resize_attributes(op: &Op, before: &TensorType, after: &TensorType) -> Option<Op> {
     let (before, after) = (before.extents()?, after.extents()?);
     let scaled = |axis: usize, at: i64| Some(at.checked_mul(*after.get(axis)?)? / (*before.get(axis)?).max(1));
     let mut op = op.clone();
@@ -149,8 +145,7 @@ fn with_sizes(op: &Op, before: &TensorType, after: &TensorType) -> Option<Op> {
     Some(op)
 }
 
-/// A parameter of the epilogue, which follows the anchor's output.
-fn along(parameter: &Parameter, op: &Op, before: &TensorType, after: &TensorType) -> Option<Parameter> {
+fn resize_parameter(parameter: &Parameter, op: &Op, before: &TensorType, after: &TensorType) -> Option<Parameter> {
     let (own, before, after) = (parameter.ty.extents()?, before.extents()?, after.extents()?);
     let first = match op {
         Op::BiasAdd(BiasAdd { axis })

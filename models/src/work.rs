@@ -13,14 +13,14 @@
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, ValueId};
-use crate::infer::infer;
+use crate::infer::infer_type;
 use crate::operators::{Op, Work, bytes_of, elements};
 use crate::task::{Operand, Task};
 use crate::types::TensorType;
 
-/// Work of one operator. Inputs at the operator's weight positions count as weights.
-pub fn work(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
-    let mut work = arithmetic(op, inputs, output)?;
+/// Returns the work of an operator. Inputs at its weight positions count as weights.
+pub fn operator_work(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+    let mut work = arithmetic_work(op, inputs, output)?;
     for (index, ty) in inputs.iter().enumerate() {
         let bytes = if op.is_weight(index) { &mut work.bytes_weights } else { &mut work.bytes_in };
         *bytes = bytes.saturating_add(op.bytes_read(index, ty, output)?);
@@ -30,12 +30,12 @@ pub fn work(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Result<Work
 }
 
 impl Task {
-    /// Work of the whole task: what lies between its steps is never stored.
+    /// Returns the work of the task; intermediate results are not stored.
     pub fn work(&self) -> Result<Work> {
         let mut sum = Work::default();
         for step in &self.steps {
             let inputs = step.inputs.iter().map(|operand| self.operand_type(*operand)).collect::<Result<Vec<_>>>()?;
-            sum = sum.plus(arithmetic(&step.op, &inputs, &step.output)?);
+            sum = sum.saturating_sum(arithmetic_work(&step.op, &inputs, &step.output)?);
         }
         for (index, parameter) in self.parameters.iter().enumerate() {
             let is_parameter = |operand: &Operand| *operand == Operand::Parameter(index);
@@ -51,7 +51,7 @@ impl Task {
         Ok(sum)
     }
 
-    /// The type of a step's input.
+    /// Returns the type of a step's input.
     pub fn operand_type(&self, operand: Operand) -> Result<&TensorType> {
         let what = match operand {
             Operand::Parameter(index) => format!("parameter {index}"),
@@ -61,7 +61,7 @@ impl Task {
             .ok_or_else(|| Error::Task { task: self.name(), reason: format!("there is no {what}") })
     }
 
-    /// The same for tasks that may be broken; what says so needs their names, which need types.
+    /// Like `operand_type` for possibly invalid tasks, whose error messages need types.
     pub(crate) fn type_if_any(&self, operand: Operand) -> Option<&TensorType> {
         match operand {
             Operand::Parameter(index) => self.parameters.get(index).map(|parameter| &parameter.ty),
@@ -71,24 +71,24 @@ impl Task {
 }
 
 impl Graph {
-    /// The sum over all operators, as if each were run on its own.
+    /// Sums the work of all operators, each run on its own.
     pub fn work(&self) -> Result<Work> {
-        self.check()?;
+        self.check_default()?;
         let ty = |id: &ValueId| &self.values[id.0 as usize].ty;
         self.nodes.iter().try_fold(Work::default(), |sum, node| {
             let inputs: Vec<&TensorType> = node.inputs.iter().map(ty).collect();
-            Ok(sum.plus(work(&node.op, &inputs, ty(&node.outputs[0]))?))
+            Ok(sum.saturating_sum(operator_work(&node.op, &inputs, ty(&node.outputs[0]))?))
         })
     }
 }
 
-/// The part that does not depend on where tensors live.
-fn arithmetic(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
-    infer(op, inputs)?;
+/// Independent of the placement of tensors.
+fn arithmetic_work(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+    infer_type(op, inputs)?;
     // Symbols are refused even where there is nothing to count.
     elements(output)?;
     inputs.first().map_or(Ok(0), |ty| elements(ty))?;
-    op.arithmetic(inputs, output)
+    op.count_arithmetic(inputs, output)
 }
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ mod tests {
     #[track_caller]
     fn check(op: &Op, inputs: &[TensorType], flops: u64, macs: u64, exps: u64) -> Work {
         let inputs: Vec<&TensorType> = inputs.iter().collect();
-        let work = work(op, &inputs, &infer(op, &inputs).unwrap()).unwrap();
+        let work = operator_work(op, &inputs, &infer_type(op, &inputs).unwrap()).unwrap();
         assert_eq!((work.flops, work.macs, work.exps), (flops, macs, exps));
         work
     }
@@ -201,7 +201,7 @@ mod tests {
         let mut x = TensorType::f32(&[1, 8]);
         x.shape[0] = crate::types::Dim::Symbol("batch".to_owned());
         let op = Op::Unary(Unary { function: UnaryOp::Relu });
-        let error = work(&op, &[&x], &x).unwrap_err().to_string();
+        let error = operator_work(&op, &[&x], &x).unwrap_err().to_string();
         assert_eq!(
             error,
             "`f32[batch,8]` has a dimension without a number, so work cannot be counted; bind its symbols first"

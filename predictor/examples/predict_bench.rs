@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let document = match words[..] {
         ["load", path] => load(Path::new(path))?,
-        ["ask", path] => query(&bundle::read(Path::new(path))?)?,
+        ["ask", path] => query(&bundle::read_bundle(Path::new(path))?)?,
         ["grow", rows, columns, trees] => grow(rows.parse()?, columns.parse()?, trees.parse()?)?,
         _ => return Err("usage: predict_bench load FILE | ask PREDICTOR | grow ROWS COLUMNS TREES".into()),
     };
@@ -29,7 +29,7 @@ fn load(path: &Path) -> Result<serde_json::Value, Box<dyn std::error::Error>> {
     let mut rows = 0;
     for _ in 0..5 {
         let begun = Instant::now();
-        rows = table::read(path)?.rows;
+        rows = table::read_table(path)?.rows;
         seconds.push(begun.elapsed().as_secs_f64());
     }
     Ok(json!({ "rows": rows, "seconds": seconds }))
@@ -43,7 +43,7 @@ fn query(predictor: &Predictor) -> Result<serde_json::Value, Box<dyn std::error:
     let works: Vec<Work> = (0..20_000u64)
         .map(|step| {
             let size = |salt: u64| (16 + (step * 7919 + salt * 104_729) % 1000) as f64;
-            Work::contraction(1.0 + (step % 64) as f64, size(1), size(2), size(3), false)
+            Work::contraction_work(1.0 + (step % 64) as f64, size(1), size(2), size(3), false)
         })
         .collect();
     let extras = BTreeMap::new();
@@ -78,12 +78,13 @@ fn grow(rows: usize, columns: usize, trees: usize) -> Result<serde_json::Value, 
         (state >> 40) as f32 / (1u64 << 24) as f32
     };
     let values: Vec<f32> = (0..rows * columns).map(|_| next()).collect();
-    let matrix = Matrix::of(columns, values);
+    let matrix = Matrix::from_rows(columns, values);
     let labels: Vec<f32> =
         (0..rows).map(|row| matrix.row(row)[0] + (6.0 * matrix.row(row)[1]).sin() + 0.1 * next()).collect();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let parameters = BoostingParameters { rounds: trees, max_depth: 6, threads, ..BoostingParameters::usual() };
+    let parameters =
+        BoostingParameters { rounds: trees, max_depth: 6, threads, ..BoostingParameters::default_parameters() };
     let begun = Instant::now();
-    let grown = boosted::fit(&matrix, &labels, &parameters, 0)?;
+    let grown = boosted::fit_trees(&matrix, &labels, &parameters, 0)?;
     Ok(json!({ "trees": grown.len(), "threads": threads, "seconds": begun.elapsed().as_secs_f64() }))
 }

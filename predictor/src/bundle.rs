@@ -25,15 +25,15 @@ use std::io::Read;
 use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"oppred\r\n";
-/// The format this program writes and reads.
+/// Bundle format without kernels.
 const FORMAT: u32 = 6;
-/// The format of a file that has a section of kernels of language models behind the predictor.
+/// Bundle format with a section for language-model kernels.
 const FORMAT_WITH_KERNELS: u32 = 7;
 const DAMAGED: &str = "it is damaged: its content does not match its hash";
 const MAX_BYTES: u64 = 1 << 29;
 const MAX_HEADER_BYTES: usize = 64 << 20;
 const HASH_BYTES: usize = 32;
-/// A quarter less than at level 9; whoever trains for minutes can wait for some seconds.
+/// Slow compression for smaller files: training takes minutes anyway.
 const LEVEL: i32 = 22;
 
 #[derive(Serialize, Deserialize)]
@@ -51,33 +51,32 @@ struct Operator {
     transfer: usize,
     per_device: usize,
     corrections: BTreeMap<String, Correction>,
-    /// The numbers of the choices that are told apart, by device.
+    /// Classes of the choice classifiers, by device.
     choice_classifiers: BTreeMap<String, Vec<u32>>,
 }
 
-/// Writes a predictor, at once or not at all.
-pub fn write(predictor: &Predictor, path: &Path) -> Result<()> {
-    Ok(datasets::output::write(path, to_bytes(predictor))?)
+/// Writes a predictor atomically.
+pub fn write_bundle(predictor: &Predictor, path: &Path) -> Result<()> {
+    Ok(datasets::output::write_file(path, to_bytes(predictor))?)
 }
 
-/// Reads a predictor.
-pub fn read(path: &Path) -> Result<Predictor> {
-    from_bytes(&content(path)?).map_err(|problem| Error::bundle(path, problem))
+pub fn read_bundle(path: &Path) -> Result<Predictor> {
+    from_bytes(&read_content(path)?).map_err(|problem| Error::bundle_error(path, problem))
 }
 
-fn content(path: &Path) -> Result<Vec<u8>> {
-    let file = std::fs::File::open(path).map_err(|error| Error::io("open", path, error))?;
+fn read_content(path: &Path) -> Result<Vec<u8>> {
+    let file = std::fs::File::open(path).map_err(|error| Error::io_error("open", path, error))?;
     let mut bytes = Vec::new();
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| Error::io_error("read", path, error))?;
     Ok(bytes)
 }
 
-/// The devices a predictor was learned from; of its trees nothing is read, and the hash is not asked for.
-pub fn devices(path: &Path) -> Result<Vec<String>> {
+/// Reads the devices a predictor was trained on, without its trees and without checking the hash.
+pub fn read_devices(path: &Path) -> Result<Vec<String>> {
     let of = |bytes: &[u8]| -> std::result::Result<Vec<String>, String> {
-        let mut body = match sections(bytes)?.packed {
+        let mut body = match split_sections(bytes)?.packed {
             [] => return Ok(Vec::new()),
-            packed => unpacked(packed)?,
+            packed => decompress_predictor(packed)?,
         };
         let mut length = [0; 4];
         let damaged = |error: std::io::Error| format!("it is damaged: {error}");
@@ -87,19 +86,18 @@ pub fn devices(path: &Path) -> Result<Vec<String>> {
         body.take(length as u64).read_to_end(&mut header).map_err(damaged)?;
         Ok(read_header(&header)?.about.devices.into_keys().collect())
     };
-    of(&content(path)?).map_err(|problem| Error::bundle(path, problem))
+    of(&read_content(path)?).map_err(|problem| Error::bundle_error(path, problem))
 }
 
-/// The content of a predictor's file.
 pub fn to_bytes(predictor: &Predictor) -> Vec<u8> {
-    let packed = zstd::bulk::compress(&body(predictor), LEVEL).expect("there is memory for a copy of it");
+    let packed = zstd::bulk::compress(&encode_body(predictor), LEVEL).expect("there is memory for a copy of it");
     let mut bytes = [&MAGIC[..], &FORMAT.to_le_bytes(), &packed].concat();
     bytes.extend_from_slice(blake3::hash(&bytes).as_bytes());
     bytes
 }
 
-/// Its header with the length before it, and its trees.
-fn body(predictor: &Predictor) -> Vec<u8> {
+/// Encodes header length, header and trees.
+fn encode_body(predictor: &Predictor) -> Vec<u8> {
     let operator = |of: &OperatorEnsemble| Operator {
         statistics: of.statistics.clone(),
         known: of.known.len(),
@@ -109,7 +107,7 @@ fn body(predictor: &Predictor) -> Vec<u8> {
         choice_classifiers: of
             .choice_classifiers
             .iter()
-            .map(|(device, classifier)| (device.clone(), classifier.choices().collect()))
+            .map(|(device, classifier)| (device.clone(), classifier.choice_values().collect()))
             .collect(),
     };
     let operators = predictor.learned.operators.iter().map(|(name, of)| (name.clone(), operator(of))).collect();
@@ -118,14 +116,18 @@ fn body(predictor: &Predictor) -> Vec<u8> {
     let mut bytes = (header.len() as u32).to_le_bytes().to_vec();
     bytes.extend_from_slice(&header);
     let mut writer = TreeWriter::default();
-    predictor.learned.operators.values().flat_map(OperatorEnsemble::all_trees).for_each(|trees| writer.put(trees));
+    predictor
+        .learned
+        .operators
+        .values()
+        .flat_map(OperatorEnsemble::all_trees)
+        .for_each(|trees| writer.write_trees(trees));
     bytes.extend(writer.into_bytes());
     bytes
 }
 
-/// Reads a predictor from the bytes of a file.
 pub fn from_bytes(bytes: &[u8]) -> std::result::Result<Predictor, String> {
-    let Sections { hashed, hash, packed, .. } = sections(bytes)?;
+    let Sections { hashed, hash, packed, .. } = split_sections(bytes)?;
     if blake3::hash(hashed).as_bytes() != hash {
         return Err(DAMAGED.to_owned());
     }
@@ -133,7 +135,10 @@ pub fn from_bytes(bytes: &[u8]) -> std::result::Result<Predictor, String> {
         return Err("it knows kernels of language models alone; ask it with `--op gemm:m=16,n=64,k=64`".to_owned());
     }
     let mut body = Vec::new();
-    unpacked(packed)?.take(MAX_BYTES + 1).read_to_end(&mut body).map_err(|error| format!("it is damaged: {error}"))?;
+    decompress_predictor(packed)?
+        .take(MAX_BYTES + 1)
+        .read_to_end(&mut body)
+        .map_err(|error| format!("it is damaged: {error}"))?;
     if body.len() as u64 > MAX_BYTES {
         return Err(format!("it decompresses to more than {MAX_BYTES} bytes"));
     }
@@ -141,29 +146,29 @@ pub fn from_bytes(bytes: &[u8]) -> std::result::Result<Predictor, String> {
     let (header, rest) = rest.split_at_checked(header_bytes(*length)?).ok_or("its header is longer than the file")?;
     let header = read_header(header)?;
     let mut trees = Reader::new(rest)?;
-    let predictor = learned(header, &mut trees)?;
-    trees.finish()?;
+    let predictor = decode_predictor(header, &mut trees)?;
+    trees.check_finished()?;
     Ok(predictor)
 }
 
-/// Reads what a file knows of kernels of language models; None where it has no such section.
+/// Reads the learned kernels of a bundle; None without such a section.
 pub fn read_kernels(path: &Path) -> Result<Option<Learned>> {
-    kernels_from_bytes(&content(path)?).map_err(|problem| Error::bundle(path, problem))
+    kernels_from_bytes(&read_content(path)?).map_err(|problem| Error::bundle_error(path, problem))
 }
 
 fn kernels_from_bytes(bytes: &[u8]) -> std::result::Result<Option<Learned>, String> {
-    sections(bytes)?.kernels.map(serving::store::from_bytes).transpose()
+    split_sections(bytes)?.kernels.map(serving::store::from_bytes).transpose()
 }
 
-/// Returns the content of a file that has the predictor of `base`, or none, and what was learned of kernels.
+/// Returns a bundle of the predictor in `base`, if any, with learned kernels.
 pub fn with_kernels(base: Option<&Path>, kernels: &Learned) -> Result<Vec<u8>> {
-    let base_bytes = base.map(content).transpose()?.unwrap_or_default();
+    let base_bytes = base.map(read_content).transpose()?.unwrap_or_default();
     let packed = match base {
         Some(path) => {
             let Sections { hashed, hash, packed, .. } =
-                sections(&base_bytes).map_err(|problem| Error::bundle(path, problem))?;
+                split_sections(&base_bytes).map_err(|problem| Error::bundle_error(path, problem))?;
             if blake3::hash(hashed).as_bytes() != hash {
-                return Err(Error::bundle(path, DAMAGED.to_owned()));
+                return Err(Error::bundle_error(path, DAMAGED.to_owned()));
             }
             packed
         }
@@ -176,18 +181,15 @@ pub fn with_kernels(base: Option<&Path>, kernels: &Learned) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The parts of a file's bytes.
 struct Sections<'a> {
-    /// What the hash is over.
+    /// Bytes that the hash covers.
     hashed: &'a [u8],
     hash: &'a [u8],
-    /// The compressed predictor.
     packed: &'a [u8],
-    /// What was learned of kernels.
     kernels: Option<&'a [u8]>,
 }
 
-fn sections(bytes: &[u8]) -> std::result::Result<Sections<'_>, String> {
+fn split_sections(bytes: &[u8]) -> std::result::Result<Sections<'_>, String> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(format!("it has more than {MAX_BYTES} bytes"));
     }
@@ -214,7 +216,7 @@ fn sections(bytes: &[u8]) -> std::result::Result<Sections<'_>, String> {
     Ok(Sections { hashed: &bytes[..bytes.len() - HASH_BYTES], hash, packed, kernels: None })
 }
 
-fn unpacked(packed: &[u8]) -> std::result::Result<impl Read, String> {
+fn decompress_predictor(packed: &[u8]) -> std::result::Result<impl Read, String> {
     zstd::stream::read::Decoder::new(packed).map_err(|error| error.to_string())
 }
 
@@ -227,7 +229,7 @@ fn read_header(bytes: &[u8]) -> std::result::Result<Header, String> {
     serde_json::from_slice(bytes).map_err(|error| format!("its header is wrong: {error}"))
 }
 
-fn learned(header: Header, reader: &mut Reader<'_>) -> std::result::Result<Predictor, String> {
+fn decode_predictor(header: Header, reader: &mut Reader<'_>) -> std::result::Result<Predictor, String> {
     let about = header.about;
     let ours = FEATURES.iter().map(|feature| feature.name);
     if about.names.len() < FEATURES.len() || !ours.zip(&about.names).all(|(ours, theirs)| ours == theirs) {
@@ -246,9 +248,9 @@ fn learned(header: Header, reader: &mut Reader<'_>) -> std::result::Result<Predi
     let width = about.names.len() + 1;
     let mut operators = BTreeMap::new();
     for (name, operator) in header.operators {
-        operator.statistics.check(width).map_err(|problem| format!("operator `{name}`: {problem}"))?;
+        operator.statistics.check_values(width).map_err(|problem| format!("operator `{name}`: {problem}"))?;
         let mut read = |count: usize| {
-            let trees = (0..count).map(|_| reader.take().and_then(|trees| of_width(trees, width)));
+            let trees = (0..count).map(|_| reader.read_trees().and_then(|trees| of_width(trees, width)));
             trees.collect::<std::result::Result<Vec<Trees>, String>>()
         };
         let known = read(operator.known)?;

@@ -9,33 +9,30 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use samples::Samples;
 use samples::features::FEATURES;
-use samples::statistics::{kendall, pearson, ranks};
+use samples::statistics::{average_ranks, kendall, pearson};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Measures that take the square of the number of samples look at no more than these, drawn evenly.
+/// Most rows, evenly spaced, for correlations of quadratic cost.
 const MOST: usize = 600;
-/// Cells per side when mutual information is counted.
+/// Bins per side for mutual information.
 const CELLS: usize = 8;
 
-/// A group with fewer rows says nothing.
+/// Fewest rows of a group that is correlated.
 const FEWEST: usize = 8;
 
-/// Which rows of an operator on a device are looked at.
+/// Rows of an operator on a device that a correlation covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
-    /// All.
     All,
-    /// Those with no more threads than the knee of their shape.
     UpToKnee,
-    /// Those with more.
     BeyondKnee,
 }
 
 impl Part {
-    /// What is said behind the name of a group.
-    pub fn suffix(self) -> &'static str {
+    /// Suffix of the group's name in reports.
+    pub fn group_suffix(self) -> &'static str {
         match self {
             Part::All => "",
             Part::UpToKnee => ", up to the knee",
@@ -44,46 +41,36 @@ impl Part {
     }
 }
 
-/// How one feature goes with the logarithm of the utilisation of one operator on one device.
+/// Correlation of a feature with log utilisation, for one operator on one device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Correlation {
-    /// The operator.
     pub operator: String,
-    /// The device.
     pub device: String,
-    /// Which of their rows.
     pub part: Part,
-    /// The feature.
     pub feature: String,
-    /// Samples.
     pub rows: usize,
-    /// Along a line.
     pub pearson: f64,
-    /// Of ranks.
     pub spearman: f64,
-    /// Of pairs.
     pub kendall: f64,
-    /// Of ranks, with the bound held fixed.
+    /// Rank correlation with the roofline bound held fixed.
     pub partial: f64,
-    /// Of distances: 0 only where there is no dependence of any kind.
+    /// Distance correlation; 0 only for independent values.
     pub distance: f64,
-    /// In bits, from cells of equal counts.
+    /// In bits, from equally populated bins.
     pub mutual_information: f64,
-    /// The q-value of the rank correlation: the chance that independent numbers agree as much, adjusted for all features tried
-    /// (Benjamini and Hochberg's false discovery rate).
+    /// False-discovery rate of the rank correlation over all features (Benjamini–Hochberg).
     #[serde(rename = "chance")]
     pub q_value: f64,
 }
 
-/// All correlations of samples, the strongest first within each operator and device; features that do not vary are left
-/// out.
-pub fn correlate(samples: &Samples) -> Vec<Correlation> {
+/// Returns correlations by operator and device, the strongest first; constant features are left out.
+pub fn correlate_features(samples: &Samples) -> Vec<Correlation> {
     let all: Vec<usize> = (0..samples.rows.len()).collect();
     let mut groups: Vec<FeatureGroup> = Vec::new();
     for (operator, rows) in by_operator(samples, &all) {
         for device in 0..samples.devices.len() as u32 {
             let rows: Vec<usize> = rows.iter().copied().filter(|row| samples.rows[*row].device == device).collect();
-            let (below, beyond) = around_knees(samples, &rows);
+            let (below, beyond) = split_at_knees(samples, &rows);
             for (part, rows) in [(Part::All, rows), (Part::UpToKnee, below), (Part::BeyondKnee, beyond)] {
                 if rows.len() >= FEWEST {
                     groups.push(FeatureGroup { operator, device, part, rows });
@@ -92,11 +79,10 @@ pub fn correlate(samples: &Samples) -> Vec<Correlation> {
         }
     }
     let mut found: Vec<Correlation> = groups.par_iter().flat_map_iter(|group| of_group(samples, group)).collect();
-    adjust(&mut found);
+    adjust_p_values(&mut found);
     found
 }
 
-/// Rows that are looked at together.
 struct FeatureGroup {
     operator: u32,
     device: u32,
@@ -104,9 +90,9 @@ struct FeatureGroup {
     rows: Vec<usize>,
 }
 
-/// The rows up to the knee of their shape and those beyond it; shapes of one thread count have no knee. The knee is the
-/// smallest count whose fastest schedule is within 5 % of the fastest of all.
-fn around_knees(samples: &Samples, rows: &[usize]) -> (Vec<usize>, Vec<usize>) {
+/// Splits rows at the knee of their shape: the smallest thread count within 5 % of the fastest. Shapes with
+/// one thread count have no knee.
+fn split_at_knees(samples: &Samples, rows: &[usize]) -> (Vec<usize>, Vec<usize>) {
     const NEAR: f64 = 1.05;
     let column = FEATURES.iter().position(|feature| feature.name == "threads").expect("threads are a feature");
     let threads = |row: usize| samples.features.row(row)[column] as u32;
@@ -135,7 +121,8 @@ fn of_group(samples: &Samples, group: &FeatureGroup) -> Vec<Correlation> {
         rows.iter().map(|row| (samples.rows[*row].attainable_ns / samples.rows[*row].time_ns).ln()).collect()
     };
     let bound = |rows: &[usize]| -> Vec<f64> { rows.iter().map(|row| samples.rows[*row].attainable_ns.ln()).collect() };
-    let (target, target_ranks, bound_ranks) = (utilisation(rows), ranks(&utilisation(rows)), ranks(&bound(rows)));
+    let (target, target_ranks, bound_ranks) =
+        (utilisation(rows), average_ranks(&utilisation(rows)), average_ranks(&bound(rows)));
     let drawn_target = utilisation(&drawn);
     let drawn_distances = centred_distances(&drawn_target);
     let with_bound = pearson(&target_ranks, &bound_ranks);
@@ -145,11 +132,11 @@ fn of_group(samples: &Samples, group: &FeatureGroup) -> Vec<Correlation> {
             rows.iter().map(|row| f64::from(samples.features.row(*row)[column])).collect()
         };
         let feature = values(rows);
-        let spearman = pearson(&ranks(&feature), &target_ranks);
+        let spearman = pearson(&average_ranks(&feature), &target_ranks);
         if !spearman.is_finite() || feature.iter().any(|value| value.is_nan()) {
             continue;
         }
-        let feature_with_bound = pearson(&ranks(&feature), &bound_ranks);
+        let feature_with_bound = pearson(&average_ranks(&feature), &bound_ranks);
         let rest = ((1.0 - with_bound * with_bound) * (1.0 - feature_with_bound * feature_with_bound)).sqrt();
         let partial = if rest > 1e-6 { (spearman - with_bound * feature_with_bound) / rest } else { 0.0 };
         let drawn_feature = values(&drawn);
@@ -163,7 +150,7 @@ fn of_group(samples: &Samples, group: &FeatureGroup) -> Vec<Correlation> {
             spearman,
             kendall: kendall(&drawn_feature, &drawn_target),
             partial,
-            distance: distance(&centred_distances(&drawn_feature), &drawn_distances),
+            distance: distance_correlation(&centred_distances(&drawn_feature), &drawn_distances),
             mutual_information: mutual_information(&feature, &target),
             q_value: p_value(spearman, rows.len()),
         });
@@ -172,7 +159,7 @@ fn of_group(samples: &Samples, group: &FeatureGroup) -> Vec<Correlation> {
     found
 }
 
-/// The p-value: the chance that `rows` independent pairs have ranks that agree so well, by the normal approximation.
+/// Returns the two-sided p-value of a rank correlation, by the normal approximation.
 fn p_value(spearman: f64, rows: usize) -> f64 {
     let z = spearman.clamp(-0.999_999, 0.999_999).atanh().abs() * ((rows as f64 - 3.0) / 1.06).max(0.0).sqrt();
     // Twice the upper tail of the normal distribution, by Abramowitz and Stegun 7.1.26.
@@ -183,8 +170,8 @@ fn p_value(spearman: f64, rows: usize) -> f64 {
     (series * (-x * x).exp()).clamp(0.0, 1.0)
 }
 
-/// Makes q-values of p-values, as Benjamini and Hochberg do.
-fn adjust(found: &mut [Correlation]) {
+/// Turns p-values into q-values (Benjamini–Hochberg).
+fn adjust_p_values(found: &mut [Correlation]) {
     let mut order: Vec<usize> = (0..found.len()).collect();
     order.sort_by(|one, two| found[*two].q_value.total_cmp(&found[*one].q_value));
     let count = found.len() as f64;
@@ -195,7 +182,6 @@ fn adjust(found: &mut [Correlation]) {
     }
 }
 
-/// Distances between all pairs, less the means of their rows and columns.
 fn centred_distances(values: &[f64]) -> Vec<f64> {
     let count = values.len();
     let mut distances: Vec<f64> =
@@ -208,18 +194,17 @@ fn centred_distances(values: &[f64]) -> Vec<f64> {
     distances
 }
 
-/// Székely's distance correlation of two sets of centred distances.
-fn distance(one: &[f64], two: &[f64]) -> f64 {
+/// Székely's distance correlation of two centred distance matrices.
+fn distance_correlation(one: &[f64], two: &[f64]) -> f64 {
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     (dot(one, two).max(0.0) / (dot(one, one) * dot(two, two)).sqrt()).sqrt()
 }
 
-/// Mutual information in bits, counted in cells that hold equally many values on each side.
 fn mutual_information(one: &[f64], two: &[f64]) -> f64 {
     let count = one.len() as f64;
     let cell = |rank: f64| (((rank - 0.5) / count * CELLS as f64) as usize).min(CELLS - 1);
     let (mut both, mut left, mut right) = ([[0.0; CELLS]; CELLS], [0.0; CELLS], [0.0; CELLS]);
-    for (a, b) in ranks(one).into_iter().zip(ranks(two)) {
+    for (a, b) in average_ranks(one).into_iter().zip(average_ranks(two)) {
         let (a, b) = (cell(a), cell(b));
         both[a][b] += 1.0 / count;
         left[a] += 1.0 / count;
@@ -242,7 +227,7 @@ mod tests {
         #[test]
         fn numbers_depend_on_themselves(one in prop::collection::vec(-9i32..9, 8..60)) {
             let one: Vec<f64> = one.into_iter().map(f64::from).collect();
-            let itself = distance(&centred_distances(&one), &centred_distances(&one));
+            let itself = distance_correlation(&centred_distances(&one), &centred_distances(&one));
             prop_assert!(itself.is_nan() || (itself - 1.0).abs() < 1e-9);
         }
     }
@@ -252,7 +237,7 @@ mod tests {
         let angles: Vec<f64> = (0..200).map(|step| f64::from(step) * std::f64::consts::TAU / 200.0).collect();
         let (one, two): (Vec<f64>, Vec<f64>) = angles.iter().map(|angle| (angle.cos(), angle.sin())).unzip();
         assert!(spearman(&one, &two).abs() < 0.05);
-        assert!(distance(&centred_distances(&one), &centred_distances(&two)) > 0.15);
+        assert!(distance_correlation(&centred_distances(&one), &centred_distances(&two)) > 0.15);
         assert!(mutual_information(&one, &two) > 0.5);
     }
 

@@ -5,40 +5,40 @@ use learn::predictor::Predictor;
 use models::names;
 use serde::Serialize;
 
-/// What a predictor knows of a device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KnownDevice {
-    /// Its name.
     pub device: String,
-    /// Single words that mean it, too.
     pub aliases: Vec<String>,
-    /// Operators that were learned on it; 0 where only its figures are known.
+    /// Number of learned operators; 0 if only the data sheet is known.
     pub learned_operators: usize,
     /// Multiprocessors of a GPU, cores of a CPU.
     pub units: f64,
-    /// Operations in a nanosecond on all units.
+    /// Peak of all units, in GFLOP/s.
     pub gflops: f64,
-    /// Main memory bandwidth in GB/s.
     pub bandwidth_gb_per_s: f64,
-    /// The cache that all units share, in bytes.
+    /// Size of the cache shared by all units.
     pub cache_bytes: f64,
 }
 
-/// Returns the device that a name means: its own, in any spelling, or words of it that no other device has, such as `T4`.
-pub fn resolve<'a>(known: impl IntoIterator<Item = &'a str>, name: &str) -> Result<&'a str> {
+/// Returns the device with a name, in any spelling, or with words that only its name has, such as `T4`.
+pub fn resolve_device<'a>(known: impl IntoIterator<Item = &'a str>, name: &str) -> Result<&'a str> {
     names::resolve_device(known, name).map_err(Error::Query)
 }
 
-/// Returns what a predictor knows of each of its devices.
 pub fn known_devices(predictor: &Predictor) -> Vec<KnownDevice> {
     let devices = &predictor.about.devices;
     let all = || devices.keys().map(String::as_str);
-    let is_alias = |word: &String, name: &str| word != name && resolve(all(), word).is_ok_and(|device| device == name);
+    let is_alias =
+        |word: &String, name: &str| word != name && resolve_device(all(), word).is_ok_and(|device| device == name);
     let learned = |name: &str| predictor.learned.operators.values().filter(|of| of.statistics.has_seen(name)).count();
     let known = |(name, device): (&String, &samples::features::Device)| KnownDevice {
         device: name.clone(),
         // Words of a class of hosts such as `c4` say little.
-        aliases: names::words(name).into_iter().filter(|word| word.len() > 1 && is_alias(word, name)).take(2).collect(),
+        aliases: names::name_words(name)
+            .into_iter()
+            .filter(|word| word.len() > 1 && is_alias(word, name))
+            .take(2)
+            .collect(),
         learned_operators: learned(name),
         units: device.units,
         gflops: device.flops_per_ns(),
@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn a_device_is_found_by_any_spelling_and_by_words_of_its_own() {
         let known = ["Tesla T4", "NVIDIA A100-SXM4-80GB", "NVIDIA L4", "intel-xeon-c2"];
-        let ask = |name: &str| resolve(known, name).map_err(|error| error.to_string());
+        let ask = |name: &str| resolve_device(known, name).map_err(|error| error.to_string());
         for name in ["Tesla T4", "tesla-t4", "T4", "t4"] {
             assert_eq!(ask(name).as_deref(), Ok("Tesla T4"), "{name}");
         }

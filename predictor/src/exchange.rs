@@ -12,24 +12,24 @@ use serde::Deserialize;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// The largest file that is read.
+/// Size limit of a file.
 const MAX_BYTES: u64 = 1 << 30;
-/// Sets of one kind for one operator.
+/// Limit of tree sets of one kind for one operator.
 const MAX_SETS: usize = 256;
 
-/// The name of the feature that stands behind those of the samples.
+/// Feature appended to those of the samples.
 pub const LAST_FEATURE: &str = "bound_of_overhead";
 
-/// Writes all trees of a predictor into a folder, which is made if there is none.
-pub fn write(predictor: &Predictor, folder: &Path) -> Result<Vec<PathBuf>> {
-    std::fs::create_dir_all(folder).map_err(|error| Error::io("make", folder, error))?;
-    let names = names(predictor);
+/// Writes all trees of a predictor into a folder, created if missing.
+pub fn export_trees(predictor: &Predictor, folder: &Path) -> Result<Vec<PathBuf>> {
+    std::fs::create_dir_all(folder).map_err(|error| Error::io_error("make", folder, error))?;
+    let names = feature_names(predictor);
     let mut written = Vec::new();
     for (operator, of) in &predictor.learned.operators {
         for (kind, sets) in [("known", &of.known), ("transfer", &of.transfer), ("alone", &of.per_device)] {
             for (place, trees) in sets.iter().enumerate() {
-                let path = file(folder, operator, kind, place)?;
-                datasets::output::write(&path, trees.to_json(&names))?;
+                let path = tree_path(folder, operator, kind, place)?;
+                datasets::output::write_file(&path, trees.to_json(&names))?;
                 written.push(path);
             }
         }
@@ -37,17 +37,16 @@ pub fn write(predictor: &Predictor, folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(written)
 }
 
-/// Replaces the trees of every operator for which the folder has files; says which those are.
-///
-/// How far off the new trees are is not known, so their operators lose their intervals.
-pub fn read(predictor: &mut Predictor, folder: &Path) -> Result<Vec<String>> {
-    let names = names(predictor);
+/// Replaces the trees of operators that have files, and returns these operators. They lose their intervals,
+/// because the errors of the new trees are unknown.
+pub fn import_trees(predictor: &mut Predictor, folder: &Path) -> Result<Vec<String>> {
+    let names = feature_names(predictor);
     let mut replaced = Vec::new();
     for (operator, of) in &mut predictor.learned.operators {
         let sets = |kind: &str| -> Result<Vec<Trees>> {
             let mut sets = Vec::new();
             for place in 0..MAX_SETS {
-                let path = file(folder, operator, kind, place)?;
+                let path = tree_path(folder, operator, kind, place)?;
                 if !path.exists() {
                     break;
                 }
@@ -59,7 +58,7 @@ pub fn read(predictor: &mut Predictor, folder: &Path) -> Result<Vec<String>> {
         if read.iter().all(Vec::is_empty) {
             continue;
         }
-        replace(of, read);
+        replace_trees(of, read);
         predictor.about.held_out.remove(operator);
         replaced.push(operator.clone());
     }
@@ -73,7 +72,7 @@ pub fn read(predictor: &mut Predictor, folder: &Path) -> Result<Vec<String>> {
     }
 }
 
-fn replace(of: &mut OperatorEnsemble, [known, transfer, per_device]: [Vec<Trees>; 3]) {
+fn replace_trees(of: &mut OperatorEnsemble, [known, transfer, per_device]: [Vec<Trees>; 3]) {
     // Corrections were of the trees that stood here.
     if !transfer.is_empty() || !per_device.is_empty() {
         of.corrections.clear();
@@ -88,11 +87,11 @@ fn replace(of: &mut OperatorEnsemble, [known, transfer, per_device]: [Vec<Trees>
     of.statistics.held_out_mape = None;
 }
 
-fn names(predictor: &Predictor) -> Vec<String> {
+fn feature_names(predictor: &Predictor) -> Vec<String> {
     predictor.about.names.iter().cloned().chain([LAST_FEATURE.to_owned()]).collect()
 }
 
-fn file(folder: &Path, operator: &str, kind: &str, place: usize) -> Result<PathBuf> {
+fn tree_path(folder: &Path, operator: &str, kind: &str, place: usize) -> Result<PathBuf> {
     match operator.contains(['/', '\0']) {
         true => Err(Error::Data(format!("the operator `{operator}` cannot be the name of a file"))),
         false => Ok(folder.join(format!("{operator}.{kind}.{place}.json"))),
@@ -111,23 +110,23 @@ struct NamedLearner {
 }
 
 fn read_one(path: &Path, names: &[String]) -> Result<Trees> {
-    let opened = std::fs::File::open(path).map_err(|error| Error::io("open", path, error))?;
+    let opened = std::fs::File::open(path).map_err(|error| Error::io_error("open", path, error))?;
     let mut text = String::new();
-    opened.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|error| Error::io("read", path, error))?;
+    opened.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|error| Error::io_error("read", path, error))?;
     if text.len() as u64 > MAX_BYTES {
-        return Err(Error::table(path, format!("it has more than {MAX_BYTES} bytes")));
+        return Err(Error::table_error(path, format!("it has more than {MAX_BYTES} bytes")));
     }
-    let trees = Trees::from_json(&text).map_err(|error| Error::table(path, error.to_string()))?;
-    let named: Named = serde_json::from_str(&text).map_err(|error| Error::table(path, error.to_string()))?;
+    let trees = Trees::from_json(&text).map_err(|error| Error::table_error(path, error.to_string()))?;
+    let named: Named = serde_json::from_str(&text).map_err(|error| Error::table_error(path, error.to_string()))?;
     if trees.features != names.len() {
         let problem = format!("its trees have {} features, the predictor has {}", trees.features, names.len());
-        return Err(Error::table(path, problem));
+        return Err(Error::table_error(path, problem));
     }
     // XGBoost's files may have no names; where there are some, they say what the columns are.
     let theirs = named.learner.feature_names;
     let other = theirs.iter().zip(names).position(|(theirs, ours)| theirs != ours);
     match other {
-        Some(place) => Err(Error::table(
+        Some(place) => Err(Error::table_error(
             path,
             format!("its feature {place} is `{}`, the predictor's is `{}`", theirs[place], names[place]),
         )),

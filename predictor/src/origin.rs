@@ -6,39 +6,35 @@ use samples::provenance::Provenance;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What `scripts/setup` installs.
+/// Requirements that `scripts/setup` installs.
 const REQUIREMENTS: &str = include_str!("../../requirements.txt");
 
-/// The version of TVM that these programs use.
 pub fn tvm_version() -> &'static str {
     let line = REQUIREMENTS.lines().find_map(|line| line.strip_prefix("apache-tvm=="));
     line.expect("the requirements name a version of TVM").trim()
 }
 
-/// What a predictor learned from, beside what these programs make now.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Origin {
-    /// Version of the program that learned.
     pub program_version: String,
-    /// What the records have in common; nothing where that was not recorded.
+    /// Common provenance of the records; None if not recorded.
     pub provenance: Option<Provenance>,
-    /// Records by operator whose code is not what these programs make now.
+    /// Number of records, by operator, whose generated code differs from the current one.
     pub other_code: BTreeMap<String, usize>,
-    /// Records whose code is known or should be.
+    /// Number of records with generated code.
     pub compiled: usize,
-    /// Versions of TVM that are not the one that these programs use.
+    /// TVM versions of the records that differ from the current one.
     pub other_tvm: Vec<String>,
-    /// Whether records were learned from, and not tables of others, of which none of this is known.
+    /// Whether the training data are records, not foreign tables, which have no provenance.
     #[serde(skip)]
     is_of_records: bool,
 }
 
 impl Origin {
-    /// Of a predictor.
-    pub fn of(about: &About) -> Origin {
+    pub fn of_predictor(about: &About) -> Origin {
         // Only devices of records have peaks.
         let is_of_records = about.provenance.is_some() || about.devices.values().any(|device| device.peaks.is_some());
-        let own = Revisions::own();
+        let own = Revisions::embedded_table();
         let (mut other_code, mut compiled, mut other_tvm) = (BTreeMap::new(), 0, Vec::new());
         if let Some(provenance) = &about.provenance {
             for origin in &provenance.code {
@@ -60,8 +56,8 @@ impl Origin {
         }
     }
 
-    /// What to know before answers are taken for times of these programs; nothing where all is the same.
-    pub fn note(&self) -> Option<String> {
+    /// Describes differences between training and current programs; None if there are none.
+    pub fn mismatch_note(&self) -> Option<String> {
         if !self.is_of_records {
             return None;
         }
@@ -125,9 +121,9 @@ mod tests {
 
     #[test]
     fn other_code_and_another_tvm_are_told_and_the_same_is_not() {
-        let note = |provenance| Origin::of(&about(provenance)).note();
+        let note = |provenance| Origin::of_predictor(&about(provenance)).mismatch_note();
         let steps = ["dense", "bias_add"].map(str::to_owned);
-        let now = Revisions::own().of_operators("llvm", &steps, false).to_string();
+        let now = Revisions::embedded_table().of_operators("llvm", &steps, false).to_string();
         assert_eq!(note(learned_from(Some(now.clone()), tvm_version())), None);
         for revision in [Some("0123456789abcdef".to_owned()), None] {
             let other = note(learned_from(revision, tvm_version())).expect("other code");

@@ -14,35 +14,29 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What was measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Median time.
     pub time_ns: f64,
-    /// Standard deviation over mean, where it is known.
+    /// Standard deviation over mean, if known.
     pub cv: Option<f64>,
-    /// Half of the median's 95 % interval over the median, where it is known.
+    /// Half-width of the median's 95 % interval over the median, if known.
     pub uncertainty: Option<f64>,
-    /// The device, as predictors know it.
+    /// Device name used by predictors.
     pub device: String,
 }
 
-/// One of several operators that were measured together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timed {
-    /// The operator, as it was asked for.
     pub operator: String,
-    /// Threads.
     pub threads: u32,
-    /// Median time.
     pub time_ns: f64,
-    /// Half of the median's 95 % interval over the median, where it is known.
+    /// Half-width of the median's 95 % interval over the median, if known.
     pub uncertainty: Option<f64>,
 }
 
-/// Measures the operator of a short form with the default schedule.
-pub fn measure(program: &Path, operator: &str, threads: u32, deadline: Duration) -> Result<Measured> {
-    let (records, said) = collect(program, &[operator], &[threads], deadline)?;
+/// Measures an operator, in short form, at its default schedule.
+pub fn measure_operator(program: &Path, operator: &str, threads: u32, deadline: Duration) -> Result<Measured> {
+    let (records, said) = collect_records(program, &[operator], &[threads], deadline)?;
     let record = records
         .iter()
         .find(is_measured)
@@ -56,49 +50,45 @@ pub fn measure(program: &Path, operator: &str, threads: u32, deadline: Duration)
     })
 }
 
-/// What both ways to run a few operators took.
+/// Interleaved measurement of concurrent and sequential execution.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Raced {
-    /// Side by side.
+    /// Concurrent execution.
     pub together_ns: f64,
-    /// One after the other.
+    /// Sequential execution.
     pub in_turns_ns: f64,
-    /// The first over the second, within rounds.
     pub ratio: Ratio,
-    /// How many rounds there were.
     pub rounds: u32,
 }
 
-/// A ratio of times.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Ratio {
-    /// Median over rounds.
     pub median: f64,
-    /// Its 95 % interval; nothing for fewer than six rounds.
+    /// 95 % interval; None for fewer than six rounds.
     pub interval: Option<(f64, f64)>,
 }
 
-/// Runs both ways of a choice, as `opcollect race` reads it, in turns.
-pub fn race(program: &Path, choice: &Value, rounds: u32, deadline: Duration) -> Result<Raced> {
-    let folder = tempfile::tempdir().map_err(|error| Error::io("make", &std::env::temp_dir(), error))?;
+/// Runs both choices interleaved with `opcollect race`.
+pub fn race_choices(program: &Path, choice: &Value, rounds: u32, deadline: Duration) -> Result<Raced> {
+    let folder = tempfile::tempdir().map_err(|error| Error::io_error("make", &std::env::temp_dir(), error))?;
     let (file, answer) = (folder.path().join("choice.json"), folder.path().join("answer.json"));
-    std::fs::write(&file, choice.to_string()).map_err(|error| Error::io("write", &file, error))?;
-    let output = File::create(&answer).map_err(|error| Error::io("write", &answer, error))?;
+    std::fs::write(&file, choice.to_string()).map_err(|error| Error::io_error("write", &file, error))?;
+    let output = File::create(&answer).map_err(|error| Error::io_error("write", &answer, error))?;
     let mut command = Command::new(program);
     let wait = deadline.as_secs().to_string();
     command.arg("race").arg(&file).args(["--json", "--rounds", &rounds.to_string(), "--wait", &wait]);
     let command = command.stdin(Stdio::null()).stdout(Stdio::from(output)).stderr(Stdio::piped());
-    let child = command.spawn().map_err(|error| Error::io("start", program, error))?;
+    let child = command.spawn().map_err(|error| Error::io_error("start", program, error))?;
     let failed = |problem: String| Error::Probe(format!("`{}` could not run the choice: {problem}", program.display()));
-    finish(child, deadline).map_err(failed)?;
-    let text = std::fs::read_to_string(&answer).map_err(|error| Error::io("read", &answer, error))?;
+    wait_for_output(child, deadline).map_err(failed)?;
+    let text = std::fs::read_to_string(&answer).map_err(|error| Error::io_error("read", &answer, error))?;
     serde_json::from_str(text.lines().last().unwrap_or_default())
         .map_err(|error| failed(format!("its output is invalid JSON: {error}")))
 }
 
-/// Measures operators of short forms with their default schedules, each on each number of threads; those that gave a time.
+/// Measures operators at their default schedules for each thread count; returns those with a time.
 pub fn measure_all(program: &Path, operators: &[&str], threads: &[u32], deadline: Duration) -> Result<Vec<Timed>> {
-    let (records, _) = collect(program, operators, threads, deadline)?;
+    let (records, _) = collect_records(program, operators, threads, deadline)?;
     let timed = |record: &Record| {
         let threads = record.threads.and_then(|threads| u32::try_from(threads).ok())?;
         let time_ns = record.median_ns.filter(|time| *time > 0.0)?;
@@ -107,14 +97,17 @@ pub fn measure_all(program: &Path, operators: &[&str], threads: &[u32], deadline
     Ok(records.iter().filter(is_measured).filter_map(timed).collect())
 }
 
-/// Whether a record says how long something took on this machine.
 fn is_measured(record: &&Record) -> bool {
     record.outcome == Outcome::Ok && record.source == Source::Measured
 }
 
-/// What the program measured into a store of its own, and what it said.
-fn collect(program: &Path, operators: &[&str], threads: &[u32], deadline: Duration) -> Result<(Vec<Record>, String)> {
-    let folder = tempfile::tempdir().map_err(|error| Error::io("make", &std::env::temp_dir(), error))?;
+fn collect_records(
+    program: &Path,
+    operators: &[&str],
+    threads: &[u32],
+    deadline: Duration,
+) -> Result<(Vec<Record>, String)> {
+    let folder = tempfile::tempdir().map_err(|error| Error::io_error("make", &std::env::temp_dir(), error))?;
     let store = folder.path().join("store");
     let counts = threads.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let mut command = Command::new(program);
@@ -127,18 +120,18 @@ fn collect(program: &Path, operators: &[&str], threads: &[u32], deadline: Durati
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
-    let child = command.spawn().map_err(|error| Error::io("start", program, error))?;
-    let said = finish(child, deadline).map_err(|problem| {
+    let child = command.spawn().map_err(|error| Error::io_error("start", program, error))?;
+    let said = wait_for_output(child, deadline).map_err(|problem| {
         let operators = operators.join("`, `");
         Error::Probe(format!("`{}` could not measure `{operators}` on {counts} threads: {problem}", program.display()))
     })?;
-    let records = Store::open(&store)?.records(Choose::Middle)?.collect::<datasets::Result<Vec<_>>>()?;
+    let records = Store::open(&store)?.select_records(Choose::Middle)?.collect::<datasets::Result<Vec<_>>>()?;
     Ok((records, said))
 }
 
-/// Waits for the end of a child, and kills it when it takes longer than the deadline; what it said.
-fn finish(mut child: Child, deadline: Duration) -> std::result::Result<String, String> {
-    /// Of what a child says.
+/// Waits for a child and returns its output; kills it after the deadline.
+fn wait_for_output(mut child: Child, deadline: Duration) -> std::result::Result<String, String> {
+    /// Limit of a child's output.
     const MOST_BYTES: u64 = 64 << 10;
     let end = Instant::now() + deadline;
     let mut pipe = child.stderr.take().expect("standard error is piped");

@@ -4,23 +4,21 @@
 //! first question needs no file of one's own. A calibration of this machine is kept in the user's cache.
 
 use crate::bundle;
-use crate::devices::resolve;
+use crate::devices::resolve_device;
 use crate::error::{Error, Result};
 use crate::this_host::Calibration;
 use learn::predictor::Predictor;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The predictor for CPUs.
 pub const CPU: &str = "cpu.opp";
-/// The predictor for GPUs.
 pub const GPU: &str = "gpu.opp";
 
-/// Where they lie in the checkout that this program was built from, whose folder of programs may be anywhere.
+/// Published predictors in the checkout that this program was built from.
 const BUILT_FROM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../datasets/published");
 
-/// Where both lie, seen from where a program does; the one for GPUs may be missing.
-fn both(program: &Path) -> Result<[PathBuf; 2]> {
+/// Paths of both predictors, relative to the program; the GPU one may be missing.
+fn predictor_paths(program: &Path) -> Result<[PathBuf; 2]> {
     let installed = program.ancestors().nth(2).map(|folder| folder.join("published"));
     let checkouts = program.ancestors().skip(1).map(|folder| folder.join("datasets/published"));
     let folder = installed
@@ -37,46 +35,44 @@ fn both(program: &Path) -> Result<[PathBuf; 2]> {
     Ok([CPU, GPU].map(|name| folder.join(name)))
 }
 
-/// All that lie there.
-pub fn all(program: &Path) -> Result<Vec<PathBuf>> {
-    Ok(both(program)?.into_iter().filter(|file| file.is_file()).collect())
+pub fn list_predictors(program: &Path) -> Result<Vec<PathBuf>> {
+    Ok(predictor_paths(program)?.into_iter().filter(|file| file.is_file()).collect())
 }
 
-/// Where the one for a device lies, seen from where a program does: that for GPUs where a GPU of its own is named, or a mapping
-/// describes what is asked for, else that for CPUs.
-pub fn find(program: &Path, device: Option<&str>, is_described: bool) -> Result<PathBuf> {
-    let [cpu, gpu] = both(program)?;
+/// Path of the GPU predictor if it knows the device or a mapping describes the query; otherwise the CPU one.
+pub fn find_predictor(program: &Path, device: Option<&str>, is_described: bool) -> Result<PathBuf> {
+    let [cpu, gpu] = predictor_paths(program)?;
     let Some(device) = device.filter(|_| gpu.is_file()) else {
         return Ok(if is_described && gpu.is_file() { gpu } else { cpu });
     };
-    let (of_cpu, of_gpu) = (bundle::devices(&cpu)?, bundle::devices(&gpu)?);
-    let knows = |devices: &[String]| resolve(devices.iter().map(String::as_str), device).is_ok();
+    let (of_cpu, of_gpu) = (bundle::read_devices(&cpu)?, bundle::read_devices(&gpu)?);
+    let knows = |devices: &[String]| resolve_device(devices.iter().map(String::as_str), device).is_ok();
     match (knows(&of_gpu), knows(&of_cpu)) {
         (true, _) => Ok(gpu),
         (false, true) => Ok(cpu),
         // The mapping may describe it.
         (false, false) if is_described => Ok(gpu),
-        (false, false) => resolve(of_gpu.iter().chain(&of_cpu).map(String::as_str), device).map(|_| gpu),
+        (false, false) => resolve_device(of_gpu.iter().chain(&of_cpu).map(String::as_str), device).map(|_| gpu),
     }
 }
 
-/// Where what is known of a class of hosts is kept, below the user's cache.
+/// Path of a host class's calibration, below the user's cache.
 pub fn calibration_file(cache: &Path, host_class: &str) -> PathBuf {
     cache.join("opcollect/calibrations").join(format!("{host_class}.json"))
 }
 
-/// The user's cache by the variables of the environment; None where they name neither a cache nor a home.
+/// User's cache by environment variables; None if they name neither cache nor home.
 pub fn cache_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let set = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))
 }
 
-/// Makes the answers of a predictor those of this machine, where `adapt` kept how far that is for this very predictor.
+/// Applies this machine's calibration, if `adapt` stored one for this predictor.
 pub fn apply_calibration(predictor: &mut Predictor, cache: Option<&Path>, host_class: &str, cpus: usize) -> Result<()> {
     let kept = cache.map(|cache| calibration_file(cache, host_class));
     let Some(path) = kept.filter(|path| path.is_file()) else { return Ok(()) };
-    let known = Calibration::read(&path)?;
+    let known = Calibration::read_file(&path)?;
     let is_of_this = known.data_hash == predictor.about.data_hash;
-    predictor.this_host = is_of_this.then(|| known.translation(cpus));
+    predictor.this_host = is_of_this.then(|| known.host_translation(cpus));
     Ok(())
 }

@@ -10,12 +10,11 @@ use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::io::Read;
 
-/// Limits the length of a list: that of the plans that `opcollect` reads.
+/// Size limit of a list, as for plans of `opcollect`.
 const MAX_BYTES: u64 = 256 << 20;
-/// Limits the text of one task, one schedule or the figures of its code.
+/// Size limit of one task, one schedule or its code figures.
 const MAX_ENTRY_BYTES: usize = 1 << 20;
 
-/// Reads the text of a list of bounded length.
 pub fn read_text(source: impl Read) -> std::io::Result<String> {
     let mut text = String::new();
     source.take(MAX_BYTES + 1).read_to_string(&mut text)?;
@@ -28,20 +27,15 @@ pub fn read_text(source: impl Read) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Schedules of several operators.
 pub enum ScheduleList<'a> {
-    /// Schedules of spaces: knobs.
     Spaces(Vec<Space<'a>>),
-    /// Schedules of a plan: knobs, and figures of the code.
+    /// Knobs and code figures of a plan.
     Plan {
-        /// Descriptions of the tasks.
         tasks: Vec<String>,
-        /// Schedules of the tasks.
         builds: Vec<Build<'a>>,
     },
 }
 
-/// What is needed of a space.
 #[derive(Deserialize)]
 pub struct Space<'a> {
     text: String,
@@ -49,10 +43,8 @@ pub struct Space<'a> {
     sample: Vec<ListedKnobs<'a>>,
 }
 
-/// The text of an object whose fields are knobs.
 struct ListedKnobs<'a>(&'a str);
 
-/// What is needed of the plan of a folder of artifacts.
 #[derive(Deserialize)]
 struct Plan<'a> {
     #[serde(borrow)]
@@ -61,13 +53,11 @@ struct Plan<'a> {
     builds: Vec<Build<'a>>,
 }
 
-/// What is needed of a task of a plan.
 #[derive(Deserialize)]
 struct PlannedTask {
     task: Task,
 }
 
-/// What is needed of a build of a plan.
 #[derive(Deserialize)]
 pub struct Build<'a> {
     task: usize,
@@ -79,7 +69,7 @@ pub struct Build<'a> {
     features: Option<&'a RawValue>,
 }
 
-/// A schedule as it is shown, and its features.
+/// A printable schedule and its features.
 pub type NamedSchedule = (Value, BTreeMap<String, f64>);
 
 /// One schedule of an operator.
@@ -110,8 +100,8 @@ fn check_length(text: &str) -> Result<(), String> {
 }
 
 impl<'a> ScheduleList<'a> {
-    /// Parses a plan, which is one document, or a list of spaces, which is the last line of what was printed.
-    pub fn parse(text: &'a str) -> Result<ScheduleList<'a>, String> {
+    /// Parses a plan (one document), or the last line of printed output as a list of spaces.
+    pub fn parse_list(text: &'a str) -> Result<ScheduleList<'a>, String> {
         let is_neither =
             "it is neither output of `opcollect space --sample N --json` nor the plan of `opcollect build`";
         let last = text.lines().last().unwrap_or_default();
@@ -131,8 +121,7 @@ impl<'a> ScheduleList<'a> {
         Err(is_neither.to_owned())
     }
 
-    /// Returns the schedules of an operator.
-    pub fn schedules(&self, operator: &str) -> Vec<ListedSchedule<'_>> {
+    pub fn schedules_of(&self, operator: &str) -> Vec<ListedSchedule<'_>> {
         match self {
             ScheduleList::Spaces(spaces) => {
                 let samples = spaces.iter().find(|space| space.text == operator).map(|space| &space.sample);
@@ -149,8 +138,8 @@ impl<'a> ScheduleList<'a> {
 }
 
 impl ListedSchedule<'_> {
-    /// Reads the schedule; a text that is no schedule has none.
-    pub fn read(&self) -> Result<Option<NamedSchedule>, String> {
+    /// Reads the schedule; None if the text is no schedule.
+    pub fn read_schedule(&self) -> Result<Option<NamedSchedule>, String> {
         match self.0 {
             ListSource::Knobs(text) => {
                 check_length(text)?;
@@ -158,13 +147,13 @@ impl ListedSchedule<'_> {
                 let extras = of_knobs(&knobs);
                 Ok(Some((knobs.into(), extras)))
             }
-            ListSource::Build(build) => build.read(),
+            ListSource::Build(build) => build.read_schedule(),
         }
     }
 }
 
 impl Build<'_> {
-    fn read(&self) -> Result<Option<NamedSchedule>, String> {
+    fn read_schedule(&self) -> Result<Option<NamedSchedule>, String> {
         check_length(&self.schedule)?;
         let Ok(schedule) = serde_json::from_str::<Value>(&self.schedule) else { return Ok(None) };
         let mut extras = of_schedule(&schedule);
@@ -195,9 +184,9 @@ mod tests {
     }
 
     fn read(text: &str) -> Result<Vec<NamedSchedule>, String> {
-        let list = ScheduleList::parse(text)?;
-        let schedules = list.schedules(&Task::from_text(r#"dense(f32[4,8], const f32[6,8])"#).unwrap().describe());
-        schedules.iter().filter_map(|schedule| schedule.read().transpose()).collect()
+        let list = ScheduleList::parse_list(text)?;
+        let schedules = list.schedules_of(&Task::from_text(r#"dense(f32[4,8], const f32[6,8])"#).unwrap().describe());
+        schedules.iter().filter_map(|schedule| schedule.read_schedule().transpose()).collect()
     }
 
     #[test]
@@ -243,7 +232,7 @@ mod tests {
         let list =
             json!([{ "text": text, "sample": "SAMPLE" }]).to_string().replace("\"SAMPLE\"", &format!("[{many}]"));
         let before = peak_bytes();
-        assert_eq!(ScheduleList::parse(&list).unwrap().schedules(&text).len(), BYTES / 64);
+        assert_eq!(ScheduleList::parse_list(&list).unwrap().schedules_of(&text).len(), BYTES / 64);
         let taken = peak_bytes() - before;
         assert!(taken < 16 * list.len(), "{taken} bytes for {}", list.len());
     }

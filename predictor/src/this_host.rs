@@ -17,8 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Measured operators, on one thread and on two: convolutions with many products and with few, a layer that reads its weights
-/// once, and windows, which move more than they compute.
+/// Operators measured on one and two threads: convolutions of high and low intensity, weight streaming, pooling.
 pub const SENTINELS: [&str; 7] = [
     "conv2d:ci=64,hw=56,co=64,k=3,p=1",
     "conv2d:ci=256,hw=14,co=512,k=1",
@@ -32,64 +31,58 @@ pub const SENTINELS: [&str; 7] = [
 const TOWARDS_COMMON: f64 = 1.0;
 /// Fewest sentinels with a known time.
 const FEWEST: usize = 4;
-/// Largest uncertainty of a median that counts, as a share.
+/// Largest relative uncertainty of a usable median.
 const UNCERTAINTY_MOST: f64 = 0.1;
-/// Rounds that are measured, and the most where they do not agree.
+/// Regular and maximum number of rounds; extra ones run while the factors disagree.
 const ROUNDS: usize = 3;
 const MOST_ROUNDS: usize = 7;
-/// Rounds whose factors lie this close together agree.
+/// Largest relative spread between factors of agreeing rounds.
 const AGREEMENT: f64 = 0.03;
-/// Medians further from the others are outliers, in standard deviations estimated from the median deviation …
+/// Outlier limit, in standard deviations estimated from the median absolute deviation.
 const OUTLIER: f64 = 3.0 * 1.4826;
-/// … which is at least this share of them.
+/// Lower limit of that standard deviation, as a share of the median.
 const LEAST_DEVIATION: f64 = 0.01;
-/// Largest calibration file.
+/// Size limit of a calibration file.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// One sentinel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sentinel {
-    /// The operator.
     pub operator: String,
-    /// Its kind, as the predictor names it; empty in files of older versions.
+    /// Operator kind in the predictor; empty in older files.
     #[serde(default)]
     pub kind: String,
-    /// Threads.
     pub threads: u32,
-    /// What bounds it, as the predictor sees it.
+    /// Predicted bottleneck.
     pub bound: String,
-    /// Measured here: the median over rounds.
+    /// Median over rounds on this machine.
     pub measured_ns: f64,
-    /// Medians of the rounds that count, in order; empty in files of older versions.
+    /// Medians of the usable rounds, in order; empty in older files.
     #[serde(default)]
     pub rounds_ns: Vec<Option<f64>>,
-    /// Half of the median's 95 % interval over the median, where it is known, and at least half of the range of the rounds.
+    /// Half-width of the median's 95 % interval over the median, if known; at least half the range of rounds.
     pub uncertainty: Option<f64>,
-    /// What was predicted for the machine that was learned from.
+    /// Prediction for the training machine.
     pub predicted_ns: f64,
-    /// How wide that is: half of the 90 % interval, as a logarithm.
+    /// Half-width of its 90 % interval, in log space.
     pub half_width: f64,
 }
 
-/// What is known of this machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
-    /// Version of the program that measured.
+    /// Version of the measuring program.
     pub program_version: String,
-    /// The class of hosts that was measured.
     pub host_class: String,
-    /// The device that was learned from.
+    /// Device of the training data.
     pub learned_on: String,
-    /// What the predictor learned from.
+    /// Hash of the training data.
     pub data_hash: String,
-    /// What was measured.
     pub sentinels: Vec<Sentinel>,
 }
 
 impl Sentinel {
-    /// Whether its time says something. A median without an interval may be anything.
+    /// Reports whether the time has a usable uncertainty.
     pub fn is_known(&self) -> bool {
         self.uncertainty.is_some_and(|share| share <= UNCERTAINTY_MOST)
     }
@@ -101,7 +94,12 @@ impl Sentinel {
 
 impl Calibration {
     /// Measures the sentinels with `opcollect` in rounds, within a deadline.
-    pub fn measure(program: &Path, predictor: &Predictor, host_class: &str, deadline: Duration) -> Result<Calibration> {
+    pub fn measure_sentinels(
+        program: &Path,
+        predictor: &Predictor,
+        host_class: &str,
+        deadline: Duration,
+    ) -> Result<Calibration> {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let threads: &[u32] = if cpus > 1 { &[1, 2] } else { &[1] };
         let mut known = Calibration {
@@ -130,7 +128,7 @@ impl Calibration {
                 break;
             }
         }
-        let count = known.known().count();
+        let count = known.usable_sentinels().count();
         if count < FEWEST {
             return Err(Error::Probe(format!(
                 "only {count} of {} sentinels have an uncertainty below {:.0} %, and {FEWEST} are needed: the machine is busy; try again when it is quieter",
@@ -141,29 +139,29 @@ impl Calibration {
         Ok(known)
     }
 
-    /// Returns how far apart the common factors of the rounds are, as a share; None for a single round.
+    /// Relative spread of the common factors of the rounds; None for a single round.
     pub fn repeats_within(&self) -> Option<f64> {
-        let rounds = self.known().map(|one| one.rounds_ns.len()).max()?;
+        let rounds = self.usable_sentinels().map(|one| one.rounds_ns.len()).max()?;
         let deviations = |round: usize| {
             let deviation =
                 |one: &Sentinel| Some((one.rounds_ns.get(round).copied().flatten()? / one.measured_ns).ln());
-            let mut found: Vec<f64> = self.known().filter_map(deviation).collect();
+            let mut found: Vec<f64> = self.usable_sentinels().filter_map(deviation).collect();
             (!found.is_empty()).then(|| median(&mut found))
         };
         let factors: Vec<f64> = (0..rounds).filter_map(deviations).collect();
-        let (least, most) = range(&factors);
+        let (least, most) = value_range(&factors);
         (factors.len() > 1).then(|| (most - least).exp() - 1.0)
     }
 
-    /// Returns whether rounds agreed clearly better than those of another calibration for the same predictor.
+    /// Reports whether rounds agree clearly better than in another calibration of the same predictor.
     pub fn is_better_than(&self, other: &Calibration) -> bool {
         let range = |one: &Calibration| one.repeats_within().unwrap_or(f64::INFINITY);
         self.data_hash == other.data_hash && range(self) < range(other) && range(other) > AGREEMENT
     }
 
-    /// Reads what was written for this very predictor.
+    /// Reads a calibration written for exactly this predictor.
     pub fn read_for(path: &Path, predictor: &Predictor) -> Result<Calibration> {
-        let known = Calibration::read(path)?;
+        let known = Calibration::read_file(path)?;
         if known.data_hash != predictor.about.data_hash {
             let problem = format!("the calibration `{}` was made for another predictor", path.display());
             return Err(Error::Query(format!("{problem}; `oppredict adapt --this-host` creates one")));
@@ -171,8 +169,7 @@ impl Calibration {
         Ok(known)
     }
 
-    /// Reads what was written.
-    pub fn read(path: &Path) -> Result<Calibration> {
+    pub fn read_file(path: &Path) -> Result<Calibration> {
         let refuse = |problem: String| {
             Error::Query(format!(
                 "cannot use the calibration `{}`: {problem}; `oppredict adapt --this-host` creates a new one",
@@ -185,79 +182,79 @@ impl Calibration {
             let times = [one.measured_ns, one.predicted_ns];
             times.iter().all(|time| time.is_finite() && *time > 0.0) && one.half_width.is_finite()
         };
-        match known.known().count() >= FEWEST && known.sentinels.iter().all(is_sound) {
+        match known.usable_sentinels().count() >= FEWEST && known.sentinels.iter().all(is_sound) {
             true => Ok(known),
             false => Err(refuse("its numbers are out of range".to_owned())),
         }
     }
 
-    /// The sentinels that count.
-    pub fn known(&self) -> impl Iterator<Item = &Sentinel> {
+    pub fn usable_sentinels(&self) -> impl Iterator<Item = &Sentinel> {
         self.sentinels.iter().filter(|one| one.is_known())
     }
 
-    /// How far this machine is as a whole.
-    pub fn distance(&self) -> Distance {
-        let factor = mean(self.known().map(Sentinel::log_ratio));
-        let width = self.scatter();
+    /// Common factor of this machine, with its interval.
+    pub fn overall_distance(&self) -> Distance {
+        let factor = mean_of(self.usable_sentinels().map(Sentinel::log_ratio));
+        let width = self.log_half_width();
         Distance { factor: factor.exp(), low: (factor - width).exp(), high: (factor + width).exp() }
     }
 
-    /// Returns what turns answers into those of this machine, which has so many CPUs.
-    pub fn translation(&self, cpus: usize) -> HostTranslation {
-        let words = |word: fn(&Sentinel) -> &str| self.known().map(word).collect::<BTreeSet<&str>>();
+    /// Returns the translation of predictions to this machine, which has `cpus` CPUs.
+    pub fn host_translation(&self, cpus: usize) -> HostTranslation {
+        let words = |word: fn(&Sentinel) -> &str| self.usable_sentinels().map(word).collect::<BTreeSet<&str>>();
         let factor = |word: &str, of: fn(&Sentinel) -> &str| (word.to_owned(), self.log_factor(word, of, None).exp());
         let kinds = words(|one| &one.kind).into_iter().filter(|kind| !kind.is_empty());
         HostTranslation {
             host_class: self.host_class.clone(),
             learned_on: self.learned_on.clone(),
-            distance: self.distance(),
-            sentinels: self.known().count(),
+            distance: self.overall_distance(),
+            sentinels: self.usable_sentinels().count(),
             cpus,
             kinds: kinds.map(|kind| factor(kind, |one| &one.kind)).collect(),
             factors: words(|one| &one.bound).into_iter().map(|bound| factor(bound, |one| &one.bound)).collect(),
-            common_factor: mean(self.known().map(Sentinel::log_ratio)).exp(),
+            common_factor: mean_of(self.usable_sentinels().map(Sentinel::log_ratio)).exp(),
             extra_variance: self.extra_variance(),
         }
     }
 
-    /// Returns the log factor of the sentinels that share a word, shrunk towards the common one, without one operator.
+    /// Log factor of the sentinels that share a word, shrunk towards the common one, without one operator.
     fn log_factor(&self, word: &str, of: fn(&Sentinel) -> &str, without: Option<&str>) -> f64 {
-        let others = || self.known().filter(|one| Some(one.operator.as_str()) != without);
-        let common = mean(others().map(Sentinel::log_ratio));
+        let others = || self.usable_sentinels().filter(|one| Some(one.operator.as_str()) != without);
+        let common = mean_of(others().map(Sentinel::log_ratio));
         let alike: Vec<f64> = others().filter(|one| of(one) == word).map(Sentinel::log_ratio).collect();
         (alike.iter().sum::<f64>() + TOWARDS_COMMON * common) / (alike.len() as f64 + TOWARDS_COMMON)
     }
 
-    /// Returns what the other operators say of a sentinel.
+    /// Log factor of a sentinel, predicted from the other operators.
     fn log_ratio_of_others(&self, one: &Sentinel) -> f64 {
         let without = Some(one.operator.as_str());
-        let is_known = self.known().any(|other| other.operator != one.operator && other.kind == one.kind);
+        let is_known = self.usable_sentinels().any(|other| other.operator != one.operator && other.kind == one.kind);
         match is_known && !one.kind.is_empty() {
             true => self.log_factor(&one.kind, |one| &one.kind, without),
             false => self.log_factor(&one.bound, |one| &one.bound, without),
         }
     }
 
-    /// What half of a 90 % interval is, as a logarithm, by how far each sentinel is from what the others say of it.
-    fn scatter(&self) -> f64 {
-        /// Student's, two-sided 90 %, by degrees of freedom: a few measurements scatter more than they show.
+    /// Half-width of a 90 % interval in log space, from the leave-one-out errors of the sentinels.
+    fn log_half_width(&self) -> f64 {
+        /// Student's t, two-sided 90 %, by degrees of freedom.
         const STUDENT: [f64; 10] = [6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83, 1.81];
-        let operators: BTreeSet<&str> = self.known().map(|one| one.operator.as_str()).collect();
-        let square = mean(self.known().map(|one| (one.log_ratio() - self.log_ratio_of_others(one)).powi(2)));
+        let operators: BTreeSet<&str> = self.usable_sentinels().map(|one| one.operator.as_str()).collect();
+        let square =
+            mean_of(self.usable_sentinels().map(|one| (one.log_ratio() - self.log_ratio_of_others(one)).powi(2)));
         STUDENT[(operators.len().max(2) - 1).min(STUDENT.len()) - 1] * square.sqrt()
     }
 
-    /// By how much the squares of half-widths grow.
+    /// Variance to add to the squares of half-widths.
     fn extra_variance(&self) -> f64 {
-        let own = mean(self.known().map(|one| one.half_width * one.half_width));
-        (self.scatter().powi(2) - own).max(0.0)
+        let own = mean_of(self.usable_sentinels().map(|one| one.half_width * one.half_width));
+        (self.log_half_width().powi(2) - own).max(0.0)
     }
 }
 
-/// The device that it learned from: there is one, since times of several would need saying which.
+/// Returns the only device of the training data; several would be ambiguous.
 pub fn learned_on(predictor: &Predictor) -> Result<String> {
-    queries::device(predictor, &Setting::default()).map(str::to_owned)
+    queries::find_device(predictor, &Setting::default()).map(str::to_owned)
 }
 
 /// Returns the sentinels that the predictor knows, with their times over all rounds.
@@ -271,18 +268,23 @@ fn over_rounds(predictor: &Predictor, rounds: &[Vec<Timed>]) -> Result<Vec<Senti
         }
     }
     let sentinels =
-        times.into_iter().map(|((operator, threads), times)| sentinel(predictor, operator, threads, &times));
+        times.into_iter().map(|((operator, threads), times)| build_sentinel(predictor, operator, threads, &times));
     Ok(sentinels.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
-/// Returns a measurement with its prediction, or None for an operator that was not learned.
-fn sentinel(predictor: &Predictor, text: &str, threads: u32, times: &[Option<&Timed>]) -> Result<Option<Sentinel>> {
-    let operator = queries::operator(text, None)?;
+/// Combines a measurement with its prediction; None for an operator that was not trained.
+fn build_sentinel(
+    predictor: &Predictor,
+    text: &str,
+    threads: u32,
+    times: &[Option<&Timed>],
+) -> Result<Option<Sentinel>> {
+    let operator = queries::parse_operator(text, None)?;
     if !predictor.learned.operators.contains_key(&operator.name) {
         return Ok(None);
     }
     let setting = Setting { threads: Some(f64::from(threads)), extrapolate: true, ..Setting::default() };
-    let answer = queries::predict(predictor, std::slice::from_ref(&operator), &setting)?;
+    let answer = queries::predict_operators(predictor, std::slice::from_ref(&operator), &setting)?;
     let prediction = &answer[0].prediction;
     let (measured_ns, uncertainty, rounds_ns) = robust_time(times);
     Ok(Some(Sentinel {
@@ -298,7 +300,7 @@ fn sentinel(predictor: &Predictor, text: &str, threads: u32, times: &[Option<&Ti
     }))
 }
 
-/// Returns the median over rounds, its uncertainty, and the rounds that count: those whose own median is known and no outlier.
+/// Median over rounds, its uncertainty, and the usable rounds: those with a known median that is no outlier.
 fn robust_time(times: &[Option<&Timed>]) -> (f64, Option<f64>, Vec<Option<f64>>) {
     let is_known = |one: &&Timed| one.uncertainty.is_some_and(|share| share <= UNCERTAINTY_MOST);
     let known: Vec<Option<&Timed>> = times.iter().map(|one| one.filter(is_known)).collect();
@@ -314,17 +316,16 @@ fn robust_time(times: &[Option<&Timed>]) -> (f64, Option<f64>, Vec<Option<f64>>)
         known.iter().map(|one| one.filter(|one| (one.time_ns.ln() - middle).abs() <= most)).collect();
     let mut logs: Vec<f64> = kept.iter().flatten().map(|one| one.time_ns.ln()).collect();
     let mut own: Vec<f64> = kept.iter().flatten().filter_map(|one| one.uncertainty).collect();
-    let (least, most) = range(&logs);
+    let (least, most) = value_range(&logs);
     let uncertainty = median(&mut own).max((0.5 * (most - least)).exp() - 1.0);
     (median(&mut logs).exp(), Some(uncertainty), kept.into_iter().map(|one| one.map(|one| one.time_ns)).collect())
 }
 
-/// Returns the least and the most of some values.
-fn range(values: &[f64]) -> (f64, f64) {
+fn value_range(values: &[f64]) -> (f64, f64) {
     values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), one| (least.min(*one), most.max(*one)))
 }
 
-fn mean(values: impl Iterator<Item = f64>) -> f64 {
+fn mean_of(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0usize), |(sum, count), value| (sum + value, count + 1));
     sum / count.max(1) as f64
 }
@@ -380,10 +381,10 @@ mod tests {
     #[test]
     fn a_machine_twice_as_slow_takes_twice_as_long_and_no_interval_grows() {
         let known = known(&[("arithmetic", 2.0); 10], 0.1);
-        let distance = known.distance();
+        let distance = known.overall_distance();
         assert!([distance.factor, distance.low, distance.high].iter().all(|one| (one - 2.0).abs() < 1e-9));
         let mut prediction = answer("memory");
-        prediction.translate(&known.translation(1), "relu");
+        prediction.translate_to_host(&known.host_translation(1), "relu");
         assert!((prediction.time_ns - 2000.0).abs() < 1e-6 && (prediction.low_ns - 1800.0).abs() < 1e-6);
         assert!((prediction.attainable_ns - 1000.0).abs() < 1e-6);
     }
@@ -395,7 +396,7 @@ mod tests {
         let known = known(&ratios, 0.1);
         let time = |bound: &'static str| {
             let mut prediction = answer(bound);
-            prediction.translate(&known.translation(1), "relu");
+            prediction.translate_to_host(&known.host_translation(1), "relu");
             prediction.time_ns / 1000.0
         };
         assert!(time("arithmetic") < 1.2 && time("memory") > 2.4);
@@ -407,10 +408,10 @@ mod tests {
         let ratios: Vec<(&str, f64)> =
             (0..10).map(|place| ("memory", if place % 2 == 0 { 0.5 } else { 2.0 })).collect();
         let mut prediction = answer("memory");
-        prediction.translate(&known(&ratios, 0.1).translation(1), "relu");
+        prediction.translate_to_host(&known(&ratios, 0.1).host_translation(1), "relu");
         assert!(prediction.low_ns < 0.4 * prediction.time_ns && prediction.high_ns > 2.5 * prediction.time_ns);
         let mut bound = Prediction { basis: Basis::Bound, high_ns: f64::NAN, ..answer("memory") };
-        bound.translate(&known(&ratios, 0.1).translation(1), "relu");
+        bound.translate_to_host(&known(&ratios, 0.1).host_translation(1), "relu");
         assert!(bound.high_ns.is_nan() && bound.low_ns > 0.0, "what is no more than a bound stays one");
     }
 
@@ -421,7 +422,7 @@ mod tests {
         known.sentinels[2..].iter_mut().for_each(|one| one.kind = "conv2d".to_owned());
         let time = |kind: &str| {
             let mut prediction = answer("arithmetic");
-            prediction.translate(&known.translation(1), kind);
+            prediction.translate_to_host(&known.host_translation(1), kind);
             prediction.time_ns / 1000.0
         };
         assert!(time("conv2d") > 2.5 && time("relu") < 2.2, "{} {}", time("conv2d"), time("relu"));
@@ -469,9 +470,9 @@ mod tests {
         known.sentinels.push(disturbed);
         let without_interval = Sentinel { measured_ns: 1e9, uncertainty: None, ..known.sentinels[0].clone() };
         known.sentinels.push(without_interval);
-        assert!((known.distance().factor - 2.0).abs() < 1e-9);
+        assert!((known.overall_distance().factor - 2.0).abs() < 1e-9);
         known.sentinels.iter_mut().for_each(|one| one.uncertainty = None);
-        assert_eq!(known.known().count(), 0, "too few runs say nothing of how well a median is known");
+        assert_eq!(known.usable_sentinels().count(), 0, "too few runs say nothing of how well a median is known");
     }
 
     #[test]
@@ -480,11 +481,11 @@ mod tests {
         let path = folder.path().join("c.json");
         let mut sound = known(&[("memory", 1.0); 10], 0.1);
         std::fs::write(&path, serde_json::to_vec(&sound).expect("JSON")).expect("written");
-        assert_eq!(Calibration::read(&path).expect("sound"), sound);
+        assert_eq!(Calibration::read_file(&path).expect("sound"), sound);
         sound.sentinels[3].measured_ns = -1.0;
         for text in [serde_json::to_string(&sound).expect("JSON"), "{}".to_owned(), String::new()] {
             std::fs::write(&path, text).expect("written");
-            let refused = Calibration::read(&path).expect_err("it makes no sense").to_string();
+            let refused = Calibration::read_file(&path).expect_err("it makes no sense").to_string();
             assert!(refused.contains("adapt --this-host"), "{refused}");
         }
     }

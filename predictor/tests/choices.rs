@@ -44,27 +44,27 @@ fn samples() -> Samples {
         std::fs::write(&path, text).expect("a temporary folder takes files");
         path
     };
-    let mapping = Mapping::read(&write("mapping.toml", MAPPING)).expect("the mapping");
-    samples::table::samples(&[write("table.csv", &table)], &mapping).expect("the table")
+    let mapping = Mapping::read_file(&write("mapping.toml", MAPPING)).expect("the mapping");
+    samples::table::read_samples(&[write("table.csv", &table)], &mapping).expect("the table")
 }
 
 fn choice(predictor: &Predictor, rows: f64, columns: f64) -> Option<String> {
-    let work = Work::contraction(1.0, rows, columns, 300.0, false);
+    let work = Work::contraction_work(1.0, rows, columns, 300.0, false);
     let query = Query { operator: "product", work: &work, device: "one", threads: None, extras: &Default::default() };
     predictor.predict(&query).expect("an answer").choice
 }
 
 #[test]
 fn the_choice_is_guessed_and_kept() {
-    let predictor = train::train(&samples(), &TrainOptions::default()).expect("a predictor");
+    let predictor = train::train_predictor(&samples(), &TrainOptions::default()).expect("a predictor");
     assert_eq!(choice(&predictor, 700.0, 200.0).as_deref(), Some("tall"));
     assert_eq!(choice(&predictor, 200.0, 700.0).as_deref(), Some("wide"));
     assert_eq!(predictor.learned.operators["product"].statistics.choices, ["tall", "wide"], "the quicker first");
 
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("choices.opp");
-    bundle::write(&predictor, &path).expect("a file");
-    let read = bundle::read(&path).expect("the file");
+    bundle::write_bundle(&predictor, &path).expect("a file");
+    let read = bundle::read_bundle(&path).expect("the file");
     assert_eq!(
         read.learned.operators["product"].choice_classifiers,
         predictor.learned.operators["product"].choice_classifiers
@@ -73,8 +73,8 @@ fn the_choice_is_guessed_and_kept() {
 
     let mut nameless = predictor;
     nameless.learned.operators.values_mut().for_each(|of| of.statistics.choices.truncate(1));
-    bundle::write(&nameless, &path).expect("a file");
-    let error = bundle::read(&path).expect_err("a choice without a name").to_string();
+    bundle::write_bundle(&nameless, &path).expect("a file");
+    let error = bundle::read_bundle(&path).expect_err("a choice without a name").to_string();
     assert!(error.contains("has no name") && error.contains("choices.opp"), "{error}");
 }
 
@@ -84,8 +84,8 @@ fn answers_do_not_depend_on_what_was_chosen() {
     assert_eq!(samples.names.last().map(String::as_str), Some(CHOICE));
     let learn: Vec<usize> = (0..400).collect();
     let query: Vec<usize> = (400..600).collect();
-    let parameters = |_: &str| learn::boosted::BoostingParameters::usual();
-    let fitted = ensemble::fit(&samples, &learn, &parameters, 0, ensemble::Purpose::Known).expect("trees");
+    let parameters = |_: &str| learn::boosted::BoostingParameters::default_parameters();
+    let fitted = ensemble::fit_ensemble(&samples, &learn, &parameters, 0, ensemble::Purpose::Known).expect("trees");
     let times = fitted.predict(&samples, &query);
     let mut turned = samples.clone();
     query.iter().for_each(|row| turned.rows[*row].choice = turned.rows[*row].choice.map(|choice| 1 - choice));

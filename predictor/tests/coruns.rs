@@ -6,12 +6,12 @@ use predictor::planning::coruns::CoRuns;
 use serde_json::{Value, json};
 
 fn record(elements: usize, other: &str, counted: Value) -> Record {
-    let graph = zoo::simple::build(&format!("relu:shape=1x{elements}")).expect("an operator");
-    let task = models::tasks(&graph, models::Fuse::Epilogue).expect("tasks").remove(0).task;
+    let graph = zoo::simple::build_operator(&format!("relu:shape=1x{elements}")).expect("an operator");
+    let task = models::distinct_tasks(&graph, models::Fuse::Epilogue).expect("tasks").remove(0).task;
     Record {
         outcome: Outcome::Ok,
         task_hash: task.hash(),
-        op_kind: task.kind(),
+        op_kind: task.anchor_kind(),
         op_text: task.describe(),
         task: Some(Json::from(serde_json::to_value(&task).expect("JSON"))),
         threads: Some(1),
@@ -34,6 +34,6 @@ fn slowdowns_of_too_few_rounds_for_an_interval_are_not_known() {
     };
     let known = json!({ "slowdown_low": 1.48, "slowdown_high": 1.52 });
     let vague = json!({ "slowdown_low": 1.0, "slowdown_high": 2.0 });
-    let found = CoRuns::of(&[of(64, known), of(128, vague), of(128, json!({}))]);
+    let found = CoRuns::from_records(&[of(64, known), of(128, vague), of(128, json!({}))]);
     assert_eq!((found.beside.len(), found.left_out), (1, 2));
 }

@@ -3,7 +3,7 @@
 
 use learn::Learner;
 use predictor::evaluate::{Plan, Protocol, evaluate};
-use samples::table::{Mapping, samples};
+use samples::table::{Mapping, read_samples};
 use std::path::Path;
 
 #[test]
@@ -14,13 +14,13 @@ fn layer_norm_with_shapes_held_out_keeps_its_bar() {
         eprintln!("skipped: `{}` is not there", table.display());
         return;
     }
-    let mapping = Mapping::read(&root.join("configs/gpu-ops.toml")).expect("the mapping");
-    let mut samples = samples(&[table], &mapping).expect("the table");
+    let mapping = Mapping::read_file(&root.join("configs/gpu-ops.toml")).expect("the mapping");
+    let mut samples = read_samples(&[table], &mapping).expect("the table");
     // One device is enough to see a fault, and takes seconds.
     let of_device = |row: &usize| samples.device_name(*row) == "NVIDIA A100-PCIE-40GB";
     let rows: Vec<usize> = (0..samples.rows.len()).filter(of_device).collect();
-    samples.keep(&rows);
-    let plan = Plan { folds: Some(3), ..Plan::of(Protocol::P1, &[Learner::Ensemble]) };
+    samples.keep_rows(&rows);
+    let plan = Plan { folds: Some(3), ..Plan::for_protocol(Protocol::P1, &[Learner::Ensemble]) };
     let found = evaluate(&samples, &plan).expect("an evaluation");
     assert!(found.learners["ours"].mape <= 2.5, "{found:?}");
 }
@@ -40,12 +40,13 @@ fn the_mapping_fits_its_tables_and_a_mapping_with_exchanged_sizes_does_not() {
             eprintln!("skipped: `{}` is not there", table.display());
             continue;
         }
-        let mapping = Mapping::read(&root.join("configs/gpu-ops.toml")).expect("the mapping");
-        let found = samples(std::slice::from_ref(&table), &mapping).expect("the table");
+        let mapping = Mapping::read_file(&root.join("configs/gpu-ops.toml")).expect("the mapping");
+        let found = read_samples(std::slice::from_ref(&table), &mapping).expect("the table");
         assert!(found.warnings.is_empty(), "{name}: {:?}", found.warnings);
         if ["bmm", "linear"].contains(&name) {
-            let error =
-                samples(&[table], &Mapping::read(&path).expect("a mapping")).expect_err("exchanged").to_string();
+            let error = read_samples(&[table], &Mapping::read_file(&path).expect("a mapping"))
+                .expect_err("exchanged")
+                .to_string();
             assert!(error.contains(right) && error.contains(&format!("launch grids of `{name}`")), "{error}");
         }
     }

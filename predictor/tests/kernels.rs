@@ -10,8 +10,8 @@ fn a_file_of_kernels_alone_is_read_and_says_what_it_lacks() {
     let path = folder.path().join("kernels.opp");
     std::fs::write(&path, bundle::with_kernels(None, &Learned::default()).expect("bytes")).expect("a file");
     assert!(bundle::read_kernels(&path).expect("the section").is_some());
-    assert_eq!(bundle::devices(&path).expect("no devices"), Vec::<String>::new());
-    let error = bundle::read(&path).expect_err("there is no predictor").to_string();
+    assert_eq!(bundle::read_devices(&path).expect("no devices"), Vec::<String>::new());
+    let error = bundle::read_bundle(&path).expect_err("there is no predictor").to_string();
     assert!(error.contains("it knows kernels of language models alone"), "{error}");
     // The same predictor with and without the section.
     let again = folder.path().join("again.opp");
@@ -29,7 +29,7 @@ fn power_limits_are_checked() {
     let device = kernels::find_device("h100_sxm").expect("a device");
     let kernel: Kernel = "gemm:m=64,n=64,k=64".parse().expect("a kernel");
     let refuse = |limit| {
-        let answer = kernels::answer(&Learned::default(), &kernel, device, Some(limit));
+        let answer = kernels::predict_kernel(&Learned::default(), &kernel, device, Some(limit));
         answer.expect_err("a limit that cannot be").to_string()
     };
     assert!(refuse(20.0).contains("has a power limit of 700 W"), "{}", refuse(20.0));

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 fn plan(protocol: Protocol, learners: &[Learner]) -> Plan {
-    Plan { folds: Some(3), ..Plan::of(protocol, learners) }
+    Plan { folds: Some(3), ..Plan::for_protocol(protocol, learners) }
 }
 
 /// The learners that ours must beat.
@@ -41,14 +41,14 @@ fn rows(samples: &Samples, of_large: bool) -> Vec<usize> {
 fn half() -> Samples {
     let (mut samples, _) = common::samples();
     let every_other: Vec<usize> = (0..samples.rows.len()).filter(|row| row / 2 % 2 == 0).collect();
-    samples.keep(&every_other);
+    samples.keep_rows(&every_other);
     samples
 }
 
 /// A predictor of half of the table.
 fn trained_on_half() -> Predictor {
     static TRAINED: LazyLock<Predictor> =
-        LazyLock::new(|| train::train(&half(), &TrainOptions::default()).expect("a predictor"));
+        LazyLock::new(|| train::train_predictor(&half(), &TrainOptions::default()).expect("a predictor"));
     TRAINED.clone()
 }
 
@@ -56,7 +56,8 @@ fn trained_on_half() -> Predictor {
 fn without_large() -> Predictor {
     static WITHOUT_LARGE: LazyLock<Predictor> = LazyLock::new(|| {
         let samples = half();
-        train::train(&samples.select(&rows(&samples, false)), &TrainOptions::default()).expect("a predictor")
+        train::train_predictor(&samples.select_rows(&rows(&samples, false)), &TrainOptions::default())
+            .expect("a predictor")
     });
     WITHOUT_LARGE.clone()
 }
@@ -87,8 +88,9 @@ fn shapes_held_out_are_predicted_better_than_by_every_baseline() {
 #[test]
 fn a_predictor_knows_how_far_off_it_is_for_shapes_that_were_held_out() {
     let samples = half();
-    let held_out =
-        |samples: &Samples| train::train(samples, &TrainOptions::default()).expect("a predictor").about.held_out;
+    let held_out = |samples: &Samples| {
+        train::train_predictor(samples, &TrainOptions::default()).expect("a predictor").about.held_out
+    };
     let usual = trained_on_half().about.held_out;
     for (place, name) in samples.operators.iter().enumerate() {
         let of = samples.rows.iter().filter(|row| row.operator as usize == place);
@@ -99,7 +101,7 @@ fn a_predictor_knows_how_far_off_it_is_for_shapes_that_were_held_out() {
     }
     // Rows of one shape are held out together: what only its other rows tell is not known.
     let few: Vec<usize> = (0..samples.rows.len()).filter(|row| row / 2 % 3 == 0).flat_map(|row| [row, row]).collect();
-    let mut twice = samples.select(&few);
+    let mut twice = samples.select_rows(&few);
     twice.rows.iter_mut().for_each(|sample| sample.time_ns *= if sample.shape % 2 == 0 { 0.4 } else { 2.5 });
     for (name, views) in held_out(&twice) {
         assert!(views[&View::Sizes].median_percent > 40.0, "{name}: {views:?}");
@@ -121,10 +123,11 @@ fn on_a_host(predictor: &Predictor, cpus: usize) -> Predictor {
 fn whoever_asks_gets_the_times_of_this_host() {
     let (_, mapping) = common::samples();
     let predictor = on_a_host(&bundle::from_bytes(common::trained()).expect("the file"), 64);
-    let operators = [queries::operator("product:b=3,m=200,n=300,k=100", Some(&mapping)).expect("an operator")];
+    let operators = [queries::parse_operator("product:b=3,m=200,n=300,k=100", Some(&mapping)).expect("an operator")];
     let there = Setting { device: Some("middle".to_owned()), ..Setting::default() };
     let here = Setting::default();
-    let single = |setting: &Setting| queries::predict(&predictor, &operators, setting).expect("an answer").remove(0);
+    let single =
+        |setting: &Setting| queries::predict_operators(&predictor, &operators, setting).expect("an answer").remove(0);
     let (learned, answer) = (single(&there).prediction, single(&here).prediction);
     let is_double = |time_ns: f64| (time_ns / learned.time_ns - 2.0).abs() < 1e-6;
     assert!(is_double(answer.time_ns), "{answer:?}");
@@ -163,7 +166,7 @@ fn answers_say_how_many_threads_they_are_for_and_how_far_off_such_are() {
     let default = ThreadsOrigin::Default;
     assert_eq!(assumed(&predictor, None, None), (40.0, "unit", default, "default: all of `middle`".to_owned()));
     assert_eq!(assumed(&predictor, Some(3.0), None).2, ThreadsOrigin::Flag);
-    let work = Work::contraction(2.0, 300.0, 300.0, 300.0, false);
+    let work = Work::contraction_work(2.0, 300.0, 300.0, 300.0, false);
     let ask = |predictor: &Predictor, device: &str| {
         let query = Query { operator: "product", work: &work, device, threads: None, extras: &Default::default() };
         predictor.predict(&query).expect("an answer")
@@ -252,18 +255,18 @@ fn networks_are_the_sums_of_their_operators() {
 fn trees_go_out_as_xgboosts_files_and_come_back() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let before = bundle::from_bytes(common::trained()).expect("the file");
-    let written = exchange::write(&before, folder.path()).expect("files");
+    let written = exchange::export_trees(&before, folder.path()).expect("files");
     assert!(written.iter().any(|path| path.ends_with("product.known.0.json")), "{written:?}");
     let mut after = before.clone();
     after.learned.operators.values_mut().for_each(|of| of.known.clear());
-    assert_eq!(exchange::read(&mut after, folder.path()).expect("trees"), ["product", "soft"]);
+    assert_eq!(exchange::import_trees(&mut after, folder.path()).expect("trees"), ["product", "soft"]);
     for (name, of) in &after.learned.operators {
         // The places of nodes may differ, so answers are compared.
         for size in [20.0, 90.0, 300.0, 700.0] {
-            let work = Work::contraction(2.0, size, size, size, false);
+            let work = Work::contraction_work(2.0, size, size, size, false);
             let query =
                 Query { operator: name, work: &work, device: "middle", threads: None, extras: &Default::default() };
-            let row = before.row(&query).expect("a described device");
+            let row = before.feature_row(&query).expect("a described device");
             let ours = before.learned.operators[name].log_ratio(&row, true);
             assert!((of.log_ratio(&row, true) - ours).abs() < 1e-6, "{name} {size}");
         }
@@ -272,7 +275,7 @@ fn trees_go_out_as_xgboosts_files_and_come_back() {
     let path = folder.path().join("soft.known.0.json");
     let text = std::fs::read_to_string(&path).expect("the file");
     std::fs::write(&path, text.replace("\"depth\"", "\"length\"")).expect("a file");
-    let error = exchange::read(&mut after, folder.path()).expect_err("another feature").to_string();
+    let error = exchange::import_trees(&mut after, folder.path()).expect_err("another feature").to_string();
     assert!(error.contains("is `length`, the predictor's is `depth`"), "{error}");
 }
 
@@ -295,16 +298,16 @@ fn the_error_after_few_measurements_is_that_of_other_shapes() {
         .step_by(4)
         .flat_map(|row| [row, row])
         .collect();
-    let mut measured = samples.select(&twice);
+    let mut measured = samples.select_rows(&twice);
     measured.rows.iter_mut().for_each(|sample| sample.time_ns *= if sample.shape % 2 == 0 { 0.5 } else { 2.0 });
-    let changes = adaptation::adapt(&mut predictor, measured.clone()).expect("measurements");
+    let changes = adaptation::adapt_predictor(&mut predictor, measured.clone()).expect("measurements");
     assert!(changes[0].after.is_some_and(|after| after > 60.0), "{changes:?}");
 
     // Many measurements of one shape say nothing of another one, and do not make intervals narrower.
     let width = |predictor: &Predictor| predictor.learned.operators["product"].statistics.half_widths.clone();
     let mut predictor = without_large();
     let before = width(&predictor);
-    let changes = adaptation::adapt(&mut predictor, measured.select(&[0; 30])).expect("measurements");
+    let changes = adaptation::adapt_predictor(&mut predictor, measured.select_rows(&[0; 30])).expect("measurements");
     assert!(changes[0].after.is_none() && width(&predictor) == before, "{changes:?}");
 }
 
@@ -314,13 +317,13 @@ fn other_trees_have_no_interval_however_much_is_known_of_the_schedule() {
     for of in before.learned.operators.values_mut() {
         of.statistics.half_widths_by_view.insert(View::Sizes, of.statistics.half_widths.clone());
     }
-    let work = Work::contraction(2.0, 300.0, 300.0, 300.0, false);
+    let work = Work::contraction_work(2.0, 300.0, 300.0, 300.0, false);
     let query =
         Query { operator: "product", work: &work, device: "middle", threads: None, extras: &Default::default() };
     assert!(before.predict(&query).expect("an answer").high_ns.is_finite());
     let folder = tempfile::tempdir().expect("a temporary folder");
-    exchange::write(&before, folder.path()).expect("files");
-    exchange::read(&mut before, folder.path()).expect("trees");
+    exchange::export_trees(&before, folder.path()).expect("files");
+    exchange::import_trees(&mut before, folder.path()).expect("trees");
     assert!(before.predict(&query).expect("an answer").high_ns.is_nan(), "the width was that of other trees");
 }
 
@@ -350,15 +353,15 @@ fn intervals_are_wider_where_nothing_like_it_was_learned() {
     let (mut samples, _) = common::samples();
     let product = samples.operators.iter().position(|name| name == "product").expect("an operator") as u32;
     let products: Vec<usize> = (0..samples.rows.len()).filter(|row| samples.rows[*row].operator == product).collect();
-    samples.keep(&products);
+    samples.keep_rows(&products);
     // What few rows take beside many is a law that trees do not carry on beyond what they saw.
     let rows = samples::features::FEATURES.iter().position(|feature| feature.name == "rows").expect("a feature");
     for row in 0..samples.rows.len() {
         samples.rows[row].time_ns *= f64::from(samples.features.row(row)[rows]).powi(2);
     }
-    let predictor = train::train(&samples, &TrainOptions::default()).expect("a predictor");
+    let predictor = train::train_predictor(&samples, &TrainOptions::default()).expect("a predictor");
     let width = |size: f64| {
-        let work = Work::contraction(3.0, size, 300.0, 200.0, false);
+        let work = Work::contraction_work(3.0, size, 300.0, 200.0, false);
         let query =
             Query { operator: "product", work: &work, device: "middle", threads: None, extras: &Default::default() };
         let answer = predictor.predict(&query).expect("an answer");
@@ -368,16 +371,16 @@ fn intervals_are_wider_where_nothing_like_it_was_learned() {
     assert!(inside < beyond && beyond < far && far > 2.0 * inside, "{inside} {beyond} {far}");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("wide.opp");
-    bundle::write(&predictor, &path).expect("a file");
+    bundle::write_bundle(&predictor, &path).expect("a file");
     let unlike = |predictor: &Predictor| predictor.learned.operators["product"].statistics.applicability.clone();
-    assert_eq!(unlike(&bundle::read(&path).expect("the file")), unlike(&predictor));
+    assert_eq!(unlike(&bundle::read_bundle(&path).expect("the file")), unlike(&predictor));
 }
 
 #[test]
 fn shapes_of_models_are_asked_and_those_of_no_model_learned_from() {
     let (mut samples, _) = common::samples();
     let sides = |samples: &samples::Samples| {
-        let division = Protocol::P1m.splits(samples, None, 0).expect("a division").remove(0);
+        let division = Protocol::P1m.split_samples(samples, None, 0).expect("a division").remove(0);
         let shapes = |rows: &[usize]| rows.iter().map(|row| samples.rows[*row].shape).collect::<BTreeSet<u64>>();
         let (learned, asked) = (shapes(&division.train), shapes(&division.rounds[0].test));
         assert!(learned.is_disjoint(&asked) && !learned.is_empty(), "whole shapes");
@@ -415,9 +418,9 @@ fn protocols_that_cannot_be_done_say_so() {
 fn a_file_answers_as_the_predictor_it_was_written_from() {
     let (_, mapping) = common::samples();
     let predictor = bundle::from_bytes(common::trained()).expect("the file");
-    let operator = queries::operator("product:b=3,m=200,n=300,k=100", Some(&mapping)).expect("an operator");
+    let operator = queries::parse_operator("product:b=3,m=200,n=300,k=100", Some(&mapping)).expect("an operator");
     let setting = queries::Setting { device: Some("middle".to_owned()), ..queries::Setting::default() };
-    let answers = queries::predict(&predictor, std::slice::from_ref(&operator), &setting).expect("an answer");
+    let answers = queries::predict_operators(&predictor, std::slice::from_ref(&operator), &setting).expect("an answer");
     let answer = &answers[0].prediction;
     assert!(answer.low_ns < answer.time_ns && answer.time_ns < answer.high_ns, "{answer:?}");
     assert!(answer.time_ns > answer.attainable_ns, "{answer:?}");
@@ -439,9 +442,9 @@ fn what_was_never_learned_is_refused() {
     let (_, mapping) = common::samples();
     let predictor = bundle::from_bytes(common::trained()).expect("the file");
     let refusal = |text: &str, device: &str| {
-        let operator = queries::operator(text, Some(&mapping)).expect("an operator");
+        let operator = queries::parse_operator(text, Some(&mapping)).expect("an operator");
         let setting = queries::Setting { device: Some(device.to_owned()), ..queries::Setting::default() };
-        queries::predict(&predictor, &[operator], &setting).expect_err("it is outside").to_string()
+        queries::predict_operators(&predictor, &[operator], &setting).expect_err("it is outside").to_string()
     };
     let far = refusal("product:b=1,m=200,n=300,k=90000", "middle");
     assert!(far.contains("`k`: 90000, training range "), "as the table calls it: {far}");
@@ -474,7 +477,7 @@ proptest! {
         let hash = blake3::hash(&hostile);
         hostile.extend_from_slice(hash.as_bytes());
         if let Ok(predictor) = bundle::from_bytes(&hostile) {
-            let work = samples::features::Work::contraction(3.0, 200.0, 300.0, 100.0, false);
+            let work = samples::features::Work::contraction_work(3.0, 200.0, 300.0, 100.0, false);
             let extras = Default::default();
             for device in ["small", "middle"] {
                 let query = learn::predictor::Query { operator: "product", work: &work, device, threads: None, extras: &extras };
@@ -488,15 +491,15 @@ proptest! {
 fn few_measurements_of_a_new_device_correct_a_predictor_and_its_file() {
     let (samples, _) = common::samples();
     let some = |of_large: bool, step: usize| {
-        samples.select(&rows(&samples, of_large).into_iter().step_by(step).collect::<Vec<usize>>())
+        samples.select_rows(&rows(&samples, of_large).into_iter().step_by(step).collect::<Vec<usize>>())
     };
     let mut predictor = without_large();
-    let work = Work::contraction(2.0, 300.0, 300.0, 300.0, false);
+    let work = Work::contraction_work(2.0, 300.0, 300.0, 300.0, false);
     let query = Query { operator: "product", work: &work, device: "large", threads: None, extras: &Default::default() };
     let before = predictor.predict(&query).expect("devices of a table are described");
     assert!(before.outside[0].contains("lacks the device"), "{before:?}");
 
-    let changes = adaptation::adapt(&mut predictor, some(true, 3)).expect("measurements");
+    let changes = adaptation::adapt_predictor(&mut predictor, some(true, 3)).expect("measurements");
     assert_eq!(changes.iter().map(|change| change.operator.as_str()).collect::<Vec<_>>(), ["product", "soft"]);
     for change in &changes {
         let after = change.after.expect("there are two halves");
@@ -508,10 +511,11 @@ fn few_measurements_of_a_new_device_correct_a_predictor_and_its_file() {
 
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("adapted.opp");
-    bundle::write(&predictor, &path).expect("a file");
-    assert_eq!(bundle::read(&path).expect("the file").predict(&query).expect("an answer"), after);
+    bundle::write_bundle(&predictor, &path).expect("a file");
+    assert_eq!(bundle::read_bundle(&path).expect("the file").predict(&query).expect("an answer"), after);
 
-    let error = adaptation::adapt(&mut predictor, some(false, 9)).expect_err("all devices are known").to_string();
+    let error =
+        adaptation::adapt_predictor(&mut predictor, some(false, 9)).expect_err("all devices are known").to_string();
     assert!(error.contains("train again"), "{error}");
 }
 
@@ -521,14 +525,14 @@ fn trees_of_each_device_alone_count_as_much_as_they_should() {
     let mut predictor = trained_on_half();
     let new = Device { units: 60.0, ..samples.devices[0].1.clone() };
     predictor.about.devices.insert("new".to_owned(), new);
-    let work = Work::contraction(2.0, 300.0, 300.0, 300.0, false);
+    let work = Work::contraction_work(2.0, 300.0, 300.0, 300.0, false);
     let query = Query { operator: "product", work: &work, device: "new", threads: None, extras: &Default::default() };
-    let row = predictor.row(&query).expect("a row");
+    let row = predictor.feature_row(&query).expect("a row");
     let mut log = |share: f64| {
         let operator = predictor.learned.operators.get_mut("product").expect("an operator");
         operator.statistics.per_device_weight = share;
         let log = operator.log_ratio(&row, false);
-        let explanation = explain::explain(&predictor, &query).expect("an explanation");
+        let explanation = explain::explain_prediction(&predictor, &query).expect("an explanation");
         let parts: f64 = explanation.parts.iter().map(|part| part.factor.ln()).sum();
         assert!((parts + explanation.average.ln() - log).abs() < 1e-4, "{share}: {explanation:?}");
         log
@@ -549,7 +553,7 @@ fn chosen_measurements_teach_more_than_drawn_ones() {
     assert!(!found.learners.contains_key("roofline k=10 chosen"), "the roofline cannot choose");
 
     let predictor = trained_on_half();
-    let suggested = adaptation::suggest(&predictor, samples.clone(), 7).expect("shapes");
+    let suggested = adaptation::suggest_shapes(&predictor, samples.clone(), 7).expect("shapes");
     let sizes: Vec<&str> = suggested[0].sizes.iter().map(|(name, _)| *name).collect();
     assert_eq!((suggested.len(), sizes), (14, vec!["batch", "rows", "columns", "depth"]));
     for of_operator in suggested.chunk_by(|one, two| one.operator == two.operator) {
@@ -559,14 +563,14 @@ fn chosen_measurements_teach_more_than_drawn_ones() {
     // Times say nothing about what should be measured.
     let mut other = samples.clone();
     other.rows.iter_mut().for_each(|row| row.time_ns = 1.0);
-    assert_eq!(adaptation::suggest(&predictor, other, 7).expect("shapes"), suggested);
+    assert_eq!(adaptation::suggest_shapes(&predictor, other, 7).expect("shapes"), suggested);
 }
 
 #[test]
 fn a_model_is_answered_where_one_of_its_operators_was_never_learned() {
     let (_, mapping) = common::samples();
     let predictor = bundle::from_bytes(common::trained()).expect("the file");
-    let operator = |text: &str| queries::operator(text, Some(&mapping)).expect("an operator");
+    let operator = |text: &str| queries::parse_operator(text, Some(&mapping)).expect("an operator");
     let known = operator("product:b=3,m=200,n=300,k=100");
     let far = operator("soft:m=90000,n=600");
     let strange =
@@ -581,7 +585,7 @@ fn a_model_is_answered_where_one_of_its_operators_was_never_learned() {
     assert_eq!(bases, [Basis::Learned, Basis::Bound, Basis::Extrapolated]);
     assert_eq!(
         answers[0].prediction,
-        queries::predict(&predictor, &[known], &setting).expect("an answer")[0].prediction
+        queries::predict_operators(&predictor, &[known], &setting).expect("an answer")[0].prediction
     );
     assert!(answers[2].prediction.outside[0].contains("`m`: 90000, training range "), "{answers:?}");
     let bound = &answers[1].prediction;
@@ -593,7 +597,7 @@ fn a_model_is_answered_where_one_of_its_operators_was_never_learned() {
         "{bound:?}"
     );
 
-    let total = queries::total(&layers, &answers, &queries::Run::default());
+    let total = queries::total_time(&layers, &answers, &queries::Run::default());
     assert_eq!(total.calls, 4);
     assert!((total.bounds_ns - 2.0 * bound.time_ns).abs() < 1e-6, "{total:?}");
     assert!((total.extrapolated_ns - answers[2].prediction.time_ns).abs() < 1e-6, "{total:?}");
@@ -609,7 +613,7 @@ fn a_model_is_answered_where_one_of_its_operators_was_never_learned() {
 fn operators_of_fewer_shapes_than_can_be_held_out_are_not_learned() {
     let (mut samples, _) = common::samples();
     let few: Vec<usize> = (0..samples.rows.len()).step_by(7).collect();
-    samples.keep(&few);
+    samples.keep_rows(&few);
     let soft = samples.operators.iter().position(|name| name == "soft").expect("an operator") as u32;
     let mut shapes: Vec<u64> = samples.rows.iter().filter(|row| row.operator == soft).map(|row| row.shape).collect();
     shapes.sort_unstable();
@@ -618,14 +622,16 @@ fn operators_of_fewer_shapes_than_can_be_held_out_are_not_learned() {
         let is_kept =
             |row: &usize| samples.rows[*row].operator != soft || shapes[..count].contains(&samples.rows[*row].shape);
         let kept: Vec<usize> = (0..samples.rows.len()).filter(is_kept).collect();
-        samples.select(&kept)
+        samples.select_rows(&kept)
     };
-    let enough = train::train(&of(5), &TrainOptions::default()).expect("a predictor");
+    let enough = train::train_predictor(&of(5), &TrainOptions::default()).expect("a predictor");
     assert!(enough.learned.operators.contains_key("soft") && enough.about.not_learned.is_empty());
-    let scarce = train::train(&of(4), &TrainOptions::default()).expect("a predictor of the other");
+    let scarce = train::train_predictor(&of(4), &TrainOptions::default()).expect("a predictor of the other");
     assert_eq!(scarce.learned.operators.keys().collect::<Vec<_>>(), ["product"]);
     assert_eq!(scarce.about.not_learned, [("soft".to_owned(), 4)].into());
     let alone: Vec<usize> = (0..of(4).rows.len()).filter(|row| of(4).rows[*row].operator == soft).collect();
-    let error = train::train(&of(4).select(&alone), &TrainOptions::default()).expect_err("nothing is left").to_string();
+    let error = train::train_predictor(&of(4).select_rows(&alone), &TrainOptions::default())
+        .expect_err("nothing is left")
+        .to_string();
     assert!(error.contains("5 are needed, there are of soft 4") && error.contains("hint: "), "{error}");
 }

@@ -1,6 +1,6 @@
 //! Probes whose program fails: said in a line, and no process stays behind.
 
-use predictor::probe::measure;
+use predictor::probe::measure_operator;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ fn problem(script: &str, deadline: Duration) -> String {
     let _turn = alone();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let program = program(&folder, script);
-    let error = measure(&program, "matmul:m=8,n=8,k=8", 2, deadline).expect_err("it does not measure");
+    let error = measure_operator(&program, "matmul:m=8,n=8,k=8", 2, deadline).expect_err("it does not measure");
     assert!(error.is_of_environment(), "{error}");
     error.to_string()
 }
@@ -56,7 +56,7 @@ fn a_program_that_hangs_is_ended() {
 #[test]
 fn a_program_that_is_not_there_is_named() {
     let _turn = alone();
-    let error =
-        measure(&PathBuf::from("/nowhere/opcollect"), "x", 1, Duration::from_secs(1)).expect_err("it is not there");
+    let error = measure_operator(&PathBuf::from("/nowhere/opcollect"), "x", 1, Duration::from_secs(1))
+        .expect_err("it is not there");
     assert!(error.to_string().starts_with("cannot start `/nowhere/opcollect`: "), "{error}");
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 fn resnet(device: &str) -> NetworkAnswer {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets/published/gpu.opp");
-    let predictor = bundle::read(&path).expect("the predictor ships");
+    let predictor = bundle::read_bundle(&path).expect("the predictor ships");
     let setting = Setting { device: Some(device.to_owned()), extrapolate: true, ..Setting::default() };
     let conditions = Conditions::new(&predictor, setting).expect("the device is described");
     let question = NetworkQuestion { source: ModelSource::Local, name: "resnet-18", batch: 1, tokens: 128 };

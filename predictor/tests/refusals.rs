@@ -15,11 +15,11 @@ fn folds_with_nothing_in_them_are_refused() {
     let table = folder.path().join("one-shape.csv");
     let rows = "product,small,100,1,64,64,64,a\nproduct,small,101,1,64,64,64,a\n";
     std::fs::write(&table, format!("op,device,time_us,b,m,n,k,kernel\n{rows}")).expect("a file");
-    let mapping = Mapping::read(&mapping).expect("the mapping");
-    let samples = samples::table::samples(&[table], &mapping).expect("two samples of one shape");
+    let mapping = Mapping::read_file(&mapping).expect("the mapping");
+    let samples = samples::table::read_samples(&[table], &mapping).expect("two samples of one shape");
     for protocol in [Protocol::P1, Protocol::P1x, Protocol::P2, Protocol::P2f, Protocol::P3, Protocol::P4, Protocol::P5]
     {
-        let plan = Plan::of(protocol, &[Learner::Roofline]);
+        let plan = Plan::for_protocol(protocol, &[Learner::Roofline]);
         let error = evaluate(&samples, &plan).expect_err(protocol.name()).to_string();
         assert!(
             error.contains("nothing on one side") || error.contains("at least two") || error.contains("fewer than two"),
@@ -35,7 +35,7 @@ fn a_predictor_for_other_features_is_refused() {
     let mut predictor = bundle::from_bytes(common::trained()).expect("the file");
     let path = folder.path().join("other.opp");
     predictor.about.names[3] = format!("not_{}", FEATURES[3].name);
-    bundle::write(&predictor, &path).expect("a file");
-    let error = bundle::read(&path).expect_err("other features").to_string();
+    bundle::write_bundle(&predictor, &path).expect("a file");
+    let error = bundle::read_bundle(&path).expect_err("other features").to_string();
     assert!(error.contains("it has other features") && error.contains("other.opp"), "{error}");
 }

@@ -6,7 +6,7 @@ use datasets::{Json, NETWORK, Outcome, Record, ScheduleSource, Source};
 use learn::Learner;
 use predictor::evaluate::{Plan, Protocol, evaluate};
 use samples::features::Work;
-use samples::records::{Policy, gather};
+use samples::records::{Policy, gather_samples};
 
 /// A measurement of an operator of so many elements.
 fn record(elements: usize, median_ns: f64) -> Record {
@@ -15,15 +15,15 @@ fn record(elements: usize, median_ns: f64) -> Record {
 
 /// The same on some machine.
 fn record_on(host_class: &str, elements: usize, median_ns: f64) -> Record {
-    let graph = zoo::simple::build(&format!("relu:shape=1x{elements}")).expect("an operator");
-    let task = models::tasks(&graph, models::Fuse::Epilogue).expect("tasks").remove(0).task;
+    let graph = zoo::simple::build_operator(&format!("relu:shape=1x{elements}")).expect("an operator");
+    let task = models::distinct_tasks(&graph, models::Fuse::Epilogue).expect("tasks").remove(0).task;
     let record = Record {
         task_hash: task.hash(),
         outcome: Outcome::Ok,
         source: Source::Measured,
         schedule_source: Some(ScheduleSource::Default),
         host_class: host_class.to_owned(),
-        op_kind: task.kind().to_owned(),
+        op_kind: task.anchor_kind().to_owned(),
         op_name: task.name(),
         task: Some(Json::from(serde_json::to_value(&task).expect("tasks have a JSON form"))),
         threads: Some(1),
@@ -55,7 +55,7 @@ fn visits_that_disagree_are_left_out_although_each_is_precise() {
     };
     let agree = visits(64, [100.0, 100.3, 100.1]);
     let disagree = visits(128, [200.0, 260.0, 230.0]);
-    let samples = gather(&[agree, disagree].concat(), &[], &Policy::default()).expect("samples");
+    let samples = gather_samples(&[agree, disagree].concat(), &[], &Policy::default()).expect("samples");
     assert_eq!((samples.rows.len(), samples.rows[0].time_ns), (1, 100.1));
     assert_eq!(samples.left_out["median with an uncertainty above 10 %"], 3);
 }
@@ -63,7 +63,7 @@ fn visits_that_disagree_are_left_out_although_each_is_precise() {
 #[test]
 fn measurements_of_one_experiment_are_one_sample() {
     let records = [record(64, 100.0), record(128, 210.0), record(64, 130.0), record(64, 110.0)];
-    let samples = gather(&records, &[], &strict()).expect("samples");
+    let samples = gather_samples(&records, &[], &strict()).expect("samples");
     let times: Vec<f64> = samples.rows.iter().map(|sample| sample.time_ns).collect();
     assert_eq!(times, [110.0, 210.0]);
     assert_eq!(samples.rows[0].measured_ns, [100.0, 110.0, 130.0]);
@@ -71,7 +71,8 @@ fn measurements_of_one_experiment_are_one_sample() {
     assert_eq!(samples.rows[0].max_deviation(), Some(130.0 / 110.0 - 1.0));
     assert_eq!(samples.rows[1].max_deviation(), None, "it was measured once");
 
-    let floor = evaluate(&samples, &Plan::of(Protocol::P0, &[])).expect("repeats").repeats.expect("one was repeated");
+    let floor =
+        evaluate(&samples, &Plan::for_protocol(Protocol::P0, &[])).expect("repeats").repeats.expect("one was repeated");
     assert_eq!(floor.candidates, 1);
     assert!((floor.mape - (10.0 / 110.0 + 20.0 / 110.0) / 3.0 * 100.0).abs() < 1e-9, "{floor:?}");
 }
@@ -81,8 +82,8 @@ fn the_middle_of_measurements_is_the_one_that_stores_choose() {
     let at = |started_at_us, median_ns| Record { started_at_us, ..record(64, median_ns) };
     for times in [vec![130.0, 100.0], vec![90.0, 130.0, 100.0, 140.0], vec![100.0, 130.0]] {
         let records: Vec<Record> = (1..).zip(&times).map(|(second, time)| at(second, *time)).collect();
-        let samples = gather(&records, &[], &strict()).expect("samples");
-        let chosen = datasets::choose(records, datasets::Choose::Middle).remove(0);
+        let samples = gather_samples(&records, &[], &strict()).expect("samples");
+        let chosen = datasets::choose_records(records, datasets::Choose::Middle).remove(0);
         assert_eq!((Some(samples.rows[0].time_ns), samples.rows[0].cv), (chosen.median_ns, chosen.cv), "{times:?}");
         assert!(times.contains(&samples.rows[0].time_ns), "it is a measurement: {times:?}");
     }
@@ -91,7 +92,7 @@ fn the_middle_of_measurements_is_the_one_that_stores_choose() {
 #[test]
 fn another_machine_is_another_experiment() {
     let records = [record(64, 100.0), record_on("there", 64, 300.0)];
-    let samples = gather(&records, &[], &strict()).expect("samples");
+    let samples = gather_samples(&records, &[], &strict()).expect("samples");
     assert_eq!(samples.rows.iter().map(|sample| sample.time_ns).collect::<Vec<_>>(), [100.0, 300.0]);
 }
 
@@ -104,7 +105,7 @@ fn a_whole_network_is_no_sample() {
         model_name: Some("mlp".to_owned()),
         ..record(64, 1.0)
     };
-    let samples = gather(&[record(64, 100.0), network], &[], &strict()).expect("samples");
+    let samples = gather_samples(&[record(64, 100.0), network], &[], &strict()).expect("samples");
     assert_eq!(samples.rows.iter().map(|sample| sample.time_ns).collect::<Vec<_>>(), [100.0]);
     assert_eq!(samples.left_out.get("a whole network, not an operator"), Some(&1));
     assert!(samples.networks.is_empty(), "none of its operators was measured");
@@ -114,8 +115,8 @@ fn a_whole_network_is_no_sample() {
 fn only_what_measurements_agree_about_is_asked() {
     let twice = |elements, one, other| [record(elements, one), record(elements, other)];
     let records = [twice(64, 100.0, 102.0), twice(128, 200.0, 300.0), twice(256, 400.0, 404.0)].concat();
-    let samples = gather(&records, &[], &strict()).expect("samples");
-    let plan = Plan { folds: Some(3), ..Plan::of(Protocol::P1, &[Learner::Roofline]) };
+    let samples = gather_samples(&records, &[], &strict()).expect("samples");
+    let plan = Plan { folds: Some(3), ..Plan::for_protocol(Protocol::P1, &[Learner::Roofline]) };
     let asked = |most| {
         let found = evaluate(&samples, &Plan { score_apart: most, ..plan.clone() }).expect("an evaluation");
         found.learners["roofline"].rows
@@ -128,8 +129,8 @@ fn only_what_measurements_agree_about_is_asked() {
 #[test]
 fn schedules_are_ranked_within_a_split() {
     let records: Vec<Record> = (0..6).map(|step| record(64 << step, 100.0 + f64::from(step))).collect();
-    let samples = gather(&records, &[], &strict()).expect("samples");
-    let plan = Plan { seeds: (0..5).collect(), ..Plan::of(Protocol::P1, &[Learner::Roofline]) };
+    let samples = gather_samples(&records, &[], &strict()).expect("samples");
+    let plan = Plan { seeds: (0..5).collect(), ..Plan::for_protocol(Protocol::P1, &[Learner::Roofline]) };
     let found = evaluate(&samples, &plan).expect("an evaluation");
     assert_eq!(found.learners["roofline"].rows, 30);
     assert!(found.ranking.is_empty(), "no task has two schedules: {:?}", found.ranking);
@@ -148,13 +149,13 @@ fn measurements_are_taken_whose_median_is_known_whatever_their_spread() {
         .zip(6..)
         .map(|(share, size)| known_to(1 << size, share))
         .collect();
-    let taken = |policy: Policy| gather(&records, &[], &policy).expect("samples");
+    let taken = |policy: Policy| gather_samples(&records, &[], &policy).expect("samples");
     let usual = taken(strict());
     assert_eq!((usual.rows.len(), usual.left_out["median with an uncertainty above 2 %"]), (2, 1));
     assert_eq!(usual.left_out["too few runs or visits for the uncertainty of the median"], 1);
     assert_eq!(usual.filter_hints, None, "not most of them");
     assert_eq!(taken(Policy { max_uncertainty: f64::INFINITY, ..strict() }).rows.len(), 4);
-    let error = gather(&records, &[], &Policy { max_cv: Some(0.5), ..strict() }).expect_err("all are spread");
+    let error = gather_samples(&records, &[], &Policy { max_cv: Some(0.5), ..strict() }).expect_err("all are spread");
     assert!(error.to_string().contains("2 rows: spread (CV) above 50 %"), "{error}");
 }
 
@@ -162,7 +163,7 @@ fn measurements_are_taken_whose_median_is_known_whatever_their_spread() {
 fn where_most_is_left_out_the_flag_that_brings_it_back_is_named() {
     let of = |share| (0..4).map(move |step| known_to(if share < 0.06 { 64 } else { 1024 } << step, Some(share)));
     let mut records: Vec<Record> = of(0.04).chain(of(0.07)).collect();
-    let error = gather(&records, &[], &strict()).expect_err("nothing is known well enough").to_string();
+    let error = gather_samples(&records, &[], &strict()).expect_err("nothing is known well enough").to_string();
     let offer = "hint: 8 of 8 measurements are skipped; `--max-uncertainty 0.05` includes 4 of them, `--max-uncertainty 0.1` includes 8 of them";
     assert!(error.ends_with(offer), "{error}");
 
@@ -175,7 +176,7 @@ fn where_most_is_left_out_the_flag_that_brings_it_back_is_named() {
         .enumerate()
         .map(|(place, record)| Record { tvm_version: version(place), ..record })
         .collect();
-    let samples = gather(&records, &[], &strict()).expect("samples");
+    let samples = gather_samples(&records, &[], &strict()).expect("samples");
     let hints = samples.filter_hints.expect("most are left out");
     assert_eq!((hints.measured, hints.left_out, samples.rows.len()), (11, 10, 1));
     let flags: Vec<(&str, usize)> = hints.flags.iter().map(|(flag, rows)| (flag.as_str(), *rows)).collect();
@@ -198,12 +199,12 @@ fn default_schedules_are_known_where_their_times_are_not() {
     records.extend((0..4).map(|step| record(64 << step, 16, ScheduleSource::Default, 0.5)));
     let records: Vec<Record> =
         records.into_iter().map(|record| Record { key: record.experiment_key(), ..record }).collect();
-    let samples = gather(&records, &[], &strict()).expect("samples");
+    let samples = gather_samples(&records, &[], &strict()).expect("samples");
     assert_eq!((samples.rows.len(), samples.left_out.values().sum::<u64>()), (4, 4));
-    let work = Work::pointwise(1.0, 128.0, 1.0);
+    let work = Work::pointwise_work(1.0, 128.0, 1.0);
     let complete = |knobs: &[(&str, f64)]| {
         let given = knobs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-        samples.schedules[&records[0].op_kind].complete(&work, "here", &given)
+        samples.schedules[&records[0].op_kind].complete_schedule(&work, "here", &given)
     };
     let named = complete(&[("knob.vector", 4.0)]).expect("a schedule");
     assert!(named.knobs["knob.parallel"] == 1.0 && !named.is_default, "{named:?}");

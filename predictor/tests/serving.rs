@@ -6,7 +6,7 @@ use datasets::{Origin, Outcome, Record, Source, Store};
 use learn::host_translation::HostTranslation;
 use learn::predictor::Predictor;
 use predictor::bundle;
-use predictor::serve::{Known, Service, serve};
+use predictor::serve::{Known, Service, serve_requests};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ fn server_of(predictor: Predictor, patience: Duration) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
     let service = Service { predictor, mapping: Some(common::samples().1), patience, known: Some(known()) };
-    std::thread::spawn(move || serve(listener, service));
+    std::thread::spawn(move || serve_requests(listener, service));
     address
 }
 
@@ -32,7 +32,7 @@ fn known() -> Known {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let store = Store::create(folder.path()).expect("a new store");
     let origin = Origin { host: "h".to_owned(), program: "p".to_owned(), command: "c".to_owned() };
-    let mut journal = store.journal(origin).expect("a new store takes journals");
+    let mut journal = store.start_journal(origin).expect("a new store takes journals");
     let times = [
         ("one", "a", 10.0, 2),
         ("one", "a", 12.0, 2),
@@ -69,7 +69,7 @@ fn known() -> Known {
         journal.append(&record).expect("the row is sound");
     }
     journal.seal().expect("the journal is sound");
-    Known::read(folder.path()).expect("a store")
+    Known::read_store(folder.path()).expect("a store")
 }
 
 #[test]

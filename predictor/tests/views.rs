@@ -2,9 +2,9 @@
 
 use learn::Learner;
 use learn::predictor::Query;
-use learn::train::{TrainOptions, train};
+use learn::train::{TrainOptions, train_predictor};
 use predictor::evaluate::{Plan, Protocol, evaluate};
-use predictor::queries::{Cell, Operator, Setting, predict};
+use predictor::queries::{Cell, Operator, Setting, predict_operators};
 use samples::features::{Device, View, Work};
 use samples::{RawSample, Samples, SamplesBuilder, Timing};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ fn device() -> Device {
 
 fn work(step: u64) -> Work {
     let size = |salt: u64| (16 + (step * 7919 + salt * 104_729) % 300) as f64;
-    Work::contraction(1.0, size(1), size(2), size(3), true)
+    Work::contraction_work(1.0, size(1), size(2), size(3), true)
 }
 
 /// A product on one thread, with these features of its schedule.
@@ -70,24 +70,26 @@ fn samples() -> Samples {
                 ("code.code_spill_loads", spills * work.flops),
             ];
             let time_ns = bound_ns * factor * (1.0 + 4.0 * spills);
-            builder.push(product(&work, is_default, &extras), Timing::once(time_ns, Some(0.01)));
+            builder.push_sample(product(&work, is_default, &extras), Timing::single_timing(time_ns, Some(0.01)));
         }
     }
-    builder.finish().expect("samples")
+    builder.finish_samples().expect("samples")
 }
 
 fn error(samples: &Samples, default_only: bool) -> f64 {
-    let plan = Plan { score_default: default_only, folds: Some(3), ..Plan::of(Protocol::P1, &[Learner::Ensemble]) };
+    let plan =
+        Plan { score_default: default_only, folds: Some(3), ..Plan::for_protocol(Protocol::P1, &[Learner::Ensemble]) };
     evaluate(samples, &plan).expect("an evaluation").learners["ours"].mape
 }
 
 #[test]
 fn the_more_is_known_the_nearer_the_answer() {
     let samples = samples();
-    let (code, knobs) = (error(&samples, false), error(&samples.clone().before(View::Knobs).expect("samples"), false));
+    let (code, knobs) =
+        (error(&samples, false), error(&samples.clone().restrict_view(View::Knobs).expect("samples"), false));
     assert!(code < 8.0, "{code}");
     assert!(knobs > 20.0, "spills cannot be seen in knobs: {knobs}");
-    let sizes = samples.clone().before(View::Sizes).expect("samples");
+    let sizes = samples.clone().restrict_view(View::Sizes).expect("samples");
     assert_eq!(sizes.rows.len(), 90);
     assert!(sizes.rows.iter().all(|sample| sample.is_default));
     assert!(error(&sizes, false) < 8.0);
@@ -96,8 +98,8 @@ fn the_more_is_known_the_nearer_the_answer() {
 
 #[test]
 fn a_question_without_a_schedule_is_answered_for_the_default_one() {
-    let predictor =
-        train(&samples(), &TrainOptions { seed: 7, is_tuned: true, ..TrainOptions::default() }).expect("a predictor");
+    let predictor = train_predictor(&samples(), &TrainOptions { seed: 7, is_tuned: true, ..TrainOptions::default() })
+        .expect("a predictor");
     let work = work(1000);
     let bound_ns = 2.0 * work.flops / 256.0 + 5e3;
     let ask = |extras: &[(&str, f64)]| {
@@ -127,20 +129,23 @@ fn unrolled() -> Samples {
                 if is_default { (4.0, 1.0) } else { ([1.0, 4.0, 16.0][schedule as usize % 3], (schedule % 2) as f64) };
             let extras = [("knob.from=template", 1.0), ("knob.split_r", tile), ("knob.unroll", unroll)];
             let factor = (1.0 + tile.log2()) * if unroll == 1.0 { 1.0 } else { 8.0 };
-            builder.push(product(&work, is_default, &extras), Timing::once(bound_ns * factor, Some(0.01)));
+            builder
+                .push_sample(product(&work, is_default, &extras), Timing::single_timing(bound_ns * factor, Some(0.01)));
         }
     }
-    builder.finish().expect("samples")
+    builder.finish_samples().expect("samples")
 }
 
 #[test]
 fn a_knob_that_is_left_out_is_as_in_the_default_schedule() {
-    let predictor = train(&unrolled(), &TrainOptions { seed: 7, ..TrainOptions::default() }).expect("a predictor");
+    let predictor =
+        train_predictor(&unrolled(), &TrainOptions { seed: 7, ..TrainOptions::default() }).expect("a predictor");
     let operator = Operator { name: "product".to_owned(), text: "product".to_owned(), work: work(1000), count: 1 };
     let time = |knobs: &[(&str, f64)]| {
         let mut setting = Setting { threads: Some(1.0), ..Setting::default() };
         knobs.iter().for_each(|(name, value)| setting.set_extra(name, &Cell::Number(*value)));
-        predict(&predictor, std::slice::from_ref(&operator), &setting).map(|answers| answers[0].prediction.time_ns)
+        predict_operators(&predictor, std::slice::from_ref(&operator), &setting)
+            .map(|answers| answers[0].prediction.time_ns)
     };
     let of = |knobs: &[(&str, f64)]| time(knobs).expect("an answer");
     assert_eq!(of(&[("knob.split_r", 4.0)]), of(&[]), "it is the default schedule");

@@ -1,17 +1,21 @@
 //! What operators of networks are to a predictor: sizes that mean what their names say.
 
-use predictor::queries::{ModelSource, NetworkQuestion, operator};
+use predictor::queries::{ModelSource, NetworkQuestion, parse_operator};
 use samples::features::{Form, Work};
 
 fn work(text: &str) -> Work {
-    operator(text, None).expect(text).work
+    parse_operator(text, None).expect(text).work
 }
 
 #[test]
 fn a_transposed_convolution_has_channels_for_columns() {
     let dcgan = NetworkQuestion { source: ModelSource::Local, name: "dcgan", batch: 2, tokens: 1 };
-    let found: Vec<_> =
-        dcgan.operators().expect("a network").into_iter().filter(|one| one.name == "conv_transpose2d").collect();
+    let found: Vec<_> = dcgan
+        .distinct_operators()
+        .expect("a network")
+        .into_iter()
+        .filter(|one| one.name == "conv_transpose2d")
+        .collect();
     assert!(!found.is_empty(), "the network has some");
     for one in found {
         let (work, out) = (&one.work, &one.work.output);
@@ -25,7 +29,7 @@ fn a_transposed_convolution_has_channels_for_columns() {
 
 #[test]
 fn sizes_of_every_operator_multiply_to_its_result() {
-    for form in zoo::simple::list() {
+    for form in zoo::simple::list_forms() {
         let found = model_of_form(form.example);
         let Work { batch, rows, columns, depth, output, .. } = found;
         let elements: f64 = output.iter().product();
@@ -41,8 +45,8 @@ fn sizes_of_every_operator_multiply_to_its_result() {
 }
 
 fn model_of_form(example: &str) -> Work {
-    let graph = zoo::simple::build(example).expect(example);
-    let task = models::tasks(&graph, models::Fuse::Epilogue).expect(example).remove(0).task;
+    let graph = zoo::simple::build_operator(example).expect(example);
+    let task = models::distinct_tasks(&graph, models::Fuse::Epilogue).expect(example).remove(0).task;
     samples::records::work_of(&task).expect(example)
 }
 

@@ -1,7 +1,7 @@
 //! Runs work of the engine in a separate thread, while the caller's thread delivers progress and
 //! handles Ctrl-C.
 
-use crate::failed;
+use crate::failure_error;
 use engine::campaign::CampaignEvent;
 use engine::observer::{self, Observer, StoreStatus};
 use engine::progress::{Meter, ReadingSink};
@@ -43,11 +43,11 @@ impl Callbacks {
         match (message, &self.progress) {
             (Message::Progress(text), Some(progress)) => progress.call1(py, (text,)).map(drop),
             (Message::Progress(_), None) => Ok(()),
-            (Message::Note(text), _) => self.note(py, &text),
+            (Message::Note(text), _) => self.send_note(py, &text),
         }
     }
 
-    pub fn note(&self, py: Python<'_>, text: &str) -> PyResult<()> {
+    pub fn send_note(&self, py: Python<'_>, text: &str) -> PyResult<()> {
         self.note.call1(py, (text,)).map(drop)
     }
 }
@@ -59,13 +59,13 @@ struct Channel {
 }
 
 impl Observer for Channel {
-    fn notes(&self, notes: &[String]) {
+    fn receive_notes(&self, notes: &[String]) {
         for note in notes {
             let _ = self.sender.send(Message::Note(note.clone()));
         }
     }
 
-    fn begin(&self, attempts: usize, store: Option<StoreStatus>) -> Box<dyn observer::Progress> {
+    fn begin_progress(&self, attempts: usize, store: Option<StoreStatus>) -> Box<dyn observer::Progress> {
         let sender = self.sender.clone();
         let report: ReadingSink = Box::new(move |reading| {
             if let Ok(text) = serde_json::to_string(&reading.status) {
@@ -81,8 +81,8 @@ struct Progress {
 }
 
 impl observer::Progress for Progress {
-    fn hear(&mut self, event: &CampaignEvent<'_>) {
-        self.meter.take(event);
+    fn observe_event(&mut self, event: &CampaignEvent<'_>) {
+        self.meter.count_event(event);
     }
 
     fn finish(self: Box<Self>) {
@@ -93,7 +93,7 @@ impl observer::Progress for Progress {
 /// Runs work in a thread and returns its result. An exception of a callback, or Ctrl-C, sets the
 /// signal of the work and is raised when the work has ended. A second Ctrl-C is raised immediately,
 /// and the work ends in the background.
-pub fn run<T: Send + 'static>(
+pub fn run_on_thread<T: Send + 'static>(
     py: Python<'_>,
     callbacks: &Callbacks,
     work: impl FnOnce(Rc<dyn Observer>, Arc<AtomicUsize>) -> engine::Result<T> + Send + 'static,
@@ -127,6 +127,6 @@ pub fn run<T: Send + 'static>(
     let done = py.detach(|| thread.join()).map_err(|_| PyRuntimeError::new_err("the engine's thread panicked"));
     match raised {
         Some(error) => Err(error),
-        None => done?.map_err(failed),
+        None => done?.map_err(failure_error),
     }
 }

@@ -15,18 +15,18 @@ use std::path::PathBuf;
 pyo3::create_exception!(opcollect, Error, PyException, "An error of a request or of this machine, with a hint.");
 
 /// Converts an error message into an exception.
-fn refused(error: impl std::fmt::Display) -> PyErr {
+fn refusal_error(error: impl std::fmt::Display) -> PyErr {
     Error::new_err(error.to_string())
 }
 
 /// Converts a failure of the engine into an exception with its message, and its hint on a separate
 /// line.
-fn failed(failure: Failure) -> PyErr {
+fn failure_error(failure: Failure) -> PyErr {
     let text = failure.to_string();
     Error::new_err(text.strip_prefix("error: ").unwrap_or(&text).to_owned())
 }
 
-fn json(report: &impl Serialize) -> engine::Result<String> {
+fn to_json(report: &impl Serialize) -> engine::Result<String> {
     serde_json::to_string(report).map_err(Failure::environment)
 }
 

@@ -4,13 +4,13 @@
 use crate::engine_thread::{self, Callbacks};
 use crate::settings::{self, Configuration};
 use crate::store::Records;
-use crate::{json, refused};
+use crate::{refusal_error, to_json};
 use ::profile::SortBy;
 use ::profile::summary::{GroupBy, GroupName};
 use datasets::Shard;
 use engine::campaign::Settings;
 use engine::campaign::settings::Resolved;
-use engine::collection_report::{CollectionReport, describe};
+use engine::collection_report::{CollectionReport, describe_collection};
 use engine::failure::Failure;
 use engine::input_files::InputFiles;
 use engine::model_run::{self, ModelRunOptions, write_outputs};
@@ -102,9 +102,9 @@ pub fn collect(
     callbacks: Callbacks,
 ) -> PyResult<(String, String, Records)> {
     let start = Instant::now();
-    let settings = settings::read(configuration, settings)?;
-    let shard = options.shard.as_deref().map(str::parse).transpose().map_err(refused)?;
-    let done = engine_thread::run(py, &callbacks, move |observer, signal| {
+    let settings = settings::read_settings(configuration, settings)?;
+    let shard = options.shard.as_deref().map(str::parse).transpose().map_err(refusal_error)?;
+    let done = engine_thread::run_on_thread(py, &callbacks, move |observer, signal| {
         collect_records(settings, (&options, shard), start, observer, signal)
     })?;
     Ok((done.report, done.text, done.records))
@@ -133,19 +133,19 @@ fn collect_records(
         start,
         signal,
     };
-    let session = Session::open(resolve(settings)?, session, observer)?;
+    let session = Session::open(resolve_settings(settings)?, session, observer)?;
     let done = session.collect()?;
-    let (seconds, paper) = (session.seconds(), Paper::plain(options.width));
-    let mut text = describe(&session, &done, seconds, &paper);
+    let (seconds, paper) = (session.elapsed_seconds(), Paper::without_colours(options.width));
+    let mut text = describe_collection(&session, &done, seconds, &paper);
     let in_network = session.time_in_network(&done);
-    let comparisons = session.compare(&done);
+    let comparisons = session.compare_models(&done);
     for one in &in_network {
         text.push_str(&format!("\n\n{}", one.describe()));
     }
     for compared in comparisons.iter().flatten() {
         text.push_str(&format!("\n\n{}", compared.describe(&paper)));
     }
-    let report = json(&CollectionReport::new(&session, &done, seconds, &in_network, comparisons))?;
+    let report = to_json(&CollectionReport::new(&session, &done, seconds, &in_network, comparisons))?;
     Ok(Collection { report, text, records: Records::new(done.records) })
 }
 
@@ -158,9 +158,9 @@ pub fn run_model(
     options: RunOptions,
     callbacks: Callbacks,
 ) -> PyResult<(String, String)> {
-    let settings = without_search(settings::read(configuration, settings)?, options.threads);
+    let settings = without_search(settings::read_settings(configuration, settings)?, options.threads);
     let parallel = options.parallel.as_deref().map(parallel_of).transpose()?;
-    engine_thread::run(py, &callbacks, move |observer, signal| {
+    engine_thread::run_on_thread(py, &callbacks, move |observer, signal| {
         let inputs = InputFiles { input: options.input, inputs: options.inputs };
         let run = ModelRunOptions {
             board: None,
@@ -173,11 +173,11 @@ pub fn run_model(
             wait_seconds: options.wait,
             signal,
         };
-        let done = model_run::run(&run, resolve(settings)?, observer)?;
+        let done = model_run::run_model(&run, resolve_settings(settings)?, observer)?;
         if let Some(folder) = &options.output {
             write_outputs(&done.program, &done.outputs, folder)?;
         }
-        Ok((json(&done.report)?, done.report.text()))
+        Ok((to_json(&done.report)?, done.report.text()))
     })
 }
 
@@ -190,23 +190,23 @@ pub fn profile(
     options: ProfilingOptions,
     callbacks: Callbacks,
 ) -> PyResult<(String, String)> {
-    let mut settings = without_search(settings::read(configuration, settings)?, options.threads);
-    settings.request_counters(&profiles::counters(&options.counters));
+    let mut settings = without_search(settings::read_settings(configuration, settings)?, options.threads);
+    settings.request_counters(&profiles::requested_counters(&options.counters));
     let group_by = group_of(&options.group_by, options.levels)?;
     let schedule =
-        options.schedule.as_deref().map(str::parse::<::profile::ProfileSchedule>).transpose().map_err(refused)?;
-    engine_thread::run(py, &callbacks, move |observer, signal| {
+        options.schedule.as_deref().map(str::parse::<::profile::ProfileSchedule>).transpose().map_err(refusal_error)?;
+    engine_thread::run_on_thread(py, &callbacks, move |observer, signal| {
         let inputs = InputFiles { input: options.input.clone(), inputs: options.inputs.clone() };
-        let profiling = ProfileOptions { schedule, group_by, signal, ..profiling(&options, &inputs) };
-        let Resolved { config, loaded } = resolve(settings)?;
-        let profiled = profiles::run(&profiling, config, &loaded, &observer)?;
+        let profiling = ProfileOptions { schedule, group_by, signal, ..profile_options(&options, &inputs) };
+        let Resolved { config, loaded } = resolve_settings(settings)?;
+        let profiled = profiles::profile_model(&profiling, config, &loaded, &observer)?;
         let view = ProfileView { row_limit: options.row_limit, has_memory: false };
-        Ok((json(&profiled.report)?, profiled.text(view, &Paper::plain(options.width))))
+        Ok((to_json(&profiled.report)?, profiled.text(view, &Paper::without_colours(options.width))))
     })
 }
 
 /// Converts the options that need no parsing to those of the engine.
-fn profiling<'a>(options: &'a ProfilingOptions, inputs: &'a InputFiles) -> ProfileOptions<'a> {
+fn profile_options<'a>(options: &'a ProfilingOptions, inputs: &'a InputFiles) -> ProfileOptions<'a> {
     ProfileOptions {
         threads: options.threads,
         inputs,
@@ -247,7 +247,7 @@ fn without_search(settings: Settings, threads: Option<usize>) -> Settings {
     settings
 }
 
-fn resolve(settings: Settings) -> engine::Result<Resolved> {
+fn resolve_settings(settings: Settings) -> engine::Result<Resolved> {
     let (target, unit) = (settings.model.target.as_deref(), settings.model.unit.as_deref());
     let kind = target.and_then(|target| targets::find_unit(target, unit));
     if kind.is_some_and(|kind| kind.default_board().is_some()) {
@@ -259,11 +259,12 @@ fn resolve(settings: Settings) -> engine::Result<Resolved> {
 
 fn parallel_of(name: &str) -> PyResult<Parallel> {
     let known = || Parallel::ALL.iter().map(|parallel| parallel.name());
-    Parallel::from_name(name).ok_or_else(|| refused(format!("unknown rule `{name}`; {}", names::hint(name, known()))))
+    Parallel::from_name(name)
+        .ok_or_else(|| refusal_error(format!("unknown rule `{name}`; {}", names::name_hint(name, known()))))
 }
 
 fn group_of(name: &str, levels: usize) -> PyResult<GroupBy> {
     let known = || GroupName::ALL.iter().map(|group| group.name());
-    let unknown = || refused(format!("unknown grouping `{name}`; {}", names::hint(name, known())));
+    let unknown = || refusal_error(format!("unknown grouping `{name}`; {}", names::name_hint(name, known())));
     GroupName::from_name(name).map(|group| group.with_levels(levels)).ok_or_else(unknown)
 }

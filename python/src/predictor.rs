@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 pyo3::create_exception!(oppredict, Error, PyValueError, "An error of a file or a request, with a hint.");
 
-fn refused(error: impl std::fmt::Display) -> PyErr {
+fn refusal_error(error: impl std::fmt::Display) -> PyErr {
     Error::new_err(error.to_string())
 }
 
@@ -31,9 +31,9 @@ pub struct Predictor {
 impl Predictor {
     #[new]
     fn new(path: PathBuf, mapping: Option<PathBuf>) -> PyResult<Predictor> {
-        let mut predictor = bundle::read(&path).map_err(refused)?;
-        apply_calibration(&mut predictor).map_err(refused)?;
-        let mapping = mapping.as_deref().map(Mapping::read).transpose().map_err(refused)?;
+        let mut predictor = bundle::read_bundle(&path).map_err(refusal_error)?;
+        apply_calibration(&mut predictor).map_err(refusal_error)?;
+        let mapping = mapping.as_deref().map(Mapping::read_file).transpose().map_err(refusal_error)?;
         if let Some(mapping) = &mapping {
             queries::describe_devices(&mut predictor, mapping);
         }
@@ -73,9 +73,10 @@ impl Predictor {
         let usual = Setting { device, threads, extrapolate, ..Setting::default() };
         let question = |(place, row): (usize, &Bound<'py, PyDict>)| {
             let told = |problem: String| Error::new_err(format!("row {place}: {problem}"));
-            let cells = row.iter().map(|(name, value)| Ok((name.extract()?, cell(&value)?))).collect::<PyResult<_>>();
+            let cells =
+                row.iter().map(|(name, value)| Ok((name.extract()?, read_cell(&value)?))).collect::<PyResult<_>>();
             let cells: Vec<(String, Cell)> = cells.map_err(|error| told(error.value(py).to_string()))?;
-            queries::row(&cells, &usual, self.mapping.as_ref()).map_err(|error| told(error.to_string()))
+            queries::parse_row(&cells, &usual, self.mapping.as_ref()).map_err(|error| told(error.to_string()))
         };
         let questions: Vec<(Operator, Setting)> = rows.iter().enumerate().map(question).collect::<PyResult<_>>()?;
         let answers = py.detach(|| queries::predict_each(&self.predictor, &questions));
@@ -118,16 +119,16 @@ impl Predictor {
         py.detach(|| -> predictor::Result<String> {
             let unknown = || {
                 let known = ModelSource::ALL.iter().map(|known| known.name());
-                predictor::Error::unknown("source of models", source, known)
+                predictor::Error::unknown_name("source of models", source, known)
             };
             let source = ModelSource::from_name(source).ok_or_else(unknown)?;
             let question = NetworkQuestion { source, name, batch, tokens: sequence };
-            let operators = question.operators()?;
+            let operators = question.distinct_operators()?;
             let layers = queries::predict_model(&self.predictor, &operators, &setting)?;
-            let total = queries::total(&operators, &layers, &Run::default());
+            let total = queries::total_time(&operators, &layers, &Run::default());
             Ok(serde_json::json!({ "model": name, "batch": batch, "layers": layers, "total": total, "this_host": setting.device.is_none().then(|| self.this_host()).flatten() }).to_string())
         })
-        .map_err(refused)
+        .map_err(refusal_error)
     }
 }
 
@@ -135,17 +136,17 @@ impl Predictor {
 fn apply_calibration(predictor: &mut learn::predictor::Predictor) -> predictor::Result<()> {
     let cache = published::cache_folder(|name| std::env::var_os(name));
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    published::apply_calibration(predictor, cache.as_deref(), &measure::host::Facts::read().host_class(), cpus)
+    published::apply_calibration(predictor, cache.as_deref(), &measure::host::Facts::read_facts().host_class(), cpus)
 }
 
 /// The predictor that came with the programs; `package` is the folder of the package `opcollect`.
 #[pyfunction]
 pub fn shipped_predictor(package: PathBuf, device: Option<String>, is_described: bool) -> PyResult<PathBuf> {
-    published::find(&package.join("bin/oppredict"), device.as_deref(), is_described).map_err(refused)
+    published::find_predictor(&package.join("bin/oppredict"), device.as_deref(), is_described).map_err(refusal_error)
 }
 
 /// Converts a cell of a row. The values by which data frames mark missing cells count as absent.
-fn cell(value: &Bound<'_, PyAny>) -> PyResult<Cell> {
+fn read_cell(value: &Bound<'_, PyAny>) -> PyResult<Cell> {
     if value.is_none() {
         return Ok(Cell::Absent);
     }

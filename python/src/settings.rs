@@ -1,6 +1,6 @@
 //! Converts Python values to settings, with the names and errors of configuration files.
 
-use crate::refused;
+use crate::refusal_error;
 use engine::campaign::Settings;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
@@ -16,47 +16,47 @@ pub enum Configuration<'py> {
 
 /// Returns the settings of a configuration, in which the values of the dictionary `settings` take
 /// precedence.
-pub fn read(configuration: Option<Configuration<'_>>, settings: &Bound<'_, PyDict>) -> PyResult<Settings> {
+pub fn read_settings(configuration: Option<Configuration<'_>>, settings: &Bound<'_, PyDict>) -> PyResult<Settings> {
     let mut table = match configuration {
         None => Table::new(),
-        Some(Configuration::Dict(dict)) => table(&dict, "")?,
+        Some(Configuration::Dict(dict)) => read_table(&dict, "")?,
         Some(Configuration::File(path)) => {
             // The file is validated on its own first, because its errors contain line numbers.
-            Settings::read(&path).map_err(refused)?;
-            let text = std::fs::read_to_string(&path).map_err(refused)?;
-            text.parse().map_err(refused)?
+            Settings::read(&path).map_err(refusal_error)?;
+            let text = std::fs::read_to_string(&path).map_err(refusal_error)?;
+            text.parse().map_err(refusal_error)?
         }
     };
-    merge(&mut table, self::table(settings, "")?);
-    let text = toml::to_string(&table).map_err(refused)?;
-    Settings::parse(&text).map_err(refused)
+    merge_tables(&mut table, self::read_table(settings, "")?);
+    let text = toml::to_string(&table).map_err(refusal_error)?;
+    Settings::parse(&text).map_err(refusal_error)
 }
 
 /// Overwrites the values of a table with those of another one.
-fn merge(table: &mut Table, over: Table) {
+fn merge_tables(table: &mut Table, over: Table) {
     for (name, value) in over {
         match (table.get_mut(&name), value) {
-            (Some(Value::Table(inner)), Value::Table(over)) => merge(inner, over),
+            (Some(Value::Table(inner)), Value::Table(over)) => merge_tables(inner, over),
             (_, value) => drop(table.insert(name, value)),
         }
     }
 }
 
 /// Converts a dictionary. Entries with the value `None` are left out.
-fn table(dict: &Bound<'_, PyDict>, place: &str) -> PyResult<Table> {
+fn read_table(dict: &Bound<'_, PyDict>, place: &str) -> PyResult<Table> {
     let mut table = Table::new();
     for (name, value) in dict {
         let name: String =
-            name.extract().map_err(|_| refused(format!("the name of a setting is a text, not {name}")))?;
+            name.extract().map_err(|_| refusal_error(format!("the name of a setting is a text, not {name}")))?;
         let place = if place.is_empty() { name.clone() } else { format!("{place}.{name}") };
         if !value.is_none() {
-            table.insert(name, self::value(&value, &place)?);
+            table.insert(name, self::read_value(&value, &place)?);
         }
     }
     Ok(table)
 }
 
-fn value(given: &Bound<'_, PyAny>, place: &str) -> PyResult<Value> {
+fn read_value(given: &Bound<'_, PyAny>, place: &str) -> PyResult<Value> {
     if given.is_instance_of::<PyBool>() {
         return Ok(Value::Boolean(given.extract()?));
     }
@@ -64,15 +64,15 @@ fn value(given: &Bound<'_, PyAny>, place: &str) -> PyResult<Value> {
         return Ok(Value::String(given.extract()?));
     }
     if let Ok(dict) = given.cast::<PyDict>() {
-        return Ok(Value::Table(table(dict, place)?));
+        return Ok(Value::Table(read_table(dict, place)?));
     }
     if given.is_instance_of::<PyList>() || given.is_instance_of::<PyTuple>() {
-        let items = given.try_iter()?.map(|item| value(&item?, place));
+        let items = given.try_iter()?.map(|item| read_value(&item?, place));
         return Ok(Value::Array(items.collect::<PyResult<_>>()?));
     }
     // NumPy's integers have `__index__`, its other numbers `__float__`.
     if given.is_instance_of::<PyInt>() || given.hasattr("__index__")? {
-        let number = given.extract().map_err(|_| refused(format!("`{place}` is {given}, which is too large")))?;
+        let number = given.extract().map_err(|_| refusal_error(format!("`{place}` is {given}, which is too large")))?;
         return Ok(Value::Integer(number));
     }
     if given.is_instance_of::<PyFloat>() || given.hasattr("__float__")? {
@@ -81,5 +81,5 @@ fn value(given: &Bound<'_, PyAny>, place: &str) -> PyResult<Value> {
     if let Ok(path) = given.extract::<PathBuf>() {
         return Ok(Value::String(path.display().to_string()));
     }
-    Err(refused(format!("`{place}` is {}; give a number, a text, a list or a dictionary", given.repr()?)))
+    Err(refusal_error(format!("`{place}` is {}; give a number, a text, a list or a dictionary", given.repr()?)))
 }

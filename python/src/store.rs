@@ -1,7 +1,7 @@
 //! Reads records of stores as columns, and returns reports on stores as JSON.
 
 use crate::engine_thread::Callbacks;
-use crate::{failed, json, refused};
+use crate::{failure_error, refusal_error, to_json};
 use capture::trace::{QueryBounds, Value};
 use datasets::best::Question;
 use datasets::{COLUMNS, Cell, Choose, Column, Format, Kind, Record};
@@ -35,16 +35,16 @@ impl Records {
 
     /// Returns the columns of these names, by default all, as lists.
     fn columns<'py>(&self, py: Python<'py>, names: Option<Vec<String>>) -> PyResult<Bound<'py, PyDict>> {
-        columns_of(py, &self.records, &chosen(names)?)
+        columns_of(py, &self.records, &chosen_columns(names)?)
     }
 }
 
 /// Returns the columns of these names, or all if no names are given.
-fn chosen(names: Option<Vec<String>>) -> PyResult<Vec<&'static Column>> {
+fn chosen_columns(names: Option<Vec<String>>) -> PyResult<Vec<&'static Column>> {
     let Some(names) = names else { return Ok(COLUMNS.iter().collect()) };
     let find = |name: &String| {
         let known = || COLUMNS.iter().map(|column| column.name);
-        let unknown = || refused(format!("unknown column `{name}`; {}", names::hint(name, known())));
+        let unknown = || refusal_error(format!("unknown column `{name}`; {}", names::name_hint(name, known())));
         COLUMNS.iter().find(|column| column.name == name).ok_or_else(unknown)
     };
     names.iter().map(find).collect()
@@ -55,14 +55,14 @@ fn columns_of<'py>(py: Python<'py>, records: &[Record], columns: &[&Column]) -> 
     for column in columns {
         let list = PyList::empty(py);
         for record in records {
-            append(&list, record.cell(column.id))?;
+            append_cell(&list, record.cell(column.id))?;
         }
         dict.set_item(column.name, list)?;
     }
     Ok(dict)
 }
 
-fn append(list: &Bound<'_, PyList>, cell: Cell<'_>) -> PyResult<()> {
+fn append_cell(list: &Bound<'_, PyList>, cell: Cell<'_>) -> PyResult<()> {
     match cell {
         Cell::Null => list.append(list.py().None()),
         Cell::Bool(claim) => list.append(claim),
@@ -70,7 +70,7 @@ fn append(list: &Bound<'_, PyList>, cell: Cell<'_>) -> PyResult<()> {
         Cell::Float(number) => list.append(number),
         Cell::Text(text) => list.append(text),
         Cell::List(numbers) => list.append(numbers.to_vec()),
-        Cell::Key(key) => list.append(key.hex()),
+        Cell::Key(key) => list.append(key.to_hex()),
     }
 }
 
@@ -98,23 +98,23 @@ struct Notes {
 }
 
 impl Observer for Notes {
-    fn notes(&self, notes: &[String]) {
+    fn receive_notes(&self, notes: &[String]) {
         self.texts.borrow_mut().extend_from_slice(notes);
     }
 
-    fn begin(&self, _: usize, _: Option<StoreStatus>) -> Box<dyn Progress> {
+    fn begin_progress(&self, _: usize, _: Option<StoreStatus>) -> Box<dyn Progress> {
         unreachable!("nothing is measured in a store")
     }
 }
 
 impl Notes {
-    fn deliver(self, py: Python<'_>, callbacks: &Callbacks) -> PyResult<()> {
-        self.texts.into_inner().iter().try_for_each(|note| callbacks.note(py, note))
+    fn deliver_notes(self, py: Python<'_>, callbacks: &Callbacks) -> PyResult<()> {
+        self.texts.into_inner().iter().try_for_each(|note| callbacks.send_note(py, note))
     }
 }
 
 /// Accesses a store without the interpreter's lock, and delivers the notes.
-fn detached<T: Send>(
+fn run_detached<T: Send>(
     py: Python<'_>,
     callbacks: &Callbacks,
     work: impl FnOnce(&dyn Observer) -> engine::Result<T> + Send,
@@ -123,12 +123,12 @@ fn detached<T: Send>(
         let notes = Notes::default();
         (work(&notes), notes)
     });
-    notes.deliver(py, callbacks)?;
-    done.map_err(failed)
+    notes.deliver_notes(py, callbacks)?;
+    done.map_err(failure_error)
 }
 
-fn choice(name: &str) -> PyResult<Choose> {
-    Choose::named(name).map_err(|hint| refused(format!("unknown choice `{name}`; {hint}")))
+fn parse_choice(name: &str) -> PyResult<Choose> {
+    Choose::parse_name(name).map_err(|hint| refusal_error(format!("unknown choice `{name}`; {hint}")))
 }
 
 /// Returns the records of a store as columns.
@@ -140,11 +140,11 @@ pub fn records<'py>(
     choose: &str,
     callbacks: Callbacks,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (columns, choose) = (chosen(columns)?, choice(choose)?);
-    let records = detached(py, &callbacks, |observer| {
-        let records = stores::open(&store)?.records(choose).map_err(stores::failed)?;
+    let (columns, choose) = (chosen_columns(columns)?, parse_choice(choose)?);
+    let records = run_detached(py, &callbacks, |observer| {
+        let records = stores::open_existing(&store)?.select_records(choose).map_err(stores::store_failure)?;
         stores::note_damage(records.damage(), observer);
-        records.collect::<datasets::Result<Vec<Record>>>().map_err(stores::failed)
+        records.collect::<datasets::Result<Vec<Record>>>().map_err(stores::store_failure)
     })?;
     columns_of(py, &records, &columns)
 }
@@ -160,11 +160,11 @@ pub fn query<'py>(
     memory_mib: u32,
     callbacks: Callbacks,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let choose = choice(choose)?;
-    let time = Duration::try_from_secs_f64(seconds).map_err(refused)?;
+    let choose = parse_choice(choose)?;
+    let time = Duration::try_from_secs_f64(seconds).map_err(refusal_error)?;
     let bounds = QueryBounds { time, memory_mib, ..QueryBounds::default() };
-    let answer = detached(py, &callbacks, |observer| {
-        engine::query::query(&store, &sql, choose, bounds, observer).map(|report| report.answer)
+    let answer = run_detached(py, &callbacks, |observer| {
+        engine::query::run_query(&store, &sql, choose, bounds, observer).map(|report| report.answer)
     })?;
     let dict = PyDict::new(py);
     for (place, name) in answer.columns.iter().enumerate() {
@@ -205,21 +205,22 @@ pub fn best(
 ) -> PyResult<(String, String)> {
     let BestQuestion { operator, task, model, threads, host, all_versions } = question;
     let question = Question { operator, task, model, threads, host, all_versions };
-    detached(py, &callbacks, |observer| {
+    run_detached(py, &callbacks, |observer| {
         let times = find_best(&store, &question, observer)?;
-        observer.notes(&times.elsewhere_note().filter(|_| question.host.is_none()).into_iter().collect::<Vec<_>>());
-        Ok((json(&times)?, times.table(all_versions, &Paper::plain(width))))
+        observer
+            .receive_notes(&times.elsewhere_note().filter(|_| question.host.is_none()).into_iter().collect::<Vec<_>>());
+        Ok((to_json(&times)?, times.format_table(all_versions, &Paper::without_colours(width))))
     })
 }
 
 /// Returns counts of a store as JSON.
 #[pyfunction]
 pub fn stats(py: Python<'_>, store: PathBuf, choose: &str, callbacks: Callbacks) -> PyResult<String> {
-    let choose = choice(choose)?;
-    detached(py, &callbacks, |observer| {
-        let stats = stores::open(&store)?.stats(choose).map_err(stores::failed)?;
+    let choose = parse_choice(choose)?;
+    run_detached(py, &callbacks, |observer| {
+        let stats = stores::open_existing(&store)?.stats(choose).map_err(stores::store_failure)?;
         stores::note_damage(&stats.damage, observer);
-        json(&stats)
+        to_json(&stats)
     })
 }
 
@@ -233,25 +234,25 @@ pub fn export(
     choose: &str,
     callbacks: Callbacks,
 ) -> PyResult<String> {
-    let choose = choice(choose)?;
+    let choose = parse_choice(choose)?;
     let format = match format {
-        Some(name) => Format::named(&name).map_err(refused)?,
+        Some(name) => Format::parse_name(&name).map_err(refusal_error)?,
         None => Format::of_path(&path).ok_or_else(|| {
-            refused(format!(
+            refusal_error(format!(
                 "the format is unknown, because `{}` has no known ending; give csv, parquet or jsonl",
                 path.display()
             ))
         })?,
     };
-    detached(py, &callbacks, |observer| {
-        let done = stores::open(&store)?.export(&path, format, choose).map_err(stores::failed)?;
+    run_detached(py, &callbacks, |observer| {
+        let done = stores::open_existing(&store)?.export(&path, format, choose).map_err(stores::store_failure)?;
         stores::note_damage(&done.damage, observer);
-        json(&done)
+        to_json(&done)
     })
 }
 
 /// Reads and checks a whole store. Returns the report as JSON.
 #[pyfunction]
 pub fn verify(py: Python<'_>, store: PathBuf, callbacks: Callbacks) -> PyResult<String> {
-    detached(py, &callbacks, |_| json(&stores::verify(&store, false)?))
+    run_detached(py, &callbacks, |_| to_json(&stores::verify_store(&store, false)?))
 }

@@ -8,65 +8,62 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, Once};
 use std::time::{Duration, Instant};
 
-/// Silence after which a line is written.
 const SILENCE: Duration = Duration::from_secs(2);
-/// Interval of lines if standard error is no terminal.
+/// Without a terminal on standard error.
 const INTERVAL: Duration = Duration::from_secs(30);
-/// Polling interval of the thread.
 const TICK: Duration = Duration::from_millis(200);
 
-/// What the program is doing.
 struct Activity {
     what: String,
     began: Instant,
-    /// When something was written last.
+    /// Time of the last output.
     written: Instant,
     /// Whether a line about this work was written.
     is_told: bool,
-    /// Whether a line on the terminal waits to be replaced.
+    /// Whether a terminal line will be replaced.
     has_line: bool,
-    /// Whether something else shows how far the work is.
+    /// Whether other output shows the progress.
     is_paused: bool,
 }
 
 static ACTIVITY: Mutex<Option<Activity>> = Mutex::new(None);
 static WATCH: Once = Once::new();
 
-fn activity() -> MutexGuard<'static, Option<Activity>> {
+fn lock_activity() -> MutexGuard<'static, Option<Activity>> {
     // A panic cannot leave an invalid value.
     ACTIVITY.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Says what the program is doing from now on.
-pub fn begin(what: impl Into<String>) {
-    clear();
+/// Sets the activity to report.
+pub fn begin_activity(what: impl Into<String>) {
+    clear_line();
     let now = Instant::now();
     let next =
         Activity { what: what.into(), began: now, written: now, is_told: false, has_line: false, is_paused: false };
-    *activity() = Some(next);
+    *lock_activity() = Some(next);
     WATCH.call_once(|| {
         // Without the thread there is no more than silence.
-        let _ = std::thread::Builder::new().name("activity".to_owned()).spawn(watch);
+        let _ = std::thread::Builder::new().name("activity".to_owned()).spawn(watch_activity);
     });
 }
 
-/// Says nothing while something else, such as a bar, shows how far the work is.
-pub fn pause(is_paused: bool) {
-    clear();
-    if let Some(activity) = activity().as_mut() {
+/// Pauses reports while other output, such as a bar, shows the progress.
+pub fn set_paused(is_paused: bool) {
+    clear_line();
+    if let Some(activity) = lock_activity().as_mut() {
         activity.is_paused = is_paused;
     }
 }
 
-/// Stops saying so: the work is done, or waits for others.
-pub fn end() {
-    clear();
-    *activity() = None;
+/// Stops reports: the work is done, or waits for others.
+pub fn end_activity() {
+    clear_line();
+    *lock_activity() = None;
 }
 
 /// Clears the line for other output, which restarts the silence.
-pub fn clear() {
-    if let Some(activity) = activity().as_mut() {
+pub fn clear_line() {
+    if let Some(activity) = lock_activity().as_mut() {
         activity.written = Instant::now();
         if std::mem::take(&mut activity.has_line) {
             let _ = io::stderr().write_all(b"\r\x1b[K");
@@ -74,18 +71,18 @@ pub fn clear() {
     }
 }
 
-fn watch() {
+fn watch_activity() {
     let is_terminal = io::stderr().is_terminal();
     loop {
         std::thread::sleep(TICK);
-        let mut activity = activity();
+        let mut activity = lock_activity();
         let Some(activity) = activity.as_mut() else { continue };
         let now = Instant::now();
-        let Some(line) = activity.line(now, is_terminal) else { continue };
+        let Some(line) = activity.due_line(now, is_terminal) else { continue };
         let written = match is_terminal {
             true => {
                 // A wrapped line would leave a copy behind.
-                let width = Paper::of(&io::stderr(), ColorChoice::Never, |name| std::env::var_os(name)).width;
+                let width = Paper::for_stream(&io::stderr(), ColorChoice::Never, |name| std::env::var_os(name)).width;
                 let shown: String = line.chars().take(width.saturating_sub(1)).collect();
                 write!(io::stderr(), "\r\x1b[K{shown}")
             }
@@ -99,8 +96,7 @@ fn watch() {
 }
 
 impl Activity {
-    /// The line that is due.
-    fn line(&mut self, now: Instant, is_terminal: bool) -> Option<String> {
+    fn due_line(&mut self, now: Instant, is_terminal: bool) -> Option<String> {
         let pause = match (is_terminal, self.is_told) {
             (true, true) => Duration::from_secs(1),
             (false, true) => INTERVAL,
@@ -111,7 +107,7 @@ impl Activity {
         }
         (self.written, self.is_told) = (now, true);
         let seconds = now.duration_since(self.began).as_secs();
-        Some(format!("note: {}, {seconds} s so far", crate::escaped(&self.what)))
+        Some(format!("note: {}, {seconds} s so far", crate::escape_all_controls(&self.what)))
     }
 }
 
@@ -133,12 +129,12 @@ mod tests {
         let due = |is_terminal: bool| {
             let mut activity = new();
             let seconds =
-                (0..70).filter(|second| activity.line(began + Duration::from_secs(*second), is_terminal).is_some());
+                (0..70).filter(|second| activity.due_line(began + Duration::from_secs(*second), is_terminal).is_some());
             seconds.collect::<Vec<u64>>()
         };
         assert_eq!(due(false), [2, 32, 62]);
         assert_eq!(due(true).len(), 68);
-        let line = new().line(began + Duration::from_secs(5), false);
+        let line = new().due_line(began + Duration::from_secs(5), false);
         assert_eq!(line.as_deref(), Some("note: reading, 5 s so far"));
     }
 }

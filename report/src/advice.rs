@@ -1,6 +1,6 @@
 //! Next steps for errors whose origin cannot name one: those of the system, of readers, and of the command line.
 
-/// Words of an error, all of which must occur, and the hint.
+/// Words of an error, all required, and the hint.
 type Advice = (&'static [&'static str], &'static str);
 
 const FILES: [Advice; 12] = [
@@ -33,10 +33,9 @@ pub fn of_error(text: &str) -> Option<String> {
     if ["hint:", "did you mean", "for example", "known: ", "`opcollect list`"].iter().any(|sign| text.contains(sign)) {
         return None;
     }
-    found(&FILES, text).map(str::to_owned).or_else(|| of_model(text))
+    find_hint(&FILES, text).map(str::to_owned).or_else(|| of_model(text))
 }
 
-/// Returns the next step for a model that cannot be used: by what kind of model it is.
 fn of_model(text: &str) -> Option<String> {
     let (_, rest) = text.split_once("cannot use model `")?;
     let name = rest.split('`').next()?;
@@ -48,7 +47,7 @@ fn of_model(text: &str) -> Option<String> {
     }
 }
 
-/// Returns the next step for an error of the command line, as it is printed, unless it names one.
+/// Returns the next step for a printed command line error, unless it names one.
 pub fn of_usage(text: &str) -> Option<String> {
     if text.contains("similar") || text.contains("possible values") {
         return None;
@@ -59,19 +58,19 @@ pub fn of_usage(text: &str) -> Option<String> {
     if is_negative {
         return Some(NEGATIVE.to_owned());
     }
-    let of_value = found(&USAGE, text).map(str::to_owned);
+    let of_value = find_hint(&USAGE, text).map(str::to_owned);
     let is_unknown = text.contains("unexpected argument") || text.contains("unrecognized subcommand");
-    of_value.or_else(|| is_unknown.then(|| format!("`{} --help` lists what it takes", command(text))))
+    of_value.or_else(|| is_unknown.then(|| format!("`{} --help` lists what it takes", usage_command(text))))
 }
 
-/// Returns the command of a usage line: the words before its first flag or value.
-fn command(text: &str) -> String {
+/// Returns the words before the first flag or value of a usage line.
+fn usage_command(text: &str) -> String {
     let usage = text.split_once("Usage: ").map_or("", |(_, usage)| usage.lines().next().unwrap_or_default());
     let words = usage.split(' ').take_while(|word| !word.starts_with(['[', '<', '-']));
     words.collect::<Vec<_>>().join(" ")
 }
 
-fn found(table: &[Advice], text: &str) -> Option<&'static str> {
+fn find_hint(table: &[Advice], text: &str) -> Option<&'static str> {
     let has_all = |(words, _): &&Advice| words.iter().all(|word| text.contains(word));
     table.iter().find(has_all).map(|(_, hint)| *hint)
 }

@@ -15,7 +15,10 @@ mod table;
 pub mod terminal;
 mod untrusted;
 
-pub use number::{UNKNOWN, between, duration, number, or_unknown, percent, plain, size, unit};
+pub use number::{
+    UNKNOWN, format_duration, format_number, format_percent, format_plain, format_range, format_size, or_unknown,
+    time_unit,
+};
 pub use paper::{ColorChoice, Paper};
-pub use table::{Cell, Column, Table, figures, words};
-pub use untrusted::{error_text, escaped, note_lines, tame};
+pub use table::{Cell, Column, Table, number_column, text_column};
+pub use untrusted::{error_text, escape_all_controls, escape_controls, note_lines};

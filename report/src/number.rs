@@ -3,8 +3,8 @@
 /// Text of an unknown number.
 pub const UNKNOWN: &str = "–";
 
-/// Formats a number with three significant digits and no exponent: `0.0123`, `1.23`, `12.3`, `123`, `1235`.
-pub fn number(value: f64) -> String {
+/// Uses three significant digits and no exponent: `0.0123`, `1.23`, `12.3`, `123`, `1235`.
+pub fn format_number(value: f64) -> String {
     if !value.is_finite() {
         return UNKNOWN.to_owned();
     }
@@ -19,9 +19,9 @@ pub fn number(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// Returns the divisor and name of a suitable unit for a time.
-pub fn unit(nanoseconds: f64) -> (f64, &'static str) {
-    /// From this value on, three digits round to a thousand.
+/// Returns the divisor and name of a suitable unit.
+pub fn time_unit(nanoseconds: f64) -> (f64, &'static str) {
+    /// Three digits round to a thousand from here on.
     const FULL: f64 = 999.5;
     match nanoseconds {
         ns if ns < FULL => (1.0, "ns"),
@@ -31,34 +31,34 @@ pub fn unit(nanoseconds: f64) -> (f64, &'static str) {
     }
 }
 
-/// Formats a time with a suitable unit.
-pub fn duration(nanoseconds: f64) -> String {
+/// Chooses a suitable unit.
+pub fn format_duration(nanoseconds: f64) -> String {
     if !nanoseconds.is_finite() {
         return UNKNOWN.to_owned();
     }
-    let (divisor, name) = unit(nanoseconds.abs());
-    format!("{} {name}", number(nanoseconds / divisor))
+    let (divisor, name) = time_unit(nanoseconds.abs());
+    format!("{} {name}", format_number(nanoseconds / divisor))
 }
 
-/// Formats a range of times with `…` between; an infinite upper end is unknown.
-pub fn between(low_ns: f64, high_ns: f64) -> String {
+/// Writes `…` between; an infinite upper end is unknown.
+pub fn format_range(low_ns: f64, high_ns: f64) -> String {
     match (low_ns.is_finite(), high_ns.is_finite()) {
-        (true, true) => format!("{} … {}", duration(low_ns), duration(high_ns)),
-        (true, false) => format!("≥ {}", duration(low_ns)),
+        (true, true) => format!("{} … {}", format_duration(low_ns), format_duration(high_ns)),
+        (true, false) => format!("≥ {}", format_duration(low_ns)),
         (false, _) => UNKNOWN.to_owned(),
     }
 }
 
-/// Formats a number of bytes with a suitable unit.
-pub fn size(bytes: u64) -> String {
+/// Chooses a suitable unit.
+pub fn format_size(bytes: u64) -> String {
     match bytes {
         0..=0xf_ffff => format!("{:.1} KiB", bytes as f64 / f64::from(1 << 10)),
         _ => format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)),
     }
 }
 
-/// Formats a share of one as a percentage with one decimal.
-pub fn percent(part: f64) -> String {
+/// Formats a share of one, with one decimal.
+pub fn format_percent(part: f64) -> String {
     // An empty sum of floats is -0.0, and adding zero makes it 0.0.
     if part.is_finite() { format!("{:.1} %", part * 100.0 + 0.0) } else { UNKNOWN.to_owned() }
 }
@@ -68,8 +68,8 @@ pub fn or_unknown<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String
     value.map_or_else(|| UNKNOWN.to_owned(), text)
 }
 
-/// Formats a number with at most three decimals and no trailing zeros.
-pub fn plain(value: f64) -> String {
+/// Uses at most three decimals and no trailing zeros.
+pub fn format_plain(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
@@ -81,32 +81,42 @@ mod tests {
 
     #[test]
     fn three_digits_whatever_the_size() {
-        let texts = [0.0, 0.01234, 0.9999, 1.234, 9.999, 12.34, 99.96, 123.4, 12345.6, -2.5, f64::NAN].map(number);
+        let texts =
+            [0.0, 0.01234, 0.9999, 1.234, 9.999, 12.34, 99.96, 123.4, 12345.6, -2.5, f64::NAN].map(format_number);
         assert_eq!(texts, ["0", "0.0123", "1.00", "1.23", "10.0", "12.3", "100", "123", "12346", "-2.50", "–"]);
     }
 
     #[test]
     fn a_time_has_the_unit_that_reads_best() {
-        let texts = [0.0, 12.0, 999.6, 1.5e3, 999_600.0, 2.25e6, 3e9, -1.5e3, f64::INFINITY].map(duration);
+        let texts = [0.0, 12.0, 999.6, 1.5e3, 999_600.0, 2.25e6, 3e9, -1.5e3, f64::INFINITY].map(format_duration);
         let wanted = ["0 ns", "12.0 ns", "1.00 µs", "1.50 µs", "1.00 ms", "2.25 ms", "3.00 s", "-1.50 µs", "–"];
         assert_eq!(texts, wanted);
     }
 
     #[test]
     fn what_is_not_known_is_a_dash() {
-        assert_eq!((percent(f64::NAN), between(f64::NAN, f64::INFINITY)), (UNKNOWN.to_owned(), UNKNOWN.to_owned()));
-        assert_eq!(between(1.0, f64::INFINITY), "≥ 1.00 ns");
-        assert_eq!((or_unknown(None::<f64>, number), or_unknown(Some(0.5), percent)), ("–".into(), "50.0 %".into()));
-        assert_eq!((percent([0.0; 0].iter().sum()), percent(-0.5)), ("0.0 %".into(), "-50.0 %".into()));
-        assert_eq!((plain(1.5), plain(2.0), plain(1e3)), ("1.5".into(), "2".into(), "1000".into()));
+        assert_eq!(
+            (format_percent(f64::NAN), format_range(f64::NAN, f64::INFINITY)),
+            (UNKNOWN.to_owned(), UNKNOWN.to_owned())
+        );
+        assert_eq!(format_range(1.0, f64::INFINITY), "≥ 1.00 ns");
+        assert_eq!(
+            (or_unknown(None::<f64>, format_number), or_unknown(Some(0.5), format_percent)),
+            ("–".into(), "50.0 %".into())
+        );
+        assert_eq!((format_percent([0.0; 0].iter().sum()), format_percent(-0.5)), ("0.0 %".into(), "-50.0 %".into()));
+        assert_eq!(
+            (format_plain(1.5), format_plain(2.0), format_plain(1e3)),
+            ("1.5".into(), "2".into(), "1000".into())
+        );
     }
 
     proptest! {
         #[test]
         fn no_text_has_four_digits_below_a_thousand(value in 1e-3f64..999.4) {
-            let digits = number(value).chars().filter(char::is_ascii_digit).count();
-            prop_assert!(digits <= 6, "{}", number(value));
-            prop_assert!(value < 1.0 || digits == 3, "{}", number(value));
+            let digits = format_number(value).chars().filter(char::is_ascii_digit).count();
+            prop_assert!(digits <= 6, "{}", format_number(value));
+            prop_assert!(value < 1.0 || digits == 3, "{}", format_number(value));
         }
     }
 }

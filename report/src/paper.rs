@@ -4,19 +4,18 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
 
-/// Default width without a terminal.
 const WITHOUT_TERMINAL: usize = 180;
 const NARROWEST: usize = 20;
 
-/// Who decides whether texts have colours.
+/// Whether texts have colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ColorChoice {
-    /// What a text goes to, and `NO_COLOR`.
+    /// Depends on the output and `NO_COLOR`.
     #[default]
     Auto,
-    /// The user, who wants them.
+    /// On request.
     Always,
-    /// The user, who does not.
+    /// Off on request.
     Never,
 }
 
@@ -46,15 +45,12 @@ pub struct Paper {
 
 impl Paper {
     /// Returns a medium without colours.
-    pub fn plain(width: usize) -> Paper {
+    pub fn without_colours(width: usize) -> Paper {
         Paper { width, has_colours: false }
     }
 
-    /// Returns the medium of a stream.
-    ///
-    /// `COLUMNS` overrides the terminal's width. Colours need a terminal that is not `dumb`, and no `NO_COLOR`
-    /// (<https://no-color.org>).
-    pub fn of(
+    /// Honours `COLUMNS` and <https://no-color.org>; colours need a terminal that is not `dumb`.
+    pub fn for_stream(
         stream: &(impl AsFd + IsTerminal),
         colours: ColorChoice,
         variable: impl Fn(&str) -> Option<OsString>,
@@ -93,14 +89,14 @@ mod tests {
     fn a_terminal_says_its_width_and_takes_colours() {
         assert_eq!(paper(true, Some(80), &[]), Paper { width: 80, has_colours: true });
         assert_eq!(paper(true, Some(0), &[]), Paper { width: 180, has_colours: true });
-        assert_eq!(paper(false, None, &[]), Paper::plain(180));
+        assert_eq!(paper(false, None, &[]), Paper::without_colours(180));
     }
 
     #[test]
     fn variables_say_width_and_refuse_colours() {
-        assert_eq!(paper(false, None, &[("COLUMNS", "60")]), Paper::plain(60));
-        assert_eq!(paper(true, Some(80), &[("COLUMNS", "60"), ("NO_COLOR", "1")]), Paper::plain(60));
-        assert_eq!(paper(true, Some(80), &[("COLUMNS", "-3"), ("TERM", "dumb")]), Paper::plain(80));
+        assert_eq!(paper(false, None, &[("COLUMNS", "60")]), Paper::without_colours(60));
+        assert_eq!(paper(true, Some(80), &[("COLUMNS", "60"), ("NO_COLOR", "1")]), Paper::without_colours(60));
+        assert_eq!(paper(true, Some(80), &[("COLUMNS", "-3"), ("TERM", "dumb")]), Paper::without_colours(80));
         assert_eq!(paper(true, Some(80), &[("COLUMNS", "3"), ("NO_COLOR", "")]).width, 80);
         assert!(paper(true, Some(80), &[("NO_COLOR", "")]).has_colours, "an empty variable asks for nothing");
     }
@@ -108,7 +104,7 @@ mod tests {
     #[test]
     fn a_file_is_no_terminal() {
         let file = std::fs::File::open("/dev/null").expect("there is a null device");
-        assert_eq!(Paper::of(&file, ColorChoice::Auto, |_| None), Paper::plain(180));
-        assert!(Paper::of(&file, ColorChoice::Always, |_| None).has_colours);
+        assert_eq!(Paper::for_stream(&file, ColorChoice::Auto, |_| None), Paper::without_colours(180));
+        assert!(Paper::for_stream(&file, ColorChoice::Always, |_| None).has_colours);
     }
 }

@@ -1,6 +1,6 @@
 //! Durations and sizes as people type them: a number alone, or with a unit.
 
-/// Units of time with their seconds.
+/// In seconds.
 const DURATIONS: [(&str, f64); 9] = [
     ("ms", 1e-3),
     ("s", 1.0),
@@ -12,7 +12,7 @@ const DURATIONS: [(&str, f64); 9] = [
     ("hours", 3600.0),
     ("minutes", 60.0),
 ];
-/// Units of memory with their bytes.
+/// In bytes.
 const SIZES: [(&str, f64); 10] = [
     ("b", 1.0),
     ("k", 1024.0),
@@ -26,40 +26,40 @@ const SIZES: [(&str, f64); 10] = [
     ("gb", 1e9),
 ];
 
-/// Reads a duration: a number of seconds, or one with a unit such as `90s`, `30m` or `2h`.
-pub fn seconds(text: &str) -> Result<f64, String> {
-    quantity(text, 1.0, &DURATIONS)
+/// Parses seconds, or a number with a unit such as `90s`, `30m` or `2h`.
+pub fn parse_seconds(text: &str) -> Result<f64, String> {
+    parse_quantity(text, 1.0, &DURATIONS)
         .ok_or_else(|| format!("`{text}` is not a duration; write it as `90`, `30m` or `2h`"))
 }
 
-/// Reads a duration, rounds it up to whole seconds, and checks that it is between two limits.
+/// Parses a duration, rounds up to whole seconds, and checks the limits.
 pub fn whole_seconds<const LEAST: u64, const MOST: u64>(text: &str) -> Result<u64, String> {
-    let seconds = seconds(text)?.ceil();
+    let seconds = parse_seconds(text)?.ceil();
     match seconds >= LEAST as f64 && seconds <= MOST as f64 {
         true => Ok(seconds as u64),
         false => Err(format!("give {LEAST} to {MOST} seconds")),
     }
 }
 
-/// Reads a duration in minutes: a number of minutes, or one with a unit.
-pub fn minutes(text: &str) -> Result<f64, String> {
-    let seconds = quantity(text, 60.0, &DURATIONS);
+/// Parses minutes, or a number with a unit.
+pub fn parse_minutes(text: &str) -> Result<f64, String> {
+    let seconds = parse_quantity(text, 60.0, &DURATIONS);
     seconds.map(|seconds| seconds / 60.0).ok_or_else(|| {
         format!("`{text}` is not a duration; write it as `90` for minutes, or with a unit as in `30m` or `2h`")
     })
 }
 
-/// Reads a size in MiB: a number of them, or one with a unit such as `512MiB` or `2GiB`.
-pub fn mebibytes(text: &str) -> Result<f64, String> {
+/// Parses MiB, or a number with a unit such as `512MiB` or `2GiB`.
+pub fn parse_mebibytes(text: &str) -> Result<f64, String> {
     const MIB: f64 = 1_048_576.0;
-    let bytes = quantity(text, MIB, &SIZES);
+    let bytes = parse_quantity(text, MIB, &SIZES);
     bytes.map(|bytes| bytes / MIB).ok_or_else(|| {
         format!("`{text}` is not a size; write it as `512` for MiB, or with a unit as in `512MiB` or `2GiB`")
     })
 }
 
-/// Reads a number that is not negative and times its unit, or the usual one.
-fn quantity(text: &str, usual: f64, units: &[(&str, f64)]) -> Option<f64> {
+/// Multiplies a nonnegative number by its unit, or by `usual`.
+fn parse_quantity(text: &str, usual: f64, units: &[(&str, f64)]) -> Option<f64> {
     let text = text.trim();
     let end = text.find(|sign: char| !sign.is_ascii_digit() && sign != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -78,12 +78,16 @@ mod tests {
     #[test]
     fn units_may_be_left_out() {
         assert_eq!(
-            [seconds("90"), seconds("1.5m"), seconds("2h"), seconds("500 ms")].map(Result::unwrap),
+            [parse_seconds("90"), parse_seconds("1.5m"), parse_seconds("2h"), parse_seconds("500 ms")]
+                .map(Result::unwrap),
             [90.0, 90.0, 7200.0, 0.5]
         );
-        assert_eq!([minutes("5"), minutes("2h"), minutes("30s")].map(Result::unwrap), [5.0, 120.0, 0.5]);
         assert_eq!(
-            [mebibytes("512"), mebibytes("2GiB"), mebibytes("1048576B")].map(Result::unwrap),
+            [parse_minutes("5"), parse_minutes("2h"), parse_minutes("30s")].map(Result::unwrap),
+            [5.0, 120.0, 0.5]
+        );
+        assert_eq!(
+            [parse_mebibytes("512"), parse_mebibytes("2GiB"), parse_mebibytes("1048576B")].map(Result::unwrap),
             [512.0, 2048.0, 1.0]
         );
     }
@@ -91,9 +95,9 @@ mod tests {
     #[test]
     fn what_is_no_quantity_says_how_one_is_written() {
         for text in ["", "h", "-1", "2 weeks", "1e999", "nan", "1.2.3"] {
-            let refused = seconds(text).expect_err("it is none");
+            let refused = parse_seconds(text).expect_err("it is none");
             assert!(refused.contains("write it as `90`, `30m` or `2h`"), "{refused}");
         }
-        assert!(mebibytes("2h").is_err() && minutes("2GiB").is_err());
+        assert!(parse_mebibytes("2h").is_err() && parse_minutes("2GiB").is_err());
     }
 }

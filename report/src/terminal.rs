@@ -5,18 +5,16 @@
 use crate::activity;
 use crate::advice;
 use crate::paper::{ColorChoice, Paper};
-use crate::untrusted::{error_text, note_lines, tame};
+use crate::untrusted::{error_text, escape_controls, note_lines};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::OnceLock;
 
-/// What `--color` says.
 static COLOURS: OnceLock<ColorChoice> = OnceLock::new();
 
-/// Takes `--color WHEN` out of a command line, wherever it stands before `--`, and obeys it from then on. Returns the other
-/// arguments and the choice.
+/// Removes `--color WHEN` before `--` from a command line and applies it. Returns the other arguments and the choice.
 pub fn take_color_flag(
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<(Vec<OsString>, ColorChoice), &'static str> {
@@ -43,26 +41,26 @@ pub fn take_color_flag(
     Ok((others, choice))
 }
 
-fn colours() -> ColorChoice {
+fn colour_choice() -> ColorChoice {
     COLOURS.get().copied().unwrap_or_default()
 }
 
 /// Returns the medium of standard output.
-pub fn paper() -> Paper {
-    Paper::of(&io::stdout(), colours(), |name| std::env::var_os(name))
+pub fn stdout_paper() -> Paper {
+    Paper::for_stream(&io::stdout(), colour_choice(), |name| std::env::var_os(name))
 }
 
-/// Prints a result and a line break. On a terminal, control characters from file names are replaced.
-pub fn print(text: &str) -> io::Result<()> {
+/// Prints a line. On a terminal, control characters from file names are replaced.
+pub fn print_result(text: &str) -> io::Result<()> {
     let is_terminal = io::stdout().is_terminal();
-    let text = if is_terminal { tame(text) } else { text.into() };
-    activity::clear();
+    let text = if is_terminal { escape_controls(text) } else { text.into() };
+    activity::clear_line();
     write_line(&mut io::stdout().lock(), &text)
 }
 
 /// Prints one JSON document on one line.
 pub fn print_json(value: &impl Serialize) -> io::Result<()> {
-    print(&serde_json::to_string(value)?)
+    print_result(&serde_json::to_string(value)?)
 }
 
 /// Prints notes of one kind, such as `note` or `warning`, on standard error.
@@ -75,33 +73,32 @@ pub fn print_error(text: &str) {
     print_errors(&format!("{}\n", error_text(&with_advice(text))));
 }
 
-/// Adds the next step to an error that names none.
 fn with_advice(text: &str) -> String {
     advice::of_error(text).map_or_else(|| text.to_owned(), |hint| format!("{text}\nhint: {hint}"))
 }
 
-/// Prints the next step for an error of the command line, whose text was printed, unless that names one.
+/// Prints the next step for a printed command line error, unless it names one.
 pub fn print_usage_advice(text: &str) {
     advice::of_usage(text).iter().for_each(|hint| print_errors(&format!("hint: {hint}\n")));
 }
 
 /// Prints a line of progress on standard error.
 pub fn print_progress(line: &str) {
-    activity::clear();
+    activity::clear_line();
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// Prints lines on standard error, those that begin with a word for what they are with that word in its colour.
+/// Colours a leading word such as `error:`.
 fn print_errors(lines: &str) {
-    let paper = Paper::of(&io::stderr(), colours(), |name| std::env::var_os(name));
-    let lines = if paper.has_colours { lines.split_inclusive('\n').map(coloured).collect() } else { lines.to_owned() };
-    activity::clear();
+    let paper = Paper::for_stream(&io::stderr(), colour_choice(), |name| std::env::var_os(name));
+    let lines =
+        if paper.has_colours { lines.split_inclusive('\n').map(colour_line).collect() } else { lines.to_owned() };
+    activity::clear_line();
     // If standard error is closed, the error cannot be reported.
     let _ = io::stderr().lock().write_all(lines.as_bytes());
 }
 
-/// Colours what a line is as `clap` does.
-fn coloured(line: &str) -> String {
+fn colour_line(line: &str) -> String {
     let bold = |colour: AnsiColor| Style::new().bold().fg_color(Some(colour.into()));
     let styles = [
         ("error:", bold(AnsiColor::Red)),
@@ -150,8 +147,8 @@ mod tests {
 
     #[test]
     fn what_a_line_is_has_its_colour() {
-        assert_eq!(coloured("error: a\n"), "\x1b[1m\x1b[31merror:\x1b[0m a\n");
-        assert_eq!(coloured("  at b\n"), "  at b\n");
+        assert_eq!(colour_line("error: a\n"), "\x1b[1m\x1b[31merror:\x1b[0m a\n");
+        assert_eq!(colour_line("  at b\n"), "  at b\n");
     }
 
     #[test]

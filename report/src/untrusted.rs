@@ -3,18 +3,18 @@
 
 use std::borrow::Cow;
 
-/// Shows the control characters of a text as escapes such as `\u{1b}`, except colours, line breaks and tabs.
-pub fn tame(text: &str) -> Cow<'_, str> {
-    replace(text, colour)
+/// Escapes control characters, such as `\u{1b}`, except colours, line breaks and tabs.
+pub fn escape_controls(text: &str) -> Cow<'_, str> {
+    escape_unless(text, colour_length)
 }
 
-/// Shows all control characters of a text as escapes, except line breaks and tabs: for what has no colours of ours.
-pub fn escaped(text: &str) -> Cow<'_, str> {
-    replace(text, |_| None)
+/// Escapes all control characters except line breaks and tabs, for texts without our colours.
+pub fn escape_all_controls(text: &str) -> Cow<'_, str> {
+    escape_unless(text, |_| None)
 }
 
-/// Escapes control characters, except those at which `kept` returns a number of bytes to keep.
-fn replace(text: &str, stays: impl Fn(&str) -> Option<usize>) -> Cow<'_, str> {
+/// Escapes control characters, except those at which `stays` returns a number of bytes to keep.
+fn escape_unless(text: &str, stays: impl Fn(&str) -> Option<usize>) -> Cow<'_, str> {
     if !text.chars().any(is_command) {
         return Cow::Borrowed(text);
     }
@@ -31,14 +31,13 @@ fn replace(text: &str, stays: impl Fn(&str) -> Option<usize>) -> Cow<'_, str> {
     Cow::Owned(tamed)
 }
 
-/// Maximum line length of an error, because parser messages quote lines, which may be megabytes long.
+/// Parser messages quote lines, which may be megabytes long.
 const ERROR_LINE_CHARS: usize = 1000;
 const ERROR_LINES: usize = 60;
 
 const MAX_NOTES: usize = 20;
 
-/// Formats notes of one kind, such as `warning`, shortened like errors. Of many notes, the first are shown with the
-/// number of the rest.
+/// Formats notes of one kind, such as `warning`, shortened like errors; after the first ones, only their number.
 pub fn note_lines<Note: ToString>(kind: &str, notes: impl IntoIterator<Item = Note>) -> String {
     let mut notes = notes.into_iter();
     let mut lines: String =
@@ -52,7 +51,7 @@ pub fn note_lines<Note: ToString>(kind: &str, notes: impl IntoIterator<Item = No
 
 /// Formats an error for a terminal, without control characters and of bounded length.
 pub fn error_text(text: &str) -> String {
-    let lines = escaped(text);
+    let lines = escape_all_controls(text);
     let shown = lines.lines().take(ERROR_LINES).map(|line| match line.char_indices().nth(ERROR_LINE_CHARS) {
         Some((end, _)) => Cow::Owned(format!("{}…", &line[..end])),
         None => Cow::Borrowed(line),
@@ -60,14 +59,14 @@ pub fn error_text(text: &str) -> String {
     shown.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns whether a character controls the terminal or the direction of text.
+/// Whether a character controls the terminal or text direction.
 fn is_command(sign: char) -> bool {
     (sign.is_control() && sign != '\n' && sign != '\t')
         || matches!(sign, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }
 
-/// Returns the length of a colour sequence at the start of a text.
-fn colour(text: &str) -> Option<usize> {
+/// Returns the length of a leading colour sequence.
+fn colour_length(text: &str) -> Option<usize> {
     let numbers = text.strip_prefix("\x1b[")?;
     let end = numbers.find(|sign: char| !sign.is_ascii_digit() && sign != ';')?;
     numbers[end..].starts_with('m').then_some("\x1b[".len() + end + 1)
@@ -79,11 +78,11 @@ mod tests {
 
     #[test]
     fn only_colours_reach_a_terminal() {
-        assert_eq!(tame("a\tb\nc · µs \x1b[1;31mred\x1b[0m"), "a\tb\nc · µs \x1b[1;31mred\x1b[0m");
-        assert_eq!(tame("\x1b]0;title\x07x"), r"\u{1b}]0;title\u{7}x");
-        assert_eq!(tame("\x1b[2Jx\r\u{9b}2J\x7f"), r"\u{1b}[2Jx\u{d}\u{9b}2J\u{7f}");
-        assert_eq!(tame("a\u{202e}b\x1b["), r"a\u{202e}b\u{1b}[");
-        assert_eq!(escaped("µ\t\x1b[31mred\n"), "µ\t\\u{1b}[31mred\n");
+        assert_eq!(escape_controls("a\tb\nc · µs \x1b[1;31mred\x1b[0m"), "a\tb\nc · µs \x1b[1;31mred\x1b[0m");
+        assert_eq!(escape_controls("\x1b]0;title\x07x"), r"\u{1b}]0;title\u{7}x");
+        assert_eq!(escape_controls("\x1b[2Jx\r\u{9b}2J\x7f"), r"\u{1b}[2Jx\u{d}\u{9b}2J\u{7f}");
+        assert_eq!(escape_controls("a\u{202e}b\x1b["), r"a\u{202e}b\u{1b}[");
+        assert_eq!(escape_all_controls("µ\t\x1b[31mred\n"), "µ\t\\u{1b}[31mred\n");
     }
 
     #[test]

@@ -6,28 +6,28 @@ use super::choices::{HelpersAt, LayoutKind, Unseen};
 use super::register_tile::{has_few_registers, product_registers};
 use super::template::parameter_extents;
 use crate::machine::Cpu;
-use crate::tiles::{filled, reach_little_past};
+use crate::tiles::{filled_extent, reach_little_past};
 use models::operators::Attention;
 use models::{Op, Task};
 
-/// What becomes of places that no query of a register tile sees.
-pub static UNSEEN: ChoiceAxis<Unseen> = ChoiceAxis::new("unseen").when(|knobs| !LAYOUT.is(knobs, LayoutKind::Plain));
+/// Treatment of positions that no query of a register tile sees.
+pub static UNSEEN: ChoiceAxis<Unseen> =
+    ChoiceAxis::new("unseen").only_when(|knobs| !LAYOUT.is_set_to(knobs, LayoutKind::Plain));
 
 pub(crate) static AXES: &[&Declaration] = &[&UNSEEN.0];
 
-/// Causal attention, possibly limited to a window of earlier positions.
+/// Visibility in causal attention, possibly limited to a window of earlier positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sight {
-    /// The place that the first query sees last.
+    /// Last position that the first query sees.
     pub earlier: i64,
-    /// How many places a query sees at most.
     pub window: Option<i64>,
     places: i64,
 }
 
 impl Sight {
-    /// The sight of a task's queries, where its sizes are known and not all of them see all places.
-    pub fn of(task: &Task) -> Option<Sight> {
+    /// Returns None unless the sizes are known and some query does not see all positions.
+    pub fn from_task(task: &Task) -> Option<Sight> {
         let Op::Attention(Attention { causal: true, window, .. }) = &task.steps[0].op else { return None };
         let [_, _, queries, _] = parameter_extents(task, 0)[..] else { return None };
         let [_, _, places, _] = parameter_extents(task, 1)[..] else { return None };
@@ -36,50 +36,50 @@ impl Sight {
         Some(Sight { earlier: places - queries, window, places })
     }
 
-    /// Block of positions whose visibility is tested; it divides all positions.
-    pub fn stretch(&self) -> Option<i64> {
-        /// A question per turn costs more than what it saves.
+    /// Returns the number of positions that are tested at once; a divisor of all positions.
+    pub fn visibility_block(&self) -> Option<i64> {
+        /// A test per iteration costs more than it saves.
         const LEAST: i64 = 8;
         const MOST: i64 = 64;
         divisors(self.places).filter(|places| (LEAST..=MOST).contains(places)).last()
     }
 }
 
-/// Adds register tiles to rows of queries, and makes them the default where there are several queries.
-pub(crate) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
+/// Adds register tiles over rows of queries; the default if there are several queries.
+pub(crate) fn add_query_tiles(space: &mut Space, task: &Task, machine: &Cpu) {
     let [batch, heads, queries, _] = task.steps[0].output.extents().unwrap_or_default()[..] else { return };
     let places = parameter_extents(task, 1).get(2).copied().unwrap_or(1);
     let lanes = machine.vector_lanes;
     let blocks: Vec<i64> =
         [lanes, 2 * lanes, 4 * lanes].into_iter().filter(|&block| block < 2 * places.max(1)).collect();
     let (Some(_), true) = (blocks.first(), queries > 1) else { return };
-    let tiles = tiles(machine, queries);
+    let tiles = query_tiles(machine, queries);
     let (block, tile) = best_tile(machine, [queries, places], &blocks, &tiles);
     space.axes.insert(
         0,
-        LAYOUT.axis("whether keys are turned, and scores computed in tiles", [LayoutKind::Blocked, LayoutKind::Plain]),
+        LAYOUT
+            .to_axis("whether keys are turned, and scores computed in tiles", [LayoutKind::Blocked, LayoutKind::Plain]),
     );
-    space.axes.insert(1, BLOCK.axis("places in one register tile (blocked)", blocks));
-    space.axes.insert(2, TILE_Y.axis("queries in one register tile (blocked)", tiles));
+    space.axes.insert(1, BLOCK.to_axis("places in one register tile (blocked)", blocks));
+    space.axes.insert(2, TILE_Y.to_axis("queries in one register tile (blocked)", tiles));
     let helpers_at = if batch * heads >= 2 * machine.cores { HelpersAt::Head } else { HelpersAt::Root };
     let knobs = &mut space.default;
     LAYOUT.set(knobs, LayoutKind::Blocked);
     BLOCK.set(knobs, block);
     TILE_Y.set(knobs, tile);
     HELPERS_AT.set(knobs, helpers_at);
-    if Sight::of(task).is_some() {
+    if Sight::from_task(task).is_some() {
         let meaning = "whether places that no query of a register tile sees are left out (blocked)";
-        space.axes.push(UNSEEN.axis(meaning, [Unseen::Skipped, Unseen::Computed]));
+        space.axes.push(UNSEEN.to_axis(meaning, [Unseen::Skipped, Unseen::Computed]));
         UNSEEN.set(knobs, Unseen::Skipped);
     }
 }
 
-/// Returns how many queries a tile may have: divisors, and if none of them suits the registers, numbers whose last tile reaches at most
-/// an eighth past the end.
-fn tiles(machine: &Cpu, queries: i64) -> Vec<i64> {
+/// Returns query counts of a tile: divisors, otherwise counts whose last tile overhangs by at most an eighth.
+fn query_tiles(machine: &Cpu, queries: i64) -> Vec<i64> {
     const ENOUGH: i64 = 4;
     const MOST: i64 = 8;
-    /// Queries whose scores of two vectors of places fit 16 registers.
+    /// Queries whose scores with two vectors of positions fit 16 registers.
     const FITTING: i64 = 6;
     let most = if has_few_registers(machine) { FITTING } else { MOST };
     let dividing: Vec<i64> = divisors(queries).filter(|&rows| rows <= MOST).collect();
@@ -88,17 +88,16 @@ fn tiles(machine: &Cpu, queries: i64) -> Vec<i64> {
     if is_enough { dividing } else { (1..=MOST.min(queries)).filter(is_close).collect() }
 }
 
-/// Returns the block of places and the queries of the default tile: among tiles that fit the registers the least work, past the end
-/// included. Each score costs its share of loads, and exponentials and sums that are the same for all tiles.
+/// Returns the positions and queries of the default tile: the least work, overhang included, that fits the registers.
 fn best_tile(machine: &Cpu, [queries, places]: [i64; 2], blocks: &[i64], tiles: &[i64]) -> (i64, i64) {
-    /// Cost of what is the same for all tiles, in loads per multiply-add.
+    /// Cost that is equal for all tiles, in loads per multiply-add.
     const OTHER_STEPS: f64 = 2.0;
     let vectors = |block: i64| block / machine.vector_lanes;
     let fits = |(block, rows): &(i64, i64)| {
         *rows == 1 || product_registers(vectors(*block), *rows) <= machine.vector_registers
     };
     let cost = |(block, rows): (i64, i64)| {
-        let scores = filled(queries, rows) as f64 * filled(places, block) as f64;
+        let scores = filled_extent(queries, rows) as f64 * filled_extent(places, block) as f64;
         let loads = (vectors(block) + rows) as f64 / (vectors(block) * rows) as f64;
         scores * (OTHER_STEPS + loads)
     };

@@ -7,7 +7,6 @@ use crate::knobs::{Knobs, Setting};
 use crate::{attention, contraction, declare, dots, winograd};
 use std::sync::LazyLock;
 
-/// All declared axes, in the order of their names.
 static DECLARED: LazyLock<Vec<&Declaration>> = LazyLock::new(|| {
     let families = [
         SHARED,
@@ -25,30 +24,28 @@ static DECLARED: LazyLock<Vec<&Declaration>> = LazyLock::new(|| {
     all
 });
 
-/// Returns what is declared of an axis.
-pub fn declaration(name: &str) -> Option<&'static Declaration> {
+pub fn find_declaration(name: &str) -> Option<&'static Declaration> {
     let found = DECLARED.binary_search_by(|declaration| declaration.name.cmp(name));
     found.ok().map(|place| DECLARED[place])
 }
 
-/// Returns the way in which a point computes a task.
-fn way(knobs: &Knobs) -> Ways {
+fn computing_way(knobs: &Knobs) -> Ways {
     if winograd_tile(knobs).is_some() {
         Ways::WINOGRAD
     } else if dots::is_of_places(knobs) {
         Ways::DOTS
-    } else if UNIT.is(knobs, Unit::Tensor) {
+    } else if UNIT.is_set_to(knobs, Unit::Tensor) {
         Ways::TENSOR
-    } else if SUM.is(knobs, SummedBy::Block) && sum::AXES.iter().any(|axis| axis.is_in(knobs)) {
+    } else if SUM.is_set_to(knobs, SummedBy::Block) && sum::AXES.iter().any(|axis| axis.is_in(knobs)) {
         Ways::BLOCK_SUM
     } else {
         Ways::DIRECT
     }
 }
 
-/// Leaves out knobs that decide nothing, so that equal schedules are equal points.
-pub fn canonical(mut knobs: Knobs) -> Knobs {
-    let way = way(&knobs);
+/// Removes knobs without effect, so that equal schedules are equal points.
+pub fn canonical_knobs(mut knobs: Knobs) -> Knobs {
+    let way = computing_way(&knobs);
     // Both are in the order of names.
     let mut declared = DECLARED.iter().peekable();
     let decides = |(name, setting): (&String, &Setting)| {
@@ -63,9 +60,9 @@ pub fn canonical(mut knobs: Knobs) -> Knobs {
         let mut kept = kept.into_iter();
         knobs.0.retain(|_, _| kept.next().unwrap_or(true));
     }
-    contraction::settle(&mut knobs);
+    contraction::settle_copies(&mut knobs);
     if way == Ways::DOTS {
-        dots::settle(&mut knobs);
+        dots::settle_quads(&mut knobs);
     }
     knobs
 }

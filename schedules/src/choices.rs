@@ -7,7 +7,7 @@ choice! {
     pub enum LayoutKind {
         /// Channels in blocks.
         Blocked = "blocked",
-        /// As the task says.
+        /// As in the task.
         Plain = "plain",
         /// Quads of bytes along the depth.
         Dots = "dots",
@@ -17,9 +17,9 @@ choice! {
 choice! {
     /// The order of the loops of a sum.
     pub enum SumOrder {
-        /// The depth outside.
+        /// Depth as the outermost loop.
         DepthFirst = "depth_first",
-        /// The window outside; what is padding for a whole tile is left out.
+        /// Window as the outermost loop; skips taps that are padding for a whole tile.
         KernelFirst = "kernel_first",
         /// Depth, columns, rows.
         Cxy = "cxy",
@@ -35,9 +35,9 @@ choice! {
 choice! {
     /// The order of the loops over tiles.
     pub enum TileOrder {
-        /// Channels outside of rows and columns.
+        /// Channels outside rows and columns.
         Channels = "channels",
-        /// Channels inside.
+        /// Channels as the innermost loop.
         Space = "space",
         /// Channels, columns, rows.
         Cxy = "cxy",
@@ -53,9 +53,9 @@ choice! {
 choice! {
     /// When sums are finished.
     pub enum SumAt {
-        /// Those of a tile before the next tile.
+        /// For each tile before the next one.
         Tile = "tile",
-        /// Those of all tiles that are taken together at once.
+        /// For a group of tiles at once.
         Cache = "cache",
     }
 }
@@ -63,11 +63,11 @@ choice! {
 choice! {
     /// Where padded input is computed.
     pub enum PadAt {
-        /// Where it is read.
+        /// Where the input is read.
         Inline = "inline",
         /// Before all tiles.
         Root = "root",
-        /// For each step of the pool.
+        /// For each step of the parallel loop.
         Outer = "outer",
         /// For each vector.
         Tile = "tile",
@@ -79,7 +79,7 @@ choice! {
     pub enum CopyAt {
         /// Nowhere.
         No = "no",
-        /// For each step of the pool.
+        /// For each step of the parallel loop.
         Outer = "outer",
         /// For each part of the depth.
         Part = "part",
@@ -99,9 +99,9 @@ choice! {
 choice! {
     /// Whether something is done.
     pub enum YesNo {
-        /// It is.
+        /// Yes.
         Yes = "yes",
-        /// It is not.
+        /// No.
         No = "no",
     }
 }
@@ -111,9 +111,9 @@ choice! {
     pub enum Algorithm {
         /// Product by product.
         Direct = "direct",
-        /// By Winograd's products, in tiles of 2 × 2.
+        /// Winograd's algorithm with tiles of 2 × 2.
         Winograd2 = "winograd2",
-        /// By Winograd's products, in tiles of 4 × 4.
+        /// Winograd's algorithm with tiles of 4 × 4.
         Winograd4 = "winograd4",
     }
 }
@@ -121,9 +121,9 @@ choice! {
 choice! {
     /// How exponentials and their kin are computed on CPUs.
     pub enum Functions {
-        /// By arithmetic on vectors, a few units in the last place off.
+        /// Vector arithmetic, with errors of a few units in the last place.
         Vector = "vector",
-        /// By a call of the system's library for each element, as exact as that is.
+        /// A call of the system's library per element, as exact as the library.
         Library = "library",
     }
 }
@@ -133,7 +133,7 @@ choice! {
     pub enum Windows {
         /// As a whole.
         Whole = "whole",
-        /// Their columns first.
+        /// Columns first, then rows.
         ColumnsFirst = "columns_first",
     }
 }
@@ -153,9 +153,9 @@ choice! {
 choice! {
     /// What becomes of places that no query of a register tile sees.
     pub enum Unseen {
-        /// They are left out.
+        /// Skipped.
         Skipped = "skipped",
-        /// They are computed.
+        /// Computed.
         Computed = "computed",
     }
 }
@@ -163,9 +163,9 @@ choice! {
 choice! {
     /// Whether data enters products of bytes with a sign.
     pub enum Bytes {
-        /// With a sign.
+        /// Signed.
         Signed = "signed",
-        /// Without one.
+        /// Unsigned.
         Unsigned = "unsigned",
     }
 }
@@ -185,7 +185,7 @@ choice! {
 choice! {
     /// Who sums an element of the result.
     pub enum SummedBy {
-        /// A thread.
+        /// One thread.
         Thread = "thread",
         /// All threads of a block.
         Block = "block",
@@ -195,9 +195,9 @@ choice! {
 choice! {
     /// Whether even parts of a thread's tile lie apart.
     pub enum Spread {
-        /// They do.
+        /// Spread over the tile.
         Apart = "apart",
-        /// They do not.
+        /// Adjacent.
         Together = "together",
     }
 }
@@ -227,7 +227,7 @@ choice! {
     pub enum CopyThrough {
         /// Registers.
         Registers = "registers",
-        /// Copies in the background.
+        /// Asynchronous copies.
         Async = "async",
     }
 }
@@ -235,7 +235,7 @@ choice! {
 choice! {
     /// To what operands are rounded.
     pub enum Precision {
-        /// 32-bit floats with ten bits of fraction.
+        /// 32-bit floats with a 10-bit fraction.
         Tf32 = "tf32",
     }
 }
@@ -243,9 +243,9 @@ choice! {
 choice! {
     /// How many kernels compute the steps of a row.
     pub enum Kernels {
-        /// One for all steps.
+        /// One kernel for all steps.
         One = "one",
-        /// One each.
+        /// One kernel per step.
         Each = "each",
     }
 }

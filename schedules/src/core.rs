@@ -1,7 +1,7 @@
 //! The space of a task on a board's core: how its extents are cut, and which of its parts take turns.
 
 use super::{Axis, Knobs, Setting, Space, SpaceLimits, Template};
-use accelerator::{Core, Layer, choices, default_knobs, fits, layer_of};
+use accelerator::{Core, Layer, check_fit, default_knobs, knob_choices, layer_of};
 use models::Task;
 
 const MEANINGS: [&str; 7] = [
@@ -14,20 +14,19 @@ const MEANINGS: [&str; 7] = [
     "threads over rows of the result, which take turns",
 ];
 
-/// What has to fit.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CoreLimits {
     core: Core,
     layer: Option<Layer>,
 }
 
-/// The space; of a task that is the CPU's it has one point, which is refused.
+/// Returns one rejected point for a task that the core cannot run.
 pub fn core_space(task: &Task, core: &Core) -> Space {
     let layer = layer_of(task).ok();
     let (axes, default) = match &layer {
         None => (Vec::new(), Knobs::default()),
         Some(layer) => {
-            let settings = choices(core, layer).into_iter().zip(accelerator::Knobs::NAMES).zip(MEANINGS);
+            let settings = knob_choices(core, layer).into_iter().zip(accelerator::Knobs::NAMES).zip(MEANINGS);
             let axes = settings.map(|((settings, name), meaning)| Axis {
                 name,
                 meaning,
@@ -42,22 +41,21 @@ pub fn core_space(task: &Task, core: &Core) -> Space {
 }
 
 impl CoreLimits {
-    pub(crate) fn allow(&self, knobs: &Knobs) -> bool {
+    pub(crate) fn allows_point(&self, knobs: &Knobs) -> bool {
         let cut = core_knobs(knobs).zip(self.layer.as_ref());
-        cut.is_some_and(|(knobs, layer)| fits(&self.core, layer, &knobs).is_ok())
+        cut.is_some_and(|(knobs, layer)| check_fit(&self.core, layer, &knobs).is_ok())
     }
 }
 
-/// A cut as a point of the space.
 fn knobs_of(knobs: &accelerator::Knobs) -> Knobs {
-    let numbers = accelerator::Knobs::NAMES.into_iter().zip(knobs.numbers());
+    let numbers = accelerator::Knobs::NAMES.into_iter().zip(knobs.as_array());
     Knobs(numbers.map(|(name, number)| (name.to_owned(), Setting::Number(number.into()))).collect())
 }
 
-/// The cut that a point of the space is; nothing where it is a point of another.
+/// Returns None for points of other spaces.
 pub fn core_knobs(knobs: &Knobs) -> Option<accelerator::Knobs> {
     let number = |name: &str| u32::try_from(knobs.number(name)?).ok();
     let numbers = accelerator::Knobs::NAMES.map(number);
     let is_own = knobs.0.len() == numbers.len() && numbers.iter().all(Option::is_some);
-    is_own.then(|| accelerator::Knobs::of(numbers.map(|number| number.unwrap_or(1))))
+    is_own.then(|| accelerator::Knobs::from_array(numbers.map(|number| number.unwrap_or(1))))
 }

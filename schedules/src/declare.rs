@@ -1,51 +1,49 @@
 //! Declares the space of each family of operators on CPUs.
 
 use super::axes::{
-    Declaration, FUNCTIONS, GRAIN, HELPERS_AT, NumberAxis, PAD_AT, PARALLEL, SPLIT_R, VECTOR, WINDOWS, upto,
+    Declaration, FUNCTIONS, GRAIN, HELPERS_AT, NumberAxis, PAD_AT, PARALLEL, SPLIT_R, VECTOR, WINDOWS, wished_divisors,
 };
 use super::choices::{Functions, HelpersAt, PadAt, Windows};
-use super::contraction::contraction;
+use super::contraction::contraction_space;
 use super::extents::{by_phases, contraction_extents, input_extent};
 use super::template::{has_functions, parameter_extents};
-use super::{Domain, Knobs, Setting, Space, SpaceLimits, Template, attention, dots, pool, template, winograd};
-use crate::flat::{flat, of_elements};
+use super::{Domain, Knobs, Setting, Space, SpaceLimits, Template, attention, dots, pool, task_template, winograd};
+use crate::flat::{flatten_task, of_elements};
 use crate::machine::Cpu;
 use models::operators::{LpNorm, MeanVarianceNorm, Pool, Reduce, Softmax};
 use models::{Op, PoolMode, Task};
 
-/// Columns of windows that are reduced as one vector, where they are first.
-pub static ROW: NumberAxis = NumberAxis::new("row").when(|knobs| WINDOWS.is(knobs, Windows::ColumnsFirst));
+/// Columns of windows that are reduced as one vector, with columns first.
+pub static ROW: NumberAxis = NumberAxis::new("row").only_when(|knobs| WINDOWS.is_set_to(knobs, Windows::ColumnsFirst));
 
-/// The axes of pools alone.
 pub(crate) static AXES: &[&Declaration] = &[&ROW.0];
 
-pub(crate) fn unlimited() -> SpaceLimits {
+pub(crate) fn no_limits() -> SpaceLimits {
     SpaceLimits::Registers {
         tile_elements: i64::MAX,
         unrolled_elements: i64::MAX,
         window: 1,
         tiles: None,
         sums: i64::MAX,
-        domain: Domain::elements(Vec::new()),
+        domain: Domain::without_sums(Vec::new()),
         whole: None,
     }
 }
 
-/// Columns that one vector of work on elements may have.
 const VECTORS: [i64; 6] = [1, 4, 8, 16, 32, 64];
 
 pub fn cpu_space(task: &Task, machine: &Cpu) -> Space {
-    let flat = flat(task);
+    let flat = flatten_task(task);
     let task = flat.as_ref().map_or(task, |flat| &flat.task);
     let anchor = &task.steps[0];
     let output = anchor.output.extents().unwrap_or_default();
-    let mut space = match template(task) {
+    let mut space = match task_template(task) {
         Template::Contraction => {
             let extents = by_phases(task, &output, contraction_extents(task, &output));
             let domain = Domain::of_contraction(task, &extents, &output);
-            let mut space = contraction(machine, &extents, domain, task.steps.len() > 1);
-            winograd::extend(&mut space, task, machine);
-            if let Some(dots) = dots::dots(task) {
+            let mut space = contraction_space(machine, &extents, domain, task.steps.len() > 1);
+            winograd::add_winograd(&mut space, task, machine);
+            if let Some(dots) = dots::as_dots(task) {
                 dots::add_to(&mut space, machine, &dots);
             } else if dots::is_product(task) {
                 dots::add_to_product(&mut space, machine);
@@ -54,12 +52,12 @@ pub fn cpu_space(task: &Task, machine: &Cpu) -> Space {
         }
         Template::Rows => match &anchor.op {
             Op::Attention(_) => {
-                let mut space = rows(machine, &output, true);
-                attention::extend(&mut space, task, machine);
+                let mut space = rows_space(machine, &output, true);
+                attention::add_query_tiles(&mut space, task, machine);
                 space
             }
             _ => {
-                let mut space = rows(machine, &output, false);
+                let mut space = rows_space(machine, &output, false);
                 if sums_neighbours(&anchor.op, output.len()) {
                     let row = input_extent(task, -1);
                     add_partial_sums(&mut space, machine, row);
@@ -88,11 +86,11 @@ pub fn cpu_space(task: &Task, machine: &Cpu) -> Space {
                 Op::BorderPad(_) if columns >= 4 * machine.vector_lanes => 2 * machine.vector_lanes,
                 Op::Tile(_) => whole_vector(machine, input_extent(task, -1)),
                 // So are bytes: as many as fit a register.
-                op if of_elements(op) && anchor.output.dtype.bytes() == 1 => 1,
+                op if of_elements(op) && anchor.output.dtype.size_bytes() == 1 => 1,
                 op if of_elements(op) => element_vector(machine, columns),
                 _ => whole_vector(machine, columns),
             };
-            let mut space = spatial(machine, &output, vector, is_padded);
+            let mut space = spatial_space(machine, &output, vector, is_padded);
             let usual = space.default.clone();
             if let (Op::Pool(Pool { kernel, .. }), true) = (&anchor.op, is_strided) {
                 let window = kernel.iter().copied().max().unwrap_or(1);
@@ -108,51 +106,47 @@ pub fn cpu_space(task: &Task, machine: &Cpu) -> Space {
     };
     if has_functions(task) {
         space.axes.push(
-            FUNCTIONS.axis("how exponentials and their kin are computed", [Functions::Vector, Functions::Library]),
+            FUNCTIONS.to_axis("how exponentials and their kin are computed", [Functions::Vector, Functions::Library]),
         );
         FUNCTIONS.set(&mut space.default, Functions::Vector);
     }
-    pool::extend(&mut space, task, machine);
+    pool::add_pool_axis(&mut space, task, machine);
     space
 }
 
-/// `is_strided` says that neighbours of the result do not come from neighbours of the input.
-fn spatial(machine: &Cpu, output: &[i64], vector: i64, is_padded: bool) -> Space {
+fn spatial_space(machine: &Cpu, output: &[i64], vector: i64, is_padded: bool) -> Space {
     let columns = output.last().copied().unwrap_or(1);
     let outer = i64::try_from(output.len().saturating_sub(1)).unwrap_or(0).max(1);
     // Rows of a plane share their padded input, so planes are the grain where there are enough of them.
     let planes: i64 = output.iter().take(2).product();
     let parallel = if output.len() > 3 && planes >= 8 * machine.cores { 2 } else { outer };
     let mut axes = vec![
-        VECTOR.axis("columns in one vector", VECTORS.into_iter().filter(|&vector| vector <= columns)),
-        PARALLEL.axis("outer loops fused and run on the pool", 1..=outer),
+        VECTOR.to_axis("columns in one vector", VECTORS.into_iter().filter(|&vector| vector <= columns)),
+        PARALLEL.to_axis("outer loops fused and run on the pool", 1..=outer),
     ];
     let steps: i64 = output.iter().rev().skip(1).product();
     if steps > 1 {
         let grains = [1, 2, 4, 8].into_iter().filter(|grain| 2 * grain <= steps);
-        axes.push(GRAIN.axis("steps of those loops that a thread takes at once", grains));
+        axes.push(GRAIN.to_axis("steps of those loops that a thread takes at once", grains));
     }
     let mut default = Knobs::default();
     VECTOR.set(&mut default, vector);
     PARALLEL.set(&mut default, parallel);
     if is_padded {
         axes.push(
-            PAD_AT.axis("where the padded input is computed", [PadAt::Inline, PadAt::Root, PadAt::Outer, PadAt::Tile]),
+            PAD_AT
+                .to_axis("where the padded input is computed", [PadAt::Inline, PadAt::Root, PadAt::Outer, PadAt::Tile]),
         );
         PAD_AT.set(&mut default, PadAt::Outer);
     }
-    Space { template: Template::Spatial, axes, default, limits: unlimited() }
+    Space { template: Template::Spatial, axes, default, limits: no_limits() }
 }
 
-/// How the windows of a pool that takes steps are computed, where that is not as others are: of long rows the compiler makes
-/// vectors by itself, of short ones it does not, and not where borders are in between. All as seen with AVX-512. `padded` is the
-/// window's extent where the input is padded.
+/// Sets knobs of strided pooling with unusual costs, found with AVX-512; `padded` is the extent of a padded window.
 fn set_strided(default: &mut Knobs, machine: &Cpu, output: &[i64], padded: Option<i64>) {
-    /// Rows of at least this length are vectorised by default.
     const LONG: i64 = 16;
-    /// Windows of this extent are small.
     const SMALL: i64 = 3;
-    /// Rows so short are written out.
+    /// Maximum length of rows that are unrolled.
     const WRITTEN_OUT: i64 = 10;
     let (columns, lanes) = (output.last().copied().unwrap_or(1), machine.vector_lanes);
     let all = i64::try_from(output.len().saturating_sub(1)).unwrap_or(0).max(1);
@@ -192,9 +186,7 @@ fn set_strided(default: &mut Knobs, machine: &Cpu, output: &[i64], padded: Optio
     }
 }
 
-/// Pools may reduce the columns of windows first, as vectors of neighbours in a row of the input. That is the default of maxima, and of
-/// means whose windows take steps over rows that are not long or leave padding out. All as seen with AVX-512.
-/// `usual` is the default of work on elements that are independent.
+/// Adds pooling with columns first, the default of maxima and some strided means (found with AVX-512).
 fn add_columns(space: &mut Space, machine: &Cpu, task: &Task, usual: Knobs) {
     let anchor = &task.steps[0];
     let Op::Pool(Pool { mode, kernel, strides, pads, count_pad, .. }) = &anchor.op else { return };
@@ -210,8 +202,8 @@ fn add_columns(space: &mut Space, machine: &Cpu, task: &Task, usual: Knobs) {
     let whole = if *row <= 16 * lanes { *row } else { 4 * lanes };
     let settings = [1, 8, 16, 32].into_iter().filter(|&width| width < whole).chain([whole]);
     let text = "whether windows are reduced as a whole or their columns first";
-    space.axes.push(WINDOWS.axis(text, [Windows::Whole, Windows::ColumnsFirst]));
-    space.axes.push(ROW.axis("columns of windows reduced as one vector, where they are first", settings));
+    space.axes.push(WINDOWS.to_axis(text, [Windows::Whole, Windows::ColumnsFirst]));
+    space.axes.push(ROW.to_axis("columns of windows reduced as one vector, where they are first", settings));
     let is_padded = pads.iter().any(|&pad| pad > 0);
     let is_strided = strides.last().is_some_and(|&stride| stride > 1);
     let largest = |most: i64, of: i64| [16, 8, 4].into_iter().find(|vector| *vector <= of.min(most)).unwrap_or(1);
@@ -241,12 +233,11 @@ fn add_columns(space: &mut Space, machine: &Cpu, task: &Task, usual: Knobs) {
     }
 }
 
-/// Steps of a pool's loops that a thread takes at once stay within one plane of an image where there are several: TVM does not see
-/// which columns of windows belong to steps that go on in the next.
+/// Keeps chunks of a thread within one image plane: TVM does not see which window columns the next step reuses.
 fn keep_planes_apart(space: &mut Space, output: &[i64]) {
     let [images, _, rows, _, ..] = output else { return };
     let fits = |setting: &Setting| matches!(setting, Setting::Number(grain) if rows % grain == 0);
-    if *images == 1 || !space.has(WINDOWS.0.name) {
+    if *images == 1 || !space.has_axis(WINDOWS.0.name) {
         return;
     }
     if let Some(grains) = space.axes.iter_mut().find(|axis| axis.name == GRAIN.0.name) {
@@ -257,7 +248,7 @@ fn keep_planes_apart(space: &mut Space, output: &[i64]) {
     }
 }
 
-/// Whether the helpers of a row reduce elements that lie side by side.
+/// Returns whether the row helpers reduce adjacent elements.
 fn sums_neighbours(op: &Op, rank: usize) -> bool {
     let is_last = |axis: i64| axis + 1 == i64::try_from(rank).unwrap_or(i64::MAX);
     match op {
@@ -269,14 +260,13 @@ fn sums_neighbours(op: &Op, rank: usize) -> bool {
     }
 }
 
-/// The widest vector that divides the columns: one that does not needs a test in every step.
+/// Returns the widest vector that divides the columns, because others need a test per step.
 fn whole_vector(machine: &Cpu, columns: i64) -> i64 {
     let fits = |vector: &i64| *vector <= machine.vector_lanes.min(columns) && columns % vector == 0;
     VECTORS.into_iter().filter(fits).max().unwrap_or(1)
 }
 
-/// Elements of one vector of a row, each computed by itself. The compiler makes vectors of its own of single elements,
-/// full ones; those of a short row that nothing divides it does not, but masks ours.
+/// The compiler vectorises single elements itself, except in short rows that no vector divides.
 fn element_vector(machine: &Cpu, columns: i64) -> i64 {
     let lanes = machine.vector_lanes;
     if columns % lanes == 0 {
@@ -288,7 +278,7 @@ fn element_vector(machine: &Cpu, columns: i64) -> i64 {
     }
 }
 
-/// How many neighbours become one element each, where those lie side by side to the last.
+/// Returns the number of adjacent elements that one output element reduces.
 fn reduced_row(task: &Task) -> Option<i64> {
     let data = parameter_extents(task, 0);
     let first = match &task.steps[0].op {
@@ -304,16 +294,17 @@ fn reduced_row(task: &Task) -> Option<i64> {
     data.get(first..)?.iter().copied().reduce(|all, extent| all.saturating_mul(extent))
 }
 
-/// Rows are reduced by vectors, whose elements are brought together last.
+/// Reduces rows by vectors, whose lanes are combined last.
 fn add_partial_sums(space: &mut Space, machine: &Cpu, columns: i64) {
     let lanes = machine.vector_lanes;
-    let settings: Vec<i64> = upto(columns, &[1, 4, 7, 8, 14, 16, 28, 32]).filter(|&width| width <= 2 * lanes).collect();
+    let settings: Vec<i64> =
+        wished_divisors(columns, &[1, 4, 7, 8, 14, 16, 28, 32]).filter(|&width| width <= 2 * lanes).collect();
     let width = settings.iter().copied().filter(|&width| width <= lanes).max().unwrap_or(1);
-    space.axes.push(SPLIT_R.axis("partial results of each row's reductions", settings));
+    space.axes.push(SPLIT_R.to_axis("partial results of each row's reductions", settings));
     SPLIT_R.set(&mut space.default, width);
 }
 
-fn rows(machine: &Cpu, output: &[i64], has_heads: bool) -> Space {
+fn rows_space(machine: &Cpu, output: &[i64], has_heads: bool) -> Space {
     let columns = output.last().copied().unwrap_or(1);
     let vectors: Vec<i64> = [1, 4, 8, 16, 32].into_iter().filter(|&v| v <= columns).collect();
     let vector = vectors.iter().copied().filter(|&v| v <= machine.vector_lanes).max().unwrap_or(1);
@@ -325,11 +316,11 @@ fn rows(machine: &Cpu, output: &[i64], has_heads: bool) -> Space {
         &[HelpersAt::Row, HelpersAt::Root]
     };
     let axes = vec![
-        VECTOR.axis("elements in one vector", vectors),
-        HELPERS_AT.axis("for how much of the result helpers are computed at once", places.iter().copied()),
+        VECTOR.to_axis("elements in one vector", vectors),
+        HELPERS_AT.to_axis("for how much of the result helpers are computed at once", places.iter().copied()),
     ];
     let mut default = Knobs::default();
     VECTOR.set(&mut default, vector);
     HELPERS_AT.set(&mut default, HelpersAt::Row);
-    Space { template: Template::Rows, axes, default, limits: unlimited() }
+    Space { template: Template::Rows, axes, default, limits: no_limits() }
 }

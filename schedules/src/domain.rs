@@ -3,68 +3,60 @@
 use crate::Template;
 use crate::dots::is_flat;
 use crate::extents::{Extents, by_phases, contraction_extents};
-use crate::flat::{flat, is_odd};
-use crate::template::{parameter_extents, template};
-use crate::tiles::count;
+use crate::flat::{flatten_task, is_odd};
+use crate::template::{parameter_extents, task_template};
+use crate::tiles::tile_count;
 use models::operators::{Conv, ConvTranspose, QConv};
 use models::{Op, Task};
 
-/// What a loop walks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Walk {
     /// Channels, or the columns of a product.
     Channels,
-    /// Rows, images, and all other dimensions of the result.
+    /// Rows, images, and all other result dimensions.
     Rows,
     /// Columns, or the rows of a product.
     Columns,
     Depth,
-    /// Places of a window.
+    /// Positions of a window.
     Taps,
-    /// Numbers of Winograd's transformed windows, which share nothing.
+    /// Elements of Winograd's transformed windows, which share nothing.
     Transformed,
 }
 
 impl Walk {
-    /// How many there are.
     pub const COUNT: usize = 6;
 }
 
-/// How the dimensions of a result are arranged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// `n, c, …, y, x`, with sums over windows.
     Convolution,
     /// `…, row, column`; the columns are the channels.
     Product,
-    /// Anything else.
     Elements,
 }
 
-/// A result and its sums.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Domain {
-    /// How dimensions are arranged.
     pub form: Form,
-    /// Extents of the result, or of one phase of it.
+    /// Extents of the result, or of one of its phases.
     pub extents: Vec<i64>,
-    /// Whether columns may be computed that fill the last tile, and cut.
+    /// Whether extra columns may fill the last tile and be cut off.
     pub may_fill: bool,
-    /// Channels, or elements of a row, that are summed for an element of the result.
+    /// Channels, or row elements, that are summed per result element.
     pub depth: i64,
-    /// Places of a window that are summed, by dimension.
+    /// Summed window extents, by dimension.
     pub window: Vec<i64>,
-    /// Whether windows are summed for each channel by itself.
     pub is_depthwise: bool,
-    /// Whether all places of the result are one row that reads one row.
+    /// Whether all result positions form one row that reads one row.
     pub is_row: bool,
-    /// Places of the input between neighbouring windows.
+    /// Input positions between neighbouring windows.
     pub stride: i64,
 }
 
 impl Domain {
-    /// A result without sums.
-    pub fn elements(extents: Vec<i64>) -> Domain {
+    pub fn without_sums(extents: Vec<i64>) -> Domain {
         Domain {
             form: Form::Elements,
             extents,
@@ -77,27 +69,25 @@ impl Domain {
         }
     }
 
-    /// What the templates for CPUs see of a task, which may be flat.
-    pub fn of(task: &Task) -> Domain {
-        let flat = flat(task);
+    /// Returns the domain for CPU templates, after flattening.
+    pub fn on_cpu(task: &Task) -> Domain {
+        let flat = flatten_task(task);
         let task = flat.as_ref().map_or(task, |flat| &flat.task);
         Domain::of_parts(task, |output| by_phases(task, output, contraction_extents(task, output)))
     }
 
-    /// What the templates for GPUs see of a task.
     pub fn on_gpu(task: &Task) -> Domain {
         Domain { may_fill: false, ..Domain::of_parts(task, |output| contraction_extents(task, output)) }
     }
 
     fn of_parts(task: &Task, extents: impl Fn(&[i64]) -> Extents) -> Domain {
         let output = task.steps[0].output.extents().unwrap_or_default();
-        if template(task) != Template::Contraction || output.len() < 2 {
-            return Domain::elements(output);
+        if task_template(task) != Template::Contraction || output.len() < 2 {
+            return Domain::without_sums(output);
         }
         Domain::of_contraction(task, &extents(&output), &output)
     }
 
-    /// What tiles of a contraction see of it.
     pub(crate) fn of_contraction(task: &Task, extents: &Extents, output: &[i64]) -> Domain {
         let mut all = output.to_vec();
         let rank = all.len();
@@ -116,7 +106,7 @@ impl Domain {
             }
             // Each phase of the result is reached through some of the taps.
             Op::ConvTranspose(ConvTranspose { strides, .. }) => {
-                let taps = kernel.iter().zip(strides).map(|(&taps, &stride)| count(taps, stride));
+                let taps = kernel.iter().zip(strides).map(|(&taps, &stride)| tile_count(taps, stride));
                 (taps.collect(), extents.depth, false)
             }
             _ => (Vec::new(), extents.depth, false),
@@ -133,8 +123,7 @@ impl Domain {
         }
     }
 
-    /// With all places of an image in one row where each reads one place, and all rows of a product in one dimension, where templates
-    /// see them so.
+    /// Merges positions of an image or rows of a product into one dimension if the templates do.
     pub fn in_one_row(mut self) -> Domain {
         let together = match self.form {
             Form::Convolution => 2..self.extents.len(),
@@ -150,26 +139,23 @@ impl Domain {
         self
     }
 
-    /// Returns the dimension of the channels.
-    pub fn channels(&self) -> usize {
+    pub fn channel_dimension(&self) -> usize {
         if self.form == Form::Convolution { 1 } else { self.extents.len() - 1 }
     }
 
-    /// Returns the dimension whose elements are neighbours in a tile.
-    pub fn columns(&self) -> usize {
+    /// Returns the dimension of neighbours in a tile.
+    pub fn column_dimension(&self) -> usize {
         self.extents.len() - if self.form == Form::Convolution { 1 } else { 2 }
     }
 
-    /// Returns whether a dimension is the rows of a convolution's tiles.
     pub fn is_rows(&self, place: usize) -> bool {
         self.form == Form::Convolution && place > 1 && place + 2 == self.extents.len()
     }
 
-    /// Returns what loops over a dimension of a contraction's result walk.
-    pub fn walk(&self, place: usize) -> Walk {
+    pub fn loop_walk(&self, place: usize) -> Walk {
         match place {
-            _ if place == self.channels() => Walk::Channels,
-            _ if place == self.columns() => Walk::Columns,
+            _ if place == self.channel_dimension() => Walk::Channels,
+            _ if place == self.column_dimension() => Walk::Columns,
             _ => Walk::Rows,
         }
     }

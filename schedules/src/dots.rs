@@ -8,52 +8,46 @@ use super::axes::{ChoiceAxis, Declaration, LAYOUT, NumberAxis, OUTER, SPLIT_R, V
 use super::choices::{Bytes, LayoutKind, QuadsAt, TileOrder};
 use super::{Axis, Knobs, Setting, Settings, Space};
 use crate::machine::Cpu;
-use crate::tiles::{count, filled};
+use crate::tiles::{filled_extent, tile_count};
 use models::operators::QConv;
 use models::{Choice, DType, Op, Operand, Task};
 
-/// Neighbours that one instruction multiplies.
 pub const QUAD: i64 = 4;
 
-/// Whether data enters products of bytes with a sign.
-pub static BYTES: ChoiceAxis<Bytes> =
-    ChoiceAxis::new("bytes").ways(Ways::DIRECT.or(Ways::DOTS)).when(|knobs| LAYOUT.is(knobs, LayoutKind::Dots));
-/// Channels in one register tile.
-pub static DOTS_C: NumberAxis = NumberAxis::new("dots_c").ways(Ways::DOTS);
-/// Columns in one register tile.
-pub static DOTS_X: NumberAxis = NumberAxis::new("dots_x").ways(Ways::DOTS);
-/// Where neighbours along the depth are put together.
-pub static QUADS_AT: ChoiceAxis<QuadsAt> = ChoiceAxis::new("quads_at").ways(Ways::DOTS);
+/// Signedness of the data in byte products.
+pub static BYTES: ChoiceAxis<Bytes> = ChoiceAxis::new("bytes")
+    .with_ways(Ways::DIRECT.or(Ways::DOTS))
+    .only_when(|knobs| LAYOUT.is_set_to(knobs, LayoutKind::Dots));
+pub static DOTS_C: NumberAxis = NumberAxis::new("dots_c").with_ways(Ways::DOTS);
+pub static DOTS_X: NumberAxis = NumberAxis::new("dots_x").with_ways(Ways::DOTS);
+/// Where depth neighbours are packed into quads.
+pub static QUADS_AT: ChoiceAxis<QuadsAt> = ChoiceAxis::new("quads_at").with_ways(Ways::DOTS);
 
-/// The axes that only this way of computing has.
 pub(crate) static AXES: &[&Declaration] = &[&BYTES.0, &DOTS_C.0, &DOTS_X.0, &QUADS_AT.0];
 
-/// What of a level-one cache a tile of data may fill.
+/// Part of a level-one cache that a data tile may fill.
 const CACHED_BYTES: i64 = 32 << 10;
 
-/// A convolution of bytes.
 pub(crate) struct Dots {
     /// Channels that read the same data.
     together: i64,
-    /// Places outside of a row, all batches included.
+    /// Positions outside a row, including the batch.
     rows: i64,
     columns: i64,
-    /// Quads that one sum has.
     steps: i64,
     is_flat: bool,
-    /// Whether quads are neighbours of a row.
+    /// Whether quads consist of row neighbours.
     is_of_columns: bool,
 }
 
-/// Whether a convolution's places are one row: each reads the place of the same number.
+/// Returns whether each position reads only the input position of the same index.
 pub fn is_flat(op: &Op, kernel: &[i64]) -> bool {
     let Op::QConv(QConv { strides, pads, .. }) = op else { return false };
     strides.iter().chain(kernel).all(|&one| one == 1) && pads.iter().all(|&pad| pad == 0)
 }
 
-/// What a task is as products of bytes, where it is one: weights that are packed, without a zero point, and nothing behind
-/// the sums that looks at places.
-pub(crate) fn dots(task: &Task) -> Option<Dots> {
+/// Returns None unless weights are packed, have no zero point, and the epilogue ignores positions.
+pub(crate) fn as_dots(task: &Task) -> Option<Dots> {
     let anchor = &task.steps[0];
     let Op::QConv(QConv { groups, w_zero: 0, .. }) = &anchor.op else { return None };
     let [Operand::Parameter(data), Operand::Parameter(weight)] = anchor.inputs[..] else { return None };
@@ -69,7 +63,7 @@ pub(crate) fn dots(task: &Task) -> Option<Dots> {
     let (rows, columns) = if is_flat { (1, rows * columns) } else { (rows, *columns) };
     let (width, height) = weight[2..].split_last()?;
     let height: i64 = height.iter().product();
-    let quads = |depth: i64| count(depth, QUAD);
+    let quads = |depth: i64| tile_count(depth, QUAD);
     let is_of_columns = weight[1] == 1 && !is_flat;
     let steps = if is_of_columns { height * quads(*width) } else { height * width * quads(weight[1]) };
     // Channels of other groups read other data.
@@ -77,7 +71,7 @@ pub(crate) fn dots(task: &Task) -> Option<Dots> {
     Some(Dots { together, rows: output[0] * rows, columns, steps, is_flat, is_of_columns })
 }
 
-/// Whether all that follows the sums is the same at every place of a channel.
+/// Returns whether the epilogue is equal at every position of a channel.
 pub(crate) fn follows_channels(task: &Task) -> bool {
     task.steps.iter().enumerate().skip(1).all(|(place, step)| {
         let is_pointwise = matches!(
@@ -98,31 +92,32 @@ pub(crate) fn follows_channels(task: &Task) -> bool {
     })
 }
 
-/// Adds this way of computing to a task's space, and makes it the default.
 pub(crate) fn add_to(space: &mut Space, machine: &Cpu, dots: &Dots) {
     let Some(layout) = space.axes.iter_mut().find(|axis| axis.name == LAYOUT.0.name) else { return };
     layout.settings.push(Setting::Choice(LayoutKind::Dots.name().to_owned()));
-    let tiles = tiles(machine, dots);
+    let tiles = dot_tiles(machine, dots);
     let Some(best) = tiles.iter().min_by(|one, other| one.cost.total_cmp(&other.cost)) else { return };
     let distinct = |of: fn(&DotTile) -> i64| tiles.iter().map(of).collect::<std::collections::BTreeSet<i64>>();
     space.axes.push(bytes_axis(machine));
-    space.axes.push(DOTS_C.axis("channels in one register tile (dots)", distinct(|tile| tile.channels)));
+    space.axes.push(DOTS_C.to_axis("channels in one register tile (dots)", distinct(|tile| tile.channels)));
     let lanes = machine.vector_lanes;
     let columns = distinct(|tile| tile.vectors).into_iter().map(|vectors| vectors * lanes);
-    space.axes.push(DOTS_X.axis("columns in one register tile (dots)", columns));
-    space.axes.push(VECTOR.axis("columns in one vector (dots)", [lanes]));
+    space.axes.push(DOTS_X.to_axis("columns in one register tile (dots)", columns));
+    space.axes.push(VECTOR.to_axis("columns in one vector (dots)", [lanes]));
     let place = if dots.is_of_columns { QuadsAt::Channel } else { QuadsAt::Outer };
-    space.axes.push(QUADS_AT.axis("where neighbours along the depth are put together (dots)", [QuadsAt::Root, place]));
+    space
+        .axes
+        .push(QUADS_AT.to_axis("where neighbours along the depth are put together (dots)", [QuadsAt::Root, place]));
     // A row is put together in its tile where there are tiles for everyone, because then it stays in a near cache. Rows of
     // windows share what they read.
     let width = best.vectors * lanes;
-    let tiles = dots.rows * count(dots.columns, width);
+    let tiles = dots.rows * tile_count(dots.columns, width);
     let quads_at = if dots.is_of_columns || dots.is_flat && tiles >= 8 * machine.cores { place } else { QuadsAt::Root };
     let outer = if dots.is_of_columns { TileOrder::Channels } else { TileOrder::Space };
     let knobs = &mut space.default;
     knobs.0.clear();
     LAYOUT.set(knobs, LayoutKind::Dots);
-    BYTES.set(knobs, bytes(machine));
+    BYTES.set(knobs, data_signedness(machine));
     DOTS_C.set(knobs, best.channels);
     DOTS_X.set(knobs, width);
     VECTOR.set(knobs, lanes);
@@ -130,13 +125,11 @@ pub(crate) fn add_to(space: &mut Space, machine: &Cpu, dots: &Dots) {
     OUTER.set(knobs, outer);
 }
 
-/// Returns whether the lanes of products of bytes are places, as in a convolution.
 pub(crate) fn is_of_places(knobs: &impl Settings) -> bool {
-    LAYOUT.is(knobs, LayoutKind::Dots) && DOTS_X.of(knobs).is_some()
+    LAYOUT.is_set_to(knobs, LayoutKind::Dots) && DOTS_X.setting_in(knobs).is_some()
 }
 
-/// Whether a product of matrices can be one of quads: its weights are packed. Their rows, the columns of the result, are the
-/// lanes, and quads of data are broadcast.
+/// Returns whether a matrix product has packed weights; its columns are the lanes, and data quads are broadcast.
 pub(crate) fn is_product(task: &Task) -> bool {
     let anchor = &task.steps[0];
     let (Op::QDense(_), DType::I32) = (&anchor.op, anchor.output.dtype) else { return false };
@@ -145,7 +138,7 @@ pub(crate) fn is_product(task: &Task) -> bool {
     matches!(data.ty.dtype, DType::I8 | DType::U8) && weight.ty.dtype == DType::I8 && weight.is_constant
 }
 
-/// Adds products of quads to the space of a product of matrices, and makes them the default: tiles are the same.
+/// Adds byte products with unchanged tiles to a matrix product and makes them the default.
 pub(crate) fn add_to_product(space: &mut Space, machine: &Cpu) {
     let Some(layout) = space.axes.iter_mut().find(|axis| axis.name == LAYOUT.0.name) else { return };
     layout.settings.push(Setting::Choice(LayoutKind::Dots.name().to_owned()));
@@ -153,61 +146,58 @@ pub(crate) fn add_to_product(space: &mut Space, machine: &Cpu) {
     LAYOUT.set(&mut space.default, LayoutKind::Dots);
     // Quads are four steps each.
     SPLIT_R.set(&mut space.default, 1);
-    BYTES.set(&mut space.default, bytes(machine));
+    BYTES.set(&mut space.default, data_signedness(machine));
 }
 
-/// Processors have instructions for data without a sign, those of Arm for data with one.
-fn bytes(machine: &Cpu) -> Bytes {
+/// Byte instructions take signed data on Arm and unsigned data elsewhere.
+fn data_signedness(machine: &Cpu) -> Bytes {
     if machine.vector_lanes == 4 && machine.vector_registers == 32 { Bytes::Signed } else { Bytes::Unsigned }
 }
 
 fn bytes_axis(machine: &Cpu) -> Axis {
-    BYTES.axis("whether data enters products of bytes with a sign (dots)", [bytes(machine)])
+    BYTES.to_axis("whether data enters products of bytes with a sign (dots)", [data_signedness(machine)])
 }
 
-/// Settings that come to others: of other orders of loops the moves of these products know nothing, a tile's data is there for all
-/// channels, and quads for each channel are inside of a loop over channels.
-pub(crate) fn settle(knobs: &mut Knobs) {
-    if !matches!(OUTER.of(knobs), Some(TileOrder::Channels | TileOrder::Space)) && OUTER.0.is_in(knobs) {
+/// Adjusts dependent settings: tile order follows where quads and data of a tile are computed.
+pub(crate) fn settle_quads(knobs: &mut Knobs) {
+    if !matches!(OUTER.setting_in(knobs), Some(TileOrder::Channels | TileOrder::Space)) && OUTER.0.is_in(knobs) {
         OUTER.set(knobs, TileOrder::Channels);
     }
-    match (QUADS_AT.of(knobs), OUTER.of(knobs)) {
+    match (QUADS_AT.setting_in(knobs), OUTER.setting_in(knobs)) {
         (Some(QuadsAt::Outer), Some(TileOrder::Channels)) => QUADS_AT.set(knobs, QuadsAt::Root),
         (Some(QuadsAt::Channel), _) => OUTER.set(knobs, TileOrder::Channels),
         _ => {}
     }
 }
 
-/// Whether the sums of a tile stay in registers.
-pub(crate) fn allows(knobs: &Knobs, registers: i64) -> bool {
+pub(crate) fn fits_registers(knobs: &Knobs, registers: i64) -> bool {
     DOTS_C.or_one(knobs) * DOTS_X.or_one(knobs) <= registers.saturating_mul(VECTOR.or_one(knobs))
 }
 
-/// Registers that sums may take.
-pub(crate) fn registers(machine: &Cpu) -> i64 {
+pub(crate) fn sum_registers(machine: &Cpu) -> i64 {
     (machine.vector_registers * 3 / 4).max(1)
 }
 
 struct DotTile {
     channels: i64,
     vectors: i64,
-    /// Cycles for a product that is wanted, on a processor that does two products and two loads at once.
+    /// Cycles per useful product, with two products and two loads per cycle.
     cost: f64,
 }
 
-fn tiles(machine: &Cpu, dots: &Dots) -> Vec<DotTile> {
-    /// Products that have to be on their way so that none waits for the one before it.
+fn dot_tiles(machine: &Cpu, dots: &Dots) -> Vec<DotTile> {
+    /// Independent products that hide the latency of one.
     const LATENCY: f64 = 10.0;
-    /// What another copy of the result takes, for a result that has unused columns first.
+    /// Cost factor of another copy of the result, which removes unused columns.
     const COPY: f64 = 1.02;
     const FAR: f64 = 1.1;
-    let registers = registers(machine);
+    let registers = sum_registers(machine);
     let lanes = machine.vector_lanes;
     let mut tiles = Vec::new();
     for vectors in 1..=8 {
         for channels in divisors(dots.together).filter(|channels| channels * vectors <= registers) {
             let width = vectors * lanes;
-            let padded = filled(dots.columns, width);
+            let padded = filled_extent(dots.columns, width);
             let products = (channels * vectors) as f64;
             let cycles = products.max((channels + vectors) as f64).max(LATENCY) / products;
             let is_near = QUAD * dots.steps * width <= CACHED_BYTES;

@@ -1,25 +1,25 @@
 //! What a register tile has to do with: extents of a convolution or a product, and which blocks of channels it allows.
 
 use super::dots;
-use super::taps::{Reach, reaches};
-use super::template::{has_functions, parameter_extents, summed};
+use super::taps::{Reach, conv_reaches};
+use super::template::{has_functions, parameter_extents, summed_extent};
 use crate::phases;
 use models::operators::{Conv, ConvTranspose, MatMul, QConv};
 use models::{Op, Task};
 
-/// What a register tile has to do with. Only contractions ask.
 pub(crate) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
     let anchor = &task.steps[0];
     let (last, rank) = (output.last().copied().unwrap_or(1), output.len());
     let is_constant = task.parameters.get(1).is_some_and(|weight| weight.is_constant);
-    let weight_bytes = task.parameters.get(1).map_or(4, |weight| i64::try_from(weight.ty.dtype.bytes()).unwrap_or(4));
+    let weight_bytes =
+        task.parameters.get(1).map_or(4, |weight| i64::try_from(weight.ty.dtype.size_bytes()).unwrap_or(4));
     match &anchor.op {
         Op::Conv(Conv { strides, pads, dilations, groups })
         | Op::QConv(QConv { strides, pads, dilations, groups, .. })
         | Op::ConvTranspose(ConvTranspose { strides, pads, dilations, groups, .. }) => {
             let is_transposed = matches!(anchor.op, Op::ConvTranspose(_));
             let channels = output.get(1).copied().unwrap_or(1);
-            let taps = taps(task);
+            let taps = tap_count(task);
             Extents {
                 channels,
                 rows: if strides.len() > 1 { output[rank - 2] } else { 1 },
@@ -34,7 +34,7 @@ pub(crate) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
                 is_single: taps == 1,
                 window: parameter_extents(task, 1).get(2..).and_then(|window| window.last().copied()).unwrap_or(1),
                 taps,
-                reaches: if taps > 1 { reaches(task) } else { Vec::new() },
+                reaches: if taps > 1 { conv_reaches(task) } else { Vec::new() },
                 is_close: taps > 1 && dilations.iter().all(|&dilation| dilation == 1),
                 sources: parameter_extents(task, 0).iter().product(),
                 weights: parameter_extents(task, 1).iter().product(),
@@ -54,7 +54,7 @@ pub(crate) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
             channels: last,
             rows: 1,
             columns: output[..rank - 1].last().copied().unwrap_or(1),
-            depth: summed(task).unwrap_or_else(|| input_extent(task, -1)),
+            depth: summed_extent(task).unwrap_or_else(|| input_extent(task, -1)),
             is_padded: false,
             is_conv: false,
             may_fill: false,
@@ -88,15 +88,14 @@ pub(crate) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
     }
 }
 
-/// The extents of one phase of a transposed convolution, where it can be computed phase by phase on CPUs: all phases have as
-/// many places, and what follows looks at none. Others stay as they are.
+/// Returns extents of one phase of a transposed convolution if phases are equal and the epilogue ignores positions.
 pub(crate) fn by_phases(task: &Task, output: &[i64], extents: Extents) -> Extents {
     let anchor = &task.steps[0];
     let Op::ConvTranspose(ConvTranspose { strides, .. }) = &anchor.op else { return extents };
     let is_constant = task.parameters.get(1).is_some_and(|weight| weight.is_constant);
     let mut places = output.iter().skip(2).zip(strides);
     let is_even = places.all(|(extent, stride)| extent % stride == 0);
-    if !is_constant || !is_even || phases::packing(&anchor.op, 1).is_none() || !dots::follows_channels(task) {
+    if !is_constant || !is_even || phases::phase_packing(&anchor.op, 1).is_none() || !dots::follows_channels(task) {
         return extents;
     }
     let stride = |from_last: usize| strides.len().checked_sub(from_last).map_or(1, |place| strides[place]);
@@ -104,14 +103,13 @@ pub(crate) fn by_phases(task: &Task, output: &[i64], extents: Extents) -> Extent
     Extents {
         rows: extents.rows / stride(2),
         columns: extents.columns / stride(1),
-        summed: extents.depth * taps(task) / phases,
+        summed: extents.depth * tap_count(task) / phases,
         blocking: Blocking::Padded,
         ..extents
     }
 }
 
-/// How many places of the input one of the result reads.
-pub(crate) fn taps(task: &Task) -> i64 {
+pub(crate) fn tap_count(task: &Task) -> i64 {
     parameter_extents(task, 1).iter().skip(2).product()
 }
 
@@ -132,56 +130,53 @@ pub(crate) struct Extents {
     pub(crate) depth: i64,
     pub(crate) is_padded: bool,
     pub(crate) is_conv: bool,
-    /// Whether columns beyond the result may be computed, and left out.
+    /// Whether columns beyond the result may be computed and discarded.
     pub(crate) may_fill: bool,
-    /// Numbers that a number of the result is the sum of.
+    /// Elements that are summed per result element.
     pub(crate) summed: i64,
-    /// Whether neighbours of the result come from neighbours of the input.
+    /// Whether result neighbours read input neighbours.
     pub(crate) is_dense: bool,
-    /// Places of the input from one column of the result to the next.
+    /// Input positions between neighbouring result columns.
     pub(crate) step: i64,
-    /// Whether a place of a convolution's result comes from one place of the input.
+    /// Whether a convolution is pointwise.
     pub(crate) is_single: bool,
     /// Whether the taps of a window read neighbours, which they can share.
     pub(crate) is_close: bool,
-    /// What windows reach, where that may lie outside of the image.
+    /// Reach of windows that may leave the image.
     pub(crate) reaches: Vec<Reach>,
     pub(crate) window: i64,
     pub(crate) taps: i64,
-    /// Numbers of a convolution's input, and of its weights.
+    /// Elements of a convolution's input, and of its weights.
     pub(crate) sources: i64,
     pub(crate) weights: i64,
     pub(crate) weight_bytes: i64,
-    /// Whether what follows computes exponentials or their kin.
+    /// Whether the epilogue computes exponentials or similar functions.
     pub(crate) has_functions: bool,
-    /// Products that there are of the same extents.
+    /// Number of products of these extents.
     pub(crate) batch: i64,
-    /// Loops around the rows of a product.
     pub(crate) outside: i64,
-    /// Where the second operand of a product may be copied: what blocks of channels must divide where it is not.
+    /// Extent that channel blocks must divide if the copyable second operand is not copied.
     pub(crate) whole: Option<i64>,
     pub(crate) blocking: Blocking,
 }
 
 impl Extents {
-    /// Whether a convolution is dilated, so that neighbouring columns share no inputs.
+    /// Returns whether a convolution is dilated, so that neighbouring columns share no inputs.
     pub(crate) fn is_apart(&self) -> bool {
         self.is_conv && !self.is_single && !self.is_close && self.may_fill && !is_depthwise(self)
     }
 }
 
-/// Which blocks of output channels a task allows.
 #[derive(Clone, Copy)]
 pub(crate) enum Blocking {
-    /// None: neighbouring channels cannot be read as a vector.
+    /// No blocks: neighbouring channels are not readable as a vector.
     None,
-    /// Those that divide this extent: the operand is read as it is, or channels of other groups read other inputs.
+    /// Divisors of this extent: the operand is not copied, or groups read other inputs.
     Dividing(i64),
-    /// Any: the operand is packed, and padded with zeros to whole blocks.
+    /// Any block: the operand is packed and padded with zeros to whole blocks.
     Padded,
 }
 
-/// Whether no two channels of the result read the same ones.
 pub(crate) fn is_depthwise(extents: &Extents) -> bool {
     matches!(extents.blocking, Blocking::Dividing(1))
 }

@@ -1,16 +1,14 @@
 //! Parts of spaces: only some settings of some axes.
 
-use super::{Knobs, Setting, Space, sample::drawn};
+use super::{Knobs, Setting, Space, sample::random_points};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The settings that are left of axes, by their names. An axis that a space lacks filters nothing there, and points where an axis
-/// decides nothing stay.
+/// Allowed settings by axis name. Filters of absent axes, and of axes without effect in a point, do nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Filter(pub BTreeMap<String, Vec<Setting>>);
 
-/// Why nothing is left of a space.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum FilterError {
@@ -21,18 +19,17 @@ pub enum FilterError {
 }
 
 impl Filter {
-    /// Whether everything passes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// From texts such as `layout=blocked` and `tile_x=4,8`; a text that is none is given back.
-    pub fn parse(texts: &[String]) -> Result<Filter, String> {
+    /// Parses texts such as `layout=blocked` and `tile_x=4,8`; the error is the invalid text.
+    pub fn parse_texts(texts: &[String]) -> Result<Filter, String> {
         let mut filter = Filter::default();
         for text in texts {
             let (axis, settings) = text.split_once('=').ok_or_else(|| text.clone())?;
             let settings = settings.split(',').map(str::trim);
-            let settings: Vec<Setting> = settings.filter(|text| !text.is_empty()).map(setting).collect();
+            let settings: Vec<Setting> = settings.filter(|text| !text.is_empty()).map(parse_setting).collect();
             if axis.trim().is_empty() || settings.is_empty() {
                 return Err(text.clone());
             }
@@ -42,19 +39,18 @@ impl Filter {
     }
 }
 
-fn setting(text: &str) -> Setting {
+fn parse_setting(text: &str) -> Setting {
     text.parse().map_or_else(|_| Setting::Choice(text.to_owned()), Setting::Number)
 }
 
 impl Space {
-    /// Whether it has an axis of this name.
-    pub fn has(&self, name: &str) -> bool {
+    pub fn has_axis(&self, name: &str) -> bool {
         self.axes.iter().any(|axis| axis.name == name)
     }
 
-    /// What is left of the space. Its default point becomes one that is left, where the own one is not.
-    pub fn only(&self, filter: &Filter) -> Result<Space, FilterError> {
-        /// Points that are drawn before a space is called empty.
+    /// Replaces a default point that the filter removes by another point.
+    pub fn filter_axes(&self, filter: &Filter) -> Result<Space, FilterError> {
+        /// Random points tried before a space counts as empty.
         const DRAWS: usize = 4096;
         let mut left = self.clone();
         for axis in &mut left.axes {
@@ -71,7 +67,7 @@ impl Space {
         };
         if !passes(&left.default) {
             let mut rule = "";
-            let found = drawn(&left).take(DRAWS).find(|knobs| match left.forbidden(knobs) {
+            let found = random_points(&left).take(DRAWS).find(|knobs| match left.forbidding_rule(knobs) {
                 None => true,
                 Some(name) => {
                     rule = name;
@@ -97,16 +93,16 @@ mod tests {
 
     fn only(text: &str) -> Result<Space, FilterError> {
         let texts: Vec<String> = text.split(' ').map(str::to_owned).collect();
-        product().only(&Filter::parse(&texts).expect("a filter"))
+        product().filter_axes(&Filter::parse_texts(&texts).expect("a filter"))
     }
 
     #[test]
     fn what_is_left_has_a_default_of_its_own() {
         let all = product();
         let left = only("tile_x=4,1 vectorize=no unknown=3").expect("points");
-        assert!(left.size() < all.size() && left.default != all.default);
+        assert!(left.point_count() < all.point_count() && left.default != all.default);
         assert_eq!(left.default.choice("vectorize"), Some("no"));
-        assert!(left.allows(&left.default));
+        assert!(left.allows_point(&left.default));
         assert_eq!(only("vectorize=yes,no").expect("all"), all);
     }
 
@@ -118,7 +114,7 @@ mod tests {
         let forbidden = only("tile_x=32 tile_c=4 block=32").expect_err("too large a tile");
         assert_eq!(forbidden, FilterError::Forbidden { rule: "registers" });
         for wrong in ["tile_x", "=3", "tile_x="] {
-            assert_eq!(Filter::parse(&[wrong.to_owned()]), Err(wrong.to_owned()));
+            assert_eq!(Filter::parse_texts(&[wrong.to_owned()]), Err(wrong.to_owned()));
         }
     }
 }

@@ -8,20 +8,19 @@ use models::operators::{BiasAdd, Concat, Conv, Dequantize, QConv, Quantize, Requ
 use models::{Dim, Op, Operand, Task, TensorType};
 use std::ops::{Range, RangeInclusive};
 
-/// Columns of one register tile that keep a processor busy.
+/// Columns of a register tile that keep a processor busy.
 pub(crate) const ENOUGH: RangeInclusive<i64> = 7..=16;
 
-/// A task whose images are one row each, or whose rows are in one dimension.
+/// Task whose images are one row each, or whose rows are in one dimension.
 pub struct Flat {
     pub task: Task,
-    /// How it sees the tensors whose extents are others.
+    /// Reshaping of the tensors whose extents differ.
     pub packing: Packing,
 }
 
-/// The same task with all places of an image in one row, where nothing in it looks at rows: a convolution of single places,
-/// a concatenation or work on elements, and what follows it; or with all rows of a product in one dimension. Nothing moves in
-/// memory.
-pub fn flat(task: &Task) -> Option<Flat> {
+/// Returns the task with image positions in one row, or product rows in one dimension, without copies; None unless
+/// the operators (pointwise convolution, concatenation, elementwise work) ignore rows.
+pub fn flatten_task(task: &Task) -> Option<Flat> {
     let (anchor, followers) = task.steps.split_first()?;
     let is_of_elements = of_elements(&anchor.op);
     let is_product = matches!(anchor.op, Op::Dense(_) | Op::QDense(_));
@@ -43,7 +42,7 @@ pub fn flat(task: &Task) -> Option<Flat> {
     let image = FlatImage { shape: &anchor.output.shape, together: rank - behind - spatial..rank - behind };
     // Rows of an extent that a call decides, or one row already.
     let Dim::Known(columns) = image.shape.get(image.together.clone())?.last()? else { return None };
-    let places = image.places()?;
+    let places = image.place_count()?;
     let is_odd = is_odd(places, *columns);
     let has_tiles = !matches!(anchor.op, Op::Concat(_)) && !is_of_elements && !is_product;
     if spatial < 2 || places == *columns || (is_odd && has_tiles) {
@@ -52,7 +51,7 @@ pub fn flat(task: &Task) -> Option<Flat> {
     let mut flat = task.clone();
     let alike = if is_of_elements { &task.steps[..] } else { followers };
     let channels = if is_product { rank - 1..rank } else { 0..2 };
-    let ways: Vec<Broadcast> = alike.iter().map(|step| broadcast(&step.op, &channels)).collect::<Option<_>>()?;
+    let ways: Vec<Broadcast> = alike.iter().map(|step| broadcast_way(&step.op, &channels)).collect::<Option<_>>()?;
     for (place, parameter) in flat.parameters.iter_mut().enumerate() {
         let used = Operand::Parameter(place);
         let mut users = alike.iter().zip(&ways).filter(|(step, _)| step.inputs.contains(&used));
@@ -62,34 +61,32 @@ pub fn flat(task: &Task) -> Option<Flat> {
         }
         let is_of_channels = parameter.ty.rank() <= 1 && users.all(|(_, way)| *way == Broadcast::AlongChannels);
         if !is_of_channels {
-            parameter.ty = image.flat(&parameter.ty)?;
+            parameter.ty = image.flatten_type(&parameter.ty)?;
         }
     }
     for step in &mut flat.steps {
-        step.output = image.flat(&step.output)?;
+        step.output = image.flatten_type(&step.output)?;
     }
     Some(Flat { task: flat, packing: Packing::OneRow { dimensions: spatial, behind } })
 }
 
-/// Whether a row of all places divides into no tiles: then it is computed row by row, a little past the end of each.
+/// Returns whether a row of all positions has no tiles; rows then overhang a little one by one.
 pub(crate) fn is_odd(places: i64, columns: i64) -> bool {
     !ENOUGH.clone().any(|width| places % width == 0) && columns > *ENOUGH.end()
 }
 
-/// Whether an operator computes each element from those at the same place.
 pub(crate) fn of_elements(op: &Op) -> bool {
-    broadcast(op, &(0..2)).is_some()
+    broadcast_way(op, &(0..2)).is_some()
 }
 
-/// How an operator that treats all places alike brings its other operands to the shape of its first one.
+/// How a position-independent operator broadcasts its other operands to its first one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Broadcast {
     AlongChannels,
     FromTheLast,
 }
 
-/// The way of an operator whose channels, if it has any, are in one of these dimensions.
-fn broadcast(op: &Op, channels: &Range<usize>) -> Option<Broadcast> {
+fn broadcast_way(op: &Op, channels: &Range<usize>) -> Option<Broadcast> {
     match op {
         Op::BiasAdd(BiasAdd { axis })
         | Op::ScaleShift(ScaleShift { axis })
@@ -112,15 +109,14 @@ fn broadcast(op: &Op, channels: &Range<usize>) -> Option<Broadcast> {
     }
 }
 
-/// What an image is in a tensor.
 struct FlatImage<'a> {
     shape: &'a [Dim],
-    /// The dimensions that become one.
+    /// Dimensions that are merged.
     together: Range<usize>,
 }
 
 impl FlatImage<'_> {
-    fn places(&self) -> Option<i64> {
+    fn place_count(&self) -> Option<i64> {
         let mut extents = self.shape[self.together.clone()].iter();
         extents.try_fold(1_i64, |places, extent| match extent {
             Dim::Known(extent) => places.checked_mul(*extent),
@@ -128,8 +124,8 @@ impl FlatImage<'_> {
         })
     }
 
-    /// The type with one row, where it has the whole image or the same for all of it.
-    fn flat(&self, ty: &TensorType) -> Option<TensorType> {
+    /// Returns None unless the tensor spans the whole image or is constant over it.
+    fn flatten_type(&self, ty: &TensorType) -> Option<TensorType> {
         // Dimensions that a tensor lacks are the first ones.
         let lacking = self.shape.len().checked_sub(ty.shape.len())?;
         let own = |place: usize| place.saturating_sub(lacking);
@@ -143,14 +139,15 @@ impl FlatImage<'_> {
         }
         let ones = std::iter::repeat_n(Dim::Known(1), places.len() - 1);
         let (leading, behind) = (ty.shape[..range.start].iter(), ty.shape[range.end..].iter());
-        let shape = leading.cloned().chain(ones).chain([Dim::Known(self.places()?)]).chain(behind.cloned()).collect();
+        let shape =
+            leading.cloned().chain(ones).chain([Dim::Known(self.place_count()?)]).chain(behind.cloned()).collect();
         Some(TensorType { dtype: ty.dtype, shape })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::flat;
+    use super::flatten_task;
     use models::Task;
 
     const ATTRIBUTES: &str = "dilations=[1,1] groups=1 pads=[0,0,0,0] strides=[1,1]";
@@ -159,7 +156,7 @@ mod tests {
     fn check(text: &str, expected: Option<&str>) {
         let with = |text: &str| text.replace("ATTRIBUTES", ATTRIBUTES);
         let task = Task::from_text(&with(text)).unwrap_or_else(|error| panic!("{text}: {error}"));
-        assert_eq!(flat(&task).map(|flat| flat.task.to_text()), expected.map(with), "{text}");
+        assert_eq!(flatten_task(&task).map(|flat| flat.task.to_text()), expected.map(with), "{text}");
     }
 
     #[test]

@@ -7,9 +7,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Setting {
-    /// An extent or a count.
     Number(i64),
-    /// A named way.
     Choice(String),
 }
 
@@ -22,16 +20,13 @@ impl fmt::Display for Setting {
     }
 }
 
-/// One setting per axis, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Knobs(pub BTreeMap<String, Setting>);
 
-/// Settings by the names of axes, however they are stored.
 pub trait Settings {
     fn number(&self, name: &str) -> Option<i64>;
 
-    /// Returns the word of a knob.
     fn choice(&self, name: &str) -> Option<&str>;
 }
 
@@ -53,7 +48,6 @@ impl Knobs {
         }
     }
 
-    /// Returns the word of a knob.
     pub fn choice(&self, name: &str) -> Option<&str> {
         match self.0.get(name) {
             Some(Setting::Choice(choice)) => Some(choice),

@@ -39,7 +39,7 @@ pub mod winograd;
 
 pub use self::core::{core_knobs, core_space};
 pub use attention::{Sight, UNSEEN};
-pub use canonical::{canonical, declaration};
+pub use canonical::{canonical_knobs, find_declaration};
 pub use declare::cpu_space;
 pub use domain::{Domain, Form, Walk};
 pub use filter::{Filter, FilterError};
@@ -49,22 +49,20 @@ pub use nest::{Dimension, LoopNest, Mark, NestLoop};
 pub use packing::Packing;
 pub use product::{FRAGMENT, OperandSide, Product, WARP_THREADS};
 pub use rules::Rule;
-pub use sample::{point, sample};
+pub use sample::{nth_point, sample_points};
 pub use stored::{ByTaps, Layout};
-pub use template::{rows_of, template};
+pub use template::{rows_of, task_template};
 
-/// All schedules of a task on a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Space {
     pub template: Template,
-    /// The axes, in the order the moves are made.
+    /// In the order in which the moves are made.
     pub axes: Vec<Axis>,
-    /// The point used when nothing is searched.
+    /// Point used without a search.
     pub default: Knobs,
     limits: SpaceLimits,
 }
 
-/// One choice of a space.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     pub name: &'static str,
@@ -72,58 +70,53 @@ pub struct Axis {
     pub settings: Vec<Setting>,
 }
 
-/// The moves a family of operators needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Template {
-    /// Convolutions and matrix products: register tiles of the output.
+    /// Convolutions and matrix products, with register tiles of the output.
     Contraction,
-    /// Everything whose output elements are independent.
+    /// Operators with independent output elements.
     Spatial,
-    /// Normalisations and whatever else computes several things of each row.
+    /// Normalisations and other operators that compute several values per row.
     Rows,
 }
 
-/// Bounds that a single axis cannot state.
+/// Constraints that involve several axes.
 #[derive(Clone, Debug, PartialEq)]
 enum SpaceLimits {
-    /// Those of a CPU's registers and of the time a build may take.
+    /// Limits of a CPU's registers and of build time.
     Registers {
         tile_elements: i64,
-        /// Elements of one register tile times the reduction steps written out: bounds the time of a build.
+        /// Maximum of tile elements times unrolled steps, which bounds build time.
         unrolled_elements: i64,
-        /// Columns of a convolution's window.
         window: i64,
-        /// Tiles of the result that Winograd's products of 2 x 2 and of 4 x 4 have, where they can be used.
+        /// Result tiles of Winograd's algorithm with 2 × 2 and 4 × 4, if it is applicable.
         tiles: Option<[winograd::Tiles; 2]>,
-        /// Registers for sums of products of bytes.
         sums: i64,
-        /// What tiles are made of.
         domain: Domain,
-        /// What blocks must divide where the second operand of a product is not copied.
+        /// Extent that blocks must divide if the second operand of a product is not copied.
         whole: Option<i64>,
     },
     Device(gpu::GpuLimits),
     Core(core::CoreLimits),
 }
 
-/// Whether a compiler makes good code of vectors of this many elements: short ones and powers of two.
+/// Returns whether compilers generate good code for vectors of this width: short ones and powers of two.
 fn is_vector(width: i64) -> bool {
     width <= 16 || width.count_ones() == 1
 }
 
 impl Space {
-    /// A space without limits: every setting goes with every other.
-    pub fn free(template: Template, axes: Vec<Axis>, default: Knobs) -> Space {
-        Space { template, axes, default, limits: declare::unlimited() }
+    pub fn without_limits(template: Template, axes: Vec<Axis>, default: Knobs) -> Space {
+        Space { template, axes, default, limits: declare::no_limits() }
     }
 
-    /// The setting of an axis that a point has which does not name it: the one that leaves the move out.
-    pub fn neutral(name: &str) -> Option<Setting> {
-        declaration(name)?.neutral()
+    /// Returns the setting without effect, which a point has if it does not name the axis.
+    pub fn neutral_setting(name: &str) -> Option<Setting> {
+        find_declaration(name)?.neutral_setting()
     }
 
-    /// Number of points before limits; saturates.
-    pub fn size(&self) -> u64 {
+    /// Ignores limits; saturates.
+    pub fn point_count(&self) -> u64 {
         self.axes.iter().fold(1u64, |size, axis| size.saturating_mul(axis.settings.len() as u64))
     }
 }

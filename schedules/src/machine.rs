@@ -2,30 +2,26 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Facts of a GPU that a space depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gpu {
     pub block_threads: i64,
-    /// Bytes of shared memory of one block.
+    /// Per block.
     pub shared_bytes: i64,
-    /// Threads that go in step.
     pub warp_threads: i64,
-    /// Ten times the least compute capability that code is made for; 0 where nothing multiplies blocks at once.
+    /// Ten times the minimum compute capability of the generated code; 0 without tensor cores.
     pub capability: u32,
 }
 
-/// Facts of a CPU that a space depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
-    /// 32-bit floats in one vector.
+    /// 32-bit floats per vector.
     pub vector_lanes: i64,
     pub vector_registers: i64,
-    /// Cores that may work at once.
     pub cores: i64,
-    /// Whether a core computes vectors in two steps, half at a time.
+    /// Whether a core computes vectors in two halves.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_halved: bool,
-    /// Whether it is Intel's, with vectors of 512 bits.
+    /// Whether the CPU is Intel's, with 512-bit vectors.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_intel: bool,
 }

@@ -13,41 +13,36 @@ use crate::domain::{Domain, Form, Walk};
 use crate::dots::{DOTS_C, DOTS_X, QUAD, QUADS_AT, is_of_places};
 use crate::gpu::{THREADS_C, THREADS_X, THREADS_Y};
 use crate::knobs::Settings;
-use crate::tiles::{count, filled};
-use crate::transforms::transforms;
+use crate::tiles::{filled_extent, tile_count};
+use crate::transforms::tile_transforms;
 use crate::winograd::{STRIP, TILE_P};
 
-/// How a loop is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// Step by step.
+    /// Sequential.
     Plain,
-    /// Written out.
     Unrolled,
     Vector,
-    /// On the pool of threads.
+    /// On the thread pool.
     Parallel,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NestLoop {
     pub walk: Walk,
-    /// Its trip count.
     pub extent: i64,
     pub mark: Mark,
 }
 
-/// A dimension of the result in tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dimension {
-    /// What loops over it walk.
     pub walk: Walk,
     pub extent: i64,
-    /// The extent of a tile, of which the last may reach past the end.
+    /// Extent of a tile; the last tile may overhang.
     pub tile: i64,
-    /// Threads of a GPU's block along it, each with a tile of its own.
+    /// Threads of a GPU block along the dimension, with a tile each.
     pub threads: i64,
-    /// Tiles that are taken together, of which the last may not all be there.
+    /// Tiles per group; the last group may be incomplete.
     pub together: i64,
 }
 
@@ -56,81 +51,80 @@ impl Dimension {
         Dimension { walk, extent, tile, threads: 1, together: 1 }
     }
 
-    /// Returns how many tiles, or tiles of all threads of a block, there are.
-    pub fn tiles(&self) -> i64 {
-        count(self.extent, self.tile * self.threads)
+    /// Returns the number of tiles, or of tiles of all threads of a block.
+    pub fn tile_count(&self) -> i64 {
+        tile_count(self.extent, self.tile * self.threads)
     }
 
-    /// Returns the share of the covered elements that belong to the result.
-    pub fn used(&self) -> f64 {
-        self.extent as f64 / filled(self.extent, self.tile * self.threads) as f64
+    /// Returns the share of covered elements that belong to the result.
+    pub fn used_share(&self) -> f64 {
+        self.extent as f64 / filled_extent(self.extent, self.tile * self.threads) as f64
     }
 }
 
-/// The loops around the sums of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopNest {
     pub dimensions: Vec<Dimension>,
-    /// The dimensions in the order of the loops over tiles, outermost first.
+    /// Dimensions in the order of the tile loops, outermost first.
     pub order: Vec<usize>,
-    /// How many of the loops over tiles, and over tiles that are taken together, are fused and shared by threads.
+    /// Number of loops over tiles and groups that are fused and shared by threads.
     pub shared: usize,
-    /// Steps of the fused loop that a thread takes at once.
+    /// Fused steps per chunk of a thread.
     pub grain: i64,
-    /// Whether sums of tiles that are taken together are finished at once.
+    /// Whether the sums of a group of tiles are finished at once.
     pub is_cached: bool,
-    /// Channels of a block, which are the innermost dimension of sums; one where there are no blocks.
+    /// Channels per block, the innermost sum dimension; 1 without blocks.
     pub block: i64,
     pub sums: Vec<NestLoop>,
     pub is_vector: bool,
     /// Loops around all others: Winograd's strips and transformed windows.
     around: Vec<NestLoop>,
-    /// Elements of a vector in products of quads; 0 elsewhere.
+    /// Vector elements in products of quads; 0 otherwise.
     lanes: i64,
 }
 
 impl LoopNest {
-    /// Returns the loops of a task by a point; of tasks that are no contractions, those of the result.
-    pub fn of(domain: &Domain, knobs: &impl Settings) -> LoopNest {
+    /// Returns the loops of a contraction, or the result loops of another task.
+    pub fn of_point(domain: &Domain, knobs: &impl Settings) -> LoopNest {
         match domain.form {
             Form::Elements => LoopNest::of_elements(domain, knobs),
             Form::Convolution | Form::Product => match winograd_tile(knobs) {
                 Some(tile) if domain.extents.len() == 4 => LoopNest::of_winograd(domain, tile, knobs),
                 _ if is_of_places(knobs) => LoopNest::of_dots(domain, knobs),
-                _ if THREADS_C.of(knobs).is_some() => LoopNest::of_threads(domain, knobs),
+                _ if THREADS_C.setting_in(knobs).is_some() => LoopNest::of_threads(domain, knobs),
                 _ => LoopNest::of_tiles(domain, knobs),
             },
         }
     }
 
-    /// Register tiles of a result, in the order of the loops over them, and the sums of one.
     fn of_tiles(domain: &Domain, knobs: &impl Settings) -> LoopNest {
-        LoopNest { sums: sums(domain, knobs), ..LoopNest::without_sums(domain, knobs) }
+        LoopNest { sums: sum_loops(domain, knobs), ..LoopNest::without_sums(domain, knobs) }
     }
 
-    /// Register tiles of a result, whatever is summed for one: all that bounds of a space look at.
+    /// Register tiles alone, which suffice for the limits of a space.
     pub(crate) fn without_sums(domain: &Domain, knobs: &impl Settings) -> LoopNest {
         let number = |axis: &NumberAxis| axis.or_one(knobs).max(1);
-        let layout = LAYOUT.of(knobs).unwrap_or(LayoutKind::Plain);
+        let layout = LAYOUT.setting_in(knobs).unwrap_or(LayoutKind::Plain);
         let block = if layout == LayoutKind::Plain { 1 } else { number(&BLOCK) };
         let columns = number(&TILE_X);
-        let (channel, rank) = (domain.channels(), domain.extents.len());
+        let (channel, rank) = (domain.channel_dimension(), domain.extents.len());
         let is_conv = domain.form == Form::Convolution;
         let dimensions: Vec<Dimension> = (0..rank)
             .map(|place| {
-                let (tile, together) = match domain.walk(place) {
+                let (tile, together) = match domain.loop_walk(place) {
                     Walk::Channels => (number(&TILE_C) * block, number(&CACHE_C)),
                     Walk::Columns => (columns, number(&CACHE_X)),
                     _ if domain.is_rows(place) => (number(&TILE_Y), number(&CACHE_Y)),
                     _ => (1, 1),
                 };
-                Dimension { together, ..Dimension::new(domain.walk(place), domain.extents[place], tile) }
+                Dimension { together, ..Dimension::new(domain.loop_walk(place), domain.extents[place], tile) }
             })
             .collect();
-        let order = OUTER.of(knobs).unwrap_or(TileOrder::Space).places(channel, rank, is_conv);
-        let is_cached = SUM_AT.of(knobs) == Some(SumAt::Cache);
-        let is_cut = domain.may_fill && layout != LayoutKind::Dots && domain.extents[domain.columns()] % columns != 0;
-        let rows = order.iter().position(|&place| place == domain.columns()).unwrap_or(rank);
+        let order = OUTER.setting_in(knobs).unwrap_or(TileOrder::Space).dimension_order(channel, rank, is_conv);
+        let is_cached = SUM_AT.setting_in(knobs) == Some(SumAt::Cache);
+        let is_cut =
+            domain.may_fill && layout != LayoutKind::Dots && domain.extents[domain.column_dimension()] % columns != 0;
+        let rows = order.iter().position(|&place| place == domain.column_dimension()).unwrap_or(rank);
         let inside = dimensions.iter().filter(|dimension| dimension.together > 1).count();
         let home = if is_cached { rank } else { rank + inside };
         let shared = if is_cut { rows } else { usize::try_from(number(&PARALLEL)).unwrap_or(1) };
@@ -142,13 +136,12 @@ impl LoopNest {
             is_cached: is_cached && inside > 0,
             block,
             sums: Vec::new(),
-            is_vector: VECTORIZE.of(knobs) == Some(YesNo::Yes),
+            is_vector: VECTORIZE.setting_in(knobs) == Some(YesNo::Yes),
             around: Vec::new(),
             lanes: 0,
         }
     }
 
-    /// Products of quads whose lanes are places.
     fn of_dots(domain: &Domain, knobs: &impl Settings) -> LoopNest {
         let (lanes, width) = (VECTOR.or_one(knobs).max(1), DOTS_X.or_one(knobs).max(1));
         let mut extents = domain.extents.clone();
@@ -167,33 +160,34 @@ impl LoopNest {
                 Dimension::new(walk, extents[place], tile)
             })
             .collect();
-        let is_by_space = OUTER.of(knobs) == Some(TileOrder::Space);
-        let order = if is_by_space { TileOrder::Space } else { TileOrder::Channels }.places(1, extents.len(), true);
-        let shared = match QUADS_AT.of(knobs) {
+        let is_by_space = OUTER.setting_in(knobs) == Some(TileOrder::Space);
+        let order =
+            if is_by_space { TileOrder::Space } else { TileOrder::Channels }.dimension_order(1, extents.len(), true);
+        let shared = match QUADS_AT.setting_in(knobs) {
             Some(QuadsAt::Outer) => order.len() - 1,
             Some(QuadsAt::Channel) => 2,
             _ => order.len(),
         };
-        let mut loops: Vec<NestLoop> = domain.window.iter().map(|&taps| plain(Walk::Taps, taps)).collect();
+        let mut loops: Vec<NestLoop> = domain.window.iter().map(|&taps| plain_loop(Walk::Taps, taps)).collect();
         match domain.depth {
-            1 => loops.last_mut().into_iter().for_each(|columns| columns.extent = count(columns.extent, QUAD)),
-            depth => loops.insert(0, plain(Walk::Depth, count(depth, QUAD))),
+            1 => loops.last_mut().into_iter().for_each(|columns| columns.extent = tile_count(columns.extent, QUAD)),
+            depth => loops.insert(0, plain_loop(Walk::Depth, tile_count(depth, QUAD))),
         }
         let (is_cached, grain, block) = (false, 1, 1);
         let around = Vec::new();
         LoopNest { dimensions, order, shared, grain, is_cached, block, sums: loops, is_vector: true, around, lanes }
     }
 
-    /// Winograd's products: one of matrices for each number of a transformed window.
+    /// One matrix product per element of a transformed window.
     fn of_winograd(domain: &Domain, tile: i64, knobs: &impl Settings) -> LoopNest {
         let (block, places) = (BLOCK.or_one(knobs).max(1), TILE_P.or_one(knobs).max(1));
-        let strip = STRIP.of(knobs).unwrap_or(0);
+        let strip = STRIP.setting_in(knobs).unwrap_or(0);
         let [images, channels, rows, columns] = domain.extents[..] else { unreachable!("it has four dimensions") };
-        let (rows, columns) = (count(rows, tile), count(columns, tile));
-        let window = transforms(tile).map_or(1, |transforms| transforms.window_extent());
+        let (rows, columns) = (tile_count(rows, tile), tile_count(columns, tile));
+        let window = tile_transforms(tile).map_or(1, |transforms| transforms.window_extent());
         let mark = |walk, extent, mark| NestLoop { walk, extent, mark };
         let (around, products, rows, shared) = if strip > 0 {
-            let strips = [mark(Walk::Rows, images * count(rows, strip), Mark::Parallel)];
+            let strips = [mark(Walk::Rows, images * tile_count(rows, strip), Mark::Parallel)];
             (strips.to_vec(), Mark::Plain, strip, 0)
         } else {
             (Vec::new(), Mark::Parallel, images * rows, 1)
@@ -209,32 +203,33 @@ impl LoopNest {
             grain: 1,
             is_cached: false,
             block,
-            sums: vec![plain(Walk::Depth, domain.depth)],
+            sums: vec![plain_loop(Walk::Depth, domain.depth)],
             is_vector: true,
             around,
             lanes: 0,
         }
     }
 
-    /// A tile of the result for each thread of a GPU's blocks.
+    /// One result tile per thread of a GPU block.
     fn of_threads(domain: &Domain, knobs: &impl Settings) -> LoopNest {
         let number = |axis: &NumberAxis| axis.or_one(knobs).max(1);
         let dimension = |place: usize| {
-            let (threads, tile) = match domain.walk(place) {
+            let (threads, tile) = match domain.loop_walk(place) {
                 Walk::Channels => (number(&THREADS_C), number(&TILE_C)),
                 Walk::Columns => (number(&THREADS_X), number(&TILE_X)),
                 _ if domain.is_rows(place) => (number(&THREADS_Y), number(&TILE_Y)),
                 _ => (1, 1),
             };
-            Dimension { threads, ..Dimension::new(domain.walk(place), domain.extents[place], tile) }
+            Dimension { threads, ..Dimension::new(domain.loop_walk(place), domain.extents[place], tile) }
         };
         let rank = domain.extents.len();
         let first = domain.window.first().copied().filter(|_| domain.is_depthwise).unwrap_or(domain.depth);
         let walk = if domain.is_depthwise { Walk::Taps } else { Walk::Depth };
         let split = number(&SPLIT_R);
-        let mark = if UNROLL.of(knobs).is_some_and(|unroll| unroll > 0) { Mark::Unrolled } else { Mark::Plain };
-        let window = domain.window.iter().skip(usize::from(domain.is_depthwise)).map(|&taps| plain(Walk::Taps, taps));
-        let sums = std::iter::once(plain(walk, count(first, split))).chain(window);
+        let mark = if UNROLL.setting_in(knobs).is_some_and(|unroll| unroll > 0) { Mark::Unrolled } else { Mark::Plain };
+        let window =
+            domain.window.iter().skip(usize::from(domain.is_depthwise)).map(|&taps| plain_loop(Walk::Taps, taps));
+        let sums = std::iter::once(plain_loop(walk, tile_count(first, split))).chain(window);
         LoopNest {
             dimensions: (0..rank).map(dimension).collect(),
             order: (0..rank).collect(),
@@ -249,7 +244,7 @@ impl LoopNest {
         }
     }
 
-    /// A result whose elements are computed one by one, its last dimension in vectors.
+    /// Independent elements, with the last dimension in vectors.
     fn of_elements(domain: &Domain, knobs: &impl Settings) -> LoopNest {
         let last = domain.extents.len().saturating_sub(1);
         let dimension = |(place, &extent): (usize, &i64)| {
@@ -257,7 +252,7 @@ impl LoopNest {
             let walk = if place == last { Walk::Columns } else { Walk::Rows };
             Dimension::new(walk, extent, tile)
         };
-        let parallel = match (PARALLEL.of(knobs), HELPERS_AT.of(knobs)) {
+        let parallel = match (PARALLEL.setting_in(knobs), HELPERS_AT.setting_in(knobs)) {
             (Some(parallel), _) => usize::try_from(parallel).unwrap_or(1),
             (None, Some(_)) => last,
             (None, None) => 0,
@@ -276,45 +271,44 @@ impl LoopNest {
         }
     }
 
-    /// Returns the trip counts of the loops over tiles, and over tiles that are taken together, outermost first.
-    fn outer(&self) -> impl Iterator<Item = (Walk, i64)> {
+    /// Returns the trip counts of loops over tiles and groups, outermost first.
+    fn outer_loops(&self) -> impl Iterator<Item = (Walk, i64)> {
         let dimensions = self.order.iter().map(|&place| &self.dimensions[place]);
         let inside = dimensions.clone().filter(|dimension| dimension.together > 1);
-        let counts = dimensions.map(|dimension| (dimension.walk, count(dimension.tiles(), dimension.together)));
+        let counts =
+            dimensions.map(|dimension| (dimension.walk, tile_count(dimension.tile_count(), dimension.together)));
         counts.chain(inside.map(|dimension| (dimension.walk, dimension.together)))
     }
 
-    /// Returns the trip count of the fused loop that threads share, before grains.
-    pub fn steps(&self) -> i64 {
-        self.outer().take(self.shared).map(|(_, extent)| extent).product()
+    /// Returns the trip count of the fused loop that threads share, before chunking.
+    pub fn shared_steps(&self) -> i64 {
+        self.outer_loops().take(self.shared).map(|(_, extent)| extent).product()
     }
 
-    /// Returns how many pieces threads share.
-    pub fn chunks(&self) -> i64 {
+    pub fn chunk_count(&self) -> i64 {
         let around = self.around.iter().filter(|one| one.mark == Mark::Parallel).map(|one| one.extent);
-        around.product::<i64>() * count(self.steps(), self.grain)
+        around.product::<i64>() * tile_count(self.shared_steps(), self.grain)
     }
 
-    /// Returns the ratio of executed to necessary steps; groups of tiles and grains may reach past the end.
-    pub fn walked(&self) -> f64 {
+    /// Returns executed over necessary steps; groups of tiles and chunks may overhang.
+    pub fn walked_ratio(&self) -> f64 {
         if self.dimensions.len() < 2 {
             return 1.0;
         }
         let mut walked = 1.0;
         for dimension in &self.dimensions {
-            let tiles = dimension.tiles();
-            walked *= filled(tiles, dimension.together) as f64 / tiles.max(1) as f64;
+            let tiles = dimension.tile_count();
+            walked *= filled_extent(tiles, dimension.together) as f64 / tiles.max(1) as f64;
         }
-        let steps = self.steps();
-        walked * filled(steps, self.grain) as f64 / steps.max(1) as f64
+        let steps = self.shared_steps();
+        walked * filled_extent(steps, self.grain) as f64 / steps.max(1) as f64
     }
 
-    /// Returns all loops around the product of one element, outermost first. Loops that are fused stand one by one, those of one
-    /// trip are left out.
-    pub fn loops(&self) -> Vec<NestLoop> {
+    /// Returns all loops around one product, outermost first; fused loops separately, without single-trip loops.
+    pub fn all_loops(&self) -> Vec<NestLoop> {
         let mut loops = self.around.clone();
         let home = if self.is_cached { self.order.len() } else { usize::MAX };
-        loops.extend(self.outer().take(home).enumerate().map(|(place, (walk, extent))| {
+        loops.extend(self.outer_loops().take(home).enumerate().map(|(place, (walk, extent))| {
             let mark = if place < self.shared { Mark::Parallel } else { Mark::Plain };
             NestLoop { walk, extent, mark }
         }));
@@ -325,25 +319,25 @@ impl LoopNest {
         loops.extend(&self.sums[..part]);
         if self.is_cached {
             loops.extend(self.dimensions.iter().map(|dimension| {
-                let tiles = dimension.together.min(dimension.tiles());
-                plain(dimension.walk, tiles)
+                let tiles = dimension.together.min(dimension.tile_count());
+                plain_loop(dimension.walk, tiles)
             }));
         }
         loops.extend(&self.sums[part..]);
-        loops.extend(self.tile());
+        loops.extend(self.tile_loops());
         loops.retain(|one| one.extent > 1);
         loops
     }
 
-    /// Returns the loops of a register tile, the innermost last.
-    fn tile(&self) -> Vec<NestLoop> {
+    /// Innermost last.
+    fn tile_loops(&self) -> Vec<NestLoop> {
         let mut own: Vec<NestLoop> = Vec::with_capacity(self.dimensions.len() + 1);
         for dimension in &self.dimensions {
             let blocks = if dimension.walk == Walk::Channels { self.block } else { 1 };
             let tile = dimension.tile / blocks;
             // A tile larger than all there is has no more, unless it is filled, or one of several that are finished together.
             let extent =
-                if self.is_cached || self.lanes > 0 { tile } else { tile.min(count(dimension.extent, blocks)) };
+                if self.is_cached || self.lanes > 0 { tile } else { tile.min(tile_count(dimension.extent, blocks)) };
             own.push(NestLoop { walk: dimension.walk, extent, mark: Mark::Unrolled });
         }
         if self.lanes > 1 {
@@ -360,31 +354,30 @@ impl LoopNest {
     }
 }
 
-fn plain(walk: Walk, extent: i64) -> NestLoop {
+fn plain_loop(walk: Walk, extent: i64) -> NestLoop {
     NestLoop { walk, extent, mark: Mark::Plain }
 }
 
-/// The loops of a sum in their order: parts of the depth that tiles taken together sum at once, the depth, the window, and what is
-/// written out of the depth.
-fn sums(domain: &Domain, knobs: &impl Settings) -> Vec<NestLoop> {
-    let is_of_quads = LAYOUT.is(knobs, LayoutKind::Dots);
-    let depth = if is_of_quads { count(domain.depth, QUAD) } else { domain.depth };
+/// Returns sum loops in order: depth parts of a group, depth, window, and unrolled depth.
+fn sum_loops(domain: &Domain, knobs: &impl Settings) -> Vec<NestLoop> {
+    let is_of_quads = LAYOUT.is_set_to(knobs, LayoutKind::Dots);
+    let depth = if is_of_quads { tile_count(domain.depth, QUAD) } else { domain.depth };
     let split = SPLIT_R.or_one(knobs).max(1);
-    let part = CACHE_R.of(knobs).filter(|&steps| steps > 1);
+    let part = CACHE_R.setting_in(knobs).filter(|&steps| steps > 1);
     // A channel by itself sums its window alone, whose rows are split in place of the depth.
     let (walk, first, window) = match domain.window.split_first() {
         Some((&rows, others)) if domain.is_depthwise => (Walk::Taps, rows, others),
         _ => (Walk::Depth, depth, &domain.window[..]),
     };
-    let mut all = vec![plain(walk, count(part.unwrap_or(first), split))];
-    all.extend(window.iter().map(|&taps| plain(Walk::Taps, taps)));
-    let order = ORDER.of(knobs).unwrap_or(SumOrder::KernelFirst);
-    let places = order.places(all.len());
+    let mut all = vec![plain_loop(walk, tile_count(part.unwrap_or(first), split))];
+    all.extend(window.iter().map(|&taps| plain_loop(Walk::Taps, taps)));
+    let order = ORDER.setting_in(knobs).unwrap_or(SumOrder::KernelFirst);
+    let places = order.loop_order(all.len());
     let ends_with_depth = order != SumOrder::DepthFirst && places.last() == Some(&0);
-    let parts = part.map(|steps| plain(walk, count(first, steps)));
-    let rest = (split > 1).then_some(plain(walk, split));
+    let parts = part.map(|steps| plain_loop(walk, tile_count(first, steps)));
+    let rest = (split > 1).then_some(plain_loop(walk, split));
     let mut sums: Vec<NestLoop> = parts.into_iter().chain(places.iter().map(|&place| all[place])).chain(rest).collect();
-    if UNROLL.of(knobs).is_some_and(|unroll| unroll > 0) && (split > 1 || !ends_with_depth) {
+    if UNROLL.setting_in(knobs).is_some_and(|unroll| unroll > 0) && (split > 1 || !ends_with_depth) {
         sums.last_mut().into_iter().for_each(|last| last.mark = Mark::Unrolled);
     }
     sums
@@ -397,7 +390,7 @@ mod tests {
 
     #[test]
     fn what_does_not_divide_is_walked_past_the_end() {
-        let elements = Domain::elements(vec![1, 64, 14, 14]);
+        let elements = Domain::without_sums(vec![1, 64, 14, 14]);
         let domain = Domain { form: Form::Convolution, may_fill: true, depth: 8, window: vec![3, 3], ..elements };
         let walked = |text: &str| {
             let knobs = text.split_whitespace().map(|pair| {
@@ -405,7 +398,7 @@ mod tests {
                 let setting = value.parse().map_or_else(|_| Setting::Choice(value.to_owned()), Setting::Number);
                 (name.to_owned(), setting)
             });
-            LoopNest::of(&domain, &Knobs(knobs.collect())).walked()
+            LoopNest::of_point(&domain, &Knobs(knobs.collect())).walked_ratio()
         };
         assert_eq!(walked("tile_c=8 tile_y=2 tile_x=14 outer=space parallel=2"), 1.0);
         assert_eq!(walked("tile_c=8 tile_y=2 tile_x=14 outer=space parallel=1 grain=4"), 4.0, "there is one image");

@@ -2,62 +2,48 @@
 
 use crate::dots::QUAD;
 use crate::phases::{self, RANK};
-use crate::tiles::count;
-use crate::transforms::{KERNEL, reached, transforms};
+use crate::tiles::tile_count;
+use crate::transforms::{KERNEL, reached_positions, tile_transforms};
 use models::DType;
 use serde::{Deserialize, Serialize};
 
-/// How a parameter is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Packing {
-    /// As the task says.
+    /// As in the task.
     Plain,
-    /// `[o, …]` as `[o / block, …, block]`, with zeros up to a whole block.
-    Blocked {
-        /// Extent of the innermost dimension.
-        block: i64,
-    },
-    /// `[o, c, …]` as `[o / block, …, c, block]`, with zeros up to a whole block.
-    Taps {
-        /// Extent of the innermost dimension.
-        block: i64,
-    },
-    /// `[c, o, …]` of a transposed convolution as `[o / block, phases…, c, …, block]`, with zeros where a phase has no tap.
+    /// `[o, …]` as `[o / block, …, block]`, zero-padded to a whole block.
+    Blocked { block: i64 },
+    /// `[o, c, …]` as `[o / block, …, c, block]`, zero-padded to a whole block.
+    Taps { block: i64 },
+    /// `[c, o, …]` of a transposed convolution as `[o / block, phases…, c, …, block]`; zero if a phase has no tap.
     Phases {
-        /// Extent of the innermost dimension.
         block: i64,
-        /// Strides of the spatial dimensions, 1 for those that there are not.
+        /// Strides of the spatial dimensions, padded with 1.
         strides: [i64; RANK],
         /// Padding before the result, which is not computed.
         heads: [i64; RANK],
     },
-    /// `[o, c, …]`, of bytes with a sign, as numbers of 32 bits `[o / block, 1 + … · c / 4, block]`: four neighbours along
-    /// `c` in each (where `c` is 1, along the last dimension), and before all of them the sum of what follows.
+    /// Signed bytes `[o, c, …]` as 32-bit `[o / block, 1 + … · c / 4, block]`: a row's sum, then quads of
+    /// neighbours along `c` (along the last dimension if `c` is 1).
     Quads {
-        /// Rows of the tensor that lie together.
+        /// Tensor rows per block.
         block: i64,
     },
-    /// `[o, …]` as the matrix `[o, all others]`: no byte moves.
+    /// `[o, …]` as the matrix `[o, rest]`, without moving data.
     Matrix,
-    /// Neighbouring dimensions as one row, the last of them, and 1 for each of the others: no byte moves.
+    /// Adjacent dimensions merged into the last of them, with 1 for the others, without moving data.
     OneRow {
         dimensions: usize,
-        /// How many dimensions are behind them.
+        /// Number of dimensions after them.
         #[serde(default)]
         behind: usize,
     },
-    /// Filters `[o, i, 3, 3]` of 32-bit floats as Winograd's `[window, window, o / block, i, block]`, with zeros up to a
-    /// whole block.
-    Winograd {
-        /// Extent of a tile of the result.
-        tile: i64,
-        /// Extent of the innermost dimension.
-        block: i64,
-    },
+    /// Float filters `[o, i, 3, 3]` as Winograd's `[window, window, o / block, i, block]`, zero-padded to a block.
+    Winograd { tile: i64, block: i64 },
 }
 
 impl Packing {
-    /// Whether something can be stored so: a file may say anything.
+    /// Validates a packing from an untrusted file.
     pub fn is_sound(&self) -> bool {
         const LARGEST: i64 = 65_536;
         match *self {
@@ -70,30 +56,29 @@ impl Packing {
                 let is_size = |size: &i64| (1..=LARGEST).contains(size);
                 is_size(&block) && strides.iter().all(is_size) && heads.iter().all(|head| (0..=LARGEST).contains(head))
             }
-            Packing::Winograd { tile, block } => transforms(tile).is_some() && (1..=LARGEST).contains(&block),
+            Packing::Winograd { tile, block } => tile_transforms(tile).is_some() && (1..=LARGEST).contains(&block),
         }
     }
 
-    /// The stored extents of a tensor of these extents.
-    pub fn extents(self, extents: &[i64]) -> Vec<i64> {
+    pub fn stored_extents(self, extents: &[i64]) -> Vec<i64> {
         match self {
             Packing::Plain => extents.to_vec(),
             Packing::Blocked { block } => {
-                let mut stored = vec![count(extents[0], block)];
+                let mut stored = vec![tile_count(extents[0], block)];
                 stored.extend_from_slice(&extents[1..]);
                 stored.push(block);
                 stored
             }
             Packing::Taps { block } => {
-                let mut stored = vec![count(extents[0], block)];
+                let mut stored = vec![tile_count(extents[0], block)];
                 stored.extend_from_slice(&extents[2..]);
                 stored.extend([extents[1], block]);
                 stored
             }
-            Packing::Phases { block, strides, .. } => phases::extents(extents, block, strides),
+            Packing::Phases { block, strides, .. } => phases::phase_extents(extents, block, strides),
             Packing::Quads { block } => {
                 let [_, taps, depth] = taps_and_depth(extents);
-                vec![count(extents[0], block), 1 + taps * count(depth, QUAD), block]
+                vec![tile_count(extents[0], block), 1 + taps * tile_count(depth, QUAD), block]
             }
             Packing::Matrix => vec![extents[0], extents[1..].iter().product()],
             Packing::OneRow { dimensions, behind } => {
@@ -106,14 +91,13 @@ impl Packing {
                 stored
             }
             Packing::Winograd { tile, block } => {
-                let window = reached(tile);
-                vec![window, window, count(extents[0], block), extents[1], block]
+                let window = reached_positions(tile);
+                vec![window, window, tile_count(extents[0], block), extents[1], block]
             }
         }
     }
 
-    /// The stored element type of a tensor of this one.
-    pub fn dtype(self, dtype: DType) -> DType {
+    pub fn stored_dtype(self, dtype: DType) -> DType {
         match self {
             Packing::Quads { .. } => DType::I32,
             Packing::Plain
@@ -126,22 +110,21 @@ impl Packing {
         }
     }
 
-    /// Stores a tensor of these extents, given as bytes, in packed order.
     pub fn pack(self, extents: &[i64], element_bytes: usize, bytes: &[u8]) -> Vec<u8> {
         if bytes.is_empty() {
             // Sums before quads are stored although there is nothing to sum.
-            let stored: i64 = self.extents(extents).iter().product();
+            let stored: i64 = self.stored_extents(extents).iter().product();
             let sums = if matches!(self, Packing::Quads { .. }) { size_of::<i32>() } else { element_bytes };
             return vec![0; usize::try_from(stored).unwrap_or(0) * sums];
         }
         let block = match self {
             Packing::Plain | Packing::Matrix | Packing::OneRow { .. } => return bytes.to_vec(),
-            Packing::Quads { block } if element_bytes == 1 => return quads(extents, block, bytes),
+            Packing::Quads { block } if element_bytes == 1 => return pack_quads(extents, block, bytes),
             Packing::Quads { .. } => return bytes.to_vec(),
             Packing::Phases { block, strides, heads } => {
-                return phases::pack(extents, element_bytes, bytes, (block, strides, heads));
+                return phases::pack_phases(extents, element_bytes, bytes, (block, strides, heads));
             }
-            Packing::Winograd { tile, block } => return transformed(tile, block, extents, bytes),
+            Packing::Winograd { tile, block } => return transform_filters(tile, block, extents, bytes),
             Packing::Blocked { block } | Packing::Taps { block } => block,
         };
         let size = |extent: i64| usize::try_from(extent).expect("an extent is positive");
@@ -165,9 +148,9 @@ impl Packing {
     }
 }
 
-/// Winograd's filters, computed in wide numbers and rounded once.
-fn transformed(tile: i64, block: i64, extents: &[i64], bytes: &[u8]) -> Vec<u8> {
-    let transforms = transforms(tile).expect("a packing is of a tile that there is");
+/// Computes Winograd's filters in 64 bits and rounds once.
+fn transform_filters(tile: i64, block: i64, extents: &[i64], bytes: &[u8]) -> Vec<u8> {
+    let transforms = tile_transforms(tile).expect("a packing is of a tile that there is");
     let count = |extent: i64| usize::try_from(extent).expect("an extent is positive");
     let (outer, inner, block) = (count(extents[0]), count(extents[1]), count(block));
     let places = count(transforms.window_extent()).pow(2);
@@ -189,7 +172,7 @@ fn transformed(tile: i64, block: i64, extents: &[i64], bytes: &[u8]) -> Vec<u8> 
     packed
 }
 
-/// Whether quads lie along the last dimension, how many taps a row has, and how many neighbours quads are made of.
+/// Returns whether quads lie along the last dimension, the taps of a row, and the neighbours forming quads.
 fn taps_and_depth(extents: &[i64]) -> [i64; 3] {
     let depth = extents.get(1).copied().unwrap_or(1);
     let taps = extents.iter().skip(2);
@@ -199,8 +182,8 @@ fn taps_and_depth(extents: &[i64]) -> [i64; 3] {
     }
 }
 
-/// Rows of bytes by their sums and their quads.
-fn quads(extents: &[i64], block: i64, bytes: &[u8]) -> Vec<u8> {
+/// Packs rows of bytes as their sums and quads.
+fn pack_quads(extents: &[i64], block: i64, bytes: &[u8]) -> Vec<u8> {
     const WIDTH: usize = QUAD as usize;
     let size = |extent: i64| usize::try_from(extent).expect("an extent is positive");
     let ([is_along, taps, depth], block) = (taps_and_depth(extents).map(size), size(block));
@@ -241,7 +224,7 @@ mod tests {
         let plain: Vec<f32> = (0..27).map(|tap| if tap % 9 == 4 { (1 + tap / 9) as f32 } else { 0.0 }).collect();
         let bytes: Vec<u8> = plain.iter().flat_map(|number| number.to_ne_bytes()).collect();
         let packing = Packing::Winograd { tile: 2, block: 2 };
-        assert_eq!(packing.extents(&[3, 1, 3, 3]), [4, 4, 2, 1, 2]);
+        assert_eq!(packing.stored_extents(&[3, 1, 3, 3]), [4, 4, 2, 1, 2]);
         let packed = packing.pack(&[3, 1, 3, 3], 4, &bytes);
         let numbers: Vec<f32> = packed.chunks(4).map(|one| f32::from_ne_bytes(one.try_into().unwrap())).collect();
         // The middle tap counts for a quarter in the four middle places, with a sign where it was taken off once.
@@ -254,8 +237,8 @@ mod tests {
     fn nothing_is_packed_as_nothing() {
         for packing in [Packing::Blocked { block: 8 }, Packing::Taps { block: 8 }, Packing::Quads { block: 8 }] {
             for extents in [[0, 3], [3, 0]] {
-                let stored: i64 = packing.extents(&extents).iter().product();
-                let size = packing.dtype(DType::I8).bytes() as usize;
+                let stored: i64 = packing.stored_extents(&extents).iter().product();
+                let size = packing.stored_dtype(DType::I8).size_bytes() as usize;
                 assert_eq!(packing.pack(&extents, 1, &[]).len(), stored as usize * size, "{packing:?}");
             }
         }
@@ -264,10 +247,10 @@ mod tests {
     #[test]
     fn rows_are_seen_in_one_dimension() {
         let rows = |dimensions| Packing::OneRow { dimensions, behind: 1 };
-        assert_eq!(rows(3).extents(&[2, 3, 4, 5]), [1, 1, 24, 5]);
-        assert_eq!(rows(1).extents(&[4, 5]), [4, 5]);
-        assert_eq!(rows(1).extents(&[5]), [5]);
-        assert_eq!(rows(1).extents(&[]), [0; 0]);
+        assert_eq!(rows(3).stored_extents(&[2, 3, 4, 5]), [1, 1, 24, 5]);
+        assert_eq!(rows(1).stored_extents(&[4, 5]), [4, 5]);
+        assert_eq!(rows(1).stored_extents(&[5]), [5]);
+        assert_eq!(rows(1).stored_extents(&[]), [0; 0]);
         assert_eq!(rows(2).pack(&[2, 1, 3], 1, &[1, 2, 3, 4, 5, 6]), [1, 2, 3, 4, 5, 6]);
         // What was built before there was anything behind says nothing of it.
         let read: Packing = serde_json::from_str(r#"{"OneRow":{"dimensions":2}}"#).expect("a packing");
@@ -277,10 +260,10 @@ mod tests {
     #[test]
     fn a_row_is_seen_and_not_made() {
         let row = Packing::OneRow { dimensions: 2, behind: 0 };
-        assert_eq!(row.extents(&[2, 3, 4, 5]), [2, 3, 1, 20]);
-        assert_eq!(row.extents(&[4, 5]), [1, 20]);
-        assert_eq!(row.extents(&[5]), [5]);
-        assert_eq!(row.extents(&[]), [0; 0]);
+        assert_eq!(row.stored_extents(&[2, 3, 4, 5]), [2, 3, 1, 20]);
+        assert_eq!(row.stored_extents(&[4, 5]), [1, 20]);
+        assert_eq!(row.stored_extents(&[5]), [5]);
+        assert_eq!(row.stored_extents(&[]), [0; 0]);
         assert_eq!(row.pack(&[2, 3], 1, &[1, 2, 3, 4, 5, 6]), [1, 2, 3, 4, 5, 6]);
     }
 
@@ -289,17 +272,17 @@ mod tests {
         // Four outputs of three inputs each, as single bytes.
         let plain = [0, 1, 2, 10, 11, 12, 20, 21, 22, 30, 31, 32];
         let packing = Packing::Blocked { block: 2 };
-        assert_eq!(packing.extents(&[4, 3]), [2, 3, 2]);
+        assert_eq!(packing.stored_extents(&[4, 3]), [2, 3, 2]);
         assert_eq!(packing.pack(&[4, 3], 1, &plain), [0, 10, 1, 11, 2, 12, 20, 30, 21, 31, 22, 32]);
         let past_the_end = Packing::Blocked { block: 3 };
-        assert_eq!(past_the_end.extents(&[4, 3]), [2, 3, 3]);
+        assert_eq!(past_the_end.stored_extents(&[4, 3]), [2, 3, 3]);
         assert_eq!(
             past_the_end.pack(&[4, 3], 1, &plain),
             [0, 10, 20, 1, 11, 21, 2, 12, 22, 30, 0, 0, 31, 0, 0, 32, 0, 0]
         );
         // The same as two inputs at three places, and then with one output only.
         let taps = Packing::Taps { block: 2 };
-        assert_eq!(taps.extents(&[2, 2, 3]), [1, 3, 2, 2]);
+        assert_eq!(taps.stored_extents(&[2, 2, 3]), [1, 3, 2, 2]);
         assert_eq!(taps.pack(&[2, 2, 3], 1, &plain), [0, 20, 10, 30, 1, 21, 11, 31, 2, 22, 12, 32]);
         assert_eq!(taps.pack(&[1, 2, 3], 1, &plain[..6]), [0, 0, 10, 0, 1, 0, 11, 0, 2, 0, 12, 0]);
         assert_eq!(Packing::Plain.pack(&[4, 3], 1, &plain), plain);
@@ -311,15 +294,15 @@ mod tests {
         let plain: Vec<u8> =
             (0..10).chain((1..=10).map(|number| (-number as i8).cast_unsigned())).chain([100; 10]).collect();
         let single = Packing::Quads { block: 1 };
-        assert_eq!(single.extents(&[3, 5, 2]), [3, 5, 1]);
-        assert_eq!([single.dtype(DType::I8), Packing::Plain.dtype(DType::I8)], [DType::I32, DType::I8]);
+        assert_eq!(single.stored_extents(&[3, 5, 2]), [3, 5, 1]);
+        assert_eq!([single.stored_dtype(DType::I8), Packing::Plain.stored_dtype(DType::I8)], [DType::I32, DType::I8]);
         let packed = single.pack(&[3, 5, 2], 1, &plain);
         assert_eq!(packed.len(), 3 * 5 * 4);
         assert_eq!(packed[..20], [45, 0, 0, 0, 0, 2, 4, 6, 8, 0, 0, 0, 1, 3, 5, 7, 9, 0, 0, 0]);
         assert_eq!(packed[20..24], (-55i32).to_le_bytes());
         assert_eq!(packed[40..44], 1000i32.to_le_bytes());
         let pairs = Packing::Quads { block: 2 };
-        assert_eq!(pairs.extents(&[3, 5, 2]), [2, 5, 2]);
+        assert_eq!(pairs.stored_extents(&[3, 5, 2]), [2, 5, 2]);
         let packed = pairs.pack(&[3, 5, 2], 1, &plain);
         assert_eq!(packed.len(), 2 * 5 * 8);
         assert_eq!(packed[..4], 45i32.to_le_bytes());
@@ -328,7 +311,7 @@ mod tests {
         assert_eq!(packed[40..48], [232, 3, 0, 0, 0, 0, 0, 0], "there is no fourth output");
         // Windows of one channel have their quads along a row.
         let window = Packing::Quads { block: 1 };
-        assert_eq!(window.extents(&[1, 1, 2, 3]), [1, 3, 1]);
+        assert_eq!(window.stored_extents(&[1, 1, 2, 3]), [1, 3, 1]);
         assert_eq!(window.pack(&[1, 1, 2, 3], 1, &[1, 2, 3, 4, 5, 6]), [21, 0, 0, 0, 1, 2, 3, 0, 4, 5, 6, 0]);
         // A weight of a dense layer has no places.
         assert_eq!(Packing::Quads { block: 1 }.pack(&[1, 2], 1, &[3, 4]), [7, 0, 0, 0, 3, 4, 0, 0]);

@@ -2,15 +2,15 @@
 //! from every `stride`-th tap.
 
 use crate::Packing;
-use crate::tiles::count;
+use crate::tiles::tile_count;
 use models::Op;
 use models::operators::ConvTranspose;
 
-/// Spatial dimensions of a convolution, at most.
+/// Maximum number of spatial dimensions of a convolution.
 pub(crate) const RANK: usize = 3;
 
-/// How a transposed convolution stores its weight by phases, if it can be computed so.
-pub fn packing(op: &Op, block: i64) -> Option<Packing> {
+/// Returns None unless the convolution can be computed by phases.
+pub fn phase_packing(op: &Op, block: i64) -> Option<Packing> {
     let Op::ConvTranspose(ConvTranspose { strides, pads, dilations, groups: 1, .. }) = op else { return None };
     let is_plain = dilations.iter().all(|&dilation| dilation == 1) && pads.iter().all(|&pad| pad >= 0);
     if !is_plain || strides.len() > RANK {
@@ -22,23 +22,22 @@ pub fn packing(op: &Op, block: i64) -> Option<Packing> {
     Some(Packing::Phases { block, strides: own_strides, heads })
 }
 
-/// The stored extents of a weight `[ci, co, …]`.
-pub(crate) fn extents(extents: &[i64], block: i64, strides: [i64; RANK]) -> Vec<i64> {
+/// Returns the stored extents of a weight `[ci, co, …]`.
+pub(crate) fn phase_extents(extents: &[i64], block: i64, strides: [i64; RANK]) -> Vec<i64> {
     let kernel = extents.get(2..).unwrap_or_default();
     let phases = strides.iter().take(kernel.len());
-    let taps = kernel.iter().zip(strides).map(|(&extent, stride)| count(extent, stride));
-    let blocks = [count(extents[1], block)];
+    let taps = kernel.iter().zip(strides).map(|(&extent, stride)| tile_count(extent, stride));
+    let blocks = [tile_count(extents[1], block)];
     blocks.iter().chain(phases).copied().chain([extents[0]]).chain(taps).chain([block]).collect()
 }
 
-/// A weight of these extents in its stored order.
-pub(crate) fn pack(
+pub(crate) fn pack_phases(
     own: &[i64],
     element_bytes: usize,
     bytes: &[u8],
     (block, strides, heads): (i64, [i64; RANK], [i64; RANK]),
 ) -> Vec<u8> {
-    let stored = extents(own, block, strides);
+    let stored = phase_extents(own, block, strides);
     let spatial = own.len().saturating_sub(2);
     let total: i64 = stored.iter().product();
     let mut packed = Vec::with_capacity(usize::try_from(total).unwrap_or(0) * element_bytes);
@@ -69,7 +68,7 @@ pub(crate) fn pack(
 
 #[cfg(test)]
 mod tests {
-    use super::packing;
+    use super::phase_packing;
     use models::Op;
     use models::operators::{ConvTranspose, Dense};
 
@@ -88,19 +87,19 @@ mod tests {
     fn each_phase_has_its_taps() {
         // One input, three outputs, three taps each: steps of two have phases of one tap and of two.
         let plain: Vec<u8> = vec![1, 2, 3, 11, 12, 13, 21, 22, 23];
-        let stored = packing(&transposed(&[2], &[0, 0], 1), 2).expect("plain");
-        assert_eq!(stored.extents(&[1, 3, 3]), [2, 2, 1, 2, 2]);
+        let stored = phase_packing(&transposed(&[2], &[0, 0], 1), 2).expect("plain");
+        assert_eq!(stored.stored_extents(&[1, 3, 3]), [2, 2, 1, 2, 2]);
         let first = [1, 11, 3, 13, 2, 12, 0, 0];
         let second = [21, 0, 23, 0, 22, 0, 0, 0];
         assert_eq!(stored.pack(&[1, 3, 3], 1, &plain), [first, second].concat());
         // A place less in front, and the phases change sides.
-        let stored = packing(&transposed(&[2], &[1, 1], 1), 2).expect("plain");
+        let stored = phase_packing(&transposed(&[2], &[1, 1], 1), 2).expect("plain");
         assert_eq!(stored.pack(&[1, 3, 3], 1, &plain)[..8], [2, 12, 0, 0, 1, 11, 3, 13]);
     }
 
     #[test]
     fn only_plain_ones_have_phases() {
-        assert_eq!(packing(&transposed(&[2, 2], &[0, 0, 0, 0], 2), 2), None);
-        assert_eq!(packing(&Op::Dense(Dense {}), 2), None);
+        assert_eq!(phase_packing(&transposed(&[2, 2], &[0, 0, 0, 0], 2), 2), None);
+        assert_eq!(phase_packing(&Op::Dense(Dense {}), 2), None);
     }
 }

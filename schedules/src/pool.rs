@@ -6,27 +6,27 @@ use super::choices::YesNo;
 use crate::machine::Cpu;
 use models::{Task, Work};
 
-/// Nanoseconds that a pool which is awake takes to begin and to end, seen on two threads.
+/// Nanoseconds to start and finish a loop on an awake pool.
 const LAUNCH: u64 = 1000;
 /// Work, in thread launches, above which a pool always runs in parallel.
 const QUESTIONABLE: u64 = 8;
 
-/// Adds the question to the space of a task that is small, and the answer for it.
-pub(crate) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
+/// Adds the choice and its default to the space of a small task.
+pub(crate) fn add_pool_axis(space: &mut Space, task: &Task, machine: &Cpu) {
     let Ok(work) = task.work() else { return };
-    let alone = nanoseconds(&work);
+    let alone = estimate_ns(&work);
     if machine.cores < 2 || alone > QUESTIONABLE * LAUNCH {
         return;
     }
-    space.axes.push(POOL.axis("whether loops run on the pool of threads", [YesNo::Yes, YesNo::No]));
+    space.axes.push(POOL.to_axis("whether loops run on the pool of threads", [YesNo::Yes, YesNo::No]));
     // Two threads save half of the time, and lose a launch.
     let answer = if alone > 2 * LAUNCH { YesNo::Yes } else { YesNo::No };
     POOL.set(&mut space.default, answer);
 }
 
-/// About how long one core takes, with data that lies near.
-fn nanoseconds(work: &Work) -> u64 {
-    /// Of one core, in a nanosecond.
+/// Returns a rough time on one core with data in near caches.
+fn estimate_ns(work: &Work) -> u64 {
+    /// Per core and nanosecond.
     const PRODUCTS: u64 = 60;
     const FUNCTIONS: u64 = 8;
     const OTHERS: u64 = 32;
@@ -39,15 +39,15 @@ fn nanoseconds(work: &Work) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::extend;
+    use super::add_pool_axis;
     use crate::machine::Cpu;
     use crate::{Knobs, Space, Template};
     use models::Task;
 
     fn answer(task: &str, cores: i64) -> Option<String> {
         let task = Task::from_text(task).unwrap();
-        let mut space = Space::free(Template::Spatial, Vec::new(), Knobs::default());
-        extend(
+        let mut space = Space::without_limits(Template::Spatial, Vec::new(), Knobs::default());
+        add_pool_axis(
             &mut space,
             &task,
             &Cpu { vector_lanes: 16, vector_registers: 32, cores, is_halved: false, is_intel: false },

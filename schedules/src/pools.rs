@@ -3,24 +3,21 @@
 use models::operators::Pool;
 use models::{Op, Task, TensorType};
 
-/// The windows of a pool, by their spatial dimensions.
 #[derive(Clone, Debug)]
 pub struct PoolWindow {
     pub kernel: Vec<i64>,
-    /// Places of the input from one window to the next.
+    /// Input positions between neighbouring windows.
     pub strides: Vec<i64>,
-    /// Padding before the input.
     pub heads: Vec<i64>,
-    /// Padding after it, which counts as input when `count_pad` is set.
+    /// Padding after the input, which counts as input if `count_pad` is set.
     pub tails: Vec<i64>,
-    /// Places of the input from one of a window's to the next.
+    /// Input positions between neighbouring window positions.
     pub dilations: Vec<i64>,
-    /// Whether padding counts in means.
     pub count_pad: bool,
 }
 
 impl PoolWindow {
-    pub fn of(pool: &Pool) -> PoolWindow {
+    pub fn from_pool(pool: &Pool) -> PoolWindow {
         let Pool { mode: _, kernel, strides, pads, dilations, ceil: _, count_pad } = pool;
         let (heads, tails) = pads.split_at(kernel.len());
         PoolWindow {
@@ -33,31 +30,31 @@ impl PoolWindow {
         }
     }
 
-    /// How far windows reach past the end of the input: rounding up may let the last one reach past the padding.
-    pub fn reach(&self, d: usize, old: i64, new: i64) -> i64 {
+    /// Returns how far windows leave the input; rounding up may let the last one leave the padding, too.
+    pub fn end_overhang(&self, d: usize, old: i64, new: i64) -> i64 {
         let last = (new - 1) * self.strides[d] + (self.kernel[d] - 1) * self.dilations[d] + 1;
         (last - self.heads[d] - old).max(0)
     }
 
-    /// How many places count in every window; nothing where that differs. `old` and `new` are the spatial extents of input and result.
-    pub fn divisor(&self, old: &[i64], new: &[i64]) -> Option<i64> {
+    /// Returns the positions that count in every window, None if they differ; `old` is the input, `new` the result.
+    pub fn window_divisor(&self, old: &[i64], new: &[i64]) -> Option<i64> {
         let counts_all = |d: usize| {
-            let reach = self.reach(d, old[d], new[d]);
+            let reach = self.end_overhang(d, old[d], new[d]);
             if self.count_pad { reach <= self.tails[d] } else { reach == 0 && self.heads[d] == 0 }
         };
         (0..self.kernel.len()).all(counts_all).then(|| self.kernel.iter().product())
     }
 }
 
-/// Whether windows at the ends of rows reach past the input.
+/// Returns whether windows at row ends overhang the input.
 pub fn has_ends(task: &Task) -> bool {
     let step = &task.steps[0];
     let Op::Pool(pool) = &step.op else { return false };
-    let window = PoolWindow::of(pool);
+    let window = PoolWindow::from_pool(pool);
     let last = window.kernel.len() - 1;
     let row = |ty: &TensorType| ty.extents().and_then(|extents| extents.last().copied());
     let extents = task.parameters.first().and_then(|data| row(&data.ty)).zip(row(&step.output));
-    extents.is_some_and(|(old, new)| window.heads[last] > 0 || window.reach(last, old, new) > 0)
+    extents.is_some_and(|(old, new)| window.heads[last] > 0 || window.end_overhang(last, old, new) > 0)
 }
 
 #[cfg(test)]
@@ -74,11 +71,11 @@ mod tests {
             dilations: vec![1],
             count_pad,
         };
-        assert_eq!(of(0, false).divisor(&[9], &[4]), Some(3));
-        assert_eq!(of(1, false).divisor(&[9], &[5]), None);
-        assert_eq!(of(1, true).divisor(&[9], &[5]), Some(3));
+        assert_eq!(of(0, false).window_divisor(&[9], &[4]), Some(3));
+        assert_eq!(of(1, false).window_divisor(&[9], &[5]), None);
+        assert_eq!(of(1, true).window_divisor(&[9], &[5]), Some(3));
         // The last window reaches past the padding.
-        assert_eq!(of(0, false).divisor(&[10], &[5]), None);
-        assert_eq!(of(1, true).divisor(&[10], &[6]), None);
+        assert_eq!(of(0, false).window_divisor(&[10], &[5]), None);
+        assert_eq!(of(1, true).window_divisor(&[10], &[6]), None);
     }
 }

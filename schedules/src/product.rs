@@ -2,13 +2,11 @@
 
 use models::DType;
 
-/// Rows and columns of a fragment of sums, the unit in which a warp multiplies.
+/// Rows and columns of a sum fragment, the unit of products of a warp.
 pub const FRAGMENT: i64 = 16;
 
-/// Threads that go in step.
 pub const WARP_THREADS: u32 = 32;
 
-/// Which element types are multiplied, and so in what they are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Product {
@@ -16,11 +14,10 @@ pub enum Product {
     BF16,
     I8,
     U8,
-    /// 32-bit floats, of whose fractions the ten highest bits are multiplied.
+    /// 32-bit floats, multiplied with the ten highest bits of their fractions.
     TF32,
 }
 
-/// A matrix of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum OperandSide {
@@ -30,8 +27,8 @@ pub enum OperandSide {
 }
 
 impl Product {
-    /// The product of operands of these types, where devices of this capability (in tens) have it.
-    pub fn of(left: DType, right: DType, capability: u32) -> Option<Product> {
+    /// Returns None unless devices of this capability (in tens) support the types.
+    pub fn for_operands(left: DType, right: DType, capability: u32) -> Option<Product> {
         let (product, since) = match (left, right) {
             (DType::F16, DType::F16) => (Product::F16, 70),
             (DType::BF16, DType::BF16) => (Product::BF16, 80),
@@ -43,8 +40,7 @@ impl Product {
         (capability >= since).then_some(product)
     }
 
-    /// Type of the operands.
-    pub fn input(self) -> DType {
+    pub fn input_dtype(self) -> DType {
         match self {
             Product::F16 => DType::F16,
             Product::BF16 => DType::BF16,
@@ -54,22 +50,21 @@ impl Product {
         }
     }
 
-    /// Columns of a fragment of the left operand, and rows of one of the right.
-    pub fn depth(self) -> i64 {
+    /// Returns the columns of a left fragment, which are the rows of a right one.
+    pub fn fragment_depth(self) -> i64 {
         if self == Product::TF32 { 8 } else { 16 }
     }
 
-    /// Rows and columns of a fragment, as its matrix is stored.
-    pub fn fragment(self, side: OperandSide, is_transposed: bool) -> [i64; 2] {
+    pub fn fragment_extents(self, side: OperandSide, is_transposed: bool) -> [i64; 2] {
         let [rows, columns] = match side {
-            OperandSide::Left => [FRAGMENT, self.depth()],
-            OperandSide::Right => [self.depth(), FRAGMENT],
+            OperandSide::Left => [FRAGMENT, self.fragment_depth()],
+            OperandSide::Right => [self.fragment_depth(), FRAGMENT],
             OperandSide::Sum => [FRAGMENT, FRAGMENT],
         };
         if is_transposed { [columns, rows] } else { [rows, columns] }
     }
 
-    pub fn sum(self) -> DType {
+    pub fn sum_dtype(self) -> DType {
         match self {
             Product::F16 | Product::BF16 | Product::TF32 => DType::F32,
             Product::I8 | Product::U8 => DType::I32,

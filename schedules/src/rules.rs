@@ -1,22 +1,21 @@
 //! What no single axis can state: the rules that forbid points, each with a name, so that what is refused is refused by it.
 
-use super::{Domain, Form, Knobs, LoopNest, Space, SpaceLimits, canonical, dots, is_vector};
+use super::{Domain, Form, Knobs, LoopNest, Space, SpaceLimits, canonical_knobs, dots, is_vector};
 use crate::axes::{BLOCK, GRAIN, LAYOUT, NumberAxis, PAD_AT, SPLIT_R, TILE_C, TILE_X, TILE_Y, UNROLL, winograd_tile};
 use crate::choices::{LayoutKind, PadAt, SumAt, SumOrder, YesNo};
 use crate::contraction::{CACHE_C, CACHE_R, CACHE_X, CACHE_Y, ORDER, SUM_AT, VECTORIZE};
 use crate::winograd::{STRIP, TILE_P};
 
-/// Forbids points of a space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub name: &'static str,
     pub text: String,
 }
 
-/// How much longer an element takes to compile by itself than as part of a vector.
+/// Compile time of a scalar element over that of a vector element.
 const SCALAR_COST: i64 = 8;
 
-/// And an odd vector's element for each column of a window that is written out.
+/// Compile time of an odd vector's element per unrolled window column.
 const ODD_COST: i64 = 2;
 
 const REGISTERS: &str = "registers";
@@ -30,18 +29,18 @@ const PADDED: &str = "padded";
 const BEYOND: &str = "beyond";
 const CORE: &str = "core";
 
-/// Limit of the padded size relative to the unpadded size, in tiles.
+/// Maximum ratio of padded to unpadded size, in tiles.
 const MOST_WALKED: f64 = 1.25;
 
-/// Elements of sums that are finished together: they stay in the nearest cache.
+/// Maximum elements of sums finished together, which stay in the nearest cache.
 const CACHED_ELEMENTS: i64 = 4096;
 
-/// And where they take many steps before the next: they stay in a core's own cache.
+/// Maximum if sums take many steps before the next group: they stay in a core's own cache.
 const PART_ELEMENTS: i64 = 1 << 18;
 
-/// Steps that are walked over the tiles that there are, where a space has tiles.
-fn walked(domain: &Domain, knobs: &Knobs) -> f64 {
-    if domain.form == Form::Elements { 1.0 } else { LoopNest::without_sums(domain, knobs).walked() }
+/// Returns executed over necessary steps; 1 without tiles.
+fn walked_ratio(domain: &Domain, knobs: &Knobs) -> f64 {
+    if domain.form == Form::Elements { 1.0 } else { LoopNest::without_sums(domain, knobs).walked_ratio() }
 }
 
 fn core_rule() -> Rule {
@@ -52,7 +51,7 @@ fn core_rule() -> Rule {
 impl Space {
     pub fn rules(&self) -> Vec<Rule> {
         let mut rules = self.rules_of_limits();
-        if self.has(PAD_AT.0.name) && self.has(GRAIN.0.name) {
+        if self.has_axis(PAD_AT.0.name) && self.has_axis(GRAIN.0.name) {
             let text = "padding in the loops of the pool, pad_at=outer, is that of one step: grain is 1".to_owned();
             rules.push(Rule { name: PADDED, text });
         }
@@ -61,7 +60,7 @@ impl Space {
 
     fn rules_of_limits(&self) -> Vec<Rule> {
         let (tile_elements, unrolled_elements, tiles, sums) = match &self.limits {
-            SpaceLimits::Device(limits) => return limits.rules(),
+            SpaceLimits::Device(limits) => return limits.limit_rules(),
             SpaceLimits::Core(_) => return vec![core_rule()],
             SpaceLimits::Registers { tile_elements: i64::MAX, .. } => return Vec::new(),
             SpaceLimits::Registers {
@@ -93,12 +92,12 @@ impl Space {
                 text: "a vector, the block or tile_x of `plain`, is at most 16 wide or a power of two".to_owned(),
             },
         ];
-        if self.has(TILE_X.0.name) {
+        if self.has_axis(TILE_X.0.name) {
             let text = "what is walked of tiles that are taken together (cache_c, cache_y, cache_x), and of steps that a thread takes \
                         at once (grain), is at most a quarter more than there is";
             rules.push(Rule { name: BEYOND, text: text.to_owned() });
         }
-        if self.has(SUM_AT.0.name) {
+        if self.has_axis(SUM_AT.0.name) {
             let text = format!(
                 "tiles whose sums are finished together have at most {CACHED_ELEMENTS} elements, with cache_r {PART_ELEMENTS}, and \
                  tiles that are taken together leave out no padding: order is not kernel_first"
@@ -111,98 +110,97 @@ impl Space {
             );
             rules.push(Rule { name: COPIED, text });
         }
-        if let Some([two, four]) = tiles.filter(|_| self.has(TILE_P.0.name)) {
+        if let Some([two, four]) = tiles.filter(|_| self.has_axis(TILE_P.0.name)) {
             let text = format!(
                 "tile_p divides the {} tiles of winograd2 or the {} of winograd4, or those of a strip, which divides their \
                  {} or {} rows, and times the block is at most {tile_elements}",
-                two.all(),
-                four.all(),
+                two.tile_count(),
+                four.tile_count(),
                 two.rows,
                 four.rows
             );
             rules.push(Rule { name: TRANSFORMED, text });
         }
-        if self.has(dots::DOTS_X.0.name) {
+        if self.has_axis(dots::DOTS_X.0.name) {
             rules.push(Rule { name: SUMS, text: format!("dots_c × dots_x fills at most {sums} registers with sums") });
         }
         rules
     }
 
-    /// The name of the rule that forbids a point; nothing where none does.
-    pub fn forbidden(&self, knobs: &Knobs) -> Option<&'static str> {
+    /// Returns the name of the rule that forbids a point.
+    pub fn forbidding_rule(&self, knobs: &Knobs) -> Option<&'static str> {
         let (tile_elements, unrolled_elements, window, tiles, sums, domain, whole) = match &self.limits {
-            SpaceLimits::Device(limits) => return limits.forbidden(knobs),
-            SpaceLimits::Core(limits) => return (!limits.allow(knobs)).then_some(CORE),
+            SpaceLimits::Device(limits) => return limits.forbidding_rule(knobs),
+            SpaceLimits::Core(limits) => return (!limits.allows_point(knobs)).then_some(CORE),
             SpaceLimits::Registers { tile_elements, unrolled_elements, window, tiles, sums, domain, whole } => {
                 (*tile_elements, *unrolled_elements, *window, *tiles, *sums, domain, *whole)
             }
         };
         if dots::is_of_places(knobs) {
-            return (!dots::allows(knobs, sums)).then_some(SUMS);
+            return (!dots::fits_registers(knobs, sums)).then_some(SUMS);
         }
         // TVM gives the padding of several steps too little room where tiles are taken together.
-        if PAD_AT.is(knobs, PadAt::Outer) && GRAIN.or_one(knobs) > 1 {
+        if PAD_AT.is_set_to(knobs, PadAt::Outer) && GRAIN.or_one(knobs) > 1 {
             return Some(PADDED);
         }
         if let Some(tile) = winograd_tile(knobs) {
             let tiles = tiles.map(|[two, four]| if tile == 2 { two } else { four });
-            let (places, strip) = (TILE_P.or_one(knobs), STRIP.of(knobs).unwrap_or(0));
-            let fits = tiles.is_some_and(|tiles| tiles.allow(strip, places));
+            let (places, strip) = (TILE_P.or_one(knobs), STRIP.setting_in(knobs).unwrap_or(0));
+            let fits = tiles.is_some_and(|tiles| tiles.allows_strip(strip, places));
             return (!fits || places * BLOCK.or_one(knobs) > tile_elements).then_some(TRANSFORMED);
         }
         let tile = TILE_X.or_one(knobs) * TILE_Y.or_one(knobs) * TILE_C.or_one(knobs);
-        let is_blocked = matches!(LAYOUT.of(knobs), Some(LayoutKind::Blocked | LayoutKind::Dots));
+        let is_blocked = matches!(LAYOUT.setting_in(knobs), Some(LayoutKind::Blocked | LayoutKind::Dots));
         let vector = if is_blocked { BLOCK.or_one(knobs) } else { 1 };
-        let is_copied = knobs.copies();
+        let is_copied = knobs.copies_operand();
         if whole.is_some_and(|whole| if is_blocked { !is_copied && whole % vector != 0 } else { is_copied }) {
             return Some(COPIED);
         }
         let innermost = if is_blocked { vector } else { TILE_X.or_one(knobs) };
-        if VECTORIZE.is(knobs, YesNo::Yes) && !is_vector(innermost) {
+        if VECTORIZE.is_set_to(knobs, YesNo::Yes) && !is_vector(innermost) {
             return Some(VECTOR);
         }
         if tile * vector > tile_elements {
             return Some(REGISTERS);
         }
-        if walked(domain, knobs) > MOST_WALKED {
+        if walked_ratio(domain, knobs) > MOST_WALKED {
             return Some(BEYOND);
         }
         let together = CACHE_C.or_one(knobs) * CACHE_Y.or_one(knobs) * CACHE_X.or_one(knobs);
-        let are_cached = SUM_AT.is(knobs, SumAt::Cache);
+        let are_cached = SUM_AT.is_set_to(knobs, SumAt::Cache);
         let most = if CACHE_R.or_one(knobs) > 1 { PART_ELEMENTS } else { CACHED_ELEMENTS };
         let fits = !are_cached || (tile * vector).saturating_mul(together) <= most;
         // Padding is detected for each tile separately.
-        if !fits || (are_cached || together > 1) && ORDER.is(knobs, SumOrder::KernelFirst) {
+        if !fits || (are_cached || together > 1) && ORDER.is_set_to(knobs, SumOrder::KernelFirst) {
             return Some(CACHED);
         }
-        let steps = if UNROLL.of(knobs) == Some(1) { SPLIT_R.or_one(knobs) } else { 1 };
+        let steps = if UNROLL.setting_in(knobs) == Some(1) { SPLIT_R.or_one(knobs) } else { 1 };
         let written_out = tile * vector * steps;
         // Single elements take the compiler far longer than vectors of them.
-        let is_scalar = VECTORIZE.is(knobs, YesNo::No);
+        let is_scalar = VECTORIZE.is_set_to(knobs, YesNo::No);
         let written_out = match innermost {
             _ if is_scalar => written_out.saturating_mul(SCALAR_COST),
             1..=3 => written_out.saturating_mul(SCALAR_COST / innermost),
             _ => written_out,
         };
         // Odd vectors are cut into many, and those of neighbouring columns of a window do not share their parts.
-        let is_window = window > 1 && !matches!(ORDER.of(knobs), Some(SumOrder::KernelFirst | SumOrder::Xyc));
+        let is_window = window > 1 && !matches!(ORDER.setting_in(knobs), Some(SumOrder::KernelFirst | SumOrder::Xyc));
         let is_odd = is_window && !is_scalar && !is_blocked && innermost.count_ones() > 1 && UNROLL.or_one(knobs) == 1;
         let written_out = if is_odd { written_out.saturating_mul(ODD_COST * window) } else { written_out };
         (written_out > unrolled_elements).then_some(CODE)
     }
 
-    /// A point that walks too far past the end with fewer tiles together, and fewer steps at once: of all points there are few that
-    /// do not, and who draws would hardly find them.
-    pub fn within(&self, mut knobs: Knobs) -> Knobs {
+    /// Reduces group sizes and chunks of a point until the overhang is allowed, because few random points satisfy it.
+    pub fn reduce_overhang(&self, mut knobs: Knobs) -> Knobs {
         static MANY: [&NumberAxis; 4] = [&GRAIN, &CACHE_C, &CACHE_Y, &CACHE_X];
         let SpaceLimits::Registers { domain, .. } = &self.limits else { return knobs };
-        while self.forbidden(&knobs) == Some(BEYOND) {
+        while self.forbidding_rule(&knobs) == Some(BEYOND) {
             let without = |axis: &NumberAxis| {
                 let mut other = knobs.clone();
-                other.0.remove(axis.0.name).map(|_| canonical(other))
+                other.0.remove(axis.0.name).map(|_| canonical_knobs(other))
             };
             let fewer = MANY.into_iter().filter_map(without);
-            match fewer.min_by(|one, other| walked(domain, one).total_cmp(&walked(domain, other))) {
+            match fewer.min_by(|one, other| walked_ratio(domain, one).total_cmp(&walked_ratio(domain, other))) {
                 Some(other) => knobs = other,
                 None => break,
             }
@@ -210,9 +208,8 @@ impl Space {
         knobs
     }
 
-    /// Whether no rule forbids a point.
-    pub fn allows(&self, knobs: &Knobs) -> bool {
-        self.forbidden(knobs).is_none()
+    pub fn allows_point(&self, knobs: &Knobs) -> bool {
+        self.forbidding_rule(knobs).is_none()
     }
 }
 
@@ -225,15 +222,15 @@ mod tests {
     fn padding_in_the_loops_of_the_pool_is_that_of_one_step() {
         let machine = Cpu::test(16, 2);
         for text in ["conv2d:ci=24,hw=13,co=48,k=3,p=1", "max_pool2d:c=24,hw=13,k=3,p=1"] {
-            let graph = zoo::simple::build(text).unwrap();
-            let task = models::plan(&graph, Fuse::Epilogue).unwrap().tasks.remove(0).task;
+            let graph = zoo::simple::build_operator(text).unwrap();
+            let task = models::plan_calls(&graph, Fuse::Epilogue).unwrap().tasks.remove(0).task;
             let space = cpu_space(&task, &machine);
             let with = |grain: i64| {
                 let mut knobs = space.default.clone();
                 knobs.0.insert("algorithm".to_owned(), Setting::Choice("direct".to_owned()));
                 knobs.0.insert("pad_at".to_owned(), Setting::Choice("outer".to_owned()));
                 knobs.0.insert("grain".to_owned(), Setting::Number(grain));
-                space.forbidden(&knobs)
+                space.forbidding_rule(&knobs)
             };
             assert_ne!(with(1), Some("padded"), "{text}");
             assert_eq!(with(2), Some("padded"), "{text}");

@@ -7,7 +7,6 @@ use super::template::parameter_extents;
 use models::operators::{Conv, QConv};
 use models::{Op, Task};
 
-/// One spatial dimension of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reach {
     extent: i64,
@@ -18,8 +17,8 @@ pub(crate) struct Reach {
     head: i64,
 }
 
-/// The spatial dimensions of a task's convolution, outermost first.
-pub(crate) fn reaches(task: &Task) -> Vec<Reach> {
+/// Outermost first.
+pub(crate) fn conv_reaches(task: &Task) -> Vec<Reach> {
     let anchor = &task.steps[0];
     let (Op::Conv(Conv { strides, pads, dilations, .. }) | Op::QConv(QConv { strides, pads, dilations, .. })) =
         &anchor.op
@@ -42,17 +41,17 @@ pub(crate) fn reaches(task: &Task) -> Vec<Reach> {
         .collect()
 }
 
-/// Whether so much is left out in tiles of these rows and columns that a sum by taps is faster.
+/// Returns whether tiles skip enough padding to make a sum by taps faster.
 pub(crate) fn is_worth_it(reaches: &[Reach], rows: i64, columns: i64) -> bool {
-    /// What a sum by taps may lose where it leaves nothing out: neighbours share nothing.
+    /// Slowdown of a sum by taps that skips nothing, since neighbours share no loads.
     const LOSS: f64 = 0.85;
     let tiles = [columns, rows].into_iter().chain(std::iter::repeat(1));
-    let kept: f64 = reaches.iter().rev().zip(tiles).map(|(reach, tile)| kept(reach, tile)).product();
+    let kept: f64 = reaches.iter().rev().zip(tiles).map(|(reach, tile)| kept_share(reach, tile)).product();
     kept < LOSS
 }
 
-/// The part of all pairs of a tile and a tap that read something of the input.
-fn kept(reach: &Reach, tile: i64) -> f64 {
+/// Returns the share of tile and tap pairs that read the input.
+fn kept_share(reach: &Reach, tile: i64) -> f64 {
     let tile = tile.max(1);
     let firsts: Vec<i64> = (0..reach.result).step_by(usize::try_from(tile).unwrap_or(1)).collect();
     let reads = |first: i64, tap: i64| {
@@ -66,7 +65,7 @@ fn kept(reach: &Reach, tile: i64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Reach, is_worth_it, kept};
+    use super::{Reach, is_worth_it, kept_share};
 
     /// A dimension of a window of three places around each place.
     fn around(extent: i64, dilation: i64) -> Reach {
@@ -77,14 +76,14 @@ mod tests {
     fn tiles_that_see_only_padding_are_counted() {
         let close = |part: f64, expected: f64| (part - expected).abs() < 1e-12;
         // Of three rows one has nothing above it, and one nothing below.
-        assert!(close(kept(&around(3, 1), 1), 7.0 / 9.0));
-        assert!(close(kept(&around(33, 12), 1), 75.0 / 99.0));
+        assert!(close(kept_share(&around(3, 1), 1), 7.0 / 9.0));
+        assert!(close(kept_share(&around(33, 12), 1), 75.0 / 99.0));
         // The first of three tiles lies before what the first tap reads, the last one behind what the last reads.
-        assert!(close(kept(&around(33, 12), 11), 7.0 / 9.0));
-        assert!(close(kept(&around(33, 12), 33), 1.0));
+        assert!(close(kept_share(&around(33, 12), 11), 7.0 / 9.0));
+        assert!(close(kept_share(&around(33, 12), 33), 1.0));
         // In steps of two a tile reaches further.
         let steps = Reach { stride: 2, result: 17, ..around(33, 12) };
-        assert!(close(kept(&steps, 7), 8.0 / 9.0) && close(kept(&steps, 5), 10.0 / 12.0));
+        assert!(close(kept_share(&steps, 7), 8.0 / 9.0) && close(kept_share(&steps, 5), 10.0 / 12.0));
     }
 
     #[test]

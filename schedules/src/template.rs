@@ -8,12 +8,11 @@ use models::operators::{
 };
 use models::{Class, DType, Op, ReduceOp, ScatterOp, Task, TensorType, UnaryOp};
 
-/// The template of a task: most follow from the class of the operator alone.
-pub fn template(task: &Task) -> Template {
+pub fn task_template(task: &Task) -> Template {
     let anchor = &task.steps[0];
     match &anchor.op {
         // A register tile needs two dimensions and something to sum.
-        Op::Einsum(_) if anchor.output.rank() < 2 || summed(task).is_none() => Template::Spatial,
+        Op::Einsum(_) if anchor.output.rank() < 2 || summed_extent(task).is_none() => Template::Spatial,
         Op::Attention(_)
         | Op::ArgReduce(_)
         | Op::ArgTop(_)
@@ -29,7 +28,7 @@ pub fn template(task: &Task) -> Template {
     }
 }
 
-/// Whether a task computes functions that have two forms on CPUs, see [`super::choices::Functions`].
+/// Returns whether a task computes functions with two forms on CPUs, see [`super::choices::Functions`].
 pub fn has_functions(task: &Task) -> bool {
     task.steps.iter().any(|step| {
         let is_narrow = matches!(step.output.dtype, DType::F32 | DType::F16 | DType::BF16);
@@ -63,18 +62,18 @@ pub fn has_functions(task: &Task) -> bool {
     })
 }
 
-/// The extent of the first summed letter of an Einstein sum.
-pub fn summed(task: &Task) -> Option<i64> {
+/// Returns the extent of an Einstein sum's first summed letter.
+pub fn summed_extent(task: &Task) -> Option<i64> {
     let anchor = &task.steps[0];
     let Op::Einsum(Einsum { equation }) = &anchor.op else { return None };
     let types = anchor.inputs.iter().map(|operand| task.operand_type(*operand).ok());
     let types = types.collect::<Option<Vec<&TensorType>>>()?;
-    let equation = Equation::read(equation, &types).ok()?;
+    let equation = Equation::read_equation(equation, &types).ok()?;
     let first = equation.summed.first().map(|&letter| equation.extents[letter].clone())?;
     TensorType { dtype: anchor.output.dtype, shape: vec![first] }.extents().map(|extents| extents[0])
 }
 
-/// The dimensions of the result that a row has; its helpers are computed once for all of them.
+/// Returns the result dimensions of a row, for which helpers are computed once.
 pub fn rows_of(task: &Task, helpers_at: HelpersAt) -> Vec<usize> {
     let anchor = &task.steps[0];
     let rank = anchor.output.rank();
@@ -100,7 +99,7 @@ pub fn rows_of(task: &Task, helpers_at: HelpersAt) -> Vec<usize> {
     }
 }
 
-/// The extents of one of a task's parameters, none where they are not known.
+/// Empty if they are unknown.
 pub(crate) fn parameter_extents(task: &Task, parameter: usize) -> Vec<i64> {
     task.parameters.get(parameter).and_then(|parameter| parameter.ty.extents()).unwrap_or_default()
 }

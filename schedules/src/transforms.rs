@@ -5,26 +5,25 @@
 //! channels are summed before the last step. Larger tiles save more and are less exact, as their numbers differ more in
 //! size.
 
-/// Extent of the filters.
 pub const KERNEL: usize = 3;
 
-/// Elements of a vector, of channels or places: there are as many input channels, or a multiple.
+/// Vector elements, over channels or positions; input channels are a multiple.
 pub const LANES: i64 = 16;
 
-/// The matrices of one extent of tiles, row by row.
+/// Transform matrices of a tile extent, row by row.
 #[derive(Debug)]
 pub struct Transforms {
-    /// Places of the result in one dimension of a tile.
+    /// Result positions per tile dimension.
     pub tile: i64,
-    /// `Bᵀ`: what becomes of a window.
+    /// `Bᵀ`: transforms a window.
     pub window: &'static [&'static [f64]],
-    /// `G`: what becomes of a filter.
+    /// `G`: transforms a filter.
     pub filter: &'static [[f64; KERNEL]],
-    /// `Aᵀ`: what becomes of the sums.
+    /// `Aᵀ`: transforms the sums.
     pub result: &'static [&'static [f64]],
 }
 
-/// Tiles of 2 × 2: 16 products in place of 36.
+/// Tiles of 2 × 2: 16 products instead of 36.
 static TWO: Transforms = Transforms {
     tile: 2,
     window: &[&[1.0, 0.0, -1.0, 0.0], &[0.0, 1.0, 1.0, 0.0], &[0.0, -1.0, 1.0, 0.0], &[0.0, 1.0, 0.0, -1.0]],
@@ -32,17 +31,16 @@ static TWO: Transforms = Transforms {
     result: &[&[1.0, 1.0, 1.0, 0.0], &[0.0, 1.0, -1.0, -1.0]],
 };
 
-/// The places at which tiles of 4 × 4 are evaluated, in addition to zero and infinity: `±NEAR` and `±FAR`. Their sums are off by
-/// half as much as those of the usual one and two.
+/// Evaluation points of 4 × 4 tiles in addition to zero and infinity: `±NEAR` and `±FAR`, more exact than the usual 1 and 2.
 const NEAR: f64 = 3.0 / 4.0;
 const FAR: f64 = 4.0 / 3.0;
 const NEAR2: f64 = NEAR * NEAR;
 const FAR2: f64 = FAR * FAR;
-/// What filters are divided by.
+/// Divisor of filters.
 const OF_NEAR: f64 = 2.0 * NEAR2 * (NEAR2 - FAR2);
 const OF_FAR: f64 = 2.0 * FAR2 * (FAR2 - NEAR2);
 
-/// Tiles of 4 × 4: 36 products in place of 144.
+/// Tiles of 4 × 4: 36 products instead of 144.
 static FOUR: Transforms = Transforms {
     tile: 4,
     window: &[
@@ -69,20 +67,18 @@ static FOUR: Transforms = Transforms {
     ],
 };
 
-/// The matrices of tiles of this extent, if there are any.
-pub fn transforms(tile: i64) -> Option<&'static Transforms> {
+pub fn tile_transforms(tile: i64) -> Option<&'static Transforms> {
     [&TWO, &FOUR].into_iter().find(|one| one.tile == tile)
 }
 
-/// Returns the number of input positions that a number of result positions reads.
-pub fn reached(places: i64) -> i64 {
+/// Returns the input positions that these result positions read.
+pub fn reached_positions(places: i64) -> i64 {
     places + KERNEL as i64 - 1
 }
 
 impl Transforms {
-    /// Extent of a window, and of what becomes of it.
     pub fn window_extent(&self) -> i64 {
-        reached(self.tile)
+        reached_positions(self.tile)
     }
 
     /// `G g Gᵀ`, row by row.
@@ -100,7 +96,7 @@ impl Transforms {
 
 #[cfg(test)]
 mod tests {
-    use super::{KERNEL, transforms};
+    use super::{KERNEL, tile_transforms};
 
     /// Small whole numbers, so that nothing is rounded much.
     fn number(place: usize) -> f64 {
@@ -110,7 +106,7 @@ mod tests {
     #[test]
     fn a_tile_is_the_filtered_window() {
         for tile in [2, 4] {
-            let found = transforms(tile).unwrap();
+            let found = tile_transforms(tile).unwrap();
             let extent = usize::try_from(found.window_extent()).unwrap();
             let window: Vec<f64> = (0..extent * extent).map(number).collect();
             let filter: [f64; KERNEL * KERNEL] = std::array::from_fn(|place| number(place + 3));
@@ -143,6 +139,6 @@ mod tests {
                 assert!((result - wanted).abs() < 1e-9, "tile {tile} at {place}: {result} is not {wanted}");
             }
         }
-        assert!(transforms(3).is_none());
+        assert!(tile_transforms(3).is_none());
     }
 }

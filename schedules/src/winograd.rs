@@ -4,24 +4,23 @@ use super::axes::{ALGORITHM, BLOCK, Declaration, NumberAxis, Ways, divisors};
 use super::choices::Algorithm;
 use super::{Setting, Space, SpaceLimits};
 use crate::machine::Cpu;
-use crate::tiles::filled;
-use crate::transforms::{KERNEL, LANES, transforms};
+use crate::tiles::filled_extent;
+use crate::transforms::{KERNEL, LANES, tile_transforms};
 use models::operators::Conv;
 use models::{Choice, DType, Op, Task};
 
-/// Tiles that fit the registers together with a block of channels.
+/// Maximum tiles that fit the registers with a block of channels.
 const MOST_TILES: i64 = 28;
 
-pub static TILE_P: NumberAxis = NumberAxis::new("tile_p").ways(Ways::WINOGRAD);
-/// Rows of tiles that are taken through all steps at once, 0 for all.
-pub static STRIP: NumberAxis = NumberAxis::new("strip").neutral(0).ways(Ways::WINOGRAD);
+pub static TILE_P: NumberAxis = NumberAxis::new("tile_p").with_ways(Ways::WINOGRAD);
+/// Rows of tiles per strip, 0 for all.
+pub static STRIP: NumberAxis = NumberAxis::new("strip").with_neutral(0).with_ways(Ways::WINOGRAD);
 
 pub(crate) static AXES: &[&Declaration] = &[&TILE_P.0, &STRIP.0];
 
-/// Rows of tiles that may be done at once.
+/// Allowed rows of tiles per strip.
 const STRIPS: [i64; 5] = [0, 1, 2, 4, 8];
 
-/// Tiles of a result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Tiles {
     images: i64,
@@ -30,23 +29,21 @@ pub(crate) struct Tiles {
 }
 
 impl Tiles {
-    /// All there are.
-    pub(crate) fn all(self) -> i64 {
+    pub(crate) fn tile_count(self) -> i64 {
         self.images * self.rows * self.columns
     }
 
-    /// Strips of rows that pass through all steps together; a number of rows, or all.
-    fn of(self, strip: i64) -> i64 {
-        if strip == 0 { self.all() } else { strip * self.columns }
+    /// Returns the tiles of a strip with these rows of tiles; 0 for all rows.
+    fn strip_tiles(self, strip: i64) -> i64 {
+        if strip == 0 { self.tile_count() } else { strip * self.columns }
     }
 
-    /// Whether register tiles of this many positions divide those of strips, and strips the image.
-    pub(crate) fn allow(self, strip: i64, places: i64) -> bool {
-        (strip == 0 || self.rows % strip == 0) && self.of(strip) % places == 0
+    /// Returns whether register tiles divide the strip, and strips the image.
+    pub(crate) fn allows_strip(self, strip: i64, places: i64) -> bool {
+        (strip == 0 || self.rows % strip == 0) && self.strip_tiles(strip) % places == 0
     }
 }
 
-/// A convolution as Winograd sees it.
 struct WinogradShape {
     images: i64,
     sources: i64,
@@ -54,29 +51,29 @@ struct WinogradShape {
     places: [i64; 2],
 }
 
-/// Adds the algorithm to the space of a convolution that it can compute, and makes it the default where it is faster.
-pub(crate) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
-    let Some(shape) = shape(task) else { return };
+/// Adds the algorithm to a suitable space, as the default if it is faster.
+pub(crate) fn add_winograd(space: &mut Space, task: &Task, machine: &Cpu) {
+    let Some(shape) = winograd_shape(task) else { return };
     let Some(blocks) = space.axes.iter().find(|axis| axis.name == BLOCK.0.name) else { return };
     let number = |setting: &Setting| match setting {
         Setting::Number(number) => Some(*number),
         Setting::Choice(_) => None,
     };
     let blocks: Vec<i64> = blocks.settings.iter().filter_map(number).collect();
-    let tiles = [2, 4].map(|tile| shape.tiles(tile));
+    let tiles = [2, 4].map(|tile| shape.split_tiles(tile));
     if let SpaceLimits::Registers { tiles: place, .. } = &mut space.limits {
         *place = Some(tiles);
     }
-    let algorithms = ALGORITHM.axis("whether transforms of tiles save products", Algorithm::ALL.iter().copied());
+    let algorithms = ALGORITHM.to_axis("whether transforms of tiles save products", Algorithm::ALL.iter().copied());
     space.axes.insert(0, algorithms);
-    let fits = |places: &i64| tiles.iter().any(|tiles| STRIPS.iter().any(|&strip| tiles.allow(strip, *places)));
-    space.axes.push(TILE_P.axis("tiles in one register tile (winograd)", (1..=MOST_TILES).filter(fits)));
-    let divides = |strip: &i64| tiles.iter().any(|tiles| tiles.allow(*strip, 1));
+    let fits = |places: &i64| tiles.iter().any(|tiles| STRIPS.iter().any(|&strip| tiles.allows_strip(strip, *places)));
+    space.axes.push(TILE_P.to_axis("tiles in one register tile (winograd)", (1..=MOST_TILES).filter(fits)));
+    let divides = |strip: &i64| tiles.iter().any(|tiles| tiles.allows_strip(*strip, 1));
     let text = "rows of tiles taken through all steps at once, 0 for all (winograd)";
-    space.axes.push(STRIP.axis(text, STRIPS.into_iter().filter(divides)));
+    space.axes.push(STRIP.to_axis(text, STRIPS.into_iter().filter(divides)));
     let knobs = &mut space.default;
-    let best = [2, 4].into_iter().flat_map(|tile| shape.best(tile, machine, &blocks));
-    match best.min_by(|a, b| a.cost.total_cmp(&b.cost)).filter(|best| best.cost < shape.direct(machine)) {
+    let best = [2, 4].into_iter().flat_map(|tile| shape.best_tile(tile, machine, &blocks));
+    match best.min_by(|a, b| a.cost.total_cmp(&b.cost)).filter(|best| best.cost < shape.direct_cost(machine)) {
         Some(best) => {
             knobs.0.clear();
             ALGORITHM.set(knobs, if best.tile == 2 { Algorithm::Winograd2 } else { Algorithm::Winograd4 });
@@ -90,7 +87,7 @@ pub(crate) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
     }
 }
 
-fn shape(task: &Task) -> Option<WinogradShape> {
+fn winograd_shape(task: &Task) -> Option<WinogradShape> {
     let anchor = &task.steps[0];
     let Op::Conv(Conv { strides, dilations, groups: 1, .. }) = &anchor.op else { return None };
     let weight = task.parameters.get(1).filter(|weight| weight.is_constant && weight.ty.dtype == DType::F32)?;
@@ -100,7 +97,6 @@ fn shape(task: &Task) -> Option<WinogradShape> {
     (is_small && sources % LANES == 0).then_some(WinogradShape { images, sources, channels, places: [rows, columns] })
 }
 
-/// Settings with what they are expected to cost.
 struct BestTile {
     tile: i64,
     block: i64,
@@ -109,88 +105,85 @@ struct BestTile {
     cost: f64,
 }
 
-/// Costs are counted in floating-point operations of a product of matrices; these were seen on one core with vectors of
-/// 512 bits.
+/// Costs in floating-point operations of a matrix product, measured on one core with 512-bit vectors.
 mod cost {
-    /// Floats in those vectors.
     pub(crate) const LANES: i64 = 16;
-    /// Of a byte of the filters: in a whole model they come from far away.
+    /// Cost of a filter byte, which comes from memory in a whole model.
     pub(crate) const BYTE: f64 = 15.0;
-    /// The same where a core computes half of those at a time, or has no wider ones: it waits less for what it computes slower with.
+    /// Cost of a filter byte with half-width or narrower vectors, which hide more of the latency.
     pub(crate) const BYTE_OF_HALVES: f64 = 3.0;
-    /// Of transforming an element of the input or the result.
+    /// Cost of transforming an element of the input or the result.
     pub(crate) const ELEMENT: [f64; 2] = [150.0, 110.0];
-    /// Loads per product of a register tile that hides them.
+    /// Loads per product that a register tile hides.
     pub(crate) const HIDDEN_LOADS: f64 = 0.65;
-    /// More accumulators than this leave too few registers.
+    /// Maximum accumulators that leave enough registers.
     pub(crate) const EASY_ACCUMULATORS: i64 = 18;
-    /// How much faster it must look.
+    /// Maximum relative cost, so that small estimated gains are ignored.
     pub(crate) const MARGIN: f64 = 0.9;
 }
 
 impl WinogradShape {
-    fn tiles(&self, tile: i64) -> Tiles {
+    fn split_tiles(&self, tile: i64) -> Tiles {
         let [rows, columns] = self.places.map(|places| (places + tile - 1) / tile);
         Tiles { images: self.images, rows, columns }
     }
 
-    /// Numbers of rows of tiles that may be taken through all steps at once, 0 for all, each with how much longer its products take.
-    /// Strips whose windows and products a core keeps are worth it where not all of them stay near and a strip is enough tiles for
-    /// the filters that it brings in. Seen with caches of 2 MiB: from 3 % more time to 37 % less.
-    fn strips(&self, tiles: Tiles, window: i64, machine: &Cpu) -> Vec<(i64, f64)> {
+    /// Returns rows of tiles per strip (0 for all) with relative product times.
+    /// Strips pay if they stay in a core's caches, the whole does not, and their tiles amortise loading the filters.
+    fn strip_choices(&self, tiles: Tiles, window: i64, machine: &Cpu) -> Vec<(i64, f64)> {
         const KEPT: i64 = 1 << 20;
         const FAR: i64 = 3 << 20;
-        /// Tiles for which filters from far away are brought in; a core with vectors of half the width waits less for them.
+        /// Tiles that amortise loading distant filters; cores with half-width vectors need fewer.
         const ENOUGH: i64 = 28;
         const ENOUGH_OF_NARROW: i64 = 7;
-        /// Where strips would do and all rows are taken.
+        /// Cost factor of full height if strips would pay.
         const WITHOUT: f64 = 1.15;
         let numbers = window * window * 4;
         let bytes = |tiles: i64| numbers * tiles * (self.sources + self.channels);
         let filters = numbers * self.sources * self.channels;
-        if bytes(tiles.all()) <= KEPT || filters > FAR {
+        if bytes(tiles.tile_count()) <= KEPT || filters > FAR {
             return vec![(0, 1.0)];
         }
         let enough = if machine.vector_lanes < cost::LANES { ENOUGH_OF_NARROW } else { ENOUGH };
         let fits = |strip: &i64| {
-            tiles.allow(*strip, 1)
-                && (*strip == 1 || bytes(tiles.of(*strip)) <= KEPT)
-                && (filters <= KEPT || tiles.of(*strip) >= enough)
+            tiles.allows_strip(*strip, 1)
+                && (*strip == 1 || bytes(tiles.strip_tiles(*strip)) <= KEPT)
+                && (filters <= KEPT || tiles.strip_tiles(*strip) >= enough)
         };
         let uneven = |strip: i64| {
             let strips = self.images * tiles.rows / strip;
-            filled(strips, machine.cores) as f64 / strips as f64
+            filled_extent(strips, machine.cores) as f64 / strips as f64
         };
         let strips = [1, 2].into_iter().filter(fits).map(|strip| (strip, uneven(strip)));
         [(0, WITHOUT)].into_iter().chain(strips).collect()
     }
 
-    /// What bringing in filters costs.
-    fn filters(&self, numbers: i64, machine: &Cpu) -> f64 {
+    fn filter_cost(&self, numbers: i64, machine: &Cpu) -> f64 {
         let computes_halves = machine.is_halved || machine.vector_lanes < cost::LANES;
         let byte = if computes_halves { cost::BYTE_OF_HALVES } else { cost::BYTE };
         (numbers * self.sources * self.channels * 4) as f64 * byte
     }
 
-    fn direct(&self, machine: &Cpu) -> f64 {
+    fn direct_cost(&self, machine: &Cpu) -> f64 {
         let taps = (KERNEL * KERNEL) as i64;
         let products = self.images * self.places[0] * self.places[1] * taps * self.sources * self.channels;
-        (2.0 * products as f64 + self.filters(taps, machine)) * cost::MARGIN
+        (2.0 * products as f64 + self.filter_cost(taps, machine)) * cost::MARGIN
     }
 
-    fn best(&self, tile: i64, machine: &Cpu, blocks: &[i64]) -> Option<BestTile> {
-        let window = transforms(tile)?.window_extent();
-        let all = self.tiles(tile);
-        let tiles = all.all();
+    fn best_tile(&self, tile: i64, machine: &Cpu, blocks: &[i64]) -> Option<BestTile> {
+        let window = tile_transforms(tile)?.window_extent();
+        let all = self.split_tiles(tile);
+        let tiles = all.tile_count();
         let elements = self.images * self.places[0] * self.places[1] * (self.sources + self.channels);
         let transforming = elements as f64 * cost::ELEMENT[usize::from(tile > 2)];
-        let fixed = transforming + self.filters(window * window, machine);
+        let fixed = transforming + self.filter_cost(window * window, machine);
         let room = machine.vector_registers - 4;
         let of_block = |(strip, longer): (i64, f64), block: i64| {
             let vectors = (block + machine.vector_lanes - 1) / machine.vector_lanes;
-            let stored = filled(self.channels, block);
+            let stored = filled_extent(self.channels, block);
             let products = 2.0 * (window * window * tiles * self.sources * stored) as f64;
-            let fits = divisors(all.of(strip)).filter(move |&places| places <= MOST_TILES && places * vectors <= room);
+            let fits = divisors(all.strip_tiles(strip))
+                .filter(move |&places| places <= MOST_TILES && places * vectors <= room);
             fits.map(move |places| {
                 let loads = (vectors + places) as f64 / (vectors * places) as f64;
                 let crowded = if vectors * places > cost::EASY_ACCUMULATORS { 1.1 } else { 1.0 };
@@ -204,7 +197,7 @@ impl WinogradShape {
             Some(best) if best.cost < one.cost => Some(best),
             _ => Some(one),
         };
-        let strips = self.strips(all, window, machine).into_iter();
+        let strips = self.strip_choices(all, window, machine).into_iter();
         strips.flat_map(|strip| blocks.clone().flat_map(move |&block| of_block(strip, block))).fold(None, cheaper)
     }
 }
@@ -218,8 +211,8 @@ mod tests {
     const SMALL: &str = "conv2d:ci=64,hw=56,co=64,k=3,p=1";
 
     fn default(machine: &Cpu, text: &str) -> Knobs {
-        let graph = zoo::simple::build(text).expect("an operator");
-        let task = models::plan(&graph, Fuse::Epilogue).expect("a plan").tasks.remove(0).task;
+        let graph = zoo::simple::build_operator(text).expect("an operator");
+        let task = models::plan_calls(&graph, Fuse::Epilogue).expect("a plan").tasks.remove(0).task;
         cpu_space(&task, machine).default
     }
 

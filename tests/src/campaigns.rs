@@ -4,7 +4,9 @@ use bench::{Bench, Build};
 use datasets::{Record, RowError};
 use engine::campaign::collect::{Outside, claim_all};
 use engine::campaign::graphs::LoadedModels;
-use engine::campaign::{Attempt, Bases, Campaign, Config, Outcomes, Settings, Sweep, attempts, collect, planned_tasks};
+use engine::campaign::{
+    Attempt, Bases, Campaign, Config, Outcomes, Settings, Sweep, collect_attempts, plan_attempts, planned_tasks,
+};
 use job::BuildJob;
 use job::revision::Revisions;
 use measure::affinity;
@@ -33,7 +35,7 @@ pub fn config(task: &str, sampler: &str, schedules: usize, run_seconds: f64) -> 
 /// Runs a campaign with real workers; returns the records in the order of the attempts.
 pub fn run(config: &Config, target: &Target, bench: &mut dyn Bench) -> (Outcomes, Vec<Record>) {
     let tasks = planned_tasks(config, &LoadedModels::default()).expect("the model is known");
-    let cpus = affinity::allowed().expect("the system tells the CPUs");
+    let cpus = affinity::allowed_cpus().expect("the system tells the CPUs");
     let base = Record {
         run_id: "0123456789abcdef".to_owned(),
         host: "bench".to_owned(),
@@ -41,9 +43,9 @@ pub fn run(config: &Config, target: &Target, bench: &mut dyn Bench) -> (Outcomes
         program_version: "0".to_owned(),
         ..Record::default()
     };
-    let revisions = Revisions::own().clone();
+    let revisions = Revisions::embedded_table().clone();
     let bases = Bases { library: base.clone(), compiled: base, revisions };
-    let planned = attempts(&tasks, &[], target, config, &bases, &cpus, 0).expect("the attempts can be described");
+    let planned = plan_attempts(&tasks, &[], target, config, &bases, &cpus, 0).expect("the attempts can be described");
     let mut records = Vec::new();
     let mut keep = |record: &Record| -> Result<(), RowError> {
         record.check()?;
@@ -52,8 +54,8 @@ pub fn run(config: &Config, target: &Target, bench: &mut dyn Bench) -> (Outcomes
     };
     let mut outside = Outside { sink: &mut keep, listener: &mut |_| (), should_stop: &|| false, claim: &mut claim_all };
     let campaign = Campaign { tasks: &tasks, modules: &[], target, config };
-    let outcomes =
-        collect(&mut Sweep::new(planned.clone()), &campaign, bench, &mut outside).expect("the records are sound");
+    let outcomes = collect_attempts(&mut Sweep::new(planned.clone()), &campaign, bench, &mut outside)
+        .expect("the records are sound");
     let place = |record: &Record| planned.iter().position(|attempt: &Attempt| attempt.key == record.key);
     records.sort_by_key(place);
     let places: BTreeSet<usize> = records.iter().map(|record| place(record).expect("it was planned")).collect();

@@ -60,7 +60,7 @@ const COMPILER: &str = "libnvrtc.so";
 /// Returns the folder of CUDA's headers, if it and a C++ compiler exist.
 pub fn include() -> Option<PathBuf> {
     let compiler = Command::new("g++").arg("-v").output();
-    Nvrtc::open().ok()?.include().filter(|_| compiler.is_ok()).map(Path::to_owned)
+    Nvrtc::open().ok()?.include_folder().filter(|_| compiler.is_ok()).map(Path::to_owned)
 }
 
 /// Compiles C or C++ to a shared library.

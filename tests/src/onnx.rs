@@ -65,17 +65,17 @@ impl Case {
     pub fn read(root: &Path, folder: &Path) -> Result<Case, Verdict> {
         let failed = |error: Error| verdict(&error);
         let name = folder.strip_prefix(root).unwrap_or(folder).display().to_string();
-        let model = onnx::read(&folder.join("model.onnx")).map_err(failed)?;
+        let model = onnx::read_file(&folder.join("model.onnx")).map_err(failed)?;
         let names = onnx::input_names(model.clone(), &name).map_err(failed)?;
-        let operators = onnx::operators(model.clone(), &name).map_err(failed)?;
+        let operators = onnx::operator_names(model.clone(), &name).map_err(failed)?;
         let data = folder.join("test_data_set_0");
         let tensor = |name: &str| -> Result<Option<Tensor>, Verdict> {
             let path = data.join(format!("{name}.pb"));
             if !path.is_file() {
                 return Ok(None);
             }
-            let bytes = onnx::read(&path).map_err(failed)?;
-            onnx::tensor(bytes, &path.display().to_string())
+            let bytes = onnx::read_file(&path).map_err(failed)?;
+            onnx::read_tensor(bytes, &path.display().to_string())
                 .map(|(_, tensor)| Some(tensor))
                 .map_err(|error| Verdict::Unsupported(format!("its data: {}", reason(&error))))
         };
@@ -113,7 +113,7 @@ impl Case {
                 .filter(|(index, (_, tensor))| is_bound(*index, tensor))
                 .map(|(_, input)| input.clone())
                 .collect();
-            let shape = |tensor: &Tensor| tensor.ty().extents().expect("a tensor has numbers for extents");
+            let shape = |tensor: &Tensor| tensor.tensor_type().extents().expect("a tensor has numbers for extents");
             let free = || self.inputs.iter().filter(|(name, _)| !bindings.contains_key(name));
             let shapes = free().map(|(name, tensor)| (name.clone(), shape(tensor))).collect();
             let inputs = free().map(|(_, tensor)| tensor.clone()).collect();
@@ -149,7 +149,7 @@ impl Case {
     /// Returns the graph after all passes.
     pub fn simplified(&self) -> Result<Graph, String> {
         let prepared = self.prepare().map_err(|verdict| format!("{verdict:?}"))?;
-        passes::simplify(&prepared.graph).map_err(|error| chain(&error))
+        passes::simplify_graph(&prepared.graph).map_err(|error| chain(&error))
     }
 
     /// Evaluates the graph before and after all passes with the reference.
@@ -158,7 +158,7 @@ impl Case {
             Ok(prepared) => prepared,
             Err(verdict) => return verdict,
         };
-        let simplified = match passes::simplify(&prepared.graph) {
+        let simplified = match passes::simplify_graph(&prepared.graph) {
             Ok(simplified) => simplified,
             Err(error) => return Verdict::Failed(chain(&error)),
         };
@@ -189,7 +189,7 @@ impl Case {
     pub fn distance(&self) -> Result<Distance, Verdict> {
         let failed = |error: Error| Verdict::Failed(chain(&error));
         let prepared = self.prepare()?;
-        let simplified = passes::simplify(&prepared.graph).map_err(failed)?;
+        let simplified = passes::simplify_graph(&prepared.graph).map_err(failed)?;
         let mut far = Distance::default();
         for graph in [&prepared.graph, &simplified] {
             let results = reference::evaluate_graph(graph, &prepared.inputs).map_err(failed)?;
@@ -198,16 +198,20 @@ impl Case {
             }
             for (found, expected) in results.iter().zip(&self.outputs) {
                 let Some(expected) = expected else { continue };
-                if found.ty() != expected.ty() {
-                    return Err(Verdict::Failed(format!("{} instead of {}", found.ty(), expected.ty())));
+                if found.tensor_type() != expected.tensor_type() {
+                    return Err(Verdict::Failed(format!(
+                        "{} instead of {}",
+                        found.tensor_type(),
+                        expected.tensor_type()
+                    )));
                 }
-                let (found, numbers) = (found.numbers(), expected.numbers());
+                let (found, numbers) = (found.to_numbers(), expected.to_numbers());
                 let differences: Vec<f64> =
                     found.iter().zip(&numbers).map(|(a, b)| if a == b { 0.0 } else { a - b }).collect();
                 if differences.iter().any(|difference| difference.is_nan()) {
                     return Err(Verdict::Failed("a result is no number".to_owned()));
                 }
-                if expected.ty().dtype.is_float() {
+                if expected.tensor_type().dtype.is_float() {
                     let unit = root_mean_square(&numbers).max(f64::from(f32::EPSILON));
                     far.share = far.share.max(root_mean_square(&differences) / unit);
                 } else {
@@ -222,8 +226,8 @@ impl Case {
 /// Sets of inputs to bind, in the order of trying.
 const BINDINGS: [fn(usize, &Tensor) -> bool; 5] = [
     |_, _| false,
-    |index, tensor| index > 0 && !tensor.ty().dtype.is_float() && tensor.ty().rank() <= 1,
-    |index, tensor| index > 0 && tensor.ty().rank() <= 1,
+    |index, tensor| index > 0 && !tensor.tensor_type().dtype.is_float() && tensor.tensor_type().rank() <= 1,
+    |index, tensor| index > 0 && tensor.tensor_type().rank() <= 1,
     |index, _| index > 0,
     |_, _| true,
 ];
@@ -231,23 +235,23 @@ const BINDINGS: [fn(usize, &Tensor) -> bool; 5] = [
 /// Compares with the suite's tolerances: `|a - b| <= 1e-7 + 1e-3 |b|`, wider for 16-bit floats. A few elements of
 /// quantised outputs may differ by one step, because the precision of scaling is unspecified.
 fn agrees(actual: &Tensor, expected: &Tensor, case: &Case) -> Result<(), String> {
-    let relative = match expected.ty().dtype {
+    let relative = match expected.tensor_type().dtype {
         DType::BF16 => f64::from(-6).exp2(),
         DType::F16 => f64::from(-9).exp2(),
         _ => 1e-3,
     };
     // A spectrum is of sums over the whole signal.
     let is_sum = case.is_network || case.operators.iter().any(|operator| operator == "DFT" || operator == "STFT");
-    let absolute = if is_sum { relative * root_mean_square(&expected.numbers()) } else { 1e-7 };
+    let absolute = if is_sum { relative * root_mean_square(&expected.to_numbers()) } else { 1e-7 };
     let tolerance = reference::Tolerance { absolute, relative };
-    let comparison = reference::compare(actual, expected, tolerance).map_err(|error| error.to_string())?;
+    let comparison = reference::compare_tensors(actual, expected, tolerance).map_err(|error| error.to_string())?;
     if comparison.ok {
         return Ok(());
     }
-    let (a, b) = (actual.numbers(), expected.numbers());
+    let (a, b) = (actual.to_numbers(), expected.to_numbers());
     let is_quantised =
         case.operators.iter().any(|operator| operator.contains("Quantize") || operator.contains("QLinear"));
-    if is_quantised && !expected.ty().dtype.is_float() && comparison.max_abs_error <= 1.0 {
+    if is_quantised && !expected.tensor_type().dtype.is_float() && comparison.max_abs_error <= 1.0 {
         let off = a.iter().zip(&b).filter(|(a, b)| a != b).count();
         if off * 200 <= a.len() {
             return Ok(());

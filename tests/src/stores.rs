@@ -13,7 +13,7 @@ pub fn records(path: &Path) -> Vec<Record> {
 #[track_caller]
 pub fn chosen(path: &Path, choose: Choose) -> Vec<Record> {
     let store = Store::open(path).unwrap_or_else(|error| panic!("{error}"));
-    let records = store.records(choose).unwrap_or_else(|error| panic!("{error}"));
+    let records = store.select_records(choose).unwrap_or_else(|error| panic!("{error}"));
     let mut records: Vec<Record> = records.map(|record| record.unwrap_or_else(|error| panic!("{error}"))).collect();
     records.sort_by_key(|record| record.started_at_us);
     records
@@ -24,7 +24,7 @@ pub fn chosen(path: &Path, choose: Choose) -> Vec<Record> {
 pub fn write(path: &Path, records: &[Record]) {
     let store = Store::create(path).unwrap_or_else(|error| panic!("{error}"));
     let origin = Origin { host: "elsewhere".to_owned(), program: "test".to_owned(), command: String::new() };
-    let mut journal = store.journal(origin).expect("a new store takes journals");
+    let mut journal = store.start_journal(origin).expect("a new store takes journals");
     records.iter().for_each(|record| journal.append(record).expect("a sound record"));
     journal.seal().expect("a new part");
 }

@@ -31,7 +31,7 @@ pub struct Tasks {
 impl Tasks {
     /// Adds the tasks of a graph and returns their indices.
     pub fn add(&mut self, graph: &Graph) -> Result<Vec<usize>, String> {
-        let found = models::fuse::tasks(graph, Fuse::Epilogue).map_err(|error| error.to_string())?;
+        let found = models::fuse::distinct_tasks(graph, Fuse::Epilogue).map_err(|error| error.to_string())?;
         let mut indices = Vec::new();
         for used in found {
             let next = self.tasks.len();
@@ -65,13 +65,13 @@ impl Tasks {
         let mut workers = Workers::new(program, &limits);
         let versions = workers.capability(Ability::Build).map_err(|fault| format!("no builder starts: {fault:?}"))?;
         let cpu = versions.get("cpu").cloned().unwrap_or_default();
-        let target = targets::llvm(&cpu, &["avx2".to_owned()], 1);
-        let allowed = affinity::allowed().map_err(|error| error.to_string())?;
+        let target = targets::llvm_target(&cpu, &["avx2".to_owned()], 1);
+        let allowed = affinity::allowed_cpus().map_err(|error| error.to_string())?;
         let cpus = allowed.get(..1).ok_or("no CPU is allowed")?;
         let mut results = Vec::with_capacity(self.tasks.len());
         for tasks in self.tasks.chunks(BATCH) {
             let jobs: Vec<BuildJob> = tasks.iter().map(|task| build_job(task, &target)).collect();
-            let built = workers.build(&jobs, &mut || {});
+            let built = workers.build_jobs(&jobs, &mut || {});
             for (task, build) in tasks.iter().zip(built) {
                 let wrong = match build {
                     Build::Built(artifact) => run(&mut workers, task, *artifact, cpus),
@@ -86,7 +86,7 @@ impl Tasks {
 }
 
 fn build_job(task: &Task, target: &Target) -> BuildJob {
-    let knobs = space::space(task, &target.machine).default;
+    let knobs = space::task_space(task, &target.machine).default;
     BuildJob {
         task: serde_json::to_string(task).expect("a task holds only JSON values"),
         target: target.text.clone(),
@@ -110,9 +110,9 @@ fn run(workers: &mut Workers, task: &Task, artifact: Artifact, cpus: &[usize]) -
         ..Plan::default()
     };
     let text = serde_json::to_string(task).expect("a task holds only JSON values");
-    let job = RunJob::new(text, cpus.to_vec(), Method::Sample(plan)).of(&artifact);
+    let job = RunJob::library_run(text, cpus.to_vec(), Method::Sample(plan)).with_artifact(&artifact);
     let job = RunJob { seed: SEED, ..job };
-    match workers.run(&job, PATIENCE) {
+    match workers.run_job(&job, PATIENCE) {
         Ok(RunReply::Measured(_)) => None,
         Ok(RunReply::WrongResult(check)) => Some(format!("wrong by {}", check.max_abs_error)),
         Ok(RunReply::Failed(why) | RunReply::Unsupported(why)) => Some(format!("not run: {why}")),

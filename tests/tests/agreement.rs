@@ -1,9 +1,9 @@
 //! One question has one answer: tables, JSON documents, pages and the server are compared field by field.
 #![allow(missing_docs)]
 
-use predictor::serve::{Service, answer};
+use predictor::serve::{Service, answer_query};
 use predictor::{bundle, published};
-use report::{between, duration, percent};
+use report::{format_duration, format_percent, format_range};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tests::{Bench, Ran, program, run};
@@ -35,9 +35,9 @@ fn has(text: &str, wanted: &str) {
 /// What the server answers, without a server.
 fn served(question: &Value) -> Value {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets/published").join(published::CPU);
-    let predictor = bundle::read(&path).expect("the predictor ships");
+    let predictor = bundle::read_bundle(&path).expect("the predictor ships");
     let service = Service { predictor, mapping: None, patience: Duration::from_secs(60), known: None };
-    let (status, document) = answer(question.to_string().as_bytes(), &service);
+    let (status, document) = answer_query(question.to_string().as_bytes(), &service);
     assert_eq!(status, 200, "{document}");
     document
 }
@@ -55,14 +55,18 @@ fn a_prediction_is_the_same_in_table_document_and_server() {
         for field in ["operator", "count", "time_ns", "low_ns", "high_ns", "bound", "basis", "overhead_ns"] {
             check_same(&layer[field], &other[field], field);
         }
-        has(&table, &duration(number(layer, "time_ns")));
-        has(&table, &between(number(layer, "low_ns"), number(layer, "high_ns")));
+        has(&table, &format_duration(number(layer, "time_ns")));
+        has(&table, &format_range(number(layer, "low_ns"), number(layer, "high_ns")));
     }
     for field in ["time_ns", "low_ns", "high_ns", "operators_ns", "dispatch_ns", "calls"] {
         check_same(&total[field], &served["total"][field], field);
     }
     let (low_ns, high_ns) = (number(total, "low_ns"), number(total, "high_ns"));
-    let line = format!("total: {} (90 % between {})", duration(number(total, "time_ns")), between(low_ns, high_ns));
+    let line = format!(
+        "total: {} (90 % between {})",
+        format_duration(number(total, "time_ns")),
+        format_range(low_ns, high_ns)
+    );
     has(&table, &line);
 }
 
@@ -92,14 +96,14 @@ fn a_plan_is_the_prediction_and_its_page_shows_it() {
 
     let (text, stages) = (oppredict(&bench, &format!("plan {asked}")), oppredict(&bench, &format!("stages {asked}")));
     let page = std::fs::read_to_string(bench.path("plan.html")).expect("it was written");
-    let interval = between(number(promise, "low_ns"), number(promise, "high_ns"));
+    let interval = format_range(number(promise, "low_ns"), number(promise, "high_ns"));
     for shown in [&text.stdout, &stages.stdout, &page] {
-        has(shown, &duration(number(promise, "time_ns")));
+        has(shown, &format_duration(number(promise, "time_ns")));
         has(shown, &interval);
         has(shown, plan["why"].as_str().expect("a reason"));
     }
     has(&page, &format!("<th>all calls</th><th>{}</th>", all.iter().map(calls).sum::<f64>()));
-    all.iter().for_each(|one| has(&page, &duration(on(one, 2))));
+    all.iter().for_each(|one| has(&page, &format_duration(on(one, 2))));
 }
 
 #[test]
@@ -120,9 +124,9 @@ fn a_curve_goes_through_the_predictions() {
             assert!((number(one, field) / wanted - 1.0).abs() < 1e-6, "{field} at {threads}: {one} and {point}");
             assert!((number(other, field) / wanted - 1.0).abs() < 1e-6, "{field} at {threads}: {other} and {point}");
         }
-        has(&table, &duration(number(point, "time_ns")));
-        has(&table, &between(number(point, "low_ns"), number(point, "high_ns")));
-        has(&page, &duration(number(point, "time_ns")));
+        has(&table, &format_duration(number(point, "time_ns")));
+        has(&table, &format_range(number(point, "low_ns"), number(point, "high_ns")));
+        has(&page, &format_duration(number(point, "time_ns")));
     }
 }
 
@@ -164,8 +168,8 @@ fn a_profile_is_the_same_in_document_file_and_page() {
         assert!(
             (found - share).abs() < 1e-2,
             "{name}: {} in the flame view, {} in the table",
-            percent(found),
-            percent(share)
+            format_percent(found),
+            format_percent(share)
         );
     }
 }

@@ -92,7 +92,8 @@ fn experiments_are_visited_again_later_and_elsewhere() {
         of_each.entry(record.key).or_default().push((place, record));
     }
     let process_of = |record: &Record| {
-        let placement: serde_json::Value = record.placement.as_ref().expect("a placement").to().expect("a document");
+        let placement: serde_json::Value =
+            record.placement.as_ref().expect("a placement").parse_as().expect("a document");
         placement["process"].as_u64().expect("a number")
     };
     for visits in of_each.values() {
@@ -102,10 +103,11 @@ fn experiments_are_visited_again_later_and_elsewhere() {
         assert!(visits.windows(2).all(|pair| pair[0].0 + 1 < pair[1].0), "others come between");
         assert!(visits.iter().all(|(_, record)| record.max_abs_error.is_some()));
     }
-    let placements: HashSet<&str> = all.iter().filter_map(|record| Some(record.placement.as_ref()?.text())).collect();
+    let placements: HashSet<&str> =
+        all.iter().filter_map(|record| Some(record.placement.as_ref()?.as_text())).collect();
     assert!(placements.len() > 20, "{placements:?}");
     for record in stores::chosen(&bench.path("store"), Choose::Middle) {
-        let visits: Vec<f64> = record.visits_ns.as_ref().expect("three visits").to().expect("numbers");
+        let visits: Vec<f64> = record.visits_ns.as_ref().expect("three visits").parse_as().expect("numbers");
         assert_eq!((visits.len(), record.interval_covers), (3, Some(datasets::Covers::Visits)), "{record:?}");
     }
 
@@ -188,7 +190,7 @@ fn several_sizes_are_compiled_once() {
     let mut lengths: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for record in &records {
         if let (Some(task), Some(sizes)) = (&record.symbolic_task, &record.sizes) {
-            lengths.entry(task).or_default().push(sizes.text().to_owned());
+            lengths.entry(task).or_default().push(sizes.as_text().to_owned());
         }
     }
     assert!(lengths.len() >= 8, "{lengths:?}");
@@ -290,14 +292,14 @@ fn the_same_seed_proposes_the_same_schedules() {
 /// Shards that run on different CPUs are a partition of the campaign.
 #[test]
 fn shards_on_different_cpus_make_a_whole() {
-    let cpus = measure::affinity::allowed().expect("CPUs of this process");
+    let cpus = measure::affinity::allowed_cpus().expect("CPUs of this process");
     let [first, .., last] = cpus.as_slice() else { return eprintln!("skipped: there is one CPU") };
     let bench = Bench::new();
     let few = "--modelsource simple --modelname matmul:m=8,n=16,k=8 --schedules 24 --config quick.toml";
     // A process inherits the affinity of the thread that starts it.
     let on = |cpu: usize, command: Command| {
         let pinned = std::thread::spawn(move || {
-            measure::affinity::pin(&[cpu]).expect("the CPU is allowed");
+            measure::affinity::pin_thread(&[cpu]).expect("the CPU is allowed");
             run(command)
         });
         pinned.join().expect("the thread ends").expect(0)
@@ -329,7 +331,7 @@ fn experiments_without_a_requested_counter_are_measured_again() {
         let all = stores::chosen(&bench.path("store"), Choose::All).into_iter();
         all.filter(|record| {
             let told = [&record.counters, &record.counters_refused];
-            told.into_iter().flatten().any(|json| json.text().contains(name))
+            told.into_iter().flatten().any(|json| json.as_text().contains(name))
         })
         .count()
     };
@@ -607,7 +609,7 @@ fn a_record_can_be_measured_again() {
     let record = stores::records(&bench.path("store")).remove(3);
     let ran = run(bench.opcollect(&format!("replay --key {} --store store --json", record.key))).expect(0);
     let replayed = ran.json();
-    assert_eq!(replayed["key"].as_str(), Some(record.key.hex().as_str()));
+    assert_eq!(replayed["key"].as_str(), Some(record.key.to_hex().as_str()));
     assert_eq!(replayed["recorded_median_ns"].as_f64(), record.median_ns);
     assert!(replayed["median_ns"].as_f64().is_some(), "{ran}");
 }

@@ -25,13 +25,13 @@ samples_min = 2
 
 /// Pairs on cores of their own where there are two, on the same ones otherwise.
 fn config(more: &str) -> String {
-    let cpus = measure::affinity::allowed().expect("this process runs somewhere").len();
+    let cpus = measure::affinity::allowed_cpus().expect("this process runs somewhere").len();
     let parallel = if cpus > 1 { "" } else { "parallel = [\"full\"]" };
     CONFIG.replace("sizes = [2]\n", &format!("sizes = [2]\n{parallel}\n{more}\n"))
 }
 
 fn counted(record: &Record) -> BTreeMap<String, f64> {
-    record.counters.as_ref().expect("it was counted").to().expect("numbers by name")
+    record.counters.as_ref().expect("it was counted").parse_as().expect("numbers by name")
 }
 
 #[track_caller]
@@ -54,9 +54,9 @@ fn members_have_records_with_slowdowns_and_nothing_is_made_twice() {
         let counted = counted(record);
         let (slowdown, low, high) = (counted["slowdown"], counted["slowdown_low"], counted["slowdown_high"]);
         assert!(counted["alone_ns"] > 0.0 && low <= slowdown && slowdown <= high, "{counted:?}");
-        let others: Vec<String> = record.co_run.as_ref().expect("others").to().expect("hashes");
+        let others: Vec<String> = record.co_run.as_ref().expect("others").parse_as().expect("hashes");
         assert!(others.len() == 1 && records.iter().any(|other| other.task_hash == others[0]));
-        let warnings = record.warnings.as_ref().map(|json| json.text().to_owned()).unwrap_or_default();
+        let warnings = record.warnings.as_ref().map(|json| json.as_text().to_owned()).unwrap_or_default();
         let is_controlled = record.cache_share == Some(0.25);
         assert!(
             is_controlled || warnings.contains("the share of the last-level cache was not controlled"),
@@ -142,7 +142,7 @@ fn what_cannot_run_together_is_refused() {
 #[test]
 fn both_ways_of_a_choice_run_in_turns() {
     let bench = Bench::new();
-    let cpus = measure::affinity::allowed().expect("this process runs somewhere").len();
+    let cpus = measure::affinity::allowed_cpus().expect("this process runs somewhere").len();
     if cpus < 2 {
         return skip("one CPU: nothing runs side by side on cores of its own");
     }

@@ -16,7 +16,7 @@ use bench::{Bench, Build, Prebuilt, Workers};
 use capture::writer::sink::Format;
 use common::open;
 use cuda::cupti;
-use engine::doctor::{DoctorRequest, Status, doctor};
+use engine::doctor::{DoctorRequest, Status, check_machine};
 use engine::network;
 use executor::program::Numbers;
 use job::device::{Argument, Count, DeviceCode};
@@ -24,7 +24,7 @@ use job::space::{self, Knobs, Schedule, Setting, Space};
 use job::{Artifact, BuildJob, Engine, Measured, NetworkJob, RunJob, RunReply};
 use measure::counters::{Backend, CounterRequest, Refusal, Step};
 use measure::{Cache, Method, Plan, Warning};
-use profile::averages::{self, Grouping, averages};
+use profile::averages::{self, Grouping, compute_averages};
 use profile::data::{Operator, Pool};
 use profile::summary::{self, GroupBy};
 use profile::{Profile, SortBy, export, page};
@@ -144,7 +144,7 @@ fn point(space: &Space, differences: &str) -> Knobs {
         assert!(axis.settings.contains(&setting), "{difference}: {:?}", axis.settings);
         knobs.0.insert(name.to_owned(), setting);
     }
-    assert!(space.allows(&knobs), "{differences}: {knobs:?}");
+    assert!(space.allows_point(&knobs), "{differences}: {knobs:?}");
     knobs
 }
 
@@ -182,16 +182,16 @@ fn kernels_give_the_right_results_on_an_emulated_device() {
 
 /// Builds the kernels, once for NVIDIA's devices and once for the emulated one.
 fn jobs(folder: &Path) -> Vec<(String, RunJob)> {
-    let target = targets::cuda(&targets::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
+    let target = targets::parse_cuda(&targets::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
     let mut tried = Vec::new();
     let open = [open::PRODUCTS, open::ON_TENSOR_CORES, open::ATTENTION, open::ROWS].concat();
     for (text, points) in TASKS.iter().copied().chain(open.iter().map(|text| (*text, 2))) {
-        let space = space::space(&common::task(text), &target.machine);
-        let points = space::sample(&space, 5, points).into_iter();
+        let space = space::task_space(&common::task(text), &target.machine);
+        let points = space::sample_points(&space, 5, points).into_iter();
         tried.extend(points.map(|knobs| (text, Schedule::Template { knobs })));
     }
     for (text, differences) in POINTS {
-        let knobs = point(&space::space(&common::task(text), &target.machine), differences);
+        let knobs = point(&space::task_space(&common::task(text), &target.machine), differences);
         tried.push((*text, Schedule::Template { knobs }));
     }
     for (text, space) in DRAWN {
@@ -204,7 +204,7 @@ fn jobs(folder: &Path) -> Vec<(String, RunJob)> {
     let mut sources = [(); 2].map(|()| "#include \"device.h\"\n".to_owned());
     let mut jobs = Vec::new();
     for (place, ((text, schedule), code)) in tried.iter().zip(codes).enumerate() {
-        let label = format!("{text} {}", schedule.describe());
+        let label = format!("{text} {}", schedule.describe_knobs());
         let mut code = code.unwrap_or_else(|why| panic!("{label}: {why}"));
         // The driver lets kernels of this name fail.
         let name = if place + 1 == tried.len() { FAULT.to_owned() } else { format!("task{place}") };
@@ -244,26 +244,33 @@ fn take(place: &str, library: &Path, code: &mut DeviceCode) -> String {
 /// Builds a whole model into a folder, its kernels for the emulated device; what has to be compiled for that.
 fn model(folder: &Path, target: &Target, library: &Path) -> String {
     let options = transformers::Options { batch: 2, sequence: 5, ..transformers::Options::default() };
-    let graph = transformers::load(MODEL, &options).expect("a known family").graph;
-    let graph = passes::simplify(&graph).expect("a checked graph");
-    let plan = models::plan(&graph, models::Fuse::Epilogue).expect("a checked graph");
+    let graph = transformers::load_model(MODEL, &options).expect("a known family").graph;
+    let graph = passes::simplify_graph(&graph).expect("a checked graph");
+    let plan = models::plan_calls(&graph, models::Fuse::Epilogue).expect("a checked graph");
     let choose = |task: &models::Task| network::default_schedule(task, target);
     let mut workers = common::workers();
     let jobs: Vec<BuildJob> =
         plan.tasks.iter().map(|one| common::build_job(&one.task, target, &choose(&one.task))).collect();
     let (mut source, mut builds) = (String::new(), Vec::new());
-    for (place, build) in workers.build(&jobs, &mut || {}).into_iter().enumerate() {
+    for (place, build) in workers.build_jobs(&jobs, &mut || {}).into_iter().enumerate() {
         let Build::Built(mut artifact) = build else { panic!("{}: {build:?}", plan.tasks[place].task.describe()) };
         let code = artifact.device.as_mut().expect("it is for a device");
         source.push_str(&take(&format!("model{place}"), library, code));
         builds.push(Build::Built(artifact));
     }
-    let constants = reference::constants(&graph).expect("small constants");
-    let mut numbers = Numbers::of(&graph, &constants);
+    let constants = reference::graph_constants(&graph).expect("small constants");
+    let mut numbers = Numbers::from_constants(&graph, &constants);
     fs::create_dir(folder.join(PROGRAM)).expect("a new folder");
     let mut bench = Prebuilt::new(&mut workers, given(builds));
-    let made =
-        network::make(&mut numbers, (&plan, None), target, &choose, &mut bench, &mut || true, &folder.join(PROGRAM));
+    let made = network::build_model(
+        &mut numbers,
+        (&plan, None),
+        target,
+        &choose,
+        &mut bench,
+        &mut || true,
+        &folder.join(PROGRAM),
+    );
     made.expect("a program");
     fs::write(folder.join(GRAPH), serde_json::to_vec(&graph).expect("plain data")).expect("it can be written");
     source
@@ -275,7 +282,7 @@ fn expect_model_runs(workers: &mut Workers, folder: &Path) {
         serde_json::from_slice(&fs::read(folder.join(GRAPH)).expect("it was written")).expect("plain data");
     let inputs = reference::graph_inputs(&graph, 0).expect("numbers");
     let wanted = reference::evaluate_graph(&graph, &inputs).expect("the reference computes it");
-    let bytes: Vec<u8> = inputs.iter().flat_map(|input| input.bytes().iter().copied()).collect();
+    let bytes: Vec<u8> = inputs.iter().flat_map(|input| input.as_bytes().iter().copied()).collect();
     let job = NetworkJob {
         engine: Engine::Cuda,
         program: folder.join(PROGRAM),
@@ -295,8 +302,8 @@ fn expect_model_runs(workers: &mut Workers, folder: &Path) {
             other => panic!("{other:?}"),
         }
         let types = graph.outputs.iter().map(|id| &graph.values[id.0 as usize].ty);
-        let found = network::tensors(types, &fs::read(&job.outputs).expect("outputs")).expect("tensors");
-        let compared = network::compare(network::tolerance(&graph), &found, &wanted);
+        let found = network::parse_tensors(types, &fs::read(&job.outputs).expect("outputs")).expect("tensors");
+        let compared = network::compare_outputs(network::error_tolerance(&graph), &found, &wanted);
         assert!(compared.is_right && compared.largest_output > 0.0, "{compared:?}");
         fs::write(&job.inputs, &bytes[1..]).expect("inputs can be written");
         match workers.run_network(&job, common::PATIENCE) {
@@ -325,16 +332,16 @@ fn expect_model_is_profiled(workers: &mut Workers, job: &NetworkJob, inputs: &[u
         Ok(RunReply::Profiled(profiled)) => profiled.profile,
         other => panic!("{other:?}"),
     };
-    let plan = models::plan(graph, models::Fuse::Epilogue).expect("a checked graph");
+    let plan = models::plan_calls(graph, models::Fuse::Epilogue).expect("a checked graph");
     let operator = |task: &models::TaskUse| Operator { name: task.task.name(), ..Operator::default() };
     let operators = plan.calls.iter().map(|call| operator(&plan.tasks[call.task])).collect();
     let seen = Profile { operators, source: profile::data::Source::Emulated, ..seen };
     seen.check().expect("it fits together");
-    let totals = summary::totals(&seen);
+    let totals = summary::compute_totals(&seen);
     assert_eq!((totals.steps, seen.spans.len()), (3, 3 * plan.calls.len()));
     assert!(seen.tracks[0].is_device && totals.sum_ns > 0 && totals.sum_ns <= totals.total_ns, "{totals:?}");
     assert!(totals.profiler_slowdown.is_some_and(|ratio| ratio.median > 0.0), "{totals:?}");
-    let rows = summary::rows(&seen, GroupBy::Name, SortBy::default());
+    let rows = summary::summary_rows(&seen, GroupBy::Name, SortBy::default());
     assert_eq!(rows.iter().map(|row| row.self_total_ns).sum::<u64>(), totals.sum_ns);
     assert!(rows.iter().any(|row| row.name == "layer_norm" && row.calls == 3 * 5), "{rows:?}");
     assert!(seen.refusals.iter().any(|refusal| refusal.counter == "cycles"), "{:?}", seen.refusals);
@@ -342,15 +349,15 @@ fn expect_model_is_profiled(workers: &mut Workers, job: &NetworkJob, inputs: &[u
     let is_refused = seen.refusals.iter().any(|refusal| refusal.counter == "gpu_energy_millijoules");
     assert!(is_told != is_refused, "{:?} {:?}", seen.energy, seen.refusals);
     assert!(seen.memory.iter().all(|event| event.pool == Pool::Workspace), "{:?}", seen.memory);
-    let torch = averages(&seen, Grouping::default());
+    let torch = compute_averages(&seen, Grouping::default());
     assert_eq!((torch.self_cpu_time_total_ns, torch.self_device_time_total_ns), (0, totals.sum_ns));
-    let tvm = averages::tvm::of(&seen);
+    let tvm = averages::tvm::tvm_report(&seen);
     assert!(tvm.device_metrics.contains_key("cuda0"), "{:?}", tvm.device_metrics);
     for format in [Format::Chrome, Format::Perfetto] {
-        let (written, bytes) = export::write(&seen, format, Vec::new(), 1 << 30).expect("memory can be written");
+        let (written, bytes) = export::write_trace(&seen, format, Vec::new(), 1 << 30).expect("memory can be written");
         assert!(written.left_out == 0 && !bytes.is_empty());
     }
-    assert!(page::page(&seen, GroupBy::InputShape).contains("layer_norm"));
+    assert!(page::render_page(&seen, GroupBy::InputShape).contains("layer_norm"));
 }
 
 /// What the emulated driver takes for machine code: an ELF file whose only section is the path of a library.
@@ -379,7 +386,7 @@ fn expect_false_code_refused(workers: &mut Workers, job: &RunJob) {
     let mut failure = |change: &dyn Fn(&mut DeviceCode)| {
         let mut job = job.clone();
         change(job.device.as_mut().expect("device code"));
-        match workers.run(&job, common::PATIENCE) {
+        match workers.run_job(&job, common::PATIENCE) {
             Ok(RunReply::Failed(why)) => why,
             other => panic!("{other:?}"),
         }
@@ -403,7 +410,7 @@ fn on_emulated_device(folder: &Path) {
     let mut workers = common::workers();
     let faulty = jobs.pop().expect("the faulty one is last").1;
     let expect_failure = |workers: &mut Workers, job: &RunJob, what: &str| {
-        match workers.run(job, common::PATIENCE) {
+        match workers.run_job(job, common::PATIENCE) {
             Ok(RunReply::Failed(why)) => assert!(why.contains(what), "{why}"),
             other => panic!("{other:?}"),
         }
@@ -436,7 +443,7 @@ fn on_emulated_device(folder: &Path) {
     }
     let mut failures = Vec::new();
     for (label, job) in jobs {
-        match workers.run(&job, common::PATIENCE) {
+        match workers.run_job(&job, common::PATIENCE) {
             Ok(RunReply::Measured(measured)) => assert!(measured.check.is_some(), "{label}"),
             other => failures.push(format!("{label}: {other:?}")),
         }
@@ -472,7 +479,7 @@ fn expect_told(workers: &mut Workers, job: &RunJob) {
 
 #[track_caller]
 fn measured(workers: &mut Workers, job: &RunJob) -> Measured {
-    match workers.run(job, common::PATIENCE) {
+    match workers.run_job(job, common::PATIENCE) {
         Ok(RunReply::Measured(measured)) => *measured,
         other => panic!("{other:?}"),
     }
@@ -588,7 +595,7 @@ fn expect_fault_costs_no_record(workers: &mut Workers, job: &RunJob, folder: &Pa
 fn expect_old_driver_told(workers: &mut Workers, job: &RunJob, folder: &Path) {
     let behaviour = Behaviour::new(folder, "old-driver");
     workers.recycle_runners();
-    match workers.run(job, common::PATIENCE) {
+    match workers.run_job(job, common::PATIENCE) {
         Ok(RunReply::Failed(why)) => {
             let told = "the driver is too old: it knows CUDA 12.4, and the code was compiled by CUDA 13.";
             assert!(why.starts_with(told) && why.contains("CUDA_ERROR_INVALID_IMAGE"), "{why}");
@@ -616,7 +623,7 @@ fn expect_campaign_goes_on(workers: &mut Workers, task: &str, jobs: [&RunJob; 3]
             features: Default::default(),
         }))
     };
-    let target = targets::cuda(&targets::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
+    let target = targets::parse_cuda(&targets::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
     let config = campaigns::config(task, "metaschedule", jobs.len(), common::PATIENCE.as_secs_f64());
     let (outcomes, records) = campaigns::run(&config, &target, &mut Prebuilt::new(workers, given(jobs.map(built))));
     let told = campaigns::told(&records);
@@ -629,7 +636,7 @@ fn expect_campaign_goes_on(workers: &mut Workers, task: &str, jobs: [&RunJob; 3]
 /// Before an hour is spent, `doctor` says whether counters can be read.
 fn expect_doctor_sees_counters(folder: &Path) {
     let counters = || {
-        let findings = doctor(&DoctorRequest::default());
+        let findings = check_machine(&DoctorRequest::default());
         findings.into_iter().find(|finding| finding.topic == "GPU counters").expect("it is among the topics")
     };
     let seen = counters();
@@ -647,7 +654,7 @@ fn build(workers: &mut Workers, target: &Target, tried: &[(&str, Schedule)]) -> 
         Build::Built(artifact) => artifact.device.ok_or_else(|| "code for a CPU".to_owned()),
         other => Err(format!("{other:?}")),
     };
-    workers.build(&jobs, &mut || {}).into_iter().map(code).collect()
+    workers.build_jobs(&jobs, &mut || {}).into_iter().map(code).collect()
 }
 
 /// A kernel's name among those of all tasks.

@@ -3,7 +3,7 @@
 #![allow(missing_docs)]
 
 use accelerator::{BusBlock, Core, HookedBus, Hooks, SimulatedBus, registers};
-use agent::session::{OnFabric, serve};
+use agent::session::{OnFabric, serve_session};
 use remote::Waiting;
 use remote::fabric::FabricKind;
 use remote::handshake::{self, HandshakeVerdict};
@@ -69,15 +69,15 @@ fn agent_of(kind: FabricKind, fault: Fault) -> u16 {
 
 fn session(stream: TcpStream, kind: FabricKind, fault: Fault) {
     let mut waiting = Waiting::new(stream.try_clone().expect("a copy"), Duration::from_secs(60));
-    handshake::hear(&mut waiting).expect("a client says who it is");
-    handshake::answer(HandshakeVerdict::Taken, "", &mut waiting).expect("it hears");
-    let bus = SimulatedBus::new(Core::named("1x16").expect("a core"), 0x1000_0000, MEMORY_BYTES);
+    handshake::receive_key(&mut waiting).expect("a client says who it is");
+    handshake::send_verdict(HandshakeVerdict::Taken, "", &mut waiting).expect("it hears");
+    let bus = SimulatedBus::new(Core::find_published("1x16").expect("a core"), 0x1000_0000, MEMORY_BYTES);
     let bus = HookedBus { bus, hooks: Faulty { fault, has_run: false } };
     let fabric = OnFabric::new(kind, Box::new(bus));
     let folder = tempfile::tempdir().expect("a folder");
     // Whatever the copy of its connection: who is gone is gone.
     drop(waiting);
-    let _ = serve(stream, folder.path(), MEMORY_BYTES, Some(fabric));
+    let _ = serve_session(stream, folder.path(), MEMORY_BYTES, Some(fabric));
 }
 
 fn collect(bench: &Bench, model: &str, port: u16, options: &str) -> Ran {

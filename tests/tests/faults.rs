@@ -86,13 +86,13 @@ struct Trial {
 
 impl Trial {
     fn new() -> Trial {
-        let cpu = affinity::allowed().expect("the system tells the CPUs")[0];
+        let cpu = affinity::allowed_cpus().expect("the system tells the CPUs")[0];
         Trial { workers: common::workers(), task: task(TASK), cpu, good: kernel("") }
     }
 
     fn run(&mut self, object: Vec<u8>, deadline: Duration) -> String {
         let job = run_job(&self.task, object, &[self.cpu]);
-        ending(self.workers.run(&job, deadline))
+        ending(self.workers.run_job(&job, deadline))
     }
 
     /// The deed ends like this, and then a good kernel is measured.
@@ -211,7 +211,7 @@ fn config(task: &str, sampler: &str, schedules: usize) -> Config {
 }
 
 fn cpu() -> Target {
-    targets::llvm("x86-64", &[], 1)
+    targets::llvm_target("x86-64", &[], 1)
 }
 
 fn built(deed: &str) -> Build {
@@ -278,9 +278,9 @@ fn a_campaign_whose_builders_lack_memory_goes_on() {
     let (outcomes, records) = run_campaign(&config, &cpu(), &mut starving);
     let is_named = |record: &Record| matches!(record.outcome, Outcome::Crashed | Outcome::BuildFailed);
     assert!(records.iter().all(is_named), "{}", told(&records));
-    assert_eq!((records.len(), outcomes.losses(), outcomes.broken), (2, 2, None));
+    assert_eq!((records.len(), outcomes.loss_count(), outcomes.broken), (2, 2, None));
     let (outcomes, records) = run_campaign(&config, &cpu(), &mut common::workers());
-    assert_eq!(outcomes.losses(), 0, "{}", told(&records));
+    assert_eq!(outcomes.loss_count(), 0, "{}", told(&records));
 }
 
 /// Builders with just enough memory to start: some megabytes, where compiling a convolution takes twenty.

@@ -19,7 +19,7 @@ fn night_config(bench: &Bench, more: &str) {
 fn copied(bench: &Bench, name: &str, records: &[Record]) {
     let store = Store::create(&bench.path(name)).expect("a new store");
     let origin = Origin { host: "h".to_owned(), program: "p".to_owned(), command: "c".to_owned() };
-    let mut journal = store.journal(origin).expect("a new store takes journals");
+    let mut journal = store.start_journal(origin).expect("a new store takes journals");
     records.iter().for_each(|record| journal.append(record).expect("the row is sound"));
     journal.seal().expect("the journal is sound");
 }
@@ -143,7 +143,7 @@ fn a_night_that_cannot_be_is_refused() {
     refused("night --config night.toml", 2, "did you mean `nights`?");
     night_config(&bench, "");
     let _night =
-        measure::host::Exclusive::night(bench.locks(), std::time::Duration::ZERO, &mut |_| ()).expect("no other");
+        measure::host::Exclusive::lock_night(bench.locks(), std::time::Duration::ZERO, &mut |_| ()).expect("no other");
     refused("night --config night.toml", 3, "another night is under way on this machine: ");
     assert!(!bench.path("opcollect-data").exists(), "a refusal leaves no store behind");
 }
@@ -153,9 +153,9 @@ fn a_night_that_cannot_be_is_refused() {
 fn a_night_on_a_busy_cpu_does_not_advise_to_remove_its_sentinels() {
     let bench = Bench::new();
     night_config(&bench, "");
-    let cpus = measure::affinity::allowed().expect("the system tells the CPUs");
-    let _held =
-        measure::host::Exclusive::take(bench.locks(), &cpus, std::time::Duration::ZERO, &mut |_| ()).expect("free");
+    let cpus = measure::affinity::allowed_cpus().expect("the system tells the CPUs");
+    let _held = measure::host::Exclusive::lock_cpus(bench.locks(), &cpus, std::time::Duration::ZERO, &mut |_| ())
+        .expect("free");
     let ran = run(bench.opcollect("night --config night.toml --store busy")).expect(3);
     assert!(ran.stderr.contains("is measured on by another process"), "{ran}");
     assert!(
@@ -237,7 +237,7 @@ fn who_is_at_work_is_seen_from_another_terminal() {
     );
     let store = bench.path("store");
     let seen = running.until(|_| {
-        Some(Store::open(&store).ok()?.statuses().ok()?).filter(|seen| seen.iter().any(|one| one.status.done > 0))
+        Some(Store::open(&store).ok()?.read_statuses().ok()?).filter(|seen| seen.iter().any(|one| one.status.done > 0))
     });
     let seen = seen.expect("it tells before it ends");
     assert!(
@@ -261,7 +261,7 @@ fn the_best_that_is_known_and_questions_in_sql() {
     let best = &ran.json()["tasks"][0];
     let softmax: Vec<&Record> = records.iter().filter(|record| record.op_kind == "softmax").collect();
     assert_eq!(best["schedules"].as_u64(), Some(softmax.len() as u64), "{ran}");
-    assert!(softmax.iter().any(|record| Some(record.key.hex().as_str()) == best["key"].as_str()), "{ran}");
+    assert!(softmax.iter().any(|record| Some(record.key.to_hex().as_str()) == best["key"].as_str()), "{ran}");
     let ran = run(bench.opcollect("dataset best --store store --host nowhere")).expect(2);
     assert!(ran.stderr.contains("has no record of the host `nowhere`"), "{ran}");
     let sql = |sql: &str| {

@@ -276,7 +276,7 @@ fn write_strings(bench: &HostileBench) -> (String, Vec<Telling>) {
     let json = |record: &Record| serde_json::to_value(record).expect("a record has a JSON form");
     let sound: Vec<Value> = stores::records(&bench.path("sound")).iter().map(json).collect();
     let published = Store::open(&workspace::root().join("datasets/published/cpu")).expect("a store");
-    let published = published.records(Choose::All).expect("rows").take(1);
+    let published = published.select_records(Choose::All).expect("rows").take(1);
     let mut changed: Vec<Value> = published.map(|record| json(&record.expect("a sound row"))).collect();
     changed.extend([sound[0].clone(), failed(sound[1].clone())]);
     let texts = texts(&bench.mark);
@@ -310,9 +310,9 @@ fn write_strings(bench: &HostileBench) -> (String, Vec<Telling>) {
             .keep_peaks(&PeaksMeasured { host: text.clone(), host_class: text.clone(), ..peaks[0].clone() })
             .expect("peaks");
         store.keep_config(&json!({"models": [text]}).to_string()).expect("a configuration");
-        let telling = store.telling().expect("a status");
+        let telling = store.create_status_file().expect("a status");
         let status = Status { host: text.clone(), command: text.clone(), standing: Some(text), ..Status::default() };
-        telling.say(&status).expect("a status");
+        telling.write_status(&status).expect("a status");
         tellings.push(telling);
     }
     (sound[0]["host_class"].as_str().expect("a text").to_owned(), tellings)
@@ -397,12 +397,12 @@ fn write_files(bench: &HostileBench) -> [PathBuf; 2] {
     let made = Store::open(&bench.path("made")).expect("a store");
     let records = stores::records(made.root());
     let origin = Origin { host: "elsewhere".to_owned(), program: "test".to_owned(), command: String::new() };
-    let mut journal = made.journal(origin).expect("a store takes journals");
+    let mut journal = made.start_journal(origin).expect("a store takes journals");
     records.iter().for_each(|record| journal.append(record).expect("a sound record"));
     drop(journal);
-    let (mut claims, telling) = (made.claims().expect("claims"), made.telling().expect("a status"));
-    claims.take(&stores::keys(&records)).expect("claims");
-    telling.say(&Status::default()).expect("a status");
+    let (mut claims, telling) = (made.create_claims().expect("claims"), made.create_status_file().expect("a status"));
+    claims.claim_free(&stores::keys(&records)).expect("claims");
+    telling.write_status(&Status::default()).expect("a status");
     let copies = ["checked", "unchecked"].map(|name| bench.path(name));
     copies.iter().for_each(|copy| stores::copy(made.root(), copy));
     let marker = json!({"store": "opcollect dataset", "schema_version": datasets::SCHEMA_VERSION});

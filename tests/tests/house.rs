@@ -540,6 +540,13 @@ fn defined_types(source: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+fn defined_functions(source: &str) -> impl Iterator<Item = &str> {
+    product_code(source).split("fn ").skip(1).filter_map(|rest| {
+        let end = rest.find(|c: char| !c.is_ascii_lowercase() && !c.is_ascii_digit() && c != '_')?;
+        (end > 0 && rest[end..].starts_with(['(', '<'])).then_some(&rest[..end])
+    })
+}
+
 /// Names that say what was done with a value, not what it is.
 const PARTICIPLES: [&str; 10] =
     ["Told", "Asked", "Heard", "Given", "Wanted", "Shown", "Taken", "Held", "Drawn", "Said"];
@@ -564,6 +571,31 @@ fn type_names_are_nouns_and_rarely_shared() {
     let most = counts.iter().filter(|(_, count)| **count >= 3).map(|(name, count)| format!("{name} {count}"));
     if shared * 100 > all * SHARED_MAX_PERCENT {
         wrong.push(format!("{shared} of {all} types share their name: {}", most.collect::<Vec<_>>().join(", ")));
+    }
+    no_faults(wrong);
+}
+
+/// Names that say neither what a function does nor what it acts on.
+const VAGUE_FUNCTIONS: [&str; 12] =
+    ["all", "and", "at", "each", "here", "made", "of", "on", "said", "those", "told", "together"];
+
+#[test]
+fn functions_name_what_they_act_on() {
+    /// Percent of all functions whose name is one word; `new`, `len` and `run` are among them.
+    const ONE_WORD_MAX_PERCENT: usize = 20;
+    let is_product = |path: &String| path.contains("/src/") && !path.starts_with("tests/") && !path.contains("/tests");
+    let (mut all, mut single, mut wrong) = (0, 0, Vec::new());
+    for path in files(".rs").into_iter().filter(is_product) {
+        for name in defined_functions(&text(&path)) {
+            all += 1;
+            single += usize::from(!name.trim_matches('_').contains('_'));
+            if VAGUE_FUNCTIONS.contains(&name) {
+                wrong.push(format!("{path}: `{name}` is vague; name what the function does, and on what"));
+            }
+        }
+    }
+    if single * 100 > all * ONE_WORD_MAX_PERCENT {
+        wrong.push(format!("{single} of {all} functions have a name of one word"));
     }
     no_faults(wrong);
 }

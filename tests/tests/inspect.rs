@@ -19,8 +19,8 @@ fn array(value: &Value) -> &Vec<Value> {
 fn the_list_names_every_model() {
     let listed = document("list --json");
     let names: Vec<&str> = array(&listed).iter().map(|model| model["name"].as_str().expect("a name")).collect();
-    let zoo = zoo::list().iter().map(|entry| entry.name);
-    let all: Vec<&str> = zoo.chain(zoo::transformers::list().iter().map(|entry| entry.name)).collect();
+    let zoo = zoo::list_models().iter().map(|entry| entry.name);
+    let all: Vec<&str> = zoo.chain(zoo::transformers::list_entries().iter().map(|entry| entry.name)).collect();
     assert_eq!(names, all);
     assert!(array(&listed).iter().all(|model| model["macs"].as_u64() > Some(0)));
 }

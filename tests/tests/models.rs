@@ -5,7 +5,7 @@
 #![allow(missing_docs)]
 
 use models::Graph;
-use passes::{simplify, split_attention};
+use passes::{simplify_graph, split_attention};
 use readers::torch;
 use std::path::{Path, PathBuf};
 use tests::{program, through_tvm::Tasks};
@@ -27,7 +27,9 @@ fn graphs_of(folder: &Path) -> Vec<Graph> {
     for (phase, file) in [(Phase::Prefill, "prefill.safetensors"), (Phase::Decode, "decode.safetensors")] {
         if folder.join(file).is_file() {
             let options = Options { batch: 2, sequence: 5, phase };
-            graphs.push(transformers::load(&folder.display().to_string(), &options).expect("a checked model").graph);
+            graphs.push(
+                transformers::load_model(&folder.display().to_string(), &options).expect("a checked model").graph,
+            );
         }
     }
     graphs
@@ -46,11 +48,11 @@ fn tasks_of_transformers_and_programs_are_right() {
     let programs =
         entries("readers/tests/torch").into_iter().filter(|path| path.extension().is_some_and(|end| end == "pt2"));
     graphs.extend(
-        programs.map(|path| torch::load(&path, &readers::Options::default()).expect("a checked program").graph),
+        programs.map(|path| torch::load_file(&path, &readers::Options::default()).expect("a checked program").graph),
     );
     let mut tasks = Tasks::default();
     for graph in graphs {
-        let graph = simplify(&graph).expect("a checked graph");
+        let graph = simplify_graph(&graph).expect("a checked graph");
         for graph in [split_attention(&graph).expect("a checked graph"), graph] {
             tasks.add(&graph).expect("a checked graph");
         }

@@ -59,8 +59,12 @@ fn file(path: &str) -> Vec<u8> {
 
 fn kinds(bench: &Bench) -> Vec<Kind> {
     let published = Store::open(&root().join("datasets/published/cpu")).expect("a store");
-    let records =
-        published.records(Choose::All).expect("rows").take(4).collect::<Result<Vec<_>, _>>().expect("sound rows");
+    let records = published
+        .select_records(Choose::All)
+        .expect("rows")
+        .take(4)
+        .collect::<Result<Vec<_>, _>>()
+        .expect("sound rows");
     stores::write(&bench.path("made"), &records);
     run(bench.opcollect("graph --modelsource local --modelname mlp --onnx made.onnx")).expect(0);
     let trace = root().join("collector/profile/tests/traces/torch.json.gz");

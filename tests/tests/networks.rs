@@ -111,7 +111,7 @@ fn a_run_is_recorded_beside_those_of_operators() {
     let networks: Vec<&Record> = records.iter().filter(|record| record.is_network()).collect();
     assert_eq!((records.len(), networks.len()), (6, 2), "four operators, and two runs of the model");
     for (report, record) in reports.iter().zip(&networks) {
-        assert_eq!(report["record"]["key"].as_str(), Some(&*record.key.hex()), "{report}");
+        assert_eq!(report["record"]["key"].as_str(), Some(&*record.key.to_hex()), "{report}");
         assert_eq!((record.outcome, record.source), (Outcome::Ok, Source::Measured));
         assert_eq!((record.model_name.as_deref(), record.batch, record.threads), (Some("mlp"), Some(1), Some(1)));
         assert_eq!(record.median_ns, report["median_ns"].as_f64());
@@ -141,7 +141,7 @@ fn a_run_is_recorded_beside_those_of_operators() {
         let kept = stores::chosen(&bench.path(&format!("of-{format}")), Choose::All);
         assert_eq!(kept.iter().filter(|record| record.is_network()).count(), 2, "{format}");
     }
-    let replayed = format!("replay --store store --key {}", networks[0].key.hex());
+    let replayed = format!("replay --store store --key {}", networks[0].key.to_hex());
     let ran = run(bench.opcollect(&replayed)).expect(2);
     assert!(ran.stderr.contains("it is of a whole model"), "{ran}");
 }
@@ -313,7 +313,7 @@ fn the_best_schedules_of_a_store_are_compared_with_the_default_ones() {
 fn changed(bench: &Bench, from: &str, to: &str, change: impl Fn(&mut Record)) {
     let store = Store::create(&bench.path(to)).expect("a store");
     let origin = Origin { host: "test".to_owned(), program: "test".to_owned(), command: "test".to_owned() };
-    let mut journal = store.journal(origin).expect("a journal");
+    let mut journal = store.start_journal(origin).expect("a journal");
     for mut record in stores::records(&bench.path(from)) {
         change(&mut record);
         record.key = record.experiment_key();

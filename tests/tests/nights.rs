@@ -69,8 +69,9 @@ fn a_runner_killed_while_it_starts_ends_no_campaign() {
 #[test]
 fn two_do_not_measure_on_one_cpu() {
     let bench = Bench::new();
-    let cpus = measure::affinity::allowed().expect("the system tells the CPUs");
-    let take = || Exclusive::take(bench.locks(), &cpus[..1], Duration::ZERO, &mut |_| ()).expect("nobody measures");
+    let cpus = measure::affinity::allowed_cpus().expect("the system tells the CPUs");
+    let take =
+        || Exclusive::lock_cpus(bench.locks(), &cpus[..1], Duration::ZERO, &mut |_| ()).expect("nobody measures");
     let held = take();
     let refused = run(bench.opcollect(&format!("{FEW} --store store"))).expect(3);
     let begins = format!("error: CPU {} is measured on by another process: {} (", cpus[0], std::process::id());
@@ -89,8 +90,8 @@ fn two_do_not_measure_on_one_cpu() {
 #[test]
 fn a_signal_ends_the_wait_for_another_process() {
     let bench = Bench::new();
-    let cpus = measure::affinity::allowed().expect("the system tells the CPUs");
-    let _held = Exclusive::take(bench.locks(), &cpus[..1], Duration::ZERO, &mut |_| ()).expect("nobody measures");
+    let cpus = measure::affinity::allowed_cpus().expect("the system tells the CPUs");
+    let _held = Exclusive::lock_cpus(bench.locks(), &cpus[..1], Duration::ZERO, &mut |_| ()).expect("nobody measures");
     let mut waiting = start(collect(&bench, &format!("{FEW} --store store --wait 86400")));
     // Workers are started before the CPUs are locked.
     waiting.until(|pid| Some(processes::children(pid)).filter(|workers| !workers.is_empty())).expect("it waits");
@@ -112,14 +113,14 @@ fn what_another_process_is_at_is_waited_for() {
     let bench = Bench::new();
     let keys = keys_of_few(&bench);
     let store = Store::create(&bench.path("store")).expect("a new store");
-    let mut claims = store.claims().expect("a new store takes claims");
-    claims.take(&keys[..4]).expect("no other process claims");
+    let mut claims = store.create_claims().expect("a new store takes claims");
+    claims.claim_free(&keys[..4]).expect("no other process claims");
     // A campaign without time left tells what is undone, and which processes have claimed it.
     let ran = run(collect(&bench, &format!("{FEW} --store store --budget 3"))).expect(1);
     assert_eq!((ended(&ran, "ok"), elsewhere(&ran), ran.json()["outcomes"]["left"].as_u64()), (6, 0, Some(4)), "{ran}");
     assert!(ran.stderr.contains("the remaining work is claimed by other processes, which may have ended: `"), "{ran}");
     let mut waiting = start(bench.opcollect(&format!("{FEW} --store store --json")));
-    let told = || store.statuses().ok()?.into_iter().find_map(|seen| seen.status.standing);
+    let told = || store.read_statuses().ok()?.into_iter().find_map(|seen| seen.status.standing);
     let told = waiting.until(|_| told().filter(|words| words.contains("waiting"))).expect("it says that it waits");
     assert_eq!(told, "waiting for 4 attempts of other processes");
     drop(claims);
@@ -221,7 +222,7 @@ fn times_of_other_code_are_not_known() {
     for (name, revision, version) in [("other", Some("0123456789abcdef"), 3), ("old", None, 2)] {
         let store = Store::create(&bench.path(name)).expect("a new store");
         let origin = Origin { host: "h".to_owned(), program: "p".to_owned(), command: "c".to_owned() };
-        let mut journal = store.journal(origin).expect("a new store takes journals");
+        let mut journal = store.start_journal(origin).expect("a new store takes journals");
         for record in &records {
             let code_revision = revision.map(str::to_owned);
             let mut record = Record { code_revision, schema_version: version, ..record.clone() };
@@ -241,7 +242,7 @@ fn the_configuration_of_a_record_is_kept() {
     run(collect(&bench, &format!("{FEW} --store store"))).expect(0);
     let record = stores::records(&bench.path("store")).remove(0);
     let hash = record.config_hash.expect("records say what was asked for");
-    let text = Store::open(&bench.path("store")).expect("a store").config(&hash).expect("sound").expect("kept");
+    let text = Store::open(&bench.path("store")).expect("a store").read_config(&hash).expect("sound").expect("kept");
     let config: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!((&config["schedules"], &config["threads"]), (&serde_json::json!(5), &serde_json::json!([1])));
 }

@@ -8,7 +8,7 @@ mod card;
 mod common;
 
 use predictor::bundle;
-use predictor::serve::{Service, serve};
+use predictor::serve::{Service, serve_requests};
 use std::net::TcpListener;
 use std::time::Duration;
 use tests::{Bench, browser, run};
@@ -76,12 +76,12 @@ fn the_page_of_the_server_asks_and_shows() {
     let predictor = bundle::from_bytes(common::trained()).expect("a predictor");
     let service =
         Service { predictor, mapping: Some(common::samples().1), patience: Duration::from_secs(60), known: None };
-    std::thread::spawn(move || serve(listener, service));
+    std::thread::spawn(move || serve_requests(listener, service));
     let first = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let first_address = first.local_addr().expect("an address");
     let predictor = bundle::from_bytes(common::trained()).expect("a predictor");
     let service = Service { predictor, mapping: None, patience: Duration::from_secs(60), known: None };
-    std::thread::spawn(move || serve(first, service));
+    std::thread::spawn(move || serve_requests(first, service));
     let ask = |query: &str| browser::visit(&format!("http://{address}/?{query}")).map(|page| page.text);
     let Some(answered) = ask("operators=product:b%3D3,m%3D200,n%3D300,k%3D100%0Asoft:m%3D100,n%3D200&device=middle")
     else {

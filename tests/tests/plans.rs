@@ -21,7 +21,7 @@ fn outputs(bench: &Bench, folder: &str) -> Vec<Vec<u8>> {
 }
 
 fn cpus() -> usize {
-    measure::affinity::allowed().expect("this process runs somewhere").len()
+    measure::affinity::allowed_cpus().expect("this process runs somewhere").len()
 }
 
 #[track_caller]
@@ -52,9 +52,9 @@ fn side_by_side_gives_the_same_bits() {
 
 /// The squeezenet of these tests as it is cut.
 fn cut() -> (models::Graph, models::Plan) {
-    let graph = zoo::build("squeezenet-1.1:hw=32", 1).expect("a network");
-    let graph = passes::simplify(&graph).expect("a simple network");
-    let cut = models::plan(&graph, Fuse::Epilogue).expect("calls");
+    let graph = zoo::build_model("squeezenet-1.1:hw=32", 1).expect("a network");
+    let graph = passes::simplify_graph(&graph).expect("a simple network");
+    let cut = models::plan_calls(&graph, Fuse::Epilogue).expect("calls");
     (graph, cut)
 }
 
@@ -62,7 +62,7 @@ fn cut() -> (models::Graph, models::Plan) {
 fn store(path: &Path, host_class: &str, cores: usize) {
     let (_, cut) = cut();
     let origin = Origin { host: "bench-1".into(), program: "test 0".into(), command: "test".into() };
-    let mut journal = Store::create(path).expect("a store").journal(origin).expect("a journal");
+    let mut journal = Store::create(path).expect("a store").start_journal(origin).expect("a journal");
     for one in &cut.tasks {
         for threads in 1..=cores {
             let time_ns = 10_000.0;
@@ -73,7 +73,7 @@ fn store(path: &Path, host_class: &str, cores: usize) {
                 schedule_source: Some(ScheduleSource::Default),
                 schedule: Some(Json::parse("{}").expect("JSON")),
                 task_hash: one.task.hash(),
-                op_kind: one.task.kind().to_owned(),
+                op_kind: one.task.anchor_kind().to_owned(),
                 op_name: one.task.name(),
                 op_text: one.task.describe(),
                 host_class: host_class.to_owned(),
@@ -96,7 +96,7 @@ fn store(path: &Path, host_class: &str, cores: usize) {
         }
     }
     journal.seal().expect("parts");
-    let read = Store::open(path).expect("a store").records(Choose::Middle).expect("records").count();
+    let read = Store::open(path).expect("a store").select_records(Choose::Middle).expect("records").count();
     assert_eq!(read, cores * cut.tasks.len());
 }
 
@@ -104,7 +104,7 @@ fn store(path: &Path, host_class: &str, cores: usize) {
 fn what_is_planned_is_run_and_nothing_else() {
     let bench = Bench::new();
     let cores = cpus().clamp(1, 2);
-    store(&bench.path("times"), &Facts::read().host_class(), cores);
+    store(&bench.path("times"), &Facts::read_facts().host_class(), cores);
     let oppredict = |arguments: &str| run(bench.command(&program("oppredict"), arguments));
     let asked = format!("--model squeezenet-1.1:hw=32 --data times --threads {cores}");
     let report = oppredict(&format!("plan {asked} --out net.plan --html lanes.html --json")).expect(0).json();

@@ -137,20 +137,21 @@ fn operators_in_their_places_are_recorded_beside_those_alone() {
     let seen = Seen::of(&bench, &format!("{mlp} --store store {counters}"));
     let store = Store::open(&bench.path("store")).expect("a store");
     let records: Vec<Record> =
-        store.records(Choose::All).expect("rows").collect::<Result<_, _>>().expect("all can be read");
+        store.select_records(Choose::All).expect("rows").collect::<Result<_, _>>().expect("all can be read");
     let (networks, inside): (Vec<&Record>, Vec<&Record>) = records.iter().partition(|record| record.is_network());
     assert_eq!((networks.len(), inside.len()), (1, 4), "{}", seen.report);
     for record in &inside {
         assert_eq!(record.network_hash.as_ref(), Some(&networks[0].task_hash));
         assert!(!record.is_alone() && record.outcome == Outcome::Ok && record.median_ns > Some(0.0), "{record:?}");
         assert_eq!(record.n as u64, seen.number("steps"), "one call of each in a run");
-        let text = |json: &Option<datasets::Json>| json.as_ref().map(|json| json.text().to_owned()).unwrap_or_default();
+        let text =
+            |json: &Option<datasets::Json>| json.as_ref().map(|json| json.as_text().to_owned()).unwrap_or_default();
         assert!(text(&record.counters).contains("minor_faults"), "{record:?}");
         assert!(text(&record.counters_refused).contains("no_such"), "{record:?}");
     }
-    let keys: BTreeSet<String> = records.iter().map(|record| record.key.hex()).collect();
+    let keys: BTreeSet<String> = records.iter().map(|record| record.key.to_hex()).collect();
     assert_eq!(keys.len(), 5, "each is an experiment of its own");
-    let again = run(bench.opcollect(&format!("replay --store store --key {}", inside[0].key.hex()))).expect(2);
+    let again = run(bench.opcollect(&format!("replay --store store --key {}", inside[0].key.to_hex()))).expect(2);
     assert!(again.stderr.contains("inside of a running model"), "{again}");
     let verified = run(bench.opcollect("dataset verify --store store")).expect(0);
     assert!(verified.stderr.is_empty(), "{verified}");
@@ -158,7 +159,7 @@ fn operators_in_their_places_are_recorded_beside_those_alone() {
 
 #[test]
 fn threads_of_the_pool_are_seen_inside_of_the_operators_they_work_for() {
-    if measure::affinity::allowed().expect("the system tells the CPUs").len() < 2 {
+    if measure::affinity::allowed_cpus().expect("the system tells the CPUs").len() < 2 {
         return skip("one CPU has no pool of threads");
     }
     let bench = Bench::new();
@@ -245,7 +246,7 @@ fn an_operator_is_shown_down_to_its_machine_code() {
 
 #[test]
 fn counts_of_threads_are_of_their_parts_alone() {
-    if measure::affinity::allowed().expect("the system tells the CPUs").len() < 2 {
+    if measure::affinity::allowed_cpus().expect("the system tells the CPUs").len() < 2 {
         return skip("one CPU has no pool of threads");
     }
     let bench = Bench::new();
@@ -257,7 +258,7 @@ fn counts_of_threads_are_of_their_parts_alone() {
         "they are the process's"
     );
     let store = Store::open(&bench.path("store")).expect("a store");
-    for record in store.records(Choose::All).expect("rows") {
+    for record in store.select_records(Choose::All).expect("rows") {
         let record = record.expect("it can be read");
         assert!((record.n as u64).is_multiple_of(seen.number("steps")), "parts are no calls: {record:?}");
     }
@@ -278,7 +279,7 @@ fn tables_known_from_elsewhere_say_the_same() {
     let torch = run(bench.opcollect(&format!("{mlp} --style torch --group-by name --json"))).expect(0).json();
     let text = fs::read_to_string(bench.path("profile.json")).expect("the profile was written");
     let profile: Profile = serde_json::from_str(&text).expect("it is one");
-    let totals = profile::summary::totals(&profile);
+    let totals = profile::summary::compute_totals(&profile);
     assert_eq!(torch["self_cpu_time_total_ns"].as_u64(), Some(totals.sum_ns));
     let dense = torch["rows"].as_array().expect("rows").iter().find(|row| row["name"] == "dense+bias+relu");
     assert_eq!(dense.and_then(|row| row["count"].as_u64()), Some(2 * totals.steps as u64), "{torch}");

@@ -72,7 +72,7 @@ fn a_search_that_was_killed_goes_on_and_repeats_nothing() {
 fn store_of(bench: &Bench, name: &str, records: &[Record]) {
     let store = datasets::Store::create(&bench.path(name)).expect("a new store");
     let origin = datasets::Origin { host: "here".to_owned(), program: "test".to_owned(), command: "none".to_owned() };
-    let mut journal = store.journal(origin).expect("a journal");
+    let mut journal = store.start_journal(origin).expect("a journal");
     records.iter().for_each(|record| journal.append(record).expect("the row is sound"));
     journal.seal().expect("the journal is sound");
 }
@@ -141,7 +141,7 @@ fn what_built_code_says_decides_what_is_run_and_who_asks_for_it_gets_its_time() 
     assert_eq!(ran.json()["outcomes"]["passed_over"].as_u64(), Some(before.len() as u64), "{ran}");
     for record in &before {
         assert!(record.median_ns.is_none() && record.reason.as_ref().is_some_and(|why| why.contains("code")));
-        assert!(record.features.as_ref().is_some_and(|features| features.text().contains("code_cycles")));
+        assert!(record.features.as_ref().is_some_and(|features| features.as_text().contains("code_cycles")));
     }
     let again = run(bench.opcollect(&command)).expect(0);
     assert_eq!((counted(&again), passed_over().len()), (0, before.len()), "nothing is built again: {again}");
@@ -150,7 +150,7 @@ fn what_built_code_says_decides_what_is_run_and_who_asks_for_it_gets_its_time() 
     assert!(shown.stdout.contains("more were built but rejected by the cost model and not run"), "{shown}");
     // Whoever wants the time of one gets it.
     let key = before[0].key;
-    let settings = before[0].schedule.as_ref().expect("a schedule").to::<Value>().expect("JSON");
+    let settings = before[0].schedule.as_ref().expect("a schedule").parse_as::<Value>().expect("JSON");
     let knobs = settings["knobs"].as_object().expect("knobs").iter();
     let only: Vec<String> =
         knobs.map(|(name, value)| format!("--only {name}={}", value.to_string().trim_matches('"'))).collect();
@@ -227,7 +227,7 @@ fn a_signal_after_the_last_trial_loses_no_report() {
         let mut running = start(bench.opcollect(&format!("{command} --store {name}")));
         let store = bench.path(&name);
         let is_sealed = |_| {
-            let records = datasets::Store::open(&store).ok()?.records(Choose::All).ok()?;
+            let records = datasets::Store::open(&store).ok()?.select_records(Choose::All).ok()?;
             (records.count() >= 30 && stores::journal_lines(&store).is_empty()).then_some(())
         };
         running.until(is_sealed);
@@ -253,7 +253,7 @@ fn the_space_of_tvm_is_drawn_from_and_what_was_measured_has_children() {
     let is_of_tvm = |record: &&Record| record.schedule_source == Some(datasets::ScheduleSource::MetaSchedule);
     assert_eq!((records.len(), records.values().filter(is_of_tvm).count()), (72, 71), "{ran}");
     let schedules = records.values().filter_map(|record| record.schedule.as_ref());
-    let bred = schedules.filter(|schedule| schedule.text().starts_with(r#"{"from":"trace""#)).count();
+    let bred = schedules.filter(|schedule| schedule.as_text().starts_with(r#"{"from":"trace""#)).count();
     assert!((1..=8).contains(&bred), "after 64 of TVM's own, children are tried: {bred}");
     let again = run(bench.opcollect(&command)).expect(0);
     assert_eq!(counted(&again), 0, "all of it is known: {again}");

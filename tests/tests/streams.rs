@@ -39,10 +39,10 @@ fn emulator() -> Option<Emulator> {
 
 /// A convolution of so many channels, its result at least zero.
 fn conv(builder: &mut GraphBuilder, x: ValueId, out: i64, kernel: i64) -> ValueId {
-    let channels = builder.ty(x).expect("a value").extents().expect("numbers")[1];
+    let channels = builder.value_type(x).expect("a value").extents().expect("numbers")[1];
     let weight = TensorType::f32(&[out, channels, kernel, kernel]);
-    let seed = u64::from(builder.next().0);
-    let weight = builder.constant(&format!("weight{seed}"), weight, Const::Random { seed }).expect("a weight");
+    let seed = u64::from(builder.next_id().0);
+    let weight = builder.add_constant(&format!("weight{seed}"), weight, Const::Random { seed }).expect("a weight");
     let pads = vec![(kernel - 1) / 2; 4];
     let op = Op::Conv(Conv { strides: vec![1; 2], pads, dilations: vec![1; 2], groups: 1 });
     let y = builder.push(op, &[x, weight]).expect("a convolution");
@@ -52,7 +52,7 @@ fn conv(builder: &mut GraphBuilder, x: ValueId, out: i64, kernel: i64) -> ValueI
 /// Two blocks of four branches that differ in length, joined, as Inception has them.
 fn inception() -> Graph {
     let mut builder = GraphBuilder::new("inception");
-    let mut x = builder.input("x", TensorType::f32(&[1, 4, 6, 6])).expect("an input");
+    let mut x = builder.add_input("x", TensorType::f32(&[1, 4, 6, 6])).expect("an input");
     for _ in 0..2 {
         let pool = Op::Pool(Pool {
             mode: PoolMode::Max,
@@ -80,10 +80,10 @@ fn inception() -> Graph {
 /// Products that lie side by side, with sums of so many numbers that several blocks share them.
 fn products() -> Graph {
     let mut builder = GraphBuilder::new("products");
-    let x = builder.input("x", TensorType::f32(&[4, 256])).expect("an input");
+    let x = builder.add_input("x", TensorType::f32(&[4, 256])).expect("an input");
     let product = |seed: u64| {
         let weight = TensorType::f32(&[24, 256]);
-        let weight = builder.constant(&format!("weight{seed}"), weight, Const::Random { seed }).expect("a weight");
+        let weight = builder.add_constant(&format!("weight{seed}"), weight, Const::Random { seed }).expect("a weight");
         builder.push(Op::Dense(Dense {}), &[x, weight]).expect("a product")
     };
     let products: Vec<ValueId> = (1..=4).map(product).collect();
@@ -92,10 +92,10 @@ fn products() -> Graph {
 
 /// A model in a file, and as it is cut into calls when that is read.
 fn model(graph: &Graph, file: &Path) -> (Graph, Plan) {
-    fs::write(file, onnx::write(graph).expect("a file")).expect("it can be written");
-    let graph = onnx::load(file, &Options::default()).expect("the file is read").graph;
-    let graph = passes::simplify(&graph).expect("a simple model");
-    let plan = models::plan(&graph, Fuse::Epilogue).expect("calls");
+    fs::write(file, onnx::write_graph(graph).expect("a file")).expect("it can be written");
+    let graph = onnx::load_file(file, &Options::default()).expect("the file is read").graph;
+    let graph = passes::simplify_graph(&graph).expect("a simple model");
+    let plan = models::plan_calls(&graph, Fuse::Epilogue).expect("calls");
     (graph, plan)
 }
 
@@ -113,17 +113,18 @@ impl Rig {
     fn of(emulator: Emulator, graph: &Graph) -> Rig {
         let (graph, plan) = model(graph, &emulator.path().join("model.onnx"));
         let inputs = reference::graph_inputs(&graph, 0).expect("numbers");
-        let bytes: Vec<u8> = inputs.iter().flat_map(|input| input.bytes().iter().copied()).collect();
+        let bytes: Vec<u8> = inputs.iter().flat_map(|input| input.as_bytes().iter().copied()).collect();
         fs::write(emulator.path().join("inputs.bin"), bytes).expect("inputs can be written");
         let workers = Workers::new(&emulator.worker(&common::worker()), &common::limits());
-        let target = targets::cuda(&targets::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
+        let target =
+            targets::parse_cuda(&targets::cuda_text(&["sm_80".to_owned()])).expect("the architecture has a name");
         Rig { emulator, workers, target, graph, plan, inputs }
     }
 
     /// A plan by a rule, as a GPU runs it.
     fn by_rule(&self, parallel: Parallel) -> StagePlan {
         let made = StagePlan::by_rule(&self.graph, &self.plan, 4, parallel);
-        assert_eq!(made.check(&self.graph, &self.plan, 4, "here"), Ok(()));
+        assert_eq!(made.check_matches(&self.graph, &self.plan, 4, "here"), Ok(()));
         made.on_streams(STREAMS_MOST)
     }
 
@@ -142,10 +143,10 @@ impl Rig {
     ) -> (PathBuf, BuiltModel) {
         let folder = self.emulator.path().join(name);
         fs::create_dir(&folder).expect("a new folder");
-        let constants = reference::constants(&self.graph).expect("small constants");
-        let mut numbers = Numbers::of(&self.graph, &constants);
+        let constants = reference::graph_constants(&self.graph).expect("small constants");
+        let mut numbers = Numbers::from_constants(&self.graph, &constants);
         let Rig { workers, target, plan, .. } = self;
-        let made = network::make(&mut numbers, (plan, stages), target, choose, workers, &mut || true, &folder);
+        let made = network::build_model(&mut numbers, (plan, stages), target, choose, workers, &mut || true, &folder);
         (folder, made.expect("a program"))
     }
 
@@ -178,8 +179,8 @@ impl Rig {
     fn is_right(&self, outputs: &[u8]) -> bool {
         let wanted = reference::evaluate_graph(&self.graph, &self.inputs).expect("the reference");
         let types = self.graph.outputs.iter().map(|id| &self.graph.values[id.0 as usize].ty);
-        let found = network::tensors(types, outputs).expect("tensors");
-        let compared = network::compare(network::tolerance(&self.graph), &found, &wanted);
+        let found = network::parse_tensors(types, outputs).expect("tensors");
+        let compared = network::compare_outputs(network::error_tolerance(&self.graph), &found, &wanted);
         compared.is_right && compared.largest_output > 0.0
     }
 }
@@ -199,11 +200,11 @@ fn streams_give_the_same_bits() {
     assert!(rig.is_right(&plain) && measured.stages_ns.is_empty(), "{measured:?}");
     for parallel in [Parallel::Sequential, Parallel::Stream, Parallel::Full] {
         let stages = rig.by_rule(parallel);
-        assert_eq!(stages.width() > 1, parallel != Parallel::Sequential);
+        assert_eq!(stages.max_groups() > 1, parallel != Parallel::Sequential);
         let folder = rig.make(parallel.name(), Some(&stages));
         for way in WAYS {
             // There is but one order of what runs one after the other.
-            let orders = if stages.width() > 1 { &ORDERS[..] } else { &ORDERS[..1] };
+            let orders = if stages.max_groups() > 1 { &ORDERS[..] } else { &ORDERS[..1] };
             for &order in orders {
                 let path = rig.emulator.path().to_owned();
                 let _behaviours = [Some(way), order].map(|word| word.map(|word| Behaviour::new(&path, word)));
@@ -219,7 +220,7 @@ fn streams_give_the_same_bits() {
 }
 
 fn program(folder: &Path) -> executor::Program {
-    executor::folder::read(folder).expect("a program").program
+    executor::folder::read_program(folder).expect("a program").program
 }
 
 /// Where two stages are made one, what the second reads is not there: the device waits for no more than it is told to, so
@@ -234,7 +235,7 @@ fn a_stage_that_waits_for_nothing_answers_something_else() {
         let mut wrong = right.clone();
         let second = wrong.stages.remove(first + 1);
         wrong.stages[first].groups.extend(second.groups);
-        assert!(wrong.check(&rig.graph, &rig.plan, wrong.cores, "here").is_err(), "it is no plan");
+        assert!(wrong.check_matches(&rig.graph, &rig.plan, wrong.cores, "here").is_err(), "it is no plan");
         let folder = rig.make(&format!("wrong{first}"), Some(&wrong.on_streams(STREAMS_MOST)));
         let (outputs, _) = rig.answer(&folder);
         assert!(!rig.is_right(&outputs), "stages {first} and {}", first + 1);
@@ -248,12 +249,12 @@ fn workspaces_belong_to_a_stream() {
     let mut rig = Rig::of(emulator, &products());
     let target = rig.target.clone();
     let split = |task: &Task| {
-        let mut knobs = space::space(task, &target.machine).default;
+        let mut knobs = space::task_space(task, &target.machine).default;
         knobs.0.insert("split_k".to_owned(), Setting::Number(4));
         Schedule::Template { knobs }
     };
     let stages = rig.by_rule(Parallel::Stream);
-    assert_eq!(stages.width(), 4);
+    assert_eq!(stages.max_groups(), 4);
     let (folder, made) = rig.make_by("split", Some(&stages), &split);
     let code = made.artifacts[0].device.as_ref().expect("it is for a device");
     assert!(code.launches.len() == 2 && !code.workspaces.is_empty(), "{:?}", code.launches);
@@ -269,7 +270,7 @@ fn programs_for_cores_are_no_programs_for_streams() {
     for (name, cores) in [("two", vec![0, 1]), ("far", vec![STREAMS_MOST])] {
         let calls = (0..rig.plan.calls.len()).collect();
         let stages = vec![Stage { groups: vec![Group { cores, calls }], time_ns: None }];
-        let plan = StagePlan { stages, ..StagePlan::of(&rig.graph, &rig.plan, 2, Parallel::Stream) };
+        let plan = StagePlan { stages, ..StagePlan::without_stages(&rig.graph, &rig.plan, 2, Parallel::Stream) };
         let program = rig.make(name, Some(&plan));
         let job = rig.job(&program);
         match rig.workers.run_network(&job, common::PATIENCE) {

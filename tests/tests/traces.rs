@@ -291,7 +291,7 @@ fn a_trace_becomes_rows_that_are_imported() {
         (row.source, row.op_kind.as_str(), row.median_ns),
         (datasets::Source::Imported, "tvm.fused_dense", Some(1500.0))
     );
-    let counters: Value = row.counters.as_ref().expect("it counted").to().expect("an object");
+    let counters: Value = row.counters.as_ref().expect("it counted").parse_as().expect("an object");
     assert_eq!(counters["PAPI_TOT_INS"], 450.0, "of one call");
     bench.write("empty.json", r#"{"calls":[]}"#);
     let refused = run(bench.opcollect("trace import empty.json --store former")).expect(2);

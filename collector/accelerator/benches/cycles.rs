@@ -6,7 +6,8 @@
 #![allow(clippy::print_stdout)]
 
 use accelerator::{
-    AluOp, Core, Kind, Knobs, Layer, Post, Program, Tensors, TimingSet, default_knobs, generate, simulate,
+    AluOp, Core, Kind, Knobs, Layer, Post, Program, Tensors, TimingSet, default_knobs, generate_program,
+    simulate_program,
 };
 use std::time::{Duration, Instant};
 
@@ -27,8 +28,8 @@ fn layer(channels: u32, size: u32, kernel: u32) -> Layer {
 }
 
 fn main() {
-    let core = Core::named("1x16").expect("a published core");
-    let program = |layer: &Layer, knobs: &Knobs| generate(&core, layer, knobs).expect("a cut that fits");
+    let core = Core::find_published("1x16").expect("a published core");
+    let program = |layer: &Layer, knobs: &Knobs| generate_program(&core, layer, knobs).expect("a cut that fits");
     let usual = |layer: &Layer| default_knobs(&core, layer).expect("a cut that fits");
     let (wide, narrow, deep) = (layer(64, 56, 3), layer(512, 7, 3), layer(256, 14, 1));
     let cases: [(&str, Program); 4] = [
@@ -37,14 +38,14 @@ fn main() {
         ("256 channels, 14 x 14, 1 x 1, by the default cut", program(&deep, &usual(&deep))),
         ("64 channels, 56 x 56, 3 x 3, all tiles 1", program(&wide, &Knobs::LEAST)),
     ];
-    let timing = TimingSet::named("pynq-hls-100").expect("a known set").timing;
+    let timing = TimingSet::find_set("pynq-hls-100").expect("a known set").timing;
     for (name, program) in &cases {
         let mut speeds = Vec::new();
         let mut cycles = 0;
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_secs(1) || speeds.len() < 3 {
             let round = Instant::now();
-            let timed = simulate(program, &timing).expect("a generated program ends");
+            let timed = simulate_program(program, &timing).expect("a generated program ends");
             cycles = timed.cycles;
             speeds.push(timed.cycles as f64 / round.elapsed().as_secs_f64() / 1e6);
         }

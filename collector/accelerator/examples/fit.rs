@@ -74,7 +74,7 @@ fn main() {
     let c: Vec<(Row, Program)> = rows.iter().filter(|(row, _)| is_c(row)).cloned().collect();
     let fit_on: Vec<(Row, Program)> = ab.iter().step_by(2).cloned().collect();
     let held: Vec<(Row, Program)> = ab.iter().skip(1).step_by(2).cloned().collect();
-    let mut timing = TimingSet::named("pynq-hls-100").unwrap().timing;
+    let mut timing = TimingSet::find_set("pynq-hls-100").unwrap().timing;
     println!("start: fit {:.4} held {:.4}", mean(&fit_on, &timing), mean(&held, &timing));
     if std::env::args().any(|a| a == "--fit") {
         let mut best = mean(&fit_on, &timing);
@@ -119,12 +119,12 @@ fn main() {
     println!("C: best alu {} error {:.4}", c_best.1, c_best.0);
     for (row, program) in &rows {
         let timing = if is_c(row) { Timing { alu_step: c_best.1, ..timing } } else { timing };
-        let timed = accelerator::simulate(program, &timing).unwrap();
+        let timed = accelerator::simulate_program(program, &timing).unwrap();
         println!(
             "{} {:3} {:?} {:.3} {:.2} busy {:?} of {}",
             row.table,
             row.layer.height,
-            row.knobs.numbers(),
+            row.knobs.as_array(),
             row.ms,
             row.ratio(program, &timing, 100.0),
             timed.busy,

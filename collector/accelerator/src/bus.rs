@@ -4,7 +4,6 @@
 
 use crate::core::Core;
 
-/// A block of registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum BusBlock {
@@ -15,13 +14,11 @@ pub enum BusBlock {
 }
 
 impl BusBlock {
-    /// All blocks in the order of their addresses.
+    /// In address order.
     pub const ALL: [BusBlock; 4] = [BusBlock::Fetch, BusBlock::Load, BusBlock::Compute, BusBlock::Store];
 }
 
-/// Offsets and values of registers.
 pub mod registers {
-    /// Distance between two blocks.
     pub const BLOCK_BYTES: u64 = 0x1000;
     pub const CONTROL: u32 = 0x00;
     /// Fetch block: number of instructions.
@@ -30,15 +27,10 @@ pub mod registers {
     pub const INSTRUCTIONS: u32 = 0x18;
     /// Base address of data in the load block and of results in the store block.
     pub const BASE: u32 = 0x10;
-    /// Base address of weights.
     pub const WEIGHTS: u32 = 0x18;
-    /// Compute block: value of `DONE` before a program ends.
     pub const NOT_DONE: u32 = 0x10;
-    /// Compute block: whether the program has ended.
     pub const DONE: u32 = 0x18;
-    /// Base address of micro-operations.
     pub const MICRO_OPS: u32 = 0x20;
-    /// Base address of sums.
     pub const SUMS: u32 = 0x28;
     /// Starts a block once.
     pub const START: u32 = 0x01;
@@ -48,23 +40,20 @@ pub mod registers {
 
 /// Registers, memory, clock and fabric of a board.
 pub trait Bus {
-    fn write(&mut self, block: BusBlock, register: u32, value: u32);
-    fn read(&mut self, block: BusBlock, register: u32) -> u32;
-    /// Returns the size of the contiguous memory.
-    fn bytes(&self) -> u64;
-    /// Returns the physical address of the memory.
-    fn address(&self) -> u64;
-    /// Copies bytes to an offset of the memory. They must fit.
-    fn put(&mut self, at: u64, bytes: &[u8]);
-    /// Copies `count` bytes from an offset of the memory. They must lie inside.
-    fn get(&mut self, at: u64, count: u64) -> Vec<u8>;
-    /// Returns a monotonic time in nanoseconds.
+    fn write_register(&mut self, block: BusBlock, register: u32, value: u32);
+    fn read_register(&mut self, block: BusBlock, register: u32) -> u32;
+    fn memory_bytes(&self) -> u64;
+    fn memory_address(&self) -> u64;
+    /// Copies bytes to a memory offset. They must fit.
+    fn write_memory(&mut self, at: u64, bytes: &[u8]);
+    /// Copies `count` bytes from a memory offset. They must lie inside.
+    fn read_memory(&mut self, at: u64, count: u64) -> Vec<u8>;
+    /// Monotonic.
     fn now_ns(&mut self) -> u64;
-    /// Loads a core's bitstream file. Without a file the core is already loaded.
-    fn program(&mut self, core: &Core, file: Option<&str>) -> Result<(), String>;
+    /// Loads a bitstream file; without one, the core is already loaded.
+    fn load_core(&mut self, core: &Core, file: Option<&str>) -> Result<(), String>;
 }
 
-/// Why a core did not finish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum LaunchError {
@@ -75,8 +64,8 @@ pub enum LaunchError {
 }
 
 /// Runs `count` instructions from an address. Returns the nanoseconds from the first register write to the end.
-pub fn launch(bus: &mut dyn Bus, address: u32, count: u32, limit_ns: u64) -> Result<u64, LaunchError> {
-    bus.write(BusBlock::Compute, registers::NOT_DONE, 0);
+pub fn launch_program(bus: &mut dyn Bus, address: u32, count: u32, limit_ns: u64) -> Result<u64, LaunchError> {
+    bus.write_register(BusBlock::Compute, registers::NOT_DONE, 0);
     if is_done(bus) {
         return Err(LaunchError::StaleDone);
     }
@@ -94,7 +83,7 @@ pub fn launch(bus: &mut dyn Bus, address: u32, count: u32, limit_ns: u64) -> Res
         (BusBlock::Compute, registers::CONTROL, registers::RESTART),
         (BusBlock::Store, registers::CONTROL, registers::RESTART),
     ] {
-        bus.write(block, register, value);
+        bus.write_register(block, register, value);
     }
     loop {
         let is_done = is_done(bus);
@@ -109,5 +98,5 @@ pub fn launch(bus: &mut dyn Bus, address: u32, count: u32, limit_ns: u64) -> Res
 }
 
 fn is_done(bus: &mut dyn Bus) -> bool {
-    bus.read(BusBlock::Compute, registers::DONE) & 1 == 1
+    bus.read_register(BusBlock::Compute, registers::DONE) & 1 == 1
 }

@@ -4,26 +4,25 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) const MICRO_OP_BYTES: u64 = 4;
 
-/// Configuration of a core. Data and weights are 8-bit, sums 32-bit.
+/// Data and weights are 8-bit, sums 32-bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Core {
     /// Rows of data per element.
     pub batch: u32,
     /// Channels per element of data and results.
     pub block: u32,
-    /// Capacity of the micro-operation buffer.
     pub micro_ops: u32,
-    /// Capacity of the data buffer in elements.
+    /// Capacity in elements.
     pub data: u32,
-    /// Capacity of the weight buffer in elements.
+    /// Capacity in elements.
     pub weights: u32,
-    /// Capacity of the sum buffer in elements; the result buffer has the same.
+    /// Capacity in elements; the result buffer has the same.
     pub sums: u32,
-    /// Minimum distance in steps between two products into the same sum, due to the pipeline's read-after-write hazard.
+    /// Minimum steps between two products into the same sum: the pipeline's read-after-write hazard.
     pub distance: u32,
 }
 
-/// Buffers of a core, in the order of their numbers in instructions.
+/// In the order of their instruction codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Buffer {
@@ -34,28 +33,23 @@ pub enum Buffer {
     Results,
 }
 
-/// An unsupported configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no core: {1}")]
 pub struct CoreError(pub String, pub String);
 
-/// A board with cores that fit it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FabricBoard {
     pub name: &'static str,
     pub chip: &'static str,
     pub clock_mhz: u32,
-    /// Width of the memory port in bits.
     pub port_bits: u32,
-    /// Configurations with published bitstreams.
     pub cores: &'static [&'static str],
-    /// Default timing parameters.
     pub timing: &'static str,
     /// Address of the first block of registers.
     pub registers: u64,
 }
 
-pub fn boards() -> &'static [FabricBoard] {
+pub fn fabric_boards() -> &'static [FabricBoard] {
     const ZYNQ: FabricBoard = FabricBoard {
         name: "pynq-z1",
         chip: "xc7z020",
@@ -83,11 +77,9 @@ pub fn boards() -> &'static [FabricBoard] {
 }
 
 impl Core {
-    /// Names of the published configurations.
     pub const NAMES: [&str; 2] = ["1x16", "4x8"];
 
-    /// Returns a published configuration.
-    pub fn named(name: &str) -> Result<Core, CoreError> {
+    pub fn find_published(name: &str) -> Result<Core, CoreError> {
         let core = Core { batch: 1, block: 16, micro_ops: 8192, data: 2048, weights: 1024, sums: 2048, distance: 3 };
         match name {
             "1x16" => Ok(core),
@@ -99,8 +91,7 @@ impl Core {
         }
     }
 
-    /// Checks that instructions can be encoded for the configuration.
-    pub fn check(&self) -> Result<(), CoreError> {
+    pub fn check_encodable(&self) -> Result<(), CoreError> {
         let refuse = |why: String| Err(CoreError(format!("{}x{}", self.batch, self.block), why));
         for (name, number) in [
             ("batch", self.batch),
@@ -114,7 +105,7 @@ impl Core {
                 return refuse(format!("`{name}` is {number}, and has to be a power of two of at most 65536"));
             }
         }
-        let [micro_op, sum, data, weight] = [self.micro_ops, self.sums, self.data, self.weights].map(bits);
+        let [micro_op, sum, data, weight] = [self.micro_ops, self.sums, self.data, self.weights].map(index_width);
         let words = [
             (8 + micro_op + micro_op + 1 + 28, 64, "the loops of an instruction"),
             (2 * (sum + data + weight), 64, "the factors of a product"),
@@ -127,8 +118,8 @@ impl Core {
         }
     }
 
-    /// Returns the capacity of a buffer in elements.
-    pub fn depth(&self, buffer: Buffer) -> u32 {
+    /// Returns the capacity in elements.
+    pub fn buffer_capacity(&self, buffer: Buffer) -> u32 {
         match buffer {
             Buffer::MicroOps => self.micro_ops,
             Buffer::Weights => self.weights,
@@ -137,7 +128,6 @@ impl Core {
         }
     }
 
-    /// Returns the size of an element of a buffer in bytes.
     pub fn element_bytes(&self, buffer: Buffer) -> u64 {
         let (batch, block) = (u64::from(self.batch), u64::from(self.block));
         match buffer {
@@ -148,26 +138,23 @@ impl Core {
         }
     }
 
-    /// Returns the multiply-adds per cycle.
     pub fn macs_per_cycle(&self) -> u64 {
         u64::from(self.batch) * u64::from(self.block) * u64::from(self.block)
     }
 
-    /// Returns the index widths of micro-operations, sums, data and weights.
+    /// Index widths of micro-operations, sums, data and weights.
     pub(crate) fn index_bits(&self) -> [u32; 4] {
-        [self.micro_ops, self.sums, self.data, self.weights].map(bits)
+        [self.micro_ops, self.sums, self.data, self.weights].map(index_width)
     }
 }
 
-fn bits(depth: u32) -> u32 {
+fn index_width(depth: u32) -> u32 {
     depth.trailing_zeros()
 }
 
 impl Buffer {
-    /// All buffers in the order of their numbers.
     pub const ALL: [Buffer; 5] = [Buffer::MicroOps, Buffer::Weights, Buffer::Data, Buffer::Sums, Buffer::Results];
 
-    /// Returns the displayed name.
     pub fn name(self) -> &'static str {
         match self {
             Buffer::MicroOps => "micro-operations",
@@ -186,21 +173,21 @@ mod tests {
     #[test]
     fn published_cores_are_cores_and_others_say_why_not() {
         for name in Core::NAMES {
-            let core = Core::named(name).unwrap();
-            core.check().unwrap();
+            let core = Core::find_published(name).unwrap();
+            core.check_encodable().unwrap();
             assert_eq!(core.macs_per_cycle(), 256);
         }
-        assert_eq!(Core::named("2x2").unwrap_err().to_string(), "`2x2` is no core: known are `1x16`, `4x8`");
-        let wide = Core { micro_ops: 1 << 16, ..Core::named("1x16").unwrap() };
-        assert!(wide.check().unwrap_err().to_string().contains("would need 69 bits"));
-        let odd = Core { data: 1000, ..Core::named("1x16").unwrap() };
-        assert!(odd.check().unwrap_err().to_string().contains("`data` is 1000"));
+        assert_eq!(Core::find_published("2x2").unwrap_err().to_string(), "`2x2` is no core: known are `1x16`, `4x8`");
+        let wide = Core { micro_ops: 1 << 16, ..Core::find_published("1x16").unwrap() };
+        assert!(wide.check_encodable().unwrap_err().to_string().contains("would need 69 bits"));
+        let odd = Core { data: 1000, ..Core::find_published("1x16").unwrap() };
+        assert!(odd.check_encodable().unwrap_err().to_string().contains("`data` is 1000"));
     }
 
     #[test]
     fn boards_have_cores_that_exist() {
-        for board in boards() {
-            assert!(board.cores.iter().all(|name| Core::named(name).is_ok()), "{}", board.name);
+        for board in fabric_boards() {
+            assert!(board.cores.iter().all(|name| Core::find_published(name).is_ok()), "{}", board.name);
         }
     }
 }

@@ -1,31 +1,30 @@
 //! Tilings of a layer: the choices of each knob, and the default.
 
 use crate::core::Core;
-use crate::fit::fits;
+use crate::fit::check_fit;
 use crate::knobs::Knobs;
 use crate::layer::{Kind, Layer};
 
 /// Returns the choices of each knob. Not all combinations fit.
-pub fn choices(core: &Core, layer: &Layer) -> [Vec<u32>; 7] {
-    let [height, width] = layer.output();
-    let [batches, _, blocks_out] = layer.blocks(core);
+pub fn knob_choices(core: &Core, layer: &Layer) -> [Vec<u32>; 7] {
+    let [height, width] = layer.output_extents();
+    let [batches, _, blocks_out] = layer.block_counts(core);
     let summed = layer.summed_blocks(core).max(1);
     let threads = |tiles: u32| if tiles.is_multiple_of(2) { vec![1, 2] } else { vec![1] };
     [
-        divisors(batches),
-        divisors(height),
-        divisors(width),
-        divisors(summed),
-        divisors(blocks_out),
+        list_divisors(batches),
+        list_divisors(height),
+        list_divisors(width),
+        list_divisors(summed),
+        list_divisors(blocks_out),
         threads(blocks_out),
         threads(height),
     ]
 }
 
-/// Returns a tiling that fits and keeps the core busy: two virtual threads if possible, then the largest tile, then the
-/// deepest loads. Returns `None` if no tiling fits.
+/// Prefers two virtual threads, then the largest tile, then the deepest loads. `None` if no tiling fits.
 pub fn default_knobs(core: &Core, layer: &Layer) -> Option<Knobs> {
-    let [batches, heights, widths, depths, blocks, oc_threads, h_threads] = choices(core, layer);
+    let [batches, heights, widths, depths, blocks, oc_threads, h_threads] = knob_choices(core, layer);
     let mut best: Option<((u64, u64, u64, u64), Knobs)> = None;
     // Whole rows make long bursts, so the widest tiles are tried first.
     for &tile_w in widths.iter().rev() {
@@ -37,10 +36,10 @@ pub fn default_knobs(core: &Core, layer: &Layer) -> Option<Knobs> {
                 }
                 for (&tile_ci, &tile_b) in depths.iter().flat_map(|d| batches.iter().map(move |b| (d, b))) {
                     let knobs = Knobs { tile_b, tile_h, tile_w, tile_ci, tile_co, oc_threads: oc, h_threads: h };
-                    if fits(core, layer, &knobs).is_err() {
+                    if check_fit(core, layer, &knobs).is_err() {
                         continue;
                     }
-                    let score = score(layer, &knobs);
+                    let score = score_tiling(layer, &knobs);
                     if best.as_ref().is_none_or(|(known, _)| score > *known) {
                         best = Some((score, knobs));
                     }
@@ -51,8 +50,8 @@ pub fn default_knobs(core: &Core, layer: &Layer) -> Option<Knobs> {
     best.map(|(_, knobs)| knobs)
 }
 
-/// Returns the sort key of a tiling: number of virtual threads, sums per loaded element, sums, depth.
-fn score(layer: &Layer, knobs: &Knobs) -> (u64, u64, u64, u64) {
+/// Sort key: virtual threads, sums per loaded element, sums, depth.
+fn score_tiling(layer: &Layer, knobs: &Knobs) -> (u64, u64, u64, u64) {
     let Knobs { tile_b, tile_h, tile_w, tile_ci, tile_co, oc_threads, h_threads } = *knobs;
     let places = u64::from(tile_b) * u64::from(tile_h) * u64::from(tile_w);
     let sums = places * u64::from(tile_co);
@@ -66,6 +65,6 @@ fn score(layer: &Layer, knobs: &Knobs) -> (u64, u64, u64, u64) {
     (u64::from(oc_threads * h_threads), 1000 * sums / loaded.max(1), sums, u64::from(tile_ci))
 }
 
-fn divisors(extent: u32) -> Vec<u32> {
+fn list_divisors(extent: u32) -> Vec<u32> {
     (1..=extent.max(1)).filter(|number| extent.max(1).is_multiple_of(*number)).collect()
 }

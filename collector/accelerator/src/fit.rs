@@ -5,13 +5,12 @@ use crate::knobs::Knobs;
 use crate::layer::{Kind, Layer, Post};
 use crate::layout::{operand_bytes, result_bytes};
 
-/// Maximum number of instructions of a program, due to the maximum size of a buffer.
+/// Due to the maximum size of a buffer.
 pub(crate) const MOST_INSTRUCTIONS: u64 = 1 << 21;
 const MOST_BYTES: u64 = 1 << 30;
-/// Maximum padding on one side, due to the instruction format.
+/// Per side, due to the instruction format.
 const MOST_PADS: u32 = 15;
 
-/// Why a tiling does not fit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum Misfit {
@@ -50,15 +49,13 @@ pub(crate) struct Plan {
     pub threads: u32,
 }
 
-/// Checks whether a tiling fits.
-pub fn fits(core: &Core, layer: &Layer, knobs: &Knobs) -> Result<(), Misfit> {
-    plan(core, layer, knobs).map(|_| ())
+pub fn check_fit(core: &Core, layer: &Layer, knobs: &Knobs) -> Result<(), Misfit> {
+    plan_buffers(core, layer, knobs).map(|_| ())
 }
 
-/// Returns the buffer layout of a tiling.
-pub(crate) fn plan(core: &Core, layer: &Layer, knobs: &Knobs) -> Result<Plan, Misfit> {
+pub(crate) fn plan_buffers(core: &Core, layer: &Layer, knobs: &Knobs) -> Result<Plan, Misfit> {
     let Knobs { tile_b, tile_h, tile_w, tile_ci, tile_co, oc_threads, h_threads } = *knobs;
-    let ([height, width], [batches, _, blocks_out]) = (layer.output(), layer.blocks(core));
+    let ([height, width], [batches, _, blocks_out]) = (layer.output_extents(), layer.block_counts(core));
     check_shape(layer)?;
     let summed = layer.summed_blocks(core).max(1);
     for (knob, value, extent) in [
@@ -104,9 +101,9 @@ pub(crate) fn plan(core: &Core, layer: &Layer, knobs: &Knobs) -> Result<Plan, Mi
     for (buffer, needed) in
         [(Buffer::Data, data), (Buffer::Weights, weights), (Buffer::Sums, sums), (Buffer::MicroOps, micro_ops)]
     {
-        if needed.saturating_mul(wide(threads)) > wide(core.depth(buffer)) {
+        if needed.saturating_mul(wide(threads)) > wide(core.buffer_capacity(buffer)) {
             let needed = needed.saturating_mul(wide(threads));
-            return Err(Misfit::Room { threads, buffer: buffer.name(), needed, room: core.depth(buffer) });
+            return Err(Misfit::Room { threads, buffer: buffer.name(), needed, room: core.buffer_capacity(buffer) });
         }
     }
     for stride in [wide(layer.width), wide(height) * wide(width), wide(summed) * taps] {
@@ -114,13 +111,13 @@ pub(crate) fn plan(core: &Core, layer: &Layer, knobs: &Knobs) -> Result<Plan, Mi
             return Err(Misfit::Stride(stride));
         }
     }
-    let operands = layer.operands().into_iter();
+    let operands = layer.layer_operands().into_iter();
     let bytes = operands
         .fold(result_bytes(core, layer), |sum, operand| sum.saturating_add(operand_bytes(core, layer, operand)));
     if bytes > MOST_BYTES {
         return Err(Misfit::Memory(bytes));
     }
-    let instructions = instructions(core, layer, knobs);
+    let instructions = instruction_bound(core, layer, knobs);
     if instructions > MOST_INSTRUCTIONS {
         return Err(Misfit::Instructions(instructions));
     }
@@ -160,9 +157,9 @@ fn check_shape(layer: &Layer) -> Result<(), Misfit> {
 }
 
 /// Returns an upper bound of a program's instructions.
-fn instructions(core: &Core, layer: &Layer, knobs: &Knobs) -> u64 {
-    let Wide { tile_b, tile_h, tile_w, tile_ci, tile_co } = knobs.numbers().map(u64::from).into();
-    let ([height, width], [batches, _, blocks_out]) = (layer.output(), layer.blocks(core));
+fn instruction_bound(core: &Core, layer: &Layer, knobs: &Knobs) -> u64 {
+    let Wide { tile_b, tile_h, tile_w, tile_ci, tile_co } = knobs.as_array().map(u64::from).into();
+    let ([height, width], [batches, _, blocks_out]) = (layer.output_extents(), layer.block_counts(core));
     let tiles = (u64::from(batches) / tile_b)
         .saturating_mul(u64::from(height) / tile_h)
         .saturating_mul(u64::from(width) / tile_w)

@@ -5,7 +5,6 @@ use crate::layer::{Kind, Layer, Post, Tensors};
 use models::operators::{BiasAdd, Binary, Cast, Clip, Conv, Dense, QConv, Requantize, Unary};
 use models::{BinaryOp, DType, Op, Operand, Parameter, Step, Task, TensorType, UnaryOp};
 
-/// Why a task must run on the CPU.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct CpuReason(String);
@@ -16,12 +15,12 @@ impl CpuReason {
     }
 }
 
-fn cpu<T>(why: impl Into<String>) -> Result<T, CpuReason> {
+fn cpu_error<T>(why: impl Into<String>) -> Result<T, CpuReason> {
     Err(CpuReason(why.into()))
 }
 
-/// Converts a task to the core's number format: symmetric 8-bit values and power-of-two scales. Shapes and work stay
-/// the same. The accuracy of the result is not considered.
+/// Converts a task to symmetric 8-bit values and power-of-two scales, with the same shapes and work. Accuracy is not
+/// considered.
 pub fn in_core_form(task: &Task) -> Result<Task, CpuReason> {
     if layer_of(task).is_ok() {
         return Ok(task.clone());
@@ -38,50 +37,50 @@ pub fn in_core_form(task: &Task) -> Result<Task, CpuReason> {
     };
     let mut form = LayerForm { parameters: Vec::new(), steps: Vec::new() };
     let operands = anchor.inputs.iter().map(|operand| {
-        let parameter = parameter(task, *operand)?;
-        Ok(form.parameter(parameter, if is_sum { DType::I8 } else { DType::I32 }))
+        let parameter = operand_parameter(task, *operand)?;
+        Ok(form.add_parameter(parameter, if is_sum { DType::I8 } else { DType::I32 }))
     });
     let operands = operands.collect::<Result<Vec<Operand>, CpuReason>>()?;
-    form.step(op, operands, &anchor.output);
+    form.add_step(op, operands, &anchor.output);
     let rest = &task.steps[1..];
     let is_requantised = rest.iter().any(|step| matches!(step.op, Op::Requantize(_)));
     let has_bias = matches!(rest.first(), Some(Step { op: Op::BiasAdd(_), .. }));
     if is_sum && !is_requantised && !has_bias {
-        form.shift(&anchor.output);
+        form.append_shift(&anchor.output);
     }
     for (place, step) in rest.iter().enumerate() {
         match &step.op {
             Op::Requantize(Requantize { to, low, high, .. }) => {
                 if *to == DType::U8 {
-                    return cpu("its result has no sign, and the core's have one");
+                    return cpu_error("its result has no sign, and the core's have one");
                 }
-                form.shift(&step.output);
-                form.then(Op::Clip(Clip { low: *low as f64, high: *high as f64 }), &step.output);
+                form.append_shift(&step.output);
+                form.append_step(Op::Clip(Clip { low: *low as f64, high: *high as f64 }), &step.output);
             }
             Op::Clip(Clip { low, .. }) => {
                 let low = if *low < 0.0 { -128.0 } else { 0.0 };
-                form.then(Op::Clip(Clip { low, high: 127.0 }), &step.output);
+                form.append_step(Op::Clip(Clip { low, high: 127.0 }), &step.output);
             }
             Op::Cast(_) => {}
             op @ (Op::BiasAdd(_) | Op::Binary(_) | Op::Unary(_)) => {
                 let other = step.inputs.iter().find(|operand| matches!(operand, Operand::Parameter(_)));
-                let other = other.map(|operand| parameter(task, *operand)).transpose()?;
+                let other = other.map(|operand| operand_parameter(task, *operand)).transpose()?;
                 let before = Operand::Step(form.steps.len() - 1);
-                let other = other.map(|parameter| form.parameter(parameter, DType::I32));
-                form.step(op.clone(), [before].into_iter().chain(other).collect(), &step.output);
+                let other = other.map(|parameter| form.add_parameter(parameter, DType::I32));
+                form.add_step(op.clone(), [before].into_iter().chain(other).collect(), &step.output);
             }
-            op => return cpu(format!("`{}` is no operation of the core", op.name())),
+            op => return cpu_error(format!("`{}` is no operation of the core", op.name())),
         }
         if place == 0 && has_bias && is_sum && !is_requantised {
-            form.shift(&step.output);
+            form.append_shift(&step.output);
         }
     }
     let last = task.steps[task.steps.len() - 1].output.clone();
     let is_clipped = matches!(form.steps.last(), Some(Step { op: Op::Clip(_), .. }));
     if !is_clipped {
-        form.then(Op::Clip(Clip { low: -128.0, high: 127.0 }), &last);
+        form.append_step(Op::Clip(Clip { low: -128.0, high: 127.0 }), &last);
     }
-    form.then(Op::Cast(Cast { to: DType::I8 }), &last);
+    form.append_step(Op::Cast(Cast { to: DType::I8 }), &last);
     let task = Task { parameters: form.parameters, steps: form.steps };
     layer_of(&task)?;
     task.check().map_err(|error| CpuReason(error.to_string()))?;
@@ -94,43 +93,41 @@ struct LayerForm {
 }
 
 impl LayerForm {
-    fn parameter(&mut self, like: &Parameter, dtype: DType) -> Operand {
+    fn add_parameter(&mut self, like: &Parameter, dtype: DType) -> Operand {
         let ty = TensorType { dtype, shape: like.ty.shape.clone() };
         self.parameters.push(Parameter { ty, is_constant: like.is_constant });
         Operand::Parameter(self.parameters.len() - 1)
     }
 
-    fn step(&mut self, op: Op, inputs: Vec<Operand>, like: &TensorType) {
+    fn add_step(&mut self, op: Op, inputs: Vec<Operand>, like: &TensorType) {
         let dtype = if let Op::Cast(Cast { to }) = &op { *to } else { DType::I32 };
         self.steps.push(Step { op, inputs, output: TensorType { dtype, shape: like.shape.clone() } });
     }
 
-    fn then(&mut self, op: Op, like: &TensorType) {
+    fn append_step(&mut self, op: Op, like: &TensorType) {
         let before = Operand::Step(self.steps.len() - 1);
-        self.step(op, vec![before], like);
+        self.add_step(op, vec![before], like);
     }
 
-    /// Adds a per-channel scale as a shift.
-    fn shift(&mut self, like: &TensorType) {
+    fn append_shift(&mut self, like: &TensorType) {
         let extents = like.extents().unwrap_or_default();
         let shape = match extents.len() {
             0..=3 => vec![extents.last().copied().unwrap_or(1)],
             _ => vec![extents[1], 1, 1],
         };
         let shifts = Parameter { ty: TensorType::new(DType::I32, &shape), is_constant: true };
-        let (before, by) = (Operand::Step(self.steps.len() - 1), self.parameter(&shifts, DType::I32));
-        self.step(Op::Binary(Binary { function: BinaryOp::ShiftRight }), vec![before, by], like);
+        let (before, by) = (Operand::Step(self.steps.len() - 1), self.add_parameter(&shifts, DType::I32));
+        self.add_step(Op::Binary(Binary { function: BinaryOp::ShiftRight }), vec![before, by], like);
     }
 }
 
-fn parameter(task: &Task, operand: Operand) -> Result<&Parameter, CpuReason> {
+fn operand_parameter(task: &Task, operand: Operand) -> Result<&Parameter, CpuReason> {
     match operand {
         Operand::Parameter(place) if place < task.parameters.len() => Ok(&task.parameters[place]),
-        Operand::Parameter(_) | Operand::Step(_) => cpu("it reads something that is no parameter"),
+        Operand::Parameter(_) | Operand::Step(_) => cpu_error("it reads something that is no parameter"),
     }
 }
 
-/// Returns the layer of a task in the core's form.
 pub fn layer_of(task: &Task) -> Result<Layer, CpuReason> {
     let anchor = &task.steps[0];
     let extents = |operand: usize| {
@@ -141,70 +138,73 @@ pub fn layer_of(task: &Task) -> Result<Layer, CpuReason> {
     };
     let mut layer = match &anchor.op {
         Op::Conv(Conv { strides, pads, dilations, groups }) => {
-            convolution(&extents(0)?, &extents(1)?, [strides, pads, dilations], *groups)?
+            convolution_layer(&extents(0)?, &extents(1)?, [strides, pads, dilations], *groups)?
         }
         Op::Dense(_) => {
             let (data, weights) = (extents(0)?, extents(1)?);
-            matrix(Kind::Convolution, &data, weights[0])?
+            matrix_layer(Kind::Convolution, &data, weights[0])?
         }
         Op::Binary(_) | Op::Unary(_) | Op::Clip(_) => {
             let data = extents(0)?;
             match data.as_slice() {
-                &[images, channels, height, width] => elementwise([images, channels, height, width]),
-                _ => matrix(Kind::Elementwise, &data, data.last().copied().unwrap_or(1))?,
+                &[images, channels, height, width] => elementwise_layer([images, channels, height, width]),
+                _ => matrix_layer(Kind::Elementwise, &data, data.last().copied().unwrap_or(1))?,
             }
         }
-        op => return cpu(format!("`{}` is no operation of the core", op.name())),
+        op => return cpu_error(format!("`{}` is no operation of the core", op.name())),
     };
     check_types(task, &layer)?;
     let (mut next, first) = if layer.kind == Kind::Elementwise { (1, 0) } else { (2, 1) };
     for step in &task.steps[first..task.steps.len() - 1] {
-        layer.post.extend(posts(task, step, &layer, &mut next)?);
+        layer.post.extend(post_operations(task, step, &layer, &mut next)?);
     }
     if next != task.parameters.len() {
-        return cpu("it reads a parameter twice");
+        return cpu_error("it reads a parameter twice");
     }
     Ok(layer)
 }
 
-/// Checks that data, weights and result are 8-bit and sums 32-bit.
 fn check_types(task: &Task, layer: &Layer) -> Result<(), CpuReason> {
     let bytes = if layer.kind == Kind::Elementwise { 0 } else { 2 };
     for (place, parameter) in task.parameters.iter().enumerate() {
         let wanted = if place < bytes { DType::I8 } else { DType::I32 };
         if parameter.ty.dtype != wanted {
-            return cpu(format!("its parameter {place} is {}, and the core's are {wanted}", parameter.ty.dtype));
+            return cpu_error(format!("its parameter {place} is {}, and the core's are {wanted}", parameter.ty.dtype));
         }
     }
     let (last, before) = task.steps.split_last().expect("a task has a step");
     if last.op != (Op::Cast(Cast { to: DType::I8 })) || before.iter().any(|step| step.output.dtype != DType::I32) {
-        return cpu("its result has no 8 bits, and the core writes bytes");
+        return cpu_error("its result has no 8 bits, and the core writes bytes");
     }
     Ok(())
 }
 
-fn convolution(
+fn convolution_layer(
     data: &[u32],
     weights: &[u32],
     [strides, pads, dilations]: [&Vec<i64>; 3],
     groups: i64,
 ) -> Result<Layer, CpuReason> {
     let (&[images, channels_in, height, width], &[channels_out, depth, rows, columns]) = (data, weights) else {
-        return cpu(format!("it has {} spatial dimensions, and the core has 2", data.len().saturating_sub(2)));
+        return cpu_error(format!("it has {} spatial dimensions, and the core has 2", data.len().saturating_sub(2)));
     };
     if dilations.iter().any(|&dilation| dilation != 1) {
-        return cpu(format!("its windows have gaps (dilations {dilations:?})"));
+        return cpu_error(format!("its windows have gaps (dilations {dilations:?})"));
     }
     let kind = match groups {
         1 => Kind::Convolution,
         _ if depth == 1 && channels_in == channels_out => Kind::Depthwise,
-        _ => return cpu(format!("it has {groups} groups of {depth} channels; the core sums all channels, or one")),
+        _ => {
+            return cpu_error(format!(
+                "it has {groups} groups of {depth} channels; the core sums all channels, or one"
+            ));
+        }
     };
     let small = |number: &i64| u32::try_from(*number).ok().filter(|&number| number < 1 << 12);
     let strides: Option<Vec<u32>> = strides.iter().map(small).collect();
     let pads: Option<Vec<u32>> = pads.iter().map(small).collect();
     let (Some(&[down, along]), Some(&[top, left, bottom, right])) = (strides.as_deref(), pads.as_deref()) else {
-        return cpu("its strides or pads are none that the core has");
+        return cpu_error("its strides or pads are none that the core has");
     };
     let (kernel, strides, pads) = ([rows, columns], [down, along], [top, left, bottom, right]);
     let tensors = Tensors::Images;
@@ -223,7 +223,7 @@ fn convolution(
     })
 }
 
-fn elementwise([images, channels, height, width]: [u32; 4]) -> Layer {
+fn elementwise_layer([images, channels, height, width]: [u32; 4]) -> Layer {
     Layer {
         kind: Kind::Elementwise,
         tensors: Tensors::Images,
@@ -239,13 +239,15 @@ fn elementwise([images, channels, height, width]: [u32; 4]) -> Layer {
     }
 }
 
-/// Returns an operation on a matrix as a layer with one image row. The matrix rows fill the batch of any core.
-fn matrix(kind: Kind, data: &[u32], channels_out: u32) -> Result<Layer, CpuReason> {
+/// Returns a matrix operation as a layer with one image row. The matrix rows fill the batch of any core.
+fn matrix_layer(kind: Kind, data: &[u32], channels_out: u32) -> Result<Layer, CpuReason> {
     /// Rows per element on the core with the largest batch.
     const BATCH: u32 = 4;
-    let Some((&channels_in, rows)) = data.split_last() else { return cpu("it has no dimensions") };
+    let Some((&channels_in, rows)) = data.split_last() else { return cpu_error("it has no dimensions") };
     let rows = rows.iter().try_fold(1u32, |rows, &extent| rows.checked_mul(extent));
-    let Some(rows) = rows.filter(|rows| (1..1 << 20).contains(rows)) else { return cpu("it has no rows, or too many") };
+    let Some(rows) = rows.filter(|rows| (1..1 << 20).contains(rows)) else {
+        return cpu_error("it has no rows, or too many");
+    };
     let images = rows.min(BATCH);
     let width = rows.div_ceil(images);
     let (kernel, strides, pads) = ([1, 1], [1, 1], [0; 4]);
@@ -265,7 +267,7 @@ fn matrix(kind: Kind, data: &[u32], channels_out: u32) -> Result<Layer, CpuReaso
     })
 }
 
-fn posts(task: &Task, step: &Step, layer: &Layer, next: &mut usize) -> Result<Vec<Post>, CpuReason> {
+fn post_operations(task: &Task, step: &Step, layer: &Layer, next: &mut usize) -> Result<Vec<Post>, CpuReason> {
     let per = |op: AluOp, next: &mut usize| {
         // The first operand of an element-wise task's first step is the data.
         let reads = step.inputs.iter().filter_map(|operand| match operand {
@@ -273,9 +275,9 @@ fn posts(task: &Task, step: &Step, layer: &Layer, next: &mut usize) -> Result<Ve
             Operand::Step(_) => None,
         });
         let reads: Vec<usize> = reads.filter(|place| *place >= *next).collect();
-        let [place] = reads[..] else { return cpu("it reads a parameter twice") };
+        let [place] = reads[..] else { return cpu_error("it reads a parameter twice") };
         if place != *next || step.inputs.last() != Some(&Operand::Parameter(place)) && op == AluOp::ShiftRight {
-            return cpu("its parameters stand in another order");
+            return cpu_error("its parameters stand in another order");
         }
         *next += 1;
         let shape = task.parameters[place].ty.extents().unwrap_or_default();
@@ -294,28 +296,28 @@ fn posts(task: &Task, step: &Step, layer: &Layer, next: &mut usize) -> Result<Ve
         match () {
             () if shape == output => Ok(vec![Post::Tensor(op)]),
             () if is_channels => Ok(vec![Post::PerChannel(op)]),
-            () => cpu(format!("an operand of shape {shape:?} is neither of channels nor of elements")),
+            () => cpu_error(format!("an operand of shape {shape:?} is neither of channels nor of elements")),
         }
     };
     match &step.op {
         Op::BiasAdd(BiasAdd { axis }) => {
             let channel = if layer.tensors == Tensors::Images { 1 } else { step.output.rank() as i64 - 1 };
-            if *axis != channel { cpu("its bias is none of channels") } else { per(AluOp::Add, next) }
+            if *axis != channel { cpu_error("its bias is none of channels") } else { per(AluOp::Add, next) }
         }
         Op::Binary(Binary { function: BinaryOp::Add }) => per(AluOp::Add, next),
         Op::Binary(Binary { function: BinaryOp::Max }) => per(AluOp::Max, next),
         Op::Binary(Binary { function: BinaryOp::Min }) => per(AluOp::Min, next),
         Op::Binary(Binary { function: BinaryOp::ShiftRight }) => per(AluOp::ShiftRight, next),
         Op::Unary(Unary { function: UnaryOp::Relu }) => Ok(vec![Post::Immediate(AluOp::Max, 0)]),
-        Op::Clip(Clip { low, high }) => match (whole(*low), whole(*high)) {
+        Op::Clip(Clip { low, high }) => match (whole_i16(*low), whole_i16(*high)) {
             (Some(low), Some(high)) => Ok(vec![Post::Immediate(AluOp::Max, low), Post::Immediate(AluOp::Min, high)]),
-            _ => cpu(format!("it clips to {low} and {high}, and the core has numbers of 16 bits")),
+            _ => cpu_error(format!("it clips to {low} and {high}, and the core has numbers of 16 bits")),
         },
-        op => cpu(format!("`{}` is no operation of the core", op.name())),
+        op => cpu_error(format!("`{}` is no operation of the core", op.name())),
     }
 }
 
-fn whole(number: f64) -> Option<i16> {
+fn whole_i16(number: f64) -> Option<i16> {
     let rounded = number as i16;
     (f64::from(rounded) == number).then_some(rounded)
 }

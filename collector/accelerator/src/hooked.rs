@@ -4,7 +4,6 @@ use crate::bus::{Bus, BusBlock};
 use crate::core::Core;
 use crate::simulated::SimulatedBus;
 
-/// Hooks on the accesses to a simulated bus.
 pub trait Hooks {
     /// Returns whether a register write reaches the bus.
     fn on_write(&mut self, _block: BusBlock, _register: u32, _value: u32) -> bool {
@@ -25,31 +24,31 @@ pub struct HookedBus<H> {
 }
 
 impl<H: Hooks> Bus for HookedBus<H> {
-    fn write(&mut self, block: BusBlock, register: u32, value: u32) {
+    fn write_register(&mut self, block: BusBlock, register: u32, value: u32) {
         if self.hooks.on_write(block, register, value) {
-            self.bus.write(block, register, value);
+            self.bus.write_register(block, register, value);
         }
     }
 
-    fn read(&mut self, block: BusBlock, register: u32) -> u32 {
+    fn read_register(&mut self, block: BusBlock, register: u32) -> u32 {
         self.hooks.on_read(block, register);
-        self.bus.read(block, register)
+        self.bus.read_register(block, register)
     }
 
-    fn bytes(&self) -> u64 {
-        self.bus.bytes()
+    fn memory_bytes(&self) -> u64 {
+        self.bus.memory_bytes()
     }
 
-    fn address(&self) -> u64 {
-        self.bus.address()
+    fn memory_address(&self) -> u64 {
+        self.bus.memory_address()
     }
 
-    fn put(&mut self, at: u64, bytes: &[u8]) {
-        self.bus.put(at, bytes);
+    fn write_memory(&mut self, at: u64, bytes: &[u8]) {
+        self.bus.write_memory(at, bytes);
     }
 
-    fn get(&mut self, at: u64, count: u64) -> Vec<u8> {
-        let mut bytes = self.bus.get(at, count);
+    fn read_memory(&mut self, at: u64, count: u64) -> Vec<u8> {
+        let mut bytes = self.bus.read_memory(at, count);
         self.hooks.on_get(&mut bytes);
         bytes
     }
@@ -58,7 +57,7 @@ impl<H: Hooks> Bus for HookedBus<H> {
         self.bus.now_ns()
     }
 
-    fn program(&mut self, core: &Core, file: Option<&str>) -> Result<(), String> {
-        self.bus.program(core, file)
+    fn load_core(&mut self, core: &Core, file: Option<&str>) -> Result<(), String> {
+        self.bus.load_core(core, file)
     }
 }

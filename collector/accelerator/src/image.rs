@@ -1,10 +1,9 @@
 //! Memory image of a program for a board, with the operands of a run.
 
-use crate::instruction::{DecodeError, Instruction, decode, encode};
-use crate::layout::{LayoutError, pack, unpack};
+use crate::instruction::{DecodeError, Instruction, decode_instruction, encode_instruction};
+use crate::layout::{LayoutError, pack_operand, unpack_result};
 use crate::program::{ALIGNMENT, Program, Role};
 
-/// Memory content for a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoreImage {
     /// Operands and micro-operations with their offsets in the program's memory.
@@ -13,7 +12,6 @@ pub struct CoreImage {
     pub instructions: Vec<u8>,
 }
 
-/// Why an image cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ImageError {
@@ -28,9 +26,9 @@ pub enum ImageError {
 }
 
 impl CoreImage {
-    /// Creates the image of a program whose memory begins at the given address.
+    /// `address` is the start of the program's memory.
     pub fn new(program: &Program, operands: &[&[u8]], address: u64) -> Result<CoreImage, ImageError> {
-        let wanted = program.layer.operands();
+        let wanted = program.layer.layer_operands();
         if wanted.len() != operands.len() {
             return Err(ImageError::Operands { wanted: wanted.len(), given: operands.len() });
         }
@@ -39,36 +37,34 @@ impl CoreImage {
             return Err(ImageError::Address(address));
         }
         let mut parts = Vec::new();
-        parts.extend(program.region(Role::MicroOps).map(|region| (region.begin, program.micro_op_bytes())));
+        parts.extend(program.find_region(Role::MicroOps).map(|region| (region.begin, program.micro_op_bytes())));
         for (place, (operand, bytes)) in wanted.into_iter().zip(operands).enumerate() {
-            let packed = pack(&program.core, &program.layer, operand, bytes)?;
-            parts.extend(program.region(Role::Operand(place)).map(|region| (region.begin, packed)));
+            let packed = pack_operand(&program.core, &program.layer, operand, bytes)?;
+            parts.extend(program.find_region(Role::Operand(place)).map(|region| (region.begin, packed)));
         }
-        Ok(CoreImage { parts, instructions: relocated(program, address)? })
+        Ok(CoreImage { parts, instructions: relocate_program(program, address)? })
     }
 }
 
-/// Returns the offset and the size of the result in the program's memory.
 pub fn result_place(program: &Program) -> (u64, u64) {
-    program.region(Role::Result).map_or((0, 0), |region| (region.begin, region.bytes))
+    program.find_region(Role::Result).map_or((0, 0), |region| (region.begin, region.bytes))
 }
 
-/// Converts a result from the core's layout to the external one.
-pub fn result(program: &Program, packed: &[u8]) -> Result<Vec<u8>, LayoutError> {
-    unpack(&program.core, &program.layer, packed)
+pub fn external_result(program: &Program, packed: &[u8]) -> Result<Vec<u8>, LayoutError> {
+    unpack_result(&program.core, &program.layer, packed)
 }
 
-/// Encodes the instructions with absolute addresses, since all base registers are zero.
-fn relocated(program: &Program, address: u64) -> Result<Vec<u8>, ImageError> {
+/// Encodes absolute addresses, since all base registers are zero.
+fn relocate_program(program: &Program, address: u64) -> Result<Vec<u8>, ImageError> {
     let core = &program.core;
     let mut bytes = Vec::with_capacity(16 * program.instructions.len());
     for (place, bits) in program.instructions.iter().enumerate() {
-        let mut instruction = decode(core, *bits).map_err(|why| ImageError::Decode { place, why })?;
+        let mut instruction = decode_instruction(core, *bits).map_err(|why| ImageError::Decode { place, why })?;
         if let Instruction::Load(memory) | Instruction::Store(memory) = &mut instruction {
             let moved = address / core.element_bytes(memory.buffer) + u64::from(memory.in_memory);
             memory.in_memory = u32::try_from(moved).map_err(|_| ImageError::Address(address))?;
         }
-        bytes.extend(encode(core, &instruction).iter().flat_map(|half| half.to_le_bytes()));
+        bytes.extend(encode_instruction(core, &instruction).iter().flat_map(|half| half.to_le_bytes()));
     }
     Ok(bytes)
 }

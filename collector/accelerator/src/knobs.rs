@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Tile sizes in elements of the core, and numbers of virtual threads, whose alternation hides one thread's loads
-/// behind the other's products.
+/// Tile sizes in elements of the core, and numbers of virtual threads, which hide loads behind products of the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Knobs {
     /// Batch elements per tile.
@@ -25,18 +24,17 @@ pub struct Knobs {
 impl Knobs {
     pub const NAMES: [&str; 7] = ["tile_b", "tile_h", "tile_w", "tile_ci", "tile_co", "oc_nthread", "h_nthread"];
 
-    /// Smallest value of every knob.
     pub const LEAST: Knobs =
         Knobs { tile_b: 1, tile_h: 1, tile_w: 1, tile_ci: 1, tile_co: 1, oc_threads: 1, h_threads: 1 };
 
-    /// Returns the values in the order of `NAMES`.
-    pub fn numbers(&self) -> [u32; 7] {
+    /// In the order of `NAMES`.
+    pub fn as_array(&self) -> [u32; 7] {
         let Knobs { tile_b, tile_h, tile_w, tile_ci, tile_co, oc_threads, h_threads } = *self;
         [tile_b, tile_h, tile_w, tile_ci, tile_co, oc_threads, h_threads]
     }
 
-    /// Creates knobs from values in the order of `NAMES`.
-    pub fn of([tile_b, tile_h, tile_w, tile_ci, tile_co, oc_threads, h_threads]: [u32; 7]) -> Knobs {
+    /// In the order of `NAMES`.
+    pub fn from_array([tile_b, tile_h, tile_w, tile_ci, tile_co, oc_threads, h_threads]: [u32; 7]) -> Knobs {
         Knobs { tile_b, tile_h, tile_w, tile_ci, tile_co, oc_threads, h_threads }
     }
 }

@@ -5,11 +5,10 @@ use crate::core::Core;
 use crate::instruction::AluOp;
 use serde::{Deserialize, Serialize};
 
-/// A layer on 8-bit data. Its operands are the data, the weights if any, and the operands of post-processing in order.
+/// Operands are data, weights if any, and operands of post-processing in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {
     pub kind: Kind,
-    /// External layout of operands and result.
     pub tensors: Tensors,
     /// Number of images; for matrices, rows per element.
     pub images: u32,
@@ -23,11 +22,10 @@ pub struct Layer {
     pub strides: [u32; 2],
     /// Padding at the top, left, bottom and right.
     pub pads: [u32; 4],
-    /// Post-processing of sums before truncation to 8 bits.
+    /// Applied before truncation to 8 bits.
     pub post: Vec<Post>,
 }
 
-/// Kind of reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// All channels of a window.
@@ -38,16 +36,15 @@ pub enum Kind {
     Elementwise,
 }
 
-/// External layout of tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tensors {
-    /// Images, channels, rows, columns.
     Images,
     /// Rows of channels. Adjacent rows become images at the same position.
-    Matrix { rows: u32 },
+    Matrix {
+        rows: u32,
+    },
 }
 
-/// Post-processing of a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Post {
     Immediate(AluOp, i16),
@@ -57,12 +54,9 @@ pub enum Post {
     Tensor(AluOp),
 }
 
-/// Role of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
-    /// 8-bit data, or 32-bit sums of an element-wise layer.
     Data,
-    /// 8-bit weights.
     Weights,
     PerChannel,
     /// One value per element of the result.
@@ -70,8 +64,7 @@ pub enum Operand {
 }
 
 impl Layer {
-    /// Returns the operands in order.
-    pub fn operands(&self) -> Vec<Operand> {
+    pub fn layer_operands(&self) -> Vec<Operand> {
         let mut operands = vec![Operand::Data];
         if self.kind != Kind::Elementwise {
             operands.push(Operand::Weights);
@@ -84,8 +77,8 @@ impl Layer {
         operands
     }
 
-    /// Returns the height and width of the result.
-    pub fn output(&self) -> [u32; 2] {
+    /// Height and width of the result.
+    pub fn output_extents(&self) -> [u32; 2] {
         let [top, left, bottom, right] = self.pads;
         let places = |extent: u32, kernel: u32, stride: u32, pads: u32| {
             ((extent + pads).saturating_sub(kernel)) / stride.max(1) + 1
@@ -96,8 +89,8 @@ impl Layer {
         ]
     }
 
-    /// Returns the numbers of batch elements, input channel blocks and output channel blocks on a core.
-    pub fn blocks(&self, core: &Core) -> [u32; 3] {
+    /// Batch elements, input channel blocks and output channel blocks on a core.
+    pub fn block_counts(&self, core: &Core) -> [u32; 3] {
         [
             self.images.div_ceil(core.batch),
             self.channels_in.div_ceil(core.block),
@@ -108,15 +101,14 @@ impl Layer {
     /// Returns the input channel blocks that are reduced into one output block.
     pub fn summed_blocks(&self, core: &Core) -> u32 {
         match self.kind {
-            Kind::Convolution => self.blocks(core)[1],
+            Kind::Convolution => self.block_counts(core)[1],
             Kind::Depthwise => 1,
             Kind::Elementwise => 0,
         }
     }
 
-    /// Returns the number of multiply-adds.
-    pub fn macs(&self) -> u64 {
-        let [rows, columns] = self.output().map(u64::from);
+    pub fn mac_count(&self) -> u64 {
+        let [rows, columns] = self.output_extents().map(u64::from);
         let images = match self.tensors {
             Tensors::Images => u64::from(self.images),
             Tensors::Matrix { rows } => u64::from(rows).div_ceil(columns),

@@ -3,7 +3,6 @@
 use crate::core::Core;
 use crate::layer::{Kind, Layer, Operand, Tensors};
 
-/// A tensor whose size does not match its layer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a tensor of {given} bytes is no {operand:?} of this layer, which has {wanted}")]
 pub struct LayoutError {
@@ -12,7 +11,6 @@ pub struct LayoutError {
     wanted: usize,
 }
 
-/// Extents of an image in the core's blocks.
 struct Blocked {
     channels: u32,
     height: u32,
@@ -21,13 +19,13 @@ struct Blocked {
 }
 
 /// Converts an operand to the core's layout, with zeros for missing channels and images.
-pub fn pack(core: &Core, layer: &Layer, operand: Operand, bytes: &[u8]) -> Result<Vec<u8>, LayoutError> {
-    let [batches, blocks_in, blocks_out] = layer.blocks(core);
+pub fn pack_operand(core: &Core, layer: &Layer, operand: Operand, bytes: &[u8]) -> Result<Vec<u8>, LayoutError> {
+    let [batches, blocks_in, blocks_out] = layer.block_counts(core);
     let wanted = match operand {
-        Operand::Data => elements(layer, layer.channels_in, [layer.height, layer.width]) * data_bytes(layer),
+        Operand::Data => element_count(layer, layer.channels_in, [layer.height, layer.width]) * data_bytes(layer),
         Operand::Weights => weight_elements(layer),
         Operand::PerChannel => 4 * layer.channels_out as usize,
-        Operand::Tensor => 4 * elements(layer, layer.channels_out, layer.output()),
+        Operand::Tensor => 4 * element_count(layer, layer.channels_out, layer.output_extents()),
     };
     if bytes.len() != wanted {
         return Err(LayoutError { operand: Some(operand), given: bytes.len(), wanted });
@@ -40,9 +38,9 @@ pub fn pack(core: &Core, layer: &Layer, operand: Operand, bytes: &[u8]) -> Resul
                 width: layer.width,
                 channel_blocks: blocks_in,
             };
-            scatter(core, layer, &image, batches, bytes, data_bytes(layer))
+            scatter_elements(core, layer, &image, batches, bytes, data_bytes(layer))
         }
-        Operand::Weights => weights(core, layer, bytes),
+        Operand::Weights => pack_weights(core, layer, bytes),
         Operand::PerChannel => {
             let mut packed = Vec::new();
             for block in 0..blocks_out {
@@ -55,43 +53,42 @@ pub fn pack(core: &Core, layer: &Layer, operand: Operand, bytes: &[u8]) -> Resul
             }
             packed
         }
-        Operand::Tensor => scatter(core, layer, &result_image(core, layer), batches, bytes, 4),
+        Operand::Tensor => scatter_elements(core, layer, &result_image(core, layer), batches, bytes, 4),
     })
 }
 
-/// Converts a result to the external layout.
-pub fn unpack(core: &Core, layer: &Layer, packed: &[u8]) -> Result<Vec<u8>, LayoutError> {
+pub fn unpack_result(core: &Core, layer: &Layer, packed: &[u8]) -> Result<Vec<u8>, LayoutError> {
     let image = result_image(core, layer);
-    let wanted = packed_elements(core, &image, layer.blocks(core)[0]);
+    let wanted = packed_elements(core, &image, layer.block_counts(core)[0]);
     if packed.len() != wanted {
         return Err(LayoutError { operand: None, given: packed.len(), wanted });
     }
-    let mut bytes = vec![0; elements(layer, layer.channels_out, layer.output())];
-    each(core, layer, &image, |outside, inside| bytes[outside] = packed[inside]);
+    let mut bytes = vec![0; element_count(layer, layer.channels_out, layer.output_extents())];
+    visit_elements(core, layer, &image, |outside, inside| bytes[outside] = packed[inside]);
     Ok(bytes)
 }
 
 pub(crate) fn result_bytes(core: &Core, layer: &Layer) -> u64 {
-    let ([height, width], [batches, _, blocks]) = (layer.output(), layer.blocks(core));
-    product(&[batches, blocks, height, width, core.batch, core.block])
+    let ([height, width], [batches, _, blocks]) = (layer.output_extents(), layer.block_counts(core));
+    extent_product(&[batches, blocks, height, width, core.batch, core.block])
 }
 
 pub(crate) fn operand_bytes(core: &Core, layer: &Layer, operand: Operand) -> u64 {
-    let ([batches, blocks_in, blocks_out], [height, width]) = (layer.blocks(core), layer.output());
+    let ([batches, blocks_in, blocks_out], [height, width]) = (layer.block_counts(core), layer.output_extents());
     let Core { batch, block, .. } = *core;
     match operand {
-        Operand::Data => product(&[batches, blocks_in, layer.height, layer.width, batch, block])
+        Operand::Data => extent_product(&[batches, blocks_in, layer.height, layer.width, batch, block])
             .saturating_mul(data_bytes(layer) as u64),
         Operand::Weights => {
             let [rows, columns] = layer.kernel;
-            product(&[blocks_out, layer.summed_blocks(core), rows, columns, block, block])
+            extent_product(&[blocks_out, layer.summed_blocks(core), rows, columns, block, block])
         }
-        Operand::PerChannel => product(&[blocks_out, batch, block, 4]),
-        Operand::Tensor => product(&[batches, blocks_out, height, width, batch, block, 4]),
+        Operand::PerChannel => extent_product(&[blocks_out, batch, block, 4]),
+        Operand::Tensor => extent_product(&[batches, blocks_out, height, width, batch, block, 4]),
     }
 }
 
-fn product(extents: &[u32]) -> u64 {
+fn extent_product(extents: &[u32]) -> u64 {
     extents.iter().fold(1, |product: u64, &extent| product.saturating_mul(extent.into()))
 }
 
@@ -99,7 +96,7 @@ fn data_bytes(layer: &Layer) -> usize {
     if layer.kind == Kind::Elementwise { 4 } else { 1 }
 }
 
-fn elements(layer: &Layer, channels: u32, [height, width]: [u32; 2]) -> usize {
+fn element_count(layer: &Layer, channels: u32, [height, width]: [u32; 2]) -> usize {
     let places = match layer.tensors {
         Tensors::Images => layer.images as usize * height as usize * width as usize,
         Tensors::Matrix { rows } => rows as usize,
@@ -113,8 +110,8 @@ fn weight_elements(layer: &Layer) -> usize {
 }
 
 fn result_image(core: &Core, layer: &Layer) -> Blocked {
-    let [height, width] = layer.output();
-    Blocked { channels: layer.channels_out, height, width, channel_blocks: layer.blocks(core)[2] }
+    let [height, width] = layer.output_extents();
+    Blocked { channels: layer.channels_out, height, width, channel_blocks: layer.block_counts(core)[2] }
 }
 
 fn packed_elements(core: &Core, image: &Blocked, batches: u32) -> usize {
@@ -122,16 +119,16 @@ fn packed_elements(core: &Core, image: &Blocked, batches: u32) -> usize {
     places * core.batch as usize * core.block as usize
 }
 
-fn scatter(core: &Core, layer: &Layer, image: &Blocked, batches: u32, bytes: &[u8], size: usize) -> Vec<u8> {
+fn scatter_elements(core: &Core, layer: &Layer, image: &Blocked, batches: u32, bytes: &[u8], size: usize) -> Vec<u8> {
     let mut packed = vec![0; packed_elements(core, image, batches) * size];
-    each(core, layer, image, |outside, inside| {
+    visit_elements(core, layer, image, |outside, inside| {
         packed[inside * size..(inside + 1) * size].copy_from_slice(&bytes[outside * size..(outside + 1) * size]);
     });
     packed
 }
 
 /// Calls `visit` with the external index and the blocked index of every element.
-fn each(core: &Core, layer: &Layer, image: &Blocked, mut visit: impl FnMut(usize, usize)) {
+fn visit_elements(core: &Core, layer: &Layer, image: &Blocked, mut visit: impl FnMut(usize, usize)) {
     let [batch, block] = [core.batch, core.block].map(|extent| extent as usize);
     let [height, width, channels] = [image.height, image.width, image.channels].map(|extent| extent as usize);
     let inside = |n: usize, c: usize, h: usize, w: usize| {
@@ -163,13 +160,12 @@ fn each(core: &Core, layer: &Layer, image: &Blocked, mut visit: impl FnMut(usize
     }
 }
 
-/// Packs weights as output blocks, input blocks, taps and square blocks of channels. The squares of a depthwise layer
-/// are diagonal.
-fn weights(core: &Core, layer: &Layer, bytes: &[u8]) -> Vec<u8> {
+/// Packs weights as output blocks, input blocks, taps and square channel blocks, which are diagonal for depthwise.
+fn pack_weights(core: &Core, layer: &Layer, bytes: &[u8]) -> Vec<u8> {
     let block = core.block as usize;
     let taps = (layer.kernel[0] * layer.kernel[1]) as usize;
     let summed = layer.summed_blocks(core) as usize;
-    let blocks_out = layer.blocks(core)[2] as usize;
+    let blocks_out = layer.block_counts(core)[2] as usize;
     let mut packed = vec![0; blocks_out * summed * taps * block * block];
     let place = |out: usize, depth: usize, tap: usize, lane: usize| {
         ((((out / block) * summed + depth) * taps + tap) * block + out % block) * block + lane

@@ -2,8 +2,8 @@
 //!
 //! A [`Layer`] describes the computation and [`Knobs`] its tiling. [`generate`] compiles them to a [`Program`]: 128-bit
 //! instructions for three concurrent modules that synchronise by tokens. [`check`] rejects programs that would fail on
-//! hardware, [`FunctionalMachine`] executes them bit-exactly, and [`simulate`] counts their cycles. An [`CoreImage`] is a program's
-//! memory content for a board, and [`launch`] runs it by the registers of a [`Bus`]; [`SimulatedBus`] replaces a board.
+//! hardware, [`FunctionalMachine`] executes them bit-exactly, and [`simulate_program`] counts their cycles. A [`CoreImage`] is a program's
+//! memory content for a board, and [`launch_program`] runs it by the registers of a [`Bus`]; [`SimulatedBus`] replaces a board.
 //! This crate measures nothing: all times are cycle counts of a model whose parameters have a name and a provenance.
 //!
 //! Instructions, registers and layout are compatible with VTA, a former core of Apache TVM, and run on its bitstreams.
@@ -34,26 +34,28 @@ mod simulated;
 mod stream;
 mod timing;
 
-pub use bus::{Bus, BusBlock, LaunchError, launch, registers};
-pub use check::{CheckError, check};
-pub use core::{Buffer, Core, CoreError, FabricBoard, boards};
-pub use cuts::{choices, default_knobs};
-pub use fit::{Misfit, fits};
+pub use bus::{Bus, BusBlock, LaunchError, launch_program, registers};
+pub use check::{CheckError, check_program};
+pub use core::{Buffer, Core, CoreError, FabricBoard, fabric_boards};
+pub use cuts::{default_knobs, knob_choices};
+pub use fit::{Misfit, check_fit};
 pub use form::{CpuReason, in_core_form, layer_of};
 pub use functional::{FunctionalError, FunctionalMachine, Totals};
-pub use generate::generate;
+pub use generate::generate_program;
 pub use hooked::{HookedBus, Hooks};
-pub use image::{CoreImage, ImageError, result, result_place};
+pub use image::{CoreImage, ImageError, external_result, result_place};
 pub use instruction::{
-    Alu, AluOp, DecodeError, Instruction, Memory, MicroOp, Multiply, Pads, Steps, Tokens, decode, encode,
+    Alu, AluOp, DecodeError, Instruction, Memory, MicroOp, Multiply, Pads, Steps, Tokens, decode_instruction,
+    encode_instruction,
 };
 pub use knobs::Knobs;
 pub use layer::{Kind, Layer, Operand, Post, Tensors};
-pub use layout::{LayoutError, pack, unpack};
+pub use layout::{LayoutError, pack_operand, unpack_result};
 pub use program::{Program, Region, Role};
 pub use scales::{Folded, fold_scales};
 pub use simulated::SimulatedBus;
 pub use stream::{INSTRUCTION_BYTES, StreamError, check_places, read_stream};
 pub use timing::{
-    Bound, ModuleSpan, TimedProgram, Timing, TimingError, TimingLane, TimingSet, simulate, simulate_with, timing_sets,
+    Bound, ModuleSpan, TimedProgram, Timing, TimingError, TimingLane, TimingSet, simulate_program, simulate_with,
+    timing_sets,
 };

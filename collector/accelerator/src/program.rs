@@ -4,32 +4,29 @@ use crate::core::{Buffer, Core};
 use crate::layer::Layer;
 use serde::{Deserialize, Serialize};
 
-/// Alignment of regions, a multiple of all element sizes and of the page size.
+/// A multiple of all element sizes and of the page size.
 pub(crate) const ALIGNMENT: u64 = 4096;
 
-/// Everything that a run needs except operands.
+/// A program without its operands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     pub core: Core,
     pub layer: Layer,
     pub instructions: Vec<[u64; 2]>,
-    /// Encoded micro-operations.
     pub micro_ops: Vec<u32>,
-    /// Memory regions. Addresses in instructions are relative to the start of the memory.
+    /// Instruction addresses are relative to the start of the memory.
     pub regions: Vec<Region>,
 }
 
-/// A region of the memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Region {
     pub role: Role,
-    /// Buffer of the core that the region is loaded to or stored from.
+    /// Buffer that the region is loaded to or stored from.
     pub buffer: Buffer,
     pub begin: u64,
     pub bytes: u64,
 }
 
-/// Content of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     Operand(usize),
@@ -38,16 +35,14 @@ pub enum Role {
 }
 
 impl Program {
-    pub fn region(&self, role: Role) -> Option<&Region> {
+    pub fn find_region(&self, role: Role) -> Option<&Region> {
         self.regions.iter().find(|region| region.role == role)
     }
 
-    /// Returns the size of the whole memory.
     pub fn memory_bytes(&self) -> u64 {
         self.regions.iter().map(|region| region.begin.saturating_add(region.bytes)).max().unwrap_or(0)
     }
 
-    /// Returns the micro-operations as bytes.
     pub fn micro_op_bytes(&self) -> Vec<u8> {
         self.micro_ops.iter().flat_map(|bits| bits.to_le_bytes()).collect()
     }
@@ -61,8 +56,8 @@ impl Program {
 pub(crate) struct Regions(pub Vec<Region>);
 
 impl Regions {
-    /// Appends a region and returns the index of its first element.
-    pub fn add(&mut self, core: &Core, role: Role, buffer: Buffer, bytes: u64) -> u32 {
+    /// Returns the index of its first element.
+    pub fn append_region(&mut self, core: &Core, role: Role, buffer: Buffer, bytes: u64) -> u32 {
         let end = self.0.last().map_or(0, |last| last.begin + last.bytes);
         let begin = end.next_multiple_of(ALIGNMENT);
         self.0.push(Region { role, buffer, begin, bytes });

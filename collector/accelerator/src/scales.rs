@@ -12,19 +12,18 @@ use models::{BinaryOp, DType, Op, Operand, Parameter, Step, Task, TensorType};
 /// A layer in the core's form with all operands except its data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Folded {
-    /// Task in the core's form. Its first parameter is the data.
+    /// Its first parameter is the data.
     pub task: Task,
-    /// Bytes of the other parameters.
     pub constants: Vec<Vec<u8>>,
 }
 
-fn cpu<T>(why: impl Into<String>) -> Result<T, CpuReason> {
+fn cpu_error<T>(why: impl Into<String>) -> Result<T, CpuReason> {
     Err(CpuReason::new(why))
 }
 
-/// Bound of intermediate sums, so that 32-bit additions do not overflow.
+/// Intermediate sums stay below, so that 32-bit additions do not overflow.
 const SUM_MAX: f64 = 2_147_483_647.0;
-/// Maximum shift, below the width of a sum.
+/// Below the width of a sum.
 const SHIFT_MAX: f64 = 30.0;
 
 struct QuantisedParts<'a> {
@@ -38,17 +37,16 @@ struct QuantisedParts<'a> {
     high: i64,
 }
 
-/// Converts a quantised task with the values of its constant parameters.
 pub fn fold_scales(task: &Task, constants: &[Option<Vec<f64>>]) -> Result<Folded, CpuReason> {
-    let parts = parts(task, constants)?;
-    let channels = parts.channels(task)?;
+    let parts = split_layer(task, constants)?;
+    let channels = parts.channel_count(task)?;
     let per_channel = parts.weights.len() / channels.max(1);
     let mut weights = Vec::with_capacity(parts.weights.len());
     let (mut added, mut shifts) = (Vec::with_capacity(channels), Vec::with_capacity(channels));
     for (channel, own) in parts.weights.chunks(per_channel.max(1)).enumerate() {
         let multiplier = parts.multipliers[channel % parts.multipliers.len()];
         if !(multiplier > 0.0 && multiplier <= 1.0) {
-            return cpu(format!("a scale of it is {multiplier}, and shifts make numbers smaller"));
+            return cpu_error(format!("a scale of it is {multiplier}, and shifts make numbers smaller"));
         }
         let shift = (-multiplier.log2()).floor().min(SHIFT_MAX);
         let rest = multiplier * shift.exp2();
@@ -63,9 +61,9 @@ pub fn fold_scales(task: &Task, constants: &[Option<Vec<f64>>]) -> Result<Folded
         0..=3 => vec![channels as i64],
         _ => vec![channels as i64, 1, 1],
     };
-    let (shape, added) = match parts.corrections(task, &weights, channels)? {
+    let (shape, added) = match parts.zero_corrections(task, &weights, channels)? {
         None => (vector(task), added),
-        Some(Correction::PerChannel(own)) => (vector(task), sum(&added, &own)),
+        Some(Correction::PerChannel(own)) => (vector(task), add_vectors(&added, &own)),
         Some(Correction::PerElement(own)) => {
             let places = own.len() / channels.max(1);
             let images = usize::try_from(output[0]).unwrap_or(1).max(1);
@@ -75,7 +73,7 @@ pub fn fold_scales(task: &Task, constants: &[Option<Vec<f64>>]) -> Result<Folded
     };
     let most = 128.0 * 127.0 * per_channel as f64 + added.iter().fold(0.0, |most: f64, one| most.max(one.abs()));
     if most > SUM_MAX {
-        return cpu("its sums may be larger than 32 bits");
+        return cpu_error("its sums may be larger than 32 bits");
     }
     let task = core_task(task, &parts, &shape, &vector(task));
     layer_of(&task)?;
@@ -85,7 +83,7 @@ pub fn fold_scales(task: &Task, constants: &[Option<Vec<f64>>]) -> Result<Folded
     Ok(Folded { task, constants: vec![bytes, words(&added), words(&shifts)] })
 }
 
-fn sum(left: &[f64], right: &[f64]) -> Vec<f64> {
+fn add_vectors(left: &[f64], right: &[f64]) -> Vec<f64> {
     left.iter().zip(right).map(|(left, right)| left + right).collect()
 }
 
@@ -118,7 +116,7 @@ fn core_task(task: &Task, parts: &QuantisedParts<'_>, added: &[i64], shifts: &[i
 }
 
 /// Decomposes a quantised layer. Any other task must run on the CPU.
-fn parts<'a>(task: &Task, constants: &'a [Option<Vec<f64>>]) -> Result<QuantisedParts<'a>, CpuReason> {
+fn split_layer<'a>(task: &Task, constants: &'a [Option<Vec<f64>>]) -> Result<QuantisedParts<'a>, CpuReason> {
     let numbers = |operand: &Operand| match operand {
         Operand::Parameter(place) => constants.get(*place).and_then(Option::as_ref).map(Vec::as_slice),
         Operand::Step(_) => None,
@@ -130,37 +128,37 @@ fn parts<'a>(task: &Task, constants: &'a [Option<Vec<f64>>]) -> Result<Quantised
             (Op::Conv(Conv { strides, pads, dilations, groups: *groups }), *x_zero, *w_zero)
         }
         Op::QDense(QDense { x_zero, w_zero }) => (Op::Dense(Dense {}), *x_zero, *w_zero),
-        op => return cpu(format!("`{}` is no quantised sum of products", op.name())),
+        op => return cpu_error(format!("`{}` is no quantised sum of products", op.name())),
     };
     if w_zero != 0 {
-        return cpu(format!("the zero point of its weights is {w_zero}, and the core's is 0"));
+        return cpu_error(format!("the zero point of its weights is {w_zero}, and the core's is 0"));
     }
     for (operand, what) in anchor.inputs.iter().zip(["data", "weights"]) {
-        let Operand::Parameter(place) = operand else { return cpu("it reads something that is no parameter") };
+        let Operand::Parameter(place) = operand else { return cpu_error("it reads something that is no parameter") };
         let dtype = task.parameters[*place].ty.dtype;
         if dtype != DType::I8 {
-            return cpu(format!("its {what} are {dtype}, and the core's have a sign and 8 bits"));
+            return cpu_error(format!("its {what} are {dtype}, and the core's have a sign and 8 bits"));
         }
     }
     let Some(weights) = numbers(&anchor.inputs[1]).filter(|weights| !weights.is_empty()) else {
-        return cpu("its weights are no constants");
+        return cpu_error("its weights are no constants");
     };
     let (bias, last) = match &task.steps[1..] {
         [last] => (None, last),
         [Step { op: Op::BiasAdd(_), inputs, .. }, last] => match numbers(&inputs[1]) {
             Some(bias) if !bias.is_empty() => (Some(bias), last),
-            _ => return cpu("its bias is no constant"),
+            _ => return cpu_error("its bias is no constant"),
         },
-        _ => return cpu("more follows its sums than a bias and a change of scale"),
+        _ => return cpu_error("more follows its sums than a bias and a change of scale"),
     };
     let Op::Requantize(Requantize { to: DType::I8, zero, low, high, .. }) = last.op else {
-        return cpu(format!("`{}` follows its sums, and the core writes bytes with a sign", last.op.name()));
+        return cpu_error(format!("`{}` follows its sums, and the core writes bytes with a sign", last.op.name()));
     };
     match numbers(&last.inputs[1]) {
         Some(multipliers) if !multipliers.is_empty() => {
             Ok(QuantisedParts { x_zero: x_zero as f64, op, weights, bias, multipliers, zero, low, high })
         }
-        _ => cpu("its scales are no constants"),
+        _ => cpu_error("its scales are no constants"),
     }
 }
 
@@ -171,7 +169,7 @@ enum Correction {
 }
 
 impl QuantisedParts<'_> {
-    fn channels(&self, task: &Task) -> Result<usize, CpuReason> {
+    fn channel_count(&self, task: &Task) -> Result<usize, CpuReason> {
         let extents = task.steps[0].output.extents().unwrap_or_default();
         let place = if matches!(self.op, Op::Conv(_)) { 1 } else { extents.len().saturating_sub(1) };
         let channels = extents.get(place).and_then(|&channels| usize::try_from(channels).ok());
@@ -179,7 +177,7 @@ impl QuantisedParts<'_> {
         channels.filter(is_cut).ok_or_else(|| CpuReason::new("its weights are not cut into channels"))
     }
 
-    fn corrections(&self, task: &Task, weights: &[f64], channels: usize) -> Result<Option<Correction>, CpuReason> {
+    fn zero_corrections(&self, task: &Task, weights: &[f64], channels: usize) -> Result<Option<Correction>, CpuReason> {
         if self.x_zero == 0.0 {
             return Ok(None);
         }
@@ -197,12 +195,12 @@ impl QuantisedParts<'_> {
         };
         let (data, windows, output) = (extents(0), extents(1), task.steps[0].output.extents().unwrap_or_default());
         let (&[_, _, height, width], &[_, _, rows, columns]) = (data.as_slice(), windows.as_slice()) else {
-            return cpu("it has no two spatial dimensions");
+            return cpu_error("it has no two spatial dimensions");
         };
         let (&[down, along], &[tall, wide], &[_, _, out_rows, out_columns]) =
             (strides.as_slice(), dilations.as_slice(), output.as_slice())
         else {
-            return cpu("it has no two spatial dimensions");
+            return cpu_error("it has no two spatial dimensions");
         };
         let (top, left) = (pads[0], pads[1]);
         let taps = usize::try_from(rows * columns).unwrap_or(0);

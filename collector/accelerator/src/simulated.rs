@@ -4,16 +4,15 @@
 
 use crate::bus::{Bus, BusBlock, registers};
 use crate::core::Core;
-use crate::functional::{Place, execute};
+use crate::functional::{Place, execute_instructions};
 use crate::stream::{INSTRUCTION_BYTES, read_stream};
 use std::collections::BTreeMap;
 
-/// Step limit of a program. Longer programs appear to hang.
+/// Longer programs appear to hang.
 const MOST_STEPS: u64 = 1 << 30;
 /// Time that passes per read of the clock.
 const LOOK_NS: u64 = 1000;
 
-/// A simulated core with its memory.
 pub struct SimulatedBus {
     core: Core,
     memory: Vec<u8>,
@@ -25,67 +24,66 @@ pub struct SimulatedBus {
 }
 
 impl SimulatedBus {
-    /// Creates a bus with the given memory.
     pub fn new(core: Core, address: u64, bytes: usize) -> SimulatedBus {
         let (values, memory) = (BTreeMap::new(), vec![0; bytes]);
         SimulatedBus { core, memory, address, values, is_done: false, now_ns: 0, runs: 0 }
     }
 
-    fn value(&self, block: BusBlock, register: u32) -> u32 {
+    fn register_value(&self, block: BusBlock, register: u32) -> u32 {
         self.values.get(&(block, register)).copied().unwrap_or(0)
     }
 
     fn is_started(&self) -> bool {
-        BusBlock::ALL.into_iter().all(|block| self.value(block, registers::CONTROL) & registers::START != 0)
+        BusBlock::ALL.into_iter().all(|block| self.register_value(block, registers::CONTROL) & registers::START != 0)
     }
 
-    /// Runs the program. Programs that deadlock or leave their memory never finish.
-    fn compute(&mut self) -> Option<()> {
-        let count = u64::from(self.value(BusBlock::Fetch, registers::COUNT));
-        let at = u64::from(self.value(BusBlock::Fetch, registers::INSTRUCTIONS)).checked_sub(self.address)?;
+    /// Programs that deadlock or leave their memory never finish.
+    fn run_program(&mut self) -> Option<()> {
+        let count = u64::from(self.register_value(BusBlock::Fetch, registers::COUNT));
+        let at = u64::from(self.register_value(BusBlock::Fetch, registers::INSTRUCTIONS)).checked_sub(self.address)?;
         let place = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let bytes = self.memory.get(place(at)..place(at + count * INSTRUCTION_BYTES))?;
         let instructions = read_stream(&self.core, bytes).ok()?;
         let memory = Place { bytes: &mut self.memory, origin: self.address };
         self.runs += 1;
-        execute(&self.core, &instructions, memory, self.runs, MOST_STEPS).ok().map(|_| ())
+        execute_instructions(&self.core, &instructions, memory, self.runs, MOST_STEPS).ok().map(|_| ())
     }
 }
 
 impl Bus for SimulatedBus {
-    fn write(&mut self, block: BusBlock, register: u32, value: u32) {
+    fn write_register(&mut self, block: BusBlock, register: u32, value: u32) {
         self.values.insert((block, register), value);
         if (block, register) == (BusBlock::Compute, registers::NOT_DONE) {
             self.is_done = value & 1 == 1;
         }
         if register == registers::CONTROL && self.is_started() {
-            self.is_done = self.compute().is_some();
+            self.is_done = self.run_program().is_some();
             // The fetch block starts once; the other blocks restart automatically.
             self.values.remove(&(BusBlock::Fetch, registers::CONTROL));
         }
     }
 
-    fn read(&mut self, block: BusBlock, register: u32) -> u32 {
+    fn read_register(&mut self, block: BusBlock, register: u32) -> u32 {
         match (block, register) {
             (BusBlock::Compute, registers::DONE) => u32::from(self.is_done),
-            _ => self.value(block, register),
+            _ => self.register_value(block, register),
         }
     }
 
-    fn bytes(&self) -> u64 {
+    fn memory_bytes(&self) -> u64 {
         self.memory.len() as u64
     }
 
-    fn address(&self) -> u64 {
+    fn memory_address(&self) -> u64 {
         self.address
     }
 
-    fn put(&mut self, at: u64, bytes: &[u8]) {
+    fn write_memory(&mut self, at: u64, bytes: &[u8]) {
         let at = usize::try_from(at).expect("it is in memory");
         self.memory[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    fn get(&mut self, at: u64, count: u64) -> Vec<u8> {
+    fn read_memory(&mut self, at: u64, count: u64) -> Vec<u8> {
         let place = |number: u64| usize::try_from(number).expect("it is in memory");
         self.memory[place(at)..place(at + count)].to_vec()
     }
@@ -95,7 +93,7 @@ impl Bus for SimulatedBus {
         self.now_ns
     }
 
-    fn program(&mut self, core: &Core, _: Option<&str>) -> Result<(), String> {
+    fn load_core(&mut self, core: &Core, _: Option<&str>) -> Result<(), String> {
         (self.core, self.is_done) = (*core, false);
         self.values.clear();
         Ok(())

@@ -2,12 +2,11 @@
 
 use crate::check::is_empty;
 use crate::core::{Buffer, Core};
-use crate::instruction::{DecodeError, Instruction, Memory, decode};
+use crate::instruction::{DecodeError, Instruction, Memory, decode_instruction};
 use std::ops::Range;
 
 pub const INSTRUCTION_BYTES: u64 = 16;
 
-/// Why instructions must not be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum StreamError {
@@ -21,12 +20,11 @@ pub enum StreamError {
     End,
 }
 
-/// Decodes instructions.
 pub fn read_stream(core: &Core, bytes: &[u8]) -> Result<Vec<Instruction>, StreamError> {
     let (halves, _) = bytes.as_chunks::<8>();
     let (pairs, _) = halves.as_chunks::<2>();
     let decoded = pairs.iter().enumerate().map(|(place, pair)| {
-        decode(core, pair.map(u64::from_le_bytes)).map_err(|why| StreamError::Decode { place, why })
+        decode_instruction(core, pair.map(u64::from_le_bytes)).map_err(|why| StreamError::Decode { place, why })
     });
     decoded.collect()
 }
@@ -50,7 +48,7 @@ pub fn check_places(
         if is_load == (memory.buffer == Buffer::Results) {
             return Err(StreamError::Direction { place, what: memory.buffer.name() });
         }
-        let touched = touched(core, memory);
+        let touched = touched_bytes(core, memory);
         if !is_empty(memory) && !is_own(touched.clone()) {
             return Err(StreamError::Elsewhere { place, begin: touched.start, end: touched.end });
         }
@@ -58,8 +56,7 @@ pub fn check_places(
     Ok(())
 }
 
-/// Returns the range of memory bytes that a rectangle covers.
-fn touched(core: &Core, memory: &Memory) -> Range<u64> {
+fn touched_bytes(core: &Core, memory: &Memory) -> Range<u64> {
     let element = core.element_bytes(memory.buffer);
     let begin = u64::from(memory.in_memory);
     let rows = u64::from(memory.rows).saturating_sub(1) * u64::from(memory.stride);

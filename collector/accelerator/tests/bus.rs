@@ -5,7 +5,8 @@ mod common;
 
 use accelerator::{
     Bus, BusBlock, Core, CoreImage, HookedBus, Hooks, ImageError, LaunchError, Program, SimulatedBus, StreamError,
-    check_places, default_knobs, generate, launch, layer_of, read_stream, registers, result, result_place,
+    check_places, default_knobs, external_result, generate_program, launch_program, layer_of, read_stream, registers,
+    result_place,
 };
 use common::{random, values};
 use models::Task;
@@ -33,12 +34,12 @@ impl Hooks for Noted {
 
 fn with_program(check: impl FnOnce(&Program, &[&[u8]], &[u8])) {
     let text = r#"conv(i8[1,16,5,5], const i8[32,16,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=1 | binary(_, const i32[32,1,1]) function="shift_right" | clip(_) low=-128.0 high=127.0 | cast(_) to="i8""#;
-    let (core, task) = (Core::named("1x16").unwrap(), Task::from_text(text).unwrap());
+    let (core, task) = (Core::find_published("1x16").unwrap(), Task::from_text(text).unwrap());
     let layer = layer_of(&task).unwrap();
-    let program = generate(&core, &layer, &default_knobs(&core, &layer).unwrap()).unwrap();
+    let program = generate_program(&core, &layer, &default_knobs(&core, &layer).unwrap()).unwrap();
     let inputs = values(&task, &mut random(1));
-    let operands: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
-    check(&program, &operands, reference::evaluate(&task, &inputs).unwrap().bytes());
+    let operands: Vec<&[u8]> = inputs.iter().map(Tensor::as_bytes).collect();
+    check(&program, &operands, reference::evaluate_task(&task, &inputs).unwrap().as_bytes());
 }
 
 fn noted(program: &Program) -> HookedBus<Noted> {
@@ -48,13 +49,13 @@ fn noted(program: &Program) -> HookedBus<Noted> {
 
 fn run(bus: &mut dyn Bus, program: &Program, image: &CoreImage) -> Result<(Vec<u8>, u64), LaunchError> {
     let begin = program.memory_bytes().next_multiple_of(4096);
-    image.parts.iter().for_each(|(at, bytes)| bus.put(*at, bytes));
-    bus.put(begin, &image.instructions);
+    image.parts.iter().for_each(|(at, bytes)| bus.write_memory(*at, bytes));
+    bus.write_memory(begin, &image.instructions);
     let count = u32::try_from(program.instructions.len()).unwrap();
-    let address = u32::try_from(bus.address() + begin).unwrap();
-    let taken = launch(bus, address, count, 50_000)?;
+    let address = u32::try_from(bus.memory_address() + begin).unwrap();
+    let taken = launch_program(bus, address, count, 50_000)?;
     let (at, bytes) = result_place(program);
-    Ok((result(program, &bus.get(at, bytes)).unwrap(), taken))
+    Ok((external_result(program, &bus.read_memory(at, bytes)).unwrap(), taken))
 }
 
 #[test]
@@ -120,9 +121,9 @@ fn damaged_instructions_end_without_a_panic_and_leave_other_memory_alone() {
             let is_own = |touched: std::ops::Range<u64>| own.start <= touched.start && touched.end <= own.end;
             let is_taken = stream.is_ok_and(|stream| check_places(&program.core, &stream, is_own).is_ok());
             let mut bus = noted(program);
-            bus.put((1 << 20) - 64, &[7; 64]);
+            bus.write_memory((1 << 20) - 64, &[7; 64]);
             ended += usize::from(run(&mut bus, program, &damaged).is_ok());
-            assert!(!is_taken || bus.get((1 << 20) - 64, 64) == [7; 64]);
+            assert!(!is_taken || bus.read_memory((1 << 20) - 64, 64) == [7; 64]);
         }
         assert!(ended > 0 && ended < 400, "some damage is computed, and some has no end: {ended}");
     });

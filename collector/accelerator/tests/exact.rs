@@ -73,7 +73,7 @@ fn layers(count: u64, seed: u64, draw: impl Fn(&mut ChaCha8Rng) -> String) {
         let text = draw(&mut random);
         let task = Task::from_text(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
         let inputs = values(&task, &mut random);
-        let core = Core::named(Core::NAMES[random.random_range(0..2)]).unwrap();
+        let core = Core::find_published(Core::NAMES[random.random_range(0..2)]).unwrap();
         let Some(knobs) = cut(&core, &task, &mut random) else { continue };
         is_exact(&core, &task, &knobs, &inputs, 3);
         seen += 1;

@@ -1,8 +1,8 @@
 //! Properties of cycle counts that hold for all parameters.
 
 use accelerator::{
-    AluOp, Core, Kind, Knobs, Layer, Post, Tensors, Timing, TimingSet, choices, default_knobs, fits, generate,
-    simulate, simulate_with,
+    AluOp, Core, Kind, Knobs, Layer, Post, Tensors, Timing, TimingSet, check_fit, default_knobs, generate_program,
+    knob_choices, simulate_program, simulate_with,
 };
 
 fn layer(channels: u32, size: u32) -> Layer {
@@ -22,18 +22,18 @@ fn layer(channels: u32, size: u32) -> Layer {
 }
 
 fn timing() -> Timing {
-    TimingSet::named("pynq-hls-100").unwrap().timing
+    TimingSet::find_set("pynq-hls-100").unwrap().timing
 }
 
 #[test]
 fn a_layer_is_never_faster_than_its_products_nor_than_any_module() {
-    let core = Core::named("1x16").unwrap();
+    let core = Core::find_published("1x16").unwrap();
     for (channels, size) in [(16, 8), (64, 14), (128, 7)] {
         let layer = layer(channels, size);
         let knobs = default_knobs(&core, &layer).unwrap();
-        let program = generate(&core, &layer, &knobs).unwrap();
-        let timed = simulate(&program, &timing()).unwrap();
-        assert!(timed.cycles >= layer.macs() / core.macs_per_cycle());
+        let program = generate_program(&core, &layer, &knobs).unwrap();
+        let timed = simulate_program(&program, &timing()).unwrap();
+        assert!(timed.cycles >= layer.mac_count() / core.macs_per_cycle());
         assert!(timed.busy.iter().all(|busy| timed.cycles >= *busy || *busy == timed.busy[3]));
         assert!(timed.cycles <= timed.busy.iter().sum());
     }
@@ -41,12 +41,12 @@ fn a_layer_is_never_faster_than_its_products_nor_than_any_module() {
 
 #[test]
 fn cheaper_parts_are_never_slower_and_two_threads_hide_loads() {
-    let core = Core::named("1x16").unwrap();
+    let core = Core::find_published("1x16").unwrap();
     let layer = layer(64, 14);
     let one = Knobs { tile_h: 7, tile_w: 14, tile_co: 2, ..Knobs::LEAST };
     let two = Knobs { oc_threads: 2, ..one };
-    let [one, two] = [one, two].map(|knobs| generate(&core, &layer, &knobs).unwrap());
-    let cycles = |program, timing: &Timing| simulate(program, timing).unwrap().cycles;
+    let [one, two] = [one, two].map(|knobs| generate_program(&core, &layer, &knobs).unwrap());
+    let cycles = |program, timing: &Timing| simulate_program(program, timing).unwrap().cycles;
     assert!(cycles(&two, &timing()) < cycles(&one, &timing()));
     for cheaper in [
         Timing { beat_bytes: 16, ..timing() },
@@ -60,9 +60,9 @@ fn cheaper_parts_are_never_slower_and_two_threads_hide_loads() {
 
 #[test]
 fn lanes_do_one_thing_at_a_time_and_what_waits_for_a_token_comes_later() {
-    let core = Core::named("1x16").unwrap();
+    let core = Core::find_published("1x16").unwrap();
     let layer = layer(64, 14);
-    let program = generate(&core, &layer, &default_knobs(&core, &layer).unwrap()).unwrap();
+    let program = generate_program(&core, &layer, &default_knobs(&core, &layer).unwrap()).unwrap();
     let mut ends = [0u64; 4];
     let mut seen = 0;
     let timed = simulate_with(&program, &timing(), &mut |span| {
@@ -81,19 +81,19 @@ fn programs_and_cycles_are_those_of_this_revision() {
     let mut digest = 0xcbf2_9ce4_8422_2325u64;
     let mut add = |number: u64| digest = (digest ^ number).wrapping_mul(0x0100_0000_01b3);
     for name in Core::NAMES {
-        let core = Core::named(name).unwrap();
+        let core = Core::find_published(name).unwrap();
         for kind in [Kind::Convolution, Kind::Depthwise, Kind::Elementwise] {
             let plain = Layer { kind, ..layer(32, 12) };
             let walk = Layer { kernel: [1, 1], pads: [0; 4], ..plain.clone() };
             let layer = if kind == Kind::Elementwise { walk } else { plain };
-            let all = choices(&core, &layer).map(|settings| *settings.last().unwrap());
-            let cuts = [Knobs::LEAST, default_knobs(&core, &layer).unwrap(), Knobs::of(all)];
-            for knobs in cuts.into_iter().filter(|knobs| fits(&core, &layer, knobs).is_ok()) {
-                let program = generate(&core, &layer, &knobs).unwrap();
+            let all = knob_choices(&core, &layer).map(|settings| *settings.last().unwrap());
+            let cuts = [Knobs::LEAST, default_knobs(&core, &layer).unwrap(), Knobs::from_array(all)];
+            for knobs in cuts.into_iter().filter(|knobs| check_fit(&core, &layer, knobs).is_ok()) {
+                let program = generate_program(&core, &layer, &knobs).unwrap();
                 program.instructions.iter().flatten().for_each(|half| add(*half));
                 program.micro_ops.iter().for_each(|bits| add(u64::from(*bits)));
                 for set in accelerator::timing_sets() {
-                    add(simulate(&program, &set.timing).unwrap().cycles);
+                    add(simulate_program(&program, &set.timing).unwrap().cycles);
                 }
             }
         }

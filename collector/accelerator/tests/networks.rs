@@ -6,15 +6,15 @@ mod common;
 use accelerator::{Core, default_knobs, in_core_form, layer_of};
 use common::{is_exact, random, values};
 use models::Task;
-use models::fuse::{Fuse, tasks};
+use models::fuse::{Fuse, distinct_tasks};
 
 fn tasks_of(name: &str) -> Vec<Task> {
-    let graph = passes::simplify(&zoo::build(name, 1).unwrap()).unwrap();
-    tasks(&graph, Fuse::Epilogue).unwrap().into_iter().map(|found| found.task).collect()
+    let graph = passes::simplify_graph(&zoo::build_model(name, 1).unwrap()).unwrap();
+    distinct_tasks(&graph, Fuse::Epilogue).unwrap().into_iter().map(|found| found.task).collect()
 }
 
 fn exact_layers(name: &str, most_macs: u64) -> (usize, Vec<String>) {
-    let core = Core::named("1x16").unwrap();
+    let core = Core::find_published("1x16").unwrap();
     let (mut exact, mut left) = (0, Vec::new());
     for task in tasks_of(name) {
         let task = match in_core_form(&task) {
@@ -25,7 +25,7 @@ fn exact_layers(name: &str, most_macs: u64) -> (usize, Vec<String>) {
             }
         };
         let layer = layer_of(&task).unwrap();
-        if layer.macs() > most_macs {
+        if layer.mac_count() > most_macs {
             continue;
         }
         let knobs = default_knobs(&core, &layer).unwrap_or_else(|| panic!("nothing fits for {}", task.describe()));

@@ -9,11 +9,11 @@
 #[allow(dead_code)]
 mod published;
 
-use accelerator::{Core, Knobs, Layer, Program, Timing, TimingSet, simulate};
+use accelerator::{Core, Knobs, Layer, Program, Timing, TimingSet, simulate_program};
 use published::{Row, cycles, measured_steps, rows};
 
 fn set(name: &str) -> Timing {
-    TimingSet::named(name).unwrap().timing
+    TimingSet::find_set(name).unwrap().timing
 }
 
 /// Returns the mean and the maximum relative error.
@@ -91,7 +91,7 @@ fn cycles_are_those_of_the_hardware_s_description() {
         for (step, published) in [4, 1].into_iter().zip(published) {
             let timing = Timing { multiply_step: step, ..rtl };
             let of = |row: &&Row| {
-                let timed = simulate(&row.program().unwrap(), &timing).unwrap();
+                let timed = simulate_program(&row.program().unwrap(), &timing).unwrap();
                 timed.cycles as f64 * occurrences(&row.layer, network)
             };
             let ratio = a.iter().map(of).sum::<f64>() / published;
@@ -103,11 +103,11 @@ fn cycles_are_those_of_the_hardware_s_description() {
     const RUNS: f64 = 5.0;
     let c2 = a.iter().find(|row| row.layer.channels_in == 64 && row.layer.channels_out == 64).unwrap();
     // The RTL has no minimum distance between products into the same sum, and all tiles are 1.
-    let core = Core { distance: 1, ..Core::named("1x16").unwrap() };
+    let core = Core { distance: 1, ..Core::find_published("1x16").unwrap() };
     let layer = Layer { post: measured_steps(), ..c2.layer.clone() };
-    let program = accelerator::generate(&core, &layer, &Knobs::LEAST).unwrap();
+    let program = accelerator::generate_program(&core, &layer, &Knobs::LEAST).unwrap();
     for (bits, published) in cycles.widths {
-        let timed = simulate(&program, &Timing { beat_bytes: bits / 8, ..rtl }).unwrap();
+        let timed = simulate_program(&program, &Timing { beat_bytes: bits / 8, ..rtl }).unwrap();
         let ratio = RUNS * timed.cycles as f64 / published;
         println!("a port of {bits} bits: {ratio:.3} of what is published");
         assert!((0.9..=1.1).contains(&ratio), "{bits} bits: {ratio}");

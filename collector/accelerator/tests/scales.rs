@@ -3,7 +3,7 @@
 #[allow(dead_code)]
 mod common;
 
-use accelerator::{Core, FunctionalMachine, check, default_knobs, fold_scales, generate, layer_of};
+use accelerator::{Core, FunctionalMachine, check_program, default_knobs, fold_scales, generate_program, layer_of};
 use models::{DType, Task};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -21,7 +21,8 @@ const LAYERS: &[&str] = &[
 fn drawn(task: &Task, seed: u64, scale: impl Fn(&mut ChaCha8Rng) -> f64) -> Vec<Tensor> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let parameters = task.parameters.iter().map(|parameter| {
-        let count = parameter.ty.elements().and_then(|count| usize::try_from(count).ok()).expect("sizes are numbers");
+        let count =
+            parameter.ty.element_count().and_then(|count| usize::try_from(count).ok()).expect("sizes are numbers");
         let numbers: Vec<f64> = (0..count)
             .map(|_| match parameter.ty.dtype {
                 DType::I8 => f64::from(random.random_range(-127i32..=127)),
@@ -39,18 +40,18 @@ fn computed(task: &Task, values: &[Tensor]) -> (Tensor, Vec<u8>) {
     let known: Vec<Option<Vec<f64>>> = values
         .iter()
         .zip(&task.parameters)
-        .map(|(value, parameter)| parameter.is_constant.then(|| value.numbers()))
+        .map(|(value, parameter)| parameter.is_constant.then(|| value.to_numbers()))
         .collect();
     let folded = fold_scales(task, &known).expect("a layer of the core");
     let types = folded.task.parameters.iter().map(|parameter| parameter.ty.clone());
     let operands: Vec<&[u8]> =
-        std::iter::once(values[0].bytes()).chain(folded.constants.iter().map(Vec::as_slice)).collect();
+        std::iter::once(values[0].as_bytes()).chain(folded.constants.iter().map(Vec::as_slice)).collect();
     let tensors = types.zip(&operands).map(|(ty, bytes)| Tensor::from_bytes(ty, bytes.to_vec()).expect("its bytes"));
-    let wanted = reference::evaluate(&folded.task, &tensors.collect::<Vec<Tensor>>()).expect("it is a task");
-    let (core, layer) = (Core::named("1x16").expect("a core"), layer_of(&folded.task).expect("a layer"));
-    let program = generate(&core, &layer, &default_knobs(&core, &layer).expect("a cut")).expect("a program");
-    check(&program).expect("a right program");
-    (wanted, FunctionalMachine::compute(&program, &operands, 3).expect("it ends").0)
+    let wanted = reference::evaluate_task(&folded.task, &tensors.collect::<Vec<Tensor>>()).expect("it is a task");
+    let (core, layer) = (Core::find_published("1x16").expect("a core"), layer_of(&folded.task).expect("a layer"));
+    let program = generate_program(&core, &layer, &default_knobs(&core, &layer).expect("a cut")).expect("a program");
+    check_program(&program).expect("a right program");
+    (wanted, FunctionalMachine::compute_result(&program, &operands, 3).expect("it ends").0)
 }
 
 #[test]
@@ -59,9 +60,9 @@ fn layers_answer_as_their_files_say_but_for_the_rounding_of_weights() {
         let task = Task::from_text(text).expect(text);
         let values = drawn(&task, place as u64, |random| random.random_range(0.0002..0.001));
         let (wanted, core) = computed(&task, &values);
-        assert_eq!(wanted.bytes(), core, "{text}");
-        let file = reference::evaluate(&task, &values).expect(text).numbers();
-        let errors: Vec<f64> = file.iter().zip(wanted.numbers()).map(|(file, core)| (file - core).abs()).collect();
+        assert_eq!(wanted.as_bytes(), core, "{text}");
+        let file = reference::evaluate_task(&task, &values).expect(text).to_numbers();
+        let errors: Vec<f64> = file.iter().zip(wanted.to_numbers()).map(|(file, core)| (file - core).abs()).collect();
         let (most, mean) = (
             errors.iter().fold(0.0, |most: f64, one| most.max(*one)),
             errors.iter().sum::<f64>() / errors.len() as f64,
@@ -76,9 +77,9 @@ fn scales_that_are_powers_of_two_lose_nothing_but_ties() {
         let task = Task::from_text(text).expect(text);
         let values = drawn(&task, 90 + place as u64, |random| f64::from(-random.random_range(8i32..11)).exp2());
         let (wanted, core) = computed(&task, &values);
-        assert_eq!(wanted.bytes(), core, "{text}");
-        let file = reference::evaluate(&task, &values).expect(text).numbers();
-        let off: Vec<f64> = file.iter().zip(wanted.numbers()).map(|(file, core)| core - file).collect();
+        assert_eq!(wanted.as_bytes(), core, "{text}");
+        let file = reference::evaluate_task(&task, &values).expect(text).to_numbers();
+        let off: Vec<f64> = file.iter().zip(wanted.to_numbers()).map(|(file, core)| core - file).collect();
         // The core rounds halves up, files round them to even.
         assert!(off.iter().all(|off| *off == 0.0 || *off == 1.0), "{text}: {off:?}");
         assert!(off.iter().filter(|off| **off != 0.0).count() <= 1 + off.len() / 50, "{text}: {off:?}");
@@ -102,13 +103,13 @@ fn what_shifts_cannot_say_is_the_cpus() {
         }
         let task = Task::from_text(&text).expect(&text);
         let values = drawn(&task, 1, |_| 0.001);
-        let known: Vec<Option<Vec<f64>>> = values.iter().map(|value| Some(value.numbers())).collect();
+        let known: Vec<Option<Vec<f64>>> = values.iter().map(|value| Some(value.to_numbers())).collect();
         let said = fold_scales(&task, &known).expect_err(&text).to_string();
         assert!(said.contains(why), "{said}");
     }
     let task = Task::from_text(LAYERS[0]).expect("a task");
     let values = drawn(&task, 1, |_| 1.5);
-    let known: Vec<Option<Vec<f64>>> = values.iter().map(|value| Some(value.numbers())).collect();
+    let known: Vec<Option<Vec<f64>>> = values.iter().map(|value| Some(value.to_numbers())).collect();
     assert!(fold_scales(&task, &known).expect_err("too large").to_string().contains("shifts make numbers smaller"));
     assert!(fold_scales(&task, &[None, None, None, None]).is_err());
 }

@@ -14,11 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// Time limit for a client to send its key.
 const GREETING: Duration = Duration::from_secs(5);
-/// Maximum number of concurrent greetings. When it is exceeded, the oldest one ends.
+/// Limit of concurrent greetings; beyond it, the oldest one ends.
 const GREETINGS_MAX: usize = 64;
-/// Stack size of a greeting, which needs little more than its key.
 const STACK_BYTES: usize = 256 << 10;
 
 pub struct Client {
@@ -26,17 +24,14 @@ pub struct Client {
     pub address: SocketAddr,
 }
 
-/// A client that was admitted, with its key.
 pub type Admitted = (Arc<Client>, Key);
 
-/// State of the admission, shared by all greetings.
 pub struct Admission {
-    /// Key of the agent, and the secret that clients must send.
+    /// Agent key and the secret that clients must send.
     key: String,
     secret: Option<String>,
-    /// Receives log messages.
     tell: fn(String),
-    /// Has its own lock, which is held while waiting for the tracker. It is taken before `occupancy`.
+    /// Held while waiting for the tracker. Taken before `occupancy`.
     registration: Option<Mutex<Registration>>,
     /// Never held while waiting for a peer, since every greeting takes it.
     occupancy: Mutex<Occupancy>,
@@ -44,10 +39,9 @@ pub struct Admission {
 
 #[derive(Default)]
 struct Occupancy {
-    /// Key that the tracker gives to the next client; `None` while no session is offered, including during every
-    /// session.
+    /// Key that the tracker gives to the next client; `None` while no session is offered or one is running.
     match_key: Option<String>,
-    /// Client of the running session, or of the next one if the current client has closed its connection.
+    /// Client of the running session, or of the next one after a disconnect.
     holder: Option<Arc<Client>>,
 }
 
@@ -57,25 +51,24 @@ impl Admission {
         Admission { key: key.to_owned(), secret: secret.map(str::to_owned), tell, registration, occupancy }
     }
 
-    /// Offers a session to the tracker, unless the board is occupied.
-    pub fn offer(&self) {
+    pub fn offer_session(&self) {
         let Some(registration) = &self.registration else { return };
         let mut registration = registration.lock().expect("no thread panics with the lock");
         let offered = {
-            let occupancy = self.occupancy();
+            let occupancy = self.lock_occupancy();
             if occupancy.holder.is_some() {
                 return;
             }
             occupancy.match_key.clone()
         };
-        if let Err(error) = registration.look(offered.as_deref(), |key| self.set_match_key(key)) {
+        if let Err(error) = registration.ensure_offer(offered.as_deref(), |key| self.set_match_key(key)) {
             (self.tell)(format!("the tracker is not there: {error}; trying again"));
         }
     }
 
-    /// Sets the key of the next client. Returns false if a client has occupied the board in the meantime.
+    /// Returns false if a client has occupied the board meanwhile.
     fn set_match_key(&self, key: Option<String>) -> bool {
-        let mut occupancy = self.occupancy();
+        let mut occupancy = self.lock_occupancy();
         let is_free = occupancy.holder.is_none();
         if is_free {
             occupancy.match_key = key;
@@ -83,24 +76,23 @@ impl Admission {
         is_free
     }
 
-    pub fn release(&self, client: &Arc<Client>) {
-        let mut occupancy = self.occupancy();
+    pub fn release_client(&self, client: &Arc<Client>) {
+        let mut occupancy = self.lock_occupancy();
         occupancy.holder = occupancy.holder.take().filter(|holder| !Arc::ptr_eq(holder, client));
     }
 
-    fn occupancy(&self) -> MutexGuard<'_, Occupancy> {
+    fn lock_occupancy(&self) -> MutexGuard<'_, Occupancy> {
         self.occupancy.lock().expect("no thread panics with the lock")
     }
 
-    /// Receives a client's key and sends the verdict.
-    fn greet(&self, client: &Arc<Client>) -> Result<Option<Key>, RemoteError> {
+    fn greet_client(&self, client: &Arc<Client>) -> Result<Option<Key>, RemoteError> {
         let copy = client.stream.try_clone().map_err(|error| RemoteError::Malformed(error.to_string()))?;
         let mut waiting = Waiting::new(copy, GREETING);
-        waiting.begin("reading its key", GREETING);
-        let key = handshake::hear(&mut waiting)?;
-        let verdict = self.admit(&key, client);
-        waiting.begin("answering its key", GREETING);
-        let answered = handshake::answer(verdict, &self.key, &mut waiting);
+        waiting.begin_activity("reading its key", GREETING);
+        let key = handshake::receive_key(&mut waiting)?;
+        let verdict = self.admit_client(&key, client);
+        waiting.begin_activity("answering its key", GREETING);
+        let answered = handshake::send_verdict(verdict, &self.key, &mut waiting);
         match verdict {
             // If the reply does not arrive, the session notices that its client has gone.
             HandshakeVerdict::Taken => Ok(Some(key)),
@@ -109,10 +101,9 @@ impl Admission {
         }
     }
 
-    /// Admits a client with the right key if the board is free. With a tracker the right key is the offered match key,
-    /// which is valid for one session.
-    fn admit(&self, key: &Key, client: &Arc<Client>) -> HandshakeVerdict {
-        let mut occupancy = self.occupancy();
+    /// Admits a client with the right key if the board is free. A tracker's match key is valid for one session.
+    fn admit_client(&self, key: &Key, client: &Arc<Client>) -> HandshakeVerdict {
+        let mut occupancy = self.lock_occupancy();
         let offered = self.registration.as_ref().map(|_| occupancy.match_key.as_deref().unwrap_or_default());
         let expected = offered.unwrap_or(&self.key);
         let secret = self.secret.as_deref();
@@ -132,9 +123,8 @@ impl Admission {
     }
 }
 
-/// Accepts connections, greets each client and forwards the admitted ones.
 pub fn greet_all(listener: &TcpListener, admission: &Arc<Admission>, admitted: &Sender<Admitted>) {
-    /// Delay after a failed accept, for example with too many open files.
+    /// Delay after a failed accept, such as with too many open files.
     const PAUSE: Duration = Duration::from_millis(50);
     let mut greetings: VecDeque<(JoinHandle<()>, Weak<Client>)> = VecDeque::new();
     loop {
@@ -154,7 +144,7 @@ pub fn greet_all(listener: &TcpListener, admission: &Arc<Admission>, admitted: &
         }
         let known = Arc::downgrade(&client);
         let (admission, admitted) = (Arc::clone(admission), admitted.clone());
-        let greeting = Builder::new().stack_size(STACK_BYTES).spawn(move || match admission.greet(&client) {
+        let greeting = Builder::new().stack_size(STACK_BYTES).spawn(move || match admission.greet_client(&client) {
             Ok(Some(key)) => {
                 // The receiver lives as long as the agent.
                 let _ = admitted.send((client, key));
@@ -171,7 +161,7 @@ fn is_same(left: &str, right: &str) -> bool {
     differences == 0 && left.len() == right.len()
 }
 
-/// Returns whether a client has closed its connection. Its requests may still be unread.
+/// Reports whether a client has disconnected. Its requests may still be unread.
 pub fn has_hung_up(stream: &TcpStream) -> bool {
     // `nix` does not define this flag. poll reports no other event on an intact connection.
     let ends = PollFlags::from_bits_retain(POLLRDHUP);

@@ -2,15 +2,15 @@
 
 use std::fs;
 
-/// Returns the evidence of an emulator. Unreadable files count as evidence.
-pub fn sign() -> Option<String> {
+/// Evidence of an emulator. Unreadable files count as evidence.
+pub fn emulator_evidence() -> Option<String> {
     let unreadable = |what: &str| Some(format!("`{what}` cannot be read"));
     let Ok(maps) = fs::read_to_string("/proc/thread-self/maps") else { return unreadable("/proc/thread-self/maps") };
     let Ok(cpuinfo) = fs::read_to_string("/proc/cpuinfo") else { return unreadable("/proc/cpuinfo") };
-    found(std::env::consts::ARCH, &maps, &cpuinfo)
+    find_evidence(std::env::consts::ARCH, &maps, &cpuinfo)
 }
 
-fn found(architecture: &str, maps: &str, cpuinfo: &str) -> Option<String> {
+fn find_evidence(architecture: &str, maps: &str, cpuinfo: &str) -> Option<String> {
     let is_emulator = |line: &&str| line.rsplit('/').next().is_some_and(|file| file.starts_with("qemu-"));
     if maps.lines().any(|line| is_emulator(&line)) {
         return Some("an emulator is mapped into the process".to_owned());
@@ -22,15 +22,15 @@ fn found(architecture: &str, maps: &str, cpuinfo: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::found;
+    use super::find_evidence;
 
     #[test]
     fn signs() {
         let own = "5000-6000 r-xp 00000000 08:01 1  /usr/bin/opcollect-board\n";
-        assert_eq!(found("arm", own, "Hardware : Xilinx Zynq Platform"), None);
-        assert_eq!(found("x86_64", own, "vendor_id : AuthenticAMD"), None);
-        assert!(found("aarch64", own, "vendor_id : GenuineIntel").is_some());
+        assert_eq!(find_evidence("arm", own, "Hardware : Xilinx Zynq Platform"), None);
+        assert_eq!(find_evidence("x86_64", own, "vendor_id : AuthenticAMD"), None);
+        assert!(find_evidence("aarch64", own, "vendor_id : GenuineIntel").is_some());
         let mapped = "5000-6000 r-xp 00000000 08:01 1  /usr/bin/qemu-arm\n";
-        assert!(found("arm", mapped, "Hardware : Xilinx Zynq Platform").is_some());
+        assert!(find_evidence("arm", mapped, "Hardware : Xilinx Zynq Platform").is_some());
     }
 }

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 const PREFIX: &str = "opcollect-board-";
-/// Clients cannot name files that begin with a dot.
+/// Hidden from clients, whose file names cannot start with a dot.
 const LOCK: &str = ".lock";
-/// File that exists while a board's core runs. If it is left behind, the core may still be running.
+/// Exists while a board's core runs. A left-over file means that the core may still run.
 pub const CORE_AT_WORK: &str = ".core-at-work";
 
 /// A folder that is removed on drop.
@@ -38,7 +38,7 @@ impl SessionFolder {
         self.folder.path()
     }
 
-    /// Keeps the folder if it marks a running core, and removes it otherwise.
+    /// Keeps the folder if it marks a running core; removes it otherwise.
     pub fn into_marked(mut self) -> Option<MarkedFolder> {
         let path = self.path().to_owned();
         path.join(CORE_AT_WORK).exists().then(|| {
@@ -48,24 +48,22 @@ impl SessionFolder {
     }
 }
 
-/// A folder of an ended session that marks a running core. It stays on disk when this value is dropped, so that the
-/// next agent finds the mark.
+/// Folder of an ended session that marks a running core. Not removed on drop, so that the next agent sees the mark.
 pub struct MarkedFolder {
     path: PathBuf,
     _lock: File,
 }
 
 impl MarkedFolder {
-    /// Removes the folder. Called once another folder has the mark or the core has finished.
-    pub fn remove(self) {
+    pub fn remove_folder(self) {
         // A folder that cannot be removed does not affect later sessions.
         let _ = std::fs::remove_dir_all(self.path);
     }
 }
 
-/// Removes folders that this user's agents left behind. Folders that mark a running core are returned to an agent that
-/// serves the core by `/dev/mem`, and kept by any other agent.
-pub fn sweep(parent: &Path, serves_devmem: bool) -> Vec<MarkedFolder> {
+/// Removes left-over folders of this user. Marks of a running core are returned to an agent that serves it by
+/// `/dev/mem`, and kept otherwise.
+pub fn sweep_folders(parent: &Path, serves_devmem: bool) -> Vec<MarkedFolder> {
     let mut marked = Vec::new();
     for entry in parent.read_dir().into_iter().flatten().flatten() {
         let is_named = entry.file_name().to_string_lossy().starts_with(PREFIX);
@@ -89,7 +87,7 @@ pub fn sweep(parent: &Path, serves_devmem: bool) -> Vec<MarkedFolder> {
             match is_marked {
                 true if serves_devmem => marked.push(folder),
                 true => {}
-                false => folder.remove(),
+                false => folder.remove_folder(),
             }
         }
     }
@@ -119,14 +117,14 @@ mod tests {
         symlink(path("target").join(LOCK), path("opcollect-board-unlocked").join(LOCK)).unwrap();
         let held = File::open(path("opcollect-board-held").join(LOCK)).unwrap();
         held.lock().unwrap();
-        assert!(sweep(parent.path(), true).is_empty());
+        assert!(sweep_folders(parent.path(), true).is_empty());
         let mut left: Vec<_> = parent.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
         left.sort();
         let wanted = ["another", "opcollect-board-held", "opcollect-board-link", "opcollect-board-unlocked", "target"];
         assert_eq!(left, wanted);
         assert!(path("target/kept").exists());
 
-        assert!(sweep(&path("absent"), true).is_empty());
+        assert!(sweep_folders(&path("absent"), true).is_empty());
     }
 
     #[test]
@@ -136,17 +134,17 @@ mod tests {
         fs::create_dir(&path).unwrap();
         fs::write(path.join(LOCK), "").unwrap();
         fs::write(path.join(CORE_AT_WORK), "").unwrap();
-        assert!(sweep(parent.path(), false).is_empty() && path.exists(), "another agent removed the mark");
+        assert!(sweep_folders(parent.path(), false).is_empty() && path.exists(), "another agent removed the mark");
         for _ in 0..2 {
-            let marked = sweep(parent.path(), true);
+            let marked = sweep_folders(parent.path(), true);
             assert_eq!(marked.len(), 1);
-            assert!(sweep(parent.path(), true).is_empty(), "two agents have the folder");
-            assert!(sweep(parent.path(), false).is_empty());
+            assert!(sweep_folders(parent.path(), true).is_empty(), "two agents have the folder");
+            assert!(sweep_folders(parent.path(), false).is_empty());
             // Simulates an agent that ends before it serves a session.
             drop(marked);
             assert!(path.join(CORE_AT_WORK).exists());
         }
-        sweep(parent.path(), true).into_iter().for_each(MarkedFolder::remove);
+        sweep_folders(parent.path(), true).into_iter().for_each(MarkedFolder::remove_folder);
         assert!(!path.exists());
     }
 
@@ -160,14 +158,14 @@ mod tests {
         fs::write(path.join(CORE_AT_WORK), "").unwrap();
         let marked = folder.into_marked().unwrap();
         assert!(path.exists());
-        marked.remove();
+        marked.remove_folder();
         assert!(!path.exists());
     }
 
     #[test]
     fn a_folder_in_use_is_kept() {
         let folder = SessionFolder::new().unwrap();
-        sweep(&std::env::temp_dir(), false);
+        sweep_folders(&std::env::temp_dir(), false);
         assert!(folder.path().exists());
     }
 }

@@ -24,41 +24,35 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// Time limit for sending a client the reason why its session ended.
+/// Time limit for sending the reason of a session's end.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// Time that a session gets to end after its client has closed the connection.
+/// Grace period of a session after its client disconnects.
 const CLOSED_GRACE: Duration = Duration::from_millis(500);
-/// `CLOSED_GRACE` while requests of the client are unread.
+/// `CLOSED_GRACE` while requests are unread.
 const CLOSED_GRACE_UNREAD: Duration = Duration::from_millis(5000);
 const TICK: Duration = Duration::from_secs(2);
 
-/// Exit code of a session whose client requested the agent to exit.
+/// Exit code of a session whose client stops the agent.
 pub const LEAVING: u8 = 17;
 
-/// Configuration of an agent.
 #[derive(Clone)]
 pub struct Options {
-    /// Address to listen on.
     pub bind: IpAddr,
-    /// Port; 0 selects a free one.
+    /// 0 selects a free port.
     pub port: u16,
     /// Key of direct clients, and of the device at a tracker.
     pub key: String,
-    /// Secret that clients must send.
     pub secret: Option<String>,
     pub tracker: Option<Address>,
-    /// Maximum duration of a session, whatever its client requests.
+    /// Time limit of a session; overrides the client's request.
     pub session: Duration,
-    /// Limit of a session's tensor memory.
     pub memory_bytes: usize,
     pub fabric: Option<FabricKind>,
-    /// Whether the agent runs on an emulator.
     pub is_emulated: bool,
-    /// Command prefix that runs programs of this architecture where the system cannot, for example an emulator.
+    /// Command prefix for programs of this architecture, such as an emulator.
     pub through: Vec<OsString>,
 }
 
-/// Why an agent cannot serve.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ServeError {
@@ -74,8 +68,7 @@ pub enum ServeError {
     System(#[from] std::io::Error),
 }
 
-/// Opens the listening socket.
-pub fn listen(options: &Options) -> Result<TcpListener, ServeError> {
+pub fn bind_listener(options: &Options) -> Result<TcpListener, ServeError> {
     if !options.bind.is_loopback() && options.secret.is_none() {
         return Err(ServeError::Open(options.bind));
     }
@@ -83,11 +76,11 @@ pub fn listen(options: &Options) -> Result<TcpListener, ServeError> {
     TcpListener::bind((options.bind, options.port)).map_err(|error| ServeError::Listen(address(), error))
 }
 
-/// Serves clients sequentially until one requests the agent to exit. Log messages go to `tell`.
-pub fn serve(listener: TcpListener, options: &Options, tell: fn(String)) -> Result<(), ServeError> {
+/// Serves clients sequentially until one stops the agent. Log messages go to `tell`.
+pub fn serve_clients(listener: TcpListener, options: &Options, tell: fn(String)) -> Result<(), ServeError> {
     let port = listener.local_addr()?.port();
     let serves_devmem = options.fabric == Some(FabricKind::Devmem);
-    let mut marked = folder::sweep(&std::env::temp_dir(), serves_devmem);
+    let mut marked = folder::sweep_folders(&std::env::temp_dir(), serves_devmem);
     let registration = options.tracker.clone().map(|tracker| Registration::new(tracker, &options.key, port));
     let admission = Arc::new(Admission::new(&options.key, options.secret.as_deref(), registration, tell));
     let (admit, admitted) = channel();
@@ -96,14 +89,14 @@ pub fn serve(listener: TcpListener, options: &Options, tell: fn(String)) -> Resu
         move || greet_all(&listener, &admission, &admit)
     });
     loop {
-        admission.offer();
+        admission.offer_session();
         let (client, key) = match admitted.recv_timeout(TICK) {
             Ok(admitted) => admitted,
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => return Err(ServeError::Greeting),
         };
-        let end = attend(&client.stream, options, &key, &mut marked);
-        admission.release(&client);
+        let end = run_session(&client.stream, options, &key, &mut marked);
+        admission.release_client(&client);
         let address = client.address;
         match end {
             Ok(SessionEnd::Fine) => {}
@@ -123,9 +116,8 @@ enum SessionEnd {
     Bad(String),
 }
 
-/// Runs a session. A board's core may outlive its session and the next session must know: folders with the mark are
-/// kept until the next session's folder has it.
-fn attend(
+/// A board's core may outlive its session: folders with the mark are kept until the next session's folder has it.
+fn run_session(
     stream: &TcpStream,
     options: &Options,
     key: &Key,
@@ -134,25 +126,25 @@ fn attend(
     let folder = SessionFolder::new()?;
     if !marked.is_empty() {
         std::fs::write(folder.path().join(CORE_AT_WORK), "")?;
-        marked.drain(..).for_each(MarkedFolder::remove);
+        marked.drain(..).for_each(MarkedFolder::remove_folder);
     }
     detect_dead_peer(stream);
-    let end = run(stream, options, key, folder.path());
+    let end = supervise_session(stream, options, key, folder.path());
     marked.extend(folder.into_marked());
     end
 }
 
-fn run(stream: &TcpStream, options: &Options, key: &Key, folder: &Path) -> std::io::Result<SessionEnd> {
-    let mut child = match start(stream, options, folder) {
+fn supervise_session(stream: &TcpStream, options: &Options, key: &Key, folder: &Path) -> std::io::Result<SessionEnd> {
+    let mut child = match spawn_session(stream, options, folder) {
         Ok(child) => child,
         Err(error) => {
             let said = format!("RPCError: the agent cannot start a session: {error}");
-            let _ = Packet::exception(said).send(&mut Waiting::new(stream.try_clone()?, FAREWELL));
+            let _ = Packet::error_reply(said).send(&mut Waiting::new(stream.try_clone()?, FAREWELL));
             return Err(error);
         }
     };
     let limit = key.timeout.map_or(options.session, |wanted| wanted.min(options.session));
-    let (said, end) = match wait(&mut child, stream, limit)? {
+    let (said, end) = match wait_for_end(&mut child, stream, limit)? {
         How::Left => return Ok(SessionEnd::Bad("ended, since its client had gone".to_owned())),
         How::By(status) => match status.signal() {
             Some(number) if number == Signal::SIGALRM as i32 => {
@@ -175,11 +167,11 @@ fn run(stream: &TcpStream, options: &Options, key: &Key, folder: &Path) -> std::
     };
     // A client that waits for a reply receives the reason. A client that has gone receives nothing.
     let mut waiting = Waiting::new(stream.try_clone()?, FAREWELL);
-    let _ = Packet::exception(said).send(&mut waiting);
+    let _ = Packet::error_reply(said).send(&mut waiting);
     Ok(SessionEnd::Bad(end))
 }
 
-fn start(stream: &TcpStream, options: &Options, folder: &Path) -> std::io::Result<Child> {
+fn spawn_session(stream: &TcpStream, options: &Options, folder: &Path) -> std::io::Result<Child> {
     let mut words = options.through.iter().cloned();
     let mut command = match words.next() {
         Some(program) => {
@@ -191,7 +183,7 @@ fn start(stream: &TcpStream, options: &Options, folder: &Path) -> std::io::Resul
         None => Command::new("/proc/self/exe"),
     };
     command.arg("session").arg(folder).arg(options.memory_bytes.to_string());
-    command.arg(options.fabric.map_or("none", fabric::word));
+    command.arg(options.fabric.map_or("none", fabric::fabric_word));
     command.stdin(Stdio::from(OwnedFd::from(stream.try_clone()?))).stdout(Stdio::null()).process_group(0);
     if options.is_emulated || !options.through.is_empty() {
         command.env(EMULATED_VARIABLE, "1");
@@ -205,9 +197,8 @@ enum How {
     Left,
 }
 
-/// Waits for a session's process. Kills it if it exceeds its limit or its client has closed the connection: an endless
-/// kernel would block the board for all other clients.
-fn wait(child: &mut Child, stream: &TcpStream, limit: Duration) -> std::io::Result<How> {
+/// Kills the process at its limit or after its client disconnects: an endless kernel would block the board.
+fn wait_for_end(child: &mut Child, stream: &TcpStream, limit: Duration) -> std::io::Result<How> {
     const LONGEST: Duration = Duration::from_millis(20);
     let process = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
     let until = Instant::now() + limit;
@@ -236,14 +227,13 @@ fn wait(child: &mut Child, stream: &TcpStream, limit: Duration) -> std::io::Resu
     Ok(how.unwrap_or(How::By(status)))
 }
 
-/// Returns whether a child has ended, without reaping it.
+/// Checks for the end of a child without reaping it.
 fn has_ended(process: Pid) -> std::io::Result<bool> {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     Ok(waitid(Id::Pid(process), flags)? != WaitStatus::StillAlive)
 }
 
-/// Returns how long a session may continue after its client has closed the connection; longer while requests are
-/// unread.
+/// Grace period after a client's disconnect; longer with unread requests.
 fn leaving_limit(stream: &TcpStream) -> Option<Duration> {
     let mut byte = [0];
     let has_unread = || recv(stream.as_raw_fd(), &mut byte, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) == Ok(1);

@@ -46,22 +46,24 @@ fn main() -> ExitCode {
             Err(why) => Err(why),
         },
         ["--version"] => {
-            say(concat!("opcollect-board ", env!("CARGO_PKG_VERSION")));
+            print_line(concat!("opcollect-board ", env!("CARGO_PKG_VERSION")));
             Ok(())
         }
         words if words.contains(&"--help") || words.is_empty() => {
-            say(HELP);
+            print_line(HELP);
             Ok(())
         }
-        ["serve", rest @ ..] => match options(rest) {
-            Ok(options) => serve(&options),
+        ["serve", rest @ ..] => match parse_options(rest) {
+            Ok(options) => serve_board(&options),
             Err(why) => {
-                warn(&format!("error: {why}\nhint: `opcollect-board --help` says what can be given"));
+                print_warning(&format!("error: {why}\nhint: `opcollect-board --help` says what can be given"));
                 return ExitCode::from(2);
             }
         },
         [other, ..] => {
-            warn(&format!("error: there is no command `{other}`\nhint: `opcollect-board --help` says what there is"));
+            print_warning(&format!(
+                "error: there is no command `{other}`\nhint: `opcollect-board --help` says what there is"
+            ));
             return ExitCode::from(2);
         }
         [] => Ok(()),
@@ -69,50 +71,49 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            warn(&format!("error: {why}"));
+            print_warning(&format!("error: {why}"));
             ExitCode::from(3)
         }
     }
 }
 
-/// Prints a line on standard output. Who has closed it wants no more, which is no error.
-fn say(text: &str) {
+/// Prints to standard output; a closed pipe is no error.
+fn print_line(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-/// Prints a line on standard error, likewise.
-fn warn(text: &str) {
+/// Prints to standard error; a closed pipe is no error.
+fn print_warning(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-fn serve(options: &Options) -> Result<(), String> {
+fn serve_board(options: &Options) -> Result<(), String> {
     if let Some(kind) = options.fabric {
         // Each session opens its own fabric. Opening one here reports missing parts before the first session.
-        fabric::open(kind, options.memory_bytes).map(drop)?;
+        fabric::open_fabric(kind, options.memory_bytes).map(drop)?;
     }
-    let listener = front::listen(options).map_err(|error| error.to_string())?;
+    let listener = front::bind_listener(options).map_err(|error| error.to_string())?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
-    say(&format!("listening on {address}"));
+    print_line(&format!("listening on {address}"));
     if !options.bind.is_loopback() {
-        warn(&format!(
+        print_warning(&format!(
             "note: {address} is open to the network: the secret is sent unencrypted, and any client that knows it can run code here; use a tunnel in untrusted networks"
         ));
     }
-    front::serve(listener, options, |news| warn(&news)).map_err(|error| error.to_string())
+    front::serve_clients(listener, options, |news| print_warning(&news)).map_err(|error| error.to_string())
 }
 
-/// Runs the session process, whose standard input is the client's connection.
 fn serve_session(folder: &Path, memory: &str, fpga: &str) -> Result<End, String> {
     // Ends the session if its supervising process dies.
     let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
     let memory = memory.parse().map_err(|_| "a session is started by `opcollect-board serve`".to_owned())?;
-    let open = |kind| fabric::open(kind, memory).map(|bus| OnFabric::new(kind, bus));
+    let open = |kind| fabric::open_fabric(kind, memory).map(|bus| OnFabric::new(kind, bus));
     let fabric = fabric::kind_of(fpga)?.map(open).transpose()?;
     let connection = std::io::stdin().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
-    session::serve(TcpStream::from(connection), folder, memory, fabric).map_err(|error| error.to_string())
+    session::serve_session(TcpStream::from(connection), folder, memory, fabric).map_err(|error| error.to_string())
 }
 
-fn options(words: &[&str]) -> Result<Options, String> {
+fn parse_options(words: &[&str]) -> Result<Options, String> {
     let mut options = Options {
         bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
         port: 9090,
@@ -149,7 +150,7 @@ fn options(words: &[&str]) -> Result<Options, String> {
                 }
                 found.clone_into(&mut options.key);
             }
-            "--secret-file" => options.secret = Some(secret(value()?)?),
+            "--secret-file" => options.secret = Some(read_secret(value()?)?),
             "--tracker" => options.tracker = Some(value()?.parse()?),
             "--session-seconds" => {
                 let found = value()?;
@@ -173,8 +174,8 @@ fn options(words: &[&str]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// Reads the secret from a file. A command line would be readable by all users of the machine.
-fn secret(path: &str) -> Result<String, String> {
+/// Reads the secret from a file, since command lines are readable by all users.
+fn read_secret(path: &str) -> Result<String, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read `{path}`: {error}"))?;
     let secret = text.trim();
     if secret.is_empty() || secret.contains([' ', '#', '\n']) {
@@ -183,7 +184,7 @@ fn secret(path: &str) -> Result<String, String> {
     Ok(secret.to_owned())
 }
 
-/// Returns half of the available memory in bytes, with a lower limit.
+/// Half of the available memory in bytes, with a lower limit.
 fn half_of_free() -> usize {
     const LEAST: usize = 64 << 20;
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();

@@ -5,7 +5,6 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Number of checks after which an assigned but unused session is offered again.
 const LOOKS: u32 = 3;
 /// Delay before an unavailable tracker is retried.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -17,12 +16,12 @@ pub struct Registration {
     tracker: Option<Tracker>,
     lent_for: u32,
     again_at: Instant,
-    /// Whether the unavailability of the tracker has been reported.
+    /// Whether the outage of the tracker has been reported.
     is_told: bool,
 }
 
 impl Registration {
-    /// Creates the registration without contacting the tracker.
+    /// Does not contact the tracker yet.
     pub fn new(address: Address, key: &str, port: u16) -> Registration {
         Registration {
             address,
@@ -35,11 +34,14 @@ impl Registration {
         }
     }
 
-    /// Ensures that a session is offered. Returns an error only once per outage. `offered` is the key of the session
-    /// that is already offered. `set_key` receives the key of a new one before the tracker does, or `None` if the
-    /// tracker is unavailable. It returns false if a client has occupied the board in the meantime, and then no session
-    /// is offered.
-    pub fn look(&mut self, offered: Option<&str>, set_key: impl Fn(Option<String>) -> bool) -> Result<(), RemoteError> {
+    /// Ensures that a session is offered; returns an error once per outage. `offered` is the key already offered.
+    /// `set_key` receives a new key before the tracker, `None` during an outage; false means that a client has
+    /// occupied the board.
+    pub fn ensure_offer(
+        &mut self,
+        offered: Option<&str>,
+        set_key: impl Fn(Option<String>) -> bool,
+    ) -> Result<(), RemoteError> {
         if Instant::now() < self.again_at {
             return Ok(());
         }
@@ -60,25 +62,29 @@ impl Registration {
     ) -> Result<(), RemoteError> {
         if self.tracker.is_none() {
             let mut tracker = Tracker::open(&self.address, PATIENCE)?;
-            tracker.introduce(&self.key, self.port, PATIENCE)?;
+            tracker.register_server(&self.key, self.port, PATIENCE)?;
             self.tracker = Some(tracker);
         }
         let tracker = self.tracker.as_mut().expect("just opened");
         if let Some(offered) = offered {
-            let is_offered = tracker.pending(PATIENCE)?.iter().any(|key| key == offered);
+            let is_offered = tracker.pending_keys(PATIENCE)?.iter().any(|key| key == offered);
             self.lent_for = if is_offered { 0 } else { self.lent_for + 1 };
             if self.lent_for < LOOKS {
                 return Ok(());
             }
         }
         self.lent_for = 0;
-        let match_key = format!("{}:{}", self.key, chance());
+        let match_key = format!("{}:{}", self.key, random_suffix());
         // The tracker may assign the session before it replies.
-        if set_key(Some(match_key.clone())) { tracker.put(&self.key, self.port, &match_key, PATIENCE) } else { Ok(()) }
+        if set_key(Some(match_key.clone())) {
+            tracker.offer_session(&self.key, self.port, &match_key, PATIENCE)
+        } else {
+            Ok(())
+        }
     }
 }
 
-fn chance() -> String {
+fn random_suffix() -> String {
     let mut bytes = [0; 16];
     let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
     // Without randomness the key could be guessed, so no client is admitted.

@@ -67,7 +67,7 @@ fn silent_clients_delay_no_other() {
     }
     // Sequential greetings would exceed the time limit.
     let mut session = agent.session();
-    assert!(session.function(HOST).expect("the agent is there").is_some());
+    assert!(session.find_function(HOST).expect("the agent is there").is_some());
     let status = std::fs::read_to_string(format!("/proc/{}/status", agent.child.id())).expect("it runs");
     let threads = status.lines().find_map(|line| line.strip_prefix("Threads:")).expect("it has threads").trim();
     assert!(threads.parse::<usize>().is_ok_and(|threads| threads <= 70), "{threads} threads");
@@ -77,7 +77,7 @@ fn silent_clients_delay_no_other() {
         assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)), "a silent client is answered");
     }
     drop(session);
-    assert!(agent.session().function(HOST).expect("the agent is there").is_some());
+    assert!(agent.session().find_function(HOST).expect("the agent is there").is_some());
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_second_client_gets_the_answer_busy_at_once() {
     busy(Session::open(&agent.address, &Key::default(), Duration::from_millis(300)).map(drop));
     // A client with a longer time limit is admitted after the first one leaves.
     std::thread::scope(|scope| {
-        let second = scope.spawn(|| agent.session().function(HOST));
+        let second = scope.spawn(|| agent.session().find_function(HOST));
         std::thread::sleep(Duration::from_millis(100));
         assert!(!second.is_finished());
         drop(first);
@@ -189,7 +189,7 @@ fn one_session_follows_another_without_a_pause() {
         drop(waiting);
     }
     for _ in 0..10 {
-        assert!(agent.session().function(HOST).expect("the agent is there").is_some());
+        assert!(agent.session().find_function(HOST).expect("the agent is there").is_some());
     }
 }
 
@@ -198,7 +198,7 @@ fn a_session_ends_near_the_limit_of_its_client_although_the_client_stays() {
     let Some(kernels) = kernels() else { return };
     let agent = Agent::start(&["--session-seconds", "3600"]);
     let (mut stays, function) = endless(&agent.address, &kernels);
-    stays.until(Instant::now() + Duration::from_secs(1));
+    stays.set_deadline(Instant::now() + Duration::from_secs(1));
     let ended = stays.call(function, vec![]);
     let is_limit = |why: &str| why.contains("RPCSessionTimeoutError: a request took longer");
     assert!(
@@ -209,7 +209,7 @@ fn a_session_ends_near_the_limit_of_its_client_although_the_client_stays() {
         },
         "{ended:?}"
     );
-    assert!(agent.session().function(HOST).expect("the agent is there").is_some());
+    assert!(agent.session().find_function(HOST).expect("the agent is there").is_some());
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_limit_is_one_of_requests_and_not_of_the_time_between_them() {
     }
     session.call_named(LIMIT, vec![Value::Int(1)]).expect("a limit");
     std::thread::sleep(Duration::from_millis(1500));
-    assert!(session.function(HOST).expect("the session goes on").is_some());
+    assert!(session.find_function(HOST).expect("the session goes on").is_some());
     let ended = session.call(function, vec![]);
     assert!(
         matches!(&ended, Err(RemoteError::Refused(why)) if why.contains("RPCSessionTimeoutError: a request took longer")),
@@ -259,7 +259,7 @@ fn a_client_that_is_killed_leaves_the_board_free() {
     let session = agent.process_of_session();
     client.kill().expect("it runs");
     client.wait().expect("it was killed");
-    assert!(agent.session().function(HOST).expect("the agent is there").is_some());
+    assert!(agent.session().find_function(HOST).expect("the agent is there").is_some());
     assert!(kill(session, None).is_err(), "the session of the killed client is left");
 }
 

@@ -5,8 +5,8 @@
 mod common;
 
 use accelerator::{
-    Core, CoreImage, Instruction, Knobs, Memory, Multiply, Pads, Program, Steps, Tokens, default_knobs, encode,
-    generate, layer_of, result, result_place,
+    Core, CoreImage, Instruction, Knobs, Memory, Multiply, Pads, Program, Steps, Tokens, default_knobs,
+    encode_instruction, external_result, generate_program, layer_of, result_place,
 };
 use common::Agent;
 use models::Task;
@@ -68,12 +68,12 @@ fn ran(session: &mut Session, instructions: i64, count: usize) -> Ran {
 
 /// Returns the program of a task, its inputs and the expected result.
 fn made(text: &str, core: &str) -> (Program, Vec<Tensor>, Tensor) {
-    let (core, task) = (Core::named(core).expect("a core"), Task::from_text(text).expect("a task"));
+    let (core, task) = (Core::find_published(core).expect("a core"), Task::from_text(text).expect("a task"));
     let layer = layer_of(&task).expect("a layer");
     let knobs: Knobs = default_knobs(&core, &layer).expect("a cut that fits");
-    let program = generate(&core, &layer, &knobs).expect("a program");
+    let program = generate_program(&core, &layer, &knobs).expect("a program");
     let inputs = reference::random_inputs(&task, 3).expect("inputs");
-    let wanted = reference::evaluate(&task, &inputs).expect("a result");
+    let wanted = reference::evaluate_task(&task, &inputs).expect("a result");
     (program, inputs, wanted)
 }
 
@@ -81,7 +81,7 @@ fn made(text: &str, core: &str) -> (Program, Vec<Tensor>, Tensor) {
 fn upload(session: &mut Session, program: &Program, inputs: &[Tensor]) -> (i64, i64) {
     let memory = number(session, ALLOCATE, &[program.memory_bytes() as i64]);
     let address = number(session, ADDRESS, &[memory]) as u64;
-    let operands: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
+    let operands: Vec<&[u8]> = inputs.iter().map(Tensor::as_bytes).collect();
     let image = CoreImage::new(program, &operands, address).expect("an image");
     for (at, bytes) in &image.parts {
         write(session, memory, *at, bytes);
@@ -111,7 +111,7 @@ fn layers_are_right_in_every_byte_and_again() {
             let ended = ran(&mut session, instructions, layer.instructions.len());
             assert_eq!(ended.0, FabricStatus::Done);
             let packed = read(&mut session, memory, at, bytes);
-            assert_eq!(result(&layer, &packed).expect("a result"), wanted.bytes(), "{core} {text}");
+            assert_eq!(external_result(&layer, &packed).expect("a result"), wanted.as_bytes(), "{core} {text}");
         }
     }
 }
@@ -175,14 +175,14 @@ fn slow(core: &Core) -> Vec<u8> {
     let (tokens, none) = (Tokens::default(), [0; 2]);
     let multiply = Multiply { tokens, is_reset: false, steps, sum: none, data: none, weight: none };
     let stream = [Instruction::Multiply(multiply), Instruction::Multiply(multiply), Instruction::Finish];
-    stream.iter().flat_map(|one| encode(core, one)).flat_map(u64::to_le_bytes).collect()
+    stream.iter().flat_map(|one| encode_instruction(core, one)).flat_map(u64::to_le_bytes).collect()
 }
 
 #[test]
 fn a_core_without_an_end_takes_nothing_until_another_bitstream() {
     let agent = simulated();
     let mut session = agent.session();
-    let core = Core::named("1x16").expect("a core");
+    let core = Core::find_published("1x16").expect("a core");
     program(&mut session, "1x16");
     // Waits for a token that is never pushed.
     let tokens = Tokens { pop_next: true, ..Tokens::default() };
@@ -190,7 +190,8 @@ fn a_core_without_an_end_takes_nothing_until_another_bitstream() {
     let (rows, columns, stride, pads) = (0, 0, 0, Pads::default());
     let waits = Instruction::Load(Memory { tokens, buffer, on_core: 0, in_memory: 0, rows, columns, stride, pads });
     let stream = [waits, Instruction::Finish];
-    let stream: Vec<u8> = stream.iter().flat_map(|one| encode(&core, one)).flat_map(u64::to_le_bytes).collect();
+    let stream: Vec<u8> =
+        stream.iter().flat_map(|one| encode_instruction(&core, one)).flat_map(u64::to_le_bytes).collect();
     let handle = number(&mut session, ALLOCATE, &[stream.len() as i64]);
     write(&mut session, handle, 0, &stream);
     assert_eq!(ran(&mut session, handle, 2), Ran(FabricStatus::TimedOut, 1e6));
@@ -205,7 +206,7 @@ fn a_core_without_an_end_takes_nothing_until_another_bitstream() {
 #[test]
 fn a_session_that_is_killed_leaves_nothing_behind() {
     let agent = simulated();
-    let core = Core::named("1x16").expect("a core");
+    let core = Core::find_published("1x16").expect("a core");
     let mut session = agent.session();
     program(&mut session, "1x16");
     let stream = slow(&core);
@@ -235,7 +236,7 @@ fn an_agent_without_a_fabric_has_none_of_its_functions() {
     let agent = Agent::start(&[]);
     let mut session = agent.session();
     for name in [PROGRAM, INFO, ALLOCATE, ADDRESS, WRITE, READ, RUN, FREE] {
-        assert_eq!(session.function(name), Ok(None), "{name}");
+        assert_eq!(session.find_function(name), Ok(None), "{name}");
     }
 }
 

@@ -13,7 +13,7 @@ use remote::agent::{AgentDescription, HOST, MEASURE, Order};
 use remote::handshake::Key;
 use remote::packet::Packet;
 use remote::wire::{DataType, Tensor, Value};
-use remote::{Address, RemoteError, Session, Tracker, Waiting, connect};
+use remote::{Address, RemoteError, Session, Tracker, Waiting, connect_within};
 use std::io::Write;
 use std::net::TcpListener;
 use std::process::Command;
@@ -23,9 +23,9 @@ const FLOAT: DataType = DataType { code: 2, bits: 32, lanes: 1 };
 
 /// Allocates two tensors of `count` numbers: 0, 1, 2 … and zeros.
 fn tensors(session: &mut Session, count: i64) -> [Tensor; 2] {
-    let [from, to] = [0; 2].map(|_| session.allocate(FLOAT, &[count]).expect("memory"));
+    let [from, to] = [0; 2].map(|_| session.allocate_tensor(FLOAT, &[count]).expect("memory"));
     let numbers: Vec<u8> = (0..count).flat_map(|number| (number as f32).to_le_bytes()).collect();
-    session.write(&from, &numbers).expect("they fit");
+    session.write_tensor(&from, &numbers).expect("they fit");
     [from, to]
 }
 
@@ -48,7 +48,7 @@ fn a_kernel_is_uploaded_filled_run_and_measured() {
     let [from, to] = tensors(&mut session, count);
     let arguments = || vec![Value::Tensor(from.clone()), Value::Tensor(to.clone())];
     session.call(main, arguments()).expect("it works");
-    let last = session.read(&to).expect("it is there");
+    let last = session.read_tensor(&to).expect("it is there");
     assert_eq!(last.len() as i64, 4 * count);
     assert_eq!(last[last.len() - 4..], (count as f32).to_le_bytes());
     assert!(refusal(session.call(main, vec![])).contains("TypeError: two tensors are wanted"));
@@ -94,7 +94,7 @@ fn what_ends_a_session_does_not_end_the_agent() {
     let function = kernel(&mut session, library, "endless");
     let why = refusal(session.call(function, vec![]));
     assert!(why.contains("RPCSessionTimeoutError"), "{why}");
-    assert!(agent.session().function(HOST).expect("the agent is there").is_some());
+    assert!(agent.session().find_function(HOST).expect("the agent is there").is_some());
 }
 
 /// An endless kernel blocks a board only while its client is connected.
@@ -109,7 +109,7 @@ fn a_board_is_free_soon_after_its_client_has_gone() {
     assert!(session.call(function, vec![]).is_err(), "nobody waits for ever");
     drop(session);
     let gone = Instant::now();
-    assert!(agent.session().function(HOST).expect("the agent is there").is_some());
+    assert!(agent.session().find_function(HOST).expect("the agent is there").is_some());
     assert!(gone.elapsed() < Duration::from_secs(30), "{:?}", gone.elapsed());
 }
 
@@ -118,27 +118,28 @@ fn bad_requests_are_refused_and_the_session_goes_on() {
     let agent = Agent::start(&["--memory-mib", "64"]);
     let mut session = agent.session();
     for name in ["../x", "/etc/x", ".", "a/b", ""] {
-        assert!(refusal(session.upload(name, vec![1])).contains("no plain name"), "{name}");
+        assert!(refusal(session.upload_file(name, vec![1])).contains("no plain name"), "{name}");
     }
-    assert!(refusal(session.allocate(FLOAT, &[1 << 40])).contains("out of memory"));
-    assert!(refusal(session.allocate(FLOAT, &[i64::MAX, i64::MAX])).contains("no machine has memory"));
-    let tensor = session.allocate(FLOAT, &[4]).expect("memory");
-    assert!(refusal(session.write(&tensor, &[0; 17])).contains("not in a block"));
+    assert!(refusal(session.allocate_tensor(FLOAT, &[1 << 40])).contains("out of memory"));
+    assert!(refusal(session.allocate_tensor(FLOAT, &[i64::MAX, i64::MAX])).contains("no machine has memory"));
+    let tensor = session.allocate_tensor(FLOAT, &[4]).expect("memory");
+    assert!(refusal(session.write_tensor(&tensor, &[0; 17])).contains("not in a block"));
     assert!(
-        refusal(session.write(&Tensor { byte_offset: u64::MAX, ..tensor.clone() }, &[0])).contains("not in a block")
+        refusal(session.write_tensor(&Tensor { byte_offset: u64::MAX, ..tensor.clone() }, &[0]))
+            .contains("not in a block")
     );
-    assert!(refusal(session.read(&Tensor { data: 99, ..tensor.clone() })).contains("no memory 99"));
-    session.free(&tensor).expect("it was there");
-    assert!(refusal(session.free(&tensor)).contains("no memory"));
-    session.upload("text.so", b"no library at all, but text".to_vec()).expect("a file");
-    assert!(refusal(session.load("text.so")).contains("link the object"));
+    assert!(refusal(session.read_tensor(&Tensor { data: 99, ..tensor.clone() })).contains("no memory 99"));
+    session.free_tensor(&tensor).expect("it was there");
+    assert!(refusal(session.free_tensor(&tensor)).contains("no memory"));
+    session.upload_file("text.so", b"no library at all, but text".to_vec()).expect("a file");
+    assert!(refusal(session.load_library("text.so")).contains("link the object"));
     let mut foreign = b"\x7fELF".to_vec();
     foreign.resize(20, 0);
     foreign[18] = 243;
-    session.upload("foreign.so", foreign).expect("a file");
-    assert!(refusal(session.load("foreign.so")).contains("wrong architecture"));
+    session.upload_file("foreign.so", foreign).expect("a file");
+    assert!(refusal(session.load_library("foreign.so")).contains("wrong architecture"));
     assert!(refusal(session.call(12345, vec![])).contains("no function"));
-    assert_eq!(session.function("no such function"), Ok(None));
+    assert_eq!(session.find_function("no such function"), Ok(None));
     let Ok(Value::Text(told)) = session.call_named(HOST, vec![]) else { panic!("the agent says nothing of itself") };
     let told: AgentDescription = serde_json::from_str(&told).expect("JSON");
     assert_eq!((told.facts.architecture.as_str(), told.emulated), (std::env::consts::ARCH, None));
@@ -162,9 +163,9 @@ fn keys_secrets_and_versions_are_compared() {
     assert!(serde_json::from_str::<AgentDescription>(&told).expect("JSON").emulated.is_some());
     drop(session);
 
-    let mut waiting = connect(&agent.address, LONG).expect("it listens");
+    let mut waiting = connect_within(&agent.address, LONG).expect("it listens");
     let key = Key { name: "board".to_owned(), secret: Some("sesame".to_owned()), timeout: None };
-    remote::handshake::offer(&key, &agent.address, &mut waiting).expect("both are right");
+    remote::handshake::offer_key(&key, &agent.address, &mut waiting).expect("both are right");
     Packet::InitServer { version: "0.7.0".to_owned(), arguments: vec![] }.send(&mut waiting).expect("sent");
     let Ok(Packet::List(_, values)) = Packet::receive(&mut waiting) else { panic!("no answer") };
     assert!(format!("{values:?}").contains("version mismatch"), "{values:?}");
@@ -218,7 +219,7 @@ fn strangers_and_the_frozen_cost_no_more_than_their_deadline() {
     assert!(open(&drips).is_err());
     let announces = stranger(|stream| {
         let mut waiting = Waiting::new(stream.try_clone().expect("a copy"), LONG);
-        remote::handshake::answer(remote::handshake::HandshakeVerdict::Taken, "x", &mut waiting).expect("sent");
+        remote::handshake::send_verdict(remote::handshake::HandshakeVerdict::Taken, "x", &mut waiting).expect("sent");
         stream.write_all(&u64::MAX.to_le_bytes()).expect("sent");
     });
     assert!(matches!(open(&announces), Err(RemoteError::Malformed(_))));

@@ -11,12 +11,10 @@ use worker::{ProcessLimits, Supervisor, WorkerSpec};
 /// Timeout of a batch. A batch takes far less unless the machine is overloaded.
 const DEADLINE: Duration = Duration::from_secs(900);
 
-/// A breeder process shared by all searches of a campaign.
 #[derive(Clone)]
 pub struct Breeder(Rc<RefCell<Supervisor<BreedJob, BreedReply>>>);
 
 impl Breeder {
-    /// Creates a breeder of this program with a start timeout and a memory limit.
     pub fn new(program: &Path, start_deadline: Duration, memory_bytes: u64) -> Breeder {
         let mut spec = WorkerSpec::new(program, &["breed"]);
         spec.start_deadline = start_deadline;
@@ -24,9 +22,8 @@ impl Breeder {
         Breeder(Rc::new(RefCell::new(Supervisor::new(spec))))
     }
 
-    /// Generates schedules, or returns why there are none.
-    pub fn breed(&self, job: &BreedJob) -> Result<Vec<Schedule>, String> {
-        match self.0.borrow_mut().call(job, DEADLINE) {
+    pub fn breed_schedules(&self, job: &BreedJob) -> Result<Vec<Schedule>, String> {
+        match self.0.borrow_mut().call_worker(job, DEADLINE) {
             Ok(BreedReply::Bred(bred)) => {
                 let read = bred.iter().map(|text| Schedule::from_json(text).map_err(|error| error.to_string()));
                 read.collect()

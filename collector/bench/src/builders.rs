@@ -9,15 +9,13 @@ use worker::{Fault, Supervisor, Waiting, WorkerSpec, wait_any};
 #[derive(Clone, Debug)]
 pub enum Build {
     Built(Box<Artifact>),
-    /// Error from TVM.
     Failed(String),
-    /// The sampled point is not a valid schedule of the space.
     Rejected(String),
     /// The builder crashed or did not reply.
     Fault(Fault),
 }
 
-/// A queue of build jobs and the processes that do them. Results come in the order of the requests.
+/// Results come in the order of the requests.
 pub struct Builders {
     seats: Vec<BuilderSlot>,
     deadline: Duration,
@@ -28,7 +26,6 @@ pub struct Builders {
     first: u64,
 }
 
-/// A builder process and its current job.
 struct BuilderSlot {
     supervisor: Supervisor<BuildJob, BuildReply>,
     cpu: Option<usize>,
@@ -36,8 +33,7 @@ struct BuilderSlot {
 }
 
 impl Builders {
-    /// Creates builders pinned to one CPU each, from the last of `cpus` to the first, because runners start with the
-    /// first. Without CPUs they are not pinned.
+    /// Pins each to a CPU, from the last to the first, because runners start with the first; none without CPUs.
     pub fn new(spec: &WorkerSpec, count: usize, cpus: &[usize], deadline: Duration) -> Builders {
         let seats = (0..count.max(1)).map(|place| {
             let cpu = (!cpus.is_empty()).then(|| cpus[cpus.len() - 1 - place % cpus.len()]);
@@ -55,66 +51,64 @@ impl Builders {
         }
     }
 
-    /// Returns the versions of TVM and LLVM and the CPU name that a builder reports.
     pub fn versions(&mut self) -> Result<&Versions, Fault> {
-        Ok(&self.seats[0].supervisor.ready()?.versions)
+        Ok(&self.seats[0].supervisor.ensure_ready()?.versions)
     }
 
-    pub fn request(&mut self, ticket: Ticket, job: BuildJob) {
+    pub fn request_build(&mut self, ticket: Ticket, job: BuildJob) {
         self.queue.push_back((self.first + self.tickets.len() as u64, job));
         self.tickets.push_back(ticket);
     }
 
-    /// Takes the result of the oldest pending request, if it is finished.
-    pub fn take(&mut self) -> Option<(Ticket, Build)> {
+    /// Returns the oldest pending result, if it is finished.
+    pub fn take_result(&mut self) -> Option<(Ticket, Build)> {
         let build = self.ended.remove(&self.first)?;
         self.first += 1;
         Some((self.tickets.pop_front().expect("what was requested has a ticket"), build))
     }
 
-    /// Returns whether no request is pending.
     pub fn are_idle(&self) -> bool {
         self.tickets.is_empty()
     }
 
     /// Starts queued jobs on all builders and waits for one result.
-    pub fn wait(&mut self) {
-        self.feed(&|_| true);
-        if let Some(place) = wait_any(&self.waiting()) {
-            self.receive(place);
+    pub fn wait_for_result(&mut self) {
+        self.feed_builders(&|_| true);
+        if let Some(place) = wait_any(&self.waiting_builders()) {
+            self.receive_build(place);
         }
     }
 
     /// Starts queued jobs on idle builders whose CPU is not used by a run.
     pub fn feed_beside(&mut self, run_cpus: &[usize]) {
-        self.feed(&|cpu| cpu.is_some_and(|cpu| !run_cpus.contains(&cpu)));
+        self.feed_builders(&|cpu| cpu.is_some_and(|cpu| !run_cpus.contains(&cpu)));
     }
 
-    /// Waits until no build occupies the CPUs of a run, without starting new ones.
-    pub fn leave(&mut self, run_cpus: &[usize]) {
+    /// Waits until no build occupies the CPUs of a run, without starting new builds.
+    pub fn vacate_cpus(&mut self, run_cpus: &[usize]) {
         loop {
             let in_the_way = |seat: &BuilderSlot| seat.cpu.is_none_or(|cpu| run_cpus.contains(&cpu));
             let waiting: Vec<_> =
-                self.seats.iter().map(|seat| seat.supervisor.waiting().filter(|_| in_the_way(seat))).collect();
+                self.seats.iter().map(|seat| seat.supervisor.pending_request().filter(|_| in_the_way(seat))).collect();
             let Some(place) = wait_any(&waiting) else { return };
-            self.receive(place);
+            self.receive_build(place);
         }
     }
 
     pub fn leave_all(&mut self) {
-        while let Some(place) = wait_any(&self.waiting()) {
-            self.receive(place);
+        while let Some(place) = wait_any(&self.waiting_builders()) {
+            self.receive_build(place);
         }
     }
 
-    pub fn waiting(&self) -> Vec<Option<Waiting<'_>>> {
-        self.seats.iter().map(|seat| seat.supervisor.waiting()).collect()
+    pub fn waiting_builders(&self) -> Vec<Option<Waiting<'_>>> {
+        self.seats.iter().map(|seat| seat.supervisor.pending_request()).collect()
     }
 
-    pub fn receive(&mut self, place: usize) {
+    pub fn receive_build(&mut self, place: usize) {
         let seat = &mut self.seats[place];
         let number = seat.number.take().expect("a builder that owes an answer has a job");
-        let build = match seat.supervisor.receive() {
+        let build = match seat.supervisor.receive_reply() {
             Ok(BuildReply::Built(artifact)) => Build::Built(artifact),
             Ok(BuildReply::Failed(why)) => Build::Failed(why),
             Ok(BuildReply::Rejected(why)) => Build::Rejected(why),
@@ -123,23 +117,23 @@ impl Builders {
         self.ended.insert(number, build);
     }
 
-    pub fn abandon(&mut self) {
+    pub fn abandon_all(&mut self) {
         self.queue.clear();
         self.ended.clear();
         self.first += self.tickets.len() as u64;
         self.tickets.clear();
         for seat in self.seats.iter_mut().filter(|seat| seat.number.is_some()) {
-            seat.supervisor.recycle();
+            seat.supervisor.recycle_worker();
             seat.number = None;
         }
     }
 
-    fn feed(&mut self, may_work: &dyn Fn(Option<usize>) -> bool) {
+    fn feed_builders(&mut self, may_work: &dyn Fn(Option<usize>) -> bool) {
         for place in 0..self.seats.len() {
             while self.seats[place].number.is_none() && may_work(self.seats[place].cpu) {
                 let Some((number, job)) = self.queue.pop_front() else { return };
                 let seat = &mut self.seats[place];
-                match seat.supervisor.send(&job, self.deadline) {
+                match seat.supervisor.send_request(&job, self.deadline) {
                     Ok(()) => seat.number = Some(number),
                     Err(fault) => drop(self.ended.insert(number, Build::Fault(fault))),
                 }

@@ -27,13 +27,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 use worker::Fault;
 
-/// The caller's identifier of a work item, unique among those in progress.
+/// Identifier chosen by the caller, unique among the items in progress.
 pub type Ticket = u64;
 
-/// Library versions and processor or device names by key.
 pub type Versions = BTreeMap<String, String>;
 
-/// A work item; runs have a deadline.
 #[derive(Clone, Debug)]
 pub enum BenchWork {
     Build(BuildJob),
@@ -43,7 +41,6 @@ pub enum BenchWork {
     Together(TogetherJob, Duration),
 }
 
-/// The result of a work item.
 #[derive(Debug)]
 pub enum Done {
     Built(Build),
@@ -56,7 +53,6 @@ pub struct Ran {
     pub reply: Result<RunReply, Fault>,
 }
 
-/// A capability that a bench may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ability {
     Build,
@@ -67,23 +63,19 @@ pub enum Ability {
     RunOpenVino,
 }
 
-/// A place where code is built and run.
 pub trait Bench {
-    /// Returns the versions for a capability, or why it is missing.
+    /// Returns the versions, or why the capability is missing.
     fn capability(&mut self, of: Ability) -> Result<Versions, Fault>;
 
     fn submit(&mut self, ticket: Ticket, work: BenchWork);
 
-    /// Waits for the next result. Calls `goes_on` before starting anything. Returns None if `goes_on` returns false or
-    /// nothing is in progress.
-    fn next(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)>;
+    /// Calls `goes_on` before starting anything. Returns None if `goes_on` returns false or nothing is in progress.
+    fn next_result(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)>;
 
-    /// Abandons all submitted work.
-    fn abandon(&mut self);
+    fn abandon_all(&mut self);
 
-    /// Builds all jobs and returns the results in order; nothing else may be in progress. Calls `done` after each
-    /// build.
-    fn build(&mut self, jobs: &[BuildJob], done: &mut dyn FnMut()) -> Vec<Build> {
+    /// Returns the results in order; nothing else may be in progress. Calls `done` after each build.
+    fn build_jobs(&mut self, jobs: &[BuildJob], done: &mut dyn FnMut()) -> Vec<Build> {
         let mut done = || {
             done();
             true
@@ -91,41 +83,40 @@ pub trait Bench {
         self.build_while(jobs, &mut done)
     }
 
-    /// Builds jobs until `goes_on`, which is called after each build, returns false. The remaining jobs are abandoned,
-    /// so there may be fewer results than jobs.
+    /// Abandons the remaining jobs, so that results may be missing, when `goes_on` returns false after a build.
     fn build_while(&mut self, jobs: &[BuildJob], goes_on: &mut dyn FnMut() -> bool) -> Vec<Build> {
         for (ticket, job) in (0..).zip(jobs) {
             self.submit(ticket, BenchWork::Build(job.clone()));
         }
         let mut builds = BTreeMap::new();
-        while let Some((ticket, Done::Built(build))) = self.next(&mut || true) {
+        while let Some((ticket, Done::Built(build))) = self.next_result(&mut || true) {
             builds.insert(ticket, build);
             if !goes_on() {
-                self.abandon();
+                self.abandon_all();
                 break;
             }
         }
         builds.into_values().collect()
     }
 
-    /// Runs compiled code; nothing else may be in progress.
-    fn run(&mut self, job: &RunJob, deadline: Duration) -> Result<RunReply, Fault> {
-        only(self, BenchWork::Run(job.clone(), deadline))
+    /// Nothing else may be in progress.
+    fn run_job(&mut self, job: &RunJob, deadline: Duration) -> Result<RunReply, Fault> {
+        run_for_reply(self, BenchWork::Run(job.clone(), deadline))
     }
 
-    /// Runs an operator through a library; nothing else may be in progress.
+    /// Nothing else may be in progress.
     fn run_library(&mut self, job: &LibraryJob, deadline: Duration) -> Result<RunReply, Fault> {
-        only(self, BenchWork::Library(job.clone(), deadline))
+        run_for_reply(self, BenchWork::Library(job.clone(), deadline))
     }
 
-    /// Runs a whole model; nothing else may be in progress.
+    /// Nothing else may be in progress.
     fn run_network(&mut self, job: &NetworkJob, deadline: Duration) -> Result<RunReply, Fault> {
-        only(self, BenchWork::Network(job.clone(), deadline))
+        run_for_reply(self, BenchWork::Network(job.clone(), deadline))
     }
 
-    /// Runs several operators concurrently; nothing else may be in progress.
+    /// Nothing else may be in progress.
     fn run_together(&mut self, job: TogetherJob, deadline: Duration) -> Ran {
-        ran(self, BenchWork::Together(job, deadline))
+        run_single(self, BenchWork::Together(job, deadline))
     }
 }
 
@@ -138,22 +129,22 @@ impl<B: Bench + ?Sized> Bench for &mut B {
         (**self).submit(ticket, work);
     }
 
-    fn next(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)> {
-        (**self).next(goes_on)
+    fn next_result(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)> {
+        (**self).next_result(goes_on)
     }
 
-    fn abandon(&mut self) {
-        (**self).abandon();
+    fn abandon_all(&mut self) {
+        (**self).abandon_all();
     }
 }
 
-fn only<At: Bench + ?Sized>(bench: &mut At, work: BenchWork) -> Result<RunReply, Fault> {
-    ran(bench, work).reply
+fn run_for_reply<At: Bench + ?Sized>(bench: &mut At, work: BenchWork) -> Result<RunReply, Fault> {
+    run_single(bench, work).reply
 }
 
-fn ran<At: Bench + ?Sized>(bench: &mut At, work: BenchWork) -> Ran {
+fn run_single<At: Bench + ?Sized>(bench: &mut At, work: BenchWork) -> Ran {
     bench.submit(0, work);
-    match bench.next(&mut || true) {
+    match bench.next_result(&mut || true) {
         Some((_, Done::Ran(ran))) => ran,
         other => unreachable!("one run was in hand, and there is {other:?}"),
     }

@@ -5,7 +5,6 @@ use job::BuildJob;
 use std::collections::VecDeque;
 use worker::Fault;
 
-/// A bench in front of another one that supplies known builds.
 pub struct Prebuilt<B, Known> {
     bench: B,
     known: Known,
@@ -13,7 +12,7 @@ pub struct Prebuilt<B, Known> {
 }
 
 impl<B: Bench, Known: FnMut(&BuildJob) -> Option<Build>> Prebuilt<B, Known> {
-    /// Creates a bench that takes builds from `known` and passes all other work to `bench`.
+    /// Takes builds from `known` and passes all other work to `bench`.
     pub fn new(bench: B, known: Known) -> Self {
         Prebuilt { bench, known, done: VecDeque::new() }
     }
@@ -35,15 +34,15 @@ impl<B: Bench, Known: FnMut(&BuildJob) -> Option<Build>> Bench for Prebuilt<B, K
         }
     }
 
-    fn next(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)> {
+    fn next_result(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)> {
         match self.done.pop_front() {
             Some((ticket, build)) => Some((ticket, Done::Built(build))),
-            None => self.bench.next(goes_on),
+            None => self.bench.next_result(goes_on),
         }
     }
 
-    fn abandon(&mut self) {
+    fn abandon_all(&mut self) {
         self.done.clear();
-        self.bench.abandon();
+        self.bench.abandon_all();
     }
 }

@@ -8,7 +8,6 @@ use worker::Fault;
 /// Capacity of the cache; the oldest builds are evicted.
 const KEPT_BYTES: usize = 512 << 20;
 
-/// A bench that caches builds up to a size limit.
 pub struct Remembering<'a> {
     bench: &'a mut dyn Bench,
     asked: BTreeMap<Ticket, BuildJob>,
@@ -31,21 +30,21 @@ impl<'a> Remembering<'a> {
         }
     }
 
-    fn keep(&mut self, job: BuildJob, build: &Build) {
-        self.bytes += size(&job, build);
+    fn cache_build(&mut self, job: BuildJob, build: &Build) {
+        self.bytes += entry_bytes(&job, build);
         self.order.push_back(job.clone());
         self.known.insert(job, build.clone());
         while self.bytes > KEPT_BYTES
             && let Some(oldest) = self.order.pop_front()
         {
             let gone = self.known.remove(&oldest);
-            self.bytes -= gone.map_or(0, |build| size(&oldest, &build));
+            self.bytes -= gone.map_or(0, |build| entry_bytes(&oldest, &build));
         }
     }
 }
 
-fn size(job: &BuildJob, build: &Build) -> usize {
-    let code = if let Build::Built(artifact) = build { artifact.code().len() } else { 0 };
+fn entry_bytes(job: &BuildJob, build: &Build) -> usize {
+    let code = if let Build::Built(artifact) = build { artifact.stored_code().len() } else { 0 };
     code + 2 * (job.task.len() + job.target.len() + job.schedule.len())
 }
 
@@ -65,20 +64,20 @@ impl Bench for Remembering<'_> {
         self.bench.submit(ticket, work);
     }
 
-    fn next(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)> {
+    fn next_result(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)> {
         if let Some((ticket, build)) = self.done.pop_front() {
             return Some((ticket, Done::Built(build)));
         }
-        let (ticket, done) = self.bench.next(goes_on)?;
+        let (ticket, done) = self.bench.next_result(goes_on)?;
         if let (Done::Built(build @ Build::Built(_)), Some(job)) = (&done, self.asked.remove(&ticket)) {
-            self.keep(job, build);
+            self.cache_build(job, build);
         }
         Some((ticket, done))
     }
 
-    fn abandon(&mut self) {
+    fn abandon_all(&mut self) {
         self.asked.clear();
         self.done.clear();
-        self.bench.abandon();
+        self.bench.abandon_all();
     }
 }

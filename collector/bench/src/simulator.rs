@@ -2,17 +2,18 @@
 //! [`RunReply::Simulated`] and never count as measurements.
 
 use crate::{Ability, Bench, BenchWork, Build, Done, Ran, Ticket, Versions};
-use accelerator::{Core, FunctionalMachine, Program, Timing, check, generate, layer_of, simulate};
+use accelerator::{
+    Core, FunctionalMachine, Program, Timing, check_program, generate_program, layer_of, simulate_program,
+};
 use job::space::{Schedule, core_knobs};
 use job::{Artifact, BuildJob, Check, RunJob, RunReply, Simulated};
 use models::Task;
-use reference::{Tensor, evaluate, random_inputs};
+use reference::{Tensor, evaluate_task, random_inputs};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Instant, SystemTime};
 use targets::Fabric;
 use worker::Fault;
 
-/// A simulated core with its timing model.
 pub struct Simulator {
     fabric: Fabric,
     queue: VecDeque<(Ticket, BenchWork)>,
@@ -38,21 +39,21 @@ impl Simulator {
         Simulator { fabric, queue: VecDeque::new(), known: None }
     }
 
-    fn run(&mut self, job: &RunJob) -> RunReply {
-        match self.simulated(job) {
+    fn simulate_job(&mut self, job: &RunJob) -> RunReply {
+        match self.simulate_run(job) {
             Ok(simulated) if simulated.check.is_right => RunReply::Simulated(Box::new(simulated)),
             Ok(simulated) => RunReply::WrongResult(simulated.check),
             Err(why) => RunReply::Failed(why),
         }
     }
 
-    fn simulated(&mut self, job: &RunJob) -> Result<Simulated, String> {
-        let prepared = self.prepared(job)?;
-        let computed = FunctionalMachine::compute(&prepared.program, &prepared.operands, job.seed);
+    fn simulate_run(&mut self, job: &RunJob) -> Result<Simulated, String> {
+        let prepared = self.prepare_layer(job)?;
+        let computed = FunctionalMachine::compute_result(&prepared.program, &prepared.operands, job.seed);
         let (bytes, totals) = computed.map_err(|error| error.to_string())?;
-        let check = compared(&bytes, prepared.wanted);
+        let check = compare_outputs(&bytes, prepared.wanted);
         let program = prepared.program;
-        let (time_ns, mut counts) = timed(&self.fabric, &program)?;
+        let (time_ns, mut counts) = model_time(&self.fabric, &program)?;
         for (name, count) in [("products", totals.products), ("changes", totals.changes)] {
             counts.insert(name.to_owned(), count as f64);
         }
@@ -64,29 +65,29 @@ impl Simulator {
     }
 
     /// Decodes the program of a job and prepares its operands and reference result.
-    pub(crate) fn prepared(&mut self, job: &RunJob) -> Result<PreparedLayer<'_>, String> {
+    pub(crate) fn prepare_layer(&mut self, job: &RunJob) -> Result<PreparedLayer<'_>, String> {
         let program = postcard::from_bytes(&job.object).map_err(|error| format!("its code is none: {error}"))?;
-        let known = self.known(job)?;
-        let operands = known.inputs.iter().map(Tensor::bytes).collect();
-        Ok(PreparedLayer { program, operands, wanted: known.result.bytes() })
+        let known = self.known_task(job)?;
+        let operands = known.inputs.iter().map(Tensor::as_bytes).collect();
+        Ok(PreparedLayer { program, operands, wanted: known.result.as_bytes() })
     }
 
-    fn known(&mut self, job: &RunJob) -> Result<&KnownTask, String> {
+    fn known_task(&mut self, job: &RunJob) -> Result<&KnownTask, String> {
         let is_known = |known: &KnownTask| known.task == job.task && known.seed == job.seed;
         if !self.known.as_ref().is_some_and(is_known) {
             let task: Task = serde_json::from_str(&job.task).map_err(|error| error.to_string())?;
             let inputs = random_inputs(&task, job.seed).map_err(|error| error.to_string())?;
-            let result = evaluate(&task, &inputs).map_err(|error| error.to_string())?;
+            let result = evaluate_task(&task, &inputs).map_err(|error| error.to_string())?;
             self.known = Some(KnownTask { task: job.task.clone(), seed: job.seed, inputs, result });
         }
         self.known.as_ref().ok_or_else(|| "nothing is known of the task".to_owned())
     }
 }
 
-/// Returns the modelled nanoseconds of a program and the model's counters.
-pub(crate) fn timed(fabric: &Fabric, program: &Program) -> Result<(f64, BTreeMap<String, f64>), String> {
-    let set = fabric.timing();
-    let timed = simulate(program, &set.timing).map_err(|error| error.to_string())?;
+/// Returns nanoseconds and the model's counters.
+pub(crate) fn model_time(fabric: &Fabric, program: &Program) -> Result<(f64, BTreeMap<String, f64>), String> {
+    let set = fabric.timing_set();
+    let timed = simulate_program(program, &set.timing).map_err(|error| error.to_string())?;
     let Timing { host_instruction_ns, host_call_ns, .. } = set.timing;
     let [load, compute, store, fetch] = timed.busy;
     let counts = [
@@ -103,7 +104,7 @@ pub(crate) fn timed(fabric: &Fabric, program: &Program) -> Result<(f64, BTreeMap
     Ok((fabric.time_ns(timed.cycles), counts))
 }
 
-pub(crate) fn compared(given: &[u8], wanted: &[u8]) -> Check {
+pub(crate) fn compare_outputs(given: &[u8], wanted: &[u8]) -> Check {
     let number = |byte: u8| f64::from(byte.cast_signed());
     let pairs = given.iter().zip(wanted).map(|(given, wanted)| (number(*given), number(*wanted)));
     let (max_abs_error, max_rel_error) = pairs.fold((0.0f64, 0.0f64), |(most, part), (given, wanted)| {
@@ -113,15 +114,15 @@ pub(crate) fn compared(given: &[u8], wanted: &[u8]) -> Check {
     Check { max_abs_error, max_rel_error, is_right: given == wanted }
 }
 
-/// Generates the program of a schedule; schedules that do not fit are rejected.
-fn build(core: &Core, job: &BuildJob) -> Build {
+/// Rejects schedules that do not fit.
+fn build_program(core: &Core, job: &BuildJob) -> Build {
     let begin = Instant::now();
-    let program = match program(core, job) {
+    let program = match schedule_program(core, job) {
         Ok(program) => program,
         Err(rejected) => return rejected,
     };
     let generated = begin.elapsed();
-    if let Err(error) = check(&program) {
+    if let Err(error) = check_program(&program) {
         return Build::Failed(format!("the generated program is wrong: {error}"));
     }
     let object = match postcard::to_stdvec(&program) {
@@ -146,7 +147,7 @@ fn build(core: &Core, job: &BuildJob) -> Build {
     }))
 }
 
-fn program(core: &Core, job: &BuildJob) -> Result<Program, Build> {
+fn schedule_program(core: &Core, job: &BuildJob) -> Result<Program, Build> {
     let failed = |why: String| Build::Failed(why);
     let task: Task = serde_json::from_str(&job.task).map_err(|error| failed(error.to_string()))?;
     task.check().map_err(|error| failed(error.to_string()))?;
@@ -156,7 +157,7 @@ fn program(core: &Core, job: &BuildJob) -> Result<Program, Build> {
         return Err(Build::Rejected("the core's space has knobs and no traces".to_owned()));
     };
     let knobs = core_knobs(knobs).ok_or_else(|| failed("the schedule is of another space".to_owned()))?;
-    generate(core, &layer, &knobs).map_err(|misfit| Build::Rejected(format!("it does not fit: {misfit}")))
+    generate_program(core, &layer, &knobs).map_err(|misfit| Build::Rejected(format!("it does not fit: {misfit}")))
 }
 
 impl Bench for Simulator {
@@ -171,15 +172,15 @@ impl Bench for Simulator {
         self.queue.push_back((ticket, work));
     }
 
-    fn next(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)> {
+    fn next_result(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)> {
         if !goes_on() {
             return None;
         }
         let (ticket, work) = self.queue.pop_front()?;
         let began = SystemTime::now();
         let done = match work {
-            BenchWork::Build(job) => Done::Built(build(&self.fabric.core(), &job)),
-            BenchWork::Run(job, _) => Done::Ran(Ran { began, reply: Ok(self.run(&job)) }),
+            BenchWork::Build(job) => Done::Built(build_program(&self.fabric.core(), &job)),
+            BenchWork::Run(job, _) => Done::Ran(Ran { began, reply: Ok(self.simulate_job(&job)) }),
             BenchWork::Library(..) | BenchWork::Network(..) | BenchWork::Together(..) => {
                 let why = "a simulated core runs operators of its own alone".to_owned();
                 Done::Ran(Ran { began, reply: Ok(RunReply::Unsupported(why)) })
@@ -188,7 +189,7 @@ impl Bench for Simulator {
         Some((ticket, done))
     }
 
-    fn abandon(&mut self) {
+    fn abandon_all(&mut self) {
         self.queue.clear();
     }
 }

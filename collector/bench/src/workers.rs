@@ -21,7 +21,7 @@ const SPIN_VARIABLE: &str = "TVM_THREAD_POOL_SPIN_COUNT";
 #[derive(Clone, Debug)]
 pub struct WorkerLimits {
     pub builders: usize,
-    /// CPUs of the builders, one each; empty for no pinning.
+    /// One CPU per builder; empty for no pinning.
     pub builder_cpus: Vec<usize>,
     /// Whether builders continue while a candidate runs on other CPUs.
     pub overlap: bool,
@@ -37,7 +37,6 @@ pub struct WorkerLimits {
     pub spin_count: u32,
 }
 
-/// The builders and runners of this machine.
 pub struct Workers {
     builders: Builders,
     runners: Runners,
@@ -55,7 +54,7 @@ pub struct Workers {
     process: u32,
 }
 
-/// One process for each kind of run, started on first use.
+/// Each is started on first use.
 struct Runners {
     cpu: Supervisor<RunJob, RunReply>,
     gpu: Supervisor<RunJob, RunReply>,
@@ -73,27 +72,26 @@ enum WorkerRun {
     Code(RunJob, Duration),
     Library(LibraryJob, Duration),
     Network(NetworkJob, Duration),
-    /// Also holds the CPUs of all members.
+    /// Includes the CPUs of all members.
     Together(TogetherJob, Vec<usize>, Duration),
 }
 
 /// Returns the worker program: the one set by [`set_worker_program`], or `opcollect-worker` next to this program.
 pub fn worker_program() -> std::io::Result<PathBuf> {
-    Ok(worker::libraries::program()?.with_file_name("opcollect-worker"))
+    Ok(worker::libraries::base_program()?.with_file_name("opcollect-worker"))
 }
 
-/// Sets the worker program for a process hosted by another program, such as Python. Only the first call has an effect.
+/// For hosts such as Python. Only the first call has an effect.
 pub fn set_worker_program(path: PathBuf) {
     worker::libraries::set_program(path);
 }
 
-/// Returns the program for PyTorch's library, next to the worker program.
 pub fn library_program(worker: &Path) -> PathBuf {
     worker.with_file_name("opcollect-torch")
 }
 
 impl Workers {
-    /// Creates workers of a program; processes start on first use.
+    /// Processes start on first use.
     pub fn new(program: &Path, limits: &WorkerLimits) -> Workers {
         /// Resident memory above which a builder is replaced.
         const BUILDER_RSS_BYTES: u64 = 1 << 30;
@@ -106,7 +104,7 @@ impl Workers {
             runners: Runners::new(program, limits),
             overlap: limits.overlap,
             builder_cpus: limits.builder_cpus.clone(),
-            topology: Topology::read(&limits.builder_cpus),
+            topology: Topology::read_topology(&limits.builder_cpus),
             narrow: VecDeque::new(),
             wide: VecDeque::new(),
             wide_runs: limits.wide_runs.max(1),
@@ -115,19 +113,19 @@ impl Workers {
         }
     }
 
-    /// Ends the runners; the next job starts a new one.
+    /// The next job starts a new runner.
     pub fn recycle_runners(&mut self) {
-        self.runners.cpu.recycle();
-        self.runners.gpu.recycle();
-        self.runners.library.recycle();
-        self.runners.network.recycle();
-        self.runners.gpu_network.recycle();
-        self.runners.onnxruntime.recycle();
-        self.runners.openvino.recycle();
-        self.runners.together.recycle();
+        self.runners.cpu.recycle_worker();
+        self.runners.gpu.recycle_worker();
+        self.runners.library.recycle_worker();
+        self.runners.network.recycle_worker();
+        self.runners.gpu_network.recycle_worker();
+        self.runners.onnxruntime.recycle_worker();
+        self.runners.openvino.recycle_worker();
+        self.runners.together.recycle_worker();
     }
 
-    /// Returns the CPUs on which no build may run: those of the run and their siblings, which share the core's units.
+    /// Includes siblings of the run's CPUs, which share the core's units.
     fn busy_cpus(&self, run: &WorkerRun) -> Vec<usize> {
         self.topology.with_siblings(run.cpus())
     }
@@ -136,15 +134,14 @@ impl Workers {
         self.overlap && self.builder_cpus.iter().any(|cpu| !busy_cpus.contains(cpu))
     }
 
-    fn queue(&mut self, ticket: Ticket, run: WorkerRun) {
+    fn queue_run(&mut self, ticket: Ticket, run: WorkerRun) {
         match self.can_build_beside(&self.busy_cpus(&run)) {
             true => self.narrow.push_back((ticket, run)),
             false => self.wide.push_back((ticket, run)),
         }
     }
 
-    /// Returns the next run that may start now.
-    fn due(&mut self) -> Option<(Ticket, WorkerRun)> {
+    fn next_due(&mut self) -> Option<(Ticket, WorkerRun)> {
         if let Some(narrow) = self.narrow.pop_front() {
             return Some(narrow);
         }
@@ -154,12 +151,11 @@ impl Workers {
         wide
     }
 
-    /// Performs a run while no builder uses its cores.
-    fn make(&mut self, run: WorkerRun) -> Ran {
+    fn perform_run(&mut self, run: WorkerRun) -> Ran {
         let busy = self.busy_cpus(&run);
         let beside = self.can_build_beside(&busy);
         match beside {
-            true => self.builders.leave(&busy),
+            true => self.builders.vacate_cpus(&busy),
             false => self.builders.leave_all(),
         }
         if let Some(Placement { process, .. }) = run.placement() {
@@ -173,23 +169,23 @@ impl Workers {
         let reply = match &run {
             WorkerRun::Code(job, deadline) => {
                 let runner = if job.device.is_some() { &mut self.runners.gpu } else { &mut self.runners.cpu };
-                let reply = call(runner, builders, &busy, job, *deadline);
+                let reply = call_runner(runner, builders, &busy, job, *deadline);
                 if is_spent(&reply, job.device.is_some()) {
-                    runner.recycle();
+                    runner.recycle_worker();
                 }
                 reply
             }
             WorkerRun::Library(job, deadline) => {
-                let reply = call(&mut self.runners.library, builders, &busy, job, *deadline);
+                let reply = call_runner(&mut self.runners.library, builders, &busy, job, *deadline);
                 if is_spent(&reply, false) {
-                    self.runners.library.recycle();
+                    self.runners.library.recycle_worker();
                 }
                 reply
             }
             WorkerRun::Together(job, _, deadline) => {
-                let reply = call(&mut self.runners.together, builders, &busy, job, *deadline);
+                let reply = call_runner(&mut self.runners.together, builders, &busy, job, *deadline);
                 if is_spent(&reply, false) {
-                    self.runners.together.recycle();
+                    self.runners.together.recycle_worker();
                 }
                 reply
             }
@@ -200,23 +196,25 @@ impl Workers {
                     Engine::OnnxRuntime | Engine::OpenVino | Engine::Torch if job.profile.is_some() => {
                         Ok(RunReply::Unsupported("only programs of our own code tell of their operators".to_owned()))
                     }
-                    Engine::Program => call(network, builders, &busy, job, *deadline),
+                    Engine::Program => call_runner(network, builders, &busy, job, *deadline),
                     Engine::Cuda => {
-                        let reply = call(gpu_network, builders, &busy, job, *deadline);
+                        let reply = call_runner(gpu_network, builders, &busy, job, *deadline);
                         if is_spent(&reply, true) {
-                            gpu_network.recycle();
+                            gpu_network.recycle_worker();
                         }
                         reply
                     }
-                    Engine::OnnxRuntime => call(onnxruntime, builders, &busy, job, *deadline),
+                    Engine::OnnxRuntime => call_runner(onnxruntime, builders, &busy, job, *deadline),
                     Engine::OpenVino => {
                         if *openvino_cpus != job.cpus {
-                            openvino.recycle();
+                            openvino.recycle_worker();
                             openvino_cpus.clone_from(&job.cpus);
                         }
-                        call(openvino, builders, &busy, job, *deadline)
+                        call_runner(openvino, builders, &busy, job, *deadline)
                     }
-                    Engine::Torch => call(library, builders, &busy, &LibraryJob::Network(job.clone()), *deadline),
+                    Engine::Torch => {
+                        call_runner(library, builders, &busy, &LibraryJob::Network(job.clone()), *deadline)
+                    }
                 }
             }
         };
@@ -228,48 +226,48 @@ impl Bench for Workers {
     fn capability(&mut self, of: Ability) -> Result<Versions, Fault> {
         let versions = match of {
             Ability::Build => self.builders.versions()?,
-            Ability::RunOnCpu => &self.runners.cpu.ready()?.versions,
-            Ability::RunOnGpu => &self.runners.gpu.ready()?.versions,
-            Ability::RunLibrary => &self.runners.library.ready()?.versions,
-            Ability::RunOnnxRuntime => &self.runners.onnxruntime.ready()?.versions,
-            Ability::RunOpenVino => &self.runners.openvino.ready()?.versions,
+            Ability::RunOnCpu => &self.runners.cpu.ensure_ready()?.versions,
+            Ability::RunOnGpu => &self.runners.gpu.ensure_ready()?.versions,
+            Ability::RunLibrary => &self.runners.library.ensure_ready()?.versions,
+            Ability::RunOnnxRuntime => &self.runners.onnxruntime.ensure_ready()?.versions,
+            Ability::RunOpenVino => &self.runners.openvino.ensure_ready()?.versions,
         };
         Ok(versions.clone())
     }
 
     fn submit(&mut self, ticket: Ticket, work: BenchWork) {
         match work {
-            BenchWork::Build(job) => self.builders.request(ticket, job),
-            BenchWork::Run(job, deadline) => self.queue(ticket, WorkerRun::Code(job, deadline)),
-            BenchWork::Library(job, deadline) => self.queue(ticket, WorkerRun::Library(job, deadline)),
-            BenchWork::Network(job, deadline) => self.queue(ticket, WorkerRun::Network(job, deadline)),
+            BenchWork::Build(job) => self.builders.request_build(ticket, job),
+            BenchWork::Run(job, deadline) => self.queue_run(ticket, WorkerRun::Code(job, deadline)),
+            BenchWork::Library(job, deadline) => self.queue_run(ticket, WorkerRun::Library(job, deadline)),
+            BenchWork::Network(job, deadline) => self.queue_run(ticket, WorkerRun::Network(job, deadline)),
             BenchWork::Together(job, deadline) => {
-                let cpus = job.cpus();
-                self.queue(ticket, WorkerRun::Together(job, cpus, deadline));
+                let cpus = job.distinct_cpus();
+                self.queue_run(ticket, WorkerRun::Together(job, cpus, deadline));
             }
         }
     }
 
-    fn next(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)> {
+    fn next_result(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)> {
         loop {
-            if let Some((ticket, build)) = self.builders.take() {
+            if let Some((ticket, build)) = self.builders.take_result() {
                 return Some((ticket, Done::Built(build)));
             }
             if !goes_on() {
                 return None;
             }
-            if let Some((ticket, run)) = self.due() {
-                return Some((ticket, Done::Ran(self.make(run))));
+            if let Some((ticket, run)) = self.next_due() {
+                return Some((ticket, Done::Ran(self.perform_run(run))));
             }
             if self.builders.are_idle() {
                 return None;
             }
-            self.builders.wait();
+            self.builders.wait_for_result();
         }
     }
 
-    fn abandon(&mut self) {
-        self.builders.abandon();
+    fn abandon_all(&mut self) {
+        self.builders.abandon_all();
         self.narrow.clear();
         self.wide.clear();
         self.are_resting = false;
@@ -329,8 +327,7 @@ impl WorkerRun {
     }
 }
 
-/// Returns whether a runner must be replaced: a wrong result may come with corrupted memory, and a device stays in
-/// error after a failed launch.
+/// A wrong result may come with corrupted memory, and a device stays in error after a failed launch.
 fn is_spent(reply: &Result<RunReply, Fault>, is_device: bool) -> bool {
     match reply {
         Ok(RunReply::WrongResult(_)) => true,
@@ -344,24 +341,24 @@ fn is_spent(reply: &Result<RunReply, Fault>, is_device: bool) -> bool {
     }
 }
 
-/// Calls a runner while builders work on CPUs outside of `busy_cpus`.
-fn call<Job: Serialize>(
+/// Lets builders work on CPUs outside `busy_cpus` meanwhile.
+fn call_runner<Job: Serialize>(
     runner: &mut Supervisor<Job, RunReply>,
     builders: Option<&mut Builders>,
     busy_cpus: &[usize],
     job: &Job,
     deadline: Duration,
 ) -> Result<RunReply, Fault> {
-    let Some(builders) = builders else { return runner.call(job, deadline) };
-    runner.send(job, deadline)?;
+    let Some(builders) = builders else { return runner.call_worker(job, deadline) };
+    runner.send_request(job, deadline)?;
     loop {
         builders.feed_beside(busy_cpus);
-        let mut waiting = builders.waiting();
+        let mut waiting = builders.waiting_builders();
         let place = waiting.len();
-        waiting.push(runner.waiting());
+        waiting.push(runner.pending_request());
         match wait_any(&waiting) {
-            Some(builder) if builder < place => builders.receive(builder),
-            Some(_) | None => return runner.receive(),
+            Some(builder) if builder < place => builders.receive_build(builder),
+            Some(_) | None => return runner.receive_reply(),
         }
     }
 }

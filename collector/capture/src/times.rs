@@ -1,14 +1,13 @@
 //! Conversion of measured times to record columns.
 
 use datasets::Record;
-use measure::statistics::summarise;
+use measure::statistics::summarise_samples;
 
-/// Fills the time columns of a record from samples in nanoseconds, of which it keeps at most `kept`. Returns false and
-/// changes nothing if there are no samples.
-pub fn describe(record: &mut Record, samples_ns: &[f64], kept: usize) -> bool {
+/// Fills the time columns from samples in nanoseconds, keeping at most `kept`. Returns false without samples.
+pub fn fill_times(record: &mut Record, samples_ns: &[f64], kept: usize) -> bool {
     let mut sorted = samples_ns.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let Some(numbers) = summarise(&sorted) else { return false };
+    let Some(numbers) = summarise_samples(&sorted) else { return false };
     record.n = i64::from(numbers.n);
     record.median_ns = Some(numbers.median);
     record.mean_ns = Some(numbers.mean);
@@ -24,15 +23,15 @@ pub fn describe(record: &mut Record, samples_ns: &[f64], kept: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::describe;
+    use super::fill_times;
     use datasets::Record;
 
     #[test]
     fn a_row_has_what_samples_say_and_some_of_them() {
         let mut record = Record::default();
-        assert!(!describe(&mut record, &[], 2));
+        assert!(!fill_times(&mut record, &[], 2));
         assert_eq!(record, Record::default());
-        assert!(describe(&mut record, &[3.0, 1.0, 2.0], 2));
+        assert!(fill_times(&mut record, &[3.0, 1.0, 2.0], 2));
         assert_eq!((record.n, record.median_ns, record.min_ns), (3, Some(2.0), Some(1.0)));
         assert_eq!(record.samples_ns, [3.0, 2.0]);
     }

@@ -7,8 +7,8 @@ mod card;
 #[path = "../../../tests/damage.rs"]
 mod damage;
 
-use capture::tpu::{Reading, Timeline, loss::Losses, read, trace};
-use capture::trace::{QueryBounds, ask, load, query};
+use capture::tpu::{Reading, Timeline, loss::Losses, read_capture, trace};
+use capture::trace::{QueryBounds, load_tables, query_trace, run_query};
 use damage::with_words;
 use proptest::prelude::*;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn timeline() -> &'static Timeline {
     TIMELINE.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
         let capture = card::write(folder.path(), &[(0, card::small_core(0))]);
-        read(&capture, &Reading::default()).unwrap()
+        read_capture(&capture, &Reading::default()).unwrap()
     })
 }
 
@@ -31,12 +31,12 @@ const HOST: &str = r#"{"traceEvents":[{"ph":"B","cat":"cpu_op","name":"outer","t
 /// Merges a host trace and counts its calls in the result.
 fn merge(host: &[u8], tail_offset_ns: i64) -> Option<usize> {
     let tail = (timeline().tail_ns, Some(tail_offset_ns));
-    let host = trace::host::parse(Path::new("host"), host, tail, &mut Losses::default()).ok()?;
+    let host = trace::host::parse_host_trace(Path::new("host"), host, tail, &mut Losses::default()).ok()?;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("perfetto.pftrace");
-    trace::write(timeline(), Some(&host), &path).unwrap();
+    trace::write_trace(timeline(), Some(&host), &path).unwrap();
     let calls = "select s.dur from slice s join track t on t.id = s.track_id where t.name like '%op%'";
-    let rows = query(&path, calls, &QueryBounds::default()).unwrap().rows;
+    let rows = query_trace(&path, calls, &QueryBounds::default()).unwrap().rows;
     assert!(rows.iter().all(|row| matches!(row[0], capture::trace::Value::Integer(0..))), "{rows:?}");
     assert_eq!(rows.len(), host.slices.len());
     Some(rows.len())
@@ -82,17 +82,17 @@ proptest! {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("perfetto.pftrace");
             let tail = (timeline().tail_ns, Some(0));
-            let host = trace::host::parse(Path::new("host"), HOST.as_bytes(), tail, &mut Losses::default()).unwrap();
-            trace::write(timeline(), Some(&host), &path).unwrap();
+            let host = trace::host::parse_host_trace(Path::new("host"), HOST.as_bytes(), tail, &mut Losses::default()).unwrap();
+            trace::write_trace(timeline(), Some(&host), &path).unwrap();
             std::fs::read(path).unwrap()
         });
         let mut bytes = original.clone();
         damages.iter().for_each(|damage| damage.apply(&mut bytes));
         let bounds = QueryBounds::default();
-        if let Ok(mut database) = load(&bytes, &bounds) {
+        if let Ok(mut database) = load_tables(&bytes, &bounds) {
             let question = "select count(*), sum(1.0 * s.dur), max(t.name), max(a.display_value) from slice s
                 left join track t on t.id = s.track_id left join args a on a.arg_set_id = s.arg_set_id";
-            prop_assert_eq!(ask(&mut database, question, &bounds).unwrap().rows.len(), 1);
+            prop_assert_eq!(run_query(&mut database, question, &bounds).unwrap().rows.len(), 1);
         }
     }
 }

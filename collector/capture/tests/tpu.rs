@@ -6,7 +6,7 @@ mod card;
 
 use capture::tpu::chip::Engine;
 use capture::tpu::import::{self, CaptureProvenance, Per};
-use capture::tpu::{self, Reading, Timeline, book, compare, page, read, reginfo, summary, trace};
+use capture::tpu::{self, Reading, Timeline, book, compare, page, read_capture, reginfo, summary, trace};
 use capture::trace::{Error, QueryBounds, Value};
 use card::{File, small_core};
 use expect_test::expect;
@@ -14,15 +14,15 @@ use std::path::Path;
 
 fn view(cores: &[(u32, File)], reading: &Reading) -> Timeline {
     let folder = tempfile::tempdir().unwrap();
-    read(&card::write(folder.path(), cores), reading).unwrap()
+    read_capture(&card::write(folder.path(), cores), reading).unwrap()
 }
 
 /// Formats start, end, cycles and name of each record.
 fn lines(timeline: &Timeline, core: usize, engine: Engine) -> Vec<String> {
     let core = &timeline.cores[core];
     let line = |event: capture::tpu::event::Event<'_>| {
-        let kernel = event.place().and_then(|place| place.function).unwrap_or("-");
-        let (record, name) = (event.record, event.names().name);
+        let kernel = event.stream_place().and_then(|place| place.function).unwrap_or("-");
+        let (record, name) = (event.record, event.operation_names().name);
         format!("{}..{} {} {name} in {kernel}", record.start, record.end, record.cycles)
     };
     timeline.core_events(core, engine).map(line).collect()
@@ -46,7 +46,7 @@ fn a_small_capture_gives_the_figures_worked_out_by_hand() {
         ]
     "#]]
     .assert_debug_eq(&lines(&timeline, 0, Engine::Gdma));
-    let rows = summary::summarise(&timeline).unwrap().rows();
+    let rows = summary::sum_timeline(&timeline).unwrap().text_rows();
     // (1000 + 1200) / 1209; 1000 / 1209; (65536 + 8192) / 1200.
     let overall = "Overall 181.97% 1.209 82.71% 1.000(us) 100.00% 1.200(us) 61.44 0.00 0.000(us) 0.00";
     assert_eq!(rows[0].join(" "), "0 181.97% 1.209 82.71% 1000 100.00% 1200 61.44 0.00 0 0.00");
@@ -70,12 +70,12 @@ fn registers_say_what_a_matrix_product_costs() {
     let timeline = view(&[(0, file)], &Reading::default());
     assert_eq!(timeline.losses.count, 0, "{:?}", timeline.losses);
     let event = timeline.core_event(&timeline.cores[0], Engine::Tiu, 0);
-    assert_eq!(event.names().name, "mm2.nt");
-    let work = capture::tpu::event::tiu::work(&event);
+    assert_eq!(event.operation_names().name, "mm2.nt");
+    let work = capture::tpu::event::tiu::event_work(&event);
     // 2 x 78 x 64 x 384 operations of the algorithm; the hardware pads rows to 64 lanes; 512 operations per cycle.
     assert_eq!((work.asked, work.done, work.cycles), (3_833_856, 6_291_456, 7488));
     let mut registers = Vec::new();
-    event.extra(&mut |prefix, name, value| registers.push((format!("{prefix}{name}"), value)));
+    event.list_registers(&mut |prefix, name, value| registers.push((format!("{prefix}{name}"), value)));
     assert!(registers.contains(&("des_opd1_w".to_owned(), capture::tpu::event::Value::Big(384))));
 }
 
@@ -94,18 +94,19 @@ fn generated_core() -> File {
 #[test]
 fn commands_of_generators_have_no_element_type() {
     let folder = tempfile::tempdir().unwrap();
-    let timeline = read(&card::write_of("7", folder.path(), &[(0, generated_core())]), &Reading::default()).unwrap();
+    let timeline =
+        read_capture(&card::write_of("7", folder.path(), &[(0, generated_core())]), &Reading::default()).unwrap();
     assert_eq!(timeline.losses.count, 0, "{:?}", timeline.losses);
     let core = &timeline.cores[0];
     let mut text = Vec::new();
     for engine in [Engine::Tiu, Engine::Gdma] {
         for event in timeline.core_events(core, engine) {
             let mut keys = Vec::new();
-            event.info(&mut |key, _| keys.push(key.to_owned()));
-            event.extra(&mut |prefix, key, _| keys.push(format!("{prefix}{key}")));
+            event.list_info(&mut |key, _| keys.push(key.to_owned()));
+            event.list_registers(&mut |prefix, key, _| keys.push(format!("{prefix}{key}")));
             let typed = ["Data Type", "src_data_format", "des_opt_res0_prec"];
             let typed: Vec<&str> = typed.into_iter().filter(|key| keys.iter().any(|known| known == key)).collect();
-            text.push(format!("{}: {}", event.names().name, typed.join(", ")));
+            text.push(format!("{}: {}", event.operation_names().name, typed.join(", ")));
         }
     }
     assert_eq!(
@@ -119,7 +120,7 @@ fn commands_of_generators_have_no_element_type() {
             "tensorLd: Data Type, src_data_format"
         ]
     );
-    let rows = import::records(&timeline, &provenance(), Per::Operator).unwrap();
+    let rows = import::to_records(&timeline, &provenance(), Per::Operator).unwrap();
     let rows: Vec<_> = rows.iter().map(|row| (row.op_text.as_str(), row.dtype.as_deref())).collect();
     assert_eq!(
         rows,
@@ -141,7 +142,8 @@ fn records_without_commands_become_rows_without_type_and_direction() {
     tiu.push([2000, 2499, 0, 0]);
     gdma.push([1990, 2989, 0, 0, 65536, 1024]);
     let capture = card::write(folder.path(), &[(0, File::default().tiu(&tiu).gdma(&gdma))]);
-    let rows = import::records(&read(&capture, &Reading::default()).unwrap(), &provenance(), Per::Operator).unwrap();
+    let rows = import::to_records(&read_capture(&capture, &Reading::default()).unwrap(), &provenance(), Per::Operator)
+        .unwrap();
     let rows: Vec<_> = rows.iter().map(|row| (row.op_text.as_str(), row.dtype.as_deref())).collect();
     assert_eq!(rows, [("TIU unknown unknown", None), ("GDMA unknown unknown bytes=65536", None)]);
 }
@@ -150,12 +152,12 @@ fn records_without_commands_become_rows_without_type_and_direction() {
 fn conflicts_are_a_part_of_the_cycles_as_the_vendors_tool_rounds_them() {
     let folder = tempfile::tempdir().unwrap();
     let ratios = |file: File| {
-        let timeline = read(&card::write_of("7", folder.path(), &[(0, file)]), &Reading::default()).unwrap();
+        let timeline = read_capture(&card::write_of("7", folder.path(), &[(0, file)]), &Reading::default()).unwrap();
         let mut ratios = Vec::new();
         for event in timeline.core_events(&timeline.cores[0], Engine::Tiu) {
-            event.info(&mut |key, value| {
+            event.list_info(&mut |key, value| {
                 if key == "Bank Conflict Ratio" {
-                    value.write(&mut ratios);
+                    value.append_to(&mut ratios);
                     ratios.push(b' ');
                 }
             });
@@ -245,7 +247,7 @@ fn markers_do_not_take_the_commands_of_a_compiled_model() {
     let global = capture.join("global.profile");
     std::fs::write(&global, format!("bmodel\n{}", std::fs::read_to_string(&global).unwrap())).unwrap();
     let cycles = |compat| {
-        let timeline = read(&capture, &Reading { compat, ..Reading::default() }).unwrap();
+        let timeline = read_capture(&capture, &Reading { compat, ..Reading::default() }).unwrap();
         let records = &timeline.cores[0].streams[1].records;
         records.iter().map(|record| record.cycles).collect::<Vec<_>>()
     };
@@ -301,7 +303,7 @@ fn damage_costs_the_smallest_unit_and_is_told() {
         let folder = tempfile::tempdir().unwrap();
         // A second, intact core shows that a broken file does not affect others.
         let capture = card::write(folder.path(), &[(0, file.clone()), (1, small_core(5))]);
-        let timeline = read(&capture, &Reading::default()).unwrap();
+        let timeline = read_capture(&capture, &Reading::default()).unwrap();
         let losses: Vec<String> = timeline.losses.described.iter().map(ToString::to_string).collect();
         assert!(losses.iter().any(|loss| loss.contains(told)), "{told}: {losses:?}");
         assert!(timeline.losses.count >= 1);
@@ -317,7 +319,7 @@ fn records_that_are_declared_and_missing_are_losses() {
         let folder = tempfile::tempdir().unwrap();
         let capture = card::write(folder.path(), &[(0, small_core(0)), (1, small_core(5))]);
         damage(&capture);
-        let losses = read(&capture, &Reading::default()).unwrap().losses;
+        let losses = read_capture(&capture, &Reading::default()).unwrap().losses;
         let name = |loss: &capture::tpu::loss::Loss| loss.path.file_name().unwrap().to_string_lossy().into_owned();
         assert_eq!(losses.count, losses.described.len());
         losses.described.iter().map(|loss| format!("{}: {}", name(loss), loss.what)).collect::<Vec<_>>().join("\n")
@@ -361,7 +363,8 @@ fn a_core_whose_commands_are_cut_off_is_noted() {
     let folder = tempfile::tempdir().unwrap();
     let mut cut = small_core(5);
     cut.0.truncate(8 + 4 * 16 + 8 + 4 * 64);
-    let timeline = read(&card::write(folder.path(), &[(0, small_core(0)), (1, cut)]), &Reading::default()).unwrap();
+    let timeline =
+        read_capture(&card::write(folder.path(), &[(0, small_core(0)), (1, cut)]), &Reading::default()).unwrap();
     assert_eq!(timeline.losses.count, 0, "commands are not declared");
     let notes = timeline.losses.notes.join("\n");
     assert!(notes.contains("cdmlib0_1.profile: records without any command"), "{notes}");
@@ -370,30 +373,30 @@ fn a_core_whose_commands_are_cut_off_is_noted() {
 #[test]
 fn nothing_readable_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    assert!(matches!(read(folder.path(), &Reading::default()), Err(tpu::Error::Read { .. })));
+    assert!(matches!(read_capture(folder.path(), &Reading::default()), Err(tpu::Error::Read { .. })));
     let capture = card::write(folder.path(), &[]);
-    assert!(matches!(read(&capture, &Reading::default()), Err(tpu::Error::Nothing { .. })));
+    assert!(matches!(read_capture(&capture, &Reading::default()), Err(tpu::Error::Nothing { .. })));
     std::fs::write(capture.join("global.profile"), "arch=bm1684\n").unwrap();
-    assert!(matches!(read(&capture, &Reading::default()), Err(tpu::Error::UnknownArch { .. })));
+    assert!(matches!(read_capture(&capture, &Reading::default()), Err(tpu::Error::UnknownArch { .. })));
     std::fs::write(capture.join("global.profile"), "no such thing\n").unwrap();
-    assert!(matches!(read(&capture, &Reading::default()), Err(tpu::Error::NoArch { .. })));
+    assert!(matches!(read_capture(&capture, &Reading::default()), Err(tpu::Error::NoArch { .. })));
 }
 
 #[test]
 fn paths_with_brackets_and_foreign_letters_are_read_as_they_stand() {
     let folder = tempfile::tempdir().unwrap();
     let odd = folder.path().join("性能 [x*]+(1).xlsx");
-    let timeline = read(&card::write(&odd, &[(0, small_core(0))]), &Reading::default()).unwrap();
+    let timeline = read_capture(&card::write(&odd, &[(0, small_core(0))]), &Reading::default()).unwrap();
     let out = odd.join("out [1]");
     write_all(&timeline, &out);
     assert!(out.join("PerfDoc/PerfAI_output.xlsx").is_file());
 }
 
 fn write_all(timeline: &Timeline, out: &Path) {
-    reginfo::write(timeline, out).unwrap();
-    trace::write(timeline, None, &out.join("perfetto.pftrace")).unwrap();
-    book::write(timeline, out, None).unwrap();
-    page::write(timeline, summary::summarise(timeline).as_ref(), out).unwrap();
+    reginfo::write_reports(timeline, out).unwrap();
+    trace::write_trace(timeline, None, &out.join("perfetto.pftrace")).unwrap();
+    book::write_book(timeline, out, None).unwrap();
+    page::write_page(timeline, summary::sum_timeline(timeline).as_ref(), out).unwrap();
 }
 
 #[test]
@@ -415,8 +418,8 @@ fn questions_about_the_trace_are_answered() {
     let folder = tempfile::tempdir().unwrap();
     let timeline = view(&[(0, small_core(0))], &Reading::default());
     let path = folder.path().join("perfetto.pftrace");
-    trace::write(&timeline, None, &path).unwrap();
-    let ask = |sql: &str| capture::trace::query(&path, sql, &QueryBounds::default()).unwrap().rows;
+    trace::write_trace(&timeline, None, &path).unwrap();
+    let ask = |sql: &str| capture::trace::query_trace(&path, sql, &QueryBounds::default()).unwrap().rows;
     let text = |text: &str| Value::Text(text.to_owned());
     let rows = ask("select name, dur from slice s where s.name = 'MM2_NN' order by dur desc");
     assert_eq!(rows, [[text("MM2_NN"), Value::Integer(499)]]);
@@ -436,7 +439,7 @@ fn questions_about_the_trace_are_answered() {
 
 fn small_trace(folder: &Path) -> std::path::PathBuf {
     let path = folder.join("perfetto.pftrace");
-    trace::write(&view(&[(0, small_core(0))], &Reading::default()), None, &path).unwrap();
+    trace::write_trace(&view(&[(0, small_core(0))], &Reading::default()), None, &path).unwrap();
     path
 }
 
@@ -444,7 +447,7 @@ fn small_trace(folder: &Path) -> std::path::PathBuf {
 fn questions_only_read_the_trace() {
     let folder = tempfile::tempdir().unwrap();
     let path = small_trace(folder.path());
-    let ask = |sql: &str| capture::trace::query(&path, sql, &QueryBounds::default());
+    let ask = |sql: &str| capture::trace::query_trace(&path, sql, &QueryBounds::default());
     let other = folder.path().join("other.db");
     let refused = [
         &format!("attach '{}' as other", other.display()),
@@ -501,15 +504,15 @@ fn questions_end() {
     let path = small_trace(folder.path());
     let short = QueryBounds { time: std::time::Duration::from_millis(50), ..QueryBounds::default() };
     let endless = "with recursive t(x) as (select 1 union all select x + 1 from t) select count(*) from t";
-    assert!(matches!(capture::trace::query(&path, endless, &short), Err(Error::Late { .. })));
+    assert!(matches!(capture::trace::query_trace(&path, endless, &short), Err(Error::Late { .. })));
     let few = QueryBounds { rows: 1000, ..QueryBounds::default() };
     let long = "with recursive t(x) as (select 1 union all select x + 1 from t) select x from t";
-    assert!(matches!(capture::trace::query(&path, long, &few), Err(Error::Long { .. })));
+    assert!(matches!(capture::trace::query_trace(&path, long, &few), Err(Error::Long { .. })));
     let little = QueryBounds { bytes: 1 << 20, ..QueryBounds::default() };
     let wide = "with recursive t(x) as (select 1 union all select x + 1 from t) select hex(zeroblob(1000)) from t";
-    assert!(matches!(capture::trace::query(&path, wide, &little), Err(Error::Long { .. })));
+    assert!(matches!(capture::trace::query_trace(&path, wide, &little), Err(Error::Long { .. })));
     let large = "select zeroblob(1000000000)";
-    assert!(matches!(capture::trace::query(&path, large, &QueryBounds::default()), Err(Error::Query(_))));
+    assert!(matches!(capture::trace::query_trace(&path, large, &QueryBounds::default()), Err(Error::Query(_))));
 }
 
 #[test]
@@ -526,13 +529,13 @@ fn host_calls_stand_beside_the_records() {
     std::fs::write(&file, host).unwrap();
     let mut losses = timeline.losses.clone();
     let tail = (timeline.tail_ns, timeline.tail_offset_ns);
-    let host = trace::host::read(&file, tail, &mut losses).unwrap();
+    let host = trace::host::read_host_trace(&file, tail, &mut losses).unwrap();
     assert_eq!(losses.count, 1, "the broken end is told");
     // disable_profile ends at 40 µs; the records end 1 µs earlier.
     assert_eq!(host.zero_ns, Some(40_000 - 1000 - timeline.tail_ns));
     let path = folder.path().join("perfetto.pftrace");
-    trace::write(&timeline, Some(&host), &path).unwrap();
-    let rows = capture::trace::query(
+    trace::write_trace(&timeline, Some(&host), &path).unwrap();
+    let rows = capture::trace::query_trace(
         &path,
         "select s.name, ts, dur, depth from slice s join track t on s.track_id = t.id where t.name = 'cpu op' order by ts",
         &QueryBounds::default(),
@@ -555,14 +558,14 @@ fn provenance() -> CaptureProvenance {
 #[test]
 fn a_capture_becomes_rows_of_the_dataset() {
     let timeline = view(&[(0, small_core(0)), (1, small_core(3))], &Reading::default());
-    let rows = import::records(&timeline, &provenance(), Per::Operator).unwrap();
+    let rows = import::to_records(&timeline, &provenance(), Per::Operator).unwrap();
     assert_eq!(rows.len(), 8, "four operators on each of two cores");
     assert!(rows.iter().all(|row| row.source == datasets::Source::Imported && row.n == 1));
     let keys: std::collections::HashSet<_> = rows.iter().map(|row| row.key).collect();
     assert_eq!(keys.len(), rows.len());
     let load = rows.iter().find(|row| row.op_name == "tensorLd").unwrap();
     assert_eq!((load.median_ns, load.bytes_in), (Some(999.0), Some(65536)));
-    assert_eq!(import::records(&timeline, &provenance(), Per::Command).unwrap().len(), 8);
+    assert_eq!(import::to_records(&timeline, &provenance(), Per::Command).unwrap().len(), 8);
 }
 
 #[test]
@@ -574,7 +577,7 @@ fn operators_that_got_slower_come_first() {
     nodes.extend([card::reset(0), card::node(0, 2, 4, 1), card::node(0, 3, 14, 1)]);
     let slower = File::default().tiu(&tiu).gdma(&gdma).nodes(&nodes);
     let after = view(&[(0, slower)], &Reading::default());
-    let comparison = compare::compare(&before, &after);
+    let comparison = compare::compare_captures(&before, &after);
     let lost: Vec<_> = comparison.changes.iter().map(|change| (change.operator.name, change.lost_ns())).collect();
     assert_eq!(lost, [("MM2_NN", 500.0), ("data_convert", -100.0)]);
     assert_eq!(comparison.gone.len(), 2, "the transfers are gone");

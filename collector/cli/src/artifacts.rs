@@ -1,10 +1,10 @@
 //! `build` and `run`: compile on one machine, measure on another.
 
-use super::collect::{CollectionOutput, collect};
+use super::collect::{CollectionOutput, collect_and_report};
 use super::pace::Pace;
-use super::progress::terminal;
+use super::progress::terminal_observer;
 use super::signals::watch_signals_for;
-use super::{DONE, DONE_WITH_LOSSES, Result, print, program, settings};
+use super::{DONE, DONE_WITH_LOSSES, Result, print_text, program, settings};
 use crate::options::{Measuring, Models, Sweep};
 use crate::program::ProgramRun;
 use engine::artifacts::{Artifacts, BuildCounts, build_artifacts};
@@ -14,31 +14,35 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Compiles a model's tasks into a folder.
-pub fn build(models: &Models, sweep: &Sweep, out: &Path) -> Result<u8> {
-    let Resolved { config, loaded } = settings::config(models, sweep)?;
-    let observer = terminal(Pace::default());
+pub fn compile_tasks(models: &Models, sweep: &Sweep, out: &Path) -> Result<u8> {
+    let Resolved { config, loaded } = settings::resolve_config(models, sweep)?;
+    let observer = terminal_observer(Pace::default());
     let BuildCounts { built, lost, tasks } = build_artifacts(config, &loaded, out, observer.as_ref())?;
-    print(&format!("{built} artifacts of {tasks} tasks in `{}`, {lost} not built", out.display()))?;
+    print_text(&format!("{built} artifacts of {tasks} tasks in `{}`, {lost} not built", out.display()))?;
     Ok(if lost > 0 { DONE_WITH_LOSSES } else { DONE })
 }
 
-/// Measures a folder of artifacts.
-pub fn run(dir: &Path, store: Option<&Path>, measuring: &Measuring, asked: &ProgramRun, as_json: bool) -> Result<u8> {
-    program::refuse(dir, asked)?;
+pub fn run_artifacts(
+    dir: &Path,
+    store: Option<&Path>,
+    measuring: &Measuring,
+    asked: &ProgramRun,
+    as_json: bool,
+) -> Result<u8> {
+    program::refuse_program_flags(dir, asked)?;
     let signal = Arc::default();
     let options = SessionOptions {
         board: None,
         store: store.map(Path::to_owned),
         shard: None,
-        repeat: measuring.repeat(),
+        repeat: measuring.repeat_options(),
         night: measuring.night.clone(),
         compares: false,
         wait_seconds: measuring.exclusive.wait,
         start: Instant::now(),
         signal: Arc::clone(&signal),
     };
-    let session = Session::open_artifacts(Artifacts::read(dir)?, options, terminal(measuring.progress))?;
+    let session = Session::open_artifacts(Artifacts::read(dir)?, options, terminal_observer(measuring.progress))?;
     watch_signals_for(&signal)?;
-    collect(&session, CollectionOutput { sink: None, as_json, curves: None })
+    collect_and_report(&session, CollectionOutput { sink: None, as_json, curves: None })
 }

@@ -1,11 +1,13 @@
 //! `dataset best`: the fastest known schedules.
 
-use super::{DONE, DONE_WITH_LOSSES, Pace, Result, paper, print, print_json, tell, terminal};
+use super::{
+    DONE, DONE_WITH_LOSSES, Pace, Result, print_json, print_note_lines, print_text, stdout_paper, terminal_observer,
+};
 use clap::Args;
 use datasets::best::{Best, Question};
 use engine::best::{best_in_store, find_best};
 use engine::stores::DEFAULT_STORE;
-use report::duration;
+use report::format_duration;
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, Args)]
@@ -47,21 +49,20 @@ pub fn run(asked: &BestQuestion) -> Result<u8> {
         host: asked.host.clone(),
         all_versions: asked.all_versions,
     };
-    let times = find_best(&asked.store, &question, terminal(Pace::default()).as_ref())?;
+    let times = find_best(&asked.store, &question, terminal_observer(Pace::default()).as_ref())?;
     if asked.json {
         print_json(&times)?;
     } else {
-        print(&times.table(asked.all_versions, &paper()))?;
+        print_text(&times.format_table(asked.all_versions, &stdout_paper()))?;
         if let (Some(total), Some(model)) = (times.total_ns, &asked.model) {
-            print(&format!("{model}: {} as the sum of the fastest time of each task", duration(total)))?;
+            print_text(&format!("{model}: {} as the sum of the fastest time of each task", format_duration(total)))?;
         }
         let note = times.elsewhere_note().filter(|_| asked.host.is_none());
-        tell(&note.into_iter().collect::<Vec<_>>());
+        print_note_lines(&note.into_iter().collect::<Vec<_>>());
     }
     Ok(if times.is_damaged { DONE_WITH_LOSSES } else { DONE })
 }
 
-/// Reads the store and returns the best time of each task.
-pub fn ask(store: &Path, question: &Question) -> Result<Vec<Best>> {
-    best_in_store(store, question, terminal(Pace::default()).as_ref())
+pub fn best_times(store: &Path, question: &Question) -> Result<Vec<Best>> {
+    best_in_store(store, question, terminal_observer(Pace::default()).as_ref())
 }

@@ -7,16 +7,14 @@ use bench::Access;
 use engine::boards::{BoardAddress, BoardOptions, BoardServer};
 use engine::failure::Failure;
 
-/// What a command says of a board.
 #[derive(Clone, Copy)]
 pub struct BoardRequest<'a> {
     pub boards: &'a BoardFlags,
-    /// What runs on it, and which kind it is.
+    /// Models and target kind.
     pub models: &'a Models,
 }
 
 impl<'a> BoardRequest<'a> {
-    /// Returns the options of the board itself.
     pub fn of_board(self) -> BoardOptions<'a> {
         let BoardFlags { cross_cc, on_hardware, bitstream, .. } = self.boards;
         BoardOptions {
@@ -28,8 +26,8 @@ impl<'a> BoardRequest<'a> {
     }
 }
 
-/// Returns how the board of a command is reached; None where the command measures on this machine.
-pub fn access(wanted: BoardRequest<'_>) -> Result<Option<Access>> {
+/// Returns None if the command measures on this machine.
+pub fn board_access(wanted: BoardRequest<'_>) -> Result<Option<Access>> {
     let BoardFlags { host, port, tracker, key, secret_file, board_wait, .. } = wanted.boards;
     let settings = &wanted.models.settings;
     let kind = settings.target.as_deref().and_then(|target| targets::find_unit(target, settings.unit.as_deref()));
@@ -43,7 +41,7 @@ pub fn access(wanted: BoardRequest<'_>) -> Result<Option<Access>> {
             _ => return refuse_without(wanted.boards, needs_board).map(|()| None),
         },
     };
-    let access = engine::boards::access(BoardAddress {
+    let access = engine::boards::resolve_access(BoardAddress {
         server,
         key: key.as_deref(),
         default_key: settings.board.as_deref().or(default_board),
@@ -53,7 +51,7 @@ pub fn access(wanted: BoardRequest<'_>) -> Result<Option<Access>> {
     access.map(Some)
 }
 
-/// Flags that mean nothing where no board is named, and a target that needs one.
+/// Refuses board flags without a board, and a target that needs one.
 fn refuse_without(boards: &BoardFlags, needs_board: bool) -> Result<()> {
     const HINT: &str = "give `--host` and `--port`, or `--tracker` and `--key`, or `--unit fpga` for a core on a fabric, simulated; \
                         docs/guide/boards.md describes the setup of a board";

@@ -1,19 +1,21 @@
 //! `opcollect MODEL…`: collects records of models into a store.
 
-use super::progress::terminal;
+use super::progress::terminal_observer;
 use super::signals::watch_signals_for;
-use super::{DONE, DONE_WITH_LOSSES, Result, boards, paper, print, print_json, settings, sharing, tell};
+use super::{
+    DONE, DONE_WITH_LOSSES, Result, boards, print_json, print_note_lines, print_text, settings, sharing, stdout_paper,
+};
 use crate::options::{BoardFlags, Measuring, Models, Sweep, Tuning};
 use clap::Args;
 use datasets::{Output, Shard, Store};
 use engine::campaign::{Config, ModelRequest};
-use engine::collection_report::{CollectionReport, describe};
+use engine::collection_report::{CollectionReport, describe_collection};
 use engine::failure::Failure;
 use engine::ifcompare::Compared;
 use engine::report::learning::Searched;
 use engine::report::learning_page::learning_page;
 use engine::session::{Session, SessionOptions};
-use engine::stores::failed;
+use engine::stores::store_failure;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -71,62 +73,60 @@ pub struct Collect {
 pub fn run(arguments: &Collect) -> Result<u8> {
     let start = Instant::now();
     let wanted = boards::BoardRequest { boards: &arguments.boards, models: &arguments.models };
-    let access = boards::access(wanted)?;
+    let access = boards::board_access(wanted)?;
     let resolved =
         settings::config_of_search(&arguments.models, &arguments.sweep, &arguments.tuning, access.is_some())?;
     arguments.sink.as_deref().map(sharing::Address::parse).transpose()?;
-    let curves = arguments.tuning.curves.as_deref().map(Output::create).transpose().map_err(failed)?;
+    let curves = arguments.tuning.curves.as_deref().map(Output::create).transpose().map_err(store_failure)?;
     let (measuring, signal) = (&arguments.measuring, Arc::default());
     let options = SessionOptions {
         board: access.as_ref().map(|access| (access, wanted.of_board())),
         store: arguments.store.clone(),
-        shard: shard(arguments.shard.as_deref())?,
-        repeat: measuring.repeat(),
+        shard: shard_of_process(arguments.shard.as_deref())?,
+        repeat: measuring.repeat_options(),
         night: measuring.night.clone(),
         compares: arguments.ifcompare,
         wait_seconds: measuring.exclusive.wait,
         start,
         signal: Arc::clone(&signal),
     };
-    let session = Session::open(resolved, options, terminal(measuring.progress))?;
+    let session = Session::open(resolved, options, terminal_observer(measuring.progress))?;
     watch_signals_for(&signal)?;
-    collect(&session, CollectionOutput { sink: arguments.sink.as_deref(), as_json: arguments.json, curves })
+    collect_and_report(&session, CollectionOutput { sink: arguments.sink.as_deref(), as_json: arguments.json, curves })
 }
 
 pub struct CollectionOutput<'a> {
     /// Address that records are also pushed to at the end.
     pub sink: Option<&'a str>,
     pub as_json: bool,
-    /// File for the page with learning curves.
     pub curves: Option<Output>,
 }
 
-/// Collects and prints the report.
-pub fn collect(session: &Session, shown: CollectionOutput<'_>) -> Result<u8> {
+pub fn collect_and_report(session: &Session, shown: CollectionOutput<'_>) -> Result<u8> {
     let done = session.collect()?;
     if let Some((searched, file)) = done.searched.as_ref().zip(shown.curves) {
         keep_curves(searched, &session.config, file)?;
     }
-    let seconds = session.seconds();
+    let seconds = session.elapsed_seconds();
     if !shown.as_json {
-        print(&describe(session, &done, seconds, &paper()))?;
+        print_text(&describe_collection(session, &done, seconds, &stdout_paper()))?;
     }
     let is_away = shown.sink.is_some_and(|sink| is_sink_away(&session.store, sink));
     let in_network = session.time_in_network(&done);
-    let comparisons = session.compare(&done);
+    let comparisons = session.compare_models(&done);
     let is_unlike = comparisons.iter().flatten().any(Compared::is_loss);
     if shown.as_json {
         print_json(&CollectionReport::new(session, &done, seconds, &in_network, comparisons))?;
     } else {
         for one in &in_network {
-            print(&format!("\n{}", one.describe()))?;
+            print_text(&format!("\n{}", one.describe()))?;
         }
         for compared in comparisons.iter().flatten() {
-            print(&format!("\n{}", compared.describe(&paper())))?;
+            print_text(&format!("\n{}", compared.describe(&stdout_paper())))?;
         }
     }
     // Includes signals during the runs of whole models.
-    Ok(match session.signal() {
+    Ok(match session.signal_number() {
         0 if done.has_losses() || done.outcomes.held > 0 || is_unlike || is_away => DONE_WITH_LOSSES,
         0 => DONE,
         signal => 128 + u8::try_from(signal).unwrap_or(0),
@@ -135,31 +135,30 @@ pub fn collect(session: &Session, shown: CollectionOutput<'_>) -> Result<u8> {
 
 /// Pushes the records to an address. Returns whether that failed; the store keeps them for a later push.
 fn is_sink_away(store: &Store, sink: &str) -> bool {
-    match sharing::bring(store, sink) {
+    match sharing::push_sealed(store, sink) {
         Ok(told) => {
-            tell(&[told]);
+            print_note_lines(&[told]);
             false
         }
         Err(failure) => {
-            tell(&[failure.to_string()]);
+            print_note_lines(&[failure.to_string()]);
             true
         }
     }
 }
 
-/// Writes the page with learning curves.
 fn keep_curves(searched: &Searched, config: &Config, mut file: Output) -> Result<()> {
     let models: Vec<String> = config.models.iter().map(ModelRequest::label).collect();
     let page = learning_page(&format!("Searches of {}", models.join(", ")), searched);
     let path = file.path().display().to_string();
     file.write_all(page.as_bytes()).map_err(Failure::environment)?;
-    file.keep().map_err(failed)?;
-    tell(&[format!("wrote `{path}`; open it in a browser")]);
+    file.keep().map_err(store_failure)?;
+    print_note_lines(&[format!("wrote `{path}`; open it in a browser")]);
     Ok(())
 }
 
-/// Returns the part of the work of this process, from the flag or the scheduler's variables.
-fn shard(flag: Option<&str>) -> Result<Option<Shard>> {
+/// Reads the flag or the scheduler's variables.
+fn shard_of_process(flag: Option<&str>) -> Result<Option<Shard>> {
     match flag {
         Some(text) => text.parse().map(Some).map_err(Failure::usage),
         None => Shard::from_environment(|name| std::env::var(name).ok()).map_err(Failure::usage),

@@ -1,14 +1,14 @@
 //! `model compare`: ways to run one model, timed in interleaved rounds.
 
 use super::pace::Pace;
-use super::progress::terminal;
-use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, settings};
+use super::progress::terminal_observer;
+use super::{DONE, DONE_WITH_LOSSES, Result, print_json, print_text, settings, stdout_paper};
 use crate::options::{ExclusiveUse, Models, Sampling, Sweep};
 use clap::Args;
 use engine::campaign::settings::Resolved;
-use engine::compare::{ComparisonRequest, Way, describe, make, time};
+use engine::compare::{ComparisonRequest, Way, describe_report, prepare_variants, time_variants};
 use engine::failure::Failure;
-use engine::flags::choices;
+use engine::flags::choice_parser;
 use engine::prepared::{On, PreparationRequest, PreparedModel};
 use engine::{machine, staging};
 use job::Engine;
@@ -23,7 +23,7 @@ pub struct ModelCompare {
     /// Way to run the model; repeatable [default: default, onnxruntime]
     ///
     /// Ratios are relative to the first variant.
-    #[arg(long, value_name = "VARIANT", value_parser = choices::<Way>())]
+    #[arg(long, value_name = "VARIANT", value_parser = choice_parser::<Way>())]
     pub variant: Vec<Way>,
     /// Store with the schedules for `--variant best`
     ///
@@ -62,12 +62,12 @@ pub struct ModelCompare {
 }
 
 pub fn run(arguments: &ModelCompare) -> Result<u8> {
-    let wanted = variants(arguments)?;
+    let wanted = requested_variants(arguments)?;
     let engines: Vec<Engine> = wanted.iter().map(|variant| variant.engine()).collect();
     let sweep = Sweep::of_run(arguments.threads, arguments.seed, &Sampling::default());
-    let Resolved { config, loaded } = settings::config(&arguments.models, &sweep)?;
-    let observer = terminal(Pace::default());
-    let mut whole = PreparedModel::of(PreparationRequest {
+    let Resolved { config, loaded } = settings::resolve_config(&arguments.models, &sweep)?;
+    let observer = terminal_observer(Pace::default());
+    let mut whole = PreparedModel::from_request(PreparationRequest {
         config,
         models: &loaded,
         threads: arguments.threads,
@@ -77,22 +77,22 @@ pub fn run(arguments: &ModelCompare) -> Result<u8> {
         on: On::Cpus,
         observer: observer.clone(),
     })?;
-    let best = arguments.store.as_ref().map(|store| whole.best(store, arguments.all_versions)).transpose()?;
-    let plan = arguments.plan.as_ref().map(|path| staging::read(path, &whole)).transpose()?;
+    let best = arguments.store.as_ref().map(|store| whole.best_schedules(store, arguments.all_versions)).transpose()?;
+    let plan = arguments.plan.as_ref().map(|path| staging::read_plan(path, &whole)).transpose()?;
     let wanted = ComparisonRequest { variants: &wanted, best: best.as_ref(), plan: plan.as_ref() };
-    let variants = make(&wanted, &mut whole)?;
-    let _exclusive = machine::exclusive(arguments.exclusive.wait, observer.as_ref())?;
-    let report = time(variants, arguments.rounds, &mut whole)?;
+    let variants = prepare_variants(&wanted, &mut whole)?;
+    let _exclusive = machine::lock_cpus(arguments.exclusive.wait, observer.as_ref())?;
+    let report = time_variants(variants, arguments.rounds, &mut whole)?;
     if arguments.json {
         print_json(&report)?
     } else {
-        print(&describe(&report, &paper()))?
+        print_text(&describe_report(&report, &stdout_paper()))?
     }
     Ok(if report.is_wrong() { DONE_WITH_LOSSES } else { DONE })
 }
 
-/// Returns the requested variants without duplicates.
-fn variants(arguments: &ModelCompare) -> Result<Vec<Way>> {
+/// Rejects duplicates.
+fn requested_variants(arguments: &ModelCompare) -> Result<Vec<Way>> {
     let wanted = match arguments.variant.as_slice() {
         [] => vec![Way::Default, Way::Onnxruntime],
         given => given.to_vec(),

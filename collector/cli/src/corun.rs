@@ -1,8 +1,8 @@
 //! `corun`: operators that run concurrently with other operators or synthetic partners.
 
-use super::progress::terminal;
+use super::progress::terminal_observer;
 use super::signals::watch_signals;
-use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, settings};
+use super::{DONE, DONE_WITH_LOSSES, Result, print_json, print_text, settings, stdout_paper};
 use crate::options::{Measuring, Models, Sweep};
 use clap::Args;
 use engine::campaign::settings::Resolved;
@@ -35,22 +35,21 @@ pub struct CoRunRun {
     pub json: bool,
 }
 
-/// Measures the co-runs that are missing from a store and reports all.
 pub fn run(arguments: &CoRunRun) -> Result<u8> {
     let CoRunRun { models, sweep, measuring, store, json } = arguments;
     let (Resolved { config, loaded }, corun) = settings::config_of_coruns(models, sweep)?;
-    let (repeat, observer) = (Repeat::new(&measuring.repeat())?, terminal(measuring.progress));
+    let (repeat, observer) = (Repeat::new(&measuring.repeat_options())?, terminal_observer(measuring.progress));
     let campaign = CoRunCampaign::plan((config, corun), &loaded, repeat, observer.clone())?;
-    let _exclusive = machine::exclusive(measuring.exclusive.wait, observer.as_ref())?;
+    let _exclusive = machine::lock_cpus(measuring.exclusive.wait, observer.as_ref())?;
     let store = open_store(store.as_deref())?;
     let signal = watch_signals()?;
     let report = campaign.run(&store, &signal)?;
     if *json {
         print_json(&report)?;
     } else {
-        print(&report.table(&paper()))?;
-        print(&report.describe_losses())?;
-        print(&report.summary())?;
+        print_text(&report.format_table(&stdout_paper()))?;
+        print_text(&report.describe_losses())?;
+        print_text(&report.summary_line())?;
     }
     Ok(match signal.load(Ordering::Relaxed) {
         0 if !report.losses.is_empty() => DONE_WITH_LOSSES,

@@ -1,8 +1,10 @@
 //! `dataset`: queries, conversions and maintenance of stores.
 
 use super::pace::Pace;
-use super::progress::terminal;
-use super::{DONE, DONE_WITH_LOSSES, Result, best, paper, print, print_json, revisions, sharing, tell_damage};
+use super::progress::terminal_observer;
+use super::{
+    DONE, DONE_WITH_LOSSES, Result, best, print_json, print_text, revisions, sharing, stdout_paper, tell_damage,
+};
 use crate::best::BestQuestion;
 use crate::values::{positive_seconds, whole_mib};
 use capture::trace::QueryBounds;
@@ -11,9 +13,9 @@ use datasets::sql::Dialect;
 use datasets::store::{Damage, MergeReport, QuarantineReport, SealReport};
 use datasets::{Choose, Format, SealOptions, Store};
 use engine::failure::Failure;
-use engine::stores::{DEFAULT_STORE, failed, note_sealed, open, verify};
+use engine::stores::{DEFAULT_STORE, note_sealed, open_existing, store_failure, verify_store};
 use engine::{query, sharing as shared};
-use report::{Table, figures, words};
+use report::{Table, number_column, text_column};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,7 +29,7 @@ pub enum DatasetCommand {
         #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
         store: PathBuf,
         /// Attempts of an experiment to count
-        #[arg(long, value_name = "WHICH", default_value = "middle", value_parser = datasets::Choose::named)]
+        #[arg(long, value_name = "WHICH", default_value = "middle", value_parser = datasets::Choose::parse_name)]
         choose: datasets::Choose,
         /// Print one JSON document
         #[arg(long)]
@@ -45,7 +47,7 @@ pub enum DatasetCommand {
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
         /// Attempts of an experiment to write
-        #[arg(long, value_name = "WHICH", default_value = "all", value_parser = datasets::Choose::named)]
+        #[arg(long, value_name = "WHICH", default_value = "all", value_parser = datasets::Choose::parse_name)]
         choose: datasets::Choose,
         /// Print one JSON document
         #[arg(long)]
@@ -140,7 +142,7 @@ pub enum DatasetCommand {
         #[arg(long, value_name = "STATEMENT")]
         sql: String,
         /// Attempts of an experiment to query
-        #[arg(long, value_name = "WHICH", default_value = "all", value_parser = datasets::Choose::named)]
+        #[arg(long, value_name = "WHICH", default_value = "all", value_parser = datasets::Choose::parse_name)]
         choose: datasets::Choose,
         /// Time limit of the query in seconds
         #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = positive_seconds)]
@@ -190,36 +192,36 @@ pub enum DatasetCommand {
 
 pub fn run(command: DatasetCommand) -> Result<u8> {
     match command {
-        DatasetCommand::Stats { store, choose, json } => stats(&store, choose, json),
+        DatasetCommand::Stats { store, choose, json } => print_stats(&store, choose, json),
         DatasetCommand::Export { store, format, out, choose, json } => {
-            export(&store, format.as_deref(), &out, choose, json)
+            export_store(&store, format.as_deref(), &out, choose, json)
         }
-        DatasetCommand::Import { store, format, file, json } => import(&store, format.as_deref(), &file, json),
-        DatasetCommand::Merge { store, others, json } => merge(&store, &others, json),
-        DatasetCommand::Seal { store, take_over, json } => seal(&store, SealOptions { take_over }, json),
-        DatasetCommand::Compact { store, json } => compact(&store, json),
+        DatasetCommand::Import { store, format, file, json } => import_records(&store, format.as_deref(), &file, json),
+        DatasetCommand::Merge { store, others, json } => merge_stores(&store, &others, json),
+        DatasetCommand::Seal { store, take_over, json } => seal_journals(&store, SealOptions { take_over }, json),
+        DatasetCommand::Compact { store, json } => compact_store(&store, json),
         DatasetCommand::Verify { store, quarantine, json } => print_check(&store, quarantine, json),
         DatasetCommand::Revisions { store, json } => revisions::run(&store, json),
         DatasetCommand::Best(question) => best::run(&question),
         DatasetCommand::Query { store, sql, choose, seconds, memory_mib, json } => {
             let bounds = QueryBounds { time: Duration::from_secs_f64(seconds), memory_mib, ..QueryBounds::default() };
-            let found = query::query(&store, &sql, choose, bounds, terminal(Pace::default()).as_ref())?;
+            let found = query::run_query(&store, &sql, choose, bounds, terminal_observer(Pace::default()).as_ref())?;
             match json {
-                true => print_json(&found.answer.objects())?,
-                false => print(&found.answer.table().on(&paper()))?,
+                true => print_json(&found.answer.json_objects())?,
+                false => print_text(&found.answer.to_table().format_for(&stdout_paper()))?,
             }
             Ok(if found.has_damage { DONE_WITH_LOSSES } else { DONE })
         }
-        DatasetCommand::Push { store, address, json } => sharing::push(&store, &address, json),
-        DatasetCommand::Pull { store, address, json } => sharing::pull(&store, &address, json),
-        DatasetCommand::Schema { sql } => schema(sql.as_deref()),
+        DatasetCommand::Push { store, address, json } => sharing::push_store(&store, &address, json),
+        DatasetCommand::Pull { store, address, json } => sharing::pull_store(&store, &address, json),
+        DatasetCommand::Schema { sql } => print_schema(sql.as_deref()),
     }
 }
 
 fn format_of(name: Option<&str>, path: &Path) -> Result<Format> {
     let allowed = "csv, parquet or jsonl";
     match name {
-        Some(name) => Format::named(name).map_err(Failure::usage),
+        Some(name) => Format::parse_name(name).map_err(Failure::usage),
         None => Format::of_path(path).ok_or_else(|| {
             Failure::usage(format!("the format is unknown, because `{}` has no known ending", path.display()))
                 .with_hint(format!("add `--format` with {allowed}"))
@@ -227,23 +229,22 @@ fn format_of(name: Option<&str>, path: &Path) -> Result<Format> {
     }
 }
 
-/// Prints a report as one JSON document or as text.
-fn answer(report: &impl Serialize, as_json: bool, prose: impl FnOnce() -> String) -> Result<()> {
-    if as_json { print_json(report) } else { print(&prose()) }
+fn print_report(report: &impl Serialize, as_json: bool, prose: impl FnOnce() -> String) -> Result<()> {
+    if as_json { print_json(report) } else { print_text(&prose()) }
 }
 
-fn stats(path: &Path, choose: Choose, as_json: bool) -> Result<u8> {
-    let stats = open(path)?.stats(choose).map_err(failed)?;
+fn print_stats(path: &Path, choose: Choose, as_json: bool) -> Result<u8> {
+    let stats = open_existing(path)?.stats(choose).map_err(store_failure)?;
     let code = tell_damage(&stats.damage);
     if as_json {
         print_json(&stats)?;
         return Ok(code);
     }
-    let mut table = Table::new([words("what"), figures("records")]);
-    table.row(["all".to_owned(), stats.rows.to_string()]);
+    let mut table = Table::new([text_column("what"), number_column("records")]);
+    table.add_row(["all".to_owned(), stats.rows.to_string()]);
     let mut group = |name: &str, counts: &BTreeMap<String, u64>| {
         for (label, count) in counts {
-            table.row([format!("{name} {label}"), count.to_string()]);
+            table.add_row([format!("{name} {label}"), count.to_string()]);
         }
     };
     group("outcome", &stats.by_outcome);
@@ -251,8 +252,8 @@ fn stats(path: &Path, choose: Choose, as_json: bool) -> Result<u8> {
     group("target", &stats.by_target);
     group("host", &stats.by_host);
     group("operator", &stats.by_operator);
-    print(&table.on(&paper()))?;
-    print(&format!(
+    print_text(&table.format_for(&stdout_paper()))?;
+    print_text(&format!(
         "{} tasks; {} experiments, tried {} times; {} parts of {} bytes, {} journals of {} bytes; {} repeated rows",
         stats.tasks,
         stats.experiments,
@@ -266,27 +267,27 @@ fn stats(path: &Path, choose: Choose, as_json: bool) -> Result<u8> {
     Ok(code)
 }
 
-fn export(path: &Path, format: Option<&str>, out: &Path, choose: Choose, as_json: bool) -> Result<u8> {
+fn export_store(path: &Path, format: Option<&str>, out: &Path, choose: Choose, as_json: bool) -> Result<u8> {
     let format = format_of(format, out)?;
-    let done = open(path)?.export(out, format, choose).map_err(failed)?;
+    let done = open_existing(path)?.export(out, format, choose).map_err(store_failure)?;
     let code = tell_damage(&done.damage);
-    answer(&done, as_json, || format!("{} records in `{}`", done.rows, out.display()))?;
+    print_report(&done, as_json, || format!("{} records in `{}`", done.rows, out.display()))?;
     Ok(code)
 }
 
-fn import(path: &Path, format: Option<&str>, file: &Path, as_json: bool) -> Result<u8> {
+fn import_records(path: &Path, format: Option<&str>, file: &Path, as_json: bool) -> Result<u8> {
     let format = format_of(format, file)?;
     if !file.is_file() {
         return Err(Failure::usage(format!("cannot read `{}`: it is not a file", file.display())));
     }
-    let done = Store::import(path, file, format).map_err(failed)?;
+    let done = Store::import(path, file, format).map_err(store_failure)?;
     let prose = || format!("added {} records to `{}`, in {} parts", done.rows, path.display(), done.parts.len());
-    answer(&done, as_json, prose)?;
+    print_report(&done, as_json, prose)?;
     Ok(DONE)
 }
 
-fn merge(path: &Path, others: &[PathBuf], as_json: bool) -> Result<u8> {
-    let merged = shared::merge(path, others, terminal(Pace::default()).as_ref())?;
+fn merge_stores(path: &Path, others: &[PathBuf], as_json: bool) -> Result<u8> {
+    let merged = shared::merge_stores(path, others, terminal_observer(Pace::default()).as_ref())?;
     let prose = |from: &Path, report: &MergeReport| {
         let MergeReport { parts, known, mended, journal_rows, .. } = report;
         let mut text = format!("`{}`: added {parts} parts, {known} were present", from.display());
@@ -299,39 +300,39 @@ fn merge(path: &Path, others: &[PathBuf], as_json: bool) -> Result<u8> {
         text
     };
     let lines = || merged.iter().map(|one| prose(&one.from, &one.report)).collect::<Vec<_>>().join("\n");
-    answer(&merged, as_json, lines)?;
-    Ok(code(merged.iter().flat_map(|one| &one.report.damage)))
+    print_report(&merged, as_json, lines)?;
+    Ok(damage_code(merged.iter().flat_map(|one| &one.report.damage)))
 }
 
-fn seal(path: &Path, options: SealOptions, as_json: bool) -> Result<u8> {
-    let done = open(path)?.seal(options).map_err(failed)?;
+fn seal_journals(path: &Path, options: SealOptions, as_json: bool) -> Result<u8> {
+    let done = open_existing(path)?.seal_journals(options).map_err(store_failure)?;
     let code = tell_sealed(&done);
     let prose = || format!("{} journals became {} parts, {} records", done.journals, done.parts.len(), done.rows);
-    answer(&done, as_json, prose)?;
+    print_report(&done, as_json, prose)?;
     Ok(code)
 }
 
 /// Reports journals that were not sealed, and lost records.
 fn tell_sealed(done: &SealReport) -> u8 {
-    note_sealed(done, terminal(Pace::default()).as_ref());
-    code(&done.damage)
+    note_sealed(done, terminal_observer(Pace::default()).as_ref());
+    damage_code(&done.damage)
 }
 
-/// Returns the exit code, which any damage makes a loss.
-fn code<'a>(damage: impl IntoIterator<Item = &'a Damage>) -> u8 {
+/// Any damage counts as a loss.
+fn damage_code<'a>(damage: impl IntoIterator<Item = &'a Damage>) -> u8 {
     if damage.into_iter().next().is_none() { DONE } else { DONE_WITH_LOSSES }
 }
 
-fn compact(path: &Path, as_json: bool) -> Result<u8> {
-    let done = open(path)?.compact().map_err(failed)?;
+fn compact_store(path: &Path, as_json: bool) -> Result<u8> {
+    let done = open_existing(path)?.compact().map_err(store_failure)?;
     let code = tell_sealed(&done.sealed).max(tell_damage(&done.damage));
     let prose = || format!("{} parts became {}, {} rows", done.parts_before, done.parts_after, done.rows);
-    answer(&done, as_json, prose)?;
+    print_report(&done, as_json, prose)?;
     Ok(code)
 }
 
 fn print_check(path: &Path, quarantine: bool, as_json: bool) -> Result<u8> {
-    let check = verify(path, quarantine)?;
+    let check = verify_store(path, quarantine)?;
     if as_json {
         // As a value, whose fields are sorted.
         print_json(&serde_json::to_value(&check).map_err(Failure::environment)?)?;
@@ -339,16 +340,19 @@ fn print_check(path: &Path, quarantine: bool, as_json: bool) -> Result<u8> {
         let found = &check.found;
         check.quarantine.iter().try_for_each(print_quarantine)?;
         for problem in &found.problems {
-            print(&format!("`{}`: {}", problem.file.display(), problem.problem))?;
+            print_text(&format!("`{}`: {}", problem.file.display(), problem.problem))?;
         }
         let verdict = match found.problems.len() {
             0 => "sound".to_owned(),
             count => format!("{count} problems"),
         };
-        print(&format!("{} rows in {} parts and {} journals: {verdict}", found.rows, found.parts, found.journals))?;
+        print_text(&format!(
+            "{} rows in {} parts and {} journals: {verdict}",
+            found.rows, found.parts, found.journals
+        ))?;
         if !found.quarantined.is_empty() {
             let folder = check.quarantine_folder.display();
-            print(&format!("moved {} damaged files to `{folder}`", found.quarantined.len()))?;
+            print_text(&format!("moved {} damaged files to `{folder}`", found.quarantined.len()))?;
         }
     }
     Ok(if check.is_sound() { DONE } else { DONE_WITH_LOSSES })
@@ -358,29 +362,33 @@ fn print_quarantine(set_aside: &QuarantineReport) -> Result<()> {
     for aside in &set_aside.files {
         let lost = aside.rows_lost.map_or("an unknown number".to_owned(), |rows| rows.to_string());
         let (file, to) = (aside.file.display(), aside.to.display());
-        print(&format!("moved `{file}` to `{to}`, {lost} rows lost: {}", aside.problem))?;
+        print_text(&format!("moved `{file}` to `{to}`, {lost} rows lost: {}", aside.problem))?;
     }
     for damage in &set_aside.sealed.damage {
-        print(&format!("set aside: {damage}"))?;
+        print_text(&format!("set aside: {damage}"))?;
     }
     tell_sealed(&SealReport { damage: Vec::new(), ..set_aside.sealed.clone() });
     Ok(())
 }
 
-fn schema(sql: Option<&str>) -> Result<u8> {
+fn print_schema(sql: Option<&str>) -> Result<u8> {
     match sql {
         Some(engine) => {
-            let engine = Dialect::named(engine).map_err(Failure::usage)?;
-            print(datasets::sql::schema(engine).trim_end())?;
+            let engine = Dialect::parse_name(engine).map_err(Failure::usage)?;
+            print_text(datasets::sql::create_statement(engine).trim_end())?;
         }
         None => {
-            let columns =
-                [words("column").least(24), words("type").drops(2), words("unit").drops(1), words("meaning").least(24)];
+            let columns = [
+                text_column("column").min_width(24),
+                text_column("type").drop_order(2),
+                text_column("unit").drop_order(1),
+                text_column("meaning").min_width(24),
+            ];
             let mut table = Table::new(columns);
             for column in datasets::COLUMNS {
-                table.row([column.name, column.kind.name(), column.unit, column.text()]);
+                table.add_row([column.name, column.kind.name(), column.unit, column.trimmed_doc()]);
             }
-            print(&table.on(&paper()))?;
+            print_text(&table.format_for(&stdout_paper()))?;
         }
     }
     Ok(DONE)

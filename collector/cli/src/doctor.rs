@@ -1,33 +1,31 @@
 //! `doctor`: what this machine can measure, what not, and how to improve it.
 
-use super::{DONE, Result, paper, print, print_json};
+use super::{DONE, Result, print_json, print_text, stdout_paper};
 use crate::pace::Pace;
-use crate::progress::terminal;
-use engine::doctor::{DoctorRequest, doctor};
+use crate::progress::terminal_observer;
+use engine::doctor::{DoctorRequest, check_machine};
 use engine::noise;
 use engine::report::findings;
 use measure::counters::CounterRequest;
 use worker::libraries;
 
-/// Prints every finding.
 pub fn run(as_json: bool) -> Result<u8> {
     let library_folders = libraries::tvm_and_interface();
-    let found = doctor(&DoctorRequest { library_folders, counters: CounterRequest::default() });
+    let found = check_machine(&DoctorRequest { library_folders, counters: CounterRequest::default() });
     if as_json {
         print_json(&found)?
     } else {
-        print(&findings::describe(&found, &paper()))?
+        print_text(&findings::describe_findings(&found, &stdout_paper()))?
     }
     Ok(DONE)
 }
 
-/// Prints how much this machine's times scatter from visit to visit.
 pub fn measure_noise(as_json: bool) -> Result<u8> {
-    let report = noise::measure_noise(terminal(Pace::default()).as_ref())?;
+    let report = noise::measure_noise(terminal_observer(Pace::default()).as_ref())?;
     if as_json {
         print_json(&report)?
     } else {
-        print(&report.text(&paper()))?
+        print_text(&report.text(&stdout_paper()))?
     }
     Ok(DONE)
 }

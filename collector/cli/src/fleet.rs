@@ -1,13 +1,13 @@
 //! `fleet`: devices of a tracker.
 
-use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json};
+use super::{DONE, DONE_WITH_LOSSES, Result, print_json, print_text, stdout_paper};
 use clap::{Args, Subcommand};
 use engine::failure::Failure;
-use engine::trackers::{self, DrainOptions, DrainReport, StayingDevice, secret, summary};
+use engine::trackers::{self, DrainOptions, DrainReport, StayingDevice, read_secret, request_summary};
 use remote::Address;
 use remote::tracker::TrackerSummary;
 use report::quantity::whole_seconds;
-use report::{Table, figures, words};
+use report::{Table, number_column, text_column};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -60,8 +60,7 @@ pub fn tracker_of_environment() -> Result<Option<Address>> {
     Ok(Some(Address { host, port }))
 }
 
-/// Returns the tracker of the flag or the environment.
-fn named(tracker: Option<&str>) -> Result<Address> {
+fn find_tracker(tracker: Option<&str>) -> Result<Address> {
     match tracker {
         Some(text) => text.parse().map_err(Failure::usage),
         None => tracker_of_environment()?.ok_or_else(|| {
@@ -70,30 +69,32 @@ fn named(tracker: Option<&str>) -> Result<Address> {
     }
 }
 
-/// Takes all devices of a key out of service.
-pub fn drain(wanted: &FleetDrain) -> Result<u8> {
-    let tracker = named(wanted.tracker.as_deref())?;
-    let secret = wanted.secret_file.as_deref().map(secret).transpose()?;
+pub fn drain_key(wanted: &FleetDrain) -> Result<u8> {
+    let tracker = find_tracker(wanted.tracker.as_deref())?;
+    let secret = wanted.secret_file.as_deref().map(read_secret).transpose()?;
     let wait = Duration::from_secs(wanted.wait);
-    let done = trackers::drain(&DrainOptions { tracker, key: wanted.key.clone(), secret, wait })?;
+    let done = trackers::drain_devices(&DrainOptions { tracker, key: wanted.key.clone(), secret, wait })?;
     if wanted.json {
         print_json(&done)?;
     } else {
         let DrainReport { devices, key, left, stay, devices_before, .. } = &done;
         for address in left {
-            print(&format!("{address} has left"))?;
+            print_text(&format!("{address} has left"))?;
         }
         for StayingDevice { address, why } in stay {
-            print(&format!("{address} stays: {why}"))?;
+            print_text(&format!("{address} stays: {why}"))?;
         }
-        print(&format!("{} of {devices_before} devices of the key `{key}` have left, {devices} remain", left.len()))?;
+        print_text(&format!(
+            "{} of {devices_before} devices of the key `{key}` have left, {devices} remain",
+            left.len()
+        ))?;
     }
     Ok(if done.is_complete() { DONE } else { DONE_WITH_LOSSES })
 }
 
-pub fn status(tracker: Option<&str>, as_json: bool) -> Result<u8> {
-    let tracker = named(tracker)?;
-    let TrackerSummary { queues, servers } = summary(&tracker)?;
+pub fn print_status(tracker: Option<&str>, as_json: bool) -> Result<u8> {
+    let tracker = find_tracker(tracker)?;
+    let TrackerSummary { queues, servers } = request_summary(&tracker)?;
     let devices = |key: &str| servers.iter().filter(|(_, own)| own == key).count();
     if as_json {
         let keys = queues.iter().map(
@@ -105,17 +106,18 @@ pub fn status(tracker: Option<&str>, as_json: bool) -> Result<u8> {
         return Ok(DONE);
     }
     if queues.is_empty() && servers.is_empty() {
-        print(&format!("the tracker at {tracker} has no devices"))?;
+        print_text(&format!("the tracker at {tracker} has no devices"))?;
         return Ok(DONE);
     }
-    let mut keys = Table::new([words("key"), figures("devices"), figures("free"), figures("waiting")]);
+    let mut keys =
+        Table::new([text_column("key"), number_column("devices"), number_column("free"), number_column("waiting")]);
     for (key, queue) in &queues {
-        keys.row([key.clone(), devices(key).to_string(), queue.free.to_string(), queue.pending.to_string()]);
+        keys.add_row([key.clone(), devices(key).to_string(), queue.free.to_string(), queue.pending.to_string()]);
     }
-    let mut addresses = Table::new([words("server"), words("key")]);
+    let mut addresses = Table::new([text_column("server"), text_column("key")]);
     for (address, key) in &servers {
-        addresses.row([address.clone(), key.clone()]);
+        addresses.add_row([address.clone(), key.clone()]);
     }
-    print(&format!("{}\n\n{}", keys.on(&paper()), addresses.on(&paper())))?;
+    print_text(&format!("{}\n\n{}", keys.format_for(&stdout_paper()), addresses.format_for(&stdout_paper())))?;
     Ok(DONE)
 }

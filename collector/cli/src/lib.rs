@@ -47,8 +47,8 @@ use fleet::FleetCommand;
 use models::names;
 use options::Models;
 use pace::Pace;
-use progress::terminal;
-use report::terminal::{paper, print_error, print_notes, print_usage_advice, take_color_flag};
+use progress::terminal_observer;
+use report::terminal::{print_error, print_notes, print_usage_advice, stdout_paper, take_color_flag};
 use report::{ColorChoice, activity};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -60,27 +60,26 @@ const DONE_WITH_LOSSES: u8 = 1;
 /// Exit code: a comparison found a regression, with `--fail-on`.
 const SLOWER: u8 = 4;
 
-pub fn run() -> ExitCode {
+pub fn run_command_line() -> ExitCode {
     measure::host::memory::bound_process();
-    let arguments = parse();
-    let done = nights::end_with_parent().and_then(|()| dispatch(arguments));
-    activity::end();
+    let arguments = parse_arguments();
+    let done = nights::end_with_parent().and_then(|()| dispatch_command(arguments));
+    activity::end_activity();
     match done {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             print_error(&failure.to_string());
-            ExitCode::from(failure.kind().code())
+            ExitCode::from(failure.kind().exit_code())
         }
     }
 }
 
-/// Returns the words of a command, each after a blank.
 fn command_name(matches: &ArgMatches) -> String {
     matches.subcommand().map_or_else(String::new, |(name, inner)| format!(" {name}{}", command_name(inner)))
 }
 
-/// Parses the command line. Exits with help or an error, as `clap` does, in the colours of `--color`.
-fn parse() -> Arguments {
+/// Exits with help or an error, as `clap` does, in the colours of `--color`.
+fn parse_arguments() -> Arguments {
     let (words, colours) = take_color_flag(std::env::args_os())
         .unwrap_or_else(|problem| Arguments::command().error(clap::error::ErrorKind::InvalidValue, problem).exit());
     let colours = match colours {
@@ -90,11 +89,10 @@ fn parse() -> Arguments {
     };
     let matches =
         Arguments::command().color(colours).try_get_matches_from(words).unwrap_or_else(|error| end_with(&error));
-    activity::begin(format!("`opcollect{}` is running", command_name(&matches)));
+    activity::begin_activity(format!("`opcollect{}` is running", command_name(&matches)));
     Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
-/// Ends the process with an error of the command line and its next step, or with the help that was asked for.
 fn end_with(error: &clap::Error) -> ! {
     let _ = error.print();
     if error.use_stderr() {
@@ -103,9 +101,11 @@ fn end_with(error: &clap::Error) -> ! {
     std::process::exit(error.exit_code())
 }
 
-fn dispatch(arguments: Arguments) -> Result<u8> {
+fn dispatch_command(arguments: Arguments) -> Result<u8> {
     match arguments.command {
-        None if arguments.collect.models.names().next().is_none() && arguments.collect.models.config.is_none() => {
+        None if arguments.collect.models.model_names().next().is_none()
+            && arguments.collect.models.config.is_none() =>
+        {
             // A closed standard output changes nothing: the error below says that no model was named.
             let _ = Arguments::command().print_help();
             Err(Failure::usage("no model was named").with_hint("start with `opcollect resnet-18`"))
@@ -114,19 +114,21 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
             check_command(&arguments.collect.models)?;
             collect::run(&arguments.collect)
         }
-        Some(Command::List { json }) => inspect::list(json),
+        Some(Command::List { json }) => inspect::list_models(json),
         Some(Command::Graph { models, raw, format, html, onnx, store }) => match onnx {
             Some(file) => inspect::write_onnx(&models, raw, &file),
-            None => inspect::graph(&models, raw, format, html.as_deref(), store.as_deref()),
+            None => inspect::print_graph(&models, raw, format, html.as_deref(), store.as_deref()),
         },
-        Some(Command::Tasks { models, json }) => inspect::tasks(&models, json),
-        Some(Command::Space { models, only, sample, seed, json }) => inspect::space(&models, &only, sample, seed, json),
-        Some(Command::Build { models, sweep, out }) => artifacts::build(&models, &sweep, &out),
+        Some(Command::Tasks { models, json }) => inspect::print_tasks(&models, json),
+        Some(Command::Space { models, only, sample, seed, json }) => {
+            inspect::print_space(&models, &only, sample, seed, json)
+        }
+        Some(Command::Build { models, sweep, out }) => artifacts::compile_tasks(&models, &sweep, &out),
         Some(Command::Run { dir, store, measuring, program, json }) => match has_program(&dir) {
-            true => program::run(&dir, store.as_deref(), &measuring, &program, json),
-            false => artifacts::run(&dir, store.as_deref(), &measuring, &program, json),
+            true => program::run_folder(&dir, store.as_deref(), &measuring, &program, json),
+            false => artifacts::run_artifacts(&dir, store.as_deref(), &measuring, &program, json),
         },
-        Some(Command::Model { command: ModelCommand::Build(build) }) => program::build(&build),
+        Some(Command::Model { command: ModelCommand::Build(build) }) => program::build_folder(&build),
         Some(Command::Model { command: ModelCommand::Run(run) }) => model::run(&run),
         Some(Command::Model { command: ModelCommand::Compare(compare) }) => compare::run(&compare),
         Some(Command::Corun(run)) => corun::run(&run),
@@ -143,13 +145,13 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         Some(Command::Tpu { command }) => tpu::run(&command),
         Some(Command::Trace { command }) => trace::run(&command),
         Some(Command::Board { command }) => board::run(&command),
-        Some(Command::Fleet { command: FleetCommand::Drain(wanted) }) => fleet::drain(&wanted),
+        Some(Command::Fleet { command: FleetCommand::Drain(wanted) }) => fleet::drain_key(&wanted),
         Some(Command::Fleet { command: FleetCommand::Status { tracker, json } }) => {
-            fleet::status(tracker.as_deref(), json)
+            fleet::print_status(tracker.as_deref(), json)
         }
         Some(Command::Doctor { noise: true, json }) => doctor::measure_noise(json),
         Some(Command::Doctor { noise: false, json }) => doctor::run(json),
-        Some(Command::Completions { shell }) => completions(shell),
+        Some(Command::Completions { shell }) => print_completions(shell),
     }
 }
 
@@ -159,39 +161,38 @@ fn check_command(models: &Models) -> Result<()> {
     let Some(word) = word else { return Ok(()) };
     let commands = Arguments::command();
     let commands = commands.get_subcommands().map(clap::Command::get_name);
-    match names::nearest(word, commands) {
+    match names::suggest_nearest(word, commands) {
         Some(command) => Err(Failure::usage(format!("`{word}` is neither a command nor a model"))
             .with_hint(format!("{command} `opcollect --help` shows all commands, `opcollect list` all models"))),
         None => Ok(()),
     }
 }
 
-fn completions(shell: clap_complete::Shell) -> Result<u8> {
+fn print_completions(shell: clap_complete::Shell) -> Result<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "opcollect", &mut script);
-    print(String::from_utf8_lossy(&script).trim_end())?;
+    print_text(String::from_utf8_lossy(&script).trim_end())?;
     Ok(DONE)
 }
 
-fn print(text: &str) -> Result<()> {
-    report::terminal::print(text).map_err(unprintable)
+fn print_text(text: &str) -> Result<()> {
+    report::terminal::print_result(text).map_err(unprintable_failure)
 }
 
 fn print_json(value: &impl serde::Serialize) -> Result<()> {
-    report::terminal::print_json(value).map_err(unprintable)
+    report::terminal::print_json(value).map_err(unprintable_failure)
 }
 
-fn unprintable(error: std::io::Error) -> Failure {
+fn unprintable_failure(error: std::io::Error) -> Failure {
     Failure::environment(format!("cannot write to standard output: {error}"))
 }
 
-/// Prints notes to standard error.
-fn tell(notes: &[String]) {
+fn print_note_lines(notes: &[String]) {
     print_notes("note", notes);
 }
 
-/// Reports damage of a store and returns the exit code.
+/// Returns the exit code.
 fn tell_damage(damage: &[Damage]) -> u8 {
-    tell(&damage.iter().map(ToString::to_string).collect::<Vec<_>>());
+    print_note_lines(&damage.iter().map(ToString::to_string).collect::<Vec<_>>());
     if damage.is_empty() { DONE } else { DONE_WITH_LOSSES }
 }

@@ -3,22 +3,21 @@
 
 use super::boards::{self, BoardRequest};
 use super::pace::Pace;
-use super::progress::terminal;
-use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, settings};
+use super::progress::terminal_observer;
+use super::{DONE, DONE_WITH_LOSSES, Result, print_json, print_text, settings, stdout_paper};
 use crate::options::{ModelRun, Sampling, Sweep, Tuning};
 use engine::campaign::settings::Resolved;
 use engine::failure::Failure;
 use engine::units::{self, CpuBoard, UnitsOptions, UnitsReport};
-use report::{Table, duration, figures, words};
+use report::{Table, format_duration, number_column, text_column};
 use targets::PYNQ;
 
-/// Computes it and says so.
 pub fn run(arguments: &ModelRun) -> Result<u8> {
-    refuse(arguments)?;
+    refuse_flags(arguments)?;
     let wanted = BoardRequest { boards: &arguments.boards, models: &arguments.models };
-    let access = boards::access(wanted)?;
+    let access = boards::board_access(wanted)?;
     let sweep = Sweep::of_run(None, arguments.seed, &arguments.running.sampling);
-    let Resolved { config, loaded } = settings::config(&arguments.models, &sweep)?;
+    let Resolved { config, loaded } = settings::resolve_config(&arguments.models, &sweep)?;
     let mut models = arguments.models.clone();
     (models.settings.target, models.settings.unit) = (Some(PYNQ.to_owned()), None);
     let wanted = BoardRequest { boards: &arguments.boards, models: &models };
@@ -27,18 +26,18 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
         let Resolved { config, .. } = settings::config_of_search(&models, &sweep, &Tuning::default(), true)?;
         Ok(CpuBoard { access, options: wanted.of_board(), config, threads: arguments.threads })
     });
-    let (inputs, board) = (arguments.running.given.files(), board.transpose()?);
+    let (inputs, board) = (arguments.running.given.input_files(), board.transpose()?);
     let options =
         UnitsOptions { config: &config, loaded: &loaded, inputs: &inputs, is_checked: !arguments.no_check, board };
-    let report = units::run(&options, terminal(Pace::default()).as_ref())?;
+    let report = units::run_on_units(&options, terminal_observer(Pace::default()).as_ref())?;
     match arguments.json {
         true => print_json(&report)?,
-        false => print(&render(&report))?,
+        false => print_text(&render_report(&report))?,
     }
     Ok(if report.is_complete { DONE } else { DONE_WITH_LOSSES })
 }
 
-fn refuse(arguments: &ModelRun) -> Result<()> {
+fn refuse_flags(arguments: &ModelRun) -> Result<()> {
     let given = [
         ("--plan", arguments.plan.is_some()),
         ("--parallel", arguments.parallel.is_some()),
@@ -52,14 +51,19 @@ fn refuse(arguments: &ModelRun) -> Result<()> {
     }
 }
 
-fn render(report: &UnitsReport) -> String {
-    let mut table =
-        Table::new([words("unit"), words("layer"), figures("time"), words("source"), words("the CPU's, since")]);
+fn render_report(report: &UnitsReport) -> String {
+    let mut table = Table::new([
+        text_column("unit"),
+        text_column("layer"),
+        number_column("time"),
+        text_column("source"),
+        text_column("the CPU's, since"),
+    ]);
     for call in &report.calls {
-        table.row([
+        table.add_row([
             call.unit.to_owned(),
             call.what.clone(),
-            call.time_ns.map_or("–".to_owned(), duration),
+            call.time_ns.map_or("–".to_owned(), format_duration),
             call.source.unwrap_or("–").to_owned(),
             call.why.clone().unwrap_or_default(),
         ]);
@@ -69,7 +73,7 @@ fn render(report: &UnitsReport) -> String {
         Some(source) if cpu.timed_calls > 0 => {
             let untimed = cpu.calls - cpu.timed_calls;
             let left = if untimed > 0 { format!(", {untimed} without a time") } else { String::new() };
-            format!("{} {source} on {}, each alone{left}", duration(cpu.timed_ns), cpu.on)
+            format!("{} {source} on {}, each alone{left}", format_duration(cpu.timed_ns), cpu.on)
         }
         Some(_) => "no time".to_owned(),
         None => "not timed; give a board with `--host` or `--tracker`".to_owned(),
@@ -86,9 +90,9 @@ fn render(report: &UnitsReport) -> String {
          answer  {answer}\n  layers  all {} of the core are equal to the reference in every byte",
         report.model,
         core.on,
-        table.on(&paper()),
+        table.format_for(&stdout_paper()),
         core.calls,
-        duration(core.timed_ns),
+        format_duration(core.timed_ns),
         cpu.calls,
         core.calls,
     )

@@ -2,8 +2,8 @@
 
 use super::boards::{self, BoardRequest};
 use super::pace::Pace;
-use super::progress::terminal;
-use super::{DONE, DONE_WITH_LOSSES, Result, mapped, print, print_json, settings};
+use super::progress::terminal_observer;
+use super::{DONE, DONE_WITH_LOSSES, Result, mapped, print_json, print_text, settings};
 use crate::options::{ModelRun, Sweep, Tuning};
 use engine::model_run::{self, ModelReport, ModelRunOptions, refuse_plan_on_board, write_outputs};
 use executor::Program;
@@ -12,14 +12,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub fn run(arguments: &ModelRun) -> Result<u8> {
-    let unit = arguments.models.settings.unit.as_deref().and_then(targets::with_unit);
+    let unit = arguments.models.settings.unit.as_deref().and_then(targets::kind_of_unit);
     if unit.is_some_and(|kind| kind.task_form().is_some()) {
         return mapped::run(arguments);
     }
     let sweep = Sweep::of_run(arguments.threads, arguments.seed, &arguments.running.sampling);
     let wanted = BoardRequest { boards: &arguments.boards, models: &arguments.models };
-    let access = boards::access(wanted)?;
-    let inputs = arguments.running.given.files();
+    let access = boards::board_access(wanted)?;
+    let inputs = arguments.running.given.input_files();
     let options = ModelRunOptions {
         board: access.as_ref().map(|access| (access, wanted.of_board())),
         threads: arguments.threads,
@@ -33,12 +33,11 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
     };
     refuse_plan_on_board(&options)?;
     let resolved = settings::config_of_search(&arguments.models, &sweep, &Tuning::default(), access.is_some())?;
-    let done = model_run::run(&options, resolved, terminal(Pace::default()))?;
-    tell(&done.report, (&done.program, &done.outputs), arguments.running.output.as_deref(), arguments.json)
+    let done = model_run::run_model(&options, resolved, terminal_observer(Pace::default()))?;
+    report_run(&done.report, (&done.program, &done.outputs), arguments.running.output.as_deref(), arguments.json)
 }
 
-/// Writes the outputs of a program that ran, and prints its report.
-pub fn tell(
+pub fn report_run(
     report: &ModelReport,
     (program, outputs): (&Program, &[Tensor]),
     folder: Option<&Path>,
@@ -50,7 +49,7 @@ pub fn tell(
     if as_json {
         print_json(report)?
     } else {
-        print(&report.text())?
+        print_text(&report.text())?
     }
     Ok(if report.is_wrong() { DONE_WITH_LOSSES } else { DONE })
 }

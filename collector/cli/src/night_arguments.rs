@@ -33,7 +33,6 @@ pub enum By {
     Task,
 }
 
-/// Significance and outputs of a comparison.
 #[derive(Clone, Debug, Args)]
 pub struct Judging {
     /// Smallest change that counts, in percent
@@ -65,7 +64,7 @@ pub struct NightRun {
     #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
     pub store: PathBuf,
     /// Time limit in minutes, or with a unit as in `2h` [default: that of the configuration]
-    #[arg(long, value_name = "MINUTES", value_parser = report::quantity::minutes)]
+    #[arg(long, value_name = "MINUTES", value_parser = report::quantity::parse_minutes)]
     pub minutes: Option<f64>,
     /// Wait for another nightly run on this machine, at most this long
     ///

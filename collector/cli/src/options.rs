@@ -5,14 +5,13 @@ use clap::Args;
 use engine::campaign::TuneSettings;
 use engine::campaign::choices::ModelSource;
 use engine::campaign::settings::{ModelSettings, SweepSettings};
-use engine::flags::choices;
+use engine::flags::choice_parser;
 use engine::repeat::DEFAULT_RETRY_FAULTS;
 use measure::Plan;
 use models::Parallel;
 use report::quantity::whole_seconds;
 use std::path::PathBuf;
 
-/// Exclusive use of the CPUs that a measurement runs on.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct ExclusiveUse {
     /// Wait for other measurements on the same CPUs, at most this long
@@ -144,7 +143,7 @@ pub struct Models {
     #[arg(value_name = "MODEL")]
     pub model: Vec<String>,
     /// Source of models [default: derived from the model's name]
-    #[arg(long, value_parser = choices::<ModelSource>(), value_name = "SOURCE")]
+    #[arg(long, value_parser = choice_parser::<ModelSource>(), value_name = "SOURCE")]
     pub modelsource: Option<ModelSource>,
     /// Model name or file; repeatable
     ///
@@ -206,7 +205,6 @@ pub struct InputFlags {
     pub inputs: Option<PathBuf>,
 }
 
-/// How times are sampled.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Sampling {
     /// Stop sampling at this relative uncertainty of a median [default: 0.01]
@@ -228,14 +226,13 @@ pub struct Sampling {
 }
 
 impl Models {
-    pub fn names(&self) -> impl Iterator<Item = &String> {
+    pub fn model_names(&self) -> impl Iterator<Item = &String> {
         self.model.iter().chain(&self.modelname)
     }
 }
 
 impl Sampling {
-    /// Writes the flags into a plan.
-    pub fn apply(&self, plan: &mut Plan) {
+    pub fn apply_to_plan(&self, plan: &mut Plan) {
         plan.precision = self.precision.unwrap_or(plan.precision);
         plan.visits = self.visits.unwrap_or(plan.visits);
         plan.stack_offset_bytes = self.stack_offset.or(plan.stack_offset_bytes);
@@ -279,7 +276,7 @@ pub struct ModelRun {
     #[arg(long, value_name = "FILE", conflicts_with = "parallel")]
     pub plan: Option<PathBuf>,
     /// Run operators concurrently by a rule, without a plan
-    #[arg(long, value_parser = choices::<Parallel>(), value_name = "TYPE")]
+    #[arg(long, value_parser = choice_parser::<Parallel>(), value_name = "TYPE")]
     pub parallel: Option<Parallel>,
     /// Skip the comparison with the reference, which is slow for large models
     #[arg(long)]
@@ -292,15 +289,13 @@ pub struct ModelRun {
 }
 
 impl InputFlags {
-    /// Returns the named files.
-    pub fn files(&self) -> engine::input_files::InputFiles {
+    pub fn input_files(&self) -> engine::input_files::InputFiles {
         engine::input_files::InputFiles { input: self.input.clone(), inputs: self.inputs.clone() }
     }
 }
 
 impl Measuring {
-    /// Returns which experiments are measured again.
-    pub fn repeat(&self) -> engine::repeat::RepeatOptions<'_> {
+    pub fn repeat_options(&self) -> engine::repeat::RepeatOptions<'_> {
         let Measuring { again, retry_faults, .. } = *self;
         engine::repeat::RepeatOptions {
             again,
@@ -312,7 +307,6 @@ impl Measuring {
 }
 
 impl Sweep {
-    /// Returns the sweep of a command that runs one schedule of each task.
     pub fn of_run(threads: Option<usize>, seed: Option<u64>, sampling: &Sampling) -> Sweep {
         let settings = SweepSettings { threads: threads.map(|count| vec![count]), seed, ..SweepSettings::default() };
         Sweep { settings, sampling: sampling.clone(), ..Sweep::default() }

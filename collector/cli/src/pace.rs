@@ -7,7 +7,7 @@ use std::str::FromStr;
 pub enum Pace {
     /// Text lines at this interval in seconds; 0 disables them.
     Seconds(u64),
-    /// A document on a line every second.
+    /// A JSON line every second.
     Json,
 }
 

@@ -2,8 +2,8 @@
 
 use super::model;
 use super::pace::Pace;
-use super::progress::terminal;
-use super::{DONE, Result, print, print_json, settings};
+use super::progress::terminal_observer;
+use super::{DONE, Result, print_json, print_text, settings};
 use crate::options::{Measuring, Models, Running, Sampling, Sweep};
 use clap::Args;
 use engine::appearing::Appearing;
@@ -12,7 +12,7 @@ use engine::campaign::settings::Resolved;
 use engine::failure::Failure;
 use engine::model_run::{ModelReport, RanProgram};
 use engine::programs::{BuiltProgram, ProgramOptions, ProgramRunOptions, build_program, run_program};
-use report::size;
+use report::format_size;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -62,26 +62,27 @@ pub struct ProgramRun {
     pub running: Running,
 }
 
-pub fn build(arguments: &ModelBuild) -> Result<u8> {
+pub fn build_folder(arguments: &ModelBuild) -> Result<u8> {
     // First, so that a folder that is taken is refused before a model is read.
-    let folder = Appearing::begin(&arguments.out)?;
+    let folder = Appearing::create_temporary(&arguments.out)?;
     let sweep = Sweep::of_run(arguments.threads, arguments.seed, &Sampling::default());
-    let Resolved { config, loaded } = settings::config(&arguments.models, &sweep)?;
+    let Resolved { config, loaded } = settings::resolve_config(&arguments.models, &sweep)?;
     let options = ProgramOptions {
         threads: arguments.threads,
         best: arguments.store.as_deref().map(|store| (store, arguments.all_versions)),
         is_checked: !arguments.no_check,
     };
-    let built = build_program((config, &loaded), (folder, &arguments.out), &options, terminal(Pace::default()))?;
+    let built =
+        build_program((config, &loaded), (folder, &arguments.out), &options, terminal_observer(Pace::default()))?;
     if arguments.json {
         print_json(&built)?
     } else {
-        print(&describe(&built))?
+        print_text(&describe_program(&built))?
     }
     Ok(DONE)
 }
 
-fn describe(built: &BuiltProgram) -> String {
+fn describe_program(built: &BuiltProgram) -> String {
     let found = built.tasks_found.map(|found| format!(", {found} of them with the best schedule of the store"));
     format!(
         "{}: {} calls of {} tasks{}, {} of constants in `{}`\n  code        for {}\n  check       {}",
@@ -89,15 +90,14 @@ fn describe(built: &BuiltProgram) -> String {
         built.calls,
         built.tasks,
         found.unwrap_or_default(),
-        size(built.constant_bytes),
+        format_size(built.constant_bytes),
         built.folder,
         built.code_for,
         if built.is_checkable { "with the outputs of the reference" } else { "none" },
     )
 }
 
-/// Rejects flags that apply only to the program of a model.
-pub fn refuse(folder: &Path, program: &ProgramRun) -> Result<()> {
+pub fn refuse_program_flags(folder: &Path, program: &ProgramRun) -> Result<()> {
     let given = [
         ("--threads", program.threads.is_some()),
         ("--seed", program.seed.is_some()),
@@ -120,7 +120,6 @@ pub fn refuse(folder: &Path, program: &ProgramRun) -> Result<()> {
     }
 }
 
-/// Rejects flags that apply only to folders of artifacts.
 fn refuse_records(store: Option<&Path>, measuring: &Measuring) -> Result<()> {
     let given = [
         ("--store", store.is_some()),
@@ -136,8 +135,7 @@ fn refuse_records(store: Option<&Path>, measuring: &Measuring) -> Result<()> {
     }
 }
 
-/// Runs the program of a folder.
-pub fn run(
+pub fn run_folder(
     folder: &Path,
     store: Option<&Path>,
     measuring: &Measuring,
@@ -146,20 +144,20 @@ pub fn run(
 ) -> Result<u8> {
     refuse_records(store, measuring)?;
     let mut config = Settings::default();
-    arguments.running.sampling.apply(&mut config.measure);
+    arguments.running.sampling.apply_to_plan(&mut config.measure);
     let options = ProgramRunOptions {
         config,
         threads: arguments.threads,
         seed: arguments.seed,
-        inputs: &arguments.running.given.files(),
+        inputs: &arguments.running.given.input_files(),
         wait_seconds: measuring.exclusive.wait,
     };
-    let run = run_program(folder, options, terminal(Pace::default()))?;
+    let run = run_program(folder, options, terminal_observer(Pace::default()))?;
     let report = ModelReport::new(&RanProgram {
         model: run.portable.model.clone(),
         batch: run.portable.batch,
         target: &run.portable.target,
-        code_for: Some(run.portable.needs()),
+        code_for: Some(run.portable.required_processor()),
         threads: run.threads,
         seed: run.seed,
         program: &run.program,
@@ -170,5 +168,5 @@ pub fn run(
         board: None,
     })
     .map_err(Failure::environment)?;
-    model::tell(&report, (&run.program, &run.outputs), arguments.running.output.as_deref(), as_json)
+    model::report_run(&report, (&run.program, &run.outputs), arguments.running.output.as_deref(), as_json)
 }

@@ -11,44 +11,42 @@ use std::io::IsTerminal;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Standard error: notes as lines, progress at a pace.
 struct Terminal {
     pace: Pace,
 }
 
-/// Returns an observer that writes to standard error.
-pub fn terminal(pace: Pace) -> Rc<dyn Observer> {
+pub fn terminal_observer(pace: Pace) -> Rc<dyn Observer> {
     if matches!(pace, Pace::Json | Pace::Seconds(0)) {
-        activity::end();
+        activity::end_activity();
     }
     Rc::new(Terminal { pace })
 }
 
 impl Observer for Terminal {
-    fn notes(&self, notes: &[String]) {
-        super::tell(notes);
+    fn receive_notes(&self, notes: &[String]) {
+        super::print_note_lines(notes);
     }
 
-    fn doing(&self, what: &str) {
+    fn announce_step(&self, what: &str) {
         if !matches!(self.pace, Pace::Json | Pace::Seconds(0)) {
-            activity::begin(what);
+            activity::begin_activity(what);
         }
     }
 
-    fn begin(&self, attempts: usize, store: Option<StoreStatus>) -> Box<dyn observer::Progress> {
-        activity::pause(true);
+    fn begin_progress(&self, attempts: usize, store: Option<StoreStatus>) -> Box<dyn observer::Progress> {
+        activity::set_paused(true);
         let is_json = self.pace == Pace::Json;
         let target = if is_json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(Some(attempts as u64), target);
         let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} · {per_sec} · {eta} left · {msg}");
         bar.set_style(style.expect("the template is well-formed"));
         bar.enable_steady_tick(Duration::from_millis(200));
-        Box::new(TerminalProgress { bar, meter: Meter::start(attempts, store, report(self.pace)) })
+        Box::new(TerminalProgress { bar, meter: Meter::start(attempts, store, progress_printer(self.pace)) })
     }
 }
 
-/// Returns what prints the progress where no bar is drawn.
-fn report(pace: Pace) -> Option<ReadingSink> {
+/// Returns None if a bar is drawn.
+fn progress_printer(pace: Pace) -> Option<ReadingSink> {
     let seconds = match pace {
         Pace::Json => {
             return Some(Box::new(|reading| {
@@ -68,22 +66,21 @@ fn report(pace: Pace) -> Option<ReadingSink> {
     }))
 }
 
-/// The bar of a campaign.
 struct TerminalProgress {
     bar: ProgressBar,
     meter: Meter,
 }
 
 impl observer::Progress for TerminalProgress {
-    fn hear(&mut self, event: &CampaignEvent<'_>) {
-        let counts = self.meter.take(event);
+    fn observe_event(&mut self, event: &CampaignEvent<'_>) {
+        let counts = self.meter.count_event(event);
         self.bar.set_position(counts.done);
-        self.bar.set_message(counts.message());
+        self.bar.set_message(counts.bar_message());
     }
 
     fn finish(self: Box<Self>) {
         self.meter.finish();
         self.bar.finish_and_clear();
-        activity::pause(false);
+        activity::set_paused(false);
     }
 }

@@ -1,6 +1,6 @@
 //! `race`: concurrent and sequential execution of operators, in interleaved rounds.
 
-use super::{DONE, Pace, Result, paper, print, print_json, terminal};
+use super::{DONE, Pace, Result, print_json, print_text, stdout_paper, terminal_observer};
 use crate::options::ExclusiveUse;
 use clap::Args;
 use engine::race::run_race;
@@ -23,11 +23,11 @@ pub struct RaceRun {
 
 pub fn run(arguments: &RaceRun) -> Result<u8> {
     let RaceRun { choice, rounds, exclusive, json } = arguments;
-    let report = run_race(choice, *rounds, exclusive.wait, terminal(Pace::default()).as_ref())?;
+    let report = run_race(choice, *rounds, exclusive.wait, terminal_observer(Pace::default()).as_ref())?;
     if *json {
         print_json(&report)?
     } else {
-        print(&report.describe(&paper()))?
+        print_text(&report.describe(&stdout_paper()))?
     }
     Ok(DONE)
 }

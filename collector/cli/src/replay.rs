@@ -1,9 +1,9 @@
 //! `replay`: one record of a store, or saved candidates of TVM's tuner, built and measured again.
 
-use super::{DONE, DONE_WITH_LOSSES, Pace, Result, paper, print, print_json, terminal};
+use super::{DONE, DONE_WITH_LOSSES, Pace, Result, print_json, print_text, stdout_paper, terminal_observer};
 use crate::options::ExclusiveUse;
 use clap::Args;
-use engine::replay::{TraceReplayOptions, evaluator, replay_record, replay_traces, table};
+use engine::replay::{TraceReplayOptions, evaluator_method, format_table, replay_record, replay_traces};
 use engine::stores::DEFAULT_STORE;
 use std::path::PathBuf;
 
@@ -48,18 +48,18 @@ pub struct Replay {
 }
 
 pub fn run(arguments: &Replay) -> Result<u8> {
-    let observer = terminal(Pace::default());
+    let observer = terminal_observer(Pace::default());
     let is_whole = if let Some(key) = &arguments.key {
         let replay = replay_record(&arguments.store, key, arguments.exclusive.wait, observer.as_ref())?;
         if arguments.json {
             print_json(&replay)?
         } else {
-            print(&replay.describe())?
+            print_text(&replay.describe())?
         }
         replay.median_ns.is_some()
     } else {
         let replay = TraceReplayOptions {
-            method: evaluator(&arguments.evaluator)?,
+            method: evaluator_method(&arguments.evaluator)?,
             compares_evaluator: arguments.compare_evaluator,
             threads: arguments.threads,
             builders: arguments.builders.unwrap_or(0),
@@ -71,7 +71,7 @@ pub fn run(arguments: &Replay) -> Result<u8> {
         if arguments.json {
             print_json(&replays)?
         } else {
-            print(&table(&replays, &paper()))?
+            print_text(&format_table(&replays, &stdout_paper()))?
         }
         replays.iter().all(|replay| replay.ok_count == replay.count)
     };

@@ -10,16 +10,16 @@ use job::space::Filter;
 use models::{Choice, names};
 use std::collections::BTreeMap;
 
-/// Returns the configuration of a command that measures or builds, and searches nothing.
-pub fn config(models: &Models, sweep: &Sweep) -> Result<Resolved> {
-    Settings { tune: None, ..merge(models, sweep)? }.resolve_here()
+/// For commands that measure or build without search.
+pub fn resolve_config(models: &Models, sweep: &Sweep) -> Result<Resolved> {
+    Settings { tune: None, ..merge_settings(models, sweep)? }.resolve_here()
 }
 
-/// Returns the configuration of a command that may search, and may measure on a board.
+/// For commands that may search, and may measure on a board.
 pub fn config_of_search(models: &Models, sweep: &Sweep, tuning: &Tuning, is_on_board: bool) -> Result<Resolved> {
     // The number of a board's CPUs is known once it is reached. No board has more.
     const BOARD_CPUS: usize = 1024;
-    let mut settings = merge(models, sweep)?;
+    let mut settings = merge_settings(models, sweep)?;
     merge_tuning(&mut settings, tuning, sweep)?;
     if !is_on_board {
         return settings.resolve_here();
@@ -29,35 +29,34 @@ pub fn config_of_search(models: &Models, sweep: &Sweep, tuning: &Tuning, is_on_b
 }
 
 pub fn config_of_coruns(models: &Models, sweep: &Sweep) -> Result<(Resolved, Option<CoRun>)> {
-    let settings = Settings { tune: None, ..merge(models, sweep)? };
+    let settings = Settings { tune: None, ..merge_settings(models, sweep)? };
     let corun = settings.corun.clone();
     Ok((settings.resolve_here()?, corun))
 }
 
-/// Returns the settings of flags, and those of the file where there is no flag.
-fn merge(models: &Models, sweep: &Sweep) -> Result<Settings> {
+/// Flags override the file.
+fn merge_settings(models: &Models, sweep: &Sweep) -> Result<Settings> {
     let file = match &models.config {
         Some(path) => Settings::read(path).map_err(Failure::usage)?,
         None => Settings::default(),
     };
     let mut settings = Settings {
-        models: entries(models)?.unwrap_or(file.models),
-        model: models.settings.clone().over(file.model),
-        sweep: sweep.settings.clone().over(file.sweep),
+        models: model_entries(models)?.unwrap_or(file.models),
+        model: models.settings.clone().with_fallback(file.model),
+        sweep: sweep.settings.clone().with_fallback(file.sweep),
         ..file
     };
     if models.modelsource.is_some() && settings.models.is_empty() {
         return Err(Failure::usage("`--modelsource` needs a model").with_hint("see `opcollect list`"));
     }
-    sweep.sampling.apply(&mut settings.measure);
+    sweep.sampling.apply_to_plan(&mut settings.measure);
     settings.limits.builders = sweep.builders.unwrap_or(settings.limits.builders);
     settings.request_counters(&sweep.counters);
     Ok(settings)
 }
 
-/// Returns the models that flags name, if any.
-fn entries(models: &Models) -> Result<Option<Vec<ModelEntry>>> {
-    if models.names().next().is_none() {
+fn model_entries(models: &Models) -> Result<Option<Vec<ModelEntry>>> {
+    if models.model_names().next().is_none() {
         if !models.shape.is_empty() || !models.bind.is_empty() || models.skip_unsupported {
             let message = "`--shape`, `--bind` and `--skip-unsupported` need a model";
             let hint = "in a configuration, give `shapes`, `values` and `skip_unsupported`";
@@ -65,11 +64,11 @@ fn entries(models: &Models) -> Result<Option<Vec<ModelEntry>>> {
         }
         return Ok(None);
     }
-    let sizes = sizes(&models.shape)?;
-    let values = models.bind.iter().map(|text| binding(text)).collect::<Result<BTreeMap<_, _>>>()?;
+    let sizes = parse_sizes(&models.shape)?;
+    let values = models.bind.iter().map(|text| parse_binding(text)).collect::<Result<BTreeMap<_, _>>>()?;
     let mut entries = Vec::new();
-    for name in models.names() {
-        let source = source(models.modelsource, name)?;
+    for name in models.model_names() {
+        let source = model_source(models.modelsource, name)?;
         entries.extend(sizes.iter().map(|shapes| ModelEntry {
             source: source.name().to_owned(),
             name: name.clone(),
@@ -81,21 +80,21 @@ fn entries(models: &Models) -> Result<Option<Vec<ModelEntry>>> {
     Ok(Some(entries))
 }
 
-/// Returns a hint for the name of an operator without sizes, or for one that is misspelt before its sizes.
+/// For an operator name without sizes, or one that is misspelt before its sizes.
 fn operator_hint(name: &str) -> Option<String> {
     let (kind, has_sizes) = name.split_once(':').map_or((name, false), |(kind, _)| (kind, true));
-    let forms = zoo::simple::list();
+    let forms = zoo::simple::list_forms();
     match forms.iter().find(|form| form.name == kind) {
         Some(form) if !has_sizes => {
             Some(format!("`{kind}` is an operator, whose sizes follow a colon, such as `{}`", form.example))
         }
-        _ if has_sizes => names::nearest(kind, forms.iter().map(|form| form.name)),
+        _ if has_sizes => names::suggest_nearest(kind, forms.iter().map(|form| form.name)),
         _ => None,
     }
 }
 
-/// Returns the source of a model: the one that was given, or what its name says.
-fn source(given: Option<ModelSource>, name: &str) -> Result<ModelSource> {
+/// Returns the given source, or the one that the name implies.
+fn model_source(given: Option<ModelSource>, name: &str) -> Result<ModelSource> {
     let said = zoo::source_of(name).and_then(ModelSource::from_name);
     match (given, said) {
         (Some(ModelSource::Local), Some(said)) if said != ModelSource::Local => {
@@ -108,7 +107,7 @@ fn source(given: Option<ModelSource>, name: &str) -> Result<ModelSource> {
         (Some(given), _) => Ok(given),
         (None, Some(said)) => Ok(said),
         (None, None) => {
-            let near = names::nearest(name, zoo::list().iter().map(|entry| entry.name));
+            let near = names::suggest_nearest(name, zoo::list_models().iter().map(|entry| entry.name));
             let hint = operator_hint(name).or(near).unwrap_or_else(|| {
                 "`opcollect list` shows all models; `--modelsource` sets the format of a file".to_owned()
             });
@@ -117,11 +116,11 @@ fn source(given: Option<ModelSource>, name: &str) -> Result<ModelSource> {
     }
 }
 
-/// Shapes by name, once for each size: an input that is named several times has as many.
-fn sizes(texts: &[String]) -> Result<Vec<BTreeMap<String, Vec<i64>>>> {
+/// Returns shapes by name, one map per size; repeated inputs give further sizes.
+fn parse_sizes(texts: &[String]) -> Result<Vec<BTreeMap<String, Vec<i64>>>> {
     let mut given: BTreeMap<String, Vec<Vec<i64>>> = BTreeMap::new();
     for text in texts {
-        let (name, extents) = shape(text)?;
+        let (name, extents) = parse_shape(text)?;
         given.entry(name).or_default().push(extents);
     }
     let count = given.values().map(Vec::len).max().unwrap_or(1);
@@ -135,8 +134,8 @@ fn sizes(texts: &[String]) -> Result<Vec<BTreeMap<String, Vec<i64>>>> {
     Ok((0..count).map(|place| at(place).collect()).collect())
 }
 
-/// `x=1x3x224x224`; the name may hold any sign.
-fn shape(text: &str) -> Result<(String, Vec<i64>)> {
+/// `x=1x3x224x224`; the name may contain any character.
+fn parse_shape(text: &str) -> Result<(String, Vec<i64>)> {
     let parsed = text.rsplit_once('=').and_then(|(name, extents)| {
         let extents = extents.split('x').filter(|extent| !extent.is_empty());
         Some((name.to_owned(), extents.map(|extent| extent.parse().ok()).collect::<Option<Vec<i64>>>()?))
@@ -146,8 +145,8 @@ fn shape(text: &str) -> Result<(String, Vec<i64>)> {
     })
 }
 
-/// `sr=16000` or `size=2,3`; the name may hold any sign.
-fn binding(text: &str) -> Result<(String, Vec<f64>)> {
+/// `sr=16000` or `size=2,3`; the name may contain any character.
+fn parse_binding(text: &str) -> Result<(String, Vec<f64>)> {
     let number = |text: &str| match text.trim() {
         "true" => Some(1.0),
         "false" => Some(0.0),
@@ -187,16 +186,15 @@ fn merge_tuning(settings: &mut Settings, tuning: &Tuning, sweep: &Sweep) -> Resu
         return Err(Failure::usage(format!("`{flag}` applies to a sweep, not to a search"))
             .with_hint("give `--trials` and `--tuner` instead, or `--iftune false`"));
     }
-    *tune = flags.clone().over(std::mem::take(tune));
+    *tune = flags.clone().with_fallback(std::mem::take(tune));
     if !only.is_empty() {
-        tune.only = Some(filter(only)?);
+        tune.only = Some(parse_filter(only)?);
     }
     Ok(())
 }
 
-/// Settings of axes, as they are typed.
-pub fn filter(only: &[String]) -> Result<Filter> {
-    Filter::parse(only).map_err(|text| {
+pub fn parse_filter(only: &[String]) -> Result<Filter> {
+    Filter::parse_texts(only).map_err(|text| {
         Failure::usage(format!("`--only {text}` is not an axis with settings")).with_hint("write it as `tile_x=4,8`")
     })
 }

@@ -1,42 +1,40 @@
 //! `dataset push` and `pull`, and `--sink`: records in other places, by their address.
 
 use super::pace::Pace;
-use super::progress::terminal;
+use super::progress::terminal_observer;
 use super::signals::watch_signals;
-use super::{DONE, DONE_WITH_LOSSES, Result, print, print_json};
+use super::{DONE, DONE_WITH_LOSSES, Result, print_json, print_text};
 use datasets::Store;
 pub use engine::sharing::Address;
 use engine::sharing::{self, BucketServer, Transfer, TransferReport};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Brings what a store has to an address.
-pub fn push(store: &Path, address: &str, as_json: bool) -> Result<u8> {
-    let report = transfer(address, |transfer| sharing::push(store, address, transfer))?;
-    answer(&report, as_json)
+pub fn push_store(store: &Path, address: &str, as_json: bool) -> Result<u8> {
+    let report = transfer_with(address, |transfer| sharing::push_store(store, address, transfer))?;
+    print_transfer(&report, as_json)
 }
 
-/// Fetches what a folder or a bucket has.
-pub fn pull(store: &Path, address: &str, as_json: bool) -> Result<u8> {
-    let report = transfer(address, |transfer| sharing::pull(store, address, transfer))?;
-    answer(&report, as_json)
+pub fn pull_store(store: &Path, address: &str, as_json: bool) -> Result<u8> {
+    let report = transfer_with(address, |transfer| sharing::pull_store(store, address, transfer))?;
+    print_transfer(&report, as_json)
 }
 
-/// Brings what a campaign sealed to an address, and returns what was done, in words.
-pub fn bring(store: &Store, address: &str) -> Result<String> {
-    transfer(address, |transfer| sharing::push_sealed(store, address, transfer)).map(|report| prose(&report))
+/// Pushes what a campaign sealed, and describes the result.
+pub fn push_sealed(store: &Store, address: &str) -> Result<String> {
+    transfer_with(address, |transfer| sharing::push_sealed(store, address, transfer))
+        .map(|report| describe_transfer(&report))
 }
 
-fn transfer(address: &str, run: impl FnOnce(&Transfer<'_>) -> Result<TransferReport>) -> Result<TransferReport> {
+fn transfer_with(address: &str, run: impl FnOnce(&Transfer<'_>) -> Result<TransferReport>) -> Result<TransferReport> {
     let signal = match Address::parse(address)? {
         // Nothing watches for signals while folders are copied.
         Address::Folder(_) => Arc::default(),
         Address::Bucket(_) | Address::Postgres(_) => watch_signals()?,
     };
-    run(&Transfer { server: &bucket_server(), signal: &signal, observer: terminal(Pace::default()).as_ref() })
+    run(&Transfer { server: &bucket_server(), signal: &signal, observer: terminal_observer(Pace::default()).as_ref() })
 }
 
-/// Returns the server of buckets that the environment names.
 fn bucket_server() -> BucketServer {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     BucketServer {
@@ -47,16 +45,16 @@ fn bucket_server() -> BucketServer {
     }
 }
 
-fn answer(report: &TransferReport, as_json: bool) -> Result<u8> {
+fn print_transfer(report: &TransferReport, as_json: bool) -> Result<u8> {
     if as_json {
         print_json(report)?
     } else {
-        print(&prose(report))?
+        print_text(&describe_transfer(report))?
     }
     Ok(if report.has_losses { DONE_WITH_LOSSES } else { DONE })
 }
 
-fn prose(report: &TransferReport) -> String {
+fn describe_transfer(report: &TransferReport) -> String {
     let TransferReport { address, parts, known, rows, .. } = report;
     match address.starts_with("postgres") {
         true => format!("`{address}`: {rows} new records"),

@@ -7,15 +7,15 @@ use signal_hook::flag;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-/// Returns a number that is set by the first interrupting signal, which ends the run after the attempt in flight; the second ends the
-/// process at once.
+/// Returns a number that the first interrupting signal sets; the run then ends after the current
+/// attempt. The second signal ends the process at once.
 pub fn watch_signals() -> Result<Arc<AtomicUsize>> {
     let seen = Arc::default();
     watch_signals_for(&seen)?;
     Ok(seen)
 }
 
-/// Sets a number by the first interrupting signal. Before this call signals end the process, also while it waits for another one.
+/// Until this call, signals end the process, also while it waits for another one.
 pub fn watch_signals_for(seen: &Arc<AtomicUsize>) -> Result<()> {
     let again = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {

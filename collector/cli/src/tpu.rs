@@ -1,20 +1,20 @@
 //! `tpu`: captures of TPU cards.
 
-use super::{DONE, DONE_WITH_LOSSES, Result, SLOWER, paper, print, print_json, tell};
+use super::{DONE, DONE_WITH_LOSSES, Result, SLOWER, print_json, print_note_lines, print_text, stdout_paper};
 use crate::pace::Pace;
-use crate::progress::terminal;
+use crate::progress::terminal_observer;
 use crate::trace::tell_skipped;
 use crate::values::percent;
 use capture::tpu::Reading;
 use capture::tpu::capture::Request;
 use capture::tpu::import::Per;
 use capture::tpu::loss::Losses;
-use capture::tpu::summary::summarise;
+use capture::tpu::summary::sum_timeline;
 use capture::tpu::view::Outputs;
 use clap::{Args, Subcommand};
 use datasets::Output;
 use engine::failure::Failure;
-use engine::stores::{DEFAULT_STORE, failed};
+use engine::stores::{DEFAULT_STORE, store_failure};
 use engine::tpu::{self, ImportOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ pub struct TpuView {
     pub outputs: TpuOutputs,
 }
 
-/// Outputs and reading options; flags of both generations of bigTpuProfile keep their names.
+/// Flags of both generations of bigTpuProfile keep their names.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TpuOutputs {
     /// Write the Perfetto trace; always on, accepted for bigTpuProfile 0.3.0
@@ -86,7 +86,7 @@ pub struct TpuOutputs {
 }
 
 impl TpuOutputs {
-    fn wanted(&self) -> Outputs<'_> {
+    fn requested_outputs(&self) -> Outputs<'_> {
         Outputs {
             has_summary: !self.disable_summary,
             has_trace: !self.disable_perfetto,
@@ -177,21 +177,21 @@ pub struct TpuCapture {
 
 pub fn run(command: &TpuCommand) -> Result<u8> {
     match command {
-        TpuCommand::View(arguments) => view(&arguments.input, &arguments.output, &arguments.outputs),
-        TpuCommand::Import(arguments) => import(arguments),
-        TpuCommand::Compare(arguments) => compare(arguments),
-        TpuCommand::Capture(arguments) => take(arguments),
+        TpuCommand::View(arguments) => view_capture(&arguments.input, &arguments.output, &arguments.outputs),
+        TpuCommand::Import(arguments) => import_capture(arguments),
+        TpuCommand::Compare(arguments) => compare_captures(arguments),
+        TpuCommand::Capture(arguments) => take_capture(arguments),
     }
 }
 
-fn view(input: &Path, folder: &Path, outputs: &TpuOutputs) -> Result<u8> {
-    let mut timeline = tpu::read(input, &Reading { tiu_mhz: outputs.tiu_freq, compat: outputs.compat })?;
-    let (summary, wanted) = (summarise(&timeline), outputs.wanted());
+fn view_capture(input: &Path, folder: &Path, outputs: &TpuOutputs) -> Result<u8> {
+    let mut timeline = tpu::read_capture(input, &Reading { tiu_mhz: outputs.tiu_freq, compat: outputs.compat })?;
+    let (summary, wanted) = (sum_timeline(&timeline), outputs.requested_outputs());
     if let (true, Some(summary)) = (wanted.has_summary, &summary) {
-        print(&summary.table().on(&paper()))?;
+        print_text(&summary.to_table().format_for(&stdout_paper()))?;
     }
-    let written = tpu::write(&mut timeline, summary.as_ref(), folder, &wanted)?;
-    print(&match written.is_empty() {
+    let written = tpu::write_outputs(&mut timeline, summary.as_ref(), folder, &wanted)?;
+    print_text(&match written.is_empty() {
         true => "wrote nothing: all outputs are disabled".to_owned(),
         false => format!("wrote into `{}`: {}", folder.display(), written.join(", ")),
     })?;
@@ -199,21 +199,21 @@ fn view(input: &Path, folder: &Path, outputs: &TpuOutputs) -> Result<u8> {
 }
 
 fn tell_losses(losses: &Losses) -> u8 {
-    tell(&losses.notes);
+    print_note_lines(&losses.notes);
     tell_skipped(&losses.described, losses.count as u64, "parts of the capture were skipped")
 }
 
-fn import(arguments: &TpuImport) -> Result<u8> {
+fn import_capture(arguments: &TpuImport) -> Result<u8> {
     let TpuImport { input, store, commands, host, tiu_freq, json } = arguments;
     let per = if *commands { Per::Command } else { Per::Operator };
     let options = ImportOptions { store, per, host: host.as_deref(), tiu_mhz: *tiu_freq };
-    let (report, losses) = tpu::import(input, &options)?;
+    let (report, losses) = tpu::import_capture(input, &options)?;
     if *json {
         print_json(&report)?;
     } else {
         let (rows, capture, store) = (report.rows, input.display(), store.display());
         let row = if *commands { "one per command" } else { "one per operator and core" };
-        print(&match rows {
+        print_text(&match rows {
             0 => format!("`{capture}` has no commands of the card: no rows for the store `{store}`"),
             _ => format!("{rows} rows of `{capture}`, {row}, are in the store `{store}`"),
         })?;
@@ -221,37 +221,37 @@ fn import(arguments: &TpuImport) -> Result<u8> {
     Ok(tell_losses(&losses))
 }
 
-fn compare(arguments: &TpuCompare) -> Result<u8> {
-    let mut html = arguments.html.as_ref().map(|path| Output::create(path).map_err(failed)).transpose()?;
-    let (comparison, losses) = tpu::diff(&arguments.before, &arguments.after, arguments.tiu_freq)?;
+fn compare_captures(arguments: &TpuCompare) -> Result<u8> {
+    let mut html = arguments.html.as_ref().map(|path| Output::create(path).map_err(store_failure)).transpose()?;
+    let (comparison, losses) = tpu::compare_capture_files(&arguments.before, &arguments.after, arguments.tiu_freq)?;
     let share = arguments.threshold / 100.0;
     let mut code = losses.iter().map(tell_losses).max().unwrap_or(DONE);
     if arguments.fail_on == Some(FailOn::Slower) && comparison.is_slower(share) {
         code = SLOWER;
     }
     if let Some(mut output) = html.take() {
-        output.write_all(comparison.page(share).as_bytes()).map_err(Failure::environment)?;
-        output.keep().map_err(failed)?;
+        output.write_all(comparison.format_page(share).as_bytes()).map_err(Failure::environment)?;
+        output.keep().map_err(store_failure)?;
     }
     if arguments.json {
-        print_json(&comparison.document(share))?;
+        print_json(&comparison.to_json(share))?;
     } else {
-        print(&comparison.text(share, arguments.limit.unwrap_or(usize::MAX), &paper()))?;
+        print_text(&comparison.format_text(share, arguments.limit.unwrap_or(usize::MAX), &stdout_paper()))?;
     }
     Ok(code)
 }
 
-fn take(arguments: &TpuCapture) -> Result<u8> {
+fn take_capture(arguments: &TpuCapture) -> Result<u8> {
     let TpuCapture { mode, records, firmware, out, outputs, command } = arguments;
     let request = Request { mode: *mode, records: *records, firmware: firmware.clone() };
-    let taken = tpu::capture(&request, Path::new("."), command, terminal(Pace::default()).as_ref())?;
+    let taken = tpu::capture_command(&request, Path::new("."), command, terminal_observer(Pace::default()).as_ref())?;
     let mut code = if taken.status.success() { DONE } else { DONE_WITH_LOSSES };
     for path in &taken.captures {
         // Several captures get a folder each; a single one takes the folder itself.
         let is_single = taken.captures.len() == 1;
         let folder = if is_single { out.clone() } else { out.join(path.file_name().unwrap_or_default()) };
-        tell(&[format!("viewing `{}` in `{}`", path.display(), folder.display())]);
-        code = code.max(view(path, &folder, outputs)?);
+        print_note_lines(&[format!("viewing `{}` in `{}`", path.display(), folder.display())]);
+        code = code.max(view_capture(path, &folder, outputs)?);
     }
     Ok(code)
 }

@@ -2,20 +2,18 @@
 
 use report::quantity;
 
-/// Parses a percentage from 0 to a limit.
+/// From 0 to `MOST`.
 pub fn percent<const MOST: u32>(text: &str) -> Result<f64, String> {
     let percent: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if (0.0..=f64::from(MOST)).contains(&percent) { Ok(percent) } else { Err(format!("give 0 to {MOST}")) }
 }
 
-/// Parses a positive time in seconds.
 pub fn positive_seconds(text: &str) -> Result<f64, String> {
-    let seconds = quantity::seconds(text)?;
+    let seconds = quantity::parse_seconds(text)?;
     if seconds > 0.0 && seconds <= 1e6 { Ok(seconds) } else { Err("give more than 0 and at most 1000000".to_owned()) }
 }
 
-/// Parses a size in whole MiB.
 pub fn whole_mib(text: &str) -> Result<u32, String> {
-    let mib = quantity::mebibytes(text)?.ceil();
+    let mib = quantity::parse_mebibytes(text)?.ceil();
     if mib >= 1.0 && mib <= f64::from(u32::MAX) { Ok(mib as u32) } else { Err("give at least 1 MiB".to_owned()) }
 }

@@ -1,9 +1,9 @@
 //! Compiles CUDA C to device code, and checks the code against the limits of the architectures.
 
 use super::cubin::{self, CubinError};
-use super::log::assembled;
+use super::log::parse_resources;
 use super::nvrtc::{Nvrtc, NvrtcError};
-use job::device::{Architecture, Cubin, DeviceCode, Kernel, Launches, LimitExceeded, occupancy};
+use job::device::{Architecture, Cubin, DeviceCode, Kernel, Launches, LimitExceeded, kernel_occupancy};
 use reference::Rounding;
 
 #[derive(Debug, thiserror::Error)]
@@ -19,16 +19,15 @@ pub enum CompileError {
     Unnamed(String),
 }
 
-/// Compiles the source for every architecture. Checks the limits of the launches before, and those
-/// of the kernels after the compilation.
-pub fn compile(
+/// Compiles for every architecture; checks launch limits before and kernel limits afterwards.
+pub fn compile_source(
     nvrtc: &Nvrtc,
     source: &str,
     launches: Launches,
     architectures: &[Architecture],
 ) -> Result<DeviceCode, CompileError> {
     for &architecture in architectures {
-        launches.launches.iter().try_for_each(|launch| launch.check(architecture))?;
+        launches.launches.iter().try_for_each(|launch| launch.check_launch(architecture))?;
     }
     let mut code = DeviceCode {
         source: source.to_owned(),
@@ -45,12 +44,12 @@ pub fn compile(
 }
 
 fn compile_for(nvrtc: &Nvrtc, code: &DeviceCode, architecture: Architecture) -> Result<Cubin, CompileError> {
-    let compiled = nvrtc.compile(&code.source, architecture)?;
-    let sections = cubin::kernels(&compiled.cubin)?;
+    let compiled = nvrtc.compile_source(&code.source, architecture)?;
+    let sections = cubin::kernel_sizes(&compiled.cubin)?;
     let mut kernels = Vec::with_capacity(code.launches.len());
     for launch in &code.launches {
         let unnamed = || CompileError::Unnamed(launch.kernel.clone());
-        let said = assembled(&compiled.log, &launch.kernel).ok_or_else(unnamed)?;
+        let said = parse_resources(&compiled.log, &launch.kernel).ok_or_else(unnamed)?;
         let (_, code_bytes) = sections.iter().find(|(name, _)| *name == launch.kernel).ok_or_else(unnamed)?;
         let block_threads = u32::try_from(launch.block_threads()).expect("a block was checked to be small");
         let shared_bytes = said.shared_bytes + launch.dynamic_shared_bytes;
@@ -65,10 +64,10 @@ fn compile_for(nvrtc: &Nvrtc, code: &DeviceCode, architecture: Architecture) -> 
             code_bytes: *code_bytes,
             block_threads,
             grid_blocks: launch.grid_blocks(),
-            occupancy: occupancy(architecture, block_threads, said.registers, shared_bytes),
+            occupancy: kernel_occupancy(architecture, block_threads, said.registers, shared_bytes),
         };
         launch.check_kernel(&kernel, architecture)?;
         kernels.push(kernel);
     }
-    Ok(Cubin { architecture, compiler: nvrtc.version(), bytes: compiled.cubin, kernels })
+    Ok(Cubin { architecture, compiler: nvrtc.version_text(), bytes: compiled.cubin, kernels })
 }

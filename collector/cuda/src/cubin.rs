@@ -9,18 +9,17 @@ use std::ffi::CStr;
 #[error("not machine code for a GPU: {0}")]
 pub struct CubinError(String);
 
-/// An image that the driver can load. The driver receives an address without a length and
-/// determines the length from the content, so the content must lie completely within its bytes.
+/// An image that lies completely within its bytes: the driver gets no length and determines it from the content.
 #[derive(Clone, Copy, Debug)]
 pub struct Image<'a>(&'a [u8]);
 
 impl<'a> Image<'a> {
-    /// Checks that all sections and segments of an ELF file lie within its bytes.
-    pub fn cubin(bytes: &'a [u8]) -> Result<Image<'a>, CubinError> {
-        let header = header(bytes)?;
-        let sections = header.section_headers(LittleEndian, bytes).map_err(wrong)?;
+    /// Checks that all sections and segments lie within the bytes.
+    pub fn from_cubin(bytes: &'a [u8]) -> Result<Image<'a>, CubinError> {
+        let header = parse_header(bytes)?;
+        let sections = header.section_headers(LittleEndian, bytes).map_err(cubin_error)?;
         let of_sections = sections.iter().filter_map(|section| section.file_range(LittleEndian));
-        let segments = header.program_headers(LittleEndian, bytes).map_err(wrong)?;
+        let segments = header.program_headers(LittleEndian, bytes).map_err(cubin_error)?;
         let of_segments = segments.iter().map(|segment| segment.file_range(LittleEndian));
         if sections.is_empty() {
             return Err(CubinError("it has no sections".to_owned()));
@@ -32,22 +31,22 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// Wraps PTX, which the driver compiles itself.
-    pub fn text(text: &'a CStr) -> Image<'a> {
+    /// The driver compiles PTX itself.
+    pub fn from_ptx(text: &'a CStr) -> Image<'a> {
         Image(text.to_bytes_with_nul())
     }
 
-    pub fn bytes(self) -> &'a [u8] {
+    pub fn as_bytes(self) -> &'a [u8] {
         self.0
     }
 }
 
-/// Returns the name and the machine code size in bytes of each kernel.
-pub fn kernels(bytes: &[u8]) -> Result<Vec<(String, u64)>, CubinError> {
-    let sections = header(bytes)?.sections(LittleEndian, bytes).map_err(wrong)?;
+/// Returns name and machine code bytes of each kernel.
+pub fn kernel_sizes(bytes: &[u8]) -> Result<Vec<(String, u64)>, CubinError> {
+    let sections = parse_header(bytes)?.sections(LittleEndian, bytes).map_err(cubin_error)?;
     let mut found = Vec::new();
     for section in sections.iter() {
-        let name = sections.section_name(LittleEndian, section).map_err(wrong)?;
+        let name = sections.section_name(LittleEndian, section).map_err(cubin_error)?;
         if let Some(kernel) = name.strip_prefix(b".text.".as_slice()) {
             found.push((String::from_utf8_lossy(kernel).into_owned(), section.sh_size(LittleEndian)));
         }
@@ -55,9 +54,9 @@ pub fn kernels(bytes: &[u8]) -> Result<Vec<(String, u64)>, CubinError> {
     Ok(found)
 }
 
-fn header(bytes: &[u8]) -> Result<&FileHeader64<LittleEndian>, CubinError> {
+fn parse_header(bytes: &[u8]) -> Result<&FileHeader64<LittleEndian>, CubinError> {
     const CUDA_MACHINE: u16 = 190;
-    let header = FileHeader64::<LittleEndian>::parse(bytes).map_err(wrong)?;
+    let header = FileHeader64::<LittleEndian>::parse(bytes).map_err(cubin_error)?;
     let machine = header.e_machine(LittleEndian);
     if machine.0 != CUDA_MACHINE {
         return Err(CubinError(format!("its machine is {}, not {CUDA_MACHINE}", machine.0)));
@@ -65,6 +64,6 @@ fn header(bytes: &[u8]) -> Result<&FileHeader64<LittleEndian>, CubinError> {
     Ok(header)
 }
 
-fn wrong(error: object::Error) -> CubinError {
+fn cubin_error(error: object::Error) -> CubinError {
     CubinError(error.to_string())
 }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::ptr::null_mut;
 use std::sync::Mutex;
 
-/// Environment variable with the only file to try.
+/// Overrides the search: the only file to try.
 pub const FILE_VARIABLE: &str = "OPCOLLECT_CUPTI";
 
 pub const SETUP_HINT: &str = "install the wheel `nvidia-cuda-cupti` of the driver's major release next to NVRTC's, or set `OPCOLLECT_CUPTI` to a `libcupti.so`";
@@ -32,8 +32,8 @@ pub enum CuptiError {
 }
 
 impl CuptiError {
-    /// Returns CUPTI's status code of a failed call.
-    pub fn status(&self) -> Option<i32> {
+    /// CUPTI's code of a failed call.
+    pub fn status_code(&self) -> Option<i32> {
         match self {
             CuptiError::Failed { status, .. } => Some(*status),
             CuptiError::NotFound(_) | CuptiError::TooOld(_) | CuptiError::Unsupported(_) => None,
@@ -45,26 +45,23 @@ pub(super) type Result<T> = std::result::Result<T, CuptiError>;
 pub(super) type CuptiStatus = c_int;
 
 const SUCCESS: CuptiStatus = 0;
-/// Status codes for users without permission to read counters; the second one is that of virtual
-/// devices.
+/// Missing permission to read counters; the second code is that of virtual devices.
 const NOT_PERMITTED: [CuptiStatus; 2] = [35, 40];
 
 pub const PERMISSION_HINT: &str = "load NVIDIA's kernel module with NVreg_RestrictProfilingToAdminUsers=0 (a line \
                                    `options nvidia NVreg_RestrictProfilingToAdminUsers=0` in a file of \
                                    /etc/modprobe.d, then restart), or run as root";
 
-/// Kind of a kernel's record.
 pub const CONCURRENT_KERNEL: c_int = 10;
 
 type Requested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
 type NextRecord = unsafe extern "C" fn(*mut u8, usize, *mut *mut u8) -> CuptiStatus;
 
-/// The function that describes a status code.
+/// Function that describes a status code.
 #[derive(Clone, Copy)]
 pub(super) struct Words(unsafe extern "C" fn(CuptiStatus, *mut *const c_char) -> CuptiStatus);
 
-/// The CUPTI functions in use, with the signatures of `cupti_activity.h`.
 struct CuptiFunctions {
     version: unsafe extern "C" fn(*mut u32) -> CuptiStatus,
     words: Words,
@@ -74,7 +71,7 @@ struct CuptiFunctions {
     flush: unsafe extern "C" fn(u32) -> CuptiStatus,
 }
 
-/// An opened CUPTI library. A process opens at most one, because the callbacks share static state.
+/// At most one per process, because the callbacks share static state.
 pub struct Cupti {
     functions: CuptiFunctions,
     version: Option<u32>,
@@ -83,21 +80,20 @@ pub struct Cupti {
     library: std::mem::ManuallyDrop<Library>,
 }
 
-/// Byte offsets in the record of a kernel.
+/// Byte offsets in a kernel record.
 pub mod offsets {
-    /// Kind of the record: 32 bits.
+    /// 32 bits.
     pub const KIND: usize = 0;
-    /// Start of the kernel in nanoseconds: 64 bits.
+    /// Nanoseconds, 64 bits.
     pub const START: usize = 16;
-    /// End of the kernel in nanoseconds: 64 bits.
+    /// Nanoseconds, 64 bits.
     pub const END: usize = 24;
 }
 
-/// Shared state of the callbacks and the caller: the function that iterates over a buffer, and the
-/// kernel times in nanoseconds.
+/// State shared by callbacks and caller: the record iterator, and kernel times in nanoseconds.
 static FOUND: Mutex<(Option<NextRecord>, Vec<u64>)> = Mutex::new((None, Vec::new()));
 
-fn found() -> std::sync::MutexGuard<'static, (Option<NextRecord>, Vec<u64>)> {
+fn lock_found() -> std::sync::MutexGuard<'static, (Option<NextRecord>, Vec<u64>)> {
     FOUND.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
@@ -111,7 +107,7 @@ const BUFFER: Layout = match Layout::from_size_align(1 << 20, 8) {
 /// # Safety
 ///
 /// Each argument must point to writable memory.
-unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, records: *mut usize) {
+unsafe extern "C" fn provide_buffer(buffer: *mut *mut u8, size: *mut usize, records: *mut usize) {
     // SAFETY: CUPTI passes three writable addresses. A null buffer means "out of memory" to it.
     unsafe {
         *buffer = alloc(BUFFER);
@@ -124,13 +120,12 @@ unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, records: 
 ///
 /// # Safety
 ///
-/// The buffer must come from [`requested`] and not be used afterwards. Its first `valid` bytes must
-/// be records.
-unsafe extern "C" fn completed(_context: *mut c_void, _stream: u32, buffer: *mut u8, _size: usize, valid: usize) {
+/// The buffer comes from [`provide_buffer`] and has no later use; its first `valid` bytes are records.
+unsafe extern "C" fn collect_buffer(_context: *mut c_void, _stream: u32, buffer: *mut u8, _size: usize, valid: usize) {
     if buffer.is_null() {
         return;
     }
-    let mut found = found();
+    let mut found = lock_found();
     let mut record = null_mut();
     // SAFETY: CUPTI reports how many bytes of the buffer, which came from `requested`, are records.
     // Each record has the length of its kind, and a kernel's record extends beyond the offsets.
@@ -148,27 +143,26 @@ unsafe extern "C" fn completed(_context: *mut c_void, _stream: u32, buffer: *mut
     }
 }
 
-/// Returns the possible paths of CUPTI, the preferred one first.
-pub fn candidates() -> Vec<PathBuf> {
+/// Preferred path first.
+pub fn candidate_paths() -> Vec<PathBuf> {
     const NAMES: [&str; 3] = ["libcupti.so.13", "libcupti.so.12", "libcupti.so"];
     if let Some(file) = std::env::var_os(FILE_VARIABLE).filter(|file| !file.is_empty()) {
         return vec![PathBuf::from(file)];
     }
     let mut folders: Vec<PathBuf> =
-        super::nvrtc::candidates().iter().filter_map(|file| Some(file.parent()?.to_owned())).collect();
+        super::nvrtc::candidate_paths().iter().filter_map(|file| Some(file.parent()?.to_owned())).collect();
     folders.push(PathBuf::from("/usr/local/cuda/extras/CUPTI/lib64"));
     let beside = folders.iter().flat_map(|folder| NAMES.map(|name| folder.join(name))).filter(|file| file.is_file());
     beside.chain(NAMES.map(PathBuf::from)).collect()
 }
 
 impl Cupti {
-    /// Opens the first library that can be loaded.
     pub fn open() -> Result<Cupti> {
         let mut why = String::new();
-        for path in candidates() {
+        for path in candidate_paths() {
             // SAFETY: NVIDIA's library has initialisers that only set up its own state, and it is never unloaded.
             match unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) } {
-                Ok(library) => return Cupti::over(library),
+                Ok(library) => return Cupti::from_library(library),
                 Err(error) => {
                     let cause = std::error::Error::source(&error).map(ToString::to_string);
                     why = cause.unwrap_or_else(|| error.to_string());
@@ -178,7 +172,7 @@ impl Cupti {
         Err(CuptiError::NotFound(why))
     }
 
-    fn over(library: Library) -> Result<Cupti> {
+    fn from_library(library: Library) -> Result<Cupti> {
         macro_rules! symbol {
             ($name:literal) => {
                 // SAFETY: the destination has the signature that NVIDIA's header declares for this
@@ -194,66 +188,65 @@ impl Cupti {
             disable: symbol!("cuptiActivityDisable"),
             flush: symbol!("cuptiActivityFlushAll"),
         };
-        found().0 = Some(symbol!("cuptiActivityGetNextRecord"));
+        lock_found().0 = Some(symbol!("cuptiActivityGetNextRecord"));
         let mut number = 0;
         // SAFETY: the call writes one number to a variable that outlives it.
         let version = (unsafe { (functions.version)(&raw mut number) } == SUCCESS).then_some(number);
         Ok(Cupti { functions, version, registered: OnceCell::new(), library: std::mem::ManuallyDrop::new(library) })
     }
 
-    /// Returns the version of CUPTI's interface, which is unknown without a driver.
-    pub fn version(&self) -> Option<u32> {
+    /// Unknown without a driver.
+    pub fn interface_version(&self) -> Option<u32> {
         self.version
     }
 
-    /// Returns the library, which is never unloaded.
-    pub(super) fn library(&self) -> &Library {
+    /// Never unloaded.
+    pub(super) fn loaded_library(&self) -> &Library {
         &self.library
     }
 
-    pub(super) fn words(&self) -> Words {
+    pub(super) fn status_words(&self) -> Words {
         self.functions.words
     }
 
-    /// Returns the durations in nanoseconds of all kernels that `work` launches and waits for.
+    /// Returns durations of all kernels that `work` launches and waits for.
     pub fn kernel_times_ns<E: From<CuptiError>>(
         &self,
         work: impl FnOnce() -> std::result::Result<(), E>,
     ) -> std::result::Result<Vec<u64>, E> {
         const EVEN_UNFINISHED: u32 = 1;
         let functions = &self.functions;
-        found().1.clear();
+        lock_found().1.clear();
         let register = || {
             // SAFETY: both callbacks fulfil the contract of the header, and exist as long as the
             // process.
-            let status = unsafe { (functions.register)(requested, completed) };
-            functions.check("cuptiActivityRegisterCallbacks", status)
+            let status = unsafe { (functions.register)(provide_buffer, collect_buffer) };
+            functions.check_status("cuptiActivityRegisterCallbacks", status)
         };
         self.registered.get_or_init(register).clone()?;
         // SAFETY: the call takes only a number.
-        functions.check("cuptiActivityEnable", unsafe { (functions.enable)(CONCURRENT_KERNEL) })?;
+        functions.check_status("cuptiActivityEnable", unsafe { (functions.enable)(CONCURRENT_KERNEL) })?;
         let worked = work();
         // SAFETY: as above; both callbacks are registered.
         let flushed = unsafe { (functions.flush)(EVEN_UNFINISHED) };
         // SAFETY: the call takes only a number.
         let disabled = unsafe { (functions.disable)(CONCURRENT_KERNEL) };
         worked?;
-        functions.check("cuptiActivityFlushAll", flushed)?;
-        functions.check("cuptiActivityDisable", disabled)?;
-        Ok(std::mem::take(&mut found().1))
+        functions.check_status("cuptiActivityFlushAll", flushed)?;
+        functions.check_status("cuptiActivityDisable", disabled)?;
+        Ok(std::mem::take(&mut lock_found().1))
     }
 }
 
 impl CuptiFunctions {
-    fn check(&self, call: &'static str, status: CuptiStatus) -> Result<()> {
-        self.words.check(call, status)
+    fn check_status(&self, call: &'static str, status: CuptiStatus) -> Result<()> {
+        self.words.check_status(call, status)
     }
 }
 
 impl Words {
-    /// Converts a status into an error that names the call and its reason, with a hint if the
-    /// permission is missing.
-    pub(super) fn check(self, call: &'static str, status: CuptiStatus) -> Result<()> {
+    /// Names the call and the reason, with a hint if the permission is missing.
+    pub(super) fn check_status(self, call: &'static str, status: CuptiStatus) -> Result<()> {
         if status == SUCCESS {
             return Ok(());
         }

@@ -1,12 +1,10 @@
 //! The prelude of generated CUDA C: definitions of the features that TVM lists for a kernel.
 
-/// A feature for which this version has no definitions.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the generated code wants `{0}`, which this version does not provide")]
 pub struct UnknownTag(String);
 
-/// Short names of unsigned types, which generated code assumes, and fixed-width types, which NVRTC
-/// lacks because it has no standard library.
+/// Short unsigned types, which generated code assumes, and fixed-width types, which NVRTC lacks.
 const TYPES: &str = "\
 typedef signed char int8_t;
 typedef short int16_t;
@@ -28,9 +26,8 @@ const MATH_CONSTANTS: &str = "\
 #define CUDART_NAN __longlong_as_double(0xfff8000000000000LL)
 ";
 
-/// Returns the definitions for half precision: comparisons, the vector of four that generated code
-/// uses, and functions that the device computes in single precision.
-fn half(scalar: &str, to_float: &str, from_float: &str, four: &str, pack: &str, has_tanh: bool) -> String {
+/// Defines comparisons, the vector of four in generated code, and functions computed in single precision.
+fn half_definitions(scalar: &str, to_float: &str, from_float: &str, four: &str, pack: &str, has_tanh: bool) -> String {
     let mut text = format!(
         "\
 __device__ inline {scalar} max({scalar} a, {scalar} b) {{ return __hgt(a, b) ? a : b; }}
@@ -62,19 +59,25 @@ __device__ inline {four} make_{four}({scalar} x, {scalar} y, {scalar} z, {scalar
     text
 }
 
-/// Returns the definitions of the features that `tags` lists.
-pub fn header<'a>(tags: impl IntoIterator<Item = &'a str>) -> Result<String, UnknownTag> {
+pub fn write_header<'a>(tags: impl IntoIterator<Item = &'a str>) -> Result<String, UnknownTag> {
     let mut text = TYPES.to_owned();
     for tag in tags {
         match tag {
             "fp16" => {
                 text.push_str("#include <cuda_fp16.h>\n");
-                text.push_str(&half("half", "__half2float", "__float2half", "half4", "__pack_half2", true));
+                text.push_str(&half_definitions("half", "__half2float", "__float2half", "half4", "__pack_half2", true));
             }
             "bf16" => {
                 text.push_str("#include <cuda_bf16.h>\n");
                 let pack = "__pack_nv_bfloat162";
-                text.push_str(&half("nv_bfloat16", "__bfloat162float", "__float2bfloat16", "nv_bfloat164", pack, true));
+                text.push_str(&half_definitions(
+                    "nv_bfloat16",
+                    "__bfloat162float",
+                    "__float2bfloat16",
+                    "nv_bfloat164",
+                    pack,
+                    true,
+                ));
             }
             "mma" => text.push_str("#include <mma.h>\n"),
             "math_constants" => text.push_str(MATH_CONSTANTS),

@@ -22,7 +22,7 @@ mod parameters;
 pub mod profiler;
 pub mod runner;
 
-pub use compile::{CompileError, compile};
+pub use compile::{CompileError, compile_source};
 pub use cubin::{CubinError, Image};
-pub use header::{UnknownTag, header};
+pub use header::{UnknownTag, write_header};
 pub use runner::{Gpu, Runner};

@@ -1,6 +1,5 @@
 //! Parses the assembler's verbose output about each kernel.
 
-/// Resource usage of one kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assembled {
     pub registers: u32,
@@ -11,8 +10,8 @@ pub struct Assembled {
     pub barriers: u32,
 }
 
-/// Returns the resource usage of a kernel, or None if the log does not mention it.
-pub fn assembled(log: &str, kernel: &str) -> Option<Assembled> {
+/// Returns None if the log does not mention the kernel.
+pub fn parse_resources(log: &str, kernel: &str) -> Option<Assembled> {
     let begin = format!("Compiling entry function '{kernel}'");
     let mut lines = log.lines().skip_while(|line| !line.contains(&begin)).skip(1);
     let mut found = Assembled::default();
@@ -52,7 +51,6 @@ pub fn assembled(log: &str, kernel: &str) -> Option<Assembled> {
     None
 }
 
-/// Returns the number that precedes the words of `what`.
 fn number_before(words: &[&str], what: &[&str]) -> Option<u32> {
     let place = words.windows(what.len()).position(|window| window == what)?;
     words[place.checked_sub(1)?].parse().ok()
@@ -60,7 +58,7 @@ fn number_before(words: &[&str], what: &[&str]) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Assembled, assembled};
+    use super::{Assembled, parse_resources};
 
     const LOG: &str = "\
 ptxas info    : 0 bytes gmem
@@ -85,8 +83,8 @@ ptxas info    : Used 12 registers, used 0 barriers, 368 bytes cmem[0]
             spill_load_bytes: 12,
             barriers: 1,
         };
-        assert_eq!(assembled(LOG, "main_kernel"), Some(first));
-        assert_eq!(assembled(LOG, "main_kernel_1"), Some(Assembled { registers: 12, ..Assembled::default() }));
-        assert_eq!(assembled(LOG, "main"), None);
+        assert_eq!(parse_resources(LOG, "main_kernel"), Some(first));
+        assert_eq!(parse_resources(LOG, "main_kernel_1"), Some(Assembled { registers: 12, ..Assembled::default() }));
+        assert_eq!(parse_resources(LOG, "main"), None);
     }
 }

@@ -20,15 +20,13 @@ pub struct Nvml {
     device: Device<'static>,
 }
 
-/// State of a device at one moment. Each value may be unavailable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fares {
     pub sm_clock_mhz: Result<u32>,
     pub memory_clock_mhz: Result<u32>,
-    /// Power consumption of the board.
     pub power_mw: Result<u32>,
     pub temperature_celsius: Result<u32>,
-    /// Reasons for throttling, one bit each; see [`throttle_names`].
+    /// One bit per reason; see [`throttle_names`].
     pub throttle: Result<u64>,
 }
 
@@ -48,46 +46,44 @@ pub fn throttle_names(reasons: u64) -> Vec<&'static str> {
 }
 
 impl Nvml {
-    /// Opens the device with an address on the PCI bus, such as `0000:01:00.0`.
-    pub fn open(pci_bus_id: &str) -> Result<Nvml> {
-        let device = library()?.device_by_pci_bus_id(pci_bus_id);
-        Ok(Nvml { device: device.map_err(failed("nvmlDeviceGetHandleByPciBusId"))? })
+    /// Expects an address such as `0000:01:00.0`.
+    pub fn open_device(pci_bus_id: &str) -> Result<Nvml> {
+        let device = open_library()?.device_by_pci_bus_id(pci_bus_id);
+        Ok(Nvml { device: device.map_err(failed_call("nvmlDeviceGetHandleByPciBusId"))? })
     }
 
-    /// Reads the current state of the device.
-    pub fn fares(&self) -> Fares {
+    pub fn read_fares(&self) -> Fares {
         let device = &self.device;
-        let clock = |kind| device.clock_info(kind).map_err(failed("nvmlDeviceGetClockInfo"));
+        let clock = |kind| device.clock_info(kind).map_err(failed_call("nvmlDeviceGetClockInfo"));
         let temperature = device.temperature(TemperatureSensor::Gpu);
         let throttle = device.current_throttle_reasons().map(|reasons| reasons.bits());
         Fares {
             sm_clock_mhz: clock(Clock::SM),
             memory_clock_mhz: clock(Clock::Memory),
-            power_mw: device.power_usage().map_err(failed("nvmlDeviceGetPowerUsage")),
-            temperature_celsius: temperature.map_err(failed("nvmlDeviceGetTemperature")),
-            throttle: throttle.map_err(failed("nvmlDeviceGetCurrentClocksThrottleReasons")),
+            power_mw: device.power_usage().map_err(failed_call("nvmlDeviceGetPowerUsage")),
+            temperature_celsius: temperature.map_err(failed_call("nvmlDeviceGetTemperature")),
+            throttle: throttle.map_err(failed_call("nvmlDeviceGetCurrentClocksThrottleReasons")),
         }
     }
 
-    /// Returns the board's energy consumption since the driver was loaded. The counter has a coarse
-    /// resolution of some ten milliseconds' consumption.
+    /// Board energy since the driver was loaded, with a resolution of some ten milliseconds' consumption.
     pub fn energy_millijoules(&self) -> Result<u64> {
-        self.device.total_energy_consumption().map_err(failed("nvmlDeviceGetTotalEnergyConsumption"))
+        self.device.total_energy_consumption().map_err(failed_call("nvmlDeviceGetTotalEnergyConsumption"))
     }
 }
 
-/// Returns the library, which is opened once and never closed.
-fn library() -> Result<&'static Library> {
+/// Opened once and never closed.
+fn open_library() -> Result<&'static Library> {
     static LIBRARY: OnceLock<Result<Library>> = OnceLock::new();
-    let open = || Library::init().map_err(|error| NvmlError::NotFound(cause(&error)));
+    let open = || Library::init().map_err(|error| NvmlError::NotFound(innermost_cause(&error)));
     LIBRARY.get_or_init(open).as_ref().map_err(Clone::clone)
 }
 
-fn failed(call: &'static str) -> impl Fn(nvml_wrapper::error::NvmlError) -> NvmlError {
+fn failed_call(call: &'static str) -> impl Fn(nvml_wrapper::error::NvmlError) -> NvmlError {
     move |error| NvmlError::Failed { call, why: error.to_string() }
 }
 
-/// Returns the innermost cause of an error, in which the dynamic loader reports its reason.
-fn cause(error: &dyn std::error::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), cause)
+/// Returns the cause in which the dynamic loader reports its reason.
+fn innermost_cause(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), innermost_cause)
 }

@@ -12,7 +12,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use worker::libraries;
 
-/// Environment variable with the only file to try.
+/// Overrides the search: the only file to try.
 pub const FILE_VARIABLE: &str = "OPCOLLECT_NVRTC";
 
 pub const SETUP_HINT: &str = "run `scripts/setup`, which installs the pinned wheel `nvidia-cuda-nvrtc`, or name a \
@@ -21,7 +21,7 @@ pub const SETUP_HINT: &str = "run `scripts/setup`, which installs the pinned whe
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum NvrtcError {
-    #[error("cannot open NVRTC; looked for {}: {why}", list(tried))]
+    #[error("cannot open NVRTC; looked for {}: {why}", format_paths(tried))]
     NotFound { tried: Vec<PathBuf>, why: String },
     #[error("`{}` is no usable NVRTC: it lacks `{symbol}`", path.display())]
     MissingSymbol { path: PathBuf, symbol: &'static str },
@@ -33,7 +33,7 @@ pub enum NvrtcError {
     Refused(String),
 }
 
-fn list(paths: &[PathBuf]) -> String {
+fn format_paths(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| format!("`{}`", path.display())).collect::<Vec<_>>().join(", ")
 }
 
@@ -44,8 +44,7 @@ type NvrtcProgram = *mut c_void;
 
 const SUCCESS: Status = 0;
 
-/// The NVRTC functions in use, with the signatures of `nvrtc.h`, which are the same in releases 12
-/// and 13.
+/// Signatures as in `nvrtc.h`, the same in releases 12 and 13.
 struct NvrtcFunctions {
     version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Status,
     supported_count: unsafe extern "C" fn(*mut c_int) -> Status,
@@ -67,7 +66,6 @@ struct NvrtcFunctions {
     error_string: unsafe extern "C" fn(Status) -> *const c_char,
 }
 
-/// An opened NVRTC library.
 pub struct Nvrtc {
     functions: NvrtcFunctions,
     path: PathBuf,
@@ -78,23 +76,22 @@ pub struct Nvrtc {
     _library: Library,
 }
 
-/// Machine code with the compiler's log.
 #[derive(Clone, Debug)]
 pub struct Compiled {
     pub cubin: Vec<u8>,
-    /// Warnings and the resource usage that the assembler reports.
+    /// Warnings and resource usage from the assembler.
     pub log: String,
 }
 
-/// Returns the possible paths of NVRTC, the preferred one first.
-pub fn candidates() -> Vec<PathBuf> {
+/// Preferred path first.
+pub fn candidate_paths() -> Vec<PathBuf> {
     const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
     if let Some(file) = std::env::var_os(FILE_VARIABLE).filter(|file| !file.is_empty()) {
         return vec![PathBuf::from(file)];
     }
     let mut folders = Vec::new();
     folders.extend(libraries::beside_program());
-    for packages in libraries::packages() {
+    for packages in libraries::wheel_folders() {
         folders.extend([packages.join("nvidia/cu13/lib"), packages.join("nvidia/cuda_nvrtc/lib")]);
     }
     folders.push(PathBuf::from("/usr/local/cuda/lib64"));
@@ -109,15 +106,14 @@ pub fn candidates() -> Vec<PathBuf> {
 }
 
 impl Nvrtc {
-    /// Opens the first library that can be loaded.
     pub fn open() -> Result<Nvrtc> {
-        let tried = candidates();
+        let tried = candidate_paths();
         let mut why = String::new();
         for path in &tried {
             // SAFETY: NVIDIA's library has initialisers that only set up its own state; it is not
             // unloaded while `Nvrtc` exists, which owns it.
             match unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) } {
-                Ok(library) => return Nvrtc::over(library, path),
+                Ok(library) => return Nvrtc::from_library(library, path),
                 Err(error) => {
                     let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), |c| c.to_string());
                     why = cause;
@@ -127,7 +123,7 @@ impl Nvrtc {
         Err(NvrtcError::NotFound { tried, why })
     }
 
-    fn over(library: Library, path: &Path) -> Result<Nvrtc> {
+    fn from_library(library: Library, path: &Path) -> Result<Nvrtc> {
         macro_rules! symbol {
             ($name:literal) => {{
                 let missing = |_| NvrtcError::MissingSymbol { path: path.to_owned(), symbol: $name };
@@ -151,12 +147,12 @@ impl Nvrtc {
         };
         let (mut major, mut minor, mut count) = (0, 0, 0);
         // SAFETY: each call writes integers to variables that outlive it.
-        functions.check("nvrtcVersion", unsafe { (functions.version)(&raw mut major, &raw mut minor) })?;
+        functions.check_status("nvrtcVersion", unsafe { (functions.version)(&raw mut major, &raw mut minor) })?;
         // SAFETY: as above.
-        functions.check("nvrtcGetNumSupportedArchs", unsafe { (functions.supported_count)(&raw mut count) })?;
+        functions.check_status("nvrtcGetNumSupportedArchs", unsafe { (functions.supported_count)(&raw mut count) })?;
         let mut numbers: Vec<c_int> = vec![0; usize::try_from(count).unwrap_or(0)];
         // SAFETY: the call writes as many integers as it counted, which is the length of the vector.
-        functions.check("nvrtcGetSupportedArchs", unsafe { (functions.supported)(numbers.as_mut_ptr()) })?;
+        functions.check_status("nvrtcGetSupportedArchs", unsafe { (functions.supported)(numbers.as_mut_ptr()) })?;
         let known = numbers.into_iter().filter_map(|number| u32::try_from(number).ok()).collect();
         let include = path.parent().and_then(Path::parent).map(|root| root.join("include"));
         Ok(Nvrtc {
@@ -169,49 +165,44 @@ impl Nvrtc {
         })
     }
 
-    pub fn path(&self) -> &Path {
+    pub fn library_path(&self) -> &Path {
         &self.path
     }
 
-    pub fn version(&self) -> String {
+    pub fn version_text(&self) -> String {
         format!("{}.{}", self.version.0, self.version.1)
     }
 
-    /// Returns the supported compute capabilities, times ten.
-    pub fn known(&self) -> &[u32] {
+    /// Compute capabilities times ten.
+    pub fn known_capabilities(&self) -> &[u32] {
         &self.known
     }
 
-    /// Returns the folder of the CUDA runtime's headers, without which kernels with half precision
-    /// do not compile.
-    pub fn include(&self) -> Option<&Path> {
+    /// Returns the CUDA runtime's headers, without which half precision does not compile.
+    pub fn include_folder(&self) -> Option<&Path> {
         self.include.as_deref()
     }
 
-    /// Returns whether the headers for tensor cores exist.
     pub fn has_fragments(&self) -> bool {
-        self.include().is_some_and(|folder| folder.join("crt/mma.h").is_file())
+        self.include_folder().is_some_and(|folder| folder.join("crt/mma.h").is_file())
     }
 
-    /// Checks that an architecture is supported. The error lists the supported ones.
-    pub fn check(&self, architecture: Architecture) -> Result<()> {
+    /// The error lists the supported architectures.
+    pub fn check_architecture(&self, architecture: Architecture) -> Result<()> {
         if self.known.contains(&architecture.number) {
             return Ok(());
         }
         let known: Vec<String> = self.known.iter().map(|number| format!("sm_{number}")).collect();
         Err(NvrtcError::UnknownArchitecture {
             architecture: architecture.to_string(),
-            version: self.version(),
+            version: self.version_text(),
             known: known.join(", "),
         })
     }
 
-    /// Compiles CUDA C to machine code.
-    ///
-    /// Mathematical functions stay accurate: fast mathematics is disabled, so that results are
-    /// comparable with the reference.
-    pub fn compile(&self, source: &str, architecture: Architecture) -> Result<Compiled> {
-        self.check(architecture)?;
+    /// Disables fast mathematics, so that results are comparable with the reference.
+    pub fn compile_source(&self, source: &str, architecture: Architecture) -> Result<Compiled> {
+        self.check_architecture(architecture)?;
         let text = c_string("nvrtcCreateProgram", source)?;
         let mut options =
             vec![format!("--gpu-architecture={architecture}"), "-default-device".into(), "--ptxas-options=-v".into()];
@@ -223,15 +214,15 @@ impl Nvrtc {
         let count = c_int::try_from(pointers.len()).expect("a few options");
         // SAFETY: the program is open, and the options are terminated strings that outlive the call.
         let status = unsafe { (self.functions.compile)(program.handle, count, pointers.as_ptr()) };
-        let log = program.log()?;
+        let log = program.read_log()?;
         if status != SUCCESS {
             return Err(NvrtcError::Refused(first_lines(&log)));
         }
-        Ok(Compiled { cubin: program.cubin()?, log })
+        Ok(Compiled { cubin: program.read_cubin()?, log })
     }
 }
 
-/// Returns the first errors of a log, because later ones are often consequences.
+/// Returns the first errors, because later ones are often consequences.
 fn first_lines(log: &str) -> String {
     const LINES: usize = 6;
     let said = || log.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -244,7 +235,7 @@ fn c_string(call: &'static str, text: &str) -> Result<CString> {
 }
 
 impl NvrtcFunctions {
-    fn check(&self, call: &'static str, status: Status) -> Result<()> {
+    fn check_status(&self, call: &'static str, status: Status) -> Result<()> {
         if status == SUCCESS {
             return Ok(());
         }
@@ -254,7 +245,7 @@ impl NvrtcFunctions {
     }
 }
 
-/// A program handle of NVRTC, which is closed when dropped.
+/// Closed on drop.
 struct OpenProgram<'a> {
     functions: &'a NvrtcFunctions,
     handle: NvrtcProgram,
@@ -268,22 +259,22 @@ impl OpenProgram<'_> {
         let status = unsafe {
             (functions.create)(&raw mut handle, source.as_ptr(), NAME.as_ptr(), 0, std::ptr::null(), std::ptr::null())
         };
-        functions.check("nvrtcCreateProgram", status)?;
+        functions.check_status("nvrtcCreateProgram", status)?;
         Ok(OpenProgram { functions, handle })
     }
 
-    fn log(&self) -> Result<String> {
-        let bytes = self.read("nvrtcGetProgramLog", self.functions.log_size, self.functions.log)?;
+    fn read_log(&self) -> Result<String> {
+        let bytes = self.read_sized("nvrtcGetProgramLog", self.functions.log_size, self.functions.log)?;
         let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
         Ok(String::from_utf8_lossy(text).into_owned())
     }
 
-    fn cubin(&self) -> Result<Vec<u8>> {
-        self.read("nvrtcGetCUBIN", self.functions.cubin_size, self.functions.cubin)
+    fn read_cubin(&self) -> Result<Vec<u8>> {
+        self.read_sized("nvrtcGetCUBIN", self.functions.cubin_size, self.functions.cubin)
     }
 
-    /// Reads data of unknown size: requests the size, then the bytes.
-    fn read(
+    /// Requests the size, then the bytes.
+    fn read_sized(
         &self,
         call: &'static str,
         size_of: unsafe extern "C" fn(NvrtcProgram, *mut usize) -> Status,
@@ -292,13 +283,13 @@ impl OpenProgram<'_> {
         const MOST_BYTES: usize = 64 << 20;
         let mut size = 0;
         // SAFETY: the program is open, and the call writes the size to a variable that outlives it.
-        self.functions.check(call, unsafe { size_of(self.handle, &raw mut size) })?;
+        self.functions.check_status(call, unsafe { size_of(self.handle, &raw mut size) })?;
         if size > MOST_BYTES {
             return Err(NvrtcError::Failed { call, why: format!("{size} bytes are more than one task makes") });
         }
         let mut bytes = vec![0u8; size];
         // SAFETY: the call writes as many bytes as it reported, which is the length of the vector.
-        self.functions.check(call, unsafe { get(self.handle, bytes.as_mut_ptr().cast()) })?;
+        self.functions.check_status(call, unsafe { get(self.handle, bytes.as_mut_ptr().cast()) })?;
         Ok(bytes)
     }
 }

@@ -10,17 +10,13 @@ use libloading::os::unix::Library;
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::{offset_of, size_of};
 
-/// An opaque object of CUPTI or the driver.
 pub type Handle = *mut c_void;
-/// An array of terminated strings.
 pub type Names = *const *const c_char;
 
-/// Layout of a structure, for the comparison with NVIDIA's header.
 pub struct ParameterLayout {
     pub structure: &'static str,
-    /// Size that is passed to CUPTI: the end of the last field.
+    /// Size passed to CUPTI: the end of the last field.
     pub size: usize,
-    /// Names in the header and offsets of the fields.
     pub fields: Vec<(&'static str, usize)>,
 }
 
@@ -55,13 +51,11 @@ macro_rules! calls {
             }
         )*
 
-        /// NVIDIA's names of the functions.
         #[allow(non_upper_case_globals)]
         pub mod symbols {
             $(pub const $function: &str = $symbol;)*
         }
 
-        /// The profiler functions in use.
         pub struct Functions {
             $(pub $function: unsafe extern "C" fn(*mut $name) -> CuptiStatus,)*
         }
@@ -78,7 +72,6 @@ macro_rules! calls {
             }
         }
 
-        /// Returns the layouts of all structures.
         pub fn layouts() -> Vec<ParameterLayout> {
             vec![$(ParameterLayout {
                 structure: $structure,
@@ -94,7 +87,6 @@ macro_rules! calls {
 }
 
 calls! {
-    /// Initialises the profiler.
     initialize = "cuptiProfilerInitialize",
     Initialize = "CUpti_Profiler_Initialize_Params" {}
 
@@ -111,7 +103,6 @@ calls! {
         wsl = "wsl": c_int,
     }
 
-    /// Returns the counters that may be read on the device.
     availability = "cuptiProfilerGetCounterAvailability",
     Availability = "CUpti_Profiler_GetCounterAvailability_Params" {
         context = "ctx": Handle,
@@ -120,14 +111,12 @@ calls! {
         with_device_counters = "bAllowDeviceLevelCounters": u8,
     }
 
-    /// Returns the name of a device's chip.
     chip_name = "cuptiDeviceGetChipName",
     ChipName = "CUpti_Device_GetChipName_Params" {
         device = "deviceIndex": usize,
         chip = "pChipName": *const c_char,
     }
 
-    /// Creates a host object, which knows the metrics of a chip.
     make_host = "cuptiProfilerHostInitialize",
     MakeHost = "CUpti_Profiler_Host_Initialize_Params" {
         kind = "profilerType": c_int,
@@ -136,13 +125,12 @@ calls! {
         host = "pHostObject": Handle,
     }
 
-    /// Destroys a host object.
     destroy_host = "cuptiProfilerHostDeinitialize",
     DestroyHost = "CUpti_Profiler_Host_Deinitialize_Params" {
         host = "pHostObject": Handle,
     }
 
-    /// Lists the metrics of one kind, by their names before the first point.
+    /// Lists metrics of one kind, by their names before the first point.
     base_metrics = "cuptiProfilerHostGetBaseMetrics",
     BaseMetrics = "CUpti_Profiler_Host_GetBaseMetrics_Params" {
         host = "pHostObject": Handle,
@@ -151,7 +139,6 @@ calls! {
         count = "numMetrics": usize,
     }
 
-    /// Adds metrics to the configuration.
     add_metrics = "cuptiProfilerHostConfigAddMetrics",
     AddMetrics = "CUpti_Profiler_Host_ConfigAddMetrics_Params" {
         host = "pHostObject": Handle,
@@ -159,14 +146,13 @@ calls! {
         count = "numMetrics": usize,
     }
 
-    /// Returns the size of the configuration.
     config_size = "cuptiProfilerHostGetConfigImageSize",
     ConfigSize = "CUpti_Profiler_Host_GetConfigImageSize_Params" {
         host = "pHostObject": Handle,
         bytes = "configImageSize": usize,
     }
 
-    /// Returns the configuration: which counters are read in which pass.
+    /// Returns the counters of each pass.
     config = "cuptiProfilerHostGetConfigImage",
     ConfigImage = "CUpti_Profiler_Host_GetConfigImage_Params" {
         host = "pHostObject": Handle,
@@ -182,7 +168,6 @@ calls! {
         count = "numOfPasses": usize,
     }
 
-    /// Computes the metrics of a range from its counters.
     evaluate = "cuptiProfilerHostEvaluateToGpuValues",
     Evaluate = "CUpti_Profiler_Host_EvaluateToGpuValues_Params" {
         host = "pHostObject": Handle,
@@ -194,20 +179,17 @@ calls! {
         values = "pMetricValues": *mut f64,
     }
 
-    /// Enables the profiler for a context.
     enable = "cuptiRangeProfilerEnable",
     Enable = "CUpti_RangeProfiler_Enable_Params" {
         context = "ctx": Handle,
         profiler = "pRangeProfilerObject": Handle,
     }
 
-    /// Disables the profiler.
     disable = "cuptiRangeProfilerDisable",
     Disable = "CUpti_RangeProfiler_Disable_Params" {
         profiler = "pRangeProfilerObject": Handle,
     }
 
-    /// Returns the size of the counter data.
     data_size = "cuptiRangeProfilerGetCounterDataSize",
     DataSize = "CUpti_RangeProfiler_GetCounterDataSize_Params" {
         profiler = "pRangeProfilerObject": Handle,
@@ -218,7 +200,6 @@ calls! {
         bytes = "counterDataSize": usize,
     }
 
-    /// Initialises the counter data.
     begin_data = "cuptiRangeProfilerCounterDataImageInitialize",
     BeginData = "CUpti_RangeProfiler_CounterDataImage_Initialize_Params" {
         profiler = "pRangeProfilerObject": Handle,
@@ -226,8 +207,7 @@ calls! {
         data = "pCounterData": *mut u8,
     }
 
-    /// Sets the configuration, the destination of the counters, and the party that repeats the
-    /// work.
+    /// Sets the configuration, the destination of the counters, and who repeats the work.
     set_config = "cuptiRangeProfilerSetConfig",
     SetConfig = "CUpti_RangeProfiler_SetConfig_Params" {
         profiler = "pRangeProfilerObject": Handle,
@@ -244,7 +224,6 @@ calls! {
         level = "targetNestingLevel": u16,
     }
 
-    /// Starts a pass.
     start = "cuptiRangeProfilerStart",
     Start = "CUpti_RangeProfiler_Start_Params" {
         profiler = "pRangeProfilerObject": Handle,
@@ -259,20 +238,17 @@ calls! {
         is_last = "isAllPassSubmitted": u8,
     }
 
-    /// Starts the range.
     push = "cuptiRangeProfilerPushRange",
     Push = "CUpti_RangeProfiler_PushRange_Params" {
         profiler = "pRangeProfilerObject": Handle,
         name = "pRangeName": *const c_char,
     }
 
-    /// Ends the range.
     pop = "cuptiRangeProfilerPopRange",
     Pop = "CUpti_RangeProfiler_PopRange_Params" {
         profiler = "pRangeProfilerObject": Handle,
     }
 
-    /// Copies the counters from the device.
     decode = "cuptiRangeProfilerDecodeData",
     Decode = "CUpti_RangeProfiler_DecodeData_Params" {
         profiler = "pRangeProfilerObject": Handle,

@@ -14,9 +14,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::mem::offset_of;
 use std::rc::Rc;
 
-/// Mode in which the caller marks the ranges.
 pub const RANGES_OF_CALLER: c_int = 2;
-/// Mode in which the caller repeats the work.
 pub const REPEATED_BY_CALLER: c_int = 3;
 
 pub struct Profiler {
@@ -24,14 +22,12 @@ pub struct Profiler {
     chip: Rc<Chip>,
 }
 
-/// A chip, in the form in which host objects need it.
 struct Chip {
     name: CString,
-    /// Counters that may be read on the device, in CUPTI's encoding.
+    /// In CUPTI's encoding.
     availability: CounterImage,
 }
 
-/// Metrics that are read together.
 pub struct Config {
     host: HostProfiler,
     names: Vec<CString>,
@@ -39,13 +35,12 @@ pub struct Config {
     passes: usize,
 }
 
-/// The functions of the profiler, and the one that describes status codes.
+/// Profiler functions, and the one that describes status codes.
 struct ProfilerCalls {
     functions: Functions,
     words: Words,
 }
 
-/// An object that knows the metrics of a chip.
 struct HostProfiler {
     calls: Rc<ProfilerCalls>,
     handle: Handle,
@@ -53,7 +48,6 @@ struct HostProfiler {
     _chip: Rc<Chip>,
 }
 
-/// The profiler, enabled for a context.
 struct ProfilerSession<'a> {
     calls: &'a ProfilerCalls,
     handle: Handle,
@@ -61,15 +55,14 @@ struct ProfilerSession<'a> {
     _device: &'a Device,
 }
 
-/// A session that reads counters. CUPTI keeps the addresses of both images until the session ends.
-/// The session is the first field, so it ends before they are freed.
+/// Reads counters. CUPTI keeps the addresses of both images, so the session is the first field and ends before them.
 struct Counting<'a> {
     session: ProfilerSession<'a>,
     data: CounterImage,
     config: &'a mut Config,
 }
 
-/// A buffer for CUPTI, stored as words because it must be aligned.
+/// Words, for CUPTI's alignment.
 struct CounterImage {
     words: Vec<u64>,
     bytes: usize,
@@ -82,23 +75,23 @@ macro_rules! call {
         // SAFETY: the structure belongs to the function and contains its own size; every address in
         // it is null or points to memory or an object that outlives the call.
         let status = unsafe { (calls.functions.$function)(&raw mut $given) };
-        calls.words.check(given::symbols::$function, status)
+        calls.words.check_status(given::symbols::$function, status)
     }};
 }
 
 impl Profiler {
-    /// Opens the profiler. Checks whether the device can be profiled, and reads which counters are
-    /// available.
+    /// Checks whether the device can be profiled and reads the available counters.
     pub fn open(cupti: &Cupti, device: &Device) -> Result<Profiler> {
-        let calls = ProfilerCalls { functions: Functions::look_up(cupti.library())?, words: cupti.words() };
+        let calls =
+            ProfilerCalls { functions: Functions::look_up(cupti.loaded_library())?, words: cupti.status_words() };
         let mut begun = given::Initialize::blank();
         call!(&calls, initialize, begun)?;
-        let mut asked = given::Supported { device: device.ordinal(), ..given::Supported::blank() };
+        let mut asked = given::Supported { device: device.driver_ordinal(), ..given::Supported::blank() };
         // The check is only advisory: a later call reports what really prevents profiling.
         if call!(&calls, supported, asked).is_ok() {
             check_support(&asked)?;
         }
-        let place = usize::try_from(device.ordinal()).unwrap_or(0);
+        let place = usize::try_from(device.driver_ordinal()).unwrap_or(0);
         let mut named = given::ChipName { device: place, ..given::ChipName::blank() };
         call!(&calls, chip_name, named)?;
         if named.chip.is_null() {
@@ -106,25 +99,24 @@ impl Profiler {
         }
         // SAFETY: the call returned a terminated text owned by CUPTI, which is copied at once.
         let name = unsafe { CStr::from_ptr(named.chip) }.to_owned();
-        let availability = availability(&calls, device)?;
+        let availability = read_availability(&calls, device)?;
         Ok(Profiler { calls: Rc::new(calls), chip: Rc::new(Chip { name, availability }) })
     }
 
-    /// Returns the name of the chip, such as `GH100`.
-    pub fn chip(&self) -> String {
+    /// Such as `GH100`.
+    pub fn read_chip_name(&self) -> String {
         self.chip.name.to_string_lossy().into_owned()
     }
 
-    /// Checks the permission to read counters by enabling the profiler once.
+    /// Enables the profiler once.
     pub fn check_permission(&self, device: &Device) -> Result<()> {
-        ProfilerSession::begin(&self.calls, device).map(drop)
+        ProfilerSession::begin_session(&self.calls, device).map(drop)
     }
 
-    /// Returns the names of the chip's metrics up to their first point; the rest selects an
-    /// aggregation.
+    /// Names up to the first point; the rest selects an aggregation.
     pub fn base_metrics(&self) -> Result<BTreeSet<String>> {
         const COUNTERS_RATIOS_THROUGHPUTS: [c_int; 3] = [0, 1, 2];
-        let host = HostProfiler::make(self)?;
+        let host = HostProfiler::create_host(self)?;
         let mut found = BTreeSet::new();
         for kind in COUNTERS_RATIOS_THROUGHPUTS {
             let mut listed = given::BaseMetrics { host: host.handle, kind, ..given::BaseMetrics::blank() };
@@ -139,14 +131,14 @@ impl Profiler {
         Ok(found)
     }
 
-    /// Prepares metrics that are read together.
-    pub fn config(&self, metrics: &[&str]) -> Result<Config> {
+    /// Metrics are read together.
+    pub fn prepare_config(&self, metrics: &[&str]) -> Result<Config> {
         let named = |metric: &&str| {
             CString::new(*metric).map_err(|_| CuptiError::Unsupported(metric.escape_default().to_string()))
         };
         let names = metrics.iter().map(named).collect::<Result<Vec<_>>>()?;
-        let texts = texts(&names);
-        let host = HostProfiler::make(self)?;
+        let texts = text_pointers(&names);
+        let host = HostProfiler::create_host(self)?;
         let mut added = given::AddMetrics {
             host: host.handle,
             names: texts.as_ptr(),
@@ -160,66 +152,65 @@ impl Profiler {
         let mut whole = given::ConfigImage {
             host: host.handle,
             bytes: image.bytes,
-            image: image.address(),
+            image: image.base_pointer(),
             ..given::ConfigImage::blank()
         };
         call!(&self.calls, config, whole)?;
-        let mut counted = given::Passes { bytes: image.bytes, image: image.address(), ..given::Passes::blank() };
+        let mut counted = given::Passes { bytes: image.bytes, image: image.base_pointer(), ..given::Passes::blank() };
         call!(&self.calls, passes, counted)?;
         Ok(Config { host, names, image, passes: counted.count })
     }
 
-    /// Returns the metrics over `work`, which is repeated in each pass, each time after `ready`.
-    /// Neither may depend on the effects of an earlier pass.
-    pub fn values<E: From<CuptiError>>(
+    /// Repeats `work` for each pass, each time after `ready`. Neither may depend on an earlier pass.
+    pub fn measure_metrics<E: From<CuptiError>>(
         &self,
         device: &Device,
         config: &mut Config,
         mut ready: impl FnMut() -> std::result::Result<(), E>,
         mut work: impl FnMut() -> std::result::Result<(), E>,
     ) -> std::result::Result<Vec<f64>, E> {
-        /// Passes beyond the announced ones: some metrics need one for each level of ranges.
+        /// Passes beyond the announced ones: some metrics need one per level of ranges.
         const PASSES_SPARE: usize = 4;
-        let mut counting = ProfilerSession::begin(&self.calls, device)?.count(config)?;
+        let mut counting = ProfilerSession::begin_session(&self.calls, device)?.start_counting(config)?;
         let passes = counting.config.passes.saturating_add(PASSES_SPARE);
         for _ in 0..passes {
             ready()?;
-            if counting.session.pass(&mut work)? {
-                counting.session.decode()?;
-                return Ok(counting.config.evaluate(&mut counting.data)?);
+            if counting.session.run_pass(&mut work)? {
+                counting.session.decode_counters()?;
+                return Ok(counting.config.evaluate_metrics(&mut counting.data)?);
             }
         }
         Err(CuptiError::Unsupported(format!("{passes} passes did not suffice")).into())
     }
 }
 
-/// Returns the encoded counters that may be read on the device. Releases before 13.1 reject the
-/// field that requests counters of the whole device, and include these counters anyway.
-fn availability(calls: &ProfilerCalls, device: &Device) -> Result<CounterImage> {
+/// Returns the readable counters. Releases before 13.1 reject the field for counters of the whole device, and
+/// include these counters anyway.
+fn read_availability(calls: &ProfilerCalls, device: &Device) -> Result<CounterImage> {
     const INVALID_PARAMETER: CuptiStatus = 1;
     let mut given =
-        given::Availability { context: device.context(), with_device_counters: 1, ..given::Availability::blank() };
+        given::Availability { context: device.raw_context(), with_device_counters: 1, ..given::Availability::blank() };
     let first = call!(calls, availability, given);
-    if first.as_ref().is_err_and(|error| error.status() == Some(INVALID_PARAMETER)) {
+    if first.as_ref().is_err_and(|error| error.status_code() == Some(INVALID_PARAMETER)) {
         given.size = offset_of!(given::Availability, with_device_counters);
         call!(calls, availability, given)?;
     } else {
         first?;
     }
     let mut image = CounterImage::new(given.image_bytes)?;
-    given.image = image.address();
+    given.image = image.base_pointer();
     call!(calls, availability, given)?;
     Ok(image)
 }
 
 impl Config {
-    /// Computes the metrics of the only range, in their order.
-    fn evaluate(&self, data: &mut CounterImage) -> Result<Vec<f64>> {
-        let texts = texts(&self.names);
+    /// Returns the metrics of the only range, in their order.
+    fn evaluate_metrics(&self, data: &mut CounterImage) -> Result<Vec<f64>> {
+        let texts = text_pointers(&self.names);
         let mut values = vec![f64::NAN; texts.len()];
         let mut asked = given::Evaluate {
             host: self.host.handle,
-            data: data.address(),
+            data: data.base_pointer(),
             data_bytes: data.bytes,
             range: 0,
             names: texts.as_ptr(),
@@ -233,7 +224,7 @@ impl Config {
 }
 
 impl HostProfiler {
-    fn make(profiler: &Profiler) -> Result<HostProfiler> {
+    fn create_host(profiler: &Profiler) -> Result<HostProfiler> {
         const RANGE_PROFILER: c_int = 0;
         let mut made = given::MakeHost {
             kind: RANGE_PROFILER,
@@ -255,15 +246,14 @@ impl Drop for HostProfiler {
 }
 
 impl<'a> ProfilerSession<'a> {
-    fn begin(calls: &'a ProfilerCalls, device: &'a Device) -> Result<ProfilerSession<'a>> {
-        let mut begun = given::Enable { context: device.context(), ..given::Enable::blank() };
+    fn begin_session(calls: &'a ProfilerCalls, device: &'a Device) -> Result<ProfilerSession<'a>> {
+        let mut begun = given::Enable { context: device.raw_context(), ..given::Enable::blank() };
         call!(calls, enable, begun)?;
         Ok(ProfilerSession { calls, handle: begun.profiler, _device: device })
     }
 
-    /// Allocates the counter data of one range.
-    fn data(&self, config: &Config) -> Result<CounterImage> {
-        let texts = texts(&config.names);
+    fn allocate_data(&self, config: &Config) -> Result<CounterImage> {
+        let texts = text_pointers(&config.names);
         let mut size = given::DataSize {
             profiler: self.handle,
             names: texts.as_ptr(),
@@ -277,24 +267,24 @@ impl<'a> ProfilerSession<'a> {
         let mut begun = given::BeginData {
             profiler: self.handle,
             bytes: data.bytes,
-            data: data.address(),
+            data: data.base_pointer(),
             ..given::BeginData::blank()
         };
         call!(self.calls, begin_data, begun)?;
         Ok(data)
     }
 
-    /// Starts a session in which the caller marks the range and repeats the work.
-    fn count(self, config: &'a mut Config) -> Result<Counting<'a>> {
-        let data = self.data(config)?;
+    /// The caller marks the range and repeats the work.
+    fn start_counting(self, config: &'a mut Config) -> Result<Counting<'a>> {
+        let data = self.allocate_data(config)?;
         let mut counting = Counting { session: self, data, config };
         let Counting { session, data, config } = &mut counting;
         let mut set = given::SetConfig {
             profiler: session.handle,
             config_bytes: config.image.bytes,
-            config: config.image.address(),
+            config: config.image.base_pointer(),
             data_bytes: data.bytes,
-            data: data.address(),
+            data: data.base_pointer(),
             range: RANGES_OF_CALLER,
             replay: REPEATED_BY_CALLER,
             ranges_max: 1,
@@ -307,9 +297,8 @@ impl<'a> ProfilerSession<'a> {
         Ok(counting)
     }
 
-    /// Runs one pass, and returns whether it was the last. The range includes only the work,
-    /// because waiting for it to end would be counted too.
-    fn pass<E: From<CuptiError>>(
+    /// Returns whether the pass was the last. The range excludes waiting, which would be counted.
+    fn run_pass<E: From<CuptiError>>(
         &self,
         work: &mut impl FnMut() -> std::result::Result<(), E>,
     ) -> std::result::Result<bool, E> {
@@ -329,7 +318,7 @@ impl<'a> ProfilerSession<'a> {
         Ok(stopped.is_last != 0)
     }
 
-    fn decode(&self) -> Result<()> {
+    fn decode_counters(&self) -> Result<()> {
         let mut decoded = given::Decode { profiler: self.handle, ..given::Decode::blank() };
         call!(self.calls, decode, decoded)?;
         match decoded.dropped {
@@ -356,23 +345,23 @@ impl CounterImage {
         Ok(CounterImage { words: vec![0; bytes.div_ceil(size_of::<u64>())], bytes })
     }
 
-    fn address(&mut self) -> *mut u8 {
+    fn base_pointer(&mut self) -> *mut u8 {
         self.words.as_mut_ptr().cast()
     }
 }
 
-fn texts(names: &[CString]) -> Vec<*const c_char> {
+fn text_pointers(names: &[CString]) -> Vec<*const c_char> {
     names.iter().map(|name| name.as_ptr()).collect()
 }
 
-/// Levels of support that the advisory check returns.
+/// Levels of the advisory check.
 pub const SUPPORT_LEVELS: [(c_int, &str); 3] = [
     (1, "CUPTI_PROFILER_CONFIGURATION_UNSUPPORTED"),
     (2, "CUPTI_PROFILER_CONFIGURATION_DISABLED"),
     (3, "CUPTI_PROFILER_CONFIGURATION_SUPPORTED"),
 ];
 
-/// Converts the result of the advisory check into an error that describes the obstacles.
+/// Describes the obstacles.
 fn check_support(asked: &given::Supported) -> Result<()> {
     let [(unsupported, _), (disabled, _), _] = SUPPORT_LEVELS;
     let stands_in_the_way = |level| level == unsupported || level == disabled;

@@ -1,6 +1,6 @@
 //! Candidate causes of a difference: versions, settings and hosts of nights, and the generated code of lines.
 
-use super::cell::text;
+use super::cell::cell_text;
 use super::history::{LineFacts, Night, Side};
 use datasets::{ColumnId, Record};
 use serde::Serialize;
@@ -35,7 +35,7 @@ const OF_LINE: [ColumnId; 6] = [
 
 const VALUES_MAX: usize = 16;
 
-/// A column whose values differ between the two sides.
+/// A column that differs between the sides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cause {
     pub name: &'static str,
@@ -44,16 +44,16 @@ pub struct Cause {
 }
 
 pub(super) fn of_night(record: &Record, facts: &mut LineFacts) {
-    note(record, &OF_NIGHT, facts);
+    note_columns(record, &OF_NIGHT, facts);
 }
 
 pub(super) fn of_line(record: &Record, facts: &mut LineFacts) {
-    note(record, &OF_LINE, facts);
+    note_columns(record, &OF_LINE, facts);
 }
 
-fn note(record: &Record, columns: &[ColumnId], facts: &mut LineFacts) {
+fn note_columns(record: &Record, columns: &[ColumnId], facts: &mut LineFacts) {
     for &id in columns {
-        let Some(value) = text(record.cell(id)) else { continue };
+        let Some(value) = cell_text(record.cell(id)) else { continue };
         let values = facts.entry(id.name()).or_default();
         if values.len() < VALUES_MAX {
             values.insert(value);
@@ -61,8 +61,7 @@ fn note(record: &Record, columns: &[ColumnId], facts: &mut LineFacts) {
     }
 }
 
-/// Returns the columns whose values differ between the nights of the two sides.
-pub(super) fn between(nights: &[Night]) -> Vec<Cause> {
+pub(super) fn night_causes(nights: &[Night]) -> Vec<Cause> {
     let of = |side: Side| {
         let mut all = LineFacts::new();
         for night in nights.iter().filter(|night| night.side == side) {
@@ -74,10 +73,10 @@ pub(super) fn between(nights: &[Night]) -> Vec<Cause> {
     };
     let (before, after) = (of(Side::Before), of(Side::After));
     // If one side has no nights, every column would differ.
-    if before.is_empty() || after.is_empty() { Vec::new() } else { differences(&before, &after) }
+    if before.is_empty() || after.is_empty() { Vec::new() } else { differing_columns(&before, &after) }
 }
 
-pub(super) fn differences(before: &LineFacts, after: &LineFacts) -> Vec<Cause> {
+pub(super) fn differing_columns(before: &LineFacts, after: &LineFacts) -> Vec<Cause> {
     let names: BTreeSet<&'static str> = before.keys().chain(after.keys()).copied().collect();
     let of = |facts: &LineFacts, name: &str| facts.get(name).cloned().unwrap_or_default();
     let causes = names.into_iter().map(|name| Cause { name, before: of(before, name), after: of(after, name) });

@@ -2,20 +2,19 @@
 
 use datasets::Cell;
 
-/// Formats a cell for comparison. Empty cells and lists have no text.
-pub(super) fn text(cell: Cell<'_>) -> Option<String> {
+/// Empty cells and lists have no text.
+pub(super) fn cell_text(cell: Cell<'_>) -> Option<String> {
     match cell {
         Cell::Null | Cell::List(_) => None,
         Cell::Bool(value) => Some(value.to_string()),
         Cell::Integer(value) => Some(value.to_string()),
         Cell::Float(value) => Some(value.to_string()),
         Cell::Text(text) => Some(text.to_owned()),
-        Cell::Key(key) => Some(key.hex()),
+        Cell::Key(key) => Some(key.to_hex()),
     }
 }
 
-/// Returns a prefix of a hash that is long enough to identify it in a table. Counts characters, since a store may
-/// contain arbitrary text in place of a hash.
+/// Counts characters, since a store may contain arbitrary text in place of a hash.
 pub(super) fn first_signs(hash: &str) -> String {
     hash.chars().take(6).collect()
 }

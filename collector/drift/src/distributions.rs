@@ -1,27 +1,26 @@
 //! Student's t distribution, gamma functions and multiple-testing correction. Tests compare them with published tables.
 
-/// Returns the logarithm of the gamma function for positive numbers.
+/// Log gamma, for positive numbers.
 pub(super) fn ln_gamma(x: f64) -> f64 {
-    let (x, shift) = raised(x, f64::ln);
+    let (x, shift) = raise_argument(x, f64::ln);
     let series = 1.0 / (12.0 * x) - 1.0 / (360.0 * x.powi(3)) + 1.0 / (1260.0 * x.powi(5));
     (x - 0.5) * x.ln() - x + 0.5 * (2.0 * std::f64::consts::PI).ln() + series - shift
 }
 
 /// Returns the first derivative of `ln_gamma`.
 pub(super) fn digamma(x: f64) -> f64 {
-    let (x, shift) = raised(x, |x| 1.0 / x);
+    let (x, shift) = raise_argument(x, |x| 1.0 / x);
     x.ln() - 0.5 / x - 1.0 / (12.0 * x.powi(2)) + 1.0 / (120.0 * x.powi(4)) - 1.0 / (252.0 * x.powi(6)) - shift
 }
 
 /// Returns the second derivative of `ln_gamma`.
 pub(super) fn trigamma(x: f64) -> f64 {
-    let (x, shift) = raised(x, |x| 1.0 / (x * x));
+    let (x, shift) = raise_argument(x, |x| 1.0 / (x * x));
     1.0 / x + 0.5 / x.powi(2) + 1.0 / (6.0 * x.powi(3)) - 1.0 / (30.0 * x.powi(5)) + 1.0 / (42.0 * x.powi(7)) + shift
 }
 
-/// Raises `x` to a range in which the asymptotic series are accurate. Returns the raised number and the sum of `step`
-/// over the recurrence steps.
-fn raised(mut x: f64, step: impl Fn(f64) -> f64) -> (f64, f64) {
+/// Raises `x` until asymptotic series are accurate; also sums `step` over the recurrence.
+fn raise_argument(mut x: f64, step: impl Fn(f64) -> f64) -> (f64, f64) {
     let mut sum = 0.0;
     while x < 8.0 {
         sum += step(x);
@@ -30,7 +29,7 @@ fn raised(mut x: f64, step: impl Fn(f64) -> f64) -> (f64, f64) {
     (x, sum)
 }
 
-/// Returns the two-sided tail probability of Student's t.
+/// Two-sided tail probability of Student's t.
 pub(super) fn student_tails(t: f64, freedom: f64) -> f64 {
     if !t.is_finite() {
         return 0.0;
@@ -38,7 +37,7 @@ pub(super) fn student_tails(t: f64, freedom: f64) -> f64 {
     incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5)
 }
 
-/// Returns the two-sided critical value of Student's t at a tail probability.
+/// Two-sided critical value of Student's t.
 pub(super) fn student_reach(tails: f64, freedom: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1e4);
     for _ in 0..80 {
@@ -48,7 +47,7 @@ pub(super) fn student_reach(tails: f64, freedom: f64) -> f64 {
     high
 }
 
-/// Returns the regularised incomplete beta function, evaluated by its continued fraction.
+/// Regularised incomplete beta function.
 fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -58,13 +57,13 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     }
     let front = (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (-x).ln_1p()).exp();
     match x < (a + 1.0) / (a + b + 2.0) {
-        true => front * fraction(x, a, b) / a,
-        false => 1.0 - front * fraction(1.0 - x, b, a) / b,
+        true => front * beta_fraction(x, a, b) / a,
+        false => 1.0 - front * beta_fraction(1.0 - x, b, a) / b,
     }
 }
 
-/// Evaluates the continued fraction of the incomplete beta function by Lentz's method.
-fn fraction(x: f64, a: f64, b: f64) -> f64 {
+/// Continued fraction of the incomplete beta function, by Lentz's method.
+fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
     const TINY: f64 = 1e-300;
     let whole = |value: f64| if value.abs() < TINY { TINY } else { value };
     let (mut c, mut d) = (1.0, 1.0 / whole(1.0 - (a + b) * x / (a + 1.0)));
@@ -87,9 +86,8 @@ fn fraction(x: f64, a: f64, b: f64) -> f64 {
     result
 }
 
-/// Returns the q-value of each test (Benjamini and Hochberg): the smallest false discovery rate at which it is
-/// significant.
-pub(super) fn adjusted(tails: &[f64]) -> Vec<f64> {
+/// Returns q-values (Benjamini–Hochberg).
+pub(super) fn adjust_p_values(tails: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..tails.len()).collect();
     order.sort_by(|&one, &other| tails[other].total_cmp(&tails[one]));
     let (mut least, mut found) = (1.0f64, vec![1.0; tails.len()]);
@@ -126,8 +124,8 @@ mod tests {
 
     #[test]
     fn many_tests_are_judged_together() {
-        let found = adjusted(&[0.01, 0.04, 0.03, 0.5]);
+        let found = adjust_p_values(&[0.01, 0.04, 0.03, 0.5]);
         assert_eq!(found.iter().map(|q| (q * 1e4).round() / 1e4).collect::<Vec<_>>(), [0.04, 0.0533, 0.0533, 0.5]);
-        assert_eq!(adjusted(&[]), Vec::<f64>::new());
+        assert_eq!(adjust_p_values(&[]), Vec::<f64>::new());
     }
 }

@@ -1,7 +1,7 @@
 //! Conversion of records to lines over nights.
 
 use super::causes::{of_line, of_night};
-use super::cell::text;
+use super::cell::cell_text;
 use super::history::{DriftLine, History, LineFacts, LineIdentity, LinePoint, Night, Side};
 use super::sentinels::{Aspect, aspect_of};
 use datasets::{ColumnId, DOUBTED, Outcome, Record, Source};
@@ -18,9 +18,9 @@ pub struct RecordGatherer {
     lines: BTreeMap<LineIdentity, Gathered>,
     schemas: BTreeSet<i64>,
     left_out: BTreeMap<&'static str, usize>,
-    /// Number of sentinel measurements that were skipped because they have no interval.
+    /// Sentinel measurements skipped for lack of an interval.
     doubtful_sentinels: usize,
-    /// Whether a line is a task with its best schedule of each night, instead of a fixed schedule.
+    /// Whether a line is a task with its best schedule per night, instead of a fixed schedule.
     by_task: bool,
     /// Whether each host has its own lines and nights.
     by_host: bool,
@@ -41,16 +41,16 @@ struct MeasuredTime {
     at_us: i64,
 }
 
-/// Returns the night of a record: the run of `opcollect night`, or else the UTC date of the preceding noon.
+/// Run of `opcollect night`, or else the UTC date of the preceding noon.
 pub fn night_of(record: &Record) -> String {
     const DAY_US: i64 = 86_400_000_000;
     match record.run_id.starts_with(NIGHT) {
         true => record.run_id[NIGHT.len()..].to_owned(),
-        false => date((record.started_at_us - DAY_US / 2).div_euclid(DAY_US)),
+        false => format_date((record.started_at_us - DAY_US / 2).div_euclid(DAY_US)),
     }
 }
 
-fn date(days: i64) -> String {
+fn format_date(days: i64) -> String {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let of_era = shifted.rem_euclid(146_097);
@@ -64,14 +64,11 @@ fn date(days: i64) -> String {
 }
 
 impl RecordGatherer {
-    /// Creates an empty collection. `by_task` makes a line of each task with its best schedule, `by_host` separates
-    /// hosts.
     pub fn new(by_task: bool, by_host: bool) -> RecordGatherer {
         RecordGatherer { by_task, by_host, ..RecordGatherer::default() }
     }
 
-    /// Adds a record to a side.
-    pub fn take(&mut self, record: &Record, side: Side) {
+    pub fn add_record(&mut self, record: &Record, side: Side) {
         if record.source != Source::Measured {
             *self.left_out.entry(record.source.name()).or_default() += 1;
             return;
@@ -79,7 +76,7 @@ impl RecordGatherer {
         self.schemas.insert(record.schema_version);
         let aspect = aspect_of(record);
         let by_task = self.by_task && aspect.is_none();
-        let line = self.lines.entry(identity(record, by_task, self.by_host)).or_default();
+        let line = self.lines.entry(line_identity(record, by_task, self.by_host)).or_default();
         line.aspect = aspect;
         let (Outcome::Ok, Some(median_ns)) = (record.outcome, record.median_ns.filter(|ns| *ns > 0.0)) else {
             *line.losses.entry(side).or_default() += 1;
@@ -113,8 +110,7 @@ impl RecordGatherer {
         of_night(record, &mut night.facts);
     }
 
-    /// Builds the history of all added records.
-    pub fn finish(self) -> History {
+    pub fn build_history(self) -> History {
         let mut nights: Vec<((Side, String), Night)> = self.nights.into_iter().collect();
         nights.sort_by_key(|(key, night)| (night.side, night.first_us, key.clone()));
         let places: BTreeMap<&(Side, String), usize> =
@@ -123,19 +119,19 @@ impl RecordGatherer {
         for (identity, gathered) in self.lines {
             let by_task = self.by_task && gathered.aspect.is_none();
             let mut points: Vec<LinePoint> =
-                gathered.times.iter().map(|(key, times)| point(places[key], times, by_task)).collect();
+                gathered.times.iter().map(|(key, times)| combine_night(places[key], times, by_task)).collect();
             points.sort_by_key(|point| point.night);
             if gathered.aspect.is_some() {
-                unrests.extend(gathered.times.values().filter_map(|times| unrest(times)));
+                unrests.extend(gathered.times.values().filter_map(|times| step_variance(times)));
             }
-            let looks = if by_task { (0.0, 0.0) } else { looks(gathered.times.values()) };
+            let looks = if by_task { (0.0, 0.0) } else { pooled_variance(gathered.times.values()) };
             let Gathered { aspect, facts, losses, .. } = gathered;
             lines.push(DriftLine { identity, aspect, points, looks, facts, losses });
         }
         unrests.sort_by(f64::total_cmp);
-        let unrest = (!unrests.is_empty()).then(|| measure::statistics::median(&unrests));
+        let unrest = (!unrests.is_empty()).then(|| measure::statistics::median_of_sorted(&unrests));
         let nights: Vec<Night> = nights.into_iter().map(|(_, night)| night).collect();
-        let mut notes = notes(&nights, &self.schemas, &self.left_out);
+        let mut notes = history_notes(&nights, &self.schemas, &self.left_out);
         if self.doubtful_sentinels > 0 {
             let count = self.doubtful_sentinels;
             notes.push(format!("{count} sentinel measurements have too few samples for an interval and are ignored"));
@@ -144,9 +140,8 @@ impl RecordGatherer {
     }
 }
 
-/// Returns the relative standard error of a median. If the samples of a visit were disturbed, the undisturbed median
-/// can be as low as the minimum. A disturbance often covers most of a visit, and the interval of the median does not
-/// include that.
+/// Relative standard error of a median. A disturbance may cover most of a visit, which the interval of the
+/// median does not show: the undisturbed median can be as low as the minimum.
 fn doubt_of(record: &Record, median_ns: f64) -> f64 {
     /// Relative interval up to which a visit counts as undisturbed.
     const QUIET: f64 = 0.02;
@@ -159,7 +154,7 @@ fn doubt_of(record: &Record, median_ns: f64) -> f64 {
     }
 }
 
-fn identity(record: &Record, by_task: bool, by_host: bool) -> LineIdentity {
+fn line_identity(record: &Record, by_task: bool, by_host: bool) -> LineIdentity {
     let columns = [
         ColumnId::target,
         ColumnId::board,
@@ -170,7 +165,7 @@ fn identity(record: &Record, by_task: bool, by_host: bool) -> LineIdentity {
         ColumnId::cache_share,
         ColumnId::sizes,
     ];
-    let place: Vec<String> = columns.into_iter().filter_map(|id| text(record.cell(id))).collect();
+    let place: Vec<String> = columns.into_iter().filter_map(|id| cell_text(record.cell(id))).collect();
     LineIdentity {
         op_kind: record.op_kind.clone(),
         task: record.op_text.clone(),
@@ -185,47 +180,46 @@ fn identity(record: &Record, by_task: bool, by_host: bool) -> LineIdentity {
     }
 }
 
-/// Combines the measurements of one night: their mean, or the best time if they belong to several schedules.
-fn point(night: usize, times: &[MeasuredTime], is_best: bool) -> LinePoint {
+/// Mean of a night's times, or the best if they belong to several schedules.
+fn combine_night(night: usize, times: &[MeasuredTime], is_best: bool) -> LinePoint {
     if is_best {
         let upper = |time: &&MeasuredTime| time.log_ns + HALF * time.doubt;
         let best = times.iter().min_by(|one, other| upper(one).total_cmp(&upper(other))).expect("a night has times");
         return LinePoint { night, log_ns: best.log_ns, doubt: best.doubt, count: times.len() };
     }
     let count = times.len() as f64;
-    let log_ns = mean(times);
+    let log_ns = mean_log(times);
     let own = times.iter().map(|time| time.doubt.powi(2)).sum::<f64>() / count;
-    let spread = variance(times).unwrap_or(0.0);
+    let spread = log_variance(times).unwrap_or(0.0);
     LinePoint { night, log_ns, doubt: (own.max(spread) / count).sqrt(), count: times.len() }
 }
 
-fn mean(times: &[MeasuredTime]) -> f64 {
+fn mean_log(times: &[MeasuredTime]) -> f64 {
     times.iter().map(|time| time.log_ns).sum::<f64>() / times.len() as f64
 }
 
-fn variance(times: &[MeasuredTime]) -> Option<f64> {
-    let mean = mean(times);
+fn log_variance(times: &[MeasuredTime]) -> Option<f64> {
+    let mean = mean_log(times);
     let squares: f64 = times.iter().map(|time| (time.log_ns - mean).powi(2)).sum();
     (times.len() > 1).then(|| squares / (times.len() - 1) as f64)
 }
 
-/// Returns the pooled variance of measurements within a night, and its degrees of freedom.
-fn looks<'a>(nights: impl Iterator<Item = &'a Vec<MeasuredTime>>) -> (f64, f64) {
-    let known = nights.filter_map(|times| Some((variance(times)?, times.len() as f64 - 1.0)));
+/// Pooled variance within nights, and its degrees of freedom.
+fn pooled_variance<'a>(nights: impl Iterator<Item = &'a Vec<MeasuredTime>>) -> (f64, f64) {
+    let known = nights.filter_map(|times| Some((log_variance(times)?, times.len() as f64 - 1.0)));
     let (squares, freedom) = known.fold((0.0, 0.0), |(squares, all), (own, more)| (squares + own * more, all + more));
     if freedom > 0.0 { (squares / freedom, freedom) } else { (0.0, 0.0) }
 }
 
-/// Returns the variance between consecutive repetitions of a sentinel: half the mean squared step, so that slow trends
-/// within a night do not count.
-fn unrest(times: &[MeasuredTime]) -> Option<f64> {
+/// Half the mean squared step between repetitions of a sentinel, so that slow trends within a night do not count.
+fn step_variance(times: &[MeasuredTime]) -> Option<f64> {
     let mut sorted = times.to_vec();
     sorted.sort_by_key(|time| time.at_us);
     let steps: Vec<f64> = sorted.windows(2).map(|pair| (pair[1].log_ns - pair[0].log_ns).powi(2) / 2.0).collect();
     (!steps.is_empty()).then(|| steps.iter().sum::<f64>() / steps.len() as f64)
 }
 
-fn notes(nights: &[Night], schemas: &BTreeSet<i64>, left_out: &BTreeMap<&'static str, usize>) -> Vec<String> {
+fn history_notes(nights: &[Night], schemas: &BTreeSet<i64>, left_out: &BTreeMap<&'static str, usize>) -> Vec<String> {
     let mut notes = Vec::new();
     if schemas.len() > 1 {
         let versions: Vec<String> = schemas.iter().map(ToString::to_string).collect();

@@ -9,42 +9,40 @@ use std::collections::{BTreeMap, BTreeSet};
 #[serde(rename_all = "lowercase")]
 pub enum Side {
     Before,
-    /// The side that is compared with the baseline.
+    /// Compared with the baseline.
     After,
 }
 
-/// Values of each column that may explain a difference, by column name.
+/// Values that may explain a difference, by column.
 pub type LineFacts = BTreeMap<&'static str, BTreeSet<String>>;
 
-/// A measurement session: a run of `opcollect night`, or all records from one noon to the next.
+/// A run of `opcollect night`, or all records from one noon to the next.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Night {
     pub label: String,
     pub side: Side,
     /// Start of the first record, in microseconds since 1970.
     pub first_us: i64,
-    /// Start of the last record, in microseconds since 1970.
     pub last_us: i64,
     pub records: usize,
     /// Versions, settings and hosts.
     pub facts: LineFacts,
 }
 
-/// Key of a line: everything that is equal at all of its points.
+/// Properties common to all points of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct LineIdentity {
     /// Kind of the anchor operator.
     pub op_kind: String,
-    /// Readable form of the task.
     pub task: String,
     pub task_hash: String,
-    /// Hash of the schedule; `None` if the best schedule of each night counts.
+    /// `None` if the best schedule of each night counts.
     pub schedule_hash: Option<String>,
     pub threads: Option<i64>,
     pub cache_state: Option<&'static str>,
-    /// Hash of the surrounding network, if the operator was timed in the network.
+    /// Hash of the surrounding network, for in-network times.
     pub network: Option<String>,
-    /// Target, device and co-run mode as one text.
+    /// Target, device and co-run mode.
     pub place: String,
     pub source: &'static str,
     /// Host, if hosts are separated.
@@ -55,26 +53,24 @@ pub struct LineIdentity {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LinePoint {
     pub night: usize,
-    /// Natural logarithm of the time in nanoseconds, averaged over repetitions.
+    /// Log nanoseconds, averaged over repetitions.
     pub log_ns: f64,
     /// Standard error of `log_ns`.
     pub doubt: f64,
     pub count: usize,
 }
 
-/// Times of one task with one schedule over nights.
+/// Times of a task with one schedule, by night.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DriftLine {
     pub identity: LineIdentity,
-    /// Property of the machine that the line tests, if it is a sentinel.
     pub aspect: Option<Aspect>,
-    /// Points in the order of nights; nights without a measurement are absent.
+    /// In the order of nights; nights without a measurement are absent.
     pub points: Vec<LinePoint>,
     /// Variance of single measurements within a night, and its degrees of freedom.
     pub looks: (f64, f64),
-    /// Values that may explain a difference, by side.
     pub facts: BTreeMap<Side, LineFacts>,
-    /// Number of failed attempts, by side.
+    /// Failed attempts, by side.
     pub losses: BTreeMap<Side, usize>,
 }
 
@@ -87,18 +83,15 @@ impl DriftLine {
 /// All nights and lines of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct History {
-    /// Nights ordered by side, then by time.
+    /// By side, then by time.
     pub nights: Vec<Night>,
-    /// Lines, including sentinels.
     pub lines: Vec<DriftLine>,
-    /// Variance of `log_ns` between repetitions within a night, estimated from sentinels.
+    /// Variance of `log_ns` between repetitions within a night, from sentinels.
     pub unrest: Option<f64>,
-    /// Remarks about the records.
     pub notes: Vec<String>,
 }
 
 impl History {
-    /// Keeps only the last `nights` nights of the baseline.
     pub fn keep_last(&mut self, nights: usize) {
         let before = self.nights.iter().filter(|night| night.side == Side::Before).count();
         let left_out = before.saturating_sub(nights);

@@ -1,25 +1,23 @@
 //! Comparison of the two sides, line by line and then with a common false discovery rate.
 
-use super::causes::{Cause, between, differences};
+use super::causes::{Cause, differing_columns, night_causes};
 use super::cell::first_signs;
-use super::distributions::{adjusted, student_reach, student_tails};
+use super::distributions::{adjust_p_values, student_reach, student_tails};
 use super::history::{DriftLine, History, LineFacts, LineIdentity, LinePoint, Night, Side};
-use super::machine::{MachineDrift, machine};
+use super::machine::{MachineDrift, estimate_machine};
 use super::prior::Prior;
 use super::sentinels::Aspect;
-use measure::statistics::median;
+use measure::statistics::median_of_sorted;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Degrees of freedom of a median's interval, which rests on many samples.
 const SINGLE_FREEDOM: f64 = 30.0;
 
-/// Criteria of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Bounds {
-    /// Accepted share of false positives among the reported changes.
     pub false_discoveries: f64,
-    /// Relative change that is still considered equal.
+    /// Relative change that counts as equal.
     pub threshold: f64,
 }
 
@@ -33,9 +31,8 @@ impl Default for Bounds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Significantly slower, by more than the threshold.
+    /// Significant, and beyond the threshold.
     Slower,
-    /// Significantly faster, by more than the threshold.
     Faster,
     /// Any change is below the threshold.
     Same,
@@ -43,14 +40,11 @@ pub enum Verdict {
     Unclear,
 }
 
-/// A line that was measured on both sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
     #[serde(flatten)]
     pub identity: LineIdentity,
-    /// Baseline time in nanoseconds, averaged over nights.
     pub before_ns: f64,
-    /// Time after the change in nanoseconds, averaged over nights.
     pub after_ns: f64,
     /// Time after over time before, corrected for the machine.
     pub ratio: f64,
@@ -58,50 +52,38 @@ pub struct Change {
     pub interval: (f64, f64),
     /// Smallest false discovery rate at which the change is significant.
     pub q_value: f64,
-    /// Result of the comparison.
     pub verdict: Verdict,
-    /// Number of nights before and after.
     pub nights: (usize, usize),
-    /// Differences in the line's code.
     pub causes: Vec<Cause>,
 }
 
-/// Result of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Drift {
-    /// Nights of both sides.
     pub nights: Vec<Night>,
-    /// Speed of the machine over the nights.
     pub machine: MachineDrift,
-    /// Ratio of the machine's factors after and before, from sentinels.
     pub machine_ratio: f64,
-    /// `machine_ratio` by aspect.
     pub machine_aspects: Vec<(Aspect, f64)>,
-    /// Lines on both sides: slower, then faster, then all others, each sorted by the size of the change.
+    /// Slower, faster, then others, each by decreasing change.
     pub changes: Vec<Change>,
-    /// Lines that have a time before but only failures after.
+    /// Lines with a time before and only failures after.
     pub lost: Vec<LineIdentity>,
-    /// Numbers of lines that exist only before and only after.
+    /// Lines that exist only before and only after.
     pub only: (usize, usize),
-    /// Columns that differ between the sides.
     pub causes: Vec<Cause>,
-    /// Relative change that is detectable in half of the lines.
+    /// Relative change detectable in half of the lines.
     pub seen_from: Option<f64>,
-    /// Criteria that were applied.
     pub bounds: Bounds,
-    /// Remarks about the comparison.
     pub notes: Vec<String>,
 }
 
 impl Drift {
-    /// Returns the number of lines with a verdict.
-    pub fn count(&self, verdict: Verdict) -> usize {
+    pub fn count_verdict(&self, verdict: Verdict) -> usize {
         self.changes.iter().filter(|change| change.verdict == verdict).count()
     }
 
-    /// Returns whether any line became slower or lost its time.
+    /// Reports whether a line became slower or lost its time.
     pub fn has_regressed(&self) -> bool {
-        self.count(Verdict::Slower) > 0 || !self.lost.is_empty()
+        self.count_verdict(Verdict::Slower) > 0 || !self.lost.is_empty()
     }
 }
 
@@ -113,30 +95,33 @@ struct SeenChange<'a> {
     difference: f64,
     /// Variance of nights within their side, and its degrees of freedom.
     spread: (f64, f64),
-    /// Variance of the difference: from the standard errors of medians, and from the machine's factor.
+    /// Variance of the difference from standard errors of medians, and from the machine factor.
     own: f64,
     of_machine: f64,
-    /// Variance of the difference in multiples of the variance of a single measurement.
+    /// Variance of the difference, relative to a single measurement.
     looks: f64,
     causes: Vec<Cause>,
 }
 
-/// Compares all lines of a history.
-pub fn judge(history: &History, bounds: Bounds) -> Drift {
-    let (machine, of_machine) = machine(history);
+pub fn judge_lines(history: &History, bounds: Bounds) -> Drift {
+    let (machine, of_machine) = estimate_machine(history);
     let mut notes = [history.notes.clone(), of_machine].concat();
     let lines = || history.lines.iter().filter(|line| line.aspect.is_none());
-    let seen: Vec<SeenChange> = lines().filter_map(|line| look(line, &history.nights, &machine)).collect();
+    let seen: Vec<SeenChange> = lines().filter_map(|line| line_statistics(line, &history.nights, &machine)).collect();
     let is_single = seen.iter().all(|one| one.spread.1 == 0.0);
-    let prior = Prior::of(&seen.iter().map(|one| one.spread).collect::<Vec<_>>());
+    let prior = Prior::fit_prior(&seen.iter().map(|one| one.spread).collect::<Vec<_>>());
     // Single nights have no variance between nights. The variance between measurements of a night replaces it.
-    let of_looks = Prior::of(&seen.iter().map(|one| one.line.looks).collect::<Vec<_>>()).filter(|_| prior.is_none());
+    let of_looks =
+        Prior::fit_prior(&seen.iter().map(|one| one.line.looks).collect::<Vec<_>>()).filter(|_| prior.is_none());
     let mut judged: Vec<(f64, f64)> = seen
         .iter()
         .map(|one| {
             let (look, worth) =
-                of_looks.map_or((0.0, SINGLE_FREEDOM), |of| of.with(one.line.looks.0, one.line.looks.1));
-            (variance(one, prior, look, history.unrest.unwrap_or(0.0)), freedom(one, prior, worth))
+                of_looks.map_or((0.0, SINGLE_FREEDOM), |of| of.posterior_variance(one.line.looks.0, one.line.looks.1));
+            (
+                difference_variance(one, prior, look, history.unrest.unwrap_or(0.0)),
+                degrees_of_freedom(one, prior, worth),
+            )
         })
         .collect();
     if is_single && history.unrest.is_none() && of_looks.is_none() && !seen.is_empty() {
@@ -148,26 +133,30 @@ pub fn judge(history: &History, bounds: Bounds) -> Drift {
         judged.iter_mut().for_each(|(variance, _)| *variance *= scale.powi(2).max(1.0));
     }
     if is_single {
-        let shifts = shifts(&seen);
+        let shifts = network_shifts(&seen);
         for (one, (variance, _)) in seen.iter().zip(&mut judged) {
-            *variance += around(one).and_then(|around| shifts.get(&around)).map_or(0.0, |shift| shift.powi(2));
+            *variance += network_key(one).and_then(|around| shifts.get(&around)).map_or(0.0, |shift| shift.powi(2));
         }
         notes.extend(told_of_networks(&shifts, bounds));
     }
-    let scores = scores(&seen, &judged);
+    let scores = standard_scores(&seen, &judged);
     let tails: Vec<f64> =
         scores.iter().zip(&judged).map(|(score, (_, freedom))| student_tails(*score, *freedom)).collect();
-    let mut q_values = adjusted(&tails);
+    let mut q_values = adjust_p_values(&tails);
     if is_single {
         let is_same_code: Vec<bool> = seen.iter().map(|one| one.causes.is_empty()).collect();
-        let of_others = mirrored(&scores, &is_same_code);
+        let of_others = mirrored_discovery_rates(&scores, &is_same_code);
         q_values.iter_mut().zip(of_others).for_each(|(own, of_others)| *own = own.max(of_others));
     }
-    let mut changes: Vec<Change> =
-        seen.iter().zip(&judged).zip(&q_values).map(|((one, judged), q)| change(one, *judged, *q, bounds)).collect();
+    let mut changes: Vec<Change> = seen
+        .iter()
+        .zip(&judged)
+        .zip(&q_values)
+        .map(|((one, judged), q)| build_change(one, *judged, *q, bounds))
+        .collect();
     changes.sort_by(|one, other| {
         let size = |change: &Change| change.ratio.ln().abs();
-        one.verdict.order().cmp(&other.verdict.order()).then(size(other).total_cmp(&size(one)))
+        one.verdict.sort_rank().cmp(&other.verdict.sort_rank()).then(size(other).total_cmp(&size(one)))
     });
     let mut reaches: Vec<f64> =
         judged.iter().map(|(variance, freedom)| 2.0 * student_reach(0.05, *freedom) * variance.sqrt()).collect();
@@ -183,9 +172,9 @@ pub fn judge(history: &History, bounds: Bounds) -> Drift {
         machine_aspects: machine_aspects.collect(),
         nights: history.nights.clone(),
         lost: lines().filter(|line| is_lost(line, &history.nights)).map(|line| line.identity.clone()).collect(),
-        only: only(lines(), &history.nights),
-        causes: between(&history.nights),
-        seen_from: (!reaches.is_empty()).then(|| median(&reaches).exp_m1()),
+        only: count_one_sided(lines(), &history.nights),
+        causes: night_causes(&history.nights),
+        seen_from: (!reaches.is_empty()).then(|| median_of_sorted(&reaches).exp_m1()),
         changes,
         machine,
         bounds,
@@ -194,7 +183,7 @@ pub fn judge(history: &History, bounds: Bounds) -> Drift {
 }
 
 impl Verdict {
-    fn order(self) -> u8 {
+    fn sort_rank(self) -> u8 {
         match self {
             Verdict::Slower => 0,
             Verdict::Faster => 1,
@@ -204,7 +193,7 @@ impl Verdict {
     }
 }
 
-fn look<'a>(line: &'a DriftLine, nights: &[Night], machine: &MachineDrift) -> Option<SeenChange<'a>> {
+fn line_statistics<'a>(line: &'a DriftLine, nights: &[Night], machine: &MachineDrift) -> Option<SeenChange<'a>> {
     let of = |side: Side| -> Vec<&LinePoint> { line.of_side(nights, side).collect() };
     let (before, after) = (of(Side::Before), of(Side::After));
     if before.is_empty() || after.is_empty() {
@@ -222,27 +211,26 @@ fn look<'a>(line: &'a DriftLine, nights: &[Night], machine: &MachineDrift) -> Op
     };
     let (ys, others) = (corrected(&before), corrected(&after));
     let freedom = (ys.len() + others.len() - 2) as f64;
-    let squares = squares(&ys) + squares(&others);
+    let squares = sum_of_squares(&ys) + sum_of_squares(&others);
     let facts = |side: Side| line.facts.get(&side).cloned().unwrap_or_else(LineFacts::new);
     let plain = |points: &[&LinePoint]| points.iter().map(|point| point.log_ns).sum::<f64>() / points.len() as f64;
     Some(SeenChange {
         line,
         means: (plain(&before), plain(&after)),
         nights: (before.len(), after.len()),
-        difference: mean(&others) - mean(&ys),
+        difference: mean_of(&others) - mean_of(&ys),
         spread: (if freedom > 0.0 { squares / freedom } else { 0.0 }, freedom),
         own: of_means(&|point| point.doubt.powi(2)),
         of_machine: of_means(&|point| machine.doubt[point.night].powi(2)),
         looks: of_means(&|point| 1.0 / point.count as f64),
-        causes: differences(&facts(Side::Before), &facts(Side::After)),
+        causes: differing_columns(&facts(Side::Before), &facts(Side::After)),
     })
 }
 
-/// Estimates the false discovery rate of each line from the changes in the opposite direction. A single measurement can
-/// be disturbed as a whole, which its interval does not show, but disturbances affect both sides alike. The number of
-/// equally large changes in the other direction therefore estimates the number of false positives. Only lines with
-/// unchanged code count as such.
-fn mirrored(scores: &[f64], is_same_code: &[bool]) -> Vec<f64> {
+/// Estimates false discovery rates from changes in the opposite direction. A disturbance of a whole measurement
+/// does not show in its interval but affects both sides alike, so changes of unaltered code in the other
+/// direction count false positives.
+fn mirrored_discovery_rates(scores: &[f64], is_same_code: &[bool]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|&one, &other| scores[other].abs().total_cmp(&scores[one].abs()));
     // Counts by direction: all lines, and lines with unchanged code.
@@ -266,18 +254,17 @@ fn mirrored(scores: &[f64], is_same_code: &[bool]) -> Vec<f64> {
 
 type Around<'a> = (&'a str, Option<i64>, Option<&'a str>);
 
-fn around<'a>(one: &SeenChange<'a>) -> Option<Around<'a>> {
+fn network_key<'a>(one: &SeenChange<'a>) -> Option<Around<'a>> {
     let LineIdentity { network, threads, host, .. } = &one.line.identity;
     Some((network.as_deref()?, *threads, host.as_deref()))
 }
 
-/// Returns the median shift of the operators of each network. Operators timed in the network share one period of time
-/// and its disturbances.
-fn shifts<'a>(seen: &[SeenChange<'a>]) -> BTreeMap<Around<'a>, f64> {
-    /// With fewer operators, a single changed operator would dominate the median.
+/// Median shift per network, because operators timed in a network share one period and its disturbances.
+fn network_shifts<'a>(seen: &[SeenChange<'a>]) -> BTreeMap<Around<'a>, f64> {
+    /// With fewer operators, one change would dominate the median.
     const LEAST: usize = 4;
     let mut networks: BTreeMap<Around<'a>, Vec<f64>> = BTreeMap::new();
-    for (around, one) in seen.iter().filter_map(|one| Some((around(one)?, one))) {
+    for (around, one) in seen.iter().filter_map(|one| Some((network_key(one)?, one))) {
         networks.entry(around).or_default().push(one.difference);
     }
     networks.retain(|_, differences| differences.len() >= LEAST);
@@ -285,7 +272,7 @@ fn shifts<'a>(seen: &[SeenChange<'a>]) -> BTreeMap<Around<'a>, f64> {
         .into_iter()
         .map(|(around, mut differences)| {
             differences.sort_by(f64::total_cmp);
-            (around, median(&differences))
+            (around, median_of_sorted(&differences))
         })
         .collect()
 }
@@ -301,34 +288,33 @@ fn told_of_networks(shifts: &BTreeMap<Around<'_>, f64>, bounds: Bounds) -> Vec<S
     told.collect()
 }
 
-fn variance(one: &SeenChange<'_>, prior: Option<Prior>, look: f64, unrest: f64) -> f64 {
+fn difference_variance(one: &SeenChange<'_>, prior: Option<Prior>, look: f64, unrest: f64) -> f64 {
     let nights = 1.0 / one.nights.0 as f64 + 1.0 / one.nights.1 as f64;
     let of_nights = match prior {
-        Some(prior) => (prior.with(one.spread.0, one.spread.1).0 * nights).max(one.own),
+        Some(prior) => (prior.posterior_variance(one.spread.0, one.spread.1).0 * nights).max(one.own),
         None => one.own.max(look * one.looks) + unrest.max(one.spread.0) * nights,
     };
     of_nights + one.of_machine
 }
 
-fn freedom(one: &SeenChange<'_>, prior: Option<Prior>, of_looks: f64) -> f64 {
+fn degrees_of_freedom(one: &SeenChange<'_>, prior: Option<Prior>, of_looks: f64) -> f64 {
     prior.map_or(of_looks.min(SINGLE_FREEDOM), |prior| prior.freedom + one.spread.1)
 }
 
-/// Returns how much wider the lines scatter than their standard errors predict, assuming that most lines are unchanged.
+/// Ratio of actual to expected scatter, assuming that most lines are unchanged.
 fn spread_of_all(seen: &[SeenChange<'_>], judged: &[(f64, f64)]) -> f64 {
-    /// Factor from the median absolute deviation to the standard deviation of a normal distribution.
+    /// Ratio of standard deviation to median absolute deviation of a normal distribution.
     const NORMAL: f64 = 1.4826;
-    let mut sizes: Vec<f64> = scores(seen, judged).into_iter().map(f64::abs).collect();
+    let mut sizes: Vec<f64> = standard_scores(seen, judged).into_iter().map(f64::abs).collect();
     sizes.sort_by(f64::total_cmp);
-    NORMAL * median(&sizes)
+    NORMAL * median_of_sorted(&sizes)
 }
 
-/// Returns each line's difference in standard deviations.
-fn scores(seen: &[SeenChange<'_>], judged: &[(f64, f64)]) -> Vec<f64> {
+fn standard_scores(seen: &[SeenChange<'_>], judged: &[(f64, f64)]) -> Vec<f64> {
     seen.iter().zip(judged).map(|(one, (variance, _))| one.difference / variance.sqrt()).collect()
 }
 
-fn change(one: &SeenChange<'_>, (variance, freedom): (f64, f64), q_value: f64, bounds: Bounds) -> Change {
+fn build_change(one: &SeenChange<'_>, (variance, freedom): (f64, f64), q_value: f64, bounds: Bounds) -> Change {
     let reach = student_reach(0.05, freedom) * variance.sqrt();
     let (ratio, interval) = (one.difference.exp(), ((one.difference - reach).exp(), (one.difference + reach).exp()));
     let edge = 1.0 + bounds.threshold;
@@ -358,7 +344,7 @@ fn is_lost(line: &DriftLine, nights: &[Night]) -> bool {
         && line.losses.contains_key(&Side::After)
 }
 
-fn only<'a>(lines: impl Iterator<Item = &'a DriftLine>, nights: &[Night]) -> (usize, usize) {
+fn count_one_sided<'a>(lines: impl Iterator<Item = &'a DriftLine>, nights: &[Night]) -> (usize, usize) {
     lines.fold((0, 0), |(before, after), line| {
         let has = |side: Side| line.of_side(nights, side).next().is_some();
         let (is_before, is_after) = (has(Side::Before), has(Side::After));
@@ -368,14 +354,14 @@ fn only<'a>(lines: impl Iterator<Item = &'a DriftLine>, nights: &[Night]) -> (us
 
 fn side_mean(levels: &[f64], history: &History, side: Side) -> f64 {
     let of_side = levels.iter().zip(&history.nights).filter(|(level, night)| night.side == side && level.is_finite());
-    mean(&of_side.map(|(level, _)| *level).collect::<Vec<f64>>())
+    mean_of(&of_side.map(|(level, _)| *level).collect::<Vec<f64>>())
 }
 
-fn mean(values: &[f64]) -> f64 {
+fn mean_of(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-fn squares(values: &[f64]) -> f64 {
-    let mean = mean(values);
+fn sum_of_squares(values: &[f64]) -> f64 {
+    let mean = mean_of(values);
     values.iter().map(|value| (value - mean).powi(2)).sum()
 }

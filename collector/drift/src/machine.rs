@@ -2,29 +2,28 @@
 
 use super::history::{DriftLine, History};
 use super::sentinels::{ASPECTS, Aspect};
-use measure::statistics::median;
+use measure::statistics::median_of_sorted;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Minimum number of lines for an estimate of the machine's factor.
+/// Fewest lines to estimate the machine factor.
 const LINES_MIN: usize = 10;
-/// Iterations of the alternating fit of line levels and night levels.
+/// Iterations of the alternating fit.
 const TURNS: usize = 20;
 
-/// The machine's factor per night: logarithm of times relative to a typical night.
+/// Log machine factor per night, relative to a typical night.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MachineDrift {
     pub log_factor: Vec<f64>,
-    /// Standard error of `log_factor` for a single line, which may depend on one aspect more than on others.
+    /// Standard error of `log_factor` for one line, which may depend on one aspect more than on others.
     pub doubt: Vec<f64>,
-    /// Factors by aspect, for nights with sentinels of that aspect.
     pub aspects: BTreeMap<Aspect, Vec<Option<f64>>>,
-    /// Number of sentinels measured in at least two nights.
+    /// Sentinels in at least two nights.
     pub sentinels: usize,
 }
 
-/// Estimates the machine's factor in each night and returns remarks about the estimate.
-pub(super) fn machine(history: &History) -> (MachineDrift, Vec<String>) {
+/// Estimates machine factors per night, with remarks.
+pub(super) fn estimate_machine(history: &History) -> (MachineDrift, Vec<String>) {
     let nights = history.nights.len();
     let has_two = |line: &&DriftLine| line.points.len() > 1;
     let sentinels: Vec<&DriftLine> =
@@ -41,13 +40,13 @@ pub(super) fn machine(history: &History) -> (MachineDrift, Vec<String>) {
     for aspect in ASPECTS {
         let lines = of(aspect);
         if !lines.is_empty() {
-            aspects.insert(aspect, levels(&lines, nights, mean));
+            aspects.insert(aspect, fit_levels(&lines, nights, mean_of));
         }
     }
     let mut machine = MachineDrift { log_factor: Vec::new(), doubt: Vec::new(), aspects, sentinels: sentinels.len() };
     for night in 0..nights {
         let seen: Vec<f64> = machine.aspects.values().filter_map(|levels| levels[night]).collect();
-        let factor = mean(&seen);
+        let factor = mean_of(&seen);
         let between = seen.iter().map(|level| (level - factor).powi(2)).sum::<f64>() / seen.len().max(2) as f64;
         let own = own_doubt(&sentinels, night);
         machine.log_factor.push(factor);
@@ -75,23 +74,22 @@ fn without_sentinels(lines: usize) -> String {
 
 fn by_middle(lines: &[&DriftLine], nights: usize) -> MachineDrift {
     let log_factor: Vec<f64> = match lines.len() >= LINES_MIN {
-        true => levels(lines, nights, middle).into_iter().map(Option::unwrap_or_default).collect(),
+        true => fit_levels(lines, nights, median_of).into_iter().map(Option::unwrap_or_default).collect(),
         false => vec![0.0; nights],
     };
     let doubt = (0..nights).map(|night| own_doubt(lines, night).sqrt()).collect();
     MachineDrift { log_factor, doubt, aspects: BTreeMap::new(), sentinels: 0 }
 }
 
-/// Returns the variance of the mean of the given lines in a night, from their standard errors.
+/// Variance of a night's mean over lines, from their standard errors.
 fn own_doubt(lines: &[&DriftLine], night: usize) -> f64 {
     let points = lines.iter().flat_map(|line| &line.points).filter(|point| point.night == night);
     let doubts: Vec<f64> = points.map(|point| point.doubt.powi(2)).collect();
     doubts.iter().sum::<f64>() / (doubts.len().max(1) as f64).powi(2)
 }
 
-/// Fits an additive model: the logarithm of a time is the level of its line plus the level of its night. The typical
-/// night has level 0.
-fn levels(lines: &[&DriftLine], nights: usize, centre: fn(&[f64]) -> f64) -> Vec<Option<f64>> {
+/// Fits log time = line level + night level; the typical night has level 0.
+fn fit_levels(lines: &[&DriftLine], nights: usize, centre: fn(&[f64]) -> f64) -> Vec<Option<f64>> {
     let mut of_nights = vec![0.0; nights];
     let mut is_seen = vec![false; nights];
     for _ in 0..TURNS {
@@ -106,18 +104,18 @@ fn levels(lines: &[&DriftLine], nights: usize, centre: fn(&[f64]) -> f64) -> Vec
         }
         let seen: Vec<f64> =
             of_nights.iter().zip(&is_seen).filter(|(_, seen)| **seen).map(|(level, _)| *level).collect();
-        let usual = middle(&seen);
+        let usual = median_of(&seen);
         of_nights.iter_mut().zip(&is_seen).filter(|(_, seen)| **seen).for_each(|(level, _)| *level -= usual);
     }
     of_nights.into_iter().zip(is_seen).map(|(level, seen)| seen.then_some(level)).collect()
 }
 
-fn mean(values: &[f64]) -> f64 {
+fn mean_of(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-fn middle(values: &[f64]) -> f64 {
+fn median_of(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    if sorted.is_empty() { 0.0 } else { median(&sorted) }
+    if sorted.is_empty() { 0.0 } else { median_of_sorted(&sorted) }
 }

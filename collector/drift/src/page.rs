@@ -3,48 +3,47 @@
 use super::history::{DriftLine, History, Side};
 use super::judge::{Drift, Verdict};
 use super::machine::MachineDrift;
-use super::text::{code, describe_turn, sides, title, verdict};
+use super::text::{before_after, code_causes, describe_turn, line_title, verdict_sentence};
 use super::turns::Turn;
-use report::page::chart::{STYLE, Scale, svg, ticks};
-use report::page::{escaped, page as whole};
-use report::{duration, number, percent};
+use report::page::chart::{STYLE, Scale, round_ticks, svg_start};
+use report::page::{escape_html, whole_page as whole};
+use report::{format_duration, format_number, format_percent};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 const CURVES: usize = 200;
 const CELL: (f64, f64) = (54.0, 22.0);
-/// Size of the map's margins: names on the left, labels above.
+/// Left margin for names, top margin for labels.
 const MARGIN: (f64, f64) = (190.0, 30.0);
 const CURVE: (f64, f64) = (520.0, 120.0);
 
-/// Renders the whole page.
-pub fn page(name: &str, history: &History, drift: &Drift, turns: &[Turn]) -> String {
-    let mut body = format!("<main><h1>{}</h1>\n<p>{}</p>\n", escaped(name), escaped(&verdict(drift)));
+pub fn render_page(name: &str, history: &History, drift: &Drift, turns: &[Turn]) -> String {
+    let mut body = format!("<main><h1>{}</h1>\n<p>{}</p>\n", escape_html(name), escape_html(&verdict_sentence(drift)));
     for note in &drift.notes {
-        let _ = write!(body, "<p class=\"soft\">note: {}</p>", escaped(note));
+        let _ = write!(body, "<p class=\"soft\">note: {}</p>", escape_html(note));
     }
     if !drift.causes.is_empty() {
         body.push_str("<h2>What differs between the sides</h2>\n<div class=\"wide\"><table><tr><th>what</th><th>before → after</th></tr>");
         for cause in &drift.causes {
-            let _ = write!(body, "<tr><td>{}</td><td>{}</td></tr>", cause.name, escaped(&sides(cause)));
+            let _ = write!(body, "<tr><td>{}</td><td>{}</td></tr>", cause.name, escape_html(&before_after(cause)));
         }
         body.push_str("</table></div>\n");
     }
     body.push_str("<h2>Nights and operators</h2>\n<p class=\"soft\">The middle of all lines of an operator over their first night, \
         without what the machine did; the last rows are what the sentinels say of the machine.</p>\n");
-    let _ = writeln!(body, "<figure>{}</figure>", map(history, &drift.machine));
+    let _ = writeln!(body, "<figure>{}</figure>", heat_map(history, &drift.machine));
     if !turns.is_empty() {
         body.push_str("<h2>Turns</h2>\n<ul>");
         turns.iter().take(CURVES).for_each(|turn| {
-            let _ = write!(body, "<li>{}</li>", escaped(&describe_turn(turn)));
+            let _ = write!(body, "<li>{}</li>", escape_html(&describe_turn(turn)));
         });
         body.push_str("</ul>\n");
     }
-    body.push_str(&changes(history, drift));
+    body.push_str(&changes_section(history, drift));
     whole(name, STYLE, &format!("{body}</main>"))
 }
 
-fn changes(history: &History, drift: &Drift) -> String {
+fn changes_section(history: &History, drift: &Drift) -> String {
     let lines: BTreeMap<_, &DriftLine> = history.lines.iter().map(|line| (&line.identity, line)).collect();
     let changed = drift.changes.iter().filter(|change| matches!(change.verdict, Verdict::Slower | Verdict::Faster));
     let mut body = "<h2>What changed</h2>\n".to_owned();
@@ -57,15 +56,15 @@ fn changes(history: &History, drift: &Drift) -> String {
         let _ = writeln!(
             body,
             "<h3>{}{threads}</h3><p class=\"soft\">{} → {}: × {} ({} … {}), by chance {}; its code: {}</p><figure>{}</figure>",
-            escaped(&title(&change.identity)),
-            duration(change.before_ns),
-            duration(change.after_ns),
-            number(change.ratio),
-            number(change.interval.0),
-            number(change.interval.1),
-            percent(change.q_value),
-            escaped(&code(&change.causes)),
-            lines.get(&change.identity).map_or(String::new(), |line| curve(line, history, &drift.machine)),
+            escape_html(&line_title(&change.identity)),
+            format_duration(change.before_ns),
+            format_duration(change.after_ns),
+            format_number(change.ratio),
+            format_number(change.interval.0),
+            format_number(change.interval.1),
+            format_percent(change.q_value),
+            escape_html(&code_causes(&change.causes)),
+            lines.get(&change.identity).map_or(String::new(), |line| line_curve(line, history, &drift.machine)),
         );
     }
     if count > CURVES {
@@ -74,9 +73,8 @@ fn changes(history: &History, drift: &Drift) -> String {
     body
 }
 
-/// Renders the heat map: the median of each operator's corrected times per night, relative to the operator's first
-/// night.
-fn map(history: &History, machine: &MachineDrift) -> String {
+/// Median of each operator's corrected times per night, relative to its first night.
+fn heat_map(history: &History, machine: &MachineDrift) -> String {
     let mut rests: BTreeMap<&str, Vec<Vec<f64>>> = BTreeMap::new();
     let mut firsts: BTreeMap<&str, usize> = BTreeMap::new();
     for line in history.lines.iter().filter(|line| line.aspect.is_none()) {
@@ -97,21 +95,21 @@ fn map(history: &History, machine: &MachineDrift) -> String {
     let middle = |values: &Vec<f64>| {
         let mut sorted = values.clone();
         sorted.sort_by(f64::total_cmp);
-        (!sorted.is_empty()).then(|| measure::statistics::median(&sorted))
+        (!sorted.is_empty()).then(|| measure::statistics::median_of_sorted(&sorted))
     };
     let mut rows: Vec<(String, Vec<Option<f64>>)> =
         rests.iter().map(|(kind, row)| ((*kind).to_owned(), row.iter().map(middle).collect())).collect();
     rows.extend(machine.aspects.iter().map(|(aspect, levels)| (format!("machine: {}", aspect.name()), levels.clone())));
     let (width, height) = (MARGIN.0 + CELL.0 * history.nights.len() as f64, MARGIN.1 + CELL.1 * rows.len() as f64);
-    let mut out = svg(width, height, "nights and operators");
+    let mut out = svg_start(width, height, "nights and operators");
     for (place, night) in history.nights.iter().enumerate() {
         let x = MARGIN.0 + CELL.0 * (place as f64 + 0.5);
         let _ = write!(
             out,
             "<text class=\"soft cell\" x=\"{x:.1}\" y=\"{:.1}\">{}<title>{}</title></text>",
             MARGIN.1 - 8.0,
-            escaped(&short(&night.label)),
-            escaped(&night.label),
+            escape_html(&shorten_label(&night.label)),
+            escape_html(&night.label),
         );
     }
     for (down, (name, row)) in rows.iter().enumerate() {
@@ -121,7 +119,7 @@ fn map(history: &History, machine: &MachineDrift) -> String {
             "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
             MARGIN.0 - 8.0,
             y + 15.0,
-            escaped(name)
+            escape_html(name)
         );
         for (place, value) in row.iter().enumerate() {
             let Some(value) = value else { continue };
@@ -143,8 +141,8 @@ fn map(history: &History, machine: &MachineDrift) -> String {
     out + "</svg>"
 }
 
-/// Shortens a label to its distinguishing end: the day, and the time of day if the label contains it.
-fn short(label: &str) -> String {
+/// Keeps the day, and the time of day if present.
+fn shorten_label(label: &str) -> String {
     let signs: Vec<char> = label.chars().collect();
     let text = |from: usize, to: usize| signs[from..to].iter().collect::<String>();
     match signs.iter().position(|sign| *sign == '-') {
@@ -154,8 +152,8 @@ fn short(label: &str) -> String {
     }
 }
 
-/// Renders a line over nights relative to its first night, with the interval of each point.
-fn curve(line: &DriftLine, history: &History, machine: &MachineDrift) -> String {
+/// Times relative to the first night, with intervals.
+fn line_curve(line: &DriftLine, history: &History, machine: &MachineDrift) -> String {
     let Some(first) = line.points.first() else { return String::new() };
     let of = |point: &super::history::LinePoint| point.log_ns - machine.log_factor[point.night];
     let start = of(first);
@@ -167,9 +165,9 @@ fn curve(line: &DriftLine, history: &History, machine: &MachineDrift) -> String 
     let nights = history.nights.len().max(2) as f64 - 1.0;
     let across = Scale { range: (0.0, nights), places: (60.0, CURVE.0 - 20.0), is_log: false };
     let down = Scale { range: (low.exp(), high.exp()), places: (CURVE.1 - 12.0, 10.0), is_log: true };
-    let mut out = svg(CURVE.0, CURVE.1, &title(&line.identity));
-    for tick in ticks(low.exp(), high.exp(), 4) {
-        let y = down.place(tick);
+    let mut out = svg_start(CURVE.0, CURVE.1, &line_title(&line.identity));
+    for tick in round_ticks(low.exp(), high.exp(), 4) {
+        let y = down.coordinate_of(tick);
         let _ = write!(
             out,
             "<line class=\"grid\" x1=\"60\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/><text class=\"soft\" x=\"54\" y=\"{:.1}\" text-anchor=\"end\">{tick:.3}</text>",
@@ -179,9 +177,9 @@ fn curve(line: &DriftLine, history: &History, machine: &MachineDrift) -> String 
     }
     let mut path = String::new();
     for (place, point) in line.points.iter().enumerate() {
-        let (x, y) = (across.place(point.night as f64), down.place((of(point) - start).exp()));
+        let (x, y) = (across.coordinate_of(point.night as f64), down.coordinate_of((of(point) - start).exp()));
         let _ = write!(path, "{}{x:.1} {y:.1}", if place == 0 { 'M' } else { 'L' });
-        let end = |sign: f64| down.place((of(point) - start + sign * 2.0 * point.doubt).exp());
+        let end = |sign: f64| down.coordinate_of((of(point) - start + sign * 2.0 * point.doubt).exp());
         let class = if history.nights[point.night].side == Side::After { "up" } else { "down" };
         let _ = write!(
             out,
@@ -205,6 +203,6 @@ mod tests {
             ("2026-11-22", "26-11-22"),
             ("é", "é"),
         ];
-        cases.iter().for_each(|(label, expected)| assert_eq!(short(label), *expected));
+        cases.iter().for_each(|(label, expected)| assert_eq!(shorten_label(label), *expected));
     }
 }

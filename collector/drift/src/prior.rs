@@ -6,7 +6,6 @@
 
 use super::distributions::{digamma, trigamma};
 
-/// Prior distribution of a line's variance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Prior {
     /// Scale of the distribution.
@@ -14,14 +13,13 @@ pub(super) struct Prior {
     pub freedom: f64,
 }
 
-/// Upper limit of the prior's degrees of freedom.
 const FREEDOM_MAX: f64 = 1000.0;
-/// Lower limit of a variance: a coarse clock can make all repetitions equal.
+/// Lower limit of a variance, because a coarse clock can make all repetitions equal.
 const VARIANCE_LEAST: f64 = 1e-10;
 
 impl Prior {
-    /// Fits the prior to variances with their degrees of freedom. Returns `None` if there are too few.
-    pub fn of(found: &[(f64, f64)]) -> Option<Prior> {
+    /// Fits to variances with degrees of freedom; `None` with too few.
+    pub fn fit_prior(found: &[(f64, f64)]) -> Option<Prior> {
         let known: Vec<(f64, f64)> =
             found.iter().filter(|(_, freedom)| *freedom > 0.0).map(|(s, f)| (s.max(VARIANCE_LEAST), *f)).collect();
         if known.len() < 3 {
@@ -41,14 +39,13 @@ impl Prior {
         Some(Prior { variance: variance.max(VARIANCE_LEAST), freedom })
     }
 
-    /// Returns the posterior variance and its degrees of freedom.
-    pub fn with(self, variance: f64, freedom: f64) -> (f64, f64) {
+    pub fn posterior_variance(self, variance: f64, freedom: f64) -> (f64, f64) {
         let together = self.freedom + freedom;
         ((self.freedom * self.variance + freedom * variance) / together, together)
     }
 }
 
-/// Inverts trigamma of half the degrees of freedom by bisection.
+/// Inverts trigamma of half the degrees of freedom, by bisection.
 fn freedom_of(trigamma_of_half: f64) -> f64 {
     if trigamma_of_half <= trigamma(FREEDOM_MAX / 2.0) {
         return FREEDOM_MAX;
@@ -75,12 +72,12 @@ mod tests {
             let chi: f64 = (0..2).map(|_| -2.0 * generator.random::<f64>().max(1e-12).ln()).sum();
             (variance * chi / 4.0, 4.0)
         };
-        let alike = Prior::of(&(0..500).map(|_| draw(0.01)).collect::<Vec<_>>()).unwrap();
+        let alike = Prior::fit_prior(&(0..500).map(|_| draw(0.01)).collect::<Vec<_>>()).unwrap();
         assert!(alike.freedom > 30.0 && (alike.variance / 0.01 - 1.0).abs() < 0.1, "{alike:?}");
         let unlike: Vec<_> = (0..500).map(|at| draw(if at % 2 == 0 { 0.0001 } else { 0.01 })).collect();
-        let unlike = Prior::of(&unlike).unwrap();
+        let unlike = Prior::fit_prior(&unlike).unwrap();
         assert!(unlike.freedom < 3.0, "{unlike:?}");
-        assert_eq!(Prior::of(&[(0.1, 0.0); 9]), None);
-        assert!(Prior::of(&[(0.0, 2.0); 9]).unwrap().variance > 0.0);
+        assert_eq!(Prior::fit_prior(&[(0.1, 0.0); 9]), None);
+        assert!(Prior::fit_prior(&[(0.0, 2.0); 9]).unwrap().variance > 0.0);
     }
 }

@@ -5,105 +5,103 @@ use super::cell::first_signs;
 use super::history::LineIdentity;
 use super::judge::{Change, Drift, Verdict};
 use super::turns::Turn;
-use report::{Paper, Table, duration, figures, number, percent, words};
+use report::{Paper, Table, format_duration, format_number, format_percent, number_column, text_column};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Maximum number of table rows. The JSON document is complete.
+/// Row limit of tables; the JSON document is complete.
 const ROWS: usize = 40;
 
-/// Renders the report for a terminal.
-pub fn render(drift: &Drift, turns: &[Turn], paper: &Paper) -> String {
+pub fn render_text(drift: &Drift, turns: &[Turn], paper: &Paper) -> String {
     let mut parts = Vec::new();
-    let told: Vec<&Change> = changed(drift).take(ROWS).collect();
+    let told: Vec<&Change> = changed_lines(drift).take(ROWS).collect();
     if !told.is_empty() {
         let mut table = Table::new([
-            words("operator").least(24),
-            figures("threads"),
-            figures("before"),
-            figures("after").drops(2),
-            figures("ratio"),
-            figures("95 % interval"),
-            figures("by chance").drops(1),
-            words("its code").drops(3),
+            text_column("operator").min_width(24),
+            number_column("threads"),
+            number_column("before"),
+            number_column("after").drop_order(2),
+            number_column("ratio"),
+            number_column("95 % interval"),
+            number_column("by chance").drop_order(1),
+            text_column("its code").drop_order(3),
         ]);
         for change in &told {
-            table.row([
-                report::Cell::from(title(&change.identity)),
+            table.add_row([
+                report::Cell::from(line_title(&change.identity)),
                 change.identity.threads.map_or(String::new(), |threads| threads.to_string()).into(),
-                duration(change.before_ns).into(),
-                duration(change.after_ns).into(),
-                toned(change),
-                format!("{} … {}", number(change.interval.0), number(change.interval.1)).into(),
-                percent(change.q_value).into(),
-                code(&change.causes).into(),
+                format_duration(change.before_ns).into(),
+                format_duration(change.after_ns).into(),
+                ratio_cell(change),
+                format!("{} … {}", format_number(change.interval.0), format_number(change.interval.1)).into(),
+                format_percent(change.q_value).into(),
+                code_causes(&change.causes).into(),
             ]);
         }
-        parts.push(table.on(paper));
+        parts.push(table.format_for(paper));
     }
-    let rest = changed(drift).count() - told.len();
+    let rest = changed_lines(drift).count() - told.len();
     if rest > 0 {
         parts.push(format!("and {rest} more, in `--json` and `--html`"));
     }
-    parts.extend(drift.lost.iter().take(ROWS).map(|lost| format!("lost its time: {}", title(lost))));
+    parts.extend(drift.lost.iter().take(ROWS).map(|lost| format!("lost its time: {}", line_title(lost))));
     parts.extend(turns.iter().take(ROWS).map(describe_turn));
-    let differing = drift.causes.iter().map(|cause| format!("{}: {}", cause.name, sides(cause)));
+    let differing = drift.causes.iter().map(|cause| format!("{}: {}", cause.name, before_after(cause)));
     parts.extend(differing);
-    parts.push(verdict(drift));
+    parts.push(verdict_sentence(drift));
     parts.join("\n")
 }
 
-/// Renders the report as GitHub-flavoured Markdown.
-pub fn markdown(drift: &Drift, turns: &[Turn]) -> String {
-    let mut text = format!("{}\n", verdict(drift));
-    let told: Vec<&Change> = changed(drift).take(ROWS).collect();
+pub fn render_markdown(drift: &Drift, turns: &[Turn]) -> String {
+    let mut text = format!("{}\n", verdict_sentence(drift));
+    let told: Vec<&Change> = changed_lines(drift).take(ROWS).collect();
     if !told.is_empty() {
         text.push_str("\n| operator | threads | before | after | ratio | 95 % interval | its code |\n| --- | ---: | ---: | ---: | ---: | ---: | --- |\n");
         for change in told {
             let _ = writeln!(
                 text,
                 "| {} | {} | {} | {} | **{}** | {} … {} | {} |",
-                cell(&title(&change.identity)),
+                escape_cell(&line_title(&change.identity)),
                 change.identity.threads.map_or(String::new(), |threads| threads.to_string()),
-                duration(change.before_ns),
-                duration(change.after_ns),
-                number(change.ratio),
-                number(change.interval.0),
-                number(change.interval.1),
-                cell(&code(&change.causes)),
+                format_duration(change.before_ns),
+                format_duration(change.after_ns),
+                format_number(change.ratio),
+                format_number(change.interval.0),
+                format_number(change.interval.1),
+                escape_cell(&code_causes(&change.causes)),
             );
         }
     }
     let lists = [
-        drift.lost.iter().map(|lost| format!("lost its time: {}", title(lost))).collect::<Vec<_>>(),
+        drift.lost.iter().map(|lost| format!("lost its time: {}", line_title(lost))).collect::<Vec<_>>(),
         turns.iter().map(describe_turn).collect(),
-        drift.causes.iter().map(|cause| format!("`{}`: {}", cause.name, sides(cause))).collect(),
+        drift.causes.iter().map(|cause| format!("`{}`: {}", cause.name, before_after(cause))).collect(),
         drift.notes.iter().map(|note| format!("note: {note}")).collect(),
     ];
     for list in lists.iter().filter(|list| !list.is_empty()) {
         text.push('\n');
         list.iter().take(ROWS).for_each(|item| {
-            let _ = writeln!(text, "- {}", cell(item));
+            let _ = writeln!(text, "- {}", escape_cell(item));
         });
     }
     text
 }
 
-/// Escapes untrusted text for a cell of a Markdown table.
-fn cell(text: &str) -> String {
+/// Escapes untrusted text.
+fn escape_cell(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }
 
-fn changed(drift: &Drift) -> impl Iterator<Item = &Change> {
+fn changed_lines(drift: &Drift) -> impl Iterator<Item = &Change> {
     drift.changes.iter().filter(|change| matches!(change.verdict, Verdict::Slower | Verdict::Faster))
 }
 
-fn toned(change: &Change) -> report::Cell {
-    let cell = report::Cell::from(number(change.ratio));
-    if change.verdict == Verdict::Slower { cell.bad() } else { cell.best() }
+fn ratio_cell(change: &Change) -> report::Cell {
+    let cell = report::Cell::from(format_number(change.ratio));
+    if change.verdict == Verdict::Slower { cell.mark_bad() } else { cell.mark_best() }
 }
 
-pub(super) fn title(identity: &LineIdentity) -> String {
+pub(super) fn line_title(identity: &LineIdentity) -> String {
     let cold = identity.cache_state.filter(|state| *state != "warm").map(|state| format!(" ({state} caches)"));
     let schedule = identity.schedule_hash.as_deref().map(|hash| format!(" by {}", first_signs(hash)));
     let host = identity.host.as_deref().map(|host| format!(" on {host}"));
@@ -111,18 +109,20 @@ pub(super) fn title(identity: &LineIdentity) -> String {
     [Some(identity.task.clone()), cold, schedule, network, host].into_iter().flatten().collect()
 }
 
-pub(super) fn code(causes: &[Cause]) -> String {
+pub(super) fn code_causes(causes: &[Cause]) -> String {
     match causes {
         [] => "the same".to_owned(),
-        causes => causes.iter().map(|cause| format!("{} {}", cause.name, sides(cause))).collect::<Vec<_>>().join("; "),
+        causes => {
+            causes.iter().map(|cause| format!("{} {}", cause.name, before_after(cause))).collect::<Vec<_>>().join("; ")
+        }
     }
 }
 
-pub(super) fn sides(cause: &Cause) -> String {
-    format!("{} → {}", values(&cause.before), values(&cause.after))
+pub(super) fn before_after(cause: &Cause) -> String {
+    format!("{} → {}", list_values(&cause.before), list_values(&cause.after))
 }
 
-fn values(values: &BTreeSet<String>) -> String {
+fn list_values(values: &BTreeSet<String>) -> String {
     let short = |text: &String| {
         if text.chars().count() > 48 {
             format!("{}…", text.chars().take(47).collect::<String>())
@@ -140,15 +140,14 @@ fn values(values: &BTreeSet<String>) -> String {
 
 pub(super) fn describe_turn(turn: &Turn) -> String {
     let threads = turn.identity.threads.map_or(String::new(), |threads| format!(" on {threads} threads"));
-    format!("from {} on × {}: {}{threads}", turn.night, number(turn.ratio), title(&turn.identity))
+    format!("from {} on × {}: {}{threads}", turn.night, format_number(turn.ratio), line_title(&turn.identity))
 }
 
-/// Summarises a comparison in one sentence.
-pub fn verdict(drift: &Drift) -> String {
+pub fn verdict_sentence(drift: &Drift) -> String {
     if drift.nights.len() < 2 {
         return "there is only one nightly run: nothing to compare it with yet".to_owned();
     }
-    let count = |verdict: Verdict| drift.count(verdict);
+    let count = |verdict: Verdict| drift.count_verdict(verdict);
     let (compared, slower, faster) = (drift.changes.len(), count(Verdict::Slower), count(Verdict::Faster));
     let machine = match drift.machine.sentinels {
         0 => "no sentinels".to_owned(),
@@ -157,19 +156,23 @@ pub fn verdict(drift: &Drift) -> String {
                 .machine_aspects
                 .iter()
                 .filter(|(_, ratio)| ratio.is_finite())
-                .map(|(aspect, ratio)| format!("{} × {}", aspect.name(), number(*ratio)))
+                .map(|(aspect, ratio)| format!("{} × {}", aspect.name(), format_number(*ratio)))
                 .collect();
-            format!("the machine × {} by {sentinels} sentinels ({})", number(drift.machine_ratio), aspects.join(", "))
+            format!(
+                "the machine × {} by {sentinels} sentinels ({})",
+                format_number(drift.machine_ratio),
+                aspects.join(", ")
+            )
         }
     };
     let mut text = format!(
         "{compared} lines on both sides: {slower} slower, {faster} faster, {} the same within {}, {} not known well enough; {machine}",
         count(Verdict::Same),
-        percent(drift.bounds.threshold),
+        format_percent(drift.bounds.threshold),
         count(Verdict::Unclear),
     );
     if let Some(from) = drift.seen_from {
-        text.push_str(&format!("; a change of {} would be detected in half of the lines", percent(from)));
+        text.push_str(&format!("; a change of {} would be detected in half of the lines", format_percent(from)));
     }
     if drift.only != (0, 0) {
         text.push_str(&format!("; {} only before, {} only after", drift.only.0, drift.only.1));

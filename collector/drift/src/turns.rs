@@ -4,14 +4,13 @@
 //! splits, and all lines are judged jointly. A line with a change point is cut there and both stretches are searched
 //! again.
 
-use super::distributions::{adjusted, student_tails};
+use super::distributions::{adjust_p_values, student_tails};
 use super::history::{DriftLine, History, LineIdentity};
 use super::judge::Bounds;
-use super::machine::{MachineDrift, machine};
+use super::machine::{MachineDrift, estimate_machine};
 use super::prior::Prior;
 use serde::Serialize;
 
-/// Minimum number of nights for a change point.
 const NIGHTS_MIN: usize = 4;
 
 /// A change point of a line.
@@ -21,13 +20,13 @@ pub struct Turn {
     pub identity: LineIdentity,
     /// First night after the change.
     pub night: String,
-    /// Ratio of the times after and before the change, corrected for the machine.
+    /// Time after over time before, corrected for the machine.
     pub ratio: f64,
     /// Smallest false discovery rate at which the change point is significant.
     pub q_value: f64,
 }
 
-/// Best split of a stretch; `place` is the index of the first point after it.
+/// Best split; `place` is the first point after it.
 #[derive(Clone, Copy, Debug)]
 struct TurnSplit {
     place: usize,
@@ -38,20 +37,21 @@ struct TurnSplit {
     weight: f64,
 }
 
-/// Returns all change points of a history, independent of sides, sorted by decreasing size.
-pub fn turns(history: &History, bounds: Bounds) -> Vec<Turn> {
-    let (machine, _) = machine(history);
+pub fn find_turns(history: &History, bounds: Bounds) -> Vec<Turn> {
+    let (machine, _) = estimate_machine(history);
     let lines: Vec<&DriftLine> = history.lines.iter().filter(|line| line.aspect.is_none()).collect();
     let mut open: Vec<(&DriftLine, usize, usize)> = lines.iter().map(|line| (*line, 0, line.points.len())).collect();
     let mut found = Vec::new();
     while !open.is_empty() {
         let splits: Vec<(&DriftLine, usize, usize, TurnSplit)> = open
             .iter()
-            .filter_map(|&(line, from, to)| Some((line, from, to, best(line, from, to, &machine)?)))
+            .filter_map(|&(line, from, to)| Some((line, from, to, best_split(line, from, to, &machine)?)))
             .collect();
-        let prior = Prior::of(&splits.iter().map(|(.., split)| (split.variance, split.freedom)).collect::<Vec<_>>());
-        let tails: Vec<f64> = splits.iter().map(|(_, from, to, split)| chance(split, prior, to - from)).collect();
-        let q_values = adjusted(&tails);
+        let prior =
+            Prior::fit_prior(&splits.iter().map(|(.., split)| (split.variance, split.freedom)).collect::<Vec<_>>());
+        let tails: Vec<f64> =
+            splits.iter().map(|(_, from, to, split)| split_p_value(split, prior, to - from)).collect();
+        let q_values = adjust_p_values(&tails);
         open.clear();
         for ((line, from, to, split), q_value) in splits.into_iter().zip(q_values) {
             if q_value > bounds.false_discoveries {
@@ -68,7 +68,7 @@ pub fn turns(history: &History, bounds: Bounds) -> Vec<Turn> {
     found
 }
 
-fn best(line: &DriftLine, from: usize, to: usize, machine: &MachineDrift) -> Option<TurnSplit> {
+fn best_split(line: &DriftLine, from: usize, to: usize, machine: &MachineDrift) -> Option<TurnSplit> {
     let points = &line.points[from..to];
     if points.len() < NIGHTS_MIN {
         return None;
@@ -79,11 +79,11 @@ fn best(line: &DriftLine, from: usize, to: usize, machine: &MachineDrift) -> Opt
     let freedom = (values.len() - 2) as f64;
     let splits = (1..values.len()).map(|place| {
         let (early, late) = values.split_at(place);
-        let variance = ((squares(early) + squares(late)) / freedom).max(own);
+        let variance = ((sum_of_squares(early) + sum_of_squares(late)) / freedom).max(own);
         let (one, other) = (early.len() as f64, late.len() as f64);
         let of = |doubts: &[f64]| doubts.iter().sum::<f64>() / (doubts.len() as f64).powi(2);
         let of_machine = of(&doubts[..place]) + of(&doubts[place..]);
-        let difference = mean(late) - mean(early);
+        let difference = mean_of(late) - mean_of(early);
         TurnSplit { place: from + place, difference, variance, freedom, of_machine, weight: 1.0 / one + 1.0 / other }
     });
     splits.max_by(|one, other| {
@@ -92,21 +92,21 @@ fn best(line: &DriftLine, from: usize, to: usize, machine: &MachineDrift) -> Opt
     })
 }
 
-/// Returns the p-value of a split, corrected for the number of tried splits.
-fn chance(split: &TurnSplit, prior: Option<Prior>, nights: usize) -> f64 {
+/// Corrected for the number of tried splits.
+fn split_p_value(split: &TurnSplit, prior: Option<Prior>, nights: usize) -> f64 {
     let (variance, freedom) = match prior {
-        Some(prior) => prior.with(split.variance, split.freedom),
+        Some(prior) => prior.posterior_variance(split.variance, split.freedom),
         None => (split.variance, split.freedom),
     };
     let t = split.difference / (variance * split.weight + split.of_machine).sqrt();
     (student_tails(t, freedom) * (nights - 1) as f64).min(1.0)
 }
 
-fn mean(values: &[f64]) -> f64 {
+fn mean_of(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-fn squares(values: &[f64]) -> f64 {
-    let mean = mean(values);
+fn sum_of_squares(values: &[f64]) -> f64 {
+    let mean = mean_of(values);
     values.iter().map(|value| (value - mean).powi(2)).sum()
 }

@@ -3,7 +3,8 @@
 
 use datasets::{Outcome, Record, Source};
 use drift::{
-    Bounds, Drift, History, RecordGatherer, SENTINELS, Side, Turn, Verdict, judge, markdown, page, render, turns,
+    Bounds, Drift, History, RecordGatherer, SENTINELS, Side, Turn, Verdict, find_turns, judge_lines, render_markdown,
+    render_page, render_text,
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -69,17 +70,17 @@ impl Truth {
 
     fn history(&self, side: impl Fn(usize) -> Side) -> History {
         let mut gather = RecordGatherer::new(false, false);
-        self.draw().iter().for_each(|(night, record)| gather.take(record, side(*night)));
-        gather.finish()
+        self.draw().iter().for_each(|(night, record)| gather.add_record(record, side(*night)));
+        gather.build_history()
     }
 
     fn halves(&self) -> Drift {
         let history = self.history(|night| if night < self.nights / 2 { Side::Before } else { Side::After });
-        judge(&history, Bounds::default())
+        judge_lines(&history, Bounds::default())
     }
 
     fn turns(&self) -> Vec<Turn> {
-        turns(&self.history(|_| Side::After), Bounds::default())
+        find_turns(&self.history(|_| Side::After), Bounds::default())
     }
 }
 
@@ -137,12 +138,12 @@ fn looks_that_were_disturbed_are_no_changes() {
             let is_disturbed = record.model_name.is_none() && generator.random::<f64>() < 0.1;
             let by = if is_disturbed { 1.2 + generator.random::<f64>() } else { 1.0 };
             record.median_ns = record.median_ns.map(|ns| ns * by);
-            gather.take(record, if *night == 0 { Side::Before } else { Side::After });
+            gather.add_record(record, if *night == 0 { Side::Before } else { Side::After });
         }
-        judge(&gather.finish(), Bounds::default())
+        judge_lines(&gather.build_history(), Bounds::default())
     };
     let drift = disturbed(0, 1.0);
-    let found = drift.count(Verdict::Slower) + drift.count(Verdict::Faster);
+    let found = drift.count_verdict(Verdict::Slower) + drift.count_verdict(Verdict::Faster);
     assert!(found <= 10, "{found} of about 190 that were disturbed");
     // Changes larger than most disturbances are still detected.
     let (recall, wrong) = rates(&slower(&disturbed(60, 4.0)), 60);
@@ -187,12 +188,12 @@ fn a_machine_that_became_slower_raises_nothing() {
     for seed in 1..=3 {
         let truth = Truth { changed: 0, machine: 1.08, seed, ..TRUTH };
         let drift = truth.halves();
-        assert_eq!((drift.count(Verdict::Slower), drift.count(Verdict::Faster)), (0, 0));
+        assert_eq!((drift.count_verdict(Verdict::Slower), drift.count_verdict(Verdict::Faster)), (0, 0));
         assert!((drift.machine_ratio - 1.08).abs() < 0.01, "{}", drift.machine_ratio);
         assert_eq!(truth.turns(), []);
         let bare = Truth { sentinels: false, ..truth };
         let drift = bare.halves();
-        assert_eq!(drift.count(Verdict::Slower), 0);
+        assert_eq!(drift.count_verdict(Verdict::Slower), 0);
         assert!(drift.notes.iter().any(|note| note.starts_with("no sentinel ran")), "{:?}", drift.notes);
     }
 }
@@ -207,12 +208,12 @@ fn sentinels_without_an_interval_do_not_tell_how_the_machine_fared() {
         let is_doubtful = night == 1 && record.model_name.is_some();
         let doubtful =
             Record { median_ns: record.median_ns.map(|ns| 3.0 * ns), median_interval_ns: None, ..record.clone() };
-        gather.take(&record, side);
-        (0..5).filter(|_| is_doubtful).for_each(|_| gather.take(&doubtful, side));
+        gather.add_record(&record, side);
+        (0..5).filter(|_| is_doubtful).for_each(|_| gather.add_record(&doubtful, side));
     }
-    let drift = judge(&gather.finish(), Bounds::default());
+    let drift = judge_lines(&gather.build_history(), Bounds::default());
     assert!((drift.machine_ratio - 1.0).abs() < 0.02, "{}", drift.machine_ratio);
-    assert_eq!((drift.count(Verdict::Slower), drift.count(Verdict::Faster)), (0, 0));
+    assert_eq!((drift.count_verdict(Verdict::Slower), drift.count_verdict(Verdict::Faster)), (0, 0));
     assert!(drift.notes.iter().any(|note| note.starts_with("240 sentinel measurements")), "{:?}", drift.notes);
 }
 
@@ -220,9 +221,9 @@ fn sentinels_without_an_interval_do_not_tell_how_the_machine_fared() {
 #[test]
 fn what_changes_all_alike_is_told_from_the_machine_by_sentinels() {
     let truth = Truth { tasks: 200, changed: 200, factor: 1.05, ..TRUTH };
-    assert!(truth.halves().count(Verdict::Slower) > 190);
+    assert!(truth.halves().count_verdict(Verdict::Slower) > 190);
     let bare = Truth { sentinels: false, ..truth };
-    assert_eq!(bare.halves().count(Verdict::Slower), 0, "without them nobody can tell");
+    assert_eq!(bare.halves().count_verdict(Verdict::Slower), 0, "without them nobody can tell");
 }
 
 /// With a single night per side, the variance of medians comes from sentinels.
@@ -241,14 +242,14 @@ fn two_nights_are_enough_for_large_changes() {
 fn what_cannot_be_compared_is_told_and_kept_apart() {
     let mut gather = RecordGatherer::new(false, false);
     let times = |at: i64| record(None, 1, 100.0, 0.01, at);
-    gather.take(&times(100 * DAY_US), Side::Before);
-    gather.take(&Record { schema_version: 1, ..times(90 * DAY_US) }, Side::After);
-    gather.take(&Record { source: Source::Simulated, median_ns: Some(1.0), ..times(0) }, Side::After);
-    gather.take(&record(None, 2, 100.0, 0.01, 99 * DAY_US), Side::Before);
+    gather.add_record(&times(100 * DAY_US), Side::Before);
+    gather.add_record(&Record { schema_version: 1, ..times(90 * DAY_US) }, Side::After);
+    gather.add_record(&Record { source: Source::Simulated, median_ns: Some(1.0), ..times(0) }, Side::After);
+    gather.add_record(&record(None, 2, 100.0, 0.01, 99 * DAY_US), Side::Before);
     let crashed =
         Record { outcome: Outcome::Crashed, median_ns: None, median_interval_ns: None, ..record(None, 2, 1.0, 0.0, 0) };
-    gather.take(&crashed, Side::After);
-    let drift = judge(&gather.finish(), Bounds::default());
+    gather.add_record(&crashed, Side::After);
+    let drift = judge_lines(&gather.build_history(), Bounds::default());
     assert_eq!((drift.changes.len(), drift.lost.len(), drift.has_regressed()), (1, 1, true));
     let told = drift.notes.join("\n");
     for part in
@@ -256,7 +257,7 @@ fn what_cannot_be_compared_is_told_and_kept_apart() {
     {
         assert!(told.contains(part), "{told}");
     }
-    let nothing = judge(&RecordGatherer::new(false, false).finish(), Bounds::default());
+    let nothing = judge_lines(&RecordGatherer::new(false, false).build_history(), Bounds::default());
     assert_eq!((nothing.changes.len(), nothing.has_regressed(), nothing.seen_from), (0, false, None));
 }
 
@@ -271,8 +272,8 @@ fn a_network_that_was_looked_at_once_is_one_look() {
                 ..record(None, task, ns, 0.004, (100 + night) * DAY_US)
             };
             let ns = 1e5 * (1.0 + task as f64);
-            gather.take(&place(ns, 0), Side::Before);
-            gather.take(&place(ns * factor(task), 1), Side::After);
+            gather.add_record(&place(ns, 0), Side::Before);
+            gather.add_record(&place(ns * factor(task), 1), Side::After);
         }
         for (number, sentinel) in SENTINELS.iter().enumerate() {
             for (side, day) in [(Side::Before, 100), (Side::After, 101)] {
@@ -286,17 +287,17 @@ fn a_network_that_was_looked_at_once_is_one_look() {
                         at,
                     )
                 };
-                (0..6).for_each(|repetition| gather.take(&look(repetition), side));
+                (0..6).for_each(|repetition| gather.add_record(&look(repetition), side));
             }
         }
-        judge(&gather.finish(), Bounds::default())
+        judge_lines(&gather.build_history(), Bounds::default())
     };
     let together = drift(&|task| 0.9 + 0.0005 * task as f64);
-    assert_eq!(together.count(Verdict::Faster) + together.count(Verdict::Slower), 0, "{together:?}");
+    assert_eq!(together.count_verdict(Verdict::Faster) + together.count_verdict(Verdict::Slower), 0, "{together:?}");
     let told = together.notes.join("\n");
     assert!(told.contains("network a netw") && told.contains("in the network; it ran only once"), "{told}");
     let one = drift(&|task| if task == 7 { 1.3 } else { 1.0 + 0.0005 * (task as f64 - 15.0) });
-    assert_eq!(one.count(Verdict::Slower), 1, "{one:?}");
+    assert_eq!(one.count_verdict(Verdict::Slower), 1, "{one:?}");
     assert!(
         one.changes[0].identity.task == "task 7"
             && !one.notes.iter().any(|note| note.contains("in the network; it ran only once"))
@@ -314,10 +315,10 @@ fn a_disturbed_look_is_no_change() {
                 ..record(None, task, ns, half, (100 + day) * DAY_US)
             };
             let (ns, half) = if task == 3 { (1.5e5, half) } else { (1.01e5, 0.004) };
-            gather.take(&look(1.01e5, 0.004, 0), Side::Before);
-            gather.take(&look(ns, half, 1), Side::After);
+            gather.add_record(&look(1.01e5, 0.004, 0), Side::Before);
+            gather.add_record(&look(ns, half, 1), Side::After);
         }
-        judge(&gather.finish(), Bounds::default()).count(Verdict::Slower)
+        judge_lines(&gather.build_history(), Bounds::default()).count_verdict(Verdict::Slower)
     };
     assert_eq!((slower(0.04), slower(0.004)), (0, 1));
 }
@@ -330,7 +331,7 @@ fn looks_of_one_night_tell_how_much_one_look_is_worth() {
         let mut gather = RecordGatherer::new(false, false);
         for task in 0..40 {
             let mut look = |ns: f64, day: i64, at: i64, side: Side| {
-                gather.take(&record(None, task, ns, 0.004, (100 + day) * DAY_US + at), side);
+                gather.add_record(&record(None, task, ns, 0.004, (100 + day) * DAY_US + at), side);
             };
             for at in 0..6 {
                 let other = if is_torn && at % 3 == 0 { 1.0 } else { 1.14 };
@@ -339,8 +340,8 @@ fn looks_of_one_night_tell_how_much_one_look_is_worth() {
             let after = if task < 10 { 1.0 } else { 1.12 };
             look(1e5 * after * (1.0 + 0.001 * task as f64), 1, 0, Side::After);
         }
-        let drift = judge(&gather.finish(), Bounds::default());
-        drift.count(Verdict::Faster) + drift.count(Verdict::Slower)
+        let drift = judge_lines(&gather.build_history(), Bounds::default());
+        drift.count_verdict(Verdict::Faster) + drift.count_verdict(Verdict::Slower)
     };
     assert_eq!((changed(true), changed(false)), (0, 10));
 }
@@ -356,9 +357,9 @@ fn the_best_schedule_may_be_another_one() {
         (Side::After, 2, "b", 150.0),
     ] {
         let schedule_hash = Some(schedule.to_owned());
-        gather.take(&Record { schedule_hash, ..record(None, 1, ns, 0.001, day * DAY_US) }, side);
+        gather.add_record(&Record { schedule_hash, ..record(None, 1, ns, 0.001, day * DAY_US) }, side);
     }
-    let drift = judge(&gather.finish(), Bounds::default());
+    let drift = judge_lines(&gather.build_history(), Bounds::default());
     let change = &drift.changes[0];
     assert_eq!((change.ratio * 100.0).round(), 150.0);
 }
@@ -367,10 +368,10 @@ fn the_best_schedule_may_be_another_one() {
 fn every_form_tells_the_same() {
     let truth = Truth { tasks: 60, changed: 3, factor: 1.2, ..TRUTH };
     let history = truth.history(|night| if night < 5 { Side::Before } else { Side::After });
-    let (drift, turns) = (judge(&history, Bounds::default()), turns(&history, Bounds::default()));
-    let text = render(&drift, &turns, &Paper::plain(120));
-    let markdown = markdown(&drift, &turns);
-    let page = page("a <name>", &history, &drift, &turns);
+    let (drift, turns) = (judge_lines(&history, Bounds::default()), find_turns(&history, Bounds::default()));
+    let text = render_text(&drift, &turns, &Paper::without_colours(120));
+    let markdown = render_markdown(&drift, &turns);
+    let page = render_page("a <name>", &history, &drift, &turns);
     for told in [&text, &markdown, &page] {
         assert!(told.contains("3 slower, 0 faster") && told.contains("task 2"), "{told}");
     }

@@ -20,7 +20,7 @@ const PREFIX: &str = ".opcollect-build-";
 
 impl Appearing {
     /// Creates the temporary folder. Fails if something exists at the destination.
-    pub fn begin(out: &Path) -> Result<Appearing> {
+    pub fn create_temporary(out: &Path) -> Result<Appearing> {
         let is_taken = out.exists() && out.read_dir().map_or(true, |mut entries| entries.next().is_some());
         if is_taken {
             return Err(Failure::usage(format!("`{}` exists and is not an empty folder", out.display()))
@@ -57,7 +57,8 @@ impl Appearing {
             fs::remove_dir(out).map_err(Failure::environment)?;
         }
         let path = self.folder.path();
-        sync(path).map_err(|error| Failure::environment(format!("cannot write `{}`: {error}", path.display())))?;
+        sync_folder(path)
+            .map_err(|error| Failure::environment(format!("cannot write `{}`: {error}", path.display())))?;
         let written = self.folder.keep();
         fs::rename(&written, out).map_err(|error| {
             Failure::environment(format!("cannot move `{}` to `{}`: {error}", written.display(), out.display()))
@@ -65,12 +66,11 @@ impl Appearing {
     }
 }
 
-/// Flushes a folder and its content to disk.
-fn sync(folder: &Path) -> std::io::Result<()> {
+fn sync_folder(folder: &Path) -> std::io::Result<()> {
     for entry in folder.read_dir()? {
         let entry = entry?;
         match entry.file_type()?.is_dir() {
-            true => sync(&entry.path())?,
+            true => sync_folder(&entry.path())?,
             false => File::open(entry.path())?.sync_all()?,
         }
     }
@@ -118,7 +118,7 @@ mod tests {
         }
         let lock = File::open(&written).unwrap();
         lock.lock().unwrap();
-        let folder = Appearing::begin(&parent.path().join("out")).unwrap();
+        let folder = Appearing::create_temporary(&parent.path().join("out")).unwrap();
         assert_eq!([left.exists(), written.exists(), young.exists()], [false, true, true]);
         folder.finish(&parent.path().join("out")).unwrap();
         assert!(parent.path().join("out").is_dir());

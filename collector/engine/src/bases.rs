@@ -12,16 +12,16 @@ use measure::host::Facts;
 use targets::Target;
 
 /// Returns records with all columns that are known before the tasks are planned.
-pub fn bases(config: &Config, target: &Target, facts: &Facts, versions: &Versions) -> Result<Bases> {
+pub fn base_records(config: &Config, target: &Target, facts: &Facts, versions: &Versions) -> Result<Bases> {
     let compiled = Record {
         config_hash: Some(config.hash()),
         seed: i64::try_from(config.seed).ok(),
         // One thread launches the work of a GPU, so no thread pool spins.
         spin_count: Some(if target.kind.runs_on_cpus() { config.limits.spin_count.into() } else { 0 }),
-        ..record::of_machine(target, facts, versions, &run_id()).map_err(Failure::usage)?
+        ..record::machine_record(target, facts, versions, &run_id()).map_err(Failure::usage)?
     };
-    let library = record::of_library(&compiled, &machine::library_target(versions)?);
-    Ok(Bases { library, compiled, revisions: Revisions::own().clone() })
+    let library = record::library_record(&compiled, &machine::library_target(versions)?);
+    Ok(Bases { library, compiled, revisions: Revisions::embedded_table().clone() })
 }
 
 fn run_id() -> String {

@@ -2,18 +2,18 @@
 
 use crate::campaign::CurrentConditions;
 use crate::campaign::config::Limits;
-use crate::campaign::record::{self, of_host};
+use crate::campaign::record::{self, host_record};
 use crate::failure::Failure;
 use crate::observer::Observer;
-use crate::stores::{failed, left_out_note, note_damage, open};
+use crate::stores::{left_out_note, note_damage, open_existing, store_failure};
 use crate::{Result, machine};
 use bench::{Bench, Versions};
-use datasets::best::{Answer, Best, Question, best};
+use datasets::best::{Answer, Best, Question, best_records};
 use datasets::{Choose, Record};
 use job::revision::Revisions;
 use job::space::Schedule;
 use measure::host::Facts;
-use report::{Paper, Table, duration, figures, or_unknown, words};
+use report::{Paper, Table, format_duration, number_column, or_unknown, text_column};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -36,10 +36,10 @@ pub struct BestTimes {
 
 /// Returns the best time of each task that matches a question, or an error if there is none.
 pub fn find_best(store: &Path, question: &Question, observer: &dyn Observer) -> Result<BestTimes> {
-    let (times, hosts) = ask_store(store, question, observer)?;
+    let (times, hosts) = find_in_store(store, question, observer)?;
     if let Some(host) = question.host.as_ref().filter(|host| !hosts.contains(*host)) {
         return Err(Failure::usage(format!("`{}` has no record of the host `{host}`", store.display()))
-            .with_hint(models::names::hint(host, hosts.iter().map(String::as_str))));
+            .with_hint(models::names::name_hint(host, hosts.iter().map(String::as_str))));
     }
     if times.tasks.is_empty() {
         return Err(match times.left_out {
@@ -52,27 +52,26 @@ pub fn find_best(store: &Path, question: &Question, observer: &dyn Observer) -> 
             .with_hint("measure again, or use them with `--all-versions`"),
         });
     }
-    observer.notes(&left_out_note(times.left_out).into_iter().collect::<Vec<_>>());
+    observer.receive_notes(&left_out_note(times.left_out).into_iter().collect::<Vec<_>>());
     let total_ns = question.model.as_ref().and_then(|_| total_ns(&times.tasks));
     Ok(BestTimes { total_ns, ..times })
 }
 
-/// Returns the best time of each task in a store. For the host class of this machine, only times
-/// under current conditions count; for other hosts, those of the newest versions.
+/// Returns the best time of each task: under current conditions for this host class, else of the newest versions.
 pub fn best_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> Result<Vec<Best>> {
-    Ok(ask_store(store, question, observer)?.0.tasks)
+    Ok(find_in_store(store, question, observer)?.0.tasks)
 }
 
 /// Returns the best times in a store, with the names and classes of all hosts in it.
-fn ask_store(store: &Path, question: &Question, observer: &dyn Observer) -> Result<(BestTimes, BTreeSet<String>)> {
-    let facts = Facts::read();
-    let here = of_host(&facts);
-    let records = open(store)?.records(Choose::All).map_err(failed)?;
+fn find_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> Result<(BestTimes, BTreeSet<String>)> {
+    let facts = Facts::read_facts();
+    let here = host_record(&facts);
+    let records = open_existing(store)?.select_records(Choose::All).map_err(store_failure)?;
     note_damage(records.damage(), observer);
     let is_damaged = !records.damage().is_empty();
     let (mut asked, mut own, mut hosts) = (Vec::new(), Vec::new(), BTreeSet::new());
     for record in records {
-        let record = record.map_err(failed)?;
+        let record = record.map_err(store_failure)?;
         for host in [&record.host, &record.host_class] {
             if !hosts.contains(host) {
                 hosts.insert(host.clone());
@@ -80,9 +79,9 @@ fn ask_store(store: &Path, question: &Question, observer: &dyn Observer) -> Resu
         }
         match question.is_about(&record) {
             true if record.host_class == here.host_class && !question.all_versions => {
-                own.push(Record { task: record.task.clone(), ..record.lean() });
+                own.push(Record { task: record.task.clone(), ..record.without_long_columns() });
             }
-            true => asked.push(record.lean()),
+            true => asked.push(record.without_long_columns()),
             false => {}
         }
     }
@@ -91,26 +90,25 @@ fn ask_store(store: &Path, question: &Question, observer: &dyn Observer) -> Resu
         own.retain(|record| now.match_record(record));
     }
     let old_count = own_count - own.len();
-    asked.extend(own.into_iter().map(Record::lean));
-    let Answer { tasks, left_out } = best(&asked, question, &here);
+    asked.extend(own.into_iter().map(Record::without_long_columns));
+    let Answer { tasks, left_out } = best_records(&asked, question, &here);
     Ok((BestTimes { tasks, left_out: left_out + old_count, total_ns: None, is_damaged }, hosts))
 }
 
-/// Returns the conditions of a measurement on this machine, for the kinds of targets of some records. Returns None if there are no
-/// records, or if the compiler cannot be started; the newest versions in the store are the fallback then.
+/// Returns the conditions on this machine. None without records, or if the compiler cannot be started.
 fn current_conditions(records: &[Record], facts: &Facts, observer: &dyn Observer) -> Option<CurrentConditions> {
     if records.is_empty() {
         return None;
     }
     let has = |target: datasets::Target| records.iter().any(|record| record.target == target);
     let of_kinds = |bench: &mut dyn Bench| -> Result<Vec<Record>> {
-        let versions = machine::versions(bench)?;
-        let processor = machine::guess(HOST)?;
+        let versions = machine::builder_versions(bench)?;
+        let processor = machine::guess_machine(HOST)?;
         let described = |kind: Kind, versions: &Versions| {
             let target = Target { kind, text: kind.name().to_owned(), machine: processor };
-            record::of_machine(&target, facts, versions, "").map_err(Failure::usage)
+            record::machine_record(&target, facts, versions, "").map_err(Failure::usage)
         };
-        let mut bases = vec![described(targets::host(), &versions)?];
+        let mut bases = vec![described(targets::host_kind(), &versions)?];
         // Records of an absent device or library are never current.
         for kind in targets::KINDS.iter().copied().filter(|kind| kind.runs_on_gpu() && has(kind.record_word())) {
             if let Ok(device) = machine::device_versions(bench) {
@@ -118,14 +116,14 @@ fn current_conditions(records: &[Record], facts: &Facts, observer: &dyn Observer
                 bases.push(described(kind, &all)?);
             }
         }
-        let wants_library = has(targets::library().record_word());
+        let wants_library = has(targets::library_kind().record_word());
         if let Some(library) = wants_library.then(|| machine::library_worker("its times", bench).ok()).flatten() {
-            bases.push(record::of_library(&bases[0], &machine::library_target(&library)?));
+            bases.push(record::library_record(&bases[0], &machine::library_target(&library)?));
         }
         Ok(bases)
     };
-    match machine::workers(&Limits::default()).and_then(|mut workers| of_kinds(&mut workers)) {
-        Ok(bases) => Some(CurrentConditions::new(bases, Revisions::own().clone())),
+    match machine::create_workers(&Limits::default()).and_then(|mut workers| of_kinds(&mut workers)) {
+        Ok(bases) => Some(CurrentConditions::new(bases, Revisions::embedded_table().clone())),
         Err(failure) => {
             observer.note(format!(
                 "the installed versions are unknown, so the newest versions in the store count: {}",
@@ -137,10 +135,10 @@ fn current_conditions(records: &[Record], facts: &Facts, observer: &dyn Observer
 }
 
 /// Returns the knobs of a schedule, or the beginning of its hash where this program cannot read it.
-fn schedule(best: &Best) -> String {
-    let read = best.schedule.as_ref().and_then(|json| Schedule::from_json(json.text()).ok());
+fn schedule_text(best: &Best) -> String {
+    let read = best.schedule.as_ref().and_then(|json| Schedule::from_json(json.as_text()).ok());
     let hash = || best.schedule_hash.as_deref().map_or_else(String::new, |hash| hash.chars().take(8).collect());
-    read.map_or_else(hash, |schedule| schedule.describe())
+    read.map_or_else(hash, |schedule| schedule.describe_knobs())
 }
 
 /// Returns the sum of the best times of a model's tasks, or None if a task has no count.
@@ -169,19 +167,19 @@ impl BestTimes {
     }
 
     /// Returns the times as a table, with versions if `all_versions` is set or a host is not this machine.
-    pub fn table(&self, all_versions: bool, paper: &Paper) -> String {
+    pub fn format_table(&self, all_versions: bool, paper: &Paper) -> String {
         let has_versions = all_versions || self.tasks.iter().any(|best| best.distance >= 1.0);
         let columns = [
-            words("task").least(24),
-            figures("×").drops(3),
-            figures("threads"),
-            figures("median"),
-            figures("±"),
-            figures("schedules"),
-            words("schedule").least(20).drops(1),
-            words("host").drops(2),
+            text_column("task").min_width(24),
+            number_column("×").drop_order(3),
+            number_column("threads"),
+            number_column("median"),
+            number_column("±"),
+            number_column("schedules"),
+            text_column("schedule").min_width(20).drop_order(1),
+            text_column("host").drop_order(2),
         ];
-        let versions = has_versions.then(|| words("versions").least(16));
+        let versions = has_versions.then(|| text_column("versions").min_width(16));
         let mut table = Table::new(columns.into_iter().chain(versions));
         for best in &self.tasks {
             let half = best.interval_ns.map(|(low, high)| (high - low) / 2.0 / best.median_ns);
@@ -189,14 +187,14 @@ impl BestTimes {
                 best.task.clone(),
                 or_unknown(best.count, |count| count.to_string()),
                 or_unknown(best.threads, |threads| threads.to_string()),
-                duration(best.median_ns),
-                or_unknown(half, report::percent),
+                format_duration(best.median_ns),
+                or_unknown(half, report::format_percent),
                 best.schedules.to_string(),
-                schedule(best),
+                schedule_text(best),
                 best.host.clone(),
             ];
-            table.row(row.into_iter().chain(has_versions.then(|| best.versions.clone())));
+            table.add_row(row.into_iter().chain(has_versions.then(|| best.versions.clone())));
         }
-        table.on(paper)
+        table.format_for(paper)
     }
 }

@@ -19,7 +19,7 @@ use targets::{Fabric, HOST, Kind, Machine, Target};
 pub struct BoardOptions<'a> {
     /// Name of the board, such as `pynq-z2`.
     pub board: Option<&'a str>,
-    /// The linker for its programs; by default it follows from the architecture.
+    /// The linker for the board's programs; by default it follows from the architecture.
     pub cross_cc: Option<&'a str>,
     /// Whether the server runs on real hardware, if the server does not report that.
     pub on_hardware: bool,
@@ -27,7 +27,6 @@ pub struct BoardOptions<'a> {
     pub bitstream: Option<&'a str>,
 }
 
-/// Default port of TVM's RPC servers.
 const SERVER_PORT: u16 = 9090;
 
 /// The server through which a board is reached.
@@ -53,7 +52,7 @@ pub struct BoardAddress<'a> {
 }
 
 /// Resolves the address of a board.
-pub fn access(address: BoardAddress<'_>) -> Result<Access> {
+pub fn resolve_access(address: BoardAddress<'_>) -> Result<Access> {
     let (at, default_key) = match address.server {
         BoardServer::Host(host, port) => {
             (At::Server(Address { host: host.to_owned(), port: port.unwrap_or(SERVER_PORT) }), Some(""))
@@ -66,7 +65,7 @@ pub fn access(address: BoardAddress<'_>) -> Result<Access> {
     Ok(Access {
         at,
         key: key.to_owned(),
-        secret: address.secret_file.map(trackers::secret).transpose()?,
+        secret: address.secret_file.map(trackers::read_secret).transpose()?,
         patience: Duration::from_secs(address.wait_seconds),
         turn: TrackerTurn::Own,
     })
@@ -86,35 +85,33 @@ pub struct Standing {
 pub struct Board {
     /// The access to this board and to all boards that are like it.
     pub fleet: Fleet,
-    /// Name that the user gave for it.
+    /// Name that the user gave to the board.
     name: Option<String>,
     source: Source,
-    /// Reason why its times count as emulated.
+    /// Reason why the board's times count as emulated.
     why_emulated: Option<String>,
-    /// Version of its agent, if it runs ours.
+    /// Version of the board's agent, if it runs ours.
     agent: Option<String>,
     part: BoardPart,
 }
 
-/// The part of a board that computes.
 enum BoardPart {
     /// Its processor, selected by a target of this kind.
     Processor(Kind),
-    /// A core on its fabric, with the facts of the board's host processor. If the agent only
-    /// simulates the core, that processor has no influence on times.
+    /// A core on the fabric, with the facts of the host processor, which affect times only on real cores.
     Fabric(Box<Facts>),
 }
 
 impl Standing {
     /// Returns this machine.
-    pub fn here() -> Result<Standing> {
-        Ok(Standing { facts: Facts::read(), cpus: machine::allowed_cpus()?, board: None })
+    pub fn this_machine() -> Result<Standing> {
+        Ok(Standing { facts: Facts::read_facts(), cpus: machine::allowed_cpus()?, board: None })
     }
 }
 
 impl Board {
     /// Fills the columns of a record that describe the board.
-    pub fn mark(&self, record: &mut Record) {
+    pub fn fill_board_columns(&self, record: &mut Record) {
         record.source = self.source;
         record.board.clone_from(&self.name);
         let transport = match self.fleet.access.at {
@@ -126,12 +123,12 @@ impl Board {
         match &self.part {
             BoardPart::Processor(kind) => {
                 record.target = kind.record_word();
-                record.unit = kind.unit().map(str::to_owned);
+                record.unit = kind.unit_name().map(str::to_owned);
             }
             BoardPart::Fabric(_) if self.source == Source::Simulated => {
                 record.device = record.device.as_ref().map(|device| format!("{device}, simulated by an agent"));
             }
-            BoardPart::Fabric(facts) => record::beside_core(record, facts),
+            BoardPart::Fabric(facts) => record::set_host_columns(record, facts),
         }
         if self.agent.is_none() {
             record.thread_mode = Some("pool of the server".to_owned());
@@ -139,23 +136,23 @@ impl Board {
         }
     }
 
-    /// Returns the source of the times measured on it.
-    pub fn source(&self) -> Source {
+    /// Returns the source of the times measured on the board.
+    pub fn time_source(&self) -> Source {
         self.source
     }
 
     /// Returns the name of the board for messages.
-    pub fn described(&self) -> &str {
+    pub fn display_name(&self) -> &str {
         self.name.as_deref().unwrap_or("the board")
     }
 
-    /// Returns the heading above all tables of its times.
-    pub fn heading(&self) -> String {
-        format!("all times below are {}, on {}\n", self.source, self.described())
+    /// Returns the heading above all tables of the board's times.
+    pub fn table_heading(&self) -> String {
+        format!("all times below are {}, on {}\n", self.source, self.display_name())
     }
 
     /// Returns notes that a user needs to interpret the times.
-    pub fn notes(&self) -> Vec<String> {
+    pub fn timing_notes(&self) -> Vec<String> {
         let why = self.why_emulated.iter();
         let mut notes: Vec<String> = why
             .map(|why| format!("{why}: times are recorded as emulated and do not represent a board's speed"))
@@ -168,7 +165,7 @@ impl Board {
                 }
                 _ => format!(
                     "the core of {} is timed on the board, from the first register write to completion; this was never tested on hardware, so check the first results",
-                    self.described()
+                    self.display_name()
                 ),
             });
         }
@@ -177,13 +174,13 @@ impl Board {
 }
 
 /// Connects to the board, and determines its target and its facts.
-pub fn look(
+pub fn connect_board(
     access: &Access,
     wanted: BoardOptions<'_>,
     config: &Config,
     bench: &mut dyn Bench,
 ) -> Result<(Target, Standing)> {
-    if config.backend == Backend::Torch || !config.partners.is_empty() || config.kind().runs_on_gpu() {
+    if config.backend == Backend::Torch || !config.partners.is_empty() || config.target_kind().runs_on_gpu() {
         return Err(Failure::usage("a board runs only compiled code on its CPU")
             .with_hint("remove `--backend`, and partners and `cuda` from `--target`"));
     }
@@ -191,21 +188,21 @@ pub fn look(
         return Err(Failure::usage("`--bitstream` needs `--unit fpga`").with_hint("remove it, or add `--unit fpga`"));
     }
     // A board that does not exist is refused before anything is connected to.
-    let named = config.kind().board_target(wanted.board, &access.key).transpose().map_err(Failure::usage)?;
+    let named = config.target_kind().board_target(wanted.board, &access.key).transpose().map_err(Failure::usage)?;
     let by_key = targets::BOARDS.iter().map(|board| board.name).find(|name| *name == access.key);
-    let name = wanted.board.or(by_key).or(config.kind().default_board()).unwrap_or("a board");
+    let name = wanted.board.or(by_key).or(config.target_kind().default_board()).unwrap_or("a board");
     // The first free board represents all boards of its key; boards that differ from it are not
     // used.
-    let device = Device::open(access).map_err(trackers::unreachable)?;
-    let devices = trackers::devices(access)?;
-    let stand_in = named.as_ref().and_then(|board| stand_in(board, name, &device));
+    let device = Device::open(access).map_err(trackers::device_failure)?;
+    let devices = trackers::usable_devices(access)?;
+    let stand_in = named.as_ref().and_then(|board| emulation_reason(board, name, &device));
     let own = match named {
         Some(board) if stand_in.is_none() => board,
-        Some(_) => target_of(HOST, &device, bench)?,
-        None => target_of(&config.target, &device, bench)?,
+        Some(_) => board_target(HOST, &device, bench)?,
+        None => board_target(&config.target, &device, bench)?,
     };
-    let facts = facts_of(&device, &own);
-    check(&device, &own, &facts)?;
+    let facts = board_facts(&device, &own);
+    check_architecture(&device, &own, &facts)?;
     let cpus = match (&device.told, device.threads) {
         (Some(told), _) => told.facts.allowed_cpus.clone(),
         (None, threads) => (0..threads.unwrap_or(1)).collect(),
@@ -214,12 +211,12 @@ pub fn look(
     if let Some(threads) = config.threads.iter().find(|threads| **threads > most) {
         return Err(Failure::usage(format!("`threads` is {threads}; allowed are 1 to {most} on {}", device.address)));
     }
-    refuse_cold(config, &device)?;
+    reject_cold_caches(config, &device)?;
     let linker = match wanted.cross_cc {
         Some(command) => Linker::new(command),
-        None => Linker::of(&targets::architecture(&own.text)),
+        None => Linker::for_architecture(&targets::target_architecture(&own.text)),
     };
-    linker.check().map_err(|error| {
+    linker.check_program().map_err(|error| {
         Failure::environment(error).with_hint(
             "install it (on Debian `gcc-aarch64-linux-gnu` or `gcc-arm-linux-gnueabihf`), or name another one with `--cross-cc`",
         )
@@ -243,14 +240,13 @@ pub fn look(
         source: if why_emulated.is_some() { Source::Emulated } else { Source::Measured },
         why_emulated,
         agent: device.told.as_ref().map(|told| told.agent_version.clone()),
-        part: BoardPart::Processor(config.kind()),
+        part: BoardPart::Processor(config.target_kind()),
     };
     Ok((own, Standing { facts, cpus, board: Some(board) }))
 }
 
-/// Rejects cold caches on several threads for servers other than our agent, which do not support
-/// them.
-fn refuse_cold(config: &Config, device: &Device) -> Result<()> {
+/// Rejects cold caches on several threads, which only our agent supports.
+fn reject_cold_caches(config: &Config, device: &Device) -> Result<()> {
     let is_cold = config.cache.contains(&CacheChoice::Cold) && config.threads.iter().any(|threads| *threads > 1);
     match device.told {
         None if is_cold => Err(Failure::usage(format!(
@@ -263,7 +259,7 @@ fn refuse_cold(config: &Config, device: &Device) -> Result<()> {
 }
 
 /// Connects to a core on a board's fabric, and determines its target and its facts.
-pub fn look_at_core(
+pub fn connect_core(
     access: &Access,
     wanted: BoardOptions<'_>,
     fabric: &Fabric,
@@ -276,14 +272,14 @@ pub fn look_at_core(
     }
     let opened = FabricBoard::open(fabric.clone(), access.clone(), wanted.bitstream.map(str::to_owned), jobs);
     let (mut bench, device) = opened.map_err(|error| match error {
-        NoCore::Remote(error) => trackers::unreachable(error),
+        NoCore::Remote(error) => trackers::device_failure(error),
         none @ NoCore::None(_) => Failure::environment(none).with_hint(SETUP),
     })?;
     let told = device
         .told
         .clone()
         .ok_or_else(|| Failure::environment(NoCore::None(device.address.clone())).with_hint(SETUP))?;
-    let source = match (bench.kind(), &told.emulated) {
+    let source = match (bench.fabric_kind(), &told.emulated) {
         (FabricKind::Simulated, _) => Source::Simulated,
         (FabricKind::Devmem, Some(_)) => Source::Emulated,
         (FabricKind::Devmem, None) => Source::Measured,
@@ -291,7 +287,7 @@ pub fn look_at_core(
     let board = Board {
         fleet: Fleet {
             access: access.clone(),
-            linker: Linker::of(&told.facts.architecture),
+            linker: Linker::for_architecture(&told.facts.architecture),
             devices: 1,
             jobs,
             likeness: device.likeness(),
@@ -306,26 +302,25 @@ pub fn look_at_core(
     Ok((bench, Standing { facts: told.facts, cpus: vec![0], board: Some(board) }))
 }
 
-/// Returns why times are emulated if a machine with another processor stands in for a board.
-///
-/// Only an agent started as an emulator may do so; any other of the wrong architecture is rejected.
-fn stand_in(board: &Target, name: &str, device: &Device) -> Option<String> {
+/// Returns why times are emulated if another processor stands in for a board.
+/// Only an agent started as an emulator may do that; others of the wrong architecture are rejected.
+fn emulation_reason(board: &Target, name: &str, device: &Device) -> Option<String> {
     let told = device.told.as_ref()?;
-    let (is, wanted) = (&told.facts.architecture, targets::architecture(&board.text));
+    let (is, wanted) = (&told.facts.architecture, targets::target_architecture(&board.text));
     let why = told.emulated.as_ref().filter(|_| *is != wanted)?;
     Some(format!("{why}, with an {is} processor instead of the {wanted} cores of {name}"))
 }
 
-/// Returns the target of a board's code.
-fn target_of(asked: &str, device: &Device, bench: &mut dyn Bench) -> Result<Target> {
+fn board_target(asked: &str, device: &Device, bench: &mut dyn Bench) -> Result<Target> {
     if asked != HOST {
-        let asked = machine::target(asked, bench)?;
-        let architecture = targets::architecture(&asked.text);
-        let like = targets::of_architecture(&architecture, &[], 1).filter(|_| architecture != std::env::consts::ARCH);
+        let asked = machine::resolve_target(asked, bench)?;
+        let architecture = targets::target_architecture(&asked.text);
+        let like =
+            targets::architecture_target(&architecture, &[], 1).filter(|_| architecture != std::env::consts::ARCH);
         return Ok(Target { machine: like.map_or(asked.machine, |like| like.machine), ..asked });
     }
-    let own = machine::target(HOST, bench)?;
-    let local = Facts::read();
+    let own = machine::resolve_target(HOST, bench)?;
+    let local = Facts::read_facts();
     let unknown = || {
         Failure::usage(format!("{} does not report its processor", device.address)).with_hint(
             "give `--target` as TVM's JSON, such as '{\"kind\": \"llvm\", \"mtriple\": \"aarch64-linux-gnu\"}'",
@@ -338,23 +333,23 @@ fn target_of(asked: &str, device: &Device, bench: &mut dyn Bench) -> Result<Targ
             let cores = facts.allowed_cpus.len().max(1);
             match (is_like_this, &own.machine) {
                 (true, Machine::Cpu(cpu)) if cpu.cores == i64::try_from(cores).unwrap_or(0) => Ok(own),
-                _ => targets::of_architecture(&facts.architecture, &facts.vector_extensions, cores).ok_or_else(unknown),
+                _ => targets::architecture_target(&facts.architecture, &facts.vector_extensions, cores)
+                    .ok_or_else(unknown),
             }
         }
         (None, Some((cpu, triple))) => {
-            let architecture = targets::architecture(&format!(r#"{{"mtriple":"{triple}"}}"#));
+            let architecture = targets::target_architecture(&format!(r#"{{"mtriple":"{triple}"}}"#));
             if own.text.contains(&format!("\"{cpu}\"")) {
                 return Ok(own);
             }
-            targets::of_architecture(&architecture, &[], device.threads.unwrap_or(1)).ok_or_else(unknown)
+            targets::architecture_target(&architecture, &[], device.threads.unwrap_or(1)).ok_or_else(unknown)
         }
         (None, None) => Err(unknown()),
     }
 }
 
-/// Returns the facts of a board's machine: those that its agent reports, or those that follow from
-/// the target.
-fn facts_of(device: &Device, target: &Target) -> Facts {
+/// Returns the facts that the board's agent reports, or else those that follow from the target.
+fn board_facts(device: &Device, target: &Target) -> Facts {
     match &device.told {
         Some(told) => told.facts.clone(),
         None => {
@@ -363,7 +358,7 @@ fn facts_of(device: &Device, target: &Target) -> Facts {
             let threads = device.threads.unwrap_or(1);
             Facts {
                 hostname: Some(device.address.to_string()),
-                architecture: targets::architecture(&target.text),
+                architecture: targets::target_architecture(&target.text),
                 cpu_model: device.llvm.as_ref().map(|(cpu, _)| cpu.clone()),
                 logical_cpus: u32::try_from(threads).unwrap_or(1),
                 allowed_cpus: (0..threads).collect(),
@@ -373,9 +368,8 @@ fn facts_of(device: &Device, target: &Target) -> Facts {
     }
 }
 
-/// Checks that the board can execute code of the target.
-fn check(device: &Device, target: &Target, facts: &Facts) -> Result<()> {
-    let wanted = targets::architecture(&target.text);
+fn check_architecture(device: &Device, target: &Target, facts: &Facts) -> Result<()> {
+    let wanted = targets::target_architecture(&target.text);
     if device.told.is_none() || wanted == facts.architecture {
         return Ok(());
     }

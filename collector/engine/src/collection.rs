@@ -2,24 +2,24 @@
 //! summarises all records of the campaign.
 
 use crate::Result;
-use crate::bases::bases;
+use crate::bases::base_records;
 use crate::boards::Standing;
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::{
     Attempt, Bases, Campaign, CurrentConditions, Finals, Ground, Outcomes, Share, Source, Sweep, Tuning, TuningError,
-    attempts,
+    plan_attempts,
 };
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, format_chain};
 use crate::ifcompare::{self, Compared};
 use crate::in_network::{self, InPlace};
 use crate::ledger::Ledger;
 use crate::observer::Observer;
 use crate::pass::{self, Makes};
 use crate::repeat::Repeat;
-use crate::report::learning::{Effort, Learning, Searched, courses, learnings};
-use crate::report::operators::{Summary, summarise};
+use crate::report::learning::{Effort, Learning, Searched, sum_courses, summarise_searches};
+use crate::report::operators::{Summary, summarise_model};
 use crate::runs::After;
-use crate::stores::failed;
+use crate::stores::store_failure;
 use crate::{machine, peaks};
 use bench::{Bench, Remembering, Versions};
 use datasets::{Choose, Key, Peaks, Reached, Record, Shard, Store};
@@ -64,26 +64,26 @@ impl Collection<'_> {
     /// Runs the attempts that the store lacks, and summarises all records of the campaign.
     pub fn run(&self, bench: &mut dyn Bench) -> Result<Collected> {
         let Campaign { target, config, .. } = self.campaign;
-        let bases = self.bases()?;
+        let bases = self.base_records()?;
         // A simulated core does not occupy a CPU, and its times are the same on every machine.
         let cpus = if target.kind.occupies_cpus() { self.on.cpus.clone() } else { vec![0] };
-        let work = self.work(&bases, &cpus)?;
+        let work = self.plan_work(&bases, &cpus)?;
         let is_simulated = bases.compiled.source == datasets::Source::Simulated;
         if !is_simulated && self.on.board.is_none() {
-            self.observer.notes(&busy_note().into_iter().collect::<Vec<_>>());
-            self.observer.notes(&machine::shared_core_notes(&config.threads, &cpus));
+            self.observer.receive_notes(&busy_note().into_iter().collect::<Vec<_>>());
+            self.observer.receive_notes(&machine::shared_core_notes(&config.threads, &cpus));
         }
-        self.store.keep_config(&config.kept_text()).map_err(failed)?;
-        let made = self.make(work, &bases, bench)?;
-        let records = self.records(&made.wanted)?;
-        let (tried, reached) = self.tried(&made.wanted, &bases)?;
+        self.store.keep_config(&config.kept_text()).map_err(store_failure)?;
+        let made = self.run_work(work, &bases, bench)?;
+        let records = self.read_records(&made.wanted)?;
+        let (tried, reached) = self.read_attempts(&made.wanted, &bases)?;
         let signal = self.signal.load(Ordering::Relaxed);
         // An interrupted campaign ends without a roofline. Peaks of GPUs and boards are not
         // measured.
         let has_peaks = target.kind.has_host_peaks() && self.on.board.is_none();
         let base = bases.compiled;
         let peaks = match signal == 0 && has_peaks {
-            true => peaks::of_host(self.store, &base, (config, target), (&self.on.facts, &reached), bench)?,
+            true => peaks::host_peaks(self.store, &base, (config, target), (&self.on.facts, &reached), bench)?,
             false => Peaks::default(),
         };
         let outcomes = made.outcomes;
@@ -95,7 +95,7 @@ impl Collection<'_> {
             load: made.load,
             records,
             searched: made.searched,
-            summaries: summaries(&self.campaign, &tried, &peaks, is_simulated),
+            summaries: summarise_models(&self.campaign, &tried, &peaks, is_simulated),
             peaks,
             host: base.host,
             host_class: base.host_class,
@@ -104,14 +104,13 @@ impl Collection<'_> {
         })
     }
 
-    /// Returns records with the columns of the machine, the target and the versions.
-    fn bases(&self) -> Result<Bases> {
+    fn base_records(&self) -> Result<Bases> {
         let Campaign { target, config, .. } = self.campaign;
-        let bases = bases(config, target, &self.on.facts, self.versions)?;
+        let bases = base_records(config, target, &self.on.facts, self.versions)?;
         let mut bases = Bases { revisions: self.revisions.clone(), ..bases };
         if let Some(board) = &self.on.board {
-            board.mark(&mut bases.compiled);
-            self.observer.notes(&board.notes());
+            board.fill_board_columns(&mut bases.compiled);
+            self.observer.receive_notes(&board.timing_notes());
         }
         if let Some(night) = self.night {
             night.clone_into(&mut bases.compiled.run_id);
@@ -121,44 +120,49 @@ impl Collection<'_> {
     }
 
     /// Times the best schedules of a search of whole models in the network.
-    pub fn in_place(&self, done: &Collected) -> Vec<InPlace> {
+    pub fn time_in_network(&self, done: &Collected) -> Vec<InPlace> {
         let config = self.campaign.config;
         let Some(searched) = done.searched.as_ref().filter(|_| done.signal == 0) else { return Vec::new() };
         if !in_network::is_for(config, self.shard.is_some(), self.on.board.is_some()) {
             return Vec::new();
         }
-        in_network::all(config, self.loaded, self.store.root(), &self.after(done), &searched.learnings, &self.observer)
+        in_network::time_all(
+            config,
+            self.loaded,
+            self.store.root(),
+            &self.after(done),
+            &searched.learnings,
+            &self.observer,
+        )
     }
 
     /// Runs the models as a whole by the default and by the best schedules, and compares their times.
-    pub fn compare(&self, done: &Collected) -> Vec<Compared> {
-        ifcompare::all(self.campaign.config, self.loaded, self.store.root(), &self.after(done), &self.observer)
+    pub fn compare_models(&self, done: &Collected) -> Vec<Compared> {
+        ifcompare::compare_all(self.campaign.config, self.loaded, self.store.root(), &self.after(done), &self.observer)
     }
 
     fn after(&self, done: &Collected) -> After {
         After { run_id: done.run_id.clone(), signal: Arc::clone(&self.signal) }
     }
 
-    /// Plans the attempts of a sweep, or a search.
-    fn work(&self, bases: &Bases, cpus: &[usize]) -> Result<CollectionWork> {
+    fn plan_work(&self, bases: &Bases, cpus: &[usize]) -> Result<CollectionWork> {
         let Campaign { tasks, modules, target, config } = self.campaign;
         let flush_bytes = self.on.facts.cold_cache_bytes();
         let share = Share::new(self.shard.unwrap_or(Shard::WHOLE), tasks, target, config);
         if let Some(tune) = &config.tune {
-            let breeder = machine::breeder(&config.limits)?;
+            let breeder = machine::create_breeder(&config.limits)?;
             let ground = Ground { tasks, modules, target, config, bases, cpus, flush_bytes, breeder: &breeder };
             let tuning = Tuning::new(&ground, tune, |attempt| share.contains(attempt));
             return Ok(CollectionWork::Search(Box::new(tuning.map_err(of_tuning)?)));
         }
-        let planned = attempts(tasks, modules, target, config, bases, cpus, flush_bytes);
-        let mut planned = planned.map_err(|error| Failure::usage(chain(&error)))?;
+        let planned = plan_attempts(tasks, modules, target, config, bases, cpus, flush_bytes);
+        let mut planned = planned.map_err(|error| Failure::usage(format_chain(&error)))?;
         planned.retain(|attempt| share.contains(attempt) && self.repeat.is_wanted(attempt.key));
         Ok(CollectionWork::Sweep(planned))
     }
 
-    /// Runs the attempts that the store lacks, or a search.
-    fn make(&self, mut work: CollectionWork, bases: &Bases, bench: &mut dyn Bench) -> Result<CollectionResult> {
-        let ledger = Ledger::open(self.store, self.repeat, self.observer.as_ref()).map_err(failed)?;
+    fn run_work(&self, mut work: CollectionWork, bases: &Bases, bench: &mut dyn Bench) -> Result<CollectionResult> {
+        let ledger = Ledger::open(self.store, self.repeat, self.observer.as_ref()).map_err(store_failure)?;
         let tasks = self.campaign.tasks;
         let mut wanted: HashSet<Key> = HashSet::new();
         let known_before = match &mut work {
@@ -166,7 +170,7 @@ impl Collection<'_> {
                 wanted.extend(todo.iter().map(|attempt| attempt.key));
                 self.note_counters(&ledger, &wanted, "they are measured again");
                 todo.retain_mut(|attempt| {
-                    let visits = attempt.method.visits();
+                    let visits = attempt.method.visit_count();
                     let left = ledger.visits_left(attempt.key, visits);
                     attempt.visit = visits - left.min(visits);
                     left > 0
@@ -174,19 +178,19 @@ impl Collection<'_> {
                 wanted.len() - todo.len()
             }
             CollectionWork::Search(tuning) => {
-                let lessons = pass::lessons(self.store, tuning, self.campaign.target)?;
-                let heard = tuning.learn(&lessons, self.campaign.target);
+                let lessons = pass::read_lessons(self.store, tuning, self.campaign.target)?;
+                let heard = tuning.learn_lessons(&lessons, self.campaign.target);
                 if heard > 0 {
                     self.observer.note(format!(
                         "tuners start with {heard} times of other tasks, hosts, versions or plans in the store"
                     ));
                 }
-                let records = pass::records_with_figures(self.store, tasks, Choose::Middle)?;
+                let records = pass::read_records_with_features(self.store, tasks, Choose::Middle)?;
                 tuning.resume(&records, |key| ledger.is_known(key));
                 let another = "a search repeats no trial; a search with another `--store` reads them";
-                self.note_counters(&ledger, &tuning.keys(), another);
+                self.note_counters(&ledger, &tuning.result_keys(), another);
                 tuning.leave_out(|key| ledger.is_known(key));
-                tuning.known()
+                tuning.known_count()
             }
         };
         let before = if self.on.board.is_none() { LoadReading::now() } else { None };
@@ -197,18 +201,18 @@ impl Collection<'_> {
         let bench = &mut Remembering::new(bench);
         let (outcomes, searched) = match work {
             CollectionWork::Sweep(todo) => {
-                (at.pass(Makes::Unknown, ledger, &mut Sweep::new(todo), &self.campaign, bench)?, None)
+                (at.run_pass(Makes::Unknown, ledger, &mut Sweep::new(todo), &self.campaign, bench)?, None)
             }
             CollectionWork::Search(mut tuning) => {
-                let (outcomes, learnings) = self.search(&at, ledger, &mut tuning, bench)?;
-                wanted.extend(tuning.keys());
-                let courses = courses(&learnings);
-                let effort = Effort::new(&outcomes, tuning.busy(), began.elapsed());
+                let (outcomes, learnings) = self.run_search(&at, ledger, &mut tuning, bench)?;
+                wanted.extend(tuning.result_keys());
+                let courses = sum_courses(&learnings);
+                let effort = Effort::new(&outcomes, tuning.busy_time(), began.elapsed());
                 (outcomes, Some(Searched { learnings, courses, effort }))
             }
         };
         let is_measured = self.campaign.target.kind.occupies_cpus();
-        let load = before.filter(|_| is_measured).and_then(|before| Some(LoadReading::now()?.since(&before)));
+        let load = before.filter(|_| is_measured).and_then(|before| Some(LoadReading::now()?.load_since(&before)));
         if let Some(why) = &outcomes.broken {
             return Err(match self.on.board {
                 None => Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::SETUP_HINT),
@@ -220,17 +224,19 @@ impl Collection<'_> {
     }
 
     /// Returns the record of each of these experiments, without long columns.
-    fn records(&self, wanted: &HashSet<Key>) -> Result<Vec<Record>> {
+    fn read_records(&self, wanted: &HashSet<Key>) -> Result<Vec<Record>> {
         let mut records = Vec::new();
-        for record in self.store.records(Choose::Middle).map_err(failed)? {
-            records
-                .extend(Some(record.map_err(failed)?).filter(|record| wanted.contains(&record.key)).map(Record::lean));
+        for record in self.store.select_records(Choose::Middle).map_err(store_failure)? {
+            records.extend(
+                Some(record.map_err(store_failure)?)
+                    .filter(|record| wanted.contains(&record.key))
+                    .map(Record::without_long_columns),
+            );
         }
         Ok(records)
     }
 
-    /// Reports the number of experiments that have a time but lack requested counters, and how they
-    /// are handled.
+    /// Reports experiments that have a time but lack requested counters, and how they are handled.
     fn note_counters(&self, ledger: &Ledger<'_>, wanted: &HashSet<Key>, what: &str) {
         let Some(counters) = &self.repeat.counters else { return };
         let lacking = wanted.iter().filter(|key| ledger.lacks_counters(**key)).count();
@@ -241,22 +247,21 @@ impl Collection<'_> {
         }
     }
 
-    /// Returns all attempts at these experiments, without long columns, and the rates that attempts
-    /// of the current versions reached on this host.
-    fn tried(&self, wanted: &HashSet<Key>, bases: &Bases) -> Result<(Vec<Record>, Reached)> {
-        let (mut tried, mut reached, now) = (Vec::new(), Reached::default(), CurrentConditions::of(bases));
-        for record in self.store.records(Choose::All).map_err(failed)? {
-            let record = record.map_err(failed)?;
+    /// Returns all attempts at these experiments, and the rates that current versions reached on this host.
+    fn read_attempts(&self, wanted: &HashSet<Key>, bases: &Bases) -> Result<(Vec<Record>, Reached)> {
+        let (mut tried, mut reached, now) = (Vec::new(), Reached::default(), CurrentConditions::from_bases(bases));
+        for record in self.store.select_records(Choose::All).map_err(store_failure)? {
+            let record = record.map_err(store_failure)?;
             if record.host == bases.compiled.host && now.match_record(&record) {
-                reached.take(&record);
+                reached.add_record(&record);
             }
-            tried.extend(Some(record).filter(|record| wanted.contains(&record.key)).map(Record::lean));
+            tried.extend(Some(record).filter(|record| wanted.contains(&record.key)).map(Record::without_long_columns));
         }
         Ok((tried, reached))
     }
 
     /// Runs the trials of a search, and measures the best of each task again.
-    fn search(
+    fn run_search(
         &self,
         at: &pass::At<'_>,
         ledger: Ledger<'_>,
@@ -264,18 +269,18 @@ impl Collection<'_> {
         bench: &mut dyn Bench,
     ) -> Result<(Outcomes, Vec<Learning>)> {
         let Campaign { tasks, target, .. } = self.campaign;
-        let mut outcomes = at.pass(Makes::Unknown, ledger, tuning, &self.campaign, bench)?;
-        if let Some(error) = tuning.failure() {
-            return Err(Failure::environment(chain(&error)).with_hint(machine::SETUP_HINT));
+        let mut outcomes = at.run_pass(Makes::Unknown, ledger, tuning, &self.campaign, bench)?;
+        if let Some(error) = tuning.take_failure() {
+            return Err(Failure::environment(format_chain(&error)).with_hint(machine::SETUP_HINT));
         }
-        let mut finals = Finals::new(tuning, &pass::records(self.store, tasks, Choose::All)?);
+        let mut finals = Finals::new(tuning, &pass::read_records(self.store, tasks, Choose::All)?);
         let is_ended = at.signal.load(Ordering::Relaxed) != 0 || outcomes.broken.is_some() || self.is_over_budget();
-        if finals.left() > 0 && !is_ended {
-            let ledger = Ledger::open(self.store, self.repeat, self.observer.as_ref()).map_err(failed)?;
-            outcomes = outcomes.and(at.pass(Makes::Again, ledger, &mut finals, &self.campaign, bench)?);
+        if finals.attempts_left() > 0 && !is_ended {
+            let ledger = Ledger::open(self.store, self.repeat, self.observer.as_ref()).map_err(store_failure)?;
+            outcomes = outcomes.merge_with(at.run_pass(Makes::Again, ledger, &mut finals, &self.campaign, bench)?);
         }
-        let records = pass::records(self.store, tasks, Choose::All)?;
-        Ok((outcomes, learnings(tuning, &finals, &records, tasks, target)))
+        let records = pass::read_records(self.store, tasks, Choose::All)?;
+        Ok((outcomes, summarise_searches(tuning, &finals, &records, tasks, target)))
     }
 
     fn is_over_budget(&self) -> bool {
@@ -283,7 +288,6 @@ impl Collection<'_> {
     }
 }
 
-/// The work of a campaign.
 enum CollectionWork {
     /// Planned attempts.
     Sweep(Vec<Attempt>),
@@ -293,23 +297,23 @@ enum CollectionWork {
 
 fn of_tuning(error: TuningError) -> Failure {
     match error {
-        TuningError::Search(_) => Failure::environment(chain(&error)).with_hint(machine::SETUP_HINT),
-        TuningError::Planning(_) | TuningError::NoSpace | TuningError::Empty { .. } => Failure::usage(chain(&error)),
+        TuningError::Search(_) => Failure::environment(format_chain(&error)).with_hint(machine::SETUP_HINT),
+        TuningError::Planning(_) | TuningError::NoSpace | TuningError::Empty { .. } => {
+            Failure::usage(format_chain(&error))
+        }
     }
 }
 
-/// Returns a note if other processes use the machine before the campaign begins, because intervals
-/// will be wider.
+/// Returns a note if other processes use the machine before the campaign, because intervals will be wider.
 fn busy_note() -> Option<String> {
     const LOOK: Duration = Duration::from_millis(200);
     let before = LoadReading::now();
     std::thread::sleep(LOOK);
-    let load = before.and_then(|before| Some(LoadReading::now()?.since(&before)));
-    let what = load.and_then(|load| load.disturbance())?;
+    let load = before.and_then(|before| Some(LoadReading::now()?.load_since(&before)));
+    let what = load.and_then(|load| load.describe_disturbance())?;
     Some(format!("this machine is busy: {what}; times will be less precise"))
 }
 
-/// Result of running the attempts.
 struct CollectionResult {
     /// Keys of all planned experiments.
     wanted: HashSet<Key>,
@@ -356,14 +360,14 @@ impl Collected {
     }
 }
 
-fn summaries(campaign: &Campaign<'_>, records: &[Record], peaks: &Peaks, is_simulated: bool) -> Vec<Summary> {
+fn summarise_models(campaign: &Campaign<'_>, records: &[Record], peaks: &Peaks, is_simulated: bool) -> Vec<Summary> {
     let models = campaign.config.models.iter().enumerate();
-    let fabric = Fabric::read(&campaign.target.text).ok().filter(|_| is_simulated);
+    let fabric = Fabric::parse_text(&campaign.target.text).ok().filter(|_| is_simulated);
     let simulated = fabric.map(|fabric| fabric.describe());
     models
         .map(|model| {
             let tasks = (campaign.tasks, campaign.modules);
-            let summary = summarise(tasks, model, records, &campaign.target.machine, peaks);
+            let summary = summarise_model(tasks, model, records, &campaign.target.machine, peaks);
             Summary { simulated: simulated.clone(), ..summary }
         })
         .collect()

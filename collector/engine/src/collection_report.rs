@@ -5,10 +5,10 @@ use crate::campaign::Outcomes;
 use crate::collection::Collected;
 use crate::ifcompare::Compared;
 use crate::in_network::InPlace;
-use crate::losses::{self, Loss, losses};
+use crate::losses::{self, Loss, group_losses};
 use crate::peaks;
 use crate::report::learning::{self, Effort, Learning, LearningCourse};
-use crate::report::operators::{Summary, render};
+use crate::report::operators::{Summary, render_summary};
 use crate::session::Session;
 use datasets::{KNOWN_WELL, Outcome, Peaks, Record, Store};
 use measure::host::Load;
@@ -63,7 +63,7 @@ impl<'a> CollectionReport<'a> {
             attempts: done.attempts,
             known_before: done.known_before,
             outcomes: &done.outcomes,
-            losses: losses(&done.records),
+            losses: group_losses(&done.records),
             load: done.load,
             seconds,
             peaks: &done.peaks,
@@ -78,21 +78,21 @@ impl<'a> CollectionReport<'a> {
 }
 
 /// Describes a collection: tables of the operators of each model, peak rates, searches, losses and counts.
-pub fn describe(session: &Session, done: &Collected, seconds: f64, paper: &Paper) -> String {
-    let mut lines: Vec<String> = session.on.board.iter().map(Board::heading).collect();
-    lines.extend(done.summaries.iter().map(|summary| format!("{}\n", render(summary, paper))));
-    lines.extend(peaks::describe(&done.peaks));
+pub fn describe_collection(session: &Session, done: &Collected, seconds: f64, paper: &Paper) -> String {
+    let mut lines: Vec<String> = session.on.board.iter().map(Board::table_heading).collect();
+    lines.extend(done.summaries.iter().map(|summary| format!("{}\n", render_summary(summary, paper))));
+    lines.extend(peaks::describe_peaks(&done.peaks));
     if let Some(searched) = &done.searched {
         let what = if done.source == datasets::Source::Simulated { "all times are simulated\n" } else { "" };
-        lines.push(format!("\n{what}{}\n", learning::render(searched, paper)));
+        lines.push(format!("\n{what}{}\n", learning::render_searches(searched, paper)));
     }
-    let losses = losses::describe(&losses(&done.records), session.repeat.retry_faults);
-    lines.push(format!("{losses}{}", footer(done, &session.store, seconds)));
+    let losses = losses::describe_losses(&group_losses(&done.records), session.repeat.retry_faults);
+    lines.push(format!("{losses}{}", format_footer(done, &session.store, seconds)));
     lines.join("\n")
 }
 
-fn footer(done: &Collected, store: &Store, seconds: f64) -> String {
-    let made = done.outcomes.text();
+fn format_footer(done: &Collected, store: &Store, seconds: f64) -> String {
+    let made = done.outcomes.describe_counts();
     let mut text = format!("{} attempts: {made}", done.attempts);
     if done.known_before > 0 {
         text.push_str(&format!(", {} known before", done.known_before));
@@ -115,7 +115,7 @@ fn footer(done: &Collected, store: &Store, seconds: f64) -> String {
             "; {uncertain} of {all} medians ({share:.0} %) have an uncertainty above {percent} %: a quieter machine or more `--visits` help"
         ));
     }
-    if let Some(what) = done.load.and_then(|load| load.disturbance()) {
+    if let Some(what) = done.load.and_then(|load| load.describe_disturbance()) {
         text.push_str(&format!("; meanwhile {what}"));
     }
     text.push_str(&format!(" · {seconds:.1} s · records in `{}`", store.root().display()));

@@ -8,14 +8,13 @@ use crate::staging;
 use datasets::OverVisits;
 use job::{Engine, NetworkJob};
 use measure::counters::{Backend, CounterRequest};
-use measure::statistics::{median, summarise};
+use measure::statistics::{median_of_sorted, summarise_samples};
 use measure::{Method, Placement, Plan, Ratio};
 use models::{Choice, Parallel, StagePlan, Task, choice};
-use report::{Paper, Table, duration, figures, or_unknown, percent, words};
+use report::{Paper, Table, format_duration, format_percent, number_column, or_unknown, text_column};
 use serde::Serialize;
 
-/// Sampling time of a variant per round: long enough for caches and clocks to settle, short
-/// compared with typical disturbances.
+/// Sampling time of a variant per round: caches and clocks settle, and typical disturbances last longer.
 const ROUND_NS: u64 = 100_000_000;
 
 /// Number of visits that the rounds of a pass are divided into.
@@ -79,7 +78,6 @@ pub struct Report {
     variants: Vec<TimedVariant>,
 }
 
-/// Times of one variant.
 #[derive(Serialize)]
 struct TimedVariant {
     variant: &'static str,
@@ -94,8 +92,7 @@ struct TimedVariant {
     /// Ratio of each visit.
     visit_ratios: Vec<f64>,
     round_medians_ns: Vec<f64>,
-    /// For compiled variants: the number of tasks, and the number for which the store has a
-    /// schedule.
+    /// For compiled variants: the number of tasks, and of those with a schedule in the store.
     tasks: Option<usize>,
     tasks_found: Option<usize>,
     peak_memory_bytes: u64,
@@ -134,15 +131,15 @@ pub struct Variant {
 }
 
 /// Prepares all variants.
-pub fn make(wanted: &ComparisonRequest<'_>, whole: &mut PreparedModel) -> Result<Vec<Variant>> {
-    let made = |&variant| whole.runs.go_on().and_then(|()| made(variant, wanted, whole));
+pub fn prepare_variants(wanted: &ComparisonRequest<'_>, whole: &mut PreparedModel) -> Result<Vec<Variant>> {
+    let made = |&variant| whole.runs.check_signal().and_then(|()| prepare_variant(variant, wanted, whole));
     wanted.variants.iter().map(made).collect()
 }
 
 /// Times the variants in interleaved rounds, and again as long as visits disagree.
-pub fn time(mut variants: Vec<Variant>, rounds: u32, whole: &mut PreparedModel) -> Result<Report> {
+pub fn time_variants(mut variants: Vec<Variant>, rounds: u32, whole: &mut PreparedModel) -> Result<Report> {
     for variant in &mut variants {
-        load(variant, whole)?;
+        load_variant(variant, whole)?;
     }
     let visits = VISITS.min(rounds);
     for pass in 0..MOST_PASSES {
@@ -150,25 +147,25 @@ pub fn time(mut variants: Vec<Variant>, rounds: u32, whole: &mut PreparedModel) 
             let visit = pass * visits + round * visits / rounds;
             for place in 0..variants.len() {
                 let turn = (round as usize + place) % variants.len();
-                sample(&mut variants[turn], (pass * rounds + round, visit), whole)?;
+                sample_variant(&mut variants[turn], (pass * rounds + round, visit), whole)?;
             }
         }
-        let found = report(whole, &variants);
+        let found = build_report(whole, &variants);
         if found.has_agreement || pass + 1 == MOST_PASSES {
             return Ok(found);
         }
-        whole.runs.observer.doing("comparing again, because fresh processes disagree");
+        whole.runs.observer.announce_step("comparing again, because fresh processes disagree");
     }
     unreachable!("the last pass returns")
 }
 
 /// Builds a variant, or writes the file of its model.
-fn made(argument: Way, wanted: &ComparisonRequest<'_>, whole: &mut PreparedModel) -> Result<Variant> {
+fn prepare_variant(argument: Way, wanted: &ComparisonRequest<'_>, whole: &mut PreparedModel) -> Result<Variant> {
     whole.stages = match argument {
         Way::Plan => wanted.plan.cloned(),
-        Way::Sequential => Some(staging::by_rule(Parallel::Sequential, whole)),
-        Way::Stream => Some(staging::by_rule(Parallel::Stream, whole)),
-        Way::Full => Some(staging::by_rule(Parallel::Full, whole)),
+        Way::Sequential => Some(staging::plan_by_rule(Parallel::Sequential, whole)),
+        Way::Stream => Some(staging::plan_by_rule(Parallel::Stream, whole)),
+        Way::Full => Some(staging::plan_by_rule(Parallel::Full, whole)),
         _ => None,
     };
     let (name, target) = (format!("{}-{}", argument.name(), whole.runs.cpus.len()), whole.target.clone());
@@ -176,8 +173,9 @@ fn made(argument: Way, wanted: &ComparisonRequest<'_>, whole: &mut PreparedModel
     let (mut tasks, mut tasks_found) = (None, None);
     match (argument, wanted.best) {
         (Way::Best, Some(best)) => {
-            tasks_found = Some(best.found());
-            tasks = Some(whole.make(&folder, &|task| best.choose(task)).map_err(not_built)?.program.codes);
+            tasks_found = Some(best.found_count());
+            tasks =
+                Some(whole.build_into(&folder, &|task| best.choose_schedule(task)).map_err(not_built)?.program.codes);
         }
         (Way::Onnxruntime | Way::Openvino, _) => whole.write_onnx(&folder)?,
         (Way::OnnxruntimeOriginal, _) => whole.write_original(&folder)?,
@@ -185,7 +183,7 @@ fn made(argument: Way, wanted: &ComparisonRequest<'_>, whole: &mut PreparedModel
         // Parallel plans are based on the times of the default schedules.
         _ => {
             let choose = |task: &Task| network::default_schedule(task, &target);
-            tasks = Some(whole.make(&folder, &choose).map_err(not_built)?.program.codes);
+            tasks = Some(whole.build_into(&folder, &choose).map_err(not_built)?.program.codes);
         }
     }
     let plan = Plan {
@@ -197,7 +195,7 @@ fn made(argument: Way, wanted: &ComparisonRequest<'_>, whole: &mut PreparedModel
         ..whole.runs.config.measure.clone()
     };
     let counters = CounterRequest { backend: Backend::None, ..CounterRequest::default() };
-    let job = whole.runs.job(argument.engine(), folder, &name, Method::Sample(plan), counters);
+    let job = whole.runs.create_job(argument.engine(), folder, &name, Method::Sample(plan), counters);
     Ok(Variant {
         argument,
         job,
@@ -212,26 +210,24 @@ fn made(argument: Way, wanted: &ComparisonRequest<'_>, whole: &mut PreparedModel
 }
 
 /// Loads a variant and checks its outputs in a first run that is not counted.
-fn load(variant: &mut Variant, whole: &mut PreparedModel) -> Result<()> {
-    variant.peak_memory_bytes = whole.runs.run(&variant.job)?.peak_memory_bytes;
-    variant.check = whole.check(&whole.outputs(&variant.job)?);
+fn load_variant(variant: &mut Variant, whole: &mut PreparedModel) -> Result<()> {
+    variant.peak_memory_bytes = whole.runs.run_job(&variant.job)?.peak_memory_bytes;
+    variant.check = whole.check_outputs(&whole.last_outputs(&variant.job)?);
     Ok(())
 }
 
-/// Times a variant in a round. The stack address changes with every round. Each visit uses a fresh
-/// process, in which tensors are placed anew.
-fn sample(variant: &mut Variant, (round, visit): (u32, u32), whole: &mut PreparedModel) -> Result<()> {
+/// Times a variant in a round. Stack addresses differ between rounds, and processes between visits.
+fn sample_variant(variant: &mut Variant, (round, visit): (u32, u32), whole: &mut PreparedModel) -> Result<()> {
     let (method, seed) = (&variant.job.method, whole.runs.config.seed);
     let stack_bytes = method.placement(seed, round, 0).stack_bytes;
     variant.job.placement = Placement { stack_bytes, ..method.placement(seed, visit, visit) };
-    let measured = whole.runs.run(&variant.job)?;
+    let measured = whole.runs.run_job(&variant.job)?;
     variant.visits.push(visit);
     variant.round_medians_ns.push(measured.measurement.median_ns);
     variant.samples_ns.extend(measured.measurement.samples_ns);
     Ok(())
 }
 
-/// Returns the ratio of a variant to the first one in each visit.
 fn visit_ratios(variant: &Variant, first: &Variant) -> Vec<f64> {
     let visits = variant.visits.last().map_or(0, |last| last + 1);
     let of = |visit: u32| {
@@ -239,7 +235,7 @@ fn visit_ratios(variant: &Variant, first: &Variant) -> Vec<f64> {
             let rounds = one.visits.iter().zip(&one.round_medians_ns);
             rounds.filter(|(own, _)| **own == visit).map(|(_, time_ns)| *time_ns).collect()
         };
-        measure::ratio(&of_visit(variant), &of_visit(first)).map(|ratio| ratio.median)
+        measure::paired_ratio(&of_visit(variant), &of_visit(first)).map(|ratio| ratio.median)
     };
     (0..visits).filter_map(of).collect()
 }
@@ -248,7 +244,7 @@ fn visit_ratios(variant: &Variant, first: &Variant) -> Vec<f64> {
 fn over_visits(ratios: &[f64]) -> Option<Ratio> {
     let mut sorted = ratios.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let median = if sorted.is_empty() { return None } else { median(&sorted) };
+    let median = if sorted.is_empty() { return None } else { median_of_sorted(&sorted) };
     Some(Ratio { median, interval: OverVisits::of_medians(median, ratios).interval_ns })
 }
 
@@ -257,11 +253,11 @@ fn half_width(ratio: Ratio) -> Option<f64> {
     ratio.interval.map(|(low, high)| (high / low).ln() / 2.0)
 }
 
-fn report(whole: &PreparedModel, variants: &[Variant]) -> Report {
+fn build_report(whole: &PreparedModel, variants: &[Variant]) -> Report {
     let timed = variants.iter().map(|variant| {
         let mut sorted = variant.samples_ns.clone();
         sorted.sort_by(f64::total_cmp);
-        let summary = summarise(&sorted).expect("every round has samples");
+        let summary = summarise_samples(&sorted).expect("every round has samples");
         let visit_ratios = visit_ratios(variant, &variants[0]);
         let ratio = over_visits(&visit_ratios);
         TimedVariant {
@@ -296,25 +292,25 @@ fn report(whole: &PreparedModel, variants: &[Variant]) -> Report {
 }
 
 /// Formats a report as text.
-pub fn describe(report: &Report, paper: &Paper) -> String {
+pub fn describe_report(report: &Report, paper: &Paper) -> String {
     let Report { model, threads, rounds, seed, .. } = report;
     let plural = if *threads == 1 { "" } else { "s" };
     let mut table = Table::new([
-        words("variant"),
-        figures("median"),
-        figures("least"),
-        figures("p95"),
-        figures("samples").drops(1),
-        figures("× first"),
-        figures("95 % interval"),
-        words("outputs"),
+        text_column("variant"),
+        number_column("median"),
+        number_column("least"),
+        number_column("p95"),
+        number_column("samples").drop_order(1),
+        number_column("× first"),
+        number_column("95 % interval"),
+        text_column("outputs"),
     ]);
     for timed in &report.variants {
-        table.row([
+        table.add_row([
             timed.variant.to_owned(),
-            duration(timed.median_ns),
-            duration(timed.min_ns),
-            duration(timed.p95_ns),
+            format_duration(timed.median_ns),
+            format_duration(timed.min_ns),
+            format_duration(timed.p95_ns),
             timed.n.to_string(),
             or_unknown(timed.ratio, |ratio| format!("{:.3}", ratio.median)),
             or_unknown(timed.ratio.and_then(|ratio| ratio.interval), |(low, high)| format!("{low:.3} … {high:.3}")),
@@ -328,10 +324,10 @@ pub fn describe(report: &Report, paper: &Paper) -> String {
     let visits = report.visits;
     let mut text = format!(
         "{model}: {threads} thread{plural}, {rounds} rounds in {visits} visits, seed {seed}\n{}",
-        table.on(paper)
+        table.format_for(paper)
     );
     text.push('\n');
-    text.push_str(&noise(report));
+    text.push_str(&describe_noise(report));
     for timed in &report.variants {
         if let (Some(tasks), Some(found)) = (timed.tasks, timed.tasks_found) {
             text.push_str(&format!(
@@ -343,7 +339,7 @@ pub fn describe(report: &Report, paper: &Paper) -> String {
 }
 
 /// Describes which differences the comparison can tell from noise.
-fn noise(report: &Report) -> String {
+fn describe_noise(report: &Report) -> String {
     let least = report
         .variants
         .iter()
@@ -355,7 +351,7 @@ fn noise(report: &Report) -> String {
             "there is nothing to compare with: give a second `--variant`".to_owned()
         }
         Some(least) if report.has_agreement => {
-            format!("differences below {} are within the noise between processes", percent(least))
+            format!("differences below {} are within the noise between processes", format_percent(least))
         }
         Some(least) => {
             let of = |timed: &TimedVariant| {
@@ -368,7 +364,7 @@ fn noise(report: &Report) -> String {
                 "the visits do not agree ({}): the machine is busy, and differences below {} cannot be distinguished from noise; close other \
                  programs and compare again",
                 ranges.join(", "),
-                percent(least)
+                format_percent(least)
             )
         }
     }

@@ -5,22 +5,23 @@ use crate::Result;
 use crate::campaign::config::Config;
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::planned_tasks;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, format_chain};
 use crate::observer::Observer;
 use crate::packing;
 use accelerator::{
-    Instruction, Knobs, ModuleSpan, Program, TimedProgram, TimingLane, check, decode, generate, layer_of, simulate_with,
+    Instruction, Knobs, ModuleSpan, Program, TimedProgram, TimingLane, check_program, decode_instruction,
+    generate_program, layer_of, simulate_with,
 };
 use capture::writer::sink::{Format, Heading, ShownArgument, ShownSlice, Sink, Written};
 use capture::writer::{Sort, WrittenTrack};
 use datasets::output::Output;
-use job::space::{core_knobs, space};
-use report::{Paper, Table, duration, figures, percent, words};
+use job::space::{core_knobs, task_space};
+use report::{Paper, Table, format_duration, format_percent, number_column, text_column};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
-use targets::{Fabric, fabric};
+use targets::{Fabric, parse_fabric};
 
 /// Options of a simulation, and the file of its trace.
 pub struct CoreTraceOptions<'a> {
@@ -50,7 +51,6 @@ pub struct CoreTrace {
     what: String,
 }
 
-/// The cycles of one module.
 #[derive(Serialize)]
 struct LaneTimes {
     busy_cycles: u64,
@@ -67,28 +67,28 @@ pub fn trace_core(
     models: &LoadedModels,
     observer: &dyn Observer,
 ) -> Result<CoreTrace> {
-    let target = fabric(&config.target).map_err(Failure::usage)?;
-    let fabric = Fabric::read(&config.target).map_err(Failure::usage)?;
-    let tasks = planned_tasks(config, models).map_err(|error| Failure::usage(chain(&error)))?;
+    let target = parse_fabric(&config.target).map_err(Failure::usage)?;
+    let fabric = Fabric::parse_text(&config.target).map_err(Failure::usage)?;
+    let tasks = planned_tasks(config, models).map_err(|error| Failure::usage(format_chain(&error)))?;
     let Some(planned) = options.task.checked_sub(1).and_then(|place| tasks.get(place)) else {
         let message = format!("the core computes no task {} of these models", options.task);
         return Err(Failure::usage(message).with_hint(format!("they have {}", tasks.len())));
     };
     let layer = layer_of(&planned.task).map_err(Failure::usage)?;
-    let default = space(&planned.task, &target.machine).default;
+    let default = task_space(&planned.task, &target.machine).default;
     let default = core_knobs(&default).ok_or_else(|| Failure::usage("no tiling of this task fits the core"))?;
-    let knobs = changed(default, options.knobs)?;
-    let program = generate(&fabric.core(), &layer, &knobs)
+    let knobs = replace_knobs(default, options.knobs)?;
+    let program = generate_program(&fabric.core(), &layer, &knobs)
         .map_err(|why| Failure::usage(format!("this schedule does not fit: {why}")))?;
-    check(&program).map_err(Failure::environment)?;
-    let file = Output::create(options.out).map_err(|error| Failure::usage(chain(&error)))?;
+    check_program(&program).map_err(Failure::environment)?;
+    let file = Output::create(options.out).map_err(|error| Failure::usage(format_chain(&error)))?;
     let trace = file.path().display().to_string();
     let mut spans = Vec::new();
-    let timed = simulate_with(&program, &fabric.timing().timing, &mut |span| spans.push(span));
+    let timed = simulate_with(&program, &fabric.timing_set().timing, &mut |span| spans.push(span));
     let timed = timed.map_err(Failure::environment)?;
     let limit = u64::from(options.trace_mib) << 20;
     let what = format!("{}: {}", fabric.describe(), planned.task.describe());
-    let fill = |out: &mut dyn Write| Ok(write(&what, &program, &spans, fabric.clock_mhz, out, limit)?.0);
+    let fill = |out: &mut dyn Write| Ok(write_lanes(&what, &program, &spans, fabric.clock_mhz, out, limit)?.0);
     packing::write_trace(file, observer, fill)?;
     Ok(CoreTrace::new(&fabric, &knobs, &timed, trace, what))
 }
@@ -102,11 +102,11 @@ impl CoreTrace {
             port_wait_cycles: timed.waited[lane as usize],
         };
         CoreTrace {
-            bound: timed.bound().name(),
+            bound: timed.busiest_lane().name(),
             calibrated: fabric.calibrated,
             cycles: timed.cycles,
             instructions: timed.instructions,
-            knobs: Knobs::NAMES.into_iter().zip(knobs.numbers()).collect(),
+            knobs: Knobs::NAMES.into_iter().zip(knobs.as_array()).collect(),
             lanes: TimingLane::ALL.into_iter().map(lane).collect(),
             port_bytes: timed.bytes,
             simulated_ns: fabric.time_ns(timed.cycles),
@@ -117,19 +117,28 @@ impl CoreTrace {
     }
 
     /// Formats the table of modules and totals.
-    pub fn text(&self, paper: &Paper) -> String {
-        let share = |cycles: u64| percent(cycles as f64 / self.cycles.max(1) as f64);
-        let mut table =
-            Table::new([words("module"), figures("simulated"), figures("share"), figures("waits for memory")]);
+    pub fn format_table(&self, paper: &Paper) -> String {
+        let share = |cycles: u64| format_percent(cycles as f64 / self.cycles.max(1) as f64);
+        let mut table = Table::new([
+            text_column("module"),
+            number_column("simulated"),
+            number_column("share"),
+            number_column("waits for memory"),
+        ]);
         for LaneTimes { busy_cycles, busy_ns, lane, port_wait_cycles } in &self.lanes {
-            table.row([(*lane).to_owned(), duration(*busy_ns), share(*busy_cycles), share(*port_wait_cycles)]);
+            table.add_row([
+                (*lane).to_owned(),
+                format_duration(*busy_ns),
+                share(*busy_cycles),
+                share(*port_wait_cycles),
+            ]);
         }
         format!(
             "{}\n{}\nsimulated {} ({} cycles), bound by {}; {} instructions, {} bytes of memory\ntrace in `{}`; open it at \
              ui.perfetto.dev",
             self.what,
-            table.on(paper),
-            duration(self.simulated_ns),
+            table.format_for(paper),
+            format_duration(self.simulated_ns),
             self.cycles,
             self.bound,
             self.instructions,
@@ -139,9 +148,8 @@ impl CoreTrace {
     }
 }
 
-/// Returns the default knobs with some of them replaced.
-fn changed(default: Knobs, given: &[String]) -> Result<Knobs> {
-    let mut numbers = default.numbers();
+fn replace_knobs(default: Knobs, given: &[String]) -> Result<Knobs> {
+    let mut numbers = default.as_array();
     for text in given {
         let parsed = text.split_once('=').and_then(|(name, number)| {
             let place = Knobs::NAMES.iter().position(|known| *known == name.trim())?;
@@ -153,13 +161,13 @@ fn changed(default: Knobs, given: &[String]) -> Result<Knobs> {
         })?;
         numbers[place] = number;
     }
-    Ok(Knobs::of(numbers))
+    Ok(Knobs::from_array(numbers))
 }
 
 const KEYS: [&str; 3] = ["instruction", "cycles", "port_wait_cycles"];
 
 /// Writes the lanes, each in the order of time.
-fn write<W: Write>(
+fn write_lanes<W: Write>(
     what: &str,
     program: &Program,
     spans: &[ModuleSpan],
@@ -181,9 +189,9 @@ fn write<W: Write>(
     ordered.sort_by_key(|span| (span.begin, span.end));
     for span in ordered {
         let Some(track) = modules.iter().position(|lane| *lane == span.lane) else { continue };
-        let name = program.instructions.get(span.place).map_or("", |bits| name(program, *bits));
+        let name = program.instructions.get(span.place).map_or("", |bits| instruction_name(program, *bits));
         let arguments = [(0, whole(span.place as u64)), (1, whole(span.end - span.begin)), (2, whole(span.waited))];
-        sink.slice(&ShownSlice {
+        sink.write_slice(&ShownSlice {
             track: track + 1,
             start_ns: time(span.begin),
             end_ns: Some(time(span.end)),
@@ -193,12 +201,11 @@ fn write<W: Write>(
             arguments: &arguments,
         })?;
     }
-    sink.finish()
+    sink.finish_trace()
 }
 
-/// Returns the name of an instruction.
-fn name(program: &Program, bits: [u64; 2]) -> &'static str {
-    match decode(&program.core, bits) {
+fn instruction_name(program: &Program, bits: [u64; 2]) -> &'static str {
+    match decode_instruction(&program.core, bits) {
         Ok(Instruction::Load(memory) | Instruction::Store(memory)) if memory.columns == 0 => "wait",
         Ok(Instruction::Load(memory)) => memory.buffer.name(),
         Ok(Instruction::Store(_)) => "results",

@@ -3,9 +3,11 @@
 use crate::Result;
 use crate::failure::Failure;
 use crate::observer::Observer;
-use crate::stores::{failed, note_damage, open};
+use crate::stores::{note_damage, open_existing, store_failure};
 use datasets::{COLUMNS, Cell, Choose, ColumnId, Output, Record, Store};
-use drift::{Bounds, Drift, History, RecordGatherer, Side, Turn, judge, markdown, night_of, page, turns};
+use drift::{
+    Bounds, Drift, History, RecordGatherer, Side, Turn, find_turns, judge_lines, night_of, render_markdown, render_page,
+};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -19,8 +21,7 @@ const NIGHT: &str = "night";
 pub struct DriftOptions {
     /// A store, or a part of it as `STORE@COLUMN=VALUE`.
     pub before: String,
-    /// The set compared with it, in the same form. None compares the last night with those before
-    /// it.
+    /// Set compared with `before`, in the same form. None compares the last night with those before it.
     pub after: Option<String>,
     /// Whether tasks are compared by their best schedules instead of each schedule.
     pub by_task: bool,
@@ -54,12 +55,12 @@ pub struct DriftReport {
 
 impl DriftReport {
     fn new(history: History, bounds: Bounds) -> DriftReport {
-        DriftReport { drift: judge(&history, bounds), turns: turns(&history, bounds), history }
+        DriftReport { drift: judge_lines(&history, bounds), turns: find_turns(&history, bounds), history }
     }
 }
 
 /// Compares two sets of records, or the last night of one with those before it.
-pub fn compare(options: &DriftOptions, observer: &dyn Observer) -> Result<DriftReport> {
+pub fn compare_records(options: &DriftOptions, observer: &dyn Observer) -> Result<DriftReport> {
     let before = StorePart::parse(&options.before, observer)?;
     let after = options.after.as_deref().map(|text| StorePart::parse(text, observer)).transpose()?;
     let pages = Pages::create(&options.pages)?;
@@ -76,7 +77,7 @@ pub fn compare(options: &DriftOptions, observer: &dyn Observer) -> Result<DriftR
         None => format!("{}", before.store.display()),
     };
     pages.write(&name, &report, None, observer)?;
-    observer.notes(&report.drift.notes);
+    observer.receive_notes(&report.drift.notes);
     Ok(report)
 }
 
@@ -89,7 +90,7 @@ pub fn compare_night(
     observer: &dyn Observer,
 ) -> Result<DriftReport> {
     let part = StorePart { store: store.to_owned(), filter: None, observer };
-    let mut history = part.history(night, false)?;
+    let mut history = part.read_history(night, false)?;
     history.keep_last(nights);
     Ok(DriftReport::new(history, bounds))
 }
@@ -103,7 +104,7 @@ pub struct Pages {
 impl Pages {
     /// Creates the files.
     pub fn create(paths: &PagePaths) -> Result<Pages> {
-        let create = |path: &Option<PathBuf>| path.as_deref().map(Output::create).transpose().map_err(failed);
+        let create = |path: &Option<PathBuf>| path.as_deref().map(Output::create).transpose().map_err(store_failure);
         Ok(Pages { html: create(&paths.html)?, markdown: create(&paths.markdown)? })
     }
 
@@ -112,10 +113,10 @@ impl Pages {
         let above = above.map(|text| format!("{text}\n")).unwrap_or_default();
         let DriftReport { drift, turns, history } = report;
         if let Some(file) = self.markdown {
-            write_page(file, &format!("{above}{}", markdown(drift, turns)), observer)?;
+            write_page(file, &format!("{above}{}", render_markdown(drift, turns)), observer)?;
         }
         if let Some(file) = self.html {
-            write_page(file, &page(name, history, drift, turns), observer)?;
+            write_page(file, &render_page(name, history, drift, turns), observer)?;
         }
         Ok(())
     }
@@ -124,22 +125,22 @@ impl Pages {
 fn write_page(mut file: Output, text: &str, observer: &dyn Observer) -> Result<()> {
     let path = file.path().display().to_string();
     file.write_all(text.as_bytes()).map_err(Failure::environment)?;
-    file.keep().map_err(failed)?;
+    file.keep().map_err(store_failure)?;
     observer.note(format!("wrote `{path}`"));
     Ok(())
 }
 
 fn compare_parts(before: &StorePart<'_>, after: &StorePart<'_>, options: &DriftOptions) -> Result<DriftReport> {
-    let (hosts, hosts_after) = (before.hosts()?, after.hosts()?);
+    let (hosts, hosts_after) = (before.read_hosts()?, after.read_hosts()?);
     let mut gather = RecordGatherer::new(options.by_task, hosts == hosts_after && hosts.len() > 1);
-    before.each(&mut |record| gather.take(record, Side::Before))?;
-    after.each(&mut |record| gather.take(record, Side::After))?;
-    Ok(DriftReport::new(gather.finish(), options.bounds))
+    before.for_each_record(&mut |record| gather.add_record(record, Side::Before))?;
+    after.for_each_record(&mut |record| gather.add_record(record, Side::After))?;
+    Ok(DriftReport::new(gather.build_history(), options.bounds))
 }
 
 fn compare_last(part: &StorePart<'_>, options: &DriftOptions) -> Result<DriftReport> {
     let mut nights: Vec<(i64, String)> = Vec::new();
-    part.each(&mut |record| {
+    part.for_each_record(&mut |record| {
         let night = night_of(record);
         match nights.iter_mut().find(|(_, known)| *known == night) {
             Some((first, _)) => *first = record.started_at_us.min(*first),
@@ -155,17 +156,15 @@ fn compare_last(part: &StorePart<'_>, options: &DriftOptions) -> Result<DriftRep
         ))
         .with_hint("name another store, or wait for the next nightly run"));
     }
-    Ok(DriftReport::new(part.history(&newest, options.by_task)?, options.bounds))
+    Ok(DriftReport::new(part.read_history(&newest, options.by_task)?, options.bounds))
 }
 
-/// A store with an optional filter of its records.
 struct StorePart<'a> {
     store: PathBuf,
     filter: Option<(FilterColumn, String)>,
     observer: &'a dyn Observer,
 }
 
-/// The column by which a part of a store is selected.
 #[derive(Clone, Copy, Debug)]
 enum FilterColumn {
     Night,
@@ -173,14 +172,14 @@ enum FilterColumn {
 }
 
 impl FilterColumn {
-    fn text(self, record: &Record) -> Option<String> {
+    fn column_text(self, record: &Record) -> Option<String> {
         match self {
             FilterColumn::Night => Some(night_of(record)),
             FilterColumn::Column(id) => match record.cell(id) {
                 Cell::Text(text) => Some(text.to_owned()),
                 Cell::Integer(number) => Some(number.to_string()),
                 Cell::Bool(claim) => Some(claim.to_string()),
-                Cell::Key(key) => Some(key.hex()),
+                Cell::Key(key) => Some(key.to_hex()),
                 Cell::Null | Cell::Float(_) | Cell::List(_) => None,
             },
         }
@@ -197,46 +196,47 @@ impl<'a> StorePart<'a> {
         let Some((store, (name, value))) =
             text.rsplit_once('@').and_then(|(store, rest)| Some((store, rest.split_once('=')?)))
         else {
-            return open(&whole.store).map(|_| whole);
+            return open_existing(&whole.store).map(|_| whole);
         };
         let column = COLUMNS.iter().find(|column| column.name == name).map(|column| FilterColumn::Column(column.id));
         let column = column.or((name == NIGHT).then_some(FilterColumn::Night)).ok_or_else(|| {
             let known = COLUMNS.iter().map(|column| column.name).chain([NIGHT]);
-            Failure::usage(format!("`{text}`: there is no column `{name}`")).with_hint(models::names::hint(name, known))
+            Failure::usage(format!("`{text}`: there is no column `{name}`"))
+                .with_hint(models::names::name_hint(name, known))
         })?;
         let store = PathBuf::from(store);
-        open(&store)?;
+        open_existing(&store)?;
         Ok(StorePart { store, filter: Some((column, value.to_owned())), observer })
     }
 
-    /// Calls `receive` for every record of the part.
-    fn each(&self, receive: &mut dyn FnMut(&Record)) -> Result<()> {
-        let records = open(&self.store)?.records(Choose::All).map_err(failed)?;
+    fn for_each_record(&self, receive: &mut dyn FnMut(&Record)) -> Result<()> {
+        let records = open_existing(&self.store)?.select_records(Choose::All).map_err(store_failure)?;
         note_damage(records.damage(), self.observer);
         for record in records {
-            let record = record.map_err(failed)?;
-            if self.filter.as_ref().is_none_or(|(column, value)| column.text(&record).as_deref() == Some(value)) {
+            let record = record.map_err(store_failure)?;
+            if self.filter.as_ref().is_none_or(|(column, value)| column.column_text(&record).as_deref() == Some(value))
+            {
                 receive(&record);
             }
         }
         Ok(())
     }
 
-    fn hosts(&self) -> Result<BTreeSet<String>> {
+    fn read_hosts(&self) -> Result<BTreeSet<String>> {
         match &self.filter {
             Some((FilterColumn::Column(ColumnId::host), host)) => Ok(BTreeSet::from([host.clone()])),
             _ => {
-                let stats = open(&self.store)?.stats(Choose::All).map_err(failed)?;
+                let stats = open_existing(&self.store)?.stats(Choose::All).map_err(store_failure)?;
                 Ok(stats.by_host.into_keys().collect())
             }
         }
     }
 
     /// Collects the records. Those of `night` are on the side after, all others before.
-    fn history(&self, night: &str, by_task: bool) -> Result<History> {
-        let mut gather = RecordGatherer::new(by_task, self.hosts()?.len() > 1);
+    fn read_history(&self, night: &str, by_task: bool) -> Result<History> {
+        let mut gather = RecordGatherer::new(by_task, self.read_hosts()?.len() > 1);
         let side = |record: &Record| if night_of(record) == night { Side::After } else { Side::Before };
-        self.each(&mut |record| gather.take(record, side(record)))?;
-        Ok(gather.finish())
+        self.for_each_record(&mut |record| gather.add_record(record, side(record)))?;
+        Ok(gather.build_history())
     }
 }

@@ -22,7 +22,7 @@ pub enum Kind {
 
 impl Kind {
     /// Returns the exit code of the process.
-    pub fn code(self) -> u8 {
+    pub fn exit_code(self) -> u8 {
         match self {
             Kind::Use => 2,
             Kind::Environment => 3,
@@ -42,7 +42,7 @@ impl Failure {
     }
 
     /// Converts the refusal of a target.
-    pub fn of_target(refusal: Refusal) -> Failure {
+    pub fn from_refusal(refusal: Refusal) -> Failure {
         let kind = if refusal.is_of_environment { Kind::Environment } else { Kind::Use };
         Failure { kind, message: refusal.message, hint: refusal.hint }
     }
@@ -82,7 +82,7 @@ impl fmt::Display for Failure {
 }
 
 /// Formats an error with all its causes in one line.
-pub fn chain(error: &dyn std::error::Error) -> String {
+pub fn format_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -7,7 +7,7 @@ use crate::campaign::{Config, ModelRequest, PlannedModule, PlannedTask};
 use crate::compare::{self, ComparisonRequest, Report, Way};
 use crate::failure::Failure;
 use crate::observer::Observer;
-use crate::prepared::each;
+use crate::prepared::for_each_thread_count;
 use crate::prepared::{PreparedModel, not_on_cpus, refuse_sweeps};
 use crate::runs::After;
 use measure::ROUNDS;
@@ -22,11 +22,11 @@ use std::rc::Rc;
 pub enum Compared {
     /// The times of both variants.
     Timed(Box<Report>),
-    /// The reason why they were not timed.
+    /// A model without times.
     Left {
-        /// The model.
+        /// Name of the model.
         model: String,
-        /// Its batch size, where it has one.
+        /// Batch size of the model, if it has one.
         batch: Option<i64>,
         /// The number of threads.
         threads: usize,
@@ -47,7 +47,7 @@ impl Compared {
     /// Formats the result as text.
     pub fn describe(&self, paper: &Paper) -> String {
         match self {
-            Compared::Timed(report) => compare::describe(report, paper),
+            Compared::Timed(report) => compare::describe_report(report, paper),
             Compared::Left { model, threads, why, .. } => {
                 let plural = if *threads == 1 { "" } else { "s" };
                 format!("{model}: {threads} thread{plural}, not compared: {why}")
@@ -57,9 +57,14 @@ impl Compared {
 }
 
 /// Rejects campaigns whose models cannot be run as a whole.
-pub fn refuse(config: &Config, tasks: &[PlannedTask], modules: &[PlannedModule], is_shard: bool) -> Result<()> {
+pub fn reject_campaign(
+    config: &Config,
+    tasks: &[PlannedTask],
+    modules: &[PlannedModule],
+    is_shard: bool,
+) -> Result<()> {
     refuse_sweeps(config, "`--ifcompare` runs a model as a whole")?;
-    if config.kind().runs_on_gpu() {
+    if config.target_kind().runs_on_gpu() {
         return Err(not_on_cpus());
     }
     if !modules.is_empty() || tasks.iter().any(|planned| planned.partner.is_some()) {
@@ -74,9 +79,8 @@ pub fn refuse(config: &Config, tasks: &[PlannedTask], modules: &[PlannedModule],
     Ok(())
 }
 
-/// Compares every model of a campaign on every number of threads. A failure is part of the results
-/// and does not end the comparison.
-pub fn all(
+/// Compares every model on every number of threads. A failure does not end the comparison.
+pub fn compare_all(
     config: &Config,
     loaded: &LoadedModels,
     store: &Path,
@@ -93,7 +97,8 @@ fn of_model(
     observer: &Rc<dyn Observer>,
 ) -> Vec<Compared> {
     let left = |threads: usize, why: String| Compared::Left { model: model.label(), batch: model.batch, threads, why };
-    let seen = each(model, loaded, (config, after), true, observer, |whole, _| on_threads(whole, store));
+    let seen =
+        for_each_thread_count(model, loaded, (config, after), true, observer, |whole, _| on_threads(whole, store));
     let compared = |(threads, seen): (usize, Result<Option<Report>>)| match seen {
         Ok(Some(report)) => Compared::Timed(Box::new(report)),
         Ok(None) => left(threads, "the store has no schedule for its tasks".to_owned()),
@@ -104,11 +109,11 @@ fn of_model(
 
 /// Times both variants interleaved. Returns None if both would be the same code.
 fn on_threads(whole: &mut PreparedModel, store: &Path) -> Result<Option<Report>> {
-    let best = whole.best(store, false)?;
-    if best.found() == 0 {
+    let best = whole.best_schedules(store, false)?;
+    if best.found_count() == 0 {
         return Ok(None);
     }
     let wanted = ComparisonRequest { variants: &[Way::Default, Way::Best], best: Some(&best), plan: None };
-    let variants = compare::make(&wanted, whole)?;
-    compare::time(variants, ROUNDS, whole).map(Some)
+    let variants = compare::prepare_variants(&wanted, whole)?;
+    compare::time_variants(variants, ROUNDS, whole).map(Some)
 }

@@ -9,7 +9,7 @@ use crate::campaign::{Config, ModelRequest};
 use crate::input_files::InputFiles;
 use crate::network::{self, Best, BuiltModel};
 use crate::observer::Observer;
-use crate::prepared::{PreparedModel, each, not_built, refuse_sweeps};
+use crate::prepared::{PreparedModel, for_each_thread_count, not_built, refuse_sweeps};
 use crate::record_keeping::Keeping;
 use crate::report::learning::Learning;
 use crate::runs::{After, Runs};
@@ -19,7 +19,7 @@ use job::{NetworkJob, RunReply};
 use measure::Method;
 use models::Task;
 use profile::Profile;
-use report::duration;
+use report::format_duration;
 use serde::Serialize;
 use std::path::Path;
 use std::rc::Rc;
@@ -60,15 +60,14 @@ struct Changed {
 /// Returns whether a campaign searches whole models that run on this machine.
 pub fn is_for(config: &Config, is_shard: bool, is_elsewhere: bool) -> bool {
     config.tune.as_ref().is_some_and(|tune| tune.in_place)
-        && config.kind().runs_on_cpus()
+        && config.target_kind().runs_on_cpus()
         && !is_shard
         && !is_elsewhere
         && refuse_sweeps(config, "").is_ok()
 }
 
-/// Times every model of a campaign on every number of threads. A failure is reported and does not
-/// fail the campaign.
-pub fn all(
+/// Times every model on every number of threads. A failure is reported and does not fail the campaign.
+pub fn time_all(
     config: &Config,
     loaded: &LoadedModels,
     store: &Path,
@@ -87,7 +86,9 @@ fn of_model(
     searches: &[Learning],
     observer: &Rc<dyn Observer>,
 ) -> Vec<InPlace> {
-    let seen = each(model, loaded, (config, after), false, observer, |whole, _| on_threads(whole, store, searches));
+    let seen = for_each_thread_count(model, loaded, (config, after), false, observer, |whole, _| {
+        on_threads(whole, store, searches)
+    });
     let told = |(threads, seen): (usize, Result<Option<InPlace>>)| match seen {
         Ok(seen) => seen,
         Err(failure) => {
@@ -99,7 +100,6 @@ fn of_model(
     seen.into_iter().filter_map(told).collect()
 }
 
-/// A variant of the model.
 struct NetworkVariant {
     schedules: Vec<Schedule>,
     keeping: Keeping,
@@ -109,8 +109,7 @@ struct NetworkVariant {
     seen: Option<(Profile, u64)>,
 }
 
-/// Returns the schedule that the search of a task found.
-fn winner<'a>(searches: &'a [Learning], task: &Task, threads: usize) -> Option<&'a Schedule> {
+fn found_schedule<'a>(searches: &'a [Learning], task: &Task, threads: usize) -> Option<&'a Schedule> {
     let (hash, warm) = (task.hash(), CacheState::Warm);
     let own = |one: &&Learning| one.task_hash == hash && one.threads == threads && one.cache_state == warm;
     searches.iter().find(own)?.schedule.as_ref()
@@ -118,9 +117,9 @@ fn winner<'a>(searches: &'a [Learning], task: &Task, threads: usize) -> Option<&
 
 /// Times a model on its threads. Returns None if no task has several candidates.
 fn on_threads(whole: &mut PreparedModel, store: &Path, searches: &[Learning]) -> Result<Option<InPlace>> {
-    let known = whole.known(store)?;
+    let known = whole.known_schedules(store)?;
     let threads = whole.runs.cpus.len();
-    let of_task = |task: &Task| known.candidates(task, winner(searches, task, threads));
+    let of_task = |task: &Task| known.candidates(task, found_schedule(searches, task, threads));
     let candidates: Vec<Vec<Schedule>> = whole.tasks().iter().map(|one| of_task(&one.task)).collect();
     let ways = candidates.iter().map(Vec::len).max().unwrap_or(0);
     let mut several = whole.tasks().iter().zip(&candidates).filter(|(_, own)| own.len() > 1);
@@ -129,32 +128,37 @@ fn on_threads(whole: &mut PreparedModel, store: &Path, searches: &[Learning]) ->
     }
     let way = |number: usize| {
         let of_task = |own: &Vec<Schedule>| own.get(number).unwrap_or(&own[0]).clone();
-        make(number, candidates.iter().map(of_task).collect(), whole, store)
+        build_variant(number, candidates.iter().map(of_task).collect(), whole, store)
     };
     let mut ways = (0..ways).map(way).collect::<Result<Vec<NetworkVariant>>>()?;
     for round in 0..ROUNDS {
         for place in 0..ways.len() {
-            whole.runs.go_on()?;
+            whole.runs.check_signal()?;
             let turn = (round + place) % ways.len();
             ways[turn].take_turn(whole)?;
         }
     }
     let mut times: Vec<Vec<(f64, Schedule)>> = vec![Vec::new(); candidates.len()];
     for (number, way) in ways.into_iter().enumerate() {
-        way.keep(|task| number == 0 || candidates[task].len() > number, &mut times)?;
+        way.store_records(|task| number == 0 || candidates[task].len() > number, &mut times)?;
     }
-    let now = whole.known(store)?;
-    Ok(Some(told(whole, &times, &now)))
+    let now = whole.known_schedules(store)?;
+    Ok(Some(summarise_times(whole, &times, &now)))
 }
 
-fn make(number: usize, schedules: Vec<Schedule>, whole: &mut PreparedModel, store: &Path) -> Result<NetworkVariant> {
-    whole.runs.go_on()?;
+fn build_variant(
+    number: usize,
+    schedules: Vec<Schedule>,
+    whole: &mut PreparedModel,
+    store: &Path,
+) -> Result<NetworkVariant> {
+    whole.runs.check_signal()?;
     let name = format!("way-{}-{number}", whole.runs.cpus.len());
     let folder = whole.new_folder(&name)?;
     let config = &whole.runs.config;
     let method = Method::Sample(config.measure.clone());
-    let job = whole.runs.job(whole.engine(), folder.clone(), &name, method, config.counters.clone());
-    let job = NetworkJob { profile: Some(network::in_network::turn()), ..job };
+    let job = whole.runs.create_job(whole.engine(), folder.clone(), &name, method, config.counters.clone());
+    let job = NetworkJob { profile: Some(network::in_network::round_plan()), ..job };
     let source = if number == 0 { ScheduleSource::Default } else { ScheduleSource::Template };
     let keeping = Keeping::begin_operators(store, whole, (&schedules, source), &job, &InputFiles::default())?;
     let hashes: Vec<String> = whole.tasks().iter().map(|one| one.task.hash()).collect();
@@ -162,18 +166,18 @@ fn make(number: usize, schedules: Vec<Schedule>, whole: &mut PreparedModel, stor
         let place = hashes.iter().position(|hash| *hash == task.hash()).expect("each task is one of the model's");
         schedules[place].clone()
     };
-    let made = whole.make(&folder, &choose).map_err(not_built)?;
+    let made = whole.build_into(&folder, &choose).map_err(not_built)?;
     Ok(NetworkVariant { schedules, keeping, job, made, seen: None })
 }
 
 impl NetworkVariant {
     fn take_turn(&mut self, whole: &mut PreparedModel) -> Result<()> {
-        let reply = whole.runs.reply(&self.job);
+        let reply = whole.runs.run_visits(&self.job);
         let profiled = match reply {
             Ok(RunReply::Profiled(profiled)) => *profiled,
-            other => return Runs::measured(other).map(drop),
+            other => return Runs::reply_times(other).map(drop),
         };
-        let profile = whole.profile(profiled.profile, &self.made, &Peaks::default())?;
+        let profile = whole.complete_profile(profiled.profile, &self.made, &Peaks::default())?;
         match &mut self.seen {
             // Only the spans of later rounds are added, because the operators do not change.
             Some((seen, _)) => seen.spans.extend(profile.spans),
@@ -183,12 +187,12 @@ impl NetworkVariant {
     }
 
     /// Stores the records of some tasks, and adds their times.
-    fn keep(self, is_wanted: impl Fn(usize) -> bool, times: &mut [Vec<(f64, Schedule)>]) -> Result<()> {
+    fn store_records(self, is_wanted: impl Fn(usize) -> bool, times: &mut [Vec<(f64, Schedule)>]) -> Result<()> {
         let NetworkVariant { schedules, keeping, made, seen, .. } = self;
         let Some((profile, peak_memory_bytes)) = seen else { return Ok(()) };
         let places = (0..schedules.len()).filter(|task| is_wanted(*task));
-        keeping.keep_some(places, |task, record: &mut Record| {
-            network::in_network::describe(
+        keeping.store_some(places, |task, record: &mut Record| {
+            network::in_network::fill_record(
                 record,
                 &profile,
                 (&schedules[task], &made.artifacts[task]),
@@ -203,7 +207,7 @@ impl NetworkVariant {
     }
 }
 
-fn told(whole: &PreparedModel, times: &[Vec<(f64, Schedule)>], best: &Best) -> InPlace {
+fn summarise_times(whole: &PreparedModel, times: &[Vec<(f64, Schedule)>], best: &Best) -> InPlace {
     let mut sums = [0.0; 3];
     let mut changed = Vec::new();
     for (one, times) in whole.tasks().iter().zip(times) {
@@ -214,7 +218,7 @@ fn told(whole: &PreparedModel, times: &[Vec<(f64, Schedule)>], best: &Best) -> I
             times.iter().find(|(_, schedule)| schedule == wanted).map_or(*default_ns, |(ns, _)| *ns)
         };
         let count = one.places.len();
-        let (alone, chosen) = (best.alone(&one.task), best.find(&one.task));
+        let (alone, chosen) = (best.fastest_alone(&one.task), best.best_schedule(&one.task));
         let alone_ns = of(alone);
         let best_ns = of(chosen);
         for (sum, ns) in sums.iter_mut().zip([*default_ns, alone_ns, best_ns]) {
@@ -245,7 +249,7 @@ impl InPlace {
     pub fn describe(&self) -> String {
         let InPlace { model, threads, tasks, default_ns, alone_ns, best_ns, changed, .. } = self;
         let plural = if *threads == 1 { "" } else { "s" };
-        let [by_default, alone, best] = [default_ns, alone_ns, best_ns].map(|ns| duration(*ns));
+        let [by_default, alone, best] = [default_ns, alone_ns, best_ns].map(|ns| format_duration(*ns));
         let mut text = format!(
             "{model}, {threads} thread{plural}, in the network: {by_default} with default schedules, {alone} with those fastest in isolation, {best} with those fastest in the network"
         );
@@ -258,7 +262,7 @@ impl InPlace {
         for one in changed.iter().take(NAMED) {
             let Changed { task, count, alone_ns, best_ns, is_default } = one;
             let by = if *is_default { "default" } else { "another schedule" };
-            let [alone, best] = [alone_ns, best_ns].map(|ns| duration(*ns));
+            let [alone, best] = [alone_ns, best_ns].map(|ns| format_duration(*ns));
             text.push_str(&format!("\n  {count} × {task}: {alone}, by {by} {best}"));
         }
         text

@@ -23,7 +23,7 @@ impl InputFiles {
 }
 
 /// Replaces inputs by the tensors of the files with the same names.
-pub fn take(given: &InputFiles, names: &[&str], inputs: &mut [Tensor]) -> Result<()> {
+pub fn replace_inputs(given: &InputFiles, names: &[&str], inputs: &mut [Tensor]) -> Result<()> {
     if let Some(path) = &given.inputs {
         take_all(path, given, names, inputs)?;
     }
@@ -31,15 +31,16 @@ pub fn take(given: &InputFiles, names: &[&str], inputs: &mut [Tensor]) -> Result
         let (name, path) = text.split_once('=').ok_or_else(|| {
             Failure::usage(format!("`--input {text}` is not a name and a file")).with_hint("write it as `x=image.npy`")
         })?;
-        let place = place(names, name)?;
-        inputs[place] = arrays::read(Path::new(path), name, inputs[place].ty()).map_err(Failure::usage)?;
+        let place = input_index(names, name)?;
+        inputs[place] =
+            arrays::read_tensor(Path::new(path), name, inputs[place].tensor_type()).map_err(Failure::usage)?;
     }
     Ok(())
 }
 
 /// Replaces all inputs that have no file of their own by the tensors of one file.
 fn take_all(path: &Path, given: &InputFiles, names: &[&str], inputs: &mut [Tensor]) -> Result<()> {
-    let found = arrays::names(path).map_err(Failure::usage)?;
+    let found = arrays::tensor_names(path).map_err(Failure::usage)?;
     if let Some(other) = found.iter().find(|name| !names.contains(&name.as_str())) {
         let (other, names): (String, String) = (other.chars().take(60).collect(), names.join(", "));
         let message =
@@ -49,13 +50,13 @@ fn take_all(path: &Path, given: &InputFiles, names: &[&str], inputs: &mut [Tenso
     for (name, input) in names.iter().zip(inputs) {
         let is_given = |text: &String| text.split_once('=').is_some_and(|(given, _)| given == *name);
         if !given.input.iter().any(is_given) {
-            *input = arrays::read(path, name, input.ty()).map_err(Failure::usage)?;
+            *input = arrays::read_tensor(path, name, input.tensor_type()).map_err(Failure::usage)?;
         }
     }
     Ok(())
 }
 
-fn place(names: &[&str], name: &str) -> Result<usize> {
+fn input_index(names: &[&str], name: &str) -> Result<usize> {
     let unknown = || Failure::usage(format!("the model has no input `{name}`; it has {}", names.join(", ")));
     names.iter().position(|known| *known == name).ok_or_else(unknown)
 }

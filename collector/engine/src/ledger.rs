@@ -2,7 +2,7 @@
 //! journal of new records.
 
 use crate::campaign::collect::{Turn, Turns, Visit};
-use crate::failure::chain;
+use crate::failure::format_chain;
 use crate::observer::Observer;
 use crate::repeat::Repeat;
 use crate::stores::note_damage;
@@ -20,8 +20,7 @@ pub struct Ledger<'a> {
     /// Experiments that were measured with the requested counters, if any were requested.
     counted: Option<HashSet<Key>>,
     claims: Option<Claims>,
-    /// Claim files of other processes that hold visits of the last request. The next claim checks
-    /// what those processes have made.
+    /// Claim files of processes that hold visits of the last request; the next claim checks their progress.
     holders: BTreeSet<PathBuf>,
     journal: Option<Journal>,
     observer: &'a dyn Observer,
@@ -30,14 +29,14 @@ pub struct Ledger<'a> {
 impl<'a> Ledger<'a> {
     /// Reads the state of a store, after sealing the journals that killed processes left.
     pub fn open(store: &'a Store, repeat: &'a Repeat, observer: &'a dyn Observer) -> Result<Ledger<'a>> {
-        note_damage(&store.seal(SealOptions::default())?.damage, observer);
-        let keys = store.keys()?;
+        note_damage(&store.seal_journals(SealOptions::default())?.damage, observer);
+        let keys = store.read_keys()?;
         note_damage(keys.damage(), observer);
         Ok(Ledger {
             store,
             repeat,
             keys,
-            counted: counted(store, repeat)?,
+            counted: counted_keys(store, repeat)?,
             claims: None,
             holders: BTreeSet::new(),
             journal: None,
@@ -53,13 +52,12 @@ impl<'a> Ledger<'a> {
     /// Returns whether an experiment has a time but was never measured with the requested counters.
     pub fn lacks_counters(&self, key: Key) -> bool {
         let is_counted = self.counted.as_ref().is_none_or(|counted| counted.contains(&key));
-        !is_counted && self.keys.outcome(key) == Some(Outcome::Ok)
+        !is_counted && self.keys.known_outcome(key) == Some(Outcome::Ok)
     }
 
-    /// Returns the number of tries left for an experiment that should have `times` times; 1 with
-    /// `--again`.
-    pub fn left(&self, key: Key, times: i64) -> i64 {
-        match self.keys.outcome(key) {
+    /// Returns the tries left for an experiment that should have `times` times; 1 with `--again`.
+    pub fn tries_left(&self, key: Key, times: i64) -> i64 {
+        match self.keys.known_outcome(key) {
             _ if self.repeat.again => 1,
             Some(Outcome::Ok) => (times - self.keys.attempts(key)).max(0),
             Some(_) if self.is_known(key) => 0,
@@ -73,7 +71,7 @@ impl<'a> Ledger<'a> {
             _ if self.repeat.again => visits,
             // One more visit is enough to read the counters.
             true => 1,
-            false => u32::try_from(self.left(key, visits.into())).unwrap_or(visits),
+            false => u32::try_from(self.tries_left(key, visits.into())).unwrap_or(visits),
         }
     }
 
@@ -84,7 +82,7 @@ impl<'a> Ledger<'a> {
 
     /// Claims visits of experiments that are not known.
     pub fn claim(&mut self, wanted: &[Visit]) -> Result<Turns> {
-        self.claim_where(wanted, |ledger, visit| match ledger.keys.outcome(visit.key) {
+        self.claim_where(wanted, |ledger, visit| match ledger.keys.known_outcome(visit.key) {
             Some(Outcome::Ok) if !ledger.repeat.again && !ledger.lacks_counters(visit.key) => {
                 ledger.keys.attempts(visit.key) > i64::from(visit.number)
             }
@@ -99,22 +97,22 @@ impl<'a> Ledger<'a> {
 
     /// Claims visits of experiments that have fewer times than `times`.
     pub fn claim_until(&mut self, wanted: &[Visit], times: i64) -> Result<Turns> {
-        self.claim_where(wanted, |ledger, visit| ledger.left(visit.key, times) == 0)
+        self.claim_where(wanted, |ledger, visit| ledger.tries_left(visit.key, times) == 0)
     }
 
     fn claim_where(&mut self, wanted: &[Visit], is_made: impl Fn(&Self, &Visit) -> bool) -> Result<Turns> {
         let claims = match &mut self.claims {
             Some(claims) => claims,
-            None => self.claims.insert(self.store.claims()?),
+            None => self.claims.insert(self.store.create_claims()?),
         };
         let keys: Vec<Key> = wanted.iter().map(|visit| visit.key).collect();
-        let TakenClaim { held, holders, has_news } = claims.take(&keys)?;
+        let TakenClaim { held, holders, has_news } = claims.claim_free(&keys)?;
         // The keys are read after the claim: whatever other processes finish from now on, they had
         // claimed before. A holder may also have ended since the last claim, which is not reported
         // as news.
         if has_news || !self.holders.is_empty() {
-            self.keys = self.store.keys()?;
-            self.counted = counted(self.store, self.repeat)?;
+            self.keys = self.store.read_keys()?;
+            self.counted = counted_keys(self.store, self.repeat)?;
         }
         self.holders = holders;
         let turn = |visit: &Visit| match held.contains(&visit.key) {
@@ -126,10 +124,10 @@ impl<'a> Ledger<'a> {
     }
 
     /// Appends a record to the journal.
-    pub fn keep(&mut self, record: &Record) -> Result<()> {
+    pub fn append_record(&mut self, record: &Record) -> Result<()> {
         let journal = match &mut self.journal {
             Some(journal) => journal,
-            None => self.journal.insert(self.store.journal(origin(&record.host))?),
+            None => self.journal.insert(self.store.start_journal(journal_origin(&record.host))?),
         };
         journal.append(record)?;
         self.keys.insert(record.key, record.outcome);
@@ -144,22 +142,20 @@ impl<'a> Ledger<'a> {
         let Some(journal) = self.journal else { return Ok(()) };
         journal.seal()?;
         // The records are safe. Unmerged parts only cost time.
-        if let Err(error) = self.store.tidy() {
-            self.observer.note(format!("small parts are not merged: {}", chain(&error)));
+        if let Err(error) = self.store.merge_small_parts() {
+            self.observer.note(format!("small parts are not merged: {}", format_chain(&error)));
         }
         Ok(())
     }
 }
 
-/// Returns the experiments that were measured with the requested counters, or None if none were
-/// requested.
-fn counted(store: &Store, repeat: &Repeat) -> Result<Option<HashSet<Key>>> {
+/// Returns the experiments measured with the requested counters; None if none were requested.
+fn counted_keys(store: &Store, repeat: &Repeat) -> Result<Option<HashSet<Key>>> {
     let wanted = repeat.counters.as_ref();
-    wanted.map(|wanted| store.counted(&wanted.names, &wanted.config_hash)).transpose()
+    wanted.map(|wanted| store.counted_experiments(&wanted.names, &wanted.config_hash)).transpose()
 }
 
-/// Returns the origin of a journal.
-fn origin(host: &str) -> Origin {
+fn journal_origin(host: &str) -> Origin {
     Origin {
         host: host.to_owned(),
         program: format!("opcollect {}", env!("CARGO_PKG_VERSION")),

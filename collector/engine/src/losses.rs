@@ -5,7 +5,6 @@ use serde::Serialize;
 
 /// Number of reasons that are shown; the others are counted.
 const SHOWN: usize = 8;
-/// Largest number of characters of a reason.
 const REASON_CHARACTERS: usize = 160;
 
 /// Attempts that failed for the same reason.
@@ -22,10 +21,10 @@ pub struct Loss {
 }
 
 /// Groups the losses among some records, the most frequent reason first.
-pub fn losses(records: &[Record]) -> Vec<Loss> {
+pub fn group_losses(records: &[Record]) -> Vec<Loss> {
     let mut losses: Vec<Loss> = Vec::new();
     for record in records.iter().filter(|record| record.outcome.is_loss()) {
-        let reason = in_short(record.reason.as_deref().unwrap_or_default());
+        let reason = shorten_reason(record.reason.as_deref().unwrap_or_default());
         match losses.iter_mut().find(|loss| loss.outcome == record.outcome.name() && loss.reason == reason) {
             Some(loss) => loss.count += 1,
             None => {
@@ -38,9 +37,8 @@ pub fn losses(records: &[Record]) -> Vec<Loss> {
     losses
 }
 
-/// Shortens a reason to its first line. Numbers, which differ between attempts with the same
-/// reason, become `…`.
-fn in_short(reason: &str) -> String {
+/// Returns the first line of a reason. Numbers become `…`, so that reasons of different attempts match.
+fn shorten_reason(reason: &str) -> String {
     let line = reason.lines().next().unwrap_or_default();
     let mut text = String::new();
     let mut is_number = false;
@@ -65,7 +63,7 @@ fn is_inside_word(line: &str, place: usize) -> bool {
 }
 
 /// Formats the losses as text, which is empty if there are none.
-pub fn describe(losses: &[Loss], retry_faults: i64) -> String {
+pub fn describe_losses(losses: &[Loss], retry_faults: i64) -> String {
     let mut text = String::new();
     for Loss { outcome, reason, count, example } in losses.iter().take(SHOWN) {
         text.push_str(&format!("{count} {outcome}: {reason} (such as {example})\n"));
@@ -107,7 +105,7 @@ mod tests {
             1 wrong_result: the scheduler of conv2d says no (such as conv2d 5)
             the same command retries crashed and timed-out attempts, 2 times
         "#]]
-        .assert_eq(&describe(&losses(&records), 2));
+        .assert_eq(&describe_losses(&group_losses(&records), 2));
     }
 
     #[test]
@@ -115,7 +113,7 @@ mod tests {
         let letters = "abcdefghijkl".chars();
         let records: Vec<Record> =
             letters.map(|sign| lost(Outcome::BuildFailed, &format!("reason {sign}"), "x")).collect();
-        let text = describe(&losses(&records), 2);
+        let text = describe_losses(&group_losses(&records), 2);
         assert_eq!(
             (text.lines().count(), text.lines().last()),
             (9, Some("4 for other reasons; see the column `reason`"))

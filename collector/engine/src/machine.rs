@@ -10,7 +10,7 @@ use bench::{Ability, Bench, Breeder, Build, Versions, WorkerLimits, Workers};
 use cuda::driver;
 use cuda::nvrtc::{self, Nvrtc};
 use job::BuildJob;
-use job::space::{Schedule, space};
+use job::space::{Schedule, task_space};
 use measure::host::{self, Exclusive, ExclusiveError, Facts, Topology, exclusive};
 use models::partner::CPU_VENDOR;
 use runtimes::Described;
@@ -22,14 +22,13 @@ use worker::Fault;
 pub const SETUP_HINT: &str =
     "run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing";
 
-/// Returns the CPUs that this process may use, in the order in which runs use them: a run on n
-/// threads uses the first n.
+/// Returns the CPUs of this process in the order of their use: a run on n threads uses the first n.
 pub fn allowed_cpus() -> Result<Vec<usize>> {
     host::allowed_cpus().map_err(Failure::environment)
 }
 
 /// Returns the CPUs of a run: the first `threads` of those allowed, or all.
-pub fn cpus_of(threads: Option<usize>, allowed: &[usize], machine: &str) -> Result<Vec<usize>> {
+pub fn select_cpus(threads: Option<usize>, allowed: &[usize], machine: &str) -> Result<Vec<usize>> {
     let count = threads.unwrap_or(allowed.len());
     match allowed.get(..count).filter(|cpus| !cpus.is_empty()) {
         Some(cpus) => Ok(cpus.to_vec()),
@@ -41,7 +40,7 @@ pub fn cpus_of(threads: Option<usize>, allowed: &[usize], machine: &str) -> Resu
 }
 
 /// Creates workers within the limits of a configuration.
-pub fn workers(limits: &Limits) -> Result<Workers> {
+pub fn create_workers(limits: &Limits) -> Result<Workers> {
     const MIB: u64 = 1 << 20;
     let program = bench::worker_program().map_err(Failure::environment)?;
     let cpus = allowed_cpus()?;
@@ -62,40 +61,39 @@ pub fn workers(limits: &Limits) -> Result<Workers> {
 
 /// Returns notes on thread counts whose threads share physical cores.
 pub fn shared_core_notes(threads: &[usize], cpus: &[usize]) -> Vec<String> {
-    let topology = Topology::read(cpus);
+    let topology = Topology::read_topology(cpus);
     threads.iter().filter_map(|&count| shared_cores(&topology, cpus.get(..count)?)).collect()
 }
 
 fn shared_cores(topology: &Topology, cpus: &[usize]) -> Option<String> {
-    let cores = topology.cores(cpus);
+    let cores = topology.count_cores(cpus);
     let plural = if cores == 1 { "" } else { "s" };
     let note = || format!("{} threads run on {cores} core{plural}, whose units they share", cpus.len());
     (cores < cpus.len()).then(note)
 }
 
 /// Creates the process that evolves schedules, within the limits of builders.
-pub fn breeder(limits: &Limits) -> Result<Breeder> {
+pub fn create_breeder(limits: &Limits) -> Result<Breeder> {
     let program = bench::worker_program().map_err(Failure::environment)?;
     let start_deadline = Duration::from_secs_f64(limits.start_seconds);
     Ok(Breeder::new(&program, start_deadline, limits.build_memory_mib << 20))
 }
 
 /// Locks the CPUs of this process: no other process measures on them while the value exists.
-pub fn exclusive(wait_seconds: u64, observer: &dyn Observer) -> Result<Exclusive> {
+pub fn lock_cpus(wait_seconds: u64, observer: &dyn Observer) -> Result<Exclusive> {
     let mut waits = |busy: &ExclusiveError| observer.note(format!("{busy}; waiting up to {wait_seconds} s for it"));
     let patience = Duration::from_secs(wait_seconds);
-    Exclusive::take(&exclusive::folder(), &allowed_cpus()?, patience, &mut waits).map_err(|error| match error {
+    Exclusive::lock_cpus(&exclusive::lock_folder(), &allowed_cpus()?, patience, &mut waits).map_err(|error| match error
+    {
         ExclusiveError::Busy { .. } => Failure::environment(error)
             .with_hint("wait for it with `--wait SECONDS`, or run each process on separate CPUs with `taskset -c 0-3`"),
         ExclusiveError::Night { .. } | ExclusiveError::Folder { .. } => Failure::environment(error),
     })
 }
 
-/// Hint for a library worker that cannot be used.
 const LIBRARY_HINT: &str = "run `scripts/setup --torch`, which installs PyTorch's library, then `scripts/opcollect`, which builds with it; see docs/guide/torch.md";
 
-/// Returns the versions of the library that computes some of the tasks, or none if no task needs
-/// it. Fails if the library's worker is needed but was not built.
+/// Returns the versions of the library that tasks need, if any. Fails if its worker was not built.
 pub fn library_versions(tasks: &[PlannedTask], modules: &[PlannedModule], bench: &mut dyn Bench) -> Result<Versions> {
     let count = tasks.iter().filter(|planned| planned.partner.is_some()).count();
     if count == 0 && modules.is_empty() {
@@ -108,8 +106,7 @@ pub fn library_versions(tasks: &[PlannedTask], modules: &[PlannedModule], bench:
     library_worker(&what, bench)
 }
 
-/// Returns the versions that the library's worker reports. `what` names the user of the library for
-/// errors.
+/// Returns the versions that the library's worker reports. `what` names the library's user for errors.
 pub fn library_worker(what: &str, bench: &mut dyn Bench) -> Result<Versions> {
     let worker = bench::worker_program().map_err(Failure::environment)?;
     if !bench::library_program(&worker).exists() {
@@ -130,40 +127,38 @@ pub fn refuse_library(tasks: &[PlannedTask]) -> Result<()> {
 
 /// Returns the target of `--backend torch`.
 pub fn library_target(versions: &Versions) -> Result<Target> {
-    Ok(targets::torch(versions.get("torch").map(String::as_str), &host_cpu("generic", &Facts::read())?))
+    Ok(targets::torch_target(versions.get("torch").map(String::as_str), &host_cpu("generic", &Facts::read_facts())?))
 }
 
 /// Resolves the description of a target, which need not run on this machine.
 pub fn compiled_target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
     let resolved = kind_of(description)?.resolve(description, &mut Compilers(bench));
-    let Resolved { target, is_host } = resolved.map_err(Failure::of_target)?;
+    let Resolved { target, is_host } = resolved.map_err(Failure::from_refusal)?;
     if !is_host {
         try_target(&target, bench)?;
     }
     Ok(target)
 }
 
-/// Resolves the description of a target that runs on this machine: this machine's CPU by its LLVM
-/// name, or a description in JSON.
-pub fn target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
+/// Resolves a target of this machine: its CPU by the LLVM name, or a description in JSON.
+pub fn resolve_target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
     match kind_of(description)?.run_refusal() {
-        Some(refusal) => Err(Failure::of_target(refusal)),
+        Some(refusal) => Err(Failure::from_refusal(refusal)),
         None => compiled_target(description, bench),
     }
 }
 
 fn kind_of(description: &str) -> Result<Kind> {
-    targets::find(description)
+    targets::find_kind(description)
         .ok_or_else(|| Failure::usage(format!("`target` is `{description}`; {}", targets::allowed_names())))
 }
 
-/// Access to this machine's compilers, by which descriptions of targets are completed.
 struct Compilers<'a>(&'a mut dyn Bench);
 
 impl Host for Compilers<'_> {
-    fn cpu(&mut self) -> std::result::Result<HostCpu, Refusal> {
-        let versions = versions(self.0)?;
-        Ok(host_cpu(versions.get("cpu").map_or("generic", String::as_str), &Facts::read())?)
+    fn host_cpu(&mut self) -> std::result::Result<HostCpu, Refusal> {
+        let versions = builder_versions(self.0)?;
+        Ok(host_cpu(versions.get("cpu").map_or("generic", String::as_str), &Facts::read_facts())?)
     }
 
     fn gpu_capability(&mut self) -> std::result::Result<String, Refusal> {
@@ -175,28 +170,26 @@ impl Host for Compilers<'_> {
     fn check_architectures(&mut self, architectures: &[Architecture]) -> std::result::Result<(), Refusal> {
         let nvrtc = Nvrtc::open().map_err(|error| Failure::environment(error).with_hint(nvrtc::SETUP_HINT))?;
         for architecture in architectures {
-            nvrtc.check(*architecture).map_err(Failure::usage)?;
+            nvrtc.check_architecture(*architecture).map_err(Failure::usage)?;
         }
         Ok(())
     }
 }
 
-/// Returns this machine's CPU by a name.
 fn host_cpu(name: &str, facts: &Facts) -> Result<HostCpu> {
     let (name, extensions) = (name.to_owned(), facts.vector_extensions.clone());
     Ok(HostCpu { name, extensions, cores: allowed_cpus()?.len() })
 }
 
-/// Builds a small task, so that a target that TVM rejects is a single error instead of a loss per
-/// attempt.
+/// Builds a small task, so that a rejected target is one error instead of a loss per attempt.
 fn try_target(target: &Target, bench: &mut dyn Bench) -> Result<()> {
-    let small = zoo::simple::build("relu:shape=16").map_err(Failure::environment)?;
-    let tasks = models::fuse::tasks(&small, models::fuse::Fuse::None).map_err(Failure::environment)?;
+    let small = zoo::simple::build_operator("relu:shape=16").map_err(Failure::environment)?;
+    let tasks = models::fuse::distinct_tasks(&small, models::fuse::Fuse::None).map_err(Failure::environment)?;
     let task = &tasks.first().ok_or_else(|| Failure::environment("a graph of one operator has no task"))?.task;
-    let schedule = Schedule::Template { knobs: space(task, &target.machine).default };
+    let schedule = Schedule::Template { knobs: task_space(task, &target.machine).default };
     let task = serde_json::to_string(task).map_err(Failure::environment)?;
-    let job = BuildJob::new(&task, target, &schedule);
-    match bench.build(&[job], &mut || ()).into_iter().next() {
+    let job = BuildJob::for_schedule(&task, target, &schedule);
+    match bench.build_jobs(&[job], &mut || ()).into_iter().next() {
         Some(Build::Built(_)) => Ok(()),
         Some(Build::Failed(why) | Build::Rejected(why)) => {
             Err(Failure::usage(format!("cannot compile for this target: {why}")))
@@ -206,10 +199,9 @@ fn try_target(target: &Target, bench: &mut dyn Bench) -> Result<()> {
     }
 }
 
-/// Returns the versions of all libraries that build or run for a target. `library` contains those
-/// of a partner library.
-pub fn prepare(target: &Target, library: Versions, bench: &mut dyn Bench) -> Result<Versions> {
-    let mut versions = if target.kind.is_library() { Versions::new() } else { versions(bench)? };
+/// Returns the versions of all libraries that build or run for a target, including those in `library`.
+pub fn collect_versions(target: &Target, library: Versions, bench: &mut dyn Bench) -> Result<Versions> {
+    let mut versions = if target.kind.is_library() { Versions::new() } else { builder_versions(bench)? };
     versions.extend(library);
     if target.kind.runs_on_gpu() {
         versions.extend(device_versions(bench)?);
@@ -218,7 +210,7 @@ pub fn prepare(target: &Target, library: Versions, bench: &mut dyn Bench) -> Res
 }
 
 /// Returns the versions of TVM, LLVM and the CPU that the builders report.
-pub fn versions(bench: &mut dyn Bench) -> Result<Versions> {
+pub fn builder_versions(bench: &mut dyn Bench) -> Result<Versions> {
     bench.capability(Ability::Build).map_err(worker_missing)
 }
 
@@ -235,8 +227,7 @@ pub fn runtime_versions(of: Ability, runtime: &Described, bench: &mut dyn Bench)
     })
 }
 
-/// Returns the last line of a worker's output, which contains the reason if a worker ends during
-/// its start.
+/// Returns the last line of a worker's output, which has the reason if a worker ends at its start.
 fn last_words(fault: &Fault) -> String {
     fault.to_string().trim().lines().last().unwrap_or_default().trim().to_owned()
 }
@@ -254,17 +245,17 @@ fn worker_missing(fault: Fault) -> Failure {
 }
 
 /// Returns the description of the machine that a space needs, without starting a worker.
-pub fn guess(description: &str) -> Result<Machine> {
-    let facts = Facts::read();
+pub fn guess_machine(description: &str) -> Result<Machine> {
+    let facts = Facts::read_facts();
     // Without the compiler, the processor's name is unknown. Defaults depend on its vendor.
     let is_amd = facts.cpu_model.as_deref().is_some_and(|model| model.starts_with("AMD"));
     let cpu = if is_amd { "znver" } else { "generic" };
-    kind_of(description)?.guess(description, &host_cpu(cpu, &facts)?).map_err(Failure::usage)
+    kind_of(description)?.guess_machine(description, &host_cpu(cpu, &facts)?).map_err(Failure::usage)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{cpus_of, shared_cores};
+    use super::{select_cpus, shared_cores};
     use measure::host::Topology;
     use std::fs;
 
@@ -277,7 +268,7 @@ mod tests {
             fs::write(folder.join("thread_siblings_list"), siblings).expect("file");
         }
         let topology = Topology::read_from(root.path(), &[0, 1, 2, 3]);
-        let cpus = topology.order(&[0, 1, 2, 3]);
+        let cpus = topology.order_cpus(&[0, 1, 2, 3]);
         let told = |count: usize| shared_cores(&topology, &cpus[..count]);
         assert_eq!((told(1), told(2)), (None, None));
         assert_eq!(told(3).as_deref(), Some("3 threads run on 2 cores, whose units they share"));
@@ -290,7 +281,7 @@ mod tests {
     #[test]
     fn a_run_takes_the_first_cpus_and_no_more_than_there_are() {
         let taken =
-            |threads| cpus_of(threads, &[0, 2, 1, 3], "this machine").map_err(|error| error.message().to_owned());
+            |threads| select_cpus(threads, &[0, 2, 1, 3], "this machine").map_err(|error| error.message().to_owned());
         assert_eq!(taken(Some(2)), Ok(vec![0, 2]));
         assert_eq!(taken(None), Ok(vec![0, 2, 1, 3]));
         for threads in [0, 5, usize::MAX] {

@@ -6,15 +6,13 @@ use crate::observer::Observer;
 use crate::{Result, machine};
 use datasets::OverVisits;
 use measure::host::{FLOOR_ROUNDS, Facts, FloorVisits, floor_visits};
-use measure::statistics::median;
-use report::{Paper, Table, figures, or_unknown, percent, words};
+use measure::statistics::median_of_sorted;
+use report::{Paper, Table, format_percent, number_column, or_unknown, text_column};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Duration of the measurement.
 const DURATION: Duration = Duration::from_secs(60);
 
-/// The visits of one piece of work.
 #[derive(Serialize)]
 struct Floor {
     work: String,
@@ -40,8 +38,8 @@ pub struct NoiseReport {
 
 /// Visits fixed pieces of work for a minute, while no other process measures.
 pub fn measure_noise(observer: &dyn Observer) -> Result<NoiseReport> {
-    let (facts, cpus) = (Facts::read(), machine::allowed_cpus()?);
-    let _exclusive = machine::exclusive(0, observer)?;
+    let (facts, cpus) = (Facts::read_facts(), machine::allowed_cpus()?);
+    let _exclusive = machine::lock_cpus(0, observer)?;
     let mut note_round = |round: u32| {
         if round.is_multiple_of(FLOOR_ROUNDS / 4) {
             observer.note(format!("round {round} of {FLOOR_ROUNDS}"));
@@ -52,11 +50,11 @@ pub fn measure_noise(observer: &dyn Observer) -> Result<NoiseReport> {
         host: facts.hostname.clone().unwrap_or_else(|| "this host".to_owned()),
         host_class: facts.host_class(),
         seconds: DURATION.as_secs(),
-        floors: visits.iter().map(floor).collect(),
+        floors: visits.iter().map(compute_floor).collect(),
     })
 }
 
-fn floor(of: &FloorVisits) -> Floor {
+fn compute_floor(of: &FloorVisits) -> Floor {
     let medians: Vec<f64> = of.visits.iter().map(|visit| visit.median_ns).collect();
     let within =
         |visit: &measure::Measurement| visit.median_interval_ns.map(|(low, high)| (high - low) / 2.0 / visit.median_ns);
@@ -68,9 +66,9 @@ fn floor(of: &FloorVisits) -> Floor {
         work: of.load.to_string(),
         threads: of.threads,
         visits: medians.len(),
-        within_visit: (!widths.is_empty()).then(|| median(&widths)),
+        within_visit: (!widths.is_empty()).then(|| median_of_sorted(&widths)),
         between_visits: known.spread,
-        three_visits: OverVisits::expected(known.spread, 3),
+        three_visits: OverVisits::expected_half_width(known.spread, 3),
         largest_over_smallest: medians.iter().copied().fold(0.0, f64::max) / least,
     }
 }
@@ -79,22 +77,22 @@ impl NoiseReport {
     /// Formats the noise floor, and the smallest difference that exceeds it.
     pub fn text(&self, paper: &Paper) -> String {
         let mut table = Table::new([
-            words("work"),
-            figures("threads"),
-            figures("visits").drops(2),
-            figures("within a visit"),
-            figures("between visits"),
-            figures("± of 3 visits"),
-            figures("largest / smallest").drops(1),
+            text_column("work"),
+            number_column("threads"),
+            number_column("visits").drop_order(2),
+            number_column("within a visit"),
+            number_column("between visits"),
+            number_column("± of 3 visits"),
+            number_column("largest / smallest").drop_order(1),
         ]);
         for floor in &self.floors {
-            table.row([
+            table.add_row([
                 floor.work.clone(),
                 floor.threads.to_string(),
                 floor.visits.to_string(),
-                or_unknown(floor.within_visit, percent),
-                or_unknown(floor.between_visits, percent),
-                or_unknown(floor.three_visits, percent),
+                or_unknown(floor.within_visit, format_percent),
+                or_unknown(floor.between_visits, format_percent),
+                or_unknown(floor.three_visits, format_percent),
                 format!("{:.2}", floor.largest_over_smallest),
             ]);
         }
@@ -105,8 +103,8 @@ impl NoiseReport {
              docs/guide/measuring.md describes how to lower it",
             self.host,
             self.seconds,
-            table.on(paper),
-            percent(worst),
+            table.format_for(paper),
+            format_percent(worst),
         )
     }
 }

@@ -9,11 +9,10 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::{BufWriter, Write};
 
-/// Bytes of the write buffer.
 const BUFFER_BYTES: usize = 1 << 18;
 
 /// Writes a file through `fill`, compressed if its name ends in `.gz`, and moves it to its final path.
-pub fn write<T>(output: Output, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<T>) -> Result<T> {
+pub fn write_packed<T>(output: Output, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<T>) -> Result<T> {
     let path = output.path().to_owned();
     let failed = |error| Failure::environment(format!("cannot write `{}`: {error}", path.display()));
     let is_compressed = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gz"));
@@ -38,7 +37,7 @@ pub fn write_trace(
     fill: impl FnOnce(&mut dyn Write) -> std::io::Result<Written>,
 ) -> Result<Written> {
     let place = output.path().display().to_string();
-    let written = write(output, fill)?;
+    let written = write_packed(output, fill)?;
     if written.left_out > 0 {
         let left_out = written.left_out;
         observer.note(format!("`{place}` has the size limit of `--trace-mib`; {left_out} events were omitted"));

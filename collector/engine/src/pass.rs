@@ -2,11 +2,11 @@
 
 use crate::Result;
 use crate::campaign::record::now_us;
-use crate::campaign::{Campaign, Lessons, Outcomes, PlannedTask, Source, Tuning, collect, collect::Outside};
+use crate::campaign::{Campaign, Lessons, Outcomes, PlannedTask, Source, Tuning, collect::Outside, collect_attempts};
 use crate::failure::Failure;
 use crate::ledger::Ledger;
 use crate::observer::{Observer, StoreStatus};
-use crate::stores::failed;
+use crate::stores::store_failure;
 use bench::Bench;
 use datasets::store::Status;
 use datasets::{Choose, Record, Store};
@@ -39,7 +39,7 @@ pub enum Makes {
 
 impl At<'_> {
     /// Makes the attempts that a source proposes, and seals their records.
-    pub fn pass(
+    pub fn run_pass(
         &self,
         makes: Makes,
         ledger: Ledger<'_>,
@@ -48,17 +48,17 @@ impl At<'_> {
         bench: &mut dyn Bench,
     ) -> Result<Outcomes> {
         let ledger = RefCell::new(ledger);
-        let mut progress = self.observer.begin(source.left(), self.to_store());
+        let mut progress = self.observer.begin_progress(source.attempts_left(), self.to_store());
         let mut outside = Outside {
-            sink: &mut |record: &Record| ledger.borrow_mut().keep(record),
-            listener: &mut |event| progress.hear(&event),
+            sink: &mut |record: &Record| ledger.borrow_mut().append_record(record),
+            listener: &mut |event| progress.observe_event(&event),
             should_stop: &|| self.signal.load(Ordering::Relaxed) != 0,
             claim: &mut |wanted| match makes {
                 Makes::Unknown => ledger.borrow_mut().claim(wanted),
                 Makes::Again => ledger.borrow_mut().claim_again(wanted),
             },
         };
-        let outcomes = collect(source, campaign, bench, &mut outside);
+        let outcomes = collect_attempts(source, campaign, bench, &mut outside);
         progress.finish();
         let ledger = ledger.into_inner();
         let holders: Vec<String> = ledger.holders().iter().map(|path| format!("`{}`", path.display())).collect();
@@ -68,8 +68,8 @@ impl At<'_> {
                 holders.join(", ")
             ));
         }
-        ledger.seal().map_err(failed)?;
-        outcomes.map_err(failed)
+        ledger.seal().map_err(store_failure)?;
+        outcomes.map_err(store_failure)
     }
 
     /// Opens the status file of this process. The pass works without it if that fails.
@@ -81,33 +81,33 @@ impl At<'_> {
             began_us: now_us(),
             ..Status::default()
         };
-        Some(StoreStatus { telling: self.store.telling().ok()?, status })
+        Some(StoreStatus { telling: self.store.create_status_file().ok()?, status })
     }
 }
 
 /// Returns the records of a store from which searches can learn, in addition to their own.
-pub fn lessons(store: &Store, tuning: &Tuning, target: &Target) -> Result<Lessons> {
+pub fn read_lessons(store: &Store, tuning: &Tuning, target: &Target) -> Result<Lessons> {
     let mut lessons = Lessons::new(tuning.searches(), target).map_err(Failure::environment)?;
-    for record in store.records(Choose::Middle).map_err(failed)? {
-        lessons.take(&record.map_err(failed)?);
+    for record in store.select_records(Choose::Middle).map_err(store_failure)? {
+        lessons.add_record(&record.map_err(store_failure)?);
     }
     Ok(lessons)
 }
 
 /// Returns the records of some tasks, in the order of time and without long columns.
-pub fn records(store: &Store, tasks: &[PlannedTask], choose: Choose) -> Result<Vec<Record>> {
-    read(store, tasks, choose, Record::lean)
+pub fn read_records(store: &Store, tasks: &[PlannedTask], choose: Choose) -> Result<Vec<Record>> {
+    read_shortened(store, tasks, choose, Record::without_long_columns)
 }
 
-/// Returns the records of some tasks like `records`, with the features of their code.
-pub fn records_with_figures(store: &Store, tasks: &[PlannedTask], choose: Choose) -> Result<Vec<Record>> {
-    read(store, tasks, choose, |mut record| {
+/// Returns the records of some tasks like `read_records`, with the features of their code.
+pub fn read_records_with_features(store: &Store, tasks: &[PlannedTask], choose: Choose) -> Result<Vec<Record>> {
+    read_shortened(store, tasks, choose, |mut record| {
         let features = record.features.take();
-        Record { features, ..record.lean() }
+        Record { features, ..record.without_long_columns() }
     })
 }
 
-fn read(
+fn read_shortened(
     store: &Store,
     tasks: &[PlannedTask],
     choose: Choose,
@@ -115,8 +115,8 @@ fn read(
 ) -> Result<Vec<Record>> {
     let hashes: HashSet<String> = tasks.iter().map(|planned| planned.task.hash()).collect();
     let mut records = Vec::new();
-    for record in store.records(choose).map_err(failed)? {
-        let record = record.map_err(failed)?;
+    for record in store.select_records(choose).map_err(store_failure)? {
+        let record = record.map_err(store_failure)?;
         if hashes.contains(&record.task_hash) {
             records.push(shorten(record));
         }

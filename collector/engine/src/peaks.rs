@@ -4,66 +4,62 @@ use crate::Result;
 use crate::campaign::Config;
 use crate::campaign::record::now_us;
 use crate::machine::allowed_cpus;
-use crate::stores::failed;
+use crate::stores::store_failure;
 use bench::{Bench, Build};
 use datasets::peaks::{Certainty, ComputePeak, ComputeRate, MemoryPeak, MemoryRate};
 use datasets::{Peaks, PeaksMeasured, Reached, Record, Store};
-use job::space::{Schedule, space};
+use job::space::{Schedule, task_space};
 use job::{BuildJob, RunJob, RunReply};
 use measure::host::{Facts, Streaming, memory, stream_rates};
 use measure::{Method, Plan};
 use models::Task;
-use report::{number, or_unknown};
+use report::{format_number, or_unknown};
 use std::time::Duration;
 use targets::Target;
 
 /// Number of measurements per host that are sufficient.
 const ENOUGH: usize = 5;
-/// Smallest distance between two measurements in microseconds. Load by other processes often lasts
-/// for minutes.
+/// Smallest distance between two measurements; load by other processes often lasts for minutes.
 const APART_US: i64 = 120_000_000;
 
-/// Returns the peaks of the campaign's host. Measures them again if the store has few measurements,
-/// and raises them to the rates that operators have reached.
-pub fn of_host(
+/// Returns the host's peaks, measured if the store has few, and raised to rates that operators reached.
+pub fn host_peaks(
     store: &Store,
     base: &Record,
     (config, target): (&Config, &Target),
     (facts, reached): (&Facts, &Reached),
     bench: &mut dyn Bench,
 ) -> Result<Peaks> {
-    let known = measurements(store, base)?;
+    let known = read_measurements(store, base)?;
     let missing: Vec<usize> = config.threads.iter().copied().filter(|threads| is_due(&known, *threads)).collect();
     if target.kind.runs_on_cpus() && !missing.is_empty() {
         let mut measured = PeaksMeasured::new(&base.host, &base.host_class, &base.program_version, now_us());
-        measure(&missing, target, facts, bench, &mut measured);
-        store.keep_peaks(&measured).map_err(failed)?;
+        measure_peaks(&missing, target, facts, bench, &mut measured);
+        store.keep_peaks(&measured).map_err(store_failure)?;
     }
     // The store is read again, because another campaign on this host may have measured in the
     // meantime.
-    let mut peaks = Peaks::of(&measurements(store, base)?);
-    peaks.raise(reached);
+    let mut peaks = Peaks::from_measurements(&read_measurements(store, base)?);
+    peaks.raise_peaks(reached);
     Ok(peaks)
 }
 
 /// Measures the peaks for one number of threads; devices have none.
-pub fn now(threads: usize, target: &Target, bench: &mut dyn Bench) -> Peaks {
-    let facts = Facts::read();
+pub fn measure_now(threads: usize, target: &Target, bench: &mut dyn Bench) -> Peaks {
+    let facts = Facts::read_facts();
     let mut measured = PeaksMeasured::new("", &facts.host_class(), env!("CARGO_PKG_VERSION"), now_us());
     if target.kind.runs_on_cpus() {
-        measure(&[threads], target, &facts, bench, &mut measured);
+        measure_peaks(&[threads], target, &facts, bench, &mut measured);
     }
-    Peaks::of([&measured])
+    Peaks::from_measurements([&measured])
 }
 
-/// Returns all measurements of this host in a store.
-fn measurements(store: &Store, base: &Record) -> Result<Vec<PeaksMeasured>> {
-    let mut known = store.peaks().map_err(failed)?;
+fn read_measurements(store: &Store, base: &Record) -> Result<Vec<PeaksMeasured>> {
+    let mut known = store.peaks().map_err(store_failure)?;
     known.retain(|measured| measured.host == base.host && measured.host_class == base.host_class);
     Ok(known)
 }
 
-/// Returns whether the peaks of a number of threads should be measured again.
 fn is_due(known: &[PeaksMeasured], threads: usize) -> bool {
     let has = |measured: &&PeaksMeasured| {
         measured.is_current() && measured.compute.iter().any(|rate| rate.threads as usize == threads)
@@ -74,16 +70,22 @@ fn is_due(known: &[PeaksMeasured], threads: usize) -> bool {
 }
 
 /// Measures the peaks for some thread counts. Rates that cannot be measured are left out.
-fn measure(counts: &[usize], target: &Target, facts: &Facts, bench: &mut dyn Bench, measured: &mut PeaksMeasured) {
+fn measure_peaks(
+    counts: &[usize],
+    target: &Target,
+    facts: &Facts,
+    bench: &mut dyn Bench,
+    measured: &mut PeaksMeasured,
+) {
     let Ok(cpus) = allowed_cpus() else { return };
-    let limit = memory::limit().map_or(u64::MAX, |(bytes, _)| bytes);
+    let limit = memory::memory_limit().map_or(u64::MAX, |(bytes, _)| bytes);
     let memory_bytes = facts.memory_bytes.unwrap_or(1 << 30).min(limit);
     for &count in counts {
         let cpus = cpus[..count.min(cpus.len())].to_vec();
         let threads = u32::try_from(count).unwrap_or(u32::MAX);
         let compute = multiply_adds(target, &cpus, bench);
         measured.compute.extend(compute.map(|flops_per_second| ComputeRate { threads, flops_per_second }));
-        let streams = stream_rates(&Streaming::on(&cpus, memory_bytes)).unwrap_or_default();
+        let streams = stream_rates(&Streaming::for_cpus(&cpus, memory_bytes)).unwrap_or_default();
         measured.memory.extend(streams.into_iter().map(|rate| MemoryRate {
             threads,
             working_set_bytes: rate.working_set_bytes,
@@ -94,16 +96,14 @@ fn measure(counts: &[usize], target: &Target, facts: &Facts, bench: &mut dyn Ben
     }
 }
 
-/// Returns the higher rate of two operators, which are so large that waking the threads is a small
-/// part of their time. The first is a product whose right operand stays in the first-level cache,
-/// split so that each thread has its own rows. The second is a convolution with one image per
-/// thread, which has a higher arithmetic intensity. Its windows are chosen so that no algorithm can
-/// save multiplications.
+/// Returns the higher rate of two operators that are large compared with waking the threads: a product, split
+/// by rows, whose right operand stays in the first-level cache, and a convolution with one image per thread.
+/// The windows of the convolution are chosen so that no algorithm can save multiplications.
 fn multiply_adds(target: &Target, cpus: &[usize], bench: &mut dyn Bench) -> Option<f64> {
-    operators(cpus.len()).iter().filter_map(|text| flops_per_second(text, target, cpus, bench)).reduce(f64::max)
+    peak_operators(cpus.len()).iter().filter_map(|text| flops_per_second(text, target, cpus, bench)).reduce(f64::max)
 }
 
-fn operators(threads: usize) -> [String; 2] {
+fn peak_operators(threads: usize) -> [String; 2] {
     const ROWS_PER_THREAD: usize = 16 * 224;
     [
         format!("matmul:m={},n=64,k=128", ROWS_PER_THREAD * threads),
@@ -111,11 +111,10 @@ fn operators(threads: usize) -> [String; 2] {
     ]
 }
 
-/// Returns the only task of an operator, and its default schedule.
 fn task_and_schedule(text: &str, target: &Target) -> Option<(Task, Schedule)> {
-    let graph = zoo::simple::build(text).ok()?;
-    let task: Task = models::fuse::tasks(&graph, models::fuse::Fuse::None).ok()?.into_iter().next()?.task;
-    let schedule = Schedule::Template { knobs: space(&task, &target.machine).default };
+    let graph = zoo::simple::build_operator(text).ok()?;
+    let task: Task = models::fuse::distinct_tasks(&graph, models::fuse::Fuse::None).ok()?.into_iter().next()?.task;
+    let schedule = Schedule::Template { knobs: task_space(&task, &target.machine).default };
     Some((task, schedule))
 }
 
@@ -123,10 +122,10 @@ fn flops_per_second(text: &str, target: &Target, cpus: &[usize], bench: &mut dyn
     const SLACK: Duration = Duration::from_secs(20);
     let (task, schedule) = task_and_schedule(text, target)?;
     let task_json = serde_json::to_string(&task).ok()?;
-    let job = BuildJob::new(&task_json, target, &schedule);
-    let Some(Build::Built(artifact)) = bench.build(&[job], &mut || ()).into_iter().next() else { return None };
-    let job = RunJob::new(task_json, cpus.to_vec(), Method::Sample(Plan::default())).of(&artifact);
-    match bench.run(&job, job.deadline(task.work().ok()?.flops, SLACK)) {
+    let job = BuildJob::for_schedule(&task_json, target, &schedule);
+    let Some(Build::Built(artifact)) = bench.build_jobs(&[job], &mut || ()).into_iter().next() else { return None };
+    let job = RunJob::library_run(task_json, cpus.to_vec(), Method::Sample(Plan::default())).with_artifact(&artifact);
+    match bench.run_job(&job, job.time_limit(task.work().ok()?.flops, SLACK)) {
         // A peak is the rate of the least disturbed batch.
         Ok(RunReply::Measured(measured)) => Some(task.work().ok()?.flops as f64 / measured.measurement.min_ns * 1e9),
         Ok(
@@ -142,18 +141,19 @@ fn flops_per_second(text: &str, target: &Target, cpus: &[usize], bench: &mut dyn
 }
 
 /// Formats the peaks that rooflines refer to, in lines of text.
-pub fn describe(peaks: &Peaks) -> Vec<String> {
+pub fn describe_peaks(peaks: &Peaks) -> Vec<String> {
     let on = |threads: u32| if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
     let one = |peak: &ComputePeak| {
-        let rate = number(peak.flops_per_second * 1e-9);
+        let rate = format_number(peak.flops_per_second * 1e-9);
         format!("peak on {}: {rate} GFLOP/s ({})", on(peak.threads), known_by(&peak.certainty))
     };
     let levels = |of_threads: &[MemoryPeak]| {
         // The largest working set of each level is the one that the previous level serves least.
         let same = |one: &MemoryPeak, other: &MemoryPeak| one.level == other.level;
         let largest: Vec<&MemoryPeak> = of_threads.chunk_by(same).filter_map(<[MemoryPeak]>::last).collect();
-        let rate =
-            |peak: &&MemoryPeak| Some(format!("{} {}", peak.level.as_ref()?, number(peak.bytes_per_second * 1e-9)));
+        let rate = |peak: &&MemoryPeak| {
+            Some(format!("{} {}", peak.level.as_ref()?, format_number(peak.bytes_per_second * 1e-9)))
+        };
         let rates: Vec<String> = largest.iter().filter_map(rate).collect();
         let last = largest.last().filter(|_| !rates.is_empty())?;
         Some(format!("memory on {}: {} GB/s ({})", on(last.threads), rates.join(", "), known_by(&last.certainty)))
@@ -175,7 +175,7 @@ fn known_by(certainty: &Certainty) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{describe, operators, task_and_schedule};
+    use super::{describe_peaks, peak_operators, task_and_schedule};
     use datasets::peaks::{ComputeRate, MemoryRate};
     use datasets::{Peaks, PeaksMeasured, Record};
 
@@ -198,20 +198,20 @@ mod tests {
             "peak on 2 threads: 230 GFLOP/s (measured once)",
             "memory on 2 threads: L1 180, L3 60.0, DRAM 28.0 GB/s (measured once)",
         ];
-        assert_eq!(describe(&Peaks::of([&measured])), wanted);
+        assert_eq!(describe_peaks(&Peaks::from_measurements([&measured])), wanted);
         // Earlier versions recorded only working sets, without levels.
         let old = PeaksMeasured { memory: vec![MemoryRate { level: None, ..rate(memory[0]) }], ..measured };
-        assert_eq!(describe(&Peaks::of([&old])), wanted[..1]);
+        assert_eq!(describe_peaks(&Peaks::from_measurements([&old])), wanted[..1]);
     }
 
     #[test]
     fn a_peak_is_measured_by_all_the_products_that_are_counted() {
         for features in [vec![], vec!["avx2".to_owned()], vec!["avx512f".to_owned()]] {
-            let target = targets::llvm("x86-64", &features, 4);
-            for text in operators(4) {
+            let target = targets::llvm_target("x86-64", &features, 4);
+            for text in peak_operators(4) {
                 let (_, schedule) = task_and_schedule(&text, &target).expect("the zoo has it");
                 let record = Record { schedule: datasets::Json::parse(&schedule.to_json()).ok(), ..Record::default() };
-                assert!(!record.saves_products(), "{text}: {}", schedule.describe());
+                assert!(!record.saves_products(), "{text}: {}", schedule.describe_knobs());
             }
         }
     }

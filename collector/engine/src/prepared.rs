@@ -1,20 +1,20 @@
 //! Prepares a whole model for runs: reads it, cuts it into calls, generates its inputs, and
 //! computes the reference, all in one folder.
 
-use crate::bases::bases;
+use crate::bases::base_records;
 use crate::boards::{self, BoardOptions, Standing};
 use crate::campaign::CampaignEvent;
 use crate::campaign::choices::{AttentionChoice, Executor};
 use crate::campaign::config::{Config, ModelRequest};
 use crate::campaign::graphs::{self, LoadedModels};
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, format_chain};
 use crate::input_files::{self, InputFiles};
 use crate::network::record::Attempt;
 use crate::network::simulated::{self, Simulator};
 use crate::network::{self, Best, BuiltModel, Comparison, NetworkError};
 use crate::observer::Observer;
 use crate::runs::{After, Runs};
-use crate::stores::{failed, left_out_note, open};
+use crate::stores::{left_out_note, open_existing, store_failure};
 use crate::{Result, machine};
 use bench::{Ability, Access, Bench, Boards, Build, Fleet, Versions};
 use datasets::{Choose, Json, Peaks, Record, ScheduleSource};
@@ -39,7 +39,7 @@ use targets::{HOST, Target};
 pub struct PreparedModel {
     /// The model as it was requested.
     pub request: ModelRequest,
-    /// The target of its code.
+    /// The target of the compiled code.
     pub target: Target,
     /// The model after simplification.
     pub graph: Graph,
@@ -88,18 +88,18 @@ pub enum On<'a> {
 }
 
 impl PreparedModel {
-    /// Prepares the model of a request. Its inputs are written to a file.
-    pub fn of(asked: PreparationRequest<'_>) -> Result<PreparedModel> {
-        let request = only(&asked.config)?.clone();
+    /// Prepares the model of a request. The inputs are written to a file.
+    pub fn from_request(asked: PreparationRequest<'_>) -> Result<PreparedModel> {
+        let request = only_model(&asked.config)?.clone();
         refuse_sweeps(&asked.config, "`model` runs one model at one size")?;
-        let is_on_gpu = asked.config.kind().runs_on_gpu();
+        let is_on_gpu = asked.config.target_kind().runs_on_gpu();
         if is_on_gpu && matches!(asked.on, On::Cpus) {
             return Err(not_on_cpus());
         }
         // One thread launches the work of a GPU.
         let threads = if is_on_gpu { Some(1) } else { asked.threads };
         let (runs, target, standing) = match asked.on {
-            On::Board(access, wanted) => on_board(access, wanted, asked.config, threads, asked.observer)?,
+            On::Board(access, wanted) => connect_board(access, wanted, asked.config, threads, asked.observer)?,
             On::Cpus | On::CpusOrGpu => {
                 let mut runs = Runs::new(asked.config, threads, asked.observer)?;
                 if is_on_gpu {
@@ -107,26 +107,29 @@ impl PreparedModel {
                 }
                 // The engines are checked first, because their own messages describe best what is
                 // missing.
-                find(asked.engines, runs.bench.as_mut())?;
-                let target = machine::target(&runs.config.target, runs.bench.as_mut())?;
-                (runs, target, Standing::here()?)
+                start_engines(asked.engines, runs.bench.as_mut())?;
+                let target = machine::resolve_target(&runs.config.target, runs.bench.as_mut())?;
+                (runs, target, Standing::this_machine()?)
             }
         };
-        let loaded = asked.models.load(&request).map_err(|error| Failure::usage(chain(&error)))?;
-        runs.observer.notes(&loaded.notes);
-        let (graph, plan) = cut(&loaded.graph, &runs.config)?;
+        let loaded = asked.models.load(&request).map_err(|error| Failure::usage(format_chain(&error)))?;
+        runs.observer.receive_notes(&loaded.notes);
+        let (graph, plan) = cut_simplified(&loaded.graph, &runs.config)?;
         refuse_too_large(&request, &graph, runs.config.limits.run_memory_mib)?;
         let mut inputs =
-            reference::graph_inputs(&graph, runs.config.seed).map_err(|error| Failure::usage(chain(&error)))?;
-        input_files::take(asked.inputs, &names(&graph), &mut inputs)?;
-        let constants = reference::constants(&graph).map_err(|error| Failure::usage(chain(&error)))?;
-        let expected = if asked.is_checked {
-            let expected = reference::evaluate_graph_with(&graph, &constants, &inputs);
-            Some(expected.map_err(|error| Failure::usage(format!("cannot compute the reference: {}", chain(&error))))?)
-        } else {
-            None
-        };
-        runs.give(&inputs)?;
+            reference::graph_inputs(&graph, runs.config.seed).map_err(|error| Failure::usage(format_chain(&error)))?;
+        input_files::replace_inputs(asked.inputs, &input_names(&graph), &mut inputs)?;
+        let constants = reference::graph_constants(&graph).map_err(|error| Failure::usage(format_chain(&error)))?;
+        let expected =
+            if asked.is_checked {
+                let expected = reference::evaluate_graph_with(&graph, &constants, &inputs);
+                Some(expected.map_err(|error| {
+                    Failure::usage(format!("cannot compute the reference: {}", format_chain(&error)))
+                })?)
+            } else {
+                None
+            };
+        runs.write_inputs(&inputs)?;
         Ok(PreparedModel {
             request,
             target,
@@ -142,20 +145,20 @@ impl PreparedModel {
     }
 
     /// Builds the model into a folder. `choose` selects the schedule of each task.
-    pub fn make(
+    pub fn build_into(
         &mut self,
         folder: &Path,
         choose: &dyn Fn(&Task) -> Schedule,
     ) -> std::result::Result<BuiltModel, NetworkError> {
-        let mut progress = self.runs.observer.begin(self.plan.tasks.len(), None);
+        let mut progress = self.runs.observer.begin_progress(self.plan.tasks.len(), None);
         let signal = Arc::clone(&self.runs.signal);
         let mut goes_on = || {
-            progress.hear(&CampaignEvent::Built);
+            progress.observe_event(&CampaignEvent::Built);
             signal.load(Ordering::Relaxed) == 0
         };
-        let mut numbers = Numbers::of(&self.graph, &self.constants);
+        let mut numbers = Numbers::from_constants(&self.graph, &self.constants);
         let bench = self.runs.bench.as_mut();
-        let made = network::make(
+        let made = network::build_model(
             &mut numbers,
             (&self.plan, self.stages.as_ref()),
             &self.target,
@@ -169,58 +172,66 @@ impl PreparedModel {
     }
 
     /// Returns a record with the columns of the machine, the target and the versions.
-    pub fn base(&mut self) -> Result<Record> {
-        let versions = machine::prepare(&self.target, Versions::new(), self.runs.bench.as_mut())?;
-        let mut base = bases(&self.runs.config, &self.target, &self.standing.facts, &versions)?.compiled;
+    pub fn base_record(&mut self) -> Result<Record> {
+        let versions = machine::collect_versions(&self.target, Versions::new(), self.runs.bench.as_mut())?;
+        let mut base = base_records(&self.runs.config, &self.target, &self.standing.facts, &versions)?.compiled;
         if let Some(board) = &self.standing.board {
-            board.mark(&mut base);
+            board.fill_board_columns(&mut base);
         }
         Ok(base)
     }
 
-    /// Returns the fastest correct schedules in a store for this target and number of threads.
-    /// Notes which tasks have none, and which times are of other versions; those count only with
-    /// `all_versions`.
-    pub fn best(&mut self, store: &Path, all_versions: bool) -> Result<Best> {
+    /// Returns the fastest correct schedules in a store for this target and number of threads. Notes tasks without
+    /// one, and times of other versions, which count only with `all_versions`.
+    pub fn best_schedules(&mut self, store: &Path, all_versions: bool) -> Result<Best> {
         let best = self.read_best(store, all_versions)?;
         let threads = self.runs.cpus.len();
         let plural = if threads == 1 { "" } else { "s" };
         let note =
             |lacking| format!("for the best schedules in `{}` on {threads} thread{plural}: {lacking}", store.display());
-        let notes = best.lacking().map(note).into_iter().chain(left_out_note(best.left_out())).chain(best.foreign());
-        self.runs.observer.notes(&notes.collect::<Vec<_>>());
+        let notes = best
+            .describe_lacking()
+            .map(note)
+            .into_iter()
+            .chain(left_out_note(best.left_out()))
+            .chain(best.describe_foreign());
+        self.runs.observer.receive_notes(&notes.collect::<Vec<_>>());
         Ok(best)
     }
 
     /// Returns the fastest correct schedules of the current versions, without notes.
-    pub fn known(&mut self, store: &Path) -> Result<Best> {
+    pub fn known_schedules(&mut self, store: &Path) -> Result<Best> {
         self.read_best(store, false)
     }
 
     fn read_best(&mut self, store: &Path, all_versions: bool) -> Result<Best> {
-        let contest = Json::new(&network::in_network::turn()).map_err(Failure::environment)?;
-        let now = self.base()?;
+        let contest = Json::new(&network::in_network::round_plan()).map_err(Failure::environment)?;
+        let now = self.base_record()?;
         let network = calls_hash(&self.graph, &self.plan);
         let on = (&self.target, self.runs.cpus.len());
-        let mut best = Best::of(&self.plan, on, (now, all_versions), (&network, &contest));
-        for record in open(store)?.records(Choose::All).map_err(failed)? {
-            best.hear(&record.map_err(failed)?);
+        let mut best = Best::for_plan(&self.plan, on, (now, all_versions), (&network, &contest));
+        for record in open_existing(store)?.select_records(Choose::All).map_err(store_failure)? {
+            best.add_record(&record.map_err(store_failure)?);
         }
         Ok(best)
     }
 
     /// Returns the record of a run with these schedules, with the columns that are known before it.
-    pub fn record(
+    pub fn run_record(
         &self,
         (schedules, source): (&[Schedule], ScheduleSource),
         method: &Method,
         base: &Record,
     ) -> Result<Record> {
-        let attempt = self.attempt((schedules, source), method);
-        network::record::of_attempt(&attempt, base).map_err(Failure::environment)
+        let attempt = self.plan_attempt((schedules, source), method);
+        network::record::model_record(&attempt, base).map_err(Failure::environment)
     }
 
-    fn attempt<'a>(&'a self, (schedules, source): (&'a [Schedule], ScheduleSource), method: &'a Method) -> Attempt<'a> {
+    fn plan_attempt<'a>(
+        &'a self,
+        (schedules, source): (&'a [Schedule], ScheduleSource),
+        method: &'a Method,
+    ) -> Attempt<'a> {
         Attempt {
             model: &self.request,
             graph: &self.graph,
@@ -234,8 +245,7 @@ impl PreparedModel {
         }
     }
 
-    /// Returns the records of its operators in the network, with the columns that are known before
-    /// the run.
+    /// Returns the records of operators in the network, with the columns that are known before the run.
     pub fn operator_records(
         &self,
         (schedules, source): (&[Schedule], ScheduleSource),
@@ -243,34 +253,38 @@ impl PreparedModel {
         plan: &profile::Plan,
         base: &Record,
     ) -> Result<Vec<Record>> {
-        let attempt = self.attempt((schedules, source), method);
-        let network = network::record::of_attempt(&attempt, base).map_err(Failure::environment)?;
-        network::in_network::of_attempt(&attempt, &network, plan, base).map_err(Failure::environment)
+        let attempt = self.plan_attempt((schedules, source), method);
+        let network = network::record::model_record(&attempt, base).map_err(Failure::environment)?;
+        network::in_network::task_records(&attempt, &network, plan, base).map_err(Failure::environment)
     }
 
     /// Completes the profile that a runner measured with facts about the model.
-    pub fn profile(&self, seen: Profile, made: &BuiltModel, peaks: &Peaks) -> Result<Profile> {
+    pub fn complete_profile(&self, seen: Profile, made: &BuiltModel, peaks: &Peaks) -> Result<Profile> {
         let built = network::profile::Built { graph: &self.graph, plan: &self.plan, made };
-        network::profile::complete(seen, &built, self.runs.cpus.len(), peaks).map_err(not_built)
+        network::profile::complete_profile(seen, &built, self.runs.cpus.len(), peaks).map_err(not_built)
     }
 
-    /// Counts one call of each task in a simulator. Also returns the tasks that could not be
-    /// counted, with the reasons.
-    pub fn simulate(&mut self, simulator: &Simulator) -> Result<(Simulation, Vec<String>)> {
+    /// Counts one call of each task in a simulator. Also returns tasks that could not be counted, with reasons.
+    pub fn simulate_calls(&mut self, simulator: &Simulator) -> Result<(Simulation, Vec<String>)> {
         // Simulators support no newer instructions.
         const OLDER: &str = r#"{"kind": "llvm", "mcpu": "x86-64-v3"}"#;
         let is_own = self.runs.config.target == HOST && cfg!(target_arch = "x86_64");
-        let target = if is_own { machine::target(OLDER, self.runs.bench.as_mut())? } else { self.target.clone() };
+        let target =
+            if is_own { machine::resolve_target(OLDER, self.runs.bench.as_mut())? } else { self.target.clone() };
         let job = |one: &'_ TaskUse| {
             let task = serde_json::to_string(&one.task).map_err(Failure::environment)?;
-            Ok(BuildJob::new(&task, &target, &network::default_schedule(&one.task, &target)))
+            Ok(BuildJob::for_schedule(&task, &target, &network::default_schedule(&one.task, &target)))
         };
         let tasks = self.plan.tasks.iter().map(|one| Ok((one, job(one)?))).collect::<Result<Vec<_>>>()?;
-        self.runs.observer.doing(&format!("simulating a call of each of {} tasks by {}", tasks.len(), simulated::NAME));
-        let folder = self.runs.path("simulated");
+        self.runs.observer.announce_step(&format!(
+            "simulating a call of each of {} tasks by {}",
+            tasks.len(),
+            simulated::NAME
+        ));
+        let folder = self.runs.join_path("simulated");
         fs::create_dir(&folder).map_err(Failure::environment)?;
         let cpus = self.runs.cpus.clone();
-        Ok(simulator.count(&tasks, (&target, &cpus), self.runs.bench.as_mut(), &folder))
+        Ok(simulator.count_tasks(&tasks, (&target, &cpus), self.runs.bench.as_mut(), &folder))
     }
 
     /// Returns the tasks of the model.
@@ -278,11 +292,11 @@ impl PreparedModel {
         &self.plan.tasks
     }
 
-    /// Builds one of its tasks again, with a listing of its code.
+    /// Builds one of the model's tasks again, with a listing of its code.
     pub fn build_listed(&mut self, task: usize, schedule: &Schedule) -> Result<Artifact> {
         let task = serde_json::to_string(&self.plan.tasks[task].task).map_err(Failure::environment)?;
-        let job = BuildJob { wants_listing: true, ..BuildJob::new(&task, &self.target, schedule) };
-        match self.runs.bench.build(&[job], &mut || {}).pop() {
+        let job = BuildJob { wants_listing: true, ..BuildJob::for_schedule(&task, &self.target, schedule) };
+        match self.runs.bench.build_jobs(&[job], &mut || {}).pop() {
             Some(Build::Built(artifact)) => Ok(*artifact),
             Some(Build::Failed(why) | Build::Rejected(why)) => Err(Failure::environment(why)),
             Some(Build::Fault(fault)) => Err(Failure::environment(fault)),
@@ -291,34 +305,32 @@ impl PreparedModel {
     }
 
     /// Returns the schedule of each task that `choose` selects.
-    pub fn schedules(&self, choose: &dyn Fn(&Task) -> Schedule) -> Vec<Schedule> {
+    pub fn choose_schedules(&self, choose: &dyn Fn(&Task) -> Schedule) -> Vec<Schedule> {
         self.plan.tasks.iter().map(|one| choose(&one.task)).collect()
     }
 
-    /// Writes the model as an ONNX file into a folder. The file contains the model before
-    /// simplification, because other libraries simplify by rules of their own, for example for
-    /// quantised layers. There are two exceptions: operators that have an ONNX form only after
-    /// simplification, and constants that are generated from seeds, because simplification changes
-    /// them.
+    /// Writes an ONNX file into a folder: the model before simplification, because other libraries simplify by
+    /// their own rules. Exceptions are operators with an ONNX form only after simplification, and constants that
+    /// are generated from seeds, because simplification changes them.
     pub fn write_onnx(&self, folder: &Path) -> Result<()> {
-        let is_drawn = |graph: &Graph| graph.values.iter().filter_map(|value| value.data.as_ref()?.seed()).count() > 0;
-        let of_source = if is_drawn(&self.source) { None } else { readers::onnx::write(&self.source).ok() };
-        let bytes = of_source
-            .map_or_else(|| readers::onnx::write(&self.graph), Ok)
-            .map_err(|error| Failure::usage(format!("this model has no ONNX representation: {}", chain(&error))))?;
+        let is_drawn =
+            |graph: &Graph| graph.values.iter().filter_map(|value| value.data.as_ref()?.random_seed()).count() > 0;
+        let of_source = if is_drawn(&self.source) { None } else { readers::onnx::write_graph(&self.source).ok() };
+        let bytes = of_source.map_or_else(|| readers::onnx::write_graph(&self.graph), Ok).map_err(|error| {
+            Failure::usage(format!("this model has no ONNX representation: {}", format_chain(&error)))
+        })?;
         fs::write(folder.join(runtimes::MODEL), bytes).map_err(Failure::environment)
     }
 
-    /// Writes the ONNX file that was given into a folder, with numbers for dimensions that it leaves open. Data in files
-    /// next to it is linked or copied.
+    /// Writes the given ONNX file with numbers for open dimensions. Data files next to it are linked or copied.
     pub fn write_original(&self, folder: &Path) -> Result<()> {
-        let refused = |error: models::Error| Failure::usage(chain(&error));
-        let Some(path) = self.request.onnx_file().map_err(|error| Failure::usage(chain(&error)))? else {
+        let refused = |error: models::Error| Failure::usage(format_chain(&error));
+        let Some(path) = self.request.onnx_file().map_err(|error| Failure::usage(format_chain(&error)))? else {
             return Err(Failure::usage(format!("`{}` is not an ONNX file", self.request.label()))
                 .with_hint("`--variant onnxruntime` exports any model to ONNX"));
         };
         let name = path.display().to_string();
-        let bytes = readers::onnx::read(&path).map_err(refused)?;
+        let bytes = readers::onnx::read_file(&path).map_err(refused)?;
         let model_folder = path.parent().unwrap_or(Path::new(""));
         let files = readers::onnx::data_files(bytes.clone(), &name).map_err(refused)?;
         let fixed = readers::onnx::with_extents(bytes, &name, &self.source).map_err(refused)?;
@@ -343,40 +355,42 @@ impl PreparedModel {
 
     /// Writes the model as a program of tasks for a library into a folder.
     pub fn write_tasks(&self, folder: &Path) -> Result<()> {
-        let mut numbers = Numbers::of(&self.graph, &self.constants);
+        let mut numbers = Numbers::from_constants(&self.graph, &self.constants);
         network::write_tasks(&mut numbers, &self.plan, folder).map(drop).map_err(not_built)
     }
 
-    /// Returns its calls.
+    /// Returns the calls of the model.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Returns the engine that runs its program.
+    /// Returns the engine that runs the program.
     pub fn engine(&self) -> Engine {
         if self.target.kind.runs_on_gpu() { Engine::Cuda } else { Engine::Program }
     }
 
     /// Creates a temporary folder with this name.
     pub fn new_folder(&self, name: &str) -> Result<PathBuf> {
-        let folder = self.runs.path(name);
+        let folder = self.runs.join_path(name);
         fs::create_dir(&folder).map_err(Failure::environment)?;
         Ok(folder)
     }
 
     /// Returns the outputs of the last run of a job.
-    pub fn outputs(&self, job: &NetworkJob) -> Result<Vec<Tensor>> {
-        self.runs.outputs(job, self.graph.outputs.iter().map(|id| &self.graph.values[id.0 as usize].ty))
+    pub fn last_outputs(&self, job: &NetworkJob) -> Result<Vec<Tensor>> {
+        self.runs.read_outputs(job, self.graph.outputs.iter().map(|id| &self.graph.values[id.0 as usize].ty))
     }
 
     /// Compares outputs with the reference, if that was requested.
-    pub fn check(&self, outputs: &[Tensor]) -> Option<Comparison> {
-        self.expected.as_ref().map(|wanted| network::compare(network::tolerance(&self.graph), outputs, wanted))
+    pub fn check_outputs(&self, outputs: &[Tensor]) -> Option<Comparison> {
+        self.expected
+            .as_ref()
+            .map(|wanted| network::compare_outputs(network::error_tolerance(&self.graph), outputs, wanted))
     }
 }
 
 /// Starts the workers of other engines, whose errors describe what is missing.
-fn find(engines: &[Engine], bench: &mut dyn Bench) -> Result<()> {
+fn start_engines(engines: &[Engine], bench: &mut dyn Bench) -> Result<()> {
     for (engine, ability, runtime) in [
         (Engine::OnnxRuntime, Ability::RunOnnxRuntime, &onnxruntime::DESCRIBED),
         (Engine::OpenVino, Ability::RunOpenVino, &openvino::DESCRIBED),
@@ -391,25 +405,24 @@ fn find(engines: &[Engine], bench: &mut dyn Bench) -> Result<()> {
     Ok(())
 }
 
-/// Connects to a board, and determines its target.
-fn on_board(
+fn connect_board(
     access: &Access,
     wanted: BoardOptions<'_>,
     config: Config,
     threads: Option<usize>,
     observer: Rc<dyn Observer>,
 ) -> Result<(Runs, Target, Standing)> {
-    let mut workers = machine::workers(&config.limits)?;
-    let (target, standing) = boards::look(access, wanted, &config, &mut workers)?;
+    let mut workers = machine::create_workers(&config.limits)?;
+    let (target, standing) = boards::connect_board(access, wanted, &config, &mut workers)?;
     let board = standing.board.as_ref().expect("a board was looked at");
-    let cpus = machine::cpus_of(threads, &standing.cpus, board.described())?;
-    observer.notes(&board.notes());
+    let cpus = machine::select_cpus(threads, &standing.cpus, board.display_name())?;
+    observer.receive_notes(&board.timing_notes());
     let bench = Boards::new(workers, &Fleet { devices: 1, ..board.fleet.clone() }).map_err(Failure::environment)?;
-    Ok((Runs::on(config, cpus, Box::new(bench), observer)?, target, standing))
+    Ok((Runs::with_bench(config, cpus, Box::new(bench), observer)?, target, standing))
 }
 
 /// Returns the only model of a configuration.
-pub fn only(config: &Config) -> Result<&ModelRequest> {
+pub fn only_model(config: &Config) -> Result<&ModelRequest> {
     match config.models.as_slice() {
         [one] => Ok(one),
         several => {
@@ -422,7 +435,7 @@ pub fn only(config: &Config) -> Result<&ModelRequest> {
 /// Rejects a model whose constants exceed the memory limit of a runner, before they are read.
 fn refuse_too_large(request: &ModelRequest, graph: &Graph, run_memory_mib: u64) -> Result<()> {
     let constants = graph.values.iter().filter(|value| value.data.is_some());
-    let bytes = constants.filter_map(|value| value.ty.bytes()).fold(0, u64::saturating_add);
+    let bytes = constants.filter_map(|value| value.ty.size_bytes()).fold(0, u64::saturating_add);
     match bytes > run_memory_mib.saturating_mul(1 << 20) {
         false => Ok(()),
         true => Err(Failure::environment(format!(
@@ -436,7 +449,7 @@ fn refuse_too_large(request: &ModelRequest, graph: &Graph, run_memory_mib: u64) 
 
 /// Converts the error of a build.
 pub fn not_built(error: NetworkError) -> Failure {
-    Failure::usage(chain(&error))
+    Failure::usage(format_chain(&error))
 }
 
 /// Returns the error for targets that are not CPUs.
@@ -464,8 +477,8 @@ pub fn refuse_sweeps(config: &Config, what_runs: &str) -> Result<()> {
 }
 
 /// Simplifies a graph and cuts it into calls.
-pub fn cut(graph: &Graph, config: &Config) -> Result<(Graph, Plan)> {
-    let cuts = graphs::cuts(graph, config).map_err(|error| Failure::usage(chain(&error)))?;
+pub fn cut_simplified(graph: &Graph, config: &Config) -> Result<(Graph, Plan)> {
+    let cuts = graphs::cut_graph(graph, config).map_err(|error| Failure::usage(format_chain(&error)))?;
     let (graph, plan) = cuts.into_iter().next().expect("a graph is cut in at least one way");
     match plan.tasks.iter().find_map(|one| one.partner.as_ref()) {
         Some(partner) => {
@@ -477,12 +490,12 @@ pub fn cut(graph: &Graph, config: &Config) -> Result<(Graph, Plan)> {
 }
 
 /// Returns the names of a graph's inputs.
-pub fn names(graph: &Graph) -> Vec<&str> {
+pub fn input_names(graph: &Graph) -> Vec<&str> {
     graph.inputs.iter().map(|id| graph.values[id.0 as usize].name.as_str()).collect()
 }
 
 /// Calls a function with a prepared model for each number of threads.
-pub fn each<T>(
+pub fn for_each_thread_count<T>(
     model: &ModelRequest,
     models: &LoadedModels,
     (config, after): (&Config, &After),
@@ -490,7 +503,7 @@ pub fn each<T>(
     observer: &Rc<dyn Observer>,
     mut on: impl FnMut(&mut PreparedModel, usize) -> Result<T>,
 ) -> Vec<(usize, Result<T>)> {
-    let whole = PreparedModel::of(PreparationRequest {
+    let whole = PreparedModel::from_request(PreparationRequest {
         config: Config { models: vec![model.clone()], ..config.clone() },
         models,
         threads: config.threads.iter().copied().max(),
@@ -514,7 +527,7 @@ pub fn each<T>(
     let cpus = whole.runs.cpus.clone();
     let mut on_threads = |&threads: &usize| {
         whole.runs.cpus = cpus[..threads].to_vec();
-        (threads, whole.runs.go_on().and_then(|()| on(&mut whole, threads)))
+        (threads, whole.runs.check_signal().and_then(|()| on(&mut whole, threads)))
     };
     config.threads.iter().map(&mut on_threads).collect()
 }

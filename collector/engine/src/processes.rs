@@ -46,7 +46,7 @@ pub fn run_for_output(
     let writing = std::thread::spawn(move || drop({ stdin }.write_all(&given)));
     let output = read_pipe(child.stdout.take().expect("standard output is piped"), limits.max_bytes);
     let errors = read_pipe(child.stderr.take().expect("standard error is piped"), limits.max_bytes.min(1 << 16));
-    let ended = wait(&mut child, limits);
+    let ended = wait_for_exit(&mut child, limits);
     if ended.is_err() {
         let _ = child.kill();
         let _ = child.wait();
@@ -61,7 +61,7 @@ pub fn run_for_output(
     Err(ProcessError::Ended(why.to_owned()))
 }
 
-fn wait(child: &mut Child, limits: &ProcessLimits<'_>) -> Result<ExitStatus, ProcessError> {
+fn wait_for_exit(child: &mut Child, limits: &ProcessLimits<'_>) -> Result<ExitStatus, ProcessError> {
     let start = Instant::now();
     loop {
         if let Some(status) = child.try_wait().map_err(ProcessError::Start)? {
@@ -80,8 +80,7 @@ fn wait(child: &mut Child, limits: &ProcessLimits<'_>) -> Result<ExitStatus, Pro
     }
 }
 
-/// Keeps the first `max_bytes` of a pipe, and reads on to its end, so that the process never blocks
-/// on a full pipe.
+/// Keeps the first `max_bytes` of a pipe, and drains it, so that the process never blocks on a full pipe.
 pub fn read_pipe(mut pipe: impl Read + Send + 'static, max_bytes: u64) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();

@@ -4,13 +4,13 @@
 use crate::appearing::Appearing;
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::{Config, Settings};
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, format_chain};
 use crate::input_files::{self, InputFiles};
 use crate::network::portable::{self, FoundSets, Portable};
 use crate::network::{self, Best, BuiltModel, Comparison};
 use crate::observer::Observer;
 use crate::prepared::{On, PreparationRequest, PreparedModel, not_built};
-use crate::runs::{PROGRAM, Runs, method};
+use crate::runs::{PROGRAM, Runs, model_method};
 use crate::{Result, machine};
 use executor::Program;
 use job::{Engine, Measured};
@@ -63,7 +63,7 @@ pub fn build_program(
     options: &ProgramOptions<'_>,
     observer: Rc<dyn Observer>,
 ) -> Result<BuiltProgram> {
-    let mut whole = PreparedModel::of(PreparationRequest {
+    let mut whole = PreparedModel::from_request(PreparationRequest {
         config,
         models,
         threads: options.threads,
@@ -73,58 +73,58 @@ pub fn build_program(
         on: On::Cpus,
         observer,
     })?;
-    let best = options.best.map(|(store, all_versions)| whole.best(store, all_versions)).transpose()?;
+    let best = options.best.map(|(store, all_versions)| whole.best_schedules(store, all_versions)).transpose()?;
     let target = whole.target.clone();
     let choose = |task: &Task| match &best {
-        Some(best) => best.choose(task),
+        Some(best) => best.choose_schedule(task),
         None => network::default_schedule(task, &target),
     };
-    let made = whole.make(folder.path(), &choose).map_err(not_built)?;
-    let portable = describe(&mut whole, &made)?;
+    let made = whole.build_into(folder.path(), &choose).map_err(not_built)?;
+    let portable = program_metadata(&mut whole, &made)?;
     let built = BuiltProgram {
         folder: out.display().to_string(),
         model: portable.model.clone(),
         batch: portable.batch,
         target: portable.target.clone(),
-        code_for: portable.needs(),
+        code_for: portable.required_processor(),
         calls: made.program.calls.len(),
         tasks: made.program.codes,
-        tasks_found: best.as_ref().map(Best::found),
+        tasks_found: best.as_ref().map(Best::found_count),
         constant_bytes: network::constant_bytes(&made.program),
         is_checkable: whole.expected.is_some(),
     };
-    portable::write(folder.path(), portable, whole.expected.as_deref()).map_err(Failure::environment)?;
+    portable::write_metadata(folder.path(), portable, whole.expected.as_deref()).map_err(Failure::environment)?;
     folder.finish(out)?;
     Ok(built)
 }
 
 /// Returns the metadata by which machines without the model run a program.
-fn describe(whole: &mut PreparedModel, made: &BuiltModel) -> Result<Portable> {
+fn program_metadata(whole: &mut PreparedModel, made: &BuiltModel) -> Result<Portable> {
     let object = made.artifacts.first().map_or(&[][..], |artifact| &artifact.object);
     let mut used: Vec<String> = made.artifacts.iter().flat_map(|artifact| artifact.instruction_sets.clone()).collect();
     used.sort();
     used.dedup();
     Ok(Portable {
-        versions: machine::versions(whole.runs.bench.as_mut())?,
+        versions: machine::builder_versions(whole.runs.bench.as_mut())?,
         model: whole.request.label(),
         batch: whole.request.batch,
         target: whole.target.text.clone(),
         // A program without calls has no code, so it runs on every machine.
         architecture: match object {
             [] => std::env::consts::ARCH.to_owned(),
-            object => portable::architecture(object),
+            object => portable::object_architecture(object),
         },
         instruction_sets: used,
         seed: whole.runs.config.seed,
         draws: reference::input_draws(&whole.graph),
-        tolerance: network::tolerance(&whole.graph),
+        tolerance: network::error_tolerance(&whole.graph),
         ..Portable::default()
     })
 }
 
 /// Returns whether a folder contains a complete or incomplete program.
 pub fn has_program(folder: &Path) -> bool {
-    executor::folder::description(folder).exists() || portable::path(folder).exists()
+    executor::folder::description_path(folder).exists() || portable::metadata_path(folder).exists()
 }
 
 /// Options of a run of a program in a folder.
@@ -161,12 +161,12 @@ pub struct ProgramRun {
 
 /// Runs the program in a folder.
 pub fn run_program(folder: &Path, options: ProgramRunOptions<'_>, observer: Rc<dyn Observer>) -> Result<ProgramRun> {
-    let FoundSets { portable, program, expected } = portable::read(folder).map_err(|error| {
-        Failure::usage(chain(&error))
+    let FoundSets { portable, program, expected } = portable::read_folder(folder).map_err(|error| {
+        Failure::usage(format_chain(&error))
             .with_hint("create the folder with `opcollect model build --out`, and copy all of it")
     })?;
     let flags = cpu_flags();
-    if let Some(why) = portable.lacking(std::env::consts::ARCH, &|name| flags.contains(name)) {
+    if let Some(why) = portable.describe_lacking(std::env::consts::ARCH, &|name| flags.contains(name)) {
         return Err(Failure::environment(format!("`{}` cannot run here: {why}", folder.display()))
             .with_hint("build it on this machine, or with `--target` for this one's processor"));
     }
@@ -176,28 +176,29 @@ pub fn run_program(folder: &Path, options: ProgramRunOptions<'_>, observer: Rc<d
     let seed = seed.unwrap_or(portable.seed);
     let types = program.inputs.iter().map(|port| &port.ty);
     let mut inputs = reference::drawn_inputs(types.zip(portable.draws.iter().copied()), seed)
-        .map_err(|error| Failure::usage(chain(&error)))?;
+        .map_err(|error| Failure::usage(format_chain(&error)))?;
     let names: Vec<&str> = program.inputs.iter().map(|port| port.name.as_str()).collect();
-    input_files::take(given, &names, &mut inputs)?;
+    input_files::replace_inputs(given, &names, &mut inputs)?;
     let has_expected_inputs = seed == portable.seed && given.is_nothing();
     if expected.is_some() && !has_expected_inputs {
         let known = portable.seed;
         observer.note(format!("outputs are not compared: the expected outputs of the folder are for seed {known}"));
     }
     let mut runs = Runs::new(config, threads, Rc::clone(&observer))?;
-    runs.give(&inputs)?;
-    let job = runs.job(
+    runs.write_inputs(&inputs)?;
+    let job = runs.create_job(
         Engine::Program,
         // The worker has its own working directory, so the path must be absolute.
         folder.canonicalize().map_err(Failure::usage)?,
         PROGRAM,
-        method(&runs.config),
+        model_method(&runs.config),
         runs.config.counters.clone(),
     );
-    let _exclusive = machine::exclusive(wait_seconds, observer.as_ref())?;
-    let measured = runs.run(&job)?;
-    let outputs = runs.outputs(&job, program.outputs.iter().map(|port| &port.ty))?;
-    let check =
-        expected.filter(|_| has_expected_inputs).map(|wanted| network::compare(portable.tolerance, &outputs, &wanted));
+    let _exclusive = machine::lock_cpus(wait_seconds, observer.as_ref())?;
+    let measured = runs.run_job(&job)?;
+    let outputs = runs.read_outputs(&job, program.outputs.iter().map(|port| &port.ty))?;
+    let check = expected
+        .filter(|_| has_expected_inputs)
+        .map(|wanted| network::compare_outputs(portable.tolerance, &outputs, &wanted));
     Ok(ProgramRun { threads: runs.cpus.len(), portable, program, seed, measured, outputs, check })
 }

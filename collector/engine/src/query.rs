@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::failure::Failure;
 use crate::observer::Observer;
-use crate::stores::{failed, note_damage, open};
+use crate::stores::{note_damage, open_existing, store_failure};
 use capture::trace::bounds::bound_memory;
 use capture::trace::{Answer, Error, QueryBounds, ask_in_time};
 use datasets::{COLUMNS, Cell, Choose, Column, Kind, Record};
@@ -20,19 +20,19 @@ pub struct QueryReport {
 }
 
 /// Runs one SQL statement over the table `records` within limits of time and memory.
-pub fn query(
+pub fn run_query(
     store: &Path,
     sql: &str,
     choose: Choose,
     bounds: QueryBounds,
     observer: &dyn Observer,
 ) -> Result<QueryReport> {
-    let records = open(store)?.records(choose).map_err(failed)?;
+    let records = open_existing(store)?.select_records(choose).map_err(store_failure)?;
     note_damage(records.damage(), observer);
     let has_damage = !records.damage().is_empty();
     let database = Connection::open_in_memory().map_err(Failure::environment)?;
     bound_memory(&database, &bounds).map_err(Failure::environment)?;
-    fill(&database, &named_columns(sql), records)?;
+    fill_database(&database, &named_columns(sql), records)?;
     let answer = ask_in_time(database, sql.to_owned(), bounds).map_err(|error| {
         let tables =
             "the table is `records`; `opcollect dataset schema` lists its columns, and sqlite.org the functions";
@@ -41,8 +41,7 @@ pub fn query(
     Ok(QueryReport { answer, has_damage })
 }
 
-/// Returns the failure of a statement, with a hint about the existing tables, or about the memory
-/// that it needs.
+/// Returns the failure of a statement, with a hint about existing tables or the memory needed.
 pub(crate) fn query_failure(error: Error, tables: &'static str, memory: &'static str) -> Failure {
     let hint = match error {
         Error::Query(_) | Error::Refused { .. } => tables,
@@ -63,7 +62,7 @@ fn named_columns(sql: &str) -> Vec<&'static Column> {
     COLUMNS.iter().filter(|column| wants_all || words.contains(&column.name)).collect()
 }
 
-fn fill(
+fn fill_database(
     database: &Connection,
     columns: &[&'static Column],
     records: impl Iterator<Item = datasets::Result<Record>>,
@@ -85,8 +84,8 @@ fn fill(
     {
         let mut insert = database.prepare(&format!("INSERT INTO records VALUES ({marks})")).map_err(of_sqlite)?;
         for record in records {
-            let record = record.map_err(failed)?;
-            let mut values: Vec<Value> = columns.iter().map(|column| value(record.cell(column.id))).collect();
+            let record = record.map_err(store_failure)?;
+            let mut values: Vec<Value> = columns.iter().map(|column| to_value(record.cell(column.id))).collect();
             values.resize(columns.len().max(1), Value::Null);
             insert.execute(params_from_iter(values)).map_err(of_sqlite)?;
         }
@@ -94,7 +93,7 @@ fn fill(
     database.execute_batch("COMMIT; PRAGMA query_only = 1").map_err(of_sqlite)
 }
 
-fn value(cell: Cell<'_>) -> Value {
+fn to_value(cell: Cell<'_>) -> Value {
     match cell {
         Cell::Null => Value::Null,
         Cell::Bool(claim) => Value::Integer(i64::from(claim)),
@@ -102,7 +101,7 @@ fn value(cell: Cell<'_>) -> Value {
         Cell::Float(number) => Value::Real(number),
         Cell::Text(text) => Value::Text(text.to_owned()),
         Cell::List(values) => Value::Text(serde_json::to_string(values).unwrap_or_default()),
-        Cell::Key(key) => Value::Text(key.hex()),
+        Cell::Key(key) => Value::Text(key.to_hex()),
     }
 }
 

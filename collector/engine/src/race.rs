@@ -2,7 +2,7 @@
 //! schedules.
 
 use crate::campaign::config::Limits;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, format_chain};
 use crate::observer::Observer;
 use crate::{Result, machine};
 use bench::{Bench, Build, Versions, Workers};
@@ -11,7 +11,7 @@ use job::{BuildJob, RaceJob, RaceLane, RunReply, TogetherJob, TogetherReply, Wha
 use measure::host::Facts;
 use measure::{Course, Ratio, Together};
 use models::{Fuse, Task};
-use report::{Paper, Table, duration, figures, words};
+use report::{Paper, Table, format_duration, number_column, text_column};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::fmt;
@@ -21,9 +21,7 @@ use std::path::Path;
 use std::time::Duration;
 use targets::{HOST, Target};
 
-/// Largest size of a file with a choice.
 const MAX_CHOICE_BYTES: u64 = 1 << 20;
-/// Largest number of operators of each variant.
 const MAX_OPERATORS: usize = 16;
 
 /// Two ways to run a few operators, in the form that `oppredict cotune` writes.
@@ -38,7 +36,6 @@ struct Choice {
     in_turns: Vec<ChosenOperator>,
 }
 
-/// An operator and its schedule.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ChosenOperator {
@@ -51,8 +48,8 @@ struct ChosenOperator {
 }
 
 impl ChosenOperator {
-    fn read(&self) -> Result<(Task, Schedule)> {
-        let task = self.operator.task()?;
+    fn read_operator(&self) -> Result<(Task, Schedule)> {
+        let task = self.operator.parse_task()?;
         let schedule = Schedule::from_json(self.schedule.get())
             .map_err(|error| Failure::usage(format!("`{}` has no valid schedule: {error}", self.operator)))?;
         Ok((task, schedule))
@@ -68,12 +65,12 @@ enum OperatorForm {
 }
 
 impl OperatorForm {
-    fn task(&self) -> Result<Task> {
+    fn parse_task(&self) -> Result<Task> {
         match self {
             OperatorForm::Short(text) => parse_operator(text),
             OperatorForm::Task(task) => {
                 let wrong = |error: models::Error| {
-                    Failure::usage(format!("cannot use a task of the choice: {}", chain(&error)))
+                    Failure::usage(format!("cannot use a task of the choice: {}", format_chain(&error)))
                 };
                 task.check().map_err(wrong)?;
                 Ok((**task).clone())
@@ -108,22 +105,21 @@ pub struct RaceReport {
     pub host_class: String,
 }
 
-/// Times both variants of a choice in a number of rounds. Waits up to `wait_seconds` for another
-/// process that measures.
+/// Times both variants of a choice in rounds. Waits up to `wait_seconds` for another measuring process.
 pub fn run_race(path: &Path, rounds: u32, wait_seconds: u64, observer: &dyn Observer) -> Result<RaceReport> {
     let choice = read_choice(path)?;
     let cpus = machine::allowed_cpus()?;
     check_choice(&choice, cpus.len(), path)?;
-    observer.notes(&machine::shared_core_notes(&[choice.threads], &cpus));
-    let mut workers = machine::workers(&Limits::default())?;
-    let target = machine::target(HOST, &mut workers)?;
-    machine::prepare(&target, Versions::new(), &mut workers)?;
-    let (codes, flops) = build(&choice, &target, &mut workers)?;
+    observer.receive_notes(&machine::shared_core_notes(&[choice.threads], &cpus));
+    let mut workers = machine::create_workers(&Limits::default())?;
+    let target = machine::resolve_target(HOST, &mut workers)?;
+    machine::collect_versions(&target, Versions::new(), &mut workers)?;
+    let (codes, flops) = build_operators(&choice, &target, &mut workers)?;
     let rule = Together { rounds, phase_ns: 10_000_000, samples_min: 5, ..Together::default() };
-    let job = TogetherJob::Race(RaceJob { ways: ways(&choice, codes, &cpus), seed: 0, rule });
-    let deadline = job.deadline(flops, Duration::from_secs_f64(Limits::default().run_seconds));
-    let _exclusive = machine::exclusive(wait_seconds, observer)?;
-    let courses = run(job, deadline, &mut workers)?;
+    let job = TogetherJob::Race(RaceJob { ways: variant_lanes(&choice, codes, &cpus), seed: 0, rule });
+    let deadline = job.time_limit(flops, Duration::from_secs_f64(Limits::default().run_seconds));
+    let _exclusive = machine::lock_cpus(wait_seconds, observer)?;
+    let courses = run_lanes(job, deadline, &mut workers)?;
     let [together, alone] = courses.as_slice() else {
         return Err(Failure::environment("the operators did not run in both ways"));
     };
@@ -133,26 +129,29 @@ pub fn run_race(path: &Path, rounds: u32, wait_seconds: u64, observer: &dyn Obse
     Ok(RaceReport {
         together_ns,
         in_turns_ns,
-        ratio: together.over(alone),
+        ratio: together.ratio_to(alone),
         rounds: together.rounds_ns.len(),
         threads: choice.threads,
-        host_class: Facts::read().host_class(),
+        host_class: Facts::read_facts().host_class(),
     })
 }
 
-/// Builds all operators of a choice. Returns their code and the number of their floating-point
-/// operations.
-fn build(choice: &Choice, target: &Target, workers: &mut Workers) -> Result<(Vec<What>, u64)> {
+/// Builds all operators of a choice. Returns their code and number of floating-point operations.
+fn build_operators(choice: &Choice, target: &Target, workers: &mut Workers) -> Result<(Vec<What>, u64)> {
     let operators: Vec<&ChosenOperator> = choice.together.iter().chain(&choice.in_turns).collect();
     let (mut jobs, mut flops) = (Vec::new(), 0);
     for operator in &operators {
-        let (task, schedule) = operator.read()?;
+        let (task, schedule) = operator.read_operator()?;
         flops += task.work().map_or(0, |work| work.flops);
-        jobs.push(BuildJob::new(&serde_json::to_string(&task).map_err(Failure::environment)?, target, &schedule));
+        jobs.push(BuildJob::for_schedule(
+            &serde_json::to_string(&task).map_err(Failure::environment)?,
+            target,
+            &schedule,
+        ));
     }
-    let builds = workers.build(&jobs, &mut || ());
+    let builds = workers.build_jobs(&jobs, &mut || ());
     let code = |((build, job), chosen): ((Build, &BuildJob), &&ChosenOperator)| match build {
-        Build::Built(artifact) => Ok(What::code(&job.task, &artifact)),
+        Build::Built(artifact) => Ok(What::built_code(&job.task, &artifact)),
         Build::Failed(why) | Build::Rejected(why) => {
             Err(Failure::usage(format!("cannot build `{}`: {why}", chosen.operator)))
         }
@@ -162,8 +161,7 @@ fn build(choice: &Choice, target: &Target, workers: &mut Workers) -> Result<(Vec
     Ok((codes, flops))
 }
 
-/// Returns the lanes of both variants.
-fn ways(choice: &Choice, mut codes: Vec<What>, cpus: &[usize]) -> Vec<Vec<RaceLane>> {
+fn variant_lanes(choice: &Choice, mut codes: Vec<What>, cpus: &[usize]) -> Vec<Vec<RaceLane>> {
     let in_turns = codes.split_off(choice.together.len());
     let mut next = 0;
     let lane = |(what, operator): (What, &ChosenOperator)| {
@@ -175,7 +173,7 @@ fn ways(choice: &Choice, mut codes: Vec<What>, cpus: &[usize]) -> Vec<Vec<RaceLa
     vec![together, vec![RaceLane { codes: in_turns, cpus: cpus[..choice.threads].to_vec() }]]
 }
 
-fn run(job: TogetherJob, deadline: Duration, workers: &mut Workers) -> Result<Vec<Course>> {
+fn run_lanes(job: TogetherJob, deadline: Duration, workers: &mut Workers) -> Result<Vec<Course>> {
     let failed = |why: String| Failure::environment(format!("the operators did not run: {why}"));
     match workers.run_together(job, deadline).reply {
         Ok(RunReply::Together(TogetherReply::Ways(courses))) => Ok(courses),
@@ -189,7 +187,7 @@ fn run(job: TogetherJob, deadline: Duration, workers: &mut Workers) -> Result<Ve
 pub fn read_jobs(path: &Path, cpus: usize) -> Result<Vec<(Task, Schedule)>> {
     let choice = read_choice(path)?;
     check_choice(&choice, cpus, path)?;
-    choice.together.iter().chain(&choice.in_turns).map(ChosenOperator::read).collect()
+    choice.together.iter().chain(&choice.in_turns).map(ChosenOperator::read_operator).collect()
 }
 
 fn read_choice(path: &Path) -> Result<Choice> {
@@ -224,9 +222,9 @@ fn check_choice(choice: &Choice, cpus: usize, path: &Path) -> Result<()> {
 }
 
 fn parse_operator(text: &str) -> Result<Task> {
-    let wrong = |error: models::Error| Failure::usage(format!("cannot use `{text}`: {}", chain(&error)));
-    let graph = passes::simplify(&zoo::simple::build(text).map_err(wrong)?).map_err(wrong)?;
-    let mut tasks = models::tasks(&graph, Fuse::Epilogue).map_err(wrong)?;
+    let wrong = |error: models::Error| Failure::usage(format!("cannot use `{text}`: {}", format_chain(&error)));
+    let graph = passes::simplify_graph(&zoo::simple::build_operator(text).map_err(wrong)?).map_err(wrong)?;
+    let mut tasks = models::distinct_tasks(&graph, Fuse::Epilogue).map_err(wrong)?;
     match tasks.len() {
         1 => Ok(tasks.remove(0).task),
         count => Err(Failure::usage(format!("`{text}` makes {count} tasks, not one"))),
@@ -236,13 +234,13 @@ fn parse_operator(text: &str) -> Result<Task> {
 impl RaceReport {
     /// Formats the times as a table, with a sentence about the ratio.
     pub fn describe(&self, paper: &Paper) -> String {
-        let mut table = Table::new([words("way"), figures("median")]);
-        table.row(["side by side".to_owned(), duration(self.together_ns)]);
-        table.row(["one after the other".to_owned(), duration(self.in_turns_ns)]);
+        let mut table = Table::new([text_column("way"), number_column("median")]);
+        table.add_row(["side by side".to_owned(), format_duration(self.together_ns)]);
+        table.add_row(["one after the other".to_owned(), format_duration(self.in_turns_ns)]);
         let ratio = self.ratio.map_or_else(String::new, |ratio| {
             let interval = ratio.interval.map_or_else(String::new, |(low, high)| format!(" ({low:.3} … {high:.3})"));
             format!("\nside by side takes {:.3}{interval} times as long, in {} rounds", ratio.median, self.rounds)
         });
-        format!("{}{ratio}", table.on(paper))
+        format!("{}{ratio}", table.format_for(paper))
     }
 }

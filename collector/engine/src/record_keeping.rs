@@ -5,11 +5,11 @@ use crate::campaign::collect::Visit;
 use crate::failure::Failure;
 use crate::input_files::InputFiles;
 use crate::ledger::Ledger;
-use crate::network::record::warn;
+use crate::network::record::add_warnings;
 use crate::observer::Observer;
 use crate::prepared::PreparedModel;
 use crate::repeat::Repeat;
-use crate::stores::{failed, open_store};
+use crate::stores::{open_store, store_failure};
 use datasets::{Key, Record, RowError, ScheduleSource, Store};
 use job::NetworkJob;
 use job::space::Schedule;
@@ -45,7 +45,7 @@ impl Keeping {
         method: &Method,
         given: &InputFiles,
     ) -> Result<Keeping> {
-        Keeping::of(path, whole, given, |whole, base| Ok(vec![whole.record(schedules, method, base)?]))
+        Keeping::with_records(path, whole, given, |whole, base| Ok(vec![whole.run_record(schedules, method, base)?]))
     }
 
     /// Like `begin`, for the operators of the model in the network.
@@ -57,22 +57,24 @@ impl Keeping {
         given: &InputFiles,
     ) -> Result<Keeping> {
         let plan = job.profile.as_ref().expect("operators are looked at by a plan");
-        Keeping::of(path, whole, given, |whole, base| whole.operator_records(schedules, &job.method, plan, base))
+        Keeping::with_records(path, whole, given, |whole, base| {
+            whole.operator_records(schedules, &job.method, plan, base)
+        })
     }
 
-    fn of(
+    fn with_records(
         path: &Path,
         whole: &mut PreparedModel,
         given: &InputFiles,
         records: impl FnOnce(&PreparedModel, &Record) -> Result<Vec<Record>>,
     ) -> Result<Keeping> {
-        let mut base = whole.base()?;
+        let mut base = whole.base_record()?;
         if let Some(run_id) = &whole.runs.run_id {
             base.run_id.clone_from(run_id);
         }
         let records = records(whole, &base)?;
         let store = open_store(Some(path))?;
-        store.keep_config(&whole.runs.config.kept_text()).map_err(failed)?;
+        store.keep_config(&whole.runs.config.kept_text()).map_err(store_failure)?;
         let warnings = match given.is_nothing() {
             true => Vec::new(),
             false => vec!["inputs came from files, not from the seed".to_owned()],
@@ -80,29 +82,30 @@ impl Keeping {
         Ok(Keeping { store, observer: Rc::clone(&whole.runs.observer), records, warnings })
     }
 
-    /// Stores the record after `fill` has added the result of the run. It counts as one more
-    /// attempt of its experiment.
-    pub fn keep(self, fill: impl FnOnce(&mut Record) -> std::result::Result<(), RowError>) -> Result<RecordLocation> {
+    /// Stores the record after `fill` has added the result, as one more attempt of its experiment.
+    pub fn store_record(
+        self,
+        fill: impl FnOnce(&mut Record) -> std::result::Result<(), RowError>,
+    ) -> Result<RecordLocation> {
         let mut fill = Some(fill);
-        let keys = self.keep_all(|_, record| match fill.take() {
+        let keys = self.store_all(|_, record| match fill.take() {
             Some(fill) => fill(record).map_err(Into::into),
             None => Ok(()),
         })?;
         Ok(RecordLocation { store: keys.0, key: keys.1.first().cloned().unwrap_or_default() })
     }
 
-    /// Stores all records after `fill` has added the result of each. Returns the path of the store
-    /// and the keys.
-    pub fn keep_all(
+    /// Stores all records after `fill` has added each result. Returns the store's path and the keys.
+    pub fn store_all(
         self,
         fill: impl FnMut(usize, &mut Record) -> std::result::Result<(), Box<dyn std::error::Error>>,
     ) -> Result<(String, Vec<String>)> {
         let all = 0..self.records.len();
-        self.keep_some(all, fill)
+        self.store_some(all, fill)
     }
 
-    /// Like `keep_all`, for the records at some indices, in rising order.
-    pub fn keep_some(
+    /// Like `store_all`, for the records at some indices, in rising order.
+    pub fn store_some(
         mut self,
         places: impl Iterator<Item = usize>,
         mut fill: impl FnMut(usize, &mut Record) -> std::result::Result<(), Box<dyn std::error::Error>>,
@@ -111,18 +114,18 @@ impl Keeping {
         self.records = places.iter().map(|place| std::mem::take(&mut self.records[*place])).collect();
         for (place, record) in places.into_iter().zip(&mut self.records) {
             fill(place, record).map_err(Failure::environment)?;
-            warn(record, &self.warnings).map_err(Failure::environment)?;
+            add_warnings(record, &self.warnings).map_err(Failure::environment)?;
         }
         let repeat = Repeat { again: true, agreed: HashSet::new(), retry_faults: 0, only: None, counters: None };
-        let mut ledger = Ledger::open(&self.store, &repeat, self.observer.as_ref()).map_err(failed)?;
+        let mut ledger = Ledger::open(&self.store, &repeat, self.observer.as_ref()).map_err(store_failure)?;
         let keys: Vec<Key> = self.records.iter().map(|record| record.key).collect();
         let visits: Vec<Visit> = keys.iter().map(|key| Visit { key: *key, number: 0 }).collect();
-        let turns = ledger.claim(&visits).map_err(failed)?;
+        let turns = ledger.claim(&visits).map_err(store_failure)?;
         for (record, turn) in self.records.iter_mut().zip(turns) {
-            record.attempt = turn.number().unwrap_or(record.attempt);
-            ledger.keep(record).map_err(failed)?;
+            record.attempt = turn.try_number().unwrap_or(record.attempt);
+            ledger.append_record(record).map_err(store_failure)?;
         }
-        ledger.seal().map_err(failed)?;
-        Ok((self.store.root().display().to_string(), keys.iter().map(Key::hex).collect()))
+        ledger.seal().map_err(store_failure)?;
+        Ok((self.store.root().display().to_string(), keys.iter().map(Key::to_hex).collect()))
     }
 }

@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::campaign::Config;
 use crate::failure::Failure;
-use crate::stores::{failed, open};
+use crate::stores::{open_existing, store_failure};
 use datasets::{Choose, Key, Keys, Outcome, RowError, Store};
 use measure::counters::{Backend, CounterRequest};
 use std::collections::{HashMap, HashSet};
@@ -53,7 +53,7 @@ pub struct WantedCounters {
 
 impl WantedCounters {
     /// Returns the counters that a configuration names, if it names any.
-    pub fn of(config: &Config) -> Option<WantedCounters> {
+    pub fn from_config(config: &Config) -> Option<WantedCounters> {
         let CounterRequest { backend, events, .. } = &config.counters;
         let is_asked = *backend != Backend::None && *events != CounterRequest::default().events;
         is_asked.then(|| WantedCounters { names: events.clone(), config_hash: config.hash() })
@@ -63,8 +63,8 @@ impl WantedCounters {
 impl Repeat {
     /// Creates the selection, and reads the files and stores that the options name.
     pub fn new(asked: &RepeatOptions<'_>) -> Result<Repeat> {
-        let only = asked.keys.map(keys_of).transpose()?;
-        let agreed = agreed(asked.unless_agree)?;
+        let only = asked.keys.map(read_keys).transpose()?;
+        let agreed = agreed_keys(asked.unless_agree)?;
         Ok(Repeat { again: asked.again, agreed, retry_faults: asked.retry_faults, only, counters: None })
     }
 
@@ -73,12 +73,11 @@ impl Repeat {
         !self.agreed.contains(&key) && self.only.as_ref().is_none_or(|only| only.contains(&key))
     }
 
-    /// Excludes experiments that this nightly run has already measured, unless they were requested
-    /// by key.
+    /// Excludes experiments that this nightly run already measured, unless they were requested by key.
     pub fn leave_to_night(&mut self, store: &Store, night: Option<&str>) -> Result<()> {
         let Some(night) = night.filter(|_| self.again && self.only.is_none()) else { return Ok(()) };
-        for record in store.records(Choose::All).map_err(failed)? {
-            let record = record.map_err(failed)?;
+        for record in store.select_records(Choose::All).map_err(store_failure)? {
+            let record = record.map_err(store_failure)?;
             if record.run_id == night {
                 self.agreed.insert(record.key);
             }
@@ -86,10 +85,9 @@ impl Repeat {
         Ok(())
     }
 
-    /// Returns whether an experiment need not be measured, given the keys of a store. Crashes and
-    /// timeouts may be transient, so such outcomes count only after several tries.
+    /// Returns whether an experiment need not be measured. Crashes and timeouts count only after several tries.
     pub fn is_known(&self, keys: &Keys, key: Key) -> bool {
-        match keys.outcome(key) {
+        match keys.known_outcome(key) {
             _ if self.again => false,
             None => false,
             // A sweep, or another search, needs the time of a candidate that one search rejected.
@@ -100,8 +98,7 @@ impl Repeat {
     }
 }
 
-/// Reads the keys in a file, one per line.
-fn keys_of(path: &Path) -> Result<HashSet<Key>> {
+fn read_keys(path: &Path) -> Result<HashSet<Key>> {
     const MOST_BYTES: u64 = 1 << 30;
     let wrong = |why: String| Failure::usage(format!("cannot use `--keys {}`: {why}", path.display()));
     let size = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
@@ -114,11 +111,11 @@ fn keys_of(path: &Path) -> Result<HashSet<Key>> {
 }
 
 /// Returns the experiments of which all stores have a time, and whose times agree.
-fn agreed(stores: &[PathBuf]) -> Result<HashSet<Key>> {
+fn agreed_keys(stores: &[PathBuf]) -> Result<HashSet<Key>> {
     let mut known: HashMap<Key, Vec<f64>> = HashMap::new();
     for path in stores {
-        for record in open(path)?.records(Choose::Middle).map_err(failed)? {
-            let record = record.map_err(failed)?;
+        for record in open_existing(path)?.select_records(Choose::Middle).map_err(store_failure)? {
+            let record = record.map_err(store_failure)?;
             if let (Outcome::Ok, Some(median_ns)) = (record.outcome, record.median_ns) {
                 known.entry(record.key).or_default().push(median_ns);
             }

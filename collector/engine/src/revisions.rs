@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::observer::Observer;
-use crate::stores::{failed, note_damage, open};
+use crate::stores::{note_damage, open_existing, store_failure};
 use datasets::{Choose, Record};
 use job::revision::Revisions;
 use job::space::Schedule;
@@ -31,18 +31,18 @@ pub struct CodeCounts {
 
 /// Counts the records of a store by the state of their code.
 pub fn count_revisions(store: &Path, observer: &dyn Observer) -> Result<CodeCounts> {
-    let records = open(store)?.records(Choose::All).map_err(failed)?;
+    let records = open_existing(store)?.select_records(Choose::All).map_err(store_failure)?;
     note_damage(records.damage(), observer);
     let mut counts = CodeCounts { is_damaged: !records.damage().is_empty(), ..CodeCounts::default() };
     for record in records {
-        counts.take(&record.map_err(failed)?);
+        counts.count_record(&record.map_err(store_failure)?);
     }
     Ok(counts)
 }
 
 impl CodeCounts {
-    fn take(&mut self, record: &Record) {
-        let Some(now) = revision_now(record) else {
+    fn count_record(&mut self, record: &Record) {
+        let Some(now) = current_revision(record) else {
             self.without += 1;
             return;
         };
@@ -56,12 +56,11 @@ impl CodeCounts {
     }
 }
 
-/// Returns the revision of the code that this program generates for a record's task and schedule.
-fn revision_now(record: &Record) -> Option<String> {
-    let kind = targets::of_record(record).filter(|kind| !kind.is_library())?;
-    let task: Task = record.task.as_ref().filter(|_| !record.is_network())?.to().ok()?;
-    let schedule = Schedule::from_json(record.schedule.as_ref()?.text()).ok()?;
-    Some(Revisions::own().of(&task, kind, &schedule).to_string())
+fn current_revision(record: &Record) -> Option<String> {
+    let kind = targets::kind_of_record(record).filter(|kind| !kind.is_library())?;
+    let task: Task = record.task.as_ref().filter(|_| !record.is_network())?.parse_as().ok()?;
+    let schedule = Schedule::from_json(record.schedule.as_ref()?.as_text()).ok()?;
+    Some(Revisions::embedded_table().revision_of(&task, kind, &schedule).to_string())
 }
 
 #[cfg(test)]
@@ -80,12 +79,12 @@ mod tests {
             code_revision: code_revision.map(str::to_owned),
             ..Record::default()
         };
-        let now = Revisions::own().of(&task, targets::host(), &schedule).to_string();
+        let now = Revisions::embedded_table().revision_of(&task, targets::host_kind(), &schedule).to_string();
         let network = Record { op_kind: NETWORK.to_owned(), ..record(None) };
         let library = Record { target: datasets::Target::Torch, ..record(None) };
         let mut counts = CodeCounts::default();
         for record in [record(Some(&now)), record(Some("0123456789abcdef")), record(None), network, library] {
-            counts.take(&record);
+            counts.count_record(&record);
         }
         assert_eq!((counts.current, counts.other, counts.without), (1, 2, 2));
         assert_eq!(counts.other_by_operator, BTreeMap::from([("dense".to_owned(), 2)]));

@@ -1,7 +1,7 @@
 //! Runs whole models: the bench, the CPUs, and a folder for inputs and outputs.
 
 use crate::campaign::Config;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, format_chain};
 use crate::network;
 use crate::observer::Observer;
 use crate::{Result, machine};
@@ -28,12 +28,14 @@ const SAMPLING_TIME_NS: u64 = 2_000_000_000;
 pub(crate) const PROGRAM: &str = "program";
 
 /// Returns the method by which a whole model is measured.
-pub fn method(config: &Config) -> Method {
+pub fn model_method(config: &Config) -> Method {
     Method::Sample(Plan { time_budget_ns: SAMPLING_TIME_NS, ..config.measure.clone() })
 }
 
 /// Returns the measurement of a reply, or the reason why there is none.
-pub(crate) fn measurement(reply: std::result::Result<RunReply, Fault>) -> std::result::Result<Box<Measured>, String> {
+pub(crate) fn reply_measurement(
+    reply: std::result::Result<RunReply, Fault>,
+) -> std::result::Result<Box<Measured>, String> {
     match reply {
         Ok(RunReply::Measured(measured)) => Ok(measured),
         Ok(RunReply::WrongResult(check)) => Err(format!("wrong result, differs by {:.3e}", check.max_abs_error)),
@@ -74,44 +76,48 @@ pub struct After {
 impl Runs {
     /// Creates the resources for a number of threads, or for all CPUs.
     pub fn new(config: Config, threads: Option<usize>, observer: Rc<dyn Observer>) -> Result<Runs> {
-        let cpus = machine::cpus_of(threads, &machine::allowed_cpus()?, "this machine")?;
-        observer.notes(&machine::shared_core_notes(&[cpus.len()], &cpus));
-        let bench = Box::new(machine::workers(&config.limits)?);
-        Runs::on(config, cpus, bench, observer)
+        let cpus = machine::select_cpus(threads, &machine::allowed_cpus()?, "this machine")?;
+        observer.receive_notes(&machine::shared_core_notes(&[cpus.len()], &cpus));
+        let bench = Box::new(machine::create_workers(&config.limits)?);
+        Runs::with_bench(config, cpus, bench, observer)
     }
 
     /// Creates the resources for a bench and CPUs of its machine.
-    pub fn on(config: Config, cpus: Vec<usize>, bench: Box<dyn Bench>, observer: Rc<dyn Observer>) -> Result<Runs> {
+    pub fn with_bench(
+        config: Config,
+        cpus: Vec<usize>,
+        bench: Box<dyn Bench>,
+        observer: Rc<dyn Observer>,
+    ) -> Result<Runs> {
         let folder = tempfile::Builder::new().prefix("opcollect-model-").tempdir().map_err(Failure::environment)?;
         Ok(Runs { config, cpus, bench, observer, run_id: None, signal: Arc::default(), folder })
     }
 
     /// Returns the path of a file or folder with this name.
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub fn join_path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// Fails if a signal came, so that no further work starts.
-    pub fn go_on(&self) -> Result<()> {
+    pub fn check_signal(&self) -> Result<()> {
         match self.signal.load(Ordering::Relaxed) {
             0 => Ok(()),
             _ => Err(Failure::environment("a signal ended the run before")),
         }
     }
 
-    fn inputs(&self) -> PathBuf {
-        self.path("inputs.bin")
+    fn inputs_path(&self) -> PathBuf {
+        self.join_path("inputs.bin")
     }
 
     /// Writes the inputs of later runs.
-    pub fn give(&self, inputs: &[Tensor]) -> Result<()> {
-        let bytes: Vec<u8> = inputs.iter().flat_map(|tensor| tensor.bytes().iter().copied()).collect();
-        fs::write(self.inputs(), bytes).map_err(Failure::environment)
+    pub fn write_inputs(&self, inputs: &[Tensor]) -> Result<()> {
+        let bytes: Vec<u8> = inputs.iter().flat_map(|tensor| tensor.as_bytes().iter().copied()).collect();
+        fs::write(self.inputs_path(), bytes).map_err(Failure::environment)
     }
 
-    /// Returns a job that runs a program in a folder. `name` distinguishes its outputs from those
-    /// of others.
-    pub fn job(
+    /// Returns a job that runs a program in a folder. `name` distinguishes the outputs from those of others.
+    pub fn create_job(
         &self,
         engine: Engine,
         program: PathBuf,
@@ -122,8 +128,8 @@ impl Runs {
         NetworkJob {
             engine,
             program,
-            inputs: self.inputs(),
-            outputs: self.path(&format!("{name}-outputs.bin")),
+            inputs: self.inputs_path(),
+            outputs: self.join_path(&format!("{name}-outputs.bin")),
             cpus: self.cpus.clone(),
             placement: method.placement(self.config.seed, 0, 0),
             method,
@@ -133,18 +139,17 @@ impl Runs {
         }
     }
 
-    /// Runs a job and returns its times. Loading the program counts towards the time limit of the
-    /// run.
-    pub fn run(&mut self, job: &NetworkJob) -> Result<Measured> {
-        self.go_on()?;
-        Runs::measured(self.reply(job))
+    /// Runs a job and returns its times. Loading the program counts towards the time limit of the run.
+    pub fn run_job(&mut self, job: &NetworkJob) -> Result<Measured> {
+        self.check_signal()?;
+        Runs::reply_times(self.run_visits(job))
     }
 
     /// Runs a job: one visit if it profiles, otherwise all visits of its method, each with another
     /// placement and the last in a fresh process. A signal ends it after the visit in flight.
-    pub fn reply(&mut self, job: &NetworkJob) -> std::result::Result<RunReply, Fault> {
-        let deadline = job.deadline(Duration::from_secs_f64(self.config.limits.run_seconds));
-        let visits = if job.profile.is_some() { 1 } else { job.method.visits() };
+    pub fn run_visits(&mut self, job: &NetworkJob) -> std::result::Result<RunReply, Fault> {
+        let deadline = job.time_limit(Duration::from_secs_f64(self.config.limits.run_seconds));
+        let visits = if job.profile.is_some() { 1 } else { job.method.visit_count() };
         let mut measured: Vec<Measured> = Vec::new();
         for visit in 0..visits {
             let is_last = visit > 0 && visit + 1 == visits;
@@ -157,7 +162,7 @@ impl Runs {
                 RunReply::Measured(one) => measured.push(*one),
                 other => return Ok(other),
             }
-            if self.go_on().is_err() {
+            if self.check_signal().is_err() {
                 break;
             }
         }
@@ -169,7 +174,7 @@ impl Runs {
     }
 
     /// Returns the times of a reply, or its failure.
-    pub fn measured(reply: std::result::Result<RunReply, Fault>) -> Result<Measured> {
+    pub fn reply_times(reply: std::result::Result<RunReply, Fault>) -> Result<Measured> {
         match reply {
             Ok(RunReply::Measured(measured)) => Ok(*measured),
             Ok(RunReply::Failed(why)) => Err(Failure::environment(format!("the model did not run: {why}"))),
@@ -181,12 +186,12 @@ impl Runs {
     }
 
     /// Returns the outputs of the last run of a job.
-    pub fn outputs<'a>(
+    pub fn read_outputs<'a>(
         &self,
         job: &NetworkJob,
         types: impl Iterator<Item = &'a TensorType> + Clone,
     ) -> Result<Vec<Tensor>> {
         let bytes = fs::read(&job.outputs).map_err(Failure::environment)?;
-        network::tensors(types, &bytes).map_err(|error| Failure::environment(chain(&error)))
+        network::parse_tensors(types, &bytes).map_err(|error| Failure::environment(format_chain(&error)))
     }
 }

@@ -4,11 +4,11 @@ use crate::Result;
 use crate::artifacts::Artifacts;
 use crate::boards::{self, BoardOptions, Standing};
 use crate::campaign::choices::Backend;
-use crate::campaign::graphs::{LoadedModels, notes, simulated_note};
+use crate::campaign::graphs::{LoadedModels, model_notes, simulated_note};
 use crate::campaign::settings::Resolved;
 use crate::campaign::{Campaign, Config, PlannedModule, PlannedTask, planned_modules, planned_tasks};
 use crate::collection::{Collected, Collection};
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, format_chain};
 use crate::ifcompare::{self, Compared};
 use crate::in_network::InPlace;
 use crate::observer::Observer;
@@ -38,7 +38,7 @@ pub struct SessionOptions<'a> {
     pub shard: Option<Shard>,
     /// Selection of known experiments to repeat.
     pub repeat: RepeatOptions<'a>,
-    /// The nightly run that this belongs to.
+    /// Name of the nightly run that the session belongs to.
     pub night: Option<String>,
     /// Whether models are also run as a whole, by the default and by the best schedules.
     pub compares: bool,
@@ -77,7 +77,6 @@ pub struct Session {
     _exclusive: Option<Exclusive>,
 }
 
-/// The machine of a session, and the bench that runs code on it.
 struct OpenedSession {
     target: Target,
     on: Standing,
@@ -87,8 +86,7 @@ struct OpenedSession {
 }
 
 impl Session {
-    /// Plans the tasks, starts the workers or connects to the board, and opens the store. The store
-    /// is opened last, so that an earlier error does not leave an empty store behind.
+    /// Plans tasks, starts workers or connects to the board, and opens the store last, so that errors leave none.
     pub fn open(resolved: Resolved, options: SessionOptions<'_>, observer: Rc<dyn Observer>) -> Result<Session> {
         let Resolved { config, loaded } = resolved;
         let chooses = options.repeat.again || !options.repeat.unless_agree.is_empty() || options.repeat.keys.is_some();
@@ -98,10 +96,10 @@ impl Session {
                     "a search measures its best schedules again by itself; to start again, give another `--store`",
                 ));
         }
-        let mut repeat = Repeat { counters: WantedCounters::of(&config), ..Repeat::new(&options.repeat)? };
-        let tasks = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;
-        let modules = planned_modules(&config).map_err(|error| Failure::usage(chain(&error)))?;
-        let opened = match config.kind().bench() {
+        let mut repeat = Repeat { counters: WantedCounters::from_config(&config), ..Repeat::new(&options.repeat)? };
+        let tasks = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(format_chain(&error)))?;
+        let modules = planned_modules(&config).map_err(|error| Failure::usage(format_chain(&error)))?;
+        let opened = match config.target_kind().bench_kind() {
             BenchKind::Core => open_core(&config, &tasks, &loaded, &options, observer.as_ref())?,
             BenchKind::Workers => open_machine(&config, (&tasks, &modules), &loaded, &options, observer.as_ref())?,
         };
@@ -117,7 +115,7 @@ impl Session {
             tasks,
             modules,
             versions: opened.versions,
-            revisions: Revisions::own().clone(),
+            revisions: Revisions::embedded_table().clone(),
             shard: options.shard,
             night: options.night,
             compares: options.compares,
@@ -130,23 +128,22 @@ impl Session {
         })
     }
 
-    /// Opens a session that measures a folder of artifacts on this machine. Options of boards and
-    /// of whole models have no effect.
+    /// Opens a session that measures artifacts on this machine, without options of boards and whole models.
     pub fn open_artifacts(
         artifacts: Artifacts,
         options: SessionOptions<'_>,
         observer: Rc<dyn Observer>,
     ) -> Result<Session> {
-        let mut workers = machine::workers(&artifacts.config().limits)?;
-        let versions = artifacts.versions(&mut workers)?;
-        let exclusive = machine::exclusive(options.wait_seconds, observer.as_ref())?;
+        let mut workers = machine::create_workers(&artifacts.config().limits)?;
+        let versions = artifacts.query_versions(&mut workers)?;
+        let exclusive = machine::lock_cpus(options.wait_seconds, observer.as_ref())?;
         let repeat = Repeat::new(&options.repeat)?;
         let Campaign { tasks, target, config, .. } = artifacts.campaign();
         Ok(Session {
             config: config.clone(),
             target: target.clone(),
             store: open_store(options.store.as_deref())?,
-            on: Standing::here()?,
+            on: Standing::this_machine()?,
             repeat,
             loaded: LoadedModels::default(),
             tasks: tasks.to_vec(),
@@ -159,38 +156,37 @@ impl Session {
             start: options.start,
             signal: options.signal,
             observer,
-            bench: RefCell::new(Box::new(Prebuilt::new(workers, move |job: &BuildJob| artifacts.find(job)))),
+            bench: RefCell::new(Box::new(Prebuilt::new(workers, move |job: &BuildJob| artifacts.read_build(job)))),
             _exclusive: Some(exclusive),
         })
     }
 
     /// Runs the attempts that the store lacks, and summarises all records of the campaign.
     pub fn collect(&self) -> Result<Collected> {
-        self.collection().run(self.bench.borrow_mut().as_mut())
+        self.to_collection().run(self.bench.borrow_mut().as_mut())
     }
 
     /// Times the best schedules of a search of whole models in the network.
     pub fn time_in_network(&self, done: &Collected) -> Vec<InPlace> {
-        self.collection().in_place(done)
+        self.to_collection().time_in_network(done)
     }
 
-    /// Runs the models as a whole by the default and by the best schedules, if that was requested
-    /// and no signal ended the session.
-    pub fn compare(&self, done: &Collected) -> Option<Vec<Compared>> {
-        (self.compares && done.signal == 0).then(|| self.collection().compare(done))
+    /// Runs whole models by default and by best schedules, if that was requested and no signal came.
+    pub fn compare_models(&self, done: &Collected) -> Option<Vec<Compared>> {
+        (self.compares && done.signal == 0).then(|| self.to_collection().compare_models(done))
     }
 
     /// Returns the seconds since the start of the command.
-    pub fn seconds(&self) -> f64 {
+    pub fn elapsed_seconds(&self) -> f64 {
         self.start.elapsed().as_secs_f64()
     }
 
     /// Returns the number of the signal that ends the session, or 0.
-    pub fn signal(&self) -> usize {
+    pub fn signal_number(&self) -> usize {
         self.signal.load(Ordering::Relaxed)
     }
 
-    fn collection(&self) -> Collection<'_> {
+    fn to_collection(&self) -> Collection<'_> {
         let (tasks, modules) = (&self.tasks, &self.modules);
         Collection {
             campaign: Campaign { tasks, modules, target: &self.target, config: &self.config },
@@ -209,7 +205,6 @@ impl Session {
     }
 }
 
-/// Starts workers for this machine, or connects to a board.
 fn open_machine(
     config: &Config,
     (tasks, modules): (&[PlannedTask], &[PlannedModule]),
@@ -217,28 +212,28 @@ fn open_machine(
     options: &SessionOptions<'_>,
     observer: &dyn Observer,
 ) -> Result<OpenedSession> {
-    let mut workers = machine::workers(&config.limits)?;
+    let mut workers = machine::create_workers(&config.limits)?;
     if options.compares {
-        ifcompare::refuse(config, tasks, modules, options.shard.is_some())?;
+        ifcompare::reject_campaign(config, tasks, modules, options.shard.is_some())?;
     }
     let library = machine::library_versions(tasks, modules, &mut workers)?;
-    observer.notes(&notes(config, loaded).map_err(|error| Failure::usage(chain(&error)))?);
+    observer.receive_notes(&model_notes(config, loaded).map_err(|error| Failure::usage(format_chain(&error)))?);
     let (target, on) = match (options.board, config.backend) {
         (Some(_), _) if options.compares => {
             return Err(Failure::usage("`--ifcompare` runs whole models on this machine, not on a board")
                 .with_hint("remove it; `opcollect model run` supports boards"));
         }
-        (Some((access, wanted)), _) => boards::look(access, wanted, config, &mut workers)?,
-        (None, Backend::Tvm) => (machine::target(&config.target, &mut workers)?, Standing::here()?),
-        (None, Backend::Torch) => (machine::library_target(&library)?, Standing::here()?),
+        (Some((access, wanted)), _) => boards::connect_board(access, wanted, config, &mut workers)?,
+        (None, Backend::Tvm) => (machine::resolve_target(&config.target, &mut workers)?, Standing::this_machine()?),
+        (None, Backend::Torch) => (machine::library_target(&library)?, Standing::this_machine()?),
     };
-    let versions = machine::prepare(&target, library, &mut workers)?;
+    let versions = machine::collect_versions(&target, library, &mut workers)?;
     let exclusive = match on.board {
         Some(_) => None,
-        None => Some(machine::exclusive(options.wait_seconds, observer)?),
+        None => Some(machine::lock_cpus(options.wait_seconds, observer)?),
     };
     if let Some(tune) = &config.tune {
-        space_filter::filtered(tasks, &target.machine, &tune.only)?;
+        space_filter::filter_spaces(tasks, &target.machine, &tune.only)?;
     }
     let bench: Box<dyn Bench> = match &on.board {
         Some(board) => Box::new(Boards::new(workers, &board.fleet).map_err(Failure::environment)?),
@@ -247,8 +242,7 @@ fn open_machine(
     Ok(OpenedSession { target, on, versions, bench, exclusive })
 }
 
-/// Connects to the core on a board's fabric, or simulates one. Nothing is measured on this machine,
-/// so no CPU is locked.
+/// Connects to the core on a board's fabric, or simulates one. No CPU is locked, as nothing is measured here.
 fn open_core(
     config: &Config,
     tasks: &[PlannedTask],
@@ -259,22 +253,22 @@ fn open_core(
     if options.compares {
         return Err(Failure::usage("`--ifcompare` runs whole models, and a simulated core only runs operators"));
     }
-    let target = config.kind().parse(&config.target).map_err(Failure::usage)?;
-    let fabric = Fabric::read(&config.target).map_err(Failure::usage)?;
+    let target = config.target_kind().parse(&config.target).map_err(Failure::usage)?;
+    let fabric = Fabric::parse_text(&config.target).map_err(Failure::usage)?;
     if tasks.is_empty() {
         return Err(Failure::usage("the core computes no task of these models")
             .with_hint("`opcollect tasks` without `--target pynq` lists them"));
     }
     let (bench, on): (Box<dyn Bench>, Standing) = match options.board {
         Some((access, wanted)) => {
-            let (bench, on) = boards::look_at_core(access, wanted, &fabric, config.limits.runner_jobs)?;
+            let (bench, on) = boards::connect_core(access, wanted, &fabric, config.limits.runner_jobs)?;
             (Box::new(bench), on)
         }
-        None => (Box::new(Simulator::new(fabric)), Standing::here()?),
+        None => (Box::new(Simulator::new(fabric)), Standing::this_machine()?),
     };
-    if on.board.as_ref().is_none_or(|board| board.source() == datasets::Source::Simulated) {
-        observer.notes(&simulated_note(config).into_iter().collect::<Vec<_>>());
+    if on.board.as_ref().is_none_or(|board| board.time_source() == datasets::Source::Simulated) {
+        observer.receive_notes(&simulated_note(config).into_iter().collect::<Vec<_>>());
     }
-    observer.notes(&notes(config, loaded).map_err(|error| Failure::usage(chain(&error)))?);
+    observer.receive_notes(&model_notes(config, loaded).map_err(|error| Failure::usage(format_chain(&error)))?);
     Ok(OpenedSession { target, on, versions: Versions::new(), bench, exclusive: None })
 }

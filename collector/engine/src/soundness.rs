@@ -11,7 +11,7 @@ pub fn wrong_schedule(record: &Record) -> Option<String> {
     let is_named = |hash: String| record.schedule_hash.as_ref().is_none_or(|named| *named == hash);
     const OTHER: &str = "its schedule does not match its `schedule_hash`";
     if record.is_network() {
-        let schedules: BTreeMap<String, Schedule> = match text.to() {
+        let schedules: BTreeMap<String, Schedule> = match text.parse_as() {
             Ok(schedules) => schedules,
             Err(error) => return Some(format!("its schedules cannot be read: {error}")),
         };
@@ -20,11 +20,11 @@ pub fn wrong_schedule(record: &Record) -> Option<String> {
         let hash = || crate::network::schedules_hash(schedules.iter().map(|(task, one)| (task.as_str(), one)), None);
         return (is_whole && !is_named(hash())).then(|| OTHER.to_owned());
     }
-    let schedule = match Schedule::from_json(text.text()) {
+    let schedule = match Schedule::from_json(text.as_text()) {
         Ok(schedule) => schedule,
         Err(error) => return Some(error.to_string()),
     };
-    if !is_named(schedule.hash()) {
+    if !is_named(schedule.stable_hash()) {
         return Some(OTHER.to_owned());
     }
     // Rows from before this column was introduced have no value.
@@ -59,7 +59,7 @@ mod tests {
             let schedule = Schedule::from_json(text).expect("a schedule");
             Record {
                 schedule: json(text),
-                schedule_hash: Some(schedule.hash()),
+                schedule_hash: Some(schedule.stable_hash()),
                 moves_hash: schedule.moves_hash(),
                 ..Record::default()
             }

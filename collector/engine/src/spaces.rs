@@ -4,7 +4,7 @@
 use crate::Result;
 use crate::campaign::Config;
 use crate::failure::Failure;
-use crate::stores::failed;
+use crate::stores::store_failure;
 use datasets::Store;
 use job::space::VERSION;
 use serde_json::Value;
@@ -18,7 +18,7 @@ pub fn refuse_others(config: &Config, store: &Store) -> Result<()> {
         return Ok(());
     }
     let own = without_version(&config.kept_text());
-    for text in store.config_texts().map_err(failed)? {
+    for text in store.config_texts().map_err(store_failure)? {
         let (other, version) = without_version(&text);
         if other == own.0 && version != own.1 {
             let root = store.root().display();
@@ -33,8 +33,7 @@ pub fn refuse_others(config: &Config, store: &Store) -> Result<()> {
     Ok(())
 }
 
-/// Returns a configuration without the version of its spaces, and that version. Configurations
-/// without a number have version 1.
+/// Returns a configuration without the version of its spaces, and that version, which is 1 by default.
 fn without_version(text: &str) -> (Value, u64) {
     const FIRST: u64 = 1;
     let mut value: Value = serde_json::from_str(text).unwrap_or_default();

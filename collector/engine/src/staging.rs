@@ -1,7 +1,7 @@
 //! Parallel plans of whole models, from a file or by a rule.
 
 use crate::Result;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, format_chain};
 use crate::prepared::PreparedModel;
 use measure::host::Facts;
 use models::stages::STREAMS_MOST;
@@ -10,16 +10,14 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Largest file of a plan.
 const PLAN_BYTES_MAX: u64 = 64 << 20;
 
 /// Number of concurrent groups that a rule creates on a GPU.
 const STREAMS: usize = 4;
 
-/// Reads the plan of a file, if it fits the model, the machine and the number of cores. On a GPU,
-/// streams replace cores, so the number of cores is not checked, and plans for a specific machine
-/// are rejected.
-pub fn read(path: &Path, whole: &PreparedModel) -> Result<StagePlan> {
+/// Reads the plan of a file, if it fits the model, the machine and the number of cores. On a GPU, streams
+/// replace cores, whose number is not checked, and plans for a specific machine are rejected.
+pub fn read_plan(path: &Path, whole: &PreparedModel) -> Result<StagePlan> {
     let unreadable = |why: &dyn std::fmt::Display| {
         Failure::usage(format!("cannot read the plan `{}`: {why}", path.display()))
             .with_hint("create one with `oppredict plan --model M --data STORE --out FILE`")
@@ -37,16 +35,17 @@ pub fn read(path: &Path, whole: &PreparedModel) -> Result<StagePlan> {
         (stages.cores, "a GPU".to_owned(), hint)
     } else {
         let hint = "plan again for this model, machine and number of threads with `oppredict plan`";
-        (whole.runs.cpus.len(), Facts::read().host_class(), hint)
+        (whole.runs.cpus.len(), Facts::read_facts().host_class(), hint)
     };
-    stages.check(&whole.graph, whole.plan(), cores, &machine).map_err(|error| {
-        Failure::usage(format!("the plan `{}` cannot be used: {}", path.display(), chain(&error))).with_hint(hint)
+    stages.check_matches(&whole.graph, whole.plan(), cores, &machine).map_err(|error| {
+        Failure::usage(format!("the plan `{}` cannot be used: {}", path.display(), format_chain(&error)))
+            .with_hint(hint)
     })?;
     Ok(if is_on_gpu { stages.on_streams(STREAMS_MOST) } else { stages })
 }
 
 /// Creates a plan by a rule.
-pub fn by_rule(parallel: Parallel, whole: &PreparedModel) -> StagePlan {
+pub fn plan_by_rule(parallel: Parallel, whole: &PreparedModel) -> StagePlan {
     let of = |cores| StagePlan::by_rule(&whole.graph, whole.plan(), cores, parallel);
     match whole.target.kind.runs_on_gpu() {
         false => of(whole.runs.cpus.len()),

@@ -2,23 +2,21 @@
 //! those.
 
 use crate::Result;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, format_chain};
 use datasets::Key;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
-/// Largest state file, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// A file in the folder for state.
 pub struct StateFile(PathBuf);
 
 impl StateFile {
-    /// Returns the file of a kind for a folder, such as a store, on this machine. `state` is the
-    /// folder for state.
+    /// Returns the file of a kind for a folder, such as a store. `state` is the folder for state.
     pub fn new(state: &Path, kind: &str, folder: &Path) -> StateFile {
-        let folder = resolve(folder);
+        let folder = resolve_folder(folder);
         let host = nix::unistd::gethostname().unwrap_or_default();
         let text = format!("{}\n{}", host.to_string_lossy(), folder.display());
         StateFile(state.join(kind).join(format!("{}.json", Key::of_bytes(text.as_bytes()))))
@@ -36,24 +34,24 @@ impl StateFile {
         let folder = self.0.parent().expect("it lies in a folder");
         std::fs::create_dir_all(folder).map_err(Failure::environment)?;
         let text = serde_json::to_vec(value).map_err(Failure::environment)?;
-        datasets::output::write(&self.0, text).map_err(|error| Failure::environment(chain(&error)))
+        datasets::output::write_file(&self.0, text).map_err(|error| Failure::environment(format_chain(&error)))
     }
 
     /// Removes the file.
-    pub fn forget(&self) {
+    pub fn remove_file(&self) {
         // A file that cannot be removed does no harm.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
 /// Returns the canonical path of a folder that may not exist yet: the same as once it exists.
-fn resolve(folder: &Path) -> PathBuf {
+fn resolve_folder(folder: &Path) -> PathBuf {
     if let Ok(path) = std::fs::canonicalize(folder) {
         return path;
     }
     match (folder.parent(), folder.file_name()) {
-        (Some(parent), Some(name)) if parent.as_os_str().is_empty() => resolve(Path::new(".")).join(name),
-        (Some(parent), Some(name)) => resolve(parent).join(name),
+        (Some(parent), Some(name)) if parent.as_os_str().is_empty() => resolve_folder(Path::new(".")).join(name),
+        (Some(parent), Some(name)) => resolve_folder(parent).join(name),
         _ => folder.to_owned(),
     }
 }
@@ -77,7 +75,7 @@ mod tests {
     #[test]
     fn relative_folders_are_below_the_working_directory() {
         let here = std::env::current_dir().unwrap().canonicalize().unwrap();
-        assert_eq!(resolve(Path::new("no/such/folder")), here.join("no/such/folder"));
-        assert_eq!(resolve(Path::new("src")), here.join("src"));
+        assert_eq!(resolve_folder(Path::new("no/such/folder")), here.join("no/such/folder"));
+        assert_eq!(resolve_folder(Path::new("src")), here.join("src"));
     }
 }

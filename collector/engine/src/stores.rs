@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::campaign::record::now_us;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, format_chain};
 use crate::observer::Observer;
 use crate::soundness::wrong_schedule;
 use datasets::store::{Damage, ImportReport, QuarantineReport, SealReport, TornTail, VerifyReport};
@@ -16,23 +16,23 @@ pub const DEFAULT_STORE: &str = "opcollect-data";
 /// Opens the store of a flag, or the default one, and creates it if needed.
 pub fn open_store(flag: Option<&Path>) -> Result<Store> {
     let path = flag.unwrap_or(Path::new(DEFAULT_STORE));
-    Store::create(path).map_err(failed)
+    Store::create(path).map_err(store_failure)
 }
 
 /// Opens a store that must exist.
-pub fn open(path: &Path) -> Result<Store> {
-    Store::open(path).map_err(failed)
+pub fn open_existing(path: &Path) -> Result<Store> {
+    Store::open(path).map_err(store_failure)
 }
 
 /// Converts an error of a store or file.
-pub fn failed(error: datasets::Error) -> Failure {
-    let text = chain(&error);
+pub fn store_failure(error: datasets::Error) -> Failure {
+    let text = format_chain(&error);
     if error.is_of_machine() { Failure::environment(text) } else { Failure::usage(text) }
 }
 
 /// Notes damaged parts that were skipped.
 pub fn note_damage(damage: &[Damage], observer: &dyn Observer) {
-    observer.notes(&damage.iter().map(ToString::to_string).collect::<Vec<_>>());
+    observer.receive_notes(&damage.iter().map(ToString::to_string).collect::<Vec<_>>());
 }
 
 /// Notes journals that end in an incomplete line.
@@ -41,14 +41,14 @@ pub fn note_torn(torn: &[TornTail], observer: &dyn Observer) {
         let name = torn.journal.display();
         format!("`{name}` ended with an unfinished line of {} bytes, from an interrupted attempt", torn.bytes)
     };
-    observer.notes(&torn.iter().map(text).collect::<Vec<_>>());
+    observer.receive_notes(&torn.iter().map(text).collect::<Vec<_>>());
 }
 
 /// Notes journals that were not sealed, and what was lost while sealing.
 pub fn note_sealed(sealed: &SealReport, observer: &dyn Observer) {
     note_torn(&sealed.torn, observer);
     let left = sealed.left.iter().map(|left| format!("`{}` is left alone: {}", left.journal.display(), left.reason));
-    observer.notes(&left.collect::<Vec<_>>());
+    observer.receive_notes(&left.collect::<Vec<_>>());
     note_damage(&sealed.damage, observer);
 }
 
@@ -73,13 +73,12 @@ impl StoreCheck {
     }
 }
 
-/// Reads and checks a whole store. With `has_quarantine`, damaged files and rows are set aside
-/// first.
-pub fn verify(store: &Path, has_quarantine: bool) -> Result<StoreCheck> {
-    let store = open(store)?;
-    let set_aside = || store.quarantine_with(&wrong_schedule).map_err(failed);
+/// Reads and checks a whole store. `has_quarantine` first sets damaged files and rows aside.
+pub fn verify_store(store: &Path, has_quarantine: bool) -> Result<StoreCheck> {
+    let store = open_existing(store)?;
+    let set_aside = || store.quarantine_with(&wrong_schedule).map_err(store_failure);
     let quarantine = has_quarantine.then(set_aside).transpose()?;
-    let found = store.verify_with(&wrong_schedule).map_err(failed)?;
+    let found = store.verify_with(&wrong_schedule).map_err(store_failure)?;
     Ok(StoreCheck { found, quarantine, quarantine_folder: store.root().join("quarantine") })
 }
 
@@ -88,20 +87,18 @@ pub fn left_out_note(left_out: usize) -> Option<String> {
     (left_out > 0).then(|| format!("{left_out} times of other versions were skipped; `--all-versions` includes them"))
 }
 
-/// Adds rows to a store, which is created if needed. They are imported as one table, because a
-/// journal would flush to disk after every row.
-pub fn take_over(store: &Path, records: &[Record]) -> Result<ImportReport> {
+/// Adds rows to a store, created if needed, as one table: a journal would flush to disk after every row.
+pub fn import_records(store: &Path, records: &[Record]) -> Result<ImportReport> {
     let folder = tempfile::tempdir().map_err(Failure::environment)?;
     let path = folder.path().join("rows.parquet");
     let file = std::fs::File::create(&path).map_err(Failure::environment)?;
-    let mut writer = datasets::Writer::new(&path, Format::Parquet, file).map_err(failed)?;
-    records.iter().try_for_each(|record| writer.write(record)).map_err(failed)?;
-    writer.finish().map_err(failed)?;
-    Store::import(store, &path, Format::Parquet).map_err(failed)
+    let mut writer = datasets::Writer::new(&path, Format::Parquet, file).map_err(store_failure)?;
+    records.iter().try_for_each(|record| writer.write(record)).map_err(store_failure)?;
+    writer.finish().map_err(store_failure)?;
+    Store::import(store, &path, Format::Parquet).map_err(store_failure)
 }
 
-/// Returns the modification time of a file in microseconds since 1970, or the current time if it is
-/// unknown.
+/// Returns a file's modification time in microseconds since 1970, or the current time if it is unknown.
 pub fn modified_us(path: &Path) -> i64 {
     let modified = path.metadata().and_then(|metadata| metadata.modified());
     let since_1970 = modified.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());

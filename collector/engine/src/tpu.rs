@@ -4,9 +4,9 @@ use crate::Result;
 use crate::campaign::record::now_us;
 use crate::failure::Failure;
 use crate::observer::Observer;
-use crate::stores::{modified_us, take_over};
-use capture::tpu::capture::{CommandRun, Request, take};
-use capture::tpu::compare::{CaptureComparison, compare};
+use crate::stores::{import_records, modified_us};
+use capture::tpu::capture::{CommandRun, Request, record_command};
+use capture::tpu::compare::{CaptureComparison, compare_captures};
 use capture::tpu::import::{self, CaptureProvenance, Per};
 use capture::tpu::loss::Losses;
 use capture::tpu::summary::CaptureSummary;
@@ -16,18 +16,18 @@ use datasets::store::ImportReport;
 use std::path::Path;
 
 /// Reads a capture.
-pub fn read(input: &Path, reading: &Reading) -> Result<Timeline> {
-    tpu::read(input, reading).map_err(failed)
+pub fn read_capture(input: &Path, reading: &Reading) -> Result<Timeline> {
+    tpu::read_capture(input, reading).map_err(capture_failure)
 }
 
 /// Writes the outputs of a capture into a folder, and returns their names.
-pub fn write(
+pub fn write_outputs(
     timeline: &mut Timeline,
     summary: Option<&CaptureSummary>,
     folder: &Path,
     outputs: &Outputs<'_>,
 ) -> Result<Vec<String>> {
-    view::write(timeline, summary, folder, outputs).map_err(failed)
+    view::write_outputs(timeline, summary, folder, outputs).map_err(capture_failure)
 }
 
 /// Options of an import.
@@ -43,8 +43,8 @@ pub struct ImportOptions<'a> {
 }
 
 /// Adds the operators of a capture to a store.
-pub fn import(input: &Path, options: &ImportOptions<'_>) -> Result<(ImportReport, Losses)> {
-    let timeline = read(input, &Reading { tiu_mhz: options.tiu_mhz, compat: false })?;
+pub fn import_capture(input: &Path, options: &ImportOptions<'_>) -> Result<(ImportReport, Losses)> {
+    let timeline = read_capture(input, &Reading { tiu_mhz: options.tiu_mhz, compat: false })?;
     let provenance = CaptureProvenance {
         taken_at_us: modified_us(&timeline.directory.join("global.profile")),
         host: options.host.unwrap_or("unknown").to_owned(),
@@ -52,21 +52,29 @@ pub fn import(input: &Path, options: &ImportOptions<'_>) -> Result<(ImportReport
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
         capture_hash: import::capture_hash(&timeline),
     };
-    let records = import::records(&timeline, &provenance, options.per).map_err(Failure::usage)?;
-    Ok((take_over(options.store, &records)?, timeline.losses))
+    let records = import::to_records(&timeline, &provenance, options.per).map_err(Failure::usage)?;
+    Ok((import_records(options.store, &records)?, timeline.losses))
 }
 
 /// Compares two captures of the same work. Also returns the skipped parts of each.
-pub fn diff(before: &Path, after: &Path, tiu_mhz: Option<f64>) -> Result<(CaptureComparison, [Losses; 2])> {
+pub fn compare_capture_files(
+    before: &Path,
+    after: &Path,
+    tiu_mhz: Option<f64>,
+) -> Result<(CaptureComparison, [Losses; 2])> {
     let reading = Reading { tiu_mhz, compat: false };
-    let (before, after) = (read(before, &reading)?, read(after, &reading)?);
-    Ok((compare(&before, &after), [before.losses, after.losses]))
+    let (before, after) = (read_capture(before, &reading)?, read_capture(after, &reading)?);
+    Ok((compare_captures(&before, &after), [before.losses, after.losses]))
 }
 
-/// Runs a command with profiling enabled in a folder, and returns the captures that it wrote, at
-/// least one.
-pub fn capture(request: &Request, folder: &Path, command: &[String], observer: &dyn Observer) -> Result<CommandRun> {
-    let taken = take(request, folder, command).map_err(failed)?;
+/// Runs a command with profiling enabled in a folder, and returns the captures that it wrote, at least one.
+pub fn capture_command(
+    request: &Request,
+    folder: &Path,
+    command: &[String],
+    observer: &dyn Observer,
+) -> Result<CommandRun> {
+    let taken = record_command(request, folder, command).map_err(capture_failure)?;
     if !taken.status.success() {
         observer.note(format!("`{}` ended with {}", command.join(" "), taken.status));
     }
@@ -78,7 +86,7 @@ pub fn capture(request: &Request, folder: &Path, command: &[String], observer: &
     Ok(taken)
 }
 
-fn failed(error: tpu::Error) -> Failure {
+fn capture_failure(error: tpu::Error) -> Failure {
     match error {
         tpu::Error::Write { .. } => Failure::environment(error),
         _ => Failure::usage(error),

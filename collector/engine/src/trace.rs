@@ -7,7 +7,7 @@ use crate::observer::Observer;
 use crate::packing;
 use crate::query::query_failure;
 use crate::report::styled::{Style, StyledTable};
-use crate::stores::{modified_us, take_over};
+use crate::stores::{import_records, modified_us};
 use capture::events::check::{self, CheckReport};
 use capture::events::convert::{self, Align, Part};
 use capture::events::held::{self, Trace};
@@ -20,7 +20,7 @@ use profile::SortBy;
 use profile::averages::{Averages, Grouping, tvm};
 use profile::import::rows::{self, Provenance};
 use profile::import::{self, Imported};
-use profile::page::page;
+use profile::page::render_page;
 use profile::summary::GroupBy;
 use report::Paper;
 use serde::Serialize;
@@ -45,7 +45,7 @@ pub struct TopOptions<'a> {
 
 /// Operators of a trace with their sums.
 pub struct OperatorSums {
-    /// Counts of the reader.
+    /// Table of the operators.
     pub table: StyledTable,
     /// Counts of the reader.
     pub found: FoundEvent,
@@ -54,15 +54,15 @@ pub struct OperatorSums {
 
 impl OperatorSums {
     /// Formats at most `row_limit` operators.
-    pub fn text(&self, row_limit: usize, paper: &Paper) -> String {
+    pub fn format_text(&self, row_limit: usize, paper: &Paper) -> String {
         match &self.table {
-            StyledTable::Torch(_) => self.table.text(row_limit, paper),
-            StyledTable::Tvm(_) => self.table.rows(row_limit).on(paper),
+            StyledTable::Torch(_) => self.table.format_text(row_limit, paper),
+            StyledTable::Tvm(_) => self.table.table_rows(row_limit).format_for(paper),
         }
     }
 
     /// Returns the JSON document for scripts. TVM's report is a document by itself.
-    pub fn document(&self, row_limit: usize) -> OperatorDocument<'_> {
+    pub fn to_document(&self, row_limit: usize) -> OperatorDocument<'_> {
         match &self.table {
             StyledTable::Torch(averages) => OperatorDocument::Torch(self.averages_document(averages, row_limit)),
             StyledTable::Tvm(report) => OperatorDocument::Tvm(report),
@@ -94,39 +94,37 @@ pub enum OperatorDocument<'a> {
 
 /// Summarises a trace by operator, and writes the requested files.
 pub fn sum_operators(file: &Path, options: &TopOptions<'_>, observer: &dyn Observer) -> Result<OperatorSums> {
-    let sums = match import::tvm::read(file).map_err(unread)? {
+    let sums = match import::tvm::read_report(file).map_err(read_failure)? {
         // TVM's report contains sums without calls, so no other style is possible.
         Some(_) if options.page.is_some() => {
             return Err(Failure::usage("reports of TVM contain only sums, which are not enough for a page"));
         }
         Some((report, found)) => OperatorSums { table: StyledTable::Tvm(report), found, format: String::new() },
         None => {
-            let Imported { profile, found } = read(file, options.memory_mib)?;
-            observer.notes(&profile.notes);
+            let Imported { profile, found } = read_trace(file, options.memory_mib)?;
+            observer.receive_notes(&profile.notes);
             if let Some(path) = options.page {
                 let group_by = if options.grouping.by_input_shape { GroupBy::InputShape } else { GroupBy::Name };
-                datasets::output::write(path, page(&profile, group_by)).map_err(Failure::environment)?;
+                datasets::output::write_file(path, render_page(&profile, group_by)).map_err(Failure::environment)?;
             }
             let table = StyledTable::new(&profile, options.style, options.grouping, options.sort_by);
             OperatorSums { table, found, format: profile.format }
         }
     };
     if let Some(path) = options.csv {
-        datasets::output::write(path, sums.table.csv()?).map_err(Failure::environment)?;
+        datasets::output::write_file(path, sums.table.to_csv()?).map_err(Failure::environment)?;
     }
     Ok(sums)
 }
 
-/// Reads a trace as a profile.
-fn read(file: &Path, memory_mib: u32) -> Result<Imported> {
-    import::read(file, &import::ImportBounds::of_memory(memory_mib)).map_err(|error| match error {
-        import::Error::Trace(error) => unread(error),
+fn read_trace(file: &Path, memory_mib: u32) -> Result<Imported> {
+    import::read_profile(file, &import::ImportBounds::of_memory(memory_mib)).map_err(|error| match error {
+        import::Error::Trace(error) => read_failure(error),
         error => Failure::usage(error),
     })
 }
 
-/// Returns the failure of a trace that cannot be read.
-fn unread(error: events::Error) -> Failure {
+fn read_failure(error: events::Error) -> Failure {
     let hint = match error {
         events::Error::Large { .. } => "give it more memory with `--memory-mib`",
         events::Error::Format { .. } => "traces are JSON of Chrome's kind (packed with gzip or not) or Perfetto's",
@@ -136,15 +134,15 @@ fn unread(error: events::Error) -> Failure {
 }
 
 /// Runs a SQL query over a trace.
-pub fn query(file: &Path, sql: &str, bounds: &QueryBounds) -> Result<Answer> {
+pub fn query_trace(file: &Path, sql: &str, bounds: &QueryBounds) -> Result<Answer> {
     let memory = "narrow it with `where` or `limit`, or give more with `--memory-mib`";
-    trace::query(file, sql, bounds)
+    trace::query_trace(file, sql, bounds)
         .map_err(|error| query_failure(error, "the tables are slice, track, counter and args", memory))
 }
 
 /// Checks a trace for inconsistencies.
-pub fn check(file: &Path, memory_mib: u32) -> Result<CheckReport> {
-    Ok(check::check(&held::read(file, memory_mib).map_err(unread)?))
+pub fn check_trace(file: &Path, memory_mib: u32) -> Result<CheckReport> {
+    Ok(check::check_trace(&held::read_trace(file, memory_mib).map_err(read_failure)?))
 }
 
 /// Options of an import.
@@ -162,10 +160,15 @@ pub struct ImportOptions<'a> {
 }
 
 /// Adds the operators of a trace to a store.
-pub fn import(file: &Path, options: &ImportOptions<'_>, observer: &dyn Observer) -> Result<(ImportReport, FoundEvent)> {
-    let (records, found) = match import::tvm::read(file).map_err(unread)? {
+pub fn import_trace(
+    file: &Path,
+    options: &ImportOptions<'_>,
+    observer: &dyn Observer,
+) -> Result<(ImportReport, FoundEvent)> {
+    let (records, found) = match import::tvm::read_report(file).map_err(read_failure)? {
         Some((report, found)) => {
-            let records = rows::of_report(&report, &provenance(file, options, &name(file))?).map_err(Failure::usage)?;
+            let records = rows::of_report(&report, &trace_provenance(file, options, &file_name(file))?)
+                .map_err(Failure::usage)?;
             if records.is_empty() {
                 return Err(Failure::usage(format!("the report `{}` has no call that took time", file.display())));
             }
@@ -175,16 +178,16 @@ pub fn import(file: &Path, options: &ImportOptions<'_>, observer: &dyn Observer)
             (records, found)
         }
         None => {
-            let Imported { profile, found } = read(file, options.memory_mib)?;
-            observer.notes(&profile.notes);
-            let provenance = provenance(file, options, &profile.model)?;
-            (rows::records(&profile, &provenance).map_err(Failure::usage)?, found)
+            let Imported { profile, found } = read_trace(file, options.memory_mib)?;
+            observer.receive_notes(&profile.notes);
+            let provenance = trace_provenance(file, options, &profile.model)?;
+            (rows::to_records(&profile, &provenance).map_err(Failure::usage)?, found)
         }
     };
-    Ok((take_over(options.store, &records)?, found))
+    Ok((import_records(options.store, &records)?, found))
 }
 
-fn provenance(file: &Path, options: &ImportOptions<'_>, default_model: &str) -> Result<Provenance> {
+fn trace_provenance(file: &Path, options: &ImportOptions<'_>, default_model: &str) -> Result<Provenance> {
     Ok(Provenance {
         taken_at_us: modified_us(file),
         host: options.host.unwrap_or("unknown").to_owned(),
@@ -192,18 +195,18 @@ fn provenance(file: &Path, options: &ImportOptions<'_>, default_model: &str) -> 
         model: options.model.unwrap_or(default_model).to_owned(),
         run_id: format!("trace-import-{}", now_us()),
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
-        trace_hash: hash(file)?,
+        trace_hash: hash_file(file)?,
     })
 }
 
-fn hash(path: &Path) -> Result<String> {
+fn hash_file(path: &Path) -> Result<String> {
     let mut hasher = blake3::Hasher::new();
     let hashed = std::fs::File::open(path).and_then(|mut file| std::io::copy(&mut file, &mut hasher));
     hashed.map_err(|error| Failure::usage(format!("cannot read the trace `{}`: {error}", path.display())))?;
     Ok(hasher.finalize().to_hex()[..32].to_owned())
 }
 
-fn name(path: &Path) -> String {
+fn file_name(path: &Path) -> String {
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
@@ -242,7 +245,7 @@ pub struct WrittenTrace {
 pub struct TraceInput {
     /// Name of the file.
     pub file: String,
-    /// Offset in nanoseconds that was added to its times.
+    /// Offset in nanoseconds that was added to the times of the trace.
     pub offset_ns: i64,
 }
 
@@ -250,24 +253,24 @@ pub struct TraceInput {
 pub type FoundSink<'a> = &'a mut dyn FnMut(&FoundEvent);
 
 /// Converts a trace to the format that the name of the output file implies.
-pub fn convert(input: &Path, output: &Path, bounds: WriteBounds, report: FoundSink<'_>) -> Result<WrittenTrace> {
-    let format = format(output)?;
+pub fn convert_trace(input: &Path, output: &Path, bounds: WriteBounds, report: FoundSink<'_>) -> Result<WrittenTrace> {
+    let format = implied_format(output)?;
     let file = Output::create(output).map_err(Failure::environment)?;
-    let trace = held::read(input, bounds.memory_mib).map_err(unread)?;
+    let trace = held::read_trace(input, bounds.memory_mib).map_err(read_failure)?;
     report(&trace.found);
-    let written = write(vec![Part { name: String::new(), trace, offset_ns: 0 }], format, file, bounds)?;
+    let written = write_parts(vec![Part { name: String::new(), trace, offset_ns: 0 }], format, file, bounds)?;
     Ok(WrittenTrace { inputs: Vec::new(), ..written })
 }
 
 /// Merges several traces into one.
-pub fn merge(
+pub fn merge_traces(
     inputs: &[PathBuf],
     output: &Path,
     clocks: &Clocks<'_>,
     bounds: WriteBounds,
     report: FoundSink<'_>,
 ) -> Result<WrittenTrace> {
-    let format = format(output)?;
+    let format = implied_format(output)?;
     if let Clocks::Offsets(offsets) = clocks
         && offsets.len() != inputs.len()
     {
@@ -278,24 +281,25 @@ pub fn merge(
     let file = Output::create(output).map_err(Failure::environment)?;
     let mut traces: Vec<Trace> = Vec::new();
     for input in inputs {
-        let trace = held::read(input, bounds.memory_mib).map_err(unread)?;
+        let trace = held::read_trace(input, bounds.memory_mib).map_err(read_failure)?;
         report(&trace.found);
         traces.push(trace);
     }
     let offsets = match clocks {
         Clocks::Offsets(offsets) => offsets.to_vec(),
-        Clocks::Align(align) => convert::offsets(&traces.iter().collect::<Vec<_>>(), *align).ok_or_else(|| {
-            Failure::usage("some traces lack the wall-clock time of their origin (`baseTimeNanoseconds`)")
-                .with_hint("use `--align start`, `--align keep`, or `--offset-ns`")
-        })?,
+        Clocks::Align(align) => {
+            convert::clock_offsets(&traces.iter().collect::<Vec<_>>(), *align).ok_or_else(|| {
+                Failure::usage("some traces lack the wall-clock time of their origin (`baseTimeNanoseconds`)")
+                    .with_hint("use `--align start`, `--align keep`, or `--offset-ns`")
+            })?
+        }
     };
-    let part = |((trace, offset_ns), path): ((Trace, i64), &PathBuf)| Part { name: name(path), trace, offset_ns };
-    write(traces.into_iter().zip(offsets).zip(inputs).map(part).collect(), format, file, bounds)
+    let part = |((trace, offset_ns), path): ((Trace, i64), &PathBuf)| Part { name: file_name(path), trace, offset_ns };
+    write_parts(traces.into_iter().zip(offsets).zip(inputs).map(part).collect(), format, file, bounds)
 }
 
-/// Returns the format that the name of a file implies.
-fn format(path: &Path) -> Result<Format> {
-    let name = name(path).to_lowercase();
+fn implied_format(path: &Path) -> Result<Format> {
+    let name = file_name(path).to_lowercase();
     let name = name.strip_suffix(".gz").unwrap_or(&name);
     match name.rsplit_once('.').map(|(_, ending)| ending) {
         Some("json") => Ok(Format::Chrome),
@@ -310,10 +314,10 @@ fn format(path: &Path) -> Result<Format> {
     }
 }
 
-fn write(parts: Vec<Part>, format: Format, output: Output, bounds: WriteBounds) -> Result<WrittenTrace> {
+fn write_parts(parts: Vec<Part>, format: Format, output: Output, bounds: WriteBounds) -> Result<WrittenTrace> {
     let limit = u64::from(bounds.max_mib) << 20;
     let Written { events, left_out, bytes } =
-        packing::write(output, |out| Ok(convert::write(&parts, format, out, limit)?.0))?;
+        packing::write_packed(output, |out| Ok(convert::write_merged(&parts, format, out, limit)?.0))?;
     let inputs = parts.into_iter().map(|part| TraceInput { file: part.name, offset_ns: part.offset_ns }).collect();
     Ok(WrittenTrace { bytes, events, inputs, left_out })
 }

@@ -15,20 +15,20 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 const DEVICES_MAX: usize = 64;
 
 /// Returns the number of devices of a key that can be used concurrently.
-pub fn devices(access: &Access) -> Result<usize> {
+pub fn usable_devices(access: &Access) -> Result<usize> {
     let At::Tracker(tracker) = &access.at else { return Ok(1) };
-    Ok(devices_of(tracker, &access.key)?.clamp(1, DEVICES_MAX))
+    Ok(count_devices(tracker, &access.key)?.clamp(1, DEVICES_MAX))
 }
 
 /// Requests the summary of a tracker.
-pub fn summary(tracker: &Address) -> Result<TrackerSummary> {
-    let told = Tracker::open(tracker, PATIENCE).and_then(|mut tracker| tracker.summary(PATIENCE));
-    told.map_err(unreachable)
+pub fn request_summary(tracker: &Address) -> Result<TrackerSummary> {
+    let told = Tracker::open(tracker, PATIENCE).and_then(|mut tracker| tracker.request_summary(PATIENCE));
+    told.map_err(device_failure)
 }
 
 /// Returns the number of devices of a key that a tracker knows.
-pub fn devices_of(tracker: &Address, key: &str) -> Result<usize> {
-    Ok(summary(tracker)?.servers.iter().filter(|(_, own)| own == key).count())
+pub fn count_devices(tracker: &Address, key: &str) -> Result<usize> {
+    Ok(request_summary(tracker)?.servers.iter().filter(|(_, own)| own == key).count())
 }
 
 /// Options of taking devices out of service.
@@ -72,20 +72,20 @@ impl DrainReport {
 /// A device that did not leave.
 #[derive(Clone, Debug, Serialize)]
 pub struct StayingDevice {
-    /// Its address, or `?`.
+    /// Address of the device, or `?`.
     pub address: String,
     /// The reason.
     pub why: String,
 }
 
 /// Takes all devices of a key out of service: each agent ends after its current session.
-pub fn drain(options: &DrainOptions) -> Result<DrainReport> {
+pub fn drain_devices(options: &DrainOptions) -> Result<DrainReport> {
     /// Shortest wait for a device. Free devices receive the request even if the time is over.
     const MIN_PATIENCE: Duration = Duration::from_secs(1);
     let DrainOptions { tracker, key, secret, wait } = options;
     let until = Instant::now() + *wait;
     let (mut left, mut stay): (Vec<String>, Vec<StayingDevice>) = (Vec::new(), Vec::new());
-    let count = devices_of(tracker, key)?;
+    let count = count_devices(tracker, key)?;
     if count == 0 {
         return Err(Failure::usage(format!("the tracker at {tracker} has no device with the key `{key}`"))
             .with_hint("`opcollect fleet status` lists the keys"));
@@ -101,7 +101,7 @@ pub fn drain(options: &DrainOptions) -> Result<DrainReport> {
         let device = match Device::open(&access) {
             Ok(device) => device,
             Err(error @ (RemoteError::KeyRefused { .. } | RemoteError::SpeaksOtherwise { .. })) => {
-                return Err(unreachable(error));
+                return Err(device_failure(error));
             }
             Err(error) => {
                 stay.push(StayingDevice { address: "?".to_owned(), why: error.to_string() });
@@ -109,7 +109,7 @@ pub fn drain(options: &DrainOptions) -> Result<DrainReport> {
             }
         };
         let address = device.address.to_string();
-        let why = match device.leave() {
+        let why = match device.stop_agent() {
             Ok(true) => {
                 left.push(address);
                 continue;
@@ -120,17 +120,16 @@ pub fn drain(options: &DrainOptions) -> Result<DrainReport> {
         };
         stay.push(StayingDevice { address, why });
     }
-    let devices = settled(tracker, key, count - left.len(), until)?;
+    let devices = settled_devices(tracker, key, count - left.len(), until)?;
     Ok(DrainReport { devices, key: key.clone(), left, stay, tracker: tracker.to_string(), devices_before: count })
 }
 
-/// Returns the number of devices of a key that a tracker knows, after it has noticed those that
-/// left.
-fn settled(tracker: &Address, key: &str, expected: usize, until: Instant) -> Result<usize> {
+/// Returns the number of devices of a key, after the tracker has noticed those that left.
+fn settled_devices(tracker: &Address, key: &str, expected: usize, until: Instant) -> Result<usize> {
     const PAUSE: Duration = Duration::from_millis(50);
     let until = until.min(Instant::now() + PATIENCE);
     loop {
-        let count = devices_of(tracker, key)?;
+        let count = count_devices(tracker, key)?;
         if count <= expected || Instant::now() >= until {
             return Ok(count);
         }
@@ -139,14 +138,14 @@ fn settled(tracker: &Address, key: &str, expected: usize, until: Instant) -> Res
 }
 
 /// Reads the secret in a file.
-pub fn secret(path: &Path) -> Result<String> {
+pub fn read_secret(path: &Path) -> Result<String> {
     let text = std::fs::read_to_string(path);
     text.map(|text| text.trim().to_owned())
         .map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", path.display())))
 }
 
 /// Converts the error of a device that cannot be used, with a hint.
-pub fn unreachable(error: RemoteError) -> Failure {
+pub fn device_failure(error: RemoteError) -> Failure {
     let hint = error.hint();
     let failure = match error {
         RemoteError::KeyRefused { .. } => Failure::usage(error),

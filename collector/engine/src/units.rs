@@ -8,12 +8,12 @@ use crate::Result;
 use crate::boards::{self, BoardOptions};
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::{CampaignEvent, Config};
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, format_chain};
 use crate::input_files::{self, InputFiles};
-use crate::network::mapped::{ComputeUnit, Mapped, MappedCore, OnUnit, compute};
+use crate::network::mapped::{ComputeUnit, Mapped, MappedCore, OnUnit, compute_graph};
 use crate::network::{self, Comparison};
 use crate::observer::Observer;
-use crate::prepared::{cut, names, only, refuse_sweeps};
+use crate::prepared::{cut_simplified, input_names, only_model, refuse_sweeps};
 use crate::{machine, runs};
 use bench::{Access, Bench, Boards, Build, Fleet};
 use datasets::Source;
@@ -22,7 +22,7 @@ use models::{Plan, TaskUse};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use targets::{ARM, FPGA, Fabric, fabric};
+use targets::{ARM, FPGA, Fabric, parse_fabric};
 
 /// Options of a model on a core and a CPU.
 pub struct UnitsOptions<'a> {
@@ -85,7 +85,7 @@ pub struct UnitCall {
     pub unit: &'static str,
     /// Description of the task.
     pub what: String,
-    /// Reason why the CPU computes it, and why it has no time.
+    /// Reason why the CPU computes the call, and why the call has no time.
     pub why: Option<String>,
 }
 
@@ -111,34 +111,39 @@ pub struct UnitSum {
 }
 
 /// Computes a model on a core and a CPU, and measures layers of the CPU on a board.
-pub fn run(options: &UnitsOptions<'_>, observer: &dyn Observer) -> Result<UnitsReport> {
+pub fn run_on_units(options: &UnitsOptions<'_>, observer: &dyn Observer) -> Result<UnitsReport> {
     let UnitsOptions { config, loaded, .. } = options;
     refuse_sweeps(config, "`model` runs one model at one size")?;
-    let target = fabric(&config.target).map_err(Failure::usage)?;
-    let fabric = Fabric::read(&config.target).map_err(Failure::usage)?;
-    let usage = |error: &dyn std::error::Error| Failure::usage(chain(error));
-    let request = only(config)?;
+    let target = parse_fabric(&config.target).map_err(Failure::usage)?;
+    let fabric = Fabric::parse_text(&config.target).map_err(Failure::usage)?;
+    let usage = |error: &dyn std::error::Error| Failure::usage(format_chain(error));
+    let request = only_model(config)?;
     let model = loaded.load(request).map_err(|error| usage(&error))?;
-    observer.notes(&model.notes);
-    let (graph, plan) = cut(&model.graph, config)?;
+    observer.receive_notes(&model.notes);
+    let (graph, plan) = cut_simplified(&model.graph, config)?;
     let mut inputs = reference::graph_inputs(&graph, config.seed).map_err(|error| usage(&error))?;
-    input_files::take(options.inputs, &names(&graph), &mut inputs)?;
-    let constants = reference::constants(&graph).map_err(|error| usage(&error))?;
+    input_files::replace_inputs(options.inputs, &input_names(&graph), &mut inputs)?;
+    let constants = reference::graph_constants(&graph).map_err(|error| usage(&error))?;
     let expected = options.is_checked.then(|| reference::evaluate_graph_with(&graph, &constants, &inputs));
     let expected = expected.transpose().map_err(|error| usage(&error))?;
-    let mut progress = observer.begin(plan.calls.len(), None);
+    let mut progress = observer.begin_progress(plan.calls.len(), None);
     let on = MappedCore { fabric: &fabric, target: &target, seed: config.seed };
-    let mapped = compute((&graph, &plan), &constants, &inputs, &on, &mut || progress.hear(&CampaignEvent::Built));
+    let mapped =
+        compute_graph((&graph, &plan), &constants, &inputs, &on, &mut || progress.observe_event(&CampaignEvent::Built));
     progress.finish();
-    let mapped = mapped.map_err(|error| Failure::environment(chain(&error)))?;
+    let mapped = mapped.map_err(|error| Failure::environment(format_chain(&error)))?;
     if !mapped.calls.iter().any(|call| matches!(call.unit, ComputeUnit::Core(_))) {
         return Err(nothing_for_the_core(&request.label(), &mapped, &plan));
     }
-    let comparison = expected.map(|wanted| network::compare(network::tolerance(&graph), &mapped.outputs, &wanted));
+    let comparison =
+        expected.map(|wanted| network::compare_outputs(network::error_tolerance(&graph), &mapped.outputs, &wanted));
     let is_of_cpu = |call: &&OnUnit| matches!(call.unit, ComputeUnit::Cpu(_));
     let of_cpu: BTreeSet<usize> = mapped.calls.iter().filter(is_of_cpu).map(|call| call.task).collect();
-    let cpu =
-        options.board.as_ref().map(|board| CpuTimes::measure(board, &plan.tasks, &of_cpu, observer)).transpose()?;
+    let cpu = options
+        .board
+        .as_ref()
+        .map(|board| CpuTimes::measure_tasks(board, &plan.tasks, &of_cpu, observer))
+        .transpose()?;
     Ok(UnitsReport::new(request.label(), &fabric, (&plan, &mapped), comparison, cpu.as_ref()))
 }
 
@@ -152,7 +157,6 @@ fn nothing_for_the_core(label: &str, mapped: &Mapped, plan: &Plan) -> Failure {
         .with_hint("give a model that is quantised to signed 8 bits, as ONNX Runtime and TensorFlow Lite write them")
 }
 
-/// Times of tasks on the CPU of a board, each measured alone.
 struct CpuTimes {
     source: Source,
     board: String,
@@ -161,47 +165,49 @@ struct CpuTimes {
 }
 
 impl CpuTimes {
-    fn measure(
+    fn measure_tasks(
         board: &CpuBoard<'_>,
         tasks: &[TaskUse],
         wanted: &BTreeSet<usize>,
         observer: &dyn Observer,
     ) -> Result<CpuTimes> {
         let CpuBoard { access, options, config, threads } = board;
-        let mut workers = machine::workers(&config.limits)?;
-        let (target, standing) = boards::look(access, *options, config, &mut workers)?;
+        let mut workers = machine::create_workers(&config.limits)?;
+        let (target, standing) = boards::connect_board(access, *options, config, &mut workers)?;
         let board = standing.board.as_ref().expect("a board was looked at");
-        observer.notes(&board.notes());
+        observer.receive_notes(&board.timing_notes());
         let fleet = Fleet { devices: 1, ..board.fleet.clone() };
         let mut bench = Boards::new(workers, &fleet).map_err(Failure::environment)?;
-        let cpus = machine::cpus_of(*threads, &standing.cpus, board.described())?;
+        let cpus = machine::select_cpus(*threads, &standing.cpus, board.display_name())?;
         let text = |task: usize| serde_json::to_string(&tasks[task].task).map_err(Failure::environment);
         let texts = wanted.iter().map(|task| text(*task)).collect::<Result<Vec<String>>>()?;
-        let jobs = wanted
-            .iter()
-            .zip(&texts)
-            .map(|(task, text)| BuildJob::new(text, &target, &network::default_schedule(&tasks[*task].task, &target)));
+        let jobs = wanted.iter().zip(&texts).map(|(task, text)| {
+            BuildJob::for_schedule(text, &target, &network::default_schedule(&tasks[*task].task, &target))
+        });
         let jobs: Vec<BuildJob> = jobs.collect();
-        let mut progress = observer.begin(2 * jobs.len(), None);
-        let builds = bench.build(&jobs, &mut || progress.hear(&CampaignEvent::Built));
+        let mut progress = observer.begin_progress(2 * jobs.len(), None);
+        let builds = bench.build_jobs(&jobs, &mut || progress.observe_event(&CampaignEvent::Built));
         let mut times = BTreeMap::new();
         for ((task, text), build) in wanted.iter().zip(texts).zip(builds) {
             let time = match build {
                 Build::Built(artifact) => {
-                    let job = RunJob { seed: config.seed, ..RunJob::new(text, cpus.clone(), runs::method(config)) };
+                    let job = RunJob {
+                        seed: config.seed,
+                        ..RunJob::library_run(text, cpus.clone(), runs::model_method(config))
+                    };
                     let flops = tasks[*task].task.work().map_or(0, |work| work.flops);
-                    let deadline = job.deadline(flops, Duration::from_secs_f64(config.limits.run_seconds));
-                    runs::measurement(bench.run(&job.of(&artifact), deadline))
+                    let deadline = job.time_limit(flops, Duration::from_secs_f64(config.limits.run_seconds));
+                    runs::reply_measurement(bench.run_job(&job.with_artifact(&artifact), deadline))
                         .map(|measured| measured.measurement.median_ns)
                 }
                 Build::Failed(why) | Build::Rejected(why) => Err(why),
                 Build::Fault(fault) => Err(fault.to_string()),
             };
-            progress.hear(&CampaignEvent::Built);
+            progress.observe_event(&CampaignEvent::Built);
             times.insert(*task, time);
         }
         progress.finish();
-        Ok(CpuTimes { source: board.source(), board: board.described().to_owned(), times })
+        Ok(CpuTimes { source: board.time_source(), board: board.display_name().to_owned(), times })
     }
 }
 

@@ -11,4 +11,6 @@ pub mod memory;
 pub mod program;
 
 pub use folder::{Content, FolderError};
-pub use program::{Call, CallArgument, Place, Program, ProgramError, ProgramPort, Writing, program, staged};
+pub use program::{
+    Call, CallArgument, Place, Program, ProgramError, ProgramPort, Writing, lower_sequential, lower_staged,
+};

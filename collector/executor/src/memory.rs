@@ -4,24 +4,18 @@
 //! order depends on the model, so several are tried. The lower bound is the maximum size of simultaneously live
 //! tensors, [`MemoryLayout::least_bytes`].
 
-/// Alignment of every tensor.
 pub const ALIGNMENT_BYTES: u64 = 64;
 
-/// Size and lifetime of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {
-    /// Size of the tensor.
     pub bytes: u64,
-    /// Index of the call that writes the tensor.
     pub first: usize,
-    /// Index of the last call that reads the tensor.
+    /// Last call that reads the tensor.
     pub last: usize,
 }
 
-/// Placement of all tensors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryLayout {
-    /// Offset of each tensor, in the given order.
     pub offsets: Vec<u64>,
     pub bytes: u64,
     /// Maximum size of simultaneously live tensors, a lower bound of `bytes`.
@@ -29,23 +23,22 @@ pub struct MemoryLayout {
 }
 
 impl Lifetime {
-    /// Returns the size including alignment padding.
+    /// Size with alignment padding.
     pub fn stored_bytes(&self) -> u64 {
         self.bytes.next_multiple_of(ALIGNMENT_BYTES)
     }
 
-    fn meets(&self, other: &Lifetime) -> bool {
+    fn overlaps_with(&self, other: &Lifetime) -> bool {
         self.first <= other.last && other.first <= self.last
     }
 }
 
-/// Places tensors with the given lifetimes.
-pub fn layout(lifetimes: &[Lifetime]) -> MemoryLayout {
-    let least_bytes = least(lifetimes);
+pub fn place_tensors(lifetimes: &[Lifetime]) -> MemoryLayout {
+    let least_bytes = peak_live_bytes(lifetimes);
     let by = |key: fn(&Lifetime) -> (u64, u64)| {
         let mut order: Vec<usize> = (0..lifetimes.len()).collect();
         order.sort_by_key(|&place| std::cmp::Reverse(key(&lifetimes[place])));
-        placed(lifetimes, &order)
+        place_in_order(lifetimes, &order)
     };
     let tried = [
         by(|one| (one.stored_bytes(), (one.last - one.first) as u64)),
@@ -58,8 +51,7 @@ pub fn layout(lifetimes: &[Lifetime]) -> MemoryLayout {
     MemoryLayout { offsets, bytes, least_bytes }
 }
 
-/// Returns the maximum size of simultaneously live tensors.
-fn least(lifetimes: &[Lifetime]) -> u64 {
+fn peak_live_bytes(lifetimes: &[Lifetime]) -> u64 {
     let mut changes: Vec<(usize, i128)> = Vec::with_capacity(2 * lifetimes.len());
     for one in lifetimes {
         let bytes = i128::from(one.stored_bytes());
@@ -76,8 +68,8 @@ fn least(lifetimes: &[Lifetime]) -> u64 {
     u64::try_from(most).expect("sizes are positive")
 }
 
-/// Places tensors in the given order and returns the total memory and the offsets.
-fn placed(lifetimes: &[Lifetime], order: &[usize]) -> (u64, Vec<u64>) {
+/// Returns total memory and offsets.
+fn place_in_order(lifetimes: &[Lifetime], order: &[usize]) -> (u64, Vec<u64>) {
     let mut offsets = vec![0; lifetimes.len()];
     let mut done: Vec<usize> = Vec::with_capacity(lifetimes.len());
     let mut most = 0;
@@ -85,7 +77,7 @@ fn placed(lifetimes: &[Lifetime], order: &[usize]) -> (u64, Vec<u64>) {
         let own = &lifetimes[place];
         let mut beside: Vec<(u64, u64)> = done
             .iter()
-            .filter(|&&other| lifetimes[other].meets(own))
+            .filter(|&&other| lifetimes[other].overlaps_with(own))
             .map(|&other| (offsets[other], offsets[other] + lifetimes[other].stored_bytes()))
             .collect();
         beside.sort_unstable();
@@ -111,7 +103,7 @@ mod tests {
     #[test]
     fn a_chain_needs_two_places() {
         let chain: Vec<Lifetime> = (0..9).map(|call| Lifetime { bytes: 640, first: call, last: call + 1 }).collect();
-        let layout = layout(&chain);
+        let layout = place_tensors(&chain);
         assert_eq!((layout.bytes, layout.least_bytes), (1280, 1280));
     }
 
@@ -119,14 +111,14 @@ mod tests {
     fn what_waits_for_long_is_not_in_the_way() {
         let lifetimes = [(64, 0, 5), (256, 0, 1), (256, 1, 2), (512, 2, 3), (64, 3, 5)];
         let lifetimes = lifetimes.map(|(bytes, first, last)| Lifetime { bytes, first, last });
-        let layout = layout(&lifetimes);
+        let layout = place_tensors(&lifetimes);
         assert_eq!(layout.least_bytes, 64 + 256 + 512);
         assert_eq!(layout.bytes, layout.least_bytes, "{layout:?}");
     }
 
     #[test]
     fn nothing_needs_nothing() {
-        assert_eq!(layout(&[]), MemoryLayout { offsets: vec![], bytes: 0, least_bytes: 0 });
+        assert_eq!(place_tensors(&[]), MemoryLayout { offsets: vec![], bytes: 0, least_bytes: 0 });
     }
 
     proptest! {
@@ -136,7 +128,7 @@ mod tests {
         ) {
             let lifetimes: Vec<Lifetime> =
                 raw.into_iter().map(|(bytes, first, length)| Lifetime { bytes, first, last: first + length }).collect();
-            let found = layout(&lifetimes);
+            let found = place_tensors(&lifetimes);
             prop_assert!(found.bytes >= found.least_bytes);
             for (place, one) in lifetimes.iter().enumerate() {
                 let begins = found.offsets[place];
@@ -144,7 +136,7 @@ mod tests {
                 for (other, two) in lifetimes.iter().enumerate().skip(place + 1) {
                     let apart = begins + one.bytes <= found.offsets[other]
                         || found.offsets[other] + two.bytes <= begins;
-                    prop_assert!(apart || !one.meets(two) || one.bytes == 0 || two.bytes == 0);
+                    prop_assert!(apart || !one.overlaps_with(two) || one.bytes == 0 || two.bytes == 0);
                 }
             }
         }

@@ -8,8 +8,8 @@ use std::time::SystemTime;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamps(Vec<(PathBuf, Option<(u64, SystemTime)>)>, Vec<usize>, Placement);
 
-/// Returns the key of files, CPUs and placement. Stacks are placed again for every job, so they are not part of it.
-pub fn stamps(files: &[&Path], cpus: &[usize], placement: Placement) -> Stamps {
+/// Stacks are placed again for every job and are not part of the key.
+pub fn cache_key(files: &[&Path], cpus: &[usize], placement: Placement) -> Stamps {
     let stamp = |file: &Path| {
         let metadata = file.metadata().ok()?;
         Some((metadata.len(), metadata.modified().ok()?))
@@ -35,14 +35,12 @@ impl<Thing> Default for JobCache<Thing> {
 }
 
 impl<Thing> JobCache<Thing> {
-    /// Takes the cached value if its key matches. Another value is dropped first, so that two values never exist at
-    /// once.
-    pub fn take(&mut self, stamps: &Stamps) -> Option<Thing> {
+    /// Drops another value first, so that two values never exist at once.
+    pub fn take_matching(&mut self, stamps: &Stamps) -> Option<Thing> {
         self.0.take().filter(|(known, _)| known == stamps && known.are_known()).map(|(_, thing)| thing)
     }
 
-    /// Stores a value for the next job.
-    pub fn put(&mut self, stamps: Stamps, thing: Thing) {
+    pub fn store_thing(&mut self, stamps: Stamps, thing: Thing) {
         self.0 = Some((stamps, thing));
     }
 }
@@ -55,20 +53,20 @@ mod tests {
     fn things_are_kept_while_files_and_cpus_are_the_same() {
         let file = std::env::temp_dir().join(format!("opcollect-kept-{}", std::process::id()));
         std::fs::write(&file, "one").expect("a file");
-        let stamps = |cpus: &[usize]| stamps(&[&file], cpus, Placement::default());
+        let stamps = |cpus: &[usize]| cache_key(&[&file], cpus, Placement::default());
         let (of_one, elsewhere) = (stamps(&[0]), stamps(&[1]));
         let mut kept = JobCache::default();
-        assert_eq!(kept.take(&of_one), None);
-        kept.put(of_one.clone(), 7);
-        assert_eq!(kept.take(&of_one), Some(7));
-        assert_eq!(kept.take(&of_one), None, "it was taken");
-        kept.put(of_one.clone(), 7);
-        assert_eq!(kept.take(&elsewhere), None);
-        kept.put(of_one, 7);
+        assert_eq!(kept.take_matching(&of_one), None);
+        kept.store_thing(of_one.clone(), 7);
+        assert_eq!(kept.take_matching(&of_one), Some(7));
+        assert_eq!(kept.take_matching(&of_one), None, "it was taken");
+        kept.store_thing(of_one.clone(), 7);
+        assert_eq!(kept.take_matching(&elsewhere), None);
+        kept.store_thing(of_one, 7);
         std::fs::write(&file, "other").expect("a file");
-        assert_eq!(kept.take(&stamps(&[0])), None, "the file changed");
+        assert_eq!(kept.take_matching(&stamps(&[0])), None, "the file changed");
         std::fs::remove_file(&file).expect("a file");
-        kept.put(stamps(&[0]), 7);
-        assert_eq!(kept.take(&stamps(&[0])), None, "there is no file");
+        kept.store_thing(stamps(&[0]), 7);
+        assert_eq!(kept.take_matching(&stamps(&[0])), None, "there is no file");
     }
 }

@@ -31,22 +31,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 use targets::Target;
 
-/// Compiles one schedule of one task.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BuildJob {
     pub task: String,
-    /// TVM's JSON description of the target.
+    /// JSON description for TVM.
     pub target: String,
     pub schedule: String,
-    /// Whether the reply should contain the schedule's trace.
     pub wants_trace: bool,
     /// Whether the reply should contain the code of every stage.
     pub wants_listing: bool,
 }
 
 impl BuildJob {
-    /// Creates a job for a task in JSON and a schedule. The moves of a random schedule are known only from its trace.
-    pub fn new(task: &str, target: &Target, schedule: &Schedule) -> BuildJob {
+    /// The moves of a random schedule are known only from its trace.
+    pub fn for_schedule(task: &str, target: &Target, schedule: &Schedule) -> BuildJob {
         BuildJob {
             task: task.to_owned(),
             target: target.text.clone(),
@@ -61,17 +59,14 @@ impl BuildJob {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BreedJob {
     pub task: String,
-    /// TVM's JSON description of the target.
+    /// JSON description for TVM.
     pub target: String,
     /// Measured schedules of TVM's space, as JSON, with their times in nanoseconds.
     pub measured: Vec<(String, f64)>,
-    /// Requested number of schedules.
     pub count: usize,
-    /// Seed of sampling, mutation and training.
     pub seed: i64,
 }
 
-/// Reply to a breeding job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum BreedReply {
     /// Schedules, as JSON, best predictions first. There are fewer than requested if the space has no more.
@@ -80,11 +75,9 @@ pub enum BreedReply {
     Failed(String),
 }
 
-/// Reply to a build job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum BuildReply {
     Built(Box<Artifact>),
-    /// Error of TVM, with the step and the reason.
     Failed(String),
     /// The space has no schedule for this seed.
     Rejected(String),
@@ -93,33 +86,32 @@ pub enum BuildReply {
 /// Built code with everything a runner needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Artifact {
-    /// ELF object file; empty for device code.
+    /// ELF; empty for device code.
     pub object: Vec<u8>,
     /// Instruction set extensions that the object file uses, in the kernel's spelling.
     pub instruction_sets: Vec<String>,
     /// Kernels and their launches, for GPU targets.
     pub device: Option<DeviceCode>,
-    /// Size of the machine code in bytes, of the first architecture if there are several.
+    /// Of the first architecture if there are several.
     pub code_bytes: u64,
     /// Packing of each parameter and, last, of the result.
     pub packings: Vec<Packing>,
-    /// Moves of the schedule, on request.
+    /// On request.
     pub trace: Option<String>,
-    /// Code of every stage, on request.
+    /// On request.
     pub listing: Option<Box<Listing>>,
-    /// Time of lowering and scheduling, in milliseconds.
+    /// Lowering and scheduling.
     pub schedule_ms: f64,
-    /// Time of TVM's passes, in milliseconds.
+    /// TVM's passes.
     pub lower_ms: f64,
-    /// Time of code generation, in milliseconds.
     pub codegen_ms: f64,
     /// Features of the scheduled program and its code, by name.
     pub features: BTreeMap<String, f64>,
 }
 
 impl Artifact {
-    /// Returns the code as stored in a program's folder: the object file, or the kernels with their launches.
-    pub fn code(&self) -> Cow<'_, [u8]> {
+    /// The object file, or the kernels with their launches.
+    pub fn stored_code(&self) -> Cow<'_, [u8]> {
         match &self.device {
             None => Cow::Borrowed(&self.object),
             Some(code) => Cow::Owned(code.to_bytes()),
@@ -127,20 +119,18 @@ impl Artifact {
     }
 }
 
-/// Runs one artifact.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunJob {
     pub task: String,
     pub seed: u64,
-    /// Object file of the artifact; empty for tasks of a library.
+    /// Empty for tasks of a library.
     pub object: Vec<u8>,
-    /// Kernels of the artifact, for GPU targets.
+    /// For GPU targets.
     pub device: Option<DeviceCode>,
     /// Packing of each parameter and, last, of the result.
     pub packings: Vec<Packing>,
     pub cpus: Vec<usize>,
     pub method: Method,
-    /// Memory placement of the measurement.
     pub placement: Placement,
     pub counters: CounterRequest,
     /// Whether the result is compared with the reference computation.
@@ -150,8 +140,8 @@ pub struct RunJob {
 }
 
 impl RunJob {
-    /// Creates a checked run of a library's task without counters, with inputs of seed 0.
-    pub fn new(task: String, cpus: Vec<usize>, method: Method) -> RunJob {
+    /// Creates a checked run without counters, with inputs of seed 0.
+    pub fn library_run(task: String, cpus: Vec<usize>, method: Method) -> RunJob {
         RunJob {
             task,
             seed: 0,
@@ -167,28 +157,24 @@ impl RunJob {
         }
     }
 
-    /// Returns the same run of built code.
-    pub fn of(self, artifact: &Artifact) -> RunJob {
+    pub fn with_artifact(self, artifact: &Artifact) -> RunJob {
         let (object, device, packings) = (artifact.object.clone(), artifact.device.clone(), artifact.packings.clone());
         RunJob { object, device, packings, ..self }
     }
 
-    /// Returns the time limit: that of the measuring rule, of a slow reference computation of `flops` operations, and
-    /// slack.
-    pub fn deadline(&self, flops: u64, slack: Duration) -> Duration {
+    /// Sums measuring rule, slow reference computation of `flops` operations, and slack.
+    pub fn time_limit(&self, flops: u64, slack: Duration) -> Duration {
         rule_limit(&self.method) + reference_time(flops) + slack
     }
 }
 
-/// Returns the time limit of a slow reference computation.
 fn reference_time(flops: u64) -> Duration {
     /// Any machine that can compile models computes faster than this.
     const REFERENCE_FLOPS_PER_SECOND: f64 = 5e7;
     Duration::from_secs_f64(flops as f64 / REFERENCE_FLOPS_PER_SECOND)
 }
 
-/// Returns the time limit of measuring. The evaluator's rule is unbounded: slow candidates of a large operator take
-/// seconds per run.
+/// The evaluator's rule is unbounded: slow candidates of a large operator take seconds per run.
 fn rule_limit(method: &Method) -> Duration {
     match method {
         Method::Sample(plan) => Duration::from_nanos(plan.time_limit_ns),
@@ -202,43 +188,32 @@ fn rule_limit(method: &Method) -> Duration {
 }
 
 impl ModuleJob {
-    /// Returns the time limit.
-    pub fn deadline(&self, slack: Duration) -> Duration {
+    pub fn time_limit(&self, slack: Duration) -> Duration {
         rule_limit(&self.method) + slack
     }
 }
 
-/// Reply to a run job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum RunReply {
-    /// Times, and the comparison if it was requested.
     Measured(Box<Measured>),
-    /// Time of a simulator, without a measurement.
     Simulated(Box<Simulated>),
-    /// Difference from the reference that exceeds the tolerance; no time is given.
+    /// Exceeds the tolerance; no time is given.
     WrongResult(Check),
-    /// Error when loading or calling the artifact.
     Failed(String),
     /// The library lacks an operator of the task, with the operator and the reason.
     Unsupported(String),
-    /// Profile of a whole model.
     Profiled(Box<Profiled>),
-    /// Results of concurrent members.
     Together(TogetherReply),
 }
 
 /// Runs code of a library, without compilation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum LibraryJob {
-    /// A task, as a job without code.
     Task(RunJob),
-    /// A TorchScript file.
     Module(ModuleJob),
-    /// A whole model, as calls of tasks.
     Network(NetworkJob),
 }
 
-/// Runs a TorchScript file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ModuleJob {
     pub path: PathBuf,
@@ -256,9 +231,7 @@ pub struct ModuleJob {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Engine {
     Program,
-    /// ONNX Runtime, on the model's file.
     OnnxRuntime,
-    /// OpenVINO, on the model's file.
     OpenVino,
     /// PyTorch's library, on a program whose codes are tasks in JSON.
     Torch,
@@ -266,24 +239,20 @@ pub enum Engine {
     Cuda,
 }
 
-/// Runs a whole model.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NetworkJob {
     pub engine: Engine,
     /// Folder of the program or file.
     pub program: PathBuf,
-    /// File of concatenated inputs.
     pub inputs: PathBuf,
     /// Destination file of concatenated outputs.
     pub outputs: PathBuf,
     pub cpus: Vec<usize>,
     pub method: Method,
-    /// Memory placement of the measurement.
     pub placement: Placement,
     pub counters: CounterRequest,
     /// Profiling plan, if operators are profiled instead of timing the whole.
     pub profile: Option<profile::Plan>,
-    /// Requests for sampling and symbols of code.
     pub code: CodeRequests,
 }
 
@@ -296,8 +265,7 @@ impl NetworkJob {
         fs::write(&self.outputs, bytes).with_context(|| format!("cannot write `{}`", self.outputs.display()))
     }
 
-    /// Returns the time limit.
-    pub fn deadline(&self, slack: Duration) -> Duration {
+    pub fn time_limit(&self, slack: Duration) -> Duration {
         let limit = match &self.profile {
             Some(plan) => Duration::from_nanos(plan.limit_ns),
             None => rule_limit(&self.method),
@@ -307,26 +275,20 @@ impl NetworkJob {
     }
 }
 
-/// Profile of the operators of a whole model.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Profiled {
     /// Spans of calls; the requester knows the names of the calls.
     pub profile: Profile,
-    /// Sampled code locations.
     pub samples: Option<Samples>,
-    /// Symbol file for `perf`, on request.
+    /// Symbols for `perf`, on request.
     pub perf_map: Option<PathBuf>,
-    /// Peak resident memory of the runner.
     pub peak_memory_bytes: u64,
 }
 
-/// Measurement of an artifact.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measured {
     pub measurement: Measurement,
-    /// Comparison with the reference.
     pub check: Option<Check>,
-    /// Peak resident memory of the runner.
     pub peak_memory_bytes: u64,
     /// Seconds per run of TVM's own evaluator, one number per repeat, on request.
     pub tvm_seconds: Vec<f64>,
@@ -337,8 +299,8 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Creates the result of a measurement whose runner remains usable.
-    pub fn new(measurement: Measurement, check: Option<Check>, peak_memory_bytes: u64) -> Measured {
+    /// The runner remains usable.
+    pub fn from_measurement(measurement: Measurement, check: Option<Check>, peak_memory_bytes: u64) -> Measured {
         Measured {
             measurement,
             check,
@@ -350,17 +312,15 @@ impl Measured {
     }
 }
 
-/// Simulated run, which is not a measurement.
+/// Not a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Simulated {
     /// Time on the device, without the host's part.
     pub time_ns: f64,
     pub counts: BTreeMap<String, f64>,
-    /// Comparison with the reference.
     pub check: Check,
 }
 
-/// Difference between a result and the reference computation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
     pub max_abs_error: f64,

@@ -8,43 +8,38 @@ use anyhow::{Context, Result};
 use models::{Task, TensorType};
 use reference::{Rounding, Tensor};
 
-/// Number of cached tasks. Code with dynamic sizes is run at one size after another, and a batch of builds first on
-/// some CPUs and later on all.
+/// Code with dynamic sizes runs at one size after another, and a batch of builds on different CPUs.
 const KEPT_TASKS: usize = 64;
 /// Size limit of the cache; the latest task always stays.
 const KEPT_BYTES: usize = 512 << 20;
 
-/// Task with its data.
 pub struct PreparedTask {
     text: String,
     seed: u64,
     pub task: Task,
-    /// One tensor per parameter.
     pub inputs: Vec<Tensor>,
     /// Expected result, computed on the first request.
     pub expected: Option<Tensor>,
 }
 
 impl PreparedTask {
-    /// Returns the type of the result.
-    pub fn output(&self) -> &TensorType {
+    pub fn output_type(&self) -> &TensorType {
         &self.task.steps.last().expect("a checked task has a step").output
     }
 
-    fn bytes(&self) -> usize {
-        self.inputs.iter().chain(&self.expected).map(|tensor| tensor.bytes().len()).sum()
+    fn held_bytes(&self) -> usize {
+        self.inputs.iter().chain(&self.expected).map(|tensor| tensor.as_bytes().len()).sum()
     }
 
-    /// Compares a result, given as the bytes of its tensor, with the expected one.
-    pub fn check(&self, result: Vec<u8>, rounding: Rounding) -> Result<Check> {
+    pub fn check_result(&self, result: Vec<u8>, rounding: Rounding) -> Result<Check> {
         let expected = self.expected.as_ref().context("the reference was not computed")?;
-        let actual = Tensor::from_bytes(self.output().clone(), result)?;
-        let found = reference::compare(&actual, expected, reference::tolerance_when_rounded(&self.task, rounding))?;
+        let actual = Tensor::from_bytes(self.output_type().clone(), result)?;
+        let found =
+            reference::compare_tensors(&actual, expected, reference::tolerance_when_rounded(&self.task, rounding))?;
         Ok(Check { max_abs_error: found.max_abs_error, max_rel_error: found.max_rel_error, is_right: found.ok })
     }
 }
 
-/// Cache of the latest tasks.
 #[derive(Default)]
 pub struct PreparedTasks {
     tasks: Vec<PreparedTask>,
@@ -56,8 +51,8 @@ impl PreparedTasks {
         self.tasks.first().is_some_and(|known| known.text == text && known.seed == seed)
     }
 
-    /// Returns the task of a text with its inputs and, on request, its expected result.
-    pub fn get(&mut self, text: &str, seed: u64, with_expected: bool) -> Result<&PreparedTask> {
+    /// The expected result is computed on request.
+    pub fn get_task(&mut self, text: &str, seed: u64, with_expected: bool) -> Result<&PreparedTask> {
         let found = self.tasks.iter().position(|known| known.text == text && known.seed == seed);
         let mut prepared = match found {
             Some(place) => self.tasks.remove(place),
@@ -69,19 +64,18 @@ impl PreparedTasks {
             }
         };
         if with_expected && prepared.expected.is_none() {
-            let expected = reference::evaluate(&prepared.task, &prepared.inputs);
+            let expected = reference::evaluate_task(&prepared.task, &prepared.inputs);
             prepared.expected = Some(expected.context("cannot compute the reference")?);
         }
         self.tasks.insert(0, prepared);
-        self.forget(KEPT_BYTES);
+        self.evict_tasks(KEPT_BYTES);
         Ok(&self.tasks[0])
     }
 
-    /// Drops the least recently used tasks.
-    fn forget(&mut self, most_bytes: usize) {
+    fn evict_tasks(&mut self, most_bytes: usize) {
         let mut bytes = 0;
         let fits = |task: &&PreparedTask| {
-            bytes += task.bytes();
+            bytes += task.held_bytes();
             bytes <= most_bytes
         };
         let kept = self.tasks.iter().take(KEPT_TASKS).take_while(fits).count();
@@ -94,8 +88,8 @@ mod tests {
     use super::*;
 
     fn task(elements: usize) -> String {
-        let graph = zoo::simple::build(&format!("relu:shape=1x{elements}")).expect("an operator");
-        let task = models::tasks(&graph, models::Fuse::Epilogue).expect("tasks").remove(0).task;
+        let graph = zoo::simple::build_operator(&format!("relu:shape=1x{elements}")).expect("an operator");
+        let task = models::distinct_tasks(&graph, models::Fuse::Epilogue).expect("tasks").remove(0).task;
         serde_json::to_string(&task).expect("tasks have a JSON form")
     }
 
@@ -104,17 +98,17 @@ mod tests {
         let mut known = PreparedTasks::default();
         let tasks: Vec<String> = (0..KEPT_TASKS).map(|place| task(8 + place)).collect();
         for task in &tasks {
-            known.get(task, 0, true).expect("data");
+            known.get_task(task, 0, true).expect("data");
         }
         assert_eq!(known.tasks.len(), KEPT_TASKS);
-        known.get(&task(7), 0, false).expect("data");
+        known.get_task(&task(7), 0, false).expect("data");
         assert_eq!(known.tasks.len(), KEPT_TASKS);
         assert!(known.tasks.iter().all(|kept| kept.text != tasks[0]), "the oldest went");
 
         // 7 numbers without a result, then 71 and 70 numbers with equally large results.
-        known.forget(4 * (7 + 2 * 71));
+        known.evict_tasks(4 * (7 + 2 * 71));
         assert_eq!(known.tasks.len(), 2);
-        known.forget(0);
+        known.evict_tasks(0);
         assert_eq!(known.tasks.len(), 1, "the latest stays");
     }
 }

@@ -24,31 +24,28 @@ const DRAWN: &str = "metaschedule";
 pub struct Revisions(pub BTreeMap<String, String>);
 
 impl Revisions {
-    /// Returns the revisions of this program.
-    pub fn own() -> &'static Revisions {
+    pub fn embedded_table() -> &'static Revisions {
         static REVISIONS: OnceLock<Revisions> = OnceLock::new();
-        REVISIONS.get_or_init(|| Revisions::parse(OWN))
+        REVISIONS.get_or_init(|| Revisions::parse_table(OWN))
     }
 
-    /// Parses a table with one line per entry, the hash last.
-    fn parse(text: &str) -> Revisions {
+    /// One line per entry, the hash last.
+    fn parse_table(text: &str) -> Revisions {
         let lines = text.lines().filter_map(|line| line.rsplit_once(' '));
         Revisions(lines.map(|(name, hash)| (name.to_owned(), hash.to_owned())).collect())
     }
 
-    /// Formats the table.
-    pub fn text(&self) -> String {
+    pub fn format_table(&self) -> String {
         self.0.iter().map(|(name, hash)| format!("{name} {hash}\n")).collect()
     }
 
-    /// Returns the revision of a task with a schedule: 16 hexadecimal digits.
-    pub fn of(&self, task: &Task, target: Kind, schedule: &Schedule) -> Arc<str> {
-        let operators: Vec<String> = task.steps.iter().map(|step| operator(&step.op)).collect();
+    /// Returns 16 hexadecimal digits.
+    pub fn revision_of(&self, task: &Task, target: Kind, schedule: &Schedule) -> Arc<str> {
+        let operators: Vec<String> = task.steps.iter().map(|step| operator_name(&step.op)).collect();
         self.of_operators(target.code_name(), &operators, matches!(schedule, Schedule::MetaSchedule { .. }))
     }
 
-    /// Returns the revision from the target's name, the names of the task's operators, and whether the schedule is from
-    /// TVM's own space.
+    /// `is_drawn`: the schedule is from TVM's own space.
     pub fn of_operators(&self, target: &str, operators: &[String], is_drawn: bool) -> Arc<str> {
         let mut hasher = blake3::Hasher::new();
         for operator in operators.iter().map(String::as_str).chain(is_drawn.then_some(DRAWN)) {
@@ -60,8 +57,7 @@ impl Revisions {
     }
 }
 
-/// Returns the name of an operator without its attributes.
-pub fn operator(op: &Op) -> String {
+pub fn operator_name(op: &Op) -> String {
     let value = serde_json::to_value(op).expect("an operator holds only JSON values");
     value["kind"].as_str().expect("operators have distinct kinds").to_owned()
 }
@@ -85,13 +81,13 @@ mod tests {
             task("dense(f32[4,8], const f32[6,8])"),
             task(r#"dense(f32[4,8], const f32[6,8]) | unary(_) function="relu""#),
         );
-        let own = Revisions::own();
+        let own = Revisions::embedded_table();
         let with = |name: &str| {
             let mut other = own.clone();
             other.0.insert(name.to_owned(), "0".to_owned());
             other
         };
-        let of = |revisions: &Revisions, task: &Task| revisions.of(task, targets::host(), &template());
+        let of = |revisions: &Revisions, task: &Task| revisions.revision_of(task, targets::host_kind(), &template());
         assert_ne!(of(own, &plain), of(own, &fused));
         assert_ne!(of(&with("llvm unary"), &fused), of(own, &fused));
         assert_eq!(of(&with("llvm unary"), &plain), of(own, &plain));
@@ -100,14 +96,14 @@ mod tests {
         assert_eq!(of(&with("llvm metaschedule"), &plain), of(own, &plain));
         let drawn = Schedule::MetaSchedule { space: 0, seed: 1, trace: None };
         assert_ne!(
-            with("llvm metaschedule").of(&plain, targets::host(), &drawn),
-            own.of(&plain, targets::host(), &drawn)
+            with("llvm metaschedule").revision_of(&plain, targets::host_kind(), &drawn),
+            own.revision_of(&plain, targets::host_kind(), &drawn)
         );
     }
 
     #[test]
     fn the_table_reads_back() {
-        assert_eq!(Revisions::own().text(), OWN);
-        assert!(Revisions::own().0.values().all(|hash| hash.len() == 16), "{OWN}");
+        assert_eq!(Revisions::embedded_table().format_table(), OWN);
+        assert!(Revisions::embedded_table().0.values().all(|hash| hash.len() == 16), "{OWN}");
     }
 }

@@ -4,7 +4,7 @@
 //! the next round keeps its thread.
 
 use crate::NetworkJob;
-use crate::kept::{JobCache, stamps};
+use crate::kept::{JobCache, cache_key};
 use anyhow::{Context, Result};
 use measure::counters::Backend;
 use std::path::Path;
@@ -19,16 +19,18 @@ pub struct Serving<Answer> {
 }
 
 impl<Answer: Send + 'static> Serving<Answer> {
-    /// Starts a thread that replies to jobs until the channel is closed.
-    pub fn begin(serve: impl FnOnce(&Receiver<NetworkJob>, &Sender<Answer>) + Send + 'static) -> Serving<Answer> {
+    /// The thread replies to jobs until the channel is closed.
+    pub fn start_thread(
+        serve: impl FnOnce(&Receiver<NetworkJob>, &Sender<Answer>) + Send + 'static,
+    ) -> Serving<Answer> {
         let (jobs, taken) = channel();
         let (given, answers) = channel();
         let thread = std::thread::spawn(move || serve(&taken, &given));
         Serving { jobs: Some(jobs), answers, thread: Some(thread) }
     }
 
-    /// Returns the reply to a job; None if the thread panicked.
-    pub fn ask(&self, job: &NetworkJob) -> Option<Answer> {
+    /// None if the thread panicked.
+    pub fn request_reply(&self, job: &NetworkJob) -> Option<Answer> {
         // A thread that ended has sent an error or panicked.
         let _ = self.jobs.as_ref().map(|jobs| jobs.send(job.clone()).is_ok());
         self.answers.recv().ok()
@@ -36,30 +38,29 @@ impl<Answer: Send + 'static> Serving<Answer> {
 }
 
 impl<Answer: Send + 'static> JobCache<Serving<Result<Answer>>> {
-    /// Returns the reply of the cached thread for these files, or of a new one. The thread is cached again unless it
-    /// ended.
-    pub fn ask(
+    /// Uses the cached thread for these files or a new one, which is cached again unless it ended.
+    pub fn serve_job(
         &mut self,
         job: &NetworkJob,
         files: &[&Path],
         serve: impl FnOnce(&Receiver<NetworkJob>, &Sender<Result<Answer>>) -> Result<()> + Send + 'static,
         outlives: impl FnOnce(&Answer) -> bool,
     ) -> Result<Answer> {
-        let stamps = stamps(files, &job.cpus, job.placement);
+        let stamps = cache_key(files, &job.cpus, job.placement);
         // Counters must be opened before the threads that they count.
         let is_counted = job.counters.backend != Backend::None;
-        let serving = self.take(&stamps).filter(|_| !is_counted);
+        let serving = self.take_matching(&stamps).filter(|_| !is_counted);
         let serving = serving.unwrap_or_else(|| {
-            Serving::begin(move |jobs, answers| {
+            Serving::start_thread(move |jobs, answers| {
                 // The first error is sent to the requester; the thread then ends.
                 if let Err(error) = serve(jobs, answers) {
                     let _ = answers.send(Err(error));
                 }
             })
         });
-        let answer = serving.ask(job).context("the measuring thread panicked")??;
+        let answer = serving.request_reply(job).context("the measuring thread panicked")??;
         if !is_counted && outlives(&answer) {
-            self.put(stamps, serving);
+            self.store_thing(stamps, serving);
         }
         Ok(answer)
     }

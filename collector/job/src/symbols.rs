@@ -6,7 +6,7 @@
 use models::{Step, Task, TensorType};
 
 /// Returns why a task cannot be compiled with its symbols, or None.
-pub fn refusal(task: &Task) -> Option<String> {
+pub fn find_refusal(task: &Task) -> Option<String> {
     let types = |step: &Step| -> Vec<&TensorType> {
         step.inputs.iter().filter_map(|operand| task.operand_type(*operand).ok()).collect()
     };
@@ -21,7 +21,7 @@ mod tests {
     #[track_caller]
     fn check(text: &str, says: Option<&str>) {
         let task = Task::from_text(text).expect("a task");
-        let refused = refusal(&task);
+        let refused = find_refusal(&task);
         match says {
             None => assert_eq!(refused, None, "{text}"),
             Some(says) => assert!(refused.as_ref().is_some_and(|why| why.contains(says)), "{text}: {refused:?}"),

@@ -13,13 +13,11 @@ pub struct CoRunJob {
     pub members: Vec<Member>,
     pub seed: u64,
     pub rule: Together,
-    /// Counters to read for each member.
     pub counters: CounterRequest,
     /// Size of the largest cache, which some partners must exceed.
     pub cache_bytes: u64,
 }
 
-/// Member of a co-run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Member {
     pub what: What,
@@ -31,7 +29,6 @@ pub struct Member {
 pub enum What {
     Code {
         task: String,
-        /// Object file of the artifact.
         object: Vec<u8>,
         /// Packing of each parameter and, last, of the result.
         packings: Vec<Packing>,
@@ -55,17 +52,14 @@ pub struct RaceLane {
     pub cpus: Vec<usize>,
 }
 
-/// Concurrent job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum TogetherJob {
-    /// Members that run in loops.
     CoRun(CoRunJob),
-    /// Alternatives that run once per round.
     Race(RaceJob),
 }
 
 impl TogetherJob {
-    pub fn cpus(&self) -> Vec<usize> {
+    pub fn distinct_cpus(&self) -> Vec<usize> {
         let mut cpus: Vec<usize> = match self {
             TogetherJob::CoRun(job) => job.members.iter().flat_map(|member| &member.cpus).copied().collect(),
             TogetherJob::Race(job) => job.ways.iter().flatten().flat_map(|lane| &lane.cpus).copied().collect(),
@@ -75,8 +69,8 @@ impl TogetherJob {
         cpus
     }
 
-    /// Returns the time limit: that of the rule, the first runs, and slow reference computations of `flops` operations.
-    pub fn deadline(&self, flops: u64, slack: Duration) -> Duration {
+    /// Sums the rule's limit, slow reference computations of `flops` operations, and slack.
+    pub fn time_limit(&self, flops: u64, slack: Duration) -> Duration {
         let rule = match self {
             TogetherJob::CoRun(job) => &job.rule,
             TogetherJob::Race(job) => &job.rule,
@@ -86,29 +80,24 @@ impl TogetherJob {
     }
 }
 
-/// Results of concurrent code.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum TogetherReply {
-    /// Results of the members, in their order.
     Members(Vec<MemberReply>),
-    /// Times of each alternative.
     Ways(Vec<Course>),
 }
 
-/// Result of one member.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum MemberReply {
     /// Times, and the comparison of its result, if there is one.
     Shared(Box<Shared>, Option<Check>),
-    /// Difference from the reference that exceeds the tolerance; no time is given.
+    /// Exceeds the tolerance; no time is given.
     WrongResult(Check),
     /// Error when loading or running the code.
     Failed(String),
 }
 
 impl What {
-    /// Returns the built code of a task.
-    pub fn code(task: &str, artifact: &Artifact) -> What {
+    pub fn built_code(task: &str, artifact: &Artifact) -> What {
         What::Code { task: task.to_owned(), object: artifact.object.clone(), packings: artifact.packings.clone() }
     }
 }

@@ -19,9 +19,9 @@ proptest! {
         let mut bytes = SCHEDULES[which].as_bytes().to_vec();
         damages.iter().for_each(|damage| damage.apply(&mut bytes));
         if let Ok(schedule) = Schedule::from_json(&String::from_utf8_lossy(&bytes)) {
-            let _ = (schedule.describe(), schedule.layout(), schedule.rounding(), schedule.has_fragments());
+            let _ = (schedule.describe_knobs(), schedule.data_layout(), schedule.operand_rounding(), schedule.has_fragments());
             let again = Schedule::from_json(&schedule.to_json()).unwrap();
-            prop_assert_eq!(again.hash(), schedule.hash());
+            prop_assert_eq!(again.stable_hash(), schedule.stable_hash());
         }
     }
 }
@@ -41,9 +41,9 @@ fn numbers_of_knobs_at_the_edges_overflow_nothing() {
         for choices in [r#""layout":"blocked""#, r#""unit":"tensor""#] {
             let text = format!("{{\"from\":\"template\",\"knobs\":{{{choices},{}}}}}", knobs.join(","));
             let schedule = Schedule::from_json(&text).unwrap();
-            let _ = (schedule.describe(), schedule.hash());
+            let _ = (schedule.describe_knobs(), schedule.stable_hash());
             // Lowering divides by the number of columns; the number of a block it checks itself.
-            if let Layout::Columns { multiple } = schedule.layout() {
+            if let Layout::Columns { multiple } = schedule.data_layout() {
                 assert!((1..1 << 32).contains(&multiple), "{multiple}");
             }
         }

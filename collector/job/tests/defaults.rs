@@ -1,9 +1,9 @@
 //! What default schedules do, by the machine that they are for.
 #![allow(missing_docs)]
 
-use job::space::space;
-use models::{Fuse, plan};
-use targets::llvm;
+use job::space::task_space;
+use models::{Fuse, plan_calls};
+use targets::llvm_target;
 
 /// The settings of some axes in the default schedule of an operator on a CPU with vectors of 512 bits.
 fn settings(cpu: &str, operator: &str, axes: &[&str]) -> String {
@@ -12,9 +12,9 @@ fn settings(cpu: &str, operator: &str, axes: &[&str]) -> String {
 
 /// The same for a CPU with the vectors of a feature.
 fn settings_with(feature: &str, cpu: &str, operator: &str, axes: &[&str]) -> String {
-    let graph = zoo::simple::build(operator).unwrap_or_else(|error| panic!("{operator}: {error}"));
-    let task = plan(&graph, Fuse::Epilogue).expect("a plan").tasks.remove(0).task;
-    let space = space(&task, &llvm(cpu, &[feature.to_owned()], 2).machine);
+    let graph = zoo::simple::build_operator(operator).unwrap_or_else(|error| panic!("{operator}: {error}"));
+    let task = plan_calls(&graph, Fuse::Epilogue).expect("a plan").tasks.remove(0).task;
+    let space = task_space(&task, &llvm_target(cpu, &[feature.to_owned()], 2).machine);
     let knobs = &space.default.0;
     let shown = axes.iter().map(|axis| knobs.get(*axis).map_or("-".to_owned(), ToString::to_string));
     shown.collect::<Vec<_>>().join(" ")

@@ -1,9 +1,9 @@
 //! The version of the spaces: a search that goes on counts on them, so whoever changes axes, settings or rules counts up.
 #![allow(missing_docs)]
 
-use job::space::{VERSION, space};
+use job::space::{VERSION, task_space};
 use models::Task;
-use targets::{cuda, cuda_text, llvm};
+use targets::{cuda_text, llvm_target, parse_cuda};
 
 /// Axes, settings and rules of this version as a hash; default points may change without it.
 const KNOWN: (u32, &str) = (7, "414ab7d8cb15f005");
@@ -23,11 +23,13 @@ const TASKS: &[&str] = &[
 #[test]
 fn the_version_of_the_spaces_follows_their_axes() {
     let mut hasher = blake3::Hasher::new();
-    let gpu = cuda(&cuda_text(&["sm_80".to_owned()])).expect("an architecture there is");
-    for target in [llvm("haswell", &["avx2".to_owned()], 4), llvm("x86-64-v4", &["avx512f".to_owned()], 4), gpu] {
+    let gpu = parse_cuda(&cuda_text(&["sm_80".to_owned()])).expect("an architecture there is");
+    for target in
+        [llvm_target("haswell", &["avx2".to_owned()], 4), llvm_target("x86-64-v4", &["avx512f".to_owned()], 4), gpu]
+    {
         for text in TASKS {
             let task = Task::from_text(text).unwrap_or_else(|error| panic!("{text}: {error}"));
-            let space = space(&task, &target.machine);
+            let space = task_space(&task, &target.machine);
             for axis in &space.axes {
                 let settings: Vec<String> = axis.settings.iter().map(ToString::to_string).collect();
                 hasher.update(format!("{} {}\n", axis.name, settings.join(" ")).as_bytes());

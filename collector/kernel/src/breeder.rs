@@ -1,15 +1,14 @@
 //! The breeder, which creates schedules from measured ones with TVM's evolutionary search.
 
-use crate::apply::{SpaceCache, apply};
+use crate::apply::{SpaceCache, apply_schedule};
 use crate::builder::Builder;
-use crate::tvm::evolution::{Ancestor, Breeding, breed};
+use crate::tvm::evolution::{Ancestor, Breeding, breed_schedules};
 use crate::tvm::features;
 use anyhow::{Context, Result};
 use job::space::Schedule;
 use job::{BreedJob, BreedReply};
-use search::model::{Goal, Lessons, each};
+use search::model::{Goal, Lessons, iter_features};
 
-/// State of a breeder, with data for further jobs of the same task.
 #[derive(Default)]
 pub struct Breeder {
     builder: Builder,
@@ -17,18 +16,18 @@ pub struct Breeder {
 }
 
 impl Breeder {
-    pub fn answer(&mut self, job: &BreedJob) -> BreedReply {
-        match self.breed(job) {
+    pub fn answer_job(&mut self, job: &BreedJob) -> BreedReply {
+        match self.breed_traces(job) {
             Ok(bred) => BreedReply::Bred(bred),
             Err(error) => BreedReply::Failed(format!("{error:#}")),
         }
     }
 
-    fn breed(&mut self, job: &BreedJob) -> Result<Vec<String>> {
+    fn breed_traces(&mut self, job: &BreedJob) -> Result<Vec<String>> {
         // With more, which thread takes which draw is chance, and a seed gives no series.
         const THREADS: i64 = 1;
         let drawn = Schedule::MetaSchedule { space: 0, seed: job.seed, trace: None };
-        let (lowered, target) = self.builder.lowered(&job.task, &job.target, &drawn)?;
+        let (lowered, target) = self.builder.lowered_task(&job.task, &job.target, &drawn)?;
         self.spaces.clear();
         let (mut ancestors, mut lessons, mut labels) = (Vec::new(), Lessons::default(), Vec::new());
         let best_ns = job.measured.iter().map(|(_, time_ns)| *time_ns).fold(f64::INFINITY, f64::min);
@@ -38,18 +37,20 @@ impl Breeder {
             if schedule.has_fragments() {
                 continue;
             }
-            let moves =
-                apply(lowered, &schedule, &target, &mut self.spaces).context("cannot repeat what was measured")?;
+            let moves = apply_schedule(lowered, &schedule, &target, &mut self.spaces)
+                .context("cannot repeat what was measured")?;
             // The judge sees of an ancestor what it sees of its children.
-            lessons.add(each(&features::of_stores(&features::per_store(&moves, &target)?)));
+            lessons.add_row(iter_features(&features::of_stores(&features::per_store(&moves, &target)?)));
             labels.push((best_ns / time_ns) as f32);
             ancestors.push(Ancestor { moves, time_ns: *time_ns });
         }
-        let model = lessons.fit(&labels, Goal::Value, std::iter::once(job.seed.unsigned_abs()))?;
+        let model = lessons.train_trees(&labels, Goal::Value, std::iter::once(job.seed.unsigned_abs()))?;
         let breeding = Breeding { count: i64::try_from(job.count)?, seed: job.seed, threads: THREADS };
-        let judge =
-            move |all: &[features::Features]| all.iter().map(|features| model.ask(each(features)).mean).collect();
-        let bred = breed(&lowered.module, &target, &ancestors, breeding, judge).context("TVM's evolution failed")?;
+        let judge = move |all: &[features::Features]| {
+            all.iter().map(|features| model.predict_features(iter_features(features)).mean).collect()
+        };
+        let bred =
+            breed_schedules(&lowered.module, &target, &ancestors, breeding, judge).context("TVM's evolution failed")?;
         Ok(bred.into_iter().map(|trace| Schedule::Trace { trace }.to_json()).collect())
     }
 }

@@ -1,9 +1,9 @@
 //! The builder, which compiles a task with a schedule to an object file or device code.
 
-use crate::apply::{ApplyError, SpaceCache, apply};
+use crate::apply::{ApplyError, SpaceCache, apply_schedule};
 use crate::code;
-use crate::lower::{Form, Lowered, lower};
-use crate::tvm::compile::{CompileTarget, Device, Texts, compile};
+use crate::lower::{Form, Lowered, lower_task};
+use crate::tvm::compile::{CompileTarget, Device, Texts, compile_module};
 use crate::tvm::expression::Module;
 use crate::tvm::{device, features, object, trace};
 use anyhow::{Context, Result, bail, ensure};
@@ -17,13 +17,12 @@ use reference::Rounding;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Whether a function only checks arguments, raises errors or converts numbers.
 fn is_glue(name: &str) -> bool {
     name.starts_with("__")
 }
 
-/// Returns OpenCL C code, which the device's driver compiles, after checking its work-group sizes.
-fn opencl(source: &str, launches: Launches, items: i64) -> Result<DeviceCode> {
+/// Checks the work-group sizes of OpenCL C code, which the device's driver compiles.
+fn opencl_code(source: &str, launches: Launches, items: i64) -> Result<DeviceCode> {
     let Launches { launches, workspaces } = launches;
     for launch in &launches {
         let threads = launch.block_threads();
@@ -36,7 +35,6 @@ fn opencl(source: &str, launches: Launches, items: i64) -> Result<DeviceCode> {
     Ok(DeviceCode { source: source.to_owned(), launches, workspaces, cubins: Vec::new(), rounding: Rounding::None })
 }
 
-/// State of a builder, with data for further jobs of the same task.
 #[derive(Default)]
 pub struct Builder {
     target: Option<(String, CompileTarget)>,
@@ -47,8 +45,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    pub fn answer(&mut self, job: &BuildJob) -> BuildReply {
-        match self.build(job) {
+    pub fn answer_job(&mut self, job: &BuildJob) -> BuildReply {
+        match self.build_artifact(job) {
             Ok(artifact) => BuildReply::Built(Box::new(artifact)),
             Err(error) => match error.downcast_ref::<ApplyError>() {
                 Some(ApplyError::Rejected) => BuildReply::Rejected(error.to_string()),
@@ -57,16 +55,16 @@ impl Builder {
         }
     }
 
-    fn build(&mut self, job: &BuildJob) -> Result<Artifact> {
+    fn build_artifact(&mut self, job: &BuildJob) -> Result<Artifact> {
         let start = Instant::now();
         let schedule = Schedule::from_json(&job.schedule)?;
-        let target = self.target(&job.target)?;
-        self.lower(&job.task, Form::of(&schedule, &target))?;
+        let target = self.compile_target(&job.target)?;
+        self.lower_task(&job.task, Form::for_schedule(&schedule, &target))?;
         let (_, task) = self.task.as_ref().expect("just read");
         let (_, lowered) = self.lowered.as_ref().expect("just lowered");
-        let moves = apply(lowered, &schedule, &target, &mut self.spaces)?;
-        let trace = if job.wants_trace { Some(trace::of_schedule(&moves)?.json().to_string()) } else { None };
-        let module = moves.module()?;
+        let moves = apply_schedule(lowered, &schedule, &target, &mut self.spaces)?;
+        let trace = if job.wants_trace { Some(trace::of_schedule(&moves)?.as_json().to_string()) } else { None };
+        let module = moves.current_module()?;
         let schedule_ms = start.elapsed().as_secs_f64() * 1e3;
         // Programs that TVM cannot describe, such as those of symbolic sizes, are built all the same.
         let stores = features::per_store(&moves, &target).unwrap_or_default();
@@ -82,20 +80,21 @@ impl Builder {
                 Artifact { packings, trace, schedule_ms, features, ..self.device_code(&module, &target, &schedule)? };
             return Ok(artifact);
         }
-        let object = compile(&module, &target, schedule.functions(), job.wants_listing).context("cannot compile")?;
+        let object = compile_module(&module, &target, schedule.function_variants(), job.wants_listing)
+            .context("cannot compile")?;
         let macs = task.work().map_or(0, |work| work.macs);
         features.insert("object_bytes".to_owned(), object.bytes.len() as f64);
         // Objects for other processors are not read.
         let mut instruction_sets = Vec::new();
         let mut listed = Vec::new();
-        if let Ok(functions) = object::functions(&object.bytes) {
+        if let Ok(functions) = object::object_functions(&object.bytes) {
             instruction_sets = code::instruction_sets(functions.iter().map(|(_, code)| code.as_slice()));
             let own = functions.iter().filter(|(name, _)| !is_glue(name)).map(|(_, code)| code.as_slice());
-            let found = code::features(own, macs as f64);
+            let found = code::code_features(own, macs as f64);
             features.extend(found.into_iter().map(|(name, value)| (format!("code_{name}"), value)));
             if job.wants_listing {
                 let own = functions.iter().filter(|(name, _)| !is_glue(name));
-                listed = code::listing(own.map(|(name, code)| (name.as_str(), code.as_slice())));
+                listed = code::list_functions(own.map(|(name, code)| (name.as_str(), code.as_slice())));
             }
         }
         let listing = object.texts.map(|texts| {
@@ -119,15 +118,17 @@ impl Builder {
 
     /// Compiles kernels for a device; fields that depend on the schedule are empty.
     fn device_code(&mut self, module: &Module, target: &CompileTarget, schedule: &Schedule) -> Result<Artifact> {
-        let source = device::generate(module, target, schedule.has_fragments());
+        let source = device::generate_source(module, target, schedule.has_fragments());
         let source = source.context("cannot generate device code")?;
         let compiling = Instant::now();
         let code = match &target.device {
-            Device::Opencl { group_items } => opencl(&source.text, source.launches, *group_items)?,
-            Device::Cuda(architectures) => cuda::compile(self.nvrtc()?, &source.text, source.launches, architectures)?,
+            Device::Opencl { group_items } => opencl_code(&source.text, source.launches, *group_items)?,
+            Device::Cuda(architectures) => {
+                cuda::compile_source(self.open_nvrtc()?, &source.text, source.launches, architectures)?
+            }
             Device::Cpu => bail!("a CPU has no device code"),
         };
-        let code = DeviceCode { rounding: schedule.rounding(), ..code };
+        let code = DeviceCode { rounding: schedule.operand_rounding(), ..code };
         let kernels = code.cubins.first().map_or(&[][..], |first| &first.kernels);
         Ok(Artifact {
             object: Vec::new(),
@@ -144,28 +145,26 @@ impl Builder {
         })
     }
 
-    /// Returns NVIDIA's compiler, opened on first use.
-    fn nvrtc(&mut self) -> Result<&Nvrtc> {
+    fn open_nvrtc(&mut self) -> Result<&Nvrtc> {
         if self.nvrtc.is_none() {
             self.nvrtc = Some(Nvrtc::open()?);
         }
         Ok(self.nvrtc.as_ref().expect("just opened"))
     }
 
-    /// Lowers a task in the form that a schedule needs on a target.
-    pub(crate) fn lowered(
+    pub(crate) fn lowered_task(
         &mut self,
         task: &str,
         target: &str,
         schedule: &Schedule,
     ) -> Result<(&Lowered, CompileTarget)> {
-        let target = self.target(target)?;
-        self.lower(task, Form::of(schedule, &target))?;
+        let target = self.compile_target(target)?;
+        self.lower_task(task, Form::for_schedule(schedule, &target))?;
         let (_, lowered) = self.lowered.as_ref().expect("just lowered");
         Ok((lowered, target))
     }
 
-    fn target(&mut self, text: &str) -> Result<CompileTarget> {
+    fn compile_target(&mut self, text: &str) -> Result<CompileTarget> {
         if let Some((known, target)) = &self.target
             && known == text
         {
@@ -178,7 +177,7 @@ impl Builder {
         Ok(target)
     }
 
-    fn lower(&mut self, text: &str, form: Form) -> Result<()> {
+    fn lower_task(&mut self, text: &str, form: Form) -> Result<()> {
         if self.task.as_ref().is_none_or(|(known, _)| known != text) {
             self.lowered = None;
             let task = serde_json::from_str(text).context("cannot read the task")?;
@@ -186,7 +185,7 @@ impl Builder {
         }
         if self.lowered.as_ref().is_none_or(|(known, _)| *known != form) {
             let (_, task) = self.task.as_ref().expect("just read");
-            let lowered = lower(task, form).context("cannot lower the task")?;
+            let lowered = lower_task(task, form).context("cannot lower the task")?;
             self.spaces.clear();
             self.lowered = Some((form, lowered));
         }

@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow, ensure};
 use measure::affinity;
 use measure::counters::{CounterRequest, CounterSession};
 
-/// Does this on a thread of its own, pinned to the first of these CPUs, with a pool on all of them and counters open.
+/// Runs a job on a new thread, pinned to the first CPU, with a pool on all of them and counters open.
 pub(crate) fn on_fresh_thread<T: Send>(
     cpus: &[usize],
     counters: &CounterRequest,
@@ -21,13 +21,13 @@ pub(crate) fn on_fresh_thread<T: Send>(
     })
 }
 
-/// Pins a thread that has no pool yet to the first of these CPUs, makes a pool on all of them and opens counters.
+/// Pins a thread without a pool to the first CPU, creates a pool on all of them and opens counters.
 pub(crate) fn ready_this_thread(cpus: &[usize], counters: &CounterRequest) -> Result<CounterSession> {
     // Before the pool is made, so that its threads are counted too.
     let with_descendants = counters.with_descendants || cpus.len() > 1;
-    let counters = CounterSession::open(&CounterRequest { with_descendants, ..counters.clone() });
-    let threads = pool::configure(cpus)?;
+    let counters = CounterSession::open_counters(&CounterRequest { with_descendants, ..counters.clone() });
+    let threads = pool::configure_pool(cpus)?;
     ensure!(threads == cpus.len(), "asked for {} threads, the pool has {threads}", cpus.len());
-    affinity::pin(&cpus[..1])?;
+    affinity::pin_thread(&cpus[..1])?;
     Ok(counters)
 }

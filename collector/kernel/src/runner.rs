@@ -13,18 +13,17 @@ use anyhow::{Context, Result, bail, ensure};
 use job::prepared::{PreparedTask, PreparedTasks};
 use job::{Measured, Packing, RunJob, RunReply};
 use measure::counters::CounterSession;
-use measure::{HostClock, Placement, measure};
+use measure::{HostClock, Placement, measure_runs};
 use reference::Rounding;
 use worker::{RunnerProcess, peak_resident_bytes};
 
-/// Answers run jobs; keeps what the next job of the same task can use.
+/// Answers run jobs and caches the data of the last task.
 pub struct Runner {
     process: RunnerProcess,
     prepared: PreparedTasks,
     buffers: Option<PlacedBuffers>,
 }
 
-/// Packed tensors of a task, at their places in memory.
 struct PlacedBuffers {
     packings: Vec<Packing>,
     placement: Placement,
@@ -32,26 +31,24 @@ struct PlacedBuffers {
 }
 
 impl Runner {
-    /// A runner for this machine's CPUs.
     pub fn new(process: RunnerProcess) -> Runner {
         Runner { process, prepared: PreparedTasks::default(), buffers: None }
     }
 
-    /// Does one job.
-    pub fn answer(&mut self, job: &RunJob) -> RunReply {
-        self.run(job).unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
+    pub fn answer_job(&mut self, job: &RunJob) -> RunReply {
+        self.run_job(job).unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
     }
 
-    fn run(&mut self, job: &RunJob) -> Result<RunReply> {
+    fn run_job(&mut self, job: &RunJob) -> Result<RunReply> {
         ensure!(job.device.is_none(), "this runner has no GPU");
         if !self.prepared.is_latest(&job.task, job.seed) {
             self.buffers = None;
         }
-        let prepared = self.prepared.get(&job.task, job.seed, job.is_checked)?;
+        let prepared = self.prepared.get_task(&job.task, job.seed, job.is_checked)?;
         let is_wanted = |known: &PlacedBuffers| known.packings == job.packings && known.placement == job.placement;
         let buffers = match self.buffers.take().filter(is_wanted) {
             Some(known) => known.buffers,
-            None => buffers(prepared, &job.packings, job.placement)?,
+            None => place_buffers(prepared, &job.packings, job.placement)?,
         };
         let process = self.process;
         // The buffers move into the measuring thread and come back with its answer.
@@ -63,20 +60,18 @@ impl Runner {
     }
 }
 
-/// Calls generated code `times` times and does nothing else that depends on `times`, so that differences between
-/// simulated runs are due to the calls.
+/// Calls generated code `times` times; nothing else depends on `times`, so simulated runs can be subtracted.
 pub fn call_only(process: RunnerProcess, job: &RunJob, times: u32) -> Result<()> {
     let mut prepared = PreparedTasks::default();
-    let prepared = prepared.get(&job.task, job.seed, false)?;
-    let buffers = buffers(prepared, &job.packings, job.placement)?;
+    let prepared = prepared.get_task(&job.task, job.seed, false)?;
+    let buffers = place_buffers(prepared, &job.packings, job.placement)?;
     on_fresh_thread(&job.cpus, &job.counters, move |_| {
-        let kernel = Kernel::load(process, &job.object).context("cannot load the artifact")?;
-        Ok(kernel.call(&buffers.iter().collect::<Vec<_>>(), times)?)
+        let kernel = Kernel::load_object(process, &job.object).context("cannot load the artifact")?;
+        Ok(kernel.call_repeatedly(&buffers.iter().collect::<Vec<_>>(), times)?)
     })
 }
 
-/// Native tensors for the arguments and, last, the output.
-pub(crate) fn buffers(
+pub(crate) fn place_buffers(
     prepared: &PreparedTask,
     packings: &[Packing],
     placement: Placement,
@@ -88,16 +83,16 @@ pub(crate) fn buffers(
     };
     let mut buffers = Vec::with_capacity(packings.len() + 1);
     for (number, (input, packing)) in prepared.inputs.iter().zip(packings).enumerate() {
-        let extents = input.ty().extents().context("a dimension is a symbol")?;
-        let dtype = input.ty().dtype;
-        let buffer = KernelBuffer::new(packing.dtype(dtype), &packing.extents(&extents), bounds(number))?;
-        let element_bytes = usize::try_from(dtype.bytes())?;
-        buffer.write(&packing.pack(&extents, element_bytes, input.bytes()))?;
+        let extents = input.tensor_type().extents().context("a dimension is a symbol")?;
+        let dtype = input.tensor_type().dtype;
+        let buffer = KernelBuffer::new(packing.stored_dtype(dtype), &packing.stored_extents(&extents), bounds(number))?;
+        let element_bytes = usize::try_from(dtype.size_bytes())?;
+        buffer.write(&packing.pack(&extents, element_bytes, input.as_bytes()))?;
         buffers.push(buffer);
     }
-    let output = prepared.output();
+    let output = prepared.output_type();
     let extents = output.extents().context("a dimension is a symbol")?;
-    buffers.push(KernelBuffer::new(output.dtype, &result.extents(&extents), bounds(packings.len()))?);
+    buffers.push(KernelBuffer::new(output.dtype, &result.stored_extents(&extents), bounds(packings.len()))?);
     Ok(buffers)
 }
 
@@ -108,19 +103,19 @@ fn run_on_this_thread(
     buffers: &[KernelBuffer],
     counters: &mut CounterSession,
 ) -> Result<RunReply> {
-    let kernel = Kernel::load(process, &job.object).context("cannot load the artifact")?;
+    let kernel = Kernel::load_object(process, &job.object).context("cannot load the artifact")?;
     let arguments: Vec<&KernelBuffer> = buffers.iter().collect();
     let output = arguments.last().context("an artifact has an output")?;
-    let task_output = prepared.output();
-    poison(output, task_output)?;
+    let task_output = prepared.output_type();
+    poison_output(output, task_output)?;
     let mut batches = 0..;
     let mut call = |times: u32| {
         let stack_bytes = job.placement.stack_bytes_of(batches.next().unwrap_or(0));
-        with_stack_offset(stack_bytes, || kernel.call(&arguments, times))
+        with_stack_offset(stack_bytes, || kernel.call_repeatedly(&arguments, times))
     };
     let mut clock = HostClock::with_threads(PoolThreads::new(&job.cpus)?);
-    let measurement = measure(&mut call, &job.method, &mut clock, counters)?;
-    let check = if job.is_checked { Some(prepared.check(output.read()?, Rounding::None)?) } else { None };
+    let measurement = measure_runs(&mut call, &job.method, &mut clock, counters)?;
+    let check = if job.is_checked { Some(prepared.check_result(output.read()?, Rounding::None)?) } else { None };
     if let Some(check) = check.filter(|check| !check.is_right) {
         return Ok(RunReply::WrongResult(check));
     }
@@ -128,12 +123,12 @@ fn run_on_this_thread(
         Some(rule) => kernel.evaluate_with_tvm(&arguments, rule)?,
         None => Vec::new(),
     };
-    let measured = Measured { tvm_seconds, ..Measured::new(measurement, check, peak_resident_bytes()) };
+    let measured = Measured { tvm_seconds, ..Measured::from_measurement(measurement, check, peak_resident_bytes()) };
     Ok(RunReply::Measured(Box::new(measured)))
 }
 
-/// Fills a tensor with a pattern that is no number for floats and a rare one for integers.
-pub(crate) fn poison(output: &KernelBuffer, ty: &models::TensorType) -> Result<()> {
-    let size = usize::try_from(ty.bytes().context("a dimension is a symbol")?)?;
+/// Fills a tensor with NaN for floats, or a rare value for integers.
+pub(crate) fn poison_output(output: &KernelBuffer, ty: &models::TensorType) -> Result<()> {
+    let size = usize::try_from(ty.size_bytes().context("a dimension is a symbol")?)?;
     Ok(output.write(&vec![0xff; size])?)
 }

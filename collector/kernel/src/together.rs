@@ -4,7 +4,7 @@
 //! members have run; a wrong result invalidates the times.
 
 use crate::measuring::ready_this_thread;
-use crate::runner::{buffers, poison};
+use crate::runner::{place_buffers, poison_output};
 use crate::tvm::kernel::{Kernel, KernelBuffer};
 use anyhow::{Context, Result, ensure};
 use job::prepared::PreparedTasks;
@@ -15,39 +15,36 @@ use measure::{Course, HostClock, Meeting, Missed, Placement, Race, Shared};
 use reference::Rounding;
 use worker::RunnerProcess;
 
-/// Answers jobs of things that run at once; keeps the data of tasks.
+/// Runs co-run and race jobs and caches the data of tasks.
 pub struct Runner {
     process: RunnerProcess,
     prepared: PreparedTasks,
 }
 
-/// A member with its data.
 enum Ready<'a> {
     Code { object: &'a [u8], buffers: Vec<KernelBuffer> },
     Synthetic(Load),
 }
 
 impl Runner {
-    /// A runner for this machine's CPUs.
     pub fn new(process: RunnerProcess) -> Runner {
         Runner { process, prepared: PreparedTasks::default() }
     }
 
-    /// Does one job.
-    pub fn answer(&mut self, job: &TogetherJob) -> RunReply {
+    pub fn answer_job(&mut self, job: &TogetherJob) -> RunReply {
         let reply = match job {
-            TogetherJob::CoRun(job) => self.run(job),
-            TogetherJob::Race(job) => self.race(job),
+            TogetherJob::CoRun(job) => self.run_members(job),
+            TogetherJob::Race(job) => self.race_alternatives(job),
         };
         reply.unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
     }
 
-    fn run(&mut self, job: &CoRunJob) -> Result<RunReply> {
+    fn run_members(&mut self, job: &CoRunJob) -> Result<RunReply> {
         ensure!(!job.members.is_empty(), "nothing is to be run");
         let ready = job
             .members
             .iter()
-            .map(|member| self.ready(job.seed, &member.what, job.cache_bytes))
+            .map(|member| self.prepare_member(job.seed, &member.what, job.cache_bytes))
             .collect::<Result<Vec<_>>>()?;
         let (process, meeting) = (self.process, Meeting::new(job.members.len(), &job.rule));
         let ended: Vec<(Ready<'_>, Result<Shared, String>)> = std::thread::scope(|scope| {
@@ -65,30 +62,34 @@ impl Runner {
             let panicked = |_| anyhow::anyhow!("the thread of a member panicked");
             members.into_iter().map(|member| member.join().map_err(panicked)).collect::<Result<Vec<_>>>()
         })?;
-        let replies =
-            job.members.iter().zip(ended).map(|(member, (ready, shared))| self.reply(job, member, ready, shared));
+        let replies = job
+            .members
+            .iter()
+            .zip(ended)
+            .map(|(member, (ready, shared))| self.member_reply(job, member, ready, shared));
         Ok(RunReply::Together(TogetherReply::Members(replies.collect::<Result<_>>()?)))
     }
 
-    fn ready<'a>(&mut self, seed: u64, what: &'a What, cache_bytes: u64) -> Result<Ready<'a>> {
+    fn prepare_member<'a>(&mut self, seed: u64, what: &'a What, cache_bytes: u64) -> Result<Ready<'a>> {
         match what {
             What::Synthetic(what) => Ok(Ready::Synthetic(Load::new(*what, cache_bytes))),
             What::Code { task, object, packings } => {
-                let prepared = self.prepared.get(task, seed, true)?;
-                let buffers = buffers(prepared, packings, Placement::default())?;
-                poison(buffers.last().context("an artifact has an output")?, prepared.output())?;
+                let prepared = self.prepared.get_task(task, seed, true)?;
+                let buffers = place_buffers(prepared, packings, Placement::default())?;
+                poison_output(buffers.last().context("an artifact has an output")?, prepared.output_type())?;
                 Ok(Ready::Code { object, buffers })
             }
         }
     }
 
     /// Runs the alternatives in interleaved rounds, then compares all results.
-    fn race(&mut self, job: &RaceJob) -> Result<RunReply> {
+    fn race_alternatives(&mut self, job: &RaceJob) -> Result<RunReply> {
         ensure!(job.ways.iter().all(|lanes| !lanes.is_empty()), "a way has nothing to run");
         let mut ready: Vec<(usize, usize, Vec<Ready<'_>>)> = Vec::new();
         for (way, lanes) in job.ways.iter().enumerate() {
             for (place, lane) in lanes.iter().enumerate() {
-                let codes = lane.codes.iter().map(|what| self.ready(job.seed, what, 0)).collect::<Result<Vec<_>>>()?;
+                let codes =
+                    lane.codes.iter().map(|what| self.prepare_member(job.seed, what, 0)).collect::<Result<Vec<_>>>()?;
                 ready.push((way, place, codes));
             }
         }
@@ -112,7 +113,7 @@ impl Runner {
                     way,
                     place,
                     course.map_err(|why| anyhow::anyhow!(why))?,
-                    codes.into_iter().map(Ready::buffers).collect::<Vec<_>>(),
+                    codes.into_iter().map(Ready::into_buffers).collect::<Vec<_>>(),
                 ))
             });
             joined.collect::<Result<Vec<_>>>()
@@ -121,7 +122,8 @@ impl Runner {
         for (way, place, course, codes) in ended {
             for (what, buffers) in job.ways[way][place].codes.iter().zip(codes) {
                 let (What::Code { task, .. }, Some(output)) = (what, buffers.last()) else { continue };
-                let check = self.prepared.get(task, job.seed, true)?.check(output.read()?, Rounding::None)?;
+                let check =
+                    self.prepared.get_task(task, job.seed, true)?.check_result(output.read()?, Rounding::None)?;
                 ensure!(
                     check.is_right,
                     "way {way} computes something else than its tasks, by up to {:.3e}",
@@ -135,8 +137,8 @@ impl Runner {
         Ok(RunReply::Together(TogetherReply::Ways(courses)))
     }
 
-    /// The times of a member whose result is right.
-    fn reply(
+    /// Returns the times of a member after a check of its result.
+    fn member_reply(
         &mut self,
         job: &CoRunJob,
         member: &Member,
@@ -151,13 +153,13 @@ impl Runner {
             return Ok(MemberReply::Shared(shared, None));
         };
         let output = buffers.last().context("an artifact has an output")?.read()?;
-        let check = self.prepared.get(task, job.seed, true)?.check(output, Rounding::None)?;
+        let check = self.prepared.get_task(task, job.seed, true)?.check_result(output, Rounding::None)?;
         Ok(if check.is_right { MemberReply::Shared(shared, Some(check)) } else { MemberReply::WrongResult(check) })
     }
 }
 
 impl Ready<'_> {
-    fn buffers(self) -> Vec<KernelBuffer> {
+    fn into_buffers(self) -> Vec<KernelBuffer> {
         match self {
             Ready::Code { buffers, .. } => buffers,
             Ready::Synthetic(_) => Vec::new(),
@@ -165,7 +167,7 @@ impl Ready<'_> {
     }
 }
 
-/// One lane on its own thread. Whatever it lacks, it takes part, for others wait for it.
+/// Runs one lane on its own thread. A lane that fails to set up still takes part, because others wait for it.
 fn run_lane(
     process: RunnerProcess,
     lane: &RaceLane,
@@ -175,7 +177,7 @@ fn run_lane(
     let nothing = CounterRequest { backend: Backend::None, ..CounterRequest::default() };
     let load = |ready: &Ready<'_>| match ready {
         Ready::Code { object, .. } => {
-            Kernel::load(process, object).map_err(|error| format!("cannot load the artifact: {error}"))
+            Kernel::load_object(process, object).map_err(|error| format!("cannot load the artifact: {error}"))
         }
         Ready::Synthetic(_) => Err("only built code runs in lanes".to_owned()),
     };
@@ -187,15 +189,14 @@ fn run_lane(
         .map(|ready| if let Ready::Code { buffers, .. } = ready { buffers.iter().collect() } else { Vec::new() })
         .collect();
     take_part(&mut || match &kernels {
-        Ok(kernels) => kernels
-            .iter()
-            .zip(&arguments)
-            .try_for_each(|(kernel, arguments)| kernel.call(arguments, 1).map_err(|error| error.to_string())),
+        Ok(kernels) => kernels.iter().zip(&arguments).try_for_each(|(kernel, arguments)| {
+            kernel.call_repeatedly(arguments, 1).map_err(|error| error.to_string())
+        }),
         Err(why) => Err(why.clone()),
     })
 }
 
-/// One member on its own thread. Whatever it lacks, it takes part, for others wait for it.
+/// Runs one member on its own thread. A member that fails to set up still takes part, because others wait for it.
 fn take_part(
     process: RunnerProcess,
     job: &CoRunJob,
@@ -208,17 +209,17 @@ fn take_part(
     let mut run: Box<dyn FnMut(u32) -> Result<(), String> + '_> = match (lacking, ready) {
         (Some(why), _) => Box::new(move |_| Err(why.clone())),
         (None, Ready::Synthetic(load)) => Box::new(|times| {
-            load.run(times);
+            load.run_times(times);
             Ok(())
         }),
-        (None, Ready::Code { object, buffers }) => match Kernel::load(process, object) {
+        (None, Ready::Code { object, buffers }) => match Kernel::load_object(process, object) {
             Err(error) => {
                 let why = format!("cannot load the artifact: {error}");
                 Box::new(move |_| Err(why.clone()))
             }
             Ok(kernel) => Box::new(move |times| {
                 let arguments: Vec<&KernelBuffer> = buffers.iter().collect();
-                kernel.call(&arguments, times).map_err(|error| error.to_string())
+                kernel.call_repeatedly(&arguments, times).map_err(|error| error.to_string())
             }),
         },
     };

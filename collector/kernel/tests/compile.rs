@@ -2,7 +2,7 @@
 
 use job::space::{self, Layout, Schedule};
 use kernel::apply::SpaceCache;
-use kernel::lower::{Form, lower};
+use kernel::lower::{Form, lower_task};
 use kernel::tvm::names::NameRole;
 use kernel::tvm::{compile, library, object, trace};
 use models::operators::{BiasAdd, Conv, Dense, GlobalPool, MatMul, Pool, Softmax, Unary};
@@ -72,7 +72,7 @@ fn tasks() -> Vec<Task> {
 }
 
 fn target() -> (Target, compile::CompileTarget) {
-    let target = targets::llvm(&compile::system_cpu().unwrap(), &["avx2".to_owned()], 2);
+    let target = targets::llvm_target(&compile::system_cpu().unwrap(), &["avx2".to_owned()], 2);
     let compiled = compile::CompileTarget::from_json(&target.text).unwrap();
     (target, compiled)
 }
@@ -80,18 +80,20 @@ fn target() -> (Target, compile::CompileTarget) {
 /// A layer of bytes, by its default schedule on processors that are described here.
 fn bytes_on(target: &str, machine: Cpu, text: &str) -> Vec<u8> {
     let task = Task::from_text(text).unwrap();
-    let schedule = Schedule::Template { knobs: space::space(&task, &Machine::Cpu(machine)).default };
+    let schedule = Schedule::Template { knobs: space::task_space(&task, &Machine::Cpu(machine)).default };
     let target = compile::CompileTarget::from_json(target).unwrap();
-    let lowered = lower(&task, Form::of(&schedule, &target)).unwrap();
-    let moves = kernel::apply::apply(&lowered, &schedule, &target, &mut SpaceCache::default()).unwrap();
-    compile::compile(&moves.module().unwrap(), &target, schedule.functions(), false).unwrap().bytes
+    let lowered = lower_task(&task, Form::for_schedule(&schedule, &target)).unwrap();
+    let moves = kernel::apply::apply_schedule(&lowered, &schedule, &target, &mut SpaceCache::default()).unwrap();
+    compile::compile_module(&moves.current_module().unwrap(), &target, schedule.function_variants(), false)
+        .unwrap()
+        .bytes
 }
 
 #[test]
 fn bytes_are_multiplied_by_the_instruction_that_a_processor_has() {
-    library::open(NameRole::Builder).unwrap();
+    library::open_libraries(NameRole::Builder).unwrap();
     let sets = |bytes: &[u8]| {
-        let functions = object::functions(bytes).unwrap();
+        let functions = object::object_functions(bytes).unwrap();
         kernel::code::instruction_sets(functions.iter().map(|(_, code)| code.as_slice()))
     };
     let wide = Cpu { vector_lanes: 16, vector_registers: 32, cores: 2, is_halved: false, is_intel: false };
@@ -121,13 +123,14 @@ fn bytes_are_multiplied_by_the_instruction_that_a_processor_has() {
 /// Adding an operator without a lowering fails here, until it is named.
 #[test]
 fn operators_without_a_lowering_are_named() {
-    library::open(NameRole::Builder).unwrap();
+    library::open_libraries(NameRole::Builder).unwrap();
     let (target, compile_target) = target();
     let is_lowered = |text: &str| {
         let task = Task::from_text(text).expect("an example is a task");
-        let schedule =
-            Schedule::Template { knobs: space::sample(&space::space(&task, &target.machine), 3, 1).remove(0) };
-        lower(&task, Form::of(&schedule, &compile_target)).is_ok()
+        let schedule = Schedule::Template {
+            knobs: space::sample_points(&space::task_space(&task, &target.machine), 3, 1).remove(0),
+        };
+        lower_task(&task, Form::for_schedule(&schedule, &compile_target)).is_ok()
     };
     let missing = models::operators::EXAMPLES.iter().filter(|(_, texts)| !texts.iter().all(|text| is_lowered(text)));
     assert_eq!(missing.map(|(name, _)| *name).collect::<Vec<_>>(), Vec::<&str>::new());
@@ -136,7 +139,7 @@ fn operators_without_a_lowering_are_named() {
 /// The number of images may stay open, whatever becomes of the columns.
 #[test]
 fn code_for_any_number_of_images_has_odd_widths_and_steps_of_two() {
-    library::open(NameRole::Builder).unwrap();
+    library::open_libraries(NameRole::Builder).unwrap();
     let (target, compile_target) = target();
     let window = "pads=[1,1,1,1] dilations=[1,1]";
     for text in [
@@ -145,51 +148,60 @@ fn code_for_any_number_of_images_has_odd_widths_and_steps_of_two() {
         format!("conv(f32[n,5,9,37], const f32[20,5,3,3]) strides=[1,1] {window} groups=1"),
     ] {
         let task = Task::from_text(&text).unwrap();
-        let space = space::space(&task.with_sizes(|_| 2), &target.machine);
-        for knobs in space::sample(&space, 3, 3) {
+        let space = space::task_space(&task.with_sizes(|_| 2), &target.machine);
+        for knobs in space::sample_points(&space, 3, 3) {
             let schedule = Schedule::Template { knobs };
-            if matches!(schedule.layout(), Layout::Winograd { .. }) {
+            if matches!(schedule.data_layout(), Layout::Winograd { .. }) {
                 continue;
             }
-            let lowered = lower(&task, Form::of(&schedule, &compile_target)).unwrap_or_else(|e| panic!("{text}: {e}"));
-            let moves = kernel::apply::apply(&lowered, &schedule, &compile_target, &mut SpaceCache::default());
-            let moves = moves.unwrap_or_else(|error| panic!("{text}, {}: {error}", schedule.describe()));
-            compile::compile(&moves.module().unwrap(), &compile_target, schedule.functions(), false).unwrap();
+            let lowered = lower_task(&task, Form::for_schedule(&schedule, &compile_target))
+                .unwrap_or_else(|e| panic!("{text}: {e}"));
+            let moves = kernel::apply::apply_schedule(&lowered, &schedule, &compile_target, &mut SpaceCache::default());
+            let moves = moves.unwrap_or_else(|error| panic!("{text}, {}: {error}", schedule.describe_knobs()));
+            compile::compile_module(
+                &moves.current_module().unwrap(),
+                &compile_target,
+                schedule.function_variants(),
+                false,
+            )
+            .unwrap();
         }
     }
 }
 
 #[test]
 fn every_template_compiles_and_its_trace_replays() {
-    library::open(NameRole::Builder).unwrap();
+    library::open_libraries(NameRole::Builder).unwrap();
     let (target, compile_target) = target();
     let mut failures = Vec::new();
     for task in tasks() {
-        let space = space::space(&task, &target.machine);
-        for knobs in space::sample(&space, 7, 6) {
+        let space = space::task_space(&task, &target.machine);
+        for knobs in space::sample_points(&space, 7, 6) {
             let schedule = Schedule::Template { knobs };
             let result = (|| -> Result<usize, String> {
-                let lowered = lower(&task, Form::of(&schedule, &compile_target)).map_err(|e| format!("lower: {e}"))?;
-                let moves = kernel::apply::apply(&lowered, &schedule, &compile_target, &mut SpaceCache::default())
-                    .map_err(|e| format!("apply: {e}"))?;
+                let lowered = lower_task(&task, Form::for_schedule(&schedule, &compile_target))
+                    .map_err(|e| format!("lower: {e}"))?;
+                let moves =
+                    kernel::apply::apply_schedule(&lowered, &schedule, &compile_target, &mut SpaceCache::default())
+                        .map_err(|e| format!("apply: {e}"))?;
                 let trace = trace::of_schedule(&moves).map_err(|e| format!("trace: {e}"))?;
-                let functions = schedule.functions();
-                let module = moves.module().map_err(|e| e.to_string())?;
-                let object = compile::compile(&module, &compile_target, functions, false)
+                let functions = schedule.function_variants();
+                let module = moves.current_module().map_err(|e| e.to_string())?;
+                let object = compile::compile_module(&module, &compile_target, functions, false)
                     .map_err(|e| format!("compile: {e}"))?;
                 // Conditions of loops are no moves, so no trace has them.
                 if lowered.window.is_some() {
                     return Ok(object.bytes.len());
                 }
-                let again = kernel::apply::apply(
+                let again = kernel::apply::apply_schedule(
                     &lowered,
                     &Schedule::Trace { trace },
                     &compile_target,
                     &mut SpaceCache::default(),
                 )
                 .map_err(|e| format!("replay: {e}"))?;
-                let module = again.module().map_err(|e| e.to_string())?;
-                let second = compile::compile(&module, &compile_target, functions, false)
+                let module = again.current_module().map_err(|e| e.to_string())?;
+                let second = compile::compile_module(&module, &compile_target, functions, false)
                     .map_err(|e| format!("recompile: {e}"))?;
                 if second.bytes != object.bytes {
                     return Err("the replayed trace gives other code".to_owned());
@@ -197,7 +209,7 @@ fn every_template_compiles_and_its_trace_replays() {
                 Ok(object.bytes.len())
             })();
             if let Err(why) = result {
-                failures.push(format!("{:?}\n  {}\n  {why}", task.steps[0].op, schedule.describe()));
+                failures.push(format!("{:?}\n  {}\n  {why}", task.steps[0].op, schedule.describe_knobs()));
             }
         }
     }

@@ -12,7 +12,7 @@ use bench::{Build::Built, Workers};
 use common::{PATIENCE, run_job, task};
 use job::RunReply;
 use job::space::axes::winograd_tile;
-use job::space::{Knobs, Schedule, sample, space};
+use job::space::{Knobs, Schedule, sample_points, task_space};
 use measure::affinity;
 use measure::host::Facts;
 use models::Task;
@@ -47,8 +47,8 @@ fn bench() -> &'static Mutex<Rig> {
     BENCH.get_or_init(|| {
         let mut workers = common::workers();
         let versions = workers.capability(Ability::Build).unwrap_or_else(|fault| panic!("no builder: {fault}"));
-        let cpus = affinity::allowed().expect("the system tells the CPUs");
-        let target = targets::llvm(&versions["cpu"], &Facts::read().vector_extensions, cpus.len());
+        let cpus = affinity::allowed_cpus().expect("the system tells the CPUs");
+        let target = targets::llvm_target(&versions["cpu"], &Facts::read_facts().vector_extensions, cpus.len());
         Mutex::new(Rig { workers, target, cpus })
     })
 }
@@ -81,14 +81,15 @@ fn check_candidates(tasks: &[(String, Task)], candidates: &[(usize, Schedule)]) 
     let mut failures = Vec::new();
     let has_draws = |place: usize| candidates.iter().any(|(of, schedule)| *of == place && is_draw(schedule));
     let mut is_drawn: Vec<bool> = (0..tasks.len()).map(|place| !has_draws(place)).collect();
-    for (number, ((place, schedule), build)) in candidates.iter().zip(workers.build(&jobs, &mut || ())).enumerate() {
+    for (number, ((place, schedule), build)) in candidates.iter().zip(workers.build_jobs(&jobs, &mut || ())).enumerate()
+    {
         let (text, task) = &tasks[*place];
         // In turns on one thread and on all.
         let cpus = if number % 2 == 0 { &cpus[..1] } else { &cpus[..] };
         let is_draw = is_draw(schedule);
         is_drawn[*place] |= is_draw && matches!(build, Built(_));
         if let Err(why) = judge(workers, task, build, cpus, is_draw) {
-            failures.push(format!("{text}\n  {}\n  {why}", schedule.describe()));
+            failures.push(format!("{text}\n  {}\n  {why}", schedule.describe_knobs()));
         }
     }
     for ((text, _), _) in tasks.iter().zip(is_drawn).filter(|(_, is_drawn)| !is_drawn) {
@@ -98,7 +99,7 @@ fn check_candidates(tasks: &[(String, Task)], candidates: &[(usize, Schedule)]) 
 }
 
 fn schedules(task: &Task, target: &Target, effort: Effort) -> Vec<Schedule> {
-    let points = sample(&space(task, &target.machine), 11, effort.template);
+    let points = sample_points(&task_space(task, &target.machine), 11, effort.template);
     let ours = points.into_iter().map(|knobs| Schedule::Template { knobs });
     let draws =
         (0..effort.metaschedule).map(|draw| Schedule::MetaSchedule { space: draw, seed: 1 + draw as i64, trace: None });
@@ -116,7 +117,7 @@ fn judge(workers: &mut Workers, task: &Task, build: Build, cpus: &[usize], is_dr
     };
     let mut job = run_job(task, artifact.object, cpus);
     job.packings = artifact.packings;
-    match workers.run(&job, PATIENCE) {
+    match workers.run_job(&job, PATIENCE) {
         Ok(RunReply::Measured(measured)) => {
             measured.check.map(|_| ()).ok_or_else(|| "was not compared with the reference".to_owned())
         }
@@ -244,7 +245,7 @@ fn convolutions_by_winograd_s_products() {
     let mut tried = Vec::new();
     for (place, (_, task)) in tasks.iter().enumerate() {
         let target = bench().lock().unwrap_or_else(PoisonError::into_inner).target.clone();
-        let points = sample(&space(task, &target.machine), 5, 400);
+        let points = sample_points(&task_space(task, &target.machine), 5, 400);
         for (tile, has_strips) in [(2, false), (4, false), (2, true), (4, true)] {
             let is_such =
                 |knobs: &&Knobs| winograd_tile(*knobs) == Some(tile) && knobs.number("strip").is_some() == has_strips;
@@ -588,7 +589,7 @@ fn draw(count: usize, strategy: impl Strategy<Value = String>) -> Vec<(String, T
 }
 
 fn is_legal(text: &str) -> bool {
-    zoo::simple::build(text).is_ok()
+    zoo::simple::build_operator(text).is_ok()
 }
 
 fn joined(numbers: &[i64]) -> String {
@@ -681,7 +682,7 @@ fn moves_that_only_searches_make() {
             let is_order = |name| knobs.choice(name).is_some_and(|order| order.len() == 3);
             MOVES.iter().any(|name| knobs.0.contains_key(*name)) || is_order("outer") || is_order("order")
         };
-        let points = sample(&space(task, &target.machine), 5, DRAWS).into_iter().filter(is_new).take(each);
+        let points = sample_points(&task_space(task, &target.machine), 5, DRAWS).into_iter().filter(is_new).take(each);
         candidates.extend(points.map(|knobs| (place, Schedule::Template { knobs })));
     }
     assert!(candidates.len() >= tasks.len() * each.min(3), "{}", candidates.len());
@@ -735,7 +736,7 @@ fn parts_of_the_depth_copies_and_last_tiles() {
     let candidates: Vec<_> = cases.iter().enumerate().map(|(place, (_, knobs))| (place, schedule(knobs))).collect();
     for (place, schedule) in &candidates {
         let Schedule::Template { knobs } = schedule else { unreachable!("all are of templates") };
-        assert_eq!(space(&tasks[*place].1, &target.machine).forbidden(knobs), None, "{knobs:?}");
+        assert_eq!(task_space(&tasks[*place].1, &target.machine).forbidding_rule(knobs), None, "{knobs:?}");
     }
     check_candidates(&tasks, &candidates);
 }

@@ -21,7 +21,7 @@ use cuda::nvrtc::Nvrtc;
 use cuda::profiler::{ParameterLayout, RANGES_OF_CALLER, REPEATED_BY_CALLER, SUPPORT_LEVELS, layouts};
 use every::TASKS;
 use job::BuildJob;
-use job::device::{Architecture, Argument, Count, Launch, occupancy};
+use job::device::{Architecture, Argument, Count, Launch, kernel_occupancy};
 use job::space::{self, Knobs, Schedule, Space};
 use measure::counters::gpu::GPU_NAMES;
 use models::Op;
@@ -55,17 +55,18 @@ fn machine_code_that_was_cut_is_no_image() {
     }
     let nvrtc = Nvrtc::open().expect("it was there");
     let source = "extern \"C\" __global__ void f(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] += 1; }";
-    let mut code = nvrtc.compile(source, Architecture::read("sm_80").expect("a name")).expect("it compiles").cubin;
-    assert!(Image::cubin(&code).is_ok());
+    let mut code =
+        nvrtc.compile_source(source, Architecture::parse_name("sm_80").expect("a name")).expect("it compiles").cubin;
+    assert!(Image::from_cubin(&code).is_ok());
     for length in 0..code.len() {
-        assert!(Image::cubin(&code[..length]).is_err(), "{length} of {} bytes", code.len());
+        assert!(Image::from_cubin(&code[..length]).is_err(), "{length} of {} bytes", code.len());
     }
     for place in 0..code.len() {
         let byte = code[place];
         for other in [0, 0x7f, 0xff] {
             code[place] = other;
-            if let Ok(image) = Image::cubin(&code) {
-                assert_eq!(image.bytes().len(), code.len());
+            if let Ok(image) = Image::from_cubin(&code) {
+                assert_eq!(image.as_bytes().len(), code.len());
             }
         }
         code[place] = byte;
@@ -73,7 +74,7 @@ fn machine_code_that_was_cut_is_no_image() {
 }
 
 fn target(architectures: &[String]) -> Target {
-    targets::cuda(&targets::cuda_text(architectures)).expect("the architectures have names")
+    targets::parse_cuda(&targets::cuda_text(architectures)).expect("the architectures have names")
 }
 
 #[test]
@@ -85,7 +86,7 @@ fn every_operator_compiles() {
     let architectures: Vec<String> = architectures.split(',').map(str::to_owned).collect();
     let target = target(&architectures);
     let default = |text: &&'static str| {
-        let knobs = space::space(&common::task(text), &target.machine).default;
+        let knobs = space::task_space(&common::task(text), &target.machine).default;
         (*text, Schedule::Template { knobs })
     };
     let tried: Vec<(&str, Schedule)> = TASKS.iter().map(default).collect();
@@ -108,7 +109,7 @@ fn open_sizes_compile() {
     }
     let target = target(&["sm_75".to_owned(), "sm_90".to_owned()]);
     let default = |text: &&'static str| {
-        let space = space::space(&common::task(text), &target.machine);
+        let space = space::task_space(&common::task(text), &target.machine);
         (*text, Schedule::Template { knobs: space.default })
     };
     let tasks = [open::PRODUCTS, open::ON_TENSOR_CORES, open::ATTENTION, open::ROWS].concat();
@@ -116,7 +117,7 @@ fn open_sizes_compile() {
     let outcomes = build(&mut common::workers(), &target, &tried);
     expect_all(&tried, &outcomes);
     for ((text, _), code) in tried.iter().zip(outcomes.iter().flatten()) {
-        let is_open = |count: &Count| count.known().is_none();
+        let is_open = |count: &Count| count.known_value().is_none();
         let has_open = |launch: &Launch| {
             let numbers = launch.arguments.iter().any(|argument| matches!(argument, Argument::Number(_)));
             numbers || launch.grid.iter().any(is_open)
@@ -126,7 +127,7 @@ fn open_sizes_compile() {
             let types = bound.parameters.iter().map(|parameter| &parameter.ty);
             let output = &bound.steps.last().expect("a task has a step").output;
             let extents: Vec<Vec<i64>> = types.chain([output]).map(|ty| ty.extents().expect("numbers")).collect();
-            let launches = code.at(&extents).unwrap_or_else(|why| panic!("{}: {why}", bound.to_text()));
+            let launches = code.resolve_launches(&extents).unwrap_or_else(|why| panic!("{}: {why}", bound.to_text()));
             assert!(launches.launches.iter().all(|launch| launch.known_grid().is_some()), "{launches:?}");
         }
     }
@@ -176,9 +177,10 @@ fn products_compile_for_tensor_cores() {
     ];
     for (text, architecture) in tasks {
         let target = target(&[architecture.to_owned()]);
-        let space = space::space(&common::task(text), &target.machine);
+        let space = space::task_space(&common::task(text), &target.machine);
         assert_eq!(space.default.choice("unit"), Some("tensor"), "{text}");
-        let points = space::sample(&space, 3, 64).into_iter().filter(|knobs| knobs.choice("unit") == Some("tensor"));
+        let points =
+            space::sample_points(&space, 3, 64).into_iter().filter(|knobs| knobs.choice("unit") == Some("tensor"));
         let tried: Vec<(&str, Schedule)> =
             points.take(1 + POINTS).map(|knobs| (text, Schedule::Template { knobs })).collect();
         assert_eq!(tried.len(), 1 + POINTS, "{text}");
@@ -192,7 +194,7 @@ fn products_compile_for_tensor_cores() {
 
 /// Points of a space on tensor cores, as many as asked for, that have this setting too.
 fn on_tensor_cores(space: &Space, name: &str, setting: &str, count: usize) -> Vec<Knobs> {
-    let points = space::sample(space, 3, 256).into_iter();
+    let points = space::sample_points(space, 3, 256).into_iter();
     let wanted = |knobs: &Knobs| knobs.choice("unit") == Some("tensor") && knobs.choice(name) == Some(setting);
     points.filter(wanted).take(count).collect()
 }
@@ -209,7 +211,7 @@ fn copies_in_the_background_compile() {
     ];
     for (text, architecture) in tasks {
         let target = target(&[architecture.to_owned()]);
-        let points = on_tensor_cores(&space::space(&common::task(text), &target.machine), "copy", "async", 2);
+        let points = on_tensor_cores(&space::task_space(&common::task(text), &target.machine), "copy", "async", 2);
         assert_eq!(points.len(), 2, "{text}");
         let tried: Vec<(&str, Schedule)> =
             points.into_iter().map(|knobs| (text, Schedule::Template { knobs })).collect();
@@ -220,7 +222,7 @@ fn copies_in_the_background_compile() {
             assert!(code.source.contains("__pipeline_wait_prior("), "{}", code.source);
         }
     }
-    let older = space::space(&common::task(tasks[0].0), &target(&["sm_75".to_owned()]).machine);
+    let older = space::task_space(&common::task(tasks[0].0), &target(&["sm_75".to_owned()]).machine);
     assert!(older.axes.iter().all(|axis| axis.name != "copy"), "devices before sm_80 have no such copies");
 }
 
@@ -238,14 +240,14 @@ fn rounded_operands_compile_and_are_never_the_default() {
     ];
     for (text, architecture) in tasks {
         let target = target(&[architecture.to_owned()]);
-        let space = space::space(&common::task(text), &target.machine);
+        let space = space::task_space(&common::task(text), &target.machine);
         assert_eq!(space.default.choice("unit"), Some("threads"), "{text}");
         let points = on_tensor_cores(&space, "precision", "tf32", 2);
         assert_eq!(points.len(), 2, "{text}");
         for knobs in &points {
             let mut unasked = knobs.clone();
             unasked.0.remove("precision");
-            assert!(!space.allows(&unasked), "{unasked:?}");
+            assert!(!space.allows_point(&unasked), "{unasked:?}");
         }
         let tried: Vec<(&str, Schedule)> =
             points.into_iter().map(|knobs| (text, Schedule::Template { knobs })).collect();
@@ -258,7 +260,7 @@ fn rounded_operands_compile_and_are_never_the_default() {
             assert_eq!(code.cubins[0].kernels[0].stack_bytes, 0, "{:?}", code.cubins[0].kernels[0]);
         }
     }
-    let older = space::space(&common::task(tasks[0].0), &target(&["sm_75".to_owned()]).machine);
+    let older = space::task_space(&common::task(tasks[0].0), &target(&["sm_75".to_owned()]).machine);
     assert!(older.axes.iter().all(|axis| axis.name != "unit"), "devices before sm_80 have no tf32");
 }
 
@@ -286,13 +288,13 @@ fn convolutions_of_residual_networks_have_points_on_tensor_cores() {
                 "conv(f16[{images},{channels},{side},{side}], const f16[{results},{channels},{kernel},{kernel}]) \
                  strides=[{stride},{stride}] pads=[{pad},{pad},{pad},{pad}] dilations=[1,1] groups=1"
             );
-            let space = space::space(&common::task(&text), &target.machine);
+            let space = space::task_space(&common::task(&text), &target.machine);
             assert_eq!(space.default.choice("unit"), Some("tensor"), "{text}");
-            assert!(space.allows(&space.default), "{text}");
+            assert!(space.allows_point(&space.default), "{text}");
         }
     }
     let grouped = "conv(f16[1,64,14,14], const f16[64,32,3,3]) strides=[1,1] pads=[1,1,1,1] dilations=[1,1] groups=2";
-    let space = space::space(&common::task(grouped), &target.machine);
+    let space = space::task_space(&common::task(grouped), &target.machine);
     assert!(space.axes.iter().all(|axis| axis.name != "unit"), "only one group is a product of matrices");
 }
 
@@ -311,8 +313,8 @@ fn long_sums_of_few_elements_compile() {
     let mut tried = Vec::new();
     let mut kernels = Vec::new();
     for (text, expected) in tasks {
-        let space = space::space(&common::task(text), &target.machine);
-        let points = space::sample(&space, 3, 256).into_iter();
+        let space = space::task_space(&common::task(text), &target.machine);
+        let points = space::sample_points(&space, 3, 256).into_iter();
         let is_split = |knobs: &Knobs| knobs.number("split_k").is_some_and(|parts| parts > 1);
         let knobs = if expected == 1 { Some(space.default.clone()) } else { points.into_iter().find(is_split) };
         let knobs = knobs.unwrap_or_else(|| panic!("{text}: no point splits the sum"));
@@ -326,7 +328,7 @@ fn long_sums_of_few_elements_compile() {
         assert_eq!(code.launches.len(), expected);
     }
     // The image's own elements keep a device busy.
-    let large = space::space(&common::task("matmul:m=1024,n=1024,k=4096"), &target.machine);
+    let large = space::task_space(&common::task("matmul:m=1024,n=1024,k=4096"), &target.machine);
     assert!(large.axes.iter().all(|axis| axis.name != "split_k" && axis.name != "sum"));
 }
 
@@ -352,7 +354,7 @@ fn table(architectures: &[String], outcomes: &[Outcome]) -> String {
                     .cubins
                     .iter()
                     .map(|cubin| {
-                        let features: BTreeMap<&str, f64> = cubin.features().into_iter().collect();
+                        let features: BTreeMap<&str, f64> = cubin.static_features().into_iter().collect();
                         format!("{} · {:.2}", features["registers_max"], features["occupancy_min"])
                     })
                     .collect();
@@ -373,8 +375,8 @@ fn sampled_schedules_compile() {
     let target = target(&["sm_90".to_owned()]);
     let mut tried = Vec::new();
     for text in ["matmul:m=64,n=96,k=32", "conv2d:ci=16,hw=14,co=32,k=3,p=1", "softmax:shape=7x1000,axis=1"] {
-        let space = space::space(&common::task(text), &target.machine);
-        let points = space::sample(&space, 3, 6);
+        let space = space::task_space(&common::task(text), &target.machine);
+        let points = space::sample_points(&space, 3, 6);
         tried.extend(points.into_iter().map(|knobs| (text, Schedule::Template { knobs })));
         tried.push((text, Schedule::MetaSchedule { space: 0, seed: 7, trace: None }));
     }
@@ -404,7 +406,7 @@ fn tvms_own_schedules_use_tensor_cores() {
         let target = target(&[architecture.to_owned()]);
         let mut make = |schedule: &Schedule| {
             let job = BuildJob { wants_trace: true, ..common::build_job(&common::task(text), &target, schedule) };
-            match workers.build(&[job], &mut || {}).pop() {
+            match workers.build_jobs(&[job], &mut || {}).pop() {
                 Some(Build::Built(artifact)) => {
                     let code = artifact.device.expect("code for a device");
                     (code.source, artifact.trace.expect("it was asked for"))
@@ -428,7 +430,7 @@ fn figures_of_a_product_agree_with_its_code() {
     }
     let target = target(&["sm_80".to_owned(), "sm_90".to_owned()]);
     let text = "matmul:m=64,n=64,k=64";
-    let knobs = space::space(&common::task(text), &target.machine).default;
+    let knobs = space::task_space(&common::task(text), &target.machine).default;
     let outcomes = build(&mut common::workers(), &target, &[(text, Schedule::Template { knobs })]);
     let code = outcomes[0].as_ref().expect("it is built");
     assert_eq!(code.cubins.len(), 2);
@@ -437,7 +439,7 @@ fn figures_of_a_product_agree_with_its_code() {
         let kernel = &cubin.kernels[0];
         assert!(kernel.code_bytes > 0 && kernel.registers > 0 && kernel.shared_bytes > 0, "{kernel:?}");
         assert_eq!(u64::from(kernel.block_threads), launch.block_threads());
-        assert!(cubin.architecture >= Architecture::read("sm_80").expect("a name"));
+        assert!(cubin.architecture >= Architecture::parse_name("sm_80").expect("a name"));
         assert_eq!(&cubin.bytes[..4], b"\x7fELF");
     }
     assert_eq!(launch.arguments.len(), 3, "two operands and the result: {launch:?}");
@@ -448,7 +450,7 @@ fn figures_of_a_product_agree_with_its_code() {
 fn occupancy_agrees_with_nvidias_calculator() {
     const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/occupancy.c");
     let opened = Nvrtc::open();
-    let Some(include) = opened.as_ref().ok().and_then(Nvrtc::include) else {
+    let Some(include) = opened.as_ref().ok().and_then(Nvrtc::include_folder) else {
         eprintln!("skipped: no headers of the CUDA runtime");
         return;
     };
@@ -459,7 +461,7 @@ fn occupancy_agrees_with_nvidias_calculator() {
     assert!(compiled.expect("there is a C compiler").success());
     let (mut questions, mut answers) = (String::new(), Vec::new());
     for name in ["sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120"] {
-        let architecture = Architecture::read(name).expect("a name");
+        let architecture = Architecture::parse_name(name).expect("a name");
         let offered = architecture.multiprocessor();
         for threads in [32, 64, 96, 128, 192, 256, 384, 512, 768, 1024] {
             for registers in [16, 24, 32, 40, 64, 72, 96, 128, 168, 255] {
@@ -468,7 +470,7 @@ fn occupancy_agrees_with_nvidias_calculator() {
                     let number = architecture.number;
                     writeln!(questions, "{number} {} {kib} {reserved} {threads} {registers} {shared}", offered.threads)
                         .expect("a text takes any line");
-                    answers.push(occupancy(architecture, threads, registers, shared).blocks);
+                    answers.push(kernel_occupancy(architecture, threads, registers, shared).blocks);
                 }
             }
         }
@@ -486,7 +488,7 @@ fn occupancy_agrees_with_nvidias_calculator() {
 
 /// The folder of CUPTI's headers; says aloud where there is none.
 fn cupti_headers() -> Option<PathBuf> {
-    let include = cupti::candidates().into_iter().find_map(|file| {
+    let include = cupti::candidate_paths().into_iter().find_map(|file| {
         let folder = file.parent()?.parent()?.join("include");
         folder.join("cupti.h").is_file().then_some(folder)
     });
@@ -518,7 +520,7 @@ fn records_of_kernels_are_read_where_cupti_has_them() {
     let Some(include) = cupti_headers() else { return };
     // It needs no driver to be opened, and one to tell its version.
     let opened = cupti::Cupti::open().expect("it opens anywhere");
-    assert!(opened.version().is_none_or(|version| version > 0));
+    assert!(opened.interface_version().is_none_or(|version| version > 0));
     let read = format!("{} {} {} {}\n", offsets::KIND, offsets::START, offsets::END, cupti::CONCURRENT_KERNEL);
     assert_eq!(said(Path::new(SOURCE), Some(&include), &[]), read);
 }
@@ -574,7 +576,7 @@ fn chips_have_a_metric_for_each_counter() {
     const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/metrics.c");
     /// Chips that share the host's memory, which the profiler does not count.
     const WITHOUT_MEMORY: [&str; 5] = ["GA10B", "GB10B", "GB10C", "GB20B", "GB20C"];
-    let library = cupti::candidates()
+    let library = cupti::candidate_paths()
         .into_iter()
         .map(|file| file.with_file_name("libnvperf_host.so"))
         .find(|file| file.is_file());

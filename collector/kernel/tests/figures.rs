@@ -4,7 +4,7 @@ mod common;
 
 use bench::Build;
 use bench::{Ability, Bench};
-use job::space::{Schedule, Setting, space};
+use job::space::{Schedule, Setting, task_space};
 use std::collections::BTreeMap;
 
 /// The figures of a task with its default schedule and some knobs set otherwise.
@@ -12,14 +12,14 @@ use std::collections::BTreeMap;
 fn figures(text: &str, others: &[(&str, Setting)]) -> BTreeMap<String, f64> {
     let mut workers = common::workers();
     let cpu = workers.capability(Ability::Build).expect("a builder starts")["cpu"].clone();
-    let target = targets::llvm(&cpu, &["avx2".to_owned()], 1);
+    let target = targets::llvm_target(&cpu, &["avx2".to_owned()], 1);
     let task = common::task(text);
-    let mut knobs = space(&task, &target.machine).default;
+    let mut knobs = task_space(&task, &target.machine).default;
     for (name, setting) in others {
         assert!(knobs.0.insert((*name).to_owned(), setting.clone()).is_some(), "`{name}` is a knob of `{text}`");
     }
     let job = common::build_job(&task, &target, &Schedule::Template { knobs });
-    match workers.build(&[job], &mut || {}).pop() {
+    match workers.build_jobs(&[job], &mut || {}).pop() {
         Some(Build::Built(artifact)) => artifact.features,
         other => panic!("{text}: {other:?}"),
     }

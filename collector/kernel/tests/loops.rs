@@ -6,16 +6,16 @@ mod common;
 use job::space::axes::POOL;
 use job::space::choices::YesNo;
 use job::space::{self, Domain, Knobs, LoopNest, Mark, NestLoop, Schedule};
-use kernel::apply::{SpaceCache, apply};
-use kernel::lower::{Form, Part, lower};
-use kernel::tvm::compile::{CompileTarget, text};
+use kernel::apply::{SpaceCache, apply_schedule};
+use kernel::lower::{Form, Part, lower_task};
+use kernel::tvm::compile::{CompileTarget, module_text};
 use kernel::tvm::library;
 use kernel::tvm::names::NameRole;
 use models::Task;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use schedules::tiles::count;
-use targets::{Target, llvm};
+use schedules::tiles::tile_count;
+use targets::{Target, llvm_target};
 
 const POINTS: usize = 8;
 
@@ -51,12 +51,12 @@ fn written(module: &str, block: &str) -> Vec<Written> {
 
 /// The loops that are described, as TVM would write them: what threads share is one loop, with its grains inside.
 fn described(task: &Task, knobs: &Knobs) -> Vec<Written> {
-    let nest = LoopNest::of(&Domain::of(task), knobs);
-    let loops = nest.loops();
+    let nest = LoopNest::of_point(&Domain::on_cpu(task), knobs);
+    let loops = nest.all_loops();
     let (shared, others): (Vec<&NestLoop>, Vec<&NestLoop>) = loops.iter().partition(|one| one.mark == Mark::Parallel);
     let steps: i64 = shared.iter().map(|one| one.extent).product();
-    let on_pool = if POOL.is(knobs, YesNo::No) { "serial" } else { "parallel" };
-    let pieces = [(on_pool, count(steps, nest.grain)), ("serial", nest.grain)];
+    let on_pool = if POOL.is_set_to(knobs, YesNo::No) { "serial" } else { "parallel" };
+    let pieces = [(on_pool, tile_count(steps, nest.grain)), ("serial", nest.grain)];
     let others = others.into_iter().map(|one| match one.mark {
         Mark::Plain | Mark::Parallel => ("serial", one.extent),
         Mark::Unrolled => ("unroll", one.extent),
@@ -67,16 +67,16 @@ fn described(task: &Task, knobs: &Knobs) -> Vec<Written> {
 
 fn compare(target: &Target, task: &Task, seed: u64) {
     let compiled = CompileTarget::from_json(&target.text).expect("TVM knows the target");
-    let space = space::space(task, &target.machine);
-    for knobs in space::sample(&space, seed, POINTS) {
+    let space = space::task_space(task, &target.machine);
+    for knobs in space::sample_points(&space, seed, POINTS) {
         let schedule = Schedule::Template { knobs: knobs.clone() };
-        let lowered = lower(task, Form::of(&schedule, &compiled)).expect("a program");
-        let moves = apply(&lowered, &schedule, &compiled, &mut SpaceCache::default())
-            .unwrap_or_else(|error| panic!("{}: {error}", schedule.describe()));
+        let lowered = lower_task(task, Form::for_schedule(&schedule, &compiled)).expect("a program");
+        let moves = apply_schedule(&lowered, &schedule, &compiled, &mut SpaceCache::default())
+            .unwrap_or_else(|error| panic!("{}: {error}", schedule.describe_knobs()));
         let anchor = lowered.blocks.iter().find(|block| block.part == Part::Anchor).expect("an anchor");
-        let module = text(&moves.module().expect("a module")).expect("its text");
+        let module = module_text(&moves.current_module().expect("a module")).expect("its text");
         let loops = written(&module, &format!("{}_update", anchor.name));
-        assert_eq!(described(task, &knobs), loops, "{}\n{}\n{module}", task.to_text(), schedule.describe());
+        assert_eq!(described(task, &knobs), loops, "{}\n{}\n{module}", task.to_text(), schedule.describe_knobs());
     }
 }
 
@@ -106,9 +106,9 @@ fn operators() -> impl Strategy<Value = String> {
 
 #[test]
 fn described_loops_are_those_of_the_compiler() {
-    library::open(NameRole::Builder).expect("TVM's library");
-    let wide = llvm("x86-64-v4", &["avx512f".to_owned()], 2);
-    let narrow = llvm("x86-64-v3", &["avx2".to_owned()], 4);
+    library::open_libraries(NameRole::Builder).expect("TVM's library");
+    let wide = llvm_target("x86-64-v4", &["avx512f".to_owned()], 2);
+    let narrow = llvm_target("x86-64-v3", &["avx2".to_owned()], 4);
     let mut runner = TestRunner::new_with_rng(
         Config { cases: 48, failure_persistence: None, max_shrink_iters: 0, ..Config::default() },
         proptest::test_runner::TestRng::deterministic_rng(proptest::test_runner::RngAlgorithm::ChaCha),

@@ -58,10 +58,10 @@ fn look(folder: &Path, place: usize, outcome: Outcome) -> Result<bool, String> {
 
 #[test]
 fn every_operator_becomes_opencl() {
-    let target = targets::mali("mali").expect("it has a description");
+    let target = targets::parse_mali("mali").expect("it has a description");
     let is_known = |text: &&&str| !FOREIGN.iter().any(|foreign| text.contains(foreign));
     let points = |text: &&'static str| {
-        let points = space::sample(&space::space(&common::task(text), &target.machine), 7, POINTS);
+        let points = space::sample_points(&space::task_space(&common::task(text), &target.machine), 7, POINTS);
         let text = *text;
         points.into_iter().map(move |knobs| (text, Schedule::Template { knobs }))
     };
@@ -72,7 +72,7 @@ fn every_operator_becomes_opencl() {
     for (place, ((text, schedule), outcome)) in tried.iter().zip(outcomes).enumerate() {
         match look(folder.path(), place, outcome) {
             Ok(was_read) => looked_at += usize::from(was_read),
-            Err(why) => wrong.push(format!("{text}\n  {}\n  {why}", schedule.describe())),
+            Err(why) => wrong.push(format!("{text}\n  {}\n  {why}", schedule.describe_knobs())),
         }
     }
     assert!(wrong.is_empty(), "{} of {} failed:\n{}", wrong.len(), tried.len(), wrong.join("\n"));

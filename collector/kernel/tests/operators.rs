@@ -24,19 +24,19 @@ const SCHEDULES: usize = 3;
 #[track_caller]
 fn check(texts: &[&str], schedules: usize) {
     let mut workers = common::workers();
-    let cpus = &affinity::allowed().expect("the system tells the CPUs")[..1];
+    let cpus = &affinity::allowed_cpus().expect("the system tells the CPUs")[..1];
     let cpu = workers.capability(Ability::Build).expect("a builder starts")["cpu"].clone();
-    let target = targets::llvm(&cpu, &["avx2".to_owned()], 1);
+    let target = targets::llvm_target(&cpu, &["avx2".to_owned()], 1);
     let mut tried: Vec<(Task, BuildJob)> = Vec::new();
     for text in texts {
         let task = common::task(text);
-        let space = space::space(&task, &target.machine);
-        for knobs in space::sample(&space, SEED, schedules) {
+        let space = space::task_space(&task, &target.machine);
+        for knobs in space::sample_points(&space, SEED, schedules) {
             tried.push((task.clone(), common::build_job(&task, &target, &Schedule::Template { knobs })));
         }
     }
     let jobs: Vec<BuildJob> = tried.iter().map(|(_, job)| job.clone()).collect();
-    let built = workers.build(&jobs, &mut || {});
+    let built = workers.build_jobs(&jobs, &mut || {});
     let mut failures = Vec::new();
     for ((task, job), build) in tried.iter().zip(built) {
         let wrong = match build {
@@ -52,7 +52,7 @@ fn check(texts: &[&str], schedules: usize) {
 fn run(workers: &mut Workers, task: &Task, artifact: Artifact, cpus: &[usize]) -> Option<String> {
     let mut job = common::run_job(task, artifact.object, cpus);
     job.packings = artifact.packings;
-    match workers.run(&job, PATIENCE) {
+    match workers.run_job(&job, PATIENCE) {
         Ok(RunReply::Measured(measured)) if measured.check.is_some() => None,
         other => Some(format!("{other:?}")),
     }

@@ -13,11 +13,11 @@ mod every;
 
 use common::open;
 use every::TASKS;
-use job::revision::{Revisions, operator};
+use job::revision::{Revisions, operator_name};
 use job::space::{self, Knobs, Schedule, Setting};
-use kernel::apply::{ApplyError, SpaceCache, apply};
-use kernel::lower::{Form, lower};
-use kernel::tvm::compile::{CompileTarget, compile};
+use kernel::apply::{ApplyError, SpaceCache, apply_schedule};
+use kernel::lower::{Form, lower_task};
+use kernel::tvm::compile::{CompileTarget, compile_module};
 use kernel::tvm::names::NameRole;
 use kernel::tvm::{device, library};
 use models::operators::Conv;
@@ -69,17 +69,18 @@ impl Bench {
     /// The code of one schedule; a draw that does not fit is none.
     fn code(&self, task: &Task, schedule: &Schedule) -> Result<Vec<u8>, String> {
         let is_device = self.target.kind.runs_on_gpu();
-        let lowered = lower(task, Form::of(schedule, &self.compiled)).map_err(|error| error.to_string())?;
-        let moves = match apply(&lowered, schedule, &self.compiled, &mut SpaceCache::default()) {
+        let lowered =
+            lower_task(task, Form::for_schedule(schedule, &self.compiled)).map_err(|error| error.to_string())?;
+        let moves = match apply_schedule(&lowered, schedule, &self.compiled, &mut SpaceCache::default()) {
             Err(ApplyError::Rejected) => return Ok(b"rejected".to_vec()),
             moves => moves.map_err(|error| error.to_string())?,
         };
-        let module = moves.module().map_err(|error| error.to_string())?;
+        let module = moves.current_module().map_err(|error| error.to_string())?;
         if !is_device {
-            let object = compile(&module, &self.compiled, schedule.functions(), false);
+            let object = compile_module(&module, &self.compiled, schedule.function_variants(), false);
             return object.map(|object| object.bytes).map_err(|error| error.to_string());
         }
-        let source = device::generate(&module, &self.compiled, schedule.has_fragments());
+        let source = device::generate_source(&module, &self.compiled, schedule.has_fragments());
         let source = source.map_err(|error| error.to_string())?;
         Ok(format!("{}{:?}", source.text, source.launches).into_bytes())
     }
@@ -92,7 +93,7 @@ impl Bench {
                 Ok(code) => hasher.update(&code),
                 // A point of a space may be refused; the default one may not.
                 Err(_) if place > 0 => hasher.update(b"refused"),
-                Err(why) => panic!("{}\n  {}\n  {why}", task.to_text(), schedule.describe()),
+                Err(why) => panic!("{}\n  {}\n  {why}", task.to_text(), schedule.describe_knobs()),
             };
         }
     }
@@ -102,17 +103,17 @@ impl Bench {
         let special = if self.target.kind.runs_on_gpu() { ON_TENSOR_CORES } else { &[] };
         for text in TASKS.iter().chain(special).chain(&opened) {
             let task = common::task(text);
-            let mut space = space::space(&task, &self.target.machine);
+            let mut space = space::task_space(&task, &self.target.machine);
             space.axes.retain(|axis| !LATER_AXES.contains(&axis.name));
-            let mut points = space::sample(&space, SEED, SCHEDULES);
+            let mut points = space::sample_points(&space, SEED, SCHEDULES);
             first_defaults(&task, &mut points[0]);
             let schedules: Vec<Schedule> = points.into_iter().map(|knobs| Schedule::Template { knobs }).collect();
-            self.add(hashes, &operator(&task.steps[0].op), &task, &schedules);
+            self.add(hashes, &operator_name(&task.steps[0].op), &task, &schedules);
         }
         let padded = if self.target.kind.runs_on_gpu() { PADDED } else { &[] };
         for text in padded {
             let task = common::task(text);
-            let mut knobs = space::space(&task, &self.target.machine).default;
+            let mut knobs = space::task_space(&task, &self.target.machine).default;
             for (name, setting) in [
                 ("stage", Setting::Choice("shared".to_owned())),
                 ("fetch", Setting::Number(4)),
@@ -121,7 +122,7 @@ impl Bench {
             ] {
                 knobs.0.insert(name.to_owned(), setting);
             }
-            self.add(hashes, &operator(&task.steps[0].op), &task, &[Schedule::Template { knobs }]);
+            self.add(hashes, &operator_name(&task.steps[0].op), &task, &[Schedule::Template { knobs }]);
         }
         for text in DRAWN {
             let draws = (0..SCHEDULES).map(|draw| Schedule::MetaSchedule {
@@ -152,9 +153,9 @@ fn the_table_tells_what_code_is_made() {
         eprintln!("skipped: the table holds code for x86-64, which only a wheel for such machines makes");
         return;
     }
-    library::open(NameRole::Builder).expect("TVM is there");
-    let cpu = targets::llvm("haswell", &["avx2".to_owned()], 4);
-    let gpu = targets::cuda(&targets::cuda_text(&["sm_80".to_owned()])).expect("an architecture there is");
+    library::open_libraries(NameRole::Builder).expect("TVM is there");
+    let cpu = targets::llvm_target("haswell", &["avx2".to_owned()], 4);
+    let gpu = targets::parse_cuda(&targets::cuda_text(&["sm_80".to_owned()])).expect("an architecture there is");
     let hashes = std::thread::scope(|threads| {
         let hashes_of = |target| {
             let mut hashes = BTreeMap::new();
@@ -168,10 +169,10 @@ fn the_table_tells_what_code_is_made() {
     let made = Revisions(hashes.iter().map(|(name, hasher)| (name.clone(), digits(hasher))).collect());
     if std::env::var_os(UPDATE_VARIABLE).is_some() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../job/src/revisions.txt");
-        std::fs::write(path, made.text()).expect("the table can be written");
+        std::fs::write(path, made.format_table()).expect("the table can be written");
         return;
     }
-    let known = Revisions::own();
+    let known = Revisions::embedded_table();
     let is_other = |name: &&String| known.0.get(*name) != made.0.get(*name);
     let others: Vec<&String> = made.0.keys().chain(known.0.keys()).filter(is_other).collect();
     assert!(
@@ -188,7 +189,7 @@ fn every_operator_has_a_revision() {
     let operators: Vec<&str> = unknown.split('`').skip(3).step_by(2).collect();
     assert!(operators.len() > 50 && operators.contains(&"conv"), "{unknown}");
     for target in ["llvm", "cuda"] {
-        let has_none = |name: &&&str| !Revisions::own().0.contains_key(&format!("{target} {name}"));
+        let has_none = |name: &&&str| !Revisions::embedded_table().0.contains_key(&format!("{target} {name}"));
         let missing: Vec<&&str> = operators.iter().chain([&"metaschedule"]).filter(has_none).collect();
         assert!(missing.is_empty(), "operators without a revision for {target}: {missing:?}");
     }

@@ -10,7 +10,7 @@ use job::{Engine, NetworkJob, RunReply};
 use measure::counters::{Backend, CounterRequest};
 use measure::{Method, Plan, affinity};
 use models::{DType, Graph};
-use passes::simplify;
+use passes::simplify_graph;
 use reference::Tensor;
 use runtimes::{Described, MODEL, onnxruntime, openvino};
 use std::fs;
@@ -60,7 +60,7 @@ fn job(of: &Other, file: &[u8], inputs: &[Tensor], threads: usize) -> (TempDir, 
     let folder = tempfile::tempdir().expect("a temporary folder");
     fs::write(folder.path().join(MODEL), file).expect("a file");
     write_inputs(folder.path(), inputs);
-    let allowed = affinity::allowed().expect("the system tells the CPUs");
+    let allowed = affinity::allowed_cpus().expect("the system tells the CPUs");
     let quick = Plan { samples_min: 1, samples_max: 2, sampling_time_min_ns: 0, time_budget_ns: 0, ..Plan::default() };
     let job = NetworkJob {
         engine: of.engine,
@@ -78,13 +78,13 @@ fn job(of: &Other, file: &[u8], inputs: &[Tensor], threads: usize) -> (TempDir, 
 }
 
 fn write_inputs(folder: &Path, inputs: &[Tensor]) {
-    let bytes: Vec<u8> = inputs.iter().flat_map(|tensor| tensor.bytes().to_vec()).collect();
+    let bytes: Vec<u8> = inputs.iter().flat_map(|tensor| tensor.as_bytes().to_vec()).collect();
     fs::write(folder.join("inputs.bin"), bytes).expect("a file");
 }
 
 /// How far what the library answers is off the reference, as a part of the largest number; or why it does not answer.
 fn apart(of: &Other, workers: &mut Workers, graph: &Graph, threads: usize) -> Result<f64, String> {
-    let file = readers::onnx::write(graph).map_err(|error| error.to_string())?;
+    let file = readers::onnx::write_graph(graph).map_err(|error| error.to_string())?;
     let inputs = reference::graph_inputs(graph, 7).expect("inputs");
     let wanted = reference::evaluate_graph(graph, &inputs).expect("a reference");
     let (_folder, job) = job(of, &file, &inputs, threads);
@@ -97,10 +97,10 @@ fn apart(of: &Other, workers: &mut Workers, graph: &Graph, threads: usize) -> Re
     let mut rest = bytes.as_slice();
     let mut worst = 0.0f64;
     for wanted in &wanted {
-        let (own, others) = rest.split_at(wanted.bytes().len());
+        let (own, others) = rest.split_at(wanted.as_bytes().len());
         rest = others;
-        let found = Tensor::from_bytes(wanted.ty().clone(), own.to_vec()).expect("as many bytes").numbers();
-        let wanted = wanted.numbers();
+        let found = Tensor::from_bytes(wanted.tensor_type().clone(), own.to_vec()).expect("as many bytes").to_numbers();
+        let wanted = wanted.to_numbers();
         let largest =
             wanted.iter().filter(|one| one.is_finite()).fold(f64::MIN_POSITIVE, |most, one| most.max(one.abs()));
         for (one, other) in found.iter().zip(&wanted) {
@@ -116,8 +116,8 @@ fn apart(of: &Other, workers: &mut Workers, graph: &Graph, threads: usize) -> Re
 fn operators_are_right_or_named(of: &Other, wanted: &Expect) {
     let Some(mut workers) = workers(of) else { return };
     let mut refused = Vec::new();
-    for form in simple::list() {
-        let graph = simple::build(form.example).expect(form.example);
+    for form in simple::list_forms() {
+        let graph = simple::build_operator(form.example).expect(form.example);
         match apart(of, &mut workers, &graph, 1) {
             Ok(apart) => {
                 let is_narrow = graph.values.iter().any(|value| matches!(value.ty.dtype, DType::F16 | DType::BF16));
@@ -136,7 +136,7 @@ fn networks_are_right_on_one_thread_and_on_all(of: &Other) {
     let small = "hidden_size=32,num_attention_heads=4,intermediate_size=64,vocab_size=50,num_hidden_layers=1";
     let mut graphs: Vec<Graph> = ["mlp", "lstm", "resnet-18:hw=32", "mobilenet-v2:hw=32", "squeezenet:hw=64"]
         .into_iter()
-        .map(|name| zoo::build(name, 1).expect(name))
+        .map(|name| zoo::build_model(name, 1).expect(name))
         .collect();
     for (name, phase) in [
         ("gpt2:n_layer=1,n_embd=32,n_head=4,vocab_size=50".to_owned(), transformers::Phase::Prefill),
@@ -144,10 +144,10 @@ fn networks_are_right_on_one_thread_and_on_all(of: &Other) {
         (format!("bert-base-uncased:{small}"), transformers::Phase::Prefill),
         (format!("llama-7b:{small},num_key_value_heads=2"), transformers::Phase::Decode),
     ] {
-        graphs.push(transformers::load(&name, &options(phase)).expect(&name).graph);
+        graphs.push(transformers::load_model(&name, &options(phase)).expect(&name).graph);
     }
     for graph in graphs {
-        let graph = simplify(&graph).expect("a simple graph");
+        let graph = simplify_graph(&graph).expect("a simple graph");
         for threads in [1, usize::MAX] {
             let apart = apart(of, &mut workers, &graph, threads).expect(&graph.name);
             assert!(apart < 1e-4, "{}: off by {apart:.1e}", graph.name);
@@ -157,29 +157,29 @@ fn networks_are_right_on_one_thread_and_on_all(of: &Other) {
 
 fn a_model_is_kept_until_something_changes(of: &Other) {
     let Some(mut workers) = workers(of) else { return };
-    let graph = simple::build("relu:shape=2x3").expect("an operator");
+    let graph = simple::build_operator("relu:shape=2x3").expect("an operator");
     let ty = &graph.values[graph.inputs[0].0 as usize].ty;
     let tensor = |first: f64| Tensor::from_numbers(ty.clone(), &[first, -1.0, 2.0, 3.0, 4.0, 5.0]).expect("numbers");
-    let (folder, job) = job(of, &readers::onnx::write(&graph).expect("a file"), &[tensor(7.0)], 1);
+    let (folder, job) = job(of, &readers::onnx::write_graph(&graph).expect("a file"), &[tensor(7.0)], 1);
     let mut first = || {
         let ran = workers.run_network(&job, PATIENCE);
         assert!(matches!(ran, Ok(RunReply::Measured(_))), "{ran:?}");
         let bytes = fs::read(&job.outputs).expect("outputs");
-        Tensor::from_bytes(ty.clone(), bytes).expect("as many bytes").numbers()[..2].to_vec()
+        Tensor::from_bytes(ty.clone(), bytes).expect("as many bytes").to_numbers()[..2].to_vec()
     };
     assert_eq!(first(), [7.0, 0.0]);
     assert_eq!(first(), [7.0, 0.0]);
     write_inputs(folder.path(), &[tensor(8.0)]);
     assert_eq!(first(), [8.0, 0.0]);
-    let graph = simple::build("neg:shape=2x3").expect("an operator");
-    fs::write(folder.path().join(MODEL), readers::onnx::write(&graph).expect("a file")).expect("a file");
+    let graph = simple::build_operator("neg:shape=2x3").expect("an operator");
+    fs::write(folder.path().join(MODEL), readers::onnx::write_graph(&graph).expect("a file")).expect("a file");
     assert_eq!(first(), [-8.0, 1.0]);
 }
 
 fn what_cannot_be_run_is_told(of: &Other) {
     let Some(mut workers) = workers(of) else { return };
-    let graph = simple::build("relu:shape=2x3").expect("an operator");
-    let file = readers::onnx::write(&graph).expect("a file");
+    let graph = simple::build_operator("relu:shape=2x3").expect("an operator");
+    let file = readers::onnx::write_graph(&graph).expect("a file");
     let mut told = |file: &[u8], inputs: &[Tensor]| {
         let (_folder, job) = job(of, file, inputs, 1);
         match workers.run_network(&job, PATIENCE) {

@@ -18,20 +18,20 @@ const SCHEDULES: usize = 3;
 #[track_caller]
 fn check(texts: &[&str]) {
     let mut workers = common::workers();
-    let cpus = &affinity::allowed().expect("the system tells the CPUs")[..1];
+    let cpus = &affinity::allowed_cpus().expect("the system tells the CPUs")[..1];
     let cpu = workers.capability(Ability::Build).expect("a builder starts")["cpu"].clone();
-    let target = targets::llvm(&cpu, &["avx2".to_owned()], 1);
+    let target = targets::llvm_target(&cpu, &["avx2".to_owned()], 1);
     let mut tried: Vec<(Task, BuildJob)> = Vec::new();
     for text in texts {
         let task = common::task(text);
-        assert_eq!(symbols::refusal(&task), None, "{text}");
-        let space = space::space(&task, &target.machine);
-        for knobs in space::sample(&space, SEED, SCHEDULES) {
+        assert_eq!(symbols::find_refusal(&task), None, "{text}");
+        let space = space::task_space(&task, &target.machine);
+        for knobs in space::sample_points(&space, SEED, SCHEDULES) {
             tried.push((task.clone(), common::build_job(&task, &target, &Schedule::Template { knobs })));
         }
     }
     let jobs: Vec<BuildJob> = tried.iter().map(|(_, job)| job.clone()).collect();
-    let built = workers.build(&jobs, &mut || {});
+    let built = workers.build_jobs(&jobs, &mut || {});
     let mut failures = Vec::new();
     for ((task, job), build) in tried.iter().zip(built) {
         let Build::Built(artifact) = build else {
@@ -42,7 +42,7 @@ fn check(texts: &[&str]) {
             bound.check().expect("a task of these sizes");
             let mut job = common::run_job(&bound, artifact.object.clone(), cpus);
             job.packings.clone_from(&artifact.packings);
-            match workers.run(&job, PATIENCE) {
+            match workers.run_job(&job, PATIENCE) {
                 Ok(RunReply::Measured(measured)) if measured.check.is_some() => {}
                 other => failures.push(format!("{}\n  {other:?}", bound.to_text())),
             }

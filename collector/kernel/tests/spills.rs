@@ -6,11 +6,11 @@ mod common;
 use iced_x86::Register;
 use job::listing::ListedLoop;
 use job::space::{self, Knobs, Schedule, Setting};
-use kernel::apply::{SpaceCache, apply};
-use kernel::code::listing;
-use kernel::code::step::{Kind, Step, decode};
-use kernel::lower::{Form, lower};
-use kernel::tvm::compile::{CompileTarget, compile};
+use kernel::apply::{SpaceCache, apply_schedule};
+use kernel::code::list_functions;
+use kernel::code::step::{Kind, Step, decode_steps};
+use kernel::lower::{Form, lower_task};
+use kernel::tvm::compile::{CompileTarget, compile_module};
 use kernel::tvm::names::NameRole;
 use kernel::tvm::{library, object as loader};
 use models::Task;
@@ -31,26 +31,27 @@ impl Bench {
 
     /// The default point of a task's space.
     fn default(&self, task: &Task) -> Knobs {
-        space::space(task, &self.target.machine).default
+        space::task_space(task, &self.target.machine).default
     }
 
     /// The object file of a task with a point of its space.
     fn object(&self, task: &Task, knobs: Knobs) -> Vec<u8> {
         let schedule = Schedule::Template { knobs };
-        let lowered = lower(task, Form::of(&schedule, &self.compiled)).expect("the task can be lowered");
-        let moves = apply(&lowered, &schedule, &self.compiled, &mut SpaceCache::default()).expect("the moves fit");
-        let module = moves.module().expect("a module");
-        compile(&module, &self.compiled, schedule.functions(), false).expect("the module compiles").bytes
+        let lowered = lower_task(task, Form::for_schedule(&schedule, &self.compiled)).expect("the task can be lowered");
+        let moves =
+            apply_schedule(&lowered, &schedule, &self.compiled, &mut SpaceCache::default()).expect("the moves fit");
+        let module = moves.current_module().expect("a module");
+        compile_module(&module, &self.compiled, schedule.function_variants(), false).expect("the module compiles").bytes
     }
 }
 
 fn x86(cpu: &str, feature: &str) -> Bench {
-    Bench::new(targets::llvm(cpu, &[feature.to_owned()], 2))
+    Bench::new(targets::llvm_target(cpu, &[feature.to_owned()], 2))
 }
 
 /// Returns the functions of an object for x86-64 that compute; others check arguments and raise errors.
 fn computing(object: &[u8]) -> Vec<(String, Vec<u8>)> {
-    let functions = loader::functions(object).expect("an object for x86-64");
+    let functions = loader::object_functions(object).expect("an object for x86-64");
     functions.into_iter().filter(|(name, _)| !name.starts_with("__")).collect()
 }
 
@@ -58,7 +59,7 @@ fn computing(object: &[u8]) -> Vec<(String, Vec<u8>)> {
 fn unaligned(object: &[u8]) -> (Vec<String>, usize) {
     let (mut wrong, mut all) = (Vec::new(), 0);
     for (name, code) in computing(object) {
-        let steps = decode(&code);
+        let steps = decode_steps(&code);
         let text = |step: &Step| format!("{name}: {}", step.instruction);
         let alignment = steps.iter().find_map(stack_alignment).unwrap_or(16);
         let is_vector = |step: &&Step| step.is_stack && step.loaded_bytes.max(step.stored_bytes) >= 32;
@@ -84,7 +85,7 @@ fn stack_alignment(step: &Step) -> Option<u64> {
 
 #[test]
 fn vectors_on_the_stack_are_aligned_to_their_size() {
-    library::open(NameRole::Builder).expect("TVM is there");
+    library::open_libraries(NameRole::Builder).expect("TVM is there");
     for (bench, block) in [(x86("haswell", "avx2"), 32), (x86("skylake-avx512", "avx512f"), 64)] {
         let product = common::task("dense:m=128,n=256,k=256");
         let mut knobs = bench.default(&product);
@@ -183,10 +184,10 @@ const INSTRUCTIONS_PER_PRODUCT: usize = 4;
 /// counted, because they may read a buffer.
 fn spilled(object: &[u8]) -> usize {
     let functions = computing(object);
-    let listed = listing(functions.iter().map(|(name, code)| (name.as_str(), code.as_slice())));
+    let listed = list_functions(functions.iter().map(|(name, code)| (name.as_str(), code.as_slice())));
     let mut most = 0;
     for (function, (_, code)) in listed.iter().zip(&functions) {
-        let steps = decode(code);
+        let steps = decode_steps(code);
         for this in function.loops.iter().filter(|this| this.estimated_share >= SHARE) {
             let is_inner = |other: &&ListedLoop| *other != this && this.first <= other.first && other.last <= this.last;
             let inner: Vec<&ListedLoop> = function.loops.iter().filter(is_inner).collect();
@@ -286,14 +287,14 @@ fn excess(bench: &Bench, cpu: &str, spilled: fn(&[u8]) -> usize) -> Vec<String> 
 
 #[test]
 fn loops_that_take_the_time_spill_nothing() {
-    library::open(NameRole::Builder).expect("TVM is there");
+    library::open_libraries(NameRole::Builder).expect("TVM is there");
     let on_x86 = [("haswell", "avx2"), ("skylake-avx512", "avx512f"), ("znver5", "avx512f")];
     let wrong = std::thread::scope(|threads| {
         let mut running: Vec<_> = on_x86
             .into_iter()
             .map(|(cpu, feature)| threads.spawn(move || excess(&x86(cpu, feature), cpu, spilled)))
             .collect();
-        let arm = || Bench::new(targets::board("ultra96").expect("a board").target());
+        let arm = || Bench::new(targets::find_board("ultra96").expect("a board").cpu_target());
         running.push(threads.spawn(move || excess(&arm(), "cortex-a53", spilled_on_arm)));
         running.into_iter().flat_map(|one| one.join().expect("every shape is built")).collect::<Vec<_>>()
     });

@@ -1,7 +1,7 @@
 //! CPU affinity: read it, set it for the calling thread, and check it for the whole process.
 //!
 //! TVM's thread pool pins its caller, sometimes outside of the CPUs of this process, and accepts CPU numbers that do
-//! not exist. Therefore [`threads`] reads the actual affinity once the pool exists.
+//! not exist. Therefore [`thread_masks`] reads the actual affinity once the pool exists.
 
 use std::{fs, io};
 
@@ -17,18 +17,10 @@ const CPUS_MAX: usize = 1 << 16;
 
 #[derive(Debug, thiserror::Error)]
 pub enum AffinityError {
-    /// The calling thread cannot be pinned as requested.
     #[error("cannot pin to processors {wanted:?}: {errno}; allowed are {allowed:?}")]
-    Refused {
-        /// Requested CPUs.
-        wanted: Vec<usize>,
-        /// CPUs that this thread may use.
-        allowed: Vec<usize>,
-        errno: Errno,
-    },
+    Refused { wanted: Vec<usize>, allowed: Vec<usize>, errno: Errno },
     #[error("cannot read the allowed processors: {0}")]
     Unreadable(#[source] io::Error),
-    /// A thread may run outside of the requested CPUs.
     #[error("thread {} (`{}`) may run on processors {:?}, outside of {wanted:?}", thread.tid, thread.name, thread.cpus)]
     Outside { wanted: Vec<usize>, thread: ThreadMask },
 }
@@ -36,31 +28,30 @@ pub enum AffinityError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadMask {
     pub tid: i32,
-    /// Thread name, which a thread inherits from its creator.
+    /// Inherited from the creator of the thread.
     pub name: String,
     pub cpus: Vec<usize>,
 }
 
-/// Returns the CPUs that the calling thread may use, in ascending order, as a job scheduler or container set them.
-pub fn allowed() -> Result<Vec<usize>, AffinityError> {
+/// Returns the CPUs of the calling thread in ascending order, as set by job scheduler or container.
+pub fn allowed_cpus() -> Result<Vec<usize>, AffinityError> {
     let set = sched_getaffinity(Pid::from_raw(0)).map_err(|errno| AffinityError::Unreadable(errno.into()))?;
     Ok((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu) == Ok(true)).collect())
 }
 
-/// Pins the calling thread to exactly these CPUs. Threads that it starts later inherit the affinity.
-pub fn pin(cpus: &[usize]) -> Result<(), AffinityError> {
+/// Pins the calling thread to these CPUs. Threads started later inherit the affinity.
+pub fn pin_thread(cpus: &[usize]) -> Result<(), AffinityError> {
     set_affinity(cpus).map_err(|errno| AffinityError::Refused {
         wanted: cpus.to_vec(),
-        allowed: allowed().unwrap_or_default(),
+        allowed: allowed_cpus().unwrap_or_default(),
         errno,
     })
 }
 
-/// Pins all current threads of this process to exactly these CPUs.
 pub fn pin_all(cpus: &[usize]) -> Result<(), AffinityError> {
-    pin(cpus)?;
+    pin_thread(cpus)?;
     let set = set_of(cpus).map_err(|errno| AffinityError::Unreadable(errno.into()))?;
-    for thread in threads()? {
+    for thread in thread_masks()? {
         // The thread may have ended; `verify` reports threads that stayed outside.
         let _ = sched_setaffinity(Pid::from_raw(thread.tid), &set);
     }
@@ -81,8 +72,8 @@ fn set_affinity(cpus: &[usize]) -> nix::Result<()> {
     if given == set { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-/// Returns the affinity of every thread of this process. Threads that end meanwhile are left out.
-pub fn threads() -> Result<Vec<ThreadMask>, AffinityError> {
+/// Returns the affinity of every live thread of this process.
+pub fn thread_masks() -> Result<Vec<ThreadMask>, AffinityError> {
     let mut masks: Vec<ThreadMask> = fs::read_dir("/proc/self/task")
         .map_err(AffinityError::Unreadable)?
         .filter_map(|entry| parse_status(&fs::read_to_string(entry.ok()?.path().join("status")).ok()?))
@@ -92,8 +83,8 @@ pub fn threads() -> Result<Vec<ThreadMask>, AffinityError> {
 }
 
 /// Checks that no thread of this process may run outside of `cpus`.
-pub fn verify(cpus: &[usize]) -> Result<Vec<ThreadMask>, AffinityError> {
-    let masks = threads()?;
+pub fn verify_pinning(cpus: &[usize]) -> Result<Vec<ThreadMask>, AffinityError> {
+    let masks = thread_masks()?;
     match masks.iter().find(|mask| mask.cpus.iter().any(|cpu| !cpus.contains(cpu))) {
         None => Ok(masks),
         Some(thread) => Err(AffinityError::Outside { wanted: cpus.to_vec(), thread: thread.clone() }),
@@ -109,7 +100,7 @@ fn parse_status(status: &str) -> Option<ThreadMask> {
     })
 }
 
-/// Parses the kernel's notation for sets of CPUs, such as `0-3,8`.
+/// Parses the kernel's lists such as `0-3,8`.
 pub fn parse_cpu_list(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
@@ -150,18 +141,18 @@ mod tests {
     fn a_pinned_thread_and_its_children_are_seen_pinned() {
         // Uses a new thread, because a pinned thread stays pinned.
         std::thread::spawn(|| {
-            let first = allowed().expect("this thread runs somewhere")[0];
-            pin(&[first]).expect("it runs there already");
-            assert_eq!(allowed().expect("readable"), [first]);
+            let first = allowed_cpus().expect("this thread runs somewhere")[0];
+            pin_thread(&[first]).expect("it runs there already");
+            assert_eq!(allowed_cpus().expect("readable"), [first]);
             std::thread::spawn(move || {
                 let own = nix::unistd::gettid().as_raw();
-                let masks = threads().expect("procfs");
+                let masks = thread_masks().expect("procfs");
                 let mask = masks.iter().find(|mask| mask.tid == own).expect("this thread is among them");
                 assert_eq!(mask.cpus, [first]);
             })
             .join()
             .expect("child");
-            let error = pin(&[CPUS_MAX]).expect_err("no such processor").to_string();
+            let error = pin_thread(&[CPUS_MAX]).expect_err("no such processor").to_string();
             assert!(error.starts_with("cannot pin to processors [65536]: EINVAL"), "{error}");
         })
         .join()
@@ -170,9 +161,9 @@ mod tests {
 
     #[test]
     fn a_thread_outside_is_named() {
-        let error = verify(&[]).expect_err("no thread can run nowhere").to_string();
+        let error = verify_pinning(&[]).expect_err("no thread can run nowhere").to_string();
         assert!(error.contains("outside of []"), "{error}");
         let everywhere: Vec<usize> = (0..CPUS_MAX).collect();
-        assert!(!verify(&everywhere).expect("all are inside").is_empty());
+        assert!(!verify_pinning(&everywhere).expect("all are inside").is_empty());
     }
 }

@@ -9,23 +9,19 @@ use std::{
 use crate::counters::Usage;
 use crate::flush::{CallingThread, Flusher, RunThreads};
 
-/// What a measurement needs from the machine.
 pub trait Clock {
-    /// Returns the time of a monotonic clock.
+    /// Monotonic.
     fn now_ns(&mut self) -> u64;
     /// Returns the smallest measurable difference, including the cost of reading the clock.
     fn precision_ns(&self) -> u64;
-    /// Returns the resources used by this process and thread so far.
-    fn usage(&mut self) -> Usage;
-    /// Returns the time of a fixed computation, which changes only with the processor's clock rate.
+    fn read_usage(&mut self) -> Usage;
+    /// Times a fixed computation, which depends only on the clock rate.
     fn speed_probe_ns(&mut self) -> u64;
     fn sleep(&mut self, duration: Duration);
-    /// Replaces the content of the caches of all processors of a run, if `bytes` fill a last-level cache. Does nothing if the
-    /// timed code empties caches itself.
+    /// Fills the caches of a run's processors, whose last level holds `bytes`; no-op if timed code does so.
     fn empty_caches(&mut self, bytes: u64);
 }
 
-/// The clock of this machine.
 pub struct HostClock {
     origin: Instant,
     precision_ns: u64,
@@ -34,13 +30,12 @@ pub struct HostClock {
 }
 
 impl HostClock {
-    /// Creates a clock that starts at zero, and measures its precision.
     pub fn new() -> Self {
-        Self::since(Instant::now())
+        Self::with_origin(Instant::now())
     }
 
-    /// Creates a clock whose zero is the given instant.
-    pub fn since(origin: Instant) -> Self {
+    /// Creates a clock with `origin` as zero.
+    pub fn with_origin(origin: Instant) -> Self {
         Self { origin, precision_ns: precision_ns(origin), threads: Box::new(CallingThread::new()), flusher: None }
     }
 
@@ -57,14 +52,14 @@ impl Default for HostClock {
 
 impl Clock for HostClock {
     fn now_ns(&mut self) -> u64 {
-        since(self.origin)
+        elapsed_ns(self.origin)
     }
 
     fn precision_ns(&self) -> u64 {
         self.precision_ns
     }
 
-    fn usage(&mut self) -> Usage {
+    fn read_usage(&mut self) -> Usage {
         Usage::now()
     }
 
@@ -80,18 +75,18 @@ impl Clock for HostClock {
     fn empty_caches(&mut self, bytes: u64) {
         let known = self.flusher.take().filter(|flusher| flusher.is_for(bytes));
         let flusher = known.unwrap_or_else(|| Flusher::new(bytes, self.threads.as_mut()));
-        flusher.flush(self.threads.as_mut());
+        flusher.flush_caches(self.threads.as_mut());
         self.flusher = Some(flusher);
     }
 }
 
-fn since(origin: Instant) -> u64 {
+fn elapsed_ns(origin: Instant) -> u64 {
     u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Returns the median difference of consecutive readings, or the smallest nonzero one if the median is zero.
 fn precision_ns(origin: Instant) -> u64 {
-    let readings: Vec<u64> = (0..257).map(|_| since(origin)).collect();
+    let readings: Vec<u64> = (0..257).map(|_| elapsed_ns(origin)).collect();
     let mut steps: Vec<u64> = readings.windows(2).map(|pair| pair[1] - pair[0]).collect();
     steps.sort_unstable();
     let median = steps[steps.len() / 2];
@@ -106,5 +101,5 @@ fn probe_ns() -> u64 {
         state = (state ^ step).wrapping_mul(0xd129_42f0_fe4d_31a5);
     }
     black_box(state);
-    since(start)
+    elapsed_ns(start)
 }

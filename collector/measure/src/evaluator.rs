@@ -9,45 +9,44 @@ use super::{
 };
 use crate::counters::CounterReader;
 
-/// Minimum growth factor of `number`.
 const GROWTH: f64 = 1.618;
 
-/// Measures by the rule, which must have passed [`Evaluator::check`]. `run` runs the artifact the given number of times
-/// in sequence; an error from it ends the measurement.
-pub fn evaluate<E>(
+/// Measures by a rule that passed [`Evaluator::check_settings`]. `run` runs the artifact the given number of
+/// times; its error ends the measurement.
+pub fn evaluate_rule<E>(
     run: &mut dyn FnMut(u32) -> Result<(), E>,
     rule: &Evaluator,
     clock: &mut dyn Clock,
     counters: &mut dyn CounterReader,
 ) -> Result<Measurement, E> {
-    debug_assert_eq!(rule.check(), Ok(()), "check the rule before using it");
+    debug_assert_eq!(rule.check_settings(), Ok(()), "check the rule before using it");
     // The first flush allocates memory, so it happens before measuring.
-    flush(rule, clock);
+    flush_caches(rule, clock);
     let mut recorder = Recorder::new(clock, counters);
-    let first_run_ns = recorder.time(run, 1)?;
+    let first_run_ns = recorder.time_runs(run, 1)?;
     let speed_before_ns = recorder.clock.speed_probe_ns();
     let mut number = rule.number;
     for repeat in 0..rule.repeat {
         let mut zeros = 0;
         loop {
-            flush(rule, recorder.clock);
-            let elapsed_ns = recorder.batch(run, number)?.elapsed_ns;
+            flush_caches(rule, recorder.clock);
+            let elapsed_ns = recorder.time_batch(run, number)?.elapsed_ns;
             zeros += u32::from(elapsed_ns == 0);
             let is_long_enough = elapsed_ns >= u64::from(rule.min_repeat_ms) * 1_000_000;
             if is_long_enough || zeros >= rule.limit_zero_time_iterations {
                 break;
             }
             if elapsed_ns > 0 {
-                number = grown(number, elapsed_ns, rule.min_repeat_ms);
+                number = grow_number(number, elapsed_ns, rule.min_repeat_ms);
             }
         }
-        recorder.keep();
+        recorder.keep_batch();
         if rule.cooldown_interval_ms > 0 && repeat % rule.repeats_to_cooldown == 0 {
             recorder.clock.sleep(Duration::from_millis(rule.cooldown_interval_ms.into()));
         }
     }
     let speed_after_ns = recorder.clock.speed_probe_ns();
-    Ok(recorder.finish(Closing {
+    Ok(recorder.finish_measurement(Closing {
         first_run_ns,
         warm_up_runs: 0,
         batch_size: number,
@@ -61,14 +60,14 @@ pub fn evaluate<E>(
     }))
 }
 
-fn flush(rule: &Evaluator, clock: &mut dyn Clock) {
+fn flush_caches(rule: &Evaluator, clock: &mut dyn Clock) {
     if let Some(bytes) = rule.cache.flush_bytes() {
         clock.empty_caches(bytes);
     }
 }
 
 /// Rounds down, as TVM does.
-fn grown(number: u32, elapsed_ns: u64, min_repeat_ms: u32) -> u32 {
+fn grow_number(number: u32, elapsed_ns: u64, min_repeat_ms: u32) -> u32 {
     let run_ms = elapsed_ns as f64 / 1e6 / f64::from(number);
     let needed = f64::from(min_repeat_ms) / run_ms + 1.0;
     needed.max(f64::from(number) * GROWTH) as u32

@@ -9,28 +9,25 @@ use std::hint::black_box;
 use std::sync::Mutex;
 use std::thread;
 
-/// Stride of the writes; no cache has shorter lines.
+/// No cache has shorter lines.
 const LINE_BYTES: usize = 64;
 
-/// The threads of a run, each on one CPU.
 pub trait RunThreads {
     fn cpus(&self) -> &[usize];
 
-    /// Calls `work` on every thread with its index into `cpus`, and waits for all calls.
+    /// Calls `work` on every thread with its index into `cpus`, and waits.
     fn on_each(&mut self, work: &(dyn Fn(usize) + Sync));
 
-    /// Wakes the threads, so that they poll for work when the next run begins.
-    fn wake(&mut self) {
+    /// Makes threads poll for work when the next run begins.
+    fn wake_threads(&mut self) {
         self.on_each(&|_| ());
     }
 }
 
-/// Threads started and pinned for each call, for libraries whose pool accepts no foreign work. Such a pool cannot be
-/// woken.
+/// Threads started and pinned for each call, for libraries whose pool accepts no foreign work and no wake-up.
 pub struct PinnedThreads(Vec<usize>);
 
 impl PinnedThreads {
-    /// Creates one thread per CPU.
     pub fn new(cpus: &[usize]) -> PinnedThreads {
         PinnedThreads(cpus.to_vec())
     }
@@ -46,14 +43,14 @@ impl RunThreads for PinnedThreads {
             for (place, &cpu) in self.0.iter().enumerate() {
                 scope.spawn(move || {
                     // The runner has checked its CPUs already. An unpinned thread still does its work.
-                    let _ = affinity::pin(&[cpu]);
+                    let _ = affinity::pin_thread(&[cpu]);
                     work(place);
                 });
             }
         });
     }
 
-    fn wake(&mut self) {}
+    fn wake_threads(&mut self) {}
 }
 
 /// The calling thread alone.
@@ -61,7 +58,7 @@ pub(crate) struct CallingThread(Vec<usize>);
 
 impl CallingThread {
     pub(crate) fn new() -> CallingThread {
-        CallingThread(affinity::allowed().ok().and_then(|cpus| cpus.first().copied()).into_iter().collect())
+        CallingThread(affinity::allowed_cpus().ok().and_then(|cpus| cpus.first().copied()).into_iter().collect())
     }
 }
 
@@ -75,18 +72,15 @@ impl RunThreads for CallingThread {
     }
 }
 
-/// Buffers that replace the content of caches, one per CPU.
 pub(crate) struct Flusher {
     parts: Vec<Mutex<Vec<u8>>>,
-    /// Bytes that fill a last-level cache.
     bytes: u64,
 }
 
 impl Flusher {
-    /// Allocates buffers for a last-level cache of `bytes`. Each thread touches its own buffer, so that pages are on
-    /// its NUMA node and a flush has no page faults.
+    /// Allocates for a last-level cache of `bytes`. Threads touch their own buffer first, so pages are local.
     pub(crate) fn new(bytes: u64, threads: &mut dyn RunThreads) -> Flusher {
-        let topology = Topology::read(threads.cpus());
+        let topology = Topology::read_topology(threads.cpus());
         let sizes = topology.flush_shares(threads.cpus(), bytes);
         let parts: Vec<Mutex<Vec<u8>>> = sizes.iter().map(|_| Mutex::new(Vec::new())).collect();
         threads.on_each(&|place| {
@@ -101,7 +95,7 @@ impl Flusher {
         self.bytes == bytes
     }
 
-    pub(crate) fn flush(&self, threads: &mut dyn RunThreads) {
+    pub(crate) fn flush_caches(&self, threads: &mut dyn RunThreads) {
         threads.on_each(&|place| {
             let mut part = self.parts[place].lock().expect("no thread panics with the lock");
             for byte in part.iter_mut().step_by(LINE_BYTES) {
@@ -109,7 +103,7 @@ impl Flusher {
             }
             black_box(&mut *part);
         });
-        threads.wake();
+        threads.wake_threads();
     }
 }
 
@@ -134,7 +128,7 @@ mod tests {
             (0..self.cpus.len()).for_each(work);
         }
 
-        fn wake(&mut self) {
+        fn wake_threads(&mut self) {
             self.calls.push("wake");
         }
     }
@@ -144,8 +138,8 @@ mod tests {
         // CPUs without topology count as sharing one cache.
         let mut threads = RecordedThreads { cpus: vec![60_001, 60_002, 60_003], ..RecordedThreads::default() };
         let flusher = Flusher::new(3 << 16, &mut threads);
-        flusher.flush(&mut threads);
-        flusher.flush(&mut threads);
+        flusher.flush_caches(&mut threads);
+        flusher.flush_caches(&mut threads);
         assert_eq!(threads.calls, ["work", "work", "wake", "work", "wake"]);
         for part in &flusher.parts {
             let part = part.lock().expect("a part");
@@ -156,10 +150,10 @@ mod tests {
 
     #[test]
     fn pinned_threads_work_on_their_own_processors() {
-        let cpus = affinity::allowed().expect("this thread runs somewhere");
+        let cpus = affinity::allowed_cpus().expect("this thread runs somewhere");
         let seen: Vec<Mutex<Vec<usize>>> = cpus.iter().map(|_| Mutex::default()).collect();
         PinnedThreads::new(&cpus).on_each(&|place| {
-            *seen[place].lock().expect("a place") = affinity::allowed().expect("readable");
+            *seen[place].lock().expect("a place") = affinity::allowed_cpus().expect("readable");
         });
         let seen: Vec<Vec<usize>> = seen.into_iter().map(|place| place.into_inner().expect("a place")).collect();
         assert_eq!(seen, cpus.iter().map(|cpu| vec![*cpu]).collect::<Vec<_>>());

@@ -6,30 +6,28 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Period of stack and tensor placement effects.
 pub const PAGE_BYTES: u32 = 4096;
 const STACK_STEP_BYTES: u32 = 16;
 /// Alignment of tensors: the longest vector.
 const BUFFER_STEP_BYTES: u32 = 64;
-/// Golden ratio sequence: consecutive visits are far apart, for any number of visits.
+/// Golden ratio: consecutive visits are far apart, for any number of visits.
 const GOLDEN_SHARE: f64 = 0.618_033_988_749_895;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
     /// Offset of the measuring thread's stack within a page.
     pub stack_bytes: u32,
-    /// Whether the stack offset is fixed; otherwise it changes with each batch.
+    /// Otherwise the offset changes with each batch.
     pub is_stack_fixed: bool,
-    /// Offset of the first tensor within a page; tensor `n` has `n` times this offset, counted from 1.
+    /// Tensor `n`, counted from 1, is offset by `n` times this within a page.
     pub buffer_bytes: u32,
-    /// Number of the runner process; a new number requests a new process.
+    /// A new number requests a new runner process.
     pub process: u32,
 }
 
 impl Placement {
-    /// Returns the placement of a visit, counted from 0, in an experiment with a seed.
-    ///
-    /// Tensors of the first visit end at an inaccessible page, so that out-of-bounds accesses crash.
+    /// Returns the placement of a visit, counted from 0. Tensors of the first visit end at an inaccessible page,
+    /// so that out-of-bounds accesses crash.
     pub fn of_visit(seed: u64, visit: u32, process: u32) -> Placement {
         let offset = |seed: u64, step: u32| {
             let steps = f64::from(PAGE_BYTES / step);
@@ -45,16 +43,15 @@ impl Placement {
         }
     }
 
-    /// Returns the stack offset of a batch, counted from 0.
+    /// `batch` counts from 0.
     pub fn stack_bytes_of(&self, batch: u32) -> usize {
-        /// An odd multiple of the alignment near the golden section of a page: consecutive batches are far apart, and
-        /// every offset occurs.
+        /// An odd multiple of the alignment near the golden section: batches are far apart, and every offset occurs.
         const STEP_BYTES: u32 = 2544;
         let moved = if self.is_stack_fixed { 0 } else { batch % PAGE_BYTES * STEP_BYTES };
         ((self.stack_bytes + moved) % PAGE_BYTES) as usize
     }
 
-    /// Returns the offset of a tensor, counted from 0.
+    /// `number` counts from 0.
     pub fn tensor_bytes(&self, number: usize) -> usize {
         (self.buffer_bytes as usize).wrapping_mul(number + 1) % PAGE_BYTES as usize
     }

@@ -9,45 +9,38 @@ use super::{PAGE_BYTES, Placement};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
-    /// Adaptive sampling until the median is precise enough.
     Sample(Plan),
-    /// The rule of TVM's time evaluator.
     Evaluate(Evaluator),
 }
 
-/// Settings of adaptive sampling.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Plan {
-    /// Number of visits, each at another time and placement, that share the times below.
+    /// Visits at different times and placements share the times below.
     pub visits: u32,
-    /// Fixed stack offset, to study the effect of a placement; by default offsets spread over a page.
+    /// To study the effect of a placement; by default offsets spread over a page.
     pub stack_offset_bytes: Option<u32>,
-    /// Minimum warm-up time, not counting the first run. Runs of several times this length need no warm-up after the
-    /// first one, because cold effects are a small part of them.
+    /// Minimum after the first run. Runs of several times this length need no more: cold effects are small.
     pub warm_up_time_ns: u64,
-    /// Minimum number of warm-up runs.
     pub warm_up_runs: u32,
-    /// Minimum length of a batch in clock precisions.
     pub batch_precisions: u32,
     pub batch_runs_max: u32,
-    /// Relative half-width of the median's confidence interval at which sampling stops.
+    /// Relative half-width of the median's confidence interval that stops sampling.
     pub precision: f64,
-    /// Probability of the confidence interval.
     pub confidence: f64,
-    /// Minimum number of samples, if the time budget allows it.
+    /// Ignored beyond the time budget.
     pub samples_min: u32,
-    /// Minimum number of samples for runs too long for `samples_min`.
+    /// Minimum for runs too long for `samples_min`.
     pub samples_slow_min: u32,
     pub samples_max: u32,
-    /// Minimum sampling time, because a few early samples may agree by chance.
+    /// A few early samples may agree by chance.
     pub sampling_time_min_ns: u64,
-    /// Maximum sampling time, once the minimum number of samples is taken.
+    /// Maximum, once the minimum number of samples is taken.
     pub time_budget_ns: u64,
-    /// Time limit of the whole measurement, checked between batches; runs are never interrupted.
+    /// Whole measurement, checked between batches; runs are never interrupted.
     pub time_limit_ns: u64,
     pub cache: Cache,
-    /// Maximum number of stored samples, evenly spaced; the statistics use all samples.
+    /// Stored samples are evenly spaced; statistics use all.
     pub samples_kept_max: u32,
 }
 
@@ -77,16 +70,12 @@ impl Default for Plan {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cache {
-    /// Content left by the previous run.
+    /// Content of the previous run.
     #[default]
     Warm,
-    /// Content replaced by other data before each run. The buffer must be larger than the last-level cache, see
-    /// [`crate::host::Facts::cold_cache_bytes`]. Threads on other CPUs write parts of their own and are awake when the
-    /// run begins.
-    Cold {
-        /// Size of the buffer.
-        flush_bytes: u64,
-    },
+    /// Other content before each run. The buffer exceeds the last-level cache, see
+    /// [`crate::host::Facts::cold_cache_bytes`]. Threads on other CPUs write parts and stay awake for the run.
+    Cold { flush_bytes: u64 },
 }
 
 impl Cache {
@@ -98,25 +87,22 @@ impl Cache {
     }
 }
 
-/// The rule of TVM's time evaluator, with its names.
-///
-/// One untimed call comes first. Each of `repeat` repeats runs `number` times. While that takes less than
-/// `min_repeat_ms`, `number` grows to the larger of the estimated need plus one and 1.618 times itself, and the runs
-/// start again. The grown `number` stays. A sample is the mean over the last `number` runs.
+/// TVM's time evaluator, with its names. After one untimed call, each of `repeat` repeats runs `number` times.
+/// While that takes less than `min_repeat_ms`, `number` grows to the larger of the estimate plus one and 1.618
+/// times itself, and runs start again. The grown `number` stays. A sample is the mean of the last `number` runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Evaluator {
-    /// Initial number of runs per repeat.
     pub number: u32,
     pub repeat: u32,
-    /// Minimum duration of a repeat; 0 never increases `number`.
+    /// 0 never increases `number`.
     pub min_repeat_ms: u32,
-    /// Number of zero durations after which a repeat stops growing.
+    /// Zero durations after which a repeat stops growing.
     pub limit_zero_time_iterations: u32,
     /// Pause after every `repeats_to_cooldown`-th repeat, including the first one.
     pub cooldown_interval_ms: u32,
     pub repeats_to_cooldown: u32,
-    /// Cache state before each repeat (not before each run).
+    /// State before each repeat, not before each run.
     pub cache: Cache,
 }
 
@@ -142,11 +128,10 @@ pub struct PlanError {
     pub allowed: String,
 }
 
-/// Maximum size of a flush buffer, larger than any cache.
 const FLUSH_BYTES_MAX: u64 = 4 << 30;
 
 impl Method {
-    /// Returns the placement of a visit, counted from 0, in an experiment with a seed.
+    /// `visit` counts from 0.
     pub fn placement(&self, seed: u64, visit: u32, process: u32) -> Placement {
         let placement = Placement::of_visit(seed, visit, process);
         match self {
@@ -157,8 +142,8 @@ impl Method {
         }
     }
 
-    /// Returns the number of visits; the evaluator's rule has one.
-    pub fn visits(&self) -> u32 {
+    /// The evaluator's rule has one visit.
+    pub fn visit_count(&self) -> u32 {
         match self {
             Method::Sample(plan) => plan.visits,
             Method::Evaluate(_) => 1,
@@ -172,16 +157,14 @@ impl Method {
         }
     }
 
-    /// Checks every setting; a method that passes can be executed.
-    pub fn check(&self) -> Result<(), PlanError> {
+    pub fn check_settings(&self) -> Result<(), PlanError> {
         match self {
-            Method::Sample(plan) => plan.check(),
-            Method::Evaluate(rule) => rule.check(),
+            Method::Sample(plan) => plan.check_settings(),
+            Method::Evaluate(rule) => rule.check_settings(),
         }
     }
 
-    /// Returns the time after which measuring ends by itself, up to one batch later; a deadline must exceed it. The
-    /// evaluator's rule has none.
+    /// Time after which measuring ends by itself, up to one batch later. None for the evaluator's rule.
     pub fn time_limit(&self) -> Option<Duration> {
         match self {
             Method::Sample(plan) => Some(Duration::from_nanos(plan.time_limit_ns)),
@@ -191,8 +174,8 @@ impl Method {
 }
 
 impl Plan {
-    /// Returns the plan of one visit. The time limit is per visit. Errors of several visits partly cancel out, so each
-    /// visit may be less precise.
+    /// Returns the plan of one visit. Errors of several visits partly cancel out, so each visit may be less precise.
+    /// The time limit is per visit.
     pub fn of_visit(&self) -> Plan {
         let share = |time_ns: u64| time_ns / u64::from(self.visits);
         Plan {
@@ -208,33 +191,41 @@ impl Plan {
         }
     }
 
-    /// Checks every setting; a plan that passes can be executed.
-    pub fn check(&self) -> Result<(), PlanError> {
-        require((1..=1000).contains(&self.visits), "visits", self.visits, "from 1 to 1000")?;
+    pub fn check_settings(&self) -> Result<(), PlanError> {
+        require_setting((1..=1000).contains(&self.visits), "visits", self.visits, "from 1 to 1000")?;
         let offset = self.stack_offset_bytes.unwrap_or(0);
         let is_place = offset < PAGE_BYTES && offset.is_multiple_of(16);
-        require(is_place, "stack_offset_bytes", offset, format!("a multiple of 16 below {PAGE_BYTES}"))?;
-        require(self.batch_precisions >= 1, "batch_precisions", self.batch_precisions, "at least 1")?;
-        require(self.batch_runs_max >= 1, "batch_runs_max", self.batch_runs_max, "at least 1")?;
-        require(self.precision > 0.0 && self.precision < 1.0, "precision", self.precision, "between 0 and 1")?;
-        require(self.confidence >= 0.5 && self.confidence < 1.0, "confidence", self.confidence, "from 0.5 to below 1")?;
-        require(self.samples_min >= 1, "samples_min", self.samples_min, "at least 1")?;
-        require(self.samples_slow_min >= 1, "samples_slow_min", self.samples_slow_min, "at least 1")?;
+        require_setting(is_place, "stack_offset_bytes", offset, format!("a multiple of 16 below {PAGE_BYTES}"))?;
+        require_setting(self.batch_precisions >= 1, "batch_precisions", self.batch_precisions, "at least 1")?;
+        require_setting(self.batch_runs_max >= 1, "batch_runs_max", self.batch_runs_max, "at least 1")?;
+        require_setting(self.precision > 0.0 && self.precision < 1.0, "precision", self.precision, "between 0 and 1")?;
+        require_setting(
+            self.confidence >= 0.5 && self.confidence < 1.0,
+            "confidence",
+            self.confidence,
+            "from 0.5 to below 1",
+        )?;
+        require_setting(self.samples_min >= 1, "samples_min", self.samples_min, "at least 1")?;
+        require_setting(self.samples_slow_min >= 1, "samples_slow_min", self.samples_slow_min, "at least 1")?;
         let samples = self.samples_min..=1_000_000;
-        require(samples.contains(&self.samples_max), "samples_max", self.samples_max, format!("in {samples:?}"))?;
-        require(self.time_limit_ns >= 1, "time_limit_ns", self.time_limit_ns, "at least 1")?;
+        require_setting(
+            samples.contains(&self.samples_max),
+            "samples_max",
+            self.samples_max,
+            format!("in {samples:?}"),
+        )?;
+        require_setting(self.time_limit_ns >= 1, "time_limit_ns", self.time_limit_ns, "at least 1")?;
         check_cache(self.cache)
     }
 }
 
 impl Evaluator {
-    /// Checks every setting; a rule that passes can be executed.
-    pub fn check(&self) -> Result<(), PlanError> {
-        require(self.number >= 1, "number", self.number, "at least 1")?;
-        require((1..=1_000_000).contains(&self.repeat), "repeat", self.repeat, "from 1 to 1000000")?;
-        require(self.repeats_to_cooldown >= 1, "repeats_to_cooldown", self.repeats_to_cooldown, "at least 1")?;
+    pub fn check_settings(&self) -> Result<(), PlanError> {
+        require_setting(self.number >= 1, "number", self.number, "at least 1")?;
+        require_setting((1..=1_000_000).contains(&self.repeat), "repeat", self.repeat, "from 1 to 1000000")?;
+        require_setting(self.repeats_to_cooldown >= 1, "repeats_to_cooldown", self.repeats_to_cooldown, "at least 1")?;
         let zeros = self.limit_zero_time_iterations;
-        require(zeros >= 1, "limit_zero_time_iterations", zeros, "at least 1")?;
+        require_setting(zeros >= 1, "limit_zero_time_iterations", zeros, "at least 1")?;
         check_cache(self.cache)
     }
 }
@@ -242,10 +233,15 @@ impl Evaluator {
 fn check_cache(cache: Cache) -> Result<(), PlanError> {
     let Cache::Cold { flush_bytes } = cache else { return Ok(()) };
     let allowed = 1..=FLUSH_BYTES_MAX;
-    require(allowed.contains(&flush_bytes), "flush_bytes", flush_bytes, format!("in {allowed:?}"))
+    require_setting(allowed.contains(&flush_bytes), "flush_bytes", flush_bytes, format!("in {allowed:?}"))
 }
 
-fn require(holds: bool, field: &'static str, found: impl ToString, allowed: impl ToString) -> Result<(), PlanError> {
+fn require_setting(
+    holds: bool,
+    field: &'static str,
+    found: impl ToString,
+    allowed: impl ToString,
+) -> Result<(), PlanError> {
     if holds { Ok(()) } else { Err(PlanError { field, found: found.to_string(), allowed: allowed.to_string() }) }
 }
 
@@ -256,9 +252,9 @@ mod tests {
 
     #[test]
     fn the_defaults_pass_and_nonsense_does_not() {
-        Method::Sample(Plan::default()).check().expect("default plan");
-        Method::Evaluate(Evaluator::default()).check().expect("default rule");
-        let refused = |plan: Plan| plan.check().expect_err("nonsense").to_string();
+        Method::Sample(Plan::default()).check_settings().expect("default plan");
+        Method::Evaluate(Evaluator::default()).check_settings().expect("default rule");
+        let refused = |plan: Plan| plan.check_settings().expect_err("nonsense").to_string();
         expect!["measuring plan: `precision` is 0, but must be between 0 and 1"]
             .assert_eq(&refused(Plan { precision: 0.0, ..Plan::default() }));
         expect!["measuring plan: `samples_max` is 3, but must be in 8..=1000000"]
@@ -274,11 +270,14 @@ mod tests {
     fn visits_share_the_time() {
         let plan = Plan::default();
         let visit = plan.of_visit();
-        visit.check().expect("a visit is a plan");
+        visit.check_settings().expect("a visit is a plan");
         assert_eq!((visit.visits, visit.samples_min), (1, plan.samples_min));
         assert_eq!(3 * visit.time_budget_ns / 1_000_000, 79, "rounded down");
         assert_eq!(visit.of_visit(), visit);
-        Plan { samples_max: 8, visits: 100, ..Plan::default() }.of_visit().check().expect("few samples, many visits");
+        Plan { samples_max: 8, visits: 100, ..Plan::default() }
+            .of_visit()
+            .check_settings()
+            .expect("few samples, many visits");
     }
 
     #[test]

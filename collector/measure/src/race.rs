@@ -4,20 +4,18 @@
 //! Lanes spin within a phase of their way and sleep during the others' phases, so that ways do not disturb each other.
 //! A lane that fails continues without running, so that no other lane waits for it.
 
-use super::{Ratio, Together, ratio, statistics};
+use super::{Ratio, Together, paired_ratio, statistics};
 use serde::{Deserialize, Serialize};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// The meeting point of all lanes of all ways.
 pub struct Race {
     barrier: Barrier,
     ways: Vec<RaceWay>,
     is_over: AtomicBool,
 }
 
-/// The meeting point of the lanes of one way.
 struct RaceWay {
     lanes: usize,
     arrived: AtomicUsize,
@@ -25,7 +23,6 @@ struct RaceWay {
     is_last: AtomicBool,
 }
 
-/// The times of one way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Course {
     pub rounds_ns: Vec<f64>,
@@ -35,17 +32,17 @@ impl Course {
     pub fn median_ns(&self) -> Option<f64> {
         let mut sorted = self.rounds_ns.clone();
         sorted.sort_by(f64::total_cmp);
-        (!sorted.is_empty()).then(|| statistics::median(&sorted))
+        (!sorted.is_empty()).then(|| statistics::median_of_sorted(&sorted))
     }
 
-    /// Returns the ratio to another way's times within rounds.
-    pub fn over(&self, other: &Course) -> Option<Ratio> {
-        ratio(&self.rounds_ns, &other.rounds_ns)
+    /// Compares times within rounds.
+    pub fn ratio_to(&self, other: &Course) -> Option<Ratio> {
+        paired_ratio(&self.rounds_ns, &other.rounds_ns)
     }
 }
 
 impl Race {
-    /// Creates a race of ways, each with a number of lanes.
+    /// `lanes` holds the number of lanes of each way.
     pub fn new(lanes: &[usize]) -> Race {
         let way = |&lanes: &usize| RaceWay {
             lanes,
@@ -60,7 +57,7 @@ impl Race {
         }
     }
 
-    /// Runs a lane of a way on the calling thread. The first lane of a way returns its times.
+    /// Runs a lane on the calling thread. The first lane of a way returns its times.
     pub fn take_part<E>(
         &self,
         (way, lane): (usize, usize),
@@ -78,7 +75,7 @@ impl Race {
         };
         once(&mut failure);
         for _ in 0..rule.rounds {
-            if (way, lane) == (0, 0) && nanoseconds(began) > rule.time_limit_ns {
+            if (way, lane) == (0, 0) && elapsed_ns(began) > rule.time_limit_ns {
                 self.is_over.store(true, Ordering::Relaxed);
             }
             self.barrier.wait();
@@ -88,10 +85,10 @@ impl Race {
             for turn in 0..self.ways.len() {
                 self.barrier.wait();
                 if turn == way {
-                    let mut samples = self.ways[way].phase(lane, &mut || once(&mut failure), rule);
+                    let mut samples = self.ways[way].run_phase(lane, &mut || once(&mut failure), rule);
                     samples.sort_by(f64::total_cmp);
                     if !samples.is_empty() {
-                        course.rounds_ns.push(statistics::median(&samples));
+                        course.rounds_ns.push(statistics::median_of_sorted(&samples));
                     }
                 }
             }
@@ -101,31 +98,31 @@ impl Race {
 }
 
 impl RaceWay {
-    /// Runs all lanes of the way together repeatedly for one phase; the first run is not counted.
-    fn phase(&self, lane: usize, run: &mut dyn FnMut(), rule: &Together) -> Vec<f64> {
+    /// Runs all lanes of the way together for one phase; the first run is not counted.
+    fn run_phase(&self, lane: usize, run: &mut dyn FnMut(), rule: &Together) -> Vec<f64> {
         let (mut samples, began) = (Vec::new(), Instant::now());
         for time in 0usize.. {
             // The last lane to arrive releases the others. The count only grows, so consecutive meetings cannot mix.
             let own = self.arrived.fetch_add(1, Ordering::AcqRel);
             let all = (own / self.lanes + 1) * self.lanes;
-            wait(|| self.arrived.load(Ordering::Acquire) >= all);
+            spin_until(|| self.arrived.load(Ordering::Acquire) >= all);
             let start = Instant::now();
             run();
             self.ended.fetch_add(1, Ordering::AcqRel);
-            wait(|| self.ended.load(Ordering::Acquire) >= all);
+            spin_until(|| self.ended.load(Ordering::Acquire) >= all);
             if lane == 0 {
                 if time > 0 {
-                    samples.push(nanoseconds(start) as f64);
+                    samples.push(elapsed_ns(start) as f64);
                 }
-                let is_enough = samples.len() >= rule.samples_min as usize && nanoseconds(began) >= rule.phase_ns;
+                let is_enough = samples.len() >= rule.samples_min as usize && elapsed_ns(began) >= rule.phase_ns;
                 self.is_last.store(is_enough, Ordering::Release);
             }
             // All lanes must read the end of the phase before another run begins.
             let own = self.arrived.fetch_add(1, Ordering::AcqRel);
             let all = (own / self.lanes + 1) * self.lanes;
-            wait(|| self.arrived.load(Ordering::Acquire) >= all);
+            spin_until(|| self.arrived.load(Ordering::Acquire) >= all);
             self.ended.fetch_add(1, Ordering::AcqRel);
-            wait(|| self.ended.load(Ordering::Acquire) >= all);
+            spin_until(|| self.ended.load(Ordering::Acquire) >= all);
             if self.is_last.load(Ordering::Acquire) {
                 break;
             }
@@ -134,12 +131,12 @@ impl RaceWay {
     }
 }
 
-fn nanoseconds(since: Instant) -> u64 {
+fn elapsed_ns(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Spins, and yields now and then, because there may be more lanes than cores.
-fn wait(mut is_over: impl FnMut() -> bool) {
+/// Yields now and then, because there may be more lanes than cores.
+fn spin_until(mut is_over: impl FnMut() -> bool) {
     const ALONE: u32 = 10_000;
     let mut polls = 0u32;
     while !is_over() {
@@ -187,7 +184,7 @@ mod tests {
         assert_eq!(seen[0], seen[1], "lanes of a way begin together each time");
         assert!(seen[0] > 3 * 3 && seen[2] > 3 * 3, "{seen:?}");
         assert_eq!((courses[0].rounds_ns.len(), courses[2].rounds_ns.len()), (3, 3));
-        assert!(courses[0].over(&courses[2]).is_some_and(|ratio| ratio.median > 0.0));
+        assert!(courses[0].ratio_to(&courses[2]).is_some_and(|ratio| ratio.median > 0.0));
         assert_eq!(Course { rounds_ns: vec![] }.median_ns(), None);
     }
 

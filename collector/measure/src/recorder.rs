@@ -29,12 +29,10 @@ pub struct Batch {
     usage: Usage,
 }
 
-/// Values of a measurement that the recorder does not know.
 pub struct Closing {
     pub first_run_ns: u64,
     pub warm_up_runs: u64,
     pub batch_size: u32,
-    /// Probability of the interval for `wanted`.
     pub confidence: f64,
     pub samples_kept_max: u32,
     pub flush_bytes: Option<u64>,
@@ -68,39 +66,39 @@ impl<'a> Recorder<'a> {
         self.clock.now_ns().saturating_sub(self.started_ns)
     }
 
-    pub fn sorted(&self) -> &[f64] {
+    pub fn sorted_samples(&self) -> &[f64] {
         &self.sorted
     }
 
-    /// Times a batch without recording it, for the first run and the warm-up.
-    pub fn time<E>(&mut self, run: &mut dyn FnMut(u32) -> Result<(), E>, times: u32) -> Result<u64, E> {
+    /// Times runs without recording them, for the first run and the warm-up.
+    pub fn time_runs<E>(&mut self, run: &mut dyn FnMut(u32) -> Result<(), E>, times: u32) -> Result<u64, E> {
         let start = self.clock.now_ns();
         run(times)?;
         Ok(self.clock.now_ns().saturating_sub(start))
     }
 
-    /// Times a batch with counters and usage; [`keep`](Self::keep) makes it a sample.
-    pub fn batch<E>(&mut self, run: &mut dyn FnMut(u32) -> Result<(), E>, times: u32) -> Result<Batch, E> {
-        self.counters.select(self.samples.len() % self.counters.groups());
+    /// Times a batch with counters and usage; [`Self::keep_batch`] makes it a sample.
+    pub fn time_batch<E>(&mut self, run: &mut dyn FnMut(u32) -> Result<(), E>, times: u32) -> Result<Batch, E> {
+        self.counters.select_group(self.samples.len() % self.counters.group_count());
         // Reading counters takes CPU time, and reading usage takes little, so usage is read inside.
-        self.counters.read(&mut self.before);
-        let usage = self.clock.usage();
+        self.counters.read_channels(&mut self.before);
+        let usage = self.clock.read_usage();
         let start = self.clock.now_ns();
         run(times)?;
         let end = self.clock.now_ns();
-        let usage = self.clock.usage().since(&usage);
-        self.counters.read(&mut self.after);
+        let usage = self.clock.read_usage().since_reading(&usage);
+        self.counters.read_channels(&mut self.after);
         let batch = Batch { runs: times, elapsed_ns: end.saturating_sub(start), usage };
         self.last = Some(batch);
         Ok(batch)
     }
 
-    pub fn keep(&mut self) {
+    pub fn keep_batch(&mut self) {
         let batch = self.last.take().expect("a batch is kept once, after it was timed");
-        let group = self.samples.len() % self.counters.groups();
+        let group = self.samples.len() % self.counters.group_count();
         for (place, channel) in self.counters.channels().iter().enumerate() {
             if channel.group.is_none_or(|own| own == group) {
-                self.totals[place].add(self.before[place], self.after[place], u64::from(batch.runs));
+                self.totals[place].add_runs(self.before[place], self.after[place], u64::from(batch.runs));
             }
         }
         let sample = batch.elapsed_ns as f64 / f64::from(batch.runs);
@@ -113,12 +111,12 @@ impl<'a> Recorder<'a> {
         self.preempted += u32::from(batch.usage.involuntary_switches > 0);
     }
 
-    pub fn finish(mut self, closing: Closing) -> Measurement {
+    pub fn finish_measurement(mut self, closing: Closing) -> Measurement {
         let elapsed_ns = self.elapsed_ns();
-        let summary = statistics::summarise(&self.sorted).expect("at least one sample is taken");
+        let summary = statistics::summarise_samples(&self.sorted).expect("at least one sample is taken");
         let stride = self.samples.len().div_ceil(closing.samples_kept_max.max(1) as usize).max(1);
         let (counters, uncounted) = self.counter_values();
-        let warnings = self.warnings(&closing, &summary, &counters);
+        let warnings = self.collect_warnings(&closing, &summary, &counters);
         let runs = self.timed_runs as f64;
         Measurement {
             n: summary.n,
@@ -163,7 +161,7 @@ impl<'a> Recorder<'a> {
         (values, uncounted)
     }
 
-    fn warnings(
+    fn collect_warnings(
         &self,
         closing: &Closing,
         summary: &statistics::SampleSummary,
@@ -188,7 +186,9 @@ impl<'a> Recorder<'a> {
         if batch_ns < warning::BATCH_PRECISIONS_MIN * precision_ns as f64 {
             warnings.push(Warning::BelowTimerPrecision { batch_ns, precision_ns });
         }
-        if let Some(change) = statistics::drift(&self.samples).filter(|change| change.abs() > warning::CHANGE_MAX) {
+        if let Some(change) =
+            statistics::detect_drift(&self.samples).filter(|change| change.abs() > warning::CHANGE_MAX)
+        {
             warnings.push(Warning::Drifting { change });
         }
         let (before, after) = closing.speed_ns;

@@ -10,19 +10,19 @@ use super::{
 };
 use crate::counters::CounterReader;
 
-/// Measures until the plan, which must have passed [`Plan::check`], is satisfied. `run` runs the artifact the given
-/// number of times in sequence; an error from it ends the measurement.
-pub fn sample<E>(
+/// Measures until a plan that passed [`Plan::check_settings`] is satisfied. `run` runs the artifact the given
+/// number of times; its error ends the measurement.
+pub fn sample_runs<E>(
     run: &mut dyn FnMut(u32) -> Result<(), E>,
     plan: &Plan,
     clock: &mut dyn Clock,
     counters: &mut dyn CounterReader,
 ) -> Result<Measurement, E> {
-    debug_assert_eq!(plan.check(), Ok(()), "check the plan before using it");
+    debug_assert_eq!(plan.check_settings(), Ok(()), "check the plan before using it");
     // The first flush allocates memory, so it happens before any budget starts.
-    flush(plan, clock);
+    flush_caches(plan, clock);
     let mut recorder = Recorder::new(clock, counters);
-    let first_run_ns = recorder.time(run, 1)?;
+    let first_run_ns = recorder.time_runs(run, 1)?;
     let speed_before_ns = recorder.clock.speed_probe_ns();
     let mut warm = Warm { runs: 0, run_ns: first_run_ns.max(1), spent_ns: 0 };
     let mut sampling_from_ns = recorder.elapsed_ns();
@@ -30,12 +30,12 @@ pub fn sample<E>(
     let is_long = |run_ns: u64| is_long(plan, run_ns) && batch_size(plan, run_ns, precision_ns) == 1;
     // A long first run is warm-up enough if the second one is long, too; otherwise only the start was slow.
     if is_long(first_run_ns) {
-        flush(plan, recorder.clock);
-        warm.take(recorder.batch(run, 1)?.elapsed_ns, 1);
+        flush_caches(plan, recorder.clock);
+        warm.add_batch(recorder.time_batch(run, 1)?.elapsed_ns, 1);
     }
     if is_long(warm.run_ns) {
         warm.runs = 0;
-        recorder.keep();
+        recorder.keep_batch();
     } else {
         warm_up(&mut recorder, run, plan, &mut warm)?;
         sampling_from_ns = recorder.elapsed_ns();
@@ -44,17 +44,17 @@ pub fn sample<E>(
     let stop = loop {
         let total_ns = recorder.elapsed_ns();
         let elapsed = Elapsed { sampling_ns: total_ns - sampling_from_ns, total_ns };
-        if !recorder.sorted().is_empty()
-            && let Some(stop) = stopping::decide(plan, recorder.sorted(), elapsed)
+        if !recorder.sorted_samples().is_empty()
+            && let Some(stop) = stopping::decide_stop(plan, recorder.sorted_samples(), elapsed)
         {
             break stop;
         }
-        flush(plan, recorder.clock);
-        recorder.batch(run, batch_size)?;
-        recorder.keep();
+        flush_caches(plan, recorder.clock);
+        recorder.time_batch(run, batch_size)?;
+        recorder.keep_batch();
     };
     let speed_after_ns = recorder.clock.speed_probe_ns();
-    Ok(recorder.finish(Closing {
+    Ok(recorder.finish_measurement(Closing {
         first_run_ns,
         warm_up_runs: warm.runs,
         batch_size,
@@ -68,14 +68,14 @@ pub fn sample<E>(
     }))
 }
 
-/// Runs of at least this multiple of the warm-up time need no warm-up.
+/// Multiples of the warm-up time from which runs need no warm-up.
 const WARM_UP_MULTIPLE: u64 = 4;
 
 fn is_long(plan: &Plan, run_ns: u64) -> bool {
     run_ns >= plan.warm_up_time_ns.saturating_mul(WARM_UP_MULTIPLE)
 }
 
-fn flush(plan: &Plan, clock: &mut dyn Clock) {
+fn flush_caches(plan: &Plan, clock: &mut dyn Clock) {
     if let Some(bytes) = plan.cache.flush_bytes() {
         clock.empty_caches(bytes);
     }
@@ -84,20 +84,19 @@ fn flush(plan: &Plan, clock: &mut dyn Clock) {
 struct Warm {
     runs: u64,
     spent_ns: u64,
-    /// Minimum time of a run over all batches so far, because other runs were disturbed or cold.
+    /// Minimum over all batches so far: other runs were disturbed or cold.
     run_ns: u64,
 }
 
 impl Warm {
-    fn take(&mut self, elapsed_ns: u64, runs: u32) {
+    fn add_batch(&mut self, elapsed_ns: u64, runs: u32) {
         self.spent_ns += elapsed_ns;
         self.runs += u64::from(runs);
         self.run_ns = self.run_ns.min((elapsed_ns / u64::from(runs)).max(1));
     }
 }
 
-/// Runs growing batches until the warm-up is done, at least once, because the cold first run alone gives a wrong batch
-/// size. The time limit applies here, too.
+/// Runs growing batches within the time limit, at least one, because the cold first run gives a wrong batch size.
 fn warm_up<E>(
     recorder: &mut Recorder<'_>,
     run: &mut dyn FnMut(u32) -> Result<(), E>,
@@ -108,14 +107,14 @@ fn warm_up<E>(
     let mut batch = 1;
     while (warm.spent_ns < plan.warm_up_time_ns || warm.runs < least_runs) && recorder.elapsed_ns() < plan.time_limit_ns
     {
-        warm.take(recorder.time(run, batch)?, batch);
+        warm.add_batch(recorder.time_runs(run, batch)?, batch);
         let missing_runs = plan.warm_up_time_ns.saturating_sub(warm.spent_ns).div_ceil(warm.run_ns).max(1);
         batch = u32::try_from(missing_runs).unwrap_or(u32::MAX).min(batch.saturating_mul(2)).min(plan.batch_runs_max);
     }
     Ok(())
 }
 
-/// Returns the smallest batch that is long enough for the clock; cold caches allow one run only.
+/// Returns the smallest batch long enough for the clock; 1 for cold caches.
 fn batch_size(plan: &Plan, run_ns: u64, precision_ns: u64) -> u32 {
     if matches!(plan.cache, Cache::Cold { .. }) {
         return 1;

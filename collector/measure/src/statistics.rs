@@ -11,10 +11,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Probability of the interval in every summary and record, independent of the plan's stopping rule.
+/// Probability in every summary and record, independent of the plan's stopping rule.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Statistics of a set of samples, in their unit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SampleSummary {
     pub n: u32,
@@ -23,16 +22,16 @@ pub struct SampleSummary {
     pub min: f64,
     pub max: f64,
     pub p95: f64,
-    /// Sample standard deviation; `None` for one sample.
+    /// `None` for one sample.
     pub std: Option<f64>,
     /// Coefficient of variation; `None` for one sample or a mean of zero.
     pub cv: Option<f64>,
-    /// Confidence interval of the median; `None` for too few samples.
+    /// `None` for too few samples.
     pub median_interval: Option<(f64, f64)>,
 }
 
-/// Summarises sorted samples; `None` without samples.
-pub fn summarise(sorted: &[f64]) -> Option<SampleSummary> {
+/// `None` without samples.
+pub fn summarise_samples(sorted: &[f64]) -> Option<SampleSummary> {
     debug_assert!(sorted.is_sorted(), "samples must be sorted");
     let (first, last) = (*sorted.first()?, *sorted.last()?);
     let count = sorted.len() as f64;
@@ -41,49 +40,39 @@ pub fn summarise(sorted: &[f64]) -> Option<SampleSummary> {
     let std = (sorted.len() > 1).then(|| (squares / (count - 1.0)).sqrt());
     Some(SampleSummary {
         n: u32::try_from(sorted.len()).unwrap_or(u32::MAX),
-        median: median(sorted),
+        median: median_of_sorted(sorted),
         mean,
         min: first,
         max: last,
-        p95: percentile(sorted, 0.95),
+        p95: interpolate_percentile(sorted, 0.95),
         std,
         cv: std.filter(|_| mean != 0.0).map(|std| std / mean),
         median_interval: median_interval(sorted, CONFIDENCE),
     })
 }
 
-/// Returns the median of sorted samples.
-///
-/// # Panics
-///
 /// Panics without samples.
-pub fn median(sorted: &[f64]) -> f64 {
+pub fn median_of_sorted(sorted: &[f64]) -> f64 {
     let half = sorted.len() / 2;
     if sorted.len() % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) }
 }
 
-/// Returns the `part` quantile (0 to 1) of sorted samples, by linear interpolation.
-///
-/// # Panics
-///
-/// Panics without samples.
-pub fn percentile(sorted: &[f64], part: f64) -> f64 {
+/// Interpolates the `part` quantile (0 to 1) linearly; panics without samples.
+pub fn interpolate_percentile(sorted: &[f64], part: f64) -> f64 {
     let place = part.clamp(0.0, 1.0) * (sorted.len() - 1) as f64;
     let below = place.floor();
     let (low, high) = (sorted[below as usize], sorted[place.ceil() as usize]);
     low + (high - low) * (place - below)
 }
 
-/// Returns the confidence interval of the median of sorted samples, or None if there are too few samples.
+/// None for too few samples.
 pub fn median_interval(sorted: &[f64], confidence: f64) -> Option<(f64, f64)> {
     let outside = samples_outside_interval(sorted.len(), confidence)?;
     Some((sorted[outside], sorted[sorted.len() - 1 - outside]))
 }
 
-/// Returns the number of samples outside of the interval at either end.
-///
-/// The number of samples below the true median is binomial with probability 1/2. Sums of logarithms stay exact after
-/// 2^-n underflows.
+/// Returns the samples outside the interval at either end: samples below the true median are binomial with p = 1/2.
+/// Sums of logarithms stay exact after 2^-n underflows.
 fn samples_outside_interval(n: usize, confidence: f64) -> Option<usize> {
     let tail = (1.0 - confidence) / 2.0;
     let mut log_term = -(n as f64) * std::f64::consts::LN_2;
@@ -98,9 +87,9 @@ fn samples_outside_interval(n: usize, confidence: f64) -> Option<usize> {
     n.div_ceil(2).checked_sub(1)
 }
 
-/// Returns the ratio of the medians of the later and the earlier half of the samples, minus one. `None` if the rank sum
-/// test finds no significant difference or there are too few samples.
-pub fn drift(samples: &[f64]) -> Option<f64> {
+/// Returns the median of the later over the earlier half, minus one; `None` if the rank sum test finds no
+/// significant difference, or for too few samples.
+pub fn detect_drift(samples: &[f64]) -> Option<f64> {
     if samples.len() < 16 {
         return None;
     }
@@ -128,7 +117,7 @@ pub fn drift(samples: &[f64]) -> Option<f64> {
     let median_of = |part: &[f64]| {
         let mut sorted = part.to_vec();
         sorted.sort_by(f64::total_cmp);
-        median(&sorted)
+        median_of_sorted(&sorted)
     };
     Some(median_of(&samples[half..]) / median_of(&samples[..half]) - 1.0)
 }
@@ -143,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_summary_by_hand() {
-        let summary = summarise(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 16.0]).expect("samples");
+        let summary = summarise_samples(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 16.0]).expect("samples");
         expect![[r#"
             SampleSummary {
                 n: 8,
@@ -167,8 +156,8 @@ mod tests {
             }
         "#]]
         .assert_debug_eq(&summary);
-        assert_eq!(summarise(&[]), None);
-        assert_eq!(summarise(&[3.0]).expect("one sample").std, None);
+        assert_eq!(summarise_samples(&[]), None);
+        assert_eq!(summarise_samples(&[3.0]).expect("one sample").std, None);
     }
 
     #[test]
@@ -201,18 +190,18 @@ mod tests {
     fn drift_is_seen_and_noise_is_not() {
         let mut generator = ChaCha8Rng::seed_from_u64(3);
         let noise: Vec<f64> = (0..200).map(|_| 100.0 + 10.0 * generator.random::<f64>()).collect();
-        assert_eq!(drift(&noise), None);
+        assert_eq!(detect_drift(&noise), None);
         let rising: Vec<f64> = noise.iter().enumerate().map(|(place, sample)| sample + place as f64 * 0.2).collect();
-        let change = drift(&rising).expect("it rises by 20 of 105 from half to half");
+        let change = detect_drift(&rising).expect("it rises by 20 of 105 from half to half");
         assert!((0.15..0.25).contains(&change), "{change}");
-        assert_eq!(drift(&[5.0; 64]), None, "a coarse clock");
+        assert_eq!(detect_drift(&[5.0; 64]), None, "a coarse clock");
     }
 
     proptest! {
         #[test]
         fn numbers_stay_in_order(mut samples in prop::collection::vec(0.0..1e12_f64, 1..200)) {
             samples.sort_by(f64::total_cmp);
-            let summary = summarise(&samples).unwrap();
+            let summary = summarise_samples(&samples).unwrap();
             prop_assert!(summary.min <= summary.median && summary.median <= summary.max);
             prop_assert!(summary.median <= summary.p95 && summary.p95 <= summary.max);
             prop_assert!(summary.min <= summary.mean * (1.0 + 1e-12) && summary.mean <= summary.max * (1.0 + 1e-12));

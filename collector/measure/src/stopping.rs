@@ -10,26 +10,22 @@ use super::{Plan, statistics};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// The median has the plan's precision.
     Precise,
     SamplesMax,
     TimeBudget,
-    /// The time limit of the whole measurement is reached, perhaps before the minimum number of samples.
+    /// Limit of the whole measurement, perhaps before the minimum number of samples.
     TimeLimit,
-    /// The evaluator's rule has done all its repeats.
     RepeatsDone,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Elapsed {
-    /// Time since the first sample.
     pub sampling_ns: u64,
-    /// Time since before the first run.
     pub total_ns: u64,
 }
 
-/// Decides after a sample; `None` means to continue. `sorted` holds all samples so far.
-pub fn decide(plan: &Plan, sorted: &[f64], elapsed: Elapsed) -> Option<StopReason> {
+/// `None` continues. `sorted` holds all samples so far.
+pub fn decide_stop(plan: &Plan, sorted: &[f64], elapsed: Elapsed) -> Option<StopReason> {
     let is_enough = sorted.len() >= plan.samples_min as usize;
     if elapsed.total_ns >= plan.time_limit_ns {
         return Some(StopReason::TimeLimit);
@@ -50,10 +46,10 @@ fn is_precise(plan: &Plan, sorted: &[f64]) -> bool {
     is_turn && relative_half_width(sorted, plan.confidence).is_some_and(|width| width <= plan.precision)
 }
 
-/// Returns the half-width of the median's interval over the median, or None with too few samples.
+/// Half-width of the median's interval over the median; None for too few samples.
 pub fn relative_half_width(sorted: &[f64], confidence: f64) -> Option<f64> {
     let (low, high) = statistics::median_interval(sorted, confidence)?;
-    let median = statistics::median(sorted);
+    let median = statistics::median_of_sorted(sorted);
     (median > 0.0).then(|| (high - low) / 2.0 / median)
 }
 
@@ -67,7 +63,7 @@ mod tests {
 
     fn check(sorted: &[f64], sampling_ms: u64, total_ms: u64, expected: Option<StopReason>) {
         let elapsed = Elapsed { sampling_ns: sampling_ms * MILLISECOND, total_ns: total_ms * MILLISECOND };
-        assert_eq!(decide(&Plan::default(), sorted, elapsed), expected);
+        assert_eq!(decide_stop(&Plan::default(), sorted, elapsed), expected);
     }
 
     #[test]

@@ -7,13 +7,11 @@ use std::hint::black_box;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Synthetic {
-    /// Multiplies and adds in registers.
+    /// Multiply-adds in registers.
     Arithmetic,
-    /// Reads and writes a buffer larger than any cache.
+    /// A buffer larger than any cache.
     Bandwidth,
-    /// Reads a buffer of a given size repeatedly.
     Cache {
-        /// Size of the buffer.
         bytes: u64,
     },
 }
@@ -22,8 +20,8 @@ const BYTES_MAX: u64 = 1 << 30;
 const STRETCH_WORDS: usize = (64 << 10) / 8;
 
 impl Synthetic {
-    /// Parses the format of [`fmt::Display`]: `arithmetic`, `bandwidth`, `cache=4MiB`.
-    pub fn parse(text: &str) -> Option<Synthetic> {
+    /// Parses `arithmetic`, `bandwidth`, `cache=4MiB`, as [`fmt::Display`] writes.
+    pub fn parse_workload(text: &str) -> Option<Synthetic> {
         match text {
             "arithmetic" => Some(Synthetic::Arithmetic),
             "bandwidth" => Some(Synthetic::Bandwidth),
@@ -40,8 +38,8 @@ impl Synthetic {
         }
     }
 
-    /// Returns the bytes that one run moves between caches or memory and registers.
-    pub fn bytes(self) -> u64 {
+    /// Bytes moved between caches or memory and registers.
+    pub fn bytes_per_run(self) -> u64 {
         match self {
             Synthetic::Arithmetic => 0,
             Synthetic::Bandwidth => 2 * 8 * STRETCH_WORDS as u64,
@@ -68,7 +66,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Allocates and touches the memory; `cache_bytes` is the size of the largest cache.
+    /// Touches the memory; `cache_bytes` is the size of the largest cache.
     pub fn new(what: Synthetic, cache_bytes: u64) -> Load {
         const CACHE_BYTES: u64 = 64 << 20;
         let bytes = match what {
@@ -80,20 +78,20 @@ impl Load {
         Load { what, words: (1..=words as u64).collect(), next: 0 }
     }
 
-    pub fn run(&mut self, times: u32) {
+    pub fn run_times(&mut self, times: u32) {
         for _ in 0..times {
             match self.what {
-                Synthetic::Arithmetic => arithmetic(),
-                Synthetic::Bandwidth => self.stretch().iter_mut().for_each(|word| *word = word.wrapping_add(1)),
+                Synthetic::Arithmetic => run_arithmetic(),
+                Synthetic::Bandwidth => self.next_stretch().iter_mut().for_each(|word| *word = word.wrapping_add(1)),
                 Synthetic::Cache { .. } => {
-                    let sum = self.stretch().iter().fold(0u64, |sum, word| sum.wrapping_add(*word));
+                    let sum = self.next_stretch().iter().fold(0u64, |sum, word| sum.wrapping_add(*word));
                     black_box(sum);
                 }
             }
         }
     }
 
-    fn stretch(&mut self) -> &mut [u64] {
+    fn next_stretch(&mut self) -> &mut [u64] {
         let length = STRETCH_WORDS.min(self.words.len());
         if self.next + length > self.words.len() {
             self.next = 0;
@@ -105,7 +103,7 @@ impl Load {
 }
 
 /// Independent chains keep all multiply-add units busy.
-fn arithmetic() {
+fn run_arithmetic() {
     const CHAINS: usize = 64;
     const STEPS: usize = 500;
     let (factor, term) = (black_box(0.999f32), black_box(0.001f32));
@@ -129,24 +127,24 @@ mod tests {
             Synthetic::Cache { bytes: 48 << 10 },
         ];
         for one in all {
-            assert_eq!(Synthetic::parse(&one.to_string()), Some(one));
+            assert_eq!(Synthetic::parse_workload(&one.to_string()), Some(one));
         }
         for text in ["", "cache", "cache=", "cache=4", "cache=0KiB", "cache=-1MiB", "cache=99999999999999999999MiB"] {
-            assert_eq!(Synthetic::parse(text), None, "{text}");
+            assert_eq!(Synthetic::parse_workload(text), None, "{text}");
         }
-        assert_eq!(Synthetic::parse("cache=2048MiB"), None, "more than any cache");
+        assert_eq!(Synthetic::parse_workload("cache=2048MiB"), None, "more than any cache");
     }
 
     #[test]
     fn a_buffer_is_gone_through_from_end_to_end() {
         let mut load = Load::new(Synthetic::Bandwidth, 64 << 10);
         assert_eq!(load.words.len(), 4 * STRETCH_WORDS);
-        load.run(5);
+        load.run_times(5);
         // The first quarter was touched twice, the others once.
         assert_eq!((load.words[0], load.words[STRETCH_WORDS]), (3, STRETCH_WORDS as u64 + 2));
         let mut small = Load::new(Synthetic::Cache { bytes: 1 << 10 }, 0);
-        small.run(3);
+        small.run_times(3);
         assert_eq!(small.words.len(), 128);
-        Load::new(Synthetic::Arithmetic, 0).run(1);
+        Load::new(Synthetic::Arithmetic, 0).run_times(1);
     }
 }

@@ -58,7 +58,7 @@ impl Clock for FakeClock {
         50
     }
 
-    fn usage(&mut self) -> Usage {
+    fn read_usage(&mut self) -> Usage {
         self.readings += 1;
         Usage {
             thread_cpu_ns: self.time.0.get(),
@@ -94,7 +94,7 @@ fn measured(plan: &Plan, set: impl FnOnce(&mut FakeClock), mut cost: impl FnMut(
         }
         Ok::<(), Infallible>(())
     };
-    let Ok(measurement) = sample(&mut run, plan, &mut clock, &mut NoCounters);
+    let Ok(measurement) = sample_runs(&mut run, plan, &mut clock, &mut NoCounters);
     measurement
 }
 
@@ -256,7 +256,7 @@ fn an_error_of_the_kernel_ends_the_measuring() {
         runs += 1;
         if runs < 10 { Ok(()) } else { Err("out of memory") }
     };
-    let result = sample(&mut run, &Plan::default(), &mut FakeClock::new(&time), &mut NoCounters);
+    let result = sample_runs(&mut run, &Plan::default(), &mut FakeClock::new(&time), &mut NoCounters);
     assert_eq!(result.expect_err("the tenth run fails"), "out of memory");
 }
 
@@ -274,22 +274,22 @@ impl CounterReader for TwoGroups {
         &self.channels
     }
 
-    fn groups(&self) -> usize {
+    fn group_count(&self) -> usize {
         2
     }
 
-    fn select(&mut self, group: usize) {
+    fn select_group(&mut self, group: usize) {
         self.group = group;
         self.since_ns = self.time.0.get();
     }
 
-    fn read(&mut self, into: &mut [Option<Reading>]) {
+    fn read_channels(&mut self, into: &mut [Option<Reading>]) {
         let passed_ns = self.time.0.get() - self.since_ns;
         self.since_ns += passed_ns;
         let own = &mut self.values[self.group];
         // The second counter has its register only half of the time and misses half of the events.
         let share = 1 + self.group as u64;
-        own.add(&Reading { value: passed_ns / share, enabled_ns: passed_ns, running_ns: passed_ns / share });
+        own.add_reading(&Reading { value: passed_ns / share, enabled_ns: passed_ns, running_ns: passed_ns / share });
         into.copy_from_slice(&self.values.map(Some));
     }
 
@@ -317,7 +317,7 @@ fn groups_of_counters_take_turns_and_each_is_divided_by_its_own_runs() {
         Ok::<(), Infallible>(())
     };
     let plan = Plan { samples_min: 9, samples_max: 9, ..Plan::default() };
-    let Ok(measurement) = sample(&mut run, &plan, &mut FakeClock::new(&time), &mut counters);
+    let Ok(measurement) = sample_runs(&mut run, &plan, &mut FakeClock::new(&time), &mut counters);
     let values: Vec<_> =
         measurement.counters.iter().map(|value| (value.per_run, value.runs, value.running_ratio)).collect();
     assert_eq!(values, [(1e6, 5, 1.0), (1e6, 4, 0.5)]);
@@ -329,7 +329,7 @@ fn groups_of_counters_take_turns_and_each_is_divided_by_its_own_runs() {
     );
     // With one sample the second group never counted, which is a refusal and not a zero.
     let plan = Plan { samples_min: 1, samples_max: 1, ..Plan::default() };
-    let Ok(measurement) = sample(&mut run, &plan, &mut FakeClock::new(&time), &mut counters);
+    let Ok(measurement) = sample_runs(&mut run, &plan, &mut FakeClock::new(&time), &mut counters);
     assert_eq!((measurement.counters.len(), measurement.refusals.len()), (1, 1));
 }
 
@@ -344,17 +344,17 @@ impl CounterReader for Unreliable {
         &self.channels
     }
 
-    fn groups(&self) -> usize {
+    fn group_count(&self) -> usize {
         1
     }
 
-    fn select(&mut self, _: usize) {}
+    fn select_group(&mut self, _: usize) {}
 
-    fn read(&mut self, into: &mut [Option<Reading>]) {
+    fn read_channels(&mut self, into: &mut [Option<Reading>]) {
         let batch = self.reads / 2;
         self.reads += 1;
-        let at_times = batch.is_multiple_of(2).then_some(Reading::of(7 * self.reads));
-        into.copy_from_slice(&[None, Some(Reading::of(1000 - self.reads)), at_times]);
+        let at_times = batch.is_multiple_of(2).then_some(Reading::always_counting(7 * self.reads));
+        into.copy_from_slice(&[None, Some(Reading::always_counting(1000 - self.reads)), at_times]);
     }
 
     fn refusals(&self) -> &[Refusal] {
@@ -380,7 +380,7 @@ fn what_was_not_counted_is_refused_and_never_zero() {
     };
     let plan = Plan { samples_min: 8, samples_max: 8, ..Plan::default() };
     let mut counters = Unreliable { channels, reads: 0 };
-    let Ok(measurement) = sample(&mut run, &plan, &mut FakeClock::new(&time), &mut counters);
+    let Ok(measurement) = sample_runs(&mut run, &plan, &mut FakeClock::new(&time), &mut counters);
     let given: Vec<_> = measurement.counters.iter().map(|value| (value.name.as_str(), value.per_run)).collect();
     assert_eq!(given, [("at_times", 7.0)], "{:?}", measurement.counters);
     assert_eq!(measurement.counters[0].runs, 4, "of eight");
@@ -397,7 +397,7 @@ fn evaluated(rule: &Evaluator, run_us: u64) -> (Measurement, Vec<u32>) {
         time.pass(u64::from(times) * run_us * MICROSECOND);
         Ok::<(), Infallible>(())
     };
-    let Ok(measurement) = evaluate(&mut run, rule, &mut FakeClock::new(&time), &mut NoCounters);
+    let Ok(measurement) = evaluate_rule(&mut run, rule, &mut FakeClock::new(&time), &mut NoCounters);
     (measurement, calls)
 }
 
@@ -436,7 +436,7 @@ fn the_real_clock_and_counters_agree_on_a_real_kernel() {
         Ok::<(), Infallible>(())
     };
     let plan = Plan { time_budget_ns: 20 * MILLISECOND, ..Plan::default() };
-    let Ok(measurement) = sample(&mut run, &plan, &mut HostClock::new(), &mut NoCounters);
+    let Ok(measurement) = sample_runs(&mut run, &plan, &mut HostClock::new(), &mut NoCounters);
     assert!(measurement.n >= 8 && measurement.min_ns > 0.0, "{measurement:?}");
     assert!(measurement.min_ns <= measurement.median_ns && measurement.median_ns <= measurement.max_ns);
     // A thread's CPU time cannot exceed the elapsed time by more than its clock's step.

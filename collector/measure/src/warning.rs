@@ -4,35 +4,27 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Minimum ratio of the first run to the median for a warning.
 pub const FIRST_RUN_SLOW_RATIO: f64 = 3.0;
-/// Minimum relative change of the processor's speed or of the times for a warning.
+/// Relative change of speed or times that causes a warning.
 pub const CHANGE_MAX: f64 = 0.03;
-/// Minimum length of a batch in clock precisions; shorter batches have an error of about a percent.
+/// In clock precisions; shorter batches have an error of about a percent.
 pub const BATCH_PRECISIONS_MIN: f64 = 100.0;
-/// Share of interrupted samples above which a warning is given.
+/// Share of interrupted samples that causes a warning.
 pub const PREEMPTED_PART_MAX: f64 = 0.1;
 
-/// A doubt about a measurement, with its size.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Warning {
-    /// The first run took `ratio` times the median.
     FirstRunSlow {
-        /// First run over median.
         ratio: f64,
     },
-    /// The median does not have the requested precision.
     Noisy {
         /// Half-width of the median's interval over the median.
         half_width: f64,
-        /// Requested precision.
         wanted: f64,
     },
-    /// There are fewer samples than the plan's minimum.
     FewSamples {
         n: u32,
-        /// Minimum of the plan.
         wanted: u32,
     },
     /// Later samples differ from earlier ones by more than chance.
@@ -40,41 +32,34 @@ pub enum Warning {
         /// Later median over earlier median, minus one.
         change: f64,
     },
-    /// The speed probe changed between before and after the samples.
     ClockMoved {
         /// Time after over time before, minus one: positive if the processor became slower.
         change: f64,
     },
-    /// A GPU did not run at its chosen clock.
     ClocksHeldBack {
-        /// Reason for the lower clock.
         by: String,
     },
-    /// A batch is too short for the clock.
     BelowTimerPrecision {
-        /// Median duration of a batch.
         batch_ns: f64,
         precision_ns: u64,
     },
-    /// The system preempted the process during samples.
     Preempted {
-        /// Share of the samples with at least one involuntary context switch.
+        /// Share of the samples with an involuntary context switch.
         part: f64,
-        /// Involuntary switches of all threads over all samples.
         switches: u64,
     },
-    /// Pages were read from a disk during timed runs.
-    MajorFaults { count: u64 },
-    /// A counter shared its register and is an estimate.
+    MajorFaults {
+        count: u64,
+    },
     CountersMultiplexed {
         name: String,
-        /// Share of the time it really counted.
+        /// Share of the time counted.
         running_ratio: f64,
     },
 }
 
 impl Warning {
-    pub fn advice(&self) -> &'static str {
+    pub fn give_advice(&self) -> &'static str {
         match self {
             Warning::FirstRunSlow { .. } => {
                 "it is reported separately; raise the warm-up time if later runs are not stable either"
@@ -121,6 +106,6 @@ impl fmt::Display for Warning {
                 write!(out, "counter `{name}` counted {:.0} % of the time only", running_ratio * 100.0)?;
             }
         }
-        write!(out, "; {}", self.advice())
+        write!(out, "; {}", self.give_advice())
     }
 }

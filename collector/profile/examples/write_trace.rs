@@ -17,7 +17,8 @@ fn main() {
     let spans: u64 = spans.parse().expect("a number of spans");
     let format = if path.ends_with(".json") { Format::Chrome } else { Format::Perfetto };
     let file = File::create(path).expect("the file can be made");
-    export::write(&profile(spans), format, BufWriter::with_capacity(1 << 18, file), u64::MAX).expect("it is written");
+    export::write_trace(&profile(spans), format, BufWriter::with_capacity(1 << 18, file), u64::MAX)
+        .expect("it is written");
 }
 
 fn profile(spans: u64) -> Profile {

@@ -2,18 +2,15 @@
 
 use crate::data::{Kind, Profile, Span};
 
-/// Limit of the sum of all durations of spans or steps in nanoseconds (146 years), and of all sizes of memory events in
-/// bytes, so that sums over parts of a profile do not overflow.
+/// Limit of summed durations in nanoseconds (146 years) and of summed memory sizes, so that sums cannot overflow.
 pub(crate) const SUM_MAX: u64 = 1 << 62;
 
-/// An inconsistency in a profile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{list} {index}: {why}")]
 pub struct DataError {
-    /// Name of the list: `span`, `step`, `count`, `visit`, `memory` or `operator`.
+    /// One of `span`, `step`, `count`, `visit`, `memory` and `operator`.
     pub list: &'static str,
     pub index: usize,
-    /// Description of the inconsistency.
     pub why: &'static str,
 }
 
@@ -85,14 +82,14 @@ impl Profile {
     }
 
     /// Returns the kind of a span in other profilers' terms: an operator on a device queue is a kernel.
-    pub fn kind(&self, span: &Span) -> Kind {
+    pub fn external_kind(&self, span: &Span) -> Kind {
         match span.kind {
             Kind::Operator if self.tracks[span.track as usize].is_device => Kind::Kernel,
             kind => kind,
         }
     }
 
-    /// Returns the self time of each span: its duration minus its children on the same track, at least zero.
+    /// Duration minus children on the same track, at least zero.
     pub fn self_ns(&self) -> Vec<u64> {
         let mut own: Vec<u64> = self.spans.iter().map(|span| span.duration_ns).collect();
         for span in &self.spans {

@@ -6,8 +6,8 @@
 
 use crate::data::Profile;
 use crate::sort::SortBy;
-use crate::summary::{GroupBy, Row, rows, totals, visits};
-use measure::statistics::median;
+use crate::summary::{GroupBy, Row, compute_totals, summary_rows, visits};
+use measure::statistics::median_of_sorted;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -20,73 +20,61 @@ const LEAST_ROWS: usize = 5;
 /// Largest common ratio, or its inverse, that the machine alone may cause.
 const MACHINE_MOST: f64 = 1.25;
 
-/// Result of comparing a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProfileVerdict {
-    /// The row takes less time.
     Faster,
-    /// The row takes more time.
     Slower,
-    /// The difference is within the noise.
+    /// Within the noise.
     Same,
-    /// There are too few calls for intervals.
+    /// Too few calls for intervals.
     Unknown,
-    /// The row exists only in the second profile.
+    /// Only in the second profile.
     New,
-    /// The row exists only in the first profile.
+    /// Only in the first profile.
     Gone,
 }
 
-/// A row of both profiles.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProfileChange {
     /// Operator, with sizes if the row has a single task.
     pub name: String,
     pub scope: String,
-    /// Median of a call in the first profile, over its visits.
+    /// Median of a call over the visits.
     pub before_ns: Option<f64>,
-    /// Median of a call in the second profile, over its visits.
+    /// Median of a call over the visits.
     pub after_ns: Option<f64>,
-    /// Median of the second profile over that of the first.
     pub ratio: Option<f64>,
     /// Smallest relative difference that exceeds the scatter between visits.
     pub detectable: Option<f64>,
-    /// Difference of the row's typical time per run; negative if the second profile is faster.
+    /// Difference of the typical time per run; negative if the second profile is faster.
     pub run_difference_ns: f64,
-    /// Significance of the difference.
     pub verdict: ProfileVerdict,
 }
 
-/// Comparison of two profiles.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProfileComparison {
-    /// Median run of the first profile.
     pub before_ns: f64,
-    /// Median run of the second profile.
     pub after_ns: f64,
-    /// Numbers of visits of both profiles.
     pub visits: (usize, usize),
     /// Smallest relative difference that exceeds the noise in half of the rows; None for profiles of one visit.
     pub detectable: Option<f64>,
-    /// Median ratio of rows in both profiles, if there are enough of them. It indicates a change of the machine rather
-    /// than the code.
+    /// Median ratio of common rows, if there are enough; indicates a change of the machine, not of the code.
     pub common: Option<f64>,
-    /// Number of rows that changed by more than noise relative to the common ratio.
+    /// Rows that changed by more than noise relative to the common ratio.
     pub beside_common: usize,
     /// All rows, sorted by decreasing difference per run.
     pub changes: Vec<ProfileChange>,
 }
 
-/// Compares two profiles.
-pub fn compare(before: &Profile, after: &Profile, group_by: GroupBy) -> ProfileComparison {
+pub fn compare_profiles(before: &Profile, after: &Profile, group_by: GroupBy) -> ProfileComparison {
     // Times over visits compare only with times over visits.
     let has_visits = !before.visits.is_empty() && !after.visits.is_empty();
-    let (mut first, second) = (keyed(before, group_by, has_visits), keyed(after, group_by, has_visits));
+    let (mut first, second) = (rows_by_key(before, group_by, has_visits), rows_by_key(after, group_by, has_visits));
     let pairs: Vec<(&Row, &Row)> = second.iter().filter_map(|(key, row)| Some((first.get(key)?, row))).collect();
-    let noise = Noise { floor: floor(before, after), common: common(&pairs) };
+    let noise = Noise { floor: noise_floor(before, after), common: common_ratio(&pairs) };
     let beside_common = pairs.iter().filter(|pair| noise.has_moved(pair, noise.common.unwrap_or(1.0))).count();
-    let detectable = middle(pairs.iter().filter_map(|pair| noise.detectable(pair)).collect());
+    let detectable = sorted_median(pairs.iter().filter_map(|pair| noise.detectable_change(pair)).collect());
     let mut changes: Vec<ProfileChange> = Vec::new();
     for (key, row) in second {
         let earlier = first.remove(&key);
@@ -96,20 +84,20 @@ pub fn compare(before: &Profile, after: &Profile, group_by: GroupBy) -> ProfileC
             ratio: before_ns.filter(|ns| *ns > 0.0).map(|ns| call_ns(&row) / ns),
             before_ns,
             after_ns: Some(call_ns(&row)),
-            detectable: earlier.as_ref().and_then(|earlier| noise.detectable(&(earlier, &row))),
+            detectable: earlier.as_ref().and_then(|earlier| noise.detectable_change(&(earlier, &row))),
             run_difference_ns: run_ns(&row) - earlier_ns,
-            verdict: earlier.as_ref().map_or(ProfileVerdict::New, |earlier| noise.verdict(&(earlier, &row))),
-            ..named(&row)
+            verdict: earlier.as_ref().map_or(ProfileVerdict::New, |earlier| noise.judge_row(&(earlier, &row))),
+            ..unmatched_row(&row)
         });
     }
     for row in first.into_values() {
         let run_difference_ns = -run_ns(&row);
-        changes.push(ProfileChange { before_ns: Some(call_ns(&row)), run_difference_ns, ..named(&row) });
+        changes.push(ProfileChange { before_ns: Some(call_ns(&row)), run_difference_ns, ..unmatched_row(&row) });
     }
     changes.sort_by(|left, right| right.run_difference_ns.abs().total_cmp(&left.run_difference_ns.abs()));
     ProfileComparison {
-        before_ns: totals(before).step_median_ns,
-        after_ns: totals(after).step_median_ns,
+        before_ns: compute_totals(before).step_median_ns,
+        after_ns: compute_totals(after).step_median_ns,
         visits: (1 + before.visits.len(), 1 + after.visits.len()),
         detectable,
         common: noise.common,
@@ -118,8 +106,8 @@ pub fn compare(before: &Profile, after: &Profile, group_by: GroupBy) -> ProfileC
     }
 }
 
-/// Returns the rows by what identifies them in both profiles, without their times over visits unless both profiles have such.
-fn keyed(profile: &Profile, group_by: GroupBy, has_visits: bool) -> BTreeMap<String, Row> {
+/// Drops times over visits unless both profiles have them.
+fn rows_by_key(profile: &Profile, group_by: GroupBy, has_visits: bool) -> BTreeMap<String, Row> {
     let key = |(place, mut row): (usize, Row)| {
         if !has_visits {
             row.visits_ns.clear();
@@ -131,43 +119,41 @@ fn keyed(profile: &Profile, group_by: GroupBy, has_visits: bool) -> BTreeMap<Str
         };
         (key, row)
     };
-    rows(profile, group_by, SortBy::Order).into_iter().enumerate().map(key).collect()
+    summary_rows(profile, group_by, SortBy::Order).into_iter().enumerate().map(key).collect()
 }
 
-/// Returns the typical time of all calls of a run over the visits.
 fn run_ns(row: &Row) -> f64 {
-    middle(row.visits_ns.clone()).unwrap_or(row.typical_ns)
+    sorted_median(row.visits_ns.clone()).unwrap_or(row.typical_ns)
 }
 
-/// Returns the median time of a call over the visits.
 fn call_ns(row: &Row) -> f64 {
-    middle(row.visits_ns.clone()).map_or(row.median_ns, |run_ns| run_ns / row.calls_per_step)
+    sorted_median(row.visits_ns.clone()).map_or(row.median_ns, |run_ns| run_ns / row.calls_per_step)
 }
 
-fn middle(mut all: Vec<f64>) -> Option<f64> {
+fn sorted_median(mut all: Vec<f64>) -> Option<f64> {
     all.sort_by(f64::total_cmp);
-    (!all.is_empty()).then(|| median(&all))
+    (!all.is_empty()).then(|| median_of_sorted(&all))
 }
 
-/// Returns the scatter between visits of all operators of both profiles; None if one of them has a single visit.
-fn floor(before: &Profile, after: &Profile) -> Option<f64> {
-    let (first, second) = visits::scatter(before).zip(visits::scatter(after))?;
+/// None if one of the profiles has a single visit.
+fn noise_floor(before: &Profile, after: &Profile) -> Option<f64> {
+    let (first, second) = visits::visit_scatter(before).zip(visits::visit_scatter(after))?;
     Some((0.5 * (first.powi(2) + second.powi(2))).sqrt())
 }
 
-/// Returns the median ratio of rows whose times have intervals, or several visits.
-fn common(pairs: &[(&Row, &Row)]) -> Option<f64> {
+/// Median ratio of rows with intervals or several visits.
+fn common_ratio(pairs: &[(&Row, &Row)]) -> Option<f64> {
     let has_scatter = |row: &Row| row.median_interval_ns.is_some() || !row.visits_ns.is_empty();
     let is_known = |(before, after): &&(&Row, &Row)| {
         has_scatter(before) && has_scatter(after) && call_ns(before) > 0.0 && call_ns(after) > 0.0
     };
     let ratios: Vec<f64> =
         pairs.iter().filter(is_known).map(|(before, after)| call_ns(after) / call_ns(before)).collect();
-    if ratios.len() < LEAST_ROWS { None } else { middle(ratios) }
+    if ratios.len() < LEAST_ROWS { None } else { sorted_median(ratios) }
 }
 
-/// Creates an entry for a row, assumed gone until its counterpart is found.
-fn named(row: &Row) -> ProfileChange {
+/// Assumed gone until the counterpart is found.
+fn unmatched_row(row: &Row) -> ProfileChange {
     ProfileChange {
         name: if row.text.is_empty() { row.name.clone() } else { row.text.clone() },
         scope: row.scope.clone(),
@@ -180,42 +166,38 @@ fn named(row: &Row) -> ProfileChange {
     }
 }
 
-/// Differences between two profiles that need no change of the code.
 struct Noise {
-    /// Scatter between visits of all operators.
     floor: Option<f64>,
-    /// Ratio that all operators have in common.
     common: Option<f64>,
 }
 
 impl Noise {
-    /// Returns the smallest relative difference of a row that exceeds the scatter between visits.
-    fn detectable(&self, (before, after): &(&Row, &Row)) -> Option<f64> {
+    fn detectable_change(&self, (before, after): &(&Row, &Row)) -> Option<f64> {
         self.floor?;
-        let log = datasets::detectable(&before.visits_ns, &after.visits_ns, self.floor)?;
+        let log = datasets::detectable_ratio(&before.visits_ns, &after.visits_ns, self.floor)?;
         Some(log.exp_m1().max(SAME))
     }
 
-    /// Judges a row by its own ratio, and relative to the common ratio if the machine may have caused that one.
-    fn verdict(&self, pair: &(&Row, &Row)) -> ProfileVerdict {
-        let by_itself = self.against(pair, 1.0);
+    /// Uses the row's own ratio, and the ratio to the common one if the machine may have caused that.
+    fn judge_row(&self, pair: &(&Row, &Row)) -> ProfileVerdict {
+        let by_itself = self.compare_scaled(pair, 1.0);
         let is_machine = |common: &f64| (1.0 / MACHINE_MOST..=MACHINE_MOST).contains(common);
-        match self.common.filter(is_machine).map(|common| self.against(pair, common)) {
+        match self.common.filter(is_machine).map(|common| self.compare_scaled(pair, common)) {
             Some(beside) if beside != by_itself && by_itself != ProfileVerdict::Unknown => ProfileVerdict::Same,
             _ => by_itself,
         }
     }
 
     fn has_moved(&self, pair: &(&Row, &Row), anyway: f64) -> bool {
-        matches!(self.against(pair, anyway), ProfileVerdict::Faster | ProfileVerdict::Slower)
+        matches!(self.compare_scaled(pair, anyway), ProfileVerdict::Faster | ProfileVerdict::Slower)
     }
 
     /// Compares two rows whose times are expected to differ by the ratio `anyway`.
-    fn against(&self, pair: &(&Row, &Row), anyway: f64) -> ProfileVerdict {
+    fn compare_scaled(&self, pair: &(&Row, &Row), anyway: f64) -> ProfileVerdict {
         let (before, after) = *pair;
         let (before_ns, after_ns) = (anyway * call_ns(before), call_ns(after));
         let intervals = before.median_interval_ns.zip(after.median_interval_ns);
-        let is_beyond = match (self.detectable(pair), intervals) {
+        let is_beyond = match (self.detectable_change(pair), intervals) {
             (Some(least), _) => (after_ns / before_ns).ln().abs() > least.ln_1p(),
             (None, Some((first, second))) => {
                 let is_apart = second.0 > anyway * first.1 || second.1 < anyway * first.0;
@@ -267,7 +249,7 @@ mod tests {
             ("relu", steady.map(|ns| ns / 2)),
             ("new", steady),
         ]);
-        let compared = compare(&before, &after, GroupBy::Name);
+        let compared = compare_profiles(&before, &after, GroupBy::Name);
         let of: BTreeMap<&str, ProfileVerdict> =
             compared.changes.iter().map(|change| (change.name.as_str(), change.verdict)).collect();
         let wanted = [
@@ -280,27 +262,31 @@ mod tests {
         assert_eq!(of, BTreeMap::from(wanted));
         let sum: f64 = compared.changes.iter().map(|change| change.run_difference_ns).sum();
         let typical = |profile: &Profile| -> f64 {
-            rows(profile, GroupBy::Name, SortBy::Order).iter().map(|row| row.typical_ns).sum()
+            summary_rows(profile, GroupBy::Name, SortBy::Order).iter().map(|row| row.typical_ns).sum()
         };
         assert!((sum - (typical(&after) - typical(&before))).abs() < 1e-6, "differences of rows are that of the runs");
         assert_eq!((compared.common, compared.beside_common), (None, 2), "three rows tell nothing common");
         let names = ["a", "b", "c", "d", "e", "f"];
         let before_all = profile(&names.map(|name| (name, steady)));
         let moved = |name: &'static str| (name, steady.map(|ns| if name == "f" { 2 * ns } else { ns * 94 / 100 }));
-        let drifted = compare(&before_all, &profile(&names.map(moved)), GroupBy::Name);
+        let drifted = compare_profiles(&before_all, &profile(&names.map(moved)), GroupBy::Name);
         assert!(drifted.common.is_some_and(|common| (common - 0.94).abs() < 0.01), "{:?}", drifted.common);
         let changed = drifted.changes.iter().filter(|change| change.verdict != ProfileVerdict::Same).count();
         assert_eq!((drifted.beside_common, changed), (1, 1), "five moved alike, which may be the machine");
-        let halved = compare(&before_all, &profile(&names.map(|name| (name, steady.map(|ns| ns / 2)))), GroupBy::Name);
+        let halved =
+            compare_profiles(&before_all, &profile(&names.map(|name| (name, steady.map(|ns| ns / 2)))), GroupBy::Name);
         assert!(
             halved.changes.iter().all(|change| change.verdict == ProfileVerdict::Faster),
             "no machine doubles its clock"
         );
-        let same = compare(&before, &before, GroupBy::InputShape);
+        let same = compare_profiles(&before, &before, GroupBy::InputShape);
         assert!(same.changes.iter().all(|change| change.verdict == ProfileVerdict::Same && change.ratio == Some(1.0)));
         let few = Profile { steps: before.steps[..1].to_vec(), spans: before.spans[..4].to_vec(), ..before.clone() };
         assert!(
-            compare(&few, &few, GroupBy::Call).changes.iter().all(|change| change.verdict == ProfileVerdict::Unknown)
+            compare_profiles(&few, &few, GroupBy::Call)
+                .changes
+                .iter()
+                .all(|change| change.verdict == ProfileVerdict::Unknown)
         );
     }
 
@@ -316,7 +302,7 @@ mod tests {
         let before = run(steady, &[110, 96]);
         let after = run(steady.map(|ns| ns * 92 / 100), &[97, 103]);
         let verdicts = |before: &Profile, after: &Profile| -> Vec<ProfileVerdict> {
-            compare(before, after, GroupBy::Name).changes.iter().map(|change| change.verdict).collect()
+            compare_profiles(before, after, GroupBy::Name).changes.iter().map(|change| change.verdict).collect()
         };
         assert_eq!(verdicts(&before, &after), [ProfileVerdict::Same; 3]);
         let single = |profile: &Profile| Profile { visits: Vec::new(), ..profile.clone() };
@@ -325,7 +311,7 @@ mod tests {
             [ProfileVerdict::Faster; 3],
             "one process knows no better"
         );
-        let compared = compare(&before, &after, GroupBy::Name);
+        let compared = compare_profiles(&before, &after, GroupBy::Name);
         assert!(compared.detectable.is_some_and(|least| (0.1..0.5).contains(&least)), "{:?}", compared.detectable);
         assert_eq!(compared.visits, (3, 3));
         let halved = run(steady.map(|ns| ns / 2), &[52, 49]);

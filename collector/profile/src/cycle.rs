@@ -2,18 +2,17 @@
 
 use crate::data::{Count, MemoryEvent, Profile, Span};
 
-/// Returns the cycles that have steps, in order.
-pub fn cycles(profile: &Profile) -> Vec<u32> {
+pub fn list_cycles(profile: &Profile) -> Vec<u32> {
     let mut all: Vec<u32> = profile.steps.iter().map(|step| step.cycle).collect();
     all.dedup();
     all
 }
 
-/// Extracts one cycle. Processor times of threads are omitted, since they cover all steps together.
-pub fn cut(profile: &Profile, cycle: u32) -> Profile {
+/// Omits processor times of threads, since they cover all steps together.
+pub fn cut_cycle(profile: &Profile, cycle: u32) -> Profile {
     let is_of_cycle = |step: Option<u32>| step.is_some_and(|step| profile.steps[step as usize].cycle == cycle);
-    let steps = places(profile.steps.iter().map(|step| step.cycle == cycle));
-    let spans = places(profile.spans.iter().map(|span| is_of_cycle(span.step)));
+    let steps = new_indices(profile.steps.iter().map(|step| step.cycle == cycle));
+    let spans = new_indices(profile.spans.iter().map(|span| is_of_cycle(span.step)));
     let place = |places: &[Option<u32>], old: u32| places[old as usize];
     let span = |one: &Span| Span {
         step: one.step.and_then(|step| place(&steps, step)),
@@ -53,7 +52,7 @@ pub fn cut(profile: &Profile, cycle: u32) -> Profile {
 }
 
 /// Maps old indices to indices among the kept elements.
-fn places(is_kept: impl Iterator<Item = bool>) -> Vec<Option<u32>> {
+fn new_indices(is_kept: impl Iterator<Item = bool>) -> Vec<Option<u32>> {
     let mut next = 0;
     let place = |is_kept: bool| {
         is_kept.then(|| {
@@ -93,11 +92,11 @@ mod tests {
             ..Profile::default()
         };
         profile.check().expect("it fits");
-        assert_eq!(cycles(&profile), [0, 1]);
-        let last = cut(&profile, 1);
+        assert_eq!(list_cycles(&profile), [0, 1]);
+        let last = cut_cycle(&profile, 1);
         last.check().expect("a part fits, too");
         assert_eq!((last.steps.len(), last.spans.len(), last.counts.len()), (1, 2, 2));
         assert_eq!((last.spans[1].parent, last.counts[1].span, last.bare_ns), (Some(0), 1, vec![3]));
-        assert_eq!(cut(&profile, 0).spans.len() + 2, profile.spans.len());
+        assert_eq!(cut_cycle(&profile, 0).spans.len() + 2, profile.spans.len());
     }
 }

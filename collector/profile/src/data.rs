@@ -7,57 +7,49 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Profile of some runs of one model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
     pub model: String,
     pub source: Source,
-    /// Format it was imported from, such as `torch.profiler`; empty if measured here.
+    /// Source format, such as `torch.profiler`; empty if measured here.
     pub format: String,
-    /// Compilation target, if known.
     pub target: String,
-    /// Threads and device queues. In measured profiles the first one is the calling thread.
+    /// Threads and device queues; in measured profiles, the calling thread comes first.
     pub tracks: Vec<Track>,
     pub operators: Vec<Operator>,
-    /// Counters that were read.
     pub counters: Vec<Counter>,
-    /// Counters that were requested but not available.
+    /// Counters that were requested but unavailable.
     pub refusals: Vec<Refusal>,
-    /// Whole runs in chronological order.
     pub steps: Vec<Step>,
-    /// Spans; children follow their parents.
+    /// Children follow their parents.
     pub spans: Vec<Span>,
-    /// Counts per span.
     pub counts: Vec<Count>,
-    /// Allocations and deallocations in chronological order.
+    /// In chronological order.
     pub memory: Vec<MemoryEvent>,
-    /// Durations of unprofiled runs, interleaved with the steps. Their difference is the overhead of profiling.
+    /// Durations of unprofiled runs, interleaved with the steps; the difference is the overhead of profiling.
     pub bare_ns: Vec<u64>,
     /// Median self time of each operator in further visits: fresh processes with another memory placement.
     #[serde(default)]
     pub visits: Vec<Vec<u64>>,
-    /// Remarks that affect the interpretation of the numbers.
     pub notes: Vec<String>,
     /// Energy per run, if requested and reported by a device.
     #[serde(default)]
     pub energy: Vec<Energy>,
-    /// Counts from a simulator, kept apart from all measurements.
     #[serde(default)]
     pub simulation: Option<Simulation>,
 }
 
-/// Mean energy of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Energy {
-    /// Domain of the meter, such as `gpu`. The energy includes idle consumption of the whole domain.
+    /// Domain of the meter, such as `gpu`; includes its idle consumption.
     pub domain: String,
     pub source: String,
     pub millijoules: f64,
 }
 
-/// Counts of single calls on a simulated processor.
+/// Counts of single calls on a simulated processor, kept apart from all measurements.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Simulation {
@@ -69,39 +61,31 @@ pub struct Simulation {
     pub tasks: Vec<SimulatedTask>,
 }
 
-/// One simulated call of a task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SimulatedTask {
     pub task: String,
-    /// Readable task with sizes.
     pub text: String,
-    /// Operations per call.
     pub flops: Option<u64>,
-    /// Counts per call, by name.
     pub counts: BTreeMap<String, f64>,
 }
 
-/// Source of times. Times of different sources are never combined in a sum.
+/// Times of different sources are never summed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// Measured on the target device.
     #[default]
     Measured,
-    /// Measured on a stand-in for the target device.
+    /// On a stand-in for the target device.
     Emulated,
-    /// Read from another tool's file.
     Imported,
 }
 
-/// A thread or a device queue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Track {
     pub name: String,
     pub process: u64,
-    /// Id of the thread or queue.
     pub id: u64,
     pub is_device: bool,
     /// Processor time over all steps, if it was measured.
@@ -113,19 +97,19 @@ pub struct Track {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Operator {
-    /// Name without sizes: `conv2d +bias +relu`, `aten::addmm`.
+    /// Without sizes: `conv2d +bias +relu`, `aten::addmm`.
     pub name: String,
-    /// Readable description with sizes; empty if only the name is known.
+    /// With sizes; empty if only the name is known.
     pub text: String,
     pub task: Option<String>,
     pub schedule: Option<String>,
-    /// Scope in the model: module names from the outermost to the innermost, separated by `.` or `/`.
+    /// Module names from the outermost to the innermost, separated by `.` or `/`.
     pub scope: String,
     pub input_shapes: Vec<Vec<i64>>,
-    /// Element types of the inputs, one per shape.
+    /// One per input shape.
     pub input_dtypes: Vec<String>,
     pub output_shapes: Vec<Vec<i64>>,
-    /// Layout of the operands, unless it is the default.
+    /// None for the default layout.
     pub layout: Option<String>,
     /// Floating-point and integer operations per call.
     pub flops: Option<u64>,
@@ -140,44 +124,38 @@ pub struct Operator {
 pub struct Counter {
     /// Stable name, or the native name as requested.
     pub name: String,
-    /// Unit: `count`, `ns`, `byte` or `microjoule`.
+    /// One of `count`, `ns`, `byte` and `microjoule`.
     pub unit: String,
-    /// Source: `papi`, `perf`, `usage`, `powercap`, or the imported format.
+    /// One of `papi`, `perf`, `usage`, `powercap` and the imported format.
     pub source: String,
     pub native: String,
-    /// Coverage: `thread`, `thread_user`, `descendants`, `descendants_user`, `process`, `machine` or `external`.
+    /// One of `thread`, `thread_user`, `descendants`, `descendants_user`, `process`, `machine` and `external`.
     pub coverage: String,
-    /// Count between two consecutive readings, if it was measured. The overhead is not subtracted: counts close to it
-    /// only show that the true count is small.
+    /// Count between two consecutive readings. Never subtracted: close counts only show that the true one is small.
     #[serde(default)]
     pub alone: Option<f64>,
 }
 
-/// A counter that a source could not provide.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refusal {
     pub counter: String,
     pub source: String,
-    /// Error number of the system or the library, if any.
     pub errno: Option<i32>,
-    /// Reason, and the remedy if one is known.
     pub why: String,
 }
 
-/// One run of the whole model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// Number among all runs, including unprofiled ones.
+    /// Counts all runs, including unprofiled ones.
     pub number: u64,
     pub cycle: u32,
     pub start_ns: u64,
-    /// Duration, including time that belongs to no operator.
+    /// Includes time that belongs to no operator.
     pub duration_ns: u64,
 }
 
-/// A time interval on a track.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Span {
@@ -188,11 +166,9 @@ pub struct Span {
     pub track: u32,
     pub start_ns: u64,
     pub duration_ns: u64,
-    /// Processor time of the thread during the span.
     pub cpu_ns: Option<u64>,
 }
 
-/// Kind of a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -201,11 +177,8 @@ pub enum Kind {
     /// Part of an operator on a thread of the pool.
     Task,
     Kernel,
-    /// Copy between devices, or memset.
     Copy,
-    /// Call of a device driver or runtime.
     Runtime,
-    /// Range annotated by the user.
     Range,
     Overhead,
 }
@@ -217,11 +190,10 @@ pub struct Count {
     pub span: u32,
     pub counter: u32,
     pub value: u64,
-    /// Fraction of the time in which the counter was active; below 1 the value is extrapolated.
+    /// Active fraction of the time; below 1 the value is extrapolated.
     pub running_ratio: f64,
 }
 
-/// An allocation or deallocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryEvent {
@@ -229,38 +201,31 @@ pub struct MemoryEvent {
     /// Span that caused the event, if known.
     pub span: Option<u32>,
     pub pool: Pool,
-    /// Bytes; negative for a deallocation.
+    /// Negative for a deallocation.
     pub bytes: i64,
-    /// Bytes in use in this pool after the event.
+    /// Bytes in use in the pool after the event.
     pub live_bytes: u64,
 }
 
-/// Kind of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pool {
-    /// Tensors between operators.
     #[default]
     Activations,
-    /// Constants of the model.
     Weights,
-    /// Inputs and outputs of the model.
     Border,
-    /// Temporary memory of an operator.
     Workspace,
     /// Device memory of unknown kind.
     Device,
 }
 
 impl Span {
-    /// Returns the end time.
     pub fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.duration_ns)
     }
 }
 
 impl Step {
-    /// Returns the end time.
     pub fn end_ns(&self) -> u64 {
         self.start_ns.saturating_add(self.duration_ns)
     }

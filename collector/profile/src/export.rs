@@ -7,7 +7,6 @@ use capture::writer::{Sort, WrittenTrack};
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Names of arguments. Names of counters follow.
 const KEYS: [&str; 10] =
     ["External id", "Input Dims", "Input type", "text", "scope", "task", "schedule", "flops", "bytes", "cpu_ns"];
 
@@ -24,21 +23,21 @@ mod key {
     pub const CPU: usize = 9;
 }
 
-/// Writes the trace, limited to about `limit` bytes.
-pub fn write<W: Write>(profile: &Profile, format: Format, out: W, limit: u64) -> std::io::Result<(Written, W)> {
-    let tracks = ExportTracks::of(profile);
+/// Limits the trace to about `limit` bytes.
+pub fn write_trace<W: Write>(profile: &Profile, format: Format, out: W, limit: u64) -> std::io::Result<(Written, W)> {
+    let tracks = ExportTracks::from_profile(profile);
     let steps: Vec<String> = profile.steps.iter().map(|step| format!("ProfilerStep#{}", step.number)).collect();
     let mut keys: Vec<&str> = KEYS.to_vec();
     keys.extend(profile.counters.iter().map(|counter| counter.name.as_str()));
-    let heading = Heading { tracks: &tracks.list, keys: &keys, members: &members(profile) };
+    let heading = Heading { tracks: &tracks.list, keys: &keys, members: &metadata_members(profile) };
     let mut sink = Sink::new(format, heading, out, limit)?;
-    slices(profile, &tracks, &steps, &mut sink)?;
-    counts(profile, &tracks, &mut sink)?;
-    sink.finish()
+    write_slices(profile, &tracks, &steps, &mut sink)?;
+    write_counts(profile, &tracks, &mut sink)?;
+    sink.finish_trace()
 }
 
-/// Returns the metadata that HolisticTraceAnalysis and torch's own tools require.
-fn members(profile: &Profile) -> Vec<(String, String)> {
+/// Returns metadata for HolisticTraceAnalysis and torch's own tools.
+fn metadata_members(profile: &Profile) -> Vec<(String, String)> {
     let has_flops = profile.operators.iter().any(|operator| operator.flops.is_some());
     let name = serde_json::to_string(&profile.model).expect("a text can be written");
     [
@@ -65,7 +64,7 @@ struct ExportTracks {
 }
 
 impl ExportTracks {
-    fn of(profile: &Profile) -> ExportTracks {
+    fn from_profile(profile: &Profile) -> ExportTracks {
         let mut tracks =
             ExportTracks { list: Vec::new(), places: Vec::new(), memory: BTreeMap::new(), speed: None, share: None };
         let number = |number: u64| i32::try_from(number).unwrap_or(i32::MAX);
@@ -81,7 +80,7 @@ impl ExportTracks {
             });
             let thread = Sort::Thread(number(track.process), i64::try_from(track.id).unwrap_or(i64::MAX));
             let sort = if track.is_device { Sort::Slices } else { thread };
-            let place = tracks.add(WrittenTrack {
+            let place = tracks.add_track(WrittenTrack {
                 name: track.name.clone(),
                 parent: Some(process),
                 sort,
@@ -98,26 +97,26 @@ impl ExportTracks {
         };
         for event in &profile.memory {
             if !tracks.memory.contains_key(&event.pool) {
-                let place = tracks.add(counter(pool(event.pool), "byte"));
+                let place = tracks.add_track(counter(pool_label(event.pool), "byte"));
                 tracks.memory.insert(event.pool, place);
             }
         }
         if profile.operators.iter().any(|operator| operator.flops.is_some()) {
-            tracks.speed = Some(tracks.add(counter("speed", "GFLOP/s")));
+            tracks.speed = Some(tracks.add_track(counter("speed", "GFLOP/s")));
         }
         if profile.spans.iter().any(|span| span.cpu_ns.is_some()) {
-            tracks.share = Some(tracks.add(counter("processor share", "%")));
+            tracks.share = Some(tracks.add_track(counter("processor share", "%")));
         }
         tracks
     }
 
-    fn add(&mut self, track: WrittenTrack) -> usize {
+    fn add_track(&mut self, track: WrittenTrack) -> usize {
         self.list.push(track);
         self.list.len() - 1
     }
 }
 
-fn pool(pool: Pool) -> &'static str {
+fn pool_label(pool: Pool) -> &'static str {
     match pool {
         Pool::Activations => "memory of activations",
         Pool::Weights => "memory of weights",
@@ -127,8 +126,7 @@ fn pool(pool: Pool) -> &'static str {
     }
 }
 
-/// Returns torch.profiler's category of a span kind.
-fn category(kind: Kind) -> &'static str {
+fn span_category(kind: Kind) -> &'static str {
     match kind {
         Kind::Operator => "cpu_op",
         Kind::Task => "task",
@@ -140,8 +138,8 @@ fn category(kind: Kind) -> &'static str {
     }
 }
 
-/// Writes slices of steps and spans in chronological order, parents before children.
-fn slices<'a, W: Write>(
+/// Writes steps and spans in chronological order, parents before children.
+fn write_slices<'a, W: Write>(
     profile: &'a Profile,
     tracks: &ExportTracks,
     names: &'a [String],
@@ -151,8 +149,8 @@ fn slices<'a, W: Write>(
     let mut order: Vec<u32> = (0..spans.len() as u32).collect();
     let key = |at: &u32| (spans[*at as usize].start_ns, std::cmp::Reverse(spans[*at as usize].end_ns()));
     order.sort_by_key(key);
-    let known: Vec<KnownNames> = profile.operators.iter().map(KnownNames::of).collect();
-    let parts = parts(profile);
+    let known: Vec<KnownNames> = profile.operators.iter().map(KnownNames::from_operator).collect();
+    let parts = cross_track_pairs(profile);
     let mut counted: Vec<u32> = (0..profile.counts.len() as u32).collect();
     counted.sort_by_key(|at| profile.counts[*at as usize].span);
     let mut steps = profile.steps.iter().zip(names).peekable();
@@ -162,8 +160,8 @@ fn slices<'a, W: Write>(
         while let Some(step) = steps.next_if(|(step, _)| step.start_ns <= span.start_ns) {
             write_step(step, tracks, sink)?;
         }
-        known[span.operator as usize].arguments(&profile.operators[span.operator as usize], span, &mut arguments);
-        arguments.push((key::EXTERNAL, ShownArgument::Whole(i64::from(caller(spans, at)) + 1)));
+        known[span.operator as usize].fill_arguments(&profile.operators[span.operator as usize], span, &mut arguments);
+        arguments.push((key::EXTERNAL, ShownArgument::Whole(i64::from(launching_call(spans, at)) + 1)));
         let first = counted.partition_point(|count| profile.counts[*count as usize].span < at);
         for count in
             counted[first..].iter().map(|count| &profile.counts[*count as usize]).take_while(|one| one.span == at)
@@ -178,12 +176,12 @@ fn slices<'a, W: Write>(
         if span.parent.is_some_and(|parent| spans[parent as usize].track != span.track) {
             flows.push((u64::from(at) + 1, Role::End));
         }
-        sink.slice(&ShownSlice {
+        sink.write_slice(&ShownSlice {
             track: tracks.places[span.track as usize],
-            start_ns: ns(span.start_ns),
-            end_ns: Some(ns(span.end_ns())),
+            start_ns: to_trace_ns(span.start_ns),
+            end_ns: Some(to_trace_ns(span.end_ns())),
             name: &profile.operators[span.operator as usize].name,
-            category: category(profile.kind(span)),
+            category: span_category(profile.external_kind(span)),
             flows: &flows,
             arguments: &arguments,
         })?;
@@ -191,14 +189,14 @@ fn slices<'a, W: Write>(
     steps.try_for_each(|step| write_step(step, tracks, sink))
 }
 
-/// Returns the call that launched a device's work, or else the span itself.
-fn caller(spans: &[Span], at: u32) -> u32 {
+/// Returns the span itself if no call launched it.
+fn launching_call(spans: &[Span], at: u32) -> u32 {
     let span = &spans[at as usize];
     if matches!(span.kind, Kind::Kernel | Kind::Copy) { span.parent.unwrap_or(at) } else { at }
 }
 
-/// Returns pairs of parent and child spans on different tracks, sorted by parent.
-fn parts(profile: &Profile) -> Vec<(u32, u32)> {
+/// Returns parents and children on different tracks, sorted by parent.
+fn cross_track_pairs(profile: &Profile) -> Vec<(u32, u32)> {
     let spans = profile.spans.iter().enumerate();
     let elsewhere = spans.filter_map(|(at, span)| {
         let parent = span.parent?;
@@ -216,10 +214,10 @@ fn write_step<'a, W: Write>(
 ) -> std::io::Result<()> {
     // The first track is the calling thread.
     let Some(track) = tracks.places.first() else { return Ok(()) };
-    sink.slice(&ShownSlice {
+    sink.write_slice(&ShownSlice {
         track: *track,
-        start_ns: ns(step.start_ns),
-        end_ns: Some(ns(step.end_ns())),
+        start_ns: to_trace_ns(step.start_ns),
+        end_ns: Some(to_trace_ns(step.end_ns())),
         name,
         category: "user_annotation",
         flows: &[],
@@ -227,19 +225,23 @@ fn write_step<'a, W: Write>(
     })
 }
 
-/// Arguments common to all calls of an operator, formatted once.
 struct KnownNames {
     dims: String,
     types: String,
 }
 
 impl KnownNames {
-    fn of(operator: &Operator) -> KnownNames {
+    fn from_operator(operator: &Operator) -> KnownNames {
         let types = serde_json::to_string(&operator.input_dtypes).expect("texts can be written");
         KnownNames { dims: format!("{:?}", operator.input_shapes), types }
     }
 
-    fn arguments<'a>(&'a self, operator: &'a Operator, span: &Span, arguments: &mut Vec<(usize, ShownArgument<'a>)>) {
+    fn fill_arguments<'a>(
+        &'a self,
+        operator: &'a Operator,
+        span: &Span,
+        arguments: &mut Vec<(usize, ShownArgument<'a>)>,
+    ) {
         arguments.clear();
         if !operator.input_shapes.is_empty() {
             arguments.push((key::DIMS, ShownArgument::Json(&self.dims)));
@@ -255,14 +257,14 @@ impl KnownNames {
         arguments.extend(texts.map(|(key, text)| (key, ShownArgument::Text(text))));
         let numbers = [(key::FLOPS, operator.flops), (key::BYTES, operator.bytes), (key::CPU, span.cpu_ns)];
         let numbers = numbers.into_iter().filter_map(|(key, number)| Some((key, number?)));
-        arguments.extend(numbers.map(|(key, number)| (key, ShownArgument::Whole(ns(number)))));
+        arguments.extend(numbers.map(|(key, number)| (key, ShownArgument::Whole(to_trace_ns(number)))));
     }
 }
 
-/// Writes counter values over time: memory at each change, speed and processor share during each operator.
-fn counts<W: Write>(profile: &Profile, tracks: &ExportTracks, sink: &mut Sink<'_, W>) -> std::io::Result<()> {
+/// Writes memory at each change, and speed and processor share during each operator.
+fn write_counts<W: Write>(profile: &Profile, tracks: &ExportTracks, sink: &mut Sink<'_, W>) -> std::io::Result<()> {
     for event in &profile.memory {
-        sink.count(tracks.memory[&event.pool], ns(event.at_ns), event.live_bytes as f64)?;
+        sink.write_count(tracks.memory[&event.pool], to_trace_ns(event.at_ns), event.live_bytes as f64)?;
     }
     let is_operator = |span: &&Span| span.kind == Kind::Operator && span.duration_ns > 0;
     let mut operators: Vec<&Span> = profile.spans.iter().filter(is_operator).collect();
@@ -276,8 +278,8 @@ fn counts<W: Write>(profile: &Profile, tracks: &ExportTracks, sink: &mut Sink<'_
         ];
         for (track, value) in values {
             if let (Some(track), Some(value)) = (track, value) {
-                sink.count(track, ns(span.start_ns), value)?;
-                sink.count(track, ns(span.end_ns()), 0.0)?;
+                sink.write_count(track, to_trace_ns(span.start_ns), value)?;
+                sink.write_count(track, to_trace_ns(span.end_ns()), 0.0)?;
             }
         }
     }
@@ -285,6 +287,6 @@ fn counts<W: Write>(profile: &Profile, tracks: &ExportTracks, sink: &mut Sink<'_
 }
 
 /// Saturates at the largest time that a trace can represent.
-fn ns(value: u64) -> i64 {
+fn to_trace_ns(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

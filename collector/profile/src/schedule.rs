@@ -7,28 +7,24 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Parameters of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProfileSchedule {
     /// Steps before the first cycle.
     pub skip_first: u64,
-    /// Steps of a cycle that are not profiled.
+    /// Unprofiled steps of a cycle.
     pub wait: u64,
     /// Steps that are profiled and discarded.
     pub warmup: u64,
-    /// Steps that are recorded.
     pub active: u64,
-    /// Number of cycles; 0 for no limit.
+    /// 0 for no limit.
     pub repeat: u64,
-    /// Whether the first cycle omits its `wait`: 0 for no, any other value for yes.
+    /// Any value but 0 omits the `wait` of the first cycle.
     pub skip_first_wait: u64,
 }
 
-/// Action for a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Run without profiling.
     Nothing,
     /// Profile and discard.
     Warmup,
@@ -37,22 +33,14 @@ pub enum Action {
     RecordAndSave,
 }
 
-/// An invalid schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
-    /// A part of the text is not understood.
     #[error("`{word}` is no part of a schedule; write such as `skip_first=10,wait=5,warmup=1,active=3,repeat=2`")]
-    Word {
-        /// Offending part.
-        word: String,
-    },
-    /// A parameter is given twice.
+    Word { word: String },
     #[error("`{name}` is given twice")]
     Twice { name: String },
-    /// The schedule records nothing.
     #[error("a schedule needs `active` of at least 1: nothing would be recorded")]
     NothingActive,
-    /// A parameter exceeds its limit.
     #[error("`{name}` is {found}, but must be at most {MOST}")]
     TooMany { name: String, found: u64 },
 }
@@ -61,14 +49,14 @@ pub enum ScheduleError {
 const MOST: u64 = 1_000_000_000;
 
 impl Default for ProfileSchedule {
-    /// Returns the schedule of a run without options: a few warm-up steps, then every step.
+    /// A few warm-up steps, then every step.
     fn default() -> ProfileSchedule {
         ProfileSchedule { skip_first: 0, wait: 0, warmup: 3, active: MOST, repeat: 1, skip_first_wait: 0 }
     }
 }
 
 impl ProfileSchedule {
-    pub fn action(&self, step: u64) -> Action {
+    pub fn step_action(&self, step: u64) -> Action {
         let Some(step) = step.checked_sub(self.skip_first) else { return Action::Nothing };
         // Without its wait, the first cycle starts `wait` steps later in the pattern.
         let step = if self.skip_first_wait == 0 { step } else { step + self.wait };
@@ -84,14 +72,13 @@ impl ProfileSchedule {
         }
     }
 
-    /// Returns the cycle that a step belongs to.
-    pub fn cycle(&self, step: u64) -> u64 {
+    pub fn cycle_of_step(&self, step: u64) -> u64 {
         let waited = if self.skip_first_wait == 0 { 0 } else { self.wait };
         (step.saturating_sub(self.skip_first) + waited) / self.cycle_steps()
     }
 
-    /// Returns the number of steps until recording ends, or `None` if it does not end.
-    pub fn steps(&self) -> Option<u64> {
+    /// Returns `None` if recording does not end.
+    pub fn step_count(&self) -> Option<u64> {
         let waited = if self.skip_first_wait == 0 { 0 } else { self.wait };
         (self.repeat > 0).then(|| (self.skip_first + self.repeat * self.cycle_steps()).saturating_sub(waited))
     }
@@ -100,7 +87,7 @@ impl ProfileSchedule {
         (self.wait + self.warmup + self.active).max(1)
     }
 
-    fn check(self) -> Result<ProfileSchedule, ScheduleError> {
+    fn check_limits(self) -> Result<ProfileSchedule, ScheduleError> {
         let ProfileSchedule { skip_first, wait, warmup, active, repeat, .. } = self;
         let numbers =
             [("skip_first", skip_first), ("wait", wait), ("warmup", warmup), ("active", active), ("repeat", repeat)];
@@ -135,7 +122,7 @@ impl FromStr for ProfileSchedule {
             }
             seen.push(name);
         }
-        found.check()
+        found.check_limits()
     }
 }
 
@@ -157,7 +144,7 @@ mod tests {
     }
 
     fn letters(schedule: ProfileSchedule, steps: u64) -> String {
-        let letter = |step| match schedule.action(step) {
+        let letter = |step| match schedule.step_action(step) {
             Action::Nothing => '.',
             Action::Warmup => 'w',
             Action::Record => 'r',
@@ -171,10 +158,10 @@ mod tests {
         // Expected patterns come from `torch.profiler.schedule` of torch 2.13.
         let ten = schedule("skip_first=10,wait=5,warmup=1,active=3,repeat=2");
         assert_eq!(letters(ten, 32), "...............wrrS.....wrrS....");
-        assert_eq!((ten.steps(), ten.cycle(15), ten.cycle(24)), (Some(28), 0, 1));
+        assert_eq!((ten.step_count(), ten.cycle_of_step(15), ten.cycle_of_step(24)), (Some(28), 0, 1));
         let skipping = schedule("skip_first=2,wait=2,warmup=1,active=2,repeat=2,skip_first_wait=1");
         assert_eq!(letters(skipping, 12), "..wrS..wrS..");
-        assert_eq!(skipping.steps(), Some(10));
+        assert_eq!(skipping.step_count(), Some(10));
         assert_eq!(letters(schedule("wait=1,warmup=0,active=1"), 8), ".S.S.S.S");
     }
 
@@ -197,7 +184,7 @@ mod tests {
         ) {
             let schedule = ProfileSchedule { skip_first, wait, warmup, active, repeat, skip_first_wait };
             prop_assert_eq!(schedule.to_string().parse(), Ok(schedule));
-            let steps = schedule.steps().expect("it ends");
+            let steps = schedule.step_count().expect("it ends");
             let all = letters(schedule, steps + 50);
             let count = |letter| all.chars().filter(|one| *one == letter).count() as u64;
             prop_assert_eq!(count('w'), warmup * repeat);

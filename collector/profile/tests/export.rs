@@ -56,7 +56,7 @@ fn small() -> Profile {
 
 fn written(profile: &Profile, format: Format, limit: u64) -> (Written, Vec<u8>) {
     profile.check().expect("it fits together");
-    export::write(profile, format, Vec::new(), limit).expect("memory can be written")
+    export::write_trace(profile, format, Vec::new(), limit).expect("memory can be written")
 }
 
 #[test]
@@ -67,16 +67,20 @@ fn a_trace_has_operators_parts_arrows_and_counters() {
         let (told, bytes) = written(&small(), format, u64::MAX);
         assert_eq!((told.left_out, told.bytes), (0, bytes.len() as u64), "{name}");
         std::fs::write(&path, bytes).expect("it can be written");
-        let trace = held::read(&path, 16).expect("it is a trace");
-        let report = check::check(&trace);
+        let trace = held::read_trace(&path, 16).expect("it is a trace");
+        let report = check::check_trace(&trace);
         assert_eq!(report.faults, [], "{name}");
         // Five spans and two steps; counter tracks for memory, speed and share. A task on the calling thread needs no
         // arrow.
         assert_eq!((report.slices, report.values, report.flows), (7, 2 + 4 + 4, 2), "{name}");
-        let task = trace.slices.iter().find(|slice| trace.whole(slice, "cycles").is_some()).expect("it was counted");
+        let task = trace
+            .slices
+            .iter()
+            .find(|slice| trace.integer_argument(slice, "cycles").is_some())
+            .expect("it was counted");
         assert_eq!(trace.text(task.name), "task \u{7} \"<é>\"", "{name}");
-        assert_eq!((trace.whole(task, "cycles"), task.end_ns - task.start_ns), (Some(12345), 700), "{name}");
-        let again = import::read(&path, &ImportBounds::of_memory(16)).expect("it is a profile").profile;
+        assert_eq!((trace.integer_argument(task, "cycles"), task.end_ns - task.start_ns), (Some(12345), 700), "{name}");
+        let again = import::read_profile(&path, &ImportBounds::of_memory(16)).expect("it is a profile").profile;
         assert_eq!(again.steps.iter().map(|step| step.number).collect::<Vec<_>>(), [4, 5], "{name}");
         let convolution = again.operators.iter().find(|one| one.name == "conv2d +relu").expect("it is there");
         assert_eq!(convolution.input_shapes, [[1, 3, 8, 8]], "{name}");

@@ -3,7 +3,7 @@
 
 use datasets::Target;
 use flate2::read::GzDecoder;
-use profile::averages::{AverageRow, Averages, Grouping, averages};
+use profile::averages::{AverageRow, Averages, Grouping, compute_averages};
 use profile::data::{Kind, Pool, Source};
 use profile::import::{self, ImportBounds, Imported};
 use serde_json::Value;
@@ -22,7 +22,7 @@ fn unpacked(name: &str) -> Vec<u8> {
 }
 
 fn read(path: &Path) -> Imported {
-    let imported = import::read(path, &ImportBounds::of_memory(64)).expect("it is a trace");
+    let imported = import::read_profile(path, &ImportBounds::of_memory(64)).expect("it is a trace");
     imported.profile.check().expect("it fits together");
     imported
 }
@@ -53,7 +53,7 @@ fn a_torch_trace_sums_up_as_torch_sums_it_up() {
     assert_eq!(profile.steps.iter().map(|step| step.number).collect::<Vec<_>>(), [1, 2]);
     let expected: Value = serde_json::from_slice(&unpacked("torch.averages.json.gz")).expect("rows");
     for (key, by_input_shape) in [("name", false), ("shape", true)] {
-        let ours = averages(&profile, Grouping { by_input_shape, by_scope: None });
+        let ours = compute_averages(&profile, Grouping { by_input_shape, by_scope: None });
         let mut ours: Vec<String> = ours.rows.iter().map(|row| comparable(row, by_input_shape)).collect();
         let theirs = expected[key].as_array().expect("rows").iter().map(|row| {
             let number = |name: &str| row[name].as_i64().expect("a number");
@@ -72,7 +72,7 @@ fn a_torch_trace_sums_up_as_torch_sums_it_up() {
 #[test]
 fn an_onnxruntime_profile_sums_up_by_operator() {
     let Imported { profile, .. } = read(&case("onnxruntime.json.gz"));
-    let ours = averages(&profile, Grouping::default());
+    let ours = compute_averages(&profile, Grouping::default());
     let expected: Value = serde_json::from_slice(&unpacked("onnxruntime.averages.json.gz")).expect("rows");
     for expected in expected.as_array().expect("rows") {
         let row = row(&ours, expected["name"].as_str().expect("a name"));
@@ -85,7 +85,7 @@ fn an_onnxruntime_profile_sums_up_by_operator() {
         (&[1, 3, 8, 8][..], "f32")
     );
     assert_eq!((convolution.output_shapes.len(), convolution.scope.as_str()), (1, "sums_nchwc"));
-    let apart = averages(&profile, Grouping { by_scope: Some(0), by_input_shape: false });
+    let apart = compute_averages(&profile, Grouping { by_scope: Some(0), by_input_shape: false });
     assert_eq!(row(&apart, "Softmax").scope.as_deref(), Some("second"));
 }
 
@@ -101,7 +101,7 @@ fn what_a_device_does_belongs_to_the_call_that_asked_for_it() {
         {"ph":"X","cat":"gpu_memcpy","name":"copy","pid":0,"tid":7,"ts":200,"dur":1,"args":{"External id":99}}
         ]}"#,
     );
-    let sums = averages(&imported.profile, Grouping::default());
+    let sums = compute_averages(&imported.profile, Grouping::default());
     let times = |name| {
         let row = row(&sums, name);
         [row.self_cpu_time_total_ns, row.cpu_time_total_ns, row.self_device_time_total_ns, row.device_time_total_ns]
@@ -124,7 +124,7 @@ fn memory_counts_for_every_call_that_was_open() {
         {"ph":"i","name":"[memory]","pid":1,"tid":1,"ts":50,"args":{"Bytes":-16,"Device Type":1}},
         {"ph":"i","name":"[memory]","pid":1,"tid":1,"ts":150,"args":{"Bytes":-64,"Device Type":0}}]"#,
     );
-    let sums = averages(&imported.profile, Grouping::default());
+    let sums = compute_averages(&imported.profile, Grouping::default());
     let used = |name| {
         let row = row(&sums, name);
         [row.cpu_memory_usage_bytes, row.self_cpu_memory_usage_bytes, row.self_device_memory_usage_bytes]
@@ -142,7 +142,7 @@ fn calls_of_one_name_inside_of_each_other_are_one_where_nothing_else_is_there() 
         {"ph":"X","cat":"cpu_op","name":"b","pid":1,"tid":1,"ts":25,"dur":5},
         {"ph":"X","cat":"cpu_op","name":"c","pid":1,"tid":1,"ts":35,"dur":5}]"#,
     );
-    let sums = averages(&imported.profile, Grouping::default());
+    let sums = compute_averages(&imported.profile, Grouping::default());
     assert_eq!((row(&sums, "a").count, row(&sums, "a").self_cpu_time_total_ns), (1, 90_000));
 }
 
@@ -179,13 +179,14 @@ fn traces_without_slices_are_refused() {
     ] {
         let path = folder.path().join("trace");
         std::fs::write(&path, text).expect("it can be written");
-        let error = import::read(&path, &ImportBounds::of_memory(1)).expect_err("there is no profile").to_string();
+        let error =
+            import::read_profile(&path, &ImportBounds::of_memory(1)).expect_err("there is no profile").to_string();
         assert!(error.contains(part), "{error}");
     }
     let path = folder.path().join("long.json");
     let slice = "{\"ph\":\"X\",\"name\":\"a\",\"ts\":1,\"dur\":2},\n";
     std::fs::write(&path, format!("[{}", slice.repeat(20))).expect("it can be written");
-    let error = import::read(&path, &ImportBounds { spans: 10 }).expect_err("there is no room").to_string();
+    let error = import::read_profile(&path, &ImportBounds { spans: 10 }).expect_err("there is no room").to_string();
     assert!(error.contains("has more than 10 spans"), "{error}");
 }
 
@@ -200,27 +201,27 @@ fn a_report_of_tvm_is_read_and_summed_up() {
         {"Name":{"wrong":"x"}}],
         "device_metrics":{"cpu0":{"Duration (us)":{"microseconds":40},"Percent":{"percent":100}}},
         "configuration":{"Number of threads":{"count":2}}}"#;
-    let (report, found) = import::tvm::parse(text.as_bytes()).expect("memory can be read");
+    let (report, found) = import::tvm::parse_report(text.as_bytes()).expect("memory can be read");
     assert_eq!((report.calls.len(), found.malformed), (3, 1));
-    let csv = String::from_utf8(report.csv().expect("rows")).expect("text");
+    let csv = String::from_utf8(report.to_csv().expect("rows")).expect("text");
     assert_eq!(
         csv,
         "Name,Duration (us),Percent,Device,Count,Argument Shapes,Hash,rate\n\
          \"add, \"\"b\"\"\",20,,cpu0,1,,,\n,15,70,cpu0,3,\"float32[1, 64]\",h,1.5\n"
     );
     let again = serde_json::to_string(&report).expect("text");
-    assert_eq!(import::tvm::parse(again.as_bytes()).expect("memory").0, report);
+    assert_eq!(import::tvm::parse_report(again.as_bytes()).expect("memory").0, report);
     assert!(import::tvm::is_report(text.as_bytes()) && !import::tvm::is_report(b"{\"traceEvents\":[]}"));
 }
 
 #[test]
 fn a_profile_has_the_rows_of_tvms_report() {
     let Imported { profile, .. } = read(&case("torch.json.gz"));
-    let report = profile::averages::tvm::of(&profile);
-    let total: f64 = report.rows().iter().filter_map(|row| row["Duration (us)"].number()).sum();
+    let report = profile::averages::tvm::tvm_report(&profile);
+    let total: f64 = report.grouped_rows().iter().filter_map(|row| row["Duration (us)"].as_number()).sum();
     let own: u64 = profile.self_ns().iter().sum();
     assert!((total * 1e3 - own as f64).abs() < 1.0, "{total} {own}");
-    assert!(report.device_metrics["cpu0"]["Duration (us)"].number() >= Some(total), "{:?}", report.device_metrics);
+    assert!(report.device_metrics["cpu0"]["Duration (us)"].as_number() >= Some(total), "{:?}", report.device_metrics);
 }
 
 #[test]
@@ -235,15 +236,15 @@ fn operators_of_a_trace_are_rows_of_the_dataset() {
         program_version: "0".to_owned(),
         trace_hash: "0123".to_owned(),
     };
-    let records = import::rows::records(&profile, &provenance).expect("they are rows");
+    let records = import::rows::to_records(&profile, &provenance).expect("they are rows");
     assert!(records.iter().all(|record| record.source == datasets::Source::Imported && record.target == Target::Other));
     let softmax = records.iter().find(|record| record.op_name == "Softmax").expect("it is there");
     assert_eq!((softmax.op_kind.as_str(), softmax.op_text.as_str()), ("onnxruntime.Softmax", "Softmax f32[1,4,6,6]"));
     assert_eq!((softmax.place.as_deref(), softmax.n, softmax.samples_ns.len()), (Some("second"), 3, 3));
     let total: f64 = softmax.samples_ns.iter().sum();
-    let sums = averages(&profile, Grouping::default());
+    let sums = compute_averages(&profile, Grouping::default());
     assert_eq!(total, row(&sums, "Softmax").cpu_time_total_ns as f64);
-    let again = import::rows::records(&profile, &provenance).expect("they are rows");
+    let again = import::rows::to_records(&profile, &provenance).expect("they are rows");
     assert_eq!(records, again, "the same trace makes the same rows");
 }
 
@@ -255,5 +256,5 @@ fn times_beyond_all_sums_are_left_out() {
     let imported = read_text(&format!("[{},{}]", event("a"), event("b")));
     assert_eq!(imported.profile.spans.len(), 1);
     assert_eq!(imported.profile.notes, ["skipped 1 times or sizes that are too large"]);
-    averages(&imported.profile, Grouping { by_input_shape: false, by_scope: None });
+    compute_averages(&imported.profile, Grouping { by_input_shape: false, by_scope: None });
 }

@@ -7,30 +7,25 @@ use serde::{Deserialize, Serialize};
 
 /// Function that returns [`AgentDescription`] as JSON.
 pub const HOST: &str = "opcollect.host";
-/// Function that measures a kernel and returns a `Measurement` as JSON. Its arguments are the library, the function
-/// name, an [`Order`] as JSON and the kernel's own arguments; or a call sequence built with [`CALLS`], and the order.
+/// Measures a kernel and returns a `Measurement` as JSON. Arguments: library, function name, [`Order`] as JSON
+/// and kernel arguments; or a call sequence built with [`CALLS`], and the order.
 pub const MEASURE: &str = "opcollect.measure";
-/// Function that builds the sequence of calls of a whole model. Without arguments it returns an empty sequence. With a
-/// sequence, a library, a function name and that function's arguments it appends one call.
+/// Returns an empty call sequence; given a sequence, a library, a function name and arguments, appends a call.
 pub const CALLS: &str = "opcollect.calls";
 
-/// Function that limits each later request of a session, in whole seconds. An agent ends a session whose request takes
-/// longer, even if the client disappeared without closing the connection.
+/// Limits each later request of a session, in seconds: the agent ends a slower one even if the client vanished.
 pub const LIMIT: &str = "opcollect.limit";
-/// Function that makes an agent exit after the current session.
+/// Makes an agent exit after the current session.
 pub const LEAVE: &str = "opcollect.leave";
 
-/// An agent's description of itself and its host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentDescription {
     pub agent_version: String,
-    /// Machine that the agent runs on.
     pub facts: Facts,
     /// Evidence of an emulator; `None` on hardware.
     pub emulated: Option<String>,
 }
 
-/// A measurement request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Order {
     /// Number of threads, pinned to the first CPUs that the agent may use.

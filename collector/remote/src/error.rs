@@ -6,52 +6,27 @@ pub(crate) const GREETING_SERVER: &str = "greeting the server";
 pub(crate) const GREETING_TRACKER: &str = "greeting the tracker";
 pub(crate) const LENDING: &str = "waiting for a free device";
 
-/// Why a remote operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RemoteError {
-    /// The address does not accept a connection.
     #[error("cannot reach {address}: {why}")]
-    Unreachable {
-        /// Address that was tried.
-        address: Address,
-        /// Reason given by the operating system.
-        why: String,
-    },
-    /// The server at the address uses another protocol.
+    Unreachable { address: Address, why: String },
     #[error("{address} is no {wanted}: it answered {got}")]
-    SpeaksOtherwise {
-        address: Address,
-        /// Kind of server that was expected.
-        wanted: &'static str,
-        /// Magic number that was received.
-        got: String,
-    },
-    /// The server rejected the key.
+    SpeaksOtherwise { address: Address, wanted: &'static str, got: String },
     #[error("{address} refuses the key `{key}`: {why}")]
     KeyRefused {
         address: Address,
         /// Name of the key, without its secret.
         key: String,
-        /// Reason of the rejection.
         why: &'static str,
     },
     /// The server serves another client.
     #[error("{address} is busy with another client")]
     Busy { address: Address },
-    /// The reply did not arrive in time.
     #[error("no answer within {limit_ms} ms while {doing}")]
-    TimedOut {
-        /// Activity that timed out.
-        doing: &'static str,
-        /// Time limit in milliseconds.
-        limit_ms: u64,
-    },
+    TimedOut { doing: &'static str, limit_ms: u64 },
     /// The peer closed the connection instead of replying.
     #[error("the connection was closed while {doing}")]
-    Closed {
-        /// Activity that was interrupted.
-        doing: &'static str,
-    },
+    Closed { doing: &'static str },
     /// The peer replied with an error.
     #[error("the server answers: {0}")]
     Refused(String),
@@ -64,7 +39,7 @@ pub enum RemoteError {
 }
 
 impl RemoteError {
-    /// Returns what to try next, if there is a useful suggestion.
+    /// Returns None if there is no useful suggestion.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             RemoteError::Unreachable { .. } => Some(

@@ -4,8 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Selects the core on the fabric. The argument is either the name of a core that is already loaded (`1x16`), or the
-/// content of a bitstream file, which starts with that name and is then loaded.
+/// Selects the core by the name of a loaded core (`1x16`), or by a bitstream that starts with the name.
 pub const PROGRAM: &str = "pynq.fpga.program";
 /// Returns [`Fabric`].
 pub const INFO: &str = "pynq.fpga.info";
@@ -17,8 +16,7 @@ pub const ADDRESS: &str = "pynq.fpga.phys";
 pub const WRITE: &str = "pynq.fpga.write";
 /// Reads bytes from a block: handle, offset, number of bytes.
 pub const READ: &str = "pynq.fpga.read";
-/// Runs the instructions at the start of a block and returns [`Ran`]. The arguments are the handle, the number of
-/// instructions and the time limit in microseconds.
+/// Runs the instructions of a block: handle, number of instructions, time limit in microseconds. Returns [`Ran`].
 pub const RUN: &str = "pynq.fpga.run";
 /// Frees the block with the given handle.
 pub const FREE: &str = "pynq.fpga.free";
@@ -26,23 +24,20 @@ pub const FREE: &str = "pynq.fpga.free";
 /// Maximum time limit of a run in microseconds.
 pub const RUN_US_MAX: i64 = 60_000_000;
 
-/// Implementation behind the functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FabricKind {
     /// Registers and memory of a board.
     Devmem,
-    /// Functional simulator of a core. Its times mean nothing.
+    /// Functional simulator; its times mean nothing.
     Simulated,
 }
 
-/// An agent's description of its fabric.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fabric {
     pub kind: FabricKind,
     /// Core on the fabric, if known.
     pub core: Option<String>,
-    /// Bytes of memory that the core can access.
     pub memory_bytes: u64,
 }
 
@@ -50,15 +45,13 @@ pub struct Fabric {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ran(pub FabricStatus, pub f64);
 
-/// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]
 pub enum FabricStatus {
-    /// The core reported completion.
     Done = 0,
-    /// The core did not finish in time. Only loading a bitstream recovers it.
+    /// Only loading a bitstream recovers the core.
     TimedOut = 1,
-    /// The core reported completion before it was started. Only loading a bitstream recovers it.
+    /// Completion before the start; only loading a bitstream recovers the core.
     StaleDone = 2,
 }
 

@@ -18,9 +18,8 @@ pub use error::RemoteError;
 pub use handshake::Key;
 pub use session::Session;
 pub use tracker::Tracker;
-pub use wait::{Waiting, connect};
+pub use wait::{Waiting, connect_within};
 
-/// Address of a server or a tracker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
     pub host: String,

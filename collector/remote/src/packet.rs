@@ -4,9 +4,8 @@ use crate::wire::{Malformed, Tensor, Value, WireReader, put_list, put_tensor, pu
 use crate::{RemoteError, Waiting};
 
 pub const VERSION: &str = "0.8.0";
-/// Maximum length of a packet. Tensors are copied in much smaller pieces.
+/// Tensors are copied in much smaller pieces.
 pub const PACKET_BYTES_MAX: u64 = 256 << 20;
-/// Length of the pieces in which tensors are copied.
 pub const PIECE_BYTES: u64 = 4 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,19 +59,17 @@ impl Code {
         Code::GetStream,
     ];
 
-    fn of(number: i32) -> Result<Code, Malformed> {
+    fn from_number(number: i32) -> Result<Code, Malformed> {
         let known = Code::ALL.into_iter().find(|code| *code as i32 == number);
         known.ok_or_else(|| Malformed(format!("a packet has the unknown code {number}")))
     }
 }
 
-/// A request of a client or a reply of a server.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum Packet {
     Shutdown,
-    /// Version of the client's protocol and arguments of the session. Without arguments the session runs in the server
-    /// itself.
+    /// Version of the client's protocol, and session arguments; without arguments the session runs in the server.
     InitServer {
         version: String,
         arguments: Vec<Value>,
@@ -89,37 +86,34 @@ pub enum Packet {
         tensor: Tensor,
         bytes: Vec<u8>,
     },
-    /// Bytes copied from the server.
     Copied(Vec<u8>),
     /// A reply, or any request whose body is a list of values.
     List(Code, Vec<Value>),
 }
 
 impl Packet {
-    /// Returns a successful reply.
-    pub fn answer(values: Vec<Value>) -> Packet {
+    pub fn ok_reply(values: Vec<Value>) -> Packet {
         Packet::List(Code::Return, values)
     }
 
-    /// Returns an error reply.
-    pub fn exception(text: impl Into<String>) -> Packet {
+    pub fn error_reply(text: impl Into<String>) -> Packet {
         Packet::List(Code::Exception, vec![Value::Text(text.into())])
     }
 
-    /// Parses a packet without its length.
-    pub fn read(bytes: &[u8]) -> Result<Packet, Malformed> {
+    /// Expects a packet without its length.
+    pub fn parse_body(bytes: &[u8]) -> Result<Packet, Malformed> {
         let mut reader = WireReader::new(bytes);
-        let packet = match Code::of(reader.i32()?)? {
+        let packet = match Code::from_number(reader.read_i32()?)? {
             Code::Shutdown => Packet::Shutdown,
-            Code::InitServer => Packet::InitServer { version: reader.text()?, arguments: reader.list()? },
-            Code::CallFunction => Packet::CallFunction { function: reader.u64()?, arguments: reader.list()? },
-            Code::CopyFromRemote => Packet::CopyFromRemote { tensor: reader.tensor()?, bytes: reader.u64()? },
+            Code::InitServer => Packet::InitServer { version: reader.read_text()?, arguments: reader.read_list()? },
+            Code::CallFunction => Packet::CallFunction { function: reader.read_u64()?, arguments: reader.read_list()? },
+            Code::CopyFromRemote => Packet::CopyFromRemote { tensor: reader.read_tensor()?, bytes: reader.read_u64()? },
             Code::CopyToRemote => {
-                let (tensor, bytes) = (reader.tensor()?, reader.counted()?.to_vec());
+                let (tensor, bytes) = (reader.read_tensor()?, reader.read_counted()?.to_vec());
                 Packet::CopyToRemote { tensor, bytes }
             }
             Code::CopyAcknowledged => return Ok(Packet::Copied(reader.rest().to_vec())),
-            other => Packet::List(other, reader.list()?),
+            other => Packet::List(other, reader.read_list()?),
         };
         match reader.rest().len() {
             0 => Ok(packet),
@@ -127,7 +121,7 @@ impl Packet {
         }
     }
 
-    /// Serializes the packet including its length.
+    /// Includes the length.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; 8];
         let mut put = |code: Code| bytes.extend((code as i32).to_le_bytes());
@@ -172,12 +166,11 @@ impl Packet {
         to.send(&self.to_bytes())
     }
 
-    /// Waits for the next packet.
     pub fn receive(from: &mut Waiting) -> Result<Packet, RemoteError> {
         let malformed = |error: Malformed| RemoteError::Malformed(error.to_string());
         loop {
             let mut length = [0; 8];
-            from.fill(&mut length)?;
+            from.fill_buffer(&mut length)?;
             let length = u64::from_le_bytes(length);
             if length > PACKET_BYTES_MAX {
                 return Err(RemoteError::Malformed(format!("a packet of {length} bytes is announced")));
@@ -185,7 +178,7 @@ impl Packet {
             let length = usize::try_from(length).expect("it is no longer than the longest");
             // Empty packets carry no information.
             if length > 0 {
-                return Packet::read(&from.take(length)?).map_err(malformed);
+                return Packet::parse_body(&from.read_bytes(length)?).map_err(malformed);
             }
         }
     }

@@ -9,10 +9,9 @@ use crate::wire::{DataType, Device, Tensor, Value};
 use crate::{Address, RemoteError, Waiting};
 use std::time::{Duration, Instant};
 
-/// Alignment of tensors in bytes, the same as in TVM.
+/// In bytes, as in TVM.
 const ALIGNMENT: i64 = 64;
 
-/// A client's session.
 pub struct Session {
     waiting: Waiting,
     limit: Duration,
@@ -23,7 +22,6 @@ pub struct Session {
     is_open: bool,
 }
 
-/// State of the server's function that limits requests.
 #[derive(Clone, Copy)]
 enum LimitFunction {
     Unknown,
@@ -33,8 +31,8 @@ enum LimitFunction {
 }
 
 impl Session {
-    /// Opens a session and retries while the server is busy with another client. `within` limits the opening and,
-    /// unless `until` sets a deadline, each later request.
+    /// Opens a session, with retries while the server is busy. `within` limits the opening and, without
+    /// `set_deadline`, each later request.
     pub fn open(address: &Address, key: &Key, within: Duration) -> Result<Session, RemoteError> {
         const PAUSE_MIN: Duration = Duration::from_millis(50);
         const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -57,15 +55,16 @@ impl Session {
             limit_function: LimitFunction::Unknown,
             is_open: true,
         };
-        session
-            .ask("beginning a session", &Packet::InitServer { version: VERSION.to_owned(), arguments: Vec::new() })?;
+        session.send_request(
+            "beginning a session",
+            &Packet::InitServer { version: VERSION.to_owned(), arguments: Vec::new() },
+        )?;
         Ok(session)
     }
 
-    /// Sets a common deadline for all requests from now on, so that a server that is slow on each of them is noticed.
-    /// An agent receives the deadline with the next call and ends a kernel that never returns, even if this client has
-    /// disappeared.
-    pub fn until(&mut self, until: Instant) {
+    /// Sets a common deadline for all later requests, so that slowness on each of them is noticed.
+    /// The agent gets it with the next call and ends a stuck kernel even if this client has disappeared.
+    pub fn set_deadline(&mut self, until: Instant) {
         (self.until, self.unsent_limit) = (Some(until), Some(until));
     }
 
@@ -73,109 +72,107 @@ impl Session {
     fn send_limit(&mut self) -> Result<(), RemoteError> {
         let Some(until) = self.unsent_limit.take() else { return Ok(()) };
         if let LimitFunction::Unknown = self.limit_function {
-            self.limit_function = self.function(LIMIT)?.map_or(LimitFunction::Absent, LimitFunction::Handle);
+            self.limit_function = self.find_function(LIMIT)?.map_or(LimitFunction::Absent, LimitFunction::Handle);
         }
         let LimitFunction::Handle(function) = self.limit_function else { return Ok(()) };
         // Rounded up and one second longer: if this client is still connected, its own deadline expires first.
         let seconds = until.saturating_duration_since(Instant::now()).as_secs() + 2;
         let arguments = vec![Value::Int(i64::try_from(seconds).unwrap_or(i64::MAX))];
-        self.ask("limiting requests", &Packet::CallFunction { function, arguments }).map(drop)
+        self.send_request("limiting requests", &Packet::CallFunction { function, arguments }).map(drop)
     }
 
-    /// Returns the handle of the named function, or `None` if the server has no such function.
-    pub fn function(&mut self, name: &str) -> Result<Option<u64>, RemoteError> {
+    /// Returns `None` if the server has no such function.
+    pub fn find_function(&mut self, name: &str) -> Result<Option<u64>, RemoteError> {
         let packet = Packet::List(Code::GetGlobalFunction, vec![Value::Text(name.to_owned())]);
-        let handle = pointer(self.ask("looking for a function", &packet)?)?;
+        let handle = parse_pointer(self.send_request("looking for a function", &packet)?)?;
         Ok(Some(handle).filter(|handle| *handle != 0))
     }
 
-    /// Calls a function by its handle.
     pub fn call(&mut self, function: u64, arguments: Vec<Value>) -> Result<Value, RemoteError> {
         self.send_limit()?;
-        let answer = self.ask("calling a function", &Packet::CallFunction { function, arguments })?;
+        let answer = self.send_request("calling a function", &Packet::CallFunction { function, arguments })?;
         let mut answer = answer.into_iter();
         match (answer.next(), answer.next()) {
             (Some(Value::Int(0)), None) => Ok(Value::None),
             (Some(Value::Int(kind)), Some(value)) => Ok(match value {
-                Value::Pointer(handle) if kind == i64::from(Value::Function(0).kind()) => Value::Function(handle),
-                Value::Pointer(handle) if kind == i64::from(Value::Module(0).kind()) => Value::Module(handle),
+                Value::Pointer(handle) if kind == i64::from(Value::Function(0).type_code()) => Value::Function(handle),
+                Value::Pointer(handle) if kind == i64::from(Value::Module(0).type_code()) => Value::Module(handle),
                 other => other,
             }),
-            other => Err(self.damaged(format!("a call was answered by {other:?}"))),
+            other => Err(self.fail_malformed(format!("a call was answered by {other:?}"))),
         }
     }
 
-    /// Looks up a function by its name and calls it.
     pub fn call_named(&mut self, name: &str, arguments: Vec<Value>) -> Result<Value, RemoteError> {
-        let function = self.function(name)?;
+        let function = self.find_function(name)?;
         let function = function.ok_or_else(|| RemoteError::Refused(format!("there is no function `{name}`")))?;
         self.call(function, arguments)
     }
 
     /// Stores a file in the session's folder on the server.
-    pub fn upload(&mut self, name: &str, content: Vec<u8>) -> Result<(), RemoteError> {
+    pub fn upload_file(&mut self, name: &str, content: Vec<u8>) -> Result<(), RemoteError> {
         self.call_named("tvm.rpc.server.upload", vec![Value::Text(name.to_owned()), Value::Bytes(content)]).map(drop)
     }
 
-    /// Loads an uploaded library.
-    pub fn load(&mut self, name: &str) -> Result<u64, RemoteError> {
+    /// Expects an uploaded library.
+    pub fn load_library(&mut self, name: &str) -> Result<u64, RemoteError> {
         match self.call_named("tvm.rpc.server.load_module", vec![Value::Text(name.to_owned())])? {
             Value::Module(handle) => Ok(handle),
-            other => Err(self.damaged(format!("loading was answered by {other:?}"))),
+            other => Err(self.fail_malformed(format!("loading was answered by {other:?}"))),
         }
     }
 
-    /// Allocates memory for a tensor.
-    pub fn allocate(&mut self, dtype: DataType, shape: &[i64]) -> Result<Tensor, RemoteError> {
+    pub fn allocate_tensor(&mut self, dtype: DataType, shape: &[i64]) -> Result<Tensor, RemoteError> {
         let tensor = Tensor { data: 0, device: Device::CPU, dtype, shape: shape.to_vec(), byte_offset: 0 };
-        let bytes = tensor.bytes().and_then(|bytes| i64::try_from(bytes.max(1)).ok());
+        let bytes = tensor.byte_count().and_then(|bytes| i64::try_from(bytes.max(1)).ok());
         let bytes = bytes.ok_or_else(|| RemoteError::Refused("no machine has memory for such a tensor".to_owned()))?;
         let arguments = vec![Value::Device(Device::CPU), Value::Int(bytes), Value::Int(ALIGNMENT), Value::Type(dtype)];
-        let data = pointer(self.ask("allocating memory", &Packet::List(Code::AllocateData, arguments))?)?;
+        let data =
+            parse_pointer(self.send_request("allocating memory", &Packet::List(Code::AllocateData, arguments))?)?;
         Ok(Tensor { data, ..tensor })
     }
 
-    /// Frees the tensor's memory.
-    pub fn free(&mut self, tensor: &Tensor) -> Result<(), RemoteError> {
+    pub fn free_tensor(&mut self, tensor: &Tensor) -> Result<(), RemoteError> {
         let arguments = vec![Value::Device(tensor.device), Value::Pointer(tensor.data)];
-        self.ask("freeing memory", &Packet::List(Code::FreeData, arguments)).map(drop)
+        self.send_request("freeing memory", &Packet::List(Code::FreeData, arguments)).map(drop)
     }
 
     /// Releases a function or a library.
-    pub fn release(&mut self, handle: u64) -> Result<(), RemoteError> {
-        self.ask("freeing a handle", &Packet::List(Code::FreeHandle, vec![Value::Pointer(handle)])).map(drop)
+    pub fn release_handle(&mut self, handle: u64) -> Result<(), RemoteError> {
+        self.send_request("freeing a handle", &Packet::List(Code::FreeHandle, vec![Value::Pointer(handle)])).map(drop)
     }
 
-    /// Copies all elements to the server.
-    pub fn write(&mut self, tensor: &Tensor, bytes: &[u8]) -> Result<(), RemoteError> {
-        for (piece, content) in pieces(tensor).zip(bytes.chunks(PIECE_BYTES as usize)) {
-            self.ask("copying to the board", &Packet::CopyToRemote { tensor: piece, bytes: content.to_vec() })?;
+    pub fn write_tensor(&mut self, tensor: &Tensor, bytes: &[u8]) -> Result<(), RemoteError> {
+        for (piece, content) in split_tensor(tensor).zip(bytes.chunks(PIECE_BYTES as usize)) {
+            self.send_request(
+                "copying to the board",
+                &Packet::CopyToRemote { tensor: piece, bytes: content.to_vec() },
+            )?;
         }
         Ok(())
     }
 
-    /// Copies all elements from the server.
-    pub fn read(&mut self, tensor: &Tensor) -> Result<Vec<u8>, RemoteError> {
+    pub fn read_tensor(&mut self, tensor: &Tensor) -> Result<Vec<u8>, RemoteError> {
         let mut all = Vec::new();
-        for piece in pieces(tensor) {
-            let bytes = piece.bytes().unwrap_or(0);
+        for piece in split_tensor(tensor) {
+            let bytes = piece.byte_count().unwrap_or(0);
             self.send("copying from the board", &Packet::CopyFromRemote { tensor: piece, bytes })?;
             match self.receive()? {
                 Packet::Copied(content) if content.len() as u64 == bytes => all.extend(content),
                 Packet::Copied(content) => {
-                    return Err(self.damaged(format!("{} bytes came in place of {bytes}", content.len())));
+                    return Err(self.fail_malformed(format!("{} bytes came in place of {bytes}", content.len())));
                 }
-                other => return Err(self.damaged(format!("a copy was answered by {other:?}"))),
+                other => return Err(self.fail_malformed(format!("a copy was answered by {other:?}"))),
             }
         }
         Ok(all)
     }
 
-    fn ask(&mut self, doing: &'static str, packet: &Packet) -> Result<Vec<Value>, RemoteError> {
+    fn send_request(&mut self, doing: &'static str, packet: &Packet) -> Result<Vec<Value>, RemoteError> {
         self.send(doing, packet)?;
         match self.receive()? {
             Packet::List(Code::Return, values) => Ok(values),
-            other => Err(self.damaged(format!("a request was answered by {other:?}"))),
+            other => Err(self.fail_malformed(format!("a request was answered by {other:?}"))),
         }
     }
 
@@ -185,33 +182,33 @@ impl Session {
         }
         // A socket timeout of zero is an error.
         let left = |until: Instant| until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        self.waiting.begin(doing, self.until.map_or(self.limit, left));
+        self.waiting.begin_activity(doing, self.until.map_or(self.limit, left));
         let sent = packet.send(&mut self.waiting);
-        self.over(sent)
+        self.end_on_error(sent)
     }
 
     fn receive(&mut self) -> Result<Packet, RemoteError> {
         let received = Packet::receive(&mut self.waiting);
-        match self.over(received)? {
+        match self.end_on_error(received)? {
             Packet::List(Code::Exception, values) => match values.into_iter().next() {
                 Some(Value::Text(text)) => Err(RemoteError::Refused(text)),
-                other => Err(self.damaged(format!("an error is {other:?}"))),
+                other => Err(self.fail_malformed(format!("an error is {other:?}"))),
             },
             other => Ok(other),
         }
     }
 
-    /// Returns whether the session can serve further requests. Refused requests do not end it.
+    /// True after refused requests, which do not end a session.
     pub fn is_open(&self) -> bool {
         self.is_open
     }
 
-    fn over<T>(&mut self, result: Result<T, RemoteError>) -> Result<T, RemoteError> {
+    fn end_on_error<T>(&mut self, result: Result<T, RemoteError>) -> Result<T, RemoteError> {
         self.is_open &= result.is_ok();
         result
     }
 
-    fn damaged(&mut self, why: String) -> RemoteError {
+    fn fail_malformed(&mut self, why: String) -> RemoteError {
         self.is_open = false;
         RemoteError::Malformed(why)
     }
@@ -221,16 +218,16 @@ impl Drop for Session {
     fn drop(&mut self) {
         if self.is_open {
             // Optional: closing the connection has the same effect.
-            self.waiting.begin("leaving", Duration::from_millis(200));
+            self.waiting.begin_activity("leaving", Duration::from_millis(200));
             let _ = Packet::Shutdown.send(&mut self.waiting);
         }
     }
 }
 
-/// Splits a tensor into byte ranges that fit a packet.
-fn pieces(tensor: &Tensor) -> impl Iterator<Item = Tensor> {
+/// Splits into byte ranges that fit a packet.
+fn split_tensor(tensor: &Tensor) -> impl Iterator<Item = Tensor> {
     const BYTE: DataType = DataType { code: 1, bits: 8, lanes: 1 };
-    let all = tensor.bytes().unwrap_or(0);
+    let all = tensor.byte_count().unwrap_or(0);
     let of = {
         let tensor = tensor.clone();
         move |first: u64| Tensor {
@@ -243,7 +240,7 @@ fn pieces(tensor: &Tensor) -> impl Iterator<Item = Tensor> {
     (0..all).step_by(PIECE_BYTES as usize).map(of)
 }
 
-fn pointer(answer: Vec<Value>) -> Result<u64, RemoteError> {
+fn parse_pointer(answer: Vec<Value>) -> Result<u64, RemoteError> {
     match answer.as_slice() {
         [Value::Pointer(handle)] => Ok(*handle),
         [Value::None] => Ok(0),

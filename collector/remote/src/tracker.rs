@@ -3,12 +3,12 @@
 
 use crate::error::{GREETING_TRACKER, LENDING};
 use crate::handshake::greet_tracker;
-use crate::{Address, RemoteError, Waiting, connect};
+use crate::{Address, RemoteError, Waiting, connect_within};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Maximum length of a message, the same limit as in TVM's trackers.
+/// Maximum length of a message, as in TVM's trackers.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 mod code {
@@ -23,13 +23,11 @@ mod code {
 /// A device assigned by a tracker, valid for one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lent {
-    /// Address of the device's server.
     pub address: Address,
     /// Key to offer to the server.
     pub match_key: String,
 }
 
-/// Position of a request in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrackerTurn {
     /// In order of arrival.
@@ -38,15 +36,12 @@ pub enum TrackerTurn {
     Next = 2,
 }
 
-/// State of the queue of one key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queue {
     pub free: u64,
-    /// Number of waiting requests.
     pub pending: u64,
 }
 
-/// A tracker's overview of its devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrackerSummary {
     pub queues: BTreeMap<String, Queue>,
@@ -54,51 +49,60 @@ pub struct TrackerSummary {
     pub servers: Vec<(String, String)>,
 }
 
-/// A connection to a tracker.
 pub struct Tracker {
     waiting: Waiting,
     address: Address,
 }
 
 impl Tracker {
-    /// Connects to a tracker within the time limit.
     pub fn open(address: &Address, within: Duration) -> Result<Tracker, RemoteError> {
-        let mut waiting = connect(address, within)?;
-        waiting.begin(GREETING_TRACKER, within);
+        let mut waiting = connect_within(address, within)?;
+        waiting.begin_activity(GREETING_TRACKER, within);
         greet_tracker(address, &mut waiting)?;
         Ok(Tracker { waiting, address: address.clone() })
     }
 
-    /// Waits for a device with the given key. A request that times out consumes the connection: its late reply would be
-    /// taken for the reply to the next request.
-    pub fn request(mut self, key: &str, user: &str, turn: TrackerTurn, within: Duration) -> Result<Lent, RemoteError> {
-        let answer = self.ask(LENDING, json!([code::REQUEST, key, user, turn as i64]), within)?;
-        lent(&answer).ok_or_else(|| refused(&answer))
+    /// A request that times out consumes the connection, whose late reply would answer the next request.
+    pub fn request_device(
+        mut self,
+        key: &str,
+        user: &str,
+        turn: TrackerTurn,
+        within: Duration,
+    ) -> Result<Lent, RemoteError> {
+        let answer = self.send_request(LENDING, json!([code::REQUEST, key, user, turn as i64]), within)?;
+        parse_lent(&answer).ok_or_else(|| refusal_error(&answer))
     }
 
-    /// Requests the overview of all devices.
-    pub fn summary(&mut self, within: Duration) -> Result<TrackerSummary, RemoteError> {
-        let answer = self.ask("asking for a summary", json!([code::SUMMARY]), within)?;
-        summary(&answer).ok_or_else(|| refused(&answer))
+    pub fn request_summary(&mut self, within: Duration) -> Result<TrackerSummary, RemoteError> {
+        let answer = self.send_request("asking for a summary", json!([code::SUMMARY]), within)?;
+        parse_summary(&answer).ok_or_else(|| refusal_error(&answer))
     }
 
     /// Registers the server that this connection belongs to.
-    pub fn introduce(&mut self, key: &str, port: u16, within: Duration) -> Result<(), RemoteError> {
+    pub fn register_server(&mut self, key: &str, port: u16, within: Duration) -> Result<(), RemoteError> {
         let info = json!({ "key": format!("server:{key}"), "addr": [Json::Null, port] });
-        let answer = self.ask("registering", json!([code::INFO, info]), within)?;
-        is_success(&answer).then_some(()).ok_or_else(|| refused(&answer))
+        let answer = self.send_request("registering", json!([code::INFO, info]), within)?;
+        is_success(&answer).then_some(()).ok_or_else(|| refusal_error(&answer))
     }
 
     /// Offers a session to clients that request the key.
-    pub fn put(&mut self, key: &str, port: u16, match_key: &str, within: Duration) -> Result<(), RemoteError> {
-        let answer = self.ask("offering a session", json!([code::PUT, key, [port, match_key], Json::Null]), within)?;
-        is_success(&answer).then_some(()).ok_or_else(|| refused(&answer))
+    pub fn offer_session(
+        &mut self,
+        key: &str,
+        port: u16,
+        match_key: &str,
+        within: Duration,
+    ) -> Result<(), RemoteError> {
+        let answer =
+            self.send_request("offering a session", json!([code::PUT, key, [port, match_key], Json::Null]), within)?;
+        is_success(&answer).then_some(()).ok_or_else(|| refusal_error(&answer))
     }
 
     /// Returns the match keys of this connection that are still free.
-    pub fn pending(&mut self, within: Duration) -> Result<Vec<String>, RemoteError> {
-        let answer = self.ask("asking what is still offered", json!([code::PENDING]), within)?;
-        let keys = answer.as_array().ok_or_else(|| refused(&answer))?;
+    pub fn pending_keys(&mut self, within: Duration) -> Result<Vec<String>, RemoteError> {
+        let answer = self.send_request("asking what is still offered", json!([code::PENDING]), within)?;
+        let keys = answer.as_array().ok_or_else(|| refusal_error(&answer))?;
         Ok(keys.iter().filter_map(|key| key.as_str().map(str::to_owned)).collect())
     }
 
@@ -106,26 +110,24 @@ impl Tracker {
         &self.address
     }
 
-    fn ask(&mut self, doing: &'static str, question: Json, within: Duration) -> Result<Json, RemoteError> {
-        self.waiting.begin(doing, within);
+    fn send_request(&mut self, doing: &'static str, question: Json, within: Duration) -> Result<Json, RemoteError> {
+        self.waiting.begin_activity(doing, within);
         let text = question.to_string();
         let mut bytes = (text.len() as i32).to_le_bytes().to_vec();
         bytes.extend(text.as_bytes());
         self.waiting.send(&bytes)?;
-        let length = self.waiting.number()?;
+        let length = self.waiting.read_i32()?;
         let length = usize::try_from(length).ok().filter(|length| *length <= MESSAGE_BYTES_MAX);
         let length = length.ok_or_else(|| RemoteError::Malformed("a tracker's message is too long".to_owned()))?;
-        message(&self.waiting.take(length)?)
+        parse_message(&self.waiting.read_bytes(length)?)
     }
 }
 
-/// Parses a tracker's message.
-pub fn message(bytes: &[u8]) -> Result<Json, RemoteError> {
+pub fn parse_message(bytes: &[u8]) -> Result<Json, RemoteError> {
     serde_json::from_slice(bytes).map_err(|error| RemoteError::Malformed(format!("a tracker's message: {error}")))
 }
 
-/// Parses the assigned device from the reply to a request.
-pub fn lent(answer: &Json) -> Option<Lent> {
+pub fn parse_lent(answer: &Json) -> Option<Lent> {
     let [status, device] = answer.as_array()?.as_slice() else { return None };
     let [host, port, match_key] = device.as_array()?.as_slice() else { return None };
     if status.as_i64()? != code::SUCCESS {
@@ -136,8 +138,7 @@ pub fn lent(answer: &Json) -> Option<Lent> {
     Some(Lent { address, match_key: match_key.as_str()?.to_owned() })
 }
 
-/// Parses the overview from a reply.
-pub fn summary(answer: &Json) -> Option<TrackerSummary> {
+pub fn parse_summary(answer: &Json) -> Option<TrackerSummary> {
     let [status, told] = answer.as_array()?.as_slice() else { return None };
     if status.as_i64()? != code::SUCCESS {
         return None;
@@ -159,7 +160,7 @@ fn is_success(answer: &Json) -> bool {
     answer.as_i64() == Some(code::SUCCESS)
 }
 
-fn refused(answer: &Json) -> RemoteError {
+fn refusal_error(answer: &Json) -> RemoteError {
     let text: String = answer.to_string().chars().take(200).collect();
     RemoteError::Refused(format!("the tracker says {text}"))
 }

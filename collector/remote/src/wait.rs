@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of bytes reserved before any data has arrived.
 const TRUSTED_BYTES: usize = 64 << 10;
-/// Size of the read buffer. Most replies are shorter.
+/// Most replies are shorter.
 const READ_BYTES: usize = 4 << 10;
 
-/// Connects to an address within the time limit.
-pub fn connect(address: &Address, within: Duration) -> Result<Waiting, RemoteError> {
+pub fn connect_within(address: &Address, within: Duration) -> Result<Waiting, RemoteError> {
     let unreachable = |why: std::io::Error| RemoteError::Unreachable { address: address.clone(), why: why.to_string() };
     let until = Instant::now() + within;
     let found = (address.host.as_str(), address.port).to_socket_addrs().map_err(unreachable)?;
@@ -26,7 +25,6 @@ pub fn connect(address: &Address, within: Duration) -> Result<Waiting, RemoteErr
     Err(unreachable(last))
 }
 
-/// A connection and the deadline of the current activity.
 pub struct Waiting {
     stream: TcpStream,
     until: Instant,
@@ -43,7 +41,7 @@ const TO_SEND: usize = 0;
 const TO_RECEIVE: usize = 1;
 
 impl Waiting {
-    /// Wraps a stream. The deadline starts now.
+    /// The deadline starts now.
     pub fn new(stream: TcpStream, within: Duration) -> Waiting {
         // Requests are small and wait for their replies, so Nagle's algorithm only delays them. Without the option the
         // connection is slower but works.
@@ -59,8 +57,7 @@ impl Waiting {
         }
     }
 
-    /// Starts a new activity with its own deadline.
-    pub fn begin(&mut self, doing: &'static str, within: Duration) {
+    pub fn begin_activity(&mut self, doing: &'static str, within: Duration) {
         (self.doing, self.limit, self.until) = (doing, within, Instant::now() + within);
     }
 
@@ -70,14 +67,13 @@ impl Waiting {
             match self.stream.write(bytes) {
                 Ok(0) => return Err(RemoteError::Closed { doing: self.doing }),
                 Ok(sent) => bytes = &bytes[sent..],
-                Err(error) => self.pass(&error, TO_SEND)?,
+                Err(error) => self.check_retry(&error, TO_SEND)?,
             }
         }
         Ok(())
     }
 
-    /// Fills the whole buffer.
-    pub fn fill(&mut self, buffer: &mut [u8]) -> Result<(), RemoteError> {
+    pub fn fill_buffer(&mut self, buffer: &mut [u8]) -> Result<(), RemoteError> {
         let mut filled = 0;
         while filled < buffer.len() {
             let wanted = &mut buffer[filled..];
@@ -91,81 +87,79 @@ impl Waiting {
                 self.look_ahead()?;
                 0
             } else {
-                self.receive(wanted)?
+                self.receive_some(wanted)?
             };
         }
         Ok(())
     }
 
-    /// Reads a four-byte integer.
-    pub fn number(&mut self) -> Result<i32, RemoteError> {
+    pub fn read_i32(&mut self) -> Result<i32, RemoteError> {
         let mut bytes = [0; 4];
-        self.fill(&mut bytes)?;
+        self.fill_buffer(&mut bytes)?;
         Ok(i32::from_le_bytes(bytes))
     }
 
-    /// Reads `count` bytes. Memory grows as they arrive.
-    pub fn take(&mut self, count: usize) -> Result<Vec<u8>, RemoteError> {
+    /// Memory grows as the bytes arrive.
+    pub fn read_bytes(&mut self, count: usize) -> Result<Vec<u8>, RemoteError> {
         let mut bytes = Vec::with_capacity(count.min(TRUSTED_BYTES));
         while bytes.len() < count {
             let old = bytes.len();
             bytes.resize(count.min(old + TRUSTED_BYTES.max(old)), 0);
-            self.fill(&mut bytes[old..])?;
+            self.fill_buffer(&mut bytes[old..])?;
         }
         Ok(bytes)
     }
 
-    /// Refills the read buffer with what has arrived.
+    /// Refills the read buffer.
     fn look_ahead(&mut self) -> Result<(), RemoteError> {
         let mut ahead = std::mem::take(&mut self.ahead);
         ahead.resize(READ_BYTES, 0);
-        let received = self.receive(&mut ahead)?;
+        let received = self.receive_some(&mut ahead)?;
         ahead.truncate(received);
         (self.ahead, self.taken) = (ahead, 0);
         Ok(())
     }
 
-    fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, RemoteError> {
+    fn receive_some(&mut self, buffer: &mut [u8]) -> Result<usize, RemoteError> {
         loop {
             self.wait_at_most(TO_RECEIVE)?;
             match self.stream.read(buffer) {
                 Ok(0) => return Err(RemoteError::Closed { doing: self.doing }),
                 Ok(received) => return Ok(received),
-                Err(error) => self.pass(&error, TO_RECEIVE)?,
+                Err(error) => self.check_retry(&error, TO_RECEIVE)?,
             }
         }
     }
 
-    /// Ensures that the socket's timeout does not exceed the remaining time. A shorter timeout is kept, since setting
-    /// it costs a system call and the caller retries after a timeout.
+    /// Caps the socket's timeout. Keeps a shorter one: setting it is a system call, and the caller retries anyway.
     fn wait_at_most(&mut self, way: usize) -> Result<(), RemoteError> {
-        let left = self.left()?;
+        let left = self.time_left()?;
         if self.waits[way].is_none_or(|waits| waits > left) {
             let set = if way == TO_SEND { TcpStream::set_write_timeout } else { TcpStream::set_read_timeout };
-            set(&self.stream, Some(left)).map_err(|error| self.failed(&error))?;
+            set(&self.stream, Some(left)).map_err(|error| self.to_remote_error(&error))?;
             self.waits[way] = Some(left);
         }
         Ok(())
     }
 
-    /// Ignores errors after which the operation can be retried. `left` limits the retries.
-    fn pass(&mut self, error: &std::io::Error, way: usize) -> Result<(), RemoteError> {
+    /// Returns Ok if the operation can be retried; `time_left` limits the retries.
+    fn check_retry(&mut self, error: &std::io::Error, way: usize) -> Result<(), RemoteError> {
         match error.kind() {
             ErrorKind::Interrupted => Ok(()),
             ErrorKind::WouldBlock | ErrorKind::TimedOut => {
                 self.waits[way] = None;
                 Ok(())
             }
-            _ => Err(self.failed(error)),
+            _ => Err(self.to_remote_error(error)),
         }
     }
 
-    fn failed(&self, _: &std::io::Error) -> RemoteError {
+    fn to_remote_error(&self, _: &std::io::Error) -> RemoteError {
         // Resets, broken pipes and similar errors all mean that the peer has gone.
         RemoteError::Closed { doing: self.doing }
     }
 
-    fn left(&self) -> Result<Duration, RemoteError> {
+    fn time_left(&self) -> Result<Duration, RemoteError> {
         let left = self.until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             let limit_ms = u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX);

@@ -1,15 +1,14 @@
 //! Argument lists of calls and replies.
 
-/// Maximum number of elements of a list. No kernel takes more arguments.
+/// No kernel takes more arguments.
 const ARGUMENTS_MAX: usize = 1024;
 const RANK_MAX: usize = 32;
 
-/// Description of malformed input.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Malformed(pub String);
 
-/// Element type in DLPack's encoding.
+/// In DLPack's encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataType {
     /// 0 signed, 1 unsigned, 2 float, 4 bfloat, 6 bool.
@@ -19,12 +18,11 @@ pub struct DataType {
     pub lanes: u16,
 }
 
-/// Device in DLPack's encoding.
+/// In DLPack's encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Kind of device; 1 is a CPU.
+    /// 1 is a CPU.
     pub kind: i32,
-    /// Index of the device among its kind.
     pub id: i32,
 }
 
@@ -32,10 +30,8 @@ impl Device {
     pub const CPU: Device = Device { kind: 1, id: 0 };
 }
 
-/// A tensor on the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
-    /// Handle of the tensor's memory.
     pub data: u64,
     pub device: Device,
     pub dtype: DataType,
@@ -45,8 +41,8 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// Returns the size of the elements, or `None` if it exceeds any addressable memory.
-    pub fn bytes(&self) -> Option<u64> {
+    /// Returns `None` if the size exceeds any addressable memory.
+    pub fn byte_count(&self) -> Option<u64> {
         let element = (u64::from(self.dtype.bits) * u64::from(self.dtype.lanes)).div_ceil(8);
         let mut bytes = element;
         for &extent in &self.shape {
@@ -56,7 +52,6 @@ impl Tensor {
     }
 }
 
-/// An element of a list.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum Value {
@@ -94,8 +89,8 @@ mod kind {
 }
 
 impl Value {
-    /// Returns the type code that the value has as the result of a call.
-    pub fn kind(&self) -> i32 {
+    /// Returns the code of the value as the result of a call.
+    pub fn type_code(&self) -> i32 {
         match self {
             Value::None => kind::NONE,
             Value::Int(_) => kind::INT,
@@ -113,23 +108,20 @@ impl Value {
     }
 }
 
-/// Sequential reader of a packet.
 pub struct WireReader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> WireReader<'a> {
-    /// Creates a reader at the start of the bytes.
     pub fn new(bytes: &'a [u8]) -> WireReader<'a> {
         WireReader { rest: bytes }
     }
 
-    /// Returns the unread bytes.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
+    fn take_bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self
             .rest
             .split_at_checked(count)
@@ -138,82 +130,80 @@ impl<'a> WireReader<'a> {
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        Ok(self.take(N)?.try_into().expect("this many bytes were taken"))
+    fn read_array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        Ok(self.take_bytes(N)?.try_into().expect("this many bytes were taken"))
     }
 
-    /// Reads a four-byte integer.
-    pub fn i32(&mut self) -> Result<i32, Malformed> {
-        Ok(i32::from_le_bytes(self.array()?))
+    pub fn read_i32(&mut self) -> Result<i32, Malformed> {
+        Ok(i32::from_le_bytes(self.read_array()?))
     }
 
-    /// Reads an eight-byte integer.
-    pub fn u64(&mut self) -> Result<u64, Malformed> {
-        Ok(u64::from_le_bytes(self.array()?))
+    pub fn read_u64(&mut self) -> Result<u64, Malformed> {
+        Ok(u64::from_le_bytes(self.read_array()?))
     }
 
     /// Reads length-prefixed bytes.
-    pub fn counted(&mut self) -> Result<&'a [u8], Malformed> {
-        let count = self.u64()?;
+    pub fn read_counted(&mut self) -> Result<&'a [u8], Malformed> {
+        let count = self.read_u64()?;
         let count = usize::try_from(count).map_err(|_| Malformed(format!("{count} bytes are announced")))?;
-        self.take(count)
+        self.take_bytes(count)
     }
 
     /// Reads length-prefixed UTF-8 text.
-    pub fn text(&mut self) -> Result<String, Malformed> {
-        let bytes = self.counted()?;
+    pub fn read_text(&mut self) -> Result<String, Malformed> {
+        let bytes = self.read_counted()?;
         String::from_utf8(bytes.to_vec()).map_err(|_| Malformed("a text is no UTF-8".to_owned()))
     }
 
     fn data_type(&mut self) -> Result<DataType, Malformed> {
-        let [code, bits, low, high] = self.array()?;
+        let [code, bits, low, high] = self.read_array()?;
         Ok(DataType { code, bits, lanes: u16::from_le_bytes([low, high]) })
     }
 
-    fn device(&mut self) -> Result<Device, Malformed> {
-        Ok(Device { kind: self.i32()?, id: self.i32()? })
+    fn read_device(&mut self) -> Result<Device, Malformed> {
+        Ok(Device { kind: self.read_i32()?, id: self.read_i32()? })
     }
 
-    /// Reads a tensor without its type code.
-    pub fn tensor(&mut self) -> Result<Tensor, Malformed> {
-        let (data, device, rank) = (self.u64()?, self.device()?, self.i32()?);
+    /// Expects a tensor without its type code.
+    pub fn read_tensor(&mut self) -> Result<Tensor, Malformed> {
+        let (data, device, rank) = (self.read_u64()?, self.read_device()?, self.read_i32()?);
         let rank = usize::try_from(rank).ok().filter(|rank| *rank <= RANK_MAX);
         let rank = rank.ok_or_else(|| Malformed(format!("a tensor has at most {RANK_MAX} dimensions")))?;
         let dtype = self.data_type()?;
-        let shape = (0..rank).map(|_| Ok(i64::from_le_bytes(self.array()?))).collect::<Result<_, Malformed>>()?;
-        Ok(Tensor { data, device, dtype, shape, byte_offset: self.u64()? })
+        let shape = (0..rank).map(|_| Ok(i64::from_le_bytes(self.read_array()?))).collect::<Result<_, Malformed>>()?;
+        Ok(Tensor { data, device, dtype, shape, byte_offset: self.read_u64()? })
     }
 
-    pub fn list(&mut self) -> Result<Vec<Value>, Malformed> {
-        let count = self.i32()?;
+    pub fn read_list(&mut self) -> Result<Vec<Value>, Malformed> {
+        let count = self.read_i32()?;
         let count = usize::try_from(count).ok().filter(|count| *count <= ARGUMENTS_MAX);
         let count = count.ok_or_else(|| Malformed(format!("a list has at most {ARGUMENTS_MAX} elements")))?;
-        (0..count).map(|_| self.value()).collect()
+        (0..count).map(|_| self.read_value()).collect()
     }
 
-    fn value(&mut self) -> Result<Value, Malformed> {
-        Ok(match self.i32()? {
+    fn read_value(&mut self) -> Result<Value, Malformed> {
+        Ok(match self.read_i32()? {
             kind::NONE => Value::None,
-            kind::INT => Value::Int(self.u64()?.cast_signed()),
-            kind::BOOL => Value::Bool(self.u64()? != 0),
-            kind::FLOAT => Value::Float(f64::from_bits(self.u64()?)),
-            kind::POINTER => Value::Pointer(self.u64()?),
+            kind::INT => Value::Int(self.read_u64()?.cast_signed()),
+            kind::BOOL => Value::Bool(self.read_u64()? != 0),
+            kind::FLOAT => Value::Float(f64::from_bits(self.read_u64()?)),
+            kind::POINTER => Value::Pointer(self.read_u64()?),
             kind::TYPE => {
                 let dtype = self.data_type()?;
-                self.take(4)?;
+                self.take_bytes(4)?;
                 Value::Type(dtype)
             }
-            kind::DEVICE => Value::Device(self.device()?),
-            kind::TENSOR => Value::Tensor(self.tensor()?),
-            kind::TEXT => Value::Text(self.text()?),
-            kind::BYTES => Value::Bytes(self.counted()?.to_vec()),
-            kind::SMALL_TEXT | kind::SMALL_BYTES | kind::TEXT_OBJECT | kind::BYTES_OBJECT => match self.i32()? {
-                kind::TEXT_OBJECT | kind::SMALL_TEXT => Value::Text(self.text()?),
-                kind::BYTES_OBJECT | kind::SMALL_BYTES => Value::Bytes(self.counted()?.to_vec()),
+            kind::DEVICE => Value::Device(self.read_device()?),
+            kind::TENSOR => Value::Tensor(self.read_tensor()?),
+            kind::TEXT => Value::Text(self.read_text()?),
+            kind::BYTES => Value::Bytes(self.read_counted()?.to_vec()),
+            kind::SMALL_TEXT | kind::SMALL_BYTES | kind::TEXT_OBJECT | kind::BYTES_OBJECT => match self.read_i32()? {
+                kind::TEXT_OBJECT | kind::SMALL_TEXT => Value::Text(self.read_text()?),
+                kind::BYTES_OBJECT | kind::SMALL_BYTES => Value::Bytes(self.read_counted()?.to_vec()),
                 other => return Err(Malformed(format!("an object is of the type {other}"))),
             },
-            kind::FUNCTION => Value::Function(self.u64()?),
-            kind::MODULE => Value::Module(self.u64()?),
+            kind::FUNCTION => Value::Function(self.read_u64()?),
+            kind::MODULE => Value::Module(self.read_u64()?),
             other => return Err(Malformed(format!("an element is of the type {other}"))),
         })
     }
@@ -245,7 +235,7 @@ pub fn put_tensor(tensor: &Tensor, to: &mut Vec<u8>) {
     to.extend(tensor.byte_offset.to_le_bytes());
 }
 
-/// Writes a list. Texts and bytes use their plain encoding, which every version of TVM reads.
+/// Texts and bytes use their plain encoding, which every version of TVM reads.
 pub fn put_list(values: &[Value], to: &mut Vec<u8>) {
     to.extend((values.len() as i32).to_le_bytes());
     values.iter().for_each(|value| put_value(value, to));
@@ -255,7 +245,7 @@ fn put_value(value: &Value, to: &mut Vec<u8>) {
     let kind = match value {
         Value::Text(_) => kind::TEXT,
         Value::Bytes(_) => kind::BYTES,
-        other => other.kind(),
+        other => other.type_code(),
     };
     to.extend(kind.to_le_bytes());
     match value {

@@ -30,23 +30,23 @@ proptest! {
     fn packets_read_back(function in any::<u64>(), arguments in prop::collection::vec(value(), 0..6)) {
         for packet in [
             Packet::CallFunction { function, arguments: arguments.clone() },
-            Packet::answer(arguments.clone()),
+            Packet::ok_reply(arguments.clone()),
             Packet::InitServer { version: "0.8.0".to_owned(), arguments },
         ] {
             let bytes = packet.to_bytes();
             prop_assert_eq!(u64::from_le_bytes(bytes[..8].try_into().unwrap()), bytes.len() as u64 - 8);
-            prop_assert_eq!(Packet::read(&bytes[8..]), Ok(packet));
+            prop_assert_eq!(Packet::parse_body(&bytes[8..]), Ok(packet));
         }
     }
 
     #[test]
     fn damage_is_refused_or_read(arguments in prop::collection::vec(value(), 0..4), place in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>()) {
-        let mut bytes = Packet::answer(arguments).to_bytes().split_off(8);
+        let mut bytes = Packet::ok_reply(arguments).to_bytes().split_off(8);
         let at = place.index(bytes.len());
         bytes[at] = byte;
-        let _ = Packet::read(&bytes);
+        let _ = Packet::parse_body(&bytes);
         bytes.truncate(cut.index(bytes.len()));
-        let _ = Packet::read(&bytes);
+        let _ = Packet::parse_body(&bytes);
     }
 }
 
@@ -58,14 +58,14 @@ fn packets_have_the_bytes_that_tvm_writes() {
     known.extend([8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, b'f']); // text of length 1
     known[0] = u8::try_from(known.len() - 8).unwrap();
     assert_eq!(asked, known);
-    let none = Packet::answer(vec![Value::None]).to_bytes();
+    let none = Packet::ok_reply(vec![Value::None]).to_bytes();
     assert_eq!(none, [12, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
 }
 
 #[test]
 fn announced_lengths_are_compared_with_what_is_there() {
     let list = |rest: &[u8]| [&[4, 0, 0, 0][..], rest].concat();
-    let refused = |bytes: Vec<u8>| Packet::read(&bytes).unwrap_err().to_string();
+    let refused = |bytes: Vec<u8>| Packet::parse_body(&bytes).unwrap_err().to_string();
     assert!(refused(list(&i32::MAX.to_le_bytes())).contains("at most"));
     assert!(refused(list(&(-1i32).to_le_bytes())).contains("at most"));
     let text = [&1i32.to_le_bytes()[..], &8i32.to_le_bytes(), &u64::MAX.to_le_bytes()].concat();
@@ -78,20 +78,20 @@ fn announced_lengths_are_compared_with_what_is_there() {
 
 #[test]
 fn trackers_answers_are_read_with_care() {
-    use remote::tracker::{lent, message, summary};
-    let json = |text: &str| message(text.as_bytes()).unwrap();
-    let device = lent(&json(r#"[0, ["127.0.0.1", 9091, "k:1"]]"#)).unwrap();
+    use remote::tracker::{parse_lent, parse_message, parse_summary};
+    let json = |text: &str| parse_message(text.as_bytes()).unwrap();
+    let device = parse_lent(&json(r#"[0, ["127.0.0.1", 9091, "k:1"]]"#)).unwrap();
     assert_eq!((device.address.to_string().as_str(), device.match_key.as_str()), ("127.0.0.1:9091", "k:1"));
     for text in
         ["0", "[]", r#"[0, ["h", 99999, "k"]]"#, r#"[0, ["h", 0, "k"]]"#, r#"[-1, ["h", 9, "k"]]"#, "[0, [1, 2, 3]]"]
     {
-        assert_eq!(lent(&json(text)), None, "{text}");
+        assert_eq!(parse_lent(&json(text)), None, "{text}");
     }
     let told = json(
         r#"[0, {"queue_info": {"k": {"free": 1, "pending": 2}}, "server_info": [{"addr": ["h", 1], "key": "server:k"}]}]"#,
     );
-    let told = summary(&told).unwrap();
+    let told = parse_summary(&told).unwrap();
     assert_eq!((told.queues["k"].pending, told.servers), (2, vec![("h:1".to_owned(), "k".to_owned())]));
-    assert_eq!(summary(&json("[0, 1]")), None);
-    assert!(message(b"{").is_err());
+    assert_eq!(parse_summary(&json("[0, 1]")), None);
+    assert!(parse_message(b"{").is_err());
 }

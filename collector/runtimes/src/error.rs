@@ -1,6 +1,5 @@
 //! Errors of running a model in another runtime.
 
-/// Why a model cannot be run in a runtime.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum RuntimeError {

@@ -4,7 +4,6 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
-/// Opaque pointer of a library.
 pub type Handle = *mut c_void;
 
 /// A handle that is released on drop.

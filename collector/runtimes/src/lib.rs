@@ -22,5 +22,4 @@ pub use error::RuntimeError;
 pub use runner::Runner;
 pub use runtime::{Described, Runtime};
 
-/// Name of the model file in a job's folder.
 pub const MODEL: &str = "model.onnx";

@@ -5,30 +5,30 @@ use crate::runtime::Described;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-pub fn file(of: &Described) -> Result<PathBuf> {
+pub fn library_file(of: &Described) -> Result<PathBuf> {
     let folders: Vec<PathBuf> =
-        worker::libraries::packages().into_iter().map(|packages| packages.join(of.folder)).collect();
-    find(&folders, of.file).ok_or_else(|| RuntimeError::Missing {
+        worker::libraries::wheel_folders().into_iter().map(|packages| packages.join(of.folder)).collect();
+    find_library(&folders, of.file).ok_or_else(|| RuntimeError::Missing {
         runtime: of.name,
         file: of.file,
-        folders: named(&folders),
+        folders: join_folders(&folders),
     })
 }
 
-/// Returns a file with the given prefix from the first folder that has one, the last by name if there are several.
-fn find(folders: &[PathBuf], beginning: &str) -> Option<PathBuf> {
+/// Returns the last match by name from the first folder that has one.
+fn find_library(folders: &[PathBuf], beginning: &str) -> Option<PathBuf> {
     let in_folder = |folder: &PathBuf| {
         let files = folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
-        files.filter(|file| begins(file, beginning)).max()
+        files.filter(|file| has_prefix(file, beginning)).max()
     };
     folders.iter().find_map(in_folder)
 }
 
-fn begins(file: &Path, beginning: &str) -> bool {
+fn has_prefix(file: &Path, beginning: &str) -> bool {
     file.file_name().is_some_and(|name| name.as_bytes().starts_with(beginning.as_bytes()))
 }
 
-fn named(folders: &[PathBuf]) -> String {
+fn join_folders(folders: &[PathBuf]) -> String {
     match folders {
         [] => "no known folder".to_owned(),
         folders => folders.iter().map(|folder| format!("`{}`", folder.display())).collect::<Vec<_>>().join(", "),
@@ -49,17 +49,17 @@ mod tests {
             folder
         };
         let folders = [root.path().join("nowhere"), folder("other"), folder("first"), folder("second")];
-        assert_eq!(find(&folders, "libone.so"), None);
+        assert_eq!(find_library(&folders, "libone.so"), None);
         for file in ["other/libone.txt", "first/libone.so.1", "first/libone.so.2", "second/libone.so.3"] {
             fs::write(root.path().join(file), "").expect("a file");
         }
-        assert_eq!(find(&folders, "libone.so"), Some(root.path().join("first/libone.so.2")));
-        assert_eq!(find(&folders, "libtwo.so"), None);
+        assert_eq!(find_library(&folders, "libone.so"), Some(root.path().join("first/libone.so.2")));
+        assert_eq!(find_library(&folders, "libtwo.so"), None);
     }
 
     #[test]
     fn an_error_says_where_was_looked() {
-        assert_eq!(named(&[]), "no known folder");
-        assert_eq!(named(&["/a".into(), "/b c".into()]), "`/a`, `/b c`");
+        assert_eq!(join_folders(&[]), "no known folder");
+        assert_eq!(join_folders(&["/a".into(), "/b c".into()]), "`/a`, `/b c`");
     }
 }

@@ -6,10 +6,10 @@
 use crate::error::{Result, RuntimeError};
 use std::ffi::c_void;
 
-/// Upper limit, above the size of any tensor of a model.
+/// Above the size of any tensor of a model.
 const BYTES_MAX: u64 = 1 << 40;
 
-/// Allocation unit that aligns tensors to cache lines.
+/// Aligns tensors to cache lines.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct PortLine([u8; 64]);
@@ -55,7 +55,6 @@ impl Drop for Memory {
     }
 }
 
-/// An input or an output of a model.
 pub struct Port<Handle> {
     /// Library's handle. Declared before the memory it refers to, so that it is dropped first.
     pub handle: Handle,
@@ -68,14 +67,12 @@ impl<Handle> Port<Handle> {
     }
 }
 
-/// All inputs and outputs of a model.
 pub struct Ports<Handle> {
     pub inputs: Vec<Port<Handle>>,
     pub outputs: Vec<Port<Handle>>,
 }
 
 impl<Handle> Ports<Handle> {
-    /// Sets all inputs from their concatenated bytes.
     pub fn write_inputs(&mut self, mut bytes: &[u8]) -> Result<()> {
         let wanted = self.inputs.iter().map(|port| port.memory.bytes).sum();
         if bytes.len() != wanted {
@@ -94,7 +91,6 @@ impl<Handle> Ports<Handle> {
         self.outputs.iter_mut().for_each(|port| port.memory.write(&vec![0xff; port.memory.bytes]));
     }
 
-    /// Returns the concatenated bytes of all outputs.
     pub fn read_outputs(&self) -> Vec<u8> {
         self.outputs.iter().flat_map(|port| port.memory.read()).collect()
     }

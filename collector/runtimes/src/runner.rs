@@ -8,13 +8,12 @@ use crate::MODEL;
 use crate::error::RuntimeError;
 use crate::runtime::{Runtime, Session};
 use anyhow::Result;
-use job::kept::{JobCache, stamps};
+use job::kept::{JobCache, cache_key};
 use job::{Measured, NetworkJob, RunReply};
 use measure::counters::{Backend, CounterRequest, CounterSession};
-use measure::{HostClock, affinity, measure};
+use measure::{HostClock, affinity, measure_runs};
 use worker::{RunnerProcess, peak_resident_bytes};
 
-/// Processes jobs and caches the session of the last model.
 pub struct Runner<R: Runtime> {
     process: RunnerProcess,
     runtime: R,
@@ -22,29 +21,26 @@ pub struct Runner<R: Runtime> {
 }
 
 impl<R: Runtime> Runner<R> {
-    /// Loads the library.
     pub fn open(process: RunnerProcess) -> Result<Runner<R>, RuntimeError> {
         Ok(Runner { process, runtime: R::open()?, kept: JobCache::default() })
     }
 
-    /// Returns the version of the library.
     pub fn version(&self) -> String {
         self.runtime.version()
     }
 
-    /// Processes one job.
-    pub fn answer(&mut self, job: &NetworkJob) -> RunReply {
-        self.run(job).unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
+    pub fn process_job(&mut self, job: &NetworkJob) -> RunReply {
+        self.run_job(job).unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
     }
 
-    fn run(&mut self, job: &NetworkJob) -> Result<RunReply> {
+    fn run_job(&mut self, job: &NetworkJob) -> Result<RunReply> {
         let model = job.program.join(MODEL);
-        let stamps = stamps(&[&model, &job.inputs], &job.cpus, job.placement);
+        let stamps = cache_key(&[&model, &job.inputs], &job.cpus, job.placement);
         let is_counted = job.counters.backend != Backend::None;
         // Opened before the session creates its threads, so that their counts are included.
         let with_descendants = job.counters.with_descendants || job.cpus.len() > 1;
-        let mut counters = CounterSession::open(&CounterRequest { with_descendants, ..job.counters.clone() });
-        let mut session = match self.kept.take(&stamps).filter(|_| !is_counted) {
+        let mut counters = CounterSession::open_counters(&CounterRequest { with_descendants, ..job.counters.clone() });
+        let mut session = match self.kept.take_matching(&stamps).filter(|_| !is_counted) {
             Some(session) => session,
             None => {
                 // Determines the CPUs that the library detects and new threads inherit. Also applies to threads created
@@ -55,14 +51,15 @@ impl<R: Runtime> Runner<R> {
                 session
             }
         };
-        affinity::pin(R::caller_cpus(&job.cpus))?;
+        affinity::pin_thread(R::caller_cpus(&job.cpus))?;
         session.ports().poison_outputs();
-        let measurement = measure(&mut |times| session.run(times), &job.method, &mut HostClock::new(), &mut counters)?;
-        affinity::verify(&job.cpus)?;
+        let measurement =
+            measure_runs(&mut |times| session.run(times), &job.method, &mut HostClock::new(), &mut counters)?;
+        affinity::verify_pinning(&job.cpus)?;
         job.write_outputs(session.ports().read_outputs())?;
         if !is_counted {
-            self.kept.put(stamps, session);
+            self.kept.store_thing(stamps, session);
         }
-        Ok(RunReply::Measured(Box::new(Measured::new(measurement, None, peak_resident_bytes()))))
+        Ok(RunReply::Measured(Box::new(Measured::from_measurement(measurement, None, peak_resident_bytes()))))
     }
 }

@@ -5,7 +5,6 @@ use crate::ports::Ports;
 use std::path::Path;
 use worker::RunnerProcess;
 
-/// Static description of a runtime.
 #[derive(Debug)]
 pub struct Described {
     pub name: &'static str,
@@ -15,18 +14,15 @@ pub struct Described {
     pub(crate) folder: &'static str,
     /// Prefix of the library's file name.
     pub(crate) file: &'static str,
-    /// Remedy if the library cannot be loaded.
     pub hint: &'static str,
 }
 
 /// A loaded library that runs whole models.
 pub trait Runtime: Sized {
-    /// Type of a loaded model.
     type Session: Session;
 
     const DESCRIBED: &'static Described;
 
-    /// Loads the library.
     fn open() -> Result<Self>;
 
     /// Returns the library's version, such as `1.31.1`.
@@ -39,14 +35,10 @@ pub trait Runtime: Sized {
     fn caller_cpus(cpus: &[usize]) -> &[usize];
 }
 
-/// A loaded model with memory for its inputs and outputs.
 pub trait Session {
-    /// Library's handle of an input or output.
     type Handle;
 
-    /// Returns the inputs and outputs.
     fn ports(&mut self) -> &mut Ports<Self::Handle>;
 
-    /// Runs the model `times` times.
     fn run(&mut self, times: u32) -> Result<()>;
 }

@@ -10,11 +10,11 @@ const STEPS: usize = 36;
 /// Steps without a new best point before all walkers stop.
 const PATIENCE: usize = 12;
 
-/// Returns up to `count` points that were not taken, highest scores first.
-pub fn anneal(points: &mut Points, starts: &[Knobs], count: usize, score: impl Fn(&Knobs) -> f64) -> Vec<Knobs> {
+/// Returns up to `count` new points, highest scores first.
+pub fn anneal_points(points: &mut Points, starts: &[Knobs], count: usize, score: impl Fn(&Knobs) -> f64) -> Vec<Knobs> {
     let mut known: BTreeMap<Knobs, f64> = BTreeMap::new();
     let mut found: Vec<(f64, Knobs)> = Vec::new();
-    let drawn: Vec<Knobs> = (starts.len()..WALKERS).filter_map(|_| points.any()).collect();
+    let drawn: Vec<Knobs> = (starts.len()..WALKERS).filter_map(|_| points.any_allowed()).collect();
     let mut walkers: Vec<Knobs> = starts.iter().take(WALKERS).cloned().chain(drawn).collect();
     let mut scores: Vec<f64> =
         walkers.iter().map(|knobs| *known.entry(knobs.clone()).or_insert_with(|| score(knobs))).collect();
@@ -33,7 +33,7 @@ pub fn anneal(points: &mut Points, starts: &[Knobs], count: usize, score: impl F
                 }
                 found.truncate(count);
             }
-            let Some(next) = points.changed(walker, 1) else { continue };
+            let Some(next) = points.change_axes(walker, 1) else { continue };
             let other = *known.entry(next.clone()).or_insert_with(|| score(&next));
             let likely = ((other - *own) / (heat + 1e-5)).exp().min(1.0);
             if points.random.random_bool(likely) {

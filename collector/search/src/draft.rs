@@ -17,7 +17,7 @@
 
 use crate::features::{self, View};
 use crate::judge::Judge;
-use crate::model::{self, Features, Goal, Growing, Lessons, each};
+use crate::model::{self, Features, Goal, Growing, Lessons, iter_features};
 use crate::points::Points;
 use crate::problem::Problem;
 use crate::{Result, TrialResult, Tuner};
@@ -26,91 +26,89 @@ use rand::RngExt;
 use rand::seq::SliceRandom;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Minimum number of observed points before trees are trained.
+/// Observed points before trees are trained.
 const MIN_TRAINING_ROWS: usize = 8;
 const RANDOM_SHARE: f64 = 0.08;
-/// Number of the best points whose neighbours are candidates.
+/// Best points whose neighbours are candidates.
 const PARENTS: usize = 6;
-/// Numbers of candidates: neighbours of a parent in two or three knobs, crossovers, and random points.
+/// Candidates: neighbours of a parent in two or three knobs, crossovers, and random points.
 const CHANGED: usize = 24;
 const CROSSED: usize = 64;
 const DRAWN: usize = 192;
-/// Number of ensembles, whose spread is the uncertainty, and the weight of the uncertainty.
+/// Ensembles, whose spread is the uncertainty, and the weight of the uncertainty.
 const ENSEMBLES: u64 = 2;
 const CURIOSITY: f64 = 0.5;
-/// Relative penalty of a tile per earlier trial.
+/// Per earlier trial of the tile.
 const REPEATED_TILE_PENALTY: f64 = 0.005;
-/// Minimum number of trials of each kind, and the number of further kinds whose neighbours are candidates.
+/// Minimum trials of each kind, and number of further kinds whose neighbours are candidates.
 const KIND_TRIALS: usize = 6;
 const OTHER_KINDS: usize = 2;
-/// Knobs that define a kind, and knobs that define a tile within a kind.
+/// Knobs that define a kind, and a tile within a kind.
 const KIND: [&str; 2] = ["algorithm", "layout"];
 const TILE: [&str; 6] = ["block", "tile_c", "tile_y", "tile_x", "tile_p", "vector"];
-/// Minimum relative improvement that a hint must promise, and the maximum number of hints.
+/// Minimum relative improvement of a hint, and maximum number of hints.
 const MIN_HINT_GAIN: f64 = 0.02;
 const HINTS: usize = 6;
-/// Number or share of new rows after which trees are trained again.
+/// Number or share of new rows.
 const RETRAINING_ROWS: usize = 16;
 
-/// Relative time that stands for a failure.
 const FAILURE_FACTOR: f64 = 8.0;
 
-/// Label of a row.
 #[derive(Clone, Copy)]
 enum DraftLabel {
     Own(f64),
     Failed,
-    /// Time relative to the default schedule of another problem.
+    /// Relative to the default schedule of another problem.
     Other(f64),
 }
 
 pub struct Draft {
     problem: Problem,
-    /// Features that distinguish problems.
+    /// Distinguish problems.
     sizes: Features,
     points: Points,
     seed: u64,
     lessons: Lessons,
     labels: Vec<DraftLabel>,
-    /// Measured points with their times.
     timed: Vec<(f64, Knobs)>,
     default_ns: Option<f64>,
-    /// Points that are proposed before trees are trained.
+    /// Proposed before trees are trained.
     first: VecDeque<Knobs>,
-    /// Points that were faster than the default for an equal problem, with their relative times, fastest first.
+    /// Points faster than the default of an equal problem, with relative times, fastest first.
     hints: Vec<(f64, Knobs)>,
-    /// Number of hints that were proposed.
+    /// Number of proposed hints.
     followed: usize,
-    /// Points that are run regardless of their code.
+    /// Run regardless of their code.
     sure: BTreeSet<Knobs>,
     judge: Judge,
     trees: Growing,
 }
 
-/// Whether the figures describe CPU code. The cost model was not validated on figures of GPU kernels.
+/// Whether figures describe CPU code: the cost model was not validated on GPU kernels.
 fn is_told_of(figures: &Features) -> bool {
     figures.contains_key("code_cycles")
 }
 
-/// Returns the features of a point with those of its code.
 fn seen_built<'a>(
     sight: &'a features::VisibleFeatures,
     sizes: &'a Features,
     figures: &'a Features,
 ) -> impl Iterator<Item = (&'a str, f64)> {
-    sight.each().chain(each(sizes)).chain(each(figures))
+    sight.iter_named().chain(iter_features(sizes)).chain(iter_features(figures))
 }
 
-fn kind(knobs: &Knobs) -> [Option<&Setting>; KIND.len()] {
+fn kind_settings(knobs: &Knobs) -> [Option<&Setting>; KIND.len()] {
     KIND.map(|name| knobs.0.get(name))
 }
 
-fn tile(knobs: &Knobs) -> ([Option<&Setting>; KIND.len()], [Option<&Setting>; TILE.len()]) {
-    (kind(knobs), TILE.map(|name| knobs.0.get(name)))
+fn tile_settings(knobs: &Knobs) -> ([Option<&Setting>; KIND.len()], [Option<&Setting>; TILE.len()]) {
+    (kind_settings(knobs), TILE.map(|name| knobs.0.get(name)))
 }
 
-/// Counts the trials of each group.
-fn counts<'a, K: Ord>(tried: impl IntoIterator<Item = &'a Knobs>, of: impl Fn(&'a Knobs) -> K) -> BTreeMap<K, usize> {
+fn count_trials<'a, K: Ord>(
+    tried: impl IntoIterator<Item = &'a Knobs>,
+    of: impl Fn(&'a Knobs) -> K,
+) -> BTreeMap<K, usize> {
     let mut counts = BTreeMap::new();
     for knobs in tried {
         *counts.entry(of(knobs)).or_default() += 1;
@@ -120,10 +118,10 @@ fn counts<'a, K: Ord>(tried: impl IntoIterator<Item = &'a Knobs>, of: impl Fn(&'
 
 impl Draft {
     pub fn new(problem: &Problem, seed: u64) -> Result<Draft> {
-        model::check()?;
+        model::check_training()?;
         let mut points = Points::new(&problem.space, seed);
         let default = problem.space.default.clone();
-        let mut first = points.neighbours(&default);
+        let mut first = points.one_axis_neighbours(&default);
         first.shuffle(&mut points.random);
         Ok(Draft {
             problem: problem.clone(),
@@ -143,16 +141,17 @@ impl Draft {
         })
     }
 
-    fn note(&mut self, problem: &Problem, knobs: &Knobs, label: DraftLabel) {
+    fn add_row(&mut self, problem: &Problem, knobs: &Knobs, label: DraftLabel) {
         let sizes = features::of_problem(problem);
-        self.lessons.add(features::of(problem, knobs, View::Loops).each().chain(each(&sizes)));
+        self.lessons
+            .add_row(features::point_features(problem, knobs, View::Loops).iter_named().chain(iter_features(&sizes)));
         self.labels.push(label);
     }
 
-    /// Returns the fastest untried hint, if it promises more than the best known time.
-    fn hint(&self) -> Option<&(f64, Knobs)> {
+    /// Returns the fastest untried hint that promises more than the best known time.
+    fn next_hint(&self) -> Option<&(f64, Knobs)> {
         let (best, default_ns) = (self.timed.first()?.0, self.default_ns?);
-        let is_open = |knobs: &Knobs| !self.points.is_taken(knobs) && self.problem.space.allows(knobs);
+        let is_open = |knobs: &Knobs| !self.points.is_taken(knobs) && self.problem.space.allows_point(knobs);
         let hint = self.hints.iter().find(|(_, knobs)| is_open(knobs))?;
         (self.followed < HINTS && hint.0 * default_ns < best * (1.0 - MIN_HINT_GAIN)).then_some(hint)
     }
@@ -161,12 +160,11 @@ impl Draft {
         if !is_told_of(figures) {
             return;
         }
-        let (sight, sizes) = (features::of(problem, knobs, View::Knobs), features::of_problem(problem));
-        self.judge.learn(seen_built(&sight, &sizes, figures), over_default.min(FAILURE_FACTOR));
+        let (sight, sizes) = (features::point_features(problem, knobs, View::Knobs), features::of_problem(problem));
+        self.judge.add_result(seen_built(&sight, &sizes, figures), over_default.min(FAILURE_FACTOR));
     }
 
-    /// Trains trees if there are enough new results.
-    fn study(&mut self) -> Result<()> {
+    fn train_if_due(&mut self) -> Result<()> {
         let Draft { seed, lessons, labels, timed, default_ns, trees, .. } = self;
         let least = timed.first().map_or(1.0, |(ns, _)| *ns);
         let usual = default_ns.unwrap_or(least);
@@ -175,17 +173,20 @@ impl Draft {
             DraftLabel::Other(over_default) => over_default.min(FAILURE_FACTOR).ln() as f32,
             DraftLabel::Failed => FAILURE_FACTOR.ln() as f32,
         };
-        trees.study(labels.len(), || {
+        trees.train_if_due(labels.len(), || {
             let labels: Vec<f32> = labels.iter().map(label).collect();
-            lessons.fit(&labels, Goal::Value, (0..ENSEMBLES).map(|set| seed.wrapping_add(set)))
+            lessons.train_trees(&labels, Goal::Value, (0..ENSEMBLES).map(|set| seed.wrapping_add(set)))
         })
     }
 
-    /// Returns untried candidates: neighbours of the best points, crossovers and random points.
-    fn pool(&mut self) -> Vec<Knobs> {
+    /// Returns untried neighbours of the best points, crossovers and random points.
+    fn candidate_pool(&mut self) -> Vec<Knobs> {
         let mut parents: Vec<Knobs> = self.timed.iter().take(PARENTS).map(|(_, knobs)| knobs.clone()).collect();
         for _ in 0..OTHER_KINDS {
-            let other = self.timed.iter().find(|(_, knobs)| !parents.iter().any(|parent| kind(parent) == kind(knobs)));
+            let other = self
+                .timed
+                .iter()
+                .find(|(_, knobs)| !parents.iter().any(|parent| kind_settings(parent) == kind_settings(knobs)));
             parents.extend(other.map(|(_, knobs)| knobs.clone()));
         }
         if parents.is_empty() {
@@ -193,56 +194,60 @@ impl Draft {
         }
         let mut pool: BTreeSet<Knobs> = BTreeSet::new();
         for parent in &parents {
-            pool.extend(self.points.neighbours(parent));
-            pool.extend((0..CHANGED).filter_map(|turn| self.points.changed(parent, 2 + turn % 2)));
+            pool.extend(self.points.one_axis_neighbours(parent));
+            pool.extend((0..CHANGED).filter_map(|turn| self.points.change_axes(parent, 2 + turn % 2)));
         }
         for _ in 0..CROSSED {
             let one = self.points.random.random_range(0..parents.len());
             let other = self.points.random.random_range(0..parents.len());
-            let child = self.points.crossed(&parents[one], &parents[other]);
-            if self.points.space.allows(&child) {
+            let child = self.points.cross_points(&parents[one], &parents[other]);
+            if self.points.space.allows_point(&child) {
                 pool.insert(child);
             }
         }
-        pool.extend((0..DRAWN).filter_map(|_| self.points.any()));
+        pool.extend((0..DRAWN).filter_map(|_| self.points.any_allowed()));
         let mut pool: Vec<Knobs> = pool.into_iter().filter(|knobs| !self.points.is_taken(knobs)).collect();
         // Trees predict equal values for many points. Shuffling breaks ties at random instead of by name.
         pool.shuffle(&mut self.points.random);
         pool
     }
 
-    fn drafted(&mut self, count: usize) -> Result<Vec<Knobs>> {
-        self.study()?;
-        let pool = self.pool();
-        let Some(model) = self.trees.model() else { return Ok(Vec::new()) };
-        let tiles = counts(self.points.taken(), tile);
+    fn draft_points(&mut self, count: usize) -> Result<Vec<Knobs>> {
+        self.train_if_due()?;
+        let pool = self.candidate_pool();
+        let Some(model) = self.trees.trained_model() else { return Ok(Vec::new()) };
+        let tiles = count_trials(self.points.iter_taken(), tile_settings);
         let promise = |knobs: &Knobs| {
-            let guess = model.ask(features::of(&self.problem, knobs, View::Loops).each().chain(each(&self.sizes)));
-            let tried = tiles.get(&tile(knobs)).copied().unwrap_or(0);
+            let guess = model.predict_features(
+                features::point_features(&self.problem, knobs, View::Loops)
+                    .iter_named()
+                    .chain(iter_features(&self.sizes)),
+            );
+            let tried = tiles.get(&tile_settings(knobs)).copied().unwrap_or(0);
             guess.mean - CURIOSITY * guess.spread + REPEATED_TILE_PENALTY * tried as f64
         };
         let mut ranked: Vec<(f64, Knobs)> = pool.into_iter().map(|knobs| (promise(&knobs), knobs)).collect();
         ranked.sort_by(|one, other| one.0.total_cmp(&other.0));
-        if let Some(place) = self.rare(&ranked) {
+        if let Some(place) = self.rare_candidate(&ranked) {
             ranked[..=place].rotate_right(1);
         }
         Ok(ranked.into_iter().take(count).map(|(_, knobs)| knobs).collect())
     }
 
     /// Returns the index of the best candidate of the least tried kind, if that has too few trials.
-    fn rare(&self, ranked: &[(f64, Knobs)]) -> Option<usize> {
-        let kinds = counts(self.points.taken(), kind);
-        let tried = ranked.iter().map(|(_, knobs)| kinds.get(&kind(knobs)).copied().unwrap_or(0));
+    fn rare_candidate(&self, ranked: &[(f64, Knobs)]) -> Option<usize> {
+        let kinds = count_trials(self.points.iter_taken(), kind_settings);
+        let tried = ranked.iter().map(|(_, knobs)| kinds.get(&kind_settings(knobs)).copied().unwrap_or(0));
         let (place, times) = tried.enumerate().min_by_key(|(_, times)| *times)?;
         (times < KIND_TRIALS).then_some(place)
     }
 }
 
 impl Tuner for Draft {
-    fn propose(&mut self, count: usize) -> Result<Vec<Schedule>> {
+    fn propose_schedules(&mut self, count: usize) -> Result<Vec<Schedule>> {
         let mut proposed: Vec<Knobs> = Vec::new();
-        if let Some((_, knobs)) = self.hint().cloned().filter(|_| count > 0) {
-            self.points.take(&knobs);
+        if let Some((_, knobs)) = self.next_hint().cloned().filter(|_| count > 0) {
+            self.points.take_point(&knobs);
             self.sure.insert(knobs.clone());
             self.followed += 1;
             proposed.push(knobs);
@@ -250,17 +255,17 @@ impl Tuner for Draft {
         let drawn = (proposed.len()..count).filter(|_| self.points.random.random_bool(RANDOM_SHARE)).count();
         while self.labels.len() < MIN_TRAINING_ROWS && proposed.len() < count {
             let Some(knobs) = self.first.pop_front() else { break };
-            if self.points.take(&knobs) {
+            if self.points.take_point(&knobs) {
                 proposed.push(knobs);
             }
         }
         let wanted = count.saturating_sub(drawn + proposed.len());
         if self.labels.len() >= MIN_TRAINING_ROWS && wanted > 0 {
-            let drafted = self.drafted(wanted)?;
-            proposed.extend(drafted.into_iter().filter(|knobs| self.points.take(knobs)));
+            let drafted = self.draft_points(wanted)?;
+            proposed.extend(drafted.into_iter().filter(|knobs| self.points.take_point(knobs)));
         }
         while proposed.len() < count {
-            let Some(knobs) = self.points.draw() else { break };
+            let Some(knobs) = self.points.draw_new() else { break };
             self.sure.insert(knobs.clone());
             proposed.push(knobs);
         }
@@ -271,17 +276,17 @@ impl Tuner for Draft {
         let Schedule::Template { knobs } = schedule else { return Ok(true) };
         let best = self.timed.first().zip(self.default_ns).map(|((ns, _), default_ns)| ns / default_ns);
         let Some(best) = best.filter(|_| is_told_of(figures)) else { return Ok(true) };
-        let of_kind = self.timed.iter().filter(|(_, other)| kind(other) == kind(knobs)).count();
+        let of_kind = self.timed.iter().filter(|(_, other)| kind_settings(other) == kind_settings(knobs)).count();
         if of_kind < KIND_TRIALS || self.sure.contains(knobs) || *knobs == self.problem.space.default {
             return Ok(true);
         }
-        let sight = features::of(&self.problem, knobs, View::Knobs);
+        let sight = features::point_features(&self.problem, knobs, View::Knobs);
         self.judge.is_worth_a_run(seen_built(&sight, &self.sizes, figures), best)
     }
 
-    fn observe(&mut self, schedule: &Schedule, figures: Option<&Features>, seen: TrialResult) {
+    fn observe_result(&mut self, schedule: &Schedule, figures: Option<&Features>, seen: TrialResult) {
         let Schedule::Template { knobs } = schedule else { return };
-        self.points.take(knobs);
+        self.points.take_point(knobs);
         let problem = self.problem.clone();
         match seen {
             TrialResult::Time(ns) => {
@@ -290,9 +295,9 @@ impl Tuner for Draft {
                 }
                 let place = self.timed.partition_point(|(other, _)| *other <= ns);
                 self.timed.insert(place, (ns, knobs.clone()));
-                self.note(&problem, knobs, DraftLabel::Own(ns));
+                self.add_row(&problem, knobs, DraftLabel::Own(ns));
             }
-            TrialResult::Failed => self.note(&problem, knobs, DraftLabel::Failed),
+            TrialResult::Failed => self.add_row(&problem, knobs, DraftLabel::Failed),
             TrialResult::Elsewhere | TrialResult::PassedOver => {}
         }
         if let (Some(figures), TrialResult::Time(ns), Some(default_ns)) = (figures, seen, self.default_ns) {
@@ -300,12 +305,18 @@ impl Tuner for Draft {
         }
     }
 
-    fn learn(&mut self, problem: &Problem, schedule: &Schedule, figures: Option<&Features>, over_default: f64) {
+    fn learn_from_other(
+        &mut self,
+        problem: &Problem,
+        schedule: &Schedule,
+        figures: Option<&Features>,
+        over_default: f64,
+    ) {
         if let Schedule::Template { knobs } = schedule {
             if let Some(figures) = figures {
                 self.note_built(problem, knobs, figures, over_default);
             }
-            self.note(problem, knobs, DraftLabel::Other(over_default));
+            self.add_row(problem, knobs, DraftLabel::Other(over_default));
             if over_default < 1.0 - MIN_HINT_GAIN && features::are_equal(&self.problem, problem) {
                 let place = self.hints.partition_point(|(other, _)| *other <= over_default);
                 self.hints.insert(place, (over_default, knobs.clone()));
@@ -314,6 +325,6 @@ impl Tuner for Draft {
     }
 
     fn hinted(&self) -> Option<f64> {
-        self.hint().map(|(over_default, _)| *over_default)
+        self.next_hint().map(|(over_default, _)| *over_default)
     }
 }

@@ -6,7 +6,6 @@ use crate::{Error, Evolution, Features, Result, TrialResult, Tuner};
 use job::space::Schedule;
 use std::collections::{HashSet, VecDeque};
 
-/// Batch size of MetaSchedule.
 const BATCH: usize = 64;
 
 pub struct Evolved {
@@ -16,7 +15,7 @@ pub struct Evolved {
     /// Hashes of proposed and observed schedules.
     taken: HashSet<String>,
     measured: Vec<(Schedule, f64)>,
-    /// Children that were not proposed yet, and the number of taken schedules when they were bred.
+    /// Unproposed children, and the number of taken schedules when they were bred.
     children: VecDeque<Schedule>,
     bred_at: Option<usize>,
 }
@@ -35,29 +34,28 @@ impl Evolved {
         }
     }
 
-    fn draw(&mut self) -> Schedule {
+    fn draw_schedule(&mut self) -> Schedule {
         loop {
             let (space, seed) = (self.next, self.first + 1 + self.next as i64);
             self.next += 1;
             let drawn = Schedule::MetaSchedule { space, seed, trace: None };
-            if self.taken.insert(drawn.hash()) {
+            if self.taken.insert(drawn.stable_hash()) {
                 return drawn;
             }
         }
     }
 
-    /// Returns a new child, bred now if none is left. Returns None if nothing was measured or the generation had only
-    /// known schedules; then random schedules are proposed, and the next batch is bred from their results.
-    fn child(&mut self) -> Result<Option<Schedule>> {
+    /// Returns a new child. None if nothing was measured or all are known; random points follow.
+    fn next_child(&mut self) -> Result<Option<Schedule>> {
         let is_due = self.bred_at.is_none_or(|count| self.taken.len() >= count + BATCH);
         if self.children.is_empty() && is_due && !self.measured.is_empty() {
             let seed = self.first + self.taken.len() as i64;
-            let bred = self.evolution.breed(&self.measured, BATCH, seed).map_err(Error::Evolution)?;
+            let bred = self.evolution.breed_schedules(&self.measured, BATCH, seed).map_err(Error::Evolution)?;
             self.bred_at = Some(self.taken.len());
             self.children = bred.into();
         }
         while let Some(child) = self.children.pop_front() {
-            if self.taken.insert(child.hash()) {
+            if self.taken.insert(child.stable_hash()) {
                 return Ok(Some(child));
             }
         }
@@ -66,20 +64,20 @@ impl Evolved {
 }
 
 impl Tuner for Evolved {
-    fn propose(&mut self, count: usize) -> Result<Vec<Schedule>> {
+    fn propose_schedules(&mut self, count: usize) -> Result<Vec<Schedule>> {
         let mut proposed = Vec::new();
         while proposed.len() < count {
-            let child = if self.taken.len() < BATCH { None } else { self.child()? };
-            proposed.push(child.unwrap_or_else(|| self.draw()));
+            let child = if self.taken.len() < BATCH { None } else { self.next_child()? };
+            proposed.push(child.unwrap_or_else(|| self.draw_schedule()));
         }
         Ok(proposed)
     }
 
-    fn observe(&mut self, schedule: &Schedule, _: Option<&Features>, seen: TrialResult) {
+    fn observe_result(&mut self, schedule: &Schedule, _: Option<&Features>, seen: TrialResult) {
         if matches!(schedule, Schedule::Template { .. }) {
             return;
         }
-        self.taken.insert(schedule.hash());
+        self.taken.insert(schedule.stable_hash());
         if let TrialResult::Time(time_ns) = seen {
             self.measured.push((schedule.clone(), time_ns));
         }
@@ -100,7 +98,7 @@ mod tests {
     struct Fake(Asked, usize);
 
     impl Evolution for Fake {
-        fn breed(
+        fn breed_schedules(
             &mut self,
             measured: &[(Schedule, f64)],
             _: usize,
@@ -123,11 +121,11 @@ mod tests {
     fn the_first_batch_is_drawn_and_later_ones_are_bred_from_what_was_measured() {
         let asked = Asked::default();
         let mut tuner = Evolved::new(1 << 40, Box::new(Fake(asked.clone(), BATCH)));
-        let first = tuner.propose(BATCH).expect("draws");
+        let first = tuner.propose_schedules(BATCH).expect("draws");
         assert!(first.iter().all(is_drawn));
-        first.iter().skip(1).for_each(|schedule| tuner.observe(schedule, None, TrialResult::Time(1.0)));
-        tuner.observe(&first[0], None, TrialResult::Failed);
-        let second = tuner.propose(BATCH + 1).expect("children");
+        first.iter().skip(1).for_each(|schedule| tuner.observe_result(schedule, None, TrialResult::Time(1.0)));
+        tuner.observe_result(&first[0], None, TrialResult::Failed);
+        let second = tuner.propose_schedules(BATCH + 1).expect("children");
         assert_eq!(second.iter().filter(|schedule| is_drawn(schedule)).count(), 0);
         let seed = (1 << 40 >> 34) + BATCH as i64;
         assert_eq!(*asked.borrow(), [(BATCH - 1, seed), (BATCH - 1, seed + BATCH as i64)]);
@@ -137,10 +135,10 @@ mod tests {
     fn where_nothing_new_is_bred_draws_go_on_and_breeding_is_tried_again_later() {
         let asked = Asked::default();
         let mut tuner = Evolved::new(7, Box::new(Fake(asked.clone(), 1)));
-        let drawn = tuner.propose(BATCH).expect("draws");
-        assert!(tuner.propose(3).expect("draws").iter().all(is_drawn), "nothing was measured");
-        tuner.observe(&drawn[0], None, TrialResult::Time(1.0));
-        let next = tuner.propose(2 * BATCH).expect("some of both");
+        let drawn = tuner.propose_schedules(BATCH).expect("draws");
+        assert!(tuner.propose_schedules(3).expect("draws").iter().all(is_drawn), "nothing was measured");
+        tuner.observe_result(&drawn[0], None, TrialResult::Time(1.0));
+        let next = tuner.propose_schedules(2 * BATCH).expect("some of both");
         assert_eq!(next.iter().filter(|schedule| !is_drawn(schedule)).count(), 2);
         assert_eq!(asked.borrow().len(), 2);
     }

@@ -4,42 +4,37 @@
 use crate::features::{self, View};
 use crate::model::{Goal, Lessons};
 use crate::{Problem, Result};
-use job::space::{Knobs, Setting, Space, canonical};
+use job::space::{Knobs, Setting, Space, canonical_knobs};
 use serde::Serialize;
 
-/// Effect of an axis around the best schedules of a search.
+/// Effect of an axis around the best schedules.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Effect {
     pub axis: String,
-    /// Time with the worst setting relative to the best setting: the mean of predictions around the best schedules.
+    /// Mean predicted time with the worst setting relative to the best setting.
     pub worst_over_best: f64,
-    /// Setting with the shortest predicted time.
     pub best: Setting,
-    /// Setting with the longest predicted time.
     pub worst: Setting,
 }
 
-/// Minimum number of trials.
 const FEWEST: usize = 16;
-/// Number of the fastest schedules around which axes are changed.
+/// Fastest schedules around which axes are changed.
 const BEST_SCHEDULES: usize = 8;
-/// Number of ensembles whose predictions are averaged.
 const ENSEMBLES: u64 = 3;
 
-/// Returns the axes of a problem, most important first, or none if too few points have a time. Times are in
-/// nanoseconds.
-pub fn effects(problem: &Problem, timed: &[(Knobs, f64)], seed: u64) -> Result<Vec<Effect>> {
+/// Returns axes, most important first, or none for too few timed points. Times are in nanoseconds.
+pub fn axis_effects(problem: &Problem, timed: &[(Knobs, f64)], seed: u64) -> Result<Vec<Effect>> {
     if timed.len() < FEWEST {
         return Ok(Vec::new());
     }
     let mut lessons = Lessons::default();
-    let see = |knobs: &Knobs| features::of(problem, knobs, View::Knobs);
+    let see = |knobs: &Knobs| features::point_features(problem, knobs, View::Knobs);
     for (knobs, _) in timed {
-        lessons.add(see(knobs).each());
+        lessons.add_row(see(knobs).iter_named());
     }
     let least = timed.iter().map(|(_, ns)| *ns).fold(f64::INFINITY, f64::min);
     let labels: Vec<f32> = timed.iter().map(|(_, ns)| (ns / least).ln() as f32).collect();
-    let model = lessons.fit(&labels, Goal::Value, (0..ENSEMBLES).map(|set| seed.wrapping_add(set)))?;
+    let model = lessons.train_trees(&labels, Goal::Value, (0..ENSEMBLES).map(|set| seed.wrapping_add(set)))?;
     let mut fastest: Vec<&(Knobs, f64)> = timed.iter().collect();
     fastest.sort_by(|one, other| one.1.total_cmp(&other.1));
     fastest.truncate(BEST_SCHEDULES);
@@ -49,8 +44,9 @@ pub fn effects(problem: &Problem, timed: &[(Knobs, f64)], seed: u64) -> Result<V
         // Mean prediction of each setting that is allowed around most of the best schedules.
         let mut means: Vec<(f64, &Setting)> = Vec::new();
         for setting in &axis.settings {
-            let changed = fastest.iter().filter_map(|(knobs, _)| with(space, knobs, axis.name, setting));
-            let guesses: Vec<f64> = changed.map(|knobs| model.ask(see(&knobs).each()).mean).collect();
+            let changed = fastest.iter().filter_map(|(knobs, _)| with_setting(space, knobs, axis.name, setting));
+            let guesses: Vec<f64> =
+                changed.map(|knobs| model.predict_features(see(&knobs).iter_named()).mean).collect();
             if 2 * guesses.len() > fastest.len() {
                 means.push((guesses.iter().sum::<f64>() / guesses.len() as f64, setting));
             }
@@ -66,36 +62,36 @@ pub fn effects(problem: &Problem, timed: &[(Knobs, f64)], seed: u64) -> Result<V
     Ok(effects)
 }
 
-/// Returns the point with another setting of an axis, if the setting is allowed and has an effect.
-fn with(space: &Space, knobs: &Knobs, axis: &str, setting: &Setting) -> Option<Knobs> {
-    let is_neutral = Space::neutral(axis).as_ref() == Some(setting);
+/// Returns None if the setting is not allowed or has no effect.
+fn with_setting(space: &Space, knobs: &Knobs, axis: &str, setting: &Setting) -> Option<Knobs> {
+    let is_neutral = Space::neutral_setting(axis).as_ref() == Some(setting);
     let mut changed = knobs.clone();
     changed.0.insert(axis.to_owned(), setting.clone());
-    let changed = canonical(changed);
+    let changed = canonical_knobs(changed);
     let decides = is_neutral || changed.0.get(axis) == Some(setting);
-    (decides && space.allows(&changed)).then_some(changed)
+    (decides && space.allows_point(&changed)).then_some(changed)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::points::Points;
-    use crate::synthetic::billion;
+    use crate::synthetic::billion_points;
 
     #[test]
     fn the_axis_that_decides_the_time_comes_first() {
-        let problem = billion();
+        let problem = billion_points();
         let mut points = Points::new(&problem.space, 1);
-        let drawn: Vec<Knobs> = (0..200).filter_map(|_| points.draw()).collect();
+        let drawn: Vec<Knobs> = (0..200).filter_map(|_| points.draw_new()).collect();
         let time = |knobs: &Knobs| {
             let away = |name: &str, best: i64| (knobs.number(name).unwrap_or(0) - best).abs() as f64;
             100.0 * (1.0 + 0.5 * away("d", 6)) * (1.0 + 0.05 * away("h", 1))
         };
         let timed: Vec<(Knobs, f64)> = drawn.into_iter().map(|knobs| (knobs.clone(), time(&knobs))).collect();
-        let effects = effects(&problem, &timed, 1).expect("trees");
+        let effects = axis_effects(&problem, &timed, 1).expect("trees");
         assert_eq!((effects[0].axis.as_str(), &effects[0].best), ("d", &Setting::Number(6)), "{effects:?}");
         assert!(effects[0].worst_over_best > 2.0 && effects[1].worst_over_best < 1.6, "{effects:?}");
         assert_eq!(effects.len(), 10);
-        assert_eq!(super::effects(&problem, &timed[..8], 1).expect("nothing"), []);
+        assert_eq!(super::axis_effects(&problem, &timed[..8], 1).expect("nothing"), []);
     }
 }

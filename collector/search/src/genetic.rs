@@ -7,20 +7,19 @@ use job::space::{Knobs, Schedule};
 use rand::RngExt;
 use std::collections::{BTreeSet, VecDeque};
 
-/// Points of a generation.
 const POPULATION: usize = 32;
-/// Number of best points of all generations that may be parents.
+/// Best points of all generations that may be parents.
 const ELITE: usize = 3;
-/// Probability that an axis of a child mutates.
+/// Probability per axis of a child.
 const MUTATION: f64 = 0.1;
-/// Number of known children before a random point replaces a child.
+/// Known children before a random point replaces a child.
 const TRIES: usize = 16;
 
 pub struct Genetic {
     points: Points,
-    /// Observed points with operations per time; 0 for failures.
+    /// Operations per time; 0 for failures.
     seen: Vec<(Knobs, f64)>,
-    /// Number of observed points of earlier generations.
+    /// Number of points of earlier generations.
     earlier: usize,
     waiting: VecDeque<Knobs>,
     unheard: BTreeSet<Knobs>,
@@ -33,10 +32,10 @@ impl Genetic {
     }
 
     /// Creates random points until a generation was observed, then children of the last generation.
-    fn breed(&mut self) {
+    fn breed_points(&mut self) {
         if self.seen.len() < POPULATION {
             for _ in self.seen.len()..POPULATION {
-                self.waiting.extend(self.points.draw());
+                self.waiting.extend(self.points.draw_new());
             }
             return;
         }
@@ -47,27 +46,27 @@ impl Genetic {
         self.earlier = self.seen.len();
         for _ in 0..POPULATION {
             let child = (0..TRIES).find_map(|_| {
-                let child = self.child(&parents)?;
-                self.points.take(&child).then_some(child)
+                let child = self.make_child(&parents)?;
+                self.points.take_point(&child).then_some(child)
             });
-            let child = child.or_else(|| self.points.draw());
+            let child = child.or_else(|| self.points.draw_new());
             self.waiting.extend(child);
         }
     }
 
-    fn child(&mut self, parents: &[(Knobs, f64)]) -> Option<Knobs> {
-        let (one, other) = (self.parent(parents), self.parent(parents));
-        let mut child = self.points.crossed(&one, &other);
+    fn make_child(&mut self, parents: &[(Knobs, f64)]) -> Option<Knobs> {
+        let (one, other) = (self.pick_parent(parents), self.pick_parent(parents));
+        let mut child = self.points.cross_points(&one, &other);
         for _ in 0..self.points.space.axes.len() {
             if self.points.random.random_bool(MUTATION) {
-                child = self.points.changed(&child, 1).unwrap_or(child);
+                child = self.points.change_axes(&child, 1).unwrap_or(child);
             }
         }
-        self.points.space.allows(&child).then_some(child)
+        self.points.space.allows_point(&child).then_some(child)
     }
 
-    /// Returns a random parent, weighted by speed.
-    fn parent(&mut self, parents: &[(Knobs, f64)]) -> Knobs {
+    /// Weighted by speed.
+    fn pick_parent(&mut self, parents: &[(Knobs, f64)]) -> Knobs {
         let all: f64 = parents.iter().map(|parent| parent.1).sum();
         let mut place = self.points.random.random::<f64>() * all;
         for (knobs, fitness) in parents {
@@ -81,10 +80,10 @@ impl Genetic {
 }
 
 impl Tuner for Genetic {
-    fn propose(&mut self, count: usize) -> Result<Vec<Schedule>> {
+    fn propose_schedules(&mut self, count: usize) -> Result<Vec<Schedule>> {
         // A generation has parents only if all results of the last generation are known.
         if self.waiting.is_empty() && self.unheard.is_empty() {
-            self.breed();
+            self.breed_points();
         }
         let count = count.min(self.waiting.len());
         let proposed: Vec<Knobs> = self.waiting.drain(..count).collect();
@@ -92,9 +91,9 @@ impl Tuner for Genetic {
         Ok(proposed.into_iter().map(|knobs| Schedule::Template { knobs }).collect())
     }
 
-    fn observe(&mut self, schedule: &Schedule, _: Option<&Features>, seen: TrialResult) {
+    fn observe_result(&mut self, schedule: &Schedule, _: Option<&Features>, seen: TrialResult) {
         let Schedule::Template { knobs } = schedule else { return };
-        self.points.take(knobs);
+        self.points.take_point(knobs);
         self.unheard.remove(knobs);
         self.waiting.retain(|waiting| waiting != knobs);
         match seen {

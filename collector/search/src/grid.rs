@@ -4,16 +4,15 @@
 use crate::points::Points;
 use crate::problem::Problem;
 use crate::{Features, Result, TrialResult, Tuner};
-use job::space::{Schedule, point};
+use job::space::{Schedule, nth_point};
 
-/// Limit of consecutive positions without a new point, after which the stride changes or the search ends.
+/// Consecutive positions without a new point, after which the stride changes or the search ends.
 const LOOKED_AT: u64 = 1 << 20;
 
 pub struct Grid {
     points: Points,
     next: u64,
     stride: u64,
-    /// Positions visited with this stride.
     visited: u64,
     /// Limit of consecutive positions without a new point.
     patience: u64,
@@ -28,9 +27,8 @@ impl Grid {
         Grid { points: Points::new(&problem.space, 0), next: 0, stride: 1, visited: 0, patience }
     }
 
-    /// Returns the next position, or None after the last one.
-    fn advance(&mut self) -> Option<u64> {
-        let (place, size) = (self.next, self.points.space.size());
+    fn next_position(&mut self) -> Option<u64> {
+        let (place, size) = (self.next, self.points.space.point_count());
         if self.visited >= size {
             return None;
         }
@@ -40,39 +38,37 @@ impl Grid {
         Some(place)
     }
 
-    /// Restarts with a stride near the golden ratio of the grid, which spreads positions evenly. Returns false if that was done
-    /// before.
-    fn spread(&mut self) -> bool {
+    /// Restarts with a stride near the golden ratio of the grid; false if done before.
+    fn restart_spread(&mut self) -> bool {
         if self.stride > 1 {
             return false;
         }
-        let size = self.points.space.size();
+        let size = self.points.space.point_count();
         let golden = (size as f64 * 0.618_033_988_749_894_9) as u64;
-        let is_whole = |step: &u64| divisor(*step, size) == 1;
+        let is_whole = |step: &u64| common_divisor(*step, size) == 1;
         self.stride = (golden.max(2)..size).find(is_whole).unwrap_or(1);
         self.visited = 0;
         self.stride > 1
     }
 }
 
-/// Returns the greatest common divisor.
-fn divisor(one: u64, other: u64) -> u64 {
-    if other == 0 { one } else { divisor(other, one % other) }
+fn common_divisor(one: u64, other: u64) -> u64 {
+    if other == 0 { one } else { common_divisor(other, one % other) }
 }
 
 impl Tuner for Grid {
-    fn propose(&mut self, count: usize) -> Result<Vec<Schedule>> {
+    fn propose_schedules(&mut self, count: usize) -> Result<Vec<Schedule>> {
         let (mut proposed, mut vain) = (Vec::new(), 0);
         while proposed.len() < count {
             if vain >= self.patience {
-                if !self.spread() {
+                if !self.restart_spread() {
                     break;
                 }
                 vain = 0;
             }
-            let Some(place) = self.advance() else { break };
-            let knobs = point(&self.points.space, place);
-            if self.points.space.allows(&knobs) && self.points.take(&knobs) {
+            let Some(place) = self.next_position() else { break };
+            let knobs = nth_point(&self.points.space, place);
+            if self.points.space.allows_point(&knobs) && self.points.take_point(&knobs) {
                 proposed.push(Schedule::Template { knobs });
                 vain = 0;
             } else {
@@ -82,9 +78,9 @@ impl Tuner for Grid {
         Ok(proposed)
     }
 
-    fn observe(&mut self, schedule: &Schedule, _: Option<&Features>, _: TrialResult) {
+    fn observe_result(&mut self, schedule: &Schedule, _: Option<&Features>, _: TrialResult) {
         if let Schedule::Template { knobs } = schedule {
-            self.points.take(knobs);
+            self.points.take_point(knobs);
         }
     }
 }
@@ -92,20 +88,20 @@ impl Tuner for Grid {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synthetic::problem;
+    use crate::synthetic::parse_problem;
     use job::space::Knobs;
     use std::collections::BTreeSet;
 
     /// Returns all allowed points of a space.
     fn allowed(problem: &Problem) -> BTreeSet<Knobs> {
-        let all = (0..problem.space.size()).map(|place| point(&problem.space, place));
-        all.filter(|knobs| problem.space.allows(knobs)).collect()
+        let all = (0..problem.space.point_count()).map(|place| nth_point(&problem.space, place));
+        all.filter(|knobs| problem.space.allows_point(knobs)).collect()
     }
 
     fn enumerate(mut grid: Grid) -> BTreeSet<Knobs> {
         let mut tried = BTreeSet::new();
         loop {
-            let proposed = grid.propose(8).expect("a proposal");
+            let proposed = grid.propose_schedules(8).expect("a proposal");
             if proposed.is_empty() {
                 return tried;
             }
@@ -118,14 +114,14 @@ mod tests {
 
     #[test]
     fn the_grid_is_enumerated_to_its_end_where_much_of_it_is_forbidden() {
-        let pool = problem("max_pool2d:c=64,hw=112,k=3,s=2,p=1");
+        let pool = parse_problem("max_pool2d:c=64,hw=112,k=3,s=2,p=1");
         let all = allowed(&pool);
         assert!(all.len() > 100, "{}", all.len());
         assert!(enumerate(Grid::new(&pool)) == all);
         // Hundreds of consecutive positions are forbidden or canonicalise to earlier points.
         assert_eq!(enumerate(Grid::with_patience(&pool, 200)).len(), all.len());
-        let first = (0..).map(|place| point(&pool.space, place)).find(|knobs| pool.space.allows(knobs));
-        let proposed = Grid::new(&pool).propose(1).expect("a point");
+        let first = (0..).map(|place| nth_point(&pool.space, place)).find(|knobs| pool.space.allows_point(knobs));
+        let proposed = Grid::new(&pool).propose_schedules(1).expect("a point");
         assert_eq!(proposed, [Schedule::Template { knobs: first.expect("a point") }], "the first point comes first");
     }
 }

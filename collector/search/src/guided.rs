@@ -3,9 +3,9 @@
 //! points is random. Trees over loops also learn from other problems, because their labels are relative to each
 //! problem's default schedule.
 
-use crate::anneal::anneal;
+use crate::anneal::anneal_points;
 use crate::features::{self, View};
-use crate::model::{self, Features, Goal, Lessons, each};
+use crate::model::{self, Features, Goal, Lessons, iter_features};
 use crate::points::Points;
 use crate::problem::Problem;
 use crate::{Result, TrialResult, Tuner};
@@ -13,51 +13,50 @@ use job::space::{Knobs, Schedule};
 use rand::RngExt;
 use std::collections::VecDeque;
 
-/// Number of points of a plan, and of results before the first one.
+/// Points of a plan, and results before the first one.
 const PLAN: usize = 24;
 const RANDOM_SHARE: f64 = 0.05;
-/// Number of observed points at which annealing starts.
+/// Observed points at which annealing starts.
 const STARTS: usize = 16;
 
-/// Label of a row.
 #[derive(Clone, Copy)]
 enum GuidedLabel {
-    /// A time in nanoseconds.
+    /// Nanoseconds.
     Own(f64),
-    /// Time relative to the default schedule of another problem.
+    /// Relative to the default schedule of another problem.
     Other(f64),
 }
 
 struct Guided {
     problem: Problem,
-    /// Features that distinguish problems, if trees learn from several.
+    /// Distinguish problems, if trees learn from several.
     sizes: Features,
     points: Points,
     view: View,
     goal: Goal,
     seed: u64,
     lessons: Lessons,
-    /// Observed points with their times, infinite for failures.
+    /// Infinite for failures.
     seen: Vec<(Knobs, f64)>,
-    /// Labels of all rows, including those of other problems.
+    /// Includes rows of other problems.
     labels: Vec<GuidedLabel>,
     default_ns: Option<f64>,
     plan: VecDeque<Knobs>,
     planned: usize,
 }
 
-/// Creates a tuner whose trees predict speeds.
-pub fn regression(problem: &Problem, view: View, seed: u64) -> Result<Box<dyn Tuner>> {
-    guided(problem, view, Goal::Value, seed)
+/// Trees predict speeds.
+pub fn regression_tuner(problem: &Problem, view: View, seed: u64) -> Result<Box<dyn Tuner>> {
+    guided_tuner(problem, view, Goal::Value, seed)
 }
 
-/// Creates a tuner whose trees rank pairs of schedules.
-pub fn ranking(problem: &Problem, view: View, seed: u64) -> Result<Box<dyn Tuner>> {
-    guided(problem, view, Goal::Order, seed)
+/// Trees rank pairs of schedules.
+pub fn ranking_tuner(problem: &Problem, view: View, seed: u64) -> Result<Box<dyn Tuner>> {
+    guided_tuner(problem, view, Goal::Order, seed)
 }
 
-fn guided(problem: &Problem, view: View, goal: Goal, seed: u64) -> Result<Box<dyn Tuner>> {
-    model::check()?;
+fn guided_tuner(problem: &Problem, view: View, goal: Goal, seed: u64) -> Result<Box<dyn Tuner>> {
+    model::check_training()?;
     Ok(Box::new(Guided {
         problem: problem.clone(),
         sizes: sizes_of(problem, view),
@@ -87,42 +86,48 @@ impl Guided {
             GuidedLabel::Other(over_default) => (1.0 / over_default) as f32,
         };
         let labels: Vec<f32> = self.labels.iter().map(label).collect();
-        let model = self.lessons.fit(&labels, self.goal, std::iter::once(self.seed))?;
+        let model = self.lessons.train_trees(&labels, self.goal, std::iter::once(self.seed))?;
         let mut starts = self.seen.clone();
         starts.sort_by(|one, other| one.1.total_cmp(&other.1));
         let starts: Vec<Knobs> = starts.into_iter().take(STARTS).map(|(knobs, _)| knobs).collect();
         let (problem, sizes, view) = (&self.problem, &self.sizes, self.view);
-        let score = |knobs: &Knobs| model.ask(features::of(problem, knobs, view).each().chain(each(sizes))).mean;
-        self.plan = anneal(&mut self.points, &starts, PLAN, score).into();
+        let score = |knobs: &Knobs| {
+            model
+                .predict_features(
+                    features::point_features(problem, knobs, view).iter_named().chain(iter_features(sizes)),
+                )
+                .mean
+        };
+        self.plan = anneal_points(&mut self.points, &starts, PLAN, score).into();
         self.planned = self.labels.len();
         Ok(())
     }
 
-    fn next(&mut self) -> Option<Knobs> {
+    fn next_point(&mut self) -> Option<Knobs> {
         if self.points.random.random_bool(RANDOM_SHARE) {
-            return self.points.draw();
+            return self.points.draw_new();
         }
         while let Some(knobs) = self.plan.pop_front() {
-            if self.points.take(&knobs) {
+            if self.points.take_point(&knobs) {
                 return Some(knobs);
             }
         }
-        self.points.draw()
+        self.points.draw_new()
     }
 }
 
 impl Tuner for Guided {
-    fn propose(&mut self, count: usize) -> Result<Vec<Schedule>> {
+    fn propose_schedules(&mut self, count: usize) -> Result<Vec<Schedule>> {
         if self.labels.len() >= self.planned + PLAN {
             self.make_plan()?;
         }
-        let proposed = (0..count).map_while(|_| self.next());
+        let proposed = (0..count).map_while(|_| self.next_point());
         Ok(proposed.map(|knobs| Schedule::Template { knobs }).collect())
     }
 
-    fn observe(&mut self, schedule: &Schedule, _: Option<&Features>, seen: TrialResult) {
+    fn observe_result(&mut self, schedule: &Schedule, _: Option<&Features>, seen: TrialResult) {
         let Schedule::Template { knobs } = schedule else { return };
-        self.points.take(knobs);
+        self.points.take_point(knobs);
         let ns = match seen {
             TrialResult::Time(ns) => ns,
             TrialResult::Failed => f64::INFINITY,
@@ -131,16 +136,19 @@ impl Tuner for Guided {
         if *knobs == self.problem.space.default && ns.is_finite() {
             self.default_ns = Some(ns);
         }
-        self.lessons.add(features::of(&self.problem, knobs, self.view).each().chain(each(&self.sizes)));
+        self.lessons.add_row(
+            features::point_features(&self.problem, knobs, self.view).iter_named().chain(iter_features(&self.sizes)),
+        );
         self.labels.push(GuidedLabel::Own(ns));
         self.seen.push((knobs.clone(), ns));
     }
 
-    fn learn(&mut self, problem: &Problem, schedule: &Schedule, _: Option<&Features>, over_default: f64) {
+    fn learn_from_other(&mut self, problem: &Problem, schedule: &Schedule, _: Option<&Features>, over_default: f64) {
         // The meaning of a single knob differs between spaces.
         if let (Schedule::Template { knobs }, View::Loops | View::Curves) = (schedule, self.view) {
             let sizes = sizes_of(problem, self.view);
-            self.lessons.add(features::of(problem, knobs, self.view).each().chain(each(&sizes)));
+            self.lessons
+                .add_row(features::point_features(problem, knobs, self.view).iter_named().chain(iter_features(&sizes)));
             self.labels.push(GuidedLabel::Other(over_default));
         }
     }

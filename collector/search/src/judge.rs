@@ -8,14 +8,13 @@ use crate::Result;
 use crate::model::{Goal, Growing, Lessons};
 use std::collections::VecDeque;
 
-/// Minimum number of rows before trees are trained.
+/// Rows before trees are trained.
 const MIN_TRAINING_ROWS: usize = 8;
-/// Number or share of new rows after which trees are trained again.
 const RETRAINING_ROWS: usize = 8;
-/// Number of recent predictions that a prediction is compared with, also the minimum.
+/// Predictions that a new one is compared with; also the minimum.
 const RECENT_PREDICTIONS: usize = 7;
 const LEAST: usize = 3;
-/// Predicted time relative to the best above which a candidate is clearly slower.
+/// Predicted time over the best of a clearly slower candidate.
 const SLOWER: f64 = 1.2;
 
 pub struct Judge {
@@ -23,9 +22,9 @@ pub struct Judge {
     lessons: Lessons,
     labels: Vec<f32>,
     trees: Growing,
-    /// Recent predictions: logarithms of times relative to the default schedule.
+    /// Logarithms of predicted times relative to the default schedule.
     promises: VecDeque<f64>,
-    /// Number of candidates that may still be rejected.
+    /// Candidates that may still be rejected.
     spare: usize,
 }
 
@@ -35,18 +34,17 @@ impl Judge {
         Judge { seed, lessons, labels: Vec::new(), trees, promises: VecDeque::new(), spare: 0 }
     }
 
-    /// Adds the features of generated code with the logarithm of a time relative to the default schedule.
-    pub fn learn<'a>(&mut self, row: impl IntoIterator<Item = (&'a str, f64)>, over_default: f64) {
-        self.lessons.add(row);
+    /// Takes features of generated code and a time relative to the default schedule.
+    pub fn add_result<'a>(&mut self, row: impl IntoIterator<Item = (&'a str, f64)>, over_default: f64) {
+        self.lessons.add_row(row);
         self.labels.push(over_default.ln() as f32);
     }
 
-    /// Whether a built candidate should be run; `best` is the best known time relative to the default schedule. At most
-    /// as many candidates are rejected as were run.
+    /// `best` is the best time relative to the default schedule. At most as many candidates are rejected as were run.
     pub fn is_worth_a_run<'a>(&mut self, row: impl IntoIterator<Item = (&'a str, f64)>, best: f64) -> Result<bool> {
-        self.study()?;
-        let Some(model) = self.trees.model() else { return Ok(true) };
-        let promise = model.ask(row).mean;
+        self.train_if_due()?;
+        let Some(model) = self.trees.trained_model() else { return Ok(true) };
+        let promise = model.predict_features(row).mean;
         let before = self.promises.iter().filter(|other| **other < promise).count();
         let is_known = self.promises.len() >= LEAST && 2 * before >= self.promises.len();
         self.promises.push_back(promise);
@@ -58,12 +56,12 @@ impl Judge {
         Ok(is_worth)
     }
 
-    fn study(&mut self) -> Result<()> {
+    fn train_if_due(&mut self) -> Result<()> {
         let Judge { seed, lessons, labels, trees, .. } = self;
         if labels.len() < MIN_TRAINING_ROWS {
             return Ok(());
         }
-        trees.study(labels.len(), || lessons.fit(labels, Goal::Value, std::iter::once(*seed)))
+        trees.train_if_due(labels.len(), || lessons.train_trees(labels, Goal::Value, std::iter::once(*seed)))
     }
 }
 
@@ -73,7 +71,7 @@ mod tests {
 
     fn taught() -> Judge {
         let mut judge = Judge::new(1);
-        (0..40).for_each(|turn| judge.learn([("cycles", f64::from(turn))], 0.5 + f64::from(turn) / 20.0));
+        (0..40).for_each(|turn| judge.add_result([("cycles", f64::from(turn))], 0.5 + f64::from(turn) / 20.0));
         judge
     }
 
@@ -101,7 +99,7 @@ mod tests {
         let run = (0..100).filter(|turn| asks(&mut judge, f64::from(*turn), 0.1)).count();
         assert!(run >= 50, "{run}: each is worse than all before");
         let mut ignorant = Judge::new(1);
-        (0..7).for_each(|turn| ignorant.learn([("cycles", f64::from(turn))], 1.0));
+        (0..7).for_each(|turn| ignorant.add_result([("cycles", f64::from(turn))], 1.0));
         assert!((0..40).all(|turn| asks(&mut ignorant, f64::from(turn), 0.1)));
     }
 }

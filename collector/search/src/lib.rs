@@ -24,7 +24,7 @@ pub mod spending;
 mod synthetic;
 
 pub use error::{Error, Result};
-pub use explain::{Effect, effects};
+pub use explain::{Effect, axis_effects};
 pub use features::View;
 pub use model::Features;
 pub use name::TunerName;
@@ -32,36 +32,40 @@ pub use problem::Problem;
 
 use job::space::Schedule;
 
-/// Result of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TrialResult {
     Time(f64),
     /// Failed build, crash or wrong result.
     Failed,
-    /// Another process tries the schedule; its result will not be observed.
+    /// Tried by another process; the result will not be observed.
     Elsewhere,
     /// Built, but rejected by the cost model.
     PassedOver,
 }
 
-/// A strategy that proposes schedules of one task and observes their results.
+/// Proposes schedules of one task and observes their results.
 pub trait Tuner {
-    /// Returns up to `count` schedules that were neither proposed nor observed before. None means that the space is
-    /// exhausted or that the tuner waits for results.
-    fn propose(&mut self, count: usize) -> Result<Vec<Schedule>>;
+    /// Returns up to `count` new schedules; none if the space is exhausted or the tuner waits for results.
+    fn propose_schedules(&mut self, count: usize) -> Result<Vec<Schedule>>;
 
-    /// Whether a built schedule of this tuner should be run, by the features of its code. For a rejected schedule,
-    /// `observe` is called with [`TrialResult::PassedOver`].
+    /// Judges a built schedule by the features of its code. After a rejection, `observe_result` is called with
+    /// [`TrialResult::PassedOver`].
     fn is_worth_a_run(&mut self, _schedule: &Schedule, _figures: &Features) -> Result<bool> {
         Ok(true)
     }
 
-    /// Observes the result of any schedule of the task, with features of its code if they are known.
-    fn observe(&mut self, schedule: &Schedule, figures: Option<&Features>, seen: TrialResult);
+    /// Takes the result of any schedule of the task, with features of its code if known.
+    fn observe_result(&mut self, schedule: &Schedule, figures: Option<&Features>, seen: TrialResult);
 
-    /// Observes a schedule of a similar problem: its time relative to that problem's default schedule, with features of
-    /// its code if they are known.
-    fn learn(&mut self, _problem: &Problem, _schedule: &Schedule, _figures: Option<&Features>, _over_default: f64) {}
+    /// Takes a schedule of a similar problem, with its time relative to that problem's default schedule.
+    fn learn_from_other(
+        &mut self,
+        _problem: &Problem,
+        _schedule: &Schedule,
+        _figures: Option<&Features>,
+        _over_default: f64,
+    ) {
+    }
 
     /// Returns the time of the best hint relative to the default schedule, or None if no hint promises more than the
     /// best known time.
@@ -70,10 +74,10 @@ pub trait Tuner {
     }
 }
 
-/// TVM's evolutionary search, in whichever process has TVM.
+/// TVM's evolutionary search, in a process with TVM.
 pub trait Evolution {
-    /// Returns up to `count` children of measured schedules, whose times are in nanoseconds, or an error.
-    fn breed(
+    /// Returns up to `count` children of measured schedules, whose times are in nanoseconds.
+    fn breed_schedules(
         &mut self,
         measured: &[(Schedule, f64)],
         count: usize,
@@ -81,14 +85,14 @@ pub trait Evolution {
     ) -> std::result::Result<Vec<Schedule>, String>;
 }
 
-/// Creates a tuner by name; only `metaschedule` calls `evolution`.
-pub fn tuner(
+/// Only `metaschedule` calls `evolution`.
+pub fn create_tuner(
     name: TunerName,
     problem: &Problem,
     seed: u64,
     evolution: impl FnOnce() -> Box<dyn Evolution>,
 ) -> Result<Box<dyn Tuner>> {
-    name.start(name::Start { problem, seed, evolution: Box::new(evolution) })
+    name.start_tuner(name::Start { problem, seed, evolution: Box::new(evolution) })
 }
 
 #[cfg(test)]

@@ -8,21 +8,18 @@ use std::collections::BTreeMap;
 
 pub type Features = BTreeMap<String, f64>;
 
-/// Iterates over the features.
-pub fn each(features: &Features) -> impl Iterator<Item = (&str, f64)> {
+pub fn iter_features(features: &Features) -> impl Iterator<Item = (&str, f64)> {
     features.iter().map(|(name, value)| (name.as_str(), *value))
 }
 
-/// Objective of the training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// The label itself.
     Value,
-    /// The order of labels within a group.
+    /// Order of labels within a group.
     Order,
 }
 
-/// Rows with labels. Columns are all features of any row.
+/// Columns are all features of any row.
 #[derive(Default)]
 pub struct Lessons {
     columns: BTreeMap<String, usize>,
@@ -30,8 +27,8 @@ pub struct Lessons {
 }
 
 impl Lessons {
-    /// Adds a row and returns its number.
-    pub fn add<'a>(&mut self, features: impl IntoIterator<Item = (&'a str, f64)>) -> usize {
+    /// Returns the row number.
+    pub fn add_row<'a>(&mut self, features: impl IntoIterator<Item = (&'a str, f64)>) -> usize {
         // Columns are sorted by name, independent of the order of the parts.
         let features: BTreeMap<&str, f64> = features.into_iter().collect();
         let row = features.into_iter().map(|(name, value)| {
@@ -43,24 +40,24 @@ impl Lessons {
         self.rows.len() - 1
     }
 
-    fn matrix(&self) -> Matrix {
+    fn to_matrix(&self) -> Matrix {
         let mut matrix = Matrix::new(self.columns.len().max(1));
         for row in &self.rows {
-            let mut values = vec![f32::NAN; matrix.columns()];
+            let mut values = vec![f32::NAN; matrix.column_count()];
             row.iter().for_each(|(column, value)| values[*column] = *value);
-            matrix.push(&values);
+            matrix.push_row(&values);
         }
         matrix
     }
 
-    /// Trains trees on a label for each row.
-    pub fn fit(&self, labels: &[f32], goal: Goal, seeds: impl Iterator<Item = u64>) -> Result<CostModel> {
-        let matrix = self.matrix();
+    /// Takes a label for each row.
+    pub fn train_trees(&self, labels: &[f32], goal: Goal, seeds: impl Iterator<Item = u64>) -> Result<CostModel> {
+        let matrix = self.to_matrix();
         let grow = |seed: u64| match goal {
-            Goal::Value => boosted::fit(&matrix, labels, &parameters(Objective::SquaredError), seed),
+            Goal::Value => boosted::fit_trees(&matrix, labels, &tree_parameters(Objective::SquaredError), seed),
             Goal::Order => {
                 let all = u32::try_from(labels.len()).unwrap_or(u32::MAX);
-                boosted::fit_ranking(&matrix, labels, &[all], &parameters(Objective::PairwiseRanking), seed)
+                boosted::fit_ranking(&matrix, labels, &[all], &tree_parameters(Objective::PairwiseRanking), seed)
             }
         };
         let trees = seeds.map(grow).collect::<learn::Result<Vec<Trees>>>()?;
@@ -68,9 +65,8 @@ impl Lessons {
     }
 }
 
-/// Trees that are trained again after enough new rows.
+/// Trees that are retrained after enough new rows.
 pub struct Growing {
-    /// Number or share of new rows after which trees are trained again.
     enough: usize,
     /// Trees, and the number of their training rows.
     grown: Option<(CostModel, usize)>,
@@ -81,21 +77,20 @@ impl Growing {
         Growing { enough, grown: None }
     }
 
-    /// Trains trees on `rows` rows unless there are too few new ones.
-    pub fn study(&mut self, rows: usize, grow: impl FnOnce() -> Result<CostModel>) -> Result<()> {
+    pub fn train_if_due(&mut self, rows: usize, grow: impl FnOnce() -> Result<CostModel>) -> Result<()> {
         if self.grown.as_ref().is_none_or(|(_, known)| rows - known > known / self.enough) {
             self.grown = Some((grow()?, rows));
         }
         Ok(())
     }
 
-    pub fn model(&self) -> Option<&CostModel> {
+    pub fn trained_model(&self) -> Option<&CostModel> {
         self.grown.as_ref().map(|(model, _)| model)
     }
 }
 
-/// Parameters of small trees, because there are few rows and many queries.
-fn parameters(objective: Objective) -> BoostingParameters {
+/// Small trees, because there are few rows and many queries.
+fn tree_parameters(objective: Objective) -> BoostingParameters {
     BoostingParameters {
         objective,
         rounds: 40,
@@ -104,16 +99,15 @@ fn parameters(objective: Objective) -> BoostingParameters {
         min_child_weight: 1.0,
         subsample: 0.9,
         colsample: 0.6,
-        ..BoostingParameters::usual()
+        ..BoostingParameters::default_parameters()
     }
 }
 
-/// Checks that trees can be trained on this machine.
-pub fn check() -> Result<()> {
+pub fn check_training() -> Result<()> {
     let mut lessons = Lessons::default();
-    lessons.add([("x", 0.0)]);
-    lessons.add([("x", 1.0)]);
-    lessons.fit(&[0.0, 1.0], Goal::Value, std::iter::once(0)).map(drop)
+    lessons.add_row([("x", 0.0)]);
+    lessons.add_row([("x", 1.0)]);
+    lessons.train_trees(&[0.0, 1.0], Goal::Value, std::iter::once(0)).map(drop)
 }
 
 pub struct CostModel {
@@ -121,18 +115,16 @@ pub struct CostModel {
     trees: Vec<Trees>,
 }
 
-/// Prediction for a row: mean and spread over the ensembles.
+/// Mean and spread over the ensembles.
 #[derive(Clone, Copy, Debug)]
 pub struct Guess {
     pub mean: f64,
-    /// Standard deviation.
     pub spread: f64,
 }
 
 impl CostModel {
-    /// Predicts a row by its features; features that no training row had are ignored. Fastest if features are sorted by
-    /// name, or consist of a few sorted parts.
-    pub fn ask<'a>(&self, features: impl IntoIterator<Item = (&'a str, f64)>) -> Guess {
+    /// Ignores unknown features. Fastest if features are sorted by name, or are a few sorted parts.
+    pub fn predict_features<'a>(&self, features: impl IntoIterator<Item = (&'a str, f64)>) -> Guess {
         let mut row = vec![f32::NAN; self.columns.len().max(1)];
         let mut columns = self.columns.iter().peekable();
         let mut last = "";

@@ -35,66 +35,66 @@ choice! {
     }
 }
 
-/// Inputs of a tuner's constructor.
 pub(crate) struct Start<'a> {
     pub(crate) problem: &'a Problem,
     pub(crate) seed: u64,
     pub(crate) evolution: Box<dyn FnOnce() -> Box<dyn Evolution> + 'a>,
 }
 
-/// Requirements and constructor of a tuner.
 struct Declaration {
-    /// Whether the tuner needs loop features, which exist only for CPU templates.
+    /// Loop features exist only for CPU templates.
     learns_cpu_loops: bool,
-    /// Whether the tuner samples TVM's own space, which has no axes.
+    /// TVM's own space has no axes.
     samples_tvm_space: bool,
     make: fn(Start<'_>) -> Result<Box<dyn Tuner>>,
 }
 
 impl Declaration {
-    /// Declares a tuner of template spaces that needs no loop features.
-    const fn new(make: fn(Start<'_>) -> Result<Box<dyn Tuner>>) -> Declaration {
+    /// Declares a tuner without loop features.
+    const fn template_tuner(make: fn(Start<'_>) -> Result<Box<dyn Tuner>>) -> Declaration {
         Declaration { learns_cpu_loops: false, samples_tvm_space: false, make }
     }
 
-    /// Declares a tuner that needs loop features of CPU templates.
     const fn of_loops(make: fn(Start<'_>) -> Result<Box<dyn Tuner>>) -> Declaration {
-        Declaration { learns_cpu_loops: true, ..Declaration::new(make) }
+        Declaration { learns_cpu_loops: true, ..Declaration::template_tuner(make) }
     }
 }
 
 impl TunerName {
-    fn declaration(self) -> Declaration {
+    fn find_declaration(self) -> Declaration {
         match self {
-            TunerName::Draft => Declaration::new(|on| Ok(Box::new(Draft::new(on.problem, on.seed)?))),
+            TunerName::Draft => Declaration::template_tuner(|on| Ok(Box::new(Draft::new(on.problem, on.seed)?))),
             TunerName::Xgb | TunerName::XgbItervar => {
-                Declaration::of_loops(|on| guided::regression(on.problem, View::Loops, on.seed))
+                Declaration::of_loops(|on| guided::regression_tuner(on.problem, View::Loops, on.seed))
             }
-            TunerName::XgbRank => Declaration::of_loops(|on| guided::ranking(on.problem, View::Loops, on.seed)),
-            TunerName::XgbKnob => Declaration::new(|on| guided::regression(on.problem, View::Knobs, on.seed)),
-            TunerName::XgbCurve => Declaration::of_loops(|on| guided::regression(on.problem, View::Curves, on.seed)),
-            TunerName::Ga => Declaration::new(|on| Ok(Box::new(Genetic::new(on.problem, on.seed)))),
-            TunerName::Random => Declaration::new(|on| Ok(Box::new(Random::new(on.problem, on.seed)))),
-            TunerName::Gridsearch => Declaration::new(|on| Ok(Box::new(Grid::new(on.problem)))),
+            TunerName::XgbRank => Declaration::of_loops(|on| guided::ranking_tuner(on.problem, View::Loops, on.seed)),
+            TunerName::XgbKnob => {
+                Declaration::template_tuner(|on| guided::regression_tuner(on.problem, View::Knobs, on.seed))
+            }
+            TunerName::XgbCurve => {
+                Declaration::of_loops(|on| guided::regression_tuner(on.problem, View::Curves, on.seed))
+            }
+            TunerName::Ga => Declaration::template_tuner(|on| Ok(Box::new(Genetic::new(on.problem, on.seed)))),
+            TunerName::Random => Declaration::template_tuner(|on| Ok(Box::new(Random::new(on.problem, on.seed)))),
+            TunerName::Gridsearch => Declaration::template_tuner(|on| Ok(Box::new(Grid::new(on.problem)))),
             TunerName::Metaschedule => Declaration {
                 samples_tvm_space: true,
-                ..Declaration::new(|on| Ok(Box::new(Evolved::new(on.seed, (on.evolution)()))))
+                ..Declaration::template_tuner(|on| Ok(Box::new(Evolved::new(on.seed, (on.evolution)()))))
             },
         }
     }
 
-    pub(crate) fn start(self, start: Start<'_>) -> Result<Box<dyn Tuner>> {
-        (self.declaration().make)(start)
+    pub(crate) fn start_tuner(self, start: Start<'_>) -> Result<Box<dyn Tuner>> {
+        (self.find_declaration().make)(start)
     }
 
-    /// Whether the tuner samples TVM's own space, which has no axes.
     pub fn samples_tvm_space(self) -> bool {
-        self.declaration().samples_tvm_space
+        self.find_declaration().samples_tvm_space
     }
 
-    /// Returns why the tuner does not support a target, or None.
-    pub fn misfit(self, target: Kind) -> Option<String> {
-        let Declaration { learns_cpu_loops, samples_tvm_space, .. } = self.declaration();
+    /// Returns None if the tuner supports the target.
+    pub fn why_unsupported(self, target: Kind) -> Option<String> {
+        let Declaration { learns_cpu_loops, samples_tvm_space, .. } = self.find_declaration();
         target.refuse_tuner(&TunerNeeds { name: self.name(), learns_cpu_loops, draws: samples_tvm_space })
     }
 }

@@ -1,19 +1,15 @@
 //! Points of a space that were not taken yet: random points, mutations and crossovers.
 
-use job::space::{Axis, Knobs, Setting, Space, canonical, point};
+use job::space::{Axis, Knobs, Setting, Space, canonical_knobs, nth_point};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeSet;
 
-/// Number of rejected random points before a small space is listed instead.
 const DRAWS: usize = 256;
-/// Number of rejected random points for spaces that are too large to be listed. In some spaces, few settings in a
-/// hundred thousand are allowed points.
+/// Rejected random points in spaces too large to list: some have few allowed points in a hundred thousand settings.
 const DRAWS_AT_MOST: usize = 1 << 18;
-/// Maximum size of a space that may be listed.
 const LISTED_AT_MOST: u64 = 1 << 16;
 
-/// A space with its taken points.
 pub struct Points {
     pub space: Space,
     pub random: ChaCha8Rng,
@@ -25,12 +21,12 @@ impl Points {
         Points { space: space.clone(), random: ChaCha8Rng::seed_from_u64(seed), taken: BTreeSet::new() }
     }
 
-    /// Takes a point and returns whether it was new.
-    pub fn take(&mut self, knobs: &Knobs) -> bool {
+    /// Returns whether the point was new.
+    pub fn take_point(&mut self, knobs: &Knobs) -> bool {
         self.taken.insert(knobs.clone())
     }
 
-    pub fn taken(&self) -> impl Iterator<Item = &Knobs> {
+    pub fn iter_taken(&self) -> impl Iterator<Item = &Knobs> {
         self.taken.iter()
     }
 
@@ -38,81 +34,76 @@ impl Points {
         self.taken.contains(knobs)
     }
 
-    /// Returns any allowed point.
-    pub fn any(&mut self) -> Option<Knobs> {
+    pub fn any_allowed(&mut self) -> Option<Knobs> {
         for _ in 0..DRAWS {
-            let knobs = self.raw();
-            if self.space.allows(&knobs) {
+            let knobs = self.draw_within();
+            if self.space.allows_point(&knobs) {
                 return Some(knobs);
             }
         }
         None
     }
 
-    /// Takes a point that was not taken before, or returns None if none is found. Draws each axis independently, so a kind of
-    /// schedule with few points is as likely as a kind with many.
-    pub fn draw(&mut self) -> Option<Knobs> {
-        self.draw_by(|points| Some(points.raw()))
+    /// Takes a new point, or None. Axes are independent, so kinds with few points are as likely as large ones.
+    pub fn draw_new(&mut self) -> Option<Knobs> {
+        self.draw_by(|points| Some(points.draw_within()))
     }
 
-    /// Takes a point that was not taken before, drawn uniformly over the canonical points. Where some axes have no effect, many
-    /// settings canonicalise to the same point; rejection keeps one of them.
+    /// Takes a new point, uniform over canonical points: of settings that canonicalise to one, one is kept.
     pub fn draw_uniform(&mut self) -> Option<Knobs> {
         let drawn = self.draw_by(|points| {
-            let settings = points.settings();
-            let knobs = canonical(settings.clone());
+            let settings = points.draw_settings();
+            let knobs = canonical_knobs(settings.clone());
             points.is_representative(&settings, &knobs).then_some(knobs)
         });
-        drawn.or_else(|| self.draw())
+        drawn.or_else(|| self.draw_new())
     }
 
     fn draw_by(&mut self, draw: impl Fn(&mut Points) -> Option<Knobs>) -> Option<Knobs> {
-        let is_listed = self.space.size() <= LISTED_AT_MOST;
+        let is_listed = self.space.point_count() <= LISTED_AT_MOST;
         for _ in 0..if is_listed { DRAWS } else { DRAWS_AT_MOST } {
             let Some(knobs) = draw(self) else { continue };
-            if self.space.allows(&knobs) && self.take(&knobs) {
+            if self.space.allows_point(&knobs) && self.take_point(&knobs) {
                 return Some(knobs);
             }
         }
         if !is_listed {
             return None;
         }
-        let all = (0..self.space.size()).map(|place| point(&self.space, place));
+        let all = (0..self.space.point_count()).map(|place| nth_point(&self.space, place));
         let left: BTreeSet<Knobs> =
-            all.filter(|knobs| self.space.allows(knobs) && !self.taken.contains(knobs)).collect();
+            all.filter(|knobs| self.space.allows_point(knobs) && !self.taken.contains(knobs)).collect();
         let left: Vec<Knobs> = left.into_iter().collect();
         let chosen = (!left.is_empty()).then(|| left[self.random.random_range(0..left.len())].clone())?;
-        self.take(&chosen);
+        self.take_point(&chosen);
         Some(chosen)
     }
 
-    fn raw(&mut self) -> Knobs {
-        let knobs = canonical(self.settings());
-        self.space.within(knobs)
+    fn draw_within(&mut self) -> Knobs {
+        let knobs = canonical_knobs(self.draw_settings());
+        self.space.reduce_overhang(knobs)
     }
 
-    /// Draws a setting of every axis.
-    fn settings(&mut self) -> Knobs {
+    fn draw_settings(&mut self) -> Knobs {
         let random = &mut self.random;
-        Knobs(self.space.axes.iter().map(|axis| (axis.name.to_owned(), setting(axis, random))).collect())
+        Knobs(self.space.axes.iter().map(|axis| (axis.name.to_owned(), random_setting(axis, random))).collect())
     }
 
-    /// Whether these settings are the representative of all settings that canonicalise to this point.
+    /// Whether these settings represent all that canonicalise to the point.
     fn is_representative(&self, settings: &Knobs, knobs: &Knobs) -> bool {
         let usual = self.usual_settings(knobs);
         match settings.0.iter().filter(|(name, setting)| usual.0.get(*name) != Some(*setting)).count() {
             0 => true,
             // The search for the representative is expensive, and most settings are rejected before it.
-            1 => self.representative(knobs).as_ref() == Some(settings),
+            1 => self.representative_settings(knobs).as_ref() == Some(settings),
             _ => false,
         }
     }
 
-    /// Returns one setting of every axis that canonicalises to a point: the usual settings of axes without effect, or one of them
-    /// changed where another axis has an effect otherwise.
-    fn representative(&self, knobs: &Knobs) -> Option<Knobs> {
+    /// Returns settings of every axis that canonicalise to a point, as usual as possible.
+    fn representative_settings(&self, knobs: &Knobs) -> Option<Knobs> {
         let usual = self.usual_settings(knobs);
-        let is_point = |settings: &Knobs| canonical(settings.clone()) == *knobs;
+        let is_point = |settings: &Knobs| canonical_knobs(settings.clone()) == *knobs;
         if is_point(&usual) {
             return Some(usual);
         }
@@ -127,81 +118,78 @@ impl Points {
         changed.into_iter().find(is_point)
     }
 
-    /// Completes a point with the usual settings of the axes that have no effect.
     fn usual_settings(&self, knobs: &Knobs) -> Knobs {
         let of = |axis: &Axis| {
-            let own = knobs.0.get(axis.name).cloned().or_else(|| self.usual(axis));
+            let own = knobs.0.get(axis.name).cloned().or_else(|| self.usual_setting(axis));
             (axis.name.to_owned(), own.unwrap_or_else(|| axis.settings[0].clone()))
         };
         Knobs(self.space.axes.iter().map(of).collect())
     }
 
-    /// Returns the setting that disables an axis, or that of the default point.
-    fn usual(&self, axis: &Axis) -> Option<Setting> {
-        let neutral = Space::neutral(axis.name).filter(|setting| axis.settings.contains(setting));
+    fn usual_setting(&self, axis: &Axis) -> Option<Setting> {
+        let neutral = Space::neutral_setting(axis.name).filter(|setting| axis.settings.contains(setting));
         neutral.or_else(|| self.space.default.0.get(axis.name).cloned())
     }
 
-    /// Returns the point with settings for all axes: axes without effect have the default or a random setting.
-    fn whole(&mut self, knobs: &Knobs) -> Knobs {
+    /// Adds a default or random setting for each axis without effect.
+    fn complete_point(&mut self, knobs: &Knobs) -> Knobs {
         let mut whole = knobs.clone();
         for place in 0..self.space.axes.len() {
             let axis = &self.space.axes[place];
             if !whole.0.contains_key(axis.name) {
-                let usual = self.usual(axis).unwrap_or_else(|| setting(axis, &mut self.random));
+                let usual = self.usual_setting(axis).unwrap_or_else(|| random_setting(axis, &mut self.random));
                 whole.0.insert(axis.name.to_owned(), usual);
             }
         }
         whole
     }
 
-    /// Returns the point with `axes` random axes changed, or None if no allowed one is found.
-    pub fn changed(&mut self, knobs: &Knobs, axes: usize) -> Option<Knobs> {
+    /// Changes `axes` random axes; None if no allowed point is found.
+    pub fn change_axes(&mut self, knobs: &Knobs, axes: usize) -> Option<Knobs> {
         const TRIES: usize = 16;
-        let whole = self.whole(knobs);
+        let whole = self.complete_point(knobs);
         for _ in 0..TRIES {
             let mut other = whole.clone();
             for _ in 0..axes.min(self.space.axes.len()) {
                 let axis = &self.space.axes[self.random.random_range(0..self.space.axes.len())];
-                other.0.insert(axis.name.to_owned(), setting(axis, &mut self.random));
+                other.0.insert(axis.name.to_owned(), random_setting(axis, &mut self.random));
             }
-            let other = canonical(other);
-            if other != *knobs && self.space.allows(&other) {
+            let other = canonical_knobs(other);
+            if other != *knobs && self.space.allows_point(&other) {
                 return Some(other);
             }
         }
         None
     }
 
-    /// Returns all allowed points that differ in one axis.
-    pub fn neighbours(&mut self, knobs: &Knobs) -> Vec<Knobs> {
-        let whole = self.whole(knobs);
+    pub fn one_axis_neighbours(&mut self, knobs: &Knobs) -> Vec<Knobs> {
+        let whole = self.complete_point(knobs);
         let axes = self.space.axes.iter();
         let settings = axes.flat_map(|axis| axis.settings.iter().map(move |setting| (axis.name, setting)));
         let mut found = BTreeSet::new();
         for (name, setting) in settings {
             let mut other = whole.clone();
             other.0.insert(name.to_owned(), setting.clone());
-            let other = canonical(other);
-            if other != *knobs && self.space.allows(&other) {
+            let other = canonical_knobs(other);
+            if other != *knobs && self.space.allows_point(&other) {
                 found.insert(other);
             }
         }
         found.into_iter().collect()
     }
 
-    /// Returns a point with the settings of one parent up to a random axis, and of the other from there.
-    pub fn crossed(&mut self, one: &Knobs, other: &Knobs) -> Knobs {
-        let (mut child, other) = (self.whole(one), self.whole(other));
+    /// Takes settings of one parent up to a random axis, and of the other from there.
+    pub fn cross_points(&mut self, one: &Knobs, other: &Knobs) -> Knobs {
+        let (mut child, other) = (self.complete_point(one), self.complete_point(other));
         let from = self.random.random_range(0..=self.space.axes.len());
         for axis in &self.space.axes[from..] {
             child.0.insert(axis.name.to_owned(), other.0[axis.name].clone());
         }
-        canonical(child)
+        canonical_knobs(child)
     }
 }
 
-fn setting(axis: &Axis, random: &mut ChaCha8Rng) -> Setting {
+fn random_setting(axis: &Axis, random: &mut ChaCha8Rng) -> Setting {
     axis.settings[random.random_range(0..axis.settings.len())].clone()
 }
 
@@ -209,12 +197,12 @@ fn setting(axis: &Axis, random: &mut ChaCha8Rng) -> Setting {
 mod tests {
     use super::*;
     use crate::random::Random;
-    use crate::synthetic::problem;
+    use crate::synthetic::parse_problem;
     use crate::{Problem, Tuner};
     use job::space::{Schedule, Template};
     use models::Fuse;
     use std::collections::BTreeMap;
-    use targets::{cuda, cuda_text};
+    use targets::{cuda_text, parse_cuda};
 
     /// Makes a space with 64 points of scalar code and 2 of tensor cores, from equally many settings.
     fn two_kinds() -> Space {
@@ -224,7 +212,7 @@ mod tests {
         let unit = Axis { name: "unit", meaning: "made up", settings: units.to_vec() };
         let axes = vec![unit, numbers("tile_x", 8), numbers("tile_y", 8), numbers("fragments_x", 2)];
         let default = axes.iter().map(|axis| (axis.name.to_owned(), axis.settings[0].clone())).collect();
-        Space::free(Template::Contraction, axes, canonical(Knobs(default)))
+        Space::without_limits(Template::Contraction, axes, canonical_knobs(Knobs(default)))
     }
 
     #[test]
@@ -232,9 +220,9 @@ mod tests {
         const EACH: usize = 60;
         let space = two_kinds();
         let mut counts: BTreeMap<Knobs, usize> = BTreeMap::new();
-        let problem = Problem { space: space.clone(), ..problem("relu:shape=8") };
+        let problem = Problem { space: space.clone(), ..parse_problem("relu:shape=8") };
         for seed in 0..66 * EACH as u64 {
-            let drawn = Random::new(&problem, seed).propose(1).expect("a point").pop();
+            let drawn = Random::new(&problem, seed).propose_schedules(1).expect("a point").pop();
             let Some(Schedule::Template { knobs }) = drawn else { panic!("{drawn:?}") };
             *counts.entry(knobs).or_default() += 1;
         }
@@ -242,7 +230,7 @@ mod tests {
         assert_eq!(counts.len(), 66);
         assert!(*least > EACH / 2 && *most < 2 * EACH, "{least} to {most} times, {EACH} expected");
         // Independent axes make both kinds equally likely.
-        let drawn = (0..400).filter_map(|seed| Points::new(&space, seed).draw());
+        let drawn = (0..400).filter_map(|seed| Points::new(&space, seed).draw_new());
         let on_tensors = drawn.filter(|knobs| knobs.choice("unit") == Some("tensor")).count();
         assert!((150..250).contains(&on_tensors), "{on_tensors} of 400");
     }
@@ -262,15 +250,15 @@ mod tests {
         let unit = Axis { name: "unit", meaning: "made up", settings: vec![Setting::Choice("tensor".to_owned())] };
         let axes = vec![unit, numbers("tile_x", 16), numbers("tile_y", 16), numbers("fragments_x", 400)];
         let default = Knobs(axes.iter().map(|axis| (axis.name.to_owned(), axis.settings[0].clone())).collect());
-        let space = Space::free(Template::Contraction, axes, canonical(default));
-        assert!(space.size() > LISTED_AT_MOST, "else it is listed");
+        let space = Space::without_limits(Template::Contraction, axes, canonical_knobs(default));
+        assert!(space.point_count() > LISTED_AT_MOST, "else it is listed");
         let mut points = Points::new(&space, 1);
-        assert_eq!(std::iter::from_fn(|| points.draw()).take(400).count(), 400);
+        assert_eq!(std::iter::from_fn(|| points.draw_new()).take(400).count(), 400);
     }
 
     #[test]
     fn every_point_has_a_representative() {
-        let gpu = cuda(&cuda_text(&["sm_80".to_owned()])).expect("a GPU");
+        let gpu = parse_cuda(&cuda_text(&["sm_80".to_owned()])).expect("a GPU");
         let texts = [
             "matmul:m=16,n=32,k=16",
             "conv2d:ci=64,hw=56,co=64,k=3,p=1",
@@ -278,14 +266,14 @@ mod tests {
             "softmax:shape=64x1000",
         ];
         for text in texts {
-            let graph = zoo::simple::build(text).expect("an operator");
-            let task = &models::plan(&graph, Fuse::Epilogue).expect("tasks").tasks[0].task;
-            for problem in [problem(text), Problem::of(task, &gpu, 1)] {
+            let graph = zoo::simple::build_operator(text).expect("an operator");
+            let task = &models::plan_calls(&graph, Fuse::Epilogue).expect("tasks").tasks[0].task;
+            for problem in [parse_problem(text), Problem::of_task(task, &gpu, 1)] {
                 let mut points = Points::new(&problem.space, 1);
                 for _ in 0..500 {
-                    let settings = points.settings();
-                    let knobs = canonical(settings);
-                    let counted = points.representative(&knobs).unwrap_or_else(|| panic!("{text}: {knobs:?}"));
+                    let settings = points.draw_settings();
+                    let knobs = canonical_knobs(settings);
+                    let counted = points.representative_settings(&knobs).unwrap_or_else(|| panic!("{text}: {knobs:?}"));
                     assert!(points.is_representative(&counted, &knobs), "{text}: {knobs:?}");
                 }
             }

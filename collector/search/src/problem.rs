@@ -1,47 +1,44 @@
 //! A search problem: a task, its schedule space, and the machine.
 
-use job::space::{Domain, Knobs, Space, Template, space};
+use job::space::{Domain, Knobs, Space, Template, task_space};
 use models::Task;
 use samples::features::{Device, Work};
 use samples::records::work_of;
 use targets::{Machine, Target};
 
-/// The schedules of a task with a number of threads on a machine.
 #[derive(Clone, Debug)]
 pub struct Problem {
     pub space: Space,
     pub threads: usize,
-    /// Operations and bytes of the task; None if they cannot be counted.
+    /// None if operations and bytes cannot be counted.
     pub(crate) work: Option<Work>,
     pub(crate) domain: Domain,
     pub(crate) device: Device,
 }
 
 impl Problem {
-    pub fn of(task: &Task, target: &Target, threads: usize) -> Problem {
-        let space = space(task, &target.machine);
+    pub fn of_task(task: &Task, target: &Target, threads: usize) -> Problem {
+        let space = task_space(task, &target.machine);
         Problem { space, ..Problem::without_space(task, target, threads, work_of(task).ok()) }
     }
 
-    /// Creates a problem for observed times of another task, which is not searched. Returns None if the task is not
-    /// supported.
-    pub fn elsewhere(task: &Task, target: &Target, threads: usize) -> Option<Problem> {
+    /// Creates a problem for observed times of another task, or None if the task is not supported.
+    pub fn for_observations(task: &Task, target: &Target, threads: usize) -> Option<Problem> {
         Some(Problem::without_space(task, target, threads, Some(work_of(task).ok()?)))
     }
 
     fn without_space(task: &Task, target: &Target, threads: usize, work: Option<Work>) -> Problem {
-        let space = Space::free(Template::Spatial, Vec::new(), Knobs::default());
+        let space = Space::without_limits(Template::Spatial, Vec::new(), Knobs::default());
         let domain = match target.machine {
             Machine::Gpu(_) => Domain::on_gpu(task),
-            Machine::Cpu(_) | Machine::Core(_) => Domain::of(task),
+            Machine::Cpu(_) | Machine::Core(_) => Domain::on_cpu(task),
         };
-        Problem { space, threads, work, domain, device: device(&target.machine) }
+        Problem { space, threads, work, domain, device: device_features(&target.machine) }
     }
 }
 
-/// Describes a machine in features. All schedules of a search run on one machine, so unknown properties have typical
-/// values.
-fn device(machine: &Machine) -> Device {
+/// Fills unknown properties with typical values: all schedules of a search run on one machine.
+fn device_features(machine: &Machine) -> Device {
     const MULTIPLY_ADDS: f64 = 4.0;
     let (units, flops_per_cycle) = match machine {
         Machine::Cpu(cpu) => (cpu.cores as f64, cpu.vector_lanes as f64 * MULTIPLY_ADDS),

@@ -16,14 +16,14 @@ impl Random {
 }
 
 impl Tuner for Random {
-    fn propose(&mut self, count: usize) -> Result<Vec<Schedule>> {
+    fn propose_schedules(&mut self, count: usize) -> Result<Vec<Schedule>> {
         let drawn = (0..count).map_while(|_| self.points.draw_uniform());
         Ok(drawn.map(|knobs| Schedule::Template { knobs }).collect())
     }
 
-    fn observe(&mut self, schedule: &Schedule, _: Option<&Features>, _: TrialResult) {
+    fn observe_result(&mut self, schedule: &Schedule, _: Option<&Features>, _: TrialResult) {
         if let Schedule::Template { knobs } = schedule {
-            self.points.take(knobs);
+            self.points.take_point(knobs);
         }
     }
 }

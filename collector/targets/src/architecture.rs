@@ -14,46 +14,43 @@ pub struct Architecture {
     suffix: Suffix,
 }
 
-/// For which devices code may use features beyond the capability's own.
+/// Devices for which code may use features beyond those of the capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Suffix {
-    /// Code runs on later devices of the same major capability.
+    /// Later devices of the same major capability.
     None,
-    /// Code runs on devices of this family.
+    /// Devices of the same family.
     Family,
-    /// Code runs on this very capability.
+    /// Devices of exactly this capability.
     Exact,
 }
 
-/// A name that is no architecture.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a GPU architecture; they are written like `sm_90`")]
 pub struct UnknownArchitecture(String);
 
-/// What one multiprocessor offers to the blocks that run on it.
+/// Resources of one multiprocessor for the blocks that run on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Multiprocessor {
     pub threads: u32,
     pub blocks: u32,
-    /// 32-bit registers.
+    /// Number of 32-bit registers.
     pub registers: u32,
     pub shared_bytes: u32,
-    /// Bytes of shared memory a block takes for the system.
+    /// Shared memory that the system reserves for each block, in bytes.
     pub reserved_shared_bytes: u32,
-    /// Largest dynamic shared memory of one block, after asking for it.
+    /// Largest dynamic shared memory of a block after an explicit request, in bytes.
     pub block_shared_bytes: u32,
 }
 
-/// Threads of one block, on every architecture.
 pub const BLOCK_THREADS: u32 = 1024;
-/// Shared memory of one block without asking for more, on every architecture.
+/// Largest shared memory of a block without an explicit request, on every architecture.
 pub const STATIC_SHARED_BYTES: u32 = 48 << 10;
-/// Registers of one block, on every architecture here.
 pub const BLOCK_REGISTERS: u32 = 64 << 10;
 
 impl Architecture {
-    /// From a name such as `sm_90` or `sm_100a`.
-    pub fn read(name: &str) -> Result<Architecture, UnknownArchitecture> {
+    /// Parses a name such as `sm_90` or `sm_100a`.
+    pub fn parse_name(name: &str) -> Result<Architecture, UnknownArchitecture> {
         let unknown = || UnknownArchitecture(name.to_owned());
         let text = name.strip_prefix("sm_").ok_or_else(unknown)?;
         let (digits, suffix) = match text.as_bytes().last() {
@@ -66,7 +63,7 @@ impl Architecture {
         number.map(|number| Architecture { number, suffix }).ok_or_else(unknown)
     }
 
-    /// Whether code made for this architecture runs on a device of that capability.
+    /// Returns whether code for this architecture runs on a device of that capability.
     pub fn runs_on(self, device: u32) -> bool {
         match self.suffix {
             Suffix::Exact => device == self.number,
@@ -74,7 +71,7 @@ impl Architecture {
         }
     }
 
-    /// What a multiprocessor offers; of an architecture later than this table, the least that any since Ampere does.
+    /// Returns the resources of a multiprocessor; for unknown newer architectures, the minimum since Ampere.
     pub fn multiprocessor(self) -> Multiprocessor {
         const KIB: u32 = 1 << 10;
         let (threads, blocks, shared, reserved, block) = match self.number {
@@ -112,7 +109,7 @@ impl TryFrom<String> for Architecture {
     type Error = UnknownArchitecture;
 
     fn try_from(name: String) -> Result<Architecture, UnknownArchitecture> {
-        Architecture::read(&name)
+        Architecture::parse_name(&name)
     }
 }
 
@@ -129,16 +126,16 @@ mod tests {
     #[test]
     fn names_are_read_and_written_alike() {
         for name in ["sm_75", "sm_80", "sm_90", "sm_90a", "sm_100f", "sm_121"] {
-            assert_eq!(Architecture::read(name).unwrap().to_string(), name);
+            assert_eq!(Architecture::parse_name(name).unwrap().to_string(), name);
         }
         for name in ["", "90", "sm_", "sm_9", "sm_90b", "sm_+90", "sm_1000", "compute_90", "sm_é"] {
-            assert!(Architecture::read(name).is_err(), "{name}");
+            assert!(Architecture::parse_name(name).is_err(), "{name}");
         }
     }
 
     #[test]
     fn code_runs_on_its_own_and_later_devices_of_the_same_major_capability() {
-        let runs = |name: &str, device| Architecture::read(name).unwrap().runs_on(device);
+        let runs = |name: &str, device| Architecture::parse_name(name).unwrap().runs_on(device);
         assert!(runs("sm_80", 80) && runs("sm_80", 86) && !runs("sm_86", 80) && !runs("sm_80", 90));
         assert!(runs("sm_90a", 90) && !runs("sm_100a", 103) && runs("sm_100f", 103));
     }

@@ -1,22 +1,20 @@
 //! Targets that name partners before the compiler's own: `cpu-vendor, llvm`.
 
-use models::partner::{PARTNERS, Partner, partner};
+use models::partner::{PARTNERS, Partner, find_partner};
 
-/// A target in its parts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Composite {
-    /// Libraries that take what they support, first come, first served.
+    /// Partner libraries in order of priority; each takes the operators that it supports.
     pub partners: Vec<&'static Partner>,
-    /// What the compiler makes code for.
+    /// Target for which the compiler generates code.
     pub rest: String,
 }
 
-/// The parts of a target's text.
-pub fn composite(text: &str) -> Result<Composite, String> {
+pub fn parse_composite(text: &str) -> Result<Composite, String> {
     let (mut partners, mut rest) = (Vec::new(), text.trim());
     // A JSON description has commas of its own, and comes last.
     while let Some((name, after)) = rest.split_once(',').filter(|(name, _)| !name.contains(['{', '"'])) {
-        let Some(found) = partner(name.trim()) else {
+        let Some(found) = find_partner(name.trim()) else {
             let names: Vec<&str> = PARTNERS.iter().map(|partner| partner.name).collect();
             return Err(format!(
                 "`{}` in target `{text}` is no partner; the partners are {}",
@@ -27,7 +25,7 @@ pub fn composite(text: &str) -> Result<Composite, String> {
         partners.push(found);
         rest = after.trim();
     }
-    if let Some(partner) = partner(rest) {
+    if let Some(partner) = find_partner(rest) {
         return Err(format!(
             "target `{text}` ends with the partner `{}`; name what the rest is compiled for",
             partner.name
@@ -38,12 +36,12 @@ pub fn composite(text: &str) -> Result<Composite, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::composite;
+    use super::parse_composite;
 
     #[test]
     fn partners_come_first() {
         let parts = |text: &str| {
-            composite(text)
+            parse_composite(text)
                 .map(|found| (found.partners.iter().map(|partner| partner.name).collect::<Vec<_>>(), found.rest))
         };
         assert_eq!(parts("llvm"), Ok((vec![], "llvm".to_owned())));

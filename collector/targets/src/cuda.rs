@@ -6,11 +6,9 @@ use crate::{Form, Machine, Target, limits};
 use schedules::WARP_THREADS;
 use serde_json::{Value as Json, json};
 
-/// The name of the target that is this machine's GPU.
 const CUDA: &str = "cuda";
 const ARCHITECTURES_MAX: usize = 1024;
 
-/// Compiled code on NVIDIA's GPUs.
 pub struct Cuda;
 
 impl TargetKind for Cuda {
@@ -18,7 +16,7 @@ impl TargetKind for Cuda {
         CUDA
     }
 
-    fn fields(&self) -> &'static [(&'static str, Form)] {
+    fn description_fields(&self) -> &'static [(&'static str, Form)] {
         &[
             ("arch", Form::Words),
             ("max_threads_per_block", Form::Number),
@@ -28,7 +26,7 @@ impl TargetKind for Cuda {
         ]
     }
 
-    fn complete(&self, text: String, mut options: TargetOptions) -> Result<String, OptionError> {
+    fn apply_options(&self, text: String, mut options: TargetOptions) -> Result<String, OptionError> {
         options.refuse_board()?;
         if text == CUDA
             && let Some(names) = options.arch.take()
@@ -41,7 +39,7 @@ impl TargetKind for Cuda {
     }
 
     fn parse(&self, text: &str) -> Result<Target, String> {
-        cuda(text)
+        parse_cuda(text)
     }
 
     fn resolve(&self, text: &str, host: &mut dyn Host) -> Result<Resolved, Refusal> {
@@ -52,27 +50,27 @@ impl TargetKind for Cuda {
         } else {
             text
         };
-        let target = cuda(text).map_err(Refusal::usage)?;
+        let target = parse_cuda(text).map_err(Refusal::usage)?;
         let fields = serde_json::from_str(&target.text).unwrap_or_default();
-        host.check_architectures(&architectures(&fields).map_err(Refusal::usage)?)?;
+        host.check_architectures(&parse_architectures(&fields).map_err(Refusal::usage)?)?;
         Ok(Resolved { target, is_host: false })
     }
 
-    fn guess(&self, text: &str, _host: &HostCpu) -> Result<Machine, String> {
+    fn guess_machine(&self, text: &str, _host: &HostCpu) -> Result<Machine, String> {
         // The limits of a space are the same on all architectures.
         let any = cuda_text(&["sm_80".to_owned()]);
-        Ok(cuda(if text == CUDA { &any } else { text })?.machine)
+        Ok(parse_cuda(if text == CUDA { &any } else { text })?.machine)
     }
 
     fn read_record(&self, text: &str, _host: Machine) -> Option<Result<Target, String>> {
-        Some(cuda(text))
+        Some(parse_cuda(text))
     }
 
     fn least_capability(&self) -> i64 {
         10
     }
 
-    fn generator(&self) -> Option<Generator> {
+    fn code_generator(&self) -> Option<Generator> {
         Some(Generator::CudaC)
     }
 
@@ -95,12 +93,11 @@ impl TargetKind for Cuda {
     }
 }
 
-/// Checks the names of architectures.
 fn check_names(names: &[String]) -> Result<(), OptionError> {
     let refuse = |found: String, allowed: &str| {
         Err(OptionError::NotAllowed { field: "arch", found, allowed: allowed.to_owned() })
     };
-    match names.iter().find(|name| Architecture::read(name).is_err()) {
+    match names.iter().find(|name| Architecture::parse_name(name).is_err()) {
         _ if names.is_empty() => refuse("empty".to_owned(), "give at least one"),
         _ if names.len() > ARCHITECTURES_MAX => refuse(format!("a list of {}", names.len()), "give at most 1024"),
         Some(name) => refuse(json!(name).to_string(), "they are written like `sm_90`"),
@@ -108,26 +105,25 @@ fn check_names(names: &[String]) -> Result<(), OptionError> {
     }
 }
 
-/// The text of a target for these architectures.
 pub fn cuda_text(architectures: &[String]) -> String {
     json!({ "kind": "cuda", "arch": architectures }).to_string()
 }
 
-/// The target of a JSON description, with the limits every architecture shares where it says none.
-pub fn cuda(text: &str) -> Result<Target, String> {
+/// Parses a JSON description; missing limits are those that all architectures share.
+pub fn parse_cuda(text: &str) -> Result<Target, String> {
     if text == CUDA {
         return Err("the target `cuda` needs to know an architecture where there is no GPU; give `--arch`, such as \
                     `--arch sm_90`"
             .to_owned());
     }
     let mut fields: Json = serde_json::from_str(text).map_err(|error| format!("target `{text}`: {error}"))?;
-    let mut found = architectures(&fields)?;
+    let mut found = parse_architectures(&fields)?;
     found.sort();
     found.dedup();
     let names: Vec<String> = found.iter().map(ToString::to_string).collect();
     let object = fields.as_object_mut().ok_or_else(|| format!("target `{text}` is not a JSON object"))?;
     object.insert("arch".to_owned(), if let [only] = names.as_slice() { json!(only) } else { json!(names) });
-    limits::complete(
+    limits::add_limits(
         object,
         &[
             ("max_threads_per_block", BLOCK_THREADS),
@@ -137,12 +133,12 @@ pub fn cuda(text: &str) -> Result<Target, String> {
         ],
     );
     let capability = found.iter().map(|architecture| architecture.number).min().unwrap_or(0);
-    let machine = Machine::Gpu(limits::gpu(text, object, capability)?);
+    let machine = Machine::Gpu(limits::gpu_facts(text, object, capability)?);
     Ok(Target { kind: &Cuda, text: fields.to_string(), machine })
 }
 
-/// The architectures of a description: `arch` is one name or a list of names.
-pub fn architectures(fields: &Json) -> Result<Vec<Architecture>, String> {
+/// Parses the architectures of a description: `arch` is one name or a list of names.
+pub fn parse_architectures(fields: &Json) -> Result<Vec<Architecture>, String> {
     let names: Vec<&Json> = match &fields["arch"] {
         Json::Null => Vec::new(),
         Json::Array(names) => names.iter().collect(),
@@ -153,19 +149,19 @@ pub fn architectures(fields: &Json) -> Result<Vec<Architecture>, String> {
     }
     let read = |name: &Json| {
         let name = name.as_str().ok_or_else(|| format!("`{name}` is not the name of an architecture"))?;
-        Architecture::read(name).map_err(|error| error.to_string())
+        Architecture::parse_name(name).map_err(|error| error.to_string())
     };
     names.into_iter().map(read).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Cuda, cuda, cuda_text};
+    use super::{Cuda, cuda_text, parse_cuda};
     use crate::TargetKind;
 
     #[test]
     fn a_description_is_completed_and_its_architectures_sorted() {
-        let target = cuda(&cuda_text(&["sm_90".to_owned(), "sm_75".to_owned(), "sm_90".to_owned()])).unwrap();
+        let target = parse_cuda(&cuda_text(&["sm_90".to_owned(), "sm_75".to_owned(), "sm_90".to_owned()])).unwrap();
         let fields: serde_json::Value = serde_json::from_str(&target.text).unwrap();
         assert_eq!(fields["arch"], serde_json::json!(["sm_75", "sm_90"]));
         assert_eq!(fields["max_threads_per_block"], 1024);
@@ -175,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_wrong_description_says_what_is_wrong() {
-        let refused = |text: &str| cuda(text).unwrap_err();
+        let refused = |text: &str| parse_cuda(text).unwrap_err();
         assert!(refused(r#"{"kind": "cuda"}"#).contains("needs an architecture"));
         assert!(refused(r#"{"kind": "cuda", "arch": "volta"}"#).contains("`volta`"));
         assert!(refused(r#"{"kind": "cuda", "arch": 90}"#).contains("`90`"));

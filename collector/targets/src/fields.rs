@@ -18,13 +18,14 @@ pub enum Form {
     Flag,
 }
 
-/// Reads a description of a target and checks every field against the list.
-pub fn checked(text: &str) -> Result<Value, String> {
+/// Parses a description of a target, and checks every field against the list.
+pub fn parse_checked(text: &str) -> Result<Value, String> {
     let read: Value = serde_json::from_str(text).map_err(|error| format!("target `{text:.200}`: {error}"))?;
     let fields = read.as_object().ok_or_else(|| format!("target `{text:.200}` is not a JSON object"))?;
     let kind = fields.get("kind").and_then(Value::as_str).unwrap_or_default();
-    let described = KINDS.iter().filter(|kind| !kind.fields().is_empty());
-    let Some(known) = described.clone().find(|known| known.code_name() == kind).map(|known| known.fields()) else {
+    let described = KINDS.iter().filter(|kind| !kind.description_fields().is_empty());
+    let Some(known) = described.clone().find(|known| known.code_name() == kind).map(|known| known.description_fields())
+    else {
         let kinds: Vec<&str> = described.map(|kind| kind.code_name()).collect();
         return Err(format!("target `{text:.200}`: its `kind` is none of {}", kinds.join(", ")));
     };
@@ -34,14 +35,14 @@ pub fn checked(text: &str) -> Result<Value, String> {
             let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
             return Err(format!("the target has a field `{name:.60}`; those of `{kind}` are {}", names.join(", ")));
         };
-        if !fits(form, value) {
+        if !fits_form(form, value) {
             return Err(format!("the target's field `{name}` cannot be `{:.60}`", value.to_string()));
         }
     }
     Ok(read)
 }
 
-fn fits(form: Form, value: &Value) -> bool {
+fn fits_form(form: Form, value: &Value) -> bool {
     let all = |is_one: fn(&str) -> bool| {
         value.as_array().is_some_and(|items| items.iter().all(|item| item.as_str().is_some_and(is_one)))
     };
@@ -61,12 +62,12 @@ fn is_word(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::checked;
+    use super::parse_checked;
     use expect_test::{Expect, expect};
 
     #[track_caller]
     fn check(text: &str, expected: Expect) {
-        expected.assert_eq(&checked(text).map_or_else(|why| why, |target| target.to_string()));
+        expected.assert_eq(&parse_checked(text).map_or_else(|why| why, |target| target.to_string()));
     }
 
     #[test]

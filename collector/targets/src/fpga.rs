@@ -3,11 +3,11 @@
 use crate::board::{DEFAULT_BOARD, PYNQ};
 use crate::kind::{BenchKind, Host, HostCpu, Refusal, Resolved, Setting, TargetKind, TaskForm, TunerNeeds};
 use crate::{Machine, Target};
-use accelerator::{Core, FabricBoard, REVISION, TimingSet, boards, in_core_form, timing_sets};
+use accelerator::{Core, FabricBoard, REVISION, TimingSet, fabric_boards, in_core_form, timing_sets};
 use datasets::Record;
 use serde::{Deserialize, Serialize};
 
-/// The unit of a board that is its fabric.
+/// Unit of a board: the fabric.
 pub const FPGA: &str = "fpga";
 
 /// Programs for a core on a fabric.
@@ -32,7 +32,7 @@ impl TargetKind for Fpga {
     }
 
     fn parse(&self, text: &str) -> Result<Target, String> {
-        fabric(text)
+        parse_fabric(text)
     }
 
     fn resolve(&self, _text: &str, _host: &mut dyn Host) -> Result<Resolved, Refusal> {
@@ -41,11 +41,11 @@ impl TargetKind for Fpga {
         ))
     }
 
-    fn guess(&self, text: &str, _host: &HostCpu) -> Result<Machine, String> {
-        Ok(fabric(text)?.machine)
+    fn guess_machine(&self, text: &str, _host: &HostCpu) -> Result<Machine, String> {
+        Ok(parse_fabric(text)?.machine)
     }
 
-    fn bench(&self) -> BenchKind {
+    fn bench_kind(&self) -> BenchKind {
         BenchKind::Core
     }
 
@@ -57,8 +57,8 @@ impl TargetKind for Fpga {
         Some(in_core_form)
     }
 
-    fn note(&self, text: &str) -> Option<String> {
-        Some(format!("{}; no time of it was measured", Fabric::read(text).ok()?.describe()))
+    fn timing_note(&self, text: &str) -> Option<String> {
+        Some(format!("{}; no time of it was measured", Fabric::parse_text(text).ok()?.describe()))
     }
 
     fn fixed_settings(&self) -> &'static [(Setting, &'static str)] {
@@ -85,17 +85,17 @@ impl TargetKind for Fpga {
         datasets::Target::Pynq
     }
 
-    fn unit(&self) -> Option<&'static str> {
+    fn unit_name(&self) -> Option<&'static str> {
         Some(FPGA)
     }
 
-    fn source(&self) -> datasets::Source {
+    fn time_source(&self) -> datasets::Source {
         datasets::Source::Simulated
     }
 
-    /// Nothing of this machine is in the times of a simulated core but its name.
+    /// Clears the facts of this machine, on which the times of a simulated core do not depend.
     fn fill_columns(&self, text: &str, record: &mut Record) -> Result<(), String> {
-        let fabric = Fabric::read(text)?;
+        let fabric = Fabric::parse_text(text)?;
         *record = Record {
             device: Some(format!("{} {}", fabric.board, fabric.core)),
             board: Some(fabric.board),
@@ -120,7 +120,7 @@ impl TargetKind for Fpga {
     }
 }
 
-/// A core on a board, and the parameters that its times are simulated with.
+/// A core on a board, with the parameters of its timing model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fabric {
@@ -131,30 +131,30 @@ pub struct Fabric {
     pub clock_mhz: u32,
     /// Parameters of the timing model, with their version.
     pub timing: String,
-    /// Which programs the generator makes.
+    /// Revision of the program generator.
     pub revision: u32,
-    /// Whether times of such hardware were compared with them.
+    /// Whether the parameters were compared with times of real hardware.
     pub calibrated: bool,
 }
 
-/// The text of a core on a board; what is not said is usual there.
+/// Returns the text of a core on a board; missing parts are those that are usual for the board.
 pub fn fabric_text(board: Option<&str>, core: Option<&str>, timing: Option<&str>) -> Result<String, String> {
     let list =
         |names: &mut dyn Iterator<Item = &'static str>| names.map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ");
     let board_name = board.unwrap_or(DEFAULT_BOARD);
-    let board: &FabricBoard = boards().iter().find(|board| board.name == board_name).ok_or_else(|| {
+    let board: &FabricBoard = fabric_boards().iter().find(|board| board.name == board_name).ok_or_else(|| {
         format!(
             "no core is known for the board `{board_name}`; known are {}",
-            list(&mut boards().iter().map(|b| b.name))
+            list(&mut fabric_boards().iter().map(|b| b.name))
         )
     })?;
     let core = core.unwrap_or(board.cores[0]);
-    Core::named(core).map_err(|error| error.to_string())?;
+    Core::find_published(core).map_err(|error| error.to_string())?;
     if !board.cores.contains(&core) {
         return Err(format!("`{core}` is on no `{board_name}`; it has {}", list(&mut board.cores.iter().copied())));
     }
     let timing = timing.unwrap_or(board.timing);
-    let set = TimingSet::named(timing).ok_or_else(|| {
+    let set = TimingSet::find_set(timing).ok_or_else(|| {
         format!(
             "no parameters are called `{timing}`; there are {}",
             list(&mut timing_sets().iter().map(|set| set.name))
@@ -166,7 +166,7 @@ pub fn fabric_text(board: Option<&str>, core: Option<&str>, timing: Option<&str>
         board: board.name.to_owned(),
         core: core.to_owned(),
         clock_mhz: board.clock_mhz,
-        timing: set.label(),
+        timing: set.record_label(),
         revision: REVISION,
         calibrated: set.is_calibrated && set.name == board.timing,
     };
@@ -174,13 +174,12 @@ pub fn fabric_text(board: Option<&str>, core: Option<&str>, timing: Option<&str>
 }
 
 impl Fabric {
-    /// Returns the time of a number of cycles, in nanoseconds.
     pub fn time_ns(&self, cycles: u64) -> f64 {
         cycles as f64 * 1e3 / f64::from(self.clock_mhz)
     }
 
-    /// Reads the text of a target; it is one that this program writes.
-    pub fn read(text: &str) -> Result<Fabric, String> {
+    /// Parses the text of a target that this program wrote.
+    pub fn parse_text(text: &str) -> Result<Fabric, String> {
         let fabric: Fabric = serde_json::from_str(text).map_err(|error| format!("target `{text}`: {error}"))?;
         let name = fabric.timing.split('@').next().unwrap_or_default();
         let written = fabric_text(Some(&fabric.board), Some(&fabric.core), Some(name))?;
@@ -191,36 +190,34 @@ impl Fabric {
     }
 
     pub fn core(&self) -> Core {
-        Core::named(&self.core).expect("it was read")
+        Core::find_published(&self.core).expect("it was read")
     }
 
-    /// The parameters of its times.
-    pub fn timing(&self) -> &'static TimingSet {
+    pub fn timing_set(&self) -> &'static TimingSet {
         let name = self.timing.split('@').next().unwrap_or_default();
-        TimingSet::named(name).expect("it was read")
+        TimingSet::find_set(name).expect("it was read")
     }
 
-    /// What it is, in words, with the word that belongs to every one of its times.
+    /// Describes the core, with the word that has to accompany all of its times.
     pub fn describe(&self) -> String {
         let doubt = if self.calibrated { "" } else { ", not calibrated" };
-        format!("simulated: {} at {} MHz by {}{doubt}", self.name(), self.clock_mhz, self.timing)
+        format!("simulated: {} at {} MHz by {}{doubt}", self.plain_name(), self.clock_mhz, self.timing)
     }
 
-    /// The same without any word of times.
-    pub fn name(&self) -> String {
+    /// Describes the core without the word about its times.
+    pub fn plain_name(&self) -> String {
         format!("core {} of {}", self.core, self.board)
     }
 }
 
-/// The target of such a text.
-pub fn fabric(text: &str) -> Result<Target, String> {
-    let fabric = Fabric::read(text)?;
+pub fn parse_fabric(text: &str) -> Result<Target, String> {
+    let fabric = Fabric::parse_text(text)?;
     Ok(Target { kind: &Fpga, text: text.to_owned(), machine: Machine::Core(fabric.core()) })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Fabric, Fpga, fabric, fabric_text};
+    use super::{Fabric, Fpga, fabric_text, parse_fabric};
     use crate::TargetKind;
 
     #[test]
@@ -228,11 +225,15 @@ mod tests {
         let text = fabric_text(None, None, None).unwrap();
         assert!(Fpga.is_named_by(&text));
         assert!(!["pynq", "llvm", r#"{"kind": "pynq"}"#].iter().any(|other| Fpga.is_named_by(other)));
-        assert!(Fabric::read(&text).unwrap().describe().starts_with("simulated: core 1x16 of pynq-z1 at 100 MHz"));
-        assert!(fabric(&text.replace("100,", "1000,")).unwrap_err().contains("is not what this program simulates"));
-        assert!(fabric("{").is_err());
+        assert!(
+            Fabric::parse_text(&text).unwrap().describe().starts_with("simulated: core 1x16 of pynq-z1 at 100 MHz")
+        );
+        assert!(
+            parse_fabric(&text.replace("100,", "1000,")).unwrap_err().contains("is not what this program simulates")
+        );
+        assert!(parse_fabric("{").is_err());
         let other = fabric_text(Some("ultra96"), None, None).unwrap();
-        assert!(Fabric::read(&other).unwrap().describe().ends_with("not calibrated"));
+        assert!(Fabric::parse_text(&other).unwrap().describe().ends_with("not calibrated"));
     }
 
     #[test]

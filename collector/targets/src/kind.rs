@@ -7,13 +7,12 @@ use datasets::Record;
 use models::Task;
 
 /// A kind of target. Other crates call its methods and never compare kinds.
-///
 /// The default of a method describes most kinds; a kind overrides it where it differs.
 pub trait TargetKind: Sync {
     /// Returns the name of the kind: its word in `--target`, or that of the board's unit or the backend that selects it.
     fn name(&self) -> &'static str;
 
-    /// Whether the name alone is a value of `--target`.
+    /// Returns whether the name alone is a value of `--target`.
     fn has_word(&self) -> bool {
         true
     }
@@ -23,41 +22,40 @@ pub trait TargetKind: Sync {
         self.name()
     }
 
-    /// Returns the fields that a JSON description may have in addition to `kind`, or none if the kind has no checked description.
-    fn fields(&self) -> &'static [(&'static str, Form)] {
+    /// Returns the fields that a JSON description may have in addition to `kind`; none if descriptions are not checked.
+    fn description_fields(&self) -> &'static [(&'static str, Form)] {
         &[]
     }
 
-    /// Whether a text is the name, or a JSON description of this kind.
+    /// Returns whether a text is the name, or a JSON description of this kind.
     fn is_named_by(&self, text: &str) -> bool {
         let is_described = |json: serde_json::Value| json["kind"] == self.code_name();
         (self.has_word() && text == self.name())
-            || (!self.fields().is_empty() && serde_json::from_str(text).is_ok_and(is_described))
+            || (!self.description_fields().is_empty() && serde_json::from_str(text).is_ok_and(is_described))
     }
 
     /// Adds the options that describe a target to the text of `--target`. Rejects options that the kind does not support.
-    fn complete(&self, text: String, options: TargetOptions) -> Result<String, OptionError> {
+    fn apply_options(&self, text: String, options: TargetOptions) -> Result<String, OptionError> {
         options.refuse_board()?;
         options.refuse_architectures()?;
         Ok(text)
     }
 
-    /// Reads a description that needs no facts of this machine.
+    /// Parses a description that needs no facts of this machine.
     fn parse(&self, text: &str) -> Result<Target, String>;
 
     /// Creates the target of a description, with missing facts taken from the host.
     fn resolve(&self, text: &str, host: &mut dyn Host) -> Result<Resolved, Refusal>;
 
     /// Returns the facts that a space depends on, without starting a program.
-    fn guess(&self, text: &str, host: &HostCpu) -> Result<Machine, String>;
+    fn guess_machine(&self, text: &str, host: &HostCpu) -> Result<Machine, String>;
 
     /// Parses the description in a record that was measured on this host. Returns None if this program does not measure the kind.
     fn read_record(&self, _text: &str, _host: Machine) -> Option<Result<Target, String>> {
         None
     }
 
-    /// Returns the target of a board, selected by its name or else by the key of its server. Returns None if boards do not
-    /// determine the target.
+    /// Returns a board's target by its name, or else by its server's key. None if boards do not determine it.
     fn board_target(&self, _name: Option<&str>, _key: &str) -> Option<Result<Target, String>> {
         None
     }
@@ -67,9 +65,9 @@ pub trait TargetKind: Sync {
         None
     }
 
-    /// Whether a folder of artifacts can hold code for such a machine.
+    /// Returns whether a folder of artifacts can contain code for such a machine.
     fn has_artifacts_for(&self, machine: &Machine) -> bool {
-        match self.generator() {
+        match self.code_generator() {
             Some(Generator::Llvm) => matches!(machine, Machine::Cpu(_)),
             Some(Generator::CudaC | Generator::OpenclC) => matches!(machine, Machine::Gpu(_)),
             None => false,
@@ -82,12 +80,11 @@ pub trait TargetKind: Sync {
     }
 
     /// Returns TVM's code generator, or None if TVM generates no code.
-    fn generator(&self) -> Option<Generator> {
+    fn code_generator(&self) -> Option<Generator> {
         None
     }
 
-    /// Returns the bench that measures operators.
-    fn bench(&self) -> BenchKind {
+    fn bench_kind(&self) -> BenchKind {
         BenchKind::Workers
     }
 
@@ -96,40 +93,38 @@ pub trait TargetKind: Sync {
         None
     }
 
-    /// Whether TVM's thread pool on this machine's CPUs runs the code. The number of threads is then varied, and whole models use
-    /// all CPUs.
+    /// Returns whether TVM's thread pool on this machine's CPUs runs the code, so that thread counts vary.
     fn runs_on_cpus(&self) -> bool {
         false
     }
 
-    /// Whether a GPU runs the code. One host thread launches it, so CPU counters do not describe it.
+    /// Returns whether a GPU runs the code. One host thread launches it, so CPU counters do not describe it.
     fn runs_on_gpu(&self) -> bool {
         false
     }
 
-    /// Whether a library computes tasks and nothing is compiled.
+    /// Returns whether a library computes tasks and nothing is compiled.
     fn is_library(&self) -> bool {
         false
     }
 
-    /// Whether measurements occupy CPUs of this machine.
+    /// Returns whether measurements occupy CPUs of this machine.
     fn occupies_cpus(&self) -> bool {
         true
     }
 
-    /// Whether the measured peaks of the host bound the times.
+    /// Returns whether the measured peaks of the host bound the times.
     fn has_host_peaks(&self) -> bool {
         false
     }
 
-    /// Returns the conversion of tasks to the form that the target computes; tasks that it rejects stay on the CPU. None if tasks
-    /// are computed as they are.
+    /// Returns the conversion of tasks to the form of the target; rejected tasks stay on the CPU.
     fn task_form(&self) -> Option<TaskForm> {
         None
     }
 
     /// Returns a note on the meaning of the target's times.
-    fn note(&self, _text: &str) -> Option<String> {
+    fn timing_note(&self, _text: &str) -> Option<String> {
         None
     }
 
@@ -138,7 +133,7 @@ pub trait TargetKind: Sync {
         &[]
     }
 
-    /// Returns why a tuner cannot search schedules of this kind; None where it can.
+    /// Returns why a tuner cannot search schedules of this kind, or None if it can.
     fn refuse_tuner(&self, _tuner: &TunerNeeds) -> Option<String> {
         None
     }
@@ -147,12 +142,11 @@ pub trait TargetKind: Sync {
     fn record_word(&self) -> datasets::Target;
 
     /// Returns the value of the column `unit`.
-    fn unit(&self) -> Option<&'static str> {
+    fn unit_name(&self) -> Option<&'static str> {
         None
     }
 
-    /// Returns where times come from.
-    fn source(&self) -> datasets::Source {
+    fn time_source(&self) -> datasets::Source {
         datasets::Source::Measured
     }
 
@@ -165,23 +159,22 @@ pub trait TargetKind: Sync {
 /// Returns a task in the form in which a target computes it, or why the CPU computes it.
 pub type TaskForm = fn(&Task) -> Result<Task, CpuReason>;
 
-/// TVM's code generators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generator {
     /// Object files through LLVM.
     Llvm,
-    /// CUDA C, which NVIDIA's compiler makes machine code of.
+    /// CUDA C, compiled to machine code by NVIDIA's compiler.
     CudaC,
-    /// OpenCL C, which the driver of the device makes machine code of.
+    /// OpenCL C, compiled to machine code by the driver of the device.
     OpenclC,
 }
 
-/// The benches that measure operators; the engine has one table of what opens them.
+/// Benches that measure operators; the engine has one table of how they are opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BenchKind {
-    /// Workers of this machine, or boards that run what those build.
+    /// Workers of this machine, or boards that run what the workers build.
     Workers,
-    /// A core on a board's fabric, simulated or there.
+    /// A core on a board's fabric, simulated or real.
     Core,
 }
 
@@ -192,24 +185,21 @@ pub enum Setting {
     Samplers,
     Cache,
     Executor,
-    /// Partners in `--target`.
     Partners,
 }
 
-/// What a tuner needs of the code that it searches.
+/// Requirements of a tuner on the code that it searches.
 #[derive(Clone, Copy, Debug)]
 pub struct TunerNeeds {
     pub name: &'static str,
-    /// Whether it learns from loops of templates for CPUs alone.
+    /// Whether the tuner learns only from loops of CPU templates.
     pub learns_cpu_loops: bool,
-    /// Whether it draws from TVM's own space.
+    /// Whether the tuner samples from TVM's own space.
     pub draws: bool,
 }
 
-/// Options that describe a target further.
 #[derive(Clone, Debug, Default)]
 pub struct TargetOptions {
-    /// Architectures of a GPU.
     pub arch: Option<Vec<String>>,
     pub unit: Option<String>,
     pub board: Option<String>,
@@ -219,7 +209,6 @@ pub struct TargetOptions {
     pub sim_params: Option<String>,
 }
 
-/// Why an option cannot be used.
 #[derive(Debug)]
 pub enum OptionError {
     NotAllowed { field: &'static str, found: String, allowed: String },
@@ -237,7 +226,6 @@ impl TargetOptions {
         refuse_first(&options, "only the target `pynq` takes it")
     }
 
-    /// Refuses architectures of GPUs.
     pub(crate) fn refuse_architectures(&self) -> Result<(), OptionError> {
         let names = self.arch.as_ref().map(|names| names.join(","));
         refuse_first(&[("arch", &names)], "only the target `cuda` takes it; a JSON description names its own")
@@ -253,28 +241,26 @@ pub(crate) fn refuse_first(options: &[(&'static str, &Option<String>)], allowed:
     }
 }
 
-/// Why a target cannot be used, and what to do about it.
+/// Reason why a target cannot be used, with a hint about what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Whether the machine or the installation lacks something; the caller asked for the impossible otherwise.
+    /// Whether the machine or the installation lacks something; otherwise the request was wrong.
     pub is_of_environment: bool,
     pub message: String,
     pub hint: Option<String>,
 }
 
 impl Refusal {
-    /// Creates the refusal of a wrong request.
     pub fn usage(message: impl Into<String>) -> Refusal {
         Refusal { is_of_environment: false, message: message.into(), hint: None }
     }
 
-    /// Adds what to do.
     pub fn with_hint(self, hint: impl Into<String>) -> Refusal {
         Refusal { hint: Some(hint.into()), ..self }
     }
 }
 
-/// A CPU as targets are made of it.
+/// Facts of a CPU from which targets are created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostCpu {
     pub name: String,
@@ -285,7 +271,7 @@ pub struct HostCpu {
 /// The machine that completes descriptions, with its compilers.
 pub trait Host {
     /// Returns the CPU, as the compiler names it.
-    fn cpu(&mut self) -> Result<HostCpu, Refusal>;
+    fn host_cpu(&mut self) -> Result<HostCpu, Refusal>;
 
     /// Returns the compute capability of the GPU, such as `90`.
     fn gpu_capability(&mut self) -> Result<String, Refusal>;
@@ -294,7 +280,6 @@ pub trait Host {
     fn check_architectures(&mut self, architectures: &[Architecture]) -> Result<(), Refusal>;
 }
 
-/// A target that was made of a description.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resolved {
     pub target: Target,

@@ -16,20 +16,20 @@ mod torch;
 pub use architecture::{
     Architecture, BLOCK_REGISTERS, BLOCK_THREADS, Multiprocessor, STATIC_SHARED_BYTES, UnknownArchitecture,
 };
-pub use board::{BOARDS, Board, PYNQ, architecture, board, of_architecture};
-pub use composite::{Composite, composite};
-pub use cuda::{architectures, cuda, cuda_text};
-pub use fields::{Form, checked};
-pub use fpga::{FPGA, Fabric, fabric, fabric_text};
+pub use board::{BOARDS, Board, PYNQ, architecture_target, find_board, target_architecture};
+pub use composite::{Composite, parse_composite};
+pub use cuda::{cuda_text, parse_architectures, parse_cuda};
+pub use fields::{Form, parse_checked};
+pub use fpga::{FPGA, Fabric, fabric_text, parse_fabric};
 pub use kind::{
     BenchKind, Generator, Host, HostCpu, OptionError, Refusal, Resolved, Setting, TargetKind, TargetOptions, TaskForm,
     TunerNeeds,
 };
-pub use llvm::{HOST, llvm};
-pub use mali::mali;
+pub use llvm::{HOST, llvm_target};
+pub use mali::parse_mali;
 pub use pynq::ARM;
 pub use schedules::{Cpu, Gpu, WARP_THREADS};
-pub use torch::torch;
+pub use torch::torch_target;
 
 use datasets::Record;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -37,52 +37,47 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
-/// A kind of target by its declaration.
 pub type Kind = &'static dyn TargetKind;
 
 /// All kinds of targets, in the order of messages.
 pub static KINDS: &[Kind] = &[&llvm::Llvm, &cuda::Cuda, &pynq::Pynq, &mali::Mali, &torch::Torch, &fpga::Fpga];
 
-/// Names of generated code, each once.
 static CODE_NAMES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     let is_first = |place: &usize| KINDS[..*place].iter().all(|before| before.code_name() != KINDS[*place].code_name());
     (0..KINDS.len()).filter(is_first).map(|place| KINDS[place].code_name()).collect()
 });
 
 /// Returns the kind that a text of `--target` names or describes.
-pub fn find(text: &str) -> Option<Kind> {
+pub fn find_kind(text: &str) -> Option<Kind> {
     KINDS.iter().copied().find(|kind| kind.is_named_by(text))
 }
 
-/// Returns the kind that `--target` and `--unit` name together.
 pub fn find_unit(target: &str, unit: Option<&str>) -> Option<Kind> {
-    let named = find(target)?;
-    let of_unit = unit.and_then(with_unit).filter(|kind| kind.record_word() == named.record_word());
+    let named = find_kind(target)?;
+    let of_unit = unit.and_then(kind_of_unit).filter(|kind| kind.record_word() == named.record_word());
     Some(of_unit.unwrap_or(named))
 }
 
-/// Returns the kind that a unit of a board is.
-pub fn with_unit(unit: &str) -> Option<Kind> {
-    KINDS.iter().copied().find(|kind| kind.unit() == Some(unit))
+pub fn kind_of_unit(unit: &str) -> Option<Kind> {
+    KINDS.iter().copied().find(|kind| kind.unit_name() == Some(unit))
 }
 
-/// Returns the kind of target that a record was measured on; None where this program has no such kind.
-pub fn of_record(record: &Record) -> Option<Kind> {
+/// Returns the kind of target that a record was measured on, or None if this program lacks the kind.
+pub fn kind_of_record(record: &Record) -> Option<Kind> {
     let mut kinds = KINDS.iter().copied().filter(|kind| kind.record_word() == record.target);
-    kinds.clone().find(|kind| kind.unit() == record.unit.as_deref()).or_else(|| kinds.next())
+    kinds.clone().find(|kind| kind.unit_name() == record.unit.as_deref()).or_else(|| kinds.next())
 }
 
-/// Returns the kind of this machine's CPU.
-pub fn host() -> Kind {
+pub fn host_kind() -> Kind {
     &llvm::Llvm
 }
 
 /// Returns the kind whose tasks a library computes.
-pub fn library() -> Kind {
+pub fn library_kind() -> Kind {
     KINDS.iter().copied().find(|kind| kind.is_library()).expect("a kind is a library")
 }
 
-/// Returns what may stand after `--target`, in words.
+/// Returns a description of the values of `--target`.
 pub fn allowed_names() -> String {
     let words = KINDS.iter().filter(|kind| kind.has_word()).map(|kind| match kind.run_refusal() {
         None => format!("`{}`", kind.name()),
@@ -91,7 +86,7 @@ pub fn allowed_names() -> String {
     format!("give {}, or TVM's JSON of such a target", words.collect::<Vec<_>>().join(", "))
 }
 
-/// A target with the facts its spaces need.
+/// A target with the facts that its spaces need.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
     #[serde(deserialize_with = "read_kind")]
@@ -102,13 +97,13 @@ pub struct Target {
 }
 
 impl Target {
-    /// Checks a target that was read from a file: its text is of its kind, and its facts are those of a machine.
+    /// Checks a target from a file: its text belongs to its kind, and its facts are those of a machine.
     pub fn check(&self) -> Result<(), String> {
         let Target { kind, text, machine } = self;
         if !kind.is_named_by(text) || !kind.has_artifacts_for(machine) {
             return Err(format!("its target is of the kind `{kind}` and says something else"));
         }
-        machine.check(kind.least_capability())
+        machine.check_facts(kind.least_capability())
     }
 }
 
@@ -146,27 +141,22 @@ impl fmt::Display for dyn TargetKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Machine {
-    /// Cores with vectors.
     Cpu(Cpu),
-    /// Blocks of threads.
     Gpu(Gpu),
-    /// Products of blocks of bytes.
     Core(accelerator::Core),
 }
 
-/// A fact with the numbers that it may have.
 type Bound = (&'static str, i64, RangeInclusive<i64>);
 
 impl Machine {
-    /// Checks that these are facts of some machine.
-    fn check(self, least_capability: i64) -> Result<(), String> {
+    fn check_facts(self, least_capability: i64) -> Result<(), String> {
         let bounds: Vec<Bound> = match self {
             Machine::Cpu(Cpu { vector_lanes, vector_registers, cores, is_halved: _, is_intel: _ }) => vec![
                 ("vector_lanes", vector_lanes, 1..=1024),
                 ("vector_registers", vector_registers, 1..=1024),
                 ("cores", cores, 1..=65_536),
             ],
-            Machine::Core(core) => return core.check().map_err(|error| error.to_string()),
+            Machine::Core(core) => return core.check_encodable().map_err(|error| error.to_string()),
             Machine::Gpu(Gpu { block_threads, shared_bytes, warp_threads, capability }) => vec![
                 ("block_threads", block_threads, 32..=65_536),
                 ("shared_bytes", shared_bytes, 1024..=1 << 30),
@@ -190,7 +180,7 @@ mod tests {
     fn records_tell_their_kind() {
         let kind = |target, unit: Option<&str>| {
             let record = Record { target, unit: unit.map(str::to_owned), ..Record::default() };
-            of_record(&record).map(|kind| (kind.name(), kind.code_name()))
+            kind_of_record(&record).map(|kind| (kind.name(), kind.code_name()))
         };
         assert_eq!(kind(datasets::Target::Llvm, None), Some(("llvm", "llvm")));
         assert_eq!(kind(datasets::Target::Pynq, Some("arm")), Some(("pynq", "llvm")));
@@ -246,7 +236,7 @@ mod tests {
                 "unknown variant `metal`, expected one of `llvm`, `cuda`, `opencl`, `torch`, `pynq` at line 1 column 16"
             ],
         );
-        let target = mali("mali").unwrap();
+        let target = parse_mali("mali").unwrap();
         assert_eq!(serde_json::to_value(&target).unwrap()["kind"], "opencl");
     }
 

@@ -3,15 +3,15 @@
 use crate::Gpu;
 use serde_json::{Map, Value as Json, json};
 
-/// Adds the limits that a description does not say, by TVM's names.
-pub(super) fn complete(fields: &mut Map<String, Json>, limits: &[(&str, u32)]) {
+/// Adds limits that a description lacks, by TVM's names.
+pub(super) fn add_limits(fields: &mut Map<String, Json>, limits: &[(&str, u32)]) {
     for (name, limit) in limits {
         fields.entry(*name).or_insert_with(|| json!(limit));
     }
 }
 
-/// What a space depends on, of a complete description; `text` is what the user wrote.
-pub(super) fn gpu(text: &str, fields: &Map<String, Json>, capability: u32) -> Result<Gpu, String> {
+/// Returns the facts that a space needs from a complete description; `text` is the user's input.
+pub(super) fn gpu_facts(text: &str, fields: &Map<String, Json>, capability: u32) -> Result<Gpu, String> {
     let number = |name: &str| {
         fields[name]
             .as_i64()

@@ -3,10 +3,8 @@
 use crate::kind::{Generator, Host, HostCpu, Refusal, Resolved, TargetKind};
 use crate::{Cpu, Form, Machine, Target};
 
-/// The name of the target that is this machine's CPU.
 pub const HOST: &str = "llvm";
 
-/// Compiled code on CPUs.
 pub struct Llvm;
 
 impl TargetKind for Llvm {
@@ -14,7 +12,7 @@ impl TargetKind for Llvm {
         HOST
     }
 
-    fn fields(&self) -> &'static [(&'static str, Form)] {
+    fn description_fields(&self) -> &'static [(&'static str, Form)] {
         use Form::{Flag, Number, Switches, Word};
         &[
             ("mcpu", Word),
@@ -36,27 +34,27 @@ impl TargetKind for Llvm {
     }
 
     fn parse(&self, text: &str) -> Result<Target, String> {
-        described(text, llvm("generic", &[], 1))
+        resolve_llvm(text, llvm_target("generic", &[], 1))
     }
 
     fn resolve(&self, text: &str, host: &mut dyn Host) -> Result<Resolved, Refusal> {
-        let own = of_host(&host.cpu()?);
-        let target = described(text, own.clone()).map_err(Refusal::usage)?;
+        let own = cpu_target(&host.host_cpu()?);
+        let target = resolve_llvm(text, own.clone()).map_err(Refusal::usage)?;
         Ok(Resolved { is_host: target == own, target })
     }
 
-    fn guess(&self, _text: &str, host: &HostCpu) -> Result<Machine, String> {
-        Ok(of_host(host).machine)
+    fn guess_machine(&self, _text: &str, host: &HostCpu) -> Result<Machine, String> {
+        Ok(cpu_target(host).machine)
     }
 
     fn read_record(&self, text: &str, host: Machine) -> Option<Result<Target, String>> {
         if !self.is_named_by(text) {
             return Some(Err("it is of another kind".to_owned()));
         }
-        Some(crate::checked(text).map(|_| Target { kind: &Llvm, text: text.to_owned(), machine: host }))
+        Some(crate::parse_checked(text).map(|_| Target { kind: &Llvm, text: text.to_owned(), machine: host }))
     }
 
-    fn generator(&self) -> Option<Generator> {
+    fn code_generator(&self) -> Option<Generator> {
         Some(Generator::Llvm)
     }
 
@@ -73,13 +71,12 @@ impl TargetKind for Llvm {
     }
 }
 
-/// Returns the target of a machine's CPU.
-pub(crate) fn of_host(host: &HostCpu) -> Target {
-    llvm(&host.name, &host.extensions, host.cores)
+pub(crate) fn cpu_target(host: &HostCpu) -> Target {
+    llvm_target(&host.name, &host.extensions, host.cores)
 }
 
-/// The target of a CPU by its LLVM name, the features it reports and the cores to be used.
-pub fn llvm(cpu: &str, features: &[String], cores: usize) -> Target {
+/// Returns the target of a CPU by its LLVM name, its reported features and the number of cores.
+pub fn llvm_target(cpu: &str, features: &[String], cores: usize) -> Target {
     let has = |name: &str| features.iter().any(|feature| feature == name);
     let (vector_lanes, vector_registers) = match (has("avx512f"), has("avx2") || has("avx")) {
         (true, _) => (16, 32),
@@ -105,30 +102,28 @@ pub fn llvm(cpu: &str, features: &[String], cores: usize) -> Target {
     }
 }
 
-/// Returns the host's target, or the one that a JSON description gives, with the host's number of cores if it gives none.
-///
-/// The vectors are those of the described processor; those of the host if its name is not known here.
-fn described(text: &str, host: Target) -> Result<Target, String> {
+/// Returns the host's target, or that of a JSON description, by default with the host's number of cores.
+/// The vectors are those of the described processor, or those of the host if its name is unknown.
+fn resolve_llvm(text: &str, host: Target) -> Result<Target, String> {
     if text == HOST {
         return Ok(host);
     }
-    let mut json = crate::checked(text)?;
+    let mut json = crate::parse_checked(text)?;
     let fields = json.as_object_mut().expect("it was checked");
     let Machine::Cpu(own) = &host.machine else { return Ok(Target { text: json.to_string(), ..host }) };
     let cores = fields.entry("num-cores").or_insert_with(|| own.cores.into()).as_i64().unwrap_or(own.cores);
     let word = |name: &str| fields.get(name).and_then(serde_json::Value::as_str).unwrap_or_default();
-    let features = match crate::architecture(text).as_str() {
+    let features = match crate::target_architecture(text).as_str() {
         "aarch64" => Some("asimd"),
         "x86_64" => vector_feature(word("mcpu")),
         _ => None,
     };
     let cores = usize::try_from(cores).unwrap_or(1);
-    let described = features.map(|feature| llvm(word("mcpu"), &[feature.to_owned()], cores).machine);
+    let described = features.map(|feature| llvm_target(word("mcpu"), &[feature.to_owned()], cores).machine);
     Ok(Target { text: json.to_string(), machine: described.unwrap_or(host.machine), ..host })
 }
 
-/// Returns the feature with the widest vectors that a processor of x86-64 has, by the name that LLVM gives it, or None of unknown
-/// names.
+/// Returns LLVM's name of the widest vector feature of an x86-64 processor; None for unknown names.
 fn vector_feature(cpu: &str) -> Option<&'static str> {
     const AVX512: &str = "x86-64-v4 skylake-avx512 skx cascadelake cooperlake cannonlake icelake-client icelake-server rocketlake \
                           tigerlake sapphirerapids emeraldrapids graniterapids graniterapids-d diamondrapids znver4 znver5";
@@ -142,12 +137,12 @@ fn vector_feature(cpu: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Llvm, described, llvm};
+    use super::{Llvm, llvm_target, resolve_llvm};
     use crate::TargetKind;
 
     #[test]
     fn vectors_are_whole_on_intels() {
-        let text = |cpu, feature: &str| llvm(cpu, &[feature.to_owned()], 2).text;
+        let text = |cpu, feature: &str| llvm_target(cpu, &[feature.to_owned()], 2).text;
         assert_eq!(
             text("sapphirerapids", "avx512f"),
             r#"{"kind":"llvm","mattr":["-prefer-256-bit"],"mcpu":"sapphirerapids","num-cores":2}"#
@@ -158,19 +153,22 @@ mod tests {
 
     #[test]
     fn a_description_wins_over_the_host() {
-        let host = llvm("znver5", &["avx512f".to_owned()], 2);
-        assert_eq!(described("llvm", host.clone()).unwrap(), host);
-        let other = described(r#"{"kind": "llvm", "mcpu": "haswell"}"#, host.clone()).unwrap();
+        let host = llvm_target("znver5", &["avx512f".to_owned()], 2);
+        assert_eq!(resolve_llvm("llvm", host.clone()).unwrap(), host);
+        let other = resolve_llvm(r#"{"kind": "llvm", "mcpu": "haswell"}"#, host.clone()).unwrap();
         assert_eq!(other.text, r#"{"kind":"llvm","mcpu":"haswell","num-cores":2}"#);
-        assert_eq!(other.machine, llvm("haswell", &["avx2".to_owned()], 2).machine);
-        let machine = |text: &str| described(text, host.clone()).unwrap().machine;
-        assert_eq!(machine(r#"{"kind": "llvm", "mcpu": "x86-64", "num-cores": 8}"#), llvm("x86-64", &[], 8).machine);
+        assert_eq!(other.machine, llvm_target("haswell", &["avx2".to_owned()], 2).machine);
+        let machine = |text: &str| resolve_llvm(text, host.clone()).unwrap().machine;
+        assert_eq!(
+            machine(r#"{"kind": "llvm", "mcpu": "x86-64", "num-cores": 8}"#),
+            llvm_target("x86-64", &[], 8).machine
+        );
         assert_eq!(
             machine(r#"{"kind": "llvm", "mcpu": "znver4"}"#),
-            llvm("znver4", &["avx512f".to_owned()], 2).machine
+            llvm_target("znver4", &["avx512f".to_owned()], 2).machine
         );
         let arm = r#"{"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72"}"#;
-        assert_eq!(machine(arm), llvm("cortex-a72", &["asimd".to_owned()], 2).machine);
+        assert_eq!(machine(arm), llvm_target("cortex-a72", &["asimd".to_owned()], 2).machine);
         // A processor that is not known here is taken for the host's.
         assert_eq!(machine(r#"{"kind": "llvm", "mcpu": "znver99"}"#), host.machine);
         assert_eq!(machine(r#"{"kind": "llvm"}"#), host.machine);

@@ -4,15 +4,13 @@ use crate::kind::{Generator, Host, HostCpu, Refusal, Resolved, TargetKind, Tuner
 use crate::{Form, Machine, Target, limits};
 use serde_json::{Value as Json, json};
 
-/// The name of the target that [`mali_text`] describes.
 pub(crate) const MALI: &str = "mali";
 
-/// Work-items of one group on the least of the Mali GPUs that know OpenCL, those of the Midgard family.
+/// Work-items of one group on the smallest Mali GPUs with OpenCL, the Midgard family.
 const GROUP_ITEMS: u32 = 256;
-/// Bytes of local memory of one group there.
+/// Local memory of one group on those GPUs, in bytes.
 const LOCAL_BYTES: u32 = 32 << 10;
 
-/// Kernels for Mali GPUs.
 pub struct Mali;
 
 impl TargetKind for Mali {
@@ -24,7 +22,7 @@ impl TargetKind for Mali {
         "opencl"
     }
 
-    fn fields(&self) -> &'static [(&'static str, Form)] {
+    fn description_fields(&self) -> &'static [(&'static str, Form)] {
         &[
             ("device", Form::Word),
             ("max_threads_per_block", Form::Number),
@@ -34,18 +32,18 @@ impl TargetKind for Mali {
     }
 
     fn parse(&self, text: &str) -> Result<Target, String> {
-        mali(text)
+        parse_mali(text)
     }
 
     fn resolve(&self, text: &str, _host: &mut dyn Host) -> Result<Resolved, Refusal> {
-        Ok(Resolved { target: mali(text).map_err(Refusal::usage)?, is_host: false })
+        Ok(Resolved { target: parse_mali(text).map_err(Refusal::usage)?, is_host: false })
     }
 
-    fn guess(&self, text: &str, _host: &HostCpu) -> Result<Machine, String> {
-        Ok(mali(text)?.machine)
+    fn guess_machine(&self, text: &str, _host: &HostCpu) -> Result<Machine, String> {
+        Ok(parse_mali(text)?.machine)
     }
 
-    fn generator(&self) -> Option<Generator> {
+    fn code_generator(&self) -> Option<Generator> {
         Some(Generator::OpenclC)
     }
 
@@ -65,18 +63,17 @@ impl TargetKind for Mali {
     }
 }
 
-/// The text of a target for any Mali GPU.
 fn mali_text() -> String {
     json!({ "kind": "opencl", "device": "mali" }).to_string()
 }
 
-/// The target of a description, with the limits every such GPU has where it says none. Nothing there goes in step.
-pub fn mali(text: &str) -> Result<Target, String> {
+/// Parses a description; missing limits are those of every Mali GPU. Threads do not run in lockstep.
+pub fn parse_mali(text: &str) -> Result<Target, String> {
     let any = mali_text();
     let text = if text == MALI { &any } else { text };
     let mut fields: Json = serde_json::from_str(text).map_err(|error| format!("target `{text}`: {error}"))?;
     let object = fields.as_object_mut().ok_or_else(|| format!("target `{text}` is not a JSON object"))?;
-    limits::complete(
+    limits::add_limits(
         object,
         &[
             ("max_threads_per_block", GROUP_ITEMS),
@@ -84,22 +81,23 @@ pub fn mali(text: &str) -> Result<Target, String> {
             ("thread_warp_size", 1),
         ],
     );
-    let machine = Machine::Gpu(limits::gpu(text, object, 0)?);
+    let machine = Machine::Gpu(limits::gpu_facts(text, object, 0)?);
     Ok(Target { kind: &Mali, text: fields.to_string(), machine })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Mali, mali};
+    use super::{Mali, parse_mali};
     use crate::{Gpu, Machine, TargetKind};
 
     #[test]
     fn a_description_is_completed() {
-        let Machine::Gpu(Gpu { block_threads, shared_bytes, capability, .. }) = mali("mali").unwrap().machine else {
+        let Machine::Gpu(Gpu { block_threads, shared_bytes, capability, .. }) = parse_mali("mali").unwrap().machine
+        else {
             panic!("a GPU")
         };
         assert_eq!((block_threads, shared_bytes, capability), (256, 32 << 10, 0));
-        let larger = mali(r#"{"kind": "opencl", "device": "mali", "max_threads_per_block": 512}"#).unwrap();
+        let larger = parse_mali(r#"{"kind": "opencl", "device": "mali", "max_threads_per_block": 512}"#).unwrap();
         assert!(
             Mali.is_named_by(&larger.text) && matches!(larger.machine, Machine::Gpu(Gpu { block_threads: 512, .. }))
         );
@@ -108,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_wrong_description_says_what_is_wrong() {
-        let refused = mali(r#"{"kind": "opencl", "max_threads_per_block": -1}"#).unwrap_err();
+        let refused = parse_mali(r#"{"kind": "opencl", "max_threads_per_block": -1}"#).unwrap_err();
         assert!(refused.contains("max_threads_per_block"), "{refused}");
     }
 }

@@ -3,14 +3,13 @@
 use crate::board::{DEFAULT_BOARD, PYNQ};
 use crate::fpga::{FPGA, fabric_text};
 use crate::kind::{Host, HostCpu, OptionError, Refusal, Resolved, TargetKind, TargetOptions, refuse_first};
-use crate::llvm::{HOST, of_host};
+use crate::llvm::{HOST, cpu_target};
 use crate::mali::MALI;
-use crate::{BOARDS, Machine, Target, board};
+use crate::{BOARDS, Machine, Target, find_board};
 
-/// The unit of a board that is its cores.
+/// Unit of a board: the cores.
 pub const ARM: &str = "arm";
 
-/// Compiled code on the cores of a board.
 pub struct Pynq;
 
 impl TargetKind for Pynq {
@@ -22,7 +21,7 @@ impl TargetKind for Pynq {
         HOST
     }
 
-    fn complete(&self, text: String, options: TargetOptions) -> Result<String, OptionError> {
+    fn apply_options(&self, text: String, options: TargetOptions) -> Result<String, OptionError> {
         options.refuse_architectures()?;
         let TargetOptions { unit, board, fpga_config, sim_params, .. } = options;
         if unit.as_deref() == Some(FPGA) {
@@ -49,13 +48,13 @@ impl TargetKind for Pynq {
             .with_hint("give TVM's JSON of its processor as `--target`"))
     }
 
-    fn guess(&self, _text: &str, host: &HostCpu) -> Result<Machine, String> {
-        Ok(of_host(host).machine)
+    fn guess_machine(&self, _text: &str, host: &HostCpu) -> Result<Machine, String> {
+        Ok(cpu_target(host).machine)
     }
 
     fn board_target(&self, name: Option<&str>, key: &str) -> Option<Result<Target, String>> {
         let by_key = BOARDS.iter().map(|board| board.name).find(|name| *name == key);
-        Some(board(name.or(by_key).unwrap_or(DEFAULT_BOARD)).map(|board| board.target()))
+        Some(find_board(name.or(by_key).unwrap_or(DEFAULT_BOARD)).map(|board| board.cpu_target()))
     }
 
     fn default_board(&self) -> Option<&'static str> {
@@ -66,7 +65,7 @@ impl TargetKind for Pynq {
         datasets::Target::Pynq
     }
 
-    fn unit(&self) -> Option<&'static str> {
+    fn unit_name(&self) -> Option<&'static str> {
         Some(ARM)
     }
 }
@@ -79,7 +78,7 @@ mod tests {
 
     #[track_caller]
     fn check(options: TargetOptions, expected: Expect) {
-        let completed = match Pynq.complete("pynq".to_owned(), options) {
+        let completed = match Pynq.apply_options("pynq".to_owned(), options) {
             Ok(text) => text,
             Err(OptionError::NotAllowed { field, found, allowed }) => format!("`{field}` is {found}; {allowed}"),
             Err(OptionError::Description(why)) => why,

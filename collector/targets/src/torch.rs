@@ -1,10 +1,10 @@
 //! `torch`: PyTorch's library, which computes tasks on CPUs and compiles nothing.
 
 use crate::kind::{Host, HostCpu, Refusal, Resolved, TargetKind, TunerNeeds};
-use crate::llvm::of_host;
+use crate::llvm::cpu_target;
 use crate::{Machine, Target};
 
-/// A library on CPUs; `--backend torch` and partners choose it.
+/// A library on CPUs, selected by `--backend torch` and by partners.
 pub struct Torch;
 
 impl TargetKind for Torch {
@@ -24,8 +24,8 @@ impl TargetKind for Torch {
         self.parse(text).map(|target| Resolved { target, is_host: false }).map_err(Refusal::usage)
     }
 
-    fn guess(&self, _text: &str, host: &HostCpu) -> Result<Machine, String> {
-        Ok(of_host(host).machine)
+    fn guess_machine(&self, _text: &str, host: &HostCpu) -> Result<Machine, String> {
+        Ok(cpu_target(host).machine)
     }
 
     fn read_record(&self, text: &str, host: Machine) -> Option<Result<Target, String>> {
@@ -49,8 +49,7 @@ impl TargetKind for Torch {
     }
 }
 
-/// Returns the target of a version of the library on a CPU.
-pub fn torch(version: Option<&str>, host: &HostCpu) -> Target {
+pub fn torch_target(version: Option<&str>, host: &HostCpu) -> Target {
     let text = serde_json::json!({ "kind": "torch", "version": version }).to_string();
-    Target { kind: &Torch, text, machine: of_host(host).machine }
+    Target { kind: &Torch, text, machine: cpu_target(host).machine }
 }

@@ -8,9 +8,8 @@ use tch::{Kind, Tensor};
 pub struct Call<'a> {
     pub op: &'a Op,
     pub inputs: &'a [&'a Tensor],
-    /// Bias that is fused into the call of a contraction.
     pub bias: Option<&'a Tensor>,
-    /// Result of `contraction::constants` for the anchor.
+    /// Extra tensors of the anchor (`operators::extra_tensors`).
     pub constants: &'a [Tensor],
     pub output: &'a TensorType,
     pub extents: Vec<i64>,
@@ -18,14 +17,13 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Creates the call of a step with the operands `inputs`.
-    pub fn of(step: &'a Step, inputs: &'a [&'a Tensor]) -> Result<Call<'a>> {
+    pub fn from_step(step: &'a Step, inputs: &'a [&'a Tensor]) -> Result<Call<'a>> {
         let output = &step.output;
-        let (extents, kind) = (inputs::extents(output)?, inputs::kind(output.dtype)?);
+        let (extents, kind) = (inputs::fixed_extents(output)?, inputs::torch_kind(output.dtype)?);
         Ok(Call { op: &step.op, inputs, bias: None, constants: &[], output, extents, kind })
     }
 
-    pub fn x(&self) -> &'a Tensor {
+    pub fn first_input(&self) -> &'a Tensor {
         self.inputs[0]
     }
 }

@@ -8,21 +8,20 @@ use models::operators::{Attention, ConvTranspose, ConvWindow, Einsum, MatMul};
 use models::{Op, Task};
 use tch::{Kind, Tensor};
 
-/// Computes a contraction, or returns None for operators of other families.
-pub fn compute(call: &Call<'_>) -> Result<Option<Tensor>> {
-    let (x, inputs, kind) = (call.x(), call.inputs, call.kind);
+pub fn compute_contraction(call: &Call<'_>) -> Result<Option<Tensor>> {
+    let (x, inputs, kind) = (call.first_input(), call.inputs, call.kind);
     match call.op {
         Op::Conv(_) => conv(x, inputs[1], call.bias, &window_of(call.op), kind),
         Op::ConvTranspose(ConvTranspose { output_pads, .. }) => {
             conv_transpose(x, inputs[1], call.bias, &window_of(call.op), output_pads)
         }
         Op::MatMul(MatMul { transpose_a, transpose_b }) => mat_mul(x, inputs[1], *transpose_a, *transpose_b, kind),
-        Op::Dense(_) => dense(x, inputs[1], call.bias, kind),
-        Op::Einsum(Einsum { equation }) => einsum(equation, inputs, kind),
+        Op::Dense(_) => dense_product(x, inputs[1], call.bias, kind),
+        Op::Einsum(Einsum { equation }) => einsum_as(equation, inputs, kind),
         Op::Attention(Attention { causal, scale, softcap, .. }) => {
-            attention(inputs, call.constants.first(), *causal, *scale, *softcap)
+            attention_output(inputs, call.constants.first(), *causal, *scale, *softcap)
         }
-        Op::QConv(_) | Op::QDense(_) | Op::QMatMul(_) => Err(Refusal::unsupported(format!(
+        Op::QConv(_) | Op::QDense(_) | Op::QMatMul(_) => Err(Refusal::unsupported_operator(format!(
             "`{}`: PyTorch's integer kernels give rescaled results, not the sums of 32 bits",
             call.op.name()
         ))),
@@ -35,19 +34,18 @@ fn window_of(op: &Op) -> ConvWindow<'_> {
     op.window().expect("a convolution has a window")
 }
 
-/// Returns the pads of all dimensions; the first two have none.
+/// Pads of all dimensions; the first two have none.
 pub fn all_pads(window: &ConvWindow<'_>) -> Vec<i64> {
     let (heads, tails) = window.pads.split_at(window.strides.len());
     [&[0, 0], heads, &[0, 0], tails].concat()
 }
 
-/// Converts an operand to the accumulation type.
-fn widened(x: &Tensor, kind: Kind) -> Result<Tensor> {
+fn to_accumulator(x: &Tensor, kind: Kind) -> Result<Tensor> {
     Ok(if x.f_kind()? == kind { x.shallow_clone() } else { x.f_to_kind(kind)? })
 }
 
 fn conv(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, window: &ConvWindow<'_>, kind: Kind) -> Result<Tensor> {
-    let (x, w) = (widened(x, kind)?, widened(w, kind)?);
+    let (x, w) = (to_accumulator(x, kind)?, to_accumulator(w, kind)?);
     let none = vec![0; window.strides.len()];
     let (x, pads) = match window.even_pads() {
         Some(pads) => (x, pads),
@@ -88,29 +86,29 @@ fn conv_transpose(
 
 fn mat_mul(a: &Tensor, b: &Tensor, transpose_a: bool, transpose_b: bool, kind: Kind) -> Result<Tensor> {
     let operand = |x: &Tensor, is_transposed: bool| -> Result<Tensor> {
-        let x = widened(x, kind)?;
+        let x = to_accumulator(x, kind)?;
         Ok(if is_transposed { x.f_transpose(-2, -1)? } else { x })
     };
     Ok(operand(a, transpose_a)?.f_matmul(&operand(b, transpose_b)?)?)
 }
 
-fn dense(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, kind: Kind) -> Result<Tensor> {
-    Ok(widened(x, kind)?.f_linear(&widened(w, kind)?, bias)?)
+fn dense_product(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, kind: Kind) -> Result<Tensor> {
+    Ok(to_accumulator(x, kind)?.f_linear(&to_accumulator(w, kind)?, bias)?)
 }
 
-fn einsum(equation: &str, inputs: &[&Tensor], kind: Kind) -> Result<Tensor> {
-    let inputs = inputs.iter().map(|x| widened(x, kind)).collect::<Result<Vec<Tensor>>>()?;
+fn einsum_as(equation: &str, inputs: &[&Tensor], kind: Kind) -> Result<Tensor> {
+    let inputs = inputs.iter().map(|x| to_accumulator(x, kind)).collect::<Result<Vec<Tensor>>>()?;
     // With one operand, the result may be a view.
     let result = Tensor::f_einsum(equation, &inputs, None::<i64>)?;
     Ok(if inputs.len() == 1 { result.f_alias_copy()? } else { result })
 }
 
-/// Returns the additive mask of an attention that PyTorch's causal flag cannot express.
+/// Additive mask for attentions that PyTorch's causal flag cannot express.
 pub fn attention_mask(task: &Task, causal: bool, window: Option<i64>) -> Result<Vec<Tensor>> {
     let anchor = &task.steps[0];
     let ty = |input: usize| task.operand_type(anchor.inputs[input]).map_err(|error| Refusal::Failed(error.to_string()));
     let (q, k) = (ty(0)?, ty(1)?);
-    let (rows, places) = (inputs::extents(q)?[2], inputs::extents(k)?[2]);
+    let (rows, places) = (inputs::fixed_extents(q)?[2], inputs::fixed_extents(k)?[2]);
     let has_mask = anchor.inputs.len() > 3;
     let has_softcap = matches!(anchor.op, Op::Attention(Attention { softcap: Some(_), .. }));
     let is_plain = window.is_none() && !has_mask && !has_softcap && (rows == places);
@@ -125,10 +123,10 @@ pub fn attention_mask(task: &Task, causal: bool, window: Option<i64>) -> Result<
     let cells = (0..rows).flat_map(|row| (0..places).map(move |place| (row, place)));
     let mask: Vec<f32> = cells.map(|(row, place)| if seen(row, place) { 0.0 } else { f32::NEG_INFINITY }).collect();
     let mask = Tensor::f_from_slice(&mask)?.f_reshape([rows, places])?;
-    Ok(vec![mask.f_to_kind(inputs::kind(q.dtype)?)?])
+    Ok(vec![mask.f_to_kind(inputs::torch_kind(q.dtype)?)?])
 }
 
-fn attention(
+fn attention_output(
     inputs: &[&Tensor],
     seen: Option<&Tensor>,
     causal: bool,

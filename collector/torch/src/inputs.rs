@@ -4,8 +4,7 @@ use crate::refusal::{Refusal, Result};
 use models::{DType, TensorType};
 use tch::{Kind, Tensor};
 
-/// Returns PyTorch's element type.
-pub fn kind(dtype: DType) -> Result<Kind> {
+pub fn torch_kind(dtype: DType) -> Result<Kind> {
     match dtype {
         DType::F32 => Ok(Kind::Float),
         DType::F16 => Ok(Kind::Half),
@@ -18,29 +17,27 @@ pub fn kind(dtype: DType) -> Result<Kind> {
         DType::U8 => Ok(Kind::Uint8),
         DType::Bool => Ok(Kind::Bool),
         DType::U16 | DType::U32 | DType::U64 => {
-            Err(Refusal::unsupported(format!("its operators do not take elements of type `{}`", dtype.name())))
+            Err(Refusal::unsupported_operator(format!("its operators do not take elements of type `{}`", dtype.name())))
         }
     }
 }
 
-/// Returns the extents of a type without symbols.
-pub fn extents(ty: &TensorType) -> Result<Vec<i64>> {
+pub fn fixed_extents(ty: &TensorType) -> Result<Vec<i64>> {
     ty.extents().ok_or_else(|| Refusal::Failed(format!("{ty} has a symbol")))
 }
 
-/// Copies a tensor to PyTorch.
-pub fn tensor(tensor: &reference::Tensor) -> Result<Tensor> {
-    let ty = tensor.ty();
-    Ok(Tensor::f_from_data_size(tensor.bytes(), &extents(ty)?, kind(ty.dtype)?)?)
+pub fn to_torch(tensor: &reference::Tensor) -> Result<Tensor> {
+    let ty = tensor.tensor_type();
+    Ok(Tensor::f_from_data_size(tensor.as_bytes(), &fixed_extents(ty)?, torch_kind(ty.dtype)?)?)
 }
 
-/// Returns the content of a result, and checks that it has the expected type.
-pub fn bytes(result: &Tensor, ty: &TensorType) -> Result<Vec<u8>> {
-    let (found, wanted) = ((result.f_kind()?, result.size()), (kind(ty.dtype)?, extents(ty)?));
+/// Content of a result of the expected type.
+pub fn checked_bytes(result: &Tensor, ty: &TensorType) -> Result<Vec<u8>> {
+    let (found, wanted) = ((result.f_kind()?, result.size()), (torch_kind(ty.dtype)?, fixed_extents(ty)?));
     if found != wanted {
         return Err(Refusal::Failed(format!("PyTorch's result is {found:?}, the task's {wanted:?}")));
     }
-    let mut bytes = vec![0; usize::try_from(ty.bytes().unwrap_or(0)).unwrap_or(0)];
+    let mut bytes = vec![0; usize::try_from(ty.size_bytes().unwrap_or(0)).unwrap_or(0)];
     result.f_copy_data_u8(&mut bytes, result.numel())?;
     Ok(bytes)
 }

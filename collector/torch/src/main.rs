@@ -25,13 +25,13 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    worker::end(serve())
+    worker::exit_code(serve_jobs())
 }
 
-fn serve() -> anyhow::Result<()> {
-    let entry = worker::enter()?;
+fn serve_jobs() -> anyhow::Result<()> {
+    let entry = worker::enter_worker()?;
     let versions = BTreeMap::from([("torch".to_owned(), env!("OPCOLLECT_TORCH_VERSION").to_owned())]);
     let mut library = Library::default();
-    entry.serve(versions, |job| library.answer(&job))?;
+    entry.serve_requests(versions, |job| library.answer_job(&job))?;
     Ok(())
 }

@@ -9,9 +9,8 @@ use models::operators::{
 use models::{Border, Op, ScatterOp};
 use tch::{Device, Kind, Tensor};
 
-/// Computes a data movement, or returns None for operators of other families.
-pub fn compute(call: &Call<'_>) -> Result<Option<Tensor>> {
-    let (x, inputs, extents) = (call.x(), call.inputs, call.extents.as_slice());
+pub fn compute_movement(call: &Call<'_>) -> Result<Option<Tensor>> {
+    let (x, inputs, extents) = (call.first_input(), call.inputs, call.extents.as_slice());
     Ok(Some(match call.op {
         Op::Reshape(_) | Op::Flatten(_) => x.f_view_copy(extents)?,
         Op::Identity(_) => x.f_alias_copy()?,
@@ -19,30 +18,30 @@ pub fn compute(call: &Call<'_>) -> Result<Option<Tensor>> {
         Op::Concat(Concat { axis }) => Tensor::f_cat(inputs, *axis)?,
         Op::Pad(Pad { pads, value }) => x.f_pad(from_last(pads), "constant", *value)?,
         Op::BorderPad(BorderPad { border, pads }) => border_pad(x, *border, pads, extents)?,
-        Op::Slice(Slice { axes, starts, stops, steps }) => slice(x, axes, starts, stops, steps)?,
+        Op::Slice(Slice { axes, starts, stops, steps }) => strided_slice(x, axes, starts, stops, steps)?,
         Op::Expand(_) => x.f_expand_copy(extents, false)?,
         Op::Tile(Tile { repeats }) => x.f_repeat(repeats)?,
-        Op::Gather(Gather { axis }) => gather(x, inputs[1], *axis, extents)?,
-        Op::GatherElements(GatherElements { axis }) => x.f_gather(*axis, &long(inputs[1])?, false)?,
+        Op::Gather(Gather { axis }) => gather_axis(x, inputs[1], *axis, extents)?,
+        Op::GatherElements(GatherElements { axis }) => x.f_gather(*axis, &to_int64(inputs[1])?, false)?,
         Op::GatherNd(GatherNd { batch }) => gather_nd(x, inputs[1], *batch)?,
         Op::ScatterElements(ScatterElements { axis, combine }) => scatter_elements(inputs, *axis, *combine)?,
         Op::ScatterNd(ScatterNd { combine }) => scatter_nd(inputs, *combine)?,
         Op::OneHot(OneHot { axis, on, off, .. }) => one_hot(x, *axis, [*on, *off], extents, call.kind)?,
         Op::Trilu(Trilu { upper: true, diagonal }) => x.f_triu(*diagonal)?,
         Op::Trilu(Trilu { upper: false, diagonal }) => x.f_tril(*diagonal)?,
-        Op::Rope(Rope { rotary, interleaved }) => rope(inputs, *rotary, *interleaved)?,
+        Op::Rope(Rope { rotary, interleaved }) => rotary_embedding(inputs, *rotary, *interleaved)?,
         _ => return Ok(None),
     }))
 }
 
-/// Converts pads to PyTorch's order: head and tail of the last dimension, then of the one before.
+/// PyTorch's order: head and tail of the last dimension, then of the one before.
 pub fn from_last(pads: &[i64]) -> Vec<i64> {
     let (heads, tails) = pads.split_at(pads.len() / 2);
     heads.iter().zip(tails).rev().flat_map(|(head, tail)| [*head, *tail]).collect()
 }
 
-/// Converts indices to the only type that PyTorch accepts for look-ups.
-fn long(indices: &Tensor) -> Result<Tensor> {
+/// PyTorch's only index type.
+fn to_int64(indices: &Tensor) -> Result<Tensor> {
     Ok(if indices.f_kind()? == Kind::Int64 { indices.shallow_clone() } else { indices.f_to_kind(Kind::Int64)? })
 }
 
@@ -57,7 +56,9 @@ fn border_pad(x: &Tensor, border: Border, pads: &[i64], extents: &[i64]) -> Resu
         return Ok(x.f_alias_copy()?);
     };
     if rank - first > 3 {
-        return Err(Refusal::unsupported("PyTorch surrounds at most three dimensions with their own elements"));
+        return Err(Refusal::unsupported_operator(
+            "PyTorch surrounds at most three dimensions with their own elements",
+        ));
     }
     // Leading dimensions are merged into one, followed by a channel dimension.
     let sizes = x.size();
@@ -66,7 +67,7 @@ fn border_pad(x: &Tensor, border: Border, pads: &[i64], extents: &[i64]) -> Resu
     Ok(x.f_reshape(planes)?.f_pad(from_last(&pads), mode, None)?.f_reshape(extents)?)
 }
 
-fn slice(x: &Tensor, axes: &[i64], starts: &[i64], stops: &[i64], steps: &[i64]) -> Result<Tensor> {
+fn strided_slice(x: &Tensor, axes: &[i64], starts: &[i64], stops: &[i64], steps: &[i64]) -> Result<Tensor> {
     let mut view = x.shallow_clone();
     for (at, &axis) in axes.iter().enumerate() {
         let (start, stop, step) = (starts[at], stops[at], steps[at]);
@@ -81,19 +82,18 @@ fn slice(x: &Tensor, axes: &[i64], starts: &[i64], stops: &[i64], steps: &[i64])
     Ok(view.f_alias_copy()?)
 }
 
-fn gather(x: &Tensor, indices: &Tensor, axis: i64, extents: &[i64]) -> Result<Tensor> {
+fn gather_axis(x: &Tensor, indices: &Tensor, axis: i64, extents: &[i64]) -> Result<Tensor> {
     Ok(x.f_index_select(axis, &indices.f_reshape([-1])?)?.f_reshape(extents)?)
 }
 
-/// Splits index tuples into one index tensor per dimension.
-fn tuples(indices: &Tensor) -> Result<Vec<Tensor>> {
-    let indices = long(indices)?;
+fn split_index_tuples(indices: &Tensor) -> Result<Vec<Tensor>> {
+    let indices = to_int64(indices)?;
     let count = indices.size().last().copied().unwrap_or(0);
     Ok((0..count).map(|at| indices.f_select(-1, at)).collect::<std::result::Result<_, _>>()?)
 }
 
 fn gather_nd(x: &Tensor, indices: &Tensor, batch: i64) -> Result<Tensor> {
-    let looked_up = tuples(indices)?;
+    let looked_up = split_index_tuples(indices)?;
     let rank = indices.dim() - 1;
     let own = (0..usize::try_from(batch).unwrap_or(0)).map(|axis| -> Result<Option<Tensor>> {
         // Each batch indexes only itself.
@@ -107,7 +107,7 @@ fn gather_nd(x: &Tensor, indices: &Tensor, batch: i64) -> Result<Tensor> {
 
 fn scatter_elements(inputs: &[&Tensor], axis: i64, combine: ScatterOp) -> Result<Tensor> {
     let [x, indices, updates] = [inputs[0], inputs[1], inputs[2]];
-    let at = long(indices)?;
+    let at = to_int64(indices)?;
     Ok(match combine {
         ScatterOp::Replace => x.f_scatter(axis, &at, updates)?,
         ScatterOp::Add => x.f_scatter_add(axis, &at, updates)?,
@@ -118,22 +118,24 @@ fn scatter_elements(inputs: &[&Tensor], axis: i64, combine: ScatterOp) -> Result
 }
 
 fn scatter_nd(inputs: &[&Tensor], combine: ScatterOp) -> Result<Tensor> {
-    let at: Vec<Option<Tensor>> = tuples(inputs[1])?.into_iter().map(Some).collect();
+    let at: Vec<Option<Tensor>> = split_index_tuples(inputs[1])?.into_iter().map(Some).collect();
     Ok(match combine {
         ScatterOp::Replace => inputs[0].f_index_put(&at, inputs[2], false)?,
         ScatterOp::Add => inputs[0].f_index_put(&at, inputs[2], true)?,
         ScatterOp::Mul | ScatterOp::Max | ScatterOp::Min => {
-            return Err(Refusal::unsupported("PyTorch writes slices at tuples of indices, or adds them, and no more"));
+            return Err(Refusal::unsupported_operator(
+                "PyTorch writes slices at tuples of indices, or adds them, and no more",
+            ));
         }
     })
 }
 
 fn one_hot(indices: &Tensor, axis: i64, [on, off]: [f64; 2], extents: &[i64], kind: Kind) -> Result<Tensor> {
     let empty = Tensor::f_full(extents, off, (kind, Device::Cpu))?;
-    Ok(empty.f_scatter_value(axis, &long(indices)?.f_unsqueeze(axis)?, on)?)
+    Ok(empty.f_scatter_value(axis, &to_int64(indices)?.f_unsqueeze(axis)?, on)?)
 }
 
-fn rope(inputs: &[&Tensor], rotary: i64, interleaved: bool) -> Result<Tensor> {
+fn rotary_embedding(inputs: &[&Tensor], rotary: i64, interleaved: bool) -> Result<Tensor> {
     let [x, cos, sin] = [inputs[0], inputs[1], inputs[2]];
     let turned = x.f_narrow(-1, 0, rotary)?;
     let (first, second) = if interleaved {

@@ -26,30 +26,30 @@ use worker::peak_resident_bytes;
 pub struct Networks(JobCache<Serving<anyhow::Result<RunReply>>>);
 
 impl Networks {
-    pub fn answer(&mut self, job: &NetworkJob) -> anyhow::Result<RunReply> {
-        let files: [&Path; 2] = [&folder::description(&job.program), &job.inputs];
-        self.0.ask(job, &files, serve, |reply| matches!(reply, RunReply::Measured(_)))
+    pub fn answer_job(&mut self, job: &NetworkJob) -> anyhow::Result<RunReply> {
+        let files: [&Path; 2] = [&folder::description_path(&job.program), &job.inputs];
+        self.0.serve_job(job, &files, serve_model, |reply| matches!(reply, RunReply::Measured(_)))
     }
 }
 
-/// Loads the model of the first job, and measures it for that job and all that follow.
-fn serve(jobs: &Receiver<NetworkJob>, answers: &Sender<anyhow::Result<RunReply>>) -> anyhow::Result<()> {
+/// Loads the first job's model, and measures it for all jobs.
+fn serve_model(jobs: &Receiver<NetworkJob>, answers: &Sender<anyhow::Result<RunReply>>) -> anyhow::Result<()> {
     let Ok(mut job) = jobs.recv() else { return Ok(()) };
     let _without_gradients = tch::no_grad_guard();
-    let mut timing = LibraryTiming::open(&job.cpus, &job.counters)?;
-    let network = match TorchNetwork::load(&job)? {
+    let mut timing = LibraryTiming::open_session(&job.cpus, &job.counters)?;
+    let network = match TorchNetwork::load_program(&job)? {
         Ok(network) => network,
         Err(refusal) => {
-            let _ = answers.send(Ok(refused(refusal)));
+            let _ = answers.send(Ok(refusal_reply(refusal)));
             return Ok(());
         }
     };
     loop {
-        let reply = match timing.measure(&job.method, || network.run()) {
-            Err(refusal) => refused(refusal),
+        let reply = match timing.time_runs(&job.method, || network.run_once()) {
+            Err(refusal) => refusal_reply(refusal),
             Ok((measurement, outputs)) => {
-                job.write_outputs(network.bytes(&outputs).map_err(|refusal| anyhow::anyhow!("{refusal}"))?)?;
-                RunReply::Measured(Box::new(Measured::new(measurement, None, peak_resident_bytes())))
+                job.write_outputs(network.output_bytes(&outputs).map_err(|refusal| anyhow::anyhow!("{refusal}"))?)?;
+                RunReply::Measured(Box::new(Measured::from_measurement(measurement, None, peak_resident_bytes())))
             }
         };
         if answers.send(Ok(reply)).is_err() {
@@ -60,65 +60,65 @@ fn serve(jobs: &Receiver<NetworkJob>, answers: &Sender<anyhow::Result<RunReply>>
     }
 }
 
-fn refused(refusal: Refusal) -> RunReply {
+fn refusal_reply(refusal: Refusal) -> RunReply {
     match refusal {
         Refusal::Unsupported(why) => RunReply::Unsupported(why),
         Refusal::Failed(why) => RunReply::Failed(why),
     }
 }
 
-/// A program with its tasks and tensors.
 struct TorchNetwork {
     program: Program,
     tasks: Vec<(Task, Vec<Tensor>)>,
-    /// Inputs and constants.
     given: HashMap<Place, Tensor>,
-    /// Tensors that are no longer needed after each call.
+    /// Places not needed after each call.
     last_read: Vec<Vec<Place>>,
 }
 
 impl TorchNetwork {
-    /// Loads the program of a job's folder, whose codes are tasks as JSON.
-    fn load(job: &NetworkJob) -> anyhow::Result<Result<TorchNetwork>> {
-        let content = folder::read(&job.program)?;
+    /// The codes are tasks as JSON.
+    fn load_program(job: &NetworkJob) -> anyhow::Result<Result<TorchNetwork>> {
+        let content = folder::read_program(&job.program)?;
         let tasks = content.codes.iter().map(|text| {
             let task: Task = serde_json::from_slice(text).context("its code is no task")?;
             task.check()?;
             Ok(task)
         });
         let tasks = tasks.collect::<anyhow::Result<Vec<Task>>>()?;
-        Ok(TorchNetwork::of(content, tasks, &job.read_inputs()?))
+        Ok(TorchNetwork::from_content(content, tasks, &job.read_inputs()?))
     }
 
-    fn of(content: folder::Content, tasks: Vec<Task>, inputs: &[u8]) -> Result<TorchNetwork> {
+    fn from_content(content: folder::Content, tasks: Vec<Task>, inputs: &[u8]) -> Result<TorchNetwork> {
         let folder::Content { program, offsets, constants, .. } = content;
         let mut given = HashMap::new();
         for (place, (constant, offset)) in program.constants.iter().zip(&offsets).enumerate() {
             let begin = usize::try_from(*offset).unwrap_or(usize::MAX);
-            given.insert(Place::Constant(place), tensor(&constant.ty, constants.get(begin..).unwrap_or_default())?);
+            given.insert(
+                Place::Constant(place),
+                tensor_from_bytes(&constant.ty, constants.get(begin..).unwrap_or_default())?,
+            );
         }
         let mut rest = inputs;
         for (place, port) in program.inputs.iter().enumerate() {
-            given.insert(Place::Input(place), tensor(&port.ty, rest)?);
-            rest = rest.get(size(&port.ty)..).unwrap_or_default();
+            given.insert(Place::Input(place), tensor_from_bytes(&port.ty, rest)?);
+            rest = rest.get(size_bytes(&port.ty)..).unwrap_or_default();
         }
         let with_constants = |task: Task| {
-            let constants = operators::constants(&task)?;
+            let constants = operators::extra_tensors(&task)?;
             Ok((task, constants))
         };
         let tasks = tasks.into_iter().map(with_constants).collect::<Result<_>>()?;
         Ok(TorchNetwork { last_read: last_read(&program), tasks, given, program })
     }
 
-    /// Runs the model once and returns its outputs.
-    fn run(&self) -> Result<Vec<Tensor>> {
+    fn run_once(&self) -> Result<Vec<Tensor>> {
         let mut made: HashMap<Place, Tensor> = HashMap::new();
         for (call, last_read) in self.program.calls.iter().zip(&self.last_read) {
             let (task, constants) = &self.tasks[call.code];
             let (result, operands) = call.arguments.split_last().expect("a checked program's calls have results");
             let parameters =
-                operands.iter().map(|operand| self.seen(&made, operand)).collect::<Result<Vec<Tensor>>>()?;
-            let value = operators::run(task, &parameters, constants)?;
+                operands.iter().map(|operand| self.read_place(&made, operand)).collect::<Result<Vec<Tensor>>>()?;
+            let value = operators::run_task(task, &parameters, constants)?;
             last_read.iter().for_each(|place| drop(made.remove(place)));
             made.insert(result.place, value);
         }
@@ -126,13 +126,13 @@ impl TorchNetwork {
         let outputs = outputs.map(|(place, port)| {
             let place = port.same_as.unwrap_or(Place::Output(place));
             let extents = port.ty.extents().unwrap_or_default();
-            self.seen(&made, &CallArgument { place, dtype: port.ty.dtype, extents })
+            self.read_place(&made, &CallArgument { place, dtype: port.ty.dtype, extents })
         });
         outputs.collect()
     }
 
-    /// Returns the tensor at a place, in the shape that a call expects.
-    fn seen(&self, made: &HashMap<Place, Tensor>, argument: &CallArgument) -> Result<Tensor> {
+    /// Tensor in the shape that a call expects.
+    fn read_place(&self, made: &HashMap<Place, Tensor>, argument: &CallArgument) -> Result<Tensor> {
         let there = made.get(&argument.place).or_else(|| self.given.get(&argument.place));
         let there = there.ok_or_else(|| Refusal::Failed(format!("nothing is at {:?}", argument.place)))?;
         match there.size() == argument.extents {
@@ -141,29 +141,27 @@ impl TorchNetwork {
         }
     }
 
-    /// Returns the contents of the outputs, concatenated.
-    fn bytes(&self, outputs: &[Tensor]) -> Result<Vec<u8>> {
+    fn output_bytes(&self, outputs: &[Tensor]) -> Result<Vec<u8>> {
         let mut all = Vec::new();
         for (output, port) in outputs.iter().zip(&self.program.outputs) {
-            all.extend(inputs::bytes(&output.f_contiguous()?, &port.ty)?);
+            all.extend(inputs::checked_bytes(&output.f_contiguous()?, &port.ty)?);
         }
         Ok(all)
     }
 }
 
-fn size(ty: &TensorType) -> usize {
-    usize::try_from(ty.bytes().unwrap_or(0)).unwrap_or(usize::MAX)
+fn size_bytes(ty: &TensorType) -> usize {
+    usize::try_from(ty.size_bytes().unwrap_or(0)).unwrap_or(usize::MAX)
 }
 
-/// Creates a tensor from the first bytes of a slice.
-fn tensor(ty: &TensorType, bytes: &[u8]) -> Result<Tensor> {
-    let own = bytes.get(..size(ty)).ok_or_else(|| Refusal::Failed(format!("there are no numbers for {ty}")))?;
+/// Reads the first bytes of a slice.
+fn tensor_from_bytes(ty: &TensorType, bytes: &[u8]) -> Result<Tensor> {
+    let own = bytes.get(..size_bytes(ty)).ok_or_else(|| Refusal::Failed(format!("there are no numbers for {ty}")))?;
     let own = reference::Tensor::from_bytes(ty.clone(), own.to_vec());
-    inputs::tensor(&own.map_err(|error| Refusal::Failed(error.to_string()))?)
+    inputs::to_torch(&own.map_err(|error| Refusal::Failed(error.to_string()))?)
 }
 
-/// Returns, for each call, the places of intermediate tensors that are not read again before they
-/// are overwritten.
+/// Per call, places of intermediate tensors that are not read again before they are overwritten.
 fn last_read(program: &Program) -> Vec<Vec<Place>> {
     let is_own = |place: &Place| matches!(place, Place::Activation(_));
     // Whether a later call reads the current content of a place.

@@ -1,21 +1,20 @@
 //! Normalisations.
 
 use crate::call::Call;
-use crate::pointwise::along;
+use crate::pointwise::broadcast_along;
 use crate::refusal::Result;
 use models::Op;
 use models::operators::{BatchNorm, GroupNorm, LayerNorm, LpNorm, Lrn, MeanVarianceNorm, RmsNorm, ScaleShift, Softmax};
 use tch::Tensor;
 
-/// Computes a normalisation, or returns None for operators of other families.
-pub fn compute(call: &Call<'_>) -> Result<Option<Tensor>> {
-    let (x, inputs) = (call.x(), call.inputs);
+pub fn compute_normalisation(call: &Call<'_>) -> Result<Option<Tensor>> {
+    let (x, inputs) = (call.first_input(), call.inputs);
     let from = |axis: i64| &call.extents[usize::try_from(axis).unwrap_or(0)..];
     Ok(Some(match call.op {
         Op::BatchNorm(BatchNorm { epsilon }) => batch_norm(inputs, *epsilon)?,
         Op::ScaleShift(ScaleShift { axis }) => {
             let rank = call.output.rank();
-            let (scale, shift) = (along(inputs[1], *axis, rank)?, along(inputs[2], *axis, rank)?);
+            let (scale, shift) = (broadcast_along(inputs[1], *axis, rank)?, broadcast_along(inputs[2], *axis, rank)?);
             shift.f_addcmul(x, &scale)?
         }
         Op::LayerNorm(LayerNorm { axis, epsilon }) => {
@@ -29,7 +28,7 @@ pub fn compute(call: &Call<'_>) -> Result<Option<Tensor>> {
         }
         Op::MeanVarianceNorm(MeanVarianceNorm { axes, epsilon }) => mean_variance_norm(x, axes, *epsilon)?,
         Op::LpNorm(LpNorm { axis, order }) => lp_norm(x, *axis, *order)?,
-        Op::Lrn(Lrn { size, alpha, beta, bias }) => lrn(x, *size, *alpha, *beta, *bias)?,
+        Op::Lrn(Lrn { size, alpha, beta, bias }) => local_response_norm(x, *size, *alpha, *beta, *bias)?,
         _ => return Ok(None),
     }))
 }
@@ -50,7 +49,7 @@ fn lp_norm(x: &Tensor, axis: i64, order: i64) -> Result<Tensor> {
     Ok(x.f_div(&norm)?)
 }
 
-fn lrn(x: &Tensor, size: i64, alpha: f64, beta: f64, bias: f64) -> Result<Tensor> {
+fn local_response_norm(x: &Tensor, size: i64, alpha: f64, beta: f64, bias: f64) -> Result<Tensor> {
     // Channels and all spatial positions form a plane, over which an average of `size` neighbours
     // slides along the channels.
     let sizes = x.size();

@@ -12,27 +12,26 @@ use models::operators::{Attention, BiasAdd};
 use models::{Op, Operand, Step, Task};
 use tch::Tensor;
 
-/// Returns the additional tensors that PyTorch's form of a task needs. They are created once,
-/// before timing.
-pub fn constants(task: &Task) -> Result<Vec<Tensor>> {
+/// Tensors that PyTorch's form of a task needs in addition, created before timing.
+pub fn extra_tensors(task: &Task) -> Result<Vec<Tensor>> {
     match &task.steps[0].op {
         Op::Attention(Attention { causal, window, .. }) => contraction::attention_mask(task, *causal, *window),
         _ => Ok(Vec::new()),
     }
 }
 
-pub fn run(task: &Task, parameters: &[Tensor], constants: &[Tensor]) -> Result<Tensor> {
+pub fn run_task(task: &Task, parameters: &[Tensor], constants: &[Tensor]) -> Result<Tensor> {
     let bias = joining_bias(task).map(|index| &parameters[index]);
     let anchor = &task.steps[0];
-    let operands: Vec<&Tensor> = operands(anchor, parameters, None);
-    let mut value = apply(&Call { bias, constants, ..Call::of(anchor, &operands)? })?;
+    let operands: Vec<&Tensor> = step_operands(anchor, parameters, None);
+    let mut value = apply_operator(&Call { bias, constants, ..Call::from_step(anchor, &operands)? })?;
     for step in &task.steps[1 + usize::from(bias.is_some())..] {
-        value = follow(task, step, value, parameters)?;
+        value = apply_follower(task, step, value, parameters)?;
     }
     Ok(value)
 }
 
-fn operands<'a>(step: &Step, parameters: &'a [Tensor], before: Option<&'a Tensor>) -> Vec<&'a Tensor> {
+fn step_operands<'a>(step: &Step, parameters: &'a [Tensor], before: Option<&'a Tensor>) -> Vec<&'a Tensor> {
     let operand = |operand: &Operand| match operand {
         Operand::Parameter(index) => &parameters[*index],
         Operand::Step(_) => before.expect("a checked task reads only the step before"),
@@ -40,8 +39,7 @@ fn operands<'a>(step: &Step, parameters: &'a [Tensor], before: Option<&'a Tensor
     step.inputs.iter().map(operand).collect()
 }
 
-/// Returns the parameter that is added as a bias directly after a contraction whose call supports
-/// one.
+/// Parameter that is added as a bias directly after a contraction whose call supports one.
 fn joining_bias(task: &Task) -> Option<usize> {
     let [anchor, step, ..] = task.steps.as_slice() else { return None };
     let channel = match &anchor.op {
@@ -61,7 +59,7 @@ fn joining_bias(task: &Task) -> Option<usize> {
 }
 
 /// Computes a step after the anchor, in place if PyTorch supports that.
-fn follow(task: &Task, step: &Step, mut value: Tensor, parameters: &[Tensor]) -> Result<Tensor> {
+fn apply_follower(task: &Task, step: &Step, mut value: Tensor, parameters: &[Tensor]) -> Result<Tensor> {
     let keeps_type = step
         .inputs
         .iter()
@@ -69,27 +67,27 @@ fn follow(task: &Task, step: &Step, mut value: Tensor, parameters: &[Tensor]) ->
     if keeps_type && pointwise::in_place(step, &mut value, parameters)? {
         return Ok(value);
     }
-    let operands = operands(step, parameters, Some(&value));
-    apply(&Call::of(step, &operands)?)
+    let operands = step_operands(step, parameters, Some(&value));
+    apply_operator(&Call::from_step(step, &operands)?)
 }
 
-/// Computes an operator, or returns None if it belongs to another family.
+/// None if the operator belongs to another family.
 type OperatorFamily = fn(&Call<'_>) -> Result<Option<Tensor>>;
 
 const FAMILIES: &[OperatorFamily] = &[
-    contraction::compute,
-    movement::compute,
-    normalise::compute,
-    pointwise::compute,
-    reduce::compute,
-    window::compute,
+    contraction::compute_contraction,
+    movement::compute_movement,
+    normalise::compute_normalisation,
+    pointwise::compute_pointwise,
+    reduce::compute_reduction,
+    window::compute_window,
 ];
 
-fn apply(call: &Call<'_>) -> Result<Tensor> {
+fn apply_operator(call: &Call<'_>) -> Result<Tensor> {
     for compute in FAMILIES {
         if let Some(result) = compute(call)? {
             return Ok(result);
         }
     }
-    Err(Refusal::unsupported(format!("`{}`: this version has no form of it for PyTorch", call.op.name())))
+    Err(Refusal::unsupported_operator(format!("`{}`: this version has no form of it for PyTorch", call.op.name())))
 }

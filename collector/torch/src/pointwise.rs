@@ -7,31 +7,29 @@ use models::operators::{BiasAdd, Binary, Clip, Compare, Dequantize, Quantize, Re
 use models::{BinaryOp, CompareOp, DType, Op, Operand, Step, UnaryOp};
 use tch::{Kind, Tensor};
 
-/// Computes a pointwise operator, or returns None for operators of other families.
-pub fn compute(call: &Call<'_>) -> Result<Option<Tensor>> {
-    let (x, inputs, kind, dtype) = (call.x(), call.inputs, call.kind, call.output.dtype);
+pub fn compute_pointwise(call: &Call<'_>) -> Result<Option<Tensor>> {
+    let (x, inputs, kind, dtype) = (call.first_input(), call.inputs, call.kind, call.output.dtype);
     match call.op {
-        Op::BiasAdd(BiasAdd { axis }) => Ok(x.f_add(&along(inputs[1], *axis, call.output.rank())?)?),
-        Op::Unary(Unary { function }) => unary(x, *function),
-        Op::Clip(Clip { low, high }) => clip(x, *low, *high, dtype),
-        Op::Binary(Binary { function }) => binary(x, inputs[1], *function, dtype),
-        Op::Cast(_) => cast(x, kind),
-        Op::Compare(Compare { function }) => compare(x, inputs[1], *function),
+        Op::BiasAdd(BiasAdd { axis }) => Ok(x.f_add(&broadcast_along(inputs[1], *axis, call.output.rank())?)?),
+        Op::Unary(Unary { function }) => apply_unary(x, *function),
+        Op::Clip(Clip { low, high }) => clip_range(x, *low, *high, dtype),
+        Op::Binary(Binary { function }) => apply_binary(x, inputs[1], *function, dtype),
+        Op::Cast(_) => cast_shared(x, kind),
+        Op::Compare(Compare { function }) => apply_comparison(x, inputs[1], *function),
         Op::Where(_) => Ok(inputs[1].f_where_self(x, inputs[2])?),
         Op::PRelu(_) => p_relu(x, inputs[1]),
-        Op::Quantize(Quantize { axis, .. }) => quantize(inputs, *axis, dtype),
-        Op::Dequantize(Dequantize { axis }) => dequantize(inputs, *axis, kind),
+        Op::Quantize(Quantize { axis, .. }) => quantize_axis(inputs, *axis, dtype),
+        Op::Dequantize(Dequantize { axis }) => dequantize_axis(inputs, *axis, kind),
         Op::Requantize(Requantize { axis, zero, low, high, .. }) => {
-            requantize(x, inputs[1], *axis, [*zero, *low, *high], kind)
+            requantize_axis(x, inputs[1], *axis, [*zero, *low, *high], kind)
         }
         _ => return Ok(None),
     }
     .map(Some)
 }
 
-/// Reshapes a vector so that it broadcasts along one axis of a tensor of this rank; scalars stay
-/// unchanged.
-pub fn along(vector: &Tensor, axis: i64, rank: usize) -> Result<Tensor> {
+/// Reshapes a vector to broadcast along one axis; scalars stay unchanged.
+pub fn broadcast_along(vector: &Tensor, axis: i64, rank: usize) -> Result<Tensor> {
     if vector.dim() == 0 {
         return Ok(vector.shallow_clone());
     }
@@ -40,7 +38,7 @@ pub fn along(vector: &Tensor, axis: i64, rank: usize) -> Result<Tensor> {
     Ok(vector.f_reshape(shape)?)
 }
 
-/// Computes a step in the memory of the previous result. Returns whether that is supported.
+/// Computes in the memory of the previous result. Returns whether that is supported.
 pub fn in_place(step: &Step, value: &mut Tensor, parameters: &[Tensor]) -> Result<bool> {
     let other = |at: usize| match step.inputs.get(at) {
         Some(Operand::Parameter(index)) => Some(&parameters[*index]),
@@ -60,7 +58,7 @@ pub fn in_place(step: &Step, value: &mut Tensor, parameters: &[Tensor]) -> Resul
         },
         Op::Clip(Clip { low, high }) if step.output.dtype.is_float() => value.f_clamp_(*low, *high)?,
         Op::BiasAdd(BiasAdd { axis }) => match other(1) {
-            Some(bias) => value.f_add_(&along(bias, *axis, step.output.rank())?)?,
+            Some(bias) => value.f_add_(&broadcast_along(bias, *axis, step.output.rank())?)?,
             None => return Ok(false),
         },
         Op::Binary(Binary { function }) => match (function, other(0), other(1)) {
@@ -77,13 +75,12 @@ pub fn in_place(step: &Step, value: &mut Tensor, parameters: &[Tensor]) -> Resul
     Ok(true)
 }
 
-/// Converts a number to a tensor of the same type.
-fn scalar(number: f64, like: &Tensor) -> Result<Tensor> {
+fn scalar_like(number: f64, like: &Tensor) -> Result<Tensor> {
     Ok(Tensor::f_from_slice(&[number])?.f_to_kind(like.f_kind()?)?)
 }
 
-fn unary(x: &Tensor, function: UnaryOp) -> Result<Tensor> {
-    /// Default slope of PyTorch's function.
+fn apply_unary(x: &Tensor, function: UnaryOp) -> Result<Tensor> {
+    /// Default slope in PyTorch.
     const USUAL_SLOPE: f64 = 0.01;
     let elu = |x: &Tensor, alpha: f64| -> Result<Tensor> {
         let below = x.f_clamp_max(0.0)?.f_expm1()?.f_mul_scalar(alpha)?;
@@ -92,7 +89,7 @@ fn unary(x: &Tensor, function: UnaryOp) -> Result<Tensor> {
     Ok(match function {
         UnaryOp::Relu => x.f_relu()?,
         UnaryOp::LeakyRelu { alpha } if alpha == USUAL_SLOPE => x.f_leaky_relu()?,
-        UnaryOp::LeakyRelu { alpha } => x.f_prelu(&scalar(alpha, x)?)?,
+        UnaryOp::LeakyRelu { alpha } => x.f_prelu(&scalar_like(alpha, x)?)?,
         UnaryOp::Sigmoid => x.f_sigmoid()?,
         UnaryOp::HardSigmoid => x.f_hardsigmoid()?,
         UnaryOp::Tanh => x.f_tanh()?,
@@ -155,7 +152,7 @@ fn unary(x: &Tensor, function: UnaryOp) -> Result<Tensor> {
     })
 }
 
-fn clip(x: &Tensor, low: f64, high: f64, dtype: DType) -> Result<Tensor> {
+fn clip_range(x: &Tensor, low: f64, high: f64, dtype: DType) -> Result<Tensor> {
     if dtype.is_float() {
         return Ok(x.f_clamp(low, high)?);
     }
@@ -164,7 +161,7 @@ fn clip(x: &Tensor, low: f64, high: f64, dtype: DType) -> Result<Tensor> {
     Ok(x.f_clamp((low.ceil() as i64).clamp(least, most), (high.floor() as i64).clamp(least, most))?)
 }
 
-fn binary(a: &Tensor, b: &Tensor, function: BinaryOp, dtype: DType) -> Result<Tensor> {
+fn apply_binary(a: &Tensor, b: &Tensor, function: BinaryOp, dtype: DType) -> Result<Tensor> {
     Ok(match function {
         BinaryOp::Add => a.f_add(b)?,
         BinaryOp::Sub => a.f_sub(b)?,
@@ -188,11 +185,11 @@ fn binary(a: &Tensor, b: &Tensor, function: BinaryOp, dtype: DType) -> Result<Te
     })
 }
 
-fn cast(x: &Tensor, kind: Kind) -> Result<Tensor> {
+fn cast_shared(x: &Tensor, kind: Kind) -> Result<Tensor> {
     Ok(if x.f_kind()? == kind { x.f_alias_copy()? } else { x.f_to_kind(kind)? })
 }
 
-fn compare(a: &Tensor, b: &Tensor, function: CompareOp) -> Result<Tensor> {
+fn apply_comparison(a: &Tensor, b: &Tensor, function: CompareOp) -> Result<Tensor> {
     Ok(match function {
         CompareOp::Equal => a.f_eq_tensor(b)?,
         CompareOp::NotEqual => a.f_ne_tensor(b)?,
@@ -214,41 +211,46 @@ fn p_relu(x: &Tensor, slope: &Tensor) -> Result<Tensor> {
     Ok(x.f_where_self(&x.f_ge(0.0)?, &x.f_mul(slope)?)?)
 }
 
-/// Returns the type in which scales are computed.
-fn wide(scale: &Tensor) -> Result<Kind> {
+fn scale_kind(scale: &Tensor) -> Result<Kind> {
     Ok(if scale.f_kind()? == Kind::Double { Kind::Double } else { Kind::Float })
 }
 
-fn quantize(inputs: &[&Tensor], axis: i64, to: DType) -> Result<Tensor> {
+fn quantize_axis(inputs: &[&Tensor], axis: i64, to: DType) -> Result<Tensor> {
     let (x, scale) = (inputs[0], inputs[1]);
-    let (kind, rank) = (wide(scale)?, x.dim());
-    let scale = along(&scale.f_to_kind(kind)?, axis, rank)?;
+    let (kind, rank) = (scale_kind(scale)?, x.dim());
+    let scale = broadcast_along(&scale.f_to_kind(kind)?, axis, rank)?;
     let mut whole = x.f_to_kind(kind)?.f_div(&scale)?.f_round_()?;
     if let Some(zero) = inputs.get(2) {
-        whole = whole.f_add_(&along(&zero.f_to_kind(kind)?, axis, rank)?)?;
+        whole = whole.f_add_(&broadcast_along(&zero.f_to_kind(kind)?, axis, rank)?)?;
     }
     let (low, high) = to.integer_range().expect("a checked operator quantises to a narrow integer");
-    Ok(whole.f_clamp_(low, high)?.f_to_kind(inputs::kind(to)?)?)
+    Ok(whole.f_clamp_(low, high)?.f_to_kind(inputs::torch_kind(to)?)?)
 }
 
-fn dequantize(inputs: &[&Tensor], axis: i64, to: Kind) -> Result<Tensor> {
+fn dequantize_axis(inputs: &[&Tensor], axis: i64, to: Kind) -> Result<Tensor> {
     let (x, scale) = (inputs[0], inputs[1]);
-    let (kind, rank) = (wide(scale)?, x.dim());
+    let (kind, rank) = (scale_kind(scale)?, x.dim());
     let mut number = x.f_to_kind(kind)?;
     if let Some(zero) = inputs.get(2) {
-        number = number.f_sub_(&along(&zero.f_to_kind(kind)?, axis, rank)?)?;
+        number = number.f_sub_(&broadcast_along(&zero.f_to_kind(kind)?, axis, rank)?)?;
     }
-    cast_owned(number.f_mul_(&along(&scale.f_to_kind(kind)?, axis, rank)?)?, to)
+    cast_owned(number.f_mul_(&broadcast_along(&scale.f_to_kind(kind)?, axis, rank)?)?, to)
 }
 
-fn requantize(x: &Tensor, multiplier: &Tensor, axis: i64, [zero, low, high]: [i64; 3], to: Kind) -> Result<Tensor> {
-    let (kind, rank) = (wide(multiplier)?, x.dim());
-    let multiplier = along(&multiplier.f_to_kind(kind)?, axis, rank)?;
+fn requantize_axis(
+    x: &Tensor,
+    multiplier: &Tensor,
+    axis: i64,
+    [zero, low, high]: [i64; 3],
+    to: Kind,
+) -> Result<Tensor> {
+    let (kind, rank) = (scale_kind(multiplier)?, x.dim());
+    let multiplier = broadcast_along(&multiplier.f_to_kind(kind)?, axis, rank)?;
     let mut whole = x.f_to_kind(kind)?.f_mul_(&multiplier)?.f_round_()?;
     cast_owned(whole.f_add_scalar_(zero)?.f_clamp_(low, high)?, to)
 }
 
-/// Converts a tensor that is not shared to another type.
+/// For tensors that are not shared.
 fn cast_owned(x: Tensor, kind: Kind) -> Result<Tensor> {
     Ok(if x.f_kind()? == kind { x } else { x.f_to_kind(kind)? })
 }

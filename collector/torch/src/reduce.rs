@@ -6,11 +6,10 @@ use models::operators::{ArgReduce, ArgTop, CumSum, Reduce};
 use models::{Op, ReduceOp};
 use tch::{Kind, Tensor};
 
-/// Computes a reduction, or returns None for operators of other families.
-pub fn compute(call: &Call<'_>) -> Result<Option<Tensor>> {
-    let (x, kind) = (call.x(), call.kind);
+pub fn compute_reduction(call: &Call<'_>) -> Result<Option<Tensor>> {
+    let (x, kind) = (call.first_input(), call.kind);
     match call.op {
-        Op::Reduce(Reduce { function, axes, keep }) => reduce(x, *function, axes, *keep, kind),
+        Op::Reduce(Reduce { function, axes, keep }) => reduce_axes(x, *function, axes, *keep, kind),
         Op::ArgReduce(ArgReduce { largest, axis, keep, last }) => arg_reduce(x, *largest, *axis, *keep, *last),
         Op::ArgTop(ArgTop { count, axis, largest }) => arg_top(x, *count, *axis, *largest),
         Op::CumSum(CumSum { axis, exclusive, reverse }) => cum_sum(x, *axis, *exclusive, *reverse, kind),
@@ -19,10 +18,10 @@ pub fn compute(call: &Call<'_>) -> Result<Option<Tensor>> {
     .map(Some)
 }
 
-fn reduce(x: &Tensor, function: ReduceOp, axes: &[i64], keep: bool, kind: Kind) -> Result<Tensor> {
+fn reduce_axes(x: &Tensor, function: ReduceOp, axes: &[i64], keep: bool, kind: Kind) -> Result<Tensor> {
     if axes.is_empty() {
         // PyTorch interprets an empty list of axes as all axes.
-        return reduce(&x.f_unsqueeze(0)?, function, &[0], false, kind);
+        return reduce_axes(&x.f_unsqueeze(0)?, function, &[0], false, kind);
     }
     let sum = |x: &Tensor| x.f_sum_dim_intlist(axes, keep, kind);
     Ok(match function {

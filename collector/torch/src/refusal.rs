@@ -4,10 +4,8 @@ use tch::TchError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// PyTorch has no equivalent of the operator.
     #[error("{0}")]
     Unsupported(String),
-    /// PyTorch's call failed.
     #[error("{0}")]
     Failed(String),
 }
@@ -15,7 +13,7 @@ pub enum Refusal {
 pub type Result<T> = std::result::Result<T, Refusal>;
 
 impl Refusal {
-    pub fn unsupported(why: impl Into<String>) -> Refusal {
+    pub fn unsupported_operator(why: impl Into<String>) -> Refusal {
         Refusal::Unsupported(why.into())
     }
 }

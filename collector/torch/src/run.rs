@@ -20,7 +20,6 @@ use reference::Rounding;
 use tch::Tensor;
 use worker::peak_resident_bytes;
 
-/// Executes jobs, and keeps the data that the next job of the same task can reuse.
 #[derive(Default)]
 pub struct Library {
     prepared: PreparedTasks,
@@ -28,17 +27,17 @@ pub struct Library {
 }
 
 impl Library {
-    pub fn answer(&mut self, job: &LibraryJob) -> RunReply {
+    pub fn answer_job(&mut self, job: &LibraryJob) -> RunReply {
         let reply = match job {
-            LibraryJob::Task(job) => self.task(job),
-            LibraryJob::Module(job) => on_a_thread(|| module::run(job)),
-            LibraryJob::Network(job) => self.networks.answer(job),
+            LibraryJob::Task(job) => self.run_task(job),
+            LibraryJob::Module(job) => on_a_thread(|| module::run_module(job)),
+            LibraryJob::Network(job) => self.networks.answer_job(job),
         };
         reply.unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
     }
 
-    fn task(&mut self, job: &RunJob) -> Result<RunReply> {
-        let prepared = self.prepared.get(&job.task, job.seed, job.is_checked)?;
+    fn run_task(&mut self, job: &RunJob) -> Result<RunReply> {
+        let prepared = self.prepared.get_task(&job.task, job.seed, job.is_checked)?;
         on_a_thread(|| task_on_this_thread(job, prepared))
     }
 }
@@ -49,21 +48,22 @@ fn on_a_thread(run: impl FnOnce() -> Result<RunReply> + Send) -> Result<RunReply
 
 fn task_on_this_thread(job: &RunJob, prepared: &PreparedTask) -> Result<RunReply> {
     let _without_gradients = tch::no_grad_guard();
-    let mut timing = LibraryTiming::open(&job.cpus, &job.counters)?;
-    let tensors = prepared.inputs.iter().map(inputs::tensor).collect::<refusal::Result<Vec<Tensor>>>();
+    let mut timing = LibraryTiming::open_session(&job.cpus, &job.counters)?;
+    let tensors = prepared.inputs.iter().map(inputs::to_torch).collect::<refusal::Result<Vec<Tensor>>>();
     let measured = tensors.and_then(|tensors| {
-        let constants = operators::constants(&prepared.task)?;
-        timing.measure(&job.method, || operators::run(&prepared.task, &tensors, &constants))
+        let constants = operators::extra_tensors(&prepared.task)?;
+        timing.time_runs(&job.method, || operators::run_task(&prepared.task, &tensors, &constants))
     });
     let (measurement, result) = match measured {
         Ok(measured) => measured,
         Err(Refusal::Unsupported(why)) => return Ok(RunReply::Unsupported(why)),
         Err(Refusal::Failed(why)) => return Ok(RunReply::Failed(why)),
     };
-    let bytes = inputs::bytes(&result, prepared.output()).map_err(|refusal| anyhow::anyhow!(refusal.to_string()))?;
-    let check = if job.is_checked { Some(prepared.check(bytes, Rounding::None)?) } else { None };
+    let bytes = inputs::checked_bytes(&result, prepared.output_type())
+        .map_err(|refusal| anyhow::anyhow!(refusal.to_string()))?;
+    let check = if job.is_checked { Some(prepared.check_result(bytes, Rounding::None)?) } else { None };
     if let Some(check) = check.filter(|check| !check.is_right) {
         return Ok(RunReply::WrongResult(check));
     }
-    Ok(RunReply::Measured(Box::new(Measured::new(measurement, check, peak_resident_bytes()))))
+    Ok(RunReply::Measured(Box::new(Measured::from_measurement(measurement, check, peak_resident_bytes()))))
 }

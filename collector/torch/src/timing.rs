@@ -3,22 +3,21 @@
 use crate::refusal;
 use anyhow::{Context, Result, ensure};
 use measure::counters::{CounterRequest, CounterSession};
-use measure::{HostClock, Measurement, Method, PinnedThreads, affinity, measure};
+use measure::{HostClock, Measurement, Method, PinnedThreads, affinity, measure_runs};
 
-/// A thread that is prepared for measurements: its counters are open, it is pinned to its CPUs, and
-/// the library has as many threads.
+/// A thread prepared for measurements: open counters, pinned to its CPUs, as many library threads.
 pub struct LibraryTiming {
     counters: CounterSession,
     cpus: Vec<usize>,
 }
 
 impl LibraryTiming {
-    pub fn open(cpus: &[usize], counters: &CounterRequest) -> Result<LibraryTiming> {
+    pub fn open_session(cpus: &[usize], counters: &CounterRequest) -> Result<LibraryTiming> {
         let with_descendants = counters.with_descendants || cpus.len() > 1;
         // Counters are opened before the library creates its pool, so that they include its
         // threads.
-        let counters = CounterSession::open(&CounterRequest { with_descendants, ..counters.clone() });
-        affinity::pin(cpus)?;
+        let counters = CounterSession::open_counters(&CounterRequest { with_descendants, ..counters.clone() });
+        affinity::pin_thread(cpus)?;
         let threads = i32::try_from(cpus.len()).context("a count of CPUs is small")?;
         tch::set_num_threads(threads);
         let found = tch::get_num_threads();
@@ -26,8 +25,8 @@ impl LibraryTiming {
         Ok(LibraryTiming { counters, cpus: cpus.to_vec() })
     }
 
-    /// Times a computation. Returns the measurement and the result of the last run.
-    pub fn measure<T>(
+    /// Returns the measurement and the last result.
+    pub fn time_runs<T>(
         &mut self,
         method: &Method,
         compute: impl Fn() -> refusal::Result<T>,
@@ -44,7 +43,7 @@ impl LibraryTiming {
         // The library's threads are idle between runs: they sleep when a run with cold caches
         // begins.
         let mut clock = HostClock::with_threads(PinnedThreads::new(&self.cpus));
-        let measurement = measure(&mut call, method, &mut clock, &mut self.counters)?;
+        let measurement = measure_runs(&mut call, method, &mut clock, &mut self.counters)?;
         Ok((measurement, latest.expect("measuring runs at least once")))
     }
 }

@@ -8,23 +8,22 @@ use models::operators::{AdaptivePool, ConvWindow, GlobalPool, Pool, Resize};
 use models::{Op, PoolMode, ResizeMode};
 use tch::Tensor;
 
-/// Computes pooling or resampling, or returns None for operators of other families.
-pub fn compute(call: &Call<'_>) -> Result<Option<Tensor>> {
-    let x = call.x();
+pub fn compute_window(call: &Call<'_>) -> Result<Option<Tensor>> {
+    let x = call.first_input();
     match call.op {
         Op::Pool(Pool { mode, ceil, count_pad, .. }) => {
             let window = call.op.window().expect("a pool has a window");
-            pool(x, *mode, &window, *ceil, *count_pad)
+            apply_pooling(x, *mode, &window, *ceil, *count_pad)
         }
         Op::GlobalPool(GlobalPool { mode }) => global_pool(x, *mode),
         Op::AdaptivePool(AdaptivePool { mode, extents }) => adaptive_pool(x, *mode, extents),
-        Op::Resize(Resize { mode, extents }) => resize(x, *mode, extents),
+        Op::Resize(Resize { mode, extents }) => apply_resize(x, *mode, extents),
         _ => return Ok(None),
     }
     .map(Some)
 }
 
-fn pool(x: &Tensor, mode: PoolMode, window: &ConvWindow<'_>, ceil: bool, count_pad: bool) -> Result<Tensor> {
+fn apply_pooling(x: &Tensor, mode: PoolMode, window: &ConvWindow<'_>, ceil: bool, count_pad: bool) -> Result<Tensor> {
     let kernel = window.kernel;
     let is_dilated = window.dilations.iter().any(|&dilation| dilation != 1);
     // PyTorch's pools support pads of up to half a window.
@@ -49,10 +48,10 @@ fn pool(x: &Tensor, mode: PoolMode, window: &ConvWindow<'_>, ceil: bool, count_p
             })
         }
         PoolMode::Average | PoolMode::Lp { .. } if is_dilated => {
-            Err(Refusal::unsupported("PyTorch's averages take no dilation"))
+            Err(Refusal::unsupported_operator("PyTorch's averages take no dilation"))
         }
         PoolMode::Average if is_padded_before && !count_pad => {
-            Err(Refusal::unsupported("PyTorch's averages take only even pads when these do not count"))
+            Err(Refusal::unsupported_operator("PyTorch's averages take only even pads when these do not count"))
         }
         PoolMode::Average => {
             let x = padded(0.0)?;
@@ -96,11 +95,11 @@ fn adaptive_pool(x: &Tensor, mode: PoolMode, extents: &[i64]) -> Result<Tensor> 
         (PoolMode::Max, 1) => x.f_adaptive_max_pool1d(extents)?.0,
         (PoolMode::Max, 2) => x.f_adaptive_max_pool2d(extents)?.0,
         (PoolMode::Max, _) => x.f_adaptive_max_pool3d(extents)?.0,
-        (PoolMode::Lp { .. }, _) => return Err(Refusal::unsupported("PyTorch has no adaptive norm")),
+        (PoolMode::Lp { .. }, _) => return Err(Refusal::unsupported_operator("PyTorch has no adaptive norm")),
     })
 }
 
-fn resize(x: &Tensor, mode: ResizeMode, extents: &[i64]) -> Result<Tensor> {
+fn apply_resize(x: &Tensor, mode: ResizeMode, extents: &[i64]) -> Result<Tensor> {
     let is_aligned = mode == ResizeMode::LinearAligned;
     Ok(match (mode, extents.len()) {
         (ResizeMode::Nearest, 1) => x.f_upsample_nearest1d(extents, None)?,

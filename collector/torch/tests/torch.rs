@@ -25,7 +25,7 @@ fn reply(workers: &mut Workers, text: &str, cpus: &[usize]) -> RunReply {
 #[track_caller]
 fn check(texts: &[&str]) {
     let mut workers = common::workers();
-    let cpus = affinity::allowed().expect("the system tells the CPUs");
+    let cpus = affinity::allowed_cpus().expect("the system tells the CPUs");
     let wrong = |text: &&str| match reply(&mut workers, text, &cpus[..cpus.len().min(2)]) {
         RunReply::Measured(measured) if measured.check.is_some() => None,
         other => Some(format!("{text}\n  {other:?}")),
@@ -282,7 +282,7 @@ fn movement() {
 #[test]
 fn what_has_no_form_says_so() {
     let mut workers = common::workers();
-    let cpus = affinity::allowed().expect("the system tells the CPUs");
+    let cpus = affinity::allowed_cpus().expect("the system tells the CPUs");
     for (text, reason) in [
         ("q_dense(u8[3,16], const i8[21,16]) x_zero=5 w_zero=1", "`q_dense`: PyTorch's integer kernels"),
         ("avg_pool2d:c=4,hw=11,k=3,d=2,p=2", "no dilation"),
@@ -301,7 +301,7 @@ fn what_has_no_form_says_so() {
 #[test]
 fn operators_without_a_form_are_named() {
     let mut workers = common::workers();
-    let cpus = affinity::allowed().expect("the system tells the CPUs");
+    let cpus = affinity::allowed_cpus().expect("the system tells the CPUs");
     let mut is_missing = |text: &str| matches!(reply(&mut workers, text, &cpus[..1]), RunReply::Unsupported(_));
     let missing = models::operators::EXAMPLES.iter().filter(|(_, texts)| texts.iter().any(|text| is_missing(text)));
     assert_eq!(missing.map(|(name, _)| *name).collect::<Vec<_>>(), ["QConv", "QDense", "QMatMul"]);

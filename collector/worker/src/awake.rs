@@ -7,13 +7,12 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Maximum duration of a wait for a worker between two readings of the clock.
+/// Maximum wait for a worker between two readings of the clock.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// A longer gap between two readings means that the process was stopped or did something other than waiting.
 const LONGEST_GAP: Duration = Duration::from_millis(1500);
 
-/// A point in awake time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(Duration);
 
@@ -22,15 +21,15 @@ impl Moment {
         static CLOCK: Mutex<Option<AwakeClock>> = Mutex::new(None);
         let now = Instant::now();
         let mut clock = CLOCK.lock().unwrap_or_else(PoisonError::into_inner);
-        clock.get_or_insert_with(|| AwakeClock::starting_at(now)).look(now)
+        clock.get_or_insert_with(|| AwakeClock::starting_at(now)).read_at(now)
     }
 
-    pub fn after(self, duration: Duration) -> Moment {
+    pub fn saturating_after(self, duration: Duration) -> Moment {
         Moment(self.0.saturating_add(duration))
     }
 
-    /// Returns the time until this moment, or zero if it has passed.
-    pub fn rest(self) -> Duration {
+    /// Zero if the moment has passed.
+    pub fn time_left(self) -> Duration {
         self.0.saturating_sub(Moment::now().0)
     }
 }
@@ -47,8 +46,8 @@ impl AwakeClock {
         AwakeClock { begin: now, last: now, stood_still: Duration::ZERO }
     }
 
-    /// Reads the clock. A long gap counts only as much as a single wait can take.
-    fn look(&mut self, now: Instant) -> Moment {
+    /// A long gap counts only as much as a single wait can take.
+    fn read_at(&mut self, now: Instant) -> Moment {
         let gap = now.saturating_duration_since(self.last);
         if gap > LONGEST_GAP {
             self.stood_still += gap - LONGEST_WAIT;
@@ -66,7 +65,7 @@ mod tests {
     fn awake_ms(readings: &[u64]) -> Vec<u128> {
         let begin = Instant::now();
         let mut clock = AwakeClock::starting_at(begin);
-        readings.iter().map(|at| clock.look(begin + Duration::from_millis(*at)).0.as_millis()).collect()
+        readings.iter().map(|at| clock.read_at(begin + Duration::from_millis(*at)).0.as_millis()).collect()
     }
 
     #[test]

@@ -15,43 +15,34 @@ use std::sync::{Arc, atomic::AtomicBool};
 /// Resource limits of a worker. `None` keeps the inherited limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessLimits {
-    /// Private writable memory: heap, stacks, anonymous mappings. A limit of address space would not work, since the
-    /// compiler's library maps large regions that it never touches.
+    /// Private writable memory. Limiting address space would fail: the compiler's library maps large unused regions.
     pub memory_bytes: Option<u64>,
-    /// Processor time of a job over all threads. In contrast to the deadline it also applies while the supervisor is
-    /// stopped. The worker is killed by SIGXCPU.
+    /// Processor time of a job over all threads, then SIGXCPU. Also applies while the supervisor is stopped.
     pub cpu_seconds_per_job: Option<u64>,
-    /// CPUs that the worker may run on.
     pub cpus: Option<Vec<usize>>,
 }
 
-/// Why a worker could not be confined.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfineError {
-    /// A system call failed.
     #[error("cannot set {what}: {errno}")]
     Refused { what: &'static str, errno: nix::errno::Errno },
     /// Termination signals could not be redirected to the supervisor.
     #[error("cannot leave signals to the supervisor: {0}")]
     Signals(std::io::Error),
-    /// A CPU may not be used.
     #[error(transparent)]
     Affinity(measure::affinity::AffinityError),
     /// The supervisor ended before the parent-death signal was set, or a wrapper process is its child instead.
     #[error("parent process is {found}, not the supervisor {expected}: it has ended, or a wrapper forked in between")]
     Orphan {
-        /// Process id of the supervisor.
         expected: i32,
-        /// Actual parent process id.
+        /// Parent process id.
         found: i32,
     },
 }
 
 /// Makes the kernel kill the calling process when its parent ends.
-///
-/// The kernel sends the parent-death signal when the *thread* that started the worker ends. [`super::Supervisor`]
-/// therefore starts all workers from one thread that lives as long as the process. Other code that starts workers must
-/// do the same.
+/// The parent-death signal is sent when the *thread* that started the worker ends, so workers must be started from
+/// a thread that lives as long as the process, as [`super::Supervisor`] does.
 pub fn end_with(supervisor_pid: i32) -> Result<(), ConfineError> {
     let refused = |errno| ConfineError::Refused { what: "the parent-death signal", errno };
     set_pdeathsig(Signal::SIGKILL).map_err(refused)?;
@@ -60,25 +51,24 @@ pub fn end_with(supervisor_pid: i32) -> Result<(), ConfineError> {
     if found == supervisor_pid { Ok(()) } else { Err(ConfineError::Orphan { expected: supervisor_pid, found }) }
 }
 
-/// Ties the calling process to its supervisor and sets its limits. Must be the first action of a worker.
-pub fn confine(limits: &ProcessLimits, supervisor_pid: i32) -> Result<(), ConfineError> {
+/// Ties the process to its supervisor and sets its limits. Must be the first action of a worker.
+pub fn confine_process(limits: &ProcessLimits, supervisor_pid: i32) -> Result<(), ConfineError> {
     let refused = |what| move |errno| ConfineError::Refused { what, errno };
     end_with(supervisor_pid)?;
     outlast_requests().map_err(ConfineError::Signals)?;
     setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(refused("the core file size"))?;
     if let Some(memory_bytes) = limits.memory_bytes {
-        lower(Resource::RLIMIT_DATA, memory_bytes).map_err(refused("the memory limit"))?;
+        lower_limit(Resource::RLIMIT_DATA, memory_bytes).map_err(refused("the memory limit"))?;
     }
     if let Some(cpus) = &limits.cpus {
-        measure::affinity::pin(cpus).map_err(ConfineError::Affinity)?;
+        measure::affinity::pin_thread(cpus).map_err(ConfineError::Affinity)?;
     }
     // If the machine runs out of memory, the worker should be killed first. This is only a hint, so errors are ignored.
     let _ = std::fs::write("/proc/self/oom_score_adj", "500");
     Ok(())
 }
 
-/// Ignores termination signals. Schedulers and service managers send them to every process of a job. The supervisor
-/// handles them and lets jobs in flight finish; a worker that died of one would look crashed.
+/// Ignores termination signals of schedulers: the supervisor handles them; a terminated worker would look crashed.
 fn outlast_requests() -> std::io::Result<()> {
     let unread = Arc::new(AtomicBool::new(false));
     [SIGTERM, SIGINT, SIGHUP]
@@ -93,11 +83,11 @@ pub(super) fn arm_cpu_fuse(limits: &ProcessLimits) -> Result<(), ConfineError> {
     let usage = getrusage(UsageWho::RUSAGE_SELF).map_err(refused)?;
     let used = u64::try_from(usage.user_time().tv_sec() + usage.system_time().tv_sec()).unwrap_or(0);
     // User and system time are both rounded down. Each may lose up to a second.
-    lower(Resource::RLIMIT_CPU, used.saturating_add(seconds).saturating_add(2)).map_err(refused)
+    lower_limit(Resource::RLIMIT_CPU, used.saturating_add(seconds).saturating_add(2)).map_err(refused)
 }
 
 /// Sets the soft limit within the hard limit, which stays unchanged.
-fn lower(resource: Resource, soft: u64) -> nix::Result<()> {
+fn lower_limit(resource: Resource, soft: u64) -> nix::Result<()> {
     let (_, hard) = getrlimit(resource)?;
     setrlimit(resource, soft.min(hard), hard)
 }

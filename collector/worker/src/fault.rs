@@ -6,56 +6,27 @@ use serde::{Deserialize, Serialize};
 /// Outcome of a job without a reply. It is serializable because it becomes the outcome of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Fault {
-    /// A signal killed the worker.
-    #[error("worker crashed with {}{}", signal_name(*signal), said(stderr))]
-    Crashed {
-        signal: i32,
-        /// End of the worker's standard error.
-        stderr: String,
-    },
+    #[error("worker crashed with {}{}", signal_name(*signal), stderr_note(stderr))]
+    Crashed { signal: i32, stderr: String },
     /// The worker exited instead of replying. Libraries call `exit` on some internal errors.
-    #[error("worker exited with code {code} instead of answering{}", said(stderr))]
-    Exited {
-        code: i32,
-        /// End of the worker's standard error.
-        stderr: String,
-    },
+    #[error("worker exited with code {code} instead of answering{}", stderr_note(stderr))]
+    Exited { code: i32, stderr: String },
     /// The device or its session disappeared during the job.
     #[error("the device was lost: {why}")]
-    Lost {
-        /// Evidence of the loss.
-        why: String,
-    },
-    /// The reply did not arrive within the deadline and the worker was killed.
+    Lost { why: String },
     #[error("no reply within {limit_ms} ms; the worker was killed")]
-    TimedOut {
-        /// Deadline of the job in milliseconds.
-        limit_ms: u64,
-    },
-    /// The worker's reply was malformed and the worker was killed.
+    TimedOut { limit_ms: u64 },
     #[error("the worker's answer is damaged: {why}; it was killed")]
-    Corrupt {
-        /// Description of the error.
-        why: String,
-    },
+    Corrupt { why: String },
     /// The handler in the worker panicked or its reply cannot be sent. This is a fault of the program, not of the job.
     #[error("the worker could not finish the job: {why}")]
-    HandlerFailed {
-        /// Message and location of the panic, or the encoding error.
-        why: String,
-    },
+    HandlerFailed { why: String },
     /// No worker could be started. A retry does not help until the cause is removed.
     #[error("cannot start a worker: {why}")]
-    CannotStart {
-        /// Program and cause.
-        why: String,
-    },
+    CannotStart { why: String },
     /// The request is too large to send and never reached the worker.
     #[error("the request cannot be sent: {why}")]
-    Unsendable {
-        /// Encoding error.
-        why: String,
-    },
+    Unsendable { why: String },
 }
 
 fn signal_name(signal: i32) -> String {
@@ -63,6 +34,6 @@ fn signal_name(signal: i32) -> String {
         .map_or_else(|_| format!("signal {signal}"), |known| format!("{} ({signal})", known.as_str()))
 }
 
-fn said(stderr: &str) -> String {
+fn stderr_note(stderr: &str) -> String {
     if stderr.trim().is_empty() { String::new() } else { format!("; its last words:\n{stderr}") }
 }

@@ -13,13 +13,11 @@ pub const FRAME_BYTES_MAX: usize = 64 << 20;
 /// Maximum number of bytes reserved before any content arrives.
 const EXPECTED_BYTES_TRUSTED: usize = 64 << 10;
 
-/// Why a frame could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
     /// The peer closed the connection between two frames.
     #[error("the connection was closed")]
     Closed,
-    /// The connection ended inside a frame.
     #[error("frame is cut off: {got_bytes} of {expected_bytes} bytes arrived")]
     Truncated {
         /// Announced length, or the size of the length field itself.
@@ -29,21 +27,17 @@ pub enum FrameError {
     /// The length exceeds [`FRAME_BYTES_MAX`].
     #[error("frame of {length_bytes} bytes is above the cap of {FRAME_BYTES_MAX} bytes")]
     Oversized { length_bytes: usize },
-    /// The content does not decode to the expected type.
     #[error("frame content cannot be decoded: {why}")]
     Malformed { why: String },
     /// The value cannot be encoded as postcard.
     #[error("value cannot be encoded: {why}")]
     Unencodable { why: String },
-    /// The deadline of the stream expired.
     #[error("no complete frame before the deadline")]
     TimedOut,
-    /// The operating system reported an error.
     #[error("frame transfer failed: {0}")]
     Io(#[source] std::io::Error),
 }
 
-/// Writes a value as a frame, usually in a single write.
 pub fn write_frame<T: Serialize>(writer: &mut impl Write, value: &T) -> Result<(), FrameError> {
     let mut bytes = postcard::to_extend(value, vec![0_u8; 4])
         .map_err(|error| FrameError::Unencodable { why: error.to_string() })?;
@@ -81,7 +75,7 @@ pub fn read_frame<T: DeserializeOwned>(reader: &mut impl Read) -> Result<T, Fram
     }
 }
 
-/// Reads up to `limit` bytes or the end of the stream. Memory grows with the bytes that arrive.
+/// Memory grows with the bytes that arrive.
 fn read_up_to(reader: &mut impl Read, limit: usize, into: &mut Vec<u8>) -> Result<(), FrameError> {
     reader.by_ref().take(limit as u64).read_to_end(into).map(drop).map_err(from_io)
 }

@@ -16,13 +16,13 @@ use std::{
 type Order = (Command, SyncSender<Result<Child>>);
 
 /// Starts a command from the launcher thread and waits until it runs.
-pub fn launch(command: Command) -> Result<Child> {
+pub fn launch_command(command: Command) -> Result<Child> {
     let (answer, child) = sync_channel(1);
-    launcher()?.send((command, answer)).map_err(|_| Error::other("the launching thread has ended"))?;
+    launcher_sender()?.send((command, answer)).map_err(|_| Error::other("the launching thread has ended"))?;
     child.recv().map_err(|_| Error::other("the launching thread has ended"))?
 }
 
-fn launcher() -> Result<Sender<Order>> {
+fn launcher_sender() -> Result<Sender<Order>> {
     static LAUNCHER: OnceLock<Mutex<Option<Sender<Order>>>> = OnceLock::new();
     let mut slot = LAUNCHER.get_or_init(Mutex::default).lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if let Some(sender) = slot.as_ref() {

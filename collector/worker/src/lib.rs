@@ -8,8 +8,8 @@
 //!
 //! * [`frame`] defines the length-prefixed encoding.
 //! * [`Supervisor`] is the orchestrator's side, over the stream of any [`Place`].
-//! * [`enter`] and [`Entry::serve`] are the worker's side.
-//! * [`confine()`] sets the worker's limits and ties its life to the supervisor's.
+//! * [`enter_worker`] and [`Entry::serve_requests`] are the worker's side.
+//! * [`confine_process`] sets the worker's limits and ties its life to the supervisor's.
 //! * [`RunnerProcess`] is a capability that running machine code requires. Only confined workers can create it.
 //!
 //! This crate does not know any job types: requests and replies are arbitrary serde types that postcard supports (no
@@ -27,18 +27,18 @@ mod serve;
 mod stderr;
 mod supervisor;
 
-pub use confine::{ConfineError, ProcessLimits, confine, end_with};
+pub use confine::{ConfineError, ProcessLimits, confine_process, end_with};
 pub use fault::Fault;
 pub use peer::{Peer, PeerStream, Place};
 pub use process::Worker;
-pub use serve::{Entry, RunnerProcess, ServeError, end, enter, enter_alone};
+pub use serve::{Entry, RunnerProcess, ServeError, enter_alone, enter_worker, exit_code};
 pub use supervisor::{Recycle, Supervisor, SupervisorCounts, Waiting, WorkerSpec, wait_any};
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Version of the protocol. Both sides must have the same one, since they come from one build.
+/// Both sides must have the same version, since they come from one build.
 pub const PROTOCOL: u32 = 2;
 
 /// First frame of a conversation, sent by the supervisor.
@@ -53,13 +53,10 @@ struct Start {
 /// First frame of a worker, sent when it is confined and has loaded its libraries.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// Protocol version of the worker, [`PROTOCOL`] of its build.
     pub protocol: u32,
-    /// Process id of the worker.
     pub pid: i32,
-    /// Versions of the loaded libraries by name, to be stored in records.
+    /// By name, stored in records.
     pub versions: BTreeMap<String, String>,
-    /// Resident memory at the start.
     pub rss_bytes: u64,
 }
 
@@ -78,14 +75,14 @@ struct WorkerAnswer<Reply> {
     result: Result<Reply, String>,
 }
 
-/// Returns the peak resident memory of this process, or 0 if procfs does not provide it.
+/// Of this process; 0 without procfs.
 pub fn peak_resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// Returns the resident memory of this process, or 0 without procfs.
+/// Of this process; 0 without procfs.
 fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm")
         .ok()

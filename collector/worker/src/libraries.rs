@@ -13,27 +13,25 @@ pub const FOLDER_VARIABLE: &str = "OPCOLLECT_TVM";
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Sets the program relative to which workers and libraries are searched, for a process hosted by another program such
-/// as Python. Only the first call has an effect, and only before the first worker starts.
+/// Replaces the base program in hosts such as Python. Only the first call before the first worker has an effect.
 pub fn set_program(path: PathBuf) {
     let _ = PROGRAM.set(path);
 }
 
-/// Returns the program relative to which workers and libraries are searched: this process's own unless another one was
-/// set.
-pub fn program() -> std::io::Result<PathBuf> {
+/// Returns the program relative to which workers and libraries are searched: this process's own unless set.
+pub fn base_program() -> std::io::Result<PathBuf> {
     PROGRAM.get().cloned().map_or_else(std::env::current_exe, Ok)
 }
 
-/// Returns the folders that may contain TVM's libraries, in order of preference.
-pub fn tvm() -> Vec<PathBuf> {
+/// In order of preference.
+pub fn tvm_folders() -> Vec<PathBuf> {
     if let Some(folder) = std::env::var_os(FOLDER_VARIABLE).filter(|folder| !folder.is_empty()) {
         return vec![PathBuf::from(folder)];
     }
     let mut folders: Vec<PathBuf> = beside_program().into_iter().collect();
     folders.extend(beside_package());
     folders.extend(option_env!("OPCOLLECT_TVM_LIB").map(PathBuf::from));
-    let program = program().unwrap_or_default();
+    let program = base_program().unwrap_or_default();
     for root in program.ancestors().skip(1).take(4) {
         if let Ok(entries) = root.join(".venv/lib").read_dir() {
             for entry in entries.flatten() {
@@ -41,13 +39,13 @@ pub fn tvm() -> Vec<PathBuf> {
             }
         }
     }
-    distinct(folders)
+    distinct_folders(folders)
 }
 
-/// Returns the folders of TVM's libraries, each followed by the interface's folder in the same environment.
+/// Each folder is followed by the interface's folder in the same environment.
 pub fn tvm_and_interface() -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = Vec::new();
-    for folder in tvm() {
+    for folder in tvm_folders() {
         let packages = folder.parent().and_then(Path::parent).map(|packages| packages.join("tvm_ffi/lib"));
         for folder in [Some(folder), packages].into_iter().flatten() {
             if !folders.contains(&folder) {
@@ -58,14 +56,13 @@ pub fn tvm_and_interface() -> Vec<PathBuf> {
     folders
 }
 
-/// Returns the folders of installed wheels, starting with TVM's.
-pub fn packages() -> Vec<PathBuf> {
+pub fn wheel_folders() -> Vec<PathBuf> {
     let above = |tvm: PathBuf| Some(tvm.parent()?.parent()?.to_owned());
-    tvm().into_iter().filter_map(above).collect()
+    tvm_folders().into_iter().filter_map(above).collect()
 }
 
 /// Removes folders that resolve to an earlier one.
-fn distinct(folders: Vec<PathBuf>) -> Vec<PathBuf> {
+fn distinct_folders(folders: Vec<PathBuf>) -> Vec<PathBuf> {
     let mut kept: Vec<PathBuf> = Vec::new();
     for folder in folders {
         if !kept.iter().any(|known| is_same(known, &folder)) {
@@ -81,17 +78,16 @@ fn is_same(one: &Path, other: &Path) -> bool {
     real(one) == real(other)
 }
 
-/// Returns TVM's folder if the program was installed by a wheel: `opcollect/bin` and `tvm/lib` share a folder of
-/// packages.
+/// Returns TVM's folder if a wheel installed the program: `opcollect/bin` and `tvm/lib` share a folder.
 fn beside_package() -> Option<PathBuf> {
-    let program = program().ok()?;
+    let program = base_program().ok()?;
     let folder = program.ancestors().nth(3)?.join("tvm/lib");
     folder.is_dir().then_some(folder)
 }
 
 /// Returns the folder `lib` next to the program's folder, for installations that bundle the libraries.
 pub fn beside_program() -> Option<PathBuf> {
-    let program = program().ok()?;
+    let program = base_program().ok()?;
     Some(program.parent().and_then(Path::parent)?.join("lib"))
 }
 
@@ -107,6 +103,6 @@ mod tests {
         std::os::unix::fs::symlink(&real, &linked).expect("a link");
         let gone = root.path().join("gone");
         let folders = vec![linked.clone(), gone.clone(), real, root.path().join("./real"), gone.clone()];
-        assert_eq!(distinct(folders), [linked, gone]);
+        assert_eq!(distinct_folders(folders), [linked, gone]);
     }
 }

@@ -12,7 +12,6 @@ use super::{
     frame::FrameError,
 };
 
-/// A stream whose transfers accept a time limit.
 pub trait PeerStream: AsFd {
     /// Reads available bytes, waiting at most for `limit`.
     fn read_within(&self, limit: Duration, buffer: &mut [u8]) -> Result<usize>;
@@ -39,26 +38,21 @@ stream!(UnixStream, TcpStream);
 
 /// A peer that processes jobs. Dropping it ends it.
 pub trait Peer {
-    /// Returns the stream of frames.
-    fn stream(&self) -> &dyn PeerStream;
-    /// Returns the peer's greeting.
-    fn hello(&self) -> &Hello;
-    /// Returns whether the peer is known to have ended by itself.
+    fn frame_stream(&self) -> &dyn PeerStream;
+    fn peer_hello(&self) -> &Hello;
+    /// By itself, as far as known.
     fn has_ended(&self) -> bool;
     /// Ends the peer and classifies the fault, from the failed transfer and the way in which the peer ended.
-    fn fault(self, error: FrameError, limit: Duration) -> Fault;
+    fn end_with_fault(self, error: FrameError, limit: Duration) -> Fault;
 }
 
-/// A source of peers.
 pub trait Place {
     type Peer: Peer;
     /// Starts a peer and receives its greeting, or returns why that failed.
-    fn find(&self) -> std::result::Result<Self::Peer, String>;
-    /// Returns when to replace a working peer.
-    fn recycle(&self) -> &Recycle;
+    fn start_peer(&self) -> std::result::Result<Self::Peer, String>;
+    fn recycle_criteria(&self) -> &Recycle;
 }
 
-/// A stream whose reads and writes share one deadline.
 pub struct TimedReply<'a> {
     pub stream: &'a dyn PeerStream,
     pub deadline: Moment,
@@ -68,7 +62,7 @@ impl TimedReply<'_> {
     /// Repeats a transfer in short waits until it succeeds or the deadline expires.
     fn in_time(&self, mut transfer: impl FnMut(Duration) -> Result<usize>) -> Result<usize> {
         loop {
-            let rest = self.deadline.rest();
+            let rest = self.deadline.time_left();
             if rest.is_zero() {
                 return Err(ErrorKind::TimedOut.into());
             }

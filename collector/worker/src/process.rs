@@ -23,7 +23,7 @@ use super::{
     Fault, Hello, PROTOCOL, Start, WorkerSpec,
     awake::Moment,
     frame::{FrameError, read_frame, write_frame},
-    launch::launch,
+    launch::launch_command,
     peer::{Peer, PeerStream, TimedReply},
     stderr::StderrTail,
 };
@@ -33,7 +33,7 @@ const ENDING_PATIENCE: Duration = Duration::from_secs(2);
 /// Time for the end of standard error to arrive after the process has ended.
 const STDERR_PATIENCE: Duration = Duration::from_millis(200);
 
-/// A running worker process. Dropping it kills it.
+/// Killed when dropped.
 pub struct Worker {
     child: Child,
     stderr: StderrTail,
@@ -48,7 +48,7 @@ pub struct StartError {
 }
 
 impl StartError {
-    fn lasting(why: String) -> Self {
+    fn lasting_error(why: String) -> Self {
         Self { why, is_passing: false }
     }
 
@@ -60,9 +60,9 @@ impl StartError {
 
 impl Worker {
     /// Starts the program, sends its limits and waits for its greeting.
-    pub fn start(spec: &WorkerSpec) -> Result<Self, StartError> {
-        let (stream, theirs) =
-            UnixStream::pair().map_err(|error| StartError::lasting(format!("cannot make a socket pair: {error}")))?;
+    pub fn start_worker(spec: &WorkerSpec) -> Result<Self, StartError> {
+        let (stream, theirs) = UnixStream::pair()
+            .map_err(|error| StartError::lasting_error(format!("cannot make a socket pair: {error}")))?;
         let mut command = Command::new(&spec.program);
         command
             .args(&spec.arguments)
@@ -71,36 +71,39 @@ impl Worker {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .process_group(0);
-        let mut child = launch(command).map_err(|error| StartError::of_launch(&error))?;
+        let mut child = launch_command(command).map_err(|error| StartError::of_launch(&error))?;
         let pipe = child.stderr.take().expect("standard error is piped above");
         let hello = Hello { protocol: 0, pid: 0, versions: Default::default(), rss_bytes: 0 };
-        let stderr = match StderrTail::follow(pipe) {
+        let stderr = match StderrTail::follow_pipe(pipe) {
             Ok(stderr) => stderr,
             Err(error) => {
-                end(&mut child);
-                return Err(StartError::lasting(format!("cannot start a thread for its standard error: {error}")));
+                end_group(&mut child);
+                return Err(StartError::lasting_error(format!(
+                    "cannot start a thread for its standard error: {error}"
+                )));
             }
         };
         let mut worker = Self { child, stream, stderr, hello };
-        match worker.greet(spec) {
+        match worker.exchange_greetings(spec) {
             Ok(hello) if hello.protocol == PROTOCOL => {
                 worker.hello = hello;
                 Ok(worker)
             }
-            Ok(hello) => Err(StartError::lasting(format!(
+            Ok(hello) => Err(StartError::lasting_error(format!(
                 "it speaks protocol {}, this program {PROTOCOL}; install both from one build",
                 hello.protocol
             ))),
             Err(error) => {
-                let fault = worker.fault(error, spec.start_deadline);
+                let fault = worker.end_with_fault(error, spec.start_deadline);
                 // A worker that exits by itself would do so again.
                 Err(StartError { why: fault.to_string(), is_passing: matches!(fault, Fault::Crashed { .. }) })
             }
         }
     }
 
-    fn greet(&self, spec: &WorkerSpec) -> Result<Hello, FrameError> {
-        let mut timed = TimedReply { stream: &self.stream, deadline: Moment::now().after(spec.start_deadline) };
+    fn exchange_greetings(&self, spec: &WorkerSpec) -> Result<Hello, FrameError> {
+        let mut timed =
+            TimedReply { stream: &self.stream, deadline: Moment::now().saturating_after(spec.start_deadline) };
         let supervisor_pid = nix::unistd::getpid().as_raw();
         write_frame(&mut timed, &Start { protocol: PROTOCOL, supervisor_pid, limits: spec.limits.clone() })?;
         read_frame(&mut timed)
@@ -110,7 +113,7 @@ impl Worker {
     fn await_end(&self) -> Option<WaitStatus> {
         let patience_ends = Instant::now() + ENDING_PATIENCE;
         loop {
-            let ended = status(&self.child);
+            let ended = peek_status(&self.child);
             if ended.is_some() || Instant::now() > patience_ends {
                 return ended;
             }
@@ -120,31 +123,31 @@ impl Worker {
 }
 
 impl Peer for Worker {
-    fn stream(&self) -> &dyn PeerStream {
+    fn frame_stream(&self) -> &dyn PeerStream {
         &self.stream
     }
 
-    fn hello(&self) -> &Hello {
+    fn peer_hello(&self) -> &Hello {
         &self.hello
     }
 
     fn has_ended(&self) -> bool {
-        status(&self.child).is_some()
+        peek_status(&self.child).is_some()
     }
 
-    fn fault(mut self, error: FrameError, limit: Duration) -> Fault {
+    fn end_with_fault(mut self, error: FrameError, limit: Duration) -> Fault {
         let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
         match error {
             FrameError::TimedOut => Fault::TimedOut { limit_ms },
             FrameError::Closed | FrameError::Truncated { .. } => match self.await_end() {
                 None => Fault::Corrupt { why: format!("{error}, but the process goes on") },
                 Some(ended) => {
-                    end(&mut self.child);
-                    let stderr = self.stderr.text(STDERR_PATIENCE);
+                    end_group(&mut self.child);
+                    let stderr = self.stderr.text_within(STDERR_PATIENCE);
                     match ended {
                         WaitStatus::Exited(_, code) => Fault::Exited { code, stderr },
                         WaitStatus::Signaled(_, signal, _) => Fault::Crashed { signal: signal as i32, stderr },
-                        other => Fault::Corrupt { why: format!("the process ended {}", how(&other)) },
+                        other => Fault::Corrupt { why: format!("the process ended {}", describe_status(&other)) },
                     }
                 }
             },
@@ -155,12 +158,12 @@ impl Peer for Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        end(&mut self.child);
+        end_group(&mut self.child);
     }
 }
 
-/// Describes an end that is neither an exit nor a signal.
-fn how(status: &WaitStatus) -> String {
+/// Neither an exit nor a signal.
+fn describe_status(status: &WaitStatus) -> String {
     match status {
         WaitStatus::Stopped(_, signal) => format!("stopped by {signal}"),
         WaitStatus::Continued(_) => "continued".to_owned(),
@@ -168,20 +171,19 @@ fn how(status: &WaitStatus) -> String {
     }
 }
 
-/// Returns how the process ended, or `None` while it runs. The process is not reaped, so that its group id cannot be
-/// reused.
-fn status(child: &Child) -> Option<WaitStatus> {
+/// Returns `None` while the process runs. Does not reap it, so that its group id cannot be reused.
+fn peek_status(child: &Child) -> Option<WaitStatus> {
     let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    waitid(Id::Pid(pid(child)), look).ok().filter(|status| *status != WaitStatus::StillAlive)
+    waitid(Id::Pid(child_pid(child)), look).ok().filter(|status| *status != WaitStatus::StillAlive)
 }
 
 /// Kills the worker's process group, including linkers and compilers that it started, and reaps the worker.
-fn end(child: &mut Child) {
+fn end_group(child: &mut Child) {
     // Fails only if the group has already ended.
-    let _ = killpg(pid(child), Signal::SIGKILL);
+    let _ = killpg(child_pid(child), Signal::SIGKILL);
     let _ = child.wait();
 }
 
-fn pid(child: &Child) -> Pid {
+fn child_pid(child: &Child) -> Pid {
     Pid::from_raw(i32::try_from(child.id()).expect("process ids of Linux fit into 31 bits"))
 }

@@ -23,36 +23,27 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     Envelope, Hello, PROTOCOL, ProcessLimits, Start, WorkerAnswer,
-    confine::{ConfineError, arm_cpu_fuse, confine},
+    confine::{ConfineError, arm_cpu_fuse, confine_process},
     frame::{FrameError, read_frame, write_frame},
     resident_bytes,
 };
 
-/// Why a worker ends.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Standard input is not the supervisor's socket.
     #[error("standard input is not a socket: this program is started by `opcollect`, not by hand")]
     NotStartedBySupervisor,
-    /// Standard input could not be taken over.
     #[error("cannot take over standard input: {0}")]
     Input(#[source] std::io::Error),
-    /// The supervisor uses another protocol version.
     #[error("the supervisor speaks protocol {theirs}, this worker {PROTOCOL}; install both from one build")]
-    Protocol {
-        /// Protocol version of the supervisor.
-        theirs: u32,
-    },
-    /// The process could not be confined.
+    Protocol { theirs: u32 },
     #[error(transparent)]
     Confine(#[from] ConfineError),
-    /// The exchange of a frame failed.
     #[error("conversation with the supervisor failed: {0}")]
     Frame(#[from] FrameError),
 }
 
-/// Returns the exit code of a worker, after printing the error.
-pub fn end(served: anyhow::Result<()>) -> ExitCode {
+/// Prints the error.
+pub fn exit_code(served: anyhow::Result<()>) -> ExitCode {
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -72,19 +63,15 @@ pub struct Entry {
     limits: ProcessLimits,
 }
 
-/// Capability to load and run machine code: proof that the calling process is a confined worker that its supervisor is
-/// prepared to lose.
-///
-/// What machine code does cannot be checked. The guarantee therefore concerns the process: it runs only code that a
-/// builder of the same supervisor produced, or an artifact that the user named.
+/// Capability to load and run machine code: proof that the calling process is a confined worker that its
+/// supervisor is prepared to lose. Machine code cannot be checked, so the guarantee concerns the process: only
+/// code of a builder of the same supervisor, or an artifact that the user named.
 #[derive(Clone, Copy, Debug)]
 pub struct RunnerProcess(());
 
-/// Takes over the socket from standard input and confines the process. Must be the first action of a worker's `main`.
-///
-/// Standard input is replaced by `/dev/null`, so that neither generated code nor a linker can reach the socket by a
-/// known file descriptor.
-pub fn enter() -> Result<Entry, ServeError> {
+/// Takes over the socket from standard input and confines the process. Must be the first action of `main`.
+/// Standard input becomes `/dev/null`, so that generated code and linkers cannot reach the socket by number.
+pub fn enter_worker() -> Result<Entry, ServeError> {
     let socket = std::io::stdin().as_fd().try_clone_to_owned().map_err(ServeError::Input)?;
     let mut stream = UnixStream::from(socket);
     if stream.peer_addr().is_err() {
@@ -96,14 +83,13 @@ pub fn enter() -> Result<Entry, ServeError> {
     if start.protocol != PROTOCOL {
         return Err(ServeError::Protocol { theirs: start.protocol });
     }
-    confine(&start.limits, start.supervisor_pid)?;
+    confine_process(&start.limits, start.supervisor_pid)?;
     Ok(Entry { stream, limits: start.limits })
 }
 
-/// Confines a process that does a single job without a socket, for example inside a processor simulator. The process is
-/// killed with its parent, whose process id it received.
+/// Confines a process with a single job and no socket, such as in a processor simulator; killed with its parent.
 pub fn enter_alone(supervisor_pid: i32) -> Result<RunnerProcess, ServeError> {
-    confine(&ProcessLimits::default(), supervisor_pid)?;
+    confine_process(&ProcessLimits::default(), supervisor_pid)?;
     Ok(RunnerProcess(()))
 }
 
@@ -113,16 +99,14 @@ impl Entry {
         RunnerProcess(())
     }
 
-    /// Returns the limits of this worker.
-    pub fn limits(&self) -> &ProcessLimits {
+    pub fn worker_limits(&self) -> &ProcessLimits {
         &self.limits
     }
 
-    /// Sends the greeting and serves requests until the supervisor closes the socket.
-    ///
-    /// A panic in the handler becomes an error reply with its location and message. The supervisor then replaces this
+    /// Serves requests until the supervisor closes the socket.
+    /// A panic in the handler becomes an error reply with location and message; the supervisor then replaces this
     /// process, since unwinding may leave inconsistent state.
-    pub fn serve<Request: DeserializeOwned, Reply: Serialize>(
+    pub fn serve_requests<Request: DeserializeOwned, Reply: Serialize>(
         mut self,
         versions: BTreeMap<String, String>,
         mut handler: impl FnMut(Request) -> Reply,
@@ -138,11 +122,11 @@ impl Entry {
             arm_cpu_fuse(&self.limits)?;
             let result = catch_unwind(AssertUnwindSafe(|| handler(request.body)))
                 .map_err(|_| LAST_PANIC.take().unwrap_or_else(|| "it panicked without a message".into()));
-            self.answer(request.number, result)?;
+            self.send_reply(request.number, result)?;
         }
     }
 
-    fn answer<Reply: Serialize>(&mut self, number: u64, result: Result<Reply, String>) -> Result<(), FrameError> {
+    fn send_reply<Reply: Serialize>(&mut self, number: u64, result: Result<Reply, String>) -> Result<(), FrameError> {
         let rss_bytes = resident_bytes();
         match write_frame(&mut self.stream, &Envelope { number, body: WorkerAnswer { rss_bytes, result } }) {
             // Nothing has been written yet, so an error reply can be sent instead.
@@ -156,7 +140,7 @@ impl Entry {
 }
 
 thread_local! {
-    /// Message of this thread's latest panic. The payload alone would lack the location.
+    /// Latest panic of this thread. The payload alone would lack the location.
     static LAST_PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 

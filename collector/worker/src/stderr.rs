@@ -19,12 +19,11 @@ struct Tail {
     is_complete: bool,
 }
 
-/// Reader of one worker's standard error.
 pub struct StderrTail(Arc<(Mutex<Tail>, Condvar)>);
 
 impl StderrTail {
-    /// Starts reading until all holders have closed the pipe.
-    pub fn follow(mut pipe: ChildStderr) -> std::io::Result<Self> {
+    /// Reads until all holders have closed the pipe.
+    pub fn follow_pipe(mut pipe: ChildStderr) -> std::io::Result<Self> {
         let shared = Arc::new((Mutex::<Tail>::default(), Condvar::new()));
         let writer = Arc::clone(&shared);
         thread::Builder::new().name("worker-stderr".into()).stack_size(64 << 10).spawn(move || {
@@ -32,7 +31,7 @@ impl StderrTail {
             loop {
                 let count = pipe.read(&mut chunk).unwrap_or(0);
                 let mut tail = writer.0.lock().unwrap_or_else(PoisonError::into_inner);
-                push(&mut tail.bytes, &chunk[..count]);
+                push_bounded(&mut tail.bytes, &chunk[..count]);
                 if count == 0 {
                     tail.is_complete = true;
                     writer.1.notify_all();
@@ -44,7 +43,7 @@ impl StderrTail {
     }
 
     /// Returns the text so far. After the worker's end, waits up to `patience` for the rest of the pipe.
-    pub fn text(&self, patience: Duration) -> String {
+    pub fn text_within(&self, patience: Duration) -> String {
         let (tail, changed) = &*self.0;
         let tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
         let (tail, _) = changed
@@ -54,7 +53,7 @@ impl StderrTail {
     }
 }
 
-fn push(tail: &mut Vec<u8>, chunk: &[u8]) {
+fn push_bounded(tail: &mut Vec<u8>, chunk: &[u8]) {
     tail.extend_from_slice(chunk);
     let surplus = tail.len().saturating_sub(TAIL_BYTES);
     tail.drain(..surplus);

@@ -21,18 +21,15 @@ const START_TRIES: u32 = 4;
 /// Delay before the second attempt. It triples with each further one.
 const START_PAUSE: Duration = Duration::from_millis(100);
 
-/// Command and limits of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerSpec {
-    /// Program, `opcollect-worker` in the product.
+    /// `opcollect-worker` in the product.
     pub program: PathBuf,
-    /// Arguments, `build` or `run` in the product.
+    /// `build` or `run` in the product.
     pub arguments: Vec<OsString>,
-    /// Variables added to the inherited environment.
+    /// Added to the inherited environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// Limits that the worker sets on itself.
     pub limits: ProcessLimits,
-    /// When to replace a working worker.
     pub recycle: Recycle,
     /// Maximum time from the start to the first frame, including loading libraries from a cold disk.
     pub start_deadline: Duration,
@@ -56,32 +53,28 @@ impl WorkerSpec {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recycle {
     pub after_jobs: Option<u32>,
-    /// When the resident memory after a job exceeds this value.
+    /// Resident memory after a job.
     pub above_rss_bytes: Option<u64>,
 }
 
-/// Statistics of a supervisor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SupervisorCounts {
     pub started: u64,
-    /// Number of jobs with a reply.
     pub replies: u64,
     pub faults: u64,
-    /// Number of working workers that were replaced.
     pub recycled: u64,
-    /// Number of workers found dead between two jobs.
     pub died_idle: u64,
 }
 
 impl SupervisorCounts {
-    /// Returns the number of workers that replaced an earlier one.
-    pub fn respawns(&self) -> u64 {
+    /// Workers that replaced an earlier one.
+    pub fn respawn_count(&self) -> u64 {
         self.started.saturating_sub(1)
     }
 }
 
-/// Keeps one worker of a [`Place`] available for jobs. A single thread can keep several supervisors busy:
-/// [`send`](Self::send) to each, then [`wait_any`] and [`receive`](Self::receive).
+/// Keeps one worker of a [`Place`] available for jobs. A single thread can keep several busy:
+/// [`send_request`](Self::send_request) to each, then [`wait_any`] and [`receive_reply`](Self::receive_reply).
 pub struct Supervisor<Request, Reply, At: Place = WorkerSpec> {
     place: At,
     worker: Option<SupervisorSeat<At::Peer>>,
@@ -109,23 +102,20 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
         Self { place, worker: None, pending: None, counts: SupervisorCounts::default(), number: 0, kinds: PhantomData }
     }
 
-    /// Sends a request and waits up to `deadline` for the reply.
-    pub fn call(&mut self, request: &Request, deadline: Duration) -> Result<Reply, Fault> {
-        self.send(request, deadline)?;
-        self.receive()
+    pub fn call_worker(&mut self, request: &Request, deadline: Duration) -> Result<Reply, Fault> {
+        self.send_request(request, deadline)?;
+        self.receive_reply()
     }
 
-    /// Sends a request, after starting a worker if necessary. The deadline excludes the start.
-    ///
-    /// # Panics
-    /// If the reply to the previous request has not been received: a worker processes one job at a time.
-    pub fn send(&mut self, request: &Request, deadline: Duration) -> Result<(), Fault> {
+    /// Starts a worker if necessary; the deadline excludes the start. Panics if the reply to the previous request
+    /// has not been received: a worker processes one job at a time.
+    pub fn send_request(&mut self, request: &Request, deadline: Duration) -> Result<(), Fault> {
         assert!(self.pending.is_none(), "receive the answer before the next request");
-        self.ready()?;
+        self.ensure_ready()?;
         let worker = self.worker.as_mut().expect("`ready` leaves a worker or returns its fault");
         self.number += 1;
-        let pending = Pending { deadline: Moment::now().after(deadline), limit: deadline };
-        let mut timed = TimedReply { stream: worker.peer.stream(), deadline: pending.deadline };
+        let pending = Pending { deadline: Moment::now().saturating_after(deadline), limit: deadline };
+        let mut timed = TimedReply { stream: worker.peer.frame_stream(), deadline: pending.deadline };
         match write_frame(&mut timed, &Envelope { number: self.number, body: request }) {
             Ok(()) => {
                 self.pending = Some(pending);
@@ -136,25 +126,22 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
                 self.counts.faults += 1;
                 Err(Fault::Unsendable { why: error.to_string() })
             }
-            Err(error) => Err(self.fail(error, deadline)),
+            Err(error) => Err(self.fail_job(error, deadline)),
         }
     }
 
-    /// Waits for the reply to the last request, until that request's deadline.
-    ///
-    /// # Panics
-    /// If no request is pending.
-    pub fn receive(&mut self) -> Result<Reply, Fault> {
+    /// Waits until the deadline of the last request. Panics if no request is pending.
+    pub fn receive_reply(&mut self) -> Result<Reply, Fault> {
         let pending = self.pending.take().expect("send a request before waiting for its answer");
         let worker = self.worker.as_mut().expect("a pending request has a worker");
-        let mut timed = TimedReply { stream: worker.peer.stream(), deadline: pending.deadline };
+        let mut timed = TimedReply { stream: worker.peer.frame_stream(), deadline: pending.deadline };
         let envelope: Envelope<WorkerAnswer<Reply>> = match read_frame(&mut timed) {
             Ok(envelope) => envelope,
-            Err(error) => return Err(self.fail(error, pending.limit)),
+            Err(error) => return Err(self.fail_job(error, pending.limit)),
         };
         if envelope.number != self.number {
             let why = format!("answer {} to request {}", envelope.number, self.number);
-            return Err(self.fail(FrameError::Malformed { why }, pending.limit));
+            return Err(self.fail_job(FrameError::Malformed { why }, pending.limit));
         }
         worker.jobs += 1;
         worker.rss_bytes = envelope.body.rss_bytes;
@@ -162,7 +149,7 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
             Ok(reply) => {
                 self.counts.replies += 1;
                 if self.is_worn() {
-                    self.recycle();
+                    self.recycle_worker();
                 }
                 Ok(reply)
             }
@@ -175,16 +162,16 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
         }
     }
 
-    /// Starts a worker if there is none and returns its greeting. Jobs do this on demand.
-    pub fn ready(&mut self) -> Result<&Hello, Fault> {
+    /// Starts a worker on demand and returns its greeting.
+    pub fn ensure_ready(&mut self) -> Result<&Hello, Fault> {
         if self.worker.as_ref().is_some_and(|worker| worker.peer.has_ended()) {
             self.worker = None;
             self.counts.died_idle += 1;
         }
         if self.worker.is_none() {
-            match self.place.find() {
+            match self.place.start_peer() {
                 Ok(peer) => {
-                    let rss_bytes = peer.hello().rss_bytes;
+                    let rss_bytes = peer.peer_hello().rss_bytes;
                     self.worker = Some(SupervisorSeat { peer, jobs: 0, rss_bytes });
                 }
                 Err(why) => {
@@ -194,44 +181,42 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
             }
             self.counts.started += 1;
         }
-        Ok(self.worker.as_ref().expect("started above").peer.hello())
+        Ok(self.worker.as_ref().expect("started above").peer.peer_hello())
     }
 
-    /// Ends the current worker, so that the next job starts a new one. Intended for suspicious results.
-    pub fn recycle(&mut self) {
+    /// Ends the worker; the next job starts a new one. Intended for suspicious results.
+    pub fn recycle_worker(&mut self) {
         self.pending = None;
         if self.worker.take().is_some() {
             self.counts.recycled += 1;
         }
     }
 
-    /// Returns the statistics.
     pub fn counts(&self) -> SupervisorCounts {
         self.counts
     }
 
-    /// Returns the greeting of the current worker, if there is one.
-    pub fn hello(&self) -> Option<&Hello> {
-        self.worker.as_ref().map(|worker| worker.peer.hello())
+    pub fn current_hello(&self) -> Option<&Hello> {
+        self.worker.as_ref().map(|worker| worker.peer.peer_hello())
     }
 
     /// Returns the pending request for [`wait_any`], if there is one.
-    pub fn waiting(&self) -> Option<Waiting<'_>> {
+    pub fn pending_request(&self) -> Option<Waiting<'_>> {
         let pending = self.pending?;
-        Some(Waiting { socket: self.worker.as_ref()?.peer.stream().as_fd(), deadline: pending.deadline })
+        Some(Waiting { socket: self.worker.as_ref()?.peer.frame_stream().as_fd(), deadline: pending.deadline })
     }
 
     fn is_worn(&self) -> bool {
         let Some(worker) = &self.worker else { return false };
-        self.place.recycle().after_jobs.is_some_and(|most| worker.jobs >= most)
-            || self.place.recycle().above_rss_bytes.is_some_and(|most| worker.rss_bytes > most)
+        self.place.recycle_criteria().after_jobs.is_some_and(|most| worker.jobs >= most)
+            || self.place.recycle_criteria().above_rss_bytes.is_some_and(|most| worker.rss_bytes > most)
     }
 
     /// Ends the worker and returns the fault of its job.
-    fn fail(&mut self, error: FrameError, limit: Duration) -> Fault {
+    fn fail_job(&mut self, error: FrameError, limit: Duration) -> Fault {
         self.counts.faults += 1;
         let worker = self.worker.take().expect("only a running worker can fail");
-        worker.peer.fault(error, limit)
+        worker.peer.end_with_fault(error, limit)
     }
 }
 
@@ -239,34 +224,33 @@ impl Place for WorkerSpec {
     type Peer = Worker;
 
     /// Starts a worker. Retries if the failure may be temporary, such as a kill by the system's out-of-memory killer.
-    fn find(&self) -> Result<Worker, String> {
+    fn start_peer(&self) -> Result<Worker, String> {
         let mut pause = START_PAUSE;
-        let mut started = Worker::start(self);
+        let mut started = Worker::start_worker(self);
         for _ in 1..START_TRIES {
             if !matches!(&started, Err(error) if error.is_passing) {
                 break;
             }
             thread::sleep(pause);
             pause *= 3;
-            started = Worker::start(self);
+            started = Worker::start_worker(self);
         }
         started.map_err(|StartError { why, .. }| format!("`{}`: {why}", self.program.display()))
     }
 
-    fn recycle(&self) -> &Recycle {
+    fn recycle_criteria(&self) -> &Recycle {
         &self.recycle
     }
 }
 
-/// A worker with a pending reply.
 #[derive(Debug, Clone, Copy)]
 pub struct Waiting<'a> {
     socket: BorrowedFd<'a>,
     deadline: Moment,
 }
 
-/// Waits until one of the workers has sent data or its deadline has expired, and returns its index. The following
-/// `receive` on its supervisor does not wait for other workers. Returns `None` if no reply is pending.
+/// Waits until a worker has sent data or its deadline has expired, and returns its index. The following
+/// `receive_reply` does not wait for other workers. Returns `None` if no reply is pending.
 pub fn wait_any(waiting: &[Option<Waiting<'_>>]) -> Option<usize> {
     let places: Vec<usize> = (0..waiting.len()).filter(|&place| waiting[place].is_some()).collect();
     let busy: Vec<Waiting<'_>> = waiting.iter().flatten().copied().collect();
@@ -274,7 +258,7 @@ pub fn wait_any(waiting: &[Option<Waiting<'_>>]) -> Option<usize> {
     loop {
         let mut sockets: Vec<PollFd<'_>> =
             busy.iter().map(|worker| PollFd::new(worker.socket, PollFlags::POLLIN)).collect();
-        let rest = first_deadline.rest().min(LONGEST_WAIT) + Duration::from_millis(1);
+        let rest = first_deadline.time_left().min(LONGEST_WAIT) + Duration::from_millis(1);
         let answered = poll(&mut sockets, PollTimeout::try_from(rest).unwrap_or(PollTimeout::MAX));
         let ready = sockets.iter().position(|socket| answered.is_ok() && socket.any() == Some(true));
         let now = Moment::now();

@@ -62,10 +62,10 @@ fn worker_role() {
     if !is_role() {
         return;
     }
-    let entry = enter().expect("started by a supervisor");
+    let entry = enter_worker().expect("started by a supervisor");
     let mut socket = entry.stream.try_clone().expect("socket");
     let versions = [("library".to_string(), "1.2".to_string())].into();
-    let served = entry.serve(versions, |deed| match deed {
+    let served = entry.serve_requests(versions, |deed| match deed {
         Deed::Echo(text) => text,
         Deed::Segfault => {
             // The first signal only makes the standard library's handler restore the default action.
@@ -109,10 +109,10 @@ fn worker_role() {
 /// Checks the fault of a misbehaving job, and that a new worker serves the next job.
 fn check_fault(spec: WorkerSpec, deed: &Deed, deadline: Duration, expected: Expect) -> Fault {
     let mut boss = Boss::new(spec);
-    assert_eq!(boss.call(&Deed::Echo("before".into()), AMPLE).as_deref(), Ok("before"));
-    let fault = boss.call(deed, deadline).expect_err("a fault");
+    assert_eq!(boss.call_worker(&Deed::Echo("before".into()), AMPLE).as_deref(), Ok("before"));
+    let fault = boss.call_worker(deed, deadline).expect_err("a fault");
     expected.assert_eq(fault.to_string().lines().next().unwrap_or_default());
-    assert_eq!(boss.call(&Deed::Echo("after".into()), AMPLE).as_deref(), Ok("after"));
+    assert_eq!(boss.call_worker(&Deed::Echo("after".into()), AMPLE).as_deref(), Ok("after"));
     let counts = SupervisorCounts { started: 2, replies: 2, faults: 1, recycled: 0, died_idle: 0 };
     assert_eq!(boss.counts(), counts);
     fault
@@ -121,11 +121,11 @@ fn check_fault(spec: WorkerSpec, deed: &Deed, deadline: Duration, expected: Expe
 #[test]
 fn a_job_gets_its_reply_and_the_worker_stays() {
     let mut boss = Boss::new(spec());
-    assert_eq!(boss.hello(), None, "no job, no worker");
+    assert_eq!(boss.current_hello(), None, "no job, no worker");
     for text in ["one", "two"] {
-        assert_eq!(boss.call(&Deed::Echo(text.into()), AMPLE).as_deref(), Ok(text));
+        assert_eq!(boss.call_worker(&Deed::Echo(text.into()), AMPLE).as_deref(), Ok(text));
     }
-    let hello = boss.hello().expect("a worker");
+    let hello = boss.current_hello().expect("a worker");
     assert_eq!(hello.versions["library"], "1.2");
     assert!(hello.rss_bytes > 0);
     assert_eq!(boss.counts(), SupervisorCounts { started: 1, replies: 2, ..SupervisorCounts::default() });
@@ -187,11 +187,13 @@ fn damaged_answers_are_refused() {
 #[test]
 fn a_panic_is_told_with_its_place() {
     let mut boss = Boss::new(spec());
-    let Err(Fault::HandlerFailed { why }) = boss.call(&Deed::Panic, AMPLE) else { panic!("not a failed handler") };
+    let Err(Fault::HandlerFailed { why }) = boss.call_worker(&Deed::Panic, AMPLE) else {
+        panic!("not a failed handler")
+    };
     let (place, message) = why.split_once(": ").expect("place and message");
     assert!(place.starts_with("panicked at collector/worker/src/tests.rs:"), "{place}");
     assert_eq!(message, "the operator has no shape");
-    assert_eq!(boss.call(&Deed::Echo("after".into()), AMPLE).as_deref(), Ok("after"));
+    assert_eq!(boss.call_worker(&Deed::Echo("after".into()), AMPLE).as_deref(), Ok("after"));
     assert_eq!(boss.counts().started, 2);
 }
 
@@ -210,7 +212,7 @@ fn a_reply_above_the_cap_is_told() {
 #[test]
 fn only_the_end_of_standard_error_is_kept() {
     let mut boss = Boss::new(spec());
-    let fault = boss.call(&Deed::LoudStderr, AMPLE).expect_err("it exits");
+    let fault = boss.call_worker(&Deed::LoudStderr, AMPLE).expect_err("it exits");
     let Fault::Exited { code: 9, stderr } = fault else { panic!("{fault}") };
     assert!(stderr.ends_with("noise \nthe last word"), "{stderr}");
     assert!(stderr.len() <= 8 << 10);
@@ -219,7 +221,7 @@ fn only_the_end_of_standard_error_is_kept() {
 #[test]
 fn a_program_that_cannot_start_is_told_with_its_last_words() {
     let check = |program: &str, arguments: &[&str], expected: Expect| {
-        let fault = Boss::new(WorkerSpec::new(program, arguments)).ready().expect_err("no worker").to_string();
+        let fault = Boss::new(WorkerSpec::new(program, arguments)).ensure_ready().expect_err("no worker").to_string();
         expected.assert_eq(&fault);
     };
     check(
@@ -250,7 +252,7 @@ fn a_worker_killed_while_it_starts_is_started_again() {
     let folder = tempfile::tempdir().unwrap();
     let script = "for n in 1 2; do mkdir FOLDER/$n 2>/dev/null && kill -9 $$; done";
     let mut boss = Boss::new(spec_behind(script, folder.path()));
-    assert_eq!(boss.call(&Deed::Echo("at last".into()), AMPLE).as_deref(), Ok("at last"));
+    assert_eq!(boss.call_worker(&Deed::Echo("at last".into()), AMPLE).as_deref(), Ok("at last"));
     assert_eq!(boss.counts(), SupervisorCounts { started: 1, replies: 1, ..SupervisorCounts::default() });
 }
 
@@ -259,10 +261,11 @@ fn a_worker_that_is_always_killed_or_says_why_not_ends_the_tries() {
     let folder = tempfile::tempdir().unwrap();
     let count = "echo x >> FOLDER/starts";
     let starts = || std::fs::read_to_string(folder.path().join("starts")).unwrap().lines().count();
-    let killed = Boss::new(spec_behind(&format!("{count}; kill -9 $$"), folder.path())).ready().expect_err("killed");
+    let killed =
+        Boss::new(spec_behind(&format!("{count}; kill -9 $$"), folder.path())).ensure_ready().expect_err("killed");
     expect!["cannot start a worker: `/bin/sh`: worker crashed with SIGKILL (9)"].assert_eq(&killed.to_string());
     assert_eq!(starts(), 4);
-    let ended = Boss::new(spec_behind(&format!("{count}; exit 4"), folder.path())).ready().expect_err("ended");
+    let ended = Boss::new(spec_behind(&format!("{count}; exit 4"), folder.path())).ensure_ready().expect_err("ended");
     assert!(ended.to_string().contains("exited with code 4"), "{ended}");
     assert_eq!(starts(), 5, "what ends by itself would do so again");
 }
@@ -275,9 +278,9 @@ fn stopped_role() {
     }
     let mut boss = Boss::new(spec());
     for deed in [Deed::Echo("heard".into()), Deed::Endless] {
-        boss.send(&deed, Duration::from_secs(2)).expect("sent");
+        boss.send_request(&deed, Duration::from_secs(2)).expect("sent");
         raise(Signal::SIGSTOP).unwrap();
-        let told = boss.receive().unwrap_or_else(|fault| fault.to_string());
+        let told = boss.receive_reply().unwrap_or_else(|fault| fault.to_string());
         std::io::stderr().write_all(format!("told {told}\n").as_bytes()).expect("told");
     }
 }
@@ -308,10 +311,10 @@ fn workers_are_replaced_after_their_share_of_jobs() {
     spec.recycle.after_jobs = Some(2);
     let mut boss = Boss::new(spec);
     for _ in 0..5 {
-        boss.call(&Deed::Echo(String::new()), AMPLE).expect("echo");
+        boss.call_worker(&Deed::Echo(String::new()), AMPLE).expect("echo");
     }
     assert_eq!(boss.counts(), SupervisorCounts { started: 3, replies: 5, recycled: 2, ..SupervisorCounts::default() });
-    assert_eq!(boss.counts().respawns(), 2);
+    assert_eq!(boss.counts().respawn_count(), 2);
 }
 
 #[test]
@@ -319,19 +322,19 @@ fn a_worker_above_its_memory_is_replaced() {
     let mut spec = spec();
     spec.recycle.above_rss_bytes = Some(1);
     let mut boss = Boss::new(spec);
-    boss.call(&Deed::Echo(String::new()), AMPLE).expect("echo");
+    boss.call_worker(&Deed::Echo(String::new()), AMPLE).expect("echo");
     assert_eq!(boss.counts().recycled, 1);
 }
 
 #[test]
 fn a_worker_that_died_between_jobs_costs_no_job() {
     let mut boss = Boss::new(spec());
-    let pid = boss.ready().expect("a worker").pid;
+    let pid = boss.ensure_ready().expect("a worker").pid;
     kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it lives");
     // Waits for the end without reaping, which is the supervisor's task.
     let end = nix::sys::wait::WaitPidFlag::WEXITED | nix::sys::wait::WaitPidFlag::WNOWAIT;
     nix::sys::wait::waitid(nix::sys::wait::Id::Pid(Pid::from_raw(pid)), end).expect("our child");
-    assert_eq!(boss.call(&Deed::Echo("fresh".into()), AMPLE).as_deref(), Ok("fresh"));
+    assert_eq!(boss.call_worker(&Deed::Echo("fresh".into()), AMPLE).as_deref(), Ok("fresh"));
     assert_eq!(boss.counts(), SupervisorCounts { started: 2, replies: 1, died_idle: 1, ..SupervisorCounts::default() });
 }
 
@@ -341,11 +344,11 @@ fn one_thread_keeps_several_workers_busy() {
     for (place, boss) in bosses.iter_mut().enumerate().rev() {
         let deed = if place == 1 { Deed::Endless } else { Deed::Echo(place.to_string()) };
         let deadline = if place == 1 { Duration::from_millis(300) } else { AMPLE };
-        boss.send(&deed, deadline).expect("sent");
+        boss.send_request(&deed, deadline).expect("sent");
     }
     let mut finished = Vec::new();
-    while let Some(place) = wait_any(&bosses.each_ref().map(Boss::waiting)) {
-        finished.push((place, bosses[place].receive().map_err(|fault| fault.to_string())));
+    while let Some(place) = wait_any(&bosses.each_ref().map(Boss::pending_request)) {
+        finished.push((place, bosses[place].receive_reply().map_err(|fault| fault.to_string())));
     }
     finished.sort();
     let expected = [Ok("0".into()), Err("no reply within 300 ms; the worker was killed".into()), Ok("2".into())];
@@ -358,12 +361,12 @@ fn supervisors_may_move_between_threads() {
     // thread.
     let mut boss = std::thread::spawn(|| {
         let mut boss = Boss::new(spec());
-        boss.ready().expect("a worker");
+        boss.ensure_ready().expect("a worker");
         boss
     })
     .join()
     .expect("thread");
-    assert_eq!(boss.call(&Deed::Echo("alive".into()), AMPLE).as_deref(), Ok("alive"));
+    assert_eq!(boss.call_worker(&Deed::Echo("alive".into()), AMPLE).as_deref(), Ok("alive"));
     assert_eq!(boss.counts().started, 1);
 }
 
@@ -376,10 +379,10 @@ fn supervisor_role() {
     let mut spec = spec();
     spec.limits.cpu_seconds_per_job = Some(20);
     let mut boss = Boss::new(spec);
-    let pid = boss.ready().expect("a worker").pid;
-    boss.send(&Deed::Endless, AMPLE).expect("sent");
+    let pid = boss.ensure_ready().expect("a worker").pid;
+    boss.send_request(&Deed::Endless, AMPLE).expect("sent");
     std::io::stderr().write_all(format!("worker {pid}\n").as_bytes()).expect("told");
-    let _ = boss.receive();
+    let _ = boss.receive_reply();
 }
 
 #[test]
@@ -409,11 +412,11 @@ struct Remote(std::net::SocketAddr, Recycle);
 struct Line(std::net::TcpStream, Hello);
 
 impl Peer for Line {
-    fn stream(&self) -> &dyn PeerStream {
+    fn frame_stream(&self) -> &dyn PeerStream {
         &self.0
     }
 
-    fn hello(&self) -> &Hello {
+    fn peer_hello(&self) -> &Hello {
         &self.1
     }
 
@@ -421,7 +424,7 @@ impl Peer for Line {
         false
     }
 
-    fn fault(self, error: FrameError, limit: Duration) -> Fault {
+    fn end_with_fault(self, error: FrameError, limit: Duration) -> Fault {
         match error {
             FrameError::TimedOut => Fault::TimedOut { limit_ms: limit.as_millis() as u64 },
             other => Fault::Corrupt { why: other.to_string() },
@@ -432,13 +435,13 @@ impl Peer for Line {
 impl Place for Remote {
     type Peer = Line;
 
-    fn find(&self) -> Result<Line, String> {
+    fn start_peer(&self) -> Result<Line, String> {
         let mut stream = std::net::TcpStream::connect(self.0).map_err(|error| error.to_string())?;
         let hello = read_frame(&mut stream).map_err(|error| error.to_string())?;
         Ok(Line(stream, hello))
     }
 
-    fn recycle(&self) -> &Recycle {
+    fn recycle_criteria(&self) -> &Recycle {
         &self.1
     }
 }
@@ -464,7 +467,7 @@ fn a_supervisor_needs_a_stream_and_no_process() {
     });
     let mut supervisor: Supervisor<String, usize, Remote> = Supervisor::new(Remote(address, Recycle::default()));
     let call = |supervisor: &mut Supervisor<String, usize, Remote>, text: &str, ms| {
-        supervisor.call(&text.to_owned(), Duration::from_millis(ms))
+        supervisor.call_worker(&text.to_owned(), Duration::from_millis(ms))
     };
     assert_eq!(call(&mut supervisor, "four", 10_000), Ok(4));
     assert_eq!(call(&mut supervisor, "", 20), Err(Fault::TimedOut { limit_ms: 20 }));

@@ -17,7 +17,7 @@ use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Returns the header line without its line end.
-pub fn header() -> String {
+pub fn header_line() -> String {
     COLUMNS.iter().map(|column| column.name).collect::<Vec<_>>().join(",")
 }
 
@@ -29,7 +29,7 @@ pub(super) struct CsvWriter<W: Write> {
 
 impl<W: Write> CsvWriter<W> {
     pub fn new(path: &Path, mut sink: W) -> Result<CsvWriter<W>> {
-        writeln!(sink, "{}", header()).context("writing", path)?;
+        writeln!(sink, "{}", header_line()).context("writing", path)?;
         Ok(CsvWriter { path: path.to_owned(), sink, line: Vec::new() })
     }
 
@@ -49,18 +49,18 @@ pub(crate) fn write_line(row: &impl Row, line: &mut Vec<u8>) {
         match row.cell(column.id) {
             Cell::Null => {}
             Cell::Bool(value) => line.extend_from_slice(if value { b"true" } else { b"false" }),
-            Cell::Integer(value) => number(&value, line),
-            Cell::Float(value) => number(&value, line),
-            Cell::Text(text) => quoted(text, line),
+            Cell::Integer(value) => write_number(&value, line),
+            Cell::Float(value) => write_number(&value, line),
+            Cell::Text(text) => write_quoted(text, line),
             Cell::List([]) => line.extend_from_slice(b"[]"),
             Cell::List([one]) => {
                 line.push(b'[');
-                number(one, line);
+                write_number(one, line);
                 line.push(b']');
             }
             Cell::List(values) => {
                 line.push(b'"');
-                number(values, line);
+                write_number(values, line);
                 line.push(b'"');
             }
             Cell::Key(key) => line.extend_from_slice(key.write_hex(&mut [0; 32]).as_bytes()),
@@ -72,11 +72,11 @@ pub(crate) fn write_line(row: &impl Row, line: &mut Vec<u8>) {
     line.push(b'\n');
 }
 
-fn number<T: serde::Serialize + ?Sized>(value: &T, line: &mut Vec<u8>) {
+fn write_number<T: serde::Serialize + ?Sized>(value: &T, line: &mut Vec<u8>) {
     serde_json::to_writer(line, value).expect("numbers have a JSON form and memory takes it");
 }
 
-fn quoted(text: &str, line: &mut Vec<u8>) {
+fn write_quoted(text: &str, line: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     if !bytes.iter().any(|byte| matches!(byte, b'"' | b',' | b'\n' | b'\r')) {
         return line.extend_from_slice(bytes);
@@ -103,7 +103,7 @@ pub struct CsvReader {
 impl CsvReader {
     /// Opens a file and reads its header.
     pub fn open(path: &Path) -> Result<CsvReader> {
-        let source = Bounded { source: super::open(path)?, left: MAX_LINE_BYTES };
+        let source = Bounded { source: super::open_buffered(path)?, left: MAX_LINE_BYTES };
         let mut rows = csv::ReaderBuilder::new().has_headers(false).from_reader(source);
         let mut row = csv::StringRecord::new();
         let columns = rows
@@ -114,14 +114,14 @@ impl CsvReader {
         Ok(CsvReader { path: path.to_owned(), rows, row, columns, is_done: false })
     }
 
-    fn advance(&mut self) -> std::result::Result<Option<Record>, RowError> {
+    fn read_record(&mut self) -> std::result::Result<Option<Record>, RowError> {
         self.rows.get_mut().left = MAX_LINE_BYTES;
         if !self.rows.read_record(&mut self.row).map_err(|error| row_error(&error))? {
             return Ok(None);
         }
         let mut record = Record::empty();
         for (&id, text) in self.columns.iter().zip(&self.row) {
-            set(&mut record, id.column(), text).map_err(|error| error.in_field(id.name()))?;
+            set_cell(&mut record, id.column_metadata(), text).map_err(|error| error.in_field(id.name()))?;
         }
         record.check()?;
         Ok(Some(record))
@@ -135,7 +135,7 @@ impl Iterator for CsvReader {
         if self.is_done {
             return None;
         }
-        let next = self.advance();
+        let next = self.read_record();
         self.is_done = !matches!(next, Ok(Some(_)));
         let number = self.row.position().map_or(0, csv::Position::line);
         let file = self.path.clone();
@@ -158,7 +158,7 @@ fn columns_of(header: &csv::StringRecord) -> std::result::Result<Vec<ColumnId>, 
     }
 }
 
-fn set(record: &mut Record, column: &Column, text: &str) -> std::result::Result<(), RowError> {
+fn set_cell(record: &mut Record, column: &Column, text: &str) -> std::result::Result<(), RowError> {
     if text.is_empty() {
         return record.set(column.id, Cell::Null);
     }
@@ -185,7 +185,6 @@ fn set(record: &mut Record, column: &Column, text: &str) -> std::result::Result<
     }
 }
 
-/// Converts an error of CSV syntax, such as a row with too few cells.
 fn row_error(error: &csv::Error) -> RowError {
     match error.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {

@@ -52,7 +52,7 @@ pub struct Reader {
 impl Reader {
     /// Opens a file of records.
     pub fn open(path: &Path) -> Result<Reader> {
-        Ok(Reader { path: path.to_owned(), lines: Lines::new(super::open(path)?) })
+        Ok(Reader { path: path.to_owned(), lines: Lines::new(super::open_buffered(path)?) })
     }
 }
 
@@ -72,7 +72,7 @@ impl Iterator for Reader {
             let number = line.number;
             let failed = record.is_err();
             if failed {
-                self.lines.stop();
+                self.lines.stop_reading();
             }
             let file = self.path.clone();
             return Some(record.map_err(|row| Error::Row { file, counted: RowUnit::Line, number, row }));
@@ -84,7 +84,6 @@ pub(crate) fn too_long() -> RowError {
     RowError::new(format!("the line has more than {MAX_LINE_BYTES} bytes"))
 }
 
-/// Lines of a file with a length limit.
 pub(crate) struct Lines {
     source: BufReader<File>,
     line: Vec<u8>,
@@ -107,7 +106,7 @@ impl Lines {
         Lines { source, line: Vec::new(), number: 0, is_done: false, is_inside: false }
     }
 
-    pub fn stop(&mut self) {
+    pub fn stop_reading(&mut self) {
         self.is_done = true;
     }
 

@@ -45,8 +45,8 @@ impl Format {
     }
 
     /// Looks up a format by name; the error lists known names.
-    pub fn named(name: &str) -> std::result::Result<Format, String> {
-        let hint = || names::hint(name, Format::ALL.iter().map(|format| format.name()));
+    pub fn parse_name(name: &str) -> std::result::Result<Format, String> {
+        let hint = || names::name_hint(name, Format::ALL.iter().map(|format| format.name()));
         Format::from_name(name).ok_or_else(|| format!("unknown format `{name}`; {}", hint()))
     }
 
@@ -56,7 +56,6 @@ impl Format {
     }
 }
 
-/// Rows per batch when reading Parquet.
 const BATCH_ROWS: usize = 1024;
 
 pub(crate) fn all_columns() -> Vec<ColumnId> {
@@ -64,7 +63,7 @@ pub(crate) fn all_columns() -> Vec<ColumnId> {
 }
 
 /// Reads and checks the records of a file; ends at the first error.
-pub fn read(path: &Path, format: Format) -> Result<Box<dyn Iterator<Item = Result<Record>> + Send>> {
+pub fn read_records(path: &Path, format: Format) -> Result<Box<dyn Iterator<Item = Result<Record>> + Send>> {
     Ok(match format {
         Format::JsonLines => Box::new(json_lines::Reader::open(path)?),
         Format::Csv => Box::new(csv::CsvReader::open(path)?),
@@ -119,23 +118,23 @@ impl<W: Write + Send> Writer<W> {
     /// Finishes the file and returns the sink.
     pub fn finish(self) -> Result<W> {
         match self.0 {
-            EncodedSink::JsonLines(writer) => unbuffer(writer.finish()),
-            EncodedSink::Csv(writer) => unbuffer(writer.finish()),
+            EncodedSink::JsonLines(writer) => flush_sink(writer.finish()),
+            EncodedSink::Csv(writer) => flush_sink(writer.finish()),
             EncodedSink::Parquet(writer) => writer.finish(),
         }
     }
 }
 
-fn unbuffer<W: Write>((path, sink): (PathBuf, BufWriter<W>)) -> Result<W> {
+fn flush_sink<W: Write>((path, sink): (PathBuf, BufWriter<W>)) -> Result<W> {
     sink.into_inner().map_err(|error| error.into_error()).context("writing", &path)
 }
 
 impl Batches for PartCursor {
     fn next_batch(&mut self) -> Result<Option<Batch>> {
-        self.next(BATCH_ROWS)
+        self.read_batch(BATCH_ROWS)
     }
 }
 
-fn open(path: &Path) -> Result<std::io::BufReader<File>> {
+fn open_buffered(path: &Path) -> Result<std::io::BufReader<File>> {
     Ok(std::io::BufReader::with_capacity(1 << 16, File::open(path).context("opening", path)?))
 }

@@ -5,13 +5,12 @@ use crate::record::batch::{Batch, BatchRow};
 use crate::record::table::Record;
 use std::path::{Path, PathBuf};
 
-/// A source of batches of rows.
 pub(crate) trait Batches {
     /// Returns the next nonempty batch, or None at the end.
     fn next_batch(&mut self) -> Result<Option<Batch>>;
 }
 
-/// An iterator over checked records; ends at the first error.
+/// Ends at the first error.
 pub(crate) struct BatchRecords<S> {
     /// File or folder named in errors.
     path: PathBuf,
@@ -29,7 +28,7 @@ impl<S: Batches> BatchRecords<S> {
         BatchRecords { path: path.to_owned(), source, batch, row: 0, rows_before: 0, has_failed: false }
     }
 
-    fn advance(&mut self) -> Result<Option<Record>> {
+    fn next_record(&mut self) -> Result<Option<Record>> {
         if self.row == self.batch.len() {
             self.rows_before += self.batch.len() as u64;
             match self.source.next_batch()? {
@@ -39,7 +38,7 @@ impl<S: Batches> BatchRecords<S> {
             self.row = 0;
         }
         let number = self.rows_before + self.row as u64 + 1;
-        let record = checked(&self.path, number, self.batch.row(self.row))?;
+        let record = check_row(&self.path, number, self.batch.row(self.row))?;
         self.row += 1;
         Ok(Some(record))
     }
@@ -52,13 +51,13 @@ impl<S: Batches> Iterator for BatchRecords<S> {
         if self.has_failed {
             return None;
         }
-        let next = self.advance().transpose();
+        let next = self.next_record().transpose();
         self.has_failed = matches!(next, Some(Err(_)));
         next
     }
 }
 
-pub(crate) fn checked(path: &Path, number: u64, row: BatchRow<'_>) -> Result<Record> {
-    let record = row.record().and_then(|record| record.check().map(|()| record));
+pub(crate) fn check_row(path: &Path, number: u64, row: BatchRow<'_>) -> Result<Record> {
+    let record = row.to_record().and_then(|record| record.check().map(|()| record));
     record.map_err(|row| Error::Row { file: path.to_owned(), counted: RowUnit::Row, number, row })
 }

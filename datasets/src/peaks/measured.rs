@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Format version that this program writes, and the newest it reads. Version 1 has no levels and kinds; its rates are
-/// from scalar loops over working sets in the last-level cache.
+/// Newest supported format version. Version 1 has no levels and kinds, and rates of scalar loops in the last cache.
 const VERSION: u32 = 2;
 
 /// The measured peak rates of a host.
@@ -73,7 +72,6 @@ impl PeaksMeasured {
         self.version == VERSION
     }
 
-    /// Checks that the version is supported and every number is usable.
     pub(crate) fn is_sound(&self) -> bool {
         let rates = self.compute.iter().map(|rate| (rate.threads, rate.flops_per_second));
         let rates = rates.chain(self.memory.iter().map(|rate| (rate.threads, rate.bytes_per_second)));

@@ -68,7 +68,7 @@ pub struct Certainty {
 
 impl Peaks {
     /// Combines several measurements of one host.
-    pub fn of<'a>(measured: impl IntoIterator<Item = &'a PeaksMeasured>) -> Peaks {
+    pub fn from_measurements<'a>(measured: impl IntoIterator<Item = &'a PeaksMeasured>) -> Peaks {
         let measured: Vec<&PeaksMeasured> = measured.into_iter().collect();
         let mut compute: BTreeMap<u32, Rates> = BTreeMap::new();
         for one in &measured {
@@ -77,17 +77,17 @@ impl Peaks {
             }
         }
         let compute = compute.into_iter().map(|(threads, rates)| {
-            let (flops_per_second, certainty) = lasting(rates);
+            let (flops_per_second, certainty) = confirmed_rate(rates);
             ComputePeak { threads, flops_per_second, certainty }
         });
-        let mut peaks = Peaks { compute: compute.collect(), memory: memory(&measured) };
-        peaks.level();
+        let mut peaks = Peaks { compute: compute.collect(), memory: memory_peaks(&measured) };
+        peaks.make_monotonic();
         peaks
     }
 
     /// Sets peaks for a thread count without measurements: interpolated from other thread counts, else the given
     /// operations and bytes per second. Bandwidth entries use the sizes of known operators.
-    pub fn assume(&mut self, threads: u32, (compute, memory): (f64, f64), reached: &Reached) {
+    pub fn assume_peaks(&mut self, threads: u32, (compute, memory): (f64, f64), reached: &Reached) {
         let count = f64::from(threads);
         // Assumed peaks of other thread counts must not be extrapolated.
         let has_compute = self.compute.iter().any(|peak| peak.certainty.measurements > 0);
@@ -99,7 +99,7 @@ impl Peaks {
         }
         if self.memory.iter().all(|peak| peak.threads != threads) {
             let known = |bytes: u64| self.bytes_per_second(count, bytes as f64).filter(|_| has_memory);
-            let assumed = reached.sizes(threads).chain([1 << 62]).map(|working_set_bytes| MemoryPeak {
+            let assumed = reached.moved_sizes(threads).chain([1 << 62]).map(|working_set_bytes| MemoryPeak {
                 threads,
                 working_set_bytes,
                 level: None,
@@ -108,7 +108,7 @@ impl Peaks {
             });
             let assumed: Vec<MemoryPeak> = assumed.collect();
             self.memory.extend(assumed);
-            self.level();
+            self.make_monotonic();
         }
     }
 
@@ -123,7 +123,7 @@ impl Peaks {
     }
 
     /// Raises peaks to what two attempts of an operator's experiment reached.
-    pub fn raise(&mut self, reached: &Reached) {
+    pub fn raise_peaks(&mut self, reached: &Reached) {
         for peak in &mut self.compute {
             let best = reached.flops_per_second(peak.threads).unwrap_or(0.0);
             if best > peak.flops_per_second {
@@ -139,11 +139,11 @@ impl Peaks {
                 peak.certainty.is_reached = true;
             }
         }
-        self.level();
+        self.make_monotonic();
     }
 
     /// Makes the bandwidth of a smaller working set at least that of a larger one.
-    fn level(&mut self) {
+    fn make_monotonic(&mut self) {
         self.memory.sort_by_key(|peak| (peak.threads, peak.working_set_bytes));
         for place in (1..self.memory.len()).rev() {
             let (faster, slower) = self.memory.split_at_mut(place);
@@ -171,7 +171,7 @@ impl Peaks {
 
     /// Returns operations per second for any number of threads, interpolated linearly.
     pub fn flops_per_second(&self, threads: f64) -> Option<f64> {
-        between(self.compute.iter().map(|peak| (f64::from(peak.threads), peak.flops_per_second)), threads)
+        interpolate_rate(self.compute.iter().map(|peak| (f64::from(peak.threads), peak.flops_per_second)), threads)
     }
 
     /// Returns the bandwidth for any number of threads. Operands are assumed in the largest known working set that they
@@ -181,7 +181,7 @@ impl Peaks {
             let filled = sets.iter().rfind(|set| set.working_set_bytes as f64 <= bytes);
             (f64::from(sets[0].threads), filled.unwrap_or(&sets[0]).bytes_per_second)
         });
-        between(per_thread, threads)
+        interpolate_rate(per_thread, threads)
     }
 }
 
@@ -191,8 +191,8 @@ struct WorkingSet<'a> {
     rates: BTreeMap<Option<&'a str>, Rates>,
 }
 
-/// Returns the peak of each working set: the rate of its fastest kind of stream.
-fn memory(measured: &[&PeaksMeasured]) -> Vec<MemoryPeak> {
+/// Each working set has the rate of its fastest kind of stream.
+fn memory_peaks(measured: &[&PeaksMeasured]) -> Vec<MemoryPeak> {
     let current = measured.iter().filter(|one| one.is_current()).flat_map(|one| &one.memory);
     let known: BTreeSet<u32> = current.map(|rate| rate.threads).collect();
     let mut sets: BTreeMap<(u32, u64), WorkingSet<'_>> = BTreeMap::new();
@@ -206,7 +206,7 @@ fn memory(measured: &[&PeaksMeasured]) -> Vec<MemoryPeak> {
     }
     let mut peaks = Vec::new();
     for ((threads, working_set_bytes), set) in sets {
-        let fastest = set.rates.into_values().map(lasting).max_by(|(one, _), (other, _)| one.total_cmp(other));
+        let fastest = set.rates.into_values().map(confirmed_rate).max_by(|(one, _), (other, _)| one.total_cmp(other));
         let Some((bytes_per_second, certainty)) = fastest else { continue };
         let level = set.level.map(str::to_owned);
         peaks.push(MemoryPeak { threads, working_set_bytes, level, bytes_per_second, certainty });
@@ -222,9 +222,8 @@ fn set_of(memory: &mut [MemoryPeak], threads: u32, bytes: f64) -> Option<&mut Me
     memory.get_mut(place)
 }
 
-/// Interpolates rates by ascending thread counts linearly, from 0 below the first; beyond the last, returns the last
-/// rate.
-fn between(rates: impl Iterator<Item = (f64, f64)>, threads: f64) -> Option<f64> {
+/// Interpolates linearly over ascending thread counts, from 0 below the first; constant beyond the last.
+fn interpolate_rate(rates: impl Iterator<Item = (f64, f64)>, threads: f64) -> Option<f64> {
     let mut below = (0.0, 0.0);
     for (count, rate) in rates {
         if threads <= count {
@@ -236,9 +235,8 @@ fn between(rates: impl Iterator<Item = (f64, f64)>, threads: f64) -> Option<f64>
     (below.1 > 0.0).then_some(below.1)
 }
 
-/// Returns the best rate that another measurement at another time confirms. If none is confirmed, returns the best,
-/// because other load only lowers rates.
-fn lasting(mut rates: Rates) -> (f64, Certainty) {
+/// Returns the best rate confirmed at another time, otherwise the best, because other load only lowers rates.
+fn confirmed_rate(mut rates: Rates) -> (f64, Certainty) {
     /// Minimum time between independent measurements, in microseconds.
     const APART_US: u64 = 60_000_000;
     const CONFIRMS: f64 = 0.95;

@@ -29,7 +29,7 @@ struct Visits {
 
 impl Reached {
     /// Adds a record. Only operators measured alone in a quiet visit count.
-    pub fn take(&mut self, record: &Record) {
+    pub fn add_record(&mut self, record: &Record) {
         /// Maximum relative interval of a quiet visit.
         const QUIET: f64 = 0.02;
         let is_alone = record.outcome == Outcome::Ok && record.source == Source::Measured && record.is_alone();
@@ -37,43 +37,43 @@ impl Reached {
         let (true, Some(median_ns)) = (is_alone && is_quiet, record.median_ns) else { return };
         let threads = record.threads.and_then(|threads| u32::try_from(threads).ok()).unwrap_or(1);
         if record.macs > Some(0) && computes_all(record) && record.dtype.as_deref() == Some("f32") {
-            self.compute.entry(threads).or_default().take(record, number(record.flops) / median_ns * 1e9);
+            self.compute.entry(threads).or_default().add_record(record, count_or_zero(record.flops) / median_ns * 1e9);
         }
-        let bytes = number(record.bytes_in) + number(record.bytes_out) + number(record.bytes_weights);
+        let bytes =
+            count_or_zero(record.bytes_in) + count_or_zero(record.bytes_out) + count_or_zero(record.bytes_weights);
         if moves_all(record) && bytes >= 1.0 {
             let of_size = self.memory.entry((threads, 1 << (bytes as u64).ilog2())).or_default();
-            of_size.take(record, bytes / median_ns * 1e9);
+            of_size.add_record(record, bytes / median_ns * 1e9);
         }
     }
 
     /// Returns the best confirmed operations per second for a number of threads.
     pub fn flops_per_second(&self, threads: u32) -> Option<f64> {
-        self.compute.get(&threads).and_then(Rates::confirmed)
+        self.compute.get(&threads).and_then(Rates::confirmed_rate)
     }
 
     /// Returns the best confirmed bytes per second, by threads and by power of two of the bytes moved.
     pub fn bytes_per_second(&self) -> impl Iterator<Item = ((u32, u64), f64)> {
-        self.memory.iter().filter_map(|(of, rates)| Some((*of, rates.confirmed()?)))
+        self.memory.iter().filter_map(|(of, rates)| Some((*of, rates.confirmed_rate()?)))
     }
 
     /// Returns the best operations per second of any attempt, for any number of threads.
     pub fn best_flops_per_second(&self) -> Option<f64> {
-        self.compute.values().filter_map(Rates::best).reduce(f64::max)
+        self.compute.values().filter_map(Rates::best_rate).reduce(f64::max)
     }
 
     /// Returns the best bytes per second among the operators that moved the most.
     pub fn best_bytes_per_second(&self) -> Option<f64> {
-        self.memory.iter().max_by_key(|((_, bytes), _)| *bytes).and_then(|(_, rates)| rates.best())
+        self.memory.iter().max_by_key(|((_, bytes), _)| *bytes).and_then(|(_, rates)| rates.best_rate())
     }
 
-    /// Returns the powers of two of the bytes that operators moved with a number of threads.
-    pub(super) fn sizes(&self, threads: u32) -> impl Iterator<Item = u64> {
+    pub(super) fn moved_sizes(&self, threads: u32) -> impl Iterator<Item = u64> {
         self.memory.keys().filter(move |(of, _)| *of == threads).map(|(_, bytes)| *bytes)
     }
 }
 
 impl Rates {
-    fn take(&mut self, record: &Record, rate: f64) {
+    fn add_record(&mut self, record: &Record, rate: f64) {
         let started_at_us = record.started_at_us;
         let first = Visits { best: rate, started_at_us, second: None };
         let Some(visits) = self.0.get_mut(&record.key) else {
@@ -90,28 +90,28 @@ impl Rates {
         };
     }
 
-    fn confirmed(&self) -> Option<f64> {
+    fn confirmed_rate(&self) -> Option<f64> {
         self.0.values().filter_map(|visits| visits.second).reduce(f64::max)
     }
 
-    fn best(&self) -> Option<f64> {
+    fn best_rate(&self) -> Option<f64> {
         self.0.values().map(|visits| visits.best).reduce(f64::max)
     }
 }
 
-/// Returns whether the code computes every counted product. Attention is excluded, because earlier versions counted
-/// pairs that the code skips.
+/// Excludes attention, because earlier versions counted pairs that the code skips.
 fn computes_all(record: &Record) -> bool {
     !record.saves_products() && record.op_kind != "attention"
 }
 
-/// Returns whether the operator reads every counted byte. Strided windows, slices and masked attention skip bytes. Cold
-/// runs are excluded, because a flush need not be complete.
+/// Excludes strided windows, slices and masked attention, which skip bytes, and cold runs (incomplete flush).
 fn moves_all(record: &Record) -> bool {
     const ELEMENT_BYTES: f64 = 4.0;
     let is_alone = !record.op_name.contains('+');
-    let touches_each =
-        || number(record.flops) * ELEMENT_BYTES >= number(record.bytes_in) + number(record.bytes_weights);
+    let touches_each = || {
+        count_or_zero(record.flops) * ELEMENT_BYTES
+            >= count_or_zero(record.bytes_in) + count_or_zero(record.bytes_weights)
+    };
     match record.macs {
         _ if record.cache_state == Some(CacheState::Cold) => false,
         Some(macs) if macs > 0 => ["matmul", "dense"].contains(&record.op_kind.as_str()),
@@ -119,6 +119,6 @@ fn moves_all(record: &Record) -> bool {
     }
 }
 
-fn number(column: Option<i64>) -> f64 {
+fn count_or_zero(column: Option<i64>) -> f64 {
     column.unwrap_or(0).max(0) as f64
 }

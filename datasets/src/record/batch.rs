@@ -46,8 +46,7 @@ pub(crate) enum ColumnData {
     Bool(Vec<bool>),
     Integer(Vec<i64>),
     Float(Vec<f64>),
-    /// `ends[row]` is the end of the row's text. One allocation holds all texts, because one per text would dominate
-    /// the cost.
+    /// `ends[row]` is the end of the row's text; one allocation per text would dominate the cost.
     Text {
         ends: Vec<usize>,
         text: String,
@@ -73,17 +72,16 @@ impl Batch {
         Batch { columns, rows: 0 }
     }
 
-    pub(crate) fn of<R: Row>(rows: &[&R]) -> Batch {
-        let columns = COLUMNS.iter().map(|column| Some(Values::of(column, rows))).collect();
+    pub(crate) fn from_rows<R: Row>(rows: &[&R]) -> Batch {
+        let columns = COLUMNS.iter().map(|column| Some(Values::from_rows(column, rows))).collect();
         Batch { columns, rows: rows.len() }
     }
 
-    /// Returns a number of rows without columns.
     pub(crate) fn of_rows(rows: usize) -> Batch {
         Batch { columns: vec![None; COLUMNS.len()], rows }
     }
 
-    pub(crate) fn put(&mut self, id: ColumnId, values: Values) {
+    pub(crate) fn set_column(&mut self, id: ColumnId, values: Values) {
         assert_eq!(values.data.len(), self.rows, "a column has one value per row");
         self.columns[id as usize] = Some(values);
     }
@@ -109,7 +107,7 @@ impl Batch {
         (0..self.rows).map(|row| BatchRow { batch: self, row })
     }
 
-    pub(crate) fn values(&self, id: ColumnId) -> Option<&Values> {
+    pub(crate) fn column_values(&self, id: ColumnId) -> Option<&Values> {
         self.columns[id as usize].as_ref()
     }
 
@@ -122,7 +120,7 @@ impl Batch {
         self.rows += 1;
     }
 
-    /// Appends rows of another batch; its missing columns are absent.
+    /// Missing columns of the other batch become absent.
     pub(crate) fn extend(&mut self, other: &Batch, rows: Range<usize>) {
         for (values, others) in self.columns.iter_mut().zip(&other.columns) {
             match (values, others) {
@@ -135,12 +133,12 @@ impl Batch {
     }
 
     /// Copies all columns of rows picked from batches, in order; missing columns are absent.
-    pub(crate) fn gather(pieces: &[Piece]) -> Batch {
+    pub(crate) fn gather_rows(pieces: &[Piece]) -> Batch {
         let rows = pieces.iter().map(|(_, rows)| rows.len()).sum();
         let gather = |column: &Column| {
             let mut values = Values::empty(column);
             for (batch, rows) in pieces {
-                match batch.values(column.id) {
+                match batch.column_values(column.id) {
                     Some(others) => values.extend(others, rows.clone()),
                     None => rows.clone().for_each(|_| values.push(Cell::Null)),
                 }
@@ -151,21 +149,21 @@ impl Batch {
     }
 
     /// Returns the attempt number of a row, or 0 outside of the projection.
-    pub(crate) fn attempt(&self, row: usize) -> i64 {
+    pub(crate) fn attempt_number(&self, row: usize) -> i64 {
         if let Cell::Integer(number) = self.row(row).cell(ColumnId::attempt) { number } else { 0 }
     }
 
     /// Replaces cells of a column; None keeps a row's cell.
     pub(crate) fn set_cells<'a>(&mut self, id: ColumnId, cells: impl Iterator<Item = Option<Cell<'a>>>) {
-        let mut values = Values::empty(id.column());
+        let mut values = Values::empty(id.column_metadata());
         for (row, cell) in self.rows().zip(cells) {
             values.push(cell.unwrap_or_else(|| row.cell(id)));
         }
-        self.put(id, values);
+        self.set_column(id, values);
     }
 
     pub(crate) fn set_attempts(&mut self, numbers: Vec<i64>) {
-        self.put(ColumnId::attempt, Values { levels: None, data: ColumnData::Integer(numbers) });
+        self.set_column(ColumnId::attempt, Values { levels: None, data: ColumnData::Integer(numbers) });
     }
 
     pub(crate) fn list_values(&self) -> usize {
@@ -179,7 +177,7 @@ impl Batch {
 
 impl BatchRow<'_> {
     /// Converts the row to a record; fails if a required column is missing or a word is unknown.
-    pub fn record(&self) -> Result<Record, RowError> {
+    pub fn to_record(&self) -> Result<Record, RowError> {
         let mut record = Record::empty();
         for column in COLUMNS {
             record.set(column.id, self.cell(column.id)).map_err(|error| error.in_field(column.name))?;
@@ -207,7 +205,7 @@ impl Values {
         Values { levels: column.nullable.then(Vec::new), data }
     }
 
-    pub fn of<R: Row>(column: &Column, rows: &[&R]) -> Values {
+    pub fn from_rows<R: Row>(column: &Column, rows: &[&R]) -> Values {
         let mut values = Values::empty(column);
         rows.iter().for_each(|row| values.push(row.cell(column.id)));
         values
@@ -221,9 +219,9 @@ impl Values {
             ColumnData::Bool(values) => Cell::Bool(values[row]),
             ColumnData::Integer(values) => Cell::Integer(values[row]),
             ColumnData::Float(values) => Cell::Float(values[row]),
-            ColumnData::Text { ends, text } => Cell::Text(&text[start(ends, row)..ends[row]]),
+            ColumnData::Text { ends, text } => Cell::Text(&text[row_start(ends, row)..ends[row]]),
             ColumnData::Key(values) => Cell::Key(values[row]),
-            ColumnData::List { ends, values } => Cell::List(&values[start(ends, row)..ends[row]]),
+            ColumnData::List { ends, values } => Cell::List(&values[row_start(ends, row)..ends[row]]),
         }
     }
 
@@ -268,13 +266,13 @@ impl Values {
             (ColumnData::Float(values), ColumnData::Float(others)) => values.extend_from_slice(&others[rows]),
             (ColumnData::Key(values), ColumnData::Key(others)) => values.extend_from_slice(&others[rows]),
             (ColumnData::Text { ends, text }, ColumnData::Text { ends: other_ends, text: others }) => {
-                let piece = start(other_ends, rows.start)..start(other_ends, rows.end);
+                let piece = row_start(other_ends, rows.start)..row_start(other_ends, rows.end);
                 let begun = text.len();
                 ends.extend(other_ends[rows].iter().map(|end| end - piece.start + begun));
                 text.push_str(&others[piece]);
             }
             (ColumnData::List { ends, values }, ColumnData::List { ends: other_ends, values: others }) => {
-                let piece = start(other_ends, rows.start)..start(other_ends, rows.end);
+                let piece = row_start(other_ends, rows.start)..row_start(other_ends, rows.end);
                 let begun = values.len();
                 ends.extend(other_ends[rows].iter().map(|end| end - piece.start + begun));
                 values.extend_from_slice(&others[piece]);
@@ -296,6 +294,6 @@ impl ColumnData {
     }
 }
 
-fn start(ends: &[usize], row: usize) -> usize {
+fn row_start(ends: &[usize], row: usize) -> usize {
     if row == 0 { 0 } else { ends[row - 1] }
 }

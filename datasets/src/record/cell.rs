@@ -57,16 +57,16 @@ pub trait Field: Sized {
     fn from_cell(cell: Cell<'_>) -> Result<Self, RowError>;
 }
 
-fn mismatch(wanted: &str, cell: Cell<'_>) -> RowError {
+fn kind_mismatch(wanted: &str, cell: Cell<'_>) -> RowError {
     match cell {
         Cell::Null => RowError::new(format!("no value, but {wanted} is required")),
-        _ => RowError::new(format!("{} where {wanted} is required", cell.form())),
+        _ => RowError::new(format!("{} where {wanted} is required", cell.describe_kind())),
     }
 }
 
 impl Cell<'_> {
     /// Compares cells in a total order: floats by their bits, texts by their bytes.
-    pub(crate) fn order(&self, other: &Cell<'_>) -> Ordering {
+    pub(crate) fn compare_total(&self, other: &Cell<'_>) -> Ordering {
         match (self, other) {
             (Cell::Bool(left), Cell::Bool(right)) => left.cmp(right),
             (Cell::Integer(left), Cell::Integer(right)) => left.cmp(right),
@@ -77,11 +77,11 @@ impl Cell<'_> {
                 values.find(|order| order.is_ne()).unwrap_or(left.len().cmp(&right.len()))
             }
             (Cell::Key(left), Cell::Key(right)) => left.cmp(right),
-            _ => self.form().cmp(other.form()),
+            _ => self.describe_kind().cmp(other.describe_kind()),
         }
     }
 
-    fn form(&self) -> &'static str {
+    fn describe_kind(&self) -> &'static str {
         match self {
             Cell::Null => "nothing",
             Cell::Bool(_) => "a bool",
@@ -105,7 +105,7 @@ impl Field for bool {
     fn from_cell(cell: Cell<'_>) -> Result<bool, RowError> {
         match cell {
             Cell::Bool(value) => Ok(value),
-            other => Err(mismatch("a bool", other)),
+            other => Err(kind_mismatch("a bool", other)),
         }
     }
 }
@@ -121,7 +121,7 @@ impl Field for i64 {
     fn from_cell(cell: Cell<'_>) -> Result<i64, RowError> {
         match cell {
             Cell::Integer(value) => Ok(value),
-            other => Err(mismatch("an integer", other)),
+            other => Err(kind_mismatch("an integer", other)),
         }
     }
 }
@@ -137,7 +137,7 @@ impl Field for f64 {
     fn from_cell(cell: Cell<'_>) -> Result<f64, RowError> {
         match cell {
             Cell::Float(value) => Ok(value),
-            other => Err(mismatch("a float", other)),
+            other => Err(kind_mismatch("a float", other)),
         }
     }
 }
@@ -153,7 +153,7 @@ impl Field for String {
     fn from_cell(cell: Cell<'_>) -> Result<String, RowError> {
         match cell {
             Cell::Text(text) => Ok(text.to_owned()),
-            other => Err(mismatch("a text", other)),
+            other => Err(kind_mismatch("a text", other)),
         }
     }
 }
@@ -169,7 +169,7 @@ impl Field for Vec<f64> {
     fn from_cell(cell: Cell<'_>) -> Result<Vec<f64>, RowError> {
         match cell {
             Cell::List(values) => Ok(values.to_vec()),
-            other => Err(mismatch("a list", other)),
+            other => Err(kind_mismatch("a list", other)),
         }
     }
 }
@@ -185,7 +185,7 @@ impl Field for Key {
     fn from_cell(cell: Cell<'_>) -> Result<Key, RowError> {
         match cell {
             Cell::Key(key) => Ok(key),
-            other => Err(mismatch("a key", other)),
+            other => Err(kind_mismatch("a key", other)),
         }
     }
 }
@@ -196,12 +196,12 @@ impl Field for Json {
         Json::null()
     }
     fn cell(&self) -> Cell<'_> {
-        Cell::Text(self.text())
+        Cell::Text(self.as_text())
     }
     fn from_cell(cell: Cell<'_>) -> Result<Json, RowError> {
         match cell {
             Cell::Text(text) => Json::parse(text),
-            other => Err(mismatch("JSON", other)),
+            other => Err(kind_mismatch("JSON", other)),
         }
     }
 }

@@ -38,29 +38,29 @@ impl Record {
             .in_field("schema_version")
             .with_hint("update the program"));
         }
-        require(self.schema_version >= 1, "schema_version", "the first schema version is 1")?;
-        require(self.key != Key::default(), "key", "the key is empty")?;
-        require(self.attempt >= 1, "attempt", "the first attempt is 1")?;
-        require(self.started_at_us > 0, "started_at_us", "the time of the attempt is missing")?;
-        require(self.cache_share.is_none_or(|share| share <= 1.0), "cache_share", "a share is at most 1")
+        check_rule(self.schema_version >= 1, "schema_version", "the first schema version is 1")?;
+        check_rule(self.key != Key::default(), "key", "the key is empty")?;
+        check_rule(self.attempt >= 1, "attempt", "the first attempt is 1")?;
+        check_rule(self.started_at_us > 0, "started_at_us", "the time of the attempt is missing")?;
+        check_rule(self.cache_share.is_none_or(|share| share <= 1.0), "cache_share", "a share is at most 1")
     }
 
     fn check_times(&self) -> Result<(), RowError> {
-        require(self.reason.is_none(), "reason", "a record that is `ok` has no reason to fail")?;
-        require(self.n >= 1, "n", "a record that is `ok` has at least one sample")?;
+        check_rule(self.reason.is_none(), "reason", "a record that is `ok` has no reason to fail")?;
+        check_rule(self.n >= 1, "n", "a record that is `ok` has at least one sample")?;
         let known = |time: Option<f64>, name| time.ok_or_else(|| RowError::new("an `ok` record has it").in_field(name));
         let (min, median) = (known(self.min_ns, "min_ns")?, known(self.median_ns, "median_ns")?);
         let (mean, p95) = (known(self.mean_ns, "mean_ns")?, known(self.p95_ns, "p95_ns")?);
-        require(min <= median, "min_ns", "the minimum is above the median")?;
-        require(median <= p95, "p95_ns", "the 95th percentile is below the median")?;
-        require(mean >= min * (1.0 - ROUNDING), "mean_ns", "the mean is below the minimum")?;
+        check_rule(min <= median, "min_ns", "the minimum is above the median")?;
+        check_rule(median <= p95, "p95_ns", "the 95th percentile is below the median")?;
+        check_rule(mean >= min * (1.0 - ROUNDING), "mean_ns", "the mean is below the minimum")?;
         let kept = self.samples_ns.len() as u64 <= self.n as u64;
-        require(kept, "samples_ns", "there are more samples than `n`")
+        check_rule(kept, "samples_ns", "there are more samples than `n`")
     }
 
     fn check_failure(&self) -> Result<(), RowError> {
-        require(self.reason.is_some(), "reason", "a record whose outcome is not `ok` needs a reason")?;
-        require(self.n == 0 && self.samples_ns.is_empty(), "n", "a record that is not `ok` has no samples")?;
+        check_rule(self.reason.is_some(), "reason", "a record whose outcome is not `ok` needs a reason")?;
+        check_rule(self.n == 0 && self.samples_ns.is_empty(), "n", "a record that is not `ok` has no samples")?;
         let times = [
             ("median_ns", self.median_ns),
             ("mean_ns", self.mean_ns),
@@ -74,7 +74,9 @@ impl Record {
             ("median_high_ns", self.median_high_ns),
             ("visit_spread", self.visit_spread),
         ];
-        times.iter().try_for_each(|(name, time)| require(time.is_none(), name, "a record that is not `ok` has no time"))
+        times
+            .iter()
+            .try_for_each(|(name, time)| check_rule(time.is_none(), name, "a record that is not `ok` has no time"))
     }
 }
 
@@ -102,6 +104,6 @@ fn check_cell(column: &Column, cell: Cell<'_>) -> Result<(), RowError> {
     }
 }
 
-fn require(holds: bool, field: &str, problem: &str) -> Result<(), RowError> {
+fn check_rule(holds: bool, field: &str, problem: &str) -> Result<(), RowError> {
     if holds { Ok(()) } else { Err(RowError::new(problem).in_field(field)) }
 }

@@ -4,7 +4,7 @@
 //! have used the same number. So comparisons of rows ignore `attempt`.
 
 use super::table::{COLUMNS, ColumnId, Record};
-use super::visits::{Tried, measured, middle};
+use super::visits::{Tried, median_index, median_record};
 use crate::record::batch::Row;
 use models::names;
 use std::cmp::Ordering;
@@ -41,14 +41,13 @@ impl Choose {
     }
 
     /// Looks up a selection by its word; the error lists known words.
-    pub fn named(name: &str) -> Result<Choose, String> {
-        let hint = || names::hint(name, Choose::ALL.iter().map(|choose| choose.name()));
+    pub fn parse_name(name: &str) -> Result<Choose, String> {
+        let hint = || names::name_hint(name, Choose::ALL.iter().map(|choose| choose.name()));
         Choose::from_name(name).ok_or_else(hint)
     }
 
-    /// Returns the selected indices among an experiment's attempts in time order. Without a time, the last attempt is
-    /// selected, because its reason is the most recent.
-    pub(crate) fn places(self, attempts: &[Tried]) -> Range<usize> {
+    /// Selected indices of attempts in time order; the last one if none has a time, because its reason is the newest.
+    pub(crate) fn selected_range(self, attempts: &[Tried]) -> Range<usize> {
         let one = |place: Option<usize>| {
             let place = place.unwrap_or(attempts.len().saturating_sub(1));
             place..attempts.len().min(place + 1)
@@ -56,24 +55,24 @@ impl Choose {
         match self {
             Choose::All => 0..attempts.len(),
             Choose::Latest => one(attempts.iter().rposition(|tried| tried.median_ns.is_some())),
-            Choose::Middle => one(middle(attempts)),
+            Choose::Middle => one(median_index(attempts)),
         }
     }
 }
 
 /// Numbers records and returns the selected ones, sorted by key and time.
-pub fn choose(mut records: Vec<Record>, how: Choose) -> Vec<Record> {
-    records.sort_by(|left, right| left.key.cmp(&right.key).then_with(|| order(left, right)));
-    records.dedup_by(|later, kept| later.key == kept.key && order(kept, later).is_eq());
+pub fn choose_records(mut records: Vec<Record>, how: Choose) -> Vec<Record> {
+    records.sort_by(|left, right| left.key.cmp(&right.key).then_with(|| order_attempts(left, right)));
+    records.dedup_by(|later, kept| later.key == kept.key && order_attempts(kept, later).is_eq());
     let mut chosen = Vec::new();
     for attempts in records.chunk_by_mut(|left, right| left.key == right.key) {
         (1..).zip(&mut *attempts).for_each(|(number, record)| record.attempt = number);
         let all: Vec<&Record> = attempts.iter().collect();
-        match measured(&all).filter(|_| how == Choose::Middle) {
+        match median_record(&all).filter(|_| how == Choose::Middle) {
             Some(measured) => chosen.push(measured),
             None => {
-                let tried: Vec<Tried> = attempts.iter().map(Tried::of).collect();
-                chosen.extend_from_slice(&attempts[how.places(&tried)]);
+                let tried: Vec<Tried> = attempts.iter().map(Tried::from_row).collect();
+                chosen.extend_from_slice(&attempts[how.selected_range(&tried)]);
             }
         }
     }
@@ -82,12 +81,12 @@ pub fn choose(mut records: Vec<Record>, how: Choose) -> Vec<Record> {
 
 /// Orders two attempts at an experiment by time, then by run, then by all other columns, so that the order does not
 /// depend on files. `Equal` means the same attempt.
-pub fn order(left: &Record, right: &Record) -> Ordering {
+pub fn order_attempts(left: &Record, right: &Record) -> Ordering {
     order_rows(left, right)
 }
 
 pub(crate) fn order_rows(left: &impl Row, right: &impl Row) -> Ordering {
-    let order = |id: ColumnId| left.cell(id).order(&right.cell(id));
+    let order = |id: ColumnId| left.cell(id).compare_total(&right.cell(id));
     let rest = || COLUMNS.iter().filter(|column| column.id != ColumnId::attempt).map(|column| order(column.id));
     order(ColumnId::started_at_us)
         .then_with(|| order(ColumnId::run_id))
@@ -102,7 +101,7 @@ mod tests {
 
     fn check(how: Choose, medians: &[Option<f64>], expected: Range<usize>) {
         let attempts: Vec<Tried> = medians.iter().map(|&median_ns| Tried { median_ns }).collect();
-        assert_eq!(how.places(&attempts), expected, "{how:?} of {medians:?}");
+        assert_eq!(how.selected_range(&attempts), expected, "{how:?} of {medians:?}");
     }
 
     #[test]
@@ -131,8 +130,8 @@ mod tests {
     fn ways_read_back() {
         assert!(Choose::ALL.iter().all(|how| Choose::from_name(how.name()) == Some(*how)));
         assert_eq!(Choose::from_name("best"), None);
-        assert_eq!(Choose::named("best"), Err("known: `middle`, `latest`, `all`".to_owned()));
-        assert_eq!(Choose::named("lastest"), Err("did you mean `latest`?".to_owned()));
+        assert_eq!(Choose::parse_name("best"), Err("known: `middle`, `latest`, `all`".to_owned()));
+        assert_eq!(Choose::parse_name("lastest"), Err("did you mean `latest`?".to_owned()));
     }
 
     #[test]
@@ -145,9 +144,9 @@ mod tests {
             ..Record::default()
         };
         let rows = vec![record(1, 100.0), record(2, 104.0), record(3, 102.0)];
-        let chosen = choose(rows.clone(), Choose::Middle);
+        let chosen = choose_records(rows.clone(), Choose::Middle);
         assert_eq!((chosen.len(), chosen[0].median_ns, chosen[0].attempt), (1, Some(102.0), 3));
         assert_eq!(chosen[0].interval_covers, Some(Covers::Visits));
-        assert!(choose(rows, Choose::All).iter().all(|row| row.interval_covers.is_none()));
+        assert!(choose_records(rows, Choose::All).iter().all(|row| row.interval_covers.is_none()));
     }
 }

@@ -35,7 +35,6 @@ pub enum KnownWhen {
 }
 
 impl Kind {
-    /// Returns whether the kind can store a Rust type.
     pub(crate) const fn stores(self, storage: Storage) -> bool {
         matches!(
             (self, storage),

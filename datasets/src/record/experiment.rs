@@ -38,38 +38,35 @@ pub const EXPERIMENT: &[ColumnId] = &[
 ];
 
 impl Record {
-    /// Returns the key of the experiment from the columns of `EXPERIMENT`. A caller can look the key up in a store
-    /// before measuring.
+    /// Returns the key of the experiment, which a caller can look up in a store before measuring.
     pub fn experiment_key(&self) -> Key {
         self.key_of(EXPERIMENT.iter().copied())
     }
 
-    /// Returns the key of the experiment without its schedule, which all schedules of a task share if they were
-    /// measured alike.
+    /// Returns the key without the schedule: all schedules of a task share it if they were measured alike.
     pub fn ground_key(&self) -> Key {
         self.key_of(EXPERIMENT.iter().copied().filter(|id| *id != ColumnId::schedule_hash))
     }
 
     fn key_of(&self, columns: impl Iterator<Item = ColumnId>) -> Key {
-        let of = |id: ColumnId| match id.column().kind {
-            Kind::Json => canonical(self.cell(id)),
-            _ => value(self.cell(id)),
+        let of = |id: ColumnId| match id.column_metadata().kind {
+            Kind::Json => canonical_value(self.cell(id)),
+            _ => cell_value(self.cell(id)),
         };
         let named = columns.filter_map(|id| Some((id.name().to_owned(), of(id)?)));
-        Key::of_bytes(Json::from(Value::Object(named.collect::<Map<_, _>>())).text().as_bytes())
+        Key::of_bytes(Json::from(Value::Object(named.collect::<Map<_, _>>())).as_text().as_bytes())
     }
 }
 
 /// Reformats JSON, so that a key does not depend on another library's spacing and number format.
-fn canonical(cell: Cell<'_>) -> Option<Value> {
-    let Cell::Text(text) = cell else { return value(cell) };
+fn canonical_value(cell: Cell<'_>) -> Option<Value> {
+    let Cell::Text(text) = cell else { return cell_value(cell) };
     let parsed = serde_json::from_str::<Value>(text).ok();
-    Some(parsed.map_or_else(|| text.to_owned(), |parsed| Json::from(parsed).text().to_owned()).into())
+    Some(parsed.map_or_else(|| text.to_owned(), |parsed| Json::from(parsed).as_text().to_owned()).into())
 }
 
-/// Returns the value of a cell. Absent values are left out, so that a new column does not change the keys of old
-/// experiments.
-fn value(cell: Cell<'_>) -> Option<Value> {
+/// Absent values give None, so that a new column does not change the keys of old experiments.
+fn cell_value(cell: Cell<'_>) -> Option<Value> {
     match cell {
         Cell::Null => None,
         Cell::Bool(value) => Some(value.into()),
@@ -77,7 +74,7 @@ fn value(cell: Cell<'_>) -> Option<Value> {
         Cell::Float(value) => Some(value.into()),
         Cell::Text(text) => Some(text.into()),
         Cell::List(values) => Some(values.into()),
-        Cell::Key(key) => Some(key.hex().into()),
+        Cell::Key(key) => Some(key.to_hex().into()),
     }
 }
 

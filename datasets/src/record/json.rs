@@ -15,8 +15,7 @@ use serde_json::value::RawValue;
 pub struct Json(String);
 
 impl Json {
-    /// Serialises a value compactly with sorted names. Fails like `serde_json`, for example on a map with non-text
-    /// keys.
+    /// Serialises a value compactly with sorted names; fails on a map with non-text keys.
     pub fn new<T: Serialize + ?Sized>(value: &T) -> Result<Json, RowError> {
         serde_json::to_value(value)
             .map(Json::from)
@@ -40,12 +39,12 @@ impl Json {
     }
 
     /// Returns the text.
-    pub fn text(&self) -> &str {
+    pub fn as_text(&self) -> &str {
         &self.0
     }
 
     /// Deserialises the value.
-    pub fn to<T: DeserializeOwned>(&self) -> Result<T, RowError> {
+    pub fn parse_as<T: DeserializeOwned>(&self) -> Result<T, RowError> {
         serde_json::from_str(&self.0)
             .map_err(|error| RowError::new(format!("`{}` does not fit: {error}", excerpt(&self.0))))
     }

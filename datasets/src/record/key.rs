@@ -18,12 +18,11 @@ impl Key {
     }
 
     /// Returns the key as 32 lower-case hexadecimal digits.
-    pub fn hex(&self) -> String {
+    pub fn to_hex(&self) -> String {
         let mut digits = [0; 32];
         String::from(self.write_hex(&mut digits))
     }
 
-    /// Writes the hexadecimal digits into a buffer.
     pub(crate) fn write_hex<'a>(&self, digits: &'a mut [u8; 32]) -> &'a str {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {

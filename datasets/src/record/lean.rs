@@ -4,7 +4,7 @@ use super::table::Record;
 
 impl Record {
     /// Removes the long columns, for callers that hold many records and need only times.
-    pub fn lean(self) -> Record {
+    pub fn without_long_columns(self) -> Record {
         Record {
             samples_ns: Vec::new(),
             features: None,

@@ -21,14 +21,11 @@ pub mod table;
 pub mod visits;
 pub mod words;
 
-/// Generates `Record`, `ColumnId` and `COLUMNS` from the list in `table`.
 macro_rules! columns {
     ($( $group:literal { $( $(#[doc = $doc:literal])+ $name:ident : $type:ty = $kind:ident, $unit:literal, $known:ident, since $since:literal; )+ } )+) => {
 
         /// One attempt to measure one candidate, as one row.
-        ///
-        /// Start from `Record::default()`, fill in known columns, and call `check` to find missing or contradictory
-        /// ones.
+        /// Start from `Record::default()`, fill in known columns, then call `check`.
         #[derive(Clone, Debug, PartialEq)]
         pub struct Record {
             $($(

@@ -3,12 +3,11 @@
 use super::table::Record;
 
 impl Record {
-    /// Returns whether the schedule saves counted products, as Winograd's do. Its operation rate may exceed any peak of
-    /// the host.
+    /// Returns whether the schedule saves counted products, as Winograd's does; its rate may exceed the host's peak.
     pub fn saves_products(&self) -> bool {
         /// Winograd saves products, and sums by taps skip padding.
         const SAVING: [&str; 2] = [r#""algorithm":"winograd"#, r#""order":"kernel_first""#];
-        let text = self.schedule.as_ref().map_or("", |schedule| schedule.text());
+        let text = self.schedule.as_ref().map_or("", |schedule| schedule.as_text());
         SAVING.iter().any(|saving| text.contains(saving))
     }
 }

@@ -34,7 +34,6 @@ impl Serialize for Record {
     }
 }
 
-/// Serialises any row like a record.
 pub(crate) struct AsJson<'a, R>(pub &'a R);
 
 impl<R: Row> Serialize for AsJson<'_, R> {
@@ -152,7 +151,7 @@ fn not_an_object(text: &[u8], error: &serde_json::Error) -> RowError {
     RowError::new(format!("`{}` is not a JSON object of columns: {}", excerpt(&start), without_line(error)))
 }
 
-/// Removes the line number from an error of a single-line text; the caller knows the line in the file.
+/// The caller knows the line in the file.
 fn without_line(error: &impl fmt::Display) -> String {
     error.to_string().replace(" at line 1 column ", " at column ")
 }
@@ -164,7 +163,7 @@ pub(crate) fn unknown_column(name: &str, schema_version: i64) -> RowError {
             "written by schema {schema_version}, this program reads up to {SCHEMA_VERSION}; update the program"
         ));
     }
-    error.with_hint(match names::nearest(name, COLUMNS.iter().map(|column| column.name)) {
+    error.with_hint(match names::suggest_nearest(name, COLUMNS.iter().map(|column| column.name)) {
         Some(question) => format!("{question} rename or drop it"),
         None => "drop it; docs/reference/dataset-format.md has the table of columns".to_owned(),
     })

@@ -13,8 +13,7 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// The columns of `EXPERIMENT` that describe the measurement conditions: machine, installed versions and source. The
-/// code revision is a condition, too, but differs between tasks.
+/// The columns of `EXPERIMENT` that describe machine, versions and source. The code revision differs between tasks.
 pub const CONDITIONS: &[ColumnId] = &[
     ColumnId::target,
     ColumnId::board,
@@ -48,8 +47,7 @@ impl Likeness {
     }
 }
 
-/// Returns whether a record can replace an attempt. `now` holds all columns of the attempt that are known before the
-/// run.
+/// Returns whether a record can replace an attempt; `now` holds the columns known before the run.
 pub fn stands_for(record: &Record, now: &Record, likeness: Likeness) -> bool {
     likeness.cells(record).eq(likeness.cells(now))
 }
@@ -58,7 +56,7 @@ pub fn stands_for(record: &Record, now: &Record, likeness: Likeness) -> bool {
 struct Conditions(Vec<Option<String>>);
 
 impl Conditions {
-    fn of(record: &Record) -> Conditions {
+    fn from_record(record: &Record) -> Conditions {
         let text = |cell: Cell<'_>| match cell {
             Cell::Text(text) => Some(text.to_owned()),
             _ => None,
@@ -67,11 +65,13 @@ impl Conditions {
     }
 }
 
-/// Returns the records with the newest conditions of each machine and the newest code revision of each task, and the
-/// number of other records.
-pub fn newest<R: Borrow<Record>, M: Ord>(records: Vec<R>, machine: impl Fn(&Record) -> M) -> (Vec<R>, usize) {
+/// Keeps the newest conditions of each machine and code revision of each task; also returns the number of others.
+pub fn keep_newest_conditions<R: Borrow<Record>, M: Ord>(
+    records: Vec<R>,
+    machine: impl Fn(&Record) -> M,
+) -> (Vec<R>, usize) {
     let all = records.len();
-    let records = keep_newest(records, &machine, Conditions::of);
+    let records = keep_newest(records, &machine, Conditions::from_record);
     let code_of = |record: &Record| {
         (machine(record), record.task_hash.clone(), record.symbolic_task.clone(), kind_of_schedule(record))
     };
@@ -106,12 +106,12 @@ fn kind_of_schedule(record: &Record) -> Option<String> {
     struct WrittenStanding {
         from: String,
     }
-    record.schedule.as_ref()?.to::<WrittenStanding>().ok().map(|written| written.from)
+    record.schedule.as_ref()?.parse_as::<WrittenStanding>().ok().map(|written| written.from)
 }
 
 impl Record {
     /// Returns the versions that a time depends on, as text.
-    pub fn versions(&self) -> String {
+    pub fn version_text(&self) -> String {
         let named = [
             ("TVM", &self.tvm_version),
             ("LLVM", &self.llvm_version),
@@ -126,7 +126,7 @@ impl Record {
     /// Returns the versions and the code revision, as text.
     pub fn versions_and_code(&self) -> String {
         let code = self.code_revision.as_ref().map(|code| format!(", code {code}"));
-        self.versions() + &code.unwrap_or_default()
+        self.version_text() + &code.unwrap_or_default()
     }
 }
 
@@ -162,8 +162,8 @@ mod tests {
                 ColumnId::target => Cell::Text("cuda"),
                 ColumnId::source => Cell::Text("imported"),
                 ColumnId::cache_state => Cell::Text("cold"),
-                _ if id.column().kind == Kind::Integer => Cell::Integer(77),
-                _ if id.column().kind == Kind::Float => Cell::Float(0.5),
+                _ if id.column_metadata().kind == Kind::Integer => Cell::Integer(77),
+                _ if id.column_metadata().kind == Kind::Float => Cell::Float(0.5),
                 _ => Cell::Text("7"),
             };
             other.set(id, changed).expect("a value of the column");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     fn check_newest(records: &[Record], wanted: &[i64]) {
-        let (kept, left_out) = newest(records.iter().collect(), |record| record.host_class.clone());
+        let (kept, left_out) = keep_newest_conditions(records.iter().collect(), |record| record.host_class.clone());
         let moments: Vec<i64> = kept.iter().map(|record| record.started_at_us).collect();
         assert_eq!((moments.as_slice(), left_out), (wanted, records.len() - wanted.len()));
     }
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn versions_as_text() {
-        assert_eq!(record("0.27", 1).versions(), "TVM 0.27");
+        assert_eq!(record("0.27", 1).version_text(), "TVM 0.27");
         assert_eq!(record("0.27", 1).versions_and_code(), "TVM 0.27, code new");
         assert_eq!(Record::default().versions_and_code(), "no versions");
     }

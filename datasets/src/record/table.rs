@@ -287,7 +287,7 @@ pub struct Column {
     pub unit: &'static str,
     /// Whether a row may lack the column.
     pub nullable: bool,
-    /// Description; may begin with a space, see `text`.
+    /// Description; may begin with a space, see [`Column::trimmed_doc`].
     pub doc: &'static str,
     /// First schema version with the column.
     pub since: i64,
@@ -297,19 +297,19 @@ pub struct Column {
 
 impl Column {
     /// Returns the trimmed description.
-    pub fn text(&self) -> &'static str {
+    pub fn trimmed_doc(&self) -> &'static str {
         self.doc.trim()
     }
 }
 
 impl ColumnId {
     /// Returns the column's metadata.
-    pub fn column(self) -> &'static Column {
+    pub fn column_metadata(self) -> &'static Column {
         &COLUMNS[self as usize]
     }
 
     /// Returns the column's name.
     pub fn name(self) -> &'static str {
-        self.column().name
+        self.column_metadata().name
     }
 }

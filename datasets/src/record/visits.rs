@@ -16,11 +16,10 @@ use super::words::{Covers, Outcome, Source};
 use crate::record::batch::{Batch, Row};
 use std::collections::HashMap;
 
-/// Degrees of freedom of the noise floor. Few, because scatter differs widely between experiments.
+/// Few, because scatter differs widely between experiments.
 const FLOOR_FREEDOM: u32 = 4;
 
-/// Variance shared by the visits of one campaign, relative to the variance between visits. The machine's state changes
-/// within minutes, which the visits of one campaign cannot show.
+/// Share of the variance between visits: the machine's state changes within minutes, unseen by one campaign's visits.
 const SHARED_VARIANCE: f64 = 0.4;
 
 /// 97.5 % quantiles of Student's t distribution, by degrees of freedom from 1.
@@ -36,7 +35,7 @@ pub(crate) struct Tried {
 }
 
 impl Tried {
-    pub fn of(row: &impl Row) -> Tried {
+    pub fn from_row(row: &impl Row) -> Tried {
         let is_ok = row.cell(ColumnId::outcome) == Cell::Text(Outcome::Ok.name());
         let median_ns = if let Cell::Float(value) = row.cell(ColumnId::median_ns) { Some(value) } else { None };
         Tried { median_ns: median_ns.filter(|_| is_ok) }
@@ -44,7 +43,7 @@ impl Tried {
 }
 
 /// Returns the index of the median time, the earlier of two.
-pub(crate) fn middle(attempts: &[Tried]) -> Option<usize> {
+pub(crate) fn median_index(attempts: &[Tried]) -> Option<usize> {
     let times = attempts.iter().enumerate().filter_map(|(place, tried)| Some((tried.median_ns?, place)));
     let mut times: Vec<(f64, usize)> = times.collect();
     times.sort_by(|left, right| left.0.total_cmp(&right.0));
@@ -55,7 +54,7 @@ pub(crate) fn middle(attempts: &[Tried]) -> Option<usize> {
 /// Returns the record with the median time (the earlier of two) among successful attempts at one experiment.
 pub fn middle_of<'a>(attempts: &[&'a Record]) -> Option<&'a Record> {
     let tried: Vec<Tried> = attempts.iter().map(|record| Tried { median_ns: record.median_ns }).collect();
-    middle(&tried).map(|place| attempts[place])
+    median_index(&tried).map(|place| attempts[place])
 }
 
 const STATED: [ColumnId; 6] = [
@@ -85,13 +84,13 @@ impl OverVisits {
     pub fn of_medians(shown_ns: f64, visits_ns: &[f64]) -> OverVisits {
         let visit =
             |median_ns: &f64| Visit { medians_ns: vec![*median_ns], within: None, noise_floor: None, stated_ns: None };
-        over(shown_ns, &visits_ns.iter().map(visit).collect::<Vec<Visit>>())
+        statistics_over_visits(shown_ns, &visits_ns.iter().map(visit).collect::<Vec<Visit>>())
     }
 
     /// Returns the expected log half-width of the interval for a number of visits with a known scatter.
-    pub fn expected(spread: Option<f64>, visits: usize) -> Option<f64> {
+    pub fn expected_half_width(spread: Option<f64>, visits: usize) -> Option<f64> {
         let variance = 2.0 * (median_variance(visits) + SHARED_VARIANCE) * spread?.powi(2);
-        Some(student(u32::MAX) * variance.sqrt())
+        Some(student_quantile(u32::MAX) * variance.sqrt())
     }
 
     /// Returns the relative half-width of the interval.
@@ -101,7 +100,6 @@ impl OverVisits {
     }
 }
 
-/// The values of a row that the statistics use.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Visit {
     /// Median of the row, or of the visits that it summarises.
@@ -114,9 +112,9 @@ pub(crate) struct Visit {
 }
 
 impl Visit {
-    pub fn of(row: &impl Row) -> Option<Visit> {
+    pub fn from_row(row: &impl Row) -> Option<Visit> {
         let float = |id| if let Cell::Float(value) = row.cell(id) { Some(value) } else { None };
-        let median_ns = Tried::of(row).median_ns?;
+        let median_ns = Tried::from_row(row).median_ns?;
         let half = float(ColumnId::median_interval_ns);
         let ends = float(ColumnId::median_low_ns).zip(float(ColumnId::median_high_ns));
         let stored = ends.or(half.map(|half| (median_ns - half, median_ns + half)));
@@ -124,7 +122,7 @@ impl Visit {
         // A simulator always gives the same time, and imported times cannot be repeated.
         let is_final = [Source::Simulated, Source::Imported].map(|source| Cell::Text(source.name()));
         let medians_ns = match row.cell(ColumnId::visits_ns) {
-            Cell::Text(text) => Json::parse(text).and_then(|json| json.to()).unwrap_or_default(),
+            Cell::Text(text) => Json::parse(text).and_then(|json| json.parse_as()).unwrap_or_default(),
             _ => Vec::new(),
         };
         Some(Visit {
@@ -137,26 +135,26 @@ impl Visit {
 }
 
 /// Computes statistics of the rows of one experiment, in time order, for a reported median.
-pub(crate) fn over(shown_ns: f64, visits: &[Visit]) -> OverVisits {
+pub(crate) fn statistics_over_visits(shown_ns: f64, visits: &[Visit]) -> OverVisits {
     let visits_ns: Vec<f64> = visits.iter().flat_map(|visit| visit.medians_ns.iter().copied()).collect();
     if let [only] = visits
         && only.stated_ns.is_some()
     {
-        return OverVisits { shown_ns, spread: spread(&visits_ns), interval_ns: only.stated_ns, visits_ns };
+        return OverVisits { shown_ns, spread: log_spread(&visits_ns), interval_ns: only.stated_ns, visits_ns };
     }
     let floor = visits.iter().rev().find_map(|visit| visit.noise_floor);
     let mut within: Vec<f64> = visits.iter().filter_map(|visit| visit.within).collect();
     within.sort_by(f64::total_cmp);
     let within = within.get(within.len() / 2).copied().unwrap_or(0.0);
-    let spread = spread(&visits_ns);
-    let half =
-        half_width(spread, visits_ns.len(), floor).map(|half| half.min(reach(shown_ns, &visits_ns, floor)).max(within));
+    let spread = log_spread(&visits_ns);
+    let half = half_width(spread, visits_ns.len(), floor)
+        .map(|half| half.min(max_half_width(shown_ns, &visits_ns, floor)).max(within));
     let interval_ns = half.map(|half| (shown_ns * (-half).exp(), shown_ns * half.exp()));
     OverVisits { shown_ns, visits_ns, spread, interval_ns }
 }
 
 /// Returns the standard deviation of log times, or None for fewer than two.
-pub fn spread(times_ns: &[f64]) -> Option<f64> {
+pub fn log_spread(times_ns: &[f64]) -> Option<f64> {
     let logarithms: Vec<f64> = times_ns.iter().map(|time| time.max(f64::MIN_POSITIVE).ln()).collect();
     let count = logarithms.len() as f64;
     let mean = logarithms.iter().sum::<f64>() / count;
@@ -167,24 +165,23 @@ pub fn spread(times_ns: &[f64]) -> Option<f64> {
 /// Returns the log half-width of the interval for another measurement's median.
 fn half_width(spread: Option<f64>, visits: usize, floor: Option<f64>) -> Option<f64> {
     let own = spread.and_then(|spread| Some((u32::try_from(visits - 1).ok()?, spread)));
-    let (of_visits, freedom) = pooled(own.into_iter().chain(floor.map(|floor| (FLOOR_FREEDOM, floor))))?;
+    let (of_visits, freedom) = pool_variances(own.into_iter().chain(floor.map(|floor| (FLOOR_FREEDOM, floor))))?;
     // Both medians, this one and the next, have an error.
     let variance = 2.0 * (median_variance(visits) + SHARED_VARIANCE) * of_visits;
-    Some(student(freedom) * variance.sqrt())
+    Some(student_quantile(freedom) * variance.sqrt())
 }
 
-/// Returns the smallest log ratio of the medians of two series of visits that exceeds the scatter between visits with
-/// 95 % confidence; `floor` is the scatter of comparable experiments. None if no scatter is known.
-pub fn detectable(first_ns: &[f64], second_ns: &[f64], floor: Option<f64>) -> Option<f64> {
+/// Returns the smallest log ratio that exceeds scatter with 95 % confidence; None if no scatter is known.
+pub fn detectable_ratio(first_ns: &[f64], second_ns: &[f64], floor: Option<f64>) -> Option<f64> {
     let sides = [first_ns, second_ns];
-    let own = sides.iter().filter_map(|times| Some((u32::try_from(times.len() - 1).ok()?, spread(times)?)));
-    let (of_visits, freedom) = pooled(own.chain(floor.map(|floor| (FLOOR_FREEDOM, floor))))?;
+    let own = sides.iter().filter_map(|times| Some((u32::try_from(times.len() - 1).ok()?, log_spread(times)?)));
+    let (of_visits, freedom) = pool_variances(own.chain(floor.map(|floor| (FLOOR_FREEDOM, floor))))?;
     let of_medians: f64 = sides.iter().map(|times| median_variance(times.len()) + SHARED_VARIANCE).sum();
-    Some(student(freedom) * (of_medians * of_visits).sqrt())
+    Some(student_quantile(freedom) * (of_medians * of_visits).sqrt())
 }
 
 /// Returns the variance of standard deviations with their degrees of freedom, and its degrees of freedom.
-fn pooled(spreads: impl Iterator<Item = (u32, f64)>) -> Option<(f64, u32)> {
+fn pool_variances(spreads: impl Iterator<Item = (u32, f64)>) -> Option<(f64, u32)> {
     let add = |(squares, all): (f64, u32), (freedom, spread): (u32, f64)| {
         (squares + f64::from(freedom) * spread.powi(2), all + freedom)
     };
@@ -192,28 +189,25 @@ fn pooled(spreads: impl Iterator<Item = (u32, f64)>) -> Option<(f64, u32)> {
     (freedom > 0).then(|| (squares / f64::from(freedom), freedom))
 }
 
-/// Returns the maximum log half-width of an interval: the farthest visit plus the noise floor, and at least a factor of
-/// two. Otherwise one heavily disturbed visit would give absurd intervals.
-fn reach(shown_ns: f64, visits_ns: &[f64], floor: Option<f64>) -> f64 {
+/// The farthest visit plus the noise floor, at least a factor of two: bounds the effect of one disturbed visit.
+fn max_half_width(shown_ns: f64, visits_ns: &[f64], floor: Option<f64>) -> f64 {
     let distance = |time_ns: &f64| (time_ns / shown_ns).ln().abs();
     let farthest = visits_ns.iter().map(distance).filter(|distance| distance.is_finite()).fold(0.0, f64::max);
     (farthest + half_width(None, 1, floor).unwrap_or(0.0)).max(std::f64::consts::LN_2)
 }
 
-/// Returns the variance of the median of `count` normal values relative to that of one value. Exact for one value, an
-/// approximation beyond.
+/// Relative to the variance of one value; exact for one value, an approximation beyond.
 fn median_variance(count: usize) -> f64 {
     const HALF_PI: f64 = std::f64::consts::FRAC_PI_2;
     HALF_PI / (count as f64 + HALF_PI - 1.0)
 }
 
-fn student(freedom: u32) -> f64 {
+fn student_quantile(freedom: u32) -> f64 {
     let table = STUDENT.get((freedom as usize).saturating_sub(1)).copied();
     table.unwrap_or_else(|| 1.96 + 2.5 / f64::from(freedom))
 }
 
-/// The pooled scatter between visits over several experiments: the root of the median variance, which is robust against
-/// a few experiments with a wild scatter.
+/// The pooled scatter between visits: the root of the median variance, robust against a few wild experiments.
 #[derive(Clone, Debug, Default)]
 pub struct NoiseFloor {
     medians_ns: HashMap<Key, Vec<f64>>,
@@ -225,26 +219,26 @@ pub struct NoiseFloor {
 
 impl NoiseFloor {
     /// Adds the median of one more visit.
-    pub fn take(&mut self, key: Key, median_ns: f64) {
+    pub fn add_visit(&mut self, key: Key, median_ns: f64) {
         let medians_ns = self.medians_ns.entry(key).or_default();
         medians_ns.push(median_ns);
         self.freedom += usize::from(medians_ns.len() > 1);
     }
 
     /// Returns the pooled standard deviation; recomputed after enough new visits.
-    pub fn pooled(&mut self) -> Option<f64> {
+    pub fn pooled_spread(&mut self) -> Option<f64> {
         const LEAST_FREEDOM: usize = 8;
         if self.freedom >= LEAST_FREEDOM && 10 * self.freedom >= 11 * self.known.1 {
-            self.known = (self.compute(), self.freedom);
+            self.known = (self.compute_spread(), self.freedom);
         }
         self.known.0
     }
 
-    fn compute(&self) -> Option<f64> {
+    fn compute_spread(&self) -> Option<f64> {
         let variance = |medians_ns: &Vec<f64>| {
             // Corrects the bias of the median of variances with few degrees of freedom (Wilson and Hilferty).
             let freedom = medians_ns.len().saturating_sub(1) as f64;
-            Some(spread(medians_ns)?.powi(2) / (1.0 - 2.0 / (9.0 * freedom)).powi(3))
+            Some(log_spread(medians_ns)?.powi(2) / (1.0 - 2.0 / (9.0 * freedom)).powi(3))
         };
         let mut variances: Vec<f64> = self.medians_ns.values().filter_map(variance).collect();
         variances.sort_by(f64::total_cmp);
@@ -252,7 +246,6 @@ impl NoiseFloor {
     }
 }
 
-/// Writes intervals over visits into rows; `known` has one entry per row.
 pub(crate) fn state_in_batch(batch: &mut Batch, known: &[Option<OverVisits>]) {
     let stated: Vec<Record> = known
         .iter()
@@ -270,7 +263,7 @@ pub(crate) fn state_in_batch(batch: &mut Batch, known: &[Option<OverVisits>]) {
 impl Record {
     /// Returns the statistics over visits from this row alone.
     pub fn over_visits(&self) -> Option<OverVisits> {
-        Some(over(self.median_ns?, &[Visit::of(self)?]))
+        Some(statistics_over_visits(self.median_ns?, &[Visit::from_row(self)?]))
     }
 
     /// Writes statistics over visits into their columns.
@@ -288,15 +281,14 @@ impl Record {
     }
 }
 
-/// Returns the record with the median time among an experiment's attempts in time order, with the interval over all of
-/// them.
-pub fn measured(attempts: &[&Record]) -> Option<Record> {
+/// Returns the record with the median time of an experiment's attempts, with the interval over all of them.
+pub fn median_record(attempts: &[&Record]) -> Option<Record> {
     let timed: Vec<&Record> =
-        attempts.iter().copied().filter(|record| Tried::of(*record).median_ns.is_some()).collect();
-    let tried: Vec<Tried> = timed.iter().map(|record| Tried::of(*record)).collect();
-    let mut shown = timed[middle(&tried)?].clone();
-    let visits: Vec<Visit> = timed.iter().filter_map(|record| Visit::of(*record)).collect();
-    let known = over(shown.median_ns?, &visits);
+        attempts.iter().copied().filter(|record| Tried::from_row(*record).median_ns.is_some()).collect();
+    let tried: Vec<Tried> = timed.iter().map(|record| Tried::from_row(*record)).collect();
+    let mut shown = timed[median_index(&tried)?].clone();
+    let visits: Vec<Visit> = timed.iter().filter_map(|record| Visit::from_row(*record)).collect();
+    let known = statistics_over_visits(shown.median_ns?, &visits);
     shown.state_over_visits(&known);
     Some(shown)
 }
@@ -320,14 +312,14 @@ mod tests {
 
     #[track_caller]
     fn check(rows: &[Record], wanted: Expect) {
-        let told = match measured(&rows.iter().collect::<Vec<_>>()) {
+        let told = match median_record(&rows.iter().collect::<Vec<_>>()) {
             None => "no time".to_owned(),
             Some(shown) => {
                 let interval = match (shown.interval_covers, shown.median_low_ns.zip(shown.median_high_ns)) {
                     (Some(Covers::Visits), Some((low, high))) => format!("{low:.1} .. {high:.1}"),
                     _ => "nothing over visits".to_owned(),
                 };
-                let visits = shown.visits_ns.as_ref().map_or("-", Json::text);
+                let visits = shown.visits_ns.as_ref().map_or("-", Json::as_text);
                 let spread = shown.visit_spread.map_or("-".to_owned(), |spread| format!("{spread:.4}"));
                 format!("{}: {interval}, visits {visits}, spread {spread}", shown.median_ns.unwrap_or(0.0))
             }
@@ -361,7 +353,7 @@ mod tests {
         let one: Vec<Record> = night(100.0, 1).collect();
         let both: Vec<Record> = night(100.0, 1).chain(night(108.0, 2)).collect();
         let width = |rows: &[Record]| {
-            measured(&rows.iter().collect::<Vec<_>>()).expect("times").uncertainty().expect("an interval")
+            median_record(&rows.iter().collect::<Vec<_>>()).expect("times").uncertainty().expect("an interval")
         };
         assert!(width(&one) < 0.01, "{}", width(&one));
         assert!(width(&both) > 0.05, "{}", width(&both));
@@ -369,26 +361,30 @@ mod tests {
 
     #[test]
     fn two_measurements_of_one_thing_differ_by_less_than_is_detectable() {
-        assert_eq!(detectable(&[100.0], &[101.0], None), None);
+        assert_eq!(detectable_ratio(&[100.0], &[101.0], None), None);
         let (first, second) = ([100.0, 104.0, 102.0], [107.0, 103.0, 105.0]);
-        let least = detectable(&first, &second, None).expect("visits scatter");
+        let least = detectable_ratio(&first, &second, None).expect("visits scatter");
         assert!((0.04..0.12).contains(&least), "{least}");
-        let quiet = detectable(&[100.0, 100.0, 100.0], &[100.0, 100.0, 100.0], Some(0.02)).expect("a floor");
+        let quiet = detectable_ratio(&[100.0, 100.0, 100.0], &[100.0, 100.0, 100.0], Some(0.02)).expect("a floor");
         assert!(quiet > 0.0 && quiet < least, "{quiet}");
         // Half of the expected interval is the same statistic for two equally long series.
         let half = OverVisits::of_medians(102.0, &first).interval_ns.map(|(_, high)| (high / 102.0).ln());
-        assert!(half.is_some_and(|half| half > detectable(&first, &first, None).expect("visits scatter")));
+        assert!(half.is_some_and(|half| half > detectable_ratio(&first, &first, None).expect("visits scatter")));
     }
 
     #[test]
     fn rows_that_sum_up_visits_count_as_these() {
         let whole = Record { visits_ns: Json::new(&[100.0, 104.0, 102.0]).ok(), ..record(1, 102.0, None) };
         let rows = [record(1, 100.0, None), record(2, 104.0, None), record(3, 102.0, None)];
-        let of_rows = measured(&rows.iter().collect::<Vec<_>>()).expect("times");
+        let of_rows = median_record(&rows.iter().collect::<Vec<_>>()).expect("times");
         assert_eq!(whole.over_visits().expect("a time").interval_ns, of_rows.median_low_ns.zip(of_rows.median_high_ns));
         let all = [rows.to_vec(), vec![Record { started_at_us: 9_000_000, ..whole }]].concat();
-        let visits: Vec<f64> =
-            measured(&all.iter().collect::<Vec<_>>()).expect("times").visits_ns.expect("visits").to().expect("numbers");
+        let visits: Vec<f64> = median_record(&all.iter().collect::<Vec<_>>())
+            .expect("times")
+            .visits_ns
+            .expect("visits")
+            .parse_as()
+            .expect("numbers");
         assert_eq!(visits.len(), 6);
     }
 
@@ -415,7 +411,7 @@ mod tests {
                     .collect::<Vec<Record>>()
             };
             let (first, second) = (campaign(Some(0.02)), campaign(None));
-            let shown = |rows: &[Record]| measured(&rows.iter().collect::<Vec<_>>()).expect("times");
+            let shown = |rows: &[Record]| median_record(&rows.iter().collect::<Vec<_>>()).expect("times");
             let (first, second) = (shown(&first), shown(&second).median_ns.expect("a median"));
             let (low, high) = first.median_low_ns.zip(first.median_high_ns).expect("an interval");
             hits += u32::from((low..=high).contains(&second));
@@ -435,11 +431,11 @@ mod tests {
         for number in 0..9u8 {
             // The last two experiments scatter wildly.
             let spread: f64 = if number < 7 { 0.01 } else { 0.5 };
-            floor.take(Key([number; 16]), 100.0);
-            assert_eq!(floor.pooled().is_some(), number > 7, "experiment {number}");
-            floor.take(Key([number; 16]), 100.0 * spread.exp());
+            floor.add_visit(Key([number; 16]), 100.0);
+            assert_eq!(floor.pooled_spread().is_some(), number > 7, "experiment {number}");
+            floor.add_visit(Key([number; 16]), 100.0 * spread.exp());
         }
-        let pooled = floor.pooled().expect("enough experiments");
+        let pooled = floor.pooled_spread().expect("enough experiments");
         assert!((0.007..0.012).contains(&pooled), "{pooled}");
     }
 }

@@ -70,7 +70,7 @@ macro_rules! words {
                     return Err(RowError::new("no word"));
                 };
                 $type::from_name(word).ok_or_else(|| {
-                    let hint = names::hint(word, $type::ALL.iter().map(|value| value.name()));
+                    let hint = names::name_hint(word, $type::ALL.iter().map(|value| value.name()));
                     RowError::new(format!("unknown word `{}`; {hint}", excerpt(word)))
                 })
             }

@@ -7,28 +7,27 @@ const AFTER: &[u8] = b"\"}";
 
 const DIGITS: usize = 16;
 
-/// Length of a checksum at the end of an object, including the brace.
 const TAIL: usize = BEFORE.len() + DIGITS + AFTER.len();
 
 /// Adds a checksum to a line with a nonempty object.
-pub(super) fn add(line: &mut Vec<u8>) {
+pub(super) fn append_checksum(line: &mut Vec<u8>) {
     line.truncate(line.trim_ascii_end().len());
     line.pop();
-    let digits = digits(line);
+    let digits = checksum_digits(line);
     line.extend_from_slice(BEFORE);
     line.extend_from_slice(digits.as_bytes());
     line.extend_from_slice(AFTER);
     line.push(b'\n');
 }
 
-/// Verifies and removes the checksum of a line. Returns false and keeps the line if it has none.
-pub(super) fn take(line: &mut Vec<u8>) -> Result<bool, RowError> {
+/// Returns false and keeps the line if it has no checksum.
+pub(super) fn take_checksum(line: &mut Vec<u8>) -> Result<bool, RowError> {
     let Some(end) = line.len().checked_sub(TAIL) else { return Ok(false) };
     let tail = &line[end..];
     if !tail.starts_with(BEFORE) || !tail.ends_with(AFTER) {
         return Ok(false);
     }
-    if digits(&line[..end]).as_bytes() != &tail[BEFORE.len()..BEFORE.len() + DIGITS] {
+    if checksum_digits(&line[..end]).as_bytes() != &tail[BEFORE.len()..BEFORE.len() + DIGITS] {
         return Err(RowError::new("its content does not match its checksum"));
     }
     line.truncate(end);
@@ -36,11 +35,11 @@ pub(super) fn take(line: &mut Vec<u8>) -> Result<bool, RowError> {
     Ok(true)
 }
 
-pub(super) fn missing() -> RowError {
+pub(super) fn missing_checksum() -> RowError {
     RowError::new("its checksum is missing")
 }
 
-fn digits(content: &[u8]) -> String {
+fn checksum_digits(content: &[u8]) -> String {
     blake3::hash(content).to_hex()[..DIGITS].to_owned()
 }
 
@@ -52,18 +51,18 @@ mod tests {
     fn a_line_comes_back_and_no_other_byte_does() {
         let plain = b"{\"schema_version\":2,\"n\":1}";
         let mut line = [&plain[..], b"\n"].concat();
-        add(&mut line);
+        append_checksum(&mut line);
         assert!(serde_json::from_slice::<serde_json::Value>(&line).is_ok());
         assert_eq!(line.pop(), Some(b'\n'));
         let mut back = line.clone();
-        assert_eq!(take(&mut back), Ok(true));
+        assert_eq!(take_checksum(&mut back), Ok(true));
         assert_eq!(back, plain);
         for place in 0..line.len() {
             for bit in 0..8 {
                 let mut damaged = line.clone();
                 damaged[place] ^= 1 << bit;
                 let text = String::from_utf8_lossy(&damaged).into_owned();
-                assert_ne!(take(&mut damaged), Ok(true), "{text}");
+                assert_ne!(take_checksum(&mut damaged), Ok(true), "{text}");
             }
         }
     }
@@ -72,7 +71,7 @@ mod tests {
     fn lines_without_one_stay_as_they_are() {
         for text in ["", "{}", "{\"n\":1}", "{\"checksum\":\"0123456789abcdef\"}"] {
             let mut line = text.as_bytes().to_vec();
-            assert_eq!(take(&mut line), Ok(false));
+            assert_eq!(take_checksum(&mut line), Ok(false));
             assert_eq!(line, text.as_bytes());
         }
     }

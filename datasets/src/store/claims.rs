@@ -13,7 +13,7 @@ use super::Store;
 use super::identity::{Identity, Maker, create_own};
 use super::lease::Renewal;
 use crate::error::{IoContext, Result};
-use crate::files::{list, make_folder, remove};
+use crate::files::{list_matching, make_folder, remove_if_exists};
 use crate::holder::{self, Holder};
 use crate::record::key::Key;
 use nix::fcntl::OFlag;
@@ -24,14 +24,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Time without modification after which a remote process counts as ended. Processes touch their claims every minute,
-/// and some file systems delay that for other machines.
+/// Expiry of remote claims: touched every minute, which some file systems delay for other machines.
 const LEASE: Duration = Duration::from_secs(5 * 60);
 
-/// Maximum size of a claim file.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// The claims of this process, released on drop.
+/// Claims of this process, released on drop.
 #[derive(Debug)]
 pub struct Claims {
     folder: PathBuf,
@@ -56,7 +54,7 @@ pub struct TakenClaim {
 
 impl Store {
     /// Creates an empty claim file for this process.
-    pub fn claims(&self) -> Result<Claims> {
+    pub fn create_claims(&self) -> Result<Claims> {
         let folder = self.root().join("claims");
         make_folder(&folder)?;
         let boot = Identity::current().boot.replace('-', "");
@@ -75,7 +73,7 @@ impl Store {
 
 impl Claims {
     /// Claims the experiments that no other process has claimed.
-    pub fn take(&mut self, wanted: &[Key]) -> Result<TakenClaim> {
+    pub fn claim_free(&mut self, wanted: &[Key]) -> Result<TakenClaim> {
         let turn_path = self.folder.join("turn");
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).read(true).write(true).custom_flags(OFlag::O_NOFOLLOW.bits());
@@ -83,12 +81,12 @@ impl Claims {
         let mut turn = turn.context("opening", &turn_path)?;
         let _ = turn.lock();
         let earlier = read_turn(&mut turn).context("reading", &turn_path)?;
-        self.write(b"\n")?;
-        let others = self.others()?;
+        self.append_bytes(b"\n")?;
+        let others = self.claims_of_others()?;
         let held: HashSet<Key> = wanted.iter().copied().filter(|key| others.contains_key(key)).collect();
         let holders = held.iter().map(|key| others[key].clone()).collect();
         let ours = wanted.iter().filter(|key| !held.contains(*key));
-        self.write(ours.map(|key| format!("{key}\n")).collect::<String>().as_bytes())?;
+        self.append_bytes(ours.map(|key| format!("{key}\n")).collect::<String>().as_bytes())?;
         let now = earlier.wrapping_add(1);
         write_turn(&mut turn, now).context("writing", &turn_path)?;
         let has_news = self.turn != Some(earlier);
@@ -96,18 +94,20 @@ impl Claims {
         Ok(TakenClaim { held, holders, has_news })
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+    fn append_bytes(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_all(bytes).context("writing", &self.path)
     }
 
     /// Returns the claims of all other living processes with their files.
-    fn others(&self) -> Result<HashMap<Key, PathBuf>> {
+    fn claims_of_others(&self) -> Result<HashMap<Key, PathBuf>> {
         let now = self.file.metadata().and_then(|own| own.modified()).context("looking at", &self.path)?;
         let mut claimed = HashMap::new();
-        for path in list(&self.folder, |name| name.ends_with(".txt"))?.into_iter().filter(|path| *path != self.path) {
-            let Ok(mut file) = holder::open(&path) else { continue };
+        for path in
+            list_matching(&self.folder, |name| name.ends_with(".txt"))?.into_iter().filter(|path| *path != self.path)
+        {
+            let Ok(mut file) = holder::open_lockable(&path) else { continue };
             if self.has_ended(&path, &file, now) {
-                remove(&path)?;
+                remove_if_exists(&path)?;
                 continue;
             }
             let mut text = Vec::new();
@@ -121,8 +121,8 @@ impl Claims {
     }
 
     fn has_ended(&self, path: &Path, file: &File, now: SystemTime) -> bool {
-        let maker = Maker::of(path).filter(|maker| !self.boot.is_empty() && maker.boot == self.boot);
-        match (Holder::of(file), maker) {
+        let maker = Maker::from_file_name(path).filter(|maker| !self.boot.is_empty() && maker.boot == self.boot);
+        match (Holder::probe_lock(file), maker) {
             (Holder::Alive, _) => return false,
             (Holder::Gone, Some(_)) => return true,
             // A process that is invisible in another container counts as ended; its work may be repeated.
@@ -138,7 +138,7 @@ impl Claims {
 impl Drop for Claims {
     fn drop(&mut self) {
         // A file left behind is ignored once this process has ended.
-        let _ = remove(&self.path);
+        let _ = remove_if_exists(&self.path);
     }
 }
 

@@ -6,13 +6,13 @@
 //! valid hash.
 
 use super::Store;
-use super::damage::{Damage, sound};
+use super::damage::{Damage, split_sound};
 use super::merge::{Merge, ROWS_OUT};
 use super::names::is_part;
 use super::seal::{SealOptions, SealReport, begin_part, keep_part};
 use crate::codec::parquet::{PartWriter, ROW_GROUP_ROWS};
 use crate::error::{Error, IoContext, Result};
-use crate::files::{HashedScratch, leftovers, remove, sync_folder, write_json};
+use crate::files::{HashedScratch, list_leftovers, remove_if_exists, sync_folder, write_json};
 use crate::record::SCHEMA_VERSION;
 use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
@@ -49,7 +49,7 @@ pub struct CompactReport {
     pub leftovers: u64,
 }
 
-/// The result of the last compaction: parts by their path in the dataset folder.
+/// Lists parts by their path in the dataset folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     schema_version: i64,
@@ -72,8 +72,9 @@ impl Store {
     /// Seals journals, then merges the parts of each folder.
     pub fn compact(&self) -> Result<CompactReport> {
         let _lock = self.lock_compaction()?;
-        let mut report = CompactReport { sealed: self.seal(SealOptions::default())?, ..CompactReport::default() };
-        let before = match self.manifest() {
+        let mut report =
+            CompactReport { sealed: self.seal_journals(SealOptions::default())?, ..CompactReport::default() };
+        let before = match self.read_manifest() {
             // The manifest is rewritten at the end.
             Err(Error::Damaged { .. }) => Manifest::empty(),
             before => before?,
@@ -83,13 +84,13 @@ impl Store {
             report.leftovers += remove_leftovers(&folder)?;
         }
         for folder in self.part_folders()? {
-            let parts = crate::files::list(&folder, is_part)?;
+            let parts = crate::files::list_matching(&folder, is_part)?;
             report.parts_before += parts.len() as u64;
             let known = parts.iter().map(|part| before.parts.get_key_value(&self.name_of(part)));
             match known.collect::<Option<Vec<_>>>() {
                 Some(known) => manifest.parts.extend(known.into_iter().map(|(name, part)| (name.clone(), *part))),
                 None => {
-                    let (parts, damage) = sound(parts)?;
+                    let (parts, damage) = split_sound(parts)?;
                     report.damage.extend(damage);
                     manifest.parts.extend(self.compact_folder(&folder, &parts)?);
                 }
@@ -101,8 +102,8 @@ impl Store {
         Ok(report)
     }
 
-    /// Reads the manifest; without one, returns an empty manifest.
-    pub(super) fn manifest(&self) -> Result<Manifest> {
+    /// Empty if there is no manifest.
+    pub(super) fn read_manifest(&self) -> Result<Manifest> {
         let path = self.root.join(MANIFEST);
         if !path.exists() {
             return Ok(Manifest::empty());
@@ -117,9 +118,8 @@ impl Store {
         })
     }
 
-    /// Removes parts that no longer exist from the manifest.
-    pub(super) fn forget(&self, gone: &[PathBuf]) -> Result<()> {
-        let mut manifest = self.manifest()?;
+    pub(super) fn forget_parts(&self, gone: &[PathBuf]) -> Result<()> {
+        let mut manifest = self.read_manifest()?;
         let before = manifest.parts.len();
         manifest.parts.retain(|name, _| gone.iter().all(|part| self.name_of(part) != *name));
         if manifest.parts.len() == before { Ok(()) } else { write_json(&self.root.join(MANIFEST), &manifest) }
@@ -145,7 +145,7 @@ impl Store {
         let mut compacted: Vec<(PathBuf, u64)> = Vec::new();
         let mut merge = Merge::new(parts.to_vec())?;
         let mut open: Option<(PartWriter<HashedScratch>, u64)> = None;
-        while let Some(rows) = merge.next()? {
+        while let Some(rows) = merge.next_rows()? {
             let (part, part_rows) = match &mut open {
                 Some(open) => open,
                 None => open.insert((begin_part(folder)?, 0)),
@@ -162,7 +162,7 @@ impl Store {
             compacted.push((keep_part(part, part_rows)?, part_rows));
         }
         for part in parts.iter().filter(|part| compacted.iter().all(|(new, _)| new != *part)) {
-            remove(part)?;
+            remove_if_exists(part)?;
         }
         sync_folder(folder)?;
         let entry = |(path, rows): (PathBuf, u64)| {
@@ -178,7 +178,7 @@ impl Store {
 }
 
 fn remove_leftovers(folder: &Path) -> Result<u64> {
-    let leftovers = leftovers(folder)?;
-    leftovers.iter().try_for_each(|path| remove(path))?;
+    let leftovers = list_leftovers(folder)?;
+    leftovers.iter().try_for_each(|path| remove_if_exists(path))?;
     Ok(leftovers.len() as u64)
 }

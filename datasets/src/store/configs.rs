@@ -7,14 +7,12 @@
 use super::damage::is_unreadable;
 use super::{Problem, Store};
 use crate::error::{Error, IoContext, Result};
-use crate::files::{Scratch, list, make_folder};
+use crate::files::{Scratch, list_matching, make_folder};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Maximum size of a configuration.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// Digits of the hash in file names and in `config_hash`.
 const DIGITS: usize = 32;
 
 /// Returns the name of a configuration: a prefix of its hash.
@@ -34,7 +32,7 @@ impl Store {
     /// Stores a configuration under its hash and returns the hash. An intact file is not rewritten.
     pub fn keep_config(&self, text: &str) -> Result<String> {
         let hash = config_hash(text);
-        let is_sound = read(&self.config_path(&hash)).is_ok_and(|kept| kept.as_deref() == Some(text));
+        let is_sound = read_config_text(&self.config_path(&hash)).is_ok_and(|kept| kept.as_deref() == Some(text));
         if !is_sound {
             make_folder(&self.config_folder())?;
             let mut scratch = Scratch::new(&self.config_folder())?;
@@ -45,12 +43,12 @@ impl Store {
     }
 
     /// Returns the configuration of a hash, or None if the store has none; fails if the content does not match.
-    pub fn config(&self, hash: &str) -> Result<Option<String>> {
+    pub fn read_config(&self, hash: &str) -> Result<Option<String>> {
         if hash.len() != DIGITS || !hash.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return Ok(None);
         }
         let path = self.config_path(hash);
-        match read(&path)? {
+        match read_config_text(&path)? {
             Some(text) if config_hash(&text) != hash => Err(Error::damaged(&path, NOT_ITS_HASH)),
             text => Ok(text),
         }
@@ -59,15 +57,15 @@ impl Store {
     /// Returns all intact configurations.
     pub fn config_texts(&self) -> Result<Vec<String>> {
         let mut texts = Vec::new();
-        for path in self.configs()? {
-            texts.extend(read(&path)?.filter(|text| is_named_after(&path, text)));
+        for path in self.config_files()? {
+            texts.extend(read_config_text(&path)?.filter(|text| is_named_after(&path, text)));
         }
         Ok(texts)
     }
 
     pub(super) fn merge_configs(&self, other: &Store) -> Result<()> {
-        for path in other.configs()? {
-            match read(&path) {
+        for path in other.config_files()? {
+            match read_config_text(&path) {
                 Ok(Some(text)) if is_named_after(&path, &text) => self.keep_config(&text).map(drop)?,
                 Err(Error::Io { source, .. }) if is_unreadable(&source) => {}
                 read => read.map(drop)?,
@@ -78,15 +76,15 @@ impl Store {
 
     pub(super) fn verify_configs(&self) -> Result<Vec<Problem>> {
         let problem = |file: PathBuf| Problem { file, problem: NOT_ITS_HASH.to_owned() };
-        let paths = self.configs()?.into_iter();
+        let paths = self.config_files()?.into_iter();
         Ok(paths
-            .filter(|path| !matches!(read(path), Ok(Some(text)) if is_named_after(path, &text)))
+            .filter(|path| !matches!(read_config_text(path), Ok(Some(text)) if is_named_after(path, &text)))
             .map(problem)
             .collect())
     }
 
-    fn configs(&self) -> Result<Vec<PathBuf>> {
-        list(&self.config_folder(), |name| name.ends_with(".json") && !name.starts_with('.'))
+    fn config_files(&self) -> Result<Vec<PathBuf>> {
+        list_matching(&self.config_folder(), |name| name.ends_with(".json") && !name.starts_with('.'))
     }
 }
 
@@ -96,7 +94,7 @@ fn is_named_after(path: &Path, text: &str) -> bool {
     path.file_stem().is_some_and(|name| name == config_hash(text).as_str())
 }
 
-fn read(path: &Path) -> Result<Option<String>> {
+fn read_config_text(path: &Path) -> Result<Option<String>> {
     let file = match std::fs::File::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         file => file.context("opening", path)?,

@@ -1,7 +1,7 @@
 //! Finds experiments measured with given counters, which are not part of an experiment's key.
 
-use super::index::key;
-use super::{Store, settled};
+use super::index::row_key;
+use super::{Store, retry_if_missing};
 use crate::error::Result;
 use crate::record::batch::{Batch, Row};
 use crate::record::cell::Cell;
@@ -11,15 +11,14 @@ use serde::de::IgnoredAny;
 use std::collections::{BTreeMap, HashSet};
 
 impl Store {
-    /// Returns the experiments that need not be repeated for the counters: one of their attempts has or refused every
-    /// counter, or used the configuration with this hash.
-    pub fn counted(&self, counters: &[String], config_hash: &str) -> Result<HashSet<Key>> {
+    /// Returns the experiments with all counters known or refused, or with the configuration of this hash.
+    pub fn counted_experiments(&self, counters: &[String], config_hash: &str) -> Result<HashSet<Key>> {
         let columns = [ColumnId::key, ColumnId::config_hash, ColumnId::counters, ColumnId::counters_refused];
         let note = |batch: &Batch, counted: &mut HashSet<Key>| {
             let asked = batch.rows().filter(|row| was_asked(row, counters, config_hash));
-            counted.extend(asked.map(|row| key(&row)));
+            counted.extend(asked.map(|row| row_key(&row)));
         };
-        let (all, _) = settled(|| self.scan(&columns, HashSet::new, note))?;
+        let (all, _) = retry_if_missing(|| self.scan_batches(&columns, HashSet::new, note))?;
         Ok(all.into_iter().flatten().collect())
     }
 }

@@ -4,7 +4,7 @@ use super::Store;
 use super::hashing::hash_file;
 use super::names::{is_part, part_name};
 use crate::error::{Error, IoContext, Result};
-use crate::files::{list, make_folder, sync_folder};
+use crate::files::{list_matching, make_folder, sync_folder};
 use rayon::prelude::*;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -38,12 +38,11 @@ impl std::fmt::Display for Damage {
 pub(super) type Parts = (Vec<PathBuf>, Vec<Damage>);
 
 impl Store {
-    /// Returns the parts whose content matches the hash in their name; only those may be read.
+    /// Only parts whose content matches the hash in their name may be read.
     pub(super) fn sound_parts(&self) -> Result<Parts> {
-        sound(self.parts()?)
+        split_sound(self.list_parts()?)
     }
 
-    /// Moves a file into quarantine under its path in the store.
     pub(super) fn set_aside(&self, file: &Path) -> Result<PathBuf> {
         let place = self.root.join(QUARANTINE).join(file.strip_prefix(&self.root).unwrap_or(file));
         let folder = place.parent().unwrap_or(&self.root);
@@ -59,11 +58,12 @@ impl Store {
     }
 
     /// Returns the files in quarantine.
-    pub fn quarantined(&self) -> Result<Vec<PathBuf>> {
+    pub fn quarantined_files(&self) -> Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         let mut folders = vec![self.root.join(QUARANTINE)];
         while let Some(folder) = folders.pop() {
-            let (below, here) = list(&folder, |_| true)?.into_iter().partition::<Vec<_>, _>(|path| path.is_dir());
+            let (below, here) =
+                list_matching(&folder, |_| true)?.into_iter().partition::<Vec<_>, _>(|path| path.is_dir());
             folders.extend(below);
             files.extend(here);
         }
@@ -72,7 +72,7 @@ impl Store {
     }
 }
 
-pub(super) fn sound(parts: Vec<PathBuf>) -> Result<Parts> {
+pub(super) fn split_sound(parts: Vec<PathBuf>) -> Result<Parts> {
     let found: Vec<_> = parts.par_iter().with_max_len(1).map(|part| part_damage(part)).collect();
     let (mut sound, mut damage) = (Vec::new(), Vec::new());
     for (part, found) in parts.into_iter().zip(found) {
@@ -96,7 +96,7 @@ pub(super) fn part_damage(part: &Path) -> Result<Option<Damage>> {
     Ok(Some(Damage { file: part.to_owned(), lines: None, problem }))
 }
 
-/// Returns whether the content cannot be read, because of a disk error or because the path is a folder.
+/// True for a disk error, or if the path is a folder.
 pub(super) fn is_unreadable(error: &std::io::Error) -> bool {
     use nix::errno::Errno;
     [Errno::EIO, Errno::EISDIR].iter().any(|errno| error.raw_os_error() == Some(*errno as i32))

@@ -31,7 +31,7 @@ impl Identity {
     pub fn current() -> Identity {
         let read = |path: &str| std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
         let machine = match read("/etc/machine-id").filter(|text| !text.is_empty()) {
-            Some(text) => crate::record::key::Key::of_bytes(text.as_bytes()).hex(),
+            Some(text) => crate::record::key::Key::of_bytes(text.as_bytes()).to_hex(),
             None => host_name(),
         };
         let boot = read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -43,14 +43,12 @@ impl Identity {
     }
 
     /// Returns the state of the process that wrote an open journal.
-    ///
-    /// Within one boot, the journal's lock decides: the kernel releases it when the process ends, and other containers
-    /// see it. Without file locks, a process with the same number counts as the writer. Everywhere else only the lease
-    /// is reliable, because hosts may share a file system without locks and even a machine ID.
-    pub fn owner(&self, (path, journal): (&Path, &File), here: &Identity, lease: Lease) -> Owner {
+    /// Within one boot the lock decides, and without file locks the process number; elsewhere only the lease is
+    /// reliable, because hosts may share a file system without locks and even a machine ID.
+    pub fn owner_state(&self, (path, journal): (&Path, &File), here: &Identity, lease: Lease) -> Owner {
         let is_here = !self.boot.is_empty() && self.boot == here.boot;
-        let wrote_at_us = Maker::of(path).map(|maker| maker.moment_us);
-        match Holder::of(journal) {
+        let wrote_at_us = Maker::from_file_name(path).map(|maker| maker.moment_us);
+        match Holder::probe_lock(journal) {
             Holder::Alive => return Owner::Alive,
             Holder::Gone if is_here => return Owner::Gone,
             Holder::Unknown if is_here && holder::is_running(self.pid, wrote_at_us) => return Owner::Alive,
@@ -63,7 +61,6 @@ impl Identity {
     }
 }
 
-/// The creator of a file, from the file's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Maker {
     pub moment_us: u64,
@@ -73,7 +70,7 @@ pub(super) struct Maker {
 }
 
 impl Maker {
-    pub fn of(path: &Path) -> Option<Maker> {
+    pub fn from_file_name(path: &Path) -> Option<Maker> {
         let name = path.file_stem()?.to_str()?;
         let mut parts = name.splitn(3, '-');
         let (moment_us, pid) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
@@ -81,7 +78,7 @@ impl Maker {
     }
 }
 
-/// Creates a file with a unique name from the time, the process and the boot.
+/// The name consists of the time, the process and the boot.
 pub(super) fn create_own(folder: &Path, extension: &str, options: &mut OpenOptions) -> Result<(PathBuf, File)> {
     let Identity { boot, pid, .. } = Identity::current();
     let boot = boot.replace('-', "");
@@ -113,10 +110,13 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let here = process("m", "b");
         let other = File::open(file.path()).unwrap();
-        assert_eq!(here.owner((file.path(), &other), &here, Lease::Held), Owner::Gone);
+        assert_eq!(here.owner_state((file.path(), &other), &here, Lease::Held), Owner::Gone);
         drop(other);
         file.as_file().lock().unwrap();
-        assert_eq!(here.owner((file.path(), &File::open(file.path()).unwrap()), &here, Lease::RanOut), Owner::Alive);
+        assert_eq!(
+            here.owner_state((file.path(), &File::open(file.path()).unwrap()), &here, Lease::RanOut),
+            Owner::Alive
+        );
     }
 
     #[test]
@@ -127,10 +127,14 @@ mod tests {
             for (lease, owner) in
                 [(Lease::Held, Owner::Elsewhere), (Lease::Unknown, Owner::Elsewhere), (Lease::RanOut, Owner::Gone)]
             {
-                assert_eq!(writer.owner((file.path(), file.as_file()), &here, lease), owner, "{writer:?} {lease:?}");
+                assert_eq!(
+                    writer.owner_state((file.path(), file.as_file()), &here, lease),
+                    owner,
+                    "{writer:?} {lease:?}"
+                );
             }
         }
         let nameless = process("m", "");
-        assert_eq!(nameless.owner((file.path(), file.as_file()), &nameless, Lease::Held), Owner::Elsewhere);
+        assert_eq!(nameless.owner_state((file.path(), file.as_file()), &nameless, Lease::Held), Owner::Elsewhere);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::damage::Damage;
 use super::journal_reader::JournalReader;
-use super::{Store, settled};
+use super::{Store, retry_if_missing};
 use crate::codec::parquet::PartCursor;
 use crate::error::Result;
 use crate::record::batch::{Batch, Row};
@@ -25,7 +25,6 @@ pub struct Keys {
     damage: Vec<Damage>,
 }
 
-/// The known result of an experiment.
 #[derive(Clone, Copy, Debug)]
 struct Tried {
     outcome: Outcome,
@@ -39,7 +38,7 @@ impl Tried {
     }
 
     /// Combines two results independent of their order: `ok` wins, else the later outcome.
-    fn with(self, other: Tried) -> Tried {
+    fn merge_with(self, other: Tried) -> Tried {
         let rank = |tried: &Tried| (tried.outcome == Outcome::Ok, tried.attempts, tried.outcome);
         let outcome = if rank(&self) >= rank(&other) { self.outcome } else { other.outcome };
         Tried { outcome, attempts: self.attempts.max(other.attempts) }
@@ -48,26 +47,25 @@ impl Tried {
 
 impl Store {
     /// Reads the keys of all parts and journals, including those of running processes.
-    pub fn keys(&self) -> Result<Keys> {
+    pub fn read_keys(&self) -> Result<Keys> {
         let columns = [ColumnId::key, ColumnId::outcome, ColumnId::attempt];
-        let (tried, damage) = settled(|| {
+        let (tried, damage) = retry_if_missing(|| {
             // One shared table, because a table per file would double the memory.
             let keys = Mutex::new(Keys::default());
             let note = |batch: &Batch, (): &mut ()| {
                 let mut keys = keys.lock().unwrap_or_else(PoisonError::into_inner);
                 for (index, row) in batch.rows().enumerate() {
-                    keys.note(key(&row), Tried::new(outcome(&row), batch.attempt(index)));
+                    keys.merge_result(row_key(&row), Tried::new(row_outcome(&row), batch.attempt_number(index)));
                 }
             };
-            let (_, damage) = self.scan(&columns, || (), note)?;
+            let (_, damage) = self.scan_batches(&columns, || (), note)?;
             Ok((keys.into_inner().unwrap_or_else(PoisonError::into_inner).tried, damage))
         })?;
         Ok(Keys { tried, damage })
     }
 
-    /// Passes every batch of some columns to `gather`, with several files in parallel; returns the result per file,
-    /// journals first, and the damage.
-    pub(super) fn scan<T: Send>(
+    /// Scans several files in parallel; returns the result per file, journals first, and the damage.
+    pub(super) fn scan_batches<T: Send>(
         &self,
         columns: &[ColumnId],
         begin: impl Fn() -> T + Sync,
@@ -76,7 +74,7 @@ impl Store {
         let mut damage = Vec::new();
         let mut all = Vec::new();
         // Reading one journal uses all cores already.
-        for path in self.journals()? {
+        for path in self.list_journals()? {
             let mut gathered = begin();
             damage.extend(scan_journal(&path, |batch| gather(batch, &mut gathered))?);
             all.push(gathered);
@@ -97,7 +95,7 @@ impl Store {
 
 fn scan_part(path: &Path, columns: &[ColumnId], mut each: impl FnMut(&Batch)) -> Result<()> {
     let mut cursor = PartCursor::open(path, columns)?;
-    while let Some(batch) = cursor.next(ROWS)? {
+    while let Some(batch) = cursor.read_batch(ROWS)? {
         each(&batch);
     }
     Ok(())
@@ -110,16 +108,16 @@ fn scan_journal(path: &Path, mut each: impl FnMut(&Batch)) -> Result<Option<Dama
         if rows.is_empty() {
             return Ok(reader.damage());
         }
-        each(&Batch::of(&rows.iter().collect::<Vec<_>>()));
+        each(&Batch::from_rows(&rows.iter().collect::<Vec<_>>()));
     }
 }
 
-pub(super) fn key(row: &impl Row) -> Key {
+pub(super) fn row_key(row: &impl Row) -> Key {
     if let Cell::Key(key) = row.cell(ColumnId::key) { key } else { Key::default() }
 }
 
-/// Returns the outcome of a row. An unknown word, which reading the whole row would reject, counts as skipped.
-fn outcome(row: &impl Row) -> Outcome {
+/// An unknown word, which reading the whole row would reject, counts as skipped.
+fn row_outcome(row: &impl Row) -> Outcome {
     match row.cell(ColumnId::outcome) {
         Cell::Text(word) => Outcome::from_name(word).unwrap_or(Outcome::Skipped),
         _ => Outcome::Skipped,
@@ -143,7 +141,7 @@ impl Keys {
     }
 
     /// Returns the outcome of an experiment, if attempted; `ok` if any attempt was.
-    pub fn outcome(&self, key: Key) -> Option<Outcome> {
+    pub fn known_outcome(&self, key: Key) -> Option<Outcome> {
         self.tried.get(&key).map(|tried| tried.outcome)
     }
 
@@ -160,15 +158,14 @@ impl Keys {
     /// Adds an attempt, for example one that this process has just recorded.
     pub fn insert(&mut self, key: Key, outcome: Outcome) {
         let attempts = self.attempts(key) + 1;
-        self.note(key, Tried::new(outcome, attempts));
+        self.merge_result(key, Tried::new(outcome, attempts));
     }
 
-    fn note(&mut self, key: Key, tried: Tried) {
-        self.tried.entry(key).and_modify(|known| *known = known.with(tried)).or_insert(tried);
+    fn merge_result(&mut self, key: Key, tried: Tried) {
+        self.tried.entry(key).and_modify(|known| *known = known.merge_with(tried)).or_insert(tried);
     }
 }
 
-/// Uses the first bytes of a key as its hash, because keys are hashes already.
 #[derive(Default)]
 pub(super) struct KeyHasher(u64);
 

@@ -10,7 +10,7 @@
 use super::identity::Identity;
 use super::journal_reader::{JournalHeader, JournalReader};
 use super::lease::{LEASE, Renewal};
-use super::names::encode;
+use super::names::encode_name;
 use super::seal::{SEAL_AT_ROWS, seal_journal};
 use super::{SealReport, Store, checksum};
 use crate::codec::json_lines::write_line;
@@ -26,7 +26,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
-/// Size at which a journal is sealed, because its lines are kept in memory until then.
 const SEAL_AT_BYTES: usize = 128 << 20;
 
 /// The writer of a journal.
@@ -60,7 +59,7 @@ pub struct Journal {
 
 impl Store {
     /// Starts a journal for this process.
-    pub fn journal(&self, origin: Origin) -> Result<Journal> {
+    pub fn start_journal(&self, origin: Origin) -> Result<Journal> {
         let folder = self.journal_folder();
         make_folder(&folder)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -74,7 +73,7 @@ impl Store {
             process: Identity::current(),
             lease_seconds: Some(LEASE.as_secs()),
         };
-        let (path, file, bytes) = create(&folder, &header)?;
+        let (path, file, bytes) = create_journal(&folder, &header)?;
         Ok(Journal {
             store: self.clone(),
             origin,
@@ -90,16 +89,15 @@ impl Store {
     }
 }
 
-/// Creates a journal with its header, named after the host, the time and the process. The file is renamed when it is
-/// locked and has its header, so that other processes see its state.
-fn create(folder: &Path, header: &JournalHeader) -> Result<(PathBuf, File, u64)> {
+/// Named after host, time and process; renamed when locked and with header, so that others see its state.
+fn create_journal(folder: &Path, header: &JournalHeader) -> Result<(PathBuf, File, u64)> {
     let mut line = serde_json::to_vec(header).map_err(|error| Error::damaged(folder, error.to_string()))?;
-    checksum::add(&mut line);
+    checksum::append_checksum(&mut line);
     let mut scratch = Scratch::new(folder)?;
     scratch.write_all(&line).context("writing", scratch.path())?;
     let mut moment = header.started_at_us;
     loop {
-        let name = format!("{}-{moment}-{}.jsonl", encode(&header.host), header.process.pid);
+        let name = format!("{}-{moment}-{}.jsonl", encode_name(&header.host), header.process.pid);
         match scratch.keep_new(&name)? {
             KeptFile::Yes(path, file) => return Ok((path, file, line.len() as u64)),
             KeptFile::NameTaken(back) => scratch = back,
@@ -109,15 +107,14 @@ fn create(folder: &Path, header: &JournalHeader) -> Result<(PathBuf, File, u64)>
 }
 
 impl Journal {
-    /// Appends a record; no crash loses it after the return. After an error the journal is unchanged, and the call may
-    /// be repeated.
+    /// Appends a record, safe from crashes after the return. After an error the journal is unchanged.
     pub fn append(&mut self, record: &Record) -> Result<()> {
         record.check()?;
         let mut line = std::mem::take(&mut self.line);
         line.clear();
         write_line(record, &mut line)?;
-        checksum::add(&mut line);
-        let written = self.write(&line);
+        checksum::append_checksum(&mut line);
+        let written = self.write_lines(&line);
         if self.is_there() {
             written?;
         } else {
@@ -126,7 +123,7 @@ impl Journal {
         self.kept.extend_from_slice(&line);
         self.line = line;
         self.rows += 1;
-        if self.rows >= SEAL_AT_ROWS as u64 || self.kept.len() >= SEAL_AT_BYTES { self.roll() } else { Ok(()) }
+        if self.rows >= SEAL_AT_ROWS as u64 || self.kept.len() >= SEAL_AT_BYTES { self.roll_over() } else { Ok(()) }
     }
 
     /// Seals all records into parts and removes the journal.
@@ -147,13 +144,12 @@ impl Journal {
         &self.path
     }
 
-    /// Seals this journal and continues with a new one.
-    fn roll(&mut self) -> Result<()> {
-        let next = self.store.journal(self.origin.clone())?;
+    fn roll_over(&mut self) -> Result<()> {
+        let next = self.store.start_journal(self.origin.clone())?;
         std::mem::replace(self, next).seal().map(|_| ())
     }
 
-    /// Returns whether the journal still exists; a host that cannot see this process may have sealed it.
+    /// A host that cannot see this process may have sealed the journal.
     fn is_there(&self) -> bool {
         let place = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
         match (std::fs::symlink_metadata(&self.path).map(place), self.file.metadata().map(place)) {
@@ -163,12 +159,11 @@ impl Journal {
         }
     }
 
-    /// Starts a new journal with all kept rows and one more line. Rows sealed in the meantime are then duplicates,
-    /// which readers drop.
+    /// Starts a new journal with all kept rows and a line; rows sealed meanwhile are duplicates that readers drop.
     fn begin_again(&mut self, line: &[u8]) -> Result<()> {
-        let mut next = self.store.journal(self.origin.clone())?;
-        next.write(&self.kept)?;
-        next.write(line)?;
+        let mut next = self.store.start_journal(self.origin.clone())?;
+        next.write_lines(&self.kept)?;
+        next.write_lines(line)?;
         next.kept = std::mem::take(&mut self.kept);
         next.rows = self.rows;
         *self = next;
@@ -176,7 +171,7 @@ impl Journal {
     }
 
     /// Writes and syncs lines; on failure, removes them.
-    fn write(&mut self, lines: &[u8]) -> Result<()> {
+    fn write_lines(&mut self, lines: &[u8]) -> Result<()> {
         let end = self.bytes + lines.len() as u64;
         if end > self.length {
             self.lay_down_zeros(end);
@@ -195,7 +190,7 @@ impl Journal {
         }
     }
 
-    /// Preallocates up to and beyond an offset. A failure is ignored, because the line may still fit.
+    /// Errors are ignored, because the line may still fit.
     fn lay_down_zeros(&mut self, end: u64) {
         while self.length < end {
             match self.file.write_all_at(&ZEROS, self.length) {

@@ -14,7 +14,6 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Lines read before they are parsed in parallel.
 const PARSED_AT_ONCE: usize = 2048;
 
 /// The first line of a journal.
@@ -54,11 +53,11 @@ struct NumberedLine {
 }
 
 impl NumberedLine {
-    fn parse(&self, has_checksums: bool) -> std::result::Result<Record, (u64, RowError)> {
+    fn parse_record(&self, has_checksums: bool) -> std::result::Result<Record, (u64, RowError)> {
         let mut text = self.text.clone();
-        let checked = checksum::take(&mut text).and_then(|has_one| match has_one || !has_checksums {
+        let checked = checksum::take_checksum(&mut text).and_then(|has_one| match has_one || !has_checksums {
             true => parse_line(&text),
-            false => Err(checksum::missing()),
+            false => Err(checksum::missing_checksum()),
         });
         checked.map_err(|error| (self.number, error))
     }
@@ -74,7 +73,7 @@ enum JournalForm {
 }
 
 impl JournalForm {
-    fn of(line: &Line<'_>) -> JournalForm {
+    fn classify_line(line: &Line<'_>) -> JournalForm {
         match line {
             _ if !line.is_finished && line.text.iter().all(|byte| *byte == 0) => JournalForm::Zeros,
             Line { is_too_long: true, .. } => JournalForm::TooLong,
@@ -101,16 +100,16 @@ pub(super) struct JournalReader {
 
 impl JournalReader {
     pub fn open(path: &Path) -> Result<JournalReader> {
-        JournalReader::of(path, File::open(path).context("opening", path)?)
+        JournalReader::from_file(path, File::open(path).context("opening", path)?)
     }
 
     /// Reads an open journal from the start.
-    pub fn of(path: &Path, file: File) -> Result<JournalReader> {
+    pub fn from_file(path: &Path, file: File) -> Result<JournalReader> {
         let read = file.try_clone().context("opening", path)?;
         let mut reader = JournalReader {
             path: path.to_owned(),
             lines: Lines::new(BufReader::with_capacity(1 << 16, read)),
-            before: state(&file),
+            before: length_and_time(&file),
             file,
             header: None,
             is_begun: false,
@@ -123,15 +122,15 @@ impl JournalReader {
 
     fn read_header(&mut self) -> Result<()> {
         let Some(line) = self.lines.next_line().context("reading", &self.path)? else { return Ok(()) };
-        let (number, bytes) = (line.number, begun(line.text));
-        match JournalForm::of(&line) {
+        let (number, bytes) = (line.number, bytes_before_zero(line.text));
+        match JournalForm::classify_line(&line) {
             JournalForm::Whole => {
                 self.is_begun = true;
                 let mut text = line.text.to_vec();
                 let not_one = |error| RowError::new(format!("the first line is not the header of a journal: {error}"));
-                let header = checksum::take(&mut text).and_then(|has_one| {
+                let header = checksum::take_checksum(&mut text).and_then(|has_one| {
                     let header = serde_json::from_slice::<JournalHeader>(&text).map_err(not_one)?;
-                    if header.has_checksums && !has_one { Err(checksum::missing()) } else { Ok(header) }
+                    if header.has_checksums && !has_one { Err(checksum::missing_checksum()) } else { Ok(header) }
                 });
                 match header {
                     Ok(JournalHeader { schema_version: found, .. }) if found > SCHEMA_VERSION => {
@@ -156,7 +155,7 @@ impl JournalReader {
     }
 
     /// Returns the unfinished last line, once all records are read.
-    pub fn torn(&self) -> Option<TornTail> {
+    pub fn torn_tail(&self) -> Option<TornTail> {
         self.broken.map(|(_, bytes)| TornTail { journal: self.path.clone(), bytes })
     }
 
@@ -175,7 +174,7 @@ impl JournalReader {
 
     /// Returns whether the file was modified since it was opened.
     pub fn has_changed(&self) -> bool {
-        self.before.is_none() || state(&self.file) != self.before
+        self.before.is_none() || length_and_time(&self.file) != self.before
     }
 
     /// Returns the next records, at most `most`; none at the end.
@@ -188,7 +187,7 @@ impl JournalReader {
             }
             // If the header is unreadable, every line must have a checksum.
             let has_checksums = self.header.as_ref().is_none_or(|header| header.has_checksums);
-            let parsed: Vec<_> = lines.par_iter().map(|line| line.parse(has_checksums)).collect();
+            let parsed: Vec<_> = lines.par_iter().map(|line| line.parse_record(has_checksums)).collect();
             for parsed in parsed {
                 match parsed {
                     Ok(record) => rows.push(record),
@@ -204,12 +203,12 @@ impl JournalReader {
         while self.is_begun && lines.len() < most {
             let Some(line) = self.lines.next_line().context("reading", &self.path)? else { break };
             let number = line.number;
-            match JournalForm::of(&line) {
+            match JournalForm::classify_line(&line) {
                 JournalForm::Zeros => continue,
                 JournalForm::Whole => lines.push(NumberedLine { number, text: line.text.to_owned() }),
                 JournalForm::TooLong => self.leave_out(number, &too_long()),
                 JournalForm::Broken => {
-                    let broken = self.broken.replace((number, begun(line.text)));
+                    let broken = self.broken.replace((number, bytes_before_zero(line.text)));
                     self.leave_out_broken(broken);
                     continue;
                 }
@@ -235,12 +234,11 @@ impl JournalReader {
     }
 }
 
-/// Counts the bytes of a line before the first zero.
-fn begun(text: &[u8]) -> u64 {
+fn bytes_before_zero(text: &[u8]) -> u64 {
     text.iter().take_while(|byte| **byte != 0).count() as u64
 }
 
-fn state(file: &File) -> Option<(u64, SystemTime)> {
+fn length_and_time(file: &File) -> Option<(u64, SystemTime)> {
     let metadata = file.metadata().ok()?;
     Some((metadata.len(), metadata.modified().ok()?))
 }

@@ -10,7 +10,6 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Time without renewal after which a writer counts as ended.
 pub(super) const LEASE: Duration = Duration::from_secs(15 * 60);
 
 const RENEWED_EVERY: Duration = Duration::from_secs(60);
@@ -27,7 +26,7 @@ pub(super) enum Lease {
 
 impl Lease {
     /// Returns the state of an open journal's lease with a renewal limit in seconds.
-    pub fn of(journal: &File, folder: &Path, seconds: Option<u64>) -> Lease {
+    pub fn from_journal(journal: &File, folder: &Path, seconds: Option<u64>) -> Lease {
         let Some(seconds) = seconds else { return Lease::Unknown };
         // A new file has the current time of the file server.
         let now = Scratch::new(folder).ok().and_then(|scratch| scratch.file().metadata().ok()?.modified().ok());

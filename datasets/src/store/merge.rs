@@ -6,7 +6,7 @@
 use super::Store;
 use super::damage::Damage;
 use super::journal_reader::{JournalReader, TornTail};
-use super::seal::{SEAL_AT_ROWS, sort};
+use super::seal::{SEAL_AT_ROWS, sort_and_dedup};
 use crate::codec::all_columns;
 use crate::codec::parquet::{PartCursor, PartWriter, SORTED_BY};
 use crate::error::{Error, IoContext, Result};
@@ -18,7 +18,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// Maximum number of open files.
 const FAN_IN: usize = 256;
 
 const ROWS_IN: usize = 1 << 16;
@@ -55,8 +54,8 @@ impl Merge {
             paths.sort_by_cached_key(|path| std::fs::metadata(path).map_or(0, |metadata| metadata.len()));
             let round: Vec<PathBuf> = paths.drain(..FAN_IN.min(paths.len() - FAN_IN + 1)).collect();
             let mut merge = Merge::new(round)?;
-            paths.push(scratch.write(|writer| {
-                while let Some(rows) = merge.next()? {
+            paths.push(scratch.write_part(|writer| {
+                while let Some(rows) = merge.next_rows()? {
                     writer.push_batch(&rows)?;
                 }
                 Ok(())
@@ -67,7 +66,7 @@ impl Merge {
         let rows_in = (ROWS_IN / paths.len().max(1)).min(ROWS_OF_A_FILE);
         for path in paths {
             let mut cursor = Cursor::open(&path, rows_in)?;
-            if cursor.fill()? {
+            if cursor.fill_batch()? {
                 merge.cursors.push(cursor);
                 merge.enqueue(merge.cursors.len() - 1);
             }
@@ -76,7 +75,7 @@ impl Merge {
     }
 
     /// Returns the next rows in batches of fixed size, except the last; None at the end.
-    pub fn next(&mut self) -> Result<Option<Batch>> {
+    pub fn next_rows(&mut self) -> Result<Option<Batch>> {
         // Selects the next rows first, then copies them column by column in parallel.
         let (mut pieces, mut picked): (Vec<Piece>, usize) = (Vec::new(), 0);
         while let Some(&first) = self.order.last() {
@@ -84,26 +83,26 @@ impl Merge {
             let mut taken = 1;
             let is_known = pieces
                 .last()
-                .is_some_and(|(batch, rows)| compare_attempts(&batch.row(rows.end - 1), &cursor.head()).is_eq());
+                .is_some_and(|(batch, rows)| compare_attempts(&batch.row(rows.end - 1), &cursor.head_row()).is_eq());
             if !is_known {
                 if picked == ROWS_OUT {
                     break;
                 }
-                taken = self.run(first, ROWS_OUT - picked);
+                taken = self.run_length(first, ROWS_OUT - picked);
                 picked += taken;
                 pieces.push((Arc::clone(&cursor.batch), cursor.row..cursor.row + taken));
             }
             self.order.pop();
-            if self.cursors[first].advance(taken)? {
+            if self.cursors[first].advance_by(taken)? {
                 self.enqueue(first);
             }
         }
-        let mut rows = Batch::gather(&pieces);
-        self.number(&mut rows);
+        let mut rows = Batch::gather_rows(&pieces);
+        self.number_attempts(&mut rows);
         Ok(Some(rows).filter(|rows| !rows.is_empty()))
     }
 
-    fn number(&mut self, rows: &mut Batch) {
+    fn number_attempts(&mut self, rows: &mut Batch) {
         let Some(last) = rows.len().checked_sub(1) else { return };
         let (before, number) = &mut self.last;
         let mut numbers = Vec::with_capacity(rows.len());
@@ -112,7 +111,7 @@ impl Merge {
                 0 => before.rows().next(),
                 _ => Some(rows.row(index - 1)),
             };
-            let goes_on = row_before.is_some_and(|before| compare(&before, &rows.row(index)).is_eq());
+            let goes_on = row_before.is_some_and(|before| compare_keys(&before, &rows.row(index)).is_eq());
             *number = if goes_on { *number + 1 } else { 1 };
             numbers.push(*number);
         }
@@ -122,9 +121,9 @@ impl Merge {
     }
 
     /// Returns how many distinct rows of the first cursor precede the rows of all others, at most `most`.
-    fn run(&self, first: usize, most: usize) -> usize {
+    fn run_length(&self, first: usize, most: usize) -> usize {
         let cursor = &self.cursors[first];
-        let next = self.order.len().checked_sub(2).map(|second| self.cursors[self.order[second]].head());
+        let next = self.order.len().checked_sub(2).map(|second| self.cursors[self.order[second]].head_row());
         let most = most.min(cursor.batch.len() - cursor.row);
         let continues = |row: usize| {
             let row_here = cursor.batch.row(row);
@@ -136,8 +135,8 @@ impl Merge {
     }
 
     fn enqueue(&mut self, index: usize) {
-        let head = self.cursors[index].head();
-        let is_behind = |other: &usize| compare_attempts(&self.cursors[*other].head(), &head) == Ordering::Greater;
+        let head = self.cursors[index].head_row();
+        let is_behind = |other: &usize| compare_attempts(&self.cursors[*other].head_row(), &head) == Ordering::Greater;
         // Parts of compacted stores hardly overlap, so the cursor usually stays first.
         let place = match self.order.last() {
             Some(last) if !is_behind(last) => self.order.partition_point(is_behind),
@@ -153,38 +152,37 @@ impl Cursor {
         Ok(Cursor { path: path.to_owned(), part, rows_in, batch: Arc::new(Batch::of_rows(0)), row: 0 })
     }
 
-    fn head(&self) -> BatchRow<'_> {
+    fn head_row(&self) -> BatchRow<'_> {
         self.batch.row(self.row)
     }
 
-    /// Advances by some rows, at most to the next batch; false at the end.
-    fn advance(&mut self, rows: usize) -> Result<bool> {
+    /// Stops at the next batch; returns false at the end.
+    fn advance_by(&mut self, rows: usize) -> Result<bool> {
         self.row += rows;
         if self.row < self.batch.len() {
             self.check_order(&self.batch.row(self.row - 1))?;
             return Ok(true);
         }
         let last = Arc::clone(&self.batch);
-        if !self.fill()? {
+        if !self.fill_batch()? {
             return Ok(false);
         }
         self.check_order(&last.row(last.len() - 1))?;
         Ok(true)
     }
 
-    /// Reads the next batch; false at the end.
-    fn fill(&mut self) -> Result<bool> {
+    fn fill_batch(&mut self) -> Result<bool> {
         self.row = 0;
-        match self.part.next(self.rows_in)? {
+        match self.part.read_batch(self.rows_in)? {
             Some(batch) => self.batch = Arc::new(batch),
             None => return Ok(false),
         }
         Ok(true)
     }
 
-    /// Checks that the part is sorted, because the merge relies on it.
+    /// The merge relies on sorted parts.
     fn check_order(&self, before: &BatchRow<'_>) -> Result<()> {
-        match compare_attempts(before, &self.head()) {
+        match compare_attempts(before, &self.head_row()) {
             Ordering::Greater => Err(Error::damaged(&self.path, "its rows are not sorted; import the file instead")),
             _ => Ok(()),
         }
@@ -193,13 +191,13 @@ impl Cursor {
 
 /// Orders rows of parts by experiment, then by time. Equal means the same attempt.
 pub(super) fn compare_attempts(left: &impl Row, right: &impl Row) -> Ordering {
-    compare(left, right).then_with(|| order_rows(left, right))
+    compare_keys(left, right).then_with(|| order_rows(left, right))
 }
 
-pub(super) fn compare(left: &impl Row, right: &impl Row) -> Ordering {
+pub(super) fn compare_keys(left: &impl Row, right: &impl Row) -> Ordering {
     SORTED_BY
         .iter()
-        .map(|&id| left.cell(id).order(&right.cell(id)))
+        .map(|&id| left.cell(id).compare_total(&right.cell(id)))
         .find(|order| order.is_ne())
         .unwrap_or(Ordering::Equal)
 }
@@ -211,7 +209,7 @@ struct Scratch {
 }
 
 impl Scratch {
-    fn write(&mut self, fill: impl FnOnce(&mut PartWriter<File>) -> Result<()>) -> Result<PathBuf> {
+    fn write_part(&mut self, fill: impl FnOnce(&mut PartWriter<File>) -> Result<()>) -> Result<PathBuf> {
         let folder = match &self.folder {
             Some(folder) => folder,
             None => {
@@ -236,11 +234,11 @@ pub(super) struct Merged {
 }
 
 impl Store {
-    /// Returns all rows of parts and journals without duplicates, sorted by operator kind, task, key and time.
-    pub(super) fn merged(&self) -> Result<Merged> {
+    /// Sorted by operator kind, task, key and time, without duplicates.
+    pub(super) fn merged_rows(&self) -> Result<Merged> {
         let mut scratch = Scratch::default();
         let (mut paths, mut torn, mut damage) = (Vec::new(), Vec::new(), Vec::new());
-        for path in self.journals()? {
+        for path in self.list_journals()? {
             let mut reader = JournalReader::open(&path)?;
             loop {
                 let rows = reader.next_rows(SEAL_AT_ROWS)?;
@@ -248,10 +246,10 @@ impl Store {
                     break;
                 }
                 let mut sorted = rows.iter().collect();
-                sort(&mut sorted);
-                paths.push(scratch.write(|writer| writer.push_all(&sorted))?);
+                sort_and_dedup(&mut sorted);
+                paths.push(scratch.write_part(|writer| writer.push_all(&sorted))?);
             }
-            torn.extend(reader.torn());
+            torn.extend(reader.torn_tail());
             damage.extend(reader.damage());
         }
         let (parts, of_parts) = self.sound_parts()?;

@@ -74,7 +74,6 @@ use std::path::{Path, PathBuf};
 const MARKER: &str = "opcollect-store.json";
 const KIND: &str = "opcollect dataset";
 
-/// Number of attempts of a reader whose listed files are sealed or compacted away.
 const ATTEMPTS: usize = 8;
 
 /// A folder of records.
@@ -100,10 +99,10 @@ impl Marker {
     }
 
     fn check_of(store: &str, schema_version: i64) -> String {
-        Key::of_bytes(format!("{store} {schema_version}").as_bytes()).hex()
+        Key::of_bytes(format!("{store} {schema_version}").as_bytes()).to_hex()
     }
 
-    fn read(text: &str) -> std::result::Result<Marker, String> {
+    fn parse_marker(text: &str) -> std::result::Result<Marker, String> {
         let marker: Marker = serde_json::from_str(text).map_err(|error| error.to_string())?;
         match &marker.check {
             Some(check) if *check != Marker::check_of(&marker.store, marker.schema_version) => {
@@ -114,7 +113,7 @@ impl Marker {
     }
 }
 
-/// Folders and files of a store that must not be links, because a link would redirect writes and deletions.
+/// A link in a store would redirect writes and deletions.
 const OWN: [&str; 13] = [
     MARKER,
     "claims",
@@ -151,7 +150,7 @@ impl Store {
         let text = String::from_utf8_lossy(&bytes);
         Store::refuse_links(root)?;
         let store = Store { root: root.to_owned() };
-        let marker = match Marker::read(&text) {
+        let marker = match Marker::parse_marker(&text) {
             // The version of each part counts.
             Err(_) if store.journal_folder().is_dir() && store.dataset_folder().is_dir() => return Ok(store),
             Err(why) => return Err(problem(format!("its `{MARKER}` is unreadable: {why}"))),
@@ -182,7 +181,7 @@ impl Store {
 
     fn marker_problem(&self) -> Option<String> {
         let bytes = std::fs::read(self.root.join(MARKER)).unwrap_or_default();
-        Marker::read(&String::from_utf8_lossy(&bytes)).err()
+        Marker::parse_marker(&String::from_utf8_lossy(&bytes)).err()
     }
 
     fn write_marker(&self) -> Result<()> {
@@ -202,14 +201,13 @@ impl Store {
         Ok(store)
     }
 
-    /// Checks without writing that a store exists or can be created.
     fn check_place(root: &Path) -> Result<Option<Store>> {
         if root.join(MARKER).exists() {
             return Store::open(root).map(Some);
         }
         // Another process may be creating the same store, so temporary files are ignored and the marker is checked
         // again.
-        if !files::list(root, |name| !files::is_temporary(name))?.is_empty() && !root.join(MARKER).exists() {
+        if !files::list_matching(root, |name| !files::is_temporary(name))?.is_empty() && !root.join(MARKER).exists() {
             let problem = format!("it has no `{MARKER}`, but other files");
             return Err(Error::NotAStore { folder: root.to_owned(), problem });
         }
@@ -229,32 +227,31 @@ impl Store {
         self.root.join("dataset")
     }
 
-    fn parts(&self) -> Result<Vec<PathBuf>> {
+    fn list_parts(&self) -> Result<Vec<PathBuf>> {
         let mut parts = Vec::new();
         for folder in self.part_folders()? {
-            parts.extend(files::list(&folder, names::is_part)?);
+            parts.extend(files::list_matching(&folder, names::is_part)?);
         }
         Ok(parts)
     }
 
     fn part_folders(&self) -> Result<Vec<PathBuf>> {
         let mut folders = Vec::new();
-        let targets = files::list(&self.dataset_folder(), |name| name.starts_with("part_target="))?;
+        let targets = files::list_matching(&self.dataset_folder(), |name| name.starts_with("part_target="))?;
         for target in targets.iter().filter(|target| target.is_dir()) {
-            folders.extend(files::list(target, |name| name.starts_with("part_host_class="))?);
+            folders.extend(files::list_matching(target, |name| name.starts_with("part_host_class="))?);
         }
         folders.retain(|folder| folder.is_dir());
         Ok(folders)
     }
 
-    /// Returns all folders that may contain temporary files of dead processes.
     fn written_folders(&self) -> Result<Vec<PathBuf>> {
         let own = [self.root.clone(), self.journal_folder(), self.config_folder()];
         Ok([own.into(), self.part_folders()?, self.host_folders()?].concat())
     }
 
-    fn journals(&self) -> Result<Vec<PathBuf>> {
-        let mut journals = files::list(&self.journal_folder(), is_journal)?;
+    fn list_journals(&self) -> Result<Vec<PathBuf>> {
+        let mut journals = files::list_matching(&self.journal_folder(), is_journal)?;
         journals.retain(|path| !path.is_dir());
         Ok(journals)
     }
@@ -265,7 +262,7 @@ fn is_journal(name: &str) -> bool {
 }
 
 /// Repeats a read if a listed file has disappeared, which sealing and compacting cause.
-fn settled<T>(read: impl Fn() -> Result<T>) -> Result<T> {
+fn retry_if_missing<T>(read: impl Fn() -> Result<T>) -> Result<T> {
     for _ in 1..ATTEMPTS {
         match read() {
             Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}

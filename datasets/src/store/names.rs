@@ -1,11 +1,9 @@
 //! File and folder names made from arbitrary texts.
 
-/// Maximum length of a name; file systems allow 255 bytes.
 const MOST_BYTES: usize = 120;
 
-/// Encodes a text as a part of a file name: letters, digits, `.`, `_` and `-` stay, other bytes are percent-encoded.
-/// The result is never empty, hidden or a path, and distinct texts have distinct names.
-pub(super) fn encode(text: &str) -> String {
+/// Keeps letters, digits and `._-`, percent-encodes the rest: distinct texts give distinct, visible plain names.
+pub(super) fn encode_name(text: &str) -> String {
     let mut name = String::new();
     for (index, byte) in text.bytes().enumerate() {
         match byte {
@@ -21,10 +19,9 @@ pub(super) fn encode(text: &str) -> String {
     name
 }
 
-/// Returns the folder of a target and host class within the dataset folder. Its name differs from the columns, because
-/// some readers reject partitions that repeat a column of the files.
+/// The name differs from the columns, because some readers reject partitions that repeat a column.
 pub(super) fn part_folder(target: &str, host_class: &str) -> String {
-    format!("part_target={}/part_host_class={}", encode(target), encode(host_class))
+    format!("part_target={}/part_host_class={}", encode_name(target), encode_name(host_class))
 }
 
 pub(super) fn part_name(hash: &blake3::Hash) -> String {
@@ -38,17 +35,17 @@ pub(super) fn is_part(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::encode;
+    use super::encode_name;
     use expect_test::expect;
 
     #[test]
     fn names_never_lead_out_of_a_folder() {
-        let encoded = ["epyc-2", "../../etc", "..", "a/b", "größe", "", ".hidden", "a=b"].map(encode);
+        let encoded = ["epyc-2", "../../etc", "..", "a/b", "größe", "", ".hidden", "a=b"].map(encode_name);
         expect![
             "epyc-2 %2E.%2F..%2Fetc %2E. a%2Fb gr%C3%B6%C3%9Fe %23af1349b9f5f9a1a6a0404dea36dcc949 %2Ehidden a%3Db"
         ]
         .assert_eq(&encoded.join(" "));
-        assert_eq!(encode(&"é".repeat(500)).len(), 115);
-        assert_ne!(encode(&"x".repeat(500)), encode(&"x".repeat(501)));
+        assert_eq!(encode_name(&"é".repeat(500)).len(), 115);
+        assert_ne!(encode_name(&"x".repeat(500)), encode_name(&"x".repeat(501)));
     }
 }

@@ -2,10 +2,10 @@
 //! any tool may copy them.
 
 use super::damage::is_unreadable;
-use super::names::encode;
+use super::names::encode_name;
 use super::{Problem, Store};
 use crate::error::{Error, IoContext, Result};
-use crate::files::{Scratch, list, make_folder};
+use crate::files::{Scratch, list_matching, make_folder};
 use crate::peaks::PeaksMeasured;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -20,19 +20,18 @@ const FOREIGN: &str = "it is not a measurement of peaks and is ignored; remove i
 impl Store {
     /// Stores a measurement of a host's peaks.
     pub fn keep_peaks(&self, measured: &PeaksMeasured) -> Result<()> {
-        let folder = self.hosts_folder().join(encode(&measured.host));
+        let folder = self.hosts_folder().join(encode_name(&measured.host));
         make_folder(&folder)?;
         let text =
             serde_json::to_string_pretty(measured).map_err(|error| Error::damaged(&folder, error.to_string()))?;
         write_named(&folder, text.as_bytes())
     }
 
-    /// Returns all measurements by host and time. Those with a wrong hash or of a newer version are left out, because
-    /// peaks can be measured again.
+    /// Returns all measurements by host and time, without damaged or newer ones, because peaks can be measured again.
     pub fn peaks(&self) -> Result<Vec<PeaksMeasured>> {
         let mut all: Vec<PeaksMeasured> = Vec::new();
         for path in self.peak_files()? {
-            all.extend(sound_text(&path)?.and_then(|text| measurement(&text)));
+            all.extend(sound_text(&path)?.and_then(|text| parse_measurement(&text)));
         }
         all.sort_by(|left, right| (&left.host, left.taken_at_us).cmp(&(&right.host, right.taken_at_us)));
         // A copy in another host's folder is the same measurement.
@@ -66,17 +65,22 @@ impl Store {
         let problem = |file: PathBuf, problem: String| Problem { file, problem };
         let foreign = |file| problem(file, FOREIGN.to_owned());
         let is_shown = |name: &str| !name.starts_with('.');
-        let mut problems: Vec<Problem> =
-            list(&self.hosts_folder(), is_shown)?.into_iter().filter(|path| !path.is_dir()).map(foreign).collect();
+        let mut problems: Vec<Problem> = list_matching(&self.hosts_folder(), is_shown)?
+            .into_iter()
+            .filter(|path| !path.is_dir())
+            .map(foreign)
+            .collect();
         for folder in self.host_folders()? {
-            let measured = list(&folder, |name| is_shown(name) && is_measurement(name))?;
-            problems.extend(list(&folder, is_shown)?.into_iter().filter(|path| !measured.contains(path)).map(foreign));
+            let measured = list_matching(&folder, |name| is_shown(name) && is_measurement(name))?;
+            problems.extend(
+                list_matching(&folder, is_shown)?.into_iter().filter(|path| !measured.contains(path)).map(foreign),
+            );
             for path in measured {
                 let Some(text) = sound_text(&path)? else { continue };
-                match measurement(&text) {
+                match parse_measurement(&text) {
                     None => problems.push(problem(path, UNUSABLE.to_owned())),
-                    Some(found) if folder.file_name().is_none_or(|name| name != encode(&found.host).as_str()) => {
-                        let place = self.hosts_folder().join(encode(&found.host));
+                    Some(found) if folder.file_name().is_none_or(|name| name != encode_name(&found.host).as_str()) => {
+                        let place = self.hosts_folder().join(encode_name(&found.host));
                         problems.push(problem(path, format!("it must be in `{}`; move it there", place.display())));
                     }
                     Some(_) => {}
@@ -87,7 +91,7 @@ impl Store {
     }
 
     pub(super) fn host_folders(&self) -> Result<Vec<PathBuf>> {
-        let mut folders = list(&self.hosts_folder(), |name| !name.starts_with('.'))?;
+        let mut folders = list_matching(&self.hosts_folder(), |name| !name.starts_with('.'))?;
         folders.retain(|folder| folder.is_dir());
         Ok(folders)
     }
@@ -99,7 +103,7 @@ impl Store {
     fn peak_files(&self) -> Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         for folder in self.host_folders()? {
-            files.extend(list(&folder, is_measurement)?);
+            files.extend(list_matching(&folder, is_measurement)?);
         }
         Ok(files)
     }
@@ -109,8 +113,8 @@ fn is_measurement(name: &str) -> bool {
     name.starts_with("peaks-") && name.ends_with(".json")
 }
 
-/// Parses a measurement, or returns None if this program cannot use it.
-fn measurement(text: &[u8]) -> Option<PeaksMeasured> {
+/// Returns None if this program cannot use the measurement.
+fn parse_measurement(text: &[u8]) -> Option<PeaksMeasured> {
     serde_json::from_slice(text).ok().filter(PeaksMeasured::is_sound)
 }
 
@@ -124,7 +128,7 @@ fn name_of(text: &[u8]) -> String {
     format!("peaks-{}.json", blake3::hash(text).to_hex())
 }
 
-/// Reads a file, or returns None if its content does not match the hash in its name.
+/// Returns None if the content does not match the hash in the name.
 fn sound_text(path: &Path) -> Result<Option<Vec<u8>>> {
     let mut text = Vec::new();
     let file = File::open(path).context("opening", path)?;

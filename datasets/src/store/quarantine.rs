@@ -7,11 +7,11 @@ use super::compact::Manifest;
 use super::damage::part_damage;
 use super::seal::SEAL_AT_ROWS;
 use super::seal::{SealOptions, SealReport, seal_rows};
-use super::verify::{Look, is_of_content, wrong};
+use super::verify::{Look, find_problem, is_of_content};
 use super::{MARKER, Store};
 use crate::codec::all_columns;
 use crate::codec::parquet::PartCursor;
-use crate::codec::rows::checked;
+use crate::codec::rows::check_row;
 use crate::error::{Error, Result};
 use crate::record::table::Record;
 use serde::Serialize;
@@ -22,7 +22,7 @@ const ROWS: usize = 1024;
 /// The result of a quarantine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct QuarantineReport {
-    /// Files moved into quarantine.
+    /// Files in quarantine.
     pub files: Vec<SetAside>,
     /// Journals sealed first; `damage` are their quarantined lines.
     pub sealed: SealReport,
@@ -50,12 +50,13 @@ impl Store {
     /// Also quarantines rows that a caller's check rejects; see [`Store::quarantine`].
     pub fn quarantine_with(&self, look: &Look) -> Result<QuarantineReport> {
         let _lock = self.lock_compaction()?;
-        let mut report = QuarantineReport { sealed: self.seal(SealOptions::default())?, ..QuarantineReport::default() };
+        let mut report =
+            QuarantineReport { sealed: self.seal_journals(SealOptions::default())?, ..QuarantineReport::default() };
         if let Some(why) = self.marker_problem() {
             report.set_aside(self, &self.root.join(MARKER), why, Some(0))?;
             self.write_marker()?;
         }
-        let manifest = match self.manifest() {
+        let manifest = match self.read_manifest() {
             Ok(manifest) => manifest,
             Err(error @ Error::Damaged { .. }) => {
                 report.set_aside(self, &self.manifest_path(), error.to_string(), Some(0))?;
@@ -63,7 +64,7 @@ impl Store {
             }
             Err(error) => return Err(error),
         };
-        for part in self.parts()? {
+        for part in self.list_parts()? {
             if let Some((problem, rows_lost)) = self.take_apart(&part, look, &manifest)? {
                 report.set_aside(self, &part, problem, rows_lost)?;
             }
@@ -71,17 +72,17 @@ impl Store {
         for damaged in [self.damaged_peaks()?, self.verify_configs()?].concat() {
             report.set_aside(self, &damaged.file, damaged.problem, Some(0))?;
         }
-        self.forget(&report.files.iter().map(|aside| aside.file.clone()).collect::<Vec<_>>())?;
+        self.forget_parts(&report.files.iter().map(|aside| aside.file.clone()).collect::<Vec<_>>())?;
         Ok(report)
     }
 
-    /// Returns the problem of a part and the number of lost rows, after saving its valid rows to another part.
+    /// Returns the problem and the number of lost rows, after saving the valid rows to another part.
     fn take_apart(&self, part: &Path, look: &Look, manifest: &Manifest) -> Result<Option<(String, Option<u64>)>> {
         if let Some(damage) = part_damage(part)? {
             let listed = manifest.parts.get(&self.name_of(part)).map(|part| part.rows);
             return Ok(Some((
                 damage.problem,
-                listed.or_else(|| PartCursor::open(part, &[]).ok().map(|part| part.rows())),
+                listed.or_else(|| PartCursor::open(part, &[]).ok().map(|part| part.row_count())),
             )));
         }
         let (_, found) = self.verify_part(part, look);
@@ -94,15 +95,17 @@ impl Store {
         Ok(Some((problem, Some(self.keep_sound_rows(part, look)?))))
     }
 
-    /// Writes the valid rows of a part into new parts; returns the number of the others.
+    /// Returns the number of invalid rows.
     fn keep_sound_rows(&self, part: &Path, look: &Look) -> Result<u64> {
         let mut cursor = PartCursor::open(part, &all_columns())?;
         let (mut sound, mut read, mut kept) = (Vec::new(), 0, 0);
-        let all = cursor.rows();
-        while let Ok(Some(batch)) = cursor.next(ROWS) {
+        let all = cursor.row_count();
+        while let Ok(Some(batch)) = cursor.read_batch(ROWS) {
             for row in batch.rows() {
                 read += 1;
-                sound.extend(checked(part, read, row).ok().filter(|record: &Record| wrong(record, look).is_none()));
+                sound.extend(
+                    check_row(part, read, row).ok().filter(|record: &Record| find_problem(record, look).is_none()),
+                );
             }
             if sound.len() + ROWS > SEAL_AT_ROWS {
                 kept += sound.len() as u64;

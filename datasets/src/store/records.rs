@@ -4,7 +4,7 @@ use super::chosen::Chosen;
 use super::damage::Damage;
 use super::journal_reader::TornTail;
 use super::merge::Merged;
-use super::{Store, settled};
+use super::{Store, retry_if_missing};
 use crate::codec::rows::{BatchRecords, Batches};
 use crate::error::Result;
 use crate::record::batch::Batch;
@@ -13,8 +13,8 @@ use crate::record::table::Record;
 
 impl Store {
     /// Returns the selected records, sorted by operator kind, task, key and time.
-    pub fn records(&self, choose: Choose) -> Result<Records> {
-        let Merged { merge, torn, damage } = settled(|| self.merged())?;
+    pub fn select_records(&self, choose: Choose) -> Result<Records> {
+        let Merged { merge, torn, damage } = retry_if_missing(|| self.merged_rows())?;
         Ok(Records { rows: BatchRecords::new(&self.root, Chosen::new(merge, choose)), torn, damage })
     }
 }
@@ -38,17 +38,17 @@ impl Records {
     }
 }
 
-/// Gives a network the one name it has in the zoo: older records have aliases as users typed them.
+/// Replaces aliases that older records keep by the zoo's name.
 fn fold_name(record: &mut Record) {
     if record.model_source.as_deref() == Some("local") {
-        let name = record.model_name.as_deref().and_then(zoo::canonical);
+        let name = record.model_name.as_deref().and_then(zoo::canonical_name);
         record.model_name = name.or(record.model_name.take());
     }
 }
 
 impl Batches for Chosen {
     fn next_batch(&mut self) -> Result<Option<Batch>> {
-        self.next()
+        self.next_rows()
     }
 }
 

@@ -13,9 +13,9 @@ use super::names::{part_folder, part_name};
 use crate::codec::all_columns;
 use crate::codec::parquet::{PartCursor, PartWriter};
 use crate::error::{Error, IoContext, Result};
-use crate::files::{HashedScratch, make_folder, remove, sync_folder};
+use crate::files::{HashedScratch, make_folder, remove_if_exists, sync_folder};
 use crate::holder;
-use crate::record::choose::order;
+use crate::record::choose::order_attempts;
 use crate::record::key::Key;
 use crate::record::table::Record;
 use crate::record::words::Target;
@@ -30,8 +30,7 @@ pub(super) const SEAL_AT_ROWS: usize = 50_000;
 /// Options of sealing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SealOptions {
-    /// Also seal journals of other machines, whose processes cannot be seen from here. Use this only if these processes
-    /// have ended; otherwise their later records are lost.
+    /// Also seal journals of other machines. Their processes must have ended, otherwise later records are lost.
     pub take_over: bool,
 }
 
@@ -63,56 +62,59 @@ pub struct JournalLeft {
 
 impl Store {
     /// Seals every journal whose process has ended.
-    pub fn seal(&self, options: SealOptions) -> Result<SealReport> {
+    pub fn seal_journals(&self, options: SealOptions) -> Result<SealReport> {
         let here = Identity::current();
         let mut report = SealReport::default();
-        for path in self.journals()? {
-            let file = match holder::open(&path) {
+        for path in self.list_journals()? {
+            let file = match holder::open_lockable(&path) {
                 // The journal's own process has sealed it.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 file => file.context("opening", &path)?,
             };
             // Determining the owner takes the journal's lock, which is held until the journal is gone, so that no other
             // process seals it.
-            let reader = match JournalReader::of(&path, file) {
+            let reader = match JournalReader::from_file(&path, file) {
                 Err(error @ Error::Newer { .. }) => {
-                    report.leave(path, &error.to_string());
+                    report.skip_journal(path, &error.to_string());
                     continue;
                 }
                 reader => reader?,
             };
-            match self.owner(&reader, &here) {
+            match self.journal_owner(&reader, &here) {
                 Some(Owner::Gone) => seal_journal(self, reader, &mut report)?,
                 Some(Owner::Elsewhere) | None if options.take_over => seal_journal(self, reader, &mut report)?,
-                Some(Owner::Alive) => report.leave(path, "its process is running"),
-                Some(Owner::Elsewhere) => report.leave(path, "its process may be running on another machine"),
-                None => report.leave(path, "it has no header; it may still be being copied from another machine"),
+                Some(Owner::Alive) => report.skip_journal(path, "its process is running"),
+                Some(Owner::Elsewhere) => report.skip_journal(path, "its process may be running on another machine"),
+                None => {
+                    report.skip_journal(path, "it has no header; it may still be being copied from another machine")
+                }
             }
         }
         Ok(report)
     }
 
-    fn owner(&self, reader: &JournalReader, here: &Identity) -> Option<Owner> {
-        let lease = |seconds| Lease::of(reader.file(), &self.journal_folder(), seconds);
+    fn journal_owner(&self, reader: &JournalReader, here: &Identity) -> Option<Owner> {
+        let lease = |seconds| Lease::from_journal(reader.file(), &self.journal_folder(), seconds);
         match &reader.header {
             Some(header) => {
-                Some(header.process.owner((reader.path(), reader.file()), here, lease(header.lease_seconds)))
+                Some(header.process.owner_state((reader.path(), reader.file()), here, lease(header.lease_seconds)))
             }
-            None if reader.is_header_damaged() => {
-                Some(Identity::unknown().owner((reader.path(), reader.file()), here, lease(Some(LEASE.as_secs()))))
-            }
+            None if reader.is_header_damaged() => Some(Identity::unknown().owner_state(
+                (reader.path(), reader.file()),
+                here,
+                lease(Some(LEASE.as_secs())),
+            )),
             None => None,
         }
     }
 }
 
 impl SealReport {
-    fn leave(&mut self, journal: PathBuf, reason: &str) {
+    fn skip_journal(&mut self, journal: PathBuf, reason: &str) {
         self.left.push(JournalLeft { journal, reason: reason.to_owned() });
     }
 }
 
-/// Seals the records of an inactive journal, then removes it.
 pub(super) fn seal_journal(store: &Store, mut reader: JournalReader, report: &mut SealReport) -> Result<()> {
     loop {
         let rows = reader.next_rows(SEAL_AT_ROWS)?;
@@ -123,13 +125,13 @@ pub(super) fn seal_journal(store: &Store, mut reader: JournalReader, report: &mu
         report.parts.extend(seal_rows(store, &rows)?);
     }
     if reader.has_changed() {
-        report.leave(reader.path().to_owned(), "it changed while it was read");
+        report.skip_journal(reader.path().to_owned(), "it changed while it was read");
         return Ok(());
     }
-    report.torn.extend(reader.torn());
+    report.torn.extend(reader.torn_tail());
     report.journals += 1;
     match reader.damage() {
-        None => remove(reader.path())?,
+        None => remove_if_exists(reader.path())?,
         Some(damage) => {
             let file = store.set_aside(reader.path())?;
             report.damage.push(Damage { file, ..damage });
@@ -138,7 +140,6 @@ pub(super) fn seal_journal(store: &Store, mut reader: JournalReader, report: &mu
     sync_folder(&store.journal_folder())
 }
 
-/// Writes rows into parts, one per target and host class.
 pub(super) fn seal_rows(store: &Store, rows: &[Record]) -> Result<Vec<PathBuf>> {
     let mut groups: BTreeMap<(Target, &str), Vec<&Record>> = BTreeMap::new();
     for row in rows {
@@ -153,19 +154,21 @@ pub(super) fn seal_rows(store: &Store, rows: &[Record]) -> Result<Vec<PathBuf>> 
 }
 
 /// Sorts rows in the order of parts and drops duplicates.
-pub(super) fn sort(rows: &mut Vec<&Record>) {
-    let compare = |left: &Record, right: &Record| place(left).cmp(&place(right)).then_with(|| order(left, right));
+pub(super) fn sort_and_dedup(rows: &mut Vec<&Record>) {
+    let compare = |left: &Record, right: &Record| {
+        part_order(left).cmp(&part_order(right)).then_with(|| order_attempts(left, right))
+    };
     rows.sort_unstable_by(|left, right| compare(left, right));
     rows.dedup_by(|later, kept| compare(kept, later).is_eq());
 }
 
 /// Returns the sort key before the time.
-fn place(record: &Record) -> (&str, &str, Key) {
+fn part_order(record: &Record) -> (&str, &str, Key) {
     (&record.op_kind, &record.task_hash, record.key)
 }
 
 fn write_part(folder: &Path, mut rows: Vec<&Record>) -> Result<PathBuf> {
-    sort(&mut rows);
+    sort_and_dedup(&mut rows);
     make_folder(folder)?;
     let mut writer = begin_part(folder)?;
     writer.push_all(&rows)?;
@@ -178,10 +181,9 @@ pub(super) fn begin_part(folder: &Path) -> Result<PartWriter<HashedScratch>> {
     PartWriter::new(&path, file)
 }
 
-/// Finishes a part, names it after its content, and verifies it.
 pub(super) fn keep_part(writer: PartWriter<HashedScratch>, rows: u64) -> Result<PathBuf> {
     let file = writer.finish()?;
-    let name = part_name(&file.hash());
+    let name = part_name(&file.content_hash());
     let path = file.scratch.keep(&name)?;
     read_back(&path, &name, rows)?;
     Ok(path)
@@ -202,7 +204,7 @@ fn read_back(path: &Path, name: &str, rows: u64) -> Result<()> {
     }
     let mut cursor = PartCursor::open(path, &all_columns())?;
     let mut read = 0;
-    while let Some(batch) = cursor.next(1 << 13)? {
+    while let Some(batch) = cursor.read_batch(1 << 13)? {
         read += batch.len() as u64;
     }
     if read == rows { Ok(()) } else { Err(wrong(format!("it has {read} of the {rows} rows just written"))) }

@@ -1,8 +1,8 @@
 //! Counts the content of a store.
 
 use super::damage::Damage;
-use super::index::key;
-use super::{Store, settled};
+use super::index::row_key;
+use super::{Store, retry_if_missing};
 use crate::error::{IoContext, Result};
 use crate::record::batch::{Batch, Row};
 use crate::record::cell::Cell;
@@ -62,18 +62,15 @@ pub struct Files {
     pub bytes: u64,
 }
 
-/// Columns that are counted by value, in label order.
 const LABELS: [ColumnId; 5] =
     [ColumnId::outcome, ColumnId::source, ColumnId::target, ColumnId::host, ColumnId::op_kind];
 
-/// A combination of values as word numbers; rows share few distinct combinations.
 type StatsLabel = [u32; LABELS.len()];
 
-/// Distinct values with consecutive numbers from 0.
 struct Numbered<T>(HashMap<T, u32>);
 
 impl<T: Hash + Eq> Numbered<T> {
-    fn number<Q: Hash + Eq + ToOwned<Owned = T> + ?Sized>(&mut self, value: &Q) -> u32
+    fn assign_number<Q: Hash + Eq + ToOwned<Owned = T> + ?Sized>(&mut self, value: &Q) -> u32
     where
         T: Borrow<Q>,
     {
@@ -85,7 +82,7 @@ impl<T: Hash + Eq> Numbered<T> {
         number
     }
 
-    fn values(&self) -> Vec<&T> {
+    fn ordered_values(&self) -> Vec<&T> {
         let mut values: Vec<(&T, u32)> = self.0.iter().map(|(value, number)| (value, *number)).collect();
         values.sort_unstable_by_key(|(_, number)| *number);
         values.into_iter().map(|(value, _)| value).collect()
@@ -106,7 +103,6 @@ struct Gathered {
     tasks: HashSet<Key>,
 }
 
-/// The part of a row that is kept; compact, because there may be millions.
 #[derive(Clone, Copy)]
 struct SeenRows {
     key: Key,
@@ -120,13 +116,13 @@ struct SeenRows {
 
 impl SeenRows {
     /// Orders attempts by experiment and time; equal means a duplicate.
-    fn order(&self, other: &SeenRows) -> Ordering {
+    fn compare_attempts(&self, other: &SeenRows) -> Ordering {
         (self.key, self.started_at_us, self.run)
             .cmp(&(other.key, other.started_at_us, other.run))
             .then_with(|| self.median_ns.total_cmp(&other.median_ns))
     }
 
-    fn tried(&self) -> Tried {
+    fn tried_point(&self) -> Tried {
         Tried { median_ns: Some(self.median_ns).filter(|median| !median.is_nan()) }
     }
 }
@@ -137,13 +133,13 @@ impl Store {
         let others =
             [ColumnId::key, ColumnId::started_at_us, ColumnId::run_id, ColumnId::median_ns, ColumnId::task_hash];
         let columns: Vec<ColumnId> = [&LABELS[..], &others].concat();
-        let (files, damage) = settled(|| self.scan(&columns, Gathered::default, gather))?;
-        let (parts, journals) = (files_of(&self.parts()?)?, files_of(&self.journals()?)?);
+        let (files, damage) = retry_if_missing(|| self.scan_batches(&columns, Gathered::default, gather_batch))?;
+        let (parts, journals) = (files_of(&self.list_parts()?)?, files_of(&self.list_journals()?)?);
         let mut stats = Stats { parts, journals, damage, ..Stats::default() };
-        let Gathered { words, labels, rows: mut seen, tasks } = together(files);
+        let Gathered { words, labels, rows: mut seen, tasks } = combine_files(files);
         let read = seen.len() as u64;
-        seen.par_sort_unstable_by(SeenRows::order);
-        seen.dedup_by(|later, kept| later.order(kept).is_eq());
+        seen.par_sort_unstable_by(SeenRows::compare_attempts);
+        seen.dedup_by(|later, kept| later.compare_attempts(kept).is_eq());
         stats.measurements = seen.len() as u64;
         stats.duplicates = read - stats.measurements;
         // Every experiment has a selected row.
@@ -153,8 +149,8 @@ impl Store {
         for attempts in seen.chunk_by(|left, right| left.key == right.key) {
             stats.experiments += 1;
             tried.clear();
-            tried.extend(attempts.iter().map(SeenRows::tried));
-            for chosen in &attempts[choose.places(&tried)] {
+            tried.extend(attempts.iter().map(SeenRows::tried_point));
+            for chosen in &attempts[choose.selected_range(&tried)] {
                 stats.rows += 1;
                 counts[chosen.label as usize] += 1;
                 let times = |known: Option<i64>| known.into_iter().chain([chosen.started_at_us]);
@@ -162,16 +158,16 @@ impl Store {
                 stats.last_started_at_us = times(stats.last_started_at_us).max();
             }
         }
-        let words = words.values();
-        for (label, count) in labels.values().into_iter().zip(counts) {
-            stats.count(label.map(|word| words[word as usize]), count);
+        let words = words.ordered_values();
+        for (label, count) in labels.ordered_values().into_iter().zip(counts) {
+            stats.add_count(label.map(|word| words[word as usize]), count);
         }
         Ok(stats)
     }
 }
 
 impl Stats {
-    fn count(&mut self, label: [&String; LABELS.len()], count: u64) {
+    fn add_count(&mut self, label: [&String; LABELS.len()], count: u64) {
         if count == 0 {
             return;
         }
@@ -181,25 +177,26 @@ impl Stats {
     }
 }
 
-/// Combines the results of all files; each is dropped after use to limit memory.
-fn together(files: Vec<Gathered>) -> Gathered {
+/// Drops each file's result after use to limit memory.
+fn combine_files(files: Vec<Gathered>) -> Gathered {
     let mut all = Gathered::default();
     all.rows.reserve_exact(files.iter().map(|file| file.rows.len()).sum());
     for file in files {
-        let words: Vec<u32> = file.words.values().into_iter().map(|word| all.words.number(word)).collect();
-        let label = |label: &StatsLabel| all.labels.number(&label.map(|word| words[word as usize]));
-        let labels: Vec<u32> = file.labels.values().into_iter().map(label).collect();
+        let words: Vec<u32> =
+            file.words.ordered_values().into_iter().map(|word| all.words.assign_number(word)).collect();
+        let label = |label: &StatsLabel| all.labels.assign_number(&label.map(|word| words[word as usize]));
+        let labels: Vec<u32> = file.labels.ordered_values().into_iter().map(label).collect();
         all.rows.extend(file.rows.into_iter().map(|row| SeenRows { label: labels[row.label as usize], ..row }));
         all.tasks.extend(file.tasks);
     }
     all
 }
 
-fn gather(batch: &Batch, gathered: &mut Gathered) {
+fn gather_batch(batch: &Batch, gathered: &mut Gathered) {
     let mut task_before = String::new();
     for row in batch.rows() {
         let text = |id: ColumnId| if let Cell::Text(text) = row.cell(id) { text } else { "" };
-        let label = gathered.labels.number(&LABELS.map(|id| gathered.words.number(text(id))));
+        let label = gathered.labels.assign_number(&LABELS.map(|id| gathered.words.assign_number(text(id))));
         // Rows are sorted by task.
         let task = text(ColumnId::task_hash);
         if task != task_before {
@@ -210,9 +207,9 @@ fn gather(batch: &Batch, gathered: &mut Gathered) {
         let mut run = DefaultHasher::new();
         text(ColumnId::run_id).hash(&mut run);
         gathered.rows.push(SeenRows {
-            key: key(&row),
+            key: row_key(&row),
             started_at_us,
-            median_ns: Tried::of(&row).median_ns.unwrap_or(f64::NAN),
+            median_ns: Tried::from_row(&row).median_ns.unwrap_or(f64::NAN),
             run: run.finish() as u32,
             label,
         });

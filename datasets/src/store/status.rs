@@ -10,7 +10,7 @@ use super::Store;
 use super::identity::{Identity, create_own};
 use super::lease::Lease;
 use crate::error::{IoContext, Result};
-use crate::files::{list, make_folder, remove};
+use crate::files::{list_matching, make_folder, remove_if_exists};
 use crate::holder::{self, Holder};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
@@ -18,7 +18,6 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-/// Age of the file after which a remote process counts as ended.
 const SILENT_SECONDS: u64 = 120;
 /// File sizes are multiples of this, so that a shorter text overwrites a longer one.
 const BLOCK: usize = 4096;
@@ -78,7 +77,7 @@ struct WrittenStatus {
 
 impl Store {
     /// Creates the status file of this process.
-    pub fn telling(&self) -> Result<Telling> {
+    pub fn create_status_file(&self) -> Result<Telling> {
         let folder = self.root().join("status");
         make_folder(&folder)?;
         let (path, file) = create_own(&folder, "json", OpenOptions::new().write(true))?;
@@ -88,12 +87,12 @@ impl Store {
     }
 
     /// Returns the status of all running processes and of those that were killed, the longest-running first.
-    pub fn statuses(&self) -> Result<Vec<ProcessView>> {
+    pub fn read_statuses(&self) -> Result<Vec<ProcessView>> {
         let folder = self.root().join("status");
         let here = Identity::current().boot;
         let mut seen = Vec::new();
-        for path in list(&folder, |name| name.ends_with(".json"))? {
-            let Ok(file) = holder::open(&path) else { continue };
+        for path in list_matching(&folder, |name| name.ends_with(".json"))? {
+            let Ok(file) = holder::open_lockable(&path) else { continue };
             let mut text = String::new();
             if (&file).take(MOST_BYTES).read_to_string(&mut text).is_err() {
                 continue;
@@ -101,10 +100,12 @@ impl Store {
             let Ok(written) = serde_json::from_str::<WrittenStatus>(text.trim_end_matches(['\0', ' ', '\n'])) else {
                 continue;
             };
-            let is_running = match Holder::of(&file) {
+            let is_running = match Holder::probe_lock(&file) {
                 Holder::Alive => true,
                 Holder::Gone if written.boot == here => false,
-                Holder::Gone | Holder::Unknown => Lease::of(&file, &folder, Some(SILENT_SECONDS)) == Lease::Held,
+                Holder::Gone | Holder::Unknown => {
+                    Lease::from_journal(&file, &folder, Some(SILENT_SECONDS)) == Lease::Held
+                }
             };
             seen.push(ProcessView { status: written.status, is_running });
         }
@@ -115,7 +116,7 @@ impl Store {
 
 impl Telling {
     /// Writes the current status.
-    pub fn say(&self, status: &Status) -> Result<()> {
+    pub fn write_status(&self, status: &Status) -> Result<()> {
         let written = WrittenStatus { boot: Identity::current().boot, status: status.clone() };
         let mut text = serde_json::to_vec(&written).expect("a status holds only JSON values");
         // Spaces overwrite the rest of a longer text.
@@ -128,7 +129,7 @@ impl Telling {
 impl Drop for Telling {
     fn drop(&mut self) {
         // The missing file shows that the process has ended.
-        let _ = remove(&self.path);
+        let _ = remove_if_exists(&self.path);
     }
 }
 
@@ -140,20 +141,20 @@ mod tests {
     fn what_is_said_is_seen_until_it_ends() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::create(folder.path()).unwrap();
-        assert_eq!(store.statuses().unwrap(), []);
-        let telling = store.telling().unwrap();
+        assert_eq!(store.read_statuses().unwrap(), []);
+        let telling = store.create_status_file().unwrap();
         let long = Status { done: 3, total: 10, standing: Some("x".repeat(5000)), ..Status::default() };
-        telling.say(&long).unwrap();
-        telling.say(&Status { standing: None, ..long.clone() }).unwrap();
-        let seen = store.statuses().unwrap();
+        telling.write_status(&long).unwrap();
+        telling.write_status(&Status { standing: None, ..long.clone() }).unwrap();
+        let seen = store.read_statuses().unwrap();
         assert_eq!((seen.len(), seen[0].is_running, seen[0].status.done), (1, true, 3));
         drop(telling);
-        assert_eq!(store.statuses().unwrap(), []);
+        assert_eq!(store.read_statuses().unwrap(), []);
         // A killed process leaves its file; a foreign file is skipped.
         std::fs::write(folder.path().join("status/1-2-x.json"), "{").unwrap();
         let boot = Identity::current().boot;
         std::fs::write(folder.path().join("status/3-4-x.json"), format!("{{\"boot\":\"{boot}\",\"pid\":4}}")).unwrap();
-        let seen = store.statuses().unwrap();
+        let seen = store.read_statuses().unwrap();
         assert_eq!((seen.len(), seen[0].is_running, seen[0].status.pid), (1, false, 4));
         assert!(store.verify().unwrap().problems.is_empty());
     }

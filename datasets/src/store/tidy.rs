@@ -5,21 +5,20 @@
 
 use super::Store;
 use super::compact::PART_ROWS;
-use super::damage::sound;
+use super::damage::split_sound;
 use super::names::is_part;
 use crate::codec::parquet::PartCursor;
 use crate::error::{Error, Result};
-use crate::files::list;
+use crate::files::list_matching;
 use std::path::{Path, PathBuf};
 
 /// Maximum number of parts per folder that are not full.
 pub const SMALL_PARTS: usize = 64;
 
 impl Store {
-    /// Merges the small parts of every folder with more than [`SMALL_PARTS`] of them, and returns their number.
-    ///
-    /// Skips folders if another process holds the compaction lock. Damaged parts stay for a compaction to report.
-    pub fn tidy(&self) -> Result<u64> {
+    /// Merges the parts of folders with more than [`SMALL_PARTS`] small ones; returns their number.
+    /// Skips folders whose compaction lock is held, and leaves damaged parts to a compaction.
+    pub fn merge_small_parts(&self) -> Result<u64> {
         let mut merged = 0;
         for folder in self.part_folders()? {
             if small_parts(&folder)?.len() <= SMALL_PARTS {
@@ -30,10 +29,10 @@ impl Store {
                 lock => lock?,
             };
             // The previous lock holder may have merged them.
-            let (parts, _) = sound(small_parts(&folder)?)?;
+            let (parts, _) = split_sound(small_parts(&folder)?)?;
             if parts.len() > SMALL_PARTS {
                 self.compact_folder(&folder, &parts)?;
-                self.forget(&parts)?;
+                self.forget_parts(&parts)?;
                 merged += parts.len() as u64;
             }
         }
@@ -42,7 +41,7 @@ impl Store {
 }
 
 fn small_parts(folder: &Path) -> Result<Vec<PathBuf>> {
-    let parts = list(folder, is_part)?;
+    let parts = list_matching(folder, is_part)?;
     // With few parts, their sizes need not be read.
     if parts.len() <= SMALL_PARTS {
         return Ok(Vec::new());
@@ -50,7 +49,7 @@ fn small_parts(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut small = Vec::new();
     for part in parts {
         match PartCursor::open(&part, &[]) {
-            Ok(cursor) if cursor.rows() >= PART_ROWS => {}
+            Ok(cursor) if cursor.row_count() >= PART_ROWS => {}
             Ok(_) => small.push(part),
             // Merged by another process, or damaged.
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}

@@ -7,8 +7,8 @@ use super::merge::Merged;
 use super::names::part_name;
 use super::seal::SEAL_AT_ROWS;
 use super::seal::seal_rows;
-use super::{Store, settled};
-use crate::codec::{Format, Writer, read};
+use super::{Store, retry_if_missing};
+use crate::codec::{Format, Writer, read_records};
 use crate::error::{IoContext, Result};
 use crate::files::{HashedScratch, make_folder};
 use crate::output::Output;
@@ -18,7 +18,6 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 
-/// Maximum number of batches in the export queue.
 const WAITING: usize = 2;
 
 /// The result of merging another store.
@@ -57,13 +56,12 @@ pub struct ImportReport {
 }
 
 impl Store {
-    /// Copies everything from another store, which stays unchanged. Repeated merges, in any order, have no further
-    /// effect.
-    pub fn merge(&self, other: &Store) -> Result<MergeReport> {
-        settled(|| {
+    /// Copies everything from another store, which stays unchanged. Repeated merges have no further effect.
+    pub fn merge_from(&self, other: &Store) -> Result<MergeReport> {
+        retry_if_missing(|| {
             let mut report = MergeReport::default();
             self.merge_configs(other)?;
-            for path in other.journals()? {
+            for path in other.list_journals()? {
                 let mut reader = JournalReader::open(&path)?;
                 loop {
                     let rows = reader.next_rows(SEAL_AT_ROWS)?;
@@ -73,10 +71,10 @@ impl Store {
                     report.journal_rows += rows.len() as u64;
                     seal_rows(self, &rows)?;
                 }
-                report.torn.extend(reader.torn());
+                report.torn.extend(reader.torn_tail());
                 report.damage.extend(reader.damage());
             }
-            for part in other.parts()? {
+            for part in other.list_parts()? {
                 let to = self.dataset_folder().join(other.name_of(&part));
                 let is_here = to.exists();
                 if is_here && part_damage(&to)?.is_none() {
@@ -94,7 +92,7 @@ impl Store {
         })
     }
 
-    /// Copies a part; returns false if its content does not match its name.
+    /// Returns false if the content does not match the part's name.
     fn copy_part(&self, from: &Path, to: &Path) -> Result<bool> {
         let folder = to.parent().unwrap_or(&self.root);
         let mut source = File::open(from).context("opening", from)?;
@@ -104,7 +102,7 @@ impl Store {
         make_folder(folder)?;
         let mut copy = HashedScratch::new(folder)?;
         std::io::copy(&mut source, &mut copy).context("copying", from)?;
-        let name = part_name(&copy.hash());
+        let name = part_name(&copy.content_hash());
         let is_sound = to.file_name().is_some_and(|wanted| wanted == name.as_str());
         if is_sound {
             copy.scratch.keep(&name)?;
@@ -112,19 +110,18 @@ impl Store {
         Ok(is_sound)
     }
 
-    /// Exports the selected records into one file, sorted by operator kind, task, key and time. The file is written
-    /// atomically, and an unwritable path fails before anything is read.
+    /// Exports the selected records into one sorted file, written atomically; fails first if the path is unwritable.
     pub fn export(&self, path: &Path, format: Format, choose: Choose) -> Result<ExportReport> {
-        settled(|| {
+        retry_if_missing(|| {
             let mut writer = Writer::new(path, format, Output::create(path)?)?;
-            let Merged { merge, damage, .. } = self.merged()?;
+            let Merged { merge, damage, .. } = self.merged_rows()?;
             let mut chosen = Chosen::new(merge, choose);
             let mut rows = 0;
             // Reads ahead on a thread of its own. A pool thread would block on the queue and be missing for other work.
             std::thread::scope(|scope| {
                 let (sender, receiver) = sync_channel(WAITING);
                 scope.spawn(move || {
-                    while let Some(batch) = chosen.next().transpose() {
+                    while let Some(batch) = chosen.next_rows().transpose() {
                         let is_last = batch.is_err();
                         if sender.send(batch).is_err() || is_last {
                             break;
@@ -142,15 +139,14 @@ impl Store {
         })
     }
 
-    /// Imports the records of a file into a store. The store is created if needed, once all records are checked.
-    /// Repeated imports give the same parts.
+    /// Imports the records of a file, once all are checked, creating the store if needed. Repeated imports are equal.
     pub fn import(root: &Path, path: &Path, format: Format) -> Result<ImportReport> {
         Store::check_place(root)?;
         let folder = std::env::temp_dir();
         let folder = tempfile::TempDir::with_prefix_in("opcollect-import-", &folder).context("creating", &folder)?;
         let staged = Store::create(folder.path())?;
         let mut report = ImportReport::default();
-        let mut records = read(path, format)?;
+        let mut records = read_records(path, format)?;
         loop {
             let rows = records.by_ref().take(SEAL_AT_ROWS).collect::<Result<Vec<_>>>()?;
             if rows.is_empty() {
@@ -160,8 +156,8 @@ impl Store {
             seal_rows(&staged, &rows)?;
         }
         let store = Store::create(root)?;
-        store.merge(&staged)?;
-        let parts = staged.parts()?;
+        store.merge_from(&staged)?;
+        let parts = staged.list_parts()?;
         report.parts = parts.iter().map(|part| store.dataset_folder().join(staged.name_of(part))).collect();
         Ok(report)
     }

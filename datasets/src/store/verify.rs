@@ -7,9 +7,9 @@ use super::names::{is_part, part_folder};
 use super::{MARKER, Store, files};
 use crate::codec::all_columns;
 use crate::codec::parquet::PartCursor;
-use crate::codec::rows::checked;
+use crate::codec::rows::check_row;
 use crate::error::{Error, Result};
-use crate::files::leftovers;
+use crate::files::list_leftovers;
 use crate::record::batch::Batch;
 use crate::record::table::Record;
 use rayon::prelude::*;
@@ -47,7 +47,7 @@ pub struct Problem {
     pub problem: String,
 }
 
-/// A check of a row by a caller that knows more about the columns than this crate. Returns the problem, or None.
+/// Returns the problem that a caller with more knowledge of the columns finds in a row, or None.
 pub type Look = dyn Fn(&Record) -> Option<String> + Sync;
 
 impl Store {
@@ -59,30 +59,30 @@ impl Store {
     /// Reads every file and checks every row, with an additional check of the caller.
     pub fn verify_with(&self, look: &Look) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
-        let journals = self.journals()?;
+        let journals = self.list_journals()?;
         report.journals = journals.len() as u64;
         for path in journals {
             let result = verify_journal(&path, look, &mut report);
-            report.note(&path, result);
+            report.note_problem(&path, result);
         }
-        let parts = self.parts()?;
+        let parts = self.list_parts()?;
         report.parts = parts.len() as u64;
         let results: Vec<_> = parts.par_iter().with_max_len(1).map(|part| self.verify_part(part, look)).collect();
         for (path, (rows, result)) in parts.iter().zip(results) {
             report.rows += rows;
-            report.note(path, result);
+            report.note_problem(path, result);
         }
         self.verify_manifest(&parts, &mut report);
         self.find_strangers(&mut report)?;
         if let Some(why) = self.marker_problem() {
             let problem =
                 format!("its content changed after it was written ({why}); `verify --quarantine` writes it again");
-            report.note(&self.root.join(MARKER), Ok(Some(problem)));
+            report.note_problem(&self.root.join(MARKER), Ok(Some(problem)));
         }
         report.problems.extend(self.verify_configs()?);
         report.problems.extend(self.damaged_peaks()?);
         report.problems.extend(self.foreign_peaks()?);
-        report.quarantined = self.quarantined()?;
+        report.quarantined = self.quarantined_files()?;
         Ok(report)
     }
 
@@ -92,18 +92,17 @@ impl Store {
         (rows, result)
     }
 
-    /// Checks the name, order and rows of a part; returns its problem, if any.
     fn read_part(&self, path: &Path, look: &Look, rows: &mut u64) -> Result<Option<String>> {
         if let Some(damage) = part_damage(path)? {
             return Ok(Some(damage.problem));
         }
         let mut cursor = PartCursor::open(path, &all_columns())?;
         let mut last: Option<Batch> = None;
-        while let Some(batch) = cursor.next(ROWS)? {
+        while let Some(batch) = cursor.read_batch(ROWS)? {
             for (index, row) in batch.rows().enumerate() {
                 *rows += 1;
-                let record = checked(path, *rows, row)?;
-                if let Some(problem) = wrong(&record, look) {
+                let record = check_row(path, *rows, row)?;
+                if let Some(problem) = find_problem(&record, look) {
                     return Ok(Some(format!("row {rows}: {problem}")));
                 }
                 let folder = self.dataset_folder().join(part_folder(record.target.name(), &record.host_class));
@@ -123,36 +122,35 @@ impl Store {
         Ok(None)
     }
 
-    /// Checks that the parts of the last compaction exist, unless a later one replaced them.
     fn verify_manifest(&self, parts: &[PathBuf], report: &mut VerifyReport) {
-        let manifest = match self.manifest() {
+        let manifest = match self.read_manifest() {
             Ok(manifest) => manifest,
-            Err(error) => return report.note(&self.root, Err(error)),
+            Err(error) => return report.note_problem(&self.root, Err(error)),
         };
         let here: Vec<String> = parts.iter().map(|part| self.name_of(part)).collect();
         for name in manifest.parts.keys().filter(|name| !here.contains(name)) {
             let problem = "it is in the manifest but missing; restore it from a copy of the store";
-            report.note(&self.dataset_folder().join(name), Ok(Some(problem.to_owned())));
+            report.note_problem(&self.dataset_folder().join(name), Ok(Some(problem.to_owned())));
         }
     }
 
-    /// Reports files that readers ignore, because users should know that they have no effect.
+    /// Reports ignored files, because users should know that they have no effect.
     fn find_strangers(&self, report: &mut VerifyReport) -> Result<()> {
         for folder in self.written_folders()? {
-            report.leftovers.extend(leftovers(&folder)?);
+            report.leftovers.extend(list_leftovers(&folder)?);
         }
         let is_shown = |name: &str| !name.starts_with('.');
         let mut strangers = Vec::new();
         let folders = self.part_folders()?;
         for folder in &folders {
-            strangers.extend(files::list(folder, |name| is_shown(name) && !is_part(name))?);
+            strangers.extend(files::list_matching(folder, |name| is_shown(name) && !is_part(name))?);
         }
         // Parts are only read from folders with the expected names. Files with a leading underscore belong to other
         // engines, such as a table's log.
         let is_ours = |name: &str| is_shown(name) && !name.starts_with('_');
-        let targets = files::list(&self.dataset_folder(), is_ours)?;
+        let targets = files::list_matching(&self.dataset_folder(), is_ours)?;
         for target in &targets {
-            let below = if target.is_dir() { files::list(target, is_shown)? } else { Vec::new() };
+            let below = if target.is_dir() { files::list_matching(target, is_shown)? } else { Vec::new() };
             let is_read = |path: &PathBuf| folders.contains(path);
             match below.iter().any(is_read) {
                 true => strangers.extend(below.into_iter().filter(|path| !is_read(path))),
@@ -161,11 +159,13 @@ impl Store {
             }
         }
         for path in strangers {
-            report.note(&path, Ok(Some("it is not a part and is ignored; import it or remove it".to_owned())));
+            report.note_problem(&path, Ok(Some("it is not a part and is ignored; import it or remove it".to_owned())));
         }
-        let journals = self.journals()?;
-        for path in files::list(&self.journal_folder(), is_shown)?.iter().filter(|path| !journals.contains(path)) {
-            report.note(path, Ok(Some("it is not a journal and is ignored; remove it".to_owned())));
+        let journals = self.list_journals()?;
+        for path in
+            files::list_matching(&self.journal_folder(), is_shown)?.iter().filter(|path| !journals.contains(path))
+        {
+            report.note_problem(path, Ok(Some("it is not a journal and is ignored; remove it".to_owned())));
         }
         Ok(())
     }
@@ -180,10 +180,10 @@ fn verify_journal(path: &Path, look: &Look, report: &mut VerifyReport) -> Result
             break;
         }
         report.rows += rows.len() as u64;
-        let wrong = || rows.iter().find_map(|row| Some(format!("key {}: {}", row.key, wrong(row, look)?)));
+        let wrong = || rows.iter().find_map(|row| Some(format!("key {}: {}", row.key, find_problem(row, look)?)));
         problem = problem.or_else(wrong);
     }
-    report.torn.extend(reader.torn());
+    report.torn.extend(reader.torn_tail());
     if let Some(damage) = reader.damage() {
         report.problems.push(Problem { file: path.to_owned(), problem: damage.to_string() });
     }
@@ -191,7 +191,7 @@ fn verify_journal(path: &Path, look: &Look, report: &mut VerifyReport) -> Result
 }
 
 /// Returns the problem of a record: a wrong key, or what the caller's check reports.
-pub(super) fn wrong(record: &Record, look: &Look) -> Option<String> {
+pub(super) fn find_problem(record: &Record, look: &Look) -> Option<String> {
     let key = record.experiment_key();
     if key == record.key {
         look(record)
@@ -200,13 +200,12 @@ pub(super) fn wrong(record: &Record, look: &Look) -> Option<String> {
     }
 }
 
-/// Returns whether the content is at fault and not the system.
 pub(super) fn is_of_content(error: &Error) -> bool {
     matches!(error, Error::Row { .. } | Error::Damaged { .. })
 }
 
 impl VerifyReport {
-    fn note(&mut self, file: &Path, result: Result<Option<String>>) {
+    fn note_problem(&mut self, file: &Path, result: Result<Option<String>>) {
         let problem = match result {
             Ok(None) => return,
             Ok(Some(problem)) => problem,

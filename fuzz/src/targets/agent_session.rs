@@ -4,7 +4,7 @@
 //! A packet is two bytes of length and its content. All agent functions are looked up first, so that the input can call
 //! them by small handles. Inputs that load libraries are skipped, because their code would run.
 
-use agent::session::{OnFabric, serve};
+use agent::session::{OnFabric, serve_session};
 use remote::fabric::{ADDRESS, ALLOCATE, FREE, FabricKind, INFO, PROGRAM, READ, RUN, WRITE};
 use remote::packet::{Code, Packet, VERSION};
 use remote::wire::Value;
@@ -48,7 +48,7 @@ pub fn run(input: &[u8]) {
         rest = &content[length..];
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let bus = agent::fabric::open(FabricKind::Simulated, MEMORY_BYTES).expect("a simulated core");
+    let bus = agent::fabric::open_fabric(FabricKind::Simulated, MEMORY_BYTES).expect("a simulated core");
     let fabric = OnFabric::new(FabricKind::Simulated, bus);
     let (mut near, far) = UnixStream::pair().expect("two sockets");
     let far = TcpStream::from(OwnedFd::from(far));
@@ -56,6 +56,6 @@ pub fn run(input: &[u8]) {
         let mut sender = near.try_clone().expect("a socket");
         scope.spawn(move || sender.write_all(&bytes).and_then(|()| sender.shutdown(Shutdown::Write)));
         scope.spawn(move || near.read_to_end(&mut Vec::new()));
-        let _ = serve(far, folder.path(), MEMORY_BYTES, Some(fabric));
+        let _ = serve_session(far, folder.path(), MEMORY_BYTES, Some(fabric));
     });
 }

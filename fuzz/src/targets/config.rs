@@ -11,7 +11,7 @@ pub fn run(bytes: &[u8]) {
         if let Ok(loaded) = from_config(text, "fuzz.json", None, &options)
             && loaded.graph.nodes.len() < 1000
         {
-            let simplified = passes::simplify(&loaded.graph).expect("a graph of a family has no rough edges");
+            let simplified = passes::simplify_graph(&loaded.graph).expect("a graph of a family has no rough edges");
             let _ = passes::split_attention(&simplified);
         }
     }

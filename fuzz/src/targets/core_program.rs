@@ -2,7 +2,8 @@
 //! passes the check must execute. Any file is a useful seed.
 
 use accelerator::{
-    Core, FunctionalMachine, Program, check, decode, default_knobs, encode, generate, layer_of, simulate,
+    Core, FunctionalMachine, Program, check_program, decode_instruction, default_knobs, encode_instruction,
+    generate_program, layer_of, simulate_program,
 };
 use models::Task;
 use std::sync::OnceLock;
@@ -12,10 +13,10 @@ const LAYER: &str = r#"conv(i8[1,16,4,4], const i8[32,16,3,3]) strides=[1,1] pad
 fn program() -> &'static Program {
     static PROGRAM: OnceLock<Program> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let core = Core::named("1x16").expect("a published core");
+        let core = Core::find_published("1x16").expect("a published core");
         let layer = layer_of(&Task::from_text(LAYER).expect("a task")).expect("a layer of the core");
         let knobs = default_knobs(&core, &layer).expect("a cut that fits");
-        generate(&core, &layer, &knobs).expect("a program")
+        generate_program(&core, &layer, &knobs).expect("a program")
     })
 }
 
@@ -29,12 +30,12 @@ pub fn run(bytes: &[u8]) {
         let place = usize::from(u16::from_le_bytes([*low, *high])) % wrong.instructions.len();
         wrong.instructions[place][usize::from(half & 1)] ^= u64::from_le_bytes(*bits);
         let halves = wrong.instructions[place];
-        if let Ok(instruction) = decode(&wrong.core, halves) {
-            assert_eq!(encode(&wrong.core, &instruction), halves);
+        if let Ok(instruction) = decode_instruction(&wrong.core, halves) {
+            assert_eq!(encode_instruction(&wrong.core, &instruction), halves);
         }
     }
-    if check(&wrong).is_ok() {
+    if check_program(&wrong).is_ok() {
         FunctionalMachine::new(&wrong).expect("a checked program is read").run(1).expect("a checked program runs");
-        simulate(&wrong, &accelerator::timing_sets()[0].timing).expect("a checked program ends");
+        simulate_program(&wrong, &accelerator::timing_sets()[0].timing).expect("a checked program ends");
     }
 }

@@ -2,19 +2,19 @@
 //! core and the timing parameters (`--sim-params`). Accepted targets must survive a round trip.
 
 use super::valid_text;
-use targets::{Fabric, fabric, fabric_text};
+use targets::{Fabric, fabric_text, parse_fabric};
 
 fn check(text: &str) {
-    let target = fabric(text).expect("a target that is read once is read again");
-    assert!(targets::find(text) == Some(target.kind) && target.text == text);
-    let read = Fabric::read(text).expect("it was read");
-    read.core().check().expect("a published core");
-    let _ = (read.timing(), read.describe());
+    let target = parse_fabric(text).expect("a target that is read once is read again");
+    assert!(targets::find_kind(text) == Some(target.kind) && target.text == text);
+    let read = Fabric::parse_text(text).expect("it was read");
+    read.core().check_encodable().expect("a published core");
+    let _ = (read.timing_set(), read.describe());
 }
 
 pub fn run(bytes: &[u8]) {
     let text = valid_text(bytes);
-    if fabric(text).is_ok() {
+    if parse_fabric(text).is_ok() {
         check(text);
     }
     let names: Vec<Option<&str>> = text.lines().map(|name| Some(name).filter(|name| !name.is_empty())).collect();

@@ -5,7 +5,7 @@
 //! the profiler to end.
 
 use crate::card;
-use capture::tpu::{Reading, loss::Losses, read, trace};
+use capture::tpu::{Reading, loss::Losses, read_capture, trace};
 use capture::trace::QueryBounds;
 use std::path::Path;
 
@@ -13,12 +13,12 @@ pub fn run(bytes: &[u8]) {
     let Some((offset, text)) = bytes.split_first_chunk::<8>() else { return };
     let tail = (1210, Some(i64::from_le_bytes(*offset) >> 8));
     let mut losses = Losses::default();
-    let Ok(host) = trace::host::parse(Path::new("fuzz"), text, tail, &mut losses) else { return };
+    let Ok(host) = trace::host::parse_host_trace(Path::new("fuzz"), text, tail, &mut losses) else { return };
     let folder = tempfile::tempdir().expect("a temporary folder");
     let capture = card::write(folder.path(), &[(0, card::small_core(0))]);
-    let timeline = read(&capture, &Reading::default()).expect("our own capture");
+    let timeline = read_capture(&capture, &Reading::default()).expect("our own capture");
     let path = folder.path().join("perfetto.pftrace");
-    trace::write(&timeline, Some(&host), &path).expect("the folder is writable");
+    trace::write_trace(&timeline, Some(&host), &path).expect("the folder is writable");
     let question = "select count(*), sum(dur) from slice";
-    capture::trace::query(&path, question, &QueryBounds::default()).expect("our own trace");
+    capture::trace::query_trace(&path, question, &QueryBounds::default()).expect("our own trace");
 }

@@ -3,9 +3,9 @@
 
 #[allow(unsafe_code, reason = "looking up a function is what is fuzzed")]
 pub fn run(bytes: &[u8]) {
-    if let Ok(loaded) = kernel::tvm::object::load(bytes) {
-        let _ = loaded.symbol("main");
+    if let Ok(loaded) = kernel::tvm::object::load_object(bytes) {
+        let _ = loaded.find_symbol("main");
         // SAFETY: the function is looked up and dropped, and never called.
-        let _ = unsafe { loaded.function("main") };
+        let _ = unsafe { loaded.packed_function("main") };
     }
 }

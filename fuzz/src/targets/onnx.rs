@@ -8,7 +8,7 @@ pub fn run(bytes: &[u8]) {
     for skip_unsupported in [false, true] {
         let options = Options { skip_unsupported, ..Options::default() };
         if let Ok(imported) = import(bytes.to_vec().into(), "fuzz.onnx", None, &options) {
-            let _ = passes::simplify(&imported.graph);
+            let _ = passes::simplify_graph(&imported.graph);
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use learn::predictor::Query;
 use predictor::bundle;
-use predictor::serve::{PATIENCE, Service, answer};
+use predictor::serve::{PATIENCE, Service, answer_query};
 use samples::features::Work;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -25,19 +25,19 @@ fn service() -> &'static Service {
 
 pub fn run(bytes: &[u8]) {
     if bytes.first() == Some(&b'{') {
-        let _ = answer(bytes, service());
+        let _ = answer_query(bytes, service());
         return;
     }
     let mut file = bytes.to_vec();
     file.extend_from_slice(blake3::hash(bytes).as_bytes());
     let Ok(predictor) = bundle::from_bytes(&file) else { return };
-    let work = Work::contraction(3.0, 200.0, 300.0, 100.0, false);
+    let work = Work::contraction_work(3.0, 200.0, 300.0, 100.0, false);
     let extras = BTreeMap::from([("knob.tile_x".to_owned(), 4.0)]);
     for operator in predictor.learned.operators.keys() {
         for device in predictor.about.devices.keys() {
             let query = Query { operator, work: &work, device, threads: None, extras: &extras };
             let _ = predictor.predict(&query);
-            let _ = predictor::explain::explain(&predictor, &query);
+            let _ = predictor::explain::explain_prediction(&predictor, &query);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! summarised, compared and written. A single profile is compared with itself.
 
 use profile::Profile;
-use profile::compare::compare;
+use profile::compare::compare_profiles;
 use profile::cycle;
 use profile::summary::GroupBy;
 
@@ -17,9 +17,9 @@ pub fn run(bytes: &[u8]) {
     let after = bytes.get(split + 1..).and_then(read);
     let after = after.as_ref().unwrap_or(&before);
     for group_by in [GroupBy::Name, GroupBy::Call, GroupBy::Scope(2), GroupBy::InputShape] {
-        let _ = compare(&before, after, group_by);
+        let _ = compare_profiles(&before, after, group_by);
     }
-    for cycle in cycle::cycles(&before) {
-        cycle::cut(&before, cycle).check().expect("a part of a sound profile is sound");
+    for cycle in cycle::list_cycles(&before) {
+        cycle::cut_cycle(&before, cycle).check().expect("a part of a sound profile is sound");
     }
 }

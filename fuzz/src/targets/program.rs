@@ -25,14 +25,14 @@ fn hash(bytes: &[u8]) -> Value {
 fn replace(root: &Path, name: &str, field: Option<&str>, bytes: &[u8]) {
     std::fs::write(root.join(name), bytes).expect("a file");
     let Some(field) = field else { return };
-    let model = std::fs::read(portable::path(root)).expect("a file");
+    let model = std::fs::read(portable::metadata_path(root)).expect("a file");
     let mut model: Value = serde_json::from_slice(&model).expect("a description of our own");
     model[field] = hash(bytes);
-    std::fs::write(portable::path(root), model.to_string()).expect("a file");
+    std::fs::write(portable::metadata_path(root), model.to_string()).expect("a file");
 }
 
 fn size(ty: &TensorType) -> u64 {
-    ty.bytes().filter(|bytes| *bytes <= CLAIM_MAX).expect("a size was checked")
+    ty.size_bytes().filter(|bytes| *bytes <= CLAIM_MAX).expect("a size was checked")
 }
 
 fn check(program: &Program) {
@@ -50,7 +50,7 @@ fn check(program: &Program) {
             }
         }
     }
-    let _ = (constant_bytes(program), program.writing());
+    let _ = (constant_bytes(program), program.writing_mode());
 }
 
 pub fn run(bytes: &[u8]) {
@@ -62,12 +62,12 @@ pub fn run(bytes: &[u8]) {
         1 => replace(root.path(), "model.json", None, bytes),
         _ => replace(root.path(), "expected.bin", Some("expected_hash"), bytes),
     }
-    if let Ok(content) = folder::read(root.path()) {
+    if let Ok(content) = folder::read_program(root.path()) {
         check(&content.program);
         assert_eq!(content.codes.len(), content.program.codes);
     }
-    if let Ok(FoundSets { portable, program, expected }) = portable::read(root.path()) {
-        let _ = (portable.needs(), portable.lacking("x86_64", &|_| false));
+    if let Ok(FoundSets { portable, program, expected }) = portable::read_folder(root.path()) {
+        let _ = (portable.required_processor(), portable.describe_lacking("x86_64", &|_| false));
         assert!(expected.is_none_or(|tensors| tensors.len() == program.outputs.len()));
         let types = program.inputs.iter().map(|port| &port.ty);
         if types.clone().map(size).fold(0, u64::saturating_add) <= DRAWN_BYTES_MAX {

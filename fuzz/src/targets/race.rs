@@ -11,6 +11,6 @@ pub fn run(bytes: &[u8]) {
     let Ok(jobs) = read_jobs(file.path(), CORES) else { return };
     for (task, schedule) in jobs {
         task.check().expect("tasks were checked");
-        let _ = (task.describe(), task.work(), schedule.describe());
+        let _ = (task.describe(), task.work(), schedule.describe_knobs());
     }
 }

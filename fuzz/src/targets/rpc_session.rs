@@ -5,11 +5,11 @@ use remote::packet::Packet;
 
 pub fn run(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes) {
-        let _ = Key::read(text);
+        let _ = Key::from_text(text);
     }
-    let Ok(packet) = Packet::read(bytes) else { return };
+    let Ok(packet) = Packet::parse_body(bytes) else { return };
     let written = packet.to_bytes();
     // Bytes are compared, because NaN differs from itself.
-    let again = Packet::read(&written[8..]).expect("what was written is read");
+    let again = Packet::parse_body(&written[8..]).expect("what was written is read");
     assert_eq!(again.to_bytes(), written);
 }

@@ -1,11 +1,11 @@
 //! Reads arbitrary bytes as messages of a tracker.
 
-use remote::tracker::{lent, message, summary};
+use remote::tracker::{parse_lent, parse_message, parse_summary};
 
 pub fn run(bytes: &[u8]) {
-    let Ok(answer) = message(bytes) else { return };
-    if let Some(device) = lent(&answer) {
+    let Ok(answer) = parse_message(bytes) else { return };
+    if let Some(device) = parse_lent(&answer) {
         assert!(device.address.port > 0);
     }
-    let _ = summary(&answer);
+    let _ = parse_summary(&answer);
 }

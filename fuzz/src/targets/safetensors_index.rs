@@ -1,7 +1,7 @@
 //! Parses arbitrary texts as `model.safetensors.index.json` in a folder with two files; the result is an error or
 //! tensors within these files.
 
-use zoo::safetensors::folder;
+use zoo::safetensors::list_folder;
 
 const HEADER: &str =
     r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"I8","shape":[4],"data_offsets":[8,12]}}"#;
@@ -17,10 +17,10 @@ pub fn run(bytes: &[u8]) {
         std::fs::write(path, &file).expect("a file");
     }
     std::fs::write(inside.join("model.safetensors.index.json"), bytes).expect("a file");
-    let Ok(Some(entries)) = folder(&inside) else { return };
+    let Ok(Some(entries)) = list_folder(&inside) else { return };
     for entry in entries.values() {
         assert_eq!(entry.path.parent(), Some(inside.as_path()));
         assert!(entry.offset + entry.length <= file.len() as u64);
-        assert_eq!(entry.ty.bytes(), Some(entry.length));
+        assert_eq!(entry.ty.size_bytes(), Some(entry.length));
     }
 }

@@ -9,12 +9,12 @@ pub fn run(bytes: &[u8]) {
     let text = valid_text(bytes);
     let Ok(schedule) = Schedule::from_json(text) else { return };
     if let Schedule::MetaSchedule { trace: Some(moves), .. } | Schedule::Trace { trace: moves } = &schedule {
-        moves.check().expect("what is read is on the list");
-        assert!(has_only_words(moves.json()), "{text}");
+        moves.check_again().expect("what is read is on the list");
+        assert!(has_only_words(moves.as_json()), "{text}");
     }
-    let _ = (schedule.describe(), schedule.layout(), schedule.rounding(), schedule.has_fragments());
+    let _ = (schedule.describe_knobs(), schedule.data_layout(), schedule.operand_rounding(), schedule.has_fragments());
     let again = Schedule::from_json(&schedule.to_json()).expect("what we write we read");
-    assert_eq!(again.hash(), schedule.hash());
+    assert_eq!(again.stable_hash(), schedule.stable_hash());
 }
 
 /// Returns whether texts outside of index maps contain no characters that code would need.

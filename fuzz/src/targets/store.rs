@@ -20,11 +20,11 @@ pub fn run(bytes: &[u8]) {
     std::fs::create_dir_all(file.parent().expect("it lies in the store")).expect("a folder can be made");
     std::fs::write(&file, bytes).expect("a file can be written");
     let Ok(store) = Store::open(&root) else { return };
-    let _ = (store.keys(), store.stats(Choose::Middle), store.verify());
-    if let Ok(records) = store.records(Choose::All) {
+    let _ = (store.read_keys(), store.stats(Choose::Middle), store.verify());
+    if let Ok(records) = store.select_records(Choose::All) {
         records.map_while(Result::ok).take(10_000).for_each(drop);
     }
-    let _ = (store.seal(SealOptions { take_over: true }), store.compact(), store.quarantine());
+    let _ = (store.seal_journals(SealOptions { take_over: true }), store.compact(), store.quarantine());
     if let Ok(report) = store.verify() {
         assert!(report.rows == 0 || report.problems.is_empty(), "{:?}", report.problems);
     }

@@ -29,15 +29,15 @@ pub fn run(bytes: &[u8]) {
     std::fs::create_dir_all(path.parent().expect("it lies in the store")).expect("a folder");
     std::fs::write(&path, rest).expect("a file");
     let Ok(store) = Store::open(&root) else { return };
-    let _ = (store.statuses(), store.keys(), store.stats(Choose::All), store.verify());
-    let _ = (store.config_texts(), store.config(&config_hash(&String::from_utf8_lossy(rest))));
+    let _ = (store.read_statuses(), store.read_keys(), store.stats(Choose::All), store.verify());
+    let _ = (store.config_texts(), store.read_config(&config_hash(&String::from_utf8_lossy(rest))));
     let measured = store.peaks().unwrap_or_default();
     if !measured.is_empty() {
-        let mut peaks = Peaks::of(&measured);
-        peaks.assume(2, (1e9, 1e9), &Default::default());
+        let mut peaks = Peaks::from_measurements(&measured);
+        peaks.assume_peaks(2, (1e9, 1e9), &Default::default());
         assert!(peaks.is_sound());
         let _ = (peaks.flops_per_second(1.0), peaks.bytes_per_second(3.0, 4096.0));
     }
-    let mut claims = store.claims().expect("a folder that can be written");
-    claims.take(&[]).expect("files of other processes do not stop this one");
+    let mut claims = store.create_claims().expect("a folder that can be written");
+    claims.claim_free(&[]).expect("files of other processes do not stop this one");
 }

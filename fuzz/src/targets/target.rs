@@ -6,7 +6,7 @@ use serde_json::Value;
 
 pub fn run(bytes: &[u8]) {
     let text = valid_text(bytes);
-    let Ok(described) = targets::checked(text) else { return };
+    let Ok(described) = targets::parse_checked(text) else { return };
     let fields = described.as_object().expect("an object");
     for refused in ["host", "tag", "keys", "libs", "cl-opt", "jit", "from_device", "system-lib"] {
         assert!(!fields.contains_key(refused), "{text}");
@@ -19,5 +19,5 @@ pub fn run(bytes: &[u8]) {
         Value::Null | Value::Object(_) => false,
     };
     assert!(fields.values().all(has_words), "{text}");
-    assert_eq!(targets::checked(&described.to_string()).as_ref(), Ok(&described));
+    assert_eq!(targets::parse_checked(&described.to_string()).as_ref(), Ok(&described));
 }

@@ -2,7 +2,7 @@
 //! `final.mlir`; all commands that show layers must continue.
 
 use crate::card;
-use capture::tpu::{Reading, book, import, read};
+use capture::tpu::{Reading, book, import, read_capture};
 
 pub fn run(bytes: &[u8]) {
     let split = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
@@ -10,12 +10,13 @@ pub fn run(bytes: &[u8]) {
     let capture = card::write(folder.path(), &[(0, card::small_core(0))]);
     std::fs::write(capture.join("tensor_location.json"), &bytes[..split]).expect("a file");
     std::fs::write(capture.join("final.mlir"), bytes.get(split + 1..).unwrap_or_default()).expect("a file");
-    let timeline = read(&capture, &Reading::default()).expect("records of our own");
+    let timeline = read_capture(&capture, &Reading::default()).expect("records of our own");
     let Some(layers) = &timeline.layers else { return };
     for layer in &layers.all {
-        let _ = (layer.label(), layer.inputs.iter().chain(&layer.outputs).map(|tensor| tensor.bytes()).max());
+        let _ =
+            (layer.display_label(), layer.inputs.iter().chain(&layer.outputs).map(|tensor| tensor.size_bytes()).max());
     }
-    book::write(&timeline, folder.path(), None).expect("the folder is writable");
+    book::write_book(&timeline, folder.path(), None).expect("the folder is writable");
     let provenance = import::CaptureProvenance {
         taken_at_us: 0,
         host: "fuzz".to_owned(),
@@ -24,6 +25,6 @@ pub fn run(bytes: &[u8]) {
         capture_hash: String::new(),
     };
     for per in [import::Per::Operator, import::Per::Command] {
-        let _ = import::records(&timeline, &provenance, per);
+        let _ = import::to_records(&timeline, &provenance, per);
     }
 }

@@ -2,13 +2,13 @@
 //! `models/readers/tests/tflite-cases`.
 
 use readers::Options;
-use readers::tflite::import;
+use readers::tflite::import_bytes;
 
 pub fn run(bytes: &[u8]) {
     for skip_unsupported in [false, true] {
         let options = Options { skip_unsupported, ..Options::default() };
-        if let Ok(imported) = import(bytes.to_vec().into(), "fuzz.tflite", &options) {
-            let _ = passes::simplify(&imported.graph);
+        if let Ok(imported) = import_bytes(bytes.to_vec().into(), "fuzz.tflite", &options) {
+            let _ = passes::simplify_graph(&imported.graph);
         }
     }
 }

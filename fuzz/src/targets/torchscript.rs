@@ -2,7 +2,7 @@
 //! Useful seeds are archives without compression, so that mutations reach their content.
 
 use readers::Options;
-use readers::torch::import;
+use readers::torch::import_bytes;
 use std::collections::BTreeMap;
 
 pub fn run(bytes: &[u8]) {
@@ -10,8 +10,8 @@ pub fn run(bytes: &[u8]) {
     for shapes in [BTreeMap::new(), shapes] {
         for skip_unsupported in [false, true] {
             let options = Options { skip_unsupported, shapes: shapes.clone(), ..Options::default() };
-            if let Ok(imported) = import(bytes.to_vec().into(), "fuzz.pt", &options) {
-                let _ = passes::simplify(&imported.graph);
+            if let Ok(imported) = import_bytes(bytes.to_vec().into(), "fuzz.pt", &options) {
+                let _ = passes::simplify_graph(&imported.graph);
             }
         }
     }

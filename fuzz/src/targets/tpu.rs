@@ -5,7 +5,7 @@
 
 use capture::tpu::chip::{Chip, Engine};
 use capture::tpu::settings::Settings;
-use capture::tpu::{assemble, cdma, core, loss::Losses, summary};
+use capture::tpu::{assemble_timeline, cdma, core, loss::Losses, summary};
 use std::path::Path;
 
 pub fn run(bytes: &[u8]) {
@@ -17,22 +17,22 @@ pub fn run(bytes: &[u8]) {
     let (port, last) = rest.split_at(usize::from(u16::from_le_bytes([*c, *d])).min(rest.len()));
     let path = Path::new("fuzz");
     let cores = [(0, first), (chip.facts().cores - 1, last)];
-    let cores = cores.map(|(id, bytes)| core::parse(&settings, core::Core::new(id, path), bytes.to_vec()));
+    let cores = cores.map(|(id, bytes)| core::parse_core(&settings, core::Core::new(id, path), bytes.to_vec()));
     let ports = match chip.facts().ports {
         0 => Vec::new(),
-        _ => vec![cdma::parse(&settings, cdma::Port::default(), port.to_vec())],
+        _ => vec![cdma::parse_port(&settings, cdma::Port::default(), port.to_vec())],
     };
-    let timeline = assemble(path, settings, 0, cores.into(), ports, Losses::default());
-    if let Some(summary) = summary::summarise(&timeline) {
-        let _ = summary.text();
+    let timeline = assemble_timeline(path, settings, 0, cores.into(), ports, Losses::default());
+    if let Some(summary) = summary::sum_timeline(&timeline) {
+        let _ = summary.vendor_text();
     }
     let mut text = Vec::new();
     for core in &timeline.cores {
         for engine in [Engine::Tiu, Engine::Gdma, Engine::Sdma] {
             for event in timeline.core_events(core, engine) {
-                event.info(&mut |_, value| value.write(&mut text));
-                event.meta(&mut |_, value| value.write(&mut text));
-                event.extra(&mut |_, _, value| value.write(&mut text));
+                event.list_info(&mut |_, value| value.append_to(&mut text));
+                event.list_context(&mut |_, value| value.append_to(&mut text));
+                event.list_registers(&mut |_, _, value| value.append_to(&mut text));
                 text.clear();
             }
         }

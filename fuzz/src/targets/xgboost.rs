@@ -2,7 +2,7 @@
 //! Useful seeds are files of `oppredict export`.
 
 use super::valid_text;
-use learn::shap::contributions;
+use learn::shap::feature_contributions;
 use learn::trees::Trees;
 use samples::features::Matrix;
 
@@ -23,12 +23,12 @@ pub fn run(bytes: &[u8]) {
         return;
     }
     let value = |place: usize| if place.is_multiple_of(5) { f32::NAN } else { place as f32 - 20.0 };
-    let matrix = Matrix::of(trees.features, (0..ROWS * trees.features).map(value).collect());
-    let answers = trees.predict(&matrix);
+    let matrix = Matrix::from_rows(trees.features, (0..ROWS * trees.features).map(value).collect());
+    let answers = trees.predict_rows(&matrix);
     for (row, answer) in answers.iter().enumerate() {
         assert_eq!(answer.to_bits(), trees.predict_row(matrix.row(row)).to_bits());
     }
     if trees.len() < 100 {
-        contributions(&trees, matrix.row(0));
+        feature_contributions(&trees, matrix.row(0));
     }
 }

@@ -17,18 +17,18 @@ pub(super) fn share_common_subexpressions(graph: &Graph) -> Result<Graph> {
                 let key = format!("{} {data:?}", value.ty);
                 let shared = constants.get(&key).copied().map_or_else(|| rebuild.get(id), Ok)?;
                 constants.insert(key, shared);
-                rebuild.replace(id, shared);
+                rebuild.replace_value(id, shared);
             }
             inputs.push(rebuild.get(id)?);
         }
         let key = (format!("{:?}", node.op), inputs);
         match results.get(&key) {
-            Some(&shared) => rebuild.replace(node.outputs[0], shared),
+            Some(&shared) => rebuild.replace_value(node.outputs[0], shared),
             None => {
-                let output = rebuild.copy(node)?;
+                let output = rebuild.copy_node(node)?;
                 results.insert(key, output);
             }
         }
     }
-    rebuild.finish()
+    rebuild.finish_graph()
 }

@@ -1,7 +1,7 @@
 //! Computes what follows from constants alone.
 
 use super::rebuild::Rebuild;
-use crate::fold::fold;
+use crate::fold::fold_operator;
 use models::error::Result;
 use models::graph::{Const, Graph};
 use models::types::TensorType;
@@ -15,14 +15,14 @@ pub(super) fn fold_constants(graph: &Graph) -> Result<Graph> {
             constants.extend(rebuild.constant_of(input));
         }
         let borrowed: Vec<(&TensorType, &Const)> = constants.iter().map(|(ty, data)| (ty, data)).collect();
-        let folded = if borrowed.len() == node.inputs.len() { fold(&node.op, &borrowed) } else { None };
+        let folded = if borrowed.len() == node.inputs.len() { fold_operator(&node.op, &borrowed) } else { None };
         match folded {
             Some(data) => {
                 let new = rebuild.constant_like(node.outputs[0], data)?;
-                rebuild.replace(node.outputs[0], new);
+                rebuild.replace_value(node.outputs[0], new);
             }
-            None => drop(rebuild.copy(node)?),
+            None => drop(rebuild.copy_node(node)?),
         }
     }
-    rebuild.finish()
+    rebuild.finish_graph()
 }

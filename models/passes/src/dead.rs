@@ -4,7 +4,6 @@ use super::rebuild::Rebuild;
 use models::error::Result;
 use models::graph::Graph;
 
-/// Returns the graph without operators whose results are unused.
 pub fn drop_dead_code(graph: &Graph) -> Result<Graph> {
     let mut is_used = vec![false; graph.values.len()];
     for id in &graph.outputs {
@@ -17,7 +16,7 @@ pub fn drop_dead_code(graph: &Graph) -> Result<Graph> {
     }
     let mut rebuild = Rebuild::new(graph)?;
     for node in graph.nodes.iter().filter(|node| is_used[node.outputs[0].0 as usize]) {
-        rebuild.copy(node)?;
+        rebuild.copy_node(node)?;
     }
-    rebuild.finish()
+    rebuild.finish_graph()
 }

@@ -8,7 +8,7 @@
 use models::check::MAX_COMPUTED;
 use models::contents::Contents;
 use models::graph::{Computed, Const};
-use models::infer::infer;
+use models::infer::infer_type;
 use models::operators::{Class, Op};
 use models::types::TensorType;
 use reference::Tensor;
@@ -16,31 +16,31 @@ use reference::Tensor;
 /// Tensors up to this many elements are computed at once.
 pub const MAX_SMALL: u64 = 65_536;
 
-/// The contents of an operator's output, when they follow from constant inputs. The inputs must fit the operator.
-pub fn fold(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const> {
+/// Computes an operator's output from constant inputs, or returns None. The inputs must fit the operator.
+pub fn fold_operator(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const> {
     // Any values are as good as others, in the range of the type too.
-    if let (Op::Quantize(_), Some(seed)) = (op, inputs.first().and_then(|(_, data)| data.seed())) {
+    if let (Op::Quantize(_), Some(seed)) = (op, inputs.first().and_then(|(_, data)| data.random_seed())) {
         return Some(Const::Random { seed });
     }
     // What was stored as integers can still be found, so that integers may be computed with.
     let is_stored = matches!(op, Op::Dequantize(_))
         || (matches!(op, Op::Transpose(_)) && inputs.first().is_some_and(|(_, data)| is_stored(data)));
     if is_stored {
-        infer(op, &inputs.iter().map(|(ty, _)| *ty).collect::<Vec<_>>()).ok()?;
+        infer_type(op, &inputs.iter().map(|(ty, _)| *ty).collect::<Vec<_>>()).ok()?;
         return written_down(op, inputs);
     }
-    if inputs.is_empty() || inputs.iter().any(|(_, data)| data.seed().is_some()) {
+    if inputs.is_empty() || inputs.iter().any(|(_, data)| data.random_seed().is_some()) {
         return None;
     }
     // Nothing can be looked up in nothing.
     let looks_up = matches!(op, Op::Gather(_) | Op::GatherElements(_) | Op::GatherNd(_))
         || matches!(op, Op::ScatterElements(_) | Op::ScatterNd(_));
-    if looks_up && inputs[0].0.elements() == Some(0) {
+    if looks_up && inputs[0].0.element_count() == Some(0) {
         return None;
     }
     let types: Vec<&TensorType> = inputs.iter().map(|(ty, _)| *ty).collect();
-    let output = infer(op, &types).ok()?;
-    let is_small = |ty: &TensorType| ty.elements().is_some_and(|elements| elements <= MAX_SMALL);
+    let output = infer_type(op, &types).ok()?;
+    let is_small = |ty: &TensorType| ty.element_count().is_some_and(|elements| elements <= MAX_SMALL);
     if is_small(&output) && types.iter().all(|ty| is_small(ty)) {
         return eval_small(op, inputs);
     }
@@ -52,35 +52,34 @@ pub fn fold(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const> {
 
 fn written_down(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const> {
     let owned = inputs.iter().map(|(ty, data)| ((*ty).clone(), (*data).clone())).collect();
-    bounded(Const::Computed(Box::new(Computed { op: op.clone(), inputs: owned })))
+    limit_size(Const::Computed(Box::new(Computed { op: op.clone(), inputs: owned })))
 }
 
-/// The contents, unless computing them later would take too many operators.
-pub(crate) fn bounded(data: Const) -> Option<Const> {
-    (data.size() <= MAX_COMPUTED).then_some(data)
+/// Returns None if later computation would take too many operators.
+pub(crate) fn limit_size(data: Const) -> Option<Const> {
+    (data.part_count() <= MAX_COMPUTED).then_some(data)
 }
 
 fn eval_small(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const> {
     let tensors: Vec<Tensor> =
-        inputs.iter().map(|(ty, data)| reference::constant(ty, data)).collect::<Result<_, _>>().ok()?;
+        inputs.iter().map(|(ty, data)| reference::constant_tensor(ty, data)).collect::<Result<_, _>>().ok()?;
     reference::evaluate_operator(op, &tensors).ok().map(|tensor| contents_of(&tensor))
 }
 
-/// The form that says most about a tensor: one number, a short list, or its bytes.
+/// Returns the simplest form of a tensor: one number, a short list, or bytes.
 pub fn contents_of(tensor: &Tensor) -> Const {
-    /// Lists up to here are easier to read than bytes.
+    /// Longer lists are kept as bytes.
     const SHORT: usize = 64;
-    let numbers = tensor.numbers();
+    let numbers = tensor.to_numbers();
     match numbers.as_slice() {
         [first, rest @ ..] if !rest.is_empty() && rest.iter().all(|number| number.to_bits() == first.to_bits()) => {
             Const::Fill(*first)
         }
         short if short.len() <= SHORT => Const::Small(numbers),
-        _ => Const::Bytes(Contents::new(tensor.bytes().to_vec())),
+        _ => Const::Bytes(Contents::new(tensor.as_bytes().to_vec())),
     }
 }
 
-/// Whether a constant is stored as integers.
 fn is_stored(data: &Const) -> bool {
     match data {
         Const::Computed(computed) => match computed.op {
@@ -92,7 +91,7 @@ fn is_stored(data: &Const) -> bool {
     }
 }
 
-/// One number that only moves stays that number.
+/// Keeps a fill value through operators that only move elements.
 fn moved_fill(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<f64> {
     let [(_, Const::Fill(number))] = inputs else { return None };
     let only_moves = op.class() == Class::View || matches!(op, Op::Transpose(_) | Op::Slice(_) | Op::Concat(_));
@@ -110,14 +109,16 @@ mod tests {
         let ty = TensorType::new(DType::I64, &[3]);
         let (a, b) = (Const::Small(vec![7.0, -7.0, 9.0]), Const::Fill(2.0));
         let div = Op::Binary(Binary { function: BinaryOp::Div });
-        assert_eq!(fold(&div, &[(&ty, &a), (&ty, &b)]), Some(Const::Small(vec![3.0, -3.0, 4.0])));
-        assert_eq!(fold(&div, &[(&ty, &a), (&ty, &Const::Random { seed: 1 })]), None);
+        assert_eq!(fold_operator(&div, &[(&ty, &a), (&ty, &b)]), Some(Const::Small(vec![3.0, -3.0, 4.0])));
+        assert_eq!(fold_operator(&div, &[(&ty, &a), (&ty, &Const::Random { seed: 1 })]), None);
 
         let large = TensorType::f32(&[512, 512]);
         let turn = Op::Transpose(Transpose { permutation: vec![1, 0] });
-        assert_eq!(fold(&turn, &[(&large, &Const::Fill(3.0))]), Some(Const::Fill(3.0)));
+        assert_eq!(fold_operator(&turn, &[(&large, &Const::Fill(3.0))]), Some(Const::Fill(3.0)));
         let weight = Const::Bytes(Contents::new(vec![0; 512 * 512 * 4]));
-        let Some(Const::Computed(computed)) = fold(&turn, &[(&large, &weight)]) else { panic!("not written down") };
+        let Some(Const::Computed(computed)) = fold_operator(&turn, &[(&large, &weight)]) else {
+            panic!("not written down")
+        };
         assert_eq!(computed.op, turn);
     }
 
@@ -126,7 +127,7 @@ mod tests {
         let large = TensorType::f32(&[512, 512]);
         let mut data = Const::Bytes(Contents::new(vec![0; 512 * 512 * 4]));
         let add = Op::Binary(Binary { function: BinaryOp::Add });
-        let doublings = (0..100).take_while(|_| match fold(&add, &[(&large, &data), (&large, &data)]) {
+        let doublings = (0..100).take_while(|_| match fold_operator(&add, &[(&large, &data), (&large, &data)]) {
             Some(twice) => {
                 data = twice;
                 true

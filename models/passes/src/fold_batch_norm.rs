@@ -14,53 +14,52 @@ use models::types::TensorType;
 use std::collections::HashMap;
 
 pub(super) fn fold_batch_norm(graph: &Graph) -> Result<Graph> {
-    let mut folds = Folds::of(graph);
+    let mut folds = Folds::find_folds(graph);
     let mut rebuild = Rebuild::new(graph)?;
     for (index, node) in graph.nodes.iter().enumerate() {
         if let Some(weight) = folds.weights.remove(&index) {
             let inputs = [rebuild.get(node.inputs[0])?, rebuild.constant_like(node.inputs[1], weight)?];
-            rebuild.emit(node, node.op.clone(), &inputs)?;
+            rebuild.emit_operator(node, node.op.clone(), &inputs)?;
         } else if let Some(source) = folds.dropped_biases.remove(&index) {
             let source = rebuild.get(source)?;
-            rebuild.replace(node.outputs[0], source);
+            rebuild.replace_value(node.outputs[0], source);
         } else if let Some(bias) = folds.biases.remove(&index) {
             let inputs = [rebuild.get(node.inputs[0])?, rebuild.constant_like(node.inputs[2], bias)?];
-            rebuild.emit(node, Op::BiasAdd(BiasAdd { axis: 1 }), &inputs)?;
-        } else if let Some(affine) = Affine::of(graph, node) {
+            rebuild.emit_operator(node, Op::BiasAdd(BiasAdd { axis: 1 }), &inputs)?;
+        } else if let Some(affine) = Affine::of_normalisation(graph, node) {
             let scale = rebuild.constant_like(node.inputs[1], affine.scale)?;
             let shift = rebuild.constant_like(node.inputs[2], affine.shift)?;
             let inputs = [rebuild.get(node.inputs[0])?, scale, shift];
-            rebuild.emit(node, Op::ScaleShift(ScaleShift { axis: 1 }), &inputs)?;
+            rebuild.emit_operator(node, Op::ScaleShift(ScaleShift { axis: 1 }), &inputs)?;
         } else {
-            rebuild.copy(node)?;
+            rebuild.copy_node(node)?;
         }
     }
-    rebuild.finish()
+    rebuild.finish_graph()
 }
 
-/// What becomes of the nodes of each fold, by index.
 #[derive(Default)]
 struct Folds {
     weights: HashMap<usize, Const>,
-    /// Biases that are swallowed, with the contraction's output that takes their place.
+    /// Absorbed biases, with the contraction output that replaces them.
     dropped_biases: HashMap<usize, ValueId>,
-    /// Normalisations that become a bias.
     biases: HashMap<usize, Const>,
 }
 
 impl Folds {
-    fn of(graph: &Graph) -> Folds {
+    fn find_folds(graph: &Graph) -> Folds {
         let mut folds = Folds::default();
         let producers: HashMap<ValueId, usize> =
             graph.nodes.iter().enumerate().map(|(index, node)| (node.outputs[0], index)).collect();
-        let uses = uses(graph);
+        let uses = count_uses(graph);
         let single_producer = |id: ValueId| producers.get(&id).copied().filter(|_| uses[id.0 as usize] == 1);
         for (index, node) in graph.nodes.iter().enumerate() {
-            let Some(affine) = Affine::of(graph, node) else { continue };
+            let Some(affine) = Affine::of_normalisation(graph, node) else { continue };
             let Some(mut contraction) = single_producer(node.inputs[0]) else { continue };
             let mut bias = None;
             if let Node { op: Op::BiasAdd(BiasAdd { axis: 1 }), inputs, .. } = &graph.nodes[contraction] {
-                let (Some(data), Some(producer)) = (vector(graph, inputs[1]), single_producer(inputs[0])) else {
+                let (Some(data), Some(producer)) = (constant_vector(graph, inputs[1]), single_producer(inputs[0]))
+                else {
                     continue;
                 };
                 bias = Some((contraction, inputs[0], data));
@@ -68,7 +67,7 @@ impl Folds {
             }
             let Some(scaled) = scaled_weight(graph, &graph.nodes[contraction], &affine) else { continue };
             let shift = match &bias {
-                Some((.., bias)) => combine([bias, &affine.scale, &affine.shift], |[b, g, s]| b * g + s),
+                Some((.., bias)) => combine_vectors([bias, &affine.scale, &affine.shift], |[b, g, s]| b * g + s),
                 None => affine.shift,
             };
             folds.weights.insert(contraction, scaled);
@@ -79,7 +78,7 @@ impl Folds {
     }
 }
 
-/// A normalisation as one multiplication and one addition per channel.
+/// A normalisation as multiplication and addition per channel.
 struct Affine {
     channels: TensorType,
     scale: Const,
@@ -87,18 +86,18 @@ struct Affine {
 }
 
 impl Affine {
-    /// Of a normalisation whose vectors are all constants.
-    fn of(graph: &Graph, node: &Node) -> Option<Affine> {
+    /// Requires constant vectors.
+    fn of_normalisation(graph: &Graph, node: &Node) -> Option<Affine> {
         let Op::BatchNorm(BatchNorm { epsilon }) = node.op else { return None };
-        let [scale, shift, mean, variance] = [1, 2, 3, 4].map(|index| vector(graph, node.inputs[index]));
+        let [scale, shift, mean, variance] = [1, 2, 3, 4].map(|index| constant_vector(graph, node.inputs[index]));
         let (scale, shift, mean, variance) = (scale?, shift?, mean?, variance?);
-        let scale = combine([&scale, &variance], |[scale, variance]| scale / (variance + epsilon).sqrt());
-        let shift = combine([&shift, &mean, &scale], |[shift, mean, scale]| shift - mean * scale);
+        let scale = combine_vectors([&scale, &variance], |[scale, variance]| scale / (variance + epsilon).sqrt());
+        let shift = combine_vectors([&shift, &mean, &scale], |[shift, mean, scale]| shift - mean * scale);
         Some(Affine { channels: graph.value(node.inputs[1])?.ty.clone(), scale, shift })
     }
 }
 
-/// The constant weight of a contraction whose outputs are the channels of dimension 1, times the scale of each.
+/// Scales the constant weight of a contraction whose dimension 1 holds the output channels.
 fn scaled_weight(graph: &Graph, node: &Node, affine: &Affine) -> Option<Const> {
     let axis = match &node.op {
         Op::Conv(_) => 0,
@@ -108,7 +107,7 @@ fn scaled_weight(graph: &Graph, node: &Node, affine: &Affine) -> Option<Const> {
     };
     let weight = graph.value(node.inputs[1])?;
     match (weight.data.as_ref()?, &affine.scale) {
-        (weight, scale) if weight.seed().is_some() || scale.seed().is_some() => {
+        (weight, scale) if weight.random_seed().is_some() || scale.random_seed().is_some() => {
             Some(Const::Random { seed: mixed_seed([weight, scale])? })
         }
         (Const::Fill(weight), Const::Fill(scale)) => Some(Const::Fill(weight * scale)),
@@ -117,23 +116,23 @@ fn scaled_weight(graph: &Graph, node: &Node, affine: &Affine) -> Option<Const> {
             let scale = (affine.channels.clone(), scale.clone());
             let zero = (affine.channels.clone(), Const::Fill(0.0));
             let computed = Computed { op: Op::ScaleShift(ScaleShift { axis }), inputs: vec![weight, scale, zero] };
-            fold::bounded(Const::Computed(Box::new(computed)))
+            fold::limit_size(Const::Computed(Box::new(computed)))
         }
     }
 }
 
-/// A constant vector as a seed, one number or a list.
-fn vector(graph: &Graph, id: ValueId) -> Option<Const> {
+/// Returns a seed, a number or a list.
+fn constant_vector(graph: &Graph, id: ValueId) -> Option<Const> {
     let value = graph.value(id)?;
     match value.data.as_ref()? {
-        data if data.seed().is_some() => Some(Const::Random { seed: data.seed()? }),
+        data if data.random_seed().is_some() => Some(Const::Random { seed: data.random_seed()? }),
         Const::Fill(number) => Some(Const::Fill(*number)),
-        data => Some(Const::Small(reference::constant(&value.ty, data).ok()?.numbers())),
+        data => Some(Const::Small(reference::constant_tensor(&value.ty, data).ok()?.to_numbers())),
     }
 }
 
-/// How often each value is read, the graph's outputs included.
-fn uses(graph: &Graph) -> Vec<usize> {
+/// Includes the graph's outputs.
+fn count_uses(graph: &Graph) -> Vec<usize> {
     let mut uses = vec![0; graph.values.len()];
     for id in graph.nodes.iter().flat_map(|node| &node.inputs).chain(&graph.outputs) {
         uses[id.0 as usize] += 1;
@@ -141,14 +140,14 @@ fn uses(graph: &Graph) -> Vec<usize> {
     uses
 }
 
-/// A seed that depends on those of all parts, when one is random.
+/// Combines the seeds of all parts; None if no part is random.
 fn mixed_seed<const N: usize>(parts: [&Const; N]) -> Option<u64> {
-    let seeds = parts.iter().filter_map(|part| part.seed());
+    let seeds = parts.iter().filter_map(|part| part.random_seed());
     seeds.reduce(|a, b| a.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(b))
 }
 
-/// Vectors combined element by element. Whatever has a random part is random; equal contents give equal contents.
-fn combine<const N: usize>(parts: [&Const; N], function: impl Fn([f64; N]) -> f64) -> Const {
+/// Combines element by element. Any random part makes the result random; equal contents give equal contents.
+fn combine_vectors<const N: usize>(parts: [&Const; N], function: impl Fn([f64; N]) -> f64) -> Const {
     if let Some(seed) = mixed_seed(parts) {
         return Const::Random { seed };
     }

@@ -10,12 +10,12 @@ pub(super) fn drop_identities(graph: &Graph) -> Result<Graph> {
     for node in &graph.nodes {
         if changes_nothing(graph, node) {
             let input = rebuild.get(node.inputs[0])?;
-            rebuild.replace(node.outputs[0], input);
+            rebuild.replace_value(node.outputs[0], input);
         } else {
-            rebuild.copy(node)?;
+            rebuild.copy_node(node)?;
         }
     }
-    rebuild.finish()
+    rebuild.finish_graph()
 }
 
 fn changes_nothing(graph: &Graph, node: &Node) -> bool {

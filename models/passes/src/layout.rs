@@ -8,7 +8,7 @@
 
 use super::rebuild::Rebuild;
 use super::rewrite::{Part, Replacement, rewrite_by};
-use crate::fold::fold;
+use crate::fold::fold_operator;
 use models::error::Result;
 use models::graph::{Const, Graph, Node, ValueId};
 use models::operators::{
@@ -23,25 +23,25 @@ pub(super) fn channels_first(graph: &Graph) -> Result<Graph> {
     if transposes(graph) == 0 {
         return Ok(graph.clone());
     }
-    let moved = carry(graph)?;
+    let moved = carry_transposes(graph)?;
     Ok(if transposes(&moved) < transposes(graph) { moved } else { graph.clone() })
 }
 
-/// The order of a window reaches the pads that stand before it, so that they can become the window's own.
+/// Moves a window's order to the preceding pads, so that they can be absorbed.
 pub(super) fn pads_after_transposes(graph: &Graph) -> Result<Graph> {
     rewrite_by(
         graph,
         &[("transpose(p@pad(x))", |look, node, found| {
             let (padded, x) = (found.get("p")?, found.get("x")?);
             let (Op::Transpose(Transpose { permutation }), Op::Pad(Pad { pads, value })) =
-                (&node.op, &look.node(padded)?.op)
+                (&node.op, &look.producer_of(padded)?.op)
             else {
                 return None;
             };
             let order: Vec<usize> = permutation.iter().map(|&axis| axis as usize).collect();
             let (heads, tails) = pads.split_at(order.len());
             let moved = order.iter().map(|&axis| heads[axis]).chain(order.iter().map(|&axis| tails[axis])).collect();
-            let turned = Replacement::of(node.op.clone(), vec![Part::Old(x)]);
+            let turned = Replacement::of_operator(node.op.clone(), vec![Part::Old(x)]);
             let then = vec![(Op::Pad(Pad { pads: moved, value: *value }), vec![])];
             (moves_channels(&order) && look.is_read_once(padded)).then_some(Replacement { then, ..turned })
         })],
@@ -52,7 +52,7 @@ fn is_transpose(op: &Op) -> bool {
     matches!(op, Op::Transpose(_))
 }
 
-/// An old value as a transpose that is not computed yet: dimension `i` is dimension `order[i]` of the base.
+/// A deferred transpose: dimension `i` is dimension `order[i]` of the base.
 #[derive(Clone)]
 struct LayoutView {
     base: ValueId,
@@ -65,56 +65,56 @@ struct Carry<'a> {
     views: HashMap<ValueId, LayoutView>,
 }
 
-fn carry(graph: &Graph) -> Result<Graph> {
+fn carry_transposes(graph: &Graph) -> Result<Graph> {
     let mut carry = Carry { graph, rebuild: Rebuild::new(graph)?, views: HashMap::new() };
     for node in &graph.nodes {
-        if !carry.along(node)? {
+        if !carry.carry_along(node)? {
             for &input in &node.inputs {
-                carry.settle(input, node)?;
+                carry.settle_view(input, node)?;
             }
-            carry.rebuild.copy(node)?;
+            carry.rebuild.copy_node(node)?;
         }
     }
     for &output in &graph.outputs {
         if let Some(maker) = graph.nodes.iter().find(|node| node.outputs[0] == output) {
-            carry.settle(output, maker)?;
+            carry.settle_view(output, maker)?;
         }
     }
-    carry.rebuild.finish()
+    carry.rebuild.finish_graph()
 }
 
 impl Carry<'_> {
-    /// Whether a node could be done without settling what it reads.
-    fn along(&mut self, node: &Node) -> Result<bool> {
+    /// Returns whether a node is done without settling its inputs.
+    fn carry_along(&mut self, node: &Node) -> Result<bool> {
         if let Op::Transpose(Transpose { permutation }) = &node.op {
             let order: Vec<usize> = permutation.iter().map(|&axis| axis as usize).collect();
-            return self.transpose(node, &order);
+            return self.compose_transpose(node, &order);
         }
         let Some(first) = node.inputs.iter().find_map(|id| self.views.get(id)).cloned() else { return Ok(false) };
         if let (Op::Reshape(_) | Op::Flatten(_), LayoutView { base, order }) = (&node.op, &first) {
-            return self.view(node, *base, order);
+            return self.reshape_view(node, *base, order);
         }
         let Some(op) = on_base(&node.op, &first.order) else { return Ok(false) };
-        let Some(inputs) = self.bases(node, &first.order)? else { return Ok(false) };
-        let base = self.rebuild.emit(node, op, &inputs)?;
+        let Some(inputs) = self.base_inputs(node, &first.order)? else { return Ok(false) };
+        let base = self.rebuild.emit_operator(node, op, &inputs)?;
         let order = match &node.op {
-            Op::Reduce(Reduce { axes, keep: false, .. }) => without(&first.order, axes),
-            Op::ArgReduce(ArgReduce { axis, keep: false, .. }) => without(&first.order, &[*axis]),
+            Op::Reduce(Reduce { axes, keep: false, .. }) => remove_axes(&first.order, axes),
+            Op::ArgReduce(ArgReduce { axis, keep: false, .. }) => remove_axes(&first.order, &[*axis]),
             _ => first.order,
         };
-        self.record(node.outputs[0], base, order);
+        self.record_view(node.outputs[0], base, order);
         Ok(true)
     }
 
-    fn record(&mut self, id: ValueId, base: ValueId, order: Vec<usize>) {
+    fn record_view(&mut self, id: ValueId, base: ValueId, order: Vec<usize>) {
         if order.is_sorted() {
-            self.rebuild.replace(id, base);
+            self.rebuild.replace_value(id, base);
         } else {
             self.views.insert(id, LayoutView { base, order });
         }
     }
 
-    fn transpose(&mut self, node: &Node, order: &[usize]) -> Result<bool> {
+    fn compose_transpose(&mut self, node: &Node, order: &[usize]) -> Result<bool> {
         let input = node.inputs[0];
         let (base, before) = match self.views.get(&input) {
             Some(view) => (view.base, view.order.clone()),
@@ -122,22 +122,22 @@ impl Carry<'_> {
             None => return Ok(false),
         };
         let composed = order.iter().map(|&axis| before[axis]).collect();
-        self.record(node.outputs[0], base, composed);
+        self.record_view(node.outputs[0], base, composed);
         Ok(true)
     }
 
-    /// A view of a transpose that moves nothing is a view of its base.
-    fn view(&mut self, node: &Node, base: ValueId, order: &[usize]) -> Result<bool> {
-        if !keeps_elements(&self.rebuild.ty(base)?.shape, order) {
+    /// Reshapes the base if the transpose moves no element.
+    fn reshape_view(&mut self, node: &Node, base: ValueId, order: &[usize]) -> Result<bool> {
+        if !keeps_elements(&self.rebuild.type_of(base)?.shape, order) {
             return Ok(false);
         }
         let Some(shape) = self.graph.values[node.outputs[0].0 as usize].ty.extents() else { return Ok(false) };
-        self.rebuild.emit(node, Op::Reshape(Reshape { shape }), &[base])?;
+        self.rebuild.emit_operator(node, Op::Reshape(Reshape { shape }), &[base])?;
         Ok(true)
     }
 
-    /// The inputs of a node in the order of the base: what is carried, and constants, which are turned once and for all.
-    fn bases(&mut self, node: &Node, order: &[usize]) -> Result<Option<Vec<ValueId>>> {
+    /// Returns the inputs in the base's order: carried values, and constants that are transposed now.
+    fn base_inputs(&mut self, node: &Node, order: &[usize]) -> Result<Option<Vec<ValueId>>> {
         let mut inputs = Vec::new();
         for (index, &id) in node.inputs.iter().enumerate() {
             let ty = &self.graph.values[id.0 as usize].ty;
@@ -145,8 +145,8 @@ impl Carry<'_> {
                 (Some(view), _) if view.order == order => Some(view.base),
                 // Vectors of channels and single numbers have no order.
                 (None, _) if ty.rank() == 0 || (index > 0 && has_vectors(&node.op)) => Some(self.rebuild.get(id)?),
-                (None, Some(data)) => match turned(ty, data, order) {
-                    Some((ty, data)) => Some(self.rebuild.constant("constant", ty, data)?),
+                (None, Some(data)) => match transpose_constant(ty, data, order) {
+                    Some((ty, data)) => Some(self.rebuild.add_constant("constant", ty, data)?),
                     None => None,
                 },
                 _ => None,
@@ -157,20 +157,19 @@ impl Carry<'_> {
         Ok(Some(inputs))
     }
 
-    /// Computes what was carried.
-    fn settle(&mut self, id: ValueId, node: &Node) -> Result<()> {
+    fn settle_view(&mut self, id: ValueId, node: &Node) -> Result<()> {
         let Some(LayoutView { base, order }) = self.views.remove(&id) else { return Ok(()) };
         let op = match self.graph.values[id.0 as usize].ty.extents() {
-            Some(shape) if keeps_elements(&self.rebuild.ty(base)?.shape, &order) => Op::Reshape(Reshape { shape }),
+            Some(shape) if keeps_elements(&self.rebuild.type_of(base)?.shape, &order) => Op::Reshape(Reshape { shape }),
             _ => Op::Transpose(Transpose { permutation: order.iter().map(|&axis| axis as i64).collect() }),
         };
-        let new = self.rebuild.insert(Some(node), op, &[base])?;
-        self.rebuild.replace(id, new);
+        let new = self.rebuild.insert_operator(Some(node), op, &[base])?;
+        self.rebuild.replace_value(id, new);
         Ok(())
     }
 }
 
-/// Whether an order brings channels of an image from last to second, or back.
+/// Whether an order moves image channels from last to second, or back.
 fn moves_channels(order: &[usize]) -> bool {
     let rank = order.len();
     let is_to_front = || order[1] == rank - 1 && order[2..].iter().copied().eq(1..rank - 1);
@@ -178,20 +177,20 @@ fn moves_channels(order: &[usize]) -> bool {
     rank >= 4 && order[0] == 0 && (is_to_front() || is_to_back())
 }
 
-/// Whether all dimensions that are not 1 stay in their order, so that no element moves.
+/// Whether all dimensions other than 1 stay in order.
 fn keeps_elements(base: &[Dim], order: &[usize]) -> bool {
     order.iter().filter(|&&axis| base[axis] != Dim::Known(1)).is_sorted()
 }
 
-/// The same order among the dimensions that remain.
-fn without(order: &[usize], axes: &[i64]) -> Vec<usize> {
+/// Keeps the order of the remaining dimensions.
+fn remove_axes(order: &[usize], axes: &[i64]) -> Vec<usize> {
     let is_dropped = |place: usize| axes.contains(&(place as i64));
     let kept: Vec<usize> = (0..order.len()).filter(|&place| !is_dropped(place)).map(|place| order[place]).collect();
     kept.iter().map(|axis| kept.iter().filter(|other| *other < axis).count()).collect()
 }
 
-/// A constant that broadcasts to what the base is transposed to, turned so that it broadcasts to the base.
-fn turned(ty: &TensorType, data: &Const, order: &[usize]) -> Option<(TensorType, Const)> {
+/// Transposes a constant that broadcasts to the transposed base, so that it broadcasts to the base.
+fn transpose_constant(ty: &TensorType, data: &Const, order: &[usize]) -> Option<(TensorType, Const)> {
     let missing = order.len().checked_sub(ty.rank())?;
     let mut shape = vec![Dim::Known(1); missing];
     shape.extend(ty.shape.iter().cloned());
@@ -203,17 +202,16 @@ fn turned(ty: &TensorType, data: &Const, order: &[usize]) -> Option<(TensorType,
         return Some((turned, data.clone()));
     }
     let permutation = back.iter().map(|&axis| axis as i64).collect();
-    let data = fold(&Op::Transpose(Transpose { permutation }), &[(&whole, data)])?;
+    let data = fold_operator(&Op::Transpose(Transpose { permutation }), &[(&whole, data)])?;
     Some((turned, data))
 }
 
-/// Whether all inputs but the first are vectors along an axis.
 fn has_vectors(op: &Op) -> bool {
     matches!(op, Op::ScaleShift(_) | Op::BiasAdd(_))
         || matches!(op, Op::Quantize(_) | Op::Dequantize(_) | Op::Requantize(_))
 }
 
-/// The operator on the base whose result, transposed, is that of an operator on the transposed base.
+/// Returns the operator on the base that commutes with the transpose.
 fn on_base(op: &Op, order: &[usize]) -> Option<Op> {
     let at = |axis: i64| usize::try_from(axis).ok().and_then(|axis| order.get(axis)).map(|&axis| axis as i64);
     let all = |axes: &[i64]| axes.iter().map(|&axis| at(axis)).collect::<Option<Vec<i64>>>();
@@ -278,7 +276,7 @@ mod tests {
     }
 
     fn counting(ty: &TensorType) -> Tensor {
-        let numbers: Vec<f64> = (0..ty.elements().unwrap()).map(|index| (index % 11) as f64).collect();
+        let numbers: Vec<f64> = (0..ty.element_count().unwrap()).map(|index| (index % 11) as f64).collect();
         Tensor::from_numbers(ty.clone(), &numbers).unwrap()
     }
 

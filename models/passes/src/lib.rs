@@ -33,10 +33,8 @@ pub use split_attention::split_attention;
 use models::error::{Error, Result};
 use models::graph::Graph;
 
-/// A rewrite of a graph.
 pub type Pass = fn(&Graph) -> Result<Graph>;
 
-/// The passes between a reader and the tasks, in their order.
 pub const PASSES: &[(&str, Pass)] = &[
     ("fold constants", constants::fold_constants),
     ("drop identities", identities::drop_identities),
@@ -51,9 +49,9 @@ pub const PASSES: &[(&str, Pass)] = &[
     ("recognise activations", recognise::recognise_activations),
     ("matrix products to dense", recognise::mat_mul_to_dense),
     ("sums to biases", recognise::sums_to_biases),
-    ("slide scales over movement", quantised::slide),
+    ("slide scales over movement", quantised::slide_movement),
     ("absorb pads", recognise::absorb_pads),
-    ("integers from scaled floats", quantised::integers),
+    ("integers from scaled floats", quantised::recognise_integer_layers),
     ("drop clips", quantised::drop_clips),
     ("merge pads into integer convolutions", quantised::merge_pads),
     ("drop outer taps", taps::drop_outer_taps),
@@ -65,12 +63,11 @@ pub const PASSES: &[(&str, Pass)] = &[
     ("drop dead code", drop_dead_code),
 ];
 
-/// Runs every pass.
-pub fn simplify(graph: &Graph) -> Result<Graph> {
-    graph.check()?;
+pub fn simplify_graph(graph: &Graph) -> Result<Graph> {
+    graph.check_default()?;
     let mut graph = graph.clone();
     for (name, pass) in PASSES {
-        let after = pass(&graph).and_then(|after| after.check().map(|()| after));
+        let after = pass(&graph).and_then(|after| after.check_default().map(|()| after));
         graph = after.map_err(|source| Error::Pass { pass: name, source: Box::new(source) })?;
     }
     Ok(graph)

@@ -5,7 +5,6 @@ use models::operators::{Binary, BinaryOp, Op, Unary, UnaryOp};
 use models::types::TensorType;
 use std::collections::HashMap;
 
-/// A graph with what patterns ask of it.
 pub(crate) struct Look<'a> {
     pub graph: &'a Graph,
     producers: HashMap<ValueId, usize>,
@@ -13,7 +12,7 @@ pub(crate) struct Look<'a> {
 }
 
 impl<'a> Look<'a> {
-    pub fn at(graph: &'a Graph) -> Look<'a> {
+    pub fn of_graph(graph: &'a Graph) -> Look<'a> {
         let mut reads = vec![0; graph.values.len()];
         let inputs = graph.nodes.iter().flat_map(|node| &node.inputs);
         inputs.chain(&graph.outputs).for_each(|id| reads[id.0 as usize] += 1);
@@ -21,77 +20,75 @@ impl<'a> Look<'a> {
         Look { graph, producers, reads }
     }
 
-    pub fn ty(&self, id: ValueId) -> &'a TensorType {
+    pub fn value_type(&self, id: ValueId) -> &'a TensorType {
         &self.graph.values[id.0 as usize].ty
     }
 
-    pub fn data(&self, id: ValueId) -> Option<&'a Const> {
+    pub fn constant_data(&self, id: ValueId) -> Option<&'a Const> {
         self.graph.values[id.0 as usize].data.as_ref()
     }
 
-    pub fn node(&self, id: ValueId) -> Option<&'a Node> {
-        self.indexed(id).map(|(_, node)| node)
+    pub fn producer_of(&self, id: ValueId) -> Option<&'a Node> {
+        self.indexed_producer(id).map(|(_, node)| node)
     }
 
-    /// What makes a value, with its place in the graph.
-    pub fn indexed(&self, id: ValueId) -> Option<(usize, &'a Node)> {
+    /// Returns the producer with its index in the graph.
+    pub fn indexed_producer(&self, id: ValueId) -> Option<(usize, &'a Node)> {
         let index = *self.producers.get(&id)?;
         Some((index, &self.graph.nodes[index]))
     }
 
-    /// Whether what makes this value is read once and so belongs to its reader.
+    /// Whether the producer is read once and so belongs to its reader.
     pub fn is_read_once(&self, id: ValueId) -> bool {
-        self.reads(id) == 1
+        self.count_reads(id) == 1
     }
 
-    /// How often a value is read, as a result of the graph too.
-    pub fn reads(&self, id: ValueId) -> usize {
+    /// Includes graph outputs.
+    pub fn count_reads(&self, id: ValueId) -> usize {
         self.reads[id.0 as usize]
     }
 
-    /// The number of a constant that is one number everywhere.
-    pub fn scalar(&self, id: ValueId) -> Option<f64> {
-        match self.data(id)? {
+    /// Returns the number of a constant that is equal everywhere.
+    pub fn constant_scalar(&self, id: ValueId) -> Option<f64> {
+        match self.constant_data(id)? {
             Const::Fill(number) => Some(*number),
             Const::Random { .. } => None,
-            data if self.ty(id).elements() == Some(1) => {
-                reference::constant(self.ty(id), data).ok()?.numbers().first().copied()
+            data if self.value_type(id).element_count() == Some(1) => {
+                reference::constant_tensor(self.value_type(id), data).ok()?.to_numbers().first().copied()
             }
             _ => None,
         }
     }
 
-    /// Whether a constant is about this number everywhere.
     pub fn is_about(&self, id: ValueId, number: f64) -> bool {
-        self.scalar(id).is_some_and(|found| about(found, number))
+        self.constant_scalar(id).is_some_and(|found| is_close(found, number))
     }
 
-    pub fn unary(&self, id: ValueId, function: UnaryOp) -> Option<ValueId> {
-        let node = self.node(id)?;
+    pub fn unary_operand(&self, id: ValueId, function: UnaryOp) -> Option<ValueId> {
+        let node = self.producer_of(id)?;
         (node.op == Op::Unary(Unary { function })).then(|| node.inputs[0])
     }
 
-    pub fn binary(&self, id: ValueId, function: BinaryOp) -> Option<[ValueId; 2]> {
-        let node = self.node(id)?;
+    pub fn binary_operands(&self, id: ValueId, function: BinaryOp) -> Option<[ValueId; 2]> {
+        let node = self.producer_of(id)?;
         (node.op == Op::Binary(Binary { function })).then(|| [node.inputs[0], node.inputs[1]])
     }
 
-    /// The operands of a sum or product in both orders.
-    pub fn either(&self, id: ValueId, function: BinaryOp) -> impl Iterator<Item = (ValueId, ValueId)> + use<> {
-        self.binary(id, function).into_iter().flat_map(|[a, b]| [(a, b), (b, a)])
+    pub fn operand_orders(&self, id: ValueId, function: BinaryOp) -> impl Iterator<Item = (ValueId, ValueId)> + use<> {
+        self.binary_operands(id, function).into_iter().flat_map(|[a, b]| [(a, b), (b, a)])
     }
 
-    /// A value as one number times other values: products, quotients and powers by constants, multiplied out.
-    pub fn factors(&self, id: ValueId) -> (f64, Vec<ValueId>) {
+    /// Splits a value into a number and other values: products, quotients and powers by constants.
+    pub fn split_factors(&self, id: ValueId) -> (f64, Vec<ValueId>) {
         self.factors_within(id, 4)
     }
 
     fn factors_within(&self, id: ValueId, depth: usize) -> (f64, Vec<ValueId>) {
-        if let Some(number) = self.scalar(id) {
+        if let Some(number) = self.constant_scalar(id) {
             return (number, Vec::new());
         }
         let alone = (1.0, vec![id]);
-        let Some(node) = self.node(id).filter(|_| depth > 0) else { return alone };
+        let Some(node) = self.producer_of(id).filter(|_| depth > 0) else { return alone };
         match &node.op {
             Op::Binary(Binary { function: BinaryOp::Mul }) => {
                 let (a, mut left) = self.factors_within(node.inputs[0], depth - 1);
@@ -99,14 +96,14 @@ impl<'a> Look<'a> {
                 left.extend(right);
                 (a * b, left)
             }
-            Op::Binary(Binary { function: BinaryOp::Div }) => match self.scalar(node.inputs[1]) {
+            Op::Binary(Binary { function: BinaryOp::Div }) => match self.constant_scalar(node.inputs[1]) {
                 Some(divisor) => {
                     let (a, left) = self.factors_within(node.inputs[0], depth - 1);
                     (a / divisor, left)
                 }
                 None => alone,
             },
-            Op::Binary(Binary { function: BinaryOp::Pow }) => match self.scalar(node.inputs[1]) {
+            Op::Binary(Binary { function: BinaryOp::Pow }) => match self.constant_scalar(node.inputs[1]) {
                 Some(power) if power == 2.0 || power == 3.0 => {
                     (1.0, vec![node.inputs[0]; if power == 2.0 { 2 } else { 3 }])
                 }
@@ -118,7 +115,7 @@ impl<'a> Look<'a> {
     }
 }
 
-/// Equal as far as 32-bit constants and different ways of writing them allow.
-pub(crate) fn about(found: f64, number: f64) -> bool {
+/// Tolerates 32-bit constants and different spellings.
+pub(crate) fn is_close(found: f64, number: f64) -> bool {
     (found - number).abs() <= 1e-5 * number.abs().max(1e-3)
 }

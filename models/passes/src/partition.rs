@@ -9,14 +9,14 @@ use models::fuse::Claim;
 use models::graph::Graph;
 use models::partner::Partner;
 
-/// What these partners would compute of a graph; no operator is claimed twice.
-pub fn claims(graph: &Graph, partners: &[&'static Partner]) -> Vec<Claim> {
-    let look = Look::at(graph);
+/// Returns the operators that partners would compute; none is claimed twice.
+pub fn find_claims(graph: &Graph, partners: &[&'static Partner]) -> Vec<Claim> {
+    let look = Look::of_graph(graph);
     let mut is_claimed = vec![false; graph.nodes.len()];
     let mut claims = Vec::new();
     for partner in partners {
         for text in partner.patterns {
-            let pattern = Pattern::fixed(text);
+            let pattern = Pattern::from_static(text);
             // From the end, so that a match with what follows comes before one without.
             for node in graph.nodes.iter().rev() {
                 let Some(found) = pattern.find_in(&look, node.outputs[0]) else { continue };
@@ -33,7 +33,7 @@ pub fn claims(graph: &Graph, partners: &[&'static Partner]) -> Vec<Claim> {
     claims
 }
 
-/// Whether nothing outside of a match reads what is inside.
+/// Whether no outside operator reads an inner value.
 fn is_whole(look: &Look<'_>, found: &Match) -> bool {
     found.nodes[1..].iter().all(|&index| look.is_read_once(look.graph.nodes[index].outputs[0]))
 }
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn every_pattern_is_one() {
         for partner in PARTNERS {
-            partner.patterns.iter().for_each(|text| drop(Pattern::read(text).unwrap()));
+            partner.patterns.iter().for_each(|text| drop(Pattern::parse_text(text).unwrap()));
         }
     }
 }

@@ -1,45 +1,43 @@
 //! Arithmetic of scales and zero points that readers and passes must do alike: an equal layer is an equal task only
 //! when its bounds come out equal whatever file it was in.
 
-use crate::fold::{contents_of, fold};
+use crate::fold::{contents_of, fold_operator};
 use models::graph::Const;
 use models::operators::{Dequantize, Op, Transpose};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
-/// A constant that stands for real numbers but is stored as integers.
+/// A constant of real numbers stored as integers.
 pub(crate) struct Stored {
     pub ty: TensorType,
     pub data: Const,
-    /// One scale, or one per element of the axis.
     pub scales: Vec<f32>,
-    /// As many zero points as scales.
     pub zeros: Vec<i64>,
     pub axis: usize,
 }
 
-/// The integers behind a constant, if there are any.
-pub(crate) fn stored(data: &Const) -> Option<Stored> {
+pub(crate) fn stored_integers(data: &Const) -> Option<Stored> {
     let Const::Computed(computed) = data else { return None };
     let (ty, data) = computed.inputs.first()?;
     match &computed.op {
         Op::Dequantize(Dequantize { axis }) => {
-            let scales: Vec<f32> = numbers(computed.inputs.get(1)?)?.into_iter().map(|scale| scale as f32).collect();
+            let scales: Vec<f32> =
+                constant_numbers(computed.inputs.get(1)?)?.into_iter().map(|scale| scale as f32).collect();
             let zeros = match computed.inputs.get(2) {
-                Some(zeros) => numbers(zeros)?.into_iter().map(|zero| zero as i64).collect(),
+                Some(zeros) => constant_numbers(zeros)?.into_iter().map(|zero| zero as i64).collect(),
                 None => vec![0; scales.len()],
             };
             let axis = usize::try_from(*axis).ok()?;
             Some(Stored { ty: ty.clone(), data: data.clone(), scales, zeros, axis })
         }
         Op::Transpose(Transpose { permutation }) => {
-            let before = stored(data)?;
+            let before = stored_integers(data)?;
             let axis = permutation.iter().position(|&axis| axis == before.axis as i64)?;
             let shape = permutation.iter().map(|&axis| Some(before.ty.shape.get(usize::try_from(axis).ok()?)?.clone()));
             let turned = TensorType { dtype: before.ty.dtype, shape: shape.collect::<Option<_>>()? };
             let data = match &before.data {
                 Const::Random { seed } => Const::Random { seed: *seed },
-                data => fold(&computed.op, &[(&before.ty, data)])?,
+                data => fold_operator(&computed.op, &[(&before.ty, data)])?,
             };
             Some(Stored { ty: turned, data, axis, ..before })
         }
@@ -47,19 +45,24 @@ pub(crate) fn stored(data: &Const) -> Option<Stored> {
     }
 }
 
-fn numbers((ty, data): &(TensorType, Const)) -> Option<Vec<f64>> {
-    Some(reference::constant(ty, data).ok()?.numbers())
+fn constant_numbers((ty, data): &(TensorType, Const)) -> Option<Vec<f64>> {
+    Some(reference::constant_tensor(ty, data).ok()?.to_numbers())
 }
 
-/// A bias of real numbers in the scale of the sums it is added to, as 32-bit integers; nothing when it does not fit.
-pub(crate) fn bias(ty: &TensorType, data: &Const, x_scale: f32, w_scales: &[f32]) -> Option<(TensorType, Const)> {
+/// Returns a bias as 32-bit integers in the scale of its sums, or None if it does not fit.
+pub(crate) fn quantise_bias(
+    ty: &TensorType,
+    data: &Const,
+    x_scale: f32,
+    w_scales: &[f32],
+) -> Option<(TensorType, Const)> {
     let integers = TensorType { dtype: DType::I32, shape: ty.shape.clone() };
-    if let Some(seed) = data.seed() {
+    if let Some(seed) = data.random_seed() {
         return Some((integers, Const::Random { seed }));
     }
     let scale_of = |channel: usize| f64::from(x_scale) * f64::from(w_scales[channel % w_scales.len()]);
     if let Some(stored) =
-        stored(data).filter(|stored| stored.ty == integers && stored.zeros.iter().all(|&zero| zero == 0))
+        stored_integers(data).filter(|stored| stored.ty == integers && stored.zeros.iter().all(|&zero| zero == 0))
     {
         let agrees = |channel: usize| {
             let scale = f64::from(stored.scales[channel % stored.scales.len()]);
@@ -69,7 +72,7 @@ pub(crate) fn bias(ty: &TensorType, data: &Const, x_scale: f32, w_scales: &[f32]
             return Some((integers, stored.data));
         }
     }
-    let reals = reference::constant(ty, data).ok()?.numbers();
+    let reals = reference::constant_tensor(ty, data).ok()?.to_numbers();
     let whole = reals.iter().enumerate().map(|(channel, real)| (real / scale_of(channel)).round_ties_even());
     let whole: Vec<f64> = whole.collect();
     let fits = |number: &f64| (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(number);
@@ -77,15 +80,13 @@ pub(crate) fn bias(ty: &TensorType, data: &Const, x_scale: f32, w_scales: &[f32]
     Some((integers, contents_of(&tensor)))
 }
 
-/// What sums in the scale of `x` times `w` are multiplied by to be in the scale of `y`: in double precision, as every
-/// library does, then rounded once.
-pub fn multiplier(x_scale: f32, w_scale: f32, y_scale: f32) -> f32 {
+/// Factor from the scale of `x` times `w` to that of `y`, rounded once from double precision, as in all libraries.
+pub fn requantise_factor(x_scale: f32, w_scale: f32, y_scale: f32) -> f32 {
     (f64::from(x_scale) * f64::from(w_scale) / f64::from(y_scale)) as f32
 }
 
-/// The integers between which a result lies whose real numbers lie between these bounds; nothing when the zero point
-/// does not fit the type.
-pub fn bounds(to: DType, scale: f32, zero: i64, low: Option<f64>, high: Option<f64>) -> Option<(i64, i64)> {
+/// Converts real bounds of a result to integers; None if the zero point does not fit the type.
+pub fn integer_bounds(to: DType, scale: f32, zero: i64, low: Option<f64>, high: Option<f64>) -> Option<(i64, i64)> {
     let (least, most) = to.integer_range()?;
     if !(least..=most).contains(&zero) {
         return None;
@@ -105,11 +106,11 @@ mod tests {
 
     #[test]
     fn activations_are_bounds() {
-        let of = |low, high| bounds(DType::I8, 0.0625, -28, low, high);
+        let of = |low, high| integer_bounds(DType::I8, 0.0625, -28, low, high);
         assert_eq!(of(None, None), Some((-128, 127)));
         assert_eq!(of(Some(0.0), None), Some((-28, 127)));
         assert_eq!(of(Some(0.0), Some(6.0)), Some((-28, 68)));
         assert_eq!(of(Some(-1e300), Some(1e300)), Some((-128, 127)));
-        assert_eq!(bounds(DType::U8, 0.1, -1, None, None), None);
+        assert_eq!(integer_bounds(DType::U8, 0.1, -1, None, None), None);
     }
 }

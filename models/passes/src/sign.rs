@@ -5,7 +5,7 @@
 //! type, and so does everything that must agree with it, because a conversion would be work that the model does not do.
 
 use super::rebuild::Rebuild;
-use crate::fold::{contents_of, fold};
+use crate::fold::{contents_of, fold_operator};
 use models::error::Result;
 use models::graph::{Const, Graph, Node, Value, ValueId};
 use models::operators::{
@@ -16,19 +16,19 @@ use models::types::{DType, TensorType};
 use reference::Tensor;
 use std::collections::HashMap;
 
-/// What lies between the two forms.
+/// Offset between unsigned and signed bytes.
 const SHIFT: i64 = 128;
 
 pub(super) fn bytes_with_a_sign(graph: &Graph) -> Result<Graph> {
-    let changes = Changes::of(graph);
+    let changes = Changes::of_graph(graph);
     if !changes.of_value.contains(&true) {
         return Ok(graph.clone());
     }
     let mut rebuild = Rebuild::new(graph)?;
     let mut constants: HashMap<ValueId, ValueId> = HashMap::new();
     for node in &graph.nodes {
-        let roles = Roles::of(&node.op);
-        let is_changed = |place: usize| roles.data.contains(&place) && changes.has(node.inputs[place]);
+        let roles = Roles::of_operator(&node.op);
+        let is_changed = |place: usize| roles.data.contains(&place) && changes.has_value(node.inputs[place]);
         let mut inputs = Vec::with_capacity(node.inputs.len());
         for (place, &id) in node.inputs.iter().enumerate() {
             let value = &graph.values[id.0 as usize];
@@ -36,8 +36,8 @@ pub(super) fn bytes_with_a_sign(graph: &Graph) -> Result<Graph> {
             inputs.push(match (&value.data, constants.get(&id).copied()) {
                 (Some(_), Some(made)) if is_changed(place) && !is_zero => made,
                 (Some(data), _) if is_changed(place) || is_zero => {
-                    let (ty, data) = signed(value, data).expect("only what can change does");
-                    let made = rebuild.constant(&value.name, ty, data)?;
+                    let (ty, data) = signed_contents(value, data).expect("only what can change does");
+                    let made = rebuild.add_constant(&value.name, ty, data)?;
                     if !is_zero {
                         constants.insert(id, made);
                     }
@@ -50,12 +50,12 @@ pub(super) fn bytes_with_a_sign(graph: &Graph) -> Result<Graph> {
             // No zero point is one of 0.
             let shape = graph.values[node.inputs[1].0 as usize].ty.shape.clone();
             let ty = TensorType { dtype: DType::I8, shape };
-            inputs.push(rebuild.constant("zero", ty, Const::Fill(-SHIFT as f64))?);
+            inputs.push(rebuild.add_constant("zero", ty, Const::Fill(-SHIFT as f64))?);
         }
-        let op = changed(node, &is_changed, changes.has(node.outputs[0]));
-        rebuild.emit(node, op, &inputs)?;
+        let op = change_operator(node, &is_changed, changes.has_value(node.outputs[0]));
+        rebuild.emit_operator(node, op, &inputs)?;
     }
-    rebuild.finish()
+    rebuild.finish_graph()
 }
 
 struct Changes {
@@ -63,72 +63,69 @@ struct Changes {
 }
 
 impl Changes {
-    fn of(graph: &Graph) -> Changes {
+    fn of_graph(graph: &Graph) -> Changes {
         let is_byte = |id: ValueId| graph.values[id.0 as usize].ty.dtype == DType::U8;
         let mut groups = Groups::new(graph.values.len());
         for node in &graph.nodes {
-            let roles = Roles::of(&node.op);
+            let roles = Roles::of_operator(&node.op);
             for (place, &id) in node.inputs.iter().enumerate().filter(|(_, id)| is_byte(**id)) {
                 match roles.data.contains(&place) {
-                    true if roles.is_moving => groups.join(id, node.outputs[0]),
+                    true if roles.is_moving => groups.join_values(id, node.outputs[0]),
                     true => {}
                     // A zero point is no data; it changes with what it belongs to.
                     false if roles.has_zero && place == 2 => {}
-                    false => groups.keep(id),
+                    false => groups.keep_value(id),
                 }
             }
             let has_fixed_zero = roles.has_zero
                 && node.inputs.get(2).is_some_and(|id| {
                     let value = &graph.values[id.0 as usize];
-                    value.data.as_ref().is_none_or(|data| data.seed().is_some())
+                    value.data.as_ref().is_none_or(|data| data.random_seed().is_some())
                 });
             let is_made = roles.is_moving || roles.makes_bytes;
             if is_byte(node.outputs[0]) && (!is_made || has_fixed_zero) {
-                groups.keep(node.outputs[0]);
+                groups.keep_value(node.outputs[0]);
             }
             if has_fixed_zero && is_byte(node.inputs[0]) {
-                groups.keep(node.inputs[0]);
+                groups.keep_value(node.inputs[0]);
             }
         }
-        graph.inputs.iter().chain(&graph.outputs).for_each(|&id| groups.keep(id));
+        graph.inputs.iter().chain(&graph.outputs).for_each(|&id| groups.keep_value(id));
         for (index, value) in graph.values.iter().enumerate() {
             let id = ValueId(index as u32);
-            if value.data.as_ref().is_some_and(|data| is_byte(id) && signed(value, data).is_none()) {
-                groups.keep(id);
+            if value.data.as_ref().is_some_and(|data| is_byte(id) && signed_contents(value, data).is_none()) {
+                groups.keep_value(id);
             }
         }
         let ids = (0..graph.values.len()).map(|index| ValueId(index as u32));
         Changes { of_value: ids.map(|id| is_byte(id) && !groups.is_kept(id)).collect() }
     }
 
-    fn has(&self, id: ValueId) -> bool {
+    fn has_value(&self, id: ValueId) -> bool {
         self.of_value[id.0 as usize]
     }
 
-    /// Whether a change of scale has to change its zero point.
+    /// Whether the zero point of a scale change must change.
     fn zero_of(&self, node: &Node) -> bool {
         match node.op {
-            Op::Quantize(_) => self.has(node.outputs[0]),
-            Op::Dequantize(_) => self.has(node.inputs[0]),
+            Op::Quantize(_) => self.has_value(node.outputs[0]),
+            Op::Dequantize(_) => self.has_value(node.inputs[0]),
             _ => false,
         }
     }
 }
 
-/// What an operator does with bytes.
 struct Roles {
-    /// Inputs that may change.
     data: std::ops::Range<usize>,
-    /// Whether the result is made of those bytes, so that all change together.
+    /// Whether the result consists of those bytes, so that all change together.
     is_moving: bool,
-    /// Whether the result may change by itself.
+    /// Whether the result may change alone.
     makes_bytes: bool,
-    /// Whether input 2 is a zero point.
     has_zero: bool,
 }
 
 impl Roles {
-    fn of(op: &Op) -> Roles {
+    fn of_operator(op: &Op) -> Roles {
         let none = Roles { data: 0..0, is_moving: false, makes_bytes: false, has_zero: false };
         let moving = |count: usize| Roles { data: 0..count, is_moving: true, ..none };
         match op {
@@ -162,8 +159,7 @@ impl Roles {
     }
 }
 
-/// The operator over what its bytes become.
-fn changed(node: &Node, is_changed: &dyn Fn(usize) -> bool, makes_signed: bool) -> Op {
+fn change_operator(node: &Node, is_changed: &dyn Fn(usize) -> bool, makes_signed: bool) -> Op {
     let mut op = node.op.clone();
     let shift = |zero: &mut i64| *zero -= SHIFT;
     match &mut op {
@@ -187,23 +183,24 @@ fn changed(node: &Node, is_changed: &dyn Fn(usize) -> bool, makes_signed: bool) 
     op
 }
 
-/// The contents of bytes with a sign.
-fn signed(value: &Value, data: &Const) -> Option<(TensorType, Const)> {
+fn signed_contents(value: &Value, data: &Const) -> Option<(TensorType, Const)> {
     let ty = TensorType { dtype: DType::I8, shape: value.ty.shape.clone() };
-    if let Some(seed) = data.seed() {
+    if let Some(seed) = data.random_seed() {
         return Some((ty, Const::Random { seed }));
     }
     if let Const::Fill(_) | Const::Small(_) = data {
-        let numbers = reference::constant(&value.ty, data).ok()?.numbers();
+        let numbers = reference::constant_tensor(&value.ty, data).ok()?.to_numbers();
         let numbers: Vec<f64> = numbers.iter().map(|number| number - SHIFT as f64).collect();
         let data = contents_of(&Tensor::from_numbers(ty.clone(), &numbers).ok()?);
         return Some((ty, data));
     }
     // Turning the highest bit takes 128 away, once the byte has a sign.
     let bit = TensorType { dtype: DType::U8, shape: vec![] };
-    let turned =
-        fold(&Op::Binary(Binary { function: BinaryOp::BitXor }), &[(&value.ty, data), (&bit, &Const::Fill(128.0))])?;
-    let data = fold(&Op::Cast(Cast { to: DType::I8 }), &[(&value.ty, &turned)])?;
+    let turned = fold_operator(
+        &Op::Binary(Binary { function: BinaryOp::BitXor }),
+        &[(&value.ty, data), (&bit, &Const::Fill(128.0))],
+    )?;
+    let data = fold_operator(&Op::Cast(Cast { to: DType::I8 }), &[(&value.ty, &turned)])?;
     Some((ty, data))
 }
 
@@ -218,7 +215,7 @@ impl Groups {
         Groups { parent: (0..count).collect(), is_kept: vec![false; count] }
     }
 
-    fn root(&mut self, id: ValueId) -> usize {
+    fn find_root(&mut self, id: ValueId) -> usize {
         let mut at = id.0 as usize;
         while self.parent[at] != at {
             self.parent[at] = self.parent[self.parent[at]];
@@ -227,27 +224,27 @@ impl Groups {
         at
     }
 
-    fn join(&mut self, a: ValueId, b: ValueId) {
-        let (a, b) = (self.root(a), self.root(b));
+    fn join_values(&mut self, a: ValueId, b: ValueId) {
+        let (a, b) = (self.find_root(a), self.find_root(b));
         self.is_kept[b] |= self.is_kept[a];
         self.parent[a] = b;
     }
 
-    fn keep(&mut self, id: ValueId) {
-        let root = self.root(id);
+    fn keep_value(&mut self, id: ValueId) {
+        let root = self.find_root(id);
         self.is_kept[root] = true;
     }
 
     fn is_kept(&mut self, id: ValueId) -> bool {
-        let root = self.root(id);
+        let root = self.find_root(id);
         self.is_kept[root]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::simplify;
-    use models::fuse::{Fuse, tasks};
+    use crate::simplify_graph;
+    use models::fuse::{Fuse, distinct_tasks};
     use models::graph::Graph;
     use reference::{Tensor, evaluate_graph};
 
@@ -279,18 +276,18 @@ mod tests {
 
     fn answer(graph: &Graph) -> Vec<Tensor> {
         let ty = graph.values[graph.inputs[0].0 as usize].ty.clone();
-        let numbers: Vec<f64> = (0..ty.elements().unwrap()).map(|index| (index * 7 % 31) as f64 - 9.0).collect();
+        let numbers: Vec<f64> = (0..ty.element_count().unwrap()).map(|index| (index * 7 % 31) as f64 - 9.0).collect();
         evaluate_graph(graph, &[Tensor::from_numbers(ty, &numbers).unwrap()]).unwrap()
     }
 
     #[test]
     fn a_layer_on_bytes_without_a_sign_is_the_same_task() {
         let (plain, signed) = (layer("u8", 121, 10), layer("i8", -7, -118));
-        let (after, same) = (simplify(&plain).unwrap(), simplify(&signed).unwrap());
+        let (after, same) = (simplify_graph(&plain).unwrap(), simplify_graph(&signed).unwrap());
         assert_eq!(answer(&plain), answer(&after));
         assert_eq!(answer(&plain), answer(&same));
         let hashes = |graph: &Graph| -> Vec<String> {
-            tasks(graph, Fuse::Epilogue).unwrap().iter().map(|used| used.task.hash()).collect()
+            distinct_tasks(graph, Fuse::Epilogue).unwrap().iter().map(|used| used.task.hash()).collect()
         };
         assert_eq!(hashes(&after), hashes(&same));
         assert!(after.to_text().contains("q_conv") && !after.to_text().contains("u8"), "{}", after.to_text());
@@ -308,7 +305,7 @@ mod tests {
             output %4
         "#;
         let graph = Graph::from_text(text).unwrap();
-        let after = simplify(&graph).unwrap();
+        let after = simplify_graph(&graph).unwrap();
         let x = Tensor::from_numbers("u8[1,4]".parse().unwrap(), &[0.0, 5.0, 77.0, 255.0]).unwrap();
         let of = |graph: &Graph| evaluate_graph(graph, std::slice::from_ref(&x)).unwrap();
         assert_eq!(of(&graph), of(&after));

@@ -10,24 +10,22 @@ use models::graph::{Const, Graph, Node, ValueId};
 use models::operators::{Attention, Binary, BinaryOp, MatMul, Op, Reshape, Softmax, Trilu, Unary, UnaryOp};
 use models::types::{DType, TensorType};
 
-/// Splits every attention of known extents whose queries all see something.
+/// Splits attentions of known extents whose queries all attend to something.
 pub fn split_attention(graph: &Graph) -> Result<Graph> {
     let mut rebuild = Rebuild::new(graph)?;
     for node in &graph.nodes {
-        match AttentionShape::of(graph, node) {
-            Some(shape) => split(&mut rebuild, node, &shape)?,
-            None => drop(rebuild.copy(node)?),
+        match AttentionShape::of_node(graph, node) {
+            Some(shape) => split_node(&mut rebuild, node, &shape)?,
+            None => drop(rebuild.copy_node(node)?),
         }
     }
-    rebuild.finish()
+    rebuild.finish_graph()
 }
 
-/// What an attention works on.
 struct AttentionShape {
     dtype: DType,
     batch: i64,
     heads: i64,
-    /// Heads of keys and values.
     kept: i64,
     rows: i64,
     places: i64,
@@ -37,7 +35,7 @@ struct AttentionShape {
 }
 
 impl AttentionShape {
-    fn of(graph: &Graph, node: &Node) -> Option<AttentionShape> {
+    fn of_node(graph: &Graph, node: &Node) -> Option<AttentionShape> {
         let Op::Attention(Attention { causal, window, .. }) = node.op else { return None };
         let extents = |index: usize| graph.value(*node.inputs.get(index)?)?.ty.extents();
         let (q, v) = (extents(0)?, extents(2)?);
@@ -48,21 +46,21 @@ impl AttentionShape {
         (!causal || places >= rows).then_some(shape)
     }
 
-    /// The places hidden from rows as numbers to be added; nothing where nothing is hidden.
-    fn hidden(&self) -> Option<(TensorType, Const)> {
+    /// Returns the mask as numbers to add, or None without masked positions.
+    fn mask_numbers(&self) -> Option<(TensorType, Const)> {
         let ahead = self.places - self.rows;
         let later = (self.causal && self.rows > 1).then_some((true, ahead + 1));
         let window = self.window.filter(|window| *window < self.places);
         let earlier = window.map(|window| (false, ahead - window));
         let ty = TensorType::new(self.dtype, &[self.rows, self.places]);
         let triangle = |(upper, diagonal): (bool, i64)| {
-            let lowest = (ty.clone(), Const::Fill(lowest(self.dtype)));
-            Const::computed(Op::Trilu(Trilu { upper, diagonal }), vec![lowest])
+            let lowest = (ty.clone(), Const::Fill(masking_number(self.dtype)));
+            Const::from_operator(Op::Trilu(Trilu { upper, diagonal }), vec![lowest])
         };
         let hidden = match (later.map(triangle), earlier.map(triangle)) {
             (Some(later), Some(earlier)) => {
                 // Nothing is both, so the sum is one of them.
-                Const::computed(
+                Const::from_operator(
                     Op::Binary(Binary { function: BinaryOp::Add }),
                     vec![(ty.clone(), later), (ty.clone(), earlier)],
                 )
@@ -73,8 +71,8 @@ impl AttentionShape {
     }
 }
 
-/// A number that hides a score and is still a number.
-fn lowest(dtype: DType) -> f64 {
+/// Masks a score but stays finite.
+fn masking_number(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => -65_504.0,
         // Halved, so that a score can be added.
@@ -83,7 +81,7 @@ fn lowest(dtype: DType) -> f64 {
     }
 }
 
-fn split(rebuild: &mut Rebuild<'_>, node: &Node, shape: &AttentionShape) -> Result<()> {
+fn split_node(rebuild: &mut Rebuild<'_>, node: &Node, shape: &AttentionShape) -> Result<()> {
     let Op::Attention(Attention { scale, softcap, .. }) = node.op else {
         unreachable!("a shape is that of an attention")
     };
@@ -93,30 +91,42 @@ fn split(rebuild: &mut Rebuild<'_>, node: &Node, shape: &AttentionShape) -> Resu
     let shared_rows = heads / kept * rows;
     let mut q = inputs[0];
     if is_shared {
-        q = rebuild.insert(Some(node), Op::Reshape(Reshape { shape: vec![batch, kept, shared_rows, -1] }), &[q])?;
+        q = rebuild.insert_operator(
+            Some(node),
+            Op::Reshape(Reshape { shape: vec![batch, kept, shared_rows, -1] }),
+            &[q],
+        )?;
     }
-    let mut scores =
-        rebuild.insert(Some(node), Op::MatMul(MatMul { transpose_a: false, transpose_b: true }), &[q, inputs[1]])?;
+    let mut scores = rebuild.insert_operator(
+        Some(node),
+        Op::MatMul(MatMul { transpose_a: false, transpose_b: true }),
+        &[q, inputs[1]],
+    )?;
     if is_shared {
-        scores =
-            rebuild.insert(Some(node), Op::Reshape(Reshape { shape: vec![batch, heads, rows, places] }), &[scores])?;
+        scores = rebuild.insert_operator(
+            Some(node),
+            Op::Reshape(Reshape { shape: vec![batch, heads, rows, places] }),
+            &[scores],
+        )?;
     }
     scores = with_number(rebuild, node, BinaryOp::Mul, scores, scale, shape.dtype)?;
     if let Some(softcap) = softcap {
         scores = with_number(rebuild, node, BinaryOp::Div, scores, softcap, shape.dtype)?;
-        scores = rebuild.insert(Some(node), Op::Unary(Unary { function: UnaryOp::Tanh }), &[scores])?;
+        scores = rebuild.insert_operator(Some(node), Op::Unary(Unary { function: UnaryOp::Tanh }), &[scores])?;
         scores = with_number(rebuild, node, BinaryOp::Mul, scores, softcap, shape.dtype)?;
     }
     if let Some(&mask) = inputs.get(3) {
-        scores = rebuild.insert(Some(node), Op::Binary(Binary { function: BinaryOp::Add }), &[scores, mask])?;
+        scores =
+            rebuild.insert_operator(Some(node), Op::Binary(Binary { function: BinaryOp::Add }), &[scores, mask])?;
     }
-    if let Some((ty, hidden)) = shape.hidden() {
-        let hidden = rebuild.constant("hidden", ty, hidden)?;
-        scores = rebuild.insert(Some(node), Op::Binary(Binary { function: BinaryOp::Add }), &[scores, hidden])?;
+    if let Some((ty, hidden)) = shape.mask_numbers() {
+        let hidden = rebuild.add_constant("hidden", ty, hidden)?;
+        scores =
+            rebuild.insert_operator(Some(node), Op::Binary(Binary { function: BinaryOp::Add }), &[scores, hidden])?;
     }
-    let mut weights = rebuild.insert(Some(node), Op::Softmax(Softmax { axis: 3, log: false }), &[scores])?;
+    let mut weights = rebuild.insert_operator(Some(node), Op::Softmax(Softmax { axis: 3, log: false }), &[scores])?;
     if is_shared {
-        weights = rebuild.insert(
+        weights = rebuild.insert_operator(
             Some(node),
             Op::Reshape(Reshape { shape: vec![batch, kept, shared_rows, places] }),
             &[weights],
@@ -124,11 +134,11 @@ fn split(rebuild: &mut Rebuild<'_>, node: &Node, shape: &AttentionShape) -> Resu
     }
     let product = Op::MatMul(MatMul { transpose_a: false, transpose_b: false });
     if !is_shared {
-        rebuild.emit(node, product, &[weights, inputs[2]])?;
+        rebuild.emit_operator(node, product, &[weights, inputs[2]])?;
         return Ok(());
     }
-    let values = rebuild.insert(Some(node), product, &[weights, inputs[2]])?;
-    rebuild.emit(node, Op::Reshape(Reshape { shape: vec![batch, heads, rows, width] }), &[values])?;
+    let values = rebuild.insert_operator(Some(node), product, &[weights, inputs[2]])?;
+    rebuild.emit_operator(node, Op::Reshape(Reshape { shape: vec![batch, heads, rows, width] }), &[values])?;
     Ok(())
 }
 
@@ -140,15 +150,15 @@ fn with_number(
     number: f64,
     dtype: DType,
 ) -> Result<ValueId> {
-    let number = rebuild.constant("number", TensorType::new(dtype, &[]), Const::Fill(number))?;
-    rebuild.insert(Some(node), Op::Binary(Binary { function }), &[x, number])
+    let number = rebuild.add_constant("number", TensorType::new(dtype, &[]), Const::Fill(number))?;
+    rebuild.insert_operator(Some(node), Op::Binary(Binary { function }), &[x, number])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use models::builder::GraphBuilder;
-    use reference::{Tensor, Tolerance, compare, evaluate_graph};
+    use reference::{Tensor, Tolerance, compare_tensors, evaluate_graph};
 
     /// `types` are those of queries, keys, values and perhaps a mask.
     #[track_caller]
@@ -158,18 +168,18 @@ mod tests {
         let mut tensors = Vec::new();
         for (index, ty) in types.iter().enumerate() {
             let ty: TensorType = ty.parse().unwrap();
-            let count = ty.elements().unwrap();
+            let count = ty.element_count().unwrap();
             let numbers: Vec<f64> =
                 (0..count).map(|n| ((n * 37 + index as u64 * 11) % 101) as f64 / 50.0 - 1.0).collect();
             tensors.push(Tensor::from_numbers(ty.clone(), &numbers).unwrap());
-            inputs.push(builder.input(&format!("x{index}"), ty).unwrap());
+            inputs.push(builder.add_input(&format!("x{index}"), ty).unwrap());
         }
         let y = builder.push(Op::Attention(Attention { causal, scale: 0.5, window, softcap }), &inputs).unwrap();
         let fused = builder.finish(&[y]).unwrap();
         let split = split_attention(&fused).unwrap();
         assert!(split.nodes.iter().all(|node| !matches!(node.op, Op::Attention(_))));
         let (a, b) = (evaluate_graph(&split, &tensors).unwrap(), evaluate_graph(&fused, &tensors).unwrap());
-        let compared = compare(&a[0], &b[0], Tolerance { absolute: 1e-6, relative: 1e-5 }).unwrap();
+        let compared = compare_tensors(&a[0], &b[0], Tolerance { absolute: 1e-6, relative: 1e-5 }).unwrap();
         assert!(compared.ok, "{compared:?}");
     }
 

@@ -4,8 +4,8 @@
 //! outer part of its weights. That part is cut off, with the padding that it stood on: the window of 3 × 3 with a dilation
 //! of 36 is a product of single places on an image of 33 × 33.
 
-use super::rewrite::{Part, Replacement, rewrite};
-use crate::fold::fold;
+use super::rewrite::{Part, Replacement, rewrite_nodes};
+use crate::fold::fold_operator;
 use crate::look::Look;
 use models::error::Result;
 use models::graph::{Const, Graph, Node};
@@ -14,14 +14,14 @@ use models::types::TensorType;
 use std::ops::Range;
 
 pub(super) fn drop_outer_taps(graph: &Graph) -> Result<Graph> {
-    rewrite(graph, |look, node| {
+    rewrite_nodes(graph, |look, node| {
         let mut op = node.op.clone();
         let (Op::Conv(Conv { strides, pads, dilations, .. }) | Op::QConv(QConv { strides, pads, dilations, .. })) =
             &mut op
         else {
             return None;
         };
-        let windows = windows(look, node, strides, pads, dilations)?;
+        let windows = axis_windows(look, node, strides, pads, dilations)?;
         let kept = windows.iter().map(AxisWindow::taps_inside).collect::<Option<Vec<_>>>()?;
         if kept.iter().zip(&windows).all(|(kept, window)| *kept == (0..window.kernel)) {
             return None;
@@ -30,27 +30,25 @@ pub(super) fn drop_outer_taps(graph: &Graph) -> Result<Graph> {
             pads[axis] -= kept.start * window.dilation;
             pads[axis + windows.len()] -= (window.kernel - kept.end) * window.dilation;
         }
-        let weight = cut(look.ty(node.inputs[1]), look.data(node.inputs[1])?, &kept)?;
+        let weight = cut_taps(look.value_type(node.inputs[1]), look.constant_data(node.inputs[1])?, &kept)?;
         // Places before the image would have to be cut off the image.
         let is_padded = pads.iter().all(|pad| *pad >= 0);
-        is_padded.then(|| Replacement::of(op, vec![Part::Old(node.inputs[0]), weight]))
+        is_padded.then(|| Replacement::of_operator(op, vec![Part::Old(node.inputs[0]), weight]))
     })
 }
 
-/// A window along one dimension of the image.
 struct AxisWindow {
     kernel: i64,
     stride: i64,
-    /// Places before the image.
     before: i64,
     dilation: i64,
-    /// Places of the image and of the result.
+    /// Positions of the image and of the result.
     image: i64,
     result: i64,
 }
 
 impl AxisWindow {
-    /// From the first to the last tap that stands on the image for some place of the result; nothing where none does.
+    /// Range of taps that touch the image for some result; None if none does.
     fn taps_inside(&self) -> Option<Range<i64>> {
         let is_inside = |tap: &i64| {
             let first = tap * self.dilation - self.before;
@@ -64,9 +62,15 @@ impl AxisWindow {
     }
 }
 
-fn windows(look: &Look<'_>, node: &Node, strides: &[i64], pads: &[i64], dilations: &[i64]) -> Option<Vec<AxisWindow>> {
-    let [image, kernel, result] =
-        [node.inputs[0], node.inputs[1], node.outputs[0]].map(|id| look.ty(id).extents().map(|all| all[2..].to_vec()));
+fn axis_windows(
+    look: &Look<'_>,
+    node: &Node,
+    strides: &[i64],
+    pads: &[i64],
+    dilations: &[i64],
+) -> Option<Vec<AxisWindow>> {
+    let [image, kernel, result] = [node.inputs[0], node.inputs[1], node.outputs[0]]
+        .map(|id| look.value_type(id).extents().map(|all| all[2..].to_vec()));
     let (image, kernel, result) = (image?, kernel?, result?);
     let window = |d: usize| AxisWindow {
         kernel: kernel[d],
@@ -79,8 +83,8 @@ fn windows(look: &Look<'_>, node: &Node, strides: &[i64], pads: &[i64], dilation
     Some((0..image.len()).map(window).collect())
 }
 
-/// The part of a weight that has these taps. Random contents stay random, because any values are as good as others.
-fn cut(ty: &TensorType, data: &Const, kept: &[Range<i64>]) -> Option<Part> {
+/// Slices a weight to these taps. Random contents stay random, because any values are as good.
+fn cut_taps(ty: &TensorType, data: &Const, kept: &[Range<i64>]) -> Option<Part> {
     let mut extents = ty.extents()?;
     kept.iter().enumerate().for_each(|(axis, taps)| extents[axis + 2] = taps.end - taps.start);
     let slice = Op::Slice(Slice {
@@ -89,9 +93,9 @@ fn cut(ty: &TensorType, data: &Const, kept: &[Range<i64>]) -> Option<Part> {
         stops: kept.iter().map(|taps| taps.end).collect(),
         steps: vec![1; kept.len()],
     });
-    let data = match data.seed() {
+    let data = match data.random_seed() {
         Some(seed) => Const::Random { seed },
-        None => fold(&slice, &[(ty, data)])?,
+        None => fold_operator(&slice, &[(ty, data)])?,
     };
     Some(Part::Made(TensorType::new(ty.dtype, &extents), data))
 }
@@ -99,7 +103,7 @@ fn cut(ty: &TensorType, data: &Const, kept: &[Range<i64>]) -> Option<Part> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simplify;
+    use crate::simplify_graph;
     use proptest::prelude::*;
     use reference::Tensor;
 
@@ -132,7 +136,7 @@ mod tests {
 
     #[test]
     fn taps_beyond_the_image_are_cut_off() {
-        let after = |image, windows| kernel_of(&simplify(&conv(image, windows).unwrap()).unwrap());
+        let after = |image, windows| kernel_of(&simplify_graph(&conv(image, windows).unwrap()).unwrap());
         let wide = (3, 9, [9, 9], 1);
         assert_eq!(after([9, 9], [wide, wide]), [1, 1]);
         assert_eq!(after([10, 9], [wide, wide]), [3, 1]);
@@ -152,9 +156,9 @@ mod tests {
         fn results_stay_the_same(image in [1i64..12, 1..12], windows in [any_window(), any_window()]) {
             let Some(graph) = conv(image, windows) else { return Ok(()) };
             let after = drop_outer_taps(&graph).unwrap();
-            after.check().unwrap();
+            after.check_default().unwrap();
             let ty = graph.values[graph.inputs[0].0 as usize].ty.clone();
-            let numbers: Vec<f64> = (0..ty.elements().unwrap()).map(|index| (index * 7 % 31) as f64).collect();
+            let numbers: Vec<f64> = (0..ty.element_count().unwrap()).map(|index| (index * 7 % 31) as f64).collect();
             let x = [Tensor::from_numbers(ty, &numbers).unwrap()];
             let [before, after] = [&graph, &after].map(|graph| reference::evaluate_graph(graph, &x).unwrap());
             prop_assert_eq!(after, before);

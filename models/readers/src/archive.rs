@@ -17,33 +17,25 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// The directory of an archive of a million weights.
+/// Directory size of an archive of a million weights.
 const MAX_DIRECTORY_BYTES: u64 = 64 << 20;
-/// Entries of one archive.
 const MAX_ENTRIES: u64 = 1 << 18;
-/// End of a directory, with the longest comment, and what points to its 64-bit form.
+/// Bytes of an end record with the longest comment, and of its 64-bit locator.
 const MAX_END_BYTES: u64 = 22 + 65_535 + 20;
 
-/// Bytes asked of the system at once.
 const READ_AT_ONCE: usize = 4 << 20;
 
-/// The bytes of an archive.
 pub enum ArchiveBytes {
-    /// All in memory.
     Memory(Bytes),
-    /// In a file, read when they are needed.
+    /// Read on demand.
     File {
-        /// The absolute path of the file.
         path: PathBuf,
-        /// The open file.
         file: File,
-        /// Its length when it was opened.
         length: u64,
     },
 }
 
 impl ArchiveBytes {
-    /// Opens a regular file.
     pub fn open(path: &Path) -> io::Result<ArchiveBytes> {
         // Opening a pipe waits for its writer, so its kind is asked for first.
         if !path.metadata()?.is_file() {
@@ -54,16 +46,14 @@ impl ArchiveBytes {
         Ok(ArchiveBytes::File { path: path.canonicalize()?, file, length: metadata.len() })
     }
 
-    /// The length in bytes.
-    pub fn length(&self) -> u64 {
+    pub fn byte_length(&self) -> u64 {
         match self {
             ArchiveBytes::Memory(bytes) => bytes.len() as u64,
             ArchiveBytes::File { length, .. } => *length,
         }
     }
 
-    /// These bytes, which are known to lie inside.
-    fn read(&self, range: Range<u64>) -> Result<Bytes, String> {
+    fn read_range(&self, range: Range<u64>) -> Result<Bytes, String> {
         let outside = || format!("bytes {} to {} are not in the file", range.start, range.end);
         match self {
             ArchiveBytes::Memory(bytes) => {
@@ -88,10 +78,9 @@ impl ArchiveBytes {
         }
     }
 
-    /// A part of an entry as the contents of a constant.
-    fn contents(&self, range: Range<u64>) -> Result<Const, String> {
+    fn range_contents(&self, range: Range<u64>) -> Result<Const, String> {
         match self {
-            ArchiveBytes::Memory(_) => Ok(Const::Bytes(Contents::new(self.read(range)?))),
+            ArchiveBytes::Memory(_) => Ok(Const::Bytes(Contents::new(self.read_range(range)?))),
             ArchiveBytes::File { path, .. } => {
                 Ok(Const::File { path: path.clone(), offset: range.start, length: range.end - range.start })
             }
@@ -99,36 +88,32 @@ impl ArchiveBytes {
     }
 }
 
-/// A entry of an archive.
 struct Entry {
-    /// The place of its bytes in the file.
     range: Range<u64>,
-    /// Its size once inflated.
+    /// Size after inflation.
     size: u64,
-    /// The checksum of the inflated bytes.
     crc: u32,
     is_deflated: bool,
 }
 
-/// An archive whose directory was read.
 pub struct Archive {
     store: ArchiveBytes,
     entries: BTreeMap<String, Entry>,
 }
 
-/// The names in the directory of any archive, whatever its entries are like.
-pub fn names(store: &ArchiveBytes) -> Result<Vec<String>, String> {
-    let directory = Directory::find(store)?;
-    let bytes = store.read(directory.range)?;
+/// Lists the names in the directory without checking the entries.
+pub fn list_entry_names(store: &ArchiveBytes) -> Result<Vec<String>, String> {
+    let directory = Directory::find_directory(store)?;
+    let bytes = store.read_range(directory.range)?;
     let mut fields = Fields { bytes: &bytes };
     (0..directory.count)
         .map(|_| {
-            fields.take(28)?;
-            let (name, extra, comment) = (fields.u16()?, fields.u16()?, fields.u16()?);
-            fields.take(12)?;
-            let name = String::from_utf8_lossy(fields.take(name.into())?).into_owned();
-            fields.take(extra.into())?;
-            fields.take(comment.into())?;
+            fields.take_bytes(28)?;
+            let (name, extra, comment) = (fields.read_u16()?, fields.read_u16()?, fields.read_u16()?);
+            fields.take_bytes(12)?;
+            let name = String::from_utf8_lossy(fields.take_bytes(name.into())?).into_owned();
+            fields.take_bytes(extra.into())?;
+            fields.take_bytes(comment.into())?;
             Ok(name)
         })
         .collect()
@@ -137,13 +122,13 @@ pub fn names(store: &ArchiveBytes) -> Result<Vec<String>, String> {
 impl Archive {
     /// Reads the directory and compares it with the header before each entry.
     pub fn read(store: ArchiveBytes) -> Result<Archive, String> {
-        let directory = Directory::find(&store)?;
-        let bytes = store.read(directory.range.clone())?;
+        let directory = Directory::find_directory(&store)?;
+        let bytes = store.read_range(directory.range.clone())?;
         let mut entries = BTreeMap::new();
         let mut fields = Fields { bytes: &bytes };
         for _ in 0..directory.count {
-            let (name, entry) = entry(&mut fields, &store, directory.range.start)?;
-            let shown = shortened(&name);
+            let (name, entry) = parse_entry(&mut fields, &store, directory.range.start)?;
+            let shown = shorten_name(&name);
             if entries.insert(name, entry).is_some() {
                 return Err(format!("two entries are called `{shown}`"));
             }
@@ -152,62 +137,61 @@ impl Archive {
         let mut order: Vec<(&String, &Range<u64>)> = places.filter(|(_, range)| !range.is_empty()).collect();
         order.sort_by_key(|(_, range)| range.start);
         if let Some(pair) = order.windows(2).find(|pair| pair[0].1.end > pair[1].1.start) {
-            return Err(format!("entries `{}` and `{}` overlap", shortened(pair[0].0), shortened(pair[1].0)));
+            return Err(format!("entries `{}` and `{}` overlap", shorten_name(pair[0].0), shorten_name(pair[1].0)));
         }
         Ok(Archive { store, entries })
     }
 
-    /// The names of all entries.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    pub fn entry_names(&self) -> impl Iterator<Item = &str> {
         self.entries.keys().map(String::as_str)
     }
 
-    /// The size of a entry once inflated.
-    pub fn length(&self, name: &str) -> Option<u64> {
+    /// Returns the size of an entry after inflation.
+    pub fn entry_length(&self, name: &str) -> Option<u64> {
         self.entries.get(name).map(|entry| entry.size)
     }
 
-    fn entry(&self, name: &str) -> Result<&Entry, String> {
-        self.entries.get(name).ok_or_else(|| format!("there is no `{}`", shortened(name)))
+    fn find_entry(&self, name: &str) -> Result<&Entry, String> {
+        self.entries.get(name).ok_or_else(|| format!("there is no `{}`", shorten_name(name)))
     }
 
-    /// The place of a entry that is not compressed.
-    fn stored(&self, name: &str) -> Result<Range<u64>, String> {
-        let entry = self.entry(name)?;
+    fn stored_range(&self, name: &str) -> Result<Range<u64>, String> {
+        let entry = self.find_entry(name)?;
         if entry.is_deflated {
-            return Err(format!("entry `{}` is compressed", shortened(name)));
+            return Err(format!("entry `{}` is compressed", shorten_name(name)));
         }
         Ok(entry.range.clone())
     }
 
-    /// Refuses an archive in which a entry is compressed.
     pub fn check_stored(&self) -> Result<(), String> {
-        self.names().try_for_each(|name| self.stored(name).map(drop))
+        self.entry_names().try_for_each(|name| self.stored_range(name).map(drop))
     }
 
-    /// All bytes of a stored entry of bounded size.
-    pub fn bytes(&self, name: &str, most: u64) -> Result<Bytes, String> {
-        let range = self.stored(name)?;
+    /// Reads a stored entry of at most `most` bytes.
+    pub fn read_entry(&self, name: &str, most: u64) -> Result<Bytes, String> {
+        let range = self.stored_range(name)?;
         let length = range.end - range.start;
         if length > most {
-            return Err(format!("`{}` has {length} bytes, at most {most} are read", shortened(name)));
+            return Err(format!("`{}` has {length} bytes, at most {most} are read", shorten_name(name)));
         }
-        self.store.read(range)
+        self.store.read_range(range)
     }
 
-    /// A part of a stored entry as the contents of a constant.
-    pub fn contents(&self, name: &str, start: u64, length: u64) -> Result<Const, String> {
-        let range = self.stored(name)?;
+    pub fn entry_contents(&self, name: &str, start: u64, length: u64) -> Result<Const, String> {
+        let range = self.stored_range(name)?;
         let end = start.checked_add(length).filter(|end| *end <= range.end - range.start).ok_or_else(|| {
-            format!("`{}` has {} bytes, too few for {length} from {start} on", shortened(name), range.end - range.start)
+            format!(
+                "`{}` has {} bytes, too few for {length} from {start} on",
+                shorten_name(name),
+                range.end - range.start
+            )
         })?;
-        self.store.contents(range.start + start..range.start + end)
+        self.store.range_contents(range.start + start..range.start + end)
     }
 
-    /// The bytes of a stored or deflated entry as a stream. At its end, the stream fails if the entry's size or checksum differs
-    /// from the directory. The caller bounds how much is read.
-    pub fn stream(&self, name: &str) -> Result<impl Read + '_, String> {
-        let entry = self.entry(name)?;
+    /// Streams a stored or deflated entry; fails at the end if size or checksum differ from the directory.
+    pub fn stream_entry(&self, name: &str) -> Result<impl Read + '_, String> {
+        let entry = self.find_entry(name)?;
         let packed = ArchiveSlice { store: &self.store, range: entry.range.clone() };
         let inflated: Box<dyn Read + '_> = match entry.is_deflated {
             true => Box::new(DeflateDecoder::new(packed)),
@@ -216,25 +200,22 @@ impl Archive {
         Ok(Checked { inner: inflated, found: Crc::new(), size: entry.size, crc: entry.crc })
     }
 
-    /// The length of the whole file.
     pub fn file_length(&self) -> u64 {
-        self.store.length()
+        self.store.byte_length()
     }
 
-    /// Identity of the bytes of some entries and of the places of all.
-    pub fn hash(&self, names: &[&str]) -> Result<String, String> {
+    pub fn hash_entries(&self, names: &[&str]) -> Result<String, String> {
         let mut hasher = blake3::Hasher::new();
         for (name, Entry { range, .. }) in &self.entries {
             hasher.update(format!("{name} {} {}\n", range.start, range.end).as_bytes());
         }
         for name in names {
-            hasher.update(&self.store.read(self.entry(name)?.range.clone())?);
+            hasher.update(&self.store.read_range(self.find_entry(name)?.range.clone())?);
         }
         Ok(hasher.finalize().to_hex().to_string())
     }
 }
 
-/// A part of an archive as a stream.
 struct ArchiveSlice<'a> {
     store: &'a ArchiveBytes,
     range: Range<u64>,
@@ -245,13 +226,13 @@ impl Read for ArchiveSlice<'_> {
         let left = usize::try_from(self.range.end - self.range.start).unwrap_or(usize::MAX);
         let length = buffer.len().min(left).min(READ_AT_ONCE);
         let end = self.range.start + length as u64;
-        buffer[..length].copy_from_slice(&self.store.read(self.range.start..end).map_err(io::Error::other)?);
+        buffer[..length].copy_from_slice(&self.store.read_range(self.range.start..end).map_err(io::Error::other)?);
         self.range.start = end;
         Ok(length)
     }
 }
 
-/// A stream whose length and checksum must be the expected ones at its end.
+/// A stream that fails at its end unless length and checksum match.
 struct Checked<Inner> {
     inner: Inner,
     found: Crc,
@@ -272,17 +253,16 @@ impl<Inner: Read> Read for Checked<Inner> {
     }
 }
 
-/// Where the directory of an archive lies.
 struct Directory {
     range: Range<u64>,
     count: u64,
 }
 
 impl Directory {
-    fn find(store: &ArchiveBytes) -> Result<Directory, String> {
-        let length = store.length();
+    fn find_directory(store: &ArchiveBytes) -> Result<Directory, String> {
+        let length = store.byte_length();
         let start = length.saturating_sub(MAX_END_BYTES);
-        let tail = store.read(start..length)?;
+        let tail = store.read_range(start..length)?;
         // The comment after the end is as long as it says, so a signature inside of a comment does not count.
         let is_end = |at: &usize| {
             tail[*at..].starts_with(b"PK\x05\x06")
@@ -293,9 +273,9 @@ impl Directory {
         let last = tail.len().checked_sub(22).ok_or("it is too short for a zip archive")?;
         let end = (0..=last).rev().find(is_end).ok_or("it is no zip archive, or it is cut off")?;
         let mut fields = Fields { bytes: &tail[end + 4..] };
-        let (disk, first_disk) = (fields.u16()?, fields.u16()?);
-        let (here, count) = (u64::from(fields.u16()?), u64::from(fields.u16()?));
-        let (size, offset) = (u64::from(fields.u32()?), u64::from(fields.u32()?));
+        let (disk, first_disk) = (fields.read_u16()?, fields.read_u16()?);
+        let (here, count) = (u64::from(fields.read_u16()?), u64::from(fields.read_u16()?));
+        let (size, offset) = (u64::from(fields.read_u32()?), u64::from(fields.read_u32()?));
         let is_wide = here == 0xFFFF || size == 0xFFFF_FFFF || offset == 0xFFFF_FFFF;
         let (disks, here, count, size, offset) = match is_wide {
             true => wide_end(store, &tail[..end])?,
@@ -313,47 +293,46 @@ impl Directory {
     }
 }
 
-/// The 64-bit end of a directory, which a locator just before the other end points to.
+/// Reads the 64-bit end record that a locator just before the other end record points to.
 fn wide_end(store: &ArchiveBytes, before: &[u8]) -> Result<(u32, u64, u64, u64, u64), String> {
     let locator = before.len().checked_sub(20).map(|at| &before[at..]).filter(|bytes| bytes.starts_with(b"PK\x06\x07"));
     let mut fields = Fields { bytes: &locator.ok_or("the end of its 64-bit directory is missing")?[4..] };
-    fields.u32()?;
-    let at = fields.u64()?;
-    let stop = at.checked_add(56).filter(|stop| *stop <= store.length());
-    let end = store.read(at..stop.ok_or("the end of its 64-bit directory is not in the file")?)?;
+    fields.read_u32()?;
+    let at = fields.read_u64()?;
+    let stop = at.checked_add(56).filter(|stop| *stop <= store.byte_length());
+    let end = store.read_range(at..stop.ok_or("the end of its 64-bit directory is not in the file")?)?;
     if !end.starts_with(b"PK\x06\x06") {
         return Err("the end of its 64-bit directory is damaged".to_owned());
     }
     let mut fields = Fields { bytes: &end[16..] };
-    let disks = fields.u32()?.saturating_add(fields.u32()?);
-    Ok((disks, fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?))
+    let disks = fields.read_u32()?.saturating_add(fields.read_u32()?);
+    Ok((disks, fields.read_u64()?, fields.read_u64()?, fields.read_u64()?, fields.read_u64()?))
 }
 
-/// One entry of the directory: its name and where its bytes lie.
-fn entry(fields: &mut Fields<'_>, store: &ArchiveBytes, limit: u64) -> Result<(String, Entry), String> {
-    if fields.take(4)? != b"PK\x01\x02" {
+fn parse_entry(fields: &mut Fields<'_>, store: &ArchiveBytes, limit: u64) -> Result<(String, Entry), String> {
+    if fields.take_bytes(4)? != b"PK\x01\x02" {
         return Err("its directory is damaged".to_owned());
     }
-    fields.take(4)?;
-    let (flags, method) = (fields.u16()?, fields.u16()?);
-    fields.take(4)?;
-    let crc = fields.u32()?;
-    let (mut packed, mut size) = (u64::from(fields.u32()?), u64::from(fields.u32()?));
-    let (name, extra, comment) = (fields.u16()?, fields.u16()?, fields.u16()?);
-    fields.take(8)?;
-    let mut offset = u64::from(fields.u32()?);
+    fields.take_bytes(4)?;
+    let (flags, method) = (fields.read_u16()?, fields.read_u16()?);
+    fields.take_bytes(4)?;
+    let crc = fields.read_u32()?;
+    let (mut packed, mut size) = (u64::from(fields.read_u32()?), u64::from(fields.read_u32()?));
+    let (name, extra, comment) = (fields.read_u16()?, fields.read_u16()?, fields.read_u16()?);
+    fields.take_bytes(8)?;
+    let mut offset = u64::from(fields.read_u32()?);
     let name =
-        std::str::from_utf8(fields.take(name.into())?).map_err(|_| "the name of an entry is no text")?.to_owned();
-    let mut extra = Fields { bytes: fields.take(extra.into())? };
-    fields.take(comment.into())?;
-    let shown = shortened(&name);
+        std::str::from_utf8(fields.take_bytes(name.into())?).map_err(|_| "the name of an entry is no text")?.to_owned();
+    let mut extra = Fields { bytes: fields.take_bytes(extra.into())? };
+    fields.take_bytes(comment.into())?;
+    let shown = shorten_name(&name);
     while extra.bytes.len() >= 4 {
-        let (id, length) = (extra.u16()?, extra.u16()?);
-        let mut field = Fields { bytes: extra.take(length.into())? };
+        let (id, length) = (extra.read_u16()?, extra.read_u16()?);
+        let mut field = Fields { bytes: extra.take_bytes(length.into())? };
         if id == 1 {
             for number in [&mut size, &mut packed, &mut offset] {
                 if *number == 0xFFFF_FFFF {
-                    *number = field.u64()?;
+                    *number = field.read_u64()?;
                 }
             }
         }
@@ -369,13 +348,13 @@ fn entry(fields: &mut Fields<'_>, store: &ArchiveBytes, limit: u64) -> Result<(S
     // What stands before the bytes has lengths of its own for the name and what follows it.
     let head = offset.checked_add(30).filter(|head| *head <= limit);
     let head = head.ok_or_else(|| format!("entry `{shown}` does not lie before the directory"))?;
-    let local = store.read(offset..(head + name.len() as u64).min(limit))?;
+    let local = store.read_range(offset..(head + name.len() as u64).min(limit))?;
     let mut local_fields = Fields { bytes: &local };
-    if local_fields.take(4)? != b"PK\x03\x04" {
+    if local_fields.take_bytes(4)? != b"PK\x03\x04" {
         return Err(format!("there is no entry where the directory says `{shown}` is"));
     }
-    local_fields.take(22)?;
-    let (local_name, local_extra) = (u64::from(local_fields.u16()?), u64::from(local_fields.u16()?));
+    local_fields.take_bytes(22)?;
+    let (local_name, local_extra) = (u64::from(local_fields.read_u16()?), u64::from(local_fields.read_u16()?));
     let start = head + local_name + local_extra;
     let stop = start.checked_add(packed).filter(|stop| *stop <= limit);
     let stop = stop.ok_or_else(|| format!("entry `{shown}` of {packed} bytes does not lie before the directory"))?;
@@ -385,31 +364,31 @@ fn entry(fields: &mut Fields<'_>, store: &ArchiveBytes, limit: u64) -> Result<(S
     Ok((name, Entry { range: start..stop, size, crc, is_deflated }))
 }
 
-/// Numbers one after the other, little-endian.
+/// Reads consecutive little-endian numbers.
 struct Fields<'a> {
     bytes: &'a [u8],
 }
 
 impl<'a> Fields<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8], String> {
+    fn take_bytes(&mut self, count: usize) -> Result<&'a [u8], String> {
         let (taken, rest) = self.bytes.split_at_checked(count).ok_or("its directory is cut off")?;
         self.bytes = rest;
         Ok(taken)
     }
 
-    fn u16(&mut self) -> Result<u16, String> {
-        Ok(u16::from_le_bytes(self.take(2)?.try_into().expect("two bytes")))
+    fn read_u16(&mut self) -> Result<u16, String> {
+        Ok(u16::from_le_bytes(self.take_bytes(2)?.try_into().expect("two bytes")))
     }
 
-    fn u32(&mut self) -> Result<u32, String> {
-        Ok(u32::from_le_bytes(self.take(4)?.try_into().expect("four bytes")))
+    fn read_u32(&mut self) -> Result<u32, String> {
+        Ok(u32::from_le_bytes(self.take_bytes(4)?.try_into().expect("four bytes")))
     }
 
-    fn u64(&mut self) -> Result<u64, String> {
-        Ok(u64::from_le_bytes(self.take(8)?.try_into().expect("eight bytes")))
+    fn read_u64(&mut self) -> Result<u64, String> {
+        Ok(u64::from_le_bytes(self.take_bytes(8)?.try_into().expect("eight bytes")))
     }
 }
 
-fn shortened(text: &str) -> String {
+fn shorten_name(text: &str) -> String {
     text.chars().take(80).collect()
 }

@@ -9,49 +9,45 @@ use models::operators::{
     UnaryOp, Where,
 };
 use models::types::{DType, TensorType};
-use passes::fold::{MAX_SMALL, contents_of, fold};
+use passes::fold::{MAX_SMALL, contents_of, fold_operator};
 use reference::Tensor;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-/// A graph in the making, seen from a rule.
+/// A graph under construction, as an import rule sees it.
 pub(crate) struct Emit<'a> {
     pub builder: GraphBuilder,
-    /// Where data outside of the file lies.
+    /// Folder of external data files.
     pub folder: Option<&'a Path>,
-    /// Values whose type in the file holds fewer numbers than that of the graph.
     pub narrow: BTreeMap<ValueId, Narrow>,
-    /// Constants by the address of their message: bodies of loops name them on every turn.
+    /// Constants by the address of their message: loop bodies name them in every iteration.
     pub shared: HashMap<usize, ValueId>,
 }
 
 impl<'a> Emit<'a> {
-    /// An empty graph.
     pub fn new(name: &str, folder: Option<&'a Path>) -> Emit<'a> {
         Emit { builder: GraphBuilder::new(name), folder, narrow: BTreeMap::new(), shared: HashMap::new() }
     }
 
-    /// The numbers that a value can have, where its type in the file holds fewer than that of the graph.
-    pub fn narrow(&self, id: ValueId) -> Option<Narrow> {
+    pub fn narrow_range(&self, id: ValueId) -> Option<Narrow> {
         self.narrow.get(&id).copied()
     }
 
-    /// Notes the numbers that the type of a value holds in the file.
     pub fn set_narrow(&mut self, id: ValueId, narrow: Narrow) {
         self.narrow.insert(id, narrow);
     }
 
-    /// Adds an operator, or its result when its inputs are constants.
+    /// Adds an operator, or its folded result if all inputs are constants.
     pub fn push(&mut self, op: Op, inputs: &[ValueId]) -> Outcome<ValueId> {
         let types = inputs.iter().map(|&id| self.ty(id)).collect::<Outcome<Vec<_>>>()?;
         let op = op.with_front_axis(types.first().map_or(0, TensorType::rank));
         let constants: Option<Vec<_>> =
-            inputs.iter().zip(&types).map(|(&id, ty)| Some((ty, self.builder.data(id)?))).collect();
-        if let Some(data) = constants.and_then(|constants| fold(&op, &constants)) {
-            let ty = models::infer::infer(&op, &types.iter().collect::<Vec<_>>())?;
-            return self.constant(ty, data);
+            inputs.iter().zip(&types).map(|(&id, ty)| Some((ty, self.builder.constant_data(id)?))).collect();
+        if let Some(data) = constants.and_then(|constants| fold_operator(&op, &constants)) {
+            let ty = models::infer::infer_type(&op, &types.iter().collect::<Vec<_>>())?;
+            return self.add_constant(ty, data);
         }
-        if types.iter().any(|ty| ty.elements() == Some(0))
+        if types.iter().any(|ty| ty.element_count() == Some(0))
             && let Some(made) = self.of_nothing(&op, &types)?
         {
             return Ok(made);
@@ -59,64 +55,62 @@ impl<'a> Emit<'a> {
         Ok(self.builder.push(op, inputs)?)
     }
 
-    /// What an operator makes where there is nothing to compute: no elements, or sums of none.
+    /// Returns the constant result of an operator without elements to compute, or of sums over none.
     fn of_nothing(&mut self, op: &Op, types: &[TensorType]) -> Outcome<Option<ValueId>> {
-        let ty = models::infer::infer(op, &types.iter().collect::<Vec<_>>())?;
-        match ty.elements() {
-            Some(0) => Ok(Some(self.constant(ty, Const::Small(Vec::new()))?)),
+        let ty = models::infer::infer_type(op, &types.iter().collect::<Vec<_>>())?;
+        match ty.element_count() {
+            Some(0) => Ok(Some(self.add_constant(ty, Const::Small(Vec::new()))?)),
             // Attention without keys answers by a rule of its own.
             _ if op.class() == Class::Contraction && !matches!(op, Op::Attention(..)) => {
-                Ok(Some(self.constant(ty, Const::Fill(0.0))?))
+                Ok(Some(self.add_constant(ty, Const::Fill(0.0))?))
             }
             _ => Ok(None),
         }
     }
 
-    pub fn constant(&mut self, ty: TensorType, data: Const) -> Outcome<ValueId> {
-        Ok(self.builder.constant("constant", ty, data)?)
+    pub fn add_constant(&mut self, ty: TensorType, data: Const) -> Outcome<ValueId> {
+        Ok(self.builder.add_constant("constant", ty, data)?)
     }
 
     pub fn constant_of(&mut self, tensor: &Tensor) -> Outcome<ValueId> {
-        self.constant(tensor.ty().clone(), contents_of(tensor))
+        self.add_constant(tensor.tensor_type().clone(), contents_of(tensor))
     }
 
-    /// One number, without dimensions.
-    pub fn scalar(&mut self, dtype: DType, number: f64) -> Outcome<ValueId> {
-        self.constant(TensorType::new(dtype, &[]), Const::Fill(number))
+    pub fn add_scalar(&mut self, dtype: DType, number: f64) -> Outcome<ValueId> {
+        self.add_constant(TensorType::new(dtype, &[]), Const::Fill(number))
     }
 
-    pub fn filled(&mut self, dtype: DType, extents: &[i64], number: f64) -> Outcome<ValueId> {
-        self.constant(TensorType::new(dtype, extents), Const::Fill(number))
+    pub fn add_filled(&mut self, dtype: DType, extents: &[i64], number: f64) -> Outcome<ValueId> {
+        self.add_constant(TensorType::new(dtype, extents), Const::Fill(number))
     }
 
-    /// A vector of 64-bit integers.
-    pub fn integers(&mut self, numbers: &[i64]) -> Outcome<ValueId> {
+    pub fn add_integers(&mut self, numbers: &[i64]) -> Outcome<ValueId> {
         let list = numbers.iter().map(|&number| number as f64).collect();
-        self.constant(TensorType::new(DType::I64, &[numbers.len() as i64]), Const::Small(list))
+        self.add_constant(TensorType::new(DType::I64, &[numbers.len() as i64]), Const::Small(list))
     }
 
     pub fn ty(&self, id: ValueId) -> Outcome<TensorType> {
-        Ok(self.builder.ty(id)?.clone())
+        Ok(self.builder.value_type(id)?.clone())
     }
 
     pub fn dtype(&self, id: ValueId) -> Outcome<DType> {
-        Ok(self.builder.ty(id)?.dtype)
+        Ok(self.builder.value_type(id)?.dtype)
     }
 
     pub fn rank(&self, id: ValueId) -> Outcome<usize> {
-        Ok(self.builder.ty(id)?.rank())
+        Ok(self.builder.value_type(id)?.rank())
     }
 
     pub fn extents(&self, id: ValueId) -> Outcome<Vec<i64>> {
-        let ty = self.builder.ty(id)?;
+        let ty = self.builder.value_type(id)?;
         match ty.extents() {
             Some(extents) => Ok(extents),
             None => unsupported(format!("{ty} has a dimension without a number")),
         }
     }
 
-    /// An axis counted from the front.
-    pub fn axis(&self, axis: i64, rank: usize) -> Outcome<usize> {
+    /// Converts an axis that may count from the back.
+    pub fn resolve_axis(&self, axis: i64, rank: usize) -> Outcome<usize> {
         let rank = rank as i64;
         let front = if axis < 0 { axis.saturating_add(rank) } else { axis };
         if (0..rank).contains(&front) {
@@ -125,19 +119,19 @@ impl<'a> Emit<'a> {
         malformed(format!("axis {axis} is outside of {rank} dimensions"))
     }
 
-    /// The numbers of a constant; nothing when the value is made at run time.
-    pub fn numbers(&self, id: ValueId) -> Outcome<Option<Vec<f64>>> {
-        let Some(data) = self.builder.data(id) else { return Ok(None) };
-        let ty = self.builder.ty(id)?;
-        if ty.elements().is_none_or(|elements| elements > MAX_SMALL) {
+    /// Returns the numbers of a constant, or None for a value computed at run time.
+    pub fn known_numbers(&self, id: ValueId) -> Outcome<Option<Vec<f64>>> {
+        let Some(data) = self.builder.constant_data(id) else { return Ok(None) };
+        let ty = self.builder.value_type(id)?;
+        if ty.element_count().is_none_or(|elements| elements > MAX_SMALL) {
             return unsupported(format!("{ty} has too many elements to decide a shape or an attribute"));
         }
-        Ok(Some(reference::constant(self.builder.ty(id)?, data)?.numbers()))
+        Ok(Some(reference::constant_tensor(self.builder.value_type(id)?, data)?.to_numbers()))
     }
 
-    /// The numbers of an input that decides a shape or an attribute.
-    pub fn known(&self, id: ValueId, what: &str) -> Outcome<Vec<f64>> {
-        match self.numbers(id)? {
+    /// Returns the numbers of an input that decides a shape or an attribute.
+    pub fn require_numbers(&self, id: ValueId, what: &str) -> Outcome<Vec<f64>> {
+        match self.known_numbers(id)? {
             Some(numbers) => Ok(numbers),
             None => unsupported(format!(
                 "`{what}` is computed while the model runs, so the shapes that follow from it are not fixed"
@@ -146,11 +140,11 @@ impl<'a> Emit<'a> {
     }
 
     pub fn known_integers(&self, id: ValueId, what: &str) -> Outcome<Vec<i64>> {
-        Ok(self.known(id, what)?.into_iter().map(|number| number as i64).collect())
+        Ok(self.require_numbers(id, what)?.into_iter().map(|number| number as i64).collect())
     }
 
     pub fn known_number(&self, id: ValueId, what: &str) -> Outcome<f64> {
-        match self.known(id, what)?.as_slice() {
+        match self.require_numbers(id, what)?.as_slice() {
             [number] => Ok(*number),
             numbers => malformed(format!("`{what}` must be one number, is {}", numbers.len())),
         }
@@ -166,7 +160,7 @@ impl<'a> Emit<'a> {
 
     /// A function of a tensor and one number of its type.
     pub fn binary_with(&mut self, function: BinaryOp, a: ValueId, number: f64) -> Outcome<ValueId> {
-        let number = self.scalar(self.dtype(a)?, number)?;
+        let number = self.add_scalar(self.dtype(a)?, number)?;
         self.binary(function, a, number)
     }
 
@@ -174,7 +168,6 @@ impl<'a> Emit<'a> {
         if self.dtype(x)? == to { Ok(x) } else { self.push(Op::Cast(Cast { to }), &[x]) }
     }
 
-    /// The same elements under another shape, with every extent written out.
     pub fn reshape(&mut self, x: ValueId, shape: &[i64]) -> Outcome<ValueId> {
         if self.extents(x)? == shape {
             return Ok(x);
@@ -189,7 +182,6 @@ impl<'a> Emit<'a> {
         self.push(Op::Transpose(Transpose { permutation: permutation.iter().map(|&axis| axis as i64).collect() }), &[x])
     }
 
-    /// Elements `start` to `stop` of one dimension.
     pub fn slice(&mut self, x: ValueId, axis: usize, start: i64, stop: i64) -> Outcome<ValueId> {
         if start == 0 && self.extents(x)?.get(axis) == Some(&stop) {
             return Ok(x);
@@ -198,15 +190,14 @@ impl<'a> Emit<'a> {
         self.push(op, &[x])
     }
 
-    pub fn concat(&mut self, parts: &[ValueId], axis: usize) -> Outcome<ValueId> {
+    pub fn concat_parts(&mut self, parts: &[ValueId], axis: usize) -> Outcome<ValueId> {
         match parts {
             [only] => Ok(*only),
             parts => self.push(Op::Concat(Concat { axis: axis as i64 }), parts),
         }
     }
 
-    /// Pads with a number; `pads` holds all heads, then all tails. `Op::Pad` accepts only finite numbers, so others are
-    /// concatenated as constants.
+    /// Pads with a number; `pads` holds all heads, then all tails. Non-finite pads are concatenated as constants.
     pub fn pad(&mut self, x: ValueId, pads: &[i64], value: f64) -> Outcome<ValueId> {
         if value.is_finite() {
             return self.push(Op::Pad(Pad { pads: pads.to_vec(), value }), &[x]);
@@ -220,11 +211,11 @@ impl<'a> Emit<'a> {
             let mut extents = self.extents(y)?;
             let mut part = |pad: i64| -> Outcome<Option<ValueId>> {
                 extents[axis] = pad;
-                if pad > 0 { self.filled(dtype, &extents, value).map(Some) } else { Ok(None) }
+                if pad > 0 { self.add_filled(dtype, &extents, value).map(Some) } else { Ok(None) }
             };
             let (head, tail) = (part(pads[axis])?, part(pads[rank + axis])?);
             let parts: Vec<ValueId> = head.into_iter().chain([y]).chain(tail).collect();
-            y = self.concat(&parts, axis)?;
+            y = self.concat_parts(&parts, axis)?;
         }
         Ok(y)
     }
@@ -233,16 +224,16 @@ impl<'a> Emit<'a> {
         self.push(Op::MatMul(MatMul { transpose_a: false, transpose_b: false }), &[a, b])
     }
 
-    /// The angle of `x + iy`, from -π to π.
-    pub fn angle(&mut self, y: ValueId, x: ValueId) -> Outcome<ValueId> {
+    /// Computes the angle of `x + iy`, from -π to π.
+    pub fn emit_angle(&mut self, y: ValueId, x: ValueId) -> Outcome<ValueId> {
         use std::f64::consts::PI;
         let dtype = self.dtype(x)?;
-        let zero = self.scalar(dtype, 0.0)?;
+        let zero = self.add_scalar(dtype, 0.0)?;
         let quotient = self.binary(BinaryOp::Div, y, x)?;
         let slope = self.unary(UnaryOp::Atan, quotient)?;
         let is_left = self.push(Op::Compare(Compare { function: CompareOp::Less }), &[x, zero])?;
         let is_below = self.push(Op::Compare(Compare { function: CompareOp::Less }), &[y, zero])?;
-        let (half, minus_half) = (self.scalar(dtype, PI)?, self.scalar(dtype, -PI)?);
+        let (half, minus_half) = (self.add_scalar(dtype, PI)?, self.add_scalar(dtype, -PI)?);
         let turn = self.push(Op::Where(Where {}), &[is_below, minus_half, half])?;
         let turn = self.push(Op::Where(Where {}), &[is_left, turn, zero])?;
         let turned = self.binary(BinaryOp::Add, slope, turn)?;

@@ -23,10 +23,8 @@ use reference::Tensor;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// How a file is read.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Extent of open dimensions whose name contains "batch".
     pub batch: i64,
     /// Extent of open dimensions whose name denotes a sequence length.
     pub sequence: Option<i64>,
@@ -34,9 +32,9 @@ pub struct Options {
     pub shapes: BTreeMap<String, Vec<i64>>,
     /// Inputs that are constants: their values decide shapes.
     pub bindings: BTreeMap<String, Tensor>,
-    /// Inputs of ONNX files that are constants, as one number for all elements or a number for each.
+    /// Constant inputs of ONNX files: one number for all elements, or one for each.
     pub values: BTreeMap<String, Vec<f64>>,
-    /// Leave out what cannot be represented, and tell.
+    /// Leave out unsupported nodes and report them.
     pub skip_unsupported: bool,
 }
 
@@ -53,34 +51,27 @@ impl Default for Options {
     }
 }
 
-/// A graph, and what of the file it lacks.
+/// A graph, and the nodes of the file that it lacks.
 #[derive(Clone, Debug)]
 pub struct Imported {
-    /// The graph.
     pub graph: Graph,
-    /// Nodes that were left out, in their order.
     pub skipped: Vec<Skipped>,
-    /// Remarks on nodes that are in the graph.
     pub notes: Vec<String>,
     /// Size of the file, without data in other files.
     pub bytes: u64,
-    /// Identity of the file, without data in other files: 64 hexadecimal digits of BLAKE3.
+    /// BLAKE3 hash (64 hexadecimal digits) of the file, without data in other files.
     pub hash: String,
 }
 
-/// A node that was left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
-    /// Its name, or that of its first output.
     pub place: String,
-    /// Its operator.
     pub operator: String,
-    /// Why.
     pub reason: String,
 }
 
-/// The contents of a file of bounded size.
-pub(crate) fn read(path: &Path, most_bytes: u64) -> Result<Bytes> {
+/// Reads a file of at most `most_bytes`.
+pub(crate) fn read_bounded(path: &Path, most_bytes: u64) -> Result<Bytes> {
     let unreadable = |reason: String| Error::Unreadable { file: path.display().to_string(), reason };
     let metadata = path.metadata().map_err(|error| unreadable(error.to_string()))?;
     if !metadata.is_file() {
@@ -92,8 +83,8 @@ pub(crate) fn read(path: &Path, most_bytes: u64) -> Result<Bytes> {
     std::fs::read(path).map(Bytes::from).map_err(|error| unreadable(error.to_string()))
 }
 
-/// A name from a file as a message shows it: of bounded length, and without characters that would change the text around it.
-pub(crate) fn shown(name: &str) -> String {
+/// Shortens a name from a file and removes characters that would change the surrounding message.
+pub(crate) fn escape_name(name: &str) -> String {
     const MOST: usize = 120;
     const END: usize = 20;
     let escaped: String = name.chars().take(MOST).flat_map(char::escape_debug).collect();
@@ -105,8 +96,7 @@ pub(crate) fn shown(name: &str) -> String {
     format!("{escaped}…{end} ({count} characters)")
 }
 
-/// The graph of all that was read, without unused values. Inputs of skipped nodes are results, too.
-pub(crate) fn finish(
+pub(crate) fn finish_graph(
     builder: GraphBuilder,
     file: &str,
     mut outputs: Vec<ValueId>,
@@ -125,12 +115,10 @@ pub(crate) fn finish(
     graph.map_err(|error| malformed(error.to_string()))
 }
 
-/// Why a rule refuses a node.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The node breaks the rules of its operator, or does not fit its inputs.
     Malformed(String),
-    /// The node may be right, but nothing here can represent it.
+    /// The node may be valid, but the graph cannot represent it.
     Unsupported(String),
 }
 
@@ -150,8 +138,7 @@ pub(crate) fn unsupported<T>(reason: impl Into<String>) -> Outcome<T> {
     Err(Refusal::Unsupported(reason.into()))
 }
 
-/// The lowest and highest finite number of an element type.
-pub(crate) fn range(dtype: DType) -> (f64, f64) {
+pub(crate) fn finite_range(dtype: DType) -> (f64, f64) {
     match dtype {
         DType::F64 => (f64::MIN, f64::MAX),
         DType::F32 => (f32::MIN.into(), f32::MAX.into()),

@@ -1,11 +1,11 @@
 //! Element types of files that a graph does not have. A graph holds their numbers in a wider type.
 
-/// The numbers that a type of a file holds, where the type of the graph holds more.
+/// The range of a file type that is narrower than the type of the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Narrow {
     /// Integers of less than 8 bits, both bounds included.
     Whole { low: i64, high: i64 },
-    /// Floats of at most 8 bits, which a graph holds in 32 bits.
+    /// Floats of at most 8 bits, stored as 32-bit floats in the graph.
     Float(SmallFloat),
 }
 
@@ -21,17 +21,15 @@ pub(crate) enum SmallFloat {
     E5M2Fnuz,
     /// Powers of two without a sign; NaN has all bits set.
     E8M0,
-    /// 4 bits, and every one of their patterns is a number.
+    /// 4 bits; every bit pattern is a number.
     E2M1,
 }
 
 impl SmallFloat {
-    /// Bits of one element.
-    pub fn bits(self) -> u32 {
+    pub fn bit_count(self) -> u32 {
         if self == SmallFloat::E2M1 { 4 } else { 8 }
     }
 
-    /// Bits of the fraction.
     pub fn fraction_bits(self) -> i32 {
         match self {
             SmallFloat::E4M3Fn | SmallFloat::E4M3Fnuz => 3,
@@ -41,8 +39,7 @@ impl SmallFloat {
         }
     }
 
-    /// What is subtracted from the stored exponent.
-    fn bias(self) -> i32 {
+    fn exponent_bias(self) -> i32 {
         match self {
             SmallFloat::E4M3Fn => 7,
             SmallFloat::E4M3Fnuz => 8,
@@ -53,8 +50,7 @@ impl SmallFloat {
         }
     }
 
-    /// The largest finite number.
-    pub fn largest(self) -> f64 {
+    pub fn max_finite(self) -> f64 {
         match self {
             SmallFloat::E4M3Fn => 448.0,
             SmallFloat::E4M3Fnuz => 240.0,
@@ -64,19 +60,18 @@ impl SmallFloat {
         }
     }
 
-    /// The exponents between which numbers have all bits of the fraction.
-    pub fn exponents(self) -> (i32, i32) {
-        let lowest = if self == SmallFloat::E8M0 { -127 } else { 1 - self.bias() };
-        (lowest, self.largest().log2().floor() as i32)
+    /// Returns the exponents between which numbers have all fraction bits.
+    pub fn exponent_range(self) -> (i32, i32) {
+        let lowest = if self == SmallFloat::E8M0 { -127 } else { 1 - self.exponent_bias() };
+        (lowest, self.max_finite().log2().floor() as i32)
     }
 
-    /// The number of each pattern of bits.
-    pub fn table(self) -> Vec<f32> {
-        (0..1u32 << self.bits()).map(|pattern| self.number(pattern) as f32).collect()
+    pub fn decode_table(self) -> Vec<f32> {
+        (0..1u32 << self.bit_count()).map(|pattern| self.decode_pattern(pattern) as f32).collect()
     }
 
-    fn number(self, pattern: u32) -> f64 {
-        let (fraction_bits, sign_bit) = (self.fraction_bits(), 1 << (self.bits() - 1));
+    fn decode_pattern(self, pattern: u32) -> f64 {
+        let (fraction_bits, sign_bit) = (self.fraction_bits(), 1 << (self.bit_count() - 1));
         let is_special = match self {
             SmallFloat::E4M3Fn => pattern & 0x7F == 0x7F,
             SmallFloat::E4M3Fnuz | SmallFloat::E5M2Fnuz => pattern == sign_bit,
@@ -84,7 +79,7 @@ impl SmallFloat {
                 return if pattern & sign_bit == 0 { f64::INFINITY } else { f64::NEG_INFINITY };
             }
             SmallFloat::E5M2 => pattern & 0x7F > 0x7C,
-            SmallFloat::E8M0 if pattern < 0xFF => return f64::from(pattern as i32 - self.bias()).exp2(),
+            SmallFloat::E8M0 if pattern < 0xFF => return f64::from(pattern as i32 - self.exponent_bias()).exp2(),
             SmallFloat::E8M0 => true,
             SmallFloat::E2M1 => false,
         };
@@ -95,8 +90,8 @@ impl SmallFloat {
         let fraction = f64::from(size & ((1 << fraction_bits) - 1));
         let hidden = f64::from(1u32 << fraction_bits);
         let magnitude = match (size >> fraction_bits) as i32 {
-            0 => fraction * f64::from(1 - self.bias() - fraction_bits).exp2(),
-            exponent => (hidden + fraction) * f64::from(exponent - self.bias() - fraction_bits).exp2(),
+            0 => fraction * f64::from(1 - self.exponent_bias() - fraction_bits).exp2(),
+            exponent => (hidden + fraction) * f64::from(exponent - self.exponent_bias() - fraction_bits).exp2(),
         };
         if pattern & sign_bit == 0 { magnitude } else { -magnitude }
     }
@@ -108,7 +103,7 @@ mod tests {
 
     #[test]
     fn patterns_of_bits_are_the_numbers_of_their_specification() {
-        let number = |format: SmallFloat, pattern: usize| format.table()[pattern];
+        let number = |format: SmallFloat, pattern: usize| format.decode_table()[pattern];
         assert_eq!(number(SmallFloat::E4M3Fn, 0x7E), 448.0);
         assert_eq!(number(SmallFloat::E4M3Fn, 0x01), f32::exp2(-9.0));
         assert_eq!(number(SmallFloat::E4M3Fn, 0xB8), -1.0);
@@ -118,7 +113,7 @@ mod tests {
         assert_eq!(number(SmallFloat::E5M2Fnuz, 0x7F), 57344.0);
         assert_eq!(number(SmallFloat::E8M0, 0x80), 2.0);
         assert_eq!(
-            SmallFloat::E2M1.table(),
+            SmallFloat::E2M1.decode_table(),
             [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0]
         );
         for (format, pattern) in [
@@ -136,8 +131,8 @@ mod tests {
     fn largest_numbers_are_those_of_the_tables() {
         use SmallFloat::{E2M1, E4M3Fn, E4M3Fnuz, E5M2, E5M2Fnuz, E8M0};
         for format in [E4M3Fn, E4M3Fnuz, E5M2, E5M2Fnuz, E8M0, E2M1] {
-            let finite = format.table().into_iter().filter(|number| number.is_finite());
-            assert_eq!(finite.fold(0.0, f32::max), format.largest() as f32, "{format:?}");
+            let finite = format.decode_table().into_iter().filter(|number| number.is_finite());
+            assert_eq!(finite.fold(0.0, f32::max), format.max_finite() as f32, "{format:?}");
         }
     }
 }

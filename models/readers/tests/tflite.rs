@@ -46,9 +46,9 @@ fn cases() -> Vec<PathBuf> {
 /// How far a result is from the interpreter's: in steps for integers, in parts of the largest number for floats.
 fn distance(found: &Tensor, given: &Given) -> f64 {
     let largest = given.data.iter().fold(1e-3f64, |most, number| most.max(number.abs()));
-    let unit = if found.ty().dtype.is_float() { largest } else { 1.0 };
-    let apart = found.numbers().iter().zip(&given.data).map(|(a, b)| (a - b).abs() / unit).fold(0.0, f64::max);
-    if found.numbers().iter().any(|number| number.is_nan()) { f64::INFINITY } else { apart }
+    let unit = if found.tensor_type().dtype.is_float() { largest } else { 1.0 };
+    let apart = found.to_numbers().iter().zip(&given.data).map(|(a, b)| (a - b).abs() / unit).fold(0.0, f64::max);
+    if found.to_numbers().iter().any(|number| number.is_nan()) { f64::INFINITY } else { apart }
 }
 
 fn check(graph: &Graph, data: &Data, name: &str) {
@@ -57,9 +57,9 @@ fn check(graph: &Graph, data: &Data, name: &str) {
     let outputs = evaluate_graph(graph, &inputs).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert_eq!(outputs.len(), data.outputs.len(), "{name}");
     for (index, (found, given)) in outputs.iter().zip(&data.outputs).enumerate() {
-        assert_eq!(*found.ty(), given.ty(), "{name}, output {index}");
+        assert_eq!(*found.tensor_type(), given.ty(), "{name}, output {index}");
         let apart = distance(found, given);
-        let allowed = match found.ty().dtype.is_float() {
+        let allowed = match found.tensor_type().dtype.is_float() {
             // Where only weights are integers, the interpreter rounds the data to 8 bits on the way.
             true if name.ends_with("weights") || name.ends_with("int4") => 1e-2,
             // A few steps of 16 bits: between its layers the interpreter rounds products of integers.
@@ -80,17 +80,17 @@ fn files_answer_as_the_interpreter() {
     for folder in folders {
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
         let data: Data = serde_json::from_slice(&std::fs::read(folder.join("data.json")).unwrap()).unwrap();
-        let imported = tflite::load(&folder.join("model.tflite"), &Options::default());
+        let imported = tflite::load_file(&folder.join("model.tflite"), &Options::default());
         let graph = imported.unwrap_or_else(|error| panic!("{name}: {error}")).graph;
         check(&graph, &data, &name);
-        check(&passes::simplify(&graph).unwrap_or_else(|error| panic!("{name}: {error:?}")), &data, &name);
+        check(&passes::simplify_graph(&graph).unwrap_or_else(|error| panic!("{name}: {error:?}")), &data, &name);
     }
 }
 
 /// The tasks of a model after all passes.
 fn tasks(graph: &Graph) -> Vec<models::Task> {
-    let simple = passes::simplify(graph).unwrap();
-    models::tasks(&simple, models::Fuse::Epilogue).unwrap().into_iter().map(|found| found.task).collect()
+    let simple = passes::simplify_graph(graph).unwrap();
+    models::distinct_tasks(&simple, models::Fuse::Epilogue).unwrap().into_iter().map(|found| found.task).collect()
 }
 
 /// One quantised layer, once as TFLite names it, and as ONNX spells it in real numbers between scales (with the weight
@@ -101,11 +101,11 @@ fn a_quantised_layer_is_one_task_whatever_wrote_it() {
     for name in ["one_layer_int8", "padded_int8"] {
         let folder = root.join(name);
         let data: Data = serde_json::from_slice(&std::fs::read(folder.join("data.json")).unwrap()).unwrap();
-        let first = tflite::load(&folder.join("model.tflite"), &Options::default()).unwrap().graph;
+        let first = tflite::load_file(&folder.join("model.tflite"), &Options::default()).unwrap().graph;
         let is_layer = |task: &models::Task| task.name() == "q_conv2d+bias+requantize";
         let layer = tasks(&first).into_iter().find(is_layer).expect("a quantised layer");
         for form in ["qdq", "dynamic", "qlinear"] {
-            let file = onnx::load(&folder.join(form).with_extension("onnx"), &Options::default()).unwrap();
+            let file = onnx::load_file(&folder.join(form).with_extension("onnx"), &Options::default()).unwrap();
             let found = tasks(&file.graph);
             assert_eq!(
                 found.iter().map(models::Task::describe).collect::<Vec<_>>(),
@@ -115,7 +115,7 @@ fn a_quantised_layer_is_one_task_whatever_wrote_it() {
             assert_eq!(found[0].hash(), layer.hash(), "{name}, {form}");
 
             let x = channels_first(&data.inputs[0]);
-            let simple = passes::simplify(&file.graph).unwrap();
+            let simple = passes::simplify_graph(&file.graph).unwrap();
             let y = evaluate_graph(&simple, &[Tensor::from_numbers(x.ty(), &x.data).unwrap()]).unwrap();
             let apart = distance(&y[0], &channels_first(&data.outputs[0]));
             assert!(apart <= 1.0, "{name}, {form}: {apart} steps apart");

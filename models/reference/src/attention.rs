@@ -1,26 +1,28 @@
 //! Einstein sums, attention and the turning of pairs.
 
-use super::movement::{broadcast_strides, offsets, strides};
+use super::movement::{broadcast_strides, dense_strides, strided_offsets};
 use super::tensor::Array;
 use models::einsum::Equation;
 use models::operators::{Attention, Einsum, Op, Rope};
 use models::types::{Dim, TensorType};
 
-/// Computes Einstein sums, attention and the turning of pairs.
-pub(super) fn compute(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
+/// Einstein sums, attention and rotary embeddings.
+pub(super) fn compute_attention(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
     match op {
         Op::Einsum(Einsum { equation }) => {
-            let types: Vec<&TensorType> = inputs.iter().map(|input| input.ty()).collect();
-            einsum(inputs, &Equation::read(equation, &types).expect("a checked equation"), y);
+            let types: Vec<&TensorType> = inputs.iter().map(|input| input.tensor_type()).collect();
+            compute_einsum(inputs, &Equation::read_equation(equation, &types).expect("a checked equation"), y);
         }
-        Op::Attention(attributes) => attention(inputs, attributes, y),
-        Op::Rope(Rope { rotary, interleaved }) => rope(inputs[0], inputs[1], inputs[2], *rotary, *interleaved, y),
+        Op::Attention(attributes) => attend_rows(inputs, attributes, y),
+        Op::Rope(Rope { rotary, interleaved }) => {
+            rotate_pairs(inputs[0], inputs[1], inputs[2], *rotary, *interleaved, y)
+        }
         _ => return false,
     }
     true
 }
 
-fn einsum(inputs: &[&Array], equation: &Equation, y: &mut Array) {
+fn compute_einsum(inputs: &[&Array], equation: &Equation, y: &mut Array) {
     let extent = |letter: &usize| match equation.extents[*letter] {
         Dim::Known(extent) => usize::try_from(extent).expect("a checked extent"),
         Dim::Symbol(_) => unreachable!("tensors have no symbols"),
@@ -31,12 +33,12 @@ fn einsum(inputs: &[&Array], equation: &Equation, y: &mut Array) {
         .iter()
         .zip(&equation.operands)
         .map(|(input, operand)| {
-            let own = strides(&input.extents);
+            let own = dense_strides(&input.extents);
             let stride = |letter: &usize| -> usize {
                 let dims = operand.iter().zip(own.iter().zip(&input.extents));
                 dims.filter(|(used, (_, extent))| *used == letter && **extent > 1).map(|(_, (stride, _))| stride).sum()
             };
-            offsets(&extents, &letters.iter().map(stride).collect::<Vec<_>>())
+            strided_offsets(&extents, &letters.iter().map(stride).collect::<Vec<_>>())
         })
         .collect();
     let terms: usize = equation.summed.iter().map(extent).product();
@@ -48,20 +50,19 @@ fn einsum(inputs: &[&Array], equation: &Equation, y: &mut Array) {
     }
 }
 
-/// Whether the query at place `own` sees a place.
 fn is_seen(attributes: &Attention, own: i64, place: i64) -> bool {
     let is_late = attributes.causal && place > own;
     !is_late && attributes.window.is_none_or(|window| place > own.saturating_sub(window))
 }
 
-fn attention(inputs: &[&Array], attributes: &Attention, y: &mut Array) {
+fn attend_rows(inputs: &[&Array], attributes: &Attention, y: &mut Array) {
     let (q, k, v) = (inputs[0], inputs[1], inputs[2]);
     let [heads, rows, width] = [q.extents[1], q.extents[2], q.extents[3]];
     let [kept, places, out] = [k.extents[1], k.extents[2], v.extents[3]];
     let scores = [q.extents[0], heads, rows, places];
     let mask: Option<Vec<f64>> = inputs
         .get(3)
-        .map(|mask| offsets(&scores, &broadcast_strides(&mask.extents, 4)).map(|at| mask.data[at]).collect());
+        .map(|mask| strided_offsets(&scores, &broadcast_strides(&mask.extents, 4)).map(|at| mask.data[at]).collect());
     for row in 0..q.extents[0] * heads * rows {
         let (batch, head, place) = (row / (heads * rows), row / rows % heads, row % rows);
         let source = batch * kept + head / (heads / kept);
@@ -92,13 +93,13 @@ fn attention(inputs: &[&Array], attributes: &Attention, y: &mut Array) {
     }
 }
 
-fn rope(x: &Array, cos: &Array, sin: &Array, rotary: i64, interleaved: bool, y: &mut Array) {
+fn rotate_pairs(x: &Array, cos: &Array, sin: &Array, rotary: i64, interleaved: bool, y: &mut Array) {
     let half = usize::try_from(rotary).expect("checked attributes are positive") / 2;
     let width = x.extents[x.extents.len() - 1];
     y.data.copy_from_slice(&x.data);
     let mut pairs = x.extents.clone();
     *pairs.last_mut().expect("at least one dimension") = half;
-    let angles = |angle: &Array| offsets(&pairs, &broadcast_strides(&angle.extents, pairs.len()));
+    let angles = |angle: &Array| strided_offsets(&pairs, &broadcast_strides(&angle.extents, pairs.len()));
     for (number, (cos_at, sin_at)) in angles(cos).zip(angles(sin)).enumerate() {
         let (row, pair) = (number / half * width, number % half);
         let (first, second) =

@@ -11,42 +11,35 @@ use models::task::{Step, Task};
 use models::types::{DType, TensorType};
 use serde::{Deserialize, Serialize};
 
-/// How far a number may be off: `absolute + relative · |expected|`.
+/// Accepted error: `absolute + relative · |expected|`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tolerance {
-    /// The part that does not depend on the number.
     pub absolute: f64,
-    /// The part that grows with it.
     pub relative: f64,
 }
 
-/// How two tensors differ.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// Largest difference.
     pub max_abs_error: f64,
-    /// Largest difference divided by the expected number, where that is not zero.
+    /// Relative to the expected number, where that is not zero.
     pub max_rel_error: f64,
-    /// Element that is off most in terms of the tolerance, counted in storage order.
+    /// Element with the largest error in terms of the tolerance, in storage order.
     pub worst_index: usize,
-    /// Whether every element is within the tolerance.
     pub ok: bool,
 }
 
-/// What becomes of the operands of a task's first step before they are multiplied.
+/// Rounding of the operands of a task's first step before multiplication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rounding {
-    /// They stay as they are.
     #[default]
     None,
-    /// Their fractions keep ten bits.
+    /// Keeps ten fraction bits.
     Tf32,
 }
 
 impl Rounding {
-    /// Largest relative error of an operand.
-    fn roundoff(self) -> f64 {
+    fn relative_roundoff(self) -> f64 {
         match self {
             Rounding::None => 0.0,
             Rounding::Tf32 => f64::from(-11).exp2(),
@@ -54,23 +47,22 @@ impl Rounding {
     }
 }
 
-/// How far a right implementation of a task may be off on inputs from `random_inputs`.
-pub fn tolerance(task: &Task) -> Tolerance {
+/// Tolerance of a correct implementation on inputs from `random_inputs`.
+pub fn default_tolerance(task: &Task) -> Tolerance {
     tolerance_when_rounded(task, Rounding::None)
 }
 
-/// The same, of an implementation that rounds operands.
-///
-/// Rounding two operands of `n` products is off by `2 n` independent errors, which add up to about `sqrt(n) / 4` units: a
-/// product is about 1/3, and an error about half of the largest.
+/// Tolerance of an implementation that rounds operands.
+/// Two rounded operands of `n` products have `2 n` independent errors, which add up to about `sqrt(n) / 4` units:
+/// a product is about 1/3, and an error about half of the largest.
 pub fn tolerance_when_rounded(task: &Task, rounding: Rounding) -> Tolerance {
     let types = task.parameters.iter().map(|parameter| &parameter.ty).chain(task.steps.iter().map(|step| &step.output));
-    let roundoff = types.map(|ty| roundoff(ty.dtype)).fold(0.0, f64::max);
+    let roundoff = types.map(|ty| dtype_roundoff(ty.dtype)).fold(0.0, f64::max);
     let terms = task.steps.first().map_or(1, |anchor| {
         let types: Vec<&TensorType> = anchor.inputs.iter().filter_map(|input| task.operand_type(*input).ok()).collect();
-        anchor.op.terms(&types)
+        anchor.op.summed_terms(&types)
     });
-    let of_operands = rounding.roundoff() * (4.0 * (terms as f64).sqrt() + 16.0);
+    let of_operands = rounding.relative_roundoff() * (4.0 * (terms as f64).sqrt() + 16.0);
     let absolute = roundoff * (4.0 * terms as f64 + 16.0) + of_operands;
     // Generated code approximates transcendental functions to a few units; 1e-5 at 32 bits.
     let mut relative = roundoff * 168.0;
@@ -83,8 +75,7 @@ pub fn tolerance_when_rounded(task: &Task, rounding: Rounding) -> Tolerance {
     Tolerance { absolute: if is_off_by_one { absolute.max(1.0) } else { absolute }, relative }
 }
 
-/// Whether a sum that is a whole number but for rounding may lose one here. The first step reads numbers as they are,
-/// so there only a quotient can be off.
+/// Whether rounding may change a sum that is whole. The first step reads exact numbers: only quotients can be off.
 fn drops_fraction(index: usize, step: &Step) -> bool {
     match &step.op {
         Op::Quantize(_) | Op::Requantize(_) => true,
@@ -93,15 +84,15 @@ fn drops_fraction(index: usize, step: &Step) -> bool {
     }
 }
 
-/// Compares element by element. Equal infinities agree, and so do two numbers that are none.
-pub fn compare(actual: &Tensor, expected: &Tensor, tolerance: Tolerance) -> Result<Comparison> {
-    if actual.ty() != expected.ty() {
-        let reason = format!("cannot be compared with {}", expected.ty());
-        return Err(Error::Tensor { ty: actual.ty().to_string(), reason });
+/// Equal infinities agree, and so do two NaNs.
+pub fn compare_tensors(actual: &Tensor, expected: &Tensor, tolerance: Tolerance) -> Result<Comparison> {
+    if actual.tensor_type() != expected.tensor_type() {
+        let reason = format!("cannot be compared with {}", expected.tensor_type());
+        return Err(Error::Tensor { ty: actual.tensor_type().to_string(), reason });
     }
     let mut comparison = Comparison { max_abs_error: 0.0, max_rel_error: 0.0, worst_index: 0, ok: true };
     let mut worst = 0.0;
-    for (index, (actual, expected)) in actual.numbers().into_iter().zip(expected.numbers()).enumerate() {
+    for (index, (actual, expected)) in actual.to_numbers().into_iter().zip(expected.to_numbers()).enumerate() {
         if actual == expected || (actual.is_nan() && expected.is_nan()) {
             continue;
         }
@@ -123,8 +114,7 @@ pub fn compare(actual: &Tensor, expected: &Tensor, tolerance: Tolerance) -> Resu
     Ok(comparison)
 }
 
-/// Largest relative error of rounding to an element type.
-fn roundoff(dtype: DType) -> f64 {
+fn dtype_roundoff(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => f64::from(-53).exp2(),
         DType::F32 => f64::from(-24).exp2(),

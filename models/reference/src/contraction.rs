@@ -3,27 +3,28 @@
 //! The innermost loop always adds multiples of contiguous rows to another, which compilers turn into vector code
 //! without being allowed to reorder a sum.
 
-use super::movement::{broadcast_strides, offsets};
-use super::quantised::centred;
+use super::movement::{broadcast_strides, strided_offsets};
+use super::quantised::subtract_zero;
 use super::tensor::Array;
 use super::window::WindowAxis;
 use models::operators::{ConvWindow, MatMul, Op, QConv, QDense, QMatMul};
 
-/// Computes convolutions and products of matrices.
-pub(super) fn compute(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
+pub(super) fn compute_contraction(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
     let (x, Some(w)) = (inputs[0], inputs.get(1)) else { return false };
     match op {
-        Op::Conv(_) => conv(x, w, &window_of(op), y),
+        Op::Conv(_) => convolve_windows(x, w, &window_of(op), y),
         Op::QConv(QConv { x_zero, w_zero, .. }) => {
-            conv(&centred(x, *x_zero), &centred(w, *w_zero), &window_of(op), y);
+            convolve_windows(&subtract_zero(x, *x_zero), &subtract_zero(w, *w_zero), &window_of(op), y);
         }
         Op::ConvTranspose(_) => conv_transpose(x, w, &window_of(op), y),
         Op::MatMul(MatMul { transpose_a, transpose_b }) => mat_mul(x, w, *transpose_a, *transpose_b, y),
         Op::QMatMul(QMatMul { a_zero, b_zero }) => {
-            mat_mul(&centred(x, *a_zero), &centred(w, *b_zero), false, false, y);
+            mat_mul(&subtract_zero(x, *a_zero), &subtract_zero(w, *b_zero), false, false, y);
         }
-        Op::Dense(_) => dense(x, w, y),
-        Op::QDense(QDense { x_zero, w_zero }) => dense(&centred(x, *x_zero), &centred(w, *w_zero), y),
+        Op::Dense(_) => dense_product(x, w, y),
+        Op::QDense(QDense { x_zero, w_zero }) => {
+            dense_product(&subtract_zero(x, *x_zero), &subtract_zero(w, *w_zero), y)
+        }
         _ => return false,
     }
     true
@@ -33,12 +34,15 @@ fn window_of(op: &Op) -> ConvWindow<'_> {
     op.window().expect("a convolution has a window")
 }
 
-fn conv(x: &Array, w: &Array, window: &ConvWindow<'_>, y: &mut Array) {
-    let mut axes = WindowAxis::all(x, y, &w.extents[2..], window);
+fn convolve_windows(x: &Array, w: &Array, window: &ConvWindow<'_>, y: &mut Array) {
+    let mut axes = WindowAxis::three_axes(x, y, &w.extents[2..], window);
     // A window of one element that visits every element sees no rows: the plane is one long row.
     if axes.iter().all(|axis| axis.kernel == 1 && axis.input == axis.output && axis.stride == 1) {
-        axes =
-            [WindowAxis::over(1), WindowAxis::over(1), WindowAxis::over(axes.iter().map(|axis| axis.input).product())];
+        axes = [
+            WindowAxis::single_element(1),
+            WindowAxis::single_element(1),
+            WindowAxis::single_element(axes.iter().map(|axis| axis.input).product()),
+        ];
     }
     let [depth, height, width] = axes;
     let groups = usize::try_from(window.groups).expect("checked attributes are positive");
@@ -60,9 +64,9 @@ fn conv(x: &Array, w: &Array, window: &ConvWindow<'_>, y: &mut Array) {
     }
 }
 
-/// The convolution that would read `y` and write `x`, run backwards: each tap adds to where it would have read.
+/// Runs the convolution that reads `y` and writes `x` backwards.
 fn conv_transpose(x: &Array, w: &Array, window: &ConvWindow<'_>, y: &mut Array) {
-    let [depth, height, width] = WindowAxis::all(y, x, &w.extents[2..], window);
+    let [depth, height, width] = WindowAxis::three_axes(y, x, &w.extents[2..], window);
     let groups = usize::try_from(window.groups).expect("checked attributes are positive");
     let (channels_in, per_group) = (w.extents[0], w.extents[1]);
     let channels_out = per_group * groups;
@@ -83,17 +87,17 @@ fn conv_transpose(x: &Array, w: &Array, window: &ConvWindow<'_>, y: &mut Array) 
     }
 }
 
-/// Adds one input plane, spread by one filter, to one output plane.
+/// Adds an input plane, spread by a filter, to an output plane.
 fn add_spread(x: &[f64], w: &[f64], depth: WindowAxis, height: WindowAxis, width: WindowAxis, y: &mut [f64]) {
     for (tap, &weight) in w.iter().enumerate() {
         let (kz, ky, kx) =
             (tap / (height.kernel * width.kernel), tap / width.kernel % height.kernel, tap % width.kernel);
-        let columns = width.places(kx);
+        let columns = width.tap_places(kx);
         if columns.is_empty() {
             continue;
         }
-        for iz in depth.places(kz) {
-            for iy in height.places(ky) {
+        for iz in depth.tap_places(kz) {
+            for iy in height.tap_places(ky) {
                 let row = depth.input_at(iz, kz) * height.input + height.input_at(iy, ky);
                 let y = &mut y[row * width.input + width.input_at(columns.start, kx)..];
                 let x = &x[(iz * height.output + iy) * width.output..][columns.clone()];
@@ -103,17 +107,17 @@ fn add_spread(x: &[f64], w: &[f64], depth: WindowAxis, height: WindowAxis, width
     }
 }
 
-/// Adds one input plane under one filter to one output plane.
+/// Adds a filtered input plane to an output plane.
 fn add_filtered(x: &[f64], w: &[f64], depth: WindowAxis, height: WindowAxis, width: WindowAxis, y: &mut [f64]) {
     for (tap, &weight) in w.iter().enumerate() {
         let (kz, ky, kx) =
             (tap / (height.kernel * width.kernel), tap / width.kernel % height.kernel, tap % width.kernel);
-        let columns = width.places(kx);
+        let columns = width.tap_places(kx);
         if columns.is_empty() {
             continue;
         }
-        for oz in depth.places(kz) {
-            for oy in height.places(ky) {
+        for oz in depth.tap_places(kz) {
+            for oy in height.tap_places(ky) {
                 let row = depth.input_at(oz, kz) * height.input + height.input_at(oy, ky);
                 let x = &x[row * width.input + width.input_at(columns.start, kx)..];
                 let y = &mut y[(oz * height.output + oy) * width.output..][columns.clone()];
@@ -137,32 +141,32 @@ fn mat_mul(a: &Array, b: &Array, transpose_a: bool, transpose_b: bool, y: &mut A
     let starts = |array: &Array| {
         let matrix = array.extents.len() - 2;
         let strides = broadcast_strides(&array.extents[..matrix], batch.len());
-        offsets(batch, &strides)
+        strided_offsets(batch, &strides)
     };
     for (index, (a_start, b_start)) in starts(a).zip(starts(b)).enumerate() {
         let a = &a.data[a_start * a_rows * a_columns..][..a_rows * a_columns];
         let b = &b.data[b_start * b_rows * b_columns..][..b_rows * b_columns];
         // Rows of `a` over the sum, rows of `b` over the result.
-        let a = if transpose_a { transposed(a, a_rows, a_columns) } else { a.to_vec() };
-        let b = if transpose_b { transposed(b, b_rows, b_columns) } else { b.to_vec() };
-        product(&a, &b, k, n, &mut y.data[index * m * n..][..m * n]);
+        let a = if transpose_a { transpose_matrix(a, a_rows, a_columns) } else { a.to_vec() };
+        let b = if transpose_b { transpose_matrix(b, b_rows, b_columns) } else { b.to_vec() };
+        matrix_product(&a, &b, k, n, &mut y.data[index * m * n..][..m * n]);
     }
 }
 
-fn dense(x: &Array, w: &Array, y: &mut Array) {
+fn dense_product(x: &Array, w: &Array, y: &mut Array) {
     let (n, k) = (w.extents[0], w.extents[1]);
-    product(&x.data, &transposed(&w.data, n, k), k, n, &mut y.data);
+    matrix_product(&x.data, &transpose_matrix(&w.data, n, k), k, n, &mut y.data);
 }
 
-/// Rows of a result that are computed together, so that each row of `b` is read once for all of them.
+/// Rows computed together, so that each row of `b` is read once for all.
 const ROWS: usize = 16;
-/// Columns of them, so that what is added to stays near.
+/// Columns computed together, so that the sums stay in cache.
 const COLUMNS: usize = 512;
-/// Terms that are added in one walk over a row, one after the other.
+/// Terms added per pass over a row, in order.
 const TERMS: usize = 4;
 
-/// `y[m, n] = a[m, k] · b[k, n]`; each sum is taken from its first term to its last.
-fn product(a: &[f64], b: &[f64], k: usize, n: usize, y: &mut [f64]) {
+/// `y[m, n] = a[m, k] · b[k, n]`; sums are computed in order.
+fn matrix_product(a: &[f64], b: &[f64], k: usize, n: usize, y: &mut [f64]) {
     if k == 0 || n == 0 {
         return;
     }
@@ -183,7 +187,7 @@ fn product(a: &[f64], b: &[f64], k: usize, n: usize, y: &mut [f64]) {
     }
 }
 
-/// Adds multiples of rows to a row, all of the first before all of the second.
+/// All of the first row before all of the second.
 fn add_terms<'b>(factors: &[f64], row: impl Fn(usize) -> &'b [f64], y: &mut [f64]) {
     if let &[a, b, c, d] = factors {
         let rows = row(0).iter().zip(row(1)).zip(row(2)).zip(row(3));
@@ -195,10 +199,10 @@ fn add_terms<'b>(factors: &[f64], row: impl Fn(usize) -> &'b [f64], y: &mut [f64
     }
 }
 
-/// Squares of a matrix that are turned one after the other, so that both sides stay near.
+/// Side of the squares that are transposed in turn, so that both sides stay in cache.
 const SQUARE: usize = 32;
 
-fn transposed(matrix: &[f64], rows: usize, columns: usize) -> Vec<f64> {
+fn transpose_matrix(matrix: &[f64], rows: usize, columns: usize) -> Vec<f64> {
     let mut turned = vec![0.0; matrix.len()];
     for top in (0..rows).step_by(SQUARE) {
         for left in (0..columns).step_by(SQUARE) {
@@ -230,13 +234,13 @@ mod tests {
             };
             let (a, b) = (numbers(m * k, 7), numbers(k * n, 13));
             let mut y = vec![0.0; m * n];
-            product(&a, &b, k, n, &mut y);
+            matrix_product(&a, &b, k, n, &mut y);
             for (place, y) in y.iter().enumerate() {
                 let (row, column) = (place / n, place % n);
                 let sum = (0..k).fold(0.0, |sum, term| sum + a[row * k + term] * b[term * n + column]);
                 assert_eq!(*y, sum, "{m} x {k} x {n} at {place}");
             }
-            let turned = transposed(&b, k, n);
+            let turned = transpose_matrix(&b, k, n);
             assert!((0..k * n).all(|place| turned[place % n * k + place / n] == b[place]));
         }
     }

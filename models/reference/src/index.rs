@@ -1,12 +1,12 @@
 //! Looking up, writing and repeating elements by index.
 
-use super::movement::strides;
+use super::movement::dense_strides;
 use super::tensor::Array;
 use models::operators::{
     Border, BorderPad, Gather, GatherElements, GatherNd, OneHot, Op, ScatterElements, ScatterNd, ScatterOp, Trilu,
 };
 
-/// Calls with every index tuple below these extents, in storage order, and its number.
+/// In storage order, with the running number.
 fn for_each(extents: &[usize], mut visit: impl FnMut(&[usize], usize)) {
     let mut place = vec![0; extents.len()];
     for number in 0..extents.iter().product() {
@@ -21,29 +21,29 @@ fn for_each(extents: &[usize], mut visit: impl FnMut(&[usize], usize)) {
     }
 }
 
-fn offset(place: &[usize], strides: &[usize]) -> usize {
+fn linear_offset(place: &[usize], strides: &[usize]) -> usize {
     place.iter().zip(strides).map(|(place, stride)| place * stride).sum()
 }
 
-/// An index as given: negative ones count from the end. What is outside is undefined, so the nearest inside will do.
-fn wrapped(index: f64, extent: usize) -> usize {
+/// Negative indices count from the end. Undefined indices outside are clamped.
+fn wrap_index(index: f64, extent: usize) -> usize {
     let extent = i64::try_from(extent).expect("a small extent");
     let index = index as i64;
     let index = if index < 0 { index.saturating_add(extent) } else { index };
     usize::try_from(index.clamp(0, extent - 1)).expect("inside the extent")
 }
 
-fn size(number: i64) -> usize {
+fn to_size(number: i64) -> usize {
     usize::try_from(number).expect("checked attributes are not negative")
 }
 
-/// Computes look-ups, writes and repetitions.
-pub(super) fn compute(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
+/// Look-ups, scatters and repetitions.
+pub(super) fn compute_indexing(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
     let x = inputs[0];
     match op {
         Op::BorderPad(BorderPad { border, pads }) => border_pad(x, *border, pads, y),
-        Op::Tile(_) => tile(x, y),
-        Op::Gather(Gather { axis }) => gather(x, inputs[1], *axis, y),
+        Op::Tile(_) => tile_elements(x, y),
+        Op::Gather(Gather { axis }) => gather_slices(x, inputs[1], *axis, y),
         Op::GatherElements(GatherElements { axis }) => gather_elements(x, inputs[1], *axis, y),
         Op::GatherNd(GatherNd { batch }) => gather_nd(x, inputs[1], *batch, y),
         Op::ScatterElements(ScatterElements { axis, combine }) => {
@@ -51,29 +51,29 @@ pub(super) fn compute(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
         }
         Op::ScatterNd(ScatterNd { combine }) => scatter_nd(x, inputs[1], inputs[2], *combine, y),
         Op::OneHot(OneHot { axis, on, off, .. }) => one_hot(x, *axis, *on, *off, y),
-        Op::Trilu(Trilu { upper, diagonal }) => trilu(x, *upper, *diagonal, y),
+        Op::Trilu(Trilu { upper, diagonal }) => mask_triangle(x, *upper, *diagonal, y),
         _ => return false,
     }
     true
 }
 
-fn tile(x: &Array, y: &mut Array) {
-    let own = strides(&x.extents);
+fn tile_elements(x: &Array, y: &mut Array) {
+    let own = dense_strides(&x.extents);
     for_each(&y.extents.clone(), |place, number| {
         let source: Vec<usize> = place.iter().zip(&x.extents).map(|(place, extent)| place % extent).collect();
-        y.data[number] = x.data[offset(&source, &own)];
+        y.data[number] = x.data[linear_offset(&source, &own)];
     });
 }
 
-fn gather(x: &Array, at: &Array, axis: i64, y: &mut Array) {
-    let axis = size(axis);
+fn gather_slices(x: &Array, at: &Array, axis: i64, y: &mut Array) {
+    let axis = to_size(axis);
     let inner: usize = x.extents[axis + 1..].iter().product();
     let outer: usize = x.extents[..axis].iter().product();
     let mut rest = y.data.as_mut_slice();
     for block in 0..outer {
         for index in &at.data {
             let (row, after) = rest.split_at_mut(inner);
-            let source = (block * x.extents[axis] + wrapped(*index, x.extents[axis])) * inner;
+            let source = (block * x.extents[axis] + wrap_index(*index, x.extents[axis])) * inner;
             row.copy_from_slice(&x.data[source..source + inner]);
             rest = after;
         }
@@ -81,30 +81,30 @@ fn gather(x: &Array, at: &Array, axis: i64, y: &mut Array) {
 }
 
 fn gather_elements(x: &Array, at: &Array, axis: i64, y: &mut Array) {
-    let own = strides(&x.extents);
+    let own = dense_strides(&x.extents);
     for_each(&at.extents, |place, number| {
         let mut source = place.to_vec();
-        source[size(axis)] = wrapped(at.data[number], x.extents[size(axis)]);
-        y.data[number] = x.data[offset(&source, &own)];
+        source[to_size(axis)] = wrap_index(at.data[number], x.extents[to_size(axis)]);
+        y.data[number] = x.data[linear_offset(&source, &own)];
     });
 }
 
 fn gather_nd(x: &Array, at: &Array, batch: i64, y: &mut Array) {
-    let batch = size(batch);
+    let batch = to_size(batch);
     let looked_up = at.extents[at.extents.len() - 1];
     let inner: usize = x.extents[batch + looked_up..].iter().product();
-    let own = strides(&x.extents);
+    let own = dense_strides(&x.extents);
     for_each(&at.extents[..at.extents.len() - 1], |place, number| {
         let mut source = place[..batch].to_vec();
         for (index, extent) in at.data[number * looked_up..][..looked_up].iter().zip(&x.extents[batch..]) {
-            source.push(wrapped(*index, *extent));
+            source.push(wrap_index(*index, *extent));
         }
-        let start = offset(&source, &own);
+        let start = linear_offset(&source, &own);
         y.data[number * inner..][..inner].copy_from_slice(&x.data[start..start + inner]);
     });
 }
 
-fn written(combine: ScatterOp, old: f64, new: f64) -> f64 {
+fn combine_values(combine: ScatterOp, old: f64, new: f64) -> f64 {
     match combine {
         ScatterOp::Replace => new,
         ScatterOp::Add => old + new,
@@ -116,12 +116,12 @@ fn written(combine: ScatterOp, old: f64, new: f64) -> f64 {
 
 fn scatter_elements(x: &Array, at: &Array, updates: &Array, axis: i64, combine: ScatterOp, y: &mut Array) {
     y.data.copy_from_slice(&x.data);
-    let own = strides(&x.extents);
+    let own = dense_strides(&x.extents);
     for_each(&at.extents, |place, number| {
         let mut target = place.to_vec();
-        target[size(axis)] = wrapped(at.data[number], x.extents[size(axis)]);
-        let target = &mut y.data[offset(&target, &own)];
-        *target = written(combine, *target, updates.data[number]);
+        target[to_size(axis)] = wrap_index(at.data[number], x.extents[to_size(axis)]);
+        let target = &mut y.data[linear_offset(&target, &own)];
+        *target = combine_values(combine, *target, updates.data[number]);
     });
 }
 
@@ -129,18 +129,19 @@ fn scatter_nd(x: &Array, at: &Array, updates: &Array, combine: ScatterOp, y: &mu
     y.data.copy_from_slice(&x.data);
     let looked_up = at.extents[at.extents.len() - 1];
     let inner: usize = x.extents[looked_up..].iter().product();
-    let own = strides(&x.extents);
+    let own = dense_strides(&x.extents);
     for (number, tuple) in at.data.chunks_exact(looked_up).enumerate() {
-        let target: Vec<usize> = tuple.iter().zip(&x.extents).map(|(index, extent)| wrapped(*index, *extent)).collect();
-        let start = offset(&target, &own);
+        let target: Vec<usize> =
+            tuple.iter().zip(&x.extents).map(|(index, extent)| wrap_index(*index, *extent)).collect();
+        let start = linear_offset(&target, &own);
         for (target, update) in y.data[start..start + inner].iter_mut().zip(&updates.data[number * inner..]) {
-            *target = written(combine, *target, *update);
+            *target = combine_values(combine, *target, *update);
         }
     }
 }
 
 fn one_hot(at: &Array, axis: i64, on: f64, off: f64, y: &mut Array) {
-    let axis = size(axis);
+    let axis = to_size(axis);
     let depth = y.extents[axis];
     let inner: usize = at.extents[axis..].iter().product();
     for (number, y) in y.data.iter_mut().enumerate() {
@@ -151,7 +152,7 @@ fn one_hot(at: &Array, axis: i64, on: f64, off: f64, y: &mut Array) {
     }
 }
 
-fn trilu(x: &Array, upper: bool, diagonal: i64, y: &mut Array) {
+fn mask_triangle(x: &Array, upper: bool, diagonal: i64, y: &mut Array) {
     let rank = x.extents.len();
     let (rows, columns) = (x.extents[rank - 2], x.extents[rank - 1]);
     for (number, y) in y.data.iter_mut().enumerate() {
@@ -162,11 +163,11 @@ fn trilu(x: &Array, upper: bool, diagonal: i64, y: &mut Array) {
 }
 
 fn border_pad(x: &Array, border: Border, pads: &[i64], y: &mut Array) {
-    let own = strides(&x.extents);
+    let own = dense_strides(&x.extents);
     let source = |place: usize, axis: usize| {
         let extent = x.extents[axis] as i64;
         let place = place as i64 - pads[axis];
-        size(match border {
+        to_size(match border {
             Border::Edge => place.clamp(0, extent - 1),
             Border::Wrap => place.rem_euclid(extent),
             Border::Reflect if place < 0 => -place,
@@ -176,6 +177,6 @@ fn border_pad(x: &Array, border: Border, pads: &[i64], y: &mut Array) {
     };
     for_each(&y.extents.clone(), |place, number| {
         let at: Vec<usize> = place.iter().enumerate().map(|(axis, &place)| source(place, axis)).collect();
-        y.data[number] = x.data[offset(&at, &own)];
+        y.data[number] = x.data[linear_offset(&at, &own)];
     });
 }

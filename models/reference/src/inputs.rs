@@ -3,7 +3,7 @@
 //! Floats lie in [-1, 1), integers are small; where an operator needs a positive number (a variance, a divisor, the
 //! argument of a logarithm) the values lie in [0.5, 1.5), and indices are below the extent they look into.
 
-use super::tensor::{Tensor, elements};
+use super::tensor::{Tensor, element_count};
 use models::error::{Error, Result};
 use models::graph::{Const, Graph};
 use models::operators::{
@@ -16,7 +16,6 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Seek, SeekFrom};
 
-/// One tensor per parameter of a task.
 pub fn random_inputs(task: &Task, seed: u64) -> Result<Vec<Tensor>> {
     (0..)
         .zip(&task.parameters)
@@ -27,64 +26,62 @@ pub fn random_inputs(task: &Task, seed: u64) -> Result<Vec<Tensor>> {
                 let types =
                     step.inputs.iter().map(|operand| task.operand_type(*operand)).collect::<Result<Vec<_>>>()?;
                 for (at, _) in step.inputs.iter().enumerate().filter(|(_, operand)| **operand == index) {
-                    draw = draw.and(needed(&step.op, at, &types));
+                    draw = draw.restrict_to(required_draw(&step.op, at, &types));
                 }
             }
-            random(&parameter.ty, draw, seed, stream as u64)
+            random_tensor(&parameter.ty, draw, seed, stream as u64)
         })
         .collect()
 }
 
-/// One tensor per input of a graph, of numbers that its readers can work with.
+/// One tensor per input, valid for its readers.
 pub fn graph_inputs(graph: &Graph, seed: u64) -> Result<Vec<Tensor>> {
     let types = graph.inputs.iter().map(|id| &graph.values[id.0 as usize].ty);
     drawn_inputs(types.zip(input_draws(graph)), seed)
 }
 
-/// Which numbers all readers of each input of a graph can work with.
 pub fn input_draws(graph: &Graph) -> Vec<Draw> {
-    let draws = draws(graph);
+    let draws = value_draws(graph);
     graph.inputs.iter().map(|id| draws[id.0 as usize]).collect()
 }
 
-/// One tensor for each type, of such numbers: what `graph_inputs` gives where the graph is no longer there.
+/// One tensor per type; repeats `graph_inputs` without the graph.
 pub fn drawn_inputs<'a>(wanted: impl Iterator<Item = (&'a TensorType, Draw)>, seed: u64) -> Result<Vec<Tensor>> {
-    (0..).zip(wanted).map(|(stream, (ty, draw))| random(ty, draw, seed, stream)).collect()
+    (0..).zip(wanted).map(|(stream, (ty, draw))| random_tensor(ty, draw, seed, stream)).collect()
 }
 
-/// Which numbers all readers of each value can work with.
-fn draws(graph: &Graph) -> Vec<Draw> {
+/// Ranges that all readers of each value accept.
+fn value_draws(graph: &Graph) -> Vec<Draw> {
     let mut draws = vec![Draw::Any; graph.values.len()];
     for node in &graph.nodes {
         let types: Vec<&TensorType> = node.inputs.iter().map(|id| &graph.values[id.0 as usize].ty).collect();
         for (at, id) in node.inputs.iter().enumerate() {
             let draw = &mut draws[id.0 as usize];
-            *draw = draw.and(needed(&node.op, at, &types));
+            *draw = draw.restrict_to(required_draw(&node.op, at, &types));
         }
     }
     draws
 }
 
-/// The constants of a graph; nothing where a value is made at run time.
-pub fn constants(graph: &Graph) -> Result<Vec<Option<Tensor>>> {
+/// None for values computed at run time.
+pub fn graph_constants(graph: &Graph) -> Result<Vec<Option<Tensor>>> {
     let tensor = |ty: &TensorType, data: &Const, draw: Draw| match (data, draw) {
-        (Const::Random { seed }, Draw::Any) => weight(ty, *seed),
-        (Const::Random { seed }, draw) => random(ty, draw, *seed, 0),
-        (data, _) => constant(ty, data),
+        (Const::Random { seed }, Draw::Any) => random_weight(ty, *seed),
+        (Const::Random { seed }, draw) => random_tensor(ty, draw, *seed, 0),
+        (data, _) => constant_tensor(ty, data),
     };
-    let values = graph.values.iter().zip(draws(graph));
+    let values = graph.values.iter().zip(value_draws(graph));
     values.map(|(value, draw)| value.data.as_ref().map(|data| tensor(&value.ty, data, draw)).transpose()).collect()
 }
 
-/// The contents of one constant.
-pub fn constant(ty: &TensorType, data: &Const) -> Result<Tensor> {
+pub fn constant_tensor(ty: &TensorType, data: &Const) -> Result<Tensor> {
     match data {
-        Const::Random { seed } => weight(ty, *seed),
-        Const::Fill(number) => Tensor::from_numbers(ty.clone(), &vec![*number; elements(ty)?]),
+        Const::Random { seed } => random_weight(ty, *seed),
+        Const::Fill(number) => Tensor::from_numbers(ty.clone(), &vec![*number; element_count(ty)?]),
         Const::Small(numbers) => Tensor::from_numbers(ty.clone(), numbers),
-        Const::Bytes(contents) => Tensor::from_bytes(ty.clone(), contents.bytes().to_vec()),
+        Const::Bytes(contents) => Tensor::from_bytes(ty.clone(), contents.as_bytes().to_vec()),
         Const::File { path, offset, length } => {
-            elements(ty)?;
+            element_count(ty)?;
             let unreadable = |error: std::io::Error| Error::Unreadable {
                 file: path.display().to_string(),
                 reason: format!("{error} (looking for {length} bytes at offset {offset})"),
@@ -96,40 +93,38 @@ pub fn constant(ty: &TensorType, data: &Const) -> Result<Tensor> {
             Tensor::from_bytes(ty.clone(), bytes)
         }
         Const::Computed(computed) => {
-            let inputs = computed.inputs.iter().map(|(ty, data)| constant(ty, data)).collect::<Result<Vec<_>>>()?;
+            let inputs =
+                computed.inputs.iter().map(|(ty, data)| constant_tensor(ty, data)).collect::<Result<Vec<_>>>()?;
             super::evaluate_operator(&computed.op, &inputs)
         }
     }
 }
 
-/// An untrained weight. What is summed over many numbers is small, as training would begin with it, so that values
-/// neither grow nor fade from layer to layer.
-fn weight(ty: &TensorType, seed: u64) -> Result<Tensor> {
-    let drawn = random(ty, Draw::Any, seed, 0)?;
+/// Untrained weight. Long sums get small weights, so that values neither grow nor fade between layers.
+fn random_weight(ty: &TensorType, seed: u64) -> Result<Tensor> {
+    let drawn = random_tensor(ty, Draw::Any, seed, 0)?;
     let summed: i64 = ty.extents().unwrap_or_default().iter().skip(1).product();
     if !ty.dtype.is_float() || ty.rank() < 2 || summed <= 6 {
         return Ok(drawn);
     }
     let bound = (6.0 / summed as f64).sqrt();
-    let numbers: Vec<f64> = drawn.numbers().into_iter().map(|number| number * bound).collect();
+    let numbers: Vec<f64> = drawn.to_numbers().into_iter().map(|number| number * bound).collect();
     Tensor::from_numbers(ty.clone(), &numbers)
 }
 
-/// Which numbers an operator can work with.
+/// Numbers that an operator accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Draw {
     Any,
-    /// Not zero and not below it.
     Positive,
     AboveOne,
-    /// Whole numbers from zero up to this, excluded.
+    /// Whole numbers from zero to this, excluded.
     Below(i64),
 }
 
 impl Draw {
-    /// What suits two readers.
-    fn and(self, other: Draw) -> Draw {
+    fn restrict_to(self, other: Draw) -> Draw {
         match (self, other) {
             (Draw::Below(a), Draw::Below(b)) => Draw::Below(a.min(b)),
             (Draw::Below(bound), _) | (_, Draw::Below(bound)) => Draw::Below(bound),
@@ -140,7 +135,7 @@ impl Draw {
     }
 }
 
-fn needed(op: &Op, input: usize, types: &[&TensorType]) -> Draw {
+fn required_draw(op: &Op, input: usize, types: &[&TensorType]) -> Draw {
     let extent = |axis: usize| match types[0].shape.get(axis) {
         Some(Dim::Known(extent)) => *extent,
         Some(Dim::Symbol(_)) | None => 1,
@@ -158,7 +153,7 @@ fn needed(op: &Op, input: usize, types: &[&TensorType]) -> Draw {
         }
         (Op::Binary(Binary { function: BinaryOp::Pow }), 0) => Draw::Positive,
         (Op::Binary(Binary { function: BinaryOp::ShiftLeft | BinaryOp::ShiftRight }), 1) => {
-            Draw::Below(8 * i64::try_from(types[1].dtype.bytes()).unwrap_or(1))
+            Draw::Below(8 * i64::try_from(types[1].dtype.size_bytes()).unwrap_or(1))
         }
         (
             Op::Unary(Unary {
@@ -183,7 +178,7 @@ fn needed(op: &Op, input: usize, types: &[&TensorType]) -> Draw {
     }
 }
 
-fn random(ty: &TensorType, draw: Draw, seed: u64, stream: u64) -> Result<Tensor> {
+fn random_tensor(ty: &TensorType, draw: Draw, seed: u64, stream: u64) -> Result<Tensor> {
     let mut generator = ChaCha8Rng::seed_from_u64(seed);
     generator.set_stream(stream);
     let mut number = || {
@@ -202,6 +197,6 @@ fn random(ty: &TensorType, draw: Draw, seed: u64, stream: u64) -> Result<Tensor>
             (_, _) => (8.0 * unit).floor() + 1.0,
         }
     };
-    let numbers: Vec<f64> = (0..elements(ty)?).map(|_| number()).collect();
+    let numbers: Vec<f64> = (0..element_count(ty)?).map(|_| number()).collect();
     Tensor::from_numbers(ty.clone(), &numbers)
 }

@@ -22,33 +22,32 @@ mod tensor;
 mod tests;
 mod window;
 
-pub use compare::{Comparison, Rounding, Tolerance, compare, tolerance, tolerance_when_rounded};
-pub use inputs::{Draw, constant, constants, drawn_inputs, graph_inputs, input_draws, random_inputs};
+pub use compare::{Comparison, Rounding, Tolerance, compare_tensors, default_tolerance, tolerance_when_rounded};
+pub use inputs::{Draw, constant_tensor, drawn_inputs, graph_constants, graph_inputs, input_draws, random_inputs};
 pub use pointwise::error_function;
 pub use tensor::Tensor;
 
 use models::error::{Error, Result};
 use models::graph::{Graph, ValueId};
-use models::infer::infer;
+use models::infer::infer_type;
 use models::operators::Op;
 use models::task::{Operand, Task};
 use models::types::TensorType;
 use tensor::Array;
 
-/// The result of a task on these inputs, one per parameter.
-pub fn evaluate(task: &Task, inputs: &[Tensor]) -> Result<Tensor> {
+pub fn evaluate_task(task: &Task, inputs: &[Tensor]) -> Result<Tensor> {
     task.check()?;
     if inputs.len() != task.parameters.len() {
         let reason = format!("takes {} tensors, got {}", task.parameters.len(), inputs.len());
         return Err(Error::Task { task: task.name(), reason });
     }
     for (index, (parameter, input)) in task.parameters.iter().zip(inputs).enumerate() {
-        if parameter.ty != *input.ty() {
-            let reason = format!("parameter {index} is {}, the tensor is {}", parameter.ty, input.ty());
+        if parameter.ty != *input.tensor_type() {
+            let reason = format!("parameter {index} is {}, the tensor is {}", parameter.ty, input.tensor_type());
             return Err(Error::Task { task: task.name(), reason });
         }
     }
-    let parameters = inputs.iter().map(Array::of).collect::<Result<Vec<_>>>()?;
+    let parameters = inputs.iter().map(Array::from_tensor).collect::<Result<Vec<_>>>()?;
     let mut before: Option<Array> = None;
     for step in &task.steps {
         let operands: Vec<&Array> = step
@@ -59,49 +58,48 @@ pub fn evaluate(task: &Task, inputs: &[Tensor]) -> Result<Tensor> {
                 Operand::Step(_) => before.as_ref().expect("a checked task reads only the step before"),
             })
             .collect();
-        before = Some(apply(&step.op, &operands, &step.output)?);
+        before = Some(apply_operator(&step.op, &operands, &step.output)?);
     }
     before.expect("a checked task has a step").into_tensor()
 }
 
-/// The results of a whole graph.
 pub fn evaluate_graph(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-    graph.check()?;
-    evaluate_graph_with(graph, &constants(graph)?, inputs)
+    graph.check_default()?;
+    evaluate_graph_with(graph, &graph_constants(graph)?, inputs)
 }
 
-/// The results of a whole graph whose `constants` are at hand.
 pub fn evaluate_graph_with(graph: &Graph, constants: &[Option<Tensor>], inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-    graph.check()?;
-    let given: Vec<&TensorType> = inputs.iter().map(Tensor::ty).collect();
+    graph.check_default()?;
+    let given: Vec<&TensorType> = inputs.iter().map(Tensor::tensor_type).collect();
     let wanted: Vec<&TensorType> = graph.inputs.iter().map(|id| &graph.values[id.0 as usize].ty).collect();
     if given != wanted {
         let reason = format!("takes {wanted:?}, got {given:?}");
         return Err(Error::Graph { graph: graph.name.clone(), place: "inputs".to_owned(), reason });
     }
-    let mut values: Vec<Option<Array>> =
-        constants.iter().map(|constant| constant.as_ref().map(Array::of).transpose()).collect::<Result<_>>()?;
+    let mut values: Vec<Option<Array>> = constants
+        .iter()
+        .map(|constant| constant.as_ref().map(Array::from_tensor).transpose())
+        .collect::<Result<_>>()?;
     for (id, input) in graph.inputs.iter().zip(inputs) {
-        values[id.0 as usize] = Some(Array::of(input)?);
+        values[id.0 as usize] = Some(Array::from_tensor(input)?);
     }
     for node in &graph.nodes {
-        let operands: Vec<&Array> = node.inputs.iter().map(|id| made(&values, *id)).collect();
+        let operands: Vec<&Array> = node.inputs.iter().map(|id| made_value(&values, *id)).collect();
         let output = node.outputs[0].0 as usize;
-        let result = apply(&node.op, &operands, &graph.values[output].ty)?;
+        let result = apply_operator(&node.op, &operands, &graph.values[output].ty)?;
         values[output] = Some(result);
     }
-    graph.outputs.iter().map(|id| made(&values, *id).clone().into_tensor()).collect()
+    graph.outputs.iter().map(|id| made_value(&values, *id).clone().into_tensor()).collect()
 }
 
-/// The result of one operator on these tensors.
 pub fn evaluate_operator(op: &Op, inputs: &[Tensor]) -> Result<Tensor> {
-    let types: Vec<&TensorType> = inputs.iter().map(Tensor::ty).collect();
-    let output = infer(op, &types)?;
-    let arrays = inputs.iter().map(Array::of).collect::<Result<Vec<_>>>()?;
-    apply(op, &arrays.iter().collect::<Vec<_>>(), &output)?.into_tensor()
+    let types: Vec<&TensorType> = inputs.iter().map(Tensor::tensor_type).collect();
+    let output = infer_type(op, &types)?;
+    let arrays = inputs.iter().map(Array::from_tensor).collect::<Result<Vec<_>>>()?;
+    apply_operator(op, &arrays.iter().collect::<Vec<_>>(), &output)?.into_tensor()
 }
 
-fn made(values: &[Option<Array>], id: ValueId) -> &Array {
+fn made_value(values: &[Option<Array>], id: ValueId) -> &Array {
     values[id.0 as usize].as_ref().expect("a checked graph makes a value before it is used")
 }
 
@@ -109,23 +107,22 @@ fn made(values: &[Option<Array>], id: ValueId) -> &Array {
 type Family = fn(&Op, &[&Array], &mut Array) -> bool;
 
 const FAMILIES: &[Family] = &[
-    attention::compute,
-    contraction::compute,
-    index::compute,
-    movement::compute,
-    pointwise::compute,
-    quantised::compute,
-    reduce::compute,
-    window::compute,
+    attention::compute_attention,
+    contraction::compute_contraction,
+    index::compute_indexing,
+    movement::compute_movement,
+    pointwise::compute_pointwise,
+    quantised::compute_quantised,
+    reduce::compute_reduction,
+    window::compute_pool,
 ];
 
-/// One operator whose inputs fit it.
-fn apply(op: &Op, inputs: &[&Array], output: &TensorType) -> Result<Array> {
+fn apply_operator(op: &Op, inputs: &[&Array], output: &TensorType) -> Result<Array> {
     let mut y = Array::zeros(output)?;
     if !FAMILIES.iter().any(|compute| compute(op, inputs, &mut y)) {
         let reason = format!("`{}` has no reference computation", op.name());
         return Err(Error::Tensor { ty: output.to_string(), reason });
     }
-    y.round();
+    y.round_all();
     Ok(y)
 }

@@ -1,11 +1,11 @@
 //! Moving elements, and walking tensors whose extents broadcast.
 
-use super::resize::resize;
+use super::resize::resize_array;
 use super::tensor::Array;
 use models::operators::{Concat, Op, Pad, Resize, Slice, Transpose};
 
-/// Offsets of the elements of a tensor of these strides, visited in the order of these extents.
-pub(super) fn offsets(extents: &[usize], strides: &[usize]) -> impl Iterator<Item = usize> + use<> {
+/// Visits the elements in the order of `extents`.
+pub(super) fn strided_offsets(extents: &[usize], strides: &[usize]) -> impl Iterator<Item = usize> + use<> {
     let (extents, strides) = (extents.to_vec(), strides.to_vec());
     let count: usize = extents.iter().product();
     let mut index = vec![0; extents.len()];
@@ -25,8 +25,7 @@ pub(super) fn offsets(extents: &[usize], strides: &[usize]) -> impl Iterator<Ite
     })
 }
 
-/// Strides of a dense tensor.
-pub(super) fn strides(extents: &[usize]) -> Vec<usize> {
+pub(super) fn dense_strides(extents: &[usize]) -> Vec<usize> {
     let mut strides = vec![1; extents.len()];
     for axis in (1..extents.len()).rev() {
         strides[axis - 1] = strides[axis] * extents[axis];
@@ -34,30 +33,31 @@ pub(super) fn strides(extents: &[usize]) -> Vec<usize> {
     strides
 }
 
-/// Strides of a dense tensor seen with this rank: new and repeated dimensions stand still.
+/// New and repeated dimensions have stride 0.
 pub(super) fn broadcast_strides(extents: &[usize], rank: usize) -> Vec<usize> {
-    let own = strides(extents).into_iter().zip(extents).map(|(stride, &extent)| if extent == 1 { 0 } else { stride });
+    let own =
+        dense_strides(extents).into_iter().zip(extents).map(|(stride, &extent)| if extent == 1 { 0 } else { stride });
     std::iter::repeat_n(0, rank - extents.len()).chain(own).collect()
 }
 
-/// Computes moves of elements that need no indices.
-pub(super) fn compute(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
+/// Moves of elements without indices.
+pub(super) fn compute_movement(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
     let x = inputs[0];
     match op {
         Op::Reshape(_) | Op::Flatten(_) | Op::Identity(_) => y.data.copy_from_slice(&x.data),
-        Op::Transpose(Transpose { permutation }) => transpose(x, permutation, y),
-        Op::Concat(Concat { axis }) => concat(inputs, *axis, y),
-        Op::Slice(Slice { axes, starts, steps, .. }) => slice(x, axes, starts, steps, y),
-        Op::Resize(Resize { mode, .. }) => resize(x, *mode, y),
-        Op::Pad(Pad { pads, value }) => pad(x, pads, *value, y),
-        Op::Expand(_) => expand(x, y),
+        Op::Transpose(Transpose { permutation }) => permute_axes(x, permutation, y),
+        Op::Concat(Concat { axis }) => join_arrays(inputs, *axis, y),
+        Op::Slice(Slice { axes, starts, steps, .. }) => slice_array(x, axes, starts, steps, y),
+        Op::Resize(Resize { mode, .. }) => resize_array(x, *mode, y),
+        Op::Pad(Pad { pads, value }) => pad_array(x, pads, *value, y),
+        Op::Expand(_) => expand_to(x, y),
         _ => return false,
     }
     true
 }
 
-pub(super) fn broadcast(a: &Array, b: &Array, y: &mut Array, function: impl Fn(f64, f64) -> f64) {
-    let walk = |array: &Array| offsets(&y.extents, &broadcast_strides(&array.extents, y.extents.len()));
+pub(super) fn broadcast_binary(a: &Array, b: &Array, y: &mut Array, function: impl Fn(f64, f64) -> f64) {
+    let walk = |array: &Array| strided_offsets(&y.extents, &broadcast_strides(&array.extents, y.extents.len()));
     let (a_walk, b_walk) = (walk(a), walk(b));
     for (y, (a_at, b_at)) in y.data.iter_mut().zip(a_walk.zip(b_walk)) {
         *y = function(a.data[a_at], b.data[b_at]);
@@ -65,30 +65,29 @@ pub(super) fn broadcast(a: &Array, b: &Array, y: &mut Array, function: impl Fn(f
 }
 
 /// `condition`, `yes` and `no`, broadcast.
-pub(super) fn choose(inputs: &[&Array], y: &mut Array) {
-    let walk = |array: &Array| offsets(&y.extents, &broadcast_strides(&array.extents, y.extents.len()));
+pub(super) fn select_elements(inputs: &[&Array], y: &mut Array) {
+    let walk = |array: &Array| strided_offsets(&y.extents, &broadcast_strides(&array.extents, y.extents.len()));
     let (condition, yes, no) = (walk(inputs[0]), walk(inputs[1]), walk(inputs[2]));
     for (y, (condition_at, (yes_at, no_at))) in y.data.iter_mut().zip(condition.zip(yes.zip(no))) {
         *y = if inputs[0].data[condition_at] != 0.0 { inputs[1].data[yes_at] } else { inputs[2].data[no_at] };
     }
 }
 
-/// Repeated to the extents of `y`.
-fn expand(x: &Array, y: &mut Array) {
-    for (y, at) in y.data.iter_mut().zip(offsets(&y.extents, &broadcast_strides(&x.extents, y.extents.len()))) {
+fn expand_to(x: &Array, y: &mut Array) {
+    for (y, at) in y.data.iter_mut().zip(strided_offsets(&y.extents, &broadcast_strides(&x.extents, y.extents.len()))) {
         *y = x.data[at];
     }
 }
 
-fn transpose(x: &Array, permutation: &[i64], y: &mut Array) {
-    let own = strides(&x.extents);
+fn permute_axes(x: &Array, permutation: &[i64], y: &mut Array) {
+    let own = dense_strides(&x.extents);
     let permuted: Vec<usize> = permutation.iter().map(|&axis| own[usize::try_from(axis).unwrap_or(0)]).collect();
-    for (y, at) in y.data.iter_mut().zip(offsets(&y.extents, &permuted)) {
+    for (y, at) in y.data.iter_mut().zip(strided_offsets(&y.extents, &permuted)) {
         *y = x.data[at];
     }
 }
 
-fn concat(inputs: &[&Array], axis: i64, y: &mut Array) {
+fn join_arrays(inputs: &[&Array], axis: i64, y: &mut Array) {
     let axis = usize::try_from(axis).unwrap_or(0);
     let run = |array: &Array| array.extents[axis..].iter().product::<usize>();
     let outer: usize = y.extents[..axis].iter().product();
@@ -102,8 +101,8 @@ fn concat(inputs: &[&Array], axis: i64, y: &mut Array) {
     }
 }
 
-fn slice(x: &Array, axes: &[i64], starts: &[i64], steps: &[i64], y: &mut Array) {
-    let own = strides(&x.extents);
+fn slice_array(x: &Array, axes: &[i64], starts: &[i64], steps: &[i64], y: &mut Array) {
+    let own = dense_strides(&x.extents);
     // Where each place of each dimension comes from, in elements.
     let mut sources: Vec<Vec<usize>> =
         own.iter().zip(&y.extents).map(|(stride, &extent)| (0..extent).map(|place| place * stride).collect()).collect();
@@ -127,11 +126,11 @@ fn slice(x: &Array, axes: &[i64], starts: &[i64], steps: &[i64], y: &mut Array) 
     }
 }
 
-fn pad(x: &Array, pads: &[i64], value: f64, y: &mut Array) {
+fn pad_array(x: &Array, pads: &[i64], value: f64, y: &mut Array) {
     y.data.fill(value);
-    let own = strides(&y.extents);
+    let own = dense_strides(&y.extents);
     let start: usize = own.iter().zip(pads).map(|(stride, &head)| stride * usize::try_from(head).unwrap_or(0)).sum();
-    for (x, at) in x.data.iter().zip(offsets(&x.extents, &own)) {
+    for (x, at) in x.data.iter().zip(strided_offsets(&x.extents, &own)) {
         y.data[start + at] = *x;
     }
 }

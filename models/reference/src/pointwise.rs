@@ -1,13 +1,13 @@
 //! Functions of single elements, and normalisations.
 
-use super::movement::{broadcast, choose};
+use super::movement::{broadcast_binary, select_elements};
 use super::tensor::Array;
 use models::operators::{
     BatchNorm, BiasAdd, Binary, BinaryOp, Clip, Compare, CompareOp, LayerNorm, Op, ScaleShift, Softmax, Unary, UnaryOp,
 };
 
-/// Computes functions of single elements, and normalisations that a channel or a row is enough for.
-pub(super) fn compute(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
+/// Functions of elements, and normalisations within a channel or a row.
+pub(super) fn compute_pointwise(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
     let x = inputs[0];
     match op {
         Op::BatchNorm(BatchNorm { epsilon }) => {
@@ -21,26 +21,25 @@ pub(super) fn compute(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
         }
         Op::BiasAdd(BiasAdd { axis }) => per_channel(x, *axis, y, |x, c| x + inputs[1].data[c]),
         Op::LayerNorm(LayerNorm { axis, epsilon }) => layer_norm(x, inputs[1], inputs[2], *axis, *epsilon, y),
-        Op::Softmax(Softmax { axis, log }) => softmax(x, *axis, *log, y),
-        Op::Unary(Unary { function }) => map(x, y, |x| unary(*function, x)),
-        Op::Clip(Clip { low, high }) => map(x, y, |x| x.max(*low).min(*high)),
+        Op::Softmax(Softmax { axis, log }) => softmax_rows(x, *axis, *log, y),
+        Op::Unary(Unary { function }) => map_elements(x, y, |x| unary_value(*function, x)),
+        Op::Clip(Clip { low, high }) => map_elements(x, y, |x| x.max(*low).min(*high)),
         Op::Cast(_) => y.data.copy_from_slice(&x.data),
-        Op::Binary(Binary { function }) => broadcast(x, inputs[1], y, |a, b| binary(*function, a, b)),
+        Op::Binary(Binary { function }) => broadcast_binary(x, inputs[1], y, |a, b| binary_value(*function, a, b)),
         Op::Compare(Compare { function }) => {
-            broadcast(x, inputs[1], y, |a, b| f64::from(u8::from(compare(*function, a, b))));
+            broadcast_binary(x, inputs[1], y, |a, b| f64::from(u8::from(compare_values(*function, a, b))));
         }
-        Op::Where(_) => choose(inputs, y),
-        Op::PRelu(_) => broadcast(x, inputs[1], y, |x, slope| if x < 0.0 { x * slope } else { x }),
+        Op::Where(_) => select_elements(inputs, y),
+        Op::PRelu(_) => broadcast_binary(x, inputs[1], y, |x, slope| if x < 0.0 { x * slope } else { x }),
         _ => return false,
     }
     true
 }
 
-fn map(x: &Array, y: &mut Array, function: impl Fn(f64) -> f64) {
+fn map_elements(x: &Array, y: &mut Array, function: impl Fn(f64) -> f64) {
     y.data.iter_mut().zip(&x.data).for_each(|(y, x)| *y = function(*x));
 }
 
-/// A function of an element and its channel.
 pub(super) fn per_channel(x: &Array, axis: i64, y: &mut Array, function: impl Fn(f64, usize) -> f64) {
     let axis = usize::try_from(axis).unwrap_or(0);
     let channels = x.extents[axis];
@@ -53,7 +52,7 @@ pub(super) fn per_channel(x: &Array, axis: i64, y: &mut Array, function: impl Fn
     }
 }
 
-fn softmax(x: &Array, axis: i64, log: bool, y: &mut Array) {
+fn softmax_rows(x: &Array, axis: i64, log: bool, y: &mut Array) {
     let axis = usize::try_from(axis).unwrap_or(0);
     let extent = x.extents[axis];
     let inner: usize = x.extents[axis + 1..].iter().product();
@@ -89,7 +88,7 @@ fn layer_norm(x: &Array, scale: &Array, shift: &Array, axis: i64, epsilon: f64, 
     }
 }
 
-fn unary(function: UnaryOp, x: f64) -> f64 {
+fn unary_value(function: UnaryOp, x: f64) -> f64 {
     match function {
         UnaryOp::Relu => x.max(0.0),
         UnaryOp::LeakyRelu { alpha } => {
@@ -136,9 +135,9 @@ fn unary(function: UnaryOp, x: f64) -> f64 {
         UnaryOp::Trunc => x.trunc(),
         UnaryOp::Sign if x == 0.0 => 0.0,
         UnaryOp::Sign => x.signum(),
-        UnaryOp::Elu { alpha } => elu(x, alpha),
-        UnaryOp::Selu => SELU_SCALE * elu(x, SELU_ALPHA),
-        UnaryOp::Celu { alpha } => alpha * elu(x / alpha, 1.0),
+        UnaryOp::Elu { alpha } => elu_value(x, alpha),
+        UnaryOp::Selu => SELU_SCALE * elu_value(x, SELU_ALPHA),
+        UnaryOp::Celu { alpha } => alpha * elu_value(x / alpha, 1.0),
         UnaryOp::Softplus => softplus(x),
         UnaryOp::Softsign => x / (1.0 + x.abs()),
         UnaryOp::Mish => x * softplus(x).tanh(),
@@ -164,16 +163,16 @@ fn unary(function: UnaryOp, x: f64) -> f64 {
                 0.0
             }
         }
-        UnaryOp::IsNan => truth(x.is_nan()),
+        UnaryOp::IsNan => truth_value(x.is_nan()),
         UnaryOp::IsInf { negative, positive } => {
-            truth((negative && x == f64::NEG_INFINITY) || (positive && x == f64::INFINITY))
+            truth_value((negative && x == f64::NEG_INFINITY) || (positive && x == f64::INFINITY))
         }
-        UnaryOp::Not => truth(x == 0.0),
+        UnaryOp::Not => truth_value(x == 0.0),
         UnaryOp::BitNot => !(x as i64) as f64,
     }
 }
 
-fn binary(function: BinaryOp, a: f64, b: f64) -> f64 {
+fn binary_value(function: BinaryOp, a: f64, b: f64) -> f64 {
     match function {
         BinaryOp::Add => a + b,
         BinaryOp::Sub => a - b,
@@ -188,26 +187,28 @@ fn binary(function: BinaryOp, a: f64, b: f64) -> f64 {
         }
         BinaryOp::Fmod => a % b,
         BinaryOp::FloorDiv => (a / b).floor(),
-        BinaryOp::BitAnd => bits(a, b, |a, b| a & b),
-        BinaryOp::BitOr => bits(a, b, |a, b| a | b),
-        BinaryOp::BitXor => bits(a, b, |a, b| a ^ b),
-        BinaryOp::ShiftLeft => bits(a, b, |a, b| a.checked_shl(u32::try_from(b).unwrap_or(u32::MAX)).unwrap_or(0)),
-        BinaryOp::ShiftRight => bits(a, b, |a, b| a >> b.clamp(0, 63)),
-        BinaryOp::And => truth(a != 0.0 && b != 0.0),
-        BinaryOp::Or => truth(a != 0.0 || b != 0.0),
-        BinaryOp::Xor => truth((a != 0.0) != (b != 0.0)),
+        BinaryOp::BitAnd => integer_bits(a, b, |a, b| a & b),
+        BinaryOp::BitOr => integer_bits(a, b, |a, b| a | b),
+        BinaryOp::BitXor => integer_bits(a, b, |a, b| a ^ b),
+        BinaryOp::ShiftLeft => {
+            integer_bits(a, b, |a, b| a.checked_shl(u32::try_from(b).unwrap_or(u32::MAX)).unwrap_or(0))
+        }
+        BinaryOp::ShiftRight => integer_bits(a, b, |a, b| a >> b.clamp(0, 63)),
+        BinaryOp::And => truth_value(a != 0.0 && b != 0.0),
+        BinaryOp::Or => truth_value(a != 0.0 || b != 0.0),
+        BinaryOp::Xor => truth_value((a != 0.0) != (b != 0.0)),
     }
 }
 
-fn bits(a: f64, b: f64, function: impl Fn(i64, i64) -> i64) -> f64 {
+fn integer_bits(a: f64, b: f64, function: impl Fn(i64, i64) -> i64) -> f64 {
     function(a as i64, b as i64) as f64
 }
 
-fn truth(claim: bool) -> f64 {
+fn truth_value(claim: bool) -> f64 {
     f64::from(u8::from(claim))
 }
 
-fn compare(function: CompareOp, a: f64, b: f64) -> bool {
+fn compare_values(function: CompareOp, a: f64, b: f64) -> bool {
     match function {
         CompareOp::Equal => a == b,
         CompareOp::NotEqual => a != b,
@@ -221,7 +222,7 @@ fn compare(function: CompareOp, a: f64, b: f64) -> bool {
 const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
 const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
 
-fn elu(x: f64, alpha: f64) -> f64 {
+fn elu_value(x: f64, alpha: f64) -> f64 {
     if x < 0.0 { alpha * x.exp_m1() } else { x }
 }
 
@@ -237,7 +238,7 @@ fn hard_sigmoid(x: f64) -> f64 {
     (x / 6.0 + 0.5).clamp(0.0, 1.0)
 }
 
-/// `erf(x) = 2 / sqrt(pi) · exp(-x²) · sum of 2^n x^(2n+1) / (1 · 3 · … · (2n+1))`, whose terms all have one sign.
+/// `erf(x) = 2 / sqrt(pi) · exp(-x²) · sum of 2^n x^(2n+1) / (1 · 3 · … · (2n+1))`; all terms have one sign.
 pub fn error_function(x: f64) -> f64 {
     if x.is_nan() {
         return x;

@@ -1,13 +1,13 @@
 //! Reductions of whole dimensions, sums up to each element, and the normalisations made of reductions.
 
-use super::movement::{offsets, strides};
+use super::movement::{dense_strides, strided_offsets};
 use super::tensor::Array;
 use models::operators::{
     ArgReduce, ArgTop, CumSum, GroupNorm, LpNorm, Lrn, MeanVarianceNorm, Op, Reduce, ReduceOp, RmsNorm,
 };
 
-/// For each element of `x`, in storage order, the element of the result it goes to.
-fn targets(x: &Array, axes: &[i64]) -> impl Iterator<Item = usize> + use<> {
+/// Index of the result for each element of `x`, in storage order.
+fn reduction_targets(x: &Array, axes: &[i64]) -> impl Iterator<Item = usize> + use<> {
     let is_reduced = |axis: usize| axes.iter().any(|&reduced| usize::try_from(reduced) == Ok(axis));
     let mut kept = vec![0; x.extents.len()];
     let mut stride = 1;
@@ -15,23 +15,21 @@ fn targets(x: &Array, axes: &[i64]) -> impl Iterator<Item = usize> + use<> {
         kept[axis] = stride;
         stride *= x.extents[axis];
     }
-    offsets(&x.extents, &kept)
+    strided_offsets(&x.extents, &kept)
 }
 
-/// Folds every element into its place of a result of this size.
-fn fold(x: &Array, axes: &[i64], count: usize, start: f64, combine: impl Fn(f64, f64, usize) -> f64) -> Vec<f64> {
+fn fold_axes(x: &Array, axes: &[i64], count: usize, start: f64, combine: impl Fn(f64, f64, usize) -> f64) -> Vec<f64> {
     let mut folded = vec![start; count];
-    for (x, target) in x.data.iter().zip(targets(x, axes)) {
+    for (x, target) in x.data.iter().zip(reduction_targets(x, axes)) {
         folded[target] = combine(folded[target], *x, target);
     }
     folded
 }
 
-/// Computes reductions, and the normalisations made of them.
-pub(super) fn compute(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
+pub(super) fn compute_reduction(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
     let x = inputs[0];
     match op {
-        Op::Reduce(Reduce { function, axes, .. }) => reduce(x, *function, axes, y),
+        Op::Reduce(Reduce { function, axes, .. }) => reduce_axes(x, *function, axes, y),
         Op::ArgReduce(ArgReduce { largest, axis, last, .. }) => arg_reduce(x, *largest, *axis, *last, y),
         Op::ArgTop(ArgTop { count, axis, largest }) => arg_top(x, *count, *axis, *largest, y),
         Op::CumSum(CumSum { axis, exclusive, reverse }) => cum_sum(x, *axis, *exclusive, *reverse, y),
@@ -39,37 +37,37 @@ pub(super) fn compute(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
         Op::GroupNorm(GroupNorm { groups, epsilon }) => group_norm(x, inputs[1], inputs[2], *groups, *epsilon, y),
         Op::MeanVarianceNorm(MeanVarianceNorm { axes, epsilon }) => mean_variance_norm(x, axes, *epsilon, y),
         Op::LpNorm(LpNorm { axis, order }) => lp_norm(x, *axis, *order, y),
-        Op::Lrn(Lrn { size, alpha, beta, bias }) => lrn(x, *size, *alpha, *beta, *bias, y),
+        Op::Lrn(Lrn { size, alpha, beta, bias }) => normalise_local(x, *size, *alpha, *beta, *bias, y),
         _ => return false,
     }
     true
 }
 
-fn reduce(x: &Array, function: ReduceOp, axes: &[i64], y: &mut Array) {
+fn reduce_axes(x: &Array, function: ReduceOp, axes: &[i64], y: &mut Array) {
     let count = y.data.len();
     let terms = x.data.len() as f64 / count.max(1) as f64;
-    let sum = |term: &dyn Fn(f64) -> f64| fold(x, axes, count, 0.0, |sum, x, _| sum + term(x));
+    let sum = |term: &dyn Fn(f64) -> f64| fold_axes(x, axes, count, 0.0, |sum, x, _| sum + term(x));
     let each = |numbers: Vec<f64>, last: &dyn Fn(f64) -> f64| numbers.into_iter().map(last).collect::<Vec<f64>>();
     y.data = match function {
         ReduceOp::Sum => sum(&|x| x),
         ReduceOp::Mean => each(sum(&|x| x), &|sum| sum / terms),
-        ReduceOp::Max => fold(x, axes, count, f64::NEG_INFINITY, |largest, x, _| largest.max(x)),
-        ReduceOp::Min => fold(x, axes, count, f64::INFINITY, |smallest, x, _| smallest.min(x)),
-        ReduceOp::Prod => fold(x, axes, count, 1.0, |product, x, _| product * x),
+        ReduceOp::Max => fold_axes(x, axes, count, f64::NEG_INFINITY, |largest, x, _| largest.max(x)),
+        ReduceOp::Min => fold_axes(x, axes, count, f64::INFINITY, |smallest, x, _| smallest.min(x)),
+        ReduceOp::Prod => fold_axes(x, axes, count, 1.0, |product, x, _| product * x),
         ReduceOp::L1 => sum(&f64::abs),
         ReduceOp::L2 => each(sum(&|x| x * x), &f64::sqrt),
         ReduceOp::LogSum => each(sum(&|x| x), &f64::ln),
         ReduceOp::SumSquare => sum(&|x| x * x),
         ReduceOp::LogSumExp => {
-            let largest = fold(x, axes, count, f64::NEG_INFINITY, |largest, x, _| largest.max(x));
-            let sums = fold(x, axes, count, 0.0, |sum, x, place| sum + (x - largest[place]).exp());
+            let largest = fold_axes(x, axes, count, f64::NEG_INFINITY, |largest, x, _| largest.max(x));
+            let sums = fold_axes(x, axes, count, 0.0, |sum, x, place| sum + (x - largest[place]).exp());
             sums.iter().zip(&largest).map(|(sum, largest)| sum.ln() + largest).collect()
         }
     };
 }
 
 fn arg_reduce(x: &Array, largest: bool, axis: i64, last: bool, y: &mut Array) {
-    along(x, axis, |row, result| {
+    for_each_row(x, axis, |row, result| {
         let mut best = 0;
         for (index, x) in row.iter().enumerate() {
             let is_better = if largest { *x > row[best] } else { *x < row[best] };
@@ -83,8 +81,8 @@ fn arg_reduce(x: &Array, largest: bool, axis: i64, last: bool, y: &mut Array) {
 
 fn arg_top(x: &Array, count: i64, axis: i64, largest: bool, y: &mut Array) {
     let count = usize::try_from(count).unwrap_or(0);
-    let stride = strides(&x.extents)[usize::try_from(axis).unwrap_or(0)];
-    along(x, axis, |row, place| {
+    let stride = dense_strides(&x.extents)[usize::try_from(axis).unwrap_or(0)];
+    for_each_row(x, axis, |row, place| {
         let start = place / stride * stride * count + place % stride;
         let mut order: Vec<usize> = (0..row.len()).collect();
         // Both zeros are equal.
@@ -96,8 +94,8 @@ fn arg_top(x: &Array, count: i64, axis: i64, largest: bool, y: &mut Array) {
     });
 }
 
-/// Calls with every row along an axis and its place among the rows.
-fn along(x: &Array, axis: i64, mut visit: impl FnMut(&[f64], usize)) {
+/// Passes each row along an axis and its index.
+fn for_each_row(x: &Array, axis: i64, mut visit: impl FnMut(&[f64], usize)) {
     let axis = usize::try_from(axis).unwrap_or(0);
     let extent = x.extents[axis];
     let inner: usize = x.extents[axis + 1..].iter().product();
@@ -113,9 +111,9 @@ fn along(x: &Array, axis: i64, mut visit: impl FnMut(&[f64], usize)) {
 }
 
 fn cum_sum(x: &Array, axis: i64, exclusive: bool, reverse: bool, y: &mut Array) {
-    let stride = strides(&x.extents)[usize::try_from(axis).unwrap_or(0)];
+    let stride = dense_strides(&x.extents)[usize::try_from(axis).unwrap_or(0)];
     let extent = x.extents[usize::try_from(axis).unwrap_or(0)];
-    along(x, axis, |row, place| {
+    for_each_row(x, axis, |row, place| {
         let start = place / stride * stride * extent + place % stride;
         let mut sum = 0.0;
         for step in 0..extent {
@@ -162,23 +160,23 @@ fn mean_variance_norm(x: &Array, axes: &[i64], epsilon: f64, y: &mut Array) {
     let reduced = |axis: usize| axes.iter().any(|&reduced| usize::try_from(reduced) == Ok(axis));
     let terms: usize = (0..x.extents.len()).filter(|&axis| reduced(axis)).map(|axis| x.extents[axis]).product();
     let count = x.data.len() / terms.max(1);
-    let means = fold(x, axes, count, 0.0, |sum, x, _| sum + x / terms as f64);
-    let variances = fold(x, axes, count, 0.0, |sum, x, place| sum + (x - means[place]).powi(2) / terms as f64);
-    for ((x, y), place) in x.data.iter().zip(&mut y.data).zip(targets(x, axes)) {
+    let means = fold_axes(x, axes, count, 0.0, |sum, x, _| sum + x / terms as f64);
+    let variances = fold_axes(x, axes, count, 0.0, |sum, x, place| sum + (x - means[place]).powi(2) / terms as f64);
+    for ((x, y), place) in x.data.iter().zip(&mut y.data).zip(reduction_targets(x, axes)) {
         *y = (x - means[place]) / (variances[place].sqrt() + epsilon);
     }
 }
 
 fn lp_norm(x: &Array, axis: i64, order: i64, y: &mut Array) {
     let count = x.data.len() / x.extents[usize::try_from(axis).unwrap_or(0)].max(1);
-    let sums = fold(x, &[axis], count, 0.0, |sum, x, _| sum + if order == 1 { x.abs() } else { x * x });
-    for ((x, y), place) in x.data.iter().zip(&mut y.data).zip(targets(x, &[axis])) {
+    let sums = fold_axes(x, &[axis], count, 0.0, |sum, x, _| sum + if order == 1 { x.abs() } else { x * x });
+    for ((x, y), place) in x.data.iter().zip(&mut y.data).zip(reduction_targets(x, &[axis])) {
         let norm = if order == 1 { sums[place] } else { sums[place].sqrt() };
         *y = if norm == 0.0 { 0.0 } else { x / norm };
     }
 }
 
-fn lrn(x: &Array, size: i64, alpha: f64, beta: f64, bias: f64, y: &mut Array) {
+fn normalise_local(x: &Array, size: i64, alpha: f64, beta: f64, bias: f64, y: &mut Array) {
     let size = usize::try_from(size).expect("checked attributes are positive");
     let channels = x.extents[1];
     let plane: usize = x.extents[2..].iter().product();

@@ -3,7 +3,7 @@
 use super::tensor::Array;
 use models::operators::ResizeMode;
 
-/// The two elements a place lies between, and how far it is towards the second.
+/// Two neighbouring elements and the fraction towards the second.
 #[derive(Clone, Copy)]
 struct Between {
     first: usize,
@@ -11,13 +11,13 @@ struct Between {
     fraction: f64,
 }
 
-pub(super) fn resize(x: &Array, mode: ResizeMode, y: &mut Array) {
+pub(super) fn resize_array(x: &Array, mode: ResizeMode, y: &mut Array) {
     let rank = x.extents.len() - 2;
     let axes: [(usize, Vec<Between>); 3] = std::array::from_fn(|position| match (position + rank).checked_sub(3) {
         None => (1, vec![Between { first: 0, second: 0, fraction: 0.0 }]),
         Some(axis) => {
             let (old, new) = (x.extents[axis + 2], y.extents[axis + 2]);
-            (old, (0..new).map(|place| between(mode, place, old, new)).collect())
+            (old, (0..new).map(|place| neighbour_pair(mode, place, old, new)).collect())
         }
     });
     let [(depth, zs), (height, ys), (width, xs)] = &axes;
@@ -27,8 +27,8 @@ pub(super) fn resize(x: &Array, mode: ResizeMode, y: &mut Array) {
         for oz in zs {
             for oy in ys {
                 for ox in xs {
-                    let row = |z: usize, y: usize| blend(*ox, |column| x[(z * height + y) * width + column]);
-                    let value = blend(*oz, |z| blend(*oy, |y| row(z, y)));
+                    let row = |z: usize, y: usize| blend_pair(*ox, |column| x[(z * height + y) * width + column]);
+                    let value = blend_pair(*oz, |z| blend_pair(*oy, |y| row(z, y)));
                     *y.next().expect("one element per place") = value;
                 }
             }
@@ -36,14 +36,14 @@ pub(super) fn resize(x: &Array, mode: ResizeMode, y: &mut Array) {
     }
 }
 
-fn blend(at: Between, value: impl Fn(usize) -> f64) -> f64 {
+fn blend_pair(at: Between, value: impl Fn(usize) -> f64) -> f64 {
     if at.fraction == 0.0 {
         return value(at.first);
     }
     value(at.first) * (1.0 - at.fraction) + value(at.second) * at.fraction
 }
 
-fn between(mode: ResizeMode, place: usize, old: usize, new: usize) -> Between {
+fn neighbour_pair(mode: ResizeMode, place: usize, old: usize, new: usize) -> Between {
     let position = match mode {
         ResizeMode::Nearest => (place * old / new) as f64,
         ResizeMode::Linear => ((place as f64 + 0.5) * old as f64 / new as f64 - 0.5).max(0.0),

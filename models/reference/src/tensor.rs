@@ -3,7 +3,7 @@
 use models::error::{Error, Result};
 use models::types::{DType, TensorType};
 
-/// More elements than this are refused: as 64-bit numbers they take 2 GiB.
+/// As 64-bit numbers this many elements take 2 GiB.
 const MAX_ELEMENTS: u64 = 1 << 28;
 
 /// A tensor with its contents, little-endian and without gaps, `bool` as one byte of 0 or 1.
@@ -15,38 +15,36 @@ pub struct Tensor {
 
 impl Tensor {
     pub fn from_bytes(ty: TensorType, bytes: Vec<u8>) -> Result<Tensor> {
-        if ty.bytes() != Some(bytes.len() as u64) {
-            return Err(error(&ty, format!("is given {} bytes", bytes.len())));
+        if ty.size_bytes() != Some(bytes.len() as u64) {
+            return Err(tensor_error(&ty, format!("is given {} bytes", bytes.len())));
         }
         Ok(Tensor { ty, bytes })
     }
 
-    /// A tensor of these numbers, each rounded to the element type.
+    /// Rounds each number to the element type.
     pub fn from_numbers(ty: TensorType, numbers: &[f64]) -> Result<Tensor> {
-        if ty.elements() != Some(numbers.len() as u64) {
-            return Err(error(&ty, format!("is given {} numbers", numbers.len())));
+        if ty.element_count() != Some(numbers.len() as u64) {
+            return Err(tensor_error(&ty, format!("is given {} numbers", numbers.len())));
         }
-        let bytes = encode(ty.dtype, numbers);
+        let bytes = encode_numbers(ty.dtype, numbers);
         Ok(Tensor { ty, bytes })
     }
 
-    /// Element type and shape.
-    pub fn ty(&self) -> &TensorType {
+    pub fn tensor_type(&self) -> &TensorType {
         &self.ty
     }
 
-    /// The contents as a device holds them.
-    pub fn bytes(&self) -> &[u8] {
+    pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The contents as numbers; 64-bit integers beyond 2^53 lose their last digits.
-    pub fn numbers(&self) -> Vec<f64> {
-        decode(self.ty.dtype, &self.bytes)
+    /// 64-bit integers beyond 2^53 lose their last digits.
+    pub fn to_numbers(&self) -> Vec<f64> {
+        decode_numbers(self.ty.dtype, &self.bytes)
     }
 }
 
-/// A tensor to compute with. Its numbers are always ones its element type can hold.
+/// A tensor in computation; its numbers are representable in its element type.
 #[derive(Clone)]
 pub(super) struct Array {
     ty: TensorType,
@@ -55,18 +53,18 @@ pub(super) struct Array {
 }
 
 impl Array {
-    pub(super) fn of(tensor: &Tensor) -> Result<Array> {
-        let extents = extents(&tensor.ty)?;
-        Ok(Array { ty: tensor.ty.clone(), extents, data: tensor.numbers() })
+    pub(super) fn from_tensor(tensor: &Tensor) -> Result<Array> {
+        let extents = checked_extents(&tensor.ty)?;
+        Ok(Array { ty: tensor.ty.clone(), extents, data: tensor.to_numbers() })
     }
 
     pub(super) fn zeros(ty: &TensorType) -> Result<Array> {
-        let extents = extents(ty)?;
+        let extents = checked_extents(ty)?;
         let data = vec![0.0; extents.iter().product()];
         Ok(Array { ty: ty.clone(), extents, data })
     }
 
-    pub(super) fn ty(&self) -> &TensorType {
+    pub(super) fn tensor_type(&self) -> &TensorType {
         &self.ty
     }
 
@@ -74,33 +72,37 @@ impl Array {
         Tensor::from_numbers(self.ty, &self.data)
     }
 
-    /// Rounds what was computed to the element type.
-    pub(super) fn round(&mut self) {
+    pub(super) fn round_all(&mut self) {
         let dtype = self.ty.dtype;
-        self.data.iter_mut().for_each(|number| *number = round(dtype, *number));
+        self.data.iter_mut().for_each(|number| *number = round_to(dtype, *number));
     }
 }
 
-/// How many elements a type has, where the reference can hold them.
-pub(super) fn elements(ty: &TensorType) -> Result<usize> {
-    let elements = ty.elements().ok_or_else(|| Error::Symbolic { ty: ty.to_string(), what: "elements" })?;
+/// Rejects sizes that the reference cannot hold.
+pub(super) fn element_count(ty: &TensorType) -> Result<usize> {
+    let elements = ty.element_count().ok_or_else(|| Error::Symbolic { ty: ty.to_string(), what: "elements" })?;
     let small = usize::try_from(elements).ok().filter(|_| elements <= MAX_ELEMENTS);
-    small.ok_or_else(|| error(ty, format!("has more than the {MAX_ELEMENTS} elements the reference computes with")))
+    small.ok_or_else(|| {
+        tensor_error(ty, format!("has more than the {MAX_ELEMENTS} elements the reference computes with"))
+    })
 }
 
-/// Extents as indices, once it is certain that there are not too many elements.
-fn extents(ty: &TensorType) -> Result<Vec<usize>> {
-    elements(ty)?;
+/// Rejects too many elements.
+fn checked_extents(ty: &TensorType) -> Result<Vec<usize>> {
+    element_count(ty)?;
     let extents = ty.extents().unwrap_or_default();
-    extents.iter().map(|&extent| usize::try_from(extent).map_err(|_| error(ty, "has no size".to_owned()))).collect()
+    extents
+        .iter()
+        .map(|&extent| usize::try_from(extent).map_err(|_| tensor_error(ty, "has no size".to_owned())))
+        .collect()
 }
 
-fn error(ty: &TensorType, reason: String) -> Error {
+fn tensor_error(ty: &TensorType, reason: String) -> Error {
     Error::Tensor { ty: ty.to_string(), reason }
 }
 
-/// The nearest number of an element type; integers drop the fraction and wrap.
-pub(super) fn round(dtype: DType, x: f64) -> f64 {
+/// Nearest number of an element type; integers drop the fraction and wrap.
+pub(super) fn round_to(dtype: DType, x: f64) -> f64 {
     let whole = x as i64;
     match dtype {
         DType::F64 => x,
@@ -120,47 +122,47 @@ pub(super) fn round(dtype: DType, x: f64) -> f64 {
     }
 }
 
-fn encode(dtype: DType, numbers: &[f64]) -> Vec<u8> {
-    fn each<const N: usize>(numbers: &[f64], encode: impl Fn(f64) -> [u8; N]) -> Vec<u8> {
+fn encode_numbers(dtype: DType, numbers: &[f64]) -> Vec<u8> {
+    fn encode_each<const N: usize>(numbers: &[f64], encode: impl Fn(f64) -> [u8; N]) -> Vec<u8> {
         numbers.iter().flat_map(|&number| encode(number)).collect()
     }
     match dtype {
-        DType::F64 => each(numbers, f64::to_le_bytes),
-        DType::F32 => each(numbers, |x| (x as f32).to_le_bytes()),
-        DType::F16 => each(numbers, |x| f64_to_half(x).to_le_bytes()),
-        DType::BF16 => each(numbers, |x| f64_to_bfloat(x).to_le_bytes()),
-        DType::I8 | DType::U8 => each(numbers, |x| [(x as i64) as u8]),
-        DType::I16 | DType::U16 => each(numbers, |x| ((x as i64) as u16).to_le_bytes()),
-        DType::I32 | DType::U32 => each(numbers, |x| ((x as i64) as u32).to_le_bytes()),
-        DType::I64 => each(numbers, |x| (x as i64).to_le_bytes()),
-        DType::U64 => each(numbers, |x| if x < 0.0 { (x as i64) as u64 } else { x as u64 }.to_le_bytes()),
-        DType::Bool => each(numbers, |x| [u8::from(x != 0.0)]),
+        DType::F64 => encode_each(numbers, f64::to_le_bytes),
+        DType::F32 => encode_each(numbers, |x| (x as f32).to_le_bytes()),
+        DType::F16 => encode_each(numbers, |x| f64_to_half(x).to_le_bytes()),
+        DType::BF16 => encode_each(numbers, |x| f64_to_bfloat(x).to_le_bytes()),
+        DType::I8 | DType::U8 => encode_each(numbers, |x| [(x as i64) as u8]),
+        DType::I16 | DType::U16 => encode_each(numbers, |x| ((x as i64) as u16).to_le_bytes()),
+        DType::I32 | DType::U32 => encode_each(numbers, |x| ((x as i64) as u32).to_le_bytes()),
+        DType::I64 => encode_each(numbers, |x| (x as i64).to_le_bytes()),
+        DType::U64 => encode_each(numbers, |x| if x < 0.0 { (x as i64) as u64 } else { x as u64 }.to_le_bytes()),
+        DType::Bool => encode_each(numbers, |x| [u8::from(x != 0.0)]),
     }
 }
 
-fn decode(dtype: DType, bytes: &[u8]) -> Vec<f64> {
-    fn each<const N: usize>(bytes: &[u8], decode: impl Fn([u8; N]) -> f64) -> Vec<f64> {
+fn decode_numbers(dtype: DType, bytes: &[u8]) -> Vec<f64> {
+    fn decode_each<const N: usize>(bytes: &[u8], decode: impl Fn([u8; N]) -> f64) -> Vec<f64> {
         let (elements, _) = bytes.as_chunks::<N>();
         elements.iter().map(|element| decode(*element)).collect()
     }
     match dtype {
-        DType::F64 => each(bytes, f64::from_le_bytes),
-        DType::F32 => each(bytes, |x| f32::from_le_bytes(x).into()),
-        DType::F16 => each(bytes, |x| half_to_f64(u16::from_le_bytes(x))),
-        DType::BF16 => each(bytes, |x| f32::from_bits(u32::from(u16::from_le_bytes(x)) << 16).into()),
-        DType::I8 => each(bytes, |x| i8::from_le_bytes(x).into()),
-        DType::I16 => each(bytes, |x| i16::from_le_bytes(x).into()),
-        DType::I32 => each(bytes, |x| i32::from_le_bytes(x).into()),
-        DType::I64 => each(bytes, |x| i64::from_le_bytes(x) as f64),
-        DType::U8 => each(bytes, |x| u8::from_le_bytes(x).into()),
-        DType::U16 => each(bytes, |x| u16::from_le_bytes(x).into()),
-        DType::U32 => each(bytes, |x| u32::from_le_bytes(x).into()),
-        DType::U64 => each(bytes, |x| u64::from_le_bytes(x) as f64),
-        DType::Bool => each(bytes, |x: [u8; 1]| f64::from(u8::from(x[0] != 0))),
+        DType::F64 => decode_each(bytes, f64::from_le_bytes),
+        DType::F32 => decode_each(bytes, |x| f32::from_le_bytes(x).into()),
+        DType::F16 => decode_each(bytes, |x| half_to_f64(u16::from_le_bytes(x))),
+        DType::BF16 => decode_each(bytes, |x| f32::from_bits(u32::from(u16::from_le_bytes(x)) << 16).into()),
+        DType::I8 => decode_each(bytes, |x| i8::from_le_bytes(x).into()),
+        DType::I16 => decode_each(bytes, |x| i16::from_le_bytes(x).into()),
+        DType::I32 => decode_each(bytes, |x| i32::from_le_bytes(x).into()),
+        DType::I64 => decode_each(bytes, |x| i64::from_le_bytes(x) as f64),
+        DType::U8 => decode_each(bytes, |x| u8::from_le_bytes(x).into()),
+        DType::U16 => decode_each(bytes, |x| u16::from_le_bytes(x).into()),
+        DType::U32 => decode_each(bytes, |x| u32::from_le_bytes(x).into()),
+        DType::U64 => decode_each(bytes, |x| u64::from_le_bytes(x) as f64),
+        DType::Bool => decode_each(bytes, |x: [u8; 1]| f64::from(u8::from(x[0] != 0))),
     }
 }
 
-/// Bits of the nearest 16-bit float: 1 sign, 5 exponent, 10 fraction; ties go to the even fraction.
+/// Nearest 16-bit float: 1 sign, 5 exponent, 10 fraction bits; ties to even.
 fn f64_to_half(x: f64) -> u16 {
     let sign = if x.is_sign_negative() { 0x8000 } else { 0 };
     let size = x.abs();
@@ -191,7 +193,7 @@ fn half_to_f64(bits: u16) -> f64 {
     sign * size
 }
 
-/// The upper half of the nearest 32-bit float whose lower half is zero; ties go to even.
+/// Upper half of the nearest 32-bit float whose lower half is zero; ties to even.
 fn f64_to_bfloat(x: f64) -> u16 {
     let bits = (x as f32).to_bits();
     if x.is_nan() {
@@ -247,9 +249,9 @@ mod tests {
         fn bytes_and_numbers_agree(dtype in prop::sample::select(DType::ALL), numbers in prop::collection::vec(-300.0..300.0, 0..9)) {
             let ty = TensorType::new(dtype, &[numbers.len() as i64]);
             let tensor = Tensor::from_numbers(ty.clone(), &numbers).unwrap();
-            prop_assert_eq!(&Tensor::from_bytes(ty.clone(), tensor.bytes().to_vec()).unwrap(), &tensor);
-            let expected: Vec<f64> = numbers.iter().map(|&number| round(dtype, number)).collect();
-            prop_assert_eq!(tensor.numbers(), expected);
+            prop_assert_eq!(&Tensor::from_bytes(ty.clone(), tensor.as_bytes().to_vec()).unwrap(), &tensor);
+            let expected: Vec<f64> = numbers.iter().map(|&number| round_to(dtype, number)).collect();
+            prop_assert_eq!(tensor.to_numbers(), expected);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Reference computations beside numbers worked out by hand.
 
 use super::*;
-use models::infer::infer;
+use models::infer::infer_type;
 use models::operators::{
     AdaptivePool, ArgReduce, ArgTop, Attention, BatchNorm, Binary, BinaryOp, Border, BorderPad, Cast, Clip, Compare,
     CompareOp, Concat, Conv, ConvTranspose, CumSum, Dense, Dequantize, Einsum, Expand, Gather, GatherElements,
@@ -25,7 +25,7 @@ fn counting(extents: &[i64]) -> Tensor {
 /// A task of one operator over parameters of these types.
 fn single(op: Op, types: &[&str]) -> Task {
     let types: Vec<TensorType> = types.iter().map(|ty| ty.parse().expect("a type")).collect();
-    let output = infer(&op, &types.iter().collect::<Vec<_>>()).expect("types that fit");
+    let output = infer_type(&op, &types.iter().collect::<Vec<_>>()).expect("types that fit");
     let inputs = (0..types.len()).map(Operand::Parameter).collect();
     let parameters = types.into_iter().map(|ty| Parameter { ty, is_constant: false }).collect();
     Task { parameters, steps: vec![Step { op, inputs, output }] }
@@ -33,9 +33,9 @@ fn single(op: Op, types: &[&str]) -> Task {
 
 /// One operator on these tensors.
 fn run(op: Op, inputs: &[Tensor]) -> Vec<f64> {
-    let types: Vec<String> = inputs.iter().map(|input| input.ty().to_string()).collect();
+    let types: Vec<String> = inputs.iter().map(|input| input.tensor_type().to_string()).collect();
     let task = single(op, &types.iter().map(String::as_str).collect::<Vec<_>>());
-    evaluate(&task, inputs).unwrap().numbers()
+    evaluate_task(&task, inputs).unwrap().to_numbers()
 }
 
 #[track_caller]
@@ -55,7 +55,7 @@ fn pool(mode: PoolMode, ceil: bool, count_pad: bool) -> Op {
 fn every_operator_has_a_reference_computation() {
     let is_missing = |text: &&str| {
         let task = Task::from_text(text).expect("an example is a task");
-        evaluate(&task, &random_inputs(&task, 1).expect("inputs of a known task")).is_err()
+        evaluate_task(&task, &random_inputs(&task, 1).expect("inputs of a known task")).is_err()
     };
     let examples = models::operators::EXAMPLES.iter().flat_map(|(_, texts)| *texts).copied();
     assert_eq!(examples.filter(is_missing).collect::<Vec<_>>(), Vec::<&str>::new());
@@ -308,11 +308,11 @@ fn inputs_are_the_same_for_the_same_seed_and_positive_where_needed() {
     assert_eq!(random_inputs(&task, 7).unwrap(), inputs);
     assert_ne!(random_inputs(&task, 8).unwrap(), inputs);
     assert_ne!(inputs[1], inputs[2]);
-    assert!(inputs[4].numbers().iter().all(|number| (0.5..1.5).contains(number)));
-    assert!(inputs[0].numbers().iter().any(|number| *number < 0.0));
+    assert!(inputs[4].to_numbers().iter().all(|number| (0.5..1.5).contains(number)));
+    assert!(inputs[0].to_numbers().iter().any(|number| *number < 0.0));
     // The stream itself is a promise: stored results refer to it.
     expect_test::expect!["[0.31908154487609863, 0.9842175245285034, -0.785330057144165, -0.981897234916687]"]
-        .assert_eq(&format!("{:?}", inputs[1].numbers()));
+        .assert_eq(&format!("{:?}", inputs[1].to_numbers()));
 }
 
 #[test]
@@ -322,9 +322,9 @@ fn a_wrong_tensor_is_an_error() {
     let task = Task::from_text(&text).unwrap();
     let mut inputs = random_inputs(&task, 1).unwrap();
     inputs[2] = f32(&[1], &[0.0]);
-    let says = evaluate(&task, &inputs).unwrap_err().to_string();
+    let says = evaluate_task(&task, &inputs).unwrap_err().to_string();
     assert_eq!(says, "task `conv2d+bias+relu`: parameter 2 is f32[64], the tensor is f32[1]");
-    assert!(evaluate(&task, &inputs[..2]).unwrap_err().to_string().contains("takes 3 tensors, got 2"));
+    assert!(evaluate_task(&task, &inputs[..2]).unwrap_err().to_string().contains("takes 3 tensors, got 2"));
     let large = single(Op::Identity(Identity {}), &["f32[268435457]"]);
     assert!(random_inputs(&large, 1).unwrap_err().to_string().contains("more than the 268435456 elements"));
 }
@@ -333,15 +333,15 @@ fn a_wrong_tensor_is_an_error() {
 fn comparison() {
     let tolerance = Tolerance { absolute: 0.5, relative: 0.1 };
     let expected = f32(&[3], &[0.0, 10.0, f64::NAN]);
-    let near = compare(&f32(&[3], &[0.4, 11.0, f64::NAN]), &expected, tolerance).unwrap();
+    let near = compare_tensors(&f32(&[3], &[0.4, 11.0, f64::NAN]), &expected, tolerance).unwrap();
     assert!(near.ok && near.worst_index == 0 && near.max_abs_error == 1.0 && near.max_rel_error == 0.1);
-    let far = compare(&f32(&[3], &[0.6, 10.0, f64::NAN]), &expected, tolerance).unwrap();
+    let far = compare_tensors(&f32(&[3], &[0.6, 10.0, f64::NAN]), &expected, tolerance).unwrap();
     assert!(!far.ok && far.worst_index == 0);
-    let lost = compare(&f32(&[3], &[0.0, f64::NAN, f64::NAN]), &expected, tolerance).unwrap();
+    let lost = compare_tensors(&f32(&[3], &[0.0, f64::NAN, f64::NAN]), &expected, tolerance).unwrap();
     assert!(!lost.ok && lost.worst_index == 1 && lost.max_abs_error == f64::INFINITY);
     let exact = Tolerance { absolute: 0.0, relative: 0.0 };
-    assert!(compare(&expected, &expected, exact).unwrap().ok);
-    assert!(compare(&f32(&[2], &[0.0, 10.0]), &expected, exact).is_err());
+    assert!(compare_tensors(&expected, &expected, exact).unwrap().ok);
+    assert!(compare_tensors(&f32(&[2], &[0.0, 10.0]), &expected, exact).is_err());
 }
 
 /// Summing in 32 bits, as generated code does, stays within the tolerance; a shifted window does not.
@@ -349,14 +349,14 @@ fn comparison() {
 fn the_tolerance_separates_rounding_from_mistakes() {
     let task = single(Op::Dense(Dense {}), &["f32[4,2000]", "f32[16,2000]"]);
     let inputs = random_inputs(&task, 3).unwrap();
-    let expected = evaluate(&task, &inputs).unwrap();
-    let (x, w) = (inputs[0].numbers(), inputs[1].numbers());
+    let expected = evaluate_task(&task, &inputs).unwrap();
+    let (x, w) = (inputs[0].to_numbers(), inputs[1].to_numbers());
     let sum = |row: usize, column: usize, shift: usize| -> f64 {
         let products = (0..2000).map(|k| x[row * 2000 + (k + shift) % 2000] as f32 * w[column * 2000 + k] as f32);
         products.sum::<f32>().into()
     };
     let all = |shift| (0..64).map(|index| sum(index / 16, index % 16, shift)).collect::<Vec<f64>>();
-    let compared = |shift| compare(&f32(&[4, 16], &all(shift)), &expected, tolerance(&task)).unwrap();
+    let compared = |shift| compare_tensors(&f32(&[4, 16], &all(shift)), &expected, default_tolerance(&task)).unwrap();
     assert!(compared(0).ok, "{:?}", compared(0));
     assert!(!compared(1).ok);
 }
@@ -366,14 +366,15 @@ fn the_tolerance_separates_rounding_from_mistakes() {
 fn rounded_operands_have_a_tolerance_of_their_own() {
     let task = single(Op::Dense(Dense {}), &["f32[4,2000]", "f32[16,2000]"]);
     let inputs = random_inputs(&task, 3).unwrap();
-    let expected = evaluate(&task, &inputs).unwrap();
+    let expected = evaluate_task(&task, &inputs).unwrap();
     let rounded = |number: f64| f64::from(f32::from_bits(((number as f32).to_bits() + 0x1000) & !0x1fff));
-    let [x, w] = [0, 1].map(|place| inputs[place].numbers().into_iter().map(rounded).collect::<Vec<f64>>());
+    let [x, w] = [0, 1].map(|place| inputs[place].to_numbers().into_iter().map(rounded).collect::<Vec<f64>>());
     let sum = |row: usize, column: usize, shift: usize| -> f64 {
         (0..2000).map(|k| x[row * 2000 + (k + shift) % 2000] * w[column * 2000 + k]).sum()
     };
     let all = |shift| f32(&[4, 16], &(0..64).map(|index| sum(index / 16, index % 16, shift)).collect::<Vec<f64>>());
-    let compared = |shift, rounding| compare(&all(shift), &expected, tolerance_when_rounded(&task, rounding)).unwrap();
+    let compared =
+        |shift, rounding| compare_tensors(&all(shift), &expected, tolerance_when_rounded(&task, rounding)).unwrap();
     assert!(compared(0, Rounding::Tf32).ok, "{:?}", compared(0, Rounding::Tf32));
     assert!(!compared(0, Rounding::None).ok);
     assert!(!compared(1, Rounding::Tf32).ok);
@@ -397,19 +398,21 @@ fn any_conv() -> impl Strategy<Value = (Op, Vec<i64>, Vec<i64>)> {
         let w = [vec![co * groups, ci], column(1)].concat();
         (op, x, w)
     });
-    any.prop_filter("the window must fit", |(op, x, w)| infer(op, &[&TensorType::f32(x), &TensorType::f32(w)]).is_ok())
+    any.prop_filter("the window must fit", |(op, x, w)| {
+        infer_type(op, &[&TensorType::f32(x), &TensorType::f32(w)]).is_ok()
+    })
 }
 
 /// A transposed convolution over what a convolution would have made.
 fn any_conv_transpose() -> impl Strategy<Value = (Op, Vec<i64>, Vec<i64>)> {
     let transposed = any_conv().prop_map(|(op, x, w)| {
-        let y = infer(&op, &[&TensorType::f32(&x), &TensorType::f32(&w)]).unwrap().extents().unwrap();
+        let y = infer_type(&op, &[&TensorType::f32(&x), &TensorType::f32(&w)]).unwrap().extents().unwrap();
         let Op::Conv(Conv { strides, pads, dilations, groups }) = op else { unreachable!() };
         let output_pads = strides.iter().map(|stride| stride - 1).collect();
         (Op::ConvTranspose(ConvTranspose { strides, pads, output_pads, dilations, groups }), w, y)
     });
     transposed.prop_filter("something must remain", |(op, w, y)| {
-        infer(op, &[&TensorType::f32(y), &TensorType::f32(w)]).is_ok()
+        infer_type(op, &[&TensorType::f32(y), &TensorType::f32(w)]).is_ok()
     })
 }
 
@@ -434,7 +437,7 @@ proptest! {
     fn convolution_is_a_matrix_product_of_patches((op, x_extents, w_extents) in any_conv(), seed in any::<u64>()) {
         let task = single(op.clone(), &[&TensorType::f32(&x_extents).to_string(), &TensorType::f32(&w_extents).to_string()]);
         let inputs = random_inputs(&task, seed).unwrap();
-        let (x, w) = (inputs[0].numbers(), inputs[1].numbers());
+        let (x, w) = (inputs[0].to_numbers(), inputs[1].to_numbers());
         let Op::Conv(Conv { strides, pads, dilations, groups }) = op else { unreachable!() };
         let y_extents = task.steps[0].output.extents().unwrap();
         let filter: i64 = w_extents[1..].iter().product();
@@ -449,7 +452,7 @@ proptest! {
             patch.zip(filter).map(|(x, w)| x * w).sum()
         }).collect();
         let expected = Tensor::from_numbers(task.steps[0].output.clone(), &expected).unwrap();
-        let compared = compare(&evaluate(&task, &inputs).unwrap(), &expected, Tolerance { absolute: 1e-6, relative: 1e-6 }).unwrap();
+        let compared = compare_tensors(&evaluate_task(&task, &inputs).unwrap(), &expected, Tolerance { absolute: 1e-6, relative: 1e-6 }).unwrap();
         prop_assert!(compared.ok, "{:?}", compared);
     }
 
@@ -458,7 +461,7 @@ proptest! {
     fn transposed_convolution_gathers_what_it_spreads((op, w_extents, x_extents) in any_conv_transpose(), seed in any::<u64>()) {
         let task = single(op.clone(), &[&TensorType::f32(&x_extents).to_string(), &TensorType::f32(&w_extents).to_string()]);
         let inputs = random_inputs(&task, seed).unwrap();
-        let (x, w) = (inputs[0].numbers(), inputs[1].numbers());
+        let (x, w) = (inputs[0].to_numbers(), inputs[1].to_numbers());
         let Op::ConvTranspose(ConvTranspose { strides, pads, dilations, groups, .. }) = op else { unreachable!() };
         let expected: Vec<f64> = tuples(&task.steps[0].output.extents().unwrap()).into_iter().map(|y| {
             let (group, out) = (y[1] / w_extents[1], y[1] % w_extents[1]);
@@ -477,7 +480,7 @@ proptest! {
             sum
         }).collect();
         let expected = Tensor::from_numbers(task.steps[0].output.clone(), &expected).unwrap();
-        let compared = compare(&evaluate(&task, &inputs).unwrap(), &expected, Tolerance { absolute: 1e-6, relative: 1e-6 }).unwrap();
+        let compared = compare_tensors(&evaluate_task(&task, &inputs).unwrap(), &expected, Tolerance { absolute: 1e-6, relative: 1e-6 }).unwrap();
         prop_assert!(compared.ok, "{:?}", compared);
     }
 
@@ -496,7 +499,7 @@ proptest! {
         let op = Op::MatMul(MatMul { transpose_a, transpose_b });
         let task = single(op, &[&TensorType::f32(&a_extents).to_string(), &TensorType::f32(&b_extents).to_string()]);
         let inputs = random_inputs(&task, seed).unwrap();
-        let (a, b) = (inputs[0].numbers(), inputs[1].numbers());
+        let (a, b) = (inputs[0].to_numbers(), inputs[1].to_numbers());
         let swap = |pair: [i64; 2], transposed: bool| if transposed { [pair[1], pair[0]] } else { pair };
         let output = task.steps[0].output.clone();
         let expected: Vec<f64> = tuples(&output.extents().unwrap()).into_iter().map(|y| {
@@ -508,7 +511,7 @@ proptest! {
             (0..k).map(term).sum()
         }).collect();
         let expected = Tensor::from_numbers(output, &expected).unwrap();
-        let compared = compare(&evaluate(&task, &inputs).unwrap(), &expected, Tolerance { absolute: 1e-6, relative: 1e-6 }).unwrap();
+        let compared = compare_tensors(&evaluate_task(&task, &inputs).unwrap(), &expected, Tolerance { absolute: 1e-6, relative: 1e-6 }).unwrap();
         prop_assert!(compared.ok, "{:?}", compared);
     }
 }

@@ -6,7 +6,6 @@ use super::tensor::Array;
 use models::operators::{AdaptivePool, ConvWindow, GlobalPool, Op, Pool, PoolMode};
 use std::ops::Range;
 
-/// One spatial axis of a window and what it slides over.
 #[derive(Clone, Copy)]
 pub(super) struct WindowAxis {
     pub input: usize,
@@ -19,12 +18,12 @@ pub(super) struct WindowAxis {
 }
 
 impl WindowAxis {
-    /// The three axes of a window. Extents of inputs, outputs and kernels are the trailing ones.
-    pub(super) fn all(x: &Array, y: &Array, kernel: &[usize], window: &ConvWindow<'_>) -> [WindowAxis; 3] {
+    /// Extents of inputs, outputs and kernels are the trailing ones.
+    pub(super) fn three_axes(x: &Array, y: &Array, kernel: &[usize], window: &ConvWindow<'_>) -> [WindowAxis; 3] {
         let rank = window.strides.len();
         let size = |number: i64| usize::try_from(number).expect("checked attributes are not negative");
         std::array::from_fn(|position| match (position + rank).checked_sub(3) {
-            None => WindowAxis::over(1),
+            None => WindowAxis::single_element(1),
             Some(axis) => WindowAxis {
                 input: x.extents[axis + 2],
                 output: y.extents[axis + 2],
@@ -38,12 +37,12 @@ impl WindowAxis {
     }
 
     /// An axis of this extent under a window of one element.
-    pub(super) fn over(extent: usize) -> WindowAxis {
+    pub(super) fn single_element(extent: usize) -> WindowAxis {
         WindowAxis { input: extent, output: extent, kernel: 1, stride: 1, dilation: 1, head: 0, tail: 0 }
     }
 
-    /// The output places at which element `tap` of the kernel meets data.
-    pub(super) fn places(&self, tap: usize) -> Range<usize> {
+    /// Output places at which element `tap` of the kernel meets data.
+    pub(super) fn tap_places(&self, tap: usize) -> Range<usize> {
         let offset = tap * self.dilation;
         let first = self.head.saturating_sub(offset).div_ceil(self.stride);
         let end = match (self.input + self.head).checked_sub(offset + 1) {
@@ -54,13 +53,12 @@ impl WindowAxis {
         first.min(end)..end
     }
 
-    /// The input element that `tap` meets at a place from `places`.
+    /// Input element that `tap` meets at a place from `tap_places`.
     pub(super) fn input_at(&self, place: usize, tap: usize) -> usize {
         place * self.stride + tap * self.dilation - self.head
     }
 
-    /// The input elements under the window at a place.
-    fn under(&self, place: usize) -> impl Iterator<Item = usize> + Clone + use<> {
+    fn window_inputs(&self, place: usize) -> impl Iterator<Item = usize> + Clone + use<> {
         let start = place * self.stride;
         let first = self.head.saturating_sub(start).div_ceil(self.dilation);
         let end = self.taps_before(start, self.head + self.input).max(first);
@@ -68,24 +66,23 @@ impl WindowAxis {
         (first..end).map(move |tap| start + tap * dilation - head)
     }
 
-    /// How many elements under the window are data or padding.
+    /// Counts data and padding under the window.
     fn inside_pads(&self, place: usize) -> usize {
         self.taps_before(place * self.stride, self.head + self.input + self.tail)
     }
 
-    /// How many elements of a window that starts here lie before an end.
+    /// Elements of a window from `start` that lie before `end`.
     fn taps_before(&self, start: usize, end: usize) -> usize {
         end.saturating_sub(start).div_ceil(self.dilation).min(self.kernel)
     }
 }
 
-/// Computes pools.
-pub(super) fn compute(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
+pub(super) fn compute_pool(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
     let x = inputs[0];
     match op {
         Op::Pool(Pool { mode, count_pad, .. }) => {
             let window = op.window().expect("a pool has a window");
-            pool(x, *mode, &window, *count_pad, y);
+            pool_windows(x, *mode, &window, *count_pad, y);
         }
         Op::GlobalPool(GlobalPool { mode }) => global_pool(x, *mode, y),
         Op::AdaptivePool(AdaptivePool { mode, .. }) => adaptive_pool(x, *mode, y),
@@ -94,9 +91,9 @@ pub(super) fn compute(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
     true
 }
 
-fn pool(x: &Array, mode: PoolMode, window: &ConvWindow<'_>, count_pad: bool, y: &mut Array) {
+fn pool_windows(x: &Array, mode: PoolMode, window: &ConvWindow<'_>, count_pad: bool, y: &mut Array) {
     let kernel: Vec<usize> = window.kernel.iter().map(|&extent| usize::try_from(extent).unwrap_or(0)).collect();
-    let [depth, height, width] = WindowAxis::all(x, y, &kernel, window);
+    let [depth, height, width] = WindowAxis::three_axes(x, y, &kernel, window);
     let in_plane = depth.input * height.input * width.input;
     let out_plane = depth.output * height.output * width.output;
     if in_plane == 0 || out_plane == 0 {
@@ -107,12 +104,12 @@ fn pool(x: &Array, mode: PoolMode, window: &ConvWindow<'_>, count_pad: bool, y: 
             let (oz, oy, ox) =
                 (place / (height.output * width.output), place / width.output % height.output, place % width.output);
             let (mut sum, mut powers, mut largest, mut count) = (0.0, 0.0, f64::NEG_INFINITY, 0usize);
-            for iz in depth.under(oz) {
-                for iy in height.under(oy) {
+            for iz in depth.window_inputs(oz) {
+                for iy in height.window_inputs(oy) {
                     let row = &x[(iz * height.input + iy) * width.input..][..width.input];
-                    for ix in width.under(ox) {
+                    for ix in width.window_inputs(ox) {
                         sum += row[ix];
-                        powers += power(mode, row[ix]);
+                        powers += norm_term(mode, row[ix]);
                         largest = largest.max(row[ix]);
                         count += 1;
                     }
@@ -130,8 +127,7 @@ fn pool(x: &Array, mode: PoolMode, window: &ConvWindow<'_>, count_pad: bool, y: 
     }
 }
 
-/// What an element adds to a norm.
-fn power(mode: PoolMode, x: f64) -> f64 {
+fn norm_term(mode: PoolMode, x: f64) -> f64 {
     match mode {
         PoolMode::Lp { order } => x.abs().powi(i32::try_from(order).unwrap_or(i32::MAX)),
         PoolMode::Max | PoolMode::Average => 0.0,
@@ -159,17 +155,16 @@ fn adaptive_pool(x: &Array, mode: PoolMode, y: &mut Array) {
                     window.extend_from_slice(&x[(iz * height + iy) * width..][xs[column].clone()]);
                 }
             }
-            *y = whole(mode, &window);
+            *y = pool_whole(mode, &window);
         }
     }
 }
 
-/// All elements as one.
-fn whole(mode: PoolMode, x: &[f64]) -> f64 {
+fn pool_whole(mode: PoolMode, x: &[f64]) -> f64 {
     match mode {
         PoolMode::Max => x.iter().copied().fold(f64::NEG_INFINITY, f64::max),
         PoolMode::Average => x.iter().sum::<f64>() / x.len() as f64,
-        PoolMode::Lp { order } => x.iter().map(|x| power(mode, *x)).sum::<f64>().powf(1.0 / order as f64),
+        PoolMode::Lp { order } => x.iter().map(|x| norm_term(mode, *x)).sum::<f64>().powf(1.0 / order as f64),
     }
 }
 
@@ -179,6 +174,6 @@ fn global_pool(x: &Array, mode: PoolMode, y: &mut Array) {
         return;
     }
     for (x, y) in x.data.chunks_exact(plane).zip(&mut y.data) {
-        *y = whole(mode, x);
+        *y = pool_whole(mode, x);
     }
 }

@@ -10,11 +10,11 @@ use reference::{Tensor, evaluate_graph};
 /// What a graph of constants and one input answers.
 fn run(x: Tensor, build: impl Fn(&mut GraphBuilder, ValueId) -> Result<ValueId>) -> (String, Vec<f64>) {
     let mut builder = GraphBuilder::new("composed");
-    let input = builder.input("x", x.ty().clone()).unwrap();
+    let input = builder.add_input("x", x.tensor_type().clone()).unwrap();
     let y = build(&mut builder, input).unwrap();
     let graph = builder.finish(&[y]).unwrap();
     let y = evaluate_graph(&graph, &[x]).unwrap().remove(0);
-    (y.ty().to_string(), y.numbers())
+    (y.tensor_type().to_string(), y.to_numbers())
 }
 
 fn counting(extents: &[i64]) -> Tensor {
@@ -32,12 +32,12 @@ fn depth_and_space() {
         let deep = space_to_depth(b, x, 2, DepthOrder::BlockFirst)?;
         depth_to_space(b, deep, 2, DepthOrder::BlockFirst)
     });
-    assert_eq!(there_and_back, ("f32[1,2,4,6]".to_owned(), counting(&[1, 2, 4, 6]).numbers()));
+    assert_eq!(there_and_back, ("f32[1,2,4,6]".to_owned(), counting(&[1, 2, 4, 6]).to_numbers()));
 }
 
 #[test]
 fn products_of_vectors() {
-    let with = |b: &mut GraphBuilder, extents: &[i64]| b.constant("w", TensorType::f32(extents), Const::Fill(1.0));
+    let with = |b: &mut GraphBuilder, extents: &[i64]| b.add_constant("w", TensorType::f32(extents), Const::Fill(1.0));
     let dot = run(counting(&[3]), |b, x| with(b, &[3]).and_then(|w| mat_mul(b, x, w)));
     assert_eq!(dot, ("f32[]".to_owned(), vec![3.0]));
     let left = run(counting(&[3]), |b, x| with(b, &[2, 3, 4]).and_then(|w| mat_mul(b, x, w)));
@@ -50,11 +50,11 @@ fn products_of_vectors() {
 #[test]
 fn recurrent_steps() {
     let recurrent = |b: &mut GraphBuilder, gates: i64| -> Result<Recurrent> {
-        let weight = b.constant("w", TensorType::f32(&[gates, 1]), Const::Fill(0.0))?;
-        let bias = b.constant("b", TensorType::f32(&[gates]), Const::Fill(0.0))?;
+        let weight = b.add_constant("w", TensorType::f32(&[gates, 1]), Const::Fill(0.0))?;
+        let bias = b.add_constant("b", TensorType::f32(&[gates]), Const::Fill(0.0))?;
         Ok(Recurrent::new(weight, Some(bias), 1))
     };
-    let state = |b: &mut GraphBuilder| b.constant("h", TensorType::f32(&[1, 1]), Const::Fill(2.0));
+    let state = |b: &mut GraphBuilder| b.add_constant("h", TensorType::f32(&[1, 1]), Const::Fill(2.0));
     let gates = |numbers: &[f64]| Tensor::from_numbers(TensorType::f32(&[1, numbers.len() as i64]), numbers).unwrap();
     // Open gates for input (1) and forgetting (0), half-open for output (3); the content is tanh(0) = 0.
     let (_, state_of_lstm) = run(gates(&[100.0, 100.0, 0.0, 0.0]), |b, x| {

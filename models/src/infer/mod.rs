@@ -9,12 +9,14 @@ use crate::operators::Op;
 use crate::shapes::{Rule, check_type};
 use crate::types::TensorType;
 
-/// The type of an operator's output.
-pub fn infer(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
-    check_inputs(op, inputs).and_then(|()| op.output(inputs)).and_then(check_output).map_err(|reason| Error::Infer {
-        op: op.name(),
-        inputs: inputs.iter().map(|ty| ty.to_string()).collect::<Vec<_>>().join(", "),
-        reason,
+/// Infers the type of an operator's output.
+pub fn infer_type(op: &Op, inputs: &[&TensorType]) -> Result<TensorType> {
+    check_inputs(op, inputs).and_then(|()| op.infer_output(inputs)).and_then(check_output).map_err(|reason| {
+        Error::Infer {
+            op: op.name(),
+            inputs: inputs.iter().map(|ty| ty.to_string()).collect::<Vec<_>>().join(", "),
+            reason,
+        }
     })
 }
 

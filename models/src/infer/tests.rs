@@ -21,7 +21,7 @@ fn types(text: &str) -> Vec<TensorType> {
 fn check(op: Op, inputs: &str, expected: Expect) {
     let inputs = types(inputs);
     let inputs: Vec<&TensorType> = inputs.iter().collect();
-    let text = match infer(&op, &inputs) {
+    let text = match infer_type(&op, &inputs) {
         Ok(ty) => ty.to_string(),
         Err(Error::Infer { reason, .. }) => reason,
         Err(error) => error.to_string(),
@@ -409,7 +409,7 @@ proptest! {
         let w = TensorType::f32(&[1, 1, kernel]);
         let reach = dilation * (kernel - 1);
         let walked = (-head..).step_by(stride as usize).take_while(|start| start + reach < extent + tail).count() as i64;
-        match infer(&op, &[&x, &w]) {
+        match infer_type(&op, &[&x, &w]) {
             Ok(ty) => prop_assert_eq!(ty, TensorType::f32(&[1, 1, walked])),
             Err(_) => prop_assert_eq!(walked, 0),
         }

@@ -4,8 +4,7 @@ use super::pool::PoolMode;
 use super::prelude::*;
 use super::window::MAX_ATTRIBUTE;
 
-/// Spatial dimensions become these extents: place `i` of `n` reduces elements `floor(i · old / n)` to `ceil((i + 1) · old / n)`,
-/// excluded.
+/// Pools to these extents: place `i` of `n` reduces `floor(i · old / n)` to `ceil((i + 1) · old / n)`, excluded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AdaptivePool {
     pub mode: PoolMode,
@@ -17,15 +16,15 @@ impl Operator for AdaptivePool {
         Facts::new("adaptive_pool", Class::Pool, 1..=1).with_numbers_from(2)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, extents) = (inputs[0], &self.extents);
-        self.mode.check(x)?;
+        self.mode.check_dtype(x)?;
         if !(1..=3).contains(&extents.len()) || x.rank() != extents.len() + 2 {
             return Err(format!("{} new extents do not fit {x}, whose first two dimensions stay", extents.len()));
         }
         let mut output = x.clone();
         for (dim, &extent) in output.shape[2..].iter_mut().zip(extents) {
-            let old = known(dim, "a spatial extent of `x`")?;
+            let old = known_extent(dim, "a spatial extent of `x`")?;
             if !(1..=MAX_ATTRIBUTE).contains(&extent) || !(1..=MAX_ATTRIBUTE).contains(&old) {
                 return Err(format!("a dimension of {old} cannot become {extent}; both must be 1 to {MAX_ATTRIBUTE}"));
             }
@@ -34,30 +33,30 @@ impl Operator for AdaptivePool {
         Ok(output)
     }
 
-    /// Windows read all elements along each axis, and those on a border twice.
-    fn arithmetic(&self, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+    /// Border elements are read twice.
+    fn count_arithmetic(&self, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
         let x = inputs[0];
-        let mut reads = extent(x, 0)?.saturating_mul(extent(x, 1)?);
+        let mut reads = axis_extent(x, 0)?.saturating_mul(axis_extent(x, 1)?);
         for axis in 2..x.rank() {
-            let (old, new) = (extent(x, axis)?, extent(output, axis)?);
+            let (old, new) = (axis_extent(x, axis)?, axis_extent(output, axis)?);
             let (mut divisor, mut rest) = (old, new);
             while rest != 0 {
                 (divisor, rest) = (rest, divisor % rest);
             }
             reads = reads.saturating_mul(old + new - divisor);
         }
-        Ok(self.mode.work(reads, elements(output)?))
+        Ok(self.mode.reduce_work(reads, elements(output)?))
     }
 
-    fn terms(&self, inputs: &[&TensorType]) -> i64 {
-        span(inputs, 0, 2..usize::MAX)
+    fn summed_terms(&self, inputs: &[&TensorType]) -> i64 {
+        known_product(inputs, 0, 2..usize::MAX)
     }
 
-    fn kind(&self, _inputs: &[&TensorType]) -> String {
+    fn concrete_kind(&self, _inputs: &[&TensorType]) -> String {
         format!("adaptive_{}_pool", self.mode.name())
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "to", join(&self.extents, "x"), true);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "to", join_items(&self.extents, "x"), true);
     }
 }

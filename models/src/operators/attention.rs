@@ -3,10 +3,10 @@
 use super::prelude::*;
 use crate::pairs::AttentionMask;
 
-/// `q[b, h, s, d]`, `k[b, g, t, d]`, `v[b, g, t, e]` and perhaps a mask that is added and broadcasts to `[b, h, s, t]`; each of
-/// the `g` heads of keys serves `h / g` neighbouring heads of queries. The query of row `i` stands at place `i + t - s`: with
-/// `causal` it sees no later place, with `window` only the last `window` places up to its own. With `softcap` scores become
-/// `softcap · tanh(score / softcap)` before the mask.
+/// `q[b, h, s, d]`, `k[b, g, t, d]`, `v[b, g, t, e]`, optionally a mask that is added and broadcasts to
+/// `[b, h, s, t]`; each of the `g` key heads serves `h / g` neighbouring query heads. Row `i` is at place
+/// `i + t - s`. `causal` hides later places, `window` all but the last `window` places up to its own;
+/// `softcap` turns scores into `softcap · tanh(score / softcap)` before the mask.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attention {
     pub causal: bool,
@@ -16,18 +16,18 @@ pub struct Attention {
 }
 
 impl Attention {
-    /// Every query sees every place; scores are divided by the root of the width of a head.
+    /// Every query sees every place; scores are divided by the root of the head width.
     pub fn of_width(width: i64) -> Attention {
         Attention { causal: false, scale: 1.0 / (width as f64).sqrt(), window: None, softcap: None }
     }
 
-    /// No query sees a place after its own.
+    /// Like `of_width`; no query sees later places.
     pub fn causal_of_width(width: i64) -> Attention {
         Attention { causal: true, ..Attention::of_width(width) }
     }
 
     /// Returns the mask that the attributes define for these counts of queries and places.
-    pub fn mask(&self, queries: u64, places: u64) -> AttentionMask {
+    pub fn attention_mask(&self, queries: u64, places: u64) -> AttentionMask {
         AttentionMask { queries, places, is_causal: self.causal, window: self.window }
     }
 }
@@ -37,7 +37,7 @@ impl Operator for Attention {
         Facts::new("attention", Class::Contraction, 3..=4)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         finite_positive(self.scale, "scale")?;
         self.softcap.map_or(Ok(()), |softcap| finite_positive(softcap, "softcap"))?;
         if let Some(window) = self.window.filter(|window| *window < 1) {
@@ -54,8 +54,8 @@ impl Operator for Attention {
                 ));
             }
         }
-        let heads = known(&q.shape[1], "the heads of `q`")?;
-        let kept = known(&k.shape[1], "the heads of `k`")?;
+        let heads = known_extent(&q.shape[1], "the heads of `q`")?;
+        let kept = known_extent(&k.shape[1], "the heads of `k`")?;
         if kept < 1 || heads % kept != 0 {
             return Err(format!("{kept} heads of `k` do not divide {heads} heads of `q`"));
         }
@@ -69,18 +69,18 @@ impl Operator for Attention {
         if let Some(mask) = inputs.get(3) {
             same_dtype(q, mask)?;
             let scores = [&q.shape[..3], &k.shape[2..3]].concat();
-            if broadcast(&mask.shape, &scores)? != scores {
+            if broadcast_shapes(&mask.shape, &scores)? != scores {
                 return Err(format!("the mask {mask} does not broadcast to the scores"));
             }
         }
         Ok(TensorType { dtype: q.dtype, shape: [&q.shape[..3], &v.shape[3..]].concat() })
     }
 
-    fn arithmetic(&self, inputs: &[&TensorType], _output: &TensorType) -> Result<Work> {
-        let heads = product(&[extent(inputs[0], 0)?, extent(inputs[0], 1)?]);
-        let mask = self.mask(extent(inputs[0], 2)?, extent(inputs[1], 2)?);
-        let scores = heads.saturating_mul(mask.pairs());
-        let macs = scores.saturating_mul(extent(inputs[0], 3)?.saturating_add(extent(inputs[2], 3)?));
+    fn count_arithmetic(&self, inputs: &[&TensorType], _output: &TensorType) -> Result<Work> {
+        let heads = saturating_product(&[axis_extent(inputs[0], 0)?, axis_extent(inputs[0], 1)?]);
+        let mask = self.attention_mask(axis_extent(inputs[0], 2)?, axis_extent(inputs[1], 2)?);
+        let scores = heads.saturating_mul(mask.visible_pairs());
+        let macs = scores.saturating_mul(axis_extent(inputs[0], 3)?.saturating_add(axis_extent(inputs[2], 3)?));
         // Scale, maximum, subtraction, exponential, sum, division; addition of a mask; two scalings around a tangent.
         let (each, exps) = if self.softcap.is_some() { (9, 2) } else { (6, 1) };
         let each = each + u64::from(inputs.len() == 4);
@@ -88,19 +88,19 @@ impl Operator for Attention {
         Ok(Work { macs, flops, exps: scores.saturating_mul(exps), ..Work::default() })
     }
 
-    /// Of keys and values only the places that a query sees.
+    /// Only the visible places of keys and values are read.
     fn bytes_read(&self, input: usize, ty: &TensorType, output: &TensorType) -> Result<u64> {
         if ![1, 2].contains(&input) {
             return bytes_of(ty);
         }
-        let places = extent(ty, 2)?;
-        let seen = self.mask(extent(output, 2)?, places).seen_places();
+        let places = axis_extent(ty, 2)?;
+        let seen = self.attention_mask(axis_extent(output, 2)?, places).seen_places();
         // Each place has the same number of bytes.
         Ok(bytes_of(ty)?.checked_div(places).unwrap_or(0).saturating_mul(seen))
     }
 
-    fn terms(&self, inputs: &[&TensorType]) -> i64 {
-        span(inputs, 0, 3..4).saturating_add(span(inputs, 1, 2..3))
+    fn summed_terms(&self, inputs: &[&TensorType]) -> i64 {
+        known_product(inputs, 0, 3..4).saturating_add(known_product(inputs, 1, 2..3))
     }
 
     fn has_needed_numbers(&self, inputs: &[&TensorType]) -> bool {
@@ -109,10 +109,10 @@ impl Operator for Attention {
         inputs[..3].iter().all(is_sized) && is_short
     }
 
-    fn describe(&self, line: &mut String) {
-        flag(line, "causal", self.causal);
-        attribute(line, "scale", self.scale, true);
-        attribute(line, "window", self.window.unwrap_or(0), self.window.is_some());
-        attribute(line, "softcap", self.softcap.unwrap_or(0.0), self.softcap.is_some());
+    fn append_attributes(&self, line: &mut String) {
+        append_flag(line, "causal", self.causal);
+        append_attribute(line, "scale", self.scale, true);
+        append_attribute(line, "window", self.window.unwrap_or(0), self.window.is_some());
+        append_attribute(line, "softcap", self.softcap.unwrap_or(0.0), self.softcap.is_some());
     }
 }

@@ -13,9 +13,9 @@ impl Operator for BatchNorm {
         Facts::new("batch_norm", Class::Normalisation, 5..=5).with_weights(1..5).with_flops(4)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         finite_positive(self.epsilon, "epsilon")?;
         floating(inputs[0])?;
-        vectors(inputs[0], 1, &inputs[1..])
+        check_vectors(inputs[0], 1, &inputs[1..])
     }
 }

@@ -13,19 +13,19 @@ impl Operator for BiasAdd {
         Facts::new("bias_add", Class::Pointwise, 2..=2).with_weights(1..2).with_flops(1)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
-        vectors(inputs[0], axis_of(self.axis, inputs[0])?, &inputs[1..])
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+        check_vectors(inputs[0], axis_of(self.axis, inputs[0])?, &inputs[1..])
     }
 
     fn count_axes_from_front(&mut self, rank: usize) {
-        front(&mut self.axis, rank);
+        count_from_front(&mut self.axis, rank);
     }
 
-    fn label(&self) -> &'static str {
+    fn epilogue_label(&self) -> &'static str {
         "bias"
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "axis", self.axis, true);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "axis", self.axis, true);
     }
 }

@@ -45,14 +45,14 @@ impl Operator for Binary {
         Facts::new(self.function.name(), Class::Pointwise, 2..=2)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, y) = (inputs[0], inputs[1]);
         same_dtype(x, y)?;
         self.function.check(x)?;
-        Ok(TensorType { dtype: x.dtype, shape: broadcast(&x.shape, &y.shape)? })
+        Ok(TensorType { dtype: x.dtype, shape: broadcast_shapes(&x.shape, &y.shape)? })
     }
 
-    fn arithmetic(&self, _inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+    fn count_arithmetic(&self, _inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
         self.function.work(output)
     }
 }

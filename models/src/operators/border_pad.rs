@@ -1,9 +1,9 @@
 //! Padding with elements of the tensor.
 
-use super::pad::padded;
+use super::pad::padded_type;
 use super::prelude::*;
 
-/// Which element stands outside of a tensor.
+/// Source of the elements outside a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Border {
@@ -11,12 +11,11 @@ pub enum Border {
     Reflect,
     /// The outermost element.
     Edge,
-    /// As if the tensor stood there again.
+    /// Periodic repetition.
     Wrap,
 }
 
 impl Border {
-    /// The border's name in texts.
     fn name(self) -> &'static str {
         match self {
             Border::Reflect => "reflect",
@@ -26,7 +25,7 @@ impl Border {
     }
 }
 
-/// Surrounds with elements of `x` itself.
+/// Pads with elements of `x` itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BorderPad {
     pub border: Border,
@@ -38,15 +37,15 @@ impl Operator for BorderPad {
         Facts::new("border_pad", Class::Movement, 1..=1).with_numbers_from(0).with_identity()
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, pads) = (inputs[0], &self.pads);
-        let output = padded(x, pads)?;
+        let output = padded_type(x, pads)?;
         for (place, dim) in x.shape.iter().enumerate() {
             let pad = pads[place].max(pads[place + x.rank()]);
             if pad == 0 {
                 continue;
             }
-            let extent = known(dim, "a padded extent")?;
+            let extent = known_extent(dim, "a padded extent")?;
             let fits = match self.border {
                 Border::Reflect => pad < extent,
                 Border::Edge => extent > 0,
@@ -59,8 +58,8 @@ impl Operator for BorderPad {
         Ok(output)
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "p", join(&self.pads, "x"), true);
-        flag(line, self.border.name(), true);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "p", join_items(&self.pads, "x"), true);
+        append_flag(line, self.border.name(), true);
     }
 }

@@ -13,11 +13,11 @@ impl Operator for Cast {
         Facts::new("cast", Class::Pointwise, 1..=1).with_identity()
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         Ok(TensorType { dtype: self.to, shape: inputs[0].shape.clone() })
     }
 
-    fn numbers(&self) -> String {
+    fn label_suffix(&self) -> String {
         format!("({})", self.to)
     }
 }

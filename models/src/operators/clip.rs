@@ -14,7 +14,7 @@ impl Operator for Clip {
         Facts::new("clip", Class::Pointwise, 1..=1).with_flops(2)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let Clip { low, high } = self;
         if !(low.is_finite() && high.is_finite() && low <= high) {
             return Err(format!(
@@ -25,11 +25,11 @@ impl Operator for Clip {
         numeric(inputs[0])
     }
 
-    fn label(&self) -> &'static str {
+    fn epilogue_label(&self) -> &'static str {
         if self.is_relu6() { "relu6" } else { "clip" }
     }
 
-    fn numbers(&self) -> String {
+    fn label_suffix(&self) -> String {
         if self.is_relu6() { String::new() } else { format!("({},{})", self.low, self.high) }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// The inputs behind each other along `axis`.
+/// Joins the inputs along `axis`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Concat {
     pub axis: i64,
@@ -13,7 +13,7 @@ impl Operator for Concat {
         Facts::new("concat", Class::Movement, 1..=4096)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let first = inputs[0];
         let axis = axis_of(self.axis, first)?;
         let mut joined: i64 = 0;
@@ -25,7 +25,7 @@ impl Operator for Concat {
                 return Err(format!("{input} and {first} differ outside axis {axis}"));
             }
             if inputs.len() > 1 {
-                let extent = known(&input.shape[axis], "the joined extent")?;
+                let extent = known_extent(&input.shape[axis], "the joined extent")?;
                 joined = joined.checked_add(extent).ok_or("the joined extent is more than 64 bits can count")?;
             }
         }
@@ -37,7 +37,7 @@ impl Operator for Concat {
     }
 
     fn count_axes_from_front(&mut self, rank: usize) {
-        front(&mut self.axis, rank);
+        count_from_front(&mut self.axis, rank);
     }
 
     fn changes_nothing(&self, inputs: &[&TensorType], _output: &TensorType) -> bool {
@@ -45,10 +45,10 @@ impl Operator for Concat {
     }
 
     fn has_needed_numbers(&self, inputs: &[&TensorType]) -> bool {
-        inputs.iter().all(|ty| is_number(ty, index(self.axis)))
+        inputs.iter().all(|ty| is_number(ty, axis_index(self.axis)))
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "axis", self.axis, true);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "axis", self.axis, true);
     }
 }

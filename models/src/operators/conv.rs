@@ -3,8 +3,8 @@
 use super::prelude::*;
 use super::window::ConvWindow;
 
-/// `x[n, ci, s…]`, `w[co, ci / groups, k…]`. `pads` holds all heads, then all tails. As in every contraction integers below 32
-/// bits are summed in `i32`, every other type in itself.
+/// `x[n, ci, s…]`, `w[co, ci / groups, k…]`. `pads` holds all heads, then all tails. Integers below 32 bits are
+/// summed in `i32`, as in every contraction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conv {
     pub strides: Vec<i64>,
@@ -18,16 +18,16 @@ impl Operator for Conv {
         Facts::new("conv", Class::Contraction, 2..=2).with_weights(1..2)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
-        convolve(inputs[0], inputs[1], &self.own_window())
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+        infer_conv(inputs[0], inputs[1], &self.own_window())
     }
 
-    fn arithmetic(&self, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
-        count(inputs, output)
+    fn count_arithmetic(&self, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+        conv_work(inputs, output)
     }
 
-    fn terms(&self, inputs: &[&TensorType]) -> i64 {
-        span(inputs, 1, 1..usize::MAX)
+    fn summed_terms(&self, inputs: &[&TensorType]) -> i64 {
+        known_product(inputs, 1, 1..usize::MAX)
     }
 
     fn window(&self) -> Option<ConvWindow<'_>> {
@@ -38,13 +38,13 @@ impl Operator for Conv {
         numbers_from(inputs[0], 1) && numbers_from(inputs[1], 0)
     }
 
-    fn kind(&self, inputs: &[&TensorType]) -> String {
-        kind(self.strides.len(), self.groups, inputs)
+    fn concrete_kind(&self, inputs: &[&TensorType]) -> String {
+        conv_kind(self.strides.len(), self.groups, inputs)
     }
 
-    fn describe(&self, line: &mut String) {
-        self.own_window().describe(line);
-        attribute(line, "g", self.groups, self.groups != 1);
+    fn append_attributes(&self, line: &mut String) {
+        self.own_window().describe_window(line);
+        append_attribute(line, "g", self.groups, self.groups != 1);
     }
 }
 
@@ -55,16 +55,16 @@ impl Conv {
     }
 }
 
-pub(super) fn convolve(x: &TensorType, w: &TensorType, window: &ConvWindow<'_>) -> Rule<TensorType> {
+pub(super) fn infer_conv(x: &TensorType, w: &TensorType, window: &ConvWindow<'_>) -> Rule<TensorType> {
     same_dtype(x, w)?;
     numeric(x)?;
     let rank = window.spatial_rank(x)?;
     if w.rank() != rank + 2 {
         return Err(format!("`w` must have {} dimensions, has {}", rank + 2, w.rank()));
     }
-    let channels_in = known(&x.shape[1], "the channel count of `x`")?;
-    let channels_out = known(&w.shape[0], "the output channel count of `w`")?;
-    let per_group = known(&w.shape[1], "the input channel count of `w`")?;
+    let channels_in = known_extent(&x.shape[1], "the channel count of `x`")?;
+    let channels_out = known_extent(&w.shape[0], "the output channel count of `w`")?;
+    let per_group = known_extent(&w.shape[1], "the input channel count of `w`")?;
     let groups = window.groups;
     if groups < 1 || channels_in % groups != 0 || channels_out % groups != 0 {
         return Err(format!("{groups} groups do not divide {channels_in} input and {channels_out} output channels"));
@@ -77,19 +77,18 @@ pub(super) fn convolve(x: &TensorType, w: &TensorType, window: &ConvWindow<'_>) 
     }
     let mut shape = vec![x.shape[0].clone(), Dim::Known(channels_out)];
     for axis in 0..rank {
-        let kernel = known(&w.shape[axis + 2], "a kernel extent")?;
-        shape.push(Dim::Known(window.places(x, axis, kernel, false)?));
+        let kernel = known_extent(&w.shape[axis + 2], "a kernel extent")?;
+        shape.push(Dim::Known(window.window_count(x, axis, kernel, false)?));
     }
-    Ok(TensorType { dtype: accumulator(x.dtype), shape })
+    Ok(TensorType { dtype: accumulator_type(x.dtype), shape })
 }
 
-/// Each output element sums over one filter.
-pub(super) fn count(inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
-    let filter = elements(inputs[1])?.checked_div(extent(inputs[1], 0)?).unwrap_or(0);
-    Ok(contraction(elements(output)?.saturating_mul(filter)))
+pub(super) fn conv_work(inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+    let filter = elements(inputs[1])?.checked_div(axis_extent(inputs[1], 0)?).unwrap_or(0);
+    Ok(contraction_work(elements(output)?.saturating_mul(filter)))
 }
 
-pub(super) fn kind(rank: usize, groups: i64, inputs: &[&TensorType]) -> String {
+pub(super) fn conv_kind(rank: usize, groups: i64, inputs: &[&TensorType]) -> String {
     let is_depthwise = groups > 1
         && inputs
             .get(1)

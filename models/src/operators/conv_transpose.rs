@@ -4,7 +4,7 @@ use super::prelude::*;
 use super::window::ConvWindow;
 use crate::pairs::transposed_pairs;
 
-/// The gradient of a convolution: `x[n, ci, s…]`, `w[ci, co / groups, k…]`; `output_pads` adds to the trailing ends.
+/// Gradient of a convolution: `x[n, ci, s…]`, `w[ci, co / groups, k…]`; `output_pads` extends the trailing ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ConvTranspose {
     pub strides: Vec<i64>,
@@ -19,7 +19,7 @@ impl Operator for ConvTranspose {
         Facts::new("conv_transpose", Class::Contraction, 2..=2).with_weights(1..2)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, w) = (inputs[0], inputs[1]);
         same_dtype(x, w)?;
         numeric(x)?;
@@ -32,9 +32,9 @@ impl Operator for ConvTranspose {
                 self.output_pads.len()
             ));
         }
-        let channels_in = known(&x.shape[1], "the channel count of `x`")?;
-        let taken = known(&w.shape[0], "the input channel count of `w`")?;
-        let per_group = known(&w.shape[1], "the output channel count of `w`")?;
+        let channels_in = known_extent(&x.shape[1], "the channel count of `x`")?;
+        let taken = known_extent(&w.shape[0], "the input channel count of `w`")?;
+        let per_group = known_extent(&w.shape[1], "the output channel count of `w`")?;
         if channels_in != taken {
             return Err(format!("`x` has {channels_in} channels, `w` takes {taken}"));
         }
@@ -45,26 +45,27 @@ impl Operator for ConvTranspose {
         let channels_out = channels_out.ok_or("the output channels are more than 64 bits can count")?;
         let mut shape = vec![x.shape[0].clone(), Dim::Known(channels_out)];
         for axis in 0..rank {
-            let extent = known(&x.shape[axis + 2], "a spatial extent of `x`")?;
-            let kernel = known(&w.shape[axis + 2], "a kernel extent")?;
-            shape.push(Dim::Known(self.spread(extent, kernel, axis)?));
+            let extent = known_extent(&x.shape[axis + 2], "a spatial extent of `x`")?;
+            let kernel = known_extent(&w.shape[axis + 2], "a kernel extent")?;
+            shape.push(Dim::Known(self.output_extent(extent, kernel, axis)?));
         }
-        Ok(TensorType { dtype: accumulator(x.dtype), shape })
+        Ok(TensorType { dtype: accumulator_type(x.dtype), shape })
     }
 
-    fn arithmetic(&self, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
-        let mut macs = product(&[extent(inputs[0], 0)?, extent(inputs[0], 1)?, extent(inputs[1], 1)?]);
+    fn count_arithmetic(&self, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+        let mut macs =
+            saturating_product(&[axis_extent(inputs[0], 0)?, axis_extent(inputs[0], 1)?, axis_extent(inputs[1], 1)?]);
         for (axis, stride) in self.strides.iter().enumerate() {
-            let (outputs, kernel) = (extent(output, axis + 2)?, extent(inputs[1], axis + 2)?);
+            let (outputs, kernel) = (axis_extent(output, axis + 2)?, axis_extent(inputs[1], axis + 2)?);
             let [stride, head, dilation] = [*stride, self.pads[axis], self.dilations[axis]].map(i64::unsigned_abs);
             macs = macs.saturating_mul(transposed_pairs(outputs, kernel, stride, head, dilation));
         }
-        Ok(contraction(macs))
+        Ok(contraction_work(macs))
     }
 
     /// Each output meets at most one filter of each input channel of its group.
-    fn terms(&self, inputs: &[&TensorType]) -> i64 {
-        (span(inputs, 1, 0..1) / self.groups.max(1)).saturating_mul(span(inputs, 1, 2..usize::MAX))
+    fn summed_terms(&self, inputs: &[&TensorType]) -> i64 {
+        (known_product(inputs, 1, 0..1) / self.groups.max(1)).saturating_mul(known_product(inputs, 1, 2..usize::MAX))
     }
 
     fn window(&self) -> Option<ConvWindow<'_>> {
@@ -75,14 +76,14 @@ impl Operator for ConvTranspose {
         numbers_from(inputs[0], 1) && numbers_from(inputs[1], 0)
     }
 
-    fn kind(&self, _inputs: &[&TensorType]) -> String {
+    fn concrete_kind(&self, _inputs: &[&TensorType]) -> String {
         format!("conv_transpose{}d", self.strides.len())
     }
 
-    fn describe(&self, line: &mut String) {
-        self.own_window().describe(line);
-        attribute(line, "op", list(&self.output_pads), self.output_pads.iter().any(|&pad| pad != 0));
-        attribute(line, "g", self.groups, self.groups != 1);
+    fn append_attributes(&self, line: &mut String) {
+        self.own_window().describe_window(line);
+        append_attribute(line, "op", format_list(&self.output_pads), self.output_pads.iter().any(|&pad| pad != 0));
+        append_attribute(line, "g", self.groups, self.groups != 1);
     }
 }
 
@@ -92,8 +93,7 @@ impl ConvTranspose {
         ConvWindow { kernel: &[], strides, pads, dilations, groups: *groups, is_transposed: true }
     }
 
-    /// Returns the extent of one spatial axis of the result.
-    fn spread(&self, extent: i64, kernel: i64, axis: usize) -> Rule<i64> {
+    fn output_extent(&self, extent: i64, kernel: i64, axis: usize) -> Rule<i64> {
         let (stride, dilation, output_pad) = (self.strides[axis], self.dilations[axis], self.output_pads[axis]);
         if output_pad < 0 || output_pad >= stride.max(dilation) {
             return Err(format!(

@@ -13,23 +13,21 @@ pub struct Work {
     pub macs: u64,
     /// Transcendental functions.
     pub exps: u64,
-    /// Bytes of the activations read, each tensor once; of a table that is looked into only what is found, of keys and
-    /// values only the places that a query sees.
+    /// Bytes of the activations read, each tensor once; of tables only found rows, of keys only visible places.
     pub bytes_in: u64,
     /// Bytes of the result.
     pub bytes_out: u64,
-    /// Bytes of the constants read, counted alike.
+    /// Bytes of the constants read, counted like `bytes_in`.
     pub bytes_weights: u64,
 }
 
 impl Work {
     /// Bytes moved, of activations, results and constants.
-    pub fn bytes(&self) -> u64 {
+    pub fn total_bytes(&self) -> u64 {
         self.bytes_in.saturating_add(self.bytes_out).saturating_add(self.bytes_weights)
     }
 
-    /// Sums saturate: checked graphs cannot reach the end.
-    pub(crate) fn plus(self, other: Work) -> Work {
+    pub(crate) fn saturating_sum(self, other: Work) -> Work {
         Work {
             flops: self.flops.saturating_add(other.flops),
             macs: self.macs.saturating_add(other.macs),
@@ -41,37 +39,35 @@ impl Work {
     }
 }
 
-/// Returns the work of `flops` operations.
-pub(super) fn flops(flops: u64) -> Work {
+pub(super) fn flops_work(flops: u64) -> Work {
     Work { flops, ..Work::default() }
 }
 
-/// Returns the work of `each` operations per element of the output.
+/// Counts `each` operations per element.
 pub(super) fn pointwise(output: &TensorType, each: u64) -> Result<Work> {
-    Ok(flops(elements(output)?.saturating_mul(each)))
+    Ok(flops_work(elements(output)?.saturating_mul(each)))
 }
 
-/// Returns the work of `macs` multiply-adds.
-pub(super) fn contraction(macs: u64) -> Work {
-    Work { macs, ..flops(macs.saturating_mul(2)) }
+pub(super) fn contraction_work(macs: u64) -> Work {
+    Work { macs, ..flops_work(macs.saturating_mul(2)) }
 }
 
 /// The number of elements.
 pub fn elements(ty: &TensorType) -> Result<u64> {
-    ty.elements().ok_or_else(|| Error::Symbolic { ty: ty.to_string(), what: "work" })
+    ty.element_count().ok_or_else(|| Error::Symbolic { ty: ty.to_string(), what: "work" })
 }
 
 /// The number of bytes.
 pub fn bytes_of(ty: &TensorType) -> Result<u64> {
-    ty.bytes().ok_or_else(|| Error::Symbolic { ty: ty.to_string(), what: "bytes" })
+    ty.size_bytes().ok_or_else(|| Error::Symbolic { ty: ty.to_string(), what: "bytes" })
 }
 
-pub(super) fn extent(ty: &TensorType, axis: usize) -> Result<u64> {
+pub(super) fn axis_extent(ty: &TensorType, axis: usize) -> Result<u64> {
     let extent = ty.extents().and_then(|extents| extents.get(axis).copied());
     let extent = extent.and_then(|extent| u64::try_from(extent).ok());
     extent.ok_or_else(|| Error::Symbolic { ty: ty.to_string(), what: "work" })
 }
 
-pub(super) fn product(extents: &[u64]) -> u64 {
+pub(super) fn saturating_product(extents: &[u64]) -> u64 {
     extents.iter().fold(1, |product, extent| product.saturating_mul(*extent))
 }

@@ -15,22 +15,22 @@ impl Operator for CumSum {
         Facts::new("cum_sum", Class::Reduction, 1..=1).with_flops(1)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         axis_of(self.axis, inputs[0])?;
         numeric(inputs[0])
     }
 
-    fn terms(&self, inputs: &[&TensorType]) -> i64 {
-        along(inputs, self.axis)
+    fn summed_terms(&self, inputs: &[&TensorType]) -> i64 {
+        extent_along(inputs, self.axis)
     }
 
     fn count_axes_from_front(&mut self, rank: usize) {
-        front(&mut self.axis, rank);
+        count_from_front(&mut self.axis, rank);
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "axis", self.axis, true);
-        flag(line, "exclusive", self.exclusive);
-        flag(line, "reverse", self.reverse);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "axis", self.axis, true);
+        append_flag(line, "exclusive", self.exclusive);
+        append_flag(line, "reverse", self.reverse);
     }
 }

@@ -7,18 +7,18 @@ use crate::shapes::{Rule, numbers_from};
 use crate::types::TensorType;
 use std::ops::{Range, RangeInclusive};
 
-/// What a pass may assume of an operator.
+/// Class of operators by what passes may assume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Sums products over a dimension.
     Contraction,
-    /// Looks at many elements to scale each.
+    /// Scales each element by statistics of many.
     Normalisation,
     /// Reduces windows.
     Pool,
     /// Reduces whole dimensions, or all that stands before each element.
     Reduction,
-    /// Makes one element of one element of each input.
+    /// Computes one element from one element of each input.
     Pointwise,
     /// Moves elements, or blends neighbours.
     Movement,
@@ -26,12 +26,12 @@ pub enum Class {
     View,
 }
 
-/// Facts that hold for an operator whatever its shapes are.
+/// Shape-independent facts of an operator.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// Name in texts.
     pub name: &'static str,
-    /// What passes may assume.
+    /// Assumptions of passes.
     pub class: Class,
     /// Possible numbers of inputs.
     pub arity: RangeInclusive<usize>,
@@ -39,14 +39,14 @@ pub struct Facts {
     pub weights: Range<usize>,
     /// Operations per element of the output; an operator that counts otherwise has a rule of its own.
     pub flops: u64,
-    /// Generated code needs numbers for the dimensions of each input from this one on; other dimensions may be symbols.
+    /// First dimension of each input that must be a number for code generation.
     pub numbers_from: usize,
-    /// Whether the operator gives its first input as it is wherever it keeps the type.
+    /// Whether the operator returns its first input unchanged if the type is equal.
     pub is_identity: bool,
 }
 
 impl Facts {
-    /// Facts of an operator without weights, which computes nothing and compiles for all sizes at once.
+    /// Facts of an operator without weights and arithmetic, compiled for all sizes at once.
     pub(super) fn new(name: &'static str, class: Class, arity: RangeInclusive<usize>) -> Facts {
         Facts { name, class, arity, weights: 0..0, flops: 0, numbers_from: usize::MAX, is_identity: false }
     }
@@ -70,25 +70,24 @@ impl Facts {
 
 /// One kind of operator.
 pub trait Operator {
-    /// Name, class, inputs, weights, and what else is the same for all shapes.
+    /// Returns the shape-independent facts.
     fn facts(&self) -> Facts;
 
-    /// The type of the output, or what is wrong with the inputs or the attributes. `models::infer` has checked the number of
-    /// inputs and their extents.
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType>;
+    /// Returns the type of the output or an error; the inputs and their extents are checked beforehand.
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType>;
 
-    /// Operations, multiply-adds and transcendental functions; by default as many operations per element as the facts say.
-    fn arithmetic(&self, _inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+    /// Counts operations, multiply-adds and transcendental functions; default: `flops` per element.
+    fn count_arithmetic(&self, _inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
         pointwise(output, self.facts().flops)
     }
 
-    /// Bytes read of one input; the default is all of them.
+    /// Bytes read of one input; all by default.
     fn bytes_read(&self, _input: usize, ty: &TensorType, _output: &TensorType) -> Result<u64> {
         bytes_of(ty)
     }
 
-    /// How many terms each element of the result sums, which bounds its rounding errors.
-    fn terms(&self, _inputs: &[&TensorType]) -> i64 {
+    /// Bounds the rounding error: the number of terms that each element of the result sums.
+    fn summed_terms(&self, _inputs: &[&TensorType]) -> i64 {
         1
     }
 
@@ -100,56 +99,56 @@ pub trait Operator {
         None
     }
 
-    /// Whether the output is the first input, so that a pass may drop the operator.
+    /// Returns whether the output equals the first input, so that a pass may drop the operator.
     fn changes_nothing(&self, inputs: &[&TensorType], output: &TensorType) -> bool {
         self.facts().is_identity && inputs[0] == output
     }
 
-    /// Whether all dimensions for which generated code needs numbers have them.
+    /// Returns whether all dimensions that code generation needs are numbers.
     fn has_needed_numbers(&self, inputs: &[&TensorType]) -> bool {
         inputs.iter().all(|input| numbers_from(input, self.facts().numbers_from))
     }
 
-    /// What the operator is once its shapes are known, such as `depthwise_conv2d`.
-    fn kind(&self, _inputs: &[&TensorType]) -> String {
+    /// Returns the kind once shapes are known, such as `depthwise_conv2d`.
+    fn concrete_kind(&self, _inputs: &[&TensorType]) -> String {
         self.name().to_owned()
     }
 
-    /// Short name in the epilogue of a task.
-    fn label(&self) -> &'static str {
+    /// Returns the short name in the epilogue of a task.
+    fn epilogue_label(&self) -> &'static str {
         self.name()
     }
 
-    /// The attributes that follow the label, such as `(0.1)`.
-    fn numbers(&self) -> String {
+    /// Returns attributes after the label, such as `(0.1)`.
+    fn label_suffix(&self) -> String {
         String::new()
     }
 
-    /// Appends the attributes to the line that describes a task.
-    fn describe(&self, line: &mut String) {
-        let numbers = self.numbers();
+    /// Appends the attributes to the description of a task.
+    fn append_attributes(&self, line: &mut String) {
+        let numbers = self.label_suffix();
         if !numbers.is_empty() {
             line.push(' ');
             line.push_str(&numbers);
         }
     }
 
-    /// Name in texts.
+    /// Returns the name in texts.
     fn name(&self) -> &'static str {
         self.facts().name
     }
 
-    /// What passes may assume.
+    /// Returns the class.
     fn class(&self) -> Class {
         self.facts().class
     }
 
-    /// Possible numbers of inputs.
+    /// Returns the possible numbers of inputs.
     fn arity(&self) -> RangeInclusive<usize> {
         self.facts().arity
     }
 
-    /// Whether an input at this position usually is a constant of the model.
+    /// Returns whether the input usually is a constant of the model.
     fn is_weight(&self, input: usize) -> bool {
         self.facts().weights.contains(&input)
     }

@@ -11,7 +11,7 @@ impl Operator for Dense {
         Facts::new("dense", Class::Contraction, 2..=2).with_weights(1..2)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, w) = (inputs[0], inputs[1]);
         same_dtype(x, w)?;
         numeric(x)?;
@@ -26,15 +26,15 @@ impl Operator for Dense {
         }
         let mut shape = leading.to_vec();
         shape.push(n.clone());
-        Ok(TensorType { dtype: accumulator(x.dtype), shape })
+        Ok(TensorType { dtype: accumulator_type(x.dtype), shape })
     }
 
-    fn arithmetic(&self, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
-        Ok(contraction(elements(output)?.saturating_mul(extent(inputs[1], 1)?)))
+    fn count_arithmetic(&self, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+        Ok(contraction_work(elements(output)?.saturating_mul(axis_extent(inputs[1], 1)?)))
     }
 
-    fn terms(&self, inputs: &[&TensorType]) -> i64 {
-        span(inputs, 1, 1..2)
+    fn summed_terms(&self, inputs: &[&TensorType]) -> i64 {
+        known_product(inputs, 1, 1..2)
     }
 
     fn has_needed_numbers(&self, inputs: &[&TensorType]) -> bool {

@@ -1,7 +1,7 @@
 //! Numbers from quantised ones.
 
 use super::prelude::*;
-use super::quantised::{check_zero, narrow, per_channel};
+use super::quantised::{check_zero, per_channel, quantised_range};
 
 /// `x, scale` and perhaps the zero point, of the type of `x`: `(x - zero) · scale` in the type of the scale.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,10 +14,10 @@ impl Operator for Dequantize {
         Facts::new("dequantize", Class::Pointwise, 2..=3).with_weights(1..3).with_flops(2)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, scales) = (inputs[0], &inputs[1..]);
         if x.dtype != DType::I32 {
-            narrow(x.dtype)?;
+            quantised_range(x.dtype)?;
         }
         floating(scales[0])?;
         per_channel(x, scales[0], self.axis)?;
@@ -26,10 +26,10 @@ impl Operator for Dequantize {
     }
 
     fn count_axes_from_front(&mut self, rank: usize) {
-        front(&mut self.axis, rank);
+        count_from_front(&mut self.axis, rank);
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "axis", self.axis, true);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "axis", self.axis, true);
     }
 }

@@ -4,8 +4,8 @@ use super::prelude::*;
 use crate::einsum::Equation;
 use crate::error::Error;
 
-/// One to eight operands in Einstein's notation, such as `bhqd,bhkd->bhqk`. Letters that the result lacks are summed;
-/// `...` stands for leading dimensions that broadcast. Without `->` the result has every letter that stands once.
+/// One to eight operands in Einstein notation, such as `bhqd,bhkd->bhqk`. Absent letters of the result are summed;
+/// `...` are leading broadcast dimensions. Without `->` the result has every letter that occurs once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Einsum {
     pub equation: String,
@@ -16,30 +16,32 @@ impl Operator for Einsum {
         Facts::new("einsum", Class::Contraction, 1..=8).with_numbers_from(0)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         for input in inputs {
             same_dtype(inputs[0], input)?;
         }
         numeric(inputs[0])?;
-        let equation = Equation::read(&self.equation, inputs)?;
+        let equation = Equation::read_equation(&self.equation, inputs)?;
         let shape = equation.output.iter().map(|&letter| equation.extents[letter].clone()).collect();
-        Ok(TensorType { dtype: accumulator(inputs[0].dtype), shape })
+        Ok(TensorType { dtype: accumulator_type(inputs[0].dtype), shape })
     }
 
     /// Products of several operands count as multiply-adds, a sum of one operand as additions.
-    fn arithmetic(&self, inputs: &[&TensorType], _output: &TensorType) -> Result<Work> {
-        let Ok(equation) = Equation::read(&self.equation, inputs) else { unreachable!("the shape rule has read it") };
+    fn count_arithmetic(&self, inputs: &[&TensorType], _output: &TensorType) -> Result<Work> {
+        let Ok(equation) = Equation::read_equation(&self.equation, inputs) else {
+            unreachable!("the shape rule has read it")
+        };
         if inputs.len() == 1 {
-            return Ok(if equation.summed.is_empty() { Work::default() } else { flops(elements(inputs[0])?) });
+            return Ok(if equation.summed.is_empty() { Work::default() } else { flops_work(elements(inputs[0])?) });
         }
         let all = TensorType { dtype: inputs[0].dtype, shape: equation.extents };
         let extents = all.extents().ok_or_else(|| Error::Symbolic { ty: all.to_string(), what: "work" })?;
-        let terms = product(&extents.iter().map(|extent| extent.unsigned_abs()).collect::<Vec<_>>());
-        Ok(contraction(terms.saturating_mul(inputs.len() as u64 - 1)))
+        let terms = saturating_product(&extents.iter().map(|extent| extent.unsigned_abs()).collect::<Vec<_>>());
+        Ok(contraction_work(terms.saturating_mul(inputs.len() as u64 - 1)))
     }
 
-    fn terms(&self, inputs: &[&TensorType]) -> i64 {
-        Equation::read(&self.equation, inputs).map_or(1, |equation| {
+    fn summed_terms(&self, inputs: &[&TensorType]) -> i64 {
+        Equation::read_equation(&self.equation, inputs).map_or(1, |equation| {
             equation.summed.iter().fold(1, |product: i64, &letter| match equation.extents[letter] {
                 Dim::Known(extent) => product.saturating_mul(extent),
                 Dim::Symbol(_) => product,
@@ -47,7 +49,7 @@ impl Operator for Einsum {
         })
     }
 
-    fn describe(&self, line: &mut String) {
-        flag(line, &self.equation, true);
+    fn append_attributes(&self, line: &mut String) {
+        append_flag(line, &self.equation, true);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// Repeated to what `x` and this shape broadcast to.
+/// Broadcasts `x` with the given shape.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Expand {
     pub shape: Vec<i64>,
@@ -13,12 +13,12 @@ impl Operator for Expand {
         Facts::new("expand", Class::Movement, 1..=1).with_identity()
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let shape: Vec<Dim> = self.shape.iter().map(|&extent| Dim::Known(extent)).collect();
-        Ok(TensorType { dtype: inputs[0].dtype, shape: broadcast(&inputs[0].shape, &shape)? })
+        Ok(TensorType { dtype: inputs[0].dtype, shape: broadcast_shapes(&inputs[0].shape, &shape)? })
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "to", join(&self.shape, "x"), true);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "to", join_items(&self.shape, "x"), true);
     }
 }

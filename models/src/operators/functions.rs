@@ -13,14 +13,13 @@ macro_rules! functions {
         }
 
         impl $functions {
-            /// The function's name in texts.
+            /// Returns the function's name in texts.
             pub fn name(self) -> &'static str {
                 match self {
                     $($functions::$function { .. } => $name,)*
                 }
             }
 
-            /// Refuses element types that the function does not take.
             fn check(self, x: &TensorType) -> Rule<TensorType> {
                 match self {
                     $($functions::$function { .. } => $takes(x),)*

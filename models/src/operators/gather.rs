@@ -3,20 +3,19 @@
 use super::lookup::{bytes_found, looked_up_axis};
 use super::prelude::*;
 
-/// `x, indices`: dimension `axis` becomes the dimensions of the indices. Here and in all look-ups negative indices count from the
-/// end, and an index outside of its dimension is undefined.
+/// `x, indices`: dimension `axis` becomes the dimensions of the indices. In all look-ups negative indices count
+/// from the end, and an index outside its dimension is undefined.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gather {
     pub axis: i64,
 }
 
 impl Operator for Gather {
-    /// The first input usually is a table of embeddings.
     fn facts(&self) -> Facts {
         Facts::new("gather", Class::Movement, 2..=2).with_weights(0..1)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, at) = (inputs[0], inputs[1]);
         let axis = looked_up_axis(x, at, self.axis)?;
         let shape = [&x.shape[..axis], &at.shape, &x.shape[axis + 1..]].concat();
@@ -28,10 +27,10 @@ impl Operator for Gather {
     }
 
     fn count_axes_from_front(&mut self, rank: usize) {
-        front(&mut self.axis, rank);
+        count_from_front(&mut self.axis, rank);
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "axis", self.axis, true);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "axis", self.axis, true);
     }
 }

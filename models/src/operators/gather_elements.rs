@@ -14,7 +14,7 @@ impl Operator for GatherElements {
         Facts::new("gather_elements", Class::Movement, 2..=2)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, at) = (inputs[0], inputs[1]);
         let axis = looked_up_axis(x, at, self.axis)?;
         if at.rank() != x.rank() {
@@ -37,10 +37,10 @@ impl Operator for GatherElements {
     }
 
     fn count_axes_from_front(&mut self, rank: usize) {
-        front(&mut self.axis, rank);
+        count_from_front(&mut self.axis, rank);
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "axis", self.axis, true);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "axis", self.axis, true);
     }
 }

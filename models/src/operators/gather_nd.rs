@@ -1,6 +1,6 @@
 //! Look-up by tuples of indices.
 
-use super::lookup::{bytes_found, tuple};
+use super::lookup::{bytes_found, tuple_length};
 use super::prelude::*;
 
 /// `x, indices[b…, i…, k]`: the first `batch` dimensions go together, the next `k` are looked up.
@@ -14,10 +14,10 @@ impl Operator for GatherNd {
         Facts::new("gather_nd", Class::Movement, 2..=2).with_numbers_from(0)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, at, batch) = (inputs[0], inputs[1], self.batch);
         let batch = usize::try_from(batch).map_err(|_| format!("{batch} batch dimensions must not be negative"))?;
-        let looked_up = tuple(x, at, batch)?;
+        let looked_up = tuple_length(x, at, batch)?;
         if at.shape.get(..batch) != x.shape.get(..batch) || batch >= at.rank() {
             return Err(format!("the first {batch} dimensions of {x} and {at} must agree"));
         }
@@ -29,7 +29,7 @@ impl Operator for GatherNd {
         bytes_found(input, ty, output)
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "batch", self.batch, self.batch != 0);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "batch", self.batch, self.batch != 0);
     }
 }

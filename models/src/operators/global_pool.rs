@@ -14,9 +14,9 @@ impl Operator for GlobalPool {
         Facts::new("global_pool", Class::Pool, 1..=1).with_numbers_from(2)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let x = inputs[0];
-        self.mode.check(x)?;
+        self.mode.check_dtype(x)?;
         if x.rank() < 3 {
             return Err(format!("`x` has {} dimensions; batch, channel and at least one more are needed", x.rank()));
         }
@@ -25,15 +25,15 @@ impl Operator for GlobalPool {
         Ok(TensorType { dtype: x.dtype, shape })
     }
 
-    fn arithmetic(&self, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
-        Ok(self.mode.work(elements(inputs[0])?, elements(output)?))
+    fn count_arithmetic(&self, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+        Ok(self.mode.reduce_work(elements(inputs[0])?, elements(output)?))
     }
 
-    fn terms(&self, inputs: &[&TensorType]) -> i64 {
-        if self.mode == PoolMode::Max { 1 } else { span(inputs, 0, 2..usize::MAX) }
+    fn summed_terms(&self, inputs: &[&TensorType]) -> i64 {
+        if self.mode == PoolMode::Max { 1 } else { known_product(inputs, 0, 2..usize::MAX) }
     }
 
-    fn kind(&self, _inputs: &[&TensorType]) -> String {
+    fn concrete_kind(&self, _inputs: &[&TensorType]) -> String {
         format!("global_{}_pool", self.mode.name())
     }
 }

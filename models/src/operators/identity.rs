@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// The input as it is, such as dropout at inference.
+/// Returns its input, such as dropout at inference.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Identity {}
 
@@ -11,7 +11,7 @@ impl Operator for Identity {
         Facts::new("identity", Class::View, 1..=1).with_identity()
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         Ok(inputs[0].clone())
     }
 }

@@ -15,23 +15,23 @@ impl Operator for LayerNorm {
         Facts::new("layer_norm", Class::Normalisation, 3..=3).with_weights(1..3).with_flops(8)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
-        normalised(inputs[0], self.axis, self.epsilon, &inputs[1..])
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+        check_normalised(inputs[0], self.axis, self.epsilon, &inputs[1..])
     }
 
-    fn terms(&self, inputs: &[&TensorType]) -> i64 {
-        span(inputs, 0, index(self.axis)..usize::MAX)
+    fn summed_terms(&self, inputs: &[&TensorType]) -> i64 {
+        known_product(inputs, 0, axis_index(self.axis)..usize::MAX)
     }
 
     fn count_axes_from_front(&mut self, rank: usize) {
-        front(&mut self.axis, rank);
+        count_from_front(&mut self.axis, rank);
     }
 
     fn has_needed_numbers(&self, inputs: &[&TensorType]) -> bool {
-        numbers_from(inputs[0], index(self.axis))
+        numbers_from(inputs[0], axis_index(self.axis))
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "axis", self.axis, true);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "axis", self.axis, true);
     }
 }

@@ -2,27 +2,27 @@
 
 use std::fmt::{Display, Write};
 
-pub(super) fn attribute(line: &mut String, key: &str, value: impl Display, is_shown: bool) {
+pub(super) fn append_attribute(line: &mut String, key: &str, value: impl Display, is_shown: bool) {
     if is_shown {
         let _ = write!(line, " {key}={value}");
     }
 }
 
-pub(super) fn flag(line: &mut String, name: &str, is_set: bool) {
+pub(super) fn append_flag(line: &mut String, name: &str, is_set: bool) {
     if is_set {
         let _ = write!(line, " {name}");
     }
 }
 
-/// One number when all are equal, else all of them.
-pub(super) fn list(numbers: &[i64]) -> String {
+/// Formats a single number if all are equal.
+pub(super) fn format_list(numbers: &[i64]) -> String {
     match numbers {
         [first, rest @ ..] if rest.iter().all(|number| number == first) => first.to_string(),
-        _ => join(numbers, "x"),
+        _ => join_items(numbers, "x"),
     }
 }
 
 /// Items with a separator between them.
-pub fn join<T: Display>(items: &[T], separator: &str) -> String {
+pub fn join_items<T: Display>(items: &[T], separator: &str) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(separator)
 }

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// What becomes of an element that is written to.
+/// Combination of an existing element with an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScatterOp {
@@ -14,7 +14,6 @@ pub enum ScatterOp {
 }
 
 impl ScatterOp {
-    /// The name in texts.
     pub(super) fn name(self) -> &'static str {
         match self {
             ScatterOp::Replace => "replace",
@@ -26,42 +25,45 @@ impl ScatterOp {
     }
 }
 
-/// What is looked up must have elements.
-fn filled(x: &TensorType, axis: usize) -> Rule<()> {
+/// Rejects an empty looked-up dimension.
+fn check_filled(x: &TensorType, axis: usize) -> Rule<()> {
     if x.shape[axis] == Dim::Known(0) {
         return Err(format!("dimension {axis} of {x} has no elements to look up"));
     }
     Ok(())
 }
 
-pub(super) fn indices(ty: &TensorType) -> Rule<()> {
+pub(super) fn check_indices(ty: &TensorType) -> Rule<()> {
     match ty.dtype {
         DType::I32 | DType::I64 => Ok(()),
         other => Err(format!("indices must be i32 or i64, not {other}")),
     }
 }
 
-/// The axis along which indices look elements up.
 pub(super) fn looked_up_axis(x: &TensorType, at: &TensorType, axis: i64) -> Rule<usize> {
-    indices(at)?;
+    check_indices(at)?;
     let axis = axis_of(axis, x)?;
-    filled(x, axis)?;
+    check_filled(x, axis)?;
     Ok(axis)
 }
 
 /// How many dimensions the last dimension of the indices looks up.
-pub(super) fn tuple(x: &TensorType, at: &TensorType, batch: usize) -> Rule<usize> {
-    indices(at)?;
+pub(super) fn tuple_length(x: &TensorType, at: &TensorType, batch: usize) -> Rule<usize> {
+    check_indices(at)?;
     let last = at.shape.last().ok_or("the indices need at least 1 dimension")?;
-    let count = known(last, "the last dimension of the indices")?;
+    let count = known_extent(last, "the last dimension of the indices")?;
     let room = x.rank().saturating_sub(batch);
     let count = usize::try_from(count).ok().filter(|count| (1..=room).contains(count));
     let count = count.ok_or_else(|| format!("{last} indices do not look up 1 to {room} dimensions of {x}"))?;
-    (batch..batch + count).try_for_each(|axis| filled(x, axis)).map(|()| count)
+    (batch..batch + count).try_for_each(|axis| check_filled(x, axis)).map(|()| count)
 }
 
-/// The type after updates of this shape are written.
-pub(super) fn scatter(x: &TensorType, updates: &TensorType, written: &[Dim], combine: ScatterOp) -> Rule<TensorType> {
+pub(super) fn scatter_type(
+    x: &TensorType,
+    updates: &TensorType,
+    written: &[Dim],
+    combine: ScatterOp,
+) -> Rule<TensorType> {
     same_dtype(x, updates)?;
     match combine {
         ScatterOp::Replace => {}
@@ -74,20 +76,19 @@ pub(super) fn scatter(x: &TensorType, updates: &TensorType, written: &[Dim], com
     Ok(x.clone())
 }
 
-/// One operation for each update that is combined with what stands there.
+/// One operation per combined update.
 pub(super) fn scatter_work(inputs: &[&TensorType], combine: ScatterOp) -> Result<Work> {
     match combine {
         ScatterOp::Replace => Ok(Work::default()),
-        ScatterOp::Add | ScatterOp::Mul | ScatterOp::Max | ScatterOp::Min => Ok(flops(elements(inputs[2])?)),
+        ScatterOp::Add | ScatterOp::Mul | ScatterOp::Max | ScatterOp::Min => Ok(flops_work(elements(inputs[2])?)),
     }
 }
 
-/// At worst every update goes to one place.
+/// Worst case: all updates hit one place.
 pub(super) fn scatter_terms(inputs: &[&TensorType]) -> i64 {
-    span(inputs, 2, 0..usize::MAX).min(64)
+    known_product(inputs, 2, 0..usize::MAX).min(64)
 }
 
-/// Of a table that is looked into only what is found is read.
 pub(super) fn bytes_found(input: usize, ty: &TensorType, output: &TensorType) -> Result<u64> {
     if input == 0 { Ok(bytes_of(ty)?.min(bytes_of(output)?)) } else { bytes_of(ty) }
 }

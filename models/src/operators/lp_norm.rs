@@ -14,7 +14,7 @@ impl Operator for LpNorm {
         Facts::new("lp_norm", Class::Normalisation, 1..=1).with_flops(3)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         axis_of(self.axis, inputs[0])?;
         if !(1..=2).contains(&self.order) {
             return Err(format!("the order {} is neither 1 nor 2", self.order));
@@ -22,16 +22,16 @@ impl Operator for LpNorm {
         floating(inputs[0])
     }
 
-    fn terms(&self, inputs: &[&TensorType]) -> i64 {
-        along(inputs, self.axis)
+    fn summed_terms(&self, inputs: &[&TensorType]) -> i64 {
+        extent_along(inputs, self.axis)
     }
 
     fn count_axes_from_front(&mut self, rank: usize) {
-        front(&mut self.axis, rank);
+        count_from_front(&mut self.axis, rank);
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "axis", self.axis, true);
-        attribute(line, "order", self.order, true);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "axis", self.axis, true);
+        append_attribute(line, "order", self.order, true);
     }
 }

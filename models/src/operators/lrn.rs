@@ -16,12 +16,12 @@ impl Operator for Lrn {
         Facts::new("lrn", Class::Normalisation, 1..=1).with_numbers_from(1)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, size) = (inputs[0], self.size);
         if x.rank() < 2 {
             return Err(format!("`x` has {} dimensions; batch and channel are needed", x.rank()));
         }
-        let channels = known(&x.shape[1], "the channel count of `x`")?;
+        let channels = known_extent(&x.shape[1], "the channel count of `x`")?;
         if !(1..=channels.saturating_mul(2).max(1)).contains(&size) {
             return Err(format!("{size} neighbours must be at least 1 and at most twice the {channels} channels"));
         }
@@ -33,15 +33,15 @@ impl Operator for Lrn {
     }
 
     /// A square, the sum of the neighbours, scale, addition, power, division.
-    fn arithmetic(&self, _inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+    fn count_arithmetic(&self, _inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
         Ok(Work { exps: elements(output)?, ..pointwise(output, self.size.unsigned_abs().saturating_add(4))? })
     }
 
-    fn terms(&self, _inputs: &[&TensorType]) -> i64 {
+    fn summed_terms(&self, _inputs: &[&TensorType]) -> i64 {
         self.size
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "size", self.size, true);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "size", self.size, true);
     }
 }

@@ -14,7 +14,7 @@ impl Operator for MatMul {
         Facts::new("mat_mul", Class::Contraction, 2..=2)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (a, b) = (inputs[0], inputs[1]);
         same_dtype(a, b)?;
         numeric(a)?;
@@ -30,33 +30,32 @@ impl Operator for MatMul {
         if k != k_of_b {
             return Err(format!("`a` is summed over {k} elements, `b` over {k_of_b}"));
         }
-        let mut shape = broadcast(a_batch, b_batch)?;
+        let mut shape = broadcast_shapes(a_batch, b_batch)?;
         shape.extend([m.clone(), n.clone()]);
-        Ok(TensorType { dtype: accumulator(a.dtype), shape })
+        Ok(TensorType { dtype: accumulator_type(a.dtype), shape })
     }
 
-    fn arithmetic(&self, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
-        let summed = extent(inputs[0], inputs[0].rank() - self.summed_from_end())?;
-        Ok(contraction(elements(output)?.saturating_mul(summed)))
+    fn count_arithmetic(&self, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+        let summed = axis_extent(inputs[0], inputs[0].rank() - self.summed_from_end())?;
+        Ok(contraction_work(elements(output)?.saturating_mul(summed)))
     }
 
-    fn terms(&self, inputs: &[&TensorType]) -> i64 {
+    fn summed_terms(&self, inputs: &[&TensorType]) -> i64 {
         let summed = inputs.first().map_or(0, |a| a.rank().saturating_sub(self.summed_from_end()));
-        span(inputs, 0, summed..summed + 1)
+        known_product(inputs, 0, summed..summed + 1)
     }
 
-    fn kind(&self, _inputs: &[&TensorType]) -> String {
+    fn concrete_kind(&self, _inputs: &[&TensorType]) -> String {
         "matmul".to_owned()
     }
 
-    fn describe(&self, line: &mut String) {
-        flag(line, "ta", self.transpose_a);
-        flag(line, "tb", self.transpose_b);
+    fn append_attributes(&self, line: &mut String) {
+        append_flag(line, "ta", self.transpose_a);
+        append_flag(line, "tb", self.transpose_b);
     }
 }
 
 impl MatMul {
-    /// The place of the summed dimension of `a`, counted from the end.
     fn summed_from_end(&self) -> usize {
         if self.transpose_a { 2 } else { 1 }
     }

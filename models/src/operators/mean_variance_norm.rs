@@ -14,26 +14,26 @@ impl Operator for MeanVarianceNorm {
         Facts::new("mean_variance_norm", Class::Normalisation, 1..=1).with_flops(6)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         finite_positive(self.epsilon, "epsilon")?;
-        ascending(inputs[0], &self.axes)?;
+        ascending_axes(inputs[0], &self.axes)?;
         floating(inputs[0])
     }
 
-    fn terms(&self, inputs: &[&TensorType]) -> i64 {
+    fn summed_terms(&self, inputs: &[&TensorType]) -> i64 {
         along_all(inputs, &self.axes)
     }
 
     fn count_axes_from_front(&mut self, rank: usize) {
-        self.axes.iter_mut().for_each(|axis| front(axis, rank));
+        self.axes.iter_mut().for_each(|axis| count_from_front(axis, rank));
         self.axes.sort_unstable();
     }
 
     fn has_needed_numbers(&self, inputs: &[&TensorType]) -> bool {
-        self.axes.iter().all(|&axis| is_number(inputs[0], index(axis)))
+        self.axes.iter().all(|&axis| is_number(inputs[0], axis_index(axis)))
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "axes", join(&self.axes, "x"), true);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "axes", join_items(&self.axes, "x"), true);
     }
 }

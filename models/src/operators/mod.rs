@@ -115,7 +115,7 @@ macro_rules! operators {
             }
         }
 
-        /// The variants by name, each with tasks of that operator alone. Tests of every layer go through them.
+        /// Example tasks of each variant; tests of all layers use them.
         pub const EXAMPLES: &[(&str, &[&str])] = &[$((stringify!($name), &[$($example),+]),)*];
     };
 }
@@ -189,7 +189,7 @@ operators! {
 }
 
 impl Op {
-    /// The same operator with a negative axis counted from the front, the one form that is stored.
+    /// Counts a negative axis from the front, the only stored form.
     pub fn with_front_axis(mut self, rank: usize) -> Op {
         self.count_axes_from_front(rank);
         self

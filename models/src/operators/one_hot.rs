@@ -1,6 +1,6 @@
 //! Indices as vectors.
 
-use super::lookup::indices;
+use super::lookup::check_indices;
 use super::prelude::*;
 
 /// `indices`: a new dimension `axis` of extent `depth`, `on` at the index and `off` elsewhere.
@@ -18,9 +18,9 @@ impl Operator for OneHot {
         Facts::new("one_hot", Class::Movement, 1..=1)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (at, values) = (inputs[0], [self.on, self.off]);
-        indices(at)?;
+        check_indices(at)?;
         let Some(axis) = usize::try_from(self.axis).ok().filter(|&axis| axis <= at.rank()) else {
             return Err(format!("axis {} is above the rank {}", self.axis, at.rank()));
         };
@@ -37,11 +37,11 @@ impl Operator for OneHot {
 
     /// The new dimension counts too.
     fn count_axes_from_front(&mut self, rank: usize) {
-        front(&mut self.axis, rank.saturating_add(1));
+        count_from_front(&mut self.axis, rank.saturating_add(1));
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "axis", self.axis, true);
-        attribute(line, "depth", self.depth, true);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "axis", self.axis, true);
+        append_attribute(line, "depth", self.depth, true);
     }
 }

@@ -7,15 +7,14 @@ use super::prelude::*;
 pub struct PRelu {}
 
 impl Operator for PRelu {
-    /// Comparison, multiplication, selection.
     fn facts(&self) -> Facts {
         Facts::new("p_relu", Class::Pointwise, 2..=2).with_weights(1..2).with_flops(3)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, slope) = (inputs[0], inputs[1]);
         same_dtype(x, slope)?;
-        if broadcast(&x.shape, &slope.shape)? != x.shape {
+        if broadcast_shapes(&x.shape, &slope.shape)? != x.shape {
             return Err(format!("the slope {slope} does not broadcast to {x}"));
         }
         floating(x)

@@ -14,8 +14,8 @@ impl Operator for Pad {
         Facts::new("pad", Class::Movement, 1..=1).with_identity()
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
-        let output = padded(inputs[0], &self.pads)?;
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+        let output = padded_type(inputs[0], &self.pads)?;
         if !self.value.is_finite() {
             return Err(format!("the pad value {} must be finite", self.value));
         }
@@ -27,14 +27,13 @@ impl Operator for Pad {
         (0..rank).all(|d| is_number(inputs[0], d) || self.pads[d] + self.pads[rank + d] == 0)
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "p", join(&self.pads, "x"), true);
-        attribute(line, "value", self.value, self.value != 0.0);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "p", join_items(&self.pads, "x"), true);
+        append_attribute(line, "value", self.value, self.value != 0.0);
     }
 }
 
-/// Returns the type with `pads` added, all heads and then all tails.
-pub(super) fn padded(x: &TensorType, pads: &[i64]) -> Rule<TensorType> {
+pub(super) fn padded_type(x: &TensorType, pads: &[i64]) -> Rule<TensorType> {
     let rank = x.rank();
     if pads.len() != 2 * rank {
         return Err(format!("{rank} dimensions need {} pads, got {}", 2 * rank, pads.len()));
@@ -48,7 +47,7 @@ pub(super) fn padded(x: &TensorType, pads: &[i64]) -> Rule<TensorType> {
         if head == 0 && tail == 0 {
             continue;
         }
-        let extent = known(dim, "a padded extent")?;
+        let extent = known_extent(dim, "a padded extent")?;
         let padded = extent.checked_add(head).and_then(|extent| extent.checked_add(tail));
         *dim = Dim::Known(padded.ok_or("the padded extent is more than 64 bits can count")?);
     }

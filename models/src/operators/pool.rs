@@ -3,7 +3,7 @@
 use super::prelude::*;
 use super::window::ConvWindow;
 
-/// How a window becomes one number.
+/// Reduction of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PoolMode {
@@ -16,7 +16,6 @@ pub enum PoolMode {
 }
 
 impl PoolMode {
-    /// The mode's name in texts.
     pub(crate) fn name(self) -> &'static str {
         match self {
             PoolMode::Max => "max",
@@ -25,8 +24,7 @@ impl PoolMode {
         }
     }
 
-    /// Refuses element types that the mode cannot reduce.
-    pub(super) fn check(self, x: &TensorType) -> Rule<()> {
+    pub(super) fn check_dtype(self, x: &TensorType) -> Rule<()> {
         const MAX_ORDER: i64 = 16;
         numeric(x)?;
         match self {
@@ -41,9 +39,8 @@ impl PoolMode {
         }
     }
 
-    /// Returns the operations that reduce `reads` elements to `results`.
-    pub(super) fn work(self, reads: u64, results: u64) -> Work {
-        flops(match self {
+    pub(super) fn reduce_work(self, reads: u64, results: u64) -> Work {
+        flops_work(match self {
             PoolMode::Max => reads.saturating_sub(results),
             PoolMode::Average => reads,
             PoolMode::Lp { .. } => reads.saturating_mul(2).saturating_add(results),
@@ -51,8 +48,8 @@ impl PoolMode {
     }
 }
 
-/// An average divides by the kernel's elements inside the data, with `count_pad` also by those inside the pads; those that only
-/// `ceil` reaches never count. Padding never is a maximum.
+/// An average divides by the kernel's elements inside the data, with `count_pad` also inside the pads; elements
+/// that only `ceil` reaches never count. Padding never is a maximum.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pool {
     pub mode: PoolMode,
@@ -69,9 +66,9 @@ impl Operator for Pool {
         Facts::new("pool", Class::Pool, 1..=1).with_numbers_from(2)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let x = inputs[0];
-        self.mode.check(x)?;
+        self.mode.check_dtype(x)?;
         let window = self.own_window();
         let rank = window.spatial_rank(x)?;
         if self.kernel.len() != rank {
@@ -86,17 +83,17 @@ impl Operator for Pool {
                     return Err(format!("pad {pad} must be smaller than the kernel extent {extent}"));
                 }
             }
-            shape.push(Dim::Known(window.places(x, axis, extent, self.ceil)?));
+            shape.push(Dim::Known(window.window_count(x, axis, extent, self.ceil)?));
         }
         Ok(TensorType { dtype: x.dtype, shape })
     }
 
-    fn arithmetic(&self, _inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+    fn count_arithmetic(&self, _inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
         let window = self.kernel.iter().fold(1u64, |product, &k| product.saturating_mul(k.unsigned_abs()));
-        pointwise(output, self.mode.work(window, 1).flops)
+        pointwise(output, self.mode.reduce_work(window, 1).flops)
     }
 
-    fn terms(&self, _inputs: &[&TensorType]) -> i64 {
+    fn summed_terms(&self, _inputs: &[&TensorType]) -> i64 {
         match self.mode {
             PoolMode::Max => 1,
             PoolMode::Average | PoolMode::Lp { .. } => {
@@ -109,15 +106,15 @@ impl Operator for Pool {
         Some(self.own_window())
     }
 
-    fn kind(&self, _inputs: &[&TensorType]) -> String {
+    fn concrete_kind(&self, _inputs: &[&TensorType]) -> String {
         format!("{}_pool", self.mode.name())
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "k", list(&self.kernel), true);
-        self.own_window().describe(line);
-        flag(line, "ceil", self.ceil);
-        flag(line, "count_pad", self.count_pad);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "k", format_list(&self.kernel), true);
+        self.own_window().describe_window(line);
+        append_flag(line, "ceil", self.ceil);
+        append_flag(line, "count_pad", self.count_pad);
     }
 }
 

@@ -1,12 +1,15 @@
 //! What the files of operators import.
 
-pub(super) use super::counts::{Work, bytes_of, contraction, elements, extent, flops, pointwise, product};
+pub(super) use super::counts::{
+    Work, axis_extent, bytes_of, contraction_work, elements, flops_work, pointwise, saturating_product,
+};
 pub(super) use super::declaration::{Class, Facts, Operator};
-pub(super) use super::line::{attribute, flag, join, list};
+pub(super) use super::line::{append_attribute, append_flag, format_list, join_items};
 pub(super) use crate::error::Result;
 pub(super) use crate::shapes::{
-    Rule, accumulator, along, along_all, ascending, axis_of, broadcast, element_count, finite_positive, floating,
-    front, index, is_number, known, normalised, numbers_from, numeric, same_dtype, span, vectors, without,
+    Rule, accumulator_type, along_all, ascending_axes, axis_index, axis_of, broadcast_shapes, check_normalised,
+    check_vectors, count_from_front, element_count, extent_along, finite_positive, floating, is_number, known_extent,
+    known_product, numbers_from, numeric, remove_axes, same_dtype,
 };
 pub(super) use crate::types::{DType, Dim, TensorType};
 pub(super) use serde::{Deserialize, Serialize};

@@ -21,17 +21,17 @@ impl Operator for QConv {
         Facts::new("q_conv", Class::Contraction, 2..=2).with_weights(1..2)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let [x, w] = as_plain([(inputs[0], self.x_zero), (inputs[1], self.w_zero)])?;
-        conv::convolve(&x, &w, &self.own_window())
+        conv::infer_conv(&x, &w, &self.own_window())
     }
 
-    fn arithmetic(&self, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
-        conv::count(inputs, output)
+    fn count_arithmetic(&self, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+        conv::conv_work(inputs, output)
     }
 
-    fn terms(&self, inputs: &[&TensorType]) -> i64 {
-        span(inputs, 1, 1..usize::MAX)
+    fn summed_terms(&self, inputs: &[&TensorType]) -> i64 {
+        known_product(inputs, 1, 1..usize::MAX)
     }
 
     fn window(&self) -> Option<ConvWindow<'_>> {
@@ -42,13 +42,13 @@ impl Operator for QConv {
         numbers_from(inputs[0], 1) && numbers_from(inputs[1], 0)
     }
 
-    fn kind(&self, inputs: &[&TensorType]) -> String {
-        format!("q_{}", conv::kind(self.strides.len(), self.groups, inputs))
+    fn concrete_kind(&self, inputs: &[&TensorType]) -> String {
+        format!("q_{}", conv::conv_kind(self.strides.len(), self.groups, inputs))
     }
 
-    fn describe(&self, line: &mut String) {
-        self.own_window().describe(line);
-        attribute(line, "g", self.groups, self.groups != 1);
+    fn append_attributes(&self, line: &mut String) {
+        self.own_window().describe_window(line);
+        append_attribute(line, "g", self.groups, self.groups != 1);
         describe_zeros(line, [self.x_zero, self.w_zero]);
     }
 }

@@ -16,24 +16,24 @@ impl Operator for QDense {
         Facts::new("q_dense", Class::Contraction, 2..=2).with_weights(1..2)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let [x, w] = as_plain([(inputs[0], self.x_zero), (inputs[1], self.w_zero)])?;
-        Dense {}.output(&[&x, &w])
+        Dense {}.infer_output(&[&x, &w])
     }
 
-    fn arithmetic(&self, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
-        Dense {}.arithmetic(inputs, output)
+    fn count_arithmetic(&self, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+        Dense {}.count_arithmetic(inputs, output)
     }
 
-    fn terms(&self, inputs: &[&TensorType]) -> i64 {
-        Dense {}.terms(inputs)
+    fn summed_terms(&self, inputs: &[&TensorType]) -> i64 {
+        Dense {}.summed_terms(inputs)
     }
 
     fn has_needed_numbers(&self, inputs: &[&TensorType]) -> bool {
         Dense {}.has_needed_numbers(inputs)
     }
 
-    fn describe(&self, line: &mut String) {
+    fn append_attributes(&self, line: &mut String) {
         describe_zeros(line, [self.x_zero, self.w_zero]);
     }
 }

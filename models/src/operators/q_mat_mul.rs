@@ -18,24 +18,24 @@ impl Operator for QMatMul {
         Facts::new("q_mat_mul", Class::Contraction, 2..=2)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let [a, b] = as_plain([(inputs[0], self.a_zero), (inputs[1], self.b_zero)])?;
-        PLAIN.output(&[&a, &b])
+        PLAIN.infer_output(&[&a, &b])
     }
 
-    fn arithmetic(&self, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
-        PLAIN.arithmetic(inputs, output)
+    fn count_arithmetic(&self, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+        PLAIN.count_arithmetic(inputs, output)
     }
 
-    fn terms(&self, inputs: &[&TensorType]) -> i64 {
-        PLAIN.terms(inputs)
+    fn summed_terms(&self, inputs: &[&TensorType]) -> i64 {
+        PLAIN.summed_terms(inputs)
     }
 
-    fn kind(&self, _inputs: &[&TensorType]) -> String {
+    fn concrete_kind(&self, _inputs: &[&TensorType]) -> String {
         "q_matmul".to_owned()
     }
 
-    fn describe(&self, line: &mut String) {
+    fn append_attributes(&self, line: &mut String) {
         describe_zeros(line, [self.a_zero, self.b_zero]);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// Quantised numbers and their scale: one for all, or one per channel.
+/// Checks one scale for all elements or one per channel.
 pub(super) fn per_channel(x: &TensorType, scale: &TensorType, axis: i64) -> Rule<()> {
     match scale.shape.as_slice() {
         [] if axis == 0 => Ok(()),
@@ -20,19 +20,18 @@ pub(super) fn check_zero(scales: &[&TensorType], dtype: DType) -> Rule<()> {
     }
 }
 
-/// The range of a type that numbers are quantised to.
-pub(super) fn narrow(dtype: DType) -> Rule<(i64, i64)> {
+pub(super) fn quantised_range(dtype: DType) -> Rule<(i64, i64)> {
     dtype
         .integer_range()
-        .filter(|_| dtype.bytes() <= 2)
+        .filter(|_| dtype.size_bytes() <= 2)
         .ok_or_else(|| format!("needs an integer of 8 or 16 bits, not {dtype}"))
 }
 
-/// Operands of a quantised contraction, as the plain contraction of the same shapes sees them.
+/// Operands of a quantised contraction as the plain contraction sees them.
 pub(super) fn as_plain(operands: [(&TensorType, i64); 2]) -> Rule<[TensorType; 2]> {
     for (operand, zero) in operands {
         let (low, high) = match operand.dtype {
-            DType::I8 | DType::U8 => narrow(operand.dtype)?,
+            DType::I8 | DType::U8 => quantised_range(operand.dtype)?,
             other => return Err(format!("needs integers of 8 bits, not {other}")),
         };
         if !(low..=high).contains(&zero) {
@@ -43,7 +42,6 @@ pub(super) fn as_plain(operands: [(&TensorType, i64); 2]) -> Rule<[TensorType; 2
     Ok(operands.map(|(operand, _)| TensorType { dtype: DType::I8, shape: operand.shape.clone() }))
 }
 
-/// Appends the zero points of two operands to the line that describes a task.
 pub(super) fn describe_zeros(line: &mut String, zeros: [i64; 2]) {
-    attribute(line, "zero", join(&zeros, ","), zeros != [0, 0]);
+    append_attribute(line, "zero", join_items(&zeros, ","), zeros != [0, 0]);
 }

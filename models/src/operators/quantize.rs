@@ -1,11 +1,11 @@
 //! Rounding to narrow integers.
 
 use super::prelude::*;
-use super::quantised::{check_zero, narrow, per_channel};
+use super::quantised::{check_zero, per_channel, quantised_range};
 
-/// `x, scale` and perhaps the zero point, of type `to`: `clamp(round(x / scale) + zero)`, the quotient in 32-bit floats unless the
-/// scale is wider, ties to even, into the range of `to`. Scale and zero point are scalars (`axis` is then 0) or vectors along
-/// `axis`.
+/// `x, scale` and optionally the zero point, of type `to`: `clamp(round(x / scale) + zero)` into the range of `to`.
+/// The quotient is in 32-bit floats unless the scale is wider, ties to even. Scale and zero point are scalars
+/// (`axis` is then 0) or vectors along `axis`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Quantize {
     pub to: DType,
@@ -18,21 +18,21 @@ impl Operator for Quantize {
         Facts::new("quantize", Class::Pointwise, 2..=3).with_weights(1..3).with_flops(5)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, scales) = (inputs[0], &inputs[1..]);
         floating(x)?;
         same_dtype(x, scales[0])?;
         per_channel(x, scales[0], self.axis)?;
-        narrow(self.to)?;
+        quantised_range(self.to)?;
         check_zero(scales, self.to)?;
         Ok(TensorType { dtype: self.to, shape: x.shape.clone() })
     }
 
     fn count_axes_from_front(&mut self, rank: usize) {
-        front(&mut self.axis, rank);
+        count_from_front(&mut self.axis, rank);
     }
 
-    fn numbers(&self) -> String {
+    fn label_suffix(&self) -> String {
         format!("({})", self.to)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// How the elements of whole dimensions become one.
+/// Reduction of whole dimensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReduceOp {
@@ -24,7 +24,7 @@ pub enum ReduceOp {
 }
 
 impl ReduceOp {
-    /// The function's name in texts.
+    /// Returns the function's name in texts.
     pub fn name(self) -> &'static str {
         match self {
             ReduceOp::Sum => "reduce_sum",
@@ -41,7 +41,7 @@ impl ReduceOp {
     }
 }
 
-/// Over these dimensions, which stand in ascending order; with `keep` they stay with extent 1.
+/// Reduces the given ascending dimensions; with `keep` they stay with extent 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reduce {
     pub function: ReduceOp,
@@ -54,7 +54,7 @@ impl Operator for Reduce {
         Facts::new(self.function.name(), Class::Reduction, 1..=1)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let x = inputs[0];
         match self.function {
             ReduceOp::Sum | ReduceOp::Max | ReduceOp::Min | ReduceOp::Prod | ReduceOp::L1 | ReduceOp::SumSquare => {
@@ -64,37 +64,37 @@ impl Operator for Reduce {
                 floating(x)?;
             }
         }
-        without(x, &ascending(x, &self.axes)?, self.keep)
+        remove_axes(x, &ascending_axes(x, &self.axes)?, self.keep)
     }
 
-    fn arithmetic(&self, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+    fn count_arithmetic(&self, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
         let (x, out) = (elements(inputs[0])?, elements(output)?);
         Ok(match self.function {
-            ReduceOp::Sum | ReduceOp::Max | ReduceOp::Min | ReduceOp::Prod => flops(x),
-            ReduceOp::Mean => flops(x.saturating_add(out)),
-            ReduceOp::L1 | ReduceOp::L2 | ReduceOp::SumSquare => flops(x.saturating_mul(2)),
-            ReduceOp::LogSum => Work { exps: out, ..flops(x.saturating_add(out)) },
+            ReduceOp::Sum | ReduceOp::Max | ReduceOp::Min | ReduceOp::Prod => flops_work(x),
+            ReduceOp::Mean => flops_work(x.saturating_add(out)),
+            ReduceOp::L1 | ReduceOp::L2 | ReduceOp::SumSquare => flops_work(x.saturating_mul(2)),
+            ReduceOp::LogSum => Work { exps: out, ..flops_work(x.saturating_add(out)) },
             // Maximum, subtraction, exponential, sum.
-            ReduceOp::LogSumExp => Work { exps: x.saturating_add(out), ..flops(x.saturating_mul(4)) },
+            ReduceOp::LogSumExp => Work { exps: x.saturating_add(out), ..flops_work(x.saturating_mul(4)) },
         })
     }
 
-    fn terms(&self, inputs: &[&TensorType]) -> i64 {
+    fn summed_terms(&self, inputs: &[&TensorType]) -> i64 {
         along_all(inputs, &self.axes)
     }
 
     fn count_axes_from_front(&mut self, rank: usize) {
-        self.axes.iter_mut().for_each(|axis| front(axis, rank));
+        self.axes.iter_mut().for_each(|axis| count_from_front(axis, rank));
         self.axes.sort_unstable();
     }
 
     /// A mean divides by the number of elements.
     fn has_needed_numbers(&self, inputs: &[&TensorType]) -> bool {
-        self.function != ReduceOp::Mean || self.axes.iter().all(|&axis| is_number(inputs[0], index(axis)))
+        self.function != ReduceOp::Mean || self.axes.iter().all(|&axis| is_number(inputs[0], axis_index(axis)))
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "axes", join(&self.axes, "x"), true);
-        flag(line, "keep", self.keep);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "axes", join_items(&self.axes, "x"), true);
+        append_flag(line, "keep", self.keep);
     }
 }

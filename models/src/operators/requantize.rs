@@ -3,8 +3,8 @@
 use super::prelude::*;
 use super::quantised::per_channel;
 
-/// `x: i32, multiplier`: `clamp(round(x · multiplier) + zero, low, high)`, the product in 32-bit floats unless the multiplier is
-/// wider, ties to even. The multiplier is a scalar (`axis` is then 0) or a vector along `axis`.
+/// `x: i32, multiplier`: `clamp(round(x · multiplier) + zero, low, high)`, the product in 32-bit floats unless the
+/// multiplier is wider, ties to even. The multiplier is a scalar (`axis` is then 0) or a vector along `axis`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Requantize {
     pub to: DType,
@@ -20,7 +20,7 @@ impl Operator for Requantize {
         Facts::new("requantize", Class::Pointwise, 2..=2).with_weights(1..2).with_flops(5)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, multiplier) = (inputs[0], inputs[1]);
         let Requantize { to, zero, low, high, .. } = self;
         if x.dtype != DType::I32 {
@@ -38,10 +38,10 @@ impl Operator for Requantize {
     }
 
     fn count_axes_from_front(&mut self, rank: usize) {
-        front(&mut self.axis, rank);
+        count_from_front(&mut self.axis, rank);
     }
 
-    fn numbers(&self) -> String {
+    fn label_suffix(&self) -> String {
         format!("({})", self.to)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// One extent may be -1 (deduced); 0 keeps the input's.
+/// One extent may be -1 (inferred); 0 keeps the input's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reshape {
     pub shape: Vec<i64>,
@@ -13,7 +13,7 @@ impl Operator for Reshape {
         Facts::new("reshape", Class::View, 1..=1).with_numbers_from(0).with_identity()
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, shape) = (inputs[0], &self.shape);
         let mut kept = vec![false; x.rank()];
         let mut deduced = None;
@@ -36,7 +36,7 @@ impl Operator for Reshape {
         let rest: Vec<&Dim> = x.shape.iter().zip(&kept).filter(|(_, kept)| !**kept).map(|(dim, _)| dim).collect();
         let asked = element_count(shape.iter().filter(|&&extent| extent > 0).copied())?;
         let symbols: Vec<&Dim> = rest.iter().copied().filter(|dim| matches!(dim, Dim::Symbol(_))).collect();
-        let numbers = element_count(rest.iter().filter_map(|dim| known(dim, "an extent").ok()))?;
+        let numbers = element_count(rest.iter().filter_map(|dim| known_extent(dim, "an extent").ok()))?;
         match (deduced, symbols.as_slice()) {
             (Some(index), [symbol]) if numbers == asked => output[index] = (*symbol).clone(),
             (Some(index), []) if asked != 0 && numbers % asked == 0 => output[index] = Dim::Known(numbers / asked),
@@ -49,7 +49,7 @@ impl Operator for Reshape {
         Ok(TensorType { dtype: x.dtype, shape: output })
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "shape", join(&self.shape, "x"), true);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "shape", join_items(&self.shape, "x"), true);
     }
 }

@@ -2,20 +2,19 @@
 
 use super::prelude::*;
 
-/// Where a resized element comes from.
+/// Interpolation of resized elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResizeMode {
     /// Element `floor(place · old extent / new extent)`.
     Nearest,
-    /// A blend of the neighbours of `(place + 1/2) · old / new - 1/2`, kept inside.
+    /// Interpolates the neighbours of `(place + 1/2) · old / new - 1/2`, clamped to the input.
     Linear,
-    /// A blend of the neighbours of `place · (old - 1) / (new - 1)`: the corners coincide.
+    /// Interpolates the neighbours of `place · (old - 1) / (new - 1)`: the corners coincide.
     LinearAligned,
 }
 
 impl ResizeMode {
-    /// The mode's name in texts.
     fn name(self) -> &'static str {
         match self {
             ResizeMode::Nearest => "nearest",
@@ -25,7 +24,7 @@ impl ResizeMode {
     }
 }
 
-/// Spatial dimensions change to these extents.
+/// Resizes the spatial dimensions to these extents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Resize {
     pub mode: ResizeMode,
@@ -38,7 +37,7 @@ impl Operator for Resize {
         Facts::new("resize", Class::Movement, 1..=1).with_numbers_from(2).with_identity()
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, extents) = (inputs[0], &self.extents);
         match self.mode {
             ResizeMode::Nearest => {}
@@ -49,7 +48,7 @@ impl Operator for Resize {
         }
         let mut output = x.clone();
         for (dim, &extent) in output.shape[2..].iter_mut().zip(extents) {
-            if extent < 1 || known(dim, "a spatial extent of `x`")? < 1 {
+            if extent < 1 || known_extent(dim, "a spatial extent of `x`")? < 1 {
                 return Err(format!("a dimension of {dim} cannot become {extent}; both must be at least 1"));
             }
             *dim = Dim::Known(extent);
@@ -58,7 +57,7 @@ impl Operator for Resize {
     }
 
     /// A blend of two is a difference, a product and a sum; the corners of a cell are blended pairwise.
-    fn arithmetic(&self, _inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+    fn count_arithmetic(&self, _inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
         match self.mode {
             ResizeMode::Nearest => Ok(Work::default()),
             ResizeMode::Linear | ResizeMode::LinearAligned => {
@@ -67,8 +66,8 @@ impl Operator for Resize {
         }
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "to", join(&self.extents, "x"), true);
-        flag(line, self.mode.name(), true);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "to", join_items(&self.extents, "x"), true);
+        append_flag(line, self.mode.name(), true);
     }
 }

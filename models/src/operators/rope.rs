@@ -2,8 +2,8 @@
 
 use super::prelude::*;
 
-/// `x[…, s, d], cos[…, s, r / 2], sin[…, s, r / 2]`, both broadcast to the leading dimensions of `x`: turns pairs of the first
-/// `rotary` elements, which are neighbours when `interleaved`, else half of `rotary` apart.
+/// `x[…, s, d], cos[…, s, r / 2], sin[…, s, r / 2]`, broadcast to the leading dimensions of `x`. Rotates pairs
+/// of the first `rotary` elements, adjacent if `interleaved`, else half of `rotary` apart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rope {
     pub rotary: i64,
@@ -15,13 +15,13 @@ impl Operator for Rope {
         Facts::new("rope", Class::Movement, 3..=3).with_weights(1..3)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, rotary) = (inputs[0], self.rotary);
         floating(x)?;
         let Some((last, leading)) = x.shape.split_last() else {
             return Err("`x` must have at least 1 dimension".to_owned());
         };
-        let extent = known(last, "the last extent of `x`")?;
+        let extent = known_extent(last, "the last extent of `x`")?;
         if rotary < 2 || rotary % 2 != 0 || rotary > extent {
             return Err(format!("{rotary} turned elements must be even and at most {extent}"));
         }
@@ -29,7 +29,7 @@ impl Operator for Rope {
         for angle in &inputs[1..] {
             same_dtype(x, angle)?;
             let has_all = angle.shape.last() == full.last();
-            if !has_all || broadcast(&angle.shape, &full)? != full {
+            if !has_all || broadcast_shapes(&angle.shape, &full)? != full {
                 let full = TensorType { dtype: x.dtype, shape: full };
                 return Err(format!("{angle} must end in {} and broadcast to {full}", rotary / 2));
             }
@@ -37,13 +37,12 @@ impl Operator for Rope {
         Ok(x.clone())
     }
 
-    /// Two products and their sum.
-    fn arithmetic(&self, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
-        let width = extent(inputs[0], inputs[0].rank() - 1)?.max(1);
-        Ok(flops((elements(output)? / width).saturating_mul(self.rotary.unsigned_abs()).saturating_mul(3)))
+    fn count_arithmetic(&self, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+        let width = axis_extent(inputs[0], inputs[0].rank() - 1)?.max(1);
+        Ok(flops_work((elements(output)? / width).saturating_mul(self.rotary.unsigned_abs()).saturating_mul(3)))
     }
 
-    fn terms(&self, _inputs: &[&TensorType]) -> i64 {
+    fn summed_terms(&self, _inputs: &[&TensorType]) -> i64 {
         2
     }
 
@@ -51,8 +50,8 @@ impl Operator for Rope {
         numbers_from(inputs[0], inputs[0].rank().saturating_sub(1))
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "rotary", self.rotary, true);
-        flag(line, "interleaved", self.interleaved);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "rotary", self.rotary, true);
+        append_flag(line, "interleaved", self.interleaved);
     }
 }

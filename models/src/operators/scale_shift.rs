@@ -13,15 +13,15 @@ impl Operator for ScaleShift {
         Facts::new("scale_shift", Class::Pointwise, 3..=3).with_weights(1..3).with_flops(2)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
-        vectors(inputs[0], axis_of(self.axis, inputs[0])?, &inputs[1..])
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+        check_vectors(inputs[0], axis_of(self.axis, inputs[0])?, &inputs[1..])
     }
 
     fn count_axes_from_front(&mut self, rank: usize) {
-        front(&mut self.axis, rank);
+        count_from_front(&mut self.axis, rank);
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "axis", self.axis, true);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "axis", self.axis, true);
     }
 }

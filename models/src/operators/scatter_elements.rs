@@ -1,10 +1,10 @@
 //! Writes of elements along an axis.
 
 use super::gather_elements::GatherElements;
-use super::lookup::{ScatterOp, scatter, scatter_terms, scatter_work};
+use super::lookup::{ScatterOp, scatter_terms, scatter_type, scatter_work};
 use super::prelude::*;
 
-/// `x, indices, updates`: writes elements where `GatherElements` would read them; of two at one place the later counts.
+/// `x, indices, updates`: writes where `GatherElements` reads; of two updates of one element the later counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScatterElements {
     pub axis: i64,
@@ -16,25 +16,25 @@ impl Operator for ScatterElements {
         Facts::new("scatter_elements", Class::Movement, 3..=3).with_numbers_from(0)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
-        let written = GatherElements { axis: self.axis }.output(inputs)?;
-        scatter(inputs[0], inputs[2], &written.shape, self.combine)
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+        let written = GatherElements { axis: self.axis }.infer_output(inputs)?;
+        scatter_type(inputs[0], inputs[2], &written.shape, self.combine)
     }
 
-    fn arithmetic(&self, inputs: &[&TensorType], _output: &TensorType) -> Result<Work> {
+    fn count_arithmetic(&self, inputs: &[&TensorType], _output: &TensorType) -> Result<Work> {
         scatter_work(inputs, self.combine)
     }
 
-    fn terms(&self, inputs: &[&TensorType]) -> i64 {
+    fn summed_terms(&self, inputs: &[&TensorType]) -> i64 {
         scatter_terms(inputs)
     }
 
     fn count_axes_from_front(&mut self, rank: usize) {
-        front(&mut self.axis, rank);
+        count_from_front(&mut self.axis, rank);
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "axis", self.axis, true);
-        flag(line, self.combine.name(), true);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "axis", self.axis, true);
+        append_flag(line, self.combine.name(), true);
     }
 }

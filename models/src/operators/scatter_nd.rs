@@ -1,9 +1,9 @@
 //! Writes of slices by tuples of indices.
 
-use super::lookup::{ScatterOp, scatter, scatter_terms, scatter_work, tuple};
+use super::lookup::{ScatterOp, scatter_terms, scatter_type, scatter_work, tuple_length};
 use super::prelude::*;
 
-/// `x, indices[i…, k], updates[i…, s…]`: writes slices where `GatherNd` would read them.
+/// `x, indices[i…, k], updates[i…, s…]`: writes slices where `GatherNd` reads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScatterNd {
     pub combine: ScatterOp,
@@ -14,22 +14,22 @@ impl Operator for ScatterNd {
         Facts::new("scatter_nd", Class::Movement, 3..=3).with_numbers_from(0)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, at) = (inputs[0], inputs[1]);
-        let looked_up = tuple(x, at, 0)?;
+        let looked_up = tuple_length(x, at, 0)?;
         let written = [&at.shape[..at.rank() - 1], &x.shape[looked_up..]].concat();
-        scatter(x, inputs[2], &written, self.combine)
+        scatter_type(x, inputs[2], &written, self.combine)
     }
 
-    fn arithmetic(&self, inputs: &[&TensorType], _output: &TensorType) -> Result<Work> {
+    fn count_arithmetic(&self, inputs: &[&TensorType], _output: &TensorType) -> Result<Work> {
         scatter_work(inputs, self.combine)
     }
 
-    fn terms(&self, inputs: &[&TensorType]) -> i64 {
+    fn summed_terms(&self, inputs: &[&TensorType]) -> i64 {
         scatter_terms(inputs)
     }
 
-    fn describe(&self, line: &mut String) {
-        flag(line, self.combine.name(), true);
+    fn append_attributes(&self, line: &mut String) {
+        append_flag(line, self.combine.name(), true);
     }
 }

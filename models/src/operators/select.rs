@@ -11,13 +11,13 @@ impl Operator for Where {
         Facts::new("where", Class::Pointwise, 3..=3).with_flops(1)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (condition, yes, no) = (inputs[0], inputs[1], inputs[2]);
         if condition.dtype != DType::Bool {
             return Err(format!("the condition must be bool, not {}", condition.dtype));
         }
         same_dtype(yes, no)?;
-        let values = broadcast(&yes.shape, &no.shape)?;
-        Ok(TensorType { dtype: yes.dtype, shape: broadcast(&condition.shape, &values)? })
+        let values = broadcast_shapes(&yes.shape, &no.shape)?;
+        Ok(TensorType { dtype: yes.dtype, shape: broadcast_shapes(&condition.shape, &values)? })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// Elements `starts` to `stops` (excluded) of these dimensions, which stand in ascending order. With a negative step they go down,
+/// Elements `starts` to `stops` (excluded) of the given ascending dimensions; negative steps count down,
 /// and a stop of -1 is before the first element.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slice {
@@ -17,7 +17,7 @@ impl Operator for Slice {
         Facts::new("slice", Class::Movement, 1..=1)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let x = inputs[0];
         let Slice { axes, starts, stops, steps } = self;
         if [starts.len(), stops.len(), steps.len()] != [axes.len(); 3] {
@@ -30,7 +30,7 @@ impl Operator for Slice {
         for (index, &axis) in axes.iter().enumerate() {
             let (start, stop, step) = (starts[index], stops[index], steps[index]);
             let axis = axis_of(axis, x)?;
-            let extent = known(&x.shape[axis], "a sliced extent")?;
+            let extent = known_extent(&x.shape[axis], "a sliced extent")?;
             let is_forward = 0 <= start && start <= stop && stop <= extent && step >= 1;
             let is_backward = -1 <= stop && stop <= start && start < extent && step <= -1;
             if !(is_forward || is_backward) {
@@ -46,17 +46,17 @@ impl Operator for Slice {
     }
 
     fn count_axes_from_front(&mut self, rank: usize) {
-        self.axes.iter_mut().for_each(|axis| front(axis, rank));
+        self.axes.iter_mut().for_each(|axis| count_from_front(axis, rank));
     }
 
     fn changes_nothing(&self, inputs: &[&TensorType], output: &TensorType) -> bool {
         inputs[0] == output && self.steps.iter().all(|&step| step > 0)
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "axes", join(&self.axes, "x"), true);
-        attribute(line, "from", join(&self.starts, "x"), true);
-        attribute(line, "to", join(&self.stops, "x"), true);
-        attribute(line, "step", join(&self.steps, "x"), self.steps.iter().any(|&step| step != 1));
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "axes", join_items(&self.axes, "x"), true);
+        append_attribute(line, "from", join_items(&self.starts, "x"), true);
+        append_attribute(line, "to", join_items(&self.stops, "x"), true);
+        append_attribute(line, "step", join_items(&self.steps, "x"), self.steps.iter().any(|&step| step != 1));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// Exponentials along `axis` over their sum, or the logarithm of that.
+/// Exponentials along `axis` divided by their sum, or the logarithm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Softmax {
     pub axis: i64,
@@ -14,29 +14,29 @@ impl Operator for Softmax {
         Facts::new("softmax", Class::Normalisation, 1..=1)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         axis_of(self.axis, inputs[0])?;
         floating(inputs[0])
     }
 
     /// Maximum, subtraction, exponential, sum, division; the logarithm instead of the division is once per row.
-    fn arithmetic(&self, _inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+    fn count_arithmetic(&self, _inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
         Ok(Work { exps: elements(output)?, ..pointwise(output, 5)? })
     }
 
-    fn terms(&self, inputs: &[&TensorType]) -> i64 {
-        along(inputs, self.axis)
+    fn summed_terms(&self, inputs: &[&TensorType]) -> i64 {
+        extent_along(inputs, self.axis)
     }
 
     fn count_axes_from_front(&mut self, rank: usize) {
-        front(&mut self.axis, rank);
+        count_from_front(&mut self.axis, rank);
     }
 
-    fn kind(&self, _inputs: &[&TensorType]) -> String {
+    fn concrete_kind(&self, _inputs: &[&TensorType]) -> String {
         if self.log { "log_softmax" } else { "softmax" }.to_owned()
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "axis", self.axis, true);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "axis", self.axis, true);
     }
 }

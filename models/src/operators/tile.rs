@@ -13,7 +13,7 @@ impl Operator for Tile {
         Facts::new("tile", Class::Movement, 1..=1).with_identity()
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, repeats) = (inputs[0], &self.repeats);
         if repeats.len() != x.rank() {
             return Err(format!("{} dimensions need as many repeats, got {}", x.rank(), repeats.len()));
@@ -24,14 +24,14 @@ impl Operator for Tile {
                 return Err(format!("{repeat} repeats must be at least 1"));
             }
             if repeat > 1 {
-                let repeated = known(dim, "a repeated extent")?.checked_mul(repeat);
+                let repeated = known_extent(dim, "a repeated extent")?.checked_mul(repeat);
                 *dim = Dim::Known(repeated.ok_or("the repeated extent is more than 64 bits can count")?);
             }
         }
         Ok(output)
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "times", join(&self.repeats, "x"), true);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "times", join_items(&self.repeats, "x"), true);
     }
 }

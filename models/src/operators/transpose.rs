@@ -13,7 +13,7 @@ impl Operator for Transpose {
         Facts::new("transpose", Class::Movement, 1..=1)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, permutation) = (inputs[0], &self.permutation);
         let mut seen = vec![false; x.rank()];
         let refused = || format!("permutation {permutation:?} must name each of {} dimensions once", x.rank());
@@ -32,14 +32,14 @@ impl Operator for Transpose {
     }
 
     fn count_axes_from_front(&mut self, rank: usize) {
-        self.permutation.iter_mut().for_each(|axis| front(axis, rank));
+        self.permutation.iter_mut().for_each(|axis| count_from_front(axis, rank));
     }
 
     fn changes_nothing(&self, _inputs: &[&TensorType], _output: &TensorType) -> bool {
         self.permutation.iter().zip(0..).all(|(&axis, index)| axis == index)
     }
 
-    fn describe(&self, line: &mut String) {
-        attribute(line, "order", join(&self.permutation, ","), true);
+    fn append_attributes(&self, line: &mut String) {
+        append_attribute(line, "order", join_items(&self.permutation, ","), true);
     }
 }

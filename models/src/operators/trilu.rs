@@ -2,7 +2,6 @@
 
 use super::prelude::*;
 
-/// Diagonals beyond this are mistakes.
 const MAX_DIAGONAL: i64 = 1 << 31;
 
 /// The upper (or lower) triangle of the last two dimensions; the rest is zero.
@@ -17,7 +16,7 @@ impl Operator for Trilu {
         Facts::new("trilu", Class::Movement, 1..=1)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let (x, diagonal) = (inputs[0], self.diagonal);
         if x.rank() < 2 {
             return Err(format!("`x` has {} dimensions; a triangle needs 2", x.rank()));
@@ -32,8 +31,8 @@ impl Operator for Trilu {
         numbers_from(inputs[0], inputs[0].rank().saturating_sub(2))
     }
 
-    fn describe(&self, line: &mut String) {
-        flag(line, if self.upper { "upper" } else { "lower" }, true);
-        attribute(line, "diagonal", self.diagonal, self.diagonal != 0);
+    fn append_attributes(&self, line: &mut String) {
+        append_flag(line, if self.upper { "upper" } else { "lower" }, true);
+        append_attribute(line, "diagonal", self.diagonal, self.diagonal != 0);
     }
 }

@@ -61,7 +61,7 @@ functions! {
         Sign => "sign", numeric, 2, 0;
         /// `x` above zero, `alpha · (exp(x) - 1)` below.
         Elu { alpha: f64 } => "elu", floating, 5, 1;
-        /// `Elu` with the two constants that keep mean and variance.
+        /// `Elu` with the two constants that preserve mean and variance.
         Selu => "selu", floating, 6, 1;
         /// `max(x, 0) + min(alpha · (exp(x / alpha) - 1), 0)`
         Celu { alpha: f64 } => "celu", floating, 6, 1;
@@ -79,21 +79,20 @@ functions! {
         Swish { beta: f64 } => "swish", floating, 6, 1;
         /// `x` above alpha, else 0.
         ThresholdedRelu { alpha: f64 } => "thresholded_relu", floating, 2, 0;
-        /// `x` moved towards zero by `bias` where it is further than `lambda` from it, else 0.
+        /// `x` moved towards zero by `bias` if `|x| > lambda`, else 0.
         Shrink { lambda: f64, bias: f64 } => "shrink", floating, 6, 0;
-        /// Whether it is no number, as `bool`.
+        /// Whether `x` is NaN, as `bool`.
         IsNan => "is_nan", floating, 1, 0;
-        /// Whether it is one of these infinities, as `bool`.
+        /// Whether `x` is one of these infinities, as `bool`.
         IsInf { negative: bool, positive: bool } => "is_inf", floating, 1, 0;
-        /// Of a `bool`.
+        /// Negation of a `bool`.
         Not => "not", boolean, 1, 0;
-        /// Every bit of an integer turned.
+        /// Bitwise complement of an integer.
         BitNot => "bit_not", integer, 1, 0;
     }
 }
 
 impl UnaryOp {
-    /// Refuses attributes that are no numbers to compute with.
     fn check_numbers(self) -> Rule<()> {
         let finite = |name: &str, number: f64| {
             if number.is_finite() { Ok(()) } else { Err(format!("{name} {number} must be finite")) }
@@ -110,8 +109,8 @@ impl UnaryOp {
         }
     }
 
-    /// The numbers that tell two functions of one name apart.
-    fn numbers(self) -> String {
+    /// Attributes that distinguish functions of the same name.
+    fn attribute_suffix(self) -> String {
         match self {
             UnaryOp::LeakyRelu { alpha }
             | UnaryOp::Elu { alpha }
@@ -137,18 +136,18 @@ impl Operator for Unary {
         Facts::new(self.function.name(), Class::Pointwise, 1..=1)
     }
 
-    fn output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
+    fn infer_output(&self, inputs: &[&TensorType]) -> Rule<TensorType> {
         let x = self.function.check(inputs[0])?;
         self.function.check_numbers()?;
         let is_test = matches!(self.function, UnaryOp::IsNan | UnaryOp::IsInf { .. });
         Ok(if is_test { TensorType { dtype: DType::Bool, shape: x.shape } } else { x })
     }
 
-    fn arithmetic(&self, _inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
+    fn count_arithmetic(&self, _inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
         self.function.work(output)
     }
 
-    fn numbers(&self) -> String {
-        self.function.numbers()
+    fn label_suffix(&self) -> String {
+        self.function.attribute_suffix()
     }
 }

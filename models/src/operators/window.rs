@@ -1,10 +1,10 @@
 //! How operators slide windows over the spatial dimensions of their first input.
 
-use super::line::{attribute, list};
-use crate::shapes::{Rule, known};
+use super::line::{append_attribute, format_list};
+use crate::shapes::{Rule, known_extent};
 use crate::types::TensorType;
 
-/// Strides, pads, dilations and kernels beyond this are mistakes; below it their sums and products need no checks.
+/// Larger strides, pads, dilations and kernels are errors; smaller ones need no overflow checks.
 pub(super) const MAX_ATTRIBUTE: i64 = 1 << 31;
 
 /// The attributes of a sliding window. Spatial attributes have one entry per spatial dimension (1 to 3).
@@ -18,20 +18,20 @@ pub struct ConvWindow<'a> {
     pub pads: &'a [i64],
     /// Elements from one tap of a window to the next.
     pub dilations: &'a [i64],
-    /// Groups of channels that do not mix; 1 where channels never mix.
+    /// Channel groups; 1 where channels never mix.
     pub groups: i64,
     /// Whether strides are those of the output.
     pub is_transposed: bool,
 }
 
 impl ConvWindow<'_> {
-    /// Returns the heads of the pads where the tails are equal.
+    /// Returns the leading pads if the trailing ones are equal.
     pub fn even_pads(&self) -> Option<&[i64]> {
         let (heads, tails) = self.pads.split_at(self.strides.len());
         (heads == tails).then_some(heads)
     }
 
-    /// Returns the number of spatial dimensions, once the attributes and `x` agree on it.
+    /// Also checks that the attributes and `x` agree on the rank.
     pub(super) fn spatial_rank(&self, x: &TensorType) -> Rule<usize> {
         let rank = self.strides.len();
         if !(1..=3).contains(&rank) {
@@ -57,12 +57,12 @@ impl ConvWindow<'_> {
         Ok(rank)
     }
 
-    /// Returns how many places a window has along one spatial axis.
-    pub(super) fn places(&self, x: &TensorType, axis: usize, kernel: i64, ceil: bool) -> Rule<i64> {
+    /// Along one spatial axis.
+    pub(super) fn window_count(&self, x: &TensorType, axis: usize, kernel: i64, ceil: bool) -> Rule<i64> {
         if !(1..=MAX_ATTRIBUTE).contains(&kernel) {
             return Err(format!("kernel extent {kernel} must be at least 1 and at most {MAX_ATTRIBUTE}"));
         }
-        let extent = i128::from(known(&x.shape[axis + 2], "a spatial extent of `x`")?);
+        let extent = i128::from(known_extent(&x.shape[axis + 2], "a spatial extent of `x`")?);
         let stride = i128::from(self.strides[axis]);
         let head = i128::from(self.pads[axis]);
         let tail = i128::from(self.pads[axis + self.strides.len()]);
@@ -81,10 +81,9 @@ impl ConvWindow<'_> {
         i64::try_from(places).map_err(|_| format!("{places} window places are more than 64 bits can count"))
     }
 
-    /// Appends strides, pads and dilations to the line that describes a task.
-    pub(super) fn describe(&self, line: &mut String) {
-        attribute(line, "s", list(self.strides), self.strides.iter().any(|&stride| stride != 1));
-        attribute(line, "p", list(self.pads), self.pads.iter().any(|&pad| pad != 0));
-        attribute(line, "d", list(self.dilations), self.dilations.iter().any(|&dilation| dilation != 1));
+    pub(super) fn describe_window(&self, line: &mut String) {
+        append_attribute(line, "s", format_list(self.strides), self.strides.iter().any(|&stride| stride != 1));
+        append_attribute(line, "p", format_list(self.pads), self.pads.iter().any(|&pad| pad != 0));
+        append_attribute(line, "d", format_list(self.dilations), self.dilations.iter().any(|&dilation| dilation != 1));
     }
 }

@@ -23,16 +23,16 @@ choice! {
     }
 }
 
-/// Calls that run one after the other.
+/// Calls that run sequentially.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
-    /// On which cores, counted from 0 among those that are given; one thread on each. On a GPU the one stream.
+    /// CPU cores of the group, counted from 0 among the given ones, with one thread each; on a GPU the stream.
     pub cores: Vec<usize>,
-    /// Places of calls.
+    /// Indices of the calls.
     pub calls: Vec<usize>,
 }
 
-/// Groups that run side by side.
+/// Groups that run in parallel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stage {
     /// The groups.
@@ -42,16 +42,16 @@ pub struct Stage {
     pub time_ns: Option<f64>,
 }
 
-/// What a planner promises of a plan.
+/// Prediction of a planner.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Promise {
-    /// The time.
+    /// Predicted time.
     pub time_ns: f64,
-    /// 90 % of measurements should lie between this …
+    /// Lower bound of the 90 % interval.
     pub low_ns: f64,
-    /// … and this.
+    /// Upper bound of the 90 % interval.
     pub high_ns: f64,
-    /// The time of one operator after the other on all cores, by the same numbers.
+    /// Predicted time of sequential execution on all cores.
     pub sequential_ns: f64,
 }
 
@@ -59,27 +59,27 @@ pub struct Promise {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StagePlan {
-    /// Of this file.
+    /// Version of the file format.
     pub format: u32,
-    /// The model's name, for readers.
+    /// Name of the model, for readers.
     pub model: String,
-    /// The hash of its calls.
+    /// Hash of the model's calls.
     pub calls_hash: String,
-    /// The class of the hosts whose times it was made by; any where left out.
+    /// Host class of the times behind the plan; any if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_class: Option<String>,
-    /// For how many cores it is.
+    /// Number of cores.
     pub cores: usize,
-    /// How operators share them.
+    /// Sharing of cores among operators.
     pub parallel: Parallel,
     /// The stages.
     pub stages: Vec<Stage>,
-    /// What was promised.
+    /// Prediction, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promise: Option<Promise>,
 }
 
-/// Why a plan is not one of a model.
+/// Rejection of a plan for a model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum StageError {
@@ -97,14 +97,14 @@ pub enum StageError {
     Missing { call: usize },
 }
 
-/// The version of the file.
+/// Version of the file format.
 pub const FORMAT: u32 = 1;
 
-/// Streams of a GPU at most: as many ways as a device has for work to come in.
+/// Maximum streams of a GPU, limited by its hardware queues.
 pub const STREAMS_MOST: usize = 32;
 
-/// Whom each call waits for: the calls that make what it reads, through views.
-pub fn waits(graph: &Graph, plan: &Plan) -> Vec<Vec<usize>> {
+/// Returns the calls that produce what each call reads, through views.
+pub fn call_dependencies(graph: &Graph, plan: &Plan) -> Vec<Vec<usize>> {
     let mut roots: Vec<ValueId> = (0..).map(ValueId).take(graph.values.len()).collect();
     for node in graph.nodes.iter().filter(|node| node.op.class() == Class::View) {
         roots[node.outputs[0].0 as usize] = roots[node.inputs[0].0 as usize];
@@ -122,7 +122,7 @@ pub fn waits(graph: &Graph, plan: &Plan) -> Vec<Vec<usize>> {
     before
 }
 
-/// The hash of what a model does, by its tasks as it calls them, whatever its weights are.
+/// Hashes the tasks and calls of a model, independent of its weights.
 pub fn calls_hash(graph: &Graph, plan: &Plan) -> String {
     let ids = |ids: &[ValueId]| ids.iter().map(|id| format!(" {}", id.0)).collect::<String>();
     let hashes: Vec<String> = plan.tasks.iter().map(|one| one.task.hash()).collect();
@@ -136,8 +136,8 @@ pub fn calls_hash(graph: &Graph, plan: &Plan) -> String {
 }
 
 impl StagePlan {
-    /// Without stages yet.
-    pub fn of(graph: &Graph, plan: &Plan, cores: usize, parallel: Parallel) -> StagePlan {
+    /// Returns a plan without stages.
+    pub fn without_stages(graph: &Graph, plan: &Plan, cores: usize, parallel: Parallel) -> StagePlan {
         StagePlan {
             format: FORMAT,
             model: graph.name.clone(),
@@ -150,8 +150,8 @@ impl StagePlan {
         }
     }
 
-    /// Refuses a plan that is not for this graph as it was cut, for this many cores of a host of this class.
-    pub fn check(&self, graph: &Graph, plan: &Plan, cores: usize, host_class: &str) -> Result<(), StageError> {
+    /// Rejects a plan for another graph, cut, number of cores or host class.
+    pub fn check_matches(&self, graph: &Graph, plan: &Plan, cores: usize, host_class: &str) -> Result<(), StageError> {
         if self.format != FORMAT {
             return Err(StageError::Format { found: self.format });
         }
@@ -165,7 +165,7 @@ impl StagePlan {
         if self.cores != cores {
             return Err(StageError::Cores { wanted: self.cores, found: cores });
         }
-        self.check_stages(&waits(graph, plan))
+        self.check_stages(&call_dependencies(graph, plan))
     }
 
     fn check_stages(&self, before: &[Vec<usize>]) -> Result<(), StageError> {
@@ -214,8 +214,7 @@ impl StagePlan {
         }
     }
 
-    /// Converts the plan for a GPU: each group of a stage has its own stream; groups beyond the limit follow earlier
-    /// ones on the same streams.
+    /// Converts the plan for a GPU: one stream per group; groups beyond the limit follow earlier ones.
     #[must_use]
     pub fn on_streams(mut self, most: usize) -> StagePlan {
         let streams = most.clamp(1, STREAMS_MOST);
@@ -224,12 +223,12 @@ impl StagePlan {
                 group.cores = vec![number % streams];
             }
         }
-        self.cores = self.width().min(streams);
+        self.cores = self.max_groups().min(streams);
         self
     }
 
-    /// The most groups side by side.
-    pub fn width(&self) -> usize {
+    /// Returns the largest number of parallel groups.
+    pub fn max_groups(&self) -> usize {
         self.stages.iter().map(|stage| stage.groups.len()).max().unwrap_or(0)
     }
 }

@@ -1,38 +1,42 @@
 //! Plans made by rules, without a planner.
 
-use super::{Group, Parallel, Stage, StagePlan, waits};
+use super::{Group, Parallel, Stage, StagePlan, call_dependencies};
 use crate::{Graph, Plan};
 
 impl StagePlan {
-    /// All calls in stages by a rule: one after the other, or by levels what is ready at once. A stream shares a level among as
-    /// many groups as there are cores, those with most work first.
+    /// Builds stages by a rule: sequentially, or by levels of calls that are ready at once. `Stream` splits a level
+    /// into as many groups as there are cores, calls with most work first.
     pub fn by_rule(graph: &Graph, plan: &Plan, cores: usize, parallel: Parallel) -> StagePlan {
         let all: Vec<usize> = (0..cores).collect();
         let stages = match parallel {
             Parallel::Sequential => {
-                vec![stage(vec![Group { cores: all, calls: (0..plan.calls.len()).collect() }])]
+                vec![make_stage(vec![Group { cores: all, calls: (0..plan.calls.len()).collect() }])]
             }
             Parallel::Full => {
                 let alone = |call: usize| Group { cores: all.clone(), calls: vec![call] };
-                levels(graph, plan).into_iter().map(|level| stage(level.into_iter().map(alone).collect())).collect()
+                dependency_levels(graph, plan)
+                    .into_iter()
+                    .map(|level| make_stage(level.into_iter().map(alone).collect()))
+                    .collect()
             }
-            Parallel::Stream => {
-                levels(graph, plan).into_iter().map(|level| stage(streams(plan, level, cores))).collect()
-            }
+            Parallel::Stream => dependency_levels(graph, plan)
+                .into_iter()
+                .map(|level| make_stage(split_level(plan, level, cores)))
+                .collect(),
         };
-        StagePlan { stages, ..StagePlan::of(graph, plan, cores, parallel) }
+        StagePlan { stages, ..StagePlan::without_stages(graph, plan, cores, parallel) }
     }
 }
 
-fn stage(groups: Vec<Group>) -> Stage {
+fn make_stage(groups: Vec<Group>) -> Stage {
     Stage { groups, time_ns: None }
 }
 
-/// Calls by the longest chain of others that they wait for.
-fn levels(graph: &Graph, plan: &Plan) -> Vec<Vec<usize>> {
+/// Groups calls by their longest chain of dependencies.
+fn dependency_levels(graph: &Graph, plan: &Plan) -> Vec<Vec<usize>> {
     let mut level_of: Vec<usize> = Vec::with_capacity(plan.calls.len());
     let mut levels: Vec<Vec<usize>> = Vec::new();
-    for (call, waits) in waits(graph, plan).iter().enumerate() {
+    for (call, waits) in call_dependencies(graph, plan).iter().enumerate() {
         let level = waits.iter().map(|&wait| level_of[wait] + 1).max().unwrap_or(0);
         level_of.push(level);
         levels.resize_with(levels.len().max(level + 1), Vec::new);
@@ -41,12 +45,11 @@ fn levels(graph: &Graph, plan: &Plan) -> Vec<Vec<usize>> {
     levels
 }
 
-/// A level in groups, each on its part of the cores.
-fn streams(plan: &Plan, level: Vec<usize>, cores: usize) -> Vec<Group> {
+fn split_level(plan: &Plan, level: Vec<usize>, cores: usize) -> Vec<Group> {
     let count = level.len().min(cores).max(1);
     let work = |call: usize| {
         let work = plan.tasks[plan.calls[call].task].task.work();
-        work.map_or(1, |work| work.flops.saturating_add(work.bytes())).max(1)
+        work.map_or(1, |work| work.flops.saturating_add(work.total_bytes())).max(1)
     };
     let mut order: Vec<(u64, usize)> = level.into_iter().map(|call| (work(call), call)).collect();
     order.sort_by_key(|(work, call)| (std::cmp::Reverse(*work), *call));

@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::operators::{Concat, Reshape, Softmax};
-use crate::{Fuse, GraphBuilder, Op, TensorType, plan};
+use crate::{Fuse, GraphBuilder, Op, TensorType, plan_calls};
 
 /// A softmax whose result three others read, joined by sums.
 fn branches() -> (Graph, Plan) {
     let mut builder = GraphBuilder::new("branches");
-    let x = builder.input("x", TensorType::f32(&[2, 64])).expect("an input");
+    let x = builder.add_input("x", TensorType::f32(&[2, 64])).expect("an input");
     let softmax = |builder: &mut GraphBuilder, from| {
         builder.push(Op::Softmax(Softmax { axis: 1, log: false }), &[from]).expect("a call")
     };
@@ -17,14 +17,14 @@ fn branches() -> (Graph, Plan) {
     let parts = [first, back, first].map(|from| softmax(&mut builder, from));
     let joined = builder.push(Op::Concat(Concat { axis: 1 }), &parts).expect("a call");
     let graph = builder.finish(&[joined]).expect("a graph");
-    let cut = plan(&graph, Fuse::Epilogue).expect("calls");
+    let cut = plan_calls(&graph, Fuse::Epilogue).expect("calls");
     (graph, cut)
 }
 
 #[test]
 fn calls_wait_through_views() {
     let (graph, plan) = branches();
-    assert_eq!(waits(&graph, &plan), [vec![], vec![0], vec![0], vec![0], vec![1, 2, 3]]);
+    assert_eq!(call_dependencies(&graph, &plan), [vec![], vec![0], vec![0], vec![0], vec![1, 2, 3]]);
 }
 
 #[test]
@@ -33,8 +33,8 @@ fn rules_make_plans() {
     let widths = [(Parallel::Sequential, 1, 1), (Parallel::Stream, 3, 2), (Parallel::Full, 3, 3)];
     for (parallel, stages, width) in widths {
         let made = StagePlan::by_rule(&graph, &plan, 2, parallel);
-        assert_eq!(made.check(&graph, &plan, 2, "here"), Ok(()), "{made:?}");
-        assert_eq!((made.stages.len(), made.width()), (stages, width), "{made:?}");
+        assert_eq!(made.check_matches(&graph, &plan, 2, "here"), Ok(()), "{made:?}");
+        assert_eq!((made.stages.len(), made.max_groups()), (stages, width), "{made:?}");
         let text = serde_json::to_string(&made).expect("JSON");
         assert_eq!(serde_json::from_str::<StagePlan>(&text).expect("a plan"), made);
     }
@@ -64,7 +64,7 @@ fn what_is_no_plan_of_a_model_is_refused() {
     let refused = |change: &dyn Fn(&mut StagePlan)| {
         let mut changed = StagePlan { host_class: Some("here".to_owned()), ..made.clone() };
         change(&mut changed);
-        changed.check(&graph, &plan, 2, "here").expect_err("it is none").to_string()
+        changed.check_matches(&graph, &plan, 2, "here").expect_err("it is none").to_string()
     };
     assert!(refused(&|one| one.format = 9).contains("format 9"));
     assert!(refused(&|one| one.calls_hash = "0".to_owned()).contains("another graph: `branches`"));

@@ -1,13 +1,13 @@
 //! What a well-formed task is. Tasks also come from files and pipes, so readers test before they trust.
 
 use crate::error::{Error, Result};
-use crate::infer::infer;
+use crate::infer::infer_type;
 use crate::operators::Class;
 use crate::task::{Operand, Step, Task};
 
 impl Task {
-    /// Tests every rule of a task: parameters in the order of first use and all used; each step after the first
-    /// pointwise, of the anchor's shape, and the only reader of the step before it; types as the shape rules say.
+    /// Checks all rules of a task: parameters all used, in order of first use; steps after the first pointwise, of
+    /// the anchor's shape and the only readers of the previous step; types as inferred.
     pub fn check(&self) -> Result<()> {
         self.check_rules().map_err(|reason| Error::Task { task: self.name(), reason })
     }
@@ -24,7 +24,8 @@ impl Task {
                 check_epilogue(step, index, anchor)?;
             }
             let inputs = step.inputs.iter().map(|operand| self.operand_type(*operand)).collect::<Result<Vec<_>>>();
-            let inferred = inputs.and_then(|inputs| infer(&step.op, &inputs)).map_err(|error| error.to_string())?;
+            let inferred =
+                inputs.and_then(|inputs| infer_type(&step.op, &inputs)).map_err(|error| error.to_string())?;
             if inferred != step.output {
                 return Err(format!("step {index} is stored as {}, the shape rule says {inferred}", step.output));
             }

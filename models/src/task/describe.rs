@@ -1,43 +1,43 @@
 //! A task in words: its kind for columns and filters, a name for tables, a line for people.
 
-use crate::operators::line::join;
+use crate::operators::line::join_items;
 use crate::task::{Operand, Step, Task};
 use crate::types::TensorType;
 use std::fmt::Write;
 
 impl Task {
-    /// What the anchor is, such as `conv2d` or `depthwise_conv2d`.
-    pub fn kind(&self) -> String {
+    /// Returns the kind of the anchor, such as `conv2d` or `depthwise_conv2d`.
+    pub fn anchor_kind(&self) -> String {
         let Some(anchor) = self.steps.first() else { return "empty".to_owned() };
         let types: Vec<&TensorType> = anchor.inputs.iter().filter_map(|operand| self.type_if_any(*operand)).collect();
-        anchor.op.kind(&types)
+        anchor.op.concrete_kind(&types)
     }
 
-    /// The kind and the epilogue, such as `conv2d+bias+relu`.
+    /// Returns kind and epilogue, such as `conv2d+bias+relu`.
     pub fn name(&self) -> String {
-        let mut name = self.kind();
+        let mut name = self.anchor_kind();
         for step in self.steps.iter().skip(1) {
             name.push('+');
-            name.push_str(step.op.label());
+            name.push_str(step.op.epilogue_label());
         }
         name
     }
 
-    /// One line with shapes and attributes, such as `conv2d f32[1,3,224,224] w[64,3,7,7] s=2 p=3 +bias +relu`.
+    /// Describes shapes and attributes in a line, such as `conv2d f32[1,3,224,224] w[64,3,7,7] s=2 p=3 +bias +relu`.
     pub fn describe(&self) -> String {
-        let mut line = self.kind();
+        let mut line = self.anchor_kind();
         let Some(anchor) = self.steps.first() else { return line };
         self.describe_inputs(anchor, &mut line);
-        anchor.op.describe(&mut line);
+        anchor.op.append_attributes(&mut line);
         for step in self.steps.iter().skip(1) {
             line.push_str(" +");
-            line.push_str(step.op.label());
-            line.push_str(&step.op.numbers());
+            line.push_str(step.op.epilogue_label());
+            line.push_str(&step.op.label_suffix());
         }
         line
     }
 
-    /// Tensors the anchor reads: activations with their element type, weights as `w`, per-channel vectors left out.
+    /// Activations with their element type, weights as `w`, without per-channel vectors.
     fn describe_inputs(&self, anchor: &Step, line: &mut String) {
         for (index, operand) in anchor.inputs.iter().enumerate() {
             let Operand::Parameter(parameter) = operand else { continue };
@@ -45,7 +45,7 @@ impl Task {
             if !anchor.op.is_weight(index) {
                 let _ = write!(line, " {ty}");
             } else if ty.rank() > 1 {
-                let _ = write!(line, " w[{}]", join(&ty.shape, ","));
+                let _ = write!(line, " w[{}]", join_items(&ty.shape, ","));
             }
         }
     }

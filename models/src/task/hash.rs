@@ -11,7 +11,7 @@ use serde_json::Value;
 const DOMAIN: &[u8] = b"opcollect task 1\n";
 
 impl Task {
-    /// 32 hexadecimal digits that identify the task.
+    /// Returns 32 hexadecimal digits that identify the task.
     pub fn hash(&self) -> String {
         let value = serde_json::to_value(self).expect("a task has only numbers, texts and lists");
         let mut text = String::new();

@@ -45,20 +45,20 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operand {
-    /// The parameter of that index.
+    /// Parameter by index.
     Parameter(usize),
-    /// The output of that earlier step.
+    /// Output of an earlier step by index.
     Step(usize),
 }
 
-/// A task of one model with the places it stands in.
+/// A task of one model with its places.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskUse {
     /// The task.
     pub task: Task,
     /// Scopes of its anchors, one per occurrence, in graph order; the length is the count.
     pub places: Vec<String>,
-    /// The library that computes it, when it is not the compiler's.
+    /// The library that computes the task instead of the compiler.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partner: Option<String>,
 }
@@ -66,7 +66,7 @@ pub struct TaskUse {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::infer::infer;
+    use crate::infer::infer_type;
     use crate::operators::{BiasAdd, Conv, Unary, UnaryOp};
 
     /// The first layer of a well-known network.
@@ -89,7 +89,7 @@ pub(crate) mod tests {
     /// A task of one operator over parameters of these types.
     pub(crate) fn single(op: Op, types: &[&str]) -> Task {
         let types: Vec<TensorType> = types.iter().map(|ty| ty.parse().expect("a type")).collect();
-        let output = infer(&op, &types.iter().collect::<Vec<_>>()).expect("types that fit");
+        let output = infer_type(&op, &types.iter().collect::<Vec<_>>()).expect("types that fit");
         let inputs = (0..types.len()).map(Operand::Parameter).collect();
         let parameters = types.into_iter().map(|ty| Parameter { ty, is_constant: false }).collect();
         Task { parameters, steps: vec![Step { op, inputs, output }] }

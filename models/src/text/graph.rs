@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 impl Graph {
-    /// The graph as text, one line per tensor or operator.
+    /// Formats the graph with one line per tensor or operator.
     pub fn to_text(&self) -> String {
-        let mut text = format!("graph {}\n", quote(&self.name));
+        let mut text = format!("graph {}\n", quote_json(&self.name));
         for &id in &self.inputs {
-            let _ = writeln!(text, "input {}", self.declaration(id));
+            let _ = writeln!(text, "input {}", self.format_declaration(id));
         }
         let mut is_written = vec![false; self.values.len()];
         for node in &self.nodes {
@@ -23,7 +23,7 @@ impl Graph {
                 self.write_constant(*id, &mut is_written, &mut text);
             }
             let inputs: Vec<String> = node.inputs.iter().map(|id| format!("%{}", id.0)).collect();
-            let outputs: Vec<String> = node.outputs.iter().map(|&id| self.declaration(id)).collect();
+            let outputs: Vec<String> = node.outputs.iter().map(|&id| self.format_declaration(id)).collect();
             let call = write_call(&node.op, &inputs);
             let _ = writeln!(text, "{} = {call}{}", outputs.join(", "), write_origin(&node.origin));
         }
@@ -35,23 +35,23 @@ impl Graph {
         text
     }
 
-    /// Reads what `to_text` writes. Empty lines and lines that begin with `//` are skipped.
+    /// Parses the output of `to_text`. Empty lines and lines that begin with `//` are skipped.
     pub fn from_text(text: &str) -> Result<Graph> {
         let mut reader = GraphReader::default();
         for (index, line) in text.lines().enumerate() {
             if line.trim().is_empty() || line.trim_start().starts_with("//") {
                 continue;
             }
-            reader.line(line).map_err(|reason| Error::Text { line: index + 1, reason })?;
+            reader.read_line(line).map_err(|reason| Error::Text { line: index + 1, reason })?;
         }
-        let graph = reader.finish().map_err(|reason| Error::Text { line: text.lines().count(), reason })?;
-        graph.check()?;
+        let graph = reader.finish_graph().map_err(|reason| Error::Text { line: text.lines().count(), reason })?;
+        graph.check_default()?;
         Ok(graph)
     }
 
-    fn declaration(&self, id: ValueId) -> String {
+    fn format_declaration(&self, id: ValueId) -> String {
         match self.value(id) {
-            Some(value) => format!("%{} {}: {}", id.0, quote(&value.name), value.ty),
+            Some(value) => format!("%{} {}: {}", id.0, quote_json(&value.name), value.ty),
             None => format!("%{}", id.0),
         }
     }
@@ -59,13 +59,13 @@ impl Graph {
     fn write_constant(&self, id: ValueId, is_written: &mut [bool], text: &mut String) {
         let Some(data) = self.value(id).and_then(|value| value.data.as_ref()) else { return };
         if !std::mem::replace(&mut is_written[id.0 as usize], true) {
-            let _ = writeln!(text, "constant {} = {}", self.declaration(id), write_const(data));
+            let _ = writeln!(text, "constant {} = {}", self.format_declaration(id), write_const(data));
         }
     }
 }
 
 /// Quotes a text as JSON; unprintable characters become escapes, too.
-fn quote(text: &str) -> String {
+fn quote_json(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     for c in serde_json::Value::from(text).to_string().chars() {
         if crate::names::is_printable(c) {
@@ -81,7 +81,7 @@ fn write_const(data: &Const) -> String {
     match data {
         Const::Bytes(contents) => format!("{contents:?}"),
         Const::File { path, offset, length } => {
-            format!("file({}, {offset}, {length})", quote(&path.to_string_lossy()))
+            format!("file({}, {offset}, {length})", quote_json(&path.to_string_lossy()))
         }
         Const::Computed(computed) => {
             let input = |(ty, data): &(TensorType, Const)| format!("{ty} {}", write_const(data));
@@ -98,11 +98,10 @@ fn write_const(data: &Const) -> String {
 
 fn write_origin(origin: &Origin) -> String {
     let part =
-        |word: &str, name: &str| if name.is_empty() { String::new() } else { format!(" {word} {}", quote(name)) };
+        |word: &str, name: &str| if name.is_empty() { String::new() } else { format!(" {word} {}", quote_json(name)) };
     part("at", &origin.scope) + &part("from", &origin.source_op)
 }
 
-/// A graph on its way out of its lines.
 #[derive(Default)]
 struct GraphReader {
     name: Option<String>,
@@ -113,13 +112,13 @@ struct GraphReader {
 }
 
 impl GraphReader {
-    fn line(&mut self, line: &str) -> Scanned<()> {
+    fn read_line(&mut self, line: &str) -> Scanned<()> {
         let mut scan = Scan::new(line);
-        if scan.take("graph ") {
-            return if self.name.replace(scan.quoted()?).is_some() {
+        if scan.take_text("graph ") {
+            return if self.name.replace(scan.read_quoted()?).is_some() {
                 Err("a second graph".to_owned())
             } else {
-                scan.end()
+                scan.expect_end()
             };
         }
         if self.name.is_none() {
@@ -128,53 +127,53 @@ impl GraphReader {
         if self.outputs.is_some() {
             return Err("nothing may follow the outputs".to_owned());
         }
-        if scan.take("input ") {
-            let (id, value) = declaration(&mut scan, None)?;
+        if scan.take_text("input ") {
+            let (id, value) = read_declaration(&mut scan, None)?;
             self.inputs.push(id);
-            self.add(id, value)?;
-        } else if scan.take("constant ") {
-            let (id, mut value) = declaration(&mut scan, Some('='))?;
-            scan.expect("=")?;
-            value.data = Some(constant(&mut scan, 0)?);
-            self.add(id, value)?;
-        } else if scan.take("output") {
+            self.add_value(id, value)?;
+        } else if scan.take_text("constant ") {
+            let (id, mut value) = read_declaration(&mut scan, Some('='))?;
+            scan.expect_text("=")?;
+            value.data = Some(read_constant(&mut scan, 0)?);
+            self.add_value(id, value)?;
+        } else if scan.take_text("output") {
             let mut outputs = Vec::new();
             while !scan.is_done() {
                 if !outputs.is_empty() {
-                    scan.expect(",")?;
+                    scan.expect_text(",")?;
                 }
-                outputs.push(id(&mut scan)?);
+                outputs.push(read_id(&mut scan)?);
             }
             self.outputs = Some(outputs);
         } else {
-            self.node(&mut scan)?;
+            self.read_node(&mut scan)?;
         }
-        scan.end()
+        scan.expect_end()
     }
 
-    fn node(&mut self, scan: &mut Scan<'_>) -> Scanned<()> {
-        let (output, value) = declaration(scan, Some('='))?;
-        scan.expect("=")?;
-        let (op, inputs) = scan.call(id)?;
+    fn read_node(&mut self, scan: &mut Scan<'_>) -> Scanned<()> {
+        let (output, value) = read_declaration(scan, Some('='))?;
+        scan.expect_text("=")?;
+        let (op, inputs) = scan.read_call(read_id)?;
         let mut origin = Origin::default();
-        if scan.take("at ") {
-            origin.scope = scan.quoted()?;
+        if scan.take_text("at ") {
+            origin.scope = scan.read_quoted()?;
         }
-        if scan.take("from ") {
-            origin.source_op = scan.quoted()?;
+        if scan.take_text("from ") {
+            origin.source_op = scan.read_quoted()?;
         }
         self.nodes.push(Node { op, inputs, outputs: vec![output], origin });
-        self.add(output, value)
+        self.add_value(output, value)
     }
 
-    fn add(&mut self, id: ValueId, value: Value) -> Scanned<()> {
+    fn add_value(&mut self, id: ValueId, value: Value) -> Scanned<()> {
         match self.values.insert(id.0, value) {
             None => Ok(()),
             Some(_) => Err(format!("%{} is made twice", id.0)),
         }
     }
 
-    fn finish(self) -> Scanned<Graph> {
+    fn finish_graph(self) -> Scanned<Graph> {
         let name = self.name.ok_or("the text is empty")?;
         let outputs = self.outputs.ok_or("the last line must be `output` and what the graph answers")?;
         if let Some((expected, _)) = (0u32..).zip(self.values.keys()).find(|(expected, id)| expected != *id) {
@@ -184,29 +183,28 @@ impl GraphReader {
     }
 }
 
-fn id(scan: &mut Scan<'_>) -> Scanned<ValueId> {
-    scan.expect("%")?;
-    Ok(ValueId(scan.number()?))
+fn read_id(scan: &mut Scan<'_>) -> Scanned<ValueId> {
+    scan.expect_text("%")?;
+    Ok(ValueId(scan.read_number()?))
 }
 
 /// `%0 "name": f32[1,3]`, up to a sign or the end of the line.
-fn declaration(scan: &mut Scan<'_>, end: Option<char>) -> Scanned<(ValueId, Value)> {
-    let id = id(scan)?;
-    let name = scan.quoted()?;
-    scan.expect(":")?;
+fn read_declaration(scan: &mut Scan<'_>, end: Option<char>) -> Scanned<(ValueId, Value)> {
+    let id = read_id(scan)?;
+    let name = scan.read_quoted()?;
+    scan.expect_text(":")?;
     let ends: Vec<char> = end.into_iter().collect();
     let ty: TensorType = scan.up_to(&ends, "a type")?.parse().map_err(|error| format!("{error}"))?;
     Ok((id, Value { name, ty, data: None }))
 }
 
-/// A type, then the contents of a constant.
-fn typed(scan: &mut Scan<'_>, depth: usize) -> Scanned<(TensorType, Const)> {
+fn read_typed(scan: &mut Scan<'_>, depth: usize) -> Scanned<(TensorType, Const)> {
     let ty = format!("{}]", scan.up_to(&[']'], "a type")?);
-    scan.expect("]")?;
-    Ok((ty.parse().map_err(|error| format!("{error}"))?, constant(scan, depth)?))
+    scan.expect_text("]")?;
+    Ok((ty.parse().map_err(|error| format!("{error}"))?, read_constant(scan, depth)?))
 }
 
-fn constant(scan: &mut Scan<'_>, depth: usize) -> Scanned<Const> {
+fn read_constant(scan: &mut Scan<'_>, depth: usize) -> Scanned<Const> {
     if depth > MAX_COMPUTED {
         return Err(format!("constants are nested deeper than {MAX_COMPUTED}"));
     }
@@ -214,39 +212,39 @@ fn constant(scan: &mut Scan<'_>, depth: usize) -> Scanned<Const> {
         let text = scan.up_to(&[',', ')'], "a number")?;
         text.parse().map_err(|_| format!("`{text}` is no number"))
     };
-    let kind = scan.word()?;
+    let kind = scan.read_word()?;
     if kind == "computed" {
-        let (op, inputs) = scan.call(|scan| typed(scan, depth + 1))?;
+        let (op, inputs) = scan.read_call(|scan| read_typed(scan, depth + 1))?;
         return Ok(Const::Computed(Box::new(Computed { op, inputs })));
     }
-    scan.expect("(")?;
+    scan.expect_text("(")?;
     let data = match kind {
-        "random" => Const::Random { seed: scan.number()? },
+        "random" => Const::Random { seed: scan.read_number()? },
         "fill" => Const::Fill(number(scan)?),
         "list" => {
             let mut numbers = Vec::new();
-            while !scan.take(")") {
+            while !scan.take_text(")") {
                 if !numbers.is_empty() {
-                    scan.expect(",")?;
+                    scan.expect_text(",")?;
                 }
                 numbers.push(number(scan)?);
             }
             return Ok(Const::Small(numbers));
         }
         "file" => {
-            let path = scan.quoted()?.into();
-            scan.expect(",")?;
-            let offset = scan.number()?;
-            scan.expect(",")?;
-            Const::File { path, offset, length: scan.number()? }
+            let path = scan.read_quoted()?.into();
+            scan.expect_text(",")?;
+            let offset = scan.read_number()?;
+            scan.expect_text(",")?;
+            Const::File { path, offset, length: scan.read_number()? }
         }
         "bytes" => return Err(LEFT_OUT.to_owned()),
         other => {
             let known = ["random", "fill", "list", "file", "computed"];
-            return Err(format!("there are no contents `{other}`; {}", names::hint(other, known)));
+            return Err(format!("there are no contents `{other}`; {}", names::name_hint(other, known)));
         }
     };
-    scan.expect(")")?;
+    scan.expect_text(")")?;
     Ok(data)
 }
 
@@ -260,13 +258,13 @@ mod tests {
 
     fn small() -> Graph {
         let mut builder = GraphBuilder::new("norm");
-        let x = builder.input("x", TensorType::f32(&[1, 2, 3, 3])).unwrap();
-        let w = builder.constant("w", TensorType::f32(&[2, 2, 2, 2]), Const::Random { seed: 7 }).unwrap();
+        let x = builder.add_input("x", TensorType::f32(&[1, 2, 3, 3])).unwrap();
+        let w = builder.add_constant("w", TensorType::f32(&[2, 2, 2, 2]), Const::Random { seed: 7 }).unwrap();
         let conv = Op::Conv(Conv { strides: vec![1, 1], pads: vec![0; 4], dilations: vec![1, 1], groups: 1 });
         let mut inputs = vec![builder.push(conv, &[x, w]).unwrap()];
         let vectors = [Const::Fill(3.0), Const::Fill(1.0), Const::Small(vec![0.5, -1e-9]), Const::Fill(3.5)];
         for (name, data) in ["scale", "shift", "mean", "variance"].iter().zip(vectors) {
-            inputs.push(builder.constant(name, TensorType::f32(&[2]), data).unwrap());
+            inputs.push(builder.add_constant(name, TensorType::f32(&[2]), data).unwrap());
         }
         let y = builder.push(Op::BatchNorm(BatchNorm { epsilon: 0.5 }), &inputs).unwrap();
         builder.finish(&[y]).unwrap()

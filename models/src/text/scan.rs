@@ -4,10 +4,9 @@ use crate::names;
 use crate::operators::Op;
 use serde_json::{Map, Value};
 
-/// What is wrong, in words; the caller knows the line.
+/// The error text has no line; the caller knows it.
 pub(super) type Scanned<T> = Result<T, String>;
 
-/// The unread rest of a line.
 pub(super) struct Scan<'a> {
     rest: &'a str,
 }
@@ -17,102 +16,102 @@ impl<'a> Scan<'a> {
         Scan { rest: line.trim() }
     }
 
-    /// Takes this word or sign if it comes next.
-    pub(super) fn take(&mut self, expected: &str) -> bool {
+    /// Consumes the text if it is next.
+    pub(super) fn take_text(&mut self, expected: &str) -> bool {
         let Some(rest) = self.rest.strip_prefix(expected) else { return false };
         self.rest = rest.trim_start();
         true
     }
 
-    pub(super) fn expect(&mut self, expected: &str) -> Scanned<()> {
-        if self.take(expected) { Ok(()) } else { Err(format!("expected `{expected}` at {}", self.place())) }
+    pub(super) fn expect_text(&mut self, expected: &str) -> Scanned<()> {
+        if self.take_text(expected) {
+            Ok(())
+        } else {
+            Err(format!("expected `{expected}` at {}", self.current_place()))
+        }
     }
 
     pub(super) fn is_done(&self) -> bool {
         self.rest.is_empty()
     }
 
-    pub(super) fn end(&self) -> Scanned<()> {
-        if self.is_done() { Ok(()) } else { Err(format!("nothing more was expected, found {}", self.place())) }
+    pub(super) fn expect_end(&self) -> Scanned<()> {
+        if self.is_done() { Ok(()) } else { Err(format!("nothing more was expected, found {}", self.current_place())) }
     }
 
     /// Letters, digits and `_`.
-    pub(super) fn word(&mut self) -> Scanned<&'a str> {
-        self.until(|c| !(c.is_ascii_alphanumeric() || c == '_'), "a name")
+    pub(super) fn read_word(&mut self) -> Scanned<&'a str> {
+        self.read_until(|c| !(c.is_ascii_alphanumeric() || c == '_'), "a name")
     }
 
-    /// Everything up to one of these signs or the end.
     pub(super) fn up_to(&mut self, signs: &[char], what: &str) -> Scanned<&'a str> {
-        self.until(|c| signs.contains(&c), what).map(str::trim_end)
+        self.read_until(|c| signs.contains(&c), what).map(str::trim_end)
     }
 
-    pub(super) fn number<T: std::str::FromStr>(&mut self) -> Scanned<T> {
-        let place = self.place();
-        let digits = self.until(|c| !c.is_ascii_digit(), "a number")?;
+    pub(super) fn read_number<T: std::str::FromStr>(&mut self) -> Scanned<T> {
+        let place = self.current_place();
+        let digits = self.read_until(|c| !c.is_ascii_digit(), "a number")?;
         digits.parse().map_err(|_| format!("expected a smaller number at {place}"))
     }
 
-    /// A JSON value.
-    pub(super) fn json(&mut self) -> Scanned<Value> {
+    pub(super) fn read_json(&mut self) -> Scanned<Value> {
         let mut values = serde_json::Deserializer::from_str(self.rest).into_iter::<Value>();
         match values.next() {
             Some(Ok(value)) => {
                 self.rest = self.rest[values.byte_offset()..].trim_start();
                 Ok(value)
             }
-            _ => Err(format!("expected a JSON value at {}", self.place())),
+            _ => Err(format!("expected a JSON value at {}", self.current_place())),
         }
     }
 
-    /// A text in quotes.
-    pub(super) fn quoted(&mut self) -> Scanned<String> {
-        let place = self.place();
-        match self.json()? {
+    pub(super) fn read_quoted(&mut self) -> Scanned<String> {
+        let place = self.current_place();
+        match self.read_json()? {
             Value::String(text) => Ok(text),
             _ => Err(format!("expected a text in quotes at {place}")),
         }
     }
 
-    /// `conv(…)`, then the attributes: the inputs are read by `input`.
-    pub(super) fn call<T>(&mut self, mut input: impl FnMut(&mut Scan<'a>) -> Scanned<T>) -> Scanned<(Op, Vec<T>)> {
-        let kind = self.word()?;
+    /// Reads `conv(…)` and the attributes; `input` reads each input.
+    pub(super) fn read_call<T>(&mut self, mut input: impl FnMut(&mut Scan<'a>) -> Scanned<T>) -> Scanned<(Op, Vec<T>)> {
+        let kind = self.read_word()?;
         let mut inputs = Vec::new();
-        self.expect("(")?;
-        while !self.take(")") {
+        self.expect_text("(")?;
+        while !self.take_text(")") {
             if !inputs.is_empty() {
-                self.expect(",")?;
+                self.expect_text(",")?;
             }
             inputs.push(input(self)?);
         }
         let mut attributes = Map::new();
         while self.rest.split_once('=').is_some_and(|(name, _)| crate::types::is_identifier(name)) {
-            let name = self.word()?;
-            self.expect("=")?;
-            if attributes.insert(name.to_owned(), self.json()?).is_some() {
+            let name = self.read_word()?;
+            self.expect_text("=")?;
+            if attributes.insert(name.to_owned(), self.read_json()?).is_some() {
                 return Err(format!("attribute `{name}` is given twice"));
             }
         }
         Ok((op_of(kind, attributes)?, inputs))
     }
 
-    fn until(&mut self, ends: impl Fn(char) -> bool, what: &str) -> Scanned<&'a str> {
+    fn read_until(&mut self, ends: impl Fn(char) -> bool, what: &str) -> Scanned<&'a str> {
         let end = self.rest.find(ends).unwrap_or(self.rest.len());
         if end == 0 {
-            return Err(format!("expected {what} at {}", self.place()));
+            return Err(format!("expected {what} at {}", self.current_place()));
         }
         let (taken, rest) = self.rest.split_at(end);
         self.rest = rest.trim_start();
         Ok(taken)
     }
 
-    /// Where the reader stands, for messages.
-    fn place(&self) -> String {
+    fn current_place(&self) -> String {
         let start: String = self.rest.chars().take(24).collect();
         if start.is_empty() { "the end".to_owned() } else { format!("`{start}`") }
     }
 }
 
-/// Name of the operator in the serialised form, then its attributes.
+/// Returns the serialised name and attributes.
 pub(super) fn parts_of(op: &Op) -> (String, Map<String, Value>) {
     let Ok(Value::Object(mut fields)) = serde_json::to_value(op) else { unreachable!("an operator is an object") };
     let Some(Value::String(kind)) = fields.remove("kind") else { unreachable!("an operator has a kind") };
@@ -137,7 +136,7 @@ fn op_of(kind: &str, attributes: Map<String, Value>) -> Scanned<Op> {
     let (_, known) = parts_of(&op);
     match attributes.keys().find(|name| !known.contains_key(*name)) {
         Some(name) => {
-            let hint = names::hint(name, known.keys().map(String::as_str));
+            let hint = names::name_hint(name, known.keys().map(String::as_str));
             Err(format!("`{kind}` has no attribute `{name}`; {hint}"))
         }
         None => Ok(op),

@@ -2,11 +2,11 @@
 
 use super::scan::{Scan, Scanned, write_call};
 use crate::error::{Error, Result};
-use crate::infer::infer;
+use crate::infer::infer_type;
 use crate::task::{Operand, Parameter, Step, Task};
 
 impl Task {
-    /// The task as one line.
+    /// Formats the task as one line.
     pub fn to_text(&self) -> String {
         let mut used = 0;
         let steps: Vec<String> = self
@@ -21,9 +21,9 @@ impl Task {
         steps.join(" | ")
     }
 
-    /// Reads what `to_text` writes.
+    /// Parses the output of `to_text`.
     pub fn from_text(text: &str) -> Result<Task> {
-        let task = read(text).map_err(|reason| Error::Simple { text: shortened(text), reason })?;
+        let task = read_task(text).map_err(|reason| Error::Simple { text: shorten_text(text), reason })?;
         task.check()?;
         Ok(task)
     }
@@ -44,41 +44,40 @@ impl Task {
     }
 }
 
-fn read(text: &str) -> Scanned<Task> {
+fn read_task(text: &str) -> Scanned<Task> {
     let mut scan = Scan::new(text);
     let mut task = Task { parameters: vec![], steps: vec![] };
     loop {
         let before = task.steps.len().checked_sub(1);
-        let (op, inputs) = scan.call(|scan| operand(scan, &mut task.parameters, before))?;
+        let (op, inputs) = scan.read_call(|scan| read_operand(scan, &mut task.parameters, before))?;
         let types = inputs.iter().map(|operand| task.operand_type(*operand)).collect::<Result<Vec<_>>>();
         let op = op.with_front_axis(types.as_ref().ok().and_then(|types| types.first()).map_or(0, |ty| ty.rank()));
-        let output = types.and_then(|types| infer(&op, &types)).map_err(|error| error.to_string())?;
+        let output = types.and_then(|types| infer_type(&op, &types)).map_err(|error| error.to_string())?;
         task.steps.push(Step { op, inputs, output });
         if scan.is_done() {
             return Ok(task);
         }
-        scan.expect("|")?;
+        scan.expect_text("|")?;
     }
 }
 
-fn operand(scan: &mut Scan<'_>, parameters: &mut Vec<Parameter>, before: Option<usize>) -> Scanned<Operand> {
-    if scan.take("_") {
+fn read_operand(scan: &mut Scan<'_>, parameters: &mut Vec<Parameter>, before: Option<usize>) -> Scanned<Operand> {
+    if scan.take_text("_") {
         let before = before.ok_or("the first step has no step before it that `_` could be")?;
         return Ok(Operand::Step(before));
     }
-    if scan.take("#") {
-        return Ok(Operand::Parameter(scan.number()?));
+    if scan.take_text("#") {
+        return Ok(Operand::Parameter(scan.read_number()?));
     }
-    let is_constant = scan.take("const ");
+    let is_constant = scan.take_text("const ");
     let ty = scan.up_to(&[']'], "a type")?;
-    scan.expect("]")?;
+    scan.expect_text("]")?;
     let ty = format!("{ty}]").parse().map_err(|error| format!("{error}"))?;
     parameters.push(Parameter { ty, is_constant });
     Ok(Operand::Parameter(parameters.len() - 1))
 }
 
-/// Enough of a text to recognise it in a message.
-pub(crate) fn shortened(text: &str) -> String {
+pub(crate) fn shorten_text(text: &str) -> String {
     if text.chars().count() <= 80 { text.to_owned() } else { text.chars().take(80).chain(['…']).collect() }
 }
 

@@ -4,17 +4,17 @@ use models::error::{Error, Result};
 use std::io::Read;
 use std::path::Path;
 
-/// Opens a regular file. The kind is checked first, because opening a pipe waits for its writer.
-pub(crate) fn open(path: &Path) -> std::io::Result<std::fs::File> {
+/// Checks the kind first, because opening a pipe waits for its writer.
+pub(crate) fn open_regular(path: &Path) -> std::io::Result<std::fs::File> {
     if !path.metadata()?.is_file() {
         return Err(std::io::Error::other("it is not a file"));
     }
     std::fs::File::open(path)
 }
 
-pub(crate) fn text(path: &Path, limit: u64) -> Result<String> {
+pub(crate) fn read_text(path: &Path, limit: u64) -> Result<String> {
     let unreadable = |reason: String| Error::Unreadable { file: path.display().to_string(), reason };
-    let file = open(path).map_err(|error| unreadable(error.to_string()))?;
+    let file = open_regular(path).map_err(|error| unreadable(error.to_string()))?;
     let mut text = String::new();
     file.take(limit + 1).read_to_string(&mut text).map_err(|error| unreadable(error.to_string()))?;
     if text.len() as u64 > limit {

@@ -39,7 +39,6 @@ pub struct Entry {
     pub name: &'static str,
     /// Aliases; names ignore case, `-`, `_` and `.`.
     pub aliases: &'static [&'static str],
-    /// Extents of the first input without the batch.
     pub input: &'static [i64],
     make: fn(&mut Net, ValueId) -> Result<Vec<ValueId>>,
 }
@@ -47,72 +46,76 @@ pub struct Entry {
 const IMAGE_SIZES: std::ops::RangeInclusive<i64> = 16..=2048;
 
 const MODELS: &[Entry] = &[
-    image("resnet-18", |net, x| resnet::basic(net, x, [2, 2, 2, 2])).or(&["resnet"]),
-    image("resnet-34", |net, x| resnet::basic(net, x, [3, 4, 6, 3])),
-    image("resnet-50", |net, x| resnet::bottleneck(net, x, &Bottleneck::plain([3, 4, 6, 3]))),
-    image("resnet-101", |net, x| resnet::bottleneck(net, x, &Bottleneck::plain([3, 4, 23, 3]))),
-    image("resnet-152", |net, x| resnet::bottleneck(net, x, &Bottleneck::plain([3, 8, 36, 3]))),
-    image("resnext-50-32x4d", |net, x| {
-        resnet::bottleneck(net, x, &Bottleneck { groups: 32, width: 4, ..Bottleneck::plain([3, 4, 6, 3]) })
+    image_entry("resnet-18", |net, x| resnet::build_basic(net, x, [2, 2, 2, 2])).with_aliases(&["resnet"]),
+    image_entry("resnet-34", |net, x| resnet::build_basic(net, x, [3, 4, 6, 3])),
+    image_entry("resnet-50", |net, x| resnet::build_bottleneck(net, x, &Bottleneck::plain_variant([3, 4, 6, 3]))),
+    image_entry("resnet-101", |net, x| resnet::build_bottleneck(net, x, &Bottleneck::plain_variant([3, 4, 23, 3]))),
+    image_entry("resnet-152", |net, x| resnet::build_bottleneck(net, x, &Bottleneck::plain_variant([3, 8, 36, 3]))),
+    image_entry("resnext-50-32x4d", |net, x| {
+        resnet::build_bottleneck(
+            net,
+            x,
+            &Bottleneck { groups: 32, width: 4, ..Bottleneck::plain_variant([3, 4, 6, 3]) },
+        )
     })
-    .or(&["resnext-50", "resnext"]),
-    image("wide-resnet-50-2", |net, x| {
-        resnet::bottleneck(net, x, &Bottleneck { width: 128, ..Bottleneck::plain([3, 4, 6, 3]) })
+    .with_aliases(&["resnext-50", "resnext"]),
+    image_entry("wide-resnet-50-2", |net, x| {
+        resnet::build_bottleneck(net, x, &Bottleneck { width: 128, ..Bottleneck::plain_variant([3, 4, 6, 3]) })
     })
-    .or(&["wide-resnet-50", "wide-resnet"]),
-    image("alexnet", alexnet::alexnet),
-    image("vgg-11", |net, x| vgg::vgg(net, x, [1, 1, 2, 2, 2], false)),
-    image("vgg-13", |net, x| vgg::vgg(net, x, [2, 2, 2, 2, 2], false)),
-    image("vgg-16", |net, x| vgg::vgg(net, x, [2, 2, 3, 3, 3], false)).or(&["vgg"]),
-    image("vgg-19", |net, x| vgg::vgg(net, x, [2, 2, 4, 4, 4], false)),
-    image("vgg-11-bn", |net, x| vgg::vgg(net, x, [1, 1, 2, 2, 2], true)),
-    image("vgg-13-bn", |net, x| vgg::vgg(net, x, [2, 2, 2, 2, 2], true)),
-    image("vgg-16-bn", |net, x| vgg::vgg(net, x, [2, 2, 3, 3, 3], true)).or(&["vgg-bn"]),
-    image("vgg-19-bn", |net, x| vgg::vgg(net, x, [2, 2, 4, 4, 4], true)),
-    image("squeezenet-1.0", squeezenet::version_1_0),
-    image("squeezenet-1.1", squeezenet::version_1_1).or(&["squeezenet"]),
-    image("mobilenet", mobilenet::version_1).or(&["mobilenet-v1"]),
-    image("mobilenet-v2", mobilenet::version_2),
-    image("mobilenet-v3-small", mobilenet::version_3_small),
-    image("mobilenet-v3-large", mobilenet::version_3_large).or(&["mobilenet-v3"]),
-    image("mnasnet-1.0", mobilenet::mnasnet).or(&["mnasnet"]),
-    image("efficientnet-b0", mobilenet::efficientnet_b0).or(&["efficientnet"]),
-    image("shufflenet-v2-x1.0", shufflenet::version_2).or(&["shufflenet-v2", "shufflenet"]),
-    image("densenet-121", |net, x| densenet::densenet(net, x, [6, 12, 24, 16])).or(&["densenet"]),
-    image("densenet-169", |net, x| densenet::densenet(net, x, [6, 12, 32, 32])),
-    image("densenet-201", |net, x| densenet::densenet(net, x, [6, 12, 48, 32])),
-    image("googlenet", inception::googlenet),
-    image("convnext-tiny", convnext::tiny).or(&["convnext"]),
+    .with_aliases(&["wide-resnet-50", "wide-resnet"]),
+    image_entry("alexnet", alexnet::build_alexnet),
+    image_entry("vgg-11", |net, x| vgg::build_vgg(net, x, [1, 1, 2, 2, 2], false)),
+    image_entry("vgg-13", |net, x| vgg::build_vgg(net, x, [2, 2, 2, 2, 2], false)),
+    image_entry("vgg-16", |net, x| vgg::build_vgg(net, x, [2, 2, 3, 3, 3], false)).with_aliases(&["vgg"]),
+    image_entry("vgg-19", |net, x| vgg::build_vgg(net, x, [2, 2, 4, 4, 4], false)),
+    image_entry("vgg-11-bn", |net, x| vgg::build_vgg(net, x, [1, 1, 2, 2, 2], true)),
+    image_entry("vgg-13-bn", |net, x| vgg::build_vgg(net, x, [2, 2, 2, 2, 2], true)),
+    image_entry("vgg-16-bn", |net, x| vgg::build_vgg(net, x, [2, 2, 3, 3, 3], true)).with_aliases(&["vgg-bn"]),
+    image_entry("vgg-19-bn", |net, x| vgg::build_vgg(net, x, [2, 2, 4, 4, 4], true)),
+    image_entry("squeezenet-1.0", squeezenet::version_1_0),
+    image_entry("squeezenet-1.1", squeezenet::version_1_1).with_aliases(&["squeezenet"]),
+    image_entry("mobilenet", mobilenet::version_1).with_aliases(&["mobilenet-v1"]),
+    image_entry("mobilenet-v2", mobilenet::version_2),
+    image_entry("mobilenet-v3-small", mobilenet::version_3_small),
+    image_entry("mobilenet-v3-large", mobilenet::version_3_large).with_aliases(&["mobilenet-v3"]),
+    image_entry("mnasnet-1.0", mobilenet::build_mnasnet).with_aliases(&["mnasnet"]),
+    image_entry("efficientnet-b0", mobilenet::efficientnet_b0).with_aliases(&["efficientnet"]),
+    image_entry("shufflenet-v2-x1.0", shufflenet::version_2).with_aliases(&["shufflenet-v2", "shufflenet"]),
+    image_entry("densenet-121", |net, x| densenet::build_densenet(net, x, [6, 12, 24, 16])).with_aliases(&["densenet"]),
+    image_entry("densenet-169", |net, x| densenet::build_densenet(net, x, [6, 12, 32, 32])),
+    image_entry("densenet-201", |net, x| densenet::build_densenet(net, x, [6, 12, 48, 32])),
+    image_entry("googlenet", inception::build_googlenet),
+    image_entry("convnext-tiny", convnext::build_tiny).with_aliases(&["convnext"]),
     Entry { name: "inception-v3", aliases: &["inception"], input: &[3, 299, 299], make: inception::version_3 },
-    clip("r3d-18", |net, x| video::resnet_18(net, x, VideoTime::Whole)).or(&["resnet3d-18", "resnet3d"]),
-    clip("mc3-18", |net, x| video::resnet_18(net, x, VideoTime::Mixed)),
-    clip("r2plus1d-18", |net, x| video::resnet_18(net, x, VideoTime::Split)),
-    Entry { name: "unet", aliases: &[], input: &[3, 256, 256], make: pixels::unet },
-    Entry { name: "dcgan", aliases: &[], input: &[100], make: pixels::dcgan },
+    clip_entry("r3d-18", |net, x| video::resnet_18(net, x, VideoTime::Whole))
+        .with_aliases(&["resnet3d-18", "resnet3d"]),
+    clip_entry("mc3-18", |net, x| video::resnet_18(net, x, VideoTime::Mixed)),
+    clip_entry("r2plus1d-18", |net, x| video::resnet_18(net, x, VideoTime::Split)),
+    Entry { name: "unet", aliases: &[], input: &[3, 256, 256], make: pixels::build_unet },
+    Entry { name: "dcgan", aliases: &[], input: &[100], make: pixels::build_dcgan },
     Entry { name: "yolov3-tiny", aliases: &["yolo-tiny"], input: &[3, 416, 416], make: yolo::version_3_tiny },
     Entry { name: "yolov8-nano", aliases: &["yolov8n"], input: &[3, 640, 640], make: yolo::version_8_nano },
-    Entry { name: "dqn", aliases: &[], input: &[4, 84, 84], make: dqn::dqn },
-    Entry { name: "mlp", aliases: &[], input: &[1, 28, 28], make: mlp::mlp },
-    Entry { name: "lstm", aliases: &[], input: &[16, 128], make: recurrent::lstm },
-    Entry { name: "gru", aliases: &[], input: &[16, 128], make: recurrent::gru },
+    Entry { name: "dqn", aliases: &[], input: &[4, 84, 84], make: dqn::build_dqn },
+    Entry { name: "mlp", aliases: &[], input: &[1, 28, 28], make: mlp::build_mlp },
+    Entry { name: "lstm", aliases: &[], input: &[16, 128], make: recurrent::build_lstm },
+    Entry { name: "gru", aliases: &[], input: &[16, 128], make: recurrent::build_gru },
 ];
 
-const fn clip(name: &'static str, make: fn(&mut Net, ValueId) -> Result<Vec<ValueId>>) -> Entry {
+const fn clip_entry(name: &'static str, make: fn(&mut Net, ValueId) -> Result<Vec<ValueId>>) -> Entry {
     Entry { name, aliases: &[], input: &[3, 16, 112, 112], make }
 }
 
-const fn image(name: &'static str, make: fn(&mut Net, ValueId) -> Result<Vec<ValueId>>) -> Entry {
+const fn image_entry(name: &'static str, make: fn(&mut Net, ValueId) -> Result<Vec<ValueId>>) -> Entry {
     Entry { name, aliases: &[], input: &[3, 224, 224], make }
 }
 
 impl Entry {
-    const fn or(mut self, aliases: &'static [&'static str]) -> Entry {
+    const fn with_aliases(mut self, aliases: &'static [&'static str]) -> Entry {
         self.aliases = aliases;
         self
     }
 
-    /// Builds the graph for a batch size.
-    pub fn build(&self, batch: i64) -> Result<Graph> {
+    pub fn build_graph(&self, batch: i64) -> Result<Graph> {
         self.build_for(self.name, self.input, batch)
     }
 
@@ -122,7 +125,7 @@ impl Entry {
             return Err(Error::Model { model: name.to_owned(), reason });
         }
         let mut net = Net::new(name);
-        let x = net.input("data", &[&[batch], input].concat())?;
+        let x = net.add_input("data", &[&[batch], input].concat())?;
         let outputs = (self.make)(&mut net, x)?;
         net.finish(&outputs)
     }
@@ -146,34 +149,33 @@ impl Entry {
     }
 }
 
-pub fn list() -> &'static [Entry] {
+pub fn list_models() -> &'static [Entry] {
     MODELS
 }
 
-/// Builds the graph of a named model for a batch size. Image networks accept other image sizes, such as
-/// `resnet-18:hw=160`.
-pub fn build(name: &str, batch: i64) -> Result<Graph> {
-    let Some((base, change)) = name.split_once(':') else { return find(name)?.build(batch) };
-    let entry = find(base)?;
+/// Builds a graph by name. Image networks accept other image sizes, such as `resnet-18:hw=160`.
+pub fn build_model(name: &str, batch: i64) -> Result<Graph> {
+    let Some((base, change)) = name.split_once(':') else { return find_entry(name)?.build_graph(batch) };
+    let entry = find_entry(base)?;
     let refused = |reason: String| Error::Model { model: name.to_owned(), reason };
     let input = entry.input_of(change).map_err(refused)?;
     // The image may be too small for later layers.
     entry.build_for(&format!("{}:{change}", entry.name), &input, batch).map_err(|error| refused(error.to_string()))
 }
 
-/// The name that records have for a model, in place of an alias or another spelling: `resnet-18:hw=160` for `ResNet:hw=160`. None
-/// where the name is that already, or of no model here.
-pub fn canonical(name: &str) -> Option<String> {
+/// Returns the name in records for an alias or spelling: `resnet-18:hw=160` for `ResNet:hw=160`.
+/// None if the name is canonical or unknown.
+pub fn canonical_name(name: &str) -> Option<String> {
     let (base, change) = name.split_once(':').map_or((name, None), |(base, change)| (base, Some(change)));
     if MODELS.iter().any(|entry| entry.name == base) {
         return None;
     }
-    let entry = find(base).ok()?;
+    let entry = find_entry(base).ok()?;
     Some(change.map_or_else(|| entry.name.to_owned(), |change| format!("{}:{change}", entry.name)))
 }
 
-pub fn find(name: &str) -> Result<&'static Entry> {
-    let index = names::find(name, MODELS.iter().map(|entry| (entry.name, entry.aliases)));
+pub fn find_entry(name: &str) -> Result<&'static Entry> {
+    let index = names::find_name(name, MODELS.iter().map(|entry| (entry.name, entry.aliases)));
     index.map(|index| &MODELS[index]).map_err(|hint| Error::UnknownModel { name: name.to_owned(), hint })
 }
 

@@ -1,21 +1,21 @@
 //! MobileNet v1 to v3, MnasNet and EfficientNet: depthwise convolutions between 1x1 convolutions.
 
-use super::net::{Net, RELU, RELU6, same};
+use super::net::{Net, RELU, RELU6, same_conv};
 use models::error::Result;
 use models::graph::ValueId;
 use models::operators::{Op, Unary, UnaryOp};
 
-/// Builds MobileNet v1: alternating depthwise and pointwise convolutions.
+/// Alternating depthwise and pointwise convolutions.
 pub(super) fn version_1(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let epsilon = 1e-5;
-    let mut x = net.conv_norm_act("stem", x, &same(32, 3).stride(&[2, 2]), epsilon, &RELU)?;
+    let mut x = net.conv_norm_act("stem", x, &same_conv(32, 3).with_stride(&[2, 2]), epsilon, &RELU)?;
     let stages = [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2)];
     let stages = stages.into_iter().chain([(512, 1); 5]).chain([(1024, 2), (1024, 1)]);
     for (index, (out, stride)) in stages.enumerate() {
-        let channels = net.channels(x)?;
-        let depthwise = same(channels, 3).stride(&[stride; 2]).groups(channels);
+        let channels = net.channel_count(x)?;
+        let depthwise = same_conv(channels, 3).with_stride(&[stride; 2]).with_groups(channels);
         x = net.conv_norm_act(&format!("blocks.{index}.depthwise"), x, &depthwise, epsilon, &RELU)?;
-        x = net.conv_norm_act(&format!("blocks.{index}.pointwise"), x, &same(out, 1), epsilon, &RELU)?;
+        x = net.conv_norm_act(&format!("blocks.{index}.pointwise"), x, &same_conv(out, 1), epsilon, &RELU)?;
     }
     let x = net.channel_means("avgpool", x)?;
     Ok(vec![net.dense("classifier", x, 1000)?])
@@ -33,25 +33,25 @@ pub(super) struct Inverted {
     pub epsilon: f64,
 }
 
-pub(super) fn inverted(net: &mut Net, scope: &str, x: ValueId, block: &Inverted) -> Result<ValueId> {
-    let channels = net.channels(x)?;
+pub(super) fn add_inverted(net: &mut Net, scope: &str, x: ValueId, block: &Inverted) -> Result<ValueId> {
+    let channels = net.channel_count(x)?;
     let mut y = x;
     if block.expanded != channels {
-        let expand = same(block.expanded, 1);
+        let expand = same_conv(block.expanded, 1);
         y = net.conv_norm_act(&format!("{scope}.expand"), y, &expand, block.epsilon, &block.activation)?;
     }
-    let depthwise = same(block.expanded, block.kernel).stride(&[block.stride; 2]).groups(block.expanded);
+    let depthwise = same_conv(block.expanded, block.kernel).with_stride(&[block.stride; 2]).with_groups(block.expanded);
     y = net.conv_norm_act(&format!("{scope}.depthwise"), y, &depthwise, block.epsilon, &block.activation)?;
     if let Some((squeezed, activation, gate)) = block.squeeze {
         y = net.squeeze_excite(&format!("{scope}.squeeze"), y, squeezed, activation, gate)?;
     }
-    y = net.conv_norm(&format!("{scope}.project"), y, &same(block.out, 1), block.epsilon)?;
+    y = net.conv_norm(&format!("{scope}.project"), y, &same_conv(block.out, 1), block.epsilon)?;
     if block.stride == 1 && channels == block.out { net.add(&format!("{scope}.add"), y, x) } else { Ok(y) }
 }
 
 pub(super) fn version_2(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let epsilon = 1e-5;
-    let x = net.conv_norm_act("features.0", x, &same(32, 3).stride(&[2, 2]), epsilon, &RELU6)?;
+    let x = net.conv_norm_act("features.0", x, &same_conv(32, 3).with_stride(&[2, 2]), epsilon, &RELU6)?;
     // Expansion, output channels, blocks, stride of the first block.
     let stages =
         [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)];
@@ -59,14 +59,14 @@ pub(super) fn version_2(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let mut index = 1;
     for (expansion, out, count, first_stride) in stages {
         for block in 0..count {
-            let expanded = net.channels(x)? * expansion;
+            let expanded = net.channel_count(x)? * expansion;
             let stride = if block == 0 { first_stride } else { 1 };
             let block = Inverted { expanded, out, kernel: 3, stride, activation: RELU6, squeeze: None, epsilon };
-            x = inverted(net, &format!("features.{index}"), x, &block)?;
+            x = add_inverted(net, &format!("features.{index}"), x, &block)?;
             index += 1;
         }
     }
-    let x = net.conv_norm_act("features.18", x, &same(1280, 1), epsilon, &RELU6)?;
+    let x = net.conv_norm_act("features.18", x, &same_conv(1280, 1), epsilon, &RELU6)?;
     let x = net.channel_means("avgpool", x)?;
     let x = net.dropout(x)?;
     Ok(vec![net.dense("classifier.1", x, 1000)?])
@@ -118,7 +118,7 @@ pub(super) fn version_3_small(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>>
 fn version_3(net: &mut Net, x: ValueId, rows: &[BlockRow], hidden: i64) -> Result<Vec<ValueId>> {
     let epsilon = 1e-3;
     let swish = Op::Unary(Unary { function: UnaryOp::HardSwish });
-    let mut x = net.conv_norm_act("features.0", x, &same(16, 3).stride(&[2, 2]), epsilon, &swish)?;
+    let mut x = net.conv_norm_act("features.0", x, &same_conv(16, 3).with_stride(&[2, 2]), epsilon, &swish)?;
     for (index, &(kernel, expanded, out, has_squeeze, has_swish, stride)) in (1..).zip(rows) {
         let squeezed = divisible_by_8(expanded / 4);
         let block = Inverted {
@@ -130,13 +130,13 @@ fn version_3(net: &mut Net, x: ValueId, rows: &[BlockRow], hidden: i64) -> Resul
             squeeze: has_squeeze.then_some((squeezed, UnaryOp::Relu, UnaryOp::HardSigmoid)),
             epsilon,
         };
-        x = inverted(net, &format!("features.{index}"), x, &block)?;
+        x = add_inverted(net, &format!("features.{index}"), x, &block)?;
     }
-    let last = same(6 * net.channels(x)?, 1);
+    let last = same_conv(6 * net.channel_count(x)?, 1);
     let x = net.conv_norm_act(&format!("features.{}", rows.len() + 1), x, &last, epsilon, &swish)?;
     let x = net.channel_means("avgpool", x)?;
     let x = net.dense("classifier.0", x, hidden)?;
-    let x = net.push("classifier.1", swish, &[x])?;
+    let x = net.push_op("classifier.1", swish, &[x])?;
     let x = net.dropout(x)?;
     Ok(vec![net.dense("classifier.3", x, 1000)?])
 }
@@ -147,23 +147,23 @@ fn divisible_by_8(channels: i64) -> i64 {
     if near * 10 < channels * 9 { near + 8 } else { near }
 }
 
-pub(super) fn mnasnet(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
+pub(super) fn build_mnasnet(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let epsilon = 1e-5;
-    let x = net.conv_norm_act("layers.0", x, &same(32, 3).stride(&[2, 2]), epsilon, &RELU)?;
-    let x = net.conv_norm_act("layers.3", x, &same(32, 3).groups(32), epsilon, &RELU)?;
-    let mut x = net.conv_norm("layers.6", x, &same(16, 1), epsilon)?;
+    let x = net.conv_norm_act("layers.0", x, &same_conv(32, 3).with_stride(&[2, 2]), epsilon, &RELU)?;
+    let x = net.conv_norm_act("layers.3", x, &same_conv(32, 3).with_groups(32), epsilon, &RELU)?;
+    let mut x = net.conv_norm("layers.6", x, &same_conv(16, 1), epsilon)?;
     // Output channels, kernel, stride of the first block, expansion, blocks.
     let stacks =
         [(24, 3, 2, 3, 3), (40, 5, 2, 3, 3), (80, 5, 2, 6, 3), (96, 3, 1, 6, 2), (192, 5, 2, 6, 4), (320, 3, 1, 6, 1)];
     for (stack, (out, kernel, first_stride, expansion, count)) in (8..).zip(stacks) {
         for index in 0..count {
-            let expanded = net.channels(x)? * expansion;
+            let expanded = net.channel_count(x)? * expansion;
             let stride = if index == 0 { first_stride } else { 1 };
             let block = Inverted { expanded, out, kernel, stride, activation: RELU, squeeze: None, epsilon };
-            x = inverted(net, &format!("layers.{stack}.{index}"), x, &block)?;
+            x = add_inverted(net, &format!("layers.{stack}.{index}"), x, &block)?;
         }
     }
-    let x = net.conv_norm_act("layers.14", x, &same(1280, 1), epsilon, &RELU)?;
+    let x = net.conv_norm_act("layers.14", x, &same_conv(1280, 1), epsilon, &RELU)?;
     let x = net.channel_means("avgpool", x)?;
     let x = net.dropout(x)?;
     Ok(vec![net.dense("classifier.1", x, 1000)?])
@@ -172,7 +172,7 @@ pub(super) fn mnasnet(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
 pub(super) fn efficientnet_b0(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let epsilon = 1e-5;
     let silu = Op::Unary(Unary { function: UnaryOp::Silu });
-    let mut x = net.conv_norm_act("features.0", x, &same(32, 3).stride(&[2, 2]), epsilon, &silu)?;
+    let mut x = net.conv_norm_act("features.0", x, &same_conv(32, 3).with_stride(&[2, 2]), epsilon, &silu)?;
     // Expansion, kernel, stride of the first block, output channels, blocks.
     let stages = [
         (1, 3, 1, 16, 1),
@@ -185,7 +185,7 @@ pub(super) fn efficientnet_b0(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>>
     ];
     for (stage, (expansion, kernel, first_stride, out, count)) in (1..).zip(stages) {
         for index in 0..count {
-            let channels = net.channels(x)?;
+            let channels = net.channel_count(x)?;
             let block = Inverted {
                 expanded: channels * expansion,
                 out,
@@ -195,10 +195,10 @@ pub(super) fn efficientnet_b0(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>>
                 squeeze: Some((channels / 4, UnaryOp::Silu, UnaryOp::Sigmoid)),
                 epsilon,
             };
-            x = inverted(net, &format!("features.{stage}.{index}"), x, &block)?;
+            x = add_inverted(net, &format!("features.{stage}.{index}"), x, &block)?;
         }
     }
-    let x = net.conv_norm_act("features.8", x, &same(1280, 1), epsilon, &silu)?;
+    let x = net.conv_norm_act("features.8", x, &same_conv(1280, 1), epsilon, &silu)?;
     let x = net.channel_means("avgpool", x)?;
     let x = net.dropout(x)?;
     Ok(vec![net.dense("classifier.1", x, 1000)?])

@@ -1,14 +1,14 @@
 //! Networks with an image as output: DCGAN's generator and U-Net.
 
-use super::net::{Net, RELU, same};
+use super::net::{Net, RELU, same_conv};
 use models::error::Result;
 use models::graph::ValueId;
 use models::operators::UnaryOp;
 
 const EPSILON: f64 = 1e-5;
 
-/// Builds the generator of DCGAN: noise becomes an image of 64x64.
-pub(super) fn dcgan(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
+/// Generator of DCGAN: noise becomes an image of 64x64.
+pub(super) fn build_dcgan(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let batch = net.extents(x)?[0];
     let x = net.dense("project", x, 1024 * 4 * 4)?;
     let x = net.relu("project.relu", x)?;
@@ -23,26 +23,26 @@ pub(super) fn dcgan(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     Ok(vec![net.unary("tanh", x, UnaryOp::Tanh)?])
 }
 
-/// Builds U-Net with four levels, skip connections and two classes per pixel.
-pub(super) fn unet(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
-    let mut x = double(net, "inc", x, 64)?;
+/// Four levels, skip connections and two classes per pixel.
+pub(super) fn build_unet(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
+    let mut x = double_conv(net, "inc", x, 64)?;
     let mut seen = Vec::new();
     for (index, channels) in (1..).zip([128, 256, 512, 1024]) {
         seen.push(x);
         x = net.max_pool(&format!("down{index}.pool"), x, 2, 2, 0)?;
-        x = double(net, &format!("down{index}"), x, channels)?;
+        x = double_conv(net, &format!("down{index}"), x, channels)?;
     }
     for (index, channels) in (1..).zip([512, 256, 128, 64]) {
         let scope = format!("up{index}");
         x = net.conv_transpose(&format!("{scope}.up"), x, channels, [2, 2, 0], true)?;
         let level = seen.pop().expect("as many levels up as down");
         x = net.concat(&format!("{scope}.concat"), &[level, x])?;
-        x = double(net, &scope, x, channels)?;
+        x = double_conv(net, &scope, x, channels)?;
     }
-    Ok(vec![net.conv("outc", x, &same(2, 1).bias())?])
+    Ok(vec![net.conv("outc", x, &same_conv(2, 1).with_bias())?])
 }
 
-fn double(net: &mut Net, scope: &str, x: ValueId, channels: i64) -> Result<ValueId> {
-    let x = net.conv_norm_act(&format!("{scope}.first"), x, &same(channels, 3), EPSILON, &RELU)?;
-    net.conv_norm_act(&format!("{scope}.second"), x, &same(channels, 3), EPSILON, &RELU)
+fn double_conv(net: &mut Net, scope: &str, x: ValueId, channels: i64) -> Result<ValueId> {
+    let x = net.conv_norm_act(&format!("{scope}.first"), x, &same_conv(channels, 3), EPSILON, &RELU)?;
+    net.conv_norm_act(&format!("{scope}.second"), x, &same_conv(channels, 3), EPSILON, &RELU)
 }

@@ -8,33 +8,31 @@ use models::compose::{Recurrent, Reset, gru_step, lstm_step};
 use models::error::Result;
 use models::graph::ValueId;
 
-/// Width of the state.
 const UNITS: i64 = 128;
 
-pub(super) fn lstm(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
+pub(super) fn build_lstm(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let cell = RecurrentCell::new(net, x, 4)?;
-    let mut memory = net.input("memory", &[cell.batch, UNITS])?;
-    let mut state = net.input("state", &[cell.batch, UNITS])?;
+    let mut memory = net.add_input("memory", &[cell.batch, UNITS])?;
+    let mut state = net.add_input("state", &[cell.batch, UNITS])?;
     for step in 0..cell.steps {
         let from_input = cell.input_at(net, step)?;
-        let builder = net.at(&format!("step{step}"));
+        let builder = net.scoped_builder(&format!("step{step}"));
         (state, memory) = lstm_step(builder, from_input, (state, memory), &cell.recurrent, [0, 1, 2, 3])?;
     }
     Ok(vec![state])
 }
 
-pub(super) fn gru(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
+pub(super) fn build_gru(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let cell = RecurrentCell::new(net, x, 3)?;
-    let mut state = net.input("state", &[cell.batch, UNITS])?;
+    let mut state = net.add_input("state", &[cell.batch, UNITS])?;
     for step in 0..cell.steps {
         let from_input = cell.input_at(net, step)?;
-        let builder = net.at(&format!("step{step}"));
+        let builder = net.scoped_builder(&format!("step{step}"));
         state = gru_step(builder, from_input, state, &cell.recurrent, [0, 1, 2], Reset::AfterProduct)?;
     }
     Ok(vec![state])
 }
 
-/// The values shared by all steps.
 struct RecurrentCell {
     batch: i64,
     steps: i64,
@@ -50,8 +48,8 @@ impl RecurrentCell {
         let extents = net.extents(x)?;
         let width = gates * UNITS;
         let from_input = net.dense("input", x, width)?;
-        let weight = net.weight("recurrent.weight", &[width, UNITS])?;
-        let bias = Some(net.weight("recurrent.bias", &[width])?);
+        let weight = net.add_weight("recurrent.weight", &[width, UNITS])?;
+        let bias = Some(net.add_weight("recurrent.bias", &[width])?);
         let recurrent = Recurrent::new(weight, bias, UNITS);
         Ok(RecurrentCell { batch: extents[0], steps: extents[1], width, from_input, recurrent })
     }

@@ -16,43 +16,36 @@ use std::path::{Component, Path, PathBuf};
 
 const MAX_HEADER_BYTES: u64 = 16 << 20;
 const MAX_INDEX_BYTES: u64 = 16 << 20;
-/// Maximum number of files in an index.
 const MAX_FILES: usize = 4096;
 
-/// A tensor in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub ty: TensorType,
     pub path: PathBuf,
-    /// Offset of the first element in the file.
     pub offset: u64,
-    /// Size in bytes.
     pub length: u64,
 }
 
 impl Entry {
-    /// Returns the elements as a constant that is read on demand.
-    pub fn data(&self) -> Const {
+    pub fn lazy_data(&self) -> Const {
         Const::File { path: self.path.clone(), offset: self.offset, length: self.length }
     }
 }
 
-/// Lists the tensors of `model.safetensors`, or of the files in `model.safetensors.index.json`; returns None if a
-/// folder has neither.
-pub fn folder(folder: &Path) -> Result<Option<BTreeMap<String, Entry>>> {
+/// Lists the tensors of `model.safetensors`, or of the files in its index; None if a folder has neither.
+pub fn list_folder(folder: &Path) -> Result<Option<BTreeMap<String, Entry>>> {
     let single = folder.join("model.safetensors");
     if single.is_file() {
-        return load(&single).map(Some);
+        return list_tensors(&single).map(Some);
     }
     let index = folder.join("model.safetensors.index.json");
-    if index.is_file() { indexed(folder, &index).map(Some) } else { Ok(None) }
+    if index.is_file() { read_index(folder, &index).map(Some) } else { Ok(None) }
 }
 
-/// Lists the tensors of a file.
-pub fn load(path: &Path) -> Result<BTreeMap<String, Entry>> {
+pub fn list_tensors(path: &Path) -> Result<BTreeMap<String, Entry>> {
     let name = path.display().to_string();
     let unreadable = |error: std::io::Error| Error::Unreadable { file: name.clone(), reason: error.to_string() };
-    let mut file = crate::files::open(path).map_err(unreadable)?;
+    let mut file = crate::files::open_regular(path).map_err(unreadable)?;
     let size = file.metadata().map_err(unreadable)?.len();
     let malformed = |reason: String| Error::Malformed { file: name.clone(), place: "header".to_owned(), reason };
     let mut start = [0; 8];
@@ -65,7 +58,7 @@ pub fn load(path: &Path) -> Result<BTreeMap<String, Entry>> {
     let mut header = Vec::new();
     file.take(length).read_to_end(&mut header).map_err(unreadable)?;
     let first = 8 + length;
-    let places = parse(&header, size - first).map_err(malformed)?;
+    let places = parse_header(&header, size - first).map_err(malformed)?;
     let entry = |(name, place): (String, Place)| {
         (name, Entry { ty: place.ty, path: path.to_owned(), offset: first + place.start, length: place.length })
     };
@@ -76,14 +69,11 @@ pub fn load(path: &Path) -> Result<BTreeMap<String, Entry>> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub ty: TensorType,
-    /// Offset in bytes.
     pub start: u64,
-    /// Size in bytes.
     pub length: u64,
 }
 
-/// Parses a header for a file with `bytes` bytes of elements.
-pub fn parse(header: &[u8], bytes: u64) -> Result<BTreeMap<String, Place>, String> {
+pub fn parse_header(header: &[u8], bytes: u64) -> Result<BTreeMap<String, Place>, String> {
     let header: Metadata = serde_json::from_slice(header).map_err(|error| format!("it is no header ({error})"))?;
     let length = header.data_len() as u64;
     if length != bytes {
@@ -92,22 +82,22 @@ pub fn parse(header: &[u8], bytes: u64) -> Result<BTreeMap<String, Place>, Strin
     let mut places = BTreeMap::new();
     for name in header.offset_keys() {
         let info = header.info(&name).ok_or_else(|| format!("tensor `{name}` has no place"))?;
-        let place = place(info).map_err(|reason| format!("tensor `{name}`: {reason}"))?;
+        let place = tensor_place(info).map_err(|reason| format!("tensor `{name}`: {reason}"))?;
         places.insert(name, place);
     }
     Ok(places)
 }
 
-fn place(info: &TensorInfo) -> Result<Place, String> {
+fn tensor_place(info: &TensorInfo) -> Result<Place, String> {
     let extent = |&extent: &usize| i64::try_from(extent).map_err(|_| format!("an extent of {extent} is too large"));
     let shape = info.shape.iter().map(extent).collect::<Result<Vec<i64>, String>>()?;
-    let ty = TensorType::new(dtype(info.dtype)?, &shape);
+    let ty = TensorType::new(convert_dtype(info.dtype)?, &shape);
     check_type(&ty)?;
     let (start, stop) = info.data_offsets;
     Ok(Place { ty, start: start as u64, length: (stop - start) as u64 })
 }
 
-fn dtype(dtype: Dtype) -> Result<DType, String> {
+fn convert_dtype(dtype: Dtype) -> Result<DType, String> {
     Ok(match dtype {
         Dtype::F64 => DType::F64,
         Dtype::F32 => DType::F32,
@@ -126,7 +116,7 @@ fn dtype(dtype: Dtype) -> Result<DType, String> {
     })
 }
 
-fn shortened(text: &str) -> String {
+fn shorten_text(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
@@ -135,10 +125,10 @@ struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
-fn indexed(folder: &Path, index: &Path) -> Result<BTreeMap<String, Entry>> {
+fn read_index(folder: &Path, index: &Path) -> Result<BTreeMap<String, Entry>> {
     let name = index.display().to_string();
     let malformed = |place: String, reason: String| Error::Malformed { file: name.clone(), place, reason };
-    let text = crate::files::text(index, MAX_INDEX_BYTES)?;
+    let text = crate::files::read_text(index, MAX_INDEX_BYTES)?;
     let index: Index = serde_json::from_str(&text)
         .map_err(|error| malformed("as a whole".to_owned(), format!("it is no index of tensors ({error})")))?;
     let mut files: BTreeMap<&str, BTreeMap<String, Entry>> = BTreeMap::new();
@@ -149,13 +139,13 @@ fn indexed(folder: &Path, index: &Path) -> Result<BTreeMap<String, Entry>> {
             let is_plain = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
             if !is_plain || files.len() == MAX_FILES {
                 let reason =
-                    format!("it is in `{}`; at most {MAX_FILES} files and the index are read", shortened(file));
+                    format!("it is in `{}`; at most {MAX_FILES} files and the index are read", shorten_text(file));
                 return Err(malformed(format!("tensor `{tensor}`"), reason));
             }
-            files.insert(file, load(&folder.join(file))?);
+            files.insert(file, list_tensors(&folder.join(file))?);
         }
         let found = files[file.as_str()].get(tensor).cloned();
-        let missing = || malformed(format!("tensor `{tensor}`"), format!("it is not in `{}`", shortened(file)));
+        let missing = || malformed(format!("tensor `{tensor}`"), format!("it is not in `{}`", shorten_text(file)));
         entries.insert(tensor.clone(), found.ok_or_else(missing)?);
     }
     Ok(entries)
@@ -167,7 +157,7 @@ mod tests {
 
     #[track_caller]
     fn check_refused(header: &str, bytes: u64, says: &str) {
-        let error = parse(header.as_bytes(), bytes).unwrap_err();
+        let error = parse_header(header.as_bytes(), bytes).unwrap_err();
         assert!(error.contains(says), "{error}");
     }
 
@@ -178,7 +168,7 @@ mod tests {
                 r#"{{"__metadata__":{{"shape":"x"}},"a":{{"dtype":"{dtype}","shape":{shape},"data_offsets":[{start},{stop}]}}}}"#
             )
         };
-        let read = parse(one("BF16", "[2,3]", 0, 12).as_bytes(), 12).unwrap();
+        let read = parse_header(one("BF16", "[2,3]", 0, 12).as_bytes(), 12).unwrap();
         assert_eq!(read["a"], Place { ty: "bf16[2,3]".parse().unwrap(), start: 0, length: 12 });
         check_refused("[]", 0, "no header");
         check_refused(&one("F32", "[2,3]", 0, 24), 23, "its tensors take 24 bytes, the file has 23 for them");
@@ -200,14 +190,14 @@ mod tests {
         let path = folder.path().join("model.safetensors");
         let refusal = |bytes: &[u8]| {
             std::fs::write(&path, bytes).unwrap();
-            load(&path).unwrap_err().to_string()
+            list_tensors(&path).unwrap_err().to_string()
         };
         assert!(refusal(b"12").contains("2 bytes are too few"));
         assert!(refusal(&u64::MAX.to_le_bytes()).contains("it claims 18446744073709551615 bytes"));
         let index = folder.path().join("model.safetensors.index.json");
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&index, r#"{"weight_map":{"a":"../model.safetensors"}}"#).unwrap();
-        let error = super::folder(folder.path()).unwrap_err().to_string();
+        let error = super::list_folder(folder.path()).unwrap_err().to_string();
         assert!(error.contains("at most 4096 files and the index are read"), "{error}");
     }
 }

@@ -1,10 +1,9 @@
 //! Where a model comes from, by its name alone.
 
-use crate::{find, simple, transformers};
+use crate::{find_entry, simple, transformers};
 use std::path::Path;
 
-/// Returns the word for the source that a name belongs to: the format of a file, the zoo, one operator in words, or a transformer.
-/// None where no source has such a name.
+/// Classifies a name as file format, zoo model, single operator or transformer; None for unknown names.
 pub fn source_of(name: &str) -> Option<&'static str> {
     if name.starts_with("file://") {
         return Some("remoteonnx");
@@ -17,11 +16,11 @@ pub fn source_of(name: &str) -> Option<&'static str> {
         _ => None,
     });
     let base = name.split_once(':').map_or(name, |(base, _)| base);
-    let is_simple = || name.contains(':') && simple::list().iter().any(|form| form.name == base.trim());
+    let is_simple = || name.contains(':') && simple::list_forms().iter().any(|form| form.name == base.trim());
     let is_transformer = || transformers::is_known(base) || path.join("config.json").is_file();
     match of_file {
         Some(format) => Some(format),
-        None if find(base).is_ok() => Some("local"),
+        None if find_entry(base).is_ok() => Some("local"),
         None if is_simple() => Some("simple"),
         None if is_transformer() => Some("transformers"),
         None => None,

@@ -53,25 +53,33 @@ const GOLDEN: &[(&str, u64, u64)] = &[
 #[test]
 fn parameters_and_multiply_adds_are_those_of_the_reference() {
     for (name, parameters, macs) in GOLDEN {
-        let graph = build(name, 1).unwrap();
-        assert_eq!((graph.parameters().learned, graph.work().unwrap().macs), (*parameters, *macs), "{name}");
+        let graph = build_model(name, 1).unwrap();
+        assert_eq!((graph.count_parameters().learned, graph.work().unwrap().macs), (*parameters, *macs), "{name}");
     }
 }
 
 #[test]
 fn every_model_has_a_golden_row_and_grows_with_the_batch() {
-    for entry in list() {
+    for entry in list_models() {
         let golden = GOLDEN.iter().find(|(name, ..)| *name == entry.name);
         let (_, parameters, macs) = golden.unwrap_or_else(|| panic!("`{}` has no golden row", entry.name));
-        let graph = entry.build(3).unwrap();
-        assert_eq!((graph.parameters().learned, graph.work().unwrap().macs), (*parameters, 3 * macs), "{}", entry.name);
+        let graph = entry.build_graph(3).unwrap();
+        assert_eq!(
+            (graph.count_parameters().learned, graph.work().unwrap().macs),
+            (*parameters, 3 * macs),
+            "{}",
+            entry.name
+        );
     }
 }
 
 #[test]
 fn no_two_models_share_a_spelling() {
-    let mut all: Vec<String> =
-        list().iter().flat_map(|entry| names::spellings(entry.name, entry.aliases)).map(names::bare).collect();
+    let mut all: Vec<String> = list_models()
+        .iter()
+        .flat_map(|entry| names::name_spellings(entry.name, entry.aliases))
+        .map(names::normalise_name)
+        .collect();
     let count = all.len();
     all.sort();
     all.dedup();
@@ -81,25 +89,25 @@ fn no_two_models_share_a_spelling() {
 #[test]
 fn spelling_is_forgiving_and_mistakes_get_a_hint() {
     for name in ["resnet-18", "resnet18", "ResNet_18", "RESNET18"] {
-        assert_eq!(find(name).unwrap().name, "resnet-18");
+        assert_eq!(find_entry(name).unwrap().name, "resnet-18");
     }
-    let says = |name: &str| find(name).err().unwrap().to_string();
+    let says = |name: &str| find_entry(name).err().unwrap().to_string();
     assert_eq!(says("resnet19"), "unknown model `resnet19`; did you mean `resnet-18`, `r3d-18` or `resnet-101`?");
     assert_eq!(says("qqqqqqqqqqqq"), "unknown model `qqqqqqqqqqqq`; `opcollect list` shows all names");
-    assert_eq!(build("mlp", 0).unwrap_err().to_string(), "model `mlp`: batch size 0 must be at least 1");
+    assert_eq!(build_model("mlp", 0).unwrap_err().to_string(), "model `mlp`: batch size 0 must be at least 1");
 }
 
 #[test]
 fn networks_for_images_take_images_of_another_size() {
-    let graph = build("ResNet18:hw=160", 2).unwrap();
+    let graph = build_model("ResNet18:hw=160", 2).unwrap();
     assert_eq!(graph.name, "resnet-18:hw=160");
-    let whole = build("resnet-18", 1).unwrap();
-    assert_eq!(graph.parameters().learned, whole.parameters().learned);
+    let whole = build_model("resnet-18", 1).unwrap();
+    assert_eq!(graph.count_parameters().learned, whole.count_parameters().learned);
     // 2 images of 5, 10, … pixels a side instead of 7, 14, …; the last layer is independent of the size.
     let layer = 512 * 1000;
     assert_eq!(graph.work().unwrap().macs - 2 * layer, 2 * (whole.work().unwrap().macs - layer) * 25 / 49);
 
-    let says = |name: &str| build(name, 1).unwrap_err().to_string();
+    let says = |name: &str| build_model(name, 1).unwrap_err().to_string();
     assert_eq!(says("resnet-18:size=160"), "model `resnet-18:size=160`: `size=160` is not hw=N, such as `hw=160`");
     assert_eq!(says("resnet-18:hw=7"), "model `resnet-18:hw=7`: `7` is not a size from 16 to 2048");
     assert_eq!(says("lstm:hw=64"), "model `lstm:hw=64`: its input is always 16x128");
@@ -116,6 +124,6 @@ fn other_spellings_have_one_name_in_records() {
         ("mlp", None),
         ("no-such-model", None),
     ] {
-        assert_eq!(canonical(name).as_deref(), expected, "{name}");
+        assert_eq!(canonical_name(name).as_deref(), expected, "{name}");
     }
 }

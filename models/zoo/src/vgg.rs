@@ -1,16 +1,16 @@
 //! VGG: plain stacks of 3x3 convolutions, with and without batch normalisation.
 
-use super::net::{Net, same};
+use super::net::{Net, same_conv};
 use models::error::Result;
 use models::graph::ValueId;
 
-/// Builds five stages with the given numbers of convolutions; each stage ends in a pool.
-pub(super) fn vgg(net: &mut Net, x: ValueId, convolutions: [usize; 5], has_norm: bool) -> Result<Vec<ValueId>> {
+/// Each stage ends in a pool.
+pub(super) fn build_vgg(net: &mut Net, x: ValueId, convolutions: [usize; 5], has_norm: bool) -> Result<Vec<ValueId>> {
     let mut x = x;
     let mut layer = 0;
     for (count, channels) in convolutions.into_iter().zip([64, 128, 256, 512, 512]) {
         for _ in 0..count {
-            x = net.conv(&format!("features.{layer}"), x, &same(channels, 3).bias())?;
+            x = net.conv(&format!("features.{layer}"), x, &same_conv(channels, 3).with_bias())?;
             if has_norm {
                 layer += 1;
                 x = net.batch_norm(&format!("features.{layer}"), x, 1e-5)?;

@@ -3,12 +3,12 @@
 
 use expect_test::{Expect, expect};
 use models::operators::{BiasAdd, Binary, Reshape, Softmax, Unary};
-use models::{BinaryOp, Class, Fuse, Graph, GraphBuilder, Op, Plan, TensorType, UnaryOp, plan, tasks};
-use passes::simplify;
+use models::{BinaryOp, Class, Fuse, Graph, GraphBuilder, Op, Plan, TensorType, UnaryOp, distinct_tasks, plan_calls};
+use passes::simplify_graph;
 
 #[track_caller]
 fn check(graph: &Graph, fuse: Fuse, expected: Expect) {
-    let plan = plan(graph, fuse).unwrap();
+    let plan = plan_calls(graph, fuse).unwrap();
     check_runs(graph, &plan);
     let lines: Vec<String> =
         plan.tasks.iter().map(|one| format!("{} ×{}\n", one.task.describe(), one.places.len())).collect();
@@ -40,7 +40,7 @@ fn check_runs(graph: &Graph, plan: &Plan) {
 
 #[test]
 fn a_residual_network() {
-    let graph = simplify(&zoo::build("resnet-18", 1).unwrap()).unwrap();
+    let graph = simplify_graph(&zoo::build_model("resnet-18", 1).unwrap()).unwrap();
     check(
         &graph,
         Fuse::Epilogue,
@@ -65,14 +65,14 @@ fn a_residual_network() {
         dense f32[1,512] w[1000,512] +bias ×1
     "#]],
     );
-    let places = &tasks(&graph, Fuse::Epilogue).unwrap()[2].places;
+    let places = &distinct_tasks(&graph, Fuse::Epilogue).unwrap()[2].places;
     assert_eq!(places, &["layer1.0.conv1", "layer1.1.conv1"]);
 }
 
 #[test]
 fn without_fusion_every_operator_is_a_task() {
     check(
-        &zoo::build("mlp", 2).unwrap(),
+        &zoo::build_model("mlp", 2).unwrap(),
         Fuse::None,
         expect![[r#"
         dense f32[2,784] w[128,784] ×1
@@ -92,7 +92,7 @@ fn without_fusion_every_operator_is_a_task() {
 fn what_ends_a_group() {
     let mut builder = GraphBuilder::new("ends");
     let relu = || Op::Unary(Unary { function: UnaryOp::Relu });
-    let x = builder.input("x", TensorType::f32(&[2, 3, 4])).unwrap();
+    let x = builder.add_input("x", TensorType::f32(&[2, 3, 4])).unwrap();
     let softmax = builder.push(Op::Softmax(Softmax { axis: 2, log: false }), &[x]).unwrap();
     // A view between operators changes the shape of the pointwise operator.
     let view = builder.push(Op::Reshape(Reshape { shape: vec![6, 4] }), &[softmax]).unwrap();
@@ -101,7 +101,7 @@ fn what_ends_a_group() {
     let square = builder.push(Op::Binary(Binary { function: BinaryOp::Mul }), &[positive, positive]).unwrap();
     let tanh = builder.push(Op::Unary(Unary { function: UnaryOp::Tanh }), &[square]).unwrap();
     // An output between operators, and a shape that grows.
-    let y = builder.input("y", TensorType::f32(&[5, 1, 1])).unwrap();
+    let y = builder.add_input("y", TensorType::f32(&[5, 1, 1])).unwrap();
     let sum = builder.push(Op::Binary(Binary { function: BinaryOp::Add }), &[tanh, y]).unwrap();
     let graph = builder.finish(&[tanh, sum]).unwrap();
     check(
@@ -119,8 +119,8 @@ fn what_ends_a_group() {
 #[test]
 fn a_vector_computed_at_run_time_is_no_epilogue() {
     let mut builder = GraphBuilder::new("vector");
-    let x = builder.input("x", TensorType::f32(&[1, 4])).unwrap();
-    let b = builder.input("b", TensorType::f32(&[4])).unwrap();
+    let x = builder.add_input("x", TensorType::f32(&[1, 4])).unwrap();
+    let b = builder.add_input("b", TensorType::f32(&[4])).unwrap();
     let b = builder.push(Op::Softmax(Softmax { axis: 0, log: false }), &[b]).unwrap();
     let y = builder.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[x, b]).unwrap();
     check(

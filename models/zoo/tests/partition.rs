@@ -3,15 +3,15 @@
 
 use expect_test::expect;
 use models::fuse::{Fuse, plan_with};
-use models::partner::partner;
-use passes::partition::claims;
-use passes::simplify;
+use models::partner::find_partner;
+use passes::partition::find_claims;
+use passes::simplify_graph;
 
 #[test]
 fn a_partner_takes_what_it_supports_and_the_compiler_the_rest() {
-    let graph = simplify(&zoo::build("mobilenet-v3-small", 1).unwrap()).unwrap();
-    let partner = partner("cpu-vendor").unwrap();
-    let plan = plan_with(&graph, Fuse::Epilogue, &claims(&graph, &[partner])).unwrap();
+    let graph = simplify_graph(&zoo::build_model("mobilenet-v3-small", 1).unwrap()).unwrap();
+    let partner = find_partner("cpu-vendor").unwrap();
+    let plan = plan_with(&graph, Fuse::Epilogue, &find_claims(&graph, &[partner])).unwrap();
     let mut lines: Vec<String> = plan
         .tasks
         .iter()

@@ -1,16 +1,16 @@
 //! `oppredict adapt`.
 
-use crate::installation::{cache_folder, collector, predictor_file};
+use crate::installation::{cache_folder, find_collector, predictor_file};
 use crate::loading::load_samples_from;
 use crate::options::Filter;
-use crate::{DONE, DONE_WITH_LOSSES, begin, finish, paper, print_json, print_text};
+use crate::{DONE, DONE_WITH_LOSSES, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use learn::adaptation;
 use predictor::this_host::Calibration;
 use predictor::{Error, Result, bundle, published};
 use report::quantity::whole_seconds;
 use report::terminal::print_notes;
-use report::{Cell, Table, UNKNOWN, duration, figures, words};
+use report::{Cell, Table, UNKNOWN, format_duration, number_column, text_column};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -60,31 +60,31 @@ pub struct Adapt {
 
 pub fn run(arguments: &Adapt) -> Result<u8> {
     if arguments.this_host {
-        return this_host(arguments);
+        return calibrate_host(arguments);
     }
     let Some(path) = &arguments.out else {
         return Err(Error::Query("give --out FILE for the corrected predictor".to_owned()));
     };
-    let out = begin(Some(path))?;
+    let out = create_output(Some(path))?;
     let mut predictor =
-        bundle::read(&predictor_file(arguments.predictor.as_deref(), None, arguments.mapping.is_some())?)?;
+        bundle::read_bundle(&predictor_file(arguments.predictor.as_deref(), None, arguments.mapping.is_some())?)?;
     let samples = load_samples_from(&arguments.data, arguments.mapping.as_deref(), arguments.filter.policy()?)?;
-    let changes = adaptation::adapt(&mut predictor, samples)?;
-    finish(out, || bundle::to_bytes(&predictor))?;
+    let changes = adaptation::adapt_predictor(&mut predictor, samples)?;
+    write_output(out, || bundle::to_bytes(&predictor))?;
     let mut table = Table::new([
-        words("operator"),
-        words("device"),
-        figures("measurements").drops(1),
-        figures("off before"),
-        figures("off after"),
+        text_column("operator"),
+        text_column("device"),
+        number_column("measurements").drop_order(1),
+        number_column("off before"),
+        number_column("off after"),
     ]);
     for change in &changes {
         let after = match change.after {
-            None => Cell::from(UNKNOWN).uncertain(),
-            Some(after) if after > change.before => Cell::from(format!("{after:.1} %")).bad(),
+            None => Cell::from(UNKNOWN).mark_uncertain(),
+            Some(after) if after > change.before => Cell::from(format!("{after:.1} %")).mark_bad(),
             Some(after) => Cell::from(format!("{after:.1} %")),
         };
-        table.row([
+        table.add_row([
             change.operator.as_str().into(),
             change.device.as_str().into(),
             change.rows.to_string().into(),
@@ -96,7 +96,7 @@ pub fn run(arguments: &Adapt) -> Result<u8> {
         arguments.json,
         &format!(
             "{}\n`off after` is the error on each half of the measurements after correction with the other half; wrote `{}`",
-            table.on(&paper()),
+            table.format_for(&stdout_paper()),
             path.display()
         ),
     )?;
@@ -106,42 +106,45 @@ pub fn run(arguments: &Adapt) -> Result<u8> {
     Ok(DONE)
 }
 
-/// Measures the calibration of this machine and stores it.
-fn this_host(arguments: &Adapt) -> Result<u8> {
-    let predictor = bundle::read(&predictor_file(arguments.predictor.as_deref(), None, arguments.mapping.is_some())?)?;
-    let host_class = measure::host::Facts::read().host_class();
+fn calibrate_host(arguments: &Adapt) -> Result<u8> {
+    let predictor =
+        bundle::read_bundle(&predictor_file(arguments.predictor.as_deref(), None, arguments.mapping.is_some())?)?;
+    let host_class = measure::host::Facts::read_facts().host_class();
     let below_cache = || Some(published::calibration_file(&cache_folder()?, &host_class));
     let problem = "there is no cache folder, because HOME is not set: give --out FILE";
     let kept = arguments.out.clone().or_else(below_cache).ok_or_else(|| Error::Query(problem.to_owned()))?;
     if let Some(folder) = kept.parent().filter(|_| arguments.out.is_none()) {
-        std::fs::create_dir_all(folder).map_err(|error| Error::io("make", folder, error))?;
+        std::fs::create_dir_all(folder).map_err(|error| Error::io_error("make", folder, error))?;
     }
-    let out = begin(Some(&kept))?;
+    let out = create_output(Some(&kept))?;
     let deadline = Duration::from_secs(arguments.seconds);
-    let known = Calibration::measure(&collector(), &predictor, &host_class, deadline)?;
+    let known = Calibration::measure_sentinels(&find_collector(), &predictor, &host_class, deadline)?;
     print_text(arguments.json, &sentinel_table(&known))?;
-    let disturbed = known.sentinels.len() - known.known().count();
+    let disturbed = known.sentinels.len() - known.usable_sentinels().count();
     if disturbed > 0 {
         let warning = format!("{disturbed} noisy sentinels were ignored; results are better on a quieter machine");
         print_notes("warning", [warning]);
     }
     print_text(arguments.json, &repeats_note(&known))?;
     // A file that cannot be read is no calibration to keep.
-    let before = if kept.is_file() { Calibration::read(&kept).ok() } else { None };
+    let before = if kept.is_file() { Calibration::read_file(&kept).ok() } else { None };
     let is_kept = before.as_ref().is_some_and(|before| before.is_better_than(&known)) && !arguments.replace;
     if let Some(before) = before.filter(|_| is_kept) {
         let warning = format!(
             "`{}` stays as it was, because its rounds agreed better ({}); --replace takes the new factors",
             kept.display(),
-            within(&before)
+            agreement_text(&before)
         );
         print_notes("warning", [warning]);
     } else {
-        finish(out, || serde_json::to_vec(&known).expect("numbers and texts have a JSON form"))?;
-        print_text(arguments.json, &format!("{}\nkept in `{}`", known.translation(1).note(), kept.display()))?;
+        write_output(out, || serde_json::to_vec(&known).expect("numbers and texts have a JSON form"))?;
+        print_text(
+            arguments.json,
+            &format!("{}\nkept in `{}`", known.host_translation(1).distance_note(), kept.display()),
+        )?;
     }
     if arguments.json {
-        let (distance, repeats_within) = (known.distance(), known.repeats_within());
+        let (distance, repeats_within) = (known.overall_distance(), known.repeats_within());
         print_json(&json!({
             "out": kept, "is_replaced": !is_kept, "distance": distance, "repeats_within": repeats_within, "calibration": known,
         }))?;
@@ -149,40 +152,38 @@ fn this_host(arguments: &Adapt) -> Result<u8> {
     Ok(if is_kept { DONE_WITH_LOSSES } else { DONE })
 }
 
-/// Returns how well the factors of the rounds agree, in words.
 fn repeats_note(known: &Calibration) -> String {
-    let rounds = known.known().map(|one| one.rounds_ns.len()).max().unwrap_or(0);
-    format!("{rounds} rounds; their common factors agree {}", within(known))
+    let rounds = known.usable_sentinels().map(|one| one.rounds_ns.len()).max().unwrap_or(0);
+    format!("{rounds} rounds; their common factors agree {}", agreement_text(known))
 }
 
-fn within(known: &Calibration) -> String {
+fn agreement_text(known: &Calibration) -> String {
     known
         .repeats_within()
         .map_or_else(|| "to an unknown degree".to_owned(), |range| format!("to {:.1} %", 100.0 * range))
 }
 
-/// Returns the table of the sentinels.
 fn sentinel_table(known: &Calibration) -> String {
     let mut table = Table::new([
-        words("operator").least(20),
-        figures("threads"),
-        words("bound by").drops(1),
-        figures("measured"),
-        figures("±").drops(2),
-        figures("predicted"),
-        figures("ratio"),
+        text_column("operator").min_width(20),
+        number_column("threads"),
+        text_column("bound by").drop_order(1),
+        number_column("measured"),
+        number_column("±").drop_order(2),
+        number_column("predicted"),
+        number_column("ratio"),
     ]);
     for one in &known.sentinels {
         let half = one.uncertainty.map_or(UNKNOWN.to_owned(), |half| format!("{:.1} %", 100.0 * half));
-        table.row([
+        table.add_row([
             one.operator.clone(),
             one.threads.to_string(),
             one.bound.clone(),
-            duration(one.measured_ns),
+            format_duration(one.measured_ns),
             half,
-            duration(one.predicted_ns),
+            format_duration(one.predicted_ns),
             if one.is_known() { format!("{:.2}", one.measured_ns / one.predicted_ns) } else { UNKNOWN.to_owned() },
         ]);
     }
-    table.on(&paper())
+    table.format_for(&stdout_paper())
 }

@@ -1,16 +1,16 @@
 //! `oppredict correlate`.
 
-use crate::csv::quoted;
+use crate::csv::quote_cell;
 use crate::loading::load_samples;
 use crate::options::Data;
-use crate::{DONE, begin, finish, paper, print_json, print_text};
+use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
-use predictor::correlate::{Correlation, Part, correlate};
+use predictor::correlate::{Correlation, Part, correlate_features};
 use predictor::{Result, pages};
-use report::{Cell, Table, figures, words};
+use report::{Cell, Table, number_column, text_column};
 use std::path::PathBuf;
 
-/// Features in a table on the screen; files hold all.
+/// Number of features in a table on the screen; files contain all.
 const SHOWN: usize = 12;
 
 #[derive(Clone, Debug, Args)]
@@ -28,24 +28,23 @@ pub struct Correlate {
     pub json: bool,
 }
 
-/// Prints the strongest correlations and writes all of them to the requested files.
 pub fn run(arguments: &Correlate) -> Result<u8> {
-    let (table, page) = (begin(arguments.csv.as_deref())?, begin(arguments.html.as_deref())?);
-    let found = correlate(&load_samples(&arguments.data)?);
-    finish(table, || csv(&found).into_bytes())?;
-    finish(page, || pages::heat_map(&found).into_bytes())?;
+    let (table, page) = (create_output(arguments.csv.as_deref())?, create_output(arguments.html.as_deref())?);
+    let found = correlate_features(&load_samples(&arguments.data)?);
+    write_output(table, || format_csv(&found).into_bytes())?;
+    write_output(page, || pages::heat_map(&found).into_bytes())?;
     let mut table = Table::new([
-        words("operator"),
-        words("device").drops(1),
-        words("feature"),
-        figures("rows").drops(2),
-        figures("Spearman"),
-        figures("Pearson").drops(5),
-        figures("Kendall").drops(6),
-        figures("partial"),
-        figures("distance").drops(4),
-        figures("bits").drops(3),
-        figures("by chance"),
+        text_column("operator"),
+        text_column("device").drop_order(1),
+        text_column("feature"),
+        number_column("rows").drop_order(2),
+        number_column("Spearman"),
+        number_column("Pearson").drop_order(5),
+        number_column("Kendall").drop_order(6),
+        number_column("partial"),
+        number_column("distance").drop_order(4),
+        number_column("bits").drop_order(3),
+        number_column("by chance"),
     ]);
     let mut shown = 0;
     let mut last = ("", "", Part::All);
@@ -55,23 +54,23 @@ pub fn run(arguments: &Correlate) -> Result<u8> {
         last = group;
         if shown < SHOWN {
             let numbers = [one.spearman, one.pearson, one.kendall, one.partial, one.distance, one.mutual_information];
-            let operator = format!("{}{}", one.operator, one.part.suffix());
+            let operator = format!("{}{}", one.operator, one.part.group_suffix());
             let texts = [operator, one.device.clone(), one.feature.clone(), one.rows.to_string()];
             let mut cells: Vec<Cell> = texts.map(Cell::from).into();
             cells.extend(numbers.map(|number| Cell::from(format!("{number:.2}"))));
             let chance = Cell::from(format!("{:.1e}", one.q_value));
-            cells.push(if one.q_value > pages::SIGNIFICANT { chance.uncertain() } else { chance });
-            table.row(cells);
+            cells.push(if one.q_value > pages::SIGNIFICANT { chance.mark_uncertain() } else { chance });
+            table.add_row(cells);
         }
     }
-    print_text(arguments.json, &table.on(&paper()))?;
+    print_text(arguments.json, &table.format_for(&stdout_paper()))?;
     if arguments.json {
         print_json(&found)?;
     }
     Ok(DONE)
 }
 
-fn csv(found: &[Correlation]) -> String {
+fn format_csv(found: &[Correlation]) -> String {
     let mut text =
         "operator,device,part,feature,rows,pearson,spearman,kendall,partial,distance,mutual_information_bits,chance\n"
             .to_owned();
@@ -83,9 +82,9 @@ fn csv(found: &[Correlation]) -> String {
         };
         text += &format!(
             "{},{},{part},{},{},{},{},{},{},{},{},{}\n",
-            quoted(&one.operator),
-            quoted(&one.device),
-            quoted(&one.feature),
+            quote_cell(&one.operator),
+            quote_cell(&one.device),
+            quote_cell(&one.feature),
             one.rows,
             one.pearson,
             one.spearman,

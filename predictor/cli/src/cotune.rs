@@ -1,15 +1,15 @@
 //! `oppredict cotune`.
 
-use crate::installation::collector;
+use crate::installation::find_collector;
 use crate::loading::read_times;
 use crate::options::TimesFlags;
-use crate::{DONE, begin, finish, paper, print_json, print_text};
+use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use predictor::Result;
 use predictor::planning::cotuning::{Cotuning, CotuningQuestion, IN_TURNS, MeasuredChoice, TOGETHER};
 use predictor::probe::{self, Raced};
 use report::quantity::whole_seconds;
-use report::{Table, between, duration, figures, words};
+use report::{Table, format_duration, format_range, number_column, text_column};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -57,15 +57,16 @@ pub struct CotuneArguments {
 
 pub fn run(arguments: &CotuneArguments) -> Result<u8> {
     let question = CotuningQuestion::new(&arguments.op, arguments.threads as usize, arguments.schedules)?;
-    let file = begin(arguments.choice.as_deref())?;
-    let found = question.choose(&read_times(&arguments.times, true)?)?;
-    print_text(arguments.json, &describe(&found))?;
-    let choice = found.choice();
-    finish(file, || choice.to_string().into_bytes())?;
+    let file = create_output(arguments.choice.as_deref())?;
+    let found = question.choose_schedules(&read_times(&arguments.times, true)?)?;
+    print_text(arguments.json, &describe_cotuning(&found))?;
+    let choice = found.both_choices();
+    write_output(file, || choice.to_string().into_bytes())?;
     let measured = match arguments.measure {
         true => {
-            let program = arguments.opcollect.clone().unwrap_or_else(collector);
-            let raced = probe::race(&program, &choice, arguments.rounds, Duration::from_secs(arguments.deadline))?;
+            let program = arguments.opcollect.clone().unwrap_or_else(find_collector);
+            let raced =
+                probe::race_choices(&program, &choice, arguments.rounds, Duration::from_secs(arguments.deadline))?;
             Some(MeasuredChoice::new(&found.cotuned, raced))
         }
         false => None,
@@ -91,22 +92,22 @@ fn describe_measurement(measured: &MeasuredChoice) -> String {
     let interval = ratio.interval.map_or_else(String::new, |(low, high)| format!(" ({low:.3} … {high:.3})"));
     format!(
         "measured in {rounds} rounds: {TOGETHER} {}, {IN_TURNS} {}, ratio {:.3}{interval}; kept: {}; regret of the choice {:.1} %",
-        duration(*together_ns),
-        duration(*in_turns_ns),
+        format_duration(*together_ns),
+        format_duration(*in_turns_ns),
         ratio.median,
         measured.kept,
         100.0 * measured.regret
     )
 }
 
-fn describe(cotuning: &Cotuning) -> String {
+fn describe_cotuning(cotuning: &Cotuning) -> String {
     let Cotuning { operators, schedules, cotuned: found, promised, .. } = cotuning;
     let mut table = Table::new([
-        words("operator"),
-        figures("on cores"),
-        figures("ends"),
-        words("schedule if concurrent"),
-        words("schedule if sequential"),
+        text_column("operator"),
+        number_column("on cores"),
+        number_column("ends"),
+        text_column("schedule if concurrent"),
+        text_column("schedule if sequential"),
     ]);
     let knobs = |text: &str| -> String {
         let read = serde_json::from_str::<serde_json::Value>(text).unwrap_or_default();
@@ -114,10 +115,10 @@ fn describe(cotuning: &Cotuning) -> String {
     };
     for (place, operator) in operators.iter().enumerate() {
         let (beside, alone) = (found.together.schedules[place], found.in_turns[place]);
-        table.row([
+        table.add_row([
             operator.clone(),
             promised.affinity[place].iter().map(usize::to_string).collect::<Vec<_>>().join(","),
-            duration(found.together.ends_ns[place]),
+            format_duration(found.together.ends_ns[place]),
             knobs(&schedules[place][beside].0),
             if alone == beside { "the same".to_owned() } else { knobs(&schedules[place][alone].0) },
         ]);
@@ -128,11 +129,11 @@ fn describe(cotuning: &Cotuning) -> String {
     };
     format!(
         "{}\nconcurrent {}, sequential on all cores {}: {better} is {gain:.3} times as fast\nchosen: {better}, {} expected ({})\n{} combinations tried{}",
-        table.on(&paper()),
-        duration(found.together.time_ns),
-        duration(found.in_turns_ns),
-        duration(promised.time_ns),
-        between(promised.low_ns, promised.high_ns),
+        table.format_for(&stdout_paper()),
+        format_duration(found.together.time_ns),
+        format_duration(found.in_turns_ns),
+        format_duration(promised.time_ns),
+        format_range(promised.low_ns, promised.high_ns),
         found.tried,
         if found.is_exact { ", which are all" } else { ", by local search from three starting points" }
     )

@@ -1,7 +1,6 @@
 //! CSV quoting.
 
-/// Returns a text as a CSV cell.
-pub fn quoted(text: &str) -> String {
+pub fn quote_cell(text: &str) -> String {
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
         false => text.to_owned(),

@@ -1,11 +1,11 @@
 //! `oppredict devices`.
 
 use crate::installation::shipped_predictors;
-use crate::{DONE, paper, print, print_json};
+use crate::{DONE, print_json, print_line, stdout_paper};
 use clap::Args;
 use predictor::devices::{KnownDevice, known_devices};
 use predictor::{Result, bundle, queries};
-use report::{Table, figures, number, or_unknown, size, words};
+use report::{Table, format_number, format_size, number_column, or_unknown, text_column};
 use samples::table::Mapping;
 use serde_json::json;
 use serving::device::{self, GpuFacts};
@@ -27,10 +27,10 @@ pub struct Devices {
 
 pub fn run(arguments: &Devices) -> Result<u8> {
     let files = arguments.predictor.clone().map_or_else(shipped_predictors, |file| Ok(vec![file]))?;
-    let mapping = arguments.mapping.as_deref().map(Mapping::read).transpose()?;
+    let mapping = arguments.mapping.as_deref().map(Mapping::read_file).transpose()?;
     let mut listed: Vec<(String, KnownDevice)> = Vec::new();
     for file in files {
-        let mut predictor = bundle::read(&file)?;
+        let mut predictor = bundle::read_bundle(&file)?;
         if let Some(mapping) = &mapping {
             queries::describe_devices(&mut predictor, mapping);
         }
@@ -39,74 +39,75 @@ pub fn run(arguments: &Devices) -> Result<u8> {
     }
     if arguments.json {
         let device = |(predictor, device): &(String, KnownDevice)| json!({ "predictor": predictor, "known": device });
-        let gpus = device::all().iter().map(|gpu| json!({ "facts": gpu, "measured_servers": measured_servers(gpu) }));
+        let gpus =
+            device::list_devices().iter().map(|gpu| json!({ "facts": gpu, "measured_servers": measured_servers(gpu) }));
         let devices: Vec<_> = listed.iter().map(device).collect();
         print_json(&json!({ "devices": devices, "gpus_of_language_models": gpus.collect::<Vec<_>>() }))?;
         return Ok(DONE);
     }
-    print(&table(&listed).on(&paper()))?;
-    print("\nGPUs of language models, by their data sheets, and how many whole servers were measured on them:")?;
-    print(&gpu_table().on(&paper()))?;
+    print_line(&device_table(&listed).format_for(&stdout_paper()))?;
+    print_line("\nGPUs of language models, by their data sheets, and how many whole servers were measured on them:")?;
+    print_line(&gpu_table().format_for(&stdout_paper()))?;
     Ok(DONE)
 }
 
-/// Returns the number of measured servers on a GPU that overheads were learned from.
+/// Returns the number of measured servers on a GPU from which overheads were learned.
 fn measured_servers(gpu: &GpuFacts) -> usize {
     shipped_overheads().count_on(&gpu.system)
 }
 
 fn gpu_table() -> Table {
     let mut table = Table::new([
-        words("device").least(20),
-        words("or").least(6),
-        figures("bf16 TFLOP/s"),
-        figures("fp8"),
-        figures("fp4"),
-        figures("GB/s"),
-        figures("GB"),
-        figures("W").drops(1),
-        figures("servers").drops(2),
+        text_column("device").min_width(20),
+        text_column("or").min_width(6),
+        number_column("bf16 TFLOP/s"),
+        number_column("fp8"),
+        number_column("fp4"),
+        number_column("GB/s"),
+        number_column("GB"),
+        number_column("W").drop_order(1),
+        number_column("servers").drop_order(2),
     ]);
-    for gpu in device::all() {
-        let tera = |rate: Option<f64>| or_unknown(rate, |rate| number(rate / 1e12));
-        table.row([
+    for gpu in device::list_devices() {
+        let tera = |rate: Option<f64>| or_unknown(rate, |rate| format_number(rate / 1e12));
+        table.add_row([
             gpu.name.clone(),
             gpu.system.clone(),
             tera(Some(gpu.bf16_flops)),
             tera(gpu.fp8_flops),
             tera(gpu.fp4_flops),
-            number(gpu.bandwidth_bytes_per_s / 1e9),
-            number(gpu.memory_bytes / 1e9),
-            number(gpu.power_limit_w),
+            format_number(gpu.bandwidth_bytes_per_s / 1e9),
+            format_number(gpu.memory_bytes / 1e9),
+            format_number(gpu.power_limit_w),
             measured_servers(gpu).to_string(),
         ]);
     }
     table
 }
 
-fn table(listed: &[(String, KnownDevice)]) -> Table {
+fn device_table(listed: &[(String, KnownDevice)]) -> Table {
     let mut table = Table::new([
-        words("device").least(20),
-        words("or").least(6),
-        figures("units"),
-        figures("GFLOP/s"),
-        figures("GB/s"),
-        figures("cache").drops(2),
-        words("known").least(10),
-        words("predictor").least(8).drops(1),
+        text_column("device").min_width(20),
+        text_column("or").min_width(6),
+        number_column("units"),
+        number_column("GFLOP/s"),
+        number_column("GB/s"),
+        number_column("cache").drop_order(2),
+        text_column("known").min_width(10),
+        text_column("predictor").min_width(8).drop_order(1),
     ]);
     for (predictor, device) in listed {
         let known = match device.learned_operators {
             0 => "its figures".to_owned(),
             count => format!("{count} operators"),
         };
-        table.row([
+        table.add_row([
             device.device.clone(),
             device.aliases.join(", "),
-            number(device.units),
-            number(device.gflops),
-            number(device.bandwidth_gb_per_s),
-            size(device.cache_bytes as u64),
+            format_number(device.units),
+            format_number(device.gflops),
+            format_number(device.bandwidth_gb_per_s),
+            format_size(device.cache_bytes as u64),
             known,
             predictor.clone(),
         ]);

@@ -3,19 +3,19 @@
 use crate::kernels;
 use crate::language_models::evaluate_servers;
 use crate::loading::{load_samples, load_unmeasured_samples};
-use crate::options::{Data, saved};
-use crate::{DONE, WORSE, begin, finish, paper, print_json, print_text};
+use crate::options::{Data, parse_loss_reduction};
+use crate::{DONE, WORSE, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use learn::Learner;
 use learn::ensemble::Purpose;
 use models::Choice;
 use predictor::evaluate::metrics::IntervalScore;
 use predictor::evaluate::{
-    CURVES_PROTOCOL, EndToEnd, Evaluation, Gate, Plan, Point, Protocol, curve, evaluate, evaluate_curves,
+    CURVES_PROTOCOL, EndToEnd, Evaluation, Gate, Plan, Point, Protocol, evaluate, evaluate_curves, learning_curve,
 };
 use predictor::{Error, Result, pages};
 use report::terminal::print_notes;
-use report::{Cell, Column, Table, UNKNOWN, duration, figures, or_unknown, words};
+use report::{Cell, Column, Table, UNKNOWN, format_duration, number_column, or_unknown, text_column};
 use samples::features::View;
 use samples::table::CurveMapping;
 use serving::evaluate::{HoldOut, Plan as KernelPlan};
@@ -100,7 +100,7 @@ pub struct Eval {
     #[arg(long, default_value = "code", value_name = "NAME")]
     pub know: String,
     /// Minimum loss reduction of a split of our trees, as in `train`
-    #[arg(long, default_value_t = 0.0, value_name = "SAVED", value_parser = saved)]
+    #[arg(long, default_value_t = 0.0, value_name = "SAVED", value_parser = parse_loss_reduction)]
     pub min_split_loss: f64,
     /// Show the learning curve over the number of training shapes
     ///
@@ -137,23 +137,23 @@ pub fn run(eval: &Eval) -> Result<u8> {
         ));
     }
     let view = View::from_name(&eval.know)
-        .ok_or_else(|| Error::unknown("view", &eval.know, View::ALL.map(|one| one.name())))?;
-    let plan = plan(eval)?;
-    let gate = eval.gate.as_deref().map(|path| Gate::read(path, plan.protocol)).transpose()?;
-    let page = begin(eval.html.as_deref())?;
+        .ok_or_else(|| Error::unknown_name("view", &eval.know, View::ALL.map(|one| one.name())))?;
+    let plan = evaluation_plan(eval)?;
+    let gate = eval.gate.as_deref().map(|path| Gate::read_baseline(path, plan.protocol)).transpose()?;
+    let page = create_output(eval.html.as_deref())?;
     // A device that is held out must not tell by its own rows what it can do at best.
     let samples = match plan.protocol.purpose() {
         Purpose::Transfer => load_unmeasured_samples(&eval.data)?,
         Purpose::Known | Purpose::Both => load_samples(&eval.data)?,
     };
-    let samples = samples.before(view)?;
+    let samples = samples.restrict_view(view)?;
     let mut evaluation = evaluate(&samples, &plan)?;
     if eval.curve {
-        evaluation.curve = curve(&samples, &plan)?;
+        evaluation.curve = learning_curve(&samples, &plan)?;
     }
-    print_text(eval.json, &overview(&evaluation))?;
-    finish(page, || pages::evaluation(&evaluation).into_bytes())?;
-    let worse = gate.map_or_else(Vec::new, |gate| gate.worse(&evaluation));
+    print_text(eval.json, &format_overview(&evaluation))?;
+    write_output(page, || pages::evaluation_tables(&evaluation).into_bytes())?;
+    let worse = gate.map_or_else(Vec::new, |gate| gate.list_regressions(&evaluation));
     if !worse.is_empty() {
         let gate = eval.gate.as_deref().unwrap_or(Path::new("")).display();
         print_notes("warning", [format!("worse than `{gate}`: {}", worse.join("; "))]);
@@ -171,20 +171,20 @@ fn run_curves(eval: &Eval) -> Result<u8> {
             format!("--protocol {CURVES_PROTOCOL} needs --mapping, which names the columns of thread counts and times");
         return Err(Error::Query(problem));
     };
-    let curves = CurveMapping::read(mapping)?.curves(&eval.data.data)?;
+    let curves = CurveMapping::read_file(mapping)?.read_curves(&eval.data.data)?;
     let evaluation = evaluate_curves(&curves)?;
     let mut table = Table::new([
-        words("machine").least(20),
-        words("method"),
-        figures("curves").drops(1),
-        figures("mean regret %"),
-        figures("p90 %"),
-        figures("fastest found %").drops(2),
+        text_column("machine").min_width(20),
+        text_column("method"),
+        number_column("curves").drop_order(1),
+        number_column("mean regret %"),
+        number_column("p90 %"),
+        number_column("fastest found %").drop_order(2),
     ]);
     let all = [("all", &evaluation.methods)];
     for (machine, methods) in evaluation.machines.iter().map(|(name, methods)| (name.as_str(), methods)).chain(all) {
         for (method, one) in methods {
-            table.row([
+            table.add_row([
                 machine.to_owned(),
                 method.clone(),
                 one.curves.to_string(),
@@ -195,31 +195,30 @@ fn run_curves(eval: &Eval) -> Result<u8> {
         }
     }
     let note = format!("{} curves have too few thread counts to be asked about", evaluation.left_out);
-    print_text(eval.json, &format!("{}\n{note}", table.on(&paper())))?;
+    print_text(eval.json, &format!("{}\n{note}", table.format_for(&stdout_paper())))?;
     if eval.json {
         print_json(&evaluation)?;
     }
     Ok(DONE)
 }
 
-/// Returns the evaluation of kernels of language models that the flags describe.
 fn kernel_plan(eval: &Eval) -> Result<KernelPlan> {
     let name = eval.hold_out.as_deref().unwrap_or("site");
     let hold_out = HoldOut::from_name(name)
-        .ok_or_else(|| Error::unknown("protocol", name, HoldOut::ALL.iter().map(|one| one.name())))?;
+        .ok_or_else(|| Error::unknown_name("protocol", name, HoldOut::ALL.iter().map(|one| one.name())))?;
     let options =
         TrainOptions { min_split_loss: eval.min_split_loss, most_rows: eval.most_rows, ..TrainOptions::default() };
     let seeds = (0..eval.seeds).collect();
     Ok(KernelPlan { hold_out, seeds, options, operators: eval.operator.clone() })
 }
 
-fn plan(eval: &Eval) -> Result<Plan> {
+fn evaluation_plan(eval: &Eval) -> Result<Plan> {
     let names = Protocol::ALL.iter().map(|one| one.name()).chain([CURVES_PROTOCOL]);
     let protocol =
-        Protocol::from_name(&eval.protocol).ok_or_else(|| Error::unknown("protocol", &eval.protocol, names))?;
+        Protocol::from_name(&eval.protocol).ok_or_else(|| Error::unknown_name("protocol", &eval.protocol, names))?;
     let learners = eval.learners.iter().map(|name| {
         Learner::from_name(name)
-            .ok_or_else(|| Error::unknown("learner", name, Learner::ALL.iter().map(|one| one.name())))
+            .ok_or_else(|| Error::unknown_name("learner", name, Learner::ALL.iter().map(|one| one.name())))
     });
     if eval.folds.is_some_and(|folds| folds < 2) {
         return Err(Error::Query("--folds must be at least 2".to_owned()));
@@ -236,12 +235,11 @@ fn plan(eval: &Eval) -> Result<Plan> {
         score_default: eval.score_default,
         score_networks: eval.score_networks,
         min_split_loss: eval.min_split_loss,
-        ..Plan::of(protocol, &learners.collect::<Result<Vec<_>>>()?)
+        ..Plan::for_protocol(protocol, &learners.collect::<Result<Vec<_>>>()?)
     })
 }
 
-/// Formats all tables of an evaluation.
-fn overview(evaluation: &Evaluation) -> String {
+fn format_overview(evaluation: &Evaluation) -> String {
     let mut tables = Vec::new();
     if let Some(repeats) = &evaluation.repeats {
         tables.push(format!(
@@ -253,38 +251,38 @@ fn overview(evaluation: &Evaluation) -> String {
         tables.push(format!("spread within a measurement (CV), mean: {spread:.2} %"));
     }
     if !evaluation.learners.is_empty() {
-        tables.push(errors(evaluation));
+        tables.push(error_table(evaluation));
     }
     if !evaluation.ranking.is_empty() {
-        tables.push(orders(evaluation));
+        tables.push(ranking_table(evaluation));
     }
     if !evaluation.curve.is_empty() {
         tables.push(curve_table(&evaluation.curve));
     }
     if let Some(found) = &evaluation.end_to_end {
-        tables.push(networks(found));
+        tables.push(network_table(found));
     }
     tables.join("\n\n")
 }
 
-fn errors(evaluation: &Evaluation) -> String {
+fn error_table(evaluation: &Evaluation) -> String {
     let mut table = Table::new([
-        words("operator"),
-        words("learner").least(8),
-        figures("rows").drops(1),
-        figures("MAPE %"),
-        figures("95 % of it").drops(4),
-        figures("median %").drops(2),
-        figures("p90 %").drops(5),
-        figures("RMSPE %").drops(10),
-        figures("hit@5 %").drops(9),
-        figures("hit@10 %"),
-        figures("hit@20 %").drops(8),
-        figures("weighted %").drops(7),
-        figures("bias %").drops(6),
-        figures("90 % holds").drops(3),
-        figures("its width").drops(4),
-        figures("50/80/95 % hold").drops(3),
+        text_column("operator"),
+        text_column("learner").min_width(8),
+        number_column("rows").drop_order(1),
+        number_column("MAPE %"),
+        number_column("95 % of it").drop_order(4),
+        number_column("median %").drop_order(2),
+        number_column("p90 %").drop_order(5),
+        number_column("RMSPE %").drop_order(10),
+        number_column("hit@5 %").drop_order(9),
+        number_column("hit@10 %"),
+        number_column("hit@20 %").drop_order(8),
+        number_column("weighted %").drop_order(7),
+        number_column("bias %").drop_order(6),
+        number_column("90 % holds").drop_order(3),
+        number_column("its width").drop_order(4),
+        number_column("50/80/95 % hold").drop_order(3),
     ]);
     // All of one operator is what is said of that operator.
     let all = (evaluation.operators.len() != 1).then(|| ("all".to_owned(), evaluation.learners.clone()));
@@ -294,7 +292,7 @@ fn errors(evaluation: &Evaluation) -> String {
         for (place, (learner, one)) in sorted.into_iter().enumerate() {
             let mut cells: Vec<Cell> = vec![operator.as_str().into(), learner.into(), one.rows.to_string().into()];
             let mape = Cell::from(format!("{:.2}", one.mape));
-            cells.push(if place == 0 { mape.best() } else { mape });
+            cells.push(if place == 0 { mape.mark_best() } else { mape });
             cells.push(format!("{:.2} … {:.2}", one.mape_interval.0, one.mape_interval.1).into());
             let errors = [one.median, one.p90, one.rmspe];
             cells.extend(errors.map(|number| format!("{number:.2}").into()));
@@ -304,87 +302,99 @@ fn errors(evaluation: &Evaluation) -> String {
                 None => [UNKNOWN.into(), UNKNOWN.into(), UNKNOWN.into()],
                 Some(interval) => {
                     let of = if interval.rows < one.rows { format!(" of {}", interval.rows) } else { String::new() };
-                    [held(interval.coverage, &of), format!("± {:.1} %", interval.half_width).into(), others(interval)]
+                    [
+                        coverage_cell(interval.coverage, &of),
+                        format!("± {:.1} %", interval.half_width).into(),
+                        other_coverage_cell(interval),
+                    ]
                 }
             });
-            table.row(cells);
+            table.add_row(cells);
         }
     }
-    table.on(&paper())
+    table.format_for(&stdout_paper())
 }
 
 /// Formats the coverage of 90 % intervals.
-fn held(coverage: f64, of: &str) -> Cell {
+fn coverage_cell(coverage: f64, of: &str) -> Cell {
     let cell = Cell::from(format!("{coverage:.1} %{of}"));
-    if coverage < pages::KEPT { cell.bad() } else { cell }
+    if coverage < pages::KEPT { cell.mark_bad() } else { cell }
 }
 
-/// The coverage of intervals at the levels other than 90 %.
-fn others(interval: &IntervalScore) -> Cell {
+/// Formats the coverage of intervals at levels other than 90 %.
+fn other_coverage_cell(interval: &IntervalScore) -> Cell {
     let levels = interval.levels.iter().filter(|(level, _)| **level != 90);
     let held: Vec<String> = levels.map(|(_, coverage)| format!("{coverage:.1}")).collect();
     if held.is_empty() { UNKNOWN.into() } else { held.join("/").into() }
 }
 
 fn curve_table(points: &[Point]) -> String {
-    let of_share = |point: &Point| figures(format!("{:.3} of the shapes", point.share));
-    let columns: Vec<Column> = [words("our MAPE %")].into_iter().chain(points.iter().map(of_share)).collect();
+    let of_share = |point: &Point| number_column(format!("{:.3} of the shapes", point.share));
+    let columns: Vec<Column> = [text_column("our MAPE %")].into_iter().chain(points.iter().map(of_share)).collect();
     let mut table = Table::new(columns);
     for operator in points.iter().flat_map(|point| point.mape.keys()).collect::<std::collections::BTreeSet<_>>() {
         let mape = |point: &Point| or_unknown(point.mape.get(operator), |mape| format!("{mape:.2}"));
-        table.row([operator.clone()].into_iter().chain(points.iter().map(mape)));
+        table.add_row([operator.clone()].into_iter().chain(points.iter().map(mape)));
     }
-    table.on(&paper())
+    table.format_for(&stdout_paper())
 }
 
-fn orders(evaluation: &Evaluation) -> String {
+fn ranking_table(evaluation: &Evaluation) -> String {
     let mut table = Table::new([
-        words("learner").least(8),
-        figures("tasks").drops(1),
-        figures("top-1"),
-        figures("top-5"),
-        figures("top-1 by time").drops(1),
-        figures("top-5 by time").drops(1),
-        figures("regret@10 %"),
-        figures("Kendall"),
-        figures("Spearman").drops(2),
+        text_column("learner").min_width(8),
+        number_column("tasks").drop_order(1),
+        number_column("top-1"),
+        number_column("top-5"),
+        number_column("top-1 by time").drop_order(1),
+        number_column("top-5 by time").drop_order(1),
+        number_column("regret@10 %"),
+        number_column("Kendall"),
+        number_column("Spearman").drop_order(2),
     ]);
     for (learner, one) in &evaluation.ranking {
         let mut cells = vec![learner.clone(), one.tasks.to_string()];
         cells.extend([one.top1, one.top5, one.top1_by_time, one.top5_by_time].map(|number| format!("{number:.3}")));
         cells.push(format!("{:.2}", one.regret10));
         cells.extend([one.kendall, one.spearman].map(|number| format!("{number:.3}")));
-        table.row(cells);
+        table.add_row(cells);
     }
-    table.on(&paper())
+    table.format_for(&stdout_paper())
 }
 
-fn networks(found: &EndToEnd) -> String {
+fn network_table(found: &EndToEnd) -> String {
     let ours = Learner::Ensemble.name();
     let mut table = Table::new([
-        words("network"),
-        words("run with").drops(2),
-        words("operators measured").drops(1),
-        figures("measured"),
-        figures("ours"),
-        figures("off %"),
+        text_column("network"),
+        text_column("run with").drop_order(2),
+        text_column("operators measured").drop_order(1),
+        number_column("measured"),
+        number_column("ours"),
+        number_column("off %"),
     ]);
     for one in &found.networks {
-        let predicted = or_unknown(one.predicted_ns.get(ours), |time| duration(*time));
-        let error = or_unknown(one.error(ours), |error| format!("{error:+.1}"));
-        let share = format!("{} of {}{}", one.measured, one.operators, if one.counts() { "" } else { ", not scored" });
-        table.row([one.name.clone(), one.setting.clone(), share, duration(one.measured_ns), predicted, error]);
+        let predicted = or_unknown(one.predicted_ns.get(ours), |time| format_duration(*time));
+        let error = or_unknown(one.error_percent(ours), |error| format!("{error:+.1}"));
+        let share =
+            format!("{} of {}{}", one.measured, one.operators, if one.is_measured() { "" } else { ", not scored" });
+        table.add_row([
+            one.name.clone(),
+            one.setting.clone(),
+            share,
+            format_duration(one.measured_ns),
+            predicted,
+            error,
+        ]);
     }
     let mut scores = Table::new([
-        words("learner").least(8),
-        figures("networks"),
-        figures("off by %"),
-        figures("within 5 %"),
-        figures("within 10 %"),
+        text_column("learner").min_width(8),
+        number_column("networks"),
+        number_column("off by %"),
+        number_column("within 5 %"),
+        number_column("within 10 %"),
     ]);
     for (learner, one) in &found.learners {
         let numbers = [one.mape, one.hit5, one.hit10].map(|number| format!("{number:.1}"));
-        scores.row([learner.clone(), one.networks.to_string()].into_iter().chain(numbers));
+        scores.add_row([learner.clone(), one.networks.to_string()].into_iter().chain(numbers));
     }
-    format!("{}\n\n{}", table.on(&paper()), scores.on(&paper()))
+    format!("{}\n\n{}", table.format_for(&stdout_paper()), scores.format_for(&stdout_paper()))
 }

@@ -2,19 +2,19 @@
 
 use crate::loading::{load_samples_from, read_predictor};
 use crate::options::{Filter, PredictorFlags};
-use crate::{DONE, begin, finish, paper, print_json, print_text};
+use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use datasets::output::Output;
 use predictor::explain::{self, Change, Effect, Explanation, Limits, Neighbour};
 use predictor::queries::{self, Setting};
 use predictor::{Error, Result, pages};
-use report::{Table, activity, duration, figures, words};
+use report::{Table, activity, format_duration, number_column, text_column};
 use samples::Samples;
 use samples::features::FEATURES;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Features in a table on the screen; files and documents hold all.
+/// Number of features in a table on the screen; files and documents contain all.
 const SHOWN: usize = 12;
 
 #[derive(Clone, Debug, Args)]
@@ -58,27 +58,26 @@ pub struct Explain {
     pub json: bool,
 }
 
-/// Prints the explanation of one prediction, or the effects of features over measured rows.
 pub fn run(arguments: &Explain) -> Result<u8> {
-    let page = begin(arguments.html.as_deref())?;
+    let page = create_output(arguments.html.as_deref())?;
     let samples = match arguments.data.is_empty() {
         true => None,
         false => Some(load_samples_from(&arguments.data, arguments.mapping.as_deref(), arguments.filter.policy()?)?),
     };
     match (&arguments.op, samples) {
-        (Some(op), samples) => prediction(op, samples.as_ref(), arguments),
-        (None, Some(samples)) if arguments.asked.predictor.is_some() => summaries(&samples, page, arguments),
-        (None, Some(samples)) => importances(&samples, arguments.json),
+        (Some(op), samples) => explain_prediction(op, samples.as_ref(), arguments),
+        (None, Some(samples)) if arguments.asked.predictor.is_some() => print_summaries(&samples, page, arguments),
+        (None, Some(samples)) => print_importances(&samples, arguments.json),
         (None, None) => {
             Err(Error::Query("give --op to explain a prediction, or --data for the importance of features".to_owned()))
         }
     }
 }
 
-fn prediction(text: &str, samples: Option<&Samples>, arguments: &Explain) -> Result<u8> {
+fn explain_prediction(text: &str, samples: Option<&Samples>, arguments: &Explain) -> Result<u8> {
     let (predictor, mapping) =
         read_predictor(&arguments.asked, arguments.device.as_deref(), arguments.mapping.as_deref())?;
-    let operator = queries::operator(text, mapping.as_ref())?;
+    let operator = queries::parse_operator(text, mapping.as_ref())?;
     let mut setting = Setting {
         device: arguments.device.clone(),
         threads: arguments.threads.map(f64::from),
@@ -117,10 +116,14 @@ fn improvement_lines(better: &[Change]) -> String {
 fn answer_text(explanation: &Explanation, limits: &Limits) -> String {
     let prediction = &explanation.prediction;
     let interval = match prediction.low_ns.is_finite() {
-        true => format!(" (90 % between {} and {})", duration(prediction.low_ns), duration(prediction.high_ns)),
+        true => format!(
+            " (90 % between {} and {})",
+            format_duration(prediction.low_ns),
+            format_duration(prediction.high_ns)
+        ),
         false => String::new(),
     };
-    let mut text = format!("takes {}{interval}\n", duration(prediction.time_ns));
+    let mut text = format!("takes {}{interval}\n", format_duration(prediction.time_ns));
     if let Some(choice) = &prediction.choice {
         text += &format!("the library is expected to run `{choice}`\n");
     }
@@ -128,16 +131,17 @@ fn answer_text(explanation: &Explanation, limits: &Limits) -> String {
         text += &format!("outside of the training range: {reason}\n");
     }
     text += &format!("Limited by {}: {}.\n", limits.limit, limits.reason);
-    let mut bounds = Table::new([words("times of single limits"), figures("time"), figures("of the whole")]);
+    let mut bounds =
+        Table::new([text_column("times of single limits"), number_column("time"), number_column("of the whole")]);
     for (name, time_ns) in [
         ("arithmetic at peak", limits.arithmetic_ns),
         ("bytes at full bandwidth", limits.memory_ns),
         ("starting it", prediction.overhead_ns),
     ] {
         let share = format!("{:.0} %", 100.0 * time_ns / prediction.time_ns);
-        bounds.row([name.to_owned(), duration(time_ns), share]);
+        bounds.add_row([name.to_owned(), format_duration(time_ns), share]);
     }
-    text += &format!("{}\n", bounds.on(&paper()));
+    text += &format!("{}\n", bounds.format_for(&stdout_paper()));
     text += &format!(
         "bytes: {:.2} of the shared cache; roofline reached: {:.0} %",
         limits.bytes_of_cache,
@@ -146,97 +150,110 @@ fn answer_text(explanation: &Explanation, limits: &Limits) -> String {
     if let Some(efficiency) = limits.parallel_efficiency {
         text += &format!("; threads used: {:.0} %", 100.0 * efficiency);
     }
-    let mut table = Table::new([words("feature"), figures("value"), words("unit").least(6), figures("time ×")]);
+    let mut table = Table::new([
+        text_column("feature"),
+        number_column("value"),
+        text_column("unit").min_width(6),
+        number_column("time ×"),
+    ]);
     for part in explanation.parts.iter().take(SHOWN) {
         let unit = FEATURES.iter().find(|feature| feature.name == part.feature).map_or("", |feature| feature.unit);
         let value = if part.value.is_nan() { "open".to_owned() } else { format!("{:.3}", part.value) };
-        table.row([part.feature.clone(), value, unit.to_owned(), format!("{:.3}", part.factor)]);
+        table.add_row([part.feature.clone(), value, unit.to_owned(), format!("{:.3}", part.factor)]);
     }
     let others: f64 = explanation.parts.iter().skip(SHOWN).map(|part| part.factor).product();
     text + &format!(
         "\n{} = bound {} × {:.3} (average of the training data) × the factors of the features × {:.3}\n{}\nall other features: × {others:.3}",
-        duration(prediction.time_ns),
-        duration(explanation.bound_ns),
+        format_duration(prediction.time_ns),
+        format_duration(explanation.bound_ns),
         explanation.average,
         explanation.rest,
-        table.on(&paper())
+        table.format_for(&stdout_paper())
     )
 }
 
 fn neighbour_table(near: &[Neighbour]) -> String {
     let mut table = Table::new([
-        words("nearest measured").least(20),
-        figures("threads"),
-        words("device").least(8).drops(1),
-        words("model").least(8).drops(3),
-        figures("rows").drops(2),
-        figures("fastest"),
-        figures("doublings off"),
+        text_column("nearest measured").min_width(20),
+        number_column("threads"),
+        text_column("device").min_width(8).drop_order(1),
+        text_column("model").min_width(8).drop_order(3),
+        number_column("rows").drop_order(2),
+        number_column("fastest"),
+        number_column("doublings off"),
     ]);
     for one in near {
         let sizes: Vec<String> =
             one.sizes.iter().filter(|(_, size)| *size > 1.0).map(|(name, size)| format!("{name} {size}")).collect();
-        table.row([
+        table.add_row([
             sizes.join(", "),
             one.threads.to_string(),
             one.device.clone(),
             one.model.clone(),
             one.rows.to_string(),
-            duration(one.time_ns),
+            format_duration(one.time_ns),
             format!("{:.2}", one.distance),
         ]);
     }
-    table.on(&paper())
+    table.format_for(&stdout_paper())
 }
 
 fn variation_tables(feature: &str, varied: &[Change], effects: &[Effect]) -> String {
-    let mut here = Table::new([figures(feature), figures("time × here")]);
+    let mut here = Table::new([number_column(feature), number_column("time × here")]);
     for change in varied {
-        here.row([format!("{:.3}", change.value), format!("{:.3}", change.factor)]);
+        here.add_row([format!("{:.3}", change.value), format!("{:.3}", change.factor)]);
     }
-    let here = here.on(&paper());
+    let here = here.format_for(&stdout_paper());
     if effects.is_empty() {
         return here;
     }
-    let mut all =
-        Table::new([figures(feature), figures("partial dependence ×"), figures("accumulated local effect ×")]);
+    let mut all = Table::new([
+        number_column(feature),
+        number_column("partial dependence ×"),
+        number_column("accumulated local effect ×"),
+    ]);
     for effect in effects {
-        all.row([
+        all.add_row([
             format!("{:.3}", effect.value),
             format!("{:.3}", effect.partial),
             format!("{:.3}", effect.accumulated),
         ]);
     }
-    format!("{here}\nover measured rows\n{}", all.on(&paper()))
+    format!("{here}\nover measured rows\n{}", all.format_for(&stdout_paper()))
 }
 
 /// Prints the effect of each feature over many rows of each operator.
-fn summaries(samples: &Samples, page: Option<Output>, arguments: &Explain) -> Result<u8> {
+fn print_summaries(samples: &Samples, page: Option<Output>, arguments: &Explain) -> Result<u8> {
     let (predictor, _) = read_predictor(&arguments.asked, arguments.device.as_deref(), None)?;
-    let found = explain::summaries(&predictor, samples)?;
-    let mut table = Table::new([words("operator"), figures("rows"), words("feature"), figures("typically ×")]);
+    let found = explain::summarise_operators(&predictor, samples)?;
+    let mut table = Table::new([
+        text_column("operator"),
+        number_column("rows"),
+        text_column("feature"),
+        number_column("typically ×"),
+    ]);
     for summary in &found {
         for feature in summary.features.iter().take(SHOWN) {
             let typical = format!("{:.3}", feature.typical);
-            table.row([summary.operator.clone(), summary.rows.to_string(), feature.feature.clone(), typical]);
+            table.add_row([summary.operator.clone(), summary.rows.to_string(), feature.feature.clone(), typical]);
         }
     }
-    print_text(arguments.json, &table.on(&paper()))?;
-    finish(page, || pages::swarms(&found).into_bytes())?;
+    print_text(arguments.json, &table.format_for(&stdout_paper()))?;
+    write_output(page, || pages::swarm_page(&found).into_bytes())?;
     if arguments.json {
         print_json(&found)?;
     }
     Ok(DONE)
 }
 
-fn importances(samples: &Samples, as_json: bool) -> Result<u8> {
-    activity::begin(format!("training, and permuting each of {} features", samples.names.len()));
-    let found = explain::importance(samples, 0)?;
-    let mut table = Table::new([words("operator"), words("feature"), figures("MAPE + points")]);
+fn print_importances(samples: &Samples, as_json: bool) -> Result<u8> {
+    activity::begin_activity(format!("training, and permuting each of {} features", samples.names.len()));
+    let found = explain::rank_importance(samples, 0)?;
+    let mut table = Table::new([text_column("operator"), text_column("feature"), number_column("MAPE + points")]);
     for one in found.iter().take(3 * SHOWN) {
-        table.row([one.operator.clone(), one.feature.clone(), format!("{:.2}", one.cost)]);
+        table.add_row([one.operator.clone(), one.feature.clone(), format!("{:.2}", one.cost)]);
     }
-    print_text(as_json, &table.on(&paper()))?;
+    print_text(as_json, &table.format_for(&stdout_paper()))?;
     if as_json {
         print_json(&found)?;
     }

@@ -1,15 +1,15 @@
 //! `oppredict features`.
 
-use crate::{DONE, paper, print};
+use crate::{DONE, print_line, stdout_paper};
 use predictor::Result;
-use report::{Table, words};
+use report::{Table, text_column};
 use samples::features::FEATURES;
 
 pub fn run() -> Result<u8> {
-    let mut table = Table::new([words("feature"), words("unit"), words("source")]);
+    let mut table = Table::new([text_column("feature"), text_column("unit"), text_column("source")]);
     for feature in FEATURES {
-        table.row([feature.name, feature.unit, feature.origin.name()]);
+        table.add_row([feature.name, feature.unit, feature.origin.name()]);
     }
-    print(&table.on(&paper()))?;
+    print_line(&table.format_for(&stdout_paper()))?;
     Ok(DONE)
 }

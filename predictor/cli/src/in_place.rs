@@ -2,11 +2,11 @@
 
 use crate::loading::print_reasons;
 use crate::options::Filter;
-use crate::{DONE, DONE_WITH_LOSSES, paper, print_json, print_text};
+use crate::{DONE, DONE_WITH_LOSSES, print_json, print_text, stdout_paper};
 use clap::Args;
 use predictor::in_place::PlacedNetworks;
 use predictor::{Error, Result};
-use report::{Table, duration, figures, or_unknown, words};
+use report::{Table, format_duration, number_column, or_unknown, text_column};
 use samples::placed::PlacedNetwork;
 use serde_json::json;
 use std::path::PathBuf;
@@ -31,9 +31,8 @@ pub struct InPlaceArguments {
     pub json: bool,
 }
 
-/// Prints the difference for each network and, on request, for each operator.
 pub fn run(arguments: &InPlaceArguments) -> Result<u8> {
-    let report = PlacedNetworks::read(&arguments.data, &arguments.filter.policy()?)?;
+    let report = PlacedNetworks::read_networks(&arguments.data, &arguments.filter.policy()?)?;
     let PlacedNetworks { networks, left_out, .. } = &report;
     print_reasons(left_out);
     if networks.is_empty() {
@@ -42,11 +41,11 @@ pub fn run(arguments: &InPlaceArguments) -> Result<u8> {
                 .to_owned(),
         ));
     }
-    print_text(arguments.json, &network_table(networks).on(&paper()))?;
+    print_text(arguments.json, &network_table(networks).format_for(&stdout_paper()))?;
     if arguments.operators {
         for network in networks {
             print_text(arguments.json, &format!("\n{}", network.name))?;
-            print_text(arguments.json, &operator_table(network).on(&paper()))?;
+            print_text(arguments.json, &operator_table(network).format_for(&stdout_paper()))?;
         }
     }
     if arguments.json {
@@ -57,48 +56,53 @@ pub fn run(arguments: &InPlaceArguments) -> Result<u8> {
 
 fn network_table(networks: &[PlacedNetwork]) -> Table {
     let mut table = Table::new([
-        words("network"),
-        words("device").drops(2),
-        figures("threads").drops(1),
-        figures("alone"),
-        figures("same in network"),
-        figures("over alone"),
-        figures("all in network"),
-        figures("whole"),
-        figures("outside operators"),
+        text_column("network"),
+        text_column("device").drop_order(2),
+        number_column("threads").drop_order(1),
+        number_column("alone"),
+        number_column("same in network"),
+        number_column("over alone"),
+        number_column("all in network"),
+        number_column("whole"),
+        number_column("outside operators"),
     ]);
     for network in networks {
         let (in_place_ns, alone_ns) = network.both_ns();
         let ratio = (alone_ns > 0.0).then(|| in_place_ns / alone_ns);
-        let known = |ns: f64| or_unknown(Some(ns).filter(|ns| *ns > 0.0), duration);
+        let known = |ns: f64| or_unknown(Some(ns).filter(|ns| *ns > 0.0), format_duration);
         let beside = network.whole_ns.map(|whole| whole - network.in_place_ns());
-        table.row([
+        table.add_row([
             network.name.clone(),
             network.device.clone(),
             network.threads.to_string(),
             known(alone_ns),
             known(in_place_ns),
             or_unknown(ratio, |ratio| format!("{ratio:.2}×")),
-            duration(network.in_place_ns()),
-            or_unknown(network.whole_ns, duration),
-            or_unknown(beside, duration),
+            format_duration(network.in_place_ns()),
+            or_unknown(network.whole_ns, format_duration),
+            or_unknown(beside, format_duration),
         ]);
     }
     table
 }
 
 fn operator_table(network: &PlacedNetwork) -> Table {
-    let columns =
-        [words("operator").least(20), figures("×"), figures("alone"), figures("in place"), figures("over alone")];
+    let columns = [
+        text_column("operator").min_width(20),
+        number_column("×"),
+        number_column("alone"),
+        number_column("in place"),
+        number_column("over alone"),
+    ];
     let mut table = Table::new(columns);
     let mut operators: Vec<_> = network.by_default().collect();
     operators.sort_by(|left, right| (right.count * right.in_place_ns).total_cmp(&(left.count * left.in_place_ns)));
     for one in operators {
-        table.row([
+        table.add_row([
             one.text.clone(),
             one.count.to_string(),
-            or_unknown(one.alone_ns, duration),
-            duration(one.in_place_ns),
+            or_unknown(one.alone_ns, format_duration),
+            format_duration(one.in_place_ns),
             or_unknown(one.alone_ns, |alone| format!("{:.2}×", one.in_place_ns / alone)),
         ]);
     }

@@ -5,21 +5,20 @@ use std::path::{Path, PathBuf};
 
 /// Returns the given predictor file, or the built-in one for a device or a mapping, else for CPUs.
 pub fn predictor_file(given: Option<&Path>, device: Option<&str>, has_mapping: bool) -> Result<PathBuf> {
-    given.map_or_else(|| published::find(&program()?, device, has_mapping), |file| Ok(file.to_owned()))
+    given.map_or_else(|| published::find_predictor(&own_program()?, device, has_mapping), |file| Ok(file.to_owned()))
 }
 
-/// Returns all built-in predictors.
 pub fn shipped_predictors() -> Result<Vec<PathBuf>> {
-    published::all(&program()?)
+    published::list_predictors(&own_program()?)
 }
 
-fn program() -> Result<PathBuf> {
+fn own_program() -> Result<PathBuf> {
     let program = std::env::current_exe().and_then(|program| program.canonicalize());
-    program.map_err(|error| Error::io("find", Path::new("oppredict"), error))
+    program.map_err(|error| Error::io_error("find", Path::new("oppredict"), error))
 }
 
 /// Returns the program `opcollect` next to this program, else the first on the search path.
-pub fn collector() -> PathBuf {
+pub fn find_collector() -> PathBuf {
     let beside = std::env::current_exe().ok().map(|program| program.with_file_name("opcollect"));
     beside.filter(|program| program.is_file()).unwrap_or_else(|| PathBuf::from("opcollect"))
 }

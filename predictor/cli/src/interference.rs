@@ -1,13 +1,13 @@
 //! `oppredict interference`.
 
 use crate::loading::print_left_out;
-use crate::{DONE, begin, finish, paper, print_json, print_text};
+use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use planners::interference::Machine;
 use predictor::planning::{coruns::Scores, interference::RecordedSlowdowns};
 use predictor::{Result, pages};
 use report::terminal::print_notes;
-use report::{Table, figures, words};
+use report::{Table, number_column, text_column};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -38,18 +38,18 @@ pub struct InterferenceArguments {
     pub json: bool,
 }
 
-/// Prints held-out errors and all slowdowns.
 pub fn run(arguments: &InterferenceArguments) -> Result<u8> {
-    let page = begin(arguments.html.as_deref())?;
-    let read = RecordedSlowdowns::read(&arguments.data, arguments.hardware.as_deref(), arguments.all_versions)?;
+    let page = create_output(arguments.html.as_deref())?;
+    let read =
+        RecordedSlowdowns::read_slowdowns(&arguments.data, arguments.hardware.as_deref(), arguments.all_versions)?;
     print_left_out(read.left_out);
-    let scores = read.scores(arguments.seed)?;
+    let scores = read.score_rules(arguments.seed)?;
     let RecordedSlowdowns { host_class, machine, coruns, .. } = &read;
     if coruns.left_out > 0 {
         print_notes("note", [format!("skipped {} slowdowns with an uncertainty above 5 %", coruns.left_out)]);
     }
-    print_text(arguments.json, &describe(&scores, machine))?;
-    finish(page, || pages::slowdowns(coruns, &scores).into_bytes())?;
+    print_text(arguments.json, &describe_scores(&scores, machine))?;
+    write_output(page, || pages::slowdowns_page(coruns, &scores).into_bytes())?;
     if arguments.json {
         let partners = &coruns.partners;
         let report = json!({ "host_class": host_class, "machine": machine, "scores": scores, "partners": partners,
@@ -59,16 +59,21 @@ pub fn run(arguments: &InterferenceArguments) -> Result<u8> {
     Ok(DONE)
 }
 
-fn describe(scores: &Scores, machine: &Machine) -> String {
-    let mut table = Table::new([words("rule"), figures("MAPE"), figures("median"), figures("90th percentile")]);
+fn describe_scores(scores: &Scores, machine: &Machine) -> String {
+    let mut table = Table::new([
+        text_column("rule"),
+        number_column("MAPE"),
+        number_column("median"),
+        number_column("90th percentile"),
+    ]);
     for one in &scores.rules {
         let percent = |value: f64| format!("{value:.2} %");
-        table.row([one.rule.to_owned(), percent(one.mape), percent(one.median), percent(one.p90)]);
+        table.add_row([one.rule.to_owned(), percent(one.mape), percent(one.median), percent(one.p90)]);
     }
     format!(
         "{}\n{} slowdowns of {} operators, each predicted with its operator held out; the median is {:.3} ± {:.2} %\n\
          {} cores, {:.1} bytes/ns, {:.0} MB of last cache",
-        table.on(&paper()),
+        table.format_for(&stdout_paper()),
         scores.asked,
         scores.operators,
         scores.middle,

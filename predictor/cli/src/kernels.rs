@@ -1,29 +1,28 @@
 //! Kernels of language models in `train`, `eval` and `predict`.
 
 use crate::installation::shipped_predictors;
-use crate::{DONE, DONE_WITH_LOSSES, begin, finish, paper, print_json, print_text};
+use crate::{DONE, DONE_WITH_LOSSES, create_output, print_json, print_text, stdout_paper, write_output};
 use predictor::kernels::{self, KernelAnswer};
 use predictor::{Error, Result, bundle, published};
 use report::terminal::print_notes;
-use report::{Table, activity, duration, figures, words};
+use report::{Table, activity, format_duration, number_column, text_column};
 use serde_json::json;
 use serving::calibration::LEVELS;
-use serving::evaluate::{Evaluation, Plan, Scores, evaluate};
+use serving::evaluate::{Evaluation, Plan, Scores, evaluate_plan};
 use serving::learned::{Distance, Learned};
-use serving::train::{TrainOptions, train};
+use serving::train::{TrainOptions, train_kernels};
 use serving::{Kernel, Mapping, Measurements};
 use std::path::{Path, PathBuf};
 
 fn read_tables(data: &[PathBuf], mapping: &Mapping) -> Result<Measurements> {
-    activity::begin(format!("reading tables of {}", mapping.source));
+    activity::begin_activity(format!("reading tables of {}", mapping.source));
     let measurements = kernels::read_tables(data, mapping)?;
     let reasons = measurements.left_out.iter().map(|(reason, count)| format!("{count} rows left out: {reason}"));
     print_notes("note", reasons);
-    activity::begin(format!("working on {} kernels", measurements.rows.len()));
+    activity::begin_activity(format!("working on {} kernels", measurements.rows.len()));
     Ok(measurements)
 }
 
-/// Files that training reads and writes.
 pub struct TrainingFiles<'a> {
     pub data: &'a [PathBuf],
     /// Predictor that the output keeps.
@@ -33,13 +32,13 @@ pub struct TrainingFiles<'a> {
 
 /// Learns kernels and writes them behind the predictor of `--base`.
 pub fn run_train(files: &TrainingFiles<'_>, mapping: &Mapping, options: &TrainOptions, as_json: bool) -> Result<u8> {
-    let out = begin(Some(files.out))?;
+    let out = create_output(Some(files.out))?;
     let measurements = read_tables(files.data, mapping)?;
-    let learned = train(&measurements, options)?;
+    let learned = train_kernels(&measurements, options)?;
     let bytes = bundle::with_kernels(files.base, &learned)?;
     let size = bytes.len();
-    finish(out, || bytes)?;
-    print_text(as_json, &card(&learned))?;
+    write_output(out, || bytes)?;
+    print_text(as_json, &error_table(&learned))?;
     let summary = format!(
         "learned {} groups of kernels from {} rows of {}; licence of the tables: {}; wrote `{}`, {} bytes",
         learned.times.groups.by_key.len(),
@@ -61,21 +60,21 @@ pub fn run_train(files: &TrainingFiles<'_>, mapping: &Mapping, options: &TrainOp
     Ok(DONE)
 }
 
-/// Errors on held-out sites by operator, format and device.
-fn card(learned: &Learned) -> String {
+/// Formats the errors on held-out sites by operator, format and device.
+fn error_table(learned: &Learned) -> String {
     let mut table = Table::new([
-        words("kernel"),
-        words("format"),
-        words("device").least(12),
-        figures("held out"),
-        figures("median"),
-        figures("mean").drops(1),
-        figures("90 %"),
+        text_column("kernel"),
+        text_column("format"),
+        text_column("device").min_width(12),
+        number_column("held out"),
+        number_column("median"),
+        number_column("mean").drop_order(1),
+        number_column("90 %"),
     ]);
     for (key, group) in &learned.times.groups.by_key {
         let Some(held_out) = group.held_out else { continue };
         let percent = |number: f64| format!("{number:.1} %");
-        table.row([
+        table.add_row([
             key.operator.clone(),
             key.format.clone(),
             key.device.clone(),
@@ -85,16 +84,15 @@ fn card(learned: &Learned) -> String {
             percent(held_out.p90),
         ]);
     }
-    table.on(&paper())
+    table.format_for(&stdout_paper())
 }
 
-/// Evaluates kernels under `--hold-out`.
 pub fn run_eval(data: &[PathBuf], mapping: &Mapping, plan: &Plan, as_json: bool) -> Result<u8> {
     let known = || serving::text::OPERATORS.into_iter();
     if let Some(other) = plan.operators.iter().find(|one| !known().any(|known| known == one.as_str())) {
-        return Err(Error::unknown("operator", other, known()));
+        return Err(Error::unknown_name("operator", other, known()));
     }
-    let evaluation = evaluate(&read_tables(data, mapping)?, plan)?;
+    let evaluation = evaluate_plan(&read_tables(data, mapping)?, plan)?;
     print_text(as_json, &evaluation_text(&evaluation))?;
     if as_json {
         print_json(&evaluation)?;
@@ -104,23 +102,23 @@ pub fn run_eval(data: &[PathBuf], mapping: &Mapping, plan: &Plan, as_json: bool)
 
 fn evaluation_text(evaluation: &Evaluation) -> String {
     let head = [
-        words("kernel"),
-        words("of"),
-        words("format"),
-        words("device").least(12),
-        words("method").least(8),
-        figures("rows").drops(2),
-        figures("mean"),
-        figures("median"),
-        figures("90 %"),
-        figures("holds"),
-        figures("high/low"),
+        text_column("kernel"),
+        text_column("of"),
+        text_column("format"),
+        text_column("device").min_width(12),
+        text_column("method").min_width(8),
+        number_column("rows").drop_order(2),
+        number_column("mean"),
+        number_column("median"),
+        number_column("90 %"),
+        number_column("holds"),
+        number_column("high/low"),
     ];
     let mut table = Table::new(head);
     for scores in evaluation.groups.iter().chain(&evaluation.operators) {
-        score_rows(scores).into_iter().for_each(|row| table.row(row));
+        score_rows(scores).into_iter().for_each(|row| table.add_row(row));
     }
-    format!("{}\nlearned in {:.0} CPU-s", table.on(&paper()), evaluation.learning_seconds)
+    format!("{}\nlearned in {:.0} CPU-s", table.format_for(&stdout_paper()), evaluation.learning_seconds)
 }
 
 fn score_rows(scores: &Scores) -> Vec<[String; 11]> {
@@ -148,8 +146,8 @@ fn score_rows(scores: &Scores) -> Vec<[String; 11]> {
     scores.methods.iter().map(row).collect()
 }
 
-/// Returns the file that knows kernels: the given one, else the one for GPUs that came with the program.
-pub fn file(given: Option<&Path>) -> Result<Option<PathBuf>> {
+/// Returns the predictor of kernels: the given file, or else the built-in one for GPUs.
+pub fn kernel_file(given: Option<&Path>) -> Result<Option<PathBuf>> {
     let is_of_gpus = |path: &PathBuf| path.ends_with(published::GPU);
     match given {
         Some(path) => Ok(Some(path.to_owned())),
@@ -157,28 +155,24 @@ pub fn file(given: Option<&Path>) -> Result<Option<PathBuf>> {
     }
 }
 
-/// A question about kernels on one device.
 pub struct KernelQuestion<'a> {
-    /// Kernels as texts.
     pub kernels: &'a [String],
     pub device: Option<&'a str>,
     /// Power limit in watts.
     pub power_limit: Option<f64>,
-    /// Predictor file.
     pub predictor: Option<&'a Path>,
 }
 
-/// Answers for kernels and prints.
 pub fn run_predict(question: &KernelQuestion<'_>, as_json: bool) -> Result<u8> {
     let name = question.device.ok_or_else(|| {
         Error::Query("kernels of language models need --device, such as `NVIDIA H100 80GB HBM3`".to_owned())
     })?;
     let device = kernels::find_device(name)?;
-    let file = file(question.predictor)?;
+    let file = kernel_file(question.predictor)?;
     let learned = file.as_deref().map(kernels::read_learned).transpose()?.unwrap_or_default();
     let answers = question.kernels.iter().map(|text| {
         let kernel: Kernel = text.parse().map_err(Error::from)?;
-        kernels::answer(&learned, &kernel, device, question.power_limit)
+        kernels::predict_kernel(&learned, &kernel, device, question.power_limit)
     });
     let answers = answers.collect::<Result<Vec<KernelAnswer>>>()?;
     print_text(as_json, &answers.iter().map(answer_text).collect::<Vec<_>>().join("\n\n"))?;
@@ -194,7 +188,7 @@ pub fn run_predict(question: &KernelQuestion<'_>, as_json: bool) -> Result<u8> {
 
 fn answer_text(answer: &KernelAnswer) -> String {
     let KernelAnswer { kernel, device, answer: known, power, joules, slow_down, flops, bytes } = answer;
-    let time = |seconds: f64| duration(1e9 * seconds);
+    let time = |seconds: f64| format_duration(1e9 * seconds);
     let (seconds, low, high) = (known.time.seconds, known.time.low, known.time.high);
     let similar =
         known.similar.as_deref().map_or_else(String::new, |similar| format!(", by the utilisation of {similar}"));

@@ -1,17 +1,17 @@
 //! `oppredict knee`.
 
-use crate::installation::collector;
+use crate::installation::find_collector;
 use crate::language_models::{self, ServerFlags};
 use crate::loading::read_predictor;
 use crate::options::PredictorFlags;
-use crate::{DONE, begin, finish, paper, print_json, print_text};
+use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use datasets::output::Output;
 use predictor::knee::{Knee, KneeOptions, Probing, find_knee, find_table_knee};
 use predictor::queries::{self, Setting};
 use predictor::{Error, Result, pages};
 use report::quantity::whole_seconds;
-use report::{Cell, Table, between, duration, figures, words};
+use report::{Cell, Table, format_duration, format_range, number_column, text_column};
 use samples::table::CurveMapping;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -87,21 +87,25 @@ pub struct KneeArguments {
     pub server: ServerFlags,
 }
 
-/// Prints each curve and its knee.
 pub fn run(arguments: &KneeArguments) -> Result<u8> {
     if let Some(model) = &arguments.model {
-        let question = arguments.server.question(model, arguments.device.as_deref(), arguments.batch)?;
-        return language_models::knee(&question, &arguments.over, arguments.asked.predictor.as_deref(), arguments.json);
+        let question = arguments.server.server_question(model, arguments.device.as_deref(), arguments.batch)?;
+        return language_models::print_knees(
+            &question,
+            &arguments.over,
+            arguments.asked.predictor.as_deref(),
+            arguments.json,
+        );
     }
     let Some(text) = &arguments.op else {
         return Err(Error::Query("say whose knee to find: --op or --model".to_owned()));
     };
-    let page = begin(arguments.html.as_deref())?;
+    let page = create_output(arguments.html.as_deref())?;
     if let (Some(mapping), Some(device)) = (&arguments.mapping, &arguments.device) {
-        return in_table(arguments, (text, device), mapping, page);
+        return run_table(arguments, (text, device), mapping, page);
     }
     let (predictor, _) = read_predictor(&arguments.asked, arguments.device.as_deref(), None)?;
-    let operator = queries::operator(text, None)?;
+    let operator = queries::parse_operator(text, None)?;
     let mut usual = Setting {
         device: arguments.device.clone(),
         threads: arguments.threads.map(f64::from),
@@ -109,9 +113,9 @@ pub fn run(arguments: &KneeArguments) -> Result<u8> {
         ..Setting::default()
     };
     usual.set_knobs(&arguments.knob)?;
-    let device = queries::device(&predictor, &usual)?.to_owned();
+    let device = queries::find_device(&predictor, &usual)?.to_owned();
     let probing = arguments.probe.then(|| Probing {
-        program: arguments.opcollect.clone().unwrap_or_else(collector),
+        program: arguments.opcollect.clone().unwrap_or_else(find_collector),
         operator: text.clone(),
         deadline: Duration::from_secs(arguments.deadline),
     });
@@ -120,27 +124,27 @@ pub fn run(arguments: &KneeArguments) -> Result<u8> {
     let over = if arguments.over.is_empty() { vec!["threads".to_owned()] } else { arguments.over.clone() };
     for over in over {
         let found = find_knee(&predictor, &operator, &usual, &over, &options)?;
-        print_text(arguments.json, &overview(&operator.text, &found))?;
+        print_text(arguments.json, &describe_knee(&operator.text, &found))?;
         knees.push(found);
     }
-    finish(page, || pages::curves(&operator.text, &device, &knees).into_bytes())?;
+    write_output(page, || pages::curves_page(&operator.text, &device, &knees).into_bytes())?;
     if arguments.json {
         print_json(&json!({ "operator": operator.text, "device": device, "knees": knees }))?;
     }
     Ok(DONE)
 }
 
-/// Prints the curve that the rows of a table show.
-fn in_table(
+/// Prints the curve that the rows of a table contain.
+fn run_table(
     arguments: &KneeArguments,
     (operator, device): (&str, &str),
     mapping: &Path,
     page: Option<Output>,
 ) -> Result<u8> {
-    let curves = CurveMapping::read(mapping)?.curves(&arguments.data)?;
+    let curves = CurveMapping::read_file(mapping)?.read_curves(&arguments.data)?;
     let probes = arguments.probes.map(|count| count as usize);
     let found = find_table_knee(&curves, operator, device, probes, arguments.most_threads)?;
-    let mut text = overview(operator, &found.knee);
+    let mut text = describe_knee(operator, &found.knee);
     text.push_str(&format!(
         "measured at {} of {} thread counts; prior from the curves of {} other machines\n",
         found.knee.probes.len(),
@@ -158,15 +162,20 @@ fn in_table(
     }
     print_text(arguments.json, text.trim_end())?;
     let knees = [found.knee.clone()];
-    finish(page, || pages::curves(operator, device, &knees).into_bytes())?;
+    write_output(page, || pages::curves_page(operator, device, &knees).into_bytes())?;
     if arguments.json {
         print_json(&json!({ "operator": operator, "device": device, "knees": [found] }))?;
     }
     Ok(DONE)
 }
 
-fn overview(operator: &str, found: &Knee) -> String {
-    let mut table = Table::new([figures(&found.over), figures("time"), figures("90 % between"), words("remarks")]);
+fn describe_knee(operator: &str, found: &Knee) -> String {
+    let mut table = Table::new([
+        number_column(&found.over),
+        number_column("time"),
+        number_column("90 % between"),
+        text_column("remarks"),
+    ]);
     for point in &found.curve {
         let probe = found.probes.iter().find(|probe| probe.at == point.at);
         let mut remark = probe.map_or(String::new(), |probe| {
@@ -175,21 +184,21 @@ fn overview(operator: &str, found: &Knee) -> String {
                 .map_or(String::new(), |half| format!(", uncertainty of the median {:.1} %", 100.0 * half));
             let spread = probe.cv.map_or(String::new(), |cv| format!(" (spread {:.0} %{known})", 100.0 * cv));
             let predicted = match probe.predicted_ns.is_finite() {
-                true => format!(", predicted {}", duration(probe.predicted_ns)),
+                true => format!(", predicted {}", format_duration(probe.predicted_ns)),
                 false => String::new(),
             };
-            format!("measured {}{spread}{predicted}", duration(probe.measured_ns))
+            format!("measured {}{spread}{predicted}", format_duration(probe.measured_ns))
         });
         if point.at == found.knee {
             remark = format!("knee {remark}").trim_end().to_owned();
         }
-        let time = Cell::from(duration(point.time_ns));
-        table.row([
+        let time = Cell::from(format_duration(point.time_ns));
+        table.add_row([
             point.at.to_string().into(),
-            if point.at == found.knee { time.best() } else { time },
-            between(point.low_ns, point.high_ns).into(),
+            if point.at == found.knee { time.mark_best() } else { time },
+            format_range(point.low_ns, point.high_ns).into(),
             remark.into(),
         ]);
     }
-    format!("{}\n{}\n{}\n", operator, table.on(&paper()), pages::summary(found))
+    format!("{}\n{}\n{}\n", operator, table.format_for(&stdout_paper()), pages::describe_knee(found))
 }

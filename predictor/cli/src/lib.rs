@@ -33,22 +33,22 @@ use arguments::{Arguments, Command};
 use clap::{CommandFactory, FromArgMatches};
 use datasets::output::Output;
 use predictor::{Error, Result};
-use report::terminal::{paper, print_error, print_usage_advice, take_color_flag};
+use report::terminal::{print_error, print_usage_advice, stdout_paper, take_color_flag};
 use report::{ColorChoice, activity};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 const DONE: u8 = 0;
-/// Exit code: done with losses, which notes name.
+/// Exit code for results with losses, which notes name.
 const DONE_WITH_LOSSES: u8 = 1;
-/// Exit code: an error exceeds that of `eval --gate`.
+/// Exit code for an error that exceeds that of `eval --gate`.
 const WORSE: u8 = 4;
 
 pub fn run() -> ExitCode {
     measure::host::memory::bound_process();
-    let done = dispatch(parse());
-    activity::end();
+    let done = dispatch_command(parse_arguments());
+    activity::end_activity();
     match done {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
@@ -59,7 +59,7 @@ pub fn run() -> ExitCode {
 }
 
 /// Parses the command line. Exits with help or an error, as `clap` does, in the colours of `--color`.
-fn parse() -> Arguments {
+fn parse_arguments() -> Arguments {
     let (words, colours) = take_color_flag(std::env::args_os())
         .unwrap_or_else(|problem| Arguments::command().error(clap::error::ErrorKind::InvalidValue, problem).exit());
     let colours = match colours {
@@ -70,12 +70,12 @@ fn parse() -> Arguments {
     let matches =
         Arguments::command().color(colours).try_get_matches_from(words).unwrap_or_else(|error| end_with(&error));
     if let Some(name) = matches.subcommand_name() {
-        activity::begin(format!("`oppredict {name}` is running"));
+        activity::begin_activity(format!("`oppredict {name}` is running"));
     }
     Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
-/// Ends the process with an error of the command line and its next step, or with the help that was asked for.
+/// Ends the process with the help, or with an error of the command line and a hint.
 fn end_with(error: &clap::Error) -> ! {
     let _ = error.print();
     if error.use_stderr() {
@@ -84,7 +84,7 @@ fn end_with(error: &clap::Error) -> ! {
     std::process::exit(error.exit_code())
 }
 
-fn dispatch(arguments: Arguments) -> Result<u8> {
+fn dispatch_command(arguments: Arguments) -> Result<u8> {
     match arguments.command {
         Command::Eval(eval) => eval::run(&eval),
         Command::Train(train) => train::run(&train),
@@ -104,43 +104,43 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         Command::Xgboost(xgboost) => xgboost::run(&xgboost),
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Features => features::run(),
-        Command::Completions { shell } => completions(shell),
+        Command::Completions { shell } => print_completions(shell),
     }
 }
 
-fn completions(shell: clap_complete::Shell) -> Result<u8> {
+fn print_completions(shell: clap_complete::Shell) -> Result<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "oppredict", &mut script);
-    print(String::from_utf8_lossy(&script).trim_end())?;
+    print_line(String::from_utf8_lossy(&script).trim_end())?;
     Ok(DONE)
 }
 
-fn print(text: &str) -> Result<()> {
-    report::terminal::print(text).map_err(unprintable)
+fn print_line(text: &str) -> Result<()> {
+    report::terminal::print_result(text).map_err(stdout_error)
 }
 
 /// Prints text unless JSON was requested.
 fn print_text(as_json: bool, text: &str) -> Result<()> {
-    if as_json { Ok(()) } else { print(text) }
+    if as_json { Ok(()) } else { print_line(text) }
 }
 
 fn print_json(value: &impl serde::Serialize) -> Result<()> {
-    report::terminal::print_json(value).map_err(unprintable)
+    report::terminal::print_json(value).map_err(stdout_error)
 }
 
-fn unprintable(error: std::io::Error) -> Error {
-    Error::io("write to", Path::new("standard output"), error)
+fn stdout_error(error: std::io::Error) -> Error {
+    Error::io_error("write to", Path::new("standard output"), error)
 }
 
 /// Creates a requested output file, so that an unwritable path fails before the work.
-fn begin(path: Option<&Path>) -> Result<Option<Output>> {
+fn create_output(path: Option<&Path>) -> Result<Option<Output>> {
     Ok(path.map(Output::create).transpose()?)
 }
 
 /// Writes a created output file and moves it to its final path.
-fn finish(output: Option<Output>, content: impl FnOnce() -> Vec<u8>) -> Result<()> {
+fn write_output(output: Option<Output>, content: impl FnOnce() -> Vec<u8>) -> Result<()> {
     let Some(mut output) = output else { return Ok(()) };
     let path = output.path().to_owned();
-    output.write_all(&content()).map_err(|error| Error::io("write", &path, error))?;
+    output.write_all(&content()).map_err(|error| Error::io_error("write", &path, error))?;
     Ok(output.keep()?)
 }

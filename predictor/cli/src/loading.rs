@@ -16,14 +16,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Prints the reasons for skipped rows, most frequent first.
 pub fn print_reasons(left_out: &BTreeMap<String, u64>) {
     let mut reasons: Vec<_> = left_out.iter().collect();
     reasons.sort_by_key(|(_, count)| Reverse(**count));
     print_notes("note", reasons.into_iter().map(|(reason, count)| format!("{count} rows skipped: {reason}")));
 }
 
-/// Prints the number of records that were skipped because of their versions.
 pub fn print_left_out(count: usize) {
     if count > 0 {
         let note = format!("{count} records of other versions were skipped; `--all-versions` includes them");
@@ -45,30 +43,29 @@ pub fn load_unmeasured_samples(data: &Data) -> Result<Samples> {
 /// Reads records, or a foreign table through a mapping, and prints what was skipped.
 pub fn load_samples_from(paths: &[PathBuf], mapping: Option<&Path>, policy: Policy) -> Result<Samples> {
     let names: Vec<String> = paths.iter().map(|path| format!("`{}`", path.display())).collect();
-    activity::begin(format!("reading {}", names.join(", ")));
+    activity::begin_activity(format!("reading {}", names.join(", ")));
     let samples = match mapping {
-        Some(mapping) => table::samples(paths, &Mapping::read(mapping)?)?,
-        None => records::samples(paths, &policy)?,
+        Some(mapping) => table::read_samples(paths, &Mapping::read_file(mapping)?)?,
+        None => records::read_samples(paths, &policy)?,
     };
     print_reasons(&samples.left_out);
     print_notes("warning", &samples.warnings);
     let hints = samples.filter_hints.iter();
     print_notes("warning", hints.map(|hints| format!("{hints}; on a quieter machine the uncertainty is smaller")));
-    activity::begin(format!("processing {} samples", samples.rows.len()));
+    activity::begin_activity(format!("processing {} samples", samples.rows.len()));
     Ok(samples)
 }
 
-/// Reads the predictor of the flags or the built-in one, and the mapping with additional operators and devices. If this
-/// machine is calibrated and no device is named, predictions are for this machine; a note names their device.
+/// Reads a given or built-in predictor, and the mapping. A calibrated host is the default device.
 pub fn read_predictor(
     flags: &PredictorFlags,
     device: Option<&str>,
     mapping: Option<&Path>,
 ) -> Result<(Predictor, Option<Mapping>)> {
     let file = predictor_file(flags.predictor.as_deref(), device, mapping.is_some())?;
-    let mut predictor = bundle::read(&file)?;
-    print_notes("note", Origin::of(&predictor.about).note());
-    let mapping = mapping.map(Mapping::read).transpose()?;
+    let mut predictor = bundle::read_bundle(&file)?;
+    print_notes("note", Origin::of_predictor(&predictor.about).mismatch_note());
+    let mapping = mapping.map(Mapping::read_file).transpose()?;
     if let Some(mapping) = &mapping {
         queries::describe_devices(&mut predictor, mapping);
     }
@@ -87,13 +84,13 @@ fn apply_calibration(predictor: &mut Predictor, flags: &PredictorFlags, device: 
         };
     }
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let here = measure::host::Facts::read().host_class();
+    let here = measure::host::Facts::read_facts().host_class();
     match &flags.calibration {
-        Some(path) => predictor.this_host = Some(Calibration::read_for(path, predictor)?.translation(cpus)),
+        Some(path) => predictor.this_host = Some(Calibration::read_for(path, predictor)?.host_translation(cpus)),
         None => published::apply_calibration(predictor, cache_folder().as_deref(), &here, cpus)?,
     }
     let note = match (&predictor.this_host, this_host::learned_on(predictor)) {
-        (Some(known), _) => known.note(),
+        (Some(known), _) => known.distance_note(),
         // A predictor that was named, or learned from several devices, speaks of what the user knows.
         (None, _) if flags.predictor.is_some() => return Ok(()),
         (None, Err(_)) => return Ok(()),
@@ -111,7 +108,7 @@ fn apply_calibration(predictor: &mut Predictor, flags: &PredictorFlags, device: 
 /// Reads times of operators from records, a predictor or both, and prints what was skipped.
 pub fn read_times(flags: &TimesFlags, any_schedule: bool) -> Result<KnownTimes> {
     let choice = RecordChoice { class: flags.hardware.as_deref(), any_schedule, all_versions: flags.all_versions };
-    let host = flags.data.as_ref().map(|path| Host::read(path, choice)).transpose()?;
+    let host = flags.data.as_ref().map(|path| Host::read_host(path, choice)).transpose()?;
     print_left_out(host.as_ref().map_or(0, |host| host.left_out));
     let device = if host.is_none() { flags.hardware.clone() } else { flags.device.clone() };
     // Predictions for another machine complete measured times only on request.

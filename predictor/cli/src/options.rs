@@ -9,7 +9,6 @@ use predictor::{Error, Result};
 use samples::records::{self, Policy};
 use std::path::PathBuf;
 
-/// Training data.
 #[derive(Clone, Debug, Args)]
 pub struct Data {
     /// Records, a store, or a table of times; repeatable
@@ -22,7 +21,7 @@ pub struct Data {
     pub filter: Filter,
 }
 
-/// Selection of records; the same for every command.
+/// Selection of records, common to all commands.
 #[derive(Clone, Debug, Args)]
 pub struct Filter {
     /// Origin of times to use, from the column `source`
@@ -32,12 +31,12 @@ pub struct Filter {
     ///
     /// The uncertainty is half the width of the 95 % interval, divided by the median. `inf` uses all records, also
     /// those with unknown uncertainty.
-    #[arg(long, default_value_t = Policy::default().max_uncertainty, value_name = "SHARE", value_parser = share, requires = "data")]
+    #[arg(long, default_value_t = Policy::default().max_uncertainty, value_name = "SHARE", value_parser = parse_share, requires = "data")]
     pub max_uncertainty: f64,
     /// Use records with at most this coefficient of variation [default: any]
     ///
     /// This is the standard deviation of single runs, divided by their mean.
-    #[arg(long, value_name = "SHARE", value_parser = share, requires = "data")]
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, requires = "data")]
     pub max_cv: Option<f64>,
     /// Also use records of other TVM versions and older code
     ///
@@ -54,7 +53,6 @@ pub struct Filter {
     pub default_only: bool,
 }
 
-/// Predictor and calibration.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PredictorFlags {
     /// Predictor file of `train` [default: built-in, by device]
@@ -67,7 +65,6 @@ pub struct PredictorFlags {
     pub calibration: Option<PathBuf>,
 }
 
-/// Sources of operator times.
 #[derive(Clone, Debug, Args)]
 pub struct TimesFlags {
     /// Store with records of this machine on up to --threads threads
@@ -92,37 +89,34 @@ pub struct TimesFlags {
 }
 
 /// Parses a positive share; `inf` disables a limit.
-fn share(text: &str) -> std::result::Result<f64, String> {
+fn parse_share(text: &str) -> std::result::Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
     if number > 0.0 { Ok(number) } else { Err("it must be larger than 0; `inf` disables the limit".to_owned()) }
 }
 
-/// Parses a minimum loss reduction.
-pub fn saved(text: &str) -> std::result::Result<f64, String> {
+pub fn parse_loss_reduction(text: &str) -> std::result::Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
     if number >= 0.0 && number.is_finite() { Ok(number) } else { Err("give a number of at least 0".to_owned()) }
 }
 
-/// Returns the parser of `--modelsource`.
 pub fn model_source() -> impl TypedValueParser<Value = ModelSource> {
     let values = ModelSource::ALL.iter().map(|source| PossibleValue::new(source.name()).help(source.help()));
     PossibleValuesParser::new(values).try_map(|name| ModelSource::from_name(&name).ok_or("there is no such value"))
 }
 
 impl Filter {
-    /// Returns the selection of records.
     pub fn policy(&self) -> Result<Policy> {
         let known = || Source::ALL.iter().map(|source| source.name());
-        let source = Source::from_name(&self.source).ok_or_else(|| Error::unknown("source", &self.source, known()))?;
+        let source =
+            Source::from_name(&self.source).ok_or_else(|| Error::unknown_name("source", &self.source, known()))?;
         let Filter { max_cv, max_uncertainty, all_versions, default_only, .. } = *self;
         let max_cv = max_cv.filter(|most| most.is_finite());
-        let settings = self.setting.iter().map(|text| setting(text)).collect::<Result<_>>()?;
+        let settings = self.setting.iter().map(|text| parse_setting(text)).collect::<Result<_>>()?;
         Ok(Policy { source, max_cv, max_uncertainty, all_versions, default_only, settings, ..Policy::default() })
     }
 }
 
-/// Parses a column and its value.
-fn setting(text: &str) -> Result<(String, String)> {
+fn parse_setting(text: &str) -> Result<(String, String)> {
     let (column, value) = text
         .split_once('=')
         .ok_or_else(|| Error::Query(format!("`--setting {text}` is not COLUMN=VALUE, such as cache_state=cold")))?;

@@ -2,16 +2,16 @@
 
 use crate::installation::predictor_file;
 use crate::options::model_source;
-use crate::{DONE, begin, finish, paper, print_json, print_text};
+use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use planners::placement::{Edge, Placement};
 use predictor::origin::Origin;
-use predictor::planning::placing::{PlacementOptions, place, times_of_network};
+use predictor::planning::placing::{PlacementOptions, place_operators, times_of_network};
 use predictor::planning::tables::{self, TimesTable};
 use predictor::queries::{ModelSource, NetworkQuestion};
 use predictor::{Error, Result, bundle, pages};
 use report::terminal::print_notes;
-use report::{Cell, Table, duration, figures, number, words};
+use report::{Cell, Table, format_duration, format_number, number_column, text_column};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -69,22 +69,22 @@ pub struct PlaceArguments {
 }
 
 pub fn run(arguments: &PlaceArguments) -> Result<u8> {
-    let page = begin(arguments.html.as_deref())?;
-    let (table, edges) = asked(arguments)?;
+    let page = create_output(arguments.html.as_deref())?;
+    let (table, edges) = load_times(arguments)?;
     let options = PlacementOptions {
         link_us: arguments.link_us,
         link_gb_per_s: arguments.link_gb_per_s,
         watts: arguments.watts.clone(),
         price_us_per_j: arguments.price_us_per_j,
     };
-    let (instance, found) = place(&table, edges, &options)?;
+    let (instance, found) = place_operators(&table, edges, &options)?;
     let promised = arguments.off.map(|off| {
         let problem = || Error::Query(format!("--off {off} is out of range; give percent from 0 to 99"));
-        found.promise(off / 100.0).ok_or_else(problem)
+        found.robust_ratio(off / 100.0).ok_or_else(problem)
     });
     let promised = promised.transpose()?;
-    print_text(arguments.json, &describe(&table, &found, promised))?;
-    finish(page, || pages::placement(&table, &instance, &found).into_bytes())?;
+    print_text(arguments.json, &describe_placement(&table, &found, promised))?;
+    write_output(page, || pages::placement_page(&table, &instance, &found).into_bytes())?;
     if arguments.json {
         let report = json!({
             "operators": table.operators, "devices": table.devices, "placement": found,
@@ -95,19 +95,18 @@ pub fn run(arguments: &PlaceArguments) -> Result<u8> {
     Ok(DONE)
 }
 
-/// Returns times and the dependencies between operators.
-fn asked(arguments: &PlaceArguments) -> Result<(TimesTable, Vec<Edge>)> {
+fn load_times(arguments: &PlaceArguments) -> Result<(TimesTable, Vec<Edge>)> {
     if let Some(path) = &arguments.table {
-        return Ok((tables::read(path)?, Vec::new()));
+        return Ok((tables::read_table(path)?, Vec::new()));
     }
     let Some(model) = &arguments.model else {
         return Err(Error::Query("nothing to place: give --times FILE, or --model and each --device".to_owned()));
     };
     let file = predictor_file(arguments.predictor.as_deref(), None, true)?;
-    let predictor = bundle::read(&file)?;
-    print_notes("note", Origin::of(&predictor.about).note());
+    let predictor = bundle::read_bundle(&file)?;
+    print_notes("note", Origin::of_predictor(&predictor.about).mismatch_note());
     let question = NetworkQuestion {
-        source: ModelSource::of(arguments.modelsource, model),
+        source: ModelSource::infer_source(arguments.modelsource, model),
         name: model,
         batch: arguments.batchsize,
         tokens: arguments.sequence,
@@ -115,31 +114,35 @@ fn asked(arguments: &PlaceArguments) -> Result<(TimesTable, Vec<Edge>)> {
     times_of_network(&predictor, &question, &arguments.device)
 }
 
-fn describe(table: &TimesTable, found: &Placement, promised: Option<f64>) -> String {
-    let mut columns = vec![words("operator"), words("device")];
-    columns.extend(table.devices.iter().map(|device| figures(format!("pays on {device}"))));
+fn describe_placement(table: &TimesTable, found: &Placement, promised: Option<f64>) -> String {
+    let mut columns = vec![text_column("operator"), text_column("device")];
+    columns.extend(table.devices.iter().map(|device| number_column(format!("pays on {device}"))));
     let mut shown = Table::new(columns);
     for (operator, (name, device)) in table.operators.iter().zip(&found.devices).enumerate() {
         let pays = found.pays_ns[operator].iter().enumerate().map(|(place, pay)| {
-            let cell = Cell::from(duration(*pay));
-            if place == *device { cell.best() } else { cell }
+            let cell = Cell::from(format_duration(*pay));
+            if place == *device { cell.mark_best() } else { cell }
         });
-        shown.row([name.clone().into(), table.devices[*device].clone().into()].into_iter().chain(pays));
+        shown.add_row([name.clone().into(), table.devices[*device].clone().into()].into_iter().chain(pays));
     }
-    let mut lines = vec![shown.on(&paper()), format!("makespan {}", duration(found.makespan_ns))];
+    let mut lines = vec![shown.format_for(&stdout_paper()), format!("makespan {}", format_duration(found.makespan_ns))];
     if found.energy_j > 0.0 {
-        lines.push(format!("energy {} J, objective {}", number(found.energy_j), duration(found.objective_ns)));
+        lines.push(format!(
+            "energy {} J, objective {}",
+            format_number(found.energy_j),
+            format_duration(found.objective_ns)
+        ));
     }
     lines.push(match found.is_equilibrium() {
         true => "equilibrium: no operator gains by a move of its own".to_owned(),
-        false => format!("no equilibrium was found: a move gains up to {}", duration(found.largest_gain_ns)),
+        false => format!("no equilibrium was found: a move gains up to {}", format_duration(found.largest_gain_ns)),
     });
     lines.push(match found.is_exact {
         true => "the best of all assignments".to_owned(),
         false => format!(
             "at most {:.3} times the optimum: no assignment takes less than {}",
             found.ratio_most(),
-            duration(found.least_ns)
+            format_duration(found.least_ns)
         ),
     });
     if let Some(anarchy) = found.anarchy {

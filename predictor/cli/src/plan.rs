@@ -2,7 +2,7 @@
 
 use crate::loading::read_times;
 use crate::options::{TimesFlags, model_source};
-use crate::{DONE, begin, finish, paper, print_json, print_text};
+use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use datasets::output::Output;
 use learn::host_translation::HostTranslation;
@@ -11,7 +11,7 @@ use predictor::planning::Planned;
 use predictor::planning::network::BARRIER_NS;
 use predictor::queries::{ModelSource, NetworkQuestion};
 use predictor::{Result, pages};
-use report::{Table, between, duration, figures, percent, words};
+use report::{Table, format_duration, format_percent, format_range, number_column, text_column};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -60,31 +60,30 @@ pub struct PlanArguments {
 }
 
 pub fn run(arguments: &PlanArguments) -> Result<u8> {
-    let page = begin(arguments.html.as_deref())?;
-    let out = begin(arguments.out.as_deref())?;
-    let planned = planned(arguments)?;
-    print_text(arguments.json, &answer(&planned))?;
-    keep(arguments, &planned, page, out)
+    let page = create_output(arguments.html.as_deref())?;
+    let out = create_output(arguments.out.as_deref())?;
+    let planned = plan_model(arguments)?;
+    print_text(arguments.json, &describe_plan(&planned))?;
+    write_plan(arguments, &planned, page, out)
 }
 
-/// Prints the stages of a model, one per line.
 pub fn run_stages(arguments: &PlanArguments) -> Result<u8> {
-    let page = begin(arguments.html.as_deref())?;
-    let out = begin(arguments.out.as_deref())?;
-    let planned = planned(arguments)?;
-    print_text(arguments.json, &list(&planned))?;
-    keep(arguments, &planned, page, out)
+    let page = create_output(arguments.html.as_deref())?;
+    let out = create_output(arguments.out.as_deref())?;
+    let planned = plan_model(arguments)?;
+    print_text(arguments.json, &stage_table(&planned))?;
+    write_plan(arguments, &planned, page, out)
 }
 
-fn keep(
+fn write_plan(
     arguments: &PlanArguments,
     PlanOfTimes { found, versions, this_host }: &PlanOfTimes,
     page: Option<Output>,
     out: Option<Output>,
 ) -> Result<u8> {
-    let measured = arguments.measured.as_deref().map(MeasuredLanes::read).transpose()?;
-    finish(page, || pages::lanes(found, measured.as_ref()).into_bytes())?;
-    finish(out, || serde_json::to_vec_pretty(&found.stages).expect("a plan holds only JSON values"))?;
+    let measured = arguments.measured.as_deref().map(MeasuredLanes::read_lanes).transpose()?;
+    write_output(page, || pages::plan_page(found, measured.as_ref()).into_bytes())?;
+    write_output(out, || serde_json::to_vec_pretty(&found.stages).expect("a plan holds only JSON values"))?;
     if arguments.json {
         print_json(
             &json!({ "plan": found, "stages": found.stages.stages, "versions": versions, "this_host": this_host }),
@@ -93,30 +92,28 @@ fn keep(
     Ok(DONE)
 }
 
-/// Plan with the origin of its times.
 struct PlanOfTimes {
     found: Planned,
-    /// Versions of the measured times.
     versions: Vec<String>,
     /// Host of predicted times, if it is not the device of the training data.
     this_host: Option<HostTranslation>,
 }
 
-fn planned(arguments: &PlanArguments) -> Result<PlanOfTimes> {
+fn plan_model(arguments: &PlanArguments) -> Result<PlanOfTimes> {
     let known = read_times(&arguments.times, false)?;
     let question = NetworkQuestion {
-        source: ModelSource::of(arguments.modelsource, &arguments.model),
+        source: ModelSource::infer_source(arguments.modelsource, &arguments.model),
         name: &arguments.model,
         batch: arguments.batchsize,
         tokens: arguments.sequence,
     };
     let barrier_ns = arguments.barrier_us.map_or(BARRIER_NS, |us| us * 1e3);
-    let found = known.plan(&question, arguments.threads as usize, barrier_ns)?;
-    let versions = known.host().into_iter().flat_map(|host| host.versions.iter().cloned()).collect();
+    let found = known.plan_network(&question, arguments.threads as usize, barrier_ns)?;
+    let versions = known.measured_host().into_iter().flat_map(|host| host.versions.iter().cloned()).collect();
     Ok(PlanOfTimes { found, versions, this_host: known.this_host().cloned() })
 }
 
-fn answer(PlanOfTimes { found, versions, this_host }: &PlanOfTimes) -> String {
+fn describe_plan(PlanOfTimes { found, versions, this_host }: &PlanOfTimes) -> String {
     let Planned { promise, model, parallel, cores, .. } = found;
     let mut lines = vec![format!(
         "{model}: {} on {cores} core{}, {} expected ({})",
@@ -126,15 +123,15 @@ fn answer(PlanOfTimes { found, versions, this_host }: &PlanOfTimes) -> String {
             (models::Parallel::Stream | models::Parallel::Full, _) => "groups side by side",
         },
         if *cores == 1 { "" } else { "s" },
-        duration(promise.time_ns),
-        between(promise.low_ns, promise.high_ns),
+        format_duration(promise.time_ns),
+        format_range(promise.low_ns, promise.high_ns),
     )];
     lines.push(format!("  why         {}", found.why));
     lines.push(format!(
         "  others      one operator after the other on all cores {}, the best stages {}, the longest chain {}",
-        duration(promise.sequential_ns),
-        duration(found.best_ns),
-        duration(found.critical_ns)
+        format_duration(promise.sequential_ns),
+        format_duration(found.best_ns),
+        format_duration(found.critical_ns)
     ));
     lines.push(format!(
         "  stages      {}, {} of them with concurrent groups; {} sets of operators examined{}",
@@ -145,25 +142,33 @@ fn answer(PlanOfTimes { found, versions, this_host }: &PlanOfTimes) -> String {
     ));
     let by = if versions.is_empty() { String::new() } else { format!(" with {}", versions.join("; ")) };
     let of_host = this_host.as_ref().map_or(String::new(), |host| format!(" for this machine, `{}`", host.host_class));
-    lines.push(format!("  times       {} measured{by}, the rest predicted{of_host}", percent(found.measured_share)));
+    lines.push(format!(
+        "  times       {} measured{by}, the rest predicted{of_host}",
+        format_percent(found.measured_share)
+    ));
     lines.join("\n")
 }
 
-fn list(planned: &PlanOfTimes) -> String {
+fn stage_table(planned: &PlanOfTimes) -> String {
     let found = &planned.found;
-    let mut table =
-        Table::new([figures("stage"), figures("time"), figures("cores"), figures("calls"), words("of them")]);
+    let mut table = Table::new([
+        number_column("stage"),
+        number_column("time"),
+        number_column("cores"),
+        number_column("calls"),
+        text_column("of them"),
+    ]);
     for (number, stage) in found.stages.stages.iter().enumerate() {
         for (place, group) in stage.groups.iter().enumerate() {
             let named: Vec<&str> = group.calls.iter().take(3).map(|&call| found.calls[call].as_str()).collect();
             let more = if group.calls.len() > 3 { "; …" } else { "" };
             let (number, time) = match place {
-                0 => (number.to_string(), stage.time_ns.map_or_else(String::new, duration)),
+                0 => (number.to_string(), stage.time_ns.map_or_else(String::new, format_duration)),
                 _ => (String::new(), String::new()),
             };
             let cores = group.cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
-            table.row([number, time, cores, group.calls.len().to_string(), format!("{}{more}", named.join("; "))]);
+            table.add_row([number, time, cores, group.calls.len().to_string(), format!("{}{more}", named.join("; "))]);
         }
     }
-    format!("{}\n{}", table.on(&paper()), answer(planned))
+    format!("{}\n{}", table.format_for(&stdout_paper()), describe_plan(planned))
 }

@@ -2,9 +2,9 @@
 
 use crate::loading::read_predictor;
 use crate::options::PredictorFlags;
-use crate::{DONE, print};
+use crate::{DONE, print_line};
 use clap::Args;
-use predictor::serve::{Known, PATIENCE, Service, serve};
+use predictor::serve::{Known, PATIENCE, Service, serve_requests};
 use predictor::{Error, Result};
 use report::activity;
 use report::terminal::print_notes;
@@ -32,21 +32,20 @@ pub struct Serve {
     pub address: Option<String>,
 }
 
-/// Prints the address, then serves until the process is stopped.
 pub fn run(arguments: &Serve) -> Result<u8> {
     let (predictor, mapping) = read_predictor(&arguments.asked, None, arguments.mapping.as_deref())?;
-    let known = arguments.store.as_deref().map(Known::read).transpose()?;
+    let known = arguments.store.as_deref().map(Known::read_store).transpose()?;
     let host = if arguments.bind.contains(':') { format!("[{}]", arguments.bind) } else { arguments.bind.clone() };
     let asked = arguments.address.clone().unwrap_or_else(|| format!("{host}:{}", arguments.port));
-    let failed = |error| Error::io("listen on", Path::new(&asked), error);
+    let failed = |error| Error::io_error("listen on", Path::new(&asked), error);
     let listener = TcpListener::bind(&asked).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     if !address.ip().is_loopback() {
         let warning = format!("other machines can reach this server at {address}; it has no authentication");
         print_notes("warning", [warning]);
     }
-    print(&format!("listening on http://{address}/"))?;
-    activity::end();
-    serve(listener, Service { predictor, mapping, patience: PATIENCE, known })?;
+    print_line(&format!("listening on http://{address}/"))?;
+    activity::end_activity();
+    serve_requests(listener, Service { predictor, mapping, patience: PATIENCE, known })?;
     Ok(DONE)
 }

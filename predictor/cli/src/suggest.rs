@@ -3,11 +3,11 @@
 use crate::installation::predictor_file;
 use crate::loading::load_unmeasured_samples;
 use crate::options::Data;
-use crate::{DONE, paper, print_json, print_text};
+use crate::{DONE, print_json, print_text, stdout_paper};
 use clap::Args;
 use learn::adaptation::{self, Suggestion};
 use predictor::{Result, bundle};
-use report::{Table, figures, words};
+use report::{Table, number_column, text_column};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -30,21 +30,20 @@ pub struct Suggest {
     pub json: bool,
 }
 
-/// Prints the shapes to measure on a new device.
 pub fn run(arguments: &Suggest) -> Result<u8> {
     let file = predictor_file(arguments.predictor.as_deref(), None, arguments.data.mapping.is_some())?;
-    let predictor = bundle::read(&file)?;
+    let predictor = bundle::read_bundle(&file)?;
     let suggestions =
-        adaptation::suggest(&predictor, load_unmeasured_samples(&arguments.data)?, arguments.count.get())?;
+        adaptation::suggest_shapes(&predictor, load_unmeasured_samples(&arguments.data)?, arguments.count.get())?;
     for of_operator in suggestions.chunk_by(|one, two| one.operator == two.operator) {
         let sizes = of_operator[0].sizes.iter().map(|(name, _)| *name);
-        let mut table = Table::new([words("operator")].into_iter().chain(sizes.map(figures)));
+        let mut table = Table::new([text_column("operator")].into_iter().chain(sizes.map(number_column)));
         for one in of_operator {
             let sizes = one.sizes.iter().map(|(_, size)| size.to_string());
-            table.row([one.operator.clone()].into_iter().chain(sizes));
+            table.add_row([one.operator.clone()].into_iter().chain(sizes));
         }
-        print_text(arguments.json, &table.on(&paper()))?;
-        for command in of_operator.iter().filter_map(command) {
+        print_text(arguments.json, &table.format_for(&stdout_paper()))?;
+        for command in of_operator.iter().filter_map(measure_command) {
             print_text(arguments.json, &command)?;
         }
     }
@@ -53,14 +52,14 @@ pub fn run(arguments: &Suggest) -> Result<u8> {
         "most informative first; measure them on the new device, then run `oppredict adapt` on the records",
     )?;
     if arguments.json {
-        let commands: Vec<Option<String>> = suggestions.iter().map(command).collect();
+        let commands: Vec<Option<String>> = suggestions.iter().map(measure_command).collect();
         print_json(&json!({ "suggestions": suggestions, "commands": commands }))?;
     }
     Ok(DONE)
 }
 
-/// Returns the command that measures a shape by its default schedule; tables of others come from other programs.
-fn command(one: &Suggestion) -> Option<String> {
+/// Returns the command that measures a shape by its default schedule, or None for tables of other programs.
+fn measure_command(one: &Suggestion) -> Option<String> {
     let Suggestion { text, threads, .. } = one;
     let quoted = text.replace('\'', r"'\''");
     (!text.is_empty()).then(|| {
@@ -83,12 +82,12 @@ mod tests {
             threads: 2.0,
         };
         assert_eq!(
-            command(&one("relu(f32[8,8])")).as_deref(),
+            measure_command(&one("relu(f32[8,8])")).as_deref(),
             Some(
                 "opcollect --modelsource simple --modelname 'relu(f32[8,8])' --schedules 1 --threads 2 --store new-device"
             )
         );
-        assert!(command(&one("it's")).is_some_and(|command| command.contains(r"'it'\''s'")));
-        assert_eq!(command(&one("")), None);
+        assert!(measure_command(&one("it's")).is_some_and(|command| command.contains(r"'it'\''s'")));
+        assert_eq!(measure_command(&one("")), None);
     }
 }

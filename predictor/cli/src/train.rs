@@ -3,14 +3,14 @@
 use crate::kernels::{self, TrainingFiles};
 use crate::language_models::train_servers;
 use crate::loading::load_samples;
-use crate::options::{Data, saved};
-use crate::{DONE, DONE_WITH_LOSSES, begin, finish, paper, print_json, print_text};
+use crate::options::{Data, parse_loss_reduction};
+use crate::{DONE, DONE_WITH_LOSSES, create_output, print_json, print_text, stdout_paper, write_output};
 use clap::Args;
 use learn::predictor::Predictor;
 use learn::train::{TrainOptions, few_shapes};
 use predictor::{Result, bundle};
 use report::terminal::print_notes;
-use report::{Table, figures, or_unknown, words};
+use report::{Table, number_column, or_unknown, text_column};
 use samples::features::View;
 use serde_json::json;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub struct Train {
     /// Minimum loss reduction of a split, in squared error of log times
     ///
     /// Larger values make a smaller file with slightly larger errors.
-    #[arg(long, default_value_t = 0.0, value_name = "SAVED", value_parser = saved)]
+    #[arg(long, default_value_t = 0.0, value_name = "SAVED", value_parser = parse_loss_reduction)]
     pub min_split_loss: f64,
     /// Maximum number of rows of language-model kernels [default: all]
     ///
@@ -61,12 +61,14 @@ pub fn run(train: &Train) -> Result<u8> {
         let files = TrainingFiles { data: &train.data.data, base: train.base.as_deref(), out: &train.out };
         return kernels::run_train(&files, &mapping, &options, train.json);
     }
-    let out = begin(Some(&train.out))?;
+    let out = create_output(Some(&train.out))?;
     let samples = load_samples(&train.data)?;
     let min_split_loss = train.min_split_loss;
-    let predictor =
-        learn::train::train(&samples, &TrainOptions { seed: train.seed, is_tuned: train.tune, min_split_loss })?;
-    finish(out, || bundle::to_bytes(&predictor))?;
+    let predictor = learn::train::train_predictor(
+        &samples,
+        &TrainOptions { seed: train.seed, is_tuned: train.tune, min_split_loss },
+    )?;
+    write_output(out, || bundle::to_bytes(&predictor))?;
     let operators: Vec<_> = predictor.learned.operators.keys().cloned().collect();
     print_text(
         train.json,
@@ -112,19 +114,18 @@ pub fn run(train: &Train) -> Result<u8> {
     Ok(if not_learned.is_empty() { DONE } else { DONE_WITH_LOSSES })
 }
 
-/// Formats the errors on held-out shapes, by operator and by known properties of the schedule.
 fn held_out(predictor: &Predictor) -> String {
     let mut table = Table::new([
-        words("held out"),
-        figures("shapes"),
-        figures("sizes known, off by"),
-        figures("knobs known").drops(1),
-        figures("code known"),
+        text_column("held out"),
+        number_column("shapes"),
+        number_column("sizes known, off by"),
+        number_column("knobs known").drop_order(1),
+        number_column("code known"),
     ]);
     for (operator, by_view) in &predictor.about.held_out {
         let shapes = by_view.values().map(|error| error.shapes).max().unwrap_or(0);
         let off = |view: View| or_unknown(by_view.get(&view), |error| format!("{:.1} %", error.median_percent));
-        table.row([operator.clone(), shapes.to_string()].into_iter().chain(View::ALL.map(off)));
+        table.add_row([operator.clone(), shapes.to_string()].into_iter().chain(View::ALL.map(off)));
     }
-    table.on(&paper())
+    table.format_for(&stdout_paper())
 }

@@ -1,6 +1,6 @@
 //! `oppredict xgboost`.
 
-use crate::{DONE, begin, finish, print};
+use crate::{DONE, create_output, print_line, write_output};
 use clap::Args;
 use predictor::{Result, bundle, exchange};
 use std::path::PathBuf;
@@ -25,14 +25,13 @@ pub struct Xgboost {
     pub out: Option<PathBuf>,
 }
 
-/// Exports the trees, or writes a predictor with imported trees.
 pub fn run(arguments: &Xgboost) -> Result<u8> {
-    let file = begin(arguments.out.as_deref().filter(|_| arguments.read.is_some()))?;
-    let mut predictor = bundle::read(&arguments.predictor)?;
+    let file = create_output(arguments.out.as_deref().filter(|_| arguments.read.is_some()))?;
+    let mut predictor = bundle::read_bundle(&arguments.predictor)?;
     if let (Some(folder), Some(out)) = (&arguments.read, &arguments.out) {
-        let replaced = exchange::read(&mut predictor, folder)?;
-        finish(file, || bundle::to_bytes(&predictor))?;
-        print(&format!(
+        let replaced = exchange::import_trees(&mut predictor, folder)?;
+        write_output(file, || bundle::to_bytes(&predictor))?;
+        print_line(&format!(
             "read the trees of {} from `{}`; wrote `{}`",
             replaced.join(", "),
             folder.display(),
@@ -40,8 +39,8 @@ pub fn run(arguments: &Xgboost) -> Result<u8> {
         ))?;
     }
     if let Some(folder) = &arguments.write {
-        let written = exchange::write(&predictor, folder)?;
-        print(&format!("wrote {} files into `{}`", written.len(), folder.display()))?;
+        let written = exchange::export_trees(&predictor, folder)?;
+        print_line(&format!("wrote {} files into `{}`", written.len(), folder.display()))?;
     }
     Ok(DONE)
 }

@@ -4,13 +4,13 @@
 use datasets::{Json, Outcome, Record, ScheduleSource, Target};
 use learn::Learner;
 use predictor::evaluate::{Plan, Protocol, evaluate};
-use samples::records::{Policy, gather};
+use samples::records::{Policy, gather_samples};
 use serde_json::Value;
 
 /// A product on a GPU, at so many operations per nanosecond.
 fn product(device: &str, size: i64, flops_per_ns: f64) -> Record {
-    let graph = zoo::simple::build(&format!("matmul:m={size},n={size},k={size}")).expect("a product");
-    let task = models::tasks(&graph, models::Fuse::Epilogue).expect("tasks").remove(0).task;
+    let graph = zoo::simple::build_operator(&format!("matmul:m={size},n={size},k={size}")).expect("a product");
+    let task = models::distinct_tasks(&graph, models::Fuse::Epilogue).expect("tasks").remove(0).task;
     let work = task.work().expect("sizes are known");
     let count = |number: u64| i64::try_from(number).ok();
     let median_ns = work.flops as f64 / flops_per_ns;
@@ -27,7 +27,7 @@ fn product(device: &str, size: i64, flops_per_ns: f64) -> Record {
         schedule_source: Some(ScheduleSource::Default),
         target: Target::Cuda,
         device: Some(device.to_owned()),
-        op_kind: task.kind(),
+        op_kind: task.anchor_kind(),
         op_name: task.name(),
         op_text: task.describe(),
         dtype: Some("f32".to_owned()),
@@ -58,13 +58,13 @@ fn records(of_new: f64) -> Vec<Record> {
 
 #[test]
 fn records_that_are_held_out_do_not_set_the_peaks_of_their_device() {
-    let plan = Plan::of(Protocol::P3, &[Learner::Roofline]);
-    let refused = evaluate(&gather(&records(20e3), &[], &Policy::default()).expect("samples"), &plan);
+    let plan = Plan::for_protocol(Protocol::P3, &[Learner::Roofline]);
+    let refused = evaluate(&gather_samples(&records(20e3), &[], &Policy::default()).expect("samples"), &plan);
     assert!(refused.expect_err("peaks hold what was reached").to_string().contains("no device can be held out"));
 
     let before = Policy { has_reached_peaks: false, ..Policy::default() };
     let mape = |of_new: f64| {
-        let samples = gather(&records(of_new), &[], &before).expect("samples");
+        let samples = gather_samples(&records(of_new), &[], &before).expect("samples");
         evaluate(&samples, &plan).expect("an evaluation").held_out["new"]["roofline"].mape
     };
     // The bound is the same however fast the device turns out to be, so of a device ten times as fast it is ten times as far off.

@@ -4,10 +4,10 @@
 
 use datasets::{Choose, Outcome, Source, Store};
 use learn::Fitted;
-use learn::train::{TrainOptions, data_hash, train};
+use learn::train::{TrainOptions, data_hash, train_predictor};
 use predictor::bundle;
 use samples::Samples;
-use samples::records::{Policy, samples};
+use samples::records::{Policy, read_samples};
 use samples::table::Mapping;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn manifest() -> Value {
 }
 
 fn learned_from() -> Samples {
-    samples(&[published("cpu")], &Policy::default()).expect("samples")
+    read_samples(&[published("cpu")], &Policy::default()).expect("samples")
 }
 
 /// The program with what ships where it looks for it, wherever it was built.
@@ -53,7 +53,7 @@ fn the_dataset_is_as_its_manifest_and_card_say() {
     let store = Store::open(&published("cpu")).expect("a store");
     assert!(store.verify().expect("readable").problems.is_empty());
     let records: Vec<_> =
-        store.records(Choose::All).expect("readable").collect::<datasets::Result<_>>().expect("records");
+        store.select_records(Choose::All).expect("readable").collect::<datasets::Result<_>>().expect("records");
     assert_eq!(manifest["kept"].as_u64(), Some(records.len() as u64));
     let most = manifest["uncertainty_most"].as_f64().expect("a share");
     for record in &records {
@@ -88,7 +88,7 @@ fn the_dataset_is_as_its_manifest_and_card_say() {
 
 #[test]
 fn the_predictor_was_learned_from_the_dataset() {
-    let shipped = bundle::read(&published("cpu.opp")).expect("a predictor of this program");
+    let shipped = bundle::read_bundle(&published("cpu.opp")).expect("a predictor of this program");
     let samples = learned_from();
     assert_eq!(shipped.about.data_hash, data_hash(&samples), "make it anew: `scripts/publish learn`");
     assert_eq!(shipped.about.devices.len(), 1);
@@ -134,13 +134,13 @@ fn answers_say_how_many_threads_they_assume_and_how_far_off_they_are() {
 #[test]
 fn the_predictor_for_gpus_answers_for_each_of_its_devices() {
     let (path, mapping) = (published("gpu.opp"), published("../../configs/gpu-ops.toml"));
-    let devices = bundle::devices(&path).expect("a predictor of this program");
-    let shipped = bundle::read(&path).expect("a predictor of this program");
+    let devices = bundle::read_devices(&path).expect("a predictor of this program");
+    let shipped = bundle::read_bundle(&path).expect("a predictor of this program");
     assert_eq!(devices, shipped.about.devices.keys().cloned().collect::<Vec<_>>());
     assert!(devices.len() >= 7, "{devices:?}");
     assert_eq!(
         shipped.about.stand_ins,
-        Mapping::read(&mapping).expect("a mapping").stand_ins(),
+        Mapping::read_file(&mapping).expect("a mapping").stand_ins(),
         "make it anew: `scripts/publish learn`"
     );
     let installed = Installed::new();
@@ -217,15 +217,15 @@ fn a_device_that_nobody_knows_has_the_nearest_names() {
 /// Some operators are enough to see that learning gives what was shipped, and take seconds.
 #[test]
 fn learning_again_gives_the_same_figures() {
-    let shipped = bundle::read(&published("cpu.opp")).expect("a predictor of this program");
+    let shipped = bundle::read_bundle(&published("cpu.opp")).expect("a predictor of this program");
     let all = learned_from();
     let is_wanted = |row: &usize| {
         ["layer_norm", "average_pool"].contains(&all.operators[all.rows[*row].operator as usize].as_str())
     };
     let rows: Vec<usize> = (0..all.rows.len()).filter(is_wanted).collect();
-    let some = all.select(&rows);
-    let again =
-        train(&some, &TrainOptions { seed: shipped.about.seed, ..TrainOptions::default() }).expect("XGBoost's library");
+    let some = all.select_rows(&rows);
+    let again = train_predictor(&some, &TrainOptions { seed: shipped.about.seed, ..TrainOptions::default() })
+        .expect("XGBoost's library");
     let every: Vec<usize> = (0..some.rows.len()).collect();
     let figures = [&again, &shipped].map(|predictor| predictor.learned.predict(&some, &every));
     // What is drawn at random depends on which operators are learned together, so single rows differ by what trees do not know.

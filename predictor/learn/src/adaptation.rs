@@ -11,10 +11,10 @@ use samples::features::{FEATURES, Origin};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Below this number of shapes, intervals keep the width for unseen devices.
+/// Fewest shapes to calibrate intervals for a device.
 const FEWEST: usize = 20;
 
-/// The effect of a device's measurements on the predictions for one operator.
+/// Effect of a device's measurements on predictions of one operator.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceChange {
     pub operator: String,
@@ -22,12 +22,12 @@ pub struct DeviceChange {
     pub rows: usize,
     /// Mean absolute error in percent without the measurements.
     pub before: f64,
-    /// Mean absolute error in percent by two-fold cross-validation over shapes, or None if there is only one shape.
+    /// Two-fold cross-validated error in percent; None for a single shape.
     pub after: Option<f64>,
 }
 
-/// Corrects a predictor for every device in the samples that is not in its training data.
-pub fn adapt(predictor: &mut Predictor, samples: Samples) -> Result<Vec<DeviceChange>> {
+/// Corrects a predictor for every new device in the samples.
+pub fn adapt_predictor(predictor: &mut Predictor, samples: Samples) -> Result<Vec<DeviceChange>> {
     let samples = samples.with_features(&predictor.about.names);
     let learned = &predictor.learned;
     let mut groups: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
@@ -46,12 +46,12 @@ pub fn adapt(predictor: &mut Predictor, samples: Samples) -> Result<Vec<DeviceCh
     let mut changes = Vec::new();
     for ((operator, device), rows) in groups {
         let (operator, device) = (&samples.operators[operator as usize], &samples.devices[device as usize]);
-        let before = residuals(&predictor.learned, &samples, &rows);
+        let before = log_residuals(&predictor.learned, &samples, &rows);
         let held_out = cross_validated(&mut predictor.learned, &samples, &rows);
         let after = (!held_out.is_empty()).then(|| mean_percent(&held_out));
         predictor.learned.adapt_to(&samples, &rows);
         let mut distances: Vec<f64> = held_out.iter().map(|log| log.abs()).collect();
-        let is_enough = shapes(&samples, &rows) >= FEWEST && !distances.is_empty();
+        let is_enough = count_shapes(&samples, &rows) >= FEWEST && !distances.is_empty();
         if let Some(known) = predictor.learned.operators.get_mut(operator).filter(|_| is_enough) {
             known.statistics.half_widths.insert(device.0.clone(), half_width(&mut distances));
         }
@@ -67,21 +67,19 @@ pub fn adapt(predictor: &mut Predictor, samples: Samples) -> Result<Vec<DeviceCh
     Ok(changes)
 }
 
-/// A shape that is worth measuring on a new device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Suggestion {
     pub operator: String,
-    /// Sizes of the shape, without those that are equal for all shapes of the operator.
+    /// Sizes, without those equal for all shapes of the operator.
     pub sizes: Vec<(&'static str, f64)>,
-    /// Operator and all sizes as `opcollect` takes them; empty for tables of others.
+    /// Operator and sizes in the syntax of `opcollect`; empty for foreign tables.
     pub text: String,
-    /// Threads that it was measured with elsewhere.
+    /// Thread count of its measurements on other devices.
     pub threads: f64,
 }
 
-/// Returns up to `count` shapes of each operator whose times would reduce the uncertainty about all shapes most, best
-/// first.
-pub fn suggest(predictor: &Predictor, samples: Samples, count: usize) -> Result<Vec<Suggestion>> {
+/// Returns up to `count` shapes per operator that reduce the total uncertainty most, best first.
+pub fn suggest_shapes(predictor: &Predictor, samples: Samples, count: usize) -> Result<Vec<Suggestion>> {
     let samples = samples.with_features(&predictor.about.names);
     let default: Vec<usize> = (0..samples.rows.len()).filter(|row| samples.rows[*row].is_default).collect();
     let mut suggestions = Vec::new();
@@ -109,7 +107,7 @@ pub fn suggest(predictor: &Predictor, samples: Samples, count: usize) -> Result<
     }
 }
 
-/// Returns the columns of sizes that differ among the rows, without duplicates of another column.
+/// Columns of sizes that differ among the rows, without duplicates of another column.
 fn sizes_that_differ(samples: &Samples, rows: &[usize]) -> Vec<usize> {
     let values = |column: usize| rows.iter().map(move |row| samples.features.row(*row)[column].to_bits());
     let mut found: Vec<usize> = Vec::new();
@@ -124,29 +122,26 @@ fn sizes_that_differ(samples: &Samples, rows: &[usize]) -> Vec<usize> {
     found
 }
 
-/// Returns the log ratios of predicted to measured times.
-fn residuals(learned: &Ensemble, samples: &Samples, rows: &[usize]) -> Vec<f64> {
+fn log_residuals(learned: &Ensemble, samples: &Samples, rows: &[usize]) -> Vec<f64> {
     let times = learned.predict(samples, rows);
     rows.iter().zip(times).map(|(row, time)| (time / samples.rows[*row].time_ns).ln()).collect()
 }
 
-/// Returns the residuals of two-fold cross-validation over shapes, or nothing for a single shape. The last fold's
-/// correction stays in `learned`.
+/// Two-fold residuals over shapes; empty for a single shape. The last fold's correction stays in `learned`.
 fn cross_validated(learned: &mut Ensemble, samples: &Samples, rows: &[usize]) -> Vec<f64> {
     let groups: Vec<u64> = rows.iter().map(|row| samples.rows[*row].shape).collect();
-    if shapes(samples, rows) < 2 {
+    if count_shapes(samples, rows) < 2 {
         return Vec::new();
     }
     let pick = |places: &[usize]| places.iter().map(|place| rows[*place]).collect::<Vec<usize>>();
     let of = |fold: Fold| {
         learned.adapt_to(samples, &pick(&fold.train));
-        residuals(learned, samples, &pick(&fold.test))
+        log_residuals(learned, samples, &pick(&fold.test))
     };
     by_group(&groups, 2, 0).into_iter().flat_map(of).collect()
 }
 
-/// Counts distinct shapes, because the times of several schedules of one shape are correlated.
-fn shapes(samples: &Samples, rows: &[usize]) -> usize {
+fn count_shapes(samples: &Samples, rows: &[usize]) -> usize {
     rows.iter().map(|row| samples.rows[*row].shape).collect::<BTreeSet<u64>>().len()
 }
 

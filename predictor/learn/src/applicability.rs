@@ -11,21 +11,21 @@ use samples::statistics::quantile;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Features that locate a query: its sizes and their alignments.
+/// Sizes and alignments, which locate a query.
 const COORDINATES: &[&str] =
     &["batch", "rows", "columns", "depth", "taps", "rows_alignment", "columns_alignment", "depth_alignment"];
-/// Maximum number of training shapes that are stored for distances.
+/// Limit of stored training shapes.
 const MOST_POINTS: usize = 512;
-/// Operators with fewer shapes get no domain, because a region would hold too few of them.
+/// Fewest shapes for a domain; otherwise regions hold too few of them.
 const FEWEST_SHAPES: usize = 40;
 const NEIGHBOURS: usize = 5;
-/// Share of shapes that each held-out region contains.
+/// Share of shapes in each held-out region.
 const REGION: f64 = 0.1;
-/// Upper ends of the distance bins, in usual distances beyond the first; each bin needs `FEWEST_ROWS` rows.
+/// Upper ends of distance bins, in usual distances beyond the first; a bin needs `FEWEST_ROWS` rows.
 const STEPS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 const FEWEST_ROWS: usize = 40;
 
-/// The training shapes of one operator as points, and the interval widening as a function of the distance to them.
+/// Training shapes of one operator, and interval widening by distance to them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApplicabilityDomain {
@@ -33,10 +33,9 @@ pub struct ApplicabilityDomain {
     columns: Vec<usize>,
     scales: Vec<f32>,
     points: Vec<Vec<f32>>,
-    /// The 90th percentile of the distance between training shapes.
+    /// 90th percentile of the distance between training shapes.
     usual_distance: f64,
-    /// Interval widening factors by distance in usual distances beyond the first, ascending; fitted on held-out
-    /// regions.
+    /// Widening factors by excess distance, ascending; fitted on held-out regions.
     widths: Vec<(f64, f64)>,
 }
 
@@ -48,8 +47,8 @@ pub(super) enum End {
 }
 
 impl ApplicabilityDomain {
-    /// Fits the domain of one operator, or returns None if the operator has too few shapes.
-    pub(super) fn fit(samples: &Samples, rows: &[usize]) -> Option<ApplicabilityDomain> {
+    /// Fits the domain of one operator; None with too few shapes.
+    pub(super) fn fit_domain(samples: &Samples, rows: &[usize]) -> Option<ApplicabilityDomain> {
         let shapes: BTreeMap<u64, usize> = rows.iter().map(|row| (samples.rows[*row].shape, *row)).collect();
         if shapes.len() < FEWEST_SHAPES {
             return None;
@@ -59,7 +58,7 @@ impl ApplicabilityDomain {
         let (points, probes) = shapes.split_at(shapes.len() / 2);
         let row = |row: &usize| samples.features.row(*row);
         let mut domain = ApplicabilityDomain::default();
-        for column in coordinates() {
+        for column in coordinate_columns() {
             let values: Vec<f64> = shapes.iter().map(|place| f64::from(row(place)[column])).collect();
             let mean = values.iter().sum::<f64>() / values.len() as f64;
             let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len() as f64;
@@ -68,18 +67,21 @@ impl ApplicabilityDomain {
                 domain.scales.push(variance.sqrt() as f32);
             }
         }
-        domain.points = points.iter().take(MOST_POINTS).map(|place| domain.standardised(row(place))).collect();
-        let mut distances: Vec<f64> =
-            probes.iter().take(MOST_POINTS).map(|place| domain.distance(&domain.standardised(row(place)))).collect();
+        domain.points = points.iter().take(MOST_POINTS).map(|place| domain.standardise_row(row(place))).collect();
+        let mut distances: Vec<f64> = probes
+            .iter()
+            .take(MOST_POINTS)
+            .map(|place| domain.mean_distance(&domain.standardise_row(row(place))))
+            .collect();
         domain.usual_distance = quantile(&mut distances, COVERAGE);
         let probes = probes.iter().take(MOST_POINTS - domain.points.len());
-        let probes: Vec<Vec<f32>> = probes.map(|place| domain.standardised(row(place))).collect();
+        let probes: Vec<Vec<f32>> = probes.map(|place| domain.standardise_row(row(place))).collect();
         domain.points.extend(probes);
         (domain.usual_distance > 0.0).then_some(domain)
     }
 
-    /// Returns the factor by which the interval of a query is wider than usual.
-    pub fn widening(&self, row: &[f32]) -> f64 {
+    /// Widening of a query's interval.
+    pub fn widening_factor(&self, row: &[f32]) -> f64 {
         let beyond = self.excess_distance(row);
         let (mut from, mut width) = (0.0, 1.0);
         for (to, wider) in &self.widths {
@@ -92,22 +94,21 @@ impl ApplicabilityDomain {
         if from > 0.0 { 1.0 + (width - 1.0) * (beyond / from).sqrt() } else { 1.0 }
     }
 
-    /// Returns the distance beyond the usual one, in usual distances.
-    /// A shape that was learned from has none, however lonely it is.
+    /// Distance beyond the usual one, in usual distances. A training shape has none, even if isolated.
     fn excess_distance(&self, row: &[f32]) -> f64 {
-        let place = self.standardised(row);
+        let place = self.standardise_row(row);
         match self.points.contains(&place) {
             true => 0.0,
-            false => (self.distance(&place) / self.usual_distance - 1.0).max(0.0),
+            false => (self.mean_distance(&place) / self.usual_distance - 1.0).max(0.0),
         }
     }
 
-    fn standardised(&self, row: &[f32]) -> Vec<f32> {
+    fn standardise_row(&self, row: &[f32]) -> Vec<f32> {
         self.columns.iter().zip(&self.scales).map(|(column, scale)| row[*column] / scale).collect()
     }
 
-    /// Returns the mean distance of a standardised row to its nearest points.
-    fn distance(&self, place: &[f32]) -> f64 {
+    /// Mean distance of a standardised row to its nearest points.
+    fn mean_distance(&self, place: &[f32]) -> f64 {
         let mut nearest = [f32::INFINITY; NEIGHBOURS];
         for point in &self.points {
             let square: f32 = point.iter().zip(place).map(|(one, two)| (one - two) * (one - two)).sum();
@@ -121,7 +122,7 @@ impl ApplicabilityDomain {
         found.clone().map(|square| f64::from(*square).sqrt()).sum::<f64>() / found.count().max(1) as f64
     }
 
-    /// Checks that the parts are consistent with each other and with rows of `width` features.
+    /// Checks consistency with rows of `width` features.
     pub fn is_sound(&self, width: usize) -> bool {
         let count = self.columns.len();
         self.scales.len() == count
@@ -141,7 +142,7 @@ impl ApplicabilityDomain {
         HeldOutError { excess_distance: self.excess_distance(row), half_widths: off }
     }
 
-    /// Fits the widening factors so that the widened intervals reach their coverage in every distance bin.
+    /// Fits factors such that intervals reach their coverage in every distance bin.
     pub(super) fn fit_widening(&mut self, errors: &[HeldOutError]) {
         self.widths.clear();
         for (place, from) in STEPS.iter().enumerate() {
@@ -168,10 +169,10 @@ pub(super) struct HeldOutError {
     half_widths: f64,
 }
 
-/// Splits the rows of one operator into training rows and rows that lie in the region at one end of any coordinate.
+/// Splits off the rows in the region at one end of any coordinate.
 pub(super) fn split_off_ends(samples: &Samples, rows: &[usize], end: End) -> (Vec<usize>, Vec<usize>) {
     let mut held: BTreeSet<usize> = BTreeSet::new();
-    for column in coordinates() {
+    for column in coordinate_columns() {
         let value = |row: &usize| f64::from(samples.features.row(*row)[column]);
         let mut values: Vec<f64> = rows.iter().map(value).collect();
         match end {
@@ -188,8 +189,7 @@ pub(super) fn split_off_ends(samples: &Samples, rows: &[usize], end: End) -> (Ve
     rows.iter().partition(|row| !held.contains(row))
 }
 
-/// Returns the feature indices of the coordinates.
-pub fn coordinates() -> impl Iterator<Item = usize> {
+pub fn coordinate_columns() -> impl Iterator<Item = usize> {
     (0..FEATURES.len()).filter(|column| COORDINATES.contains(&FEATURES[*column].name))
 }
 
@@ -211,14 +211,14 @@ mod tests {
     #[test]
     fn intervals_grow_with_the_distance_and_not_before() {
         let domain = line();
-        assert!(domain.widening(&[5.0]) == 1.0 && domain.is_sound(1) && !domain.is_sound(0));
+        assert!(domain.widening_factor(&[5.0]) == 1.0 && domain.is_sound(1) && !domain.is_sound(0));
         let factors: Vec<f64> =
-            [9.0, 10.0, 10.5, 11.0, 12.0, 20.0, 40.0].map(|place| domain.widening(&[place])).to_vec();
+            [9.0, 10.0, 10.5, 11.0, 12.0, 20.0, 40.0].map(|place| domain.widening_factor(&[place])).to_vec();
         assert!(factors.windows(2).all(|pair| pair[0] <= pair[1]), "{factors:?}");
         // The mean distance to the five nearest points is 30.75, which is 60.5 usual distances beyond the first: 1 + (3
         // - 1) √(60.5 / 4).
         assert!((factors[6] - 8.778).abs() < 0.001, "{factors:?}");
-        assert_eq!(ApplicabilityDomain { widths: Vec::new(), ..domain }.widening(&[40.0]), 1.0);
+        assert_eq!(ApplicabilityDomain { widths: Vec::new(), ..domain }.widening_factor(&[40.0]), 1.0);
     }
 
     #[test]
@@ -230,10 +230,10 @@ mod tests {
         let errors: Vec<HeldOutError> =
             rows.iter().zip(&off).map(|(row, off)| domain.held_out_error(row, *off)).collect();
         domain.fit_widening(&errors);
-        let inside = rows.iter().zip(&off).filter(|(row, off)| **off <= domain.widening(*row)).count();
+        let inside = rows.iter().zip(&off).filter(|(row, off)| **off <= domain.widening_factor(*row)).count();
         assert!(domain.is_sound(1) && inside >= 360, "{inside} {:?}", domain.widths);
         let flat: Vec<HeldOutError> = rows.iter().map(|row| domain.held_out_error(row, 0.7)).collect();
         domain.fit_widening(&flat);
-        assert_eq!(domain.widening(&[40.0]), 1.0);
+        assert_eq!(domain.widening_factor(&[40.0]), 1.0);
     }
 }

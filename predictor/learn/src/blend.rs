@@ -13,14 +13,13 @@ use samples::Samples;
 
 /// Candidate weights of the per-device trees.
 const WEIGHTS: &[f64] = &[0.0, 0.5, 1.0];
-/// Minimum number of devices. With fewer, holding one out leaves too few for transfer trees.
 const FEWEST_DEVICES: usize = 4;
-/// Maximum number of rows per device; larger sets are thinned evenly.
+/// Row limit per device; larger sets are thinned evenly.
 const MOST_ROWS: usize = 4000;
-/// Relative reduction of the error that a larger weight must bring.
+/// Relative error reduction that a larger weight must bring.
 const WORTH: f64 = 0.02;
 
-/// Sets the weight of the per-device trees in each operator's predictions to the best one for held-out known devices.
+/// Sets the weight of the per-device trees that is best for held-out known devices.
 pub(super) fn fit_blend(
     fitted: &mut Ensemble,
     samples: &Samples,
@@ -72,11 +71,10 @@ fn best_per_device_weight(
             *error += asked.iter().zip(times).map(off).sum::<f64>() / asked.len() as f64;
         }
     }
-    Ok(best(&errors))
+    Ok(pick_weight(&errors))
 }
 
-/// Returns the smallest weight that no larger weight clearly beats.
-fn best(errors: &[f64]) -> f64 {
+fn pick_weight(errors: &[f64]) -> f64 {
     let mut best = 0;
     for place in 1..errors.len() {
         if errors[place] < (1.0 - WORTH) * errors[best] {
@@ -88,13 +86,13 @@ fn best(errors: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::best;
+    use super::pick_weight;
 
     #[test]
     fn a_larger_weight_must_be_clearly_better() {
-        assert_eq!(best(&[1.0, 0.99, 1.2]), 0.0);
-        assert_eq!(best(&[1.0, 0.9, 0.89]), 0.5);
-        assert_eq!(best(&[1.0, 0.9, 0.8]), 1.0);
-        assert_eq!(best(&[1.0, 1.1, 0.8]), 1.0);
+        assert_eq!(pick_weight(&[1.0, 0.99, 1.2]), 0.0);
+        assert_eq!(pick_weight(&[1.0, 0.9, 0.89]), 0.5);
+        assert_eq!(pick_weight(&[1.0, 0.9, 0.8]), 1.0);
+        assert_eq!(pick_weight(&[1.0, 1.1, 0.8]), 1.0);
     }
 }

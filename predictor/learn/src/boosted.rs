@@ -37,8 +37,7 @@ pub struct BoostingParameters {
 }
 
 impl BoostingParameters {
-    /// Returns the default hyperparameters of this program.
-    pub fn usual() -> BoostingParameters {
+    pub fn default_parameters() -> BoostingParameters {
         BoostingParameters {
             objective: Objective::SquaredError,
             rounds: 600,
@@ -53,7 +52,7 @@ impl BoostingParameters {
         }
     }
 
-    /// Returns parameters for transfer trees: fewer and smaller trees, because what devices have in common is coarse.
+    /// Fewer and smaller trees, because properties common to all devices are coarse.
     pub fn for_transfer(&self) -> BoostingParameters {
         let (learning_rate, max_depth, min_child_weight) = (0.08, 7, 5.0);
         let (subsample, colsample) = (0.7, 0.4);
@@ -68,7 +67,6 @@ impl BoostingParameters {
         }
     }
 
-    /// Returns XGBoost's own defaults.
     pub fn of_xgboost() -> BoostingParameters {
         let (learning_rate, max_depth, min_child_weight) = (0.3, 6, 1.0);
         BoostingParameters {
@@ -78,7 +76,7 @@ impl BoostingParameters {
             min_child_weight,
             subsample: 1.0,
             colsample: 1.0,
-            ..BoostingParameters::usual()
+            ..BoostingParameters::default_parameters()
         }
     }
 
@@ -98,7 +96,7 @@ impl BoostingParameters {
             ("colsample_bytree", self.colsample.to_string()),
             ("lambda", self.lambda.to_string()),
             ("tree_method", "hist".to_owned()),
-            ("max_bin", bins(rows).to_string()),
+            ("max_bin", histogram_bins(rows).to_string()),
             ("base_score", "0".to_owned()),
             ("nthread", self.threads.to_string()),
             ("seed", (seed & 0x7fff_ffff).to_string()),
@@ -110,17 +108,16 @@ impl BoostingParameters {
     }
 }
 
-/// Returns the number of histogram bins. With few rows, more bins only cost time; more than a byte can count double the
-/// memory.
-fn bins(rows: usize) -> usize {
+/// More bins only cost time with few rows; more than a byte can count double the memory.
+fn histogram_bins(rows: usize) -> usize {
     (rows / 8).clamp(32, 128).max(rows / 64).min(256)
 }
 
-pub fn fit(matrix: &Matrix, labels: &[f32], parameters: &BoostingParameters, seed: u64) -> Result<Trees> {
-    grow(matrix, Data::new(matrix)?.with_labels(labels)?, parameters, seed)
+pub fn fit_trees(matrix: &Matrix, labels: &[f32], parameters: &BoostingParameters, seed: u64) -> Result<Trees> {
+    train_booster(matrix, Data::from_matrix(matrix)?.with_labels(labels)?, parameters, seed)
 }
 
-/// Fits trees that rank the rows of each group by label, highest first. Rows of a group are contiguous.
+/// Fits trees that rank rows within contiguous groups, highest label first.
 pub fn fit_ranking(
     matrix: &Matrix,
     labels: &[f32],
@@ -128,24 +125,24 @@ pub fn fit_ranking(
     parameters: &BoostingParameters,
     seed: u64,
 ) -> Result<Trees> {
-    grow(matrix, Data::new(matrix)?.with_labels(labels)?.with_groups(sizes)?, parameters, seed)
+    train_booster(matrix, Data::from_matrix(matrix)?.with_labels(labels)?.with_groups(sizes)?, parameters, seed)
 }
 
-fn grow(matrix: &Matrix, data: Data, parameters: &BoostingParameters, seed: u64) -> Result<Trees> {
-    let booster = Booster::train(&parameters.to_xgboost(seed, matrix.rows()), &data, parameters.rounds)?;
-    let trees = Trees::from_json(&booster.json()?)?;
-    compare(&booster, &trees, matrix)?;
+fn train_booster(matrix: &Matrix, data: Data, parameters: &BoostingParameters, seed: u64) -> Result<Trees> {
+    let booster = Booster::train_rounds(&parameters.to_xgboost(seed, matrix.row_count()), &data, parameters.rounds)?;
+    let trees = Trees::from_json(&booster.to_json()?)?;
+    check_agreement(&booster, &trees, matrix)?;
     Ok(trees)
 }
 
-/// Checks on a sample of rows that `Trees` predicts what XGBoost predicts.
-fn compare(booster: &Booster, trees: &Trees, matrix: &Matrix) -> Result<()> {
+/// Checks on sample rows that `Trees` and XGBoost agree.
+fn check_agreement(booster: &Booster, trees: &Trees, matrix: &Matrix) -> Result<()> {
     const ROWS: usize = 64;
-    let some: Vec<usize> = (0..matrix.rows()).step_by(matrix.rows().div_ceil(ROWS).max(1)).collect();
-    let some = matrix.select(&some);
-    let theirs = booster.predict(&Data::new(&some)?, BoosterOutput::Margin)?;
+    let some: Vec<usize> = (0..matrix.row_count()).step_by(matrix.row_count().div_ceil(ROWS).max(1)).collect();
+    let some = matrix.select_rows(&some);
+    let theirs = booster.predict_rows(&Data::from_matrix(&some)?, BoosterOutput::Margin)?;
     let is_near = |(ours, theirs): (f32, f32)| (ours - theirs).abs() <= 1e-4 * (1.0 + theirs.abs());
-    match trees.predict(&some).into_iter().zip(theirs).all(is_near) {
+    match trees.predict_rows(&some).into_iter().zip(theirs).all(is_near) {
         true => Ok(()),
         false => {
             Err(Error::XgBoost("this version of XGBoost evaluates trees differently; run scripts/setup".to_owned()))
@@ -163,7 +160,7 @@ mod tests {
         let mut labels = Vec::new();
         for step in 0..400u32 {
             let (a, b) = ((step % 20) as f32, (step / 20) as f32);
-            matrix.push(&[a, if step % 7 == 0 { f32::NAN } else { b }, (step % 3) as f32]);
+            matrix.push_row(&[a, if step % 7 == 0 { f32::NAN } else { b }, (step % 3) as f32]);
             labels.push((a * 0.3).sin() + b.sqrt() + if step % 7 == 0 { 0.5 } else { 0.0 });
         }
         (matrix, labels)
@@ -172,32 +169,32 @@ mod tests {
     #[test]
     fn our_answers_are_those_of_xgboost() {
         let (matrix, labels) = synthetic();
-        let parameters = BoostingParameters { rounds: 60, ..BoostingParameters::usual() };
-        let trees = fit(&matrix, &labels, &parameters, 3).expect("trees");
+        let parameters = BoostingParameters { rounds: 60, ..BoostingParameters::default_parameters() };
+        let trees = fit_trees(&matrix, &labels, &parameters, 3).expect("trees");
         let names: Vec<String> = ["a", "b", "c"].map(str::to_owned).to_vec();
         // XGBoost must read our JSON and predict the same from it.
         let booster = Booster::load(&trees.to_json(&names)).expect("our JSON");
-        let data = Data::new(&matrix).expect("rows");
-        let theirs = booster.predict(&data, BoosterOutput::Margin).expect("answers");
-        let ours = trees.predict(&matrix);
+        let data = Data::from_matrix(&matrix).expect("rows");
+        let theirs = booster.predict_rows(&data, BoosterOutput::Margin).expect("answers");
+        let ours = trees.predict_rows(&matrix);
         for (row, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
             assert!((ours - theirs).abs() < 1e-4, "row {row}: {ours} {theirs}");
             assert_eq!(*ours, trees.predict_row(matrix.row(row)), "row {row}");
         }
-        let contributions = booster.predict(&data, BoosterOutput::Contributions).expect("contributions");
+        let contributions = booster.predict_rows(&data, BoosterOutput::Contributions).expect("contributions");
         for (parts, whole) in contributions.chunks(4).zip(&theirs) {
             assert!((parts.iter().sum::<f32>() - whole).abs() < 1e-3, "{parts:?} {whole}");
         }
-        assert_eq!(Trees::from_json(&booster.json().expect("JSON")).expect("trees").len(), trees.len());
+        assert_eq!(Trees::from_json(&booster.to_json().expect("JSON")).expect("trees").len(), trees.len());
     }
 
     #[test]
     fn models_of_another_kind_are_refused() {
         let (matrix, labels) = synthetic();
-        let parameters = BoostingParameters { rounds: 1, ..BoostingParameters::usual() };
-        let data = Data::new(&matrix).and_then(|data| data.with_labels(&labels)).expect("rows");
-        let booster = Booster::train(&parameters.to_xgboost(0, 400), &data, 1).expect("a tree");
-        let json = booster.json().expect("JSON");
+        let parameters = BoostingParameters { rounds: 1, ..BoostingParameters::default_parameters() };
+        let data = Data::from_matrix(&matrix).and_then(|data| data.with_labels(&labels)).expect("rows");
+        let booster = Booster::train_rounds(&parameters.to_xgboost(0, 400), &data, 1).expect("a tree");
+        let json = booster.to_json().expect("JSON");
         for (from, to, reason) in [
             ("reg:squarederror", "binary:logistic", "is not a regression"),
             ("\"name\":\"gbtree\"", "\"name\":\"gblinear\"", "is not `gbtree`"),

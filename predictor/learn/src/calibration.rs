@@ -5,7 +5,7 @@
 //! data.
 
 use super::applicability::{ApplicabilityDomain, End, HeldOutError, split_off_ends};
-use super::ensemble::{Ensemble, ParametersOf, Purpose, fit};
+use super::ensemble::{Ensemble, ParametersOf, Purpose, fit_ensemble};
 use super::levels::LevelRatios;
 use super::operator_statistics::OperatorStatistics;
 use super::{COVERAGE, FitOptions, Fitted, UNSEEN, by_operator};
@@ -19,8 +19,8 @@ use std::collections::BTreeMap;
 /// Devices with fewer scores use the scores of all devices.
 const FEWEST: usize = 30;
 
-/// Computes the half-widths of a fitted predictor's intervals.
-pub fn calibrate(
+/// Computes the half-widths of intervals.
+pub fn calibrate_intervals(
     fitted: &mut Ensemble,
     samples: &Samples,
     train: &[usize],
@@ -31,7 +31,7 @@ pub fn calibrate(
     if purpose != Purpose::Transfer {
         let (learned, held_out) = split::held_out_fifth(samples, train, seed ^ 1);
         if !learned.is_empty() {
-            let trial = fit(samples, &learned, parameters_of, seed, Purpose::Known)?;
+            let trial = fit_ensemble(samples, &learned, parameters_of, seed, Purpose::Known)?;
             set_half_widths(fitted, samples, &nonconformity_scores(&trial, samples, &held_out, false, None), None);
             set_held_out_errors(fitted, &trial, samples, &held_out);
             let most = samples.views.last();
@@ -56,7 +56,7 @@ pub fn calibrate(
                 continue;
             }
             let pick = |places: &[usize]| places.iter().map(|place| train[*place]).collect::<Vec<_>>();
-            let mut trial = fit(samples, &pick(&fold.train), parameters_of, seed, Purpose::Transfer)?;
+            let mut trial = fit_ensemble(samples, &pick(&fold.train), parameters_of, seed, Purpose::Transfer)?;
             for (name, known) in &mut trial.operators {
                 known.statistics.per_device_weight =
                     fitted.operators.get(name).map_or(0.0, |one| one.statistics.per_device_weight);
@@ -70,16 +70,16 @@ pub fn calibrate(
     Ok(())
 }
 
-/// Returns the rows that can be queried in a view: default schedules if only sizes are known.
+/// Rows that can be queried in a view: default schedules if only sizes are known.
 pub(crate) fn asked_in_view(samples: &Samples, rows: &[usize], view: View) -> Vec<usize> {
     let asks = |row: &&usize| match view {
         View::Sizes => samples.rows[**row].is_default,
-        View::Knobs | View::Code => samples.view(**row) >= view,
+        View::Knobs | View::Code => samples.row_view(**row) >= view,
     };
     rows.iter().filter(asks).copied().collect()
 }
 
-/// Fits how intervals widen away from the training data. The regions at one end of all sizes are held out together.
+/// Fits the widening away from the training data; the regions at one end of all sizes are held out together.
 fn calibrate_widening(
     fitted: &mut Ensemble,
     samples: &Samples,
@@ -89,7 +89,7 @@ fn calibrate_widening(
 ) -> Result<()> {
     for (operator, rows) in by_operator(samples, train) {
         let Some(entry) = fitted.operators.get_mut(&samples.operators[operator as usize]) else { continue };
-        entry.statistics.applicability = ApplicabilityDomain::fit(samples, &rows);
+        entry.statistics.applicability = ApplicabilityDomain::fit_domain(samples, &rows);
     }
     let mut all: BTreeMap<u32, Vec<HeldOutError>> = BTreeMap::new();
     for end in [End::Large, End::Small] {
@@ -99,15 +99,15 @@ fn calibrate_widening(
             learned.extend(inside);
             held_out.extend(outside);
         }
-        let trial = fit(samples, &learned, parameters_of, seed, Purpose::Known)?;
+        let trial = fit_ensemble(samples, &learned, parameters_of, seed, Purpose::Known)?;
         let learned = by_operator(samples, &learned);
         for (operator, rows) in by_operator(samples, &held_out) {
             let name = &samples.operators[operator as usize];
-            let domain = learned.get(&operator).and_then(|rows| ApplicabilityDomain::fit(samples, rows));
+            let domain = learned.get(&operator).and_then(|rows| ApplicabilityDomain::fit_domain(samples, rows));
             let (Some(entry), Some(domain)) = (fitted.operators.get(name), domain) else { continue };
             let times = trial.predict(samples, &rows);
             let error = |(row, time): (&usize, f64)| {
-                let half_width = entry.statistics.half_width(samples.device_name(*row), samples.view(*row))?;
+                let half_width = entry.statistics.half_width(samples.device_name(*row), samples.row_view(*row))?;
                 let off = (time / samples.rows[*row].time_ns).ln().abs() / half_width;
                 off.is_finite().then(|| domain.held_out_error(samples.features.row(*row), off))
             };
@@ -124,7 +124,7 @@ fn calibrate_widening(
     Ok(())
 }
 
-/// Returns the half-width with the promised coverage, including the finite-sample correction of conformal prediction.
+/// Half-width of the nominal coverage, with the finite-sample correction of conformal prediction.
 pub fn half_width(scores: &mut [f64]) -> f64 {
     let share = COVERAGE * (scores.len() + 1) as f64 / scores.len() as f64;
     quantile(scores, share.min(1.0))
@@ -140,10 +140,9 @@ fn set_held_out_errors(fitted: &mut Ensemble, trial: &Ensemble, samples: &Sample
     }
 }
 
-/// Nonconformity scores by operator and device; the device is None if devices are pooled.
 type Scores = BTreeMap<(u32, Option<u32>), Vec<f64>>;
 
-/// Returns the nonconformity scores (absolute log errors), limited to the schedule knowledge of `view`.
+/// Absolute log errors, limited to the schedule knowledge of `view`.
 fn nonconformity_scores(
     trial: &Ensemble,
     samples: &Samples,
@@ -171,7 +170,7 @@ fn set_half_widths(fitted: &mut Ensemble, samples: &Samples, found: &Scores, vie
     }
     for (device, mut scores) in all {
         let half_width = quantile(&mut scores, COVERAGE);
-        let levels = LevelRatios::fit(&scores, half_width);
+        let levels = LevelRatios::fit_ratios(&scores, half_width);
         for entry in fitted.operators.values_mut() {
             if device == UNSEEN || entry.statistics.has_seen(device) {
                 half_widths_mut(&mut entry.statistics, view).insert(device.to_owned(), half_width);
@@ -188,7 +187,7 @@ fn set_half_widths(fitted: &mut Ensemble, samples: &Samples, found: &Scores, vie
         }
         let (device, half_width) = (name_of(*device).to_owned(), half_width(&mut own));
         if view.is_none() {
-            entry.statistics.levels.insert(device.clone(), LevelRatios::fit(&own, half_width));
+            entry.statistics.levels.insert(device.clone(), LevelRatios::fit_ratios(&own, half_width));
         }
         half_widths_mut(&mut entry.statistics, view).insert(device, half_width);
     }

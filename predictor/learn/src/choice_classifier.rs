@@ -10,21 +10,20 @@ use samples::features::Matrix;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Choices with fewer occurrences on a device are no class.
+/// Fewest occurrences of a class on a device.
 const FEWEST: usize = 20;
-/// Maximum number of classes; rarer choices are dropped.
+/// Limit of classes; rarer choices are dropped.
 const MOST: usize = 128;
 
-/// A classifier of the library's choices on one device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChoiceClassifier {
-    /// Feature value of each choice, with the trees that predict its score.
+    /// Feature value of each choice, with its score trees.
     pub classes: Vec<(u32, Trees)>,
 }
 
 impl ChoiceClassifier {
-    /// Fits a classifier to rows with their choices, or returns None if there are fewer than two classes.
-    pub fn fit(
+    /// Fits to rows with their choices; None with fewer than two classes.
+    pub fn fit_classifier(
         matrix: &Matrix,
         chosen: &[u32],
         usual: &BoostingParameters,
@@ -40,25 +39,24 @@ impl ChoiceClassifier {
         frequent.truncate(MOST);
         frequent.sort_unstable();
         let (threads, min_split_loss) = (usual.threads, usual.min_split_loss);
-        let parameters = BoostingParameters { threads, min_split_loss, ..parameters() };
+        let parameters = BoostingParameters { threads, min_split_loss, ..tree_parameters() };
         let class = |choice: u32| {
             let labels: Vec<f32> = chosen.iter().map(|other| f32::from(u8::from(*other == choice))).collect();
-            Ok((choice, boosted::fit(matrix, &labels, &parameters, seed)?))
+            Ok((choice, boosted::fit_trees(matrix, &labels, &parameters, seed)?))
         };
         let classes = frequent.into_iter().map(|(choice, _)| class(choice)).collect::<Result<_>>()?;
         Ok(Some(ChoiceClassifier { classes }))
     }
 
-    /// Returns the feature values of all choices.
-    pub fn choices(&self) -> impl Iterator<Item = u32> {
+    pub fn choice_values(&self) -> impl Iterator<Item = u32> {
         self.classes.iter().map(|(choice, _)| *choice)
     }
 
-    /// Returns the feature value of the most likely choice for each row.
-    pub fn predict(&self, matrix: &Matrix) -> Vec<f32> {
-        let mut best = vec![(f32::NEG_INFINITY, 0); matrix.rows()];
+    /// Feature value of the most likely choice per row.
+    pub fn predict_choices(&self, matrix: &Matrix) -> Vec<f32> {
+        let mut best = vec![(f32::NEG_INFINITY, 0); matrix.row_count()];
         for (choice, trees) in &self.classes {
-            for (best, likely) in best.iter_mut().zip(trees.predict(matrix)) {
+            for (best, likely) in best.iter_mut().zip(trees.predict_rows(matrix)) {
                 if likely > best.0 {
                     *best = (likely, *choice);
                 }
@@ -69,12 +67,12 @@ impl ChoiceClassifier {
 }
 
 /// Library heuristics are simple rules, so few shallow trees suffice.
-fn parameters() -> BoostingParameters {
+fn tree_parameters() -> BoostingParameters {
     BoostingParameters {
         rounds: 80,
         learning_rate: 0.15,
         max_depth: 6,
         min_child_weight: 1.0,
-        ..BoostingParameters::usual()
+        ..BoostingParameters::default_parameters()
     }
 }

@@ -3,7 +3,7 @@
 
 use super::by_operator;
 use super::calibration::asked_in_view;
-use super::ensemble::{ParametersOf, Purpose, fit};
+use super::ensemble::{ParametersOf, Purpose, fit_ensemble};
 use crate::error::Result;
 use crate::split::{self, PARTS};
 use samples::Samples;
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct CrossValidatedError {
     /// Median absolute error in percent of the measured time.
     pub median_percent: f64,
-    /// Number of shapes, each of which was held out once.
+    /// Number of held-out shapes.
     pub shapes: usize,
     pub rows: usize,
 }
@@ -36,7 +36,7 @@ pub(crate) fn cross_validate(
     let pick = |places: &[usize]| places.iter().map(|place| rows[*place]).collect::<Vec<_>>();
     let mut errors: BTreeMap<(u32, View), Errors> = BTreeMap::new();
     for fold in split::by_group(&shapes, PARTS, seed ^ 1) {
-        let trial = fit(samples, &pick(&fold.train), parameters_of, seed, Purpose::Known)?;
+        let trial = fit_ensemble(samples, &pick(&fold.train), parameters_of, seed, Purpose::Known)?;
         let held_out = pick(&fold.test);
         for view in &samples.views {
             for (operator, rows) in by_operator(samples, &asked_in_view(samples, &held_out, *view)) {

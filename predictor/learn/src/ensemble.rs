@@ -12,7 +12,7 @@ use super::boosted::{self, BoostingParameters};
 use super::choice_classifier::ChoiceClassifier;
 use super::gaussian_process::{self, Correction};
 use super::operator::OperatorEnsemble;
-use super::operator_statistics::{self, ranges};
+use super::operator_statistics::{self, feature_ranges};
 use super::trees::Trees;
 use super::{Fitted, LogInterval, by_device, by_operator, predict_by_operator};
 use crate::error::Result;
@@ -20,21 +20,19 @@ use samples::Samples;
 use samples::features::{FEATURES, Feature, Matrix, Origin, View};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Operators with fewer rows also use the pooled trees.
+/// Operators with fewer rows also use pooled trees.
 const FEW: usize = 400;
-/// Operators with fewer shapes use only the pooled trees, because their own would overfit.
+/// Operators with fewer shapes use only pooled trees, because their own would overfit.
 const FEW_SHAPES: usize = 8;
-/// Maximum number of shapes considered for active selection; larger sets are thinned evenly.
+/// Shape limit of active selection; larger sets are thinned evenly.
 const MOST_CANDIDATES: usize = 1500;
 
-/// The devices that a predictor must support, which decides which trees are fitted.
+/// Devices that a predictor must support; decides which trees are fitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Devices of the training data.
     Known,
     /// Devices outside of the training data.
     Transfer,
-    /// Both kinds of devices.
     Both,
 }
 
@@ -44,34 +42,32 @@ pub struct Ensemble {
     pub operators: BTreeMap<String, OperatorEnsemble>,
 }
 
-/// Features that identify a device without describing how devices differ; transfer trees do not see them.
+/// Features that identify a device without describing differences; hidden from transfer trees.
 const IDENTIFYING_DEVICE: &[&str] =
     &["attainable", "threads", "flops_per_cycle", "clock", "peak", "bandwidth", "generation"];
 
-/// Returns whether a feature describes the device alone.
 fn identifies_device(feature: &Feature) -> bool {
     IDENTIFYING_DEVICE.contains(&feature.name) || feature.origin == Origin::Device
 }
 
-/// Returns the rows with the given columns set to a constant, so that trees cannot split on them.
-fn masked(matrix: &Matrix, columns: &[usize]) -> Matrix {
+/// Sets columns to a constant, so that trees cannot split on them.
+fn mask_columns(matrix: &Matrix, columns: &[usize]) -> Matrix {
     let mut blank = matrix.clone();
-    for row in 0..matrix.rows() {
+    for row in 0..matrix.row_count() {
         columns.iter().for_each(|column| blank.set(row, *column, 0.0));
     }
     blank
 }
 
-fn columns(hidden: impl Fn(&Feature) -> bool) -> Vec<usize> {
+fn hidden_columns(hidden: impl Fn(&Feature) -> bool) -> Vec<usize> {
     (0..FEATURES.len()).filter(|column| hidden(&FEATURES[*column])).collect()
 }
 
-/// Features and labels as one view sees them.
 type TrainingSet = (Matrix, Vec<f32>);
 
 pub type ParametersOf<'a> = &'a dyn Fn(&str) -> BoostingParameters;
 
-pub fn fit(
+pub fn fit_ensemble(
     samples: &Samples,
     train: &[usize],
     parameters_of: ParametersOf<'_>,
@@ -90,10 +86,10 @@ pub fn fit(
             fitted.rank_choices(samples, name, &rows, &labels);
             let choice_classifiers = fitted.choice_classifiers(samples, name, &rows, &parameters, seed)?;
             fitted.operators.entry(name.clone()).and_modify(|entry| entry.choice_classifiers = choice_classifiers);
-            let views = fitted.views(samples, &rows);
-            let grow = |(matrix, labels): &TrainingSet| boosted::fit(matrix, labels, &parameters, seed);
+            let views = fitted.training_views(samples, &rows);
+            let grow = |(matrix, labels): &TrainingSet| boosted::fit_trees(matrix, labels, &parameters, seed);
             let mut known = vec![gated_by_view(samples, &views, grow)?];
-            if views.values().any(|(matrix, _)| devices(matrix).is_some()) {
+            if views.values().any(|(matrix, _)| distinguishing_feature(matrix).is_some()) {
                 known.push(gated_by_view(samples, &views, |set| gated_by_device(set, &parameters, seed))?);
             }
             fitted.operators.entry(name.clone()).and_modify(|entry| entry.known = known);
@@ -104,7 +100,7 @@ pub fn fit(
             if is_pooled {
                 // The choice numbers of one operator's library have no meaning for another operator.
                 let hidden: Vec<usize> = samples.choice_column().into_iter().collect();
-                let shared = |(matrix, labels): TrainingSet| (masked(&matrix, &hidden), labels);
+                let shared = |(matrix, labels): TrainingSet| (mask_columns(&matrix, &hidden), labels);
                 views.into_iter().for_each(|(view, set)| pool.entry(view).or_insert_with(Vec::new).push(shared(set)));
             }
         }
@@ -114,11 +110,13 @@ pub fn fit(
         }
     }
     if !scarce.is_empty() && is_pooled {
-        let pool = pool.into_iter().map(|(view, parts)| (view, concatenated(&parts))).collect();
+        let pool = pool.into_iter().map(|(view, parts)| (view, concatenate_sets(&parts))).collect();
         // The pooled trees serve all operators, so one operator's setting decides.
         let min_split_loss = parameters_of(&scarce[0].0).min_split_loss;
-        let parameters = BoostingParameters { min_split_loss, ..BoostingParameters::usual().for_transfer() };
-        let pooled = gated_by_view(samples, &pool, |(matrix, labels)| boosted::fit(matrix, labels, &parameters, seed))?;
+        let parameters =
+            BoostingParameters { min_split_loss, ..BoostingParameters::default_parameters().for_transfer() };
+        let pooled =
+            gated_by_view(samples, &pool, |(matrix, labels)| boosted::fit_trees(matrix, labels, &parameters, seed))?;
         for (name, shapes) in scarce {
             fitted.operators.entry(name).and_modify(|entry| {
                 if shapes < FEW_SHAPES {
@@ -131,7 +129,7 @@ pub fn fit(
     Ok(fitted)
 }
 
-/// Fits trees per view and selects between them by the feature for schedule knowledge, if that feature exists.
+/// Fits trees per view, gated by the feature for schedule knowledge if it exists.
 fn gated_by_view(
     samples: &Samples,
     views: &BTreeMap<View, TrainingSet>,
@@ -142,19 +140,17 @@ fn gated_by_view(
     Ok(Trees::gated_by(known as u16, &sets))
 }
 
-/// Concatenates the training sets of many operators, so that operators with few rows learn from others.
-fn concatenated(parts: &[TrainingSet]) -> TrainingSet {
-    let columns = parts.first().map_or(1, |(matrix, _)| matrix.columns());
+fn concatenate_sets(parts: &[TrainingSet]) -> TrainingSet {
+    let columns = parts.first().map_or(1, |(matrix, _)| matrix.column_count());
     let values = parts.iter().flat_map(|(matrix, _)| matrix.values().iter().copied()).collect();
-    (Matrix::of(columns, values), parts.iter().flat_map(|(_, labels)| labels.iter().copied()).collect())
+    (Matrix::from_rows(columns, values), parts.iter().flat_map(|(_, labels)| labels.iter().copied()).collect())
 }
 
-/// Returns the feature that distinguishes the most devices, with its ascending values. Returns None for a single
-/// device, or if a device lacks the feature.
-fn devices(matrix: &Matrix) -> Option<(usize, Vec<f32>)> {
+/// Feature with the most device values, ascending; None for a single device or if a device lacks the feature.
+fn distinguishing_feature(matrix: &Matrix) -> Option<(usize, Vec<f32>)> {
     let of_device = |column: &usize| FEATURES[*column].origin == Origin::Device;
     let values = |column: usize| {
-        let mut values: Vec<f32> = (0..matrix.rows()).map(|row| matrix.row(row)[column]).collect();
+        let mut values: Vec<f32> = (0..matrix.row_count()).map(|row| matrix.row(row)[column]).collect();
         values.sort_unstable_by(f32::total_cmp);
         values.dedup();
         values
@@ -164,14 +160,16 @@ fn devices(matrix: &Matrix) -> Option<(usize, Vec<f32>)> {
     most.filter(|(_, values)| values.len() > 1 && !values.iter().any(|value| value.is_nan()))
 }
 
-/// Fits trees per device and selects between them by device, so that devices do not distort each other's fit.
+/// Fits trees per device, gated by device, so that devices do not distort each other's fit.
 fn gated_by_device((matrix, labels): &TrainingSet, parameters: &BoostingParameters, seed: u64) -> Result<Trees> {
-    let Some((column, values)) = devices(matrix) else { return boosted::fit(matrix, labels, parameters, seed) };
+    let Some((column, values)) = distinguishing_feature(matrix) else {
+        return boosted::fit_trees(matrix, labels, parameters, seed);
+    };
     let mut sets = Vec::new();
     for value in values {
-        let rows: Vec<usize> = (0..matrix.rows()).filter(|row| matrix.row(*row)[column] == value).collect();
+        let rows: Vec<usize> = (0..matrix.row_count()).filter(|row| matrix.row(*row)[column] == value).collect();
         let labels: Vec<f32> = rows.iter().map(|row| labels[*row]).collect();
-        sets.push((value, boosted::fit(&matrix.select(&rows), &labels, parameters, seed)?));
+        sets.push((value, boosted::fit_trees(&matrix.select_rows(&rows), &labels, parameters, seed)?));
     }
     Ok(Trees::gated_by(column as u16, &sets))
 }
@@ -179,15 +177,15 @@ fn gated_by_device((matrix, labels): &TrainingSet, parameters: &BoostingParamete
 impl Ensemble {
     pub(super) fn fit_statistics(&mut self, samples: &Samples, operator: u32, rows: &[usize]) -> TrainingSet {
         let name = &samples.operators[operator as usize];
-        let statistics = operator_statistics::of(samples, rows);
+        let statistics = operator_statistics::measure_overheads(samples, rows);
         self.operators.insert(name.clone(), OperatorEnsemble { statistics, ..OperatorEnsemble::default() });
-        let matrix = self.matrix(samples, rows);
-        let labels: Vec<f32> = rows.iter().map(|row| self.label(samples, *row)).collect();
+        let matrix = self.feature_matrix(samples, rows);
+        let labels: Vec<f32> = rows.iter().map(|row| self.log_label(samples, *row)).collect();
         let ratio = |row: &usize| (samples.rows[*row].time_ns / self.attainable_ns(samples, *row)).ln();
         let best_log = rows.iter().map(ratio).fold(f64::INFINITY, f64::min);
         let statistics = &mut self.operators.get_mut(name).expect("it was inserted above").statistics;
         statistics.best_log = best_log;
-        statistics.ranges = ranges(&matrix);
+        statistics.ranges = feature_ranges(&matrix);
         (matrix, labels)
     }
 
@@ -204,15 +202,14 @@ impl Ensemble {
         let hides_one = |feature: &Feature| IDENTIFYING_DEVICE.contains(&feature.name);
         let parameters = parameters.for_transfer();
         let transfer = vec![
-            boosted::fit(&masked(matrix, &columns(identifies_device)), labels, &parameters, seed)?,
-            boosted::fit(&masked(matrix, &columns(hides_one)), labels, &parameters, seed)?,
-            boosted::fit(matrix, labels, &parameters, seed)?,
+            boosted::fit_trees(&mask_columns(matrix, &hidden_columns(identifies_device)), labels, &parameters, seed)?,
+            boosted::fit_trees(&mask_columns(matrix, &hidden_columns(hides_one)), labels, &parameters, seed)?,
+            boosted::fit_trees(matrix, labels, &parameters, seed)?,
         ];
         self.operators.entry(operator.to_owned()).and_modify(|entry| entry.transfer = transfer);
         Ok(())
     }
 
-    /// Fits an operator's per-device trees, in device order.
     pub(super) fn fit_per_device(
         &mut self,
         samples: &Samples,
@@ -223,43 +220,44 @@ impl Ensemble {
     ) -> Result<()> {
         let parameters = parameters.for_transfer();
         let parameters = BoostingParameters { max_depth: parameters.max_depth + 1, ..parameters };
-        let hidden = columns(identifies_device);
+        let hidden = hidden_columns(identifies_device);
         let grow = |rows: Vec<usize>| {
-            let labels: Vec<f32> = rows.iter().map(|row| self.label(samples, *row)).collect();
-            boosted::fit(&masked(&self.matrix(samples, &rows), &hidden), &labels, &parameters, seed)
+            let labels: Vec<f32> = rows.iter().map(|row| self.log_label(samples, *row)).collect();
+            boosted::fit_trees(&mask_columns(&self.feature_matrix(samples, &rows), &hidden), &labels, &parameters, seed)
         };
         let per_device = by_device(samples, rows).into_values().map(grow).collect::<Result<_>>()?;
         self.operators.entry(operator.to_owned()).and_modify(|entry| entry.per_device = per_device);
         Ok(())
     }
 
-    fn views(&self, samples: &Samples, rows: &[usize]) -> BTreeMap<View, TrainingSet> {
+    fn training_views(&self, samples: &Samples, rows: &[usize]) -> BTreeMap<View, TrainingSet> {
         samples.views.iter().map(|view| (*view, self.training_set(samples, rows, *view))).collect()
     }
 
-    /// Returns the training set of an operator in one view, with the features masked that the view hides. The sizes
-    /// view uses default schedules; all rows are used if too few match.
+    /// Training set in one view, with hidden features masked. The sizes view uses default schedules, or all rows
+    /// if too few match.
     fn training_set(&self, samples: &Samples, rows: &[usize], view: View) -> TrainingSet {
         const FEWEST: usize = 10;
         let belongs = |row: &&usize| match view {
             View::Sizes => samples.rows[**row].is_default,
-            View::Knobs | View::Code => samples.view(**row) >= view,
+            View::Knobs | View::Code => samples.row_view(**row) >= view,
         };
         let own: Vec<usize> = rows.iter().filter(belongs).copied().collect();
         let rows = if own.len() < FEWEST { rows } else { &own };
-        let hides = |column: &usize| samples.known_column().is_some() && view.hides(*column, &samples.names[*column]);
+        let hides =
+            |column: &usize| samples.known_column().is_some() && view.hides_feature(*column, &samples.names[*column]);
         let hidden: Vec<usize> = (0..samples.names.len()).filter(hides).collect();
         let labels = rows.iter().map(|row| self.label_in_view(samples, *row, view)).collect();
-        let mut matrix = masked(&self.matrix_in_view(samples, rows, view), &hidden);
+        let mut matrix = mask_columns(&self.matrix_in_view(samples, rows, view), &hidden);
         if let Some(column) = samples.choice_column() {
             rows.iter()
                 .enumerate()
-                .for_each(|(place, row)| matrix.set(place, column, self.chosen(samples, *row) as f32));
+                .for_each(|(place, row)| matrix.set(place, column, self.choice_value(samples, *row) as f32));
         }
         (matrix, labels)
     }
 
-    /// Ranks the library choices of an operator by their mean label.
+    /// Ranks library choices by mean label.
     fn rank_choices(&mut self, samples: &Samples, operator: &str, rows: &[usize], labels: &[f32]) {
         let mut found: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
         for (row, label) in rows.iter().zip(labels) {
@@ -276,10 +274,10 @@ impl Ensemble {
         }
     }
 
-    /// Returns the feature value of a sample's choice, or 0 if the choice is unknown.
-    fn chosen(&self, samples: &Samples, row: usize) -> u32 {
+    /// Feature value of a sample's choice; 0 if unknown.
+    fn choice_value(&self, samples: &Samples, row: usize) -> u32 {
         let name = samples.rows[row].choice.map(|choice| &samples.choices[choice as usize]);
-        let known = self.operator(samples, row).map_or(&[][..], |known| &known.statistics.choices);
+        let known = self.find_operator(samples, row).map_or(&[][..], |known| &known.statistics.choices);
         name.and_then(|name| known.iter().position(|known| known == name)).map_or(0, |place| place as u32 + 1)
     }
 
@@ -296,20 +294,22 @@ impl Ensemble {
             return Ok(choice_classifiers);
         }
         for rows in by_device(samples, rows).into_values() {
-            let chosen: Vec<u32> = rows.iter().map(|row| self.chosen(samples, *row)).collect();
-            let classifier = ChoiceClassifier::fit(&self.matrix(samples, &rows), &chosen, parameters, seed)?;
+            let chosen: Vec<u32> = rows.iter().map(|row| self.choice_value(samples, *row)).collect();
+            let classifier =
+                ChoiceClassifier::fit_classifier(&self.feature_matrix(samples, &rows), &chosen, parameters, seed)?;
             choice_classifiers
                 .extend(classifier.map(|classifier| (samples.device_name(rows[0]).to_owned(), classifier)));
         }
         Ok(choice_classifiers)
     }
 
-    fn operator(&self, samples: &Samples, row: usize) -> Option<&OperatorEnsemble> {
+    fn find_operator(&self, samples: &Samples, row: usize) -> Option<&OperatorEnsemble> {
         self.operators.get(&samples.operators[samples.rows[row].operator as usize])
     }
 
     fn overhead_ns(&self, samples: &Samples, row: usize, view: View) -> f64 {
-        let correction = self.operator(samples, row).and_then(|known| known.corrections.get(samples.device_name(row)));
+        let correction =
+            self.find_operator(samples, row).and_then(|known| known.corrections.get(samples.device_name(row)));
         correction.map_or_else(|| self.usual_overhead_ns(samples, row, view), |correction| correction.overhead_ns)
     }
 
@@ -318,16 +318,14 @@ impl Ensemble {
         // The number of busy threads is known only with the schedule.
         let threads = if view == View::Sizes { sample.threads } else { sample.busy_threads };
         let of = |known: &OperatorEnsemble| known.statistics.overhead_ns(samples.device_name(row), threads);
-        self.operator(samples, row).map_or(0.0, of)
+        self.find_operator(samples, row).map_or(0.0, of)
     }
 
-    /// Returns the bound plus the overhead.
     fn attainable_ns(&self, samples: &Samples, row: usize) -> f64 {
-        samples.rows[row].attainable_ns + self.overhead_ns(samples, row, samples.view(row))
+        samples.rows[row].attainable_ns + self.overhead_ns(samples, row, samples.row_view(row))
     }
 
-    /// Returns the reference of the ratio: the bound, or the instruction estimate if the code is known, plus the
-    /// overhead.
+    /// Bound, or instruction estimate if the code is known, plus overhead.
     fn reference_ns(&self, samples: &Samples, row: usize, view: View) -> f64 {
         let sample = &samples.rows[row];
         let of_code = sample.estimated_ns.filter(|_| view == View::Code);
@@ -336,23 +334,22 @@ impl Ensemble {
 
     /// Converts a predicted log ratio to a time.
     pub(super) fn time_ns(&self, samples: &Samples, row: usize, log: f64, view: View) -> f64 {
-        let best_log = self.operator(samples, row).map_or(f64::NEG_INFINITY, |known| known.statistics.best_log);
+        let best_log = self.find_operator(samples, row).map_or(f64::NEG_INFINITY, |known| known.statistics.best_log);
         let least_ns = self.attainable_ns(samples, row) * best_log.exp();
         (self.reference_ns(samples, row, view) * log.exp()).max(least_ns)
     }
 
-    /// Returns the label of a sample: the logarithm of its time over the reference.
-    pub fn label(&self, samples: &Samples, row: usize) -> f32 {
-        self.label_in_view(samples, row, samples.view(row))
+    pub fn log_label(&self, samples: &Samples, row: usize) -> f32 {
+        self.label_in_view(samples, row, samples.row_view(row))
     }
 
     fn label_in_view(&self, samples: &Samples, row: usize, view: View) -> f32 {
         (samples.rows[row].time_ns / self.reference_ns(samples, row, view)).ln() as f32
     }
 
-    /// Returns the feature matrix, with the log ratio of bound to overhead as the last column.
-    pub fn matrix(&self, samples: &Samples, rows: &[usize]) -> Matrix {
-        self.matrix_of(samples, rows, |row| samples.view(row))
+    /// The last column is the log ratio of bound to overhead.
+    pub fn feature_matrix(&self, samples: &Samples, rows: &[usize]) -> Matrix {
+        self.matrix_of(samples, rows, |row| samples.row_view(row))
     }
 
     fn matrix_in_view(&self, samples: &Samples, rows: &[usize], view: View) -> Matrix {
@@ -360,7 +357,7 @@ impl Ensemble {
     }
 
     fn matrix_of(&self, samples: &Samples, rows: &[usize], view: impl Fn(usize) -> View) -> Matrix {
-        let mut matrix = Matrix::new(samples.features.columns() + 1);
+        let mut matrix = Matrix::new(samples.features.column_count() + 1);
         let mut features = Vec::new();
         for row in rows {
             features.clear();
@@ -371,12 +368,12 @@ impl Ensemble {
             }
             let share = samples.rows[*row].attainable_ns / self.overhead_ns(samples, *row, view);
             features.push(share.log2() as f32);
-            matrix.push(&features);
+            matrix.push_row(&features);
         }
         matrix
     }
 
-    /// Fits corrections for devices outside of the training data from a few of their samples.
+    /// Fits corrections for new devices from a few of their samples.
     pub fn adapt_to(&mut self, samples: &Samples, few: &[usize]) {
         for rows in by_operator(samples, few).into_values() {
             let name = &samples.operators[samples.rows[rows[0]].operator as usize];
@@ -387,33 +384,36 @@ impl Ensemble {
                 let entry = self.operators.get_mut(name).expect("it was found above");
                 entry.corrections.insert(device.to_owned(), Correction::of_overhead(overhead_ns));
                 let log_ratios = self.log_ratios(samples, &rows, name, None);
-                let residuals: Vec<f64> =
-                    rows.iter().zip(&log_ratios).map(|(row, log)| f64::from(self.label(samples, *row)) - log).collect();
+                let residuals: Vec<f64> = rows
+                    .iter()
+                    .zip(&log_ratios)
+                    .map(|(row, log)| f64::from(self.log_label(samples, *row)) - log)
+                    .collect();
                 let entry = &self.operators[name];
-                let inputs = entry.correction_inputs(&self.matrix(samples, &rows));
-                let correction = gaussian_process::fit(overhead_ns, inputs, &residuals);
+                let inputs = entry.correction_inputs(&self.feature_matrix(samples, &rows));
+                let correction = gaussian_process::fit_correction(overhead_ns, inputs, &residuals);
                 let entry = self.operators.get_mut(name).expect("it was found above");
                 entry.corrections.insert(device.to_owned(), correction);
             }
         }
     }
 
-    /// Selects the samples whose times would reduce the posterior variance most, best first: `count` shapes per
-    /// operator and unseen device. Does not read their times.
+    /// Selects samples that reduce the posterior variance most, best first: `count` shapes per operator and new
+    /// device. Does not read their times.
     pub fn most_informative(&self, samples: &Samples, rows: &[usize], count: usize) -> Vec<usize> {
         let mut found = Vec::new();
         for rows in by_operator(samples, rows).into_values() {
-            let Some(known) = self.operator(samples, rows[0]) else { continue };
+            let Some(known) = self.find_operator(samples, rows[0]) else { continue };
             for rows in by_device(samples, &rows).into_values() {
                 let mut seen = BTreeSet::new();
                 let shapes: Vec<usize> = rows.into_iter().filter(|row| seen.insert(samples.rows[*row].shape)).collect();
                 let step = shapes.len().div_ceil(MOST_CANDIDATES);
                 let some: Vec<usize> = shapes.into_iter().step_by(step).collect();
                 // Corrections are ignored, so that earlier measurements do not change the selection.
-                let mut matrix = self.matrix(samples, &some);
-                let share = matrix.columns() - 1;
+                let mut matrix = self.feature_matrix(samples, &some);
+                let share = matrix.column_count() - 1;
                 for (place, row) in some.iter().enumerate() {
-                    let overhead_ns = self.usual_overhead_ns(samples, *row, samples.view(*row));
+                    let overhead_ns = self.usual_overhead_ns(samples, *row, samples.row_view(*row));
                     matrix.set(place, share, (samples.rows[*row].attainable_ns / overhead_ns).log2() as f32);
                 }
                 let inputs = known.correction_inputs(&matrix);
@@ -423,8 +423,7 @@ impl Ensemble {
         found
     }
 
-    /// Returns the log ratios of samples of one operator, without corrections and limited to the schedule knowledge of
-    /// `view`.
+    /// Log ratios of one operator, without corrections, limited to the schedule knowledge of `view`.
     fn log_ratios(&self, samples: &Samples, rows: &[usize], operator: &str, view: Option<View>) -> Vec<f64> {
         let Some(known) = self.operators.get(operator) else { return vec![0.0; rows.len()] };
         let is_known = |row: &usize| known.statistics.has_seen(samples.device_name(*row));
@@ -433,7 +432,7 @@ impl Ensemble {
             let (places, rows): (Vec<usize>, Vec<usize>) =
                 rows.iter().enumerate().filter(|(_, row)| is_known(row) == side).unzip();
             if !rows.is_empty() {
-                let mut matrix = self.matrix_of(samples, &rows, |row| view.unwrap_or(samples.view(row)));
+                let mut matrix = self.matrix_of(samples, &rows, |row| view.unwrap_or(samples.row_view(row)));
                 if let Some(column) = samples.choice_column().filter(|_| side) {
                     let devices: Vec<&str> = rows.iter().map(|row| samples.device_name(*row)).collect();
                     known.fill_choices(&mut matrix, column, &devices);
@@ -446,7 +445,7 @@ impl Ensemble {
     }
 }
 
-/// Estimates the overhead on a device with few samples: at most the shortest measured time.
+/// Overhead on a device with few samples: at most the shortest time.
 fn overhead_of_few(samples: &Samples, rows: &[usize], usual_ns: f64) -> f64 {
     let smallest = rows.iter().map(|row| samples.rows[*row].time_ns).fold(f64::INFINITY, f64::min);
     smallest.min(2.0 * usual_ns)
@@ -456,13 +455,13 @@ impl Fitted for Ensemble {
     fn intervals(&self, samples: &Samples, rows: &[usize]) -> Vec<Option<LogInterval>> {
         let of = |row: &usize| {
             let (device, features) = (samples.device_name(*row), samples.features.row(*row));
-            self.operator(samples, *row)?.statistics.half_width_of(device, samples.view(*row), features)
+            self.find_operator(samples, *row)?.statistics.half_width_of(device, samples.row_view(*row), features)
         };
         // An operator without training data gets the widest half-width of all operators.
         let widest =
             self.operators.values().flat_map(|known| known.statistics.half_widths.values()).copied().reduce(f64::max);
         let both = |row: &usize| {
-            let known = self.operator(samples, *row);
+            let known = self.find_operator(samples, *row);
             let levels = known.and_then(|known| known.statistics.levels_on(samples.device_name(*row)));
             of(row).or(widest).map(|half_width| LogInterval { below: half_width, above: half_width, levels })
         };
@@ -493,10 +492,11 @@ impl Ensemble {
                 let places: Vec<usize> =
                     (0..rows.len()).filter(|place| samples.device_name(rows[*place]) == device).collect();
                 let asked: Vec<usize> = places.iter().map(|place| rows[*place]).collect();
-                let corrections = known.corrected_by(correction, &self.matrix(samples, &asked));
+                let corrections = known.corrected_by(correction, &self.feature_matrix(samples, &asked));
                 places.iter().zip(corrections).for_each(|(place, correction)| log_ratios[*place] += correction);
             }
-            let time = |(row, log): (&usize, f64)| self.time_ns(samples, *row, log, view.unwrap_or(samples.view(*row)));
+            let time =
+                |(row, log): (&usize, f64)| self.time_ns(samples, *row, log, view.unwrap_or(samples.row_view(*row)));
             Some(rows.iter().zip(log_ratios).map(time).collect())
         })
     }

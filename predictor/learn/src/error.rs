@@ -2,13 +2,11 @@
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The training data is unsuitable.
     #[error("{0}")]
     Data(String),
-    /// The query cannot be predicted.
     #[error("{0}")]
     Query(String),
-    /// The XGBoost library is missing or returned an error.
+    /// XGBoost is missing or failed.
     #[error("{0}")]
     XgBoost(String),
 }

@@ -10,21 +10,20 @@ use rand_chacha::ChaCha8Rng;
 use samples::features::Matrix;
 
 const TREES: usize = 100;
-/// Minimum number of rows of a split node.
 const SPLIT_ROWS: usize = 2;
 const BINS: usize = 256;
-/// Minimum number of rows for a histogram; smaller nodes sort.
+/// Fewest rows for a histogram; smaller nodes sort.
 const COUNTED_ROWS: usize = 128;
 const MAX_DEPTH: usize = 64;
 
 struct Binned {
     /// Bin index by feature, then row.
     bins: Vec<Vec<u8>>,
-    /// Smallest and largest value in each bin, by feature.
+    /// Value range of each bin, by feature.
     values: Vec<Vec<(f32, f32)>>,
 }
 
-/// A split between two neighbouring occupied bins.
+/// A split between neighbouring occupied bins.
 #[derive(Clone, Copy)]
 struct Cut {
     feature: usize,
@@ -32,30 +31,30 @@ struct Cut {
     right: u8,
 }
 
-pub fn fit(matrix: &Matrix, labels: &[f32], seed: u64) -> Trees {
-    let binned = bin(matrix);
+pub fn fit_forest(matrix: &Matrix, labels: &[f32], seed: u64) -> Trees {
+    let binned = bin_features(matrix);
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut grown = Vec::with_capacity(TREES);
     for _ in 0..TREES {
         let mut rows: Vec<u32> = (0..labels.len()).map(|_| random.random_range(0..labels.len()) as u32).collect();
         let mut nodes = Vec::new();
-        grow(&binned, labels, &mut rows, &mut nodes, &mut random);
+        grow_tree(&binned, labels, &mut rows, &mut nodes, &mut random);
         grown.push(nodes);
     }
-    Trees::of_grown(matrix.columns(), &grown)
+    Trees::of_grown(matrix.column_count(), &grown)
 }
 
-fn bin(matrix: &Matrix) -> Binned {
+fn bin_features(matrix: &Matrix) -> Binned {
     let mut binned = Binned { bins: Vec::new(), values: Vec::new() };
-    for column in 0..matrix.columns() {
+    for column in 0..matrix.column_count() {
         // Missing values sort below all others.
         let value = |row: usize| Some(matrix.row(row)[column]).filter(|value| !value.is_nan()).unwrap_or(f32::MIN);
-        let mut sorted: Vec<f32> = (0..matrix.rows()).map(value).collect();
+        let mut sorted: Vec<f32> = (0..matrix.row_count()).map(value).collect();
         sorted.sort_unstable_by(f32::total_cmp);
         let mut distinct = sorted.clone();
         distinct.dedup();
         let edges: Vec<f32> = if distinct.len() <= BINS {
-            distinct.windows(2).map(|pair| middle(pair[0], pair[1])).collect()
+            distinct.windows(2).map(|pair| midpoint_above(pair[0], pair[1])).collect()
         } else {
             let mut edges: Vec<f32> = (1..BINS).map(|bin| sorted[bin * sorted.len() / BINS]).collect();
             edges.dedup();
@@ -67,19 +66,19 @@ fn bin(matrix: &Matrix) -> Binned {
             let (low, high) = &mut values[bin(value)];
             (*low, *high) = (low.min(value), high.max(value));
         }
-        binned.bins.push((0..matrix.rows()).map(|row| bin(value(row)) as u8).collect());
+        binned.bins.push((0..matrix.row_count()).map(|row| bin(value(row)) as u8).collect());
         binned.values.push(values);
     }
     binned
 }
 
-fn middle(low: f32, high: f32) -> f32 {
+fn midpoint_above(low: f32, high: f32) -> f32 {
     let middle = low / 2.0 + high / 2.0;
     if middle > low { middle } else { high }
 }
 
-/// Splits nodes until their labels agree; children follow their parents in the array.
-fn grow(binned: &Binned, labels: &[f32], rows: &mut [u32], nodes: &mut Vec<Grown>, random: &mut ChaCha8Rng) {
+/// Splits nodes until labels agree; children follow their parents in the array.
+fn grow_tree(binned: &Binned, labels: &[f32], rows: &mut [u32], nodes: &mut Vec<Grown>, random: &mut ChaCha8Rng) {
     let mean = |rows: &[u32]| {
         (rows.iter().map(|row| f64::from(labels[*row as usize])).sum::<f64>() / rows.len() as f64) as f32
     };
@@ -106,7 +105,7 @@ fn grow(binned: &Binned, labels: &[f32], rows: &mut [u32], nodes: &mut Vec<Grown
         nodes[place] = Grown {
             feature: cut.feature as u16,
             // The threshold is the midpoint between the node's own rows, in the interval without data.
-            threshold: middle(values[usize::from(cut.left)].1, values[usize::from(cut.right)].0),
+            threshold: midpoint_above(values[usize::from(cut.left)].1, values[usize::from(cut.right)].0),
             left: child as u32,
             ..nodes[place]
         };
@@ -115,7 +114,7 @@ fn grow(binned: &Binned, labels: &[f32], rows: &mut [u32], nodes: &mut Vec<Grown
     }
 }
 
-/// Returns the cut with the largest error reduction; ties go to the first feature in the given order.
+/// Cut with the largest error reduction; ties go to the first feature.
 fn best_split(binned: &Binned, labels: &[f32], rows: &[u32], features: &[usize]) -> Option<Cut> {
     let total: f64 = rows.iter().map(|row| f64::from(labels[*row as usize])).sum();
     let count = rows.len() as f64;
@@ -178,22 +177,22 @@ mod tests {
 
     #[test]
     fn forests_answer_as_smartcores_do() {
-        let (samples, learned, asked) = synthetic::samples();
+        let (samples, learned, asked) = synthetic::synthetic_samples();
         // With redundant features the choice of split is random, so only three independent sizes are used.
         let column = |name: &str| samples.names.iter().position(|known| known == name).expect("a feature");
         let columns = ["rows", "columns", "depth"].map(column);
         let logs: Vec<f32> = learned.iter().map(|row| samples.rows[*row].time_ns.ln() as f32).collect();
         let truth: Vec<f64> = asked.iter().map(|row| samples.rows[*row].time_ns.ln()).collect();
-        let matrix = |rows: &[usize]| samples.features.select(rows).project(&columns);
+        let matrix = |rows: &[usize]| samples.features.select_rows(rows).select_columns(&columns);
         let dense = |matrix: &Matrix| {
             let row = |row: usize| matrix.row(row).iter().map(|value| f64::from(*value)).collect();
-            synthetic::dense(&(0..matrix.rows()).map(row).collect::<Vec<_>>())
+            synthetic::dense_matrix(&(0..matrix.row_count()).map(row).collect::<Vec<_>>())
         };
         let (given, questions) = (matrix(&learned), matrix(&asked));
         let (given_dense, questions_dense) = (dense(&given), dense(&questions));
         let logs_dense: Vec<f64> = logs.iter().map(|log| f64::from(*log)).collect();
         let of_ours = |seed: u64| -> Vec<f64> {
-            fit(&given, &logs, seed).predict(&questions).into_iter().map(f64::from).collect()
+            fit_forest(&given, &logs, seed).predict_rows(&questions).into_iter().map(f64::from).collect()
         };
         let of_theirs = |seed: u64| -> Vec<f64> {
             let parameters = RandomForestRegressorParameters::default()
@@ -209,7 +208,7 @@ mod tests {
         let theirs: Vec<Vec<f64>> = (0..SEEDS).map(of_theirs).collect();
         // First compares the mean error of both libraries.
         let off = |runs: &[Vec<f64>]| {
-            Spread::of(&runs.iter().map(|run| synthetic::apart(run, &truth).0).collect::<Vec<f64>>())
+            Spread::of(&runs.iter().map(|run| synthetic::mean_max_difference(run, &truth).0).collect::<Vec<f64>>())
         };
         let (one, two) = (off(&ours), off(&theirs));
         assert!(one.errors_from(&two) < 3.0, "off by {one:?}, theirs by {two:?}");

@@ -8,13 +8,12 @@
 use super::linear::Cholesky;
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of measurements; larger sets are thinned evenly.
+/// Measurement limit; larger sets are thinned evenly.
 const MOST: usize = 1024;
-/// Maximum number of measurements in the marginal likelihood.
 const MOST_OF_LIKELIHOOD: usize = 256;
 /// Prior variance of the constant mean.
 const MEAN_VARIANCE: f64 = 0.25;
-/// Grid of hyperparameters, each ascending.
+/// Hyperparameter grid, each ascending.
 const GRID: [&[f64]; 5] = [
     // Length scale in doublings of a size.
     &[1.5, 3.0, 6.0],
@@ -27,31 +26,28 @@ const GRID: [&[f64]; 5] = [
     // Variance of the measurement noise, in squared logarithms.
     &[0.0004, 0.002, 0.01, 0.04],
 ];
-/// Mode of the prior as grid indices: the settings that did well for held-out devices.
+/// Prior mode as grid indices, chosen on held-out devices.
 const PRIOR_MODE: [usize; 5] = [1, 1, 2, 1, 1];
 /// Minus twice the log prior of one grid step from the mode.
 const PRIOR_PENALTY: f64 = 3.0;
 
-/// The correction of one operator on one device: the launch overhead and the posterior mean of the residuals. Field
-/// names are part of the file format.
+/// Launch overhead and posterior mean of the residuals. Field names are part of the file format.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Correction {
-    /// Launch overhead on the device.
     pub overhead_ns: f64,
     kernel: CovarianceKernel,
     inputs: Vec<Input>,
     weights: Vec<f64>,
 }
 
-/// A query as the process sees it.
+/// A query in the input space of the process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
     pub sizes: Vec<f32>,
-    /// Difference between each ensemble member's prediction and the ensemble's.
+    /// Difference of each ensemble member from the ensemble.
     pub deviations: Vec<f32>,
-    /// Leaves that the query reaches in some trees.
     #[serde(default)]
     pub leaves: Vec<u32>,
 }
@@ -66,7 +62,7 @@ struct CovarianceKernel {
     noise_variance: f64,
 }
 
-/// The statistics of two inputs that the kernel needs, independent of the hyperparameters.
+/// Kernel statistics of two inputs, independent of hyperparameters.
 #[derive(Clone, Copy, Debug)]
 struct Similarity {
     squared_distance: f64,
@@ -76,7 +72,7 @@ struct Similarity {
 }
 
 impl Similarity {
-    fn of(one: &Input, two: &Input) -> Similarity {
+    fn between_inputs(one: &Input, two: &Input) -> Similarity {
         let squares = one.sizes.iter().zip(&two.sizes).map(|(one, two)| f64::from(one - two).powi(2));
         let same = one.leaves.iter().zip(&two.leaves).filter(|(one, two)| one == two).count();
         Similarity {
@@ -88,12 +84,10 @@ impl Similarity {
 }
 
 impl Correction {
-    /// Returns a correction with an overhead and no residuals.
     pub fn of_overhead(overhead_ns: f64) -> Correction {
         Correction { overhead_ns, ..Correction::default() }
     }
 
-    /// Checks that all parts are consistent and finite.
     pub fn is_sound(&self) -> bool {
         let widths = |input: &Input| (input.sizes.len(), input.deviations.len(), input.leaves.len());
         self.inputs.len() == self.weights.len()
@@ -103,21 +97,21 @@ impl Correction {
             && self.overhead_ns > 0.0
     }
 
-    /// Returns the posterior mean of the residual at an input, to be added to the log ratio.
-    pub fn mean(&self, input: &Input) -> f64 {
-        let covariance = |other| self.kernel.covariance(Similarity::of(other, input));
+    /// Posterior mean of the residual, to be added to the log ratio.
+    pub fn posterior_mean(&self, input: &Input) -> f64 {
+        let covariance = |other| self.kernel.pair_covariance(Similarity::between_inputs(other, input));
         self.inputs.iter().zip(&self.weights).map(|(other, weight)| weight * covariance(other)).sum()
     }
 }
 
 impl CovarianceKernel {
-    fn of(places: [usize; 5]) -> CovarianceKernel {
+    fn from_grid(places: [usize; 5]) -> CovarianceKernel {
         let [length_scale, signal_variance, linear_variance, forest_variance, noise_variance] =
             std::array::from_fn(|which| GRID[which][places[which]]);
         CovarianceKernel { length_scale, signal_variance, linear_variance, forest_variance, noise_variance }
     }
 
-    fn covariance(&self, pair: Similarity) -> f64 {
+    fn pair_covariance(&self, pair: Similarity) -> f64 {
         let near = (-pair.squared_distance / (2.0 * self.length_scale * self.length_scale)).exp();
         MEAN_VARIANCE
             + self.signal_variance * near
@@ -125,46 +119,51 @@ impl CovarianceKernel {
             + self.forest_variance * pair.shared_leaves
     }
 
-    fn factored(&self, pairs: &[Vec<Similarity>]) -> Cholesky {
+    fn factor_covariance(&self, pairs: &[Vec<Similarity>]) -> Cholesky {
         let width = pairs.len();
         let mut lower = vec![0.0; width * width];
         for (row, pairs) in pairs.iter().enumerate() {
-            let values = pairs.iter().map(|pair| self.covariance(*pair));
+            let values = pairs.iter().map(|pair| self.pair_covariance(*pair));
             lower[row * width..].iter_mut().zip(values).for_each(|(place, value)| *place = value);
             lower[row * width + row] += self.noise_variance;
         }
-        Cholesky::of(lower, width)
+        Cholesky::factor_matrix(lower, width)
     }
 
-    /// Returns minus twice the log marginal likelihood, up to a constant.
-    fn deviance(&self, pairs: &[Vec<Similarity>], residuals: &[f64]) -> f64 {
-        let factored = self.factored(pairs);
+    /// Minus twice the log marginal likelihood, up to a constant.
+    fn likelihood_deviance(&self, pairs: &[Vec<Similarity>], residuals: &[f64]) -> f64 {
+        let factored = self.factor_covariance(pairs);
         let weights = factored.solve(residuals.to_vec());
         residuals.iter().zip(weights).map(|(residual, weight)| residual * weight).sum::<f64>()
             + factored.log_determinant()
     }
 }
 
-pub fn fit(overhead_ns: f64, inputs: Vec<Input>, residuals: &[f64]) -> Correction {
+pub fn fit_correction(overhead_ns: f64, inputs: Vec<Input>, residuals: &[f64]) -> Correction {
     let thin = |most: usize| inputs.len().div_ceil(most).max(1);
     let some: Vec<Input> = inputs.iter().step_by(thin(MOST_OF_LIKELIHOOD)).cloned().collect();
     let some_residuals: Vec<f64> = residuals.iter().copied().step_by(thin(MOST_OF_LIKELIHOOD)).collect();
-    let kernel = likeliest(&pairs(&some), &some_residuals);
+    let kernel = likeliest_kernel(&pairwise_similarities(&some), &some_residuals);
     let step = thin(MOST);
     let inputs: Vec<Input> = inputs.into_iter().step_by(step).collect();
     let residuals: Vec<f64> = residuals.iter().copied().step_by(step).collect();
-    Correction { overhead_ns, kernel, weights: kernel.factored(&pairs(&inputs)).solve(residuals), inputs }
+    Correction {
+        overhead_ns,
+        kernel,
+        weights: kernel.factor_covariance(&pairwise_similarities(&inputs)).solve(residuals),
+        inputs,
+    }
 }
 
-/// Selects the inputs to measure, greedily: each one minimises the total posterior variance given those before it.
+/// Greedily selects inputs that minimise the total posterior variance.
 pub fn most_informative(inputs: &[Input], count: usize) -> Vec<usize> {
-    let kernel = CovarianceKernel::of(PRIOR_MODE);
+    let kernel = CovarianceKernel::from_grid(PRIOR_MODE);
     let width = inputs.len();
     // Posterior covariance of all inputs, given the selected ones.
     let mut covariance = vec![0.0; width * width];
-    for (row, pairs) in pairs(inputs).into_iter().enumerate() {
+    for (row, pairs) in pairwise_similarities(inputs).into_iter().enumerate() {
         for (column, pair) in pairs.into_iter().enumerate() {
-            let value = kernel.covariance(pair);
+            let value = kernel.pair_covariance(pair);
             covariance[row * width + column] = value;
             covariance[column * width + row] = value;
         }
@@ -188,18 +187,18 @@ pub fn most_informative(inputs: &[Input], count: usize) -> Vec<usize> {
     selected
 }
 
-/// Returns the similarity of every input with itself and with all inputs before it.
-fn pairs(inputs: &[Input]) -> Vec<Vec<Similarity>> {
+/// Similarity of every input with itself and all earlier inputs.
+fn pairwise_similarities(inputs: &[Input]) -> Vec<Vec<Similarity>> {
     let with_all_before =
-        |(row, one): (usize, &Input)| inputs[..=row].iter().map(|two| Similarity::of(one, two)).collect();
+        |(row, one): (usize, &Input)| inputs[..=row].iter().map(|two| Similarity::between_inputs(one, two)).collect();
     inputs.iter().enumerate().map(with_all_before).collect()
 }
 
-/// Returns the kernel with the largest posterior probability, by coordinate search from the prior's mode.
-fn likeliest(pairs: &[Vec<Similarity>], residuals: &[f64]) -> CovarianceKernel {
+/// Maximum a-posteriori kernel, by coordinate search from the prior's mode.
+fn likeliest_kernel(pairs: &[Vec<Similarity>], residuals: &[f64]) -> CovarianceKernel {
     let cost = |places: [usize; 5]| {
         let steps: usize = places.iter().zip(PRIOR_MODE).map(|(one, mode)| one.abs_diff(mode).pow(2)).sum();
-        CovarianceKernel::of(places).deviance(pairs, residuals) + PRIOR_PENALTY * steps as f64
+        CovarianceKernel::from_grid(places).likelihood_deviance(pairs, residuals) + PRIOR_PENALTY * steps as f64
     };
     let mut best = (cost(PRIOR_MODE), PRIOR_MODE);
     loop {
@@ -215,7 +214,7 @@ fn likeliest(pairs: &[Vec<Similarity>], residuals: &[f64]) -> CovarianceKernel {
             }
         }
         if best.1 == from {
-            return CovarianceKernel::of(from);
+            return CovarianceKernel::from_grid(from);
         }
     }
 }

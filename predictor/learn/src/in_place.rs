@@ -17,14 +17,11 @@ const DRAW: f64 = 4.0;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InPlace {
     line: FittedLine,
-    /// Number of operators with both times.
     pub operators: usize,
     pub networks: usize,
-    /// Mean error on held-out tasks if the time alone is used as the prediction.
     pub error_alone: f64,
-    /// Mean error on held-out tasks of the fitted model.
     pub error_learned: f64,
-    /// Time of a run outside of its operators, per call; from networks that were timed as a whole.
+    /// Run time outside of operators, per call; from networks timed as a whole.
     pub beside_call_ns: Option<f64>,
 }
 
@@ -32,7 +29,7 @@ pub struct InPlace {
 struct FittedLine {
     middle: f64,
     slope: f64,
-    /// Range of the training data, which bounds the predicted logarithm.
+    /// Range of the training data, which clamps predicted logarithms.
     least: f64,
     most: f64,
     offset: f64,
@@ -47,8 +44,8 @@ struct Known<'a> {
 }
 
 impl InPlace {
-    /// Fits the model to the networks on one device, or returns None if there are too few operators.
-    pub fn learn(networks: &[&PlacedNetwork]) -> Option<InPlace> {
+    /// Fits networks on one device; None with too few operators.
+    pub fn fit_networks(networks: &[&PlacedNetwork]) -> Option<InPlace> {
         let operators = networks.iter().flat_map(|network| &network.operators);
         let known: Vec<Known<'_>> = operators
             .filter_map(|one| {
@@ -61,11 +58,11 @@ impl InPlace {
         }
         let (error_alone, error_learned) = held_out(&known);
         let beside = networks.iter().filter_map(|network| {
-            Some(((network.whole_ns? - network.in_place_ns()) / network.calls().max(1.0)).max(0.0))
+            Some(((network.whole_ns? - network.in_place_ns()) / network.total_calls().max(1.0)).max(0.0))
         });
         let mut beside: Vec<f64> = beside.collect();
         Some(InPlace {
-            line: FittedLine::of(&known.iter().collect::<Vec<_>>()),
+            line: FittedLine::fit_line(&known.iter().collect::<Vec<_>>()),
             operators: known.len(),
             networks: networks.len(),
             error_alone,
@@ -74,14 +71,13 @@ impl InPlace {
         })
     }
 
-    /// Returns whether the model beats the time alone on held-out tasks.
+    /// Reports whether the model beats the time alone on held-out tasks.
     pub fn is_worth_it(&self) -> bool {
         self.error_learned < self.error_alone
     }
 
-    /// Predicts the time in the network from the time alone.
     pub fn time_ns(&self, kind: &str, alone_ns: f64) -> f64 {
-        if self.is_worth_it() { alone_ns * self.line.at(kind, alone_ns).exp() } else { alone_ns }
+        if self.is_worth_it() { alone_ns * self.line.predict_log(kind, alone_ns).exp() } else { alone_ns }
     }
 
     pub fn is_sound(&self) -> bool {
@@ -93,8 +89,7 @@ impl InPlace {
 }
 
 impl FittedLine {
-    /// Alternates between fitting the slope and the offsets until both converge.
-    fn of(known: &[&Known<'_>]) -> FittedLine {
+    fn fit_line(known: &[&Known<'_>]) -> FittedLine {
         const TURNS: usize = 50;
         let count = known.len() as f64;
         let logs: Vec<(f64, f64)> =
@@ -121,13 +116,12 @@ impl FittedLine {
         line
     }
 
-    fn at(&self, kind: &str, alone_ns: f64) -> f64 {
+    fn predict_log(&self, kind: &str, alone_ns: f64) -> f64 {
         let own = self.offsets.get(kind).copied().unwrap_or(0.0);
         (self.offset + own + self.slope * (alone_ns.max(1.0).ln() - self.middle)).clamp(self.least, self.most)
     }
 }
 
-/// Returns the mean errors on held-out tasks: of the time alone, and of the fitted model.
 fn held_out(known: &[Known<'_>]) -> (f64, f64) {
     let tasks: BTreeSet<&str> = known.iter().map(|one| one.task).collect();
     let part: BTreeMap<&str, usize> =
@@ -138,9 +132,9 @@ fn held_out(known: &[Known<'_>]) -> (f64, f64) {
         if others.is_empty() {
             continue;
         }
-        let line = FittedLine::of(&others);
+        let line = FittedLine::fit_line(&others);
         for one in known.iter().filter(|one| part[one.task] == fold) {
-            let learned_ns = one.alone_ns * line.at(one.kind, one.alone_ns).exp();
+            let learned_ns = one.alone_ns * line.predict_log(one.kind, one.alone_ns).exp();
             errors.0 += (one.alone_ns / one.in_place_ns - 1.0).abs();
             errors.1 += (learned_ns / one.in_place_ns - 1.0).abs();
         }
@@ -181,21 +175,21 @@ mod tests {
     #[test]
     fn what_a_kind_loses_in_its_place_is_learned() {
         let network = network(|kind, _| if kind == "softmax" { 1.5 } else { 1.1 });
-        let learned = InPlace::learn(&[&network]).expect("there are enough");
+        let learned = InPlace::fit_networks(&[&network]).expect("there are enough");
         assert!(learned.is_worth_it() && learned.is_sound(), "{learned:?}");
         assert!(learned.error_learned < 0.6 * learned.error_alone, "{learned:?}");
         assert!((learned.time_ns("softmax", 2000.0) / 2000.0 - 1.5).abs() < 0.15, "{learned:?}");
         assert!((learned.time_ns("never seen", 2000.0) / 2000.0 - 1.2).abs() < 0.15, "{learned:?}");
         assert!(learned.beside_call_ns.is_some_and(|ns| (ns - 70.0).abs() < 1e-6), "{learned:?}");
         let few = PlacedNetwork { operators: network.operators[..9].to_vec(), ..network.clone() };
-        assert_eq!(InPlace::learn(&[&few]), None);
+        assert_eq!(InPlace::fit_networks(&[&few]), None);
     }
 
     #[test]
     fn what_is_no_better_than_nothing_is_not_used() {
         // Ratios without any rule.
         let network = network(|_, alone_ns| if ((alone_ns * 7919.0) as u64).is_multiple_of(2) { 1.2 } else { 0.84 });
-        let learned = InPlace::learn(&[&network]).expect("there are enough");
+        let learned = InPlace::fit_networks(&[&network]).expect("there are enough");
         let is_used = learned.time_ns("dense", 2000.0) != 2000.0;
         assert_eq!(is_used, learned.is_worth_it(), "{learned:?}");
     }

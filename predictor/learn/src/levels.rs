@@ -4,12 +4,11 @@ use super::COVERAGE;
 use samples::statistics::quantile;
 use serde::{Deserialize, Serialize};
 
-/// Levels of coverage in percent that intervals are offered at.
 pub const LEVELS: [u8; 4] = [50, 80, 90, 95];
-/// With fewer scores, errors are taken to be normally distributed.
+/// With fewer scores, errors are assumed normal.
 const FEWEST: usize = 30;
 
-/// Half-widths of intervals over the half-width of the 90 % interval, as logarithms.
+/// Log half-widths relative to the 90 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LevelRatios {
@@ -18,12 +17,10 @@ pub struct LevelRatios {
     pub at_95: f64,
 }
 
-/// The ratios of the normal distribution.
 const NORMAL: LevelRatios = LevelRatios { at_50: 0.41, at_80: 0.779, at_95: 1.192 };
 
 impl LevelRatios {
-    /// Fits the ratios to nonconformity scores whose 90 % quantile is the half-width.
-    pub(super) fn fit(scores: &[f64], half_width: f64) -> LevelRatios {
+    pub(super) fn fit_ratios(scores: &[f64], half_width: f64) -> LevelRatios {
         if scores.len() < FEWEST || half_width <= 0.0 {
             return NORMAL;
         }
@@ -33,8 +30,8 @@ impl LevelRatios {
         LevelRatios { at_50: ratio(0.5).min(1.0), at_80: ratio(0.8).min(1.0), at_95: ratio(0.95).max(1.0) }
     }
 
-    /// Returns the ratio of a level, or None for a level that is not offered.
-    pub fn at(&self, level: u8) -> Option<f64> {
+    /// None for other levels than [`LEVELS`].
+    pub fn ratio_at(&self, level: u8) -> Option<f64> {
         match level {
             50 => Some(self.at_50),
             80 => Some(self.at_80),
@@ -44,7 +41,6 @@ impl LevelRatios {
         }
     }
 
-    /// Checks that wider intervals have higher levels.
     pub fn is_sound(&self) -> bool {
         let ratios = [0.0, self.at_50, self.at_80, 1.0, self.at_95];
         ratios.iter().all(|ratio| ratio.is_finite()) && ratios.windows(2).all(|pair| pair[0] <= pair[1])
@@ -58,11 +54,11 @@ mod tests {
     #[test]
     fn ratios_are_those_of_the_scores_and_normal_for_few() {
         let scores: Vec<f64> = (1..=1000).map(|place| f64::from(place) / 1000.0).collect();
-        let ratios = LevelRatios::fit(&scores, 0.9);
+        let ratios = LevelRatios::fit_ratios(&scores, 0.9);
         assert!((ratios.at_50 - 0.5 / 0.9).abs() < 0.01 && (ratios.at_95 - 0.95 / 0.9).abs() < 0.01, "{ratios:?}");
-        assert_eq!((ratios.at(90), ratios.at(99)), (Some(1.0), None));
-        assert_eq!(LevelRatios::fit(&scores[..5], 0.9), NORMAL);
-        assert!(LEVELS.iter().all(|level| ratios.at(*level).is_some()) && ratios.is_sound() && NORMAL.is_sound());
+        assert_eq!((ratios.ratio_at(90), ratios.ratio_at(99)), (Some(1.0), None));
+        assert_eq!(LevelRatios::fit_ratios(&scores[..5], 0.9), NORMAL);
+        assert!(LEVELS.iter().all(|level| ratios.ratio_at(*level).is_some()) && ratios.is_sound() && NORMAL.is_sound());
         assert!(!LevelRatios { at_50: 2.0, ..NORMAL }.is_sound());
     }
 }

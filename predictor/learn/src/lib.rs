@@ -46,9 +46,8 @@ use samples::statistics::median;
 use std::collections::BTreeMap;
 use trees::Trees;
 
-/// Nominal coverage of the intervals.
 pub const COVERAGE: f64 = 0.9;
-/// Key of the half-widths for unseen devices.
+/// Device key for unseen devices.
 pub const UNSEEN: &str = "";
 
 models::choice! {
@@ -82,35 +81,35 @@ models::choice! {
 }
 
 impl Learner {
-    /// Returns whether the learner predicts times and not only an order.
     pub fn predicts_times(self) -> bool {
         self != Learner::Ranking
     }
 
-    pub fn fit(self, samples: &Samples, train: &[usize], options: &FitOptions) -> Result<Box<dyn Fitted>> {
+    pub fn fit_learner(self, samples: &Samples, train: &[usize], options: &FitOptions) -> Result<Box<dyn Fitted>> {
         let (seed, purpose) = (options.seed, options.purpose);
         Ok(match self {
             Learner::Ensemble => {
                 let min_split_loss = options.min_split_loss;
-                let parameters = |_: &str| BoostingParameters { min_split_loss, ..BoostingParameters::usual() };
+                let parameters =
+                    |_: &str| BoostingParameters { min_split_loss, ..BoostingParameters::default_parameters() };
                 Box::new(training::fit_with_options(samples, train, &parameters, options)?)
             }
             Learner::Tuned => {
-                let chosen = tune::search(samples, train, seed, purpose)?;
+                let chosen = tune::search_parameters(samples, train, seed, purpose)?;
                 Box::new(training::fit_with_options(samples, train, &|operator| chosen[operator].clone(), options)?)
             }
-            Learner::Quantiles => Box::new(quantiles::fit(samples, train, options)?),
-            Learner::Ranking => Box::new(ranking::fit(samples, train, seed)?),
+            Learner::Quantiles => Box::new(quantiles::fit_quantiles(samples, train, options)?),
+            Learner::Ranking => Box::new(ranking::fit_ranking(samples, train, seed)?),
             Learner::PlainXgboost => Box::new(time_trees(samples, train, |matrix, labels| {
-                boosted::fit(matrix, labels, &BoostingParameters::of_xgboost(), seed)
+                boosted::fit_trees(matrix, labels, &BoostingParameters::of_xgboost(), seed)
             })?),
             Learner::Forest => {
-                Box::new(time_trees(samples, train, |matrix, labels| Ok(forest::fit(matrix, labels, seed)))?)
+                Box::new(time_trees(samples, train, |matrix, labels| Ok(forest::fit_forest(matrix, labels, seed)))?)
             }
-            Learner::Linear => Box::new(linear::fit(samples, train, linear::Penalty::L2)),
-            Learner::Lasso => Box::new(linear::fit(samples, train, linear::Penalty::L1)),
-            Learner::SupportVectors => Box::new(support_vectors::fit(samples, train)),
-            Learner::Neighbours => Box::new(neighbours::fit(samples, train)),
+            Learner::Linear => Box::new(linear::fit_regressions(samples, train, linear::Penalty::L2)),
+            Learner::Lasso => Box::new(linear::fit_regressions(samples, train, linear::Penalty::L1)),
+            Learner::SupportVectors => Box::new(support_vectors::fit_regressions(samples, train)),
+            Learner::Neighbours => Box::new(neighbours::fit_neighbours(samples, train)),
             Learner::OperatorMedian => Box::new(Medians(median_slowdowns(samples, train))),
             Learner::Roofline => Box::new(Medians(BTreeMap::new())),
         })
@@ -120,22 +119,17 @@ impl Learner {
 #[derive(Clone, Copy, Debug)]
 pub struct FitOptions {
     pub seed: u64,
-    /// Devices that will be queried.
     pub purpose: Purpose,
-    /// Whether to calibrate intervals, for learners that can.
     pub intervals: bool,
     /// [`BoostingParameters::min_split_loss`] of our trees.
     pub min_split_loss: f64,
 }
 
-/// The reach of an interval below and above the prediction, as logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LogInterval {
-    /// Reach below the prediction.
     pub below: f64,
-    /// Reach above the prediction.
     pub above: f64,
-    /// Reach at other levels of coverage, relative to this one of 90 %, where it is known.
+    /// Relative reach at other levels, if known.
     pub levels: Option<LevelRatios>,
 }
 
@@ -148,13 +142,12 @@ pub trait Fitted {
         vec![None; rows.len()]
     }
 
-    /// Selects up to `count` samples per operator that are worth measuring first, or returns None if the learner
-    /// cannot. Does not read their times.
+    /// Selects up to `count` samples per operator to measure first, without reading times. None if unsupported.
     fn most_informative(&self, _samples: &Samples, _rows: &[usize], _count: usize) -> Option<Vec<usize>> {
         None
     }
 
-    /// Adapts the learner to a few samples; returns false if the learner cannot.
+    /// Returns false if the learner cannot adapt.
     fn adapt(&mut self, _samples: &Samples, _few: &[usize]) -> bool {
         false
     }
@@ -172,13 +165,12 @@ pub fn by_device(samples: &Samples, rows: &[usize]) -> BTreeMap<u32, Vec<usize>>
     groups
 }
 
-/// Returns the columns whose features have one of the origins; columns outside of the feature table count as schedule.
 pub(crate) fn columns_of(samples: &Samples, origins: &[Origin]) -> Vec<usize> {
     let origin = |column: usize| FEATURES.get(column).map_or(Origin::Schedule, |feature| feature.origin);
     (0..samples.names.len()).filter(|column| origins.contains(&origin(*column))).collect()
 }
 
-/// Feature origins of the baseline learners; without quantisation features.
+/// Origins for baseline learners; excludes quantisation features.
 const BASIC: &[Origin] = &[Origin::Sizes, Origin::Work, Origin::Device, Origin::Setting, Origin::Schedule];
 
 struct Medians(BTreeMap<u32, f64>);
@@ -214,7 +206,7 @@ fn time_trees(
     let columns = columns_of(samples, BASIC);
     let mut trees = BTreeMap::new();
     for (operator, rows) in by_operator(samples, train) {
-        let matrix = samples.features.select(&rows).project(&columns);
+        let matrix = samples.features.select_rows(&rows).select_columns(&columns);
         let labels: Vec<f32> = rows.iter().map(|row| samples.rows[*row].time_ns.ln() as f32).collect();
         trees.insert(operator, grow(&matrix, &labels)?);
     }
@@ -225,13 +217,13 @@ impl Fitted for TimeTrees {
     fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
         predict_by_operator(samples, rows, |operator, rows| {
             let trees = self.trees.get(&operator)?;
-            let matrix: Matrix = samples.features.select(rows).project(&self.columns);
-            Some(trees.predict(&matrix).into_iter().map(|log| f64::from(log).exp()).collect())
+            let matrix: Matrix = samples.features.select_rows(rows).select_columns(&self.columns);
+            Some(trees.predict_rows(&matrix).into_iter().map(|log| f64::from(log).exp()).collect())
         })
     }
 }
 
-/// Predicts each operator's rows and restores the order of rows; rows of unknown operators get their bound.
+/// Predicts by operator in the order of `rows`; unknown operators get their bound.
 pub(crate) fn predict_by_operator(
     samples: &Samples,
     rows: &[usize],

@@ -5,21 +5,18 @@ use crate::split;
 use samples::Samples;
 use std::collections::BTreeMap;
 
-/// Ridge: penalty on each standardised coefficient, in rows.
+/// Ridge penalty per standardised coefficient, in rows.
 const RIDGE_PENALTY: f64 = 1.0;
-/// Lasso: candidate penalties, relative to the smallest one that sets all coefficients to 0.
+/// Lasso penalties, relative to the smallest one with all-zero coefficients.
 const LASSO_PENALTIES: &[f64] = &[1e-1, 1e-2, 1e-3, 1e-4];
-/// Lasso: maximum number of sweeps. Nearly collinear features need thousands of them at small penalties.
+/// Sweep limit; nearly collinear features need thousands of sweeps at small penalties.
 const SWEEPS: usize = 10_000;
-/// Lasso: a sweep that moves every coefficient by less ends the fit, relative to the largest product with the targets.
-/// The value is small because convergence is slow and monotone.
+/// Largest coefficient step at convergence, relative to the largest target product; convergence is slow and monotone.
 const CONVERGED: f64 = 1e-11;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Penalty {
-    /// L2 norm: ridge regression.
     L2,
-    /// L1 norm: lasso.
     L1,
 }
 
@@ -30,18 +27,18 @@ struct LinearRegression {
 
 struct LinearRegressions(BTreeMap<u32, LinearRegression>);
 
-pub(super) fn fit(samples: &Samples, train: &[usize], penalty: Penalty) -> impl Fitted + use<> {
+pub(super) fn fit_regressions(samples: &Samples, train: &[usize], penalty: Penalty) -> impl Fitted + use<> {
     let groups = by_operator(samples, train).into_iter();
     let line = |rows: Vec<usize>| match penalty {
         Penalty::L2 => {
-            let equations = NormalEquations::of(samples, &rows);
-            LinearRegression { coefficients: equations.ridge(), standard: equations.standard }
+            let equations = NormalEquations::from_rows(samples, &rows);
+            LinearRegression { coefficients: equations.solve_ridge(), standard: equations.standard }
         }
         Penalty::L1 => {
             let share = lasso_share(samples, &rows);
-            let equations = NormalEquations::of(samples, &rows);
+            let equations = NormalEquations::from_rows(samples, &rows);
             LinearRegression {
-                coefficients: equations.lasso(share * equations.largest()),
+                coefficients: equations.solve_lasso(share * equations.largest_penalty()),
                 standard: equations.standard,
             }
         }
@@ -54,18 +51,20 @@ fn lasso_share(samples: &Samples, rows: &[usize]) -> f64 {
     if learned.is_empty() {
         return LASSO_PENALTIES[0];
     }
-    let equations = NormalEquations::of(samples, &learned);
+    let equations = NormalEquations::from_rows(samples, &learned);
     let error = |share: f64| {
         let line = LinearRegression {
-            coefficients: equations.lasso(share * equations.largest()),
+            coefficients: equations.solve_lasso(share * equations.largest_penalty()),
             standard: equations.standard.clone(),
         };
-        held_out.iter().map(|row| (line.log(samples, *row) - samples.rows[*row].time_ns.ln()).abs()).sum::<f64>()
+        held_out
+            .iter()
+            .map(|row| (line.predict_log(samples, *row) - samples.rows[*row].time_ns.ln()).abs())
+            .sum::<f64>()
     };
     LASSO_PENALTIES.iter().copied().min_by(|one, two| error(*one).total_cmp(&error(*two))).unwrap_or(LASSO_PENALTIES[0])
 }
 
-/// Standardises features to mean 0 and variance 1, and log times to mean 0.
 #[derive(Clone, Debug)]
 pub(super) struct Standardisation {
     columns: Vec<usize>,
@@ -75,31 +74,32 @@ pub(super) struct Standardisation {
 }
 
 impl Standardisation {
-    pub fn of(samples: &Samples, rows: &[usize]) -> Standardisation {
+    pub fn from_rows(samples: &Samples, rows: &[usize]) -> Standardisation {
         let count = rows.len() as f64;
         let mean = |of: &dyn Fn(usize) -> f64| rows.iter().map(|row| of(*row)).sum::<f64>() / count;
         let columns = columns_of(samples, BASIC);
-        let means: Vec<f64> = columns.iter().map(|column| mean(&|row| value(samples, row, *column))).collect();
-        let deviation =
-            |(column, center): (&usize, &f64)| mean(&|row| (value(samples, row, *column) - center).powi(2)).sqrt();
+        let means: Vec<f64> = columns.iter().map(|column| mean(&|row| feature_value(samples, row, *column))).collect();
+        let deviation = |(column, center): (&usize, &f64)| {
+            mean(&|row| (feature_value(samples, row, *column) - center).powi(2)).sqrt()
+        };
         let scales = columns.iter().zip(&means).map(deviation).collect();
         Standardisation { means, scales, mean_log: mean(&|row| samples.rows[row].time_ns.ln()), columns }
     }
 
-    pub fn row(&self, samples: &Samples, row: usize) -> Vec<f64> {
+    pub fn standardised_row(&self, samples: &Samples, row: usize) -> Vec<f64> {
         let places = self.columns.iter().zip(self.means.iter().zip(&self.scales));
         let standard = |(column, (mean, scale)): (&usize, (&f64, &f64))| {
-            if *scale > 1e-9 { (value(samples, row, *column) - mean) / scale } else { 0.0 }
+            if *scale > 1e-9 { (feature_value(samples, row, *column) - mean) / scale } else { 0.0 }
         };
         places.map(standard).collect()
     }
 
-    pub fn log(&self, samples: &Samples, row: usize) -> f64 {
+    pub fn centred_log(&self, samples: &Samples, row: usize) -> f64 {
         samples.rows[row].time_ns.ln() - self.mean_log
     }
 }
 
-fn value(samples: &Samples, row: usize, column: usize) -> f64 {
+fn feature_value(samples: &Samples, row: usize, column: usize) -> f64 {
     let value = f64::from(samples.features.row(row)[column]);
     if value.is_finite() { value } else { 0.0 }
 }
@@ -108,17 +108,17 @@ struct NormalEquations {
     standard: Standardisation,
     /// Lower triangle of the Gram matrix, row-major.
     gram: Vec<f64>,
-    /// Products of the features with the log times.
     targets: Vec<f64>,
 }
 
 impl NormalEquations {
-    fn of(samples: &Samples, rows: &[usize]) -> NormalEquations {
-        let standard = Standardisation::of(samples, rows);
+    fn from_rows(samples: &Samples, rows: &[usize]) -> NormalEquations {
+        let standard = Standardisation::from_rows(samples, rows);
         let width = standard.columns.len();
         let mut equations = NormalEquations { gram: vec![0.0; width * width], targets: vec![0.0; width], standard };
         for row in rows {
-            let (features, log) = (equations.standard.row(samples, *row), equations.standard.log(samples, *row));
+            let (features, log) =
+                (equations.standard.standardised_row(samples, *row), equations.standard.centred_log(samples, *row));
             for (place, one) in features.iter().enumerate() {
                 equations.targets[place] += one * log;
                 let gram = equations.gram[place * width..].iter_mut().zip(&features).take(place + 1);
@@ -128,20 +128,19 @@ impl NormalEquations {
         equations
     }
 
-    fn ridge(&self) -> Vec<f64> {
+    fn solve_ridge(&self) -> Vec<f64> {
         let width = self.targets.len();
         let mut gram = self.gram.clone();
         (0..width).for_each(|place| gram[place * width + place] += RIDGE_PENALTY);
-        Cholesky::of(gram, width).solve(self.targets.clone())
+        Cholesky::factor_matrix(gram, width).solve(self.targets.clone())
     }
 
-    /// Returns the smallest lasso penalty that sets all coefficients to 0.
-    fn largest(&self) -> f64 {
+    /// Smallest lasso penalty with all-zero coefficients.
+    fn largest_penalty(&self) -> f64 {
         self.targets.iter().fold(0.0, |largest, target| target.abs().max(largest))
     }
 
-    /// Fits the lasso by cyclic coordinate descent.
-    fn lasso(&self, penalty: f64) -> Vec<f64> {
+    fn solve_lasso(&self, penalty: f64) -> Vec<f64> {
         let width = self.targets.len();
         let product = |one: usize, two: usize| self.gram[one.max(two) * width + one.min(two)];
         let mut coefficients = vec![0.0f64; width];
@@ -162,7 +161,7 @@ impl NormalEquations {
                     moved = moved.max((step * own).abs());
                 }
             }
-            if moved <= CONVERGED * self.largest() {
+            if moved <= CONVERGED * self.largest_penalty() {
                 break;
             }
         }
@@ -170,14 +169,13 @@ impl NormalEquations {
     }
 }
 
-/// Moves a number towards 0 by `by`, and not beyond.
 pub(super) fn soft_threshold(number: f64, by: f64) -> f64 {
     number.signum() * (number.abs() - by).max(0.0)
 }
 
 impl LinearRegression {
-    fn log(&self, samples: &Samples, row: usize) -> f64 {
-        let features = self.standard.row(samples, row);
+    fn predict_log(&self, samples: &Samples, row: usize) -> f64 {
+        let features = self.standard.standardised_row(samples, row);
         let parts = features.iter().zip(&self.coefficients).map(|(feature, coefficient)| feature * coefficient);
         self.standard.mean_log + parts.sum::<f64>()
     }
@@ -187,20 +185,18 @@ impl Fitted for LinearRegressions {
     fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
         predict_by_operator(samples, rows, |operator, rows| {
             let line = self.0.get(&operator)?;
-            Some(rows.iter().map(|row| line.log(samples, *row).exp()).collect())
+            Some(rows.iter().map(|row| line.predict_log(samples, *row).exp()).collect())
         })
     }
 }
 
-/// The Cholesky factor of a symmetric positive definite matrix.
 pub struct Cholesky {
     lower: Vec<f64>,
     width: usize,
 }
 
 impl Cholesky {
-    /// Factors a matrix given by its row-major lower triangle.
-    pub fn of(mut lower: Vec<f64>, width: usize) -> Cholesky {
+    pub fn factor_matrix(mut lower: Vec<f64>, width: usize) -> Cholesky {
         for column in 0..width {
             for row in column..width {
                 let known: f64 = (0..column).map(|k| lower[row * width + k] * lower[column * width + k]).sum();
@@ -212,7 +208,6 @@ impl Cholesky {
         Cholesky { lower, width }
     }
 
-    /// Solves the system for one right-hand side.
     pub fn solve(&self, mut right: Vec<f64>) -> Vec<f64> {
         let (lower, width) = (&self.lower, self.width);
         for row in 0..width {
@@ -226,7 +221,6 @@ impl Cholesky {
         right
     }
 
-    /// Returns the logarithm of the determinant.
     pub fn log_determinant(&self) -> f64 {
         (0..self.width).map(|row| 2.0 * self.lower[row * self.width + row].ln()).sum()
     }
@@ -247,7 +241,7 @@ mod tests {
             };
             let system: Vec<f64> = (0..9).map(|place| at(place / 3, place % 3)).collect();
             let right = (0..3).map(|row| (0..3).map(|column| at(row, column) * wanted[column]).sum()).collect();
-            for (found, wanted) in Cholesky::of(system, 3).solve(right).iter().zip(&wanted) {
+            for (found, wanted) in Cholesky::factor_matrix(system, 3).solve(right).iter().zip(&wanted) {
                 prop_assert!((found - wanted).abs() < 1e-6, "{found} {wanted}");
             }
         }
@@ -271,9 +265,9 @@ mod tests {
                     (0..=place).for_each(|other| equations.gram[place * width + other] += features[place] * features[other]);
                 }
             }
-            let penalty = share * equations.largest();
-            let found = equations.lasso(penalty);
-            let slack = 1e-3 * equations.largest() + 1e-9;
+            let penalty = share * equations.largest_penalty();
+            let found = equations.solve_lasso(penalty);
+            let slack = 1e-3 * equations.largest_penalty() + 1e-9;
             for place in 0..width {
                 let answers = rows.iter().map(|(features, log)| {
                     let line: f64 = features.iter().zip(&found).map(|(one, two)| one * two).sum();
@@ -287,40 +281,45 @@ mod tests {
     }
 
     fn standardised(samples: &Samples, standard: &Standardisation, rows: &[usize]) -> Vec<Vec<f64>> {
-        rows.iter().map(|row| standard.row(samples, *row)).collect()
+        rows.iter().map(|row| standard.standardised_row(samples, *row)).collect()
     }
 
     #[test]
     fn ridge_answers_as_smartcores_does() {
         use smartcore::linear::ridge_regression::{RidgeRegression, RidgeRegressionParameters};
-        let (samples, learned, asked) = synthetic::samples();
-        let equations = NormalEquations::of(&samples, &learned);
-        let logs: Vec<f64> = learned.iter().map(|row| equations.standard.log(&samples, *row)).collect();
+        let (samples, learned, asked) = synthetic::synthetic_samples();
+        let equations = NormalEquations::from_rows(&samples, &learned);
+        let logs: Vec<f64> = learned.iter().map(|row| equations.standard.centred_log(&samples, *row)).collect();
         let parameters = RidgeRegressionParameters::default().with_alpha(RIDGE_PENALTY).with_normalize(false);
-        let rows = synthetic::dense(&standardised(&samples, &equations.standard, &learned));
+        let rows = synthetic::dense_matrix(&standardised(&samples, &equations.standard, &learned));
         let theirs = RidgeRegression::fit(&rows, &logs, parameters).expect("a line");
-        let theirs =
-            theirs.predict(&synthetic::dense(&standardised(&samples, &equations.standard, &asked))).expect("answers");
+        let theirs = theirs
+            .predict(&synthetic::dense_matrix(&standardised(&samples, &equations.standard, &asked)))
+            .expect("answers");
         let theirs: Vec<f64> = theirs.iter().map(|log: &f64| log + equations.standard.mean_log).collect();
-        let ours = synthetic::logs(&fit(&samples, &learned, Penalty::L2).predict(&samples, &asked));
-        assert!(synthetic::apart(&ours, &theirs).1 < 1e-6, "{:?}", synthetic::apart(&ours, &theirs));
+        let ours = synthetic::log_times(&fit_regressions(&samples, &learned, Penalty::L2).predict(&samples, &asked));
+        assert!(
+            synthetic::mean_max_difference(&ours, &theirs).1 < 1e-6,
+            "{:?}",
+            synthetic::mean_max_difference(&ours, &theirs)
+        );
     }
 
     #[test]
     fn lasso_answers_as_smartcores_does() {
         use smartcore::linear::lasso::{Lasso, LassoParameters};
-        let (samples, learned, asked) = synthetic::samples();
-        let equations = NormalEquations::of(&samples, &learned);
+        let (samples, learned, asked) = synthetic::synthetic_samples();
+        let equations = NormalEquations::from_rows(&samples, &learned);
         let standard = &equations.standard;
-        let logs: Vec<f64> = learned.iter().map(|row| standard.log(&samples, *row)).collect();
+        let logs: Vec<f64> = learned.iter().map(|row| standard.centred_log(&samples, *row)).collect();
         // Constant features have no coefficient here; in the other library they would make the matrix singular.
         let used: Vec<usize> = (0..equations.targets.len()).filter(|place| standard.scales[*place] > 1e-9).collect();
         let chosen = |rows: &[usize]| {
             let of = |row: Vec<f64>| used.iter().map(|place| row[*place]).collect();
-            synthetic::dense(&standardised(&samples, standard, rows).into_iter().map(of).collect::<Vec<_>>())
+            synthetic::dense_matrix(&standardised(&samples, standard, rows).into_iter().map(of).collect::<Vec<_>>())
         };
         for share in LASSO_PENALTIES {
-            let penalty = share * equations.largest();
+            let penalty = share * equations.largest_penalty();
             // The other library minimises the squared error plus `alpha` times the number of rows; ours minimises half
             // the squared error plus the penalty.
             let alpha = 2.0 * penalty / learned.len() as f64;
@@ -329,9 +328,9 @@ mod tests {
                 LassoParameters { fit_intercept: true, normalize: false, tol: 1e-8, max_iter: 5000, alpha };
             let theirs = Lasso::fit(&chosen(&learned), &logs, parameters).expect("a line");
             let theirs: Vec<f64> = theirs.predict(&chosen(&asked)).expect("answers");
-            let line = LinearRegression { coefficients: equations.lasso(penalty), standard: standard.clone() };
-            let ours: Vec<f64> = asked.iter().map(|row| line.log(&samples, *row) - standard.mean_log).collect();
-            let (_, most) = synthetic::apart(&ours, &theirs);
+            let line = LinearRegression { coefficients: equations.solve_lasso(penalty), standard: standard.clone() };
+            let ours: Vec<f64> = asked.iter().map(|row| line.predict_log(&samples, *row) - standard.mean_log).collect();
+            let (_, most) = synthetic::mean_max_difference(&ours, &theirs);
             // The optimum is so flat at the smallest penalty that the last sweeps still move the coefficients.
             let slack = if *share < 1e-3 { 2e-3 } else { 1e-5 };
             assert!(most < slack, "penalty {share}: {most} apart");

@@ -7,10 +7,9 @@ use samples::features::Origin;
 use std::collections::BTreeMap;
 
 const NEAREST: usize = 5;
-/// Maximum number of points per operator and device; larger sets are thinned evenly.
+/// Point limit per operator and device; larger sets are thinned evenly.
 const MOST: usize = 4096;
 
-/// Features of a measured shape, and the logarithm of its slowdown over the bound.
 type NeighbourPoint = (Vec<f32>, f64);
 
 struct Neighbours {
@@ -18,7 +17,7 @@ struct Neighbours {
     points: BTreeMap<(u32, u32), Vec<NeighbourPoint>>,
 }
 
-pub(super) fn fit(samples: &Samples, train: &[usize]) -> impl Fitted + use<> {
+pub(super) fn fit_neighbours(samples: &Samples, train: &[usize]) -> impl Fitted + use<> {
     let columns = columns_of(samples, &[Origin::Sizes, Origin::Setting, Origin::Schedule]);
     let mut groups: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
     for row in train {
@@ -29,14 +28,14 @@ pub(super) fn fit(samples: &Samples, train: &[usize]) -> impl Fitted + use<> {
         let step = rows.len().div_ceil(MOST);
         let point = |row: &usize| {
             let sample = &samples.rows[*row];
-            (coordinates(samples, *row, &columns), (sample.time_ns / sample.attainable_ns).ln())
+            (shape_coordinates(samples, *row, &columns), (sample.time_ns / sample.attainable_ns).ln())
         };
         (group, rows.iter().step_by(step).map(point).collect())
     });
     Neighbours { points: points.collect(), columns }
 }
 
-fn coordinates(samples: &Samples, row: usize, columns: &[usize]) -> Vec<f32> {
+fn shape_coordinates(samples: &Samples, row: usize, columns: &[usize]) -> Vec<f32> {
     let features = samples.features.row(row);
     // Raw counts are clamped; otherwise they would dominate the distance over logarithmic features.
     let small = |value: f32| if value.is_nan() { 0.0 } else { value.clamp(-64.0, 64.0) };
@@ -44,7 +43,7 @@ fn coordinates(samples: &Samples, row: usize, columns: &[usize]) -> Vec<f32> {
 }
 
 impl Neighbours {
-    fn slowdown(&self, points: &[NeighbourPoint], place: &[f32]) -> f64 {
+    fn predict_slowdown(&self, points: &[NeighbourPoint], place: &[f32]) -> f64 {
         let mut nearest: Vec<(f32, f64)> = Vec::with_capacity(NEAREST + 1);
         for (other, log) in points {
             let distance: f32 = other.iter().zip(place).map(|(one, two)| (one - two) * (one - two)).sum();
@@ -66,12 +65,13 @@ impl Fitted for Neighbours {
         predict_by_operator(samples, rows, |operator, rows| {
             let of = |row: &usize| {
                 let sample = &samples.rows[*row];
-                let place = coordinates(samples, *row, &self.columns);
+                let place = shape_coordinates(samples, *row, &self.columns);
                 let unit = |device: u32| samples.devices[device as usize].1.flops_per_ns().ln();
                 let difference = |device: &u32| (unit(*device) - unit(sample.device)).abs();
                 let known = self.points.keys().filter(|(known, _)| *known == operator).map(|(_, device)| *device);
                 let device = known.min_by(|one, two| difference(one).total_cmp(&difference(two)));
-                let slowdown = device.map_or(1.0, |device| self.slowdown(&self.points[&(operator, device)], &place));
+                let slowdown =
+                    device.map_or(1.0, |device| self.predict_slowdown(&self.points[&(operator, device)], &place));
                 sample.attainable_ns * slowdown
             };
             Some(rows.iter().map(of).collect())
@@ -88,11 +88,11 @@ mod tests {
 
     #[test]
     fn neighbours_answer_as_smartcores_do() {
-        let (samples, learned, asked) = synthetic::samples();
+        let (samples, learned, asked) = synthetic::synthetic_samples();
         let columns = columns_of(&samples, &[Origin::Sizes, Origin::Setting, Origin::Schedule]);
         let rows = |rows: &[usize]| {
-            let of = |row: &usize| coordinates(&samples, *row, &columns).into_iter().map(f64::from).collect();
-            synthetic::dense(&rows.iter().map(of).collect::<Vec<_>>())
+            let of = |row: &usize| shape_coordinates(&samples, *row, &columns).into_iter().map(f64::from).collect();
+            synthetic::dense_matrix(&rows.iter().map(of).collect::<Vec<_>>())
         };
         let slowdown = |row: &usize| (samples.rows[*row].time_ns / samples.rows[*row].attainable_ns).ln();
         let slowdowns: Vec<f64> = learned.iter().map(slowdown).collect();
@@ -101,7 +101,11 @@ mod tests {
         let theirs: Vec<f64> = theirs.predict(&rows(&asked)).expect("answers");
         let theirs: Vec<f64> =
             theirs.iter().zip(&asked).map(|(log, row)| log + samples.rows[*row].attainable_ns.ln()).collect();
-        let ours = synthetic::logs(&fit(&samples, &learned).predict(&samples, &asked));
-        assert!(synthetic::apart(&ours, &theirs).1 < 1e-4, "{:?}", synthetic::apart(&ours, &theirs));
+        let ours = synthetic::log_times(&fit_neighbours(&samples, &learned).predict(&samples, &asked));
+        assert!(
+            synthetic::mean_max_difference(&ours, &theirs).1 < 1e-4,
+            "{:?}",
+            synthetic::mean_max_difference(&ours, &theirs)
+        );
     }
 }

@@ -7,44 +7,43 @@ use super::trees::Trees;
 use samples::features::{FEATURES, Matrix};
 use std::collections::BTreeMap;
 
-/// Number of trees per device in the forest kernel. The first trees split on the most important features.
+/// Trees per device in the forest kernel; the first trees split on the most important features.
 const TREES_OF_KERNEL: usize = 40;
 
 #[derive(Clone, Debug, Default)]
 pub struct OperatorEnsemble {
-    /// The statistics, which are stored as text.
+    /// Stored as text.
     pub statistics: OperatorStatistics,
-    /// Trees for devices of the training data; averaged.
+    /// Trees for training devices; averaged.
     pub known: Vec<Trees>,
-    /// Transfer trees for other devices; averaged.
     pub transfer: Vec<Trees>,
-    /// Trees of each known device, if they help. A few measurements show which known device a new one resembles.
+    /// Trees per known device, if useful: they show which known device a new one resembles.
     pub per_device: Vec<Trees>,
-    /// Classifiers of the library's choices, by device.
     pub choice_classifiers: BTreeMap<String, ChoiceClassifier>,
     /// Corrections from few measurements, by device.
     pub corrections: BTreeMap<String, Correction>,
 }
 
 impl OperatorEnsemble {
-    /// Returns the log ratios of rows, all on known or all on other devices.
     pub fn log_ratios(&self, matrix: &Matrix, is_known: bool) -> Vec<f64> {
-        let mut log_ratios = vec![0.0; matrix.rows()];
-        for (weight, trees) in self.trees(is_known) {
-            log_ratios.iter_mut().zip(trees.predict(matrix)).for_each(|(sum, log)| *sum += weight * f64::from(log));
+        let mut log_ratios = vec![0.0; matrix.row_count()];
+        for (weight, trees) in self.weighted_trees(is_known) {
+            log_ratios
+                .iter_mut()
+                .zip(trees.predict_rows(matrix))
+                .for_each(|(sum, log)| *sum += weight * f64::from(log));
         }
         log_ratios
     }
 
     pub fn log_ratio(&self, row: &[f32], is_known: bool) -> f64 {
-        self.trees(is_known).map(|(weight, trees)| weight * f64::from(trees.predict_row(row))).sum()
+        self.weighted_trees(is_known).map(|(weight, trees)| weight * f64::from(trees.predict_row(row))).sum()
     }
 
-    /// Sets the choice column to the predicted choices of the rows' devices.
     pub fn fill_choices(&self, matrix: &mut Matrix, column: usize, devices: &[&str]) {
         for (device, classifier) in &self.choice_classifiers {
             let rows: Vec<usize> = (0..devices.len()).filter(|row| devices[*row] == device).collect();
-            let choices = classifier.predict(&matrix.select(&rows));
+            let choices = classifier.predict_choices(&matrix.select_rows(&rows));
             rows.iter().zip(choices).for_each(|(row, choice)| matrix.set(*row, column, choice));
         }
     }
@@ -53,30 +52,28 @@ impl OperatorEnsemble {
         let ensemble = self.log_ratios(matrix, false);
         let input = |row: usize| {
             let row = matrix.row(row);
-            let leaves = self.per_device.iter().flat_map(|trees| trees.leaves(row).take(TREES_OF_KERNEL)).collect();
-            Input { sizes: sizes(row), deviations: Vec::new(), leaves }
+            let leaves =
+                self.per_device.iter().flat_map(|trees| trees.reached_leaves(row).take(TREES_OF_KERNEL)).collect();
+            Input { sizes: log_sizes(row), deviations: Vec::new(), leaves }
         };
-        let mut inputs: Vec<Input> = (0..matrix.rows()).map(input).collect();
+        let mut inputs: Vec<Input> = (0..matrix.row_count()).map(input).collect();
         for member in self.transfer.iter().chain(&self.per_device) {
-            for (input, (log, ensemble)) in inputs.iter_mut().zip(member.predict(matrix).iter().zip(&ensemble)) {
+            for (input, (log, ensemble)) in inputs.iter_mut().zip(member.predict_rows(matrix).iter().zip(&ensemble)) {
                 input.deviations.push((f64::from(*log) - ensemble) as f32);
             }
         }
         inputs
     }
 
-    /// Returns the corrections to the log ratios of rows on one device.
     pub fn corrected_by(&self, correction: &Correction, matrix: &Matrix) -> Vec<f64> {
-        self.correction_inputs(matrix).iter().map(|input| correction.mean(input)).collect()
+        self.correction_inputs(matrix).iter().map(|input| correction.posterior_mean(input)).collect()
     }
 
-    /// Returns all trees in file order.
     pub fn all_trees(&self) -> impl Iterator<Item = &Trees> {
         let classes = self.choice_classifiers.values().flat_map(|classifier| &classifier.classes);
         self.known.iter().chain(&self.transfer).chain(&self.per_device).chain(classes.map(|(_, trees)| trees))
     }
 
-    /// Returns all trees in file order, mutably.
     pub fn all_trees_mut(&mut self) -> impl Iterator<Item = &mut Trees> {
         let classes = self.choice_classifiers.values_mut().flat_map(|classifier| &mut classifier.classes);
         self.known
@@ -86,8 +83,8 @@ impl OperatorEnsemble {
             .chain(classes.map(|(_, trees)| trees))
     }
 
-    /// Returns the trees for known or other devices with their weights; falls back to the other kind if one is missing.
-    pub fn trees(&self, is_known: bool) -> impl Iterator<Item = (f64, &Trees)> {
+    /// Trees with weights for known or other devices; falls back to the other kind if missing.
+    pub fn weighted_trees(&self, is_known: bool) -> impl Iterator<Item = (f64, &Trees)> {
         let is_of_transfer = (!is_known && !self.transfer.is_empty()) || self.known.is_empty();
         let weight = if self.per_device.is_empty() { 0.0 } else { self.statistics.per_device_weight };
         let (common, weight) = if is_of_transfer { (&self.transfer, weight) } else { (&self.known, 0.0) };
@@ -100,8 +97,8 @@ impl OperatorEnsemble {
     }
 }
 
-/// Returns the log sizes of a row, followed by its log ratio of bound to overhead.
-fn sizes(row: &[f32]) -> Vec<f32> {
+/// Log sizes, followed by the log ratio of bound to overhead.
+fn log_sizes(row: &[f32]) -> Vec<f32> {
     let sizes = FEATURES.iter().take_while(|feature| feature.unit.starts_with("log2")).count();
     let mut place = row[..sizes].to_vec();
     place.extend(row.last());

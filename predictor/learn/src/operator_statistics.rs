@@ -10,54 +10,48 @@ use samples::statistics::{median, quantile};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Quantile of an operator's times that is used as its overhead.
+/// Quantile of an operator's times used as overhead.
 const OVERHEAD_SHARE: f64 = 0.01;
 
-/// Minimum number of times for an overhead of its own per thread count.
+/// Fewest times for a separate overhead per thread count.
 const FEWEST_OF_THREADS: usize = 100;
 
-/// The statistics of one operator's training data.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OperatorStatistics {
     pub rows: usize,
-    /// Launch overhead by device.
     pub overheads_ns: BTreeMap<String, f64>,
-    /// Launch overhead by device and thread count, ascending, if there are enough times.
+    /// Launch overhead by device and thread count, ascending, given enough times.
     pub overheads_by_threads_ns: BTreeMap<String, Vec<(f64, f64)>>,
-    /// Launch overhead on other devices: the median of the known ones.
+    /// Launch overhead on other devices: the median.
     pub overhead_ns: f64,
-    /// Logarithm of the smallest ratio in the training data.
     pub best_log: f64,
-    /// Library choices, ranked by their mean ratio to the bound, best first. The feature value of a choice is its
-    /// position plus one.
+    /// Library choices by mean ratio to the bound, best first; the feature value is the index plus one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
     /// Weight of the per-device trees against the transfer trees in the blend for other devices.
     pub per_device_weight: f64,
-    /// Minimum and maximum of each feature, or None if the feature is always missing.
+    /// Minimum and maximum of each feature; None if always missing.
     pub ranges: Vec<Option<(f32, f32)>>,
     /// Mean absolute error in percent on held-out shapes, if computed.
     pub held_out_mape: Option<f64>,
-    /// Half-widths of 90 % intervals as logarithms, by device; the empty name stands for unseen devices.
+    /// Log half-widths of 90 % intervals by device; the empty name means unseen devices.
     pub half_widths: BTreeMap<String, f64>,
-    /// Half-widths for queries with less schedule knowledge than the training data.
+    /// Half-widths with less schedule knowledge than the training data.
     pub half_widths_by_view: BTreeMap<View, BTreeMap<String, f64>>,
-    /// Half-widths at other levels of coverage, by device as above; empty in files of older versions.
+    /// Half-widths at other levels, by device; empty in older files.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub levels: BTreeMap<String, LevelRatios>,
-    /// Names of the sizes in the source table, by feature name.
+    /// Size names in the source table, by feature.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub size_names: BTreeMap<String, String>,
-    /// The operator's schedules; empty if the data has none.
     pub schedules: Schedules,
-    /// Applicability domain, which widens intervals away from the training data.
+    /// Widens intervals away from the training data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applicability: Option<ApplicabilityDomain>,
 }
 
-/// Computes the overheads; the other statistics are filled in later.
-pub(super) fn of(samples: &Samples, rows: &[usize]) -> OperatorStatistics {
+pub(super) fn measure_overheads(samples: &Samples, rows: &[usize]) -> OperatorStatistics {
     let mut times: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for row in rows {
         times.entry(samples.device_name(*row)).or_default().push(samples.rows[*row].time_ns);
@@ -92,9 +86,9 @@ fn overheads_by_threads(samples: &Samples, rows: &[usize]) -> BTreeMap<String, V
     overheads
 }
 
-pub(super) fn ranges(matrix: &Matrix) -> Vec<Option<(f32, f32)>> {
-    let mut ranges: Vec<Option<(f32, f32)>> = vec![None; matrix.columns()];
-    for row in 0..matrix.rows() {
+pub(super) fn feature_ranges(matrix: &Matrix) -> Vec<Option<(f32, f32)>> {
+    let mut ranges: Vec<Option<(f32, f32)>> = vec![None; matrix.column_count()];
+    for row in 0..matrix.row_count() {
         for (range, value) in ranges.iter_mut().zip(matrix.row(row)).filter(|(_, value)| value.is_finite()) {
             let (low, high) = range.unwrap_or((*value, *value));
             *range = Some((low.min(*value), high.max(*value)));
@@ -104,13 +98,12 @@ pub(super) fn ranges(matrix: &Matrix) -> Vec<Option<(f32, f32)>> {
 }
 
 impl OperatorStatistics {
-    /// Checks that the numbers are valid for rows of `width` features.
-    pub fn check(&self, width: usize) -> std::result::Result<(), String> {
+    pub fn check_values(&self, width: usize) -> std::result::Result<(), String> {
         let is_time = |time: &f64| time.is_finite() && *time > 0.0;
         if self.ranges.len() != width {
             return Err(format!("it has ranges of {} features, not {width}", self.ranges.len()));
         }
-        self.schedules.check()?;
+        self.schedules.check_consistency()?;
         let by_threads = self.overheads_by_threads_ns.values().flatten();
         if !by_threads.clone().all(|(threads, time)| is_time(threads) && is_time(time))
             || !self.overheads_ns.values().chain([&self.overhead_ns]).all(is_time)
@@ -141,17 +134,15 @@ impl OperatorStatistics {
         self.overheads_ns.contains_key(device)
     }
 
-    /// Returns the half-width of a query's 90 % interval, widened away from the training data.
     pub fn half_width_of(&self, device: &str, view: View, row: &[f32]) -> Option<f64> {
-        Some(self.widening(row) * self.half_width(device, view)?)
+        Some(self.widening_factor(row) * self.half_width(device, view)?)
     }
 
-    /// Returns the factor by which the half-width is larger than usual, away from the training data.
-    pub fn widening(&self, row: &[f32]) -> f64 {
-        self.applicability.as_ref().map_or(1.0, |domain| domain.widening(row))
+    pub fn widening_factor(&self, row: &[f32]) -> f64 {
+        self.applicability.as_ref().map_or(1.0, |domain| domain.widening_factor(row))
     }
 
-    /// Returns the half-width for a device and view; falls back to the one for unseen devices.
+    /// Falls back to unseen devices.
     pub fn half_width(&self, device: &str, view: View) -> Option<f64> {
         let of = |device: &str| {
             let of_view = self.half_widths_by_view.get(&view).and_then(|half_widths| half_widths.get(device));
@@ -160,12 +151,12 @@ impl OperatorStatistics {
         of(device).or_else(|| of(UNSEEN))
     }
 
-    /// Returns the widths of intervals at other levels on a device; falls back to those for unseen devices.
+    /// Falls back to unseen devices.
     pub fn levels_on(&self, device: &str) -> Option<LevelRatios> {
         self.levels.get(device).or_else(|| self.levels.get(UNSEEN)).copied()
     }
 
-    /// Returns the launch overhead for a thread count. Larger counts than known use the largest known one.
+    /// Launch overhead; thread counts above the known ones use the largest.
     pub fn overhead_ns(&self, device: &str, threads: f64) -> f64 {
         let by_threads = self.overheads_by_threads_ns.get(device).map_or(&[][..], Vec::as_slice);
         let enough = by_threads.iter().find(|(known, _)| *known >= threads).or(by_threads.last());

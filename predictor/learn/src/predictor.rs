@@ -23,33 +23,30 @@ pub struct About {
     pub rows: usize,
     pub left_out: BTreeMap<String, u64>,
     pub names: Vec<String>,
-    /// Devices of the training data, and other described devices.
     pub devices: BTreeMap<String, Device>,
     pub seed: u64,
     /// [`BoostingParameters::min_split_loss`] of the trees.
     pub min_split_loss: f64,
     /// Tuned hyperparameters by operator; other operators use the defaults.
     pub parameters: BTreeMap<String, BoostingParameters>,
-    /// Operators with too few shapes to be judged, with their number of shapes. They were not trained.
+    /// Number of shapes of operators with too few of them for training.
     pub not_learned: BTreeMap<String, usize>,
-    /// Models of the time in the network, by device.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub in_place: BTreeMap<String, InPlace>,
-    /// Learned operators that stand for a network's operators, by task name.
+    /// Trained stand-ins for a network's operators, by task name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stand_ins: BTreeMap<String, Vec<StandIn>>,
-    /// Cross-validated errors on known devices; empty in files of older versions.
+    /// Cross-validated errors on known devices; empty in older files.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub held_out: CrossValidatedErrors,
-    /// Origin of the training records; None in files of older versions and for foreign tables.
+    /// None in older files and for foreign tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Provenance>,
 }
 
 impl About {
-    /// Returns how much of a schedule the features see that it learned from.
-    fn revision(&self) -> Revision {
-        Revision::of(self.names.iter().map(String::as_str))
+    fn feature_revision(&self) -> Revision {
+        Revision::from_names(self.names.iter().map(String::as_str))
     }
 }
 
@@ -57,21 +54,19 @@ impl About {
 pub struct Predictor {
     pub about: About,
     pub learned: Ensemble,
-    /// What makes answers those of this machine, where a question names no device; None where they are those of the device that was
-    /// learned from.
+    /// Translation to this machine for queries without a device; None for times of the training device.
     pub this_host: Option<HostTranslation>,
 }
 
-/// Start of the remark that a time is limited by that of another device.
+/// Prefix of the remark that another device limits a time.
 const LIMITED: &str = "limited to what ";
 
 #[derive(Clone, Debug)]
 pub struct Query<'a> {
-    /// Name of the operator in the training data.
     pub operator: &'a str,
     pub work: &'a Work,
     pub device: &'a str,
-    /// Number of threads; None for [`Predictor::default_threads`].
+    /// None for [`Predictor::default_threads`].
     pub threads: Option<f64>,
     /// Schedule knobs and code features by name.
     pub extras: &'a BTreeMap<String, f64>,
@@ -80,11 +75,10 @@ pub struct Query<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
-    /// Training operators of similar sizes.
     Learned,
-    /// Training operators of the same kind with other sizes.
+    /// Training data of the same kind with other sizes.
     Extrapolated,
-    /// The device's roofline alone: the operator is not in the training data, so the time is a lower bound.
+    /// Roofline only, a lower bound: the operator has no training data.
     Bound,
 }
 
@@ -93,41 +87,37 @@ pub struct Prediction {
     pub time_ns: f64,
     /// Lower end of the 90 % interval.
     pub low_ns: f64,
-    /// Upper end of the 90 % interval; not a number if intervals were not calibrated.
+    /// Upper end; NaN without calibrated intervals.
     pub high_ns: f64,
-    /// Roofline bound on the device.
     pub attainable_ns: f64,
-    /// Launch overhead of this operator on the device.
     pub overhead_ns: f64,
-    /// Known part of the schedule: only `sizes` (the default schedule), its `knobs`, or features of its `code`.
+    /// Schedule knowledge: `sizes` (default schedule), `knobs` or `code`.
     pub known: View,
-    /// Reference of the ratio: the bound, or the instruction estimate if the code is known, plus the overhead.
+    /// Reference: bound, or instruction estimate if the code is known, plus overhead.
     pub reference_ns: f64,
     /// Dominant term of the reference: `arithmetic`, `memory` or `overhead`.
     pub bound: &'static str,
-    /// Predicted choice of the device's library, if the training data has choices.
     pub choice: Option<String>,
-    /// Name of the learned operator that was used, if a foreign table names it differently.
+    /// Name of the trained operator, if a foreign table names it differently.
     pub learned_as: Option<String>,
     pub threads: f64,
-    /// Cross-validated error; None for bounds, for unseen devices and for files without it.
+    /// None for bounds, unseen devices and files without it.
     pub held_out: Option<CrossValidatedError>,
     pub basis: Basis,
-    /// Reasons why the query is outside of the training data; empty inside.
+    /// Reasons for extrapolation; empty inside the training data.
     pub outside: Vec<String>,
-    /// Reason why the interval is wider than [`WIDE`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wide: Option<String>,
-    /// The class of hosts that the time is for, where that is not the device that was learned from.
+    /// Target host class, if not the training device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub this_host: Option<String>,
 }
 
-/// Ratio of both ends of an interval from which on it is marked and explained.
+/// Interval ratio above which an interval is marked and explained.
 pub const WIDE: f64 = 4.0;
 
 impl Prediction {
-    /// Limits the time to that of a learned device which this one exceeds in all figures.
+    /// Limits the time to that of a trained device which this one exceeds in all figures.
     fn bound_by(&mut self, other: &Prediction, device: &str) {
         let factor = other.time_ns / self.time_ns;
         if factor.is_finite() && factor < 1.0 {
@@ -139,23 +129,21 @@ impl Prediction {
         }
     }
 
-    /// Widens or narrows the interval by a factor of its logarithmic width.
-    pub fn rescale(&mut self, ratio: f64) {
+    pub fn rescale_interval(&mut self, ratio: f64) {
         self.low_ns = self.time_ns * (self.low_ns / self.time_ns).powf(ratio);
         self.high_ns = self.time_ns * (self.high_ns / self.time_ns).powf(ratio);
     }
 
-    /// Turns an answer about a kind of operator on the machine that was learned from into one about another host.
-    pub fn translate(&mut self, host: &HostTranslation, kind: &str) {
+    pub fn translate_to_host(&mut self, host: &HostTranslation, kind: &str) {
         let (time, low, high) = (self.time_ns, self.low_ns, self.high_ns);
         if self.basis != Basis::Bound {
-            self.low_ns = time * (-host.widened((time / low).ln())).exp();
-            self.high_ns = time * host.widened((high / time).ln()).exp();
+            self.low_ns = time * (-host.widen_half_width((time / low).ln())).exp();
+            self.high_ns = time * host.widen_half_width((high / time).ln()).exp();
         }
         if self.high_ns / self.low_ns > WIDE && self.wide.is_none() {
             self.wide = Some("the operators measured on this machine differ that much".to_owned());
         }
-        let factor = host.factor(kind, self.bound);
+        let factor = host.find_factor(kind, self.bound);
         let times = [
             &mut self.time_ns,
             &mut self.low_ns,
@@ -170,23 +158,21 @@ impl Prediction {
 }
 
 impl Predictor {
-    /// Predicts one query; returns an error for operators without training data.
     pub fn predict(&self, query: &Query<'_>) -> Result<Prediction> {
-        let mut resolved = self.resolve(query)?;
+        let mut resolved = self.resolve_query(query)?;
         self.fill_choices(&mut [&mut resolved]);
         let log = resolved.operator.log_ratio(&resolved.features, resolved.is_known);
-        Ok(resolved.prediction(log))
+        Ok(resolved.take_prediction(log))
     }
 
-    /// Returns the features of a query as the trees see them.
-    pub fn row(&self, query: &Query<'_>) -> Result<Vec<f32>> {
-        let mut resolved = self.resolve(query)?;
+    pub fn feature_row(&self, query: &Query<'_>) -> Result<Vec<f32>> {
+        let mut resolved = self.resolve_query(query)?;
         self.fill_choices(&mut [&mut resolved]);
         Ok(resolved.features)
     }
 
-    /// Predicts many queries; each has its own error. A device without times takes no longer than a learned device of an
-    /// older generation whose figures it reaches (bandwidth to 90 %).
+    /// Predicts each query, or its own error. Devices without times are at most as slow as an older trained device
+    /// whose figures they reach (bandwidth to 90 %).
     pub fn predict_all(&self, queries: &[Query<'_>]) -> Vec<Result<Prediction>> {
         let mut predictions = self.predict_unbounded(queries);
         for (name, device) in &self.about.devices {
@@ -199,7 +185,7 @@ impl Predictor {
                     && !has_seen(query.device)
                     && !learned.is_some_and(|of| of.corrections.contains_key(query.device))
                     && has_seen(name)
-                    && own.is_some_and(|own| own.exceeds(device))
+                    && own.is_some_and(|own| own.is_successor_of(device))
             };
             let places: Vec<usize> = (0..queries.len()).filter(is_exceeded).collect();
             let others: Vec<Query<'_>> =
@@ -213,9 +199,10 @@ impl Predictor {
         predictions
     }
 
-    /// Predicts many queries, each from the training data alone.
+    /// Predicts each query from the training data alone.
     fn predict_unbounded(&self, queries: &[Query<'_>]) -> Vec<Result<Prediction>> {
-        let mut resolved: Vec<Result<ResolvedQuery<'_>>> = queries.iter().map(|query| self.resolve(query)).collect();
+        let mut resolved: Vec<Result<ResolvedQuery<'_>>> =
+            queries.iter().map(|query| self.resolve_query(query)).collect();
         let mut groups: BTreeMap<(&str, bool), Vec<(usize, &mut ResolvedQuery<'_>)>> = BTreeMap::new();
         for (place, resolved) in resolved.iter_mut().enumerate() {
             if let Ok(resolved) = resolved {
@@ -227,32 +214,31 @@ impl Predictor {
             let (places, mut group): (Vec<usize>, Vec<&mut ResolvedQuery<'_>>) = group.into_iter().unzip();
             self.fill_choices(&mut group);
             let Some(first) = group.first() else { continue };
-            let found = first.operator.log_ratios(&matrix(&group), first.is_known);
+            let found = first.operator.log_ratios(&group_matrix(&group), first.is_known);
             places.into_iter().zip(found).for_each(|(place, log)| log_ratios[place] = log);
         }
         resolved
             .into_iter()
             .zip(log_ratios)
-            .map(|(resolved, log)| resolved.map(|mut one| one.prediction(log)))
+            .map(|(resolved, log)| resolved.map(|mut one| one.take_prediction(log)))
             .collect()
     }
 
-    /// Returns the learned operator for a network's operator: the operator itself, or the stand-in of a foreign table
-    /// with the sizes in the table's terms. Returns None if there is neither.
+    /// Trained operator: the same one, or a foreign table's stand-in with its sizes; None if neither exists.
     pub fn learned_as(&self, operator: &str, work: &Work) -> Option<(String, Work)> {
         let is_learned = |name: &String| self.learned.operators.contains_key(name);
         match self.about.stand_ins.get(operator) {
             Some(stand_ins) => {
-                let (found, work) = stand_in::best(stand_ins, work)?;
+                let (found, work) = stand_in::best_stand_in(stand_ins, work)?;
                 Some((found.operator.clone(), work)).filter(|(name, _)| is_learned(name))
             }
             None => Some((operator.to_owned(), work.clone())).filter(|(name, _)| is_learned(name)),
         }
     }
 
-    /// Returns a lower bound for an operator without training data: the roofline plus the smallest overhead.
-    pub fn bound(&self, query: &Query<'_>) -> Result<Prediction> {
-        let (device, threads) = self.place(query)?;
+    /// Roofline plus the smallest overhead, for an operator without training data.
+    pub fn bound_prediction(&self, query: &Query<'_>) -> Result<Prediction> {
+        let (device, threads) = self.resolve_device(query)?;
         let starts = self.learned.operators.values().map(|of| of.statistics.overhead_ns(query.device, threads));
         let overhead_ns = starts.reduce(f64::min).unwrap_or(0.0);
         let (arithmetic_ns, memory_ns) = features::roofline_ns(query.work, device, threads);
@@ -289,14 +275,13 @@ impl Predictor {
         })
     }
 
-    /// Returns the default number of threads: all units of the device, or the most in the training data if fewer.
+    /// All units of the device, or the training maximum if smaller.
     pub fn default_threads(&self, device: &str) -> Option<f64> {
         let units = self.about.devices.get(device)?.units;
         Some(self.learned_threads(device).map_or(units, |(_, most)| units.min(most)))
     }
 
-    /// Returns the fewest and the most threads in the training data of the operators that were measured on a device.
-    /// Other devices' rows of these operators are included.
+    /// Range of thread counts in the operators measured on a device, including their rows of other devices.
     pub fn learned_threads(&self, device: &str) -> Option<(f64, f64)> {
         let column = FEATURES.iter().position(|feature| feature.name == "threads")?;
         let seen = self.learned.operators.values().filter(|of| of.statistics.has_seen(device));
@@ -306,7 +291,7 @@ impl Predictor {
         Some((f64::from(both.0), f64::from(both.1)))
     }
 
-    fn place(&self, query: &Query<'_>) -> Result<(&Device, f64)> {
+    fn resolve_device(&self, query: &Query<'_>) -> Result<(&Device, f64)> {
         let device = self.about.devices.get(query.device).ok_or_else(|| {
             let known: Vec<_> = self.about.devices.keys().map(String::as_str).collect();
             Error::Query(format!("the device `{}` is not described; described: {}", query.device, known.join(", ")))
@@ -321,23 +306,24 @@ impl Predictor {
         Ok((device, threads))
     }
 
-    pub fn operator(&self, name: &str) -> Result<&OperatorEnsemble> {
+    pub fn find_operator(&self, name: &str) -> Result<&OperatorEnsemble> {
         self.learned.operators.get(name).ok_or_else(|| {
-            let hint = models::names::hint(name, self.learned.operators.keys().map(String::as_str));
+            let hint = models::names::name_hint(name, self.learned.operators.keys().map(String::as_str));
             Error::Query(format!("the training data lacks the operator `{name}`; {hint}"))
         })
     }
 
-    /// Computes everything a prediction needs from a query.
-    fn resolve<'a>(&'a self, query: &Query<'a>) -> Result<ResolvedQuery<'a>> {
-        let operator = self.operator(query.operator)?;
-        let (device, threads) = self.place(query)?;
+    fn resolve_query<'a>(&'a self, query: &Query<'a>) -> Result<ResolvedQuery<'a>> {
+        let operator = self.find_operator(query.operator)?;
+        let (device, threads) = self.resolve_device(query)?;
         let is_known = operator.statistics.has_seen(query.device);
         let correction = operator.corrections.get(query.device);
         let mut extras = std::borrow::Cow::Borrowed(query.extras);
         let Derived { busy_threads, estimated_ns } = match query.extras.is_empty() {
             true => Derived { busy_threads: threads, estimated_ns: None },
-            false => features::derive(query.work, device, threads, self.about.revision(), extras.to_mut()),
+            false => {
+                features::derive_features(query.work, device, threads, self.about.feature_revision(), extras.to_mut())
+            }
         };
         let view = View::of_extras(query.extras);
         let usual_ns = || operator.statistics.overhead_ns(query.device, busy_threads);
@@ -345,7 +331,7 @@ impl Predictor {
         let (arithmetic_ns, memory_ns) = features::roofline_ns(query.work, device, threads);
         let roofline_ns = arithmetic_ns.max(memory_ns);
         let mut row = Vec::with_capacity(self.about.names.len() + 1);
-        features::describe(query.work, device, threads, &mut row);
+        features::push_features(query.work, device, threads, &mut row);
         let extra = |name: &String| match name.as_str() {
             features::KNOWN => view.number(),
             features::CHOICE => 0.0,
@@ -353,15 +339,15 @@ impl Predictor {
         };
         row.extend(self.about.names[FEATURES.len()..].iter().map(extra));
         row.push((roofline_ns / overhead_ns).log2() as f32);
-        let mut outside = outside(&operator.statistics, query.work.form, &row, is_known);
+        let mut outside = outside_reasons(&operator.statistics, query.work.form, &row, is_known);
         let basis = if outside.is_empty() { Basis::Learned } else { Basis::Extrapolated };
         if !is_known && correction.is_none() {
             outside.insert(0, "the training data lacks the device".to_owned());
         }
         let half_width = operator.statistics.half_width(query.device, view);
-        let widening = operator.statistics.widening(&row);
+        let widening = operator.statistics.widening_factor(&row);
         let bound = bound_of(memory_ns, roofline_ns, overhead_ns);
-        let corrected = |correction| operator.corrected_by(correction, &Matrix::of(row.len(), row.clone()))[0];
+        let corrected = |correction| operator.corrected_by(correction, &Matrix::from_rows(row.len(), row.clone()))[0];
         let correction = correction.map_or(0.0, corrected);
         let held_out = self.about.held_out.get(query.operator).and_then(|by_view| by_view.get(&view));
         Ok(ResolvedQuery {
@@ -393,7 +379,7 @@ impl Predictor {
             return;
         }
         let devices: Vec<&str> = group.iter().map(|resolved| resolved.device).collect();
-        let mut matrix = matrix(group);
+        let mut matrix = group_matrix(group);
         operator.fill_choices(&mut matrix, column, &devices);
         for (row, resolved) in group.iter_mut().enumerate() {
             let choice = matrix.row(row)[column];
@@ -403,7 +389,6 @@ impl Predictor {
         }
     }
 
-    /// Returns the column of the library's choice, if there is one.
     pub fn choice_column(&self) -> Option<usize> {
         self.about.names.iter().rposition(|name| name == features::CHOICE)
     }
@@ -421,7 +406,7 @@ struct ResolvedQuery<'a> {
     basis: Basis,
     outside: Vec<String>,
     half_width: Option<f64>,
-    /// Factor of the half-width that is due to the distance from the training data.
+    /// Widening by distance from the training data.
     widening: f64,
     correction: f64,
     threads: f64,
@@ -430,14 +415,14 @@ struct ResolvedQuery<'a> {
     choice: Option<String>,
 }
 
-fn matrix(group: &[&mut ResolvedQuery<'_>]) -> Matrix {
+fn group_matrix(group: &[&mut ResolvedQuery<'_>]) -> Matrix {
     let mut matrix = Matrix::new(group.first().map_or(1, |first| first.features.len()));
-    group.iter().for_each(|resolved| matrix.push(&resolved.features));
+    group.iter().for_each(|resolved| matrix.push_row(&resolved.features));
     matrix
 }
 
 impl ResolvedQuery<'_> {
-    fn prediction(&mut self, log: f64) -> Prediction {
+    fn take_prediction(&mut self, log: f64) -> Prediction {
         let least_ns = (self.roofline_ns + self.overhead_ns) * self.operator.statistics.best_log.exp();
         let time_ns = (self.reference_ns * (log + self.correction).exp()).max(least_ns);
         let wide = self.half_width.map_or(f64::NAN, f64::exp);
@@ -471,7 +456,7 @@ impl ResolvedQuery<'_> {
     }
 }
 
-/// Returns the dominant term of an operator's time: `arithmetic`, `memory` or `overhead`.
+/// Dominant term: `arithmetic`, `memory` or `overhead`.
 fn bound_of(memory_ns: f64, roofline_ns: f64, overhead_ns: f64) -> &'static str {
     match () {
         () if overhead_ns > roofline_ns => "overhead",
@@ -480,9 +465,8 @@ fn bound_of(memory_ns: f64, roofline_ns: f64, overhead_ns: f64) -> &'static str 
     }
 }
 
-/// Returns why a row lies outside of the training ranges, in terms of the query. Device features and the thread counts
-/// of other devices are ignored.
-fn outside(statistics: &OperatorStatistics, form: Form, row: &[f32], is_known: bool) -> Vec<String> {
+/// Reasons why a row is outside the training ranges, ignoring device features and other devices' thread counts.
+fn outside_reasons(statistics: &OperatorStatistics, form: Form, row: &[f32], is_known: bool) -> Vec<String> {
     let mut reasons = Vec::new();
     for (feature, (range, value)) in FEATURES.iter().zip(statistics.ranges.iter().zip(row)) {
         // Counts duplicate the logarithmic sizes, except for `taps`.

@@ -15,24 +15,24 @@ use samples::Samples;
 use samples::statistics::quantile;
 use std::collections::BTreeMap;
 
-/// Quantiles of the lower end, the median and the upper end.
+/// Quantiles of lower end, median and upper end.
 const SHARES: [f64; 3] = [(1.0 - COVERAGE) / 2.0, 0.5, (1.0 + COVERAGE) / 2.0];
 
 struct Quantiles {
-    /// Bounds and features; its own trees are unused.
+    /// Bounds and features; its trees are unused.
     known: Ensemble,
-    /// Trees by operator in the order of `SHARES`; only the median without intervals.
+    /// Trees in the order of `SHARES`; only the median without intervals.
     trees: BTreeMap<u32, Vec<Trees>>,
-    /// Conformal widening on both sides, by operator.
+    /// Symmetric conformal widening by operator.
     margins: BTreeMap<u32, f64>,
 }
 
-pub(super) fn fit(samples: &Samples, train: &[usize], options: &FitOptions) -> Result<impl Fitted + use<>> {
+pub(super) fn fit_quantiles(samples: &Samples, train: &[usize], options: &FitOptions) -> Result<impl Fitted + use<>> {
     let shares = if options.intervals { &SHARES[..] } else { &SHARES[1..2] };
-    let mut fitted = grow(samples, train, options.seed, shares)?;
+    let mut fitted = grow_quantiles(samples, train, options.seed, shares)?;
     let (learned, held_out) = split::held_out_fifth(samples, train, options.seed ^ 1);
     if options.intervals && !learned.is_empty() {
-        let trial = grow(samples, &learned, options.seed, shares)?;
+        let trial = grow_quantiles(samples, &learned, options.seed, shares)?;
         for (operator, rows) in by_operator(samples, &held_out) {
             let mut nonconformity_scores = trial.nonconformity_scores(samples, &rows);
             let share =
@@ -43,14 +43,16 @@ pub(super) fn fit(samples: &Samples, train: &[usize], options: &FitOptions) -> R
     Ok(fitted)
 }
 
-fn grow(samples: &Samples, train: &[usize], seed: u64, shares: &[f64]) -> Result<Quantiles> {
+fn grow_quantiles(samples: &Samples, train: &[usize], seed: u64, shares: &[f64]) -> Result<Quantiles> {
     let mut fitted = Quantiles { known: Ensemble::default(), trees: BTreeMap::new(), margins: BTreeMap::new() };
     for (operator, rows) in by_operator(samples, train) {
         let (matrix, labels) = fitted.known.fit_statistics(samples, operator, &rows);
         let of_share = |share: &f64| {
-            let parameters =
-                BoostingParameters { objective: Objective::Quantile(*share), ..BoostingParameters::usual() };
-            boosted::fit(&matrix, &labels, &parameters, seed)
+            let parameters = BoostingParameters {
+                objective: Objective::Quantile(*share),
+                ..BoostingParameters::default_parameters()
+            };
+            boosted::fit_trees(&matrix, &labels, &parameters, seed)
         };
         fitted.trees.insert(operator, shares.iter().map(of_share).collect::<Result<_>>()?);
     }
@@ -58,20 +60,20 @@ fn grow(samples: &Samples, train: &[usize], seed: u64, shares: &[f64]) -> Result
 }
 
 impl Quantiles {
-    /// Returns the log ratios to the bound, one list per quantile, or None for unknown operators.
-    fn logs(&self, samples: &Samples, operator: u32, rows: &[usize]) -> Option<Vec<Vec<f32>>> {
+    /// Log ratios to the bound per quantile; None for unknown operators.
+    fn predict_logs(&self, samples: &Samples, operator: u32, rows: &[usize]) -> Option<Vec<Vec<f32>>> {
         let trees = self.trees.get(&operator)?;
-        let matrix = self.known.matrix(samples, rows);
-        Some(trees.iter().map(|trees| trees.predict(&matrix)).collect())
+        let matrix = self.known.feature_matrix(samples, rows);
+        Some(trees.iter().map(|trees| trees.predict_rows(&matrix)).collect())
     }
 
-    /// Returns the nonconformity scores: how far rows of one operator lie outside of their interval, negative inside.
+    /// Distance outside the interval, negative inside.
     fn nonconformity_scores(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
         let operator = rows.first().map(|row| samples.rows[*row].operator);
-        let logs = operator.and_then(|one| self.logs(samples, one, rows)).unwrap_or_default();
+        let logs = operator.and_then(|one| self.predict_logs(samples, one, rows)).unwrap_or_default();
         let Ok([low, _, high]) = <[Vec<f32>; 3]>::try_from(logs) else { return vec![0.0; rows.len()] };
         let outside = rows.iter().zip(low.iter().zip(&high)).map(|(row, (low, high))| {
-            let label = self.known.label(samples, *row);
+            let label = self.known.log_label(samples, *row);
             f64::from((low - label).max(label - high))
         });
         outside.collect()
@@ -81,10 +83,10 @@ impl Quantiles {
 impl Fitted for Quantiles {
     fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
         predict_by_operator(samples, rows, |operator, rows| {
-            let logs = self.logs(samples, operator, rows)?;
+            let logs = self.predict_logs(samples, operator, rows)?;
             let middle = logs.get(logs.len() / 2)?;
             let time =
-                |(row, log): (&usize, &f32)| self.known.time_ns(samples, *row, f64::from(*log), samples.view(*row));
+                |(row, log): (&usize, &f32)| self.known.time_ns(samples, *row, f64::from(*log), samples.row_view(*row));
             Some(rows.iter().zip(middle).map(time).collect())
         })
     }
@@ -92,7 +94,9 @@ impl Fitted for Quantiles {
     fn intervals(&self, samples: &Samples, rows: &[usize]) -> Vec<Option<LogInterval>> {
         let mut found: BTreeMap<usize, LogInterval> = BTreeMap::new();
         for (operator, rows) in by_operator(samples, rows) {
-            let (Some(margins), Some(logs)) = (self.margins.get(&operator), self.logs(samples, operator, &rows)) else {
+            let (Some(margins), Some(logs)) =
+                (self.margins.get(&operator), self.predict_logs(samples, operator, &rows))
+            else {
                 continue;
             };
             let Ok([low, middle, high]) = <[Vec<f32>; 3]>::try_from(logs) else { continue };

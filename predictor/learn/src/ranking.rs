@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 
 struct RankingTrees(BTreeMap<u32, Trees>);
 
-pub(super) fn fit(samples: &Samples, train: &[usize], seed: u64) -> Result<impl Fitted + use<>> {
-    let parameters = BoostingParameters { objective: Objective::PairwiseRanking, ..BoostingParameters::usual() };
+pub(super) fn fit_ranking(samples: &Samples, train: &[usize], seed: u64) -> Result<impl Fitted + use<>> {
+    let parameters =
+        BoostingParameters { objective: Objective::PairwiseRanking, ..BoostingParameters::default_parameters() };
     let mut trees = BTreeMap::new();
     for (operator, rows) in by_operator(samples, train) {
         let mut tasks: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
@@ -26,7 +27,7 @@ pub(super) fn fit(samples: &Samples, train: &[usize], seed: u64) -> Result<impl 
                 rows.iter().map(move |row| (best / samples.rows[*row].time_ns) as f32)
             })
             .collect();
-        let matrix = samples.features.select(&sorted);
+        let matrix = samples.features.select_rows(&sorted);
         trees.insert(operator, boosted::fit_ranking(&matrix, &labels, &sizes, &parameters, seed)?);
     }
     Ok(RankingTrees(trees))
@@ -35,7 +36,7 @@ pub(super) fn fit(samples: &Samples, train: &[usize], seed: u64) -> Result<impl 
 impl Fitted for RankingTrees {
     fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
         predict_by_operator(samples, rows, |operator, rows| {
-            let scores = self.0.get(&operator)?.predict(&samples.features.select(rows));
+            let scores = self.0.get(&operator)?.predict_rows(&samples.features.select_rows(rows));
             let behind = |(row, score): (&usize, f32)| samples.rows[*row].attainable_ns * f64::from(-score).exp();
             Some(rows.iter().zip(scores).map(behind).collect())
         })

@@ -10,37 +10,39 @@ use crate::trees::{Node, Trees};
 struct Step {
     /// None for the root.
     feature: Option<usize>,
-    /// Share of the training rows that take this branch if the feature is unknown.
+    /// Training share of this branch if the feature is unknown.
     zero: f64,
     /// 1 if the row takes this branch, else 0.
     one: f64,
-    /// Weight of the feature subsets of each size.
+    /// Weight of feature subsets by size.
     weight: f64,
 }
 
-/// Returns each feature's contribution, followed by the average prediction; the sum is the prediction.
-pub fn contributions(trees: &Trees, row: &[f32]) -> Vec<f64> {
+/// Contribution per feature, then the average prediction; the sum is the prediction.
+pub fn feature_contributions(trees: &Trees, row: &[f32]) -> Vec<f64> {
     assert_eq!(row.len(), trees.features, "the row has the features the trees were grown on");
     let mut values = vec![0.0; row.len() + 1];
     values[row.len()] = f64::from(trees.base);
-    for root in trees.roots() {
-        values[row.len()] += mean(trees, root);
-        visit(trees, row, root, Vec::new(), Step { feature: None, zero: 1.0, one: 1.0, weight: 0.0 }, &mut values);
+    for root in trees.root_indices() {
+        values[row.len()] += mean_prediction(trees, root);
+        visit_node(trees, row, root, Vec::new(), Step { feature: None, zero: 1.0, one: 1.0, weight: 0.0 }, &mut values);
     }
     values
 }
 
-/// Returns the average prediction of a tree. The reader bounds the depth of trees, so the recursion ends.
-fn mean(trees: &Trees, place: usize) -> f64 {
-    match trees.node(place, &[]) {
+/// Average of a tree. The reader bounds the depth, so the recursion ends.
+fn mean_prediction(trees: &Trees, place: usize) -> f64 {
+    match trees.inspect_node(place, &[]) {
         Node::Leaf(value) => f64::from(value),
-        Node::Inner { taken, other, share, .. } => share * mean(trees, taken) + (1.0 - share) * mean(trees, other),
+        Node::Inner { taken, other, share, .. } => {
+            share * mean_prediction(trees, taken) + (1.0 - share) * mean_prediction(trees, other)
+        }
     }
 }
 
-fn visit(trees: &Trees, row: &[f32], place: usize, mut path: Vec<Step>, step: Step, values: &mut [f64]) {
-    extend(&mut path, step);
-    match trees.node(place, row) {
+fn visit_node(trees: &Trees, row: &[f32], place: usize, mut path: Vec<Step>, step: Step, values: &mut [f64]) {
+    extend_path(&mut path, step);
+    match trees.inspect_node(place, row) {
         Node::Leaf(value) => {
             for index in 1..path.len() {
                 let Step { feature: Some(feature), zero, one, .. } = path[index] else { continue };
@@ -51,16 +53,16 @@ fn visit(trees: &Trees, row: &[f32], place: usize, mut path: Vec<Step>, step: St
             let (mut zero, mut one) = (1.0, 1.0);
             if let Some(known) = path.iter().position(|step| step.feature == Some(feature)) {
                 (zero, one) = (path[known].zero, path[known].one);
-                unwind(&mut path, known);
+                unwind_path(&mut path, known);
             }
             let step = |share: f64, one: f64| Step { feature: Some(feature), zero: share * zero, one, weight: 0.0 };
-            visit(trees, row, taken, path.clone(), step(share, one), values);
-            visit(trees, row, other, path, step(1.0 - share, 0.0), values);
+            visit_node(trees, row, taken, path.clone(), step(share, one), values);
+            visit_node(trees, row, other, path, step(1.0 - share, 0.0), values);
         }
     }
 }
 
-fn extend(path: &mut Vec<Step>, step: Step) {
+fn extend_path(path: &mut Vec<Step>, step: Step) {
     let depth = path.len();
     path.push(Step { weight: if depth == 0 { 1.0 } else { 0.0 }, ..step });
     let whole = (depth + 1) as f64;
@@ -70,8 +72,8 @@ fn extend(path: &mut Vec<Step>, step: Step) {
     }
 }
 
-/// Removes a step from the path, as if it had never been added.
-fn unwind(path: &mut Vec<Step>, removed: usize) {
+/// Removes a step as if it had never been added.
+fn unwind_path(path: &mut Vec<Step>, removed: usize) {
     let depth = path.len() - 1;
     let (zero, one, whole) = (path[removed].zero, path[removed].one, (depth + 1) as f64);
     let mut next = path[depth].weight;
@@ -110,7 +112,7 @@ fn unwound_sum(path: &[Step], removed: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::boosted::{BoostingParameters, fit};
+    use crate::boosted::{BoostingParameters, fit_trees};
     use crate::xgboost::{Booster, BoosterOutput, Data};
     use samples::features::Matrix;
 
@@ -120,17 +122,23 @@ mod tests {
         let mut labels = Vec::new();
         for step in 0..500u32 {
             let (a, b, c) = ((step % 23) as f32, (step / 23) as f32, (step % 7) as f32);
-            matrix.push(&[a, if step % 5 == 0 { f32::NAN } else { b }, c, a * c]);
+            matrix.push_row(&[a, if step % 5 == 0 { f32::NAN } else { b }, c, a * c]);
             labels.push((a * 0.3).sin() * c + b.sqrt() + if step % 5 == 0 { 0.5 } else { 0.0 });
         }
-        let trees =
-            fit(&matrix, &labels, &BoostingParameters { rounds: 40, ..BoostingParameters::usual() }, 3).expect("trees");
+        let trees = fit_trees(
+            &matrix,
+            &labels,
+            &BoostingParameters { rounds: 40, ..BoostingParameters::default_parameters() },
+            3,
+        )
+        .expect("trees");
         let names: Vec<String> = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
         let booster = Booster::load(&trees.to_json(&names)).expect("our JSON");
-        let theirs =
-            booster.predict(&Data::new(&matrix).expect("rows"), BoosterOutput::Contributions).expect("contributions");
+        let theirs = booster
+            .predict_rows(&Data::from_matrix(&matrix).expect("rows"), BoosterOutput::Contributions)
+            .expect("contributions");
         for (row, theirs) in theirs.chunks(5).enumerate() {
-            let ours = contributions(&trees, matrix.row(row));
+            let ours = feature_contributions(&trees, matrix.row(row));
             for (ours, theirs) in ours.iter().zip(theirs) {
                 assert!((ours - f64::from(*theirs)).abs() < 1e-4, "row {row}: {ours} {theirs}");
             }

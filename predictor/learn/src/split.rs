@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use samples::Samples;
 use std::collections::BTreeMap;
 
-/// Number of folds over shapes. An operator with fewer shapes cannot be judged by held-out shapes.
+/// Folds over shapes. Operators with fewer shapes cannot be cross-validated.
 pub const PARTS: usize = 5;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -16,7 +16,7 @@ pub struct Fold {
     pub test: Vec<usize>,
 }
 
-/// Returns `count` folds with disjoint test sets of whole groups, shuffled by the seed.
+/// Splits whole groups into `count` folds, shuffled by the seed.
 pub fn by_group(groups: &[u64], count: usize, seed: u64) -> Vec<Fold> {
     let mut distinct: Vec<u64> = groups.to_vec();
     distinct.sort_unstable();
@@ -31,14 +31,13 @@ pub fn by_group(groups: &[u64], count: usize, seed: u64) -> Vec<Fold> {
     folds.collect()
 }
 
-/// Splits off a fifth of the shapes by the seed; returns training and test rows.
+/// Holds out a fifth of the shapes; returns training and test rows.
 pub fn held_out_fifth(samples: &Samples, rows: &[usize], seed: u64) -> (Vec<usize>, Vec<usize>) {
     let shapes: Vec<u64> = rows.iter().map(|row| samples.rows[*row].shape).collect();
     let pick = |places: &[usize]| places.iter().map(|place| rows[*place]).collect::<Vec<_>>();
     by_group(&shapes, PARTS, seed).first().map_or_else(Default::default, |fold| (pick(&fold.train), pick(&fold.test)))
 }
 
-/// Returns one fold per label, with all rows of the label held out.
 pub fn one_out(labels: &[u32], names: &[String]) -> Vec<Fold> {
     let held = (0..names.len() as u32).filter(|label| labels.contains(label));
     let folds = held.map(|label| {
@@ -48,8 +47,7 @@ pub fn one_out(labels: &[u32], names: &[String]) -> Vec<Fold> {
     folds.collect()
 }
 
-/// Returns the shape of each sample, as groups.
-pub fn shapes(samples: &Samples) -> Vec<u64> {
+pub fn shape_groups(samples: &Samples) -> Vec<u64> {
     samples.rows.iter().map(|sample| sample.shape).collect()
 }
 

@@ -9,14 +9,13 @@ use super::{Fitted, by_operator, predict_by_operator};
 use samples::Samples;
 use std::collections::BTreeMap;
 
-/// Maximum number of training rows per operator.
 const MOST: usize = 1500;
-/// Width of the insensitive zone in logarithms: about the measurement noise.
+/// Insensitive zone in log space: about the measurement noise.
 const EPSILON: f64 = 0.02;
-/// Upper bound of the multipliers: the cost of a residual.
+/// Upper bound of the multipliers, the cost of a residual.
 const C: f64 = 10.0;
 const SWEEPS: usize = 100;
-/// A sweep that moves every prediction by less ends the fit.
+/// Largest prediction step of the last sweep.
 const TOLERANCE: f64 = 1e-3;
 
 struct Regression {
@@ -26,25 +25,25 @@ struct Regression {
 
 struct SupportVectors(BTreeMap<u32, Regression>);
 
-pub(super) fn fit(samples: &Samples, train: &[usize]) -> impl Fitted + use<> {
+pub(super) fn fit_regressions(samples: &Samples, train: &[usize]) -> impl Fitted + use<> {
     let groups = by_operator(samples, train).into_iter();
-    SupportVectors(groups.map(|(operator, rows)| (operator, regression(samples, &rows))).collect())
+    SupportVectors(groups.map(|(operator, rows)| (operator, fit_regression(samples, &rows))).collect())
 }
 
-fn regression(samples: &Samples, rows: &[usize]) -> Regression {
-    let standard = Standardisation::of(samples, rows);
+fn fit_regression(samples: &Samples, rows: &[usize]) -> Regression {
+    let standard = Standardisation::from_rows(samples, rows);
     let step = rows.len().div_ceil(MOST).max(1);
     let rows: Vec<usize> = rows.iter().copied().step_by(step).collect();
-    let places: Vec<Vec<f64>> = rows.iter().map(|row| standard.row(samples, *row)).collect();
-    let logs: Vec<f64> = rows.iter().map(|row| standard.log(samples, *row)).collect();
+    let places: Vec<Vec<f64>> = rows.iter().map(|row| standard.standardised_row(samples, *row)).collect();
+    let logs: Vec<f64> = rows.iter().map(|row| standard.centred_log(samples, *row)).collect();
     let kernel = kernel_matrix(&places);
-    let multipliers = solve(&kernel, &logs, SWEEPS);
+    let multipliers = solve_dual(&kernel, &logs, SWEEPS);
     let vectors = places.into_iter().zip(multipliers).filter(|(_, multiplier)| *multiplier != 0.0).collect();
     Regression { standard, vectors }
 }
 
-/// Returns the Gaussian kernel of two points plus a constant.
-fn kernel(one: &[f64], two: &[f64]) -> f64 {
+/// Gaussian kernel plus a constant.
+fn gaussian_kernel(one: &[f64], two: &[f64]) -> f64 {
     let distance: f64 = one.iter().zip(two).map(|(one, two)| (one - two) * (one - two)).sum();
     // Features have variance 1, so the expected squared distance grows with their number.
     1.0 + (-distance / one.len().max(1) as f64).exp()
@@ -55,7 +54,7 @@ fn kernel_matrix(places: &[Vec<f64>]) -> Vec<f64> {
     let mut matrix = vec![0.0; width * width];
     for (row, one) in places.iter().enumerate() {
         for (column, two) in places.iter().enumerate().take(row + 1) {
-            let value = kernel(one, two);
+            let value = gaussian_kernel(one, two);
             matrix[row * width + column] = value;
             matrix[column * width + row] = value;
         }
@@ -63,7 +62,7 @@ fn kernel_matrix(places: &[Vec<f64>]) -> Vec<f64> {
     matrix
 }
 
-fn solve(kernel: &[f64], logs: &[f64], sweeps: usize) -> Vec<f64> {
+fn solve_dual(kernel: &[f64], logs: &[f64], sweeps: usize) -> Vec<f64> {
     let width = logs.len();
     let mut multipliers = vec![0.0f64; width];
     let mut residuals = logs.to_vec();
@@ -92,8 +91,9 @@ impl Fitted for SupportVectors {
         predict_by_operator(samples, rows, |operator, rows| {
             let regression = self.0.get(&operator)?;
             let log = |row: &usize| {
-                let place = regression.standard.row(samples, *row);
-                let parts = regression.vectors.iter().map(|(other, multiplier)| multiplier * kernel(other, &place));
+                let place = regression.standard.standardised_row(samples, *row);
+                let parts =
+                    regression.vectors.iter().map(|(other, multiplier)| multiplier * gaussian_kernel(other, &place));
                 regression.standard.mean_log + parts.sum::<f64>()
             };
             Some(rows.iter().map(|row| log(row).exp()).collect())
@@ -118,7 +118,7 @@ mod tests {
             let kernel = kernel_matrix(&places);
             // Nearly equal points need many sweeps. Stopping early hardly changes predictions, but this test checks the
             // multipliers.
-            let found = solve(&kernel, &logs, 20_000);
+            let found = solve_dual(&kernel, &logs, 20_000);
             let width = logs.len();
             // The stopping rule leaves some distance to the optimum.
             let slack = 0.05;
@@ -141,23 +141,24 @@ mod tests {
     fn support_vectors_answer_as_smartcores_do() {
         use smartcore::svm::Kernels;
         use smartcore::svm::svr::{SVR, SVRParameters};
-        let (samples, learned, asked) = synthetic::samples();
-        let standard = Standardisation::of(&samples, &learned);
-        let rows = |rows: &[usize]| rows.iter().map(|row| standard.row(&samples, *row)).collect::<Vec<_>>();
-        let logs: Vec<f64> = learned.iter().map(|row| standard.log(&samples, *row)).collect();
-        let width = standard.row(&samples, 0).len() as f64;
+        let (samples, learned, asked) = synthetic::synthetic_samples();
+        let standard = Standardisation::from_rows(&samples, &learned);
+        let rows =
+            |rows: &[usize]| rows.iter().map(|row| standard.standardised_row(&samples, *row)).collect::<Vec<_>>();
+        let logs: Vec<f64> = learned.iter().map(|row| standard.centred_log(&samples, *row)).collect();
+        let width = standard.standardised_row(&samples, 0).len() as f64;
         let parameters = SVRParameters::default()
             .with_eps(EPSILON)
             .with_c(C)
             .with_tol(1e-3)
             .with_kernel(Kernels::rbf().with_gamma(1.0 / width));
-        let places = synthetic::dense(&rows(&learned));
+        let places = synthetic::dense_matrix(&rows(&learned));
         let theirs = SVR::fit(&places, &logs, &parameters).expect("support vectors");
-        let theirs: Vec<f64> = theirs.predict(&synthetic::dense(&rows(&asked))).expect("answers");
+        let theirs: Vec<f64> = theirs.predict(&synthetic::dense_matrix(&rows(&asked))).expect("answers");
         let theirs: Vec<f64> = theirs.iter().map(|log| log + standard.mean_log).collect();
-        let ours = synthetic::logs(&fit(&samples, &learned).predict(&samples, &asked));
+        let ours = synthetic::log_times(&fit_regressions(&samples, &learned).predict(&samples, &asked));
         // The other library has a bias term, ours a constant in the kernel; both stop within the insensitive zone.
-        let (mean, most) = synthetic::apart(&ours, &theirs);
+        let (mean, most) = synthetic::mean_max_difference(&ours, &theirs);
         assert!(mean < EPSILON && most < 5.0 * EPSILON, "{mean} {most}");
     }
 }

@@ -6,12 +6,10 @@ use samples::{RawSample, Samples, SamplesBuilder, Timing};
 use smartcore::linalg::basic::matrix::DenseMatrix;
 use std::collections::BTreeMap;
 
-/// Number of training samples; the others are queries.
 pub(super) const LEARNED: usize = 240;
 const ALL: u64 = 480;
 
-/// Returns the samples, the training rows and the query rows.
-pub(super) fn samples() -> (Samples, Vec<usize>, Vec<usize>) {
+pub(super) fn synthetic_samples() -> (Samples, Vec<usize>, Vec<usize>) {
     let device = Device {
         units: 4.0,
         flops_per_cycle: 32.0,
@@ -33,31 +31,30 @@ pub(super) fn samples() -> (Samples, Vec<usize>, Vec<usize>) {
             device: 0,
             model: String::new(),
             detail: String::new(),
-            work: Work::contraction(1.0, rows, columns, depth, true),
+            work: Work::contraction_work(1.0, rows, columns, depth, true),
             threads: 4.0,
             is_default: true,
             extras: BTreeMap::new(),
             choice: None,
             text: String::new(),
         };
-        builder.push(question, Timing::once(time_ns, None));
+        builder.push_sample(question, Timing::single_timing(time_ns, None));
     }
-    let samples = builder.finish().expect("samples");
+    let samples = builder.finish_samples().expect("samples");
     let (learned, asked) = ((0..LEARNED).collect(), (LEARNED..samples.rows.len()).collect());
     (samples, learned, asked)
 }
 
-pub(super) fn dense(rows: &[Vec<f64>]) -> DenseMatrix<f64> {
+pub(super) fn dense_matrix(rows: &[Vec<f64>]) -> DenseMatrix<f64> {
     DenseMatrix::from_2d_vec(&rows.to_vec()).expect("rows are equally long")
 }
 
-/// Returns the mean and the maximum absolute difference of two lists.
-pub(super) fn apart(one: &[f64], two: &[f64]) -> (f64, f64) {
+pub(super) fn mean_max_difference(one: &[f64], two: &[f64]) -> (f64, f64) {
     assert!(one.len() == two.len() && !one.is_empty(), "both answer every question");
     let off: Vec<f64> = one.iter().zip(two).map(|(one, two)| (one - two).abs()).collect();
     (off.iter().sum::<f64>() / off.len() as f64, off.iter().copied().fold(0.0, f64::max))
 }
 
-pub(super) fn logs(times: &[f64]) -> Vec<f64> {
+pub(super) fn log_times(times: &[f64]) -> Vec<f64> {
     times.iter().map(|time| time.ln()).collect()
 }

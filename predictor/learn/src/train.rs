@@ -18,26 +18,25 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TrainOptions {
     pub seed: u64,
-    /// Whether to tune the hyperparameters of each operator.
     pub is_tuned: bool,
     /// [`BoostingParameters::min_split_loss`]; larger values give smaller predictors.
     pub min_split_loss: f64,
 }
 
-/// Trains on all samples, calibrates intervals and cross-validates. Operators with fewer shapes than folds are left
-/// out, because their error cannot be estimated.
-pub fn train(samples: &Samples, options: &TrainOptions) -> Result<Predictor> {
+/// Trains, calibrates and cross-validates on all samples. Operators with fewer shapes than folds are left out.
+pub fn train_predictor(samples: &Samples, options: &TrainOptions) -> Result<Predictor> {
     let TrainOptions { seed, is_tuned, min_split_loss } = *options;
-    let (all, not_learned) = judged(samples);
+    let (all, not_learned) = trainable_rows(samples);
     if all.is_empty() {
         return Err(nothing_judged(&not_learned));
     }
     let devices: BTreeSet<u32> = all.iter().map(|row| samples.rows[*row].device).collect();
     let devices = devices.len();
     let purpose = if devices > 1 { Purpose::Both } else { Purpose::Known };
-    let parameters = if is_tuned { tune::search(samples, &all, seed, Purpose::Known)? } else { BTreeMap::new() };
+    let parameters =
+        if is_tuned { tune::search_parameters(samples, &all, seed, Purpose::Known)? } else { BTreeMap::new() };
     let parameters_of = |operator: &str| {
-        let found = parameters.get(operator).cloned().unwrap_or_else(BoostingParameters::usual);
+        let found = parameters.get(operator).cloned().unwrap_or_else(BoostingParameters::default_parameters);
         BoostingParameters { min_split_loss, ..found }
     };
     let options = FitOptions { seed, purpose, intervals: true, min_split_loss };
@@ -45,13 +44,13 @@ pub fn train(samples: &Samples, options: &TrainOptions) -> Result<Predictor> {
     for (name, of) in &mut learned.operators {
         of.statistics.schedules = samples.schedules.get(name).cloned().unwrap_or_default();
         of.statistics.size_names = samples.size_names.get(name).cloned().unwrap_or_default();
-        of.all_trees_mut().for_each(Trees::round);
+        of.all_trees_mut().for_each(Trees::round_values);
     }
     let held_out = cross_validate(samples, &all, &parameters_of, seed)?;
     let devices: BTreeMap<String, Device> = samples.devices.iter().cloned().collect();
     let about = About {
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
-        xgboost_version: crate::xgboost::version()?,
+        xgboost_version: crate::xgboost::library_version()?,
         data_hash: data_hash(samples),
         rows: all.len(),
         left_out: samples.left_out.clone(),
@@ -81,12 +80,13 @@ fn in_place(samples: &Samples) -> BTreeMap<String, InPlace> {
     for network in &samples.placed {
         networks.entry(&network.device).or_default().push(network);
     }
-    let learned = networks.into_iter().filter_map(|(device, all)| Some((device.to_owned(), InPlace::learn(&all)?)));
+    let learned =
+        networks.into_iter().filter_map(|(device, all)| Some((device.to_owned(), InPlace::fit_networks(&all)?)));
     learned.collect()
 }
 
-/// Returns the rows of operators that can be judged, and the number of shapes of each other operator.
-fn judged(samples: &Samples) -> (Vec<usize>, BTreeMap<String, usize>) {
+/// Rows of operators with enough shapes, and shape counts of the others.
+fn trainable_rows(samples: &Samples) -> (Vec<usize>, BTreeMap<String, usize>) {
     let mut rows = Vec::new();
     let mut others = BTreeMap::new();
     for (operator, of) in by_operator(samples, &(0..samples.rows.len()).collect::<Vec<_>>()) {
@@ -108,13 +108,11 @@ fn nothing_judged(not_learned: &BTreeMap<String, usize>) -> Error {
     ))
 }
 
-/// Formats the operators that were not learned, with their numbers of shapes.
 pub fn few_shapes(not_learned: &BTreeMap<String, usize>) -> String {
     let counts: Vec<String> = not_learned.iter().map(|(name, shapes)| format!("{name} {shapes}")).collect();
     format!("{PARTS} are needed, there are of {}", counts.join(", of "))
 }
 
-/// Hashes the shapes, times and features of all samples.
 pub fn data_hash(samples: &Samples) -> String {
     let mut hasher = blake3::Hasher::new();
     for (row, sample) in samples.rows.iter().enumerate() {

@@ -2,24 +2,23 @@
 
 use super::FitOptions;
 use super::blend::fit_blend;
-use super::calibration::calibrate;
-use super::ensemble::{Ensemble, ParametersOf, Purpose, fit};
+use super::calibration::calibrate_intervals;
+use super::ensemble::{Ensemble, ParametersOf, Purpose, fit_ensemble};
 use crate::error::Result;
 use samples::Samples;
 
-/// Fits an ensemble, then the blend weights, then intervals if the options request them.
 pub fn fit_with_options(
     samples: &Samples,
     train: &[usize],
     parameters_of: ParametersOf<'_>,
     options: &FitOptions,
 ) -> Result<Ensemble> {
-    let mut fitted = fit(samples, train, parameters_of, options.seed, options.purpose)?;
+    let mut fitted = fit_ensemble(samples, train, parameters_of, options.seed, options.purpose)?;
     if options.purpose != Purpose::Known {
         fit_blend(&mut fitted, samples, train, parameters_of, options.seed)?;
     }
     if options.intervals {
-        calibrate(&mut fitted, samples, train, parameters_of, options)?;
+        calibrate_intervals(&mut fitted, samples, train, parameters_of, options)?;
     }
     Ok(fitted)
 }

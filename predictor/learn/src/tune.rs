@@ -14,13 +14,10 @@ use rand_chacha::ChaCha8Rng;
 use samples::Samples;
 use std::collections::BTreeMap;
 
-/// Number of random settings in addition to the default.
 const DRAWN: usize = 5;
-/// Approximate maximum of rows per operator for the search.
 const ROWS: usize = 8000;
 
-/// Returns the best hyperparameters of each operator by name.
-pub fn search(
+pub fn search_parameters(
     samples: &Samples,
     train: &[usize],
     seed: u64,
@@ -35,24 +32,24 @@ pub fn search(
 }
 
 fn of_operator(samples: &Samples, rows: &[usize], seed: u64, purpose: Purpose) -> Result<BoostingParameters> {
-    let (learned, held_out) = parts(samples, rows, seed, purpose);
+    let (learned, held_out) = split_rows(samples, rows, seed, purpose);
     if learned.is_empty() || held_out.is_empty() {
-        return Ok(BoostingParameters::usual());
+        return Ok(BoostingParameters::default_parameters());
     }
     let mut best: Option<(f64, BoostingParameters)> = None;
-    for parameters in settings(seed) {
-        let trial = ensemble::fit(samples, &learned, &|_| parameters.clone(), seed, purpose)?;
+    for parameters in draw_settings(seed) {
+        let trial = ensemble::fit_ensemble(samples, &learned, &|_| parameters.clone(), seed, purpose)?;
         let errors = held_out.iter().zip(trial.predict(samples, &held_out));
         let error: f64 = errors.map(|(row, time)| (time / samples.rows[*row].time_ns).ln().abs()).sum();
         if best.as_ref().is_none_or(|(least, _)| error < *least) {
             best = Some((error, parameters));
         }
     }
-    Ok(best.map_or_else(BoostingParameters::usual, |(_, parameters)| parameters))
+    Ok(best.map_or_else(BoostingParameters::default_parameters, |(_, parameters)| parameters))
 }
 
-/// Returns training and validation rows: held-out shapes, or a held-out device for transfer.
-fn parts(samples: &Samples, rows: &[usize], seed: u64, purpose: Purpose) -> (Vec<usize>, Vec<usize>) {
+/// Training and validation rows: held-out shapes, or a held-out device for transfer.
+fn split_rows(samples: &Samples, rows: &[usize], seed: u64, purpose: Purpose) -> (Vec<usize>, Vec<usize>) {
     let step = rows.len().div_ceil(ROWS).max(1) as u64;
     let some: Vec<usize> = rows.iter().copied().filter(|row| samples.rows[*row].shape.is_multiple_of(step)).collect();
     if purpose != Purpose::Transfer {
@@ -65,9 +62,9 @@ fn parts(samples: &Samples, rows: &[usize], seed: u64, purpose: Purpose) -> (Vec
     some.into_iter().partition(|row| Some(samples.rows[*row].device) != held)
 }
 
-fn settings(seed: u64) -> Vec<BoostingParameters> {
+fn draw_settings(seed: u64) -> Vec<BoostingParameters> {
     let mut random = ChaCha8Rng::seed_from_u64(seed ^ 3);
-    let mut settings = vec![BoostingParameters::usual()];
+    let mut settings = vec![BoostingParameters::default_parameters()];
     for _ in 0..DRAWN {
         let learning_rate = [0.03, 0.05, 0.08].choose(&mut random).copied().unwrap_or(0.05);
         settings.push(BoostingParameters {
@@ -79,7 +76,7 @@ fn settings(seed: u64) -> Vec<BoostingParameters> {
             subsample: [0.6, 0.8, 1.0].choose(&mut random).copied().unwrap_or(0.8),
             colsample: [0.25, 0.5, 0.8].choose(&mut random).copied().unwrap_or(0.5),
             lambda: [0.3, 1.0, 5.0].choose(&mut random).copied().unwrap_or(1.0),
-            ..BoostingParameters::usual()
+            ..BoostingParameters::default_parameters()
         });
     }
     settings
@@ -91,8 +88,8 @@ mod tests {
 
     #[test]
     fn the_same_seed_draws_the_same_settings_the_usual_one_first() {
-        assert_eq!(settings(4), settings(4));
-        assert_ne!(settings(4)[1..], settings(5)[1..]);
-        assert_eq!(settings(4)[0], BoostingParameters::usual());
+        assert_eq!(draw_settings(4), draw_settings(4));
+        assert_ne!(draw_settings(4)[1..], draw_settings(5)[1..]);
+        assert_eq!(draw_settings(4)[0], BoostingParameters::default_parameters());
     }
 }

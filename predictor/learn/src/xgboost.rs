@@ -16,7 +16,6 @@ use std::sync::OnceLock;
 type Handle = *mut c_void;
 type XgboostCount = u64;
 
-/// The C functions in use, with the types of their declarations.
 struct XgboostFunctions {
     last_error: unsafe extern "C" fn() -> *const c_char,
     set_global: unsafe extern "C" fn(*const c_char) -> c_int,
@@ -40,20 +39,17 @@ struct XgboostFunctions {
     booster_save: unsafe extern "C" fn(Handle, *const c_char, *mut XgboostCount, *mut *const c_char) -> c_int,
     #[cfg(test)]
     booster_load: unsafe extern "C" fn(Handle, *const c_void, XgboostCount) -> c_int,
-    /// Keeps the code of the functions mapped.
     _library: Library,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoosterOutput {
-    /// Sum of the leaf values: one number per row.
     Margin,
     /// Contributions of each feature and of the base: columns + 1 numbers per row, whose sum is the margin.
     #[cfg(test)]
     Contributions,
 }
 
-/// A matrix inside XGBoost.
 pub struct Data {
     handle: Handle,
     functions: &'static XgboostFunctions,
@@ -62,29 +58,27 @@ pub struct Data {
     columns: usize,
 }
 
-/// A booster inside XGBoost.
 pub struct Booster {
     handle: Handle,
     functions: &'static XgboostFunctions,
 }
 
-pub fn version() -> Result<String> {
-    let functions = functions()?;
+pub fn library_version() -> Result<String> {
+    let functions = load_functions()?;
     let (mut major, mut minor, mut patch) = (0, 0, 0);
     // SAFETY: three pointers to integers of this frame, as declared.
     unsafe { (functions.version)(&mut major, &mut minor, &mut patch) };
     Ok(format!("{major}.{minor}.{patch}"))
 }
 
-fn functions() -> Result<&'static XgboostFunctions> {
+fn load_functions() -> Result<&'static XgboostFunctions> {
     static FUNCTIONS: OnceLock<std::result::Result<XgboostFunctions, String>> = OnceLock::new();
-    FUNCTIONS.get_or_init(open).as_ref().map_err(|problem| Error::XgBoost(problem.clone()))
+    FUNCTIONS.get_or_init(open_library).as_ref().map_err(|problem| Error::XgBoost(problem.clone()))
 }
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Sets the program path from which XGBoost's package is located, for a process hosted by another program such as
-/// Python. Only the first call has an effect.
+/// Sets the program path for locating XGBoost's package, for a host such as Python. Only the first call counts.
 pub fn set_program(path: PathBuf) {
     let _ = PROGRAM.set(path);
 }
@@ -101,7 +95,7 @@ fn library_file() -> std::result::Result<PathBuf, String> {
     Ok(folder.join("libxgboost.so"))
 }
 
-fn open() -> std::result::Result<XgboostFunctions, String> {
+fn open_library() -> std::result::Result<XgboostFunctions, String> {
     let file = library_file()?;
     let missing = |error: libloading::Error| {
         format!(
@@ -144,7 +138,7 @@ fn open() -> std::result::Result<XgboostFunctions, String> {
 }
 
 impl XgboostFunctions {
-    fn check(&self, status: c_int) -> Result<()> {
+    fn check_status(&self, status: c_int) -> Result<()> {
         if status == 0 {
             return Ok(());
         }
@@ -155,30 +149,31 @@ impl XgboostFunctions {
     }
 }
 
-fn text(value: &str) -> Result<CString> {
+fn c_string(value: &str) -> Result<CString> {
     CString::new(value).map_err(|_| Error::XgBoost(format!("XGBoost takes no zero byte: {value:?}")))
 }
 
-/// Fewer values than this are copied by one thread, more by all threads.
+/// Values below which one thread copies.
 const FEW: usize = 1 << 22;
 
 impl Data {
-    /// Copies rows into the library; NaN means missing.
-    pub fn new(matrix: &Matrix) -> Result<Data> {
-        let functions = functions()?;
-        let (rows, columns) = (matrix.rows(), matrix.columns());
+    /// Copies rows; NaN means missing.
+    pub fn from_matrix(matrix: &Matrix) -> Result<Data> {
+        let functions = load_functions()?;
+        let (rows, columns) = (matrix.row_count(), matrix.column_count());
         let interface = format!(
             "{{\"data\": [{}, true], \"shape\": [{rows}, {columns}], \"typestr\": \"<f4\", \"version\": 3}}",
             matrix.values().as_ptr() as usize
         );
         // For few values, waking threads costs more than it saves.
         let threads = usize::from(matrix.values().len() < FEW);
-        let settings = text(&format!("{{\"missing\": NaN, \"nthread\": {threads}}}"))?;
-        let interface = text(&interface)?;
+        let settings = c_string(&format!("{{\"missing\": NaN, \"nthread\": {threads}}}"))?;
+        let interface = c_string(&interface)?;
         let mut handle = null_mut();
         // SAFETY: the interface names `rows × columns` floats, which `Matrix` holds and which live until the call is over.
-        functions
-            .check(unsafe { (functions.matrix_from_dense)(interface.as_ptr(), settings.as_ptr(), &mut handle) })?;
+        functions.check_status(unsafe {
+            (functions.matrix_from_dense)(interface.as_ptr(), settings.as_ptr(), &mut handle)
+        })?;
         Ok(Data {
             handle,
             functions,
@@ -191,7 +186,7 @@ impl Data {
     pub fn with_labels(self, labels: &[f32]) -> Result<Data> {
         assert_eq!(labels.len(), self.rows, "one label per row");
         // SAFETY: a constant text and `labels.len()` floats, copied by the call.
-        self.functions.check(unsafe {
+        self.functions.check_status(unsafe {
             (self.functions.matrix_set_floats)(
                 self.handle,
                 c"label".as_ptr(),
@@ -204,14 +199,15 @@ impl Data {
 
     pub fn with_groups(self, sizes: &[u32]) -> Result<Data> {
         assert_eq!(sizes.iter().map(|size| *size as usize).sum::<usize>(), self.rows, "groups hold all rows");
-        let interface = text(&format!(
+        let interface = c_string(&format!(
             "{{\"data\": [{}, true], \"shape\": [{}], \"typestr\": \"<u4\", \"version\": 3}}",
             sizes.as_ptr() as usize,
             sizes.len()
         ))?;
         // SAFETY: a constant text, and one that names as many integers as there are, copied by the call.
-        self.functions
-            .check(unsafe { (self.functions.matrix_set_info)(self.handle, c"group".as_ptr(), interface.as_ptr()) })?;
+        self.functions.check_status(unsafe {
+            (self.functions.matrix_set_info)(self.handle, c"group".as_ptr(), interface.as_ptr())
+        })?;
         Ok(self)
     }
 }
@@ -224,16 +220,16 @@ impl Drop for Data {
 }
 
 impl Booster {
-    pub fn train(parameters: &[(&str, String)], data: &Data, rounds: usize) -> Result<Booster> {
-        let booster = Booster::new(&[data.handle])?;
+    pub fn train_rounds(parameters: &[(&str, String)], data: &Data, rounds: usize) -> Result<Booster> {
+        let booster = Booster::with_cache(&[data.handle])?;
         for (name, value) in parameters {
-            booster.set(name, value)?;
+            booster.set_parameter(name, value)?;
         }
         for round in 0..rounds {
             // SAFETY: both handles are alive; labels have one entry per row or the library refuses.
-            booster
-                .functions
-                .check(unsafe { (booster.functions.booster_update)(booster.handle, round as c_int, data.handle) })?;
+            booster.functions.check_status(unsafe {
+                (booster.functions.booster_update)(booster.handle, round as c_int, data.handle)
+            })?;
         }
         Ok(booster)
     }
@@ -241,41 +237,42 @@ impl Booster {
     #[cfg(test)]
     /// Loads a model from JSON. The library parses the text, so it must be trusted.
     pub fn load(json: &str) -> Result<Booster> {
-        let booster = Booster::new(&[])?;
+        let booster = Booster::with_cache(&[])?;
         // SAFETY: `json.len()` bytes, read during the call.
-        booster.functions.check(unsafe {
+        booster.functions.check_status(unsafe {
             (booster.functions.booster_load)(booster.handle, json.as_ptr().cast(), json.len() as XgboostCount)
         })?;
         Ok(booster)
     }
 
-    fn new(cached: &[Handle]) -> Result<Booster> {
-        let functions = functions()?;
+    fn with_cache(cached: &[Handle]) -> Result<Booster> {
+        let functions = load_functions()?;
         let mut handle = null_mut();
         // SAFETY: `cached.len()` handles, all alive.
-        functions
-            .check(unsafe { (functions.booster_new)(cached.as_ptr(), cached.len() as XgboostCount, &mut handle) })?;
+        functions.check_status(unsafe {
+            (functions.booster_new)(cached.as_ptr(), cached.len() as XgboostCount, &mut handle)
+        })?;
         Ok(Booster { handle, functions })
     }
 
-    pub fn set(&self, name: &str, value: &str) -> Result<()> {
-        let (name, value) = (text(name)?, text(value)?);
+    pub fn set_parameter(&self, name: &str, value: &str) -> Result<()> {
+        let (name, value) = (c_string(name)?, c_string(value)?);
         // SAFETY: two texts that end in zero and live until the call is over.
-        self.functions.check(unsafe { (self.functions.booster_set)(self.handle, name.as_ptr(), value.as_ptr()) })
+        self.functions.check_status(unsafe { (self.functions.booster_set)(self.handle, name.as_ptr(), value.as_ptr()) })
     }
 
-    pub fn predict(&self, data: &Data, output: BoosterOutput) -> Result<Vec<f32>> {
+    pub fn predict_rows(&self, data: &Data, output: BoosterOutput) -> Result<Vec<f32>> {
         let (kind, width) = match output {
             BoosterOutput::Margin => (1, 1),
             #[cfg(test)]
             BoosterOutput::Contributions => (2, data.columns + 1),
         };
-        let config = text(&format!(
+        let config = c_string(&format!(
             "{{\"type\": {kind}, \"training\": false, \"iteration_begin\": 0, \"iteration_end\": 0, \"strict_shape\": false}}"
         ))?;
         let (mut shape, mut dimensions, mut values) = (null(), 0, null());
         // SAFETY: live handles, a text that ends in zero, three pointers to this frame.
-        self.functions.check(unsafe {
+        self.functions.check_status(unsafe {
             (self.functions.booster_predict)(
                 self.handle,
                 data.handle,
@@ -288,8 +285,8 @@ impl Booster {
         // SAFETY: the library says how many dimensions there are and keeps both arrays until the next call on this
         // thread; they are copied here.
         let values = unsafe {
-            let shape = copied(shape, dimensions);
-            copied(values, shape.iter().product())
+            let shape = copy_array(shape, dimensions);
+            copy_array(values, shape.iter().product())
         };
         match values.len() == data.rows * width {
             true => Ok(values),
@@ -297,14 +294,14 @@ impl Booster {
         }
     }
 
-    pub fn json(&self) -> Result<String> {
+    pub fn to_json(&self) -> Result<String> {
         let (mut length, mut bytes) = (0, null());
         // SAFETY: a constant text and two pointers to this frame.
-        self.functions.check(unsafe {
+        self.functions.check_status(unsafe {
             (self.functions.booster_save)(self.handle, c"{\"format\": \"json\"}".as_ptr(), &mut length, &mut bytes)
         })?;
         // SAFETY: the library keeps `length` bytes until the next call on this thread; they are copied here.
-        let bytes = unsafe { copied(bytes.cast::<u8>(), length) };
+        let bytes = unsafe { copy_array(bytes.cast::<u8>(), length) };
         String::from_utf8(bytes).map_err(|_| Error::XgBoost("XGBoost's JSON is not UTF-8".to_owned()))
     }
 }
@@ -314,7 +311,7 @@ impl Booster {
 /// # Safety
 ///
 /// If `count` is not 0 and `first` is not null, `first` points to `count` elements that are not written during the call.
-unsafe fn copied<T: Copy>(first: *const T, count: XgboostCount) -> Vec<T> {
+unsafe fn copy_array<T: Copy>(first: *const T, count: XgboostCount) -> Vec<T> {
     match count == 0 || first.is_null() {
         true => Vec::new(),
         // SAFETY: as the caller promises.

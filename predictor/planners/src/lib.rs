@@ -32,7 +32,7 @@ pub enum Error {
 
 pub type Result<T> = std::result::Result<T, Error>;
 
-fn positive(what: impl Fn() -> String, value: f64) -> Result<()> {
+fn check_positive(what: impl Fn() -> String, value: f64) -> Result<()> {
     if value > 0.0 && value.is_finite() { Ok(()) } else { Err(Error::NotPositive { what: what(), value }) }
 }
 
@@ -40,8 +40,8 @@ fn not_negative(what: impl Fn() -> String, value: f64) -> Result<()> {
     if value >= 0.0 && value.is_finite() { Ok(()) } else { Err(Error::Negative { what: what(), value }) }
 }
 
-/// Returns a topological order of the operators; `before` lists the predecessors of each.
-pub fn topological(before: &[Vec<usize>]) -> Result<Vec<usize>> {
+/// `before` lists the predecessors of each operator.
+pub fn topological_order(before: &[Vec<usize>]) -> Result<Vec<usize>> {
     let count = before.len();
     let mut after = vec![Vec::new(); count];
     let mut missing = vec![0usize; count];

@@ -17,4 +17,4 @@ pub mod table;
 pub mod text;
 
 pub use error::{Error, Result};
-pub use samples::{FilterHints, Network, RawSample, Sample, Samples, SamplesBuilder, Timing, shape};
+pub use samples::{FilterHints, Network, RawSample, Sample, Samples, SamplesBuilder, Timing, shape_hash};

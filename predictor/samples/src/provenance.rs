@@ -4,37 +4,34 @@ use datasets::Record;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the records that were learned from have in common, and which code they ran.
+/// Common settings and code of the training records.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Provenance {
-    /// By device, the settings that all its records share, by column.
     pub settings: BTreeMap<String, BTreeMap<String, String>>,
     pub host_classes: BTreeSet<String>,
     pub tvm_versions: BTreeSet<String>,
-    /// When the first of them was measured, in microseconds since 1970.
+    /// Earliest measurement, in microseconds since 1970.
     pub first_us: i64,
-    /// When the last one was.
     pub last_us: i64,
-    /// Their code, by what it was made of.
     pub code: Vec<CodeOrigin>,
 }
 
-/// The code of records whose operators are compiled alike.
+/// Records whose operators are compiled alike.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CodeOrigin {
-    /// Kind of the anchor operator, as records have it.
+    /// Kind of the anchor operator.
     pub op_kind: String,
     pub target: String,
-    /// The operators of the task without their attributes, the anchor first: what its revision follows from.
+    /// Operators of the task without attributes, anchor first: they determine its revision.
     pub steps: Vec<String>,
-    /// Whether TVM's own space was drawn from.
+    /// Whether schedules are sampled from TVM's own space.
     pub is_drawn: bool,
-    /// Which code the program made of them; nothing where that is not recorded.
+    /// Code revision; None if not recorded.
     pub revision: Option<String>,
     pub rows: usize,
 }
 
-/// What is read of a task and of a schedule.
+/// The relevant fields of a task and a schedule.
 #[derive(Deserialize)]
 struct Steps {
     steps: Vec<Step>,
@@ -56,8 +53,10 @@ struct Proposal {
 }
 
 impl Provenance {
-    /// Of records that are learned from, whose devices have these settings.
-    pub(crate) fn of(records: &[&Record], settings: BTreeMap<String, BTreeMap<String, String>>) -> Provenance {
+    pub(crate) fn from_records(
+        records: &[&Record],
+        settings: BTreeMap<String, BTreeMap<String, String>>,
+    ) -> Provenance {
         let mut code: BTreeMap<CodeOrigin, usize> = BTreeMap::new();
         for origin in records.iter().filter_map(|record| code_origin(record)) {
             *code.entry(origin).or_default() += 1;
@@ -73,8 +72,8 @@ impl Provenance {
         }
     }
 
-    /// Operators whose records are of several revisions of code, with their records: of the one with most, and of all others.
-    pub fn mixed(&self) -> BTreeMap<&str, (usize, usize)> {
+    /// Returns operators with several code revisions, with the record counts of the main one and the rest.
+    pub fn mixed_revisions(&self) -> BTreeMap<&str, (usize, usize)> {
         let mut alike: BTreeMap<CodeOrigin, Vec<&CodeOrigin>> = BTreeMap::new();
         for origin in &self.code {
             alike.entry(CodeOrigin { revision: None, rows: 0, ..origin.clone() }).or_default().push(origin);
@@ -89,15 +88,15 @@ impl Provenance {
     }
 }
 
-/// Empty for operators of a library, which are not compiled.
+/// None for library operators, which are not compiled.
 fn code_origin(record: &Record) -> Option<CodeOrigin> {
-    let target = match targets::of_record(record) {
+    let target = match targets::kind_of_record(record) {
         Some(kind) if kind.is_library() => return None,
         Some(kind) => kind.code_name(),
         None => record.target.name(),
     };
-    let task: Steps = record.task.as_ref()?.to().ok()?;
-    let schedule: Option<Proposal> = record.schedule.as_ref().and_then(|schedule| schedule.to().ok());
+    let task: Steps = record.task.as_ref()?.parse_as().ok()?;
+    let schedule: Option<Proposal> = record.schedule.as_ref().and_then(|schedule| schedule.parse_as().ok());
     Some(CodeOrigin {
         op_kind: record.op_kind.clone(),
         target: target.to_owned(),

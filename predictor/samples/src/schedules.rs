@@ -9,26 +9,23 @@ use crate::features::{Work, tiling};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The source of a schedule is stored with its knobs but is not a knob.
+/// Marks the source of a schedule, which is stored with its knobs.
 const FROM: &str = "knob.from=";
-/// Sizes that spaces look at: what differs there makes another kind of operator …
+/// Coordinates whose difference makes another kind of operator …
 const KINDS: usize = 8;
-/// … and what differs there makes a larger or smaller one of the same kind.
+/// … and coordinates whose difference makes another size of the same kind.
 const EXTENTS: usize = 6;
 
-/// The schedules of one operator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Schedules {
-    /// The settings that were learned from, by knob.
     axes: BTreeMap<String, KnobAxis>,
-    /// Knobs of default schedules by the names of their features, each combination once.
+    /// Distinct knob settings of default schedules, by feature name.
     knobs: Vec<BTreeMap<String, f64>>,
-    /// By device, where default schedules were collected, in order, and which of the above they are.
+    /// By device, the sorted coordinates of default schedules, and their indices in `knobs`.
     defaults: BTreeMap<String, Vec<(Vec<f64>, usize)>>,
 }
 
-/// The settings of one knob, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KnobAxis {
@@ -38,7 +35,7 @@ struct KnobAxis {
     words: BTreeSet<String>,
 }
 
-/// A schedule with all its knobs, by the names of their features.
+/// Knobs by feature name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompleteSchedule {
     pub knobs: BTreeMap<String, f64>,
@@ -46,13 +43,13 @@ pub struct CompleteSchedule {
 }
 
 impl CompleteSchedule {
-    /// The knobs to ask with: none for the default schedule, of which more is known than of others.
-    pub fn asked(self) -> BTreeMap<String, f64> {
+    /// Returns no knobs for the default schedule, of which more is known than of others.
+    pub fn knobs_to_query(self) -> BTreeMap<String, f64> {
         if self.is_default { BTreeMap::new() } else { self.knobs }
     }
 }
 
-/// A knob's setting as a feature: a number under its name, or the claim that it is a word.
+/// A number under the knob's name, or a word as a feature of its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Setting<'a> {
     Number(f64),
@@ -60,7 +57,7 @@ enum Setting<'a> {
 }
 
 /// Returns the knob and setting of a feature; None if the feature is not a knob.
-fn setting<'a>(feature: &'a str, value: f64) -> Option<(&'a str, Setting<'a>)> {
+fn knob_setting<'a>(feature: &'a str, value: f64) -> Option<(&'a str, Setting<'a>)> {
     let name = feature.strip_prefix("knob.").filter(|_| !feature.starts_with(FROM))?;
     Some(match name.split_once('=') {
         Some((knob, word)) => (knob, Setting::Word(word)),
@@ -68,16 +65,14 @@ fn setting<'a>(feature: &'a str, value: f64) -> Option<(&'a str, Setting<'a>)> {
     })
 }
 
-/// The knobs among features.
-fn knobs(extras: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
-    let is_knob = |(name, value): &(&String, &f64)| setting(name, **value).is_some();
+fn select_knobs(extras: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+    let is_knob = |(name, value): &(&String, &f64)| knob_setting(name, **value).is_some();
     extras.iter().filter(is_knob).map(|(name, value)| (name.clone(), *value)).collect()
 }
 
 impl Schedules {
-    /// Takes in a schedule that is learned from.
-    pub fn add(&mut self, extras: &BTreeMap<String, f64>) {
-        for (knob, setting) in extras.iter().filter_map(|(name, value)| setting(name, *value)) {
+    pub fn add_settings(&mut self, extras: &BTreeMap<String, f64>) {
+        for (knob, setting) in extras.iter().filter_map(|(name, value)| knob_setting(name, *value)) {
             let axis = self.axes.entry(knob.to_owned()).or_default();
             match setting {
                 Setting::Word(word) if !axis.words.contains(word) => {
@@ -94,22 +89,21 @@ impl Schedules {
 
     /// Adds the default schedule of a shape on a device; the first one stays.
     pub fn add_default(&mut self, device: &str, work: &Work, extras: &BTreeMap<String, f64>) {
-        let knobs = knobs(extras);
+        let knobs = select_knobs(extras);
         if !knobs.is_empty() {
-            self.insert(device, coordinates(work), knobs);
+            self.insert_default(device, schedule_coordinates(work), knobs);
         }
     }
 
-    /// Takes in the default schedules that others know of.
     pub fn add_defaults_of(&mut self, others: &Schedules) {
         for (device, defaults) in &others.defaults {
             for (place, number) in defaults {
-                self.insert(device, place.clone(), others.knobs[*number].clone());
+                self.insert_default(device, place.clone(), others.knobs[*number].clone());
             }
         }
     }
 
-    fn insert(&mut self, device: &str, place: Vec<f64>, knobs: BTreeMap<String, f64>) {
+    fn insert_default(&mut self, device: &str, place: Vec<f64>, knobs: BTreeMap<String, f64>) {
         let known = self.defaults.entry(device.to_owned()).or_default();
         let Err(at) = known.binary_search_by(|(other, _)| in_order(other, &place)) else { return };
         let number = self.knobs.iter().position(|other| *other == knobs).unwrap_or(self.knobs.len());
@@ -119,8 +113,8 @@ impl Schedules {
         known.insert(at, (place, number));
     }
 
-    /// The schedule that some knobs name, all others being as in the default one; or what is wrong with them.
-    pub fn complete(
+    /// Completes the given knobs from the default schedule, or explains why they are invalid.
+    pub fn complete_schedule(
         &self,
         work: &Work,
         device: &str,
@@ -130,15 +124,15 @@ impl Schedules {
         let mut all = default.clone();
         let mut named = BTreeSet::new();
         for (feature, value) in given {
-            let (knob, wanted) = setting(feature, *value).ok_or_else(|| not_a_knob(feature, &default))?;
+            let (knob, wanted) = knob_setting(feature, *value).ok_or_else(|| not_a_knob(feature, &default))?;
             if !default.keys().any(|name| knob_of(name) == Some(knob)) {
                 return Err(not_a_knob(knob, &default));
             }
             if !named.insert(knob) {
                 return Err(format!("the knob `{knob}` is given twice"));
             }
-            if !self.takes(work, knob, wanted, *value) && default.get(feature) != Some(value) {
-                return Err(self.refusal(work, knob, wanted));
+            if !self.takes_setting(work, knob, wanted, *value) && default.get(feature) != Some(value) {
+                return Err(self.refusal_message(work, knob, wanted));
             }
             all.retain(|name, _| knob_of(name) != Some(knob));
             all.insert(feature.clone(), *value);
@@ -148,32 +142,33 @@ impl Schedules {
         Ok(CompleteSchedule { knobs: all, is_default })
     }
 
-    /// The settings of a knob that fit these sizes, as features; nothing where no schedule was collected.
-    pub fn settings(&self, work: &Work, device: &str, knob: &str) -> Result<Vec<(String, f64)>, String> {
+    /// Returns the settings of a knob that fit these sizes, as features; empty without collected schedules.
+    pub fn fitting_settings(&self, work: &Work, device: &str, knob: &str) -> Result<Vec<(String, f64)>, String> {
         let default = self.default_of(work, device)?;
         let Some(axis) = self.axes.get(knob).filter(|_| default.keys().any(|name| knob_of(name) == Some(knob))) else {
             return Err(not_a_knob(knob, &default));
         };
-        let fits = |number: &&f64| tiling::fits(work, knob, **number, self.has_tiles());
+        let fits = |number: &&f64| tiling::fits_sizes(work, knob, **number, self.has_tiles());
         let numbers = axis.numbers.iter().filter(fits).map(|number| (format!("knob.{knob}"), *number));
         Ok(numbers.chain(axis.words.iter().map(|word| (format!("knob.{knob}={word}"), 1.0))).collect())
     }
 
-    /// The names of the knobs of an operator of these sizes; none where no schedule was collected.
-    pub fn names(&self, work: &Work, device: &str) -> Vec<String> {
+    /// Empty without collected schedules.
+    pub fn knob_names(&self, work: &Work, device: &str) -> Vec<String> {
         let names = |default: BTreeMap<String, f64>| {
             default.keys().filter_map(|name| knob_of(name)).map(str::to_owned).collect()
         };
         self.default_of(work, device).map_or_else(|_| Vec::new(), names)
     }
 
-    /// The knobs of the default schedule: those of the most similar sizes where all fit, or else each as it is at the nearest where
-    /// it fits.
+    /// Returns the knobs of the default schedule: those of the most similar sizes if all fit,
+    /// else each from the nearest sizes where it fits.
     fn default_of(&self, work: &Work, device: &str) -> Result<BTreeMap<String, f64>, String> {
-        let place = coordinates(work);
+        let place = schedule_coordinates(work);
         let own = self.defaults.get(device).filter(|own| !own.is_empty());
         let known = own.into_iter().chain(self.defaults.values().filter(|_| own.is_none())).flatten();
-        let mut near: Vec<(f64, usize)> = known.map(|(other, number)| (distance(&place, other), *number)).collect();
+        let mut near: Vec<(f64, usize)> =
+            known.map(|(other, number)| (coordinate_distance(&place, other), *number)).collect();
         near.sort_by(|one, two| one.0.total_cmp(&two.0));
         let Some((apart, nearest)) = near.first() else {
             return Err("its knobs are unknown: the training data has no default schedule of it".to_owned());
@@ -181,7 +176,7 @@ impl Schedules {
         let mut default = self.knobs[*nearest].clone();
         if *apart > 0.0 {
             let fits = |(name, value): (&String, &f64)| {
-                tiling::divides(work, &name["knob.".len()..], *value, self.has_tiles())
+                tiling::divides_sizes(work, &name["knob.".len()..], *value, self.has_tiles())
             };
             let near = || near.iter().map(|(_, number)| &self.knobs[*number]);
             // A whole schedule, if one fits: knobs are chosen together.
@@ -197,26 +192,26 @@ impl Schedules {
         Ok(default)
     }
 
-    /// Whether schedules are tiles of the result, and not loops over its elements.
+    /// Whether schedules are tiles of the result, not loops over its elements.
     fn has_tiles(&self) -> bool {
         self.axes.contains_key("tile_x")
     }
 
-    fn takes(&self, work: &Work, knob: &str, wanted: Setting<'_>, value: f64) -> bool {
+    fn takes_setting(&self, work: &Work, knob: &str, wanted: Setting<'_>, value: f64) -> bool {
         self.axes.get(knob).is_some_and(|axis| match wanted {
             Setting::Number(number) => {
-                axis.numbers.contains(&number) && tiling::fits(work, knob, number, self.has_tiles())
+                axis.numbers.contains(&number) && tiling::fits_sizes(work, knob, number, self.has_tiles())
             }
             Setting::Word(word) => axis.words.contains(word) && value == 1.0,
         })
     }
 
-    fn refusal(&self, work: &Work, knob: &str, wanted: Setting<'_>) -> String {
+    fn refusal_message(&self, work: &Work, knob: &str, wanted: Setting<'_>) -> String {
         let wanted = match wanted {
             Setting::Number(number) => number.to_string(),
             Setting::Word(word) => word.chars().take(120).collect(),
         };
-        let fits = |number: &&f64| tiling::fits(work, knob, **number, self.has_tiles());
+        let fits = |number: &&f64| tiling::fits_sizes(work, knob, **number, self.has_tiles());
         let axis = self.axes.get(knob);
         let numbers = axis.into_iter().flat_map(|axis| axis.numbers.iter().filter(fits)).map(f64::to_string);
         let words = axis.into_iter().flat_map(|axis| axis.words.iter().cloned());
@@ -224,21 +219,20 @@ impl Schedules {
         format!("the knob `{knob}` cannot be {wanted} here; known for these sizes: {}", known.join(", "))
     }
 
-    /// Whether the numbers fit together, wherever they come from.
-    pub fn check(&self) -> Result<(), String> {
+    /// Checks values that may come from a file.
+    pub fn check_consistency(&self) -> Result<(), String> {
         let mut places = self.defaults.values().flatten();
         let is_place = |(place, number): &(Vec<f64>, usize)| {
             place.len() == KINDS + EXTENTS && place.iter().all(|one| one.is_finite()) && *number < self.knobs.len()
         };
-        let is_setting = |(name, value): (&String, &f64)| setting(name, *value).is_some() && value.is_finite();
+        let is_setting = |(name, value): (&String, &f64)| knob_setting(name, *value).is_some() && value.is_finite();
         let are_sound = self.knobs.iter().flatten().all(is_setting) && places.all(is_place);
         if are_sound { Ok(()) } else { Err("its schedules do not fit together".to_owned()) }
     }
 }
 
-/// The knob that a feature belongs to.
 fn knob_of(feature: &str) -> Option<&str> {
-    setting(feature, 1.0).map(|(knob, _)| knob)
+    knob_setting(feature, 1.0).map(|(knob, _)| knob)
 }
 
 fn not_a_knob(name: &str, default: &BTreeMap<String, f64>) -> String {
@@ -247,8 +241,7 @@ fn not_a_knob(name: &str, default: &BTreeMap<String, f64>) -> String {
     format!("it has no knob `{name}`; its knobs are {}", known.join(", "))
 }
 
-/// The coordinates of an operator, as far as spaces look at them.
-fn coordinates(work: &Work) -> Vec<f64> {
+fn schedule_coordinates(work: &Work) -> Vec<f64> {
     let claim = |claim: bool| f64::from(u8::from(claim));
     let kinds: [f64; KINDS] = [
         work.rank as f64,
@@ -272,9 +265,8 @@ fn in_order(one: &[f64], two: &[f64]) -> std::cmp::Ordering {
         .unwrap_or(std::cmp::Ordering::Equal)
 }
 
-/// How unlike two operators are: another kind first, then extents that differ at all (whether a tile fits is a question of
-/// divisors, not of size), then by how much.
-fn distance(one: &[f64], two: &[f64]) -> f64 {
+/// Compares operators by kind, then by unequal extents (tiles need divisors, not similar sizes), then by ratio.
+fn coordinate_distance(one: &[f64], two: &[f64]) -> f64 {
     const OTHER_KIND: f64 = 100.0;
     const OTHER_EXTENT: f64 = 1.0;
     let differ = |(one, two): &(&f64, &f64)| one != two;
@@ -293,7 +285,7 @@ mod tests {
     }
 
     fn image(width: f64) -> Work {
-        Work::convolution(1.0, 64.0, 64.0, 3.0, width, 1.0, 1.0)
+        Work::convolution_work(1.0, 64.0, 64.0, 3.0, width, 1.0, 1.0)
     }
 
     /// Convolutions of two widths with their default schedules, and one other schedule.
@@ -303,10 +295,14 @@ mod tests {
         for (width, tile) in defaults {
             let knobs = of(&[("knob.from=default", 1.0), ("knob.order=depth_first", 1.0), ("knob.tile_x", tile)]);
             schedules.add_default("here", &image(width), &knobs);
-            schedules.add(&knobs);
+            schedules.add_settings(&knobs);
         }
         for tile in [1.0, 2.0, 28.0] {
-            schedules.add(&of(&[("knob.from=template", 1.0), ("knob.order=kernel_first", 1.0), ("knob.tile_x", tile)]));
+            schedules.add_settings(&of(&[
+                ("knob.from=template", 1.0),
+                ("knob.order=kernel_first", 1.0),
+                ("knob.tile_x", tile),
+            ]));
         }
         schedules
     }
@@ -314,13 +310,14 @@ mod tests {
     #[test]
     fn what_is_left_open_is_as_in_the_default_schedule() {
         let schedules = schedules();
-        let complete = |width: f64, given: &[(&str, f64)]| schedules.complete(&image(width), "here", &of(given));
+        let complete =
+            |width: f64, given: &[(&str, f64)]| schedules.complete_schedule(&image(width), "here", &of(given));
         let named = complete(56.0, &[("knob.tile_x", 2.0)]).expect("a schedule");
         let expected = of(&[("knob.from=template", 1.0), ("knob.order=depth_first", 1.0), ("knob.tile_x", 2.0)]);
         assert_eq!((named.knobs, named.is_default), (expected, false));
         // CompleteSchedule or not, it is the default schedule.
         let named = complete(57.0, &[("knob.tile_x", 19.0), ("knob.order=depth_first", 1.0)]).expect("a schedule");
-        assert!(named.is_default && named.asked().is_empty());
+        assert!(named.is_default && named.knobs_to_query().is_empty());
         let named = complete(57.0, &[("knob.order=kernel_first", 1.0)]).expect("a schedule");
         assert_eq!(named.knobs["knob.tile_x"], 19.0);
         assert!(!named.knobs.contains_key("knob.order=depth_first"), "one word at a time: {named:?}");
@@ -330,7 +327,7 @@ mod tests {
     fn what_does_not_fit_is_taken_from_the_next_that_does() {
         let schedules = schedules();
         let default = |width: f64, device: &str| {
-            schedules.complete(&image(width), device, &of(&[])).expect("a schedule").knobs["knob.tile_x"]
+            schedules.complete_schedule(&image(width), device, &of(&[])).expect("a schedule").knobs["knob.tile_x"]
         };
         // 28 is nearest to both; its tile of 14 divides 42, and of 38 only that of 57 is a divisor.
         assert_eq!((default(38.0, "here"), default(42.0, "here")), (19.0, 14.0));
@@ -341,7 +338,8 @@ mod tests {
     fn settings_outside_of_the_axis_are_refused_with_what_there_is() {
         let schedules = schedules();
         let refused = |feature: &str, value: f64, part: &str| {
-            let problem = schedules.complete(&image(56.0), "here", &of(&[(feature, value)])).expect_err(feature);
+            let problem =
+                schedules.complete_schedule(&image(56.0), "here", &of(&[(feature, value)])).expect_err(feature);
             assert!(problem.contains(part), "{problem}\nwithout {part}");
         };
         let allowed = "known for these sizes: 1, 2, 14, 28";
@@ -354,16 +352,17 @@ mod tests {
         refused("knob.tile_q", 4.0, "it has no knob `tile_q`; its knobs are order, tile_x");
         refused("knob.from=default", 1.0, "it has no knob");
         let twice = of(&[("knob.order=depth_first", 1.0), ("knob.order=kernel_first", 1.0)]);
-        assert!(schedules.complete(&image(56.0), "here", &twice).expect_err("both").contains("given twice"));
-        let none = Schedules::default().complete(&image(56.0), "here", &of(&[])).expect_err("nothing is known");
+        assert!(schedules.complete_schedule(&image(56.0), "here", &twice).expect_err("both").contains("given twice"));
+        let none =
+            Schedules::default().complete_schedule(&image(56.0), "here", &of(&[])).expect_err("nothing is known");
         assert!(none.contains("no default schedule"), "{none}");
     }
 
     #[test]
     fn what_a_file_says_is_checked() {
         let good = schedules();
-        assert_eq!(good.check(), Ok(()));
-        let read = |text: String| serde_json::from_str::<Schedules>(&text).expect("the form").check();
+        assert_eq!(good.check_consistency(), Ok(()));
+        let read = |text: String| serde_json::from_str::<Schedules>(&text).expect("the form").check_consistency();
         let text = serde_json::to_string(&good).expect("JSON");
         assert_eq!(read(text.clone()), Ok(()));
         assert!(read(text.replace("],0]", "],9]")).is_err(), "{text}");

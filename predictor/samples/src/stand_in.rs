@@ -3,45 +3,43 @@
 use crate::features::{Form, Work};
 use serde::{Deserialize, Serialize};
 
-/// An operator of a table, as far as it is the same for all of its rows.
+/// Properties of a table's operator that all of its rows share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StandIn {
     pub operator: String,
-    /// How it walks its data.
     pub form: Form,
     /// Whether all products use one right-hand side, a weight.
     #[serde(default)]
     pub shared: bool,
-    /// Tensors that each element is computed from.
     #[serde(default)]
     pub operands: Option<f64>,
-    /// Operations on each element of a row.
     #[serde(default)]
     pub flops_per_element: Option<f64>,
 }
 
-/// The best of some operators of tables for an operator of a neural network, and its sizes in the table's words; nothing where no
-/// table could tell them.
-pub fn best<'a>(stand_ins: &'a [StandIn], work: &Work) -> Option<(&'a StandIn, Work)> {
-    let told = stand_ins.iter().filter_map(|one| Some((one, one.work(work)?)));
+/// Returns the best stand-in for a network operator with its sizes for the table; None if no table can express it.
+pub fn best_stand_in<'a>(stand_ins: &'a [StandIn], work: &Work) -> Option<(&'a StandIn, Work)> {
+    let told = stand_ins.iter().filter_map(|one| Some((one, one.table_work(work)?)));
     told.min_by(|(_, one), (_, other)| {
         (one.bytes() - work.bytes()).abs().total_cmp(&(other.bytes() - work.bytes()).abs())
     })
 }
 
 impl StandIn {
-    /// The sizes of an operator as a table tells them: what is fused behind it is not counted, all else must be the same.
-    fn work(&self, work: &Work) -> Option<Work> {
+    /// Returns the sizes as the table expresses them: the epilogue is ignored, all else must match.
+    fn table_work(&self, work: &Work) -> Option<Work> {
         if work.form != self.form {
             return None;
         }
         let told = match self.form {
             Form::Contraction if self.shared == (work.bytes_weights > 0.0) => {
-                Work::contraction(work.batch, work.rows, work.columns, work.depth, self.shared)
+                Work::contraction_work(work.batch, work.rows, work.columns, work.depth, self.shared)
             }
-            Form::Convolution => convolution(work)?,
-            Form::Rows if work.depth == work.columns => Work::rows(work.rows, work.columns, self.flops_per_element?),
-            Form::Pointwise => Work::pointwise(work.rows, work.columns, self.operands?),
+            Form::Convolution => square_convolution(work)?,
+            Form::Rows if work.depth == work.columns => {
+                Work::rows_work(work.rows, work.columns, self.flops_per_element?)
+            }
+            Form::Pointwise => Work::pointwise_work(work.rows, work.columns, self.operands?),
             Form::Contraction | Form::Rows | Form::Other => return None,
         };
         let (of_inputs, of_outputs) = (work.input_element_bytes / 4.0, work.element_bytes / 4.0);
@@ -56,11 +54,12 @@ impl StandIn {
     }
 }
 
-/// A square convolution of square images, of one group and without gaps in its windows.
-fn convolution(work: &Work) -> Option<Work> {
+/// Returns a square convolution of square images, with one group and no dilation.
+fn square_convolution(work: &Work) -> Option<Work> {
     let kernel = work.taps.sqrt();
     let [batch, outputs, height, width] = work.output[..work.rank] else { return None };
-    let told = Work::convolution(batch, work.depth / work.taps, outputs, kernel, work.row_in, work.stride, work.pad);
+    let told =
+        Work::convolution_work(batch, work.depth / work.taps, outputs, kernel, work.row_in, work.stride, work.pad);
     let is_square = kernel.fract() == 0.0 && height == width && work.plane_in == work.row_in * work.row_in;
     let is_same = told.output == work.output && (told.flops / work.flops - 1.0).abs() < 0.5;
     (is_square && is_same && work.groups == 1.0).then_some(told)
@@ -73,8 +72,8 @@ mod tests {
     use models::Fuse;
 
     fn of(text: &str) -> Work {
-        let graph = zoo::simple::build(text).expect("an operator");
-        work_of(&models::plan(&graph, Fuse::Epilogue).expect("a plan").tasks.remove(0).task).expect("sizes")
+        let graph = zoo::simple::build_operator(text).expect("an operator");
+        work_of(&models::plan_calls(&graph, Fuse::Epilogue).expect("a plan").tasks.remove(0).task).expect("sizes")
     }
 
     fn stand_in(operator: &str, form: Form) -> StandIn {
@@ -91,9 +90,9 @@ mod tests {
     #[test]
     fn operators_of_networks_are_told_in_a_tables_words() {
         let convs = [stand_in("conv", Form::Convolution)];
-        let (_, told) =
-            best(&convs, &of("conv2d:n=2,ci=64,hw=56,co=128,k=3,s=2,p=1,bias=1,act=relu")).expect("a square one");
-        assert_eq!(told, Work::convolution(2.0, 64.0, 128.0, 3.0, 56.0, 2.0, 1.0));
+        let (_, told) = best_stand_in(&convs, &of("conv2d:n=2,ci=64,hw=56,co=128,k=3,s=2,p=1,bias=1,act=relu"))
+            .expect("a square one");
+        assert_eq!(told, Work::convolution_work(2.0, 64.0, 128.0, 3.0, 56.0, 2.0, 1.0));
         for other in [
             "conv2d:ci=8,size=9x13,co=20,k=3,p=1",
             "conv2d:ci=8,hw=9,co=20,k=3x2",
@@ -101,27 +100,28 @@ mod tests {
             "conv2d:ci=8,hw=9,co=8,k=3,p=1,g=2",
             "softmax:shape=4x8",
         ] {
-            assert_eq!(best(&convs, &of(other)), None, "{other}");
+            assert_eq!(best_stand_in(&convs, &of(other)), None, "{other}");
         }
     }
 
     #[test]
     fn products_with_weights_are_not_those_of_two_inputs() {
         let products = [stand_in("bmm", Form::Contraction), stand_in("linear", Form::Contraction)];
-        let named = |text: &str| best(&products, &of(text)).map(|(one, work)| (one.operator.clone(), work));
-        let linear = Work::contraction(1.0, 128.0, 3072.0, 768.0, true);
+        let named = |text: &str| best_stand_in(&products, &of(text)).map(|(one, work)| (one.operator.clone(), work));
+        let linear = Work::contraction_work(1.0, 128.0, 3072.0, 768.0, true);
         assert_eq!(named("dense:m=128,n=3072,k=768,bias=1,act=gelu"), Some(("linear".to_owned(), linear)));
-        let bmm = Work::contraction(12.0, 128.0, 64.0, 128.0, false);
+        let bmm = Work::contraction_work(12.0, 128.0, 64.0, 128.0, false);
         assert_eq!(named("matmul:b=12,m=128,n=64,k=128"), Some(("bmm".to_owned(), bmm)));
     }
 
     #[test]
     fn rows_and_elements_of_any_rank_are_rows_and_columns() {
-        let (_, told) = best(&[stand_in("softmax", Form::Rows)], &of("softmax:shape=1x12x64x128")).expect("rows");
-        assert_eq!(told, Work::rows(768.0, 128.0, 5.0));
+        let (_, told) =
+            best_stand_in(&[stand_in("softmax", Form::Rows)], &of("softmax:shape=1x12x64x128")).expect("rows");
+        assert_eq!(told, Work::rows_work(768.0, 128.0, 5.0));
         let adds =
             [StandIn { operands: Some(1.0), ..stand_in("addu", Form::Pointwise) }, stand_in("add", Form::Pointwise)];
-        let (of_two, told) = best(&adds, &of("add:shape=1x64x28x28")).expect("elements");
-        assert_eq!((of_two.operator.as_str(), told), ("add", Work::pointwise(1792.0, 28.0, 2.0)));
+        let (of_two, told) = best_stand_in(&adds, &of("add:shape=1x64x28x28")).expect("elements");
+        assert_eq!((of_two.operator.as_str(), told), ("add", Work::pointwise_work(1792.0, 28.0, 2.0)));
     }
 }

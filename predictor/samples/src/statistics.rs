@@ -1,11 +1,11 @@
 //! The middle of some numbers, what stands elsewhere in their order, and how well two orders agree.
 
-/// The middle of some numbers; of an even count the mean of both middles.
+/// For an even count, the mean of the two central values.
 pub fn median(values: &mut [f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// A quantile, between neighbours in proportion.
+/// Interpolates linearly between neighbours.
 pub fn quantile(values: &mut [f64], share: f64) -> f64 {
     if values.is_empty() {
         return f64::NAN;
@@ -17,7 +17,7 @@ pub fn quantile(values: &mut [f64], share: f64) -> f64 {
     values[low] + (values[high] - values[low]) * part
 }
 
-/// Pearson's correlation; not-a-number where one does not vary.
+/// NaN if an input is constant.
 pub fn pearson(one: &[f64], two: &[f64]) -> f64 {
     let count = one.len() as f64;
     let (mean_one, mean_two) = (one.iter().sum::<f64>() / count, two.iter().sum::<f64>() / count);
@@ -31,13 +31,13 @@ pub fn pearson(one: &[f64], two: &[f64]) -> f64 {
     both / (square_one * square_two).sqrt()
 }
 
-/// Spearman's: Pearson's of the ranks.
+/// Pearson correlation of the ranks.
 pub fn spearman(one: &[f64], two: &[f64]) -> f64 {
-    pearson(&ranks(one), &ranks(two))
+    pearson(&average_ranks(one), &average_ranks(two))
 }
 
-/// Ranks from 1; equals share the mean of theirs.
-pub fn ranks(values: &[f64]) -> Vec<f64> {
+/// Ranks from 1; ties share their mean rank.
+pub fn average_ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|one, two| values[*one].total_cmp(&values[*two]));
     let mut ranks = vec![0.0; values.len()];
@@ -51,7 +51,7 @@ pub fn ranks(values: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// Kendall's tau-b, counted over all pairs.
+/// Kendall's tau-b over all pairs.
 pub fn kendall(one: &[f64], two: &[f64]) -> f64 {
     let (mut agree, mut pairs_one, mut pairs_two) = (0i64, 0i64, 0i64);
     for first in 0..one.len() {

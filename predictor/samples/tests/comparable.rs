@@ -3,13 +3,13 @@
 
 use datasets::{CacheState, Json, Outcome, Record, ScheduleSource};
 use samples::Samples;
-use samples::records::{Policy, check_setting, gather};
+use samples::records::{Policy, check_setting, gather_samples};
 use std::collections::BTreeMap;
 
 /// A well-known time of an operator of so many elements, by its default schedule.
 fn record(elements: usize, median_ns: f64) -> Record {
-    let graph = zoo::simple::build(&format!("relu:shape=1x{elements}")).expect("an operator");
-    let task = models::tasks(&graph, models::Fuse::Epilogue).expect("tasks").remove(0).task;
+    let graph = zoo::simple::build_operator(&format!("relu:shape=1x{elements}")).expect("an operator");
+    let task = models::distinct_tasks(&graph, models::Fuse::Epilogue).expect("tasks").remove(0).task;
     Record {
         task_hash: task.hash(),
         outcome: Outcome::Ok,
@@ -19,7 +19,7 @@ fn record(elements: usize, median_ns: f64) -> Record {
         tvm_version: Some("2".to_owned()),
         started_at_us: 1000,
         host_class: "here".to_owned(),
-        op_kind: task.kind(),
+        op_kind: task.anchor_kind(),
         op_name: task.name(),
         task: Some(Json::from(serde_json::to_value(&task).expect("tasks have a JSON form"))),
         threads: Some(1),
@@ -35,7 +35,7 @@ fn with_keys(records: Vec<Record>) -> Vec<Record> {
 }
 
 fn taken(records: &[Record], policy: &Policy) -> Samples {
-    gather(records, &[], policy).expect("samples")
+    gather_samples(records, &[], policy).expect("samples")
 }
 
 fn times(samples: &Samples) -> Vec<f64> {

@@ -5,12 +5,12 @@ use datasets::peaks::{ComputeRate, MemoryRate};
 use datasets::{Json, Outcome, PeaksMeasured, Record, ScheduleSource, Target};
 use samples::Samples;
 use samples::features::Device;
-use samples::records::{Policy, gather};
+use samples::records::{Policy, gather_samples};
 
 /// A well-known time of a product on some threads of a host with two CPUs.
 fn product(size: i64, threads: i64, median_ns: f64) -> Record {
-    let graph = zoo::simple::build(&format!("matmul:m={size},n={size},k={size}")).expect("a product");
-    let task = models::tasks(&graph, models::Fuse::Epilogue).expect("tasks").remove(0).task;
+    let graph = zoo::simple::build_operator(&format!("matmul:m={size},n={size},k={size}")).expect("a product");
+    let task = models::distinct_tasks(&graph, models::Fuse::Epilogue).expect("tasks").remove(0).task;
     let work = task.work().expect("sizes are known");
     let count = |number: u64| i64::try_from(number).ok();
     let record = Record {
@@ -21,7 +21,7 @@ fn product(size: i64, threads: i64, median_ns: f64) -> Record {
         host_class: "class".to_owned(),
         logical_cpus: Some(2),
         target_text: Some("emeraldrapids".to_owned()),
-        op_kind: task.kind(),
+        op_kind: task.anchor_kind(),
         op_name: task.name(),
         dtype: Some("f32".to_owned()),
         flops: count(work.flops),
@@ -70,12 +70,12 @@ fn device(samples: &Samples) -> &Device {
 fn peaks_of_a_store_bound_what_is_learned() {
     // 2 × 256³ operations: at 120 GFLOP/s 279.6 µs, at 150 223.7 µs.
     let records = [product(256, 1, 300e3), product(256, 2, 250e3)];
-    let here = gather(&records, &[measured()], &Policy::default()).expect("samples");
+    let here = gather_samples(&records, &[measured()], &Policy::default()).expect("samples");
     assert_eq!(device(&here).flops_per_ns_on(1.0), 120.0);
     assert_eq!(device(&here).flops_per_ns_on(2.0), 150.0, "not twice as much");
     assert!(over_best(&here).iter().all(|ratio| (1.0..1.2).contains(ratio)), "{:?}", over_best(&here));
     let other = PeaksMeasured { host: "bench-2".to_owned(), ..measured() };
-    let elsewhere = gather(&records, &[other], &Policy::default()).expect("samples");
+    let elsewhere = gather_samples(&records, &[other], &Policy::default()).expect("samples");
     assert_eq!(device(&elsewhere).flops_per_ns_on(2.0), 320.0, "as much again");
     assert_eq!(device(&elsewhere).flops_per_ns_on(1.0), 160.0, "of this host nothing was measured: 2.5 GHz × 64");
 }
@@ -90,16 +90,16 @@ fn no_operator_beats_its_device() {
     // One thread beats what was measured; both beat what is assumed of a CPU.
     let fast = [product(256, 1, 100e3), product(256, 2, 60e3), product(32, 2, 100.0)].map(twice).concat();
     for hosts in [vec![measured()], vec![]] {
-        let samples = gather(&fast, &hosts, &Policy::default()).expect("samples");
+        let samples = gather_samples(&fast, &hosts, &Policy::default()).expect("samples");
         assert!(over_best(&samples).iter().all(|ratio| *ratio >= 1.0 - 1e-9), "{:?}", over_best(&samples));
     }
     // What was seen once proves nothing, and neither does what is hardly known.
-    let once = gather(&[product(256, 1, 100e3), product(256, 2, 250e3)], &[measured()], &Policy::default());
+    let once = gather_samples(&[product(256, 1, 100e3), product(256, 2, 250e3)], &[measured()], &Policy::default());
     assert_eq!(device(&once.expect("samples")).flops_per_ns_on(1.0), 120.0);
     let loose = Record { median_interval_ns: None, ..product(256, 1, 100e3) };
     let all = Policy { max_uncertainty: f64::INFINITY, ..Policy::default() };
     let samples =
-        gather(&[twice(loose), twice(product(256, 2, 250e3))].concat(), &[measured()], &all).expect("samples");
+        gather_samples(&[twice(loose), twice(product(256, 2, 250e3))].concat(), &[measured()], &all).expect("samples");
     assert_eq!(device(&samples).flops_per_ns_on(1.0), 120.0);
 }
 
@@ -107,7 +107,7 @@ fn no_operator_beats_its_device() {
 fn a_gpu_is_not_the_cpu_that_feeds_it() {
     let on_gpu = |record: Record| Record { target: Target::Cuda, device: Some("NVIDIA H100".to_owned()), ..record };
     let records = [on_gpu(product(1024, 1, 100e3)), on_gpu(product(512, 1, 30e3))];
-    let samples = gather(&records, &[measured()], &Policy::default()).expect("samples");
+    let samples = gather_samples(&records, &[measured()], &Policy::default()).expect("samples");
     let teraflops = device(&samples).flops_per_ns_on(1.0) / 1e3;
     assert!((teraflops - 21.47).abs() < 0.01, "the best that was reached: {teraflops}");
     assert_eq!(device(&samples).units, 1.0, "not the host's processors");
@@ -129,13 +129,13 @@ fn a_device_whose_records_are_held_out_is_described_without_them() {
     for records in [on_cpu, on_gpu] {
         let faster: Vec<Record> = records.iter().map(faster).collect();
         for hosts in [vec![measured()], vec![]] {
-            let of = |records: &[Record]| gather(records, &hosts, &before).expect("samples");
+            let of = |records: &[Record]| gather_samples(records, &hosts, &before).expect("samples");
             let (one, other) = (of(&records), of(&faster));
             assert_eq!(one.devices, other.devices, "its times say nothing of it");
             assert!(!one.has_reached_peaks);
         }
     }
     // What its host was measured at is known before.
-    let samples = gather(&[product(256, 1, 300.0)], &[measured()], &before).expect("samples");
+    let samples = gather_samples(&[product(256, 1, 300.0)], &[measured()], &before).expect("samples");
     assert_eq!(device(&samples).flops_per_ns_on(1.0), 120.0);
 }

@@ -2,8 +2,8 @@
 #![allow(missing_docs)]
 
 use samples::Samples;
-use samples::records::{Policy, gather};
-use samples::table::{Mapping, samples};
+use samples::records::{Policy, gather_samples};
+use samples::table::{Mapping, read_samples};
 use std::fmt::Write;
 
 const MAPPING: &str = include_str!("made-up.toml");
@@ -15,7 +15,7 @@ fn read(mapping: &str, table: &str) -> samples::Result<Samples> {
     let device = "\n[devices.here]\nunits = 4\nflops_per_cycle = 16\nclock_ghz = 1\nbandwidth_gb_per_s = 10\ncache_bytes = 1e6\n";
     std::fs::write(&mapping_path, format!("{mapping}{device}")).expect("a file");
     std::fs::write(&table_path, table).expect("a file");
-    samples(&[table_path], &Mapping::read(&mapping_path)?)
+    read_samples(&[table_path], &Mapping::read_file(&mapping_path)?)
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn records_of_other_sources_and_versions_are_counted_not_mixed() {
     };
     use datasets::Source::{Measured, Simulated};
     let records = [record("2", Measured), record("2", Measured), record("1", Measured), record("2", Simulated)];
-    let error = gather(&records, &[], &Policy::default()).expect_err("no record has a task").to_string();
+    let error = gather_samples(&records, &[], &Policy::default()).expect_err("no record has a task").to_string();
     for reason in [
         "1 rows: another TVM version than the most frequent, 2",
         "1 rows: source `simulated`",

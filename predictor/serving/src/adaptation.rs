@@ -2,7 +2,7 @@
 
 use crate::device::GpuFacts;
 use crate::error::Result;
-use crate::features::features;
+use crate::features::kernel_features;
 use crate::kernel::Kernel;
 use crate::learned::Knowledge;
 use learn::gaussian_process::{self, Correction, Input};
@@ -15,36 +15,47 @@ pub struct Adaptation {
 }
 
 /// Returns a kernel as the process sees it: sizes in doublings, and how the votes differ from their blend.
-fn input(knowledge: &Knowledge, kernel: &Kernel, device: &GpuFacts) -> Result<Option<(f64, Input)>> {
-    let Some((log, votes)) = knowledge.blended(kernel, device)? else { return Ok(None) };
-    let sizes = features(kernel, device, 0.0)?.similarity(kernel).into_iter().map(|size| size / LN_2).collect();
+fn process_input(knowledge: &Knowledge, kernel: &Kernel, device: &GpuFacts) -> Result<Option<(f64, Input)>> {
+    let Some((log, votes)) = knowledge.blended_log(kernel, device)? else { return Ok(None) };
+    let sizes =
+        kernel_features(kernel, device, 0.0)?.similarity_values(kernel).into_iter().map(|size| size / LN_2).collect();
     let deviations = votes.iter().map(|vote| vote.map_or(0.0, |vote| (vote - log) as f32)).collect();
     Ok(Some((log, Input { sizes, deviations, leaves: Vec::new() })))
 }
 
 /// Selects the kernels of one operator and format that are worth measuring first on a device.
-pub fn choose(knowledge: &Knowledge, kernels: &[Kernel], device: &GpuFacts, count: usize) -> Result<Vec<usize>> {
-    let inputs = kernels.iter().map(|kernel| input(knowledge, kernel, device)).collect::<Result<Option<Vec<_>>>>()?;
+pub fn choose_kernels(
+    knowledge: &Knowledge,
+    kernels: &[Kernel],
+    device: &GpuFacts,
+    count: usize,
+) -> Result<Vec<usize>> {
+    let inputs =
+        kernels.iter().map(|kernel| process_input(knowledge, kernel, device)).collect::<Result<Option<Vec<_>>>>()?;
     let inputs: Vec<Input> = inputs.unwrap_or_default().into_iter().map(|(_, input)| input).collect();
     Ok(gaussian_process::most_informative(&inputs, count.min(inputs.len())))
 }
 
 impl Adaptation {
     /// Fits the correction of one operator and format to measured kernels and their seconds; None where nothing was learned of it.
-    pub fn fit(knowledge: &Knowledge, measured: &[(Kernel, f64)], device: &GpuFacts) -> Result<Option<Adaptation>> {
+    pub fn fit_correction(
+        knowledge: &Knowledge,
+        measured: &[(Kernel, f64)],
+        device: &GpuFacts,
+    ) -> Result<Option<Adaptation>> {
         let (mut inputs, mut residuals) = (Vec::new(), Vec::new());
         for (kernel, seconds) in measured {
-            let Some((log, input)) = input(knowledge, kernel, device)? else { return Ok(None) };
-            residuals.push((seconds / features(kernel, device, 0.0)?.reference_seconds).ln() - log);
+            let Some((log, input)) = process_input(knowledge, kernel, device)? else { return Ok(None) };
+            residuals.push((seconds / kernel_features(kernel, device, 0.0)?.reference_seconds).ln() - log);
             inputs.push(input);
         }
-        Ok((!inputs.is_empty()).then(|| Adaptation { correction: gaussian_process::fit(1.0, inputs, &residuals) }))
+        Ok((!inputs.is_empty())
+            .then(|| Adaptation { correction: gaussian_process::fit_correction(1.0, inputs, &residuals) }))
     }
 
-    /// Returns the corrected seconds of a kernel.
-    pub fn seconds(&self, knowledge: &Knowledge, kernel: &Kernel, device: &GpuFacts) -> Result<Option<f64>> {
-        let Some((log, input)) = input(knowledge, kernel, device)? else { return Ok(None) };
-        let reference_seconds = features(kernel, device, 0.0)?.reference_seconds;
-        Ok(Some(reference_seconds * (log + self.correction.mean(&input)).exp()))
+    pub fn corrected_seconds(&self, knowledge: &Knowledge, kernel: &Kernel, device: &GpuFacts) -> Result<Option<f64>> {
+        let Some((log, input)) = process_input(knowledge, kernel, device)? else { return Ok(None) };
+        let reference_seconds = kernel_features(kernel, device, 0.0)?.reference_seconds;
+        Ok(Some(reference_seconds * (log + self.correction.posterior_mean(&input)).exp()))
     }
 }

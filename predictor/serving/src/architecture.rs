@@ -5,119 +5,92 @@ use models::names;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// No configuration is larger; the published ones have a few kilobytes.
+/// Size limit; published configurations have a few kilobytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
-/// Most layers, heads and experts.
+/// Limit of layers, heads and experts.
 const MAX_COUNT: u64 = 1 << 14;
-/// Largest width of a matrix.
+/// Limit of a matrix width.
 const MAX_WIDTH: u64 = 1 << 24;
-/// Families whose feed-forward network has no gate, and thus two matrices where this module counts three.
+/// Families without a gate in the feed-forward network: two matrices instead of the three counted here.
 const UNGATED: [&str; 8] = ["bloom", "falcon", "gpt2", "gpt_neo", "gpt_neox", "opt", "phi", "starcoder2"];
 
-/// The sizes of a language model that decide its kernels and its memory.
+/// Sizes of a language model that determine its kernels and memory.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Architecture {
-    /// Name of the model.
     pub name: String,
-    /// Transformer layers.
     pub layers: u64,
     /// Width of the residual stream.
     pub hidden: u64,
-    /// Tokens of the vocabulary.
     pub vocabulary: u64,
-    /// Whether the output projection shares the weights of the embedding.
     pub has_tied_embeddings: bool,
-    /// Whether only the weights of experts are quantised, as the configuration may demand.
+    /// Whether only expert weights are quantised.
     pub quantises_experts_only: bool,
-    /// Attention of the layers.
     pub attention: Attention,
-    /// Width inside the gated feed-forward network of a dense layer.
+    /// Inner width of the gated feed-forward network in dense layers.
     pub intermediate: u64,
-    /// Layers with a dense feed-forward network.
     pub dense_layers: u64,
-    /// Layers of experts; None in a dense model.
+    /// Expert layers; None in a dense model.
     pub experts: Option<ExpertLayers>,
 }
 
-/// Attention of a model's layers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Attention {
-    /// Query heads that share key-value heads in groups.
+    /// Query heads that share key-value heads.
     Grouped(GroupedAttention),
-    /// Multi-head latent attention: one compressed vector per token in place of keys and values.
+    /// Multi-head latent attention: one compressed vector per token replaces keys and values.
     Latent(LatentAttention),
 }
 
-/// Grouped-query attention.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct GroupedAttention {
-    /// Query heads.
     pub heads: u64,
-    /// Key-value heads.
     pub kv_heads: u64,
-    /// Numbers of one head.
     pub head_dim: u64,
     /// Whether the query projection also computes a gate of the output.
     pub has_output_gate: bool,
-    /// Layers that attend to a sliding window only.
     pub windowed_layers: u64,
-    /// Keys of the sliding window.
     pub window: u64,
-    /// Layers with a recurrent state in place of keys and values.
+    /// Layers with a recurrent state instead of keys and values.
     pub linear: Option<LinearAttention>,
 }
 
-/// Linear attention (gated delta rule): a state of fixed size per sequence.
+/// Linear attention (gated delta rule) with a state of fixed size per sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LinearAttention {
-    /// Layers.
     pub layers: u64,
-    /// Heads of keys.
     pub key_heads: u64,
-    /// Heads of values.
     pub value_heads: u64,
-    /// Numbers of one key.
     pub key_dim: u64,
-    /// Numbers of one value.
     pub value_dim: u64,
 }
 
-/// Multi-head latent attention.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LatentAttention {
-    /// Query heads.
     pub heads: u64,
-    /// Rank of the compressed query.
     pub query_rank: u64,
-    /// Rank of the compressed keys and values.
     pub kv_rank: u64,
-    /// Numbers of a head without position.
     pub nope_dim: u64,
     /// Numbers of a head with rotary position, shared by all heads.
     pub rope_dim: u64,
-    /// Numbers of a head's value.
     pub value_dim: u64,
-    /// Most keys that a sparse index selects; None if all keys are read.
+    /// Limit of keys selected by a sparse index; None for dense attention.
     pub most_keys: Option<u64>,
 }
 
-/// Layers of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ExpertLayers {
-    /// Layers.
     pub layers: u64,
-    /// Routed experts of a layer.
     pub experts: u64,
-    /// Routed experts of a token.
+    /// Routed experts per token.
     pub top_k: u64,
-    /// Width inside one expert.
+    /// Inner width of one expert.
     pub intermediate: u64,
-    /// Width inside the experts that every token passes; 0 without.
+    /// Inner width of the shared experts; 0 without.
     pub shared_intermediate: u64,
 }
 
-/// The fields of a `config.json` that matter here, by the names of all published families.
+/// Fields of a `config.json`, under the names of all published families.
 #[derive(Deserialize)]
 struct ModelConfig {
     #[serde(default)]
@@ -162,10 +135,9 @@ struct Quantization {
     modules_to_not_convert: Vec<String>,
 }
 
-/// A configuration that ships with the program.
 struct Shipped {
     name: &'static str,
-    /// Other spellings; names ignore case, `-`, `_`, `.` and any text before a `/`.
+    /// Other spellings; comparison ignores case, `-`, `_`, `.` and any prefix up to `/`.
     aliases: &'static [&'static str],
     text: &'static str,
 }
@@ -204,41 +176,39 @@ const SHIPPED: &[Shipped] = &[
     shipped!("qwen3.5-397b-a17b"),
 ];
 
-/// Returns the names of the models whose configurations ship with the program.
 pub fn shipped_names() -> impl Iterator<Item = &'static str> {
     SHIPPED.iter().map(|one| one.name)
 }
 
 impl Architecture {
-    /// Reads the architecture of a model: the name of a shipped configuration, a `config.json`, or a folder with one.
-    pub fn load(model: &str) -> Result<Architecture> {
+    /// Loads a shipped configuration by name, a `config.json`, or a folder with one.
+    pub fn load_architecture(model: &str) -> Result<Architecture> {
         let path = Path::new(model);
         let file = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
         if file.is_file() {
-            return Architecture::parse(&read_text(&file)?, model);
+            return Architecture::parse_config(&read_text(&file)?, model);
         }
         let own = model.rsplit('/').next().unwrap_or(model);
         let spellings = SHIPPED.iter().map(|one| (one.name, one.aliases));
-        let place = names::find(own, spellings).map_err(|hint| {
+        let place = names::find_name(own, spellings).map_err(|hint| {
             let known = shipped_names().collect::<Vec<_>>().join(", ");
             Error::Model {
                 model: model.to_owned(),
                 problem: format!("there is no such model; {hint} (known: {known}; or give a config.json)"),
             }
         })?;
-        Architecture::parse(SHIPPED[place].text, SHIPPED[place].name)
+        Architecture::parse_config(SHIPPED[place].text, SHIPPED[place].name)
     }
 
-    /// Reads a configuration as published.
-    pub fn parse(text: &str, name: &str) -> Result<Architecture> {
+    pub fn parse_config(text: &str, name: &str) -> Result<Architecture> {
         let refused = |problem: String| Error::Model { model: name.to_owned(), problem };
         let config: ModelConfig =
             serde_json::from_str(text).map_err(|error| refused(format!("its configuration is unreadable: {error}")))?;
-        config.architecture(name).map_err(refused)
+        config.into_architecture(name).map_err(refused)
     }
 
-    /// Returns a word for the kind of network: `dense`, `experts` or `latent`.
-    pub fn kind(&self) -> &'static str {
+    /// Returns `dense`, `experts` or `latent`.
+    pub fn network_kind(&self) -> &'static str {
         match (&self.attention, &self.experts) {
             (Attention::Latent(_), _) => "latent",
             (_, Some(_)) => "experts",
@@ -246,8 +216,7 @@ impl Architecture {
         }
     }
 
-    /// Returns the number of query heads.
-    pub fn heads(&self) -> u64 {
+    pub fn query_heads(&self) -> u64 {
         match self.attention {
             Attention::Grouped(grouped) => grouped.heads,
             Attention::Latent(latent) => latent.heads,
@@ -266,8 +235,8 @@ fn read_text(file: &Path) -> Result<String> {
 
 type Parsed<T> = std::result::Result<T, String>;
 
-/// Returns a size that must be there and within bounds.
-fn bounded(value: Option<u64>, field: &str, most: u64) -> Parsed<u64> {
+/// Returns a required size within bounds.
+fn require_bounded(value: Option<u64>, field: &str, most: u64) -> Parsed<u64> {
     match value {
         None => Err(format!("its configuration lacks `{field}`")),
         Some(size) if (1..=most).contains(&size) => Ok(size),
@@ -276,10 +245,10 @@ fn bounded(value: Option<u64>, field: &str, most: u64) -> Parsed<u64> {
 }
 
 impl ModelConfig {
-    fn architecture(self, name: &str) -> Parsed<Architecture> {
+    fn into_architecture(self, name: &str) -> Parsed<Architecture> {
         if let Some(text) = self.text_config {
             let tied = self.tie_word_embeddings.or(text.tie_word_embeddings);
-            return ModelConfig { tie_word_embeddings: tied, ..*text }.architecture(name);
+            return ModelConfig { tie_word_embeddings: tied, ..*text }.into_architecture(name);
         }
         if UNGATED.contains(&self.model_type.as_str()) {
             return Err(format!(
@@ -287,45 +256,45 @@ impl ModelConfig {
                 self.model_type
             ));
         }
-        let layers = bounded(self.num_hidden_layers, "num_hidden_layers", MAX_COUNT)?;
+        let layers = require_bounded(self.num_hidden_layers, "num_hidden_layers", MAX_COUNT)?;
         let experts = self.expert_layers(layers)?;
         let dense_layers = layers - experts.map_or(0, |experts| experts.layers);
         let kept = self.quantization_config.as_ref().map_or(&[][..], |of| &of.modules_to_not_convert);
         Ok(Architecture {
             name: name.to_owned(),
             layers,
-            hidden: bounded(self.hidden_size, "hidden_size", MAX_WIDTH)?,
-            vocabulary: bounded(self.vocab_size, "vocab_size", MAX_WIDTH)?,
+            hidden: require_bounded(self.hidden_size, "hidden_size", MAX_WIDTH)?,
+            vocabulary: require_bounded(self.vocab_size, "vocab_size", MAX_WIDTH)?,
             has_tied_embeddings: self.tie_word_embeddings.unwrap_or(false),
             quantises_experts_only: experts.is_some() && kept.iter().any(|module| module.ends_with("self_attn")),
-            attention: self.attention(layers)?,
+            attention: self.parse_attention(layers)?,
             intermediate: match dense_layers {
                 0 => 0,
-                _ => bounded(self.intermediate_size, "intermediate_size", MAX_WIDTH)?,
+                _ => require_bounded(self.intermediate_size, "intermediate_size", MAX_WIDTH)?,
             },
             dense_layers,
             experts,
         })
     }
 
-    fn attention(&self, layers: u64) -> Parsed<Attention> {
-        let heads = bounded(self.num_attention_heads, "num_attention_heads", MAX_COUNT)?;
+    fn parse_attention(&self, layers: u64) -> Parsed<Attention> {
+        let heads = require_bounded(self.num_attention_heads, "num_attention_heads", MAX_COUNT)?;
         if self.kv_lora_rank.is_some() {
             return Ok(Attention::Latent(LatentAttention {
                 heads,
-                query_rank: bounded(self.q_lora_rank, "q_lora_rank", MAX_WIDTH)?,
-                kv_rank: bounded(self.kv_lora_rank, "kv_lora_rank", MAX_WIDTH)?,
-                nope_dim: bounded(self.qk_nope_head_dim, "qk_nope_head_dim", MAX_WIDTH)?,
-                rope_dim: bounded(self.qk_rope_head_dim, "qk_rope_head_dim", MAX_WIDTH)?,
-                value_dim: bounded(self.v_head_dim, "v_head_dim", MAX_WIDTH)?,
+                query_rank: require_bounded(self.q_lora_rank, "q_lora_rank", MAX_WIDTH)?,
+                kv_rank: require_bounded(self.kv_lora_rank, "kv_lora_rank", MAX_WIDTH)?,
+                nope_dim: require_bounded(self.qk_nope_head_dim, "qk_nope_head_dim", MAX_WIDTH)?,
+                rope_dim: require_bounded(self.qk_rope_head_dim, "qk_rope_head_dim", MAX_WIDTH)?,
+                value_dim: require_bounded(self.v_head_dim, "v_head_dim", MAX_WIDTH)?,
                 most_keys: self.index_topk,
             }));
         }
-        let kv_heads = bounded(self.num_key_value_heads.or(Some(heads)), "num_key_value_heads", heads)?;
+        let kv_heads = require_bounded(self.num_key_value_heads.or(Some(heads)), "num_key_value_heads", heads)?;
         if heads % kv_heads != 0 {
             return Err(format!("{heads} heads cannot share {kv_heads} key-value heads equally"));
         }
-        let hidden = bounded(self.hidden_size, "hidden_size", MAX_WIDTH)?;
+        let hidden = require_bounded(self.hidden_size, "hidden_size", MAX_WIDTH)?;
         let (windowed_layers, linear) = (self.windowed_layers(layers), self.linear_attention()?);
         if windowed_layers + linear.map_or(0, |linear| linear.layers) > layers {
             return Err(format!("`layer_types` names more layers than `num_hidden_layers`, {layers}"));
@@ -333,15 +302,18 @@ impl ModelConfig {
         Ok(Attention::Grouped(GroupedAttention {
             heads,
             kv_heads,
-            head_dim: bounded(self.head_dim.or(Some(hidden / heads)), "head_dim", MAX_WIDTH)?,
+            head_dim: require_bounded(self.head_dim.or(Some(hidden / heads)), "head_dim", MAX_WIDTH)?,
             has_output_gate: self.attn_output_gate.unwrap_or(false),
             windowed_layers,
-            window: if windowed_layers > 0 { bounded(self.sliding_window, "sliding_window", MAX_WIDTH)? } else { 0 },
+            window: if windowed_layers > 0 {
+                require_bounded(self.sliding_window, "sliding_window", MAX_WIDTH)?
+            } else {
+                0
+            },
             linear,
         }))
     }
 
-    /// Returns the number of layers with a sliding window.
     fn windowed_layers(&self, layers: u64) -> u64 {
         if self.sliding_window.is_none() || self.use_sliding_window == Some(false) {
             return 0;
@@ -365,10 +337,10 @@ impl ModelConfig {
         }
         Ok(Some(LinearAttention {
             layers,
-            key_heads: bounded(self.linear_num_key_heads, "linear_num_key_heads", MAX_COUNT)?,
-            value_heads: bounded(self.linear_num_value_heads, "linear_num_value_heads", MAX_COUNT)?,
-            key_dim: bounded(self.linear_key_head_dim, "linear_key_head_dim", MAX_WIDTH)?,
-            value_dim: bounded(self.linear_value_head_dim, "linear_value_head_dim", MAX_WIDTH)?,
+            key_heads: require_bounded(self.linear_num_key_heads, "linear_num_key_heads", MAX_COUNT)?,
+            value_heads: require_bounded(self.linear_num_value_heads, "linear_num_value_heads", MAX_COUNT)?,
+            key_dim: require_bounded(self.linear_key_head_dim, "linear_key_head_dim", MAX_WIDTH)?,
+            value_dim: require_bounded(self.linear_value_head_dim, "linear_value_head_dim", MAX_WIDTH)?,
         }))
     }
 
@@ -376,7 +348,7 @@ impl ModelConfig {
         let Some(experts) = self.num_experts.filter(|experts| *experts > 0) else { return Ok(None) };
         let dense = self.first_k_dense_replace.unwrap_or(0);
         let intermediate = self.moe_intermediate_size.or(self.intermediate_size);
-        let intermediate = bounded(intermediate, "moe_intermediate_size", MAX_WIDTH)?;
+        let intermediate = require_bounded(intermediate, "moe_intermediate_size", MAX_WIDTH)?;
         let shared = self.n_shared_experts.map(|shared| shared.saturating_mul(intermediate));
         let shared = shared.or(self.shared_expert_intermediate_size).unwrap_or(0);
         if dense >= layers {
@@ -384,10 +356,14 @@ impl ModelConfig {
         }
         Ok(Some(ExpertLayers {
             layers: layers - dense,
-            experts: bounded(Some(experts), "num_experts", MAX_COUNT)?,
-            top_k: bounded(self.num_experts_per_tok, "num_experts_per_tok", experts)?,
+            experts: require_bounded(Some(experts), "num_experts", MAX_COUNT)?,
+            top_k: require_bounded(self.num_experts_per_tok, "num_experts_per_tok", experts)?,
             intermediate,
-            shared_intermediate: if shared > 0 { bounded(Some(shared), "n_shared_experts", MAX_WIDTH)? } else { 0 },
+            shared_intermediate: if shared > 0 {
+                require_bounded(Some(shared), "n_shared_experts", MAX_WIDTH)?
+            } else {
+                0
+            },
         }))
     }
 }
@@ -399,19 +375,19 @@ mod tests {
     #[test]
     fn shipped_configurations_are_readable_by_any_spelling() {
         for name in shipped_names() {
-            let read = Architecture::load(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let read = Architecture::load_architecture(name).unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(read.name, name);
         }
         for (name, means) in
             [("meta-llama/Llama-3.1-70B", "llama-3.1-70b"), ("DeepSeek-R1", "deepseek-v3"), ("Qwen3_8B", "qwen3-8b")]
         {
-            assert_eq!(Architecture::load(name).map(|found| found.name).as_deref(), Ok(means));
+            assert_eq!(Architecture::load_architecture(name).map(|found| found.name).as_deref(), Ok(means));
         }
     }
 
     #[test]
     fn kinds_of_layers_are_counted() {
-        let load = |name: &str| Architecture::load(name).expect("a shipped model");
+        let load = |name: &str| Architecture::load_architecture(name).expect("a shipped model");
         let gemma = load("gemma-3-27b");
         let Attention::Grouped(attention) = gemma.attention else { panic!("grouped") };
         assert_eq!((attention.windowed_layers, attention.window, gemma.has_tied_embeddings), (52, 1024, true));
@@ -426,7 +402,7 @@ mod tests {
 
     #[test]
     fn unknown_models_and_wrong_configurations_are_refused() {
-        let error = Architecture::load("llama-3.1-71b").expect_err("no such model").to_string();
+        let error = Architecture::load_architecture("llama-3.1-71b").expect_err("no such model").to_string();
         assert!(error.contains("did you mean `llama-3.1-70b`"), "{error}");
         for (text, reason) in [
             ("{", "its configuration is unreadable"),
@@ -438,7 +414,7 @@ mod tests {
                 "6 heads cannot share 4 key-value heads equally",
             ),
         ] {
-            let error = Architecture::parse(text, "own").expect_err(text).to_string();
+            let error = Architecture::parse_config(text, "own").expect_err(text).to_string();
             assert!(error.contains(reason), "{error}");
         }
     }

@@ -3,22 +3,19 @@
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Coverages that are offered.
 pub const LEVELS: [f64; 4] = [0.5, 0.8, 0.9, 0.95];
-/// Index of the level that estimates carry.
+/// Index of the 90 % level.
 pub const USUAL: usize = 2;
-/// Upper limits of the reference seconds of all classes but the last: mostly overhead, short, long.
+/// Upper limits of the reference seconds by class: mostly overhead, short, long; the last class has none.
 const CLASSES: [f64; 3] = [6e-6, 25e-6, 150e-6];
-/// Classes of sizes.
 pub const CLASS_COUNT: usize = CLASSES.len() + 1;
-/// A class with fewer errors takes the reaches of all classes together.
+/// Classes with fewer errors use the pooled reaches.
 const FEWEST: usize = 40;
 
-/// Reaches of errors as logarithms, by class of size and by level.
+/// Half-widths of errors in log space, by size class and level.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reaches {
     by_class: Vec<[f64; LEVELS.len()]>,
-    /// Held-out errors that the reaches come from.
     pub rows: usize,
 }
 
@@ -42,12 +39,12 @@ pub fn size_class(reference_seconds: f64) -> usize {
 
 impl Reaches {
     /// Fits reaches to held-out errors: pairs of a class and an error as a logarithm.
-    pub fn fit(errors: &[(usize, f64)]) -> Option<Reaches> {
-        Reaches::by_class(|class| {
+    pub fn fit_reaches(errors: &[(usize, f64)]) -> Option<Reaches> {
+        Reaches::collect_classes(|class| {
             let own = errors.iter().filter(|(one, _)| class.is_none_or(|class| class == *one));
             let mut sizes: Vec<f64> = own.map(|(_, error)| error.abs()).collect();
             sizes.sort_by(f64::total_cmp);
-            (!sizes.is_empty()).then(|| (sizes.len(), LEVELS.map(|level| conformal(&sizes, level))))
+            (!sizes.is_empty()).then(|| (sizes.len(), LEVELS.map(|level| conformal_quantile(&sizes, level))))
         })
     }
 
@@ -55,8 +52,8 @@ impl Reaches {
     ///
     /// Kernels of a generation err together, so generations count as observations: the reaches are wider by the factor of
     /// a prediction interval for one more of them.
-    pub fn of_devices(errors: &[DeviceError]) -> Option<Reaches> {
-        Reaches::by_class(|class| {
+    pub fn fit_device_reaches(errors: &[DeviceError]) -> Option<Reaches> {
+        Reaches::collect_classes(|class| {
             let own = || errors.iter().filter(|one| class.is_none_or(|class| class == one.class));
             let mut rows = BTreeMap::<usize, usize>::new();
             own().for_each(|one| *rows.entry(one.device).or_default() += 1);
@@ -65,12 +62,12 @@ impl Reaches {
                 own().map(|one| (one.error.abs(), 1.0 / (rows[&one.device] * rows.len()) as f64)).collect();
             sizes.sort_by(|one, two| one.0.total_cmp(&two.0));
             let wider = (1.0 + 1.0 / generations as f64).sqrt();
-            (!sizes.is_empty()).then(|| (sizes.len(), LEVELS.map(|level| wider * weighted(&sizes, level))))
+            (!sizes.is_empty()).then(|| (sizes.len(), LEVELS.map(|level| wider * weighted_quantile(&sizes, level))))
         })
     }
 
     /// Collects the number of errors and the reaches of each class (None stands for all classes).
-    fn by_class(of: impl Fn(Option<usize>) -> Option<(usize, [f64; LEVELS.len()])>) -> Option<Reaches> {
+    fn collect_classes(of: impl Fn(Option<usize>) -> Option<(usize, [f64; LEVELS.len()])>) -> Option<Reaches> {
         let (rows, all) = of(None)?;
         let by_class = (0..CLASS_COUNT).map(|class| match of(Some(class)) {
             Some((count, own)) if count >= FEWEST => own,
@@ -80,25 +77,25 @@ impl Reaches {
     }
 
     /// Returns the reach of a class at a level.
-    pub fn reach(&self, class: usize, level: usize) -> f64 {
+    pub fn get_reach(&self, class: usize, level: usize) -> f64 {
         self.by_class[class][level]
     }
 
-    /// Checks what was read from a file.
+    /// Checks values read from a file.
     pub fn is_sound(&self) -> bool {
         let is_reach = |reach: &f64| reach.is_finite() && *reach >= 0.0;
         self.by_class.len() == CLASS_COUNT && self.by_class.iter().flatten().all(is_reach)
     }
 }
 
-/// Returns the quantile of ascending errors with the finite-sample correction of conformal prediction.
-pub(crate) fn conformal(ascending: &[f64], level: f64) -> f64 {
+/// Quantile of ascending errors with the finite-sample correction of conformal prediction.
+pub(crate) fn conformal_quantile(ascending: &[f64], level: f64) -> f64 {
     let place = (level * (ascending.len() + 1) as f64).ceil() as usize;
     ascending[place.clamp(1, ascending.len()) - 1]
 }
 
 /// Returns the quantile of ascending errors with weights that sum to 1.
-fn weighted(ascending: &[(f64, f64)], level: f64) -> f64 {
+fn weighted_quantile(ascending: &[(f64, f64)], level: f64) -> f64 {
     let mut sum = 0.0;
     let reached = ascending.iter().find(|(_, weight)| {
         sum += weight;
@@ -116,17 +113,17 @@ mod tests {
     #[test]
     fn reaches_hold_the_share_that_they_promise() {
         let errors: Vec<(usize, f64)> = (0..1000).map(|place| (place % 2, f64::from(place as u32) / 1000.0)).collect();
-        let reaches = Reaches::fit(&errors).expect("errors");
+        let reaches = Reaches::fit_reaches(&errors).expect("errors");
         for (level, promised) in LEVELS.into_iter().enumerate() {
             for class in 0..2 {
                 let own = errors.iter().filter(|(one, _)| *one == class);
-                let held = own.filter(|(_, error)| *error <= reaches.reach(class, level)).count() as f64 / 500.0;
+                let held = own.filter(|(_, error)| *error <= reaches.get_reach(class, level)).count() as f64 / 500.0;
                 assert!((held - promised).abs() < 0.01, "{promised}: {held}");
             }
         }
-        assert_eq!(Reaches::fit(&[]), None);
+        assert_eq!(Reaches::fit_reaches(&[]), None);
         // A class without errors of its own takes those of all.
-        assert_eq!(reaches.reach(3, USUAL), reaches.reach(2, USUAL));
+        assert_eq!(reaches.get_reach(3, USUAL), reaches.get_reach(2, USUAL));
     }
 
     /// Errors of devices: each generation has an offset of its own, each device a smaller one, and rows scatter.
@@ -154,9 +151,9 @@ mod tests {
         for (generations, least) in [(2, 0.85), (4, 0.88), (12, 0.88)] {
             let (mut held, mut of) = (0usize, 0usize);
             for _ in 0..300 {
-                let reaches = Reaches::of_devices(&drawn_errors(generations, &mut random)).expect("errors");
+                let reaches = Reaches::fit_device_reaches(&drawn_errors(generations, &mut random)).expect("errors");
                 let strange = drawn_errors(1, &mut random);
-                held += strange.iter().filter(|one| one.error.abs() <= reaches.reach(one.class, USUAL)).count();
+                held += strange.iter().filter(|one| one.error.abs() <= reaches.get_reach(one.class, USUAL)).count();
                 of += strange.len();
             }
             let held = held as f64 / of as f64;

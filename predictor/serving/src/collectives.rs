@@ -3,46 +3,33 @@
 use crate::device::GpuFacts;
 use serde::Serialize;
 
-/// GPUs of one host that are joined by the fast link.
+/// GPUs on the fast link of a host.
 const HOST_DEVICES: u64 = 8;
-/// GPUs of one rack that are joined by the fast link.
+/// GPUs on the fast link of a rack.
 const RACK_DEVICES: u64 = 72;
-/// Bandwidth of one GPU to other hosts in one direction: a 400 Gbit/s network card per GPU.
+/// Network bandwidth per GPU and direction: one 400 Gbit/s card each.
 const NETWORK_BYTES_PER_S: f64 = 5e10;
-/// Seconds that a transfer takes however small, on the fast link and through the network.
+/// Latency of a transfer, on the fast link and through the network.
 const LINK_LATENCY_S: f64 = 4e-6;
 const NETWORK_LATENCY_S: f64 = 2e-5;
 
-/// A transfer between GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Collective {
-    /// Every GPU gets the sum of all buffers.
-    AllReduce {
-        /// Bytes of one buffer.
-        bytes: f64,
-        /// GPUs that take part.
-        ranks: u64,
-    },
-    /// Every GPU gets the parts of all.
+    /// Sum of all buffers, on every GPU.
+    AllReduce { bytes: f64, ranks: u64 },
+    /// Parts of all GPUs, on every GPU.
     AllGather {
-        /// Bytes of all parts together.
+        /// Bytes of all parts.
         bytes: f64,
-        /// GPUs that take part.
         ranks: u64,
     },
-    /// Every GPU gets its part of the sum of all buffers.
-    ReduceScatter {
-        /// Bytes of one buffer.
-        bytes: f64,
-        /// GPUs that take part.
-        ranks: u64,
-    },
+    /// Part of the sum of all buffers, on each GPU.
+    ReduceScatter { bytes: f64, ranks: u64 },
 }
 
 impl Collective {
-    /// Returns the GPUs that take part.
-    pub fn ranks(&self) -> u64 {
+    pub fn rank_count(&self) -> u64 {
         match *self {
             Collective::AllReduce { ranks, .. }
             | Collective::AllGather { ranks, .. }
@@ -50,7 +37,7 @@ impl Collective {
         }
     }
 
-    /// Returns the bytes that each GPU sends.
+    /// Bytes that each GPU sends.
     pub fn sent_bytes(&self) -> f64 {
         let share = |ranks: u64| (ranks - 1) as f64 / ranks as f64;
         match *self {
@@ -59,12 +46,12 @@ impl Collective {
         }
     }
 
-    /// Returns the least seconds: latency plus the bytes sent over the slowest link.
+    /// Lower bound: latency plus the bytes sent over the slowest link.
     pub fn bound_seconds(&self, device: &GpuFacts) -> f64 {
-        if self.ranks() < 2 {
+        if self.rank_count() < 2 {
             return 0.0;
         }
-        let (bandwidth, latency) = match self.ranks() <= joined_devices(device) {
+        let (bandwidth, latency) = match self.rank_count() <= joined_devices(device) {
             true => (device.link_bytes_per_s, LINK_LATENCY_S),
             false => (NETWORK_BYTES_PER_S.min(device.link_bytes_per_s), NETWORK_LATENCY_S),
         };
@@ -72,7 +59,7 @@ impl Collective {
     }
 }
 
-/// Returns the GPUs that the fast link joins: those of a host, or of a rack of Grace hosts.
+/// GPUs on the fast link: of a host, or of a rack for Grace hosts.
 fn joined_devices(device: &GpuFacts) -> u64 {
     if device.system.starts_with("gb") { RACK_DEVICES } else { HOST_DEVICES }
 }
@@ -80,12 +67,12 @@ fn joined_devices(device: &GpuFacts) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::find;
+    use crate::device::find_device;
 
     #[test]
     fn times_follow_bytes_and_links() {
-        let h100 = find("h100_sxm").expect("a known device");
-        let gb200 = find("gb200").expect("a known device");
+        let h100 = find_device("h100_sxm").expect("a known device");
+        let gb200 = find_device("gb200").expect("a known device");
         let time = |bytes, ranks, device| Collective::AllReduce { bytes, ranks }.bound_seconds(device);
         assert_eq!(time(1e6, 1, h100), 0.0);
         let eight = time(1e9, 8, h100);

@@ -1,49 +1,35 @@
 //! What can go wrong between a kernel's text and its time.
 
-/// What can go wrong.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// A kernel's text is wrong.
     #[error("cannot read kernel `{text}`: {problem}")]
     Text {
-        /// The text as given.
         text: String,
-        /// What is wrong, with the nearest name where a name is wrong.
+        /// Includes the nearest name for an unknown one.
         problem: String,
     },
-    /// No device has the name.
     #[error("{0}")]
     Device(String),
-    /// The device does not multiply numbers of this type.
+    /// The device does not support this type.
     #[error("{device} has no peak rate for {dtype}; it multiplies {known}")]
-    NoPeak {
-        /// The device.
-        device: String,
-        /// The type of the products.
-        dtype: &'static str,
-        /// Types that the device multiplies.
-        known: String,
-    },
-    /// No model has the name, or its configuration cannot be used.
+    NoPeak { device: String, dtype: &'static str, known: String },
+    /// Unknown model, or unusable configuration.
     #[error("cannot use model `{model}`: {problem}")]
     Model {
-        /// The model as asked for.
         model: String,
-        /// What is wrong, with the nearest name where the name is wrong.
+        /// Includes the nearest name for an unknown one.
         problem: String,
     },
-    /// A model cannot be divided among GPUs as asked.
+    /// A model cannot be divided among GPUs this way.
     #[error("cannot divide model `{model}`: {problem}")]
     Parallelism {
-        /// The model.
         model: String,
-        /// What does not fit, with sizes that do.
+        /// Includes sizes that fit.
         problem: String,
     },
-    /// A table or a learned file cannot be used.
+    /// Unusable table or learned file.
     #[error("{0}")]
     Data(String),
 }
 
-/// A result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,16 +1,16 @@
 //! Evaluates predictions of kernels under protocols that hold something out, alongside simpler methods.
 
-use crate::adaptation::{Adaptation, choose};
+use crate::adaptation::{Adaptation, choose_kernels};
 use crate::calibration::LEVELS;
 use crate::device::GpuFacts;
 use crate::error::{Error, Result};
-use crate::features::{features, mixed, shape, site};
+use crate::features::{kernel_features, mix_hash, shape_hash, site_hash};
 use crate::group::{GroupKey, HeldOut};
 use crate::kernel::{Decode, Kernel, Prefill};
 use crate::learned::{Knowledge, Learned};
 use crate::measurements::{Measurement, Measurements};
 use crate::times::{KernelTimes, Roofline};
-use crate::train::{Target, TrainOptions, fit_groups, fit_transfers, sampled};
+use crate::train::{Target, TrainOptions, fit_groups, fit_transfers, sample_rows};
 use learn::boosted::{self, BoostingParameters};
 use learn::trees::Trees;
 use models::Choice;
@@ -34,67 +34,54 @@ models::choice! {
 
 /// Parts of sites or shapes; one is held out per seed.
 const PARTS: u64 = 5;
-/// Rows of each group that are scored, and that plain XGBoost learns from.
+/// Rows per group that are scored, and used to train the plain XGBoost baseline.
 const SCORED_ROWS: usize = 2000;
 const PLAIN_ROWS: usize = 4000;
 
-/// What to evaluate.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What is held out.
     pub hold_out: HoldOut,
-    /// Seeds of divisions.
     pub seeds: Vec<u64>,
-    /// How to learn.
     pub options: TrainOptions,
-    /// Operators; empty takes all.
+    /// Evaluated operators; empty for all.
     pub operators: Vec<String>,
 }
 
-/// The result of an evaluation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Evaluation {
-    /// What was held out.
     pub hold_out: &'static str,
-    /// Scores by operator, format and device.
     pub groups: Vec<Scores>,
-    /// Scores by operator, over all groups.
     pub operators: Vec<Scores>,
-    /// CPU seconds of learning.
+    /// CPU seconds of training.
     pub learning_seconds: f64,
 }
 
-/// Errors of several methods on the same rows.
 #[derive(Clone, Debug, Serialize)]
 pub struct Scores {
-    /// What is predicted: `time`, `power` or `energy`.
+    /// Target: `time`, `power` or `energy`.
     pub target: &'static str,
-    /// The operator.
     pub operator: String,
     /// Number formats, or `all`.
     pub format: String,
-    /// The device, or `all`.
     pub device: String,
     /// Errors by method.
     pub methods: BTreeMap<&'static str, HeldOut>,
-    /// Share of rows inside of the interval at each level, in percent.
+    /// Coverage of the interval at each level, in percent.
     pub coverage: Vec<f64>,
-    /// Median of the upper over the lower end at each level.
+    /// Median ratio of upper to lower end at each level.
     pub ratio: Vec<f64>,
 }
 
-/// One scored row.
 struct Scored {
     key: GroupKey,
     target: &'static str,
-    /// Logarithms of predicted over measured by method.
+    /// Log ratio of predicted to measured value, by method.
     errors: Vec<(&'static str, f64)>,
-    /// Lower and upper ends over the measured value, at each level.
+    /// Interval ends over the measured value, at each level.
     intervals: Vec<(f64, f64)>,
 }
 
-/// Evaluates a plan.
-pub fn evaluate(all: &Measurements, plan: &Plan) -> Result<Evaluation> {
+pub fn evaluate_plan(all: &Measurements, plan: &Plan) -> Result<Evaluation> {
     let started = cpu_seconds();
     let mut scored = Vec::new();
     for seed in &plan.seeds {
@@ -107,7 +94,7 @@ pub fn evaluate(all: &Measurements, plan: &Plan) -> Result<Evaluation> {
     let by = |key: fn(&Scored) -> GroupKey| {
         let mut parts: BTreeMap<(GroupKey, &'static str), Vec<&Scored>> = BTreeMap::new();
         scored.iter().for_each(|one| parts.entry((key(one), one.target)).or_default().push(one));
-        parts.into_iter().map(|((key, target), rows)| scores(key, target, &rows)).collect::<Vec<_>>()
+        parts.into_iter().map(|((key, target), rows)| group_scores(key, target, &rows)).collect::<Vec<_>>()
     };
     let pooled = |one: &Scored| {
         let (format, device) = ("all".to_owned(), "all".to_owned());
@@ -117,7 +104,6 @@ pub fn evaluate(all: &Measurements, plan: &Plan) -> Result<Evaluation> {
     Ok(Evaluation { hold_out: plan.hold_out.name(), groups, operators, learning_seconds: cpu_seconds() - started })
 }
 
-/// Returns the CPU time of this process.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -126,7 +112,7 @@ fn cpu_seconds() -> f64 {
     (ticks(11) + ticks(12)) / 100.0
 }
 
-fn scores(key: GroupKey, target: &'static str, rows: &[&Scored]) -> Scores {
+fn group_scores(key: GroupKey, target: &'static str, rows: &[&Scored]) -> Scores {
     let mut by_method: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
     rows.iter()
         .flat_map(|row| &row.errors)
@@ -142,7 +128,9 @@ fn scores(key: GroupKey, target: &'static str, rows: &[&Scored]) -> Scores {
         ratios.sort_by(f64::total_cmp);
         ratios.get(ratios.len() / 2).copied().unwrap_or(f64::NAN)
     };
-    let methods = by_method.into_iter().filter_map(|(method, errors)| Some((method, HeldOut::of(errors.into_iter())?)));
+    let methods = by_method
+        .into_iter()
+        .filter_map(|(method, errors)| Some((method, HeldOut::from_log_errors(errors.into_iter())?)));
     let has_intervals = rows.iter().any(|row| !row.intervals.is_empty());
     let levels = || (0..LEVELS.len()).filter(|_| has_intervals);
     Scores {
@@ -156,8 +144,8 @@ fn scores(key: GroupKey, target: &'static str, rows: &[&Scored]) -> Scores {
     }
 }
 
-/// Returns some of the rows that a plan asks for.
-fn part(all: &Measurements, is_kept: impl Fn(&Measurement) -> bool) -> Measurements {
+/// Keeps some of the rows.
+fn filter_rows(all: &Measurements, is_kept: impl Fn(&Measurement) -> bool) -> Measurements {
     let rows = all.rows.iter().filter(|row| is_kept(row)).copied().collect();
     let Measurements { devices, frameworks, choices, provenance, .. } = all;
     Measurements {
@@ -170,39 +158,41 @@ fn part(all: &Measurements, is_kept: impl Fn(&Measurement) -> bool) -> Measureme
     }
 }
 
-/// Rows that are scored: some of every group.
+/// Returns scored rows, a sample of every group.
 fn scored_rows(all: &Measurements, seed: u64) -> Vec<usize> {
     let mut groups: BTreeMap<GroupKey, Vec<usize>> = BTreeMap::new();
     for (place, row) in all.rows.iter().enumerate() {
-        groups.entry(GroupKey::of(&row.kernel, all.devices[usize::from(row.device)])).or_default().push(place);
+        groups.entry(GroupKey::for_kernel(&row.kernel, all.devices[usize::from(row.device)])).or_default().push(place);
     }
-    groups.into_values().flat_map(|rows| sampled(all, rows, SCORED_ROWS, seed + 9)).collect()
+    groups.into_values().flat_map(|rows| sample_rows(all, rows, SCORED_ROWS, seed + 9)).collect()
 }
 
 fn hold_out_rows(all: &Measurements, plan: &Plan, options: &TrainOptions) -> Result<Vec<Scored>> {
-    let is_asked =
-        |row: &Measurement| plan.operators.is_empty() || plan.operators.iter().any(|one| one == row.kernel.operator());
-    let is_test = |row: &Measurement| {
-        let hash = if plan.hold_out == HoldOut::Site { site(&row.kernel) } else { shape(&row.kernel) };
-        mixed([hash, options.seed].into_iter()).is_multiple_of(PARTS)
+    let is_asked = |row: &Measurement| {
+        plan.operators.is_empty() || plan.operators.iter().any(|one| one == row.kernel.operator_name())
     };
-    let train = part(all, |row| is_asked(row) && !is_test(row));
-    let test = part(all, |row| is_asked(row) && is_test(row));
+    let is_test = |row: &Measurement| {
+        let hash = if plan.hold_out == HoldOut::Site { site_hash(&row.kernel) } else { shape_hash(&row.kernel) };
+        mix_hash([hash, options.seed].into_iter()).is_multiple_of(PARTS)
+    };
+    let train = filter_rows(all, |row| is_asked(row) && !is_test(row));
+    let test = filter_rows(all, |row| is_asked(row) && is_test(row));
     let knowledge = |target| -> Result<Knowledge> {
         Ok(Knowledge { groups: fit_groups(&train, target, options)?, transfers: BTreeMap::new() })
     };
     let learned = Learned { times: knowledge(Target::Time)?, power: knowledge(Target::Power)?, provenance: Vec::new() };
-    let plain = PlainTrees::fit(&train, options)?;
+    let plain = PlainTrees::fit_trees(&train, options)?;
     let mut scored = Vec::new();
     for row in scored_rows(&test, options.seed) {
-        score(&test, &test.rows[row], &learned, &plain, None, &mut scored)?;
+        score_row(&test, &test.rows[row], &learned, &plain, None, &mut scored)?;
     }
     Ok(scored)
 }
 
 fn hold_out_devices(all: &Measurements, plan: &Plan, options: &TrainOptions) -> Result<Vec<Scored>> {
-    let all =
-        &part(all, |row| plan.operators.is_empty() || plan.operators.iter().any(|one| one == row.kernel.operator()));
+    let all = &filter_rows(all, |row| {
+        plan.operators.is_empty() || plan.operators.iter().any(|one| one == row.kernel.operator_name())
+    });
     // Groups do not see other devices, so each is fitted once.
     let times = fit_groups(all, Target::Time, options)?;
     let power = fit_groups(all, Target::Power, options)?;
@@ -220,7 +210,7 @@ fn hold_out_devices(all: &Measurements, plan: &Plan, options: &TrainOptions) -> 
             continue;
         }
         let is_test = |row: &Measurement| out.contains(&all.devices[usize::from(row.device)].name);
-        let train = part(all, |row| !is_test(row));
+        let train = filter_rows(all, |row| !is_test(row));
         let knowledge = |target: Target, groups: &crate::group::Groups| -> Result<Knowledge> {
             let mut groups = groups.clone();
             groups.devices.retain(|known| !out.contains(&known.name));
@@ -233,21 +223,21 @@ fn hold_out_devices(all: &Measurements, plan: &Plan, options: &TrainOptions) -> 
             power: knowledge(Target::Power, &power)?,
             provenance: Vec::new(),
         };
-        let plain = PlainTrees::fit(&train, options)?;
-        let test = part(all, is_test);
+        let plain = PlainTrees::fit_trees(&train, options)?;
+        let test = filter_rows(all, is_test);
         // Other devices are asked for the usual framework.
         let is_usual = |row: &Measurement| {
-            let key = GroupKey::of(&row.kernel, test.devices[usize::from(row.device)]);
+            let key = GroupKey::for_kernel(&row.kernel, test.devices[usize::from(row.device)]);
             times.by_key.get(&key).is_some_and(|group| times.usual_framework(group) == row.framework)
         };
-        let adapted = adapt(&test, &learned, options, is_usual)?;
+        let adapted = adapt_devices(&test, &learned, options, is_usual)?;
         for place in scored_rows(&test, options.seed) {
             let row = &test.rows[place];
             if is_usual(row) || row.power.is_some() {
-                let nearest = measured.nearest(all, row, &out);
-                score(&test, row, &learned, &plain, nearest, &mut scored)?;
+                let nearest = measured.nearest_time(all, row, &out);
+                score_row(&test, row, &learned, &plain, nearest, &mut scored)?;
                 if let Some(last) = scored.last_mut().filter(|_| row.power.is_none()) {
-                    last.errors.extend(adapted.errors(&test, row, &learned)?);
+                    last.errors.extend(adapted.log_errors(&test, row, &learned)?);
                 }
             }
         }
@@ -263,8 +253,8 @@ const CANDIDATES: usize = 1000;
 /// Operator, number format and device that chosen rows correct.
 type Part = (&'static str, &'static str, u16);
 
-fn part_of(row: &Measurement) -> Part {
-    (row.kernel.operator(), row.kernel.format(), row.device)
+fn row_part(row: &Measurement) -> Part {
+    (row.kernel.operator_name(), row.kernel.format_key(), row.device)
 }
 
 /// Corrections of held-out devices by chosen rows, by number of rows.
@@ -275,7 +265,7 @@ struct Adapted {
 }
 
 /// Corrects by chosen rows of the usual framework, which other devices are asked for.
-fn adapt(
+fn adapt_devices(
     test: &Measurements,
     learned: &Learned,
     options: &TrainOptions,
@@ -283,20 +273,20 @@ fn adapt(
 ) -> Result<Adapted> {
     let mut parts: BTreeMap<Part, Vec<usize>> = BTreeMap::new();
     for (place, row) in test.rows.iter().enumerate().filter(|(_, row)| row.power.is_none() && is_usual(row)) {
-        parts.entry(part_of(row)).or_default().push(place);
+        parts.entry(row_part(row)).or_default().push(place);
     }
     let mut adapted = Adapted { corrections: BTreeMap::new(), measured: BTreeSet::new() };
     for (part, rows) in parts {
         let device = test.devices[usize::from(part.2)];
-        let pool = sampled(test, rows, CANDIDATES, options.seed + 5);
+        let pool = sample_rows(test, rows, CANDIDATES, options.seed + 5);
         let kernels: Vec<Kernel> = pool.iter().map(|place| test.rows[*place].kernel).collect();
-        let chosen = choose(&learned.times, &kernels, device, SHOTS[2].0)?;
+        let chosen = choose_kernels(&learned.times, &kernels, device, SHOTS[2].0)?;
         let rows: Vec<(Kernel, f64)> =
             chosen.iter().map(|place| (kernels[*place], test.rows[pool[*place]].seconds)).collect();
-        adapted.measured.extend(rows.iter().map(|(kernel, _)| (part, shape(kernel))));
+        adapted.measured.extend(rows.iter().map(|(kernel, _)| (part, shape_hash(kernel))));
         let fit = |(count, name): (usize, &'static str)| {
             let some = &rows[..count.min(rows.len())];
-            Ok(Adaptation::fit(&learned.times, some, device)?.map(|fitted| (name, fitted)))
+            Ok(Adaptation::fit_correction(&learned.times, some, device)?.map(|fitted| (name, fitted)))
         };
         let fitted: Vec<Option<(&'static str, Adaptation)>> = SHOTS.into_iter().map(fit).collect::<Result<_>>()?;
         adapted.corrections.insert(part, fitted.into_iter().flatten().collect());
@@ -305,15 +295,20 @@ fn adapt(
 }
 
 impl Adapted {
-    fn errors(&self, test: &Measurements, row: &Measurement, learned: &Learned) -> Result<Vec<(&'static str, f64)>> {
-        let corrections = self.corrections.get(&part_of(row));
-        if self.measured.contains(&(part_of(row), shape(&row.kernel))) {
+    fn log_errors(
+        &self,
+        test: &Measurements,
+        row: &Measurement,
+        learned: &Learned,
+    ) -> Result<Vec<(&'static str, f64)>> {
+        let corrections = self.corrections.get(&row_part(row));
+        if self.measured.contains(&(row_part(row), shape_hash(&row.kernel))) {
             return Ok(Vec::new());
         }
         let mut errors = Vec::new();
         for (name, adaptation) in corrections.into_iter().flatten() {
             let device = test.devices[usize::from(row.device)];
-            if let Some(seconds) = adaptation.seconds(&learned.times, &row.kernel, device)? {
+            if let Some(seconds) = adaptation.corrected_seconds(&learned.times, &row.kernel, device)? {
                 errors.push((*name, (seconds / row.seconds).ln()));
             }
         }
@@ -321,7 +316,7 @@ impl Adapted {
     }
 }
 
-fn score(
+fn score_row(
     all: &Measurements,
     row: &Measurement,
     learned: &Learned,
@@ -330,11 +325,11 @@ fn score(
     scored: &mut Vec<Scored>,
 ) -> Result<()> {
     let device = all.devices[usize::from(row.device)];
-    let key = GroupKey::of(&row.kernel, device);
+    let key = GroupKey::for_kernel(&row.kernel, device);
     let error = |seconds: f64| (seconds / row.seconds).ln();
     let answer = learned.answer_in(&row.kernel, device, Some(row.framework))?;
     if let Some((watts, limit)) = row.power {
-        if let Some(power) = learned.watts(&row.kernel, device, Some(row.framework))? {
+        if let Some(power) = learned.mean_power(&row.kernel, device, Some(row.framework))? {
             // The data sheet's limit stands for the board's; the row has its own.
             let scale = limit / device.power_limit_w;
             let log = (power.watts * scale / watts).ln();
@@ -352,7 +347,7 @@ fn score(
     }
     let mut errors = vec![
         ("ours", error(answer.time.seconds)),
-        ("roofline", error(Roofline.time(&row.kernel, device)?.seconds)),
+        ("roofline", error(Roofline.kernel_time(&row.kernel, device)?.seconds)),
         ("xgboost", plain.log_seconds(&row.kernel, device, row.framework) - row.seconds.ln()),
     ];
     errors.extend(nearest.map(|seconds| ("nearest device", error(seconds))));
@@ -361,11 +356,11 @@ fn score(
     Ok(())
 }
 
-/// Plain XGBoost with its defaults on sizes and data sheets, learning the time: what mechanism must beat.
+/// Baseline: XGBoost with default settings on sizes and data sheets.
 struct PlainTrees(BTreeMap<&'static str, Trees>);
 
 impl PlainTrees {
-    fn values(kernel: &Kernel, device: &GpuFacts, framework: u16) -> Vec<f32> {
+    fn feature_values(kernel: &Kernel, device: &GpuFacts, framework: u16) -> Vec<f32> {
         // Optional sizes are always written, so that each column has one meaning.
         let whole = match *kernel {
             Kernel::Prefill(of) => Kernel::Prefill(Prefill { past: of.past + 1, window: of.window.or(Some(0)), ..of }),
@@ -376,8 +371,8 @@ impl PlainTrees {
         let number = |part: &str| part.strip_prefix("power_law_").unwrap_or(part).parse::<f32>().ok();
         let numbers = text.split(['=', ',']).filter_map(number);
         let facts = [device.bf16_flops, device.bandwidth_bytes_per_s, device.units, device.l2_bytes, device.generation];
-        let formats = [kernel.products().bytes(), f64::from(framework), kernel.format().len() as f64];
-        let work = kernel.work();
+        let formats = [kernel.product_dtype().byte_width(), f64::from(framework), kernel.format_key().len() as f64];
+        let work = kernel.kernel_work();
         let mut values: Vec<f32> = facts.into_iter().chain(formats).map(|fact| fact as f32).collect();
         values.extend([work.flops as f32, work.bytes as f32]);
         values.extend(numbers);
@@ -385,52 +380,61 @@ impl PlainTrees {
         values
     }
 
-    fn fit(all: &Measurements, options: &TrainOptions) -> Result<PlainTrees> {
+    fn fit_trees(all: &Measurements, options: &TrainOptions) -> Result<PlainTrees> {
         let mut groups: BTreeMap<GroupKey, Vec<usize>> = BTreeMap::new();
         for (place, row) in all.rows.iter().enumerate().filter(|(_, row)| row.power.is_none()) {
-            groups.entry(GroupKey::of(&row.kernel, all.devices[usize::from(row.device)])).or_default().push(place);
+            groups
+                .entry(GroupKey::for_kernel(&row.kernel, all.devices[usize::from(row.device)]))
+                .or_default()
+                .push(place);
         }
         let mut by_operator: BTreeMap<&'static str, (Vec<f32>, Vec<f32>)> = BTreeMap::new();
         for rows in groups.into_values() {
-            for row in sampled(all, rows, PLAIN_ROWS, options.seed).into_iter().map(|row| &all.rows[row]) {
-                let (values, labels) = by_operator.entry(row.kernel.operator()).or_default();
+            for row in sample_rows(all, rows, PLAIN_ROWS, options.seed).into_iter().map(|row| &all.rows[row]) {
+                let (values, labels) = by_operator.entry(row.kernel.operator_name()).or_default();
                 let device = all.devices[usize::from(row.device)];
-                values.extend(PlainTrees::values(&row.kernel, device, row.framework));
+                values.extend(PlainTrees::feature_values(&row.kernel, device, row.framework));
                 labels.push(row.seconds.ln() as f32);
             }
         }
         let fit = |(operator, (values, labels)): (&'static str, (Vec<f32>, Vec<f32>))| {
-            let matrix = Matrix::of(24, values);
-            let trees = boosted::fit(&matrix, &labels, &BoostingParameters::of_xgboost(), options.seed);
+            let matrix = Matrix::from_rows(24, values);
+            let trees = boosted::fit_trees(&matrix, &labels, &BoostingParameters::of_xgboost(), options.seed);
             Ok((operator, trees.map_err(|error| Error::Data(error.to_string()))?))
         };
         Ok(PlainTrees(by_operator.into_iter().map(fit).collect::<Result<_>>()?))
     }
 
     fn log_seconds(&self, kernel: &Kernel, device: &GpuFacts, framework: u16) -> f64 {
-        let trees = self.0.get(kernel.operator());
-        trees.map_or(f64::NAN, |trees| f64::from(trees.predict_row(&PlainTrees::values(kernel, device, framework))))
+        let trees = self.0.get(kernel.operator_name());
+        trees.map_or(f64::NAN, |trees| {
+            f64::from(trees.predict_row(&PlainTrees::feature_values(kernel, device, framework)))
+        })
     }
 }
 
-/// Measured times by shape, for the ratio of the nearest device.
+/// Measured times by shape, for the nearest-device baseline.
 struct Measured(HashMap<(u64, &'static str), Vec<(u16, f64)>>);
 
 impl Measured {
     fn new(all: &Measurements) -> Measured {
         let mut times: HashMap<(u64, &'static str), Vec<(u16, f64)>> = HashMap::new();
         for row in all.rows.iter().filter(|row| row.power.is_none()) {
-            times.entry((shape(&row.kernel), row.kernel.format())).or_default().push((row.device, row.seconds));
+            times
+                .entry((shape_hash(&row.kernel), row.kernel.format_key()))
+                .or_default()
+                .push((row.device, row.seconds));
         }
         Measured(times)
     }
 
-    /// Returns the nearest other device's measured time at the same shape, times the ratio of the bounds.
-    fn nearest(&self, all: &Measurements, row: &Measurement, out: &[String]) -> Option<f64> {
+    /// Time of the nearest other device at the same shape, scaled by the ratio of bounds.
+    fn nearest_time(&self, all: &Measurements, row: &Measurement, out: &[String]) -> Option<f64> {
         let device = all.devices[usize::from(row.device)];
-        let reference = |device: &GpuFacts| features(&row.kernel, device, 0.0).map(|facts| facts.reference_seconds);
+        let reference =
+            |device: &GpuFacts| kernel_features(&row.kernel, device, 0.0).map(|facts| facts.reference_seconds);
         let own = reference(device).ok()?;
-        let others = self.0.get(&(shape(&row.kernel), row.kernel.format()))?.iter();
+        let others = self.0.get(&(shape_hash(&row.kernel), row.kernel.format_key()))?.iter();
         let others = others.filter(|(other, _)| !out.contains(&all.devices[usize::from(*other)].name));
         let ratio = |other: &u16| Some((reference(all.devices[usize::from(*other)]).ok()?, *other));
         let found = others.filter_map(|(other, seconds)| Some((ratio(other)?.0, *other, *seconds)));

@@ -7,22 +7,20 @@ use crate::error::Result;
 use crate::kernel::{Decode, Distribution, Experts, Gemm, Kernel, Prefill};
 use crate::times::{LAUNCH_SECONDS, bound_seconds};
 
-/// Sizes of output tiles that matrix kernels use.
+/// Output tiles of matrix kernels.
 const TILES: [(f64, f64); 5] = [(128.0, 128.0), (256.0, 128.0), (64.0, 128.0), (128.0, 256.0), (64.0, 64.0)];
-/// Numbers of the reduction that one step of a tile takes.
+/// Reduction length of one tile step.
 const STEP: f64 = 64.0;
 
-/// The features of a kernel on a device, and what its time is measured against.
+/// Features of a kernel on a device, and its reference time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Features {
-    /// The features in a fixed order for each operator.
+    /// Features in a fixed order per operator.
     pub values: Vec<f32>,
-    /// The bound plus the launch overhead in seconds; learned is the logarithm of the time over this.
+    /// Bound plus launch overhead; the model predicts the log ratio of time to this.
     pub reference_seconds: f64,
-    /// The bound plus the launch overhead when data that fits into the shared cache is read from there. Replayed kernels
-    /// find their data in the cache.
+    /// Like `reference_seconds`, but data that fits the shared cache is read from there, as in replayed kernels.
     pub warm_seconds: f64,
-    /// Seconds of the products at the peak rate.
     pub compute_seconds: f64,
 }
 
@@ -34,13 +32,13 @@ const OF_DEVICE: std::ops::Range<usize> = 7..COMMON;
 impl Features {
     /// Returns the features without those of the device alone: few devices are measured, and what trees tell of them by
     /// such features does not hold for others.
-    pub fn shared(&self) -> Vec<f32> {
+    pub fn shared_values(&self) -> Vec<f32> {
         [&self.values[..OF_DEVICE.start], &self.values[OF_DEVICE.end..]].concat()
     }
 
     /// Returns the features by which kernels of one operator and format are similar: the times of products and memory,
     /// the bound plus overhead, the share of the shared cache, and the sizes.
-    pub fn similarity(&self, kernel: &Kernel) -> Vec<f32> {
+    pub fn similarity_values(&self, kernel: &Kernel) -> Vec<f32> {
         let sizes: &[usize] = match kernel {
             Kernel::Gemm(_) => &[0, 1, 2],
             Kernel::Prefill(_) => &[0, 1, 2, 6, 7, 8],
@@ -57,11 +55,11 @@ impl Features {
 
 /// Bytes per second that one unit reads from the shared cache.
 const CACHE_BYTES_PER_UNIT: f64 = 40e9;
-/// Bytes over the size of the shared cache up to which all, and from which none, are read from there.
+/// Ratios of bytes to shared-cache size: up to the first all are read from there, from the second on none.
 const WARM_UP_TO: f64 = 0.6;
 const COLD_FROM: f64 = 2.0;
 
-/// Returns the seconds of memory traffic when data that fits into the shared cache is read from there.
+/// Seconds of memory traffic, with data that fits the shared cache read from there.
 fn warm_memory_seconds(bytes: f64, device: &GpuFacts) -> f64 {
     let fill = bytes / device.l2_bytes;
     let warm = ((COLD_FROM / fill).ln() / (COLD_FROM / WARM_UP_TO).ln()).clamp(0.0, 1.0);
@@ -76,54 +74,54 @@ struct Row {
 }
 
 impl Row {
-    fn push(&mut self, value: f64) {
+    fn push_value(&mut self, value: f64) {
         self.values.push(value as f32);
     }
 
-    fn log(&mut self, value: f64) {
-        self.push(value.max(1e-30).ln());
+    fn push_log(&mut self, value: f64) {
+        self.push_value(value.max(1e-30).ln());
     }
 
-    fn logs(&mut self, sizes: &[u64]) {
-        sizes.iter().for_each(|size| self.log((*size).max(1) as f64));
+    fn push_logs(&mut self, sizes: &[u64]) {
+        sizes.iter().for_each(|size| self.push_log((*size).max(1) as f64));
     }
 
-    /// How much of the shared cache some bytes take.
-    fn residency(&mut self, bytes: f64) {
-        self.log(bytes / self.l2);
+    /// Appends the log share of the shared cache that some bytes take.
+    fn push_residency(&mut self, bytes: f64) {
+        self.push_log(bytes / self.l2);
     }
 
-    /// The waves that some blocks take on all units, and the share of the units that works in them.
-    fn waves(&mut self, blocks: f64, useful: f64) {
+    /// Appends the waves of blocks on all units, and the utilisation of the units.
+    fn push_waves(&mut self, blocks: f64, useful: f64) {
         let waves = blocks / self.units;
-        self.log(waves);
-        self.push(useful / (waves.ceil().max(1.0) * self.units));
-        self.push(waves.ceil().min(50.0));
+        self.push_log(waves);
+        self.push_value(useful / (waves.ceil().max(1.0) * self.units));
+        self.push_value(waves.ceil().min(50.0));
     }
 }
 
-/// Returns the features of a kernel on a device, run by a framework of this index.
-pub fn features(kernel: &Kernel, device: &GpuFacts, framework: f32) -> Result<Features> {
-    let peak = device.peak(kernel.products())?;
-    let work = kernel.work();
+/// Computes features; `framework` is an index.
+pub fn kernel_features(kernel: &Kernel, device: &GpuFacts, framework: f32) -> Result<Features> {
+    let peak = device.peak_flops(kernel.product_dtype())?;
+    let work = kernel.kernel_work();
     let (compute, memory) = (work.flops / peak, work.bytes / device.bandwidth_bytes_per_s);
     let reference_seconds = bound_seconds(kernel, device)? + LAUNCH_SECONDS;
     let warm_seconds = compute.max(warm_memory_seconds(work.bytes, device)) + LAUNCH_SECONDS;
     let mut row = Row { values: Vec::with_capacity(56), units: device.units, l2: device.l2_bytes };
-    row.push(f64::from(framework));
-    row.log(compute);
-    row.log(memory);
-    row.log(compute / memory);
-    row.log(reference_seconds);
-    row.residency(work.bytes);
-    row.log(warm_seconds / reference_seconds);
+    row.push_value(f64::from(framework));
+    row.push_log(compute);
+    row.push_log(memory);
+    row.push_log(compute / memory);
+    row.push_log(reference_seconds);
+    row.push_residency(work.bytes);
+    row.push_log(warm_seconds / reference_seconds);
     // The balance of the device: bf16 operations per byte, shares of units, and the shared cache.
-    row.log(peak / device.bandwidth_bytes_per_s);
-    row.log(peak / device.units);
-    row.log(device.bandwidth_bytes_per_s / device.units);
-    row.log(device.l2_bytes / device.bandwidth_bytes_per_s);
-    row.push(device.units);
-    row.push(device.generation);
+    row.push_log(peak / device.bandwidth_bytes_per_s);
+    row.push_log(peak / device.units);
+    row.push_log(device.bandwidth_bytes_per_s / device.units);
+    row.push_log(device.l2_bytes / device.bandwidth_bytes_per_s);
+    row.push_value(device.units);
+    row.push_value(device.generation);
     match kernel {
         Kernel::Gemm(gemm) => gemm_features(gemm, &mut row),
         Kernel::Prefill(prefill) => prefill_features(prefill, &mut row),
@@ -135,99 +133,102 @@ pub fn features(kernel: &Kernel, device: &GpuFacts, framework: f32) -> Result<Fe
 
 fn gemm_features(gemm: &Gemm, row: &mut Row) {
     let (m, n, k) = (gemm.m as f64, gemm.n as f64, gemm.k as f64);
-    row.logs(&[gemm.m, gemm.n, gemm.k]);
-    row.push(gemm.scheme.weight_bytes());
-    row.push(gemm.scheme.activation_bytes());
-    row.push(gemm.scheme.products().bytes());
-    row.residency(n * k * gemm.scheme.weight_bytes());
-    row.residency(m * k * gemm.scheme.activation_bytes());
-    row.residency(m * n * 2.0);
+    row.push_logs(&[gemm.m, gemm.n, gemm.k]);
+    row.push_value(gemm.scheme.weight_bytes());
+    row.push_value(gemm.scheme.activation_bytes());
+    row.push_value(gemm.scheme.product_dtype().byte_width());
+    row.push_residency(n * k * gemm.scheme.weight_bytes());
+    row.push_residency(m * k * gemm.scheme.activation_bytes());
+    row.push_residency(m * n * 2.0);
     for (rows, columns) in TILES {
-        row.waves((m / rows).ceil() * (n / columns).ceil(), m * n / (rows * columns));
+        row.push_waves((m / rows).ceil() * (n / columns).ceil(), m * n / (rows * columns));
     }
-    row.push(m / (128.0 * (m / 128.0).ceil()));
+    row.push_value(m / (128.0 * (m / 128.0).ceil()));
     // Libraries choose kernels by alignment: the power of two that divides a size.
-    [gemm.m, gemm.n, gemm.k].iter().for_each(|size| row.push(f64::from(size.trailing_zeros().min(8))));
+    [gemm.m, gemm.n, gemm.k].iter().for_each(|size| row.push_value(f64::from(size.trailing_zeros().min(8))));
     // Steps that each unit takes when the reduction is split until all units work.
     let tiles = (m / 128.0).ceil() * (n / 128.0).ceil();
-    row.log(k / STEP / (row.units / tiles).max(1.0));
-    row.log(k / STEP * (tiles / row.units).max(1.0));
+    row.push_log(k / STEP / (row.units / tiles).max(1.0));
+    row.push_log(k / STEP * (tiles / row.units).max(1.0));
 }
 
 fn head_features(heads: u64, kv_heads: u64, head_dim: u64, window: Option<u64>, cache_bytes: f64, row: &mut Row) {
-    row.logs(&[heads, kv_heads, head_dim]);
-    row.push(heads as f64 / kv_heads as f64);
-    row.log(window.map_or(1e9, |window| window as f64));
-    row.push(cache_bytes);
+    row.push_logs(&[heads, kv_heads, head_dim]);
+    row.push_value(heads as f64 / kv_heads as f64);
+    row.push_log(window.map_or(1e9, |window| window as f64));
+    row.push_value(cache_bytes);
 }
 
 fn prefill_features(of: &Prefill, row: &mut Row) {
-    head_features(of.heads, of.kv_heads, of.head_dim, of.window, of.cache_dtype.bytes(), row);
+    head_features(of.heads, of.kv_heads, of.head_dim, of.window, of.cache_dtype.byte_width(), row);
     let (batch, heads, new) = (of.batch as f64, of.heads as f64, of.new_tokens as f64);
-    row.logs(&[of.batch, of.new_tokens, of.past + 1]);
-    row.log(of.pairs() / new);
-    row.log(of.keys());
-    let cache = 2.0 * batch * of.kv_heads as f64 * of.keys() * of.head_dim as f64 * of.cache_dtype.bytes();
-    row.residency(cache);
-    row.residency(2.0 * batch * heads * new * of.head_dim as f64);
+    row.push_logs(&[of.batch, of.new_tokens, of.past + 1]);
+    row.push_log(of.attended_pairs() / new);
+    row.push_log(of.keys_read());
+    let cache = 2.0 * batch * of.kv_heads as f64 * of.keys_read() * of.head_dim as f64 * of.cache_dtype.byte_width();
+    row.push_residency(cache);
+    row.push_residency(2.0 * batch * heads * new * of.head_dim as f64);
     for rows in [64.0, 128.0] {
-        row.waves(batch * heads * (new / rows).ceil(), batch * heads * new / rows);
+        row.push_waves(batch * heads * (new / rows).ceil(), batch * heads * new / rows);
         let group = heads / of.kv_heads as f64;
-        row.waves(batch * of.kv_heads as f64 * (new * group / rows).ceil(), batch * heads * new / rows);
+        row.push_waves(batch * of.kv_heads as f64 * (new * group / rows).ceil(), batch * heads * new / rows);
     }
     // The longest row of tiles bounds a kernel that has few of them.
-    row.log((of.pairs() / new).max(1.0) / 128.0 * of.head_dim as f64);
+    row.push_log((of.attended_pairs() / new).max(1.0) / 128.0 * of.head_dim as f64);
 }
 
 fn decode_features(of: &Decode, row: &mut Row) {
-    head_features(of.heads, of.kv_heads, of.head_dim, of.window, of.cache_dtype.bytes(), row);
+    head_features(of.heads, of.kv_heads, of.head_dim, of.window, of.cache_dtype.byte_width(), row);
     let (batch, kv_heads) = (of.batch as f64, of.kv_heads as f64);
-    row.logs(&[of.batch, of.context]);
-    row.log(of.keys());
-    row.log(of.keys() * batch);
-    row.residency(2.0 * batch * kv_heads * of.keys() * of.head_dim as f64 * of.cache_dtype.bytes());
-    row.waves(batch * kv_heads, batch * kv_heads);
+    row.push_logs(&[of.batch, of.context]);
+    row.push_log(of.keys_read());
+    row.push_log(of.keys_read() * batch);
+    row.push_residency(2.0 * batch * kv_heads * of.keys_read() * of.head_dim as f64 * of.cache_dtype.byte_width());
+    row.push_waves(batch * kv_heads, batch * kv_heads);
     for keys in [64.0, 256.0] {
-        row.waves(batch * kv_heads * (of.keys() / keys).ceil(), batch * kv_heads * of.keys() / keys);
+        row.push_waves(batch * kv_heads * (of.keys_read() / keys).ceil(), batch * kv_heads * of.keys_read() / keys);
     }
     // Keys of one unit when the context is split until all units work.
-    row.log(of.keys() / (row.units / (batch * kv_heads)).max(1.0));
+    row.push_log(of.keys_read() / (row.units / (batch * kv_heads)).max(1.0));
 }
 
 fn experts_features(of: &Experts, row: &mut Row) {
-    row.logs(&[of.tokens, of.hidden, of.intermediate, of.experts, of.top_k]);
-    row.logs(&[of.tensor_parallel, of.expert_parallel]);
+    row.push_logs(&[of.tokens, of.hidden, of.intermediate, of.experts, of.top_k]);
+    row.push_logs(&[of.tensor_parallel, of.expert_parallel]);
     let power = match of.distribution {
         Distribution::Balanced => 0.0,
         Distribution::PowerLaw(power) => power,
     };
-    let (routed, local, active) = (of.routed(), of.local_experts(), of.active_experts());
-    row.push(power);
-    row.push(of.scheme.weight_bytes());
-    row.push(of.scheme.activation_bytes());
-    row.push(of.scheme.products().bytes());
-    row.log(routed);
-    row.log(local);
-    row.log(of.width());
-    row.log(active);
-    row.log(routed / local);
-    row.residency(active * 3.0 * of.hidden as f64 * of.width() * of.scheme.weight_bytes());
-    row.residency(routed * of.hidden as f64 * 2.0);
+    let (routed, local, active) = (of.routed_pairs(), of.local_experts(), of.active_experts());
+    row.push_value(power);
+    row.push_value(of.scheme.weight_bytes());
+    row.push_value(of.scheme.activation_bytes());
+    row.push_value(of.scheme.product_dtype().byte_width());
+    row.push_log(routed);
+    row.push_log(local);
+    row.push_log(of.rank_width());
+    row.push_log(active);
+    row.push_log(routed / local);
+    row.push_residency(active * 3.0 * of.hidden as f64 * of.rank_width() * of.scheme.weight_bytes());
+    row.push_residency(routed * of.hidden as f64 * 2.0);
     for rows in [16.0, 64.0, 128.0] {
         let tokens = routed / active;
         let blocks = active * (tokens / rows).ceil();
-        row.waves(blocks * (2.0 * of.width() / 128.0).ceil(), routed / rows * (2.0 * of.width() / 128.0));
-        row.waves(blocks * (of.hidden as f64 / 128.0).ceil(), routed / rows * (of.hidden as f64 / 128.0));
+        row.push_waves(
+            blocks * (2.0 * of.rank_width() / 128.0).ceil(),
+            routed / rows * (2.0 * of.rank_width() / 128.0),
+        );
+        row.push_waves(blocks * (of.hidden as f64 / 128.0).ceil(), routed / rows * (of.hidden as f64 / 128.0));
     }
-    let (load, served) = loads(of, power);
-    row.log(load);
-    row.log(served);
-    row.residency(served * 3.0 * of.hidden as f64 * of.width() * of.scheme.weight_bytes());
+    let (load, served) = expert_loads(of, power);
+    row.push_log(load);
+    row.push_log(served);
+    row.push_residency(served * 3.0 * of.hidden as f64 * of.rank_width() * of.scheme.weight_bytes());
 }
 
-/// Returns the pairs of the fullest expert, relative to equal shares, and the experts of one rank that get a token, when
-/// the share of an expert falls with a power of its rank.
-fn loads(of: &Experts, power: f64) -> (f64, f64) {
+/// Relative load of the fullest expert, and active experts per rank, for expert shares that fall with a power of
+/// their rank.
+fn expert_loads(of: &Experts, power: f64) -> (f64, f64) {
     let experts = of.experts as f64;
     let pairs = of.tokens as f64 * of.top_k as f64;
     // The sum of r^-power from 1 to the number of experts, by its integral.
@@ -241,19 +242,19 @@ fn loads(of: &Experts, power: f64) -> (f64, f64) {
     (first * experts / pairs, (served / of.expert_parallel as f64).max(1.0))
 }
 
-/// Returns a number that is equal for kernels of one site: a layer of a model at any number of tokens.
-pub fn site(kernel: &Kernel) -> u64 {
+/// Hash of the site: a layer of a model at any number of tokens.
+pub fn site_hash(kernel: &Kernel) -> u64 {
     let parts: [u64; 6] = match kernel {
         Kernel::Gemm(of) => [1, of.n, of.k, 0, 0, 0],
         Kernel::Prefill(of) => [2, of.heads, of.kv_heads, of.head_dim, of.window.unwrap_or(0), 0],
         Kernel::Decode(of) => [2, of.heads, of.kv_heads, of.head_dim, of.window.unwrap_or(0), 0],
         Kernel::Experts(of) => [3, of.hidden, of.intermediate, of.experts, of.top_k, 0],
     };
-    mixed(parts.into_iter())
+    mix_hash(parts.into_iter())
 }
 
-/// Returns a number that is equal for kernels of equal sizes in any number format.
-pub fn shape(kernel: &Kernel) -> u64 {
+/// Hash of the sizes, in any number format.
+pub fn shape_hash(kernel: &Kernel) -> u64 {
     let rest: [u64; 4] = match kernel {
         Kernel::Gemm(of) => [of.m, 0, 0, 0],
         Kernel::Prefill(of) => [of.batch, of.new_tokens, of.past, 1],
@@ -266,11 +267,11 @@ pub fn shape(kernel: &Kernel) -> u64 {
             [of.tokens, of.tensor_parallel, of.expert_parallel, power.to_bits()]
         }
     };
-    mixed([site(kernel)].into_iter().chain(rest))
+    mix_hash([site_hash(kernel)].into_iter().chain(rest))
 }
 
-/// Mixes numbers into one; the same on every machine and version.
-pub fn mixed(parts: impl Iterator<Item = u64>) -> u64 {
+/// Mixes numbers into a hash that is stable across machines and versions.
+pub fn mix_hash(parts: impl Iterator<Item = u64>) -> u64 {
     parts.fold(0x9e37_79b9_7f4a_7c15, |all, part| {
         let mut next = (all ^ part).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         next ^= next >> 27;
@@ -282,11 +283,11 @@ pub fn mixed(parts: impl Iterator<Item = u64>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::find;
+    use crate::device::find_device;
 
     #[test]
     fn features_of_an_operator_have_one_length() {
-        let h100 = find("h100_sxm").expect("a device");
+        let h100 = find_device("h100_sxm").expect("a device");
         for texts in [
             ["gemm:m=1,n=2,k=3", "gemm:m=4096,n=128,k=51200,dtype=fp8_block"],
             [
@@ -300,7 +301,7 @@ mod tests {
         ] {
             let lengths = texts.map(|text| {
                 let kernel: Kernel = text.parse().expect(text);
-                let values = features(&kernel, h100, 0.0).expect(text).values;
+                let values = kernel_features(&kernel, h100, 0.0).expect(text).values;
                 assert!(values.iter().all(|value| value.is_finite()), "{text}: {values:?}");
                 values.len()
             });
@@ -312,8 +313,8 @@ mod tests {
     fn a_site_has_many_shapes() {
         let kernel = |text: &str| text.parse::<Kernel>().expect(text);
         let (one, two) = (kernel("gemm:m=1,n=64,k=128"), kernel("gemm:m=2,n=64,k=128,dtype=fp8"));
-        assert_eq!(site(&one), site(&two));
-        assert_ne!(shape(&one), shape(&two));
-        assert_ne!(site(&one), site(&kernel("gemm:m=1,n=128,k=64")));
+        assert_eq!(site_hash(&one), site_hash(&two));
+        assert_ne!(shape_hash(&one), shape_hash(&two));
+        assert_ne!(site_hash(&one), site_hash(&kernel("gemm:m=1,n=128,k=64")));
     }
 }

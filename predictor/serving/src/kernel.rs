@@ -3,20 +3,17 @@
 use crate::scheme::{Dtype, Scheme};
 use serde::{Deserialize, Serialize};
 
-/// Bytes of one number of an output or of a query; frameworks keep both in 16 bits.
+/// Bytes per element of outputs and queries, which frameworks keep in 16 bits.
 const OUTPUT_BYTES: f64 = 2.0;
 
-/// One call of a kernel on one device.
+/// One kernel call on one device.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kernel {
-    /// A matrix product.
     Gemm(Gemm),
-    /// Attention of new tokens, each on all tokens before it.
     Prefill(Prefill),
     /// Attention of one new token per sequence.
     Decode(Decode),
-    /// A fused layer of experts.
     Experts(Experts),
 }
 
@@ -25,55 +22,41 @@ pub enum Kernel {
 pub struct Gemm {
     /// Rows of activations, usually tokens.
     pub m: u64,
-    /// Output features.
     pub n: u64,
-    /// Input features, which are summed over.
     pub k: u64,
-    /// Number formats.
     pub scheme: Scheme,
 }
 
 /// Causal attention of `new_tokens` per sequence on themselves and on `past` tokens in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prefill {
-    /// Sequences.
     pub batch: u64,
-    /// New tokens of each sequence.
     pub new_tokens: u64,
-    /// Tokens of each sequence that the cache already holds.
+    /// Cached tokens of each sequence.
     pub past: u64,
-    /// Query heads on this device.
     pub heads: u64,
-    /// Key-value heads on this device.
     pub kv_heads: u64,
-    /// Numbers of one head.
     pub head_dim: u64,
-    /// Most keys that a token attends to; None without a sliding window.
+    /// Sliding window in keys; None for full attention.
     pub window: Option<u64>,
-    /// Type of the products.
     pub dtype: Dtype,
-    /// Type of keys and values in the cache.
+    /// Type of cached keys and values.
     pub cache_dtype: Dtype,
 }
 
 /// Attention of one new token of each sequence on `context` keys, its own included.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decode {
-    /// Sequences.
     pub batch: u64,
     /// Keys of each sequence, the new one included.
     pub context: u64,
-    /// Query heads on this device.
     pub heads: u64,
-    /// Key-value heads on this device.
     pub kv_heads: u64,
-    /// Numbers of one head.
     pub head_dim: u64,
-    /// Most keys that a token attends to; None without a sliding window.
+    /// Sliding window in keys; None for full attention.
     pub window: Option<u64>,
-    /// Type of the products.
     pub dtype: Dtype,
-    /// Type of keys and values in the cache.
+    /// Type of cached keys and values.
     pub cache_dtype: Dtype,
 }
 
@@ -82,46 +65,40 @@ pub struct Decode {
 pub struct Experts {
     /// Tokens of all ranks of the expert-parallel group.
     pub tokens: u64,
-    /// Width of the model.
     pub hidden: u64,
-    /// Width inside one expert, before it is divided by `tensor_parallel`.
+    /// Inner width of one expert, before division by `tensor_parallel`.
     pub intermediate: u64,
-    /// Experts of the layer, before they are divided by `expert_parallel`.
+    /// Experts of the layer, before division by `expert_parallel`.
     pub experts: u64,
-    /// Experts that each token is sent to.
+    /// Experts per token.
     pub top_k: u64,
-    /// Devices that divide each expert.
+    /// Devices that share each expert.
     pub tensor_parallel: u64,
-    /// Devices that divide the experts among them.
+    /// Devices that share the experts.
     pub expert_parallel: u64,
-    /// How tokens are distributed over experts.
     pub distribution: Distribution,
-    /// Number formats.
     pub scheme: Scheme,
 }
 
-/// How tokens are distributed over experts.
+/// Distribution of tokens over experts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Distribution {
-    /// Every expert gets equally many tokens.
     Balanced,
     /// The share of an expert falls with a power of its rank.
     PowerLaw(f64),
 }
 
-/// Operations and memory traffic of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Work {
     /// Floating-point operations; a multiplication and an addition are two.
     pub flops: f64,
-    /// Bytes read from and written to memory when each number moves once.
+    /// Compulsory bytes, each value moved once.
     pub bytes: f64,
 }
 
 impl Kernel {
-    /// The operator's name in texts.
-    pub fn operator(&self) -> &'static str {
+    pub fn operator_name(&self) -> &'static str {
         match self {
             Kernel::Gemm(_) => "gemm",
             Kernel::Prefill(_) => "attention_prefill",
@@ -130,18 +107,17 @@ impl Kernel {
         }
     }
 
-    /// The type of the products.
-    pub fn products(&self) -> Dtype {
+    pub fn product_dtype(&self) -> Dtype {
         match self {
-            Kernel::Gemm(gemm) => gemm.scheme.products(),
+            Kernel::Gemm(gemm) => gemm.scheme.product_dtype(),
             Kernel::Prefill(prefill) => prefill.dtype,
             Kernel::Decode(decode) => decode.dtype,
-            Kernel::Experts(experts) => experts.scheme.products(),
+            Kernel::Experts(experts) => experts.scheme.product_dtype(),
         }
     }
 
-    /// Number formats as one word, by which errors and intervals are kept: the scheme, or the type of the cache.
-    pub fn format(&self) -> &'static str {
+    /// Key of errors and intervals: the scheme, or the type of the cache.
+    pub fn format_key(&self) -> &'static str {
         use models::Choice;
         match self {
             Kernel::Gemm(gemm) => gemm.scheme.name(),
@@ -151,8 +127,8 @@ impl Kernel {
         }
     }
 
-    /// Operations really done and bytes really moved.
-    pub fn work(&self) -> Work {
+    /// Operations and compulsory bytes.
+    pub fn kernel_work(&self) -> Work {
         match self {
             Kernel::Gemm(gemm) => gemm.work(),
             Kernel::Prefill(prefill) => prefill.work(),
@@ -163,7 +139,6 @@ impl Kernel {
 }
 
 impl Gemm {
-    /// Operations and bytes.
     pub fn work(&self) -> Work {
         let (m, n, k) = (self.m as f64, self.n as f64, self.k as f64);
         let bytes = m * k * self.scheme.activation_bytes() + n * k * self.scheme.weight_bytes() + m * n * OUTPUT_BYTES;
@@ -172,8 +147,8 @@ impl Gemm {
 }
 
 impl Prefill {
-    /// Pairs of a query and a key that it attends to, in one head of one sequence.
-    pub fn pairs(&self) -> f64 {
+    /// Query-key pairs in one head of one sequence.
+    pub fn attended_pairs(&self) -> f64 {
         let (new, past) = (self.new_tokens as f64, self.past as f64);
         // Token i (from 1) sees past + i keys, at most the window.
         let Some(window) = self.window.map(|window| window as f64) else { return new * past + new * (new + 1.0) / 2.0 };
@@ -181,63 +156,58 @@ impl Prefill {
         growing * past + growing * (growing + 1.0) / 2.0 + (new - growing) * window
     }
 
-    /// Keys of one sequence that any of its new tokens reads.
-    pub fn keys(&self) -> f64 {
+    /// Keys of one sequence that its new tokens read.
+    pub fn keys_read(&self) -> f64 {
         let all = (self.new_tokens + self.past) as f64;
         self.window.map_or(all, |window| all.min((window + self.new_tokens) as f64))
     }
 
-    /// Operations and bytes.
     pub fn work(&self) -> Work {
         let (batch, heads, head_dim) = (self.batch as f64, self.heads as f64, self.head_dim as f64);
-        let cache = 2.0 * batch * self.kv_heads as f64 * self.keys() * head_dim * self.cache_dtype.bytes();
+        let cache = 2.0 * batch * self.kv_heads as f64 * self.keys_read() * head_dim * self.cache_dtype.byte_width();
         let queries = 2.0 * batch * heads * self.new_tokens as f64 * head_dim * OUTPUT_BYTES;
-        Work { flops: 4.0 * batch * heads * self.pairs() * head_dim, bytes: cache + queries }
+        Work { flops: 4.0 * batch * heads * self.attended_pairs() * head_dim, bytes: cache + queries }
     }
 }
 
 impl Decode {
-    /// Keys of one sequence that are read.
-    pub fn keys(&self) -> f64 {
+    pub fn keys_read(&self) -> f64 {
         self.window.map_or(self.context, |window| window.min(self.context)) as f64
     }
 
-    /// Operations and bytes.
     pub fn work(&self) -> Work {
         let (batch, heads, head_dim) = (self.batch as f64, self.heads as f64, self.head_dim as f64);
-        let cache = 2.0 * batch * self.kv_heads as f64 * self.keys() * head_dim * self.cache_dtype.bytes();
+        let cache = 2.0 * batch * self.kv_heads as f64 * self.keys_read() * head_dim * self.cache_dtype.byte_width();
         let queries = 2.0 * batch * heads * head_dim * OUTPUT_BYTES;
-        Work { flops: 4.0 * batch * heads * self.keys() * head_dim, bytes: cache + queries }
+        Work { flops: 4.0 * batch * heads * self.keys_read() * head_dim, bytes: cache + queries }
     }
 }
 
 impl Experts {
-    /// Pairs of a token and an expert that one rank serves when ranks have equal shares.
-    pub fn routed(&self) -> f64 {
+    /// Token-expert pairs of one rank, for equal shares.
+    pub fn routed_pairs(&self) -> f64 {
         self.tokens as f64 * self.top_k as f64 / self.expert_parallel as f64
     }
 
-    /// Experts of one rank.
     pub fn local_experts(&self) -> f64 {
         (self.experts as f64 / self.expert_parallel as f64).max(1.0)
     }
 
-    /// Experts of one rank that at least one token is sent to.
+    /// Experts of one rank with at least one token.
     pub fn active_experts(&self) -> f64 {
-        self.local_experts().min(self.routed()).max(1.0)
+        self.local_experts().min(self.routed_pairs()).max(1.0)
     }
 
-    /// Width inside one expert on one rank.
-    pub fn width(&self) -> f64 {
+    /// Inner width of one expert on one rank.
+    pub fn rank_width(&self) -> f64 {
         self.intermediate as f64 / self.tensor_parallel as f64
     }
 
-    /// Operations and bytes of one rank.
     pub fn work(&self) -> Work {
-        let expert = 3.0 * self.hidden as f64 * self.width();
-        let routed = self.routed().max(1.0);
+        let expert = 3.0 * self.hidden as f64 * self.rank_width();
+        let routed = self.routed_pairs().max(1.0);
         let activations = routed * self.hidden as f64 * (self.scheme.activation_bytes() + OUTPUT_BYTES);
-        let inside = 2.0 * routed * self.width() * (self.scheme.activation_bytes() + OUTPUT_BYTES);
+        let inside = 2.0 * routed * self.rank_width() * (self.scheme.activation_bytes() + OUTPUT_BYTES);
         Work {
             flops: 2.0 * routed * expert,
             bytes: self.active_experts() * expert * self.scheme.weight_bytes() + activations + inside,
@@ -260,7 +230,7 @@ mod tests {
             for window in [None, Some(1), Some(4), Some(6), Some(100)] {
                 let seen = |token: u64| window.map_or(past + token, |window: u64| window.min(past + token));
                 let counted: u64 = (1..=new).map(seen).sum();
-                assert_eq!(prefill(new, past, window).pairs(), counted as f64, "{new} {past} {window:?}");
+                assert_eq!(prefill(new, past, window).attended_pairs(), counted as f64, "{new} {past} {window:?}");
             }
         }
     }

@@ -10,19 +10,17 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A mapping file: one source of tables.
+/// A mapping file for one source of tables.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mapping {
-    /// Where the tables come from.
     pub source: String,
-    /// Licence of the tables, with the holder of the rights.
+    /// Licence with the holder of the rights.
     pub licence: String,
-    /// The tables.
     pub tables: Vec<TableMapping>,
 }
 
-/// The meaning of one table.
+/// Meaning of one table.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableMapping {
@@ -30,44 +28,37 @@ pub struct TableMapping {
     pub file: String,
     /// Operator of the kernels, such as `gemm`.
     pub kernel: String,
-    /// Column with the device's name.
+    /// Column of the device name.
     pub device: String,
     /// Column that repeats the device in other words.
     pub same_as_device: Option<String>,
-    /// Column with the serving framework.
     pub framework: Option<String>,
-    /// Column with the framework's version.
     pub version: Option<String>,
-    /// Whether versions of one framework are learned apart.
+    /// Whether versions of a framework are trained separately.
     #[serde(default)]
     pub tells_versions_apart: bool,
-    /// Column with the library or kernel that answered, which is known only after the run.
+    /// Column of the library or kernel that was chosen, known only after the run.
     pub choice: Option<String>,
-    /// Column and unit of the time.
     pub time: Time,
-    /// Columns of power, where it was measured.
     pub power: Option<Power>,
-    /// Sizes of the kernel by its own words.
+    /// Sizes by the kernel's attribute names.
     pub sizes: BTreeMap<String, Size>,
-    /// Columns of number formats and of the distribution of tokens, by the kernel's words.
+    /// Columns of number formats and token distribution, by the kernel's attribute names.
     #[serde(default)]
     pub formats: BTreeMap<String, String>,
-    /// Rows that are known to be faulty.
+    /// Rows known to be faulty.
     #[serde(default)]
     pub drop: Vec<Fault>,
 }
 
-/// The column of the time.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Time {
-    /// Its name.
     pub column: String,
-    /// Its unit: `ns`, `us`, `ms` or `s`.
+    /// `ns`, `us`, `ms` or `s`.
     pub unit: Unit,
 }
 
-/// A unit of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
@@ -78,17 +69,17 @@ pub enum Unit {
     S,
 }
 
-/// The columns of power, in watts.
+/// Power columns, in watts.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Power {
-    /// Mean power while the kernel ran in a loop.
+    /// Mean power in a loop.
     pub watts: String,
     /// Power limit of the board.
     pub limit: String,
 }
 
-/// A size: a column, the same number in every row, or a sum of columns.
+/// A size: a column, a constant, or a sum of columns.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 #[allow(missing_docs)]
@@ -98,19 +89,17 @@ pub enum Size {
     Sum { sum: Vec<String> },
 }
 
-/// Faulty rows: those with these words in these columns.
+/// Faulty rows, selected by cell values.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
-    /// What is wrong with the rows.
     pub reason: String,
-    /// Words or numbers by column.
     pub r#where: BTreeMap<String, String>,
 }
 
 impl Unit {
     /// Seconds of one unit.
-    pub fn seconds(self) -> f64 {
+    pub fn in_seconds(self) -> f64 {
         match self {
             Unit::Ns => 1e-9,
             Unit::Us => 1e-6,
@@ -119,7 +108,7 @@ impl Unit {
         }
     }
 
-    fn name(self) -> &'static str {
+    fn unit_name(self) -> &'static str {
         match self {
             Unit::Ns => "ns",
             Unit::Us => "us",
@@ -130,48 +119,47 @@ impl Unit {
 }
 
 impl Mapping {
-    /// Returns whether a text is a mapping of tables of kernels.
+    /// Reports whether a text is a mapping of kernel tables.
     pub fn is_mapping(text: &str) -> bool {
         text.lines().any(|line| line.trim() == "[[tables]]")
     }
 
-    /// Parses a mapping; its file is only named in errors.
-    pub fn parse(text: &str, path: &Path) -> Result<Mapping> {
+    /// Parses a mapping; the path only appears in errors.
+    pub fn parse_mapping(text: &str, path: &Path) -> Result<Mapping> {
         let wrong = |problem: String| Error::Data(format!("cannot read `{}`: {problem}", path.display()));
         let mapping: Mapping = toml::from_str(text).map_err(|error| wrong(names::with_hint(&error.to_string())))?;
-        mapping.tables.iter().try_for_each(|table| table.check().map_err(&wrong))?;
+        mapping.tables.iter().try_for_each(|table| table.check_fields().map_err(&wrong))?;
         Ok(mapping)
     }
 }
 
 impl TableMapping {
-    fn check(&self) -> std::result::Result<(), String> {
+    fn check_fields(&self) -> std::result::Result<(), String> {
         let known = text::words_of(&self.kernel).ok_or_else(|| {
-            let hint = names::hint(&self.kernel, crate::text::OPERATORS);
+            let hint = names::name_hint(&self.kernel, crate::text::OPERATORS);
             format!("unknown kernel `{}`; {hint}", self.kernel)
         })?;
         for word in self.sizes.keys().chain(self.formats.keys()) {
             if !known.contains(&word.as_str()) {
-                let hint = names::hint(word, known.iter().copied());
+                let hint = names::name_hint(word, known.iter().copied());
                 return Err(format!("`{}` has no size `{word}`; {hint}", self.kernel));
             }
         }
         let unit = self.time.column.rsplit_once('_').map(|(_, end)| end);
-        let other = [Unit::Ns, Unit::Us, Unit::Ms, Unit::S].into_iter().find(|one| unit == Some(one.name()));
+        let other = [Unit::Ns, Unit::Us, Unit::Ms, Unit::S].into_iter().find(|one| unit == Some(one.unit_name()));
         match other.filter(|other| *other != self.time.unit) {
             Some(other) => Err(format!(
                 "the column `{}` ends in `{}`, but its unit is given as `{}`",
                 self.time.column,
-                other.name(),
-                self.time.unit.name()
+                other.unit_name(),
+                self.time.unit.unit_name()
             )),
             None => Ok(()),
         }
     }
 
-    /// Returns all columns that the mapping names.
-    pub fn columns(&self) -> Vec<&str> {
-        let sizes = self.sizes.values().flat_map(Size::columns);
+    pub fn named_columns(&self) -> Vec<&str> {
+        let sizes = self.sizes.values().flat_map(Size::source_columns);
         let optional = [&self.same_as_device, &self.framework, &self.version, &self.choice].into_iter().flatten();
         let power = self.power.iter().flat_map(|power| [power.watts.as_str(), &power.limit]);
         let keys = [self.device.as_str(), &self.time.column];
@@ -181,8 +169,7 @@ impl TableMapping {
 }
 
 impl Size {
-    /// Returns the columns that a size is read from.
-    pub fn columns(&self) -> Vec<&str> {
+    pub fn source_columns(&self) -> Vec<&str> {
         match self {
             Size::Column(column) => vec![column],
             Size::Number(_) => Vec::new(),
@@ -198,7 +185,7 @@ mod tests {
     const TABLE: &str = "source = 's'\nlicence = 'l'\n[[tables]]\nfile = 'a.csv'\nkernel = 'gemm'\ndevice = 'd'\n";
 
     fn parse(rest: &str) -> Result<Mapping> {
-        Mapping::parse(&format!("{TABLE}{rest}"), Path::new("m.toml"))
+        Mapping::parse_mapping(&format!("{TABLE}{rest}"), Path::new("m.toml"))
     }
 
     #[test]
@@ -226,6 +213,6 @@ mod tests {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/mappings/aiconfigurator.toml");
         let text = std::fs::read_to_string(&path).expect("the file");
         assert!(Mapping::is_mapping(&text));
-        assert_eq!(Mapping::parse(&text, &path).map(|mapping| mapping.tables.len()), Ok(5));
+        assert_eq!(Mapping::parse_mapping(&text, &path).map(|mapping| mapping.tables.len()), Ok(5));
     }
 }

@@ -14,35 +14,30 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
-/// A server that was measured under a load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredServer {
-    /// The server.
     pub deployment: Deployment,
-    /// The load.
     pub load: ServerLoad,
-    /// Seconds to the first token, then per token.
+    /// Time to the first token, then per token, in seconds.
     pub seconds: [f64; 2],
 }
 
-/// Measured servers of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MeasuredServers {
-    /// The servers; a measurement that the table has several times is taken once.
+    /// Distinct measurements.
     pub servers: Vec<MeasuredServer>,
-    /// Rows that were left out, by reason.
     pub left_out: BTreeMap<String, u64>,
 }
 
 impl MeasuredServer {
-    /// Returns the key of the server under any load.
+    /// Key of the server under any load.
     pub fn server_key(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash_server(&mut hasher);
         hasher.finish()
     }
 
-    /// Returns the key of the configuration: the server and its load.
+    /// Key of the server and its load.
     pub fn configuration_key(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash_server(&mut hasher);
@@ -51,7 +46,7 @@ impl MeasuredServer {
         hasher.finish()
     }
 
-    /// The version of the framework does not make another server: predictions across versions would be too easy.
+    /// Framework versions share a key: predictions across versions would be too easy.
     fn hash_server(&self, hasher: &mut DefaultHasher) {
         let Deployment { model, device, formats, framework, mode, prefill, decode, .. } = &self.deployment;
         (&model.name, &device.system, formats.weights, framework, mode).hash(hasher);
@@ -60,12 +55,12 @@ impl MeasuredServer {
         }
     }
 
-    /// Returns what overheads are learned from.
-    pub fn sample(&self) -> Result<OverheadSample> {
-        let work = self.deployment.work(&self.load, &Roofline)?;
+    /// Training sample for overheads.
+    pub fn overhead_sample(&self) -> Result<OverheadSample> {
+        let work = self.deployment.server_work(&self.load, &Roofline)?;
         let ratio = |target: usize| (self.seconds[target] / work.seconds[target]).ln();
         Ok(OverheadSample {
-            features: self.deployment.features(&self.load, &work),
+            features: self.deployment.server_features(&self.load, &work),
             ratios: [ratio(0), ratio(1)],
             configuration: self.configuration_key(),
             server: self.server_key(),
@@ -74,9 +69,8 @@ impl MeasuredServer {
 }
 
 impl MeasuredServers {
-    /// Reads a table.
-    pub fn read(path: &Path) -> Result<MeasuredServers> {
-        let table = table::read(path).map_err(|error| Error::Data(error.to_string()))?;
+    pub fn read_table(path: &Path) -> Result<MeasuredServers> {
+        let table = table::read_table(path).map_err(|error| Error::Data(error.to_string()))?;
         MeasuredServers::of_table(&table)
             .map_err(|problem| Error::Data(format!("cannot use the table `{}`: {problem}", path.display())))
     }
@@ -86,7 +80,7 @@ impl MeasuredServers {
         let mut found = MeasuredServers::default();
         let mut seen = HashSet::new();
         for row in 0..table.rows {
-            match rows.server(row) {
+            match rows.parse_server(row) {
                 Err(reason) => *found.left_out.entry(reason).or_default() += 1,
                 Ok(server) => {
                     let bits = server.seconds.map(|seconds| (seconds * 1e7).round() as u64);
@@ -103,27 +97,24 @@ impl MeasuredServers {
         }
     }
 
-    /// Learns overheads of all servers.
-    pub fn learn(&self, source: &str) -> Result<Overheads> {
-        let samples = self.servers.iter().map(MeasuredServer::sample).collect::<Result<Vec<_>>>()?;
-        Overheads::learn(&samples, source)
+    pub fn learn_overheads(&self, source: &str) -> Result<Overheads> {
+        let samples = self.servers.iter().map(MeasuredServer::overhead_sample).collect::<Result<Vec<_>>>()?;
+        Overheads::learn_overheads(&samples, source)
     }
 
-    /// Returns the names of the devices.
-    pub fn devices(&self) -> BTreeSet<&str> {
+    pub fn device_names(&self) -> BTreeSet<&str> {
         self.servers.iter().map(|server| server.deployment.device.name.as_str()).collect()
     }
 }
 
-/// The columns of the table.
 struct ServerRows<'a> {
     table: &'a Table,
 }
 
-/// Maximum of tokens, requests and GPUs in a row.
+/// Limit of tokens, requests and GPUs in a row.
 const MAX_COUNT: u64 = 1_000_000;
 
-/// Columns without which no row can be used.
+/// Required columns.
 const NEEDED: [&str; 11] = [
     "model_path",
     "system",
@@ -142,22 +133,22 @@ type Read<T> = std::result::Result<T, String>;
 
 impl<'a> ServerRows<'a> {
     fn new(table: &'a Table) -> Read<ServerRows<'a>> {
-        match NEEDED.iter().find(|name| table.column(name).is_none()) {
+        match NEEDED.iter().find(|name| table.find_column(name).is_none()) {
             Some(name) => Err(format!("it has no column `{name}`")),
             None => Ok(ServerRows { table }),
         }
     }
 
-    fn word(&self, row: usize, name: &str) -> &'a str {
-        match self.table.column(name) {
+    fn read_word(&self, row: usize, name: &str) -> &'a str {
+        match self.table.find_column(name) {
             Some(TableColumn { cells: Cells::Words { words, codes }, .. }) => &words[codes[row] as usize],
             _ => "",
         }
     }
 
-    /// A positive number; None where the cell is empty or 0.
-    fn number(&self, row: usize, name: &str) -> Option<f64> {
-        match self.table.column(name) {
+    /// None if the cell is empty or 0.
+    fn positive_number(&self, row: usize, name: &str) -> Option<f64> {
+        match self.table.find_column(name) {
             Some(TableColumn { cells: Cells::Numbers(numbers), .. }) => {
                 Some(numbers[row]).filter(|number| *number > 0.0)
             }
@@ -165,55 +156,61 @@ impl<'a> ServerRows<'a> {
         }
     }
 
-    fn count(&self, row: usize, name: &str) -> u64 {
-        self.number(row, name).map_or(1, |number| number as u64)
+    fn read_count(&self, row: usize, name: &str) -> u64 {
+        self.positive_number(row, name).map_or(1, |number| number as u64)
     }
 
-    /// Checks the numbers that are counts.
     fn check_counts(&self, row: usize) -> Read<()> {
         const COUNTS: [&str; 8] =
             ["isl", "osl", "batch_size", "tp_size", "moe_tp_size", "moe_ep_size", "attention_dp_size", "num_workers"];
         for column in ["", "prefill_", "decode_"].iter().flat_map(|pool| COUNTS.map(|name| format!("{pool}{name}"))) {
-            if self.number(row, &column).is_some_and(|number| number.fract() != 0.0 || number > MAX_COUNT as f64) {
+            if self
+                .positive_number(row, &column)
+                .is_some_and(|number| number.fract() != 0.0 || number > MAX_COUNT as f64)
+            {
                 return Err(format!("`{column}` is not a whole number up to {MAX_COUNT}"));
             }
         }
         Ok(())
     }
 
-    fn server(&self, row: usize) -> Read<MeasuredServer> {
+    fn parse_server(&self, row: usize) -> Read<MeasuredServer> {
         self.check_counts(row)?;
-        let model = Architecture::load(self.word(row, "model_path")).map_err(|error| error.to_string())?;
-        let device = device::find(self.word(row, "system")).map_err(|error| error.to_string())?;
-        let framework = self.word(row, "backend");
-        let mode = self.word(row, "mode");
+        let model =
+            Architecture::load_architecture(self.read_word(row, "model_path")).map_err(|error| error.to_string())?;
+        let device = device::find_device(self.read_word(row, "system")).map_err(|error| error.to_string())?;
+        let framework = self.read_word(row, "backend");
+        let mode = self.read_word(row, "mode");
         let mode = ServingMode::from_name(mode).ok_or_else(|| format!("unknown mode `{mode}`"))?;
-        let (prefill, decode) = self.pools(row, &model, mode);
+        let (prefill, decode) = self.replica_pools(row, &model, mode);
         let deployment = Deployment {
-            formats: formats(&model, device, self.word(row, "gemm_quant_mode"))?,
+            formats: server_formats(&model, device, self.read_word(row, "gemm_quant_mode"))?,
             model,
             device,
             framework: Framework::from_name(framework).ok_or_else(|| format!("unknown framework `{framework}`"))?,
-            version: self.word(row, "backend_version").to_owned(),
+            version: self.read_word(row, "backend_version").to_owned(),
             mode,
             prefill,
             decode,
         };
-        let milliseconds = |name: &str| self.number(row, name).ok_or_else(|| format!("`{name}` is empty"));
+        let milliseconds = |name: &str| self.positive_number(row, name).ok_or_else(|| format!("`{name}` is empty"));
         let seconds = [milliseconds("silicon_ttft_ms")? / 1e3, milliseconds("silicon_tpot_ms")? / 1e3];
-        let server = MeasuredServer { deployment, load: self.load(row)?, seconds };
-        server.sample().map_err(|error| error.to_string())?;
+        let server = MeasuredServer { deployment, load: self.parse_load(row)?, seconds };
+        server.overhead_sample().map_err(|error| error.to_string())?;
         Ok(server)
     }
 
-    fn load(&self, row: usize) -> Read<ServerLoad> {
-        let source = self.word(row, "silicon_data_source");
+    fn parse_load(&self, row: usize) -> Read<ServerLoad> {
+        let source = self.read_word(row, "silicon_data_source");
         let stated = source.split_once("silicon_concurrency=").map(|(_, rest)| rest);
         let stated = stated.and_then(|rest| rest.split(|sign: char| !sign.is_ascii_digit()).next()?.parse().ok());
-        let batch = self.number(row, "batch_size").map(|batch| batch as u64 * self.count(row, "attention_dp_size"));
+        let batch = self
+            .positive_number(row, "batch_size")
+            .map(|batch| batch as u64 * self.read_count(row, "attention_dp_size"));
         let concurrency = stated.or(batch).filter(|concurrency| (1..=MAX_COUNT).contains(concurrency));
-        let tokens =
-            |name: &str| self.number(row, name).map(|tokens| tokens as u64).ok_or(format!("`{name}` is empty"));
+        let tokens = |name: &str| {
+            self.positive_number(row, name).map(|tokens| tokens as u64).ok_or(format!("`{name}` is empty"))
+        };
         Ok(ServerLoad {
             concurrency: concurrency.ok_or("the number of requests at once is not known")?,
             input_tokens: tokens("isl")?,
@@ -221,16 +218,16 @@ impl<'a> ServerRows<'a> {
         })
     }
 
-    fn pools(&self, row: usize, model: &Architecture, mode: ServingMode) -> (ReplicaPool, ReplicaPool) {
+    fn replica_pools(&self, row: usize, model: &Architecture, mode: ServingMode) -> (ReplicaPool, ReplicaPool) {
         let pool = |prefix: &str| {
-            let count = |name: &str| self.count(row, &format!("{prefix}{name}"));
+            let count = |name: &str| self.read_count(row, &format!("{prefix}{name}"));
             let stated = Stated {
                 tensor: count("tp_size"),
                 expert_tensor: count("moe_tp_size"),
                 expert: count("moe_ep_size"),
                 data: count("attention_dp_size"),
             };
-            let pool = stated.pool(model, mode);
+            let pool = stated.to_pool(model, mode);
             ReplicaPool { replicas: pool.replicas.max(count("num_workers")), ..pool }
         };
         match mode {
@@ -240,7 +237,7 @@ impl<'a> ServerRows<'a> {
     }
 }
 
-/// A division as the table states it.
+/// Parallelism as stated in the table.
 #[derive(Clone, Copy)]
 struct Stated {
     tensor: u64,
@@ -250,9 +247,9 @@ struct Stated {
 }
 
 impl Stated {
-    /// Returns the division that is meant. The table multiplies tensor and expert parallelism of the same GPUs in some rows, and
-    /// counts the GPUs of all replicas in others.
-    fn pool(self, model: &Architecture, mode: ServingMode) -> ReplicaPool {
+    /// Resolves the intended division: rows may multiply tensor and expert parallelism of the same GPUs,
+    /// or count the GPUs of all replicas.
+    fn to_pool(self, model: &Architecture, mode: ServingMode) -> ReplicaPool {
         let Stated { tensor, expert_tensor, expert, data } = self;
         let is_product = tensor == expert_tensor * expert;
         let (tensor, expert, data, replicas) = if model.experts.is_none() {
@@ -266,7 +263,7 @@ impl Stated {
         } else {
             (tensor, if (tensor * data).is_multiple_of(expert) { expert } else { 1 }, data, 1)
         };
-        if model.heads().is_multiple_of(tensor) {
+        if model.query_heads().is_multiple_of(tensor) {
             return ReplicaPool { parallelism: Parallelism { tensor, expert, data }, replicas };
         }
         let own = if tensor.is_multiple_of(8) { 8 } else { 4 };
@@ -274,14 +271,14 @@ impl Stated {
     }
 }
 
-/// The formats of a server: where a device does not multiply the stated type, weights alone have it.
-fn formats(model: &Architecture, device: &GpuFacts, stated: &str) -> Read<Formats> {
+/// Formats of a server: weights only, if the device does not support the stated type.
+fn server_formats(model: &Architecture, device: &GpuFacts, stated: &str) -> Read<Formats> {
     let weights = match stated {
         "" => Scheme::Bf16,
         name => Scheme::from_name(name).ok_or_else(|| format!("unknown number format `{name}`"))?,
     };
     let weights = match weights {
-        Scheme::Nvfp4 if device.peak(Dtype::Fp4).is_err() => Scheme::Mxfp4Weights,
+        Scheme::Nvfp4 if device.peak_flops(Dtype::Fp4).is_err() => Scheme::Mxfp4Weights,
         Scheme::Nvfp4 if model.quantises_experts_only => Scheme::Mxfp4Mxfp8,
         other => other,
     };
@@ -295,9 +292,10 @@ mod tests {
 
     fn pool(model: &str, mode: ServingMode, stated: [u64; 4]) -> (u64, u64, u64, u64) {
         let [tensor, expert_tensor, expert, data] = stated;
-        let model = Architecture::load(model).expect("a shipped model");
-        let ReplicaPool { parallelism, replicas } = Stated { tensor, expert_tensor, expert, data }.pool(&model, mode);
-        parallelism.check(&model).expect("a division that fits");
+        let model = Architecture::load_architecture(model).expect("a shipped model");
+        let ReplicaPool { parallelism, replicas } =
+            Stated { tensor, expert_tensor, expert, data }.to_pool(&model, mode);
+        parallelism.check_divisibility(&model).expect("a division that fits");
         (parallelism.tensor, parallelism.expert, parallelism.data, replicas)
     }
 
@@ -322,13 +320,13 @@ mod tests {
         let path = folder.path().join("servers.csv");
         let other = row.replace("Llama-3.1-70B", "Llama-9-70B");
         std::fs::write(&path, format!("{header}\n{row}\n{row}\n{other}\n")).expect("a file");
-        let read = MeasuredServers::read(&path).expect("servers");
+        let read = MeasuredServers::read_table(&path).expect("servers");
         let [server] = &read.servers[..] else { panic!("{:?}", read.left_out) };
         assert_eq!(server.load, ServerLoad { concurrency: 16, input_tokens: 1024, output_tokens: 512 });
         assert_eq!((server.seconds, server.deployment.decode.parallelism.tensor), ([0.1, 0.02], 4));
         assert_eq!(read.left_out.values().sum::<u64>(), 2);
         std::fs::write(&path, "model_path\nx\n").expect("a file");
-        let error = MeasuredServers::read(&path).expect_err("columns lack").to_string();
+        let error = MeasuredServers::read_table(&path).expect_err("columns lack").to_string();
         assert!(error.contains("it has no column `system`"), "{error}");
     }
 }

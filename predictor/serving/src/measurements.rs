@@ -13,70 +13,56 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
-/// A kernel may be this many times faster than the nominal peak: clocks above the nominal one.
+/// Plausible ratio to the nominal peak: clocks may exceed the nominal one.
 const ABOVE_PEAK: f64 = 1.25;
-/// Above this share of rows faster than the peak, the mapping is wrong rather than the rows.
+/// Share of implausible rows above which the mapping is considered wrong.
 const MOST_IMPLAUSIBLE: f64 = 0.05;
 
-/// One measured kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measurement {
-    /// The kernel.
     pub kernel: Kernel,
-    /// Index into the devices.
+    /// Index into `devices`.
     pub device: u16,
-    /// Index into the frameworks.
+    /// Index into `frameworks`.
     pub framework: u16,
-    /// Index into the choices.
+    /// Index into `choices`.
     pub choice: u16,
-    /// Seconds of one call.
+    /// Time of one call.
     pub seconds: f64,
-    /// Mean watts while running and the power limit, where they were measured.
+    /// Mean power under load and power limit in watts, if measured.
     pub power: Option<(f64, f64)>,
 }
 
-/// Measured kernels with what their indices mean.
 #[derive(Clone, Debug, Default)]
 pub struct Measurements {
-    /// The rows.
     pub rows: Vec<Measurement>,
-    /// Devices by data sheet.
     pub devices: Vec<&'static GpuFacts>,
-    /// Serving frameworks.
     pub frameworks: Vec<String>,
-    /// Libraries that answered.
+    /// Chosen libraries.
     pub choices: Vec<String>,
-    /// Why rows were left out, and how many.
     pub left_out: BTreeMap<String, u64>,
-    /// Where the rows come from.
     pub provenance: Vec<Provenance>,
 }
 
-/// Where rows come from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Provenance {
-    /// Repository and commit.
     pub source: String,
-    /// Licence with the holder of the rights.
     pub licence: String,
-    /// The table.
     pub table: String,
-    /// Rows that were taken.
     pub rows: u64,
-    /// Frameworks with their versions.
     pub frameworks: Vec<String>,
 }
 
 impl Measurements {
-    /// Reads the tables of a mapping from a folder. Tables that are absent are skipped if at least one is there.
-    pub fn read(folder: &Path, mapping: &Mapping) -> Result<Measurements> {
+    /// Reads the tables of a mapping; absent ones are skipped if at least one exists.
+    pub fn read_tables(folder: &Path, mapping: &Mapping) -> Result<Measurements> {
         let mut all = Measurements::default();
         for table_mapping in &mapping.tables {
             let path = folder.join(&table_mapping.file);
             if path.is_file() {
-                let table = table::read(&path).map_err(|error| Error::Data(error.to_string()))?;
+                let table = table::read_table(&path).map_err(|error| Error::Data(error.to_string()))?;
                 let wrong = |problem| Error::Data(format!("cannot read `{}`: {problem}", path.display()));
-                all.add(mapping, table_mapping, &table).map_err(wrong)?;
+                all.add_table(mapping, table_mapping, &table).map_err(wrong)?;
             }
         }
         match all.rows.is_empty() {
@@ -86,34 +72,34 @@ impl Measurements {
     }
 
     /// Adds the rows of one table.
-    pub fn add(&mut self, source: &Mapping, mapping: &TableMapping, table: &Table) -> Parsed<()> {
+    pub fn add_table(&mut self, source: &Mapping, mapping: &TableMapping, table: &Table) -> Parsed<()> {
         let columns = Columns::new(self, mapping, table)?;
         let (mut seen, mut versions) = (HashMap::new(), BTreeMap::new());
         let (mut implausible, before) = (BTreeMap::<(u16, &str), u64>::new(), self.rows.len());
         let mut counts = BTreeMap::<(u16, &str), u64>::new();
         for row in 0..table.rows {
-            if let Some(fault) = columns.fault(row) {
+            if let Some(fault) = columns.known_fault(row) {
                 *self.left_out.entry(fault.to_owned()).or_default() += 1;
                 continue;
             }
-            let measurement = columns.measurement(row)?;
+            let measurement = columns.read_measurement(row)?;
             let device = self.devices[usize::from(measurement.device)];
-            let Ok(peak) = device.peak(measurement.kernel.products()) else {
-                let what = format!("{} has no peak for {}", device.name, measurement.kernel.products().name());
+            let Ok(peak) = device.peak_flops(measurement.kernel.product_dtype()) else {
+                let what = format!("{} has no peak for {}", device.name, measurement.kernel.product_dtype().name());
                 *self.left_out.entry(what).or_default() += 1;
                 continue;
             };
-            let place = (measurement.device, measurement.kernel.products().name());
+            let place = (measurement.device, measurement.kernel.product_dtype().name());
             *counts.entry(place).or_default() += 1;
-            if measurement.kernel.work().flops > ABOVE_PEAK * peak * measurement.seconds {
+            if measurement.kernel.kernel_work().flops > ABOVE_PEAK * peak * measurement.seconds {
                 *implausible.entry(place).or_default() += 1;
                 continue;
             }
-            let key = columns.key(row, &measurement);
+            let key = columns.row_hash(row, &measurement);
             if let Some(first) = seen.insert(key, row) {
                 columns.refuse_repeats(first, row)?;
             }
-            *versions.entry(columns.version(row)).or_insert(0u64) += 1;
+            *versions.entry(columns.framework_version(row)).or_insert(0u64) += 1;
             self.rows.push(measurement);
         }
         self.leave_out_implausible(&mapping.file, implausible, &counts)?;
@@ -127,7 +113,7 @@ impl Measurements {
         Ok(())
     }
 
-    /// Counts rows faster than the peak, or refuses the table where they are many.
+    /// Leaves out rows faster than the peak; rejects the table if there are many.
     fn leave_out_implausible(&mut self, file: &str, implausible: Counts<'_>, counts: &Counts<'_>) -> Parsed<()> {
         for ((device, dtype), count) in implausible {
             let (device, all) = (&self.devices[usize::from(device)].name, counts[&(device, dtype)]);
@@ -146,7 +132,6 @@ impl Measurements {
 /// Rows by device and type of the products.
 type Counts<'a> = BTreeMap<(u16, &'a str), u64>;
 
-/// Numbers of a table's size.
 enum Numbers<'a> {
     Column(&'a [f64]),
     Constant(f64),
@@ -154,7 +139,7 @@ enum Numbers<'a> {
 }
 
 impl Numbers<'_> {
-    fn at(&self, row: usize) -> f64 {
+    fn value_at(&self, row: usize) -> f64 {
         match self {
             Numbers::Column(column) => column[row],
             Numbers::Constant(number) => *number,
@@ -163,19 +148,17 @@ impl Numbers<'_> {
     }
 }
 
-/// Values that a column's words stand for.
 struct Coded<'a, T> {
     values: Vec<T>,
     codes: Cow<'a, [u32]>,
 }
 
 impl<T: Copy> Coded<'_, T> {
-    fn at(&self, row: usize) -> T {
+    fn value_at(&self, row: usize) -> T {
         self.values[self.codes[row] as usize]
     }
 }
 
-/// The columns of a table by their meaning.
 struct Columns<'a> {
     mapping: &'a TableMapping,
     table: &'a Table,
@@ -193,35 +176,35 @@ struct Columns<'a> {
 
 type Parsed<T> = std::result::Result<T, String>;
 
-fn numbers<'a>(table: &'a Table, name: &str) -> Parsed<&'a [f64]> {
-    match &column(table, name)?.cells {
+fn number_column<'a>(table: &'a Table, name: &str) -> Parsed<&'a [f64]> {
+    match &find_column(table, name)?.cells {
         Cells::Numbers(numbers) => Ok(numbers),
         Cells::Words { .. } => Err(format!("the column `{name}` holds words where numbers are needed")),
     }
 }
 
-fn words<'a>(table: &'a Table, name: &str) -> Parsed<(&'a [String], &'a [u32])> {
-    match &column(table, name)?.cells {
+fn word_column<'a>(table: &'a Table, name: &str) -> Parsed<(&'a [String], &'a [u32])> {
+    match &find_column(table, name)?.cells {
         Cells::Words { words, codes } => Ok((words, codes)),
         Cells::Numbers(_) => Err(format!("the column `{name}` holds numbers where words are needed")),
     }
 }
 
-fn column<'a>(table: &'a Table, name: &str) -> Parsed<&'a table::TableColumn> {
-    table.column(name).ok_or_else(|| {
-        let known = models::names::hint(name, table.columns.iter().map(|column| column.name.as_str()));
+fn find_column<'a>(table: &'a Table, name: &str) -> Parsed<&'a table::TableColumn> {
+    table.find_column(name).ok_or_else(|| {
+        let known = models::names::name_hint(name, table.columns.iter().map(|column| column.name.as_str()));
         format!("the mapping names the column `{name}`, which the table lacks; {known}")
     })
 }
 
-fn coded<'a, T>(table: &'a Table, name: &str, of: impl Fn(&str) -> Parsed<T>) -> Parsed<Coded<'a, T>> {
-    let (words, codes) = words(table, name)?;
+fn decode_column<'a, T>(table: &'a Table, name: &str, of: impl Fn(&str) -> Parsed<T>) -> Parsed<Coded<'a, T>> {
+    let (words, codes) = word_column(table, name)?;
     let values = words.iter().map(|word| of(word).map_err(|problem| format!("column `{name}`: {problem}")));
     Ok(Coded { values: values.collect::<Parsed<_>>()?, codes: codes.into() })
 }
 
-/// Returns the index of a word in a list and appends the word if it is new.
-fn place(list: &mut Vec<String>, word: &str) -> u16 {
+/// Returns the index of a word, appending it if new.
+fn intern_word(list: &mut Vec<String>, word: &str) -> u16 {
     let known = list.iter().position(|known| known == word);
     known.unwrap_or_else(|| {
         list.push(word.to_owned());
@@ -229,12 +212,12 @@ fn place(list: &mut Vec<String>, word: &str) -> u16 {
     }) as u16
 }
 
-/// Returns the devices of a column, and appends new ones to a list.
+/// Decodes a device column and appends new devices to the list.
 fn device_codes<'a>(table: &'a Table, name: &str, devices: &mut Vec<&'static GpuFacts>) -> Parsed<Coded<'a, u16>> {
-    let (names, codes) = words(table, name)?;
+    let (names, codes) = word_column(table, name)?;
     let mut values = Vec::new();
     for name in names {
-        let facts = device::find(name).map_err(|error| format!("a device without facts: {error}"))?;
+        let facts = device::find_device(name).map_err(|error| format!("a device without facts: {error}"))?;
         let known = devices.iter().position(|known| known.name == facts.name);
         values.push(known.unwrap_or_else(|| {
             devices.push(facts);
@@ -244,9 +227,15 @@ fn device_codes<'a>(table: &'a Table, name: &str, devices: &mut Vec<&'static Gpu
     Ok(Coded { values, codes: codes.into() })
 }
 
-/// Returns frameworks with their versions as one word each.
-fn versioned<'a>(table: &'a Table, framework: &str, version: &str, list: &mut Vec<String>) -> Parsed<Coded<'a, u16>> {
-    let ((names, name_codes), (versions, version_codes)) = (words(table, framework)?, words(table, version)?);
+/// Combines frameworks and versions into one word each.
+fn versioned_frameworks<'a>(
+    table: &'a Table,
+    framework: &str,
+    version: &str,
+    list: &mut Vec<String>,
+) -> Parsed<Coded<'a, u16>> {
+    let ((names, name_codes), (versions, version_codes)) =
+        (word_column(table, framework)?, word_column(table, version)?);
     let mut pairs = BTreeMap::new();
     let mut values = Vec::new();
     let codes: Vec<u32> = name_codes
@@ -255,7 +244,7 @@ fn versioned<'a>(table: &'a Table, framework: &str, version: &str, list: &mut Ve
         .map(|(name, version)| {
             *pairs.entry((*name, *version)).or_insert_with(|| {
                 let word = format!("{} {}", names[*name as usize], versions[*version as usize]);
-                values.push(place(list, &word));
+                values.push(intern_word(list, &word));
                 values.len() as u32 - 1
             })
         })
@@ -265,14 +254,14 @@ fn versioned<'a>(table: &'a Table, framework: &str, version: &str, list: &mut Ve
 
 fn choice_of<T: Choice>(word: &str) -> Parsed<T> {
     T::from_name(word).ok_or_else(|| {
-        format!("unknown format `{word}`; {}", models::names::hint(word, T::ALL.iter().map(|one| one.name())))
+        format!("unknown format `{word}`; {}", models::names::name_hint(word, T::ALL.iter().map(|one| one.name())))
     })
 }
 
 impl<'a> Columns<'a> {
     fn new(all: &mut Measurements, mapping: &'a TableMapping, table: &'a Table) -> Parsed<Columns<'a>> {
-        let known = mapping.columns();
-        known.iter().try_for_each(|name| column(table, name).map(|_| ()))?;
+        let known = mapping.named_columns();
+        known.iter().try_for_each(|name| find_column(table, name).map(|_| ()))?;
         if let Some(other) = table.columns.iter().find(|column| !known.contains(&column.name.as_str())) {
             return Err(format!(
                 "the mapping does not say what the column `{}` is; name it in the mapping",
@@ -282,9 +271,11 @@ impl<'a> Columns<'a> {
         let mut sizes = BTreeMap::new();
         for (word, size) in &mapping.sizes {
             let read = match size {
-                Size::Column(name) => Numbers::Column(numbers(table, name)?),
+                Size::Column(name) => Numbers::Column(number_column(table, name)?),
                 Size::Number(number) => Numbers::Constant(*number as f64),
-                Size::Sum { sum } => Numbers::Sum(sum.iter().map(|name| numbers(table, name)).collect::<Parsed<_>>()?),
+                Size::Sum { sum } => {
+                    Numbers::Sum(sum.iter().map(|name| number_column(table, name)).collect::<Parsed<_>>()?)
+                }
             };
             sizes.insert(word.as_str(), read);
         }
@@ -295,12 +286,12 @@ impl<'a> Columns<'a> {
         let device = device_codes(table, &mapping.device, &mut devices)?;
         let indices = |name: &Option<String>, list: &mut Vec<String>| -> Parsed<Option<Coded<'a, u16>>> {
             let Some(name) = name else { return Ok(None) };
-            let (words, codes) = words(table, name)?;
-            Ok(Some(Coded { values: words.iter().map(|word| place(list, word)).collect(), codes: codes.into() }))
+            let (words, codes) = word_column(table, name)?;
+            Ok(Some(Coded { values: words.iter().map(|word| intern_word(list, word)).collect(), codes: codes.into() }))
         };
         let framework = match (&mapping.framework, &mapping.version) {
             (Some(framework), Some(version)) if mapping.tells_versions_apart => {
-                Some(versioned(table, framework, version, &mut frameworks)?)
+                Some(versioned_frameworks(table, framework, version, &mut frameworks)?)
             }
             _ => indices(&mapping.framework, &mut frameworks)?,
         };
@@ -314,13 +305,13 @@ impl<'a> Columns<'a> {
             device,
             framework,
             choice,
-            scheme: dtype_column(has_scheme).map(|name| coded(table, name, choice_of)).transpose()?,
-            dtype: dtype_column(!has_scheme).map(|name| coded(table, name, choice_of)).transpose()?,
-            cache_dtype: format("cache_dtype").map(|name| coded(table, name, choice_of)).transpose()?,
-            distribution: format("distribution").map(|name| coded(table, name, str::parse)).transpose()?,
-            time: numbers(table, &mapping.time.column)?,
+            scheme: dtype_column(has_scheme).map(|name| decode_column(table, name, choice_of)).transpose()?,
+            dtype: dtype_column(!has_scheme).map(|name| decode_column(table, name, choice_of)).transpose()?,
+            cache_dtype: format("cache_dtype").map(|name| decode_column(table, name, choice_of)).transpose()?,
+            distribution: format("distribution").map(|name| decode_column(table, name, str::parse)).transpose()?,
+            time: number_column(table, &mapping.time.column)?,
             power: match &mapping.power {
-                Some(power) => Some((numbers(table, &power.watts)?, numbers(table, &power.limit)?)),
+                Some(power) => Some((number_column(table, &power.watts)?, number_column(table, &power.limit)?)),
                 None => None,
             },
         };
@@ -328,13 +319,13 @@ impl<'a> Columns<'a> {
         Ok(columns)
     }
 
-    /// Checks that the column `same_as_device` tells devices apart exactly as the device's column does.
+    /// Checks that `same_as_device` distinguishes devices exactly like the device column.
     fn check_device_names(&self) -> Parsed<()> {
         let Some(name) = &self.mapping.same_as_device else { return Ok(()) };
-        let (words, codes) = words(self.table, name)?;
+        let (words, codes) = word_column(self.table, name)?;
         let mut pairs = BTreeMap::new();
         for row in 0..self.table.rows {
-            let other = *pairs.entry(self.device.at(row)).or_insert(codes[row]);
+            let other = *pairs.entry(self.device.value_at(row)).or_insert(codes[row]);
             if other != codes[row] {
                 return Err(format!(
                     "row {} has another word in `{name}` than earlier rows of its device: `{}`",
@@ -346,18 +337,19 @@ impl<'a> Columns<'a> {
         Ok(())
     }
 
-    /// Returns why a row is known to be faulty.
-    fn fault(&self, row: usize) -> Option<&'a str> {
-        let matches = |(name, wanted): (&String, &String)| match self.table.column(name).map(|column| &column.cells) {
-            Some(Cells::Words { words, codes }) => words[codes[row] as usize] == *wanted,
-            Some(Cells::Numbers(numbers)) => wanted.parse() == Ok(numbers[row]),
-            None => false,
-        };
+    /// Reason why a row is known to be faulty.
+    fn known_fault(&self, row: usize) -> Option<&'a str> {
+        let matches =
+            |(name, wanted): (&String, &String)| match self.table.find_column(name).map(|column| &column.cells) {
+                Some(Cells::Words { words, codes }) => words[codes[row] as usize] == *wanted,
+                Some(Cells::Numbers(numbers)) => wanted.parse() == Ok(numbers[row]),
+                None => false,
+            };
         self.mapping.drop.iter().find(|fault| fault.r#where.iter().all(matches)).map(|fault| fault.reason.as_str())
     }
 
-    fn size(&self, word: &str, row: usize) -> Parsed<u64> {
-        let number = self.sizes.get(word).map(|numbers| numbers.at(row));
+    fn read_size(&self, word: &str, row: usize) -> Parsed<u64> {
+        let number = self.sizes.get(word).map(|numbers| numbers.value_at(row));
         let number = number.ok_or_else(|| format!("the mapping lacks the size `{word}`"))?;
         match (1.0..=4e9).contains(&number) && number.fract() == 0.0 {
             true => Ok(number as u64),
@@ -365,19 +357,19 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// Returns a size that is 0 or absent where it does not apply.
+    /// None for a size that is 0 or absent.
     fn size_or_none(&self, word: &str, row: usize) -> Parsed<Option<u64>> {
-        match self.sizes.get(word).map(|numbers| numbers.at(row)) {
-            Some(number) if number != 0.0 && !number.is_nan() => self.size(word, row).map(Some),
+        match self.sizes.get(word).map(|numbers| numbers.value_at(row)) {
+            Some(number) if number != 0.0 && !number.is_nan() => self.read_size(word, row).map(Some),
             _ => Ok(None),
         }
     }
 
-    fn kernel(&self, row: usize) -> Parsed<Kernel> {
-        let scheme = self.scheme.as_ref().map_or(Scheme::Bf16, |coded| coded.at(row));
-        let dtype = self.dtype.as_ref().map_or(Dtype::Bf16, |coded| coded.at(row));
-        let cache_dtype = self.cache_dtype.as_ref().map_or(dtype, |coded| coded.at(row));
-        let size = |word| self.size(word, row);
+    fn build_kernel(&self, row: usize) -> Parsed<Kernel> {
+        let scheme = self.scheme.as_ref().map_or(Scheme::Bf16, |coded| coded.value_at(row));
+        let dtype = self.dtype.as_ref().map_or(Dtype::Bf16, |coded| coded.value_at(row));
+        let cache_dtype = self.cache_dtype.as_ref().map_or(dtype, |coded| coded.value_at(row));
+        let size = |word| self.read_size(word, row);
         let window = self.size_or_none("window", row)?;
         Ok(match self.mapping.kernel.as_str() {
             "gemm" => Kernel::Gemm(Gemm { m: size("m")?, n: size("n")?, k: size("k")?, scheme }),
@@ -410,32 +402,32 @@ impl<'a> Columns<'a> {
                 top_k: size("top_k")?,
                 tensor_parallel: self.size_or_none("tensor_parallel", row)?.unwrap_or(1),
                 expert_parallel: self.size_or_none("expert_parallel", row)?.unwrap_or(1),
-                distribution: self.distribution.as_ref().map_or(Distribution::Balanced, |coded| coded.at(row)),
+                distribution: self.distribution.as_ref().map_or(Distribution::Balanced, |coded| coded.value_at(row)),
                 scheme,
             }),
         })
     }
 
-    fn measurement(&self, row: usize) -> Parsed<Measurement> {
-        let seconds = self.time[row] * self.mapping.time.unit.seconds();
+    fn read_measurement(&self, row: usize) -> Parsed<Measurement> {
+        let seconds = self.time[row] * self.mapping.time.unit.in_seconds();
         let power = self.power.map(|(watts, limit)| (watts[row], limit[row]));
         let is_sound = |number: f64| number.is_finite() && number > 0.0;
         if !is_sound(seconds) || power.is_some_and(|(watts, limit)| !is_sound(watts) || !is_sound(limit)) {
             return Err(format!("row {} has a time or power that is no number above 0", row + 1));
         }
         Ok(Measurement {
-            kernel: self.kernel(row)?,
-            device: self.device.at(row),
-            framework: self.framework.as_ref().map_or(0, |coded| coded.at(row)),
-            choice: self.choice.as_ref().map_or(0, |coded| coded.at(row)),
+            kernel: self.build_kernel(row)?,
+            device: self.device.value_at(row),
+            framework: self.framework.as_ref().map_or(0, |coded| coded.value_at(row)),
+            choice: self.choice.as_ref().map_or(0, |coded| coded.value_at(row)),
             seconds,
             power,
         })
     }
 
-    fn version(&self, row: usize) -> String {
+    fn framework_version(&self, row: usize) -> String {
         let word = |name: &Option<String>| {
-            let column = name.as_ref().and_then(|name| self.table.column(name))?;
+            let column = name.as_ref().and_then(|name| self.table.find_column(name))?;
             match &column.cells {
                 Cells::Words { words, codes } => Some(words[codes[row] as usize].clone()),
                 Cells::Numbers(numbers) => Some(numbers[row].to_string()),
@@ -445,17 +437,17 @@ impl<'a> Columns<'a> {
         parts.collect::<Vec<_>>().join(" ")
     }
 
-    /// Returns a hash of everything that tells rows apart.
-    fn key(&self, row: usize, measurement: &Measurement) -> u64 {
+    /// Hash of everything that distinguishes rows.
+    fn row_hash(&self, row: usize, measurement: &Measurement) -> u64 {
         let mut hasher = DefaultHasher::new();
         measurement.kernel.to_string().hash(&mut hasher);
         (measurement.device, measurement.framework, measurement.choice).hash(&mut hasher);
-        self.version(row).hash(&mut hasher);
+        self.framework_version(row).hash(&mut hasher);
         measurement.power.map(|(_, limit)| limit.to_bits()).hash(&mut hasher);
         hasher.finish()
     }
 
-    /// Refuses two rows of one experiment that differ in a size of the table; equal rows are repeats.
+    /// Rejects two rows of one experiment that differ in a size; equal rows are repeats.
     fn refuse_repeats(&self, first: usize, second: usize) -> Parsed<()> {
         let measured = |name: &str| {
             let power = self.mapping.power.as_ref();
@@ -465,7 +457,7 @@ impl<'a> Columns<'a> {
             Cells::Numbers(numbers) => numbers[first].to_bits() != numbers[second].to_bits(),
             Cells::Words { codes, .. } => codes[first] != codes[second],
         };
-        let is_told_apart = |name: &str| self.mapping.sizes.values().any(|size| size.columns().contains(&name));
+        let is_told_apart = |name: &str| self.mapping.sizes.values().any(|size| size.source_columns().contains(&name));
         let mut others = self.table.columns.iter().filter(|column| !measured(&column.name));
         match others.find(differs).filter(|column| !is_told_apart(&column.name)) {
             Some(column) => Err(format!(

@@ -6,58 +6,51 @@ use crate::plan::{Formats, Parallelism, STATE_BYTES};
 use crate::scheme::Scheme;
 use serde::Serialize;
 
-/// Share of the memory that serving frameworks use by default.
+/// Default memory share of serving frameworks.
 const USABLE_SHARE: f64 = 0.9;
-/// Tokens that frameworks compute at once at most; longer prompts are computed in pieces.
+/// Chunk size of prefill; longer prompts are split.
 const CHUNK_TOKENS: u64 = 8192;
-/// Bytes of one activation.
 const ACTIVATION_BYTES: f64 = 2.0;
 
-/// Sequences that a replica holds at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Residents {
-    /// Sequences of the whole replica.
+    /// Sequences of the replica.
     pub sequences: u64,
-    /// Most tokens of a sequence, prompt and answer together.
+    /// Limit per sequence, prompt and answer together.
     pub tokens: u64,
 }
 
-/// Memory of one GPU in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct GpuMemory {
-    /// Weights.
     pub weights_bytes: f64,
     /// Keys, values and recurrent states of all sequences.
     pub cache_bytes: f64,
-    /// Activations of one pass, estimated.
+    /// Estimated activations of one pass.
     pub activation_bytes: f64,
-    /// Bytes that a framework may use.
+    /// Bytes available to a framework.
     pub usable_bytes: f64,
-    /// Most sequences of the replica that fit; 0 if the weights alone do not.
+    /// Most sequences per replica; 0 if the weights alone do not fit.
     pub max_sequences: u64,
 }
 
 impl GpuMemory {
-    /// Returns the bytes that are needed.
     pub fn needed_bytes(&self) -> f64 {
         self.weights_bytes + self.cache_bytes + self.activation_bytes
     }
 
-    /// Whether everything fits.
-    pub fn fits(&self) -> bool {
+    pub fn is_sufficient(&self) -> bool {
         self.needed_bytes() <= self.usable_bytes
     }
 }
 
-/// Returns the memory that a replica needs on each GPU.
-pub fn memory(
+pub fn replica_memory(
     model: &Architecture,
     formats: Formats,
     parallelism: Parallelism,
     residents: Residents,
     device: &GpuFacts,
 ) -> GpuMemory {
-    let weights_bytes = weights(model, parallelism, formats.weights);
+    let weights_bytes = weight_bytes(model, parallelism, formats.weights);
     let own_sequences = residents.sequences.div_ceil(parallelism.data);
     let per_sequence = cache_bytes(model, formats, parallelism, residents.tokens);
     let activation_bytes = activation_bytes(model, parallelism, own_sequences, residents.tokens);
@@ -72,31 +65,26 @@ pub fn memory(
     }
 }
 
-/// Returns the number of weights of a model.
-pub fn parameters(model: &Architecture) -> f64 {
-    let WeightCounts { linear, experts, plain } = WeightCounts::of(model, Parallelism::SINGLE);
+pub fn count_parameters(model: &Architecture) -> f64 {
+    let WeightCounts { linear, experts, plain } = WeightCounts::count_weights(model, Parallelism::SINGLE);
     linear + experts + plain
 }
 
-/// Returns the bytes of the weights on one GPU.
-fn weights(model: &Architecture, parallelism: Parallelism, scheme: Scheme) -> f64 {
-    let WeightCounts { linear, experts, plain } = WeightCounts::of(model, parallelism);
+fn weight_bytes(model: &Architecture, parallelism: Parallelism, scheme: Scheme) -> f64 {
+    let WeightCounts { linear, experts, plain } = WeightCounts::count_weights(model, parallelism);
     let linear_scheme = if model.quantises_experts_only { Scheme::Bf16 } else { scheme };
     linear * linear_scheme.weight_bytes() + experts * scheme.weight_bytes() + plain * Scheme::Bf16.weight_bytes()
 }
 
-/// Numbers of weights on one GPU.
 struct WeightCounts {
-    /// Of linear layers outside of experts.
     linear: f64,
-    /// Of routed experts.
     experts: f64,
-    /// Of embeddings, the output projection, routers and norms, which are not quantised.
+    /// Embeddings, output projection, routers and norms, which are not quantised.
     plain: f64,
 }
 
 impl WeightCounts {
-    fn of(model: &Architecture, parallelism: Parallelism) -> WeightCounts {
+    fn count_weights(model: &Architecture, parallelism: Parallelism) -> WeightCounts {
         let (hidden, tensor) = (model.hidden as f64, parallelism.tensor as f64);
         let embeddings = if model.has_tied_embeddings { 1.0 } else { 2.0 };
         let dense = model.dense_layers as f64 * 3.0 * hidden * model.intermediate as f64 / tensor;
@@ -108,7 +96,7 @@ impl WeightCounts {
         let vocabulary = embeddings * hidden * model.vocabulary as f64 / tensor;
         let of_experts = model.experts.map_or((0.0, 0.0, 0.0), |experts| {
             let (layers, per_expert) = (experts.layers as f64, 3.0 * hidden * experts.intermediate as f64);
-            let routed = layers * experts.experts as f64 * per_expert / parallelism.devices() as f64;
+            let routed = layers * experts.experts as f64 * per_expert / parallelism.device_count() as f64;
             let shared = layers * 3.0 * hidden * experts.shared_intermediate as f64 / tensor;
             (routed, shared, layers * hidden * experts.experts as f64)
         });
@@ -141,13 +129,12 @@ fn latent_weights(model: &Architecture, attention: &LatentAttention, parallelism
     model.layers as f64 * (down + up) as f64
 }
 
-/// Returns the bytes of one sequence on one GPU.
 fn cache_bytes(model: &Architecture, formats: Formats, parallelism: Parallelism, tokens: u64) -> f64 {
     let tokens = tokens.max(1);
     match &model.attention {
         Attention::Latent(attention) => {
             let width = attention.kv_rank + attention.rope_dim;
-            model.layers as f64 * tokens as f64 * width as f64 * formats.cache.bytes()
+            model.layers as f64 * tokens as f64 * width as f64 * formats.cache.byte_width()
         }
         Attention::Grouped(attention) => {
             let linear = attention.linear;
@@ -159,12 +146,12 @@ fn cache_bytes(model: &Architecture, formats: Formats, parallelism: Parallelism,
                 let numbers = linear.layers * linear.value_heads * linear.key_dim * linear.value_dim;
                 STATE_BYTES * numbers as f64 / parallelism.tensor as f64
             });
-            2.0 * keys * (kv_heads * attention.head_dim) as f64 * formats.cache.bytes() + state
+            2.0 * keys * (kv_heads * attention.head_dim) as f64 * formats.cache.byte_width() + state
         }
     }
 }
 
-/// Returns an estimate of the activations of one pass: the stream, the widest layer inside and the logits.
+/// Estimated activations of one pass: residual stream, widest layer and logits.
 fn activation_bytes(model: &Architecture, parallelism: Parallelism, sequences: u64, tokens: u64) -> f64 {
     let tokens = tokens.clamp(1, CHUNK_TOKENS).max(sequences.min(CHUNK_TOKENS));
     let dense = 3 * model.intermediate.div_ceil(parallelism.tensor);
@@ -179,16 +166,16 @@ fn activation_bytes(model: &Architecture, parallelism: Parallelism, sequences: u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::find;
+    use crate::device::find_device;
     use crate::scheme::Dtype;
 
     fn needed(name: &str, weights: Scheme, tensor: u64, residents: (u64, u64)) -> GpuMemory {
-        let model = Architecture::load(name).expect("a shipped model");
-        let device = find("h100_sxm").expect("a known device");
+        let model = Architecture::load_architecture(name).expect("a shipped model");
+        let device = find_device("h100_sxm").expect("a known device");
         let parallelism = Parallelism { tensor, ..Parallelism::SINGLE };
         let (sequences, tokens) = residents;
         let formats = Formats { weights, cache: Dtype::Bf16 };
-        memory(&model, formats, parallelism, Residents { sequences, tokens }, device)
+        replica_memory(&model, formats, parallelism, Residents { sequences, tokens }, device)
     }
 
     #[test]
@@ -206,9 +193,13 @@ mod tests {
             ("mistral-small-24b", 23.6),
             ("minimax-m2.5", 228.7),
         ] {
-            let model = Architecture::load(name).expect("a shipped model");
-            let error = parameters(&model) / (billions * 1e9) - 1.0;
-            assert!(error.abs() < 0.02, "{name}: {} parameters, published {billions} billion", parameters(&model));
+            let model = Architecture::load_architecture(name).expect("a shipped model");
+            let error = count_parameters(&model) / (billions * 1e9) - 1.0;
+            assert!(
+                error.abs() < 0.02,
+                "{name}: {} parameters, published {billions} billion",
+                count_parameters(&model)
+            );
         }
         let weights = needed("llama-3.1-70b", Scheme::Bf16, 1, (1, 1)).weights_bytes;
         assert!((weights / 141.1e9 - 1.0).abs() < 0.01, "{weights}");
@@ -221,10 +212,10 @@ mod tests {
         assert!((one - 80.0 * 8.0 * 128.0 * 2.0 * 2.0 * 1000.0).abs() < 1.0, "{one}");
         let four = needed("llama-3.1-70b", Scheme::Fp8, 4, (1, 1000)).cache_bytes;
         assert!((one / four - 4.0).abs() < 1e-9);
-        assert!(!needed("llama-3.1-70b", Scheme::Bf16, 1, (1, 1)).fits());
+        assert!(!needed("llama-3.1-70b", Scheme::Bf16, 1, (1, 1)).is_sufficient());
         assert_eq!(needed("llama-3.1-70b", Scheme::Bf16, 1, (1, 1)).max_sequences, 0);
         let served = needed("llama-3.1-70b", Scheme::Fp8, 4, (32, 5120));
-        assert!(served.fits() && served.max_sequences > 32, "{served:?}");
+        assert!(served.is_sufficient() && served.max_sequences > 32, "{served:?}");
         // Windows bound the cache of their layers.
         let short = needed("gemma-3-27b", Scheme::Bf16, 1, (1, 1024)).cache_bytes;
         let long = needed("gemma-3-27b", Scheme::Bf16, 1, (1, 10240)).cache_bytes;

@@ -5,56 +5,51 @@
 //! kind of the network alone, so that a new model, device or framework is answered, too. Intervals are split conformal:
 //! the errors of held-out configurations, servers and devices, by similarity to what was learned from.
 
-use crate::calibration::conformal;
+use crate::calibration::conformal_quantile;
 use crate::error::{Error, Result};
 use learn::Cholesky;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Sizes of a server and its load, as logarithms or shares.
+/// Numeric features of a server and its load: logarithms or shares.
 pub const SIZES: usize = 22;
-/// Names of a server: kind of network, model, device, number format, mode, framework, version.
+/// Categorical features: kind of network, model, device, number format, mode, framework, version.
 pub const NAMES: usize = 7;
-/// Places of the device and of the mode in the names.
+/// Indices of device and mode among the categorical features.
 pub(crate) const DEVICE: usize = 2;
 const MODE: usize = 4;
-/// Quantities that are learned: time to first token and time per token.
+/// Targets: time to first token and time per token.
 pub const TARGETS: usize = 2;
-/// Coverages of intervals in percent.
+/// Coverages of the intervals, in percent.
 pub const COVERAGES: [u32; 4] = [50, 80, 90, 95];
 
-/// Maximum number of servers to learn from. The Gram matrix takes 8 bytes times its square.
+/// Limit of training servers; the Gram matrix has the square of that many `f64`.
 const MAX_SAMPLES: usize = 8192;
 /// Distance of standardised sizes at which similarity falls by a factor of e.
 const LENGTH_SCALE: f64 = 10.0;
-/// Similarity that remains where one of `NAMES` differs.
+/// Remaining similarity if one of `NAMES` differs.
 const NAME_SIMILARITY: [f64; NAMES] = [0.5, 0.5, 0.5, 0.7, 0.4, 0.4, 0.6];
-/// Share of the similarity that depends on sizes and the kind of network alone.
+/// Share of the similarity that depends on sizes and kind of network alone.
 const COMMON_SHARE: f64 = 0.3;
 /// Variance of a measurement relative to that of the ratio.
 const NOISE: f64 = 0.03;
-/// Groups that are held out in turn for intervals.
+/// Cross-validation folds for the intervals.
 const FOLDS: u64 = 5;
-/// Ranges of similarity with an interval of their own.
+/// Similarity ranges with separate intervals.
 const RANGES: usize = 5;
 
-/// A server under load as the process sees it.
+/// Features of a server under load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerFeatures {
-    /// Sizes, see [`SIZES`].
     pub sizes: [f64; SIZES],
-    /// Names, see [`NAMES`].
     pub names: [String; NAMES],
 }
 
-/// A measured server under load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OverheadSample {
-    /// The server under load.
     pub features: ServerFeatures,
-    /// Logarithms of measured times over those of the roofline.
     pub ratios: [f64; TARGETS],
-    /// Key of the configuration: the server and its load.
+    /// Key of the server with its load.
     pub configuration: u64,
     /// Key of the server under any load.
     pub server: u64,
@@ -64,14 +59,13 @@ pub struct OverheadSample {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Overheads {
-    /// Where the measurements come from.
     pub source: String,
     center: Vec<f32>,
     scale: Vec<f32>,
     words: Vec<String>,
     samples: Vec<LearnedSample>,
     means: [f64; TARGETS],
-    /// By mode of serving.
+    /// By serving mode.
     intervals: BTreeMap<String, Vec<[Range; TARGETS]>>,
 }
 
@@ -82,29 +76,26 @@ struct LearnedSample {
     weights: [f32; TARGETS],
 }
 
-/// Half-widths of intervals in a range of similarity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Range {
-    /// Least similarity to what was learned from.
+    /// Smallest similarity to the training data in this range.
     least_similarity: f64,
-    /// Half-widths of logarithms, by `COVERAGES`.
+    /// In log space, by `COVERAGES`.
     half_widths: Vec<f64>,
 }
 
-/// A ratio of a measured time to that of the roofline, with its intervals.
+/// Ratio of a measured time to the roofline, with its intervals.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OverheadRatio {
-    /// Logarithm of the ratio.
     pub log: f64,
-    /// Half-widths of its intervals, by `COVERAGES`.
     pub half_widths: [f64; COVERAGES.len()],
-    /// Similarity to the nearest server that was learned from, from 0 to 1.
+    /// Similarity to the nearest training server, from 0 to 1.
     pub similarity: f64,
 }
 
 impl Overheads {
-    /// Learns from measured servers, with intervals.
-    pub fn learn(samples: &[OverheadSample], source: &str) -> Result<Overheads> {
+    /// Fits the process and its intervals.
+    pub fn learn_overheads(samples: &[OverheadSample], source: &str) -> Result<Overheads> {
         if samples.len() < 2 * RANGES {
             return Err(Error::Data(format!("{} measured servers are too few to learn overheads", samples.len())));
         }
@@ -112,14 +103,14 @@ impl Overheads {
             let count = samples.len();
             return Err(Error::Data(format!("{count} measured servers are too many; the limit is {MAX_SAMPLES}")));
         }
-        let mut learned = Overheads::fit(samples);
+        let mut learned = Overheads::fit_process(samples);
         learned.source = source.to_owned();
-        learned.intervals = held_out_errors(samples).into_iter().map(|(mode, errors)| (mode, ranges(errors))).collect();
+        learned.intervals =
+            held_out_errors(samples).into_iter().map(|(mode, errors)| (mode, fit_ranges(errors))).collect();
         Ok(learned)
     }
 
-    /// Fits the process without intervals.
-    fn fit(samples: &[OverheadSample]) -> Overheads {
+    fn fit_process(samples: &[OverheadSample]) -> Overheads {
         let count = samples.len() as f64;
         let column = |place: usize| samples.iter().map(move |sample| sample.features.sizes[place]);
         let center: Vec<f32> = (0..SIZES).map(|place| (column(place).sum::<f64>() / count) as f32).collect();
@@ -135,31 +126,30 @@ impl Overheads {
             scale,
             words: words.into_iter().cloned().collect(),
             samples: Vec::new(),
-            means: [0, 1].map(|target| median(samples.iter().map(|sample| sample.ratios[target]).collect())),
+            means: [0, 1].map(|target| median_of(samples.iter().map(|sample| sample.ratios[target]).collect())),
             intervals: BTreeMap::new(),
         };
         learned.samples = samples
             .iter()
             .map(|sample| {
-                let (sizes, words) = learned.standardise(&sample.features);
+                let (sizes, words) = learned.standardise_features(&sample.features);
                 LearnedSample { sizes, words, weights: [0.0; TARGETS] }
             })
             .collect();
-        learned.solve(samples);
+        learned.solve_weights(samples);
         learned
     }
 
-    /// Computes the weights of the process.
-    fn solve(&mut self, samples: &[OverheadSample]) {
+    fn solve_weights(&mut self, samples: &[OverheadSample]) {
         let width = self.samples.len();
         let mut gram = vec![0.0; width * width];
         for (row, one) in self.samples.iter().enumerate() {
             for (column, other) in self.samples[..row].iter().enumerate() {
-                gram[row * width + column] = similarity((&one.sizes, &one.words), (&other.sizes, &other.words));
+                gram[row * width + column] = server_similarity((&one.sizes, &one.words), (&other.sizes, &other.words));
             }
             gram[row * width + row] = 1.0 + NOISE;
         }
-        let factor = Cholesky::of(gram, width);
+        let factor = Cholesky::factor_matrix(gram, width);
         for target in 0..TARGETS {
             let residuals = samples.iter().map(|sample| sample.ratios[target] - self.means[target]).collect();
             for (sample, weight) in self.samples.iter_mut().zip(factor.solve(residuals)) {
@@ -168,22 +158,22 @@ impl Overheads {
         }
     }
 
-    /// Returns standardised sizes and the numbers of names; unknown names have a number of their own.
-    fn standardise(&self, features: &ServerFeatures) -> (Vec<f32>, Vec<u16>) {
+    /// Returns standardised sizes and name indices; all unknown names share one index.
+    fn standardise_features(&self, features: &ServerFeatures) -> (Vec<f32>, Vec<u16>) {
         let sizes = features.sizes.iter().zip(&self.center).zip(&self.scale);
         let words = features.names.iter().map(|name| {
             let place = self.words.binary_search(name);
             place.map_or(u16::MAX, |place| place as u16)
         });
-        (sizes.map(|((size, center), scale)| rounded((*size as f32 - center) / scale)).collect(), words.collect())
+        (sizes.map(|((size, center), scale)| round_size((*size as f32 - center) / scale)).collect(), words.collect())
     }
 
-    /// Returns the ratios of measured times to the roofline of a server under load: first token, then each token.
-    pub fn ratios(&self, features: &ServerFeatures) -> [OverheadRatio; TARGETS] {
-        let (sizes, words) = self.standardise(features);
+    /// Ratios to the roofline: first token, then each token.
+    pub fn predict_ratios(&self, features: &ServerFeatures) -> [OverheadRatio; TARGETS] {
+        let (sizes, words) = self.standardise_features(features);
         let (mut nearest, mut logs) = (0.0f64, self.means);
         for sample in &self.samples {
-            let similarity = similarity((&sizes, &words), (&sample.sizes, &sample.words));
+            let similarity = server_similarity((&sizes, &words), (&sample.sizes, &sample.words));
             nearest = nearest.max(similarity);
             for (log, weight) in logs.iter_mut().zip(sample.weights) {
                 *log += f64::from(weight) * similarity;
@@ -199,23 +189,19 @@ impl Overheads {
         [ratio(0), ratio(1)]
     }
 
-    /// Returns the number of measurements that were learned from.
     pub fn len(&self) -> usize {
         self.samples.len()
     }
 
-    /// Returns the number of measurements on a device.
     pub fn count_on(&self, system: &str) -> usize {
         let Ok(word) = self.words.binary_search_by(|known| known.as_str().cmp(system)) else { return 0 };
         self.samples.iter().filter(|sample| usize::from(sample.words[DEVICE]) == word).count()
     }
 
-    /// Whether nothing was learned.
     pub fn is_empty(&self) -> bool {
         self.samples.is_empty()
     }
 
-    /// Reads overheads that [`Overheads::to_json`] wrote.
     pub fn from_json(text: &str) -> Result<Overheads> {
         let damaged = |problem: String| Error::Data(format!("cannot read overheads of servers: {problem}"));
         let read: Overheads = serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
@@ -226,19 +212,17 @@ impl Overheads {
         }
     }
 
-    /// Writes overheads as one JSON document.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("numbers and texts")
     }
 }
 
-/// Rounds a standardised size, so that files are short.
-fn rounded(size: f32) -> f32 {
+/// Rounds a standardised size, to shorten files.
+fn round_size(size: f32) -> f32 {
     (size * 1e3).round() / 1e3
 }
 
-/// Returns the similarity of two servers, from 0 to 1.
-fn similarity(one: (&[f32], &[u16]), other: (&[f32], &[u16])) -> f64 {
+fn server_similarity(one: (&[f32], &[u16]), other: (&[f32], &[u16])) -> f64 {
     let squared: f32 = one.0.iter().zip(other.0).map(|(one, other)| (one - other) * (one - other)).sum();
     let by_sizes = (-f64::from(squared).sqrt() / LENGTH_SCALE).exp();
     let mut by_names = 1.0;
@@ -251,11 +235,10 @@ fn similarity(one: (&[f32], &[u16]), other: (&[f32], &[u16])) -> f64 {
     by_sizes * (COMMON_SHARE * by_kind + (1.0 - COMMON_SHARE) * by_names)
 }
 
-/// The absolute errors of a held-out server, and its similarity to what was learned from.
+/// Similarity of a held-out server to the training data, and its absolute errors.
 type HeldOut = (f64, [f64; TARGETS]);
 
-/// Predicts every sample by what was learned without its configuration, without its server and without its device.
-/// Returns errors by mode of serving.
+/// Predicts each sample without its configuration, without its server and without its device. Errors by mode.
 fn held_out_errors(samples: &[OverheadSample]) -> BTreeMap<String, Vec<HeldOut>> {
     let devices: BTreeMap<&str, u64> =
         samples.iter().map(|sample| sample.features.names[DEVICE].as_str()).zip(0..).collect();
@@ -272,9 +255,9 @@ fn held_out_errors(samples: &[OverheadSample]) -> BTreeMap<String, Vec<HeldOut>>
             if rest.is_empty() {
                 continue;
             }
-            let learned = Overheads::fit(&rest);
+            let learned = Overheads::fit_process(&rest);
             for sample in held_out {
-                let ratios = learned.ratios(&sample.features);
+                let ratios = learned.predict_ratios(&sample.features);
                 let error = |target: usize| (ratios[target].log - sample.ratios[target]).abs();
                 let of_mode = errors.entry(sample.features.names[MODE].clone()).or_default();
                 of_mode.push((ratios[0].similarity, [error(0), error(1)]));
@@ -284,8 +267,8 @@ fn held_out_errors(samples: &[OverheadSample]) -> BTreeMap<String, Vec<HeldOut>>
     errors
 }
 
-/// Returns the half-widths of intervals by similarity, which never grow with it.
-fn ranges(mut errors: Vec<HeldOut>) -> Vec<[Range; TARGETS]> {
+/// Half-widths by similarity, which never grow with similarity.
+fn fit_ranges(mut errors: Vec<HeldOut>) -> Vec<[Range; TARGETS]> {
     errors.sort_by(|one, two| two.0.total_cmp(&one.0));
     let size = errors.len().div_ceil(RANGES);
     let mut found: Vec<[Range; TARGETS]> = Vec::new();
@@ -295,7 +278,7 @@ fn ranges(mut errors: Vec<HeldOut>) -> Vec<[Range; TARGETS]> {
             let mut sorted: Vec<f64> = part.iter().map(|error| error.1[target]).collect();
             sorted.sort_by(f64::total_cmp);
             let of = |(place, coverage): (usize, u32)| {
-                let own = conformal(&sorted, f64::from(coverage) / 100.0);
+                let own = conformal_quantile(&sorted, f64::from(coverage) / 100.0);
                 found.last().map_or(own, |nearer: &[Range; TARGETS]| own.max(nearer[target].half_widths[place]))
             };
             Range { least_similarity, half_widths: COVERAGES.into_iter().enumerate().map(of).collect() }
@@ -310,7 +293,7 @@ fn ranges(mut errors: Vec<HeldOut>) -> Vec<[Range; TARGETS]> {
     found
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+fn median_of(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
@@ -339,32 +322,32 @@ mod tests {
     fn ratios_are_learned_and_intervals_hold() {
         let samples = synthetic(300);
         let (train, test) = samples.split_at(200);
-        let learned = Overheads::learn(train, "synthetic").expect("enough servers");
+        let learned = Overheads::learn_overheads(train, "synthetic").expect("enough servers");
         let errors: Vec<(f64, bool)> = test
             .iter()
             .map(|sample| {
-                let [_, ratio] = learned.ratios(&sample.features);
+                let [_, ratio] = learned.predict_ratios(&sample.features);
                 let error = (ratio.log - sample.ratios[1]).abs();
                 (error, error <= ratio.half_widths[2])
             })
             .collect();
-        assert!(median(errors.iter().map(|error| error.0).collect()) < 0.02);
+        assert!(median_of(errors.iter().map(|error| error.0).collect()) < 0.02);
         let held = errors.iter().filter(|error| error.1).count();
         assert!((85..=100).contains(&held), "{held}");
     }
 
     #[test]
     fn strangers_have_wider_intervals_and_files_are_read_back() {
-        let learned = Overheads::learn(&synthetic(200), "synthetic").expect("enough servers");
+        let learned = Overheads::learn_overheads(&synthetic(200), "synthetic").expect("enough servers");
         let known = synthetic(1).remove(0).features;
         let mut stranger = known.clone();
         stranger.names = ["experts", "two", "mi300x", "bf16", "disaggregated", "other", "9"].map(str::to_owned);
         stranger.sizes = [9.0; SIZES];
-        let (known, far) = (learned.ratios(&known), learned.ratios(&stranger));
+        let (known, far) = (learned.predict_ratios(&known), learned.predict_ratios(&stranger));
         assert!(known[0].similarity > far[0].similarity && known[0].half_widths[2] <= far[0].half_widths[2]);
         let again = Overheads::from_json(&learned.to_json()).expect("what was written");
-        assert_eq!(again.ratios(&stranger)[0], far[0]);
+        assert_eq!(again.predict_ratios(&stranger)[0], far[0]);
         assert!(Overheads::from_json("{}").is_err());
-        assert!(Overheads::learn(&synthetic(3), "synthetic").is_err());
+        assert!(Overheads::learn_overheads(&synthetic(3), "synthetic").is_err());
     }
 }

@@ -7,105 +7,80 @@ use crate::kernel::{Decode, Distribution, Experts, Gemm, Kernel, Prefill};
 use crate::scheme::{Dtype, Scheme};
 use serde::Serialize;
 
-/// Bytes of one number of the residual stream.
+/// Bytes per element of the residual stream.
 const STREAM_BYTES: f64 = 2.0;
-/// Bytes of one number of a recurrent state.
 pub(crate) const STATE_BYTES: f64 = 4.0;
-/// Most GPUs of one replica.
 const MAX_DEVICES: u64 = 1024;
 
-/// How a replica of a model is divided among GPUs.
+/// Division of a replica among GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Parallelism {
-    /// GPUs that divide each attention layer and each matrix.
+    /// GPUs that share each attention layer and each matrix.
     pub tensor: u64,
-    /// GPUs that divide the experts among them; 1 divides every expert among all GPUs.
+    /// GPUs among which the experts are divided; 1 divides every expert among all GPUs.
     pub expert: u64,
-    /// Groups of `tensor` GPUs that each attend to their own sequences and share the experts.
+    /// Groups of `tensor` GPUs with their own sequences and shared experts.
     pub data: u64,
 }
 
 /// Number formats of weights and of the key-value cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Formats {
-    /// Format of the weights of linear layers.
+    /// Format of linear-layer weights.
     pub weights: Scheme,
-    /// Type of keys and values in the cache.
+    /// Type of cached keys and values.
     pub cache: Dtype,
 }
 
-/// One forward pass, by the sequences of one attention group.
+/// A forward pass over the sequences of one attention group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ForwardPass {
-    /// All tokens of prompts at once.
-    Prefill {
-        /// Prompts.
-        sequences: u64,
-        /// Tokens of each prompt.
-        tokens: u64,
-    },
-    /// One more token of each sequence.
-    Decode {
-        /// Sequences.
-        sequences: u64,
-        /// Tokens of each sequence, the new one included.
-        context: u64,
-    },
+    Prefill { sequences: u64, tokens: u64 },
+    Decode { sequences: u64, context: u64 },
 }
 
-/// Calls of one kernel in a pass.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct KernelCall {
-    /// Role of the kernel in the network.
     pub role: &'static str,
-    /// Number of calls in the pass.
     pub count: u64,
-    /// Work of one call.
     pub work: CallWork,
 }
 
-/// Work of one call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallWork {
-    /// A kernel that tables of measurements know.
+    /// A kernel with measured tables.
     Kernel(Kernel),
-    /// A kernel that is only bounded by peak rate and bandwidth.
+    /// A kernel with only a roofline bound.
     Bounded {
-        /// Operations.
         flops: f64,
-        /// Type of the products.
         dtype: Dtype,
-        /// Bytes read and written.
         bytes: f64,
     },
-    /// A transfer between the GPUs of the replica.
     Collective(Collective),
 }
 
 impl Parallelism {
-    /// A replica on one GPU.
     pub const SINGLE: Parallelism = Parallelism { tensor: 1, expert: 1, data: 1 };
 
-    /// Returns the GPUs of the replica.
-    pub fn devices(&self) -> u64 {
+    pub fn device_count(&self) -> u64 {
         self.tensor * self.data
     }
 
-    /// Returns the GPUs that divide each expert.
+    /// GPUs that share each expert.
     pub fn expert_tensor(&self) -> u64 {
-        self.devices() / self.expert
+        self.device_count() / self.expert
     }
 
     /// Checks that heads and experts can be divided.
-    pub fn check(&self, model: &Architecture) -> Result<()> {
+    pub fn check_divisibility(&self, model: &Architecture) -> Result<()> {
         let refused = |problem: String| Err(Error::Parallelism { model: model.name.clone(), problem });
         let Parallelism { tensor, expert, data } = *self;
         if [tensor, expert, data].contains(&0) || tensor.saturating_mul(data) > MAX_DEVICES {
             return refused(format!("{tensor} × {data} GPUs must be from 1 to {MAX_DEVICES}"));
         }
-        let heads = model.heads();
+        let heads = model.query_heads();
         if !heads.is_multiple_of(tensor) {
             let fitting: Vec<String> =
                 (1..=heads.min(64)).filter(|size| heads.is_multiple_of(*size)).map(|size| size.to_string()).collect();
@@ -124,24 +99,24 @@ impl Parallelism {
             Some(ExpertLayers { experts, .. }) if experts % expert != 0 => {
                 refused(format!("{expert} GPUs cannot divide {experts} experts equally"))
             }
-            _ if !self.devices().is_multiple_of(expert) => {
-                refused(format!("expert parallelism {expert} does not divide the {} GPUs of a replica", self.devices()))
-            }
+            _ if !self.device_count().is_multiple_of(expert) => refused(format!(
+                "expert parallelism {expert} does not divide the {} GPUs of a replica",
+                self.device_count()
+            )),
             _ => Ok(()),
         }
     }
 }
 
 impl ForwardPass {
-    /// Returns the sequences of one attention group.
-    pub fn sequences(&self) -> u64 {
+    pub fn sequence_count(&self) -> u64 {
         match *self {
             ForwardPass::Prefill { sequences, .. } | ForwardPass::Decode { sequences, .. } => sequences,
         }
     }
 
-    /// Returns the tokens that one attention group computes.
-    pub fn tokens(&self) -> u64 {
+    /// Tokens that one attention group computes.
+    pub fn token_count(&self) -> u64 {
         match *self {
             ForwardPass::Prefill { sequences, tokens } => sequences * tokens,
             ForwardPass::Decode { sequences, .. } => sequences,
@@ -149,14 +124,13 @@ impl ForwardPass {
     }
 }
 
-/// Returns the calls of one pass on one GPU.
-pub fn plan(
+pub fn plan_pass(
     model: &Architecture,
     pass: ForwardPass,
     formats: Formats,
     parallelism: Parallelism,
 ) -> Result<Vec<KernelCall>> {
-    parallelism.check(model)?;
+    parallelism.check_divisibility(model)?;
     let mut planner = Planner { model, pass, formats, parallelism, calls: Vec::new() };
     match model.attention {
         Attention::Grouped(attention) => planner.grouped_attention(&attention),
@@ -176,26 +150,26 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    fn push(&mut self, role: &'static str, count: u64, work: CallWork) {
+    fn push_call(&mut self, role: &'static str, count: u64, work: CallWork) {
         if count > 0 {
             self.calls.push(KernelCall { role, count, work });
         }
     }
 
-    /// The format of matrices outside of experts.
-    fn scheme(&self) -> Scheme {
+    /// Format of matrices outside of experts.
+    fn linear_scheme(&self) -> Scheme {
         if self.model.quantises_experts_only { Scheme::Bf16 } else { self.formats.weights }
     }
 
-    fn gemm(&mut self, role: &'static str, count: u64, n: u64, k: u64) {
-        let (m, scheme) = (self.pass.tokens(), self.scheme());
-        self.push(role, count, CallWork::Kernel(Kernel::Gemm(Gemm { m, n: n.max(1), k: k.max(1), scheme })));
+    fn push_gemm(&mut self, role: &'static str, count: u64, n: u64, k: u64) {
+        let (m, scheme) = (self.pass.token_count(), self.linear_scheme());
+        self.push_call(role, count, CallWork::Kernel(Kernel::Gemm(Gemm { m, n: n.max(1), k: k.max(1), scheme })));
     }
 
-    /// A kernel that reads and writes numbers of the residual stream's type.
-    fn pointwise(&mut self, role: &'static str, count: u64, numbers: f64) {
+    /// Adds a memory-bound kernel over the residual stream.
+    fn push_pointwise(&mut self, role: &'static str, count: u64, numbers: f64) {
         let bytes = STREAM_BYTES * numbers;
-        self.push(role, count, CallWork::Bounded { flops: numbers, dtype: Dtype::Bf16, bytes });
+        self.push_call(role, count, CallWork::Bounded { flops: numbers, dtype: Dtype::Bf16, bytes });
     }
 
     fn grouped_attention(&mut self, attention: &GroupedAttention) {
@@ -205,20 +179,20 @@ impl Planner<'_> {
         let linear_layers = attention.linear.map_or(0, |linear| linear.layers);
         let layers = self.model.layers - linear_layers;
         let projected = heads * (1 + u64::from(attention.has_output_gate)) + 2 * kv_heads;
-        self.gemm("query, key, value", layers, projected * head_dim, hidden);
-        let numbers = 2.0 * (self.pass.tokens() * projected * head_dim) as f64;
-        self.pointwise("positions, cache", layers, numbers);
+        self.push_gemm("query, key, value", layers, projected * head_dim, hidden);
+        let numbers = 2.0 * (self.pass.token_count() * projected * head_dim) as f64;
+        self.push_pointwise("positions, cache", layers, numbers);
         let window = Some(attention.window).filter(|_| attention.windowed_layers > 0);
         let full_layers = layers - attention.windowed_layers;
-        self.attend("attention", full_layers, (heads, kv_heads, head_dim), None);
-        self.attend("attention, window", attention.windowed_layers, (heads, kv_heads, head_dim), window);
-        self.gemm("attention output", layers, hidden, heads * head_dim);
+        self.push_attention("attention", full_layers, (heads, kv_heads, head_dim), None);
+        self.push_attention("attention, window", attention.windowed_layers, (heads, kv_heads, head_dim), window);
+        self.push_gemm("attention output", layers, hidden, heads * head_dim);
         if let Some(linear) = attention.linear {
             self.linear_attention(&linear);
         }
     }
 
-    fn attend(&mut self, role: &'static str, count: u64, sizes: (u64, u64, u64), window: Option<u64>) {
+    fn push_attention(&mut self, role: &'static str, count: u64, sizes: (u64, u64, u64), window: Option<u64>) {
         let (heads, kv_heads, head_dim) = sizes;
         let (dtype, cache_dtype) = (Dtype::Bf16, self.formats.cache);
         let kernel = match self.pass {
@@ -237,57 +211,58 @@ impl Planner<'_> {
                 Kernel::Decode(Decode { batch, context, heads, kv_heads, head_dim, window, dtype, cache_dtype })
             }
         };
-        self.push(role, count, CallWork::Kernel(kernel));
+        self.push_call(role, count, CallWork::Kernel(kernel));
     }
 
-    /// The gated delta rule, whose state is read and written once per pass and sequence.
+    /// Adds the gated delta rule, whose state is read and written once per pass and sequence.
     fn linear_attention(&mut self, linear: &LinearAttention) {
         let tensor = self.parallelism.tensor;
         let (keys, values) = (linear.key_heads * linear.key_dim, linear.value_heads * linear.value_dim);
         let projected = (2 * keys + 2 * values + 2 * linear.value_heads).div_ceil(tensor);
-        self.gemm("linear attention input", linear.layers, projected, self.model.hidden);
-        let tokens = self.pass.tokens() as f64;
+        self.push_gemm("linear attention input", linear.layers, projected, self.model.hidden);
+        let tokens = self.pass.token_count() as f64;
         let state = (linear.value_heads * linear.key_dim * linear.value_dim).div_ceil(tensor) as f64;
-        let bytes = 2.0 * STATE_BYTES * state * self.pass.sequences() as f64 + STREAM_BYTES * tokens * projected as f64;
+        let bytes =
+            2.0 * STATE_BYTES * state * self.pass.sequence_count() as f64 + STREAM_BYTES * tokens * projected as f64;
         let work = CallWork::Bounded { flops: 6.0 * tokens * state, dtype: Dtype::Bf16, bytes };
-        self.push("linear attention", linear.layers, work);
-        self.gemm("linear attention output", linear.layers, self.model.hidden, values.div_ceil(tensor));
+        self.push_call("linear attention", linear.layers, work);
+        self.push_gemm("linear attention output", linear.layers, self.model.hidden, values.div_ceil(tensor));
     }
 
-    /// Multi-head latent attention: decoding absorbs the projections of keys and values into query and output.
+    /// Adds multi-head latent attention; decoding absorbs key and value projections into query and output.
     fn latent_attention(&mut self, attention: &LatentAttention) {
         let LatentAttention { query_rank, kv_rank, nope_dim, rope_dim, value_dim, .. } = *attention;
         let (layers, hidden) = (self.model.layers, self.model.hidden);
         let heads = attention.heads / self.parallelism.tensor;
-        self.gemm("latent down-projection", layers, query_rank + kv_rank + rope_dim, hidden);
-        self.gemm("query up-projection", layers, heads * (nope_dim + rope_dim), query_rank);
+        self.push_gemm("latent down-projection", layers, query_rank + kv_rank + rope_dim, hidden);
+        self.push_gemm("query up-projection", layers, heads * (nope_dim + rope_dim), query_rank);
         let most = |keys: f64| attention.most_keys.map_or(keys, |most| keys.min(most as f64));
         let (pairs, per_pair, keys) = match self.pass {
             ForwardPass::Decode { sequences, context } => {
-                self.gemm("absorbed key projection", layers, heads * kv_rank, nope_dim);
-                self.gemm("absorbed value projection", layers, heads * value_dim, kv_rank);
+                self.push_gemm("absorbed key projection", layers, heads * kv_rank, nope_dim);
+                self.push_gemm("absorbed value projection", layers, heads * value_dim, kv_rank);
                 let keys = most(context as f64) * sequences as f64;
                 (keys, 2 * kv_rank + rope_dim, keys)
             }
             ForwardPass::Prefill { sequences, tokens } => {
-                self.gemm("key, value up-projection", layers, heads * (nope_dim + value_dim), kv_rank);
+                self.push_gemm("key, value up-projection", layers, heads * (nope_dim + value_dim), kv_rank);
                 let pairs = (sequences * tokens) as f64 * most((tokens + 1) as f64 / 2.0);
                 (pairs, nope_dim + rope_dim + value_dim, (sequences * tokens) as f64)
             }
         };
         let flops = 2.0 * pairs * (heads * per_pair) as f64;
-        let queries = (self.pass.tokens() * heads * (nope_dim + rope_dim + value_dim)) as f64 * STREAM_BYTES;
-        let bytes = keys * (kv_rank + rope_dim) as f64 * self.formats.cache.bytes() + queries;
-        self.push("latent attention", layers, CallWork::Bounded { flops, dtype: Dtype::Bf16, bytes });
-        self.gemm("attention output", layers, hidden, heads * value_dim);
+        let queries = (self.pass.token_count() * heads * (nope_dim + rope_dim + value_dim)) as f64 * STREAM_BYTES;
+        let bytes = keys * (kv_rank + rope_dim) as f64 * self.formats.cache.byte_width() + queries;
+        self.push_call("latent attention", layers, CallWork::Bounded { flops, dtype: Dtype::Bf16, bytes });
+        self.push_gemm("attention output", layers, hidden, heads * value_dim);
     }
 
     fn feed_forward(&mut self) {
         let (hidden, tensor) = (self.model.hidden, self.parallelism.tensor);
         let width = self.model.intermediate.div_ceil(tensor);
-        self.gemm("feed-forward gate, up", self.model.dense_layers, 2 * width, hidden);
-        self.pointwise("activation", self.model.dense_layers, 3.0 * (self.pass.tokens() * width) as f64);
-        self.gemm("feed-forward down", self.model.dense_layers, hidden, width);
+        self.push_gemm("feed-forward gate, up", self.model.dense_layers, 2 * width, hidden);
+        self.push_pointwise("activation", self.model.dense_layers, 3.0 * (self.pass.token_count() * width) as f64);
+        self.push_gemm("feed-forward down", self.model.dense_layers, hidden, width);
         if let Some(experts) = self.model.experts {
             self.expert_layers(&experts);
         }
@@ -295,13 +270,13 @@ impl Planner<'_> {
 
     fn expert_layers(&mut self, experts: &ExpertLayers) {
         let (hidden, Parallelism { tensor, expert, data }) = (self.model.hidden, self.parallelism);
-        let m = self.pass.tokens();
+        let m = self.pass.token_count();
         let router = Gemm { m, n: experts.experts, k: hidden, scheme: Scheme::Bf16 };
-        self.push("router", experts.layers, CallWork::Kernel(Kernel::Gemm(router)));
+        self.push_call("router", experts.layers, CallWork::Kernel(Kernel::Gemm(router)));
         if experts.shared_intermediate > 0 {
             let width = experts.shared_intermediate.div_ceil(tensor);
-            self.gemm("shared expert gate, up", experts.layers, 2 * width, hidden);
-            self.gemm("shared expert down", experts.layers, hidden, width);
+            self.push_gemm("shared expert gate, up", experts.layers, 2 * width, hidden);
+            self.push_gemm("shared expert down", experts.layers, hidden, width);
         }
         let kernel = Kernel::Experts(Experts {
             tokens: m * data,
@@ -314,39 +289,39 @@ impl Planner<'_> {
             distribution: Distribution::Balanced,
             scheme: self.formats.weights,
         });
-        self.push("experts", experts.layers, CallWork::Kernel(kernel));
+        self.push_call("experts", experts.layers, CallWork::Kernel(kernel));
     }
 
-    /// Norms, collectives and the output projection.
+    /// Adds norms, collectives and the output projection.
     fn around_layers(&mut self) {
         let (layers, hidden, Parallelism { tensor, data, .. }) =
             (self.model.layers, self.model.hidden, self.parallelism);
-        let tokens = self.pass.tokens();
+        let tokens = self.pass.token_count();
         // Each adds the layer's output to the stream and normalises: two numbers are read and two are written.
-        self.pointwise("residual, norm", 2 * layers, 4.0 * (tokens * hidden) as f64);
+        self.push_pointwise("residual, norm", 2 * layers, 4.0 * (tokens * hidden) as f64);
         let bytes = STREAM_BYTES * (tokens * hidden) as f64;
         let mixed = if data > 1 { self.model.experts.map_or(0, |experts| experts.layers) } else { 0 };
         if tensor > 1 {
             // Behind attention, and behind every feed-forward network that data-parallel groups do not share.
             let reduced = Collective::AllReduce { bytes, ranks: tensor };
-            self.push("all-reduce", 2 * layers - mixed, CallWork::Collective(reduced));
+            self.push_call("all-reduce", 2 * layers - mixed, CallWork::Collective(reduced));
         }
         if mixed > 0 {
-            let (bytes, ranks) = (bytes * data as f64, self.parallelism.devices());
-            self.push("all-gather of tokens", mixed, CallWork::Collective(Collective::AllGather { bytes, ranks }));
-            self.push(
+            let (bytes, ranks) = (bytes * data as f64, self.parallelism.device_count());
+            self.push_call("all-gather of tokens", mixed, CallWork::Collective(Collective::AllGather { bytes, ranks }));
+            self.push_call(
                 "reduce-scatter of tokens",
                 mixed,
                 CallWork::Collective(Collective::ReduceScatter { bytes, ranks }),
             );
         }
         let width = self.model.vocabulary.div_ceil(tensor);
-        let output = Gemm { m: self.pass.sequences(), n: width, k: hidden, scheme: Scheme::Bf16 };
-        self.push("output projection", 1, CallWork::Kernel(Kernel::Gemm(output)));
+        let output = Gemm { m: self.pass.sequence_count(), n: width, k: hidden, scheme: Scheme::Bf16 };
+        self.push_call("output projection", 1, CallWork::Kernel(Kernel::Gemm(output)));
         if tensor > 1 {
-            let bytes = STREAM_BYTES * (self.pass.sequences() * self.model.vocabulary) as f64;
+            let bytes = STREAM_BYTES * (self.pass.sequence_count() * self.model.vocabulary) as f64;
             let gathered = Collective::AllGather { bytes, ranks: tensor };
-            self.push("all-gather of logits", 1, CallWork::Collective(gathered));
+            self.push_call("all-gather of logits", 1, CallWork::Collective(gathered));
         }
     }
 }
@@ -361,7 +336,7 @@ mod tests {
         let of = |call: &KernelCall| match &call.work {
             CallWork::Kernel(Kernel::Gemm(_) | Kernel::Experts(_)) => {
                 let CallWork::Kernel(kernel) = &call.work else { unreachable!() };
-                kernel.work().flops * call.count as f64
+                kernel.kernel_work().flops * call.count as f64
             }
             _ => 0.0,
         };
@@ -370,12 +345,12 @@ mod tests {
 
     #[test]
     fn a_token_takes_two_operations_per_parameter() {
-        let model = Architecture::load("llama-3.1-8b").expect("a shipped model");
-        let calls =
-            plan(&model, ForwardPass::Decode { sequences: 1, context: 1 }, BF16, Parallelism::SINGLE).expect("a plan");
+        let model = Architecture::load_architecture("llama-3.1-8b").expect("a shipped model");
+        let calls = plan_pass(&model, ForwardPass::Decode { sequences: 1, context: 1 }, BF16, Parallelism::SINGLE)
+            .expect("a plan");
         // The embedding is looked up, not multiplied.
-        let parameters = crate::memory::parameters(&model) - (model.vocabulary * model.hidden) as f64;
-        assert!((crate::memory::parameters(&model) / 8.03e9 - 1.0).abs() < 0.01);
+        let parameters = crate::memory::count_parameters(&model) - (model.vocabulary * model.hidden) as f64;
+        assert!((crate::memory::count_parameters(&model) / 8.03e9 - 1.0).abs() < 0.01);
         assert!((flops(&calls) / (2.0 * parameters) - 1.0).abs() < 0.01, "{}", flops(&calls));
         let count = |role: &str| calls.iter().find(|call| call.role == role).map(|call| call.count);
         assert_eq!(count("query, key, value"), Some(32));
@@ -387,10 +362,10 @@ mod tests {
     #[test]
     fn gpus_divide_the_work() {
         for name in ["llama-3.1-70b", "mixtral-8x7b", "deepseek-v3"] {
-            let model = Architecture::load(name).expect("a shipped model");
+            let model = Architecture::load_architecture(name).expect("a shipped model");
             let pass = ForwardPass::Prefill { sequences: 1, tokens: 512 };
-            let one = flops(&plan(&model, pass, BF16, Parallelism::SINGLE).expect("a plan"));
-            let four = plan(&model, pass, BF16, Parallelism { tensor: 4, ..Parallelism::SINGLE }).expect("a plan");
+            let one = flops(&plan_pass(&model, pass, BF16, Parallelism::SINGLE).expect("a plan"));
+            let four = plan_pass(&model, pass, BF16, Parallelism { tensor: 4, ..Parallelism::SINGLE }).expect("a plan");
             let share = flops(&four) / one;
             assert!((0.25..0.3).contains(&share), "{name}: {share}");
             assert_eq!(
@@ -403,8 +378,8 @@ mod tests {
     #[test]
     fn divisions_that_do_not_fit_are_refused() {
         let refused = |name: &str, tensor, expert, data| {
-            let model = Architecture::load(name).expect("a shipped model");
-            Parallelism { tensor, expert, data }.check(&model).expect_err("does not fit").to_string()
+            let model = Architecture::load_architecture(name).expect("a shipped model");
+            Parallelism { tensor, expert, data }.check_divisibility(&model).expect_err("does not fit").to_string()
         };
         assert!(
             refused("llama-3.1-8b", 3, 1, 1).contains("3 GPUs cannot divide 32 heads; fitting: 1, 2, 4, 8, 16, 32")

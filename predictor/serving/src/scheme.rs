@@ -15,8 +15,7 @@ models::choice! {
 }
 
 impl Dtype {
-    /// Bytes of one number.
-    pub fn bytes(self) -> f64 {
+    pub fn byte_width(self) -> f64 {
         match self {
             Dtype::Bf16 => 2.0,
             Dtype::Fp8 | Dtype::Int8 => 1.0,
@@ -50,8 +49,7 @@ models::choice! {
 }
 
 impl Scheme {
-    /// The type of the products.
-    pub fn products(self) -> Dtype {
+    pub fn product_dtype(self) -> Dtype {
         match self {
             Scheme::Bf16 | Scheme::Int8Weights | Scheme::Int4Weights | Scheme::Mxfp4Weights => Dtype::Bf16,
             Scheme::Fp8 | Scheme::Fp8Block | Scheme::Mxfp4Mxfp8 => Dtype::Fp8,
@@ -60,7 +58,7 @@ impl Scheme {
         }
     }
 
-    /// Bytes of one weight with its share of the scales.
+    /// Bytes of one weight, including scales.
     pub fn weight_bytes(self) -> f64 {
         match self {
             Scheme::Bf16 => 2.0,
@@ -76,7 +74,7 @@ impl Scheme {
         }
     }
 
-    /// Bytes of one activation as the kernel reads it.
+    /// Bytes of one activation as read by the kernel.
     pub fn activation_bytes(self) -> f64 {
         match self {
             Scheme::Bf16 | Scheme::Int8Weights | Scheme::Int4Weights | Scheme::Mxfp4Weights => 2.0,

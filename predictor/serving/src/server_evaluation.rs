@@ -33,67 +33,61 @@ models::choice! {
     }
 }
 
-/// Names of what is predicted.
 pub const TARGET_NAMES: [&str; TARGETS] = ["time to first token", "time per token"];
 
-/// Errors of one learner on held-out servers.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ServerErrors {
-    /// What was held out.
     pub held_out: HeldOutServers,
-    /// What was predicted.
     pub target: &'static str,
-    /// How it was predicted.
     pub learner: ServerLearner,
-    /// Framework or device that the errors are of; `all` for all.
+    /// Framework or device; `all` for all.
     pub group: String,
-    /// Predictions, of all seeds together.
     pub rows: usize,
-    /// Median error in percent.
     pub median: f64,
-    /// The 90th percentile of the error in percent.
     pub p90: f64,
-    /// Mean error in percent.
     pub mape: f64,
-    /// Intervals, where the learner has some.
+    /// Empty for learners without intervals.
     pub intervals: Vec<IntervalErrors>,
 }
 
-/// How often intervals hold.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct IntervalErrors {
-    /// Percent that is promised.
+    /// Nominal coverage in percent.
     pub promised: u32,
-    /// Percent that hold.
     pub held: f64,
-    /// Median ratio of the upper to the lower end.
+    /// Median ratio of upper to lower end.
     pub high_over_low: f64,
 }
 
-/// One prediction of a held-out server.
 struct Outcome<'a> {
     server: &'a MeasuredServer,
-    /// Logarithms of predicted over measured times, by target and learner.
+    /// Log ratio of predicted to measured time, by target and learner.
     errors: [[f64; ServerLearner::ALL.len()]; TARGETS],
     half_widths: [[f64; COVERAGES.len()]; TARGETS],
 }
 
-/// Evaluates servers with half of them held out, for each seed, or with devices held out.
-pub fn evaluate(measured: &MeasuredServers, protocols: &[HeldOutServers], seeds: &[u64]) -> Result<Vec<ServerErrors>> {
-    let samples = measured.servers.iter().map(MeasuredServer::sample).collect::<Result<Vec<_>>>()?;
+/// Evaluates with half of the servers held out per seed, or with one device held out.
+pub fn evaluate_overheads(
+    measured: &MeasuredServers,
+    protocols: &[HeldOutServers],
+    seeds: &[u64],
+) -> Result<Vec<ServerErrors>> {
+    let samples = measured.servers.iter().map(MeasuredServer::overhead_sample).collect::<Result<Vec<_>>>()?;
     let mut found = Vec::new();
     for held_out in protocols {
         let mut outcomes = Vec::new();
-        for division in divisions(*held_out, measured, seeds) {
+        for division in training_masks(*held_out, measured, seeds) {
             outcomes.extend(predict_division(measured, &samples, &division)?);
         }
         for target in 0..TARGETS {
             for (place, learner) in ServerLearner::ALL.iter().enumerate() {
                 let all: Vec<&Outcome<'_>> = outcomes.iter().collect();
-                found.push(errors(*held_out, (target, place), "all", &all));
+                found.push(summarise_errors(*held_out, (target, place), "all", &all));
                 if *learner == ServerLearner::Overheads {
-                    let groups = grouped(&outcomes);
-                    found.extend(groups.iter().map(|(name, group)| errors(*held_out, (target, place), name, group)));
+                    let groups = group_outcomes(&outcomes);
+                    found.extend(
+                        groups.iter().map(|(name, group)| summarise_errors(*held_out, (target, place), name, group)),
+                    );
                 }
             }
         }
@@ -101,15 +95,15 @@ pub fn evaluate(measured: &MeasuredServers, protocols: &[HeldOutServers], seeds:
     Ok(found)
 }
 
-/// Returns for each division whether a server is learned from.
-fn divisions(held_out: HeldOutServers, measured: &MeasuredServers, seeds: &[u64]) -> Vec<Vec<bool>> {
+/// Returns the training mask of each division.
+fn training_masks(held_out: HeldOutServers, measured: &MeasuredServers, seeds: &[u64]) -> Vec<Vec<bool>> {
     let key = |server: &MeasuredServer| match held_out {
         HeldOutServers::Configurations => server.configuration_key(),
         HeldOutServers::Servers | HeldOutServers::Devices => server.server_key(),
     };
     if held_out == HeldOutServers::Devices {
         let is_other = |device: &str| measured.servers.iter().map(|one| one.deployment.device.name != device).collect();
-        return measured.devices().into_iter().map(is_other).collect();
+        return measured.device_names().into_iter().map(is_other).collect();
     }
     let keys: Vec<u64> = measured.servers.iter().map(key).collect();
     let half = |seed: &u64| {
@@ -132,10 +126,10 @@ fn predict_division<'a>(
     if train.is_empty() || train.len() == samples.len() {
         return Err(Error::Data("too few servers to hold some out".to_owned()));
     }
-    let learned = Overheads::learn(&train, "held out")?;
+    let learned = Overheads::learn_overheads(&train, "held out")?;
     let factors = device_factors(&train);
     let outcome = |(sample, server): (&OverheadSample, &'a MeasuredServer)| {
-        let ratios = learned.ratios(&sample.features);
+        let ratios = learned.predict_ratios(&sample.features);
         let factor = |target: usize| factors.get(&sample.features.names[DEVICE]).map_or(0.0, |factors| factors[target]);
         let of = |target: usize| {
             let measured = sample.ratios[target];
@@ -146,18 +140,17 @@ fn predict_division<'a>(
     Ok(part(false).map(|(both, _)| outcome(both)).collect())
 }
 
-/// The median ratio of each device.
 fn device_factors(samples: &[OverheadSample]) -> BTreeMap<String, [f64; TARGETS]> {
     let mut by_device: BTreeMap<String, Vec<[f64; TARGETS]>> = BTreeMap::new();
     for sample in samples {
         by_device.entry(sample.features.names[DEVICE].clone()).or_default().push(sample.ratios);
     }
-    let middle = |ratios: Vec<[f64; TARGETS]>| [0, 1].map(|target| percentile(ratios.iter().map(|of| of[target]), 0.5));
+    let middle =
+        |ratios: Vec<[f64; TARGETS]>| [0, 1].map(|target| percentile_of(ratios.iter().map(|of| of[target]), 0.5));
     by_device.into_iter().map(|(device, ratios)| (device, middle(ratios))).collect()
 }
 
-/// Outcomes by framework and by device.
-fn grouped<'a, 'b>(outcomes: &'b [Outcome<'a>]) -> BTreeMap<String, Vec<&'b Outcome<'a>>> {
+fn group_outcomes<'a, 'b>(outcomes: &'b [Outcome<'a>]) -> BTreeMap<String, Vec<&'b Outcome<'a>>> {
     let mut groups: BTreeMap<String, Vec<&Outcome<'_>>> = BTreeMap::new();
     for outcome in outcomes {
         let deployment = &outcome.server.deployment;
@@ -168,7 +161,7 @@ fn grouped<'a, 'b>(outcomes: &'b [Outcome<'a>]) -> BTreeMap<String, Vec<&'b Outc
     groups
 }
 
-fn errors(
+fn summarise_errors(
     held_out: HeldOutServers,
     (target, learner): (usize, usize),
     group: &str,
@@ -183,7 +176,7 @@ fn errors(
         IntervalErrors {
             promised: *promised,
             held: 100.0 * outcomes.iter().filter(holds).count() as f64 / outcomes.len() as f64,
-            high_over_low: percentile(widths, 0.5),
+            high_over_low: percentile_of(widths, 0.5),
         }
     };
     ServerErrors {
@@ -192,14 +185,14 @@ fn errors(
         learner: ServerLearner::ALL[learner],
         group: group.to_owned(),
         rows: outcomes.len(),
-        median: percentile(percent(), 0.5),
-        p90: percentile(percent(), 0.9),
+        median: percentile_of(percent(), 0.5),
+        p90: percentile_of(percent(), 0.9),
         mape: percent().sum::<f64>() / outcomes.len() as f64,
         intervals: if is_ours { COVERAGES.iter().enumerate().map(interval).collect() } else { Vec::new() },
     }
 }
 
-fn percentile(values: impl Iterator<Item = f64>, share: f64) -> f64 {
+fn percentile_of(values: impl Iterator<Item = f64>, share: f64) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
     sorted.get((share * sorted.len() as f64) as usize).or(sorted.last()).copied().unwrap_or(f64::NAN)

@@ -8,7 +8,6 @@ use crate::learned::{Knowledge, Learned};
 use crate::packed::PackedTrees;
 use serde::{Deserialize, Serialize};
 
-/// Most bytes that the header unpacks to.
 const MAX_HEADER_BYTES: usize = 64 << 20;
 const LEVEL: i32 = 19;
 
@@ -16,11 +15,10 @@ const LEVEL: i32 = 19;
 #[serde(deny_unknown_fields)]
 struct Header {
     learned: Learned,
-    /// Length and hash of each set of trees in the order of [`all_trees`].
+    /// Length and hash of each set of trees, in the order of [`all_trees`].
     trees: Vec<(u64, String)>,
 }
 
-/// Returns all sets of trees in the order of the file.
 fn all_trees(learned: &mut Learned) -> Vec<&mut PackedTrees> {
     let Learned { times, power, .. } = learned;
     [times, power]
@@ -32,7 +30,7 @@ fn all_trees(learned: &mut Learned) -> Vec<&mut PackedTrees> {
         .collect()
 }
 
-/// Returns the section: the length of the header, the header, and the trees.
+/// Encodes a section: header length, header, trees.
 pub fn to_bytes(learned: &Learned) -> Result<Vec<u8>, String> {
     let mut learned = learned.clone();
     let trees: Vec<Vec<u8>> =
@@ -47,7 +45,7 @@ pub fn to_bytes(learned: &Learned) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Reads a section. Trees are unpacked when they are first asked.
+/// Reads a section; trees are unpacked on first use.
 pub fn from_bytes(bytes: &[u8]) -> Result<Learned, String> {
     let (length, rest) = bytes.split_first_chunk::<8>().ok_or("it ends early")?;
     let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| "its header is longer than any")?;
@@ -69,12 +67,12 @@ pub fn from_bytes(bytes: &[u8]) -> Result<Learned, String> {
         *place = PackedTrees::of_bytes(own.to_vec(), hash);
         rest = others;
     }
-    check(&learned)?;
+    check_figures(&learned)?;
     Ok(learned)
 }
 
-/// Checks figures of a file that predictions index with or divide by.
-fn check(learned: &Learned) -> Result<(), String> {
+/// Checks values that predictions index with or divide by.
+fn check_figures(learned: &Learned) -> Result<(), String> {
     for Knowledge { groups, transfers } in [&learned.times, &learned.power] {
         let of_groups = groups.by_key.values().flat_map(|group| [&group.at_known_sites, &group.at_new_sites]);
         let of_transfers = transfers.values().flat_map(|one| [&one.sibling.reaches, &one.stranger.reaches]);

@@ -8,19 +8,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// Names of kernels in texts.
+/// Kernel names in texts.
 pub const OPERATORS: [&str; 4] = ["gemm", "attention_prefill", "attention_decode", "moe"];
 
-/// No size of a kernel is larger.
+/// Limit of a kernel size.
 const MAX_SIZE: u64 = 1 << 32;
 
-/// The values of a text that are not yet read.
 struct Values<'a>(BTreeMap<&'a str, &'a str>);
 
 type Parsed<T> = std::result::Result<T, String>;
 
 impl<'a> Values<'a> {
-    fn parse(text: &'a str) -> Parsed<Values<'a>> {
+    fn split_values(text: &'a str) -> Parsed<Values<'a>> {
         let mut values = BTreeMap::new();
         for part in text.split(',').filter(|part| !part.trim().is_empty()) {
             let (name, value) = part.split_once('=').ok_or_else(|| format!("`{part}` has no `=`"))?;
@@ -31,7 +30,7 @@ impl<'a> Values<'a> {
         Ok(Values(values))
     }
 
-    fn size(&mut self, name: &str) -> Parsed<u64> {
+    fn take_size(&mut self, name: &str) -> Parsed<u64> {
         self.size_or_none(name)?.ok_or_else(|| format!("`{name}` is missing"))
     }
 
@@ -45,21 +44,21 @@ impl<'a> Values<'a> {
         size.map(Some).ok_or_else(|| format!("`{name}` is `{text}`; give a whole number from 1 to {MAX_SIZE}"))
     }
 
-    fn choice<T: Choice>(&mut self, name: &str) -> Parsed<Option<T>> {
+    fn take_choice<T: Choice>(&mut self, name: &str) -> Parsed<Option<T>> {
         let Some(text) = self.0.remove(name) else { return Ok(None) };
-        let known = || names::hint(text, T::ALL.iter().map(|choice| choice.name()));
+        let known = || names::name_hint(text, T::ALL.iter().map(|choice| choice.name()));
         T::from_name(text).map(Some).ok_or_else(|| format!("`{name}` is `{text}`; {}", known()))
     }
 
-    fn distribution(&mut self) -> Parsed<Distribution> {
+    fn take_distribution(&mut self) -> Parsed<Distribution> {
         let Some(text) = self.0.remove("distribution") else { return Ok(Distribution::Balanced) };
         text.parse()
     }
 
-    fn finish(self, operator: &str) -> Parsed<()> {
+    fn reject_unused(self, operator: &str) -> Parsed<()> {
         let known = words_of(operator).unwrap_or_default();
         match self.0.keys().next() {
-            Some(other) => Err(format!("unknown size `{other}`; {}", names::hint(other, known.iter().copied()))),
+            Some(other) => Err(format!("unknown size `{other}`; {}", names::name_hint(other, known.iter().copied()))),
             None => Ok(()),
         }
     }
@@ -89,7 +88,7 @@ impl fmt::Display for Distribution {
     }
 }
 
-/// Whether a text begins like a kernel's.
+/// Reports whether a text starts with a kernel name.
 pub fn is_kernel(text: &str) -> bool {
     text.split_once(':').is_some_and(|(operator, _)| OPERATORS.contains(&operator.trim()))
 }
@@ -98,23 +97,23 @@ impl FromStr for Kernel {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Kernel> {
-        parse(text).map_err(|problem| Error::Text { text: text.to_owned(), problem })
+        parse_kernel(text).map_err(|problem| Error::Text { text: text.to_owned(), problem })
     }
 }
 
-fn parse(text: &str) -> Parsed<Kernel> {
+fn parse_kernel(text: &str) -> Parsed<Kernel> {
     let (operator, values) = text.split_once(':').ok_or("give the operator, `:` and its sizes")?;
-    let mut values = Values::parse(values)?;
+    let mut values = Values::split_values(values)?;
     match operator.trim() {
-        "gemm" => gemm(values),
+        "gemm" => parse_gemm(values),
         "attention_prefill" => {
-            let (batch, new_tokens) = (values.size("batch")?, values.size("new_tokens")?);
+            let (batch, new_tokens) = (values.take_size("batch")?, values.take_size("new_tokens")?);
             let past = match values.0.get("past").copied() {
                 Some("0") => values.0.remove("past").map_or(0, |_| 0),
                 _ => values.size_or("past", 0)?,
             };
-            let Heads { heads, kv_heads, head_dim, window, dtype, cache_dtype } = Heads::parse(&mut values)?;
-            values.finish("attention_prefill")?;
+            let Heads { heads, kv_heads, head_dim, window, dtype, cache_dtype } = Heads::take_heads(&mut values)?;
+            values.reject_unused("attention_prefill")?;
             Ok(Kernel::Prefill(Prefill {
                 batch,
                 new_tokens,
@@ -128,17 +127,16 @@ fn parse(text: &str) -> Parsed<Kernel> {
             }))
         }
         "attention_decode" => {
-            let (batch, context) = (values.size("batch")?, values.size("context")?);
-            let Heads { heads, kv_heads, head_dim, window, dtype, cache_dtype } = Heads::parse(&mut values)?;
-            values.finish("attention_decode")?;
+            let (batch, context) = (values.take_size("batch")?, values.take_size("context")?);
+            let Heads { heads, kv_heads, head_dim, window, dtype, cache_dtype } = Heads::take_heads(&mut values)?;
+            values.reject_unused("attention_decode")?;
             Ok(Kernel::Decode(Decode { batch, context, heads, kv_heads, head_dim, window, dtype, cache_dtype }))
         }
-        "moe" => experts(values),
-        other => Err(format!("unknown operator `{other}`; {}", names::hint(other, OPERATORS))),
+        "moe" => parse_experts(values),
+        other => Err(format!("unknown operator `{other}`; {}", names::name_hint(other, OPERATORS))),
     }
 }
 
-/// Returns the words of a kernel's sizes and formats in its text.
 pub(crate) fn words_of(operator: &str) -> Option<&'static [&'static str]> {
     Some(match operator {
         "gemm" => &["m", "n", "k", "dtype"],
@@ -161,14 +159,13 @@ pub(crate) fn words_of(operator: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-fn gemm(mut values: Values<'_>) -> Parsed<Kernel> {
-    let (m, n, k) = (values.size("m")?, values.size("n")?, values.size("k")?);
-    let scheme = values.choice("dtype")?.unwrap_or(Scheme::Bf16);
-    values.finish("gemm")?;
+fn parse_gemm(mut values: Values<'_>) -> Parsed<Kernel> {
+    let (m, n, k) = (values.take_size("m")?, values.take_size("n")?, values.take_size("k")?);
+    let scheme = values.take_choice("dtype")?.unwrap_or(Scheme::Bf16);
+    values.reject_unused("gemm")?;
     Ok(Kernel::Gemm(Gemm { m, n, k, scheme }))
 }
 
-/// What both kinds of attention have in common.
 struct Heads {
     heads: u64,
     kv_heads: u64,
@@ -179,37 +176,37 @@ struct Heads {
 }
 
 impl Heads {
-    fn parse(values: &mut Values<'_>) -> Parsed<Heads> {
-        let heads = values.size("heads")?;
+    fn take_heads(values: &mut Values<'_>) -> Parsed<Heads> {
+        let heads = values.take_size("heads")?;
         let kv_heads = values.size_or("kv_heads", heads)?;
         if heads % kv_heads != 0 {
             return Err(format!("{heads} heads cannot share {kv_heads} key-value heads equally"));
         }
-        let dtype = values.choice("dtype")?.unwrap_or(Dtype::Bf16);
+        let dtype = values.take_choice("dtype")?.unwrap_or(Dtype::Bf16);
         Ok(Heads {
             heads,
             kv_heads,
-            head_dim: values.size("head_dim")?,
+            head_dim: values.take_size("head_dim")?,
             window: values.size_or_none("window")?,
             dtype,
-            cache_dtype: values.choice("cache_dtype")?.unwrap_or(dtype),
+            cache_dtype: values.take_choice("cache_dtype")?.unwrap_or(dtype),
         })
     }
 }
 
-fn experts(mut values: Values<'_>) -> Parsed<Kernel> {
+fn parse_experts(mut values: Values<'_>) -> Parsed<Kernel> {
     let experts = Experts {
-        tokens: values.size("tokens")?,
-        hidden: values.size("hidden")?,
-        intermediate: values.size("intermediate")?,
-        experts: values.size("experts")?,
-        top_k: values.size("top_k")?,
+        tokens: values.take_size("tokens")?,
+        hidden: values.take_size("hidden")?,
+        intermediate: values.take_size("intermediate")?,
+        experts: values.take_size("experts")?,
+        top_k: values.take_size("top_k")?,
         tensor_parallel: values.size_or("tensor_parallel", 1)?,
         expert_parallel: values.size_or("expert_parallel", 1)?,
-        distribution: values.distribution()?,
-        scheme: values.choice("dtype")?.unwrap_or(Scheme::Bf16),
+        distribution: values.take_distribution()?,
+        scheme: values.take_choice("dtype")?.unwrap_or(Scheme::Bf16),
     };
-    values.finish("moe")?;
+    values.reject_unused("moe")?;
     match experts.top_k > experts.experts {
         true => Err(format!("a token cannot go to {} of {} experts", experts.top_k, experts.experts)),
         false => Ok(Kernel::Experts(experts)),
@@ -218,7 +215,7 @@ fn experts(mut values: Values<'_>) -> Parsed<Kernel> {
 
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.operator())?;
+        write!(f, "{}:", self.operator_name())?;
         match self {
             Kernel::Gemm(Gemm { m, n, k, scheme }) => write!(f, "m={m},n={n},k={k},dtype={}", scheme.name()),
             Kernel::Prefill(of) => {

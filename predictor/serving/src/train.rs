@@ -3,40 +3,37 @@
 use crate::calibration::{Reaches, size_class};
 use crate::device::{self, GpuFacts};
 use crate::error::{Error, Result};
-use crate::features::{features, mixed, shape, site};
+use crate::features::{kernel_features, mix_hash, shape_hash, site_hash};
 use crate::group::{Group, GroupKey, Groups, HeldOut};
 use crate::learned::{Knowledge, Learned};
 use crate::measurements::{Measurement, Measurements};
 use crate::packed::PackedTrees;
 use crate::times::LAUNCH_SECONDS;
-use crate::transfer::{Blend, Overhead, SIBLING_WEIGHTS, STRANGER_WEIGHTS, Transfer, Trial, votes};
+use crate::transfer::{Blend, Overhead, SIBLING_WEIGHTS, STRANGER_WEIGHTS, Transfer, Trial, collect_votes};
 use learn::boosted::{self, BoostingParameters};
 use learn::trees::Trees;
 use samples::features::Matrix;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Rows of one device and format that the trees over all devices are grown on, and those that judge a held-out device.
+/// Rows per device and format for cross-device trees, and for scoring a held-out device.
 const TRANSFER_ROWS: usize = 3000;
 const TRIAL_ROWS: usize = 1200;
-/// Boosting rounds of the trees over all devices.
+/// Boosting rounds of cross-device trees.
 const TRANSFER_ROUNDS: usize = 150;
-/// Fewer devices than these say nothing about others.
+/// Fewest devices for transfer.
 const FEWEST_DEVICES: usize = 3;
-/// A group needs this many rows.
+/// Fewest rows of a group.
 const FEWEST_ROWS: usize = 50;
 
-/// How to learn.
 #[derive(Clone, Copy, Debug)]
 pub struct TrainOptions {
-    /// Seed of everything random.
     pub seed: u64,
-    /// Boosting rounds of each group.
     pub rounds: usize,
-    /// Rows of each group that are learned from; None takes all.
+    /// Row limit per group; None for all.
     pub most_rows: Option<usize>,
-    /// What a split must save of the squared error of logarithms.
+    /// Minimum loss reduction of a split, in squared log error.
     pub min_split_loss: f64,
-    /// Whether intervals are calibrated, which takes as long again.
+    /// Whether intervals are calibrated, which doubles the training time.
     pub calibrates: bool,
 }
 
@@ -46,18 +43,15 @@ impl Default for TrainOptions {
     }
 }
 
-/// What is learned of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// The time.
     Time,
-    /// The mean power while running.
     Power,
 }
 
 impl Target {
-    /// Returns the logarithm that trees learn: the time over the bound plus overhead, or the power over the limit.
-    pub fn log(self, row: &Measurement, reference_seconds: f64) -> Option<f64> {
+    /// Label of a row: log time over bound plus overhead, or log power over limit.
+    pub fn log_label(self, row: &Measurement, reference_seconds: f64) -> Option<f64> {
         match self {
             Target::Time => Some((row.seconds / reference_seconds).ln()),
             Target::Power => row.power.map(|(watts, limit)| (watts / limit).ln()),
@@ -65,8 +59,7 @@ impl Target {
     }
 }
 
-/// Learns times and power of measured kernels.
-pub fn train(all: &Measurements, options: &TrainOptions) -> Result<Learned> {
+pub fn train_kernels(all: &Measurements, options: &TrainOptions) -> Result<Learned> {
     let mut learned = Learned { provenance: all.provenance.clone(), ..Learned::default() };
     for target in [Target::Time, Target::Power] {
         let groups = fit_groups(all, target, options)?;
@@ -80,34 +73,35 @@ pub fn train(all: &Measurements, options: &TrainOptions) -> Result<Learned> {
     Ok(learned)
 }
 
-/// Rows by group.
 fn by_group(all: &Measurements, target: Target) -> BTreeMap<GroupKey, Vec<usize>> {
     let mut groups: BTreeMap<GroupKey, Vec<usize>> = BTreeMap::new();
     for (place, row) in all.rows.iter().enumerate() {
         if target == Target::Time || row.power.is_some() {
-            groups.entry(GroupKey::of(&row.kernel, all.devices[usize::from(row.device)])).or_default().push(place);
+            groups
+                .entry(GroupKey::for_kernel(&row.kernel, all.devices[usize::from(row.device)]))
+                .or_default()
+                .push(place);
         }
     }
     groups
 }
 
-/// Takes some rows, the same for the same seed.
-pub fn sampled(all: &Measurements, mut rows: Vec<usize>, most: usize, seed: u64) -> Vec<usize> {
+/// Samples rows, deterministically by seed.
+pub fn sample_rows(all: &Measurements, mut rows: Vec<usize>, most: usize, seed: u64) -> Vec<usize> {
     if rows.len() > most {
-        rows.sort_by_cached_key(|row| mixed([seed, *row as u64, all.rows[*row].seconds.to_bits()].into_iter()));
+        rows.sort_by_cached_key(|row| mix_hash([seed, *row as u64, all.rows[*row].seconds.to_bits()].into_iter()));
         rows.truncate(most);
         rows.sort_unstable();
     }
     rows
 }
 
-/// Fits every group of a target.
 pub fn fit_groups(all: &Measurements, target: Target, options: &TrainOptions) -> Result<Groups> {
     let devices: Vec<GpuFacts> = all.devices.iter().map(|device| (*device).clone()).collect();
     let mut groups = Groups { devices, frameworks: all.frameworks.clone(), by_key: BTreeMap::new() };
     for (key, rows) in by_group(all, target) {
         if rows.len() >= FEWEST_ROWS {
-            let rows = sampled(all, rows, options.most_rows.unwrap_or(usize::MAX), options.seed);
+            let rows = sample_rows(all, rows, options.most_rows.unwrap_or(usize::MAX), options.seed);
             groups.by_key.insert(key, fit_group(all, &rows, target, options)?);
         }
     }
@@ -121,36 +115,36 @@ struct Examples {
     classes: Vec<usize>,
 }
 
-fn examples(all: &Measurements, rows: &[usize], target: Target, is_shared: bool) -> Result<Examples> {
+fn build_examples(all: &Measurements, rows: &[usize], target: Target, is_shared: bool) -> Result<Examples> {
     let (mut values, mut labels, mut classes) = (Vec::new(), Vec::with_capacity(rows.len()), Vec::new());
     let mut columns = 1;
     for row in rows.iter().map(|row| &all.rows[*row]) {
         let framework = if is_shared { 0.0 } else { f32::from(row.framework) };
-        let facts = features(&row.kernel, all.devices[usize::from(row.device)], framework)?;
-        let label = target.log(row, facts.reference_seconds);
+        let facts = kernel_features(&row.kernel, all.devices[usize::from(row.device)], framework)?;
+        let label = target.log_label(row, facts.reference_seconds);
         labels.push(label.ok_or_else(|| Error::Data("a row without power".to_owned()))? as f32);
         classes.push(size_class(facts.reference_seconds));
-        let own = if is_shared { facts.shared() } else { facts.values };
+        let own = if is_shared { facts.shared_values() } else { facts.values };
         columns = own.len();
         values.extend(own);
     }
-    Ok(Examples { matrix: Matrix::of(columns, values), labels, classes })
+    Ok(Examples { matrix: Matrix::from_rows(columns, values), labels, classes })
 }
 
 impl Examples {
-    fn select(&self, rows: &[usize]) -> (Matrix, Vec<f32>) {
-        (self.matrix.select(rows), rows.iter().map(|row| self.labels[*row]).collect())
+    fn select_rows(&self, rows: &[usize]) -> (Matrix, Vec<f32>) {
+        (self.matrix.select_rows(rows), rows.iter().map(|row| self.labels[*row]).collect())
     }
 
-    /// Errors of trees on rows, with the classes of their sizes.
-    fn errors(&self, trees: &Trees, rows: &[usize]) -> Vec<(usize, f64)> {
-        let predicted = trees.predict(&self.matrix.select(rows));
+    /// Errors of trees on rows, with their size classes.
+    fn tree_errors(&self, trees: &Trees, rows: &[usize]) -> Vec<(usize, f64)> {
+        let predicted = trees.predict_rows(&self.matrix.select_rows(rows));
         let error = |(row, predicted): (&usize, f32)| (self.classes[*row], f64::from(predicted - self.labels[*row]));
         rows.iter().zip(predicted).map(error).collect()
     }
 }
 
-fn grow(matrix: &Matrix, labels: &[f32], options: &TrainOptions, rounds: usize) -> Result<Trees> {
+fn grow_trees(matrix: &Matrix, labels: &[f32], options: &TrainOptions, rounds: usize) -> Result<Trees> {
     let parameters = BoostingParameters {
         rounds,
         learning_rate: 0.08,
@@ -159,38 +153,38 @@ fn grow(matrix: &Matrix, labels: &[f32], options: &TrainOptions, rounds: usize) 
         min_split_loss: options.min_split_loss,
         subsample: 0.8,
         colsample: 0.5,
-        ..BoostingParameters::usual()
+        ..BoostingParameters::default_parameters()
     };
-    boosted::fit(matrix, labels, &parameters, options.seed).map_err(|error| Error::Data(error.to_string()))
+    boosted::fit_trees(matrix, labels, &parameters, options.seed).map_err(|error| Error::Data(error.to_string()))
 }
 
 fn fit_group(all: &Measurements, rows: &[usize], target: Target, options: &TrainOptions) -> Result<Group> {
-    let examples = examples(all, rows, target, false)?;
+    let examples = build_examples(all, rows, target, false)?;
     let (mut at_known_sites, mut at_new_sites, mut held_out) = (None, None, None);
     if options.calibrates {
         let kernel = |place: usize| &all.rows[rows[place]].kernel;
-        let is_in_fold = |hash: u64, parts: u64| mixed([hash, options.seed, 77].into_iter()).is_multiple_of(parts);
+        let is_in_fold = |hash: u64, parts: u64| mix_hash([hash, options.seed, 77].into_iter()).is_multiple_of(parts);
         let (new, rest): (Vec<usize>, Vec<usize>) =
-            (0..rows.len()).partition(|place| is_in_fold(site(kernel(*place)), 5));
+            (0..rows.len()).partition(|place| is_in_fold(site_hash(kernel(*place)), 5));
         let (known, learned): (Vec<usize>, Vec<usize>) =
-            rest.into_iter().partition(|place| is_in_fold(shape(kernel(*place)), 8));
+            rest.into_iter().partition(|place| is_in_fold(shape_hash(kernel(*place)), 8));
         if learned.len() >= FEWEST_ROWS {
-            let (matrix, labels) = examples.select(&learned);
-            let trial = grow(&matrix, &labels, options, options.rounds)?;
-            at_known_sites = Reaches::fit(&examples.errors(&trial, &known));
-            let errors = examples.errors(&trial, &new);
-            at_new_sites = Reaches::fit(&errors);
-            held_out = HeldOut::of(errors.iter().map(|(_, error)| *error));
+            let (matrix, labels) = examples.select_rows(&learned);
+            let trial = grow_trees(&matrix, &labels, options, options.rounds)?;
+            at_known_sites = Reaches::fit_reaches(&examples.tree_errors(&trial, &known));
+            let errors = examples.tree_errors(&trial, &new);
+            at_new_sites = Reaches::fit_reaches(&errors);
+            held_out = HeldOut::from_log_errors(errors.iter().map(|(_, error)| *error));
         }
     }
-    let trees = grow(&examples.matrix, &examples.labels, options, options.rounds)?;
-    let sites: BTreeSet<u64> = rows.iter().map(|row| site(&all.rows[*row].kernel)).collect();
+    let trees = grow_trees(&examples.matrix, &examples.labels, options, options.rounds)?;
+    let sites: BTreeSet<u64> = rows.iter().map(|row| site_hash(&all.rows[*row].kernel)).collect();
     let mut frameworks = BTreeMap::new();
     rows.iter().for_each(|row| *frameworks.entry(all.rows[*row].framework).or_insert(0) += 1);
-    Ok(Group { trees: PackedTrees::of(trees), sites, frameworks, at_known_sites, at_new_sites, held_out })
+    Ok(Group { trees: PackedTrees::from_trees(trees), sites, frameworks, at_known_sites, at_new_sites, held_out })
 }
 
-/// Fits what carries over to other devices, for each operator that was measured on enough devices of a vendor.
+/// Fits transfer for each operator measured on enough devices of a vendor.
 pub fn fit_transfers(
     all: &Measurements,
     target: Target,
@@ -208,7 +202,7 @@ pub fn fit_transfers(
     }
     let mut transfers = BTreeMap::new();
     for (operator, mut parts) in operators {
-        let vendor = |key: &GroupKey| device::vendor(&key.device).to_owned();
+        let vendor = |key: &GroupKey| device::vendor_of(&key.device).to_owned();
         let mut devices: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         parts.keys().for_each(|key| {
             devices.entry(vendor(key)).or_default().insert(key.device.clone());
@@ -233,23 +227,23 @@ fn shared_trees(
 ) -> Result<(PackedTrees, BTreeMap<String, Overhead>)> {
     let most = if !without.is_empty() { TRANSFER_ROWS / 2 } else { TRANSFER_ROWS };
     let kept = parts.iter().filter(|(key, _)| !without.contains(&key.device.as_str()));
-    let rows: Vec<usize> = kept.flat_map(|(_, rows)| sampled(all, rows.clone(), most, options.seed)).collect();
-    let examples = examples(all, &rows, target, true)?;
+    let rows: Vec<usize> = kept.flat_map(|(_, rows)| sample_rows(all, rows.clone(), most, options.seed)).collect();
+    let examples = build_examples(all, &rows, target, true)?;
     let options = TrainOptions { min_split_loss: options.min_split_loss.max(0.01), ..*options };
-    let trees = grow(&examples.matrix, &examples.labels, &options, TRANSFER_ROUNDS)?;
+    let trees = grow_trees(&examples.matrix, &examples.labels, &options, TRANSFER_ROUNDS)?;
     let mut times: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for row in rows.iter().map(|row| &all.rows[*row]) {
         let device = all.devices[usize::from(row.device)];
-        let bound = features(&row.kernel, device, 0.0)?.warm_seconds - LAUNCH_SECONDS;
-        times.entry(row.kernel.format().to_owned()).or_default().push((bound, row.seconds));
+        let bound = kernel_features(&row.kernel, device, 0.0)?.warm_seconds - LAUNCH_SECONDS;
+        times.entry(row.kernel.format_key().to_owned()).or_default().push((bound, row.seconds));
         times.entry(String::new()).or_default().push((bound, row.seconds));
     }
     // Power has no bound of its own.
     let overheads = match target {
-        Target::Time => times.into_iter().map(|(format, times)| (format, Overhead::fit(&times))).collect(),
+        Target::Time => times.into_iter().map(|(format, times)| (format, Overhead::fit_overhead(&times))).collect(),
         Target::Power => BTreeMap::new(),
     };
-    Ok((PackedTrees::of(trees), overheads))
+    Ok((PackedTrees::from_trees(trees), overheads))
 }
 
 fn fit_transfer(
@@ -280,11 +274,11 @@ fn fit_transfer(
             }
             let (trees, overheads) = shared_trees(all, target, parts, &without, options)?;
             for (_, rows) in parts.iter().filter(|(key, _)| key.device == *device) {
-                for row in sampled(all, rows.clone(), TRIAL_ROWS, options.seed + 1) {
+                for row in sample_rows(all, rows.clone(), TRIAL_ROWS, options.seed + 1) {
                     let row = &all.rows[row];
-                    let reference = features(&row.kernel, facts, 0.0)?.reference_seconds;
-                    let Some(measured) = target.log(row, reference) else { continue };
-                    let ballot = votes(groups, &trees, &overheads, &row.kernel, facts)?;
+                    let reference = kernel_features(&row.kernel, facts, 0.0)?.reference_seconds;
+                    let Some(measured) = target.log_label(row, reference) else { continue };
+                    let ballot = collect_votes(groups, &trees, &overheads, &row.kernel, facts)?;
                     let (votes, class) = (ballot.votes, ballot.class);
                     let trial = Trial { device: number, generation, votes, class, measured };
                     match (is_whole, ballot.is_sibling(facts)) {
@@ -297,7 +291,7 @@ fn fit_transfer(
         }
     }
     let (trees, overheads) = shared_trees(all, target, parts, &[], options)?;
-    let stranger = Blend::fit(&strangers, STRANGER_WEIGHTS);
-    let sibling = Blend::fit(&siblings, SIBLING_WEIGHTS);
+    let stranger = Blend::collect_errors(&strangers, STRANGER_WEIGHTS);
+    let sibling = Blend::collect_errors(&siblings, SIBLING_WEIGHTS);
     Ok(Transfer { trees, overheads, sibling, stranger })
 }

@@ -4,8 +4,8 @@
 use crate::calibration::{DeviceError, Reaches, size_class};
 use crate::device::GpuFacts;
 use crate::error::Result;
-use crate::features::{Features, features};
-use crate::group::{Group, Groups, HeldOut, predict};
+use crate::features::{Features, kernel_features};
+use crate::group::{Group, Groups, HeldOut, predict_trees};
 use crate::kernel::Kernel;
 use crate::packed::PackedTrees;
 use crate::times::LAUNCH_SECONDS;
@@ -27,51 +27,44 @@ pub const STRANGER_WEIGHTS: [f64; VOTES] = [1.0, 1.0, 1.0];
 /// What carries over to devices that were not learned, for one operator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Transfer {
-    /// Trees over features of all devices.
     #[serde(skip)]
     pub trees: PackedTrees,
-    /// Bound plus overhead by number format; the empty name stands for all formats.
+    /// Overhead by number format; the empty name means all formats.
     pub overheads: BTreeMap<String, Overhead>,
-    /// Blend for devices of a learned generation.
+    /// Blend for devices of a trained generation.
     pub sibling: Blend,
-    /// Blend for devices of other generations.
     pub stranger: Blend,
 }
 
-/// The time of a kernel as a multiple of its bound plus a constant.
+/// Linear model of a kernel's time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Overhead {
-    /// Time at large sizes over the bound.
+    /// Asymptotic ratio of time to bound.
     pub slope: f64,
-    /// Seconds of a kernel without work.
+    /// Seconds of an empty kernel.
     pub seconds: f64,
 }
 
-/// Weights of the votes, with the errors that held-out devices had.
+/// Vote weights with held-out errors.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Blend {
-    /// Weights of the votes.
     pub weights: [f64; VOTES],
-    /// Reaches of errors on held-out devices.
     pub reaches: Option<Reaches>,
-    /// Errors on held-out devices.
     pub held_out: Option<HeldOut>,
 }
 
-/// A vote of each kind, and the device that lent its utilisation.
 pub struct Ballot<'a> {
     /// The votes.
     pub votes: Votes,
-    /// The most similar learned device, and what was learned of it.
+    /// Most similar trained device and its group.
     pub similar: Option<(&'a GpuFacts, &'a Group)>,
-    /// Class of the kernel's size.
     pub class: usize,
 }
 
-/// Returns how far two devices are apart for kernels of a type: logarithms of ratios, and steps of generations.
-fn distance(one: &GpuFacts, two: &GpuFacts, kernel: &Kernel) -> f64 {
+/// Distance of two devices for a kernel's type: log ratios and generation steps.
+fn device_distance(one: &GpuFacts, two: &GpuFacts, kernel: &Kernel) -> f64 {
     let ratio = |one: f64, two: f64| (one / two).ln().abs();
-    let peaks = match (one.peak(kernel.products()), two.peak(kernel.products())) {
+    let peaks = match (one.peak_flops(kernel.product_dtype()), two.peak_flops(kernel.product_dtype())) {
         (Ok(one), Ok(two)) => ratio(one, two),
         _ => 2.0,
     };
@@ -80,27 +73,26 @@ fn distance(one: &GpuFacts, two: &GpuFacts, kernel: &Kernel) -> f64 {
     peaks + ratio(one.bandwidth_bytes_per_s, two.bandwidth_bytes_per_s) + 0.5 * sizes + generations
 }
 
-/// Collects the votes on a kernel of a device that was not learned.
-pub fn votes<'a>(
+/// Predicts a kernel on a new device in each way.
+pub fn collect_votes<'a>(
     groups: &'a Groups,
     trees: &PackedTrees,
     overheads: &BTreeMap<String, Overhead>,
     kernel: &Kernel,
     device: &GpuFacts,
 ) -> Result<Ballot<'a>> {
-    let own = features(kernel, device, 0.0)?;
+    let own = kernel_features(kernel, device, 0.0)?;
     let class = size_class(own.reference_seconds);
-    let by_trees = predict(trees, &own.shared())?;
-    let overhead = overheads.get(kernel.format()).or_else(|| overheads.get(""));
+    let by_trees = predict_trees(trees, &own.shared_values())?;
+    let overhead = overheads.get(kernel.format_key()).or_else(|| overheads.get(""));
     let bound = own.warm_seconds - LAUNCH_SECONDS;
     let by_bound = overhead.map(|of| ((of.slope * bound + of.seconds) / own.reference_seconds).ln());
     let mut votes = [Some(by_trees), None, by_bound];
-    let nearest = groups
-        .others(kernel, device)
-        .into_iter()
-        .min_by(|(one, _), (two, _)| distance(one, device, kernel).total_cmp(&distance(two, device, kernel)));
+    let nearest = groups.other_groups(kernel, device).into_iter().min_by(|(one, _), (two, _)| {
+        device_distance(one, device, kernel).total_cmp(&device_distance(two, device, kernel))
+    });
     if let Some((similar, group)) = nearest {
-        let lent = groups.log(group, kernel, similar, None)?;
+        let lent = groups.predict_log(group, kernel, similar, None)?;
         // Power has no bound by which it scales: the share of the limit carries over.
         votes[1] = Some(if overheads.is_empty() { lent } else { scaled_log(lent, &own, kernel, device, similar)? });
     }
@@ -109,9 +101,9 @@ pub fn votes<'a>(
 
 /// Returns the logarithm of a similar device as that of a device whose features are its own.
 fn scaled_log(lent: f64, own: &Features, kernel: &Kernel, device: &GpuFacts, similar: &GpuFacts) -> Result<f64> {
-    let theirs = features(kernel, similar, 0.0)?;
+    let theirs = kernel_features(kernel, similar, 0.0)?;
     let seconds = theirs.reference_seconds * lent.exp();
-    let scaled = scaled(seconds, theirs.warm_seconds, lent_bound(own, &theirs, device, similar));
+    let scaled = scale_by_bound(seconds, theirs.warm_seconds, lent_bound(own, &theirs, device, similar));
     Ok((scaled / own.reference_seconds).ln())
 }
 
@@ -125,19 +117,19 @@ fn lent_bound(own: &Features, theirs: &Features, device: &GpuFacts, similar: &Gp
     (own.compute_seconds * units).sqrt() + LAUNCH_SECONDS
 }
 
-/// Scales a similar device's time by the ratio of the bounds, as far as the bound explains the time: a kernel far above
-/// its bound waits for latencies, which devices of different bandwidth share.
-fn scaled(seconds: f64, their_bound: f64, own_bound: f64) -> f64 {
+/// Scales a similar device's time by the ratio of bounds. Kernels far above their bound wait for latencies,
+/// which do not depend on bandwidth.
+fn scale_by_bound(seconds: f64, their_bound: f64, own_bound: f64) -> f64 {
     let explained = (BOUND_WEIGHT * (their_bound - LAUNCH_SECONDS) / seconds).clamp(0.0, 1.0);
     seconds * (own_bound / their_bound).powf(explained)
 }
 
-/// Kernels that reach this share of their bound follow it fully.
+/// Kernels at this share of their bound follow it fully.
 const BOUND_WEIGHT: f64 = 1.0 / 0.8;
 
 impl Overhead {
-    /// Fits the multiple and the constant with the least mean error of logarithms to bounds and times in seconds.
-    pub fn fit(times: &[(f64, f64)]) -> Overhead {
+    /// Fits slope and constant with the least mean log error.
+    pub fn fit_overhead(times: &[(f64, f64)]) -> Overhead {
         let slopes = [1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0];
         let constants = [2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 24.0, 40.0, 80.0, 150.0];
         let all = slopes.iter().flat_map(|slope| constants.map(|us| Overhead { slope: *slope, seconds: 1e-6 * us }));
@@ -150,14 +142,14 @@ impl Overhead {
 }
 
 impl Ballot<'_> {
-    /// Returns whether the similar device is of the device's generation.
+    /// Reports whether the similar device has the same generation.
     pub fn is_sibling(&self, device: &GpuFacts) -> bool {
         self.similar.is_some_and(|(similar, _)| similar.is_sibling(device))
     }
 }
 
-/// Returns the weighted mean of the votes that are there.
-pub fn blended(weights: &[f64; VOTES], votes: &Votes) -> f64 {
+/// Weighted mean of the available votes.
+pub fn blend_votes(weights: &[f64; VOTES], votes: &Votes) -> f64 {
     let known = || weights.iter().zip(votes).filter_map(|(weight, vote)| Some((*weight, (*vote)?)));
     let total: f64 = known().map(|(weight, _)| weight).sum();
     match total > 0.0 {
@@ -167,43 +159,38 @@ pub fn blended(weights: &[f64; VOTES], votes: &Votes) -> f64 {
 }
 
 impl Transfer {
-    /// Returns the blend for a device.
-    pub fn blend(&self, is_sibling: bool) -> &Blend {
+    pub fn blend_for(&self, is_sibling: bool) -> &Blend {
         if is_sibling { &self.sibling } else { &self.stranger }
     }
 
-    /// Returns the blended logarithm of a kernel on a device that was not learned, with the votes behind it.
-    pub fn log<'a>(&self, groups: &'a Groups, kernel: &Kernel, device: &GpuFacts) -> Result<(f64, Ballot<'a>)> {
-        let ballot = votes(groups, &self.trees, &self.overheads, kernel, device)?;
-        Ok((blended(&self.blend(ballot.is_sibling(device)).weights, &ballot.votes), ballot))
+    /// Blended log prediction on a new device, with its votes.
+    pub fn blended_log<'a>(&self, groups: &'a Groups, kernel: &Kernel, device: &GpuFacts) -> Result<(f64, Ballot<'a>)> {
+        let ballot = collect_votes(groups, &self.trees, &self.overheads, kernel, device)?;
+        Ok((blend_votes(&self.blend_for(ballot.is_sibling(device)).weights, &ballot.votes), ballot))
     }
 }
 
-/// One kernel of a device that was held out: its votes, class and measured logarithm.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// Number of the held-out device.
     pub device: usize,
     /// Number of the device's generation.
     pub generation: usize,
     /// The votes.
     pub votes: Votes,
-    /// Class of size.
     pub class: usize,
-    /// The measured logarithm.
     pub measured: f64,
 }
 
 impl Blend {
     /// Learns the errors that weights had on held-out devices.
-    pub fn fit(trials: &[Trial], weights: [f64; VOTES]) -> Blend {
+    pub fn collect_errors(trials: &[Trial], weights: [f64; VOTES]) -> Blend {
         let error = |trial: &Trial| {
             let &Trial { device, generation, class, .. } = trial;
-            DeviceError { device, generation, class, error: blended(&weights, &trial.votes) - trial.measured }
+            DeviceError { device, generation, class, error: blend_votes(&weights, &trial.votes) - trial.measured }
         };
         let errors: Vec<DeviceError> = trials.iter().map(error).collect();
-        let held_out = HeldOut::of(errors.iter().map(|one| one.error));
-        Blend { weights, reaches: Reaches::of_devices(&errors), held_out }
+        let held_out = HeldOut::from_log_errors(errors.iter().map(|one| one.error));
+        Blend { weights, reaches: Reaches::fit_device_reaches(&errors), held_out }
     }
 }
 
@@ -215,26 +202,26 @@ mod tests {
     fn latencies_are_not_scaled_by_bandwidth() {
         // A kernel at its bound follows the bound; one that takes ten times as long hardly does.
         let (slow, fast) = (20e-6, 10e-6);
-        assert!((scaled(slow, slow, fast) / fast - 1.0).abs() < 0.05);
-        assert!((scaled(10.0 * slow, slow, fast) / (10.0 * slow) - 1.0).abs() < 0.08);
+        assert!((scale_by_bound(slow, slow, fast) / fast - 1.0).abs() < 0.05);
+        assert!((scale_by_bound(10.0 * slow, slow, fast) / (10.0 * slow) - 1.0).abs() < 0.08);
     }
 
     #[test]
     fn the_overhead_of_an_operator_is_found() {
         let times: Vec<(f64, f64)> =
             (0..50).map(|step| 1e-6 * f64::from(step * step)).map(|bound| (bound, 1.2 * bound + 8e-6)).collect();
-        assert_eq!(Overhead::fit(&times), Overhead { slope: 1.2, seconds: 8e-6 });
+        assert_eq!(Overhead::fit_overhead(&times), Overhead { slope: 1.2, seconds: 8e-6 });
     }
 
     #[test]
     fn votes_that_are_absent_do_not_count() {
         let all = [Some(2.0), None, Some(4.0)];
-        assert_eq!(blended(&STRANGER_WEIGHTS, &all), 3.0);
+        assert_eq!(blend_votes(&STRANGER_WEIGHTS, &all), 3.0);
         // Without a sibling's vote, the others count alike.
-        assert_eq!(blended(&SIBLING_WEIGHTS, &all), 3.0);
-        assert_eq!(blended(&SIBLING_WEIGHTS, &[Some(2.0), Some(5.0), Some(4.0)]), 5.0);
+        assert_eq!(blend_votes(&SIBLING_WEIGHTS, &all), 3.0);
+        assert_eq!(blend_votes(&SIBLING_WEIGHTS, &[Some(2.0), Some(5.0), Some(4.0)]), 5.0);
         let trial = |device: usize| Trial { device, generation: device, votes: all, class: 0, measured: 3.0 };
-        let blend = Blend::fit(&[trial(0), trial(1)], STRANGER_WEIGHTS);
+        let blend = Blend::collect_errors(&[trial(0), trial(1)], STRANGER_WEIGHTS);
         assert_eq!(blend.held_out.map(|held_out| held_out.mape), Some(0.0));
     }
 }

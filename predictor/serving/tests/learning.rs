@@ -1,12 +1,12 @@
 //! Learning from synthetic kernels: answers, distances, intervals, the file, and what is physically impossible.
 #![allow(missing_docs)]
 
-use serving::device::find;
-use serving::evaluate::{HoldOut, Plan, evaluate};
-use serving::features::features;
+use serving::device::find_device;
+use serving::evaluate::{HoldOut, Plan, evaluate_plan};
+use serving::features::kernel_features;
 use serving::learned::Distance;
 use serving::measurements::Measurement;
-use serving::train::{TrainOptions, train};
+use serving::train::{TrainOptions, train_kernels};
 use serving::{Decode, Dtype, Gemm, GpuFacts, Kernel, KernelTimes, Learned, Measurements, Scheme, Source, store};
 use std::sync::LazyLock;
 
@@ -14,13 +14,13 @@ const SYSTEMS: [&str; 4] = ["a100_sxm", "h100_sxm", "h200_sxm", "b200_sxm"];
 
 /// A time that follows the bound of replayed kernels with a utilisation that depends on waves and on the device.
 fn seconds(kernel: &Kernel, device: &GpuFacts) -> f64 {
-    let facts = features(kernel, device, 0.0).expect("features");
-    let wobble = 1.0 + 0.02 * ((kernel.work().bytes.ln() * 7.0).sin());
+    let facts = kernel_features(kernel, device, 0.0).expect("features");
+    let wobble = 1.0 + 0.02 * ((kernel.kernel_work().bytes.ln() * 7.0).sin());
     facts.warm_seconds * wobble * (1.3 + 0.1 * (10.0 - device.generation).max(0.0) / 2.0)
 }
 
 fn measurements() -> Measurements {
-    let devices: Vec<&'static GpuFacts> = SYSTEMS.iter().map(|system| find(system).expect("a device")).collect();
+    let devices: Vec<&'static GpuFacts> = SYSTEMS.iter().map(|system| find_device(system).expect("a device")).collect();
     let mut all = Measurements { devices, frameworks: vec!["vllm".to_owned()], ..Measurements::default() };
     for device in 0..SYSTEMS.len() {
         for n in [512, 1024, 2048, 4096, 8192] {
@@ -38,7 +38,7 @@ fn measurements() -> Measurements {
 fn row(all: &Measurements, kernel: Kernel, device: usize) -> Measurement {
     let seconds = seconds(&kernel, all.devices[device]);
     let limit = all.devices[device].power_limit_w;
-    let power = Some((limit * (0.3 + 0.5 * kernel.work().flops / 1e12).min(0.9), limit));
+    let power = Some((limit * (0.3 + 0.5 * kernel.kernel_work().flops / 1e12).min(0.9), limit));
     Measurement { kernel, device: device as u16, framework: 0, choice: 0, seconds, power }
 }
 
@@ -46,7 +46,8 @@ fn options() -> TrainOptions {
     TrainOptions { rounds: 120, ..TrainOptions::default() }
 }
 
-static LEARNED: LazyLock<Learned> = LazyLock::new(|| train(&measurements(), &options()).expect("it is learned"));
+static LEARNED: LazyLock<Learned> =
+    LazyLock::new(|| train_kernels(&measurements(), &options()).expect("it is learned"));
 
 fn kernel(text: &str) -> Kernel {
     text.parse().expect(text)
@@ -54,11 +55,11 @@ fn kernel(text: &str) -> Kernel {
 
 #[test]
 fn answers_are_near_and_say_how_far_they_reach() {
-    let h100 = find("h100_sxm").expect("a device");
+    let h100 = find_device("h100_sxm").expect("a device");
     for (text, distance) in
         [("gemm:m=32,n=2048,k=4096", Distance::KnownSite), ("gemm:m=32,n=3072,k=1536", Distance::NewSite)]
     {
-        let answer = LEARNED.answer(&kernel(text), h100).expect(text);
+        let answer = LEARNED.predict_kernel(&kernel(text), h100).expect(text);
         let truth = seconds(&kernel(text), h100);
         assert_eq!((answer.distance, answer.time.source), (distance, Source::Learned), "{text}");
         assert!((answer.time.seconds / truth - 1.0).abs() < 0.08, "{text}: {} {truth}", answer.time.seconds);
@@ -76,14 +77,14 @@ fn devices_that_were_not_learned_borrow_from_their_siblings() {
         ("h100_pcie", Distance::SiblingDevice, "NVIDIA H100 80GB HBM3", 0.25),
         ("l40s", Distance::NewGeneration, "NVIDIA A100-SXM4-80GB", 0.75),
     ] {
-        let device = find(system).expect(system);
-        let answer = LEARNED.answer(&kernel(text), device).expect(system);
+        let device = find_device(system).expect(system);
+        let answer = LEARNED.predict_kernel(&kernel(text), device).expect(system);
         assert_eq!((answer.distance, answer.similar.as_deref()), (distance, Some(similar)), "{system}");
         let truth = seconds(&kernel(text), device);
         assert!((answer.time.seconds / truth - 1.0).abs() < tolerance, "{system}: {} {truth}", answer.time.seconds);
     }
     // Of another vendor, nothing lends its utilisation.
-    let arc = LEARNED.answer(&kernel(text), find("b60").expect("a device")).expect("an answer");
+    let arc = LEARNED.predict_kernel(&kernel(text), find_device("b60").expect("a device")).expect("an answer");
     assert_eq!((arc.distance, arc.similar), (Distance::NewGeneration, None));
 }
 
@@ -92,41 +93,43 @@ fn nothing_learned_of_an_operator_is_a_bound() {
     let (context, window, cache_dtype) = (4096, None, Dtype::Bf16);
     let decode =
         Decode { batch: 8, context, heads: 32, kv_heads: 8, head_dim: 128, window, dtype: Dtype::Bf16, cache_dtype };
-    let estimate = LEARNED.time(&Kernel::Decode(decode), find("h100_sxm").expect("a device")).expect("a bound");
+    let estimate =
+        LEARNED.kernel_time(&Kernel::Decode(decode), find_device("h100_sxm").expect("a device")).expect("a bound");
     assert_eq!(estimate.source, Source::Bound);
 }
 
 #[test]
 fn answers_are_physical() {
     for system in ["h100_sxm", "b200_sxm", "gb300", "l4"] {
-        let device = find(system).expect(system);
+        let device = find_device(system).expect(system);
         let mut before = 0.0;
         for m in [1, 8, 64, 512, 4096, 32768, 262_144] {
             let gemm = Kernel::Gemm(Gemm { m, n: 4096, k: 4096, scheme: Scheme::Bf16 });
-            let seconds = LEARNED.time(&gemm, device).expect(system).seconds;
-            assert!(gemm.work().flops / seconds <= device.bf16_flops * 1.000_001, "{system} {m}");
+            let seconds = LEARNED.kernel_time(&gemm, device).expect(system).seconds;
+            assert!(gemm.kernel_work().flops / seconds <= device.bf16_flops * 1.000_001, "{system} {m}");
             assert!(seconds >= before * 0.97, "{system}: {m} rows take {seconds} s, fewer {before} s");
             before = seconds;
         }
     }
     let large = kernel("gemm:m=8192,n=8192,k=8192");
-    let time = |system: &str| LEARNED.time(&large, find(system).expect(system)).expect(system).seconds;
+    let time = |system: &str| LEARNED.kernel_time(&large, find_device(system).expect(system)).expect(system).seconds;
     assert!(time("h100_sxm") <= time("h100_pcie") && time("gb200") <= time("b200_sxm") * 1.03);
 }
 
 #[test]
 fn power_and_its_file_come_back_alike() {
     let again = store::from_bytes(&store::to_bytes(&LEARNED).expect("bytes")).expect("what was written");
-    let (h100, text) = (find("h100_sxm").expect("a device"), "gemm:m=300,n=4096,k=1024");
-    assert_eq!(again.answer(&kernel(text), h100), LEARNED.answer(&kernel(text), h100));
-    let watts = again.watts(&kernel(text), h100, None).expect("watts").expect("they were learned");
+    let (h100, text) = (find_device("h100_sxm").expect("a device"), "gemm:m=300,n=4096,k=1024");
+    assert_eq!(again.predict_kernel(&kernel(text), h100), LEARNED.predict_kernel(&kernel(text), h100));
+    let watts = again.mean_power(&kernel(text), h100, None).expect("watts").expect("they were learned");
     assert!(watts.low < watts.watts && watts.watts < watts.high && watts.high < 2.0 * h100.power_limit_w, "{watts:?}");
     let mut bytes = store::to_bytes(&LEARNED).expect("bytes");
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
     // Trees are checked when they are first asked; a header, at once.
     let damaged = store::from_bytes(&bytes).expect("the header is sound");
-    let texts = ["a100_sxm", "gb200"].map(|system| damaged.watts(&kernel(text), find(system).expect(system), None));
+    let texts =
+        ["a100_sxm", "gb200"].map(|system| damaged.mean_power(&kernel(text), find_device(system).expect(system), None));
     assert!(texts.iter().any(Result::is_err), "{texts:?}");
     bytes[20] ^= 1;
     assert!(store::from_bytes(&bytes).is_err());
@@ -139,7 +142,7 @@ fn protocols_score_all_methods_on_the_same_rows() {
         let mut rows = measurements();
         rows.rows.iter_mut().for_each(|row| row.power = None);
         let plan = Plan { hold_out, seeds: vec![0], options: options(), operators: vec!["gemm".to_owned()] };
-        let evaluation = evaluate(&rows, &plan).expect("scores");
+        let evaluation = evaluate_plan(&rows, &plan).expect("scores");
         let [scores] = &evaluation.operators[..] else { panic!("{:?}", evaluation.operators) };
         let ours = scores.methods["ours"];
         assert!(ours.mape < scores.methods["roofline"].mape && ours.mape < 12.0, "{scores:?}");

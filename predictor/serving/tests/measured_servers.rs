@@ -3,7 +3,7 @@
 
 use serving::measured_servers::MeasuredServers;
 use serving::server::shipped_overheads;
-use serving::server_evaluation::{HeldOutServers, ServerLearner, TARGET_NAMES, evaluate};
+use serving::server_evaluation::{HeldOutServers, ServerLearner, TARGET_NAMES, evaluate_overheads};
 use std::path::Path;
 
 /// The table; None with a note where it is absent.
@@ -14,13 +14,13 @@ fn measured() -> Option<MeasuredServers> {
         eprintln!("skipped: there is no `{}`", table.display());
         return None;
     }
-    Some(MeasuredServers::read(&table).expect("a sound table"))
+    Some(MeasuredServers::read_table(&table).expect("a sound table"))
 }
 
 #[test]
 fn held_out_servers_are_predicted_within_the_bars() {
     let Some(measured) = measured() else { return };
-    let errors = evaluate(&measured, &[HeldOutServers::Configurations], &[0]).expect("an evaluation");
+    let errors = evaluate_overheads(&measured, &[HeldOutServers::Configurations], &[0]).expect("an evaluation");
     let of = |target: usize, learner: ServerLearner| {
         let is_wanted = |one: &&serving::server_evaluation::ServerErrors| {
             one.group == "all" && one.target == TARGET_NAMES[target] && one.learner == learner
@@ -50,8 +50,8 @@ fn the_shipped_overheads_are_those_of_the_table() {
         .iter()
         .filter(llama)
         .map(|server| {
-            let sample = server.sample().expect("a server");
-            let [_, per_token] = shipped_overheads().ratios(&sample.features);
+            let sample = server.overhead_sample().expect("a server");
+            let [_, per_token] = shipped_overheads().predict_ratios(&sample.features);
             (per_token.log - sample.ratios[1]).abs()
         })
         .collect();

@@ -24,8 +24,8 @@ const HEADER: &str = "system,library,dtype,m,n,k,latency_ms\n";
 fn read(mapping: &str, rows: &str) -> Result<Measurements, String> {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("gemm.csv"), rows).expect("a table");
-    let mapping = Mapping::parse(mapping, Path::new("m.toml")).map_err(|error| error.to_string())?;
-    Measurements::read(folder.path(), &mapping).map_err(|error| error.to_string())
+    let mapping = Mapping::parse_mapping(mapping, Path::new("m.toml")).map_err(|error| error.to_string())?;
+    Measurements::read_tables(folder.path(), &mapping).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -81,8 +81,9 @@ fn the_public_tables_are_read_through_the_mapping_that_ships() {
         return;
     }
     let path = root.join("configs/mappings/aiconfigurator.toml");
-    let mut mapping = Mapping::parse(&std::fs::read_to_string(&path).expect("the mapping"), &path).expect("a mapping");
+    let mut mapping =
+        Mapping::parse_mapping(&std::fs::read_to_string(&path).expect("the mapping"), &path).expect("a mapping");
     mapping.tables.retain(|table| table.file == "moe.parquet");
-    let all = Measurements::read(&folder, &mapping).expect("rows");
+    let all = Measurements::read_tables(&folder, &mapping).expect("rows");
     assert!(all.rows.len() > 300_000 && all.devices.len() == 7, "{} rows", all.rows.len());
 }

@@ -14,44 +14,37 @@ use crate::queries::{
 use learn::predictor::Predictor;
 use serde::Serialize;
 
-/// A predictor and the setting that questions are asked in.
+/// A predictor with the setting of its queries, completed by assumed threads.
 pub struct Conditions<'a> {
     predictor: &'a Predictor,
     setting: Setting,
-    /// How many threads answers are for.
     pub threads: AssumedThreads,
 }
 
-/// An operator that has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refusal {
-    /// The question as a person reads it.
+    /// Readable text of the operator.
     pub operator: String,
-    /// Why it has none.
     pub reason: String,
 }
 
-/// A network's operators and their total.
 #[derive(Clone, Debug, Serialize)]
 pub struct NetworkAnswer {
-    /// The network's name.
     pub model: String,
-    /// Batch size.
     pub batch: i64,
-    /// Its operators, those that are alike once, in the order of the graph.
+    /// Distinct operators in the order of the graph.
     pub layers: Vec<OperatorPrediction>,
-    /// What all of them take.
     pub total: Total,
-    /// What the sum misses; None where nothing was learned of operators in networks.
+    /// Correction for operators in the network; None without learned in-network data.
     pub in_place: Option<InPlaceTotal>,
-    /// Errors of the layers on held-out shapes; None where they are not recorded.
+    /// Errors of the layers on held-out shapes; None if not recorded.
     pub held_out: Option<HeldOutErrors>,
-    /// Where most of the total's width comes from; None where a layer has no interval.
+    /// The operator kind that adds most to the width of the interval; None if a layer has no interval.
     pub widest: Option<WidestKind>,
 }
 
 impl<'a> Conditions<'a> {
-    /// Completes a setting with the threads that answers are for.
+    /// Resolves the assumed threads of a setting.
     pub fn new(predictor: &'a Predictor, setting: Setting) -> Result<Conditions<'a>> {
         let threads = queries::assumed_threads(predictor, &setting)?;
         let setting = Setting { threads: Some(threads.count), ..setting };
@@ -59,7 +52,7 @@ impl<'a> Conditions<'a> {
     }
 }
 
-/// Predicts single operators. Returns the answers, and those operators that have none.
+/// Predicts single operators. Returns predictions, and refusals with their reasons.
 pub fn predict_operators(
     conditions: &Conditions<'_>,
     operators: Vec<Operator>,
@@ -85,12 +78,12 @@ pub fn predict_network(
     run: &Run,
 ) -> Result<NetworkAnswer> {
     let Conditions { predictor, setting, .. } = conditions;
-    let operators = question.operators()?;
+    let operators = question.distinct_operators()?;
     let layers = queries::predict_model(predictor, &operators, setting)?;
     Ok(NetworkAnswer {
         model: question.name.to_owned(),
         batch: question.batch,
-        total: queries::total(&operators, &layers, run),
+        total: queries::total_time(&operators, &layers, run),
         in_place: queries::in_place_total(predictor, &operators, &layers, setting)?,
         held_out: queries::held_out_errors(&operators, &layers),
         widest: queries::widest_kind(&operators, &layers),

@@ -10,30 +10,22 @@ use serde_json::Value;
 use std::fs::File;
 use std::path::Path;
 
-/// Schedules of an operator, the fastest first.
 #[derive(Clone, Debug, Serialize)]
 pub struct RankedSchedules {
-    /// The operator as a person reads it.
     pub operator: String,
-    /// The schedules.
     pub best: Vec<RankedSchedule>,
-    /// How many threads times are for.
     pub threads: AssumedThreads,
-    /// The error of such answers for held-out shapes, where it is recorded.
+    /// Cross-validated error of such rankings on held-out shapes, if recorded.
     pub held_out: Option<CrossValidatedError>,
 }
 
-/// A schedule and its time.
 #[derive(Clone, Debug, Serialize)]
 pub struct RankedSchedule {
-    /// The predicted time.
     pub time_ns: f64,
-    /// Its knobs.
     pub knobs: Value,
 }
 
-/// Ranks the schedules of an operator that a file lists, what `opcollect space` printed or the plan of `opcollect build`, and returns
-/// the fastest, at most `limit`.
+/// Ranks the schedules in a file (of `opcollect space`, or a build plan) and returns the fastest `limit`.
 pub fn rank_schedules(
     predictor: &Predictor,
     path: &Path,
@@ -41,22 +33,22 @@ pub fn rank_schedules(
     setting: &Setting,
     limit: usize,
 ) -> Result<RankedSchedules> {
-    let wrong = |problem: String| Error::table(path, problem);
+    let wrong = |problem: String| Error::table_error(path, problem);
     let text = File::open(path).and_then(schedule_list::read_text);
-    let text = text.map_err(|error| Error::io("read", path, error))?;
-    let list = ScheduleList::parse(&text).map_err(wrong)?;
-    let operator = queries::operator(op, None)?;
-    let none = || Error::table(path, format!("it has no schedule of `{}`", operator.text));
-    let schedules = list.schedules(&operator.text);
+    let text = text.map_err(|error| Error::io_error("read", path, error))?;
+    let list = ScheduleList::parse_list(&text).map_err(wrong)?;
+    let operator = queries::parse_operator(op, None)?;
+    let none = || Error::table_error(path, format!("it has no schedule of `{}`", operator.text));
+    let schedules = list.schedules_of(&operator.text);
     if schedules.is_empty() {
         return Err(none());
     }
-    let device = queries::device(predictor, setting)?;
+    let device = queries::find_device(predictor, setting)?;
     let threads = queries::assumed_threads(predictor, setting)?;
     let mut ranked = Vec::new();
     let mut held_out = None;
     for schedule in &schedules {
-        let Some((_, extras)) = schedule.read().map_err(wrong)? else { continue };
+        let Some((_, extras)) = schedule.read_schedule().map_err(wrong)? else { continue };
         let threads = Some(threads.count);
         let query = Query { operator: &operator.name, work: &operator.work, device, threads, extras: &extras };
         let prediction = predictor.predict(&query)?;
@@ -70,7 +62,7 @@ pub fn rank_schedules(
     ranked.truncate(limit);
     // Only the schedules that are returned become trees of JSON at the same time.
     let of_rank = |(time_ns, schedule): (f64, &ListedSchedule<'_>)| {
-        let read = schedule.read().map_err(wrong)?;
+        let read = schedule.read_schedule().map_err(wrong)?;
         Ok(read.map(|(knobs, _)| RankedSchedule { time_ns, knobs }))
     };
     let best = ranked.into_iter().filter_map(|one| of_rank(one).transpose()).collect::<Result<Vec<_>>>()?;

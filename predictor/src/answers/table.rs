@@ -7,38 +7,33 @@ use samples::table::{self, Cells, Mapping};
 use serde::Serialize;
 use std::path::Path;
 
-/// Answers for a table, in the order of its rows.
 #[derive(Clone, Debug, Serialize)]
 pub struct TableAnswers {
-    /// An answer for each row.
     pub rows: Vec<RowAnswer>,
-    /// How many rows have no time.
     pub refused: usize,
 }
 
-/// An answer for a row.
 #[derive(Clone, Debug, Serialize)]
 pub struct RowAnswer {
-    /// The question as a person reads it.
     pub operator: String,
-    /// The answer; None where there is none.
     pub answer: Option<Prediction>,
-    /// Why there is no answer, or why it lies outside of what was learned.
+    /// Reasons for a refusal or for extrapolation.
     pub reasons: String,
 }
 
-/// Predicts every row of a table. A row that is no question is an error.
+/// Predicts every row of a table. Rows that do not describe a query are errors.
 pub fn answer_table(
     predictor: &Predictor,
     path: &Path,
     usual: &Setting,
     mapping: Option<&Mapping>,
 ) -> Result<TableAnswers> {
-    let table = table::read(path)?;
+    let table = table::read_table(path)?;
     let question = |row: usize| {
         let cells: Vec<_> =
-            table.columns.iter().map(|column| (column.name.clone(), cell(&column.cells, row))).collect();
-        queries::row(&cells, usual, mapping).map_err(|error| Error::table(path, format!("row {}: {error}", row + 1)))
+            table.columns.iter().map(|column| (column.name.clone(), cell_value(&column.cells, row))).collect();
+        queries::parse_row(&cells, usual, mapping)
+            .map_err(|error| Error::table_error(path, format!("row {}: {error}", row + 1)))
     };
     let questions = (0..table.rows).map(question).collect::<Result<Vec<_>>>()?;
     let predictions = queries::predict_each(predictor, &questions);
@@ -54,7 +49,7 @@ pub fn answer_table(
     Ok(TableAnswers { rows, refused })
 }
 
-fn cell(cells: &Cells, row: usize) -> Cell {
+fn cell_value(cells: &Cells, row: usize) -> Cell {
     match cells {
         Cells::Numbers(numbers) if numbers[row].is_nan() => Cell::Absent,
         Cells::Numbers(numbers) => Cell::Number(numbers[row]),

@@ -10,31 +10,30 @@ use models::Choice;
 use samples::text::read_bounded;
 use std::path::Path;
 
-/// What our errors are compared with.
+/// Baseline that errors are compared with.
 pub enum Gate {
-    /// An earlier predictor, with its errors on held-out shapes.
+    /// An earlier predictor with its held-out errors.
     Predictor(Box<Predictor>),
-    /// An earlier evaluation.
     Evaluation(Box<Evaluation>),
 }
 
 impl Gate {
-    /// Reads a predictor or an evaluation, and refuses what could not be compared under a protocol.
-    pub fn read(path: &Path, protocol: Protocol) -> Result<Gate> {
+    /// Reads a predictor or an evaluation; rejects one that is not comparable under the protocol.
+    pub fn read_baseline(path: &Path, protocol: Protocol) -> Result<Gate> {
         if path.extension().is_some_and(|extension| extension == "opp") {
             if protocol != Protocol::P1 {
                 let problem =
                     "a predictor knows its errors on held-out shapes only; use --protocol P1, or an evaluation's JSON";
-                return Err(Error::bundle(path, problem));
+                return Err(Error::bundle_error(path, problem));
             }
-            return Ok(Gate::Predictor(Box::new(bundle::read(path)?)));
+            return Ok(Gate::Predictor(Box::new(bundle::read_bundle(path)?)));
         }
-        /// More than an evaluation of any data takes.
+        /// Size limit of an evaluation file.
         const BYTES_MAX: u64 = 64 << 20;
         let text = read_bounded(path, BYTES_MAX)?;
         let last = text.lines().last().unwrap_or_default();
         let before: Evaluation = serde_json::from_str(last)
-            .map_err(|error| Error::table(path, format!("it does not end in an evaluation: {error}")))?;
+            .map_err(|error| Error::table_error(path, format!("it does not end in an evaluation: {error}")))?;
         if before.protocol != protocol.name() {
             let (then, now) = (&before.protocol, protocol.name());
             return Err(Error::Data(format!("`{}` is of protocol {then}, not {now}", path.display())));
@@ -42,8 +41,8 @@ impl Gate {
         Ok(Gate::Evaluation(Box::new(before)))
     }
 
-    /// Returns where an evaluation is worse.
-    pub fn worse(&self, evaluation: &Evaluation) -> Vec<String> {
+    /// Lists the metrics in which an evaluation is worse than the baseline.
+    pub fn list_regressions(&self, evaluation: &Evaluation) -> Vec<String> {
         match self {
             Gate::Predictor(before) => worse_than_predictor(evaluation, before),
             Gate::Evaluation(before) => worse_than_evaluation(evaluation, before),
@@ -65,7 +64,7 @@ fn worse_than_predictor(evaluation: &Evaluation, before: &Predictor) -> Vec<Stri
 }
 
 fn worse_than_evaluation(evaluation: &Evaluation, before: &Evaluation) -> Vec<String> {
-    /// What shares and scores, which have no interval, may lose.
+    /// Tolerated loss of shares and scores, which have no interval.
     const SLACK: f64 = 0.01;
     let mut worse = Vec::new();
     for (operator, learners) in &evaluation.operators {

@@ -8,56 +8,51 @@ use samples::statistics::quantile;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
-/// How often groups are drawn again for the interval of the MAPE.
+/// Bootstrap resamples for the interval of the MAPE.
 const DRAWS: usize = 200;
 
-/// Errors of a set of predictions, in percent of the measured time.
+/// Prediction errors, in percent of the measured time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
-    /// Predictions.
     pub rows: usize,
-    /// Mean absolute error.
     pub mape: f64,
-    /// 95 % interval of the mean absolute error: whole shapes are drawn again with replacement.
+    /// 95 % interval of the MAPE, by resampling whole shapes.
     pub mape_interval: (f64, f64),
-    /// Middle absolute error.
     pub median: f64,
-    /// 90th percentile of the absolute error.
     pub p90: f64,
-    /// Root of the mean squared error.
     pub rmspe: f64,
     /// Share of predictions within 5 %.
     pub hit5: f64,
-    /// Share of predictions within 10 %.
     pub hit10: f64,
-    /// Share of predictions within 20 %.
     pub hit20: f64,
     /// Sum of absolute errors over the sum of times.
     pub weighted_mape: f64,
     /// Mean signed error; above 0 where predictions are too slow.
     pub bias: f64,
-    /// What came of intervals, where there were any.
     pub interval: Option<IntervalScore>,
 }
 
-/// What came of 90 % intervals.
+/// Calibration of 90 % intervals.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IntervalScore {
     /// Share of measurements inside.
     pub coverage: f64,
-    /// Mean of half the interval's width, in percent of the prediction.
+    /// Mean half-width, in percent of the prediction.
     pub half_width: f64,
-    /// Predictions that had one.
     #[serde(default)]
     pub rows: usize,
-    /// Share of measurements inside of intervals at each level, by its percentage; of predictions that have such intervals.
+    /// Share of measurements inside the interval of each level, by percentage.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub levels: BTreeMap<u8, f64>,
 }
 
 impl IntervalScore {
-    /// Of predictions, measurements and how far the interval of each reaches; of those that have one, nothing where none has.
-    pub fn of(predicted: &[f64], measured: &[f64], intervals: &[Option<LogInterval>]) -> Option<IntervalScore> {
+    /// Scores the intervals; None if no prediction has one.
+    pub fn score_intervals(
+        predicted: &[f64],
+        measured: &[f64],
+        intervals: &[Option<LogInterval>],
+    ) -> Option<IntervalScore> {
         assert!(predicted.len() == measured.len() && intervals.len() == measured.len(), "one place per measurement");
         let logs = predicted.iter().zip(measured).map(|(prediction, truth)| (truth / prediction).ln());
         let is_finite = |reach: &LogInterval| (reach.below + reach.above).is_finite();
@@ -75,7 +70,7 @@ impl IntervalScore {
 
 /// Returns the share of measurements inside of intervals at a level, in percent; None if no prediction has them.
 fn coverage_at(level: u8, known: &[(f64, LogInterval)]) -> Option<f64> {
-    let ratios = known.iter().filter_map(|(log, reach)| Some((log, reach, reach.levels?.at(level)?)));
+    let ratios = known.iter().filter_map(|(log, reach)| Some((log, reach, reach.levels?.ratio_at(level)?)));
     let (mut inside, mut count) = (0, 0);
     for (log, reach, ratio) in ratios {
         inside += usize::from(-reach.below * ratio <= *log && *log <= reach.above * ratio);
@@ -84,14 +79,14 @@ fn coverage_at(level: u8, known: &[(f64, LogInterval)]) -> Option<f64> {
     (count > 0).then(|| 100.0 * f64::from(inside as u32) / f64::from(count))
 }
 
-/// The metrics of predicted against measured times, in groups that are not independent inside.
-pub fn metrics(predicted: &[f64], measured: &[f64], groups: &[u64]) -> Metrics {
+/// Computes errors; rows of one group are not independent.
+pub fn error_metrics(predicted: &[f64], measured: &[f64], groups: &[u64]) -> Metrics {
     assert!(predicted.len() == measured.len() && groups.len() == measured.len(), "one prediction per measurement");
     let count = measured.len() as f64;
     let signed: Vec<f64> =
         predicted.iter().zip(measured).map(|(prediction, truth)| 100.0 * (prediction / truth - 1.0)).collect();
     let mut errors: Vec<f64> = signed.iter().map(|error| error.abs()).collect();
-    let mape_interval = bootstrap(&errors, groups);
+    let mape_interval = bootstrap_interval(&errors, groups);
     let hit = |within: f64| 100.0 * errors.iter().filter(|error| **error <= within).count() as f64 / count;
     let (hit5, hit10, hit20) = (hit(5.0), hit(10.0), hit(20.0));
     let off: f64 = predicted.iter().zip(measured).map(|(prediction, truth)| (prediction - truth).abs()).sum();
@@ -111,8 +106,8 @@ pub fn metrics(predicted: &[f64], measured: &[f64], groups: &[u64]) -> Metrics {
     }
 }
 
-/// The 95 % interval of the mean when whole groups are drawn with replacement.
-fn bootstrap(errors: &[f64], groups: &[u64]) -> (f64, f64) {
+/// The 95 % interval of the mean, by resampling whole groups.
+fn bootstrap_interval(errors: &[f64], groups: &[u64]) -> (f64, f64) {
     let mut places: HashMap<u64, usize> = HashMap::new();
     let mut sums: Vec<(f64, f64)> = Vec::new();
     for (error, group) in errors.iter().zip(groups) {

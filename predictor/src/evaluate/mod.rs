@@ -13,126 +13,105 @@ use crate::error::{Error, Result};
 pub use gate::Gate;
 use learn::ensemble::Purpose;
 use learn::{FitOptions, Learner, LogInterval, by_operator};
-use metrics::{IntervalScore, Metrics, metrics};
+use metrics::{IntervalScore, Metrics, error_metrics};
 use models::Choice;
 pub use networks::EndToEnd;
 use networks::end_to_end;
 pub use protocol::Protocol;
 use protocol::{FewShot, Round, Split};
-use ranking::{Ranking, ranking};
+use ranking::{Ranking, rank_tasks};
 use rayon::prelude::*;
-use repeats::{Repeats, repeats};
+use repeats::{Repeats, measure_repeatability};
 use samples::Samples;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 pub use thread_curves::{CURVES_PROTOCOL, CurvesEvaluation, Regret, evaluate_curves};
 
-/// What an evaluation found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Evaluation {
-    /// The protocol's name.
     pub protocol: String,
-    /// Our MAPE in percent: over everything; under few-shot with the fewest measurements.
+    /// MAPE of the ensemble in percent, over all rows; under few-shot at the fewest measurements.
     pub mape: Option<f64>,
-    /// By learner, over everything.
     pub learners: BTreeMap<String, Metrics>,
     /// By operator, then learner.
     pub operators: BTreeMap<String, BTreeMap<String, Metrics>>,
-    /// By what was held out, then learner; not for random splits.
+    /// By held-out part, then learner; empty for random splits.
     pub held_out: BTreeMap<String, BTreeMap<String, Metrics>>,
-    /// By learner, how well it orders schedules; where tasks have several.
     pub ranking: BTreeMap<String, Ranking>,
-    /// Whole neural networks, where they were held out.
     #[serde(default)]
     pub end_to_end: Option<EndToEnd>,
-    /// Our MAPE when only a share of the shapes is learned from: whether more data would help.
+    /// MAPE by share of training shapes.
     #[serde(default)]
     pub curve: Vec<Point>,
-    /// By learner, what learning and answering took.
     #[serde(default)]
     pub costs: BTreeMap<String, Cost>,
-    /// How far repeated measurements are apart.
     pub repeats: Option<Repeats>,
-    /// Mean spread within a measurement, in percent, where it is known.
+    /// Mean coefficient of variation within a measurement, in percent, if known.
     #[serde(default)]
     pub mean_cv: Option<f64>,
-    /// Samples, and rows that did not become any by reason.
     pub samples: usize,
-    /// Rows left out, by reason.
+    /// Rows that became no sample, by reason.
     pub left_out: BTreeMap<String, u64>,
-    /// The seeds of the splits.
     pub seeds: Vec<u64>,
-    /// Some of our answers beside what was measured, for charts.
+    /// Some predictions with their measurements, for charts.
     #[serde(skip)]
     pub scatter_points: Vec<ScatterPoint>,
 }
 
-/// An answer beside its measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScatterPoint {
-    /// The operator.
     pub operator: String,
-    /// What was measured.
     pub measured_ns: f64,
-    /// What we said.
     pub predicted_ns: f64,
 }
 
-/// Dots that a chart can show.
 const MOST_SCATTER_POINTS: usize = 3000;
 
-/// One point of a learning curve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Share of the shapes that was learned from.
     pub share: f64,
-    /// MAPE by operator in percent; under `all` over everything.
+    /// MAPE in percent by operator; `all` for all rows.
     pub mape: BTreeMap<String, f64>,
 }
 
-/// Shares of a learning curve.
 const SHARES: &[f64] = &[0.125, 0.25, 0.5, 1.0];
 
-/// What a learner takes, on the clock; splits are worked on side by side, one per core.
+/// Wall-clock cost of a learner; splits run in parallel, one per core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// Mean time to learn once, in seconds.
+    /// Mean training time in seconds.
     pub learn_s: f64,
-    /// Mean time to answer one row of a batch, in microseconds.
+    /// Mean prediction time per row of a batch, in microseconds.
     pub answer_us: f64,
 }
 
-/// How an evaluation is done.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What is held out.
     pub protocol: Protocol,
-    /// Who predicts.
     pub learners: Vec<Learner>,
-    /// One split of the data per seed.
     pub seeds: Vec<u64>,
-    /// Parts that the groups are divided into, where not as the protocol usually does.
+    /// Number of folds; None for the protocol's default.
     pub folds: Option<usize>,
-    /// Whether intervals are found and scored, too.
+    /// Whether intervals are computed and scored.
     pub intervals: bool,
-    /// Share of the shapes that is learned from.
+    /// Share of the shapes in the training set.
     pub share: f64,
-    /// Largest spread of rows that are asked; all without it.
+    /// Largest coefficient of variation of scored rows; None scores all.
     pub score_cv: Option<f64>,
-    /// How far measurements of an experiment may be apart that is asked, as a share; all without it.
+    /// Largest deviation between repeated measurements of scored rows, as a share; None scores all.
     pub score_apart: Option<f64>,
-    /// Whether only default schedules are asked.
+    /// Whether only default schedules are scored.
     pub score_default: bool,
-    /// Whether only shapes that stand in a neural network are scored; all others are learned from.
+    /// Whether only shapes of neural networks are scored.
     pub score_networks: bool,
-    /// What a split of our trees must save.
+    /// Minimum loss reduction of a tree split.
     pub min_split_loss: f64,
 }
 
 impl Plan {
-    /// The usual split, everything learned from and asked, without intervals.
-    pub fn of(protocol: Protocol, learners: &[Learner]) -> Plan {
+    /// The default split, trained and scored on all rows, without intervals.
+    pub fn for_protocol(protocol: Protocol, learners: &[Learner]) -> Plan {
         Plan {
             protocol,
             learners: learners.to_vec(),
@@ -149,28 +128,23 @@ impl Plan {
     }
 }
 
-/// Predictions beside the samples they are for.
 #[derive(Clone, Debug, Default)]
 struct HeldOutPredictions {
     rows: Vec<usize>,
     predicted: Vec<f64>,
-    /// What was held out for each.
+    /// Index of the held-out part of each row.
     held_out: Vec<u32>,
-    /// How far each interval reaches, where there is one.
     intervals: Vec<Option<LogInterval>>,
-    /// The predictions of each split, as a range of the above.
+    /// Range of rows of each split.
     splits: Vec<(usize, std::ops::Range<usize>)>,
 }
 
-/// What a learner says in a round.
 struct Predictions {
     rows: Vec<usize>,
     times: Vec<f64>,
-    /// How far each interval reaches, where there is one.
     intervals: Vec<Option<LogInterval>>,
 }
 
-/// Evaluates.
 pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
     if plan.protocol.purpose() == Purpose::Transfer && samples.has_reached_peaks {
         let problem = "the figures of each device hold what its own rows reached, so no device can be held out; gather them by a policy without `has_reached_peaks`";
@@ -179,7 +153,7 @@ pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
     let mut splits = Vec::new();
     let seeds = if plan.protocol.is_random() { &plan.seeds[..] } else { &plan.seeds[..1] };
     for seed in seeds {
-        splits.extend(plan.protocol.splits(samples, plan.folds, *seed)?.into_iter().map(|split| (*seed, split)));
+        splits.extend(plan.protocol.split_samples(samples, plan.folds, *seed)?.into_iter().map(|split| (*seed, split)));
     }
     let of_networks: HashSet<u64> = samples.networks.iter().flat_map(|network| network.uses.keys().copied()).collect();
     let is_scored = |row: &usize| {
@@ -205,7 +179,8 @@ pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
         .iter()
         .flat_map(|(seed, split)| plan.learners.iter().map(move |learner| (*learner, *seed, split)))
         .collect();
-    let answers = |(learner, seed, split): &(Learner, u64, &Split)| ask(samples, plan, *learner, *seed, split);
+    let answers =
+        |(learner, seed, split): &(Learner, u64, &Split)| predict_rounds(samples, plan, *learner, *seed, split);
     let predicted: Vec<_> = jobs.par_iter().map(answers).collect();
     let mut answers: BTreeMap<String, HeldOutPredictions> = BTreeMap::new();
     let mut costs: BTreeMap<String, Vec<Cost>> = BTreeMap::new();
@@ -215,7 +190,7 @@ pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
         costs.entry(learner.name().to_owned()).or_default().push(cost);
         for (round, predictions) in split.rounds.iter().zip(predictions) {
             let Some(predictions) = predictions else { continue };
-            let known = answers.entry(label(*learner, round)).or_default();
+            let known = answers.entry(round_label(*learner, round)).or_default();
             known.splits.push((place as usize, known.rows.len()..known.rows.len() + predictions.rows.len()));
             known.held_out.extend(predictions.rows.iter().map(|_| place));
             known.rows.extend(predictions.rows);
@@ -223,15 +198,15 @@ pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
             known.intervals.extend(predictions.intervals);
         }
     }
-    let mut evaluation = report(samples, plan, &answers, &names)?;
-    evaluation.costs = costs.into_iter().map(|(learner, costs)| (learner, Cost::mean(&costs))).collect();
+    let mut evaluation = compile_evaluation(samples, plan, &answers, &names)?;
+    evaluation.costs = costs.into_iter().map(|(learner, costs)| (learner, Cost::mean_cost(&costs))).collect();
     let held: Vec<&[usize]> = splits.iter().map(|(_, split)| &split.networks[..]).collect();
     evaluation.end_to_end = end_to_end(samples, &answers, &held);
     Ok(evaluation)
 }
 
-/// How our error falls with the number of shapes learned from.
-pub fn curve(samples: &Samples, plan: &Plan) -> Result<Vec<Point>> {
+/// Evaluates the ensemble at increasing shares of the training shapes.
+pub fn learning_curve(samples: &Samples, plan: &Plan) -> Result<Vec<Point>> {
     let point = |share: &f64| {
         let plan = Plan { share: *share, learners: vec![Learner::Ensemble], intervals: false, ..plan.clone() };
         let found = evaluate(samples, &plan)?;
@@ -243,19 +218,19 @@ pub fn curve(samples: &Samples, plan: &Plan) -> Result<Vec<Point>> {
 }
 
 impl Cost {
-    fn mean(costs: &[Cost]) -> Cost {
+    fn mean_cost(costs: &[Cost]) -> Cost {
         let mean = |of: fn(&Cost) -> f64| costs.iter().map(of).sum::<f64>() / costs.len() as f64;
         Cost { learn_s: mean(|cost| cost.learn_s), answer_us: mean(|cost| cost.answer_us) }
     }
 }
 
-/// Those rows that have no shape of some others.
+/// Returns the rows whose shapes do not occur in `others`.
 fn excluding_shapes_of(samples: &Samples, rows: &[usize], others: &[usize]) -> Vec<usize> {
     let shown: HashSet<u64> = others.iter().map(|row| samples.rows[*row].shape).collect();
     rows.iter().copied().filter(|row| !shown.contains(&samples.rows[*row].shape)).collect()
 }
 
-fn label(learner: Learner, round: &Round) -> String {
+fn round_label(learner: Learner, round: &Round) -> String {
     match &round.few_shot {
         Some(FewShot { shots, drawn: Some(_) }) => format!("{} k={shots}", learner.name()),
         Some(FewShot { shots, drawn: None }) => format!("{} k={shots} chosen", learner.name()),
@@ -263,8 +238,8 @@ fn label(learner: Learner, round: &Round) -> String {
     }
 }
 
-/// What a learner says in each round that it can take part in, and what that took.
-fn ask(
+/// Fits a learner and predicts every round; None for rounds that the learner cannot take part in.
+fn predict_rounds(
     samples: &Samples,
     plan: &Plan,
     learner: Learner,
@@ -281,7 +256,7 @@ fn ask(
     let is_learned = |row: &&usize| ((samples.rows[**row].shape % 4096) as f64) < 4096.0 * plan.share;
     let train: Vec<usize> = split.train.iter().filter(is_learned).copied().collect();
     let begun = Instant::now();
-    let mut fitted = learner.fit(samples, &train, &options)?;
+    let mut fitted = learner.fit_learner(samples, &train, &options)?;
     let learn_s = begun.elapsed().as_secs_f64();
     let mut predictions = Vec::new();
     let (mut answer_us, mut rows) = (0.0, 0);
@@ -300,7 +275,7 @@ fn ask(
         if !few.is_empty() && !fitted.adapt(samples, &few) {
             // What cannot be corrected learns again from all that may be seen.
             let all: Vec<usize> = train.iter().chain(&few).copied().collect();
-            fitted = learner.fit(samples, &all, &options)?;
+            fitted = learner.fit_learner(samples, &all, &options)?;
         }
         let asked = excluding_shapes_of(samples, &round.test, &few);
         let begun = Instant::now();
@@ -312,7 +287,7 @@ fn ask(
     Ok((predictions, Cost { learn_s, answer_us: answer_us / rows.max(1) as f64 }))
 }
 
-fn report(
+fn compile_evaluation(
     samples: &Samples,
     plan: &Plan,
     answers: &BTreeMap<String, HeldOutPredictions>,
@@ -321,13 +296,13 @@ fn report(
     let score = |answers: &HeldOutPredictions| {
         let measured: Vec<f64> = answers.rows.iter().map(|row| samples.rows[*row].time_ns).collect();
         let groups: Vec<u64> = answers.rows.iter().map(|row| samples.rows[*row].shape).collect();
-        let interval = IntervalScore::of(&answers.predicted, &measured, &answers.intervals);
-        Metrics { interval, ..metrics(&answers.predicted, &measured, &groups) }
+        let interval = IntervalScore::score_intervals(&answers.predicted, &measured, &answers.intervals);
+        Metrics { interval, ..error_metrics(&answers.predicted, &measured, &groups) }
     };
     let scores = |part: &dyn Fn(&HeldOutPredictions, usize) -> bool| -> BTreeMap<String, Metrics> {
         let tells = |learner: &&String| Learner::from_name(learner).is_none_or(Learner::predicts_times);
         let of = answers.iter().filter(|(learner, _)| tells(learner));
-        let of = of.map(|(learner, known)| (learner.clone(), known.part(part)));
+        let of = of.map(|(learner, known)| (learner.clone(), known.filter_rows(part)));
         of.filter(|(_, part)| !part.rows.is_empty()).map(|(learner, part)| (learner, score(&part))).collect()
     };
     let learners = scores(&|_, _| true);
@@ -340,9 +315,9 @@ fn report(
     let held_out = held_out.iter().enumerate().map(|(held, name)| {
         (name.clone(), scores(&|answers: &HeldOutPredictions, place: usize| answers.held_out[place] == held as u32))
     });
-    let ranking = answers.iter().filter_map(|(learner, known)| Some((learner.clone(), ranking(samples, known)?)));
+    let ranking = answers.iter().filter_map(|(learner, known)| Some((learner.clone(), rank_tasks(samples, known)?)));
     let ours = learners.iter().find(|(name, _)| name.starts_with(Learner::Ensemble.name()));
-    let repeats = repeats(samples);
+    let repeats = measure_repeatability(samples);
     let cvs: Vec<f64> = samples.rows.iter().filter_map(|sample| sample.cv).collect();
     if learners.is_empty() && ranking.clone().next().is_none() && repeats.is_none() {
         return Err(Error::Data("no candidate was measured more than once, so repeatability is unknown".to_owned()));
@@ -368,7 +343,6 @@ fn report(
     })
 }
 
-/// Predictions drawn evenly from all.
 fn scatter_points(samples: &Samples, answers: &HeldOutPredictions) -> Vec<ScatterPoint> {
     let step = answers.rows.len().div_ceil(MOST_SCATTER_POINTS).max(1);
     let point = |(row, predicted_ns): (&usize, &f64)| {
@@ -380,7 +354,7 @@ fn scatter_points(samples: &Samples, answers: &HeldOutPredictions) -> Vec<Scatte
 }
 
 impl HeldOutPredictions {
-    fn part(&self, belongs: &dyn Fn(&HeldOutPredictions, usize) -> bool) -> HeldOutPredictions {
+    fn filter_rows(&self, belongs: &dyn Fn(&HeldOutPredictions, usize) -> bool) -> HeldOutPredictions {
         let mut part = HeldOutPredictions::default();
         for place in (0..self.rows.len()).filter(|place| belongs(self, *place)) {
             part.rows.push(self.rows[place]);
@@ -392,8 +366,7 @@ impl HeldOutPredictions {
     }
 }
 
-/// Operators and how many samples each has.
-pub fn counts(samples: &Samples) -> BTreeMap<String, usize> {
+pub fn count_by_operator(samples: &Samples) -> BTreeMap<String, usize> {
     let all: Vec<usize> = (0..samples.rows.len()).collect();
     let groups = by_operator(samples, &all).into_iter();
     groups.map(|(operator, rows)| (samples.operators[operator as usize].clone(), rows.len())).collect()

@@ -5,7 +5,7 @@
 //! from. Tables that name none are given the built-in models: the tenth of each operator's shapes that lies nearest to
 //! what those ask for is held out whole, which leaves the region around them empty.
 
-use learn::applicability::coordinates;
+use learn::applicability::coordinate_columns;
 use learn::by_operator;
 use learn::split::Fold;
 use models::{Fuse, Graph, Op, Task};
@@ -15,14 +15,13 @@ use samples::records::work_of;
 use std::collections::{BTreeMap, BTreeSet};
 use zoo::transformers;
 
-/// The share of an operator's shapes that is held out where the data names no network.
+/// Share of an operator's shapes that is held out if the data names no network.
 const SHARE: f64 = 0.1;
-/// Inputs at once that the built-in models are asked for.
+/// Batch sizes of the built-in models.
 const BATCHES: [i64; 2] = [1, 8];
-/// Tokens that the built-in transformers read.
+/// Sequence lengths of the built-in transformers.
 const SEQUENCES: [i64; 2] = [128, 512];
 
-/// Shapes of networks held out.
 pub(super) fn model_shapes_out(samples: &Samples) -> Fold {
     let named: BTreeSet<u64> = samples.networks.iter().flat_map(|network| network.uses.keys().copied()).collect();
     let held = if named.is_empty() { nearest_to_models(samples) } else { named };
@@ -30,22 +29,22 @@ pub(super) fn model_shapes_out(samples: &Samples) -> Fold {
     Fold { name: "shapes of models".to_owned(), train, test }
 }
 
-/// Forms of operators that have the same places: products with and without weights are not the same.
+/// An operator form, and whether it has weights.
 type Kind = (Form, bool);
 
-/// The tenth of each operator's shapes that is nearest to shapes of the built-in models.
+/// Returns the share of each operator's shapes nearest to shapes of the built-in models.
 fn nearest_to_models(samples: &Samples) -> BTreeSet<u64> {
     let Some((_, device)) = samples.devices.first() else { return BTreeSet::new() };
-    let columns: Vec<usize> = coordinates().collect();
-    let asked = places(device, &columns);
+    let columns: Vec<usize> = coordinate_columns().collect();
+    let asked = model_points(device, &columns);
     let all: Vec<usize> = (0..samples.rows.len()).collect();
     let mut held = BTreeSet::new();
     for rows in by_operator(samples, &all).into_values() {
         let shapes: BTreeMap<u64, usize> = rows.iter().map(|row| (samples.rows[*row].shape, *row)).collect();
-        let Some(asked) = asked.get(&kind(samples, rows[0])) else { continue };
+        let Some(asked) = asked.get(&operator_kind(samples, rows[0])) else { continue };
         let own = |row: usize| columns.iter().map(move |column| samples.features.row(row)[*column]);
         let scales: Vec<f32> = (0..columns.len())
-            .map(|place| deviation(shapes.values().map(|row| own(*row).nth(place).unwrap_or(0.0))))
+            .map(|place| standard_deviation(shapes.values().map(|row| own(*row).nth(place).unwrap_or(0.0))))
             .collect();
         let distance = |row: usize| {
             let to = |place: &Vec<f32>| {
@@ -61,26 +60,26 @@ fn nearest_to_models(samples: &Samples) -> BTreeSet<u64> {
     held
 }
 
-/// The standard deviation; 1 where there is none.
-fn deviation(values: impl Iterator<Item = f32> + Clone) -> f32 {
+/// Returns the standard deviation, or 1 if there is none.
+fn standard_deviation(values: impl Iterator<Item = f32> + Clone) -> f32 {
     let count = values.clone().count().max(1) as f32;
     let mean = values.clone().sum::<f32>() / count;
     let variance = values.map(|value| (value - mean).powi(2)).sum::<f32>() / count;
     if variance > 1e-9 { variance.sqrt() } else { 1.0 }
 }
 
-fn kind(samples: &Samples, row: usize) -> Kind {
+fn operator_kind(samples: &Samples, row: usize) -> Kind {
     let weights = FEATURES.iter().position(|feature| feature.name == "bytes_weights");
     let has_weights = weights.is_some_and(|column| samples.features.row(row)[column] > 0.0);
     (samples.rows[row].form, has_weights)
 }
 
-/// Where the operators of the built-in models lie.
-fn places(device: &Device, columns: &[usize]) -> BTreeMap<Kind, Vec<Vec<f32>>> {
+/// Collects feature vectors of the operators of the built-in models.
+fn model_points(device: &Device, columns: &[usize]) -> BTreeMap<Kind, Vec<Vec<f32>>> {
     let mut places: BTreeMap<Kind, BTreeSet<Vec<u32>>> = BTreeMap::new();
-    for work in graphs().iter().flat_map(works_of) {
+    for work in build_zoo_graphs().iter().flat_map(works_of) {
         let mut row = Vec::new();
-        features::describe(&work, device, device.units, &mut row);
+        features::push_features(&work, device, device.units, &mut row);
         // Positive numbers stand in the order of their bits.
         let place = columns.iter().map(|column| row[*column].to_bits()).collect();
         places.entry((work.form, work.bytes_weights > 0.0)).or_default().insert(place);
@@ -91,34 +90,34 @@ fn places(device: &Device, columns: &[usize]) -> BTreeMap<Kind, Vec<Vec<f32>>> {
     places.into_iter().map(|(kind, place)| (kind, numbers(place))).collect()
 }
 
-fn graphs() -> Vec<Graph> {
+fn build_zoo_graphs() -> Vec<Graph> {
     let mut graphs = Vec::new();
     for batch in BATCHES {
-        graphs.extend(zoo::list().iter().filter_map(|entry| entry.build(batch).ok()));
+        graphs.extend(zoo::list_models().iter().filter_map(|entry| entry.build_graph(batch).ok()));
         for sequence in SEQUENCES {
             let options = transformers::Options { batch, sequence, ..transformers::Options::default() };
-            graphs.extend(transformers::list().iter().filter_map(|entry| entry.build(&options).ok()));
+            graphs.extend(transformers::list_entries().iter().filter_map(|entry| entry.build_random(&options).ok()));
         }
     }
     graphs
 }
 
 fn works_of(graph: &Graph) -> Vec<Work> {
-    let tasks = passes::simplify(graph).and_then(|graph| models::tasks(&graph, Fuse::Epilogue));
-    tasks.unwrap_or_default().iter().flat_map(|found| works(&found.task)).collect()
+    let tasks = passes::simplify_graph(graph).and_then(|graph| models::distinct_tasks(&graph, Fuse::Epilogue));
+    tasks.unwrap_or_default().iter().flat_map(|found| task_works(&found.task)).collect()
 }
 
-/// The work of a task; of attention, which libraries without such an operator take apart, that of its parts.
-fn works(task: &Task) -> Vec<Work> {
+/// Returns the work of a task; attention is split into its products and softmax.
+fn task_works(task: &Task) -> Vec<Work> {
     let is_attention = matches!(task.steps.first().map(|step| &step.op), Some(Op::Attention(_)));
     let extents = |place: usize| task.parameters.get(place).and_then(|parameter| parameter.ty.extents());
     match (is_attention, extents(0).as_deref(), extents(1).as_deref()) {
         (true, Some([batch, heads, asked, depth]), Some([_, _, known, _])) => {
             let [products, asked, known, depth] = [batch * heads, *asked, *known, *depth].map(|extent| extent as f64);
             vec![
-                Work::contraction(products, asked, known, depth, false),
-                Work::rows(products * asked, known, 5.0),
-                Work::contraction(products, asked, depth, known, false),
+                Work::contraction_work(products, asked, known, depth, false),
+                Work::rows_work(products * asked, known, 5.0),
+                Work::contraction_work(products, asked, depth, known, false),
             ]
         }
         _ => work_of(task).into_iter().collect(),

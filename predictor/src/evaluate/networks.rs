@@ -10,64 +10,54 @@ use samples::{Network, Samples};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The share of a network's operators that must have been measured for it to count.
+/// Share of a network's operators that must be measured for the network to count.
 const WHOLE: f64 = 0.9;
 
-/// What came of whole networks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EndToEnd {
-    /// Every network in every setting.
     pub networks: Vec<NetworkResult>,
     /// By learner.
     pub learners: BTreeMap<String, NetworkScores>,
 }
 
-/// One network in one setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NetworkResult {
-    /// Its name.
     pub name: String,
-    /// What it was run with, and how.
+    /// Device and threads.
     pub setting: String,
-    /// Operators, each as often as it occurs.
+    /// Number of operators, with repetitions.
     pub operators: f64,
-    /// Those that were measured.
     pub measured: f64,
-    /// The sum of their times.
     pub measured_ns: f64,
-    /// The same as predicted, by learner.
+    /// Sum of the predicted times by learner.
     pub predicted_ns: BTreeMap<String, f64>,
 }
 
-/// How far off sums are, over the networks that count.
+/// Errors of network sums, over networks with enough measured operators.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NetworkScores {
-    /// Networks in their settings.
     pub networks: usize,
-    /// Mean absolute error in percent.
     pub mape: f64,
     /// Share within 5 %, in percent.
     pub hit5: f64,
-    /// Share within 10 %, in percent.
     pub hit10: f64,
 }
 
 impl NetworkResult {
-    /// Whether enough of it was measured.
-    pub fn counts(&self) -> bool {
+    pub fn is_measured(&self) -> bool {
         self.measured >= WHOLE * self.operators
     }
 
-    /// How far off a learner is, in percent.
-    pub fn error(&self, learner: &str) -> Option<f64> {
+    /// Error of a learner's sum, in percent.
+    pub fn error_percent(&self, learner: &str) -> Option<f64> {
         self.predicted_ns.get(learner).map(|predicted| 100.0 * (predicted / self.measured_ns - 1.0))
     }
 }
 
-/// A device and threads, whose bits have the order of the numbers.
+/// A device and the bits of its thread count, which sort like the number.
 type Setting = (u32, u64);
 
-/// Sums over held-out networks, which are given per split; nothing where none were held out.
+/// Sums predictions over held-out networks, given per split; None if none were held out.
 pub(super) fn end_to_end(
     samples: &Samples,
     answers: &BTreeMap<String, HeldOutPredictions>,
@@ -76,7 +66,7 @@ pub(super) fn end_to_end(
     let mut networks: BTreeMap<(usize, Setting), NetworkResult> = BTreeMap::new();
     for (learner, known) in answers {
         for (split, range) in &known.splits {
-            let by_setting = times(samples, &known.rows[range.clone()], &known.predicted[range.clone()]);
+            let by_setting = default_times(samples, &known.rows[range.clone()], &known.predicted[range.clone()]);
             for place in held.get(*split).copied().unwrap_or_default() {
                 for (setting, times) in &by_setting {
                     let entry = networks
@@ -115,8 +105,8 @@ fn network_result(
     }
 }
 
-/// The measured and predicted time of each shape at its default schedule, in each setting; the middle of several.
-fn times(samples: &Samples, rows: &[usize], predicted: &[f64]) -> BTreeMap<Setting, BTreeMap<u64, (f64, f64)>> {
+/// Median measured and predicted time of each shape at its default schedule, by setting.
+fn default_times(samples: &Samples, rows: &[usize], predicted: &[f64]) -> BTreeMap<Setting, BTreeMap<u64, (f64, f64)>> {
     type Times = (Vec<f64>, Vec<f64>);
     let mut all: BTreeMap<Setting, BTreeMap<u64, Times>> = BTreeMap::new();
     for (row, prediction) in rows.iter().zip(predicted) {
@@ -135,8 +125,8 @@ fn times(samples: &Samples, rows: &[usize], predicted: &[f64]) -> BTreeMap<Setti
 }
 
 fn network_scores(networks: &[NetworkResult], learner: &str) -> Option<NetworkScores> {
-    let counted = networks.iter().filter(|network| network.counts());
-    let errors: Vec<f64> = counted.filter_map(|network| network.error(learner)).map(f64::abs).collect();
+    let counted = networks.iter().filter(|network| network.is_measured());
+    let errors: Vec<f64> = counted.filter_map(|network| network.error_percent(learner)).map(f64::abs).collect();
     let count = errors.len() as f64;
     let within = |most: f64| 100.0 * errors.iter().filter(|error| **error <= most).count() as f64 / count;
     (!errors.is_empty()).then(|| NetworkScores {

@@ -11,65 +11,56 @@ use rand_chacha::ChaCha8Rng;
 use samples::Samples;
 use std::collections::BTreeMap;
 
-/// What is held out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// Nothing: how far repeated measurements of one candidate are apart, which no predictor can undercut.
+    /// Nothing: deviation of repeated measurements, the lower bound of any error.
     P0,
     /// Shapes, at random: inside the range of the data.
     P1,
-    /// The tenth of each operator's shapes with the most work: outside of the range.
+    /// The tenth of each operator's shapes with the most work: extrapolation.
     P1x,
-    /// Shapes as neural networks have them; those that nobody's network has are learned from.
+    /// Shapes of neural networks; all other shapes are training data.
     P1m,
     /// Neural networks.
     P2,
-    /// Families of neural networks: what their names begin with.
+    /// Families of neural networks, by the prefix of their names.
     P2f,
-    /// Devices, none of whose times are seen.
+    /// Devices, without any measurement.
     P3,
-    /// Devices, of which a few times per operator are seen.
+    /// Devices, with a few measurements per operator.
     P4,
-    /// Shapes, when what counts is the order of schedules within a task.
+    /// Shapes, scored by the order of schedules within a task.
     P5,
 }
 
-/// Times per operator that are seen of a new device.
+/// Measurements per operator of a new device.
 pub const SHOTS: &[usize] = &[10, 20, 50, 200];
 
-/// One way to divide samples, as indices.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Split {
-    /// What is held out.
     pub name: String,
-    /// Neural networks that are held out whole, as indices.
+    /// Neural networks that are held out entirely, as indices.
     pub networks: Vec<usize>,
-    /// Learned from.
     pub train: Vec<usize>,
-    /// The rounds of asking, all after the same learning.
+    /// Test rounds, all after the same training.
     pub rounds: Vec<Round>,
 }
 
-/// One round of asking.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Round {
-    /// Samples that are seen of what is asked, whose shapes are not asked then; nothing outside of few-shot.
+    /// Few-shot samples of the test device; their shapes are not tested.
     pub few_shot: Option<FewShot>,
-    /// Asked.
     pub test: Vec<usize>,
 }
 
-/// Samples of a device that are seen of what is asked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FewShot {
-    /// How many of each operator.
     pub shots: usize,
-    /// Drawn ones; without them the learner chooses among those that are asked.
+    /// Random samples; None lets the learner choose.
     pub drawn: Option<Vec<usize>>,
 }
 
 impl Protocol {
-    /// Every protocol.
     pub const ALL: &[Protocol] = &[
         Protocol::P0,
         Protocol::P1,
@@ -82,7 +73,6 @@ impl Protocol {
         Protocol::P5,
     ];
 
-    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::P0 => "P0",
@@ -97,12 +87,11 @@ impl Protocol {
         }
     }
 
-    /// The protocol of a name.
     pub fn from_name(name: &str) -> Option<Protocol> {
         Protocol::ALL.iter().copied().find(|protocol| protocol.name().eq_ignore_ascii_case(name))
     }
 
-    /// What a predictor must be able to answer under it.
+    /// Returns the purpose a predictor is trained for.
     pub fn purpose(self) -> Purpose {
         match self {
             Protocol::P3 | Protocol::P4 => Purpose::Transfer,
@@ -110,27 +99,24 @@ impl Protocol {
         }
     }
 
-    /// Whether a seed changes the split.
+    /// Reports whether a seed changes the split.
     pub fn is_random(self) -> bool {
         matches!(self, Protocol::P1 | Protocol::P4 | Protocol::P5)
     }
 
-    /// Divides samples.
-    ///
-    /// Shapes are divided into so many parts, five without a number; so are neural networks and their families, each of
-    /// which is held out alone without one.
-    pub fn splits(self, samples: &Samples, folds: Option<usize>, seed: u64) -> Result<Vec<Split>> {
+    /// Splits samples into `folds` parts, five by default. Networks and families are held out one by one by default.
+    pub fn split_samples(self, samples: &Samples, folds: Option<usize>, seed: u64) -> Result<Vec<Split>> {
         let label = |of: fn(&samples::Sample) -> u32| samples.rows.iter().map(of).collect::<Vec<u32>>();
         let devices: Vec<String> = samples.devices.iter().map(|(name, _)| name.clone()).collect();
         let divided = match self {
             Protocol::P0 => Vec::new(),
             Protocol::P1 | Protocol::P5 => {
-                split::by_group(&split::shapes(samples), folds.unwrap_or(split::PARTS), seed)
+                split::by_group(&split::shape_groups(samples), folds.unwrap_or(split::PARTS), seed)
             }
             Protocol::P1x => vec![largest_out(samples)],
             Protocol::P1m => vec![model_shapes_out(samples)],
             Protocol::P2 => return networks_out(samples, |name| name, folds, seed),
-            Protocol::P2f => return networks_out(samples, family, folds, seed),
+            Protocol::P2f => return networks_out(samples, family_prefix, folds, seed),
             Protocol::P3 | Protocol::P4 => split::one_out(&label(|sample| sample.device), &devices),
         };
         let few = |fold: split::Fold| match self {
@@ -154,8 +140,7 @@ impl Protocol {
     }
 }
 
-/// Holds out neural networks whose names have the same key: every shape that occurs in them, wherever it was measured. The
-/// keys are dealt to so many parts at random, where a number is given.
+/// Holds out every shape of the networks whose names have the same key; `folds` groups keys at random.
 fn networks_out(samples: &Samples, key: fn(&str) -> &str, folds: Option<usize>, seed: u64) -> Result<Vec<Split>> {
     let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (place, network) in samples.networks.iter().enumerate() {
@@ -187,8 +172,7 @@ fn networks_out(samples: &Samples, key: fn(&str) -> &str, folds: Option<usize>, 
     Ok(splits.into_iter().filter(usable).collect())
 }
 
-/// What the name of a network begins with.
-fn family(name: &str) -> &str {
+fn family_prefix(name: &str) -> &str {
     let end = |c: char| c == '-' || c == '_' || c.is_ascii_digit();
     name.split(end).next().unwrap_or(name)
 }
@@ -207,7 +191,7 @@ fn largest_out(samples: &Samples) -> split::Fold {
     fold
 }
 
-/// Once with drawn samples and once with those that the learner chooses.
+/// Splits with random samples and with samples the learner chooses.
 fn few_shot(samples: &Samples, fold: split::Fold, seed: u64) -> Split {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut orders: BTreeMap<u32, Vec<usize>> = by_operator(samples, &fold.test);

@@ -6,36 +6,32 @@ use samples::statistics::median;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Tasks with fewer schedules are not ranked.
+/// Fewest schedules of a ranked task.
 const FEWEST: usize = 4;
 
-/// Scores over tasks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ranking {
-    /// Tasks that were ranked.
     pub tasks: usize,
     /// Mean over tasks of the best time over the time of the schedule predicted best.
     pub top1: f64,
-    /// The same for the best of the five predicted best.
+    /// Like `top1` for the best of the five schedules predicted best.
     pub top5: f64,
-    /// The sum over tasks of their best times over the sum of the times of the schedules predicted best: tasks that take
-    /// long count for more, as in the tables of TenSet's cost models.
+    /// Like `top1`, weighted by task time, as in TenSet's tables of cost models.
     #[serde(default)]
     pub top1_by_time: f64,
-    /// The same for the best of the five predicted best.
+    /// Like `top5`, weighted by task time.
     #[serde(default)]
     pub top5_by_time: f64,
-    /// How much slower, in percent, the best of ten chosen is than the best of all; mean over tasks.
+    /// Mean slow-down in percent of the best of ten chosen schedules against the best of all.
     pub regret10: f64,
-    /// Middle over tasks of Kendall's rank correlation.
+    /// Median over tasks of Kendall's rank correlation.
     pub kendall: f64,
-    /// Middle over tasks of Spearman's rank correlation.
+    /// Median over tasks of Spearman's rank correlation.
     pub spearman: f64,
 }
 
-/// Scores predictions within tasks; nothing where no task has enough schedules. A task that is asked in several splits
-/// is ranked in each.
-pub(super) fn ranking(samples: &Samples, answers: &HeldOutPredictions) -> Option<Ranking> {
+/// Scores the order of schedules per task and split; None without a task of enough schedules.
+pub(super) fn rank_tasks(samples: &Samples, answers: &HeldOutPredictions) -> Option<Ranking> {
     let mut tasks: BTreeMap<(usize, u64), Vec<(f64, f64)>> = BTreeMap::new();
     for (round, (_, range)) in answers.splits.iter().enumerate() {
         for (row, prediction) in answers.rows[range.clone()].iter().zip(&answers.predicted[range.clone()]) {

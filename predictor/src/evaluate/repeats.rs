@@ -5,28 +5,25 @@ use samples::statistics::{median, quantile};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The noise floor.
+/// Repeatability of measurements, the noise floor of predictions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Repeats {
-    /// Candidates that were measured more than once.
     pub candidates: usize,
-    /// Mean absolute distance of a measurement from the time that is learned of its candidate, in percent of it.
+    /// Mean absolute deviation of a measurement from the candidate's training time, in percent of that time.
     pub mape: f64,
-    /// 90th percentile of the same.
+    /// 90th percentile of that deviation.
     pub p90: f64,
 }
 
-/// The times of a candidate.
 #[derive(Default)]
 struct RepeatTimes {
-    /// Those that are learned.
+    /// Training times.
     of_samples: Vec<f64>,
-    /// Those of all measurements.
     all: Vec<f64>,
 }
 
-/// The noise floor of samples; nothing where nothing was measured twice.
-pub fn repeats(samples: &Samples) -> Option<Repeats> {
+/// Computes the noise floor; None if nothing was measured twice.
+pub fn measure_repeatability(samples: &Samples) -> Option<Repeats> {
     let mut groups: BTreeMap<(u64, Vec<u32>), RepeatTimes> = BTreeMap::new();
     for (row, sample) in samples.rows.iter().enumerate() {
         let bits = samples.features.row(row).iter().map(|value| value.to_bits()).collect();

@@ -8,42 +8,34 @@ use samples::table::ThreadCurve;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The protocol's name.
 pub const CURVES_PROTOCOL: &str = "K";
-/// Numbers of probes that are evaluated.
+/// Probe counts that are evaluated.
 const PROBES: [usize; 2] = [3, 4];
-/// Curves with fewer thread counts are measured whole by the fewest probes.
+/// Curves with fewer thread counts would be measured completely by the fewest probes.
 const FEWEST_POINTS: usize = PROBES[0] + 1;
 
-/// The evaluation of answers about the fastest thread count.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CurvesEvaluation {
-    /// [`CURVES_PROTOCOL`].
     pub protocol: String,
-    /// Curves that were asked about.
     pub curves: usize,
     /// Curves with too few thread counts.
     pub left_out: usize,
-    /// By method, over all curves.
     pub methods: BTreeMap<String, Regret>,
     /// By machine, then method.
     pub machines: BTreeMap<String, BTreeMap<String, Regret>>,
 }
 
-/// How much slower answers are than the fastest measured thread count.
+/// Slow-down against the fastest measured thread count.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Regret {
-    /// Curves.
     pub curves: usize,
-    /// Mean over the curves.
     pub mean_percent: f64,
-    /// Their 90th percentile.
+    /// 90th percentile over the curves.
     pub p90_percent: f64,
-    /// Share of the curves whose fastest thread count was found.
+    /// Share of curves whose fastest thread count was found.
     pub found_percent: f64,
 }
 
-/// Evaluates our answers and simple ones on every curve.
 pub fn evaluate_curves(curves: &[ThreadCurve]) -> Result<CurvesEvaluation> {
     let asked: Vec<&ThreadCurve> = curves.iter().filter(|curve| curve.points.len() >= FEWEST_POINTS).collect();
     let devices: BTreeSet<&str> = asked.iter().map(|curve| curve.device.as_str()).collect();
@@ -55,9 +47,9 @@ pub fn evaluate_curves(curves: &[ThreadCurve]) -> Result<CurvesEvaluation> {
         return Err(Error::Data(problem));
     }
     let priors: BTreeMap<&str, ScalingPrior> =
-        devices.into_par_iter().map(|device| (device, ScalingPrior::learn(curves, device))).collect();
+        devices.into_par_iter().map(|device| (device, ScalingPrior::learn_prior(curves, device))).collect();
     let answers: Vec<Vec<(String, f64)>> =
-        asked.par_iter().map(|curve| answers(curve, &priors[&*curve.device])).collect();
+        asked.par_iter().map(|curve| method_times(curve, &priors[&*curve.device])).collect();
     let mut machines: BTreeMap<String, BTreeMap<String, Vec<f64>>> = BTreeMap::new();
     let mut methods: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for (curve, answers) in asked.iter().zip(answers) {
@@ -69,8 +61,9 @@ pub fn evaluate_curves(curves: &[ThreadCurve]) -> Result<CurvesEvaluation> {
             methods.entry(method).or_default().push(regret);
         }
     }
-    let scores =
-        |found: BTreeMap<String, Vec<f64>>| found.into_iter().map(|(name, all)| (name, Regret::of(all))).collect();
+    let scores = |found: BTreeMap<String, Vec<f64>>| {
+        found.into_iter().map(|(name, all)| (name, Regret::from_regrets(all))).collect()
+    };
     Ok(CurvesEvaluation {
         protocol: CURVES_PROTOCOL.to_owned(),
         curves: asked.len(),
@@ -80,18 +73,18 @@ pub fn evaluate_curves(curves: &[ThreadCurve]) -> Result<CurvesEvaluation> {
     })
 }
 
-/// Returns the measured time at the thread count that each method answers.
-fn answers(curve: &ThreadCurve, prior: &ScalingPrior) -> Vec<(String, f64)> {
+/// Returns the measured time at the thread count that each method chooses.
+fn method_times(curve: &ThreadCurve, prior: &ScalingPrior) -> Vec<(String, f64)> {
     let threads: Vec<f64> = curve.points.iter().map(|point| point.0).collect();
     let time_ns = |at: f64| curve.points.iter().find(|point| point.0 == at).map_or(f64::NAN, |point| point.1);
-    let mut posterior = ScalingPosterior::of(prior, &threads);
+    let mut posterior = ScalingPosterior::from_prior(prior, &threads);
     let mut found = Vec::new();
     for count in 1..=PROBES[PROBES.len() - 1] {
-        if let Some(at) = posterior.next() {
-            posterior.condition(at, time_ns(at));
+        if let Some(at) = posterior.next_probe() {
+            posterior.condition_on(at, time_ns(at));
         }
         if PROBES.contains(&count) {
-            found.push((format!("ours, {count} probes"), time_ns(posterior.fastest())));
+            found.push((format!("ours, {count} probes"), time_ns(posterior.expected_fastest())));
             found.push((format!("law, {count} probes"), time_ns(fastest_by_law(curve, count))));
         }
     }
@@ -111,7 +104,7 @@ fn fastest_by_law(curve: &ThreadCurve, probes: usize) -> f64 {
 }
 
 impl Regret {
-    fn of(mut regrets: Vec<f64>) -> Regret {
+    fn from_regrets(mut regrets: Vec<f64>) -> Regret {
         let curves = regrets.len();
         let share = |is_so: &dyn Fn(&f64) -> bool| {
             100.0 * regrets.iter().filter(|one| is_so(one)).count() as f64 / curves as f64

@@ -1,8 +1,8 @@
 //! One answer explained: its parts, its limits, what would improve it, and the rows near it.
 
 use super::{
-    Change, Effect, Explanation, Limits, Neighbour, Summary, effects, explain, improvements, limits, neighbours,
-    summary, sweep,
+    Change, Effect, Explanation, Limits, Neighbour, Summary, explain_prediction, feature_effects, find_improvements,
+    find_limits, nearest_rows, summarise_operator, sweep_feature,
 };
 use crate::error::{Error, Result};
 use crate::queries::{self, Operator, Setting};
@@ -10,31 +10,26 @@ use learn::predictor::Predictor;
 use samples::Samples;
 use serde::Serialize;
 
-/// Rows near an answer that are named.
+/// Reported neighbours.
 const NEIGHBOURS: usize = 5;
-/// Rows that a summary looks at.
+/// Row limit of a summary.
 const ROWS: usize = 300;
 
-/// An answer with its explanation.
 #[derive(Clone, Debug, Serialize)]
 pub struct ExplainedAnswer {
-    /// The operator as a person reads it.
     pub operator: String,
-    /// The answer taken apart.
     pub explanation: Explanation,
-    /// What limits it.
     pub limits: Limits,
-    /// Single changes that make it faster.
+    /// Single changes that reduce the time.
     pub improvements: Vec<Change>,
-    /// The nearest measured rows; none without samples.
+    /// Nearest measured rows; empty without samples.
     pub neighbours: Vec<Neighbour>,
-    /// The answer for other values of one feature; none unless asked for.
+    /// Predictions for other values of one feature; empty unless requested.
     pub varied: Vec<Change>,
-    /// What that feature does over all samples.
+    /// Effects of the varied feature over all samples.
     pub effects: Vec<Effect>,
 }
 
-/// Explains the answer for an operator in a setting, beside measured samples and over the range of one feature where those are given.
 pub fn explain_answer(
     predictor: &Predictor,
     operator: &Operator,
@@ -43,16 +38,16 @@ pub fn explain_answer(
     vary: Option<&str>,
 ) -> Result<ExplainedAnswer> {
     let operator = operator.as_learned(predictor);
-    let setting = setting.asked(predictor, &operator)?;
+    let setting = setting.without_default_knobs(predictor, &operator)?;
     let query = queries::to_query(predictor, &operator, &setting)?;
-    let explanation = explain(predictor, &query)?;
-    let limits = limits(predictor, &query, &explanation.prediction)?;
-    let improvements = improvements(predictor, &query)?;
-    let near = |samples| neighbours(predictor, &query, samples, NEIGHBOURS);
+    let explanation = explain_prediction(predictor, &query)?;
+    let limits = find_limits(predictor, &query, &explanation.prediction)?;
+    let improvements = find_improvements(predictor, &query)?;
+    let near = |samples| nearest_rows(predictor, &query, samples, NEIGHBOURS);
     let near = samples.map(near).transpose()?.unwrap_or_default();
-    let varied = vary.map(|feature| sweep(predictor, &query, feature)).transpose()?.unwrap_or_default();
+    let varied = vary.map(|feature| sweep_feature(predictor, &query, feature)).transpose()?.unwrap_or_default();
     let effects = match (vary, samples) {
-        (Some(feature), Some(samples)) => effects(predictor, samples, &operator.name, feature)?,
+        (Some(feature), Some(samples)) => feature_effects(predictor, samples, &operator.name, feature)?,
         _ => Vec::new(),
     };
     let (explanation, limits) = translate_to_host(predictor, &setting, &operator.name, explanation, limits);
@@ -67,7 +62,7 @@ pub fn explain_answer(
     })
 }
 
-/// Turns all times into those of this machine, where answers are for it: each by the factor of the answer itself.
+/// Scales all times to this machine if the prediction is for it, by the prediction's own factor.
 fn translate_to_host(
     predictor: &Predictor,
     setting: &Setting,
@@ -83,11 +78,12 @@ fn translate_to_host(
     (Explanation { prediction, bound_ns, ..explanation }, Limits { arithmetic_ns, memory_ns, ..limits })
 }
 
-/// Returns what each feature does over many rows of each operator that a predictor learned, the operator with most rows first.
-pub fn summaries(predictor: &Predictor, samples: &Samples) -> Result<Vec<Summary>> {
+/// Summarises feature effects for each learned operator, the one with most rows first.
+pub fn summarise_operators(predictor: &Predictor, samples: &Samples) -> Result<Vec<Summary>> {
     let known = samples.operators.iter().filter(|name| predictor.learned.operators.contains_key(*name));
-    let mut found =
-        known.map(|operator| summary(predictor, samples, operator, ROWS)).collect::<Result<Vec<Summary>>>()?;
+    let mut found = known
+        .map(|operator| summarise_operator(predictor, samples, operator, ROWS))
+        .collect::<Result<Vec<Summary>>>()?;
     found.sort_by_key(|summary| std::cmp::Reverse(summary.rows));
     match found.is_empty() {
         true => Err(Error::Data("the predictor has none of the operators in the data".to_owned())),

@@ -1,7 +1,7 @@
 //! What would change an answer: one feature swept for one question, its effect over many rows, and the choices that save
 //! time.
 
-use super::background;
+use super::background_rows;
 use crate::error::{Error, Result};
 use learn::operator::OperatorEnsemble;
 use learn::predictor::{Predictor, Query};
@@ -9,74 +9,72 @@ use samples::Samples;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Values that a feature takes when it is swept.
+/// Values of a swept feature.
 const STEPS: usize = 12;
 
-/// A change of the question and what it does to the time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
-    /// The feature that is changed; of a choice between words, the word stands behind `=`.
+    /// Changed feature; for a choice, `feature=word`.
     pub feature: String,
-    /// Its new value.
     pub value: f32,
-    /// What the change multiplies the time by.
+    /// Factor on the predicted time.
     pub factor: f64,
 }
 
-/// What the time becomes while one feature takes values over the range it was learned from. Threads and knobs are asked
-/// anew, so that what follows from them changes, too; of any other feature all else stays. Of knobs, `feature` may name the axis.
-pub fn sweep(predictor: &Predictor, query: &Query<'_>, feature: &str) -> Result<Vec<Change>> {
-    let operator = predictor.operator(query.operator)?;
-    if let Some(knob) = knob(predictor, query, feature)? {
-        return schedules(predictor, query, &knob);
+/// Predicts factors while a feature sweeps its trained range. Derived features follow threads and knobs; for
+/// other features, everything else is fixed. A knob may be given by its axis name.
+pub fn sweep_feature(predictor: &Predictor, query: &Query<'_>, feature: &str) -> Result<Vec<Change>> {
+    let operator = predictor.find_operator(query.operator)?;
+    if let Some(knob) = knob_name(predictor, query, feature)? {
+        return sweep_knob(predictor, query, &knob);
     }
-    let column = column(&predictor.about.names, feature)?;
+    let column = find_column(&predictor.about.names, feature)?;
     let now_ns = predictor.predict(query)?.time_ns;
     let change = |value: f32| {
         let factor = match feature {
-            "threads" => asked(predictor, query, Some(f64::from(value)), query.extras)? / now_ns,
+            "threads" => predict_variant(predictor, query, Some(f64::from(value)), query.extras)? / now_ns,
             _ => {
-                let row = predictor.row(query)?;
+                let row = predictor.feature_row(query)?;
                 let is_known = operator.statistics.has_seen(query.device);
                 let log = |row: &[f32]| operator.log_ratio(row, is_known);
-                (log(&with(&row, column, value)) - log(&row)).exp()
+                (log(&with_value(&row, column, value)) - log(&row)).exp()
             }
         };
         Ok(Change { feature: feature.to_owned(), value, factor })
     };
-    values(operator, feature, column).into_iter().map(change).collect()
+    sweep_values(operator, feature, column).into_iter().map(change).collect()
 }
 
-/// The knob that a feature names, with or without what tells knobs from other features; nothing where it is another feature.
-fn knob(predictor: &Predictor, query: &Query<'_>, feature: &str) -> Result<Option<String>> {
-    let schedules = &predictor.operator(query.operator)?.statistics.schedules;
+/// Returns the knob of a feature, with or without its prefix; None if the feature is no knob.
+fn knob_name(predictor: &Predictor, query: &Query<'_>, feature: &str) -> Result<Option<String>> {
+    let schedules = &predictor.find_operator(query.operator)?.statistics.schedules;
     let name = feature.strip_prefix("knob.").unwrap_or(feature);
     let name = name.split_once('=').map_or(name, |(name, _)| name);
-    let is_knob =
-        feature.starts_with("knob.") || schedules.names(query.work, query.device).iter().any(|known| known == name);
+    let is_knob = feature.starts_with("knob.")
+        || schedules.knob_names(query.work, query.device).iter().any(|known| known == name);
     Ok(is_knob.then(|| name.to_owned()))
 }
 
-/// What the time becomes with each setting of a knob, all others as they are asked for. What is compared is answered by what was
-/// learned of knobs, the question itself, too.
-fn schedules(predictor: &Predictor, query: &Query<'_>, knob: &str) -> Result<Vec<Change>> {
-    let schedules = &predictor.operator(query.operator)?.statistics.schedules;
+/// Predicts the factor of each setting of a knob. The baseline uses the knob model as well.
+fn sweep_knob(predictor: &Predictor, query: &Query<'_>, knob: &str) -> Result<Vec<Change>> {
+    let schedules = &predictor.find_operator(query.operator)?.statistics.schedules;
     let refused = |problem: String| Error::Query(format!("`{}`: {problem}", query.operator));
-    let named = |given: &BTreeMap<String, f64>| schedules.complete(query.work, query.device, given).map_err(refused);
-    let now_ns = asked(predictor, query, query.threads, &named(query.extras)?.knobs)?;
+    let named =
+        |given: &BTreeMap<String, f64>| schedules.complete_schedule(query.work, query.device, given).map_err(refused);
+    let now_ns = predict_variant(predictor, query, query.threads, &named(query.extras)?.knobs)?;
     let change = |(feature, value): (String, f64)| {
         let mut given = query.extras.clone();
         let is_other = |name: &String| name.split_once('=').map_or(&**name, |(name, _)| name) != format!("knob.{knob}");
         given.retain(|name, _| is_other(name));
         given.insert(feature.clone(), value);
-        let factor = asked(predictor, query, query.threads, &named(&given)?.knobs)? / now_ns;
+        let factor = predict_variant(predictor, query, query.threads, &named(&given)?.knobs)? / now_ns;
         Ok(Change { feature, value: value as f32, factor })
     };
-    schedules.settings(query.work, query.device, knob).map_err(refused)?.into_iter().map(change).collect()
+    schedules.fitting_settings(query.work, query.device, knob).map_err(refused)?.into_iter().map(change).collect()
 }
 
-/// The time of a question with other threads and knobs.
-fn asked(
+/// Predicts the time with other threads and knobs.
+fn predict_variant(
     predictor: &Predictor,
     query: &Query<'_>,
     threads: Option<f64>,
@@ -85,19 +83,19 @@ fn asked(
     Ok(predictor.predict(&Query { threads, extras, ..query.clone() })?.time_ns)
 }
 
-/// The thread counts that were learned from, all between the smallest and the largest.
+/// Thread counts in the trained range.
 pub fn thread_counts(predictor: &Predictor, operator: &str) -> Result<Vec<f32>> {
-    Ok(values(predictor.operator(operator)?, "threads", column(&predictor.about.names, "threads")?))
+    Ok(sweep_values(predictor.find_operator(operator)?, "threads", find_column(&predictor.about.names, "threads")?))
 }
 
-/// Changes of one thing that can be chosen (threads, knobs) that save at least a tenth of the time, the best first.
-pub fn improvements(predictor: &Predictor, query: &Query<'_>) -> Result<Vec<Change>> {
+/// Returns single changes of threads or knobs that save at least a tenth of the time, the best first.
+pub fn find_improvements(predictor: &Predictor, query: &Query<'_>) -> Result<Vec<Change>> {
     const ENOUGH: f64 = 0.9;
     let best = |changes: Vec<Change>| changes.into_iter().min_by(|one, two| one.factor.total_cmp(&two.factor));
-    let mut found: Vec<Change> = best(sweep(predictor, query, "threads")?).into_iter().collect();
-    for knob in predictor.operator(query.operator)?.statistics.schedules.names(query.work, query.device) {
+    let mut found: Vec<Change> = best(sweep_feature(predictor, query, "threads")?).into_iter().collect();
+    for knob in predictor.find_operator(query.operator)?.statistics.schedules.knob_names(query.work, query.device) {
         let (words, numbers): (Vec<Change>, Vec<Change>) =
-            schedules(predictor, query, &knob)?.into_iter().partition(|change| change.feature.contains('='));
+            sweep_knob(predictor, query, &knob)?.into_iter().partition(|change| change.feature.contains('='));
         found.extend(best(numbers));
         found.extend(words);
     }
@@ -106,19 +104,19 @@ pub fn improvements(predictor: &Predictor, query: &Query<'_>) -> Result<Vec<Chan
     Ok(found)
 }
 
-fn column(names: &[String], feature: &str) -> Result<usize> {
-    let unknown = || Error::unknown("feature", feature, names.iter().map(String::as_str));
+fn find_column(names: &[String], feature: &str) -> Result<usize> {
+    let unknown = || Error::unknown_name("feature", feature, names.iter().map(String::as_str));
     names.iter().position(|name| name == feature).ok_or_else(unknown)
 }
 
-fn with(row: &[f32], column: usize, value: f32) -> Vec<f32> {
+fn with_value(row: &[f32], column: usize, value: f32) -> Vec<f32> {
     let mut changed = row.to_vec();
     changed[column] = value;
     changed
 }
 
-/// The values a feature takes: what it can be set to, or evenly over the range it was learned from.
-fn values(operator: &OperatorEnsemble, feature: &str, column: usize) -> Vec<f32> {
+/// Returns thread counts, or evenly spaced values over the trained range.
+fn sweep_values(operator: &OperatorEnsemble, feature: &str, column: usize) -> Vec<f32> {
     let Some((low, high)) = operator.statistics.ranges[column].filter(|(low, high)| low < high) else {
         return Vec::new();
     };
@@ -131,27 +129,25 @@ fn values(operator: &OperatorEnsemble, feature: &str, column: usize) -> Vec<f32>
     values
 }
 
-/// What a value of a feature does on average over measured rows.
+/// Mean effect of a feature value over measured rows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Effect {
-    /// The value.
     pub value: f32,
-    /// Partial dependence: the mean factor when every row takes this value, against the mean over all values.
+    /// Partial dependence: mean factor when every row takes this value, relative to all values.
     pub partial: f64,
-    /// Accumulated local effect: the same from small steps within rows that have about this value, so that combinations
-    /// which do not occur are not asked for.
+    /// Accumulated local effect: small steps within rows near this value avoid unrealistic combinations.
     pub accumulated: f64,
 }
 
-/// The effects of a feature over up to 400 measured rows of an operator; what follows from the feature stays as it was.
-pub fn effects(predictor: &Predictor, samples: &Samples, operator: &str, feature: &str) -> Result<Vec<Effect>> {
+/// Computes effects over up to 400 measured rows of an operator; derived features stay fixed.
+pub fn feature_effects(predictor: &Predictor, samples: &Samples, operator: &str, feature: &str) -> Result<Vec<Effect>> {
     const ROWS: usize = 400;
-    let matrix = background(predictor, samples, operator, ROWS)?;
-    let learned = predictor.operator(operator)?;
-    let column = column(&predictor.about.names, feature)?;
-    let log = |row: usize, value: f32| learned.log_ratio(&with(matrix.row(row), column, value), true);
+    let matrix = background_rows(predictor, samples, operator, ROWS)?;
+    let learned = predictor.find_operator(operator)?;
+    let column = find_column(&predictor.about.names, feature)?;
+    let log = |row: usize, value: f32| learned.log_ratio(&with_value(matrix.row(row), column, value), true);
     let mut present: Vec<f32> =
-        (0..matrix.rows()).map(|row| matrix.row(row)[column]).filter(|value| value.is_finite()).collect();
+        (0..matrix.row_count()).map(|row| matrix.row(row)[column]).filter(|value| value.is_finite()).collect();
     present.sort_by(f32::total_cmp);
     // Edges between which equally many rows lie.
     let mut edges: Vec<f32> = (0..STEPS)
@@ -161,9 +157,11 @@ pub fn effects(predictor: &Predictor, samples: &Samples, operator: &str, feature
     if edges.len() < 2 {
         return Err(Error::Data(format!("`{feature}` does not vary among the measured `{operator}`")));
     }
-    let rows = 0..matrix.rows();
-    let partial: Vec<f64> =
-        edges.iter().map(|edge| rows.clone().map(|row| log(row, *edge)).sum::<f64>() / matrix.rows() as f64).collect();
+    let rows = 0..matrix.row_count();
+    let partial: Vec<f64> = edges
+        .iter()
+        .map(|edge| rows.clone().map(|row| log(row, *edge)).sum::<f64>() / matrix.row_count() as f64)
+        .collect();
     let mut accumulated = vec![0.0];
     for (step, pair) in edges.windows(2).enumerate() {
         let is_between = |row: &usize| {
@@ -187,7 +185,7 @@ pub fn effects(predictor: &Predictor, samples: &Samples, operator: &str, feature
 #[cfg(test)]
 mod tests {
     use super::*;
-    use learn::boosted::{BoostingParameters, fit};
+    use learn::boosted::{BoostingParameters, fit_trees};
     use learn::ensemble::Ensemble;
     use learn::operator_statistics::OperatorStatistics;
     use learn::predictor::About;
@@ -199,7 +197,7 @@ mod tests {
     }
 
     fn work() -> Work {
-        Work::contraction(1.0, 64.0, 64.0, 64.0, false)
+        Work::contraction_work(1.0, 64.0, 64.0, 64.0, false)
     }
 
     /// A predictor of one operator, whose time falls with its knob `tile` and is doubled by the word `order=yx`.
@@ -215,17 +213,22 @@ mod tests {
             let is_xy = step % 2 == 0;
             (row[width - 4], row[width - 3]) = if is_xy { (1.0, f32::NAN) } else { (f32::NAN, 1.0) };
             row[width - 2] = tile;
-            matrix.push(&row);
+            matrix.push_row(&row);
             labels.push(1.0 - 0.2 * tile.log2() + if is_xy { 0.0 } else { 2f32.ln() });
         }
-        let known = fit(&matrix, &labels, &BoostingParameters { rounds: 200, ..BoostingParameters::usual() }, 1)
-            .expect("trees");
+        let known = fit_trees(
+            &matrix,
+            &labels,
+            &BoostingParameters { rounds: 200, ..BoostingParameters::default_parameters() },
+            1,
+        )
+        .expect("trees");
         let mut ranges = vec![Some((0.0, 0.0)); width];
         ranges[width - 4..width - 1].clone_from_slice(&[Some((1.0, 1.0)), Some((1.0, 1.0)), Some((1.0, 16.0))]);
         let overheads_ns = BTreeMap::from([("here".to_owned(), 1e3)]);
         let mut schedules = Schedules::default();
         for (order, tile) in [("xy", 1.0), ("yx", 2.0), ("xy", 4.0), ("yx", 8.0), ("xy", 16.0)] {
-            schedules.add(&knobs(order, tile));
+            schedules.add_settings(&knobs(order, tile));
         }
         schedules.add_default("here", &work(), &knobs("yx", 4.0));
         let statistics = OperatorStatistics {
@@ -274,7 +277,7 @@ mod tests {
         let (predictor, work) = (learned(), work());
         let of = |extras: &BTreeMap<String, f64>| {
             let query = Query { operator: "product", work: &work, device: "here", threads: None, extras };
-            improvements(&predictor, &query).expect("changes")
+            find_improvements(&predictor, &query).expect("changes")
         };
         let improvements = |order: &str, tile: f64| of(&knobs(order, tile));
         let found = improvements("yx", 4.0);

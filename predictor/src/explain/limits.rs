@@ -5,27 +5,27 @@ use learn::predictor::{Prediction, Predictor, Query};
 use samples::features;
 use serde::Serialize;
 
-/// Shares of an operator's time, and a word for what limits it.
+/// Bottleneck of an operator and shares of its time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Limits {
     /// `overhead`, `arithmetic`, `memory`, `threads`, `cache` or `code`.
     pub limit: &'static str,
-    /// The same as a sentence.
+    /// `limit` as a sentence.
     pub reason: String,
-    /// Time that arithmetic alone takes at the device's peak with these threads.
+    /// Arithmetic time at the device's peak with these threads.
     pub arithmetic_ns: f64,
-    /// Time that the compulsory bytes alone take at its bandwidth.
+    /// Transfer time of the compulsory bytes at the device's bandwidth.
     pub memory_ns: f64,
-    /// Share of the roofline that is reached; above 1 only where such operators were measured to do so.
+    /// Reached share of the roofline; above 1 only if measured operators exceed it too.
     pub utilisation: f64,
-    /// Compulsory bytes over the bytes of the cache that all units share.
+    /// Compulsory bytes over the size of the shared cache.
     pub bytes_of_cache: f64,
-    /// Time on one thread over the time of all threads together; nothing where only one thread count was learned.
+    /// Time on one thread over the total thread time; None if only one thread count was trained.
     pub parallel_efficiency: Option<f64>,
 }
 
-/// Why the time of an answer is what it is, by the device's figures and what was learned.
-pub fn limits(predictor: &Predictor, query: &Query<'_>, prediction: &Prediction) -> Result<Limits> {
+/// Determines the bottleneck from the device's figures and the trained model.
+pub fn find_limits(predictor: &Predictor, query: &Query<'_>, prediction: &Prediction) -> Result<Limits> {
     let device = &predictor.about.devices[query.device];
     let threads = query.threads.unwrap_or(device.units);
     let (arithmetic_ns, memory_ns) = features::roofline_ns(query.work, device, threads);
@@ -47,7 +47,7 @@ pub fn limits(predictor: &Predictor, query: &Query<'_>, prediction: &Prediction)
         }
         _ if utilisation > 1.0 => {
             let side = if memory_ns >= arithmetic_ns { "memory" } else { "arithmetic" };
-            (side, beyond(predictor, query.operator, &percent(utilisation)))
+            (side, explain_excess(predictor, query.operator, &percent(utilisation)))
         }
         _ if utilisation > 0.5 && memory_ns >= arithmetic_ns => {
             ("memory", format!("it moves its bytes at {} of the bandwidth", percent(utilisation)))
@@ -70,8 +70,8 @@ pub fn limits(predictor: &Predictor, query: &Query<'_>, prediction: &Prediction)
     Ok(Limits { limit, reason, arithmetic_ns, memory_ns, utilisation, bytes_of_cache, parallel_efficiency })
 }
 
-/// What to think of an answer that is faster than the device's figures allow.
-fn beyond(predictor: &Predictor, operator: &str, utilisation: &str) -> String {
+/// Explains a prediction faster than the device's roofline.
+fn explain_excess(predictor: &Predictor, operator: &str, utilisation: &str) -> String {
     let best = 100.0 * (-predictor.learned.operators[operator].statistics.best_log).exp();
     format!(
         "it is faster than the roofline of the device ({utilisation} of it), as measured operators of this kind are (up to {best:.0} %, with the overhead): some counted work is not necessary, or the device's peaks are too low"

@@ -6,28 +6,29 @@ use samples::Samples;
 use samples::features::{FEATURES, Origin};
 use serde::Serialize;
 
-/// A measured row beside a question.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Neighbour {
-    /// How far its sizes and threads are off, in doublings.
+    /// Distance in sizes and threads, in doublings.
     pub distance: f64,
-    /// The device it was measured on.
     pub device: String,
-    /// The neural network it was found in; empty where that is not known.
+    /// Neural network of the operator; empty if unknown.
     pub model: String,
-    /// Its sizes by the names of their features.
     pub sizes: Vec<(String, f64)>,
-    /// The threads it had.
     pub threads: f64,
-    /// The fastest time that was measured for it.
+    /// Fastest time of these sizes.
     pub time_ns: f64,
-    /// Rows of these sizes: schedules and repeats.
+    /// Number of rows with these sizes: schedules and repeats.
     pub rows: usize,
 }
 
-/// The `most` nearest shapes of the question's operator, of several schedules the fastest.
-pub fn neighbours(predictor: &Predictor, query: &Query<'_>, samples: &Samples, most: usize) -> Result<Vec<Neighbour>> {
-    let row = predictor.row(query)?;
+/// Returns the `most` nearest shapes of the query's operator, with their fastest schedule.
+pub fn nearest_rows(
+    predictor: &Predictor,
+    query: &Query<'_>,
+    samples: &Samples,
+    most: usize,
+) -> Result<Vec<Neighbour>> {
+    let row = predictor.feature_row(query)?;
     let sizes: Vec<usize> = (0..FEATURES.len())
         .filter(|column| FEATURES[*column].origin == Origin::Sizes && FEATURES[*column].unit.starts_with("log2"))
         .collect();

@@ -1,38 +1,35 @@
 //! The knee of an operator over threads or over a knob, by a predictor and a few measurements.
 
-use super::{Knee, Point, Posterior, Probe, knee};
+use super::{Knee, Point, Posterior, Probe, knee_of_curve};
 use crate::error::{Error, Result};
 use crate::explain::thread_counts;
-use crate::probe::measure;
+use crate::probe::measure_operator;
 use crate::queries::{self, Operator, Setting};
 use learn::predictor::{Prediction, Predictor};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Measurements that may be taken.
+/// Limit of measurements.
 const MOST_PROBES: usize = 3;
 
-/// What a curve goes over, and whether it is measured at a few places.
+/// Range of a curve, and whether some points are measured.
 #[derive(Clone, Debug, Default)]
 pub struct KneeOptions {
-    /// The end of a curve over threads; None for all that was learned from.
+    /// End of a thread curve; None for all trained thread counts.
     pub most_threads: Option<u32>,
-    /// How to measure; None for predictions alone.
+    /// Measurement settings; None for predictions only.
     pub probing: Option<Probing>,
 }
 
-/// How thread counts are measured on this machine.
+/// Settings for measuring thread counts on this machine.
 #[derive(Clone, Debug)]
 pub struct Probing {
-    /// The program `opcollect`.
     pub program: PathBuf,
-    /// The operator in its short form.
     pub operator: String,
-    /// How long one measurement may take.
     pub deadline: Duration,
 }
 
-/// Finds the knee of an operator's curve over `threads` or over a knob.
+/// Finds the knee of an operator over `threads` or a knob.
 pub fn find_knee(
     predictor: &Predictor,
     operator: &Operator,
@@ -51,17 +48,17 @@ fn over_threads(predictor: &Predictor, operator: &Operator, usual: &Setting, opt
     let most = options.most_threads.map_or(learned, f64::from) as u32;
     let settings =
         (1..=most).map(|threads| (f64::from(threads), Setting { threads: Some(f64::from(threads)), ..usual.clone() }));
-    let predicted = curve(predictor, operator, settings)?;
-    let mut posterior = Posterior::of(&predicted);
+    let predicted = predict_curve(predictor, operator, settings)?;
+    let mut posterior = Posterior::from_curve(&predicted);
     let mut probes = Vec::new();
     // A calibrated predictor answers for this host instead of the device that it was trained on.
     let device = match (&predictor.this_host, &usual.device) {
         (Some(host), None) => host.host_class.as_str(),
-        _ => queries::device(predictor, usual)?,
+        _ => queries::find_device(predictor, usual)?,
     };
     while let Some(probing) = options.probing.as_ref().filter(|_| probes.len() < MOST_PROBES) {
-        let Some(at) = posterior.next() else { break };
-        let measured = measure(&probing.program, &probing.operator, at as u32, probing.deadline)?;
+        let Some(at) = posterior.next_probe() else { break };
+        let measured = measure_operator(&probing.program, &probing.operator, at as u32, probing.deadline)?;
         if measured.device != device {
             return Err(Error::Query(format!(
                 "the probe ran on `{}`, but the device is `{device}`; choose this machine, or remove --probe",
@@ -71,11 +68,11 @@ fn over_threads(predictor: &Predictor, operator: &Operator, usual: &Setting, opt
         let known = predicted.iter().find(|point| point.at == at).map_or(f64::NAN, |point| point.time_ns);
         let (cv, uncertainty) = (measured.cv, measured.uncertainty);
         let probe = Probe { at, predicted_ns: known, measured_ns: measured.time_ns, cv, uncertainty };
-        posterior.condition(at, probe.measured_ns, probe.known_to());
+        posterior.condition_on(at, probe.measured_ns, probe.known_to());
         probes.push(probe);
     }
-    let updated = if probes.is_empty() { predicted } else { posterior.curve() };
-    let found = knee("threads", updated).ok_or_else(|| {
+    let updated = if probes.is_empty() { predicted } else { posterior.mean_curve() };
+    let found = knee_of_curve("threads", updated).ok_or_else(|| {
         Error::Query("the training data has only one thread count; give --most-threads and --extrapolate".to_owned())
     })?;
     Ok(Knee { probes, ..found })
@@ -92,9 +89,10 @@ fn over_knob(
         return Err(Error::Query("--probe measures thread counts, not knobs; remove --over".to_owned()));
     }
     let knob = knob.strip_prefix("knob.").unwrap_or(knob);
-    let schedules = &predictor.operator(&operator.name)?.statistics.schedules;
+    let schedules = &predictor.find_operator(&operator.name)?.statistics.schedules;
     let refused = |problem: String| Error::Query(format!("`{}`: {problem}", operator.text));
-    let settings = schedules.settings(&operator.work, queries::device(predictor, usual)?, knob).map_err(refused)?;
+    let settings =
+        schedules.fitting_settings(&operator.work, queries::find_device(predictor, usual)?, knob).map_err(refused)?;
     if let Some((word, _)) = settings.iter().find(|(feature, _)| feature.contains('=')) {
         let problem = format!("the knob `{knob}` has words such as `{word}`; a curve needs numbers");
         return Err(refused(problem.replace(&format!("knob.{knob}="), "")));
@@ -107,22 +105,22 @@ fn over_knob(
             (value, (operator.clone(), setting))
         })
         .unzip();
-    let curve = points(places, queries::predict_schedules(predictor, &questions))?;
-    knee(knob, curve)
+    let curve = curve_points(places, queries::predict_schedules(predictor, &questions))?;
+    knee_of_curve(knob, curve)
         .ok_or_else(|| refused(format!("the knob `{knob}` has fewer than two settings in the training data")))
 }
 
-fn curve(
+fn predict_curve(
     predictor: &Predictor,
     operator: &Operator,
     settings: impl Iterator<Item = (f64, Setting)>,
 ) -> Result<Vec<Point>> {
     let (places, questions): (Vec<f64>, Vec<_>) =
         settings.map(|(at, setting)| (at, (operator.clone(), setting))).unzip();
-    points(places, queries::predict_each(predictor, &questions))
+    curve_points(places, queries::predict_each(predictor, &questions))
 }
 
-fn points(places: Vec<f64>, predictions: Vec<Result<Prediction>>) -> Result<Vec<Point>> {
+fn curve_points(places: Vec<f64>, predictions: Vec<Result<Prediction>>) -> Result<Vec<Point>> {
     let point = |(prediction, at): (Result<Prediction>, f64)| {
         prediction.map(|prediction| Point {
             at,

@@ -7,41 +7,40 @@
 use super::Point;
 use serde::Serialize;
 
-/// Breaks that are looked for.
+/// Limit of breaks.
 const MOST_BREAKS: usize = 3;
-/// A break must leave less than this share of the squares …
+/// Largest share of the squared error that may remain after a break is added.
 const EXPLAINED: f64 = 0.4;
-/// … and must be at least this factor, up or down.
+/// Smallest factor of a break, up or down.
 const SMALLEST: f64 = 1.04;
 
-/// What is regular about a curve over threads.
+/// Scaling law of a thread curve (Gunther) with breaks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Law {
-    /// Share of the work that is done one after the other.
+    /// Serial share of the work.
     pub contention: f64,
-    /// Cost of every pair of threads.
+    /// Cost per pair of threads.
     pub coherence: f64,
-    /// Steps that the law does not have.
+    /// Steps that the law does not explain.
     pub breaks: Vec<Break>,
-    /// Middle distance from the curve, in percent.
+    /// Median deviation from the curve, in percent.
     pub error: f64,
-    /// The law's own time at every point of the curve, breaks included.
+    /// Fitted time at every point, breaks included.
     pub times_ns: Vec<f64>,
 }
 
-/// A step in a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Break {
-    /// The first thread count behind the step.
+    /// First thread count after the step.
     pub at: f64,
-    /// What all times from there on are multiplied by.
+    /// Factor on all times from here on.
     pub factor: f64,
 }
 
-/// The law of a curve, with the breaks that are needed.
-pub fn law(curve: &[Point]) -> Law {
+/// Fits a law to a curve, with as many breaks as needed.
+pub fn fit_with_breaks(curve: &[Point]) -> Law {
     let mut starts = vec![0];
-    let mut best = fit(curve, &starts);
+    let mut best = fit_segments(curve, &starts);
     while starts.len() <= MOST_BREAKS {
         // Each side of a break must have points enough to show the law.
         let candidates =
@@ -50,7 +49,7 @@ pub fn law(curve: &[Point]) -> Law {
             let mut tried = starts.clone();
             tried.push(start);
             tried.sort_unstable();
-            (fit(curve, &tried), tried)
+            (fit_segments(curve, &tried), tried)
         });
         let Some((fitted, tried)) = tried.min_by(|one, two| one.0.squares.total_cmp(&two.0.squares)) else { break };
         let is_step = |pair: &[f64]| (pair[1] - pair[0]).abs() >= SMALLEST.ln();
@@ -63,7 +62,7 @@ pub fn law(curve: &[Point]) -> Law {
     let times_ns: Vec<f64> = curve
         .iter()
         .enumerate()
-        .map(|(place, point)| shape(point.at, best.contention, best.coherence) * level(place).exp())
+        .map(|(place, point)| relative_time(point.at, best.contention, best.coherence) * level(place).exp())
         .collect();
     let mut errors: Vec<f64> =
         curve.iter().zip(&times_ns).map(|(point, time)| 100.0 * (point.time_ns / time - 1.0).abs()).collect();
@@ -80,37 +79,37 @@ pub fn law(curve: &[Point]) -> Law {
     }
 }
 
-fn shape(threads: f64, contention: f64, coherence: f64) -> f64 {
+fn relative_time(threads: f64, contention: f64, coherence: f64) -> f64 {
     (1.0 + contention * (threads - 1.0) + coherence * threads * (threads - 1.0)) / threads
 }
 
-/// Returns the logarithm of the law's time relative to that of one thread.
+/// Logarithm of the time relative to one thread.
 pub(crate) fn log_shape(threads: f64, contention: f64, coherence: f64) -> f64 {
-    shape(threads, contention, coherence).ln()
+    relative_time(threads, contention, coherence).ln()
 }
 
 /// Fits contention and coherence to pairs of thread count and time.
 pub(crate) fn fit_law(points: &[(f64, f64)]) -> (f64, f64) {
     let point = |(at, time_ns): &(f64, f64)| Point { at: *at, time_ns: *time_ns, low_ns: *time_ns, high_ns: *time_ns };
     let curve: Vec<Point> = points.iter().map(point).collect();
-    let fitted = fit(&curve, &[0]);
+    let fitted = fit_segments(&curve, &[0]);
     (fitted.contention, fitted.coherence)
 }
 
-/// The law with given breaks.
+/// A fitted law for given breaks.
 struct Fit {
     contention: f64,
     coherence: f64,
-    /// Logarithm of the time of one thread, in each piece between breaks.
+    /// Log time of one thread, by segment.
     levels: Vec<f64>,
-    /// What is left over, squared and summed.
+    /// Sum of squared residuals.
     squares: f64,
 }
 
-fn fit(curve: &[Point], starts: &[usize]) -> Fit {
+fn fit_segments(curve: &[Point], starts: &[usize]) -> Fit {
     let at = |contention: f64, coherence: f64| {
         let logs: Vec<f64> =
-            curve.iter().map(|point| (point.time_ns / shape(point.at, contention, coherence)).ln()).collect();
+            curve.iter().map(|point| (point.time_ns / relative_time(point.at, contention, coherence)).ln()).collect();
         // The time of one thread is whatever fits best in each piece: the mean of the logarithms.
         let (mut levels, mut squares) = (Vec::new(), 0.0);
         for (piece, start) in starts.iter().enumerate() {
@@ -141,13 +140,13 @@ fn fit(curve: &[Point], starts: &[usize]) -> Fit {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{knee, tests::curve};
+    use super::super::{knee_of_curve, tests::curve};
     use super::*;
 
     #[test]
     fn finds_the_law_it_was_made_from() {
-        let times: Vec<f64> = (1..=16).map(|threads| 1e6 * shape(f64::from(threads), 0.1, 0.01)).collect();
-        let knee = knee("threads", curve(&times)).expect("a curve of many points");
+        let times: Vec<f64> = (1..=16).map(|threads| 1e6 * relative_time(f64::from(threads), 0.1, 0.01)).collect();
+        let knee = knee_of_curve("threads", curve(&times)).expect("a curve of many points");
         let law = knee.law.expect("a law of threads");
         assert!((law.contention - 0.1).abs() < 0.01 && (law.coherence - 0.01).abs() < 0.002, "{law:?}");
         assert_eq!(law.breaks, []);
@@ -157,8 +156,9 @@ mod tests {
 
     #[test]
     fn a_second_socket_stays_a_step() {
-        let time = |threads: i32| 1e6 * shape(f64::from(threads), 0.05, 0.0005) * if threads > 16 { 1.4 } else { 1.0 };
-        let law = law(&curve(&(1..=32).map(time).collect::<Vec<_>>()));
+        let time =
+            |threads: i32| 1e6 * relative_time(f64::from(threads), 0.05, 0.0005) * if threads > 16 { 1.4 } else { 1.0 };
+        let law = fit_with_breaks(&curve(&(1..=32).map(time).collect::<Vec<_>>()));
         let [only] = law.breaks[..] else { panic!("one break: {law:?}") };
         assert_eq!(only.at, 17.0);
         assert!((only.factor - 1.4).abs() < 0.02 && (law.contention - 0.05).abs() < 0.01 && law.error < 0.5, "{law:?}");

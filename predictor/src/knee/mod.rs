@@ -11,7 +11,7 @@ mod table;
 mod update;
 
 pub use find::{KneeOptions, Probing, find_knee};
-pub use law::{Break, Law, law};
+pub use law::{Break, Law, fit_with_breaks};
 pub(crate) use law::{fit_law, log_shape};
 pub use scaling::{ScalingPosterior, ScalingPrior};
 pub use table::{TableKnee, find_table_knee};
@@ -20,51 +20,45 @@ pub use update::{Posterior, Probe};
 use samples::statistics::kendall;
 use serde::Serialize;
 
-/// How much slower than the fastest still counts as as fast.
+/// Factor on the fastest time that still counts as fastest.
 const NEAR: f64 = 1.05;
-/// Half-width of a 90 % interval in standard deviations.
+/// Half-width of a 90 % interval, in standard deviations.
 const HALF_WIDTH_OF_90: f64 = 1.645;
-/// Points that the local correlation looks at.
+/// Points of a local correlation.
 const WINDOW: usize = 5;
-/// A local correlation that is smaller says nothing of the direction.
+/// Smallest local correlation that has a direction.
 const CLEAR: f64 = 0.3;
 
-/// One point of the curve.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// Threads, or the value of a knob.
+    /// Thread count or knob value.
     pub at: f64,
-    /// Time.
     pub time_ns: f64,
-    /// 90 % of measurements should lie between this …
+    /// Lower end of the 90 % interval.
     pub low_ns: f64,
-    /// … and this.
     pub high_ns: f64,
 }
 
-/// The turning point of a curve.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Knee {
-    /// What the curve goes over: `threads` or the name of a knob.
+    /// `threads` or the name of a knob.
     pub over: String,
-    /// Where it is fastest.
+    /// Value with the fastest time.
     pub fastest: f64,
     /// The smallest value within 5 % of the fastest time.
     pub knee: f64,
-    /// Where the curve has fallen for the last time; nothing if it falls to its end.
+    /// Value after which the curve stops falling; None if it falls to its end.
     pub turns_at: Option<f64>,
-    /// Where the correlation of value and time within a few points flips from falling to rising.
+    /// Values where the local correlation changes from falling to rising.
     pub flips_at: Vec<f64>,
-    /// The law of the threads; nothing for knobs and for curves of less than three points.
+    /// Scaling law; None for knobs and for fewer than three points.
     pub law: Option<Law>,
-    /// Measurements that the curve was updated through.
     pub probes: Vec<Probe>,
-    /// The whole curve.
     pub curve: Vec<Point>,
 }
 
-/// The knee of a curve of at least two points, in order of their values.
-pub fn knee(over: &str, curve: Vec<Point>) -> Option<Knee> {
+/// Returns the knee of a curve sorted by value; None for fewer than two points.
+pub fn knee_of_curve(over: &str, curve: Vec<Point>) -> Option<Knee> {
     let fastest = curve.iter().min_by(|one, two| one.time_ns.total_cmp(&two.time_ns))?.clone();
     let knee = curve.iter().find(|point| point.time_ns <= NEAR * fastest.time_ns)?.at;
     if curve.len() < 2 {
@@ -77,15 +71,14 @@ pub fn knee(over: &str, curve: Vec<Point>) -> Option<Knee> {
         fastest: fastest.at,
         knee,
         turns_at: (turn + 1 < curve.len()).then(|| curve[turn].at),
-        flips_at: flips(&curve),
-        law: (over == "threads" && curve.len() >= 3).then(|| law(&curve)),
+        flips_at: find_flips(&curve),
+        law: (over == "threads" && curve.len() >= 3).then(|| fit_with_breaks(&curve)),
         probes: Vec::new(),
         curve,
     })
 }
 
-/// Where the direction within a window goes from down to up.
-fn flips(curve: &[Point]) -> Vec<f64> {
+fn find_flips(curve: &[Point]) -> Vec<f64> {
     let mut found = Vec::new();
     let mut falls = false;
     for window in curve.windows(WINDOW.min(curve.len())) {
@@ -119,7 +112,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_curve_that_only_falls_does_not_turn() {
-        let knee = knee("threads", curve(&[8.0, 4.0, 2.7, 2.0])).expect("a curve");
+        let knee = knee_of_curve("threads", curve(&[8.0, 4.0, 2.7, 2.0])).expect("a curve");
         assert_eq!((knee.fastest, knee.knee, knee.turns_at), (4.0, 4.0, None));
         assert!(knee.flips_at.is_empty());
     }
@@ -127,7 +120,7 @@ pub(super) mod tests {
     #[test]
     fn every_turn_is_found_and_the_last_for_good() {
         let times = [9.0, 7.0, 5.0, 4.0, 4.5, 5.0, 6.0, 5.0, 4.0, 3.0, 2.0, 2.05, 2.5, 3.0, 4.0];
-        let knee = knee("threads", curve(&times)).expect("a curve");
+        let knee = knee_of_curve("threads", curve(&times)).expect("a curve");
         assert_eq!((knee.fastest, knee.knee, knee.turns_at), (11.0, 11.0, Some(11.0)));
         assert_eq!(knee.flips_at, [4.0, 11.0], "the local correlation sees the first valley, too");
     }

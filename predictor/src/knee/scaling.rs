@@ -12,40 +12,38 @@ use rand_chacha::ChaCha8Rng;
 use samples::table::ThreadCurve;
 use std::collections::BTreeMap;
 
-/// Laws of the prior.
+/// Number of laws in the prior.
 const LAWS: usize = 400;
-/// Standard deviation by which the logarithms of the parameters of known laws are spread.
+/// Standard deviation of the log parameters around known laws.
 const SPREAD: f64 = 1.0;
-/// Smallest parameters whose logarithms are spread.
+/// Smallest parameters that are spread.
 const LEAST: (f64, f64) = (1e-3, 1e-5);
 /// Largest parameters.
 const MOST: (f64, f64) = (1.0, 0.5);
-/// Without curves of other machines: medians of the parameters, and the standard deviations of their logarithms.
+/// Without curves of other machines: medians of the parameters, and standard deviations of their logarithms.
 const USUAL: [(f64, f64); 2] = [(0.03, 1.5), (5e-4, 2.5)];
-/// Standard deviation of the smooth deviation from a law, and of each thread count's own, as logarithms.
+/// Standard deviation of the smooth deviation from a law, and of the noise per thread count, in log space.
 const DEVIATION: f64 = 0.06;
 const ROUGHNESS: f64 = 0.03;
-/// Distance over which deviations are alike, in doublings.
+/// Correlation length of deviations, in doublings.
 const DOUBLINGS: f64 = 1.0;
-/// Standard deviation of the logarithm of the time of one thread in seconds, of which nothing is known.
+/// Standard deviation of the log time of one thread in seconds: an uninformative prior.
 const LEVEL: f64 = 5.0;
-/// Curves drawn to find the thread count that is most probably the fastest.
+/// Sampled curves for the probability of being fastest.
 const DRAWS: usize = 256;
-/// Curves with fewer points do not show a law.
+/// Fewest points that determine a law.
 const FEWEST_POINTS: usize = 3;
 
-/// The laws that a curve may follow, before it is measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScalingPrior {
     /// Contention and coherence of each law.
     laws: Vec<(f64, f64)>,
-    /// Names of the machines with curves that show a law.
     pub machines: Vec<String>,
 }
 
 impl ScalingPrior {
-    /// Learns from the curves of all machines but one. Every machine has the same weight.
-    pub fn learn(curves: &[ThreadCurve], without: &str) -> ScalingPrior {
+    /// Learns from all machines but `without`, with equal weights.
+    pub fn learn_prior(curves: &[ThreadCurve], without: &str) -> ScalingPrior {
         let mut known: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
         for curve in curves.iter().filter(|curve| curve.device != without && curve.points.len() >= FEWEST_POINTS) {
             known.entry(&curve.device).or_default().push(fit_law(&curve.points));
@@ -54,7 +52,7 @@ impl ScalingPrior {
         let known: Vec<Vec<(f64, f64)>> = known.into_values().collect();
         let mut random = ChaCha8Rng::seed_from_u64(0);
         let laws = (0..LAWS).map(|place| {
-            let spread = [normal(&mut random), normal(&mut random)];
+            let spread = [standard_normal(&mut random), standard_normal(&mut random)];
             let parameters = match known.len() {
                 0 => USUAL,
                 count => {
@@ -70,28 +68,28 @@ impl ScalingPrior {
     }
 }
 
-/// Returns a normally distributed number (Box and Muller).
-fn normal(random: &mut ChaCha8Rng) -> f64 {
+/// Draws a standard normal number (Box–Muller).
+fn standard_normal(random: &mut ChaCha8Rng) -> f64 {
     let radius = (-2.0 * (1.0 - random.random::<f64>()).ln()).sqrt();
     radius * (std::f64::consts::TAU * random.random::<f64>()).cos()
 }
 
-/// What is known of a curve after some of its points were measured.
+/// Posterior of a curve after some points were measured.
 #[derive(Clone, Debug)]
 pub struct ScalingPosterior {
     threads: Vec<f64>,
-    /// Logarithm of the time in seconds at each thread count, by law.
+    /// Log time in seconds at each thread count, by law.
     means: Vec<Vec<f64>>,
-    /// Logarithms of the weights of the laws.
+    /// Log weights of the laws.
     log_weights: Vec<f64>,
-    /// Covariance of the deviations from each law.
+    /// Covariance of the deviations from a law.
     covariance: Vec<Vec<f64>>,
     measured: Vec<usize>,
 }
 
 impl ScalingPosterior {
-    /// Creates the posterior of no measurement, for ascending thread counts.
-    pub fn of(prior: &ScalingPrior, threads: &[f64]) -> ScalingPosterior {
+    /// Creates the posterior without measurements, for ascending thread counts.
+    pub fn from_prior(prior: &ScalingPrior, threads: &[f64]) -> ScalingPosterior {
         let covariance = |one: usize, two: usize| {
             let distance = (threads[one] / threads[two]).log2() / DOUBLINGS;
             let own = if one == two { ROUGHNESS * ROUGHNESS } else { 0.0 };
@@ -112,7 +110,7 @@ impl ScalingPosterior {
     }
 
     /// Conditions on the time at one of the thread counts.
-    pub fn condition(&mut self, threads: f64, time_ns: f64) {
+    pub fn condition_on(&mut self, threads: f64, time_ns: f64) {
         let Some(place) = self.threads.iter().position(|at| *at == threads) else { return };
         let variance = self.covariance[place][place];
         if self.measured.contains(&place) || variance <= 0.0 {
@@ -125,21 +123,21 @@ impl ScalingPosterior {
             *log_weight -= 0.5 * innovation * innovation / variance;
             means.iter_mut().zip(&gain).for_each(|(mean, gain)| *mean += gain * innovation);
         }
-        reduce(&mut self.covariance, &gain, variance);
+        subtract_explained(&mut self.covariance, &gain, variance);
         self.measured.push(place);
     }
 
-    /// Returns the thread count that is most probably the fastest of those that were not measured, or None if all were.
-    pub fn next(&self) -> Option<f64> {
+    /// Returns the unmeasured thread count most probably fastest, or None if all were measured.
+    pub fn next_probe(&self) -> Option<f64> {
         let is_open = |at: &f64| !self.measured.iter().any(|place| self.threads[*place] == *at);
         self.by_probability().into_iter().find(is_open)
     }
 
-    /// Returns all thread counts, the one that is most probably the fastest first; of equally probable ones the fewest.
+    /// Returns thread counts by decreasing probability of being fastest; ties prefer fewer threads.
     pub fn by_probability(&self) -> Vec<f64> {
         let mut wins = vec![0usize; self.threads.len()];
-        let factors = self.factors();
-        let weights = self.weights();
+        let factors = self.covariance_factors();
+        let weights = self.law_weights();
         let mut random = ChaCha8Rng::seed_from_u64(1);
         let (mut law, mut below) = (0, weights[0]);
         for draw in 0..DRAWS {
@@ -150,19 +148,19 @@ impl ScalingPosterior {
             }
             let mut logs = self.means[law].clone();
             for factor in &factors {
-                let deviation = normal(&mut random);
+                let deviation = standard_normal(&mut random);
                 logs.iter_mut().zip(factor).for_each(|(log, factor)| *log += factor * deviation);
             }
-            wins[lowest(&logs)] += 1;
+            wins[lowest_index(&logs)] += 1;
         }
         let mut places: Vec<usize> = (0..wins.len()).collect();
         places.sort_by_key(|place| std::cmp::Reverse(wins[*place]));
         places.into_iter().map(|place| self.threads[place]).collect()
     }
 
-    /// Returns the expected curve with its intervals. Before the first measurement only ratios of its times mean anything.
-    pub fn curve(&self) -> Vec<Point> {
-        let weights = self.weights();
+    /// Returns the expected curve with intervals. Before the first measurement, only ratios of times are meaningful.
+    pub fn expected_curve(&self) -> Vec<Point> {
+        let weights = self.law_weights();
         let average = |of: &dyn Fn(&Vec<f64>) -> f64| -> f64 {
             self.means.iter().zip(&weights).map(|(means, weight)| weight * of(means)).sum()
         };
@@ -177,21 +175,21 @@ impl ScalingPosterior {
     }
 
     /// Returns the expected fastest thread count.
-    pub fn fastest(&self) -> f64 {
-        let logs: Vec<f64> = self.curve().iter().map(|point| point.time_ns).collect();
-        self.threads[lowest(&logs)]
+    pub fn expected_fastest(&self) -> f64 {
+        let logs: Vec<f64> = self.expected_curve().iter().map(|point| point.time_ns).collect();
+        self.threads[lowest_index(&logs)]
     }
 
-    fn weights(&self) -> Vec<f64> {
+    fn law_weights(&self) -> Vec<f64> {
         let most = self.log_weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let weights: Vec<f64> = self.log_weights.iter().map(|log| (log - most).exp()).collect();
         let sum: f64 = weights.iter().sum();
         weights.into_iter().map(|weight| weight / sum).collect()
     }
 
-    /// Returns the columns of a factor of the covariance: their weighted sum with standard normal weights is a deviation.
-    fn factors(&self) -> Vec<Vec<f64>> {
-        /// Variances below are those of measured points.
+    /// Returns columns whose sum weighted by standard normal numbers is a deviation.
+    fn covariance_factors(&self) -> Vec<Vec<f64>> {
+        /// Variance below which a point counts as measured.
         const NOTHING: f64 = 1e-12;
         let mut rest = self.covariance.clone();
         let mut factors = Vec::new();
@@ -200,21 +198,21 @@ impl ScalingPosterior {
             if variance > NOTHING {
                 let gain: Vec<f64> = rest.iter().map(|row| row[place] / variance).collect();
                 factors.push(gain.iter().map(|gain| gain * variance.sqrt()).collect());
-                reduce(&mut rest, &gain, variance);
+                subtract_explained(&mut rest, &gain, variance);
             }
         }
         factors
     }
 }
 
-/// Subtracts what a measurement explains of a covariance.
-fn reduce(covariance: &mut [Vec<f64>], gain: &[f64], variance: f64) {
+/// Subtracts the covariance that a measurement explains.
+fn subtract_explained(covariance: &mut [Vec<f64>], gain: &[f64], variance: f64) {
     for (row, one) in covariance.iter_mut().zip(gain) {
         row.iter_mut().zip(gain).for_each(|(cell, two)| *cell -= one * two * variance);
     }
 }
 
-fn lowest(values: &[f64]) -> usize {
+fn lowest_index(values: &[f64]) -> usize {
     (0..values.len()).min_by(|one, two| values[*one].total_cmp(&values[*two])).unwrap_or(0)
 }
 
@@ -230,22 +228,22 @@ mod tests {
 
     fn answer(prior: &ScalingPrior, truth: &ThreadCurve, probes: usize) -> (f64, Vec<f64>) {
         let threads: Vec<f64> = truth.points.iter().map(|point| point.0).collect();
-        let mut posterior = ScalingPosterior::of(prior, &threads);
+        let mut posterior = ScalingPosterior::from_prior(prior, &threads);
         let mut asked = Vec::new();
         for _ in 0..probes {
-            let at = posterior.next().expect("an open thread count");
+            let at = posterior.next_probe().expect("an open thread count");
             let time_ns = truth.points.iter().find(|point| point.0 == at).expect("a known one").1;
-            posterior.condition(at, time_ns);
+            posterior.condition_on(at, time_ns);
             asked.push(at);
         }
-        (posterior.fastest(), asked)
+        (posterior.expected_fastest(), asked)
     }
 
     #[test]
     fn three_probes_find_the_fastest_on_a_machine_unlike_the_others() {
         let known: Vec<ThreadCurve> =
             [0.01, 0.05, 0.1].map(|contention| curve(&format!("{contention}"), contention, 1e-4)).to_vec();
-        let prior = ScalingPrior::learn(&known, "here");
+        let prior = ScalingPrior::learn_prior(&known, "here");
         assert_eq!(prior.machines.len(), 3);
         // The fastest is at sqrt((1 - contention) / coherence): 97 and 15.6 threads.
         for (coherence, fastest) in [(1e-4, 64.0), (0.004, 16.0)] {
@@ -256,25 +254,25 @@ mod tests {
 
     #[test]
     fn measurements_are_believed_and_repeats_change_nothing() {
-        let prior = ScalingPrior::learn(&[], "here");
-        let mut posterior = ScalingPosterior::of(&prior, &[1.0, 2.0, 4.0]);
-        posterior.condition(2.0, 5e5);
-        let before = posterior.curve();
-        posterior.condition(2.0, 9e5);
-        assert_eq!(posterior.curve(), before);
+        let prior = ScalingPrior::learn_prior(&[], "here");
+        let mut posterior = ScalingPosterior::from_prior(&prior, &[1.0, 2.0, 4.0]);
+        posterior.condition_on(2.0, 5e5);
+        let before = posterior.expected_curve();
+        posterior.condition_on(2.0, 9e5);
+        assert_eq!(posterior.expected_curve(), before);
         assert!(
             (before[1].time_ns / 5e5 - 1.0).abs() < 1e-6 && before[1].high_ns / before[1].low_ns < 1.04,
             "{before:?}"
         );
         assert!(before[0].low_ns < before[0].time_ns && before[0].time_ns > before[1].time_ns, "{before:?}");
-        posterior.condition(1.0, 1e6);
-        posterior.condition(4.0, 3e5);
-        assert_eq!(posterior.next(), None);
+        posterior.condition_on(1.0, 1e6);
+        posterior.condition_on(4.0, 3e5);
+        assert_eq!(posterior.next_probe(), None);
     }
 
     #[test]
     fn the_machine_itself_is_no_prior() {
         let known = [curve("here", 0.5, 0.1), curve("there", 0.01, 1e-5)];
-        assert_eq!(ScalingPrior::learn(&known, "here").machines, ["there"]);
+        assert_eq!(ScalingPrior::learn_prior(&known, "here").machines, ["there"]);
     }
 }

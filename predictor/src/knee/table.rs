@@ -1,28 +1,25 @@
 //! The knee of an operator on a device whose measurements are rows of a table.
 
-use super::{Knee, Probe, ScalingPosterior, ScalingPrior, knee};
+use super::{Knee, Probe, ScalingPosterior, ScalingPrior, knee_of_curve};
 use crate::error::{Error, Result};
 use samples::statistics::median;
 use samples::table::ThreadCurve;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A knee by rows of a table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TableKnee {
-    /// The curve with its knee.
     #[serde(flatten)]
     pub knee: Knee,
-    /// Other machines with curves in the table, from which the prior was learned.
+    /// Other machines in the table, used for the prior.
     pub machines: usize,
-    /// The thread count to measure next, or None if all were measured.
+    /// Thread count to measure next; None if all were measured.
     pub next_probe: Option<f64>,
-    /// How much slower the answer is than the fastest row, in percent, if rows were left out that tell.
+    /// Slow-down against the fastest row in percent, if some rows were not used as probes.
     pub regret_percent: Option<f64>,
 }
 
-/// Finds the knee of an operator on a device by its rows, or by `most_probes` of them that are chosen one after another.
-/// Goes over the thread counts of the rows, or over those up to `most_threads`.
+/// Finds a knee from all rows, or from `most_probes` chosen one by one, optionally up to `most_threads`.
 pub fn find_table_knee(
     curves: &[ThreadCurve],
     operator: &str,
@@ -44,8 +41,8 @@ pub fn find_table_knee(
             format!("`{operator}` on `{device}` has fewer than two thread counts; give a larger --most-threads");
         return Err(Error::Query(problem));
     }
-    let prior = ScalingPrior::learn(curves, device);
-    let mut posterior = ScalingPosterior::of(&prior, &threads);
+    let prior = ScalingPrior::learn_prior(curves, device);
+    let mut posterior = ScalingPosterior::from_prior(&prior, &threads);
     let time_ns = |at: f64| rows.get(&(at as u32)).copied();
     let mut probes = Vec::new();
     while probes.len() < most_probes.unwrap_or(rows.len()) {
@@ -54,19 +51,22 @@ pub fn find_table_knee(
         let Some((at, measured_ns)) = best.and_then(|at| Some((at, time_ns(at)?))) else { break };
         let predicted_ns = match probes.is_empty() {
             true => f64::NAN,
-            false => posterior.curve().iter().find(|point| point.at == at).map_or(f64::NAN, |point| point.time_ns),
+            false => {
+                posterior.expected_curve().iter().find(|point| point.at == at).map_or(f64::NAN, |point| point.time_ns)
+            }
         };
-        posterior.condition(at, measured_ns);
+        posterior.condition_on(at, measured_ns);
         probes.push(Probe { at, predicted_ns, measured_ns, cv: None, uncertainty: None });
     }
-    let next_probe = posterior.next();
+    let next_probe = posterior.next_probe();
     if probes.is_empty() {
         let at = next_probe.unwrap_or(1.0);
         let problem =
             format!("no row is of `{operator}` on `{device}`; measure it on {at} threads first, and add the row");
         return Err(Error::Query(problem));
     }
-    let found = knee("threads", posterior.curve()).ok_or_else(|| Error::Query("a curve has one point".to_owned()))?;
+    let found = knee_of_curve("threads", posterior.expected_curve())
+        .ok_or_else(|| Error::Query("a curve has one point".to_owned()))?;
     let fastest_ns = rows.values().copied().fold(f64::INFINITY, f64::min);
     let regret = time_ns(found.fastest).map(|time| 100.0 * (time / fastest_ns - 1.0));
     Ok(TableKnee {
@@ -77,7 +77,7 @@ pub fn find_table_knee(
     })
 }
 
-/// Returns the thread counts 1, 2, 3, 4, 6, 8, 12 and so on that are below the largest one, and that one.
+/// Returns the thread counts 1, 2, 3, 4, 6, 8, 12, … below `most`, and `most`.
 fn thread_counts_up_to(most: u32) -> Vec<u32> {
     let powers = (0..31).flat_map(|power| [1 << power, 3 << power]);
     let mut counts: Vec<u32> = powers.filter(|count: &u32| *count < most).chain([most]).collect();
@@ -88,7 +88,7 @@ fn thread_counts_up_to(most: u32) -> Vec<u32> {
 /// Returns the median time at each thread count.
 fn rows_of(curves: &[ThreadCurve], operator: &str, device: &str) -> Result<BTreeMap<u32, f64>> {
     if !curves.iter().any(|curve| curve.operator == operator) {
-        return Err(Error::unknown("operator", operator, curves.iter().map(|curve| curve.operator.as_str())));
+        return Err(Error::unknown_name("operator", operator, curves.iter().map(|curve| curve.operator.as_str())));
     }
     let mut times: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for curve in curves.iter().filter(|curve| curve.operator == operator && curve.device == device) {

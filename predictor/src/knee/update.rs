@@ -8,42 +8,38 @@ use super::{HALF_WIDTH_OF_90, Point};
 use datasets::DOUBTED;
 use serde::Serialize;
 
-/// Share of the variance that all points have in common.
+/// Share of the variance common to all points.
 const SHARED_VARIANCE: f64 = 0.7;
-/// Doublings over which the rest agrees.
+/// Correlation length of the remaining variance, in doublings.
 const LENGTH_SCALE: f64 = 1.0;
-/// Spread that is assumed where predictions come without intervals, as a logarithm.
+/// Log standard deviation assumed for predictions without intervals.
 const PRIOR_SPREAD: f64 = 0.3;
-/// Runs of the same program differ by at least this much, as a logarithm.
+/// Smallest log deviation between runs of the same program.
 pub(super) const NOISE: f64 = 0.01;
 
-/// A measurement of one point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Probe {
-    /// Where it was taken.
     pub at: f64,
-    /// What was predicted before.
     pub predicted_ns: f64,
-    /// What was measured.
     pub measured_ns: f64,
-    /// Spread of the measurement, standard deviation over mean, where it is known.
+    /// Standard deviation over mean, if known.
     pub cv: Option<f64>,
-    /// Half of the median's 95 % interval over the median, where it is known.
+    /// Half-width of the median's 95 % interval over the median, if known.
     pub uncertainty: Option<f64>,
 }
 
 impl Probe {
-    /// How well the time is known, as a standard deviation over it: single runs that were disturbed widen the spread and leave the
-    /// median of many where it is. A single run has neither interval nor spread and may be off by [`DOUBTED`].
+    /// Relative standard deviation of the time. Prefers the interval of the median, which outliers hardly affect; a
+    /// single run has neither interval nor spread and gets [`DOUBTED`].
     pub fn known_to(&self) -> f64 {
-        /// Half-width of 95 % in standard deviations.
+        /// Half-width of a 95 % interval, in standard deviations.
         const HALF_WIDTH_OF_95: f64 = 1.96;
         let of_interval = self.uncertainty.map(|half| half / HALF_WIDTH_OF_95);
         of_interval.or(self.cv).unwrap_or(DOUBTED / HALF_WIDTH_OF_95)
     }
 }
 
-/// The posterior of a curve, given what was measured.
+/// Posterior of a curve after measurements.
 #[derive(Clone, Debug)]
 pub struct Posterior {
     at: Vec<f64>,
@@ -53,8 +49,8 @@ pub struct Posterior {
 }
 
 impl Posterior {
-    /// The prior that predictions with their intervals are.
-    pub fn of(curve: &[Point]) -> Posterior {
+    /// Builds the prior from predictions with intervals.
+    pub fn from_curve(curve: &[Point]) -> Posterior {
         let spread = |point: &Point| {
             let half = (point.high_ns / point.time_ns).ln();
             if half.is_finite() && half > 0.0 { half / HALF_WIDTH_OF_90 } else { PRIOR_SPREAD }
@@ -76,9 +72,9 @@ impl Posterior {
         }
     }
 
-    /// The point whose measurement says most about where the curve is lowest: first the lowest itself, then of all that
-    /// could still be lower or as low the least certain. Nothing where nothing is left to learn.
-    pub fn next(&self) -> Option<f64> {
+    /// Returns the most informative point for the minimum: the lowest, then the least certain that could be as low.
+    /// None if nothing remains to measure.
+    pub fn next_probe(&self) -> Option<f64> {
         let lowest = (0..self.at.len()).min_by(|one, two| self.logs[*one].total_cmp(&self.logs[*two]))?;
         if self.probed.is_empty() {
             return Some(self.at[lowest]);
@@ -92,8 +88,8 @@ impl Posterior {
         candidates.max_by(|one, two| spread(*one).total_cmp(&spread(*two))).map(|place| self.at[place])
     }
 
-    /// Conditions on a measurement, whose time is known to this share of it, as a standard deviation.
-    pub fn condition(&mut self, at: f64, time_ns: f64, share: f64) {
+    /// Conditions on a measurement whose relative standard deviation is `share`.
+    pub fn condition_on(&mut self, at: f64, time_ns: f64, share: f64) {
         let Some(place) = self.at.iter().position(|known| *known == at) else { return };
         let noise = share * share + NOISE * NOISE;
         let column: Vec<f64> = self.covariance.iter().map(|row| row[place]).collect();
@@ -108,8 +104,8 @@ impl Posterior {
         self.probed.push(place);
     }
 
-    /// The curve of the posterior mean.
-    pub fn curve(&self) -> Vec<Point> {
+    /// Returns the curve of posterior means.
+    pub fn mean_curve(&self) -> Vec<Point> {
         let point = |(place, at): (usize, &f64)| {
             let time_ns = self.logs[place].exp();
             let wide = (HALF_WIDTH_OF_90 * (self.covariance[place][place].max(0.0) + NOISE * NOISE).sqrt()).exp();
@@ -130,15 +126,15 @@ mod tests {
         // Predicted to fall to the end; in truth it turns behind four threads.
         let predicted = curve(&[80.0, 42.0, 29.0, 23.0, 20.0, 18.0, 17.0, 16.5]);
         let truth = [80.0, 41.0, 28.0, 22.0, 24.0, 26.0, 28.0, 30.0];
-        let mut posterior = Posterior::of(&predicted);
+        let mut posterior = Posterior::from_curve(&predicted);
         let mut asked = Vec::new();
         for _ in 0..3 {
-            let at = posterior.next().expect("something to learn");
-            posterior.condition(at, truth[at as usize - 1], 0.0);
+            let at = posterior.next_probe().expect("something to learn");
+            posterior.condition_on(at, truth[at as usize - 1], 0.0);
             asked.push(at);
         }
         assert_eq!(asked[0], 8.0, "the lowest first");
-        let updated = posterior.curve();
+        let updated = posterior.mean_curve();
         let lowest = updated.iter().min_by(|one, two| one.time_ns.total_cmp(&two.time_ns)).expect("points").at;
         assert!(truth[lowest as usize - 1] <= 1.2 * 22.0, "{asked:?} {updated:?}");
     }
@@ -157,12 +153,12 @@ mod tests {
             probes in prop::collection::vec((any::<prop::sample::Index>(), 1.0f64..1e6), 1..4),
         ) {
             let before = curve(&times);
-            let mut posterior = Posterior::of(&before);
+            let mut posterior = Posterior::from_curve(&before);
             for (index, time) in probes {
                 let place = index.index(times.len());
-                posterior.condition(before[place].at, time, 0.0);
+                posterior.condition_on(before[place].at, time, 0.0);
             }
-            for (old, new) in before.iter().zip(posterior.curve()) {
+            for (old, new) in before.iter().zip(posterior.mean_curve()) {
                 prop_assert!(new.time_ns.is_finite() && new.low_ns <= new.time_ns && new.time_ns <= new.high_ns);
                 // The rest is what repeats of one program differ by.
                 prop_assert!(new.high_ns / new.time_ns <= old.high_ns / old.time_ns * 1.02, "{old:?} {new:?}");

@@ -1,9 +1,9 @@
 //! Curves over threads or a knob: the time with its interval, the knee, the law and what was measured.
 
-use super::{escape, page};
+use super::{escape, styled_page};
 use crate::knee::Knee;
-use report::page::chart::{Scale, decades, svg, ticks};
-use report::{duration, plain, unit};
+use report::page::chart::{Scale, decades_between, round_ticks, svg_start};
+use report::{format_duration, format_plain, time_unit};
 use std::fmt::Write;
 
 const WIDTH: f64 = 860.0;
@@ -12,32 +12,35 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 30.0;
 const TOP: f64 = 46.0;
 const BOTTOM: f64 = 52.0;
-/// Times that are so many times as long as the shortest would press the curve flat: their scale is logarithmic.
+/// Ratio of longest to shortest time above which the scale is logarithmic.
 const FLAT: f64 = 40.0;
 
 /// A page of curves of one operator.
-pub fn curves(operator: &str, device: &str, knees: &[Knee]) -> String {
+pub fn curves_page(operator: &str, device: &str, knees: &[Knee]) -> String {
     let mut body = format!("<p class=\"soft\">{} on {}</p>", escape(operator), escape(device));
     for knee in knees {
-        let _ = write!(body, "<h2>Time over {}</h2><p>{}</p>", escape(&knee.over), escape(&summary(knee)));
-        let _ = write!(body, "<figure>{}</figure>", picture(knee));
+        let _ = write!(body, "<h2>Time over {}</h2><p>{}</p>", escape(&knee.over), escape(&describe_knee(knee)));
+        let _ = write!(body, "<figure>{}</figure>", draw_curve(knee));
     }
-    page("Knee: where more brings little", &body)
+    styled_page("Knee: where more brings little", &body)
 }
 
-/// What a curve says, in a sentence.
-pub fn summary(knee: &Knee) -> String {
+/// Describes a curve in a sentence.
+pub fn describe_knee(knee: &Knee) -> String {
     let what = &knee.over;
-    let mut text =
-        format!("Fastest at {what} = {}; {} is the smallest within 5 % of it.", plain(knee.fastest), plain(knee.knee));
+    let mut text = format!(
+        "Fastest at {what} = {}; {} is the smallest within 5 % of it.",
+        format_plain(knee.fastest),
+        format_plain(knee.knee)
+    );
     match knee.turns_at {
         Some(at) => {
-            let _ = write!(text, " From {} on it does not fall.", plain(at));
+            let _ = write!(text, " From {} on it does not fall.", format_plain(at));
         }
         None => text += " It falls to its end.",
     }
     if !knee.flips_at.is_empty() {
-        let places: Vec<String> = knee.flips_at.iter().map(|at| plain(*at)).collect();
+        let places: Vec<String> = knee.flips_at.iter().map(|at| format_plain(*at)).collect();
         let _ = write!(text, " The local correlation turns from falling to rising at {}.", places.join(", "));
     }
     if let Some(law) = &knee.law {
@@ -47,25 +50,24 @@ pub fn summary(knee: &Knee) -> String {
             law.contention, law.coherence, law.error
         );
         for step in &law.breaks {
-            let _ = write!(text, ", a step of × {:.2} at {}", step.factor, plain(step.at));
+            let _ = write!(text, ", a step of × {:.2} at {}", step.factor, format_plain(step.at));
         }
         text += ".";
     }
     text
 }
 
-/// The scale of times: what is drawn of one is its part of the unit.
+/// Vertical time scale of a curve.
 struct CurveTimes {
     scale: Scale,
-    /// Where lines are drawn across, and what stands beside them.
     marks: Vec<(f64, String)>,
     unit_ns: f64,
-    /// The name of the unit, where it does not stand beside each line.
+    /// Name of the unit; empty if each mark names it.
     name: &'static str,
 }
 
 impl CurveTimes {
-    fn of(knee: &Knee) -> CurveTimes {
+    fn from_knee(knee: &Knee) -> CurveTimes {
         let probes = || knee.probes.iter().map(|probe| probe.measured_ns);
         let highs =
             knee.curve.iter().map(|point| if point.high_ns.is_finite() { point.high_ns } else { point.time_ns });
@@ -73,28 +75,29 @@ impl CurveTimes {
         let most = highs.chain(probes()).fold(0.0, f64::max);
         let least = lows.chain(probes()).fold(f64::INFINITY, f64::min);
         let shortest = knee.curve.iter().map(|point| point.time_ns).fold(f64::INFINITY, f64::min);
-        let (unit_ns, name) = unit(most);
+        let (unit_ns, name) = time_unit(most);
         let places = (HEIGHT - BOTTOM, TOP);
         if least > 0.0 && most > FLAT * shortest {
             let (low, high) = (0.8 * least, 1.25 * most);
-            let marks = decades(low, high).into_iter().map(|time| (time / unit_ns, duration(time))).collect();
+            let marks =
+                decades_between(low, high).into_iter().map(|time| (time / unit_ns, format_duration(time))).collect();
             let scale = Scale { range: (low / unit_ns, high / unit_ns), places, is_log: true };
             return CurveTimes { scale, marks, unit_ns, name: "" };
         }
         let scale = Scale { range: (0.0, 1.04 * most / unit_ns), places, is_log: false };
-        let marks = ticks(scale.range.0, scale.range.1, 6).into_iter().map(|tick| (tick, plain(tick))).collect();
+        let marks =
+            round_ticks(scale.range.0, scale.range.1, 6).into_iter().map(|tick| (tick, format_plain(tick))).collect();
         CurveTimes { scale, marks, unit_ns, name }
     }
 
-    fn place(&self, time_ns: f64) -> f64 {
-        self.scale.place(time_ns / self.unit_ns)
+    fn place_time(&self, time_ns: f64) -> f64 {
+        self.scale.coordinate_of(time_ns / self.unit_ns)
     }
 
-    /// Lines across and what stands beside them.
-    fn lines(&self) -> String {
+    fn draw_grid(&self) -> String {
         let mut svg = String::new();
         for (tick, text) in &self.marks {
-            let place = self.scale.place(*tick);
+            let place = self.scale.coordinate_of(*tick);
             let _ = write!(
                 svg,
                 "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{place:.1}\" y2=\"{place:.1}\"/><text class=\"soft\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>",
@@ -107,24 +110,24 @@ impl CurveTimes {
     }
 }
 
-fn picture(knee: &Knee) -> String {
+fn draw_curve(knee: &Knee) -> String {
     let (first, last) =
         (knee.curve.first().map_or(0.0, |point| point.at), knee.curve.last().map_or(1.0, |point| point.at));
     // Knobs go in doublings.
     let is_log = knee.over != "threads" && first > 0.0;
     let across = Scale { range: (first, last), places: (LEFT + 14.0, WIDTH - RIGHT - 14.0), is_log };
-    let times = CurveTimes::of(knee);
+    let times = CurveTimes::from_knee(knee);
     let name = times.name;
-    let (x, y) = (|at: f64| across.place(at), |time_ns: f64| times.place(time_ns));
-    let mut svg = svg(WIDTH, HEIGHT, &format!("time over {}", knee.over));
-    svg += &times.lines();
+    let (x, y) = (|at: f64| across.coordinate_of(at), |time_ns: f64| times.place_time(time_ns));
+    let mut svg = svg_start(WIDTH, HEIGHT, &format!("time over {}", knee.over));
+    svg += &times.draw_grid();
     let mut free = f64::NEG_INFINITY;
     for point in &knee.curve {
         let place = x(point.at);
         if place < free {
             continue;
         }
-        let text = plain(point.at);
+        let text = format_plain(point.at);
         free = place + 14.0 + 7.0 * text.len() as f64;
         let _ = write!(
             svg,
@@ -172,7 +175,7 @@ fn picture(knee: &Knee) -> String {
         HEIGHT - BOTTOM,
         at + aside,
         TOP + 10.0,
-        plain(knee.knee)
+        format_plain(knee.knee)
     );
     for point in &knee.curve {
         let _ = write!(
@@ -182,8 +185,8 @@ fn picture(knee: &Knee) -> String {
             y(point.time_ns),
             if knee.curve.len() > 40 { 2.0 } else { 3.4 },
             escape(&knee.over),
-            plain(point.at),
-            duration(point.time_ns)
+            format_plain(point.at),
+            format_duration(point.time_ns)
         );
     }
     for probe in &knee.probes {
@@ -192,13 +195,13 @@ fn picture(knee: &Knee) -> String {
             "<rect class=\"probe\" width=\"9\" height=\"9\" transform=\"translate({:.1} {:.1}) rotate(45) translate(-4.5 -4.5)\"><title>measured: {}</title></rect>",
             x(probe.at),
             y(probe.measured_ns),
-            duration(probe.measured_ns)
+            format_duration(probe.measured_ns)
         );
     }
-    svg + &legend(knee) + "</svg>"
+    svg + &draw_legend(knee) + "</svg>"
 }
 
-fn legend(knee: &Knee) -> String {
+fn draw_legend(knee: &Knee) -> String {
     let mut svg = String::new();
     let mut place = LEFT + 30.0;
     let mut entry = |sign: &str, text: &str| {

@@ -1,13 +1,12 @@
 //! The page of an evaluation: every table, ours marked.
 
-use super::evaluation_charts::charts;
-use super::{escape, page};
+use super::evaluation_charts::draw_charts;
+use super::{escape, styled_page};
 use crate::evaluate::{EndToEnd, Evaluation, Point};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// The tables of an evaluation.
-pub fn evaluation(evaluation: &Evaluation) -> String {
+pub fn evaluation_tables(evaluation: &Evaluation) -> String {
     let seeds: Vec<String> = evaluation.seeds.iter().map(ToString::to_string).collect();
     let (word, seeds) = (if seeds.len() == 1 { "seed" } else { "seeds" }, seeds.join(", "));
     let mut body = format!("<p>{} samples, {word} {seeds}.</p>", evaluation.samples);
@@ -24,7 +23,7 @@ pub fn evaluation(evaluation: &Evaluation) -> String {
     for (reason, count) in &evaluation.left_out {
         let _ = write!(body, "<p>{count} rows left out: {}.</p>", escape(reason));
     }
-    body += &charts(evaluation);
+    body += &draw_charts(evaluation);
     // All of one operator is what is said of that operator.
     let all = (evaluation.operators.len() != 1).then(|| ("all".to_owned(), evaluation.learners.clone()));
     let all = all.into_iter().collect();
@@ -95,7 +94,7 @@ pub fn evaluation(evaluation: &Evaluation) -> String {
         curve_of_learning(&evaluation.curve, &mut body);
     }
     if let Some(found) = &evaluation.end_to_end {
-        networks(found, &mut body);
+        add_network_tables(found, &mut body);
     }
     if !evaluation.costs.is_empty() {
         body += "<h2>Cost</h2><p>On the clock, with as many divisions side by side as there are cores.</p><div class=\"wide\"><table><tr><th>learner<th><th>learning, s<th>answering a row of a batch, µs";
@@ -104,10 +103,10 @@ pub fn evaluation(evaluation: &Evaluation) -> String {
         }
         body += "</table></div>";
     }
-    page(&format!("Evaluation under protocol {}", evaluation.protocol), &body)
+    styled_page(&format!("Evaluation under protocol {}", evaluation.protocol), &body)
 }
 
-/// Errors by the share of shapes that was learned from.
+/// Table of errors by share of training shapes.
 fn curve_of_learning(points: &[Point], body: &mut String) {
     *body += "<h2>Our MAPE by the share of shapes learned from, %</h2><div class=\"wide\"><table><tr><th>operator<th>";
     points.iter().for_each(|point| *body += &format!("<th>{}", point.share));
@@ -120,8 +119,7 @@ fn curve_of_learning(points: &[Point], body: &mut String) {
     *body += "</table></div>";
 }
 
-/// Whole networks: shares within limits by learner, then each network by itself.
-fn networks(found: &EndToEnd, body: &mut String) {
+fn add_network_tables(found: &EndToEnd, body: &mut String) {
     *body += "<h2>Whole networks</h2><div class=\"wide\"><table><tr><th>learner<th><th>networks<th>off by %<th>within 5 %<th>within 10 %";
     for (learner, one) in &found.learners {
         let _ = write!(
@@ -138,7 +136,7 @@ fn networks(found: &EndToEnd, body: &mut String) {
     let learners: Vec<&String> = found.learners.keys().collect();
     learners.iter().for_each(|learner| *body += &format!("<th>{}", escape(learner)));
     for one in &found.networks {
-        let scored = if one.counts() { "" } else { " (not scored)" };
+        let scored = if one.is_measured() { "" } else { " (not scored)" };
         let _ = write!(
             body,
             "<tr><td>{}<td>{}<td>{} of {}{scored}<td>{:.3}",
@@ -149,7 +147,11 @@ fn networks(found: &EndToEnd, body: &mut String) {
             one.measured_ns / 1e6
         );
         for learner in &learners {
-            let _ = write!(body, "<td>{}", one.error(learner).map_or(String::new(), |error| format!("{error:+.1}")));
+            let _ = write!(
+                body,
+                "<td>{}",
+                one.error_percent(learner).map_or(String::new(), |error| format!("{error:+.1}"))
+            );
         }
     }
     *body += "</table></div>";

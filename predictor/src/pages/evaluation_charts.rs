@@ -6,8 +6,8 @@ use crate::evaluate::metrics::Metrics;
 use crate::evaluate::{Evaluation, ScatterPoint};
 use learn::Learner;
 use models::Choice;
-use report::page::chart::{Scale, decades, label_width, svg, ticks};
-use report::{duration, plain};
+use report::page::chart::{Scale, decades_between, label_width, round_ticks, svg_start};
+use report::{format_duration, format_plain};
 use std::fmt::Write;
 
 const SIDE: f64 = 420.0;
@@ -16,18 +16,17 @@ const MARGIN: f64 = 16.0;
 const BOTTOM: f64 = 50.0;
 const LANE: f64 = 26.0;
 const BARS: f64 = 380.0;
-/// What intervals promise, in percent.
+/// Nominal coverage of intervals, in percent.
 const PROMISE: f64 = 90.0;
 
-/// All charts that the evaluation has numbers for.
-pub fn charts(evaluation: &Evaluation) -> String {
+pub fn draw_charts(evaluation: &Evaluation) -> String {
     let mut text = String::new();
     if !evaluation.scatter_points.is_empty() {
         let _ = write!(
             text,
             "<h2>Predicted against measured</h2><p class=\"soft\">{} rows that were held out; on the line they agree.</p><figure>{}</figure>",
             evaluation.scatter_points.len(),
-            scatter(&evaluation.scatter_points)
+            draw_scatter(&evaluation.scatter_points)
         );
     }
     let ours: Vec<(&str, &Metrics)> = evaluation
@@ -40,20 +39,20 @@ pub fn charts(evaluation: &Evaluation) -> String {
         .collect();
     if !ours.is_empty() {
         let bars: Vec<Bar> = ours.iter().map(|(name, one)| Bar::of_error(name, one)).collect();
-        let _ = write!(text, "<h2>Our error by operator, %</h2><figure>{}</figure>", lanes(&bars, None));
+        let _ = write!(text, "<h2>Our error by operator, %</h2><figure>{}</figure>", draw_bars(&bars, None));
     }
     let bars: Vec<Bar> = ours.iter().filter_map(|(name, one)| Bar::of_coverage(name, one)).collect();
     if !bars.is_empty() {
         let _ = write!(
             text,
             "<h2>Measurements inside our 90 % intervals, %</h2><p class=\"soft\">The line is what they promise.</p><figure>{}</figure>",
-            lanes(&bars, Some(PROMISE))
+            draw_bars(&bars, Some(PROMISE))
         );
     }
     text
 }
 
-/// A bar with the range in which its end is known to lie.
+/// A bar with the interval of its value.
 struct Bar {
     name: String,
     value: f64,
@@ -77,17 +76,17 @@ impl Bar {
     }
 }
 
-fn scatter(points: &[ScatterPoint]) -> String {
+fn draw_scatter(points: &[ScatterPoint]) -> String {
     let times = || points.iter().flat_map(|point| [point.measured_ns, point.predicted_ns]).filter(|time| *time > 0.0);
     let low = times().fold(f64::INFINITY, f64::min) / 1.2;
     let high = times().filter(|time| time.is_finite()).fold(0.0, f64::max) * 1.2;
     let across = Scale { range: (low, high), places: (LEFT, LEFT + SIDE), is_log: true };
     let up = Scale { range: (low, high), places: (MARGIN + SIDE, MARGIN), is_log: true };
     let (width, height) = (LEFT + SIDE + MARGIN + 30.0, SIDE + MARGIN + BOTTOM);
-    let mut svg = svg(width, height, "predicted against measured");
+    let mut svg = svg_start(width, height, "predicted against measured");
     let (right, floor) = (LEFT + SIDE, MARGIN + SIDE);
-    for time in decades(low, high) {
-        let (x, y) = (across.place(time), up.place(time));
+    for time in decades_between(low, high) {
+        let (x, y) = (across.coordinate_of(time), up.coordinate_of(time));
         let _ = write!(
             svg,
             "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/><line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{MARGIN}\" y2=\"{floor}\"/>\
@@ -95,7 +94,7 @@ fn scatter(points: &[ScatterPoint]) -> String {
             LEFT - 8.0,
             y + 4.0,
             floor + 18.0,
-            text = duration(time)
+            text = format_duration(time)
         );
     }
     let _ = write!(
@@ -113,31 +112,31 @@ fn scatter(points: &[ScatterPoint]) -> String {
         let _ = write!(
             svg,
             "<circle class=\"down\" fill-opacity=\".5\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.4\"><title>{}: measured {}, predicted {}</title></circle>",
-            across.place(point.measured_ns),
-            up.place(point.predicted_ns),
+            across.coordinate_of(point.measured_ns),
+            up.coordinate_of(point.predicted_ns),
             escape(&point.operator),
-            duration(point.measured_ns),
-            duration(point.predicted_ns)
+            format_duration(point.measured_ns),
+            format_duration(point.predicted_ns)
         );
     }
     svg + "</svg>"
 }
 
-fn lanes(bars: &[Bar], promise: Option<f64>) -> String {
+fn draw_bars(bars: &[Bar], promise: Option<f64>) -> String {
     let left = label_width(bars.iter().map(|bar| bar.name.as_str())) + 20.0;
     let most = bars.iter().map(|bar| bar.value.max(bar.range.map_or(0.0, |range| range.1)));
     let most = most.filter(|value| value.is_finite()).chain(promise.map(|_| 100.0)).fold(1.0, f64::max);
     let across = Scale { range: (0.0, most), places: (left, left + BARS), is_log: false };
     let says = label_width(bars.iter().map(|bar| bar.says.as_str()));
     let floor = MARGIN + LANE * bars.len() as f64;
-    let mut svg = svg(left + BARS + says + 28.0, floor + 28.0, "one bar per operator");
-    for tick in ticks(0.0, most, 5) {
-        let x = across.place(tick);
+    let mut svg = svg_start(left + BARS + says + 28.0, floor + 28.0, "one bar per operator");
+    for tick in round_ticks(0.0, most, 5) {
+        let x = across.coordinate_of(tick);
         let _ = write!(
             svg,
             "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{MARGIN}\" y2=\"{floor}\"/><text class=\"soft\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
             floor + 18.0,
-            plain(tick)
+            format_plain(tick)
         );
     }
     for (place, bar) in bars.iter().enumerate() {
@@ -150,10 +149,10 @@ fn lanes(bars: &[Bar], promise: Option<f64>) -> String {
             escape(&bar.name),
             if bar.is_bad { "up" } else { "down" },
             middle - 6.0,
-            across.place(bar.value.min(most)) - left
+            across.coordinate_of(bar.value.min(most)) - left
         );
         if let Some((low, high)) = bar.range {
-            let (low, high) = (across.place(low), across.place(high.min(most)));
+            let (low, high) = (across.coordinate_of(low), across.coordinate_of(high.min(most)));
             let _ = write!(
                 svg,
                 "<line class=\"whisker\" x1=\"{low:.1}\" x2=\"{high:.1}\" y1=\"{middle}\" y2=\"{middle}\"/>"
@@ -168,7 +167,7 @@ fn lanes(bars: &[Bar], promise: Option<f64>) -> String {
         );
     }
     if let Some(promise) = promise {
-        let x = across.place(promise);
+        let x = across.coordinate_of(promise);
         let _ = write!(svg, "<line class=\"at\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{MARGIN}\" y2=\"{floor}\"/>");
     }
     svg + "</svg>"
@@ -181,7 +180,7 @@ mod tests {
     #[test]
     fn every_dot_and_bar_is_drawn() {
         let point = |measured_ns, predicted_ns| ScatterPoint { operator: "a<b".to_owned(), measured_ns, predicted_ns };
-        let svg = scatter(&[point(1e3, 1.1e3), point(2e6, 1e6), point(1.0, f64::NAN)]);
+        let svg = draw_scatter(&[point(1e3, 1.1e3), point(2e6, 1e6), point(1.0, f64::NAN)]);
         assert_eq!(svg.matches("<circle").count(), 2, "what has no number has no place");
         assert!(
             svg.contains("a&lt;b: measured 1.00 µs, predicted 1.10 µs") && svg.contains(">1.00 ms</text>"),
@@ -189,7 +188,7 @@ mod tests {
         );
         let bar =
             Bar { name: "n".repeat(60), value: 12.0, range: Some((9.0, 80.0)), says: "12.0".to_owned(), is_bad: true };
-        let svg = lanes(&[bar], Some(PROMISE));
+        let svg = draw_bars(&[bar], Some(PROMISE));
         assert!(svg.contains("class=\"up\"") && svg.contains("whisker") && svg.contains("class=\"at\""), "{svg}");
     }
 }

@@ -1,18 +1,18 @@
 //! Correlations as colours: features down, operators and devices across, one map for each measure.
 
-use super::{escape, page};
+use super::{escape, styled_page};
 use crate::correlate::Correlation;
-use report::page::chart::{label_width, svg};
+use report::page::chart::{label_width, svg_start};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Features that fit on a page that is still read; the CSV has all.
+/// Limit of features on the page; the CSV has all.
 const MOST: usize = 40;
-/// A correlation that is seen this often by chance is none.
+/// Largest q-value of a significant correlation.
 pub const SIGNIFICANT: f64 = 0.05;
 const CELL: (usize, usize) = (44, 19);
 
-/// Name, meaning and value of a measure.
+/// Name, meaning and accessor of a measure.
 type Measure = (&'static str, &'static str, fn(&Correlation) -> f64);
 
 const MEASURES: &[Measure] = &[
@@ -36,8 +36,8 @@ pub fn heat_map(found: &[Correlation]) -> String {
     let devices: std::collections::BTreeSet<&str> = found.iter().map(|one| one.device.as_str()).collect();
     for one in found {
         let name = match devices.len() {
-            1 => format!("{}{}", one.operator, one.part.suffix()),
-            _ => format!("{}, {}{}", one.operator, one.device, one.part.suffix()),
+            1 => format!("{}{}", one.operator, one.part.group_suffix()),
+            _ => format!("{}, {}{}", one.operator, one.device, one.part.group_suffix()),
         };
         let group = groups.iter().position(|known| *known == name).unwrap_or_else(|| {
             groups.push(name);
@@ -59,7 +59,7 @@ pub fn heat_map(found: &[Correlation]) -> String {
         utilisation rises with the feature; <b style=\"color:var(--down)\">blue</b>: it falls; the stronger, the deeper. Pale cells are seen by chance more than \
         once in twenty, corrected for all that were tried.</p><p class=\"soft\">The {} strongest of {count} features that vary; {} rows on {}.</p><div class=\"tabs\">",
         features.len(),
-        rows(found),
+        count_rows(found),
         escape(&devices.into_iter().collect::<Vec<_>>().join(", "))
     );
     let mut rules = String::new();
@@ -77,20 +77,20 @@ pub fn heat_map(found: &[Correlation]) -> String {
             "<figure id=\"f{place}\"><figcaption class=\"soft\">{}: {}</figcaption>{}</figure>",
             measure.0,
             measure.1,
-            map(&groups, &features, &cells, measure)
+            draw_map(&groups, &features, &cells, measure)
         );
     }
     let _ = write!(body, "</div><style>{rules}</style>");
-    page("Correlation of features with utilisation", &body)
+    styled_page("Correlation of features with utilisation", &body)
 }
 
-fn rows(found: &[Correlation]) -> usize {
-    let whole = found.iter().filter(|one| one.part.suffix().is_empty());
+fn count_rows(found: &[Correlation]) -> usize {
+    let whole = found.iter().filter(|one| one.part.group_suffix().is_empty());
     let groups: BTreeMap<(&str, &str), usize> = whole.map(|one| ((&*one.operator, &*one.device), one.rows)).collect();
     groups.values().sum()
 }
 
-fn map(
+fn draw_map(
     groups: &[String],
     features: &[&str],
     cells: &BTreeMap<(&str, usize), &Correlation>,
@@ -102,7 +102,8 @@ fn map(
     let top = 24 + (longest as f64 * 6.4 * 38f64.to_radians().sin()) as usize;
     let left = label_width(features.iter().copied()) as usize + 20;
     let right = label_width(groups.iter().map(String::as_str)) as usize;
-    let mut svg = svg((left + width * groups.len() + right) as f64, (top + height * features.len() + 10) as f64, name);
+    let mut svg =
+        svg_start((left + width * groups.len() + right) as f64, (top + height * features.len() + 10) as f64, name);
     for (across, group) in groups.iter().enumerate() {
         let x = left + width * across + width / 2;
         let _ = write!(svg, "<text transform=\"translate({x} {}) rotate(-38)\">{}</text>", top - 8, escape(group));

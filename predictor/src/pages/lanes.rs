@@ -1,14 +1,14 @@
 //! A plan of stages as lanes: cores down, time across, one box for each operator; beside it what was measured, and what operators
 //! take on other numbers of cores. Boxes and table show the same times.
 
-use super::{escape, page};
+use super::{escape, styled_page};
 use crate::error::{Error, Result};
 use crate::planning::Planned;
 use crate::planning::network::Alternative;
 use models::Choice;
 use models::stages::Group;
-use report::page::chart::{Scale, svg, ticks};
-use report::{between, duration, number};
+use report::page::chart::{Scale, round_ticks, svg_start};
+use report::{format_duration, format_number, format_range};
 use samples::text::read_bounded;
 use serde::Deserialize;
 use std::fmt::Write;
@@ -17,28 +17,27 @@ use std::path::Path;
 const WIDTH: f64 = 1120.0;
 const LANE: f64 = 46.0;
 const LEFT: f64 = 70.0;
-/// Width of a letter in a box.
+/// Width of a letter.
 const LETTER: f64 = 6.3;
 
-/// What was measured of a plan.
+/// Measured execution of a plan.
 #[derive(Clone, Debug, Deserialize)]
 pub struct MeasuredLanes {
-    /// The whole.
     pub median_ns: f64,
-    /// Its groups in the middle of some runs.
+    /// Groups, as medians over runs.
     #[serde(default)]
     pub lanes: Vec<Lane>,
 }
 
 impl MeasuredLanes {
-    /// Reads the answer of `opcollect model run --plan … --json`.
-    pub fn read(path: &Path) -> Result<MeasuredLanes> {
-        /// More than the lanes of any model take.
+    /// Reads the output of `opcollect model run --plan … --json`.
+    pub fn read_lanes(path: &Path) -> Result<MeasuredLanes> {
+        /// Size limit of the file.
         const BYTES_MAX: u64 = 64 << 20;
         let text = read_bounded(path, BYTES_MAX)?;
         let last = text.lines().last().unwrap_or_default();
         let found: MeasuredLanes = serde_json::from_str(last).map_err(|error| {
-            Error::table(
+            Error::table_error(
                 path,
                 format!("its last line is not output of `opcollect model run --plan FILE --json`: {error}"),
             )
@@ -47,69 +46,66 @@ impl MeasuredLanes {
         let is_lane =
             |lane: &Lane| is_time(lane.begin_ns) && is_time(lane.end_ns) && lane.cores.iter().all(|core| *core < 1024);
         if !is_time(found.median_ns) || !found.lanes.iter().all(is_lane) {
-            return Err(Error::table(path, "its lanes have times that are none, or cores that no plan has".to_owned()));
+            return Err(Error::table_error(
+                path,
+                "its lanes have times that are none, or cores that no plan has".to_owned(),
+            ));
         }
         Ok(found)
     }
 }
 
-/// A group of calls as it ran.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Lane {
-    /// Of which stage.
     pub stage: usize,
-    /// Its cores.
     pub cores: Vec<usize>,
-    /// When it began …
     pub begin_ns: f64,
-    /// … and ended.
     pub end_ns: f64,
-    /// Where its calls stand in the model.
+    /// Locations of its calls in the model.
     #[serde(default)]
     pub scopes: Vec<String>,
 }
 
-/// A rectangle: on which cores, from when to when, and what is told of it.
+/// A rectangle over cores and time, with its text.
 struct ShownLanes {
     cores: Vec<usize>,
     from_ns: f64,
     to_ns: f64,
     is_beside: bool,
     is_even: bool,
-    /// Text inside the box, if it has room.
+    /// Text inside the box, if it fits.
     label: String,
     title: String,
 }
 
-/// The page of a plan.
-pub fn lanes(planned: &Planned, measured: Option<&MeasuredLanes>) -> String {
+pub fn plan_page(planned: &Planned, measured: Option<&MeasuredLanes>) -> String {
     let Planned { promise, why, model, cores, .. } = planned;
     let mut body = format!(
         "<p>{}: {} on {cores} cores, promised {} ({}); one operator after the other {}.</p><p class=\"soft\">{}</p>",
         escape(model),
         planned.parallel.name(),
-        duration(promise.time_ns),
-        between(promise.low_ns, promise.high_ns),
-        duration(promise.sequential_ns),
+        format_duration(promise.time_ns),
+        format_range(promise.low_ns, promise.high_ns),
+        format_duration(promise.sequential_ns),
         escape(why)
     );
-    let promised = promised(planned);
-    let seen = measured.map(|measured| shown(&measured.lanes)).unwrap_or_default();
+    let promised = planned_lanes(planned);
+    let seen = measured.map(|measured| measured_lanes(&measured.lanes)).unwrap_or_default();
     // Both pictures have one scale.
     let total_ns = promised.iter().chain(&seen).map(|one| one.to_ns).fold(1.0, f64::max);
     let _ = write!(
         body,
         "<h2>As promised</h2><figure>{}</figure>",
-        picture(&promised, *cores, total_ns, "lanes of the plan")
+        draw_lanes(&promised, *cores, total_ns, "lanes of the plan")
     );
     match measured {
         Some(measured) if !seen.is_empty() => {
             let _ = write!(
                 body,
                 "<h2>As measured</h2><p>{} in the middle of all runs, {:.1} % off the promise.</p><figure>{}</figure>",
-                duration(measured.median_ns),
+                format_duration(measured.median_ns),
                 100.0 * (measured.median_ns / promise.time_ns - 1.0),
-                picture(&seen, *cores, total_ns, "lanes as measured")
+                draw_lanes(&seen, *cores, total_ns, "lanes as measured")
             );
         }
         Some(_) => body.push_str("<p class=\"soft\">What was measured has no stages.</p>"),
@@ -119,11 +115,11 @@ pub fn lanes(planned: &Planned, measured: Option<&MeasuredLanes>) -> String {
         "<p class=\"soft\">Each box is a call. Blue: one after the other. Orange: groups side by side. A promised stage is as long as \
          its longest group; a measured one has each group's own beginning and end.</p>",
     );
-    body.push_str(&alternatives(&planned.alternatives, *cores));
-    page("A plan of stages", &body)
+    body.push_str(&alternatives_table(&planned.alternatives, *cores));
+    styled_page("A plan of stages", &body)
 }
 
-fn promised(planned: &Planned) -> Vec<ShownLanes> {
+fn planned_lanes(planned: &Planned) -> Vec<ShownLanes> {
     let (mut shown, mut begin_ns) = (Vec::new(), 0.0);
     let alone_ns = alone_times(&planned.alternatives, planned.calls.len());
     for (number, stage) in planned.stages.stages.iter().enumerate() {
@@ -146,7 +142,7 @@ fn promised(planned: &Planned) -> Vec<ShownLanes> {
                     label: operator.split(' ').next().unwrap_or_default().to_owned(),
                     title: format!(
                         "call {call}: {operator}\n{} on {} cores\nstage {number}, {} groups side by side",
-                        duration(alone_ns),
+                        format_duration(alone_ns),
                         group.cores.len(),
                         stage.groups.len()
                     ),
@@ -159,7 +155,7 @@ fn promised(planned: &Planned) -> Vec<ShownLanes> {
     shown
 }
 
-/// Returns the time of a call alone on a number of cores, as the table shows it.
+/// Returns a function that gives the time of a call alone on a number of cores.
 fn alone_times(alternatives: &[Alternative], calls: usize) -> impl Fn(usize, usize) -> f64 {
     let mut of_call = vec![None; calls];
     for one in alternatives {
@@ -168,11 +164,11 @@ fn alone_times(alternatives: &[Alternative], calls: usize) -> impl Fn(usize, usi
     move |call, cores| of_call[call].and_then(|one: &Alternative| one.alone_ns.get(cores - 1)).copied().unwrap_or(0.0)
 }
 
-fn shown(lanes: &[Lane]) -> Vec<ShownLanes> {
+fn measured_lanes(lanes: &[Lane]) -> Vec<ShownLanes> {
     let of = |(place, lane): (usize, &Lane)| {
         let beside = lanes.iter().filter(|other| other.stage == lane.stage).count();
         let before = lanes[..place].iter().filter(|other| other.stage == lane.stage).count();
-        let took = duration(lane.end_ns - lane.begin_ns);
+        let took = format_duration(lane.end_ns - lane.begin_ns);
         ShownLanes {
             cores: lane.cores.clone(),
             from_ns: lane.begin_ns,
@@ -190,25 +186,25 @@ fn shown(lanes: &[Lane]) -> Vec<ShownLanes> {
     lanes.iter().enumerate().map(of).collect()
 }
 
-fn picture(all: &[ShownLanes], cores: usize, total_ns: f64, name: &str) -> String {
+fn draw_lanes(all: &[ShownLanes], cores: usize, total_ns: f64, name: &str) -> String {
     let scale = Scale { range: (0.0, total_ns), places: (LEFT, WIDTH - 10.0), is_log: false };
     let height = 30.0 + LANE * cores as f64;
-    let mut picture = svg(WIDTH, height + 26.0, name);
+    let mut picture = svg_start(WIDTH, height + 26.0, name);
     for core in 0..cores {
         let y = 20.0 + LANE * core as f64 + LANE / 2.0;
         let _ = write!(picture, "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">core {core}</text>", LEFT - 10.0, y);
     }
-    for tick in ticks(0.0, total_ns, 8) {
-        let x = scale.place(tick);
+    for tick in round_ticks(0.0, total_ns, 8) {
+        let x = scale.coordinate_of(tick);
         let _ = write!(
             picture,
             "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" class=\"soft\">{}</text>",
             height + 16.0,
-            duration(tick)
+            format_duration(tick)
         );
     }
     for one in all {
-        let (from, to) = (scale.place(one.from_ns), scale.place(one.to_ns));
+        let (from, to) = (scale.coordinate_of(one.from_ns), scale.coordinate_of(one.to_ns));
         let (first, last) = (one.cores.iter().min().unwrap_or(&0), one.cores.iter().max().unwrap_or(&0));
         let class = if one.is_beside { "up" } else { "down" };
         let depth = if one.is_even { 0.75 } else { 0.45 };
@@ -230,8 +226,8 @@ fn picture(all: &[ShownLanes], cores: usize, total_ns: f64, name: &str) -> Strin
     picture + "</svg>"
 }
 
-/// What each operator takes on other numbers of cores; bold where the plan has it.
-fn alternatives(all: &[Alternative], cores: usize) -> String {
+/// Table of operator times by number of cores; bold where the plan uses them.
+fn alternatives_table(all: &[Alternative], cores: usize) -> String {
     let mut text =
         "<h2>What else each operator could do</h2><div class=\"wide\"><table><tr><th>operator</th><th>calls</th><th>moves</th>".to_owned();
     for own in 1..=cores {
@@ -244,10 +240,10 @@ fn alternatives(all: &[Alternative], cores: usize) -> String {
             "<tr><td>{}</td><td>{}</td><td>{}</td>",
             escape(&one.operator),
             one.calls.len(),
-            format_args!("{} KB", number(one.bytes / 1e3))
+            format_args!("{} KB", format_number(one.bytes / 1e3))
         );
         for (place, alone_ns) in one.alone_ns.iter().enumerate() {
-            let time = duration(*alone_ns);
+            let time = format_duration(*alone_ns);
             let time = if one.cores.contains(&(place + 1)) { format!("<b>{time}</b>") } else { time };
             let _ = write!(text, "<td>{time}</td>");
         }
@@ -261,7 +257,7 @@ fn alternatives(all: &[Alternative], cores: usize) -> String {
     );
     for place in 0..cores {
         let of = |one: &Alternative| one.calls.len() as f64 * one.alone_ns.get(place).copied().unwrap_or(0.0);
-        let _ = write!(text, "<th>{}</th>", duration(all.iter().map(of).sum()));
+        let _ = write!(text, "<th>{}</th>", format_duration(all.iter().map(of).sum()));
     }
     text.push_str("<th></th></tr>");
     text + "</table></div><p class=\"soft\">Isolated times by number of cores; bold: in the plan. Concurrent execution pays if operators scale badly.</p>"

@@ -9,27 +9,26 @@ mod placement;
 mod slowdowns;
 mod swarm;
 
-pub use curve::{curves, summary};
-pub use evaluation::evaluation;
+pub use curve::{curves_page, describe_knee};
+pub use evaluation::evaluation_tables;
 pub use heat_map::{SIGNIFICANT, heat_map};
-pub use lanes::{Lane, MeasuredLanes, lanes};
-pub use placement::placement;
-pub use slowdowns::slowdowns;
-pub use swarm::swarms;
+pub use lanes::{Lane, MeasuredLanes, plan_page};
+pub use placement::placement_page;
+pub use slowdowns::slowdowns_page;
+pub use swarm::swarm_page;
 
-use report::page::escaped as escape;
+use report::page::escape_html as escape;
 
-/// A share of measurements inside of intervals, in percent, below which those break their promise of 90 %.
+/// Smallest acceptable coverage of 90 % intervals, in percent.
 pub const KEPT: f64 = 85.0;
 
-/// In narrow windows names wrap, so that figures stay in sight.
 const NARROW: &str = "@media (max-width: 600px) {
   th, td { padding: .2rem .4rem; white-space: nowrap; }
   td:first-child { white-space: normal; min-width: 11rem; overflow-wrap: anywhere; }
 }
 ";
 
-fn page(title: &str, body: &str) -> String {
+fn styled_page(title: &str, body: &str) -> String {
     let style = format!("{}{NARROW}", report::page::chart::STYLE);
-    report::page::page(title, &style, &format!("<main><h1>{}</h1>\n{body}</main>", escape(title)))
+    report::page::whole_page(title, &style, &format!("<main><h1>{}</h1>\n{body}</main>", escape(title)))
 }

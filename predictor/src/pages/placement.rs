@@ -1,25 +1,24 @@
 //! A placement for the browser: what each operator pays on each device.
 
-use super::{escape, page};
+use super::{escape, styled_page};
 use crate::planning::tables::TimesTable;
 use planners::placement::{Instance, Placement};
-use report::duration;
-use report::page::chart::{Scale, label_width, svg, ticks};
+use report::format_duration;
+use report::page::chart::{Scale, label_width, round_ticks, svg_start};
 use std::fmt::Write;
 
-/// The page of a placement.
-pub fn placement(table: &TimesTable, instance: &Instance, found: &Placement) -> String {
+pub fn placement_page(table: &TimesTable, instance: &Instance, found: &Placement) -> String {
     let mut body = format!(
         "<p>makespan {}; {}; the largest gain of any single move is {}.</p><figure>{}</figure>\
          <div class=\"wide\"><table><tr><th>operator</th>",
-        duration(found.makespan_ns),
+        format_duration(found.makespan_ns),
         if found.is_exact {
             "the best of all assignments".to_owned()
         } else {
             format!("at most {:.3} times the best", found.ratio_most())
         },
-        duration(found.largest_gain_ns.max(0.0)),
-        lanes(table, instance, found),
+        format_duration(found.largest_gain_ns.max(0.0)),
+        draw_devices(table, instance, found),
     );
     for device in &table.devices {
         let _ = write!(body, "<th>{}</th>", escape(device));
@@ -28,23 +27,22 @@ pub fn placement(table: &TimesTable, instance: &Instance, found: &Placement) -> 
     for (operator, name) in table.operators.iter().enumerate() {
         let _ = write!(body, "<tr><td>{}</td>", escape(name));
         for (device, pays) in found.pays_ns[operator].iter().enumerate() {
-            let own = duration(instance.times_ns[operator][device]);
-            let text = format!("{} <span class=\"soft\">(alone {own})</span>", duration(*pays));
+            let own = format_duration(instance.times_ns[operator][device]);
+            let text = format!("{} <span class=\"soft\">(alone {own})</span>", format_duration(*pays));
             let text = if device == found.devices[operator] { format!("<b>{text}</b>") } else { text };
             let _ = write!(body, "<td>{text}</td>");
         }
         body.push_str("</tr>");
     }
     body.push_str("</table></div><p class=\"soft\">Bold: where it is. Other columns: what it would pay there while all others stay.</p>");
-    page("Operators on devices", &body)
+    styled_page("Operators on devices", &body)
 }
 
 const WIDTH: f64 = 900.0;
 const LANE: f64 = 40.0;
 
-/// Draws the operators of each device one after the other, by their times alone.
-fn lanes(table: &TimesTable, instance: &Instance, found: &Placement) -> String {
-    /// Width of a letter in a box.
+/// Draws the operators of each device sequentially, by their times alone.
+fn draw_devices(table: &TimesTable, instance: &Instance, found: &Placement) -> String {
     const LETTER: f64 = 6.3;
     let left = 20.0 + label_width(table.devices.iter().map(String::as_str)).min(WIDTH / 3.0);
     let of_device =
@@ -53,10 +51,10 @@ fn lanes(table: &TimesTable, instance: &Instance, found: &Placement) -> String {
     let longest_ns = (0..table.devices.len()).map(busy_ns).fold(1.0, f64::max);
     let scale = Scale { range: (0.0, longest_ns), places: (left, WIDTH - 40.0), is_log: false };
     let height = LANE * table.devices.len() as f64;
-    let mut picture = svg(WIDTH, height + 24.0, "operators of each device");
-    for tick in ticks(0.0, longest_ns, 6) {
-        let (x, y) = (scale.place(tick), height + 16.0);
-        let time = duration(tick);
+    let mut picture = svg_start(WIDTH, height + 24.0, "operators of each device");
+    for tick in round_ticks(0.0, longest_ns, 6) {
+        let (x, y) = (scale.coordinate_of(tick), height + 16.0);
+        let time = format_duration(tick);
         let _ = write!(picture, "<text class=\"soft\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{time}</text>");
     }
     for (device, name) in table.devices.iter().enumerate() {
@@ -66,7 +64,7 @@ fn lanes(table: &TimesTable, instance: &Instance, found: &Placement) -> String {
         let mut begin_ns = 0.0;
         for (place, operator) in of_device(device).enumerate() {
             let end_ns = begin_ns + instance.times_ns[operator][device];
-            let (from, to) = (scale.place(begin_ns), scale.place(end_ns));
+            let (from, to) = (scale.coordinate_of(begin_ns), scale.coordinate_of(end_ns));
             let (label, depth) = (&table.operators[operator], if place % 2 == 0 { 0.75 } else { 0.5 });
             let _ = write!(
                 picture,
@@ -76,7 +74,7 @@ fn lanes(table: &TimesTable, instance: &Instance, found: &Placement) -> String {
                 (to - from - 0.6).max(0.6),
                 LANE - 8.0,
                 escape(label),
-                duration(end_ns - begin_ns)
+                format_duration(end_ns - begin_ns)
             );
             if to - from > LETTER * (label.chars().count() + 1) as f64 {
                 let _ = write!(

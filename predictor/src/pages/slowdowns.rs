@@ -1,18 +1,17 @@
 //! Slowdowns of operators beside each other as colours, and how far off rules are.
 
-use super::{escape, page};
+use super::{escape, styled_page};
 use crate::planning::coruns::{CoRuns, Scores};
-use report::duration;
-use report::page::chart::svg;
+use report::format_duration;
+use report::page::chart::svg_start;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Operators that fit on a page that is still read.
+/// Limit of operators on the page.
 const MOST: usize = 60;
 const CELL: (usize, usize) = (42, 22);
 
-/// The page.
-pub fn slowdowns(coruns: &CoRuns, scores: &Scores) -> String {
+pub fn slowdowns_page(coruns: &CoRuns, scores: &Scores) -> String {
     let mut body = format!(
         "<p>Slowdown of an operator that runs concurrently with another one, relative to isolated execution on the same cores. {} slowdowns of {} operators; \
          the median is {:.3}.</p>",
@@ -20,11 +19,15 @@ pub fn slowdowns(coruns: &CoRuns, scores: &Scores) -> String {
         coruns.operators.len(),
         scores.middle
     );
-    let _ = write!(body, "<figure>{}</figure>", map(coruns));
+    let _ = write!(body, "<figure>{}</figure>", draw_pairs(coruns));
     body.push_str("<ol>");
     for one in coruns.operators.iter().take(MOST) {
-        let _ =
-            write!(body, "<li>{} <span class=\"soft\">alone {}</span></li>", escape(&one.text), duration(one.alone_ns));
+        let _ = write!(
+            body,
+            "<li>{} <span class=\"soft\">alone {}</span></li>",
+            escape(&one.text),
+            format_duration(one.alone_ns)
+        );
     }
     body.push_str("</ol><h2>Operators that were held out</h2><table><tr><th>rule</th><th>MAPE</th><th>median</th><th>90th percentile</th></tr>");
     for one in &scores.rules {
@@ -43,12 +46,12 @@ pub fn slowdowns(coruns: &CoRuns, scores: &Scores) -> String {
          the middle case.</p>",
         scores.asked, scores.noise
     );
-    body.push_str(&profiles(coruns));
-    page("Slowdown of concurrent operators", &body)
+    body.push_str(&profiles_table(coruns));
+    styled_page("Slowdown of concurrent operators", &body)
 }
 
-/// Pairs as colours; operators have the numbers of the list below.
-fn map(coruns: &CoRuns) -> String {
+/// Draws a heat map of pairs; operators are numbered as in the list below.
+fn draw_pairs(coruns: &CoRuns) -> String {
     let mut cells: BTreeMap<(usize, usize), Vec<f64>> = BTreeMap::new();
     for one in coruns.beside.iter().filter(|one| one.others.len() == 1) {
         cells.entry((one.operator, one.others[0])).or_default().push(one.slowdown);
@@ -56,7 +59,8 @@ fn map(coruns: &CoRuns) -> String {
     let count = coruns.operators.len().min(MOST);
     let (width, height) = CELL;
     let (left, top) = (46, 46);
-    let mut picture = svg((left + width * count + 20) as f64, (top + height * count + 20) as f64, "slowdowns of pairs");
+    let mut picture =
+        svg_start((left + width * count + 20) as f64, (top + height * count + 20) as f64, "slowdowns of pairs");
     let _ = write!(picture, "<text x=\"{}\" y=\"14\" class=\"soft\">beside</text>", left);
     for place in 0..count {
         let (x, y) = (left + width * place + width / 2, top + height * place + 15);
@@ -92,8 +96,8 @@ fn map(coruns: &CoRuns) -> String {
     picture + "</svg>"
 }
 
-/// What each loses beside partners that ask for one thing alone, and what those lose.
-fn profiles(coruns: &CoRuns) -> String {
+/// Slowdowns next to synthetic partners, in both directions.
+fn profiles_table(coruns: &CoRuns) -> String {
     if coruns.partners.is_empty() || coruns.operators.iter().all(|one| one.demand.profile.is_none()) {
         return String::new();
     }

@@ -1,22 +1,20 @@
 //! What features do to many answers: a dot for every row, its place the factor of time, its colour the feature's value.
 
-use super::{escape, page};
+use super::{escape, styled_page};
 use crate::explain::{FeatureSummary, Summary};
-use report::page::chart::{Scale, factor, label_width, svg};
+use report::page::chart::{Scale, format_factor, label_width, svg_start};
 use std::fmt::Write;
 
-/// Features that are shown; the rest moves little.
 const MOST: usize = 16;
-/// Where dots are.
+/// Horizontal centre of the dots.
 const MIDDLE: f64 = 610.0;
 const RIGHT: f64 = 150.0;
 const TOP: f64 = 34.0;
 const LANE: f64 = 28.0;
-/// Dots of one factor stand on top of each other in columns of this width.
+/// Width of a column in which dots are stacked.
 const COLUMN: f64 = 4.0;
 
-/// A page with a swarm for each operator.
-pub fn swarms(summaries: &[Summary]) -> String {
+pub fn swarm_page(summaries: &[Summary]) -> String {
     let mut body = "<p>Each dot is a measured row. It stands where the feature's contribution (Shapley value) multiplies the time by so much, \
         against the average row; its colour is the feature's own value, from <b style=\"color:var(--down)\">low</b> to \
         <b style=\"color:var(--up)\">high</b>. Grey: the row does not have the feature.</p>".to_owned();
@@ -27,34 +25,34 @@ pub fn swarms(summaries: &[Summary]) -> String {
             escape(&summary.operator),
             summary.rows,
             MOST.min(summary.features.len()),
-            picture(&summary.features[..MOST.min(summary.features.len())])
+            draw_swarms(&summary.features[..MOST.min(summary.features.len())])
         );
     }
-    page("Effect of features on times", &body)
+    styled_page("Effect of features on times", &body)
 }
 
-fn picture(features: &[FeatureSummary]) -> String {
+fn draw_swarms(features: &[FeatureSummary]) -> String {
     let logs = features.iter().flat_map(|one| one.points.iter().map(|(_, factor)| factor.ln().abs()));
     let most = logs.filter(|log| log.is_finite()).fold(0.05, f64::max).exp();
     let left = label_width(features.iter().map(|one| one.feature.as_str())) + 30.0;
     let width = left + MIDDLE + RIGHT;
     let across = Scale { range: (1.0 / most, most), places: (left, left + MIDDLE), is_log: true };
     let bottom = TOP + LANE * features.len() as f64;
-    let mut svg = svg(width, bottom + 46.0, "factors of features");
+    let mut svg = svg_start(width, bottom + 46.0, "factors of features");
     for tick in factor_ticks(most) {
-        let x = across.place(tick);
+        let x = across.coordinate_of(tick);
         let _ = write!(
             svg,
             "<line class=\"{}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/><text class=\"soft\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
             if tick == 1.0 { "axis" } else { "grid" },
             bottom + 18.0,
-            factor(tick)
+            format_factor(tick)
         );
     }
     let _ = write!(
         svg,
         "<text class=\"soft\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">what the feature multiplies the time by</text><text class=\"soft\" x=\"{}\" y=\"{}\">typically ×</text>",
-        across.place(1.0),
+        across.coordinate_of(1.0),
         bottom + 38.0,
         width - RIGHT + 20.0,
         TOP - 10.0
@@ -71,7 +69,7 @@ fn picture(features: &[FeatureSummary]) -> String {
             middle + 4.0,
             one.typical
         );
-        svg += &lane(one, middle, &across);
+        svg += &draw_lane(one, middle, &across);
     }
     svg + "</svg>"
 }
@@ -89,7 +87,7 @@ fn factor_ticks(most: f64) -> Vec<f64> {
     steps.flat_map(|step| [1.0 / step, step]).chain([1.0]).collect()
 }
 
-fn lane(one: &FeatureSummary, middle: f64, across: &Scale) -> String {
+fn draw_lane(one: &FeatureSummary, middle: f64, across: &Scale) -> String {
     let mut values: Vec<f32> = one.points.iter().map(|(value, _)| *value).filter(|value| !value.is_nan()).collect();
     values.sort_by(f32::total_cmp);
     values.dedup();
@@ -99,7 +97,7 @@ fn lane(one: &FeatureSummary, middle: f64, across: &Scale) -> String {
     let mut points: Vec<&(f32, f64)> = one.points.iter().filter(|(_, factor)| factor.is_finite()).collect();
     points.sort_by(|one, two| one.0.total_cmp(&two.0));
     for (value, factor) in points {
-        let x = across.place(*factor);
+        let x = across.coordinate_of(*factor);
         let height = heights.entry((x / COLUMN).round() as i64).or_default();
         // Up and down in turns, and at last on the edge of the lane.
         let aside =

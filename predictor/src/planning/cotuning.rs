@@ -1,6 +1,6 @@
 //! Schedules and cores of a few operators that run together.
 
-use super::demand::{Time, demand};
+use super::demand::{Time, task_demand};
 use super::known_times::KnownTimes;
 use crate::error::{Error, Result};
 use crate::probe::Raced;
@@ -10,53 +10,47 @@ use planners::interference::Demand;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// The word for operators that run at once.
+/// Label for concurrent operators.
 pub const TOGETHER: &str = "side by side";
-/// The word for operators of which each has all cores.
+/// Label for sequential operators on all cores.
 pub const IN_TURNS: &str = "one after the other";
 
-/// Operators that run together, and what may be chosen for them.
+/// Operators that run together, and the choices for them.
 pub struct CotuningQuestion {
     operators: Vec<(String, Task)>,
     cores: usize,
     most_schedules: usize,
 }
 
-/// The choice.
 pub struct Cotuning {
-    /// The operators as they were asked for.
     pub operators: Vec<String>,
-    /// Schedules of each operator that were considered, with their times on one core, two, and so on.
     pub schedules: Vec<Vec<(String, Vec<Time>)>>,
-    /// Which of them are best, by their places.
+    /// Indices of the best schedules.
     pub cotuned: Cotuned,
-    /// What the better way should take.
     pub promised: Promised,
     cores: usize,
 }
 
 impl CotuningQuestion {
-    /// Reads two to four operators in their short form; of each, so many schedules are considered.
     pub fn new(operators: &[String], cores: usize, most_schedules: usize) -> Result<CotuningQuestion> {
         if !(2..=4).contains(&operators.len()) {
             let problem = format!("{} operators; two to four run together, each as --op", operators.len());
             return Err(Error::Query(problem));
         }
-        let read = |text: &String| Ok((text.clone(), task(text)?));
+        let read = |text: &String| Ok((text.clone(), parse_single_task(text)?));
         Ok(CotuningQuestion { operators: operators.iter().map(read).collect::<Result<_>>()?, cores, most_schedules })
     }
 
-    /// Chooses schedules and cores by records.
-    pub fn choose(self, known: &KnownTimes) -> Result<Cotuning> {
+    pub fn choose_schedules(self, known: &KnownTimes) -> Result<Cotuning> {
         let CotuningQuestion { operators, cores, most_schedules } = self;
-        let Some(host) = known.host() else {
+        let Some(host) = known.measured_host() else {
             return Err(Error::Query("schedules come from records: give --data STORE".to_owned()));
         };
-        let (machine, crowding) = (known.machine(cores)?, host.crowding(cores));
+        let (machine, crowding) = (known.shared_machine(cores)?, host.crowding_factors(cores));
         let mut schedules: Vec<Vec<(String, Vec<Time>)>> = Vec::new();
         let mut demands = Vec::new();
         for (text, task) in &operators {
-            let found = host.schedules(task, cores, most_schedules);
+            let found = host.measured_schedules(task, cores, most_schedules);
             if found.is_empty() {
                 let threads = (1..=cores).map(|threads| threads.to_string()).collect::<Vec<_>>().join(",");
                 return Err(Error::Query(format!(
@@ -64,26 +58,26 @@ impl CotuningQuestion {
                      --modelsource simple --modelname {text} --threads {threads}`"
                 )));
             }
-            let profile = host.profile(task);
+            let profile = host.task_profile(task);
             let of = |(_, times): &(String, Vec<Time>)| Demand {
                 profile: profile.clone(),
-                ..demand(task, times, &machine, &crowding)
+                ..task_demand(task, times, &machine, &crowding)
             };
             demands.push(found.iter().map(of).collect());
             schedules.push(found);
         }
         let cotuned = cotune(&machine, &demands).map_err(|error| Error::Query(error.to_string()))?;
-        let promised = Promised::of(&cotuned, &schedules, cores);
+        let promised = Promised::from_cotuned(&cotuned, &schedules, cores);
         let operators = operators.into_iter().map(|(text, _)| text).collect();
         Ok(Cotuning { operators, schedules, cotuned, promised, cores })
     }
 }
 
-fn task(text: &str) -> Result<Task> {
+fn parse_single_task(text: &str) -> Result<Task> {
     let refused = |error: models::Error| Error::Query(format!("cannot read the operator `{text}`: {error}"));
-    let graph = zoo::simple::build(text).map_err(refused)?;
-    let graph = passes::simplify(&graph).map_err(refused)?;
-    let mut tasks = models::tasks(&graph, Fuse::Epilogue).map_err(refused)?;
+    let graph = zoo::simple::build_operator(text).map_err(refused)?;
+    let graph = passes::simplify_graph(&graph).map_err(refused)?;
+    let mut tasks = models::distinct_tasks(&graph, Fuse::Epilogue).map_err(refused)?;
     match tasks.len() {
         1 => Ok(tasks.remove(0).task),
         count => Err(Error::Query(format!("`{text}` makes {count} tasks, not one"))),
@@ -91,8 +85,8 @@ fn task(text: &str) -> Result<Task> {
 }
 
 impl Cotuning {
-    /// Returns both ways, as `opcollect race` reads them.
-    pub fn choice(&self) -> Value {
+    /// Returns both choices in the input format of `opcollect race`.
+    pub fn both_choices(&self) -> Value {
         let Cotuning { operators, schedules, cotuned, cores, .. } = self;
         let way = |chosen: &[usize], own: &dyn Fn(usize) -> usize| -> Vec<Value> {
             let one = |(place, operator): (usize, &String)| {
@@ -109,22 +103,21 @@ impl Cotuning {
     }
 }
 
-/// The better way, how long it takes, and on which cores each operator is.
+/// The better choice with its predicted time and cores.
 #[derive(Serialize)]
 pub struct Promised {
-    /// The time.
     pub time_ns: f64,
-    /// 90 % of measurements should lie between this …
+    /// Lower end of the 90 % interval.
     pub low_ns: f64,
-    /// … and this.
+    /// Upper end of the 90 % interval.
     pub high_ns: f64,
-    /// Cores of each operator side by side, counted from 0 among those that are given.
+    /// Cores of each concurrent operator, from 0 among the given ones.
     pub affinity: Vec<Vec<usize>>,
 }
 
 impl Promised {
-    /// Errors of different schedules are apart; side by side the last to end says when all have.
-    fn of(found: &Cotuned, schedules: &[Vec<(String, Vec<Time>)>], cores: usize) -> Promised {
+    /// Sequential errors are independent; concurrent operators end with the slowest.
+    fn from_cotuned(found: &Cotuned, schedules: &[Vec<(String, Vec<Time>)>], cores: usize) -> Promised {
         let off = |of: fn(&Time) -> f64| -> f64 {
             let operators = schedules.iter().enumerate();
             match found.is_together {
@@ -148,20 +141,16 @@ impl Promised {
     }
 }
 
-/// Both ways as they were measured.
 #[derive(Serialize)]
 pub struct MeasuredChoice {
-    /// The measurement.
     #[serde(flatten)]
     pub raced: Raced,
-    /// The faster way, which is kept.
     pub kept: &'static str,
-    /// What the choice takes more than the faster way, over that; 0 where the choice is the faster one.
+    /// Excess time of the choice over the faster alternative, as a share; 0 if the choice is the faster one.
     pub regret: f64,
 }
 
 impl MeasuredChoice {
-    /// Compares a choice with its measurement.
     pub fn new(cotuned: &Cotuned, raced: Raced) -> MeasuredChoice {
         let is_together = raced.ratio.median < 1.0;
         let regret = match (cotuned.is_together, is_together) {

@@ -8,7 +8,7 @@ use learn::host_translation::HostTranslation;
 use learn::predictor::Predictor;
 use planners::interference::{Learned, Machine};
 
-/// Times of records, of a predictor for what was not measured, or of both.
+/// Times from records, from a predictor, or from both, with records first.
 pub struct KnownTimes {
     host: Option<Host>,
     predictor: Option<Predictor>,
@@ -16,7 +16,7 @@ pub struct KnownTimes {
 }
 
 impl KnownTimes {
-    /// Combines what is known, at least one of both. The device is the predictor's.
+    /// Combines sources, of which at least one must be given. The device belongs to the predictor.
     pub fn new(host: Option<Host>, predictor: Option<Predictor>, device: Option<String>) -> Result<KnownTimes> {
         if host.is_none() && predictor.is_none() {
             let problem = "no times: give --data STORE with records of this machine, or --predictor FILE, or both";
@@ -25,37 +25,35 @@ impl KnownTimes {
         Ok(KnownTimes { host, predictor, setting: Setting { device, ..Setting::default() } })
     }
 
-    /// Returns the host that was measured.
-    pub fn host(&self) -> Option<&Host> {
+    pub fn measured_host(&self) -> Option<&Host> {
         self.host.as_ref()
     }
 
-    /// Returns the host that predicted times are for, where that is not the device that was learned from.
+    /// Returns the target host of predicted times, if it is not the trained device.
     pub fn this_host(&self) -> Option<&HostTranslation> {
         let predictor = self.predictor.as_ref().filter(|_| self.setting.device.is_none())?;
         predictor.this_host.as_ref()
     }
 
-    /// Plans a whole network on this many cores; starting groups side by side and waiting for them takes `barrier_ns`.
-    pub fn plan(&self, question: &NetworkQuestion<'_>, cores: usize, barrier_ns: f64) -> Result<Planned> {
-        let machine = self.machine(cores)?;
-        plan(&question.graph()?, &self.times(), &machine, barrier_ns)
+    /// Plans a network on `cores` cores; each stage adds a barrier of `barrier_ns`.
+    pub fn plan_network(&self, question: &NetworkQuestion<'_>, cores: usize, barrier_ns: f64) -> Result<Planned> {
+        let machine = self.shared_machine(cores)?;
+        plan(&question.build_graph()?, &self.time_sources(), &machine, barrier_ns)
     }
 
-    fn times(&self) -> Times<'_> {
+    fn time_sources(&self) -> Times<'_> {
         let predictor = self.predictor.as_ref().map(|predictor| (predictor, &self.setting));
         Times { host: self.host.as_ref(), predictor }
     }
 
-    /// Returns what operators share, as far as that is known.
-    pub fn machine(&self, cores: usize) -> Result<Machine> {
+    pub fn shared_machine(&self, cores: usize) -> Result<Machine> {
         if let Some(host) = &self.host {
-            return Ok(host.machine(cores));
+            return Ok(host.shared_machine(cores));
         }
         let predictor = self.predictor.as_ref().expect("one of both was given");
-        let name = queries::device(predictor, &self.setting)?;
+        let name = queries::find_device(predictor, &self.setting)?;
         let known = predictor.about.devices.keys().map(String::as_str);
-        let device = predictor.about.devices.get(name).ok_or_else(|| Error::unknown("device", name, known))?;
+        let device = predictor.about.devices.get(name).ok_or_else(|| Error::unknown_name("device", name, known))?;
         let bytes_per_ns = device.bandwidth_gb_per_s.max(f64::MIN_POSITIVE);
         let cache_bytes = device.cache_bytes * cores as f64;
         Ok(Machine { cores, bytes_per_ns, cache_bytes, learned: Learned::default() })

@@ -1,115 +1,111 @@
 //! One answer for a whole model: one operator after the other or side by side, on how many cores, how long, and why.
 
-use super::times::{Time, Times, demand};
+use super::times::{Time, Times, task_demand};
 use crate::error::{Error, Result};
 use models::stages::{self, Promise, Stage};
 use models::{Fuse, Graph, Parallel, Plan, StagePlan};
 use planners::interference::{Demand, Machine};
 use planners::stages::{Costs, SearchLimits, Stages};
-use report::duration;
+use report::format_duration;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What starting groups side by side and waiting for them costs.
+/// Cost of starting concurrent groups and waiting for them.
 pub const BARRIER_NS: f64 = 1_000.0;
 
-/// A planned model.
 #[derive(Clone, Debug, Serialize)]
 pub struct Planned {
-    /// What an executor runs.
+    /// Stages that the executor runs.
     #[serde(skip)]
     pub stages: StagePlan,
-    /// What each call is.
+    /// Label of each call.
     #[serde(skip)]
     pub calls: Vec<String>,
-    /// Name of the model.
     pub model: String,
-    /// What was chosen.
     pub parallel: Parallel,
-    /// On how many cores.
     pub cores: usize,
-    /// The promise.
     pub promise: Promise,
-    /// The longest chain: no plan takes less.
+    /// Length of the critical path, a lower bound.
     pub critical_ns: f64,
-    /// Sets of operators that were looked at, and whether that were all that the limits allow.
+    /// Number of operator sets explored.
     pub states: usize,
-    /// Whether nothing was left out.
+    /// Whether the search was exhaustive.
     pub is_exact: bool,
-    /// Share of the time that was measured, not predicted.
+    /// Share of the time that is measured, not predicted.
     pub measured_share: f64,
-    /// Time of the best stages that were found, whether they were chosen or not.
+    /// Time of the best stages found, chosen or not.
     pub best_ns: f64,
-    /// Number of operators that take longer on all cores than on fewer.
+    /// Operators that take longer on all cores than on fewer.
     pub slower_on_all: usize,
-    /// Stages with groups side by side.
+    /// Stages with concurrent groups.
     pub stages_side_by_side: usize,
-    /// Stages in all.
     pub stages_count: usize,
-    /// Why, in one sentence.
+    /// Reason for the choice, in a sentence.
     pub why: String,
-    /// What each operator takes on other numbers of cores.
+    /// Times by number of cores for each operator.
     pub alternatives: Vec<Alternative>,
 }
 
-/// What calls of one operator take on each number of cores.
 #[derive(Clone, Debug, Serialize)]
 pub struct Alternative {
-    /// The operator.
     pub operator: String,
-    /// Its calls.
     pub calls: Vec<usize>,
-    /// Alone on one core, two, and so on.
+    /// Time alone on one core, two, and so on.
     pub alone_ns: Vec<f64>,
-    /// How many cores each of its calls has in the plan, the same number once.
+    /// Core counts of its calls in the plan, without duplicates.
     pub cores: Vec<usize>,
-    /// What one run moves or keeps in the last cache.
+    /// Bytes moved or kept in the last-level cache per run.
     pub bytes: f64,
 }
 
 impl Alternative {
-    /// Returns whether calls take longer on all cores than on some smaller number.
+    /// Reports whether calls take longer on all cores than on fewer.
     fn is_slower_on_all(&self) -> bool {
         self.alone_ns.split_last().is_some_and(|(all, fewer)| fewer.iter().any(|fewer| fewer < all))
     }
 }
 
-/// A plan has to promise this much before operators run side by side. Stages of GoogLeNet on two cores of a virtual machine took 8 %
-/// longer, beside the sequential time, than was promised by times of operators alone; less than that is no promise.
+/// Smallest predicted gain for concurrent groups. Plans from times alone are off by nearly as much on shared hosts.
 const LEAST_GAIN: f64 = 0.10;
 
-/// The plan of a model on this machine.
 pub fn plan(graph: &Graph, times: &Times<'_>, machine: &Machine, barrier_ns: f64) -> Result<Planned> {
     let refused = |error: models::Error| Error::Query(error.to_string());
-    let graph = passes::simplify(graph).map_err(refused)?;
-    let cut = models::plan(&graph, Fuse::Epilogue).map_err(refused)?;
-    let of_tasks = times.of(&cut.tasks, machine.cores)?;
-    let crowding = times.host.map_or_else(|| vec![1.0; machine.cores], |host| host.crowding(machine.cores));
+    let graph = passes::simplify_graph(graph).map_err(refused)?;
+    let cut = models::plan_calls(&graph, Fuse::Epilogue).map_err(refused)?;
+    let of_tasks = times.task_times(&cut.tasks, machine.cores)?;
+    let crowding = times.host.map_or_else(|| vec![1.0; machine.cores], |host| host.crowding_factors(machine.cores));
     let of_call = |call: &models::Call| {
         let task = &cut.tasks[call.task].task;
-        let profile = times.host.and_then(|host| host.profile(task));
-        Demand { profile, ..demand(task, &of_tasks[call.task], machine, &crowding) }
+        let profile = times.host.and_then(|host| host.task_profile(task));
+        Demand { profile, ..task_demand(task, &of_tasks[call.task], machine, &crowding) }
     };
     let demands = cut.calls.iter().map(of_call).collect();
-    let asked = planners::stages::Graph { demands, before: stages::waits(&graph, &cut) };
-    let found =
-        planners::stages::stages(&asked, &Costs { machine: machine.clone(), barrier_ns }, &SearchLimits::default())
-            .map_err(|error| Error::Query(error.to_string()))?;
+    let asked = planners::stages::Graph { demands, before: stages::call_dependencies(&graph, &cut) };
+    let found = planners::stages::plan_stages(
+        &asked,
+        &Costs { machine: machine.clone(), barrier_ns },
+        &SearchLimits::default(),
+    )
+    .map_err(|error| Error::Query(error.to_string()))?;
     let known = Known { of_tasks: &of_tasks, host: times.host.map(|host| host.class.clone()) };
-    Ok(chosen(&graph, &cut, &known, machine.cores, &found))
+    Ok(assemble_plan(&graph, &cut, &known, machine.cores, &found))
 }
 
-/// Times of tasks and where they come from.
+/// Times of tasks and their source.
 struct Known<'a> {
     of_tasks: &'a [Vec<Time>],
-    /// Class of the host that times were measured on.
     host: Option<String>,
 }
 
 impl Known<'_> {
-    /// Returns the relative half-width of the sum of all calls: errors of one key are the same, those of different keys
-    /// independent.
-    fn off<K: Ord>(&self, cut: &Plan, cores: usize, key: impl Fn(usize) -> K, of: fn(&Time) -> f64) -> f64 {
+    /// Relative half-width of the sum of all calls: errors are identical within a key and independent between keys.
+    fn relative_half_width<K: Ord>(
+        &self,
+        cut: &Plan,
+        cores: usize,
+        key: impl Fn(usize) -> K,
+        of: fn(&Time) -> f64,
+    ) -> f64 {
         let (mut halves, mut sum_ns): (BTreeMap<K, f64>, f64) = (BTreeMap::new(), 0.0);
         for call in &cut.calls {
             let time = &self.of_tasks[call.task][cores - 1];
@@ -119,7 +115,7 @@ impl Known<'_> {
         halves.values().map(|half| half.powi(2)).sum::<f64>().sqrt() / sum_ns
     }
 
-    /// Returns the share of the calls' time on all cores that was measured.
+    /// Share of the calls' time on all cores that is measured.
     fn measured_share(&self, cut: &Plan, cores: usize) -> f64 {
         let of = |is_wanted: fn(&Time) -> bool| {
             let times = cut.calls.iter().map(|call| &self.of_tasks[call.task][cores - 1]);
@@ -129,17 +125,18 @@ impl Known<'_> {
     }
 }
 
-fn chosen(graph: &Graph, cut: &Plan, known: &Known<'_>, cores: usize, found: &Stages) -> Planned {
+fn assemble_plan(graph: &Graph, cut: &Plan, known: &Known<'_>, cores: usize, found: &Stages) -> Planned {
     let gain = 1.0 - found.time_ns / found.sequential_ns;
     let above: fn(&Time) -> f64 = |time| time.high_ns - time.time_ns;
     // A plan is worth it beyond what plans are off by, and beyond what the times of its tasks are known to.
-    let is_known = gain >= LEAST_GAIN.max(known.off(cut, cores, |task| task, above));
+    let is_known = gain >= LEAST_GAIN.max(known.relative_half_width(cut, cores, |task| task, above));
     let is_sequential = |stage: &planners::stages::Stage| matches!(&stage.groups[..], [one] if one.cores == cores);
     let is_staged = is_known && !found.stages.iter().all(is_sequential);
     let parallel = if is_staged { Parallel::Stream } else { Parallel::Sequential };
     let time_ns = if is_staged { found.time_ns } else { found.sequential_ns };
     // The total of a prediction has the same interval: errors of one kind of operator are the same.
-    let of_kinds = |of: fn(&Time) -> f64| known.off(cut, cores, |task| cut.tasks[task].task.kind(), of);
+    let of_kinds =
+        |of: fn(&Time) -> f64| known.relative_half_width(cut, cores, |task| cut.tasks[task].task.anchor_kind(), of);
     let promise = Promise {
         time_ns,
         low_ns: time_ns * (1.0 - of_kinds(|time| time.time_ns - time.low_ns).min(1.0)),
@@ -149,8 +146,8 @@ fn chosen(graph: &Graph, cut: &Plan, known: &Known<'_>, cores: usize, found: &St
     let by_rule = StagePlan::by_rule(graph, cut, cores, Parallel::Sequential);
     let in_sequence = || by_rule.stages.iter().map(|stage| Stage { time_ns: Some(time_ns), ..stage.clone() });
     let stages: Vec<Stage> =
-        if is_staged { found.stages.iter().map(placed).collect() } else { in_sequence().collect() };
-    let alternatives = alternatives(cut, known.of_tasks, &stages);
+        if is_staged { found.stages.iter().map(assign_cores).collect() } else { in_sequence().collect() };
+    let alternatives = call_alternatives(cut, known.of_tasks, &stages);
     let slower_on_all = alternatives.iter().filter(|one| one.is_slower_on_all()).count();
     Planned {
         model: graph.name.clone(),
@@ -165,14 +162,14 @@ fn chosen(graph: &Graph, cut: &Plan, known: &Known<'_>, cores: usize, found: &St
         slower_on_all,
         stages_side_by_side: stages.iter().filter(|stage| stage.groups.len() > 1).count(),
         stages_count: stages.len(),
-        why: why(found, gain, is_staged, (slower_on_all, alternatives.len(), cores)),
+        why: explain_choice(found, gain, is_staged, (slower_on_all, alternatives.len(), cores)),
         alternatives,
         calls: cut.calls.iter().map(|call| cut.tasks[call.task].task.describe()).collect(),
         stages: StagePlan { stages, host_class: known.host.clone(), parallel, promise: Some(promise), ..by_rule },
     }
 }
 
-fn alternatives(cut: &Plan, of_tasks: &[Vec<Time>], stages: &[Stage]) -> Vec<Alternative> {
+fn call_alternatives(cut: &Plan, of_tasks: &[Vec<Time>], stages: &[Stage]) -> Vec<Alternative> {
     let mut cores_of = vec![0; cut.calls.len()];
     for group in stages.iter().flat_map(|stage| &stage.groups) {
         group.calls.iter().for_each(|&call| cores_of[call] = group.cores.len());
@@ -188,14 +185,19 @@ fn alternatives(cut: &Plan, of_tasks: &[Vec<Time>], stages: &[Stage]) -> Vec<Alt
             calls,
             alone_ns: times.iter().map(|time| time.time_ns).collect(),
             cores,
-            bytes: one.work().map_or(0.0, |work| work.bytes() as f64),
+            bytes: one.work().map_or(0.0, |work| work.total_bytes() as f64),
         }
     };
     of_tasks.iter().enumerate().map(of).collect()
 }
 
-/// Describes why the plan was chosen; `slower` counts the operators that all cores slow down, all operators and the cores.
-fn why(found: &Stages, gain: f64, is_staged: bool, (slower, operators, cores): (usize, usize, usize)) -> String {
+/// Explains the choice. `slower` counts operators that all cores slow down; then all operators, and cores.
+fn explain_choice(
+    found: &Stages,
+    gain: f64,
+    is_staged: bool,
+    (slower, operators, cores): (usize, usize, usize),
+) -> String {
     let beside = found.stages.iter().filter(|stage| stage.groups.len() > 1).count();
     let less = format!("{:.1} % less time", 100.0 * gain);
     let on_all = format!("{slower} of {operators} operators take longer on {cores} cores than on fewer");
@@ -210,7 +212,7 @@ fn why(found: &Stages, gain: f64, is_staged: bool, (slower, operators, cores): (
         (false, 0) if slower > 0 => format!(
             "no groups are worth running concurrently; {on_all}, but with its best number of cores for each the plan would take {} \
              ({less}), which is within the error of plans",
-            duration(found.time_ns)
+            format_duration(found.time_ns)
         ),
         (false, 0) if found.critical_ns >= found.sequential_ns * 0.999 => {
             "every operator depends on the one before, so none can run concurrently".to_owned()
@@ -222,13 +224,13 @@ fn why(found: &Stages, gain: f64, is_staged: bool, (slower, operators, cores): (
         }
         (false, _) => format!(
             "concurrent execution would take {} ({less}) by these times, which is within the error of plans",
-            duration(found.time_ns)
+            format_duration(found.time_ns)
         ),
     }
 }
 
-/// A stage on cores: groups have them in order, from the first on.
-fn placed(stage: &planners::stages::Stage) -> Stage {
+/// Assigns consecutive cores to the groups of a stage.
+fn assign_cores(stage: &planners::stages::Stage) -> Stage {
     let mut next = 0;
     let groups = stage.groups.iter().map(|group| {
         let cores = (next..next + group.cores).collect();
@@ -250,11 +252,11 @@ mod tests {
 
     #[test]
     fn the_reason_does_not_praise_operators_that_all_cores_slow_down() {
-        let told = why(&found(594.0, 1), 1.0 - 594.0 / 646.0, false, (9, 17, 2));
+        let told = explain_choice(&found(594.0, 1), 1.0 - 594.0 / 646.0, false, (9, 17, 2));
         assert!(told.contains("9 of 17 operators take longer on 2 cores") && told.contains("594 ns"), "{told}");
-        let told = why(&found(646.0, 2), 0.0, false, (0, 17, 2));
+        let told = explain_choice(&found(646.0, 2), 0.0, false, (0, 17, 2));
         assert!(told.starts_with("each operator takes less time on 2 cores"), "{told}");
-        let told = why(&found(323.0, 1), 0.5, true, (9, 17, 2));
+        let told = explain_choice(&found(323.0, 1), 0.5, true, (9, 17, 2));
         assert!(told.ends_with("with its best number of cores for each, 50.0 % less time"), "{told}");
     }
 }

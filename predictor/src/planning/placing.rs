@@ -1,34 +1,37 @@
 //! Operators on devices: the times of a network by a predictor, and what links and energy cost.
 
 use super::tables::TimesTable;
-use crate::devices::resolve;
+use crate::devices::resolve_device;
 use crate::error::{Error, Result};
 use crate::queries::{self, NetworkQuestion, Setting};
 use learn::predictor::Predictor;
 use models::{Fuse, stages};
 use planners::placement::{self, Edge, Instance, Link, Placement};
 
-/// What transfers and energy cost.
 #[derive(Clone, Debug)]
 pub struct PlacementOptions {
-    /// What any transfer between two devices takes.
+    /// Latency of a transfer.
     pub link_us: f64,
-    /// The rate between two devices.
+    /// Bandwidth of a transfer.
     pub link_gb_per_s: f64,
-    /// The power of devices at work, each as DEVICE=WATTS; of all devices or of none.
+    /// Power under load, as DEVICE=WATTS; for all devices or none.
     pub watts: Vec<String>,
-    /// What a joule is worth.
+    /// Price of energy, in microseconds per joule.
     pub price_us_per_j: f64,
 }
 
-/// Puts operators on devices. Returns the question as the planner has it, and the answer.
-pub fn place(table: &TimesTable, edges: Vec<Edge>, options: &PlacementOptions) -> Result<(Instance, Placement)> {
-    let instance = instance(options, table, edges)?;
-    let found = placement::place(&instance).map_err(|error| Error::Query(error.to_string()))?;
+/// Places operators on devices. Returns the planner's instance and the placement.
+pub fn place_operators(
+    table: &TimesTable,
+    edges: Vec<Edge>,
+    options: &PlacementOptions,
+) -> Result<(Instance, Placement)> {
+    let instance = planner_instance(options, table, edges)?;
+    let found = placement::place_operators(&instance).map_err(|error| Error::Query(error.to_string()))?;
     Ok((instance, found))
 }
 
-/// Predicts the calls of a network on devices, all that the predictor knows where none is named, and says what calls read of each other.
+/// Predicts the calls of a network on the given devices, or all known ones, with data edges between calls.
 pub fn times_of_network(
     predictor: &Predictor,
     question: &NetworkQuestion<'_>,
@@ -38,14 +41,14 @@ pub fn times_of_network(
     let devices: Vec<String> = match devices.is_empty() {
         true => known().map(str::to_owned).collect(),
         false => {
-            let named = devices.iter().map(|name| resolve(known(), name).map(str::to_owned));
+            let named = devices.iter().map(|name| resolve_device(known(), name).map(str::to_owned));
             named.collect::<Result<_>>()?
         }
     };
     let refused = |error: models::Error| Error::Query(error.to_string());
-    let graph = question.graph()?;
-    let graph = passes::simplify(&graph).map_err(refused)?;
-    let cut = models::plan(&graph, Fuse::Epilogue).map_err(refused)?;
+    let graph = question.build_graph()?;
+    let graph = passes::simplify_graph(&graph).map_err(refused)?;
+    let cut = models::plan_calls(&graph, Fuse::Epilogue).map_err(refused)?;
     let operators: Vec<_> = cut.tasks.iter().map(queries::of_task).collect::<Result<_>>()?;
     let mut times_ns = vec![Vec::with_capacity(devices.len()); cut.calls.len()];
     for device in &devices {
@@ -55,8 +58,8 @@ pub fn times_of_network(
             times.push(of_tasks[call.task].prediction.time_ns);
         }
     }
-    let bytes = |call: usize| graph.values[cut.calls[call].result.0 as usize].ty.bytes().unwrap_or(0) as f64;
-    let edges = stages::waits(&graph, &cut).into_iter().enumerate();
+    let bytes = |call: usize| graph.values[cut.calls[call].result.0 as usize].ty.size_bytes().unwrap_or(0) as f64;
+    let edges = stages::call_dependencies(&graph, &cut).into_iter().enumerate();
     let edges = edges.flat_map(|(to, from)| from.into_iter().map(move |from| (from, to))).map(|(from, to)| Edge {
         from,
         to,
@@ -67,7 +70,7 @@ pub fn times_of_network(
     Ok((TimesTable { operators: operators.collect(), devices, times_ns }, edges.collect()))
 }
 
-fn instance(options: &PlacementOptions, table: &TimesTable, edges: Vec<Edge>) -> Result<Instance> {
+fn planner_instance(options: &PlacementOptions, table: &TimesTable, edges: Vec<Edge>) -> Result<Instance> {
     let count = table.devices.len();
     let link = Link { latency_ns: options.link_us * 1e3, ns_per_byte: 1.0 / options.link_gb_per_s };
     if options.link_gb_per_s.is_nan() || options.link_gb_per_s <= 0.0 {

@@ -4,26 +4,23 @@ use crate::error::{Error, Result};
 use samples::text::read_bounded;
 use std::path::Path;
 
-/// More than a table of operators takes.
+/// Size limit of the file.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// Operators, devices and times in nanoseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TimesTable {
-    /// Names of operators.
     pub operators: Vec<String>,
-    /// Names of devices.
     pub devices: Vec<String>,
-    /// Of each operator on each device.
+    /// By operator, then device.
     pub times_ns: Vec<Vec<f64>>,
 }
 
 /// Reads `operator,DEVICE,DEVICE…` and lines below it.
-pub fn read(path: &Path) -> Result<TimesTable> {
-    parse(&read_bounded(path, BYTES_MAX)?).map_err(|problem| Error::table(path, problem))
+pub fn read_table(path: &Path) -> Result<TimesTable> {
+    parse_table(&read_bounded(path, BYTES_MAX)?).map_err(|problem| Error::table_error(path, problem))
 }
 
-fn parse(text: &str) -> std::result::Result<TimesTable, String> {
+fn parse_table(text: &str) -> std::result::Result<TimesTable, String> {
     let mut lines = text.lines().map(str::trim).enumerate().filter(|(_, line)| !line.is_empty());
     let (_, header) = lines.next().ok_or("it is empty; the first line is `operator,DEVICE,…`")?;
     let devices: Vec<String> = header.split(',').skip(1).map(|name| name.trim().to_owned()).collect();
@@ -60,7 +57,7 @@ mod tests {
 
     #[test]
     fn tables_are_read_or_refused() {
-        let table = parse("operator,cpu,gpu\nconv, 1,9\n\nsoftmax,9,1e0\n").expect("a table");
+        let table = parse_table("operator,cpu,gpu\nconv, 1,9\n\nsoftmax,9,1e0\n").expect("a table");
         assert_eq!((table.operators.len(), table.devices.join(" ")), (2, "cpu gpu".to_owned()));
         assert_eq!(table.times_ns, [[1.0, 9.0], [9.0, 1.0]]);
         for (text, wanted) in [
@@ -71,7 +68,7 @@ mod tests {
             ("operator,cpu,gpu\nx,1\n", "line 2: 1 times for 2 devices"),
             ("operator,cpu\nx,1,2\n", "line 2: 2 times for 1 devices"),
         ] {
-            let refused = parse(text).expect_err("no table");
+            let refused = parse_table(text).expect_err("no table");
             assert!(refused.contains(wanted), "{refused}");
         }
     }

@@ -1,13 +1,14 @@
 //! What operators take on so many cores, by records of a store or by a predictor, and what their host shares.
 
 use super::coruns::CoRuns;
-pub use super::demand::{Time, demand};
+pub use super::demand::{Time, task_demand};
 use super::demand::{bytes_per_ns, cache_bytes};
 use super::versions::of_versions;
 use crate::error::{Error, Result};
 use crate::queries::{self, Operator, Setting};
 use datasets::{
-    CacheState, Choose, Key, Outcome, Peaks, Record, ScheduleSource, Source, Store, choose, fastest, middle_of,
+    CacheState, Choose, Key, Outcome, Peaks, Record, ScheduleSource, Source, Store, choose_records, find_fastest,
+    middle_of,
 };
 use learn::predictor::Predictor;
 use models::{Task, TaskUse};
@@ -15,59 +16,51 @@ use planners::interference::{Learned, Machine, Profile};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
-/// What a store says of one class of hosts.
+/// Recorded times of one host class.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// The class.
     pub class: String,
-    /// What operators share on so many cores.
     pub cache_bytes: f64,
     peaks: Peaks,
-    /// What operators lost beside each other.
+    /// Slowdowns of concurrent operators.
     coruns: CoRuns,
     profiles: HashMap<String, Profile>,
-    /// Times by task and number of threads, each with its schedule, the fastest first.
+    /// By task and thread count: schedules with times, the fastest first.
     times: HashMap<(String, usize), Vec<(String, Time)>>,
-    /// The versions of these times.
+    /// Versions of the records.
     pub versions: BTreeSet<String>,
-    /// Number of records that were left out because of their versions.
     pub left_out: usize,
 }
 
-/// Selects records of a store.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecordChoice<'a> {
-    /// The class of hosts; None if the store has only one.
     pub class: Option<&'a str>,
-    /// Whether all schedules count, and not only the default ones.
     pub any_schedule: bool,
     /// Whether all versions count, and not only the newest ones.
     pub all_versions: bool,
 }
 
-/// Where times come from: records first, then a predictor.
+/// Sources of times: records first, then a predictor.
 pub struct Times<'a> {
-    /// What was measured.
     pub host: Option<&'a Host>,
-    /// What answers for what was not.
+    /// Source of unmeasured times.
     pub predictor: Option<(&'a Predictor, &'a Setting)>,
 }
 
 impl Host {
-    /// Reads the records of one class of hosts.
-    pub fn read(path: &Path, choice: RecordChoice<'_>) -> Result<Host> {
+    pub fn read_host(path: &Path, choice: RecordChoice<'_>) -> Result<Host> {
         let RecordChoice { class, any_schedule, all_versions } = choice;
         let store = Store::open(path)?;
         let mut by_class: BTreeMap<String, Vec<Record>> = BTreeMap::new();
         let mut together: Vec<Record> = Vec::new();
-        for record in store.records(Choose::All)? {
+        for record in store.select_records(Choose::All)? {
             let record = record?;
-            if CoRuns::has(&record) {
+            if CoRuns::is_corun(&record) {
                 together.push(record);
                 continue;
             }
             let is_of_cores =
-                record.device.is_none() && !targets::of_record(&record).is_some_and(|kind| kind.is_library());
+                record.device.is_none() && !targets::kind_of_record(&record).is_some_and(|kind| kind.is_library());
             let is_usable = record.outcome == Outcome::Ok
                 && record.source == Source::Measured
                 && record.is_alone()
@@ -82,7 +75,7 @@ impl Host {
         let class = match (class, known.as_slice()) {
             (Some(class), _) if by_class.contains_key(class) => class.to_owned(),
             (Some(class), _) => {
-                return Err(Error::unknown("hardware", class, known.iter().map(String::as_str)));
+                return Err(Error::unknown_name("hardware", class, known.iter().map(String::as_str)));
             }
             (None, [only]) => only.clone(),
             (None, []) => {
@@ -95,38 +88,38 @@ impl Host {
                 return Err(Error::Query(format!("give --hardware; the store has {}", several.join(", "))));
             }
         };
-        let peaks = Peaks::of(store.peaks()?.iter().filter(|measured| measured.host_class == class));
+        let peaks = Peaks::from_measurements(store.peaks()?.iter().filter(|measured| measured.host_class == class));
         together.retain(|record| record.host_class == class);
         let (together, _) = of_versions(together, all_versions);
-        let coruns = CoRuns::of(&choose(together, Choose::Middle));
+        let coruns = CoRuns::from_records(&choose_records(together, Choose::Middle));
         let (records, left_out) = of_versions(by_class.remove(&class).unwrap_or_default(), all_versions);
-        Ok(Host { profiles: coruns.profiles(), coruns, left_out, ..Host::of(class, &records, peaks) })
+        Ok(Host { profiles: coruns.task_profiles(), coruns, left_out, ..Host::from_records(class, &records, peaks) })
     }
 
-    fn of(class: String, records: &[Record], peaks: Peaks) -> Host {
+    fn from_records(class: String, records: &[Record], peaks: Peaks) -> Host {
         let mut attempts: HashMap<(String, usize), Vec<&Record>> = HashMap::new();
         for record in records {
             let Some(threads) = record.threads.and_then(|threads| usize::try_from(threads).ok()) else { continue };
             attempts.entry((record.task_hash.clone(), threads)).or_default().push(record);
         }
-        let times = attempts.into_iter().map(|(of, attempts)| (of, ordered(&attempts))).collect();
+        let times = attempts.into_iter().map(|(of, attempts)| (of, rank_schedules(&attempts))).collect();
         let cache_bytes = cache_bytes(records);
-        let versions = records.iter().map(Record::versions).collect();
+        let versions = records.iter().map(Record::version_text).collect();
         let (coruns, profiles) = (CoRuns::default(), HashMap::new());
         Host { class, cache_bytes, peaks, times, coruns, profiles, versions, left_out: 0 }
     }
 
-    /// What operators share on so many cores.
-    pub fn machine(&self, cores: usize) -> Machine {
+    /// Resources that operators share on `cores` cores.
+    pub fn shared_machine(&self, cores: usize) -> Machine {
         let bytes_per_ns = bytes_per_ns(&self.peaks, cores);
         let machine = Machine { cores, bytes_per_ns, cache_bytes: self.cache_bytes, learned: Learned::default() };
-        Machine { learned: self.coruns.learned(&machine), ..machine }
+        Machine { learned: self.coruns.learn_weights(&machine), ..machine }
     }
 
-    /// How many times longer operators take on each number of cores up to so many when the others are busy, too: what a core
-    /// does while it alone is awake, over what it does beside all others. Slowdowns that were measured hold that already.
-    pub fn crowding(&self, cores: usize) -> Vec<f64> {
-        if !self.machine(cores).learned.is_physical() {
+    /// Slow-down on each number of cores while the others are busy: the rate of a core alone over its rate next to
+    /// all others. Measured slowdowns already include this.
+    pub fn crowding_factors(&self, cores: usize) -> Vec<f64> {
+        if !self.shared_machine(cores).learned.is_physical() {
             return vec![1.0; cores];
         }
         let of_one = |cores: usize| self.peaks.flops_per_second(cores as f64).map(|rate| rate / cores as f64);
@@ -137,18 +130,18 @@ impl Host {
         (1..=cores).map(factor).collect()
     }
 
-    /// What a task loses and costs beside synthetic partners, where that was measured.
-    pub fn profile(&self, task: &Task) -> Option<Profile> {
+    /// Sensitivity and pressure of a task next to synthetic partners, if measured.
+    pub fn task_profile(&self, task: &Task) -> Option<Profile> {
         self.profiles.get(&task.hash()).cloned()
     }
 
-    /// How many slowdowns the machine's weights follow from.
-    pub fn slowdowns(&self) -> usize {
+    /// Number of slowdowns used to fit the machine's weights.
+    pub fn slowdown_count(&self) -> usize {
         self.coruns.beside.len()
     }
 
-    /// The schedules that were measured of a task on every number of threads up to so many, the fastest on all first.
-    pub fn schedules(&self, task: &Task, cores: usize, most: usize) -> Vec<(String, Vec<Time>)> {
+    /// Schedules measured on every thread count up to `cores`, the fastest on all first.
+    pub fn measured_schedules(&self, task: &Task, cores: usize, most: usize) -> Vec<(String, Vec<Time>)> {
         let hash = task.hash();
         let on = |threads: usize| self.times.get(&(hash.clone(), threads)).map_or(&[][..], Vec::as_slice);
         let whole = |(schedule, _): &(String, Time)| {
@@ -158,14 +151,13 @@ impl Host {
         on(cores).iter().filter_map(whole).take(most).collect()
     }
 
-    fn time(&self, hash: &str, threads: usize) -> Option<Time> {
+    fn fastest_time(&self, hash: &str, threads: usize) -> Option<Time> {
         self.times.get(&(hash.to_owned(), threads)).and_then(|times| times.first()).map(|(_, time)| *time)
     }
 }
 
-/// The schedules of a task with their times, the fastest first.
-fn ordered(attempts: &[&Record]) -> Vec<(String, Time)> {
-    let first = fastest(attempts.iter().copied()).map(|fastest| fastest.record.key);
+fn rank_schedules(attempts: &[&Record]) -> Vec<(String, Time)> {
+    let first = find_fastest(attempts.iter().copied()).map(|fastest| fastest.record.key);
     let mut experiments: BTreeMap<Key, Vec<&Record>> = BTreeMap::new();
     for record in attempts {
         experiments.entry(record.key).or_default().push(record);
@@ -175,7 +167,7 @@ fn ordered(attempts: &[&Record]) -> Vec<(String, Time)> {
         let time_ns = record.median_ns?;
         let half = record.uncertainty().unwrap_or(0.25).min(1.0) * time_ns;
         let time = Time { time_ns, low_ns: time_ns - half, high_ns: time_ns + half, is_measured: true };
-        let schedule = record.schedule.as_ref().map_or_else(String::new, |schedule| schedule.text().to_owned());
+        let schedule = record.schedule.as_ref().map_or_else(String::new, |schedule| schedule.as_text().to_owned());
         Some((Some(key) != first, schedule, time))
     });
     let mut times: Vec<(bool, String, Time)> = times.collect();
@@ -185,13 +177,13 @@ fn ordered(attempts: &[&Record]) -> Vec<(String, Time)> {
 }
 
 impl Times<'_> {
-    /// The times of each task on one core, two, and so on.
-    pub fn of(&self, tasks: &[TaskUse], cores: usize) -> Result<Vec<Vec<Time>>> {
+    /// Times of each task on one core, two, and so on.
+    pub fn task_times(&self, tasks: &[TaskUse], cores: usize) -> Result<Vec<Vec<Time>>> {
         let mut found: Vec<Vec<Option<Time>>> = tasks
             .iter()
             .map(|one| {
                 let hash = one.task.hash();
-                (1..=cores).map(|threads| self.host.and_then(|host| host.time(&hash, threads))).collect()
+                (1..=cores).map(|threads| self.host.and_then(|host| host.fastest_time(&hash, threads))).collect()
             })
             .collect();
         if let Some((predictor, setting)) = self.predictor {
@@ -262,7 +254,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let store = Store::create(folder.path()).expect("a new store");
         let origin = Origin { host: "h".to_owned(), program: "p".to_owned(), command: "c".to_owned() };
-        let mut journal = store.journal(origin).expect("a new store takes journals");
+        let mut journal = store.start_journal(origin).expect("a new store takes journals");
         let on_gpu =
             Record { device: Some("gpu".to_owned()), target: datasets::Target::Cuda, ..record("0.27", 9, "a", 1.0) };
         // A row of an old schema version.
@@ -274,9 +266,9 @@ mod tests {
         }
         journal.seal().expect("the journal is sound");
         let read = |all_versions: bool| {
-            Host::read(folder.path(), RecordChoice { all_versions, ..RecordChoice::default() }).expect("times")
+            Host::read_host(folder.path(), RecordChoice { all_versions, ..RecordChoice::default() }).expect("times")
         };
-        let ns = |host: &Host, task: &str| host.time(task, 1).map(|time| time.time_ns);
+        let ns = |host: &Host, task: &str| host.fastest_time(task, 1).map(|time| time.time_ns);
         let versions = |host: &Host| host.versions.iter().cloned().collect::<Vec<String>>().join("; ");
         let newest = read(false);
         assert_eq!((ns(&newest, "a"), ns(&newest, "b"), newest.left_out), (Some(10.0), None, 3));

@@ -1,13 +1,12 @@
 //! Selection of records with comparable versions.
 
 use datasets::Record;
-use datasets::record::standing::newest;
+use datasets::record::standing::keep_newest_conditions;
 
-/// Returns the records of one class of hosts whose versions count, and the number of those left out. This program measures nothing,
-/// so the newest versions of a store stand for the current ones.
+/// Keeps records of the newest versions, and counts the others.
 pub fn of_versions(records: Vec<Record>, all_versions: bool) -> (Vec<Record>, usize) {
     match all_versions {
         true => (records, 0),
-        false => newest(records, |record| (record.target, record.board.clone())),
+        false => keep_newest_conditions(records, |record| (record.target, record.board.clone())),
     }
 }

@@ -7,7 +7,7 @@ mod totals;
 pub use networks::{ModelSource, NetworkQuestion, is_operator};
 pub use threads::{AssumedThreads, ThreadsOrigin, assumed_threads};
 pub use totals::{
-    HeldOutErrors, InPlaceTotal, Run, Total, WidestKind, held_out_errors, in_place_total, total, widest_kind,
+    HeldOutErrors, InPlaceTotal, Run, Total, WidestKind, held_out_errors, in_place_total, total_time, widest_kind,
 };
 
 use crate::devices;
@@ -21,36 +21,31 @@ use samples::table::Mapping;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// An operator that can be asked about.
 #[derive(Clone, Debug)]
 pub struct Operator {
-    /// The name the data has for it.
     pub name: String,
-    /// The question as a person reads it.
     pub text: String,
-    /// Its sizes.
+    /// Sizes of the operator.
     pub work: Work,
-    /// How often it occurs.
     pub count: u64,
 }
 
-/// How operators are run.
 #[derive(Clone, Debug, Default)]
 pub struct Setting {
-    /// The device; may be left out where the predictor knows only one.
+    /// Optional if the predictor knows only one device.
     pub device: Option<String>,
-    /// Threads; if left out as many as [`default_threads`] says.
+    /// None for [`threads::default_threads`].
     pub threads: Option<f64>,
-    /// Knobs by the names of their features; those left out are as in the default schedule.
+    /// Knobs by feature name; missing ones take the value of the default schedule.
     pub extras: BTreeMap<String, f64>,
-    /// Whether questions outside of what was learned are answered.
+    /// Whether queries outside the trained range are answered.
     pub extrapolate: bool,
-    /// Level of the intervals in percent, one of [`learn::levels::LEVELS`]; None for 90.
+    /// Interval level in percent, one of [`learn::levels::LEVELS`]; None for 90.
     pub level: Option<u8>,
 }
 
 impl Operator {
-    /// The operator as it was learned: under the name and with the sizes of a foreign table, where that has it.
+    /// Maps the operator to the name and sizes of a trained foreign table, if that has it.
     pub fn as_learned(&self, predictor: &Predictor) -> Operator {
         match predictor.learned_as(&self.name, &self.work) {
             Some((name, work)) => Operator { name, work, ..self.clone() },
@@ -59,14 +54,10 @@ impl Operator {
     }
 }
 
-/// An operator and its answer.
 #[derive(Clone, Debug, Serialize)]
 pub struct OperatorPrediction {
-    /// The question as a person reads it.
     pub operator: String,
-    /// How often it occurs.
     pub count: u64,
-    /// The answer.
     #[serde(flatten)]
     pub prediction: Prediction,
 }
@@ -74,18 +65,15 @@ pub struct OperatorPrediction {
 /// A cell of a table of questions.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// Nothing.
     Absent,
-    /// A number.
     Number(f64),
-    /// A text.
     Word(String),
 }
 
-/// The question in a row of named cells: `operator`, `device`, `threads` and `knob.NAME`, or with a mapping its columns.
-/// What the row leaves open is taken from the usual setting.
-pub fn row(cells: &[(String, Cell)], usual: &Setting, mapping: Option<&Mapping>) -> Result<(Operator, Setting)> {
-    let known = mapping.map(Mapping::columns);
+/// Parses a row: `operator`, `device`, `threads` and `knob.NAME`, or a mapping's columns. Missing cells take the
+/// usual setting.
+pub fn parse_row(cells: &[(String, Cell)], usual: &Setting, mapping: Option<&Mapping>) -> Result<(Operator, Setting)> {
+    let known = mapping.map(Mapping::mapped_columns);
     let (operator_column, device_column) = mapping.map_or(("operator", "device"), Mapping::key_columns);
     let mut setting = usual.clone();
     let mut text = None;
@@ -114,7 +102,7 @@ pub fn row(cells: &[(String, Cell)], usual: &Setting, mapping: Option<&Mapping>)
                     None => "`operator`, `device`, `threads` and `knob.NAME`".to_owned(),
                     Some(_) => "those of the mapping, `threads` and `knob.NAME`".to_owned(),
                 };
-                let problem = format!("the column `{}` is unknown; columns are {others}", excerpt(name));
+                let problem = format!("the column `{}` is unknown; columns are {others}", excerpt_text(name));
                 return Err(Error::Query(problem));
             }
         }
@@ -122,17 +110,17 @@ pub fn row(cells: &[(String, Cell)], usual: &Setting, mapping: Option<&Mapping>)
     let text = text.ok_or_else(|| Error::Query(format!("there is no `{operator_column}`")))?;
     match mapping.filter(|_| !text.contains(':')) {
         Some(mapping) => {
-            let work = mapping.work(text, &sizes).map_err(|problem| unreadable(text, problem))?;
+            let work = mapping.work_from_columns(text, &sizes).map_err(|problem| unreadable_operator(text, problem))?;
             let sizes: Vec<String> = sizes.iter().map(|(name, value)| format!("{name}={value}")).collect();
             let text_whole = format!("{text}:{}", sizes.join(","));
             Ok((Operator { name: text.to_owned(), text: text_whole, work, count: 1 }, setting))
         }
-        None => Ok((operator(text, mapping)?, setting)),
+        None => Ok((parse_operator(text, mapping)?, setting)),
     }
 }
 
 impl Setting {
-    /// Sets a knob by the name of its feature; a word becomes a claim of its own name.
+    /// Sets a knob by feature name; a word becomes an indicator feature.
     pub fn set_extra(&mut self, name: &str, cell: &Cell) {
         match cell {
             Cell::Absent => None,
@@ -141,7 +129,6 @@ impl Setting {
         };
     }
 
-    /// Sets knobs that were given as `NAME=VALUE`.
     pub fn set_knobs(&mut self, knobs: &[String]) -> Result<()> {
         for knob in knobs {
             let (name, value) =
@@ -156,42 +143,43 @@ impl Setting {
         Ok(())
     }
 
-    /// The same setting with every knob of an operator named, those that are left out as in its default schedule.
-    pub fn complete(&self, predictor: &Predictor, operator: &Operator) -> Result<Setting> {
-        Ok(Setting { extras: self.schedule(predictor, operator)?.knobs, ..self.clone() })
+    /// Fills in missing knobs from the operator's default schedule.
+    pub fn complete_knobs(&self, predictor: &Predictor, operator: &Operator) -> Result<Setting> {
+        Ok(Setting { extras: self.complete_schedule(predictor, operator)?.knobs, ..self.clone() })
     }
 
-    /// The schedule that the knobs name.
-    fn schedule(&self, predictor: &Predictor, operator: &Operator) -> Result<CompleteSchedule> {
-        let device = device(predictor, self)?;
-        let schedules = &predictor.operator(&operator.name)?.statistics.schedules;
+    fn complete_schedule(&self, predictor: &Predictor, operator: &Operator) -> Result<CompleteSchedule> {
+        let device = find_device(predictor, self)?;
+        let schedules = &predictor.find_operator(&operator.name)?.statistics.schedules;
         let refused = |problem: String| Error::Query(format!("`{}`: {problem}", operator.text));
-        schedules.complete(&operator.work, device, &self.extras).map_err(refused)
+        schedules.complete_schedule(&operator.work, device, &self.extras).map_err(refused)
     }
 
-    /// The same setting as a question is asked: without knobs where they name the default schedule, of which most is known.
-    pub fn asked(&self, predictor: &Predictor, operator: &Operator) -> Result<Setting> {
+    /// Drops knobs that equal the default schedule, for which most training data exist.
+    pub fn without_default_knobs(&self, predictor: &Predictor, operator: &Operator) -> Result<Setting> {
         match self.extras.is_empty() {
             true => Ok(self.clone()),
-            false => Ok(Setting { extras: self.schedule(predictor, operator)?.asked(), ..self.clone() }),
+            false => {
+                Ok(Setting { extras: self.complete_schedule(predictor, operator)?.knobs_to_query(), ..self.clone() })
+            }
         }
     }
 }
 
-fn unreadable(text: &str, problem: String) -> Error {
-    Error::Query(format!("cannot read the operator `{}`: {problem}", excerpt(text)))
+fn unreadable_operator(text: &str, problem: String) -> Error {
+    Error::Query(format!("cannot read the operator `{}`: {problem}", excerpt_text(text)))
 }
 
-/// The operator in a text: a short form such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`, or, with a mapping, one of its
-/// operators with the mapping's columns, such as `bmm:B=8,M=128,N=128,K=64`.
-pub fn operator(text: &str, mapping: Option<&Mapping>) -> Result<Operator> {
-    let wrong = |problem: String| unreadable(text, problem);
+/// Parses an operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`, or with a mapping, its operators and columns,
+/// such as `bmm:B=8,M=128,N=128,K=64`.
+pub fn parse_operator(text: &str, mapping: Option<&Mapping>) -> Result<Operator> {
+    let wrong = |problem: String| unreadable_operator(text, problem);
     if let Some(mapping) = mapping {
         let (name, sizes) = text.split_once(':').unwrap_or((text, ""));
-        let work = numbers(sizes).and_then(|sizes| mapping.work(name, &sizes)).map_err(wrong)?;
+        let work = parse_numbers(sizes).and_then(|sizes| mapping.work_from_columns(name, &sizes)).map_err(wrong)?;
         return Ok(Operator { name: name.to_owned(), text: text.to_owned(), work, count: 1 });
     }
-    let graph = zoo::simple::build(text).map_err(|error| wrong(error.to_string()))?;
+    let graph = zoo::simple::build_operator(text).map_err(|error| wrong(error.to_string()))?;
     let mut operators = of_graph(&graph)?;
     match operators.len() {
         1 => Ok(operators.remove(0)),
@@ -201,23 +189,22 @@ pub fn operator(text: &str, mapping: Option<&Mapping>) -> Result<Operator> {
 
 fn of_graph(graph: &models::Graph) -> Result<Vec<Operator>> {
     let refused = |error: models::Error| Error::Query(error.to_string());
-    let graph = passes::simplify(graph).map_err(refused)?;
-    models::tasks(&graph, Fuse::Epilogue).map_err(refused)?.iter().map(of_task).collect()
+    let graph = passes::simplify_graph(graph).map_err(refused)?;
+    models::distinct_tasks(&graph, Fuse::Epilogue).map_err(refused)?.iter().map(of_task).collect()
 }
 
-/// A task of a neural network.
 pub fn of_task(found: &models::TaskUse) -> Result<Operator> {
     let work = work_of(&found.task).map_err(Error::Query)?;
     Ok(Operator {
-        name: found.task.kind().to_owned(),
+        name: found.task.anchor_kind().to_owned(),
         text: found.task.describe(),
         work,
         count: found.places.len() as u64,
     })
 }
 
-/// The numbers in `name=number` pairs with commas between them.
-fn numbers(pairs: &str) -> std::result::Result<BTreeMap<&str, f64>, String> {
+/// Parses comma-separated `name=number` pairs.
+fn parse_numbers(pairs: &str) -> std::result::Result<BTreeMap<&str, f64>, String> {
     let mut numbers = BTreeMap::new();
     for pair in pairs.split(',').filter(|pair| !pair.trim().is_empty()) {
         let (name, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not NAME=NUMBER"))?;
@@ -227,8 +214,12 @@ fn numbers(pairs: &str) -> std::result::Result<BTreeMap<&str, f64>, String> {
     Ok(numbers)
 }
 
-/// Answers for some operators in one setting, in their order; all or none.
-pub fn predict(predictor: &Predictor, operators: &[Operator], setting: &Setting) -> Result<Vec<OperatorPrediction>> {
+/// Predicts operators in one setting, in order; fails on the first error.
+pub fn predict_operators(
+    predictor: &Predictor,
+    operators: &[Operator],
+    setting: &Setting,
+) -> Result<Vec<OperatorPrediction>> {
     let questions: Vec<(Operator, Setting)> =
         operators.iter().map(|operator| (operator.clone(), setting.clone())).collect();
     let predictions = operators.iter().zip(predict_each(predictor, &questions)).map(|(operator, prediction)| {
@@ -241,8 +232,7 @@ pub fn predict(predictor: &Predictor, operators: &[Operator], setting: &Setting)
     predictions.collect()
 }
 
-/// Answers for the operators of a whole model at their default schedules: what lies outside of what was learned is
-/// extrapolated, and says so.
+/// Predicts a model's operators at default schedules; values outside the trained range are extrapolated and marked.
 pub fn predict_model(
     predictor: &Predictor,
     operators: &[Operator],
@@ -252,11 +242,11 @@ pub fn predict_model(
         let problem = "knobs apply to one operator; the operators of a model have default schedules";
         return Err(Error::Query(problem.to_owned()));
     }
-    predict(predictor, operators, &Setting { extrapolate: true, ..setting.clone() })
+    predict_operators(predictor, operators, &Setting { extrapolate: true, ..setting.clone() })
 }
 
-/// Answers for operators in settings of their own; each that cannot be answered has its own error. Knobs that are left out are
-/// as in the default schedule. An operator of which nothing was learned is answered by its bound, and says so.
+/// Predicts each query, or its own error. Missing knobs take the default schedule. An operator without training
+/// data gets its bound, marked as such.
 pub fn predict_each(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Prediction>> {
     // Of knobs something must be known.
     let is_unlearned = |(operator, setting): &(Operator, Setting)| {
@@ -264,7 +254,7 @@ pub fn predict_each(predictor: &Predictor, questions: &[(Operator, Setting)]) ->
     };
     let asked = |(operator, setting): &(Operator, Setting)| {
         let operator = operator.as_learned(predictor);
-        let setting = setting.asked(predictor, &operator)?;
+        let setting = setting.without_default_knobs(predictor, &operator)?;
         Ok((operator, setting))
     };
     let learned = questions.iter().filter(|question| !is_unlearned(question)).map(asked).collect();
@@ -272,7 +262,7 @@ pub fn predict_each(predictor: &Predictor, questions: &[(Operator, Setting)]) ->
     let answer = |question: &(Operator, Setting)| {
         let (operator, setting) = question;
         if is_unlearned(question) {
-            let bound = predictor.bound(&to_query(predictor, operator, setting)?)?;
+            let bound = predictor.bound_prediction(&to_query(predictor, operator, setting)?)?;
             return Ok(translate_to_host(predictor, setting, &operator.name, bound));
         }
         let mut answer = learned.next().expect("all others were asked")?;
@@ -285,7 +275,7 @@ pub fn predict_each(predictor: &Predictor, questions: &[(Operator, Setting)]) ->
     questions.iter().map(answer).collect()
 }
 
-/// An answer for this machine, where it is known how far that is and no other was named.
+/// Scales a prediction to this machine, if it is calibrated and no other device was named.
 pub(crate) fn translate_to_host(
     predictor: &Predictor,
     setting: &Setting,
@@ -293,20 +283,20 @@ pub(crate) fn translate_to_host(
     mut prediction: Prediction,
 ) -> Prediction {
     if let (Some(host), None) = (&predictor.this_host, &setting.device) {
-        prediction.translate(host, kind);
+        prediction.translate_to_host(host, kind);
     }
     prediction
 }
 
-/// The same for settings that name every knob: all are answered by what was learned of knobs, the default schedule, too, so that
-/// they can be compared.
+/// Predicts settings that name every knob. Default schedules use the knob model too, so that all are comparable.
 pub fn predict_schedules(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Prediction>> {
-    let asked =
-        |(operator, setting): &(Operator, Setting)| Ok((operator.clone(), setting.complete(predictor, operator)?));
+    let asked = |(operator, setting): &(Operator, Setting)| {
+        Ok((operator.clone(), setting.complete_knobs(predictor, operator)?))
+    };
     predict_some(predictor, questions.iter().map(asked).collect())
 }
 
-/// Answers for those questions that are any.
+/// Predicts the valid queries.
 fn predict_some(predictor: &Predictor, questions: Vec<Result<(Operator, Setting)>>) -> Vec<Result<Prediction>> {
     let queries: Vec<Option<Result<Query<'_>>>> = questions
         .iter()
@@ -336,7 +326,7 @@ fn predict_some(predictor: &Predictor, questions: Vec<Result<(Operator, Setting)
     questions.into_iter().zip(answered).map(result).collect()
 }
 
-/// Gives an answer the interval at the level that the setting asks for.
+/// Sets the interval at the requested level.
 fn at_level(
     predictor: &Predictor,
     setting: &Setting,
@@ -344,16 +334,18 @@ fn at_level(
     mut prediction: Prediction,
 ) -> Result<Prediction> {
     if let Some(level) = setting.level {
-        let levels = predictor.operator(&operator.name)?.statistics.levels_on(device(predictor, setting)?);
-        let ratio = levels.and_then(|levels| levels.at(level)).or((level == 90).then_some(1.0)).ok_or_else(|| {
-            Error::Query(format!("the predictor keeps no intervals at {level} %; train it again, or leave --level out"))
-        })?;
-        prediction.rescale(ratio);
+        let levels = predictor.find_operator(&operator.name)?.statistics.levels_on(find_device(predictor, setting)?);
+        let ratio =
+            levels.and_then(|levels| levels.ratio_at(level)).or((level == 90).then_some(1.0)).ok_or_else(|| {
+                Error::Query(format!(
+                    "the predictor keeps no intervals at {level} %; train it again, or leave --level out"
+                ))
+            })?;
+        prediction.rescale_interval(ratio);
     }
     Ok(prediction)
 }
 
-/// A question as the predictor takes it.
 pub(crate) fn to_query<'a>(
     predictor: &'a Predictor,
     operator: &'a Operator,
@@ -362,26 +354,25 @@ pub(crate) fn to_query<'a>(
     Ok(Query {
         operator: &operator.name,
         work: &operator.work,
-        device: device(predictor, setting)?,
+        device: find_device(predictor, setting)?,
         threads: setting.threads.or_else(|| threads::default_threads(predictor, setting)),
         extras: &setting.extras,
     })
 }
 
-/// Devices of a mapping can be asked about, learned from or not.
 pub fn describe_devices(predictor: &mut Predictor, mapping: &Mapping) {
-    for (name, device) in mapping.devices() {
+    for (name, device) in mapping.described_devices() {
         predictor.about.devices.entry(name.clone()).or_insert_with(|| device.clone());
     }
 }
 
-/// The device a setting names, in any spelling, or the only one that was learned from.
-pub fn device<'a>(predictor: &'a Predictor, setting: &Setting) -> Result<&'a str> {
+/// Returns the setting's device, in any spelling, or the only trained one.
+pub fn find_device<'a>(predictor: &'a Predictor, setting: &Setting) -> Result<&'a str> {
     if let Some(device) = &setting.device {
         let known = &predictor.about.devices;
         return match known.get_key_value(device) {
             Some((device, _)) => Ok(device),
-            None => devices::resolve(known.keys().map(String::as_str), device),
+            None => devices::resolve_device(known.keys().map(String::as_str), device),
         };
     }
     let mut known: Vec<&String> =
@@ -397,6 +388,6 @@ pub fn device<'a>(predictor: &'a Predictor, setting: &Setting) -> Result<&'a str
     }
 }
 
-fn excerpt(text: &str) -> String {
+fn excerpt_text(text: &str) -> String {
     text.chars().take(120).collect()
 }

@@ -23,51 +23,46 @@ models::choice! {
 }
 
 impl ModelSource {
-    /// Returns the source of a network: the one that was given, or what its name says.
-    pub fn of(given: Option<ModelSource>, name: &str) -> ModelSource {
+    /// Returns the given source, or infers it from the name.
+    pub fn infer_source(given: Option<ModelSource>, name: &str) -> ModelSource {
         let said = || zoo::source_of(name).and_then(ModelSource::from_name);
         given.or_else(said).unwrap_or(ModelSource::Local)
     }
 }
 
-/// Whether a text names one operator with its sizes, and no network.
+/// Reports whether a text names one operator with its sizes, not a network.
 pub fn is_operator(text: &str) -> bool {
     zoo::source_of(text) == Some("simple")
 }
 
-/// A neural network that is asked about.
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkQuestion<'a> {
-    /// Where it comes from.
     pub source: ModelSource,
-    /// Its name there, or the path of its file.
+    /// Name in the source, or path.
     pub name: &'a str,
-    /// Batch size.
     pub batch: i64,
-    /// Tokens of a transformer's sequence.
+    /// Sequence length of a transformer.
     pub tokens: i64,
 }
 
 impl NetworkQuestion<'_> {
-    /// Returns its operators, those that are alike once.
-    pub fn operators(&self) -> Result<Vec<Operator>> {
-        of_graph(&self.graph()?)
+    pub fn distinct_operators(&self) -> Result<Vec<Operator>> {
+        of_graph(&self.build_graph()?)
     }
 
-    /// Returns its graph.
-    pub fn graph(&self) -> Result<models::Graph> {
+    pub fn build_graph(&self) -> Result<models::Graph> {
         let NetworkQuestion { source, name, batch, tokens } = *self;
         let options = readers::Options { batch, ..readers::Options::default() };
         let file = Path::new(name);
         let graph = match source {
-            ModelSource::Local => zoo::build(name, batch),
+            ModelSource::Local => zoo::build_model(name, batch),
             ModelSource::Transformers => {
                 let options = transformers::Options { batch, sequence: tokens, ..transformers::Options::default() };
-                transformers::load(name, &options).map(|loaded| loaded.graph)
+                transformers::load_model(name, &options).map(|loaded| loaded.graph)
             }
-            ModelSource::Onnx => readers::onnx::load(file, &options).map(|imported| imported.graph),
-            ModelSource::Tflite => readers::tflite::load(file, &options).map(|imported| imported.graph),
-            ModelSource::Torch => readers::torch::load(file, &options).map(|imported| imported.graph),
+            ModelSource::Onnx => readers::onnx::load_file(file, &options).map(|imported| imported.graph),
+            ModelSource::Tflite => readers::tflite::load_file(file, &options).map(|imported| imported.graph),
+            ModelSource::Torch => readers::torch::load_file(file, &options).map(|imported| imported.graph),
         };
         graph.map_err(|error| Error::Query(error.to_string()))
     }
@@ -81,7 +76,8 @@ mod tests {
     fn networks_come_from_every_source() {
         let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/readers/tests/tflite-cases/one_layer_int8");
         let kinds = |source: ModelSource, name: &str| {
-            let operators = NetworkQuestion { source, name, batch: 1, tokens: 16 }.operators().expect("a network");
+            let operators =
+                NetworkQuestion { source, name, batch: 1, tokens: 16 }.distinct_operators().expect("a network");
             operators.into_iter().map(|operator| operator.name).collect::<Vec<String>>()
         };
         assert!(kinds(ModelSource::Local, "mobilenet:hw=96").contains(&"depthwise_conv2d".to_owned()));
@@ -90,7 +86,7 @@ mod tests {
             assert!(kinds(source, &format!("{cases}/{file}")).contains(&"q_conv2d".to_owned()), "{file}");
         }
         let question = NetworkQuestion { source: ModelSource::Torch, name: "no such file.pt2", batch: 1, tokens: 16 };
-        let refused = question.operators().expect_err("there is no file");
+        let refused = question.distinct_operators().expect_err("there is no file");
         assert!(refused.to_string().contains("no such file.pt2"), "{refused}");
     }
 }

@@ -1,57 +1,53 @@
 //! How many threads answers are for.
 
-use super::{Setting, device};
+use super::{Setting, find_device};
 use crate::error::{Error, Result};
 use learn::predictor::Predictor;
 use serde::Serialize;
 
-/// How many threads answers are for, and the reason.
+/// Thread count that predictions assume, with its reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AssumedThreads {
-    /// Threads.
     pub count: f64,
-    /// What they are called: `unit` where a device is always taken whole, as a GPU is.
+    /// Noun for threads: `unit` for devices that always run as a whole, such as GPUs.
     pub word: &'static str,
-    /// Who said so.
     pub from: ThreadsOrigin,
-    /// The same in words.
     pub reason: String,
 }
 
-/// Who says how many threads answers are for.
+/// Origin of a thread count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ThreadsOrigin {
-    /// Who asked.
+    /// Given by the user.
     Flag,
-    /// Nobody, so the default holds.
     Default,
 }
 
-/// CPUs of this machine, where answers in a setting are for it.
+/// CPUs of this machine, if predictions are for it.
 fn cpus_here(predictor: &Predictor, setting: &Setting) -> Option<f64> {
     let host = predictor.this_host.as_ref().filter(|_| setting.device.is_none())?;
     Some(host.cpus as f64)
 }
 
-/// How many threads answers are for where none are given; None for a device that is not described.
+/// Default thread count; None for an undescribed device.
 pub(super) fn default_threads(predictor: &Predictor, setting: &Setting) -> Option<f64> {
-    let most = predictor.default_threads(device(predictor, setting).ok()?)?;
+    let most = predictor.default_threads(find_device(predictor, setting).ok()?)?;
     Some(cpus_here(predictor, setting).map_or(most, |here| most.min(here)))
 }
 
-/// How many threads answers in a setting are for. Where times are those of this machine, no more than it has CPUs.
+/// Resolves the thread count; for this machine, limited to its CPUs.
 pub fn assumed_threads(predictor: &Predictor, setting: &Setting) -> Result<AssumedThreads> {
     if let Some(count) = setting.threads {
         let reason = "--threads".to_owned();
         return Ok(AssumedThreads { count, word: "thread", from: ThreadsOrigin::Flag, reason });
     }
     let here = cpus_here(predictor, setting).unwrap_or(f64::INFINITY);
-    let device = device(predictor, setting)?;
+    let device = find_device(predictor, setting)?;
     let described = predictor.about.devices.get(device);
     let (Some(units), Some(most)) = (described.map(|device| device.units), predictor.default_threads(device)) else {
         let known = predictor.about.devices.keys().map(String::as_str);
-        return Err(Error::unknown("device", device, known));
+        return Err(Error::unknown_name("device", device, known));
     };
     let count = most.min(here);
     let mut reason = match () {

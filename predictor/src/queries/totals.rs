@@ -1,6 +1,6 @@
 //! What a whole network takes: the sum of its operators, what that sum misses, and how far off it is.
 
-use super::{Operator, OperatorPrediction, Setting, device};
+use super::{Operator, OperatorPrediction, Setting, find_device};
 use crate::error::Result;
 use learn::cross_validation::CrossValidatedError;
 use learn::in_place::InPlace;
@@ -8,37 +8,33 @@ use learn::predictor::{Basis, Predictor};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// How a whole model is run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Run {
-    /// What the executor takes for each operator, beside the operator's own time.
+    /// Executor overhead per operator.
     pub dispatch_ns: f64,
-    /// Share of starting operators that is hidden behind those that run: 0 where each is waited for, 1 where a queue is
-    /// always full.
+    /// Share of dispatch hidden behind running operators: 0 if each is awaited, 1 if the queue is always full.
     pub overlap: f64,
 }
 
 impl Run {
-    /// Returns whether both are what they say: a time, and a share.
+    /// Reports whether both values are in range.
     pub fn is_sound(&self) -> bool {
         self.dispatch_ns >= 0.0 && self.dispatch_ns.is_finite() && (0.0..=1.0).contains(&self.overlap)
     }
 }
 
-/// How far off the answers are that a model's time is the sum of, by shapes that were held out.
+/// Held-out errors behind a model's total.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HeldOutErrors {
-    /// The mean of the median errors of its operators' kinds, weighted by their times.
     pub weighted_percent: f64,
-    /// The share of the time whose error is known.
+    /// Share of the time with a known error.
     pub known_share: f64,
-    /// The kind with the largest error.
+    /// Kind with the largest error.
     pub worst: String,
-    /// Its error.
     pub worst_error: CrossValidatedError,
 }
 
-/// The errors behind a model's time; nothing where none is known.
+/// Errors behind a model's total; None if none is known.
 pub fn held_out_errors(operators: &[Operator], predictions: &[OperatorPrediction]) -> Option<HeldOutErrors> {
     let time_ns = |one: &OperatorPrediction| one.count as f64 * one.prediction.time_ns;
     let all_ns: f64 = predictions.iter().map(time_ns).sum();
@@ -58,38 +54,32 @@ pub fn held_out_errors(operators: &[Operator], predictions: &[OperatorPrediction
     })
 }
 
-/// Largest share of bounds in a time with which a total has an upper end.
+/// Largest share of bounds in a total with an upper end.
 const BOUNDS_MOST: f64 = 0.1;
 
-/// What a model takes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Total {
-    /// The time.
     pub time_ns: f64,
-    /// 90 % of measurements should lie between this …
+    /// Lower end of the 90 % interval.
     pub low_ns: f64,
-    /// … and this; nothing where bounds, which have no upper end, are a large share of the time.
+    /// Upper end; None if bounds are a large share of the time.
     pub high_ns: f64,
     /// Sum of the operators' own times.
     pub operators_ns: f64,
-    /// What of it, and of the executor, is starting them.
+    /// Dispatch time.
     pub dispatch_ns: f64,
-    /// What of the starting is hidden behind operators that run.
+    /// Dispatch time hidden behind running operators.
     pub hidden_ns: f64,
-    /// Operators that are run.
     pub calls: u64,
-    /// What of the time is that of operators outside of what was learned.
+    /// Time of operators outside the trained range.
     pub extrapolated_ns: f64,
-    /// What of it is that of operators of which nothing was learned: their bounds, so the whole takes at least as long.
+    /// Time of operators without training data: lower bounds, so the total is at least this long.
     pub bounds_ns: f64,
 }
 
-/// Adds up the operators of a model.
-///
-/// Starting operators and running them are two queues: without overlap they take their sum, with full overlap the longer
-/// of the two. Errors of operators of one kind are taken to be the same, as one set of trees answers for them; those of
-/// different kinds to be independent.
-pub fn total(operators: &[Operator], predictions: &[OperatorPrediction], run: &Run) -> Total {
+/// Adds up a model. Dispatch and execution are two queues: their sum without overlap, the longer one with full
+/// overlap. Errors are identical within a kind, which shares its trees, and independent between kinds.
+pub fn total_time(operators: &[Operator], predictions: &[OperatorPrediction], run: &Run) -> Total {
     let (mut starting, mut running, mut calls) = (0.0, 0.0, 0);
     let (mut extrapolated_ns, mut bounds_ns) = (0.0, 0.0);
     let mut halves: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
@@ -127,16 +117,15 @@ pub fn total(operators: &[Operator], predictions: &[OperatorPrediction], run: &R
     }
 }
 
-/// The kind of operators that most of the width of a total's interval comes from.
+/// Operator kind that contributes most to the width of a total's interval.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WidestKind {
-    /// The kind.
     pub kind: String,
-    /// Its share of the squared distance from the time to the upper end.
+    /// Share of the squared distance from the time to the upper end.
     pub share: f64,
 }
 
-/// Returns the kind that contributes most to the upper end of a total. Bounds have none; None where another operator has no interval.
+/// Kind that contributes most to a total's upper end, ignoring bounds; None if another operator has no interval.
 pub fn widest_kind(operators: &[Operator], predictions: &[OperatorPrediction]) -> Option<WidestKind> {
     let mut halves: BTreeMap<&str, f64> = BTreeMap::new();
     for (operator, OperatorPrediction { count, prediction, .. }) in operators.iter().zip(predictions) {
@@ -149,27 +138,27 @@ pub fn widest_kind(operators: &[Operator], predictions: &[OperatorPrediction]) -
     (all.is_finite() && all > 0.0).then(|| WidestKind { kind: kind.to_owned(), share: half * half / all })
 }
 
-/// A model whose operators run in their places: what its sum misses.
+/// Correction of a total for operators in the network.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct InPlaceTotal {
-    /// All operators in their places.
+    /// Sum of the operators in the network.
     pub operators_ns: f64,
-    /// That over the same operators alone.
+    /// Ratio to the same operators alone.
     pub over_alone: f64,
-    /// What a run takes beside its operators; nothing where no network was timed as a whole.
+    /// Time per run outside of operators; None if no complete network was timed.
     pub beside_ns: Option<f64>,
-    /// What it was learned from, and what it is worth.
+    /// The in-network model.
     pub learned: InPlace,
 }
 
-/// What is known of a model's operators in their places on the device that is asked for.
+/// Predicts a model's operators in the network on the requested device.
 pub fn in_place_total(
     predictor: &Predictor,
     operators: &[Operator],
     predictions: &[OperatorPrediction],
     setting: &Setting,
 ) -> Result<Option<InPlaceTotal>> {
-    let Some(learned) = predictor.about.in_place.get(device(predictor, setting)?) else { return Ok(None) };
+    let Some(learned) = predictor.about.in_place.get(find_device(predictor, setting)?) else { return Ok(None) };
     let (mut alone_ns, mut operators_ns, mut calls) = (0.0, 0.0, 0.0);
     for (operator, OperatorPrediction { count, prediction, .. }) in operators.iter().zip(predictions) {
         let times = *count as f64;
@@ -241,7 +230,7 @@ mod tests {
     #[test]
     fn starting_adds_and_hides() {
         let (operators, predictions) = asked(&[(100.0, 2), (50.0, 1)]);
-        let of = |dispatch_ns, overlap| total(&operators, &predictions, &Run { dispatch_ns, overlap });
+        let of = |dispatch_ns, overlap| total_time(&operators, &predictions, &Run { dispatch_ns, overlap });
         assert_eq!(of(0.0, 0.0).time_ns, 250.0);
         assert_eq!(of(10.0, 0.0).time_ns, 280.0);
         // Starting takes 60, running 190: all of the starting is hidden.
@@ -260,7 +249,7 @@ mod tests {
             overlap in 0.0f64..=1.0,
         ) {
             let (operators, predictions) = asked(&times);
-            let total = total(&operators, &predictions, &Run { dispatch_ns, overlap });
+            let total = total_time(&operators, &predictions, &Run { dispatch_ns, overlap });
             let sum = total.operators_ns + dispatch_ns * total.calls as f64;
             prop_assert!(total.time_ns <= sum * (1.0 + 1e-9) && total.time_ns >= sum / 2.0 * (1.0 - 1e-9), "{total:?}");
             prop_assert!(total.low_ns <= total.time_ns && total.time_ns <= total.high_ns);

@@ -4,7 +4,7 @@
 //! computed on a few threads beside it. Bounded are: connections, the time and size of a head, the time and size of a
 //! body, the size of all bodies, answers at a time and those that wait for that, and the life of a connection, however it is spent.
 
-use super::{Reply, Service, refusal, route};
+use super::{Reply, Service, refusal_reply, route_request};
 use crate::error::{Error, Result};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -21,40 +21,37 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
-/// Requests that are processed at the same time, and requests that wait with their bodies read.
+/// Requests processed concurrently, and requests queued with their bodies read.
 const WORKERS: usize = 4;
 const MOST_WAITING: usize = 32;
-/// Bytes of a body that need no room among large bodies, which share `MOST_LARGE_BYTES`: clients that send large bodies slowly do
-/// not block clients with small ones.
+/// Bodies up to this size bypass the shared budget for large ones, so slow large uploads do not block small requests.
 const SMALL_BODY_BYTES: usize = 32 << 10;
 const MOST_LARGE_BYTES: usize = 16 << 20;
-/// Connections that are open at the same time; the next ones wait in the system's queue. Half of the files that a process may usually open.
+/// Open connections, half the usual file limit; further ones wait in the system's queue.
 const MOST_CONNECTIONS: usize = 512;
-/// Request line and header fields.
 const MOST_HEAD_BYTES: usize = 16 << 10;
-/// Body.
 const MOST_BODY_BYTES: usize = 1 << 20;
-/// What is still taken of a body that is too large: closing on it would tear the reply out of the client's hands.
+/// Bytes drained from a body that is too large: closing earlier would lose the reply.
 const MOST_DRAINED_BYTES: usize = 4 << 20;
-/// A connection lives this many times as long as a client may take for one message.
+/// Lifetime of a connection, in multiples of the client timeout.
 const LIVES: u32 = 12;
-/// How long to wait when the system gives no connection, such as for want of file descriptors, and how often in a row.
+/// Pause after a failed accept, such as without file descriptors, and the limit of consecutive failures.
 const PAUSE: Duration = Duration::from_millis(50);
 const MOST_PAUSES: u32 = 600;
 
-/// Answers requests until the listener fails for good.
-pub fn serve(listener: TcpListener, service: Service) -> Result<()> {
-    let failed = |error| Error::io("listen on", Path::new("the socket"), error);
+/// Serves requests until the listener fails permanently.
+pub fn serve_requests(listener: TcpListener, service: Service) -> Result<()> {
+    let failed = |error| Error::io_error("listen on", Path::new("the socket"), error);
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().max_blocking_threads(WORKERS).build().map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).map_err(failed)?;
-        accept(&listener, &Arc::new(service)).await.map_err(failed)
+        accept_connection(&listener, &Arc::new(service)).await.map_err(failed)
     })
 }
 
-async fn accept(listener: &tokio::net::TcpListener, service: &Arc<Service>) -> std::io::Result<()> {
+async fn accept_connection(listener: &tokio::net::TcpListener, service: &Arc<Service>) -> std::io::Result<()> {
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let room = Arc::new(Room::new());
     let mut pauses = 0;
@@ -65,7 +62,7 @@ async fn accept(listener: &tokio::net::TcpListener, service: &Arc<Service>) -> s
                 pauses = 0;
                 let (service, room) = (Arc::clone(service), Arc::clone(&room));
                 tokio::spawn(async move {
-                    converse(stream, service, room).await;
+                    handle_connection(stream, service, room).await;
                     drop(place);
                 });
             }
@@ -78,52 +75,53 @@ async fn accept(listener: &tokio::net::TcpListener, service: &Arc<Service>) -> s
     }
 }
 
-/// Answers what comes over a connection; a client that hangs or leaves only loses its own answers.
-async fn converse(stream: tokio::net::TcpStream, service: Arc<Service>, room: Arc<Room>) {
+/// Serves one connection; a slow or lost client affects no other.
+async fn handle_connection(stream: tokio::net::TcpStream, service: Arc<Service>, room: Arc<Room>) {
     let patience = service.patience;
     let is_local = stream.local_addr().is_ok_and(|address| address.ip().is_loopback());
-    let answer = service_fn(move |request| respond(request, Arc::clone(&service), Arc::clone(&room), is_local));
+    let answer = service_fn(move |request| handle_request(request, Arc::clone(&service), Arc::clone(&room), is_local));
     let mut protocol = http1::Builder::new();
     protocol.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(MOST_HEAD_BYTES);
     let _ = timeout(LIVES * patience, protocol.serve_connection(TokioIo::new(stream), answer)).await;
 }
 
-async fn respond(
+async fn handle_request(
     request: Request<Incoming>,
     service: Arc<Service>,
     room: Arc<Room>,
     is_local: bool,
 ) -> std::result::Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
-    if let Some(why) = is_local.then(|| foreign(&head.headers)).flatten() {
-        return Ok(response(refusal(403, &why), true));
+    if let Some(why) = is_local.then(|| foreign_reason(&head.headers)).flatten() {
+        return Ok(build_response(refusal_reply(403, &why), true));
     }
-    let (reply, is_last) = match timeout(service.patience, read(body, &room)).await {
+    let (reply, is_last) = match timeout(service.patience, read_body(body, &room)).await {
         Ok(Ok((body, held))) => {
             // A client that disconnects leaves its request behind, so the number of waiting requests is bounded.
             let Ok(place) = Arc::clone(&room.answers).try_acquire_owned() else {
-                return Ok(response(full(), true));
+                return Ok(build_response(busy_reply(), true));
             };
             let answer = move || {
-                let reply = route(head.method.as_str(), head.uri.path(), &body, &service);
+                let reply = route_request(head.method.as_str(), head.uri.path(), &body, &service);
                 drop((place, held));
                 reply
             };
             let answered = tokio::task::spawn_blocking(answer).await;
             (
-                answered
-                    .unwrap_or_else(|_| refusal(500, "this request caused an internal error; the server continues")),
+                answered.unwrap_or_else(|_| {
+                    refusal_reply(500, "this request caused an internal error; the server continues")
+                }),
                 false,
             )
         }
         Ok(Err(refused)) => (refused, true),
-        Err(_) => (refusal(408, "the request took too long"), true),
+        Err(_) => (refusal_reply(408, "the request took too long"), true),
     };
-    Ok(response(reply, is_last))
+    Ok(build_response(reply, is_last))
 }
 
-/// Returns why a server on loopback refuses a request: a page of another site may send one, under its own name for this machine.
-fn foreign(headers: &HeaderMap) -> Option<String> {
+/// Returns why a loopback server rejects a request: another site's page may send one, under its own host name.
+fn foreign_reason(headers: &HeaderMap) -> Option<String> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
     let host = text(HOST)?;
     if !is_loopback(host) {
@@ -134,7 +132,7 @@ fn foreign(headers: &HeaderMap) -> Option<String> {
     (!is_loopback(of_page)).then(|| format!("requests of pages from `{origin:.80}` are rejected"))
 }
 
-/// Returns whether a host name, with or without a port, is one of this machine's.
+/// Reports whether a host name, with or without port, is loopback.
 fn is_loopback(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|sign| sign.is_ascii_digit()) => name,
@@ -144,11 +142,10 @@ fn is_loopback(host: &str) -> bool {
     address == "localhost" || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Bounds that all connections share.
+/// Limits shared by all connections.
 struct Room {
-    /// Requests that are processed or wait.
+    /// Requests in progress or queued.
     answers: Arc<Semaphore>,
-    /// Bytes of large bodies.
     large: Arc<Semaphore>,
 }
 
@@ -159,16 +156,19 @@ impl Room {
     }
 }
 
-fn full() -> Reply {
-    refusal(503, "too many requests are waiting; try again later")
+fn busy_reply() -> Reply {
+    refusal_reply(503, "too many requests are waiting; try again later")
 }
 
-/// Reads a whole body, and returns it with the room that it takes, or a refusal.
-async fn read(mut body: Incoming, room: &Room) -> std::result::Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Reply> {
+/// Reads a body with its permit, or returns a refusal.
+async fn read_body(
+    mut body: Incoming,
+    room: &Room,
+) -> std::result::Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Reply> {
     let (mut bytes, mut seen) = (Vec::new(), 0);
     let mut held: Option<OwnedSemaphorePermit> = None;
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| refusal(400, &format!("the body cannot be read: {error}")))?;
+        let frame = frame.map_err(|error| refusal_reply(400, &format!("the body cannot be read: {error}")))?;
         let Ok(data) = frame.into_data() else { continue };
         seen += data.len();
         if seen <= MOST_BODY_BYTES {
@@ -176,7 +176,7 @@ async fn read(mut body: Incoming, room: &Room) -> std::result::Result<(Vec<u8>, 
             let lacks = seen.saturating_sub(SMALL_BODY_BYTES + holds);
             if lacks > 0 {
                 let more = u32::try_from(lacks).unwrap_or(u32::MAX);
-                let more = Arc::clone(&room.large).try_acquire_many_owned(more).map_err(|_| full())?;
+                let more = Arc::clone(&room.large).try_acquire_many_owned(more).map_err(|_| busy_reply())?;
                 match &mut held {
                     Some(held) => held.merge(more),
                     None => held = Some(more),
@@ -189,11 +189,11 @@ async fn read(mut body: Incoming, room: &Room) -> std::result::Result<(Vec<u8>, 
     }
     match seen <= MOST_BODY_BYTES {
         true => Ok((bytes, held)),
-        false => Err(refusal(413, &format!("the body has more than {MOST_BODY_BYTES} bytes"))),
+        false => Err(refusal_reply(413, &format!("the body has more than {MOST_BODY_BYTES} bytes"))),
     }
 }
 
-fn response(reply: Reply, is_last: bool) -> Response<Full<Bytes>> {
+fn build_response(reply: Reply, is_last: bool) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::from(reply.body));
     *response.status_mut() = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();

@@ -1,26 +1,30 @@
 //! What a store knows beside what a predictor thinks: the best measured schedules, and the tasks there are.
 
 use crate::error::{Error, Result};
-use datasets::best::{Question, best, hosts};
+use datasets::best::{Question, best_records, host_names};
 use datasets::{Choose, Key, Record, Store};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Records of a store without their long columns.
 #[derive(Default)]
 pub struct Known(Vec<Record>);
 
 impl Known {
-    /// Reads a store once; what is added later is not seen.
-    pub fn read(path: &Path) -> Result<Known> {
+    /// Reads a store once; later records are not seen.
+    pub fn read_store(path: &Path) -> Result<Known> {
         let failed = |error: datasets::Error| Error::Data(error.to_string());
-        let records = Store::open(path).and_then(|store| store.records(Choose::All)).map_err(failed)?;
-        Ok(Known(records.map(|record| record.map(Record::lean)).collect::<datasets::Result<_>>().map_err(failed)?))
+        let records = Store::open(path).and_then(|store| store.select_records(Choose::All)).map_err(failed)?;
+        Ok(Known(
+            records
+                .map(|record| record.map(Record::without_long_columns))
+                .collect::<datasets::Result<_>>()
+                .map_err(failed)?,
+        ))
     }
 
-    /// Returns the best schedule of each requested task on the named host or the nearest to it, with the newest versions there.
-    pub(super) fn best(&self, body: &[u8]) -> Result<Value> {
+    /// Returns the best schedule of each task on the named or nearest host, at its newest versions.
+    pub(super) fn best_schedules(&self, body: &[u8]) -> Result<Value> {
         let question: Question = serde_json::from_slice(body).map_err(|error| {
             Error::Query(format!(
                 "the body is not a valid request: {}; see /openapi.json",
@@ -33,7 +37,7 @@ impl Known {
             Some(host) => {
                 let is_it = |record: &&Record| record.host == *host || record.host_class == *host;
                 let unknown = || {
-                    let hint = models::names::hint(host, hosts(&self.0));
+                    let hint = models::names::name_hint(host, host_names(&self.0));
                     Error::Query(format!("there is no record of the host `{host}`: {hint}"))
                 };
                 self.0.iter().find(is_it).cloned().ok_or_else(unknown)?
@@ -41,11 +45,11 @@ impl Known {
         };
         // A task that was not measured there is answered by the nearest host that has it.
         let question = Question { host: None, ..question };
-        Ok(json!(best(&self.0, &question, &here)))
+        Ok(json!(best_records(&self.0, &question, &here)))
     }
 
-    /// All tasks, how often each was measured, and on which hosts.
-    pub(super) fn tasks(&self) -> Value {
+    /// All tasks with measurement counts and hosts.
+    pub(super) fn list_tasks(&self) -> Value {
         let mut tasks: BTreeMap<&str, (&Record, BTreeSet<Key>, BTreeSet<&str>)> = BTreeMap::new();
         for record in self.0.iter().filter(|record| record.is_alone()) {
             let task = tasks.entry(&record.task_hash).or_insert_with(|| (record, BTreeSet::new(), BTreeSet::new()));

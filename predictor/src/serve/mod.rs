@@ -6,7 +6,7 @@
 mod http;
 mod known;
 
-pub use http::serve;
+pub use http::serve_requests;
 pub use known::Known;
 
 use crate::error::{Error, Result};
@@ -18,35 +18,27 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long a client may usually take to send or to take a message.
+/// Default time limit for a client to send or receive a message.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// Operators in one request.
 const MOST_OPERATORS: usize = 1000;
 
 const STYLE: &str = include_str!("style.css");
 const BODY: &str = include_str!("body.html");
 const OPENAPI: &str = include_str!("openapi.json");
 
-/// What answers are made of.
+/// State of the server.
 pub struct Service {
-    /// The predictor.
     pub predictor: Predictor,
-    /// Names and sizes of foreign operators.
     pub mapping: Option<Mapping>,
-    /// How long a client may take to send or to take a message.
     pub patience: Duration,
-    /// What a store knows, where one was given.
     pub known: Option<Known>,
 }
 
-/// A question as it is sent.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Request {
-    /// Operators in words.
     #[serde(default)]
     operators: Vec<String>,
-    /// A neural network of the zoo.
     model: Option<String>,
     batch: Option<i64>,
     device: Option<String>,
@@ -57,43 +49,44 @@ struct Request {
     extrapolate: bool,
 }
 
-/// A status and a body.
 struct Reply {
     status: u16,
     kind: &'static str,
     body: String,
 }
 
-fn route(method: &str, path: &str, body: &[u8], service: &Service) -> Reply {
+fn route_request(method: &str, path: &str, body: &[u8], service: &Service) -> Reply {
     match (method, path) {
-        ("GET", "/") => {
-            Reply { status: 200, kind: "text/html; charset=utf-8", body: report::page::page("oppredict", STYLE, BODY) }
-        }
+        ("GET", "/") => Reply {
+            status: 200,
+            kind: "text/html; charset=utf-8",
+            body: report::page::whole_page("oppredict", STYLE, BODY),
+        },
         ("GET", "/openapi.json") => Reply { status: 200, kind: "application/json", body: OPENAPI.to_owned() },
-        ("GET", "/about") => of_json(200, &about(service)),
+        ("GET", "/about") => of_json(200, &describe_service(service)),
         ("POST", "/predict") => {
-            let (status, document) = answer(body, service);
+            let (status, document) = answer_query(body, service);
             of_json(status, &document)
         }
-        ("GET", "/tasks") => of_store(service, |known| Ok(known.tasks())),
-        ("POST", "/best") => of_store(service, |known| known.best(body)),
+        ("GET", "/tasks") => of_store(service, |known| Ok(known.list_tasks())),
+        ("POST", "/best") => of_store(service, |known| known.best_schedules(body)),
         (_, "/" | "/openapi.json" | "/about" | "/predict" | "/tasks" | "/best") => {
-            refusal(405, "this path needs another method")
+            refusal_reply(405, "this path needs another method")
         }
-        _ => refusal(404, "there is `/`, `/about`, `/predict`, `/tasks`, `/best` and `/openapi.json`"),
+        _ => refusal_reply(404, "there is `/`, `/about`, `/predict`, `/tasks`, `/best` and `/openapi.json`"),
     }
 }
 
-/// What a store answers, where there is one.
+/// Answers from the store, if one is open.
 fn of_store(service: &Service, answer: impl FnOnce(&Known) -> Result<Value>) -> Reply {
     match service.known.as_ref().map(answer) {
-        None => refusal(404, "this server was given no store; start it with `--store`"),
+        None => refusal_reply(404, "this server was given no store; start it with `--store`"),
         Some(Ok(document)) => of_json(200, &document),
-        Some(Err(error)) => refusal(422, &error.to_string()),
+        Some(Err(error)) => refusal_reply(422, &error.to_string()),
     }
 }
 
-fn about(service: &Service) -> Value {
+fn describe_service(service: &Service) -> Value {
     let about = &service.predictor.about;
     let operators: Vec<&String> = service.predictor.learned.operators.keys().collect();
     let devices: Vec<&String> = about.devices.keys().collect();
@@ -104,10 +97,10 @@ fn about(service: &Service) -> Value {
     })
 }
 
-/// Status and document for the body of a question.
-pub fn answer(body: &[u8], service: &Service) -> (u16, Value) {
+/// Status and document for a query's body.
+pub fn answer_query(body: &[u8], service: &Service) -> (u16, Value) {
     match serde_json::from_slice(body) {
-        Ok(request) => match predict(request, service) {
+        Ok(request) => match predict_request(request, service) {
             Ok(document) => (200, document),
             Err(error) => (422, json!({ "error": error.to_string() })),
         },
@@ -118,18 +111,18 @@ pub fn answer(body: &[u8], service: &Service) -> (u16, Value) {
     }
 }
 
-fn predict(request: Request, service: &Service) -> Result<Value> {
+fn predict_request(request: Request, service: &Service) -> Result<Value> {
     if request.operators.len() > MOST_OPERATORS {
         return Err(Error::Query(format!("there are more than {MOST_OPERATORS} operators")));
     }
     let mut operators: Vec<Operator> = Vec::new();
     for text in &request.operators {
-        operators.push(queries::operator(text, service.mapping.as_ref())?);
+        operators.push(queries::parse_operator(text, service.mapping.as_ref())?);
     }
     let of_model = match &request.model {
         Some(name) => {
             let batch = request.batch.unwrap_or(1);
-            NetworkQuestion { source: ModelSource::Local, name, batch, tokens: 1 }.operators()?
+            NetworkQuestion { source: ModelSource::Local, name, batch, tokens: 1 }.distinct_operators()?
         }
         None => Vec::new(),
     };
@@ -150,18 +143,18 @@ fn predict(request: Request, service: &Service) -> Result<Value> {
         };
         setting.set_extra(&format!("knob.{name}"), &cell);
     }
-    let mut answers = queries::predict(&service.predictor, &operators, &setting)?;
+    let mut answers = queries::predict_operators(&service.predictor, &operators, &setting)?;
     if !of_model.is_empty() {
         answers.extend(queries::predict_model(&service.predictor, &of_model, &setting)?);
         operators.extend(of_model);
     }
-    let total = queries::total(&operators, &answers, &Run::default());
+    let total = queries::total_time(&operators, &answers, &Run::default());
     let calibration = service.predictor.this_host.as_ref().filter(|_| setting.device.is_none());
     let this_host = calibration.map(|host| &host.host_class);
     Ok(json!({ "operators": answers, "total": total, "this_host": this_host }))
 }
 
-fn refusal(status: u16, problem: &str) -> Reply {
+fn refusal_reply(status: u16, problem: &str) -> Reply {
     of_json(status, &json!({ "error": problem }))
 }
 

@@ -1,6 +1,6 @@
 //! A foreign table that is made up here: two operators on three devices, whose times follow a law with tiles and waves.
 
-use learn::train::{TrainOptions, train};
+use learn::train::{TrainOptions, train_predictor};
 use samples::Samples;
 use samples::table::Mapping;
 use std::fmt::Write;
@@ -45,11 +45,12 @@ pub fn trained() -> &'static [u8] {
         let (mut samples, _) = samples();
         // Rows of both operators stand in turns, so an odd step takes of both.
         let few: Vec<usize> = (0..samples.rows.len()).step_by(7).collect();
-        samples.keep(&few);
-        let predictor = train(&samples, &TrainOptions { seed: 7, ..TrainOptions::default() }).expect("a predictor");
+        samples.keep_rows(&few);
+        let predictor =
+            train_predictor(&samples, &TrainOptions { seed: 7, ..TrainOptions::default() }).expect("a predictor");
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("made-up.opp");
-        predictor::bundle::write(&predictor, &path).expect("a file");
+        predictor::bundle::write_bundle(&predictor, &path).expect("a file");
         std::fs::read(&path).expect("the file")
     })
 }
@@ -58,6 +59,6 @@ pub fn trained() -> &'static [u8] {
 pub fn samples() -> (Samples, Mapping) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (mapping, table) = write(folder.path());
-    let mapping = Mapping::read(&mapping).expect("the mapping");
-    (samples::table::samples(&[table], &mapping).expect("the table"), mapping)
+    let mapping = Mapping::read_file(&mapping).expect("the mapping");
+    (samples::table::read_samples(&[table], &mapping).expect("the table"), mapping)
 }

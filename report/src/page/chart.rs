@@ -16,7 +16,7 @@ pub struct Scale {
 
 impl Scale {
     /// Returns the coordinate of a number.
-    pub fn place(&self, value: f64) -> f64 {
+    pub fn coordinate_of(&self, value: f64) -> f64 {
         let of = |value: f64| if self.is_log { value.max(f64::MIN_POSITIVE).ln() } else { value };
         let (low, high) = (of(self.range.0), of(self.range.1));
         let share = if high > low { (of(value) - low) / (high - low) } else { 0.5 };
@@ -24,20 +24,20 @@ impl Scale {
     }
 }
 
-/// Returns the start of an SVG image. Narrow windows shrink the image while its text is readable, and then scroll.
-pub fn svg(width: f64, height: f64, label: &str) -> String {
-    /// Smallest scale at which the text is readable.
+/// Narrow windows shrink the image while its text is readable, and then scroll.
+pub fn svg_start(width: f64, height: f64, label: &str) -> String {
+    /// Minimum for readable text.
     const SMALLEST: f64 = 0.64;
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"{}\" width=\"{width:.0}\" height=\"{height:.0}\" \
          viewBox=\"0 0 {width:.0} {height:.0}\" style=\"min-width:{:.0}px\">",
-        super::escaped(label),
+        super::escape_html(label),
         SMALLEST * width
     )
 }
 
 /// Returns the powers of ten in a range, or its ends if there are none.
-pub fn decades(low: f64, high: f64) -> Vec<f64> {
+pub fn decades_between(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.log10().ceil() as i32, high.log10().floor() as i32);
     let found: Vec<f64> = (first..=last).map(|power| 10f64.powi(power)).collect();
     if found.is_empty() { vec![low, high] } else { found }
@@ -45,14 +45,14 @@ pub fn decades(low: f64, high: f64) -> Vec<f64> {
 
 /// Returns the width of the longest label in a chart.
 pub fn label_width<'a>(labels: impl IntoIterator<Item = &'a str>) -> f64 {
-    /// Upper bound of the average character width, for any system font.
+    /// Upper bound of the average, for any system font.
     const LETTER: f64 = 7.0;
     let longest = labels.into_iter().map(|label| label.chars().count()).max().unwrap_or(0);
     LETTER * longest as f64
 }
 
 /// Returns about `count` round numbers in a range.
-pub fn ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
+pub fn round_ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
     let rough = (high - low) / count.max(1) as f64;
     if !(rough.is_finite() && rough > 0.0) {
         return vec![low];
@@ -65,8 +65,8 @@ pub fn ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
     steps.map(|at| (first + at as f64) * step).filter(|tick| *tick <= high + 1e-9 * step).collect()
 }
 
-/// Formats a factor: `× 2`, `× 0.5`.
-pub fn factor(value: f64) -> String {
+/// Formats `× 2`, `× 0.5`.
+pub fn format_factor(value: f64) -> String {
     let digits = if value >= 10.0 {
         0
     } else if value >= 1.0 {
@@ -86,15 +86,18 @@ mod tests {
 
     #[test]
     fn ticks_are_round() {
-        assert_eq!(ticks(0.0, 9.3, 5), [0.0, 2.0, 4.0, 6.0, 8.0]);
-        assert_eq!(ticks(0.0, 1.0, 5).len(), 6);
-        assert_eq!((factor(0.5), factor(2.0), factor(1.41)), ("× 0.5".into(), "× 2".into(), "× 1.4".into()));
+        assert_eq!(round_ticks(0.0, 9.3, 5), [0.0, 2.0, 4.0, 6.0, 8.0]);
+        assert_eq!(round_ticks(0.0, 1.0, 5).len(), 6);
+        assert_eq!(
+            (format_factor(0.5), format_factor(2.0), format_factor(1.41)),
+            ("× 0.5".into(), "× 2".into(), "× 1.4".into())
+        );
     }
 
     proptest! {
         #[test]
         fn ticks_lie_in_their_range(low in -1e6f64..1e6, width in 1e-6f64..1e6, count in 1usize..12) {
-            let found = ticks(low, low + width, count);
+            let found = round_ticks(low, low + width, count);
             prop_assert!(found.len() <= 3 * count + 2, "{}", found.len());
             let slack = 1e-6 * (width + low.abs());
             prop_assert!(found.iter().all(|tick| *tick >= low - slack && *tick <= low + width + slack), "{found:?}");

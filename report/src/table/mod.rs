@@ -3,13 +3,12 @@
 //! If a table is too wide, text columns wrap first. Then droppable columns are dropped in the order of `drops`, and a
 //! line under the table lists them. Finally, rows are stacked with one line per column. Numbers never wrap.
 
-use crate::{Paper, escaped, page};
+use crate::{Paper, escape_all_controls, page};
 use anstyle::{AnsiColor, Style};
 use std::borrow::Cow;
 use textwrap::core::display_width;
 
 const GAP: usize = 2;
-/// Default minimum width of a text column.
 const LEAST_WORDS: usize = 16;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +21,7 @@ enum Tone {
 }
 
 impl Tone {
-    fn style(self) -> Style {
+    fn tone_style(self) -> Style {
         let colour = |colour: AnsiColor| Style::new().fg_color(Some(colour.into()));
         match self {
             Tone::Plain => Style::new(),
@@ -42,17 +41,17 @@ pub struct Cell {
 
 impl Cell {
     /// Marks the cell as the best value.
-    pub fn best(self) -> Cell {
+    pub fn mark_best(self) -> Cell {
         Cell { tone: Tone::Best, ..self }
     }
 
     /// Marks the cell as uncertain.
-    pub fn uncertain(self) -> Cell {
+    pub fn mark_uncertain(self) -> Cell {
         Cell { tone: Tone::Uncertain, ..self }
     }
 
     /// Marks the cell as wrong or lost.
-    pub fn bad(self) -> Cell {
+    pub fn mark_bad(self) -> Cell {
         Cell { tone: Tone::Bad, ..self }
     }
 }
@@ -60,7 +59,7 @@ impl Cell {
 impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Cell {
         let text = text.into();
-        let text = match escaped(&text) {
+        let text = match escape_all_controls(&text) {
             Cow::Borrowed(_) => text,
             Cow::Owned(escaped) => escaped,
         };
@@ -77,24 +76,24 @@ pub struct Column {
     drops: Option<u8>,
 }
 
-/// Returns a text column, which wraps.
-pub fn words(heading: impl Into<String>) -> Column {
+/// Wraps in narrow tables.
+pub fn text_column(heading: impl Into<String>) -> Column {
     Column { heading: heading.into(), is_figures: false, least: LEAST_WORDS, drops: None }
 }
 
-/// Returns a right-aligned number column, which never wraps.
-pub fn figures(heading: impl Into<String>) -> Column {
-    Column { is_figures: true, ..words(heading) }
+/// Right-aligned; never wraps.
+pub fn number_column(heading: impl Into<String>) -> Column {
+    Column { is_figures: true, ..text_column(heading) }
 }
 
 impl Column {
     /// Sets the minimum width in characters.
-    pub fn least(self, least: usize) -> Column {
+    pub fn min_width(self, least: usize) -> Column {
         Column { least, ..self }
     }
 
     /// Allows to drop the column; higher numbers are dropped first.
-    pub fn drops(self, order: u8) -> Column {
+    pub fn drop_order(self, order: u8) -> Column {
         Column { drops: Some(order), ..self }
     }
 }
@@ -118,37 +117,37 @@ impl Table {
         Table { columns: columns.into_iter().collect(), rows: Vec::new() }
     }
 
-    /// Adds a row; missing cells at its end are empty.
-    pub fn row<C: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = C>) {
+    /// Missing cells at the end are empty.
+    pub fn add_row<C: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = C>) {
         let mut row: Vec<Cell> = cells.into_iter().map(Into::into).collect();
         assert!(row.len() <= self.columns.len(), "a row has no more cells than there are headings");
         row.resize(self.columns.len(), Cell::default());
         self.rows.push(row);
     }
 
-    /// The table as an element of a page.
-    pub fn html(&self) -> String {
+    /// Renders the table as an element of a page.
+    pub fn to_html(&self) -> String {
         let headings: String =
-            self.columns.iter().map(|column| format!("<th>{}</th>", page::escaped(&column.heading))).collect();
-        let cell = |cell: &Cell| format!("<td>{}</td>", page::escaped(&cell.text));
+            self.columns.iter().map(|column| format!("<th>{}</th>", page::escape_html(&column.heading))).collect();
+        let cell = |cell: &Cell| format!("<td>{}</td>", page::escape_html(&cell.text));
         let row = |row: &Vec<Cell>| format!("<tr>{}</tr>\n", row.iter().map(cell).collect::<String>());
         let rows: String = self.rows.iter().map(row).collect();
         format!("<table>\n<tr>{headings}</tr>\n{rows}</table>\n")
     }
 
     /// Formats the table for an output medium, without a final line end.
-    pub fn on(&self, paper: &Paper) -> String {
-        let room: Vec<Room> = (0..self.columns.len()).map(|at| self.room(at)).collect();
-        let kept = self.kept(&room, paper.width);
+    pub fn format_for(&self, paper: &Paper) -> String {
+        let room: Vec<Room> = (0..self.columns.len()).map(|at| self.column_room(at)).collect();
+        let kept = self.kept_columns(&room, paper.width);
         let least: usize = kept.iter().map(|at| room[*at].least).sum();
         if least + GAP * kept.len().saturating_sub(1) > paper.width {
-            return self.stacked(paper);
+            return self.format_stacked(paper);
         }
-        let widths = spread(&kept.iter().map(|at| room[*at]).collect::<Vec<_>>(), paper.width);
+        let widths = spread_widths(&kept.iter().map(|at| room[*at]).collect::<Vec<_>>(), paper.width);
         self.side_by_side(&kept, &widths, paper)
     }
 
-    fn room(&self, at: usize) -> Room {
+    fn column_room(&self, at: usize) -> Room {
         let column = &self.columns[at];
         let widest = self.rows.iter().flat_map(|row| row[at].text.lines()).map(display_width).max().unwrap_or(0);
         let heading = display_width(&column.heading);
@@ -158,7 +157,7 @@ impl Table {
         Room { least: least.max(word), natural }
     }
 
-    fn kept(&self, room: &[Room], width: usize) -> Vec<usize> {
+    fn kept_columns(&self, room: &[Room], width: usize) -> Vec<usize> {
         let mut kept: Vec<usize> = (0..self.columns.len()).collect();
         loop {
             let least: usize = kept.iter().map(|at| room[*at].least + GAP).sum();
@@ -185,13 +184,13 @@ impl Table {
         let dropped = (0..self.columns.len()).filter(|at| !kept.contains(at));
         let dropped: Vec<&str> = dropped.map(|at| &*self.columns[at].heading).collect();
         if !dropped.is_empty() {
-            lines.extend(wrap(&format!("columns omitted for lack of width: {}", dropped.join(", ")), paper.width));
+            lines.extend(wrap_text(&format!("columns omitted for lack of width: {}", dropped.join(", ")), paper.width));
         }
         lines.join("\n")
     }
 
     /// Formats each row as lines of heading and cell, without empty cells.
-    fn stacked(&self, paper: &Paper) -> String {
+    fn format_stacked(&self, paper: &Paper) -> String {
         let widest = self.columns.iter().map(|column| display_width(&column.heading)).max().unwrap_or(0);
         let headings = widest.min(paper.width / 3);
         let cells = paper.width.saturating_sub(headings + GAP).max(1);
@@ -214,14 +213,14 @@ struct ColumnPlace {
 
 fn side_by_side(cells: &[&Cell], layout: &[ColumnPlace], paper: &Paper) -> Vec<String> {
     let wrapped: Vec<Vec<String>> =
-        cells.iter().zip(layout).map(|(cell, place)| wrap(&cell.text, place.width)).collect();
+        cells.iter().zip(layout).map(|(cell, place)| wrap_text(&cell.text, place.width)).collect();
     let height = wrapped.iter().map(Vec::len).max().unwrap_or(0);
     let line = |line: usize| {
         let mut text = String::new();
         for (pieces, (cell, place)) in wrapped.iter().zip(cells.iter().zip(layout)) {
             let piece = pieces.get(line).map_or("", String::as_str);
             let blank = " ".repeat(place.width.saturating_sub(display_width(piece)));
-            let piece = coloured(piece, cell.tone, paper);
+            let piece = colour_text(piece, cell.tone, paper);
             match place.is_right {
                 true => text.extend([&*blank, &*piece]),
                 false => text.extend([&*piece, &*blank]),
@@ -233,8 +232,8 @@ fn side_by_side(cells: &[&Cell], layout: &[ColumnPlace], paper: &Paper) -> Vec<S
     (0..height).map(line).collect()
 }
 
-/// Returns widths between the minimum and the natural ones that fill the medium; the narrowest columns grow first.
-fn spread(room: &[Room], width: usize) -> Vec<usize> {
+/// Fills the medium between minimum and natural widths; the narrowest columns grow first.
+fn spread_widths(room: &[Room], width: usize) -> Vec<usize> {
     let mut widths: Vec<usize> = room.iter().map(|room| room.least).collect();
     let mut spare = width.saturating_sub(widths.iter().sum::<usize>() + GAP * room.len().saturating_sub(1));
     while spare > 0 {
@@ -246,13 +245,13 @@ fn spread(room: &[Room], width: usize) -> Vec<usize> {
     widths
 }
 
-fn wrap(text: &str, width: usize) -> Vec<String> {
+fn wrap_text(text: &str, width: usize) -> Vec<String> {
     textwrap::wrap(text, width.max(1)).into_iter().map(String::from).collect()
 }
 
-fn coloured(text: &str, tone: Tone, paper: &Paper) -> String {
+fn colour_text(text: &str, tone: Tone, paper: &Paper) -> String {
     match paper.has_colours && tone != Tone::Plain && !text.is_empty() {
-        true => format!("{}{text}{}", tone.style().render(), tone.style().render_reset()),
+        true => format!("{}{text}{}", tone.tone_style().render(), tone.tone_style().render_reset()),
         false => text.to_owned(),
     }
 }

@@ -6,30 +6,30 @@ use proptest::prelude::*;
 
 fn operators() -> Table {
     let mut table = Table::new([
-        words("operator").least(24),
-        figures("×").drops(2),
-        figures("threads").drops(5),
-        figures("median"),
-        figures("±"),
-        figures("GFLOP/s").drops(4),
-        figures("roofline").drops(3),
-        figures("share"),
-        words("best schedule, where it differs").least(20).drops(1),
+        text_column("operator").min_width(24),
+        number_column("×").drop_order(2),
+        number_column("threads").drop_order(5),
+        number_column("median"),
+        number_column("±"),
+        number_column("GFLOP/s").drop_order(4),
+        number_column("roofline").drop_order(3),
+        number_column("share"),
+        text_column("best schedule, where it differs").min_width(20).drop_order(1),
     ]);
     let row = |text: &str, median: &str, spread: Cell, schedule: &str| -> Vec<Cell> {
         let figures = ["87.2", "62 %", "31.5 %"].map(Cell::from);
-        let first = [text.into(), "2".into(), "4".into(), Cell::from(median).best(), spread];
+        let first = [text.into(), "2".into(), "4".into(), Cell::from(median).mark_best(), spread];
         first.into_iter().chain(figures).chain([schedule.into()]).collect()
     };
     let long = "conv2d f32[1,64,56,56] w[64,64,3,3] stride 1 pad 1 + add + relu";
-    table.row(row(long, "1.24 ms", "0.8 %".into(), "tile_x=8 tile_y=4 unroll=16 vectorise=16 layout=blocked"));
-    table.row(row("dense f32[1,512] w[1000,512]", "92.0 µs", Cell::from("209 %").uncertain(), ""));
-    table.row(row("softmax f32[1,1000]", "–", Cell::from("–").uncertain(), "the default"));
+    table.add_row(row(long, "1.24 ms", "0.8 %".into(), "tile_x=8 tile_y=4 unroll=16 vectorise=16 layout=blocked"));
+    table.add_row(row("dense f32[1,512] w[1000,512]", "92.0 µs", Cell::from("209 %").mark_uncertain(), ""));
+    table.add_row(row("softmax f32[1,1000]", "–", Cell::from("–").mark_uncertain(), "the default"));
     table
 }
 
 fn check(width: usize, wanted: expect_test::Expect) {
-    wanted.assert_eq(&operators().on(&Paper::plain(width)));
+    wanted.assert_eq(&operators().format_for(&Paper::without_colours(width)));
 }
 
 #[test]
@@ -141,8 +141,8 @@ fn at_40_columns_rows_stack() {
 
 #[test]
 fn colours_say_what_matters_and_take_no_room() {
-    let plain = operators().on(&Paper::plain(80));
-    let coloured = operators().on(&Paper { width: 80, has_colours: true });
+    let plain = operators().format_for(&Paper::without_colours(80));
+    let coloured = operators().format_for(&Paper { width: 80, has_colours: true });
     assert!(coloured.contains("\u{1b}[32m1.24 ms\u{1b}[0m"), "{coloured:?}");
     assert!(coloured.contains("\u{1b}[33m209 %\u{1b}[0m"), "{coloured:?}");
     let without = coloured.replace("\u{1b}[32m", "").replace("\u{1b}[33m", "").replace("\u{1b}[0m", "");
@@ -152,27 +152,27 @@ fn colours_say_what_matters_and_take_no_room() {
 
 #[test]
 fn wide_letters_take_two_places() {
-    let mut table = Table::new([words("name"), figures("n")]);
-    table.row(["畳み込み", "1"]);
-    table.row(["abc", "22"]);
+    let mut table = Table::new([text_column("name"), number_column("n")]);
+    table.add_row(["畳み込み", "1"]);
+    table.add_row(["abc", "22"]);
     expect![[r#"
         name       n
         ────────────
         畳み込み   1
         abc       22"#]]
-    .assert_eq(&table.on(&Paper::plain(80)));
+    .assert_eq(&table.format_for(&Paper::without_colours(80)));
 }
 
 #[test]
 fn a_long_word_breaks_and_a_short_row_is_filled() {
-    let mut table = Table::new([words("path").least(8), figures("rows")]);
-    table.row(["a/very/long/path/without/any/blank"]);
+    let mut table = Table::new([text_column("path").min_width(8), number_column("rows")]);
+    table.add_row(["a/very/long/path/without/any/blank"]);
     expect![[r#"
         path                rows
         ────────────────────────
         a/very/long/path/w
         ithout/any/blank"#]]
-    .assert_eq(&table.on(&Paper::plain(24)));
+    .assert_eq(&table.format_for(&Paper::without_colours(24)));
 }
 
 #[test]
@@ -180,8 +180,8 @@ fn a_table_without_rows_shows_its_headings() {
     expect![[r#"
         a  b
         ────"#]]
-    .assert_eq(&Table::new([words("a"), figures("b")]).on(&Paper::plain(80)));
-    assert_eq!(Table::new([]).on(&Paper::plain(80)), "");
+    .assert_eq(&Table::new([text_column("a"), number_column("b")]).format_for(&Paper::without_colours(80)));
+    assert_eq!(Table::new([]).format_for(&Paper::without_colours(80)), "");
 }
 
 proptest! {
@@ -190,11 +190,11 @@ proptest! {
         width in 24usize..200,
         texts in prop::collection::vec(("[a-z ]{0,60}", "[0-9]{1,9}", "[0-9]{1,9}", "[a-z]{0,40}"), 0..6),
     ) {
-        let mut table = Table::new([words("what"), figures("so many"), figures("more").drops(1), words("rest").drops(2)]);
+        let mut table = Table::new([text_column("what"), number_column("so many"), number_column("more").drop_order(1), text_column("rest").drop_order(2)]);
         for (what, many, more, rest) in &texts {
-            table.row([what.as_str(), many, more, rest]);
+            table.add_row([what.as_str(), many, more, rest]);
         }
-        let text = table.on(&Paper::plain(width));
+        let text = table.format_for(&Paper::without_colours(width));
         prop_assert!(text.lines().all(|line| display_width(line) <= width), "{text}");
         prop_assert!(texts.iter().all(|(_, many, _, _)| text.contains(many.as_str())), "{text}");
     }
@@ -202,8 +202,8 @@ proptest! {
 
 #[test]
 fn a_page_has_the_same_cells() {
-    let mut table = Table::new([words("name"), figures("time")]);
-    table.row(["<a>", "1 µs"]);
+    let mut table = Table::new([text_column("name"), number_column("time")]);
+    table.add_row(["<a>", "1 µs"]);
     let wanted = "<table>\n<tr><th>name</th><th>time</th></tr>\n<tr><td>&lt;a&gt;</td><td>1 µs</td></tr>\n</table>\n";
-    assert_eq!(table.html(), wanted);
+    assert_eq!(table.to_html(), wanted);
 }

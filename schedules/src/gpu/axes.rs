@@ -5,24 +5,19 @@ use crate::choices::{Kernels, Spread, StagedIn, Unit};
 use crate::knobs::Knobs;
 
 pub static BLOCK_THREADS: NumberAxis = NumberAxis::new("threads");
-/// Threads along channels.
 pub static THREADS_C: NumberAxis = NumberAxis::new("threads_c");
-/// Threads along rows.
 pub static THREADS_Y: NumberAxis = NumberAxis::new("threads_y");
-/// Threads along columns.
 pub static THREADS_X: NumberAxis = NumberAxis::new("threads_x");
-/// Whether even parts of a thread's tile lie apart.
+/// Whether equal parts of a thread's tile lie apart.
 pub static SPREAD: ChoiceAxis<Spread> = ChoiceAxis::new("spread");
-/// Where operands are read from.
 pub static STAGE: ChoiceAxis<StagedIn> = ChoiceAxis::new("stage");
-/// Parts of the sum in blocks of their own.
-pub static SPLIT_K: NumberAxis = NumberAxis::new("split_k").ways(Ways::DIRECT.or(Ways::TENSOR));
-/// Elements that a thread fetches at once.
-pub static FETCH: NumberAxis = NumberAxis::new("fetch").when(is_staged);
-/// Whether staged rows are padded against bank conflicts.
-pub static PAD_ROWS: NumberAxis = NumberAxis::new("pad_rows").ways(Ways::DIRECT.or(Ways::TENSOR)).when(is_staged);
-pub static UNIT: ChoiceAxis<Unit> = ChoiceAxis::new("unit").ways(Ways::DIRECT.or(Ways::TENSOR).or(Ways::BLOCK_SUM));
-/// How many kernels compute the steps of a row.
+/// Parts of the sum in separate blocks.
+pub static SPLIT_K: NumberAxis = NumberAxis::new("split_k").with_ways(Ways::DIRECT.or(Ways::TENSOR));
+pub static FETCH: NumberAxis = NumberAxis::new("fetch").only_when(is_staged);
+pub static PAD_ROWS: NumberAxis =
+    NumberAxis::new("pad_rows").with_ways(Ways::DIRECT.or(Ways::TENSOR)).only_when(is_staged);
+pub static UNIT: ChoiceAxis<Unit> =
+    ChoiceAxis::new("unit").with_ways(Ways::DIRECT.or(Ways::TENSOR).or(Ways::BLOCK_SUM));
 pub static KERNELS: ChoiceAxis<Kernels> = ChoiceAxis::new("kernels");
 
 pub(crate) static AXES: &[&Declaration] = &[
@@ -40,5 +35,5 @@ pub(crate) static AXES: &[&Declaration] = &[
 ];
 
 fn is_staged(knobs: &Knobs) -> bool {
-    !STAGE.is(knobs, StagedIn::Global)
+    !STAGE.is_set_to(knobs, StagedIn::Global)
 }

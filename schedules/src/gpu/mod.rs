@@ -13,77 +13,69 @@ pub use axes::{
 
 use super::choices::{HelpersAt, Kernels, Spread, StagedIn, SummedBy, Unit};
 use super::extents::contraction_extents;
-use super::template::{rows_of, template};
+use super::template::{rows_of, task_template};
 use super::{Axis, Knobs, Rule, Space, Template};
-use crate::axes::{NumberAxis, SPLIT_R, SUM, TILE_C, TILE_X, TILE_Y, UNROLL, upto};
+use crate::axes::{NumberAxis, SPLIT_R, SUM, TILE_C, TILE_X, TILE_Y, UNROLL, wished_divisors};
 use crate::machine::Gpu;
 use models::operators::{Conv, ConvTranspose, QConv};
 use models::{Dim, Op, Task};
 
-/// The task whose space is that of a task with symbols: threads past an end do nothing, but no tile may count on dividing
-/// an extent that is open, so it is a prime of a common size.
-pub fn sized(task: &Task) -> Task {
+/// Replaces open extents by a prime, because no tile may rely on dividing them; threads past an end do nothing.
+pub fn assume_sizes(task: &Task) -> Task {
     const OPEN: i64 = 127;
     task.with_sizes(|_| OPEN)
 }
 
-/// What of a contraction is open.
 #[derive(Clone, Copy)]
 struct Open {
-    /// Any extent of its result.
+    /// Any extent of the result.
     anywhere: bool,
-    /// One along which tiles lie.
+    /// An extent along which tiles lie.
     tile: bool,
 }
 
 impl Open {
-    fn of(task: &Task) -> Open {
+    fn from_task(task: &Task) -> Open {
         let is_open = |dim: &Dim| matches!(dim, Dim::Symbol(_));
         let shape = &task.steps[0].output.shape;
         Open { anywhere: shape.iter().any(is_open), tile: shape.iter().rev().take(2).any(is_open) }
     }
 }
 
-pub fn space(task: &Task, gpu: &Gpu) -> Space {
-    let is_open = Open::of(task);
-    let task = &sized(task);
+pub fn gpu_space(task: &Task, gpu: &Gpu) -> Space {
+    let is_open = Open::from_task(task);
+    let task = &assume_sizes(task);
     let anchor = &task.steps[0];
     let output = anchor.output.extents().unwrap_or_default();
-    match template(task) {
-        Template::Contraction if output.len() >= 2 => contraction(task, gpu, &output, is_open),
-        Template::Contraction | Template::Spatial => spatial(task, gpu),
-        Template::Rows => rows(task, gpu),
+    match task_template(task) {
+        Template::Contraction if output.len() >= 2 => contraction_space(task, gpu, &output, is_open),
+        Template::Contraction | Template::Spatial => spatial_space(task, gpu),
+        Template::Rows => rows_space(task, gpu),
     }
 }
 
-/// What the points of a space may take of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct GpuLimits {
     block_threads: i64,
     shared_bytes: i64,
     /// Channels, rows and columns that tiles must divide.
     extents: [i64; 3],
-    /// Steps of a sum that blocks of the grid may share.
     depth: i64,
-    /// What the threads of a block may sum together.
     sums: Option<sum::SumChoices>,
     stage: Option<FetchStage>,
-    /// Whether rows that threads stage may be padded.
     can_pad: bool,
-    /// The operands, where tensor cores can multiply them.
+    /// Operands, if tensor cores can multiply them.
     tensor: Option<tensor::Operands>,
 }
 
-/// What a block stages of both operands: facts that are the same at every point.
+/// Data of both operands that a block stages, independent of the point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct FetchStage {
     element_bytes: i64,
-    /// Steps between windows, and the reach of one, along rows and columns.
     rows: Window,
     columns: Window,
-    /// Weights of one output channel and one step of the depth.
+    /// Weights per output channel and depth step.
     taps: i64,
-    /// Whether each output channel reads an input channel of its own.
     is_depthwise: bool,
 }
 
@@ -96,13 +88,13 @@ struct Window {
 impl Window {
     const POINT: Window = Window { stride: 1, reach: 1 };
 
-    /// Inputs under this many neighbouring windows.
-    fn inputs(self, windows: i64) -> i64 {
+    /// Returns the inputs under a number of neighbouring windows.
+    fn input_extent(self, windows: i64) -> i64 {
         (windows - 1) * self.stride + self.reach
     }
 }
 
-/// Registers a thread has for its tile of the result, leaving room for operands and addresses.
+/// Registers per thread for the result tile, with room for operands and addresses.
 const TILE_ELEMENTS: i64 = 128;
 
 const THREADS: &str = "threads";
@@ -112,49 +104,46 @@ const STAGED: &str = "staged";
 const FRAGMENTS: &str = "fragments";
 const SUMMED: &str = "summed";
 
-/// Multiply-adds that are written out: bounds the time of a build.
+/// Limit of unrolled multiply-adds, which bounds build time.
 const UNROLLED_ELEMENTS: i64 = 2048;
 
-/// What a block of threads does: threads and elements of each along channels, rows and columns.
+/// Work of a block: threads and elements per thread along channels, rows and columns.
 #[derive(Clone, Copy, Debug)]
 struct ProductShape {
     threads: [i64; 3],
     tile: [i64; 3],
     depth: i64,
-    /// Parts of the sum, in blocks of their own.
     parts: i64,
     is_unrolled: bool,
     is_staged: bool,
     is_padded: bool,
-    /// Elements that a thread stages at once.
     vector: i64,
 }
 
-/// The axes of threads along channels, rows and columns, and those of a thread's tile.
 static THREADS_ALONG: [&NumberAxis; 3] = [&THREADS_C, &THREADS_Y, &THREADS_X];
 static TILE_ALONG: [&NumberAxis; 3] = [&TILE_C, &TILE_Y, &TILE_X];
 
 impl ProductShape {
-    fn of(knobs: &Knobs) -> ProductShape {
+    fn from_knobs(knobs: &Knobs) -> ProductShape {
         ProductShape {
             threads: THREADS_ALONG.map(|axis| axis.or_one(knobs)),
             tile: TILE_ALONG.map(|axis| axis.or_one(knobs)),
             depth: SPLIT_R.or_one(knobs),
             parts: SPLIT_K.or_one(knobs),
             is_unrolled: UNROLL.or_one(knobs) == 1,
-            is_staged: STAGE.is(knobs, StagedIn::Shared),
-            is_padded: PAD_ROWS.of(knobs) == Some(1),
+            is_staged: STAGE.is_set_to(knobs, StagedIn::Shared),
+            is_padded: PAD_ROWS.setting_in(knobs) == Some(1),
             vector: FETCH.or_one(knobs),
         }
     }
 
-    fn along(&self, dimension: usize) -> i64 {
+    fn extent_along(&self, dimension: usize) -> i64 {
         self.threads[dimension] * self.tile[dimension]
     }
 }
 
 impl GpuLimits {
-    pub(super) fn rules(&self) -> Vec<Rule> {
+    pub(super) fn limit_rules(&self) -> Vec<Rule> {
         let rule = |name, text: String| Rule { name, text };
         let mut rules = vec![
             rule(THREADS, format!("a block has at most {} threads", self.block_threads)),
@@ -185,28 +174,28 @@ impl GpuLimits {
         rules
     }
 
-    /// The rule that forbids a block of threads.
-    pub(super) fn forbidden(&self, knobs: &Knobs) -> Option<&'static str> {
-        if UNIT.is(knobs, Unit::Tensor) {
-            let fits = |operands: tensor::Operands| operands.allow(knobs, self.block_threads, self.shared_bytes);
+    pub(super) fn forbidding_rule(&self, knobs: &Knobs) -> Option<&'static str> {
+        if UNIT.is_set_to(knobs, Unit::Tensor) {
+            let fits = |operands: tensor::Operands| operands.allows_point(knobs, self.block_threads, self.shared_bytes);
             return (!self.tensor.is_some_and(fits)).then_some(FRAGMENTS);
         }
-        if SUM.is(knobs, SummedBy::Block) && sum::SUM_THREADS.of(knobs).is_some() {
-            return (!self.sums.is_some_and(|sums| sums.allow(knobs, self.block_threads))).then_some(SUMMED);
+        if SUM.is_set_to(knobs, SummedBy::Block) && sum::SUM_THREADS.setting_in(knobs).is_some() {
+            return (!self.sums.is_some_and(|sums| sums.allows_point(knobs, self.block_threads))).then_some(SUMMED);
         }
         if BLOCK_THREADS.or_one(knobs) > self.block_threads {
             return Some(THREADS);
         }
-        self.unfit(&ProductShape::of(knobs))
+        self.violated_rule(&ProductShape::from_knobs(knobs))
     }
 
-    fn unfit(&self, shape: &ProductShape) -> Option<&'static str> {
+    fn violated_rule(&self, shape: &ProductShape) -> Option<&'static str> {
         let threads: i64 = shape.threads.iter().product();
         let tile: i64 = shape.tile.iter().product();
         let steps = if shape.is_unrolled { shape.depth } else { 1 };
         // A tile that reaches past the end would need a test for each of its elements.
-        let divides =
-            |dimension: usize| shape.tile[dimension] == 1 || self.extents[dimension] % shape.along(dimension) == 0;
+        let divides = |dimension: usize| {
+            shape.tile[dimension] == 1 || self.extents[dimension] % shape.extent_along(dimension) == 0
+        };
         let is_even = (0..3).all(divides) && (shape.parts == 1 || self.depth % (shape.parts * shape.depth) == 0);
         let is_staged = (self.can_pad || !shape.is_padded) && self.staged_bytes(shape) <= self.shared_bytes;
         [
@@ -219,34 +208,36 @@ impl GpuLimits {
         .find_map(|(obeyed, name)| (!obeyed).then_some(name))
     }
 
-    /// Shared memory of a block.
     fn staged_bytes(&self, shape: &ProductShape) -> i64 {
         let Some(stage) = self.stage.filter(|_| shape.is_staged) else { return 0 };
         let depth = shape.depth;
-        let channels = if stage.is_depthwise { shape.along(0) } else { depth };
-        let data = channels * stage.rows.inputs(shape.along(1)) * stage.columns.inputs(shape.along(2));
-        let weights = shape.along(0) * depth * stage.taps;
+        let channels = if stage.is_depthwise { shape.extent_along(0) } else { depth };
+        let data = channels
+            * stage.rows.input_extent(shape.extent_along(1))
+            * stage.columns.input_extent(shape.extent_along(2));
+        let weights = shape.extent_along(0) * depth * stage.taps;
         // An upper bound of the strides in `apply/gpu/contraction.rs`: rows of a depth grow by one vector; where the depth is outside, its rows grow by less than what their strides
         // are rounded to.
         let vector = shape.vector.max(1);
         let rounded = depth.max(2 * vector) + vector - 1;
         let grown = |rows: i64| if shape.is_padded { (rows * vector).max(depth * rounded) } else { 0 };
-        let slack = grown(shape.along(0)) + grown(shape.along(2));
+        let slack = grown(shape.extent_along(0)) + grown(shape.extent_along(2));
         (data + weights + slack) * stage.element_bytes
     }
 }
 
-fn contraction(task: &Task, gpu: &Gpu, output: &[i64], is_open: Open) -> Space {
+fn contraction_space(task: &Task, gpu: &Gpu, output: &[i64], is_open: Open) -> Space {
     let extents = contraction_extents(task, output);
     // TVM gives staged pieces the extent of what is left, which must be a number.
-    let stage = stage(task, output).filter(|_| !is_open.tile);
+    let stage = find_stage(task, output).filter(|_| !is_open.tile);
     let can_stage = stage.is_some();
     // The rows of a staged kernel are its windows, too short to be padded.
     let can_pad = can_stage && !matches!(task.steps[0].op, Op::Conv(_) | Op::QConv(_));
     let sizes = [extents.channels, extents.rows, extents.columns];
     // The windows of a convolution as columns, one for each place, are counted when it is lowered.
-    let tensor = tensor::operands(task, gpu.capability).filter(|operands| !(operands.is_conv && is_open.anywhere));
-    let depth = depth(task, extents.depth);
+    let tensor =
+        tensor::tensor_operands(task, gpu.capability).filter(|operands| !(operands.is_conv && is_open.anywhere));
+    let depth = reduction_depth(task, extents.depth);
     let elements: i64 = output.iter().product();
     let places = elements / sizes.iter().product::<i64>().max(1);
     let is_row = places * extents.rows * extents.columns == 1;
@@ -255,48 +246,53 @@ fn contraction(task: &Task, gpu: &Gpu, output: &[i64], is_open: Open) -> Space {
         shared_bytes: gpu.shared_bytes,
         extents: sizes,
         depth,
-        sums: sum::sums(task, elements, depth, is_row),
+        sums: sum::block_sums(task, elements, depth, is_row),
         stage,
         can_pad,
         tensor,
     };
-    let depths: Vec<i64> = upto(depth, &[1, 4, 8, 16, 32]).collect();
-    let threads = [(extents.channels, 64), (extents.rows, 8), (extents.columns, 64)].map(|(e, most)| powers(e, most));
-    let tiles = [tiles(extents.channels), upto(extents.rows, &[1, 2, 4]).collect(), tiles(extents.columns)];
+    let depths: Vec<i64> = wished_divisors(depth, &[1, 4, 8, 16, 32]).collect();
+    let threads =
+        [(extents.channels, 64), (extents.rows, 8), (extents.columns, 64)].map(|(e, most)| powers_up_to(e, most));
+    let tiles = [
+        small_tiles(extents.channels),
+        wished_divisors(extents.rows, &[1, 2, 4]).collect(),
+        small_tiles(extents.columns),
+    ];
     let has_padding = can_pad || tensor.is_some();
     let mut default = contraction_default(&limits, has_padding, &threads, &tiles, &depths, places);
     let [threads_c, threads_y, threads_x] = threads;
     let [tile_c, tile_y, tile_x] = tiles;
     let mut axes = vec![
-        THREADS_C.axis("threads along channels", threads_c),
-        THREADS_Y.axis("threads along rows", threads_y),
-        THREADS_X.axis("threads along columns", threads_x),
-        TILE_C.axis("channels of one thread", tile_c),
-        TILE_Y.axis("rows of one thread", tile_y),
-        TILE_X.axis("columns of one thread", tile_x),
-        SPREAD.axis("whether even parts of a thread's tile lie apart", [Spread::Apart, Spread::Together]),
-        SPLIT_R.axis("depth staged at once", depths),
-        UNROLL.axis("whether the staged depth is written out", [0, 1]),
+        THREADS_C.to_axis("threads along channels", threads_c),
+        THREADS_Y.to_axis("threads along rows", threads_y),
+        THREADS_X.to_axis("threads along columns", threads_x),
+        TILE_C.to_axis("channels of one thread", tile_c),
+        TILE_Y.to_axis("rows of one thread", tile_y),
+        TILE_X.to_axis("columns of one thread", tile_x),
+        SPREAD.to_axis("whether even parts of a thread's tile lie apart", [Spread::Apart, Spread::Together]),
+        SPLIT_R.to_axis("depth staged at once", depths),
+        UNROLL.to_axis("whether the staged depth is written out", [0, 1]),
     ];
     let from = [(StagedIn::Shared, can_stage), (StagedIn::Global, true)];
-    axes.push(STAGE.axis("where operands are read from", from.iter().filter(|place| place.1).map(|place| place.0)));
-    let parts = sum::parts(elements, depth);
+    axes.push(STAGE.to_axis("where operands are read from", from.iter().filter(|place| place.1).map(|place| place.0)));
+    let parts = sum::part_counts(elements, depth);
     if parts.len() > 1 {
-        axes.push(SPLIT_K.axis("parts of the sum in blocks of their own", parts));
+        axes.push(SPLIT_K.to_axis("parts of the sum in blocks of their own", parts));
         SPLIT_K.set(&mut default, 1);
     }
     if can_stage {
-        axes.push(FETCH.axis("elements a thread fetches at once", [1, 2, 4]));
+        axes.push(FETCH.to_axis("elements a thread fetches at once", [1, 2, 4]));
     }
     if has_padding {
-        axes.push(PAD_ROWS.axis("whether staged rows are padded against bank conflicts", [0, 1]));
+        axes.push(PAD_ROWS.to_axis("whether staged rows are padded against bank conflicts", [0, 1]));
     }
     if let Some(operands) = &limits.tensor {
-        axes.push(UNIT.axis("what multiplies", [Unit::Threads, Unit::Tensor]));
-        axes.extend(operands.axes());
+        axes.push(UNIT.to_axis("what multiplies", [Unit::Threads, Unit::Tensor]));
+        axes.extend(operands.tensor_axes());
         // A convolution's columns have all its places.
         let places = if operands.is_conv { 1 } else { places };
-        let on_tensor_cores = operands.default(places, limits.block_threads, limits.shared_bytes);
+        let on_tensor_cores = operands.default_knobs(places, limits.block_threads, limits.shared_bytes);
         // What is less exact than its type must be asked for.
         let on_tensor_cores = on_tensor_cores.filter(|_| !operands.is_rounded());
         let unit = if on_tensor_cores.is_some() { Unit::Tensor } else { Unit::Threads };
@@ -304,20 +300,18 @@ fn contraction(task: &Task, gpu: &Gpu, output: &[i64], is_open: Open) -> Space {
         UNIT.set(&mut default, unit);
     }
     if let Some(sums) = limits.sums {
-        axes.push(SUM.axis("who sums an element of the result", [SummedBy::Thread, SummedBy::Block]));
-        axes.extend(sums.axes(gpu.block_threads));
-        match UNIT.of(&default) {
+        axes.push(SUM.to_axis("who sums an element of the result", [SummedBy::Thread, SummedBy::Block]));
+        axes.extend(sums.sum_axes(gpu.block_threads));
+        match UNIT.setting_in(&default) {
             Some(Unit::Tensor) => {}
-            _ if is_row => default = sums.default(&default),
+            _ if is_row => default = sums.default_knobs(&default),
             _ => SUM.set(&mut default, SummedBy::Thread),
         }
     }
     Space { template: Template::Contraction, axes, default, limits: super::SpaceLimits::Device(limits) }
 }
 
-/// The shape with the least estimated time: loads per multiply-add, over how much of a large device it keeps busy.
-///
-/// An estimate from counts alone; no GPU was measured for it.
+/// Minimises loads per multiply-add over the occupied share of a device. An estimate from counts, never measured.
 fn contraction_default(
     limits: &GpuLimits,
     has_padding: bool,
@@ -349,8 +343,8 @@ fn contraction_default(
                             tile: [tile_c, 1, tile_x],
                             ..single
                         };
-                        let cost = estimate(limits, &shape, places);
-                        if cost < best.0 && limits.unfit(&shape).is_none() {
+                        let cost = estimate_time(limits, &shape, places);
+                        if cost < best.0 && limits.violated_rule(&shape).is_none() {
                             best = (cost, shape);
                         }
                     }
@@ -377,37 +371,37 @@ fn contraction_default(
     knobs
 }
 
-/// Relative time of a result whose blocks have this shape.
-fn estimate(limits: &GpuLimits, shape: &ProductShape, places: i64) -> f64 {
-    /// Time of a load from shared memory in multiply-adds.
+fn estimate_time(limits: &GpuLimits, shape: &ProductShape, places: i64) -> f64 {
+    /// Cost of a shared-memory load in multiply-adds.
     const LOAD: f64 = 4.0;
     let threads: f64 = shape.threads.iter().product::<i64>() as f64;
     let [tile_c, _, tile_x] = shape.tile.map(|tile| tile as f64);
-    let tiles = (0..3).map(|d| (limits.extents[d] + shape.along(d) - 1) / shape.along(d));
+    let tiles = (0..3).map(|d| (limits.extents[d] + shape.extent_along(d) - 1) / shape.extent_along(d));
     let blocks = (places * tiles.product::<i64>()) as f64;
-    let done: i64 =
-        (0..3).map(|d| (limits.extents[d] + shape.along(d) - 1) / shape.along(d) * shape.along(d)).product();
+    let done: i64 = (0..3)
+        .map(|d| (limits.extents[d] + shape.extent_along(d) - 1) / shape.extent_along(d) * shape.extent_along(d))
+        .product();
     let waste = done as f64 / limits.extents.iter().product::<i64>().max(1) as f64;
-    (1.0 + LOAD * (tile_c + tile_x) / (tile_c * tile_x)) * waste / (busy(blocks, threads) * block_fit(threads))
+    (1.0 + LOAD * (tile_c + tile_x) / (tile_c * tile_x)) * waste
+        / (occupied_share(blocks, threads) * block_fit(threads))
 }
 
-/// Returns the share of a large device that this many blocks occupy.
-fn busy(blocks: f64, threads: f64) -> f64 {
+fn occupied_share(blocks: f64, threads: f64) -> f64 {
     const MULTIPROCESSORS: f64 = 132.0;
     const BUSY_THREADS: f64 = 256.0;
     (blocks * threads / (MULTIPROCESSORS * BUSY_THREADS)).min(1.0) * (blocks / MULTIPROCESSORS).min(1.0)
 }
 
-/// How near a block is to a good size.
+/// Rates the size of a block; 1 is best.
 fn block_fit(threads: f64) -> f64 {
     const GOOD_BLOCK: [f64; 2] = [128.0, 256.0];
     (threads / GOOD_BLOCK[0]).min(1.0) * (GOOD_BLOCK[1] / threads).min(1.0)
 }
 
-/// What a block stages; nothing where operands are not two plain tensors.
-fn stage(task: &Task, output: &[i64]) -> Option<FetchStage> {
+/// Returns None unless both operands are plain tensors.
+fn find_stage(task: &Task, output: &[i64]) -> Option<FetchStage> {
     let anchor = &task.steps[0];
-    let element_bytes = task.parameters.iter().map(|parameter| parameter.ty.dtype.bytes()).max()?;
+    let element_bytes = task.parameters.iter().map(|parameter| parameter.ty.dtype.size_bytes()).max()?;
     let element_bytes = i64::try_from(element_bytes).ok()?;
     let point = FetchStage { element_bytes, rows: Window::POINT, columns: Window::POINT, taps: 1, is_depthwise: false };
     match &anchor.op {
@@ -434,8 +428,7 @@ fn stage(task: &Task, output: &[i64]) -> Option<FetchStage> {
     }
 }
 
-/// The extent of the first reduction loop.
-fn depth(task: &Task, declared: i64) -> i64 {
+fn reduction_depth(task: &Task, declared: i64) -> i64 {
     let anchor = &task.steps[0];
     let weight = anchor.inputs.get(1).and_then(|at| task.operand_type(*at).ok()).and_then(|ty| ty.extents());
     match (&anchor.op, weight) {
@@ -447,42 +440,39 @@ fn depth(task: &Task, declared: i64) -> i64 {
     }
 }
 
-/// Powers of two up to an extent.
-fn powers(extent: i64, most: i64) -> Vec<i64> {
+fn powers_up_to(extent: i64, most: i64) -> Vec<i64> {
     (0..=6).map(|power| 1 << power).filter(|&number| number <= most && number <= extent.max(1)).collect()
 }
 
-/// Small tiles that divide an extent.
-fn tiles(extent: i64) -> Vec<i64> {
+fn small_tiles(extent: i64) -> Vec<i64> {
     (1..=8).filter(|tile| extent % tile == 0).collect()
 }
 
-/// Threads of a block, as a space offers them.
-fn threads(gpu: &Gpu) -> Axis {
+fn threads_axis(gpu: &Gpu) -> Axis {
     let settings = [32, 64, 128, 256, 512, 1024].into_iter().filter(|&threads| threads <= gpu.block_threads);
-    BLOCK_THREADS.axis("threads of a block", settings)
+    BLOCK_THREADS.to_axis("threads of a block", settings)
 }
 
-/// The least that a block of threads should have to sum.
+/// Minimum sum length of a block of threads.
 const BLOCK_SUM: i64 = 64;
 
-fn spatial(task: &Task, gpu: &Gpu) -> Space {
+fn spatial_space(task: &Task, gpu: &Gpu) -> Space {
     let anchor = &task.steps[0];
     let elements = |extents: Option<Vec<i64>>| extents.map_or(1, |extents| extents.iter().product::<i64>());
     let input = elements(task.parameters.first().and_then(|parameter| parameter.ty.extents()));
     let output = elements(anchor.output.extents());
     let is_long = matches!(anchor.op, Op::Reduce(_) | Op::GlobalPool(_)) && input >= BLOCK_SUM * output;
-    let mut axes = vec![threads(gpu)];
+    let mut axes = vec![threads_axis(gpu)];
     let mut default = Knobs::default();
     BLOCK_THREADS.set(&mut default, 256.min(gpu.block_threads));
     if is_long {
-        axes.push(SUM.axis("who sums an element of the result", [SummedBy::Block, SummedBy::Thread]));
+        axes.push(SUM.to_axis("who sums an element of the result", [SummedBy::Block, SummedBy::Thread]));
         SUM.set(&mut default, SummedBy::Block);
     }
     by_threads(gpu, Template::Spatial, axes, default)
 }
 
-fn rows(task: &Task, gpu: &Gpu) -> Space {
+fn rows_space(task: &Task, gpu: &Gpu) -> Space {
     let anchor = &task.steps[0];
     // Elsewhere the steps have more dimensions than a row, or the result itself is a sum.
     let has_rows = matches!(
@@ -499,7 +489,7 @@ fn rows(task: &Task, gpu: &Gpu) -> Space {
     let mut default = Knobs::default();
     BLOCK_THREADS.set(&mut default, count);
     KERNELS.set(&mut default, if is_one { Kernels::One } else { Kernels::Each });
-    let axes = vec![threads(gpu), KERNELS.axis("one for all steps, or one each", kernels.iter().copied())];
+    let axes = vec![threads_axis(gpu), KERNELS.to_axis("one for all steps, or one each", kernels.iter().copied())];
     by_threads(gpu, Template::Rows, axes, default)
 }
 

@@ -1,6 +1,6 @@
 //! Long sums of few elements: parts of a sum in blocks of their own, and sums across the threads of a block.
 
-use super::super::axes::{Declaration, NumberAxis, SUM, Ways, upto};
+use super::super::axes::{Declaration, NumberAxis, SUM, Ways, wished_divisors};
 use super::super::choices::SummedBy;
 use super::super::{Axis, Knobs};
 use super::{BLOCK_SUM, UNIT};
@@ -8,78 +8,73 @@ use crate::product::WARP_THREADS;
 use models::operators::MatMul;
 use models::{Op, Task};
 
-/// Threads that a large device runs at once: a result of more elements keeps it busy by itself.
+/// Threads that a large device runs at once; larger results keep it busy without split sums.
 const DEVICE_THREADS: i64 = 132 * 2048;
 
 const PART_DEPTH: i64 = 16;
 
-/// The numbers of parts that a sum of this depth may have.
-pub(super) fn parts(elements: i64, depth: i64) -> Vec<i64> {
+pub(super) fn part_counts(elements: i64, depth: i64) -> Vec<i64> {
     let may_split = |&parts: &i64| parts == 1 || (depth % parts == 0 && depth / parts >= PART_DEPTH);
     if elements > DEVICE_THREADS { vec![1] } else { [1, 2, 4, 8, 16].into_iter().filter(may_split).collect() }
 }
 
-/// A contraction that the threads of a block may sum together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct SumChoices {
     elements: i64,
     depth: i64,
-    /// Neighbours along the depth that a thread may fetch at once: they lie side by side in both operands.
+    /// Maximum depth neighbours per fetch, which are adjacent in both operands.
     most_fetched: i64,
 }
 
-/// The sums of a task, where there are few or they are of a single row: its elements have nothing to share but the row.
-pub(super) fn sums(task: &Task, elements: i64, depth: i64, is_row: bool) -> Option<SumChoices> {
+/// Returns None unless there are few sums, or sums of a single row, whose elements share only that row.
+pub(super) fn block_sums(task: &Task, elements: i64, depth: i64, is_row: bool) -> Option<SumChoices> {
     const FETCHED_BYTES: i64 = 16;
     let is_offered = depth >= BLOCK_SUM && (is_row || elements * i64::from(WARP_THREADS) <= DEVICE_THREADS);
     let lies_along_depth = matches!(
         task.steps[0].op,
         Op::Dense(_) | Op::QDense(_) | Op::MatMul(MatMul { transpose_a: false, transpose_b: true })
     );
-    let bytes = task.parameters.iter().map(|parameter| parameter.ty.dtype.bytes()).max()?;
+    let bytes = task.parameters.iter().map(|parameter| parameter.ty.dtype.size_bytes()).max()?;
     let most_fetched = if lies_along_depth { FETCHED_BYTES / i64::try_from(bytes).ok()? } else { 1 };
     is_offered.then_some(SumChoices { elements, depth, most_fetched })
 }
 
-/// The names of the axes of such points.
 pub(crate) static AXES: &[&Declaration] = &[&SUM_THREADS.0, &SUM_ELEMENTS.0, &SUM_FETCH.0];
 
-pub static SUM_THREADS: NumberAxis = NumberAxis::new("sum_threads").ways(Ways::BLOCK_SUM);
-pub static SUM_ELEMENTS: NumberAxis = NumberAxis::new("sum_elements").ways(Ways::BLOCK_SUM);
-/// Neighbours that such a thread fetches at once.
-pub static SUM_FETCH: NumberAxis = NumberAxis::new("sum_fetch").ways(Ways::BLOCK_SUM);
+pub static SUM_THREADS: NumberAxis = NumberAxis::new("sum_threads").with_ways(Ways::BLOCK_SUM);
+pub static SUM_ELEMENTS: NumberAxis = NumberAxis::new("sum_elements").with_ways(Ways::BLOCK_SUM);
+pub static SUM_FETCH: NumberAxis = NumberAxis::new("sum_fetch").with_ways(Ways::BLOCK_SUM);
 
 impl SumChoices {
-    /// Axes of such points.
-    pub(super) fn axes(self, block_threads: i64) -> [Axis; 3] {
+    pub(super) fn sum_axes(self, block_threads: i64) -> [Axis; 3] {
         let few = [32, 64, 128, 256].into_iter().filter(|&threads| threads <= block_threads);
         [
-            SUM_THREADS.axis("threads that sum an element", few),
-            SUM_ELEMENTS.axis("elements of such a block", self.together()),
-            SUM_FETCH.axis("neighbours that such a thread fetches at once", self.fetched()),
+            SUM_THREADS.to_axis("threads that sum an element", few),
+            SUM_ELEMENTS.to_axis("elements of such a block", self.element_counts()),
+            SUM_FETCH.to_axis("neighbours that such a thread fetches at once", self.fetch_counts()),
         ]
     }
 
-    /// Elements that a block may sum at once: all blocks have the same number, so that all their threads meet.
-    fn together(self) -> impl Iterator<Item = i64> {
-        upto(self.elements, &[1, 2, 4, 8])
+    /// Divisors only: threads of all blocks must reach the same barrier.
+    fn element_counts(self) -> impl Iterator<Item = i64> {
+        wished_divisors(self.elements, &[1, 2, 4, 8])
     }
 
-    fn fetched(self) -> impl Iterator<Item = i64> {
-        upto(self.depth, &[1, 2, 4, 8, 16]).filter(move |&count| count <= self.most_fetched)
+    fn fetch_counts(self) -> impl Iterator<Item = i64> {
+        wished_divisors(self.depth, &[1, 2, 4, 8, 16]).filter(move |&count| count <= self.most_fetched)
     }
 
-    /// Whether a block of threads fits, and all its threads fetch whole vectors.
-    pub(super) fn allow(self, knobs: &Knobs, block_threads: i64) -> bool {
+    /// Returns whether a block fits and all threads fetch whole vectors.
+    pub(super) fn allows_point(self, knobs: &Knobs, block_threads: i64) -> bool {
         let (threads, fetched) = (SUM_THREADS.or_one(knobs), SUM_FETCH.or_one(knobs));
         threads * SUM_ELEMENTS.or_one(knobs) <= block_threads && (fetched == 1 || self.depth % (threads * fetched) == 0)
     }
 
-    /// A warp for each element.
-    pub(super) fn default(self, others: &Knobs) -> Knobs {
+    /// Assigns one warp per element.
+    pub(super) fn default_knobs(self, others: &Knobs) -> Knobs {
         let warp = i64::from(WARP_THREADS);
-        let together = self.together().filter(|&count| count <= 4).max().unwrap_or(1);
-        let fetched = self.fetched().filter(|count| self.depth % (warp * count) == 0).max().unwrap_or(1);
+        let together = self.element_counts().filter(|&count| count <= 4).max().unwrap_or(1);
+        let fetched = self.fetch_counts().filter(|count| self.depth % (warp * count) == 0).max().unwrap_or(1);
         let mut knobs = Knobs::default();
         SUM.set(&mut knobs, SummedBy::Block);
         SUM_THREADS.set(&mut knobs, warp);

@@ -3,39 +3,36 @@
 use super::super::axes::{ChoiceAxis, Declaration, NumberAxis, Ways};
 use super::super::choices::{CopyThrough, Precision};
 use super::super::{Axis, Knobs};
-use super::{PAD_ROWS, SPLIT_K, block_fit, busy};
+use super::{PAD_ROWS, SPLIT_K, block_fit, occupied_share};
 use crate::product::{FRAGMENT, Product, WARP_THREADS};
 use models::operators::{Conv, MatMul, QConv, QDense, QMatMul};
 use models::{Op, Task};
 
-/// What tensor cores must know of a product.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Operands {
     pub product: Product,
-    /// Whether the left operand is stored by columns.
     pub is_left_transposed: bool,
-    /// Whether the right operand is stored by columns.
     pub is_right_transposed: bool,
-    /// Elements of the left and of the right operand that a thread fetches at once.
+    /// Elements per fetch of a thread, of the left and of the right operand.
     pub vectors: [i64; 2],
-    /// Whether the right operand is made of the windows of a convolution.
+    /// Whether the right operand consists of the windows of a convolution.
     pub is_conv: bool,
-    /// Whether the device copies whole vectors to shared memory in the background.
+    /// Whether the device copies whole vectors to shared memory asynchronously.
     can_copy: bool,
-    /// Rows and columns of the result, and the depth.
+    /// Rows, columns and depth.
     extents: [i64; 3],
 }
 
-/// The operands of a product of whole fragments, for devices of this capability; nothing for any other task.
-pub fn operands(task: &Task, capability: u32) -> Option<Operands> {
+/// Returns None unless the task is a product of whole fragments that this capability supports.
+pub fn tensor_operands(task: &Task, capability: u32) -> Option<Operands> {
     const FETCHED_BYTES: u64 = 16;
-    /// The capability from which on devices copy in the background.
+    /// Minimum capability of devices with asynchronous copies.
     const ASYNC_COPIES: u32 = 80;
     let anchor = &task.steps[0];
     let [first, second] = [0, 1].map(|place| task.operand_type(*anchor.inputs.get(place)?).ok());
     let (first, second) = (first?, second?);
-    let product = Product::of(first.dtype, second.dtype, capability)?;
-    let vector = i64::try_from(FETCHED_BYTES / first.dtype.bytes().max(1)).ok()?;
+    let product = Product::for_operands(first.dtype, second.dtype, capability)?;
+    let vector = i64::try_from(FETCHED_BYTES / first.dtype.size_bytes().max(1)).ok()?;
     let (output, first, second) = (anchor.output.extents()?, first.extents()?, second.extents()?);
     let plain = |is_left_transposed: bool, is_right_transposed: bool| {
         let ([.., rows, columns], [.., row, column]) = (&output[..], &first[..]) else { return None };
@@ -66,87 +63,78 @@ pub fn operands(task: &Task, capability: u32) -> Option<Operands> {
     };
     let [rows, columns, depth] = operands.extents;
     let is_whole = rows % FRAGMENT == 0 && (operands.is_conv || columns % FRAGMENT == 0);
-    (is_whole && depth % product.depth() == 0).then_some(operands)
+    (is_whole && depth % product.fragment_depth() == 0).then_some(operands)
 }
 
-/// More columns than this are no block's; knobs are read from records of strangers and hold any number.
+/// Maximum number of columns, because untrusted records hold arbitrary knobs.
 const MAX_COLUMNS: i64 = 1 << 20;
 
-/// The columns of a convolution's windows that a block works on.
-pub(crate) fn columns(knobs: &Knobs) -> i64 {
+/// Returns the columns of a convolution's windows per block.
+pub(crate) fn block_columns(knobs: &Knobs) -> i64 {
     FRAGMENT.saturating_mul(FRAGMENTS_X.or_one(knobs)).saturating_mul(WARPS_X.or_one(knobs)).clamp(1, MAX_COLUMNS)
 }
 
-/// Warps of a block along rows.
-pub static WARPS_Y: NumberAxis = NumberAxis::new("warps_y").ways(Ways::TENSOR);
-/// Warps of a block along columns.
-pub static WARPS_X: NumberAxis = NumberAxis::new("warps_x").ways(Ways::TENSOR);
-/// Fragments of a warp along rows.
-pub static FRAGMENTS_Y: NumberAxis = NumberAxis::new("fragments_y").ways(Ways::TENSOR);
-/// Fragments of a warp along columns.
-pub static FRAGMENTS_X: NumberAxis = NumberAxis::new("fragments_x").ways(Ways::TENSOR);
-/// Fragments along the depth that are staged at once.
-pub static FRAGMENTS_R: NumberAxis = NumberAxis::new("fragments_r").ways(Ways::TENSOR);
-/// Rounds that fetching is ahead of multiplying.
-pub static AHEAD: NumberAxis = NumberAxis::new("ahead").ways(Ways::TENSOR);
-/// What pieces go through on their way to shared memory.
-pub static COPY: ChoiceAxis<CopyThrough> = ChoiceAxis::new("copy").ways(Ways::TENSOR);
-/// To what operands are rounded.
-pub static PRECISION: ChoiceAxis<Precision> = ChoiceAxis::new("precision").ways(Ways::TENSOR);
+pub static WARPS_Y: NumberAxis = NumberAxis::new("warps_y").with_ways(Ways::TENSOR);
+pub static WARPS_X: NumberAxis = NumberAxis::new("warps_x").with_ways(Ways::TENSOR);
+pub static FRAGMENTS_Y: NumberAxis = NumberAxis::new("fragments_y").with_ways(Ways::TENSOR);
+pub static FRAGMENTS_X: NumberAxis = NumberAxis::new("fragments_x").with_ways(Ways::TENSOR);
+pub static FRAGMENTS_R: NumberAxis = NumberAxis::new("fragments_r").with_ways(Ways::TENSOR);
+/// Iterations by which fetches precede products.
+pub static AHEAD: NumberAxis = NumberAxis::new("ahead").with_ways(Ways::TENSOR);
+/// What staged data passes on its way to shared memory.
+pub static COPY: ChoiceAxis<CopyThrough> = ChoiceAxis::new("copy").with_ways(Ways::TENSOR);
+pub static PRECISION: ChoiceAxis<Precision> = ChoiceAxis::new("precision").with_ways(Ways::TENSOR);
 
-/// Axes of the points on tensor cores alone.
 pub(crate) static AXES: &[&Declaration] =
     &[&WARPS_Y.0, &WARPS_X.0, &FRAGMENTS_Y.0, &FRAGMENTS_X.0, &FRAGMENTS_R.0, &AHEAD.0, &COPY.0, &PRECISION.0];
 
-/// Number of accumulator fragments that a warp keeps in registers, in addition to operand fragments.
+/// Maximum accumulator fragments per warp, in addition to operand fragments.
 const FRAGMENTS: i64 = 12;
 
 impl Operands {
-    /// Axes of the points on tensor cores.
-    pub(super) fn axes(&self) -> Vec<Axis> {
+    pub(super) fn tensor_axes(&self) -> Vec<Axis> {
         let few = [1, 2, 4];
         let mut axes = vec![
-            WARPS_Y.axis("warps of a block along rows", few),
-            WARPS_X.axis("warps of a block along columns", few),
-            FRAGMENTS_Y.axis("fragments of a warp along rows", few),
-            FRAGMENTS_X.axis("fragments of a warp along columns", few),
-            FRAGMENTS_R.axis("fragments along the depth staged at once", few),
-            AHEAD.axis("rounds that fetching is ahead of multiplying", [0, 1, 2]),
+            WARPS_Y.to_axis("warps of a block along rows", few),
+            WARPS_X.to_axis("warps of a block along columns", few),
+            FRAGMENTS_Y.to_axis("fragments of a warp along rows", few),
+            FRAGMENTS_X.to_axis("fragments of a warp along columns", few),
+            FRAGMENTS_R.to_axis("fragments along the depth staged at once", few),
+            AHEAD.to_axis("rounds that fetching is ahead of multiplying", [0, 1, 2]),
         ];
         if self.can_copy {
-            axes.push(COPY.axis(
+            axes.push(COPY.to_axis(
                 "what pieces go through on their way to shared memory",
                 [CopyThrough::Registers, CopyThrough::Async],
             ));
         }
         if self.is_rounded() {
-            axes.push(PRECISION.axis("to what operands are rounded", [Precision::Tf32]));
+            axes.push(PRECISION.to_axis("to what operands are rounded", [Precision::Tf32]));
         }
         axes
     }
 
-    /// Whether operands lose digits that their type has.
     pub fn is_rounded(&self) -> bool {
         self.product == Product::TF32
     }
 
-    /// Whether a point divides the extents and fits a block of threads.
-    pub(super) fn allow(&self, knobs: &Knobs, block_threads: i64, shared_bytes: i64) -> bool {
+    /// Returns whether a point divides the extents and fits a block of threads.
+    pub(super) fn allows_point(&self, knobs: &Knobs, block_threads: i64, shared_bytes: i64) -> bool {
         let fragments = [FRAGMENTS_Y.or_one(knobs), FRAGMENTS_X.or_one(knobs)];
         let warps = [WARPS_Y.or_one(knobs), WARPS_X.or_one(knobs)];
         let threads = warps[0] * warps[1] * i64::from(WARP_THREADS);
         let tile = [0, 1].map(|side| FRAGMENT * fragments[side] * warps[side]);
-        let depth = self.product.depth() * FRAGMENTS_R.or_one(knobs);
+        let depth = self.product.fragment_depth() * FRAGMENTS_R.or_one(knobs);
         let part = depth * SPLIT_K.or_one(knobs);
         let rows_of = |is_transposed: bool, side: i64| if is_transposed { (depth, side) } else { (side, depth) };
         let staged = [rows_of(self.is_left_transposed, tile[0]), rows_of(!self.is_right_transposed, tile[1])];
         let pad = if PAD_ROWS.or_one(knobs) == 1 { 2 * FRAGMENT } else { 0 };
         let copies = AHEAD.or_one(knobs).max(0) + 1;
-        let element_bytes = i64::try_from(self.product.input().bytes()).unwrap_or(i64::MAX);
+        let element_bytes = i64::try_from(self.product.input_dtype().size_bytes()).unwrap_or(i64::MAX);
         let bytes = staged.iter().map(|(rows, row)| rows * (row + pad) * element_bytes * copies).sum::<i64>();
-        let is_async = COPY.is(knobs, CopyThrough::Async);
+        let is_async = COPY.is_set_to(knobs, CopyThrough::Async);
         threads <= block_threads
-            && (!self.is_rounded() || PRECISION.is(knobs, Precision::Tf32))
+            && (!self.is_rounded() || PRECISION.is_set_to(knobs, Precision::Tf32))
             // Copies in the background are those of later rounds.
             && (!is_async || (self.can_copy && AHEAD.or_one(knobs) > 0))
             && fragments[0] * fragments[1] <= FRAGMENTS
@@ -160,16 +148,15 @@ impl Operands {
             && AHEAD.or_one(knobs) < self.extents[2] / part
     }
 
-    /// Whether tiles of this many columns cover the result. Windows may be padded by less than a tile of zeros.
+    /// Allows padding by less than a tile of zeros.
     fn fits_columns(&self, tile: i64) -> bool {
         let columns = self.extents[1];
         if self.is_conv { tile < columns + FRAGMENT } else { columns % tile == 0 }
     }
 
-    /// The point with the least estimated time, where any is allowed: fetches per multiplication, over how much of a
-    /// large device it keeps busy.
-    pub(super) fn default(&self, places: i64, block_threads: i64, shared_bytes: i64) -> Option<Knobs> {
-        /// Time of fetching a fragment in multiplications of one.
+    /// Returns the allowed point with the fewest fetches per product over the occupied share of a device.
+    pub(super) fn default_knobs(&self, places: i64, block_threads: i64, shared_bytes: i64) -> Option<Knobs> {
+        /// Cost of fetching a fragment, in products of fragments.
         const FETCH: f64 = 1.0;
         let mut best: Option<(f64, Knobs)> = None;
         let sides = [1, 2, 4].into_iter().flat_map(|y| [1, 2, 4].map(|x| [y, x]));
@@ -191,7 +178,7 @@ impl Operands {
                     if self.can_copy {
                         COPY.set(&mut knobs, CopyThrough::Registers);
                     }
-                    if !self.allow(&knobs, block_threads, shared_bytes) {
+                    if !self.allows_point(&knobs, block_threads, shared_bytes) {
                         continue;
                     }
                     let tile = [0, 1].map(|side| FRAGMENT * fragments[side] * warps[side]);
@@ -204,7 +191,7 @@ impl Operands {
                     let staging =
                         late * FETCH * (tile[0] + tile[1]) as f64 * FRAGMENT as f64 / (tile[0] * tile[1]) as f64;
                     let cost = (1.0 + FETCH * (y + x) / (y * x) + staging) * waste
-                        / (busy(blocks, threads) * block_fit(threads));
+                        / (occupied_share(blocks, threads) * block_fit(threads));
                     if best.as_ref().is_none_or(|(least, _)| cost < *least) {
                         best = Some((cost, knobs));
                     }

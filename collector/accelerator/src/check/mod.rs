@@ -8,21 +8,19 @@
 mod run;
 
 use crate::core::Buffer;
-use crate::instruction::{DecodeError, Instruction, Memory, MicroOp, Steps, Tokens, decode};
+use crate::instruction::{DecodeError, Instruction, Memory, MicroOp, Steps, Tokens, decode_instruction};
 use crate::program::{Program, Role};
 use run::Run;
 use std::collections::VecDeque;
 
-/// An error in a program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("instruction {place}: {why}")]
 pub struct CheckError {
-    /// Index of the instruction.
     pub place: usize,
     pub why: String,
 }
 
-/// Modules in the order of the data flow.
+/// In the order of the data flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Module {
     Load,
@@ -31,34 +29,33 @@ pub(crate) enum Module {
 }
 
 /// Rejects programs that would hang or have data races.
-pub fn check(program: &Program) -> Result<(), CheckError> {
+pub fn check_program(program: &Program) -> Result<(), CheckError> {
     let core = &program.core;
     let fail = |place: usize, why: String| CheckError { place, why };
-    core.check().map_err(|error| fail(0, error.to_string()))?;
-    let decoded = program
-        .instructions
-        .iter()
-        .enumerate()
-        .map(|(place, bits)| decode(core, *bits).map_err(|error: DecodeError| fail(place, error.to_string())));
+    core.check_encodable().map_err(|error| fail(0, error.to_string()))?;
+    let decoded = program.instructions.iter().enumerate().map(|(place, bits)| {
+        decode_instruction(core, *bits).map_err(|error: DecodeError| fail(place, error.to_string()))
+    });
     let instructions = decoded.collect::<Result<Vec<Instruction>, CheckError>>()?;
     let Some((Instruction::Finish, body)) = instructions.split_last() else {
         return Err(fail(instructions.len(), "the program does not end".to_owned()));
     };
     let mut queues: [VecDeque<usize>; 3] = Default::default();
     for (place, instruction) in body.iter().enumerate() {
-        let module = module(instruction).ok_or_else(|| fail(place, "it ends before its end".to_owned()))?;
-        alone(program, module, instruction).map_err(|why| fail(place, why))?;
+        let module =
+            module_of_instruction(instruction).ok_or_else(|| fail(place, "it ends before its end".to_owned()))?;
+        check_alone(program, module, instruction).map_err(|why| fail(place, why))?;
         queues[module as usize].push_back(place);
     }
     let mut run = Run::new(program);
     loop {
         let ready = [Module::Load, Module::Compute, Module::Store].into_iter().find(|&module| {
             let next = queues[module as usize].front();
-            next.is_some_and(|&place| run.is_ready(module, tokens(&body[place])))
+            next.is_some_and(|&place| run.is_ready(module, tokens_of_instruction(&body[place])))
         });
         let Some(module) = ready else { break };
         let place = queues[module as usize].pop_front().expect("what is ready is there");
-        run.step(module, &body[place]).map_err(|why| fail(place, why))?;
+        run.step_module(module, &body[place]).map_err(|why| fail(place, why))?;
     }
     if let Some(&place) = queues.iter().filter_map(VecDeque::front).min() {
         return Err(fail(place, "it waits for a token that no module sends".to_owned()));
@@ -69,8 +66,8 @@ pub fn check(program: &Program) -> Result<(), CheckError> {
     }
 }
 
-/// Returns the module that executes an instruction; `Finish` has none.
-pub(crate) fn module(instruction: &Instruction) -> Option<Module> {
+/// `Finish` has none.
+pub(crate) fn module_of_instruction(instruction: &Instruction) -> Option<Module> {
     match instruction {
         Instruction::Load(Memory { buffer: Buffer::Data | Buffer::Weights, .. }) => Some(Module::Load),
         Instruction::Load(_) | Instruction::Multiply(_) | Instruction::Alu(_) => Some(Module::Compute),
@@ -79,7 +76,7 @@ pub(crate) fn module(instruction: &Instruction) -> Option<Module> {
     }
 }
 
-pub(crate) fn tokens(instruction: &Instruction) -> Tokens {
+pub(crate) fn tokens_of_instruction(instruction: &Instruction) -> Tokens {
     match instruction {
         Instruction::Load(memory) | Instruction::Store(memory) => memory.tokens,
         Instruction::Multiply(multiply) => multiply.tokens,
@@ -88,8 +85,8 @@ pub(crate) fn tokens(instruction: &Instruction) -> Tokens {
     }
 }
 
-/// Returns the token queues that an instruction pops from and pushes to. Queue 0 leads from load to compute, 1 back, 2
-/// from compute to store, 3 back.
+/// Returns the token queues that an instruction pops from and pushes to: 0 from load to compute,
+/// 1 back, 2 from compute to store, 3 back.
 pub(crate) fn queues_of(module: Module, tokens: Tokens) -> (Vec<usize>, Vec<usize>) {
     let (from_previous, from_next, to_previous, to_next) = match module {
         Module::Load => (None, Some(1), None, Some(0)),
@@ -103,9 +100,8 @@ pub(crate) fn queues_of(module: Module, tokens: Tokens) -> (Vec<usize>, Vec<usiz
     )
 }
 
-/// Checks an instruction independently of all others.
-fn alone(program: &Program, module: Module, instruction: &Instruction) -> Result<(), String> {
-    let given = tokens(instruction);
+fn check_alone(program: &Program, module: Module, instruction: &Instruction) -> Result<(), String> {
+    let given = tokens_of_instruction(instruction);
     let is_wrong = match module {
         Module::Load => given.pop_previous || given.push_previous,
         Module::Compute => false,
@@ -115,24 +111,22 @@ fn alone(program: &Program, module: Module, instruction: &Instruction) -> Result
         return Err("it waits for or signals a module that does not exist".to_owned());
     }
     match instruction {
-        Instruction::Load(memory) => transfer(program, memory, true),
-        Instruction::Store(memory) => transfer(program, memory, false),
+        Instruction::Load(memory) => check_transfer(program, memory, true),
+        Instruction::Store(memory) => check_transfer(program, memory, false),
         Instruction::Multiply(_) | Instruction::Alu(_) | Instruction::Finish => Ok(()),
     }
 }
 
-/// Returns the number of elements that a padded rectangle occupies on the core.
 pub(crate) fn on_core(memory: &Memory) -> u64 {
     let rows = u64::from(memory.rows) + u64::from(memory.pads.top) + u64::from(memory.pads.bottom);
     rows * (u64::from(memory.columns) + u64::from(memory.pads.left) + u64::from(memory.pads.right))
 }
 
-/// Returns whether a transfer only synchronises.
 pub(crate) fn is_empty(memory: &Memory) -> bool {
     memory.rows == 0 || memory.columns == 0
 }
 
-fn transfer(program: &Program, memory: &Memory, is_load: bool) -> Result<(), String> {
+fn check_transfer(program: &Program, memory: &Memory, is_load: bool) -> Result<(), String> {
     if is_empty(memory) {
         return Ok(());
     }
@@ -146,8 +140,8 @@ fn transfer(program: &Program, memory: &Memory, is_load: bool) -> Result<(), Str
         return Err(format!("{} have no zeros around them", buffer.name()));
     }
     let end = u64::from(memory.on_core) + on_core(memory);
-    if end > u64::from(core.depth(buffer)) {
-        return Err(format!("{} end at {end}, and the core has {}", buffer.name(), core.depth(buffer)));
+    if end > u64::from(core.buffer_capacity(buffer)) {
+        return Err(format!("{} end at {end}, and the core has {}", buffer.name(), core.buffer_capacity(buffer)));
     }
     let bytes = core.element_bytes(buffer);
     let first = u64::from(memory.in_memory) * bytes;
@@ -186,7 +180,6 @@ pub(crate) fn each_step(
     }
 }
 
-/// Returns the number of steps of an instruction.
-pub(crate) fn count(steps: Steps) -> u64 {
+pub(crate) fn step_count(steps: Steps) -> u64 {
     u64::from(steps.end.saturating_sub(steps.begin)) * u64::from(steps.outer) * u64::from(steps.inner)
 }

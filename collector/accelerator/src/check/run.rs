@@ -1,15 +1,15 @@
 //! Execution order of a program as far as tokens guarantee it, and accesses to buffers.
 
-use super::{Module, count, each_step, is_empty, on_core, queues_of, tokens};
+use super::{Module, each_step, is_empty, on_core, queues_of, step_count, tokens_of_instruction};
 use crate::core::{Buffer, Core};
 use crate::instruction::{Instruction, Memory, MicroOp, Steps, Tokens};
 use crate::program::{Program, Role};
 use std::collections::VecDeque;
 
-/// Limit of tokens in a queue, since the hardware counts them in 8 bits.
+/// The hardware counts tokens in 8 bits.
 const MOST_TOKENS: usize = 254;
 
-/// Guaranteed progress: number of ended instructions of each module.
+/// Guaranteed progress: ended instructions of each module.
 type LoadedState = [usize; 3];
 
 /// Last write and last read of an element, as the number of instructions that the module has ended by then.
@@ -48,15 +48,15 @@ impl<'a> Run<'a> {
         queues_of(module, tokens).0.into_iter().all(|queue| !self.tokens[queue].is_empty())
     }
 
-    pub(super) fn step(&mut self, module: Module, instruction: &Instruction) -> Result<(), String> {
-        let (takes, gives) = queues_of(module, tokens(instruction));
+    pub(super) fn step_module(&mut self, module: Module, instruction: &Instruction) -> Result<(), String> {
+        let (takes, gives) = queues_of(module, tokens_of_instruction(instruction));
         for queue in takes {
             let token = self.tokens[queue].pop_front().expect("it is ready");
             let known = &mut self.known[module as usize];
             (0..3).for_each(|other| known[other] = known[other].max(token[other]));
         }
         let ended = self.known[module as usize][module as usize] + 1;
-        self.touch(instruction, ended)?;
+        self.record_accesses(instruction, ended)?;
         self.known[module as usize][module as usize] = ended;
         for queue in gives {
             self.tokens[queue].push_back(self.known[module as usize]);
@@ -67,8 +67,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Records the accesses of an instruction and rejects those that may be too early.
-    fn touch(&mut self, instruction: &Instruction, ended: usize) -> Result<(), String> {
+    /// Rejects accesses that may be too early.
+    fn record_accesses(&mut self, instruction: &Instruction, ended: usize) -> Result<(), String> {
         let [loads, computes, stores] = [Module::Load, Module::Compute, Module::Store].map(|module| module as usize);
         match instruction {
             Instruction::Load(memory) | Instruction::Store(memory) if is_empty(memory) => Ok(()),
@@ -77,11 +77,13 @@ impl<'a> Run<'a> {
                 let range = first..first + usize::try_from(on_core(memory)).expect("it is on the core");
                 let known = self.known[loads][computes];
                 match memory.buffer {
-                    Buffer::Data => write(&mut self.data[range], ended, known, "data that may be in use"),
-                    Buffer::Weights => write(&mut self.weights[range], ended, known, "weights that may be in use"),
+                    Buffer::Data => record_write(&mut self.data[range], ended, known, "data that may be in use"),
+                    Buffer::Weights => {
+                        record_write(&mut self.weights[range], ended, known, "weights that may be in use")
+                    }
                     Buffer::Sums | Buffer::Results => {
                         let known = self.known[computes][stores];
-                        write(&mut self.sums[range], ended, known, "sums that may still be stored")
+                        record_write(&mut self.sums[range], ended, known, "sums that may still be stored")
                     }
                     Buffer::MicroOps => self.load_micro_ops(memory, first),
                 }
@@ -90,11 +92,11 @@ impl<'a> Run<'a> {
                 let first = usize::from(memory.on_core);
                 let range = first..first + usize::try_from(on_core(memory)).expect("it is on the core");
                 let known = self.known[stores][computes];
-                read(&mut self.sums[range], ended, known, "sums that may not be there yet")
+                record_read(&mut self.sums[range], ended, known, "sums that may not be there yet")
             }
             Instruction::Multiply(multiply) => {
                 let factors = [multiply.sum, multiply.data, multiply.weight];
-                let ops = self.sequence(multiply.steps)?;
+                let ops = self.loaded_sequence(multiply.steps)?;
                 let (known_loads, known_stores) = (self.known[computes][loads], self.known[computes][stores]);
                 let (distance, is_reset) = (self.program.core.distance as usize, multiply.is_reset);
                 let Run { data, weights, sums, .. } = self;
@@ -103,7 +105,7 @@ impl<'a> Run<'a> {
                 each_step(multiply.steps, &ops, factors, |sum, at, weight| {
                     let mut step = || {
                         let sums = sums.get_mut(sum..=sum).ok_or("it leaves the sums")?;
-                        write(sums, ended, known_stores, "sums that may still be stored")?;
+                        record_write(sums, ended, known_stores, "sums that may still be stored")?;
                         if is_reset {
                             return Ok(());
                         }
@@ -115,9 +117,9 @@ impl<'a> Run<'a> {
                             recent.pop_front();
                         }
                         let data = data.get_mut(at..=at).ok_or("it leaves the data")?;
-                        read(data, ended, known_loads, "data that may not be there yet")?;
+                        record_read(data, ended, known_loads, "data that may not be there yet")?;
                         let weights = weights.get_mut(weight..=weight).ok_or("it leaves the weights")?;
-                        read(weights, ended, known_loads, "weights that may not be there yet")
+                        record_read(weights, ended, known_loads, "weights that may not be there yet")
                     };
                     if wrong.is_none() {
                         wrong = step().err();
@@ -126,14 +128,14 @@ impl<'a> Run<'a> {
                 wrong.map_or(Ok(()), Err)
             }
             Instruction::Alu(alu) => {
-                let ops = self.sequence(alu.steps)?;
+                let ops = self.loaded_sequence(alu.steps)?;
                 let known = self.known[computes][stores];
                 let sums = &mut self.sums;
                 let mut wrong = None;
                 each_step(alu.steps, &ops, [alu.sum, alu.other, [0, 0]], |sum, other, _| {
                     let is_inside = alu.immediate.is_some() || other < sums.len();
                     let result = match sums.get_mut(sum..=sum).filter(|_| is_inside) {
-                        Some(sums) => write(sums, ended, known, "sums that may still be stored"),
+                        Some(sums) => record_write(sums, ended, known, "sums that may still be stored"),
                         None => Err("it leaves the sums".to_owned()),
                     };
                     wrong = wrong.take().or(result.err());
@@ -145,7 +147,7 @@ impl<'a> Run<'a> {
     }
 
     fn load_micro_ops(&mut self, memory: &Memory, first: usize) -> Result<(), String> {
-        let region = self.program.region(Role::MicroOps).ok_or("the program has no micro-operations")?;
+        let region = self.program.find_region(Role::MicroOps).ok_or("the program has no micro-operations")?;
         let from =
             usize::try_from(u64::from(memory.in_memory) - region.begin / 4).map_err(|error| error.to_string())?;
         for row in 0..usize::from(memory.rows) {
@@ -160,21 +162,20 @@ impl<'a> Run<'a> {
     }
 
     /// Returns the micro-operations of an instruction, which must have been loaded.
-    fn sequence(&self, steps: Steps) -> Result<Vec<MicroOp>, String> {
+    fn loaded_sequence(&self, steps: Steps) -> Result<Vec<MicroOp>, String> {
         let range = self.micro_ops.get(usize::from(steps.begin)..usize::from(steps.end));
         let loaded = range.and_then(|ops| ops.iter().copied().collect::<Option<Vec<MicroOp>>>());
         let loaded = loaded.ok_or("it uses micro-operations that were not loaded")?;
         // A loop with more steps repeats indices, which no generator produces.
-        if count(steps) > 1 << 24 {
-            return Err(format!("it has {} steps", count(steps)));
+        if step_count(steps) > 1 << 24 {
+            return Err(format!("it has {} steps", step_count(steps)));
         }
         Ok(loaded)
     }
 }
 
-/// Records a write by the `ended`-th instruction of a module, which knows that `known` instructions of the reading
-/// module have ended.
-fn write(elements: &mut [Used], ended: usize, known: usize, what: &str) -> Result<(), String> {
+/// Records a write by the `ended`-th instruction. Its module knows that `known` readers have ended.
+fn record_write(elements: &mut [Used], ended: usize, known: usize, what: &str) -> Result<(), String> {
     if elements.iter().any(|element| element.read > known) {
         return Err(format!("it writes {what}"));
     }
@@ -182,7 +183,7 @@ fn write(elements: &mut [Used], ended: usize, known: usize, what: &str) -> Resul
     Ok(())
 }
 
-fn read(elements: &mut [Used], ended: usize, known: usize, what: &str) -> Result<(), String> {
+fn record_read(elements: &mut [Used], ended: usize, known: usize, what: &str) -> Result<(), String> {
     if elements.iter().any(|element| element.written > known) {
         return Err(format!("it reads {what}"));
     }

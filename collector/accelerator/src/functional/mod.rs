@@ -5,10 +5,10 @@
 
 mod steps;
 
-use crate::check::{Module, count, is_empty, module, on_core, queues_of, tokens};
+use crate::check::{Module, is_empty, module_of_instruction, on_core, queues_of, step_count, tokens_of_instruction};
 use crate::core::{Buffer, Core};
-use crate::instruction::{DecodeError, Instruction, Memory, MicroOp, Pads, Steps, decode};
-use crate::layout::{LayoutError, pack, unpack};
+use crate::instruction::{DecodeError, Instruction, Memory, MicroOp, Pads, Steps, decode_instruction};
+use crate::layout::{LayoutError, pack_operand, unpack_result};
 use crate::program::{Program, Role};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -17,7 +17,6 @@ use std::collections::VecDeque;
 const MOST_STEPS: u64 = 1 << 33;
 const MOST_BYTES: u64 = 1 << 31;
 
-/// Why a program cannot be executed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum FunctionalError {
@@ -37,21 +36,16 @@ pub enum FunctionalError {
     Layout(#[from] LayoutError),
 }
 
-/// Statistics of an execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     pub instructions: u64,
-    /// Number of products of a data element and a weight element.
     pub products: u64,
-    /// Number of sums set to zero.
     pub resets: u64,
-    /// Number of ALU operations on sums.
     pub changes: u64,
     /// Bytes transferred by buffer of the core.
     pub bytes: [u64; 5],
 }
 
-/// A program and its memory.
 pub struct FunctionalMachine<'a> {
     program: &'a Program,
     instructions: Vec<Instruction>,
@@ -63,8 +57,8 @@ impl<'a> FunctionalMachine<'a> {
     pub fn new(program: &'a Program) -> Result<FunctionalMachine<'a>, FunctionalError> {
         let core = &program.core;
         let decoded = program.instructions.iter().enumerate();
-        let decoded =
-            decoded.map(|(place, bits)| decode(core, *bits).map_err(|why| FunctionalError::Decode { place, why }));
+        let decoded = decoded
+            .map(|(place, bits)| decode_instruction(core, *bits).map_err(|why| FunctionalError::Decode { place, why }));
         let bytes = program.memory_bytes();
         if bytes > MOST_BYTES {
             return Err(FunctionalError::Large);
@@ -74,68 +68,69 @@ impl<'a> FunctionalMachine<'a> {
             instructions: decoded.collect::<Result<_, FunctionalError>>()?,
             memory: vec![0; usize::try_from(bytes).expect("within the bound")],
         };
-        machine.write(Role::MicroOps, &program.micro_op_bytes());
+        machine.write_region(Role::MicroOps, &program.micro_op_bytes());
         Ok(machine)
     }
 
-    /// Computes the result for operands in their external layout.
-    pub fn compute(program: &Program, operands: &[&[u8]], seed: u64) -> Result<(Vec<u8>, Totals), FunctionalError> {
-        let wanted = program.layer.operands();
+    /// Operands and result have their external layout.
+    pub fn compute_result(
+        program: &Program,
+        operands: &[&[u8]],
+        seed: u64,
+    ) -> Result<(Vec<u8>, Totals), FunctionalError> {
+        let wanted = program.layer.layer_operands();
         if wanted.len() != operands.len() {
             return Err(FunctionalError::Operands { wanted: wanted.len(), given: operands.len() });
         }
         let mut machine = FunctionalMachine::new(program)?;
         for (place, (operand, bytes)) in wanted.into_iter().zip(operands).enumerate() {
-            let packed = pack(&program.core, &program.layer, operand, bytes)?;
-            machine.write(Role::Operand(place), &packed);
+            let packed = pack_operand(&program.core, &program.layer, operand, bytes)?;
+            machine.write_region(Role::Operand(place), &packed);
         }
         let totals = machine.run(seed)?;
-        Ok((unpack(&program.core, &program.layer, machine.read(Role::Result))?, totals))
+        Ok((unpack_result(&program.core, &program.layer, machine.read_region(Role::Result))?, totals))
     }
 
-    /// Writes a region of the memory.
-    pub fn write(&mut self, role: Role, bytes: &[u8]) {
-        let range = self.range(role);
+    pub fn write_region(&mut self, role: Role, bytes: &[u8]) {
+        let range = self.region_range(role);
         if let Some(memory) = self.memory.get_mut(range) {
             let length = memory.len().min(bytes.len());
             memory[..length].copy_from_slice(&bytes[..length]);
         }
     }
 
-    /// Reads a region of the memory.
-    pub fn read(&self, role: Role) -> &[u8] {
-        self.memory.get(self.range(role)).unwrap_or_default()
+    pub fn read_region(&self, role: Role) -> &[u8] {
+        self.memory.get(self.region_range(role)).unwrap_or_default()
     }
 
-    fn range(&self, role: Role) -> std::ops::Range<usize> {
+    fn region_range(&self, role: Role) -> std::ops::Range<usize> {
         let place = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        self.program.region(role).map_or(0..0, |region| place(region.begin)..place(region.begin + region.bytes))
+        self.program.find_region(role).map_or(0..0, |region| place(region.begin)..place(region.begin + region.bytes))
     }
 
-    /// Runs the program. The seed selects which ready module advances.
+    /// The seed selects which ready module advances.
     pub fn run(&mut self, seed: u64) -> Result<Totals, FunctionalError> {
         let memory = Place { bytes: &mut self.memory, origin: 0 };
-        execute(&self.program.core, &self.instructions, memory, seed, MOST_STEPS)
+        execute_instructions(&self.program.core, &self.instructions, memory, seed, MOST_STEPS)
     }
 }
 
-/// Memory with a base address.
 pub(crate) struct Place<'m> {
     pub bytes: &'m mut [u8],
     pub origin: u64,
 }
 
 impl Place<'_> {
-    /// Returns `count` elements of `element` bytes. `first` is an absolute index in elements from address zero.
-    fn elements(&mut self, first: u64, count: usize, element: usize) -> Option<&mut [u8]> {
+    /// Returns `count` elements of `element` bytes. `first` counts elements from address zero.
+    fn element_slice(&mut self, first: u64, count: usize, element: usize) -> Option<&mut [u8]> {
         let begin = first.checked_mul(element as u64)?.checked_sub(self.origin)?;
         let begin = usize::try_from(begin).ok()?;
         self.bytes.get_mut(begin..begin.checked_add(count * element)?)
     }
 }
 
-/// Runs instructions on a core with zeroed buffers, limited to `most_steps` steps.
-pub(crate) fn execute(
+/// Starts with zeroed buffers and is limited to `most_steps` steps.
+pub(crate) fn execute_instructions(
     core: &Core,
     instructions: &[Instruction],
     memory: Place<'_>,
@@ -150,7 +145,7 @@ pub(crate) fn execute(
         return Err(FunctionalError::Endless);
     }
     for (place, instruction) in instructions.iter().enumerate() {
-        if let Some(module) = module(instruction) {
+        if let Some(module) = module_of_instruction(instruction) {
             queues[module as usize].push_back(place);
         }
     }
@@ -158,7 +153,7 @@ pub(crate) fn execute(
         let ready = [Module::Load, Module::Compute, Module::Store].map(|module| {
             let next = queues[module as usize].front();
             next.is_some_and(|&place| {
-                let (takes, _) = queues_of(module, tokens(&instructions[place]));
+                let (takes, _) = queues_of(module, tokens_of_instruction(&instructions[place]));
                 takes.into_iter().all(|queue| given[queue] > 0)
             })
         });
@@ -171,9 +166,9 @@ pub(crate) fn execute(
         let module = ready.filter(|(_, is)| *is).nth(chosen).expect("one of those that are ready").0;
         let place = queues[module as usize].pop_front().expect("what is ready is there");
         let instruction = instructions[place];
-        let (takes, gives) = queues_of(module, tokens(&instruction));
+        let (takes, gives) = queues_of(module, tokens_of_instruction(&instruction));
         takes.into_iter().for_each(|queue| given[queue] -= 1);
-        modules.step(&instruction).map_err(|what| match what {
+        modules.execute_step(&instruction).map_err(|what| match what {
             "" => FunctionalError::Large,
             what => FunctionalError::Leaves { place, what },
         })?;
@@ -186,7 +181,6 @@ pub(crate) fn execute(
     }
 }
 
-/// Modules of a core with its buffers, and the external memory.
 struct Modules<'m> {
     core: Core,
     memory: Place<'m>,
@@ -201,7 +195,7 @@ struct Modules<'m> {
 impl<'m> Modules<'m> {
     fn new(core: &Core, memory: Place<'m>, most_steps: u64) -> Modules<'m> {
         let size = |buffer: Buffer, element: u64| {
-            usize::try_from(u64::from(core.depth(buffer)) * core.element_bytes(buffer) / element)
+            usize::try_from(u64::from(core.buffer_capacity(buffer)) * core.element_bytes(buffer) / element)
                 .expect("a core is small")
         };
         Modules {
@@ -216,20 +210,20 @@ impl<'m> Modules<'m> {
         }
     }
 
-    /// Executes an instruction. The error names the exceeded memory; it is empty if the step limit is exceeded.
-    fn step(&mut self, instruction: &Instruction) -> Result<(), &'static str> {
+    /// The error names the exceeded memory; it is empty if the step limit is exceeded.
+    fn execute_step(&mut self, instruction: &Instruction) -> Result<(), &'static str> {
         match instruction {
             Instruction::Load(memory) | Instruction::Store(memory) if is_empty(memory) => Ok(()),
-            Instruction::Load(memory) => self.load(memory),
-            Instruction::Store(memory) => self.store(memory),
-            Instruction::Multiply(multiply) => self.multiply(multiply),
-            Instruction::Alu(alu) => self.alu(alu),
+            Instruction::Load(memory) => self.load_buffer(memory),
+            Instruction::Store(memory) => self.store_results(memory),
+            Instruction::Multiply(multiply) => self.execute_multiply(multiply),
+            Instruction::Alu(alu) => self.execute_alu(alu),
             Instruction::Finish => Ok(()),
         }
     }
 
-    fn load(&mut self, load: &Memory) -> Result<(), &'static str> {
-        if u64::from(load.on_core) + on_core(load) > u64::from(self.core.depth(load.buffer)) {
+    fn load_buffer(&mut self, load: &Memory) -> Result<(), &'static str> {
+        if u64::from(load.on_core) + on_core(load) > u64::from(self.core.buffer_capacity(load.buffer)) {
             return Err("the core's memory");
         }
         let element = usize::try_from(self.core.element_bytes(load.buffer)).expect("small");
@@ -241,7 +235,7 @@ impl<'m> Modules<'m> {
         for row in 0..rows {
             let from = u64::from(load.in_memory) + row as u64 * u64::from(load.stride);
             let to = ((row + usize::from(top)) * width + usize::from(left)) * element;
-            let source = self.memory.elements(from, columns, element).ok_or("memory")?;
+            let source = self.memory.element_slice(from, columns, element).ok_or("memory")?;
             bytes[to..to + source.len()].copy_from_slice(source);
         }
         self.totals.bytes[load.buffer as usize] += (rows * columns * element) as u64;
@@ -269,14 +263,14 @@ impl<'m> Modules<'m> {
         Ok(())
     }
 
-    fn store(&mut self, store: &Memory) -> Result<(), &'static str> {
+    fn store_results(&mut self, store: &Memory) -> Result<(), &'static str> {
         let element = usize::try_from(self.core.element_bytes(Buffer::Results)).expect("small");
         let columns = usize::from(store.columns) * element;
         for row in 0..usize::from(store.rows) {
             let from = usize::from(store.on_core) * element + row * columns;
             let to = u64::from(store.in_memory) + row as u64 * u64::from(store.stride);
             let sums = self.sums.get(from..from + columns).ok_or("the core's memory")?;
-            let target = self.memory.elements(to, usize::from(store.columns), element).ok_or("memory")?;
+            let target = self.memory.element_slice(to, usize::from(store.columns), element).ok_or("memory")?;
             // Truncates to the lowest byte.
             target.iter_mut().zip(sums).for_each(|(to, sum)| *to = (*sum as i8).cast_unsigned());
         }
@@ -284,9 +278,9 @@ impl<'m> Modules<'m> {
         Ok(())
     }
 
-    fn sequence(&mut self, steps: Steps) -> Result<Vec<MicroOp>, &'static str> {
+    fn step_sequence(&mut self, steps: Steps) -> Result<Vec<MicroOp>, &'static str> {
         let done = self.totals.products + self.totals.resets + self.totals.changes;
-        if done.saturating_add(count(steps)) > self.most_steps {
+        if done.saturating_add(step_count(steps)) > self.most_steps {
             return Err("");
         }
         let range = usize::from(steps.begin)..usize::from(steps.end);

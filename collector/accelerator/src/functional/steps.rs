@@ -1,13 +1,13 @@
 //! Inner loops of the functional simulation: products and ALU operations.
 
 use super::Modules;
-use crate::check::{count, each_step};
+use crate::check::{each_step, step_count};
 use crate::core::Core;
 use crate::instruction::{Alu, AluOp, Multiply};
 
 impl Modules<'_> {
-    pub(super) fn multiply(&mut self, multiply: &Multiply) -> Result<(), &'static str> {
-        let ops = self.sequence(multiply.steps)?;
+    pub(super) fn execute_multiply(&mut self, multiply: &Multiply) -> Result<(), &'static str> {
+        let ops = self.step_sequence(multiply.steps)?;
         let factors = [multiply.sum, multiply.data, multiply.weight];
         let Core { batch, block, .. } = self.core;
         let (batch, block) = (batch as usize, block as usize);
@@ -15,7 +15,7 @@ impl Modules<'_> {
         let Modules { data, weights, sums, totals, .. } = self;
         let mut left = false;
         if multiply.is_reset {
-            totals.resets += count(multiply.steps);
+            totals.resets += step_count(multiply.steps);
             each_step(multiply.steps, &ops, factors, |sum, _, _| {
                 match sums.get_mut(sum * vector..(sum + 1) * vector) {
                     Some(sums) => sums.fill(0),
@@ -23,7 +23,7 @@ impl Modules<'_> {
                 }
             });
         } else {
-            totals.products += count(multiply.steps);
+            totals.products += step_count(multiply.steps);
             each_step(multiply.steps, &ops, factors, |sum, at, weight| {
                 let sums = sums.get_mut(sum * vector..(sum + 1) * vector);
                 let data = data.get(at * vector..(at + 1) * vector);
@@ -34,8 +34,8 @@ impl Modules<'_> {
                 };
                 for (sums, data) in sums.chunks_exact_mut(block).zip(data.chunks_exact(block)) {
                     match block {
-                        16 => product::<16>(sums, data, weights),
-                        8 => product::<8>(sums, data, weights),
+                        16 => add_products::<16>(sums, data, weights),
+                        8 => add_products::<8>(sums, data, weights),
                         _ => any_product(sums, data, weights, block),
                     }
                 }
@@ -44,9 +44,9 @@ impl Modules<'_> {
         if left { Err("the core's memory") } else { Ok(()) }
     }
 
-    pub(super) fn alu(&mut self, alu: &Alu) -> Result<(), &'static str> {
-        let ops = self.sequence(alu.steps)?;
-        self.totals.changes += count(alu.steps);
+    pub(super) fn execute_alu(&mut self, alu: &Alu) -> Result<(), &'static str> {
+        let ops = self.step_sequence(alu.steps)?;
+        self.totals.changes += step_count(alu.steps);
         let vector = (self.core.batch * self.core.block) as usize;
         let sums = &mut self.sums;
         let mut left = false;
@@ -63,7 +63,7 @@ impl Modules<'_> {
                     AluOp::Min => (*sum).min(by),
                     AluOp::Max => (*sum).max(by),
                     AluOp::Add => sum.wrapping_add(by),
-                    AluOp::ShiftRight => shifted(*sum, by),
+                    AluOp::ShiftRight => shift_sum(*sum, by),
                 };
             }
         });
@@ -72,7 +72,7 @@ impl Modules<'_> {
 }
 
 /// Shifts right, or left by a negative amount.
-fn shifted(sum: i32, by: i32) -> i32 {
+fn shift_sum(sum: i32, by: i32) -> i32 {
     match u32::try_from(by) {
         Ok(by) => sum >> by.min(31),
         Err(_) => sum.checked_shl(by.unsigned_abs()).unwrap_or(0),
@@ -80,7 +80,7 @@ fn shifted(sum: i32, by: i32) -> i32 {
 }
 
 /// Adds the dot products of a data row with each weight row.
-fn product<const N: usize>(sums: &mut [i32], data: &[i8], weights: &[i8]) {
+fn add_products<const N: usize>(sums: &mut [i32], data: &[i8], weights: &[i8]) {
     let (Some(data), (rows, _)) = (data.first_chunk::<N>(), weights.as_chunks::<N>()) else { return };
     for (sum, row) in sums.iter_mut().zip(rows) {
         let products = data.iter().zip(row).map(|(x, w)| i32::from(i16::from(*x) * i16::from(*w)));

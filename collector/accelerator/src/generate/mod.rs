@@ -9,30 +9,29 @@ mod ends;
 mod sums;
 
 use crate::core::{Buffer, Core};
-use crate::fit::{Misfit, Plan, plan};
-use crate::instruction::{Instruction, Memory, MicroOp, Multiply, Pads, Steps, Tokens, encode};
+use crate::fit::{Misfit, Plan, plan_buffers};
+use crate::instruction::{Instruction, Memory, MicroOp, Multiply, Pads, Steps, Tokens, encode_instruction};
 use crate::knobs::Knobs;
 use crate::layer::{Kind, Layer, Operand};
 use crate::layout::{operand_bytes, result_bytes};
 use crate::program::{Program, Regions, Role};
 use std::collections::HashMap;
 
-/// Generates the program of a layer with a tiling.
-pub fn generate(core: &Core, layer: &Layer, knobs: &Knobs) -> Result<Program, Misfit> {
-    let plan = plan(core, layer, knobs)?;
+pub fn generate_program(core: &Core, layer: &Layer, knobs: &Knobs) -> Result<Program, Misfit> {
+    let plan = plan_buffers(core, layer, knobs)?;
     let mut regions = Regions::default();
     let mut at = Vec::new();
-    for (place, operand) in layer.operands().into_iter().enumerate() {
+    for (place, operand) in layer.layer_operands().into_iter().enumerate() {
         let buffer = match operand {
             Operand::Weights => Buffer::Weights,
             Operand::Data if layer.kind != Kind::Elementwise => Buffer::Data,
             Operand::Data | Operand::PerChannel | Operand::Tensor => Buffer::Sums,
         };
-        at.push(regions.add(core, Role::Operand(place), buffer, operand_bytes(core, layer, operand)));
+        at.push(regions.append_region(core, Role::Operand(place), buffer, operand_bytes(core, layer, operand)));
     }
-    let result = regions.add(core, Role::Result, Buffer::Results, result_bytes(core, layer));
+    let result = regions.append_region(core, Role::Result, Buffer::Results, result_bytes(core, layer));
     // Placed last, because the number of micro-operations is known only at the end.
-    let micro_ops = regions.add(core, Role::MicroOps, Buffer::MicroOps, u64::from(core.micro_ops) * 4);
+    let micro_ops = regions.append_region(core, Role::MicroOps, Buffer::MicroOps, u64::from(core.micro_ops) * 4);
     let writer = ProgramWriter {
         core,
         layer,
@@ -46,20 +45,20 @@ pub fn generate(core: &Core, layer: &Layer, knobs: &Knobs) -> Result<Program, Mi
         sequences: HashMap::new(),
         threads: vec![VirtualThread::default(); plan.threads as usize],
     };
-    let (instructions, micro_ops) = writer.write();
+    let (instructions, micro_ops) = writer.write_program();
     if let Some(region) = regions.0.last_mut() {
         region.bytes = 4 * micro_ops.len() as u64;
     }
     Ok(Program {
         core: *core,
         layer: layer.clone(),
-        instructions: instructions.iter().map(|instruction| encode(core, instruction)).collect(),
+        instructions: instructions.iter().map(|instruction| encode_instruction(core, instruction)).collect(),
         micro_ops: micro_ops.iter().map(|micro_op| micro_op.encode(core)).collect(),
         regions: regions.0,
     })
 }
 
-/// Indices of the instructions that later ones of a virtual thread wait for.
+/// Instructions that later ones of a virtual thread wait for.
 #[derive(Clone, Copy, Default)]
 struct VirtualThread {
     /// Last instruction that read the loaded data.
@@ -70,7 +69,7 @@ struct VirtualThread {
     stored: Option<usize>,
 }
 
-/// A tile of the result: first batch element, channel block, row and column.
+/// First batch element, channel block, row and column of a result tile.
 #[derive(Clone, Copy)]
 struct LayerTile {
     image: u32,
@@ -95,14 +94,14 @@ struct ProgramWriter<'a> {
     threads: Vec<VirtualThread>,
 }
 
-fn short(number: u32) -> u16 {
+fn to_u16(number: u32) -> u16 {
     u16::try_from(number).expect("what fits has small numbers")
 }
 
 impl ProgramWriter<'_> {
-    fn write(mut self) -> (Vec<Instruction>, Vec<MicroOp>) {
+    fn write_program(mut self) -> (Vec<Instruction>, Vec<MicroOp>) {
         let Knobs { tile_b, tile_h, tile_w, tile_ci, tile_co, oc_threads, h_threads } = *self.knobs;
-        let ([height, width], [batches, _, blocks]) = (self.layer.output(), self.layer.blocks(self.core));
+        let ([height, width], [batches, _, blocks]) = (self.layer.output_extents(), self.layer.block_counts(self.core));
         let depths = self.layer.summed_blocks(self.core);
         for image in (0..batches).step_by(tile_b as usize) {
             for row in (0..height).step_by((tile_h * h_threads) as usize) {
@@ -117,21 +116,21 @@ impl ProgramWriter<'_> {
                                 place,
                             })
                             .collect();
-                        (0..tiles.len()).for_each(|thread| self.begin(thread, tiles[thread]));
+                        (0..tiles.len()).for_each(|thread| self.begin_tile(thread, tiles[thread]));
                         for depth in (0..depths).step_by(tile_ci as usize) {
-                            (0..tiles.len()).for_each(|thread| self.sum(thread, tiles[thread], depth));
+                            (0..tiles.len()).for_each(|thread| self.sum_products(thread, tiles[thread], depth));
                         }
-                        (0..tiles.len()).for_each(|thread| self.end(thread, tiles[thread]));
+                        (0..tiles.len()).for_each(|thread| self.end_tile(thread, tiles[thread]));
                     }
                 }
             }
         }
-        self.finish();
+        self.finish_program();
         (self.instructions, self.micro_ops)
     }
 
-    /// Initialises the sums of a tile with zero, or with the data in element-wise layers.
-    fn begin(&mut self, thread: usize, tile: LayerTile) {
+    /// Initialises the sums with zero, or with the data in element-wise layers.
+    fn begin_tile(&mut self, thread: usize, tile: LayerTile) {
         let first = match self.layer.kind {
             Kind::Elementwise => {
                 let first = self.instructions.len();
@@ -140,11 +139,11 @@ impl ProgramWriter<'_> {
                 first
             }
             Kind::Convolution | Kind::Depthwise => {
-                let (begin, end) = self.sequence(&[MicroOp { sum: self.sums_of(thread), ..MicroOp::default() }]);
-                self.push(Instruction::Multiply(Multiply {
+                let (begin, end) = self.load_sequence(&[MicroOp { sum: self.sums_of(thread), ..MicroOp::default() }]);
+                self.push_instruction(Instruction::Multiply(Multiply {
                     tokens: Tokens::default(),
                     is_reset: true,
-                    steps: Steps { begin, end, outer: 1, inner: short(self.plan.tile) },
+                    steps: Steps { begin, end, outer: 1, inner: to_u16(self.plan.tile) },
                     sum: [0, 1],
                     data: [0, 0],
                     weight: [0, 0],
@@ -152,58 +151,57 @@ impl ProgramWriter<'_> {
             }
         };
         if let Some(stored) = self.threads[thread].stored {
-            self.tokens(stored).push_previous = true;
-            self.tokens(first).pop_next = true;
+            self.tokens_at(stored).push_previous = true;
+            self.tokens_at(first).pop_next = true;
         }
     }
 
-    /// Loads some channels of data with their weights, and multiplies them.
-    fn sum(&mut self, thread: usize, tile: LayerTile, depth: u32) {
+    fn sum_products(&mut self, thread: usize, tile: LayerTile, depth: u32) {
         let first = self.instructions.len();
         self.load_data(thread, tile, depth);
         let last = self.load_weights(thread, tile, depth);
         if let Some(multiplied) = self.threads[thread].multiplied {
-            self.tokens(multiplied).push_previous = true;
-            self.tokens(first).pop_next = true;
+            self.tokens_at(multiplied).push_previous = true;
+            self.tokens_at(first).pop_next = true;
         }
-        self.tokens(last).push_next = true;
-        let (first, last) = self.multiply(thread);
-        self.tokens(first).pop_previous = true;
+        self.tokens_at(last).push_next = true;
+        let (first, last) = self.multiply_tile(thread);
+        self.tokens_at(first).pop_previous = true;
         self.threads[thread].multiplied = Some(last);
         self.threads[thread].computed = last;
     }
 
     /// Waits for the last result and ends the program.
-    fn finish(&mut self) {
+    fn finish_program(&mut self) {
         let last = self.instructions.len() - 1;
-        self.tokens(last).push_previous = true;
-        let mut waits = memory(Buffer::MicroOps, (0, 0), [0, 0, 0]);
+        self.tokens_at(last).push_previous = true;
+        let mut waits = memory_transfer(Buffer::MicroOps, (0, 0), [0, 0, 0]);
         waits.tokens.pop_next = true;
-        self.push(Instruction::Load(waits));
-        self.push(Instruction::Finish);
+        self.push_instruction(Instruction::Load(waits));
+        self.push_instruction(Instruction::Finish);
     }
 
     /// Returns the range of micro-operations on the core, and loads them if necessary.
-    fn sequence(&mut self, micro_ops: &[MicroOp]) -> (u16, u16) {
+    fn load_sequence(&mut self, micro_ops: &[MicroOp]) -> (u16, u16) {
         if let Some(&range) = self.sequences.get(micro_ops) {
             return range;
         }
         let first = u32::try_from(self.micro_ops.len()).expect("no more than fit on the core");
         let count = u32::try_from(micro_ops.len()).expect("no more than fit on the core");
         self.micro_ops.extend(micro_ops);
-        let place = (short(first), self.micro_ops_at + first);
-        self.push(Instruction::Load(memory(Buffer::MicroOps, place, [1, count, count])));
-        let range = (short(first), short(first + count));
+        let place = (to_u16(first), self.micro_ops_at + first);
+        self.push_instruction(Instruction::Load(memory_transfer(Buffer::MicroOps, place, [1, count, count])));
+        let range = (to_u16(first), to_u16(first + count));
         self.sequences.insert(micro_ops.to_vec(), range);
         range
     }
 
-    fn push(&mut self, instruction: Instruction) -> usize {
+    fn push_instruction(&mut self, instruction: Instruction) -> usize {
         self.instructions.push(instruction);
         self.instructions.len() - 1
     }
 
-    fn tokens(&mut self, place: usize) -> &mut Tokens {
+    fn tokens_at(&mut self, place: usize) -> &mut Tokens {
         match &mut self.instructions[place] {
             Instruction::Load(memory) | Instruction::Store(memory) => &mut memory.tokens,
             Instruction::Multiply(multiply) => &mut multiply.tokens,
@@ -213,31 +211,31 @@ impl ProgramWriter<'_> {
     }
 
     fn sums_of(&self, thread: usize) -> u16 {
-        of(thread, self.plan.sums)
+        thread_offset(thread, self.plan.sums)
     }
 
     fn data_of(&self, thread: usize) -> u16 {
-        of(thread, self.plan.data)
+        thread_offset(thread, self.plan.data)
     }
 
     fn weights_of(&self, thread: usize) -> u16 {
-        of(thread, self.plan.weights)
+        thread_offset(thread, self.plan.weights)
     }
 }
 
-fn of(thread: usize, elements: u32) -> u16 {
-    short(u32::try_from(thread).expect("at most four threads") * elements)
+fn thread_offset(thread: usize, elements: u32) -> u16 {
+    to_u16(u32::try_from(thread).expect("at most four threads") * elements)
 }
 
-fn memory(buffer: Buffer, (on_core, in_memory): (u16, u32), [rows, columns, stride]: [u32; 3]) -> Memory {
+fn memory_transfer(buffer: Buffer, (on_core, in_memory): (u16, u32), [rows, columns, stride]: [u32; 3]) -> Memory {
     Memory {
         tokens: Tokens::default(),
         buffer,
         on_core,
         in_memory,
-        rows: short(rows),
-        columns: short(columns),
-        stride: short(stride),
+        rows: to_u16(rows),
+        columns: to_u16(columns),
+        stride: to_u16(stride),
         pads: Pads::default(),
     }
 }

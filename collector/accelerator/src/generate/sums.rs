@@ -1,6 +1,6 @@
 //! Loads of data and weights, and their products.
 
-use super::{LayerTile, ProgramWriter, short};
+use super::{LayerTile, ProgramWriter, to_u16};
 use crate::core::Buffer;
 use crate::fit::Plan;
 use crate::instruction::{Instruction, Memory, MicroOp, Multiply, Pads, Steps, Tokens};
@@ -11,7 +11,7 @@ impl ProgramWriter<'_> {
     pub(super) fn load_data(&mut self, thread: usize, tile: LayerTile, depth: u32) {
         let Layer { height, width, strides, pads: [top, left, ..], .. } = *self.layer;
         let Plan { under: [rows, columns], data_blocks, .. } = self.plan;
-        let blocks = self.layer.blocks(self.core)[1];
+        let blocks = self.layer.block_counts(self.core)[1];
         let (first_row, first_column) = (tile.row * strides[0], tile.place * strides[1]);
         // Splits a range into the parts before, inside and after the image.
         let cut = |first: u32, count: u32, pad: u32, extent: u32| {
@@ -27,15 +27,15 @@ impl ProgramWriter<'_> {
         for image in 0..self.knobs.tile_b {
             for block in 0..data_blocks {
                 let plane = (tile.image + image) * blocks + depth + block;
-                let on_core = self.data_of(thread) + short((image * data_blocks + block) * rows * columns);
-                self.push(Instruction::Load(Memory {
+                let on_core = self.data_of(thread) + to_u16((image * data_blocks + block) * rows * columns);
+                self.push_instruction(Instruction::Load(Memory {
                     tokens: Tokens::default(),
                     buffer: Buffer::Data,
                     on_core,
                     in_memory: self.at[0] + (plane * height + row) * width + column,
-                    rows: short(inside_rows),
-                    columns: short(inside_columns),
-                    stride: short(width),
+                    rows: to_u16(inside_rows),
+                    columns: to_u16(inside_columns),
+                    stride: to_u16(width),
                     pads: Pads { top: byte(above), bottom: byte(below), left: byte(before), right: byte(behind) },
                 }));
             }
@@ -45,25 +45,26 @@ impl ProgramWriter<'_> {
     pub(super) fn load_weights(&mut self, thread: usize, tile: LayerTile, depth: u32) -> usize {
         let taps = self.layer.kernel[0] * self.layer.kernel[1];
         let stride = self.layer.summed_blocks(self.core) * taps;
-        self.push(Instruction::Load(Memory {
+        self.push_instruction(Instruction::Load(Memory {
             tokens: Tokens::default(),
             buffer: Buffer::Weights,
             on_core: self.weights_of(thread),
             in_memory: self.at[1] + tile.block * stride + depth * taps,
-            rows: short(self.knobs.tile_co),
-            columns: short(self.knobs.tile_ci * taps),
-            stride: short(stride),
+            rows: to_u16(self.knobs.tile_co),
+            columns: to_u16(self.knobs.tile_ci * taps),
+            stride: to_u16(stride),
             pads: Pads::default(),
         }))
     }
 
-    /// Generates the products of the loaded data. Returns the indices of the first and the last instruction.
-    pub(super) fn multiply(&mut self, thread: usize) -> (usize, usize) {
+    /// Returns the indices of the first and the last instruction.
+    pub(super) fn multiply_tile(&mut self, thread: usize) -> (usize, usize) {
         let Knobs { tile_w, tile_ci, .. } = *self.knobs;
         let [kernel_rows, kernel_columns] = self.layer.kernel;
-        let stride = short(self.layer.strides[1]);
+        let stride = to_u16(self.layer.strides[1]);
         let windows: Vec<(u32, u32)> = (0..tile_ci).flat_map(|ci| (0..kernel_rows).map(move |row| (ci, row))).collect();
-        let groups: Vec<Vec<MicroOp>> = windows.iter().map(|&(ci, row)| self.products(thread, ci, row)).collect();
+        let groups: Vec<Vec<MicroOp>> =
+            windows.iter().map(|&(ci, row)| self.window_products(thread, ci, row)).collect();
         // Wide tiles need one instruction for all window rows, with columns of the image outside and columns of the
         // window inside. Narrow tiles iterate over image columns innermost, which needs one instruction per window row.
         let (groups, outer, inner, sum, data, weight) = match self.plan.is_narrow {
@@ -72,11 +73,11 @@ impl ProgramWriter<'_> {
         };
         let mut pushed = Vec::new();
         for group in groups {
-            let (begin, end) = self.sequence(&group);
-            pushed.push(self.push(Instruction::Multiply(Multiply {
+            let (begin, end) = self.load_sequence(&group);
+            pushed.push(self.push_instruction(Instruction::Multiply(Multiply {
                 tokens: Tokens::default(),
                 is_reset: false,
-                steps: Steps { begin, end, outer: short(outer), inner: short(inner) },
+                steps: Steps { begin, end, outer: to_u16(outer), inner: to_u16(inner) },
                 sum,
                 data,
                 weight,
@@ -86,7 +87,7 @@ impl ProgramWriter<'_> {
     }
 
     /// Returns the products of one window row and one channel block of data, for all rows of a tile.
-    fn products(&self, thread: usize, ci: u32, kernel_row: u32) -> Vec<MicroOp> {
+    fn window_products(&self, thread: usize, ci: u32, kernel_row: u32) -> Vec<MicroOp> {
         let Knobs { tile_b, tile_h, tile_w, tile_ci, tile_co, .. } = *self.knobs;
         let Plan { under: [rows, columns], data_blocks, fillers, tile, .. } = self.plan;
         let [kernel_rows, kernel_columns] = self.layer.kernel;
@@ -100,15 +101,15 @@ impl ProgramWriter<'_> {
                     let data_row = row * self.layer.strides[0] + kernel_row;
                     let data = ((image * data_blocks + block) * rows + data_row) * columns;
                     products.push(MicroOp {
-                        sum: self.sums_of(thread) + short(sum),
-                        data: self.data_of(thread) + short(data),
-                        weight: self.weights_of(thread) + short(weight),
+                        sum: self.sums_of(thread) + to_u16(sum),
+                        data: self.data_of(thread) + to_u16(data),
+                        weight: self.weights_of(thread) + to_u16(weight),
                     });
                 }
             }
         }
         for filler in 0..fillers {
-            let sum = self.sums_of(thread) + short(tile + filler * tile_w);
+            let sum = self.sums_of(thread) + to_u16(tile + filler * tile_w);
             products.push(MicroOp { sum, ..products[0] });
         }
         products

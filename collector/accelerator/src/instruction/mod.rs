@@ -2,7 +2,7 @@
 
 mod codec;
 
-pub use codec::{decode, encode};
+pub use codec::{decode_instruction, encode_instruction};
 
 use crate::core::Buffer;
 use serde::{Deserialize, Serialize};
@@ -13,13 +13,11 @@ pub enum Instruction {
     Store(Memory),
     /// Multiply-accumulate into sums, or reset of sums.
     Multiply(Multiply),
-    /// ALU operation on sums.
     Alu(Alu),
-    /// End of the program.
     Finish,
 }
 
-/// Synchronisation of an instruction with the previous and the next module in the data flow.
+/// Synchronisation with the previous and the next module in the data flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
     /// Wait for the previous module.
@@ -39,17 +37,15 @@ pub struct Memory {
     pub buffer: Buffer,
     pub on_core: u16,
     pub in_memory: u32,
-    /// Number of rows. Without rows or columns the instruction only synchronises.
+    /// Without rows or columns, the instruction only synchronises.
     pub rows: u16,
-    /// Elements per row.
     pub columns: u16,
     /// Distance between rows in memory, in elements.
     pub stride: u16,
-    /// Padding with zeros.
     pub pads: Pads,
 }
 
-/// Padding of a rectangle, at most 15 elements on each side.
+/// At most 15 elements on each side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Pads {
@@ -62,17 +58,13 @@ pub struct Pads {
 /// Range of micro-operations, executed in two nested loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
-    /// First micro-operation.
     pub begin: u16,
-    /// End of the range (exclusive).
+    /// Exclusive.
     pub end: u16,
-    /// Iterations of the outer loop.
     pub outer: u16,
-    /// Iterations of the inner loop.
     pub inner: u16,
 }
 
-/// Repeated multiply-accumulate of data and weights into sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Multiply {
     pub tokens: Tokens,
@@ -81,13 +73,11 @@ pub struct Multiply {
     pub steps: Steps,
     /// Increments of the sum index per outer and inner iteration.
     pub sum: [u16; 2],
-    /// Increments of the data index.
     pub data: [u16; 2],
-    /// Increments of the weight index.
     pub weight: [u16; 2],
 }
 
-/// Repeated ALU operation of a sum with an immediate or another sum.
+/// ALU operation of a sum with an immediate or another sum, repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alu {
     pub tokens: Tokens,
@@ -101,7 +91,6 @@ pub struct Alu {
     pub immediate: Option<i16>,
 }
 
-/// ALU operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -132,7 +121,6 @@ pub struct MicroOp {
     pub weight: u16,
 }
 
-/// Bits that are no valid instruction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum DecodeError {

@@ -1,7 +1,7 @@
 //! Event-driven timing simulation: the lane that can advance first executes its next step.
 
 use super::{ModuleSpan, TimedProgram, Timing, TimingError, TimingLane};
-use crate::check::{Module, count, is_empty, module, queues_of, tokens};
+use crate::check::{Module, is_empty, module_of_instruction, queues_of, step_count, tokens_of_instruction};
 use crate::instruction::{AluOp, Instruction};
 use crate::program::Program;
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ const QUEUE: usize = 512;
 pub(super) struct ModuleProgress {
     pub(super) now: u64,
     work: Option<ModuleWork>,
-    /// Queued instructions with the cycle at which each one is available.
+    /// Queued instructions, with the cycle at which each one is available.
     queue: VecDeque<(usize, u64)>,
 }
 
@@ -31,7 +31,6 @@ struct ModuleWork {
     row_start: u64,
 }
 
-/// Lanes, tokens and the memory port.
 pub(super) struct Clock<'a> {
     program: &'a Program,
     timing: &'a Timing,
@@ -58,15 +57,14 @@ impl<'a> Clock<'a> {
         }
     }
 
-    /// Returns the lane that can advance first.
-    pub(super) fn earliest(&self) -> Option<TimingLane> {
-        let ready = TimingLane::ALL.into_iter().filter_map(|lane| Some((self.when(lane)?, lane)));
+    pub(super) fn earliest_lane(&self) -> Option<TimingLane> {
+        let ready = TimingLane::ALL.into_iter().filter_map(|lane| Some((self.ready_cycle(lane)?, lane)));
         // Ties are resolved by the order of lanes.
         ready.min_by_key(|(when, lane)| (*when, *lane as usize)).map(|(_, lane)| lane)
     }
 
-    /// Returns the cycle at which a lane can advance, or `None` if it waits for another lane.
-    fn when(&self, lane: TimingLane) -> Option<u64> {
+    /// `None` if the lane waits for another one.
+    fn ready_cycle(&self, lane: TimingLane) -> Option<u64> {
         let ModuleProgress { now, work, queue } = &self.lanes[lane as usize];
         if work.is_some() {
             return Some(*now);
@@ -77,25 +75,25 @@ impl<'a> Clock<'a> {
             return module_room(next, has_room).then_some(*now);
         };
         let &(place, there) = queue.front()?;
-        let (takes, _) = queues_of(module, tokens(&self.instructions[place]));
+        let (takes, _) = queues_of(module, tokens_of_instruction(&self.instructions[place]));
         let given = takes.into_iter().map(|queue| self.tokens[queue].front().copied());
         given.chain([Some(there), Some(*now)]).collect::<Option<Vec<u64>>>()?.into_iter().max()
     }
 
-    pub(super) fn step(&mut self, lane: TimingLane, seen: &mut dyn FnMut(ModuleSpan)) {
+    pub(super) fn advance_lane(&mut self, lane: TimingLane, seen: &mut dyn FnMut(ModuleSpan)) {
         if lane == TimingLane::Fetch {
-            return self.fetch();
+            return self.fetch_burst();
         }
-        let when = self.when(lane).unwrap_or(self.lanes[lane as usize].now);
+        let when = self.ready_cycle(lane).unwrap_or(self.lanes[lane as usize].now);
         match self.lanes[lane as usize].work.take() {
-            None => self.begin(lane, when),
-            Some(work) if work.rows > 0 => self.burst(lane, work),
-            Some(work) => self.finish(lane, &work, seen),
+            None => self.begin_instruction(lane, when),
+            Some(work) if work.rows > 0 => self.advance_burst(lane, work),
+            Some(work) => self.finish_instruction(lane, &work, seen),
         }
     }
 
     /// Fetches instructions up to the end of a burst and queues them.
-    fn fetch(&mut self) {
+    fn fetch_burst(&mut self) {
         let most = (self.timing.burst_beats * self.timing.beat_bytes / INSTRUCTION_BYTES).max(1);
         let first = self.fetched;
         while ((self.fetched - first) as u64) < most {
@@ -108,26 +106,26 @@ impl<'a> Clock<'a> {
         }
         let now = self.lanes[TimingLane::Fetch as usize].now;
         let bytes = (self.fetched - first) as u64 * INSTRUCTION_BYTES;
-        let (end, _) = self.transfer(TimingLane::Fetch, (now, self.timing.burst), bytes);
+        let (end, _) = self.transfer_burst(TimingLane::Fetch, (now, self.timing.burst), bytes);
         self.lanes[TimingLane::Fetch as usize].now = end;
         self.timed.busy[TimingLane::Fetch as usize] += end - now;
         self.timed.instructions += (self.fetched - first) as u64;
         for place in first..self.fetched {
-            if let Some(module) = module(&self.instructions[place]) {
+            if let Some(module) = module_of_instruction(&self.instructions[place]) {
                 self.lanes[module as usize].queue.push_back((place, end));
             }
         }
     }
 
-    fn begin(&mut self, lane: TimingLane, when: u64) {
+    fn begin_instruction(&mut self, lane: TimingLane, when: u64) {
         let (place, _) = self.lanes[lane as usize].queue.pop_front().expect("a lane that can go on has an instruction");
         let instruction = &self.instructions[place];
         let module = module_of(lane).expect("a lane of a module");
-        for queue in queues_of(module, tokens(instruction)).0 {
+        for queue in queues_of(module, tokens_of_instruction(instruction)).0 {
             self.tokens[queue].pop_front();
         }
         let Timing { instruction: start, .. } = *self.timing;
-        let (rows, row, beside) = self.cost(instruction);
+        let (rows, row, beside) = self.instruction_cost(instruction);
         let row_start = if lane == TimingLane::Store { self.timing.store_row } else { self.timing.row };
         let now = when + start + if rows > 0 { row_start } else { 0 };
         let progress = &mut self.lanes[lane as usize];
@@ -136,7 +134,7 @@ impl<'a> Clock<'a> {
     }
 
     /// Returns rows, bytes per row and additional cycles of an instruction.
-    fn cost(&self, instruction: &Instruction) -> (u64, u64, u64) {
+    fn instruction_cost(&self, instruction: &Instruction) -> (u64, u64, u64) {
         let timing = self.timing;
         match instruction {
             Instruction::Load(memory) | Instruction::Store(memory) if is_empty(memory) => (0, 0, 0),
@@ -154,23 +152,23 @@ impl<'a> Clock<'a> {
             }
             Instruction::Multiply(multiply) => {
                 let step = if multiply.is_reset { 1 } else { timing.multiply_step };
-                (0, 0, timing.multiply_fill + step * count(multiply.steps))
+                (0, 0, timing.multiply_fill + step * step_count(multiply.steps))
             }
             Instruction::Alu(alu) => {
                 let step = match alu.op {
                     AluOp::ShiftRight | AluOp::Add | AluOp::Min | AluOp::Max => timing.alu_step,
                 };
-                (0, 0, timing.alu_fill + step * count(alu.steps))
+                (0, 0, timing.alu_fill + step * step_count(alu.steps))
             }
             Instruction::Finish => (0, 0, 0),
         }
     }
 
-    fn burst(&mut self, lane: TimingLane, mut work: ModuleWork) {
+    fn advance_burst(&mut self, lane: TimingLane, mut work: ModuleWork) {
         let now = self.lanes[lane as usize].now;
         let bytes = work.left.min(self.timing.burst_beats * self.timing.beat_bytes);
         let delay = if work.left == work.row { self.timing.burst } else { self.timing.next_burst };
-        let (end, waited) = self.transfer(lane, (now, delay), bytes);
+        let (end, waited) = self.transfer_burst(lane, (now, delay), bytes);
         work.waited += waited;
         work.left -= bytes;
         let mut now = end;
@@ -184,8 +182,8 @@ impl<'a> Clock<'a> {
         progress.work = Some(work);
     }
 
-    /// Simulates one burst and its latency. Returns its end and the time it waited for the port.
-    fn transfer(&mut self, lane: TimingLane, (now, delay): (u64, u64), bytes: u64) -> (u64, u64) {
+    /// Simulates one burst. Returns its end and the time it waited for the port.
+    fn transfer_burst(&mut self, lane: TimingLane, (now, delay): (u64, u64), bytes: u64) -> (u64, u64) {
         let timing = self.timing;
         let beats = bytes.div_ceil(timing.beat_bytes);
         // Memory that serves one burst at a time has latency only when it was idle.
@@ -200,12 +198,12 @@ impl<'a> Clock<'a> {
         (begin + held, begin - asked)
     }
 
-    fn finish(&mut self, lane: TimingLane, work: &ModuleWork, seen: &mut dyn FnMut(ModuleSpan)) {
+    fn finish_instruction(&mut self, lane: TimingLane, work: &ModuleWork, seen: &mut dyn FnMut(ModuleSpan)) {
         let progress = &mut self.lanes[lane as usize];
         progress.now += work.beside;
         let end = progress.now;
         let module = module_of(lane).expect("a lane of a module");
-        for queue in queues_of(module, tokens(&self.instructions[work.place])).1 {
+        for queue in queues_of(module, tokens_of_instruction(&self.instructions[work.place])).1 {
             self.tokens[queue].push_back(end);
         }
         self.timed.busy[lane as usize] += end - work.begin;
@@ -213,7 +211,7 @@ impl<'a> Clock<'a> {
         seen(ModuleSpan { place: work.place, lane, begin: work.begin, end, waited: work.waited });
     }
 
-    pub(super) fn end(self) -> Result<TimedProgram, TimingError> {
+    pub(super) fn into_timed(self) -> Result<TimedProgram, TimingError> {
         let waits = self.lanes.iter().any(|lane| !lane.queue.is_empty() || lane.work.is_some());
         if waits || self.fetched < self.instructions.len() {
             return Err(TimingError::Standstill);
@@ -231,7 +229,6 @@ fn module_of(lane: TimingLane) -> Option<Module> {
     }
 }
 
-/// Returns whether the queue of an instruction's module has space.
 fn module_room(instruction: &Instruction, has_room: impl Fn(Module) -> bool) -> bool {
-    module(instruction).is_none_or(has_room)
+    module_of_instruction(instruction).is_none_or(has_room)
 }

@@ -10,7 +10,7 @@ mod parameters;
 
 pub use parameters::{Timing, TimingSet, timing_sets};
 
-use crate::instruction::{DecodeError, Instruction, decode};
+use crate::instruction::{DecodeError, Instruction, decode_instruction};
 use crate::program::Program;
 use clock::Clock;
 
@@ -27,10 +27,9 @@ pub enum TimingLane {
 }
 
 impl TimingLane {
-    /// All lanes in the order of their priority at the port.
+    /// In the order of their priority at the port.
     pub const ALL: [TimingLane; 4] = [TimingLane::Load, TimingLane::Compute, TimingLane::Store, TimingLane::Fetch];
 
-    /// Returns the displayed name.
     pub fn name(self) -> &'static str {
         match self {
             TimingLane::Load => "load",
@@ -41,10 +40,9 @@ impl TimingLane {
     }
 }
 
-/// Execution interval of an instruction in cycles.
+/// In cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModuleSpan {
-    /// Index of the instruction.
     pub place: usize,
     pub lane: TimingLane,
     /// Start, after its tokens were available.
@@ -54,22 +52,18 @@ pub struct ModuleSpan {
     pub waited: u64,
 }
 
-/// Simulated times of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimedProgram {
     pub cycles: u64,
-    /// Busy cycles of each lane.
     pub busy: [u64; 4],
     /// Busy cycles of each lane spent waiting for the port.
     pub waited: [u64; 4],
     /// Busy cycles of the port.
     pub port: u64,
-    /// Bytes transferred by the port.
     pub bytes: u64,
     pub instructions: u64,
 }
 
-/// Bottleneck of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Bound {
@@ -79,8 +73,7 @@ pub enum Bound {
 }
 
 impl TimedProgram {
-    /// Returns the busiest lane.
-    pub fn bound(&self) -> Bound {
+    pub fn busiest_lane(&self) -> Bound {
         let [load, compute, store, _] = self.busy;
         match () {
             () if compute >= load && compute >= store => Bound::Compute,
@@ -91,7 +84,6 @@ impl TimedProgram {
 }
 
 impl Bound {
-    /// Returns the displayed name.
     pub fn name(self) -> &'static str {
         match self {
             Bound::Load => "load",
@@ -101,7 +93,6 @@ impl Bound {
     }
 }
 
-/// Why a program cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum TimingError {
@@ -113,26 +104,27 @@ pub enum TimingError {
     Endless,
 }
 
-pub fn simulate(program: &Program, timing: &Timing) -> Result<TimedProgram, TimingError> {
+pub fn simulate_program(program: &Program, timing: &Timing) -> Result<TimedProgram, TimingError> {
     simulate_with(program, timing, &mut |_| ())
 }
 
-/// Simulates a program and calls `seen` at the end of each instruction.
+/// Calls `seen` at the end of each instruction.
 pub fn simulate_with(
     program: &Program,
     timing: &Timing,
     seen: &mut dyn FnMut(ModuleSpan),
 ) -> Result<TimedProgram, TimingError> {
     let decoded = program.instructions.iter().enumerate();
-    let decoded =
-        decoded.map(|(place, bits)| decode(&program.core, *bits).map_err(|why| TimingError::Decode { place, why }));
+    let decoded = decoded.map(|(place, bits)| {
+        decode_instruction(&program.core, *bits).map_err(|why| TimingError::Decode { place, why })
+    });
     let instructions = decoded.collect::<Result<Vec<Instruction>, TimingError>>()?;
     let mut clock = Clock::new(program, timing, &instructions);
-    while let Some(lane) = clock.earliest() {
-        clock.step(lane, seen);
+    while let Some(lane) = clock.earliest_lane() {
+        clock.advance_lane(lane, seen);
         if clock.lanes[lane as usize].now > MOST_CYCLES {
             return Err(TimingError::Endless);
         }
     }
-    clock.end()
+    clock.into_timed()
 }

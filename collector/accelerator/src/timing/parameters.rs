@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Costs in core cycles, unless noted otherwise.
+/// In core cycles, unless noted otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
     pub instruction: u64,
@@ -36,11 +36,9 @@ pub struct Timing {
     pub host_call_ns: u64,
 }
 
-/// A named set of parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimingSet {
     pub name: &'static str,
-    /// Version, raised with every change.
     pub version: u32,
     pub provenance: &'static str,
     /// Whether the set was validated with times of hardware.
@@ -108,12 +106,11 @@ pub fn timing_sets() -> &'static [TimingSet] {
 }
 
 impl TimingSet {
-    pub fn named(name: &str) -> Option<&'static TimingSet> {
+    pub fn find_set(name: &str) -> Option<&'static TimingSet> {
         timing_sets().iter().find(|set| set.name == name)
     }
 
-    /// Returns name and version as in records.
-    pub fn label(&self) -> String {
+    pub fn record_label(&self) -> String {
         format!("{}@{}", self.name, self.version)
     }
 }

@@ -1,6 +1,6 @@
 //! Random operands and tilings, and comparison with the reference.
 
-use accelerator::{Core, FunctionalMachine, Knobs, check, choices, fits, generate, layer_of};
+use accelerator::{Core, FunctionalMachine, Knobs, check_fit, check_program, generate_program, knob_choices, layer_of};
 use models::{DType, Task, TensorType};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -29,7 +29,7 @@ pub fn values(task: &Task, random: &mut ChaCha8Rng) -> Vec<Tensor> {
     parameters
         .map(|(place, parameter)| {
             let TensorType { dtype, .. } = parameter.ty;
-            let count = parameter.ty.elements().unwrap();
+            let count = parameter.ty.element_count().unwrap();
             let numbers: Vec<f64> = (0..count)
                 .map(|_| match dtype {
                     DType::I8 => f64::from(random.random_range(-128i32..128)),
@@ -45,11 +45,11 @@ pub fn values(task: &Task, random: &mut ChaCha8Rng) -> Vec<Tensor> {
 /// Samples a tiling that fits at random.
 pub fn cut(core: &Core, task: &Task, random: &mut ChaCha8Rng) -> Option<Knobs> {
     let layer = layer_of(task).unwrap_or_else(|why| panic!("{}: {why}", task.to_text()));
-    let choices = choices(core, &layer);
+    let choices = knob_choices(core, &layer);
     (0..200).find_map(|_| {
         let numbers = choices.each_ref().map(|settings| settings[random.random_range(0..settings.len())]);
-        let knobs = Knobs::of(numbers);
-        fits(core, &layer, &knobs).is_ok().then_some(knobs)
+        let knobs = Knobs::from_array(numbers);
+        check_fit(core, &layer, &knobs).is_ok().then_some(knobs)
     })
 }
 
@@ -57,13 +57,13 @@ pub fn cut(core: &Core, task: &Task, random: &mut ChaCha8Rng) -> Option<Knobs> {
 pub fn is_exact(core: &Core, task: &Task, knobs: &Knobs, inputs: &[Tensor], orders: u64) {
     let what = format!("{} by {knobs:?}", task.to_text());
     let layer = layer_of(task).unwrap();
-    let program = generate(core, &layer, knobs).unwrap_or_else(|why| panic!("{what}: {why}"));
-    check(&program).unwrap_or_else(|why| panic!("{what}: {why}"));
-    let wanted = reference::evaluate(task, inputs).unwrap();
-    let operands: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
+    let program = generate_program(core, &layer, knobs).unwrap_or_else(|why| panic!("{what}: {why}"));
+    check_program(&program).unwrap_or_else(|why| panic!("{what}: {why}"));
+    let wanted = reference::evaluate_task(task, inputs).unwrap();
+    let operands: Vec<&[u8]> = inputs.iter().map(Tensor::as_bytes).collect();
     for order in 0..orders {
         let (bytes, _) =
-            FunctionalMachine::compute(&program, &operands, order).unwrap_or_else(|why| panic!("{what}: {why}"));
-        assert!(bytes == wanted.bytes(), "{what}: differs in order {order}");
+            FunctionalMachine::compute_result(&program, &operands, order).unwrap_or_else(|why| panic!("{what}: {why}"));
+        assert!(bytes == wanted.as_bytes(), "{what}: differs in order {order}");
     }
 }

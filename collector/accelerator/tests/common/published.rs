@@ -1,7 +1,8 @@
 //! Published board times, read from an external file; the project contains no copy of them.
 
 use accelerator::{
-    AluOp, Core, Kind, Knobs, Layer, Misfit, Post, Program, Tensors, TimedProgram, Timing, generate, simulate,
+    AluOp, Core, Kind, Knobs, Layer, Misfit, Post, Program, Tensors, TimedProgram, Timing, generate_program,
+    simulate_program,
 };
 use std::path::{Path, PathBuf};
 
@@ -73,7 +74,7 @@ fn text() -> Option<String> {
 fn row(table: char, text: &str) -> Row {
     let numbers: Vec<&str> = text.split(',').collect();
     let at = |place: usize| numbers[place].parse::<u32>().unwrap_or_else(|error| panic!("{text}: {error}"));
-    let core = Core::named(if table == 'B' { "4x8" } else { "1x16" }).unwrap();
+    let core = Core::find_published(if table == 'B' { "4x8" } else { "1x16" }).unwrap();
     let layer = Layer {
         kind: Kind::Convolution,
         tensors: Tensors::Images,
@@ -106,12 +107,12 @@ pub fn measured_steps() -> Vec<Post> {
 
 impl Row {
     pub fn program(&self) -> Result<Program, Misfit> {
-        generate(&self.core, &self.layer, &self.knobs)
+        generate_program(&self.core, &self.layer, &self.knobs)
     }
 
     /// Returns simulated over published time, including the host.
     pub fn ratio(&self, program: &Program, timing: &Timing, mhz: f64) -> f64 {
-        milliseconds(&simulate(program, timing).unwrap(), timing, mhz) / self.ms
+        milliseconds(&simulate_program(program, timing).unwrap(), timing, mhz) / self.ms
     }
 }
 

@@ -4,7 +4,7 @@
 //! Memory is mapped cached, since the ports of the published designs (ACP, HPC0) are coherent. It is accessed by copies
 //! and never as a slice, because the core writes it concurrently.
 
-use accelerator::{Bus, BusBlock, Core, boards, registers};
+use accelerator::{Bus, BusBlock, Core, fabric_boards, registers};
 use nix::libc::off_t;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use std::ffi::c_void;
@@ -17,15 +17,12 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::Instant;
 
 struct FabricAddresses {
-    /// Physical memory of the board as a file.
     registers: PathBuf,
-    /// Offset of the core's registers in that file.
     base: u64,
     /// Device file of the contiguous memory.
     memory: PathBuf,
-    /// Candidate folders with the attributes of that memory. The first existing one is used.
+    /// Candidate folders with its attributes; the first existing one is used.
     told: Vec<PathBuf>,
-    /// Folder of the FPGA manager, which loads bitstreams.
     manager: PathBuf,
 }
 
@@ -43,7 +40,6 @@ struct DeviceMapping {
 }
 
 impl Devmem {
-    /// Opens the fabric of this board.
     pub fn open() -> Result<Devmem, String> {
         // 32-bit processors are Zynq-7000, 64-bit ones Zynq UltraScale+: the boards with published bitstreams.
         let name = match std::env::consts::ARCH {
@@ -55,8 +51,8 @@ impl Devmem {
                 ));
             }
         };
-        let board = boards().iter().find(|board| board.name == name).ok_or("the board is not known")?;
-        Devmem::at(&FabricAddresses {
+        let board = fabric_boards().iter().find(|board| board.name == name).ok_or("the board is not known")?;
+        Devmem::open_at(&FabricAddresses {
             registers: "/dev/mem".into(),
             base: board.registers,
             memory: "/dev/udmabuf0".into(),
@@ -65,16 +61,16 @@ impl Devmem {
         })
     }
 
-    fn at(places: &FabricAddresses) -> Result<Devmem, String> {
+    fn open_at(places: &FabricAddresses) -> Result<Devmem, String> {
         const SETUP: &str = "load the kernel module u-dma-buf with memory for the core, as \
                              `modprobe u-dma-buf udmabuf0=67108864` does";
-        let registers = opened(&places.registers, nix::libc::O_SYNC).map_err(|why| {
+        let registers = open_device(&places.registers, nix::libc::O_SYNC).map_err(|why| {
             format!("{why}: a core's registers need it, and it needs a user who may read and write it")
         })?;
-        let memory = opened(&places.memory, 0).map_err(|why| format!("{why}; {SETUP}"))?;
+        let memory = open_device(&places.memory, 0).map_err(|why| format!("{why}; {SETUP}"))?;
         let told = places.told.iter().find(|folder| folder.is_dir());
         let told = told.ok_or_else(|| format!("nothing tells where `{}` lies; {SETUP}", places.memory.display()))?;
-        let (address, bytes) = (number(&told.join("phys_addr"))?, number(&told.join("size"))?);
+        let (address, bytes) = (read_number(&told.join("phys_addr"))?, read_number(&told.join("size"))?);
         let is_reached = address.is_multiple_of(4096) && address.checked_add(bytes).is_some_and(|end| end <= 1 << 32);
         if bytes == 0 || !is_reached {
             return Err(format!(
@@ -84,23 +80,23 @@ impl Devmem {
         }
         let block_bytes = registers::BLOCK_BYTES * BusBlock::ALL.len() as u64;
         Ok(Devmem {
-            registers: DeviceMapping::new(&registers, places.base, block_bytes)?,
-            memory: DeviceMapping::new(&memory, 0, bytes)?,
+            registers: DeviceMapping::map_range(&registers, places.base, block_bytes)?,
+            memory: DeviceMapping::map_range(&memory, 0, bytes)?,
             address,
             manager: places.manager.clone(),
             begin: Instant::now(),
         })
     }
 
-    fn register(&self, block: BusBlock, register: u32) -> *mut u32 {
+    fn register_address(&self, block: BusBlock, register: u32) -> *mut u32 {
         let at = block as u64 * registers::BLOCK_BYTES + u64::from(register);
         let at = usize::try_from(at).expect("four blocks are small");
         assert!(register.is_multiple_of(4) && at + 4 <= self.registers.bytes, "there is no register {register:#x}");
         self.registers.start.as_ptr().cast::<u8>().wrapping_add(at).cast()
     }
 
-    /// Returns the address of a checked range of the memory.
-    fn part(&self, at: u64, count: u64) -> *mut u8 {
+    /// Bounds-checked.
+    fn mapped_address(&self, at: u64, count: u64) -> *mut u8 {
         let is_inside = at.checked_add(count).is_some_and(|end| end <= self.memory.bytes as u64);
         assert!(is_inside, "{count} bytes from {at} on are not in memory");
         self.memory.start.as_ptr().cast::<u8>().wrapping_add(usize::try_from(at).expect("it is in memory"))
@@ -108,36 +104,36 @@ impl Devmem {
 }
 
 impl Bus for Devmem {
-    fn write(&mut self, block: BusBlock, register: u32, value: u32) {
-        barrier();
+    fn write_register(&mut self, block: BusBlock, register: u32, value: u32) {
+        memory_barrier();
         // SAFETY: the address was checked to lie in the mapping, which `self` owns; registers are four bytes wide.
-        unsafe { self.register(block, register).write_volatile(value) };
-        barrier();
+        unsafe { self.register_address(block, register).write_volatile(value) };
+        memory_barrier();
     }
 
-    fn read(&mut self, block: BusBlock, register: u32) -> u32 {
+    fn read_register(&mut self, block: BusBlock, register: u32) -> u32 {
         // SAFETY: as in `write`.
-        let value = unsafe { self.register(block, register).read_volatile() };
-        barrier();
+        let value = unsafe { self.register_address(block, register).read_volatile() };
+        memory_barrier();
         value
     }
 
-    fn bytes(&self) -> u64 {
+    fn memory_bytes(&self) -> u64 {
         self.memory.bytes as u64
     }
 
-    fn address(&self) -> u64 {
+    fn memory_address(&self) -> u64 {
         self.address
     }
 
-    fn put(&mut self, at: u64, bytes: &[u8]) {
-        let to = self.part(at, bytes.len() as u64);
+    fn write_memory(&mut self, at: u64, bytes: &[u8]) {
+        let to = self.mapped_address(at, bytes.len() as u64);
         // SAFETY: the range was checked to lie in the mapping, which no Rust slice overlaps.
         unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 
-    fn get(&mut self, at: u64, count: u64) -> Vec<u8> {
-        let from = self.part(at, count);
+    fn read_memory(&mut self, at: u64, count: u64) -> Vec<u8> {
+        let from = self.mapped_address(at, count);
         let mut bytes = vec![0; usize::try_from(count).expect("it is in memory")];
         // SAFETY: as in `put`; the destination is a new vector of the same length.
         unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
@@ -149,7 +145,7 @@ impl Bus for Devmem {
     }
 
     /// Loads a bitstream. The kernel searches for the file in `/lib/firmware`.
-    fn program(&mut self, _: &Core, file: Option<&str>) -> Result<(), String> {
+    fn load_core(&mut self, _: &Core, file: Option<&str>) -> Result<(), String> {
         let Some(file) = file else { return Ok(()) };
         let firmware = self.manager.join("firmware");
         std::fs::write(&firmware, file)
@@ -162,8 +158,8 @@ impl Bus for Devmem {
     }
 }
 
-/// Orders all earlier memory accesses before all later ones, also as observed by the core.
-fn barrier() {
+/// Orders earlier before later memory accesses, also as observed by the core.
+fn memory_barrier() {
     #[cfg(any(target_arch = "arm", target_arch = "aarch64"))]
     // SAFETY: the instruction is a memory barrier without other effects.
     unsafe {
@@ -172,13 +168,13 @@ fn barrier() {
     fence(Ordering::SeqCst);
 }
 
-fn opened(path: &Path, flags: i32) -> Result<File, String> {
+fn open_device(path: &Path, flags: i32) -> Result<File, String> {
     let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
     file.map_err(|error| format!("cannot open `{}`: {error}", path.display()))
 }
 
-/// Reads a number from a file, decimal or hexadecimal with the prefix `0x`.
-fn number(path: &Path) -> Result<u64, String> {
+/// Decimal, or hexadecimal with the prefix `0x`.
+fn read_number(path: &Path) -> Result<u64, String> {
     let wrong = |why: &dyn std::fmt::Display| format!("cannot read a number from `{}`: {why}", path.display());
     let text = read_to_string(path).map_err(|error| wrong(&error))?;
     let read = match text.trim().strip_prefix("0x") {
@@ -189,7 +185,7 @@ fn number(path: &Path) -> Result<u64, String> {
 }
 
 impl DeviceMapping {
-    fn new(file: &File, at: u64, bytes: u64) -> Result<DeviceMapping, String> {
+    fn map_range(file: &File, at: u64, bytes: u64) -> Result<DeviceMapping, String> {
         let failed = |why: &dyn std::fmt::Display| format!("cannot map {bytes} bytes at {at:#x}: {why}");
         let length =
             usize::try_from(bytes).ok().and_then(NonZeroUsize::new).ok_or_else(|| failed(&"that is no size"))?;
@@ -235,24 +231,24 @@ mod tests {
     fn registers_memory_and_bitstreams_go_where_they_belong() {
         let folder = tempfile::tempdir().expect("a folder");
         let places = board(&folder);
-        let mut bus = Devmem::at(&places).expect("everything is there");
-        assert_eq!((bus.address(), bus.bytes()), (0x1f40_0000, 0x8000));
-        bus.write(BusBlock::Compute, registers::SUMS, 0x0102_0304);
-        assert_eq!(bus.read(BusBlock::Compute, registers::SUMS), 0x0102_0304);
+        let mut bus = Devmem::open_at(&places).expect("everything is there");
+        assert_eq!((bus.memory_address(), bus.memory_bytes()), (0x1f40_0000, 0x8000));
+        bus.write_register(BusBlock::Compute, registers::SUMS, 0x0102_0304);
+        assert_eq!(bus.read_register(BusBlock::Compute, registers::SUMS), 0x0102_0304);
         let mut found = [0; 4];
         let file = fs::File::open(&places.registers).expect("it is there");
         file.read_exact_at(&mut found, BASE + 0x2028).expect("it is there");
         assert_eq!(found, [4, 3, 2, 1]);
-        bus.put(0x7ffc, &[1, 2, 3, 4]);
-        assert_eq!(bus.get(0x7ffa, 6), [0, 0, 1, 2, 3, 4]);
+        bus.write_memory(0x7ffc, &[1, 2, 3, 4]);
+        assert_eq!(bus.read_memory(0x7ffa, 6), [0, 0, 1, 2, 3, 4]);
         assert_eq!(fs::read(&places.memory).expect("it is there")[0x7ffc..], [1, 2, 3, 4]);
-        let core = Core::named("1x16").expect("a core");
-        bus.program(&core, None).expect("nothing is done");
+        let core = Core::find_published("1x16").expect("a core");
+        bus.load_core(&core, None).expect("nothing is done");
         assert!(!places.manager.join("firmware").exists());
-        bus.program(&core, Some("1x16.bin")).expect("it is loaded");
+        bus.load_core(&core, Some("1x16.bin")).expect("it is loaded");
         assert_eq!(fs::read_to_string(places.manager.join("firmware")).expect("it is there"), "1x16.bin");
         fs::write(places.manager.join("state"), "firmware request error\n").expect("a file");
-        assert!(bus.program(&core, Some("1x16.bin")).expect_err("it failed").contains("firmware request error"));
+        assert!(bus.load_core(&core, Some("1x16.bin")).expect_err("it failed").contains("firmware request error"));
         assert!(bus.now_ns() <= bus.now_ns());
     }
 
@@ -262,7 +258,7 @@ mod tests {
             let folder = tempfile::tempdir().expect("a folder");
             let mut places = board(&folder);
             spoil(&mut places);
-            Devmem::at(&places).map(drop).expect_err("something is missing")
+            Devmem::open_at(&places).map(drop).expect_err("something is missing")
         };
         assert!(refused(&|places| places.registers = "/gone".into()).contains("a core's registers need it"));
         assert!(refused(&|places| places.memory = "/gone".into()).contains("modprobe u-dma-buf"));

@@ -7,10 +7,10 @@ use super::{pool, workspace};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Mutex;
 
-/// Error message of the last failed kernel. Only one kernel runs at a time, on any number of threads.
+/// Error of the last failed kernel. Only one kernel runs at a time, on any number of threads.
 static ERROR: Mutex<String> = Mutex::new(String::new());
 
-/// Prevents the linker from removing the exported function.
+/// Keeps the linker from removing the exported function.
 #[used]
 static KEPT: unsafe extern "C" fn(*const c_char, *const *const c_char, i32) = TVMFFIErrorSetRaisedFromCStrParts;
 
@@ -18,7 +18,7 @@ pub fn take_error() -> String {
     ERROR.lock().map(|mut said| std::mem::take(&mut *said)).unwrap_or_default()
 }
 
-fn say(kind: &str, text: &str) {
+fn record_error(kind: &str, text: &str) {
     if let Ok(mut said) = ERROR.lock().map_err(drop)
         && said.is_empty()
     {
@@ -31,7 +31,7 @@ fn say(kind: &str, text: &str) {
 /// # Safety
 ///
 /// `pointer` is null or points to a string that ends with a zero byte.
-unsafe fn text(pointer: *const c_char) -> String {
+unsafe fn copy_text(pointer: *const c_char) -> String {
     match pointer.is_null() {
         true => String::new(),
         // SAFETY: guaranteed by the caller.
@@ -52,25 +52,25 @@ pub unsafe extern "C" fn TVMFFIErrorSetRaisedFromCStrParts(
 ) {
     let count = usize::try_from(count).unwrap_or(0).min(64);
     // SAFETY: the caller passes `count` valid strings.
-    let parts = (0..count).map(|place| unsafe { text(*parts.add(place)) });
+    let parts = (0..count).map(|place| unsafe { copy_text(*parts.add(place)) });
     let all: String = parts.collect();
     // SAFETY: the caller passes a valid string.
-    say(&unsafe { text(kind) }, &all);
+    record_error(&unsafe { copy_text(kind) }, &all);
 }
 
 /// Records an error with a single message.
 // SAFETY: only compiled kernels call this function, through their own pointer, with valid strings.
 unsafe extern "C" fn set_error(kind: *const c_char, message: *const c_char) {
     // SAFETY: the caller passes valid strings.
-    let (kind, message) = unsafe { (text(kind), text(message)) };
-    say(&kind, &message);
+    let (kind, message) = unsafe { (copy_text(kind), copy_text(message)) };
+    record_error(&kind, &message);
 }
 
 // SAFETY: the function has no preconditions; it is unsafe to match the pointer type of the kernels.
 unsafe extern "C" fn alloc_workspace(_: c_int, _: c_int, bytes: u64, _: c_int, _: c_int) -> *mut c_void {
-    let piece = usize::try_from(bytes).ok().and_then(workspace::lend);
+    let piece = usize::try_from(bytes).ok().and_then(workspace::lend_piece);
     if piece.is_none() {
-        say("MemoryError", &format!("no scratch memory of {bytes} bytes"));
+        record_error("MemoryError", &format!("no scratch memory of {bytes} bytes"));
     }
     piece.map_or(std::ptr::null_mut(), |piece| piece.cast())
 }
@@ -80,22 +80,24 @@ unsafe extern "C" fn free_workspace(_: c_int, _: c_int, piece: *mut c_void) -> c
     if workspace::take_back(piece.cast()) { 0 } else { -1 }
 }
 
-/// Replaces runtime functions that the agent does not provide.
-extern "C" fn refuse() -> c_int {
-    say("RuntimeError", "the library calls other functions of TVM's runtime, which a board agent does not have");
+/// Stands in for runtime functions that the agent lacks.
+extern "C" fn refuse_call() -> c_int {
+    record_error(
+        "RuntimeError",
+        "the library calls other functions of TVM's runtime, which a board agent does not have",
+    );
     -1
 }
 
-/// Returns the names of the function pointers that a library may define, with their values.
-pub fn slots() -> [(&'static str, usize); 8] {
+pub fn runtime_slots() -> [(&'static str, usize); 8] {
     [
         ("__TVMFFIErrorSetRaisedFromCStr", set_error as *const () as usize),
         ("__TVMBackendAllocWorkspace", alloc_workspace as *const () as usize),
         ("__TVMBackendFreeWorkspace", free_workspace as *const () as usize),
         ("__TVMBackendParallelLaunch", pool::launch as *const () as usize),
         ("__TVMBackendParallelBarrier", pool::barrier as *const () as usize),
-        ("__TVMFFIFunctionCall", refuse as *const () as usize),
-        ("__TVMFFIEnvModLookupFromImports", refuse as *const () as usize),
-        ("__TVMFFIHandleInitOnce", refuse as *const () as usize),
+        ("__TVMFFIFunctionCall", refuse_call as *const () as usize),
+        ("__TVMFFIEnvModLookupFromImports", refuse_call as *const () as usize),
+        ("__TVMFFIHandleInitOnce", refuse_call as *const () as usize),
     ]
 }

@@ -11,7 +11,6 @@ const PREFIX: &str = "__tvm_ffi_";
 /// Symbol of embedded modules, which need TVM's runtime.
 const IMPORTS: &str = "__tvm_ffi__library_bin";
 
-/// Argument or result in TVM's calling convention.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct ArgumentCell {
@@ -39,7 +38,6 @@ type Entry = unsafe extern "C" fn(*mut c_void, *const ArgumentCell, i32, *mut Ar
 #[derive(Clone)]
 pub struct Library(Rc<libloading::os::unix::Library>);
 
-/// Function of a library. It keeps the library loaded.
 #[derive(Clone)]
 pub struct LibraryKernel {
     entry: Entry,
@@ -47,8 +45,7 @@ pub struct LibraryKernel {
     _library: Library,
 }
 
-/// Arguments that are prepared once for many calls. Their referents are stored in vectors, because moving a box would
-/// invalidate pointers into it under Rust's aliasing rules.
+/// Prepared arguments for many calls. Referents live in vectors: moving a box would invalidate pointers into it.
 pub struct Arguments {
     cells: Vec<ArgumentCell>,
     _tensors: Vec<RawTensor>,
@@ -56,8 +53,8 @@ pub struct Arguments {
 }
 
 impl Library {
-    /// Loads a library. The code may crash the process, which belongs to a single session.
-    pub fn open(path: &Path) -> Result<Library, NativeError> {
+    /// Loading may crash the process, which belongs to a single session.
+    pub fn load_library(path: &Path) -> Result<Library, NativeError> {
         check_machine(path)?;
         // SAFETY: loading executes uploaded code, which is the purpose of a session; the session has its own process.
         let library = unsafe { libloading::os::unix::Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
@@ -65,12 +62,12 @@ impl Library {
             let cause = std::error::Error::source(&error).map_or(error.to_string(), ToString::to_string);
             NativeError(format!("the library cannot be loaded: {cause}"))
         })?));
-        if library.symbol(IMPORTS).is_some() {
+        if library.find_symbol(IMPORTS).is_some() {
             let why = "the library has modules inside that need TVM's runtime; a board agent runs kernels alone";
             return Err(NativeError(why.to_owned()));
         }
-        for (slot, function) in exports::slots() {
-            if let Some(slot) = library.symbol(slot) {
+        for (slot, function) in exports::runtime_slots() {
+            if let Some(slot) = library.find_symbol(slot) {
                 // SAFETY: TVM's code generator defines these symbols as variables of pointer size, and no code of the
                 // library runs yet.
                 unsafe { slot.cast::<usize>().write_unaligned(function) };
@@ -79,14 +76,14 @@ impl Library {
         Ok(library)
     }
 
-    pub fn kernel(&self, name: &str) -> Option<LibraryKernel> {
-        let symbol = self.symbol(&format!("{PREFIX}{name}"))?;
+    pub fn find_kernel(&self, name: &str) -> Option<LibraryKernel> {
+        let symbol = self.find_symbol(&format!("{PREFIX}{name}"))?;
         // SAFETY: TVM's interface defines this signature for functions with this prefix.
         let entry = unsafe { std::mem::transmute::<*mut c_void, Entry>(symbol) };
         Some(LibraryKernel { entry, name: name.to_owned(), _library: self.clone() })
     }
 
-    fn symbol(&self, name: &str) -> Option<*mut c_void> {
+    fn find_symbol(&self, name: &str) -> Option<*mut c_void> {
         let name = CString::new(name).ok()?;
         // SAFETY: the symbol is used only as an address.
         let symbol = unsafe { self.0.get::<*mut c_void>(name.as_c_str()) }.ok()?.into_raw();
@@ -95,12 +92,12 @@ impl Library {
 }
 
 impl Arguments {
-    /// Prepares a client's values. Tensors refer to blocks in `memory`.
+    /// Prepares a client's values; tensors refer to blocks in `memory`.
     pub fn new(values: &[Value], memory: &Memory) -> Result<Arguments, NativeError> {
         let (mut tensors, mut extents) = (Vec::new(), Vec::new());
         for value in values {
             if let Value::Tensor(tensor) = value {
-                let (tensor, own) = laid(tensor, memory)?;
+                let (tensor, own) = to_raw(tensor, memory)?;
                 tensors.push(tensor);
                 extents.push(own);
             }
@@ -117,15 +114,15 @@ impl Arguments {
                 Value::Tensor(_) => addresses.next().expect("each tensor has a place"),
                 other => return Err(NativeError(format!("a kernel takes no argument such as {other:?}"))),
             };
-            cells.push(ArgumentCell { kind: value.kind(), zero: 0, value: bits });
+            cells.push(ArgumentCell { kind: value.type_code(), zero: 0, value: bits });
         }
         Ok(Arguments { cells, _tensors: tensors, _extents: extents })
     }
 }
 
-/// Converts a tensor, with the extents and strides that it points to.
-fn laid(tensor: &Tensor, memory: &Memory) -> Result<(RawTensor, [Vec<i64>; 2]), NativeError> {
-    let address = memory.address(tensor)?;
+/// Raw tensor with the extents and strides that it points to.
+fn to_raw(tensor: &Tensor, memory: &Memory) -> Result<(RawTensor, [Vec<i64>; 2]), NativeError> {
+    let address = memory.tensor_address(tensor)?;
     let mut shape = tensor.shape.clone();
     let mut strides = vec![1_i64; shape.len()];
     for place in (1..shape.len()).rev() {
@@ -147,7 +144,7 @@ fn laid(tensor: &Tensor, memory: &Memory) -> Result<(RawTensor, [Vec<i64>; 2]), 
 
 impl LibraryKernel {
     /// Calls the kernel `times` times.
-    pub fn call(&self, arguments: &Arguments, times: u32) -> Result<(), NativeError> {
+    pub fn call_repeatedly(&self, arguments: &Arguments, times: u32) -> Result<(), NativeError> {
         let count = i32::try_from(arguments.cells.len()).expect("a list is short");
         for _ in 0..times {
             let mut result = ArgumentCell { kind: 0, zero: 0, value: 0 };
@@ -164,7 +161,7 @@ impl LibraryKernel {
     }
 }
 
-/// Checks that a library matches the machine, since the dynamic linker's message is less clear.
+/// Checks the architecture, because the dynamic linker's message is less clear.
 fn check_machine(path: &Path) -> Result<(), NativeError> {
     use std::io::Read;
     let mut header = [0; 20];

@@ -9,12 +9,11 @@ use std::ffi::c_void;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
-/// Size of the guard, at least the page size of every supported machine.
+/// Guard size, at least the page size of every machine.
 const PAGE_BYTES: usize = 64 << 10;
 /// Alignment for vector instructions.
 const ALIGNMENT: usize = 64;
 
-/// All tensor memory of a session.
 pub struct Memory {
     blocks: BTreeMap<u64, MemoryBlock>,
     next: u64,
@@ -30,13 +29,12 @@ struct MemoryBlock {
 }
 
 impl Memory {
-    /// Creates an empty memory with a limit in bytes.
+    /// `most` is the limit in bytes.
     pub fn new(most: usize) -> Memory {
         Memory { blocks: BTreeMap::new(), next: 1, used: 0, most }
     }
 
-    /// Allocates a zeroed block and returns its handle.
-    pub fn allocate(&mut self, bytes: u64) -> Result<u64, NativeError> {
+    pub fn allocate_block(&mut self, bytes: u64) -> Result<u64, NativeError> {
         let too_much = || {
             NativeError(format!(
                 "out of memory: {bytes} bytes are wanted, and {} of {} are in use",
@@ -66,20 +64,20 @@ impl Memory {
         Ok(self.next - 1)
     }
 
-    pub fn free(&mut self, handle: u64) -> Result<(), NativeError> {
-        let block = self.blocks.remove(&handle).ok_or_else(|| unknown(handle))?;
+    pub fn free_block(&mut self, handle: u64) -> Result<(), NativeError> {
+        let block = self.blocks.remove(&handle).ok_or_else(|| unknown_handle(handle))?;
         self.used -= block.bytes;
         Ok(())
     }
 
-    /// Returns the address of a tensor's first element, after checking that all elements lie in the block.
-    pub(super) fn address(&self, tensor: &Tensor) -> Result<NonNull<u8>, NativeError> {
-        let bytes = tensor.bytes().ok_or_else(|| NativeError("a tensor is too large".to_owned()))?;
-        self.range(tensor.data, tensor.byte_offset, bytes)
+    /// Address of the first element; checks that all elements lie in the block.
+    pub(super) fn tensor_address(&self, tensor: &Tensor) -> Result<NonNull<u8>, NativeError> {
+        let bytes = tensor.byte_count().ok_or_else(|| NativeError("a tensor is too large".to_owned()))?;
+        self.checked_range(tensor.data, tensor.byte_offset, bytes)
     }
 
-    fn range(&self, handle: u64, offset: u64, bytes: u64) -> Result<NonNull<u8>, NativeError> {
-        let block = self.blocks.get(&handle).ok_or_else(|| unknown(handle))?;
+    fn checked_range(&self, handle: u64, offset: u64, bytes: u64) -> Result<NonNull<u8>, NativeError> {
+        let block = self.blocks.get(&handle).ok_or_else(|| unknown_handle(handle))?;
         let end = offset.checked_add(bytes).filter(|end| *end <= block.bytes as u64);
         end.ok_or_else(|| {
             NativeError(format!("{bytes} bytes from {offset} on are not in a block of {} bytes", block.bytes))
@@ -89,24 +87,22 @@ impl Memory {
         Ok(unsafe { block.start.add(offset) })
     }
 
-    /// Writes to the start of a tensor.
-    pub fn write(&mut self, tensor: &Tensor, content: &[u8]) -> Result<(), NativeError> {
-        let to = self.range(tensor.data, tensor.byte_offset, content.len() as u64)?;
+    pub fn write_tensor(&mut self, tensor: &Tensor, content: &[u8]) -> Result<(), NativeError> {
+        let to = self.checked_range(tensor.data, tensor.byte_offset, content.len() as u64)?;
         // SAFETY: the range lies in a block, which no Rust slice overlaps.
         unsafe { to.as_ptr().copy_from_nonoverlapping(content.as_ptr(), content.len()) };
         Ok(())
     }
 
-    /// Reads from the start of a tensor.
-    pub fn read(&self, tensor: &Tensor, bytes: u64) -> Result<Vec<u8>, NativeError> {
-        let from = self.range(tensor.data, tensor.byte_offset, bytes)?;
+    pub fn read_tensor(&self, tensor: &Tensor, bytes: u64) -> Result<Vec<u8>, NativeError> {
+        let from = self.checked_range(tensor.data, tensor.byte_offset, bytes)?;
         let count = usize::try_from(bytes).expect("it lies in a block");
         // SAFETY: the range lies in a block, which was initialised with zeros.
         Ok(unsafe { std::slice::from_raw_parts(from.as_ptr(), count) }.to_vec())
     }
 }
 
-fn unknown(handle: u64) -> NativeError {
+fn unknown_handle(handle: u64) -> NativeError {
     NativeError(format!("there is no memory {handle}"))
 }
 

@@ -13,7 +13,7 @@ const SPIN_COUNT: usize = 2000;
 
 type Task = unsafe extern "C" fn(c_int, *mut Environment, *mut c_void) -> c_int;
 
-/// Environment of a task: its launch's barrier and the number of tasks.
+/// Barrier of a launch and its number of tasks.
 #[repr(C)]
 pub struct Environment {
     barrier: *const Meeting,
@@ -26,7 +26,6 @@ struct Meeting {
     round: AtomicUsize,
 }
 
-/// Current work: addresses of the function, its data and environment, and the number of tasks.
 #[derive(Clone, Copy, Default)]
 struct PoolJob {
     task: usize,
@@ -52,17 +51,17 @@ struct WorkerPool {
 
 static POOL: Mutex<Option<WorkerPool>> = Mutex::new(None);
 
-/// Recreates the pool with one thread on each of these CPUs. The calling thread uses the first one.
+/// Recreates the pool with one thread per CPU; the caller uses the first one.
 pub fn use_cpus(cpus: &[usize]) -> Result<(), affinity::AffinityError> {
-    affinity::pin(&cpus[..1])?;
+    affinity::pin_thread(&cpus[..1])?;
     let shared = Arc::new(PoolState::default());
     let threads = cpus.len();
     let workers = cpus.iter().enumerate().skip(1).map(|(place, &cpu)| {
         let shared = Arc::clone(&shared);
         std::thread::spawn(move || {
             // An unpinned thread still works. Measurements verify the pinning.
-            let _ = affinity::pin(&[cpu]);
-            work(&shared, place, threads);
+            let _ = affinity::pin_thread(&[cpu]);
+            run_worker(&shared, place, threads);
         })
     });
     let pool = WorkerPool { cpus: cpus.to_vec(), workers: workers.collect(), shared: Arc::clone(&shared) };
@@ -72,7 +71,7 @@ pub fn use_cpus(cpus: &[usize]) -> Result<(), affinity::AffinityError> {
 
 pub struct PoolThreads(Vec<usize>);
 
-/// Returns the threads of the pool, or `None` before `use_cpus`.
+/// `None` before `use_cpus`.
 pub fn pool_threads() -> Option<PoolThreads> {
     POOL.lock().ok()?.as_ref().map(|pool| PoolThreads(pool.cpus.clone()))
 }
@@ -96,7 +95,6 @@ impl RunThreads for PoolThreads {
     }
 }
 
-/// Returns whether `use_cpus` has been called.
 pub fn has_cpus() -> bool {
     POOL.lock().is_ok_and(|pool| pool.is_some())
 }
@@ -111,7 +109,7 @@ impl Drop for WorkerPool {
     }
 }
 
-fn work(shared: &PoolState, place: usize, threads: usize) {
+fn run_worker(shared: &PoolState, place: usize, threads: usize) {
     let mut seen = 0;
     loop {
         let mut asked = 0;

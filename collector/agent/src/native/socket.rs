@@ -7,8 +7,7 @@ use nix::libc::{
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 
-/// Makes the system close a connection whose peer has disappeared, for example by loss of power. If an option cannot be
-/// set, the other limits of a session still apply.
+/// Makes the system close connections to a vanished peer. Optional: other session limits still apply.
 pub fn detect_dead_peer(stream: &TcpStream) {
     for (level, option, value) in [
         (SOL_SOCKET, SO_KEEPALIVE, 1),

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 const ALIGNMENT: usize = 64;
 const KEPT: usize = 64;
 
-/// Pieces by address and size. Both lists share a lock, since threads of a kernel allocate and free concurrently.
+/// Pieces by address and size, under one lock because threads of a kernel allocate and free concurrently.
 struct Pieces {
     free: Vec<(usize, usize)>,
     lent: Vec<(usize, usize)>,
@@ -15,7 +15,7 @@ struct Pieces {
 
 static PIECES: Mutex<Pieces> = Mutex::new(Pieces { free: Vec::new(), lent: Vec::new() });
 
-pub fn lend(bytes: usize) -> Option<*mut u8> {
+pub fn lend_piece(bytes: usize) -> Option<*mut u8> {
     let bytes = bytes.max(1).next_multiple_of(ALIGNMENT);
     let layout = Layout::from_size_align(bytes, ALIGNMENT).ok()?;
     let Pieces { free, lent } = &mut *PIECES.lock().ok()?;
@@ -32,7 +32,7 @@ pub fn lend(bytes: usize) -> Option<*mut u8> {
     Some(address as *mut u8)
 }
 
-/// Takes back a piece. Returns false if the address was not lent.
+/// Returns false if the address was not lent.
 pub fn take_back(address: *mut u8) -> bool {
     let Ok(mut pieces) = PIECES.lock() else { return false };
     let Pieces { free, lent } = &mut *pieces;
@@ -61,7 +61,7 @@ mod tests {
             let done = done.clone();
             std::thread::spawn(move || {
                 for round in 0..50_000 {
-                    let piece = lend(64 * (thread + round % 3)).expect("memory");
+                    let piece = lend_piece(64 * (thread + round % 3)).expect("memory");
                     assert!(take_back(piece), "it was lent");
                 }
                 done.send(()).expect("somebody waits");

@@ -1,6 +1,6 @@
 //! Call sequences: a whole model is a single function on the board, so that no call waits for the client.
 
-use super::{RequestRefusal, refuse};
+use super::{RequestRefusal, refuse_request};
 use crate::native::{Arguments, LibraryKernel, Memory, NativeError};
 use remote::wire::Value;
 use std::cell::RefCell;
@@ -10,45 +10,42 @@ const CALLS_MAX: usize = 100_000;
 
 type Call = (LibraryKernel, Vec<Value>);
 
-/// Calls as given by the client. Tensors may be freed in the meantime, so addresses are resolved for every run.
+/// Calls as given by the client. Addresses are resolved for every run, since tensors may be freed meanwhile.
 #[derive(Clone, Default)]
 pub struct CallList(Rc<RefCell<Vec<Call>>>);
 
 impl CallList {
-    pub fn push(&self, kernel: LibraryKernel, arguments: &[Value]) -> Result<(), RequestRefusal> {
+    pub fn push_call(&self, kernel: LibraryKernel, arguments: &[Value]) -> Result<(), RequestRefusal> {
         let mut calls = self.0.borrow_mut();
         if calls.len() >= CALLS_MAX {
-            return refuse(format!("a row has at most {CALLS_MAX} calls"));
+            return refuse_request(format!("a row has at most {CALLS_MAX} calls"));
         }
         calls.push((kernel, arguments.to_vec()));
         Ok(())
     }
 
-    /// Resolves the addresses of all tensors.
-    pub fn laid(&self, memory: &Memory) -> Result<Laid, NativeError> {
+    pub fn resolve_calls(&self, memory: &Memory) -> Result<Laid, NativeError> {
         let calls = self.0.borrow();
         let laid = calls.iter().map(|(kernel, values)| Ok((kernel.clone(), Arguments::new(values, memory)?)));
         Ok(Laid(laid.collect::<Result<_, NativeError>>()?))
     }
 }
 
-/// Calls with resolved addresses.
 pub struct Laid(Vec<(LibraryKernel, Arguments)>);
 
 impl Laid {
-    pub fn one(kernel: LibraryKernel, arguments: Arguments) -> Laid {
+    pub fn single_call(kernel: LibraryKernel, arguments: Arguments) -> Laid {
         Laid(vec![(kernel, arguments)])
     }
 
-    /// Runs the whole sequence `times` times.
-    pub fn run(&self, times: u32) -> Result<(), NativeError> {
+    pub fn run_repeatedly(&self, times: u32) -> Result<(), NativeError> {
         // A single kernel uses its own loop.
         if let [(kernel, arguments)] = &self.0[..] {
-            return kernel.call(arguments, times);
+            return kernel.call_repeatedly(arguments, times);
         }
         for _ in 0..times {
             for (kernel, arguments) in &self.0 {
-                kernel.call(arguments, 1)?;
+                kernel.call_repeatedly(arguments, 1)?;
             }
         }
         Ok(())

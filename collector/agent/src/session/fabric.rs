@@ -3,9 +3,9 @@
 //! All addresses in instructions are validated before a run, since nothing else prevents the core from accessing other
 //! memory. Blocks are freed when the session ends; there is only one session at a time.
 
-use super::{RequestRefusal, refuse};
+use super::{RequestRefusal, refuse_request};
 use crate::folder::CORE_AT_WORK;
-use accelerator::{Bus, Core, INSTRUCTION_BYTES, LaunchError, check_places, launch, read_stream};
+use accelerator::{Bus, Core, INSTRUCTION_BYTES, LaunchError, check_places, launch_program, read_stream};
 use remote::fabric::{self, Fabric, FabricKind, FabricStatus, RUN_US_MAX, Ran};
 use remote::packet::PACKET_BYTES_MAX;
 use remote::wire::Value;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Alignment of blocks, a multiple of all element sizes and of the page size.
+/// A multiple of all element sizes and of the page size.
 const ALIGNMENT: u64 = 4096;
 const BLOCKS_MAX: usize = 1024;
 const INSTRUCTIONS_MAX: u64 = 1 << 21;
@@ -31,7 +31,7 @@ pub enum FabricRequest {
 }
 
 impl FabricRequest {
-    pub fn of(name: &str) -> Option<FabricRequest> {
+    pub fn from_name(name: &str) -> Option<FabricRequest> {
         Some(match name {
             fabric::PROGRAM => FabricRequest::Program,
             fabric::INFO => FabricRequest::Info,
@@ -50,28 +50,26 @@ pub struct OnFabric {
     kind: FabricKind,
     bus: Box<dyn Bus>,
     core: Option<(String, Core)>,
-    /// Blocks by handle, as ranges of the core's memory.
     blocks: BTreeMap<i64, Range<u64>>,
     next: i64,
     /// Whether a run did not finish, in this or an earlier session.
     is_stuck: bool,
-    /// File that informs the agent about a core that outlives the session.
+    /// Marks a core that outlives the session.
     mark: Option<PathBuf>,
 }
 
 impl OnFabric {
-    /// Wraps a bus as the fabric of a session.
     pub fn new(kind: FabricKind, bus: Box<dyn Bus>) -> OnFabric {
         OnFabric { kind, bus, core: None, blocks: BTreeMap::new(), next: 1, is_stuck: false, mark: None }
     }
 
-    /// Restores from the session's folder whether the board's core was still running at the end of an earlier session.
+    /// Restores from the folder whether the core was running at the end of an earlier session.
     pub(super) fn in_folder(self, folder: &Path) -> OnFabric {
         let mark = Some(folder.join(CORE_AT_WORK)).filter(|_| self.kind == FabricKind::Devmem);
         OnFabric { is_stuck: mark.as_ref().is_some_and(|mark| mark.exists()), mark, ..self }
     }
 
-    /// Records whether the core is running without a known end, also for later sessions.
+    /// Records whether the core runs without a known end, also for later sessions.
     fn set_stuck(&mut self, is_stuck: bool) -> Result<(), RequestRefusal> {
         self.is_stuck = is_stuck;
         let done = match &self.mark {
@@ -82,57 +80,57 @@ impl OnFabric {
         done.map_err(|error| RequestRefusal(format!("cannot note the state of the core: {error}")))
     }
 
-    pub(super) fn call(&mut self, asked: FabricRequest, arguments: &[Value]) -> Result<Value, RequestRefusal> {
+    pub(super) fn call_function(&mut self, asked: FabricRequest, arguments: &[Value]) -> Result<Value, RequestRefusal> {
         match (asked, arguments) {
-            (FabricRequest::Program, [Value::Text(name)]) => self.program(name).map(|()| Value::None),
-            (FabricRequest::Info, []) => json(&Fabric {
+            (FabricRequest::Program, [Value::Text(name)]) => self.select_core(name).map(|()| Value::None),
+            (FabricRequest::Info, []) => to_json_value(&Fabric {
                 kind: self.kind,
                 core: self.core.as_ref().map(|(name, _)| name.clone()),
-                memory_bytes: self.bus.bytes(),
+                memory_bytes: self.bus.memory_bytes(),
             }),
-            (FabricRequest::Allocate, [Value::Int(bytes)]) => self.allocate(*bytes).map(Value::Int),
+            (FabricRequest::Allocate, [Value::Int(bytes)]) => self.allocate_block(*bytes).map(Value::Int),
             (FabricRequest::Address, [Value::Int(handle)]) => {
-                let address = self.bus.address() + self.block(*handle)?.start;
+                let address = self.bus.memory_address() + self.find_block(*handle)?.start;
                 i64::try_from(address).map(Value::Int).map_err(|error| RequestRefusal(error.to_string()))
             }
             (FabricRequest::Write, [Value::Int(handle), Value::Int(at), Value::Bytes(bytes)]) => {
-                let range = self.part(*handle, *at, bytes.len() as u64)?;
-                self.bus.put(range.start, bytes);
+                let range = self.block_range(*handle, *at, bytes.len() as u64)?;
+                self.bus.write_memory(range.start, bytes);
                 Ok(Value::None)
             }
             (FabricRequest::Read, [Value::Int(handle), Value::Int(at), Value::Int(count)]) => {
-                let count = size(*count)?;
+                let count = parse_size(*count)?;
                 if count > PACKET_BYTES_MAX / 2 {
-                    return refuse(format!("{count} bytes are too many for a packet; read them in pieces"));
+                    return refuse_request(format!("{count} bytes are too many for a packet; read them in pieces"));
                 }
-                let range = self.part(*handle, *at, count)?;
-                Ok(Value::Bytes(self.bus.get(range.start, count)))
+                let range = self.block_range(*handle, *at, count)?;
+                Ok(Value::Bytes(self.bus.read_memory(range.start, count)))
             }
             (FabricRequest::Run, [Value::Int(handle), Value::Int(count), Value::Int(timeout_us)]) => {
-                json(&self.run(*handle, *count, *timeout_us)?)
+                to_json_value(&self.run_program(*handle, *count, *timeout_us)?)
             }
             (FabricRequest::Free, [Value::Int(handle)]) => match self.blocks.remove(handle) {
                 Some(_) => Ok(Value::None),
-                None => unknown(*handle),
+                None => unknown_handle(*handle),
             },
-            (asked, _) => refuse(format!("{asked:?} of a fabric takes other arguments")),
+            (asked, _) => refuse_request(format!("{asked:?} of a fabric takes other arguments")),
         }
     }
 
-    /// Selects the core, after loading the bitstream if a file is named.
-    fn program(&mut self, name: &str) -> Result<(), RequestRefusal> {
+    /// Selects the core, after loading its bitstream if one is named.
+    fn select_core(&mut self, name: &str) -> Result<(), RequestRefusal> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || ['_', '.', '-'].contains(&c);
         if name.len() > 100 || !name.chars().all(is_plain) {
-            return refuse("a bitstream's name has letters, digits, `_`, `-` and `.`, at most 100");
+            return refuse_request("a bitstream's name has letters, digits, `_`, `-` and `.`, at most 100");
         }
         let named = name.split(['_', '.']).next().unwrap_or_default();
-        let core = Core::named(named).map_err(|error| {
+        let core = Core::find_published(named).map_err(|error| {
             RequestRefusal(format!(
                 "`{name}` does not begin with the name of a core, as `1x16_i8w8a32_15_15_18_17.bin` does: {error}"
             ))
         })?;
         let file = Some(name).filter(|name| *name != named);
-        self.bus.program(&core, file).map_err(RequestRefusal)?;
+        self.bus.load_core(&core, file).map_err(RequestRefusal)?;
         if file.is_some() {
             self.set_stuck(false)?;
         }
@@ -140,11 +138,11 @@ impl OnFabric {
         Ok(())
     }
 
-    /// Allocates a zeroed block in the first sufficient gap.
-    fn allocate(&mut self, bytes: i64) -> Result<i64, RequestRefusal> {
-        let wanted = size(bytes)?.max(1);
+    /// Allocates zeroed memory in the first sufficient gap.
+    fn allocate_block(&mut self, bytes: i64) -> Result<i64, RequestRefusal> {
+        let wanted = parse_size(bytes)?.max(1);
         if self.blocks.len() >= BLOCKS_MAX {
-            return refuse(format!("a session has at most {BLOCKS_MAX} blocks of the fabric's memory"));
+            return refuse_request(format!("a session has at most {BLOCKS_MAX} blocks of the fabric's memory"));
         }
         let mut taken: Vec<&Range<u64>> = self.blocks.values().collect();
         taken.sort_by_key(|range| range.start);
@@ -155,49 +153,53 @@ impl OnFabric {
             }
             begin = range.end.next_multiple_of(ALIGNMENT);
         }
-        let end = begin.checked_add(wanted).filter(|end| *end <= self.bus.bytes());
+        let end = begin.checked_add(wanted).filter(|end| *end <= self.bus.memory_bytes());
         let Some(end) = end else {
             let used: u64 = self.blocks.values().map(|range| range.end - range.start).sum();
-            return refuse(format!(
+            return refuse_request(format!(
                 "out of memory: {wanted} bytes are wanted in one piece, and {used} of the fabric's {} are in use",
-                self.bus.bytes()
+                self.bus.memory_bytes()
             ));
         };
-        self.clear(begin..end);
+        self.clear_range(begin..end);
         self.blocks.insert(self.next, begin..end);
         self.next += 1;
         Ok(self.next - 1)
     }
 
-    fn clear(&mut self, range: Range<u64>) {
+    fn clear_range(&mut self, range: Range<u64>) {
         const PIECE: usize = 1 << 20;
         let zeros = vec![0; PIECE];
         let mut at = range.start;
         while at < range.end {
             let count = usize::try_from(range.end - at).unwrap_or(PIECE).min(PIECE);
-            self.bus.put(at, &zeros[..count]);
+            self.bus.write_memory(at, &zeros[..count]);
             at += count as u64;
         }
     }
 
-    fn run(&mut self, handle: i64, count: i64, timeout_us: i64) -> Result<Ran, RequestRefusal> {
+    fn run_program(&mut self, handle: i64, count: i64, timeout_us: i64) -> Result<Ran, RequestRefusal> {
         let Some((_, core)) = &self.core else {
-            return refuse(format!("the core on the fabric is unknown; set it with `{}`", fabric::PROGRAM));
+            return refuse_request(format!("the core on the fabric is unknown; set it with `{}`", fabric::PROGRAM));
         };
         if self.is_stuck {
-            return refuse("the core had no end before; another bitstream ends that");
+            return refuse_request("the core had no end before; another bitstream ends that");
         }
         if !(1..=RUN_US_MAX).contains(&timeout_us) {
-            return refuse(format!("a run takes 1 to {RUN_US_MAX} microseconds, and {timeout_us} are asked for"));
+            return refuse_request(format!(
+                "a run takes 1 to {RUN_US_MAX} microseconds, and {timeout_us} are asked for"
+            ));
         }
-        let count = size(count)?;
+        let count = parse_size(count)?;
         if !(1..=INSTRUCTIONS_MAX).contains(&count) {
-            return refuse(format!("a run has 1 to {INSTRUCTIONS_MAX} instructions, and {count} are asked for"));
+            return refuse_request(format!(
+                "a run has 1 to {INSTRUCTIONS_MAX} instructions, and {count} are asked for"
+            ));
         }
-        let own = self.part(handle, 0, count * INSTRUCTION_BYTES)?;
-        let stream = self.bus.get(own.start, own.end - own.start);
+        let own = self.block_range(handle, 0, count * INSTRUCTION_BYTES)?;
+        let stream = self.bus.read_memory(own.start, own.end - own.start);
         let stream = read_stream(core, &stream).map_err(|error| RequestRefusal(error.to_string()))?;
-        let origin = self.bus.address();
+        let origin = self.bus.memory_address();
         // Excludes the block of instructions, so that they cannot change after their validation.
         let others = || self.blocks.iter().filter(|(other, _)| **other != handle).map(|(_, range)| range);
         let is_own = |touched: Range<u64>| {
@@ -209,7 +211,7 @@ impl OnFabric {
         let limit_ns = timeout_us.unsigned_abs() * 1000;
         // Set before the run, since the session may be killed before the core finishes.
         self.set_stuck(true)?;
-        let ran = launch(&mut *self.bus, address, count, limit_ns);
+        let ran = launch_program(&mut *self.bus, address, count, limit_ns);
         if ran.is_ok() {
             self.set_stuck(false)?;
         }
@@ -220,36 +222,36 @@ impl OnFabric {
         })
     }
 
-    fn block(&self, handle: i64) -> Result<&Range<u64>, RequestRefusal> {
-        self.blocks.get(&handle).map_or_else(|| unknown(handle), Ok)
+    fn find_block(&self, handle: i64) -> Result<&Range<u64>, RequestRefusal> {
+        self.blocks.get(&handle).map_or_else(|| unknown_handle(handle), Ok)
     }
 
-    fn part(&self, handle: i64, at: i64, count: u64) -> Result<Range<u64>, RequestRefusal> {
-        let (block, at) = (self.block(handle)?, size(at)?);
+    fn block_range(&self, handle: i64, at: i64, count: u64) -> Result<Range<u64>, RequestRefusal> {
+        let (block, at) = (self.find_block(handle)?, parse_size(at)?);
         let bytes = block.end - block.start;
         match at.checked_add(count).filter(|end| *end <= bytes) {
             Some(end) => Ok(block.start + at..block.start + end),
-            None => refuse(format!("{count} bytes from {at} on are not in a block of {bytes} bytes")),
+            None => refuse_request(format!("{count} bytes from {at} on are not in a block of {bytes} bytes")),
         }
     }
 }
 
-fn unknown<T>(handle: i64) -> Result<T, RequestRefusal> {
-    refuse(format!("the fabric has no block {handle}"))
+fn unknown_handle<T>(handle: i64) -> Result<T, RequestRefusal> {
+    refuse_request(format!("the fabric has no block {handle}"))
 }
 
-fn size(number: i64) -> Result<u64, RequestRefusal> {
+fn parse_size(number: i64) -> Result<u64, RequestRefusal> {
     u64::try_from(number).map_err(|_| RequestRefusal(format!("{number} is no size")))
 }
 
-fn json(value: &impl serde::Serialize) -> Result<Value, RequestRefusal> {
+fn to_json_value(value: &impl serde::Serialize) -> Result<Value, RequestRefusal> {
     serde_json::to_string(value).map(Value::Text).map_err(|error| RequestRefusal(error.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use accelerator::{BusBlock, HookedBus, Hooks, Instruction, SimulatedBus, encode, registers};
+    use accelerator::{BusBlock, HookedBus, Hooks, Instruction, SimulatedBus, encode_instruction, registers};
 
     /// A core that requires the mark before it starts, and never finishes if it hangs.
     struct Board {
@@ -266,24 +268,25 @@ mod tests {
     }
 
     fn session(folder: &Path, kind: FabricKind) -> OnFabric {
-        let bus = SimulatedBus::new(Core::named("1x16").unwrap(), 0x1000_0000, 1 << 20);
+        let bus = SimulatedBus::new(Core::find_published("1x16").unwrap(), 0x1000_0000, 1 << 20);
         let mut fabric = OnFabric::new(kind, Box::new(bus)).in_folder(folder);
         program(&mut fabric, "1x16");
         fabric
     }
 
     fn program(fabric: &mut OnFabric, name: &str) {
-        fabric.call(FabricRequest::Program, &[Value::Text(name.to_owned())]).unwrap();
+        fabric.call_function(FabricRequest::Program, &[Value::Text(name.to_owned())]).unwrap();
     }
 
     /// Runs a program that consists of `Finish` only.
     fn run(fabric: &mut OnFabric) -> Result<FabricStatus, String> {
-        let core = Core::named("1x16").unwrap();
-        let bytes: Vec<u8> = encode(&core, &Instruction::Finish).into_iter().flat_map(u64::to_le_bytes).collect();
-        let block = fabric.call(FabricRequest::Allocate, &[Value::Int(4096)]).unwrap();
-        fabric.call(FabricRequest::Write, &[block.clone(), Value::Int(0), Value::Bytes(bytes)]).unwrap();
+        let core = Core::find_published("1x16").unwrap();
+        let bytes: Vec<u8> =
+            encode_instruction(&core, &Instruction::Finish).into_iter().flat_map(u64::to_le_bytes).collect();
+        let block = fabric.call_function(FabricRequest::Allocate, &[Value::Int(4096)]).unwrap();
+        fabric.call_function(FabricRequest::Write, &[block.clone(), Value::Int(0), Value::Bytes(bytes)]).unwrap();
         let ran = fabric
-            .call(FabricRequest::Run, &[block, Value::Int(1), Value::Int(1000)])
+            .call_function(FabricRequest::Run, &[block, Value::Int(1), Value::Int(1000)])
             .map_err(|why| why.to_string())?;
         let Value::Text(text) = ran else { panic!("{ran:?}") };
         Ok(serde_json::from_str::<Ran>(&text).unwrap().0)
@@ -294,7 +297,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mark = folder.path().join(CORE_AT_WORK);
         let mut first = session(folder.path(), FabricKind::Devmem);
-        let bus = SimulatedBus::new(Core::named("1x16").unwrap(), 0x1000_0000, 1 << 20);
+        let bus = SimulatedBus::new(Core::find_published("1x16").unwrap(), 0x1000_0000, 1 << 20);
         first.bus = Box::new(HookedBus { bus, hooks: Board { mark: mark.clone(), hangs: true } });
         assert_eq!(run(&mut first), Ok(FabricStatus::TimedOut));
         drop(first);

@@ -1,6 +1,6 @@
 //! Uploaded files in the session's folder.
 
-use super::{RequestRefusal, refuse};
+use super::{RequestRefusal, refuse_request};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -17,32 +17,36 @@ impl SessionFiles {
         SessionFiles { folder: folder.to_owned(), count: 0 }
     }
 
-    /// Returns the path of a file. Rejects names that could lead out of the folder.
-    pub fn path(&self, name: &str) -> Result<PathBuf, RequestRefusal> {
+    /// Rejects names that could lead out of the folder.
+    pub fn checked_path(&self, name: &str) -> Result<PathBuf, RequestRefusal> {
         let is_plain = !name.is_empty()
             && name.len() <= NAME_BYTES_MAX
             && !name.starts_with('.')
             && !name.contains(['/', '\\', '\0']);
-        if is_plain { Ok(self.folder.join(name)) } else { refuse(format!("`{name}` is no plain name of a file")) }
+        if is_plain {
+            Ok(self.folder.join(name))
+        } else {
+            refuse_request(format!("`{name}` is no plain name of a file"))
+        }
     }
 
-    /// Stores a file. An existing file is removed first, so that a loaded library keeps its content.
-    pub fn write(&mut self, name: &str, content: &[u8]) -> Result<(), RequestRefusal> {
-        let path = self.path(name)?;
+    /// Removes an existing file first, so that a loaded library keeps its content.
+    pub fn write_file(&mut self, name: &str, content: &[u8]) -> Result<(), RequestRefusal> {
+        let path = self.checked_path(name)?;
         self.count += 1;
         if self.count > FILES_MAX {
-            return refuse(format!("a session stores at most {FILES_MAX} files"));
+            return refuse_request(format!("a session stores at most {FILES_MAX} files"));
         }
         let _ = fs::remove_file(&path);
         fs::write(&path, content).map_err(|error| RequestRefusal(format!("cannot store `{name}`: {error}")))
     }
 
-    pub fn read(&self, name: &str) -> Result<Vec<u8>, RequestRefusal> {
-        fs::read(self.path(name)?).map_err(|error| RequestRefusal(format!("cannot read `{name}`: {error}")))
+    pub fn read_file(&self, name: &str) -> Result<Vec<u8>, RequestRefusal> {
+        fs::read(self.checked_path(name)?).map_err(|error| RequestRefusal(format!("cannot read `{name}`: {error}")))
     }
 
-    pub fn remove(&mut self, name: &str) -> Result<(), RequestRefusal> {
-        fs::remove_file(self.path(name)?)
+    pub fn remove_file(&mut self, name: &str) -> Result<(), RequestRefusal> {
+        fs::remove_file(self.checked_path(name)?)
             .map_err(|error| RequestRefusal(format!("cannot remove `{name}`: {error}")))?;
         self.count = self.count.saturating_sub(1);
         Ok(())

@@ -2,21 +2,20 @@
 
 use super::calls::{CallList, Laid};
 use super::fabric::FabricRequest;
-use super::{End, RequestRefusal, Returned, Session, SessionFiles, SessionObject, refuse};
+use super::{End, RequestRefusal, Returned, Session, SessionFiles, SessionObject, refuse_request};
 use crate::emulation;
 use crate::native::{self, Arguments, Library, LibraryKernel};
 use measure::counters::{CounterReader, CounterRequest, CounterSession};
 use measure::host::Facts;
-use measure::{Cache, HostClock, evaluate, measure};
+use measure::{Cache, HostClock, evaluate_rule, measure_runs};
 use remote::agent::{AgentDescription, CALLS, HOST, LEAVE, LIMIT, MEASURE, Order};
 use remote::wire::Value;
 
-/// Environment variable with which the front process marks sessions on an emulator.
+/// Set by the front process for sessions on an emulator.
 pub const EMULATED_VARIABLE: &str = "OPCOLLECT_BOARD_EMULATED";
 
 const REPEATS_MAX: i64 = 100_000;
 
-/// A function that every agent provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Builtin {
     Upload,
@@ -35,8 +34,8 @@ pub enum Builtin {
 }
 
 impl Builtin {
-    /// Returns the function with the given RPC name, TVM's or this project's.
-    pub fn of(name: &str) -> Option<Builtin> {
+    /// RPC names are TVM's or this project's.
+    pub fn from_name(name: &str) -> Option<Builtin> {
         Some(match name {
             "tvm.rpc.server.upload" => Builtin::Upload,
             "tvm.rpc.server.download" => Builtin::Download,
@@ -50,12 +49,11 @@ impl Builtin {
             CALLS => Builtin::Calls,
             LEAVE => Builtin::Leave,
             LIMIT => Builtin::Limit,
-            other => Builtin::Fabric(FabricRequest::of(other)?),
+            other => Builtin::Fabric(FabricRequest::from_name(other)?),
         })
     }
 }
 
-/// A kernel with TVM's timing parameters.
 #[derive(Clone)]
 pub struct Evaluator {
     kernel: LibraryKernel,
@@ -63,13 +61,13 @@ pub struct Evaluator {
 }
 
 impl Evaluator {
-    /// Returns seconds per run as eight-byte floats, one for each repeat.
-    pub fn evaluate(&self, arguments: &Arguments) -> Result<Vec<u8>, RequestRefusal> {
+    /// Seconds per run as eight-byte floats, one per repeat.
+    pub fn time_runs(&self, arguments: &Arguments) -> Result<Vec<u8>, RequestRefusal> {
         let none = CounterRequest { backend: measure::counters::Backend::None, ..CounterRequest::default() };
-        let mut counters = CounterSession::open(&none);
-        let mut run = |times| self.kernel.call(arguments, times);
+        let mut counters = CounterSession::open_counters(&none);
+        let mut run = |times| self.kernel.call_repeatedly(arguments, times);
         let counters: &mut dyn CounterReader = &mut counters;
-        let measured = evaluate(&mut run, &self.rule, &mut clock(), counters)?;
+        let measured = evaluate_rule(&mut run, &self.rule, &mut host_clock(), counters)?;
         Ok(measured.samples_ns.iter().flat_map(|ns| (ns * 1e-9).to_le_bytes()).collect())
     }
 }
@@ -79,16 +77,16 @@ impl Session {
         let value = |value| Ok(Returned::Value(value));
         match (builtin, arguments.as_slice()) {
             (Builtin::Upload, [Value::Text(name), Value::Bytes(content)]) => {
-                SessionFiles::write(&mut self.files, name, content)?;
+                SessionFiles::write_file(&mut self.files, name, content)?;
                 value(Value::None)
             }
-            (Builtin::Download, [Value::Text(name)]) => value(Value::Bytes(self.files.read(name)?)),
+            (Builtin::Download, [Value::Text(name)]) => value(Value::Bytes(self.files.read_file(name)?)),
             (Builtin::Remove, [Value::Text(name)]) => {
-                self.files.remove(name)?;
+                self.files.remove_file(name)?;
                 value(Value::None)
             }
             (Builtin::LoadModule, [Value::Text(name)]) => {
-                let library = Library::open(&self.files.path(name)?)?;
+                let library = Library::load_library(&self.files.checked_path(name)?)?;
                 if !native::has_cpus() {
                     // A client that does not specify threads gets all CPUs, as with TVM's server.
                     native::use_cpus(&self.cpus).map_err(|error| RequestRefusal(error.to_string()))?;
@@ -96,7 +94,7 @@ impl Session {
                 Ok(Returned::Object(SessionObject::Library(library)))
             }
             (Builtin::ModuleGetFunction, [Value::Module(library), Value::Text(name), ..]) => {
-                match self.library(*library)?.kernel(name) {
+                match self.find_library(*library)?.find_kernel(name) {
                     Some(kernel) => Ok(Returned::Object(SessionObject::Kernel(kernel))),
                     None => value(Value::None),
                 }
@@ -104,10 +102,10 @@ impl Session {
             (Builtin::Threads, _) => value(Value::Int(self.cpus.len() as i64)),
             (Builtin::TimeEvaluator, [library, Value::Text(name), _, _, rule @ ..]) => {
                 let rule = rule_of(rule)?;
-                let kernel = self.named(library, name)?;
+                let kernel = self.find_kernel(library, name)?;
                 Ok(Returned::Object(SessionObject::Evaluator(Box::new(Evaluator { kernel, rule }))))
             }
-            (Builtin::Host, []) => value(Value::Text(json(&told(&self.cpus))?)),
+            (Builtin::Host, []) => value(Value::Text(to_json_text(&describe_agent(&self.cpus))?)),
             (Builtin::Leave, []) => {
                 self.end = End::AgentToo;
                 value(Value::None)
@@ -118,51 +116,55 @@ impl Session {
                 value(Value::None)
             }
             (Builtin::Measure, [Value::Function(calls), Value::Text(order)]) => {
-                let calls = self.calls(*calls)?.laid(&self.memory)?;
-                value(Value::Text(measured(&calls, &order_of(order)?, &self.cpus)?))
+                let calls = self.find_calls(*calls)?.resolve_calls(&self.memory)?;
+                value(Value::Text(measure_calls(&calls, &order_of(order)?, &self.cpus)?))
             }
             (Builtin::Measure, [library, Value::Text(name), Value::Text(order), rest @ ..]) => {
-                let call = Laid::one(self.named(library, name)?, Arguments::new(rest, &self.memory)?);
-                value(Value::Text(measured(&call, &order_of(order)?, &self.cpus)?))
+                let call = Laid::single_call(self.find_kernel(library, name)?, Arguments::new(rest, &self.memory)?);
+                value(Value::Text(measure_calls(&call, &order_of(order)?, &self.cpus)?))
             }
             (Builtin::Calls, []) => Ok(Returned::Object(SessionObject::Calls(CallList::default()))),
             (Builtin::Calls, [Value::Function(calls), library, Value::Text(name), rest @ ..]) => {
-                let kernel = self.named(library, name)?;
-                self.calls(*calls)?.push(kernel, rest)?;
+                let kernel = self.find_kernel(library, name)?;
+                self.find_calls(*calls)?.push_call(kernel, rest)?;
                 value(Value::None)
             }
             (Builtin::Fabric(asked), arguments) => match &mut self.fabric {
-                Some(fabric) => value(fabric.call(asked, arguments)?),
-                None => refuse("this agent serves no core on a fabric"),
+                Some(fabric) => value(fabric.call_function(asked, arguments)?),
+                None => refuse_request("this agent serves no core on a fabric"),
             },
-            (builtin, arguments) => refuse(format!("{builtin:?} takes no arguments such as {}", shown(arguments))),
+            (builtin, arguments) => {
+                refuse_request(format!("{builtin:?} takes no arguments such as {}", truncate_arguments(arguments)))
+            }
         }
     }
 
-    fn calls(&self, handle: u64) -> Result<CallList, RequestRefusal> {
+    fn find_calls(&self, handle: u64) -> Result<CallList, RequestRefusal> {
         match self.objects.get(&handle) {
             Some(SessionObject::Calls(calls)) => Ok(calls.clone()),
-            _ => refuse(format!("there are no calls with the handle {handle}")),
+            _ => refuse_request(format!("there are no calls with the handle {handle}")),
         }
     }
 
-    fn named(&self, library: &Value, name: &str) -> Result<LibraryKernel, RequestRefusal> {
-        let Value::Module(library) = library else { return refuse("a board agent times functions of libraries alone") };
-        let kernel = self.library(*library)?.kernel(name);
+    fn find_kernel(&self, library: &Value, name: &str) -> Result<LibraryKernel, RequestRefusal> {
+        let Value::Module(library) = library else {
+            return refuse_request("a board agent times functions of libraries alone");
+        };
+        let kernel = self.find_library(*library)?.find_kernel(name);
         kernel.ok_or_else(|| RequestRefusal(format!("the library has no function `{name}`")))
     }
 }
 
-/// Parses TVM's timing parameters: number, repeat, minimum milliseconds, limit of zero-time repeats, cooldown time,
-/// repeats between cooldowns, bytes to flush, and a preprocessing function, which agents do not support.
+/// Parses number, repeat, minimum milliseconds, limit of zero-time repeats, cooldown time, repeats between
+/// cooldowns and bytes to flush; rejects a preprocessing function.
 fn rule_of(arguments: &[Value]) -> Result<measure::Evaluator, RequestRefusal> {
     let number = |place: usize, other: i64| match arguments.get(place) {
         Some(Value::Int(number)) => Ok(*number),
         None => Ok(other),
-        Some(other) => refuse(format!("a rule of timing has no {other:?}")),
+        Some(other) => refuse_request(format!("a rule of timing has no {other:?}")),
     };
     if !matches!(arguments.get(7), None | Some(Value::None)) && arguments.get(7) != Some(&Value::Text(String::new())) {
-        return refuse("a board agent calls no function before it times");
+        return refuse_request("a board agent calls no function before it times");
     }
     let bounded = |place, other, most: i64| -> Result<u32, RequestRefusal> {
         let found = number(place, other)?;
@@ -181,7 +183,7 @@ fn rule_of(arguments: &[Value]) -> Result<measure::Evaluator, RequestRefusal> {
         repeats_to_cooldown: bounded(5, 1, i64::from(u32::MAX))?.max(1),
         cache: if flush > 0 { Cache::Cold { flush_bytes: flush } } else { Cache::Warm },
     };
-    rule.check().map_err(|error| RequestRefusal(error.to_string()))?;
+    rule.check_settings().map_err(|error| RequestRefusal(error.to_string()))?;
     Ok(rule)
 }
 
@@ -190,39 +192,42 @@ fn order_of(text: &str) -> Result<Order, RequestRefusal> {
 }
 
 /// Measures like the local runner: pinned, with counters around exactly the timed runs.
-fn measured(calls: &Laid, order: &Order, cpus: &[usize]) -> Result<String, RequestRefusal> {
-    order.method.check().map_err(|error| RequestRefusal(error.to_string()))?;
+fn measure_calls(calls: &Laid, order: &Order, cpus: &[usize]) -> Result<String, RequestRefusal> {
+    order.method.check_settings().map_err(|error| RequestRefusal(error.to_string()))?;
     let Some(cpus) = cpus.get(..order.threads).filter(|cpus| !cpus.is_empty()) else {
-        return refuse(format!("{} threads are asked for, and this board has {} CPUs", order.threads, cpus.len()));
+        return refuse_request(format!(
+            "{} threads are asked for, and this board has {} CPUs",
+            order.threads,
+            cpus.len()
+        ));
     };
     let with_descendants = order.counters.with_descendants || cpus.len() > 1;
     // Opened before the threads are created, so that their counts are included.
-    let mut counters = CounterSession::open(&CounterRequest { with_descendants, ..order.counters.clone() });
+    let mut counters = CounterSession::open_counters(&CounterRequest { with_descendants, ..order.counters.clone() });
     native::use_cpus(cpus).map_err(|error| RequestRefusal(error.to_string()))?;
-    let mut run = |times| calls.run(times);
-    json(&measure(&mut run, &order.method, &mut clock(), &mut counters)?)
+    let mut run = |times| calls.run_repeatedly(times);
+    to_json_text(&measure_runs(&mut run, &order.method, &mut host_clock(), &mut counters)?)
 }
 
-/// Returns the clock, which also reads the pool's threads if there are any.
-fn clock() -> HostClock {
+/// Also reads the pool's threads, if any.
+fn host_clock() -> HostClock {
     native::pool_threads().map_or_else(HostClock::new, HostClock::with_threads)
 }
 
-fn told(cpus: &[usize]) -> AgentDescription {
+fn describe_agent(cpus: &[usize]) -> AgentDescription {
     let said = std::env::var_os(EMULATED_VARIABLE).map(|_| "the agent was started with `--emulated`".to_owned());
     AgentDescription {
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
-        facts: Facts { allowed_cpus: cpus.to_vec(), ..Facts::read() },
-        emulated: said.or_else(emulation::sign),
+        facts: Facts { allowed_cpus: cpus.to_vec(), ..Facts::read_facts() },
+        emulated: said.or_else(emulation::emulator_evidence),
     }
 }
 
-fn json(value: &impl serde::Serialize) -> Result<String, RequestRefusal> {
+fn to_json_text(value: &impl serde::Serialize) -> Result<String, RequestRefusal> {
     serde_json::to_string(value).map_err(|error| RequestRefusal(error.to_string()))
 }
 
-/// Formats arguments for an error message, truncated.
-fn shown(arguments: &[Value]) -> String {
+fn truncate_arguments(arguments: &[Value]) -> String {
     let text = format!("{arguments:?}");
     text.chars().take(200).collect()
 }

@@ -22,10 +22,9 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// Maximum time between two requests of a client.
+/// Time limit between two requests.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// An object that a client can refer to by its handle.
 #[derive(Clone)]
 enum SessionObject {
     Builtin(Builtin),
@@ -35,29 +34,26 @@ enum SessionObject {
     Calls(CallList),
 }
 
-/// Scope of a session's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Session,
-    /// The session and the agent, as requested by the client.
+    /// Session and agent, on the client's request.
     AgentToo,
 }
 
-/// State of a session.
 pub struct Session {
     objects: BTreeMap<u64, SessionObject>,
     next: u64,
     memory: Memory,
     files: SessionFiles,
-    /// Core on the machine's fabric, if one is served.
     fabric: Option<OnFabric>,
-    /// CPUs of the process before any kernel was pinned.
+    /// CPUs of the process before kernels are pinned.
     cpus: Vec<usize>,
     limit_seconds: Option<u32>,
     end: End,
 }
 
-/// Why a request was rejected, as sent to the client.
+/// Reason of a rejection, as sent to the client.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct RequestRefusal(String);
@@ -68,14 +64,13 @@ impl From<crate::native::NativeError> for RequestRefusal {
     }
 }
 
-fn refuse<T>(why: impl std::fmt::Display) -> Result<T, RequestRefusal> {
+fn refuse_request<T>(why: impl std::fmt::Display) -> Result<T, RequestRefusal> {
     Err(RequestRefusal(why.to_string()))
 }
 
 type Answer = Result<Packet, RequestRefusal>;
 
-/// Serves an admitted client with a folder for files, a limit of tensor memory and optionally a fabric.
-pub fn serve(
+pub fn serve_session(
     stream: TcpStream,
     folder: &Path,
     memory_bytes: usize,
@@ -93,13 +88,13 @@ pub fn serve(
         end: End::Session,
     };
     loop {
-        waiting.begin("waiting for a request", IDLE);
+        waiting.begin_activity("waiting for a request", IDLE);
         let request = match Packet::receive(&mut waiting) {
             Ok(Packet::Shutdown) | Err(RemoteError::Closed { .. }) => return Ok(session.end),
             Ok(request) => request,
             Err(error) => {
                 // After a malformed packet the stream is out of sync.
-                let _ = Packet::exception(format!("RPCError: {error}")).send(&mut waiting);
+                let _ = Packet::error_reply(format!("RPCError: {error}")).send(&mut waiting);
                 return Err(error);
             }
         };
@@ -108,7 +103,8 @@ pub fn serve(
         if let Some(seconds) = limit_seconds {
             alarm::set(seconds);
         }
-        let answer = session.answer(request).unwrap_or_else(|why| Packet::exception(format!("RPCError: {why}")));
+        let answer =
+            session.answer_request(request).unwrap_or_else(|why| Packet::error_reply(format!("RPCError: {why}")));
         answer.send(&mut waiting)?;
         if limit_seconds.is_some() {
             alarm::cancel();
@@ -117,32 +113,32 @@ pub fn serve(
 }
 
 impl Session {
-    fn answer(&mut self, request: Packet) -> Answer {
+    fn answer_request(&mut self, request: Packet) -> Answer {
         match request {
-            Packet::InitServer { version, arguments } => begin(&version, &arguments),
+            Packet::InitServer { version, arguments } => begin_session(&version, &arguments),
             Packet::CallFunction { function, arguments } => {
-                let result = self.call(function, arguments)?;
-                Ok(Packet::answer(self.returned(result)))
+                let result = self.call_object(function, arguments)?;
+                Ok(Packet::ok_reply(self.encode_result(result)))
             }
             Packet::CopyFromRemote { tensor, bytes } if bytes > PACKET_BYTES_MAX / 2 => {
-                refuse(format!("{bytes} bytes of {tensor:?} are too many for a packet; copy them in pieces"))
+                refuse_request(format!("{bytes} bytes of {tensor:?} are too many for a packet; copy them in pieces"))
             }
-            Packet::CopyFromRemote { tensor, bytes } => Ok(Packet::Copied(self.memory.read(&tensor, bytes)?)),
+            Packet::CopyFromRemote { tensor, bytes } => Ok(Packet::Copied(self.memory.read_tensor(&tensor, bytes)?)),
             Packet::CopyToRemote { tensor, bytes } => {
-                self.memory.write(&tensor, &bytes)?;
-                Ok(Packet::answer(vec![Value::None]))
+                self.memory.write_tensor(&tensor, &bytes)?;
+                Ok(Packet::ok_reply(vec![Value::None]))
             }
-            Packet::List(code, values) => Ok(Packet::answer(vec![self.listed(code, &values)?])),
-            Packet::Shutdown | Packet::Copied(_) => refuse("that is no request"),
+            Packet::List(code, values) => Ok(Packet::ok_reply(vec![self.answer_list(code, &values)?])),
+            Packet::Shutdown | Packet::Copied(_) => refuse_request("that is no request"),
         }
     }
 
-    fn listed(&mut self, code: Code, values: &[Value]) -> Result<Value, RequestRefusal> {
+    fn answer_list(&mut self, code: Code, values: &[Value]) -> Result<Value, RequestRefusal> {
         match (code, values) {
             (Code::GetGlobalFunction, [Value::Text(name)]) => {
                 let served = |builtin: &Builtin| !matches!(builtin, Builtin::Fabric(_)) || self.fabric.is_some();
-                let found = Builtin::of(name).filter(served);
-                let found = found.map(|builtin| self.keep(SessionObject::Builtin(builtin)));
+                let found = Builtin::from_name(name).filter(served);
+                let found = found.map(|builtin| self.store_object(SessionObject::Builtin(builtin)));
                 Ok(Value::Pointer(found.unwrap_or(0)))
             }
             (Code::FreeHandle, [Value::Pointer(handle), ..]) => {
@@ -151,88 +147,89 @@ impl Session {
                     .map(|_| Value::None)
                     .ok_or_else(|| RequestRefusal(format!("there is nothing with the handle {handle}")))
             }
-            (Code::SetDevice, [Value::Device(device)]) => cpu(*device).map(|()| Value::None),
+            (Code::SetDevice, [Value::Device(device)]) => require_cpu(*device).map(|()| Value::None),
             (Code::GetDeviceAttribute, [Value::Device(device), Value::Int(attribute)]) => {
                 // Attribute 0 is the existence of the device. A board reports no other attributes.
-                Ok(match (cpu(*device).is_ok(), attribute) {
+                Ok(match (require_cpu(*device).is_ok(), attribute) {
                     (is_there, 0) => Value::Int(i64::from(is_there)),
                     _ => Value::None,
                 })
             }
             (Code::AllocateData, [Value::Device(device), Value::Int(bytes), Value::Int(_), Value::Type(_)]) => {
-                cpu(*device)?;
+                require_cpu(*device)?;
                 let bytes = u64::try_from(*bytes).map_err(|_| RequestRefusal(format!("{bytes} bytes are no size")))?;
-                Ok(Value::Pointer(self.memory.allocate(bytes)?))
+                Ok(Value::Pointer(self.memory.allocate_block(bytes)?))
             }
             (Code::AllocateDataWithScope, [Value::Tensor(tensor), ..]) => {
-                cpu(tensor.device)?;
-                let bytes = tensor.bytes().ok_or_else(|| RequestRefusal("a tensor is too large".to_owned()))?;
-                Ok(Value::Pointer(self.memory.allocate(bytes)?))
+                require_cpu(tensor.device)?;
+                let bytes = tensor.byte_count().ok_or_else(|| RequestRefusal("a tensor is too large".to_owned()))?;
+                Ok(Value::Pointer(self.memory.allocate_block(bytes)?))
             }
             (Code::FreeData, [Value::Device(_), Value::Pointer(handle)]) => {
-                self.memory.free(*handle)?;
+                self.memory.free_block(*handle)?;
                 Ok(Value::None)
             }
             (Code::CopyAmongRemote, [Value::Tensor(from), Value::Tensor(to), ..]) => {
-                let bytes = Tensor::bytes(from).ok_or_else(|| RequestRefusal("a tensor is too large".to_owned()))?;
-                let content = self.memory.read(from, bytes)?;
-                self.memory.write(to, &content)?;
+                let bytes =
+                    Tensor::byte_count(from).ok_or_else(|| RequestRefusal("a tensor is too large".to_owned()))?;
+                let content = self.memory.read_tensor(from, bytes)?;
+                self.memory.write_tensor(to, &content)?;
                 Ok(Value::None)
             }
             // All requests are synchronous, so there is a single stream.
             (Code::StreamSync | Code::FreeStream | Code::SetStream, _) => Ok(Value::None),
             (Code::CreateStream | Code::GetStream, _) => Ok(Value::Pointer(0)),
-            (code, values) => refuse(format!("a request {code:?} of {values:?} cannot be answered here")),
+            (code, values) => refuse_request(format!("a request {code:?} of {values:?} cannot be answered here")),
         }
     }
 
-    /// Encodes a result: its type code, then its value.
-    fn returned(&mut self, result: Returned) -> Vec<Value> {
+    /// Type code, then value.
+    fn encode_result(&mut self, result: Returned) -> Vec<Value> {
         let value = match result {
             Returned::Value(Value::None) => return vec![Value::Int(0), Value::None],
             Returned::Value(value) => value,
             Returned::Object(object) => match &object {
-                SessionObject::Library(_) => Value::Module(self.keep(object)),
-                _ => Value::Function(self.keep(object)),
+                SessionObject::Library(_) => Value::Module(self.store_object(object)),
+                _ => Value::Function(self.store_object(object)),
             },
         };
-        let kind = Value::Int(value.kind().into());
+        let kind = Value::Int(value.type_code().into());
         match value {
             Value::Function(handle) | Value::Module(handle) => vec![kind, Value::Pointer(handle)],
             other => vec![kind, other],
         }
     }
 
-    fn keep(&mut self, object: SessionObject) -> u64 {
+    fn store_object(&mut self, object: SessionObject) -> u64 {
         self.objects.insert(self.next, object);
         self.next += 1;
         self.next - 1
     }
 
-    fn call(&mut self, function: u64, arguments: Vec<Value>) -> Result<Returned, RequestRefusal> {
+    fn call_object(&mut self, function: u64, arguments: Vec<Value>) -> Result<Returned, RequestRefusal> {
         match self.objects.get(&function).cloned() {
             Some(SessionObject::Builtin(builtin)) => self.call_builtin(builtin, arguments),
             Some(SessionObject::Kernel(kernel)) => {
-                kernel.call(&Arguments::new(&arguments, &self.memory)?, 1)?;
+                kernel.call_repeatedly(&Arguments::new(&arguments, &self.memory)?, 1)?;
                 Ok(Returned::Value(Value::None))
             }
             Some(SessionObject::Evaluator(evaluator)) => {
                 let arguments = Arguments::new(&arguments, &self.memory)?;
-                Ok(Returned::Value(Value::Bytes(evaluator.evaluate(&arguments)?)))
+                Ok(Returned::Value(Value::Bytes(evaluator.time_runs(&arguments)?)))
             }
             Some(SessionObject::Calls(calls)) => {
-                calls.laid(&self.memory)?.run(1)?;
+                calls.resolve_calls(&self.memory)?.run_repeatedly(1)?;
                 Ok(Returned::Value(Value::None))
             }
-            Some(SessionObject::Library(_)) => refuse("a library cannot be called"),
-            None => refuse(format!("there is no function with the handle {function}")),
+            Some(SessionObject::Library(_)) => refuse_request("a library cannot be called"),
+            None => refuse_request(format!("there is no function with the handle {function}")),
         }
     }
 
-    fn library(&self, handle: u64) -> Result<Library, RequestRefusal> {
+    fn find_library(&self, handle: u64) -> Result<Library, RequestRefusal> {
         match self.objects.get(&handle) {
             Some(SessionObject::Library(library)) => Ok(library.clone()),
-            _ => refuse(format!("there is no library with the handle {handle}")),
+            _ => refuse_request(format!("there is no library with the handle {handle}")),
         }
     }
 }
@@ -242,22 +239,22 @@ enum Returned {
     Object(SessionObject),
 }
 
-fn begin(version: &str, arguments: &[Value]) -> Answer {
+fn begin_session(version: &str, arguments: &[Value]) -> Answer {
     if version != VERSION {
-        return refuse(format!(
+        return refuse_request(format!(
             "version mismatch: the client speaks version {version} of the protocol, this agent {VERSION}"
         ));
     }
     match arguments.first() {
-        None | Some(Value::None) => Ok(Packet::answer(vec![Value::None])),
-        Some(_) => refuse("a board agent makes no sessions behind its own"),
+        None | Some(Value::None) => Ok(Packet::ok_reply(vec![Value::None])),
+        Some(_) => refuse_request("a board agent makes no sessions behind its own"),
     }
 }
 
-fn cpu(device: Device) -> Result<(), RequestRefusal> {
+fn require_cpu(device: Device) -> Result<(), RequestRefusal> {
     if device == Device::CPU {
         Ok(())
     } else {
-        refuse(format!("a board agent has one CPU and no other device, such as {device:?}"))
+        refuse_request(format!("a board agent has one CPU and no other device, such as {device:?}"))
     }
 }

@@ -71,8 +71,8 @@ pub fn kernels() -> Option<Vec<u8>> {
 }
 
 pub fn load(session: &mut Session, kernels: &[u8]) -> u64 {
-    session.upload("kernels.so", kernels.to_vec()).expect("a file");
-    session.load("kernels.so").expect("a library")
+    session.upload_file("kernels.so", kernels.to_vec()).expect("a file");
+    session.load_library("kernels.so").expect("a library")
 }
 
 pub fn kernel(session: &mut Session, library: u64, name: &str) -> u64 {

@@ -7,18 +7,14 @@ use remote::wire::Value;
 use remote::{Address, RemoteError, Session, Tracker};
 use std::time::{Duration, Instant};
 
-/// How to reach devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Address of the server or tracker.
     pub at: At,
     /// Key of the server, or key of the devices at a tracker.
     pub key: String,
-    /// Secret that the servers require from clients.
     pub secret: Option<String>,
     /// Timeout for a server's greeting and for a tracker's grant.
     pub patience: Duration,
-    /// Priority of requests at a tracker.
     pub turn: TrackerTurn,
 }
 
@@ -28,13 +24,11 @@ pub enum At {
     Tracker(Address),
 }
 
-/// A device with an open session.
 pub struct Device {
     pub session: Session,
     /// Facts reported by the agent; None for TVM's own server.
     pub told: Option<AgentDescription>,
     pub address: Address,
-    /// Number of libraries uploaded in this session.
     pub uploads: u64,
     /// Size of the thread pool of a server without our agent.
     pub threads: Option<usize>,
@@ -52,30 +46,29 @@ impl Device {
             At::Server(address) => (address.clone(), access.key.clone()),
             At::Tracker(tracker) => {
                 let lent = Tracker::open(tracker, access.patience)?;
-                let lent = lent.request(&access.key, "opcollect", access.turn, access.patience)?;
+                let lent = lent.request_device(&access.key, "opcollect", access.turn, access.patience)?;
                 (lent.address, lent.match_key)
             }
         };
         let key = Key { name, secret: access.secret.clone(), timeout: Some(SESSION) };
         let mut session = Session::open(&address, &key, access.patience)?;
-        let told = told(&mut session)?;
+        let told = read_description(&mut session)?;
         let (mut threads, mut llvm) = (None, None);
         if told.is_none() {
-            threads = number(&mut session, "runtime.NumThreads")?;
-            llvm = text(&mut session, "target.llvm_get_system_cpu")?
-                .zip(text(&mut session, "target.llvm_get_system_triple")?);
+            threads = call_number(&mut session, "runtime.NumThreads")?;
+            llvm = call_text(&mut session, "target.llvm_get_system_cpu")?
+                .zip(call_text(&mut session, "target.llvm_get_system_triple")?);
         }
         Ok(Device { session, told, address, uploads: 0, threads, llvm })
     }
 
-    /// Requests that the agent stop after this session; returns false if the agent cannot.
-    pub fn leave(mut self) -> Result<bool, RemoteError> {
-        let Some(function) = self.session.function(LEAVE)? else { return Ok(false) };
+    /// Returns false if the agent cannot stop after this session.
+    pub fn stop_agent(mut self) -> Result<bool, RemoteError> {
+        let Some(function) = self.session.find_function(LEAVE)? else { return Ok(false) };
         self.session.call(function, Vec::new()).map(|_| true)
     }
 
-    /// Returns the description that devices of one set of records must share: the processor, and whether it is
-    /// emulated.
+    /// Returns the processor and whether it is emulated, which devices of one set of records must share.
     pub fn likeness(&self) -> String {
         let unknown = "an unknown processor";
         match (&self.told, &self.llvm) {
@@ -89,7 +82,7 @@ impl Device {
         }
     }
 
-    /// Opens a session, with retries until the timeout, because a killed server may be restarted.
+    /// Retries until the timeout, because a killed server may be restarted.
     pub fn open_again(access: &Access, is_wanted: &dyn Fn() -> bool) -> Result<Device, RemoteError> {
         const FIRST: Duration = Duration::from_millis(50);
         const LONGEST: Duration = Duration::from_secs(2);
@@ -112,8 +105,8 @@ impl Device {
     }
 }
 
-fn told(session: &mut Session) -> Result<Option<AgentDescription>, RemoteError> {
-    let Some(function) = session.function(HOST)? else { return Ok(None) };
+fn read_description(session: &mut Session) -> Result<Option<AgentDescription>, RemoteError> {
+    let Some(function) = session.find_function(HOST)? else { return Ok(None) };
     let Value::Text(text) = session.call(function, Vec::new())? else {
         return Err(RemoteError::Malformed("an agent tells nothing of itself".to_owned()));
     };
@@ -121,8 +114,8 @@ fn told(session: &mut Session) -> Result<Option<AgentDescription>, RemoteError> 
     told.map(Some).map_err(|error| RemoteError::Refused(format!("the agent is of another version: {error}")))
 }
 
-fn number(session: &mut Session, name: &str) -> Result<Option<usize>, RemoteError> {
-    let Some(function) = session.function(name)? else { return Ok(None) };
+fn call_number(session: &mut Session, name: &str) -> Result<Option<usize>, RemoteError> {
+    let Some(function) = session.find_function(name)? else { return Ok(None) };
     match session.call(function, Vec::new()) {
         Ok(Value::Int(number)) => Ok(usize::try_from(number).ok()),
         Ok(_) | Err(RemoteError::Refused(_)) => Ok(None),
@@ -130,8 +123,8 @@ fn number(session: &mut Session, name: &str) -> Result<Option<usize>, RemoteErro
     }
 }
 
-fn text(session: &mut Session, name: &str) -> Result<Option<String>, RemoteError> {
-    let Some(function) = session.function(name)? else { return Ok(None) };
+fn call_text(session: &mut Session, name: &str) -> Result<Option<String>, RemoteError> {
+    let Some(function) = session.find_function(name)? else { return Ok(None) };
     match session.call(function, Vec::new()) {
         Ok(Value::Text(text)) => Ok(Some(text)),
         Ok(_) | Err(RemoteError::Refused(_)) => Ok(None),

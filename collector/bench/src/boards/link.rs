@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A command that links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Linker {
     words: Vec<String>,
@@ -28,13 +27,13 @@ pub enum LinkError {
 }
 
 impl Linker {
-    /// Parses a linker command line, such as `zig cc -target aarch64-linux-gnu`.
+    /// Parses a command line, such as `zig cc -target aarch64-linux-gnu`.
     pub fn new(command: &str) -> Linker {
         Linker { words: command.split_whitespace().map(str::to_owned).collect() }
     }
 
-    /// Returns the default linker for an architecture, as Rust names it.
-    pub fn of(architecture: &str) -> Linker {
+    /// Returns the default linker of an architecture in Rust's naming.
+    pub fn for_architecture(architecture: &str) -> Linker {
         let program = match architecture {
             own if own == std::env::consts::ARCH => "cc",
             "arm" => "arm-linux-gnueabihf-gcc",
@@ -45,31 +44,30 @@ impl Linker {
         Linker::new(program)
     }
 
-    /// Checks that the program can be started.
-    pub fn check(&self) -> Result<(), LinkError> {
-        let mut command = self.command()?;
+    pub fn check_program(&self) -> Result<(), LinkError> {
+        let mut command = self.to_command()?;
         let started =
             command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        started.map(drop).map_err(|error| LinkError::Missing(self.name(), error.to_string()))
+        started.map(drop).map_err(|error| LinkError::Missing(self.command_line(), error.to_string()))
     }
 
-    pub fn link(&self, object: &[u8]) -> Result<Vec<u8>, LinkError> {
+    pub fn link_object(&self, object: &[u8]) -> Result<Vec<u8>, LinkError> {
         let folder = |error: std::io::Error| LinkError::Folder(error.to_string());
         let place = tempfile::Builder::new().prefix("opcollect-link-").tempdir().map_err(folder)?;
         let file = |name: &str| -> PathBuf { place.path().join(name) };
         std::fs::write(file("kernel.o"), object).map_err(folder)?;
         let said = std::fs::File::create(file("said")).map_err(folder)?;
-        let mut command = self.command()?;
+        let mut command = self.to_command()?;
         command.args(["-shared", "-fPIC", "-o"]).arg(file("kernel.so")).arg(file("kernel.o")).arg("-lm");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
-        let mut child = command.spawn().map_err(|error| LinkError::Missing(self.name(), error.to_string()))?;
+        let mut child = command.spawn().map_err(|error| LinkError::Missing(self.command_line(), error.to_string()))?;
         let until = Instant::now() + LIMIT;
         let status = loop {
             match child.try_wait().map_err(folder)? {
                 Some(status) => break status,
                 None if Instant::now() >= until => {
                     let _ = child.kill().and_then(|()| child.wait());
-                    return Err(LinkError::TimedOut(self.name()));
+                    return Err(LinkError::TimedOut(self.command_line()));
                 }
                 None => std::thread::sleep(Duration::from_millis(2)),
             }
@@ -79,14 +77,14 @@ impl Linker {
         }
         let mut text = String::new();
         let _ = std::fs::File::open(file("said")).and_then(|said| said.take(2000).read_to_string(&mut text));
-        Err(LinkError::Refused(self.name(), text.trim().to_owned()))
+        Err(LinkError::Refused(self.command_line(), text.trim().to_owned()))
     }
 
-    fn name(&self) -> String {
+    fn command_line(&self) -> String {
         self.words.join(" ")
     }
 
-    fn command(&self) -> Result<Command, LinkError> {
+    fn to_command(&self) -> Result<Command, LinkError> {
         let (program, rest) = self
             .words
             .split_first()

@@ -12,7 +12,7 @@ mod timing;
 
 pub use device::{Access, At, Device};
 pub use link::{LinkError, Linker};
-pub(crate) use run::{Stop, ended};
+pub(crate) use run::{Stop, to_reply};
 pub use timing::COLD_ON_ONE_THREAD;
 pub(crate) use timing::ReportedClock;
 
@@ -29,7 +29,6 @@ use worker::Fault;
 
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A set of equivalent devices.
 #[derive(Clone, Debug)]
 pub struct Fleet {
     pub access: Access,
@@ -43,13 +42,11 @@ pub struct Fleet {
 
 type Run = (Ticket, Errand, Duration);
 
-/// A job for a device.
 enum Errand {
     Operator(Box<RunJob>),
     Network(Box<NetworkJob>),
 }
 
-/// The bench of local builders and remote devices.
 pub struct Boards {
     builds: Option<Sender<(Ticket, job::BuildJob)>>,
     shared: Arc<SharedBoards>,
@@ -57,7 +54,7 @@ pub struct Boards {
     /// Device threads are detached, because one that waits for a tracker must not block.
     builder: Option<JoinHandle<()>>,
     versions: Versions,
-    /// Results of jobs that were rejected without a device.
+    /// Jobs that were rejected without a device.
     answered: VecDeque<(Ticket, Done)>,
     in_hand: usize,
     round: u64,
@@ -69,13 +66,11 @@ struct SharedBoards {
     /// Current round; abandoning work starts a new one, and results of older rounds are dropped.
     round: AtomicU64,
     is_over: AtomicBool,
-    /// Number of devices that work or are being reconnected.
     alive: Mutex<usize>,
     lost: Mutex<Option<String>>,
 }
 
 impl Boards {
-    /// Creates a bench that builds with the given workers and runs on the fleet's devices.
     pub fn new(mut workers: Workers, fleet: &Fleet) -> Result<Boards, Fault> {
         let versions = workers.capability(Ability::Build)?;
         let (tell, events) = channel();
@@ -91,12 +86,12 @@ impl Boards {
         });
         let builder = {
             let (shared, tell) = (Arc::clone(&shared), tell.clone());
-            std::thread::spawn(move || build(workers, &asked, &shared, &tell))
+            std::thread::spawn(move || build_jobs(workers, &asked, &shared, &tell))
         };
         for _ in 0..devices {
             let (shared, tell) = (Arc::clone(&shared), tell.clone());
             let fleet = fleet.clone();
-            std::thread::spawn(move || serve(&fleet, &shared, &tell));
+            std::thread::spawn(move || serve_device(&fleet, &shared, &tell));
         }
         Ok(Boards {
             builds: Some(builds),
@@ -110,13 +105,13 @@ impl Boards {
         })
     }
 
-    fn queue(&self, run: Run) {
+    fn queue_run(&self, run: Run) {
         self.shared.runs.lock().expect("no thread panics with the lock").push_back(run);
         self.shared.is_more.notify_one();
     }
 
-    /// Returns why no device is left, or None while one is.
-    fn lost(&self) -> Option<String> {
+    /// Returns None while a device is left.
+    fn loss_reason(&self) -> Option<String> {
         let alive = *self.shared.alive.lock().expect("no thread panics with the lock");
         if alive > 0 {
             return None;
@@ -138,8 +133,8 @@ impl Bench for Boards {
                 // If the receiver is gone, the bench is being dropped.
                 let _ = builds.send((ticket, job));
             }
-            BenchWork::Run(job, deadline) => self.queue((ticket, Errand::Operator(Box::new(job)), deadline)),
-            BenchWork::Network(job, deadline) => self.queue((ticket, Errand::Network(Box::new(job)), deadline)),
+            BenchWork::Run(job, deadline) => self.queue_run((ticket, Errand::Operator(Box::new(job)), deadline)),
+            BenchWork::Network(job, deadline) => self.queue_run((ticket, Errand::Network(Box::new(job)), deadline)),
             BenchWork::Library(..) | BenchWork::Together(..) => {
                 let why = "a board runs compiled code one at a time; libraries and what runs together run on this machine alone";
                 let ran = Ran { began: SystemTime::now(), reply: Ok(RunReply::Unsupported(why.to_owned())) };
@@ -148,7 +143,7 @@ impl Bench for Boards {
         }
     }
 
-    fn next(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)> {
+    fn next_result(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)> {
         loop {
             if self.in_hand == 0 || !goes_on() {
                 return None;
@@ -164,7 +159,7 @@ impl Bench for Boards {
                 }
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) => {
-                    let Some(why) = self.lost() else { continue };
+                    let Some(why) = self.loss_reason() else { continue };
                     let waiting = self.shared.runs.lock().expect("no thread panics with the lock").pop_front();
                     if let Some((ticket, ..)) = waiting {
                         self.in_hand -= 1;
@@ -177,7 +172,7 @@ impl Bench for Boards {
         }
     }
 
-    fn abandon(&mut self) {
+    fn abandon_all(&mut self) {
         self.round = self.shared.round.fetch_add(1, Ordering::AcqRel) + 1;
         self.shared.runs.lock().expect("no thread panics with the lock").clear();
         self.answered.clear();
@@ -187,7 +182,7 @@ impl Bench for Boards {
 
 impl Drop for Boards {
     fn drop(&mut self) {
-        self.abandon();
+        self.abandon_all();
         self.builds = None;
         {
             // With the lock held, each thread either sees the flag or is already waiting.
@@ -202,7 +197,7 @@ impl Drop for Boards {
     }
 }
 
-fn build(
+fn build_jobs(
     mut workers: Workers,
     asked: &Receiver<(Ticket, job::BuildJob)>,
     shared: &SharedBoards,
@@ -213,7 +208,7 @@ fn build(
         round = match shared.round.load(Ordering::Acquire) {
             same if same == round => round,
             newer => {
-                workers.abandon();
+                workers.abandon_all();
                 newer
             }
         };
@@ -223,7 +218,7 @@ fn build(
                 workers.submit(ticket, BenchWork::Build(job));
             }
             let mut is_wanted = || shared.round.load(Ordering::Acquire) == round;
-            let Some((ticket, done)) = workers.next(&mut is_wanted) else { break };
+            let Some((ticket, done)) = workers.next_result(&mut is_wanted) else { break };
             if tell.send((round, ticket, done)).is_err() {
                 return;
             }
@@ -231,8 +226,7 @@ fn build(
     }
 }
 
-/// Runs jobs on one device at a time.
-fn serve(fleet: &Fleet, shared: &SharedBoards, tell: &Sender<(u64, Ticket, Done)>) {
+fn serve_device(fleet: &Fleet, shared: &SharedBoards, tell: &Sender<(u64, Ticket, Done)>) {
     let mut prepared = PreparedTasks::default();
     let mut device: Option<(Device, u32)> = None;
     let is_wanted = || !shared.is_over.load(Ordering::Acquire);
@@ -261,8 +255,8 @@ fn serve(fleet: &Fleet, shared: &SharedBoards, tell: &Sender<(u64, Ticket, Done)
         let Some((ticket, errand, deadline)) = run else { continue };
         let began = SystemTime::now();
         let reply = match &errand {
-            Errand::Operator(job) => run::run(open, &mut prepared, &fleet.linker, job, deadline),
-            Errand::Network(job) => network::run(open, &fleet.linker, job, deadline),
+            Errand::Operator(job) => run::run_job(open, &mut prepared, &fleet.linker, job, deadline),
+            Errand::Network(job) => network::run_network(open, &fleet.linker, job, deadline),
         };
         *done += 1;
         // A wrong or failed run may have left the device in a bad state.

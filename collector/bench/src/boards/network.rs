@@ -2,7 +2,7 @@
 
 use super::device::Device;
 use super::link::Linker;
-use super::run::{ENTRY, Stop, data_type, ended, load};
+use super::run::{ENTRY, Stop, data_type, load_library, to_reply};
 use super::timing::of_calls;
 use anyhow::Context;
 use executor::folder::{self, Content};
@@ -19,27 +19,32 @@ use worker::Fault;
 const LEAST_BYTES: u64 = 64;
 
 /// Runs a model within its deadline and writes its outputs where the job requests them.
-pub fn run(device: &mut Device, linker: &Linker, job: &NetworkJob, deadline: Duration) -> Result<RunReply, Fault> {
-    ended(try_run(device, linker, job, Instant::now() + deadline), deadline)
+pub fn run_network(
+    device: &mut Device,
+    linker: &Linker,
+    job: &NetworkJob,
+    deadline: Duration,
+) -> Result<RunReply, Fault> {
+    to_reply(try_run(device, linker, job, Instant::now() + deadline), deadline)
 }
 
 fn try_run(device: &mut Device, linker: &Linker, job: &NetworkJob, until: Instant) -> Result<RunReply, Stop> {
-    if let Some(why) = unsupported(device, job) {
+    if let Some(why) = unsupported_reason(device, job) {
         return Ok(RunReply::Unsupported(why.to_owned()));
     }
-    let content = folder::read(&job.program).context("cannot read the program")?;
+    let content = folder::read_program(&job.program).context("cannot read the program")?;
     if !content.program.stages.is_empty() {
         return Ok(RunReply::Unsupported("a board makes the calls of a model one after the other".to_owned()));
     }
-    let linked = content.codes.iter().map(|code| linker.link(code).context("cannot link the model's code"));
+    let linked = content.codes.iter().map(|code| linker.link_object(code).context("cannot link the model's code"));
     let linked = linked.collect::<anyhow::Result<Vec<Vec<u8>>>>()?;
-    device.session.until(until);
+    device.session.set_deadline(until);
     let mut libraries = Vec::with_capacity(linked.len());
     for library in linked {
-        libraries.push(load(device, library)?.1);
+        libraries.push(load_library(device, library)?.1);
     }
-    let memory = BoardMemory::fill(&mut device.session, &content, &job.read_inputs()?)?;
-    let calls = calls(&mut device.session, &content, &libraries, &memory)?;
+    let memory = BoardMemory::allocate_filled(&mut device.session, &content, &job.read_inputs()?)?;
+    let calls = build_calls(&mut device.session, &content, &libraries, &memory)?;
     let order = Order { threads: job.cpus.len(), method: job.method.clone(), counters: job.counters.clone() };
     let measurement = of_calls(&mut device.session, calls, &order)?;
     let mut outputs = Vec::new();
@@ -47,14 +52,14 @@ fn try_run(device: &mut Device, linker: &Linker, job: &NetworkJob, until: Instan
         let extents = port.ty.extents().context("a dimension is a symbol")?;
         let argument =
             CallArgument { place: port.same_as.unwrap_or(Place::Output(place)), dtype: port.ty.dtype, extents };
-        outputs.extend(device.session.read(&memory.tensor(&argument)?)?);
+        outputs.extend(device.session.read_tensor(&memory.argument_tensor(&argument)?)?);
     }
     job.write_outputs(outputs)?;
     // The memory use of the agent's process says little about the model, so none is reported.
-    Ok(RunReply::Measured(Box::new(Measured::new(measurement, None, 0))))
+    Ok(RunReply::Measured(Box::new(Measured::from_measurement(measurement, None, 0))))
 }
 
-fn unsupported(device: &Device, job: &NetworkJob) -> Option<&'static str> {
+fn unsupported_reason(device: &Device, job: &NetworkJob) -> Option<&'static str> {
     match () {
         () if device.told.is_none() => Some(
             "TVM's server is asked for each call of a model alone, so the time of the whole would be that of the network; \
@@ -66,9 +71,8 @@ fn unsupported(device: &Device, job: &NetworkJob) -> Option<&'static str> {
     }
 }
 
-/// Creates an agent function that executes the calls of a program.
-fn calls(session: &mut Session, content: &Content, libraries: &[u64], memory: &BoardMemory) -> Result<u64, Stop> {
-    let function = session.function(CALLS)?;
+fn build_calls(session: &mut Session, content: &Content, libraries: &[u64], memory: &BoardMemory) -> Result<u64, Stop> {
+    let function = session.find_function(CALLS)?;
     let function =
         function.context("the agent is older than whole models on boards; build it by `scripts/board-image`")?;
     let Value::Function(calls) = session.call(function, Vec::new())? else {
@@ -78,7 +82,7 @@ fn calls(session: &mut Session, content: &Content, libraries: &[u64], memory: &B
         let library = libraries.get(call.code).context("a call has code")?;
         let mut arguments = vec![Value::Function(calls), Value::Module(*library), Value::Text(ENTRY.to_owned())];
         for argument in &call.arguments {
-            arguments.push(Value::Tensor(memory.tensor(argument)?));
+            arguments.push(Value::Tensor(memory.argument_tensor(argument)?));
         }
         session.call(function, arguments)?;
     }
@@ -94,34 +98,38 @@ struct BoardMemory<'a> {
 }
 
 impl<'a> BoardMemory<'a> {
-    /// Allocates and fills the memory. Outputs are filled with a pattern that no result equals.
-    fn fill(session: &mut Session, content: &'a Content, mut inputs: &[u8]) -> Result<BoardMemory<'a>, Stop> {
+    /// Fills outputs with a pattern that no result equals.
+    fn allocate_filled(
+        session: &mut Session,
+        content: &'a Content,
+        mut inputs: &[u8],
+    ) -> Result<BoardMemory<'a>, Stop> {
         let program = &content.program;
-        let activations = bytes(session, program.activation_bytes)?;
-        let constants = bytes(session, content.constants.len() as u64)?;
-        session.write(&constants, &content.constants)?;
+        let activations = allocate_bytes(session, program.activation_bytes)?;
+        let constants = allocate_bytes(session, content.constants.len() as u64)?;
+        session.write_tensor(&constants, &content.constants)?;
         let port = |session: &mut Session, port: &ProgramPort| -> Result<(Tensor, usize), Stop> {
-            let size = port.ty.bytes().context("a dimension is a symbol")?;
-            Ok((bytes(session, size)?, usize::try_from(size).context("a tensor fits into memory")?))
+            let size = port.ty.size_bytes().context("a dimension is a symbol")?;
+            Ok((allocate_bytes(session, size)?, usize::try_from(size).context("a tensor fits into memory")?))
         };
         let mut given = Vec::with_capacity(program.inputs.len());
         for one in &program.inputs {
             let (tensor, size) = port(session, one)?;
             let (own, rest) = inputs.split_at_checked(size).context("the model is given less than its inputs take")?;
-            session.write(&tensor, own)?;
+            session.write_tensor(&tensor, own)?;
             given.push(tensor);
             inputs = rest;
         }
         let mut outputs = Vec::with_capacity(program.outputs.len());
         for one in &program.outputs {
             let (tensor, size) = port(session, one)?;
-            session.write(&tensor, &vec![0xff; size])?;
+            session.write_tensor(&tensor, &vec![0xff; size])?;
             outputs.push(tensor);
         }
         Ok(BoardMemory { content, activations, constants, inputs: given, outputs })
     }
 
-    fn tensor(&self, argument: &CallArgument) -> anyhow::Result<Tensor> {
+    fn argument_tensor(&self, argument: &CallArgument) -> anyhow::Result<Tensor> {
         let (block, byte_offset) = match argument.place {
             Place::Activation(offset) => (Some(&self.activations), offset),
             Place::Constant(place) => {
@@ -135,7 +143,7 @@ impl<'a> BoardMemory<'a> {
     }
 }
 
-fn bytes(session: &mut Session, count: u64) -> Result<Tensor, Stop> {
+fn allocate_bytes(session: &mut Session, count: u64) -> Result<Tensor, Stop> {
     let count = i64::try_from(count.max(LEAST_BYTES)).context("no machine has such memory")?;
-    Ok(session.allocate(data_type(DType::U8), &[count])?)
+    Ok(session.allocate_tensor(data_type(DType::U8), &[count])?)
 }

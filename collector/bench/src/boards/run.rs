@@ -14,10 +14,8 @@ use remote::wire::{DataType, Tensor, Value};
 use std::time::{Duration, Instant};
 use worker::Fault;
 
-/// Name of the entry point of every artifact.
 pub const ENTRY: &str = "main";
 
-/// The reason why a job has no time.
 pub enum Stop {
     Remote(RemoteError),
     Here(anyhow::Error),
@@ -35,27 +33,26 @@ impl From<anyhow::Error> for Stop {
     }
 }
 
-/// Runs a job within its deadline. The session reports whether it is still usable.
-pub fn run(
+/// The session reports whether it is still usable.
+pub fn run_job(
     device: &mut Device,
     prepared: &mut PreparedTasks,
     linker: &Linker,
     job: &RunJob,
     deadline: Duration,
 ) -> Result<RunReply, Fault> {
-    ended(try_run(device, prepared, linker, job, Instant::now() + deadline), deadline)
+    to_reply(try_run(device, prepared, linker, job, Instant::now() + deadline), deadline)
 }
 
-/// Converts the end of a job to a reply or a fault.
-pub fn ended(end: Result<RunReply, Stop>, deadline: Duration) -> Result<RunReply, Fault> {
+pub fn to_reply(end: Result<RunReply, Stop>, deadline: Duration) -> Result<RunReply, Fault> {
     match end {
         Ok(reply) => Ok(reply),
         Err(Stop::Here(error)) => Ok(RunReply::Failed(format!("{error:#}"))),
-        Err(Stop::Remote(error)) => fault(error, deadline),
+        Err(Stop::Remote(error)) => to_fault(error, deadline),
     }
 }
 
-fn fault(error: RemoteError, deadline: Duration) -> Result<RunReply, Fault> {
+fn to_fault(error: RemoteError, deadline: Duration) -> Result<RunReply, Fault> {
     let limit_ms = u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX);
     match error {
         RemoteError::TimedOut { .. } => Err(Fault::TimedOut { limit_ms }),
@@ -77,11 +74,11 @@ fn try_run(
     if job.device.is_some() || job.tvm_evaluator.is_some() {
         return Ok(RunReply::Unsupported("a board runs code for its CPU, and measures by our rule".to_owned()));
     }
-    let prepared = prepared.get(&job.task, job.seed, job.is_checked)?;
-    let library = linker.link(&job.object).map_err(|error| Stop::Here(error.into()))?;
-    device.session.until(until);
-    let (file, library) = load(device, library)?;
-    let tensors = fill(device, prepared, job)?;
+    let prepared = prepared.get_task(&job.task, job.seed, job.is_checked)?;
+    let library = linker.link_object(&job.object).map_err(|error| Stop::Here(error.into()))?;
+    device.session.set_deadline(until);
+    let (file, library) = load_library(device, library)?;
+    let tensors = create_tensors(device, prepared, job)?;
     let loaded = LoadedLibrary { library, name: ENTRY, tensors: &tensors };
     let order = Order { threads: job.cpus.len(), method: job.method.clone(), counters: job.counters.clone() };
     let session = &mut device.session;
@@ -91,54 +88,57 @@ fn try_run(
     };
     let output = tensors.last().context("an artifact has an output")?;
     let check = match job.is_checked {
-        true => Some(prepared.check(session.read(output)?, Rounding::None)?),
+        true => Some(prepared.check_result(session.read_tensor(output)?, Rounding::None)?),
         false => None,
     };
-    tensors.iter().try_for_each(|tensor| session.free(tensor))?;
-    session.release(library)?;
+    tensors.iter().try_for_each(|tensor| session.free_tensor(tensor))?;
+    session.release_handle(library)?;
     session.call_named("tvm.rpc.server.remove", vec![Value::Text(file)])?;
     if let Some(check) = check.filter(|check| !check.is_right) {
         return Ok(RunReply::WrongResult(check));
     }
     // The memory use of the agent's process says nothing about the operator, so none is reported.
-    Ok(RunReply::Measured(Box::new(Measured::new(measurement, check, 0))))
+    Ok(RunReply::Measured(Box::new(Measured::from_measurement(measurement, check, 0))))
 }
 
-/// Uploads and loads a library; returns its file name and its handle.
-pub fn load(device: &mut Device, library: Vec<u8>) -> Result<(String, u64), RemoteError> {
+/// Returns the file name and the handle.
+pub fn load_library(device: &mut Device, library: Vec<u8>) -> Result<(String, u64), RemoteError> {
     // Each upload has a new name, because TVM's server would overwrite the file of a library in use.
     device.uploads += 1;
     let file = format!("kernel-{}.so", device.uploads);
-    device.session.upload(&file, library)?;
-    let library = device.session.load(&file)?;
+    device.session.upload_file(&file, library)?;
+    let library = device.session.load_library(&file)?;
     Ok((file, library))
 }
 
-/// Creates tensors on the device: packed inputs, and an output with a pattern that no result equals.
-fn fill(device: &mut Device, prepared: &PreparedTask, job: &RunJob) -> Result<Vec<Tensor>, Stop> {
+/// Creates packed inputs, and an output with a pattern that no result equals.
+fn create_tensors(device: &mut Device, prepared: &PreparedTask, job: &RunJob) -> Result<Vec<Tensor>, Stop> {
     let (result, packings) = job.packings.split_last().context("an artifact has an output")?;
     if packings.len() != prepared.inputs.len() {
         return Err(anyhow::anyhow!("the artifact takes another number of parameters than the task").into());
     }
     let mut tensors = Vec::with_capacity(packings.len() + 1);
     for (input, packing) in prepared.inputs.iter().zip(packings) {
-        let extents = input.ty().extents().context("a dimension is a symbol")?;
-        let dtype = input.ty().dtype;
-        let tensor = device.session.allocate(data_type(packing.dtype(dtype)), &packing.extents(&extents))?;
-        let element_bytes = usize::try_from(dtype.bytes()).context("an element has a size")?;
-        device.session.write(&tensor, &packing.pack(&extents, element_bytes, input.bytes()))?;
+        let extents = input.tensor_type().extents().context("a dimension is a symbol")?;
+        let dtype = input.tensor_type().dtype;
+        let tensor = device
+            .session
+            .allocate_tensor(data_type(packing.stored_dtype(dtype)), &packing.stored_extents(&extents))?;
+        let element_bytes = usize::try_from(dtype.size_bytes()).context("an element has a size")?;
+        device.session.write_tensor(&tensor, &packing.pack(&extents, element_bytes, input.as_bytes()))?;
         tensors.push(tensor);
     }
-    let ty = prepared.output();
+    let ty = prepared.output_type();
     let extents = ty.extents().context("a dimension is a symbol")?;
-    let output = device.session.allocate(data_type(ty.dtype), &result.extents(&extents))?;
-    let bytes = usize::try_from(ty.bytes().context("a dimension is a symbol")?).context("a tensor fits into memory")?;
-    device.session.write(&output, &vec![0xff; bytes])?;
+    let output = device.session.allocate_tensor(data_type(ty.dtype), &result.stored_extents(&extents))?;
+    let bytes =
+        usize::try_from(ty.size_bytes().context("a dimension is a symbol")?).context("a tensor fits into memory")?;
+    device.session.write_tensor(&output, &vec![0xff; bytes])?;
     tensors.push(output);
     Ok(tensors)
 }
 
 pub fn data_type(dtype: DType) -> DataType {
-    let (code, bits) = dtype.dlpack();
+    let (code, bits) = dtype.dlpack_code();
     DataType { code, bits, lanes: 1 }
 }

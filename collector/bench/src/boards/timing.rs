@@ -17,7 +17,6 @@ const EVALUATOR: &str = "runtime.RPCTimeEvaluator";
 /// Reason why TVM's servers cannot measure multithreaded runs with cold caches.
 pub const COLD_ON_ONE_THREAD: &str = "a server of TVM empties the caches of one CPU, and those of others stay warm";
 
-/// A kernel loaded on a board, with its arguments.
 pub struct LoadedLibrary<'a> {
     pub library: u64,
     pub name: &'a str,
@@ -26,7 +25,7 @@ pub struct LoadedLibrary<'a> {
 }
 
 impl LoadedLibrary<'_> {
-    fn arguments(&self) -> impl Iterator<Item = Value> {
+    fn tensor_arguments(&self) -> impl Iterator<Item = Value> {
         self.tensors.iter().cloned().map(Value::Tensor)
     }
 }
@@ -34,16 +33,16 @@ impl LoadedLibrary<'_> {
 pub fn by_agent(session: &mut Session, loaded: &LoadedLibrary<'_>, order: &Order) -> Result<Measurement, RemoteError> {
     let text = serde_json::to_string(order).expect("an order holds only JSON values");
     let mut arguments = vec![Value::Module(loaded.library), Value::Text(loaded.name.to_owned()), Value::Text(text)];
-    arguments.extend(loaded.arguments());
-    measurement(session.call_named(MEASURE, arguments)?)
+    arguments.extend(loaded.tensor_arguments());
+    parse_measurement(session.call_named(MEASURE, arguments)?)
 }
 
 pub fn of_calls(session: &mut Session, calls: u64, order: &Order) -> Result<Measurement, RemoteError> {
     let text = serde_json::to_string(order).expect("an order holds only JSON values");
-    measurement(session.call_named(MEASURE, vec![Value::Function(calls), Value::Text(text)])?)
+    parse_measurement(session.call_named(MEASURE, vec![Value::Function(calls), Value::Text(text)])?)
 }
 
-fn measurement(answer: Value) -> Result<Measurement, RemoteError> {
+fn parse_measurement(answer: Value) -> Result<Measurement, RemoteError> {
     match answer {
         Value::Text(text) => serde_json::from_str(&text)
             .map_err(|error| RemoteError::Malformed(format!("a measurement cannot be read: {error}"))),
@@ -51,7 +50,7 @@ fn measurement(answer: Value) -> Result<Measurement, RemoteError> {
     }
 }
 
-/// Measures through TVM's evaluator. The first run and the CPU times are unknown, hence zero.
+/// The first run and the CPU times are unknown, hence zero.
 pub fn by_evaluator(
     session: &mut Session,
     loaded: &LoadedLibrary<'_>,
@@ -64,19 +63,19 @@ pub fn by_evaluator(
         return Err(RemoteError::Refused(COLD_ON_ONE_THREAD.to_owned()));
     }
     take_threads(session, order.threads)?;
-    let evaluator = session.function(EVALUATOR)?;
+    let evaluator = session.find_function(EVALUATOR)?;
     let evaluator = evaluator.ok_or_else(|| RemoteError::Refused(format!("the server has no `{EVALUATOR}`")))?;
     let now = Rc::new(Cell::new(0));
     let mut clock = ReportedClock(Rc::clone(&now));
     let mut run = |times: u32| -> Result<(), RemoteError> {
-        let seconds = batch(session, evaluator, loaded, times, plan)?;
+        let seconds = time_batch(session, evaluator, loaded, times, plan)?;
         now.set(now.get() + (seconds * 1e9 * f64::from(times)).round().max(0.0) as u64);
         Ok(())
     };
     let none = CounterRequest { backend: Backend::None, ..order.counters.clone() };
-    let mut counters = CounterSession::open(&none);
+    let mut counters = CounterSession::open_counters(&none);
     let counters: &mut dyn CounterReader = &mut counters;
-    let measured = measure::sample(&mut run, plan, &mut clock, counters)?;
+    let measured = measure::sample_runs(&mut run, plan, &mut clock, counters)?;
     Ok(Measurement { first_run_ns: 0, warnings: without_first(&measured), ..measured })
 }
 
@@ -86,7 +85,7 @@ fn without_first(measured: &Measurement) -> Vec<measure::Warning> {
     measured.warnings.iter().filter(|warning| !is_first(warning)).cloned().collect()
 }
 
-fn batch(
+fn time_batch(
     session: &mut Session,
     evaluator: u64,
     loaded: &LoadedLibrary<'_>,
@@ -108,8 +107,8 @@ fn batch(
     let Value::Function(timed) = session.call(evaluator, arguments)? else {
         return Err(RemoteError::Malformed("an evaluator made no function".to_owned()));
     };
-    let answer = session.call(timed, loaded.arguments().collect())?;
-    session.release(timed)?;
+    let answer = session.call(timed, loaded.tensor_arguments().collect())?;
+    session.release_handle(timed)?;
     match answer {
         Value::Bytes(bytes) if bytes.len() == 8 => {
             let seconds = f64::from_le_bytes(bytes.try_into().expect("just counted"));
@@ -123,9 +122,9 @@ fn batch(
 fn take_threads(session: &mut Session, threads: usize) -> Result<(), RemoteError> {
     const BIG_CORES: i64 = 1;
     let wanted = i64::try_from(threads).unwrap_or(i64::MAX);
-    let Some(configure) = session.function("runtime.config_threadpool")? else { return Ok(()) };
+    let Some(configure) = session.find_function("runtime.config_threadpool")? else { return Ok(()) };
     session.call(configure, vec![Value::Int(BIG_CORES), Value::Int(wanted)])?;
-    let Some(count) = session.function("runtime.NumThreads")? else { return Ok(()) };
+    let Some(count) = session.find_function("runtime.NumThreads")? else { return Ok(()) };
     match session.call(count, Vec::new())? {
         Value::Int(found) if found == wanted => Ok(()),
         found => Err(RemoteError::Refused(format!(
@@ -134,7 +133,7 @@ fn take_threads(session: &mut Session, threads: usize) -> Result<(), RemoteError
     }
 }
 
-/// A clock that only the reported times advance.
+/// Only the reported times advance the clock.
 pub struct ReportedClock(pub Rc<Cell<u64>>);
 
 impl Clock for ReportedClock {
@@ -142,12 +141,12 @@ impl Clock for ReportedClock {
         self.0.get()
     }
 
-    /// The precision of the remote clock is unknown; a microsecond is a safe upper bound.
+    /// A microsecond is a safe upper bound, because the precision of the remote clock is unknown.
     fn precision_ns(&self) -> u64 {
         1000
     }
 
-    fn usage(&mut self) -> Usage {
+    fn read_usage(&mut self) -> Usage {
         Usage::default()
     }
 

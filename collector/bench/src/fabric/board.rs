@@ -1,7 +1,7 @@
 //! Uploads, runs and reads back a program on a board's fabric through the agent's functions.
 
 use crate::boards::Stop;
-use accelerator::{CoreImage, ImageError, LayoutError, Program, result, result_place};
+use accelerator::{CoreImage, ImageError, LayoutError, Program, external_result, result_place};
 use anyhow::Context;
 use remote::fabric::{ADDRESS, ALLOCATE, FREE, FabricStatus, READ, RUN, RUN_US_MAX, Ran, WRITE};
 use remote::packet::PIECE_BYTES;
@@ -29,31 +29,31 @@ impl From<LayoutError> for Stop {
 }
 
 impl<'a> LoadedProgram<'a> {
-    /// Uploads a program with its operands; the result memory is filled with a pattern that no result equals.
+    /// Uploads a program with its operands and poisons the result memory.
     pub fn new(session: &mut Session, program: &'a Program, operands: &[&[u8]]) -> Result<LoadedProgram<'a>, Stop> {
-        let memory = allocate(session, program.memory_bytes())?;
-        let address = number(session.call_named(ADDRESS, vec![Value::Int(memory)])?)?;
+        let memory = allocate_block(session, program.memory_bytes())?;
+        let address = expect_number(session.call_named(ADDRESS, vec![Value::Int(memory)])?)?;
         let image = CoreImage::new(program, operands, address.unsigned_abs())?;
-        let instructions = allocate(session, image.instructions.len() as u64)?;
+        let instructions = allocate_block(session, image.instructions.len() as u64)?;
         for (at, bytes) in &image.parts {
-            write(session, memory, *at, bytes)?;
+            write_block(session, memory, *at, bytes)?;
         }
-        write(session, instructions, 0, &image.instructions)?;
-        let run = session.function(RUN)?.ok_or(RemoteError::Ended)?;
+        write_block(session, instructions, 0, &image.instructions)?;
+        let run = session.find_function(RUN)?.ok_or(RemoteError::Ended)?;
         let loaded = LoadedProgram { program, memory, instructions, run };
-        loaded.spoil(session)?;
+        loaded.poison_result(session)?;
         Ok(loaded)
     }
 
     /// Overwrites the result memory with a pattern that no result equals.
-    pub fn spoil(&self, session: &mut Session) -> Result<(), Stop> {
+    pub fn poison_result(&self, session: &mut Session) -> Result<(), Stop> {
         let (at, bytes) = result_place(self.program);
         let pattern: Vec<u8> = (0..bytes).map(|place| (place.wrapping_mul(31) % 251) as u8).collect();
-        Ok(write(session, self.memory, at, &pattern)?)
+        Ok(write_block(session, self.memory, at, &pattern)?)
     }
 
-    /// Runs the program until a deadline and returns the duration that the board reports.
-    pub fn run(&self, session: &mut Session, until: Instant) -> Result<Duration, RunError> {
+    /// Returns the duration that the board reports.
+    pub fn run_until(&self, session: &mut Session, until: Instant) -> Result<Duration, RunError> {
         let left = i64::try_from(until.saturating_duration_since(Instant::now()).as_micros()).unwrap_or(RUN_US_MAX);
         let count = self.program.instructions.len() as i64;
         let arguments = [self.instructions, count, left.clamp(1, RUN_US_MAX)].map(Value::Int);
@@ -71,13 +71,13 @@ impl<'a> LoadedProgram<'a> {
         }
     }
 
-    pub fn result(&self, session: &mut Session) -> Result<Vec<u8>, Stop> {
+    pub fn read_result(&self, session: &mut Session) -> Result<Vec<u8>, Stop> {
         let (at, bytes) = result_place(self.program);
-        Ok(result(self.program, &read(session, self.memory, at, bytes)?)?)
+        Ok(external_result(self.program, &read_block(session, self.memory, at, bytes)?)?)
     }
 
-    pub fn free(self, session: &mut Session) -> Result<(), RemoteError> {
-        session.release(self.run)?;
+    pub fn free_memory(self, session: &mut Session) -> Result<(), RemoteError> {
+        session.release_handle(self.run)?;
         for handle in [self.memory, self.instructions] {
             session.call_named(FREE, vec![Value::Int(handle)])?;
         }
@@ -111,21 +111,21 @@ impl From<RunError> for Stop {
     }
 }
 
-fn allocate(session: &mut Session, bytes: u64) -> Result<i64, Stop> {
+fn allocate_block(session: &mut Session, bytes: u64) -> Result<i64, Stop> {
     let bytes = i64::try_from(bytes).context("no board has so much memory")?;
-    Ok(number(session.call_named(ALLOCATE, vec![Value::Int(bytes)])?)?)
+    Ok(expect_number(session.call_named(ALLOCATE, vec![Value::Int(bytes)])?)?)
 }
 
-fn write(session: &mut Session, handle: i64, at: u64, bytes: &[u8]) -> Result<(), RemoteError> {
-    let function = session.function(WRITE)?.ok_or(RemoteError::Ended)?;
+fn write_block(session: &mut Session, handle: i64, at: u64, bytes: &[u8]) -> Result<(), RemoteError> {
+    let function = session.find_function(WRITE)?.ok_or(RemoteError::Ended)?;
     for (piece, at) in bytes.chunks(PIECE_BYTES as usize).zip((at..).step_by(PIECE_BYTES as usize)) {
         let at = i64::try_from(at).unwrap_or(i64::MAX);
         session.call(function, vec![Value::Int(handle), Value::Int(at), Value::Bytes(piece.to_vec())])?;
     }
-    session.release(function)
+    session.release_handle(function)
 }
 
-fn read(session: &mut Session, handle: i64, at: u64, bytes: u64) -> Result<Vec<u8>, RemoteError> {
+fn read_block(session: &mut Session, handle: i64, at: u64, bytes: u64) -> Result<Vec<u8>, RemoteError> {
     let (mut all, end) = (Vec::new(), at + bytes);
     for at in (at..end).step_by(PIECE_BYTES as usize) {
         let count = PIECE_BYTES.min(end - at);
@@ -138,7 +138,7 @@ fn read(session: &mut Session, handle: i64, at: u64, bytes: u64) -> Result<Vec<u
     Ok(all)
 }
 
-fn number(answer: Value) -> Result<i64, RemoteError> {
+fn expect_number(answer: Value) -> Result<i64, RemoteError> {
     match answer {
         Value::Int(number) if number >= 0 => Ok(number),
         other => Err(RemoteError::Malformed(format!("a number was expected, and {other:?} came"))),

@@ -7,8 +7,8 @@
 
 mod board;
 
-use crate::boards::{ReportedClock, Stop, ended};
-use crate::simulator::{Simulator, compared, timed};
+use crate::boards::{ReportedClock, Stop, to_reply};
+use crate::simulator::{Simulator, compare_outputs, model_time};
 use crate::{Ability, Access, Bench, BenchWork, Device, Done, Ran, Ticket, Versions};
 use board::LoadedProgram;
 use job::{Measured, RunJob, RunReply, Simulated};
@@ -24,7 +24,6 @@ use std::time::{Duration, Instant, SystemTime};
 use targets::Fabric;
 use worker::Fault;
 
-/// A core on a board, with the generator of its programs.
 pub struct FabricBoard {
     simulator: Simulator,
     access: Access,
@@ -34,7 +33,6 @@ pub struct FabricBoard {
     /// Number of runs after which a session is replaced, and the runs of this session.
     jobs: u32,
     done: u32,
-    /// Core that each session must find.
     told: FoundCore,
     queue: VecDeque<(Ticket, BenchWork)>,
 }
@@ -42,11 +40,9 @@ pub struct FabricBoard {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FoundCore {
     fabric: fabric::Fabric,
-    /// Required likeness of a replacement device.
     likeness: String,
 }
 
-/// The reason why the bench cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum NoCore {
@@ -57,7 +53,7 @@ pub enum NoCore {
 }
 
 impl FabricBoard {
-    /// Connects to the board, loads the bitstream if one is named, and returns the bench with the device.
+    /// Connects to the board and loads the bitstream, if one is named.
     pub fn open(
         fabric: Fabric,
         access: Access,
@@ -66,7 +62,7 @@ impl FabricBoard {
     ) -> Result<(FabricBoard, Device), NoCore> {
         let bitstream = bitstream.unwrap_or_else(|| fabric.core.clone());
         let mut device = Device::open(&access)?;
-        let told = begin(&mut device, &bitstream)?;
+        let told = begin_session(&mut device, &bitstream)?;
         let simulator = Simulator::new(fabric);
         let (queue, done) = (VecDeque::new(), 0);
         Ok((FabricBoard { simulator, access, bitstream, device: None, jobs, done, told, queue }, device))
@@ -76,19 +72,18 @@ impl FabricBoard {
         self.device = Some(device);
     }
 
-    /// Returns the kind of fabric behind the agent's functions.
-    pub fn kind(&self) -> FabricKind {
+    pub fn fabric_kind(&self) -> FabricKind {
         self.told.fabric.kind
     }
 
-    fn run(&mut self, job: &RunJob, deadline: Duration) -> Result<RunReply, Fault> {
+    fn run_on_core(&mut self, job: &RunJob, deadline: Duration) -> Result<RunReply, Fault> {
         if self.device.is_none() {
             (self.device, self.done) = (Some(self.open_again()?), 0);
         }
         let device = self.device.as_mut().expect("it was just opened");
         let until = Instant::now() + deadline;
         let reply =
-            ended(try_run(&mut self.simulator, &mut device.session, self.told.fabric.kind, job, until), deadline);
+            to_reply(try_run(&mut self.simulator, &mut device.session, self.told.fabric.kind, job, until), deadline);
         // A wrong or failed run may have left the device in a bad state.
         let is_clean = matches!(reply, Ok(RunReply::Measured(_) | RunReply::Simulated(_) | RunReply::Unsupported(_)));
         self.done += 1;
@@ -104,7 +99,7 @@ impl FabricBoard {
             let hint = error.hint().map_or(String::new(), |hint| format!(" ({hint})"));
             cannot(format!("{error}{hint}"))
         })?;
-        let found = begin(&mut device, &self.bitstream).map_err(|error| cannot(error.to_string()))?;
+        let found = begin_session(&mut device, &self.bitstream).map_err(|error| cannot(error.to_string()))?;
         if found != self.told {
             let (address, likeness) = (&device.address, &self.told.likeness);
             return Err(cannot(format!(
@@ -115,9 +110,9 @@ impl FabricBoard {
     }
 }
 
-/// Starts a session and identifies the core.
-fn begin(device: &mut Device, bitstream: &str) -> Result<FoundCore, NoCore> {
-    let (Some(info), Some(program)) = (device.session.function(INFO)?, device.session.function(PROGRAM)?) else {
+fn begin_session(device: &mut Device, bitstream: &str) -> Result<FoundCore, NoCore> {
+    let (Some(info), Some(program)) = (device.session.find_function(INFO)?, device.session.find_function(PROGRAM)?)
+    else {
         return Err(NoCore::None(device.address.clone()));
     };
     device.session.call(program, vec![Value::Text(bitstream.to_owned())])?;
@@ -129,7 +124,7 @@ fn begin(device: &mut Device, bitstream: &str) -> Result<FoundCore, NoCore> {
     Ok(FoundCore { fabric, likeness: device.likeness() })
 }
 
-/// Uploads, runs and compares a program; only a correct result gets a time.
+/// Only a correct result gets a time.
 fn try_run(
     simulator: &mut Simulator,
     session: &mut Session,
@@ -139,35 +134,35 @@ fn try_run(
 ) -> Result<RunReply, Stop> {
     let here = |why: String| Stop::Here(anyhow::anyhow!(why));
     let model = simulator.fabric().clone();
-    let prepared = simulator.prepared(job).map_err(here)?;
-    session.until(until);
+    let prepared = simulator.prepare_layer(job).map_err(here)?;
+    session.set_deadline(until);
     let loaded = LoadedProgram::new(session, &prepared.program, &prepared.operands)?;
-    loaded.run(session, until)?;
-    let check = compared(&loaded.result(session)?, prepared.wanted);
+    loaded.run_until(session, until)?;
+    let check = compare_outputs(&loaded.read_result(session)?, prepared.wanted);
     if !check.is_right {
         return Ok(RunReply::WrongResult(check));
     }
     let reply = match kind {
         FabricKind::Simulated => {
-            let (time_ns, counts) = timed(&model, &prepared.program).map_err(here)?;
+            let (time_ns, counts) = model_time(&model, &prepared.program).map_err(here)?;
             RunReply::Simulated(Box::new(Simulated { time_ns, counts, check }))
         }
         FabricKind::Devmem => {
-            loaded.spoil(session)?;
-            let measurement = measured(&loaded, session, &job.method, until)?;
-            let check = compared(&loaded.result(session)?, prepared.wanted);
+            loaded.poison_result(session)?;
+            let measurement = measure_program(&loaded, session, &job.method, until)?;
+            let check = compare_outputs(&loaded.read_result(session)?, prepared.wanted);
             if !check.is_right {
                 return Ok(RunReply::WrongResult(check));
             }
-            RunReply::Measured(Box::new(Measured::new(measurement, Some(check), 0)))
+            RunReply::Measured(Box::new(Measured::from_measurement(measurement, Some(check), 0)))
         }
     };
-    loaded.free(session)?;
+    loaded.free_memory(session)?;
     Ok(reply)
 }
 
-/// Measures by our stopping rule, on a clock that only the board's times advance.
-fn measured(
+/// Uses our stopping rule, on a clock that only the board's times advance.
+fn measure_program(
     loaded: &LoadedProgram<'_>,
     session: &mut Session,
     method: &Method,
@@ -180,14 +175,15 @@ fn measured(
     let mut clock = ReportedClock(Rc::clone(&now));
     let mut run = |times: u32| -> Result<(), Stop> {
         for _ in 0..times {
-            let taken = loaded.run(session, until)?;
+            let taken = loaded.run_until(session, until)?;
             now.set(now.get() + u64::try_from(taken.as_nanos()).unwrap_or(u64::MAX / 2));
         }
         Ok(())
     };
-    let mut counters = CounterSession::open(&CounterRequest { backend: Backend::None, ..CounterRequest::default() });
+    let mut counters =
+        CounterSession::open_counters(&CounterRequest { backend: Backend::None, ..CounterRequest::default() });
     let counters: &mut dyn CounterReader = &mut counters;
-    measure::sample(&mut run, plan, &mut clock, counters)
+    measure::sample_runs(&mut run, plan, &mut clock, counters)
 }
 
 impl Bench for FabricBoard {
@@ -199,23 +195,23 @@ impl Bench for FabricBoard {
         self.queue.push_back((ticket, work));
     }
 
-    fn next(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)> {
+    fn next_result(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)> {
         if !goes_on() {
             return None;
         }
         match self.queue.pop_front()? {
             (ticket, BenchWork::Run(job, deadline)) => {
                 let began = SystemTime::now();
-                Some((ticket, Done::Ran(Ran { began, reply: self.run(&job, deadline) })))
+                Some((ticket, Done::Ran(Ran { began, reply: self.run_on_core(&job, deadline) })))
             }
             (ticket, other) => {
                 self.simulator.submit(ticket, other);
-                self.simulator.next(&mut || true)
+                self.simulator.next_result(&mut || true)
             }
         }
     }
 
-    fn abandon(&mut self) {
+    fn abandon_all(&mut self) {
         self.queue.clear();
     }
 }

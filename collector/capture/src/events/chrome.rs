@@ -1,7 +1,7 @@
 //! Reader of Chrome's JSON trace format, which torch.profiler, DeepLink, ONNX Runtime and other tools write.
 
 use super::frames::{Frame, Frames};
-use super::number::nanoseconds;
+use super::number::parse_nanoseconds;
 use super::{Arguments, Event, FoundEvent, Full, Kind, MAX_TRACKS, MEMBERS, Track, Value};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
@@ -13,7 +13,7 @@ use std::io::Read;
 
 /// JSON members that hold events.
 pub const LISTS: &[&str] = &["traceEvents"];
-/// Maximum length of a kept member.
+/// Longer members of the outermost object are dropped.
 const MEMBER_BYTES: usize = 4096;
 
 /// A string, or a number in its textual form. Other values are empty.
@@ -68,7 +68,7 @@ struct ChromeTracks {
 }
 
 impl ChromeTracks {
-    fn place(&mut self, parts: [&str; 3], list: &mut Vec<Track>) -> Option<u32> {
+    fn intern_track(&mut self, parts: [&str; 3], list: &mut Vec<Track>) -> Option<u32> {
         self.key.clear();
         for part in parts {
             self.key.extend_from_slice(part.as_bytes());
@@ -100,8 +100,7 @@ impl ChromeTracks {
     }
 }
 
-/// Reads all events of a trace.
-pub fn read(
+pub fn read_events(
     input: impl Read,
     take: &mut dyn FnMut(Event<'_>) -> Result<(), Full>,
 ) -> Result<Result<FoundEvent, Full>, std::io::Error> {
@@ -111,16 +110,16 @@ pub fn read(
         let offset = frames.offset();
         match frames.take_next()? {
             None => break,
-            Some(Frame::Record(bytes)) => match record(bytes, &mut found, &mut tracks, take) {
+            Some(Frame::Record(bytes)) => match read_record(bytes, &mut found, &mut tracks, take) {
                 Ok(()) => {}
-                Err(Trouble::Skip(why)) => found.skip(offset, why),
+                Err(Trouble::Skip(why)) => found.skip_record(offset, why),
                 Err(Trouble::Full(full)) => return Ok(Err(full)),
             },
-            Some(Frame::Member(name, value)) => member(&mut found, name, value),
-            Some(Frame::Long(length)) => found.skip(offset, format!("a record of more than {length} bytes")),
+            Some(Frame::Member(name, value)) => keep_member(&mut found, name, value),
+            Some(Frame::Long(length)) => found.skip_record(offset, format!("a record of more than {length} bytes")),
             Some(Frame::Cut) => {
                 found.is_cut = true;
-                found.skip(offset, "the text ends, or goes on, as no JSON does");
+                found.skip_record(offset, "the text ends, or goes on, as no JSON does");
             }
         }
     }
@@ -130,7 +129,7 @@ pub fn read(
     Ok(Ok(found))
 }
 
-fn member(found: &mut FoundEvent, name: &[u8], value: &[u8]) {
+fn keep_member(found: &mut FoundEvent, name: &[u8], value: &[u8]) {
     if let (Ok(name), Ok(value)) = (std::str::from_utf8(name), std::str::from_utf8(value))
         && value.len() <= MEMBER_BYTES
         && found.members.len() < MEMBERS
@@ -150,7 +149,7 @@ impl From<Full> for Trouble {
     }
 }
 
-fn record(
+fn read_record(
     bytes: &[u8],
     found: &mut FoundEvent,
     tracks: &mut ChromeTracks,
@@ -164,16 +163,16 @@ fn record(
     }
     let kind = match phase {
         "X" => {
-            let length = raw.dur.and_then(|dur| nanoseconds(dur.get()));
+            let length = raw.dur.and_then(|dur| parse_nanoseconds(dur.get()));
             Kind::Slice(length.ok_or_else(|| skip("a slice without a length in microseconds"))?)
         }
         "B" => Kind::Begin,
         "E" => Kind::End,
         "i" | "I" | "R" => Kind::Instant,
         "C" => Kind::Counter(0.0),
-        "s" => Kind::FlowStart(flow(&raw)),
-        "t" => Kind::FlowStep(flow(&raw)),
-        "f" => Kind::FlowEnd(flow(&raw)),
+        "s" => Kind::FlowStart(flow_id(&raw)),
+        "t" => Kind::FlowStep(flow_id(&raw)),
+        "f" => Kind::FlowEnd(flow_id(&raw)),
         "" => return Err(skip("an event without a phase `ph`")),
         // Asynchronous slices, samples, objects and other kinds.
         _ => {
@@ -181,7 +180,8 @@ fn record(
             return Ok(());
         }
     };
-    let at_ns = raw.ts.and_then(|ts| nanoseconds(ts.get())).ok_or_else(|| skip("an event without a time `ts`"))?;
+    let at_ns =
+        raw.ts.and_then(|ts| parse_nanoseconds(ts.get())).ok_or_else(|| skip("an event without a time `ts`"))?;
     if let Kind::Slice(length) = kind
         && at_ns.checked_add(length).is_none()
     {
@@ -190,16 +190,16 @@ fn record(
     let arguments = raw.args.map_or(Arguments::None, |args| Arguments::Json(args.get()));
     let event = Event { kind, track: 0, name: raw.name.0, category: raw.cat.0, at_ns, arguments };
     if let Kind::Counter(_) = kind {
-        return counters(event, &raw.pid.0, found, tracks, take);
+        return take_counters(event, &raw.pid.0, found, tracks, take);
     }
-    let place = tracks.place([&raw.pid.0, &raw.tid.0, ""], &mut found.tracks);
+    let place = tracks.intern_track([&raw.pid.0, &raw.tid.0, ""], &mut found.tracks);
     let track = place.ok_or_else(|| skip("there are too many tracks"))?;
     found.events += 1;
     take(Event { track, ..event }).map_err(Trouble::Full)
 }
 
 /// Returns the id of an arrow, which is identified by category, name and number.
-fn flow(raw: &Raw<'_>) -> u64 {
+fn flow_id(raw: &Raw<'_>) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in [&raw.cat.0, &raw.name.0, &raw.id.0].into_iter().flat_map(|text| text.bytes().chain([0])) {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -208,7 +208,7 @@ fn flow(raw: &Raw<'_>) -> u64 {
 }
 
 /// Adds each number of a counter event to a separate track.
-fn counters(
+fn take_counters(
     event: Event<'_>,
     process: &str,
     found: &mut FoundEvent,
@@ -216,7 +216,7 @@ fn counters(
     take: &mut dyn FnMut(Event<'_>) -> Result<(), Full>,
 ) -> Result<(), Trouble> {
     let mut values = Vec::new();
-    event.arguments.each(&mut |series, value| match value {
+    event.arguments.visit_arguments(&mut |series, value| match value {
         Value::Whole(value) => values.push((series.to_owned(), value as f64)),
         Value::Real(value) => values.push((series.to_owned(), value)),
         Value::Text(_) | Value::Json(_) => {}
@@ -227,7 +227,7 @@ fn counters(
     let is_alone = values.len() == 1;
     for (series, value) in values {
         let name = if is_alone { event.name.to_string() } else { format!("{} {series}", event.name) };
-        let place = tracks.place([process, "", &name], &mut found.tracks);
+        let place = tracks.intern_track([process, "", &name], &mut found.tracks);
         let track = place.ok_or_else(|| Trouble::Skip("there are too many tracks".to_owned()))?;
         found.events += 1;
         take(Event { kind: Kind::Counter(value), track, arguments: Arguments::None, ..event.clone() })?;
@@ -235,13 +235,12 @@ fn counters(
     Ok(())
 }
 
-/// Reads names of processes and threads. Other metadata concerns the order in viewers. Returns `None` if there are too
-/// many tracks.
+/// Reads names of processes and threads and ignores other metadata. Returns `None` at too many tracks.
 fn name_track(raw: &Raw<'_>, found: &mut FoundEvent, tracks: &mut ChromeTracks) -> Option<()> {
     let name = || {
         let mut name = None;
         let args = raw.args.map_or(Arguments::None, |args| Arguments::Json(args.get()));
-        args.each(&mut |key, value| {
+        args.visit_arguments(&mut |key, value| {
             if let ("name", Value::Text(text)) = (key, value) {
                 name = Some(text);
             }
@@ -255,7 +254,7 @@ fn name_track(raw: &Raw<'_>, found: &mut FoundEvent, tracks: &mut ChromeTracks) 
             }
         }
         "thread_name" => {
-            let place = tracks.place([&raw.pid.0, &raw.tid.0, ""], &mut found.tracks)?;
+            let place = tracks.intern_track([&raw.pid.0, &raw.tid.0, ""], &mut found.tracks)?;
             found.tracks[place as usize].name = name();
         }
         _ => found.ignored += 1,
@@ -263,8 +262,7 @@ fn name_track(raw: &Raw<'_>, found: &mut FoundEvent, tracks: &mut ChromeTracks) 
     Some(())
 }
 
-/// Calls `take` with each member of an object.
-pub(super) fn arguments(text: &str, take: &mut dyn FnMut(&str, Value)) {
+pub(super) fn visit_members(text: &str, take: &mut dyn FnMut(&str, Value)) {
     struct Each<'a>(&'a mut dyn FnMut(&str, Value));
     impl<'de> Visitor<'de> for Each<'_> {
         type Value = ();
@@ -275,7 +273,7 @@ pub(super) fn arguments(text: &str, take: &mut dyn FnMut(&str, Value)) {
 
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
             while let Some((name, raw)) = map.next_entry::<Cow<'de, str>, &'de RawValue>()? {
-                (self.0)(&name, value(raw.get()));
+                (self.0)(&name, parse_value(raw.get()));
             }
             Ok(())
         }
@@ -284,7 +282,7 @@ pub(super) fn arguments(text: &str, take: &mut dyn FnMut(&str, Value)) {
     let _ = serde_json::Deserializer::from_str(text).deserialize_map(Each(take));
 }
 
-fn value(raw: &str) -> Value {
+fn parse_value(raw: &str) -> Value {
     match raw.as_bytes().first() {
         Some(b'"') => serde_json::from_str(raw).map_or_else(|_| Value::Json(raw.to_owned()), Value::Text),
         Some(b'-' | b'0'..=b'9') => match (raw.parse(), raw.parse()) {

@@ -9,20 +9,16 @@ use crate::writer::{Sort, WrittenTrack};
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
-/// One of the merged traces.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// Name of the trace, used if there are several.
     pub name: String,
     pub trace: Trace,
-    /// Offset added to all times.
     pub offset_ns: i64,
 }
 
 /// Maximum number of lanes per track. Further overlapping slices are clamped.
 const MAX_LANES: usize = 256;
 
-/// Alignment of the clocks of several traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// By the wall-clock time of zero, which torch.profiler records, if all traces have it.
@@ -31,33 +27,32 @@ pub enum Align {
     Keep,
 }
 
-/// Returns the offset of each trace, or `None` if a trace does not record the wall-clock time of its zero.
-pub fn offsets(traces: &[&Trace], align: Align) -> Option<Vec<i64>> {
+/// Returns `None` if a trace does not record the wall-clock time of its zero.
+pub fn clock_offsets(traces: &[&Trace], align: Align) -> Option<Vec<i64>> {
     match align {
         Align::Keep => Some(vec![0; traces.len()]),
         Align::Start => {
-            let starts: Vec<i64> = traces.iter().map(|trace| trace.span().map_or(0, |span| span.0)).collect();
+            let starts: Vec<i64> = traces.iter().map(|trace| trace.time_span().map_or(0, |span| span.0)).collect();
             Some(starts.iter().map(|start| starts[0].saturating_sub(*start)).collect())
         }
         Align::Clock => {
-            let zero = |trace: &&Trace| trace.found.member("baseTimeNanoseconds")?.parse::<i64>().ok();
+            let zero = |trace: &&Trace| trace.found.find_member("baseTimeNanoseconds")?.parse::<i64>().ok();
             let zeros: Vec<i64> = traces.iter().map(zero).collect::<Option<_>>()?;
             Some(zeros.iter().map(|zero| zero.saturating_sub(zeros[0])).collect())
         }
     }
 }
 
-/// Writes the traces as a single one.
-pub fn write<W: Write>(parts: &[Part], format: Format, out: W, limit: u64) -> std::io::Result<(Written, W)> {
-    let plan = ConversionPlan::of(parts);
+pub fn write_merged<W: Write>(parts: &[Part], format: Format, out: W, limit: u64) -> std::io::Result<(Written, W)> {
+    let plan = ConversionPlan::plan_parts(parts);
     let keys: Vec<&str> = plan.keys.keys().copied().collect();
     let numbers: HashMap<&str, usize> = keys.iter().enumerate().map(|(number, key)| (*key, number)).collect();
-    let members = members(parts);
+    let members = merge_members(parts);
     let heading = Heading { tracks: &plan.tracks, keys: &keys, members: &members };
     let mut sink = Sink::new(format, heading, out, limit)?;
     for (part, own) in parts.iter().zip(&plan.parts) {
         let Part { trace, offset_ns, .. } = part;
-        let (arrows, _) = trace.arrows();
+        let (arrows, _) = trace.assign_arrows();
         let mut arguments = Vec::new();
         let mut flows = Vec::new();
         for (place, slice) in trace.slices.iter().enumerate() {
@@ -77,10 +72,10 @@ pub fn write<W: Write>(parts: &[Part], format: Format, out: W, limit: u64) -> st
                     .get(&(place as u32))
                     .into_iter()
                     .flatten()
-                    .map(|(flow, role)| (own.flow(*flow), own.role(*flow, *role, place as u32))),
+                    .map(|(flow, role)| (own.salt_flow(*flow), own.written_role(*flow, *role, place as u32))),
             );
-            sink.slice(&ShownSlice {
-                track: own.lane(slice.track, place),
+            sink.write_slice(&ShownSlice {
+                track: own.track_of_slice(slice.track, place),
                 start_ns: slice.start_ns.saturating_add(*offset_ns),
                 end_ns: (!slice.is_instant).then(|| slice.end_ns.saturating_add(*offset_ns)),
                 name: trace.text(slice.name),
@@ -90,14 +85,14 @@ pub fn write<W: Write>(parts: &[Part], format: Format, out: W, limit: u64) -> st
             })?;
         }
         for (track, at_ns, value) in &trace.values {
-            sink.count(own.tracks[*track as usize], at_ns.saturating_add(*offset_ns), *value)?;
+            sink.write_count(own.tracks[*track as usize], at_ns.saturating_add(*offset_ns), *value)?;
         }
     }
-    sink.finish()
+    sink.finish_trace()
 }
 
 /// Returns the members of the outermost object: those of the first trace and a default time unit.
-fn members(parts: &[Part]) -> Vec<(String, String)> {
+fn merge_members(parts: &[Part]) -> Vec<(String, String)> {
     let own = parts.first().map(|part| part.trace.found.members.as_slice()).unwrap_or_default();
     let mut members: Vec<(String, String)> = own.to_vec();
     members.retain(|(_, value)| serde_json::from_str::<serde::de::IgnoredAny>(value).is_ok());
@@ -117,28 +112,26 @@ struct Own {
     tracks: Vec<usize>,
     /// Additional lanes of tracks.
     lanes: HashMap<(u32, u16), usize>,
-    /// Lane of each slice outside the first lane.
     lane_of: HashMap<u32, u16>,
-    /// First and last slice of each arrow.
     ends: HashMap<u64, (u32, u32)>,
     /// Salt that separates this trace's arrows from others.
     salt: u64,
 }
 
 impl Own {
-    fn lane(&self, track: u32, slice: usize) -> usize {
+    fn track_of_slice(&self, track: u32, slice: usize) -> usize {
         match self.lane_of.get(&(slice as u32)) {
             Some(lane) => self.lanes[&(track, *lane)],
             None => self.tracks[track as usize],
         }
     }
 
-    fn flow(&self, flow: u64) -> u64 {
+    fn salt_flow(&self, flow: u64) -> u64 {
         flow ^ self.salt
     }
 
     /// Perfetto's arrows have only steps: the first one becomes the start, the last one the end.
-    fn role(&self, flow: u64, role: Role, slice: u32) -> Role {
+    fn written_role(&self, flow: u64, role: Role, slice: u32) -> Role {
         match (role, self.ends.get(&flow)) {
             (Role::Step, Some((first, _))) if *first == slice => Role::Start,
             (Role::Step, Some((_, last))) if *last == slice => Role::End,
@@ -148,7 +141,7 @@ impl Own {
 }
 
 impl<'a> ConversionPlan<'a> {
-    fn of(parts: &'a [Part]) -> ConversionPlan<'a> {
+    fn plan_parts(parts: &'a [Part]) -> ConversionPlan<'a> {
         let mut plan = ConversionPlan { tracks: Vec::new(), keys: BTreeMap::new(), parts: Vec::new() };
         // Equal process ids in different traces are a coincidence.
         let mut processes: HashMap<&str, usize> = HashMap::new();
@@ -160,13 +153,13 @@ impl<'a> ConversionPlan<'a> {
         for (number, part) in parts.iter().enumerate() {
             let trace = &part.trace;
             plan.keys.extend(trace.arguments.iter().map(|(key, _)| (trace.text(*key), ())));
-            let own = plan.part(part, parts.len() > 1, &processes, number as u64);
+            let own = plan.plan_part(part, parts.len() > 1, &processes, number as u64);
             plan.parts.push(own);
         }
         plan
     }
 
-    fn part(&mut self, part: &Part, is_one_of_many: bool, processes: &HashMap<&str, usize>, number: u64) -> Own {
+    fn plan_part(&mut self, part: &Part, is_one_of_many: bool, processes: &HashMap<&str, usize>, number: u64) -> Own {
         let trace = &part.trace;
         let mut groups: HashMap<&str, usize> = HashMap::new();
         let mut tracks = Vec::new();
@@ -176,7 +169,11 @@ impl<'a> ConversionPlan<'a> {
                 let name = track.process_name.as_deref().unwrap_or(&track.process);
                 let name = if is_one_of_many { format!("{}: {name}", part.name) } else { name.to_owned() };
                 let id = track.process.parse().ok().filter(|_| !is_shared);
-                self.add(WrittenTrack { name, sort: id.map_or(Sort::Slices, Sort::Process), ..WrittenTrack::default() })
+                self.add_track(WrittenTrack {
+                    name,
+                    sort: id.map_or(Sort::Slices, Sort::Process),
+                    ..WrittenTrack::default()
+                })
             });
             let name = track.name.clone().unwrap_or_else(|| track.thread.clone());
             let numbers = (track.process.parse(), track.thread.parse());
@@ -185,9 +182,9 @@ impl<'a> ConversionPlan<'a> {
                 (Ok(process), Ok(thread)) if !is_shared => Sort::Thread(process, thread),
                 _ => Sort::Slices,
             };
-            tracks.push(self.add(WrittenTrack { name, parent: Some(group), sort, ..WrittenTrack::default() }));
+            tracks.push(self.add_track(WrittenTrack { name, parent: Some(group), sort, ..WrittenTrack::default() }));
         }
-        let (lane_of, count) = lanes(&trace.slices);
+        let (lane_of, count) = assign_lanes(&trace.slices);
         let mut lanes = HashMap::new();
         let mut widths: Vec<(u32, u16)> = count.into_iter().collect();
         widths.sort_unstable();
@@ -195,11 +192,11 @@ impl<'a> ConversionPlan<'a> {
             let first = self.tracks[tracks[track as usize]].clone();
             for lane in 1..width {
                 let name = format!("{} #{}", first.name, lane + 1);
-                lanes.insert((track, lane), self.add(WrittenTrack { name, sort: Sort::Slices, ..first.clone() }));
+                lanes.insert((track, lane), self.add_track(WrittenTrack { name, sort: Sort::Slices, ..first.clone() }));
             }
         }
         let mut ends: HashMap<u64, (u32, u32)> = HashMap::new();
-        let (arrows, _) = trace.arrows();
+        let (arrows, _) = trace.assign_arrows();
         for (slice, flows) in arrows {
             for (flow, _) in flows {
                 let ends = ends.entry(flow).or_insert((slice, slice));
@@ -209,14 +206,14 @@ impl<'a> ConversionPlan<'a> {
         Own { tracks, lanes, lane_of, ends, salt: number.wrapping_mul(0x9e37_79b9_7f4a_7c15) }
     }
 
-    fn add(&mut self, track: WrittenTrack) -> usize {
+    fn add_track(&mut self, track: WrittenTrack) -> usize {
         self.tracks.push(track);
         self.tracks.len() - 1
     }
 }
 
 /// Returns the lanes of slices outside the first lane, and the number of lanes per track.
-fn lanes(slices: &[Slice]) -> (HashMap<u32, u16>, HashMap<u32, u16>) {
+fn assign_lanes(slices: &[Slice]) -> (HashMap<u32, u16>, HashMap<u32, u16>) {
     let mut open: HashMap<u32, Vec<Vec<i64>>> = HashMap::new();
     let mut lane_of = HashMap::new();
     for (place, slice) in slices.iter().enumerate().filter(|(_, slice)| !slice.is_instant) {

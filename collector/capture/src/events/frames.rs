@@ -8,12 +8,10 @@
 use memchr::memchr3;
 use std::io::{ErrorKind, Read};
 
-/// Bytes read at once.
 const PIECE: usize = 1 << 20;
 /// Maximum length of a record. Longer ones are skipped.
 pub const MAX_RECORD: usize = 16 << 20;
 
-/// A part of the text.
 #[derive(Debug, PartialEq)]
 pub enum Frame<'a> {
     Record(&'a [u8]),
@@ -21,18 +19,14 @@ pub enum Frame<'a> {
     Member(&'a [u8], &'a [u8]),
     /// Length of a skipped record or member.
     Long(u64),
-    /// The text ends prematurely.
     Cut,
 }
 
-/// Splitter of a text.
 pub struct Frames<R> {
     input: R,
     lists: &'static [&'static str],
     buffer: Vec<u8>,
-    /// Start of the unconsumed part of the buffer.
     start: usize,
-    /// Number of consumed bytes.
     offset: u64,
     is_over: bool,
     state: State,
@@ -47,12 +41,9 @@ enum FoundFrame {
     Cut,
 }
 
-/// Length of a value.
 enum FrameValue {
     Whole(usize),
-    /// Too long and skipped.
     Long(u64),
-    /// The text ends inside the value.
     Cut,
 }
 
@@ -74,9 +65,8 @@ struct Scan {
 }
 
 impl Scan {
-    /// Returns the end of the value in these bytes, scanning from `at`, or the position up to which the bytes were
-    /// scanned.
-    fn end(&mut self, bytes: &[u8], mut at: usize) -> Result<usize, usize> {
+    /// Returns the end of the value, scanning from `at`, or else the position up to which it was scanned.
+    fn find_end(&mut self, bytes: &[u8], mut at: usize) -> Result<usize, usize> {
         while at < bytes.len() {
             if self.in_text {
                 match memchr3(b'"', b'\\', b'\n', &bytes[at..]) {
@@ -125,14 +115,12 @@ impl<R: Read> Frames<R> {
         Frames { input, lists, buffer, start: 0, offset: 0, is_over: false, state: State::Before, name: Vec::new() }
     }
 
-    /// Returns the number of consumed bytes.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Returns the next part.
     pub fn take_next(&mut self) -> std::io::Result<Option<Frame<'_>>> {
-        Ok(self.find()?.map(|found| match found {
+        Ok(self.find_frame()?.map(|found| match found {
             FoundFrame::Record(from, to) => Frame::Record(&self.buffer[from..to]),
             FoundFrame::Member(from, to) => Frame::Member(&self.name, &self.buffer[from..to]),
             FoundFrame::Long(length) => Frame::Long(length),
@@ -140,68 +128,68 @@ impl<R: Read> Frames<R> {
         }))
     }
 
-    fn find(&mut self) -> std::io::Result<Option<FoundFrame>> {
+    fn find_frame(&mut self) -> std::io::Result<Option<FoundFrame>> {
         loop {
-            match (self.state, self.peek()?) {
+            match (self.state, self.peek_byte()?) {
                 (State::After, _) | (State::Before, None) => return Ok(None),
                 // A bare list may lack its end, an object may not.
                 (State::InList(false), None) => {
                     self.state = State::After;
                     return Ok(None);
                 }
-                (_, None) => return Ok(Some(self.cut())),
-                (State::Before, Some(b'[')) => self.enter(State::InList(false)),
-                (State::Before, Some(b'{')) => self.enter(State::InObject),
-                (State::Before, Some(_)) => return Ok(Some(self.cut())),
-                (State::InList(_) | State::InObject, Some(b',')) => self.take(1),
+                (_, None) => return Ok(Some(self.end_early())),
+                (State::Before, Some(b'[')) => self.enter_state(State::InList(false)),
+                (State::Before, Some(b'{')) => self.enter_state(State::InObject),
+                (State::Before, Some(_)) => return Ok(Some(self.end_early())),
+                (State::InList(_) | State::InObject, Some(b',')) => self.consume_bytes(1),
                 (State::InList(is_member), Some(b']')) => {
-                    self.enter(if is_member { State::InObject } else { State::After })
+                    self.enter_state(if is_member { State::InObject } else { State::After })
                 }
-                (State::InList(_), Some(_)) => return self.record().map(Some),
+                (State::InList(_), Some(_)) => return self.scan_record().map(Some),
                 (State::InObject, Some(b'"')) => {
-                    if let Some(found) = self.member()? {
+                    if let Some(found) = self.scan_member()? {
                         return Ok(Some(found));
                     }
                 }
-                (State::InObject, Some(b'}')) => self.enter(State::After),
-                (State::InObject, Some(_)) => self.take(1),
+                (State::InObject, Some(b'}')) => self.enter_state(State::After),
+                (State::InObject, Some(_)) => self.consume_bytes(1),
             }
         }
     }
 
-    fn cut(&mut self) -> FoundFrame {
+    fn end_early(&mut self) -> FoundFrame {
         self.state = State::After;
         FoundFrame::Cut
     }
 
-    fn enter(&mut self, state: State) {
-        self.take(1);
+    fn enter_state(&mut self, state: State) {
+        self.consume_bytes(1);
         self.state = state;
     }
 
-    fn take(&mut self, bytes: usize) {
+    fn consume_bytes(&mut self, bytes: usize) {
         self.start += bytes;
         self.offset += bytes as u64;
     }
 
     /// Returns the next byte other than whitespace.
-    fn peek(&mut self) -> std::io::Result<Option<u8>> {
+    fn peek_byte(&mut self) -> std::io::Result<Option<u8>> {
         loop {
             let rest = &self.buffer[self.start..];
             if let Some(at) = rest.iter().position(|byte| !byte.is_ascii_whitespace()) {
                 let byte = rest[at];
-                self.take(at);
+                self.consume_bytes(at);
                 return Ok(Some(byte));
             }
-            self.take(rest.len());
-            if !self.more()? {
+            self.consume_bytes(rest.len());
+            if !self.fill_buffer()? {
                 return Ok(None);
             }
         }
     }
 
     /// Reads more bytes after the unconsumed ones. Returns false at the end of the text.
-    fn more(&mut self) -> std::io::Result<bool> {
+    fn fill_buffer(&mut self) -> std::io::Result<bool> {
         if self.is_over {
             return Ok(false);
         }
@@ -221,17 +209,17 @@ impl<R: Read> Frames<R> {
     }
 
     /// Returns the length of the value at the current position. Values longer than a record are skipped.
-    fn value(&mut self) -> std::io::Result<FrameValue> {
+    fn scan_value(&mut self) -> std::io::Result<FrameValue> {
         let (mut scan, mut seen) = (Scan::default(), 0);
         loop {
-            match scan.end(&self.buffer[self.start..], seen) {
+            match scan.find_end(&self.buffer[self.start..], seen) {
                 Ok(end) => return Ok(FrameValue::Whole(end)),
                 Err(looked) => seen = looked,
             }
             if seen > MAX_RECORD {
                 return self.pass_over(scan);
             }
-            if !self.more()? {
+            if !self.fill_buffer()? {
                 return Ok(FrameValue::Cut);
             }
         }
@@ -243,13 +231,13 @@ impl<R: Read> Frames<R> {
         // A backslash at the end is rescanned together with the byte it escapes.
         seen -= usize::from(self.buffer.last() == Some(&b'\\') && scan.in_text);
         loop {
-            self.take(seen);
-            if !self.more()? {
+            self.consume_bytes(seen);
+            if !self.fill_buffer()? {
                 return Ok(FrameValue::Cut);
             }
-            match scan.end(&self.buffer[self.start..], 0) {
+            match scan.find_end(&self.buffer[self.start..], 0) {
                 Ok(end) => {
-                    self.take(end);
+                    self.consume_bytes(end);
                     return Ok(FrameValue::Long(self.offset - before));
                 }
                 Err(looked) => seen = looked,
@@ -257,48 +245,48 @@ impl<R: Read> Frames<R> {
         }
     }
 
-    fn record(&mut self) -> std::io::Result<FoundFrame> {
-        let value = self.value()?;
+    fn scan_record(&mut self) -> std::io::Result<FoundFrame> {
+        let value = self.scan_value()?;
         let from = self.start;
         Ok(match value {
             FrameValue::Whole(length) => {
                 // A byte that neither starts a value nor ends one is returned alone.
                 let length = length.max(1);
-                self.take(length);
+                self.consume_bytes(length);
                 FoundFrame::Record(from, from + length)
             }
             FrameValue::Long(length) => FoundFrame::Long(length),
-            FrameValue::Cut => self.cut(),
+            FrameValue::Cut => self.end_early(),
         })
     }
 
     /// Parses a member. Returns `None` if it is a list that is entered, or has no value.
-    fn member(&mut self) -> std::io::Result<Option<FoundFrame>> {
-        let FrameValue::Whole(length) = self.value()? else { return Ok(Some(self.cut())) };
+    fn scan_member(&mut self) -> std::io::Result<Option<FoundFrame>> {
+        let FrameValue::Whole(length) = self.scan_value()? else { return Ok(Some(self.end_early())) };
         self.name.clear();
         // Without quotes; a string closed by a line end has only one.
         self.name.extend_from_slice(&self.buffer[self.start + 1..self.start + length.max(2) - 1]);
-        self.take(length);
-        if self.peek()? != Some(b':') {
+        self.consume_bytes(length);
+        if self.peek_byte()? != Some(b':') {
             return Ok(None);
         }
-        self.take(1);
+        self.consume_bytes(1);
         let is_list = self.lists.iter().any(|list| list.as_bytes() == self.name);
-        if self.peek()? == Some(b'[') && is_list {
-            self.enter(State::InList(true));
+        if self.peek_byte()? == Some(b'[') && is_list {
+            self.enter_state(State::InList(true));
             return Ok(None);
         }
-        let value = self.value()?;
+        let value = self.scan_value()?;
         let from = self.start;
         Ok(match value {
             // The member has no value.
             FrameValue::Whole(0) => None,
             FrameValue::Whole(length) => {
-                self.take(length);
+                self.consume_bytes(length);
                 Some(FoundFrame::Member(from, from + length))
             }
             FrameValue::Long(length) => Some(FoundFrame::Long(length)),
-            FrameValue::Cut => Some(self.cut()),
+            FrameValue::Cut => Some(self.end_early()),
         })
     }
 }

@@ -15,7 +15,6 @@ pub struct Slice {
     pub name: u32,
     /// Index of the category among the texts.
     pub category: u32,
-    /// Whether the event has no duration.
     pub is_instant: bool,
     pub start_ns: i64,
     pub end_ns: i64,
@@ -26,24 +25,19 @@ pub struct Slice {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum KeptEvents {
     Whole(i64),
-    /// Floating-point number.
     Real(f64),
     Text(u32),
-    /// Index of a JSON text.
     Json(u32),
 }
 
-/// A point of an arrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldPoint {
-    /// Id of the arrow.
     pub flow: u64,
     pub track: u32,
     pub at_ns: i64,
     pub role: Role,
 }
 
-/// Numbers of inconsistencies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// Slices with negative duration, which are kept with zero duration.
@@ -54,10 +48,8 @@ pub struct Losses {
     pub begins_without_end: u64,
 }
 
-/// A whole trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
-    /// Tracks, metadata and reader statistics.
     pub found: FoundEvent,
     /// Slices sorted by start, longer ones first.
     pub slices: Vec<Slice>,
@@ -80,16 +72,14 @@ struct Keeper {
     limit_mib: u32,
 }
 
-/// Reads a trace into memory, up to a limit in MiB.
-pub fn read(path: &Path, limit_mib: u32) -> Result<Trace, Error> {
-    let (format, input) = open::open(path)?;
+pub fn read_trace(path: &Path, limit_mib: u32) -> Result<Trace, Error> {
+    let (format, input) = open::open_trace(path)?;
     read_from(path, format, input, limit_mib)
 }
 
-/// Reads a trace from an open file.
 pub fn read_from(path: &Path, format: open::TraceFormat, input: Box<dyn Read>, limit_mib: u32) -> Result<Trace, Error> {
     let mut keeper = Keeper::new(limit_mib);
-    let found = open::read_from(path, format, input, &mut |event| keeper.take(&event))?;
+    let found = open::read_from(path, format, input, &mut |event| keeper.take_event(&event))?;
     Ok(keeper.finish(found))
 }
 
@@ -102,11 +92,11 @@ impl Keeper {
             bytes: 0,
             limit_mib,
         };
-        keeper.text("");
+        keeper.intern_text("");
         keeper
     }
 
-    fn text(&mut self, text: &str) -> u32 {
+    fn intern_text(&mut self, text: &str) -> u32 {
         if let Some(known) = self.places.0.get(text) {
             return *known;
         }
@@ -117,15 +107,15 @@ impl Keeper {
         place
     }
 
-    fn take(&mut self, event: &Event<'_>) -> Result<(), Full> {
+    fn take_event(&mut self, event: &Event<'_>) -> Result<(), Full> {
         let (track, at_ns) = (event.track, event.at_ns);
         match event.kind {
             Kind::Slice(length) => {
                 self.trace.losses.negative_durations += u64::from(length < 0);
-                self.slice(event, at_ns + length.max(0), false);
+                self.add_slice(event, at_ns + length.max(0), false);
             }
             Kind::Begin => {
-                let place = self.slice(event, i64::MAX, false);
+                let place = self.add_slice(event, i64::MAX, false);
                 self.open.entry(track).or_default().push(place);
             }
             Kind::End => match self.open.get_mut(&track).and_then(Vec::pop) {
@@ -137,15 +127,15 @@ impl Keeper {
                 None => self.trace.losses.ends_without_begin += 1,
             },
             Kind::Instant => {
-                self.slice(event, at_ns, true);
+                self.add_slice(event, at_ns, true);
             }
             Kind::Counter(value) => {
                 self.trace.values.push((track, at_ns, value));
                 self.bytes += size_of::<(u32, i64, f64)>();
             }
-            Kind::FlowStart(flow) => self.point(HeldPoint { flow, track, at_ns, role: Role::Start }),
-            Kind::FlowStep(flow) => self.point(HeldPoint { flow, track, at_ns, role: Role::Step }),
-            Kind::FlowEnd(flow) => self.point(HeldPoint { flow, track, at_ns, role: Role::End }),
+            Kind::FlowStart(flow) => self.add_point(HeldPoint { flow, track, at_ns, role: Role::Start }),
+            Kind::FlowStep(flow) => self.add_point(HeldPoint { flow, track, at_ns, role: Role::Step }),
+            Kind::FlowEnd(flow) => self.add_point(HeldPoint { flow, track, at_ns, role: Role::End }),
         }
         // Indices are 32-bit.
         let is_full =
@@ -153,21 +143,21 @@ impl Keeper {
         if is_full { Err(Full(self.limit_mib as usize, "MiB of events")) } else { Ok(()) }
     }
 
-    fn point(&mut self, point: HeldPoint) {
+    fn add_point(&mut self, point: HeldPoint) {
         self.trace.points.push(point);
         self.bytes += size_of::<HeldPoint>();
     }
 
-    fn slice(&mut self, event: &Event<'_>, end_ns: i64, is_instant: bool) -> u32 {
-        let (name, category) = (self.text(&event.name), self.text(&event.category));
+    fn add_slice(&mut self, event: &Event<'_>, end_ns: i64, is_instant: bool) -> u32 {
+        let (name, category) = (self.intern_text(&event.name), self.intern_text(&event.category));
         let first = self.trace.arguments.len() as u32;
-        event.arguments.each(&mut |key, value| {
-            let key = self.text(key);
+        event.arguments.visit_arguments(&mut |key, value| {
+            let key = self.intern_text(key);
             let value = match value {
                 Value::Whole(value) => KeptEvents::Whole(value),
                 Value::Real(value) => KeptEvents::Real(value),
-                Value::Text(text) => KeptEvents::Text(self.text(&text)),
-                Value::Json(text) => KeptEvents::Json(self.text(&text)),
+                Value::Text(text) => KeptEvents::Text(self.intern_text(&text)),
+                Value::Json(text) => KeptEvents::Json(self.intern_text(&text)),
             };
             self.trace.arguments.push((key, value));
         });
@@ -216,24 +206,21 @@ impl Trace {
         &self.arguments[first as usize..(first + count) as usize]
     }
 
-    /// Returns an integer argument of a slice by name.
-    pub fn whole(&self, slice: &Slice, name: &str) -> Option<i64> {
+    pub fn integer_argument(&self, slice: &Slice, name: &str) -> Option<i64> {
         let found = self.arguments(slice).iter().find(|(key, _)| self.text(*key) == name)?;
         if let KeptEvents::Whole(value) = found.1 { Some(value) } else { None }
     }
 
-    /// Returns the start and the end of the trace.
-    pub fn span(&self) -> Option<(i64, i64)> {
+    pub fn time_span(&self) -> Option<(i64, i64)> {
         let values = || self.values.iter().map(|value| value.1);
         let start = self.slices.first().map(|slice| slice.start_ns).into_iter().chain(values()).min()?;
         let end = self.slices.iter().map(|slice| slice.end_ns).chain(values()).max()?;
         Some((start, end))
     }
 
-    /// Assigns the points of arrows to slices, and counts points without a slice.
-    ///
-    /// A point belongs to the innermost open slice. An arrow's end outside of all slices belongs to the next slice.
-    pub fn arrows(&self) -> (HashMap<u32, Vec<(u64, Role)>>, u64) {
+    /// Assigns each point of an arrow to the innermost open slice, an end outside of all to the next slice.
+    /// Also returns the number of points without a slice.
+    pub fn assign_arrows(&self) -> (HashMap<u32, Vec<(u64, Role)>>, u64) {
         let mut by_track: HashMap<u32, Vec<&HeldPoint>> = HashMap::new();
         self.points.iter().for_each(|point| by_track.entry(point.track).or_default().push(point));
         let mut slices: HashMap<u32, Vec<u32>> = HashMap::new();

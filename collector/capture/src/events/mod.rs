@@ -15,14 +15,13 @@ pub mod perfetto;
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-/// An event of a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event<'a> {
     pub kind: Kind,
     /// Index in [`FoundEvent::tracks`].
     pub track: u32,
     pub name: Cow<'a, str>,
-    /// Category; empty if there is none.
+    /// Empty if there is none.
     pub category: Cow<'a, str>,
     /// Time, or start time.
     pub at_ns: i64,
@@ -37,12 +36,10 @@ pub enum Kind {
     Begin,
     /// End of the innermost open slice of the track.
     End,
-    /// Event without duration.
     Instant,
     Counter(f64),
     /// Start of an arrow in the currently open slice.
     FlowStart(u64),
-    /// Intermediate point of an arrow.
     FlowStep(u64),
     /// End of an arrow in the open slice, or in the next one.
     FlowEnd(u64),
@@ -57,18 +54,15 @@ pub enum Arguments<'a> {
     List(Vec<(String, Value)>),
 }
 
-/// Value of an argument.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     Whole(i64),
-    /// Floating-point number.
     Real(f64),
     Text(String),
     /// Any other JSON value in its textual form.
     Json(String),
 }
 
-/// A track: a thread, a device queue, or a counter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Track {
     pub process: String,
@@ -81,18 +75,14 @@ pub struct Track {
 /// Tracks, metadata and statistics of a trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FoundEvent {
-    /// Tracks in the order of their first occurrence.
+    /// In the order of their first occurrence.
     pub tracks: Vec<Track>,
     /// Short members of the outermost object.
     pub members: Vec<(String, String)>,
     pub events: u64,
-    /// Number of unreadable records.
     pub malformed: u64,
-    /// Number of records of unsupported kinds.
     pub ignored: u64,
-    /// Descriptions of the first unreadable records.
     pub examples: Vec<String>,
-    /// Whether the file ends prematurely.
     pub is_cut: bool,
 }
 
@@ -104,8 +94,7 @@ const MEMBERS: usize = 100;
 pub const MAX_TRACKS: usize = 100_000;
 
 impl FoundEvent {
-    /// Counts an unreadable record.
-    pub fn skip(&mut self, offset: u64, why: impl std::fmt::Display) {
+    pub fn skip_record(&mut self, offset: u64, why: impl std::fmt::Display) {
         self.malformed += 1;
         if self.examples.len() < EXAMPLES {
             self.examples.push(format!("at byte {offset}: {why}"));
@@ -113,28 +102,17 @@ impl FoundEvent {
     }
 
     /// Returns a member of the outermost object, without quotes.
-    pub fn member(&self, name: &str) -> Option<&str> {
+    pub fn find_member(&self, name: &str) -> Option<&str> {
         self.members.iter().find(|(known, _)| known == name).map(|(_, value)| value.trim_matches('"'))
     }
 }
 
-/// Why a file was rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file cannot be read.
     #[error("cannot read the trace `{}`: {source}", path.display())]
-    Read {
-        path: PathBuf,
-        /// Reason given by the operating system.
-        source: std::io::Error,
-    },
-    /// The format is not supported.
+    Read { path: PathBuf, source: std::io::Error },
     #[error("`{}` is no trace: {why}", path.display())]
-    Format {
-        path: PathBuf,
-        /// Description of the content.
-        why: String,
-    },
+    Format { path: PathBuf, why: String },
     /// A limit of the consumer was exceeded.
     #[error("`{}` has more than {limit} {what}", path.display())]
     Large { path: PathBuf, limit: usize, what: &'static str },
@@ -145,11 +123,11 @@ pub enum Error {
 pub struct Full(pub usize, pub &'static str);
 
 impl Arguments<'_> {
-    /// Calls `take` with each argument. Other values than JSON objects have none.
-    pub fn each(&self, take: &mut dyn FnMut(&str, Value)) {
+    /// Calls `take` with each argument. JSON other than objects has none.
+    pub fn visit_arguments(&self, take: &mut dyn FnMut(&str, Value)) {
         match self {
             Arguments::None => {}
-            Arguments::Json(text) => chrome::arguments(text, take),
+            Arguments::Json(text) => chrome::visit_members(text, take),
             Arguments::List(list) => list.iter().for_each(|(name, value)| take(name, value.clone())),
         }
     }

@@ -1,10 +1,8 @@
 //! Exact conversion of decimal microseconds to nanoseconds. Times since 1970 exceed the precision of a floating-point
 //! number.
 
-/// Parses decimal microseconds as whole nanoseconds. Returns `None` for invalid or too large numbers.
-///
-/// Digits below nanoseconds are truncated. A number with an exponent is parsed as floating-point.
-pub fn nanoseconds(text: &str) -> Option<i64> {
+/// Parses decimal microseconds, truncated to nanoseconds. Returns `None` for invalid or too large numbers.
+pub fn parse_nanoseconds(text: &str) -> Option<i64> {
     let text = text.trim().trim_matches('"').trim();
     let (is_negative, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -20,7 +18,7 @@ pub fn nanoseconds(text: &str) -> Option<i64> {
                 count += 1;
             }
             b'.' if behind.is_none() && count > 0 => behind = Some(0),
-            b'e' | b'E' if count > 0 => return exponential(text),
+            b'e' | b'E' if count > 0 => return parse_exponential(text),
             _ => return None,
         }
     }
@@ -31,7 +29,7 @@ pub fn nanoseconds(text: &str) -> Option<i64> {
     Some(if is_negative { -value } else { value })
 }
 
-fn exponential(text: &str) -> Option<i64> {
+fn parse_exponential(text: &str) -> Option<i64> {
     let value = text.parse::<f64>().ok()? * 1000.0;
     // The comparison also rejects NaN.
     (value.abs() < i64::MAX as f64).then_some(value as i64)
@@ -39,7 +37,7 @@ fn exponential(text: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::nanoseconds;
+    use super::parse_nanoseconds;
 
     #[test]
     fn times_are_exact() {
@@ -60,7 +58,7 @@ mod tests {
             ("null", None),
             ("nan", None),
         ] {
-            assert_eq!(nanoseconds(text), expected, "{text}");
+            assert_eq!(parse_nanoseconds(text), expected, "{text}");
         }
     }
 }

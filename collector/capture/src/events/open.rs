@@ -14,19 +14,18 @@ pub enum TraceFormat {
     Perfetto,
 }
 
-/// Maximum size of an uncompressed trace.
 const MAX_BYTES: u64 = 1 << 40;
 const LOOK: u64 = 4096;
 
 /// Opens a file and returns its format and its uncompressed content.
-pub fn open(path: &Path) -> Result<(TraceFormat, Box<dyn Read>), Error> {
+pub fn open_trace(path: &Path) -> Result<(TraceFormat, Box<dyn Read>), Error> {
     let failed = |source| Error::Read { path: path.to_owned(), source };
-    let (head, rest) = look(Box::new(File::open(path).map_err(failed)?)).map_err(failed)?;
+    let (head, rest) = peek_head(Box::new(File::open(path).map_err(failed)?)).map_err(failed)?;
     let (head, rest) = match head.starts_with(&[0x1f, 0x8b]) {
         false => (head, rest),
         true => {
             let whole = Cursor::new(head).chain(rest);
-            look(Box::new(MultiGzDecoder::new(whole).take(MAX_BYTES))).map_err(failed)?
+            peek_head(Box::new(MultiGzDecoder::new(whole).take(MAX_BYTES))).map_err(failed)?
         }
     };
     let format = match head.iter().find(|byte| !byte.is_ascii_whitespace()) {
@@ -41,13 +40,12 @@ pub fn open(path: &Path) -> Result<(TraceFormat, Box<dyn Read>), Error> {
     Ok((format, Box::new(Cursor::new(head).chain(rest))))
 }
 
-fn look(mut input: Box<dyn Read>) -> std::io::Result<(Vec<u8>, Box<dyn Read>)> {
+fn peek_head(mut input: Box<dyn Read>) -> std::io::Result<(Vec<u8>, Box<dyn Read>)> {
     let mut head = Vec::new();
     input.by_ref().take(LOOK).read_to_end(&mut head)?;
     Ok((head, input))
 }
 
-/// Reads all events of an open file.
 pub fn read_from(
     path: &Path,
     format: TraceFormat,
@@ -55,8 +53,8 @@ pub fn read_from(
     take: &mut dyn FnMut(Event<'_>) -> Result<(), Full>,
 ) -> Result<FoundEvent, Error> {
     let read = match format {
-        TraceFormat::Chrome => chrome::read(input, take),
-        TraceFormat::Perfetto => perfetto::read(input, take),
+        TraceFormat::Chrome => chrome::read_events(input, take),
+        TraceFormat::Perfetto => perfetto::read_events(input, take),
     };
     let read = read.map_err(|source| Error::Read { path: path.to_owned(), source })?;
     read.map_err(|Full(limit, what)| Error::Large { path: path.to_owned(), limit, what })

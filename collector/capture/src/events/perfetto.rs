@@ -41,7 +41,7 @@ struct PacketReader {
     found: FoundEvent,
 }
 
-pub fn read(
+pub fn read_events(
     input: impl Read,
     take: &mut dyn FnMut(Event<'_>) -> Result<(), Full>,
 ) -> Result<Result<FoundEvent, Full>, std::io::Error> {
@@ -49,19 +49,19 @@ pub fn read(
     let (mut reader, mut bytes, mut offset) = (PacketReader::default(), Vec::new(), 0);
     loop {
         let begin = offset;
-        match packet(&mut input, &mut bytes, &mut offset)? {
+        match read_field(&mut input, &mut bytes, &mut offset)? {
             PacketPiece::Over => break,
             PacketPiece::Cut => {
                 reader.found.is_cut = true;
-                reader.found.skip(begin, "the packet ends beyond the file, or is none");
+                reader.found.skip_record(begin, "the packet ends beyond the file, or is none");
                 break;
             }
-            PacketPiece::Long(length) => reader.found.skip(begin, format!("a packet of {length} bytes")),
+            PacketPiece::Long(length) => reader.found.skip_record(begin, format!("a packet of {length} bytes")),
             PacketPiece::Other => reader.found.ignored += 1,
             PacketPiece::Packet => match Packet::decode(bytes.as_slice()) {
-                Err(error) => reader.found.skip(begin, error),
+                Err(error) => reader.found.skip_record(begin, error),
                 Ok(packet) => {
-                    if let Err(full) = reader.packet(packet, begin, take) {
+                    if let Err(full) = reader.take_packet(packet, begin, take) {
                         return Ok(Err(full));
                     }
                 }
@@ -81,14 +81,14 @@ enum PacketPiece {
     Over,
 }
 
-/// Reads one field of the file. The content of a packet is stored in `bytes`.
-fn packet(input: &mut impl Read, bytes: &mut Vec<u8>, offset: &mut u64) -> std::io::Result<PacketPiece> {
-    let Some(key) = varint(input, offset)? else { return Ok(PacketPiece::Over) };
+/// Reads one field of the file into `bytes` if it is a packet.
+fn read_field(input: &mut impl Read, bytes: &mut Vec<u8>, offset: &mut u64) -> std::io::Result<PacketPiece> {
+    let Some(key) = read_varint(input, offset)? else { return Ok(PacketPiece::Over) };
     let length = match key & 7 {
-        0 => return Ok(if varint(input, offset)?.is_some() { PacketPiece::Other } else { PacketPiece::Cut }),
+        0 => return Ok(if read_varint(input, offset)?.is_some() { PacketPiece::Other } else { PacketPiece::Cut }),
         1 => 8,
         5 => 4,
-        2 => match varint(input, offset)? {
+        2 => match read_varint(input, offset)? {
             Some(length) => length,
             None => return Ok(PacketPiece::Cut),
         },
@@ -109,8 +109,8 @@ fn packet(input: &mut impl Read, bytes: &mut Vec<u8>, offset: &mut u64) -> std::
     })
 }
 
-/// Reads a varint. Returns `None` at the end of the file or if it is invalid.
-fn varint(input: &mut impl Read, offset: &mut u64) -> std::io::Result<Option<u64>> {
+/// Returns `None` at the end of the file or if the varint is invalid.
+fn read_varint(input: &mut impl Read, offset: &mut u64) -> std::io::Result<Option<u64>> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
         let mut byte = [0];
@@ -127,7 +127,7 @@ fn varint(input: &mut impl Read, offset: &mut u64) -> std::io::Result<Option<u64
 }
 
 impl PacketReader {
-    fn packet(
+    fn take_packet(
         &mut self,
         packet: Packet,
         offset: u64,
@@ -156,14 +156,14 @@ impl PacketReader {
             }
         }
         if let Some(descriptor) = packet.track
-            && let Some(place) = self.place(descriptor.uuid)
+            && let Some(place) = self.track_index(descriptor.uuid)
         {
             self.descriptors.insert(place, descriptor);
         }
         match (packet.event, packet.timestamp) {
-            (Some(event), Some(at)) => self.event(event, at, packet.sequence, offset, take),
+            (Some(event), Some(at)) => self.take_event(event, at, packet.sequence, offset, take),
             (Some(_), None) => {
-                self.found.skip(offset, "an event without a time");
+                self.found.skip_record(offset, "an event without a time");
                 Ok(())
             }
             (None, _) => Ok(()),
@@ -171,7 +171,7 @@ impl PacketReader {
     }
 
     /// Returns the index of a track, or `None` if there are too many.
-    fn place(&mut self, uuid: u64) -> Option<u32> {
+    fn track_index(&mut self, uuid: u64) -> Option<u32> {
         let list = &mut self.found.tracks;
         if let Some(known) = self.tracks.get(&uuid) {
             return Some(*known);
@@ -184,7 +184,7 @@ impl PacketReader {
         Some(list.len() as u32 - 1)
     }
 
-    fn event(
+    fn take_event(
         &mut self,
         event: TrackEvent,
         at: u64,
@@ -192,15 +192,15 @@ impl PacketReader {
         offset: u64,
         take: &mut dyn FnMut(Event<'_>) -> Result<(), Full>,
     ) -> Result<(), Full> {
-        let (Some(track), Ok(at_ns)) = (self.place(event.track), i64::try_from(at)) else {
-            self.found.skip(offset, "an event on too many tracks, or beyond all times");
+        let (Some(track), Ok(at_ns)) = (self.track_index(event.track), i64::try_from(at)) else {
+            self.found.skip_record(offset, "an event on too many tracks, or beyond all times");
             return Ok(());
         };
         let kind = match event.kind {
             kind::BEGIN => Kind::Begin,
             kind::END => Kind::End,
             kind::INSTANT => Kind::Instant,
-            kind::COUNTER => Kind::Counter(self.value(&event, track)),
+            kind::COUNTER => Kind::Counter(self.counter_value(&event, track)),
             _ => {
                 self.found.ignored += 1;
                 return Ok(());
@@ -213,8 +213,8 @@ impl PacketReader {
         let category = category.or_else(|| text(CATEGORY, *event.category_iids.first()?)).unwrap_or_default();
         let mut list = Vec::new();
         let mut left = MOST_ARGUMENT_BYTES;
-        if !annotations(&mut list, texts, &mut left, ("", 0), &event.annotations) {
-            self.found.skip(offset, format!("arguments beyond {MOST_ARGUMENT_BYTES} bytes of one event"));
+        if !collect_annotations(&mut list, texts, &mut left, ("", 0), &event.annotations) {
+            self.found.skip_record(offset, format!("arguments beyond {MOST_ARGUMENT_BYTES} bytes of one event"));
         }
         let arguments = if list.is_empty() { Arguments::None } else { Arguments::List(list) };
         self.found.events += 1;
@@ -234,7 +234,7 @@ impl PacketReader {
         arrows.into_iter().try_for_each(take)
     }
 
-    fn value(&mut self, event: &TrackEvent, track: u32) -> f64 {
+    fn counter_value(&mut self, event: &TrackEvent, track: u32) -> f64 {
         let value = event.double_counter.or(event.counter.map(|value| value as f64)).unwrap_or(0.0);
         let descriptor = self.descriptors.get(&track).and_then(|descriptor| descriptor.counter.as_ref());
         if !descriptor.is_some_and(|counter| counter.is_incremental) {
@@ -277,7 +277,7 @@ impl PacketReader {
 }
 
 /// Collects arguments within a byte budget. Returns false if it is exhausted.
-fn annotations(
+fn collect_annotations(
     list: &mut Vec<(String, Value)>,
     texts: &Texts,
     left: &mut usize,
@@ -294,7 +294,7 @@ fn annotations(
         *left = less;
         let name = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
         if !annotation.entries.is_empty() {
-            if depth < MAX_DEPTH && !annotations(list, texts, left, (&name, depth + 1), &annotation.entries) {
+            if depth < MAX_DEPTH && !collect_annotations(list, texts, left, (&name, depth + 1), &annotation.entries) {
                 return false;
             }
             continue;

@@ -9,8 +9,8 @@ use super::settings::Settings;
 use super::timeline::Timeline;
 
 /// Shifts every core such that the synchronisation points coincide, and the timeline such that it starts at zero.
-pub fn align(timeline: &mut Timeline) {
-    let Some(base) = timeline.cores.iter().find_map(|core| core.sync) else { return shift(timeline) };
+pub fn align_timeline(timeline: &mut Timeline) {
+    let Some(base) = timeline.cores.iter().find_map(|core| core.sync) else { return shift_to_zero(timeline) };
     for core in &mut timeline.cores {
         let Some(sync) = core.sync else { continue };
         for stream in &mut core.streams {
@@ -25,17 +25,17 @@ pub fn align(timeline: &mut Timeline) {
             None => {
                 // No core's clock applies to this port, so it is aligned to the start of the earliest core.
                 let streams = timeline.cores.iter().flat_map(|core| &core.streams);
-                let earliest = streams.filter_map(|stream| first(&stream.records)).min();
-                if let (Some(earliest), Some(own)) = (earliest, first(&port.stream.records)) {
+                let earliest = streams.filter_map(|stream| earliest_start(&stream.records)).min();
+                if let (Some(earliest), Some(own)) = (earliest, earliest_start(&port.stream.records)) {
                     move_by(&mut port.stream.records, earliest - own);
                 }
             }
         }
     }
-    shift(timeline);
+    shift_to_zero(timeline);
 }
 
-fn first(records: &[Record]) -> Option<i64> {
+fn earliest_start(records: &[Record]) -> Option<i64> {
     records.iter().map(|record| record.start).min()
 }
 
@@ -46,13 +46,13 @@ fn move_by(records: &mut [Record], by: i64) {
     }
 }
 
-fn shift(timeline: &mut Timeline) {
+fn shift_to_zero(timeline: &mut Timeline) {
     let mut streams: Vec<&mut Vec<Record>> = Vec::new();
     for core in &mut timeline.cores {
         streams.extend(core.streams.iter_mut().map(|stream| &mut stream.records));
     }
     streams.extend(timeline.ports.iter_mut().map(|port| &mut port.stream.records));
-    let Some(zero) = streams.iter().filter_map(|records| first(records)).min() else { return };
+    let Some(zero) = streams.iter().filter_map(|records| earliest_start(records)).min() else { return };
     for records in &mut streams {
         move_by(records, -zero);
     }
@@ -60,7 +60,7 @@ fn shift(timeline: &mut Timeline) {
 }
 
 /// Removes pairs of system records that the profiler itself caused at the ends of streams.
-pub fn trim(timeline: &mut Timeline) {
+pub fn trim_profiler_records(timeline: &mut Timeline) {
     let settings = timeline.settings;
     let mut ports = std::mem::take(&mut timeline.ports);
     for port in &mut ports {
@@ -109,9 +109,8 @@ fn drop_lonely(records: &mut Vec<Record>, is_system: impl Fn(&Record) -> bool) {
     }
 }
 
-/// Returns whether a record is a message or a marker. `core` is the core whose command the record may have.
-///
-/// A known command decides. The vendor's tool (`compat`) keeps the label that the record had before it was paired.
+/// A known command decides; `compat` keeps the label that the record had before pairing.
+/// `core` is the core whose command the record may have.
 fn is_system(settings: &Settings, engine: Engine, record: &Record, core: Option<&Core>) -> bool {
     if settings.compat && record.label != Label::None {
         return true;
@@ -120,7 +119,7 @@ fn is_system(settings: &Settings, engine: Engine, record: &Record, core: Option<
         None => record.label != Label::None,
         Some((core, command)) => {
             command.origin != Origin::Rvt
-                && event::operation(settings.chip, engine, command, &core.bytes).0 == Some(engine.system_op())
+                && event::operation_codes(settings.chip, engine, command, &core.bytes).0 == Some(engine.system_op())
         }
     }
 }

@@ -9,28 +9,29 @@ use super::{Error, Result, align, cdma, core, files, global, layers};
 use rayon::prelude::*;
 use std::path::Path;
 
-/// Reads a capture.
-pub fn read(directory: &Path, reading: &Reading) -> Result<Timeline> {
+pub fn read_capture(directory: &Path, reading: &Reading) -> Result<Timeline> {
     let mut losses = Losses::default();
-    let global = global::read(directory, &mut losses)?;
+    let global = global::read_metadata(directory, &mut losses)?;
     let facts = global.chip.facts();
     let tiu_mhz = reading.tiu_mhz.or(global.tiu_mhz).unwrap_or(facts.tiu_mhz);
     if !(1.0..=100_000.0).contains(&tiu_mhz) {
         return Err(Error::Frequency { mhz: tiu_mhz });
     }
     let settings = Settings { chip: global.chip, is_bmodel: global.is_bmodel, tiu_mhz, compat: reading.compat };
-    let mut found = files::find(directory, facts.ports, &mut losses)?;
+    let mut found = files::find_files(directory, facts.ports, &mut losses)?;
     let numbers: Vec<u32> = found.cores.iter().map(|(number, _)| *number).collect();
     if reading.compat {
         // The vendor's tool numbers files by position instead of by name.
         found.cores.iter_mut().zip(0..).for_each(|(file, position)| file.0 = position);
     }
-    let ports: Vec<Port> = found.ports.par_iter().map(|(number, path)| cdma::read(&settings, *number, path)).collect();
-    let cores: Vec<Core> = found.cores.par_iter().map(|(number, path)| core::read(&settings, *number, path)).collect();
+    let ports: Vec<Port> =
+        found.ports.par_iter().map(|(number, path)| cdma::read_port(&settings, *number, path)).collect();
+    let cores: Vec<Core> =
+        found.cores.par_iter().map(|(number, path)| core::read_core(&settings, *number, path)).collect();
     let shown = shown_cores(&cores, global.cores);
     let named: Vec<(u32, &Core)> = numbers.into_iter().zip(&cores).collect();
-    global.declared.check(directory, &named, &ports, shown, &mut losses);
-    let mut timeline = assemble(directory, settings, global.cores, cores, ports, losses);
+    global.declared.report_missing(directory, &named, &ports, shown, &mut losses);
+    let mut timeline = assemble_timeline(directory, settings, global.cores, cores, ports, losses);
     if timeline.record_count() == 0 {
         let losses = match timeline.losses.described.first() {
             Some(loss) => format!("; {} parts of it were skipped, the first: {loss}", timeline.losses.count),
@@ -39,12 +40,11 @@ pub fn read(directory: &Path, reading: &Reading) -> Result<Timeline> {
         return Err(Error::Nothing { path: directory.to_owned(), losses });
     }
     timeline.tail_offset_ns = global.tail_offset_ns;
-    timeline.layers = layers::read(directory, &mut timeline.losses);
+    timeline.layers = layers::read_layers(directory, &mut timeline.losses);
     Ok(timeline)
 }
 
-/// Places the content of all files on one timeline.
-pub fn assemble(
+pub fn assemble_timeline(
     directory: &Path,
     settings: Settings,
     shown: u32,
@@ -59,16 +59,16 @@ pub fn assemble(
     let last = settings.chip.facts().cores as usize - 1;
     match cores.get_mut(last) {
         Some(core) if !ports.is_empty() && !core.bytes.is_empty() => {
-            cdma::anchor(&settings, &mut ports, core, &mut losses);
+            cdma::anchor_ports(&settings, &mut ports, core, &mut losses);
         }
         _ if !ports.is_empty() => {
-            losses.note(format!("without the file of core {last} nothing tells the clock of the ports"));
+            losses.add_note(format!("without the file of core {last} nothing tells the clock of the ports"));
         }
         _ => {}
     }
-    cores.par_iter_mut().for_each(|core| core::pair(&settings, core));
+    cores.par_iter_mut().for_each(|core| core::pair_core(&settings, core));
     for port in &mut ports {
-        cdma::pair(settings.chip, port, &mut cores, &mut losses);
+        cdma::pair_port(settings.chip, port, &mut cores, &mut losses);
     }
     for found in cores.iter_mut().map(|core| &mut core.losses).chain(ports.iter_mut().map(|port| &mut port.losses)) {
         losses.extend(std::mem::take(found));
@@ -83,8 +83,8 @@ pub fn assemble(
         layers: None,
         losses,
     };
-    align::align(&mut timeline);
-    align::trim(&mut timeline);
+    align::align_timeline(&mut timeline);
+    align::trim_profiler_records(&mut timeline);
     timeline
 }
 
@@ -100,7 +100,11 @@ fn fill_gaps(cores: Vec<Core>, shown: u32, directory: &Path, losses: &mut Losses
         filled[place] = core;
     }
     for core in filled.iter().filter(|core| core.path.as_os_str().is_empty()) {
-        losses.skip(&directory.join(format!("cdmlib0_{}.profile", core.id)), None, "the file of this core is missing");
+        losses.skip_part(
+            &directory.join(format!("cdmlib0_{}.profile", core.id)),
+            None,
+            "the file of this core is missing",
+        );
     }
     filled
 }

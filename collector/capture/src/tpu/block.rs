@@ -6,20 +6,17 @@ use super::loss::Losses;
 use std::ops::Range;
 use std::path::Path;
 
-/// Content of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// PMU records of the tensor unit.
     TiuRecords,
     GdmaRecords,
     SdmaRecords,
-    /// PMU records of a port.
+    /// PMU records of a port between chips.
     CdmaRecords,
     /// Words that describe dynamically issued commands.
     Nodes,
     /// Raw descriptors of dynamically issued commands.
     Extras,
-    /// Static commands of the tensor unit.
     TiuCommands,
     GdmaCommands,
     SdmaCommands,
@@ -27,36 +24,33 @@ pub enum Kind {
     KeyedCommands,
 }
 
-/// A block of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaptureBlock {
     pub kind: Kind,
-    /// Byte range in the file.
     pub body: Range<usize>,
 }
 
 const HEADER_BYTES: usize = 8;
 
-/// Returns the relevant blocks of a file, in order.
-pub fn split(path: &Path, bytes: &[u8], losses: &mut Losses) -> Vec<CaptureBlock> {
+pub fn split_blocks(path: &Path, bytes: &[u8], losses: &mut Losses) -> Vec<CaptureBlock> {
     let mut blocks = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
         let Some(header) = bytes.get(at..at + HEADER_BYTES) else {
-            losses.skip(path, Some(at as u64), "the file ends inside a block header");
+            losses.skip_part(path, Some(at as u64), "the file ends inside a block header");
             break;
         };
-        let (kind, length) = (word(header, 0), word(header, 1) as usize);
+        let (kind, length) = (word_at(header, 0), word_at(header, 1) as usize);
         let start = at + HEADER_BYTES;
         let left = bytes.len() - start;
         let body = start..start + length.min(left);
         if length > left {
-            losses.skip(path, Some(at as u64), format!("a block of {length} bytes where only {left} are left"));
+            losses.skip_part(path, Some(at as u64), format!("a block of {length} bytes where only {left} are left"));
         }
         match (kind_of(kind), is_known(kind)) {
             (Some(kind), _) => blocks.push(CaptureBlock { kind, body: body.clone() }),
             (None, true) => {}
-            (None, false) => losses.skip(path, Some(at as u64), format!("a block of the unknown type {kind}")),
+            (None, false) => losses.skip_part(path, Some(at as u64), format!("a block of the unknown type {kind}")),
         }
         at = body.end;
     }
@@ -84,8 +78,8 @@ fn is_known(number: u32) -> bool {
     matches!(number, 1 | 2 | 7..=10 | 16 | 100)
 }
 
-/// Reads a 32-bit word, which must exist.
-pub fn word(bytes: &[u8], index: usize) -> u32 {
+/// Reads a 32-bit little-endian word, which must exist.
+pub fn word_at(bytes: &[u8], index: usize) -> u32 {
     let at = index * 4;
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::SystemTime;
 
-/// Options of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// Level of detail: 0 records only, 1 also commands, 2 also their registers.
@@ -26,8 +25,7 @@ pub struct CommandRun {
 
 const PREFIX: &str = "cdm_profile_data_dev";
 
-/// Returns the environment variables that enable profiling.
-pub fn environment(request: &Request) -> Vec<(&'static str, String)> {
+pub fn profiling_environment(request: &Request) -> Vec<(&'static str, String)> {
     let mut variables = vec![("ENABLE_ALL_PROFILE", "1".to_owned())];
     variables.extend(request.mode.map(|mode| ("PROFILE_MODE", mode.to_string())));
     variables.extend(request.records.map(|records| ("PROFILE_RECORD_SIZE", records.to_string())));
@@ -36,25 +34,25 @@ pub fn environment(request: &Request) -> Vec<(&'static str, String)> {
     variables
 }
 
-/// Runs a command in a folder and waits for it. Its output is inherited.
-pub fn take(request: &Request, directory: &Path, command: &[String]) -> Result<CommandRun> {
+/// Runs a command in a folder and waits for it; the command inherits the output streams.
+pub fn record_command(request: &Request, directory: &Path, command: &[String]) -> Result<CommandRun> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| Error::Read { path, source }
     };
-    let before = captures(directory).map_err(failed(directory))?;
+    let before = list_captures(directory).map_err(failed(directory))?;
     let (program, arguments) = command.split_first().expect("the command line asks for one");
     let mut child = Command::new(program);
-    child.args(arguments).current_dir(directory).envs(environment(request));
+    child.args(arguments).current_dir(directory).envs(profiling_environment(request));
     let status = child.status().map_err(failed(Path::new(program)))?;
-    let after = captures(directory).map_err(failed(directory))?;
+    let after = list_captures(directory).map_err(failed(directory))?;
     let mut new: Vec<(SystemTime, PathBuf)> = after.difference(&before).cloned().collect();
     new.sort();
     Ok(CommandRun { status, captures: new.into_iter().map(|(_, path)| path).collect() })
 }
 
 /// Returns the captures in a folder with their modification times, since an overwritten capture counts as new.
-fn captures(directory: &Path) -> std::io::Result<BTreeSet<(SystemTime, PathBuf)>> {
+fn list_captures(directory: &Path) -> std::io::Result<BTreeSet<(SystemTime, PathBuf)>> {
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();

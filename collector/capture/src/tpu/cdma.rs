@@ -4,7 +4,7 @@ use super::block::{self, Kind};
 use super::chip::{Chip, Engine};
 use super::clean;
 use super::core::{Core, Stream, read_file};
-use super::label::label;
+use super::label::label_records;
 use super::loss::Losses;
 use super::node::NodeSource;
 use super::pair;
@@ -12,17 +12,14 @@ use super::record::{Label, NONE, Record};
 use super::settings::Settings;
 use std::path::{Path, PathBuf};
 
-/// A port between chips.
 #[derive(Clone, Debug, Default)]
 pub struct Port {
     pub number: u32,
     pub path: PathBuf,
-    /// Content of the file.
     pub bytes: Vec<u8>,
     pub stream: Stream,
     /// Core whose clock the port was aligned to.
     pub anchor: Option<u32>,
-    /// Skipped parts of the file.
     pub losses: Losses,
 }
 
@@ -32,41 +29,40 @@ const FIRST_ID: u64 = 1;
 const DROP: u64 = 10;
 
 /// Reads a port's file and orders its records.
-pub fn read(settings: &Settings, number: u32, path: &Path) -> Port {
+pub fn read_port(settings: &Settings, number: u32, path: &Path) -> Port {
     let mut port = Port { number, path: path.to_owned(), ..Port::default() };
     match read_file(path) {
-        Ok(bytes) => parse(settings, port, bytes),
+        Ok(bytes) => parse_port(settings, port, bytes),
         Err(error) => {
-            port.losses.skip(path, None, error.to_string());
+            port.losses.skip_part(path, None, error.to_string());
             port
         }
     }
 }
 
-/// Parses the content of a port's file.
-pub fn parse(settings: &Settings, mut port: Port, bytes: Vec<u8>) -> Port {
+pub fn parse_port(settings: &Settings, mut port: Port, bytes: Vec<u8>) -> Port {
     port.bytes = bytes;
     let source = NodeSource { path: &port.path, bytes: &port.bytes };
-    for block in block::split(&port.path, &port.bytes, &mut port.losses) {
+    for block in block::split_blocks(&port.path, &port.bytes, &mut port.losses) {
         if block.kind == Kind::CdmaRecords {
-            port.stream.add(settings.chip, Engine::Cdma, source, &block.body, &mut port.losses);
+            port.stream.add_block(settings.chip, Engine::Cdma, source, &block.body, &mut port.losses);
         }
     }
     clean::lift_ids(&mut port.stream.records);
     clean::lift_port_times(&mut port.stream.records, settings.compat);
-    clean::to_ns(&mut port.stream.records, settings.mhz(Engine::Cdma));
+    clean::to_ns(&mut port.stream.records, settings.clock_mhz(Engine::Cdma));
     port
 }
 
-/// Aligns the ports to the clock of the last core: the record before a port's work ends simultaneously with an SDMA
-/// send of that core.
-pub fn anchor(settings: &Settings, ports: &mut [Port], core: &mut Core, losses: &mut Losses) {
+/// Aligns the ports to the last core: the record before a port's work ends with an SDMA send of that core.
+pub fn anchor_ports(settings: &Settings, ports: &mut [Port], core: &mut Core, losses: &mut Losses) {
     let preamble = settings.chip.facts().preamble;
     let mut sends = 0;
     for port in ports.iter_mut().filter(|port| port.stream.records.len() > 1) {
-        repair(&mut port.stream.records, preamble);
+        repair_launches(&mut port.stream.records, preamble);
         let Some(send) = core.streams[2].records.get(sends) else {
-            losses.note(format!("core {} has no SDMA record that tells the clock of port {}", core.id, port.number));
+            losses
+                .add_note(format!("core {} has no SDMA record that tells the clock of port {}", core.id, port.number));
             continue;
         };
         let records = &mut port.stream.records;
@@ -88,7 +84,7 @@ pub fn anchor(settings: &Settings, ports: &mut [Port], core: &mut Core, losses: 
 }
 
 /// Sorts the records of each launch and removes duplicates.
-fn repair(records: &mut Vec<Record>, preamble: usize) {
+fn repair_launches(records: &mut Vec<Record>, preamble: usize) {
     let Some(first) = records.iter().position(|record| record.id == FIRST_ID) else { return };
     let body = records.split_off(first);
     let surplus = records.len().saturating_sub(preamble);
@@ -96,14 +92,14 @@ fn repair(records: &mut Vec<Record>, preamble: usize) {
     let mut launch: Vec<Record> = Vec::new();
     for record in body {
         if launch.last().is_some_and(|last| last.id > record.id + DROP) {
-            records.extend(sorted(std::mem::take(&mut launch)));
+            records.extend(sort_launch(std::mem::take(&mut launch)));
         }
         launch.push(record);
     }
-    records.extend(sorted(launch));
+    records.extend(sort_launch(launch));
 }
 
-fn sorted(mut launch: Vec<Record>) -> Vec<Record> {
+fn sort_launch(mut launch: Vec<Record>) -> Vec<Record> {
     launch.sort_by_key(|record| record.id);
     let mut kept: Vec<Record> = Vec::with_capacity(launch.len());
     for record in launch {
@@ -120,7 +116,7 @@ fn sorted(mut launch: Vec<Record>) -> Vec<Record> {
 }
 
 /// Assigns commands to the records of a port if exactly one core matches.
-pub fn pair(chip: Chip, port: &mut Port, cores: &mut [Core], losses: &mut Losses) {
+pub fn pair_port(chip: Chip, port: &mut Port, cores: &mut [Core], losses: &mut Losses) {
     let mut records = std::mem::take(&mut port.stream.records);
     let mut claims: Vec<(u32, Option<(u8, pair::Match)>)> = vec![(0, None); records.len()];
     let mut has_commands = false;
@@ -128,20 +124,20 @@ pub fn pair(chip: Chip, port: &mut Port, cores: &mut [Core], losses: &mut Losses
         let Some(nodes) = core.nodes.ports.get(&port.number).filter(|nodes| !nodes.is_empty()) else { continue };
         let nodes = nodes.clone();
         has_commands = true;
-        for found in pair::matches(&records, &core.port_commands(chip, &nodes, losses), losses) {
+        for found in pair::match_sections(&records, &core.port_commands(chip, &nodes, losses), losses) {
             let claim = &mut claims[found.record];
             claim.0 += 1;
             claim.1 = Some((core.id as u8, found));
         }
     }
     if has_commands {
-        label(chip, Engine::Cdma, &mut records, port.stream.rows(&port.bytes));
+        label_records(chip, Engine::Cdma, &mut records, port.stream.rows(&port.bytes));
     }
     let (mut unmatched, mut contested) = (0, 0);
     for (record, (count, claim)) in records.iter_mut().zip(claims) {
         match claim {
             Some((core, found)) if count == 1 => {
-                found.apply(record, &cores[usize::from(core)].nodes.commands);
+                found.apply_to(record, &cores[usize::from(core)].nodes.commands);
                 record.core = Some(core);
                 record.label = Label::None;
             }
@@ -152,12 +148,12 @@ pub fn pair(chip: Chip, port: &mut Port, cores: &mut [Core], losses: &mut Losses
         }
     }
     if contested > 0 {
-        losses.note(format!("port {}: {contested} records fit the commands of several cores", port.number));
+        losses.add_note(format!("port {}: {contested} records fit the commands of several cores", port.number));
     }
     if has_commands && unmatched * 2 >= records.len().max(1) {
-        losses.note(format!("port {}: {unmatched} of {} records have no command", port.number, records.len()));
+        losses.add_note(format!("port {}: {unmatched} of {} records have no command", port.number, records.len()));
     }
-    label(chip, Engine::Cdma, &mut records, port.stream.rows(&port.bytes));
+    label_records(chip, Engine::Cdma, &mut records, port.stream.rows(&port.bytes));
     debug_assert!(records.iter().all(|record| record.command == NONE || record.core.is_some()));
     port.stream.records = records;
 }

@@ -2,39 +2,38 @@
 
 use super::compare::{CaptureChange, CaptureComparison};
 use super::operators::Operator;
-use report::{Cell, Paper, Table, duration, figures, number, page, words};
+use report::{Cell, Paper, Table, format_duration, format_number, number_column, page, text_column};
 use serde_json::{Value, json};
 
 impl CaptureComparison {
     /// Formats up to `limit` changes of each kind. An operator counts as slower if its time grew by more than `share`.
-    pub fn text(&self, share: f64, limit: usize, paper: &Paper) -> String {
-        let (table, lines) = self.shown(share, limit);
-        table.map(|table| table.on(paper)).into_iter().chain(lines).collect::<Vec<_>>().join("\n")
+    pub fn format_text(&self, share: f64, limit: usize, paper: &Paper) -> String {
+        let (table, lines) = self.change_table(share, limit);
+        table.map(|table| table.format_for(paper)).into_iter().chain(lines).collect::<Vec<_>>().join("\n")
     }
 
-    /// Describes all changes as a page for the browser.
-    pub fn page(&self, share: f64) -> String {
-        let (table, lines) = self.shown(share, usize::MAX);
-        let table = table.map_or_else(String::new, |table| table.html());
-        let lines: String = lines.iter().map(|line| format!("<p>{}</p>\n", page::escaped(line))).collect();
-        page::page("Two captures compared", "", &format!("<h1>Two captures compared</h1>\n{table}{lines}"))
+    pub fn format_page(&self, share: f64) -> String {
+        let (table, lines) = self.change_table(share, usize::MAX);
+        let table = table.map_or_else(String::new, |table| table.to_html());
+        let lines: String = lines.iter().map(|line| format!("<p>{}</p>\n", page::escape_html(line))).collect();
+        page::whole_page("Two captures compared", "", &format!("<h1>Two captures compared</h1>\n{table}{lines}"))
     }
 
-    /// The operators that changed, and what else there is to say.
-    fn shown(&self, share: f64, limit: usize) -> (Option<Table>, Vec<String>) {
+    /// Returns the table of changed operators, and notes below it.
+    fn change_table(&self, share: f64, limit: usize) -> (Option<Table>, Vec<String>) {
         let (before, after) = self.spans_ns;
         if self.is_equal() {
-            let (count, time) = (self.changes.len(), duration(before as f64));
+            let (count, time) = (self.changes.len(), format_duration(before as f64));
             let equal =
                 format!("nothing differs: {count} operators, each as often and as long in both captures of {time}");
             return (None, vec![equal]);
         }
         let (changed, equal): (Vec<_>, Vec<_>) = self.changes.iter().partition(|change| change.differs());
-        let table = (!changed.is_empty()).then(|| table(&changed[..changed.len().min(limit)], share));
+        let table = (!changed.is_empty()).then(|| change_rows(&changed[..changed.len().min(limit)], share));
         let mut lines = Vec::new();
         for (what, list) in [("only before", &self.gone), ("only after", &self.new)] {
             let line = |(operator, time): &(Operator, i64)| {
-                format!("{what}: {} ({})", operator.text(), duration(*time as f64))
+                format!("{what}: {} ({})", operator.format_text(), format_duration(*time as f64))
             };
             lines.extend(list.iter().take(limit).map(line));
         }
@@ -45,33 +44,34 @@ impl CaptureComparison {
             "{} operators in both, {} of them equal, {slower} slower by more than {} % and chance; together they {what} {}",
             self.changes.len(),
             equal.len(),
-            number(share * 100.0),
-            duration(time)
+            format_number(share * 100.0),
+            format_duration(time)
         ));
         lines.push(format!(
             "the captures took {} and {}, {:.3} times as long",
-            duration(before as f64),
-            duration(after as f64),
-            self.ratio()
+            format_duration(before as f64),
+            format_duration(after as f64),
+            self.span_ratio()
         ));
         (table, lines)
     }
 
-    pub fn document(&self, share: f64) -> Value {
+    pub fn to_json(&self, share: f64) -> Value {
         let change = |change: &CaptureChange| {
             json!({
-                "operator": change.operator.text(),
+                "operator": change.operator.format_text(),
                 "engine": change.operator.engine.name(),
                 "before_count": change.before.count,
                 "before_mean_ns": change.before.mean_ns,
                 "after_count": change.after.count,
                 "after_mean_ns": change.after.mean_ns,
-                "ratio": change.ratio(),
+                "ratio": change.mean_ratio(),
                 "lost_ns": change.lost_ns(),
                 "slower": change.is_slower(share),
             })
         };
-        let total = |(operator, time): &(Operator, i64)| json!({ "operator": operator.text(), "total_ns": time });
+        let total =
+            |(operator, time): &(Operator, i64)| json!({ "operator": operator.format_text(), "total_ns": time });
         json!({
             "changes": self.changes.iter().map(change).collect::<Vec<_>>(),
             "only_before": self.gone.iter().map(total).collect::<Vec<_>>(),
@@ -84,39 +84,39 @@ impl CaptureComparison {
     }
 }
 
-fn table(changes: &[&CaptureChange], share: f64) -> Table {
+fn change_rows(changes: &[&CaptureChange], share: f64) -> Table {
     let mut table = Table::new([
-        words("operator"),
-        figures("before").drops(2),
-        figures("mean before"),
-        figures("after").drops(1),
-        figures("mean after"),
-        figures("ratio"),
-        figures("lost"),
-        words(""),
+        text_column("operator"),
+        number_column("before").drop_order(2),
+        number_column("mean before"),
+        number_column("after").drop_order(1),
+        number_column("mean after"),
+        number_column("ratio"),
+        number_column("lost"),
+        text_column(""),
     ]);
     for change in changes {
-        table.row([
-            change.operator.text().into(),
+        table.add_row([
+            change.operator.format_text().into(),
             change.before.count.to_string().into(),
-            duration(change.before.mean_ns).into(),
+            format_duration(change.before.mean_ns).into(),
             change.after.count.to_string().into(),
-            duration(change.after.mean_ns).into(),
-            ratio(change.ratio()),
-            duration(change.lost_ns()).into(),
-            if change.is_slower(share) { Cell::from("slower").bad() } else { Cell::from("") },
+            format_duration(change.after.mean_ns).into(),
+            ratio_cell(change.mean_ratio()),
+            format_duration(change.lost_ns()).into(),
+            if change.is_slower(share) { Cell::from("slower").mark_bad() } else { Cell::from("") },
         ]);
     }
     table
 }
 
-/// Returns the cell of a ratio, coloured if it differs notably from 1.
-fn ratio(ratio: f64) -> Cell {
+/// Coloured if the ratio differs notably from 1.
+fn ratio_cell(ratio: f64) -> Cell {
     const NOTABLE: f64 = 0.01;
     let cell = Cell::from(format!("{ratio:.3}"));
     match ratio {
-        ratio if ratio > 1.0 + NOTABLE => cell.bad(),
-        ratio if ratio < 1.0 - NOTABLE => cell.best(),
+        ratio if ratio > 1.0 + NOTABLE => cell.mark_bad(),
+        ratio if ratio < 1.0 - NOTABLE => cell.mark_best(),
         _ => cell,
     }
 }

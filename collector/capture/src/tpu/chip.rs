@@ -1,13 +1,11 @@
 //! Supported chips and their parameters.
 
-/// A supported chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Chip {
     /// SG2260, BM1690.
     Aks,
     /// SG2260E.
     Aksv,
-    /// BM1688.
     Bm1688,
     /// CV84X6, also called BM1684X2.
     Cv84x6,
@@ -16,7 +14,6 @@ pub enum Chip {
 /// An engine of a core, or the ports between chips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Engine {
-    /// Tensor unit.
     Tiu,
     /// DMA engine between DDR, L2 and local memory.
     Gdma,
@@ -41,7 +38,7 @@ const NAMES: &[(&str, Chip)] = &[
     ("7", Chip::Cv84x6),
 ];
 
-/// Parameters of a chip. Texts are printed verbatim.
+/// Parameters of a chip, printed verbatim.
 #[derive(Clone, Copy, Debug)]
 pub struct ChipFacts {
     pub name: &'static str,
@@ -49,9 +46,7 @@ pub struct ChipFacts {
     pub letter: char,
     pub cores: u32,
     pub ports: u32,
-    /// Clock of the tensor unit.
     pub tiu_mhz: f64,
-    /// Clock of the DMA engines.
     pub dma_mhz: f64,
     /// Number of records per engine that the profiler adds at the start.
     pub preamble: usize,
@@ -88,7 +83,7 @@ const ROW_LABELS: [&str; 17] = [
     "Vector OHOW Align(8bits)",
 ];
 
-const fn rows(texts: [&'static str; 17]) -> [(&'static str, &'static str); 17] {
+const fn label_rows(texts: [&'static str; 17]) -> [(&'static str, &'static str); 17] {
     let mut rows = [("", ""); 17];
     let mut index = 0;
     while index < 17 {
@@ -111,7 +106,7 @@ const AKS: ChipFacts = ChipFacts {
     cube: [1, 32, 64, 128],
     ddr_gb_per_s: 68.264,
     l2_gb_per_s: 128.0,
-    rows: rows([
+    rows: label_rows([
         "ASIC", "8", "64", "16", "18", "14", "64", "2", "1", "128", "8533", "68.264", "128", "64", "4", "4", "64",
     ]),
 };
@@ -121,7 +116,7 @@ const AKSV: ChipFacts = ChipFacts {
     letter: 'v',
     cores: 4,
     ports: 10,
-    rows: rows([
+    rows: label_rows([
         "ASIC", "4", "64", "16", "18", "14", "64", "2", "1", "128", "8533", "68.264", "128", "64", "4", "4", "64",
     ]),
     ..AKS
@@ -140,7 +135,9 @@ const BM1688: ChipFacts = ChipFacts {
     cube: [1, 16, 32, 64],
     ddr_gb_per_s: 32.0,
     l2_gb_per_s: 0.0,
-    rows: rows(["ASIC", "2", "32", "4", "17", "13", "16", "16", "0", "64", "4266", "32", "0", "32", "4", "4", "16"]),
+    rows: label_rows([
+        "ASIC", "2", "32", "4", "17", "13", "16", "16", "0", "64", "4266", "32", "0", "32", "4", "4", "16",
+    ]),
 };
 
 const CV84X6: ChipFacts = ChipFacts {
@@ -156,7 +153,9 @@ const CV84X6: ChipFacts = ChipFacts {
     cube: [1, 16, 32, 64],
     ddr_gb_per_s: 64.0,
     l2_gb_per_s: 0.0,
-    rows: rows(["ASIC", "4", "16", "0.25", "18", "14", "32", "16", "0", "64", "4266", "64", "0", "64", "4", "4", "16"]),
+    rows: label_rows([
+        "ASIC", "4", "16", "0.25", "18", "14", "32", "16", "0", "64", "4266", "64", "0", "64", "4", "4", "16",
+    ]),
 };
 
 impl Chip {
@@ -166,13 +165,12 @@ impl Chip {
     }
 
     /// Returns the names of all chips for messages.
-    pub fn list() -> String {
+    pub fn chip_names() -> String {
         let names: Vec<_> =
             NAMES.iter().filter(|(name, _)| !name.starts_with(|first: char| first.is_ascii_digit())).collect();
         names.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ")
     }
 
-    /// Returns the parameters of the chip.
     pub fn facts(self) -> &'static ChipFacts {
         match self {
             Chip::Aks => &AKS,
@@ -182,20 +180,17 @@ impl Chip {
         }
     }
 
-    /// Returns the header lines of the register report with the effective TIU clock.
-    pub fn parameters(self, tiu_mhz: f64) -> Vec<(&'static str, String)> {
+    pub fn report_parameters(self, tiu_mhz: f64) -> Vec<(&'static str, String)> {
         let facts = self.facts();
         let mut lines = vec![("Chip Arch", facts.name.to_owned())];
         lines.extend(facts.rows.iter().map(|(label, text)| (*label, (*text).to_owned())));
-        lines.push(("TIU Frequency(MHz)", number(tiu_mhz)));
-        lines.push(("DMA Frequency(MHz)", number(facts.dma_mhz)));
+        lines.push(("TIU Frequency(MHz)", format_number(tiu_mhz)));
+        lines.push(("DMA Frequency(MHz)", format_number(facts.dma_mhz)));
         lines
     }
 
-    /// Returns the engine of a code in a dynamic node, or `None` for engines that are not profiled.
-    ///
-    /// The virtual SDMA shares the list of SDMA.
-    pub fn engine(self, code: u32) -> Option<Engine> {
+    /// Returns `None` for engines that are not profiled. The virtual SDMA shares the list of SDMA.
+    pub fn engine_of_code(self, code: u32) -> Option<Engine> {
         let known: &[Option<Engine>] = match self {
             Chip::Aks => &[
                 Some(Engine::Tiu),
@@ -216,16 +211,14 @@ impl Chip {
     }
 }
 
-/// Formats a number without a zero fraction, as in reports.
-pub fn number(value: f64) -> String {
+pub fn format_number(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value}") }
 }
 
 impl Engine {
-    /// All engines in the order of reports.
+    /// In the order of reports.
     pub const ALL: [Engine; 4] = [Engine::Tiu, Engine::Gdma, Engine::Sdma, Engine::Cdma];
 
-    /// Returns the displayed name.
     pub fn name(self) -> &'static str {
         match self {
             Engine::Tiu => "TIU",
@@ -235,8 +228,7 @@ impl Engine {
         }
     }
 
-    /// Returns the engine's number in reports.
-    pub fn id(self) -> u32 {
+    pub fn report_id(self) -> u32 {
         match self {
             Engine::Tiu => 0,
             Engine::Gdma => 1,
@@ -245,7 +237,6 @@ impl Engine {
         }
     }
 
-    /// Returns the code of the engine's system commands.
     pub fn system_op(self) -> u32 {
         match self {
             Engine::Tiu => 15,

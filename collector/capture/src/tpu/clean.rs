@@ -12,22 +12,18 @@ const HALF: i64 = 1 << 31;
 /// Maximum number of wrap-arounds of a valid capture.
 const MAX_TURNS: i64 = 1 << 20;
 
-/// Result of restoring an overrun ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overrun {
-    /// Number of remaining records.
     pub kept: usize,
     /// Highest command number plus one.
     pub numbered: u64,
 }
 
 /// Rotates an overrun ring buffer to its oldest record.
-///
-/// If a counter wrapped around at record p, record p follows p-1 closely (modulo the range) while the first and the
-/// last record are the whole recording apart. In an overrun ring buffer it is the other way round. The vendor's tool
-/// (`compat`) treats every wrap-around as an overrun.
-pub fn rotate(records: &mut [Record], compat: bool) -> Option<Overrun> {
-    if regressions(records.iter()) == 0 {
+/// If a counter wraps at record p, p closely follows p-1 (modulo the range), while first and last record
+/// are the whole recording apart; after an overrun it is the reverse. `compat`: every wrap is an overrun.
+pub fn rotate_overrun(records: &mut [Record], compat: bool) -> Option<Overrun> {
+    if count_regressions(records.iter()) == 0 {
         return None;
     }
     let (turn, _) = records.iter().enumerate().min_by_key(|(_, record)| record.start)?;
@@ -35,7 +31,7 @@ pub fn rotate(records: &mut [Record], compat: bool) -> Option<Overrun> {
         return None;
     }
     let (before, after) = records.split_at(turn);
-    if regressions(after.iter().chain(before)) > 0 {
+    if count_regressions(after.iter().chain(before)) > 0 {
         return None;
     }
     let gap = |from: &Record, to: &Record| (to.start - from.end).rem_euclid(RANGE);
@@ -48,7 +44,7 @@ pub fn rotate(records: &mut [Record], compat: bool) -> Option<Overrun> {
     Some(Overrun { kept: records.len(), numbered })
 }
 
-fn regressions<'a>(records: impl Iterator<Item = &'a Record>) -> usize {
+fn count_regressions<'a>(records: impl Iterator<Item = &'a Record>) -> usize {
     let mut latest = i64::MIN;
     let mut count = 0;
     for record in records {
@@ -83,7 +79,7 @@ pub fn swap_late(records: &mut [Record]) {
     }
 }
 
-/// Swaps adjacent SDMA records that are out of order, detected by their numbers.
+/// Swaps adjacent SDMA records whose numbers are out of order.
 pub fn swap_ids(records: &mut [Record]) {
     for index in 1..records.len() {
         let id = records[index].id;
@@ -98,10 +94,8 @@ pub fn swap_ids(records: &mut [Record]) {
     }
 }
 
-/// Extends times after a wrap-around.
-///
-/// The vendor's tool (`compat`) treats every backward step in the upper half as a wrap-around, even between records
-/// that merely overlap.
+/// Extends times after a wrap-around. `compat`: every backward step in the upper half is a wrap-around,
+/// as in the vendor's tool, even between records that merely overlap.
 pub fn lift_times(records: &mut [Record], compat: bool) {
     let (mut last, mut lift) = (0, 0);
     for record in records {
@@ -140,16 +134,15 @@ pub fn lift_port_times(records: &mut [Record], compat: bool) {
     }
 }
 
-/// Converts cycles to nanoseconds.
 pub fn to_ns(records: &mut [Record], mhz: f64) {
     for record in records {
         record.cycles = record.end - record.start + 1;
-        record.start = ns(record.start, mhz);
-        record.end = ns(record.end, mhz);
+        record.start = cycles_to_ns(record.start, mhz);
+        record.end = cycles_to_ns(record.end, mhz);
     }
 }
 
-fn ns(cycles: i64, mhz: f64) -> i64 {
+fn cycles_to_ns(cycles: i64, mhz: f64) -> i64 {
     // The order of operations determines the last digit and matches the vendor's tool.
     (cycles as f64 / mhz * 1000.0).round_ties_even() as i64
 }

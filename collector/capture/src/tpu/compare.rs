@@ -20,7 +20,7 @@ pub struct CaptureSide {
 }
 
 impl CaptureSide {
-    fn of(runs: &Runs) -> CaptureSide {
+    fn from_runs(runs: &Runs) -> CaptureSide {
         let (count, mean_ns) = (runs.times_ns.len(), runs.mean_ns());
         let squares: f64 = runs.times_ns.iter().map(|time| (*time as f64 - mean_ns).powi(2)).sum();
         let variance_of_mean = if count > 1 { squares / (count - 1) as f64 / count as f64 } else { 0.0 };
@@ -28,7 +28,6 @@ impl CaptureSide {
     }
 }
 
-/// An operator in both captures.
 #[derive(Clone, Debug)]
 pub struct CaptureChange {
     pub operator: Operator,
@@ -42,8 +41,7 @@ impl CaptureChange {
         (self.after.mean_ns - self.before.mean_ns) * self.after.count as f64
     }
 
-    /// Returns the ratio of the means after and before.
-    pub fn ratio(&self) -> f64 {
+    pub fn mean_ratio(&self) -> f64 {
         self.after.mean_ns / self.before.mean_ns
     }
 
@@ -56,11 +54,10 @@ impl CaptureChange {
     pub fn is_slower(&self, share: f64) -> bool {
         let error = (self.before.variance_of_mean + self.after.variance_of_mean).sqrt();
         let lost = self.after.mean_ns - self.before.mean_ns;
-        self.ratio() > 1.0 + share && lost > STANDARD_ERRORS * error
+        self.mean_ratio() > 1.0 + share && lost > STANDARD_ERRORS * error
     }
 }
 
-/// Comparison of two captures.
 #[derive(Clone, Debug, Default)]
 pub struct CaptureComparison {
     /// Operators in both captures, sorted by decreasing time lost.
@@ -69,12 +66,10 @@ pub struct CaptureComparison {
     pub gone: Vec<(Operator, i64)>,
     /// Operators only in the later capture, with their times.
     pub new: Vec<(Operator, i64)>,
-    /// Total times before and after.
     pub spans_ns: (i64, i64),
 }
 
 impl CaptureComparison {
-    /// Returns whether operators and total times are equal.
     pub fn is_equal(&self) -> bool {
         let (before, after) = self.spans_ns;
         before == after
@@ -83,28 +78,26 @@ impl CaptureComparison {
             && !self.changes.iter().any(CaptureChange::differs)
     }
 
-    /// Returns the ratio of the total times after and before.
-    pub fn ratio(&self) -> f64 {
+    pub fn span_ratio(&self) -> f64 {
         self.spans_ns.1.max(1) as f64 / self.spans_ns.0.max(1) as f64
     }
 
-    /// Returns whether an operator or the total became slower.
     pub fn is_slower(&self, share: f64) -> bool {
-        self.ratio() > 1.0 + share || self.changes.iter().any(|change| change.is_slower(share))
+        self.span_ratio() > 1.0 + share || self.changes.iter().any(|change| change.is_slower(share))
     }
 }
 
-/// Compares two captures over all cores.
-pub fn compare(before: &Timeline, after: &Timeline) -> CaptureComparison {
+/// Compares over all cores.
+pub fn compare_captures(before: &Timeline, after: &Timeline) -> CaptureComparison {
     let spans_ns = (span_ns(before), span_ns(after));
-    let (mut before, after) = (merged(before), merged(after));
+    let (mut before, after) = (merge_cores(before), merge_cores(after));
     let mut comparison = CaptureComparison { spans_ns, ..CaptureComparison::default() };
     for (operator, now) in after {
         match before.remove(&operator) {
             Some(then) => comparison.changes.push(CaptureChange {
                 operator,
-                before: CaptureSide::of(&then),
-                after: CaptureSide::of(&now),
+                before: CaptureSide::from_runs(&then),
+                after: CaptureSide::from_runs(&now),
             }),
             None => comparison.new.push((operator, now.total_ns())),
         }
@@ -119,11 +112,11 @@ pub fn compare(before: &Timeline, after: &Timeline) -> CaptureComparison {
 }
 
 fn span_ns(timeline: &Timeline) -> i64 {
-    let first = timeline.records().map(|record| record.start).min().unwrap_or(0);
-    timeline.records().map(|record| record.end).max().unwrap_or(0) - first
+    let first = timeline.all_records().map(|record| record.start).min().unwrap_or(0);
+    timeline.all_records().map(|record| record.end).max().unwrap_or(0) - first
 }
 
-fn merged(timeline: &Timeline) -> HashMap<Operator, Runs> {
+fn merge_cores(timeline: &Timeline) -> HashMap<Operator, Runs> {
     let mut merged: HashMap<Operator, Runs> = HashMap::new();
     for (_, operator, runs) in operators::by_core(timeline) {
         merged.entry(operator).or_default().times_ns.extend(runs.times_ns);

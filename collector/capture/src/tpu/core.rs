@@ -3,9 +3,9 @@
 use super::block::{self, CaptureBlock, Kind};
 use super::chip::{Chip, Engine};
 use super::clean;
-use super::label::label;
+use super::label::label_records;
 use super::loss::Losses;
-use super::node::{self, Node, NodeSource, Nodes, slot};
+use super::node::{self, Node, NodeSource, Nodes, engine_slot};
 use super::pair::{self, Commands, Keyed, Numbers};
 use super::pmu;
 use super::record::{NONE, Record};
@@ -15,10 +15,9 @@ use super::{Error, Result};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Records of one engine.
 #[derive(Clone, Debug, Default)]
 pub struct Stream {
-    /// Records in chronological order.
+    /// In chronological order.
     pub records: Vec<Record>,
     /// Number of records in the file, including ones dropped later.
     pub read: u64,
@@ -27,13 +26,11 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Returns access to the raw records.
     pub fn rows<'a>(&'a self, bytes: &'a [u8]) -> Rows<'a> {
         Rows::new(bytes, &self.blocks, self.stride)
     }
 
-    /// Adds the records of a block.
-    pub fn add(
+    pub fn add_block(
         &mut self,
         chip: Chip,
         engine: Engine,
@@ -41,25 +38,23 @@ impl Stream {
         block: &Range<usize>,
         losses: &mut Losses,
     ) {
-        self.stride = pmu::stride(chip, engine);
+        self.stride = pmu::record_size(chip, engine);
         let first = self.records.len() as u32;
         let rest = block.len() % self.stride;
         if rest != 0 {
             let what = format!("{rest} bytes at the end of the {} records are no whole record", engine.name());
-            losses.skip(source.path, Some((block.end - rest) as u64), what);
+            losses.skip_part(source.path, Some((block.end - rest) as u64), what);
         }
         self.blocks.push((first, block.start));
-        self.records.extend(pmu::records(chip, engine, &source.bytes[block.clone()], first));
+        self.records.extend(pmu::parse_records(chip, engine, &source.bytes[block.clone()], first));
         self.read += (block.len() / self.stride) as u64;
     }
 }
 
-/// A core and its file.
 #[derive(Clone, Debug, Default)]
 pub struct Core {
     pub id: u32,
     pub path: PathBuf,
-    /// Content of the file.
     pub bytes: Vec<u8>,
     /// Records of TIU, GDMA and SDMA.
     pub streams: [Stream; 3],
@@ -68,27 +63,23 @@ pub struct Core {
     pub sync: Option<i64>,
     /// Number of the first kernel call among those of all cores.
     pub first_scope: u32,
-    /// Skipped parts of the file.
     pub losses: Losses,
     keyed: Keyed,
     statics: [Vec<Range<usize>>; 3],
 }
 
-/// Engines of a core in the order of `streams`.
+/// In the order of `Core::streams`.
 pub const ENGINES: [Engine; 3] = [Engine::Tiu, Engine::Gdma, Engine::Sdma];
 
 impl Core {
-    /// Creates an empty core.
     pub fn new(id: u32, path: &Path) -> Core {
         Core { id, path: path.to_owned(), ..Core::default() }
     }
 
-    /// Returns the file for messages.
-    pub fn source(&self) -> NodeSource<'_> {
+    pub fn node_source(&self) -> NodeSource<'_> {
         NodeSource { path: &self.path, bytes: &self.bytes }
     }
 
-    /// Returns whether the file contains commands.
     pub fn has_commands(&self) -> bool {
         // Commands of the preamble have already been removed from the lists.
         !self.nodes.commands.is_empty()
@@ -104,28 +95,27 @@ impl Core {
     }
 }
 
-/// Reads a whole file.
 pub fn read_file(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })
 }
 
 /// Reads a core's file and orders its streams, without pairing.
-pub fn read(settings: &Settings, id: u32, path: &Path) -> Core {
+pub fn read_core(settings: &Settings, id: u32, path: &Path) -> Core {
     let mut core = Core::new(id, path);
     match read_file(path) {
-        Ok(bytes) => parse(settings, core, bytes),
+        Ok(bytes) => parse_core(settings, core, bytes),
         Err(error) => {
-            core.losses.skip(path, None, error.to_string());
+            core.losses.skip_part(path, None, error.to_string());
             core
         }
     }
 }
 
 /// Parses the content of a core's file without pairing.
-pub fn parse(settings: &Settings, mut core: Core, bytes: Vec<u8>) -> Core {
+pub fn parse_core(settings: &Settings, mut core: Core, bytes: Vec<u8>) -> Core {
     core.bytes = bytes;
     let mut losses = std::mem::take(&mut core.losses);
-    let blocks = block::split(&core.path, &core.bytes, &mut losses);
+    let blocks = block::split_blocks(&core.path, &core.bytes, &mut losses);
     take_records(settings, &mut core, &blocks, &mut losses);
     take_commands(settings.chip, &mut core, &blocks, &mut losses);
     clean_streams(settings, &mut core, &mut losses);
@@ -140,10 +130,10 @@ fn take_records(settings: &Settings, core: &mut Core, blocks: &[CaptureBlock], l
         let mut found = blocks.iter().filter(|block| block.kind == kind);
         let Some(first) = found.next() else { continue };
         let mut stream = Stream::default();
-        stream.add(settings.chip, ENGINES[slot], core.source(), &first.body, losses);
+        stream.add_block(settings.chip, ENGINES[slot], core.node_source(), &first.body, losses);
         for other in found {
             let what = format!("a second block of {} records; only the first counts", ENGINES[slot].name());
-            losses.skip(&core.path, Some(other.body.start as u64), what);
+            losses.skip_part(&core.path, Some(other.body.start as u64), what);
         }
         core.streams[slot] = stream;
     }
@@ -157,14 +147,14 @@ fn take_commands(chip: Chip, core: &mut Core, blocks: &[CaptureBlock], losses: &
         let body = block.body.clone();
         match core.bytes[body.clone()].get(..12) {
             Some(head) => {
-                core.keyed.insert((block::word(head, 0), block::word(head, 1)), body.start + 12..body.end);
+                core.keyed.insert((block::word_at(head, 0), block::word_at(head, 1)), body.start + 12..body.end);
             }
-            None => losses.skip(&core.path, Some(body.start as u64), "a block of descriptors without its key"),
+            None => losses.skip_part(&core.path, Some(body.start as u64), "a block of descriptors without its key"),
         }
     }
     core.statics = [bodies(Kind::TiuCommands), bodies(Kind::GdmaCommands), bodies(Kind::SdmaCommands)];
-    let extras = node::extras(core.source(), &bodies(Kind::Extras), losses);
-    core.nodes = node::read(chip, core.source(), &bodies(Kind::Nodes), &extras, losses);
+    let extras = node::extra_ranges(core.node_source(), &bodies(Kind::Extras), losses);
+    core.nodes = node::read_nodes(chip, core.node_source(), &bodies(Kind::Nodes), &extras, losses);
 }
 
 fn clean_streams(settings: &Settings, core: &mut Core, losses: &mut Losses) {
@@ -172,8 +162,8 @@ fn clean_streams(settings: &Settings, core: &mut Core, losses: &mut Losses) {
     for (slot, stream) in core.streams.iter_mut().enumerate() {
         let engine = ENGINES[slot];
         let records = &mut stream.records;
-        if let Some(overrun) = clean::rotate(records, settings.compat) {
-            losses.note(format!(
+        if let Some(overrun) = clean::rotate_overrun(records, settings.compat) {
+            losses.add_note(format!(
                 "{}: the ring buffer of {} was overrun: the last {} of {} records survive",
                 path.display(),
                 engine.name(),
@@ -189,20 +179,19 @@ fn clean_streams(settings: &Settings, core: &mut Core, losses: &mut Losses) {
         if engine == Engine::Sdma {
             clean::swap_ids(records);
         }
-        clean::to_ns(records, settings.mhz(engine));
+        clean::to_ns(records, settings.clock_mhz(engine));
     }
     if !settings.compat {
         join_turns(settings, &mut core.streams);
     }
 }
 
-/// Shifts DMA streams by one counter range if that brings them closer to the tensor unit, since a counter may wrap
-/// around between the first records of two engines.
+/// Shifts DMA streams by one counter range if that brings them closer to the tensor unit's stream.
 fn join_turns(settings: &Settings, streams: &mut [Stream; 3]) {
     let Some(base) = streams[0].records.first().map(|record| record.start) else { return };
     for (slot, stream) in streams.iter_mut().enumerate().skip(1) {
         let Some(first) = stream.records.first().map(|record| record.start) else { continue };
-        let turn = ((1u64 << 32) as f64 / settings.mhz(ENGINES[slot]) * 1000.0).round_ties_even() as i64;
+        let turn = ((1u64 << 32) as f64 / settings.clock_mhz(ENGINES[slot]) * 1000.0).round_ties_even() as i64;
         let shift = [0, turn, -turn].into_iter().min_by_key(|shift| (first + shift - base).abs()).unwrap_or(0);
         if shift != 0 {
             for record in &mut stream.records {
@@ -236,7 +225,7 @@ fn drop_preamble(chip: Chip, core: &mut Core) {
 }
 
 /// Removes stray records and pairs the others with commands.
-pub fn pair(settings: &Settings, core: &mut Core) {
+pub fn pair_core(settings: &Settings, core: &mut Core) {
     let mut losses = std::mem::take(&mut core.losses);
     drop_strays(settings, core);
     if settings.chip == Chip::Cv84x6 && (settings.is_bmodel || !settings.compat) {
@@ -265,8 +254,8 @@ fn drop_strays(settings: &Settings, core: &mut Core) {
             records.pop();
         }
     } else if !core.nodes.lists[0].is_empty() {
-        let numbers = Numbers::of(&core.nodes.lists[0], &core.nodes.commands);
-        let strays = records.iter().take_while(|record| numbers.count(record.id) == 0).count();
+        let numbers = Numbers::count_nodes(&core.nodes.lists[0], &core.nodes.commands);
+        let strays = records.iter().take_while(|record| numbers.count_of(record.id) == 0).count();
         records.drain(..strays);
         drop_surplus(records, &numbers);
     } else if settings.chip == Chip::Cv84x6 {
@@ -292,7 +281,7 @@ fn drop_surplus(records: &mut Vec<Record>, numbers: &Numbers) {
     }
     while let Some(last) = records.last() {
         let count = counts.get_mut(&last.id).expect("every record was counted");
-        if *count <= numbers.count(last.id) {
+        if *count <= numbers.count_of(last.id) {
             break;
         }
         *count -= 1;
@@ -310,15 +299,15 @@ fn drop_unpaired_edges(records: &mut Vec<Record>) {
 
 fn pair_nodes(settings: &Settings, core: &mut Core, engine: Engine, losses: &mut Losses) {
     let source = NodeSource { path: &core.path, bytes: &core.bytes };
-    let list: Vec<Node> = std::mem::take(&mut core.nodes.lists[slot(engine)]);
+    let list: Vec<Node> = std::mem::take(&mut core.nodes.lists[engine_slot(engine)]);
     let pool = &mut core.nodes.commands;
     let commands = pair::of_nodes(settings.chip, engine, &list, pool, &core.keyed, source, losses);
-    core.nodes.lists[slot(engine)] = list;
+    core.nodes.lists[engine_slot(engine)] = list;
     pair_stream(settings, core, engine, &commands, true, losses);
 }
 
 fn pair_bmodel(settings: &Settings, core: &mut Core, engine: Engine, losses: &mut Losses) {
-    let slot = slot(engine);
+    let slot = engine_slot(engine);
     let source = NodeSource { path: &core.path, bytes: &core.bytes };
     let pool = &mut core.nodes.commands;
     let commands = pair::of_static(settings.chip, engine, &core.statics[slot], pool, source, losses);
@@ -336,8 +325,7 @@ fn pair_bmodel(settings: &Settings, core: &mut Core, engine: Engine, losses: &mu
     }
 }
 
-/// Pairs the records of an engine and returns whether any was paired. `are_all` states that no other commands will be
-/// tried later.
+/// Returns whether any record was paired. `are_all`: no other commands will be tried later.
 fn pair_stream(
     settings: &Settings,
     core: &mut Core,
@@ -346,14 +334,14 @@ fn pair_stream(
     are_all: bool,
     losses: &mut Losses,
 ) -> bool {
-    let stream = &mut core.streams[slot(engine)];
+    let stream = &mut core.streams[engine_slot(engine)];
     let mut records = std::mem::take(&mut stream.records);
-    label(settings.chip, engine, &mut records, stream.rows(&core.bytes));
+    label_records(settings.chip, engine, &mut records, stream.rows(&core.bytes));
     let pool = &core.nodes.commands;
     // The vendor's tool includes the profiler's own records in the pairing.
     let has_markers = are_all && !settings.compat && pair::ends_with_markers(&records, commands, pool);
     let work = records.len() - if has_markers { 2 } else { 0 };
-    let paired = pair::pair(&mut records[..work], commands, pool, losses);
-    core.streams[slot(engine)].records = records;
+    let paired = pair::pair_records(&mut records[..work], commands, pool, losses);
+    core.streams[engine_slot(engine)].records = records;
     paired
 }

@@ -8,7 +8,6 @@ use super::loss::Losses;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Declared numbers of records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Declared {
     counts: BTreeMap<(Engine, u32), u64>,
@@ -18,19 +17,25 @@ pub struct Declared {
 
 impl Declared {
     /// Parses a line `core3_gdma_record = 17` or `cdma_port2_record = 17`. Other names are ignored.
-    pub fn add(&mut self, key: &str, count: u64) {
-        if let Some(stream) = stream(key) {
+    pub fn add_count(&mut self, key: &str, count: u64) {
+        if let Some(stream) = parse_stream(key) {
             self.counts.insert(stream, count);
         }
     }
 
-    /// Sets the capacity of a stream.
     pub fn set_limit(&mut self, limit: u64) {
         self.limit = limit;
     }
 
     /// Reports missing records of cores and ports. Cores below `shown` without a file are reported elsewhere.
-    pub fn check(&self, directory: &Path, cores: &[(u32, &Core)], ports: &[Port], shown: u32, losses: &mut Losses) {
+    pub fn report_missing(
+        &self,
+        directory: &Path,
+        cores: &[(u32, &Core)],
+        ports: &[Port],
+        shown: u32,
+        losses: &mut Losses,
+    ) {
         for (&(engine, number), &count) in self.counts.iter().filter(|(_, count)| **count > 0) {
             let found = match engine {
                 Engine::Cdma => {
@@ -39,18 +44,26 @@ impl Declared {
                 }
                 _ => {
                     let core = cores.iter().find(|(known, _)| *known == number);
-                    core.map(|(_, core)| (&core.path, core.streams[super::node::slot(engine)].read))
+                    core.map(|(_, core)| (&core.path, core.streams[super::node::engine_slot(engine)].read))
                 }
             };
             match found {
                 Some((path, read)) if self.falls_short(read, count) => {
-                    losses.skip(path, None, missing(engine, read, count))
+                    losses.skip_part(path, None, missing_text(engine, read, count))
                 }
                 None if engine == Engine::Cdma => {
-                    losses.skip(&directory.join(format!("cdma_{number}.profile")), None, missing(engine, 0, count));
+                    losses.skip_part(
+                        &directory.join(format!("cdma_{number}.profile")),
+                        None,
+                        missing_text(engine, 0, count),
+                    );
                 }
                 None if number >= shown => {
-                    losses.skip(&directory.join(format!("cdmlib0_{number}.profile")), None, missing(engine, 0, count));
+                    losses.skip_part(
+                        &directory.join(format!("cdmlib0_{number}.profile")),
+                        None,
+                        missing_text(engine, 0, count),
+                    );
                 }
                 _ => {}
             }
@@ -58,15 +71,14 @@ impl Declared {
         note_cores_without_commands(cores, losses);
     }
 
-    /// Returns whether records are missing. A full buffer keeps fewer records than declared, so then only an empty
-    /// stream counts.
+    /// A full buffer keeps fewer records than declared, so only an empty stream counts as missing then.
     fn falls_short(&self, read: u64, count: u64) -> bool {
         let is_full = self.limit != 0 && count >= self.limit;
         read < count && (read == 0 || !is_full)
     }
 }
 
-fn missing(engine: Engine, read: u64, count: u64) -> String {
+fn missing_text(engine: Engine, read: u64, count: u64) -> String {
     let name = engine.name();
     match read {
         0 => format!("none of the {count} {name} records that global.profile declares"),
@@ -74,7 +86,7 @@ fn missing(engine: Engine, read: u64, count: u64) -> String {
     }
 }
 
-fn stream(key: &str) -> Option<(Engine, u32)> {
+fn parse_stream(key: &str) -> Option<(Engine, u32)> {
     let name = key.strip_suffix("_record")?;
     if let Some(port) = name.strip_prefix("cdma_port") {
         return Some((Engine::Cdma, port.parse().ok()?));
@@ -84,15 +96,14 @@ fn stream(key: &str) -> Option<(Engine, u32)> {
     Some((engine, number.parse().ok()?))
 }
 
-/// Notes cores with records but without commands if other cores have commands. Commands are not declared, so their loss
-/// cannot be proven.
+/// Notes cores without commands if others have some. Commands are not declared, so a loss is unproven.
 fn note_cores_without_commands(cores: &[(u32, &Core)], losses: &mut Losses) {
     let has_records = |core: &Core| core.streams.iter().any(|stream| stream.read > 0);
     if !cores.iter().any(|(_, core)| core.has_commands()) {
         return;
     }
     for (_, core) in cores.iter().filter(|(_, core)| !core.has_commands() && has_records(core)) {
-        losses.note(format!(
+        losses.add_note(format!(
             "{}: records without any command, while other cores have theirs; the file may be cut",
             core.path.display()
         ));

@@ -3,7 +3,7 @@
 //! The layouts and the table of valid commands are text files in `tables/`, parsed once. No field crosses a 64-bit
 //! boundary.
 
-use super::block::word;
+use super::block::word_at;
 use super::chip::{Chip, Engine};
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -15,14 +15,12 @@ pub struct Place {
     pub width: u8,
 }
 
-/// A register field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     pub name: String,
     pub place: Place,
 }
 
-/// Register layout of a class of commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DescriptorLayout {
     pub class: String,
@@ -71,24 +69,23 @@ const HOT: [&str; 14] = [
 ];
 
 impl DescriptorLayout {
-    /// Returns the position of a field.
-    pub fn find(&self, name: &str) -> Option<Place> {
+    pub fn find_field(&self, name: &str) -> Option<Place> {
         self.slots.get(name).copied()
     }
 
-    /// Returns the value of a field, or `None` if the layout lacks it.
-    pub fn value(&self, bytes: &[u8], name: &str) -> Option<u64> {
-        self.find(name).map(|place| bits(bytes, place))
+    /// Returns `None` if the layout lacks the field.
+    pub fn field_value(&self, bytes: &[u8], name: &str) -> Option<u64> {
+        self.find_field(name).map(|place| extract_bits(bytes, place))
     }
 
-    /// Returns the value of a hot field, or `None` if the layout lacks it.
-    pub fn hot(&self, bytes: &[u8], field: Hot) -> Option<u64> {
-        self.hot[field as usize].map(|place| bits(bytes, place))
+    /// Returns `None` if the layout lacks the field.
+    pub fn hot_value(&self, bytes: &[u8], field: Hot) -> Option<u64> {
+        self.hot[field as usize].map(|place| extract_bits(bytes, place))
     }
 }
 
 /// Extracts a field. Missing bytes are read as zero.
-pub fn bits(bytes: &[u8], place: Place) -> u64 {
+pub fn extract_bits(bytes: &[u8], place: Place) -> u64 {
     let at = usize::from(place.offset / 64) * 8;
     let mut buffer = [0; 8];
     let part = bytes.get(at..).unwrap_or(&[]);
@@ -98,20 +95,16 @@ pub fn bits(bytes: &[u8], place: Place) -> u64 {
     if place.width >= 64 { value } else { value & ((1 << place.width) - 1) }
 }
 
-/// Kind of descriptors in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
-    /// Commands of the tensor unit.
     Tiu,
     /// Commands of GDMA and SDMA.
     Dma,
-    /// Commands of a port.
     Cdma,
 }
 
 impl Stream {
-    /// Returns the kind of an engine's descriptors.
-    pub fn of(engine: Engine) -> Stream {
+    pub fn of_engine(engine: Engine) -> Stream {
         match engine {
             Engine::Tiu => Stream::Tiu,
             Engine::Gdma | Engine::Sdma => Stream::Dma,
@@ -126,7 +119,6 @@ struct FieldEntry {
     name: String,
 }
 
-/// Layouts and commands of a chip.
 #[derive(Debug, Default)]
 pub struct Decoder {
     layouts: Vec<DescriptorLayout>,
@@ -144,26 +136,25 @@ pub struct Decoded<'a> {
 }
 
 impl Decoder {
-    pub fn of(chip: Chip) -> &'static Decoder {
+    pub fn for_chip(chip: Chip) -> &'static Decoder {
         static DECODERS: LazyLock<[Decoder; 4]> =
-            LazyLock::new(|| [Chip::Aks, Chip::Aksv, Chip::Bm1688, Chip::Cv84x6].map(build));
+            LazyLock::new(|| [Chip::Aks, Chip::Aksv, Chip::Bm1688, Chip::Cv84x6].map(build_decoder));
         &DECODERS[chip as usize]
     }
 
-    pub fn layout(&self, number: u16) -> &DescriptorLayout {
+    pub fn layout_at(&self, number: u16) -> &DescriptorLayout {
         &self.layouts[usize::from(number)]
     }
 
     /// Decodes the descriptor at the start of the bytes. Returns `None` if there is none or it is truncated.
     pub fn decode(&self, stream: Stream, bytes: &[u8]) -> Option<Decoded<'_>> {
-        let entry = self.entry(stream, bytes)?;
-        let layout = self.layout(entry.layout);
+        let entry = self.find_entry(stream, bytes)?;
+        let layout = self.layout_at(entry.layout);
         (bytes.len() >= layout.bytes).then_some(Decoded { layout, number: entry.layout })
     }
 
-    /// Returns the printed name of a command's sub-type.
-    pub fn name(&self, layout: &DescriptorLayout, bytes: &[u8]) -> &str {
-        let (kind, sub) = (layout.hot(bytes, Hot::Type), layout.hot(bytes, Hot::SubType));
+    pub fn printed_name(&self, layout: &DescriptorLayout, bytes: &[u8]) -> &str {
+        let (kind, sub) = (layout.hot_value(bytes, Hot::Type), layout.hot_value(bytes, Hot::SubType));
         let short = layout.class.starts_with('s');
         match (kind, sub) {
             (Some(kind), Some(sub)) => {
@@ -173,11 +164,11 @@ impl Decoder {
         }
     }
 
-    fn entry(&self, stream: Stream, bytes: &[u8]) -> Option<&FieldEntry> {
+    fn find_entry(&self, stream: Stream, bytes: &[u8]) -> Option<&FieldEntry> {
         if bytes.len() < 8 {
             return None;
         }
-        let (low, high) = (word(bytes, 0), word(bytes, 1));
+        let (low, high) = (word_at(bytes, 0), word_at(bytes, 1));
         match stream {
             Stream::Tiu => {
                 let (short, kind) = (low & 1 == 1, high >> 9 & 15);
@@ -200,14 +191,13 @@ const TRAILING_ZERO_BYTES: usize = 128;
 /// A command in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoundField {
-    /// Offset of the first byte.
     pub at: usize,
     pub layout: u16,
 }
 
-/// Decodes up to `limit` commands of a stream. Also returns the offset at which decoding failed, if it did.
-pub fn stream(chip: Chip, stream: Stream, bytes: &[u8], limit: usize) -> (Vec<FoundField>, Option<usize>) {
-    let decoder = Decoder::of(chip);
+/// Decodes up to `limit` commands; also returns the offset of the first undecodable one, if any.
+pub fn decode_stream(chip: Chip, stream: Stream, bytes: &[u8], limit: usize) -> (Vec<FoundField>, Option<usize>) {
+    let decoder = Decoder::for_chip(chip);
     let (mut found, mut at) = (Vec::new(), 0);
     while at < bytes.len() && found.len() < limit {
         let Some(decoded) = decoder.decode(stream, &bytes[at..]) else {
@@ -216,15 +206,15 @@ pub fn stream(chip: Chip, stream: Stream, bytes: &[u8], limit: usize) -> (Vec<Fo
         };
         let layout = decoded.layout;
         let body = &bytes[at..at + layout.bytes];
-        let sub = layout.hot(body, Hot::SpecialFunction);
+        let sub = layout.hot_value(body, Hot::SpecialFunction);
         let is_system = matches!(layout.class.as_str(), "SYS" | "sDMA_sys" | "sCDMA_sys");
         let ends = match (chip, stream) {
             (_, Stream::Cdma) => sub == Some(0) && is_system,
             (Chip::Cv84x6, Stream::Dma) => sub == Some(0) && is_system,
             (Chip::Bm1688 | Chip::Cv84x6, Stream::Tiu) => {
                 is_system
-                    && layout.hot(body, Hot::SubType) == Some(31)
-                    && layout.value(body, "rsvd1").is_some_and(|v| v == 1)
+                    && layout.hot_value(body, Hot::SubType) == Some(31)
+                    && layout.field_value(body, "rsvd1").is_some_and(|v| v == 1)
             }
             _ => false,
         };
@@ -242,7 +232,7 @@ pub fn stream(chip: Chip, stream: Stream, bytes: &[u8], limit: usize) -> (Vec<Fo
     (found, None)
 }
 
-fn build(chip: Chip) -> Decoder {
+fn build_decoder(chip: Chip) -> Decoder {
     let letter = chip.facts().letter;
     let mut decoder = Decoder { is_bm1688: chip == Chip::Bm1688, ..Decoder::default() };
     let classes = read_layouts(letter, &mut decoder);
@@ -352,7 +342,7 @@ mod tests {
     #[test]
     fn layouts_fill_their_size_and_no_field_crosses_a_word() {
         for chip in [Chip::Aks, Chip::Aksv, Chip::Bm1688, Chip::Cv84x6] {
-            let decoder = Decoder::of(chip);
+            let decoder = Decoder::for_chip(chip);
             assert!(decoder.layouts.len() > 20, "{chip:?}");
             for layout in &decoder.layouts {
                 for field in &layout.fields {

@@ -13,8 +13,8 @@ pub struct CaptureFiles {
     pub ports: Vec<(u32, PathBuf)>,
 }
 
-/// Finds the files. The last number in a name is that of the core or port: `cdmlib0_3.profile` is core 3.
-pub fn find(directory: &Path, ports: u32, losses: &mut Losses) -> Result<CaptureFiles> {
+/// The last number in a name is that of the core or port: `cdmlib0_3.profile` is core 3.
+pub fn find_files(directory: &Path, ports: u32, losses: &mut Losses) -> Result<CaptureFiles> {
     let failed = |source| Error::Read { path: directory.to_owned(), source };
     let mut files = CaptureFiles::default();
     let mut paths = Vec::new();
@@ -30,7 +30,7 @@ pub fn find(directory: &Path, ports: u32, losses: &mut Losses) -> Result<Capture
             continue;
         }
         if !path.is_file() {
-            losses.skip(&path, None, "not a regular file");
+            losses.skip_part(&path, None, "not a regular file");
             continue;
         }
         let limit = if is_core { MAX_NUMBER + 1 } else { ports };
@@ -38,12 +38,12 @@ pub fn find(directory: &Path, ports: u32, losses: &mut Losses) -> Result<Capture
             Some(number) if number < limit => {
                 let list = if is_core { &mut files.cores } else { &mut files.ports };
                 if list.iter().any(|(known, _)| *known == number) {
-                    losses.skip(&path, None, format!("a second file with the number {number}"));
+                    losses.skip_part(&path, None, format!("a second file with the number {number}"));
                 } else {
                     list.push((number, path.clone()));
                 }
             }
-            _ => losses.skip(&path, None, format!("the name does not end in a number below {limit}")),
+            _ => losses.skip_part(&path, None, format!("the name does not end in a number below {limit}")),
         }
     }
     files.cores.sort_by_key(|(number, _)| *number);

@@ -13,33 +13,28 @@ const MAX_CORES: u32 = 64;
 /// Maximum host time after the records, so that sums of times fit into 64 bits.
 const MAX_TAIL_NS: u64 = 31_536_000_000_000_000;
 
-/// Metadata of a capture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Global {
     pub chip: Chip,
     /// Whether a compiled model with static commands was profiled.
     pub is_bmodel: bool,
-    /// Clock of the tensor unit, if given.
     pub tiu_mhz: Option<f64>,
-    /// Minimum number of displayed cores.
     pub cores: u32,
     /// Host time between the end of the records and the end of `disable_profile`.
     pub tail_offset_ns: Option<i64>,
-    /// Declared numbers of records.
     pub declared: Declared,
 }
 
-/// Reads the metadata.
-pub fn read(directory: &Path, losses: &mut Losses) -> Result<Global> {
+pub fn read_metadata(directory: &Path, losses: &mut Losses) -> Result<Global> {
     let path = directory.join("global.profile");
     let failed = |source| Error::Read { path: path.clone(), source };
     let mut bytes = Vec::new();
     let file = std::fs::File::open(&path).map_err(failed)?;
     file.take(MAX_BYTES).read_to_end(&mut bytes).map_err(failed)?;
-    parse(&path, &String::from_utf8_lossy(&bytes), losses)
+    parse_metadata(&path, &String::from_utf8_lossy(&bytes), losses)
 }
 
-fn parse(path: &Path, text: &str, losses: &mut Losses) -> Result<Global> {
+fn parse_metadata(path: &Path, text: &str, losses: &mut Losses) -> Result<Global> {
     let (mut arch, mut is_bmodel, mut tiu_mhz, mut cores, mut tail) = (None, false, None, 0, None);
     let (mut limit, mut declared) = (0, Declared::default());
     for line in text.lines().map(str::trim) {
@@ -51,7 +46,11 @@ fn parse(path: &Path, text: &str, losses: &mut Losses) -> Result<Global> {
         let (key, value) = (key.trim(), value.trim());
         let number = value.parse::<i64>();
         let refuse = |losses: &mut Losses| {
-            losses.skip(path, None, format!("`{key}` is `{value}`, which is no number of its kind; it is ignored"));
+            losses.skip_part(
+                path,
+                None,
+                format!("`{key}` is `{value}`, which is no number of its kind; it is ignored"),
+            );
         };
         match key {
             "arch" => arch = Some(value.to_owned()),
@@ -70,9 +69,9 @@ fn parse(path: &Path, text: &str, losses: &mut Losses) -> Result<Global> {
             },
             key if key.ends_with("_record") => match number.map(|count| (count, u64::try_from(count))) {
                 Ok((count, Ok(records))) => {
-                    declared.add(key, records);
+                    declared.add_count(key, records);
                     if limit != 0 && count >= limit {
-                        losses.note(format!("`{key}` reached max_record_num ({limit}): the capture ends early"));
+                        losses.add_note(format!("`{key}` reached max_record_num ({limit}): the capture ends early"));
                     }
                 }
                 _ => refuse(losses),

@@ -10,7 +10,6 @@ use datasets::limits::MAX_SAMPLES;
 use datasets::{Json, Outcome, Record, RowError, Source, Target};
 use serde_json::{Map, Value, json};
 
-/// Granularity of the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Per {
     /// Equal commands of one core.
@@ -18,19 +17,16 @@ pub enum Per {
     Command,
 }
 
-/// Provenance shared by all records.
 #[derive(Clone, Debug)]
 pub struct CaptureProvenance {
-    /// Time at which the capture was recorded.
     pub taken_at_us: i64,
-    /// Host that the capture was recorded on.
     pub host: String,
     pub run_id: String,
     pub program_version: String,
     pub capture_hash: String,
 }
 
-/// Returns the hash of everything that was read from a capture.
+/// Hashes everything that was read from a capture.
 pub fn capture_hash(timeline: &Timeline) -> String {
     let mut hasher = blake3::Hasher::new();
     for (number, bytes) in timeline.cores.iter().map(|core| (core.id, &core.bytes)) {
@@ -42,10 +38,9 @@ pub fn capture_hash(timeline: &Timeline) -> String {
     hasher.finalize().to_hex()[..32].to_owned()
 }
 
-/// Converts a capture to records.
-pub fn records(timeline: &Timeline, provenance: &CaptureProvenance, per: Per) -> Result<Vec<Record>, RowError> {
+pub fn to_records(timeline: &Timeline, provenance: &CaptureProvenance, per: Per) -> Result<Vec<Record>, RowError> {
     let row = |core: Option<u32>, operator: &Operator, runs: &Runs, number| {
-        record(timeline, provenance, core, operator, runs, number)
+        operator_record(timeline, provenance, core, operator, runs, number)
     };
     match per {
         Per::Operator => {
@@ -53,9 +48,9 @@ pub fn records(timeline: &Timeline, provenance: &CaptureProvenance, per: Per) ->
         }
         Per::Command => {
             let mut records = Vec::new();
-            operators::each(timeline, &mut |event, operator| {
+            operators::visit_operators(timeline, &mut |event, operator| {
                 let mut runs = Runs::default();
-                runs.add(event);
+                runs.add_record(event);
                 records.push(row(event.core, &operator, &runs, Some((event.engine, event.index))));
             });
             records.into_iter().collect()
@@ -63,7 +58,7 @@ pub fn records(timeline: &Timeline, provenance: &CaptureProvenance, per: Per) ->
     }
 }
 
-fn record(
+fn operator_record(
     timeline: &Timeline,
     provenance: &CaptureProvenance,
     core: Option<u32>,
@@ -85,13 +80,13 @@ fn record(
         place: operator.place.clone(),
         op_kind: format!("tpu.{}", operator.engine.name().to_lowercase()),
         op_name: operator.name.trim().to_owned(),
-        op_text: operator.text(),
-        task_hash: blake3::hash(operator.text().as_bytes()).to_hex()[..32].to_owned(),
+        op_text: operator.format_text(),
+        task_hash: blake3::hash(operator.format_text().as_bytes()).to_hex()[..32].to_owned(),
         dtype: (!operator.dtype.is_empty()).then(|| operator.dtype.to_lowercase()),
-        input_shapes: shapes(operator)?,
+        input_shapes: input_shapes(operator)?,
         output_shape: operator
-            .shape("res0_", "")
-            .or(operator.shape("dst_", "size"))
+            .shape_of("res0_", "")
+            .or(operator.shape_of("dst_", "size"))
             .map(|shape| Json::new(&shape))
             .transpose()?,
         flops: (runs.asked > 0).then(|| i64::try_from(runs.asked).unwrap_or(i64::MAX)),
@@ -104,8 +99,8 @@ fn record(
         host_class: format!("tpu-{}-{}mhz", facts.name.to_lowercase(), settings.tiu_mhz),
         source: Source::Imported,
         outcome: Outcome::Ok,
-        features: Some(features(core, operator, runs)?),
-        counters: Some(counters(settings.mhz(operator.engine), facts, operator, runs)?),
+        features: Some(operator_features(core, operator, runs)?),
+        counters: Some(mean_counters(settings.clock_mhz(operator.engine), facts, operator, runs)?),
         counter_source: Some("tpu-pmu".to_owned()),
         program_version: provenance.program_version.clone(),
         plan: Some(Json::from(plan)),
@@ -121,15 +116,15 @@ fn record(
     Ok(record)
 }
 
-fn shapes(operator: &Operator) -> Result<Option<Json>, RowError> {
+fn input_shapes(operator: &Operator) -> Result<Option<Json>, RowError> {
     let inputs = [("opd0_", ""), ("opd1_", ""), ("src_", "size")];
-    let shapes: Vec<_> = inputs.iter().filter_map(|(prefix, suffix)| operator.shape(prefix, suffix)).collect();
+    let shapes: Vec<_> = inputs.iter().filter_map(|(prefix, suffix)| operator.shape_of(prefix, suffix)).collect();
     if shapes.is_empty() { Ok(None) } else { Json::new(&shapes).map(Some) }
 }
 
-fn features(core: Option<u32>, operator: &Operator, runs: &Runs) -> Result<Json, RowError> {
+fn operator_features(core: Option<u32>, operator: &Operator, runs: &Runs) -> Result<Json, RowError> {
     let mut features = Map::new();
-    features.insert("tpu_engine".to_owned(), operator.engine.id().into());
+    features.insert("tpu_engine".to_owned(), operator.engine.report_id().into());
     if let Some(core) = core {
         features.insert("tpu_core".to_owned(), core.into());
     }
@@ -143,7 +138,7 @@ fn features(core: Option<u32>, operator: &Operator, runs: &Runs) -> Result<Json,
     Json::new(&features)
 }
 
-fn counters(mhz: f64, facts: &super::chip::ChipFacts, operator: &Operator, runs: &Runs) -> Result<Json, RowError> {
+fn mean_counters(mhz: f64, facts: &super::chip::ChipFacts, operator: &Operator, runs: &Runs) -> Result<Json, RowError> {
     let count = runs.times_ns.len().max(1) as f64;
     let mut counters = Map::new();
     counters.insert("tpu_cycles".to_owned(), (runs.cycles as f64 / count).into());
@@ -173,5 +168,5 @@ fn counters(mhz: f64, facts: &super::chip::ChipFacts, operator: &Operator, runs:
 fn set_times(record: &mut Record, times: &[i64]) {
     let samples: Vec<f64> = times.iter().map(|time| *time as f64).collect();
     record.first_run_ns = samples.first().copied();
-    assert!(crate::times::describe(record, &samples, MAX_SAMPLES), "an operator ran at least once");
+    assert!(crate::times::fill_times(record, &samples, MAX_SAMPLES), "an operator ran at least once");
 }

@@ -12,7 +12,7 @@ use super::rows::Rows;
 const LONG_NS: i64 = 1000;
 
 /// Labels system records that have neither command nor label.
-pub fn label(chip: Chip, engine: Engine, records: &mut [Record], rows: Rows<'_>) {
+pub fn label_records(chip: Chip, engine: Engine, records: &mut [Record], rows: Rows<'_>) {
     let is_system = |record: &Record| record.command == NONE && pmu::is_system(chip, engine, rows.row(record.row));
     let mut totals = [0i64; 2];
     for (place, record) in records.iter().filter(|record| is_system(record)).enumerate() {

@@ -18,7 +18,6 @@ const MAX_BYTES: u64 = 256 << 20;
 /// Number of bytes read from the network's text.
 const HEAD_BYTES: u64 = 1 << 20;
 
-/// Layers of a capture.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layers {
     pub network: Option<Network>,
@@ -30,17 +29,14 @@ pub struct Layers {
 /// First command, last command, and index of the layer in `Layers::all`.
 type Commands = (u64, u64, usize);
 
-/// Description of a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
     pub name: String,
-    /// Operations per inference.
     pub operations: u64,
     /// Element type in lower case.
     pub mode: String,
 }
 
-/// A layer on one core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
     pub id: usize,
@@ -54,7 +50,6 @@ pub struct Layer {
     /// Input tensors; constants from the third on.
     pub inputs: Vec<Tensor>,
     pub outputs: Vec<Tensor>,
-    /// Whether the layer has commands of the tensor unit.
     pub computes: bool,
 }
 
@@ -66,15 +61,14 @@ pub struct Tensor {
 }
 
 impl Layer {
-    /// Returns the displayed name.
-    pub fn label(&self) -> String {
+    pub fn display_label(&self) -> String {
         format!("{} layer {}", self.name, self.id)
     }
 }
 
 impl Tensor {
     /// Parses a text such as `<1x64x28x28xf16>`.
-    fn parse(text: &str) -> Option<Tensor> {
+    fn parse_type(text: &str) -> Option<Tensor> {
         let inner = text.strip_prefix('<')?.strip_suffix('>')?;
         let mut parts: Vec<&str> = inner.split('x').collect();
         let dtype = parts.pop().filter(|dtype| !dtype.is_empty())?.to_owned();
@@ -82,8 +76,7 @@ impl Tensor {
         Some(Tensor { shape, dtype })
     }
 
-    /// Returns the size in bytes.
-    pub fn bytes(&self) -> u64 {
+    pub fn size_bytes(&self) -> u64 {
         let element = match self.dtype.trim_start_matches(|letter: char| letter.is_ascii_lowercase()) {
             "32" => 4,
             "16" => 2,
@@ -114,27 +107,27 @@ struct LayerPlace {
     layout: Option<String>,
 }
 
-/// Reads the layers if both files exist.
-pub fn read(directory: &Path, losses: &mut Losses) -> Option<Layers> {
+/// Returns `None` unless both files exist.
+pub fn read_layers(directory: &Path, losses: &mut Losses) -> Option<Layers> {
     let (tensors, network) = (directory.join(TENSORS), directory.join(NETWORK));
     match (tensors.is_file(), network.is_file()) {
         (true, true) => {}
         (false, false) => return None,
         (true, false) => {
-            losses.note(format!("`{TENSORS}` is there but `{NETWORK}` is not: layers are left out"));
+            losses.add_note(format!("`{TENSORS}` is there but `{NETWORK}` is not: layers are left out"));
             return None;
         }
         (false, true) => {
-            losses.note(format!("`{NETWORK}` is there but `{TENSORS}` is not: layers are left out"));
+            losses.add_note(format!("`{NETWORK}` is there but `{TENSORS}` is not: layers are left out"));
             return None;
         }
     }
     let text = read_start(&tensors, MAX_BYTES, losses)?;
-    let mut layers = parse(&tensors, &text, losses)?;
+    let mut layers = parse_layers(&tensors, &text, losses)?;
     let head = read_start(&network, HEAD_BYTES, losses)?;
-    layers.network = Network::parse(&String::from_utf8_lossy(&head));
+    layers.network = Network::parse_module(&String::from_utf8_lossy(&head));
     if layers.network.is_none() {
-        losses.skip(&network, None, "no line `module @name attributes {… module.FLOPs … module.mode …}`");
+        losses.skip_part(&network, None, "no line `module @name attributes {… module.FLOPs … module.mode …}`");
     }
     Some(layers)
 }
@@ -144,18 +137,18 @@ fn read_start(path: &Path, most: u64, losses: &mut Losses) -> Option<Vec<u8>> {
     match std::fs::File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)) {
         Ok(_) => Some(bytes),
         Err(error) => {
-            losses.skip(path, None, format!("cannot be read: {error}"));
+            losses.skip_part(path, None, format!("cannot be read: {error}"));
             None
         }
     }
 }
 
-fn parse(path: &Path, bytes: &[u8], losses: &mut Losses) -> Option<Layers> {
+fn parse_layers(path: &Path, bytes: &[u8], losses: &mut Losses) -> Option<Layers> {
     // Entries are parsed one by one, since generic JSON values take much more memory than their text.
     let entries: Vec<&RawValue> = match serde_json::from_slice(bytes) {
         Ok(entries) => entries,
         Err(error) => {
-            losses.skip(path, None, format!("is no list of layers: {error}"));
+            losses.skip_part(path, None, format!("is no list of layers: {error}"));
             return None;
         }
     };
@@ -163,8 +156,8 @@ fn parse(path: &Path, bytes: &[u8], losses: &mut Losses) -> Option<Layers> {
     for (index, entry) in entries.into_iter().enumerate() {
         let id = index + 1;
         match serde_json::from_str::<LayerEntry>(entry.get()) {
-            Ok(entry) => layers.add(id, entry, path, losses),
-            Err(error) => losses.skip(path, None, format!("layer {id}: {error}")),
+            Ok(entry) => layers.add_entry(id, entry, path, losses),
+            Err(error) => losses.skip_part(path, None, format!("layer {id}: {error}")),
         }
     }
     layers.commands.values_mut().for_each(|commands| commands.sort_unstable());
@@ -177,7 +170,7 @@ fn parse(path: &Path, bytes: &[u8], losses: &mut Losses) -> Option<Layers> {
             } else {
                 let (id, engine) = (layers.all[*layer].id, engine.name());
                 let what = format!("layer {id}: its {engine} commands of core {core} are another layer's");
-                losses.skip(path, None, what);
+                losses.skip_part(path, None, what);
             }
             is_free
         });
@@ -186,9 +179,9 @@ fn parse(path: &Path, bytes: &[u8], losses: &mut Losses) -> Option<Layers> {
 }
 
 impl Layers {
-    fn add(&mut self, id: usize, entry: LayerEntry, path: &Path, losses: &mut Losses) {
+    fn add_entry(&mut self, id: usize, entry: LayerEntry, path: &Path, losses: &mut Losses) {
         let Some((engine, name)) = entry.opcode.split_once('.') else {
-            return losses.skip(
+            return losses.skip_part(
                 path,
                 None,
                 format!("layer {id}: `{}` is no operation such as `tpu.Conv2D`", entry.opcode),
@@ -198,9 +191,13 @@ impl Layers {
         let mut tensors = |places: &[LayerPlace]| -> Vec<Tensor> {
             let texts = places.iter().filter_map(|place| place.memory_type.as_deref());
             let parsed = texts.filter_map(|text| {
-                let tensor = Tensor::parse(text);
+                let tensor = Tensor::parse_type(text);
                 if tensor.is_none() {
-                    losses.skip(path, None, format!("layer {id}: `{text}` is no shape such as `<1x64x28x28xf16>`"));
+                    losses.skip_part(
+                        path,
+                        None,
+                        format!("layer {id}: `{text}` is no shape such as `<1x64x28x28xf16>`"),
+                    );
                 }
                 tensor
             });
@@ -227,7 +224,7 @@ impl Layers {
         self.all.push(layer);
     }
 
-    pub fn of(&self, event: &Event<'_>) -> Option<&Layer> {
+    pub fn layer_of(&self, event: &Event<'_>) -> Option<&Layer> {
         self.place_of(event).map(|place| &self.all[place])
     }
 
@@ -247,7 +244,7 @@ impl Layers {
 }
 
 impl Network {
-    fn parse(text: &str) -> Option<Network> {
+    fn parse_module(text: &str) -> Option<Network> {
         let line = text.lines().find(|line| line.contains("module @"))?;
         let (_, rest) = line.split_once("module @")?;
         let name = rest.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next()?;
@@ -275,20 +272,20 @@ mod tests {
             {"opcode": "nothing", "core_id": 0, "tiu_dma_id(before)": [], "tiu_dma_id(after)": []}
         ]"#;
         let mut losses = Losses::default();
-        let layers = parse(Path::new("list"), text.as_bytes(), &mut losses).expect("a list");
+        let layers = parse_layers(Path::new("list"), text.as_bytes(), &mut losses).expect("a list");
         assert_eq!(losses.count, 4, "{losses:?}");
         assert_eq!(layers.all.iter().map(|layer| layer.id).collect::<Vec<_>>(), [1, 2]);
         assert_eq!(layers.commands[&(0, Engine::Tiu)], [(1, 7, 0)]);
         assert!(!layers.all[0].is_local);
-        assert_eq!(layers.all[0].inputs[0].bytes(), 64 * 28 * 28 * 2);
-        assert!(parse(Path::new("list"), b"{", &mut losses).is_none());
+        assert_eq!(layers.all[0].inputs[0].size_bytes(), 64 * 28 * 28 * 2);
+        assert!(parse_layers(Path::new("list"), b"{", &mut losses).is_none());
     }
 
     #[test]
     fn the_head_names_the_network() {
         let text = "#loc = loc(unknown)\nmodule @resnet_18 attributes {module.FLOPs = 3638757376 : i64, module.mode = \"BF16\"} {\n";
-        let network = Network::parse(text).expect("a network");
+        let network = Network::parse_module(text).expect("a network");
         assert_eq!(network, Network { name: "resnet_18".into(), operations: 3_638_757_376, mode: "bf16".into() });
-        assert_eq!(Network::parse("module {}"), None);
+        assert_eq!(Network::parse_module("module {}"), None);
     }
 }

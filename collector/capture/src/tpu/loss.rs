@@ -6,12 +6,10 @@ use std::path::PathBuf;
 /// Maximum number of described losses, since a broken file may cause a large number.
 pub const DESCRIBED: usize = 50;
 
-/// A skipped part of the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
     pub path: PathBuf,
     pub offset: Option<u64>,
-    /// Description of the part and its consequence.
     pub what: String,
     /// Number of equal losses that followed directly, and the offset of the last one.
     pub followed: Option<(usize, Option<u64>)>,
@@ -32,18 +30,15 @@ impl fmt::Display for Loss {
     }
 }
 
-/// All skipped parts, and remarks.
 #[derive(Clone, Debug, Default)]
 pub struct Losses {
-    /// Number of skipped parts.
     pub count: usize,
     pub described: Vec<Loss>,
     pub notes: Vec<String>,
 }
 
 impl Losses {
-    /// Records a skipped part.
-    pub fn skip(&mut self, path: &std::path::Path, offset: Option<u64>, what: impl Into<String>) {
+    pub fn skip_part(&mut self, path: &std::path::Path, offset: Option<u64>, what: impl Into<String>) {
         self.count += 1;
         let (what, has_room) = (what.into(), self.described.len() < DESCRIBED);
         match self.described.last_mut() {
@@ -58,14 +53,12 @@ impl Losses {
         }
     }
 
-    /// Adds a remark.
-    pub fn note(&mut self, text: impl Into<String>) {
+    pub fn add_note(&mut self, text: impl Into<String>) {
         if self.notes.len() < DESCRIBED {
             self.notes.push(text.into());
         }
     }
 
-    /// Adds the losses of another part of the reader.
     pub fn extend(&mut self, other: Losses) {
         self.count += other.count;
         self.described.extend(other.described);

@@ -49,10 +49,9 @@ pub mod timeline;
 pub mod trace;
 pub mod view;
 
-pub use assemble::{assemble, read};
+pub use assemble::{assemble_timeline, read_capture};
 pub use error::Error;
 pub use settings::Reading;
 pub use timeline::Timeline;
 
-/// Result of capture operations.
 pub type Result<T> = std::result::Result<T, Error>;

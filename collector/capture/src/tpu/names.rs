@@ -4,7 +4,6 @@ use super::chip::Chip;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Type and name of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Names {
     pub kind: &'static str,
@@ -18,12 +17,15 @@ const CODES: usize = 32;
 struct NameTable(Vec<Names>);
 
 impl NameTable {
-    fn get(&self, op: u32, sub: u32) -> Names {
+    fn names_of(&self, op: u32, sub: u32) -> Names {
         self.0[(op as usize % CODES) * CODES + sub as usize % CODES]
     }
 
     /// Parses lines `OP type: SUB name; …`; `missing` provides absent names.
-    fn read<'a>(lines: impl Iterator<Item = &'a str>, missing: impl Fn(u32, &str, u32) -> Option<String>) -> NameTable {
+    fn parse_lines<'a>(
+        lines: impl Iterator<Item = &'a str>,
+        missing: impl Fn(u32, &str, u32) -> Option<String>,
+    ) -> NameTable {
         let mut kinds: HashMap<u32, (&str, HashMap<u32, String>)> = HashMap::new();
         for line in lines {
             let (head, subs) = line.split_once(':').expect("the table is ours");
@@ -46,50 +48,51 @@ impl NameTable {
     }
 }
 
-fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
+fn table_lines(text: &'static str) -> impl Iterator<Item = &'static str> {
     text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-fn part(text: &'static str, head: &'static str) -> impl Iterator<Item = &'static str> {
-    let own = lines(text).skip_while(move |line| *line != head).skip(1);
+fn section_lines(text: &'static str, head: &'static str) -> impl Iterator<Item = &'static str> {
+    let own = table_lines(text).skip_while(move |line| *line != head).skip(1);
     own.take_while(|line| !line.starts_with('['))
 }
 
-/// Returns the names of a TIU node.
-pub fn tiu(op: u32, sub: u32) -> Names {
+pub fn tiu_names(op: u32, sub: u32) -> Names {
     static TABLE: LazyLock<NameTable> = LazyLock::new(|| {
-        NameTable::read(lines(include_str!("tables/tiu_names.txt")), |_, kind, sub| Some(format!("{kind}_{sub}")))
+        NameTable::parse_lines(table_lines(include_str!("tables/tiu_names.txt")), |_, kind, sub| {
+            Some(format!("{kind}_{sub}"))
+        })
     });
-    TABLE.get(op, sub)
+    TABLE.names_of(op, sub)
 }
 
-/// Returns the names of a GDMA or SDMA command.
-pub fn dma(chip: Chip, op: u32, sub: u32) -> Names {
+/// Names of a GDMA or SDMA command.
+pub fn dma_names(chip: Chip, op: u32, sub: u32) -> Names {
     static TABLES: LazyLock<[NameTable; 3]> = LazyLock::new(|| {
-        ["[a v]", "[b]", "[c]"]
-            .map(|head| NameTable::read(part(include_str!("tables/dma_names.txt"), head), |_, _, _| None))
+        ["[a v]", "[b]", "[c]"].map(|head| {
+            NameTable::parse_lines(section_lines(include_str!("tables/dma_names.txt"), head), |_, _, _| None)
+        })
     });
     let table = match chip {
         Chip::Aks | Chip::Aksv => 0,
         Chip::Bm1688 => 1,
         Chip::Cv84x6 => 2,
     };
-    TABLES[table].get(op, sub)
+    TABLES[table].names_of(op, sub)
 }
 
-/// Returns the names of a port's command.
-pub fn cdma(op: u32, sub: u32) -> Names {
+pub fn port_names(op: u32, sub: u32) -> Names {
     static TABLE: LazyLock<NameTable> = LazyLock::new(|| {
         let missing = |_: u32, kind: &str, sub: u32| (sub != 0).then(|| format!("{kind}_{sub}"));
-        NameTable::read(part(include_str!("tables/dma_names.txt"), "[cdma]"), missing)
+        NameTable::parse_lines(section_lines(include_str!("tables/dma_names.txt"), "[cdma]"), missing)
     });
-    TABLE.get(op, sub)
+    TABLE.names_of(op, sub)
 }
 
-/// Returns the names of a CV84X6 generator. The variant is the sub-operation, extended by the upper bits of the node.
-pub fn rvt(function: u32, sub: u32, extra: u32) -> Names {
+/// Names of a CV84X6 generator; the variant is the sub-operation plus the upper bits of the node.
+pub fn rvt_names(function: u32, sub: u32, extra: u32) -> Names {
     static TABLE: LazyLock<Vec<(&str, Vec<String>)>> = LazyLock::new(|| {
-        let rows = lines(include_str!("tables/rvt_names.txt"));
+        let rows = table_lines(include_str!("tables/rvt_names.txt"));
         rows.map(|line| {
             let (head, variants) = line.split_once(": ").expect("the table is ours");
             let (_, label) = head.split_once(' ').expect("the table is ours");
@@ -106,21 +109,20 @@ pub fn rvt(function: u32, sub: u32, extra: u32) -> Names {
     }
 }
 
-/// Names of element types by code.
 pub const DTYPES: [&str; 10] = ["INT8", "FP16", "FP32", "INT16", "INT32", "BFP16", "INT4", "FP8", "FP20", "TF32"];
 
-/// Returns the name of an element type. The vendor's tool fails for codes without a name.
-pub fn dtype(code: u64) -> &'static str {
+/// The vendor's tool fails for codes without a name.
+pub fn dtype_name(code: u64) -> &'static str {
     const BEYOND: [&str; 6] = ["dtype_10", "dtype_11", "dtype_12", "dtype_13", "dtype_14", "dtype_15"];
     let code = code as usize;
     DTYPES.get(code).or(BEYOND.get(code.wrapping_sub(DTYPES.len()))).copied().unwrap_or("unknown")
 }
 
-/// Returns a pair of element types as in the workbook.
-pub fn conversion(from: Option<u64>, to: Option<u64>) -> &'static str {
+/// Pair of element types as in the workbook.
+pub fn conversion_name(from: Option<u64>, to: Option<u64>) -> &'static str {
     const CODES: usize = 17;
     static TABLE: LazyLock<Vec<String>> = LazyLock::new(|| {
-        let name = |code: usize| if code == 0 { "None" } else { dtype(code as u64 - 1) };
+        let name = |code: usize| if code == 0 { "None" } else { dtype_name(code as u64 - 1) };
         (0..CODES * CODES).map(|pair| format!("{} -> {}", name(pair / CODES), name(pair % CODES))).collect()
     });
     let place = |code: Option<u64>| code.map_or(0, |code| (code as usize).min(CODES - 2) + 1);

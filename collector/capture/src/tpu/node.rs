@@ -3,7 +3,7 @@
 //! The words of one core form a single stream. Each command gets the number that its engine counted to, and in mode 2
 //! its stored descriptor.
 
-use super::block::word;
+use super::block::word_at;
 use super::chip::{Chip, Engine};
 use super::descriptor::{Decoder, Stream};
 use super::loss::Losses;
@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::Path;
 
-/// An entry of an engine's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Node {
     Command(u32),
@@ -26,35 +25,28 @@ pub enum Node {
     },
 }
 
-/// All nodes of a core.
 #[derive(Clone, Debug, Default)]
 pub struct Nodes {
     /// Lists of TIU, GDMA and SDMA.
     pub lists: [Vec<Node>; 3],
     pub ports: BTreeMap<u32, Vec<Node>>,
-    /// Commands that the lists refer to.
     pub commands: Vec<RecordedCommand>,
-    /// Tags that the commands refer to.
     pub tags: Vec<Tags>,
-    /// Kernel names that the tags refer to.
     pub functions: Vec<String>,
-    /// Number of kernel calls.
     pub scopes: u32,
 }
 
-/// A file in memory, with its path for messages.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeSource<'a> {
     pub path: &'a Path,
-    /// Content of the file.
     pub bytes: &'a [u8],
 }
 
 /// Count at which AKSV's generators restart their numbers.
 const RVT_LIMIT: u32 = 0x3ffff;
 
-/// Reads the words of all blocks; `extras` are the ranges of stored descriptors in order of issue.
-pub fn read(
+/// Reads the words of all blocks; `extras` are the stored descriptors in order of issue.
+pub fn read_nodes(
     chip: Chip,
     source: NodeSource<'_>,
     blocks: &[Range<usize>],
@@ -73,11 +65,15 @@ pub fn read(
         nodes: Nodes::default(),
     };
     for block in blocks {
-        reader.block(block.clone(), losses);
+        reader.read_block(block.clone(), losses);
     }
     if reader.issued > extras.len() && !extras.is_empty() {
         let missing = reader.issued - extras.len();
-        losses.skip(source.path, None, format!("{missing} commands have no stored descriptor; their nodes are shown"));
+        losses.skip_part(
+            source.path,
+            None,
+            format!("{missing} commands have no stored descriptor; their nodes are shown"),
+        );
     }
     reader.nodes
 }
@@ -95,45 +91,45 @@ struct NodeReader<'a> {
 }
 
 impl NodeReader<'_> {
-    fn block(&mut self, block: Range<usize>, losses: &mut Losses) {
+    fn read_block(&mut self, block: Range<usize>, losses: &mut Losses) {
         let (start, path) = (block.start, self.source.path);
         let bytes = &self.source.bytes[block];
         let count = bytes.len() / 4;
         if !bytes.len().is_multiple_of(4) {
-            losses.skip(path, Some((start + count * 4) as u64), "the nodes end inside a word");
+            losses.skip_part(path, Some((start + count * 4) as u64), "the nodes end inside a word");
         }
         let mut index = 0;
         while index < count {
             let at = Some((start + index * 4) as u64);
-            let value = word(bytes, index);
+            let value = word_at(bytes, index);
             index += 1;
             let packed = value >> 7;
             match value & 0x7f {
                 0 => {
                     let words = (packed as usize).div_ceil(4);
                     if words > count - index {
-                        losses.skip(path, at, "the name of a kernel is longer than what is left of the nodes");
+                        losses.skip_part(path, at, "the name of a kernel is longer than what is left of the nodes");
                         return;
                     }
                     let name = String::from_utf8_lossy(&bytes[index * 4..index * 4 + packed as usize]).into_owned();
                     self.open_kernel(name);
                     index += words;
                 }
-                1 => self.command(value, Origin::Tdi, at, losses),
-                13 => self.command(value, Origin::Rvt, at, losses),
+                1 => self.add_command(value, Origin::Tdi, at, losses),
+                13 => self.add_command(value, Origin::Rvt, at, losses),
                 8..=11 => {
                     if index == count {
-                        losses.skip(path, at, "a reference to descriptors without its count");
+                        losses.skip_part(path, at, "a reference to descriptors without its count");
                         return;
                     }
-                    self.descriptors(value, word(bytes, index));
+                    self.add_descriptors(value, word_at(bytes, index));
                     index += 1;
                 }
-                12 => self.reset(value, at, losses),
+                12 => self.reset_numbers(value, at, losses),
                 14 => self.place.2 = packed,
                 15 => (self.place.0, self.place.1) = (NONE, NONE),
                 2..=7 | 100 | 127 => {}
-                other => losses.skip(path, at, format!("a node of the unknown type {other}")),
+                other => losses.skip_part(path, at, format!("a node of the unknown type {other}")),
             }
         }
     }
@@ -148,7 +144,7 @@ impl NodeReader<'_> {
         self.nodes.scopes += 1;
     }
 
-    fn tags(&mut self, mode: Origin) -> u32 {
+    fn intern_tags(&mut self, mode: Origin) -> u32 {
         let (function, scope, batch) = self.place;
         let tags = Tags { function, scope, batch, mode };
         // Consecutive commands usually share their tags; two kinds may alternate.
@@ -163,41 +159,41 @@ impl NodeReader<'_> {
         }
     }
 
-    fn command(&mut self, value: u32, origin: Origin, at: Option<u64>, losses: &mut Losses) {
+    fn add_command(&mut self, value: u32, origin: Origin, at: Option<u64>, losses: &mut Losses) {
         let code = value >> 7 & 7;
         let stored = (origin == Origin::Tdi).then(|| {
             self.issued += 1;
             self.extras.get(self.issued - 1).cloned()
         });
-        let Some(engine) = self.chip.engine(code) else {
+        let Some(engine) = self.chip.engine_of_code(code) else {
             if !self.chip.knows_engine(code) {
-                losses.skip(self.source.path, at, format!("a command of the unknown engine {code}"));
+                losses.skip_part(self.source.path, at, format!("a command of the unknown engine {code}"));
             }
             return;
         };
-        let tags = self.tags(origin);
+        let tags = self.intern_tags(origin);
         let mut command = RecordedCommand { word: value, id: 0, tags, layout: NO_LAYOUT, origin, at: 0 };
         if let Some(Some(range)) = stored
             && engine != Engine::Cdma
         {
-            self.decode(engine, range, &mut command, losses);
+            self.decode_range(engine, range, &mut command, losses);
         }
-        self.push(engine, command);
+        self.push_command(engine, command);
         if origin == Origin::Rvt && self.chip == Chip::Aksv && self.counters[0] == RVT_LIMIT && engine != Engine::Sdma {
             let synthetic = |op: u32, code: u32| 13 | code << 7 | op << 10 | 3 << 15;
             for (engine, word) in [(Engine::Tiu, synthetic(15, 0)), (Engine::Gdma, synthetic(6, 1))] {
-                self.push(engine, RecordedCommand { word, ..command });
+                self.push_command(engine, RecordedCommand { word, ..command });
             }
             self.counters[0] = 0;
             self.counters[1] = 0;
         }
     }
 
-    fn decode(&self, engine: Engine, range: Range<usize>, command: &mut RecordedCommand, losses: &mut Losses) {
+    fn decode_range(&self, engine: Engine, range: Range<usize>, command: &mut RecordedCommand, losses: &mut Losses) {
         let bytes = &self.source.bytes[range.clone()];
-        match Decoder::of(self.chip).decode(Stream::of(engine), bytes) {
+        match Decoder::for_chip(self.chip).decode(Stream::of_engine(engine), bytes) {
             Some(decoded) => (command.layout, command.at) = (decoded.number, range.start as u64),
-            None => losses.skip(
+            None => losses.skip_part(
                 self.source.path,
                 Some(range.start as u64),
                 format!(
@@ -214,15 +210,15 @@ impl NodeReader<'_> {
         self.chip.facts().name
     }
 
-    fn push(&mut self, engine: Engine, mut command: RecordedCommand) {
+    fn push_command(&mut self, engine: Engine, mut command: RecordedCommand) {
         let index = self.nodes.commands.len() as u32;
         let (counter, list) = match engine {
             Engine::Cdma => {
-                let port = command.extra() >> 8;
+                let port = command.upper_bits() >> 8;
                 (self.ports.entry(port).or_default(), self.nodes.ports.entry(port).or_default())
             }
             engine => {
-                let slot = slot(engine);
+                let slot = engine_slot(engine);
                 (&mut self.counters[slot], &mut self.nodes.lists[slot])
             }
         };
@@ -232,8 +228,8 @@ impl NodeReader<'_> {
         self.nodes.commands.push(command);
     }
 
-    fn descriptors(&mut self, value: u32, count: u32) {
-        let tags = self.tags(Origin::Des);
+    fn add_descriptors(&mut self, value: u32, count: u32) {
+        let tags = self.intern_tags(Origin::Des);
         let key = value >> 7;
         let node = |count| Node::Descriptors { key, count, tags };
         match value & 0x7f {
@@ -244,21 +240,21 @@ impl NodeReader<'_> {
         self.ports.clear();
     }
 
-    fn reset(&mut self, value: u32, at: Option<u64>, losses: &mut Losses) {
+    fn reset_numbers(&mut self, value: u32, at: Option<u64>, losses: &mut Losses) {
         let code = value >> 7 & 7;
-        match self.chip.engine(code) {
+        match self.chip.engine_of_code(code) {
             Some(Engine::Cdma) => {
                 self.ports.insert(value >> 28, 0);
             }
-            Some(engine) => self.counters[slot(engine)] = 0,
+            Some(engine) => self.counters[engine_slot(engine)] = 0,
             None if self.chip.knows_engine(code) => {}
-            None => losses.skip(self.source.path, at, format!("a reset of the unknown engine {code}")),
+            None => losses.skip_part(self.source.path, at, format!("a reset of the unknown engine {code}")),
         }
     }
 }
 
 /// Returns the index of a core's engine in arrays of three.
-pub fn slot(engine: Engine) -> usize {
+pub fn engine_slot(engine: Engine) -> usize {
     match engine {
         Engine::Tiu => 0,
         Engine::Gdma => 1,
@@ -267,18 +263,22 @@ pub fn slot(engine: Engine) -> usize {
 }
 
 /// Returns the ranges of stored descriptors in their blocks.
-pub fn extras(source: NodeSource<'_>, blocks: &[Range<usize>], losses: &mut Losses) -> Vec<Range<usize>> {
+pub fn extra_ranges(source: NodeSource<'_>, blocks: &[Range<usize>], losses: &mut Losses) -> Vec<Range<usize>> {
     let mut places = Vec::new();
     for block in blocks {
         let mut at = block.start;
         while at < block.end {
             let Some(header) = source.bytes[at..block.end].get(..12) else {
-                losses.skip(source.path, Some(at as u64), "stored descriptors end inside a header");
+                losses.skip_part(source.path, Some(at as u64), "stored descriptors end inside a header");
                 break;
             };
-            let length = word(header, 2) as usize;
+            let length = word_at(header, 2) as usize;
             if length > block.end - at - 12 {
-                losses.skip(source.path, Some(at as u64), format!("a stored descriptor of {length} bytes is cut off"));
+                losses.skip_part(
+                    source.path,
+                    Some(at as u64),
+                    format!("a stored descriptor of {length} bytes is cut off"),
+                );
                 break;
             }
             places.push(at + 12..at + 12 + length);

@@ -11,28 +11,23 @@ use super::names;
 use super::timeline::Timeline;
 use std::collections::HashMap;
 
-/// Key of an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Operator {
     pub engine: Engine,
     pub kind: &'static str,
     pub name: &'static str,
-    /// Element type; empty if unknown.
+    /// Empty if unknown.
     pub dtype: &'static str,
-    /// Direction of DMA transfers.
     pub direction: &'static str,
     /// Named sizes: shapes of operands and result, or the transferred bytes.
     pub sizes: Vec<(&'static str, u64)>,
-    /// Kernel or layer, if known.
     pub place: Option<String>,
 }
 
-/// Times and totals of an operator.
 #[derive(Clone, Debug, Default)]
 pub struct Runs {
     pub times_ns: Vec<i64>,
     pub cycles: i64,
-    /// Total stalled cycles.
     pub stalls: u64,
     pub bytes: u64,
     /// Operations of the algorithm per record; 0 if unknown.
@@ -67,33 +62,32 @@ const SHAPES: [&str; 21] = [
 ];
 
 impl Operator {
-    /// Returns the operator of a record, or `None` for system commands.
-    pub fn of(event: &Event<'_>, layers: Option<&Layers>) -> Option<Operator> {
+    /// Returns `None` for system commands.
+    pub fn from_event(event: &Event<'_>, layers: Option<&Layers>) -> Option<Operator> {
         if event.is_system() {
             return None;
         }
-        let names = event.names();
+        let names = event.operation_names();
         let is_tiu = event.engine == Engine::Tiu;
         let (dtype, direction) = if is_tiu {
-            (tiu::result_type(event).map_or("", names::dtype), "")
+            (tiu::result_type(event).map_or("", names::dtype_name), "")
         } else {
             // Reports print an unknown type and direction as INT8 and DDR->DDR; records omit them.
-            (dma::known_dtype(event), if dma::knows_ends(event) { dma::traffic(event).direction() } else { "" })
+            (dma::known_dtype(event), if dma::knows_ends(event) { dma::event_traffic(event).direction() } else { "" })
         };
         let mut sizes = Vec::new();
         if let Some(descriptor) = event.descriptor {
-            let value = |name: &&'static str| Some((*name, descriptor.layout.value(descriptor.bytes, name)?));
+            let value = |name: &&'static str| Some((*name, descriptor.layout.field_value(descriptor.bytes, name)?));
             sizes.extend(SHAPES.iter().filter_map(value));
         } else if !is_tiu {
-            sizes.push(("bytes", dma::traffic(event).bytes));
+            sizes.push(("bytes", dma::event_traffic(event).bytes));
         }
-        let kernel = event.place().and_then(|place| place.function).map(str::to_owned);
-        let place = kernel.or_else(|| layers.and_then(|layers| layers.of(event)).map(Layer::label));
+        let kernel = event.stream_place().and_then(|place| place.function).map(str::to_owned);
+        let place = kernel.or_else(|| layers.and_then(|layers| layers.layer_of(event)).map(Layer::display_label));
         Some(Operator { engine: event.engine, kind: names.kind, name: names.name, dtype, direction, sizes, place })
     }
 
-    /// Formats the operator.
-    pub fn text(&self) -> String {
+    pub fn format_text(&self) -> String {
         let mut text = format!("{} {} {}", self.engine.name(), self.kind, self.name.trim());
         for part in [self.dtype, self.direction] {
             if !part.is_empty() {
@@ -110,7 +104,7 @@ impl Operator {
     }
 
     /// Returns the sizes with the given prefix and suffix as a shape, as far as they are known.
-    pub fn shape(&self, prefix: &str, suffix: &str) -> Option<Vec<u64>> {
+    pub fn shape_of(&self, prefix: &str, suffix: &str) -> Option<Vec<u64>> {
         let known = ["n", "c", "h", "w"].iter().filter_map(|letter| {
             let wanted = format!("{prefix}{letter}{suffix}");
             self.sizes.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value)
@@ -121,37 +115,33 @@ impl Operator {
 }
 
 impl Runs {
-    /// Adds a record.
-    pub fn add(&mut self, event: &Event<'_>) {
+    pub fn add_record(&mut self, event: &Event<'_>) {
         self.times_ns.push(event.duration_ns());
         self.cycles += event.record.cycles;
         if event.engine == Engine::Tiu {
             if event.descriptor.is_some() {
-                let work = tiu::work(event);
+                let work = tiu::event_work(event);
                 (self.asked, self.done) = (work.asked, work.done);
             }
         } else {
-            let traffic = dma::traffic(event);
+            let traffic = dma::event_traffic(event);
             self.stalls += traffic.stall;
             self.bytes += traffic.bytes;
         }
     }
 
-    /// Returns the total time.
     pub fn total_ns(&self) -> i64 {
         self.times_ns.iter().sum()
     }
 
-    /// Returns the mean time.
     pub fn mean_ns(&self) -> f64 {
         self.total_ns() as f64 / self.times_ns.len().max(1) as f64
     }
 }
 
-/// Calls `take` with every record of an operator.
-pub fn each(timeline: &Timeline, take: &mut impl FnMut(&Event<'_>, Operator)) {
+pub fn visit_operators(timeline: &Timeline, take: &mut impl FnMut(&Event<'_>, Operator)) {
     let mut give = |event: Event<'_>| {
-        if let Some(operator) = Operator::of(&event, timeline.layers.as_ref()) {
+        if let Some(operator) = Operator::from_event(&event, timeline.layers.as_ref()) {
             take(&event, operator);
         }
     };
@@ -165,16 +155,16 @@ pub fn each(timeline: &Timeline, take: &mut impl FnMut(&Event<'_>, Operator)) {
     }
 }
 
-/// Returns the operators of each core in order of first occurrence. Ports belong to the core they are displayed under.
+/// In order of first occurrence. Ports belong to the core they are displayed under.
 pub fn by_core(timeline: &Timeline) -> Vec<(Option<u32>, Operator, Runs)> {
     let mut groups: Vec<(Option<u32>, Operator, Runs)> = Vec::new();
     let mut places: HashMap<(Option<u32>, Operator), usize> = HashMap::new();
-    each(timeline, &mut |event, operator| {
+    visit_operators(timeline, &mut |event, operator| {
         let place = *places.entry((event.core, operator)).or_insert_with_key(|(core, operator)| {
             groups.push((*core, operator.clone(), Runs::default()));
             groups.len() - 1
         });
-        groups[place].2.add(event);
+        groups[place].2.add_record(event);
     });
     groups
 }

@@ -7,20 +7,20 @@ use std::path::Path;
 
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// Writes a file with the content from `fill`, and creates its folder if necessary.
-pub fn write(path: &Path, fill: impl FnOnce(&mut BufWriter<Output>) -> std::io::Result<()>) -> Result<()> {
+/// Writes what `fill` produces, and creates the folder if necessary.
+pub fn write_file(path: &Path, fill: impl FnOnce(&mut BufWriter<Output>) -> std::io::Result<()>) -> Result<()> {
     let failed = |source| Error::Write { path: path.to_owned(), source };
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::create_dir_all(directory).map_err(failed)?;
-    let output = Output::create(path).map_err(|error| failed(cause(error)))?;
+    let output = Output::create(path).map_err(|error| failed(system_error(error)))?;
     let mut writer = BufWriter::with_capacity(BUFFER_BYTES, output);
     fill(&mut writer).map_err(failed)?;
     let output = writer.into_inner().map_err(|error| failed(error.into_error()))?;
-    output.keep().map_err(|error| failed(cause(error)))
+    output.keep().map_err(|error| failed(system_error(error)))
 }
 
 /// Extracts the operating system's error, since the outer error already contains the path.
-fn cause(error: datasets::Error) -> std::io::Error {
+fn system_error(error: datasets::Error) -> std::io::Error {
     match error {
         datasets::Error::Io { source, .. } => source,
         other => std::io::Error::other(other),

@@ -12,11 +12,9 @@ use super::section;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// A section of commands.
 #[derive(Clone, Copy, Debug)]
 pub struct Section {
     first: usize,
-    /// Number of known commands.
     count: usize,
     /// Range of command numbers.
     span: u64,
@@ -24,7 +22,6 @@ pub struct Section {
     tags: u32,
 }
 
-/// Commands in order, divided into sections.
 #[derive(Clone, Debug, Default)]
 pub struct Commands {
     list: Vec<u32>,
@@ -32,13 +29,12 @@ pub struct Commands {
 }
 
 impl Commands {
-    /// Returns whether there are no sections.
     pub fn is_empty(&self) -> bool {
         self.sections.is_empty()
     }
 
-    /// Returns the number of sections that contain a command with this number.
-    fn count(&self, number: u64, pool: &[RecordedCommand]) -> usize {
+    /// Counts the sections that contain a command with this number.
+    fn count_sections(&self, number: u64, pool: &[RecordedCommand]) -> usize {
         let covers = |section: &&Section| {
             let first = self.list[section.first..].first().filter(|_| section.count > 0);
             let first = first.map_or(0, |command| u64::from(pool[*command as usize].id));
@@ -47,11 +43,11 @@ impl Commands {
         self.sections.iter().filter(covers).count()
     }
 
-    fn begin(&mut self, tags: u32) {
+    fn begin_section(&mut self, tags: u32) {
         self.sections.push(Section { first: self.list.len(), count: 0, span: 0, tags });
     }
 
-    fn push(&mut self, index: u32, number: u64) {
+    fn push_command(&mut self, index: u32, number: u64) {
         let section = self.sections.last_mut().expect("a section was begun");
         self.list.push(index);
         section.count += 1;
@@ -62,7 +58,7 @@ impl Commands {
 /// Descriptors that nodes refer to, by key and count.
 pub type Keyed = HashMap<(u32, u32), Range<usize>>;
 
-/// Returns the sections of a list of nodes. Referenced descriptors are decoded and added to `pool`.
+/// Decodes referenced descriptors and adds them to `pool`.
 pub fn of_nodes(
     chip: Chip,
     engine: Engine,
@@ -81,22 +77,22 @@ pub fn of_nodes(
                 let first = match previous {
                     Some((first, last)) if id > last => first,
                     _ => {
-                        commands.begin(NONE);
+                        commands.begin_section(NONE);
                         id
                     }
                 };
-                commands.push(index, u64::from(id - first) + 1);
+                commands.push_command(index, u64::from(id - first) + 1);
                 previous = Some((first, id));
             }
             Node::Descriptors { key, count, tags } => {
                 previous = None;
-                commands.begin(tags);
+                commands.begin_section(tags);
                 if let Some(place) = keyed.get(&(key, count)) {
                     let limit = count as usize;
                     add_stream(chip, engine, source, place.clone(), limit, tags, pool, &mut commands, losses);
                 } else {
                     let what = format!("a node refers to {count} {} descriptors at {key}, not stored", engine.name());
-                    losses.skip(source.path, None, what);
+                    losses.skip_part(source.path, None, what);
                 }
                 commands.sections.last_mut().expect("just begun").span = u64::from(count);
             }
@@ -105,7 +101,7 @@ pub fn of_nodes(
     commands
 }
 
-/// Returns the sections of blocks of static commands, one per block.
+/// One section per block of static commands.
 pub fn of_static(
     chip: Chip,
     engine: Engine,
@@ -116,7 +112,7 @@ pub fn of_static(
 ) -> Commands {
     let mut commands = Commands::default();
     for block in blocks {
-        commands.begin(NONE);
+        commands.begin_section(NONE);
         add_stream(chip, engine, source, block.clone(), usize::MAX, NONE, pool, &mut commands, losses);
         if commands.sections.last().is_some_and(|section| section.count == 0) {
             commands.sections.pop();
@@ -137,44 +133,47 @@ fn add_stream(
     commands: &mut Commands,
     losses: &mut Losses,
 ) {
-    let (found, broken) = descriptor::stream(chip, Stream::of(engine), &source.bytes[place.clone()], limit);
+    let (found, broken) =
+        descriptor::decode_stream(chip, Stream::of_engine(engine), &source.bytes[place.clone()], limit);
     if let Some(at) = broken {
         let what = format!("a {} descriptor that {} does not have ends its block", engine.name(), chip.facts().name);
-        losses.skip(source.path, Some((place.start + at) as u64), what);
+        losses.skip_part(source.path, Some((place.start + at) as u64), what);
     }
     let origin = if tags == NONE { Origin::Static } else { Origin::Des };
     for (number, found) in found.iter().enumerate() {
         let at = (place.start + found.at) as u64;
-        commands.push(pool.len() as u32, number as u64 + 1);
+        commands.push_command(pool.len() as u32, number as u64 + 1);
         pool.push(RecordedCommand { word: 0, id: number as u32, tags, layout: found.layout, origin, at });
     }
 }
 
-/// Pairs records without a command, and returns whether any was paired.
-pub fn pair(records: &mut [Record], commands: &Commands, pool: &[RecordedCommand], losses: &mut Losses) -> bool {
-    let matches = matches(records, commands, losses);
+/// Pairs records without a command; returns whether any was paired.
+pub fn pair_records(
+    records: &mut [Record],
+    commands: &Commands,
+    pool: &[RecordedCommand],
+    losses: &mut Losses,
+) -> bool {
+    let matches = match_sections(records, commands, losses);
     for matched in &matches {
-        matched.apply(&mut records[matched.record], pool);
+        matched.apply_to(&mut records[matched.record], pool);
     }
     matches.iter().any(|matched| matched.command != NONE)
 }
 
-/// Returns whether the last two records were caused by disabling the profiler instead of a command.
-///
-/// Such records move no data, their numbers restart, and their numbers occur more often among the records than among
-/// the commands. They span as many numbers as a section of two commands. If the last section is one, they would be
-/// matched with it, and each earlier section would be matched with its predecessor.
+/// Returns whether disabling the profiler caused the last two records instead of a command.
+/// Such records move no data, restart the numbers, and span as many numbers as a section of two commands. Matched
+/// with such a last section, they would shift each earlier section to its predecessor.
 pub fn ends_with_markers(records: &[Record], commands: &Commands, pool: &[RecordedCommand]) -> bool {
     let [.., before, first, last] = records else { return false };
     let is_open = |record: &Record| record.command == NONE;
     let is_marker = |record: &Record| {
         let occurs = records.iter().filter(|other| is_open(other) && other.id == record.id).count();
-        is_open(record) && record.label != Label::None && occurs > commands.count(record.id, pool)
+        is_open(record) && record.label != Label::None && occurs > commands.count_sections(record.id, pool)
     };
     last.id == first.id + 1 && first.id <= before.id && is_marker(first) && is_marker(last)
 }
 
-/// A record with its command.
 #[derive(Clone, Copy, Debug)]
 pub struct Match {
     pub record: usize,
@@ -184,8 +183,7 @@ pub struct Match {
 }
 
 impl Match {
-    /// Stores the command in the record.
-    pub fn apply(&self, record: &mut Record, pool: &[RecordedCommand]) {
+    pub fn apply_to(&self, record: &mut Record, pool: &[RecordedCommand]) {
         if self.command != NONE {
             record.command = self.command;
             record.tags = pool[self.command as usize].tags;
@@ -195,7 +193,7 @@ impl Match {
     }
 }
 
-pub fn matches(records: &[Record], commands: &Commands, losses: &mut Losses) -> Vec<Match> {
+pub fn match_sections(records: &[Record], commands: &Commands, losses: &mut Losses) -> Vec<Match> {
     let open: Vec<usize> = (0..records.len()).filter(|index| records[*index].command == NONE).collect();
     let sections = record_sections(records, &open);
     let spans = |ranges: &[Range<usize>]| -> Vec<u64> {
@@ -203,8 +201,8 @@ pub fn matches(records: &[Record], commands: &Commands, losses: &mut Losses) -> 
         ranges.iter().map(|range| id(range.end - 1) - id(range.start) + 1).collect()
     };
     let command_spans: Vec<u64> = commands.sections.iter().map(|section| section.span).collect();
-    let Some(pairs) = section::align(&spans(&sections), &command_spans) else {
-        losses.note(format!(
+    let Some(pairs) = section::align_sections(&spans(&sections), &command_spans) else {
+        losses.add_note(format!(
             "{} sections of records and {} of commands have too little in common; they stay unpaired",
             sections.len(),
             commands.sections.len()
@@ -275,8 +273,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Counts the numbers of nodes.
-    pub fn of(nodes: &[Node], pool: &[RecordedCommand]) -> Numbers {
+    pub fn count_nodes(nodes: &[Node], pool: &[RecordedCommand]) -> Numbers {
         let mut numbers = Numbers::default();
         for node in nodes {
             match node {
@@ -288,8 +285,7 @@ impl Numbers {
         numbers
     }
 
-    /// Returns how often a number occurs.
-    pub fn count(&self, number: u64) -> usize {
+    pub fn count_of(&self, number: u64) -> usize {
         let longer = self.references.len() - self.references.partition_point(|count| *count <= number);
         self.commands.get(&number).map_or(0, |count| *count as usize) + longer
     }

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 const PIECE: usize = 1 << 16;
 
-/// Writes all reports and returns their number.
-pub fn write(timeline: &Timeline, directory: &Path) -> Result<usize> {
+/// Returns the number of reports.
+pub fn write_reports(timeline: &Timeline, directory: &Path) -> Result<usize> {
     let mut jobs: Vec<(PathBuf, ReportJob<'_>)> = Vec::new();
     for core in &timeline.cores {
         let file = |kind: &str| directory.join(format!("{kind}RegInfo_{}.txt", core.id));
@@ -25,7 +25,8 @@ pub fn write(timeline: &Timeline, directory: &Path) -> Result<usize> {
     for port in timeline.ports.iter().filter(|port| !port.stream.records.is_empty()) {
         jobs.push((directory.join(format!("cdmaRegInfo_{}.txt", port.number)), ReportJob::Port(port)));
     }
-    let write = |(path, job): &(PathBuf, ReportJob<'_>)| output::write(path, |file| write_file(timeline, file, job));
+    let write =
+        |(path, job): &(PathBuf, ReportJob<'_>)| output::write_file(path, |file| write_file(timeline, file, job));
     jobs.par_iter().try_for_each(write)?;
     Ok(jobs.len())
 }
@@ -38,16 +39,16 @@ enum ReportJob<'a> {
 fn write_file(timeline: &Timeline, file: &mut BufWriter<Output>, job: &ReportJob<'_>) -> std::io::Result<()> {
     let mut out = RegisterReport { file, text: Vec::with_capacity(PIECE) };
     out.text.extend_from_slice(b"__CHIP_ARCH_ARGS__\n");
-    for (key, value) in timeline.settings.chip.parameters(timeline.settings.tiu_mhz) {
+    for (key, value) in timeline.settings.chip.report_parameters(timeline.settings.tiu_mhz) {
         out.text.extend_from_slice(format!("\t{key}: {value}\n").as_bytes());
     }
     match job {
         ReportJob::Core(core, engines) => {
             for engine in *engines {
-                timeline.core_events(core, *engine).try_for_each(|event| out.event(&event))?;
+                timeline.core_events(core, *engine).try_for_each(|event| out.write_event(&event))?;
             }
         }
-        ReportJob::Port(port) => timeline.port_events(port).try_for_each(|event| out.event(&event))?,
+        ReportJob::Port(port) => timeline.port_events(port).try_for_each(|event| out.write_event(&event))?,
     }
     out.file.write_all(&out.text)
 }
@@ -58,19 +59,19 @@ struct RegisterReport<'a> {
 }
 
 impl RegisterReport<'_> {
-    fn event(&mut self, event: &Event<'_>) -> std::io::Result<()> {
+    fn write_event(&mut self, event: &Event<'_>) -> std::io::Result<()> {
         let text = &mut self.text;
         text.extend_from_slice(match event.engine {
             Engine::Tiu => b"__TIU_REG_INFO__\n",
             Engine::Gdma | Engine::Sdma => b"__TDMA_REG_INFO__\n",
             Engine::Cdma => b"__CDMA_REG_INFO__\n",
         });
-        event.info(&mut |key, value| line(text, "", key, value));
-        event.meta(&mut |key, value| line(text, "", key, value));
+        event.list_info(&mut |key, value| append_line(text, "", key, value));
+        event.list_context(&mut |key, value| append_line(text, "", key, value));
         if event.engine == Engine::Tiu {
-            text.extend_from_slice(event.names().kind.as_bytes());
+            text.extend_from_slice(event.operation_names().kind.as_bytes());
             text.extend_from_slice(b":\n");
-            event.extra(&mut |prefix, key, value| line(text, prefix, key, value));
+            event.list_registers(&mut |prefix, key, value| append_line(text, prefix, key, value));
         }
         if text.len() >= PIECE / 2 {
             self.file.write_all(text)?;
@@ -80,11 +81,11 @@ impl RegisterReport<'_> {
     }
 }
 
-fn line(text: &mut Vec<u8>, prefix: &str, key: &str, value: Value<'_>) {
+fn append_line(text: &mut Vec<u8>, prefix: &str, key: &str, value: Value<'_>) {
     text.push(b'\t');
     text.extend_from_slice(prefix.as_bytes());
     text.extend_from_slice(key.as_bytes());
     text.extend_from_slice(b": ");
-    value.write(text);
+    value.append_to(text);
     text.push(b'\n');
 }

@@ -1,6 +1,5 @@
 //! Access to the raw records of a stream by index.
 
-/// Raw records of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
     bytes: &'a [u8],
@@ -14,7 +13,6 @@ impl<'a> Rows<'a> {
         Rows { bytes, blocks, stride }
     }
 
-    /// Returns the bytes of a record.
     pub fn row(&self, row: u32) -> &'a [u8] {
         let block = self.blocks.partition_point(|(first, _)| *first <= row) - 1;
         let (first, start) = self.blocks[block];

@@ -8,8 +8,8 @@
 /// Maximum size of the band; larger differences are not worth matching.
 const MAX_CELLS: usize = 1 << 24;
 
-/// Returns pairs of record and command sections in ascending order, or `None` if the lists differ too much.
-pub fn align(records: &[u64], commands: &[u64]) -> Option<Vec<(usize, usize)>> {
+/// Returns pairs of record and command sections, ascending, or `None` if the lists differ too much.
+pub fn align_sections(records: &[u64], commands: &[u64]) -> Option<Vec<(usize, usize)>> {
     let mut pairs = Vec::new();
     let (mut i, mut j) = (records.len(), commands.len());
     let head = records.iter().zip(commands).take_while(|(record, command)| record == command).count();
@@ -17,7 +17,7 @@ pub fn align(records: &[u64], commands: &[u64]) -> Option<Vec<(usize, usize)>> {
     let tail = tail.count().min(i.min(j) - head);
     let (rows, columns) = (i - tail - head, j - tail - head);
     let distances = if rows > 0 && columns > 0 {
-        Some(Band::of(&records[head..head + rows], &commands[head..head + columns])?)
+        Some(Band::narrowest_band(&records[head..head + rows], &commands[head..head + columns])?)
     } else {
         None
     };
@@ -29,7 +29,9 @@ pub fn align(records: &[u64], commands: &[u64]) -> Option<Vec<(usize, usize)>> {
         }
         // Within the common prefix the distance is the difference of the lengths.
         let drop_record = match &distances {
-            Some(band) if i > head && j > head => band.at(i - 1 - head, j - head) <= band.at(i - head, j - 1 - head),
+            Some(band) if i > head && j > head => {
+                band.distance_at(i - 1 - head, j - head) <= band.distance_at(i - head, j - 1 - head)
+            }
             _ => i > j,
         };
         if drop_record { i -= 1 } else { j -= 1 }
@@ -49,13 +51,13 @@ const FAR: u32 = u32::MAX / 2;
 
 impl Band {
     /// Computes the narrowest band that contains every distance the walk compares.
-    fn of(records: &[u64], commands: &[u64]) -> Option<Band> {
+    fn narrowest_band(records: &[u64], commands: &[u64]) -> Option<Band> {
         let longest = records.len().max(commands.len()) + 1;
         let mut half = records.len().abs_diff(commands.len()) + 16;
         loop {
             let half_now = half.min(longest);
-            let band = Band::fill(records, commands, half_now)?;
-            let distance = band.at(records.len(), commands.len()) as usize;
+            let band = Band::fill_cells(records, commands, half_now)?;
+            let distance = band.distance_at(records.len(), commands.len()) as usize;
             // The distance of an adjacent cell exceeds the total by at most one.
             if distance + 2 <= half_now || half_now == longest {
                 return Some(band);
@@ -64,7 +66,7 @@ impl Band {
         }
     }
 
-    fn fill(records: &[u64], commands: &[u64], half: usize) -> Option<Band> {
+    fn fill_cells(records: &[u64], commands: &[u64], half: usize) -> Option<Band> {
         let width = 2 * half + 1;
         let count = width.checked_mul(records.len() + 1).filter(|count| *count <= MAX_CELLS)?;
         let mut band = Band { half, columns: commands.len(), cells: vec![FAR; count] };
@@ -73,9 +75,9 @@ impl Band {
                 let value = if i == 0 || j == 0 {
                     (i + j) as u32
                 } else if records[i - 1] == commands[j - 1] {
-                    band.at(i - 1, j - 1)
+                    band.distance_at(i - 1, j - 1)
                 } else {
-                    1 + band.at(i - 1, j).min(band.at(i, j - 1))
+                    1 + band.distance_at(i - 1, j).min(band.distance_at(i, j - 1))
                 };
                 band.cells[i * width + j + half - i] = value;
             }
@@ -83,7 +85,7 @@ impl Band {
         Some(band)
     }
 
-    fn at(&self, i: usize, j: usize) -> u32 {
+    fn distance_at(&self, i: usize, j: usize) -> u32 {
         if j > self.columns || i.abs_diff(j) > self.half {
             return FAR;
         }
@@ -131,7 +133,7 @@ mod tests {
             records in prop::collection::vec(0u64..4, 0..40),
             commands in prop::collection::vec(0u64..4, 0..40),
         ) {
-            prop_assert_eq!(align(&records, &commands).unwrap(), by_table(&records, &commands));
+            prop_assert_eq!(align_sections(&records, &commands).unwrap(), by_table(&records, &commands));
         }
 
         #[test]
@@ -146,7 +148,7 @@ mod tests {
                     if value == 4 { records.remove(at); } else { records.insert(at, value); }
                 }
             }
-            prop_assert_eq!(align(&records, &commands).unwrap(), by_table(&records, &commands));
+            prop_assert_eq!(align_sections(&records, &commands).unwrap(), by_table(&records, &commands));
         }
     }
 }

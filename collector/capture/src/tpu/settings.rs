@@ -2,7 +2,6 @@
 
 use super::chip::{Chip, Engine};
 
-/// Options for reading a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reading {
     /// Clock of the tensor unit, overriding the capture.
@@ -11,21 +10,16 @@ pub struct Reading {
     pub compat: bool,
 }
 
-/// Settings shared by all parts of a capture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
     pub chip: Chip,
-    /// Whether commands belong to a compiled model.
     pub is_bmodel: bool,
-    /// Clock of the tensor unit.
     pub tiu_mhz: f64,
-    /// See `Reading`.
     pub compat: bool,
 }
 
 impl Settings {
-    /// Returns the clock of an engine.
-    pub fn mhz(&self, engine: Engine) -> f64 {
+    pub fn clock_mhz(&self, engine: Engine) -> f64 {
         if engine == Engine::Tiu { self.tiu_mhz } else { self.chip.facts().dma_mhz }
     }
 }

@@ -6,16 +6,14 @@ use super::event::Event;
 use super::event::{dma, tiu};
 use super::timeline::Timeline;
 use rayon::prelude::*;
-use report::{Table, duration, figures};
+use report::{Table, format_duration, number_column};
 
-/// Traffic and its cycles.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Moved {
     pub bytes: u64,
     pub cycles: i64,
 }
 
-/// Totals of one core.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CoreSums {
     /// Cycles of TIU records without system commands.
@@ -34,7 +32,6 @@ pub struct CoreSums {
     pub sdma_ddr: Moved,
 }
 
-/// Totals of a capture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaptureSummary {
     pub cores: Vec<CoreSums>,
@@ -44,17 +41,17 @@ pub struct CaptureSummary {
     dma_mhz: f64,
 }
 
-/// Computes the totals, or `None` without events.
-pub fn summarise(timeline: &Timeline) -> Option<CaptureSummary> {
-    let start = timeline.records().map(|record| record.start).min()?;
-    let end = timeline.records().map(|record| record.end).max()?;
+/// Returns `None` without events.
+pub fn sum_timeline(timeline: &Timeline) -> Option<CaptureSummary> {
+    let start = timeline.all_records().map(|record| record.start).min()?;
+    let end = timeline.all_records().map(|record| record.end).max()?;
     let cores = timeline.cores.par_iter().map(|core| core_sums(timeline, core)).collect();
     let settings = &timeline.settings;
     Some(CaptureSummary {
         cores,
         total_ns: end - start,
-        tiu_mhz: settings.mhz(Engine::Tiu),
-        dma_mhz: settings.mhz(Engine::Gdma),
+        tiu_mhz: settings.clock_mhz(Engine::Tiu),
+        dma_mhz: settings.clock_mhz(Engine::Gdma),
     })
 }
 
@@ -64,7 +61,7 @@ fn core_sums(timeline: &Timeline, core: &Core) -> CoreSums {
         if !event.is_system() {
             sums.tiu_cycles += event.record.cycles;
         }
-        let work = tiu::work(&event);
+        let work = tiu::event_work(&event);
         sums.asked += work.asked;
         sums.done += work.done;
     }
@@ -72,12 +69,12 @@ fn core_sums(timeline: &Timeline, core: &Core) -> CoreSums {
         add_gdma(&mut sums, &event);
     }
     for event in timeline.core_events(core, Engine::Sdma) {
-        let (op, sub) = event.operation();
+        let (op, sub) = event.operation_codes();
         if !event.is_rvt() && (op, sub) == (Some(Engine::Sdma.system_op()), WAIT) {
             continue;
         }
         sums.sdma_cycles += event.record.cycles;
-        let traffic = dma::traffic(&event);
+        let traffic = dma::event_traffic(&event);
         if traffic.touches_ddr() {
             sums.sdma_ddr.bytes += traffic.bytes;
             sums.sdma_ddr.cycles += event.record.cycles;
@@ -93,7 +90,7 @@ fn add_gdma(sums: &mut CoreSums, event: &Event<'_>) {
         return;
     }
     sums.gdma_cycles += event.record.cycles;
-    let traffic = dma::traffic(event);
+    let traffic = dma::event_traffic(event);
     if traffic.bytes == 0 {
         return;
     }
@@ -124,17 +121,16 @@ const HEADER: [(&str, usize); 11] = [
 const WIDTH: usize = 190;
 
 impl CaptureSummary {
-    /// Formats the table as in the vendor's text file.
-    pub fn text(&self) -> String {
+    pub fn vendor_text(&self) -> String {
         let line = |cells: &[String]| {
             let padded = cells.iter().zip(HEADER).map(|(cell, (_, width))| format!("{cell:>width$}"));
             padded.collect::<Vec<_>>().join(" | ") + "\n"
         };
         let (double, single) = ("=".repeat(WIDTH) + "\n", "-".repeat(WIDTH) + "\n");
         let mut text = format!("{double}Summary\n{double}");
-        text += &line(&CaptureSummary::header().map(str::to_owned));
+        text += &line(&CaptureSummary::column_headers().map(str::to_owned));
         text += &single;
-        let rows = self.rows();
+        let rows = self.text_rows();
         for (index, row) in rows.iter().enumerate() {
             if index + 1 == rows.len() {
                 text += &single;
@@ -144,8 +140,7 @@ impl CaptureSummary {
         text + &double
     }
 
-    /// Returns the table for display.
-    pub fn table(&self) -> Table {
+    pub fn to_table(&self) -> Table {
         let orders = [None, None, None, None, Some(7), Some(1), Some(6), Some(2), Some(4), Some(5), Some(3)];
         let headings = [
             "core",
@@ -161,26 +156,25 @@ impl CaptureSummary {
             "SDMA DDR GB/s",
         ];
         let column = |(heading, order): (&str, Option<u8>)| match order {
-            Some(order) => figures(heading).drops(order),
-            None => figures(heading),
+            Some(order) => number_column(heading).drop_order(order),
+            None => number_column(heading),
         };
         let mut table = Table::new(headings.into_iter().zip(orders).map(column));
-        for mut row in self.rows() {
-            row[2] = duration(self.total_ns as f64);
+        for mut row in self.text_rows() {
+            row[2] = format_duration(self.total_ns as f64);
             // A time in a column of cycles is that of the slowest core. Its cells contain the unit.
             let readable = |cell: String| cell.replace("(us)", " µs").replace('%', " %");
-            table.row(row.map(readable));
+            table.add_row(row.map(readable));
         }
         table
     }
 
-    /// Returns the column headers.
-    pub fn header() -> [&'static str; 11] {
+    pub fn column_headers() -> [&'static str; 11] {
         HEADER.map(|(name, _)| name)
     }
 
-    /// Returns the rows as texts, with the overall row last.
-    pub fn rows(&self) -> Vec<[String; 11]> {
+    /// The overall row is last.
+    pub fn text_rows(&self) -> Vec<[String; 11]> {
         let cores = self.cores.iter().enumerate().map(|(id, core)| self.core_row(id, core));
         cores.chain(std::iter::once(self.overall_row())).collect()
     }
@@ -193,7 +187,7 @@ impl CaptureSummary {
         time_ns(cycles, self.dma_mhz)
     }
 
-    fn speed(&self, moved: Moved) -> String {
+    fn format_speed(&self, moved: Moved) -> String {
         let time = self.dma_ns(moved.cycles);
         if time == 0 { "0.00".to_owned() } else { format!("{:.2}", moved.bytes as f64 / time as f64) }
     }
@@ -202,16 +196,16 @@ impl CaptureSummary {
         let total = self.total_ns as f64;
         [
             id.to_string(),
-            percent(self.busy_ns(core) as f64, total),
+            format_percent(self.busy_ns(core) as f64, total),
             format!("{:.3}", total / 1000.0),
-            percent(self.tiu_ns(core.tiu_cycles) as f64, total),
+            format_percent(self.tiu_ns(core.tiu_cycles) as f64, total),
             core.tiu_cycles.to_string(),
-            percent(core.asked as f64, core.done as f64),
+            format_percent(core.asked as f64, core.done as f64),
             core.gdma_cycles.to_string(),
-            self.speed(core.gdma_ddr),
-            self.speed(core.gdma_l2),
+            self.format_speed(core.gdma_ddr),
+            self.format_speed(core.gdma_l2),
             core.sdma_cycles.to_string(),
-            self.speed(core.sdma_ddr),
+            self.format_speed(core.sdma_ddr),
         ]
     }
 
@@ -239,26 +233,26 @@ impl CaptureSummary {
         let done: u128 = self.cores.iter().map(|core| core.done).sum();
         [
             "Overall".to_owned(),
-            percent(busy as f64, all),
+            format_percent(busy as f64, all),
             format!("{:.3}", total / 1000.0),
-            percent(tiu as f64, all),
+            format_percent(tiu as f64, all),
             longest(|core| core.tiu_cycles, self.tiu_mhz),
-            percent(asked as f64, done as f64),
+            format_percent(asked as f64, done as f64),
             longest(|core| core.gdma_cycles, self.dma_mhz),
-            self.speed(sum(|core| core.gdma_ddr)),
-            self.speed(sum(|core| core.gdma_l2)),
+            self.format_speed(sum(|core| core.gdma_ddr)),
+            self.format_speed(sum(|core| core.gdma_l2)),
             longest(|core| core.sdma_cycles, self.dma_mhz),
-            self.speed(sum(|core| core.sdma_ddr)),
+            self.format_speed(sum(|core| core.sdma_ddr)),
         ]
     }
 }
 
-/// Converts cycles to nanoseconds. Rounds to two decimals and truncates, as in the vendor's tool.
+/// Rounds to two decimals and truncates, as in the vendor's tool.
 pub fn time_ns(cycles: i64, mhz: f64) -> i64 {
     let time = cycles as f64 / mhz * 1000.0;
     format!("{time:.2}").parse::<f64>().unwrap_or(time) as i64
 }
 
-fn percent(part: f64, whole: f64) -> String {
+fn format_percent(part: f64, whole: f64) -> String {
     if whole == 0.0 { "0.00%".to_owned() } else { format!("{:.2}%", part / whole * 100.0) }
 }

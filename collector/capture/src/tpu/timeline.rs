@@ -13,7 +13,6 @@ use std::path::PathBuf;
 /// A capture on one clock, in nanoseconds from its first record.
 #[derive(Debug)]
 pub struct Timeline {
-    /// Folder of the capture.
     pub directory: PathBuf,
     pub settings: Settings,
     /// Cores by number; cores without a file are empty.
@@ -25,7 +24,6 @@ pub struct Timeline {
     pub tail_ns: i64,
     /// Layers of a compiled model, if their files are in the folder.
     pub layers: Option<Layers>,
-    /// Skipped parts of the capture.
     pub losses: Losses,
 }
 
@@ -36,12 +34,12 @@ impl Timeline {
     }
 
     pub fn core_events<'a>(&'a self, core: &'a Core, engine: Engine) -> impl ExactSizeIterator<Item = Event<'a>> {
-        let count = core.streams[super::node::slot(engine)].records.len();
+        let count = core.streams[super::node::engine_slot(engine)].records.len();
         (0..count).map(move |index| self.core_event(core, engine, index))
     }
 
     pub fn core_event<'a>(&'a self, core: &'a Core, engine: Engine, index: usize) -> Event<'a> {
-        let stream = &core.streams[super::node::slot(engine)];
+        let stream = &core.streams[super::node::engine_slot(engine)];
         let record = &stream.records[index];
         let row = stream.rows(&core.bytes).row(record.row);
         Event::new(&self.settings, engine, Some(core.id), index, record, row, Some(core))
@@ -59,13 +57,12 @@ impl Timeline {
         Event::new(&self.settings, Engine::Cdma, shown, index, record, row, owner)
     }
 
-    /// Returns the records of all engines.
-    pub fn records(&self) -> impl Iterator<Item = &Record> {
+    pub fn all_records(&self) -> impl Iterator<Item = &Record> {
         let cores = self.cores.iter().flat_map(|core| &core.streams);
         cores.chain(self.ports.iter().map(|port| &port.stream)).flat_map(|stream: &Stream| &stream.records)
     }
 
-    /// Returns the engines of a core that have records.
+    /// Engines of a core that have records.
     pub fn engines_of(&self, core: &Core) -> impl Iterator<Item = Engine> {
         let filled = [0, 1, 2].map(|slot| !core.streams[slot].records.is_empty());
         ENGINES.into_iter().enumerate().filter(move |(slot, _)| filled[*slot]).map(|(_, engine)| engine)

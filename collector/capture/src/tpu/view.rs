@@ -6,10 +6,9 @@ use super::{Result, Timeline, book, output, page, reginfo, trace};
 use std::io::Write;
 use std::path::Path;
 
-/// Selection of outputs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outputs<'a> {
-    /// Summary in the vendor's format.
+    /// In the vendor's format.
     pub has_summary: bool,
     pub has_trace: bool,
     /// Workbook. The register reports are written with the workbook or the page.
@@ -19,9 +18,8 @@ pub struct Outputs<'a> {
     pub core_limit: Option<u32>,
 }
 
-/// Writes the outputs into a folder, which is created if necessary, and returns their names. Skipped parts of the host
-/// trace are added to the timeline's losses.
-pub fn write(
+/// Returns the names of the outputs. Skipped parts of the host trace become losses of the timeline.
+pub fn write_outputs(
     timeline: &mut Timeline,
     summary: Option<&CaptureSummary>,
     folder: &Path,
@@ -29,26 +27,26 @@ pub fn write(
 ) -> Result<Vec<String>> {
     let mut written = Vec::new();
     if let (true, Some(summary)) = (outputs.has_summary, summary) {
-        output::write(&folder.join("summary.txt"), |file| file.write_all(summary.text().as_bytes()))?;
+        output::write_file(&folder.join("summary.txt"), |file| file.write_all(summary.vendor_text().as_bytes()))?;
         written.push("summary.txt".to_owned());
     }
     if outputs.has_trace {
         let tail = (timeline.tail_ns, timeline.tail_offset_ns);
         let losses: &mut Losses = &mut timeline.losses;
-        let host = outputs.host_trace.map(|path| trace::host::read(path, tail, losses)).transpose()?;
-        trace::write(timeline, host.as_ref(), &folder.join("perfetto.pftrace"))?;
+        let host = outputs.host_trace.map(|path| trace::host::read_host_trace(path, tail, losses)).transpose()?;
+        trace::write_trace(timeline, host.as_ref(), &folder.join("perfetto.pftrace"))?;
         written.push("perfetto.pftrace".to_owned());
     }
     if outputs.has_book || outputs.has_page {
-        let count = reginfo::write(timeline, folder)?;
+        let count = reginfo::write_reports(timeline, folder)?;
         written.push(format!("{count} register reports (*RegInfo_*.txt)"));
     }
     if outputs.has_book {
-        book::write(timeline, folder, outputs.core_limit)?;
+        book::write_book(timeline, folder, outputs.core_limit)?;
         written.extend([book::BOOK, book::TABLE].map(|name| format!("{}/{name}", book::FOLDER)));
     }
     if outputs.has_page {
-        page::write(timeline, summary, folder)?;
+        page::write_page(timeline, summary, folder)?;
         written.push(format!("{}/{}", page::FOLDER, page::FILE));
     }
     Ok(written)

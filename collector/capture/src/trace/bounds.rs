@@ -7,15 +7,12 @@ use rusqlite::{Connection, ErrorCode};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Limits of a query.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueryBounds {
     /// Time limit of the query, without loading the trace.
     pub time: Duration,
-    /// Memory limit of tables and result in MiB. The limit is global to the process, and the lowest one ever set
-    /// applies.
+    /// Tables and result, in MiB. Global to the process; the lowest limit ever set applies.
     pub memory_mib: u32,
-    /// Maximum number of result rows.
     pub rows: usize,
     /// Maximum size of the result's texts in bytes.
     pub bytes: usize,
@@ -58,8 +55,7 @@ pub fn bound_memory(database: &Connection, bounds: &QueryBounds) -> Result<(), r
     database.pragma_update(None, "hard_heap_limit", i64::from(bounds.memory_mib.max(1)) << 20)
 }
 
-/// Restricts all further queries of a filled database.
-pub fn confine(
+pub fn confine_queries(
     database: &mut Connection,
     tables: Vec<String>,
     bounds: &QueryBounds,
@@ -74,7 +70,7 @@ pub fn confine(
     }
     let refused = Refused::default();
     let told = Arc::clone(&refused);
-    database.authorizer(Some(move |context: AuthContext<'_>| match refusal(context.action, &tables) {
+    database.authorizer(Some(move |context: AuthContext<'_>| match find_refusal(context.action, &tables) {
         None => Authorization::Allow,
         Some(what) => {
             if let Ok(mut told) = told.lock() {
@@ -88,8 +84,8 @@ pub fn confine(
     Ok(refused)
 }
 
-/// Returns why an action is rejected, or `None` for actions that only read and compute.
-fn refusal(action: AuthAction<'_>, tables: &[String]) -> Option<String> {
+/// Returns why an action is rejected, or `None` if it only reads and computes.
+fn find_refusal(action: AuthAction<'_>, tables: &[String]) -> Option<String> {
     match action {
         AuthAction::Select | AuthAction::Recursive => None,
         // A table that is read without a column, or a name defined by the query.
@@ -108,8 +104,7 @@ fn refusal(action: AuthAction<'_>, tables: &[String]) -> Option<String> {
     }
 }
 
-/// Converts an error of SQLite to one for the user.
-pub fn explain(error: rusqlite::Error, refused: &Refused, bounds: &QueryBounds) -> Error {
+pub fn explain_error(error: rusqlite::Error, refused: &Refused, bounds: &QueryBounds) -> Error {
     if let Some(what) = refused.lock().ok().and_then(|mut refused| refused.take()) {
         return Error::Refused { what };
     }

@@ -9,7 +9,7 @@ pub(crate) mod packets;
 mod tables;
 
 pub use bounds::QueryBounds;
-use report::{Table, figures, words};
+use report::{Table, number_column, text_column};
 use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::types::ValueRef;
 use rusqlite::{Batch, Connection};
@@ -23,26 +23,17 @@ const MAX_BYTES: u64 = 2 << 30;
 /// Time for a query to notice that its time limit has passed, since a single step may be long.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Why a query failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file cannot be read.
     #[error("cannot read the trace `{}`: {source}", path.display())]
-    Read {
-        path: PathBuf,
-        /// Reason given by the operating system.
-        source: std::io::Error,
-    },
-    /// The file is not a trace.
+    Read { path: PathBuf, source: std::io::Error },
     #[error("`{}` is no Perfetto trace: {source}", path.display())]
     Decode { path: PathBuf, source: prost::DecodeError },
-    /// The file exceeds the size limit.
     #[error("`{}` has more than {} MiB; questions are answered about smaller traces", path.display(), MAX_BYTES >> 20)]
     Large { path: PathBuf },
     /// The decoded trace would be disproportionately large.
     #[error("the trace is not read: {0}")]
     TooLarge(String),
-    /// The query is invalid, or the tables could not be filled.
     #[error("{0}")]
     Query(#[from] rusqlite::Error),
     /// The text is not exactly one statement.
@@ -50,39 +41,25 @@ pub enum Error {
     Statements,
     /// The query does more than read the trace.
     #[error("a question can only read: {what}")]
-    Refused {
-        /// Rejected action.
-        what: String,
-    },
-    /// The query exceeded its time limit.
+    Refused { what: String },
     #[error("no answer after {seconds} s")]
-    Late {
-        /// Time limit in seconds.
-        seconds: f64,
-    },
-    /// Tables or result exceed the memory limit.
+    Late { seconds: f64 },
+    /// Tables or result exceed the limit.
     #[error("tables and answer need more than {mib} MiB of memory")]
-    Memory {
-        /// Memory limit in MiB.
-        mib: u32,
-    },
-    /// The result exceeds its limits.
+    Memory { mib: u32 },
     #[error("the answer has more than {rows} rows or {} MiB", bytes >> 20)]
     Long { rows: usize, bytes: usize },
 }
 
-/// A value of a result.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(untagged)]
 pub enum Value {
     Null,
     Integer(i64),
-    /// Floating-point number.
     Real(f64),
     Text(String),
 }
 
-/// Result of a query.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
     pub columns: Vec<String>,
@@ -90,47 +67,44 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Returns the rows as JSON objects.
-    pub fn objects(&self) -> Vec<serde_json::Map<String, serde_json::Value>> {
+    pub fn json_objects(&self) -> Vec<serde_json::Map<String, serde_json::Value>> {
         let object = |row: &Vec<Value>| {
             self.columns.iter().cloned().zip(row.iter().map(|value| serde_json::json!(value))).collect()
         };
         self.rows.iter().map(object).collect()
     }
 
-    /// Returns the rows as a table. Columns without texts are right-aligned.
-    pub fn table(&self) -> Table {
+    /// Columns without texts are right-aligned.
+    pub fn to_table(&self) -> Table {
         let is_number = |at: usize| self.rows.iter().all(|row| !matches!(row[at], Value::Text(_)));
-        let column = |(at, name): (usize, &String)| if is_number(at) { figures(name) } else { words(name) };
+        let column = |(at, name): (usize, &String)| if is_number(at) { number_column(name) } else { text_column(name) };
         let mut table = Table::new(self.columns.iter().enumerate().map(column));
         for row in &self.rows {
-            table.row(row.iter().map(ToString::to_string));
+            table.add_row(row.iter().map(ToString::to_string));
         }
         table
     }
 }
 
-/// Runs a query on a trace file.
-pub fn query(path: &Path, sql: &str, bounds: &QueryBounds) -> Result<Answer, Error> {
+pub fn query_trace(path: &Path, sql: &str, bounds: &QueryBounds) -> Result<Answer, Error> {
     let decode = |source| Error::Decode { path: path.to_owned(), source };
-    let database = load(&read(path)?, bounds).map_err(|error| match error {
+    let database = load_tables(&read_limited(path)?, bounds).map_err(|error| match error {
         tables::Error::Decode(source) => decode(source),
-        tables::Error::Fill(source) => bounds::explain(source, &Default::default(), bounds),
+        tables::Error::Fill(source) => bounds::explain_error(source, &Default::default(), bounds),
         large @ tables::Error::TooLarge { .. } => Error::TooLarge(large.to_string()),
     })?;
     ask_in_time(database, sql.to_owned(), *bounds)
 }
 
-/// Loads the bytes of a trace into tables.
-pub fn load(bytes: &[u8], bounds: &QueryBounds) -> Result<Connection, tables::Error> {
+pub fn load_tables(bytes: &[u8], bounds: &QueryBounds) -> Result<Connection, tables::Error> {
     let database = Connection::open_in_memory()?;
     bounds::bound_memory(&database, bounds)?;
-    tables::fill(&database, bytes)?;
+    tables::fill_tables(&database, bytes)?;
     database.pragma_update(None, "query_only", true)?;
     Ok(database)
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Error> {
+fn read_limited(path: &Path) -> Result<Vec<u8>, Error> {
     let failed = |source| Error::Read { path: path.to_owned(), source };
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(failed)?;
@@ -141,14 +115,13 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Runs a query on filled tables with a hard time limit. SQLite checks the time only between steps, and a single step,
-/// such as a substring search in a long text, may take hours. The query therefore runs on another thread, which is
-/// abandoned when the limit passes.
+/// Runs a query with a hard time limit. SQLite checks the time only between steps, and one step, such as a search
+/// in a long text, may take hours; hence a separate thread, abandoned when the limit passes.
 pub fn ask_in_time(mut database: Connection, sql: String, bounds: QueryBounds) -> Result<Answer, Error> {
     let (sender, receiver) = sync_channel(1);
     let asking = std::thread::spawn(move || {
         // The receiver is gone if the time limit has passed.
-        let _ = sender.send(ask(&mut database, &sql, &bounds));
+        let _ = sender.send(run_query(&mut database, &sql, &bounds));
     });
     match receiver.recv_timeout(bounds.time.saturating_add(GRACE)) {
         Ok(answer) => answer,
@@ -160,16 +133,15 @@ pub fn ask_in_time(mut database: Connection, sql: String, bounds: QueryBounds) -
     }
 }
 
-/// Runs a query on filled tables.
-pub fn ask(database: &mut Connection, sql: &str, bounds: &QueryBounds) -> Result<Answer, Error> {
-    let refused = bounds::confine(database, tables::names(database)?, bounds)?;
-    answer(database, sql, bounds).map_err(|error| match error {
-        Error::Query(error) => bounds::explain(error, &refused, bounds),
+pub fn run_query(database: &mut Connection, sql: &str, bounds: &QueryBounds) -> Result<Answer, Error> {
+    let refused = bounds::confine_queries(database, tables::table_names(database)?, bounds)?;
+    execute_statement(database, sql, bounds).map_err(|error| match error {
+        Error::Query(error) => bounds::explain_error(error, &refused, bounds),
         error => error,
     })
 }
 
-fn answer(database: &Connection, sql: &str, bounds: &QueryBounds) -> Result<Answer, Error> {
+fn execute_statement(database: &Connection, sql: &str, bounds: &QueryBounds) -> Result<Answer, Error> {
     let mut statements = Batch::new(database, sql);
     let mut statement = statements.next()?.ok_or(Error::Statements)?;
     if statements.next()?.is_some() {
@@ -179,9 +151,9 @@ fn answer(database: &Connection, sql: &str, bounds: &QueryBounds) -> Result<Answ
     let mut answer = Answer { columns, rows: Vec::new() };
     let (mut rows, mut bytes) = (statement.query([])?, 0);
     while let Some(row) = rows.next()? {
-        let cells = (0..answer.columns.len()).map(|index| Ok(value(row.get_ref(index)?)));
+        let cells = (0..answer.columns.len()).map(|index| Ok(convert_value(row.get_ref(index)?)));
         let cells: Vec<Value> = cells.collect::<Result<_, rusqlite::Error>>()?;
-        bytes += cells.iter().map(Value::bytes).sum::<usize>();
+        bytes += cells.iter().map(Value::held_bytes).sum::<usize>();
         if answer.rows.len() == bounds.rows || bytes > bounds.bytes {
             return Err(Error::Long { rows: bounds.rows, bytes: bounds.bytes });
         }
@@ -191,12 +163,12 @@ fn answer(database: &Connection, sql: &str, bounds: &QueryBounds) -> Result<Answ
 }
 
 impl Value {
-    fn bytes(&self) -> usize {
+    fn held_bytes(&self) -> usize {
         size_of::<Value>() + if let Value::Text(text) = self { text.len() } else { 0 }
     }
 }
 
-fn value(value: ValueRef<'_>) -> Value {
+fn convert_value(value: ValueRef<'_>) -> Value {
     match value {
         ValueRef::Null => Value::Null,
         ValueRef::Integer(value) => Value::Integer(value),

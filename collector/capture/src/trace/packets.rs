@@ -8,7 +8,10 @@ use prost::{DecodeError, Message};
 const PACKET: u32 = 1;
 
 /// Calls `take` with every packet until decoding or `take` fails.
-pub fn each<E: From<DecodeError>>(mut bytes: &[u8], take: &mut impl FnMut(Packet) -> Result<(), E>) -> Result<(), E> {
+pub fn visit_packets<E: From<DecodeError>>(
+    mut bytes: &[u8],
+    take: &mut impl FnMut(Packet) -> Result<(), E>,
+) -> Result<(), E> {
     while !bytes.is_empty() {
         let (field, wire) = decode_key(&mut bytes)?;
         if (field, wire) != (PACKET, WireType::LengthDelimited) {
@@ -26,7 +29,6 @@ pub fn each<E: From<DecodeError>>(mut bytes: &[u8], take: &mut impl FnMut(Packet
     Ok(())
 }
 
-/// Returns the decoder's error for a message that exceeds the input.
 fn cut_off() -> DecodeError {
     decode_varint(&mut [].as_slice()).expect_err("there is nothing to read")
 }

@@ -30,7 +30,7 @@ const STRING: u8 = 3;
 const MAX_DEPTH: usize = 16;
 
 impl Texts {
-    fn learn(&mut self, interned: &Interned) {
+    fn add_interned(&mut self, interned: &Interned) {
         let lists = [
             (CATEGORY, &interned.categories),
             (NAME, &interned.names),
@@ -44,7 +44,7 @@ impl Texts {
         }
     }
 
-    fn get(&self, kind: u8, iid: u64) -> Option<&str> {
+    fn find_text(&self, kind: u8, iid: u64) -> Option<&str> {
         self.0.get(&(kind, iid)).map(String::as_str)
     }
 }
@@ -59,7 +59,6 @@ struct SliceRow {
     parent: Option<usize>,
 }
 
-/// Why a trace could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -69,7 +68,7 @@ pub enum Error {
     /// Repetition of interned texts would make the tables too large.
     #[error("its texts would fill more than {most} bytes of tables; it is larger than it seems")]
     TooLarge {
-        /// Limit in bytes for a file of this size.
+        /// In bytes, for a file of this size.
         most: u64,
     },
 }
@@ -81,20 +80,20 @@ struct Budget {
 }
 
 impl Budget {
-    fn of(trace: &[u8]) -> Budget {
+    fn for_trace(trace: &[u8]) -> Budget {
         const FOR_EACH_BYTE: u64 = 16;
         const ALWAYS: u64 = 32 << 20;
         let most = FOR_EACH_BYTE.saturating_mul(trace.len() as u64).saturating_add(ALWAYS);
         Budget { most, left: most }
     }
 
-    fn take(&mut self, bytes: usize) -> Result<(), Error> {
+    fn take_bytes(&mut self, bytes: usize) -> Result<(), Error> {
         self.left = self.left.checked_sub(bytes as u64).ok_or(Error::TooLarge { most: self.most })?;
         Ok(())
     }
 }
 
-pub fn fill(database: &Connection, trace: &[u8]) -> Result<(), Error> {
+pub fn fill_tables(database: &Connection, trace: &[u8]) -> Result<(), Error> {
     database.execute_batch(SCHEMA)?;
     database.execute_batch("BEGIN")?;
     let tracks = add_tracks(database, trace)?;
@@ -104,7 +103,7 @@ pub fn fill(database: &Connection, trace: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-pub fn names(database: &Connection) -> Result<Vec<String>, rusqlite::Error> {
+pub fn table_names(database: &Connection) -> Result<Vec<String>, rusqlite::Error> {
     let mut statement = database.prepare("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')")?;
     let names = statement.query_map([], |row| row.get(0))?;
     names.collect()
@@ -112,7 +111,7 @@ pub fn names(database: &Connection) -> Result<Vec<String>, rusqlite::Error> {
 
 fn add_tracks(database: &Connection, trace: &[u8]) -> Result<HashMap<u64, i64>, Error> {
     let mut descriptors = Vec::new();
-    packets::each(trace, &mut |packet| {
+    packets::visit_packets(trace, &mut |packet| {
         descriptors.extend(packet.track);
         Ok::<_, Error>(())
     })?;
@@ -132,25 +131,25 @@ fn add_events(database: &Connection, trace: &[u8], tracks: &HashMap<u64, i64>) -
     let mut slices: Vec<SliceRow> = Vec::new();
     // Starts and ends sorted by track and time. The order in the file breaks ties.
     let mut edges: Vec<(u64, u64, usize, Option<usize>)> = Vec::new();
-    let (mut order, mut budget) = (0, Budget::of(trace));
-    packets::each(trace, &mut |packet| {
+    let (mut order, mut budget) = (0, Budget::for_trace(trace));
+    packets::visit_packets(trace, &mut |packet| {
         order += 1;
         let texts = texts.entry(packet.sequence).or_default();
         if packet.flags & STATE_CLEARED != 0 {
             texts.0.clear();
         }
         if let Some(interned) = &packet.interned {
-            texts.learn(interned);
+            texts.add_interned(interned);
         }
         let Packet { timestamp: Some(at), event: Some(event), .. } = packet else { return Ok(()) };
         match event.kind {
             kind::BEGIN | kind::INSTANT => {
                 let id = slices.len();
-                let named = |kind, iid: u64| texts.get(kind, iid).map(str::to_owned);
+                let named = |kind, iid: u64| texts.find_text(kind, iid).map(str::to_owned);
                 let category = event.categories.first().cloned();
                 let category = category.or_else(|| named(CATEGORY, *event.category_iids.first()?));
                 let name = event.name.clone().or_else(|| named(NAME, event.name_iid));
-                budget.take([&category, &name].into_iter().flatten().map(String::len).sum())?;
+                budget.take_bytes([&category, &name].into_iter().flatten().map(String::len).sum())?;
                 let end = (event.kind == kind::INSTANT).then_some(at);
                 slices.push(SliceRow { start: at, end, track: event.track, category, name, depth: 0, parent: None });
                 add_args(&mut args, texts, &mut budget, (id, "debug", 0), &event.annotations)?;
@@ -167,7 +166,7 @@ fn add_events(database: &Connection, trace: &[u8], tracks: &HashMap<u64, i64>) -
         }
         Ok::<_, Error>(())
     })?;
-    nest(&mut slices, &mut edges);
+    nest_slices(&mut slices, &mut edges);
     let mut insert = database.prepare("INSERT INTO slice VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")?;
     for (id, slice) in slices.iter().enumerate() {
         // As in Perfetto's trace processor, a slice without end has duration -1.
@@ -180,7 +179,7 @@ fn add_events(database: &Connection, trace: &[u8], tracks: &HashMap<u64, i64>) -
     Ok(())
 }
 
-fn nest(slices: &mut [SliceRow], edges: &mut [(u64, u64, usize, Option<usize>)]) {
+fn nest_slices(slices: &mut [SliceRow], edges: &mut [(u64, u64, usize, Option<usize>)]) {
     edges.sort_unstable_by_key(|(track, at, order, _)| (*track, *at, *order));
     let (mut open, mut last) = (Vec::new(), None);
     for (track, at, _, begun) in edges.iter() {
@@ -210,8 +209,9 @@ fn add_args(
     annotations: &[Annotation],
 ) -> Result<(), Error> {
     for annotation in annotations {
-        let name = annotation.name.as_deref().or_else(|| texts.get(KEY, annotation.name_iid)).unwrap_or("unnamed");
-        budget.take(prefix.len() + name.len())?;
+        let name =
+            annotation.name.as_deref().or_else(|| texts.find_text(KEY, annotation.name_iid)).unwrap_or("unnamed");
+        budget.take_bytes(prefix.len() + name.len())?;
         let key = format!("{prefix}.{name}");
         if !annotation.entries.is_empty() {
             if depth < MAX_DEPTH {
@@ -220,7 +220,7 @@ fn add_args(
             continue;
         }
         let text = annotation.string_value.as_deref();
-        let text = text.or_else(|| texts.get(STRING, annotation.string_iid?));
+        let text = text.or_else(|| texts.find_text(STRING, annotation.string_iid?));
         let whole = annotation.int_value.or(annotation.uint_value.map(|value| value as i64));
         let whole = whole.or(annotation.bool_value.map(i64::from));
         let (kind, shown) = match (text, whole, annotation.double_value) {
@@ -229,7 +229,7 @@ fn add_args(
             (_, _, Some(value)) => ("real", format!("{value:?}")),
             _ => ("null", "[NULL]".to_owned()),
         };
-        budget.take(2 * key.len() + 2 * text.map_or(0, str::len))?;
+        budget.take_bytes(2 * key.len() + 2 * text.map_or(0, str::len))?;
         insert.execute(params![set as i64, key, key, whole, text, annotation.double_value, kind, shown])?;
     }
     Ok(())
@@ -254,9 +254,10 @@ mod tests {
 
     fn refused(packets: &[Packet]) -> bool {
         let bytes = file(packets);
-        let events = || crate::events::perfetto::read(bytes.as_slice(), &mut |_| Ok(())).expect("it is in memory");
+        let events =
+            || crate::events::perfetto::read_events(bytes.as_slice(), &mut |_| Ok(())).expect("it is in memory");
         assert!(events().is_ok());
-        matches!(fill(&Connection::open_in_memory().expect("a database"), &bytes), Err(Error::TooLarge { .. }))
+        matches!(fill_tables(&Connection::open_in_memory().expect("a database"), &bytes), Err(Error::TooLarge { .. }))
     }
 
     /// A long name that is stored once and applies to many arguments or events.

@@ -6,7 +6,6 @@ use super::{Sort, WrittenTrack};
 use serde::Serialize;
 use std::io::Write;
 
-/// Writer of a trace.
 pub struct ChromeSink<'a, W: Write> {
     heading: Heading<'a>,
     places: Vec<[String; 2]>,
@@ -17,13 +16,12 @@ pub struct ChromeSink<'a, W: Write> {
 }
 
 impl<'a, W: Write> ChromeSink<'a, W> {
-    /// Starts a trace with its metadata and the names of tracks.
     pub fn new(heading: Heading<'a>, out: W) -> std::io::Result<ChromeSink<'a, W>> {
-        let places = (0..heading.tracks.len()).map(|track| place(heading.tracks, track)).collect();
+        let places = (0..heading.tracks.len()).map(|track| process_and_thread(heading.tracks, track)).collect();
         let mut sink = ChromeSink { heading, places, line: Vec::new(), out, bytes: 0, latest_ns: 0 };
         sink.line.push(b'{');
         for (name, value) in heading.members {
-            text(&mut sink.line, name);
+            put_text(&mut sink.line, name);
             sink.line.push(b':');
             sink.line.extend_from_slice(value.as_bytes());
             sink.line.extend_from_slice(b",\n");
@@ -38,78 +36,77 @@ impl<'a, W: Write> ChromeSink<'a, W> {
                 Sort::Slices | Sort::Thread(..) => "thread_name",
                 Sort::Counter(_) => continue,
             };
-            sink.begin("M", index);
-            sink.member("name", |line| text(line, what));
-            sink.member("args", |line| {
+            sink.begin_event("M", index);
+            sink.put_member("name", |line| put_text(line, what));
+            sink.put_member("args", |line| {
                 line.extend_from_slice(b"{\"name\":");
-                text(line, &track.name);
+                put_text(line, &track.name);
                 line.push(b'}');
             });
-            sink.end()?;
+            sink.end_event()?;
         }
         Ok(sink)
     }
 
-    /// Returns the number of written bytes.
-    pub fn bytes(&self) -> u64 {
+    pub fn written_bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Writes a slice and its arrows.
-    pub fn slice(&mut self, slice: &ShownSlice<'_, '_>) -> std::io::Result<()> {
-        self.begin(if slice.end_ns.is_some() { "X" } else { "i" }, slice.track);
-        self.member("cat", |line| text(line, slice.category));
-        self.member("name", |line| text(line, slice.name));
-        self.member("ts", |line| micros(line, slice.start_ns));
+    pub fn write_slice(&mut self, slice: &ShownSlice<'_, '_>) -> std::io::Result<()> {
+        self.begin_event(if slice.end_ns.is_some() { "X" } else { "i" }, slice.track);
+        self.put_member("cat", |line| put_text(line, slice.category));
+        self.put_member("name", |line| put_text(line, slice.name));
+        self.put_member("ts", |line| put_micros(line, slice.start_ns));
         if let Some(end) = slice.end_ns {
             self.latest_ns = self.latest_ns.max(end);
-            self.member("dur", |line| micros(line, end - slice.start_ns));
+            self.put_member("dur", |line| put_micros(line, end - slice.start_ns));
         } else {
-            self.member("s", |line| text(line, "t"));
+            self.put_member("s", |line| put_text(line, "t"));
         }
         if !slice.arguments.is_empty() {
             let keys = self.heading.keys;
-            self.member("args", |line| arguments(line, keys, slice.arguments));
+            self.put_member("args", |line| put_arguments(line, keys, slice.arguments));
         }
-        self.end()?;
+        self.end_event()?;
         for (id, role) in slice.flows {
             let phase = match role {
                 Role::Start => "s",
                 Role::Step => "t",
                 Role::End => "f",
             };
-            self.begin(phase, slice.track);
-            self.member("cat", |line| text(line, "ac2g"));
-            self.member("name", |line| text(line, "ac2g"));
-            self.member("ts", |line| micros(line, slice.start_ns));
-            self.member("id", |line| line.extend_from_slice(id.to_string().as_bytes()));
+            self.begin_event(phase, slice.track);
+            self.put_member("cat", |line| put_text(line, "ac2g"));
+            self.put_member("name", |line| put_text(line, "ac2g"));
+            self.put_member("ts", |line| put_micros(line, slice.start_ns));
+            self.put_member("id", |line| line.extend_from_slice(id.to_string().as_bytes()));
             if *role == Role::End {
-                self.member("bp", |line| text(line, "e"));
+                self.put_member("bp", |line| put_text(line, "e"));
             }
-            self.end()?;
+            self.end_event()?;
         }
         Ok(())
     }
 
-    pub fn count(&mut self, track: usize, at_ns: i64, value: f64) -> std::io::Result<()> {
+    pub fn write_count(&mut self, track: usize, at_ns: i64, value: f64) -> std::io::Result<()> {
         let (unit, name) = match &self.heading.tracks[track].sort {
             Sort::Counter(unit) if !unit.is_empty() => (*unit, &self.heading.tracks[track].name),
             _ => ("value", &self.heading.tracks[track].name),
         };
-        self.begin("C", track);
-        self.member("name", |line| text(line, name));
-        self.member("ts", |line| micros(line, at_ns));
-        self.member("args", |line| {
+        self.begin_event("C", track);
+        self.put_member("name", |line| put_text(line, name));
+        self.put_member("ts", |line| put_micros(line, at_ns));
+        self.put_member("args", |line| {
             line.push(b'{');
-            text(line, unit);
+            put_text(line, unit);
             line.push(b':');
-            number(line, value);
+            put_number(line, value);
             line.push(b'}');
         });
-        self.end()
+        self.end_event()
     }
 
-    fn begin(&mut self, phase: &str, track: usize) {
+    fn begin_event(&mut self, phase: &str, track: usize) {
         self.line.extend_from_slice(b",\n{\"ph\":\"");
         self.line.extend_from_slice(phase.as_bytes());
         self.line.extend_from_slice(b"\",\"pid\":");
@@ -118,14 +115,14 @@ impl<'a, W: Write> ChromeSink<'a, W> {
         self.line.extend_from_slice(self.places[track][1].as_bytes());
     }
 
-    fn member(&mut self, name: &str, value: impl FnOnce(&mut Vec<u8>)) {
+    fn put_member(&mut self, name: &str, value: impl FnOnce(&mut Vec<u8>)) {
         self.line.extend_from_slice(b",\"");
         self.line.extend_from_slice(name.as_bytes());
         self.line.extend_from_slice(b"\":");
         value(&mut self.line);
     }
 
-    fn end(&mut self) -> std::io::Result<()> {
+    fn end_event(&mut self) -> std::io::Result<()> {
         self.line.push(b'}');
         self.flush_line()
     }
@@ -138,7 +135,7 @@ impl<'a, W: Write> ChromeSink<'a, W> {
     }
 
     /// Ends the trace, and marks it if events were omitted.
-    pub fn finish(mut self, left_out: u64) -> std::io::Result<(u64, W)> {
+    pub fn finish_trace(mut self, left_out: u64) -> std::io::Result<(u64, W)> {
         if left_out > 0 && !self.places.is_empty() {
             let at = self.latest_ns;
             let slice = ShownSlice {
@@ -150,7 +147,7 @@ impl<'a, W: Write> ChromeSink<'a, W> {
                 flows: &[],
                 arguments: &[],
             };
-            self.slice(&slice)?;
+            self.write_slice(&slice)?;
         }
         self.line.extend_from_slice(b"\n]}\n");
         self.flush_line()?;
@@ -159,53 +156,53 @@ impl<'a, W: Write> ChromeSink<'a, W> {
     }
 }
 
-/// Returns process and thread of a track as JSON. Tracks other than threads use their index.
-fn place(tracks: &[WrittenTrack], track: usize) -> [String; 2] {
+/// As JSON. Tracks other than threads use their index.
+fn process_and_thread(tracks: &[WrittenTrack], track: usize) -> [String; 2] {
     let process = |mut at: usize| loop {
         match (&tracks[at].sort, tracks[at].parent) {
             (Sort::Process(id), _) => break id.to_string(),
             // Parents precede their children, so the loop ends.
             (_, Some(parent)) if parent < at => at = parent,
             // The root of other tracks represents a process.
-            _ => break json(&tracks[at].name),
+            _ => break json_text(&tracks[at].name),
         }
     };
     match tracks[track].sort {
         Sort::Thread(process, thread) => [process.to_string(), thread.to_string()],
         Sort::Process(id) => [id.to_string(), "0".to_owned()],
-        Sort::Slices | Sort::Counter(_) => [process(track), json(&format!("track {track}"))],
+        Sort::Slices | Sort::Counter(_) => [process(track), json_text(&format!("track {track}"))],
     }
 }
 
-fn json(text: &str) -> String {
+fn json_text(text: &str) -> String {
     serde_json::to_string(text).expect("a text can be written")
 }
 
-fn text(line: &mut Vec<u8>, text: &str) {
+fn put_text(line: &mut Vec<u8>, text: &str) {
     text.serialize(&mut serde_json::Serializer::new(line)).expect("a text can be written");
 }
 
-fn number(line: &mut Vec<u8>, value: f64) {
+fn put_number(line: &mut Vec<u8>, value: f64) {
     // JSON cannot represent infinities and NaN.
     let value = if value.is_finite() { value } else { 0.0 };
     value.serialize(&mut serde_json::Serializer::new(line)).expect("a number can be written");
 }
 
-/// Writes microseconds with three decimals.
-fn micros(line: &mut Vec<u8>, ns: i64) {
+/// With three decimals.
+fn put_micros(line: &mut Vec<u8>, ns: i64) {
     let (sign, size) = (if ns < 0 { "-" } else { "" }, ns.unsigned_abs());
     write!(line, "{sign}{}.{:03}", size / 1000, size % 1000).expect("a buffer takes all");
 }
 
-fn arguments(line: &mut Vec<u8>, keys: &[&str], arguments: &[(usize, ShownArgument<'_>)]) {
+fn put_arguments(line: &mut Vec<u8>, keys: &[&str], arguments: &[(usize, ShownArgument<'_>)]) {
     for (index, (key, argument)) in arguments.iter().enumerate() {
         line.push(if index == 0 { b'{' } else { b',' });
-        text(line, keys[*key]);
+        put_text(line, keys[*key]);
         line.push(b':');
         match argument {
             ShownArgument::Whole(value) => write!(line, "{value}").expect("a buffer takes all"),
-            ShownArgument::Real(value) => number(line, *value),
-            ShownArgument::Text(value) => text(line, value),
+            ShownArgument::Real(value) => put_number(line, *value),
+            ShownArgument::Text(value) => put_text(line, value),
             ShownArgument::Json(value) => line.extend_from_slice(value.as_bytes()),
         }
     }

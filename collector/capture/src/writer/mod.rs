@@ -32,7 +32,6 @@ pub struct WrittenTrack {
     pub orders_children: bool,
 }
 
-/// Kind of a track.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Sort {
     #[default]
@@ -73,7 +72,6 @@ enum TrackKind {
 pub struct Packets<'a> {
     out: Encoder,
     tables: [Table; 3],
-    /// Texts that the current packet uses for the first time.
     fresh: Encoder,
     begun: bool,
     /// Names of annotations; the index is the number in the trace.
@@ -87,7 +85,7 @@ pub struct Annotations<'a> {
     fresh: &'a mut Encoder,
 }
 
-fn intern(table: &mut Table, fresh: &mut Encoder, kind: TrackKind, text: &str) -> u64 {
+fn intern_text(table: &mut Table, fresh: &mut Encoder, kind: TrackKind, text: &str) -> u64 {
     let next = table.len() as u64 + 1;
     // Texts live as long as the capture, so equal addresses imply equal texts.
     *table.entry((text.as_ptr() as usize, text.len())).or_insert_with(|| {
@@ -96,61 +94,57 @@ fn intern(table: &mut Table, fresh: &mut Encoder, kind: TrackKind, text: &str) -
             TrackKind::Name => field::EVENT_NAMES,
             TrackKind::Text => field::STRINGS,
         };
-        fresh.message(field, |entry| {
-            entry.int(field::IID, next);
-            entry.text(field::TEXT, text);
+        fresh.put_message(field, |entry| {
+            entry.put_int(field::IID, next);
+            entry.put_text(field::TEXT, text);
         });
         next
     })
 }
 
 impl Annotations<'_> {
-    /// Adds an integer.
-    pub fn int(&mut self, key: usize, value: u64) {
-        self.event.small(field::ANNOTATION, |annotation| {
-            annotation.int(field::ANNOTATION_NAME_IID, key as u64 + 1);
-            annotation.int(field::INT_VALUE, value);
+    pub fn add_int(&mut self, key: usize, value: u64) {
+        self.event.put_small_message(field::ANNOTATION, |annotation| {
+            annotation.put_int(field::ANNOTATION_NAME_IID, key as u64 + 1);
+            annotation.put_int(field::INT_VALUE, value);
         });
     }
 
-    /// Adds a floating-point number.
-    pub fn double(&mut self, key: usize, value: f64) {
-        self.event.small(field::ANNOTATION, |annotation| {
-            annotation.int(field::ANNOTATION_NAME_IID, key as u64 + 1);
-            annotation.double(field::DOUBLE_VALUE, value);
+    pub fn add_double(&mut self, key: usize, value: f64) {
+        self.event.put_small_message(field::ANNOTATION, |annotation| {
+            annotation.put_int(field::ANNOTATION_NAME_IID, key as u64 + 1);
+            annotation.put_double(field::DOUBLE_VALUE, value);
         });
     }
 
-    /// Adds an interned text.
-    pub fn text(&mut self, key: usize, text: &str) {
-        let iid = intern(self.texts, self.fresh, TrackKind::Text, text);
-        self.event.small(field::ANNOTATION, |annotation| {
-            annotation.int(field::ANNOTATION_NAME_IID, key as u64 + 1);
-            annotation.int(field::STRING_IID, iid);
+    /// Interned.
+    pub fn add_text(&mut self, key: usize, text: &str) {
+        let iid = intern_text(self.texts, self.fresh, TrackKind::Text, text);
+        self.event.put_small_message(field::ANNOTATION, |annotation| {
+            annotation.put_int(field::ANNOTATION_NAME_IID, key as u64 + 1);
+            annotation.put_int(field::STRING_IID, iid);
         });
     }
 
-    /// Adds a text without interning.
-    pub fn plain(&mut self, key: usize, text: &str) {
-        self.event.message(field::ANNOTATION, |annotation| {
-            annotation.int(field::ANNOTATION_NAME_IID, key as u64 + 1);
-            annotation.text(field::STRING_VALUE, text);
+    pub fn add_plain_text(&mut self, key: usize, text: &str) {
+        self.event.put_message(field::ANNOTATION, |annotation| {
+            annotation.put_int(field::ANNOTATION_NAME_IID, key as u64 + 1);
+            annotation.put_text(field::STRING_VALUE, text);
         });
     }
 
     /// Adds an arrow through this slice, or its end.
-    pub fn flow(&mut self, id: u64, is_last: bool) {
-        self.event.fixed(if is_last { field::LAST_FLOW } else { field::FLOW }, id);
+    pub fn add_flow(&mut self, id: u64, is_last: bool) {
+        self.event.put_fixed64(if is_last { field::LAST_FLOW } else { field::FLOW }, id);
     }
 
-    /// Adds a dictionary of integers.
-    pub fn dictionary(&mut self, key: usize, entries: impl Iterator<Item = (usize, u64)>) {
-        self.event.message(field::ANNOTATION, |annotation| {
-            annotation.int(field::ANNOTATION_NAME_IID, key as u64 + 1);
+    pub fn add_dictionary(&mut self, key: usize, entries: impl Iterator<Item = (usize, u64)>) {
+        self.event.put_message(field::ANNOTATION, |annotation| {
+            annotation.put_int(field::ANNOTATION_NAME_IID, key as u64 + 1);
             for (name, value) in entries {
-                annotation.small(field::DICT, |entry| {
-                    entry.int(field::ANNOTATION_NAME_IID, name as u64 + 1);
-                    entry.int(field::INT_VALUE, value);
+                annotation.put_small_message(field::DICT, |entry| {
+                    entry.put_int(field::ANNOTATION_NAME_IID, name as u64 + 1);
+                    entry.put_int(field::INT_VALUE, value);
                 });
             }
         });
@@ -158,13 +152,11 @@ impl Annotations<'_> {
 }
 
 impl<'a> Packets<'a> {
-    /// Creates an empty piece.
     pub fn new(keys: &'a [&'a str]) -> Packets<'a> {
         Packets { out: Encoder::default(), tables: Default::default(), fresh: Encoder::default(), begun: false, keys }
     }
 
-    /// Returns the encoded bytes.
-    pub fn finish(self) -> Vec<u8> {
+    pub fn take_bytes(self) -> Vec<u8> {
         self.out.bytes
     }
 
@@ -174,17 +166,17 @@ impl<'a> Packets<'a> {
     }
 
     /// Discards the encoded bytes but keeps the interned texts.
-    pub fn clear(&mut self) {
+    pub fn clear_bytes(&mut self) {
         self.out.bytes.clear();
     }
 
     /// Returns the number of bytes since the last `clear`.
-    pub fn held(&self) -> usize {
+    pub fn held_size(&self) -> usize {
         self.out.bytes.len()
     }
 
     /// Writes a slice that ends before the next one starts on its track.
-    pub fn slice(
+    pub fn write_slice(
         &mut self,
         track: usize,
         (start, end): (i64, i64),
@@ -192,12 +184,12 @@ impl<'a> Packets<'a> {
         name: &str,
         annotate: impl FnOnce(&mut Annotations<'_>),
     ) {
-        self.begin(track, start, category, name, annotate);
-        self.end(track, end);
+        self.begin_slice(track, start, category, name, annotate);
+        self.end_slice(track, end);
     }
 
-    /// Writes the start of a slice. An empty category is omitted.
-    pub fn begin(
+    /// An empty category is omitted.
+    pub fn begin_slice(
         &mut self,
         track: usize,
         at: i64,
@@ -205,11 +197,10 @@ impl<'a> Packets<'a> {
         name: &str,
         annotate: impl FnOnce(&mut Annotations<'_>),
     ) {
-        self.event(BEGIN, (track, at), category, name, annotate);
+        self.write_event(BEGIN, (track, at), category, name, annotate);
     }
 
-    /// Writes an event without duration.
-    pub fn instant(
+    pub fn write_instant(
         &mut self,
         track: usize,
         at: i64,
@@ -217,10 +208,10 @@ impl<'a> Packets<'a> {
         name: &str,
         annotate: impl FnOnce(&mut Annotations<'_>),
     ) {
-        self.event(INSTANT, (track, at), category, name, annotate);
+        self.write_event(INSTANT, (track, at), category, name, annotate);
     }
 
-    fn event(
+    fn write_event(
         &mut self,
         kind: u64,
         (track, at): (usize, i64),
@@ -228,65 +219,65 @@ impl<'a> Packets<'a> {
         name: &str,
         annotate: impl FnOnce(&mut Annotations<'_>),
     ) {
-        self.start();
+        self.start_piece();
         let Packets { out, tables, fresh, .. } = self;
         let [categories, names, texts] = tables;
-        let category = (!category.is_empty()).then(|| intern(categories, fresh, TrackKind::Category, category));
-        let name = intern(names, fresh, TrackKind::Name, name);
-        out.message(field::PACKET, |packet| {
-            head(packet, at, NEEDS_STATE);
-            packet.message(field::TRACK_EVENT, |event| {
-                event.int(field::EVENT_TYPE, kind);
-                event.int(field::TRACK, track as u64 + 1);
+        let category = (!category.is_empty()).then(|| intern_text(categories, fresh, TrackKind::Category, category));
+        let name = intern_text(names, fresh, TrackKind::Name, name);
+        out.put_message(field::PACKET, |packet| {
+            write_head(packet, at, NEEDS_STATE);
+            packet.put_message(field::TRACK_EVENT, |event| {
+                event.put_int(field::EVENT_TYPE, kind);
+                event.put_int(field::TRACK, track as u64 + 1);
                 if let Some(category) = category {
-                    event.int(field::CATEGORY_IID, category);
+                    event.put_int(field::CATEGORY_IID, category);
                 }
-                event.int(field::NAME_IID, name);
+                event.put_int(field::NAME_IID, name);
                 annotate(&mut Annotations { event, texts, fresh });
             });
             if !fresh.bytes.is_empty() {
-                packet.message(field::INTERNED_DATA, |data| data.bytes.append(&mut fresh.bytes));
+                packet.put_message(field::INTERNED_DATA, |data| data.bytes.append(&mut fresh.bytes));
             }
         });
     }
 
-    /// Writes the end of the innermost open slice of a track.
-    pub fn end(&mut self, track: usize, end: i64) {
-        self.out.small(field::PACKET, |packet| {
-            head(packet, end, 0);
-            packet.small(field::TRACK_EVENT, |event| {
-                event.int(field::EVENT_TYPE, END);
-                event.int(field::TRACK, track as u64 + 1);
+    /// Ends the innermost open slice of a track.
+    pub fn end_slice(&mut self, track: usize, end: i64) {
+        self.out.put_small_message(field::PACKET, |packet| {
+            write_head(packet, end, 0);
+            packet.put_small_message(field::TRACK_EVENT, |event| {
+                event.put_int(field::EVENT_TYPE, END);
+                event.put_int(field::TRACK, track as u64 + 1);
             });
         });
     }
 
-    pub fn count(&mut self, track: usize, at: i64, value: f64) {
-        self.start();
-        self.out.small(field::PACKET, |packet| {
-            head(packet, at, 0);
-            packet.small(field::TRACK_EVENT, |event| {
-                event.int(field::EVENT_TYPE, COUNTER);
-                event.int(field::TRACK, track as u64 + 1);
-                event.double(field::COUNTER_VALUE, value);
+    pub fn write_count(&mut self, track: usize, at: i64, value: f64) {
+        self.start_piece();
+        self.out.put_small_message(field::PACKET, |packet| {
+            write_head(packet, at, 0);
+            packet.put_small_message(field::TRACK_EVENT, |event| {
+                event.put_int(field::EVENT_TYPE, COUNTER);
+                event.put_int(field::TRACK, track as u64 + 1);
+                event.put_double(field::COUNTER_VALUE, value);
             });
         });
     }
 
     /// Resets the interned texts at the start of a piece, and interns the names of annotations.
-    fn start(&mut self) {
+    fn start_piece(&mut self) {
         if self.begun {
             return;
         }
         self.begun = true;
-        self.out.message(field::PACKET, |packet| {
-            packet.int(field::SEQUENCE, SEQUENCE);
-            packet.int(field::SEQUENCE_FLAGS, STATE_CLEARED);
-            packet.message(field::INTERNED_DATA, |data| {
+        self.out.put_message(field::PACKET, |packet| {
+            packet.put_int(field::SEQUENCE, SEQUENCE);
+            packet.put_int(field::SEQUENCE_FLAGS, STATE_CLEARED);
+            packet.put_message(field::INTERNED_DATA, |data| {
                 for (index, name) in self.keys.iter().enumerate() {
-                    data.message(field::ANNOTATION_NAMES, |entry| {
-                        entry.int(field::IID, index as u64 + 1);
-                        entry.text(field::TEXT, name);
+                    data.put_message(field::ANNOTATION_NAMES, |entry| {
+                        entry.put_int(field::IID, index as u64 + 1);
+                        entry.put_text(field::TEXT, name);
                     });
                 }
             });
@@ -294,31 +285,30 @@ impl<'a> Packets<'a> {
     }
 }
 
-fn head(packet: &mut Encoder, at: i64, flags: u64) {
-    packet.int(field::TIMESTAMP, at.max(0) as u64);
-    packet.int(field::SEQUENCE, SEQUENCE);
+fn write_head(packet: &mut Encoder, at: i64, flags: u64) {
+    packet.put_int(field::TIMESTAMP, at.max(0) as u64);
+    packet.put_int(field::SEQUENCE, SEQUENCE);
     if flags != 0 {
-        packet.int(field::SEQUENCE_FLAGS, flags);
+        packet.put_int(field::SEQUENCE_FLAGS, flags);
     }
 }
 
-/// Encodes the track descriptors.
-pub fn descriptors(tracks: &[WrittenTrack]) -> Vec<u8> {
+pub fn encode_descriptors(tracks: &[WrittenTrack]) -> Vec<u8> {
     const EXPLICIT: u64 = 3;
     let mut out = Encoder::default();
     for (index, track) in tracks.iter().enumerate() {
-        out.message(field::PACKET, |packet| {
-            packet.message(field::TRACK_DESCRIPTOR, |descriptor| {
-                descriptor.int(field::UUID, index as u64 + 1);
-                describe(descriptor, track);
+        out.put_message(field::PACKET, |packet| {
+            packet.put_message(field::TRACK_DESCRIPTOR, |descriptor| {
+                descriptor.put_int(field::UUID, index as u64 + 1);
+                describe_track(descriptor, track);
                 if let Some(parent) = track.parent {
-                    descriptor.int(field::PARENT, parent as u64 + 1);
+                    descriptor.put_int(field::PARENT, parent as u64 + 1);
                 }
                 if track.orders_children {
-                    descriptor.int(field::CHILD_ORDERING, EXPLICIT);
+                    descriptor.put_int(field::CHILD_ORDERING, EXPLICIT);
                 }
                 if let Some(rank) = track.rank {
-                    descriptor.int(field::RANK, rank as u64);
+                    descriptor.put_int(field::RANK, rank as u64);
                 }
             });
         });
@@ -327,25 +317,25 @@ pub fn descriptors(tracks: &[WrittenTrack]) -> Vec<u8> {
 }
 
 /// Encodes the kind of a track. Viewers expect the names of processes and threads in their own fields.
-fn describe(descriptor: &mut Encoder, track: &WrittenTrack) {
+fn describe_track(descriptor: &mut Encoder, track: &WrittenTrack) {
     match &track.sort {
-        Sort::Slices => descriptor.text(field::TRACK_NAME, &track.name),
+        Sort::Slices => descriptor.put_text(field::TRACK_NAME, &track.name),
         Sort::Counter(unit) => {
-            descriptor.text(field::TRACK_NAME, &track.name);
-            descriptor.message(field::COUNTER, |counter| {
+            descriptor.put_text(field::TRACK_NAME, &track.name);
+            descriptor.put_message(field::COUNTER, |counter| {
                 if !unit.is_empty() {
-                    counter.text(field::UNIT_NAME, unit);
+                    counter.put_text(field::UNIT_NAME, unit);
                 }
             });
         }
-        Sort::Process(id) => descriptor.message(field::PROCESS, |process| {
-            process.int(field::PROCESS_ID, *id as u64);
-            process.text(field::PROCESS_NAME, &track.name);
+        Sort::Process(id) => descriptor.put_message(field::PROCESS, |process| {
+            process.put_int(field::PROCESS_ID, *id as u64);
+            process.put_text(field::PROCESS_NAME, &track.name);
         }),
-        Sort::Thread(process, id) => descriptor.message(field::THREAD, |thread| {
-            thread.int(field::THREAD_PROCESS, *process as u64);
-            thread.int(field::THREAD_ID, *id as u64);
-            thread.text(field::THREAD_NAME, &track.name);
+        Sort::Thread(process, id) => descriptor.put_message(field::THREAD, |thread| {
+            thread.put_int(field::THREAD_PROCESS, *process as u64);
+            thread.put_int(field::THREAD_ID, *id as u64);
+            thread.put_text(field::THREAD_NAME, &track.name);
         }),
     }
 }

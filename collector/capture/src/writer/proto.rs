@@ -56,14 +56,13 @@ pub mod field {
 /// Width of a nested length: four groups of seven bits.
 const LENGTH_BYTES: usize = 4;
 
-/// Encoder that appends messages to a buffer.
 #[derive(Debug, Default)]
 pub struct Encoder {
     pub bytes: Vec<u8>,
 }
 
 impl Encoder {
-    fn varint(&mut self, mut value: u64) {
+    fn put_varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.bytes.push(value as u8 | 0x80);
             value >>= 7;
@@ -71,34 +70,30 @@ impl Encoder {
         self.bytes.push(value as u8);
     }
 
-    /// Appends a varint field.
-    pub fn int(&mut self, field: u32, value: u64) {
-        self.varint(u64::from(field << 3));
-        self.varint(value);
+    pub fn put_int(&mut self, field: u32, value: u64) {
+        self.put_varint(u64::from(field << 3));
+        self.put_varint(value);
     }
 
-    /// Appends a fixed64 field.
-    pub fn fixed(&mut self, field: u32, value: u64) {
-        self.varint(u64::from(field << 3 | 1));
+    pub fn put_fixed64(&mut self, field: u32, value: u64) {
+        self.put_varint(u64::from(field << 3 | 1));
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// Appends a double field.
-    pub fn double(&mut self, field: u32, value: f64) {
-        self.varint(u64::from(field << 3 | 1));
+    pub fn put_double(&mut self, field: u32, value: f64) {
+        self.put_varint(u64::from(field << 3 | 1));
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// Appends a string field.
-    pub fn text(&mut self, field: u32, text: &str) {
-        self.varint(u64::from(field << 3 | 2));
-        self.varint(text.len() as u64);
+    pub fn put_text(&mut self, field: u32, text: &str) {
+        self.put_varint(u64::from(field << 3 | 2));
+        self.put_varint(text.len() as u64);
         self.bytes.extend_from_slice(text.as_bytes());
     }
 
-    /// Appends a message shorter than 128 bytes.
-    pub fn small(&mut self, field: u32, fill: impl FnOnce(&mut Encoder)) {
-        self.varint(u64::from(field << 3 | 2));
+    /// Shorter than 128 bytes.
+    pub fn put_small_message(&mut self, field: u32, fill: impl FnOnce(&mut Encoder)) {
+        self.put_varint(u64::from(field << 3 | 2));
         let at = self.bytes.len();
         self.bytes.push(0);
         fill(self);
@@ -107,9 +102,8 @@ impl Encoder {
         self.bytes[at] = length as u8;
     }
 
-    /// Appends a message whose fields `fill` writes.
-    pub fn message(&mut self, field: u32, fill: impl FnOnce(&mut Encoder)) {
-        self.varint(u64::from(field << 3 | 2));
+    pub fn put_message(&mut self, field: u32, fill: impl FnOnce(&mut Encoder)) {
+        self.put_varint(u64::from(field << 3 | 2));
         let at = self.bytes.len();
         self.bytes.extend_from_slice(&[0; LENGTH_BYTES]);
         fill(self);

@@ -5,7 +5,6 @@ use super::perfetto::PerfettoSink;
 pub use super::slice::{Heading, Role, ShownArgument, ShownSlice};
 use std::io::Write;
 
-/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Perfetto's protocol buffers.
@@ -21,7 +20,6 @@ pub struct Sink<'a, W: Write> {
     written: Written,
 }
 
-/// Statistics of a written trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     pub events: u64,
@@ -46,42 +44,41 @@ impl<'a, W: Write> Sink<'a, W> {
         Ok(Sink { form, limit, written: Written::default() })
     }
 
-    pub fn slice(&mut self, slice: &ShownSlice<'a, '_>) -> std::io::Result<()> {
+    pub fn write_slice(&mut self, slice: &ShownSlice<'a, '_>) -> std::io::Result<()> {
         if !self.has_room() {
             return Ok(());
         }
         match &mut self.form {
-            SinkForm::Perfetto(sink) => sink.slice(slice),
-            SinkForm::Chrome(sink) => sink.slice(slice),
+            SinkForm::Perfetto(sink) => sink.write_slice(slice),
+            SinkForm::Chrome(sink) => sink.write_slice(slice),
         }
     }
 
-    pub fn count(&mut self, track: usize, at_ns: i64, value: f64) -> std::io::Result<()> {
+    pub fn write_count(&mut self, track: usize, at_ns: i64, value: f64) -> std::io::Result<()> {
         if !self.has_room() {
             return Ok(());
         }
         match &mut self.form {
-            SinkForm::Perfetto(sink) => sink.count(track, at_ns, value),
-            SinkForm::Chrome(sink) => sink.count(track, at_ns, value),
+            SinkForm::Perfetto(sink) => sink.write_count(track, at_ns, value),
+            SinkForm::Chrome(sink) => sink.write_count(track, at_ns, value),
         }
     }
 
     fn has_room(&mut self) -> bool {
         let bytes = match &self.form {
-            SinkForm::Perfetto(sink) => sink.bytes(),
-            SinkForm::Chrome(sink) => sink.bytes(),
+            SinkForm::Perfetto(sink) => sink.written_bytes(),
+            SinkForm::Chrome(sink) => sink.written_bytes(),
         };
         let has_room = bytes < self.limit;
         *if has_room { &mut self.written.events } else { &mut self.written.left_out } += 1;
         has_room
     }
 
-    /// Ends the trace.
-    pub fn finish(self) -> std::io::Result<(Written, W)> {
+    pub fn finish_trace(self) -> std::io::Result<(Written, W)> {
         let left_out = self.written.left_out;
         let (bytes, out) = match self.form {
-            SinkForm::Perfetto(sink) => sink.finish(left_out)?,
-            SinkForm::Chrome(sink) => sink.finish(left_out)?,
+            SinkForm::Perfetto(sink) => sink.finish_trace(left_out)?,
+            SinkForm::Chrome(sink) => sink.finish_trace(left_out)?,
         };
         Ok((Written { bytes, ..self.written }, out))
     }

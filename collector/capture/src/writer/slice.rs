@@ -14,7 +14,7 @@ pub struct ShownSlice<'a, 'b> {
     pub category: &'a str,
     /// Arrows through this slice.
     pub flows: &'b [(u64, Role)],
-    /// Arguments by index of the key.
+    /// By index of the key.
     pub arguments: &'b [(usize, ShownArgument<'b>)],
 }
 
@@ -30,7 +30,6 @@ pub enum Role {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ShownArgument<'a> {
     Whole(i64),
-    /// Floating-point number.
     Real(f64),
     Text(&'a str),
     Json(&'a str),

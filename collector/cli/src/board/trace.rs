@@ -1,9 +1,9 @@
 //! `board trace`: one operator on a simulated core, as a trace with a track for each module and a table.
 
-use super::super::{DONE, Result, paper, print, print_json, settings};
+use super::super::{DONE, Result, print_json, print_text, settings, stdout_paper};
 use crate::options::{Models, Sweep};
 use crate::pace::Pace;
-use crate::progress::terminal;
+use crate::progress::terminal_observer;
 use clap::Args;
 use engine::campaign::settings::Resolved;
 use engine::core_trace::{CoreTraceOptions, trace_core};
@@ -42,14 +42,14 @@ pub fn run(wanted: &BoardTrace) -> Result<u8> {
     let mut models = wanted.models.clone();
     models.settings.target.get_or_insert_with(|| PYNQ.to_owned());
     models.settings.unit.get_or_insert_with(|| FPGA.to_owned());
-    let Resolved { config, loaded } = settings::config(&models, &Sweep::default())?;
+    let Resolved { config, loaded } = settings::resolve_config(&models, &Sweep::default())?;
     let BoardTrace { task, knobs, out, trace_mib, .. } = wanted;
     let options = CoreTraceOptions { task: *task, knobs, out, trace_mib: *trace_mib };
-    let trace = trace_core(&options, &config, &loaded, terminal(Pace::default()).as_ref())?;
+    let trace = trace_core(&options, &config, &loaded, terminal_observer(Pace::default()).as_ref())?;
     if wanted.json {
         print_json(&trace)?
     } else {
-        print(&trace.text(&paper()))?
+        print_text(&trace.format_table(&stdout_paper()))?
     }
     Ok(DONE)
 }

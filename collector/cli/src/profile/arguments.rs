@@ -3,7 +3,7 @@
 use crate::options::{ExclusiveUse, InputFlags, Models};
 use crate::values::{positive_seconds, whole_mib};
 use clap::{Args, Subcommand};
-use engine::flags::choices;
+use engine::flags::choice_parser;
 use engine::profile::{DEFAULT_SAMPLE_HERTZ, DEFAULT_TRACE_MIB};
 use engine::report::styled::Style;
 use profile::SortBy;
@@ -104,7 +104,7 @@ pub struct ProfileDiff {
     /// Profile to compare with the baseline
     pub after: PathBuf,
     /// Grouping of rows
-    #[arg(long, value_parser = choices::<GroupName>(), value_name = "WHAT", default_value = "input-shape")]
+    #[arg(long, value_parser = choice_parser::<GroupName>(), value_name = "WHAT", default_value = "input-shape")]
     pub group_by: GroupName,
     /// With `--group-by scope`, number of module levels; 0 for all
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -173,16 +173,16 @@ pub struct ProfileTable {
     /// Print the table in the style of another profiler
     ///
     /// With `--json` and `--csv`, columns are those of that profiler, too.
-    #[arg(long, value_parser = choices::<Style>())]
+    #[arg(long, value_parser = choice_parser::<Style>())]
     pub style: Option<Style>,
     /// Grouping of rows
-    #[arg(long, value_parser = choices::<GroupName>(), value_name = "WHAT", default_value = "input-shape")]
+    #[arg(long, value_parser = choice_parser::<GroupName>(), value_name = "WHAT", default_value = "input-shape")]
     pub group_by: GroupName,
     /// With `--group-by scope`, number of module levels; 0 for all
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub levels: usize,
     /// Sort key, in descending order
-    #[arg(long, value_name = "KEY", value_parser = choices::<SortBy>(), default_value = "share")]
+    #[arg(long, value_name = "KEY", value_parser = choice_parser::<SortBy>(), default_value = "share")]
     pub sort_by: SortBy,
     /// Add columns for the memory of activations and workspaces
     #[arg(long)]

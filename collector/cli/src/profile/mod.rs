@@ -2,46 +2,50 @@
 
 pub mod arguments;
 
-use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, settings, tell};
+use super::{DONE, DONE_WITH_LOSSES, Result, print_json, print_note_lines, print_text, settings, stdout_paper};
 use crate::options::{Sampling, Sweep};
 use crate::pace::Pace;
 use crate::profile::arguments::{ProfileCommand, ProfileDiff, ProfileRun};
-use crate::progress::terminal;
+use crate::progress::terminal_observer;
 use engine::campaign::settings::Resolved;
 use engine::input_files::InputFiles;
 use engine::profile::{self, CodeOptions, FileOptions, ProfileOptions};
 use engine::report::profile::ProfileView;
 use std::sync::Arc;
 
-/// Profiles a model, or compares two profiles.
 pub fn run(arguments: &ProfileRun) -> Result<u8> {
     match &arguments.command {
-        Some(ProfileCommand::Diff(diff)) => compare(diff),
+        Some(ProfileCommand::Diff(diff)) => compare_profiles(diff),
         None => profile_model(arguments),
     }
 }
 
 fn profile_model(arguments: &ProfileRun) -> Result<u8> {
     let sweep = Sweep {
-        counters: profile::counters(&arguments.counters),
+        counters: profile::requested_counters(&arguments.counters),
         ..Sweep::of_run(arguments.threads, arguments.seed, &Sampling::default())
     };
-    let Resolved { config, loaded } = settings::config(&arguments.models, &sweep)?;
-    let inputs = arguments.given.files();
-    let profiled = profile::run(&options(arguments, &inputs), config, &loaded, &terminal(Pace::default()))?;
+    let Resolved { config, loaded } = settings::resolve_config(&arguments.models, &sweep)?;
+    let inputs = arguments.given.input_files();
+    let profiled = profile::profile_model(
+        &profile_options(arguments, &inputs),
+        config,
+        &loaded,
+        &terminal_observer(Pace::default()),
+    )?;
     let view = ProfileView { row_limit: arguments.table.row_limit, has_memory: arguments.table.profile_memory };
     match (&profiled.styled, arguments.json) {
         (Some(styled), true) => {
-            tell(&profiled.report.notes);
+            print_note_lines(&profiled.report.notes);
             print_json(styled)?
         }
         (None, true) => print_json(&profiled.report)?,
-        (_, false) => print(&profiled.text(view, &paper()))?,
+        (_, false) => print_text(&profiled.text(view, &stdout_paper()))?,
     }
     Ok(if profiled.has_losses { DONE_WITH_LOSSES } else { DONE })
 }
 
-fn options<'a>(arguments: &'a ProfileRun, inputs: &'a InputFiles) -> ProfileOptions<'a> {
+fn profile_options<'a>(arguments: &'a ProfileRun, inputs: &'a InputFiles) -> ProfileOptions<'a> {
     let ProfileRun { table, code, pictures, .. } = arguments;
     ProfileOptions {
         threads: arguments.threads,
@@ -75,12 +79,12 @@ fn options<'a>(arguments: &'a ProfileRun, inputs: &'a InputFiles) -> ProfileOpti
     }
 }
 
-fn compare(asked: &ProfileDiff) -> Result<u8> {
-    let found = profile::diff(&asked.before, &asked.after, asked.group_by.with_levels(asked.levels))?;
+fn compare_profiles(asked: &ProfileDiff) -> Result<u8> {
+    let found = profile::compare_files(&asked.before, &asked.after, asked.group_by.with_levels(asked.levels))?;
     if asked.json {
         print_json(&found.changes)?
     } else {
-        print(&found.text(asked.row_limit, &paper()))?
+        print_text(&found.text(asked.row_limit, &stdout_paper()))?
     }
     Ok(DONE)
 }

@@ -4,7 +4,7 @@ use super::super::values::{positive_seconds, whole_mib};
 use capture::events::convert::Align;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
-use engine::flags::choices;
+use engine::flags::choice_parser;
 use engine::report::styled::Style;
 use engine::stores::DEFAULT_STORE;
 use profile::SortBy;
@@ -94,10 +94,10 @@ pub struct Query {
 pub struct Top {
     pub file: PathBuf,
     /// Style of the table
-    #[arg(long, value_parser = choices::<Style>(), default_value = "torch")]
+    #[arg(long, value_parser = choice_parser::<Style>(), default_value = "torch")]
     pub style: Style,
     /// Sort key of torch.profiler, descending; `cuda` is accepted for `device`
-    #[arg(long, value_name = "KEY", value_parser = choices::<SortBy>(), default_value = "self_cpu_time_total")]
+    #[arg(long, value_name = "KEY", value_parser = choice_parser::<SortBy>(), default_value = "self_cpu_time_total")]
     pub sort_by: SortBy,
     /// Maximum number of rows
     #[arg(long, value_name = "ROWS", default_value_t = 100)]
@@ -171,7 +171,6 @@ pub struct Convert {
     pub json: bool,
 }
 
-/// Limits of a written trace.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct WriteBounds {
     /// Size limit of the written trace before compression, in MiB
@@ -202,7 +201,6 @@ pub struct Merge {
     pub json: bool,
 }
 
-/// Returns the parser of `--align`.
 fn alignments() -> impl TypedValueParser<Value = Align> {
     let values = [
         ("clock", "By wall-clock times, which each trace must contain"),

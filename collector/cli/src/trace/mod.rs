@@ -2,9 +2,9 @@
 
 mod arguments;
 
-use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json};
+use super::{DONE, DONE_WITH_LOSSES, Result, print_json, print_text, stdout_paper};
 use crate::pace::Pace;
-use crate::progress::terminal;
+use crate::progress::terminal_observer;
 pub use arguments::TraceCommand;
 use arguments::{Check, Convert, Import, Merge, Query, Top};
 use capture::events::FoundEvent;
@@ -17,16 +17,16 @@ use std::time::Duration;
 
 pub fn run(command: &TraceCommand) -> Result<u8> {
     match command {
-        TraceCommand::Top(arguments) => top(arguments),
-        TraceCommand::Check(arguments) => check(arguments),
-        TraceCommand::Convert(arguments) => convert(arguments),
-        TraceCommand::Merge(arguments) => merge(arguments),
-        TraceCommand::Import(arguments) => import(arguments),
-        TraceCommand::Query(arguments) => query(arguments),
+        TraceCommand::Top(arguments) => print_top(arguments),
+        TraceCommand::Check(arguments) => check_trace(arguments),
+        TraceCommand::Convert(arguments) => convert_trace(arguments),
+        TraceCommand::Merge(arguments) => merge_traces(arguments),
+        TraceCommand::Import(arguments) => import_trace(arguments),
+        TraceCommand::Query(arguments) => query_trace(arguments),
     }
 }
 
-fn top(top: &Top) -> Result<u8> {
+fn print_top(top: &Top) -> Result<u8> {
     let options = TopOptions {
         style: top.style,
         sort_by: top.sort_by,
@@ -35,33 +35,33 @@ fn top(top: &Top) -> Result<u8> {
         page: top.html.as_deref(),
         csv: top.csv.as_deref(),
     };
-    let sums = trace::sum_operators(&top.file, &options, terminal(Pace::default()).as_ref())?;
+    let sums = trace::sum_operators(&top.file, &options, terminal_observer(Pace::default()).as_ref())?;
     if top.json {
-        print_json(&sums.document(top.row_limit))?
+        print_json(&sums.to_document(top.row_limit))?
     } else {
-        print(&sums.text(top.row_limit, &paper()))?
+        print_text(&sums.format_text(top.row_limit, &stdout_paper()))?
     }
     Ok(tell_found(&sums.found))
 }
 
-fn check(check: &Check) -> Result<u8> {
-    let report = trace::check(&check.file, check.memory_mib)?;
+fn check_trace(check: &Check) -> Result<u8> {
+    let report = trace::check_trace(&check.file, check.memory_mib)?;
     if check.json {
         print_json(&report)?
     } else {
-        print(&report.text(&paper()))?
+        print_text(&report.format_text(&stdout_paper()))?
     }
     Ok(if report.faults.is_empty() { DONE } else { DONE_WITH_LOSSES })
 }
 
-fn convert(convert: &Convert) -> Result<u8> {
+fn convert_trace(convert: &Convert) -> Result<u8> {
     let mut code = DONE;
     let mut hear = |found: &FoundEvent| code = tell_found(found);
-    let written = trace::convert(&convert.input, &convert.output, convert.bounds.into(), &mut hear)?;
+    let written = trace::convert_trace(&convert.input, &convert.output, convert.bounds.into(), &mut hear)?;
     Ok(code.max(tell_written(&written, &convert.output, convert.json)?))
 }
 
-fn merge(merge: &Merge) -> Result<u8> {
+fn merge_traces(merge: &Merge) -> Result<u8> {
     let (place, inputs) = merge.files.split_last().expect("the arguments are three files at least");
     let clocks = match merge.offset_ns.as_slice() {
         [] => Clocks::Align(merge.align),
@@ -69,11 +69,11 @@ fn merge(merge: &Merge) -> Result<u8> {
     };
     let mut code = DONE;
     let mut hear = |found: &FoundEvent| code = code.max(tell_found(found));
-    let written = trace::merge(inputs, place, &clocks, merge.bounds.into(), &mut hear)?;
+    let written = trace::merge_traces(inputs, place, &clocks, merge.bounds.into(), &mut hear)?;
     Ok(code.max(tell_written(&written, place, merge.json)?))
 }
 
-fn import(import: &Import) -> Result<u8> {
+fn import_trace(import: &Import) -> Result<u8> {
     let options = ImportOptions {
         store: &import.store,
         host: import.host.as_deref(),
@@ -81,39 +81,39 @@ fn import(import: &Import) -> Result<u8> {
         model: import.model.as_deref(),
         memory_mib: import.memory_mib,
     };
-    let (report, found) = trace::import(&import.file, &options, terminal(Pace::default()).as_ref())?;
+    let (report, found) = trace::import_trace(&import.file, &options, terminal_observer(Pace::default()).as_ref())?;
     if import.json {
         print_json(&report)?;
     } else {
         let (trace, store) = (import.file.display(), import.store.display());
-        print(&format!("{} rows of `{trace}`, one per operator, are in the store `{store}`", report.rows))?;
+        print_text(&format!("{} rows of `{trace}`, one per operator, are in the store `{store}`", report.rows))?;
     }
     Ok(tell_found(&found))
 }
 
-fn query(query: &Query) -> Result<u8> {
+fn query_trace(query: &Query) -> Result<u8> {
     let Query { file, sql, seconds, memory_mib, json } = query;
     let bounds =
         QueryBounds { time: Duration::from_secs_f64(*seconds), memory_mib: *memory_mib, ..QueryBounds::default() };
-    let answer = trace::query(file, sql, &bounds)?;
+    let answer = trace::query_trace(file, sql, &bounds)?;
     if *json {
-        print_json(&answer.objects())?
+        print_json(&answer.json_objects())?
     } else {
-        print(&answer.table().on(&paper()))?
+        print_text(&answer.to_table().format_for(&stdout_paper()))?
     }
     Ok(DONE)
 }
 
-/// Prints what was written, and returns the exit code that says whether anything is missing.
+/// Returns the exit code, which says whether anything is missing.
 fn tell_written(written: &WrittenTrace, place: &Path, as_json: bool) -> Result<u8> {
     if as_json {
         print_json(written)?;
     } else {
         for input in &written.inputs {
-            print(&format!("`{}`: added {} ns to its times", input.file, input.offset_ns))?;
+            print_text(&format!("`{}`: added {} ns to its times", input.file, input.offset_ns))?;
         }
         let WrittenTrace { events, bytes, .. } = written;
-        print(&format!("wrote {events} events, {bytes} bytes before compression, to `{}`", place.display()))?;
+        print_text(&format!("wrote {events} events, {bytes} bytes before compression, to `{}`", place.display()))?;
     }
     if written.left_out == 0 {
         return Ok(DONE);
@@ -127,7 +127,7 @@ fn tell_found(found: &FoundEvent) -> u8 {
     tell_skipped(&found.examples, found.malformed, "records of the trace cannot be read and were skipped")
 }
 
-/// Reports what was skipped of a file, and returns the exit code that says whether anything was.
+/// Returns the exit code, which says whether anything was skipped.
 pub fn tell_skipped(examples: &[impl ToString], count: u64, what: &str) -> u8 {
     print_notes("skipped", examples.iter().map(ToString::to_string));
     match count {

@@ -8,18 +8,16 @@ use super::{Device, DeviceEvent, DriverHandle, Graph, Prepared, Result};
 use std::ffi::c_uint;
 use std::ptr::null_mut;
 
-/// A request to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Launches a kernel after all earlier requests of the stream.
+    /// After all earlier requests of the stream.
     Launch { kernel: usize, stream: usize },
     /// Records an event after all earlier requests of the stream.
     Mark { event: usize, stream: usize },
-    /// Makes all later requests of the stream wait for the latest recording of an event.
+    /// Blocks later requests of the stream until the latest recording of an event.
     Wait { event: usize, stream: usize },
 }
 
-/// Kernels with the streams and events on which they run.
 pub struct Lanes<'a> {
     device: &'a Device,
     kernels: &'a [Prepared<'a>],
@@ -28,41 +26,39 @@ pub struct Lanes<'a> {
 }
 
 impl<'a> Lanes<'a> {
-    /// Creates the given numbers of streams (at least one) and of events.
+    /// `streams` is at least one.
     pub fn new(device: &'a Device, kernels: &'a [Prepared<'a>], streams: usize, events: usize) -> Result<Lanes<'a>> {
         Ok(Lanes {
             device,
             kernels,
             streams: (1..streams).map(|_| LaneStream::new(device)).collect::<Result<_>>()?,
-            events: (0..events).map(|_| device.event()).collect::<Result<_>>()?,
+            events: (0..events).map(|_| device.create_event()).collect::<Result<_>>()?,
         })
     }
 
-    /// Submits steps to the device without waiting for them.
-    pub fn launch(&self, steps: &[Step]) -> Result<()> {
-        self.ask(steps, null_mut())
+    pub fn submit_steps(&self, steps: &[Step]) -> Result<()> {
+        self.request_steps(steps, null_mut())
     }
 
-    /// Captures steps as one graph.
-    pub fn graph(&self, steps: &[Step]) -> Result<Graph<'a>> {
-        self.device.capture(|first| self.ask(steps, first))
+    pub fn capture_graph(&self, steps: &[Step]) -> Result<Graph<'a>> {
+        self.device.capture_requests(|first| self.request_steps(steps, first))
     }
 
-    pub fn event(&self, event: usize) -> &DeviceEvent<'a> {
+    pub fn event_at(&self, event: usize) -> &DeviceEvent<'a> {
         &self.events[event]
     }
 
-    fn ask(&self, steps: &[Step], first: DriverHandle) -> Result<()> {
+    fn request_steps(&self, steps: &[Step], first: DriverHandle) -> Result<()> {
         let handle = |stream: usize| if stream == 0 { first } else { self.streams[stream - 1].handle };
         steps.iter().try_for_each(|step| match *step {
             Step::Launch { kernel, stream } => self.kernels[kernel].launch_on(handle(stream)),
             Step::Mark { event, stream } => self.events[event].record_on(handle(stream)),
-            Step::Wait { event, stream } => self.events[event].hold(handle(stream)),
+            Step::Wait { event, stream } => self.events[event].block_stream(handle(stream)),
         })
     }
 }
 
-/// A stream that is not implicitly ordered with the default stream.
+/// Not implicitly ordered with the default stream.
 struct LaneStream<'a> {
     device: &'a Device,
     handle: DriverHandle,
@@ -75,7 +71,7 @@ impl LaneStream<'_> {
         // SAFETY: the call writes one handle to a variable that outlives it; `LaneStream` destroys the
         // handle.
         let status = unsafe { (device.functions.make_stream)(&raw mut handle, NON_BLOCKING) };
-        device.check("cuStreamCreate", status)?;
+        device.check_status("cuStreamCreate", status)?;
         Ok(LaneStream { device, handle })
     }
 }

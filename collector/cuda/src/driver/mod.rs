@@ -17,7 +17,6 @@ use std::ptr::null_mut;
 use std::rc::Rc;
 use worker::RunnerProcess;
 
-/// Reason why nothing can be launched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum DriverError {
@@ -52,11 +51,10 @@ const SUCCESS: Status = 0;
 
 macro_rules! functions {
     ($($field:ident = $symbol:literal, ($($argument:ty),*);)*) => {
-        /// The driver functions in use, with the signatures of `cuda.h`.
+        /// Signatures as in `cuda.h`.
         struct DriverFunctions {
             $($field: unsafe extern "C" fn($($argument),*) -> Status,)*
-            /// Returns offset and size of a kernel's parameter. Drivers before 12.4 lack the
-            /// function.
+            /// Returns offset and size of a kernel's parameter; missing before driver 12.4.
             parameter: Option<unsafe extern "C" fn(DriverHandle, usize, *mut usize, *mut usize) -> Status>,
         }
 
@@ -133,18 +131,17 @@ pub struct Device {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
     pub name: String,
-    /// Compute capability times ten.
+    /// Times ten.
     pub capability: u32,
     pub multiprocessors: u32,
     pub memory_bytes: u64,
-    /// Size of the second-level cache.
     pub l2_bytes: u64,
-    /// Newest CUDA version that the driver supports, such as `13.0`.
+    /// Newest supported CUDA version, such as `13.0`.
     pub driver_cuda: String,
 }
 
 impl Device {
-    /// Opens the driver and its first device, which `CUDA_VISIBLE_DEVICES` selects.
+    /// Opens the first device, which `CUDA_VISIBLE_DEVICES` selects.
     pub fn open() -> Result<Device> {
         // SAFETY: the driver's initialisers set up its own state; the library stays mapped while
         // `Device` exists.
@@ -155,70 +152,67 @@ impl Device {
         })?;
         let functions = DriverFunctions::look_up(&library)?;
         // SAFETY: the call takes no addresses.
-        let begun = functions.check("cuInit", unsafe { (functions.init)(0) });
+        let begun = functions.check_status("cuInit", unsafe { (functions.init)(0) });
         begun.map_err(|error| DriverError::NoDevice(error.to_string()))?;
         let mut count = 0;
         // SAFETY: the call writes one integer to a variable that outlives it.
-        functions.check("cuDeviceGetCount", unsafe { (functions.count)(&raw mut count) })?;
+        functions.check_status("cuDeviceGetCount", unsafe { (functions.count)(&raw mut count) })?;
         if count == 0 {
             return Err(DriverError::NoDevice("the driver counts none".to_owned()));
         }
         let (mut ordinal, mut context) = (0, null_mut());
         // SAFETY: as above; there is at least one device.
-        functions.check("cuDeviceGet", unsafe { (functions.device)(&raw mut ordinal, 0) })?;
+        functions.check_status("cuDeviceGet", unsafe { (functions.device)(&raw mut ordinal, 0) })?;
         // SAFETY: the device exists, and the call writes one handle to a variable.
-        functions.check("cuDevicePrimaryCtxRetain", unsafe { (functions.retain)(&raw mut context, ordinal) })?;
+        functions.check_status("cuDevicePrimaryCtxRetain", unsafe { (functions.retain)(&raw mut context, ordinal) })?;
         let device = Device { functions, ordinal, context, _not_send: PhantomData, _library: library };
         // SAFETY: the context was just retained and is released when `Device` is dropped.
-        device.check("cuCtxSetCurrent", unsafe { (device.functions.set_current)(context) })?;
+        device.check_status("cuCtxSetCurrent", unsafe { (device.functions.set_current)(context) })?;
         Ok(device)
     }
 
-    pub fn facts(&self) -> Result<DeviceFacts> {
+    pub fn read_facts(&self) -> Result<DeviceFacts> {
         const MULTIPROCESSORS: c_int = 16;
         const L2_BYTES: c_int = 38;
         const CAPABILITY_MAJOR: c_int = 75;
         const CAPABILITY_MINOR: c_int = 76;
         let mut memory = 0usize;
         // SAFETY: the call writes one number to a variable that outlives it.
-        self.check("cuDeviceTotalMem", unsafe { (self.functions.total_memory)(&raw mut memory, self.ordinal) })?;
+        self.check_status("cuDeviceTotalMem", unsafe { (self.functions.total_memory)(&raw mut memory, self.ordinal) })?;
         let mut version = 0;
         // SAFETY: as above.
-        self.check("cuDriverGetVersion", unsafe { (self.functions.version)(&raw mut version) })?;
+        self.check_status("cuDriverGetVersion", unsafe { (self.functions.version)(&raw mut version) })?;
         Ok(DeviceFacts {
-            name: self.text("cuDeviceGetName", self.functions.device_name)?,
-            capability: 10 * self.attribute(CAPABILITY_MAJOR)? + self.attribute(CAPABILITY_MINOR)?,
-            multiprocessors: self.attribute(MULTIPROCESSORS)?,
+            name: self.text_property("cuDeviceGetName", self.functions.device_name)?,
+            capability: 10 * self.read_attribute(CAPABILITY_MAJOR)? + self.read_attribute(CAPABILITY_MINOR)?,
+            multiprocessors: self.read_attribute(MULTIPROCESSORS)?,
             memory_bytes: memory as u64,
-            l2_bytes: u64::from(self.attribute(L2_BYTES)?),
+            l2_bytes: u64::from(self.read_attribute(L2_BYTES)?),
             driver_cuda: format!("{}.{}", version / 1000, version % 1000 / 10),
         })
     }
 
-    /// Returns the device's number at the driver, for the other fences.
-    pub(super) fn ordinal(&self) -> c_int {
+    pub(super) fn driver_ordinal(&self) -> c_int {
         self.ordinal
     }
 
-    /// Returns the context for the other fences. It exists as long as the device.
-    pub(super) fn context(&self) -> DriverHandle {
+    /// Valid as long as the device.
+    pub(super) fn raw_context(&self) -> DriverHandle {
         self.context
     }
 
-    /// Returns the device's address on the PCI bus.
     pub fn pci_bus_id(&self) -> Result<String> {
-        self.text("cuDeviceGetPCIBusId", self.functions.bus)
+        self.text_property("cuDeviceGetPCIBusId", self.functions.bus)
     }
 
     pub fn free_memory_bytes(&self) -> Result<u64> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: the call writes two numbers to variables that outlive it.
-        self.check("cuMemGetInfo", unsafe { (self.functions.memory)(&raw mut free, &raw mut total) })?;
+        self.check_status("cuMemGetInfo", unsafe { (self.functions.memory)(&raw mut free, &raw mut total) })?;
         Ok(free as u64)
     }
 
-    /// Returns a text property of the device.
-    fn text(
+    fn text_property(
         &self,
         call: &'static str,
         get: unsafe extern "C" fn(*mut c_char, c_int, c_int) -> Status,
@@ -227,46 +221,45 @@ impl Device {
         let room = c_int::try_from(text.len() - 1).expect("a small number");
         // SAFETY: the call writes at most `room` bytes, one less than the buffer, so the text stays
         // terminated.
-        self.check(call, unsafe { get(text.as_mut_ptr().cast(), room, self.ordinal) })?;
+        self.check_status(call, unsafe { get(text.as_mut_ptr().cast(), room, self.ordinal) })?;
         Ok(CStr::from_bytes_until_nul(&text).map_or_else(|_| String::new(), |text| text.to_string_lossy().into()))
     }
 
-    fn attribute(&self, number: c_int) -> Result<u32> {
+    fn read_attribute(&self, number: c_int) -> Result<u32> {
         let mut value = 0;
         // SAFETY: the call writes one integer to a variable that outlives it.
         let status = unsafe { (self.functions.attribute)(&raw mut value, number, self.ordinal) };
-        self.check("cuDeviceGetAttribute", status)?;
+        self.check_status("cuDeviceGetAttribute", status)?;
         Ok(u32::try_from(value).unwrap_or(0))
     }
 
-    /// Allocates device memory with undefined content.
-    pub fn allocate(&self, bytes: usize) -> Result<DeviceBuffer<'_>> {
+    /// The content is undefined.
+    pub fn allocate_buffer(&self, bytes: usize) -> Result<DeviceBuffer<'_>> {
         let mut address = 0;
         // SAFETY: the call writes one address. The driver rejects zero bytes, so at least one is
         // requested.
-        self.check("cuMemAlloc", unsafe { (self.functions.allocate)(&raw mut address, bytes.max(1)) })?;
+        self.check_status("cuMemAlloc", unsafe { (self.functions.allocate)(&raw mut address, bytes.max(1)) })?;
         Ok(DeviceBuffer { device: self, address, bytes })
     }
 
-    /// Loads machine code, so that its kernels can be launched.
-    pub fn load<'a>(&'a self, _: RunnerProcess, image: Image<'_>) -> Result<DeviceModule<'a>> {
+    pub fn load_image<'a>(&'a self, _: RunnerProcess, image: Image<'_>) -> Result<DeviceModule<'a>> {
         let mut handle = null_mut();
-        let bytes = image.bytes();
+        let bytes = image.as_bytes();
         // SAFETY: the driver determines the length from the image, which lies completely within its
         // bytes, and copies it during the call. A runner must survive whatever the code does when
         // it is launched, and the caller proves by `RunnerProcess` that this process is one.
-        self.check("cuModuleLoadData", unsafe { (self.functions.load)(&raw mut handle, bytes.as_ptr().cast()) })?;
+        self.check_status("cuModuleLoadData", unsafe {
+            (self.functions.load)(&raw mut handle, bytes.as_ptr().cast())
+        })?;
         Ok(DeviceModule { device: self, handle })
     }
 
-    /// Captures launches of the kernels as one graph.
-    pub fn graph<'a>(&'a self, kernels: &[&'a Prepared<'a>]) -> Result<Graph<'a>> {
-        self.capture(|stream| kernels.iter().try_for_each(|kernel| kernel.launch_on(stream)))
+    pub fn capture_launches<'a>(&'a self, kernels: &[&'a Prepared<'a>]) -> Result<Graph<'a>> {
+        self.capture_requests(|stream| kernels.iter().try_for_each(|kernel| kernel.launch_on(stream)))
     }
 
-    /// Captures the requests of `ask` to a stream as one graph. The kernels must live as long as
-    /// the graph.
-    fn capture<'a>(&'a self, ask: impl FnOnce(DriverHandle) -> Result<()>) -> Result<Graph<'a>> {
+    /// Captures the requests of `ask` to a stream as one graph, which the kernels must outlive.
+    fn capture_requests<'a>(&'a self, ask: impl FnOnce(DriverHandle) -> Result<()>) -> Result<Graph<'a>> {
         const DEFAULT: c_uint = 0;
         const OF_THIS_THREAD: c_int = 1;
         let functions = &self.functions;
@@ -274,38 +267,37 @@ impl Device {
             Graph { device: self, stream: null_mut(), listed: null_mut(), ready: null_mut(), _of: PhantomData };
         // SAFETY: the call writes one handle to a variable that outlives it; `Graph` destroys the
         // handle.
-        self.check("cuStreamCreate", unsafe { (functions.make_stream)(&raw mut graph.stream, DEFAULT) })?;
+        self.check_status("cuStreamCreate", unsafe { (functions.make_stream)(&raw mut graph.stream, DEFAULT) })?;
         // SAFETY: the stream was just created.
-        self.check("cuStreamBeginCapture", unsafe { (functions.begin_capture)(graph.stream, OF_THIS_THREAD) })?;
+        self.check_status("cuStreamBeginCapture", unsafe { (functions.begin_capture)(graph.stream, OF_THIS_THREAD) })?;
         let asked = ask(graph.stream);
         // SAFETY: the stream is being captured; the call writes one handle, or null, to a variable
         // that outlives it.
         let status = unsafe { (functions.end_capture)(graph.stream, &raw mut graph.listed) };
         asked?;
-        self.check("cuStreamEndCapture", status)?;
+        self.check_status("cuStreamEndCapture", status)?;
         // SAFETY: the graph is complete; the call writes one handle to a variable that outlives it.
         let status = unsafe { (functions.instantiate)(&raw mut graph.ready, graph.listed, 0) };
-        self.check("cuGraphInstantiate", status)?;
+        self.check_status("cuGraphInstantiate", status)?;
         Ok(graph)
     }
 
-    /// Creates an event: a time stamp on the device's time line.
-    pub fn event(&self) -> Result<DeviceEvent<'_>> {
+    pub fn create_event(&self) -> Result<DeviceEvent<'_>> {
         const DEFAULT: c_uint = 0;
         let mut handle = null_mut();
         // SAFETY: the call writes one handle to a variable that outlives it.
-        self.check("cuEventCreate", unsafe { (self.functions.make_event)(&raw mut handle, DEFAULT) })?;
+        self.check_status("cuEventCreate", unsafe { (self.functions.make_event)(&raw mut handle, DEFAULT) })?;
         Ok(DeviceEvent { device: self, handle, is_recorded: Cell::new(false) })
     }
 
-    /// Waits until all requests are complete, and reports any failure of them.
+    /// Waits for all requests and reports any failure of them.
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: the call takes no arguments; the context is current on this thread.
-        self.check("cuCtxSynchronize", unsafe { (self.functions.synchronize)() })
+        self.check_status("cuCtxSynchronize", unsafe { (self.functions.synchronize)() })
     }
 
-    fn check(&self, call: &'static str, status: Status) -> Result<()> {
-        self.functions.check(call, status)
+    fn check_status(&self, call: &'static str, status: Status) -> Result<()> {
+        self.functions.check_status(call, status)
     }
 }
 
@@ -317,7 +309,7 @@ impl Drop for Device {
 }
 
 impl DriverFunctions {
-    fn check(&self, call: &'static str, status: Status) -> Result<()> {
+    fn check_status(&self, call: &'static str, status: Status) -> Result<()> {
         if status == SUCCESS {
             return Ok(());
         }
@@ -343,37 +335,35 @@ pub struct DeviceBuffer<'a> {
 }
 
 impl DeviceBuffer<'_> {
-    pub fn bytes(&self) -> usize {
+    pub fn size_bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Overwrites the whole buffer.
     pub fn write(&self, bytes: &[u8]) -> Result<()> {
         assert_eq!(bytes.len(), self.bytes, "a buffer is written whole");
         // SAFETY: the buffer has as many bytes as the slice.
         let status = unsafe { (self.device.functions.to_device)(self.address, bytes.as_ptr().cast(), self.bytes) };
-        self.device.check("cuMemcpyHtoD", status)
+        self.device.check_status("cuMemcpyHtoD", status)
     }
 
-    /// Reads the whole buffer after all earlier requests are complete.
+    /// Waits for all earlier requests.
     pub fn read(&self) -> Result<Vec<u8>> {
         let mut bytes = vec![0u8; self.bytes];
         // SAFETY: the vector has as many bytes as the buffer.
         let status = unsafe { (self.device.functions.to_host)(bytes.as_mut_ptr().cast(), self.address, self.bytes) };
-        self.device.check("cuMemcpyDtoH", status)?;
+        self.device.check_status("cuMemcpyDtoH", status)?;
         Ok(bytes)
     }
 
-    /// Returns a kernel argument that points `offset` bytes into the buffer, or None if that is
-    /// beyond its end.
-    pub fn part(&self, offset: u64) -> Option<LaunchArgument<'_>> {
+    /// Points `offset` bytes into the buffer; None beyond its end.
+    pub fn argument_at(&self, offset: u64) -> Option<LaunchArgument<'_>> {
         (offset <= self.bytes as u64).then_some(LaunchArgument::Part(self, offset))
     }
 
-    pub fn fill(&self, byte: u8) -> Result<()> {
+    pub fn fill_bytes(&self, byte: u8) -> Result<()> {
         // SAFETY: the buffer has that many bytes.
         let status = unsafe { (self.device.functions.fill)(self.address, byte, self.bytes) };
-        self.device.check("cuMemsetD8", status)
+        self.device.check_status("cuMemsetD8", status)
     }
 }
 
@@ -384,17 +374,15 @@ impl Drop for DeviceBuffer<'_> {
     }
 }
 
-/// An argument of a kernel.
 #[derive(Clone, Copy)]
 pub enum LaunchArgument<'a> {
     Buffer(&'a DeviceBuffer<'a>),
-    /// Address at an offset within a buffer.
     Part(&'a DeviceBuffer<'a>, u64),
     Number(i64),
 }
 
 impl LaunchArgument<'_> {
-    fn bits(&self) -> u64 {
+    fn argument_bits(&self) -> u64 {
         match self {
             LaunchArgument::Buffer(buffer) => buffer.address,
             LaunchArgument::Part(buffer, offset) => buffer.address.saturating_add(*offset),
@@ -408,11 +396,10 @@ pub struct DeviceModule<'a> {
     handle: DriverHandle,
 }
 
-/// A kernel with all parameters of its launch.
 pub struct Prepared<'a> {
     device: &'a Device,
     kernel: DriverHandle,
-    /// Addresses and integers. For a 32-bit integer, the kernel reads the first four bytes.
+    /// Addresses and integers; kernels read 32-bit integers from the first four bytes.
     arguments: Vec<u64>,
     grid: [u32; 3],
     block: [u32; 3],
@@ -422,12 +409,9 @@ pub struct Prepared<'a> {
 }
 
 impl DeviceModule<'_> {
-    /// Prepares a launch with known sizes. The number of arguments must be that of the kernel's
-    /// parameters.
-    ///
-    /// The effect of the kernel on its arguments is not checked, so modules exist only in runner
-    /// processes.
-    pub fn prepare<'a>(
+    /// Prepares a launch with known sizes and one argument per kernel parameter. Effects of the kernel on its
+    /// arguments are unchecked, so modules exist only in runner processes.
+    pub fn prepare_launch<'a>(
         &'a self,
         launch: &job::device::Launch,
         arguments: &[LaunchArgument<'a>],
@@ -441,18 +425,18 @@ impl DeviceModule<'_> {
         let mut kernel = null_mut();
         // SAFETY: the module is loaded; the name is terminated and outlives the call.
         let status = unsafe { (functions.kernel)(&raw mut kernel, self.handle, name.as_ptr()) };
-        self.device.check("cuModuleGetFunction", status)?;
+        self.device.check_status("cuModuleGetFunction", status)?;
         self.check_arguments(&launch.kernel, kernel, arguments.len())?;
         if launch.dynamic_shared_bytes > STATIC_SHARED {
             let bytes = c_int::try_from(launch.dynamic_shared_bytes).unwrap_or(c_int::MAX);
             // SAFETY: the kernel was just found.
             let status = unsafe { (functions.set_attribute)(kernel, MOST_DYNAMIC_SHARED, bytes) };
-            self.device.check("cuFuncSetAttribute", status)?;
+            self.device.check_status("cuFuncSetAttribute", status)?;
         }
         Ok(Prepared {
             device: self.device,
             kernel,
-            arguments: arguments.iter().map(LaunchArgument::bits).collect(),
+            arguments: arguments.iter().map(LaunchArgument::argument_bits).collect(),
             // Larger values exceed every limit that was checked.
             grid: [x, y, z].map(|extent| u32::try_from(extent).unwrap_or(u32::MAX)),
             block: launch.block,
@@ -461,9 +445,8 @@ impl DeviceModule<'_> {
         })
     }
 
-    /// Checks that the kernel has the given number of parameters, of at most eight bytes each,
-    /// because the driver reads as many arguments as the kernel has. Drivers without this query
-    /// trust the builder of the kernel.
+    /// Checks the number of parameters, of at most eight bytes each, because the driver reads as many as the kernel
+    /// has. Drivers without this query trust the builder.
     fn check_arguments(&self, name: &str, kernel: DriverHandle, given: usize) -> Result<()> {
         let Some(parameter) = self.device.functions.parameter else { return Ok(()) };
         let bytes = |place| {
@@ -490,8 +473,8 @@ impl Drop for DeviceModule<'_> {
 }
 
 impl Prepared<'_> {
-    /// Submits the kernel without waiting for it.
-    pub fn launch(&self) -> Result<()> {
+    /// Does not wait.
+    pub fn submit_kernel(&self) -> Result<()> {
         self.launch_on(null_mut())
     }
 
@@ -517,11 +500,10 @@ impl Prepared<'_> {
                 null_mut(),
             )
         };
-        self.device.check("cuLaunchKernel", status)
+        self.device.check_status("cuLaunchKernel", status)
     }
 }
 
-/// A captured list of launches that is submitted as one request.
 pub struct Graph<'a> {
     device: &'a Device,
     stream: DriverHandle,
@@ -532,10 +514,11 @@ pub struct Graph<'a> {
 }
 
 impl Graph<'_> {
-    /// Submits the graph without waiting for it.
-    pub fn launch(&self) -> Result<()> {
+    /// Does not wait.
+    pub fn submit_graph(&self) -> Result<()> {
         // SAFETY: the graph is instantiated, and its kernels, modules and buffers are borrowed.
-        self.device.check("cuGraphLaunch", unsafe { (self.device.functions.launch_graph)(self.ready, null_mut()) })
+        self.device
+            .check_status("cuGraphLaunch", unsafe { (self.device.functions.launch_graph)(self.ready, null_mut()) })
     }
 }
 
@@ -555,7 +538,6 @@ impl Drop for Graph<'_> {
     }
 }
 
-/// A time stamp on the device's time line.
 pub struct DeviceEvent<'a> {
     device: &'a Device,
     handle: DriverHandle,
@@ -563,42 +545,41 @@ pub struct DeviceEvent<'a> {
 }
 
 impl DeviceEvent<'_> {
-    /// Records the event after all earlier requests.
-    pub fn record(&self) -> Result<()> {
+    /// Records the event on the default stream, after all earlier requests.
+    pub fn record_default(&self) -> Result<()> {
         self.record_on(null_mut())
     }
 
-    /// Records the event after all earlier requests of a stream; null is the default stream.
+    /// A null stream is the default stream.
     fn record_on(&self, stream: DriverHandle) -> Result<()> {
         // SAFETY: the event and the stream exist.
-        self.device.check("cuEventRecord", unsafe { (self.device.functions.record)(self.handle, stream) })?;
+        self.device.check_status("cuEventRecord", unsafe { (self.device.functions.record)(self.handle, stream) })?;
         self.is_recorded.set(true);
         Ok(())
     }
 
     /// Makes later requests of a stream wait for the event.
-    fn hold(&self, stream: DriverHandle) -> Result<()> {
+    fn block_stream(&self, stream: DriverHandle) -> Result<()> {
         const DEFAULT: c_uint = 0;
         // SAFETY: the event and the stream exist.
         let status = unsafe { (self.device.functions.hold)(stream, self.handle, DEFAULT) };
-        self.device.check("cuStreamWaitEvent", status)
+        self.device.check_status("cuStreamWaitEvent", status)
     }
 
-    /// Waits until the device has reached the event, and reports any earlier failure.
-    pub fn wait(&self) -> Result<()> {
+    /// Reports any earlier failure of the device.
+    pub fn wait_until_reached(&self) -> Result<()> {
         // SAFETY: the event exists.
-        self.device.check("cuEventSynchronize", unsafe { (self.device.functions.wait)(self.handle) })
+        self.device.check_status("cuEventSynchronize", unsafe { (self.device.functions.wait)(self.handle) })
     }
 
-    /// Returns the time in nanoseconds from an earlier event to this one. Both must have been
-    /// reached.
+    /// Both events must have been reached.
     pub fn since_ns(&self, earlier: &DeviceEvent<'_>) -> Result<u64> {
         assert!(self.is_recorded.get() && earlier.is_recorded.get(), "marks are put before they are compared");
         let mut elapsed_ms = 0f32;
         // SAFETY: both events exist and were recorded; the call writes one number to a variable
         // that outlives it.
         let status = unsafe { (self.device.functions.elapsed)(&raw mut elapsed_ms, earlier.handle, self.handle) };
-        self.device.check("cuEventElapsedTime", status)?;
+        self.device.check_status("cuEventElapsedTime", status)?;
         Ok((f64::from(elapsed_ms) * 1e6).round() as u64)
     }
 }

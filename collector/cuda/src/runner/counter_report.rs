@@ -5,24 +5,23 @@ use measure::Warning;
 use measure::counters::gpu as names;
 use measure::counters::{CounterValue, Coverage, Refusal, Step};
 
-/// Counters, rejections and warnings of one job.
 #[derive(Default)]
 pub(super) struct CounterReport {
     pub(super) values: Vec<CounterValue>,
     pub(super) refusals: Vec<Refusal>,
     pub(super) warnings: Vec<Warning>,
-    /// First failure of the device, after which its state is undefined.
+    /// First failure, after which the device's state is undefined.
     pub(super) failure: Option<String>,
 }
 
 impl CounterReport {
-    /// Adds a counter with a stable name.
-    pub(super) fn give(&mut self, name: &str, native: &str, number: f64) {
-        let counter = names::find(name).expect("counters have names of the table");
+    /// Expects a stable name.
+    pub(super) fn add_counter(&mut self, name: &str, native: &str, number: f64) {
+        let counter = names::find_counter(name).expect("counters have names of the table");
         self.give_as(name, counter.unit, counter.step, native, number);
     }
 
-    /// Adds a counter under the name by which it was requested.
+    /// Uses the requested name.
     pub(super) fn give_as(&mut self, name: &str, unit: &str, step: Step, native: &str, number: f64) {
         self.values.push(CounterValue {
             name: name.to_owned(),
@@ -36,14 +35,13 @@ impl CounterReport {
         });
     }
 
-    pub(super) fn refuse(&mut self, name: &str, errno: Option<i32>, why: impl ToString) {
-        let step = names::find(name).map_or(Step::Cupti, |counter| counter.step);
+    pub(super) fn add_refusal(&mut self, name: &str, errno: Option<i32>, why: impl ToString) {
+        let step = names::find_counter(name).map_or(Step::Cupti, |counter| counter.step);
         self.refusals.push(Refusal { event: name.to_owned(), step, errno, why: why.to_string() });
     }
 
-    /// Reads some counters with `look`. If that fails, these counters and all later ones are
-    /// rejected.
-    pub(super) fn tell<E: std::fmt::Display>(
+    /// Reads counters with `look`. After a failure, these and all later counters are refused.
+    pub(super) fn read_or_refuse<E: std::fmt::Display>(
         &mut self,
         names: &[&str],
         look: impl FnOnce(&mut CounterReport) -> Result<(), E>,
@@ -63,7 +61,7 @@ impl CounterReport {
             let is_told = self.values.iter().any(|value| value.name == *name)
                 || self.refusals.iter().any(|refusal| refusal.event == *name);
             if !is_told {
-                self.refuse(name, None, &why);
+                self.add_refusal(name, None, &why);
             }
         }
     }

@@ -16,11 +16,10 @@ use crate::nvml::{Nvml, NvmlError, throttle_names};
 use measure::Warning;
 use measure::counters::gpu::{self as names, ENERGY, KERNEL_TIME, WantedMetric};
 use measure::counters::{CountedEvents, CounterReader, CounterRequest, CounterSession, CounterValue, Step};
-use measure::statistics::median;
+use measure::statistics::median_of_sorted;
 use std::cell::{OnceCell, RefCell};
 use worker::RunnerProcess;
 
-/// A GPU with the libraries that report on it.
 pub struct Gpu {
     pub device: Device,
     process: RunnerProcess,
@@ -33,90 +32,90 @@ pub struct Gpu {
     launch_costs: OnceCell<Result<LaunchCosts, DriverError>>,
 }
 
-/// The profiler prepared for these metrics, or the reason why that failed.
+/// The prepared profiler, or the reason why preparation failed.
 struct KeptTensors {
     metrics: Vec<WantedMetric>,
     profiling: Result<Profiling, CuptiError>,
 }
 
 impl Gpu {
-    /// Opens the driver's first device. NVML is optional.
+    /// NVML is optional.
     pub fn open(process: RunnerProcess) -> Result<Gpu, DriverError> {
         let device = Device::open()?;
-        let nvml = Nvml::open(&device.pci_bus_id()?);
+        let nvml = Nvml::open_device(&device.pci_bus_id()?);
         let (cupti, profiling, launch_costs) = (OnceCell::new(), RefCell::new(None), OnceCell::new());
         Ok(Gpu { device, process, nvml, cupti, profiling, launch_costs })
     }
 
-    /// Loads machine code on the device.
-    pub(super) fn load(&self, image: Image<'_>) -> Result<DeviceModule<'_>, DriverError> {
-        self.device.load(self.process, image)
+    pub(super) fn load_image(&self, image: Image<'_>) -> Result<DeviceModule<'_>, DriverError> {
+        self.device.load_image(self.process, image)
     }
 
-    /// Starts watching the state of the device, if NVML is available.
-    pub(super) fn watch(&self) -> Watch<'_> {
+    /// Watches nothing without NVML.
+    pub(super) fn start_watch(&self) -> Watch<'_> {
         Watch::new(self.nvml.as_ref().ok())
     }
 
-    /// Rejects names that are no counters of a GPU.
+    /// Refuses names that are no GPU counters.
     pub(super) fn refuse_unknown(events: &[String], told: &mut CounterReport) {
-        let is_unknown = |name: &&String| names::find(name).is_none() && !name.starts_with(names::METRIC_PREFIX);
+        let is_unknown =
+            |name: &&String| names::find_counter(name).is_none() && !name.starts_with(names::METRIC_PREFIX);
         for name in events.iter().filter(|name| names::is_of_gpu(name)).filter(is_unknown) {
-            told.refuse(name, None, "no counter of a GPU has this name; docs/guide/cuda.md lists them");
+            told.add_refusal(name, None, "no counter of a GPU has this name; docs/guide/cuda.md lists them");
         }
     }
 
-    /// Adds clocks, power, temperature, and the reasons for throttling in any batch.
+    /// Adds clocks, power, temperature, and reasons for throttling in any batch.
     pub(super) fn tell_fares(&self, seen: &WatchedRun, told: &mut CounterReport) {
         const IDLE: u64 = 1;
         let always = names::GPU_NAMES.iter().filter(|counter| counter.step == Step::Nvml && !counter.is_on_demand);
         if let Err(error) = &self.nvml {
-            return always.for_each(|counter| told.refuse(counter.name, None, error));
+            return always.for_each(|counter| told.add_refusal(counter.name, None, error));
         }
         let (sm_clock, memory_clock) = ("nvmlDeviceGetClockInfo(SM)", "nvmlDeviceGetClockInfo(MEM)");
         let figures: [Figure; 5] = [
-            ("gpu_sm_clock_mhz", sm_clock, &seen.sm_clock_mhz, middle),
-            ("gpu_sm_clock_min_mhz", sm_clock, &seen.sm_clock_mhz, least),
-            ("gpu_memory_clock_mhz", memory_clock, &seen.memory_clock_mhz, middle),
-            ("gpu_power_watts", "nvmlDeviceGetPowerUsage", &seen.power_mw, |seen| middle(seen) * 1e-3),
-            ("gpu_temperature_celsius", "nvmlDeviceGetTemperature", &seen.temperature_celsius, most),
+            ("gpu_sm_clock_mhz", sm_clock, &seen.sm_clock_mhz, median_sample),
+            ("gpu_sm_clock_min_mhz", sm_clock, &seen.sm_clock_mhz, min_sample),
+            ("gpu_memory_clock_mhz", memory_clock, &seen.memory_clock_mhz, median_sample),
+            ("gpu_power_watts", "nvmlDeviceGetPowerUsage", &seen.power_mw, |seen| median_sample(seen) * 1e-3),
+            ("gpu_temperature_celsius", "nvmlDeviceGetTemperature", &seen.temperature_celsius, max_sample),
         ];
         for (name, native, seen, summary) in figures {
             match seen {
-                Ok(seen) if seen.is_empty() => told.refuse(name, None, "there was no batch to look after"),
-                Ok(seen) => told.give(name, native, summary(seen)),
-                Err(error) => told.refuse(name, None, error),
+                Ok(seen) if seen.is_empty() => told.add_refusal(name, None, "there was no batch to look after"),
+                Ok(seen) => told.add_counter(name, native, summary(seen)),
+                Err(error) => told.add_refusal(name, None, error),
             }
         }
         match &seen.throttle {
             Ok(reasons) => {
                 let reasons = reasons & !IDLE;
-                told.give("gpu_throttle_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons", reasons as f64);
+                told.add_counter("gpu_throttle_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons", reasons as f64);
                 if reasons != 0 {
                     told.warnings.push(Warning::ClocksHeldBack { by: throttle_names(reasons).join(", ") });
                 }
             }
-            Err(error) => told.refuse("gpu_throttle_reasons", None, error),
+            Err(error) => told.add_refusal("gpu_throttle_reasons", None, error),
         }
     }
 
-    /// Adds the launch costs of this device, which are measured once per process.
+    /// Measured once per process.
     pub(super) fn tell_launch_costs(&self, told: &mut CounterReport) {
         match self.launch_costs.get_or_init(|| launch_costs(&self.device, self.process)) {
             Ok(costs) => {
-                told.give("gpu_launch_ns", "empty kernels one after the other", costs.launch_ns);
-                told.give("gpu_launch_host_ns", "cuLaunchKernel of an empty kernel", costs.host_ns);
-                told.give("gpu_graph_launch_ns", "empty kernels in a graph", costs.graph_ns);
+                told.add_counter("gpu_launch_ns", "empty kernels one after the other", costs.launch_ns);
+                told.add_counter("gpu_launch_host_ns", "cuLaunchKernel of an empty kernel", costs.host_ns);
+                told.add_counter("gpu_graph_launch_ns", "empty kernels in a graph", costs.graph_ns);
             }
             Err(error) => {
                 for name in ["gpu_launch_ns", "gpu_launch_host_ns", "gpu_graph_launch_ns"] {
-                    told.refuse(name, None, error);
+                    told.add_refusal(name, None, error);
                 }
             }
         }
     }
 
-    /// Adds the time of one run's kernels without the gaps between them, as CUPTI records it.
+    /// Adds kernel time without gaps, as CUPTI records it.
     pub(super) fn tell_kernel_time(
         &self,
         kernels: &[Prepared<'_>],
@@ -126,33 +125,33 @@ impl Gpu {
         let cupti = match self.cupti.get_or_init(Cupti::open) {
             Ok(cupti) => cupti,
             Err(error) => {
-                told.refuse(KERNEL_TIME, None, error);
+                told.add_refusal(KERNEL_TIME, None, error);
                 return Ok(());
             }
         };
         let recorded = cupti.kernel_times_ns(|| -> Result<(), ProfilingError> {
             for _ in 0..RUNS {
-                kernels.iter().try_for_each(Prepared::launch)?;
+                kernels.iter().try_for_each(Prepared::submit_kernel)?;
             }
             Ok(self.device.synchronize()?)
         });
         match recorded {
             Ok(times) if times.len() == RUNS * kernels.len() => {
                 let total: u64 = times.iter().sum();
-                told.give(KERNEL_TIME, "CUpti_ActivityKernel end - start", total as f64 / RUNS as f64);
+                told.add_counter(KERNEL_TIME, "CUpti_ActivityKernel end - start", total as f64 / RUNS as f64);
             }
             Ok(times) => {
                 let wanted = RUNS * kernels.len();
-                told.refuse(KERNEL_TIME, None, format!("{} of {wanted} kernels were recorded", times.len()));
+                told.add_refusal(KERNEL_TIME, None, format!("{} of {wanted} kernels were recorded", times.len()));
             }
             Err(ProfilingError::Driver(error)) => return Err(error),
-            Err(ProfilingError::Cupti(error)) => told.refuse(KERNEL_TIME, error.status(), error),
+            Err(ProfilingError::Cupti(error)) => told.add_refusal(KERNEL_TIME, error.status_code(), error),
         }
         Ok(())
     }
 
-    /// Adds the hardware counters. They are read over enough runs to make the ends of the range
-    /// negligible, or over one run with cold caches.
+    /// Adds hardware counters, read over enough runs to make the ends of the range negligible, or over one run
+    /// with cold caches.
     pub(super) fn tell_metrics(
         &self,
         wanted: &[WantedMetric],
@@ -163,7 +162,7 @@ impl Gpu {
     ) -> Result<(), DriverError> {
         const RANGE_NS: f64 = 200_000.0;
         const LAUNCHES_MAX: usize = 256;
-        let launch = || kernels.iter().try_for_each(Prepared::launch);
+        let launch = || kernels.iter().try_for_each(Prepared::submit_kernel);
         let runs = match flush {
             Some(_) => 1,
             None => {
@@ -172,7 +171,7 @@ impl Gpu {
         };
         let ready = || -> Result<(), ProfilingError> {
             match flush {
-                Some(flush) => flush.fill(0x55)?,
+                Some(flush) => flush.fill_bytes(0x55)?,
                 None => launch()?,
             }
             Ok(self.device.synchronize()?)
@@ -184,7 +183,7 @@ impl Gpu {
             None => kept.insert(KeptTensors { metrics: wanted.to_vec(), profiling: self.begin_profiling(wanted) }),
         };
         let refuse_all = |error: &CuptiError, told: &mut CounterReport| {
-            wanted.iter().for_each(|metric| told.refuse(&metric.name, error.status(), error));
+            wanted.iter().for_each(|metric| told.add_refusal(&metric.name, error.status_code(), error));
         };
         let profiling = match &mut kept.profiling {
             Ok(profiling) => profiling,
@@ -193,7 +192,7 @@ impl Gpu {
                 return Ok(());
             }
         };
-        match profiling.values(&self.device, ready, work) {
+        match profiling.measure_metrics(&self.device, ready, work) {
             Ok(values) => tell_values(profiling, &values, runs, told),
             Err(ProfilingError::Driver(error)) => return Err(error),
             Err(ProfilingError::Cupti(error)) => refuse_all(&error, told),
@@ -203,10 +202,10 @@ impl Gpu {
 
     fn begin_profiling(&self, wanted: &[WantedMetric]) -> Result<Profiling, CuptiError> {
         let cupti = self.cupti.get_or_init(Cupti::open).as_ref().map_err(Clone::clone)?;
-        Profiling::begin(cupti, &self.device, wanted)
+        Profiling::begin_profiling(cupti, &self.device, wanted)
     }
 
-    /// Adds the board's energy per run, measured over many consecutive runs.
+    /// Measured over many consecutive runs.
     pub(super) fn tell_energy(
         &self,
         kernels: &[Prepared<'_>],
@@ -219,26 +218,28 @@ impl Gpu {
         let nvml = match &self.nvml {
             Ok(nvml) => nvml,
             Err(error) => {
-                told.refuse(ENERGY, None, error);
+                told.add_refusal(ENERGY, None, error);
                 return Ok(());
             }
         };
         let runs = (TIME_NS / run_ns.max(1.0)).ceil().clamp(1.0, RUNS_MAX) as u32;
         let before = nvml.energy_millijoules();
-        (0..runs).try_for_each(|_| kernels.iter().try_for_each(Prepared::launch))?;
+        (0..runs).try_for_each(|_| kernels.iter().try_for_each(Prepared::submit_kernel))?;
         self.device.synchronize()?;
         match (before, nvml.energy_millijoules()) {
             (Ok(before), Ok(after)) if after > before => {
                 let per_run = (after - before) as f64 / f64::from(runs);
-                told.give(ENERGY, "nvmlDeviceGetTotalEnergyConsumption", per_run);
+                told.add_counter(ENERGY, "nvmlDeviceGetTotalEnergyConsumption", per_run);
             }
-            (Ok(_), Ok(_)) => told.refuse(ENERGY, None, format!("the board's figure did not grow over {runs} runs")),
-            (Err(error), _) | (_, Err(error)) => told.refuse(ENERGY, None, error),
+            (Ok(_), Ok(_)) => {
+                told.add_refusal(ENERGY, None, format!("the board's figure did not grow over {runs} runs"))
+            }
+            (Err(error), _) | (_, Err(error)) => told.add_refusal(ENERGY, None, error),
         }
         Ok(())
     }
 
-    /// Adds PAPI's counters of the device, if events of its GPU components are requested.
+    /// Covers the GPU components of PAPI.
     pub(super) fn tell_papi(
         &self,
         request: &CounterRequest,
@@ -250,18 +251,18 @@ impl Gpu {
         if events.is_empty() {
             return Ok(());
         }
-        let mut session = CounterSession::open(&CounterRequest { events, ..request.clone() });
+        let mut session = CounterSession::open_counters(&CounterRequest { events, ..request.clone() });
         let mut before = vec![None; session.channels().len()];
         let mut after = before.clone();
         if !before.is_empty() {
-            session.read(&mut before);
-            (0..RUNS).try_for_each(|_| kernels.iter().try_for_each(Prepared::launch))?;
+            session.read_channels(&mut before);
+            (0..RUNS).try_for_each(|_| kernels.iter().try_for_each(Prepared::submit_kernel))?;
             self.device.synchronize()?;
-            session.read(&mut after);
+            session.read_channels(&mut after);
         }
         for (channel, (before, after)) in session.channels().iter().zip(before.iter().zip(&after)) {
             let mut counted = CountedEvents::default();
-            counted.add(*before, *after, RUNS);
+            counted.add_runs(*before, *after, RUNS);
             match CounterValue::new(channel, &counted) {
                 Ok(value) => told.values.push(value),
                 Err(refusal) => told.refusals.push(refusal),
@@ -272,45 +273,43 @@ impl Gpu {
     }
 }
 
-/// Largest plausible value of a share in percent. Its two parts may be counted in different passes,
-/// so a full share may slightly exceed 100 %.
+/// Largest plausible percentage: the parts of a share may be counted in different passes.
 const SHARE_MAX: f64 = 110.0;
 
-/// Adds the metrics per run, measured over `runs` runs.
+/// Adds metrics per run, measured over `runs` runs.
 fn tell_values(profiling: &Profiling, values: &[f64], runs: usize, told: &mut CounterReport) {
-    for (metric, &value) in profiling.metrics().zip(values) {
+    for (metric, &value) in profiling.chosen_metrics().zip(values) {
         let per_run = if names::is_sum(&metric.native) { value / runs as f64 } else { value };
         if metric.unit == "%" && per_run > SHARE_MAX {
             let why = format!("`{}` is {per_run:.0} %: the passes it was counted in disagree", metric.native);
-            told.refuse(&metric.name, None, why);
+            told.add_refusal(&metric.name, None, why);
         } else if per_run.is_finite() {
             told.give_as(&metric.name, metric.unit, Step::Cupti, &metric.native, per_run);
         } else {
             let why = format!("`{}` is {value}: it had nothing to count", metric.native);
-            told.refuse(&metric.name, None, why);
+            told.add_refusal(&metric.name, None, why);
         }
     }
-    profiling.refused().for_each(|(name, error)| told.refuse(name, error.status(), error));
+    profiling.refused_counters().for_each(|(name, error)| told.add_refusal(name, error.status_code(), error));
 }
 
-/// A counter: its name, its name in NVML, its samples, and the function that summarises them.
+/// Name, name in NVML, samples and summary function.
 type Figure<'a> = (&'a str, &'a str, &'a Result<Vec<u32>, NvmlError>, fn(&[u32]) -> f64);
 
-fn middle(seen: &[u32]) -> f64 {
+fn median_sample(seen: &[u32]) -> f64 {
     let mut sorted: Vec<f64> = seen.iter().map(|&number| f64::from(number)).collect();
     sorted.sort_by(f64::total_cmp);
-    median(&sorted)
+    median_of_sorted(&sorted)
 }
 
-fn least(seen: &[u32]) -> f64 {
+fn min_sample(seen: &[u32]) -> f64 {
     f64::from(seen.iter().min().copied().unwrap_or(0))
 }
 
-fn most(seen: &[u32]) -> f64 {
+fn max_sample(seen: &[u32]) -> f64 {
     f64::from(seen.iter().max().copied().unwrap_or(0))
 }
 
-/// Returns whether an event belongs to PAPI's components for NVIDIA devices.
 pub(super) fn is_papi_of_gpu(event: &str) -> bool {
     ["papi:cuda:::", "papi:nvml:::"].iter().any(|component| event.starts_with(component))
 }

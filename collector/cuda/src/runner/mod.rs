@@ -18,7 +18,7 @@ use job::prepared::PreparedTasks;
 use job::{NetworkJob, RunJob, RunReply};
 use worker::RunnerProcess;
 
-/// Executes run jobs, and keeps the data that the next job of the same task can reuse.
+/// Executes jobs and caches the data of the last task.
 pub struct Runner {
     gpu: Gpu,
     prepared: PreparedTasks,
@@ -33,19 +33,17 @@ impl Runner {
         &self.gpu
     }
 
-    /// Runs the job of a task.
-    pub fn answer(&mut self, job: &RunJob) -> RunReply {
-        self.run(job).unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
+    pub fn answer_job(&mut self, job: &RunJob) -> RunReply {
+        self.run_job(job).unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
     }
 
-    /// Runs the job of a whole model.
     pub fn answer_network(&mut self, job: &NetworkJob) -> RunReply {
-        network::run(&self.gpu, job).unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
+        network::run_program(&self.gpu, job).unwrap_or_else(|error| RunReply::Failed(format!("{error:#}")))
     }
 
-    fn run(&mut self, job: &RunJob) -> Result<RunReply> {
+    fn run_job(&mut self, job: &RunJob) -> Result<RunReply> {
         let code = job.device.as_ref().context("this runner has a GPU, and the code is for a CPU")?;
-        let prepared = self.prepared.get(&job.task, job.seed, job.is_checked)?;
-        device::run(&self.gpu, code, job, prepared)
+        let prepared = self.prepared.get_task(&job.task, job.seed, job.is_checked)?;
+        device::run_device(&self.gpu, code, job, prepared)
     }
 }

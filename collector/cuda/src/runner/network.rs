@@ -4,11 +4,11 @@
 //! its own. If the program has stages, groups of calls run on separate streams. The list is
 //! launched as a graph if that is faster.
 
-use super::device::{DeviceClock, DeviceRun, Timer, fitting, load, prepare};
+use super::device::{DeviceClock, DeviceRun, Timer, best_cubin, load_cubin, prepare_launches};
 use super::gpu::Gpu;
 use super::launch_costs::median_ns;
 use super::operators::{self, Calls};
-use super::order::{order, stages, streams_of};
+use super::order::{order_calls, program_stages, streams_of};
 use crate::driver::{Device, DeviceBuffer, DeviceEvent, DeviceModule, DriverError, Lanes, LaunchArgument, Prepared};
 use anyhow::{Context, Result, ensure};
 use executor::folder::{self, Content};
@@ -16,49 +16,50 @@ use executor::program::{CallArgument, Place, ProgramPort};
 use job::device::{DeviceCode, Launches};
 use job::{Measured, NetworkJob, Profiled, RunReply};
 use measure::counters::{Backend, CounterRequest, CounterSession};
-use measure::{HostClock, Method, measure};
+use measure::{HostClock, Method, measure_runs};
 use models::stages::Stage;
 use std::ops::Range;
 
 /// Runs the program of a folder on the inputs of a file.
-pub(super) fn run(gpu: &Gpu, job: &NetworkJob) -> Result<RunReply> {
+pub(super) fn run_program(gpu: &Gpu, job: &NetworkJob) -> Result<RunReply> {
     let device = &gpu.device;
-    let content = folder::read(&job.program)?;
-    let stages = stages(&content.program)?;
+    let content = folder::read_program(&job.program)?;
+    let stages = program_stages(&content.program)?;
     let inputs = job.read_inputs()?;
     let codes = content.codes.iter().map(|bytes| DeviceCode::from_bytes(bytes).map_err(anyhow::Error::msg));
     let codes = codes.collect::<Result<Vec<DeviceCode>>>()?;
-    let facts = device.facts()?;
-    let modules = codes.iter().map(|code| load(gpu, fitting(code, &facts)?, &facts.driver_cuda));
+    let facts = device.read_facts()?;
+    let modules = codes.iter().map(|code| load_cubin(gpu, best_cubin(code, &facts)?, &facts.driver_cuda));
     let modules = modules.collect::<Result<Vec<DeviceModule<'_>>>>()?;
-    let lists = content.program.calls.iter().map(|call| launches(&codes[call.code], &call.arguments));
+    let lists = content.program.calls.iter().map(|call| call_launches(&codes[call.code], &call.arguments));
     let lists = lists.collect::<Result<Vec<Launches>>>()?;
     let streams = streams_of(&stages, lists.len());
-    let memory = NetworkMemory::of(device, &content, &inputs, (&lists, &streams))?;
+    let memory = NetworkMemory::for_calls(device, &content, &inputs, (&lists, &streams))?;
     let mut kernels = Vec::new();
     let mut of_calls = Vec::with_capacity(lists.len());
     for ((call, launches), stream) in content.program.calls.iter().zip(&lists).zip(streams) {
-        let tensors = call.arguments.iter().map(|argument| memory.given(argument.place)).collect::<Result<Vec<_>>>()?;
+        let tensors =
+            call.arguments.iter().map(|argument| memory.tensor_argument(argument.place)).collect::<Result<Vec<_>>>()?;
         let begin = kernels.len();
-        kernels.extend(prepare(&modules[call.code], launches, &tensors, &memory.workspaces[stream])?);
+        kernels.extend(prepare_launches(&modules[call.code], launches, &tensors, &memory.workspaces[stream])?);
         of_calls.push(begin..kernels.len());
     }
-    let (start, end) = (device.event()?, device.event()?);
-    let order = order(&stages, &of_calls, false);
+    let (start, end) = (device.create_event()?, device.create_event()?);
+    let order = order_calls(&stages, &of_calls, false);
     let lanes = Lanes::new(device, &kernels, order.streams, order.events)?;
     // A list that failed to launch has no result. A graph without launches cannot be created.
-    let graph = if kernels.is_empty() { None } else { Some(lanes.graph(&order.steps)?) };
-    let list_ns = median_ns([&start, &end], || lanes.launch(&order.steps))?;
+    let graph = if kernels.is_empty() { None } else { Some(lanes.capture_graph(&order.steps)?) };
+    let list_ns = median_ns([&start, &end], || lanes.submit_steps(&order.steps))?;
     let graph_ns = match &graph {
-        Some(graph) => median_ns([&start, &end], || graph.launch())?,
+        Some(graph) => median_ns([&start, &end], || graph.submit_graph())?,
         None => f64::INFINITY,
     };
     if let Some(plan) = &job.profile {
-        memory.outputs.iter().try_for_each(|output| output.fill(0xff))?;
+        memory.outputs.iter().try_for_each(|output| output.fill_bytes(0xff))?;
         let workspaces = lists.iter().map(workspace_bytes).collect::<Option<Vec<u64>>>();
         let calls = Calls::new(device, &kernels, of_calls.iter().map(|of_call| of_call.end).collect(), workspaces)?;
-        let mut profile = operators::profile(calls, plan, (list_ns, graph_ns))?;
-        operators::count(gpu, &kernels, &job.counters, list_ns, &mut profile);
+        let mut profile = operators::profile_calls(calls, plan, (list_ns, graph_ns))?;
+        operators::add_energy(gpu, &kernels, &job.counters, list_ns, &mut profile);
         job.write_outputs(memory.all_outputs(&content.program.outputs)?)?;
         let peak_memory_bytes = worker::peak_resident_bytes();
         let profiled = Profiled { profile, samples: None, perf_map: None, peak_memory_bytes };
@@ -69,43 +70,46 @@ pub(super) fn run(gpu: &Gpu, job: &NetworkJob) -> Result<RunReply> {
         None => DeviceRun::InSteps(&lanes, &order.steps),
     };
     let timer = Timer::new(gpu, (&kernels, faster), None, [start, end]);
-    let mut call = |times: u32| timer.batch(times);
+    let mut call = |times: u32| timer.submit_batch(times);
     // Counters of the host do not describe a kernel.
-    let mut counters = CounterSession::open(&CounterRequest { backend: Backend::None, ..job.counters.clone() });
+    let mut counters =
+        CounterSession::open_counters(&CounterRequest { backend: Backend::None, ..job.counters.clone() });
     ensure!(matches!(job.method, Method::Sample(_)), "TVM's evaluator does not run on a device here");
     let mut clock = DeviceClock::new(HostClock::new(), &timer);
-    let measurement = measure(&mut call, &job.method, &mut clock, &mut counters)?;
+    let measurement = measure_runs(&mut call, &job.method, &mut clock, &mut counters)?;
     let is_staged = !content.program.stages.is_empty();
     let stages_ns = if is_staged { stages_ns(device, &kernels, &stages, &of_calls)? } else { Vec::new() };
     // The compared outputs come from a run that cannot reuse results of earlier runs.
-    memory.poison()?;
-    timer.launch()?;
+    memory.poison_outputs()?;
+    timer.submit_run()?;
     job.write_outputs(memory.all_outputs(&content.program.outputs)?)?;
-    let measured = Measured { stages_ns, ..Measured::new(measurement, None, worker::peak_resident_bytes()) };
+    let measured =
+        Measured { stages_ns, ..Measured::from_measurement(measurement, None, worker::peak_resident_bytes()) };
     Ok(RunReply::Measured(Box::new(measured)))
 }
 
-/// Returns the start and end of each group of each stage, relative to the start of the run. Of several
-/// runs on streams, the one with the median duration is chosen.
+/// Returns start and end of each group of each stage, relative to the run's start; of several runs on streams, the
+/// one with the median duration.
 fn stages_ns(
     device: &Device,
     kernels: &[Prepared<'_>],
     stages: &[Stage],
     of_calls: &[Range<usize>],
 ) -> Result<Vec<Vec<(f64, f64)>>, DriverError> {
-    /// Number of runs, enough for an undisturbed median.
+    /// Runs for an undisturbed median.
     const LOOKS: usize = 11;
-    let order = order(stages, of_calls, true);
+    let order = order_calls(stages, of_calls, true);
     let lanes = Lanes::new(device, kernels, order.streams, order.events)?;
-    let (start, end) = (device.event()?, device.event()?);
+    let (start, end) = (device.create_event()?, device.create_event()?);
     let since = |event: &DeviceEvent<'_>| event.since_ns(&start).map(|ns| ns as f64);
     let mut seen = Vec::with_capacity(LOOKS);
     for _ in 0..LOOKS {
-        start.record()?;
-        lanes.launch(&order.steps)?;
-        end.record()?;
-        end.wait()?;
-        let group = |[before, behind]: &[usize; 2]| Ok((since(lanes.event(*before))?, since(lanes.event(*behind))?));
+        start.record_default()?;
+        lanes.submit_steps(&order.steps)?;
+        end.record_default()?;
+        end.wait_until_reached()?;
+        let group =
+            |[before, behind]: &[usize; 2]| Ok((since(lanes.event_at(*before))?, since(lanes.event_at(*behind))?));
         let groups = order.marks.iter().map(|stage| stage.iter().map(group).collect::<Result<Vec<_>, DriverError>>());
         seen.push((since(&end)?, groups.collect::<Result<Vec<_>, _>>()?));
     }
@@ -113,19 +117,18 @@ fn stages_ns(
     Ok(seen.swap_remove(LOOKS / 2).1)
 }
 
-/// Returns the sum of a call's workspaces, if it is known.
+/// None if the sum is unknown.
 fn workspace_bytes(launches: &Launches) -> Option<u64> {
-    launches.workspaces.iter().map(|bytes| bytes.known().and_then(|bytes| u64::try_from(bytes).ok())).sum()
+    launches.workspaces.iter().map(|bytes| bytes.known_value().and_then(|bytes| u64::try_from(bytes).ok())).sum()
 }
 
-/// Returns the sizes of the workspaces of each stream: the largest that any of its calls needs at
-/// each index.
+/// Returns for each stream the largest size that any call needs at each index.
 fn workspace_sizes(lists: &[Launches], streams: &[usize]) -> Result<Vec<Vec<u64>>> {
     let mut sizes: Vec<Vec<u64>> = vec![Vec::new(); streams.iter().max().map_or(0, |last| last + 1)];
     for (list, stream) in lists.iter().zip(streams) {
         let own = &mut sizes[*stream];
         for (place, bytes) in list.workspaces.iter().enumerate() {
-            let bytes = u64::try_from(bytes.known().context("the size of a buffer is a symbol")?)?;
+            let bytes = u64::try_from(bytes.known_value().context("the size of a buffer is a symbol")?)?;
             own.resize(own.len().max(place + 1), 0);
             own[place] = own[place].max(bytes);
         }
@@ -133,27 +136,25 @@ fn workspace_sizes(lists: &[Launches], streams: &[usize]) -> Result<Vec<Vec<u64>
     Ok(sizes)
 }
 
-fn launches(code: &DeviceCode, arguments: &[CallArgument]) -> Result<Launches> {
-    code.check(arguments.len()).map_err(anyhow::Error::msg)?;
+fn call_launches(code: &DeviceCode, arguments: &[CallArgument]) -> Result<Launches> {
+    code.check_launches(arguments.len()).map_err(anyhow::Error::msg)?;
     let extents: Vec<Vec<i64>> = arguments.iter().map(|argument| argument.extents.clone()).collect();
-    code.at(&extents).map_err(anyhow::Error::msg)
+    code.resolve_launches(&extents).map_err(anyhow::Error::msg)
 }
 
-/// Device memory of a program.
 struct NetworkMemory<'a> {
     activations: DeviceBuffer<'a>,
     constants: DeviceBuffer<'a>,
     offsets: &'a [u64],
     inputs: Vec<DeviceBuffer<'a>>,
     outputs: Vec<DeviceBuffer<'a>>,
-    /// Workspaces of each stream, which its consecutive calls share.
+    /// Shared by consecutive calls of each stream.
     workspaces: Vec<Vec<DeviceBuffer<'a>>>,
 }
 
 impl<'a> NetworkMemory<'a> {
-    /// Allocates the memory for calls with these launches and streams, and copies inputs and
-    /// constants.
-    fn of(
+    /// Allocates memory for calls with these launches and streams, and copies inputs and constants.
+    fn for_calls(
         device: &'a Device,
         content: &'a Content,
         inputs: &[u8],
@@ -163,15 +164,15 @@ impl<'a> NetworkMemory<'a> {
         let allocate = |bytes: u64| -> Result<DeviceBuffer<'a>> {
             let free = device.free_memory_bytes()?;
             ensure!(bytes <= free, "the model needs {bytes} more bytes of the device's memory, {free} are free");
-            Ok(device.allocate(usize::try_from(bytes)?)?)
+            Ok(device.allocate_buffer(usize::try_from(bytes)?)?)
         };
-        let of_port = |port: &ProgramPort| allocate(port.ty.bytes().context("a dimension is a symbol")?);
+        let of_port = |port: &ProgramPort| allocate(port.ty.size_bytes().context("a dimension is a symbol")?);
         let stored = allocate(constants.len() as u64)?;
         stored.write(constants)?;
         let (mut given, mut rest) = (Vec::new(), inputs);
         for port in &program.inputs {
             let buffer = of_port(port)?;
-            let own = rest.split_off(..buffer.bytes()).context("the file of inputs is shorter than they are")?;
+            let own = rest.split_off(..buffer.size_bytes()).context("the file of inputs is shorter than they are")?;
             buffer.write(own)?;
             given.push(buffer);
         }
@@ -188,36 +189,33 @@ impl<'a> NetworkMemory<'a> {
         })
     }
 
-    /// Overwrites the results of earlier runs with invalid values.
-    fn poison(&self) -> Result<(), DriverError> {
+    fn poison_outputs(&self) -> Result<(), DriverError> {
         let written = self.outputs.iter().chain(self.workspaces.iter().flatten()).chain([&self.activations]);
-        written.filter(|buffer| buffer.bytes() > 0).try_for_each(|buffer| buffer.fill(0xff))
+        written.filter(|buffer| buffer.size_bytes() > 0).try_for_each(|buffer| buffer.fill_bytes(0xff))
     }
 
-    /// Returns a tensor as a kernel argument.
-    fn given(&self, place: Place) -> Result<LaunchArgument<'_>> {
+    fn tensor_argument(&self, place: Place) -> Result<LaunchArgument<'_>> {
         let missing = || format!("there is nothing at {place:?}");
         match place {
-            Place::Activation(offset) => self.activations.part(offset),
-            Place::Constant(index) => self.offsets.get(index).and_then(|offset| self.constants.part(*offset)),
+            Place::Activation(offset) => self.activations.argument_at(offset),
+            Place::Constant(index) => self.offsets.get(index).and_then(|offset| self.constants.argument_at(*offset)),
             Place::Input(index) => self.inputs.get(index).map(LaunchArgument::Buffer),
             Place::Output(index) => self.outputs.get(index).map(LaunchArgument::Buffer),
         }
         .with_context(missing)
     }
 
-    /// Returns the contents of all outputs, concatenated.
+    /// Concatenated.
     fn all_outputs(&self, ports: &[ProgramPort]) -> Result<Vec<u8>> {
         let mut all = Vec::new();
         for (place, port) in ports.iter().enumerate() {
-            all.extend(self.read(port, place)?);
+            all.extend(self.read_output(port, place)?);
         }
         Ok(all)
     }
 
-    /// Returns the content of an output.
-    fn read(&self, port: &ProgramPort, place: usize) -> Result<Vec<u8>> {
-        let size = usize::try_from(port.ty.bytes().context("a dimension is a symbol")?)?;
+    fn read_output(&self, port: &ProgramPort, place: usize) -> Result<Vec<u8>> {
+        let size = usize::try_from(port.ty.size_bytes().context("a dimension is a symbol")?)?;
         let from = |buffer: &DeviceBuffer<'_>, offset: u64| -> Result<Vec<u8>> {
             let bytes = buffer.read()?;
             let begin = usize::try_from(offset)?;

@@ -12,14 +12,14 @@ use measure::counters::gpu::ENERGY;
 use measure::counters::{Backend, CounterRequest, NoCounters, Usage};
 use measure::{Clock, HostClock};
 use profile::data::{Energy, Track};
-use profile::session::{Subject, Watch, refusal, watch};
+use profile::session::{Subject, Watch, profile_model, to_refusal};
 use profile::{Plan, Profile};
 use std::cell::Cell;
 use std::time::Duration;
 
 pub(super) struct Calls<'a> {
     kernels: &'a [Prepared<'a>],
-    /// Index after the last kernel of each call.
+    /// Exclusive.
     ends: Vec<usize>,
     workspaces: Option<Vec<u64>>,
     /// One event before each call, and one after the last.
@@ -28,30 +28,30 @@ pub(super) struct Calls<'a> {
 }
 
 impl<'a> Calls<'a> {
-    /// Creates calls from the indices after their last kernels, and their workspace sizes.
+    /// `ends` holds the index after the last kernel of each call.
     pub(super) fn new(
         device: &'a Device,
         kernels: &'a [Prepared<'a>],
         ends: Vec<usize>,
         workspaces: Option<Vec<u64>>,
     ) -> Result<Calls<'a>, DriverError> {
-        let marks = (0..=ends.len()).map(|_| device.event()).collect::<Result<_, _>>()?;
+        let marks = (0..=ends.len()).map(|_| device.create_event()).collect::<Result<_, _>>()?;
         Ok(Calls { kernels, ends, workspaces, marks, times: OperatorTimes::default() })
     }
 
-    fn last(&self) -> &DeviceEvent<'a> {
+    fn last_event(&self) -> &DeviceEvent<'a> {
         self.marks.last().expect("there is one after the last call")
     }
 }
 
-/// Latest time of the device, for the clock of a session.
+/// Latest device time, for the clock of a session.
 #[derive(Default)]
 struct OperatorTimes {
     read_ns: Cell<u64>,
     told_ns: Cell<Option<u64>>,
 }
 
-/// A clock that returns the device's time if there is one, and otherwise that of the host.
+/// Device time if known, else host time.
 struct DeviceTimes<'a> {
     host: HostClock,
     times: &'a OperatorTimes,
@@ -71,8 +71,8 @@ impl Clock for DeviceTimes<'_> {
         self.host.precision_ns()
     }
 
-    fn usage(&mut self) -> Usage {
-        self.host.usage()
+    fn read_usage(&mut self) -> Usage {
+        self.host.read_usage()
     }
 
     fn speed_probe_ns(&mut self) -> u64 {
@@ -83,7 +83,6 @@ impl Clock for DeviceTimes<'_> {
         self.host.sleep(duration);
     }
 
-    /// Profiles have no cold caches.
     fn empty_caches(&mut self, _: u64) {}
 }
 
@@ -93,17 +92,17 @@ struct Watched<'a, 'b>(&'b Calls<'a>);
 impl Subject for Watched<'_, '_> {
     type Error = DriverError;
 
-    fn calls(&self) -> usize {
+    fn call_count(&self) -> usize {
         self.0.ends.len()
     }
 
     fn run(&mut self) -> Result<(), DriverError> {
         let Calls { kernels, marks, times, .. } = self.0;
-        let (begin, end) = (&marks[0], self.0.last());
-        begin.record()?;
-        kernels.iter().try_for_each(Prepared::launch)?;
-        end.record()?;
-        end.wait()?;
+        let (begin, end) = (&marks[0], self.0.last_event());
+        begin.record_default()?;
+        kernels.iter().try_for_each(Prepared::submit_kernel)?;
+        end.record_default()?;
+        end.wait_until_reached()?;
         times.told_ns.set(Some(times.read_ns.get() + end.since_ns(begin)?));
         Ok(())
     }
@@ -113,21 +112,21 @@ impl Subject for Watched<'_, '_> {
         let begin_ns = times.read_ns.get();
         let mut first = 0;
         for (mark, end) in marks.iter().zip(ends) {
-            mark.record()?;
-            kernels[first..*end].iter().try_for_each(Prepared::launch)?;
+            mark.record_default()?;
+            kernels[first..*end].iter().try_for_each(Prepared::submit_kernel)?;
             first = *end;
         }
-        self.0.last().record()?;
-        self.0.last().wait()?;
+        self.0.last_event().record_default()?;
+        self.0.last_event().wait_until_reached()?;
         let mut seen_ns = begin_ns;
         for (call, pair) in marks.windows(2).enumerate() {
             times.told_ns.set(Some(seen_ns));
-            watch.begin(call);
+            watch.begin_call(call);
             // The differences of adjacent events are added, because the difference of distant
             // events is rounded more coarsely.
             seen_ns += pair[1].since_ns(&pair[0])?;
             times.told_ns.set(Some(seen_ns));
-            watch.end(call);
+            watch.end_call(call);
         }
         times.told_ns.set(Some(seen_ns));
         Ok(())
@@ -138,11 +137,14 @@ impl Subject for Watched<'_, '_> {
     }
 }
 
-/// Profiles calls according to a plan. The result also contains the times of a run as a list of
-/// launches and as one graph.
-pub(super) fn profile(calls: Calls<'_>, plan: &Plan, (list_ns, graph_ns): (f64, f64)) -> Result<Profile, DriverError> {
+/// Also reports the times of a run as a list of launches and as one graph.
+pub(super) fn profile_calls(
+    calls: Calls<'_>,
+    plan: &Plan,
+    (list_ns, graph_ns): (f64, f64),
+) -> Result<Profile, DriverError> {
     let mut clock = DeviceTimes { host: HostClock::new(), times: &calls.times };
-    let seen = watch(&mut Watched(&calls), plan, &mut clock, &mut NoCounters)?;
+    let seen = profile_model(&mut Watched(&calls), plan, &mut clock, &mut NoCounters)?;
     let process = u64::from(std::process::id());
     let track = Track { name: "cuda0".to_owned(), process, is_device: true, ..Track::default() };
     let mut profile = Profile { tracks: vec![track], ..seen };
@@ -155,8 +157,8 @@ pub(super) fn profile(calls: Calls<'_>, plan: &Plan, (list_ns, graph_ns): (f64, 
     Ok(profile)
 }
 
-/// Reads the requested counters: the energy of whole runs. All others are rejected with a reason.
-pub(super) fn count(
+/// Adds the energy of whole runs; all other counters are refused.
+pub(super) fn add_energy(
     gpu: &Gpu,
     kernels: &[Prepared<'_>],
     counters: &CounterRequest,
@@ -169,8 +171,8 @@ pub(super) fn count(
     let mut told = CounterReport::default();
     for name in &counters.events {
         match name.as_str() {
-            ENERGY => told.tell(&[ENERGY], |told| gpu.tell_energy(kernels, run_ns, told)),
-            name => told.refuse(name, None, "on a GPU it is counted of single operators, not inside of models"),
+            ENERGY => told.read_or_refuse(&[ENERGY], |told| gpu.tell_energy(kernels, run_ns, told)),
+            name => told.add_refusal(name, None, "on a GPU it is counted of single operators, not inside of models"),
         }
     }
     profile.energy.extend(told.values.iter().map(|value| Energy {
@@ -178,5 +180,5 @@ pub(super) fn count(
         source: value.native.clone(),
         millijoules: value.per_run,
     }));
-    profile.refusals.extend(told.refusals.iter().map(refusal));
+    profile.refusals.extend(told.refusals.iter().map(to_refusal));
 }

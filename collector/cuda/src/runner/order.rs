@@ -11,19 +11,17 @@ use models::stages::{Group, STREAMS_MOST, Stage};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Steps, with the numbers of streams and events that they use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Order {
     pub(super) steps: Vec<Step>,
     pub(super) streams: usize,
     pub(super) events: usize,
-    /// Events before and after each group of each stage, if groups are timed.
+    /// Events around each group of each stage, if timed.
     pub(super) marks: Vec<Vec<[usize; 2]>>,
 }
 
-/// Returns the stages of a program. If it has none, all of its calls form one group on the first
-/// stream.
-pub(super) fn stages(program: &Program) -> Result<Vec<Stage>> {
+/// A program without stages has one group on the first stream.
+pub(super) fn program_stages(program: &Program) -> Result<Vec<Stage>> {
     if program.stages.is_empty() {
         let all = Group { cores: vec![FIRST], calls: (0..program.calls.len()).collect() };
         return Ok(vec![Stage { groups: vec![all], time_ns: None }]);
@@ -42,16 +40,15 @@ pub(super) fn streams_of(stages: &[Stage], calls: usize) -> Vec<usize> {
     streams
 }
 
-/// Stream from which all others fork.
+/// All other streams fork from this one.
 const FIRST: usize = 0;
 
 fn stream_of(group: &Group) -> usize {
     group.cores[0]
 }
 
-/// Returns the order of calls with these ranges of kernels. Groups are timed if `is_watched` is
-/// set.
-pub(super) fn order(stages: &[Stage], kernels: &[Range<usize>], is_watched: bool) -> Order {
+/// Orders calls with these kernel ranges. Groups are timed if `is_watched`.
+pub(super) fn order_calls(stages: &[Stage], kernels: &[Range<usize>], is_watched: bool) -> Order {
     let streams = stages.iter().flat_map(|stage| &stage.groups).map(stream_of).max().unwrap_or(FIRST) + 1;
     let mut order = Order { steps: Vec::new(), streams, events: streams, marks: Vec::new() };
     for stage in stages {
@@ -61,7 +58,7 @@ pub(super) fn order(stages: &[Stage], kernels: &[Range<usize>], is_watched: bool
         }
         order.steps.extend(others.iter().map(|&stream| Step::Wait { event: FIRST, stream }));
         let marks: Vec<Option<[usize; 2]>> =
-            stage.groups.iter().map(|group| order.group(group, kernels, is_watched)).collect();
+            stage.groups.iter().map(|group| order.add_group(group, kernels, is_watched)).collect();
         order.marks.push(marks.into_iter().flatten().collect());
         for &stream in &others {
             let event = stream;
@@ -72,8 +69,7 @@ pub(super) fn order(stages: &[Stage], kernels: &[Range<usize>], is_watched: bool
 }
 
 impl Order {
-    /// Adds the kernels of a group, with events before and after them if it is timed.
-    fn group(&mut self, group: &Group, kernels: &[Range<usize>], is_watched: bool) -> Option<[usize; 2]> {
+    fn add_group(&mut self, group: &Group, kernels: &[Range<usize>], is_watched: bool) -> Option<[usize; 2]> {
         let stream = stream_of(group);
         let marks = is_watched.then_some([self.events, self.events + 1]);
         let launches = group.calls.iter().flat_map(|&call| kernels[call].clone());
@@ -121,10 +117,10 @@ mod tests {
             wait(1, 0),
             launch(4, 0),
         ];
-        let found = order(&stages, &kernels, false);
+        let found = order_calls(&stages, &kernels, false);
         assert_eq!((&found.steps[..], found.streams, found.events), (&wanted[..], 2, 2));
         assert_eq!(streams_of(&stages, 5), [0, 0, 1, 1, 0]);
-        let watched = order(&stages, &kernels, true);
+        let watched = order_calls(&stages, &kernels, true);
         assert_eq!(watched.marks, [vec![[2, 3]], vec![[4, 5], [6, 7]], vec![[8, 9]]]);
         assert_eq!((watched.events, watched.steps.len()), (10, wanted.len() + 8));
         assert_eq!(watched.steps[5..8], [mark(4, 0), launch(1, 0), mark(5, 0)]);
@@ -132,7 +128,7 @@ mod tests {
 
     #[test]
     fn one_group_needs_no_marks() {
-        let found = order(&[stage(&[(0, &[0, 1])])], &[0..2, 2..3], false);
+        let found = order_calls(&[stage(&[(0, &[0, 1])])], &[0..2, 2..3], false);
         assert_eq!(found.steps, [launch(0, 0), launch(1, 0), launch(2, 0)]);
     }
 }

@@ -6,7 +6,6 @@ use crate::driver::{Device, DriverError};
 use crate::profiler::{Config, Profiler};
 use measure::counters::gpu::WantedMetric;
 
-/// The profiler, prepared for the requested counters.
 pub(super) struct Profiling {
     profiler: Profiler,
     chosen: Vec<Chosen>,
@@ -15,7 +14,7 @@ pub(super) struct Profiling {
     refused: Vec<(String, CuptiError)>,
 }
 
-/// A counter with the metric that represents it on this chip.
+/// A counter with its metric on this chip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Chosen {
     pub(super) name: String,
@@ -24,24 +23,28 @@ pub(super) struct Chosen {
 }
 
 impl Profiling {
-    pub(super) fn begin(cupti: &Cupti, device: &Device, wanted: &[WantedMetric]) -> Result<Profiling, CuptiError> {
+    pub(super) fn begin_profiling(
+        cupti: &Cupti,
+        device: &Device,
+        wanted: &[WantedMetric],
+    ) -> Result<Profiling, CuptiError> {
         let profiler = Profiler::open(cupti, device)?;
         let known = profiler.base_metrics()?;
         let (mut chosen, mut refused) = (Vec::new(), Vec::new());
         for metric in wanted {
             let (name, unit) = (metric.name.clone(), metric.unit);
-            match metric.choose(&known) {
+            match metric.choose_metric(&known) {
                 Some(native) => chosen.push(Chosen { name, unit, native: native.to_owned() }),
                 None => {
                     let names = metric.candidates.join("`, `");
-                    let why = format!("the chip {} has no metric `{names}`", profiler.chip());
+                    let why = format!("the chip {} has no metric `{names}`", profiler.read_chip_name());
                     refused.push((name, CuptiError::Unsupported(why)));
                 }
             }
         }
         let config = |chosen: &[Chosen]| {
             let names: Vec<&str> = chosen.iter().map(|metric| metric.native.as_str()).collect();
-            profiler.config(&names)
+            profiler.prepare_config(&names)
         };
         // If the metrics are rejected together, each is tried alone and only rejected ones are dropped.
         let all = if chosen.is_empty() { None } else { Some(config(&chosen)) };
@@ -62,31 +65,29 @@ impl Profiling {
         Ok(Profiling { profiler, chosen, config, refused })
     }
 
-    /// Returns the metrics in the order of their values.
-    pub(super) fn metrics(&self) -> impl Iterator<Item = &Chosen> {
+    /// In the order of their values.
+    pub(super) fn chosen_metrics(&self) -> impl Iterator<Item = &Chosen> {
         self.chosen.iter()
     }
 
-    /// Returns the counters that cannot be read on this device.
-    pub(super) fn refused(&self) -> impl Iterator<Item = (&str, &CuptiError)> {
+    pub(super) fn refused_counters(&self) -> impl Iterator<Item = (&str, &CuptiError)> {
         self.refused.iter().map(|(name, error)| (name.as_str(), error))
     }
 
-    /// Returns the metrics over `work`, which is repeated, each time after `ready`.
-    pub(super) fn values(
+    /// Repeats `work`, each time after `ready`.
+    pub(super) fn measure_metrics(
         &mut self,
         device: &Device,
         ready: impl FnMut() -> Result<(), ProfilingError>,
         work: impl FnMut() -> Result<(), ProfilingError>,
     ) -> Result<Vec<f64>, ProfilingError> {
         match &mut self.config {
-            Some(config) => self.profiler.values(device, config, ready, work),
+            Some(config) => self.profiler.measure_metrics(device, config, ready, work),
             None => Ok(Vec::new()),
         }
     }
 }
 
-/// Error of CUPTI or the driver while counters are read.
 pub(super) enum ProfilingError {
     Cupti(CuptiError),
     Driver(DriverError),

@@ -8,21 +8,19 @@ use crate::nvml::{Fares, Nvml, NvmlError};
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
-/// A sampler of a device's state.
 pub(super) struct Watch<'a> {
     nvml: Option<&'a Nvml>,
     seen: RefCell<WatchedRun>,
     last: Cell<Option<Instant>>,
 }
 
-/// Samples of each value, or the reason why it is unavailable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WatchedRun {
     pub(super) sm_clock_mhz: Result<Vec<u32>, NvmlError>,
     pub(super) memory_clock_mhz: Result<Vec<u32>, NvmlError>,
     pub(super) power_mw: Result<Vec<u32>, NvmlError>,
     pub(super) temperature_celsius: Result<Vec<u32>, NvmlError>,
-    /// All reasons for throttling in any sample.
+    /// Reasons in any sample.
     pub(super) throttle: Result<u64, NvmlError>,
 }
 
@@ -39,9 +37,8 @@ impl Default for WatchedRun {
 }
 
 impl WatchedRun {
-    /// Adds a sample. A value that was unavailable once stays so, because its remaining samples
-    /// would not be representative.
-    fn add(&mut self, fares: Fares) {
+    /// A value that was unavailable once stays so: its remaining samples would not be representative.
+    fn add_sample(&mut self, fares: Fares) {
         let add = |all: &mut Result<Vec<u32>, NvmlError>, one: Result<u32, NvmlError>| match one {
             Ok(number) => all.iter_mut().for_each(|seen| seen.push(number)),
             Err(error) if all.is_ok() => *all = Err(error),
@@ -64,30 +61,29 @@ impl<'a> Watch<'a> {
         Watch { nvml, seen: RefCell::default(), last: Cell::new(None) }
     }
 
-    /// Takes a sample, unless the last one is too recent.
-    pub(super) fn look(&self) {
+    /// Skips a sample if the last one is too recent.
+    pub(super) fn sample_if_due(&self) {
         const AT_LEAST_BETWEEN: Duration = Duration::from_millis(5);
         if self.last.get().is_none_or(|last| last.elapsed() >= AT_LEAST_BETWEEN) {
             self.look_now();
         }
     }
 
-    /// Takes a sample. Returns the clock of the multiprocessors, if it is known.
+    /// Returns the clock of the multiprocessors, if known.
     pub(super) fn look_now(&self) -> Option<u32> {
-        let fares = self.nvml?.fares();
+        let fares = self.nvml?.read_fares();
         let clock = fares.sm_clock_mhz.clone().ok();
-        self.seen.borrow_mut().add(fares);
+        self.seen.borrow_mut().add_sample(fares);
         self.last.set(Some(Instant::now()));
         clock
     }
 
-    /// Discards all samples.
-    pub(super) fn forget(&self) {
+    pub(super) fn clear_samples(&self) {
         self.seen.take();
         self.last.set(None);
     }
 
-    pub(super) fn seen(&self) -> WatchedRun {
+    pub(super) fn watched_run(&self) -> WatchedRun {
         self.seen.borrow().clone()
     }
 }
@@ -111,7 +107,7 @@ mod tests {
     fn a_batch_that_was_held_back_is_not_forgotten_by_later_ones() {
         let mut seen = WatchedRun::default();
         for look in [fares(1980, 0), fares(1410, 4), fares(1980, 0)] {
-            seen.add(look);
+            seen.add_sample(look);
         }
         assert_eq!(seen.throttle, Ok(4));
         assert_eq!(seen.sm_clock_mhz, Ok(vec![1980, 1410, 1980]));
@@ -121,7 +117,7 @@ mod tests {
     fn a_figure_that_failed_once_is_refused() {
         let mut seen = WatchedRun::default();
         for look in [fares(1980, 0), fares(0, 0), fares(1980, 0)] {
-            seen.add(look);
+            seen.add_sample(look);
         }
         assert!(seen.temperature_celsius.is_err());
         assert_eq!(seen.power_mw.map(|seen| seen.len()), Ok(3));

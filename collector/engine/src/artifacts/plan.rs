@@ -16,14 +16,10 @@ use targets::Target;
 
 /// Name of the plan's file.
 pub const PLAN: &str = "plan.json";
-/// Format of the plan. Format 2 added the capability of spaces and the compiler of machine code,
-/// format 3 launch sizes that depend on extents, format 4 the revisions of code generators, format
-/// 5 the packing of results.
+/// Version of the plan format; version 5 added the packing of results.
 pub const FORMAT: u32 = 5;
 
-/// Limits the text of one entry of a plan: the target, the configuration, a task or a build.
-/// `serde` buffers operators and knobs in a tree that takes many times the memory of the text, so
-/// entries are parsed one at a time.
+/// Limits the text of one entry, because its parsed tree takes many times the memory of the text.
 const MAX_ENTRY_BYTES: usize = 1 << 20;
 
 /// Everything about a folder of artifacts but the code.
@@ -117,12 +113,10 @@ fn parse_entry<T: DeserializeOwned, E: Error>(text: &RawValue) -> Result<T, E> {
     serde_json::from_str(text.get()).map_err(E::custom)
 }
 
-/// Parses a list of entries one at a time.
 fn read_entries<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Vec<T>, D::Error> {
     deserializer.deserialize_seq(Entries(PhantomData))
 }
 
-/// Visitor that parses a list of entries.
 struct Entries<T>(PhantomData<T>);
 
 impl<'de, T: DeserializeOwned> Visitor<'de> for Entries<T> {
@@ -210,8 +204,8 @@ pub(super) mod tests {
     pub fn plan() -> Plan {
         let config = Settings::parse(CONFIG).unwrap().check(1).unwrap();
         let tasks = planned_tasks(&config, &LoadedModels::default()).unwrap();
-        let target = targets::llvm("x86-64", &[], 1);
-        let knobs = space::space(&tasks[0].task, &target.machine).default;
+        let target = targets::llvm_target("x86-64", &[], 1);
+        let knobs = space::task_space(&tasks[0].task, &target.machine).default;
         let built = Built {
             task: 0,
             schedule: Schedule::Template { knobs }.to_json(),
@@ -226,7 +220,7 @@ pub(super) mod tests {
             codegen_ms: 1.0,
             features: BTreeMap::from([("loads".to_owned(), 2.0)]),
         };
-        let revisions = Revisions::own().clone();
+        let revisions = Revisions::embedded_table().clone();
         let (program_version, versions) = ("0".to_owned(), Versions::new());
         Plan { format: FORMAT, program_version, versions, target, config, revisions, tasks, builds: vec![built] }
     }
@@ -240,7 +234,7 @@ pub(super) mod tests {
         assert!(limits.build_batch > 0 && !plan.config.threads.is_empty() && !plan.config.cache.is_empty());
         assert!(limits.run_memory_mib.checked_mul(1 << 20).is_some());
         for planned in &plan.tasks {
-            let _ = space::sample(&space::space(planned.scheduled(), &plan.target.machine), 1, 2);
+            let _ = space::sample_points(&space::task_space(planned.scheduled_task(), &plan.target.machine), 1, 2);
             let _ = planned.task.work();
         }
     }

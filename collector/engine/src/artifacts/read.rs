@@ -28,7 +28,7 @@ impl Artifacts {
     pub fn read(dir: &Path) -> Result<Artifacts> {
         let mut plan = read_plan(dir)?;
         if let Some(refusal) = plan.target.kind.run_refusal() {
-            return Err(Failure::of_target(refusal));
+            return Err(Failure::from_refusal(refusal));
         }
         check_builds(dir, &plan)?;
         let cpus = machine::allowed_cpus()?.len();
@@ -62,7 +62,7 @@ impl Artifacts {
     }
 
     /// Returns the versions of the libraries that built the folder and of those that run here.
-    pub fn versions(&self, bench: &mut dyn Bench) -> Result<Versions> {
+    pub fn query_versions(&self, bench: &mut dyn Bench) -> Result<Versions> {
         if self.plan.target.kind.runs_on_gpu() {
             let device = machine::device_versions(bench)?;
             // A GPU runner does not use TVM.
@@ -73,9 +73,8 @@ impl Artifacts {
         Ok(versions)
     }
 
-    /// Reads the build of a job. Returns None for tasks that are not in the folder, such as those
-    /// that measure peaks.
-    pub fn find(&self, job: &BuildJob) -> Option<Build> {
+    /// Reads the build of a job; None for tasks outside the folder, such as those that measure peaks.
+    pub fn read_build(&self, job: &BuildJob) -> Option<Build> {
         let task = *self.tasks.get(&job.task)?;
         let Some(&place) = self.builds.get(&(task, job.schedule.clone())) else {
             return Some(Build::Failed("the folder of artifacts has no such schedule".to_owned()));
@@ -101,8 +100,7 @@ fn read_plan(dir: &Path) -> Result<Plan> {
     Plan::parse(&text).map_err(|error| wrong(&error))
 }
 
-/// Checks the files of all builds. Their content is not kept in memory, because a short plan may
-/// name one file many times.
+/// Checks the files of all builds without keeping their content, as a plan may name one file many times.
 fn check_builds(dir: &Path, plan: &Plan) -> Result<()> {
     let mut objects = HashSet::new();
     for built in &plan.builds {
@@ -137,7 +135,6 @@ fn read_build(dir: &Path, plan: &Plan, built: &Built) -> Result<Build> {
     })))
 }
 
-/// Reads device code that was built for a task.
 fn read_device(dir: &Path, device: &BuiltDevice, built: &Built, planned: &PlannedTask) -> Result<DeviceCode> {
     let read = |cubin: &BuiltCubin| -> Result<Cubin> {
         let bytes = read_code(dir, &cubin.file, "cubin")?;
@@ -149,9 +146,9 @@ fn read_device(dir: &Path, device: &BuiltDevice, built: &Built, planned: &Planne
     let (launches, workspaces) = (device.launches.clone(), device.workspaces.clone());
     let wrong =
         |why: String| Failure::usage(format!("the plan's code of `{}` is unusable: {why}", planned.task.describe()));
-    let rounding = Schedule::from_json(&built.schedule).map_err(|error| wrong(error.to_string()))?.rounding();
+    let rounding = Schedule::from_json(&built.schedule).map_err(|error| wrong(error.to_string()))?.operand_rounding();
     let code = DeviceCode { source, launches, workspaces, cubins, rounding };
-    code.check(planned.task.parameters.len() + 1).map_err(wrong)?;
+    code.check_launches(planned.task.parameters.len() + 1).map_err(wrong)?;
     Ok(code)
 }
 
@@ -197,13 +194,15 @@ mod tests {
         let before = peak_bytes();
         let artifacts = Artifacts::read(dir.path()).unwrap();
         let schedule = Schedule::from_json(&plan.builds[0].schedule).unwrap();
-        let job = BuildJob::new(plan.tasks[0].compiled_json(), &plan.target, &schedule);
-        let Some(Build::Built(artifact)) = artifacts.find(&job) else { panic!("the folder has the build") };
+        let job = BuildJob::for_schedule(plan.tasks[0].compiled_json(), &plan.target, &schedule);
+        let Some(Build::Built(artifact)) = artifacts.read_build(&job) else { panic!("the folder has the build") };
         let taken = peak_bytes() - before;
         assert!(taken < 64 * FILE_BYTES, "{taken} bytes for {BUILDS} builds by one file");
         assert_eq!(artifact.object, code);
         // A file that changed after the folder was read counts as a failed build.
         fs::write(dir.path().join(format!("{}.o", &blake3::hash(&code).to_hex()[..32])), "other").unwrap();
-        assert!(matches!(artifacts.find(&job), Some(Build::Failed(why)) if why.contains("changed after the build")));
+        assert!(
+            matches!(artifacts.read_build(&job), Some(Build::Failed(why)) if why.contains("changed after the build"))
+        );
     }
 }

@@ -4,8 +4,8 @@ use super::plan::{Built, BuiltCubin, BuiltDevice, FORMAT, PLAN, Plan};
 use crate::appearing::Appearing;
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::jobs::build_job;
-use crate::campaign::{Attempt, Bases, CampaignEvent, Code, Config, PlannedTask, attempts, planned_tasks, record};
-use crate::failure::{Failure, chain};
+use crate::campaign::{Attempt, Bases, CampaignEvent, Code, Config, PlannedTask, plan_attempts, planned_tasks, record};
+use crate::failure::{Failure, format_chain};
 use crate::observer::Observer;
 use crate::{Result, machine};
 use bench::{Bench, Build, Versions};
@@ -38,28 +38,28 @@ pub fn build_artifacts(
     out: &Path,
     observer: &dyn Observer,
 ) -> Result<BuildCounts> {
-    let tasks = planned_tasks(&config, loaded).map_err(|error| Failure::usage(chain(&error)))?;
+    let tasks = planned_tasks(&config, loaded).map_err(|error| Failure::usage(format_chain(&error)))?;
     machine::refuse_library(&tasks)?;
-    let folder = NewFolder(Appearing::begin(out)?);
-    let mut workers = machine::workers(&config.limits)?;
+    let folder = NewFolder(Appearing::create_temporary(out)?);
+    let mut workers = machine::create_workers(&config.limits)?;
     let target = machine::compiled_target(&config.target, &mut workers)?;
-    let jobs = jobs(&config, &tasks, &target)?;
-    let mut progress = observer.begin(jobs.len(), None);
+    let jobs = build_jobs(&config, &tasks, &target)?;
+    let mut progress = observer.begin_progress(jobs.len(), None);
     let mut plan = Plan {
         format: FORMAT,
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
-        versions: machine::versions(&mut workers)?,
+        versions: machine::builder_versions(&mut workers)?,
         target,
         config,
-        revisions: Revisions::own().clone(),
+        revisions: Revisions::embedded_table().clone(),
         tasks,
         builds: Vec::new(),
     };
     for batch in jobs.chunks(plan.config.limits.build_batch) {
         let only: Vec<BuildJob> = batch.iter().map(|(_, job)| job.clone()).collect();
-        let builds = workers.build(&only, &mut || progress.hear(&CampaignEvent::Built));
+        let builds = workers.build_jobs(&only, &mut || progress.observe_event(&CampaignEvent::Built));
         for ((task, job), build) in batch.iter().zip(builds) {
-            plan.builds.push(folder.keep(*task, job, build)?);
+            plan.builds.push(folder.write_build(*task, job, build)?);
         }
     }
     progress.finish();
@@ -69,16 +69,17 @@ pub fn build_artifacts(
     Ok(counts)
 }
 
-/// Returns one job per task and schedule.
-fn jobs(config: &Config, tasks: &[PlannedTask], target: &Target) -> Result<Vec<(usize, BuildJob)>> {
-    let base = record::of_machine(target, &Facts::read(), &Versions::new(), "build").map_err(Failure::usage)?;
+/// Returns one job per schedule, with the index of its task.
+fn build_jobs(config: &Config, tasks: &[PlannedTask], target: &Target) -> Result<Vec<(usize, BuildJob)>> {
+    let base =
+        record::machine_record(target, &Facts::read_facts(), &Versions::new(), "build").map_err(Failure::usage)?;
     let base = Record { seed: i64::try_from(config.seed).ok(), ..base };
-    let bases = Bases { library: base.clone(), compiled: base, revisions: Revisions::own().clone() };
+    let bases = Bases { library: base.clone(), compiled: base, revisions: Revisions::embedded_table().clone() };
     // A build is the same for all thread counts and cache states.
     let one = Config { threads: vec![1], cache: config.cache[..1].to_vec(), ..config.clone() };
     let cpus = machine::allowed_cpus()?;
-    let attempts = attempts(tasks, &[], target, &one, &bases, &cpus, 0);
-    let mut attempts = attempts.map_err(|error| Failure::usage(chain(&error)))?;
+    let attempts = plan_attempts(tasks, &[], target, &one, &bases, &cpus, 0);
+    let mut attempts = attempts.map_err(|error| Failure::usage(format_chain(&error)))?;
     let is_drawn = |attempt: &Attempt| !matches!(&attempt.code, Code::Compiled { source, .. } if *source == ScheduleSource::Default);
     attempts.sort_by_key(|attempt| (attempt.task, is_drawn(attempt)));
     // All sizes of a symbolic task share a build.
@@ -86,12 +87,11 @@ fn jobs(config: &Config, tasks: &[PlannedTask], target: &Target) -> Result<Vec<(
     Ok(attempts.filter_map(|attempt| Some((attempt.task, build_job(attempt, tasks, target)?))).collect())
 }
 
-/// A folder of artifacts being written.
 struct NewFolder(Appearing);
 
 impl NewFolder {
     /// Writes the code of a build and returns its entry for the plan.
-    fn keep(&self, task: usize, job: &BuildJob, build: Build) -> Result<Built> {
+    fn write_build(&self, task: usize, job: &BuildJob, build: Build) -> Result<Built> {
         let schedule = job.schedule.clone();
         let empty = Built {
             task,
@@ -109,9 +109,9 @@ impl NewFolder {
         };
         Ok(match build {
             Build::Built(artifact) => {
-                let device = artifact.device.as_ref().map(|code| self.keep_device(code)).transpose()?;
+                let device = artifact.device.as_ref().map(|code| self.write_device(code)).transpose()?;
                 let object = match device {
-                    None => Some(self.write(&artifact.object, "o")?),
+                    None => Some(self.write_hashed(&artifact.object, "o")?),
                     Some(_) => None,
                 };
                 Built {
@@ -132,20 +132,19 @@ impl NewFolder {
         })
     }
 
-    /// Writes the machine code of every architecture.
-    fn keep_device(&self, code: &DeviceCode) -> Result<BuiltDevice> {
+    fn write_device(&self, code: &DeviceCode) -> Result<BuiltDevice> {
         let keep = |cubin: &Cubin| -> Result<BuiltCubin> {
-            let file = self.write(&cubin.bytes, "cubin")?;
+            let file = self.write_hashed(&cubin.bytes, "cubin")?;
             let (architecture, compiler) = (cubin.architecture, cubin.compiler.clone());
             Ok(BuiltCubin { architecture, compiler, file, kernels: cubin.kernels.clone() })
         };
         let cubins = code.cubins.iter().map(keep).collect::<Result<_>>()?;
-        let source = self.write(code.source.as_bytes(), if code.cubins.is_empty() { "cl" } else { "cu" })?;
+        let source = self.write_hashed(code.source.as_bytes(), if code.cubins.is_empty() { "cl" } else { "cu" })?;
         Ok(BuiltDevice { source, launches: code.launches.clone(), workspaces: code.workspaces.clone(), cubins })
     }
 
     /// Writes a file that is named after the hash of its content.
-    fn write(&self, bytes: &[u8], suffix: &str) -> Result<String> {
+    fn write_hashed(&self, bytes: &[u8], suffix: &str) -> Result<String> {
         let name = format!("{}.{suffix}", &blake3::hash(bytes).to_hex()[..32]);
         fs::write(self.0.path().join(&name), bytes).map_err(Failure::environment)?;
         Ok(name)

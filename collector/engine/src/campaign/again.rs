@@ -1,7 +1,7 @@
 //! Reconstructs the attempt that a record describes, to repeat it: its task, code, threads and
 //! plan.
 
-use super::attempt::attempt;
+use super::attempt::create_attempt;
 use super::config::{Limits, ModelRequest};
 use super::planned::{Attempt, Code, PlannedTask, PlanningError, Symbolic};
 use super::record;
@@ -21,7 +21,7 @@ pub struct RecordedAttempt {
     pub task: PlannedTask,
     /// The target of its code.
     pub target: Target,
-    /// The code or library that computed it.
+    /// The code or library that computed the task.
     pub code: Code,
     /// CPUs of the threads, one thread on each.
     pub cpus: Vec<usize>,
@@ -57,14 +57,13 @@ pub enum AgainError {
     Unusable { column: &'static str, why: String },
 }
 
-fn unusable<E: std::fmt::Display>(column: &'static str) -> impl Fn(E) -> AgainError {
+fn unusable_column<E: std::fmt::Display>(column: &'static str) -> impl Fn(E) -> AgainError {
     move |error| AgainError::Unusable { column, why: error.to_string() }
 }
 
 impl RecordedAttempt {
-    /// Reconstructs the attempt of a record. `machine` describes what spaces on this machine's CPUs
-    /// may use.
-    pub fn of(record: &Record, machine: Machine) -> Result<RecordedAttempt, AgainError> {
+    /// Reconstructs the attempt of a record. `machine` describes what this machine's spaces may use.
+    pub fn from_record(record: &Record, machine: Machine) -> Result<RecordedAttempt, AgainError> {
         if record.is_network() {
             return Err(AgainError::Network);
         }
@@ -77,8 +76,8 @@ impl RecordedAttempt {
         if record.source != Source::Measured {
             return Err(AgainError::Source(record.source));
         }
-        let method: Method = json(record.plan.as_ref(), "plan")?;
-        method.check().map_err(unusable("plan"))?;
+        let method: Method = parse_column(record.plan.as_ref(), "plan")?;
+        method.check_settings().map_err(unusable_column("plan"))?;
         let target = target_of(record, machine)?;
         let task = task_of(record, &target)?;
         let polls = record.spin_count.unwrap_or(Limits::default().spin_count.into());
@@ -86,40 +85,43 @@ impl RecordedAttempt {
             code: code_of(record, &task, &target)?,
             task,
             target,
-            cpus: json(record.cpus.as_ref(), "cpus")?,
+            cpus: parse_column(record.cpus.as_ref(), "cpus")?,
             method,
             state: record.cache_state.unwrap_or_default(),
-            seed: u64::try_from(record.seed.unwrap_or(0)).map_err(unusable("seed"))?,
-            spin_count: u32::try_from(polls).map_err(unusable("spin_count"))?,
+            seed: u64::try_from(record.seed.unwrap_or(0)).map_err(unusable_column("seed"))?,
+            spin_count: u32::try_from(polls).map_err(unusable_column("spin_count"))?,
         })
     }
 
     /// Returns the attempt on the machine and with the program that `base` describes.
-    pub fn attempt(&self, base: &Record) -> Result<Attempt, PlanningError> {
-        let with_task = Arc::new(record::of_task(&self.task, base)?);
+    pub fn plan_attempt(&self, base: &Record) -> Result<Attempt, PlanningError> {
+        let with_task = Arc::new(record::task_record(&self.task, base)?);
         let run = (self.state, self.method.clone(), self.cpus.len());
-        attempt((0, 0), self.code.clone(), run, &with_task, &self.cpus)
+        create_attempt((0, 0), self.code.clone(), run, &with_task, &self.cpus)
     }
 }
 
-fn json<T: serde::de::DeserializeOwned>(value: Option<&Json>, column: &'static str) -> Result<T, AgainError> {
-    value.ok_or(AgainError::Missing(column))?.to().map_err(|error: RowError| unusable(column)(error.problem))
+fn parse_column<T: serde::de::DeserializeOwned>(value: Option<&Json>, column: &'static str) -> Result<T, AgainError> {
+    value
+        .ok_or(AgainError::Missing(column))?
+        .parse_as()
+        .map_err(|error: RowError| unusable_column(column)(error.problem))
 }
 
 fn target_of(record: &Record, machine: Machine) -> Result<Target, AgainError> {
     let text = record.target_text.as_deref().ok_or(AgainError::Missing("target_text"))?;
-    let read = targets::of_record(record).and_then(|kind| kind.read_record(text, machine));
-    read.ok_or(AgainError::Target(record.target))?.map_err(unusable("target_text"))
+    let read = targets::kind_of_record(record).and_then(|kind| kind.read_record(text, machine));
+    read.ok_or(AgainError::Target(record.target))?.map_err(unusable_column("target_text"))
 }
 
 fn code_of(record: &Record, planned: &PlannedTask, target: &Target) -> Result<Code, AgainError> {
     if target.kind.is_library() {
         return Ok(Code::Library);
     }
-    let text = record.schedule.as_ref().ok_or(AgainError::Missing("schedule"))?.text();
-    let schedule = Schedule::from_json(text).map_err(unusable("schedule"))?;
+    let text = record.schedule.as_ref().ok_or(AgainError::Missing("schedule"))?.as_text();
+    let schedule = Schedule::from_json(text).map_err(unusable_column("schedule"))?;
     let source = record.schedule_source.unwrap_or(ScheduleSource::Template);
-    let revision = Revisions::own().of(planned.scheduled(), target.kind, &schedule);
+    let revision = Revisions::embedded_table().revision_of(planned.scheduled_task(), target.kind, &schedule);
     Ok(Code::Compiled { schedule: Arc::new(schedule), source, revision })
 }
 
@@ -127,11 +129,11 @@ fn task_of(record: &Record, target: &Target) -> Result<PlannedTask, AgainError> 
     if record.task.is_none() && record.op_kind == "module" {
         return Err(AgainError::Module);
     }
-    let task: Task = json(record.task.as_ref(), "task")?;
-    task.check().map_err(unusable("task"))?;
-    let symbolic = record.symbolic_task.as_deref().map(|text| symbolic(text, record)).transpose()?;
+    let task: Task = parse_column(record.task.as_ref(), "task")?;
+    task.check().map_err(unusable_column("task"))?;
+    let symbolic = record.symbolic_task.as_deref().map(|text| parse_symbolic(text, record)).transpose()?;
     Ok(PlannedTask {
-        json: super::planned::json(&task),
+        json: super::planned::task_json(&task),
         task,
         model: ModelRequest {
             source: record.model_source.clone().unwrap_or_default(),
@@ -139,7 +141,7 @@ fn task_of(record: &Record, target: &Target) -> Result<PlannedTask, AgainError> 
             batch: record.batch,
             ..ModelRequest::default()
         },
-        places: record.places.as_ref().and_then(|places| places.to().ok()).unwrap_or_default(),
+        places: record.places.as_ref().and_then(|places| places.parse_as().ok()).unwrap_or_default(),
         counts: Vec::new(),
         partner: target.kind.is_library().then(|| CPU_VENDOR.to_owned()),
         symbolic,
@@ -147,7 +149,7 @@ fn task_of(record: &Record, target: &Target) -> Result<PlannedTask, AgainError> 
     })
 }
 
-fn symbolic(text: &str, record: &Record) -> Result<Symbolic, AgainError> {
-    let task = Task::from_text(text).map_err(unusable("symbolic_task"))?;
-    Ok(Symbolic { json: super::planned::json(&task), task, sizes: json(record.sizes.as_ref(), "sizes")? })
+fn parse_symbolic(text: &str, record: &Record) -> Result<Symbolic, AgainError> {
+    let task = Task::from_text(text).map_err(unusable_column("symbolic_task"))?;
+    Ok(Symbolic { json: super::planned::task_json(&task), task, sizes: parse_column(record.sizes.as_ref(), "sizes")? })
 }

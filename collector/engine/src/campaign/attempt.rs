@@ -8,10 +8,10 @@ use super::choices::{Executor, SamplerName};
 use super::config::{Config, ModelRequest};
 use super::graphs::{LoadedModels, tasks_of};
 use super::module::{self, PlannedModule};
-use super::planned::{Attempt, Bases, Code, PlannedTask, PlanningError, Symbolic, json};
+use super::planned::{Attempt, Bases, Code, PlannedTask, PlanningError, Symbolic, task_json};
 use super::record;
 use super::sizes;
-use super::variations::variations;
+use super::variations::resize_tasks;
 use datasets::{CacheState, Key, Record, ScheduleSource, Source};
 use job::revision::Revisions;
 use job::space::{self, Schedule};
@@ -21,8 +21,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use targets::Target;
 
-/// Returns the distinct tasks of all models, in the order of their first occurrence. Tasks that are
-/// compiled together are adjacent.
+/// Returns the distinct tasks in order of first occurrence; tasks that are compiled together are adjacent.
 pub fn planned_tasks(config: &Config, models: &LoadedModels) -> Result<Vec<PlannedTask>, PlanningError> {
     let mut planned: Vec<PlannedTask> = Vec::new();
     let mut index_of = HashMap::new();
@@ -30,7 +29,7 @@ pub fn planned_tasks(config: &Config, models: &LoadedModels) -> Result<Vec<Plann
         let compiled = symbolic.as_ref().map(|symbolic| symbolic.task.hash());
         let index = *index_of.entry((found.task.hash(), found.partner.clone(), compiled)).or_insert_with(|| {
             planned.push(PlannedTask {
-                json: json(&found.task),
+                json: task_json(&found.task),
                 task: found.task,
                 model: config.models[model].clone(),
                 places: found.places.clone(),
@@ -53,9 +52,9 @@ pub fn planned_tasks(config: &Config, models: &LoadedModels) -> Result<Vec<Plann
                 }
             }
         }
-        Executor::Vm => sizes::plan(config, models, &mut add)?,
+        Executor::Vm => sizes::plan_tasks(config, models, &mut add)?,
     }
-    planned.extend(variations(&planned, config));
+    planned.extend(resize_tasks(&planned, config));
     Ok(planned)
 }
 
@@ -63,13 +62,13 @@ pub fn planned_tasks(config: &Config, models: &LoadedModels) -> Result<Vec<Plann
 pub fn planned_modules(config: &Config) -> Result<Vec<PlannedModule>, PlanningError> {
     let whole = config.models.iter().enumerate().filter(|(_, model)| module::is_whole(model, config));
     let plan = |(index, model): (usize, &ModelRequest)| {
-        module::plan(index, model).map_err(|source| PlanningError::Module { name: model.name.clone(), source })
+        module::plan_module(index, model).map_err(|source| PlanningError::Module { name: model.name.clone(), source })
     };
     whole.map(plan).collect()
 }
 
 /// Returns the schedules of a task, the default first.
-pub fn schedules(task: &Task, target: &Target, config: &Config) -> Vec<Schedule> {
+pub fn task_schedules(task: &Task, target: &Target, config: &Config) -> Vec<Schedule> {
     // The task's hash is part of the seed, so that equal axes of two tasks are not sampled alike.
     let digest = blake3::hash(format!("{} {}", config.seed, task.hash()).as_bytes());
     let seed = u64::from_le_bytes(digest.as_bytes()[..8].try_into().expect("a hash has 32 bytes"));
@@ -77,8 +76,8 @@ pub fn schedules(task: &Task, target: &Target, config: &Config) -> Vec<Schedule>
     for sampler in &config.samplers {
         match sampler {
             SamplerName::Template => {
-                let space = space::space(task, &target.machine);
-                let points = space::sample(&space, seed, config.schedules);
+                let space = space::task_space(task, &target.machine);
+                let points = space::sample_points(&space, seed, config.schedules);
                 schedules.extend(points.into_iter().map(|knobs| Schedule::Template { knobs }));
             }
             SamplerName::MetaSchedule => {
@@ -95,16 +94,12 @@ pub fn schedules(task: &Task, target: &Target, config: &Config) -> Vec<Schedule>
     schedules
 }
 
-/// Returns all attempts, ordered by schedule, then size (of symbolic tasks), cache state and
-/// threads.
+/// Returns all attempts, ordered by the hash of the schedule, then size, cache state and threads.
+/// The order by hashes spreads slow attempts, failures and drift of the machine over all tasks. Attempts of
+/// a task with large data are adjacent, because runners do not keep such data for long.
 ///
-/// Schedules are ordered by their hashes, which acts as a random shuffle: slow attempts, failures
-/// and the drift of the machine are spread over all tasks. The attempts of a task with large data
-/// are adjacent, because a runner does not keep such data together with that of other tasks.
-///
-/// A task that a library computes has one attempt instead of one per schedule. `cpus` lists the
-/// CPUs that may be used. A cold cache is produced by writing `flush_bytes`.
-pub fn attempts(
+/// A task that a library computes has one attempt. A cold cache is produced by writing `flush_bytes`.
+pub fn plan_attempts(
     tasks: &[PlannedTask],
     modules: &[PlannedModule],
     target: &Target,
@@ -116,14 +111,14 @@ pub fn attempts(
     let mut attempts = Vec::new();
     let mut first = 0;
     for family in tasks.chunk_by(|left, right| left.is_compiled_with(right)) {
-        let compiled = family[0].scheduled();
+        let compiled = family[0].scheduled_task();
         let base = if family[0].partner.is_some() { &bases.library } else { &bases.compiled };
-        let records = family.iter().map(|planned| Ok(Arc::new(record::of_task(planned, base)?)));
+        let records = family.iter().map(|planned| Ok(Arc::new(record::task_record(planned, base)?)));
         let records = records.collect::<Result<Vec<Arc<Record>>, PlanningError>>()?;
-        for code in codes(&family[0], compiled, target, config, &bases.revisions) {
+        for code in task_implementations(&family[0], compiled, target, config, &bases.revisions) {
             for (place, with_task) in records.iter().enumerate() {
-                for run in runs(config, base.source, flush_bytes) {
-                    attempts.push(attempt((first + place, first), code.clone(), run, with_task, cpus)?);
+                for run in run_variants(config, base.source, flush_bytes) {
+                    attempts.push(create_attempt((first + place, first), code.clone(), run, with_task, cpus)?);
                 }
             }
         }
@@ -131,23 +126,23 @@ pub fn attempts(
     }
     for module in modules {
         let (record, code) =
-            (Arc::new(record::of_module(module, &bases.library)?), Code::Module(Arc::new(module.clone())));
-        for run in runs(config, bases.library.source, flush_bytes) {
-            attempts.push(attempt((first, first), code.clone(), run, &record, cpus)?);
+            (Arc::new(record::module_record(module, &bases.library)?), Code::Module(Arc::new(module.clone())));
+        for run in run_variants(config, bases.library.source, flush_bytes) {
+            attempts.push(create_attempt((first, first), code.clone(), run, &record, cpus)?);
         }
         first += 1;
     }
-    Ok(mixed(attempts, tasks))
+    Ok(shuffle_attempts(attempts, tasks))
 }
 
 /// Size of a task's data above which runners do not keep the data for long.
 const LARGE_BYTES: u64 = 32 << 20;
 
 /// Shuffles attempts; those that share a build stay adjacent.
-fn mixed(attempts: Vec<Attempt>, tasks: &[PlannedTask]) -> Vec<Attempt> {
+fn shuffle_attempts(attempts: Vec<Attempt>, tasks: &[PlannedTask]) -> Vec<Attempt> {
     let is_large = |attempt: &Attempt| {
         let parameters = tasks.get(attempt.task).map(|planned| planned.task.parameters.as_slice()).unwrap_or_default();
-        parameters.iter().filter_map(|parameter| parameter.ty.bytes()).fold(0, u64::saturating_add) > LARGE_BYTES
+        parameters.iter().filter_map(|parameter| parameter.ty.size_bytes()).fold(0, u64::saturating_add) > LARGE_BYTES
     };
     let mut builds: Vec<(Key, &[Attempt])> = Vec::new();
     for family in attempts.chunk_by(|one, other| one.family == other.family) {
@@ -160,8 +155,7 @@ fn mixed(attempts: Vec<Attempt>, tasks: &[PlannedTask]) -> Vec<Attempt> {
     builds.into_iter().flat_map(|(_, build)| build.iter().cloned()).collect()
 }
 
-/// Creates an attempt and computes its key.
-pub(super) fn attempt(
+pub(super) fn create_attempt(
     (task, family): (usize, usize),
     code: Code,
     (state, method, threads): (CacheState, Method, usize),
@@ -183,19 +177,25 @@ pub(super) fn attempt(
         is_first: true,
         process: 0,
     };
-    attempt.key = record::of_attempt(&attempt)?.key;
+    attempt.key = record::attempt_record(&attempt)?.key;
     Ok(attempt)
 }
 
-/// Returns what computes a task: the library it belongs to, or the code of each schedule.
-fn codes(planned: &PlannedTask, compiled: &Task, target: &Target, config: &Config, revisions: &Revisions) -> Vec<Code> {
+/// Returns the library that computes a task, or the code of each schedule.
+fn task_implementations(
+    planned: &PlannedTask,
+    compiled: &Task,
+    target: &Target,
+    config: &Config,
+    revisions: &Revisions,
+) -> Vec<Code> {
     if planned.partner.is_some() {
         return vec![Code::Library];
     }
-    let default = Schedule::Template { knobs: space::space(compiled, &target.machine).default };
-    let schedules = schedules(compiled, target, config).into_iter();
+    let default = Schedule::Template { knobs: space::task_space(compiled, &target.machine).default };
+    let schedules = task_schedules(compiled, target, config).into_iter();
     let code = |schedule: Schedule| Code::Compiled {
-        revision: revisions.of(compiled, target.kind, &schedule),
+        revision: revisions.revision_of(compiled, target.kind, &schedule),
         source: source_of(&schedule, &default),
         schedule: Arc::new(schedule),
     };
@@ -203,7 +203,11 @@ fn codes(planned: &PlannedTask, compiled: &Task, target: &Target, config: &Confi
 }
 
 /// Returns the ways to run one schedule: each cache state with each number of threads.
-fn runs(config: &Config, source: Source, flush_bytes: u64) -> impl Iterator<Item = (CacheState, Method, usize)> {
+fn run_variants(
+    config: &Config,
+    source: Source,
+    flush_bytes: u64,
+) -> impl Iterator<Item = (CacheState, Method, usize)> {
     config.cache.iter().flat_map(move |&cache| {
         let state = CacheState::from(cache);
         let cache = if state == CacheState::Cold { Cache::Cold { flush_bytes } } else { Cache::Warm };

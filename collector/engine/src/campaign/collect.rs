@@ -32,13 +32,11 @@ pub enum CampaignEvent<'a> {
 pub struct Outcomes {
     /// Count by outcome.
     pub counts: BTreeMap<String, usize>,
-    /// Number of candidates that a search built and its cost model rejected before the run; they
-    /// are not attempts.
+    /// Number of candidates that were built and then rejected by the cost model; they are not attempts.
     pub passed_over: usize,
     /// Reason why no worker can be started, which ended the campaign.
     pub broken: Option<String>,
-    /// Attempts not made because the budget ended, a signal came, or other processes did not make
-    /// them in time.
+    /// Attempts not made because of the budget, a signal, or delays of other processes.
     pub left: usize,
     /// Attempts among `left` that other processes have claimed.
     pub held: usize,
@@ -52,13 +50,13 @@ pub struct Outcomes {
 
 impl Outcomes {
     /// Returns the counts by outcome as text.
-    pub fn text(&self) -> String {
+    pub fn describe_counts(&self) -> String {
         let counts: Vec<String> = self.counts.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
         if counts.is_empty() { "nothing new".to_owned() } else { counts.join(", ") }
     }
 
     /// Merges these counts with those of later attempts.
-    pub fn and(mut self, next: Outcomes) -> Outcomes {
+    pub fn merge_with(mut self, next: Outcomes) -> Outcomes {
         next.counts.into_iter().for_each(|(name, count)| *self.counts.entry(name).or_default() += count);
         Outcomes {
             counts: self.counts,
@@ -73,7 +71,7 @@ impl Outcomes {
     }
 
     /// Returns the number of attempts without a time.
-    pub fn losses(&self) -> usize {
+    pub fn loss_count(&self) -> usize {
         self.counts.iter().filter(|(name, _)| name.as_str() != Outcome::Ok.name()).map(|(_, count)| count).sum()
     }
 }
@@ -94,13 +92,12 @@ pub type Turns = Vec<Turn>;
 
 impl Turn {
     /// Returns the number of the try if this process makes the visit.
-    pub fn number(self) -> Option<i64> {
+    pub fn try_number(self) -> Option<i64> {
         if let Turn::Ours(number) = self { Some(number) } else { None }
     }
 }
 
-/// Callbacks of a campaign: the sink of records, the listener of events, the stop condition and the
-/// claims.
+/// Callbacks of a campaign: sink of records, listener of events, stop condition and claims.
 pub struct Outside<'a, E> {
     /// Receives every record as soon as it exists; an error ends the campaign.
     pub sink: &'a mut dyn FnMut(&Record) -> Result<(), E>,
@@ -140,10 +137,8 @@ pub struct Campaign<'a> {
 }
 
 /// Makes all attempts that a source proposes.
-///
-/// Two batches are in flight at a time, so that builds continue during runs. The bench decides when
-/// each job runs.
-pub fn collect<E: From<RowError>>(
+/// Two batches are in flight, so that builds continue during runs. The bench decides when each job runs.
+pub fn collect_attempts<E: From<RowError>>(
     source: &mut dyn Source,
     campaign: &Campaign<'_>,
     bench: &mut dyn Bench,
@@ -164,14 +159,14 @@ pub fn collect<E: From<RowError>>(
         tickets: 0,
         waiting_since: None,
     };
-    let ended = pass.all();
-    pass.bench.abandon();
+    let ended = pass.run_all();
+    pass.bench.abandon_all();
     if let Err(AttemptEnd::Failed(error)) = ended {
         return Err(error);
     }
     let mut outcomes = pass.outcomes;
-    outcomes.left = pass.source.left() + pass.open;
-    outcomes.held = pass.source.held();
+    outcomes.left = pass.source.attempts_left() + pass.open;
+    outcomes.held = pass.source.postponed_count();
     Ok(outcomes)
 }
 
@@ -197,11 +192,9 @@ struct Pass<'a, 'b, E> {
 
 /// Interval between two checks for attempts that other processes have made.
 const ASKED_EVERY: Duration = Duration::from_secs(2);
-/// Longest wait without progress of other processes. It exceeds the time for which the claims of a
-/// killed process on another machine stay valid.
+/// Longest wait without progress of other processes. The claims of a killed process expire earlier.
 const MOST_WAITED: Duration = Duration::from_secs(8 * 60);
 
-/// The purpose of a submitted job.
 enum InHand {
     /// A build for these tries.
     Build(Vec<Try>),
@@ -216,7 +209,6 @@ struct Try {
     number: i64,
 }
 
-/// Reason why a campaign ended before its last attempt.
 enum AttemptEnd<E> {
     /// The campaign was stopped, or no worker can be started.
     Stopped,
@@ -225,26 +217,26 @@ enum AttemptEnd<E> {
 }
 
 impl<E: From<RowError>> Pass<'_, '_, E> {
-    fn all(&mut self) -> Result<(), AttemptEnd<E>> {
+    fn run_all(&mut self) -> Result<(), AttemptEnd<E>> {
         loop {
-            self.fill()?;
+            self.fill_pipeline()?;
             if self.in_hand.is_empty() {
                 return Ok(());
             }
             let waiting = Instant::now();
             let (outside, start, config) = (&*self.outside, self.start, self.campaign.config);
-            let done = self.bench.next(&mut || !is_over(outside, &start, config));
+            let done = self.bench.next_result(&mut || !is_over(outside, &start, config));
             let ms = u64::try_from(waiting.elapsed().as_millis()).unwrap_or(u64::MAX);
             let (ticket, done) = done.ok_or(AttemptEnd::Stopped)?;
             match (done, self.in_hand.remove(&ticket)) {
                 (Done::Built(build), Some(InHand::Build(tries))) => {
                     self.outcomes.build_ms += ms;
                     (self.outside.listener)(CampaignEvent::Built);
-                    self.built(build, tries)?;
+                    self.finish_build(build, tries)?;
                 }
                 (Done::Ran(ran), Some(InHand::Run(one, record))) => {
                     self.outcomes.run_ms += ms;
-                    self.ran(ran, &one, *record)?;
+                    self.finish_run(ran, &one, *record)?;
                 }
                 _ => unreachable!("a bench answers what it was asked, once"),
             }
@@ -252,24 +244,23 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     }
 
     /// Starts batches until two are in flight.
-    fn fill(&mut self) -> Result<(), AttemptEnd<E>> {
+    fn fill_pipeline(&mut self) -> Result<(), AttemptEnd<E>> {
         while self.open <= self.newest {
             let proposed = self.source.propose(self.campaign.config.limits.build_batch);
             if proposed.is_empty() {
                 return Ok(());
             }
-            let is_put_off = self.begin(proposed)?;
+            let is_put_off = self.begin_batch(proposed)?;
             match is_put_off && self.open == 0 {
-                true => self.wait()?,
+                true => self.wait_for_others()?,
                 false => self.waiting_since = None,
             }
         }
         Ok(())
     }
 
-    /// Waits for other processes until the next check.
-    fn wait(&mut self) -> Result<(), AttemptEnd<E>> {
-        (self.outside.listener)(CampaignEvent::Waiting(self.source.held()));
+    fn wait_for_others(&mut self) -> Result<(), AttemptEnd<E>> {
+        (self.outside.listener)(CampaignEvent::Waiting(self.source.postponed_count()));
         let begun = Instant::now();
         let since = *self.waiting_since.get_or_insert(begun);
         let is_over = |pass: &Self| is_over(pass.outside, &pass.start, pass.campaign.config);
@@ -279,9 +270,8 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         if since.elapsed() > MOST_WAITED || is_over(self) { Err(AttemptEnd::Stopped) } else { Ok(()) }
     }
 
-    /// Claims a batch and submits the attempts of this process to the bench. Returns whether the
-    /// source postponed all of the batch.
-    fn begin(&mut self, proposed: Vec<Attempt>) -> Result<bool, AttemptEnd<E>> {
+    /// Claims a batch and submits this process's attempts. Returns whether the source postponed all of it.
+    fn begin_batch(&mut self, proposed: Vec<Attempt>) -> Result<bool, AttemptEnd<E>> {
         let wanted = proposed.iter().map(|attempt| Visit { key: attempt.key, number: attempt.visit });
         let turns = (self.outside.claim)(&wanted.collect::<Vec<Visit>>()).map_err(AttemptEnd::Failed)?;
         let (mut ours, mut is_put_off): (Vec<Try>, bool) = (Vec::new(), true);
@@ -291,7 +281,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
                 Turn::Held if self.source.put_off(&attempt) => continue,
                 Turn::Made | Turn::Held => {
                     self.outcomes.elsewhere += usize::from(attempt.is_first);
-                    self.source.forgo(&attempt);
+                    self.source.skip_attempt(&attempt);
                 }
             }
             is_put_off = false;
@@ -307,18 +297,18 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
                 _ => groups.push(vec![one]),
             }
         }
-        groups.into_iter().try_for_each(|group| self.submit(group))?;
+        groups.into_iter().try_for_each(|group| self.submit_group(group))?;
         Ok(is_put_off)
     }
 
     /// Submits the build of a group, or its runs if nothing is built.
-    fn submit(&mut self, group: Vec<Try>) -> Result<(), AttemptEnd<E>> {
+    fn submit_group(&mut self, group: Vec<Try>) -> Result<(), AttemptEnd<E>> {
         match jobs::build_job(&group[0].attempt, self.campaign.tasks, self.campaign.target) {
-            Some(job) => self.give(BenchWork::Build(job), InHand::Build(group)),
+            Some(job) => self.submit_job(BenchWork::Build(job), InHand::Build(group)),
             None => {
                 for one in group {
-                    let record = begin_record(&one).map_err(failed)?;
-                    self.run(one, record, None);
+                    let record = begin_record(&one).map_err(wrap_row_error)?;
+                    self.submit_run(one, record, None);
                 }
             }
         }
@@ -326,65 +316,64 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     }
 
     /// Runs an artifact, unless the source rejects it after the build.
-    fn verify(&mut self, one: Try, artifact: &Artifact) -> Result<(), AttemptEnd<E>> {
-        let mut record = begin_record(&one).map_err(failed)?;
+    fn run_accepted(&mut self, one: Try, artifact: &Artifact) -> Result<(), AttemptEnd<E>> {
+        let mut record = begin_record(&one).map_err(wrap_row_error)?;
         if let Code::Compiled { schedule, .. } = &one.attempt.code {
-            record::describe_artifact(&mut record, schedule, artifact).map_err(failed)?;
+            record::describe_artifact(&mut record, schedule, artifact).map_err(wrap_row_error)?;
         }
-        match self.source.pass_over(&one.attempt, &record) {
-            None => self.run(one, record, Some(artifact)),
+        match self.source.reject_candidate(&one.attempt, &record) {
+            None => self.submit_run(one, record, Some(artifact)),
             Some(why) => {
                 record.started_at_us = record::now_us();
-                record::fail(&mut record, Outcome::PassedOver, why);
-                self.keep(&one, &record)?;
+                record::mark_failed(&mut record, Outcome::PassedOver, why);
+                self.emit_record(&one, &record)?;
             }
         }
         Ok(())
     }
 
-    fn run(&mut self, one: Try, record: Record, artifact: Option<&Artifact>) {
+    fn submit_run(&mut self, one: Try, record: Record, artifact: Option<&Artifact>) {
         let Campaign { tasks, config, .. } = self.campaign;
-        let work = jobs::run((&one.attempt, one.number), artifact, tasks, config);
-        self.give(work, InHand::Run(Box::new(one), Box::new(record)));
+        let work = jobs::run_job((&one.attempt, one.number), artifact, tasks, config);
+        self.submit_job(work, InHand::Run(Box::new(one), Box::new(record)));
     }
 
-    fn give(&mut self, work: BenchWork, what: InHand) {
+    fn submit_job(&mut self, work: BenchWork, what: InHand) {
         self.in_hand.insert(self.tickets, what);
         self.bench.submit(self.tickets, work);
         self.tickets += 1;
     }
 
     /// Runs a built artifact, or records the failure of the build.
-    fn built(&mut self, build: Build, tries: Vec<Try>) -> Result<(), AttemptEnd<E>> {
+    fn finish_build(&mut self, build: Build, tries: Vec<Try>) -> Result<(), AttemptEnd<E>> {
         let (outcome, why) = match build {
-            Build::Built(artifact) => return tries.into_iter().try_for_each(|one| self.verify(one, &artifact)),
+            Build::Built(artifact) => return tries.into_iter().try_for_each(|one| self.run_accepted(one, &artifact)),
             Build::Failed(why) => (Outcome::BuildFailed, why),
             Build::Rejected(why) => (Outcome::Skipped, why),
-            Build::Fault(Fault::CannotStart { why }) => return Err(self.broken(why)),
-            Build::Fault(fault) => (record::outcome_of(&fault, Outcome::BuildFailed), format!("build: {fault}")),
+            Build::Fault(Fault::CannotStart { why }) => return Err(self.end_broken(why)),
+            Build::Fault(fault) => (record::fault_outcome(&fault, Outcome::BuildFailed), format!("build: {fault}")),
         };
         for one in tries {
-            let mut record = begin_record(&one).map_err(failed)?;
+            let mut record = begin_record(&one).map_err(wrap_row_error)?;
             record.started_at_us = record::now_us();
-            record::fail(&mut record, outcome, why.clone());
-            self.keep(&one, &record)?;
+            record::mark_failed(&mut record, outcome, why.clone());
+            self.emit_record(&one, &record)?;
         }
         Ok(())
     }
 
-    /// Records the result of a run.
-    fn ran(&mut self, ran: Ran, one: &Try, mut record: Record) -> Result<(), AttemptEnd<E>> {
+    fn finish_run(&mut self, ran: Ran, one: &Try, mut record: Record) -> Result<(), AttemptEnd<E>> {
         if let Err(Fault::CannotStart { why }) = ran.reply {
-            return Err(self.broken(why));
+            return Err(self.end_broken(why));
         }
-        record.started_at_us = record::microseconds(ran.began);
-        record::describe_reply(&mut record, &ran.reply).map_err(failed)?;
-        self.seen.complete(&one.attempt, &mut record);
-        self.keep(one, &record)
+        record.started_at_us = record::unix_microseconds(ran.began);
+        record::describe_reply(&mut record, &ran.reply).map_err(wrap_row_error)?;
+        self.seen.complete_record(&one.attempt, &mut record);
+        self.emit_record(one, &record)
     }
 
     /// Passes a record to the sink, the listener and the source.
-    fn keep(&mut self, one: &Try, record: &Record) -> Result<(), AttemptEnd<E>> {
+    fn emit_record(&mut self, one: &Try, record: &Record) -> Result<(), AttemptEnd<E>> {
         (self.outside.sink)(record).map_err(AttemptEnd::Failed)?;
         match record.outcome {
             Outcome::PassedOver => self.outcomes.passed_over += 1,
@@ -394,23 +383,22 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         }
         (self.outside.listener)(CampaignEvent::Recorded(record));
         self.source.observe(&one.attempt, record);
-        if let Some(standing) = self.source.standing() {
+        if let Some(standing) = self.source.progress_message() {
             (self.outside.listener)(CampaignEvent::Standing(&standing));
         }
         self.open -= 1;
         Ok(())
     }
 
-    fn broken(&mut self, why: String) -> AttemptEnd<E> {
+    fn end_broken(&mut self, why: String) -> AttemptEnd<E> {
         self.outcomes.broken = Some(why);
         AttemptEnd::Stopped
     }
 }
 
-/// Returns the record of a try that has not started.
 fn begin_record(one: &Try) -> Result<Record, RowError> {
-    let placement = Json::new(&jobs::placement(&one.attempt, one.number))?;
-    Ok(Record { attempt: one.number, placement: Some(placement), ..record::of_attempt(&one.attempt)? })
+    let placement = Json::new(&jobs::try_placement(&one.attempt, one.number))?;
+    Ok(Record { attempt: one.number, placement: Some(placement), ..record::attempt_record(&one.attempt)? })
 }
 
 /// Results of earlier visits that later records repeat.
@@ -423,7 +411,7 @@ struct SeenAttempt {
 }
 
 impl SeenAttempt {
-    fn complete(&mut self, attempt: &Attempt, record: &mut Record) {
+    fn complete_record(&mut self, attempt: &Attempt, record: &mut Record) {
         let Some(median_ns) = record.median_ns.filter(|_| record.outcome == Outcome::Ok) else { return };
         if attempt.is_first {
             self.errors.insert(record.key, (record.max_abs_error, record.max_rel_error));
@@ -431,12 +419,12 @@ impl SeenAttempt {
             (record.max_abs_error, record.max_rel_error) = *errors;
         }
         let floor = self.noise_floors.entry((attempt.cpus.len(), attempt.state)).or_default();
-        floor.take(record.key, median_ns);
-        record.noise_floor = floor.pooled();
+        floor.add_visit(record.key, median_ns);
+        record.noise_floor = floor.pooled_spread();
     }
 }
 
-fn failed<E: From<RowError>>(error: RowError) -> AttemptEnd<E> {
+fn wrap_row_error<E: From<RowError>>(error: RowError) -> AttemptEnd<E> {
     AttemptEnd::Failed(error.into())
 }
 

@@ -18,8 +18,7 @@ pub struct CurrentConditions {
     known: RefCell<HashMap<CodeOf, Option<Arc<str>>>>,
 }
 
-/// Inputs of a revision: task hash, symbolic task, kind of target, and whether the schedule was
-/// sampled from TVM's own space.
+/// Task hash, symbolic task, kind of target, and whether the schedule comes from TVM's own space.
 type CodeOf = (String, Option<String>, &'static str, bool);
 
 impl CurrentConditions {
@@ -29,21 +28,19 @@ impl CurrentConditions {
     }
 
     /// Creates the conditions of a campaign.
-    pub fn of(bases: &Bases) -> CurrentConditions {
+    pub fn from_bases(bases: &Bases) -> CurrentConditions {
         CurrentConditions::new(vec![bases.compiled.clone(), bases.library.clone()], bases.revisions.clone())
     }
 
-    /// Returns whether a record was measured under these conditions and with the code that this
-    /// program generates.
+    /// Returns whether a record has these conditions and code that this program generates.
     pub fn match_record(&self, record: &Record) -> bool {
         self.bases.iter().any(|base| stands_for(record, base, Likeness::Conditions)) && self.match_code(record)
     }
 
-    /// Returns whether this program generates the code of a record. Reads the columns `task` and
-    /// `schedule`.
+    /// Returns whether this program generates a record's code. Reads columns `task` and `schedule`.
     fn match_code(&self, record: &Record) -> bool {
         let Some(text) = &record.schedule else { return record.code_revision.is_none() };
-        let (Some(kind), Ok(schedule)) = (targets::of_record(record), Schedule::from_json(text.text())) else {
+        let (Some(kind), Ok(schedule)) = (targets::kind_of_record(record), Schedule::from_json(text.as_text())) else {
             return false;
         };
         let is_drawn = matches!(schedule, Schedule::MetaSchedule { .. });
@@ -52,9 +49,9 @@ impl CurrentConditions {
         let revision = known.entry(code).or_insert_with(|| {
             let task = match &record.symbolic_task {
                 Some(text) => Task::from_text(text).ok(),
-                None => record.task.as_ref().and_then(|task| task.to().ok()),
+                None => record.task.as_ref().and_then(|task| task.parse_as().ok()),
             };
-            Some(self.revisions.of(&task?, kind, &schedule))
+            Some(self.revisions.revision_of(&task?, kind, &schedule))
         });
         revision.is_some() && record.code_revision.as_deref() == revision.as_deref()
     }
@@ -83,12 +80,14 @@ mod tests {
             llvm_version: None,
             ..base.clone()
         };
-        let now = CurrentConditions::new(vec![base.clone(), library.clone()], Revisions::own().clone());
+        let now = CurrentConditions::new(vec![base.clone(), library.clone()], Revisions::embedded_table().clone());
         let measured = Record {
             task_hash: task.hash(),
             task: Some(Json::new(&task).expect("JSON")),
             schedule: Some(Json::parse(&schedule.to_json()).expect("JSON")),
-            code_revision: Some(Revisions::own().of(&task, targets::host(), &schedule).to_string()),
+            code_revision: Some(
+                Revisions::embedded_table().revision_of(&task, targets::host_kind(), &schedule).to_string(),
+            ),
             threads: Some(2),
             ..base
         };

@@ -34,8 +34,7 @@ pub struct Limits {
     pub run_memory_mib: u64,
     /// Number of jobs after which a runner is replaced.
     pub runner_jobs: u32,
-    /// Number of times that an idle thread of TVM's pool polls for work before it sleeps. Waking a
-    /// sleeping thread would add to the measured time.
+    /// Number of polls of an idle TVM thread before it sleeps; waking it would add to the measured time.
     pub spin_count: u32,
 }
 
@@ -59,13 +58,11 @@ impl Default for Limits {
 /// A model to load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelRequest {
-    /// Name of the source: `local`, `simple`, `onnx`, `remoteonnx`, `tflite`, `torch` or
-    /// `transformers`.
+    /// Source: `local`, `simple`, `onnx`, `remoteonnx`, `tflite`, `torch` or `transformers`.
     pub source: String,
     /// Name of the model within the source.
     pub name: String,
-    /// Batch size: the requested one, or that of the file once the model is loaded. None if the
-    /// model has no batch.
+    /// Requested batch size, or that of the file once loaded. None if the model has no batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<i64>,
     /// Shapes of inputs by name.
@@ -80,7 +77,7 @@ pub struct ModelRequest {
     /// The part of a transformer that is run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Tokens>,
-    /// For dimensions that a file calls a sequence.
+    /// Length of dimensions that a file calls a sequence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<i64>,
 }
@@ -93,9 +90,9 @@ impl ModelRequest {
                 Some(sequence) => format!("{} sequence {sequence}", self.name),
                 None => self.name.clone(),
             },
-            Some(Tokens { sequence, phase, steps: None }) => transformers::label(&self.name, phase, sequence),
+            Some(Tokens { sequence, phase, steps: None }) => transformers::format_label(&self.name, phase, sequence),
             Some(Tokens { sequence, phase, steps: Some(steps) }) => {
-                format!("{} steps {steps}", transformers::label(&self.name, phase, sequence))
+                format!("{} steps {steps}", transformers::format_label(&self.name, phase, sequence))
             }
         }
     }
@@ -118,8 +115,7 @@ pub struct Tokens {
 pub struct Config {
     /// Models to collect, one entry per batch size.
     pub models: Vec<ModelRequest>,
-    /// Target: `llvm` or another name, or TVM's JSON description. A GPU target names its
-    /// architectures.
+    /// Target: `llvm` or another name, or TVM's JSON description. A GPU target names its architectures.
     pub target: String,
     /// Libraries that compute the operators they support instead of the target.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -188,9 +184,9 @@ fn is_zero(count: &usize) -> bool {
 
 /// Returns the kind of a target, or an error that lists the allowed targets.
 pub(super) fn check_target(text: &String) -> Result<Kind, ConfigError> {
-    targets::find(text).ok_or_else(|| ConfigError::OutOfRange {
+    targets::find_kind(text).ok_or_else(|| ConfigError::OutOfRange {
         field: "target",
-        found: shown(text),
+        found: format_setting(text),
         allowed: targets::allowed_names(),
     })
 }
@@ -200,9 +196,8 @@ pub const SIMPLE: &str = "simple";
 /// Name of the source whose models process tokens.
 pub const TRANSFORMERS: &str = "transformers";
 
-/// Formats a setting as it is given. JSON writes numbers such as NaN as `null`, so the debug format
-/// is used for them.
-pub(super) fn shown<T: Serialize + std::fmt::Debug>(value: &T) -> String {
+/// Formats a setting as JSON, or in debug format for numbers such as NaN that JSON writes as `null`.
+pub(super) fn format_setting<T: Serialize + std::fmt::Debug>(value: &T) -> String {
     match serde_json::to_string(value) {
         Ok(text) if text != "null" => text,
         _ => format!("{value:?}"),
@@ -210,7 +205,7 @@ pub(super) fn shown<T: Serialize + std::fmt::Debug>(value: &T) -> String {
 }
 
 /// Rejects an empty list and values that are not allowed.
-pub(super) fn each<T: Serialize + std::fmt::Debug>(
+pub(super) fn check_each<T: Serialize + std::fmt::Debug>(
     field: &'static str,
     values: &[T],
     allowed: &str,
@@ -224,86 +219,80 @@ pub(super) fn each<T: Serialize + std::fmt::Debug>(
         return Err(refuse(format!("a list of {}", values.len()), "give at most 1024"));
     }
     match values.iter().find(|value| !is_allowed(value)) {
-        Some(value) => Err(refuse(shown(value), allowed)),
+        Some(value) => Err(refuse(format_setting(value), allowed)),
         None => Ok(()),
     }
 }
 
-/// Largest number of entries in a list.
 const LIST_MAX: usize = 1024;
-/// Range of batch sizes, and its description for errors.
 pub(super) const BATCH: RangeInclusive<i64> = 1..=65_536;
 pub(super) const BATCH_ALLOWED: &str = "allowed are 1 to 65536";
-/// Range of sequence lengths, and its description for errors.
 pub(super) const SEQUENCE: RangeInclusive<i64> = 1..=1 << 20;
 pub(super) const SEQUENCE_ALLOWED: &str = "allowed are 1 to 1048576";
-/// Largest number of threads.
 const THREADS_MAX: usize = 4096;
 /// Range of memory limits. A worker needs at least the lower end to load its libraries.
 const MEMORY_MIB: RangeInclusive<u64> = 64..=1 << 24;
 const MEMORY_ALLOWED: &str = "allowed are 64 to 16777216";
-/// Largest time limit of a job: a day.
 const JOB_SECONDS_MAX: f64 = 86_400.0;
 const JOB_SECONDS_ALLOWED: &str = "it must be above 0 and at most 86400, a day";
-/// Largest time budget of a campaign: a year.
 const BUDGET_SECONDS_MAX: f64 = 366.0 * 86_400.0;
 const BUDGET_ALLOWED: &str = "it must be above 0 and at most 31622400, a year";
 
 impl Limits {
     fn check(&self) -> Result<(), ConfigError> {
         let is_time = |seconds: &f64| *seconds > 0.0 && *seconds <= JOB_SECONDS_MAX;
-        each("limits.start_seconds", &[self.start_seconds], JOB_SECONDS_ALLOWED, is_time)?;
-        each("limits.build_seconds", &[self.build_seconds], JOB_SECONDS_ALLOWED, is_time)?;
-        each("limits.run_seconds", &[self.run_seconds], JOB_SECONDS_ALLOWED, is_time)?;
-        each("limits.build_batch", &[self.build_batch], "allowed are 1 to 1024", |n| (1..=1024).contains(n))?;
-        each("limits.builders", &[self.builders], "allowed are 0 to 256", |n| *n <= 256)?;
+        check_each("limits.start_seconds", &[self.start_seconds], JOB_SECONDS_ALLOWED, is_time)?;
+        check_each("limits.build_seconds", &[self.build_seconds], JOB_SECONDS_ALLOWED, is_time)?;
+        check_each("limits.run_seconds", &[self.run_seconds], JOB_SECONDS_ALLOWED, is_time)?;
+        check_each("limits.build_batch", &[self.build_batch], "allowed are 1 to 1024", |n| (1..=1024).contains(n))?;
+        check_each("limits.builders", &[self.builders], "allowed are 0 to 256", |n| *n <= 256)?;
         let is_memory = |mib: &u64| MEMORY_MIB.contains(mib);
-        each("limits.build_memory_mib", &[self.build_memory_mib], MEMORY_ALLOWED, is_memory)?;
-        each("limits.run_memory_mib", &[self.run_memory_mib], MEMORY_ALLOWED, is_memory)?;
-        each("limits.runner_jobs", &[self.runner_jobs], "it must be at least 1", |jobs| *jobs >= 1)
+        check_each("limits.build_memory_mib", &[self.build_memory_mib], MEMORY_ALLOWED, is_memory)?;
+        check_each("limits.run_memory_mib", &[self.run_memory_mib], MEMORY_ALLOWED, is_memory)?;
+        check_each("limits.runner_jobs", &[self.runner_jobs], "it must be at least 1", |jobs| *jobs >= 1)
     }
 }
 
 impl Config {
-    /// Validates all settings, wherever they were read from. A valid configuration can be executed
-    /// on every machine that has the CPUs.
+    /// Validates all settings. A valid configuration can be executed on every machine that has the CPUs.
     pub fn check(&self) -> Result<(), ConfigError> {
-        each("threads", &self.threads, "allowed are 1 to 4096", |count| (1..=THREADS_MAX).contains(count))?;
-        each("schedules", &[self.schedules], "allowed are 1 to 1000000", |count| (1..=1_000_000).contains(count))?;
-        each("samplers", &self.samplers, "", |_| true)?;
-        each("cache", &self.cache, "", |_| true)?;
+        check_each("threads", &self.threads, "allowed are 1 to 4096", |count| (1..=THREADS_MAX).contains(count))?;
+        check_each("schedules", &[self.schedules], "allowed are 1 to 1000000", |count| {
+            (1..=1_000_000).contains(count)
+        })?;
+        check_each("samplers", &self.samplers, "", |_| true)?;
+        check_each("cache", &self.cache, "", |_| true)?;
         for model in &self.models {
             if let Some(batch) = model.batch {
-                each("batch", &[batch], BATCH_ALLOWED, |size| BATCH.contains(size))?;
+                check_each("batch", &[batch], BATCH_ALLOWED, |size| BATCH.contains(size))?;
             }
             let sequence: Vec<i64> = model.tokens.iter().map(|tokens| tokens.sequence).collect();
             if !sequence.is_empty() {
-                each("sequence", &sequence, SEQUENCE_ALLOWED, |length| SEQUENCE.contains(length))?;
+                check_each("sequence", &sequence, SEQUENCE_ALLOWED, |length| SEQUENCE.contains(length))?;
             }
         }
         if let Some(budget) = self.budget_seconds {
             let is_time = |seconds: &f64| *seconds > 0.0 && *seconds <= BUDGET_SECONDS_MAX;
-            each("budget_seconds", &[budget], BUDGET_ALLOWED, is_time)?;
+            check_each("budget_seconds", &[budget], BUDGET_ALLOWED, is_time)?;
         }
         self.limits.check()?;
-        self.measure.check()?;
+        self.measure.check_settings()?;
         let warm = "give `cache = [\"cold\"]`, which writes as much as the machine's caches hold";
-        each("measure.cache", &[self.measure.cache], warm, |cache| *cache == Cache::Warm)?;
-        counters::names::check(&self.counters.events).map_err(ConfigError::Counter)?;
-        self.check_ways()
+        check_each("measure.cache", &[self.measure.cache], warm, |cache| *cache == Cache::Warm)?;
+        counters::names::check_events(&self.counters.events).map_err(ConfigError::Counter)?;
+        self.check_compatibility()
     }
 
-    /// Checks that the settings are compatible with each other.
-    fn check_ways(&self) -> Result<(), ConfigError> {
+    fn check_compatibility(&self) -> Result<(), ConfigError> {
         check_target(&self.target)?;
         let is_served = |executor: &Executor| match executor {
             Executor::Default => true,
             Executor::Vm => self.samplers == [SamplerName::Template],
         };
         let allowed = "`vm` needs the target `llvm` or `cuda` and the sampler `template`";
-        each("executor", &[self.executor], allowed, is_served)?;
+        check_each("executor", &[self.executor], allowed, is_served)?;
         let allowed = "allowed are 0 to 1000, and only 0 with the executor `vm`";
-        each("variations", &[self.variations], allowed, |count| {
+        check_each("variations", &[self.variations], allowed, |count| {
             *count == 0 || (*count <= 1000 && self.executor == Executor::Default)
         })?;
         let is_served = |backend: &Backend| match backend {
@@ -311,12 +300,12 @@ impl Config {
             Backend::Torch => self.target == HOST && self.partners.is_empty() && self.executor == Executor::Default,
         };
         let allowed = "`torch` computes on this machine's CPU: remove `target` and `executor`";
-        each("backend", &[self.backend], allowed, is_served)?;
-        let kind = self.kind();
+        check_each("backend", &[self.backend], allowed, is_served)?;
+        let kind = self.target_kind();
         for (setting, allowed) in kind.fixed_settings() {
             self.check_fixed(*setting, allowed)?;
         }
-        let refusal = self.tune.as_ref().and_then(|tune| tune.refusal(kind, self.executor == Executor::Vm));
+        let refusal = self.tune.as_ref().and_then(|tune| tune.unsupported_setting(kind, self.executor == Executor::Vm));
         match refusal {
             Some((field, found, allowed)) => Err(ConfigError::OutOfRange { field, found, allowed }),
             None => Ok(()),
@@ -326,10 +315,10 @@ impl Config {
     /// Checks that a setting that is fixed by the target has its default value.
     fn check_fixed(&self, setting: Setting, allowed: &str) -> Result<(), ConfigError> {
         let (is_default, field, found) = match setting {
-            Setting::Threads => (self.threads == [1], "threads", shown(&self.threads)),
-            Setting::Samplers => (self.samplers == [SamplerName::Template], "samplers", shown(&self.samplers)),
-            Setting::Cache => (self.cache == [CacheChoice::Warm], "cache", shown(&self.cache)),
-            Setting::Executor => (self.executor == Executor::Default, "executor", shown(&self.executor)),
+            Setting::Threads => (self.threads == [1], "threads", format_setting(&self.threads)),
+            Setting::Samplers => (self.samplers == [SamplerName::Template], "samplers", format_setting(&self.samplers)),
+            Setting::Cache => (self.cache == [CacheChoice::Warm], "cache", format_setting(&self.cache)),
+            Setting::Executor => (self.executor == Executor::Default, "executor", format_setting(&self.executor)),
             Setting::Partners => (self.partners.is_empty(), "target", self.partners.join(", ")),
         };
         match is_default {
@@ -339,27 +328,26 @@ impl Config {
     }
 
     /// Returns the kind of target that computes the tasks that no partner library computes.
-    pub fn kind(&self) -> Kind {
+    pub fn target_kind(&self) -> Kind {
         match self.backend {
-            Backend::Torch => targets::library(),
+            Backend::Torch => targets::library_kind(),
             Backend::Tvm => self.compiled_kind(),
         }
     }
 
     /// Returns the kind of `target`, independent of the backend.
     pub fn compiled_kind(&self) -> Kind {
-        targets::find(&self.target).unwrap_or_else(targets::host)
+        targets::find_kind(&self.target).unwrap_or_else(targets::host_kind)
     }
 
     /// Returns the configuration as JSON.
-    pub fn text(&self) -> String {
+    pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a configuration holds only JSON values")
     }
 
-    /// Returns the configuration as JSON without its time budget, as stores keep it. So a run that
-    /// continues with another budget belongs to the same campaign.
+    /// Returns the configuration as JSON without its time budget, which does not identify a campaign.
     pub fn kept_text(&self) -> String {
-        Config { budget_seconds: None, ..self.clone() }.text()
+        Config { budget_seconds: None, ..self.clone() }.to_json()
     }
 
     /// Returns a stable hash of the text that a store keeps: 32 hexadecimal digits.

@@ -15,18 +15,15 @@ pub struct CoRun {
     pub operators: usize,
     /// Largest number of combinations of each size, sampled at random.
     pub combinations: usize,
-    /// Number of measurements of each combination. Each pass measures all combinations once, so
-    /// that a temporary disturbance affects only one of the values of which the median is taken.
+    /// Number of measurements of each combination. A pass measures all once, which spreads disturbances.
     pub passes: usize,
     /// Threads of each member.
     pub threads: usize,
     /// Synthetic partners: `arithmetic`, `bandwidth`, `cache=4MiB`.
     pub partners: Vec<String>,
-    /// Assignment of cores: `stream` gives each member cores of its own, `full` gives each member
-    /// all cores.
+    /// Assignment of cores: `stream` gives each member its own cores, `full` gives each all cores.
     pub parallel: Vec<Parallel>,
-    /// Share of the last-level cache that is reserved for each member, on machines that can
-    /// partition it.
+    /// Share of the last-level cache reserved for each member, on machines that can partition it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_share: Option<f64>,
     /// Plan of a measurement.
@@ -56,8 +53,7 @@ impl CoRun {
     const COMBINATIONS_MOST: usize = 100_000;
     const PASSES_MOST: usize = 100;
 
-    /// Validates the settings against the number of cores. An error contains the name of the
-    /// setting, its value, and the allowed values.
+    /// Validates the settings. An error contains the setting's name, its value, and the allowed values.
     pub fn check(&self, cores: usize) -> Result<(), (&'static str, String, String)> {
         let refuse = |field: &'static str, found: String, allowed: String| Err((field, found, allowed));
         if let Some(size) = self.sizes.iter().find(|size| !(2..=Self::SIZE_MOST).contains(*size)) {
@@ -85,7 +81,7 @@ impl CoRun {
                 format!("allowed are 1 to {cores} on this machine"),
             );
         }
-        if let Some(text) = self.partners.iter().find(|text| Synthetic::parse(text).is_none()) {
+        if let Some(text) = self.partners.iter().find(|text| Synthetic::parse_workload(text).is_none()) {
             let allowed =
                 "allowed are `arithmetic`, `bandwidth` and `cache=4MiB` with any size up to 1024MiB".to_owned();
             return refuse("corun.partners", format!("`{text}`"), allowed);
@@ -107,7 +103,7 @@ impl CoRun {
             let allowed = "allowed is more than 0 and at most 0.5, because each member has a share".to_owned();
             return refuse("corun.cache_share", share.to_string(), allowed);
         }
-        self.measure.check().map_err(|(field, found, allowed)| {
+        self.measure.check_settings().map_err(|(field, found, allowed)| {
             (
                 match field {
                     "rounds" => "corun.measure.rounds",
@@ -124,7 +120,7 @@ impl CoRun {
     }
 
     /// Returns the synthetic partners.
-    pub fn synthetics(&self) -> Vec<Synthetic> {
-        self.partners.iter().filter_map(|text| Synthetic::parse(text)).collect()
+    pub fn synthetic_partners(&self) -> Vec<Synthetic> {
+        self.partners.iter().filter_map(|text| Synthetic::parse_workload(text)).collect()
     }
 }

@@ -4,12 +4,12 @@ use super::choices::{AttentionChoice, Backend};
 use super::config::{Config, ModelRequest, SIMPLE, TRANSFORMERS};
 use super::module;
 use super::planned::PlanningError;
-use crate::failure::chain;
+use crate::failure::format_chain;
 use accelerator::CpuReason;
 use models::fuse::plan_with;
-use models::partner::{CPU_VENDOR, partner};
+use models::partner::{CPU_VENDOR, find_partner};
 use models::{Graph, Plan, TaskUse, ValueId};
-use passes::partition::claims;
+use passes::partition::find_claims;
 use readers::{Imported, Options, Skipped, onnx, tflite, torch};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub struct LoadedGraph {
     pub graph: Graph,
     /// Notes about the file and the parts that were left out.
     pub notes: Vec<String>,
-    /// Why a file does not run with the batch size that was asked for.
+    /// Reason why a file does not run with the requested batch size.
     pub batch_refusal: Option<String>,
 }
 
@@ -43,19 +43,18 @@ impl LoadedModels {
         if let Some(loaded) = known {
             return Ok(loaded);
         }
-        let loaded = Rc::new(read(request)?);
+        let loaded = Rc::new(read_uncached(request)?);
         self.reads.set(self.reads.get() + 1);
         self.known.borrow_mut().push((request.clone(), Rc::clone(&loaded)));
         Ok(loaded)
     }
 
     /// Returns the number of models that were read.
-    pub fn reads(&self) -> usize {
+    pub fn read_count(&self) -> usize {
         self.reads.get()
     }
 
-    /// Returns the batch size of a file, which may differ from the requested one. Also caches the
-    /// model under its own batch size.
+    /// Returns the batch size of a file, and caches the model under that size.
     fn batch_of_file(&self, request: &ModelRequest) -> Result<Option<i64>, PlanningError> {
         let loaded = self.load(request)?;
         let batch = batch_of(&loaded.graph);
@@ -66,16 +65,15 @@ impl LoadedModels {
     }
 }
 
-/// Reads a model without the cache.
-fn read(request: &ModelRequest) -> Result<LoadedGraph, PlanningError> {
+fn read_uncached(request: &ModelRequest) -> Result<LoadedGraph, PlanningError> {
     let without_notes = |graph| LoadedGraph { graph, notes: Vec::new(), batch_refusal: None };
     let loaded = match request.source.as_str() {
-        "local" => zoo::build(&request.name, request.batch.unwrap_or(1)).map(without_notes),
-        SIMPLE => zoo::simple::build(&request.name).map(without_notes),
-        "onnx" => load_file(request, Path::new(&request.name), onnx::load),
-        "remoteonnx" => load_file(request, &local_path(&request.name)?, onnx::load),
-        "tflite" => load_file(request, Path::new(&request.name), tflite::load),
-        "torch" => load_file(request, Path::new(&request.name), torch::load),
+        "local" => zoo::build_model(&request.name, request.batch.unwrap_or(1)).map(without_notes),
+        SIMPLE => zoo::simple::build_operator(&request.name).map(without_notes),
+        "onnx" => load_file(request, Path::new(&request.name), onnx::load_file),
+        "remoteonnx" => load_file(request, &local_path(&request.name)?, onnx::load_file),
+        "tflite" => load_file(request, Path::new(&request.name), tflite::load_file),
+        "torch" => load_file(request, Path::new(&request.name), torch::load_file),
         TRANSFORMERS => load_transformer(request),
         other => return Err(PlanningError::UnknownSource(other.to_owned())),
     };
@@ -83,7 +81,7 @@ fn read(request: &ModelRequest) -> Result<LoadedGraph, PlanningError> {
 }
 
 /// Returns notes about the models of a configuration.
-pub fn notes(config: &Config, models: &LoadedModels) -> Result<Vec<String>, PlanningError> {
+pub fn model_notes(config: &Config, models: &LoadedModels) -> Result<Vec<String>, PlanningError> {
     let has_notes =
         |model: &&ModelRequest| !matches!(model.source.as_str(), "local" | SIMPLE) && !module::is_whole(model, config);
     let mut notes = fabric_notes(config, models)?;
@@ -118,8 +116,9 @@ fn load_file(
         && has != wanted
         && request.shapes.is_empty()
     {
-        match recast(&imported.graph, (has, wanted), &mut |shapes| reader(path, &Options { shapes, ..options.clone() }))
-        {
+        match change_batch(&imported.graph, (has, wanted), &mut |shapes| {
+            reader(path, &Options { shapes, ..options.clone() })
+        }) {
             Ok(recast) => {
                 notes.push(format!(
                     "`{}` was written for a batch of {has} and is read with a batch of {wanted}",
@@ -138,8 +137,8 @@ fn load_file(
     Ok(LoadedGraph { graph: imported.graph, notes, batch_refusal })
 }
 
-/// The model with another batch size than its file has, where nothing in it forbids that.
-fn recast(
+/// Reads the model with another batch size, unless something in the graph forbids that.
+fn change_batch(
     graph: &Graph,
     (has, wanted): (i64, i64),
     read: &mut dyn FnMut(BTreeMap<String, Vec<i64>>) -> models::Result<Imported>,
@@ -153,7 +152,7 @@ fn recast(
         Some((value, extents))
     };
     let shapes = graph.inputs.iter().filter_map(with_batch).map(|(value, extents)| (value.name.clone(), extents));
-    let recast = read(shapes.collect()).map_err(|error| format!("with {wanted}, {}", chain(&error)))?;
+    let recast = read(shapes.collect()).map_err(|error| format!("with {wanted}, {}", format_chain(&error)))?;
     for (before, now) in graph.outputs.iter().zip(&recast.graph.outputs) {
         let (Some((value, expected)), Some(found)) = (with_batch(before), recast.graph.value(*now)) else { continue };
         if found.ty.extents().as_ref() != Some(&expected) {
@@ -193,15 +192,14 @@ impl ModelRequest {
     }
 }
 
-/// Replaces the requested batch sizes by those of the models. A file has a fixed batch size,
-/// whatever was requested.
+/// Replaces requested batch sizes by those of the models, since a file has a fixed batch size.
 pub fn settle_batches(config: &mut Config, models: &LoadedModels) -> Result<(), PlanningError> {
     let is_whole: Vec<bool> = config.models.iter().map(|model| module::is_whole(model, config)).collect();
     for (request, is_whole) in config.models.iter_mut().zip(is_whole) {
         let has = match request.source.as_str() {
             SIMPLE => None,
             "local" | TRANSFORMERS => Some(request.batch.unwrap_or(1)),
-            _ if is_whole => common(request.shapes.values().map(|extents| extents.first().copied())),
+            _ if is_whole => common_value(request.shapes.values().map(|extents| extents.first().copied())),
             _ => models.batch_of_file(request)?,
         };
         if request.batch.is_some() && request.batch != has {
@@ -217,11 +215,11 @@ pub fn settle_batches(config: &mut Config, models: &LoadedModels) -> Result<(), 
 fn batch_of(graph: &Graph) -> Option<i64> {
     let types = graph.inputs.iter().filter_map(|&input| graph.value(input)).map(|value| &value.ty);
     let extents = types.filter(|ty| ty.rank() > 0).map(|ty| ty.extents());
-    common(extents.map(|extents| extents.and_then(|extents| extents.first().copied())))
+    common_value(extents.map(|extents| extents.and_then(|extents| extents.first().copied())))
 }
 
 /// Returns the common value of some numbers, or None if they differ.
-fn common(mut numbers: impl Iterator<Item = Option<i64>>) -> Option<i64> {
+fn common_value(mut numbers: impl Iterator<Item = Option<i64>>) -> Option<i64> {
     let first = numbers.next()??;
     numbers.all(|number| number == Some(first)).then_some(first)
 }
@@ -229,22 +227,21 @@ fn common(mut numbers: impl Iterator<Item = Option<i64>>) -> Option<i64> {
 /// Returns the distinct tasks of one graph, cut according to the configuration.
 pub(super) fn tasks_of(graph: &Graph, config: &Config) -> Result<Vec<TaskUse>, models::Error> {
     let mut tasks: Vec<TaskUse> = Vec::new();
-    for (_, plan) in cuts(graph, config)? {
+    for (_, plan) in cut_graph(graph, config)? {
         let is_known = |found: &TaskUse, tasks: &[TaskUse]| {
             tasks.iter().any(|known| known.task == found.task && known.partner == found.partner)
         };
         let new: Vec<TaskUse> = plan.tasks.into_iter().filter(|found| !is_known(found, &tasks)).collect();
         tasks.extend(new);
     }
-    Ok(match config.kind().task_form() {
-        Some(form) => in_form(tasks, form).0,
+    Ok(match config.target_kind().task_form() {
+        Some(form) => convert_to_form(tasks, form).0,
         None => tasks,
     })
 }
 
-/// Converts tasks to the form that a target computes. Also returns the tasks that stay on the CPU,
-/// with the reason.
-fn in_form(tasks: Vec<TaskUse>, form: TaskForm) -> (Vec<TaskUse>, Vec<(TaskUse, CpuReason)>) {
+/// Converts tasks to the form of a target. Also returns the tasks that stay on the CPU, with the reason.
+fn convert_to_form(tasks: Vec<TaskUse>, form: TaskForm) -> (Vec<TaskUse>, Vec<(TaskUse, CpuReason)>) {
     let (mut computed, mut left): (Vec<TaskUse>, _) = (Vec::new(), Vec::new());
     for found in tasks {
         match form(&found.task) {
@@ -260,17 +257,16 @@ fn in_form(tasks: Vec<TaskUse>, form: TaskForm) -> (Vec<TaskUse>, Vec<(TaskUse, 
 
 /// Returns a note on the meaning of simulated times.
 pub fn simulated_note(config: &Config) -> Option<String> {
-    config.kind().note(&config.target)
+    config.target_kind().timing_note(&config.target)
 }
 
-/// Returns notes on which calls of each model a board's core computes, and which the CPU.
 fn fabric_notes(config: &Config, models: &LoadedModels) -> Result<Vec<String>, PlanningError> {
-    let Some(form) = config.kind().task_form() else { return Ok(Vec::new()) };
+    let Some(form) = config.target_kind().task_form() else { return Ok(Vec::new()) };
     let mut notes = Vec::new();
     for model in config.models.iter().filter(|model| !module::is_whole(model, config)) {
         let failed = |source| PlanningError::Model { name: model.name.clone(), source };
         let all = Config { target: HOST.to_owned(), ..config.clone() };
-        let (computed, left) = in_form(tasks_of(&models.load(model)?.graph, &all).map_err(failed)?, form);
+        let (computed, left) = convert_to_form(tasks_of(&models.load(model)?.graph, &all).map_err(failed)?, form);
         notes.push(format!(
             "`{}`: {} tasks are computed on the core, in 8 bits with scales that are powers of two; the accuracy of such a model is unknown, and {} tasks of the CPU are not in the sum",
             model.label(),
@@ -282,13 +278,12 @@ fn fabric_notes(config: &Config, models: &LoadedModels) -> Result<Vec<String>, P
     Ok(notes)
 }
 
-/// Cuts a graph into calls in each way that the configuration requests. Returns each graph with its
-/// calls.
-pub fn cuts(graph: &Graph, config: &Config) -> Result<Vec<(Graph, Plan)>, models::Error> {
-    let graph = passes::simplify(graph)?;
-    let partners: Vec<_> = config.partners.iter().filter_map(|name| partner(name)).collect();
+/// Cuts a graph into calls in each requested way. Returns each graph with its calls.
+pub fn cut_graph(graph: &Graph, config: &Config) -> Result<Vec<(Graph, Plan)>, models::Error> {
+    let graph = passes::simplify_graph(graph)?;
+    let partners: Vec<_> = config.partners.iter().filter_map(|name| find_partner(name)).collect();
     let cut = |graph: Graph| {
-        let mut plan = plan_with(&graph, config.fuse, &claims(&graph, &partners))?;
+        let mut plan = plan_with(&graph, config.fuse, &find_claims(&graph, &partners))?;
         match config.backend {
             Backend::Tvm => {}
             // The library gets the same tasks as the compiler, so that their times can be compared.
@@ -355,10 +350,10 @@ mod tests {
             let loaded = LoadedModels::default();
             settle_batches(&mut config, &loaded).unwrap();
             let tasks = crate::campaign::planned_tasks(&config, &loaded).unwrap();
-            notes(&config, &loaded).unwrap();
+            model_notes(&config, &loaded).unwrap();
             let graph = loaded.load(&config.models[0]).unwrap();
             assert!(!tasks.is_empty() && !graph.graph.nodes.is_empty());
-            assert_eq!(loaded.reads(), 1, "{model}");
+            assert_eq!(loaded.read_count(), 1, "{model}");
         }
     }
 }

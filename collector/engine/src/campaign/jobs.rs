@@ -11,17 +11,17 @@ use targets::Target;
 /// Returns the job that builds an attempt's schedule, or None if nothing is built.
 pub fn build_job(attempt: &Attempt, tasks: &[PlannedTask], target: &Target) -> Option<BuildJob> {
     let Code::Compiled { schedule, .. } = &attempt.code else { return None };
-    Some(BuildJob::new(tasks[attempt.task].compiled_json(), target, schedule))
+    Some(BuildJob::for_schedule(tasks[attempt.task].compiled_json(), target, schedule))
 }
 
 /// Returns the placement of a try, counted from 1. Each try of an experiment has another placement.
-pub fn placement(attempt: &Attempt, number: i64) -> Placement {
+pub fn try_placement(attempt: &Attempt, number: i64) -> Placement {
     let seed = u64::from_le_bytes(attempt.key.0[..8].try_into().expect("a key has 16 bytes"));
     attempt.method.placement(seed, u32::try_from(number - 1).unwrap_or(0), attempt.process)
 }
 
 /// Returns the job that runs an attempt: its artifact, or the library that computes the task.
-pub fn run(
+pub fn run_job(
     (attempt, number): (&Attempt, i64),
     artifact: Option<&Artifact>,
     tasks: &[PlannedTask],
@@ -38,18 +38,18 @@ pub fn run(
             method: attempt.method.of_visit(),
             counters: config.counters.clone(),
         };
-        let deadline = job.deadline(slack);
+        let deadline = job.time_limit(slack);
         return BenchWork::Library(LibraryJob::Module(job), deadline);
     }
     let planned = &tasks[attempt.task];
-    let job = RunJob::new(planned.json.clone(), attempt.cpus.clone(), attempt.method.of_visit());
+    let job = RunJob::library_run(planned.json.clone(), attempt.cpus.clone(), attempt.method.of_visit());
     // One artifact serves all visits, so it is checked only in the first.
     let is_checked = attempt.is_first;
-    let placement = placement(attempt, number);
+    let placement = try_placement(attempt, number);
     let job = RunJob { seed: config.seed, placement, counters: config.counters.clone(), is_checked, ..job };
-    let deadline = job.deadline(planned.task.work().map_or(0, |work| work.flops), slack);
+    let deadline = job.time_limit(planned.task.work().map_or(0, |work| work.flops), slack);
     match artifact {
-        Some(artifact) => BenchWork::Run(job.of(artifact), deadline),
+        Some(artifact) => BenchWork::Run(job.with_artifact(artifact), deadline),
         None => BenchWork::Library(LibraryJob::Task(job), deadline),
     }
 }

@@ -28,8 +28,8 @@ mod tuning;
 mod variations;
 
 pub use again::{AgainError, RecordedAttempt};
-pub use attempt::{attempts, planned_modules, planned_tasks};
-pub use collect::{Campaign, CampaignEvent, Outcomes, collect};
+pub use attempt::{plan_attempts, planned_modules, planned_tasks};
+pub use collect::{Campaign, CampaignEvent, Outcomes, collect_attempts};
 pub use conditions::CurrentConditions;
 pub use config::{Config, ConfigError, ModelRequest};
 pub use corun_settings::CoRun;

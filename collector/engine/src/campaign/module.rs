@@ -34,29 +34,27 @@ pub enum ModuleError {
          or `--shape 0:i64=1x128` for whole numbers"
     )]
     NoShapes,
-    #[error("`{name}` in `--shape` has no element type `{dtype}`; the types are {}", dtypes())]
+    #[error("`{name}` in `--shape` has no element type `{dtype}`; the types are {}", list_dtypes())]
     UnknownType { name: String, dtype: String },
     #[error("cannot read it: {0}")]
     Unreadable(#[from] std::io::Error),
 }
 
-fn dtypes() -> String {
+fn list_dtypes() -> String {
     DType::ALL.iter().map(|dtype| dtype.name()).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns whether a model is run as a whole program.
 pub(super) fn is_whole(model: &ModelRequest, config: &Config) -> bool {
     config.backend == Backend::Torch && model.source == "torch" && torch::is_torchscript(Path::new(&model.name))
 }
 
-/// Plans a model that is run as a whole program.
-pub(super) fn plan(index: usize, model: &ModelRequest) -> Result<PlannedModule, ModuleError> {
+pub(super) fn plan_module(index: usize, model: &ModelRequest) -> Result<PlannedModule, ModuleError> {
     let path = Path::new(&model.name).canonicalize()?;
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(std::fs::File::open(&path)?)?;
     // The names of the inputs are the numbers of the arguments, or letters in their order.
     let inputs: Vec<TensorType> =
-        model.shapes.iter().map(|(name, extents)| input(name, extents)).collect::<Result<_, _>>()?;
+        model.shapes.iter().map(|(name, extents)| parse_input_type(name, extents)).collect::<Result<_, _>>()?;
     if inputs.is_empty() {
         return Err(ModuleError::NoShapes);
     }
@@ -64,7 +62,7 @@ pub(super) fn plan(index: usize, model: &ModelRequest) -> Result<PlannedModule, 
 }
 
 /// Parses an input given as `name` or `name:dtype`, with its extents.
-fn input(name: &str, extents: &[i64]) -> Result<TensorType, ModuleError> {
+fn parse_input_type(name: &str, extents: &[i64]) -> Result<TensorType, ModuleError> {
     let Some((_, dtype)) = name.rsplit_once(':') else { return Ok(TensorType::f32(extents)) };
     let known = DType::from_name(dtype);
     let unknown = || ModuleError::UnknownType { name: name.to_owned(), dtype: dtype.to_owned() };
@@ -79,7 +77,7 @@ impl PlannedModule {
     }
 
     /// Returns a hash of content and inputs, which identifies the program among tasks.
-    pub fn identity(&self) -> String {
+    pub fn content_hash(&self) -> String {
         blake3::hash(format!("{} {}", self.hash, self.describe()).as_bytes()).to_hex()[..32].to_owned()
     }
 }
@@ -90,8 +88,13 @@ mod tests {
 
     #[test]
     fn an_input_may_say_its_element_type() {
-        assert_eq!(input("0", &[1, 3]).unwrap(), TensorType::f32(&[1, 3]));
-        assert_eq!(input("0:i64", &[1, 3]).unwrap(), TensorType::new(DType::I64, &[1, 3]));
-        assert!(input("0:f8", &[1]).unwrap_err().to_string().contains("`0:f8` in `--shape` has no element type `f8`"));
+        assert_eq!(parse_input_type("0", &[1, 3]).unwrap(), TensorType::f32(&[1, 3]));
+        assert_eq!(parse_input_type("0:i64", &[1, 3]).unwrap(), TensorType::new(DType::I64, &[1, 3]));
+        assert!(
+            parse_input_type("0:f8", &[1])
+                .unwrap_err()
+                .to_string()
+                .contains("`0:f8` in `--shape` has no element type `f8`")
+        );
     }
 }

@@ -29,8 +29,7 @@ impl Default for Night {
 }
 
 impl Night {
-    /// Validates the settings. An error contains the name of the setting, its value, and the
-    /// allowed values.
+    /// Validates the settings. An error contains the setting's name, its value, and the allowed values.
     pub fn check(&self) -> Result<(), (&'static str, String, String)> {
         let refuse = |field: &'static str, found: String, allowed: &str| Err((field, found, allowed.to_owned()));
         if !(self.minutes > 0.0 && self.minutes <= 10_080.0) {
@@ -57,9 +56,8 @@ impl Night {
         }
     }
 
-    /// Returns the duration in seconds of a nightly run that begins at `now`, in seconds since
-    /// 1970.
-    pub fn seconds(&self, now: u64) -> f64 {
+    /// Returns the duration in seconds of a nightly run that begins at `now`, in seconds since 1970.
+    pub fn duration_seconds(&self, now: u64) -> f64 {
         let budget = 60.0 * self.minutes;
         let Some(minute) = self.deadline.as_deref().and_then(minute_of_day) else { return budget };
         let until = (minute * 60 + 86_400 - now % 86_400) % 86_400;
@@ -88,10 +86,10 @@ mod tests {
         };
         // An arbitrary day at 22:00.
         let now = 20_000 * 86_400 + 22 * 3600;
-        assert_eq!(night(60.0, None).seconds(now), 3600.0);
-        assert_eq!(night(1000.0, Some("06:30")).seconds(now), 8.5 * 3600.0);
-        assert_eq!(night(60.0, Some("06:30")).seconds(now), 3600.0);
-        assert_eq!(night(10_000.0, Some("22:00")).seconds(now), 86_400.0);
+        assert_eq!(night(60.0, None).duration_seconds(now), 3600.0);
+        assert_eq!(night(1000.0, Some("06:30")).duration_seconds(now), 8.5 * 3600.0);
+        assert_eq!(night(60.0, Some("06:30")).duration_seconds(now), 3600.0);
+        assert_eq!(night(10_000.0, Some("22:00")).duration_seconds(now), 86_400.0);
         assert!(night(1.0, Some("24:00")).check().is_err() && night(1.0, Some("6:30")).check().is_err());
         assert!(night(f64::NAN, None).check().is_err() && night(0.0, None).check().is_err());
         assert!(Night::default().check().is_ok());

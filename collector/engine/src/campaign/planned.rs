@@ -30,8 +30,7 @@ pub struct PlannedTask {
     /// The symbolic task that is compiled for it, if code serves several sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub symbolic: Option<Symbolic>,
-    /// Reason why the task is compiled for its own size, although code for several sizes was
-    /// requested.
+    /// Reason why the task is compiled for its own size although code for several sizes was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_because: Option<String>,
 }
@@ -49,12 +48,12 @@ pub struct Symbolic {
 
 impl Symbolic {
     /// Returns one size of a family.
-    pub(super) fn of(family: &Family, place: usize) -> Symbolic {
-        Symbolic { task: family.task.clone(), json: json(&family.task), sizes: family.sizes[place].clone() }
+    pub(super) fn from_family(family: &Family, place: usize) -> Symbolic {
+        Symbolic { task: family.task.clone(), json: task_json(&family.task), sizes: family.sizes[place].clone() }
     }
 }
 
-pub(super) fn json(task: &Task) -> String {
+pub(super) fn task_json(task: &Task) -> String {
     serde_json::to_string(task).expect("a task holds only JSON values")
 }
 
@@ -63,7 +62,7 @@ pub(super) fn json(task: &Task) -> String {
 pub struct Attempt {
     /// Index of the task; the indices of modules follow those of the tasks.
     pub task: usize,
-    /// Index of the first task that is compiled together with it.
+    /// Index of the first task that is compiled together with this one.
     pub family: usize,
     /// Code or library that computes the task.
     pub code: Code,
@@ -73,15 +72,13 @@ pub struct Attempt {
     pub method: Method,
     /// The key of the experiment.
     pub key: Key,
-    /// Record that all attempts of the task share. A campaign has many attempts, and a record is
-    /// large.
+    /// Record that all attempts of the task share, because records are large and attempts many.
     pub(super) with_task: Arc<Record>,
     /// State of the caches before a run.
     pub(super) state: CacheState,
     /// Number of the visit, counted from 0.
     pub visit: u32,
-    /// Whether this is the first visit in this run of the program, in which the result is compared
-    /// with the reference.
+    /// Whether this is the first visit in this run of the program, which is compared with the reference.
     pub is_first: bool,
     /// Number of the runner process, which differs from that of the previous visit.
     pub process: u32,
@@ -120,12 +117,12 @@ impl Attempt {
     /// Returns the next visit, if there is one.
     pub fn next_visit(&self) -> Option<Attempt> {
         let next = Attempt { visit: self.visit + 1, is_first: false, ..self.clone() };
-        (next.visit < self.method.visits()).then_some(next)
+        (next.visit < self.method.visit_count()).then_some(next)
     }
 
     /// Returns the number of visits left, including this one.
     pub fn visits_left(&self) -> usize {
-        self.method.visits().saturating_sub(self.visit) as usize
+        self.method.visit_count().saturating_sub(self.visit) as usize
     }
 
     /// Returns whether one build serves both attempts.
@@ -148,7 +145,7 @@ pub enum PlanningError {
     #[error("`{0}` is remote, and this program downloads nothing; fetch it and give the file's path")]
     NotLocal(String),
     #[error(
-        "`{name}` {}, independent of `--batchsize`{}; remove `--batchsize`, or give `--shape` for dynamic dimensions", fixed(*has), because(why.as_deref())
+        "`{name}` {}, independent of `--batchsize`{}; remove `--batchsize`, or give `--shape` for dynamic dimensions", describe_batch(*has), format_reason(why.as_deref())
     )]
     Batch { name: String, has: Option<i64>, why: Option<String> },
     #[error("cannot run `{name}` as a whole")]
@@ -157,11 +154,11 @@ pub enum PlanningError {
     Record(#[from] datasets::RowError),
 }
 
-fn because(why: Option<&str>) -> String {
+fn format_reason(why: Option<&str>) -> String {
     why.map_or_else(String::new, |why| format!(" ({why})"))
 }
 
-fn fixed(batch: Option<i64>) -> String {
+fn describe_batch(batch: Option<i64>) -> String {
     match batch {
         Some(batch) => format!("runs with a batch of {batch}"),
         None => "has inputs whose first extents are not one batch size".to_owned(),

@@ -21,26 +21,26 @@ use targets::Target;
 use worker::Fault;
 
 /// Returns a record with the columns of run, target, host and versions.
-pub fn of_machine(target: &Target, facts: &Facts, versions: &Versions, run_id: &str) -> Result<Record, String> {
+pub fn machine_record(target: &Target, facts: &Facts, versions: &Versions, run_id: &str) -> Result<Record, String> {
     let mut record = Record {
         run_id: run_id.to_owned(),
         target: target.kind.record_word(),
         target_text: Some(target.text.clone()),
-        source: target.kind.source(),
+        source: target.kind.time_source(),
         thread_mode: Some("one CPU per thread".to_owned()),
         device: versions.get("device").cloned(),
         driver_version: versions.get("driver").cloned(),
         tvm_version: versions.get("tvm").cloned(),
         llvm_version: versions.get("llvm").cloned(),
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
-        ..of_host(facts)
+        ..host_record(facts)
     };
     target.kind.fill_columns(&target.text, &mut record)?;
     Ok(record)
 }
 
 /// Returns a record with the columns of the host alone.
-pub fn of_host(facts: &Facts) -> Record {
+pub fn host_record(facts: &Facts) -> Record {
     let count = |number: Option<u64>| number.and_then(|number| i64::try_from(number).ok());
     let cache = |level: u32| {
         let data = facts.caches.iter().find(|cache| cache.level == level && cache.kind != "Instruction");
@@ -65,10 +65,9 @@ pub fn of_host(facts: &Facts) -> Record {
     }
 }
 
-/// Sets the columns of the host for a real core on a board, whose host processor influences the
-/// times.
-pub fn beside_core(record: &mut Record, facts: &Facts) {
-    let host = of_host(facts);
+/// Sets the columns of the host of a real core on a board, whose processor influences the times.
+pub fn set_host_columns(record: &mut Record, facts: &Facts) {
+    let host = host_record(facts);
     *record = Record {
         host: host.host,
         host_class: host.host_class,
@@ -87,9 +86,8 @@ pub fn beside_core(record: &mut Record, facts: &Facts) {
     };
 }
 
-/// Returns the base record of tasks that a library computes. It has no versions of TVM, and the
-/// library's threads share the CPUs.
-pub fn of_library(compiled: &Record, target: &Target) -> Record {
+/// Returns the base record of library tasks: no versions of TVM, and threads that share the CPUs.
+pub fn library_record(compiled: &Record, target: &Target) -> Record {
     Record {
         target: target.kind.record_word(),
         target_text: Some(target.text.clone()),
@@ -102,7 +100,7 @@ pub fn of_library(compiled: &Record, target: &Target) -> Record {
 }
 
 /// Adds the columns of model, operator and work to those of the machine.
-pub fn of_task(planned: &PlannedTask, base: &Record) -> Result<Record, PlanningError> {
+pub fn task_record(planned: &PlannedTask, base: &Record) -> Result<Record, PlanningError> {
     let task = &planned.task;
     let mut record = base.clone();
     record.model_source = Some(planned.model.source.clone());
@@ -112,7 +110,7 @@ pub fn of_task(planned: &PlannedTask, base: &Record) -> Result<Record, PlanningE
     record.place_count = i64::try_from(planned.places.len()).ok();
     record.places = Some(Json::new(&planned.places)?);
     record.task_hash = task.hash();
-    record.op_kind = task.kind().to_owned();
+    record.op_kind = task.anchor_kind().to_owned();
     record.op_name = task.name();
     record.op_text = task.describe();
     record.task = Some(Json::parse(&planned.json)?);
@@ -121,7 +119,7 @@ pub fn of_task(planned: &PlannedTask, base: &Record) -> Result<Record, PlanningE
     let extents: Vec<_> = task.parameters.iter().map(|parameter| parameter.ty.extents()).collect();
     record.input_shapes = Some(Json::new(&extents)?);
     record.output_shape = Some(Json::new(&task.steps.last().map(|step| step.output.extents()))?);
-    record.layout = layout_of(task).map(str::to_owned);
+    record.layout = anchor_layout(task).map(str::to_owned);
     record.dtype = task.parameters.first().map(|parameter| parameter.ty.dtype.name().to_owned());
     let failed = |source| PlanningError::Model { name: planned.model.name.clone(), source };
     let work = task.work().map_err(failed)?;
@@ -131,13 +129,13 @@ pub fn of_task(planned: &PlannedTask, base: &Record) -> Result<Record, PlanningE
     record.bytes_in = count(work.bytes_in);
     record.bytes_out = count(work.bytes_out);
     record.bytes_weights = count(work.bytes_weights);
-    let moved = work.bytes();
+    let moved = work.total_bytes();
     record.arithmetic_intensity = (moved > 0).then(|| work.flops as f64 / moved as f64);
     Ok(record)
 }
 
 /// Returns the order of dimensions if the anchor has spatial ones.
-fn layout_of(task: &Task) -> Option<&'static str> {
+fn anchor_layout(task: &Task) -> Option<&'static str> {
     let anchor = &task.steps[0];
     let is_spatial =
         matches!(anchor.op.class(), Class::Pool) || matches!(anchor.op, Op::Conv(_) | Op::ConvTranspose(_));
@@ -150,14 +148,14 @@ fn layout_of(task: &Task) -> Option<&'static str> {
 }
 
 /// Adds the columns of a whole program, whose amount of work is unknown.
-pub fn of_module(module: &PlannedModule, base: &Record) -> Result<Record, RowError> {
+pub fn module_record(module: &PlannedModule, base: &Record) -> Result<Record, RowError> {
     let extents: Vec<_> = module.inputs.iter().map(TensorType::extents).collect();
     Ok(Record {
         model_source: Some(module.model.source.clone()),
         model_name: Some(module.model.label()),
         batch: module.model.batch,
         place_count: Some(1),
-        task_hash: module.identity(),
+        task_hash: module.content_hash(),
         op_kind: "module".to_owned(),
         op_name: "torchscript".to_owned(),
         op_text: module.describe(),
@@ -168,11 +166,11 @@ pub fn of_module(module: &PlannedModule, base: &Record) -> Result<Record, RowErr
 }
 
 /// Adds all remaining columns that are known before the run to those of the task.
-pub fn of_attempt(attempt: &Attempt) -> Result<Record, RowError> {
+pub fn attempt_record(attempt: &Attempt) -> Result<Record, RowError> {
     let mut record = Record::clone(&attempt.with_task);
     if let Code::Compiled { schedule, source, revision } = &attempt.code {
         record.code_revision = Some(revision.to_string());
-        record.schedule_hash = Some(schedule.hash());
+        record.schedule_hash = Some(schedule.stable_hash());
         record.schedule_source = Some(*source);
         record.schedule = Some(Json::parse(&schedule.to_json())?);
     }
@@ -183,15 +181,15 @@ pub fn of_attempt(attempt: &Attempt) -> Result<Record, RowError> {
     Ok(record)
 }
 
-/// Fills the columns of CPUs, one thread on each, and of their NUMA nodes if they belong to this
-/// machine.
+/// Fills the columns of CPUs, one thread on each, and of their NUMA nodes if they are this machine's.
 pub fn describe_cpus(record: &mut Record, cpus: &[usize]) -> Result<(), RowError> {
     static TOPOLOGY: OnceLock<Topology> = OnceLock::new();
     record.threads = i64::try_from(cpus.len()).ok();
     record.cpus = Some(Json::new(cpus)?);
     if record.transport.is_none() && record.source == Source::Measured {
-        let topology = TOPOLOGY.get_or_init(|| Topology::read(&measure::affinity::allowed().unwrap_or_default()));
-        let nodes = topology.nodes(cpus);
+        let topology =
+            TOPOLOGY.get_or_init(|| Topology::read_topology(&measure::affinity::allowed_cpus().unwrap_or_default()));
+        let nodes = topology.numa_nodes(cpus);
         record.numa_nodes = if nodes.is_empty() { None } else { Some(Json::new(&nodes)?) };
     }
     Ok(())
@@ -208,11 +206,11 @@ pub fn describe_artifact(record: &mut Record, schedule: &Schedule, artifact: &Ar
     ]);
     // All architectures have the same launches; the features of the first represent all.
     let cubin = artifact.device.as_ref().and_then(|code| code.cubins.first());
-    features.extend(cubin.map(|cubin| cubin.features()).into_iter().flatten());
+    features.extend(cubin.map(|cubin| cubin.static_features()).into_iter().flatten());
     features.extend(artifact.features.iter().map(|(name, value)| (name.as_str(), *value)));
     record.features = Some(Json::new(&features)?);
     if let (Schedule::MetaSchedule { space, seed, .. }, Some(trace)) = (schedule, &artifact.trace) {
-        let trace = Json::parse(trace)?.to()?;
+        let trace = Json::parse(trace)?.parse_as()?;
         let drawn = Schedule::MetaSchedule { space: *space, seed: *seed, trace: Some(trace) };
         record.moves_hash = drawn.moves_hash();
         record.schedule = Some(Json::parse(&drawn.to_json())?);
@@ -226,15 +224,15 @@ pub fn describe_reply(record: &mut Record, reply: &Result<RunReply, Fault>) -> R
         Ok(RunReply::Measured(measured)) => describe_measured(record, measured)?,
         Ok(RunReply::Simulated(simulated)) => describe_simulated(record, simulated)?,
         Ok(RunReply::WrongResult(check)) => wrong_result(record, check),
-        Ok(RunReply::Failed(why)) => fail(record, Outcome::RunFailed, why.clone()),
-        Ok(RunReply::Unsupported(why)) => fail(record, Outcome::Skipped, format!("unsupported: {why}")),
+        Ok(RunReply::Failed(why)) => mark_failed(record, Outcome::RunFailed, why.clone()),
+        Ok(RunReply::Unsupported(why)) => mark_failed(record, Outcome::Skipped, format!("unsupported: {why}")),
         Ok(RunReply::Together(_)) => {
-            fail(record, Outcome::RunFailed, "the runner returned a co-run instead of a time".to_owned())
+            mark_failed(record, Outcome::RunFailed, "the runner returned a co-run instead of a time".to_owned())
         }
         Ok(RunReply::Profiled(_)) => {
-            fail(record, Outcome::RunFailed, "the runner returned a profile instead of a time".to_owned())
+            mark_failed(record, Outcome::RunFailed, "the runner returned a profile instead of a time".to_owned())
         }
-        Err(fault) => fail(record, outcome_of(fault, Outcome::RunFailed), format!("run: {fault}")),
+        Err(fault) => mark_failed(record, fault_outcome(fault, Outcome::RunFailed), format!("run: {fault}")),
     }
     Ok(())
 }
@@ -242,7 +240,7 @@ pub fn describe_reply(record: &mut Record, reply: &Result<RunReply, Fault>) -> R
 /// Fills the columns of a simulated result. A simulator is deterministic, so the interval is empty.
 fn describe_simulated(record: &mut Record, simulated: &Simulated) -> Result<(), RowError> {
     if record.source != Source::Simulated {
-        fail(record, Outcome::RunFailed, format!("a simulated time cannot have the source `{}`", record.source));
+        mark_failed(record, Outcome::RunFailed, format!("a simulated time cannot have the source `{}`", record.source));
         return Ok(());
     }
     let time = simulated.time_ns;
@@ -260,7 +258,7 @@ fn describe_simulated(record: &mut Record, simulated: &Simulated) -> Result<(), 
 fn describe_measured(record: &mut Record, measured: &Measured) -> Result<(), RowError> {
     // An emulated board measures its own times.
     if !matches!(record.source, Source::Measured | Source::Emulated) {
-        fail(record, Outcome::RunFailed, format!("a measured time cannot have the source `{}`", record.source));
+        mark_failed(record, Outcome::RunFailed, format!("a measured time cannot have the source `{}`", record.source));
         return Ok(());
     }
     describe_measurement(record, &measured.measurement)?;
@@ -293,12 +291,12 @@ pub fn describe_measurement(record: &mut Record, m: &Measurement) -> Result<(), 
     record.samples_ns = m.samples_ns.clone();
     record.cpu_time_ns = Some(m.cpu_time_ns).filter(|time| *time > 0.0);
     let counters: BTreeMap<&str, f64> = m.counters.iter().map(|c| (c.name.as_str(), c.per_run)).collect();
-    let steps: BTreeSet<&str> = m.counters.iter().map(|c| c.step.name()).collect();
+    let steps: BTreeSet<&str> = m.counters.iter().map(|c| c.step.source_name()).collect();
     // A counter that one step rejected and a later step delivered does not count as rejected.
     let refused = m.refusals.iter().filter(|refusal| !counters.contains_key(refusal.event.as_str()));
     let mut refused_by: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for refusal in refused {
-        let why = format!("{}: {}", refusal.step.name(), refusal.why);
+        let why = format!("{}: {}", refusal.step.source_name(), refusal.why);
         refused_by.entry(&refusal.event).or_default().push(why);
     }
     let refused: BTreeMap<&str, String> = refused_by.into_iter().map(|(name, whys)| (name, whys.join("; "))).collect();
@@ -313,11 +311,8 @@ pub fn describe_measurement(record: &mut Record, m: &Measurement) -> Result<(), 
     Ok(())
 }
 
-/// Returns the energy of one run in joules: of a GPU's board, or of the processor's packages and
-/// their memory.
-///
-/// Package energy counts only if the meters were read around all timed runs. Board energy is
-/// measured in separate runs with warm caches, so it does not count for cold ones.
+/// Returns the energy of one run in joules: of a GPU's board, or of the packages and their memory.
+/// Package energy requires meters around all timed runs; board energy is only measured with warm caches.
 fn energy_joules(m: &Measurement, caches: Option<CacheState>) -> Option<f64> {
     const MILLIJOULE: f64 = 1e-3;
     const MICROJOULE: f64 = 1e-6;
@@ -347,7 +342,7 @@ struct CounterOrigin<'a> {
 impl<'a> From<&'a CounterValue> for CounterOrigin<'a> {
     fn from(value: &'a CounterValue) -> Self {
         let CounterValue { step, native, unit, coverage, runs, running_ratio, .. } = value;
-        let (source, running_share) = (step.name(), *running_ratio);
+        let (source, running_share) = (step.source_name(), *running_ratio);
         CounterOrigin { source, native, unit, coverage: *coverage, runs: *runs, running_share }
     }
 }
@@ -365,17 +360,17 @@ pub fn wrong_result(record: &mut Record, check: &Check) {
         "differs from the reference by up to {:.3e} (relative {:.3e})",
         check.max_abs_error, check.max_rel_error
     );
-    fail(record, Outcome::WrongResult, why);
+    mark_failed(record, Outcome::WrongResult, why);
 }
 
 /// Marks a record without a time, with the reason.
-pub fn fail(record: &mut Record, outcome: Outcome, why: String) {
+pub fn mark_failed(record: &mut Record, outcome: Outcome, why: String) {
     record.outcome = outcome;
     record.reason = Some(if why.is_empty() { "no reason was given".to_owned() } else { why });
 }
 
 /// Returns the outcome of an attempt that ended with a fault.
-pub fn outcome_of(fault: &Fault, other: Outcome) -> Outcome {
+pub fn fault_outcome(fault: &Fault, other: Outcome) -> Outcome {
     match fault {
         Fault::Crashed { .. } | Fault::Exited { .. } | Fault::Lost { .. } => Outcome::Crashed,
         Fault::TimedOut { .. } => Outcome::TimedOut,
@@ -386,21 +381,21 @@ pub fn outcome_of(fault: &Fault, other: Outcome) -> Outcome {
 }
 
 /// Returns a moment in microseconds since 1970.
-pub fn microseconds(moment: SystemTime) -> i64 {
+pub fn unix_microseconds(moment: SystemTime) -> i64 {
     let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// Returns the current time in microseconds since 1970.
 pub fn now_us() -> i64 {
-    microseconds(SystemTime::now())
+    unix_microseconds(SystemTime::now())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use measure::counters::Step;
-    use measure::{HostClock, Plan, sample};
+    use measure::{HostClock, Plan, sample_runs};
 
     /// Medians of three visits, recorded on an AMD EPYC with AVX-512: ResNet-18's first convolution
     /// on one thread with its default schedule, and the whole model on two threads.
@@ -418,7 +413,7 @@ mod tests {
                 record
             };
             let rows: Vec<Record> = visits.iter().enumerate().map(row).collect();
-            let of_rows = datasets::measured(&rows.iter().collect::<Vec<_>>()).unwrap();
+            let of_rows = datasets::median_record(&rows.iter().collect::<Vec<_>>()).unwrap();
             let mut whole = Record::default();
             describe_measurement(&mut whole, &Measurement::of_visits(visits).unwrap()).unwrap();
             let told = |record: &Record| {
@@ -435,7 +430,7 @@ mod tests {
     fn measured(counters: &[(&str, f64, u64, bool)]) -> Measurement {
         let plan = Plan { samples_min: 1, time_budget_ns: 0, warm_up_time_ns: 0, ..Plan::default() };
         let mut run = |_| Ok::<(), std::convert::Infallible>(());
-        let Ok(bare) = sample(&mut run, &plan, &mut HostClock::new(), &mut measure::counters::NoCounters);
+        let Ok(bare) = sample_runs(&mut run, &plan, &mut HostClock::new(), &mut measure::counters::NoCounters);
         let value = |(name, per_run, runs, is_whole): &(&str, f64, u64, bool)| CounterValue {
             name: (*name).to_owned(),
             unit: "microjoule".to_owned(),
@@ -472,13 +467,13 @@ mod tests {
 
     #[test]
     fn numa_nodes_are_those_of_this_machine() {
-        let cpus = measure::affinity::allowed().unwrap();
-        let expected = Topology::read(&cpus).nodes(&cpus);
+        let cpus = measure::affinity::allowed_cpus().unwrap();
+        let expected = Topology::read_topology(&cpus).numa_nodes(&cpus);
         let nodes = |base: Record| {
             let mut record = base;
             describe_cpus(&mut record, &cpus).unwrap();
             assert_eq!(record.threads, i64::try_from(cpus.len()).ok());
-            record.numa_nodes.map(|nodes| nodes.to::<Vec<usize>>().unwrap())
+            record.numa_nodes.map(|nodes| nodes.parse_as::<Vec<usize>>().unwrap())
         };
         assert_eq!(nodes(Record::default()).unwrap_or_default(), expected);
         assert_eq!(nodes(Record { transport: Some("rpc".to_owned()), ..Record::default() }), None);

@@ -7,7 +7,7 @@
 //! schedule among those of the task, the position of the thread count in the list, and the cache
 //! state.
 
-use super::attempt::schedules;
+use super::attempt::task_schedules;
 use super::config::Config;
 use super::planned::{Attempt, Code, PlannedTask};
 use datasets::{Key, Shard};
@@ -19,28 +19,25 @@ use targets::Target;
 pub struct Share<'a> {
     shard: Shard,
     config: &'a Config,
-    /// Index of each schedule, by the first task that is compiled with its task and by the hash of
-    /// the schedule.
+    /// Index of each schedule, by the first task compiled with its task and by the schedule's hash.
     drawn: HashMap<(usize, String), RandomSchedule>,
 }
 
-/// Sampler and index of a schedule. Indices are counted per sampler, because a sampler may have
-/// fewer points on another machine.
+/// Sampler and index of a schedule; a sampler may have fewer points on another machine.
 type RandomSchedule = (&'static str, usize);
 
 impl<'a> Share<'a> {
-    /// Creates the share of a shard. A search is not divided, because its process needs the results
-    /// of all trials.
+    /// Creates the share of a shard. A search is not divided, because it needs the results of all trials.
     pub fn new(shard: Shard, tasks: &[PlannedTask], target: &Target, config: &'a Config) -> Share<'a> {
         let mut drawn = HashMap::new();
         let is_sweep = shard != Shard::WHOLE && config.tune.is_none();
         let mut first = 0;
         for family in tasks.chunk_by(|left, right| left.is_compiled_with(right)).filter(|_| is_sweep) {
             let mut counts: HashMap<&str, usize> = HashMap::new();
-            for schedule in schedules(family[0].scheduled(), target, config) {
+            for schedule in task_schedules(family[0].scheduled_task(), target, config) {
                 let sampler = sampler_of(&schedule);
                 let count = counts.entry(sampler).or_default();
-                drawn.insert((first, schedule.hash()), (sampler, *count));
+                drawn.insert((first, schedule.stable_hash()), (sampler, *count));
                 *count += 1;
             }
             first += family.len();
@@ -50,13 +47,13 @@ impl<'a> Share<'a> {
 
     /// Returns whether an attempt belongs to the shard.
     pub fn contains(&self, attempt: &Attempt) -> bool {
-        self.shard.contains(self.key(attempt))
+        self.shard.contains(self.request_key(attempt))
     }
 
     /// Returns a key of an attempt that depends on the request alone.
-    fn key(&self, attempt: &Attempt) -> Key {
+    fn request_key(&self, attempt: &Attempt) -> Key {
         let drawn = match &attempt.code {
-            Code::Compiled { schedule, .. } => self.drawn.get(&(attempt.family, schedule.hash())),
+            Code::Compiled { schedule, .. } => self.drawn.get(&(attempt.family, schedule.stable_hash())),
             Code::Library | Code::Module(_) => None,
         };
         let threads = attempt.cpus.len();
@@ -83,7 +80,7 @@ fn sampler_of(schedule: &Schedule) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::campaign::attempt::{attempts, planned_tasks};
+    use crate::campaign::attempt::{plan_attempts, planned_tasks};
     use crate::campaign::graphs::LoadedModels;
     use crate::campaign::planned::Bases;
     use crate::campaign::{Ground, Settings, Tuning};
@@ -91,7 +88,7 @@ mod tests {
     use job::revision::Revisions;
     use std::path::Path;
     use std::time::Duration;
-    use targets::llvm;
+    use targets::llvm_target;
 
     /// A machine that runs one shard.
     struct Machine {
@@ -110,7 +107,7 @@ mod tests {
             target_text: Some(target.text.clone()),
             ..Record::default()
         };
-        let bases = Bases { library: compiled.clone(), compiled, revisions: Revisions::own().clone() };
+        let bases = Bases { library: compiled.clone(), compiled, revisions: Revisions::embedded_table().clone() };
         Machine { target, bases, cpus: cpus.to_vec(), flush_bytes: 1 << class.len() }
     }
 
@@ -128,7 +125,7 @@ mod tests {
             let config = config(text, machine.cpus.len());
             let tasks = planned_tasks(&config, &LoadedModels::default()).expect("tasks");
             let Machine { target, bases, cpus, flush_bytes } = machine;
-            let all = attempts(&tasks, &[], target, &config, bases, cpus, *flush_bytes).expect("attempts");
+            let all = plan_attempts(&tasks, &[], target, &config, bases, cpus, *flush_bytes).expect("attempts");
             let share = Share::new(Shard::new(index, count).expect("one of them"), &tasks, target, &config);
             let own = all.iter().filter(|attempt| share.contains(attempt)).cloned().collect();
             (all, own)
@@ -150,7 +147,7 @@ mod tests {
 
     #[test]
     fn shards_on_different_cpus_and_hosts_are_a_partition() {
-        let llvm = || llvm("x86-64-v3", &["avx2".to_owned()], 1);
+        let llvm = || llvm_target("x86-64-v3", &["avx2".to_owned()], 1);
         let machines = [machine("one", llvm(), &[0]), machine("one", llvm(), &[1]), machine("another", llvm(), &[0])];
         let (all, own) = shares("schedules = 24\nthreads = [1]\ncache = ['warm', 'cold']", &machines);
         assert!(own.iter().all(|own| !own.is_empty()));
@@ -159,9 +156,9 @@ mod tests {
 
     #[test]
     fn shards_with_different_spaces_have_every_number_and_every_default() {
-        let wide = llvm("x86-64-v4", &["avx512f".to_owned()], 4);
+        let wide = llvm_target("x86-64-v4", &["avx512f".to_owned()], 4);
         let machines = [
-            machine("narrow", llvm("x86-64-v3", &["avx2".to_owned()], 2), &[0, 1]),
+            machine("narrow", llvm_target("x86-64-v3", &["avx2".to_owned()], 2), &[0, 1]),
             machine("wide", wide, &[0, 1, 2, 3]),
         ];
         let (all, own) = shares("schedules = 24\nsamplers = ['template', 'metaschedule']", &machines);
@@ -196,11 +193,11 @@ mod tests {
             let share = Share::new(Shard::new(index, 2).expect("one of two"), &tasks, target, &config);
             let tune = config.tune.as_ref().expect("a search");
             let tuning = Tuning::new(&ground, tune, |attempt| share.contains(attempt)).expect("searches");
-            tuning.searches().iter().map(|search| search.default().task).collect::<Vec<usize>>()
+            tuning.searches().iter().map(|search| search.default_attempt().task).collect::<Vec<usize>>()
         };
-        let wide = machine("wide", llvm("x86-64-v4", &["avx512f".to_owned()], 4), &[3]);
+        let wide = machine("wide", llvm_target("x86-64-v4", &["avx512f".to_owned()], 4), &[3]);
         for class in ["one", "another", "third", "fourth"] {
-            let narrow = machine(class, llvm("x86-64-v3", &["avx2".to_owned()], 2), &[0]);
+            let narrow = machine(class, llvm_target("x86-64-v3", &["avx2".to_owned()], 2), &[0]);
             let mut all = [searched(&wide, 0), searched(&narrow, 1)].concat();
             all.sort_unstable();
             assert_eq!(all, [0, 1], "{class}");

@@ -6,14 +6,13 @@
 //! compiled for each size, and the reason is kept.
 
 use super::config::{Config, ModelRequest};
-use super::graphs::{LoadedModels, cuts};
+use super::graphs::{LoadedModels, cut_graph};
 use super::planned::{PlannedTask, PlanningError, Symbolic};
 use job::symbols;
-use models::symbolic::{Family, unify};
+use models::symbolic::{Family, unify_tasks};
 use models::{Graph, Plan, Task, TaskUse};
 use std::collections::HashMap;
 
-/// One model at one size: its graph and its calls.
 struct SizeMember<'a> {
     request: &'a ModelRequest,
     /// Index among all models of the campaign.
@@ -22,12 +21,12 @@ struct SizeMember<'a> {
 }
 
 /// Adds the tasks of all models. Tasks that are compiled together are adjacent.
-pub(super) fn plan(
+pub(super) fn plan_tasks(
     config: &Config,
     models: &LoadedModels,
     add: &mut dyn FnMut(TaskUse, usize, Option<Symbolic>, Option<String>),
 ) -> Result<(), PlanningError> {
-    for group in groups(&config.models) {
+    for group in group_by_size(&config.models) {
         let mut members = Vec::with_capacity(group.len());
         for index in group {
             let request = &config.models[index];
@@ -35,7 +34,7 @@ pub(super) fn plan(
             members.push(SizeMember {
                 request,
                 index,
-                cuts: cuts(&models.load(request)?.graph, config).map_err(failed)?,
+                cuts: cut_graph(&models.load(request)?.graph, config).map_err(failed)?,
             });
         }
         for cut in 0..members[0].cuts.len() {
@@ -45,8 +44,7 @@ pub(super) fn plan(
     Ok(())
 }
 
-/// Groups the indices of models that differ only in their size.
-fn groups(models: &[ModelRequest]) -> Vec<Vec<usize>> {
+fn group_by_size(models: &[ModelRequest]) -> Vec<Vec<usize>> {
     let identity = |model: &ModelRequest| {
         (model.source.clone(), model.name.clone(), model.tokens.map(|tokens| tokens.phase), model.skip_unsupported)
     };
@@ -85,16 +83,16 @@ fn plan_cut(
         }
         order[place].1.push(call);
     }
-    let names = names(members);
+    let names = symbol_values(members);
     for (tasks, calls) in order {
         let used: Vec<&TaskUse> = plans.iter().zip(&tasks).map(|((_, plan), &task)| &plan.tasks[task]).collect();
-        let together = together(&used, &names);
+        let together = unify_uses(&used, &names);
         for (place, member) in members.iter().enumerate() {
             let (graph, plan) = plans[place];
             let scope = |&call: &usize| graph.nodes[plan.calls[call].nodes[0]].origin.scope.clone();
             let found = TaskUse { places: calls.iter().map(scope).collect(), ..used[place].clone() };
             match &together {
-                Ok(Some(family)) => add(found, member.index, Some(Symbolic::of(family, place)), None),
+                Ok(Some(family)) => add(found, member.index, Some(Symbolic::from_family(family, place)), None),
                 Ok(None) => add(found, member.index, None, None),
                 Err(reason) => add(found, member.index, None, Some(reason.clone())),
             }
@@ -103,24 +101,23 @@ fn plan_cut(
 }
 
 /// Returns the names of the symbols of a group, with their values at each size.
-fn names(members: &[SizeMember<'_>]) -> Vec<(&'static str, Vec<i64>)> {
+fn symbol_values(members: &[SizeMember<'_>]) -> Vec<(&'static str, Vec<i64>)> {
     let batch = members.iter().map(|member| member.request.batch.unwrap_or(0)).collect();
     let sequence = members.iter().map(|member| member.request.tokens.map_or(0, |tokens| tokens.sequence)).collect();
     vec![("batch", batch), ("sequence", sequence)]
 }
 
-/// Returns one symbolic task for several sizes, or None if the tasks are equal or a library
-/// computes them.
-fn together(used: &[&TaskUse], names: &[(&str, Vec<i64>)]) -> Result<Option<Family>, String> {
+/// Returns the symbolic task of several sizes; None if the tasks are equal or computed by a library.
+fn unify_uses(used: &[&TaskUse], names: &[(&str, Vec<i64>)]) -> Result<Option<Family>, String> {
     if used.iter().any(|used| used.partner.is_some()) {
         return Ok(None);
     }
     let tasks: Vec<&Task> = used.iter().map(|used| &used.task).collect();
-    let family = unify(&tasks, names)?;
+    let family = unify_tasks(&tasks, names)?;
     if family.sizes[0].is_empty() {
         return Ok(None);
     }
-    match symbols::refusal(&family.task) {
+    match symbols::find_refusal(&family.task) {
         Some(reason) => Err(reason),
         None => Ok(Some(family)),
     }
@@ -141,7 +138,7 @@ impl PlannedTask {
     }
 
     /// Returns the task whose space contains the schedules of the compiled code.
-    pub fn scheduled(&self) -> &Task {
+    pub fn scheduled_task(&self) -> &Task {
         self.symbolic.as_ref().map_or(&self.task, |symbolic| &symbolic.task)
     }
 }

@@ -6,14 +6,12 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// A source that proposes attempts and receives their results.
 pub trait Source {
-    /// Returns the next attempts, of at most `builds` builds; those that share a build are
-    /// adjacent. An empty list means that nothing can be proposed before an attempt in flight ends,
-    /// or that the source is exhausted.
+    /// Returns the next attempts, of at most `builds` builds; attempts that share a build are adjacent. An empty
+    /// list means that an attempt in flight has to end first, or that the source is exhausted.
     fn propose(&mut self, builds: usize) -> Vec<Attempt>;
 
-    /// Returns the reason if the cost model rejects a candidate after its build. `_built` describes
-    /// the artifact.
-    fn pass_over(&mut self, _attempt: &Attempt, _built: &Record) -> Option<String> {
+    /// Returns a reason if the cost model rejects a built candidate. `_built` describes the artifact.
+    fn reject_candidate(&mut self, _attempt: &Attempt, _built: &Record) -> Option<String> {
         None
     }
 
@@ -21,7 +19,7 @@ pub trait Source {
     fn observe(&mut self, attempt: &Attempt, record: &Record);
 
     /// Notes that an attempt is not made here, because another process makes or has made it.
-    fn forgo(&mut self, _attempt: &Attempt) {}
+    fn skip_attempt(&mut self, _attempt: &Attempt) {}
 
     /// Notes that another process has claimed an attempt. Returns whether the source will propose
     /// it again, in case that process ends before it has made the attempt.
@@ -30,40 +28,35 @@ pub trait Source {
     }
 
     /// Returns a progress message, if the source can report more than the number of attempts.
-    fn standing(&self) -> Option<String> {
+    fn progress_message(&self) -> Option<String> {
         None
     }
 
     /// Returns the number of attempts that the source still expects to propose.
-    fn left(&self) -> usize;
+    fn attempts_left(&self) -> usize;
 
-    /// Returns the number of attempts left that it has postponed.
-    fn held(&self) -> usize {
+    /// Returns the number of attempts left that the source has postponed.
+    fn postponed_count(&self) -> usize {
         0
     }
 }
 
 /// A source that proposes a list from beginning to end, with all visits of each experiment.
 ///
-/// The next visit of an experiment follows at least a quarter of the list after the previous one,
-/// so that its visits meet the machine at different times, and most of them run while the rest is
-/// being built. The bench keeps artifacts for later visits; [`MOST_BETWEEN`] bounds the number that
-/// it has to keep.
+/// Visits of an experiment are at least a quarter of the list apart, so that they meet different states of
+/// the machine. The bench keeps artifacts for later visits; [`MOST_BETWEEN`] bounds their number.
 pub struct Sweep {
     /// Position of each experiment in the list.
     places: HashMap<Key, usize>,
     /// First visits.
     waiting: VecDeque<Attempt>,
-    /// Further visits, by the number of attempts of the list that precede them, and by their
-    /// positions in it.
+    /// Further visits, by the number of preceding attempts of the list and by position in it.
     later: BTreeMap<(usize, usize), Attempt>,
-    /// Number of attempts of the list that were proposed. At the end of the list, the count
-    /// continues with further visits.
+    /// Number of proposed attempts of the list; after its end, the count continues with further visits.
     moment: usize,
     /// Number of attempts between two visits of one experiment.
     between: usize,
-    /// Attempts that other processes had claimed when they were proposed; they are proposed again
-    /// when nothing else is left.
+    /// Attempts claimed by other processes when proposed; proposed again when nothing else is left.
     held: VecDeque<Attempt>,
     /// Moment at which each experiment was last proposed.
     proposed: HashMap<Key, usize>,
@@ -89,8 +82,7 @@ impl Sweep {
         }
     }
 
-    /// Returns up to `most` further visits that are due.
-    fn due(&mut self, most: usize) -> Vec<Attempt> {
+    fn due_visits(&mut self, most: usize) -> Vec<Attempt> {
         // At the end of the list, the moment advances only when everything has ended. Otherwise,
         // the last experiments would be visited without a pause.
         if self.waiting.is_empty()
@@ -112,7 +104,7 @@ impl Sweep {
         Attempt { process: u32::try_from(self.moment / self.between).unwrap_or(u32::MAX), ..attempt }
     }
 
-    fn revisit(&mut self, attempt: Option<Attempt>) {
+    fn schedule_visit(&mut self, attempt: Option<Attempt>) {
         let Some(attempt) = attempt else { return };
         let moment = self.proposed.get(&attempt.key).copied().unwrap_or(self.moment) + self.between;
         self.later.insert((moment, self.places.get(&attempt.key).copied().unwrap_or_default()), attempt);
@@ -121,7 +113,7 @@ impl Sweep {
 
 impl Source for Sweep {
     fn propose(&mut self, builds: usize) -> Vec<Attempt> {
-        let mut proposed = self.due(2 * builds);
+        let mut proposed = self.due_visits(2 * builds);
         let begins = |place: &usize| *place == 0 || !self.waiting[place - 1].shares_build_with(&self.waiting[*place]);
         let count = (0..self.waiting.len()).filter(begins).nth(builds).unwrap_or(self.waiting.len());
         self.moment += count;
@@ -134,13 +126,13 @@ impl Source for Sweep {
 
     fn observe(&mut self, attempt: &Attempt, record: &Record) {
         self.open -= 1;
-        self.revisit(attempt.next_visit().filter(|_| record.outcome == Outcome::Ok));
+        self.schedule_visit(attempt.next_visit().filter(|_| record.outcome == Outcome::Ok));
     }
 
-    fn forgo(&mut self, attempt: &Attempt) {
+    fn skip_attempt(&mut self, attempt: &Attempt) {
         self.open -= 1;
         // The other process made this visit, but may leave later ones to this process.
-        self.revisit(attempt.next_visit());
+        self.schedule_visit(attempt.next_visit());
     }
 
     fn put_off(&mut self, attempt: &Attempt) -> bool {
@@ -149,11 +141,11 @@ impl Source for Sweep {
         true
     }
 
-    fn left(&self) -> usize {
-        self.waiting.iter().chain(self.later.values()).map(Attempt::visits_left).sum::<usize>() + self.held()
+    fn attempts_left(&self) -> usize {
+        self.waiting.iter().chain(self.later.values()).map(Attempt::visits_left).sum::<usize>() + self.postponed_count()
     }
 
-    fn held(&self) -> usize {
+    fn postponed_count(&self) -> usize {
         self.held.iter().map(Attempt::visits_left).sum()
     }
 }

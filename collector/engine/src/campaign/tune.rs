@@ -1,7 +1,7 @@
 //! Settings of a search.
 
 #[cfg(feature = "clap")]
-use crate::flags::choices;
+use crate::flags::choice_parser;
 use job::space::{Filter, VERSION};
 use models::Choice;
 use search::TunerName;
@@ -37,7 +37,7 @@ pub struct Tune {
 #[serde(default, deny_unknown_fields)]
 pub struct TuneSettings {
     /// Tuner that proposes schedules [default: draft]
-    #[cfg_attr(feature = "clap", arg(long, value_parser = choices::<TunerName>(), value_name = "TUNER"))]
+    #[cfg_attr(feature = "clap", arg(long, value_parser = choice_parser::<TunerName>(), value_name = "TUNER"))]
     pub tuner: Option<TunerName>,
     /// Number of trials per model, over all tasks and thread counts [default: 3000]
     ///
@@ -65,7 +65,7 @@ pub struct TuneSettings {
 
 impl TuneSettings {
     /// Returns these settings, completed by those of `file`.
-    pub fn over(self, file: TuneSettings) -> TuneSettings {
+    pub fn with_fallback(self, file: TuneSettings) -> TuneSettings {
         TuneSettings {
             tuner: self.tuner.or(file.tuner),
             trials: self.trials.or(file.trials),
@@ -106,7 +106,6 @@ impl Default for Tune {
     }
 }
 
-/// Range of trials, and its description for errors.
 const TRIALS: RangeInclusive<usize> = 1..=1_000_000;
 const TRIALS_ALLOWED: &str = "allowed are 1 to 1000000";
 
@@ -114,9 +113,8 @@ const TRIALS_ALLOWED: &str = "allowed are 1 to 1000000";
 pub type Refusal = (&'static str, String, String);
 
 impl Tune {
-    /// Returns the setting that a target does not support. `is_for_sizes` means that code is
-    /// compiled for several sizes.
-    pub fn refusal(&self, target: Kind, is_for_sizes: bool) -> Option<Refusal> {
+    /// Returns a setting that a target does not support. `is_for_sizes`: code serves several sizes.
+    pub fn unsupported_setting(&self, target: Kind, is_for_sizes: bool) -> Option<Refusal> {
         let per_task = self.trials_per_task.unwrap_or(self.trials);
         let counts = [
             ("trials", self.trials, TRIALS, TRIALS_ALLOWED),
@@ -140,7 +138,7 @@ impl Tune {
             return Some(("only", axes.join(", "), why.to_owned()));
         }
         let sizes = "a search needs static sizes: remove the executor `vm`";
-        let why = self.tuner.misfit(target).or_else(|| is_for_sizes.then(|| sizes.to_owned()))?;
+        let why = self.tuner.why_unsupported(target).or_else(|| is_for_sizes.then(|| sizes.to_owned()))?;
         Some(("tuner", self.tuner.name().to_owned(), why))
     }
 }

@@ -1,13 +1,13 @@
 //! Resized variants of the tasks of models.
 
 use super::config::{Config, ModelRequest, SIMPLE};
-use super::planned::{PlannedTask, json};
+use super::planned::{PlannedTask, task_json};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::collections::HashSet;
 
 /// Returns distinct variants of the planned tasks with other sizes, which occur in no model.
-pub(super) fn variations(planned: &[PlannedTask], config: &Config) -> Vec<PlannedTask> {
+pub(super) fn resize_tasks(planned: &[PlannedTask], config: &Config) -> Vec<PlannedTask> {
     if config.variations == 0 {
         return Vec::new();
     }
@@ -17,11 +17,11 @@ pub(super) fn variations(planned: &[PlannedTask], config: &Config) -> Vec<Planne
         // The random variants of a task do not depend on the other tasks.
         let seed = blake3::hash(format!("{}{}", config.seed, one.task.hash()).as_bytes());
         let mut random = ChaCha8Rng::from_seed(*seed.as_bytes());
-        let drawn = (0..config.variations).filter_map(|_| models::variation(&one.task, &mut random));
+        let drawn = (0..config.variations).filter_map(|_| models::vary_task(&one.task, &mut random));
         for task in drawn.filter(|task| known.insert(task.hash())) {
             let model = ModelRequest { source: SIMPLE.to_owned(), name: task.to_text(), ..Default::default() };
             variations.push(PlannedTask {
-                json: json(&task),
+                json: task_json(&task),
                 task,
                 model,
                 places: vec![String::new()],

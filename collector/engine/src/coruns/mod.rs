@@ -4,19 +4,19 @@ mod report;
 
 pub use report::{CoRunMember, CoRunReport};
 
-use crate::bases::bases;
+use crate::bases::base_records;
 use crate::boards::Standing;
 use crate::campaign::collect::{Outcomes, Outside};
 use crate::campaign::corun::plan::Operator;
-use crate::campaign::corun::{CoRuns, Combination, combinations, operators, run};
+use crate::campaign::corun::{CoRuns, Combination, plan_combinations, run_combinations, sample_operators};
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::{CoRun, Config, PlannedTask, planned_tasks};
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, format_chain};
 use crate::ledger::Ledger;
-use crate::losses::losses;
+use crate::losses::group_losses;
 use crate::observer::Observer;
 use crate::repeat::Repeat;
-use crate::stores::failed;
+use crate::stores::store_failure;
 use crate::{Result, machine};
 use bench::{Versions, Workers};
 use datasets::{Choose, Key, Record, Store};
@@ -58,14 +58,15 @@ impl CoRunCampaign {
         if !config.compiled_kind().runs_on_cpus() {
             return Err(Failure::usage("co-runs are supported only on CPUs").with_hint("leave out `target`"));
         }
-        let wrong = |error: &dyn std::error::Error| Failure::usage(chain(error));
+        let wrong = |error: &dyn std::error::Error| Failure::usage(format_chain(error));
         let tasks = planned_tasks(&config, loaded).map_err(|error| wrong(&error))?;
-        let mut workers = machine::workers(&config.limits)?;
-        let target = machine::target(&config.target, &mut workers)?;
-        let versions = machine::prepare(&target, Versions::new(), &mut workers)?;
-        let Standing { facts, cpus, .. } = Standing::here()?;
-        let bases = bases(&config, &target, &facts, &versions)?;
-        let operators = operators(&tasks, &corun, config.seed, &target, &bases).map_err(|error| wrong(&error))?;
+        let mut workers = machine::create_workers(&config.limits)?;
+        let target = machine::resolve_target(&config.target, &mut workers)?;
+        let versions = machine::collect_versions(&target, Versions::new(), &mut workers)?;
+        let Standing { facts, cpus, .. } = Standing::this_machine()?;
+        let bases = base_records(&config, &target, &facts, &versions)?;
+        let operators =
+            sample_operators(&tasks, &corun, config.seed, &target, &bases).map_err(|error| wrong(&error))?;
         if operators.is_empty() {
             return Err(Failure::usage("these models have no compiled operators, so there is nothing to co-run"));
         }
@@ -73,7 +74,7 @@ impl CoRunCampaign {
         if let (Some(_), Err(why)) = (corun.cache_share, &can_part) {
             observer.note(format!("shares of the cache are not controlled: {why}"));
         }
-        let (planned, left_out) = combinations(&operators, &corun, config.seed, &bases, &cpus, can_part.is_ok())
+        let (planned, left_out) = plan_combinations(&operators, &corun, config.seed, &bases, &cpus, can_part.is_ok())
             .map_err(|error| wrong(&error))?;
         if left_out > 0 {
             observer.note(format!(
@@ -89,35 +90,34 @@ impl CoRunCampaign {
         Ok(CoRunCampaign { config, corun, repeat, tasks, operators, planned, target, cache_bytes, workers, observer })
     }
 
-    /// Runs the combinations that a store lacks, and reports the slowdowns of all. When the signal
-    /// becomes non-zero, the campaign ends after the combination in flight.
+    /// Runs the combinations that a store lacks, up to a signal, and reports the slowdowns of all.
     pub fn run(mut self, store: &Store, signal: &AtomicUsize) -> Result<CoRunReport> {
-        store.keep_config(&self.config.kept_text()).map_err(failed)?;
+        store.keep_config(&self.config.kept_text()).map_err(store_failure)?;
         let (outcomes, known_before) = self.run_missing(store, signal)?;
         if let Some(why) = &outcomes.broken {
             let failure = Failure::environment(format!("cannot start a worker: {why}"));
             return Err(failure.with_hint(machine::SETUP_HINT));
         }
-        let records = self.records(store)?;
+        let records = self.read_records(store)?;
         Ok(CoRunReport {
             store: store.root().display().to_string(),
             operators: self.operators.len(),
             combinations: self.planned.len(),
             known_before,
             outcomes,
-            losses: losses(&records),
-            members: report::members(&records),
+            losses: group_losses(&records),
+            members: report::collect_members(&records),
             retry_faults: self.repeat.retry_faults,
         })
     }
 
     /// Runs the combinations that a store lacks. Returns their outcomes, and the number of combinations that the store has.
     fn run_missing(&mut self, store: &Store, signal: &AtomicUsize) -> Result<(Outcomes, usize)> {
-        let mut ledger = Ledger::open(store, &self.repeat, self.observer.as_ref()).map_err(failed)?;
+        let mut ledger = Ledger::open(store, &self.repeat, self.observer.as_ref()).map_err(store_failure)?;
         let passes = i64::try_from(self.corun.passes).unwrap_or(i64::MAX);
         let tries_left = |combination: &Combination| {
-            let keys = combination.keys().into_iter().filter(|key| self.repeat.is_wanted(*key));
-            keys.map(|key| ledger.left(key, passes)).max().unwrap_or(0)
+            let keys = combination.record_keys().into_iter().filter(|key| self.repeat.is_wanted(*key));
+            keys.map(|key| ledger.tries_left(key, passes)).max().unwrap_or(0)
         };
         let left: Vec<i64> = self.planned.iter().map(tries_left).collect();
         // Each pass covers all combinations, so that a short disturbance does not affect all tries
@@ -136,26 +136,25 @@ impl CoRunCampaign {
             cache_bytes: self.cache_bytes,
         };
         let records = todo.iter().map(|combination| combination.members.len()).sum();
-        let mut progress = self.observer.begin(records, None);
+        let mut progress = self.observer.begin_progress(records, None);
         let shared = RefCell::new(&mut ledger);
         let mut outside = Outside {
-            sink: &mut |record: &Record| shared.borrow_mut().keep(record),
-            listener: &mut |event| progress.hear(&event),
+            sink: &mut |record: &Record| shared.borrow_mut().append_record(record),
+            listener: &mut |event| progress.observe_event(&event),
             should_stop: &|| signal.load(Ordering::Relaxed) != 0,
             claim: &mut |wanted| shared.borrow_mut().claim_until(wanted, passes),
         };
-        let outcomes = run(&runs, &todo, &mut self.workers, &mut outside);
+        let outcomes = run_combinations(&runs, &todo, &mut self.workers, &mut outside);
         progress.finish();
-        ledger.seal().map_err(failed)?;
-        Ok((outcomes.map_err(failed)?, left.iter().filter(|left| **left == 0).count()))
+        ledger.seal().map_err(store_failure)?;
+        Ok((outcomes.map_err(store_failure)?, left.iter().filter(|left| **left == 0).count()))
     }
 
-    /// Returns the records of all planned combinations in a store.
-    fn records(&self, store: &Store) -> Result<Vec<Record>> {
-        let wanted: HashSet<Key> = self.planned.iter().flat_map(Combination::keys).collect();
+    fn read_records(&self, store: &Store) -> Result<Vec<Record>> {
+        let wanted: HashSet<Key> = self.planned.iter().flat_map(Combination::record_keys).collect();
         let mut records = Vec::new();
-        for record in store.records(Choose::Middle).map_err(failed)? {
-            records.extend(Some(record.map_err(failed)?).filter(|record| wanted.contains(&record.key)));
+        for record in store.select_records(Choose::Middle).map_err(store_failure)? {
+            records.extend(Some(record.map_err(store_failure)?).filter(|record| wanted.contains(&record.key)));
         }
         Ok(records)
     }

@@ -2,9 +2,9 @@
 
 use crate::campaign::collect::Outcomes;
 use crate::campaign::corun::plan::SYNTHETIC;
-use crate::losses::{Loss, describe as describe_losses};
+use crate::losses::{Loss, describe_losses};
 use datasets::{Outcome, Record};
-use report::{Paper, Table, duration, figures, or_unknown, words};
+use report::{Paper, Table, format_duration, number_column, or_unknown, text_column};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -58,14 +58,13 @@ impl CoRunMember {
     }
 }
 
-/// Returns the members that records with a time describe.
-pub(super) fn members(records: &[Record]) -> Vec<CoRunMember> {
+pub(super) fn collect_members(records: &[Record]) -> Vec<CoRunMember> {
     let names: BTreeMap<&str, &str> =
         records.iter().map(|record| (record.task_hash.as_str(), record.op_text.as_str())).collect();
     let member = |record: &Record| {
-        let counted: BTreeMap<String, Value> = record.counters.as_ref()?.to().ok()?;
+        let counted: BTreeMap<String, Value> = record.counters.as_ref()?.parse_as().ok()?;
         let number = |name: &str| counted.get(name).and_then(Value::as_f64);
-        let hashes: Vec<String> = record.co_run.as_ref()?.to().ok()?;
+        let hashes: Vec<String> = record.co_run.as_ref()?.parse_as().ok()?;
         Some(CoRunMember {
             operator: record.op_text.clone(),
             beside: hashes
@@ -88,42 +87,41 @@ fn is_synthetic(name: &str) -> bool {
 }
 
 impl CoRunReport {
-    /// Returns a table with a line for each operator: its slowdown next to synthetic partners and other operators, and the slowdown
-    /// that it causes to synthetic partners.
-    pub fn table(&self, paper: &Paper) -> String {
+    /// Returns a table of operators with their slowdown next to others and the slowdown that they cause.
+    pub fn format_table(&self, paper: &Paper) -> String {
         let members = &self.members;
         let mut partners: Vec<&str> =
             members.iter().filter(|one| one.is_synthetic()).map(|one| one.operator.as_str()).collect();
         partners.sort_unstable();
         partners.dedup();
-        let mut columns = vec![words("operator"), figures("alone")];
+        let mut columns = vec![text_column("operator"), number_column("alone")];
         let short = |name: &str| name.strip_prefix(SYNTHETIC).unwrap_or(name).trim_start().to_owned();
-        columns.extend(partners.iter().map(|name| figures(format!("with {}", short(name)))));
-        columns.extend(partners.iter().map(|name| figures(format!("slows {}", short(name)))));
-        columns.extend([figures("with operators"), figures("at worst")]);
+        columns.extend(partners.iter().map(|name| number_column(format!("with {}", short(name)))));
+        columns.extend(partners.iter().map(|name| number_column(format!("slows {}", short(name)))));
+        columns.extend([number_column("with operators"), number_column("at worst")]);
         let mut table = Table::new(columns);
         let mut shown: Vec<&str> = Vec::new();
         for member in members.iter().filter(|member| !member.is_synthetic()) {
             if !shown.contains(&member.operator.as_str()) {
                 shown.push(&member.operator);
-                table.row(self.row(&member.operator, &partners));
+                table.add_row(self.table_row(&member.operator, &partners));
             }
         }
-        table.on(paper)
+        table.format_for(paper)
     }
 
-    fn row(&self, operator: &str, partners: &[&str]) -> Vec<String> {
+    fn table_row(&self, operator: &str, partners: &[&str]) -> Vec<String> {
         let own = self.members.iter().filter(|member| member.operator == operator);
         let slowdowns = |is_wanted: &dyn Fn(&CoRunMember) -> bool| {
             let mut found: Vec<f64> = own.clone().filter(|one| is_wanted(one)).map(|one| one.slowdown).collect();
             found.sort_by(f64::total_cmp);
             found
         };
-        let median = |sorted: &[f64]| (!sorted.is_empty()).then(|| measure::statistics::median(sorted));
+        let median = |sorted: &[f64]| (!sorted.is_empty()).then(|| measure::statistics::median_of_sorted(sorted));
         let times = |value: Option<f64>| or_unknown(value, |value| format!("{value:.2}×"));
         let mut alone: Vec<f64> = own.clone().map(|one| one.alone_ns).collect();
         alone.sort_by(f64::total_cmp);
-        let mut row = vec![operator.to_owned(), or_unknown(median(&alone), duration)];
+        let mut row = vec![operator.to_owned(), or_unknown(median(&alone), format_duration)];
         row.extend(partners.iter().map(|partner| times(median(&slowdowns(&|one| one.beside == [*partner])))));
         row.extend(partners.iter().map(|partner| {
             let is_slowed = |one: &&CoRunMember| one.operator == *partner && one.beside == [operator];
@@ -140,9 +138,9 @@ impl CoRunReport {
     }
 
     /// Returns the numbers of combinations and records in one line.
-    pub fn summary(&self) -> String {
+    pub fn summary_line(&self) -> String {
         let CoRunReport { store, combinations, known_before, outcomes, .. } = self;
-        let made = outcomes.text();
+        let made = outcomes.describe_counts();
         let known =
             if *known_before > 0 { format!(", {known_before} combinations from the store") } else { String::new() };
         let left = if outcomes.left > 0 { format!(", {} records left", outcomes.left) } else { String::new() };

@@ -1,6 +1,6 @@
 //! Findings about a GPU: its compiler, its state and its counters.
 
-use super::{Finding, GpuCounters, GpuFound, Status, finding};
+use super::{Finding, GpuCounters, GpuFound, Status, new_finding};
 use cuda::{cupti, driver, nvrtc};
 use job::device::is_too_new;
 
@@ -24,9 +24,11 @@ pub(super) fn gpu_compiler(gpu: &GpuFound) -> Finding {
                     "install the wheel nvidia-cuda-runtime of the same release",
                 ),
             };
-            finding(topic, status, found, consequence, advice)
+            new_finding(topic, status, found, consequence, advice)
         }
-        Err(why) => finding(topic, Status::Limited, why.clone(), "nothing can be compiled for GPUs", nvrtc::SETUP_HINT),
+        Err(why) => {
+            new_finding(topic, Status::Limited, why.clone(), "nothing can be compiled for GPUs", nvrtc::SETUP_HINT)
+        }
     }
 }
 
@@ -36,7 +38,7 @@ pub(super) fn gpu_device(gpu: &GpuFound) -> Finding {
         Ok(facts) => facts,
         Err(why) => {
             let consequence = "artifacts for GPUs can be built and checked here, and run on another machine";
-            return finding(topic, Status::Limited, why.clone(), consequence, driver::HINT);
+            return new_finding(topic, Status::Limited, why.clone(), consequence, driver::HINT);
         }
     };
     let gib = facts.memory_bytes as f64 / f64::from(1 << 30);
@@ -58,14 +60,14 @@ pub(super) fn gpu_device(gpu: &GpuFound) -> Finding {
         ),
         _ => (Status::Ok, "", ""),
     };
-    finding(topic, status, found, consequence, advice)
+    new_finding(topic, status, found, consequence, advice)
 }
 
 pub(super) fn gpu_state(gpu: &GpuFound) -> Finding {
     let topic = "GPU state (NVML)";
     match &gpu.state {
-        Ok(()) => finding(topic, Status::Ok, "clocks, power, temperature and throttle reasons".to_owned(), "", ""),
-        Err(why) => finding(
+        Ok(()) => new_finding(topic, Status::Ok, "clocks, power, temperature and throttle reasons".to_owned(), "", ""),
+        Err(why) => new_finding(
             topic,
             Status::Limited,
             why.clone(),
@@ -79,9 +81,9 @@ pub(super) fn gpu_profiler(gpu: &GpuFound) -> Finding {
     let topic = "GPU profiler (CUPTI)";
     let consequence = "kernel times without gaps and hardware counters are unavailable";
     match &gpu.profiler {
-        Ok(Some(version)) => finding(topic, Status::Ok, format!("interface {version}"), "", ""),
-        Ok(None) => finding(topic, Status::Limited, "it finds no driver".to_owned(), consequence, driver::HINT),
-        Err(why) => finding(topic, Status::Limited, why.clone(), consequence, cupti::SETUP_HINT),
+        Ok(Some(version)) => new_finding(topic, Status::Ok, format!("interface {version}"), "", ""),
+        Ok(None) => new_finding(topic, Status::Limited, "it finds no driver".to_owned(), consequence, driver::HINT),
+        Err(why) => new_finding(topic, Status::Limited, why.clone(), consequence, cupti::SETUP_HINT),
     }
 }
 
@@ -95,7 +97,7 @@ pub(super) fn gpu_counters(gpu: &GpuFound) -> Finding {
                 [] => (Status::Ok, String::new()),
                 lacking => (Status::Limited, format!("do without {}", lacking.join(", "))),
             };
-            return finding(topic, status, found, "the chip lacks some counters", &advice);
+            return new_finding(topic, status, found, "the chip lacks some counters", &advice);
         }
         Err(why) => why,
     };
@@ -106,5 +108,5 @@ pub(super) fn gpu_counters(gpu: &GpuFound) -> Finding {
         _ if gpu.profiler.is_err() => (why.clone(), cupti::SETUP_HINT),
         _ => (why.clone(), STOP_OTHERS),
     };
-    finding(topic, Status::Limited, found, consequence, advice)
+    new_finding(topic, Status::Limited, found, consequence, advice)
 }

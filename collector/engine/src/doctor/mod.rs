@@ -1,7 +1,7 @@
 //! Checks the machine before a long campaign: what it offers and lacks, the consequence, and the
 //! remedy.
 //!
-//! [`doctor`] collects evidence, and [`findings`] is a pure function that judges it. The command
+//! [`check_machine`] collects evidence, and [`judge_evidence`] is a pure function that judges it. The command
 //! line prints the findings.
 
 mod gpu;
@@ -20,7 +20,7 @@ use cuda::nvml::Nvml;
 use cuda::nvrtc::Nvrtc;
 use cuda::profiler::Profiler;
 use measure::counters::gpu::{GPU_NAMES, WantedMetric};
-use measure::counters::{Availability, CounterRequest, Step, available, papi};
+use measure::counters::{Availability, CounterRequest, Step, list_available, papi};
 use measure::host::{Facts, Noise};
 use measure::{Clock, HostClock};
 
@@ -52,7 +52,7 @@ pub struct Finding {
     pub topic: String,
     /// Severity.
     pub status: Status,
-    /// What was found.
+    /// Evidence that the check found.
     pub found: String,
     /// Consequence for measurements; empty if there is none.
     pub consequence: String,
@@ -80,8 +80,7 @@ pub struct PapiFound {
 /// Evidence about the GPU and its libraries.
 #[derive(Debug, Clone)]
 pub struct GpuFound {
-    /// NVIDIA's compiler library: its version, its file, and the compute capabilities it compiles
-    /// for, times ten.
+    /// NVIDIA's compiler library: its version, its file, and its compute capabilities times ten.
     pub compiler: Result<(String, PathBuf, Vec<u32>), String>,
     /// Whether the compiler finds the headers for half precision.
     pub has_half_precision: bool,
@@ -135,7 +134,6 @@ pub struct Evidence {
     pub library_folders: Vec<PathBuf>,
 }
 
-/// A native library that some feature needs.
 #[derive(Debug, PartialEq, Eq)]
 struct LibraryState {
     topic: &'static str,
@@ -180,25 +178,25 @@ const LIBRARIES: &[LibraryState] = &[
 ];
 
 /// Checks this machine. Most of the time is spent on measuring noise.
-pub fn doctor(request: &DoctorRequest) -> Vec<Finding> {
-    findings(&look(request))
+pub fn check_machine(request: &DoctorRequest) -> Vec<Finding> {
+    judge_evidence(&collect_evidence(request))
 }
 
-fn look(request: &DoctorRequest) -> Evidence {
+fn collect_evidence(request: &DoctorRequest) -> Evidence {
     let mut clock = HostClock::new();
-    let papi = papi::library()
-        .map(|papi| PapiFound { version: papi.version(), components: papi.components() })
+    let papi = papi::open_library()
+        .map(|papi| PapiFound { version: papi.version_text(), components: papi.list_components() })
         .map_err(|error| error.to_string());
     Evidence {
         gpu: look_for_gpu(),
-        facts: Facts::read(),
+        facts: Facts::read_facts(),
         perf_event_paranoid: read_number(Path::new("/proc/sys/kernel/perf_event_paranoid")),
         papi,
-        counters: available(&request.counters),
-        noise: Noise::probe(&mut clock, Duration::from_millis(200)),
+        counters: list_available(&request.counters),
+        noise: Noise::probe_noise(&mut clock, Duration::from_millis(200)),
         clock_precision_ns: clock.precision_ns(),
-        memory_limit: measure::host::memory::limit(),
-        libraries: LIBRARIES.iter().map(|library| find(library, &request.library_folders)).collect(),
+        memory_limit: measure::host::memory::memory_limit(),
+        libraries: LIBRARIES.iter().map(|library| find_library(library, &request.library_folders)).collect(),
         library_folders: request.library_folders.clone(),
     }
 }
@@ -213,7 +211,7 @@ fn look_for_gpu() -> GpuFound {
     let device = Device::open();
     let state = device.as_ref().map_err(ToString::to_string).and_then(|device| {
         let bus = device.pci_bus_id().map_err(|error| error.to_string())?;
-        Nvml::open(&bus).map(drop).map_err(|error| error.to_string())
+        Nvml::open_device(&bus).map(drop).map_err(|error| error.to_string())
     });
     let profiler = Cupti::open();
     let counters = match (&device, &profiler) {
@@ -222,13 +220,14 @@ fn look_for_gpu() -> GpuFound {
         (_, Err(error)) => Err(error.to_string()),
     };
     GpuFound {
-        has_half_precision: nvrtc.as_ref().is_ok_and(|nvrtc| nvrtc.include().is_some()),
+        has_half_precision: nvrtc.as_ref().is_ok_and(|nvrtc| nvrtc.include_folder().is_some()),
         has_fragments: nvrtc.as_ref().is_ok_and(Nvrtc::has_fragments),
         state,
-        profiler: profiler.map(|cupti| cupti.version()).map_err(|error| error.to_string()),
+        profiler: profiler.map(|cupti| cupti.interface_version()).map_err(|error| error.to_string()),
         counters,
-        compiler: nvrtc.map(|nvrtc| (nvrtc.version(), nvrtc.path().to_owned(), nvrtc.known().to_vec())),
-        device: device.and_then(|device| device.facts()).map_err(|error| error.to_string()),
+        compiler: nvrtc
+            .map(|nvrtc| (nvrtc.version_text(), nvrtc.library_path().to_owned(), nvrtc.known_capabilities().to_vec())),
+        device: device.and_then(|device| device.read_facts()).map_err(|error| error.to_string()),
         counters_restricted: restricted,
     }
 }
@@ -239,39 +238,39 @@ fn look_for_counters(cupti: &Cupti, device: &Device) -> Result<GpuCounters, Cupt
     let known = profiler.base_metrics()?;
     let names: Vec<String> = GPU_NAMES.iter().map(|counter| counter.name.to_owned()).collect();
     let (given, lacking): (Vec<_>, Vec<_>) =
-        WantedMetric::among(&names).into_iter().partition(|metric| metric.choose(&known).is_some());
+        WantedMetric::requested_metrics(&names).into_iter().partition(|metric| metric.choose_metric(&known).is_some());
     let lacking = lacking.into_iter().map(|metric| metric.name).collect();
-    Ok(GpuCounters { chip: profiler.chip(), given: given.len(), lacking })
+    Ok(GpuCounters { chip: profiler.read_chip_name(), given: given.len(), lacking })
 }
 
 fn read_number<T: std::str::FromStr>(path: &Path) -> Option<T> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-fn find(library: &'static LibraryState, folders: &[PathBuf]) -> LibraryFound {
+fn find_library(library: &'static LibraryState, folders: &[PathBuf]) -> LibraryFound {
     let candidates = folders.iter().flat_map(|folder| library.files.iter().map(move |file| folder.join(file)));
     LibraryFound { library, path: candidates.into_iter().find(|path| path.is_file()) }
 }
 
 /// Judges the evidence: returns one finding per topic, in the order of importance.
-pub fn findings(evidence: &Evidence) -> Vec<Finding> {
+pub fn judge_evidence(evidence: &Evidence) -> Vec<Finding> {
     let mut findings: Vec<Finding> =
-        evidence.libraries.iter().map(|found| library(found, &evidence.library_folders)).collect();
+        evidence.libraries.iter().map(|found| library_finding(found, &evidence.library_folders)).collect();
     findings.extend([
         gpu::gpu_compiler(&evidence.gpu),
         gpu::gpu_device(&evidence.gpu),
         gpu::gpu_state(&evidence.gpu),
         gpu::gpu_profiler(&evidence.gpu),
         gpu::gpu_counters(&evidence.gpu),
-        processors(&evidence.facts),
-        memory(evidence),
-        noise(&evidence.noise),
-        timer(evidence.clock_precision_ns),
-        governor(&evidence.facts),
-        boost(&evidence.facts),
-        smt(&evidence.facts),
-        isolation(&evidence.facts),
-        machine(&evidence.facts),
+        processor_finding(&evidence.facts),
+        memory_finding(evidence),
+        noise_finding(&evidence.noise),
+        timer_finding(evidence.clock_precision_ns),
+        governor_finding(&evidence.facts),
+        boost_finding(&evidence.facts),
+        smt_finding(&evidence.facts),
+        isolation_finding(&evidence.facts),
+        virtual_machine_finding(&evidence.facts),
         hardware_counters(evidence),
         perf_events(evidence),
         papi_finding(&evidence.papi),
@@ -279,14 +278,14 @@ pub fn findings(evidence: &Evidence) -> Vec<Finding> {
     findings
 }
 
-fn finding(topic: &str, status: Status, found: impl Into<String>, consequence: &str, advice: &str) -> Finding {
+fn new_finding(topic: &str, status: Status, found: impl Into<String>, consequence: &str, advice: &str) -> Finding {
     let (topic, found) = (topic.to_string(), found.into());
     // A finding without problems needs no advice.
     let (consequence, advice) = if status == Status::Ok { ("", "") } else { (consequence, advice) };
     Finding { topic, status, found, consequence: consequence.into(), advice: advice.into() }
 }
 
-fn library(found: &LibraryFound, folders: &[PathBuf]) -> Finding {
+fn library_finding(found: &LibraryFound, folders: &[PathBuf]) -> Finding {
     let LibraryState { topic, files, is_required, consequence, advice } = found.library;
     let (status, seen) = match &found.path {
         Some(path) => (Status::Ok, path.display().to_string()),
@@ -297,21 +296,21 @@ fn library(found: &LibraryFound, folders: &[PathBuf]) -> Finding {
             (status, format!("no {} in: {places}", files.join(" or ")))
         }
     };
-    finding(topic, status, seen, consequence, advice)
+    new_finding(topic, status, seen, consequence, advice)
 }
 
-fn processors(facts: &Facts) -> Finding {
+fn processor_finding(facts: &Facts) -> Finding {
     let allowed = facts.allowed_cpus.len();
     let found = format!("{allowed} of {} processors are available to this process", facts.logical_cpus);
     let status = if allowed > 1 { Status::Ok } else { Status::Limited };
     let consequence = "builds and measurements alternate, and only one thread can be measured";
-    finding("processors", status, found, consequence, "give the process more processors")
+    new_finding("processors", status, found, consequence, "give the process more processors")
 }
 
 /// Smallest sensible memory: the compiler takes some hundred MiB per builder.
 const MEMORY_MIN_BYTES: u64 = 2 << 30;
 
-fn memory(evidence: &Evidence) -> Finding {
+fn memory_finding(evidence: &Evidence) -> Finding {
     let gib = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));
     let total = evidence.facts.memory_bytes.unwrap_or(0);
     let (bytes, found) = match &evidence.memory_limit {
@@ -322,10 +321,10 @@ fn memory(evidence: &Evidence) -> Finding {
     };
     let status = if bytes >= MEMORY_MIN_BYTES { Status::Ok } else { Status::Limited };
     let consequence = "large operators and parallel builders may be killed";
-    finding("memory", status, found, consequence, "raise the limit, or use one builder")
+    new_finding("memory", status, found, consequence, "raise the limit, or use one builder")
 }
 
-fn noise(noise: &Noise) -> Finding {
+fn noise_finding(noise: &Noise) -> Finding {
     let found = format!(
         "{:.1} % of the time lost in {:.0} interruptions per second, the longest {:.2} ms",
         noise.lost_share * 100.0,
@@ -335,7 +334,7 @@ fn noise(noise: &Noise) -> Finding {
     let is_quiet = noise.lost_share < 0.02 && noise.cpu_share > 0.95;
     let status = if is_quiet { Status::Ok } else { Status::Limited };
     let consequence = "measurements take longer and reach less precision";
-    finding(
+    new_finding(
         "noise",
         status,
         found,
@@ -344,22 +343,22 @@ fn noise(noise: &Noise) -> Finding {
     )
 }
 
-fn timer(precision_ns: u64) -> Finding {
+fn timer_finding(precision_ns: u64) -> Finding {
     let status = if precision_ns <= 1_000 { Status::Ok } else { Status::Limited };
     let consequence = "short operators are run in long batches";
     let advice = "check that the kernel's clock source is the processor's own (tsc on x86)";
-    finding("timer", status, format!("precise to {precision_ns} ns"), consequence, advice)
+    new_finding("timer", status, format!("precise to {precision_ns} ns"), consequence, advice)
 }
 
-fn governor(facts: &Facts) -> Finding {
+fn governor_finding(facts: &Facts) -> Finding {
     let consequence = "the clock may change while measuring; such measurements carry a warning";
     match facts.governor.as_deref() {
-        Some("performance") => finding("clock governor", Status::Ok, "performance", "", ""),
+        Some("performance") => new_finding("clock governor", Status::Ok, "performance", "", ""),
         Some(other) => {
             let advice = "as root: `cpupower frequency-set -g performance`";
-            finding("clock governor", Status::Limited, other, consequence, advice)
+            new_finding("clock governor", Status::Limited, other, consequence, advice)
         }
-        None => finding(
+        None => new_finding(
             "clock governor",
             Status::Limited,
             "unknown",
@@ -369,45 +368,49 @@ fn governor(facts: &Facts) -> Finding {
     }
 }
 
-fn boost(facts: &Facts) -> Finding {
+fn boost_finding(facts: &Facts) -> Finding {
     let consequence = "the clock depends on temperature and active cores, which biases comparisons of thread counts";
     let advice = "as root: write 0 to cpufreq/boost, or 1 to intel_pstate/no_turbo, under /sys/devices/system/cpu";
     match facts.is_boost_on {
-        Some(false) => finding("clock boost", Status::Ok, "off", "", ""),
-        Some(true) => finding("clock boost", Status::Limited, "on", consequence, advice),
-        None => {
-            finding("clock boost", Status::Limited, "unknown", consequence, "set it on the host, where it can be seen")
-        }
+        Some(false) => new_finding("clock boost", Status::Ok, "off", "", ""),
+        Some(true) => new_finding("clock boost", Status::Limited, "on", consequence, advice),
+        None => new_finding(
+            "clock boost",
+            Status::Limited,
+            "unknown",
+            consequence,
+            "set it on the host, where it can be seen",
+        ),
     }
 }
 
-fn smt(facts: &Facts) -> Finding {
+fn smt_finding(facts: &Facts) -> Finding {
     let (status, found) = match facts.is_smt_active {
         Some(true) => (Status::Limited, "on: two threads share the units of a core"),
         Some(false) => (Status::Ok, "off, as far as can be seen"),
         None => (Status::Limited, "unknown"),
     };
     let advice = "measure on one thread per core, or as root: `echo off > /sys/devices/system/cpu/smt/control`";
-    finding("SMT", status, found, "the other thread of a core affects times", advice)
+    new_finding("SMT", status, found, "the other thread of a core affects times", advice)
 }
 
-fn isolation(facts: &Facts) -> Finding {
+fn isolation_finding(facts: &Facts) -> Finding {
     let (status, found) = if facts.isolated_cpus.is_empty() {
         (Status::Limited, "no processor is isolated".to_string())
     } else {
         (Status::Ok, format!("processors {:?} are isolated", facts.isolated_cpus))
     };
     let advice = "for the quietest results boot with `isolcpus=` and `nohz_full=`, and pin the runner there";
-    finding("core isolation", status, found, "the system schedules other work onto measured processors", advice)
+    new_finding("core isolation", status, found, "the system schedules other work onto measured processors", advice)
 }
 
-fn machine(facts: &Facts) -> Finding {
+fn virtual_machine_finding(facts: &Facts) -> Finding {
     match &facts.hypervisor {
-        None => finding("virtual machine", Status::Ok, "no", "", ""),
+        None => new_finding("virtual machine", Status::Ok, "no", "", ""),
         Some(name) => {
             let consequence =
                 "other virtual machines may disturb measurements; cache sizes and clock policy are the host's";
-            finding(
+            new_finding(
                 "virtual machine",
                 Status::Limited,
                 format!("yes: {name}"),
@@ -434,7 +437,7 @@ fn hardware_counters(evidence: &Evidence) -> Finding {
         (_, None) => given.join(", "),
     };
     let consequence = "records have times, faults and processor time, but no hardware counters";
-    finding(
+    new_finding(
         "hardware counters",
         status,
         found,
@@ -455,7 +458,7 @@ fn perf_events(evidence: &Evidence) -> Finding {
         _ => Status::Missing,
     };
     let consequence = "only PAPI and the kernel's general statistics provide counters";
-    finding(
+    new_finding(
         "perf events",
         status,
         found,
@@ -467,7 +470,7 @@ fn perf_events(evidence: &Evidence) -> Finding {
 fn papi_finding(papi: &Result<PapiFound, String>) -> Finding {
     let consequence = "floating-point counters are unavailable; other counters use perf events";
     match papi {
-        Err(why) => finding(
+        Err(why) => new_finding(
             "PAPI",
             Status::Limited,
             why,
@@ -477,11 +480,11 @@ fn papi_finding(papi: &Result<PapiFound, String>) -> Finding {
         Ok(papi) => {
             let off = papi.components.iter().find(|part| part.name == "perf_event" && part.disabled.is_some());
             match off.and_then(|part| part.disabled.as_ref()) {
-                None => finding("PAPI", Status::Ok, &papi.version, "", ""),
+                None => new_finding("PAPI", Status::Ok, &papi.version, "", ""),
                 Some(reason) => {
                     let found = format!("{}, with its processor counters off: {reason}", papi.version);
                     let advice = "if the processor is newer than libpfm4, install a newer libpfm4";
-                    finding("PAPI", Status::Limited, found, consequence, advice)
+                    new_finding("PAPI", Status::Limited, found, consequence, advice)
                 }
             }
         }

@@ -8,7 +8,7 @@ use expect_test::expect;
 use measure::counters::{Coverage, Refusal};
 
 fn evidence() -> Evidence {
-    let root = example::machine();
+    let root = example::example_machine();
     let counter = |name, given: bool| Availability {
         name,
         unit: "count",
@@ -40,14 +40,14 @@ fn evidence() -> Evidence {
         },
         clock_precision_ns: 40,
         memory_limit: Some((1 << 30, "control group".into())),
-        libraries: LIBRARIES.iter().map(|library| find(library, &[])).collect(),
+        libraries: LIBRARIES.iter().map(|library| find_library(library, &[])).collect(),
         library_folders: vec!["lib".into()],
     }
 }
 
 #[test]
 fn every_lack_is_told_with_its_consequence_and_cure() {
-    let lines: Vec<String> = findings(&evidence())
+    let lines: Vec<String> = judge_evidence(&evidence())
         .into_iter()
         .map(|one| format!("{:?} {}: {} | {} | {}\n", one.status, one.topic, one.found, one.consequence, one.advice))
         .collect();
@@ -124,14 +124,14 @@ fn a_gpu_is_judged_by_its_driver_compiler_and_permissions() {
 fn a_library_is_found_in_the_first_folder_that_has_it() {
     let folder = tempfile::tempdir().expect("folder");
     fs::write(folder.path().join("libtvm.so"), "").expect("file");
-    let found = find(&LIBRARIES[2], &["nowhere".into(), folder.path().into()]);
+    let found = find_library(&LIBRARIES[2], &["nowhere".into(), folder.path().into()]);
     assert_eq!(found.path, Some(folder.path().join("libtvm.so")));
-    assert_eq!(library(&found, &[]).status, Status::Ok);
+    assert_eq!(library_finding(&found, &[]).status, Status::Ok);
 }
 
 #[test]
 fn this_machine_is_judged() {
-    let findings = doctor(&DoctorRequest::default());
+    let findings = check_machine(&DoctorRequest::default());
     assert_eq!(findings.len(), LIBRARIES.len() + 17);
     for one in findings {
         assert!(one.status == Status::Ok || (!one.consequence.is_empty() && !one.advice.is_empty()), "{one:?}");

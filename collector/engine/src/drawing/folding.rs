@@ -2,7 +2,7 @@
 //! others.
 
 use super::Card;
-use report::percent;
+use report::format_percent;
 use std::ops::Range;
 
 /// Smallest number of repetitions that are folded.
@@ -18,7 +18,6 @@ struct Block {
     times: usize,
 }
 
-/// The boxes of a folded drawing.
 pub(super) struct Folded {
     /// Indices of the boxes that are shown, in an order in which all edges lead forwards.
     pub shown: Vec<usize>,
@@ -27,10 +26,10 @@ pub(super) struct Folded {
 }
 
 /// Folds the repeated blocks of a drawing and appends the boxes that stand for them. Returns None if nothing repeats.
-pub(super) fn fold(cards: &mut Vec<Card>, edges: &[(usize, usize)]) -> Option<Folded> {
+pub(super) fn fold_cards(cards: &mut Vec<Card>, edges: &[(usize, usize)]) -> Option<Folded> {
     let count = cards.len();
     let mut blocks = Vec::new();
-    find(&keys(cards), 0..count, &mut blocks);
+    find_blocks(&card_keys(cards), 0..count, &mut blocks);
     blocks.sort_by_key(|block| block.first);
     if blocks.is_empty() {
         return None;
@@ -68,8 +67,8 @@ pub(super) fn fold(cards: &mut Vec<Card>, edges: &[(usize, usize)]) -> Option<Fo
     Some(Folded { shown, edges })
 }
 
-/// Returns what makes boxes alike; None for inputs and results, which no block contains.
-fn keys(cards: &[Card]) -> Vec<Option<(&'static str, &str, &str)>> {
+/// Returns the keys by which boxes are compared; None for inputs and results, which no block contains.
+fn card_keys(cards: &[Card]) -> Vec<Option<(&'static str, &str, &str)>> {
     let is_inner = |card: &&Card| !matches!(card.style, "input" | "output");
     cards
         .iter()
@@ -78,15 +77,15 @@ fn keys(cards: &[Card]) -> Vec<Option<(&'static str, &str, &str)>> {
 }
 
 /// Adds the block that covers most boxes of a range, and those before and after it.
-fn find<Key: PartialEq>(keys: &[Option<Key>], range: Range<usize>, found: &mut Vec<Block>) {
-    let Some(best) = longest(keys, range.clone()) else { return };
-    find(keys, range.start..best.first, found);
-    find(keys, best.first + best.length * best.times..range.end, found);
+fn find_blocks<Key: PartialEq>(keys: &[Option<Key>], range: Range<usize>, found: &mut Vec<Block>) {
+    let Some(best) = longest_block(keys, range.clone()) else { return };
+    find_blocks(keys, range.start..best.first, found);
+    find_blocks(keys, best.first + best.length * best.times..range.end, found);
     found.push(best);
 }
 
 /// Returns the block whose repetitions cover most boxes; of several the shortest.
-fn longest<Key: PartialEq>(keys: &[Option<Key>], range: Range<usize>) -> Option<Block> {
+fn longest_block<Key: PartialEq>(keys: &[Option<Key>], range: Range<usize>) -> Option<Block> {
     let mut best: Option<Block> = None;
     for length in 1..=range.len() / LEAST_TIMES {
         let mut alike = 0;
@@ -118,7 +117,7 @@ fn stand_in(block: &Block, share: f64) -> Card {
         subtitle: format!("the {boxes} above"),
         facts: vec![
             ("repeats", format!("the {boxes} above occur {} times in a row", block.times)),
-            ("of the model", percent(share)),
+            ("of the model", format_percent(share)),
         ],
         share,
     }
@@ -143,7 +142,7 @@ mod tests {
         let mut edges: Vec<(usize, usize)> = (0..15).map(|at| (at, at + 1)).collect();
         edges.extend((0..4).map(|block| (1 + 3 * block, 4 + 3 * block)));
         edges.push((10, 16));
-        let folded = fold(&mut cards, &edges).expect("four blocks are alike");
+        let folded = fold_cards(&mut cards, &edges).expect("four blocks are alike");
         let titles: Vec<&str> = folded.shown.iter().map(|&card| cards[card].title.as_str()).collect();
         assert_eq!(titles, ["x", "gather", "norm", "dense", "add", "3 more times", "last", "a"]);
         assert_eq!(folded.edges, [(0, 1), (1, 2), (1, 4), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7)]);
@@ -153,7 +152,7 @@ mod tests {
     #[test]
     fn what_does_not_repeat_is_drawn_as_it_is() {
         let mut cards: Vec<Card> = ["a", "b", "a", "b", "c", "d"].map(|title| card("pool", title)).into();
-        assert!(fold(&mut cards, &[(0, 1)]).is_none());
+        assert!(fold_cards(&mut cards, &[(0, 1)]).is_none());
         assert_eq!(cards.len(), 6);
     }
 }

@@ -6,7 +6,6 @@
 //! a few sweeps down and up. Finally, boxes move towards their neighbours as far as the adjacent
 //! boxes allow. If a drawing has too many lines, they are drawn straight.
 
-/// A layout of boxes and lines.
 pub(super) struct Layered {
     pub boxes: Vec<Placed>,
     pub edges: Vec<DrawnLine>,
@@ -14,7 +13,6 @@ pub(super) struct Layered {
     pub height: f64,
 }
 
-/// A box with the coordinates of its centre.
 #[derive(Clone, Copy)]
 pub(super) struct Placed {
     pub x: f64,
@@ -45,8 +43,8 @@ struct LayerPlace {
 }
 
 /// Computes the layout of boxes of these widths. Edges lead from a lower to a higher index.
-pub(super) fn layered(widths: &[f64], edges: &[(usize, usize)]) -> Layered {
-    let layer_of = layer_of(widths.len(), edges);
+pub(super) fn layout_boxes(widths: &[f64], edges: &[(usize, usize)]) -> Layered {
+    let layer_of = assign_layers(widths.len(), edges);
     let mut places: Vec<LayerPlace> = widths
         .iter()
         .zip(&layer_of)
@@ -71,14 +69,13 @@ pub(super) fn layered(widths: &[f64], edges: &[(usize, usize)]) -> Layered {
     }
     let mut layers = vec![vec![]; layer_of.iter().max().map_or(0, |last| last + 1)];
     places.iter().enumerate().for_each(|(index, place)| layers[place.layer].push(index));
-    order(&mut layers, &mut places);
-    arrange(&layers, &mut places);
-    finish(widths, &places, edges, &chains, layers.len())
+    order_layers(&mut layers, &mut places);
+    arrange_boxes(&layers, &mut places);
+    finish_layout(widths, &places, edges, &chains, layers.len())
 }
 
-/// Returns the layer of each box: below all boxes that it reads from. A box without inputs is
-/// placed directly above its first reader.
-fn layer_of(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
+/// Returns the layer of each box, below its inputs; a box without inputs is directly above its first reader.
+fn assign_layers(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     let mut layer = vec![0usize; count];
     let mut by_reader: Vec<(usize, usize)> = edges.iter().map(|&(from, to)| (to, from)).collect();
     by_reader.sort_unstable();
@@ -99,7 +96,7 @@ fn layer_of(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     layer
 }
 
-fn order(layers: &mut [Vec<usize>], places: &mut [LayerPlace]) {
+fn order_layers(layers: &mut [Vec<usize>], places: &mut [LayerPlace]) {
     let number = |layers: &[Vec<usize>], places: &mut [LayerPlace]| {
         for layer in layers {
             layer.iter().enumerate().for_each(|(at, &index)| places[index].x = at as f64);
@@ -128,7 +125,7 @@ fn mean_of(neighbours: &[usize], places: &[LayerPlace]) -> Option<f64> {
     (!neighbours.is_empty()).then(|| sum / neighbours.len() as f64)
 }
 
-fn arrange(layers: &[Vec<usize>], places: &mut [LayerPlace]) {
+fn arrange_boxes(layers: &[Vec<usize>], places: &mut [LayerPlace]) {
     for layer in layers {
         let total: f64 = layer.iter().map(|&index| places[index].width + GAP).sum();
         let mut left = -total / 2.0;
@@ -147,15 +144,14 @@ fn arrange(layers: &[Vec<usize>], places: &mut [LayerPlace]) {
                 mean_of(if is_down { &place.above } else { &place.below }, places).unwrap_or(place.x)
             };
             let wanted: Vec<f64> = layer.iter().map(wanted).collect();
-            let found = apart(&wanted, &layer.iter().map(|&index| places[index].width).collect::<Vec<_>>());
+            let found = separate_boxes(&wanted, &layer.iter().map(|&index| places[index].width).collect::<Vec<_>>());
             layer.iter().zip(found).for_each(|(&index, x)| places[index].x = x);
         }
     }
 }
 
-/// Returns positions near the wanted ones, in the same order and without overlap: the mean of
-/// shifting all to the right and shifting all to the left.
-fn apart(wanted: &[f64], widths: &[f64]) -> Vec<f64> {
+/// Returns positions near the wanted ones without overlap: the mean of shifting all right and all left.
+fn separate_boxes(wanted: &[f64], widths: &[f64]) -> Vec<f64> {
     let room = |at: usize| (widths[at] + widths[at + 1]) / 2.0 + GAP;
     let (mut right, mut left) = (wanted.to_vec(), wanted.to_vec());
     for at in 1..wanted.len() {
@@ -167,7 +163,7 @@ fn apart(wanted: &[f64], widths: &[f64]) -> Vec<f64> {
     right.iter().zip(left).map(|(right, left)| (right + left) / 2.0).collect()
 }
 
-fn finish(
+fn finish_layout(
     widths: &[f64],
     places: &[LayerPlace],
     edges: &[(usize, usize)],
@@ -204,7 +200,7 @@ mod tests {
     fn boxes_stand_below_what_they_read_and_clear_of_each_other() {
         // A diamond with a long line next to it.
         let edges = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (0, 4)];
-        let drawing = layered(&[80.0, 120.0, 60.0, 80.0, 80.0], &edges);
+        let drawing = layout_boxes(&[80.0, 120.0, 60.0, 80.0, 80.0], &edges);
         for (from, to) in edges {
             assert!(drawing.boxes[from].y < drawing.boxes[to].y);
         }

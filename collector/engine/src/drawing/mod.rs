@@ -12,13 +12,12 @@ mod layers;
 use layers::{Layered, Placed};
 use models::fuse::{Claim, Fuse, plan_with};
 use models::{Class, Graph, Result, ValueId};
-use report::page::{self, escaped};
-use report::{duration, percent};
+use report::page::{self, escape_html};
+use report::{format_duration, format_percent};
 use serde_json::json;
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// Style sheet of the page.
 const STYLE: &str = include_str!("style.css");
 /// Body of the page, with marks for the drawing and its facts.
 const BODY: &str = include_str!("body.html");
@@ -26,7 +25,6 @@ const HEIGHT: f64 = 44.0;
 /// Largest number of characters of a line in a box.
 const LONGEST: usize = 48;
 
-/// One box of the drawing.
 struct Card {
     /// Class in the page's style sheet.
     style: &'static str,
@@ -48,20 +46,25 @@ pub struct MeasuredMedian {
 }
 
 /// Renders a graph as HTML. `times` contains times by the hashes of tasks.
-pub fn drawn(graph: &Graph, fuse: Fuse, claims: &[Claim], times: &HashMap<String, MeasuredMedian>) -> Result<String> {
-    let mut drawing = Drawing::of(graph, fuse, claims, times)?;
-    let legend = legend(&drawing.cards);
-    let views = drawing.views();
+pub fn render_graph(
+    graph: &Graph,
+    fuse: Fuse,
+    claims: &[Claim],
+    times: &HashMap<String, MeasuredMedian>,
+) -> Result<String> {
+    let mut drawing = Drawing::from_graph(graph, fuse, claims, times)?;
+    let legend = format_legend(&drawing.cards);
+    let views = drawing.render_views();
     let mut facts = Vec::new();
     for card in &drawing.cards {
         let lines: Vec<_> = card.facts.iter().map(|(name, text)| json!([name, text])).collect();
         facts.push(json!({ "title": card.title, "facts": lines }));
     }
-    let data = page::data(&serde_json::to_string(&facts).expect("texts"));
+    let data = page::escape_json(&serde_json::to_string(&facts).expect("texts"));
     let totals = drawing.totals;
     let parts = [
-        ("{{name}}", escaped(&graph.name)),
-        ("{{totals}}", escaped(&totals)),
+        ("{{name}}", escape_html(&graph.name)),
+        ("{{totals}}", escape_html(&totals)),
         ("{{legend}}", legend),
         ("{{drawing}}", views),
         ("{{data}}", data),
@@ -77,7 +80,7 @@ pub fn drawn(graph: &Graph, fuse: Fuse, claims: &[Claim], times: &HashMap<String
         rest = &rest[at + mark.len()..];
     }
     body.push_str(rest);
-    Ok(page::page(&graph.name, STYLE, &body))
+    Ok(page::whole_page(&graph.name, STYLE, &body))
 }
 
 struct Drawing {
@@ -88,7 +91,12 @@ struct Drawing {
 }
 
 impl Drawing {
-    fn of(graph: &Graph, fuse: Fuse, claims: &[Claim], times: &HashMap<String, MeasuredMedian>) -> Result<Drawing> {
+    fn from_graph(
+        graph: &Graph,
+        fuse: Fuse,
+        claims: &[Claim],
+        times: &HashMap<String, MeasuredMedian>,
+    ) -> Result<Drawing> {
         let plan = plan_with(graph, fuse, claims)?;
         let mut cards = Vec::new();
         // The box that produces each value.
@@ -98,7 +106,7 @@ impl Drawing {
         for &id in &graph.inputs {
             maker.insert(id, cards.len());
             let name = &graph.values[id.0 as usize].name;
-            cards.push(plain("input", name, ty(id), vec![("input", name.clone()), ("type", ty(id))]));
+            cards.push(plain_card("input", name, ty(id), vec![("input", name.clone()), ("type", ty(id))]));
         }
         let mut in_task = vec![None; graph.nodes.len()];
         let mut works = Vec::new();
@@ -118,7 +126,7 @@ impl Drawing {
                 reads.extend(node.inputs.iter().map(|&id| (id, cards.len())));
                 let output = ty(node.outputs[0]);
                 let facts = vec![("result", output.clone()), ("place", node.origin.scope.clone())];
-                cards.push(plain("view", node.op.name(), output, facts));
+                cards.push(plain_card("view", node.op.name(), output, facts));
                 continue;
             };
             let told = told[call];
@@ -133,21 +141,21 @@ impl Drawing {
             let share = if all > 0.0 { work.flops as f64 / all } else { 0.0 };
             let of_time = told.filter(|_| is_timed).map(|told| told.time_ns / time_ns);
             let measured = told.map(|told| {
-                let part = of_time.map_or(String::new(), |part| format!(", {} of the model", percent(part)));
-                format!("{}{part}; {}", duration(told.time_ns), told.remark)
+                let part = of_time.map_or(String::new(), |part| format!(", {} of the model", format_percent(part)));
+                format!("{}{part}; {}", format_duration(told.time_ns), told.remark)
             });
             let facts = vec![
                 ("task", found.task.describe()),
                 ("result", ty(call.result)),
                 ("place", anchor.origin.scope.clone()),
                 ("source", anchor.origin.source_op.clone()),
-                ("work", format!("{} FLOP, {:.1} % of the model", amount(work.flops as f64), 100.0 * share)),
+                ("work", format!("{} FLOP, {:.1} % of the model", format_amount(work.flops as f64), 100.0 * share)),
                 (
                     "moves",
                     format!(
                         "{}B, weights {}B",
-                        amount((work.bytes_in + work.bytes_out) as f64),
-                        amount(work.bytes_weights as f64)
+                        format_amount((work.bytes_in + work.bytes_out) as f64),
+                        format_amount(work.bytes_weights as f64)
                     ),
                 ),
                 ("measured", measured.unwrap_or_default()),
@@ -155,10 +163,10 @@ impl Drawing {
                 ("hash", found.task.hash()),
             ];
             cards.push(Card {
-                style: style(anchor.op.class()),
+                style: class_style(anchor.op.class()),
                 title: found.task.name(),
                 subtitle: match told {
-                    Some(told) => format!("{} · {}", duration(told.time_ns), ty(call.result)),
+                    Some(told) => format!("{} · {}", format_duration(told.time_ns), ty(call.result)),
                     None => ty(call.result),
                 },
                 facts: facts.into_iter().filter(|(_, text)| !text.is_empty()).collect(),
@@ -168,7 +176,7 @@ impl Drawing {
         for &id in &graph.outputs {
             reads.push((id, cards.len()));
             let name = &graph.values[id.0 as usize].name;
-            cards.push(plain("output", "result", ty(id), vec![("result", name.clone()), ("type", ty(id))]));
+            cards.push(plain_card("output", "result", ty(id), vec![("result", name.clone()), ("type", ty(id))]));
         }
         // Constants have no box, because there are many and they add little information.
         let edges = reads.into_iter().filter_map(|(id, to)| Some((*maker.get(&id)?, to)));
@@ -177,39 +185,39 @@ impl Drawing {
         edges.dedup();
         let measured = match told.iter().flatten().count() {
             0 => String::new(),
-            count => format!(", {count} of them measured: {}", duration(time_ns)),
+            count => format!(", {count} of them measured: {}", format_duration(time_ns)),
         };
         let totals = format!(
             "{} operators, {} calls of {} tasks, {} FLOP{measured}",
             graph.nodes.len(),
             plan.calls.len(),
             plan.tasks.len(),
-            amount(all)
+            format_amount(all)
         );
         Ok(Drawing { cards, edges, totals })
     }
 
     /// Returns the drawing with repeated blocks folded, if there are any, and the whole drawing.
-    fn views(&mut self) -> String {
+    fn render_views(&mut self) -> String {
         let all: Vec<usize> = (0..self.cards.len()).collect();
-        let folded = folding::fold(&mut self.cards, &self.edges);
-        let folded = folded.map(|folded| self.view(&folded.shown, &folded.edges)).unwrap_or_default();
-        folded + &self.view(&all, &self.edges)
+        let folded = folding::fold_cards(&mut self.cards, &self.edges);
+        let folded = folded.map(|folded| self.render_view(&folded.shown, &folded.edges)).unwrap_or_default();
+        folded + &self.render_view(&all, &self.edges)
     }
 
-    fn view(&self, shown: &[usize], edges: &[(usize, usize)]) -> String {
-        let widths = self.widths();
+    fn render_view(&self, shown: &[usize], edges: &[(usize, usize)]) -> String {
+        let widths = self.card_widths();
         let widths: Vec<f64> = shown.iter().map(|&card| widths[card]).collect();
-        let layered = layers::layered(&widths, edges);
+        let layered = layers::layout_boxes(&widths, edges);
         format!(
             "<g class=\"drawing\" data-width=\"{:.0}\" data-height=\"{:.0}\">\n{}</g>\n",
             layered.width,
             layered.height,
-            svg(&self.cards, shown, &layered)
+            render_svg(&self.cards, shown, &layered)
         )
     }
 
-    fn widths(&self) -> Vec<f64> {
+    fn card_widths(&self) -> Vec<f64> {
         // Characters of the title are wider, because it is bold.
         let width = |text: &str, letter: f64| letter * text.chars().count().clamp(8, LONGEST) as f64;
         let widest = |card: &Card| width(&card.title, 7.6).max(width(&card.subtitle, 6.5));
@@ -217,12 +225,12 @@ impl Drawing {
     }
 }
 
-fn plain(style: &'static str, title: &str, subtitle: String, facts: Vec<(&'static str, String)>) -> Card {
+fn plain_card(style: &'static str, title: &str, subtitle: String, facts: Vec<(&'static str, String)>) -> Card {
     let facts = facts.into_iter().filter(|(_, text)| !text.is_empty()).collect();
     Card { style, title: title.to_owned(), subtitle, facts, share: 0.0 }
 }
 
-fn style(class: Class) -> &'static str {
+fn class_style(class: Class) -> &'static str {
     match class {
         Class::Contraction => "contraction",
         Class::Normalisation => "normalisation",
@@ -234,7 +242,7 @@ fn style(class: Class) -> &'static str {
     }
 }
 
-fn legend(cards: &[Card]) -> String {
+fn format_legend(cards: &[Card]) -> String {
     let mut styles: Vec<&str> = Vec::new();
     for card in cards {
         if !styles.contains(&card.style) {
@@ -244,7 +252,7 @@ fn legend(cards: &[Card]) -> String {
     styles.iter().map(|style| format!("<span class=\"key {style}\">{style}</span>")).collect()
 }
 
-fn svg(cards: &[Card], shown: &[usize], layered: &Layered) -> String {
+fn render_svg(cards: &[Card], shown: &[usize], layered: &Layered) -> String {
     let mut text = String::new();
     for line in &layered.edges {
         let _ = writeln!(
@@ -252,7 +260,7 @@ fn svg(cards: &[Card], shown: &[usize], layered: &Layered) -> String {
             "<path class=\"edge\" data-from=\"{}\" data-to=\"{}\" d=\"{}\"/>",
             shown[line.from],
             shown[line.to],
-            curve(&line.points)
+            curve_path(&line.points)
         );
     }
     for (&index, Placed { x, y, width }) in shown.iter().zip(&layered.boxes) {
@@ -276,15 +284,15 @@ fn svg(cards: &[Card], shown: &[usize], layered: &Layered) -> String {
             text,
             "<text class=\"title\" x=\"{0:.1}\" y=\"18\">{1}</text><text class=\"type\" x=\"{0:.1}\" y=\"33\">{2}</text></g>",
             width / 2.0,
-            escaped(&shortened(&card.title)),
-            escaped(&shortened(&card.subtitle))
+            escape_html(&shorten_text(&card.title)),
+            escape_html(&shorten_text(&card.subtitle))
         );
     }
     text
 }
 
 /// Returns the path of a curve that is vertical at each point.
-fn curve(points: &[(f64, f64)]) -> String {
+fn curve_path(points: &[(f64, f64)]) -> String {
     let mut path = String::new();
     for (index, &(x, y)) in points.iter().enumerate() {
         match index.checked_sub(1).map(|before| points[before]) {
@@ -298,13 +306,13 @@ fn curve(points: &[(f64, f64)]) -> String {
     path
 }
 
-fn shortened(text: &str) -> String {
+fn shorten_text(text: &str) -> String {
     let is_short = text.chars().count() <= LONGEST;
     if is_short { text.to_owned() } else { text.chars().take(LONGEST - 1).chain(['…']).collect() }
 }
 
 /// Formats a number with three digits and a metric prefix.
-fn amount(number: f64) -> String {
+fn format_amount(number: f64) -> String {
     let scale = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")].into_iter().find(|(size, _)| number >= *size);
     match scale {
         Some((size, prefix)) => format!("{:.3} {prefix}", number / size),
@@ -317,14 +325,14 @@ mod tests {
     use super::*;
     use models::operators::Unary;
     use models::{GraphBuilder, Op, TensorType, UnaryOp};
-    use passes::simplify;
+    use passes::simplify_graph;
 
     #[test]
     fn every_task_is_a_box() {
         for name in ["resnet-18", "densenet-121", "lstm"] {
-            let graph = simplify(&zoo::build(name, 1).unwrap()).unwrap();
+            let graph = simplify_graph(&zoo::build_model(name, 1).unwrap()).unwrap();
             let calls = plan_with(&graph, Fuse::Epilogue, &[]).unwrap().calls.len();
-            let page = drawn(&graph, Fuse::Epilogue, &[], &HashMap::new()).unwrap();
+            let page = render_graph(&graph, Fuse::Epilogue, &[], &HashMap::new()).unwrap();
             let (_, page) = page.rsplit_once("<g class=\"drawing\"").unwrap();
             let boxes = |style: &str| page.matches(&format!("<g class=\"card {style}\"")).count();
             let others = boxes("view") + boxes("input") + boxes("output");
@@ -338,8 +346,8 @@ mod tests {
         let options = zoo::transformers::Options { sequence: 8, ..Default::default() };
         let name = "gpt2:n_layer=6,n_embd=32,n_head=2,vocab_size=50";
         let loaded = zoo::transformers::load_steps(name, &options, 1).unwrap();
-        let graph = simplify(&loaded.graph).unwrap();
-        let page = drawn(&graph, Fuse::Epilogue, &[], &HashMap::new()).unwrap();
+        let graph = simplify_graph(&loaded.graph).unwrap();
+        let page = render_graph(&graph, Fuse::Epilogue, &[], &HashMap::new()).unwrap();
         let views: Vec<&str> = page.split("<g class=\"drawing\"").skip(1).collect();
         assert_eq!(views.len(), 2, "a folded drawing and the whole one");
         let boxes = |view: &str| view.matches("<g class=\"card ").count();
@@ -348,7 +356,7 @@ mod tests {
 
     #[test]
     fn measured_tasks_show_their_times_and_compare_by_them() {
-        let graph = simplify(&zoo::build("mlp", 1).unwrap()).unwrap();
+        let graph = simplify_graph(&zoo::build_model("mlp", 1).unwrap()).unwrap();
         let plan = plan_with(&graph, Fuse::Epilogue, &[]).unwrap();
         let told = |place: usize| MeasuredMedian {
             time_ns: 1e3 * 2f64.powi(place as i32),
@@ -357,22 +365,22 @@ mod tests {
         let hashes = || plan.tasks.iter().map(|found| found.task.hash());
         let times: HashMap<String, MeasuredMedian> =
             hashes().enumerate().map(|(place, hash)| (hash, told(place))).collect();
-        let page = drawn(&graph, Fuse::Epilogue, &[], &times).unwrap();
+        let page = render_graph(&graph, Fuse::Epilogue, &[], &times).unwrap();
         assert!(page.contains(">1.00 µs · "), "{page}");
         assert!(page.contains(" % of the model; ± 0.8 % on a \\u003chost>"), "{page}");
         assert!(page.contains(&format!("{} of them measured: ", plan.calls.len())), "{page}");
         let first: HashMap<String, MeasuredMedian> = hashes().take(1).map(|hash| (hash, told(0))).collect();
-        let page = drawn(&graph, Fuse::Epilogue, &[], &first).unwrap();
+        let page = render_graph(&graph, Fuse::Epilogue, &[], &first).unwrap();
         assert!(page.contains("\"1.00 µs; ± 0.8 %") && page.contains("1 of them measured: 1.00 µs"), "{page}");
     }
 
     #[test]
     fn names_cannot_leave_their_place() {
         let mut builder = GraphBuilder::new("</title><script>alert(1)</script>{{data}}");
-        let x = builder.input("</script><b>", TensorType::f32(&[2])).unwrap();
+        let x = builder.add_input("</script><b>", TensorType::f32(&[2])).unwrap();
         builder.set_scope("<img src=x onerror=alert(1)>");
         let y = builder.push(Op::Unary(Unary { function: UnaryOp::Relu }), &[x]).unwrap();
-        let page = drawn(&builder.finish(&[y]).unwrap(), Fuse::Epilogue, &[], &HashMap::new()).unwrap();
+        let page = render_graph(&builder.finish(&[y]).unwrap(), Fuse::Epilogue, &[], &HashMap::new()).unwrap();
         assert!(!page.contains("<img") && !page.contains("<b>") && !page.contains("<script>alert"), "{page}");
         assert!(page.contains("{{data}}"), "the name is shown as it is");
     }

@@ -8,13 +8,13 @@ pub use report::{ModelReport, RanProgram};
 use crate::boards::BoardOptions;
 use crate::campaign::record;
 use crate::campaign::settings::Resolved;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, format_chain};
 use crate::input_files::InputFiles;
 use crate::network;
 use crate::observer::Observer;
 use crate::prepared::{On, PreparationRequest, PreparedModel, not_built};
 use crate::record_keeping::{Keeping, RecordLocation};
-use crate::runs::{PROGRAM, Runs, method};
+use crate::runs::{PROGRAM, Runs, model_method};
 use crate::{Result, machine, staging};
 use bench::Access;
 use datasets::{Outcome, Record, RowError, ScheduleSource};
@@ -30,7 +30,7 @@ use std::sync::atomic::AtomicUsize;
 
 /// Options of a run of a whole model.
 pub struct ModelRunOptions<'a> {
-    /// The board that it runs on, if that is not this machine.
+    /// The board on which the model runs; None for this machine.
     pub board: Option<(&'a Access, BoardOptions<'a>)>,
     /// Number of threads; by default one per CPU.
     pub threads: Option<usize>,
@@ -70,10 +70,10 @@ pub fn refuse_plan_on_board(options: &ModelRunOptions<'_>) -> Result<()> {
 }
 
 /// Runs the one model of a configuration.
-pub fn run(options: &ModelRunOptions<'_>, resolved: Resolved, observer: Rc<dyn Observer>) -> Result<ModelRun> {
+pub fn run_model(options: &ModelRunOptions<'_>, resolved: Resolved, observer: Rc<dyn Observer>) -> Result<ModelRun> {
     refuse_plan_on_board(options)?;
     let Resolved { config, loaded } = resolved;
-    let mut whole = PreparedModel::of(PreparationRequest {
+    let mut whole = PreparedModel::from_request(PreparationRequest {
         config,
         models: &loaded,
         threads: options.threads,
@@ -85,20 +85,21 @@ pub fn run(options: &ModelRunOptions<'_>, resolved: Resolved, observer: Rc<dyn O
     })?;
     whole.runs.signal = Arc::clone(&options.signal);
     whole.stages = match (options.plan, options.parallel) {
-        (Some(path), _) => Some(staging::read(path, &whole)?),
-        (None, Some(parallel)) => Some(staging::by_rule(parallel, &whole)),
+        (Some(path), _) => Some(staging::read_plan(path, &whole)?),
+        (None, Some(parallel)) => Some(staging::plan_by_rule(parallel, &whole)),
         (None, None) => None,
     };
     let folder = whole.new_folder(PROGRAM)?;
     let config = &whole.runs.config;
-    let job = whole.runs.job(whole.engine(), folder.clone(), PROGRAM, method(config), config.counters.clone());
+    let job =
+        whole.runs.create_job(whole.engine(), folder.clone(), PROGRAM, model_method(config), config.counters.clone());
     let is_here = whole.standing.board.is_none();
-    let _exclusive = if is_here { Some(machine::exclusive(options.wait_seconds, observer.as_ref())?) } else { None };
-    measure(options, &mut whole, &folder, &job)
+    let _exclusive = if is_here { Some(machine::lock_cpus(options.wait_seconds, observer.as_ref())?) } else { None };
+    measure_model(options, &mut whole, &folder, &job)
 }
 
 /// Builds and runs a model, and keeps the record of it.
-fn measure(
+fn measure_model(
     options: &ModelRunOptions<'_>,
     whole: &mut PreparedModel,
     folder: &Path,
@@ -109,33 +110,33 @@ fn measure(
     // The store is opened last, so that an earlier error does not leave an empty store behind.
     let keeping = match options.store {
         Some(store) => {
-            let schedules = whole.schedules(&choose);
+            let schedules = whole.choose_schedules(&choose);
             Some(Keeping::begin(store, whole, (&schedules, ScheduleSource::Default), &job.method, options.inputs)?)
         }
         None => None,
     };
-    let made = match whole.make(folder, &choose) {
+    let made = match whole.build_into(folder, &choose) {
         Ok(made) => made,
         Err(error) => {
-            whole.runs.go_on()?;
-            let why = chain(&error);
-            keep(keeping, |row| {
-                record::fail(row, Outcome::BuildFailed, why);
+            whole.runs.check_signal()?;
+            let why = format_chain(&error);
+            store_record(keeping, |row| {
+                record::mark_failed(row, Outcome::BuildFailed, why);
                 Ok(())
             })?;
             return Err(not_built(error));
         }
     };
-    whole.runs.go_on()?;
-    let reply = whole.runs.reply(job);
-    whole.runs.go_on()?;
-    let outputs = if let Ok(RunReply::Measured(_)) = &reply { whole.outputs(job)? } else { Vec::new() };
-    let check = if reply.is_ok() && !outputs.is_empty() { whole.check(&outputs) } else { None };
-    let kept = keep(keeping, |row| {
+    whole.runs.check_signal()?;
+    let reply = whole.runs.run_visits(job);
+    whole.runs.check_signal()?;
+    let outputs = if let Ok(RunReply::Measured(_)) = &reply { whole.last_outputs(job)? } else { Vec::new() };
+    let check = if reply.is_ok() && !outputs.is_empty() { whole.check_outputs(&outputs) } else { None };
+    let kept = store_record(keeping, |row| {
         network::record::describe_made(row, &made)?;
         network::record::describe_run(row, &reply, check)
     })?;
-    let measured = Runs::measured(reply)?;
+    let measured = Runs::reply_times(reply)?;
     let report = ModelReport::new(&RanProgram {
         model: whole.request.label(),
         batch: whole.request.batch,
@@ -153,12 +154,11 @@ fn measure(
     Ok(ModelRun { report: report.map_err(Failure::environment)?, program: made.program, outputs })
 }
 
-/// Stores a record if one is requested.
-fn keep(
+fn store_record(
     keeping: Option<Keeping>,
     fill: impl FnOnce(&mut Record) -> std::result::Result<(), RowError>,
 ) -> Result<Option<RecordLocation>> {
-    keeping.map(|keeping| keeping.keep(fill)).transpose()
+    keeping.map(|keeping| keeping.store_record(fill)).transpose()
 }
 
 /// Writes each output of a run to a NumPy file in a folder.
@@ -168,9 +168,9 @@ pub fn write_outputs(program: &Program, outputs: &[Tensor], folder: &Path) -> Re
     for (place, (port, tensor)) in program.outputs.iter().zip(outputs).enumerate() {
         // Names come from files and may contain path separators.
         let plain: String = port.name.chars().map(|one| if one.is_ascii_alphanumeric() { one } else { '_' }).collect();
-        let bytes = network::npy::bytes(tensor);
+        let bytes = network::npy::tensor_bytes(tensor);
         let path = folder.join(format!("{place}-{}.npy", plain.chars().take(60).collect::<String>()));
-        datasets::output::write(&path, &bytes).map_err(|error| Failure::usage(chain(&error)))?;
+        datasets::output::write_file(&path, &bytes).map_err(|error| Failure::usage(format_chain(&error)))?;
     }
     Ok(())
 }

@@ -9,14 +9,14 @@ use executor::Program;
 use job::Measured;
 use models::stages::Promise;
 use models::{Choice, Parallel, StagePlan};
-use report::{between, duration, size};
+use report::{format_duration, format_range, format_size};
 use serde::Serialize;
 
 /// A program that ran.
 pub struct RanProgram<'a> {
     /// Name of the model with its size.
     pub model: String,
-    /// Its batch size, if it has one.
+    /// Batch size of the model, if it has one.
     pub batch: Option<i64>,
     /// The target as text.
     pub target: &'a str,
@@ -88,7 +88,6 @@ pub struct ModelReport {
     heading: String,
 }
 
-/// Times of a group of calls.
 #[derive(Clone, Debug, Serialize)]
 struct ReportLane {
     stage: usize,
@@ -115,7 +114,7 @@ impl ModelReport {
             model: ran.model.clone(),
             batch: ran.batch,
             target: ran.target.to_owned(),
-            source: ran.board.map_or(Source::Measured, Board::source).name(),
+            source: ran.board.map_or(Source::Measured, Board::time_source).name(),
             code_for: ran.code_for.clone(),
             threads: ran.threads,
             seed: ran.seed,
@@ -139,11 +138,11 @@ impl ModelReport {
             record: ran.kept.clone(),
             parallel: ran.stages.map(|stages| stages.parallel),
             stages: ran.stages.map(|stages| stages.stages.len()),
-            width: ran.stages.map(StagePlan::width),
+            width: ran.stages.map(StagePlan::max_groups),
             promised: ran.stages.and_then(|stages| stages.promise),
-            lanes: lanes(ran),
+            lanes: report_lanes(ran),
             warnings: m.warnings.iter().map(ToString::to_string).collect(),
-            heading: ran.board.map(Board::heading).unwrap_or_default(),
+            heading: ran.board.map(Board::table_heading).unwrap_or_default(),
         })
     }
 
@@ -154,13 +153,13 @@ impl ModelReport {
 
     /// Describes the run in lines of text.
     pub fn text(&self) -> String {
-        format!("{}{}", self.heading, describe(self))
+        format!("{}{}", self.heading, describe_report(self))
     }
 }
 
-fn lanes(ran: &RanProgram<'_>) -> Vec<ReportLane> {
+fn report_lanes(ran: &RanProgram<'_>) -> Vec<ReportLane> {
     let stages = ran.program.stages.iter().zip(&ran.measured.stages_ns).enumerate();
-    let is_on_gpu = targets::find(ran.target).is_some_and(|kind| kind.runs_on_gpu());
+    let is_on_gpu = targets::find_kind(ran.target).is_some_and(|kind| kind.runs_on_gpu());
     let mut lanes = Vec::new();
     for (stage, (groups, seen)) in stages {
         lanes.extend(groups.groups.iter().zip(seen).map(|(group, (begin_ns, end_ns))| ReportLane {
@@ -175,7 +174,7 @@ fn lanes(ran: &RanProgram<'_>) -> Vec<ReportLane> {
     lanes
 }
 
-fn describe(report: &ModelReport) -> String {
+fn describe_report(report: &ModelReport) -> String {
     let mut lines = vec![format!(
         "{}: {} calls of {} tasks, {} thread{}, seed {}",
         report.model,
@@ -189,30 +188,34 @@ fn describe(report: &ModelReport) -> String {
         Some(Covers::Visits) => "over visits",
         _ => "within one visit",
     };
-    let interval = report.median_interval_ns.map(|(low, high)| format!(", {} {covered}", between(low, high)));
+    let interval = report.median_interval_ns.map(|(low, high)| format!(", {} {covered}", format_range(low, high)));
     lines.push(format!(
         "  time        {} median{}; least {}, p95 {}, {} samples",
-        duration(report.median_ns),
+        format_duration(report.median_ns),
         interval.unwrap_or_default(),
-        duration(report.min_ns),
-        duration(report.p95_ns),
+        format_duration(report.min_ns),
+        format_duration(report.p95_ns),
         report.n
     ));
     if let (Some(parallel), Some(stages), Some(width)) = (report.parallel, report.stages, report.width) {
         let promised = report.promised.map(|promise| {
-            format!("; promised {} ({})", duration(promise.time_ns), between(promise.low_ns, promise.high_ns))
+            format!(
+                "; promised {} ({})",
+                format_duration(promise.time_ns),
+                format_range(promise.low_ns, promise.high_ns)
+            )
         });
         let (name, promised) = (parallel.name(), promised.unwrap_or_default());
         lines.push(format!("  plan        {name}: {stages} stages, up to {width} concurrent groups{promised}"));
     }
-    lines.push(format!("  first run   {}", duration(report.first_run_ns as f64)));
+    lines.push(format!("  first run   {}", format_duration(report.first_run_ns as f64)));
     lines.push(format!(
         "  memory      {} of activations (at least {}), {} of constants, {} the whole process",
-        size(report.activation_bytes),
-        size(report.least_activation_bytes),
-        size(report.constant_bytes),
+        format_size(report.activation_bytes),
+        format_size(report.least_activation_bytes),
+        format_size(report.constant_bytes),
         // The memory of a process on a board is unknown.
-        if report.peak_memory_bytes > 0 { size(report.peak_memory_bytes) } else { "?".to_owned() }
+        if report.peak_memory_bytes > 0 { format_size(report.peak_memory_bytes) } else { "?".to_owned() }
     ));
     lines.extend(report.code_for.iter().map(|code| format!("  code        for {code}")));
     lines.push(match &report.check {

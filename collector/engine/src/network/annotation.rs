@@ -62,8 +62,7 @@ pub struct Sampled {
     pub hertz: u64,
     /// Samples within the operator.
     pub own: u64,
-    /// Samples of the operator in functions that are not shown, which check arguments and raise
-    /// errors.
+    /// Samples of the operator in functions that are not shown, which check arguments and raise errors.
     pub in_glue: u64,
     /// All samples.
     pub all: u64,
@@ -110,9 +109,8 @@ pub struct AnnotatedLoop {
     pub share: f64,
 }
 
-/// Returns the tasks that a text identifies: by the beginning of a hash, by a whole name or call,
-/// or else by a part of those.
-pub fn matching(tasks: &[TaskUse], wanted: &str) -> Vec<usize> {
+/// Returns tasks by the beginning of a hash, by a whole name or call, or else by a part of those.
+pub fn match_tasks(tasks: &[TaskUse], wanted: &str) -> Vec<usize> {
     const HASH_LEAST: usize = 6;
     let wanted = wanted.to_lowercase();
     let all = |is_meant: &dyn Fn(&TaskUse) -> bool| -> Vec<usize> {
@@ -132,7 +130,7 @@ pub fn matching(tasks: &[TaskUse], wanted: &str) -> Vec<usize> {
 }
 
 /// Annotates one task. `code` is the index of its code in the program.
-pub fn annotation(
+pub fn annotate_task(
     (one, code): (&TaskUse, usize),
     schedule: &Schedule,
     (listing, is_code_that_ran): (Listing, bool),
@@ -147,7 +145,8 @@ pub fn annotation(
     let basis = if own >= SAMPLES_MIN { Basis::Sampled } else { Basis::Estimated };
     let is_shown = |name: &str| listing.functions.iter().any(|function| function.name == name);
     let in_glue = hits.iter().filter(|((name, _), _)| !is_shown(name)).map(|(_, count)| count).sum();
-    let functions = listing.functions.into_iter().map(|function| told(function, &hits, own, basis)).collect();
+    let functions =
+        listing.functions.into_iter().map(|function| annotate_function(function, &hits, own, basis)).collect();
     let sampled = |samples: &Samples| {
         let Samples { event, hertz, taken, lost, .. } = samples.clone();
         Sampled { event, hertz, own, in_glue, all: taken, lost }
@@ -156,7 +155,7 @@ pub fn annotation(
         text: one.task.describe(),
         task: one.task.hash(),
         places: one.places.clone(),
-        schedule: schedule.hash(),
+        schedule: schedule.stable_hash(),
         schedule_json: serde_json::from_str(&schedule.to_json()).unwrap_or_default(),
         is_code_that_ran,
         basis,
@@ -168,7 +167,7 @@ pub fn annotation(
     }
 }
 
-fn told(function: ListedFunction, hits: &HashMap<(&str, u64), u64>, own: u64, basis: Basis) -> Function {
+fn annotate_function(function: ListedFunction, hits: &HashMap<(&str, u64), u64>, own: u64, basis: Basis) -> Function {
     let ListedFunction { name, lines, loops } = function;
     let line = |Line { offset, text }: Line| {
         let samples = hits.get(&(name.as_str(), offset)).copied().unwrap_or(0);
@@ -215,9 +214,9 @@ mod tests {
     #[test]
     fn samples_belong_to_the_innermost_loop() {
         let hits = HashMap::from([(("f", 0), 10), (("f", 2), 50), (("f", 4), 40), (("g", 4), 7)]);
-        let seen = told(function(), &hits, 100, Basis::Sampled);
+        let seen = annotate_function(function(), &hits, 100, Basis::Sampled);
         assert_eq!(seen.loops.iter().map(|one| one.share).collect::<Vec<_>>(), [0.4, 0.5]);
-        let guessed = told(function(), &HashMap::new(), 0, Basis::Estimated);
+        let guessed = annotate_function(function(), &HashMap::new(), 0, Basis::Estimated);
         assert_eq!(guessed.loops.iter().map(|one| one.share).collect::<Vec<_>>(), [0.25, 0.75]);
     }
 }

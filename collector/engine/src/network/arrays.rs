@@ -12,14 +12,13 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-/// Format of a file.
 enum ArrayFormat {
     Npy,
     Npz,
     SafeTensors,
 }
 
-fn format(path: &Path) -> ArrayFormat {
+fn detect_format(path: &Path) -> ArrayFormat {
     match path.extension().and_then(|end| end.to_str()) {
         Some("npz") => ArrayFormat::Npz,
         Some("safetensors") => ArrayFormat::SafeTensors,
@@ -28,62 +27,63 @@ fn format(path: &Path) -> ArrayFormat {
 }
 
 /// Reads the tensor of a name, which must have the expected type.
-pub fn read(path: &Path, name: &str, wanted: &TensorType) -> Result<Tensor, String> {
+pub fn read_tensor(path: &Path, name: &str, wanted: &TensorType) -> Result<Tensor, String> {
     let failed = |why: String| format!("cannot use `{}`: {why}", path.display());
-    match format(path) {
-        ArrayFormat::Npy => open(path).and_then(|file| npy::take(file, wanted)).map_err(failed),
-        ArrayFormat::Npz => archive(path).and_then(|archive| member(&archive, name, wanted)).map_err(failed),
+    match detect_format(path) {
+        ArrayFormat::Npy => open_file(path).and_then(|file| npy::read_tensor(file, wanted)).map_err(failed),
+        ArrayFormat::Npz => open_archive(path).and_then(|archive| read_member(&archive, name, wanted)).map_err(failed),
         ArrayFormat::SafeTensors => {
-            let entries = zoo::safetensors::load(path).map_err(|error| error.to_string())?;
+            let entries = zoo::safetensors::list_tensors(path).map_err(|error| error.to_string())?;
             let entry = entries.get(name);
-            let entry = entry.ok_or_else(|| failed(missing(name, entries.keys().cloned().collect())))?;
+            let entry = entry.ok_or_else(|| failed(describe_missing(name, entries.keys().cloned().collect())))?;
             if entry.ty != *wanted {
                 return Err(failed(format!("`{name}` is {}, the model takes {wanted}", entry.ty)));
             }
-            reference::constant(&entry.ty, &entry.data()).map_err(|error| failed(error.to_string()))
+            reference::constant_tensor(&entry.ty, &entry.lazy_data()).map_err(|error| failed(error.to_string()))
         }
     }
 }
 
 /// Returns the names of all tensors in a file.
-pub fn names(path: &Path) -> Result<Vec<String>, String> {
+pub fn tensor_names(path: &Path) -> Result<Vec<String>, String> {
     let failed = |why: String| format!("cannot use `{}`: {why}", path.display());
-    match format(path) {
+    match detect_format(path) {
         ArrayFormat::Npy => {
             Err(failed("it holds one array without a name; give it with `--input NAME=FILE`".to_owned()))
         }
-        ArrayFormat::Npz => archive(path).map(|archive| members(&archive)).map_err(failed),
+        ArrayFormat::Npz => open_archive(path).map(|archive| member_names(&archive)).map_err(failed),
         ArrayFormat::SafeTensors => {
-            let entries = zoo::safetensors::load(path).map_err(|error| error.to_string())?;
+            let entries = zoo::safetensors::list_tensors(path).map_err(|error| error.to_string())?;
             Ok(entries.into_keys().collect())
         }
     }
 }
 
-fn open(path: &Path) -> Result<BufReader<File>, String> {
+fn open_file(path: &Path) -> Result<BufReader<File>, String> {
     File::open(path).map(BufReader::new).map_err(|error| error.to_string())
 }
 
-fn archive(path: &Path) -> Result<Archive, String> {
+fn open_archive(path: &Path) -> Result<Archive, String> {
     let bytes = ArchiveBytes::open(path).map_err(|error| error.to_string())?;
     Archive::read(bytes).map_err(|error| format!("it is not an archive of arrays ({error})"))
 }
 
-/// Returns the names of the arrays in an archive.
-fn members(archive: &Archive) -> Vec<String> {
-    archive.names().map(|name| name.strip_suffix(".npy").unwrap_or(name).to_owned()).collect()
+fn member_names(archive: &Archive) -> Vec<String> {
+    archive.entry_names().map(|name| name.strip_suffix(".npy").unwrap_or(name).to_owned()).collect()
 }
 
-/// Reads the array of a name from an archive.
-fn member(archive: &Archive, name: &str, wanted: &TensorType) -> Result<Tensor, String> {
+fn read_member(archive: &Archive, name: &str, wanted: &TensorType) -> Result<Tensor, String> {
     let entry = format!("{name}.npy");
-    if archive.length(&entry).is_none() {
-        return Err(missing(name, members(archive)));
+    if archive.entry_length(&entry).is_none() {
+        return Err(describe_missing(name, member_names(archive)));
     }
-    archive.stream(&entry).and_then(|stream| npy::take(stream, wanted)).map_err(|why| format!("`{name}`: {why}"))
+    archive
+        .stream_entry(&entry)
+        .and_then(|stream| npy::read_tensor(stream, wanted))
+        .map_err(|why| format!("`{name}`: {why}"))
 }
 
-fn missing(name: &str, mut names: Vec<String>) -> String {
+fn describe_missing(name: &str, mut names: Vec<String>) -> String {
     const SHOWN: usize = 10;
     names.sort_unstable();
     let more = names.len().saturating_sub(SHOWN);
@@ -106,13 +106,13 @@ mod tests {
 
     /// Reads the array `x` from an archive in memory.
     fn member(bytes: Vec<u8>, name: &str, wanted: &TensorType) -> Result<Tensor, String> {
-        super::member(&Archive::read(ArchiveBytes::Memory(bytes.into()))?, name, wanted)
+        super::read_member(&Archive::read(ArchiveBytes::Memory(bytes.into()))?, name, wanted)
     }
 
     fn npz(method: CompressionMethod) -> Vec<u8> {
         let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
         let options = SimpleFileOptions::default().compression_method(method);
-        for (name, content) in [("other.npy", npy::bytes(&tensor())), ("x.npy", npy::bytes(&tensor()))] {
+        for (name, content) in [("other.npy", npy::tensor_bytes(&tensor())), ("x.npy", npy::tensor_bytes(&tensor()))] {
             writer.start_file(name, options).expect("a member");
             writer.write_all(&content).expect("its bytes");
         }
@@ -133,21 +133,21 @@ mod tests {
     /// Reading a member stops after the expected size, whatever size the archive claims.
     #[test]
     fn members_larger_than_wanted_are_refused() {
-        let mut content = npy::bytes(&tensor());
+        let mut content = npy::tensor_bytes(&tensor());
         content.resize(content.len() + (1 << 20), 0);
         let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
         writer.start_file("x.npy", SimpleFileOptions::default()).expect("a member");
         writer.write_all(&content).expect("its bytes");
         let bytes = writer.finish().expect("an archive").into_inner();
         assert!(bytes.len() < 10_000, "zeros are deflated well");
-        member(bytes, "x", tensor().ty()).expect_err("it is longer than it says");
+        member(bytes, "x", tensor().tensor_type()).expect_err("it is longer than it says");
     }
 
     #[test]
     fn damaged_archives_give_no_other_numbers() {
         for method in [CompressionMethod::Stored, CompressionMethod::Deflated] {
             let bytes = npz(method);
-            let read = |bytes: &[u8]| member(bytes.to_vec(), "x", tensor().ty());
+            let read = |bytes: &[u8]| member(bytes.to_vec(), "x", tensor().tensor_type());
             for length in 0..bytes.len() {
                 read(&bytes[..length]).expect_err("it is cut off");
             }
@@ -169,15 +169,15 @@ mod tests {
     #[test]
     fn damaged_safetensors_are_refused_or_of_the_same_type() {
         let header = br#"{"x":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}"#;
-        let bytes = [&(header.len() as u64).to_le_bytes()[..], header, tensor().bytes()].concat();
+        let bytes = [&(header.len() as u64).to_le_bytes()[..], header, tensor().as_bytes()].concat();
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("one.safetensors");
         let read = |bytes: &[u8]| {
             std::fs::write(&path, bytes).expect("a file");
-            read(&path, "x", tensor().ty())
+            read_tensor(&path, "x", tensor().tensor_type())
         };
         assert_eq!(read(&bytes).expect("it is whole"), tensor());
-        assert_eq!(names(&path).expect("it is whole"), ["x"]);
+        assert_eq!(tensor_names(&path).expect("it is whole"), ["x"]);
         for length in 0..bytes.len() {
             read(&bytes[..length]).expect_err("it is cut off");
         }
@@ -185,7 +185,7 @@ mod tests {
             let mut damaged = bytes.clone();
             damaged[place] ^= 1 << (place % 8);
             if let Ok(found) = read(&damaged) {
-                assert_eq!(found.ty(), tensor().ty(), "{place}");
+                assert_eq!(found.tensor_type(), tensor().tensor_type(), "{place}");
             }
         }
     }

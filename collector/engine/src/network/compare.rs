@@ -24,16 +24,15 @@ pub struct Comparison {
 /// Smallest normal number. Smaller numbers have lost digits, and some machines flush them to zero.
 const LEAST_NORMAL: f64 = f32::MIN_POSITIVE as f64;
 
-/// Compares outputs pairwise and returns the worst result. Errors may be up to `share` of the
-/// largest output.
-pub fn compare(share: f64, found: &[Tensor], wanted: &[Tensor]) -> Comparison {
+/// Compares outputs pairwise; returns the worst. Errors may be up to `share` of the largest output.
+pub fn compare_outputs(share: f64, found: &[Tensor], wanted: &[Tensor]) -> Comparison {
     let mut worst = Comparison { max_abs_error: 0.0, largest_output: 0.0, tolerance: share, is_right: true };
     for (found, wanted) in found.iter().zip(wanted) {
-        let finite = wanted.numbers().into_iter().filter(|number| number.is_finite());
+        let finite = wanted.to_numbers().into_iter().filter(|number| number.is_finite());
         let largest = finite.fold(0.0, |most: f64, number| most.max(number.abs()));
         let unit = largest.max(f64::MIN_POSITIVE);
         let absolute = (share * unit).max(LEAST_NORMAL);
-        let compared = reference::compare(found, wanted, Tolerance { absolute, relative: 0.0 });
+        let compared = reference::compare_tensors(found, wanted, Tolerance { absolute, relative: 0.0 });
         let error = compared.as_ref().map_or(f64::INFINITY, |compared| compared.max_abs_error);
         if error / unit >= worst.max_abs_error / worst.largest_output.max(f64::MIN_POSITIVE) {
             (worst.max_abs_error, worst.largest_output) = (error, largest);
@@ -43,9 +42,8 @@ pub fn compare(share: f64, found: &[Tensor], wanted: &[Tensor]) -> Comparison {
     worst
 }
 
-/// Returns the tolerated share of the largest output. Half precision has fewer correct digits, and
-/// quantised layers may round differently.
-pub fn tolerance(graph: &Graph) -> f64 {
+/// Returns the tolerated share: half precision has fewer digits, and quantised layers may round differently.
+pub fn error_tolerance(graph: &Graph) -> f64 {
     let has = |wanted: &[DType]| graph.values.iter().any(|value| wanted.contains(&value.ty.dtype));
     match () {
         () if has(&[DType::I8, DType::U8]) => 0.05,
@@ -63,7 +61,7 @@ mod tests {
 
     fn graph() -> Graph {
         let mut builder = GraphBuilder::new("one");
-        let x = builder.input("x", TensorType::f32(&[4])).expect("an input");
+        let x = builder.add_input("x", TensorType::f32(&[4])).expect("an input");
         let y = builder.push(Op::Unary(Unary { function: UnaryOp::Relu }), &[x]).expect("a call");
         builder.finish(&[y]).expect("a graph")
     }
@@ -75,26 +73,31 @@ mod tests {
     #[test]
     fn errors_count_beside_the_largest_output() {
         let wanted = tensor([100.0, 0.001, -3.0, 0.0]);
-        let right = compare(tolerance(&graph()), &tensor([100.05, 0.01, -3.0, 0.0]), &wanted);
+        let right = compare_outputs(error_tolerance(&graph()), &tensor([100.05, 0.01, -3.0, 0.0]), &wanted);
         assert!(right.is_right && right.largest_output == 100.0, "{right:?}");
-        let wrong = compare(tolerance(&graph()), &tensor([100.0, 0.2, -3.0, 0.0]), &wanted);
+        let wrong = compare_outputs(error_tolerance(&graph()), &tensor([100.0, 0.2, -3.0, 0.0]), &wanted);
         assert!(!wrong.is_right && (wrong.max_abs_error - 0.199).abs() < 1e-6, "{wrong:?}");
     }
 
     #[test]
     fn numbers_without_all_their_digits_are_as_good_as_zero() {
         let wanted = tensor([1.3e-39, -4e-40, 0.0, 0.0]);
-        assert!(compare(tolerance(&graph()), &tensor([1.2e-39, 0.0, 0.0, 0.0]), &wanted).is_right);
-        assert!(!compare(tolerance(&graph()), &tensor([1.3e-39, 1e-37, 0.0, 0.0]), &wanted).is_right);
+        assert!(compare_outputs(error_tolerance(&graph()), &tensor([1.2e-39, 0.0, 0.0, 0.0]), &wanted).is_right);
+        assert!(!compare_outputs(error_tolerance(&graph()), &tensor([1.3e-39, 1e-37, 0.0, 0.0]), &wanted).is_right);
     }
 
     #[test]
     fn what_is_no_number_is_wrong_where_there_should_be_one() {
         let wanted = tensor([1.0, f64::INFINITY, f64::NAN, 0.0]);
-        assert!(compare(tolerance(&graph()), &wanted, &wanted).is_right);
-        assert!(!compare(tolerance(&graph()), &tensor([f64::NAN, f64::INFINITY, f64::NAN, 0.0]), &wanted).is_right);
-        assert!(!compare(tolerance(&graph()), &tensor([1.0, 5.0, f64::NAN, 0.0]), &wanted).is_right);
+        assert!(compare_outputs(error_tolerance(&graph()), &wanted, &wanted).is_right);
+        assert!(
+            !compare_outputs(error_tolerance(&graph()), &tensor([f64::NAN, f64::INFINITY, f64::NAN, 0.0]), &wanted)
+                .is_right
+        );
+        assert!(!compare_outputs(error_tolerance(&graph()), &tensor([1.0, 5.0, f64::NAN, 0.0]), &wanted).is_right);
         // If the reference is zero everywhere, only zeros are correct.
-        assert!(!compare(tolerance(&graph()), &tensor([1e-30, 0.0, 0.0, 0.0]), &tensor([0.0; 4])).is_right);
+        assert!(
+            !compare_outputs(error_tolerance(&graph()), &tensor([1e-30, 0.0, 0.0, 0.0]), &tensor([0.0; 4])).is_right
+        );
     }
 }

@@ -20,16 +20,14 @@ const SAMPLES_MAX: usize = 256;
 const TURN_NS: u64 = 300_000_000;
 
 /// Returns the profiling plan of one variant per round.
-pub fn turn() -> profile::Plan {
+pub fn round_plan() -> profile::Plan {
     profile::Plan::new(profile::ProfileSchedule::default(), TURN_NS)
 }
 
-/// Result with the reason why a row cannot be created.
 type CallTimes<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// Returns a record of each task with the columns that are known before the model runs, added to
-/// those of the machine. `network` is the record of the whole model.
-pub fn of_attempt(
+/// Returns a record of each task with the columns known before the run. `network` is the model's record.
+pub fn task_records(
     attempt: &Attempt<'_>,
     network: &Record,
     plan: &profile::Plan,
@@ -59,23 +57,24 @@ fn of_task(
     let source: ScheduleSource = attempt.source;
     let mut record = Record {
         network_hash: Some(network.task_hash.clone()),
-        code_revision: Some(Revisions::own().of(&one.task, attempt.target.kind, schedule).to_string()),
-        schedule_hash: Some(schedule.hash()),
+        code_revision: Some(
+            Revisions::embedded_table().revision_of(&one.task, attempt.target.kind, schedule).to_string(),
+        ),
+        schedule_hash: Some(schedule.stable_hash()),
         schedule_source: Some(source),
         schedule: Some(Json::parse(&schedule.to_json())?),
         cache_state: Some(CacheState::Warm),
         plan: Some(Json::new(plan)?),
         started_at_us: record::now_us(),
-        ..record::of_task(&planned, base)?
+        ..record::task_record(&planned, base)?
     };
     record::describe_cpus(&mut record, attempt.cpus)?;
     record.key = record.experiment_key();
     Ok(record)
 }
 
-/// Fills a record with the times of a task over all its calls. `schedule` and `artifact` describe
-/// its code.
-pub fn describe(
+/// Fills a record with a task's times over all calls. `schedule` and `artifact` describe its code.
+pub fn fill_record(
     record: &mut Record,
     profile: &Profile,
     (schedule, artifact): (&Schedule, &Artifact),
@@ -87,8 +86,12 @@ pub fn describe(
     let is_call = |span: &&Span| span.kind == Kind::Operator && is_own[span.operator as usize];
     let spans = || profile.spans.iter().filter(is_call);
     let samples: Vec<f64> = spans().map(|span| span.duration_ns as f64).collect();
-    if !capture::times::describe(record, &samples, SAMPLES_MAX) {
-        record::fail(record, Outcome::Skipped, "it is never called, because its result is already in place".to_owned());
+    if !capture::times::fill_times(record, &samples, SAMPLES_MAX) {
+        record::mark_failed(
+            record,
+            Outcome::Skipped,
+            "it is never called, because its result is already in place".to_owned(),
+        );
         return Ok(());
     }
     record.outcome = Outcome::Ok;
@@ -116,7 +119,7 @@ fn describe_counters(record: &mut Record, profile: &Profile, is_own: &[bool]) ->
     let named = |(counter, (sum, ratios, runs)): (&u32, &(f64, f64, u64))| {
         let counter = &profile.counters[*counter as usize];
         let running_share = ratios / *runs as f64;
-        (counter.name.clone(), (sum / *runs as f64, CounterOrigin::of(counter, *runs, running_share)))
+        (counter.name.clone(), (sum / *runs as f64, CounterOrigin::from_counter(counter, *runs, running_share)))
     };
     let counted: BTreeMap<String, (f64, CounterOrigin<'_>)> = sums.iter().map(named).collect();
     let refused: BTreeMap<&str, &str> = profile
@@ -138,7 +141,6 @@ fn describe_counters(record: &mut Record, profile: &Profile, is_own: &[bool]) ->
     Ok(())
 }
 
-/// The columns of a counter other than its value.
 #[derive(Serialize)]
 struct CounterOrigin<'a> {
     source: &'a str,
@@ -150,7 +152,7 @@ struct CounterOrigin<'a> {
 }
 
 impl<'a> CounterOrigin<'a> {
-    fn of(counter: &'a Counter, runs: u64, running_share: f64) -> CounterOrigin<'a> {
+    fn from_counter(counter: &'a Counter, runs: u64, running_share: f64) -> CounterOrigin<'a> {
         let Counter { source, native, unit, coverage, .. } = counter;
         CounterOrigin { source, native, unit, coverage, runs, running_share }
     }

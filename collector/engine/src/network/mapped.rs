@@ -5,8 +5,10 @@
 //! outputs are those of the model as the core represents it, which are compared with the model of
 //! the file. Times of the core are cycles of a timing model and are never added to other times.
 
-use accelerator::{FunctionalMachine, Program, TimedProgram, check, fold_scales, generate, simulate};
-use job::space::{core_knobs, space};
+use accelerator::{
+    FunctionalMachine, Program, TimedProgram, check_program, fold_scales, generate_program, simulate_program,
+};
+use job::space::{core_knobs, task_space};
 use models::{Call, Graph, Plan, Task, TensorType, ValueId};
 use reference::Tensor;
 use std::collections::HashMap;
@@ -51,14 +53,14 @@ pub enum ComputeUnit {
 }
 
 /// Computes a graph that was cut into calls. `done` is called after each call.
-pub fn compute(
+pub fn compute_graph(
     (graph, plan): (&Graph, &Plan),
     constants: &[Option<Tensor>],
     inputs: &[Tensor],
     on: &MappedCore<'_>,
     done: &mut dyn FnMut(),
 ) -> Result<Mapped, MappedError> {
-    let mut values = MappedValues::of(graph, constants, inputs);
+    let mut values = MappedValues::from_graph(graph, constants, inputs);
     let by_result: HashMap<ValueId, &Call> = plan.calls.iter().map(|call| (call.result, call)).collect();
     // Nodes inside of a call are not computed separately.
     let mut inside = vec![false; graph.nodes.len()];
@@ -68,13 +70,13 @@ pub fn compute(
         let result = node.outputs[0];
         let Some(call) = by_result.get(&result) else {
             if !inside[place] {
-                values.evaluate(place)?;
+                values.evaluate_node(place)?;
             }
             continue;
         };
         let scope = call.nodes.first().map_or(String::new(), |node| graph.nodes[*node].origin.scope.clone());
         let task = &plan.tasks[call.task].task;
-        let unit = match on.layer(task, call, &values, &scope)? {
+        let unit = match on.compute_layer(task, call, &values, &scope)? {
             Ok((bytes, timed)) => {
                 let ty = graph.values[result.0 as usize].ty.clone();
                 values.set(result, Tensor::from_bytes(ty, bytes)?);
@@ -82,7 +84,7 @@ pub fn compute(
             }
             Err(why) => {
                 let operands: Vec<Tensor> = call.arguments.iter().map(|id| values.get(*id).clone()).collect();
-                values.set(result, reference::evaluate(task, &operands)?);
+                values.set(result, reference::evaluate_task(task, &operands)?);
                 ComputeUnit::Cpu(why)
             }
         };
@@ -105,14 +107,14 @@ pub struct MappedCore<'a> {
 
 impl MappedCore<'_> {
     /// Computes a layer and its times, or returns the reason why the CPU computes it.
-    fn layer(
+    fn compute_layer(
         &self,
         task: &Task,
         call: &Call,
         values: &MappedValues<'_>,
         scope: &str,
     ) -> Result<Result<(Vec<u8>, TimedProgram), String>, MappedError> {
-        let known = call.arguments.iter().map(|id| values.is_constant(*id).then(|| values.get(*id).numbers()));
+        let known = call.arguments.iter().map(|id| values.is_constant(*id).then(|| values.get(*id).to_numbers()));
         let folded = match fold_scales(task, &known.collect::<Vec<_>>()) {
             Ok(folded) => folded,
             Err(why) => return Ok(Err(why.to_string())),
@@ -121,35 +123,35 @@ impl MappedCore<'_> {
             Some(models::Operand::Parameter(place)) => values.get(call.arguments[*place]),
             _ => return Ok(Err("it reads something that is no parameter".to_owned())),
         };
-        let program = match self.program(&folded.task) {
+        let program = match self.generate_program(&folded.task) {
             Ok(program) => program,
             Err(why) => return Ok(Err(why)),
         };
         let failed = |why: String| MappedError::Core { place: scope.to_owned(), why };
-        check(&program).map_err(|error| failed(error.to_string()))?;
+        check_program(&program).map_err(|error| failed(error.to_string()))?;
         let operands: Vec<&[u8]> =
-            std::iter::once(data.bytes()).chain(folded.constants.iter().map(Vec::as_slice)).collect();
-        let computed =
-            FunctionalMachine::compute(&program, &operands, self.seed).map_err(|error| failed(error.to_string()))?;
+            std::iter::once(data.as_bytes()).chain(folded.constants.iter().map(Vec::as_slice)).collect();
+        let computed = FunctionalMachine::compute_result(&program, &operands, self.seed)
+            .map_err(|error| failed(error.to_string()))?;
         let types = folded.task.parameters.iter().map(|parameter| parameter.ty.clone());
         let tensors = types.zip(operands).map(|(ty, bytes): (TensorType, _)| Tensor::from_bytes(ty, bytes.to_vec()));
-        let wanted = reference::evaluate(&folded.task, &tensors.collect::<Result<Vec<Tensor>, _>>()?)?;
-        if wanted.bytes() != computed.0 {
+        let wanted = reference::evaluate_task(&folded.task, &tensors.collect::<Result<Vec<Tensor>, _>>()?)?;
+        if wanted.as_bytes() != computed.0 {
             return Err(MappedError::Differs(scope.to_owned()));
         }
-        let timed = simulate(&program, &self.fabric.timing().timing).map_err(|error| failed(error.to_string()))?;
+        let timed =
+            simulate_program(&program, &self.fabric.timing_set().timing).map_err(|error| failed(error.to_string()))?;
         Ok(Ok((computed.0, timed)))
     }
 
-    fn program(&self, task: &Task) -> Result<Program, String> {
+    fn generate_program(&self, task: &Task) -> Result<Program, String> {
         let layer = accelerator::layer_of(task).map_err(|why| why.to_string())?;
-        let knobs = core_knobs(&space(task, &self.target.machine).default);
+        let knobs = core_knobs(&task_space(task, &self.target.machine).default);
         let knobs = knobs.ok_or_else(|| "no tiling of it fits the core".to_owned())?;
-        generate(&self.fabric.core(), &layer, &knobs).map_err(|why| format!("it does not fit: {why}"))
+        generate_program(&self.fabric.core(), &layer, &knobs).map_err(|why| format!("it does not fit: {why}"))
     }
 }
 
-/// The values of a graph that are already known.
 struct MappedValues<'a> {
     graph: &'a Graph,
     known: Vec<Option<Tensor>>,
@@ -157,7 +159,7 @@ struct MappedValues<'a> {
 }
 
 impl<'a> MappedValues<'a> {
-    fn of(graph: &'a Graph, constants: &[Option<Tensor>], inputs: &[Tensor]) -> MappedValues<'a> {
+    fn from_graph(graph: &'a Graph, constants: &[Option<Tensor>], inputs: &[Tensor]) -> MappedValues<'a> {
         let mut known = constants.to_vec();
         let mut is_constant: Vec<bool> = known.iter().map(Option::is_some).collect();
         for (id, input) in graph.inputs.iter().zip(inputs) {
@@ -182,7 +184,7 @@ impl<'a> MappedValues<'a> {
     }
 
     /// Computes a node outside of calls: a view, or a value that depends on constants only.
-    fn evaluate(&mut self, node: usize) -> Result<(), models::Error> {
+    fn evaluate_node(&mut self, node: usize) -> Result<(), models::Error> {
         let node = &self.graph.nodes[node];
         let inputs: Vec<Tensor> = node.inputs.iter().map(|id| self.get(*id).clone()).collect();
         let output = reference::evaluate_operator(&node.op, &inputs)?;

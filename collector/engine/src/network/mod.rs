@@ -17,14 +17,14 @@ pub mod record;
 pub mod simulated;
 
 pub use best::Best;
-pub use compare::{Comparison, compare, tolerance};
+pub use compare::{Comparison, compare_outputs, error_tolerance};
 pub use portable::Portable;
 pub use record::schedules_hash;
 
 use bench::{Bench, Build};
 use executor::program::Numbers;
-use executor::{FolderError, Program, ProgramError, Writing, folder, program, staged};
-use job::space::{Schedule, space};
+use executor::{FolderError, Program, ProgramError, Writing, folder, lower_sequential, lower_staged};
+use job::space::{Schedule, task_space};
 use job::{Artifact, BuildJob, Packing};
 use models::{Plan, StagePlan, Task, TensorType};
 use reference::Tensor;
@@ -69,23 +69,22 @@ pub struct BuiltModel {
 /// Returns the size of a program's constants as they are stored.
 pub fn constant_bytes(program: &Program) -> u64 {
     let size = |one: &executor::program::Constant| {
-        let extents = one.packing.extents(&one.ty.extents().unwrap_or_default());
-        extents
-            .iter()
-            .fold(one.packing.dtype(one.ty.dtype).bytes(), |all, extent| all.saturating_mul(extent.unsigned_abs()))
+        let extents = one.packing.stored_extents(&one.ty.extents().unwrap_or_default());
+        extents.iter().fold(one.packing.stored_dtype(one.ty.dtype).size_bytes(), |all, extent| {
+            all.saturating_mul(extent.unsigned_abs())
+        })
     };
     program.constants.iter().map(size).fold(0, u64::saturating_add)
 }
 
 /// Returns the schedule of a task that was not searched.
 pub fn default_schedule(task: &Task, target: &Target) -> Schedule {
-    Schedule::Template { knobs: space(task, &target.machine).default }
+    Schedule::Template { knobs: task_space(task, &target.machine).default }
 }
 
-/// Builds every task of a model that was cut into calls, and writes its program with the constants
-/// into a folder. Its calls run in sequence, or according to `stages`. `goes_on` is called after
-/// each build; `false` ends the builds.
-pub fn make(
+/// Builds every task of a model, and writes its program with the constants into a folder. Calls run in
+/// sequence or by `stages`. `goes_on` is called after each build; `false` ends the builds.
+pub fn build_model(
     numbers: &mut Numbers<'_>,
     (plan, stages): (&Plan, Option<&StagePlan>),
     target: &Target,
@@ -101,7 +100,7 @@ pub fn make(
         .zip(&schedules)
         .map(|(one, schedule)| {
             let task = serde_json::to_string(&one.task).expect("a task holds only JSON values");
-            BuildJob::new(&task, target, schedule)
+            BuildJob::for_schedule(&task, target, schedule)
         })
         .collect();
     let mut artifacts = Vec::with_capacity(jobs.len());
@@ -123,38 +122,41 @@ pub fn make(
     let packings: Vec<_> = artifacts.iter().map(|artifact| artifact.packings.clone()).collect();
     let writing = if target.kind.runs_on_gpu() { Writing::Apart } else { Writing::InPlace };
     let program = match stages {
-        None => program(numbers.graph, plan, &packings, writing)?,
-        Some(stages) => staged(numbers.graph, plan, &packings, stages, writing)?,
+        None => lower_sequential(numbers.graph, plan, &packings, writing)?,
+        Some(stages) => lower_staged(numbers.graph, plan, &packings, stages, writing)?,
     };
-    let texts: Vec<_> = artifacts.iter().map(Artifact::code).collect();
+    let texts: Vec<_> = artifacts.iter().map(Artifact::stored_code).collect();
     let codes: Vec<&[u8]> = texts.iter().map(AsRef::as_ref).collect();
-    folder::write::<NetworkError>(folder, &program, &codes, |place| Ok(numbers.stored(&program.constants[place])?))?;
+    folder::write_program::<NetworkError>(folder, &program, &codes, |place| {
+        Ok(numbers.stored_bytes(&program.constants[place])?)
+    })?;
     Ok(BuiltModel { program, schedules, artifacts })
 }
 
-/// Writes a model that was cut into calls as a program for a library, which compiles nothing: the
-/// code of a task is its JSON, and constants are stored unpacked.
+/// Writes a model as a program for a library: a task's code is its JSON, and constants are unpacked.
 pub fn write_tasks(numbers: &mut Numbers<'_>, plan: &Plan, folder: &Path) -> Result<Program> {
     let plain = |task: &Task| vec![Packing::Plain; task.parameters.len() + 1];
     let packings: Vec<_> = plan.tasks.iter().map(|one| plain(&one.task)).collect();
-    let program = program(numbers.graph, plan, &packings, Writing::Apart)?;
+    let program = lower_sequential(numbers.graph, plan, &packings, Writing::Apart)?;
     let texts = plan.tasks.iter().map(|one| serde_json::to_vec(&one.task).expect("a task holds only JSON values"));
     let texts: Vec<Vec<u8>> = texts.collect();
     let codes: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
-    folder::write::<NetworkError>(folder, &program, &codes, |place| Ok(numbers.stored(&program.constants[place])?))?;
+    folder::write_program::<NetworkError>(folder, &program, &codes, |place| {
+        Ok(numbers.stored_bytes(&program.constants[place])?)
+    })?;
     Ok(program)
 }
 
 /// Parses tensors of these types from their concatenated bytes.
-pub fn tensors<'a>(types: impl Iterator<Item = &'a TensorType> + Clone, bytes: &[u8]) -> Result<Vec<Tensor>> {
-    let wanted = types.clone().map(|ty| ty.bytes().unwrap_or(0)).fold(0, u64::saturating_add);
+pub fn parse_tensors<'a>(types: impl Iterator<Item = &'a TensorType> + Clone, bytes: &[u8]) -> Result<Vec<Tensor>> {
+    let wanted = types.clone().map(|ty| ty.size_bytes().unwrap_or(0)).fold(0, u64::saturating_add);
     if bytes.len() as u64 != wanted {
         return Err(NetworkError::Output { wanted, found: bytes.len() });
     }
     let mut rest = bytes;
     types
         .map(|ty| {
-            let (own, others) = rest.split_at(usize::try_from(ty.bytes().unwrap_or(0)).unwrap_or(0));
+            let (own, others) = rest.split_at(usize::try_from(ty.size_bytes().unwrap_or(0)).unwrap_or(0));
             rest = others;
             Ok(Tensor::from_bytes(ty.clone(), own.to_vec())?)
         })
@@ -168,7 +170,7 @@ mod tests {
     #[test]
     fn sizes_that_overflow_together_are_refused() {
         let huge = TensorType::new(models::DType::U8, &[i64::MAX]);
-        tensors([&huge, &huge, &huge].into_iter(), &[]).expect_err("nothing is that large");
-        assert!(tensors(std::iter::empty(), &[]).expect("no tensors").is_empty());
+        parse_tensors([&huge, &huge, &huge].into_iter(), &[]).expect_err("nothing is that large");
+        assert!(parse_tensors(std::iter::empty(), &[]).expect("no tensors").is_empty());
     }
 }

@@ -8,19 +8,18 @@ use reference::Tensor;
 use std::io::Read;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
-/// Largest size of the header.
 const HEADER_BYTES_MAX: usize = 1 << 16;
 
 /// Reads a tensor of the expected type. Reads no more bytes than that type needs.
-pub fn take(reader: impl Read, wanted: &TensorType) -> Result<Tensor, String> {
-    let most = wanted.bytes().unwrap_or(0).saturating_add(HEADER_BYTES_MAX as u64 + 16);
+pub fn read_tensor(reader: impl Read, wanted: &TensorType) -> Result<Tensor, String> {
+    let most = wanted.size_bytes().unwrap_or(0).saturating_add(HEADER_BYTES_MAX as u64 + 16);
     let mut bytes = Vec::new();
     reader.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    parse(&bytes, wanted)
+    parse_tensor(&bytes, wanted)
 }
 
 /// Parses the content of a file.
-pub fn parse(bytes: &[u8], wanted: &TensorType) -> Result<Tensor, String> {
+pub fn parse_tensor(bytes: &[u8], wanted: &TensorType) -> Result<Tensor, String> {
     let no_array = || "it is not an array in NumPy's format".to_owned();
     let rest = bytes.strip_prefix(MAGIC).ok_or_else(no_array)?;
     let (length, rest) = match rest {
@@ -45,7 +44,7 @@ pub fn parse(bytes: &[u8], wanted: &TensorType) -> Result<Tensor, String> {
     let extents = field("shape").and_then(|text| text.strip_prefix('(')).and_then(|text| text.split(')').next());
     let extents = extents.ok_or_else(no_array)?.split(',').map(str::trim).filter(|text| !text.is_empty());
     let extents = extents.map(|text| text.parse::<i64>().map_err(|_| no_array())).collect::<Result<Vec<_>, _>>()?;
-    let dtype = DType::ALL.iter().copied().find(|dtype| names(*dtype).contains(&kind));
+    let dtype = DType::ALL.iter().copied().find(|dtype| dtype_names(*dtype).contains(&kind));
     let found = dtype.map(|dtype| TensorType::new(dtype, &extents));
     if found.as_ref() != Some(wanted) {
         let found = found.map_or_else(|| format!("of type `{kind}`"), |ty| ty.to_string());
@@ -55,7 +54,7 @@ pub fn parse(bytes: &[u8], wanted: &TensorType) -> Result<Tensor, String> {
 }
 
 /// Returns NumPy's names of an element type; the first one is used for writing.
-fn names(dtype: DType) -> &'static [&'static str] {
+fn dtype_names(dtype: DType) -> &'static [&'static str] {
     match dtype {
         DType::F16 => &["<f2"],
         DType::F32 => &["<f4"],
@@ -75,18 +74,18 @@ fn names(dtype: DType) -> &'static [&'static str] {
 }
 
 /// Formats a tensor as the content of a file.
-pub fn bytes(tensor: &Tensor) -> Vec<u8> {
-    let extents = tensor.ty().extents().unwrap_or_default();
+pub fn tensor_bytes(tensor: &Tensor) -> Vec<u8> {
+    let extents = tensor.tensor_type().extents().unwrap_or_default();
     let shape: String = extents.iter().map(|extent| format!("{extent}, ")).collect();
     let shape = if extents.len() == 1 { shape.trim_end() } else { shape.trim_end_matches(", ") };
-    let kind = names(tensor.ty().dtype)[0];
+    let kind = dtype_names(tensor.tensor_type().dtype)[0];
     let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}");
     // The data begin at a multiple of 64 bytes.
     let unpadded = MAGIC.len() + 4 + header.len() + 1;
     header.push_str(&" ".repeat(unpadded.next_multiple_of(64) - unpadded));
     header.push('\n');
     let length = u16::try_from(header.len()).expect("a header of few extents is short");
-    [MAGIC, &[1, 0], &length.to_le_bytes(), header.as_bytes(), tensor.bytes()].concat()
+    [MAGIC, &[1, 0], &length.to_le_bytes(), header.as_bytes(), tensor.as_bytes()].concat()
 }
 
 #[cfg(test)]
@@ -97,19 +96,19 @@ mod tests {
     fn what_is_written_is_read() {
         for text in ["f32[]", "f32[3]", "i64[2,3]", "u8[1,2,3,4]", "f16[0,5]", "bool[4]", "f64[7,1]"] {
             let ty: TensorType = text.parse().expect("a type");
-            let count = usize::try_from(ty.elements().expect("a size")).expect("small");
+            let count = usize::try_from(ty.element_count().expect("a size")).expect("small");
             let numbers: Vec<f64> = (0..count).map(|place| (place % 2) as f64).collect();
             let tensor = Tensor::from_numbers(ty.clone(), &numbers).expect("a tensor");
-            assert_eq!(parse(&bytes(&tensor), &ty).expect(text), tensor);
+            assert_eq!(parse_tensor(&tensor_bytes(&tensor), &ty).expect(text), tensor);
         }
     }
 
     #[test]
     fn other_arrays_are_refused() {
         let tensor = Tensor::from_numbers(TensorType::f32(&[2, 3]), &[1.0; 6]).expect("a tensor");
-        let written = bytes(&tensor);
+        let written = tensor_bytes(&tensor);
         let refused = |bytes: &[u8], wanted: &str| {
-            parse(bytes, &wanted.parse().expect("a type")).expect_err("it is another").to_string()
+            parse_tensor(bytes, &wanted.parse().expect("a type")).expect_err("it is another").to_string()
         };
         assert_eq!(refused(&written, "f32[3,2]"), "it is f32[2,3], the model takes f32[3,2]");
         assert_eq!(refused(&written, "f64[2,3]"), "it is f32[2,3], the model takes f64[2,3]");
@@ -119,7 +118,7 @@ mod tests {
         columns[place..place + 5].copy_from_slice(b"True ");
         assert!(refused(&columns, "f32[2,3]").contains("column-major"));
         for length in 0..written.len() {
-            parse(&written[..length], tensor.ty()).expect_err("it is cut off");
+            parse_tensor(&written[..length], tensor.tensor_type()).expect_err("it is cut off");
         }
     }
 }

@@ -18,7 +18,6 @@ use std::path::{Path, PathBuf};
 const MODEL: &str = "model.json";
 const EXPECTED: &str = "expected.bin";
 const FORMAT: u32 = 1;
-/// Largest size of the metadata.
 const MODEL_BYTES_MAX: u64 = 16 << 20;
 
 /// Metadata of a program.
@@ -27,13 +26,13 @@ const MODEL_BYTES_MAX: u64 = 16 << 20;
 pub struct Portable {
     /// The format of the folder; `write` uses the current one.
     pub format: u32,
-    /// Version of the program that built it.
+    /// Version of the program that built the folder.
     pub program_version: String,
-    /// Versions of the libraries that built it.
+    /// Versions of the libraries that built the folder.
     pub versions: Versions,
     /// Name of the model.
     pub model: String,
-    /// Its batch size.
+    /// Batch size of the model.
     pub batch: Option<i64>,
     /// Target of the code.
     pub target: String,
@@ -91,9 +90,8 @@ impl Default for Portable {
 }
 
 impl Portable {
-    /// Returns the reason why the code cannot run on a processor of this architecture with these
-    /// extensions, if it cannot.
-    pub fn lacking(&self, architecture: &str, flags: &dyn Fn(&str) -> bool) -> Option<String> {
+    /// Returns why the code cannot run on a processor of this architecture with these extensions.
+    pub fn describe_lacking(&self, architecture: &str, flags: &dyn Fn(&str) -> bool) -> Option<String> {
         if self.architecture != architecture {
             return Some(format!("its code is for {}, this machine is {architecture}", self.architecture));
         }
@@ -102,7 +100,7 @@ impl Portable {
     }
 
     /// Returns the processor that the code requires as text.
-    pub fn needs(&self) -> String {
+    pub fn required_processor(&self) -> String {
         match self.instruction_sets.as_slice() {
             [] => self.architecture.clone(),
             names => format!("{} with {}", self.architecture, names.join(", ")),
@@ -111,7 +109,7 @@ impl Portable {
 }
 
 /// Returns the architecture of an object file, in the spelling of [`std::env::consts::ARCH`].
-pub fn architecture(object: &[u8]) -> String {
+pub fn object_architecture(object: &[u8]) -> String {
     match object.get(18..20) {
         Some([62, 0]) => "x86_64".to_owned(),
         Some([183, 0]) => "aarch64".to_owned(),
@@ -121,78 +119,83 @@ pub fn architecture(object: &[u8]) -> String {
 }
 
 /// Returns the path of the metadata.
-pub fn path(folder: &Path) -> PathBuf {
+pub fn metadata_path(folder: &Path) -> PathBuf {
     folder.join(MODEL)
 }
 
 /// Writes the metadata into the folder of a program.
-pub fn write(folder: &Path, portable: Portable, expected: Option<&[Tensor]>) -> Result<()> {
+pub fn write_metadata(folder: &Path, portable: Portable, expected: Option<&[Tensor]>) -> Result<()> {
     let keep = |name: &str, bytes: &[u8]| {
         let path = folder.join(name);
-        fs::write(&path, bytes).map_err(|error| failed(&path, &error))
+        fs::write(&path, bytes).map_err(|error| portable_error(&path, &error))
     };
-    let description = folder::description(folder);
-    let description = fs::read(&description).map_err(|error| failed(&description, &error))?;
+    let description = folder::description_path(folder);
+    let description = fs::read(&description).map_err(|error| portable_error(&description, &error))?;
     let expected: Option<Vec<u8>> =
-        expected.map(|tensors| tensors.iter().flat_map(|tensor| tensor.bytes().iter().copied()).collect());
+        expected.map(|tensors| tensors.iter().flat_map(|tensor| tensor.as_bytes().iter().copied()).collect());
     if let Some(bytes) = &expected {
         keep(EXPECTED, bytes)?;
     }
-    let portable =
-        Portable { program_hash: hash(&description), expected_hash: expected.as_deref().map(hash), ..portable };
+    let portable = Portable {
+        program_hash: hash_bytes(&description),
+        expected_hash: expected.as_deref().map(hash_bytes),
+        ..portable
+    };
     keep(MODEL, &serde_json::to_vec_pretty(&portable).expect("what is said of a model holds only JSON values"))
 }
 
 /// Reads and validates a folder.
-pub fn read(folder: &Path) -> Result<FoundSets> {
-    let path = path(folder);
-    let text = bounded(&path, MODEL_BYTES_MAX)?;
+pub fn read_folder(folder: &Path) -> Result<FoundSets> {
+    let path = metadata_path(folder);
+    let text = read_bounded(&path, MODEL_BYTES_MAX)?;
     // The format is checked first, because other formats have other fields.
-    let format: PortableFormat = serde_json::from_slice(&text).map_err(|error| failed(&path, &error))?;
+    let format: PortableFormat = serde_json::from_slice(&text).map_err(|error| portable_error(&path, &error))?;
     if format.format != FORMAT {
-        return Err(failed(&path, &format!("its format is {}, this program reads {FORMAT}", format.format)));
+        return Err(portable_error(&path, &format!("its format is {}, this program reads {FORMAT}", format.format)));
     }
-    let portable: Portable = serde_json::from_slice(&text).map_err(|error| failed(&path, &error))?;
+    let portable: Portable = serde_json::from_slice(&text).map_err(|error| portable_error(&path, &error))?;
     // Only the hashes of code and constants are checked here; the runner reads them.
-    let program = folder::read(folder)?.program;
-    let description = folder::description(folder);
-    if hash(&fs::read(&description).map_err(|error| failed(&description, &error))?) != portable.program_hash {
-        return Err(failed(&description, &"its content changed: the hash differs"));
+    let program = folder::read_program(folder)?.program;
+    let description = folder::description_path(folder);
+    if hash_bytes(&fs::read(&description).map_err(|error| portable_error(&description, &error))?)
+        != portable.program_hash
+    {
+        return Err(portable_error(&description, &"its content changed: the hash differs"));
     }
     if portable.draws.len() != program.inputs.len() {
         let why = format!("it describes {} inputs, the program has {}", portable.draws.len(), program.inputs.len());
-        return Err(failed(&path, &why));
+        return Err(portable_error(&path, &why));
     }
     let expected = match &portable.expected_hash {
         None => None,
         Some(wanted) => {
             let path = folder.join(EXPECTED);
             let types = program.outputs.iter().map(|port| &port.ty);
-            let bytes = bounded(&path, types.clone().map(|ty| ty.bytes().unwrap_or(0)).fold(0, u64::saturating_add))?;
-            if hash(&bytes) != *wanted {
-                return Err(failed(&path, &"its content changed: the hash differs"));
+            let bytes =
+                read_bounded(&path, types.clone().map(|ty| ty.size_bytes().unwrap_or(0)).fold(0, u64::saturating_add))?;
+            if hash_bytes(&bytes) != *wanted {
+                return Err(portable_error(&path, &"its content changed: the hash differs"));
             }
-            Some(super::tensors(types, &bytes)?)
+            Some(super::parse_tensors(types, &bytes)?)
         }
     };
     Ok(FoundSets { portable, program, expected })
 }
 
-fn hash(bytes: &[u8]) -> String {
+fn hash_bytes(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()
 }
 
-fn failed(path: &Path, why: &dyn std::fmt::Display) -> NetworkError {
+fn portable_error(path: &Path, why: &dyn std::fmt::Display) -> NetworkError {
     NetworkError::Portable { path: path.to_owned(), why: why.to_string() }
 }
 
-/// Reads a file up to a limit.
-fn bounded(path: &Path, most: u64) -> Result<Vec<u8>> {
+fn read_bounded(path: &Path, most: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| failed(path, &error))?;
-    file.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(|error| failed(path, &error))?;
+    let file = File::open(path).map_err(|error| portable_error(path, &error))?;
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(|error| portable_error(path, &error))?;
     if bytes.len() as u64 > most {
-        return Err(failed(path, &format!("it is larger than {most} bytes")));
+        return Err(portable_error(path, &format!("it is larger than {most} bytes")));
     }
     Ok(bytes)
 }
@@ -208,11 +211,11 @@ mod tests {
             instruction_sets: ["avx2", "fma", "avx512f"].map(str::to_owned).to_vec(),
             ..Portable::default()
         };
-        assert_eq!(portable.lacking("x86_64", &|_| true), None);
-        let why = portable.lacking("x86_64", &|name| name == "avx2").expect("it lacks two");
+        assert_eq!(portable.describe_lacking("x86_64", &|_| true), None);
+        let why = portable.describe_lacking("x86_64", &|name| name == "avx2").expect("it lacks two");
         assert_eq!(why, "its code uses fma, avx512f, which this processor lacks");
-        let why = portable.lacking("aarch64", &|_| true).expect("it is another");
+        let why = portable.describe_lacking("aarch64", &|_| true).expect("it is another");
         assert_eq!(why, "its code is for x86_64, this machine is aarch64");
-        assert_eq!(portable.needs(), "x86_64 with avx2, fma, avx512f");
+        assert_eq!(portable.required_processor(), "x86_64 with avx2, fma, avx512f");
     }
 }

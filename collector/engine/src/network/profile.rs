@@ -3,7 +3,7 @@
 use super::BuiltModel;
 use datasets::{CacheState, Peaks};
 use executor::memory::Lifetime;
-use executor::program::lifetimes;
+use executor::program::program_lifetimes;
 use job::Packing;
 use models::{Graph, Plan, TaskUse, TensorType};
 use profile::Profile;
@@ -20,15 +20,15 @@ pub struct Built<'a> {
 }
 
 /// Completes the profile that a runner measured.
-pub fn complete(seen: Profile, built: &Built<'_>, threads: usize, peaks: &Peaks) -> super::Result<Profile> {
+pub fn complete_profile(seen: Profile, built: &Built<'_>, threads: usize, peaks: &Peaks) -> super::Result<Profile> {
     let Built { graph, plan, made } = built;
     let threads = u32::try_from(threads).unwrap_or(u32::MAX);
     let calls = made.program.calls.iter();
     let operators = calls.map(|call| {
-        let known = operator(&plan.tasks[call.code], &made.artifacts[call.code].packings);
+        let known = describe_operator(&plan.tasks[call.code], &made.artifacts[call.code].packings);
         let (flops, bytes) = (known.flops.unwrap_or(0) as f64, known.bytes.unwrap_or(0) as f64);
         Operator {
-            schedule: Some(made.schedules[call.code].hash()),
+            schedule: Some(made.schedules[call.code].stable_hash()),
             scope: call.scope.clone(),
             // In a run of the whole model, the previous operator may have left the operands in a
             // cache.
@@ -37,14 +37,13 @@ pub fn complete(seen: Profile, built: &Built<'_>, threads: usize, peaks: &Peaks)
         }
     });
     let operators = operators.collect();
-    let mut memory = memory(&seen, built, &lifetimes(graph, plan, made.program.writing())?);
+    let mut memory = memory_events(&seen, built, &program_lifetimes(graph, plan, made.program.writing_mode())?);
     memory.extend_from_slice(&seen.memory);
     memory.sort_by_key(|event| event.at_ns);
     Ok(Profile { operators, memory, ..seen })
 }
 
-/// Describes the operator of a task.
-fn operator(one: &TaskUse, packings: &[Packing]) -> Operator {
+fn describe_operator(one: &TaskUse, packings: &[Packing]) -> Operator {
     let (task, work) = (&one.task, one.task.work().ok());
     let extents = |ty: &TensorType| ty.extents().unwrap_or_default();
     let is_plain = packings.iter().all(|packing| *packing == Packing::Plain);
@@ -57,16 +56,16 @@ fn operator(one: &TaskUse, packings: &[Packing]) -> Operator {
         output_shapes: task.steps.last().map(|step| extents(&step.output)).into_iter().collect(),
         layout: (!is_plain).then(|| packings.iter().map(|one| format!("{one:?}")).collect::<Vec<_>>().join(", ")),
         flops: work.map(|work| work.flops),
-        bytes: work.map(|work| work.bytes()),
+        bytes: work.map(|work| work.total_bytes()),
         ..Operator::default()
     }
 }
 
 /// Returns the lifetimes of memory in the first step; all steps are equal.
-fn memory(seen: &Profile, built: &Built<'_>, lifetimes: &[Lifetime]) -> Vec<MemoryEvent> {
+fn memory_events(seen: &Profile, built: &Built<'_>, lifetimes: &[Lifetime]) -> Vec<MemoryEvent> {
     let Some(step) = seen.steps.first() else { return Vec::new() };
     let program = &built.made.program;
-    let border = program.inputs.iter().chain(&program.outputs).filter_map(|port| port.ty.bytes()).sum();
+    let border = program.inputs.iter().chain(&program.outputs).filter_map(|port| port.ty.size_bytes()).sum();
     let held = |pool, bytes: u64| MemoryEvent {
         at_ns: step.start_ns,
         pool,
@@ -87,16 +86,16 @@ fn memory(seen: &Profile, built: &Built<'_>, lifetimes: &[Lifetime]) -> Vec<Memo
         };
         for one in lifetimes.iter().filter(|one| one.first == call) {
             live_bytes += one.stored_bytes();
-            events.push(event(span.start_ns, signed(one.stored_bytes()), live_bytes));
+            events.push(event(span.start_ns, to_signed(one.stored_bytes()), live_bytes));
         }
         for one in lifetimes.iter().filter(|one| one.last == call) {
             live_bytes -= one.stored_bytes();
-            events.push(event(Span::end_ns(span), -signed(one.stored_bytes()), live_bytes));
+            events.push(event(Span::end_ns(span), -to_signed(one.stored_bytes()), live_bytes));
         }
     }
     events
 }
 
-fn signed(bytes: u64) -> i64 {
+fn to_signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }

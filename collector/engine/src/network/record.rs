@@ -37,18 +37,21 @@ pub struct Attempt<'a> {
     pub stages: Option<&'a StagePlan>,
 }
 
-/// Returns a record with all columns that are known before the build, added to those of the
-/// machine.
-pub fn of_attempt(attempt: &Attempt<'_>, base: &Record) -> Result<Record, RowError> {
+/// Returns a record with all columns known before the build, added to those of the machine.
+pub fn model_record(attempt: &Attempt<'_>, base: &Record) -> Result<Record, RowError> {
     let Attempt { model, graph, plan, schedules, target, .. } = attempt;
     let types = |ids: &[ValueId]| ids.iter().map(|id| &graph.values[id.0 as usize].ty).collect::<Vec<&TensorType>>();
     let (inputs, outputs) = (types(&graph.inputs), types(&graph.outputs));
     let hashes: Vec<String> = plan.tasks.iter().map(|one| one.task.hash()).collect();
     let by_task: BTreeMap<&str, &Schedule> = hashes.iter().map(String::as_str).zip(*schedules).collect();
     let staged = attempt.stages.map(|stages| format!("{}\n", serde_json::json!(stages.stages)));
-    let own = Revisions::own();
-    let revisions: Vec<_> =
-        plan.tasks.iter().zip(*schedules).map(|(one, schedule)| own.of(&one.task, target.kind, schedule)).collect();
+    let own = Revisions::embedded_table();
+    let revisions: Vec<_> = plan
+        .tasks
+        .iter()
+        .zip(*schedules)
+        .map(|(one, schedule)| own.revision_of(&one.task, target.kind, schedule))
+        .collect();
     let mut record = Record {
         model_source: Some(model.source.clone()),
         model_name: Some(model.label()),
@@ -57,7 +60,7 @@ pub fn of_attempt(attempt: &Attempt<'_>, base: &Record) -> Result<Record, RowErr
         task_hash: calls_hash(graph, plan),
         op_kind: NETWORK.to_owned(),
         op_name: NETWORK.to_owned(),
-        op_text: describe(graph, plan, &inputs, &outputs),
+        op_text: describe_graph(graph, plan, &inputs, &outputs),
         input_shapes: Some(Json::new(&inputs.iter().map(|ty| ty.extents()).collect::<Vec<_>>())?),
         // A row has a single output, so the column stays empty for models with several.
         output_shape: if let [only] = outputs.as_slice() { Some(Json::new(&only.extents())?) } else { None },
@@ -66,17 +69,17 @@ pub fn of_attempt(attempt: &Attempt<'_>, base: &Record) -> Result<Record, RowErr
         parallel_type: attempt.stages.map(|stages| stages.parallel.name().to_owned()),
         schedule_source: Some(attempt.source),
         schedule: Some(Json::new(&by_task)?),
-        code_revision: Some(hash(revisions.iter().map(|one| format!("{one}\n")))[..16].to_owned()),
+        code_revision: Some(hash_lines(revisions.iter().map(|one| format!("{one}\n")))[..16].to_owned()),
         cache_state: Some(CacheState::Warm),
         plan: Some(Json::new(attempt.method)?),
         started_at_us: record::now_us(),
         ..base.clone()
     };
     let works = || plan.calls.iter().filter_map(|call| plan.tasks[call.task].task.work().ok());
-    record.flops = count(works().map(|work| work.flops).fold(0, u64::saturating_add));
-    record.macs = count(works().map(|work| work.macs).fold(0, u64::saturating_add));
-    record.bytes_in = count(inputs.iter().filter_map(|ty| ty.bytes()).sum());
-    record.bytes_out = count(outputs.iter().filter_map(|ty| ty.bytes()).sum());
+    record.flops = to_count(works().map(|work| work.flops).fold(0, u64::saturating_add));
+    record.macs = to_count(works().map(|work| work.macs).fold(0, u64::saturating_add));
+    record.bytes_in = to_count(inputs.iter().filter_map(|ty| ty.size_bytes()).sum());
+    record.bytes_out = to_count(outputs.iter().filter_map(|ty| ty.size_bytes()).sum());
     record::describe_cpus(&mut record, attempt.cpus)?;
     record.key = record.experiment_key();
     Ok(record)
@@ -84,11 +87,11 @@ pub fn of_attempt(attempt: &Attempt<'_>, base: &Record) -> Result<Record, RowErr
 
 /// Returns a stable hash of schedules, given in the order of their task hashes, and of the stages of a parallel plan.
 pub fn schedules_hash<'a>(schedules: impl Iterator<Item = (&'a str, &'a Schedule)>, staged: Option<String>) -> String {
-    hash(schedules.map(|(task, schedule)| format!("{task} {}\n", schedule.hash())).chain(staged))
+    hash_lines(schedules.map(|(task, schedule)| format!("{task} {}\n", schedule.stable_hash())).chain(staged))
 }
 
 /// Returns the hash of some lines as 32 hexadecimal digits.
-fn hash(lines: impl Iterator<Item = String>) -> String {
+fn hash_lines(lines: impl Iterator<Item = String>) -> String {
     let mut hasher = blake3::Hasher::new();
     for line in lines {
         hasher.update(line.as_bytes());
@@ -96,13 +99,13 @@ fn hash(lines: impl Iterator<Item = String>) -> String {
     hasher.finalize().to_hex()[..32].to_owned()
 }
 
-fn describe(graph: &Graph, plan: &Plan, inputs: &[&TensorType], outputs: &[&TensorType]) -> String {
+fn describe_graph(graph: &Graph, plan: &Plan, inputs: &[&TensorType], outputs: &[&TensorType]) -> String {
     let types = |types: &[&TensorType]| types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let (calls, tasks) = (plan.calls.len(), plan.tasks.len());
     format!("{}: {calls} calls of {tasks} tasks, ({}) -> ({})", graph.name, types(inputs), types(outputs))
 }
 
-fn count(number: u64) -> Option<i64> {
+fn to_count(number: u64) -> Option<i64> {
     i64::try_from(number).ok()
 }
 
@@ -110,11 +113,11 @@ fn count(number: u64) -> Option<i64> {
 pub fn describe_made(record: &mut Record, made: &BuiltModel) -> Result<(), RowError> {
     let BuiltModel { program, artifacts, .. } = made;
     let weights = constant_bytes(program);
-    let moved = [record.bytes_in, record.bytes_out, count(weights)].into_iter().flatten().sum::<i64>();
-    record.bytes_weights = count(weights);
+    let moved = [record.bytes_in, record.bytes_out, to_count(weights)].into_iter().flatten().sum::<i64>();
+    record.bytes_weights = to_count(weights);
     record.arithmetic_intensity = record.flops.filter(|_| moved > 0).map(|operations| operations as f64 / moved as f64);
-    record.workspace_bytes = count(program.activation_bytes);
-    record.code_bytes = count(artifacts.iter().map(|artifact| artifact.code_bytes).sum());
+    record.workspace_bytes = to_count(program.activation_bytes);
+    record.code_bytes = to_count(artifacts.iter().map(|artifact| artifact.code_bytes).sum());
     let ms = artifacts.iter().map(|artifact| artifact.schedule_ms + artifact.lower_ms + artifact.codegen_ms);
     record.build_ms = Some(ms.fold(0.0, |sum, ms| sum + ms));
     record.features = Some(Json::new(&BTreeMap::from([
@@ -135,7 +138,7 @@ pub fn describe_run(
         Some(wrong) if !wrong.is_right => {
             let Comparison { max_abs_error, largest_output, .. } = wrong;
             let why = format!("outputs differ from the reference by up to {max_abs_error:.3e} of {largest_output:.3e}");
-            record::fail(record, Outcome::WrongResult, why);
+            record::mark_failed(record, Outcome::WrongResult, why);
         }
         _ => record::describe_reply(record, reply)?,
     }
@@ -144,11 +147,11 @@ pub fn describe_run(
 }
 
 /// Adds warnings to those of the measurement.
-pub fn warn(record: &mut Record, warnings: &[String]) -> Result<(), RowError> {
+pub fn add_warnings(record: &mut Record, warnings: &[String]) -> Result<(), RowError> {
     if warnings.is_empty() {
         return Ok(());
     }
-    let mut all: Vec<String> = record.warnings.as_ref().map(Json::to).transpose()?.unwrap_or_default();
+    let mut all: Vec<String> = record.warnings.as_ref().map(Json::parse_as).transpose()?.unwrap_or_default();
     all.extend_from_slice(warnings);
     record.warnings = Some(Json::new(&all)?);
     Ok(())

@@ -22,7 +22,6 @@ use targets::Target;
 
 /// Name that selects the simulator among counters.
 pub const NAME: &str = "cachegrind";
-/// Name of the simulator's program.
 const PROGRAM: &str = "valgrind";
 /// Longest duration of one simulation.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -54,7 +53,6 @@ pub struct Simulator {
     worker: PathBuf,
 }
 
-/// Output of one simulation.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct SimulatedCounts {
     caches: Vec<String>,
@@ -76,9 +74,8 @@ impl Simulator {
         Ok(Simulator { version, worker: worker_program().map_err(|error| error.to_string())? })
     }
 
-    /// Counts one call of each task with its schedule, using all CPUs. Also returns the tasks that
-    /// could not be counted, with the reasons.
-    pub fn count(
+    /// Counts one call of each task on all CPUs. Also returns tasks that could not be counted, with reasons.
+    pub fn count_tasks(
         &self,
         tasks: &[(&TaskUse, BuildJob)],
         (target, cpus): (&Target, &[usize]),
@@ -86,25 +83,25 @@ impl Simulator {
         folder: &Path,
     ) -> (Simulation, Vec<String>) {
         let jobs: Vec<BuildJob> = tasks.iter().map(|(_, job)| job.clone()).collect();
-        let builds = bench.build(&jobs, &mut || {});
+        let builds = bench.build_jobs(&jobs, &mut || {});
         let method = Method::Sample(SamplingPlan::default());
         let mut work = Vec::new();
         let mut refused = Vec::new();
         for (place, ((one, job), build)) in tasks.iter().zip(builds).enumerate() {
             match build {
                 Build::Built(artifact) => {
-                    let run =
-                        RunJob::new(job.task.clone(), vec![cpus[place % cpus.len()]], method.clone()).of(&artifact);
+                    let run = RunJob::library_run(job.task.clone(), vec![cpus[place % cpus.len()]], method.clone())
+                        .with_artifact(&artifact);
                     work.push((*one, run, folder.join(format!("simulated-{place}"))));
                 }
-                Build::Failed(why) | Build::Rejected(why) => refused.push(lacks(one, &why)),
-                Build::Fault(fault) => refused.push(lacks(one, &fault.to_string())),
+                Build::Failed(why) | Build::Rejected(why) => refused.push(describe_failure(one, &why)),
+                Build::Fault(fault) => refused.push(describe_failure(one, &fault.to_string())),
             }
         }
         let shares = work.chunks(work.len().div_ceil(cpus.len().max(1)).max(1));
         // Nothing here is timed, so one simulation per CPU may run.
         let told = std::thread::scope(|scope| {
-            let one_share = |share| scope.spawn(move || self.share(share));
+            let one_share = |share| scope.spawn(move || self.count_share(share));
             let threads: Vec<_> = shares.map(one_share).collect();
             threads.into_iter().flat_map(|thread| thread.join().expect("it does not panic")).collect::<Vec<_>>()
         });
@@ -126,13 +123,13 @@ impl Simulator {
                         counts: counts.collect(),
                     });
                 }
-                Err(why) => refused.push(lacks(one, &why)),
+                Err(why) => refused.push(describe_failure(one, &why)),
             }
         }
         (simulation, refused)
     }
 
-    fn share<'a>(
+    fn count_share<'a>(
         &self,
         share: &[(&'a TaskUse, RunJob, PathBuf)],
     ) -> Vec<(&'a TaskUse, Result<SimulatedCounts, String>)> {
@@ -177,16 +174,15 @@ impl Simulator {
             let _ = errors.map(|mut errors| std::io::Read::read_to_string(&mut errors, &mut said));
             return Err(format!("it ended with {status} in the simulator: {}", said.trim()));
         }
-        told(&std::fs::read_to_string(out).map_err(|error| error.to_string())?)
+        parse_counts(&std::fs::read_to_string(out).map_err(|error| error.to_string())?)
     }
 }
 
-fn lacks(one: &TaskUse, why: &str) -> String {
+fn describe_failure(one: &TaskUse, why: &str) -> String {
     format!("{}: {why}", one.task.describe())
 }
 
-/// Parses the output file of the simulator.
-fn told(text: &str) -> Result<SimulatedCounts, String> {
+fn parse_counts(text: &str) -> Result<SimulatedCounts, String> {
     let after = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
     let events = after("events: ").ok_or("its file names no events")?;
     let sums = after("summary: ").ok_or("its file has no sums")?;
@@ -202,17 +198,17 @@ fn told(text: &str) -> Result<SimulatedCounts, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::told;
+    use super::parse_counts;
 
     #[test]
     fn sums_have_names() {
         let text = "desc: D1 cache:         49152 B, 64 B, 12-way associative\ncmd: x\nevents: Ir Dr Bogus D1mr\nfn=a\n1 2 3 4 5\n\
                     summary: 100 20 7 3\n";
-        let told = told(text).expect("it is one");
+        let told = parse_counts(text).expect("it is one");
         assert_eq!(told.caches, ["D1 cache: 49152 B, 64 B, 12-way associative"]);
         assert_eq!(told.counts, [("instructions", 100), ("data_reads", 20), ("l1d_read_misses", 3)].into());
         for text in ["", "events: Ir\n", "events: Ir\nsummary: many\n"] {
-            super::told(text).expect_err("it is none");
+            super::parse_counts(text).expect_err("it is none");
         }
     }
 }

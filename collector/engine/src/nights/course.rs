@@ -33,16 +33,15 @@ impl NightCourse {
         self.id.trim_start_matches("night-")
     }
 
-    /// Returns the saved progress of a killed run, if the request is the same and its deadline has
-    /// not been reached.
-    pub fn resumed(file: &StateFile, asked: &str, now_us: i64) -> Option<NightCourse> {
+    /// Returns the progress of a killed run with the same request, unless its deadline has passed.
+    pub fn resume_course(file: &StateFile, asked: &str, now_us: i64) -> Option<NightCourse> {
         file.read::<NightCourse>().filter(|course| course.asked == asked && course.end_us > now_us)
     }
 
     /// Returns the hash of a configuration, store and time.
     pub fn hash_of_request(config: &str, store: &Path, minutes: f64) -> String {
         let text = format!("{config}\n{}\n{minutes}", store.display());
-        Key::of_bytes(text.as_bytes()).hex()
+        Key::of_bytes(text.as_bytes()).to_hex()
     }
 
     /// Returns whether a phase is completed.
@@ -51,12 +50,12 @@ impl NightCourse {
     }
 
     /// Returns the duration of a phase in seconds, including that in killed processes.
-    pub fn spent(&self, phase: &str) -> f64 {
+    pub fn phase_seconds(&self, phase: &str) -> f64 {
         self.spent.get(phase).copied().unwrap_or(0.0)
     }
 
     /// Adds the duration of a slice in seconds to that of its phase.
-    pub fn spend(&mut self, phase: &str, seconds: f64) {
+    pub fn add_seconds(&mut self, phase: &str, seconds: f64) {
         *self.spent.entry(phase.to_owned()).or_default() += seconds;
     }
 }
@@ -69,13 +68,16 @@ mod tests {
     fn only_the_same_night_goes_on_and_only_before_its_end() {
         let folder = tempfile::tempdir().unwrap();
         let file = StateFile::new(folder.path(), "nights", folder.path());
-        assert_eq!(NightCourse::resumed(&file, "a", 5), None);
+        assert_eq!(NightCourse::resume_course(&file, "a", 5), None);
         let course =
             NightCourse { asked: "a".to_owned(), end_us: 10, id: "night-1".to_owned(), ..NightCourse::default() };
         file.write(&course).unwrap();
-        assert_eq!(NightCourse::resumed(&file, "a", 5), Some(course));
-        assert_eq!((NightCourse::resumed(&file, "a", 10), NightCourse::resumed(&file, "b", 5)), (None, None));
-        file.forget();
-        assert_eq!(NightCourse::resumed(&file, "a", 5), None);
+        assert_eq!(NightCourse::resume_course(&file, "a", 5), Some(course));
+        assert_eq!(
+            (NightCourse::resume_course(&file, "a", 10), NightCourse::resume_course(&file, "b", 5)),
+            (None, None)
+        );
+        file.remove_file();
+        assert_eq!(NightCourse::resume_course(&file, "a", 5), None);
     }
 }

@@ -7,7 +7,7 @@ use crate::Result;
 use crate::campaign::Night;
 use crate::drift::compare_night;
 use crate::observer::Observer;
-use crate::stores::{failed, open};
+use crate::stores::{open_existing, store_failure};
 use datasets::{Choose, Key, Record};
 use drift::{LineIdentity, Verdict, aspect_of};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,8 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Largest number of keys; more measurements would take longer than a nightly run.
 const KEYS_MAX: usize = 20_000;
 
-/// Returns the keys of records of a run that became slower or are uncertain, slower ones first, and
-/// of older records that are uncertain.
+/// Returns keys of a run that became slower or are uncertain, slower ones first, then older uncertain ones.
 pub fn doubtful_keys(
     options: &NightOptions,
     course: &NightCourse,
@@ -25,10 +24,10 @@ pub fn doubtful_keys(
 ) -> Result<Vec<Key>> {
     let found = compare_night(&options.store, course.label(), settings.nights, options.bounds, observer)?;
     let slower = found.drift.changes.iter().filter(|change| change.verdict == Verdict::Slower);
-    let slower: BTreeSet<_> = slower.map(|change| place(&change.identity)).collect();
+    let slower: BTreeSet<_> = slower.map(|change| line_place(&change.identity)).collect();
     let mut keys: BTreeSet<(u8, Key)> = BTreeSet::new();
-    for record in open(&options.store)?.records(Choose::Latest).map_err(failed)? {
-        let record = record.map_err(failed)?;
+    for record in open_existing(&options.store)?.select_records(Choose::Latest).map_err(store_failure)? {
+        let record = record.map_err(store_failure)?;
         if aspect_of(&record).is_some() || !record.is_alone() {
             continue;
         }
@@ -43,8 +42,8 @@ pub fn doubtful_keys(
 /// Returns the keys that were not measured again in a run.
 pub fn keys_measured_once(options: &NightOptions, id: &str, keys: &[Key]) -> Result<Vec<Key>> {
     let mut made: BTreeMap<Key, usize> = BTreeMap::new();
-    for record in open(&options.store)?.records(Choose::All).map_err(failed)? {
-        let record = record.map_err(failed)?;
+    for record in open_existing(&options.store)?.select_records(Choose::All).map_err(store_failure)? {
+        let record = record.map_err(store_failure)?;
         if record.run_id == id {
             *made.entry(record.key).or_default() += 1;
         }
@@ -54,7 +53,7 @@ pub fn keys_measured_once(options: &NightOptions, id: &str, keys: &[Key]) -> Res
 
 type Place = (String, Option<String>, Option<i64>, Option<&'static str>);
 
-fn place(identity: &LineIdentity) -> Place {
+fn line_place(identity: &LineIdentity) -> Place {
     (identity.task_hash.clone(), identity.schedule_hash.clone(), identity.threads, identity.cache_state)
 }
 

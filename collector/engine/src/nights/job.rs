@@ -6,7 +6,7 @@ use super::doubts::{doubtful_keys, keys_measured_once};
 use super::options::NightOptions;
 use super::report::NightPhase;
 use super::sentinels::Sentinels;
-use super::slice::{SliceEnd, SliceProcess, sealing};
+use super::slice::{SliceEnd, SliceProcess, sealing_time};
 use crate::Result;
 use crate::campaign::Night;
 use crate::campaign::record::now_us;
@@ -18,8 +18,7 @@ use std::time::{Duration, Instant};
 
 /// Shortest slice, in seconds; shorter ones would hardly measure.
 const MIN_SLICE: f64 = 5.0;
-/// Time in seconds that a slice may need beyond its budget, for attempts in flight and the peaks of
-/// the machine.
+/// Seconds that a slice may need beyond its budget, for attempts in flight and the machine's peaks.
 const GRACE: f64 = 60.0;
 
 /// State of a nightly run.
@@ -47,13 +46,13 @@ pub struct NightJob<'a> {
 }
 
 impl NightJob<'_> {
-    fn left(&self) -> f64 {
+    fn seconds_left(&self) -> f64 {
         self.end.saturating_duration_since(Instant::now()).as_secs_f64()
     }
 
     /// Returns the seconds left for work. Time for the last sentinels is reserved.
     fn left_for_work(&self) -> f64 {
-        self.left() - 1.5 * self.sentinels.seconds
+        self.seconds_left() - 1.5 * self.sentinels.seconds
     }
 
     /// Saves the progress. If that fails, a killed run starts from the beginning.
@@ -66,7 +65,7 @@ impl NightJob<'_> {
     }
 
     /// Executes all phases that fit into the time.
-    pub fn work(&mut self) -> Result<()> {
+    pub fn run_phases(&mut self) -> Result<()> {
         const AGAIN: &str = "default schedules again";
         let has_sentinels = self.course.looked.is_some_and(|(at_us, _)| {
             let ago = now_us().saturating_sub(at_us) as f64 / 60e6;
@@ -76,23 +75,23 @@ impl NightJob<'_> {
             self.run_sentinels()?;
         }
         let again = self.settings.again_share * self.course.seconds;
-        self.phase(AGAIN, again, &["--schedules", "1", "--iftune", "false", "--again"])?;
-        self.doubts(again - self.course.spent(AGAIN))?;
-        self.phase("new work", f64::INFINITY, &[])?;
+        self.run_phase(AGAIN, again, &["--schedules", "1", "--iftune", "false", "--again"])?;
+        self.repeat_doubtful(again - self.course.phase_seconds(AGAIN))?;
+        self.run_phase("new work", f64::INFINITY, &[])?;
         if self.settings.variations > 0 {
             let count = self.settings.variations.to_string();
-            self.phase("variations", f64::INFINITY, &["--iftune", "false", "--variations", &count])?;
+            self.run_phase("variations", f64::INFINITY, &["--iftune", "false", "--variations", &count])?;
         }
         Ok(())
     }
 
     /// Runs the slices of a phase until it is complete or its time is over.
-    fn phase(&mut self, name: &'static str, seconds: f64, flags: &[&str]) -> Result<()> {
+    fn run_phase(&mut self, name: &'static str, seconds: f64, flags: &[&str]) -> Result<()> {
         if self.course.has_done(name) {
             return Ok(());
         }
         let mut phase = NightPhase::new(name);
-        while let Some(slice) = self.slice(seconds - self.course.spent(name)) {
+        while let Some(slice) = self.slice_seconds(seconds - self.course.phase_seconds(name)) {
             let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
             let (is_done, made) = self.run_slice(&mut phase, slice, &flags)?;
             if is_done || made == 0 {
@@ -104,7 +103,7 @@ impl NightJob<'_> {
     }
 
     /// Repeats measurements that regressed in this run or are uncertain.
-    fn doubts(&mut self, seconds: f64) -> Result<()> {
+    fn repeat_doubtful(&mut self, seconds: f64) -> Result<()> {
         const NAME: &str = "doubts again";
         if self.course.has_done(NAME) {
             return Ok(());
@@ -112,7 +111,7 @@ impl NightJob<'_> {
         let mut phase = NightPhase::new(NAME);
         let mut keys = doubtful_keys(self.options, &self.course, &self.settings, self.observer)?;
         while !keys.is_empty()
-            && let Some(slice) = self.slice(seconds - self.course.spent(NAME))
+            && let Some(slice) = self.slice_seconds(seconds - self.course.phase_seconds(NAME))
         {
             let file = tempfile::NamedTempFile::new().map_err(Failure::environment)?;
             let lines: String = keys.iter().map(|key| format!("{key}\n")).collect();
@@ -143,16 +142,15 @@ impl NightJob<'_> {
     }
 
     /// Returns the duration of the next slice in seconds, or None if no time is left.
-    fn slice(&self, of_phase: f64) -> Option<f64> {
+    fn slice_seconds(&self, of_phase: f64) -> Option<f64> {
         // A slice whose budget is over gets the same time for sealing as one that received SIGTERM.
         let left = Duration::from_secs_f64(self.left_for_work().max(0.0));
-        let most = (left - sealing(left)).as_secs_f64();
+        let most = (left - sealing_time(left)).as_secs_f64();
         let slice = (60.0 * self.settings.sentinel_minutes).min(most).min(of_phase);
         (slice >= MIN_SLICE && !self.is_stopped()).then_some(slice)
     }
 
-    /// Runs one slice and the sentinels after it. Returns whether its work is complete, and how
-    /// many attempts were made.
+    /// Runs one slice and the sentinels after it. Returns whether its work is complete, and the attempts made.
     fn run_slice(&mut self, phase: &mut NightPhase, slice: f64, flags: &[String]) -> Result<(bool, u64)> {
         let begun = Instant::now();
         let mut arguments: Vec<String> = ["--config".to_owned(), self.options.config.display().to_string()]
@@ -160,20 +158,20 @@ impl NightJob<'_> {
             .chain(flags.iter().cloned())
             .collect();
         arguments.extend(["--budget".to_owned(), format!("{slice:.3}")]);
-        arguments.extend(self.common());
+        arguments.extend(self.common_flags());
         let deadline = Duration::from_secs_f64((slice + GRACE).min(self.left_for_work().max(MIN_SLICE)));
         let ended = SliceProcess::start(&self.options.program, &arguments)?.finish(deadline, self.signal)?;
         phase.slices += 1;
         let seconds = begun.elapsed().as_secs_f64();
         phase.seconds += seconds;
-        self.course.spend(phase.name, seconds);
+        self.course.add_seconds(phase.name, seconds);
         self.keep_course();
         let (left, made) = self.add_report(phase, &ended)?;
         self.run_sentinels()?;
         Ok((left == 0 && !ended.was_terminated, made))
     }
 
-    fn common(&self) -> [String; 7] {
+    fn common_flags(&self) -> [String; 7] {
         let store = self.options.store.display().to_string();
         ["--store", &store, "--night", &self.course.id, "--progress", "0", "--json"].map(str::to_owned)
     }
@@ -209,11 +207,11 @@ impl NightJob<'_> {
 
     /// Runs the sentinels if time is left for them.
     fn run_sentinels(&mut self) -> Result<()> {
-        let left = Duration::from_secs_f64(self.left());
+        let left = Duration::from_secs_f64(self.seconds_left());
         if self.is_stopped() || left.is_zero() {
             return Ok(());
         }
-        self.sentinels.run(&self.common(), left, self.signal)?;
+        self.sentinels.run(&self.common_flags(), left, self.signal)?;
         self.course.looked = Some((now_us(), self.sentinels.seconds));
         self.keep_course();
         Ok(())

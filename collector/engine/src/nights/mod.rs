@@ -19,11 +19,11 @@ use crate::campaign::graphs::LoadedModels;
 use crate::campaign::record::now_us;
 use crate::campaign::{Night, Settings, planned_tasks};
 use crate::drift::{Pages, compare_night};
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, format_chain};
 use crate::machine::allowed_cpus;
 use crate::observer::Observer;
 use crate::state::StateFile;
-use crate::stores::{failed, note_damage, open_store};
+use crate::stores::{note_damage, open_store, store_failure};
 use course::NightCourse;
 use datasets::{SealOptions, Store};
 use job::NightJob;
@@ -51,7 +51,7 @@ pub struct PreparedNight<'a> {
 }
 
 /// Validates a nightly run, and waits for another one on this machine.
-pub fn prepare<'a>(options: &'a NightOptions, observer: &'a dyn Observer) -> Result<PreparedNight<'a>> {
+pub fn prepare_night<'a>(options: &'a NightOptions, observer: &'a dyn Observer) -> Result<PreparedNight<'a>> {
     let raw = Settings::read(&options.config).map_err(Failure::usage)?;
     let mut settings = raw.night.clone().ok_or_else(|| {
         Failure::usage(format!("`{}` has no table `[night]`", options.config.display()))
@@ -67,11 +67,11 @@ pub fn prepare<'a>(options: &'a NightOptions, observer: &'a dyn Observer) -> Res
         ))
         .with_hint("add `models = [{ source = \"local\", name = \"resnet-18\" }]`"));
     }
-    planned_tasks(&config, &LoadedModels::default()).map_err(|error| Failure::usage(chain(&error)))?;
+    planned_tasks(&config, &LoadedModels::default()).map_err(|error| Failure::usage(format_chain(&error)))?;
     let (start, start_us) = (Instant::now(), now_us());
     let seconds = options.wait.as_secs();
     let mut waits = |busy: &ExclusiveError| observer.note(format!("{busy}; waiting up to {seconds} s for it"));
-    let exclusive = Exclusive::night(&exclusive::folder(), options.wait, &mut waits).map_err(|error| {
+    let exclusive = Exclusive::lock_night(&exclusive::lock_folder(), options.wait, &mut waits).map_err(|error| {
         Failure::environment(error).with_hint("wait for it with `--wait SECONDS`, or let cron begin later")
     })?;
     let pages = Pages::create(&options.pages)?;
@@ -81,41 +81,40 @@ pub fn prepare<'a>(options: &'a NightOptions, observer: &'a dyn Observer) -> Res
 }
 
 impl PreparedNight<'_> {
-    /// Measures until the time is over or `signal` becomes non-zero, and compares this night with
-    /// earlier ones.
+    /// Measures until the time is over or a signal comes, and compares this night with earlier ones.
     pub fn run(self, signal: &AtomicUsize) -> Result<NightReport> {
         let PreparedNight { options, observer, .. } = self;
         let file = StateFile::new(&options.state, "nights", &options.store);
-        let course = self.course(&file);
+        let course = self.load_course(&file);
         let end = Instant::now() + Duration::from_secs_f64(seconds_until(course.end_us));
-        let mut sentinels = Sentinels::new(options, &self.raw, &Facts::read());
+        let mut sentinels = Sentinels::new(options, &self.raw, &Facts::read_facts());
         sentinels.seconds = course.looked.map_or(0.0, |(_, seconds)| seconds);
         let settings = self.settings.clone();
         let (phases, has_losses) = (Vec::new(), false);
         let mut job =
             NightJob { options, settings, end, signal, observer, sentinels, phases, has_losses, course, file };
         job.keep_course();
-        job.work()?;
-        job.file.forget();
-        note_damage(&self.store.seal(SealOptions::default()).map_err(failed)?.damage, observer);
-        self.report(job)
+        job.run_phases()?;
+        job.file.remove_file();
+        note_damage(&self.store.seal_journals(SealOptions::default()).map_err(store_failure)?.damage, observer);
+        self.build_report(job)
     }
 
     /// Returns the progress of a killed run with the same request, or that of a new run.
-    fn course(&self, file: &StateFile) -> NightCourse {
+    fn load_course(&self, file: &StateFile) -> NightCourse {
         let asked = NightCourse::hash_of_request(&self.text, &self.options.store, self.settings.minutes);
-        if let Some(course) = NightCourse::resumed(file, &asked, now_us()) {
+        if let Some(course) = NightCourse::resume_course(file, &asked, now_us()) {
             let left = seconds_until(course.end_us) / 60.0;
             self.observer.note(format!("{} was killed and continues for the remaining {left:.1} minutes", course.id));
             return course;
         }
         let now = u64::try_from(self.start_us / 1_000_000).unwrap_or_default();
-        let seconds = self.settings.seconds(now);
+        let seconds = self.settings.duration_seconds(now);
         let end_us = self.start_us.saturating_add((seconds * 1e6) as i64);
-        NightCourse { id: format!("night-{}", stamp(now)), asked, end_us, seconds, ..NightCourse::default() }
+        NightCourse { id: format!("night-{}", night_name(now)), asked, end_us, seconds, ..NightCourse::default() }
     }
 
-    fn report(self, job: NightJob<'_>) -> Result<NightReport> {
+    fn build_report(self, job: NightJob<'_>) -> Result<NightReport> {
         let PreparedNight { options, observer, start, .. } = self;
         let label = job.course.label();
         let found = compare_night(&options.store, label, job.settings.nights, options.bounds, observer)?;
@@ -131,19 +130,18 @@ impl PreparedNight<'_> {
             turns: found.turns.clone(),
             has_losses: job.has_losses,
         };
-        self.pages.write(&format!("Night {label}"), &found, Some(&report.markdown()), observer)?;
-        observer.notes(&[report.drift.notes.as_slice(), &report.notes].concat());
+        self.pages.write(&format!("Night {label}"), &found, Some(&report.render_markdown()), observer)?;
+        observer.receive_notes(&[report.drift.notes.as_slice(), &report.notes].concat());
         Ok(report)
     }
 }
 
-/// Returns the seconds from now until a moment, or 0 if it is past.
 fn seconds_until(moment_us: i64) -> f64 {
     moment_us.saturating_sub(now_us()).max(0) as f64 / 1e6
 }
 
 /// Returns a moment in UTC as the name of a night, such as `20261122-213000`.
-fn stamp(seconds: u64) -> String {
+fn night_name(seconds: u64) -> String {
     let day = ::drift::night_of(&datasets::Record {
         // Noon is part of the night of the same date.
         started_at_us: i64::try_from((seconds / 86_400 * 86_400 + 43_200) * 1_000_000).unwrap_or_default(),

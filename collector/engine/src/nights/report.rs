@@ -29,7 +29,7 @@ impl NightPhase {
     }
 
     /// Returns the numbers of attempts by outcome as text.
-    pub fn made(&self) -> String {
+    pub fn describe_outcomes(&self) -> String {
         let counts: Vec<String> = self.outcomes.iter().map(|(outcome, count)| format!("{count} {outcome}")).collect();
         if counts.is_empty() { "nothing".to_owned() } else { counts.join(", ") }
     }
@@ -63,7 +63,7 @@ pub struct NightReport {
 
 impl NightReport {
     /// Returns a line with the night, times and store.
-    pub fn title(&self) -> String {
+    pub fn title_line(&self) -> String {
         format!(
             "night {}: {:.1} of {:.1} minutes, sentinels {} times, records in `{}`",
             self.night, self.minutes, self.allowed_minutes, self.sentinels, self.store
@@ -76,10 +76,10 @@ impl NightReport {
     }
 
     /// Returns the summary of the work in Markdown.
-    pub fn markdown(&self) -> String {
+    pub fn render_markdown(&self) -> String {
         let mut text = format!(
             "## {}\n\n| work | slices | minutes | attempts | left |\n| --- | ---: | ---: | --- | ---: |\n",
-            self.title()
+            self.title_line()
         );
         for phase in &self.phases {
             let minutes = phase.seconds / 60.0;
@@ -88,7 +88,7 @@ impl NightReport {
                 "| {} | {} | {minutes:.1} | {} | {} |",
                 phase.name,
                 phase.slices,
-                phase.made(),
+                phase.describe_outcomes(),
                 phase.left
             );
         }

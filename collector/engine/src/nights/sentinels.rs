@@ -41,8 +41,7 @@ pub struct Sentinels {
 }
 
 impl Sentinels {
-    /// Creates the sentinels of a store for this class of hosts, measured with the plan of the
-    /// nightly run.
+    /// Creates the sentinels of a store for this class of hosts, with the plan of the nightly run.
     pub fn new(options: &NightOptions, raw: &Settings, facts: &Facts) -> Sentinels {
         let models = SENTINELS.iter().map(|sentinel| ModelEntry {
             source: "simple".to_owned(),
@@ -63,7 +62,7 @@ impl Sentinels {
             ..Settings::default()
         };
         let is_off =
-            !targets::find(raw.model.target.as_deref().unwrap_or(HOST)).is_some_and(|kind| kind.runs_on_cpus());
+            !targets::find_kind(raw.model.target.as_deref().unwrap_or(HOST)).is_some_and(|kind| kind.runs_on_cpus());
         let notes = match is_off {
             true => vec!["sentinels run only on CPUs: none ran for this target".to_owned()],
             false => Vec::new(),
@@ -80,7 +79,7 @@ impl Sentinels {
             return Ok(());
         }
         let begun = Instant::now();
-        let Some(folder) = self.ready(BUILDING.min(left), signal)? else { return Ok(()) };
+        let Some(folder) = self.prepare_copy(BUILDING.min(left), signal)? else { return Ok(()) };
         let left = left.saturating_sub(begun.elapsed());
         let measured = Instant::now();
         let mut arguments = vec!["run".to_owned(), folder.display().to_string(), "--again".to_owned()];
@@ -94,7 +93,7 @@ impl Sentinels {
                 let failure =
                     Failure::environment(format!("the sentinels in `{folder}` did not run; the error is above"));
                 // Removing the folder helps only if the folder itself is the cause.
-                let is_of_folder = code == Some(Kind::Use.code().into());
+                let is_of_folder = code == Some(Kind::Use.exit_code().into());
                 let hint = "remove that folder to have them rebuilt; the series of their times then starts again";
                 return Err(if is_of_folder { failure.with_hint(hint) } else { failure });
             }
@@ -103,9 +102,8 @@ impl Sentinels {
         Ok(())
     }
 
-    /// Returns the folder of the copy that is run. The first call creates it; None if there is no
-    /// time to build it.
-    fn ready(&mut self, left: Duration, signal: &AtomicUsize) -> Result<Option<PathBuf>> {
+    /// Returns the folder of the copy that is run, created on the first call; None without time to build it.
+    fn prepare_copy(&mut self, left: Duration, signal: &AtomicUsize) -> Result<Option<PathBuf>> {
         const NAME: &str = "sentinels";
         if let Some(private) = &self.private {
             return Ok(Some(private.path().join(NAME)));
@@ -114,11 +112,11 @@ impl Sentinels {
         let folder = private.path().join(NAME);
         if !self.is_ours(&folder)? {
             self.set_aside()?;
-            self.build(&folder, left, signal)?;
+            self.build_sentinels(&folder, left, signal)?;
             if !folder.exists() {
                 return Ok(None);
             }
-            self.keep(&folder)?;
+            self.store_built(&folder)?;
         }
         self.private = Some(private);
         Ok(Some(folder))
@@ -127,7 +125,7 @@ impl Sentinels {
     /// Copies the store's sentinels, if there are any. Returns whether this machine built them.
     fn is_ours(&self, copy: &Path) -> Result<bool> {
         let Some(known) = self.file.read::<String>().filter(|_| self.folder.exists()) else { return Ok(false) };
-        let is_ours = copied(&self.folder, copy).and_then(|()| hash_of(copy)).is_ok_and(|found| found == known);
+        let is_ours = copy_files(&self.folder, copy).and_then(|()| hash_files(copy)).is_ok_and(|found| found == known);
         if !is_ours && copy.exists() {
             std::fs::remove_dir_all(copy).map_err(Failure::environment)?;
         }
@@ -135,12 +133,12 @@ impl Sentinels {
     }
 
     /// Moves built sentinels into the store, and saves their hash.
-    fn keep(&self, built: &Path) -> Result<()> {
-        self.file.write(&hash_of(built)?)?;
+    fn store_built(&self, built: &Path) -> Result<()> {
+        self.file.write(&hash_files(built)?)?;
         let parent = self.folder.parent().expect("it lies below the store");
         std::fs::create_dir_all(parent).map_err(Failure::environment)?;
-        let appearing = Appearing::begin(&self.folder)?;
-        copied(built, appearing.path())?;
+        let appearing = Appearing::create_temporary(&self.folder)?;
+        copy_files(built, appearing.path())?;
         appearing.finish(&self.folder)
     }
 
@@ -159,7 +157,7 @@ impl Sentinels {
         Ok(())
     }
 
-    fn build(&mut self, folder: &Path, left: Duration, signal: &AtomicUsize) -> Result<()> {
+    fn build_sentinels(&mut self, folder: &Path, left: Duration, signal: &AtomicUsize) -> Result<()> {
         let file = tempfile::NamedTempFile::new().map_err(Failure::environment)?;
         let text = toml::to_string(&self.config).map_err(Failure::environment)?;
         std::fs::write(file.path(), text).map_err(Failure::environment)?;
@@ -177,9 +175,8 @@ impl Sentinels {
     }
 }
 
-/// Lists the files of a folder of sentinels, sorted. Fails if it contains folders or links, too
-/// many files, or large ones.
-fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
+/// Lists the files of a sentinel folder, sorted. Fails for folders, links, large files or too many files.
+fn list_files(folder: &Path) -> Result<Vec<PathBuf>> {
     const MAX_FILES: usize = 1000;
     const MAX_BYTES: u64 = 64 << 20;
     let (mut paths, mut bytes) = (Vec::new(), 0);
@@ -196,19 +193,17 @@ fn files_of(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Copies the files of a folder into another folder, which is created if needed.
-fn copied(from: &Path, to: &Path) -> Result<()> {
+fn copy_files(from: &Path, to: &Path) -> Result<()> {
     std::fs::create_dir_all(to).map_err(Failure::environment)?;
-    for path in files_of(from)? {
+    for path in list_files(from)? {
         let name = path.file_name().unwrap_or_default();
         std::fs::copy(&path, to.join(name)).map_err(Failure::environment)?;
     }
     Ok(())
 }
 
-/// Hashes all files of a folder with their names.
-fn hash_of(folder: &Path) -> Result<String> {
-    let names = files_of(folder)?;
+fn hash_files(folder: &Path) -> Result<String> {
+    let names = list_files(folder)?;
     let mut hasher = blake3::Hasher::new();
     for path in names {
         let bytes = std::fs::read(&path).map_err(Failure::environment)?;

@@ -23,7 +23,7 @@ const SEALING: Duration = Duration::from_secs(20);
 const MAX_BYTES: u64 = 256 << 20;
 
 /// Returns the time before its deadline at which a slice receives SIGTERM.
-pub fn sealing(deadline: Duration) -> Duration {
+pub fn sealing_time(deadline: Duration) -> Duration {
     SEALING.min(deadline / 4)
 }
 
@@ -37,9 +37,9 @@ pub struct SliceProcess {
 pub struct SliceEnd {
     /// Exit code; None if a signal ended the process.
     pub code: Option<i32>,
-    /// JSON document in the last line of its output.
+    /// JSON document in the last line of the output.
     pub report: Option<Value>,
-    /// Whether it received SIGTERM.
+    /// Whether the process received SIGTERM.
     pub was_terminated: bool,
 }
 
@@ -60,7 +60,7 @@ impl SliceProcess {
     /// `signal` becomes non-zero, so that it can seal its records. It is killed at the deadline.
     pub fn finish(mut self, deadline: Duration, signal: &AtomicUsize) -> Result<SliceEnd> {
         let start = Instant::now();
-        let terminate_at = start + deadline.saturating_sub(sealing(deadline));
+        let terminate_at = start + deadline.saturating_sub(sealing_time(deadline));
         let mut kill_at = start + deadline;
         let mut was_terminated = false;
         let code = loop {
@@ -69,7 +69,7 @@ impl SliceProcess {
             }
             let (now, is_stopped) = (Instant::now(), signal.load(Ordering::Relaxed) != 0);
             if !was_terminated && (is_stopped || now >= terminate_at) {
-                self.terminate();
+                self.send_sigterm();
                 was_terminated = true;
                 kill_at = if is_stopped { now + SEALING } else { kill_at };
             }
@@ -83,7 +83,7 @@ impl SliceProcess {
         Ok(SliceEnd { code, report, was_terminated })
     }
 
-    fn terminate(&self) {
+    fn send_sigterm(&self) {
         if let Ok(pid) = i32::try_from(self.process.id()) {
             // The slice may have ended in the meantime.
             let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);

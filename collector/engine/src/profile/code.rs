@@ -3,14 +3,13 @@
 use crate::Result;
 use crate::failure::Failure;
 use crate::network::BuiltModel;
-use crate::network::annotation::{Annotation, annotation, matching};
+use crate::network::annotation::{Annotation, annotate_task, match_tasks};
 use crate::prepared::PreparedModel;
 use job::listing::{CodeRequests, Samples, Sampling};
 use profile::Profile;
 use std::fs;
 use std::path::Path;
 
-/// Duration of the sampling of running code, in nanoseconds.
 const SAMPLING_NS: u64 = 2_000_000_000;
 
 /// Default number of samples per second.
@@ -19,10 +18,9 @@ pub const DEFAULT_SAMPLE_HERTZ: u64 = 3989;
 /// Options that select the annotated code.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CodeOptions<'a> {
-    /// The annotated operator: a part of its name, its sizes or its call, or the first digits of
-    /// its task's hash.
+    /// Selects the annotated operator by a part of its name, sizes or call, or by its task's hash prefix.
     pub annotate: Option<&'a str>,
-    /// Folder for files of that code.
+    /// Folder for files of the annotated code.
     pub folder: Option<&'a Path>,
     /// Number of samples per second.
     pub sample_hertz: u64,
@@ -32,7 +30,7 @@ pub struct CodeOptions<'a> {
 
 impl CodeOptions<'_> {
     /// Returns the requests to the runner that follow from these options.
-    pub fn wishes(&self) -> CodeRequests {
+    pub fn runner_requests(&self) -> CodeRequests {
         let sampling = Sampling { hertz: self.sample_hertz, budget_ns: SAMPLING_NS };
         CodeRequests { sampling: self.annotate.is_some().then_some(sampling), has_perf_map: self.has_perf_map }
     }
@@ -41,19 +39,21 @@ impl CodeOptions<'_> {
 /// Returns the tasks of a model that match a name.
 pub fn find_tasks(model: &PreparedModel, name: &str) -> Result<Vec<usize>> {
     let tasks = model.tasks();
-    let found = matching(tasks, name);
+    let found = match_tasks(tasks, name);
     if found.is_empty() {
         let names: Vec<String> = tasks.iter().map(|one| one.task.name()).collect();
         let places = tasks.iter().flat_map(|one| &one.places).map(String::as_str);
         let known = names.iter().map(String::as_str).chain(places);
-        return Err(Failure::usage(format!("no operator of this model is called `{name}`"))
-            .with_hint(format!("{}; a part of its text or its hash is enough", models::names::hint(name, known))));
+        return Err(Failure::usage(format!("no operator of this model is called `{name}`")).with_hint(format!(
+            "{}; a part of its text or its hash is enough",
+            models::names::name_hint(name, known)
+        )));
     }
     Ok(found)
 }
 
 /// Annotates the task that takes the most time among `tasks`.
-pub fn annotate(
+pub fn annotate_slowest(
     model: &mut PreparedModel,
     made: &BuiltModel,
     profile: &Profile,
@@ -69,7 +69,7 @@ pub fn annotate(
     let built = model.build_listed(code, &made.schedules[code])?;
     let is_same = built.object == made.artifacts[code].object;
     let listing = *built.listing.ok_or_else(|| Failure::environment("the builder returned no listing of its code"))?;
-    Ok(annotation((&model.tasks()[code], code), &made.schedules[code], (listing, is_same), samples))
+    Ok(annotate_task((&model.tasks()[code], code), &made.schedules[code], (listing, is_same), samples))
 }
 
 /// Writes schedule, TIR, LLVM IR and machine code to files in a folder, which is created if needed.
@@ -82,16 +82,16 @@ pub fn write_files(folder: &Path, annotation: &Annotation) -> Result<()> {
         ("scheduled.tir.py", annotation.scheduled_tir.clone()),
         ("lowered.tir.py", annotation.lowered_tir.clone()),
         ("code.ll", annotation.llvm_ir.clone()),
-        ("code.s", assembly(annotation)),
+        ("code.s", format_assembly(annotation)),
     ];
     for (name, text) in texts {
-        datasets::output::write(&folder.join(name), text).map_err(Failure::usage)?;
+        datasets::output::write_file(&folder.join(name), text).map_err(Failure::usage)?;
     }
     Ok(())
 }
 
 /// Returns all machine code, each line with the number of samples in it.
-fn assembly(annotation: &Annotation) -> String {
+fn format_assembly(annotation: &Annotation) -> String {
     let mut text = String::new();
     for function in &annotation.functions {
         text.push_str(&format!("{}:\n", function.name));

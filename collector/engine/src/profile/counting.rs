@@ -8,9 +8,8 @@ use crate::prepared::PreparedModel;
 use profile::Profile;
 use targets::Kind;
 
-/// Returns the counters to read for the given names; processor time if there are none. The name of
-/// a simulator is removed.
-pub fn counters(names: &[String]) -> Vec<String> {
+/// Returns the counters to read for names; processor time if there are none. Drops a simulator's name.
+pub fn requested_counters(names: &[String]) -> Vec<String> {
     let names: Vec<String> = names.iter().filter(|name| *name != simulated::NAME).cloned().collect();
     match &names[..] {
         [] => vec!["thread_cpu_ns".to_owned()],
@@ -52,8 +51,8 @@ pub fn find_simulator(names: &[String]) -> Result<Option<Simulator>> {
 }
 
 /// Adds the counts of a simulator to a profile.
-pub fn simulate(model: &mut PreparedModel, simulator: &Simulator, profile: &mut Profile) -> Result<()> {
-    let (simulation, refused) = model.simulate(simulator)?;
+pub fn add_simulation(model: &mut PreparedModel, simulator: &Simulator, profile: &mut Profile) -> Result<()> {
+    let (simulation, refused) = model.simulate_calls(simulator)?;
     profile.simulation = Some(simulation);
     profile.notes.extend(refused.into_iter().map(|why| format!("not simulated: {why}")));
     Ok(())

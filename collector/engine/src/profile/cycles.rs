@@ -17,17 +17,16 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Interval between two checks of the command.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Writes a trace for each cycle and runs the command on it. Stops at the first cycle for which the
-/// command fails, and returns the reason. The files are deleted at the end.
+/// Runs the command on a temporary trace of each cycle. Stops at the first failure and returns the reason.
 pub fn hand_over(profile: &Profile, command: &str, limit_bytes: u64) -> Result<Option<String>> {
     let folder = tempfile::Builder::new().prefix("opcollect-traces-").tempdir().map_err(Failure::environment)?;
-    let cycles = cycle::cycles(profile);
+    let cycles = cycle::list_cycles(profile);
     for (place, &cycle) in cycles.iter().enumerate() {
         let path = folder.path().join(format!("cycle-{cycle}.json"));
         let output = Output::create(&path).map_err(Failure::environment)?;
-        let cut = cycle::cut(profile, cycle);
-        packing::write(output, |out| Ok(export::write(&cut, Format::Chrome, out, limit_bytes)?.0))?;
-        let why = match start(command, &path).and_then(|mut child| wait(&mut child)) {
+        let cut = cycle::cut_cycle(profile, cycle);
+        packing::write_packed(output, |out| Ok(export::write_trace(&cut, Format::Chrome, out, limit_bytes)?.0))?;
+        let why = match start_command(command, &path).and_then(|mut child| wait_for_exit(&mut child)) {
             Ok(status) if status.success() => continue,
             Ok(status) => status.to_string(),
             Err(why) => why,
@@ -41,7 +40,7 @@ pub fn hand_over(profile: &Profile, command: &str, limit_bytes: u64) -> Result<O
 }
 
 /// Starts the command with the file of a trace as its last argument, in a process group of its own.
-fn start(command: &str, path: &Path) -> std::result::Result<Child, String> {
+fn start_command(command: &str, path: &Path) -> std::result::Result<Child, String> {
     Command::new("sh")
         .args(["-c", &format!("{command} \"$1\""), "sh"])
         .arg(path)
@@ -54,7 +53,7 @@ fn start(command: &str, path: &Path) -> std::result::Result<Child, String> {
 }
 
 /// Waits for the command, and kills its process group at the time limit.
-fn wait(child: &mut Child) -> std::result::Result<ExitStatus, String> {
+fn wait_for_exit(child: &mut Child) -> std::result::Result<ExitStatus, String> {
     let begun = Instant::now();
     loop {
         match child.try_wait() {

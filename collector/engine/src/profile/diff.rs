@@ -4,7 +4,7 @@ use crate::Result;
 use crate::failure::Failure;
 use crate::report::profile::changes;
 use profile::Profile;
-use profile::compare::{ProfileComparison, compare};
+use profile::compare::{ProfileComparison, compare_profiles};
 use profile::summary::GroupBy;
 use report::Paper;
 use std::fs;
@@ -23,23 +23,23 @@ pub struct ProfileDiff {
 impl ProfileDiff {
     /// Formats the changes with at most `row_limit` rows.
     pub fn text(&self, row_limit: usize, paper: &Paper) -> String {
-        format!("{}\n{}", self.title, changes::describe(&self.changes, row_limit, paper))
+        format!("{}\n{}", self.title, changes::describe_comparison(&self.changes, row_limit, paper))
     }
 }
 
 /// Compares the profiles in two files.
-pub fn diff(before: &Path, after: &Path, group_by: GroupBy) -> Result<ProfileDiff> {
-    let (before, after) = (read(before)?, read(after)?);
+pub fn compare_files(before: &Path, after: &Path, group_by: GroupBy) -> Result<ProfileDiff> {
+    let (before, after) = (read_profile(before)?, read_profile(after)?);
     if before.source != after.source {
         return Err(Failure::usage("the profiles have different sources of times and cannot be compared"));
     }
     let title =
         format!("{} ({} runs) → {} ({} runs)", before.model, before.steps.len(), after.model, after.steps.len());
-    Ok(ProfileDiff { changes: compare(&before, &after, group_by), title })
+    Ok(ProfileDiff { changes: compare_profiles(&before, &after, group_by), title })
 }
 
 /// Reads a profile from a file.
-pub fn read(path: &Path) -> Result<Profile> {
+pub fn read_profile(path: &Path) -> Result<Profile> {
     let failed = |why: &dyn std::fmt::Display| {
         Failure::usage(format!("cannot read the profile `{}`: {why}", path.display()))
             .with_hint("`opcollect profile --out FILE` writes profiles")

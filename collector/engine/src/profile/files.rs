@@ -1,7 +1,7 @@
 //! Writes the files of a profile.
 
 use crate::Result;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, format_chain};
 use crate::observer::Observer;
 use crate::packing;
 use crate::report::styled::StyledTable;
@@ -51,8 +51,9 @@ pub struct ProfileFiles {
 impl ProfileFiles {
     /// Opens the files.
     pub fn create(options: &FileOptions<'_>) -> Result<ProfileFiles> {
-        let create =
-            |path: Option<&Path>| path.map(Output::create).transpose().map_err(|error| Failure::usage(chain(&error)));
+        let create = |path: Option<&Path>| {
+            path.map(Output::create).transpose().map_err(|error| Failure::usage(format_chain(&error)))
+        };
         let trace = |format: Format, path: Option<&Path>| Ok(create(path)?.map(|file| (format, file)));
         let traces = [trace(Format::Perfetto, options.perfetto), trace(Format::Chrome, options.chrome_trace)];
         Ok(ProfileFiles {
@@ -78,17 +79,19 @@ impl ProfileFiles {
         }
         if let Some(mut file) = self.csv {
             match styled {
-                Some(styled) => file.write_all(&styled.csv()?).map_err(Failure::environment)?,
-                None => csv::write(rows, &mut file).map_err(Failure::environment)?,
+                Some(styled) => file.write_all(&styled.to_csv()?).map_err(Failure::environment)?,
+                None => csv::write_rows(rows, &mut file).map_err(Failure::environment)?,
             }
             file.keep().map_err(Failure::environment)?;
         }
         for (format, file) in self.traces {
-            let write = |out: &mut dyn Write| Ok(export::write(profile, format, out, self.trace_bytes)?.0);
+            let write = |out: &mut dyn Write| Ok(export::write_trace(profile, format, out, self.trace_bytes)?.0);
             packing::write_trace(file, observer, write)?;
         }
         if let Some(file) = self.page {
-            packing::write(file, |out| out.write_all(page::page(profile, GroupBy::InputShape).as_bytes()))?;
+            packing::write_packed(file, |out| {
+                out.write_all(page::render_page(profile, GroupBy::InputShape).as_bytes())
+            })?;
         }
         Ok(())
     }

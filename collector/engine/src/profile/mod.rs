@@ -9,14 +9,14 @@ mod files;
 mod visits;
 
 pub use code::{CodeOptions, DEFAULT_SAMPLE_HERTZ};
-pub use counting::counters;
-pub use diff::{ProfileDiff, diff, read};
+pub use counting::requested_counters;
+pub use diff::{ProfileDiff, compare_files, read_profile};
 pub use files::{DEFAULT_TRACE_MIB, FileOptions};
 
 use crate::campaign::config::Config;
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::record;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, format_chain};
 use crate::input_files::InputFiles;
 use crate::network::{self, BuiltModel, Comparison};
 use crate::observer::Observer;
@@ -59,7 +59,7 @@ pub struct ProfileOptions<'a> {
     pub sample: Option<u64>,
     /// Duration after which profiling ends.
     pub seconds: Option<f64>,
-    /// Names of counters. [`counters`] returns those that the configuration needs for them.
+    /// Names of counters. [`requested_counters`] returns those that the configuration needs for them.
     pub counters: &'a [String],
     /// Shell command that receives the trace of each cycle.
     pub on_trace_ready: Option<&'a str>,
@@ -77,8 +77,7 @@ pub struct ProfileOptions<'a> {
     pub style: Option<Style>,
     /// The files to write.
     pub files: FileOptions<'a>,
-    /// Set to the number of a signal, which ends the work after the build or the run in flight,
-    /// without a result.
+    /// Set to the number of a signal, which ends the work after the build or run in flight, without a result.
     pub signal: Arc<AtomicUsize>,
 }
 
@@ -109,15 +108,14 @@ impl ModelProfile {
     /// Formats the profile, the simulation, the peak rates, and the annotated operator.
     pub fn text(&self, view: ProfileView, paper: &Paper) -> String {
         let report = &self.report;
-        let mut lines = vec![text::describe(report, view, self.styled.as_ref(), paper)];
-        lines.extend(report.simulated.as_ref().map(|simulated| text::simulated::describe(simulated, paper)));
-        lines.extend(peaks::describe(&self.peaks));
-        lines.extend(report.annotation.as_ref().map(|one| text::code::describe(one, self.homonyms)));
+        let mut lines = vec![text::describe_profile(report, view, self.styled.as_ref(), paper)];
+        lines.extend(report.simulated.as_ref().map(|simulated| text::simulated::describe_simulation(simulated, paper)));
+        lines.extend(peaks::describe_peaks(&self.peaks));
+        lines.extend(report.annotation.as_ref().map(|one| text::code::describe_annotation(one, self.homonyms)));
         lines.join("\n")
     }
 }
 
-/// A profile with the code that was built and the results of its run.
 struct MeasuredProfile {
     profile: Profile,
     made: BuiltModel,
@@ -129,36 +127,36 @@ struct MeasuredProfile {
 }
 
 /// Profiles the one model of a configuration.
-pub fn run(
+pub fn profile_model(
     options: &ProfileOptions<'_>,
     config: Config,
     models: &LoadedModels,
     observer: &Rc<dyn Observer>,
 ) -> Result<ModelProfile> {
     let simulator = counting::find_simulator(options.counters)?;
-    let mut model = prepare(options, config, models, observer)?;
+    let mut model = prepare_model(options, config, models, observer)?;
     let named = options.code.annotate.map(|name| code::find_tasks(&model, name)).transpose()?;
     let files = ProfileFiles::create(&options.files)?;
     let folder = model.new_folder(PROGRAM)?;
-    let job = job(options, &model, &folder);
-    let _exclusive = machine::exclusive(options.wait_seconds, observer.as_ref())?;
+    let job = network_job(options, &model, &folder);
+    let _exclusive = machine::lock_cpus(options.wait_seconds, observer.as_ref())?;
     // The store is opened last, so that an earlier error does not leave an empty store behind.
-    let keeping = begin(options, &mut model, &job)?;
-    let (mut measured, keeping) = measure(&mut model, &folder, &job, keeping, options.has_visits())?;
+    let keeping = begin_records(options, &mut model, &job)?;
+    let (mut measured, keeping) = measure_model(&mut model, &folder, &job, keeping, options.has_visits())?;
     if let Some(simulator) = &simulator {
-        counting::simulate(&mut model, simulator, &mut measured.profile)?;
+        counting::add_simulation(&mut model, simulator, &mut measured.profile)?;
     }
     measured.profile.check().map_err(|error| Failure::environment(format!("the profile is inconsistent: {error}")))?;
     let records = keep_operators(keeping, &measured)?;
     let annotate = |tasks: &Vec<usize>| {
-        code::annotate(&mut model, &measured.made, &measured.profile, tasks, measured.samples.as_ref())
+        code::annotate_slowest(&mut model, &measured.made, &measured.profile, tasks, measured.samples.as_ref())
     };
     let annotation = named.as_ref().map(annotate).transpose()?;
     if let (Some(folder), Some(annotation)) = (options.code.folder, &annotation) {
         code::write_files(folder, annotation)?;
     }
-    let styled = options.style.map(|style| styled(&measured.profile, style, options, model.runs.cpus.len()));
-    let mut report = Report { records, annotation, ..summarise(&measured, options, &model) };
+    let styled = options.style.map(|style| styled_table(&measured.profile, style, options, model.runs.cpus.len()));
+    let mut report = Report { records, annotation, ..summarise_profile(&measured, options, &model) };
     files.write(&measured.profile, &report.rows, styled.as_ref(), observer.as_ref())?;
     let handed_over = options
         .on_trace_ready
@@ -170,19 +168,18 @@ pub fn run(
     Ok(ModelProfile { profile: measured.profile, report, styled, peaks: measured.peaks, has_losses, homonyms })
 }
 
-/// Prepares the model.
-fn prepare(
+fn prepare_model(
     options: &ProfileOptions<'_>,
     mut config: Config,
     models: &LoadedModels,
     observer: &Rc<dyn Observer>,
 ) -> Result<PreparedModel> {
-    if config.kind().runs_on_gpu() && options.counters.is_empty() {
+    if config.target_kind().runs_on_gpu() && options.counters.is_empty() {
         // The processor time of the host does not describe the work of a device.
         config.counters.backend = Backend::None;
     }
-    counting::check_target(options.counters, &options.code, config.kind())?;
-    let mut model = PreparedModel::of(PreparationRequest {
+    counting::check_target(options.counters, &options.code, config.target_kind())?;
+    let mut model = PreparedModel::from_request(PreparationRequest {
         config,
         models,
         threads: options.threads,
@@ -196,7 +193,7 @@ fn prepare(
     Ok(model)
 }
 
-fn job(options: &ProfileOptions<'_>, model: &PreparedModel, folder: &Path) -> NetworkJob {
+fn network_job(options: &ProfileOptions<'_>, model: &PreparedModel, folder: &Path) -> NetworkJob {
     let every = |runs: u64| ProfileSchedule {
         skip_first: 3,
         wait: runs - 1,
@@ -210,19 +207,18 @@ fn job(options: &ProfileOptions<'_>, model: &PreparedModel, folder: &Path) -> Ne
     let budget_ns = (options.seconds.unwrap_or(default_seconds) * 1e9) as u64;
     let method = Method::Sample(SamplingPlan::default());
     let counters = model.runs.config.counters.clone();
-    let job = model.runs.job(model.engine(), folder.to_owned(), PROGRAM, method, counters);
-    NetworkJob { profile: Some(Plan::new(schedule, budget_ns)), code: options.code.wishes(), ..job }
+    let job = model.runs.create_job(model.engine(), folder.to_owned(), PROGRAM, method, counters);
+    NetworkJob { profile: Some(Plan::new(schedule, budget_ns)), code: options.code.runner_requests(), ..job }
 }
 
-/// Creates the records of operators, if they are requested.
-fn begin(options: &ProfileOptions<'_>, model: &mut PreparedModel, job: &NetworkJob) -> Result<Option<Keeping>> {
+fn begin_records(options: &ProfileOptions<'_>, model: &mut PreparedModel, job: &NetworkJob) -> Result<Option<Keeping>> {
     let Some(store) = options.store else { return Ok(None) };
-    let schedules = model.schedules(&|task| network::default_schedule(task, &model.target));
+    let schedules = model.choose_schedules(&|task| network::default_schedule(task, &model.target));
     Keeping::begin_operators(store, model, (&schedules, ScheduleSource::Default), job, options.inputs).map(Some)
 }
 
 /// Builds and runs the model; a failure is recorded.
-fn measure(
+fn measure_model(
     model: &mut PreparedModel,
     folder: &Path,
     job: &NetworkJob,
@@ -230,78 +226,80 @@ fn measure(
     has_visits: bool,
 ) -> Result<(MeasuredProfile, Option<Keeping>)> {
     let target = model.target.clone();
-    let made = match model.make(folder, &|task| network::default_schedule(task, &target)) {
+    let made = match model.build_into(folder, &|task| network::default_schedule(task, &target)) {
         Ok(made) => made,
         Err(error) => {
-            model.runs.go_on()?;
-            let why = chain(&error);
-            keep(keeping, |_, row| {
-                record::fail(row, Outcome::BuildFailed, why.clone());
+            model.runs.check_signal()?;
+            let why = format_chain(&error);
+            store_records(keeping, |_, row| {
+                record::mark_failed(row, Outcome::BuildFailed, why.clone());
                 Ok(())
             })?;
             return Err(not_built(error));
         }
     };
-    model.runs.go_on()?;
-    let reply = model.runs.reply(job);
-    model.runs.go_on()?;
+    model.runs.check_signal()?;
+    let reply = model.runs.run_visits(job);
+    model.runs.check_signal()?;
     let profiled = match reply {
         Ok(RunReply::Profiled(profiled)) => *profiled,
         other => {
-            keep(keeping, |_, row| Ok(record::describe_reply(row, &other)?))?;
+            store_records(keeping, |_, row| Ok(record::describe_reply(row, &other)?))?;
             return Err(not_profiled(other));
         }
     };
-    let check = model.check(&model.outputs(job)?);
-    let peaks = peaks::now(model.runs.cpus.len(), &target, model.runs.bench.as_mut());
+    let check = model.check_outputs(&model.last_outputs(job)?);
+    let peaks = peaks::measure_now(model.runs.cpus.len(), &target, model.runs.bench.as_mut());
     let profile = Profile { model: model.request.label(), target: target.text, ..profiled.profile };
-    let mut profile = model.profile(profile, &made, &peaks)?;
+    let mut profile = model.complete_profile(profile, &made, &peaks)?;
     if has_visits {
-        visits::add(&mut profile, job, &mut model.runs)?;
+        visits::add_visits(&mut profile, job, &mut model.runs)?;
     }
     let Profiled { samples, perf_map, peak_memory_bytes, .. } = profiled;
     Ok((MeasuredProfile { profile, made, check, peaks, samples, perf_map, peak_memory_bytes }, keeping))
 }
 
-/// Returns the reason why the runner gave no profile.
 fn not_profiled(reply: std::result::Result<RunReply, worker::Fault>) -> Failure {
-    match Runs::measured(reply) {
+    match Runs::reply_times(reply) {
         Err(failure) => failure,
         Ok(_) => Failure::environment("the runner reported no operators"),
     }
 }
 
-/// Stores the records of operators with their measurements.
 fn keep_operators(keeping: Option<Keeping>, measured: &MeasuredProfile) -> Result<Option<OperatorRecords>> {
-    keep(keeping, |place, row| match measured.check {
+    store_records(keeping, |place, row| match measured.check {
         Some(wrong) if !wrong.is_right => {
-            record::fail(row, Outcome::WrongResult, "the outputs of its network differ from the reference".to_owned());
+            record::mark_failed(
+                row,
+                Outcome::WrongResult,
+                "the outputs of its network differ from the reference".to_owned(),
+            );
             Ok(())
         }
         _ => {
             let built = (&measured.made.schedules[place], &measured.made.artifacts[place]);
-            network::in_network::describe(row, &measured.profile, built, measured.peak_memory_bytes)
+            network::in_network::fill_record(row, &measured.profile, built, measured.peak_memory_bytes)
         }
     })
 }
 
-fn keep(
+fn store_records(
     keeping: Option<Keeping>,
     fill: impl FnMut(usize, &mut Record) -> std::result::Result<(), Box<dyn std::error::Error>>,
 ) -> Result<Option<OperatorRecords>> {
-    let kept = keeping.map(|keeping| keeping.keep_all(fill)).transpose()?;
+    let kept = keeping.map(|keeping| keeping.store_all(fill)).transpose()?;
     Ok(kept.map(|(store, keys)| OperatorRecords { store, keys }))
 }
 
-fn styled(profile: &Profile, style: Style, options: &ProfileOptions<'_>, threads: usize) -> StyledTable {
+fn styled_table(profile: &Profile, style: Style, options: &ProfileOptions<'_>, threads: usize) -> StyledTable {
     let mut table = StyledTable::new(profile, style, options.group_by.into(), options.sort_by);
-    table.configure("Number of threads", threads);
-    table.configure("Executor", "opcollect");
+    table.add_configuration("Number of threads", threads);
+    table.add_configuration("Executor", "opcollect");
     table
 }
 
 /// Summarises a profile, without records and annotation.
-fn summarise(measured: &MeasuredProfile, options: &ProfileOptions<'_>, model: &PreparedModel) -> Report {
+fn summarise_profile(measured: &MeasuredProfile, options: &ProfileOptions<'_>, model: &PreparedModel) -> Report {
     let MeasuredProfile { profile, made, .. } = measured;
     Report {
         model: profile.model.clone(),
@@ -312,7 +310,7 @@ fn summarise(measured: &MeasuredProfile, options: &ProfileOptions<'_>, model: &P
         schedule: options.schedule.map(|schedule| schedule.to_string()),
         calls: made.program.calls.len(),
         tasks: made.program.codes,
-        totals: summary::totals(profile).into(),
+        totals: summary::compute_totals(profile).into(),
         activation_bytes: made.program.activation_bytes,
         least_activation_bytes: made.program.least_activation_bytes,
         constant_bytes: network::constant_bytes(&made.program),
@@ -322,8 +320,8 @@ fn summarise(measured: &MeasuredProfile, options: &ProfileOptions<'_>, model: &P
         group_by: options.group_by.name(),
         annotation: None,
         perf_map: measured.perf_map.clone(),
-        threads_of_pool: summary::threads::threads(profile),
-        rows: summary::rows(profile, options.group_by, options.sort_by),
+        threads_of_pool: summary::threads::thread_statistics(profile),
+        rows: summary::summary_rows(profile, options.group_by, options.sort_by),
         counters: profile.counters.clone(),
         refusals: profile.refusals.clone(),
         energy: profile.energy.clone(),

@@ -5,9 +5,9 @@ use crate::runs::Runs;
 use job::listing::CodeRequests;
 use job::{NetworkJob, RunReply};
 use measure::counters::{Backend, CounterRequest};
-use profile::summary::visits::{medians_ns, scatter};
+use profile::summary::visits::{medians_ns, visit_scatter};
 use profile::{Plan, Profile, ProfileSchedule};
-use report::percent;
+use report::format_percent;
 
 /// Number of further visits on a quiet machine, and the most on a busy one.
 const VISITS: usize = 2;
@@ -17,8 +17,8 @@ const BUSY: f64 = 0.1;
 /// Share of the time budget that each further visit has.
 const SHARE: u64 = 4;
 
-/// Adds the operators' times in further visits: two, and more as long as they disagree. Says so if they still do.
-pub fn add(profile: &mut Profile, job: &NetworkJob, runs: &mut Runs) -> Result<()> {
+/// Adds the operators' times in two further visits, and in more while they disagree; notes if they still do.
+pub fn add_visits(profile: &mut Profile, job: &NetworkJob, runs: &mut Runs) -> Result<()> {
     let Some(plan) = &job.profile else { return Ok(()) };
     let plan = Plan::new(ProfileSchedule::default(), plan.budget_ns / SHARE);
     while profile.visits.len() < MOST_VISITS {
@@ -30,24 +30,24 @@ pub fn add(profile: &mut Profile, job: &NetworkJob, runs: &mut Runs) -> Result<(
             code: CodeRequests::default(),
             ..job.clone()
         };
-        runs.go_on()?;
+        runs.check_signal()?;
         // A visit that fails leaves the profile without its time.
-        let Ok(RunReply::Profiled(seen)) = runs.reply(&visit) else { break };
+        let Ok(RunReply::Profiled(seen)) = runs.run_visits(&visit) else { break };
         let seen = Profile { operators: profile.operators.clone(), ..seen.profile };
         if seen.check().is_err() {
             break;
         }
         profile.visits.push(medians_ns(&seen));
-        if profile.visits.len() >= VISITS && scatter(profile).is_none_or(|scatter| scatter < BUSY) {
+        if profile.visits.len() >= VISITS && visit_scatter(profile).is_none_or(|scatter| scatter < BUSY) {
             return Ok(());
         }
     }
-    let busy = scatter(profile).filter(|scatter| *scatter >= BUSY);
+    let busy = visit_scatter(profile).filter(|scatter| *scatter >= BUSY);
     profile.notes.extend(busy.map(|scatter| {
         format!(
             "the machine is busy: operators differ by {} between {} processes; close other programs and profile again \
              before you compare",
-            percent(scatter.exp_m1()),
+            format_percent(scatter.exp_m1()),
             profile.visits.len() + 1
         )
     }));

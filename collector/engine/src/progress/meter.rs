@@ -46,23 +46,22 @@ impl MeterState {
 }
 
 impl Meter {
-    /// Starts counting. Every second, the progress is written to the status file, if there is one,
-    /// and passed to `report`.
+    /// Starts counting. Every second, progress goes to the status file, if there is one, and to `report`.
     pub fn start(attempts: usize, store: Option<StoreStatus>, report: Option<ReadingSink>) -> Meter {
         let (start, shared) = (Instant::now(), Arc::new(MeterState::default()));
         let is_read = attempts > 0 && (report.is_some() || store.is_some());
         let reader = is_read.then(|| {
             let shared = Arc::clone(&shared);
             let mut report = report.unwrap_or_else(|| Box::new(|_| ()));
-            std::thread::spawn(move || read(&shared, start, attempts as u64, store, report.as_mut()))
+            std::thread::spawn(move || poll_counts(&shared, start, attempts as u64, store, report.as_mut()))
         });
         Meter { start, shared, reader }
     }
 
     /// Counts an event, and returns all counts.
-    pub fn take(&self, event: &CampaignEvent<'_>) -> Counts {
+    pub fn count_event(&self, event: &CampaignEvent<'_>) -> Counts {
         let mut state = self.shared.lock();
-        state.0.take(event, self.start.elapsed());
+        state.0.count_event(event, self.start.elapsed());
         state.0.clone()
     }
 
@@ -81,7 +80,7 @@ impl Drop for Meter {
 }
 
 /// Reads the counts until they are final.
-fn read(
+fn poll_counts(
     shared: &MeterState,
     start: Instant,
     attempts: u64,
@@ -94,12 +93,12 @@ fn read(
         let (counts, is_last) = state.clone();
         drop(state);
         let elapsed = start.elapsed();
-        let status = counts.status(attempts, elapsed, store.as_ref().map(|to| &to.status));
+        let status = counts.current_status(attempts, elapsed, store.as_ref().map(|to| &to.status));
         if let Some(to) = &store {
             // The campaign continues if the status cannot be written.
-            let _ = to.telling.say(&status);
+            let _ = to.telling.write_status(&status);
         }
-        report(&MeterReading { status, line: counts.line(attempts, elapsed), elapsed, is_last });
+        report(&MeterReading { status, line: counts.progress_line(attempts, elapsed), elapsed, is_last });
         if is_last {
             return;
         }

@@ -19,14 +19,13 @@ pub struct Counts {
     losses: u64,
     /// Progress message of the source, if it reported one.
     standing: Option<String>,
-    /// Time until the first attempt ended. It includes the start of workers, so the rate is
-    /// computed from then on.
+    /// Time until the first attempt ended, including the start of workers; rates are computed from then on.
     first: Option<Duration>,
 }
 
 impl Counts {
     /// Counts an event.
-    pub fn take(&mut self, event: &CampaignEvent<'_>, elapsed: Duration) {
+    pub fn count_event(&mut self, event: &CampaignEvent<'_>, elapsed: Duration) {
         match event {
             CampaignEvent::Built => self.builds += 1,
             // A candidate that the cost model rejected is not an attempt.
@@ -44,7 +43,7 @@ impl Counts {
     }
 
     /// Returns the attempts per second since the first one ended.
-    fn rate(&self, elapsed: Duration) -> Option<f64> {
+    fn attempts_per_second(&self, elapsed: Duration) -> Option<f64> {
         let since = elapsed.checked_sub(self.first?)?.as_secs_f64();
         match self.done {
             0 => None,
@@ -53,29 +52,27 @@ impl Counts {
         }
     }
 
-    /// Returns the seconds left at the current rate.
     fn seconds_left(&self, attempts: u64, elapsed: Duration) -> Option<f64> {
-        self.rate(elapsed).map(|rate| attempts.saturating_sub(self.done) as f64 / rate)
+        self.attempts_per_second(elapsed).map(|rate| attempts.saturating_sub(self.done) as f64 / rate)
     }
 
     /// Returns the progress for the status file. `base` contains the fields that do not change.
-    fn status(&self, attempts: u64, elapsed: Duration, base: Option<&Status>) -> Status {
+    fn current_status(&self, attempts: u64, elapsed: Duration, base: Option<&Status>) -> Status {
         Status {
             done: self.done,
             total: attempts.max(self.done),
             losses: self.losses,
             built: self.builds,
-            rate: self.rate(elapsed),
+            rate: self.attempts_per_second(elapsed),
             seconds_left: self.seconds_left(attempts, elapsed),
             standing: self.standing.clone(),
             ..base.cloned().unwrap_or_default()
         }
     }
 
-    /// Returns the progress as one line of text.
-    fn line(&self, attempts: u64, elapsed: Duration) -> String {
+    fn progress_line(&self, attempts: u64, elapsed: Duration) -> String {
         let Counts { builds, done, .. } = self;
-        let rate = self.rate(elapsed).unwrap_or_default();
+        let rate = self.attempts_per_second(elapsed).unwrap_or_default();
         let left = match self.seconds_left(attempts, elapsed) {
             None => "time left unknown".to_owned(),
             Some(seconds) => format!("{} left", rounded_time(seconds)),
@@ -92,7 +89,7 @@ impl Counts {
     }
 
     /// Returns builds, losses and the source's message, for display next to a progress bar.
-    pub fn message(&self) -> String {
+    pub fn bar_message(&self) -> String {
         let standing = self.standing.iter().map(|words| format!(", {words}")).collect::<String>();
         format!("{} built{}{standing}", self.builds, self.losses_text())
     }
@@ -120,7 +117,7 @@ mod tests {
     fn a_line_has_done_rate_rest_and_losses() {
         let line = |builds, done, losses, seconds| {
             let first = (done > 0).then_some(Duration::ZERO);
-            Counts { builds, done, losses, first, ..Counts::default() }.line(480, Duration::from_secs(seconds))
+            Counts { builds, done, losses, first, ..Counts::default() }.progress_line(480, Duration::from_secs(seconds))
         };
         expect!["progress: 0 of 480 attempts after 30 s, 0.00 a second, time left unknown, 12 built"]
             .assert_eq(&line(12, 0, 0, 30));
@@ -131,7 +128,7 @@ mod tests {
         let standing = Some("best 1.20 ms".to_owned());
         let counts = Counts { builds: 9, done: 9, first: Some(Duration::ZERO), standing, ..Counts::default() };
         expect!["progress: 9 of 16 attempts after 4 s, 2.00 a second, 4 s left, 9 built; best 1.20 ms"]
-            .assert_eq(&counts.line(16, Duration::from_secs(4)));
+            .assert_eq(&counts.progress_line(16, Duration::from_secs(4)));
     }
 
     /// End times of recorded attempts, in tenths of a second: a campaign over ResNet-18 with eight

@@ -4,14 +4,14 @@ use super::trace_file::{self, RecordedCandidate, TraceFile};
 use crate::campaign::config::Limits;
 use crate::failure::Failure;
 use crate::observer::Observer;
-use crate::runs::measurement;
+use crate::runs::reply_measurement;
 use crate::{Result, machine};
 use bench::{Bench, BenchWork, Build, Done};
 use job::space::Schedule;
 use job::{BuildJob, Measured, RunJob};
-use measure::statistics::percentile;
+use measure::statistics::interpolate_percentile;
 use measure::{Evaluator, Method};
-use report::{Cell, Paper, Table, duration, figures, number, or_unknown, words};
+use report::{Cell, Paper, Table, format_duration, format_number, number_column, or_unknown, text_column};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -83,9 +83,8 @@ pub struct CandidateTimes {
     pub loss: Option<String>,
 }
 
-/// Returns the rule of TVM's evaluator from its three numbers, or our own rule if no numbers are
-/// given.
-pub fn evaluator(numbers: &[u32]) -> Result<Method> {
+/// Returns the rule of TVM's evaluator from its three numbers, or our own rule without numbers.
+pub fn evaluator_method(numbers: &[u32]) -> Result<Method> {
     let method = match *numbers {
         [] => Method::Sample(measure::Plan::default()),
         [number, repeat, min_repeat_ms] => {
@@ -93,7 +92,7 @@ pub fn evaluator(numbers: &[u32]) -> Result<Method> {
         }
         _ => return Err(Failure::usage("`--evaluator` takes three numbers: NUMBER,REPEAT,MIN_REPEAT_MS")),
     };
-    method.check().map_err(Failure::usage)?;
+    method.check_settings().map_err(Failure::usage)?;
     Ok(method)
 }
 
@@ -103,12 +102,12 @@ pub fn replay_traces(
     replay: &TraceReplayOptions,
     observer: &dyn Observer,
 ) -> Result<Vec<FileReplay>> {
-    let cpus = machine::cpus_of(Some(replay.threads), &machine::allowed_cpus()?, "this machine")?;
-    observer.notes(&machine::shared_core_notes(&[cpus.len()], &cpus));
+    let cpus = machine::select_cpus(Some(replay.threads), &machine::allowed_cpus()?, "this machine")?;
+    observer.receive_notes(&machine::shared_core_notes(&[cpus.len()], &cpus));
     let limits = Limits { builders: replay.builders, overlap: replay.overlap, ..Limits::default() };
-    let mut workers = machine::workers(&limits)?;
-    let target = machine::target(HOST, &mut workers)?;
-    let _exclusive = machine::exclusive(replay.wait_seconds, observer)?;
+    let mut workers = machine::create_workers(&limits)?;
+    let target = machine::resolve_target(HOST, &mut workers)?;
+    let _exclusive = machine::lock_cpus(replay.wait_seconds, observer)?;
     paths.iter().map(|path| replay_file(path, replay, (&target, &cpus), &mut workers)).collect()
 }
 
@@ -118,16 +117,16 @@ fn replay_file(
     (target, cpus): (&Target, &[usize]),
     bench: &mut dyn Bench,
 ) -> Result<FileReplay> {
-    let file = trace_file::read(path, replay.limit)?;
+    let file = trace_file::read_trace(path, replay.limit)?;
     let start = Instant::now();
-    let Replies { build_seconds, run_seconds, measured } = make(&file, replay, (target, cpus), bench)?;
+    let Replies { build_seconds, run_seconds, measured } = measure_candidates(&file, replay, (target, cpus), bench)?;
     let seconds = start.elapsed().as_secs_f64();
     let candidates: Vec<CandidateTimes> =
         file.candidates.iter().zip(measured).map(|(line, measured)| CandidateTimes::new(line, measured)).collect();
     let median = |of: &dyn Fn(&CandidateTimes) -> Option<f64>| -> Option<f64> {
         let mut ratios: Vec<f64> = candidates.iter().filter_map(of).collect();
         ratios.sort_by(f64::total_cmp);
-        (!ratios.is_empty()).then(|| percentile(&ratios, 0.5))
+        (!ratios.is_empty()).then(|| interpolate_percentile(&ratios, 0.5))
     };
     Ok(FileReplay {
         operator: file.operator,
@@ -145,7 +144,6 @@ fn replay_file(
 /// A measurement, or the reason why there is none.
 type Reply = std::result::Result<Box<Measured>, String>;
 
-/// Replies to the candidates of one file.
 struct Replies {
     build_seconds: f64,
     run_seconds: f64,
@@ -153,15 +151,14 @@ struct Replies {
     measured: Vec<Reply>,
 }
 
-/// Builds and runs all candidates of a file.
-fn make(
+fn measure_candidates(
     TraceFile { task, candidates, .. }: &TraceFile,
     replay: &TraceReplayOptions,
     (target, cpus): (&Target, &[usize]),
     bench: &mut dyn Bench,
 ) -> Result<Replies> {
     let task_json = serde_json::to_string(task).map_err(Failure::usage)?;
-    let run = RunJob::new(task_json.clone(), cpus.to_vec(), replay.method.clone());
+    let run = RunJob::library_run(task_json.clone(), cpus.to_vec(), replay.method.clone());
     let tvm_evaluator = match &replay.method {
         Method::Evaluate(rule) if replay.compares_evaluator => Some(rule.clone()),
         Method::Evaluate(_) | Method::Sample(_) => None,
@@ -169,28 +166,30 @@ fn make(
     let run = RunJob { tvm_evaluator, ..run };
     let slack = Duration::from_secs_f64(Limits::default().run_seconds);
     // TVM's evaluator may measure a second time by the same rule.
-    let deadline = 2 * run.deadline(task.work().map_or(0, |work| work.flops), slack);
+    let deadline = 2 * run.time_limit(task.work().map_or(0, |work| work.flops), slack);
     for (place, candidate) in (0..).zip(candidates) {
         let schedule = Schedule::Trace { trace: candidate.trace.clone() };
-        bench.submit(place, BenchWork::Build(BuildJob::new(&task_json, target, &schedule)));
+        bench.submit(place, BenchWork::Build(BuildJob::for_schedule(&task_json, target, &schedule)));
     }
     let (mut build_seconds, mut run_seconds) = (0.0, 0.0);
     let mut measured = BTreeMap::new();
     let mut waiting = Instant::now();
-    while let Some((place, done)) = bench.next(&mut || true) {
+    while let Some((place, done)) = bench.next_result(&mut || true) {
         let seconds = waiting.elapsed().as_secs_f64();
         match done {
             Done::Built(build) => {
                 build_seconds += seconds;
                 match build {
-                    Build::Built(artifact) => bench.submit(place, BenchWork::Run(run.clone().of(&artifact), deadline)),
+                    Build::Built(artifact) => {
+                        bench.submit(place, BenchWork::Run(run.clone().with_artifact(&artifact), deadline))
+                    }
                     Build::Failed(why) | Build::Rejected(why) => drop(measured.insert(place, Err(why))),
                     Build::Fault(fault) => drop(measured.insert(place, Err(fault.to_string()))),
                 }
             }
             Done::Ran(ran) => {
                 run_seconds += seconds;
-                measured.insert(place, measurement(ran.reply));
+                measured.insert(place, reply_measurement(ran.reply));
             }
         }
         waiting = Instant::now();
@@ -217,7 +216,7 @@ impl CandidateTimes {
                     run_ms: Some(measured.measurement.median_ns / 1e6),
                     min_ms: Some(measured.measurement.min_ns / 1e6),
                     n: measured.measurement.n,
-                    tvm_evaluator_ms: (!theirs.is_empty()).then(|| percentile(&theirs, 0.5) * 1e3),
+                    tvm_evaluator_ms: (!theirs.is_empty()).then(|| interpolate_percentile(&theirs, 0.5) * 1e3),
                     ..empty
                 }
             }
@@ -227,30 +226,30 @@ impl CandidateTimes {
 }
 
 /// Returns a table with a line for each file.
-pub fn table(replays: &[FileReplay], paper: &Paper) -> String {
+pub fn format_table(replays: &[FileReplay], paper: &Paper) -> String {
     let mut table = Table::new([
-        words("operator"),
-        figures("candidates"),
-        figures("lost"),
-        figures("building").drops(2),
-        figures("running").drops(1),
-        figures("candidates/min").drops(3),
-        figures("ours/recorded"),
-        figures("ours−TVM"),
+        text_column("operator"),
+        number_column("candidates"),
+        number_column("lost"),
+        number_column("building").drop_order(2),
+        number_column("running").drop_order(1),
+        number_column("candidates/min").drop_order(3),
+        number_column("ours/recorded"),
+        number_column("ours−TVM"),
     ]);
     for replay in replays {
         let lost = replay.count - replay.ok_count;
         let lost_cell = Cell::from(lost.to_string());
-        table.row([
+        table.add_row([
             replay.operator.as_str().into(),
             replay.count.to_string().into(),
-            if lost > 0 { lost_cell.bad() } else { lost_cell },
-            duration(replay.build_seconds * 1e9).into(),
-            duration(replay.run_seconds * 1e9).into(),
-            number(replay.candidates_per_minute).into(),
-            Cell::from(or_unknown(replay.over_recorded, number)),
+            if lost > 0 { lost_cell.mark_bad() } else { lost_cell },
+            format_duration(replay.build_seconds * 1e9).into(),
+            format_duration(replay.run_seconds * 1e9).into(),
+            format_number(replay.candidates_per_minute).into(),
+            Cell::from(or_unknown(replay.over_recorded, format_number)),
             or_unknown(replay.evaluator_difference, |part| format!("{:.2} %", part * 100.0)).into(),
         ]);
     }
-    table.on(paper)
+    table.format_for(paper)
 }

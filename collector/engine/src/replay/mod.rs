@@ -5,6 +5,6 @@ mod candidates;
 mod record;
 mod trace_file;
 
-pub use candidates::{CandidateTimes, FileReplay, TraceReplayOptions, evaluator, replay_traces, table};
+pub use candidates::{CandidateTimes, FileReplay, TraceReplayOptions, evaluator_method, format_table, replay_traces};
 pub use record::{RecordReplay, replay_record};
 pub use trace_file::read_moves;

@@ -1,20 +1,20 @@
 //! Measures one record of a store again, with its own settings.
 
-use crate::bases::bases;
+use crate::bases::base_records;
 use crate::campaign::collect::{Outside, claim_all};
 use crate::campaign::config::Limits;
 use crate::campaign::settings::SweepSettings;
-use crate::campaign::{Attempt, Campaign, Code, RecordedAttempt, Settings, Sweep, collect};
-use crate::failure::{Failure, chain};
+use crate::campaign::{Attempt, Campaign, Code, RecordedAttempt, Settings, Sweep, collect_attempts};
+use crate::failure::{Failure, format_chain};
 use crate::observer::Observer;
-use crate::stores::{failed, note_damage, open};
+use crate::stores::{note_damage, open_existing, store_failure};
 use crate::{Result, machine};
 use bench::{Bench, Remembering};
 use datasets::{Choose, EXPERIMENT, Key, Record, RowError};
 use job::space::Schedule;
 use measure::counters::{self, CounterRequest};
 use measure::host::Facts;
-use report::duration;
+use report::format_duration;
 use serde::Serialize;
 use std::path::Path;
 use targets::HOST;
@@ -44,8 +44,7 @@ pub struct RecordReplay {
     pub differs_in: Vec<&'static str>,
 }
 
-/// Builds and measures the record of a key again, without storing the result. Waits up to
-/// `wait_seconds` for another process that measures.
+/// Measures the record of a key again without storing it. Waits up to `wait_seconds` for other processes.
 pub fn replay_record(store: &Path, key: &str, wait_seconds: u64, observer: &dyn Observer) -> Result<RecordReplay> {
     let key: Key = key.parse().map_err(|_| {
         Failure::usage(format!("`{key}` is not a key"))
@@ -56,12 +55,11 @@ pub fn replay_record(store: &Path, key: &str, wait_seconds: u64, observer: &dyn 
     Ok(RecordReplay::new(&recorded, &now))
 }
 
-/// Returns the record of a key. Damaged parts of the store are noted, because one of them may
-/// contain the record.
+/// Returns the record of a key. Damaged parts are noted, because one of them may contain the record.
 fn find_record(store: &Path, key: Key, observer: &dyn Observer) -> Result<Record> {
-    let mut records = open(store)?.records(Choose::Middle).map_err(failed)?;
+    let mut records = open_existing(store)?.select_records(Choose::Middle).map_err(store_failure)?;
     for record in records.by_ref() {
-        let record = record.map_err(failed)?;
+        let record = record.map_err(store_failure)?;
         if record.key == key {
             return Ok(record);
         }
@@ -77,8 +75,8 @@ fn find_record(store: &Path, key: Key, observer: &dyn Observer) -> Result<Record
 
 /// Runs a campaign of one attempt, and returns its record.
 fn measure_again(recorded: &Record, wait_seconds: u64, observer: &dyn Observer) -> Result<Record> {
-    let facts = Facts::read();
-    let told = RecordedAttempt::of(recorded, machine::guess(HOST)?)
+    let facts = Facts::read_facts();
+    let told = RecordedAttempt::from_record(recorded, machine::guess_machine(HOST)?)
         .map_err(|error| Failure::usage(format!("the record {} cannot be replayed: {error}", recorded.key)))?;
     refuse_foreign_cpus(&told.cpus)?;
     let settings = Settings {
@@ -88,19 +86,18 @@ fn measure_again(recorded: &Record, wait_seconds: u64, observer: &dyn Observer) 
         ..Settings::default()
     };
     let config = settings.check(machine::allowed_cpus()?.len()).map_err(Failure::usage)?;
-    let mut workers = machine::workers(&config.limits)?;
+    let mut workers = machine::create_workers(&config.limits)?;
     let tasks = [told.task.clone()];
     let library = machine::library_versions(&tasks, &[], &mut workers)?;
-    let versions = machine::prepare(&told.target, library, &mut workers)?;
-    let bases = bases(&config, &told.target, &facts, &versions)?;
+    let versions = machine::collect_versions(&told.target, library, &mut workers)?;
+    let bases = base_records(&config, &told.target, &facts, &versions)?;
     let base = if told.code == Code::Library { &bases.library } else { &bases.compiled };
-    let attempt = told.attempt(base).map_err(|error| Failure::usage(chain(&error)))?;
+    let attempt = told.plan_attempt(base).map_err(|error| Failure::usage(format_chain(&error)))?;
     let campaign = Campaign { tasks: &tasks, modules: &[], target: &told.target, config: &config };
-    let _exclusive = machine::exclusive(wait_seconds, observer)?;
+    let _exclusive = machine::lock_cpus(wait_seconds, observer)?;
     run_attempt(attempt, &campaign, &mut workers)
 }
 
-/// Makes all visits of one attempt.
 fn run_attempt(attempt: Attempt, campaign: &Campaign<'_>, bench: &mut dyn Bench) -> Result<Record> {
     let mut made: Vec<Record> = Vec::new();
     let mut sink = |record: &Record| -> std::result::Result<(), RowError> {
@@ -108,9 +105,10 @@ fn run_attempt(attempt: Attempt, campaign: &Campaign<'_>, bench: &mut dyn Bench)
         Ok(())
     };
     let mut outside = Outside { sink: &mut sink, listener: &mut |_| (), should_stop: &|| false, claim: &mut claim_all };
-    let outcomes = collect(&mut Sweep::new(vec![attempt]), campaign, &mut Remembering::new(bench), &mut outside);
+    let outcomes =
+        collect_attempts(&mut Sweep::new(vec![attempt]), campaign, &mut Remembering::new(bench), &mut outside);
     let broken = outcomes.map_err(Failure::environment)?.broken;
-    datasets::choose(made, Choose::Middle).pop().ok_or_else(|| {
+    datasets::choose_records(made, Choose::Middle).pop().ok_or_else(|| {
         let why = broken.unwrap_or_else(|| "it was not built".to_owned());
         Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::SETUP_HINT)
     })
@@ -128,12 +126,12 @@ fn refuse_foreign_cpus(cpus: &[usize]) -> Result<()> {
 
 impl RecordReplay {
     fn new(recorded: &Record, now: &Record) -> RecordReplay {
-        let schedule = now.schedule.as_ref().and_then(|text| Schedule::from_json(text.text()).ok());
+        let schedule = now.schedule.as_ref().and_then(|text| Schedule::from_json(text.as_text()).ok());
         let differs = EXPERIMENT.iter().filter(|&&id| recorded.cell(id) != now.cell(id));
         RecordReplay {
-            key: recorded.key.hex(),
+            key: recorded.key.to_hex(),
             task: now.op_text.clone(),
-            schedule: schedule.map_or_else(|| "library".to_owned(), |schedule| schedule.describe()),
+            schedule: schedule.map_or_else(|| "library".to_owned(), |schedule| schedule.describe_knobs()),
             threads: now.threads.and_then(|threads| usize::try_from(threads).ok()).unwrap_or(0),
             recorded_median_ns: recorded.median_ns,
             median_ns: now.median_ns,
@@ -146,7 +144,7 @@ impl RecordReplay {
 
     /// Formats both times and the columns that differ.
     pub fn describe(&self) -> String {
-        let time = |ns: Option<f64>| ns.map(duration).unwrap_or_else(|| "no time".to_owned());
+        let time = |ns: Option<f64>| ns.map(format_duration).unwrap_or_else(|| "no time".to_owned());
         let mut text = format!(
             "{}\n{} · {} threads\nrecorded {}, now {}",
             self.task,

@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::campaign::config::{ModelRequest, SIMPLE};
 use crate::campaign::graphs::LoadedModels;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, format_chain};
 use job::space::Moves;
 use models::Task;
 use serde::Deserialize;
@@ -13,13 +13,11 @@ use std::path::Path;
 /// Size limit of a line. JSON values may take a hundred times the memory of their text.
 const MAX_LINE_BYTES: u64 = 2 << 20;
 
-/// First line of a trace file.
 #[derive(Deserialize)]
 struct TraceHeader {
     op: String,
 }
 
-/// A candidate of a trace file.
 #[derive(Deserialize)]
 pub(super) struct RecordedCandidate {
     pub(super) i: i64,
@@ -27,7 +25,6 @@ pub(super) struct RecordedCandidate {
     pub(super) trace: Moves,
 }
 
-/// Content of a trace file.
 pub(super) struct TraceFile {
     pub(super) task: Task,
     /// Name of the operator in the header.
@@ -37,12 +34,12 @@ pub(super) struct TraceFile {
 
 /// Reads the task and the moves of all candidates of a trace file.
 pub fn read_moves(path: &Path) -> Result<(Task, Vec<Moves>)> {
-    let TraceFile { task, candidates, .. } = read(path, None)?;
+    let TraceFile { task, candidates, .. } = read_trace(path, None)?;
     Ok((task, candidates.into_iter().map(|candidate| candidate.trace).collect()))
 }
 
 /// Reads the header and the first `limit` candidates of a file; the lines after them are only checked for their length.
-pub(super) fn read(path: &Path, limit: Option<usize>) -> Result<TraceFile> {
+pub(super) fn read_trace(path: &Path, limit: Option<usize>) -> Result<TraceFile> {
     let at = |line: usize, error: &dyn std::fmt::Display| {
         Failure::usage(format!("`{}`, line {line}: {error}", path.display()))
             .with_hint("a trace file has a header with `op`, then lines with `i`, `run_ms` and `trace`")
@@ -73,15 +70,15 @@ pub(super) fn read(path: &Path, limit: Option<usize>) -> Result<TraceFile> {
 
 /// Returns the task of an operator's short name, such as `matmul512` or `conv2d_64x56_k3`, or of a `simple` text.
 fn parse_operator(op: &str) -> Result<Task> {
-    let text = if op.contains(':') { op.to_owned() } else { simple_text(op).ok_or_else(|| unknown(op))? };
+    let text = if op.contains(':') { op.to_owned() } else { simple_text(op).ok_or_else(|| unknown_operator(op))? };
     let request = ModelRequest { source: SIMPLE.to_owned(), name: text, ..ModelRequest::default() };
-    let model = LoadedModels::default().load(&request).map_err(|error| Failure::usage(chain(&error)))?;
-    let tasks = models::fuse::tasks(&model.graph, models::fuse::Fuse::Epilogue);
-    let tasks = tasks.map_err(|error| Failure::usage(chain(&error)))?;
-    tasks.into_iter().next().map(|found| found.task).ok_or_else(|| unknown(op))
+    let model = LoadedModels::default().load(&request).map_err(|error| Failure::usage(format_chain(&error)))?;
+    let tasks = models::fuse::distinct_tasks(&model.graph, models::fuse::Fuse::Epilogue);
+    let tasks = tasks.map_err(|error| Failure::usage(format_chain(&error)))?;
+    tasks.into_iter().next().map(|found| found.task).ok_or_else(|| unknown_operator(op))
 }
 
-fn unknown(op: &str) -> Failure {
+fn unknown_operator(op: &str) -> Failure {
     Failure::usage(format!(
         "unknown operator `{op}`; known are `matmulN`, `conv2d_CxHW_kK`, `dwconv_CxHW_kK` and simple texts"
     ))
@@ -113,7 +110,7 @@ mod tests {
     fn refusal(content: &[u8]) -> String {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), content).unwrap();
-        read(file.path(), None).map(|_| ()).unwrap_err().to_string()
+        read_trace(file.path(), None).map(|_| ()).unwrap_err().to_string()
     }
 
     #[test]

@@ -3,10 +3,10 @@
 
 use crate::campaign::{Finals, FoundBest, Outcomes, PlannedTask, Search, Stop, Trial, Tuning, Verdict};
 use datasets::{CacheState, Key, Outcome, Record};
-use job::space::{Knobs, Schedule, space};
-use measure::statistics::median;
-use report::{Paper, Table, duration, figures, or_unknown, words};
-use search::{Effect, effects};
+use job::space::{Knobs, Schedule, task_space};
+use measure::statistics::median_of_sorted;
+use report::{Paper, Table, format_duration, number_column, or_unknown, text_column};
+use search::{Effect, axis_effects};
 use serde::Serialize;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -34,16 +34,13 @@ pub struct Learning {
     pub without_time: usize,
     /// Start of the first trial, in microseconds since 1970.
     pub began_at_us: Option<i64>,
-    /// Duration of the trials in seconds, summed over processes, each from its first trial of this
-    /// task to its last.
+    /// Duration of the trials in seconds, summed over processes, each from its first trial to its last.
     pub seconds: f64,
     /// Time of the default schedule in nanoseconds; the median if it was measured again.
     pub default_ns: Option<f64>,
     /// Best time in nanoseconds; the median if the schedule was measured again.
     pub best_ns: Option<f64>,
-    /// Time of the default schedule over the best. It is computed within rounds if both were
-    /// measured again, because the state of the machine may change between the first trial and the
-    /// last.
+    /// Time of the default over the best; within rounds if both were measured again, as the machine may drift.
     pub gain: Option<f64>,
     /// Differences between the best schedule and the default one.
     pub difference: String,
@@ -83,7 +80,7 @@ pub struct Effort {
     pub seconds: f64,
     /// Part of that duration which tuners took to propose and to learn.
     pub tuner_seconds: f64,
-    /// Share of the tuners.
+    /// Share of the duration that tuners took.
     pub tuner_share: f64,
     /// Share of waiting for runs.
     pub run_share: f64,
@@ -129,18 +126,18 @@ pub struct LearningPoint {
 }
 
 /// Returns the result of each search. `records` contains every measurement, in the order of time.
-pub fn learnings(
+pub fn summarise_searches(
     tuning: &Tuning,
     finals: &Finals,
     records: &[Record],
     tasks: &[PlannedTask],
     target: &Target,
 ) -> Vec<Learning> {
-    let searches = tuning.searches().iter().zip(finals.found()).zip(tuning.stops());
-    searches.map(|((search, found), stop)| learning(search, found, stop, records, tasks, target)).collect()
+    let searches = tuning.searches().iter().zip(finals.found_bests()).zip(tuning.stop_reasons());
+    searches.map(|((search, found), stop)| summarise_search(search, found, stop, records, tasks, target)).collect()
 }
 
-fn learning(
+fn summarise_search(
     search: &Search,
     found: Option<FoundBest<'_>>,
     stop: Stop,
@@ -148,20 +145,20 @@ fn learning(
     tasks: &[PlannedTask],
     target: &Target,
 ) -> Learning {
-    let planned = &tasks[search.default().task];
-    let default = Schedule::Template { knobs: space(&planned.task, &target.machine).default };
+    let planned = &tasks[search.default_attempt().task];
+    let default = Schedule::Template { knobs: task_space(&planned.task, &target.machine).default };
     let (passed_over, tried): (Vec<Trial<'_>>, Vec<Trial<'_>>) =
-        search.trials(records).into_iter().partition(|trial| trial.record.outcome == Outcome::PassedOver);
+        search.match_trials(records).into_iter().partition(|trial| trial.record.outcome == Outcome::PassedOver);
     let seen: HashSet<Key> = tried.iter().map(|trial| trial.key).collect();
-    let default_ns = middle(&tried, search.default().key);
+    let default_ns = median_time(&tried, search.default_attempt().key);
     let trials = first_times(tried);
     let firsts: Vec<&Record> = trials.iter().map(|trial| trial.record).collect();
-    let rank = |trial: &&Trial<'_>| time_of(trial.record).unwrap_or(f64::INFINITY);
+    let rank = |trial: &&Trial<'_>| median_upper_end(trial.record).unwrap_or(f64::INFINITY);
     let right = trials.iter().filter(|trial| trial.record.outcome == Outcome::Ok);
     let best = right.clone().min_by(|one, other| rank(one).total_cmp(&rank(other)));
     let verdict = found.as_ref().map(|found| found.verdict.clone());
     let schedule = found.map(|found| found.schedule.clone()).or_else(|| Some(best?.schedule.clone()));
-    let moments = seconds(&firsts);
+    let moments = start_seconds(&firsts);
     let best_ns = verdict.as_ref().map(|verdict| verdict.median_ns).or_else(|| best?.record.median_ns);
     let within_rounds = verdict.as_ref().and_then(|verdict| verdict.default_over_best).map(|ratio| ratio.median);
     let of_itself = (schedule.as_ref() == Some(&default)).then_some(1.0);
@@ -169,7 +166,7 @@ fn learning(
         task: planned.task.describe(),
         task_hash: planned.task.hash(),
         count: planned.counts.iter().map(|(_, count)| count).sum(),
-        threads: search.default().cpus.len(),
+        threads: search.default_attempt().cpus.len(),
         cache_state: search.cache_state(),
         trials: firsts.len(),
         passed_over: passed_over.iter().filter(|trial| !seen.contains(&trial.key)).count(),
@@ -179,25 +176,24 @@ fn learning(
         default_ns,
         best_ns,
         gain: within_rounds.or(of_itself).or_else(|| Some(default_ns? / best_ns?)),
-        difference: schedule.as_ref().map(|schedule| difference(schedule, &default)).unwrap_or_default(),
+        difference: schedule.as_ref().map(|schedule| describe_difference(schedule, &default)).unwrap_or_default(),
         schedule,
         verdict,
         stop,
-        curve: curve(&firsts, &moments),
-        axes: effects_of(search, &trials),
-        course: course(&firsts),
+        curve: improvement_curve(&firsts, &moments),
+        axes: search_effects(search, &trials),
+        course: trial_course(&firsts),
     }
 }
 
-/// Returns the first attempt with a time of each experiment, or the first attempt if none has one,
-/// in the order of time.
+/// Returns each experiment's first attempt with a time, or its first attempt, in the order of time.
 fn first_times(trials: Vec<Trial<'_>>) -> Vec<Trial<'_>> {
     let mut firsts: HashMap<Key, Trial<'_>> = HashMap::new();
     for trial in trials {
         match firsts.entry(trial.key) {
             Entry::Vacant(entry) => drop(entry.insert(trial)),
             Entry::Occupied(mut entry) => {
-                if time_of(entry.get().record).is_none() && time_of(trial.record).is_some() {
+                if median_upper_end(entry.get().record).is_none() && median_upper_end(trial.record).is_some() {
                     entry.insert(trial);
                 }
             }
@@ -208,27 +204,26 @@ fn first_times(trials: Vec<Trial<'_>>) -> Vec<Trial<'_>> {
     firsts
 }
 
-/// Returns the upper end of a trial's median, if it has one.
-fn time_of(record: &Record) -> Option<f64> {
+fn median_upper_end(record: &Record) -> Option<f64> {
     record.upper_end_ns().filter(|_| record.outcome == Outcome::Ok)
 }
 
 /// Estimates the effects of a search's axes with regression trees.
-fn effects_of(search: &Search, trials: &[Trial<'_>]) -> Vec<Effect> {
+fn search_effects(search: &Search, trials: &[Trial<'_>]) -> Vec<Effect> {
     const SEED: u64 = 1;
     let timed = trials.iter().filter_map(|trial| {
         let Schedule::Template { knobs } = &trial.schedule else { return None };
-        Some((knobs.clone(), time_of(trial.record)?))
+        Some((knobs.clone(), median_upper_end(trial.record)?))
     });
     let timed: Vec<(Knobs, f64)> = timed.collect();
-    effects(search.problem(), &timed, SEED).unwrap_or_default()
+    axis_effects(search.problem(), &timed, SEED).unwrap_or_default()
 }
 
 /// Returns the start of each trial, its process, and the best time after it.
-fn course(trials: &[&Record]) -> Vec<(i64, String, f64)> {
+fn trial_course(trials: &[&Record]) -> Vec<(i64, String, f64)> {
     let mut best_ns = f64::INFINITY;
     let steps = trials.iter().map(|record| {
-        let own = time_of(record).unwrap_or(f64::INFINITY);
+        let own = median_upper_end(record).unwrap_or(f64::INFINITY);
         best_ns = best_ns.min(own);
         (record.started_at_us, record.run_id.clone(), best_ns)
     });
@@ -236,7 +231,7 @@ fn course(trials: &[&Record]) -> Vec<(i64, String, f64)> {
 }
 
 /// Returns the sums over all searches with the same number of threads and cache state.
-pub fn courses(learnings: &[Learning]) -> Vec<LearningCourse> {
+pub fn sum_courses(learnings: &[Learning]) -> Vec<LearningCourse> {
     let mut grounds: Vec<(usize, CacheState)> = Vec::new();
     for one in learnings {
         if !grounds.contains(&(one.threads, one.cache_state)) {
@@ -246,14 +241,13 @@ pub fn courses(learnings: &[Learning]) -> Vec<LearningCourse> {
     let of = |(threads, cache_state): (usize, CacheState)| {
         let own: Vec<&Learning> =
             learnings.iter().filter(|one| one.threads == threads && one.cache_state == cache_state).collect();
-        LearningCourse { threads, cache_state, tasks: own.len(), curve: sum_of(&own) }
+        LearningCourse { threads, cache_state, tasks: own.len(), curve: sum_curves(&own) }
     };
     grounds.into_iter().map(of).collect()
 }
 
-/// Returns the sum of best times after each trial, from the first one after which all searches have
-/// a time.
-fn sum_of(learnings: &[&Learning]) -> Vec<LearningPoint> {
+/// Returns the sum of best times after each trial, once all searches have a time.
+fn sum_curves(learnings: &[&Learning]) -> Vec<LearningPoint> {
     let trials = learnings.iter().enumerate();
     let trials = trials
         .flat_map(|(place, one)| one.course.iter().map(move |(began, run, ns)| (*began, run.as_str(), place, *ns)));
@@ -262,7 +256,7 @@ fn sum_of(learnings: &[&Learning]) -> Vec<LearningPoint> {
     let starts: Vec<(&str, i64)> = trials.iter().map(|(began, run, ..)| (*run, *began)).collect();
     let mut bests = vec![f64::INFINITY; learnings.len()];
     let mut curve: Vec<LearningPoint> = Vec::new();
-    for (number, ((.., place, ns), seconds)) in trials.iter().zip(passed(&starts)).enumerate() {
+    for (number, ((.., place, ns), seconds)) in trials.iter().zip(elapsed_seconds(&starts)).enumerate() {
         bests[*place] = *ns;
         let best_ns: f64 = bests.iter().zip(learnings).map(|(ns, one)| ns * one.count as f64).sum();
         let is_news = curve.last().is_none_or(|last| best_ns < last.best_ns) || number + 1 == trials.len();
@@ -273,29 +267,28 @@ fn sum_of(learnings: &[&Learning]) -> Vec<LearningPoint> {
     curve
 }
 
-/// Returns the median of all times of an experiment.
-fn middle(trials: &[Trial<'_>], key: Key) -> Option<f64> {
+fn median_time(trials: &[Trial<'_>], key: Key) -> Option<f64> {
     let own = trials.iter().filter(|trial| trial.key == key && trial.record.outcome == Outcome::Ok);
     let mut times: Vec<f64> = own.filter_map(|trial| trial.record.median_ns).collect();
     times.sort_by(f64::total_cmp);
-    (!times.is_empty()).then(|| median(&times))
+    (!times.is_empty()).then(|| median_of_sorted(&times))
 }
 
-fn difference(schedule: &Schedule, default: &Schedule) -> String {
+fn describe_difference(schedule: &Schedule, default: &Schedule) -> String {
     match default {
-        Schedule::Template { knobs } => schedule.difference(knobs),
-        Schedule::MetaSchedule { .. } | Schedule::Trace { .. } => schedule.describe(),
+        Schedule::Template { knobs } => schedule.describe_difference(knobs),
+        Schedule::MetaSchedule { .. } | Schedule::Trace { .. } => schedule.describe_knobs(),
     }
 }
 
 /// Returns the start of each trial in seconds since the first.
-fn seconds(trials: &[&Record]) -> Vec<f64> {
+fn start_seconds(trials: &[&Record]) -> Vec<f64> {
     let starts: Vec<(&str, i64)> = trials.iter().map(|record| (record.run_id.as_str(), record.started_at_us)).collect();
-    passed(&starts)
+    elapsed_seconds(&starts)
 }
 
 /// Returns the seconds from the first moment to each. Gaps between processes do not count.
-fn passed(starts: &[(&str, i64)]) -> Vec<f64> {
+fn elapsed_seconds(starts: &[(&str, i64)]) -> Vec<f64> {
     let mut spans: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
     let mut order: Vec<&str> = Vec::new();
     for &(run, moment) in starts {
@@ -314,11 +307,11 @@ fn passed(starts: &[(&str, i64)]) -> Vec<f64> {
     starts.iter().map(|(run, moment)| (before[run] + moment - spans[run].0) as f64 / 1e6).collect()
 }
 
-fn curve(trials: &[&Record], moments: &[f64]) -> Vec<LearningPoint> {
+fn improvement_curve(trials: &[&Record], moments: &[f64]) -> Vec<LearningPoint> {
     let mut curve: Vec<LearningPoint> = Vec::new();
     let mut best_ns = f64::INFINITY;
     for (place, (record, seconds)) in trials.iter().zip(moments).enumerate() {
-        let own = time_of(record).unwrap_or(f64::INFINITY);
+        let own = median_upper_end(record).unwrap_or(f64::INFINITY);
         let is_last = place + 1 == trials.len();
         if own < best_ns || is_last && best_ns.is_finite() {
             best_ns = best_ns.min(own);
@@ -330,14 +323,14 @@ fn curve(trials: &[&Record], moments: &[f64]) -> Vec<LearningPoint> {
 
 impl Learning {
     /// Returns the trial after which the best time improved by at most one percent.
-    fn almost(&self) -> Option<&LearningPoint> {
+    fn near_best_point(&self) -> Option<&LearningPoint> {
         const ALMOST: f64 = 1.01;
         let best_ns = self.curve.last()?.best_ns;
         self.curve.iter().find(|point| point.best_ns <= ALMOST * best_ns)
     }
 
     /// Describes the certainty of the best schedule.
-    pub fn certainty(&self) -> String {
+    pub fn describe_certainty(&self) -> String {
         let Some(verdict) = &self.verdict else { return "measured once".to_owned() };
         let second = verdict.second_over_best.map(|ratio| format!(", next {:.3}×", ratio.median)).unwrap_or_default();
         let what = match (verdict.equals, verdict.undecided) {
@@ -350,36 +343,38 @@ impl Learning {
 }
 
 /// Formats the searches as a table.
-pub fn render(searched: &Searched, paper: &Paper) -> String {
+pub fn render_searches(searched: &Searched, paper: &Paper) -> String {
     let mut table = Table::new([
-        words("search").least(24),
-        figures("threads").drops(3),
-        figures("trials"),
-        figures("failed").drops(4),
-        figures("seconds").drops(5),
-        figures("default").drops(2),
-        figures("best"),
-        figures("gain"),
-        figures("within 1 % after").drops(6),
-        words("measured again").least(16).drops(7),
-        words("ended by").least(8).drops(8),
+        text_column("search").min_width(24),
+        number_column("threads").drop_order(3),
+        number_column("trials"),
+        number_column("failed").drop_order(4),
+        number_column("seconds").drop_order(5),
+        number_column("default").drop_order(2),
+        number_column("best"),
+        number_column("gain"),
+        number_column("within 1 % after").drop_order(6),
+        text_column("measured again").min_width(16).drop_order(7),
+        text_column("ended by").min_width(8).drop_order(8),
     ]);
     for one in &searched.learnings {
-        table.row([
+        table.add_row([
             one.task.clone(),
             one.threads.to_string(),
             one.trials.to_string(),
             one.without_time.to_string(),
             format!("{:.1}", one.seconds),
-            or_unknown(one.default_ns, duration),
-            or_unknown(one.best_ns, duration),
+            or_unknown(one.default_ns, format_duration),
+            or_unknown(one.best_ns, format_duration),
             or_unknown(one.gain, |gain| format!("{gain:.2}×")),
-            or_unknown(one.almost(), |point| format!("{} trials", point.trial)),
-            one.certainty(),
-            one.stop.words().to_owned(),
+            or_unknown(one.near_best_point(), |point| format!("{} trials", point.trial)),
+            one.describe_certainty(),
+            one.stop.reason_text().to_owned(),
         ]);
     }
-    let text = table.on(paper).to_string() + &passed_over(&searched.learnings) + &in_vain(&searched.learnings);
+    let text = table.format_for(paper).to_string()
+        + &rejected_note(&searched.learnings)
+        + &unimproved_note(&searched.learnings);
     let Effort { seconds, tuner_seconds, tuner_share, run_share, build_share } = &searched.effort;
     format!(
         "{text}\nbest: median of the final interleaved measurement; gain: time of the default schedule over it, in the same rounds\n\
@@ -390,16 +385,14 @@ pub fn render(searched: &Searched, paper: &Paper) -> String {
     )
 }
 
-/// Describes how many candidates were rejected by the cost model.
-fn passed_over(learnings: &[Learning]) -> String {
+fn rejected_note(learnings: &[Learning]) -> String {
     let count: usize = learnings.iter().map(|one| one.passed_over).sum();
     let text = "more were built but rejected by the cost model and not run; they are not trials";
     if count == 0 { String::new() } else { format!("\n{count} {text}") }
 }
 
-/// Describes how many searches found nothing faster than the default schedule. In those, all tuners
-/// are equally good.
-fn in_vain(learnings: &[Learning]) -> String {
+/// Describes how many searches found nothing faster than the default; there all tuners are equally good.
+fn unimproved_note(learnings: &[Learning]) -> String {
     const LITTLE: f64 = 1.01;
     let few = learnings.iter().filter_map(|one| one.gain).filter(|gain| *gain < LITTLE).count();
     if few == 0 {
@@ -438,10 +431,13 @@ mod tests {
             record("b", 902_000_000, None),
         ];
         let trials: Vec<&Record> = trials.iter().collect();
-        let moments = seconds(&trials);
+        let moments = start_seconds(&trials);
         assert_eq!(moments, [0.0, 1.0, 2.0, 2.0, 4.0]);
         let point = |trial, seconds, best_ns| LearningPoint { trial, seconds, best_ns };
-        assert_eq!(curve(&trials, &moments), [point(2, 1.0, 50.0), point(4, 2.0, 40.0), point(5, 4.0, 40.0)]);
-        assert_eq!(curve(&trials[..1], &moments[..1]), []);
+        assert_eq!(
+            improvement_curve(&trials, &moments),
+            [point(2, 1.0, 50.0), point(4, 2.0, 40.0), point(5, 4.0, 40.0)]
+        );
+        assert_eq!(improvement_curve(&trials[..1], &moments[..1]), []);
     }
 }

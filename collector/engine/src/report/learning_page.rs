@@ -2,13 +2,12 @@
 //! trials and over seconds, and the effects of axes.
 
 use super::learning::{Learning, LearningCourse, LearningPoint, Searched};
-use report::page::chart::{STYLE, Scale, svg, ticks};
-use report::page::{escaped, page};
-use report::{duration, or_unknown};
+use report::page::chart::{STYLE, Scale, round_ticks, svg_start};
+use report::page::{escape_html, whole_page};
+use report::{format_duration, or_unknown};
 use search::Effect;
 use std::fmt::Write;
 
-/// Size of a chart, and its margins.
 const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 190.0;
 const LEFT: f64 = 70.0;
@@ -22,7 +21,7 @@ pub fn learning_page(title: &str, searched: &Searched) -> String {
     let time = |one: &Learning| one.best_ns.unwrap_or(0.0) * one.count as f64;
     sorted.sort_by(|one, other| time(other).total_cmp(&time(one)));
     let mut body = "<p>The line is the best time so far, by the upper end of its median's interval; the dotted line is the default \
-        schedule. The mark at the right is the middle of what was measured again in turns. Pauses between processes are left out of \
+        schedule. The mark at the right is the median of interleaved repetitions. Pauses between processes are left out of \
         seconds.</p>"
         .to_owned();
     let effort = &searched.effort;
@@ -35,7 +34,7 @@ pub fn learning_page(title: &str, searched: &Searched) -> String {
         100.0 * effort.tuner_share
     );
     for course in searched.courses.iter().filter(|course| course.tasks > 1) {
-        body += &together(course);
+        body += &render_course(course);
     }
     for one in sorted {
         let plural = if one.threads == 1 { "" } else { "s" };
@@ -43,30 +42,29 @@ pub fn learning_page(title: &str, searched: &Searched) -> String {
             body,
             "<h2>{}</h2><p class=\"soft\">{} times in its models, {} thread{plural}, {} caches: {} after {} trials in {:.0} s, {} the \
              default schedule's speed, by {}; {}; ended by: {}</p>",
-            escaped(&one.task),
+            escape_html(&one.task),
             one.count,
             one.threads,
             one.cache_state,
-            or_unknown(one.best_ns, duration),
+            or_unknown(one.best_ns, format_duration),
             one.trials,
             one.seconds,
             or_unknown(one.gain, |gain| format!("{gain:.2}×")),
-            escaped(&one.difference),
-            one.certainty(),
-            one.stop.words(),
+            escape_html(&one.difference),
+            one.describe_certainty(),
+            one.stop.reason_text(),
         );
         if !one.curve.is_empty() {
-            body += &pictures(&one.curve, one.default_ns, one.best_ns);
+            body += &render_curves(&one.curve, one.default_ns, one.best_ns);
         }
         if !one.axes.is_empty() {
-            body += &axes(&one.axes);
+            body += &render_axes(&one.axes);
         }
     }
-    page(title, STYLE, &format!("<main><h1>{}</h1>\n{body}</main>", escaped(title)))
+    whole_page(title, STYLE, &format!("<main><h1>{}</h1>\n{body}</main>", escape_html(title)))
 }
 
-/// Renders the curve of all tasks together.
-fn together(course: &LearningCourse) -> String {
+fn render_course(course: &LearningCourse) -> String {
     let Some(last) = course.curve.last() else { return String::new() };
     let plural = if course.threads == 1 { "" } else { "s" };
     format!(
@@ -75,23 +73,22 @@ fn together(course: &LearningCourse) -> String {
         course.tasks,
         course.threads,
         course.cache_state,
-        duration(last.best_ns),
+        format_duration(last.best_ns),
         last.trial,
         last.seconds,
-        pictures(&course.curve, None, None)
+        render_curves(&course.curve, None, None)
     )
 }
 
-/// Renders the effects of axes.
-fn axes(effects: &[Effect]) -> String {
+fn render_axes(effects: &[Effect]) -> String {
     const SHOWN: usize = 6;
     let rows = effects.iter().take(SHOWN).map(|effect| {
         format!(
             "<tr><td>{}</td><td>{:.2}×</td><td>{}</td><td>{}</td></tr>",
-            escaped(&effect.axis),
+            escape_html(&effect.axis),
             effect.worst_over_best,
-            escaped(&effect.best.to_string()),
-            escaped(&effect.worst.to_string())
+            escape_html(&effect.best.to_string()),
+            escape_html(&effect.worst.to_string())
         )
     });
     format!(
@@ -102,14 +99,13 @@ fn axes(effects: &[Effect]) -> String {
 }
 
 /// Renders a curve over trials and over seconds.
-fn pictures(curve: &[LearningPoint], default_ns: Option<f64>, best_ns: Option<f64>) -> String {
-    let trials = picture(curve, default_ns, best_ns, "trials", |point| point.trial as f64);
-    let seconds = picture(curve, default_ns, best_ns, "seconds", |point| point.seconds);
+fn render_curves(curve: &[LearningPoint], default_ns: Option<f64>, best_ns: Option<f64>) -> String {
+    let trials = render_curve(curve, default_ns, best_ns, "trials", |point| point.trial as f64);
+    let seconds = render_curve(curve, default_ns, best_ns, "seconds", |point| point.seconds);
     format!("<figure style=\"display:flex;flex-wrap:wrap;gap:1rem\">{trials}{seconds}</figure>")
 }
 
-/// Renders one curve as steps.
-fn picture(
+fn render_curve(
     curve: &[LearningPoint],
     default_ns: Option<f64>,
     best_ns: Option<f64>,
@@ -122,9 +118,9 @@ fn picture(
     let end = curve.last().map_or(1.0, &place).max(f64::MIN_POSITIVE);
     let across = Scale { range: (0.0, end), places: (LEFT, WIDTH - RIGHT), is_log: false };
     let down = Scale { range: (low - margin, high + margin), places: (HEIGHT - BOTTOM, TOP), is_log: false };
-    let mut svg = svg(WIDTH, HEIGHT, &format!("best time so far over {over}"));
-    for tick in ticks(low - margin, high + margin, 4) {
-        let y = down.place(tick);
+    let mut svg = svg_start(WIDTH, HEIGHT, &format!("best time so far over {over}"));
+    for tick in round_ticks(low - margin, high + margin, 4) {
+        let y = down.coordinate_of(tick);
         let _ = write!(
             svg,
             "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/><text class=\"soft\" x=\"{}\" y=\"{:.1}\" \
@@ -132,14 +128,14 @@ fn picture(
             WIDTH - RIGHT,
             LEFT - 6.0,
             y + 4.0,
-            duration(tick)
+            format_duration(tick)
         );
     }
-    for tick in ticks(0.0, end, 6) {
+    for tick in round_ticks(0.0, end, 6) {
         let _ = write!(
             svg,
             "<text class=\"soft\" x=\"{:.1}\" y=\"{}\" text-anchor=\"middle\">{tick}</text>",
-            across.place(tick),
+            across.coordinate_of(tick),
             HEIGHT - BOTTOM + 16.0
         );
     }
@@ -150,16 +146,21 @@ fn picture(
         HEIGHT - 6.0
     );
     if let Some(default) = default_ns {
-        let y = down.place(default);
+        let y = down.coordinate_of(default);
         let _ = write!(svg, "<path class=\"law\" d=\"M{LEFT} {y:.1}H{}\"/>", WIDTH - RIGHT);
     }
     let steps = curve.iter().enumerate().map(|(number, point)| {
-        let (x, y) = (across.place(place(point)), down.place(point.best_ns));
+        let (x, y) = (across.coordinate_of(place(point)), down.coordinate_of(point.best_ns));
         if number == 0 { format!("M{x:.1} {y:.1}") } else { format!("H{x:.1}V{y:.1}") }
     });
     let _ = write!(svg, "<path class=\"line\" d=\"{}\"/>", steps.collect::<String>());
     if let Some(best) = best_ns {
-        let _ = write!(svg, "<circle class=\"dot\" cx=\"{}\" cy=\"{:.1}\" r=\"4\"/>", WIDTH - RIGHT, down.place(best));
+        let _ = write!(
+            svg,
+            "<circle class=\"dot\" cx=\"{}\" cy=\"{:.1}\" r=\"4\"/>",
+            WIDTH - RIGHT,
+            down.coordinate_of(best)
+        );
     }
     svg + "</svg>"
 }

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::failure::Failure;
-use profile::averages::{Averages, Grouping, averages, style, tvm};
+use profile::averages::{Averages, Grouping, compute_averages, style, tvm};
 use profile::{Profile, SortBy};
 use report::{Paper, Table};
 use serde::Serialize;
@@ -33,32 +33,32 @@ impl StyledTable {
     pub fn new(profile: &Profile, style: Style, grouping: Grouping, sort_by: SortBy) -> StyledTable {
         match style {
             Style::Torch => {
-                let mut averages = averages(profile, grouping);
+                let mut averages = compute_averages(profile, grouping);
                 averages.sort(sort_by);
                 StyledTable::Torch(averages)
             }
-            Style::Tvm => StyledTable::Tvm(tvm::of(profile)),
+            Style::Tvm => StyledTable::Tvm(tvm::tvm_report(profile)),
         }
     }
 
     /// Adds a line of configuration, if the tool has such lines.
-    pub fn configure(&mut self, name: &str, value: impl Into<Value>) {
+    pub fn add_configuration(&mut self, name: &str, value: impl Into<Value>) {
         if let StyledTable::Tvm(report) = self {
             report.configuration.insert(name.to_owned(), value.into());
         }
     }
 
     /// Returns at most `row_limit` rows.
-    pub fn rows(&self, row_limit: usize) -> Table {
+    pub fn table_rows(&self, row_limit: usize) -> Table {
         match self {
-            StyledTable::Torch(averages) => style::torch(averages, row_limit),
-            StyledTable::Tvm(report) => report.table(row_limit),
+            StyledTable::Torch(averages) => style::torch_table(averages, row_limit),
+            StyledTable::Tvm(report) => report.to_table(row_limit),
         }
     }
 
     /// Returns the rows and the lines below them.
-    pub fn text(&self, row_limit: usize, paper: &Paper) -> String {
-        let rows = self.rows(row_limit).on(paper);
+    pub fn format_text(&self, row_limit: usize, paper: &Paper) -> String {
+        let rows = self.table_rows(row_limit).format_for(paper);
         match self {
             StyledTable::Torch(averages) => format!("{rows}\n{}", style::torch_footer(averages)),
             StyledTable::Tvm(report) => {
@@ -69,10 +69,10 @@ impl StyledTable {
     }
 
     /// Returns all rows as CSV.
-    pub fn csv(&self) -> Result<Vec<u8>> {
+    pub fn to_csv(&self) -> Result<Vec<u8>> {
         match self {
-            StyledTable::Torch(averages) => averages.csv(),
-            StyledTable::Tvm(report) => report.csv(),
+            StyledTable::Torch(averages) => averages.to_csv(),
+            StyledTable::Tvm(report) => report.to_csv(),
         }
         .map_err(Failure::environment)
     }

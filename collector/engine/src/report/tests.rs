@@ -1,6 +1,6 @@
 //! Tests of tables from records of real tasks, with medians of different certainty.
 
-use super::operators::{Summary, render, summarise};
+use super::operators::{Summary, render_summary, summarise_model};
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::settings::{ModelEntry, Settings};
 use crate::campaign::{PlannedTask, planned_tasks};
@@ -20,8 +20,8 @@ fn summary(measured: &[(usize, f64, Option<f64>)]) -> Summary {
     tasks.iter_mut().zip([3, 1]).for_each(|(task, count)| task.counts = vec![(0, count)]);
     let records: Vec<Record> =
         measured.iter().map(|(task, median, half)| record(&tasks[*task], *median, *half)).collect();
-    let machine = targets::llvm("generic", &[], 2).machine;
-    summarise((&tasks, &[]), (0, &config.models[0]), &records, &machine, &Peaks::default())
+    let machine = targets::llvm_target("generic", &[], 2).machine;
+    summarise_model((&tasks, &[]), (0, &config.models[0]), &records, &machine, &Peaks::default())
 }
 
 fn record(task: &PlannedTask, median_ns: f64, half_width_ns: Option<f64>) -> Record {
@@ -59,7 +59,7 @@ fn work_is_counted_from_the_task() {
 fn what_is_not_known_is_told_as_such() {
     let summary = summary(&[(0, 1000.0, None), (1, 1000.0, Some(10.0))]);
     assert_eq!((summary.total_ns, summary.total_spread, summary.uncertain_share), (4000.0, None, 0.75));
-    let text = render(&summary, &Paper::plain(180));
+    let text = render_summary(&summary, &Paper::without_colours(180));
     assert!(!text.contains("0.0 %"), "{text}");
     assert!(text.contains("4.00 µs ± –\n75.0 % of it are medians with an uncertainty above 10 %"), "{text}");
     assert!(text.contains("25.0 %        –"), "a share is not known where the rest is not\n{text}");

@@ -10,7 +10,7 @@ use crate::Result;
 use crate::failure::Failure;
 use crate::observer::Observer;
 use crate::processes::{ProcessError, ProcessLimits, run_for_output};
-use crate::stores::failed;
+use crate::stores::store_failure;
 use datasets::Store;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode};
 use std::borrow::Cow;
@@ -22,12 +22,10 @@ use std::time::Duration;
 
 /// Folders of a store whose files are shared, and the extensions of the files.
 const SHARED: [(&str, &str); 3] = [("dataset", ".parquet"), ("hosts", ".json"), ("configs", ".json")];
-/// Deepest folder of a store.
 const MAX_DEPTH: usize = 6;
 /// Largest number of list requests, each for a thousand names.
 const MAX_LISTS: usize = 10_000;
 const MAX_LIST_BYTES: u64 = 16 << 20;
-/// Largest part of a store, in bytes.
 const MAX_OBJECT_BYTES: u64 = 4 << 30;
 /// Time limit for one object, in seconds, and retries.
 const OBJECT_SECONDS: u64 = 1800;
@@ -71,15 +69,14 @@ pub struct BucketServer {
 }
 
 impl BucketServer {
-    fn region(&self) -> &str {
+    fn region_or_default(&self) -> &str {
         self.region.as_deref().unwrap_or("us-east-1")
     }
 
-    /// Returns the common prefix of the addresses of a bucket's objects.
-    fn base(&self, bucket: &str) -> String {
+    fn base_address(&self, bucket: &str) -> String {
         match &self.address {
             Some(address) => format!("{}/{bucket}", address.trim_end_matches('/')),
-            None => format!("https://{bucket}.s3.{}.amazonaws.com", self.region()),
+            None => format!("https://{bucket}.s3.{}.amazonaws.com", self.region_or_default()),
         }
     }
 
@@ -87,7 +84,7 @@ impl BucketServer {
     fn curl_config(&self) -> String {
         let Some((id, secret)) = &self.key else { return String::new() };
         let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
-        let mut lines = format!("aws-sigv4 = {}\n", quoted(&format!("aws:amz:{}:s3", self.region())));
+        let mut lines = format!("aws-sigv4 = {}\n", quoted(&format!("aws:amz:{}:s3", self.region_or_default())));
         lines.push_str(&format!("user = {}\n", quoted(&format!("{id}:{secret}"))));
         // The name of a part is the hash of its content, which is checked after every transfer.
         lines.push_str("header = \"x-amz-content-sha256: UNSIGNED-PAYLOAD\"\n");
@@ -120,15 +117,15 @@ pub struct BucketClient<'a> {
 impl<'a> BucketClient<'a> {
     /// Creates a client that stops when `signal` becomes non-zero.
     pub fn new(bucket: &'a Bucket, server: &'a BucketServer, signal: &'a AtomicUsize) -> BucketClient<'a> {
-        BucketClient { bucket, base: server.base(&bucket.name), server, signal }
+        BucketClient { bucket, base: server.base_address(&bucket.name), server, signal }
     }
 
     /// Uploads the shared files of a store.
     pub fn push(&self, store: &Store) -> Result<ObjectCounts> {
-        let present = self.list()?;
+        let present = self.list_objects()?;
         let mut counts = ObjectCounts::default();
-        for name in shared(store.root())? {
-            let is_new = !present.contains(&name) && self.put(&name, &store.root().join(&name))?;
+        for name in shared_files(store.root())? {
+            let is_new = !present.contains(&name) && self.create_object(&name, &store.root().join(&name))?;
             *(if is_new { &mut counts.new } else { &mut counts.known }) += 1;
         }
         Ok(counts)
@@ -136,20 +133,20 @@ impl<'a> BucketClient<'a> {
 
     /// Downloads the objects that a store lacks, and keeps those whose content matches their name.
     pub fn pull(&self, store: &Store, observer: &dyn Observer) -> Result<ObjectCounts> {
-        let here: BTreeSet<String> = shared(store.root())?.into_iter().collect();
+        let here: BTreeSet<String> = shared_files(store.root())?.into_iter().collect();
         let mut counts = ObjectCounts::default();
-        for name in self.list()? {
+        for name in self.list_objects()? {
             if here.contains(&name) {
                 counts.known += 1;
                 continue;
             }
             let folder = tempfile::tempdir().map_err(Failure::environment)?;
-            let staged = Store::create(folder.path()).map_err(failed)?;
+            let staged = Store::create(folder.path()).map_err(store_failure)?;
             let file = folder.path().join(&name);
             let above = file.parent().unwrap_or(folder.path());
             std::fs::create_dir_all(above).map_err(Failure::environment)?;
-            self.get(&name, &file)?;
-            let merged = store.merge(&staged).map_err(failed)?;
+            self.download_object(&name, &file)?;
+            let merged = store.merge_from(&staged).map_err(store_failure)?;
             match merged.damage.first() {
                 None => counts.new += 1,
                 Some(damage) => {
@@ -162,19 +159,18 @@ impl<'a> BucketClient<'a> {
         Ok(counts)
     }
 
-    /// Lists the objects of a store.
-    fn list(&self) -> Result<BTreeSet<String>> {
+    fn list_objects(&self) -> Result<BTreeSet<String>> {
         let mut names = BTreeSet::new();
         let mut next: Option<String> = None;
         for _ in 0..MAX_LISTS {
-            let from = next.take().map(|token| format!("continuation-token={}&", encoded(&token)));
-            let prefix = encoded(&self.bucket.prefix);
+            let from = next.take().map(|token| format!("continuation-token={}&", encode_parameter(&token)));
+            let prefix = encode_parameter(&self.bucket.prefix);
             let query = format!("{}encoding-type=url&list-type=2&prefix={prefix}", from.unwrap_or_default());
             let answer = tempfile::NamedTempFile::new().map_err(Failure::environment)?;
-            let code = self.ask(&format!("{}/?{query}", self.base), answer.path(), MAX_LIST_BYTES, &[])?;
+            let code = self.send_request(&format!("{}/?{query}", self.base), answer.path(), MAX_LIST_BYTES, &[])?;
             let text = std::fs::read_to_string(answer.path()).map_err(Failure::environment)?;
             if code != 200 {
-                return Err(self.refused("cannot list", "", code, &text));
+                return Err(self.request_failure("cannot list", "", code, &text));
             }
             let page = list_page(&text, &self.bucket.prefix);
             names.extend(page.0);
@@ -187,7 +183,7 @@ impl<'a> BucketClient<'a> {
     }
 
     /// Creates an object if it is absent. Returns whether it was created.
-    fn put(&self, name: &str, file: &Path) -> Result<bool> {
+    fn create_object(&self, name: &str, file: &Path) -> Result<bool> {
         let answer = tempfile::NamedTempFile::new().map_err(Failure::environment)?;
         let more = [
             "--upload-file".to_owned(),
@@ -195,26 +191,26 @@ impl<'a> BucketClient<'a> {
             "--header".to_owned(),
             "If-None-Match: *".to_owned(),
         ];
-        match self.ask(&self.object(name), answer.path(), MAX_LIST_BYTES, &more)? {
+        match self.send_request(&self.object_address(name), answer.path(), MAX_LIST_BYTES, &more)? {
             200 | 201 | 204 => Ok(true),
             412 => Ok(false),
-            code => Err(self.refused("cannot write", name, code, &read_some(answer.path()))),
+            code => Err(self.request_failure("cannot write", name, code, &read_beginning(answer.path()))),
         }
     }
 
-    fn get(&self, name: &str, file: &Path) -> Result<()> {
-        match self.ask(&self.object(name), file, MAX_OBJECT_BYTES, &[])? {
+    fn download_object(&self, name: &str, file: &Path) -> Result<()> {
+        match self.send_request(&self.object_address(name), file, MAX_OBJECT_BYTES, &[])? {
             200 => Ok(()),
-            code => Err(self.refused("cannot read", name, code, &read_some(file))),
+            code => Err(self.request_failure("cannot read", name, code, &read_beginning(file))),
         }
     }
 
-    fn object(&self, name: &str) -> String {
-        format!("{}/{}", self.base, encoded_path(&format!("{}{name}", self.bucket.prefix)))
+    fn object_address(&self, name: &str) -> String {
+        format!("{}/{}", self.base, encode_path(&format!("{}{name}", self.bucket.prefix)))
     }
 
     /// Makes a request, writes the body of the response into a file of at most `max_bytes`, and returns the status code.
-    fn ask(&self, url: &str, answer: &Path, max_bytes: u64, more: &[String]) -> Result<u16> {
+    fn send_request(&self, url: &str, answer: &Path, max_bytes: u64, more: &[String]) -> Result<u16> {
         let mut command = Command::new("curl");
         command.args([
             "--config",
@@ -251,8 +247,8 @@ impl<'a> BucketClient<'a> {
         code.map_err(|_| Failure::environment("`curl` did not report the status of a request"))
     }
 
-    fn refused(&self, doing: &str, name: &str, code: u16, answer: &str) -> Failure {
-        let word = between(answer, "Code").next().unwrap_or("no reason given");
+    fn request_failure(&self, doing: &str, name: &str, code: u16, answer: &str) -> Failure {
+        let word = element_texts(answer, "Code").next().unwrap_or("no reason given");
         let failure = Failure::environment(format!(
             "{doing} `{}/{}{name}`: {word} (status {code})",
             self.base, self.bucket.prefix
@@ -267,8 +263,7 @@ impl<'a> BucketClient<'a> {
     }
 }
 
-/// Reads the beginning of a file as text.
-fn read_some(path: &Path) -> String {
+fn read_beginning(path: &Path) -> String {
     use std::io::Read;
     let mut text = Vec::new();
     let read = std::fs::File::open(path).and_then(|file| file.take(1 << 16).read_to_end(&mut text));
@@ -276,16 +271,16 @@ fn read_some(path: &Path) -> String {
 }
 
 /// Lists the shared files of a store, sorted.
-fn shared(root: &Path) -> Result<Vec<String>> {
+fn shared_files(root: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for (folder, _) in SHARED {
-        gather(root, Path::new(folder), 0, &mut names)?;
+        gather_files(root, Path::new(folder), 0, &mut names)?;
     }
     names.sort_unstable();
     Ok(names)
 }
 
-fn gather(root: &Path, folder: &Path, depth: usize, names: &mut Vec<String>) -> Result<()> {
+fn gather_files(root: &Path, folder: &Path, depth: usize, names: &mut Vec<String>) -> Result<()> {
     let entries = match std::fs::read_dir(root.join(folder)) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         entries => entries.map_err(Failure::environment)?,
@@ -295,7 +290,7 @@ fn gather(root: &Path, folder: &Path, depth: usize, names: &mut Vec<String>) -> 
         let path = folder.join(entry.file_name());
         let kind = entry.file_type().map_err(Failure::environment)?;
         if kind.is_dir() && depth < MAX_DEPTH {
-            gather(root, &path, depth + 1, names)?;
+            gather_files(root, &path, depth + 1, names)?;
         } else if let Some(name) = path.to_str().filter(|name| kind.is_file() && is_shared(name)) {
             // Links are skipped, because they could point to any file of this machine.
             names.push(name.to_owned());
@@ -304,7 +299,6 @@ fn gather(root: &Path, folder: &Path, depth: usize, names: &mut Vec<String>) -> 
     Ok(())
 }
 
-/// Returns whether a name is the path of a shared file within a store.
 fn is_shared(name: &str) -> bool {
     let path = PathBuf::from(name);
     let is_below = path.components().all(|part| matches!(part, Component::Normal(_)));
@@ -317,16 +311,16 @@ fn is_shared(name: &str) -> bool {
         })
 }
 
-/// Parses a response to a list request. Returns the names of a store's shared files, and the token
-/// of the next request.
+/// Parses a response to a list request: the names of shared files, and the token of the next request.
 pub fn list_page(text: &str, prefix: &str) -> (Vec<String>, Option<String>) {
-    let names = between(text, "Key").filter_map(decoded).filter_map(|key| Some(key.strip_prefix(prefix)?.to_owned()));
-    let next = between(text, "NextContinuationToken").next().map(str::to_owned);
+    let names =
+        element_texts(text, "Key").filter_map(decode_name).filter_map(|key| Some(key.strip_prefix(prefix)?.to_owned()));
+    let next = element_texts(text, "NextContinuationToken").next().map(str::to_owned);
     (names.filter(|name| is_shared(name)).collect(), next)
 }
 
 /// Returns the texts of all elements with a tag. Elements of S3's responses have no attributes.
-fn between<'a>(text: &'a str, tag: &str) -> impl Iterator<Item = &'a str> {
+fn element_texts<'a>(text: &'a str, tag: &str) -> impl Iterator<Item = &'a str> {
     let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -341,20 +335,18 @@ fn between<'a>(text: &'a str, tag: &str) -> impl Iterator<Item = &'a str> {
 /// Bytes that signatures require to be encoded: all except letters, digits and `-._~`.
 const ENCODED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Encodes a text as a parameter of an address.
-fn encoded(text: &str) -> PercentEncode<'_> {
+fn encode_parameter(text: &str) -> PercentEncode<'_> {
     utf8_percent_encode(text, &ENCODED)
 }
 
 /// Encodes a text as a path of an address, in which slashes stay.
-fn encoded_path(text: &str) -> PercentEncode<'_> {
+fn encode_path(text: &str) -> PercentEncode<'_> {
     const PATH: AsciiSet = ENCODED.remove(b'/');
     utf8_percent_encode(text, &PATH)
 }
 
-/// Decodes a name of a list, in which a plus sign represents a space. Returns None if it is
-/// malformed.
-fn decoded(text: &str) -> Option<String> {
+/// Decodes a name of a list, in which a plus sign represents a space. None if the name is malformed.
+fn decode_name(text: &str) -> Option<String> {
     let is_encoded = |rest: &str| rest.as_bytes().get(..2).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
     if !text.split('%').skip(1).all(is_encoded) {
         return None;
@@ -389,13 +381,13 @@ mod tests {
     #[test]
     fn texts_of_addresses_come_back() {
         for text in ["a=b/c d+e%", "ü", ""] {
-            assert_eq!(decoded(&encoded(text).to_string()).as_deref(), Some(text));
-            assert_eq!(decoded(&encoded_path(text).to_string()).as_deref(), Some(text));
+            assert_eq!(decode_name(&encode_parameter(text).to_string()).as_deref(), Some(text));
+            assert_eq!(decode_name(&encode_path(text).to_string()).as_deref(), Some(text));
         }
-        assert_eq!([encoded("a=/b~").to_string(), encoded_path("a=/b~").to_string()], ["a%3D%2Fb~", "a%3D/b~"]);
-        assert_eq!((decoded("%"), decoded("%4x"), decoded("%ff")), (None, None, None));
-        assert_eq!((decoded("%41"), decoded("a+b").as_deref()), (Some("A".to_owned()), Some("a b")));
-        assert_eq!(between("<Key>a</Key><Key>b</Key><Key>c", "Key").collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!([encode_parameter("a=/b~").to_string(), encode_path("a=/b~").to_string()], ["a%3D%2Fb~", "a%3D/b~"]);
+        assert_eq!((decode_name("%"), decode_name("%4x"), decode_name("%ff")), (None, None, None));
+        assert_eq!((decode_name("%41"), decode_name("a+b").as_deref()), (Some("A".to_owned()), Some("a b")));
+        assert_eq!(element_texts("<Key>a</Key><Key>b</Key><Key>c", "Key").collect::<Vec<_>>(), ["a", "b"]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod postgres;
 use crate::Result;
 use crate::failure::Failure;
 use crate::observer::Observer;
-use crate::stores::{failed, note_damage, note_torn, open};
+use crate::stores::{note_damage, note_torn, open_existing, store_failure};
 pub use bucket::{Bucket, BucketServer, list_page};
 use bucket::{BucketClient, ObjectCounts};
 use datasets::store::MergeReport;
@@ -82,12 +82,11 @@ impl TransferReport {
     }
 }
 
-/// Seals a store, and copies its records to an address. Records that other processes are writing
-/// are copied by the next push.
-pub fn push(store: &Path, address: &str, transfer: &Transfer<'_>) -> Result<TransferReport> {
+/// Seals a store, and copies its records to an address. Records being written follow with the next push.
+pub fn push_store(store: &Path, address: &str, transfer: &Transfer<'_>) -> Result<TransferReport> {
     Address::parse(address)?;
-    let store = open(store)?;
-    let sealed = store.seal(SealOptions::default()).map_err(failed)?;
+    let store = open_existing(store)?;
+    let sealed = store.seal_journals(SealOptions::default()).map_err(store_failure)?;
     note_damage(&sealed.damage, transfer.observer);
     let report = push_sealed(&store, address, transfer)?;
     let has_losses = report.has_losses || !sealed.damage.is_empty();
@@ -97,7 +96,9 @@ pub fn push(store: &Path, address: &str, transfer: &Transfer<'_>) -> Result<Tran
 /// Copies the sealed records of a store to an address.
 pub fn push_sealed(store: &Store, address: &str, transfer: &Transfer<'_>) -> Result<TransferReport> {
     match Address::parse(address)? {
-        Address::Folder(folder) => copy(store, &Store::create(&folder).map_err(failed)?, address, transfer.observer),
+        Address::Folder(folder) => {
+            copy_store(store, &Store::create(&folder).map_err(store_failure)?, address, transfer.observer)
+        }
         Address::Bucket(bucket) => {
             let client = BucketClient::new(&bucket, transfer.server, transfer.signal);
             Ok(TransferReport::of_objects(address, client.push(store)?))
@@ -111,10 +112,10 @@ pub fn push_sealed(store: &Store, address: &str, transfer: &Transfer<'_>) -> Res
 }
 
 /// Copies the records of a folder or a bucket into a store, which is created if needed.
-pub fn pull(store: &Path, address: &str, transfer: &Transfer<'_>) -> Result<TransferReport> {
-    let create = || Store::create(store).map_err(failed);
+pub fn pull_store(store: &Path, address: &str, transfer: &Transfer<'_>) -> Result<TransferReport> {
+    let create = || Store::create(store).map_err(store_failure);
     match Address::parse(address)? {
-        Address::Folder(folder) => copy(&open(&folder)?, &create()?, address, transfer.observer),
+        Address::Folder(folder) => copy_store(&open_existing(&folder)?, &create()?, address, transfer.observer),
         Address::Bucket(bucket) => {
             let client = BucketClient::new(&bucket, transfer.server, transfer.signal);
             Ok(TransferReport::of_objects(address, client.pull(&create()?, transfer.observer)?))
@@ -126,8 +127,8 @@ pub fn pull(store: &Path, address: &str, transfer: &Transfer<'_>) -> Result<Tran
     }
 }
 
-fn copy(from: &Store, to: &Store, address: &str, observer: &dyn Observer) -> Result<TransferReport> {
-    let report = to.merge(from).map_err(failed)?;
+fn copy_store(from: &Store, to: &Store, address: &str, observer: &dyn Observer) -> Result<TransferReport> {
+    let report = to.merge_from(from).map_err(store_failure)?;
     note_damage(&report.damage, observer);
     Ok(TransferReport {
         address: address.to_owned(),
@@ -149,11 +150,11 @@ pub struct MergedStore {
 }
 
 /// Merges other stores into a store, which is created if needed.
-pub fn merge(store: &Path, others: &[PathBuf], observer: &dyn Observer) -> Result<Vec<MergedStore>> {
-    let others = others.iter().map(|other| open(other)).collect::<Result<Vec<_>>>()?;
-    let store = Store::create(store).map_err(failed)?;
+pub fn merge_stores(store: &Path, others: &[PathBuf], observer: &dyn Observer) -> Result<Vec<MergedStore>> {
+    let others = others.iter().map(|other| open_existing(other)).collect::<Result<Vec<_>>>()?;
+    let store = Store::create(store).map_err(store_failure)?;
     let merge_one = |other: &Store| {
-        let report = store.merge(other).map_err(failed)?;
+        let report = store.merge_from(other).map_err(store_failure)?;
         note_torn(&report.torn, observer);
         note_damage(&report.damage, observer);
         Ok(MergedStore { from: other.root().to_owned(), report })

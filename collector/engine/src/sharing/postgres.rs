@@ -7,7 +7,7 @@ use crate::Result;
 use crate::failure::Failure;
 use crate::observer::Observer;
 use crate::processes::{ProcessError, ProcessLimits, run_for_output};
-use crate::stores::{failed, note_damage};
+use crate::stores::{note_damage, store_failure};
 use datasets::{COLUMNS, Choose, Dialect, Format, Kind, Store};
 use measure::host::command::split_password;
 use percent_encoding::percent_decode_str;
@@ -33,8 +33,7 @@ impl std::fmt::Debug for Database {
 }
 
 impl Database {
-    /// Parses an address. The password is kept separately, because every user of a machine can read
-    /// the arguments of a process.
+    /// Parses an address. The password is kept apart, because all users can read the arguments of a process.
     pub fn parse(text: &str) -> Database {
         let (address, password) = split_password(text);
         let password = password.map(|password| percent_decode_str(password).decode_utf8_lossy().into_owned());
@@ -46,14 +45,13 @@ impl Database {
         &self.address
     }
 
-    /// Copies all records of a store into a table, which is created if needed. Returns the number
-    /// of new rows.
+    /// Copies all records of a store into a table, created if needed. Returns the number of new rows.
     pub fn push(&self, store: &Store, signal: &AtomicUsize, observer: &dyn Observer) -> Result<u64> {
         let folder = tempfile::tempdir().map_err(Failure::environment)?;
         let table = folder.path().join("records.csv");
-        note_damage(&store.export(&table, Format::Csv, Choose::All).map_err(failed)?.damage, observer);
+        note_damage(&store.export(&table, Format::Csv, Choose::All).map_err(store_failure)?.damage, observer);
         let file = folder.path().join("merge.sql");
-        std::fs::write(&file, script(&table)).map_err(Failure::environment)?;
+        std::fs::write(&file, psql_script(&table)).map_err(Failure::environment)?;
         let mut client = Command::new("psql");
         client.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--no-password", "--single-transaction"]);
         client.args(["--set", "ON_ERROR_STOP=1", "--file"]).arg(&file).arg(&self.address);
@@ -77,10 +75,9 @@ impl Database {
     }
 }
 
-/// Returns the commands for `psql`: create the table if it is missing, stage rows as texts, and
-/// insert new ones with their types.
-fn script(table: &Path) -> String {
-    let schema = datasets::sql::schema(Dialect::Postgres)
+/// Returns `psql` commands that create a missing table, stage rows as texts, and insert new ones as typed rows.
+fn psql_script(table: &Path) -> String {
+    let schema = datasets::sql::create_statement(Dialect::Postgres)
         .replace("CREATE TABLE records", "CREATE TABLE IF NOT EXISTS records")
         // Attempts are numbered when a store is read, so two stores may use the same number. Start
         // and run id distinguish them.

@@ -15,13 +15,12 @@ use std::path::{Path, PathBuf};
 const PROGRAM: &str = "program.json";
 const CONSTANTS: &str = "constants.bin";
 const FORMAT: u32 = 1;
-/// Maximum size of the description, above that of any model.
+/// Size limit of the description.
 const DESCRIPTION_BYTES_MAX: u64 = 256 << 20;
-/// Maximum size of a code file, above that of any operator.
 const CODE_BYTES_MAX: u64 = 256 << 20;
 
-/// Returns the path of the description. Its content changes with every change of the folder.
-pub fn description(folder: &Path) -> PathBuf {
+/// The content changes with every change of the folder.
+pub fn description_path(folder: &Path) -> PathBuf {
     folder.join(PROGRAM)
 }
 
@@ -35,17 +34,15 @@ struct Description {
     constant_bytes: u64,
 }
 
-/// A program read from a folder.
 #[derive(Debug)]
 pub struct Content {
     pub program: Program,
-    /// Codes by the index that calls use: object files, or tasks as JSON for a library that compiles nothing.
+    /// By the index in calls: object files, or tasks as JSON for a library that compiles nothing.
     pub codes: Vec<Vec<u8>>,
     pub offsets: Vec<u64>,
     pub constants: Vec<u8>,
 }
 
-/// Why a folder cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum FolderError {
@@ -61,8 +58,8 @@ pub enum FolderError {
 
 type Result<T> = std::result::Result<T, FolderError>;
 
-/// Writes a program into an existing folder. `constant` returns the stored bytes of each constant.
-pub fn write<E: From<FolderError>>(
+/// Writes into an existing folder. `constant` returns the stored bytes of each constant.
+pub fn write_program<E: From<FolderError>>(
     folder: &Path,
     program: &Program,
     codes: &[&[u8]],
@@ -100,8 +97,8 @@ pub fn write<E: From<FolderError>>(
     Ok(write_file(&folder.join(PROGRAM), &text)?)
 }
 
-/// Reads a program and validates its completeness and consistency.
-pub fn read(folder: &Path) -> Result<Content> {
+/// Validates completeness and consistency.
+pub fn read_program(folder: &Path) -> Result<Content> {
     let path = folder.join(PROGRAM);
     let text = read_file(&path, DESCRIPTION_BYTES_MAX)?;
     let refused = |why: String| FolderError::NotAProgram { path: path.clone(), why };
@@ -110,12 +107,12 @@ pub fn read(folder: &Path) -> Result<Content> {
     if format != FORMAT {
         return Err(refused(format!("its format is {format}, not {FORMAT}")));
     }
-    check(&program, &offsets, constant_bytes, hashes.len()).map_err(refused)?;
+    check_program(&program, &offsets, constant_bytes, hashes.len()).map_err(refused)?;
     let mut codes = Vec::with_capacity(hashes.len());
     for (place, hash) in hashes.iter().enumerate() {
-        codes.push(intact(&folder.join(code_name(place)), CODE_BYTES_MAX, hash)?);
+        codes.push(read_intact(&folder.join(code_name(place)), CODE_BYTES_MAX, hash)?);
     }
-    let constants = intact(&folder.join(CONSTANTS), constant_bytes, &hash)?;
+    let constants = read_intact(&folder.join(CONSTANTS), constant_bytes, &hash)?;
     if constants.len() as u64 != constant_bytes {
         return Err(FolderError::Damaged { path: folder.join(CONSTANTS) });
     }
@@ -141,7 +138,7 @@ fn read_file(path: &Path, most: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn intact(path: &Path, most: u64, hash: &str) -> Result<Vec<u8>> {
+fn read_intact(path: &Path, most: u64, hash: &str) -> Result<Vec<u8>> {
     let bytes = read_file(path, most)?;
     if blake3::hash(&bytes).to_hex().as_str() != hash {
         return Err(FolderError::Damaged { path: path.to_owned() });
@@ -149,14 +146,18 @@ fn intact(path: &Path, most: u64, hash: &str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Upper limit, above the number of cores of any machine.
+/// Above the number of cores of any machine.
 const CORES_MOST: usize = 1 << 16;
 
-/// Maximum memory that a description may request, above that of any machine.
 const BYTES_MAX: u64 = 1 << 46;
 
-/// Checks that all indices of a program are valid and all tensors fit their memory.
-fn check(program: &Program, offsets: &[u64], constant_bytes: u64, codes: usize) -> std::result::Result<(), String> {
+/// Checks all indices, and that all tensors fit their memory.
+fn check_program(
+    program: &Program,
+    offsets: &[u64],
+    constant_bytes: u64,
+    codes: usize,
+) -> std::result::Result<(), String> {
     if program.codes != codes || program.constants.len() != offsets.len() {
         return Err("it names other codes or constants than it has".to_owned());
     }
@@ -170,7 +171,12 @@ fn check(program: &Program, offsets: &[u64], constant_bytes: u64, codes: usize) 
     for output in &program.outputs {
         if let Some(place) = output.same_as {
             let extents = output.ty.extents().unwrap_or_default();
-            fits(program, offsets, constant_bytes, &CallArgument { place, dtype: output.ty.dtype, extents })?;
+            check_tensor_fits(
+                program,
+                offsets,
+                constant_bytes,
+                &CallArgument { place, dtype: output.ty.dtype, extents },
+            )?;
         }
     }
     for call in &program.calls {
@@ -178,7 +184,8 @@ fn check(program: &Program, offsets: &[u64], constant_bytes: u64, codes: usize) 
             return Err(format!("the call at `{}` has no code or no result", call.scope));
         }
         for argument in &call.arguments {
-            fits(program, offsets, constant_bytes, argument).map_err(|why| format!("at `{}` {why}", call.scope))?;
+            check_tensor_fits(program, offsets, constant_bytes, argument)
+                .map_err(|why| format!("at `{}` {why}", call.scope))?;
         }
         if let Some(Place::Constant(_) | Place::Input(_)) = call.arguments.last().map(|result| result.place) {
             return Err(format!("the call at `{}` writes what is only read", call.scope));
@@ -209,8 +216,7 @@ fn check_stages(program: &Program) -> std::result::Result<(), String> {
     }
 }
 
-/// Checks that a tensor lies inside its memory.
-fn fits(
+fn check_tensor_fits(
     program: &Program,
     offsets: &[u64],
     constant_bytes: u64,
@@ -234,11 +240,11 @@ fn fits(
     Ok(())
 }
 
-/// Returns the size of a tensor, or `None` if it exceeds the limit.
+/// Size of a tensor; `None` above the limit.
 fn bytes_of(ty: &TensorType) -> Option<u64> {
     let extents = ty.extents()?;
     let elements = extents.iter().try_fold(1u64, |all, &extent| all.checked_mul(u64::try_from(extent).ok()?))?;
-    elements.checked_mul(ty.dtype.bytes()).filter(|bytes| *bytes <= BYTES_MAX)
+    elements.checked_mul(ty.dtype.size_bytes()).filter(|bytes| *bytes <= BYTES_MAX)
 }
 
 #[cfg(test)]

@@ -1,27 +1,27 @@
 //! Round trips of folders, and rejection of modified ones.
 
 use super::*;
-use crate::program::{Numbers, Writing, program};
-use models::fuse::{Fuse, plan};
+use crate::program::{Numbers, Writing, lower_sequential};
+use models::fuse::{Fuse, plan_calls};
 use std::io::Seek;
 
 fn small() -> (models::Graph, Program) {
-    let graph = passes::simplify(&zoo::build("mlp", 2).expect("a model")).expect("a simple model");
-    let cut = plan(&graph, Fuse::Epilogue).expect("calls");
+    let graph = passes::simplify_graph(&zoo::build_model("mlp", 2).expect("a model")).expect("a simple model");
+    let cut = plan_calls(&graph, Fuse::Epilogue).expect("calls");
     let packings: Vec<_> =
         cut.tasks.iter().map(|one| vec![job::Packing::Plain; one.task.parameters.len() + 1]).collect();
-    let made = program(&graph, &cut, &packings, Writing::InPlace).expect("a program");
+    let made = lower_sequential(&graph, &cut, &packings, Writing::InPlace).expect("a program");
     (graph, made)
 }
 
 fn written(folder: &Path) -> Program {
     let (graph, program) = small();
-    let constants = reference::constants(&graph).expect("constants");
-    let mut numbers = Numbers::of(&graph, &constants);
+    let constants = reference::graph_constants(&graph).expect("constants");
+    let mut numbers = Numbers::from_constants(&graph, &constants);
     let codes: Vec<Vec<u8>> = (0..program.codes).map(|place| vec![place as u8; 100]).collect();
     let codes: Vec<&[u8]> = codes.iter().map(Vec::as_slice).collect();
-    write::<FolderError>(folder, &program, &codes, |place| {
-        Ok(numbers.stored(&program.constants[place]).expect("numbers"))
+    write_program::<FolderError>(folder, &program, &codes, |place| {
+        Ok(numbers.stored_bytes(&program.constants[place]).expect("numbers"))
     })
     .expect("a folder");
     program
@@ -31,7 +31,7 @@ fn written(folder: &Path) -> Program {
 fn what_was_written_is_read() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let program = written(folder.path());
-    let content = read(folder.path()).expect("it is whole");
+    let content = read_program(folder.path()).expect("it is whole");
     assert_eq!(content.program, program);
     assert_eq!(content.codes[1], [1; 100]);
     // Weights of 784 × 128, 128 × 64 and 64 × 10, and one bias per output.
@@ -48,9 +48,9 @@ fn changed_files_are_refused() {
         let mut file = File::options().read(true).write(true).open(&path).expect("a file");
         file.seek(io::SeekFrom::Start(1)).expect("a place");
         file.write_all(b"!").expect("a byte");
-        read(folder.path()).expect_err(name);
+        read_program(folder.path()).expect_err(name);
         fs::remove_file(&path).expect("a file");
-        read(folder.path()).expect_err(name);
+        read_program(folder.path()).expect_err(name);
     }
 }
 
@@ -65,7 +65,7 @@ fn places_outside_of_what_is_there_are_refused() {
             serde_json::from_slice(&fs::read(&path).expect("a file")).expect("a description");
         change(&mut description);
         fs::write(&path, serde_json::to_vec(&description).expect("JSON")).expect("a file");
-        read(folder.path()).map(|_| ()).expect_err("it does not fit").to_string()
+        read_program(folder.path()).map(|_| ()).expect_err("it does not fit").to_string()
     };
     let argument = |description: &mut Description, place, extents: &[i64]| {
         let first = &mut description.program.calls[0].arguments[0];

@@ -7,9 +7,8 @@ use crate::memory::Lifetime;
 use models::{Graph, Plan, ValueId};
 use std::collections::HashMap;
 
-/// Returns the lifetimes of intermediate tensors in calls of the plan. With concurrent calls, a lifetime extends from
-/// the first to the last call that may run at the same time.
-pub(super) fn alive(
+/// Lifetimes of intermediate tensors in calls of the plan, extended over calls that may run concurrently.
+pub(super) fn live_ranges(
     values: &ProgramValues,
     parts: &ResultParts,
     plan: &Plan,
@@ -17,16 +16,16 @@ pub(super) fn alive(
 ) -> Vec<(ValueId, Lifetime)> {
     let mut lifetimes: Vec<(ValueId, Lifetime)> = Vec::new();
     let mut index_of: HashMap<ValueId, usize> = HashMap::new();
-    let is_output: Vec<ValueId> = values.graph.outputs.iter().map(|id| values.root(*id)).collect();
+    let is_output: Vec<ValueId> = values.graph.outputs.iter().map(|id| values.root_value(*id)).collect();
     for (place, call) in plan.calls.iter().enumerate() {
         for id in call.arguments.iter().chain([&call.result]) {
-            if let Some(index) = index_of.get(&parts.whole(values.root(*id)).0) {
+            if let Some(index) = index_of.get(&parts.outermost_tensor(values.root_value(*id)).0) {
                 lifetimes[*index].1.last = spans[place].last;
             }
         }
-        let (made, _) = parts.whole(values.root(call.result));
+        let (made, _) = parts.outermost_tensor(values.root_value(call.result));
         if !is_output.contains(&made) && !index_of.contains_key(&made) {
-            let bytes = values.ty(made).bytes().expect("all sizes are numbers");
+            let bytes = values.type_of(made).size_bytes().expect("all sizes are numbers");
             index_of.insert(made, lifetimes.len());
             lifetimes.push((made, Lifetime { bytes, first: spans[place].first, last: spans[place].last }));
         }
@@ -34,12 +33,11 @@ pub(super) fn alive(
     lifetimes
 }
 
-/// Returns the lifetimes of a program's intermediate tensors, in calls of the program. Calls of the plan without work
-/// are not counted.
-pub fn lifetimes(graph: &Graph, plan: &Plan, writing: Writing) -> Result<Vec<Lifetime>> {
-    let values = ProgramValues::of(graph)?;
+/// Lifetimes in calls of the program, which skips calls of the plan without work.
+pub fn program_lifetimes(graph: &Graph, plan: &Plan, writing: Writing) -> Result<Vec<Lifetime>> {
+    let values = ProgramValues::from_graph(graph)?;
     let spans = in_turns(plan);
-    let parts = ResultParts::of(&values, plan, &spans, writing);
+    let parts = ResultParts::find_nesting(&values, plan, &spans, writing);
     // A call without work writes nothing, and its operands live at least until the preceding call.
     let mut number = 0usize;
     let mut last_of = Vec::with_capacity(plan.calls.len());
@@ -51,5 +49,5 @@ pub fn lifetimes(graph: &Graph, plan: &Plan, writing: Writing) -> Result<Vec<Lif
     }
     let by_calls =
         |(_, one): (ValueId, Lifetime)| Lifetime { first: first_of[one.first], last: last_of[one.last], ..one };
-    Ok(alive(&values, &parts, plan, &spans).into_iter().map(by_calls).collect())
+    Ok(live_ranges(&values, &parts, plan, &spans).into_iter().map(by_calls).collect())
 }

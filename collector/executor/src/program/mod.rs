@@ -8,11 +8,11 @@ mod alive;
 mod parts;
 mod staged;
 
-pub use alive::lifetimes;
+pub use alive::program_lifetimes;
 pub use parts::Writing;
 
-use crate::memory::{Lifetime, layout};
-use alive::alive;
+use crate::memory::{Lifetime, place_tensors};
+use alive::live_ranges;
 use job::Packing;
 use models::operators::Class;
 use models::stages::Stage;
@@ -23,29 +23,26 @@ use serde::{Deserialize, Serialize};
 use staged::{StageSpan, Staged, in_turns};
 use std::collections::HashMap;
 
-/// Everything needed to run a model except constants and code.
+/// Everything to run a model except constants and code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Program {
     pub name: String,
-    /// Calls in execution order.
     pub calls: Vec<Call>,
     pub inputs: Vec<ProgramPort>,
     pub outputs: Vec<ProgramPort>,
-    /// Constants and their stored layouts.
     pub constants: Vec<Constant>,
     pub codes: usize,
     /// Memory for intermediate tensors.
     pub activation_bytes: u64,
     /// Maximum size of simultaneously live tensors, a lower bound of `activation_bytes`.
     pub least_activation_bytes: u64,
-    /// Concurrent execution of calls; empty for sequential execution.
+    /// Empty for sequential execution.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Stage>,
 }
 
 impl Program {
-    /// Returns how the calls write their results.
-    pub fn writing(&self) -> Writing {
+    pub fn writing_mode(&self) -> Writing {
         let is_in_place = |call: &Call| match call.arguments.split_last() {
             Some((result, operands)) => operands.iter().any(|operand| operand.place == result.place),
             None => false,
@@ -54,7 +51,6 @@ impl Program {
     }
 }
 
-/// One call of compiled code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Call {
     pub code: usize,
@@ -63,17 +59,14 @@ pub struct Call {
     pub scope: String,
 }
 
-/// A tensor as seen by a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallArgument {
-    /// Memory of the elements.
     pub place: Place,
     pub dtype: DType,
     /// Extents of the stored layout.
     pub extents: Vec<i64>,
 }
 
-/// Memory of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
@@ -84,27 +77,22 @@ pub enum Place {
     Constant(usize),
 }
 
-/// An input or output of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProgramPort {
     pub name: String,
-    /// Element type and shape.
     pub ty: TensorType,
-    /// For an output that no call writes: the place of its elements.
+    /// Place of an output that no call writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub same_as: Option<Place>,
 }
 
-/// A constant of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Constant {
     pub value: ValueId,
     pub ty: TensorType,
-    /// Stored layout.
     pub packing: Packing,
 }
 
-/// Why a graph cannot be lowered.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ProgramError {
@@ -118,48 +106,47 @@ pub enum ProgramError {
 
 type Result<T> = std::result::Result<T, ProgramError>;
 
-/// Lowers a partitioned graph to a sequential program. `packings` are the layouts that each task's code expects for its
-/// operands and its result.
-pub fn program(graph: &Graph, plan: &Plan, packings: &[Vec<Packing>], writing: Writing) -> Result<Program> {
-    Ok(made(graph, plan, packings, &in_turns(plan), writing)?.0)
+/// Lowers a partitioned graph. `packings` are the layouts of each task's operands and result.
+pub fn lower_sequential(graph: &Graph, plan: &Plan, packings: &[Vec<Packing>], writing: Writing) -> Result<Program> {
+    Ok(lower_with_spans(graph, plan, packings, &in_turns(plan), writing)?.0)
 }
 
-/// Lowers a partitioned graph to a program with concurrent calls, according to a validated plan of stages.
-pub fn staged(
+/// Lowers to concurrent calls, by a validated plan of stages.
+pub fn lower_staged(
     graph: &Graph,
     plan: &Plan,
     packings: &[Vec<Packing>],
     stages: &StagePlan,
     writing: Writing,
 ) -> Result<Program> {
-    let staged = Staged::of(plan, stages);
-    let (program, place_of) = made(graph, &staged.plan, packings, &staged.spans, writing)?;
-    Ok(Program { stages: staged.stages(&place_of), ..program })
+    let staged = Staged::from_plan(plan, stages);
+    let (program, place_of) = lower_with_spans(graph, &staged.plan, packings, &staged.spans, writing)?;
+    Ok(Program { stages: staged.program_stages(&place_of), ..program })
 }
 
-/// Returns the program, and for each call of the plan its index in the program, or `None` if it has no work. `spans`
-/// contains the range of calls that may run concurrently with each call.
-fn made(
+/// Returns the program, and each planned call's index in it, `None` without work. `spans` are the calls that may
+/// run concurrently with each call.
+fn lower_with_spans(
     graph: &Graph,
     plan: &Plan,
     packings: &[Vec<Packing>],
     spans: &[StageSpan],
     writing: Writing,
 ) -> Result<(Program, Vec<Option<usize>>)> {
-    let values = ProgramValues::of(graph)?;
-    let parts = ResultParts::of(&values, plan, spans, writing);
-    let (activations, memory) = activations(&values, &parts, plan, spans);
+    let values = ProgramValues::from_graph(graph)?;
+    let parts = ResultParts::find_nesting(&values, plan, spans, writing);
+    let (activations, memory) = place_activations(&values, &parts, plan, spans);
     let mut writer = ProgramWriter { values: &values, parts: &parts, constants: Vec::new(), places: HashMap::new() };
     writer.places.extend(activations);
     for (index, id) in graph.inputs.iter().enumerate() {
-        writer.places.entry(values.root(*id)).or_insert(Place::Input(index));
+        writer.places.entry(values.root_value(*id)).or_insert(Place::Input(index));
     }
     // A value that is an output is written directly to it. A second occurrence among the outputs is a copy.
     let made: HashMap<ValueId, usize> =
-        plan.calls.iter().enumerate().map(|(place, call)| (values.root(call.result), place)).collect();
+        plan.calls.iter().enumerate().map(|(place, call)| (values.root_value(call.result), place)).collect();
     for (index, id) in graph.outputs.iter().enumerate() {
-        if made.contains_key(&values.root(*id)) {
-            writer.places.entry(values.root(*id)).or_insert(Place::Output(index));
+        if made.contains_key(&values.root_value(*id)) {
+            writer.places.entry(values.root_value(*id)).or_insert(Place::Output(index));
         }
     }
     let mut calls = Vec::with_capacity(plan.calls.len());
@@ -173,9 +160,9 @@ fn made(
         };
         let mut arguments = Vec::with_capacity(call.arguments.len() + 1);
         for (id, packing) in call.arguments.iter().zip(stored) {
-            arguments.push(writer.argument(*id, *packing)?);
+            arguments.push(writer.make_argument(*id, *packing)?);
         }
-        arguments.push(writer.argument(call.result, *result)?);
+        arguments.push(writer.make_argument(call.result, *result)?);
         let scope = call.nodes.first().map_or(String::new(), |node| graph.nodes[*node].origin.scope.clone());
         calls.push(Call { code: call.task, arguments, scope });
     }
@@ -186,7 +173,7 @@ fn made(
     let inputs = graph.inputs.iter().map(|id| port(id, None)).collect();
     let mut outputs = Vec::with_capacity(graph.outputs.len());
     for (index, id) in graph.outputs.iter().enumerate() {
-        let place = writer.argument(*id, Packing::Plain)?.place;
+        let place = writer.make_argument(*id, Packing::Plain)?.place;
         outputs.push(port(id, (place != Place::Output(index)).then_some(place)));
     }
     let program = Program {
@@ -211,7 +198,7 @@ struct ProgramValues<'a> {
 }
 
 impl<'a> ProgramValues<'a> {
-    fn of(graph: &'a Graph) -> Result<ProgramValues<'a>> {
+    fn from_graph(graph: &'a Graph) -> Result<ProgramValues<'a>> {
         for value in &graph.values {
             if value.ty.extents().is_none() {
                 return Err(ProgramError::Symbolic { name: value.name.clone(), ty: value.ty.to_string() });
@@ -229,29 +216,29 @@ impl<'a> ProgramValues<'a> {
         Ok(ProgramValues { graph, roots, is_constant })
     }
 
-    fn root(&self, id: ValueId) -> ValueId {
+    fn root_value(&self, id: ValueId) -> ValueId {
         self.roots[id.0 as usize]
     }
 
-    fn ty(&self, id: ValueId) -> &TensorType {
+    fn type_of(&self, id: ValueId) -> &TensorType {
         &self.graph.values[id.0 as usize].ty
     }
 
-    fn extents(&self, id: ValueId) -> Vec<i64> {
-        self.ty(id).extents().expect("all sizes are numbers")
+    fn extents_of(&self, id: ValueId) -> Vec<i64> {
+        self.type_of(id).extents().expect("all sizes are numbers")
     }
 }
 
-/// Returns the places of intermediate tensors, their total memory and its lower bound.
-fn activations(
+/// Places of intermediate tensors, total memory and its lower bound.
+fn place_activations(
     values: &ProgramValues,
     parts: &ResultParts,
     plan: &Plan,
     spans: &[StageSpan],
 ) -> (Vec<(ValueId, Place)>, (u64, u64)) {
-    let lifetimes = alive(values, parts, plan, spans);
+    let lifetimes = live_ranges(values, parts, plan, spans);
     let only: Vec<Lifetime> = lifetimes.iter().map(|(_, lifetime)| *lifetime).collect();
-    let found = layout(&only);
+    let found = place_tensors(&only);
     let places = lifetimes.iter().zip(&found.offsets).map(|((id, _), offset)| (*id, Place::Activation(*offset)));
     (places.collect(), (found.bytes, found.least_bytes))
 }
@@ -264,19 +251,19 @@ struct ProgramWriter<'a> {
 }
 
 impl ProgramWriter<'_> {
-    fn argument(&mut self, id: ValueId, packing: Packing) -> Result<CallArgument> {
-        let (ty, extents) = (self.values.ty(id).clone(), self.values.extents(id));
+    fn make_argument(&mut self, id: ValueId, packing: Packing) -> Result<CallArgument> {
+        let (ty, extents) = (self.values.type_of(id).clone(), self.values.extents_of(id));
         let is_constant = self.values.is_constant[id.0 as usize];
-        let (whole, offset) = self.parts.whole(self.values.root(id));
+        let (whole, offset) = self.parts.outermost_tensor(self.values.root_value(id));
         let place = match self.places.get(&whole) {
             Some(Place::Activation(start)) if !is_constant => Place::Activation(start + offset),
             Some(place) if !is_constant => *place,
-            _ => Place::Constant(self.constant(Constant { value: id, ty: ty.clone(), packing })),
+            _ => Place::Constant(self.intern_constant(Constant { value: id, ty: ty.clone(), packing })),
         };
-        Ok(CallArgument { place, dtype: packing.dtype(ty.dtype), extents: packing.extents(&extents) })
+        Ok(CallArgument { place, dtype: packing.stored_dtype(ty.dtype), extents: packing.stored_extents(&extents) })
     }
 
-    fn constant(&mut self, wanted: Constant) -> usize {
+    fn intern_constant(&mut self, wanted: Constant) -> usize {
         let known = self.constants.iter().position(|one| one.value == wanted.value && one.packing == wanted.packing);
         known.unwrap_or_else(|| {
             self.constants.push(wanted);
@@ -285,7 +272,7 @@ impl ProgramWriter<'_> {
     }
 }
 
-/// Values of a graph's constants and of what depends only on them, computed on demand.
+/// Constants and values that depend only on them, computed on demand.
 pub struct Numbers<'a> {
     pub graph: &'a Graph,
     constants: &'a [Option<Tensor>],
@@ -295,44 +282,43 @@ pub struct Numbers<'a> {
 }
 
 impl<'a> Numbers<'a> {
-    /// Creates the evaluator from a graph and its constants (`reference::constants`).
-    pub fn of(graph: &'a Graph, constants: &'a [Option<Tensor>]) -> Numbers<'a> {
+    pub fn from_constants(graph: &'a Graph, constants: &'a [Option<Tensor>]) -> Numbers<'a> {
         let makers = graph.nodes.iter().enumerate().map(|(place, node)| (node.outputs[0], place)).collect();
         Numbers { graph, constants, computed: HashMap::new(), makers }
     }
 
-    /// Returns the bytes of a constant in its stored layout.
-    pub fn stored(&mut self, constant: &Constant) -> Result<Vec<u8>> {
+    pub fn stored_bytes(&mut self, constant: &Constant) -> Result<Vec<u8>> {
         let extents = constant.ty.extents().expect("all sizes are numbers");
-        let element_bytes = usize::try_from(constant.ty.dtype.bytes()).expect("an element is small");
-        if constant.ty.elements() == Some(0) {
+        let element_bytes = usize::try_from(constant.ty.dtype.size_bytes()).expect("an element is small");
+        if constant.ty.element_count() == Some(0) {
             return Ok(Vec::new());
         }
-        let tensor = self.tensor(constant.value)?;
-        Ok(constant.packing.pack(&extents, element_bytes, tensor.bytes()))
+        let tensor = self.compute_tensor(constant.value)?;
+        Ok(constant.packing.pack(&extents, element_bytes, tensor.as_bytes()))
     }
 
-    fn tensor(&mut self, id: ValueId) -> Result<&Tensor> {
+    fn compute_tensor(&mut self, id: ValueId) -> Result<&Tensor> {
         let mut wanted = vec![id];
         while let Some(&next) = wanted.last() {
-            if self.known(next).is_some() {
+            if self.known_tensor(next).is_some() {
                 wanted.pop();
                 continue;
             }
             let node = &self.graph.nodes[self.makers[&next]];
-            let missing: Vec<ValueId> = node.inputs.iter().copied().filter(|&id| self.known(id).is_none()).collect();
+            let missing: Vec<ValueId> =
+                node.inputs.iter().copied().filter(|&id| self.known_tensor(id).is_none()).collect();
             if missing.is_empty() {
                 let inputs: Vec<Tensor> =
-                    node.inputs.iter().map(|&id| self.known(id).expect("just looked for").clone()).collect();
+                    node.inputs.iter().map(|&id| self.known_tensor(id).expect("just looked for").clone()).collect();
                 self.computed.insert(next, reference::evaluate_operator(&node.op, &inputs)?);
             } else {
                 wanted.extend(missing);
             }
         }
-        Ok(self.known(id).expect("just computed"))
+        Ok(self.known_tensor(id).expect("just computed"))
     }
 
-    fn known(&self, id: ValueId) -> Option<&Tensor> {
+    fn known_tensor(&self, id: ValueId) -> Option<&Tensor> {
         self.constants[id.0 as usize].as_ref().or_else(|| self.computed.get(&id))
     }
 }

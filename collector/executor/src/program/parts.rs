@@ -13,16 +13,14 @@ use models::operators::{Class, Concat};
 use models::{Call, Op, Operand, Plan, Task, ValueId};
 use std::collections::{HashMap, HashSet};
 
-/// Where a call may write its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writing {
-    /// Never over an operand. Required for GPU code, which may compute an element more than once.
+    /// Never over an operand. GPU code may compute an element more than once.
     Apart,
     /// Over an operand that is read for the last time, element by element.
     InPlace,
 }
 
-/// Nesting of tensors.
 #[derive(Default)]
 pub(super) struct ResultParts {
     /// Containing tensor and offset in it.
@@ -32,25 +30,30 @@ pub(super) struct ResultParts {
 }
 
 impl ResultParts {
-    /// Determines the nesting. `spans` contains the range of calls that may run concurrently with each call.
-    pub(super) fn of(values: &ProgramValues, plan: &Plan, spans: &[StageSpan], writing: Writing) -> ResultParts {
-        let outputs: HashSet<ValueId> = values.graph.outputs.iter().map(|id| values.root(*id)).collect();
-        let mut parts = ResultParts::joined(values, plan, &outputs);
+    /// `spans` are the calls that may run concurrently with each call.
+    pub(super) fn find_nesting(
+        values: &ProgramValues,
+        plan: &Plan,
+        spans: &[StageSpan],
+        writing: Writing,
+    ) -> ResultParts {
+        let outputs: HashSet<ValueId> = values.graph.outputs.iter().map(|id| values.root_value(*id)).collect();
+        let mut parts = ResultParts::nest_concatenations(values, plan, &outputs);
         if writing == Writing::InPlace {
-            parts.overwrite(values, plan, spans, &outputs);
+            parts.overwrite_operands(values, plan, spans, &outputs);
         }
         parts
     }
 
-    fn joined(values: &ProgramValues, plan: &Plan, outputs: &HashSet<ValueId>) -> ResultParts {
+    fn nest_concatenations(values: &ProgramValues, plan: &Plan, outputs: &HashSet<ValueId>) -> ResultParts {
         let mut parts = ResultParts::default();
         let mut made: HashSet<ValueId> = HashSet::new();
         for (place, call) in plan.calls.iter().enumerate() {
-            let whole = values.root(call.result);
+            let whole = values.root_value(call.result);
             let is_free = |part: &ValueId| {
                 made.contains(part) && !outputs.contains(part) && !parts.wholes.contains_key(part) && *part != whole
             };
-            let found = stretches(values, plan, call).filter(|stretches| {
+            let found = concat_offsets(values, plan, call).filter(|stretches| {
                 let distinct: HashSet<ValueId> = stretches.iter().map(|(part, _)| *part).collect();
                 !outputs.contains(&whole) && distinct.len() == stretches.len() && distinct.iter().all(is_free)
             });
@@ -64,16 +67,22 @@ impl ResultParts {
     }
 
     /// Places results over operands that have no later or concurrent reader.
-    fn overwrite(&mut self, values: &ProgramValues, plan: &Plan, spans: &[StageSpan], outputs: &HashSet<ValueId>) {
+    fn overwrite_operands(
+        &mut self,
+        values: &ProgramValues,
+        plan: &Plan,
+        spans: &[StageSpan],
+        outputs: &HashSet<ValueId>,
+    ) {
         let mut readers: HashMap<ValueId, Vec<usize>> = HashMap::new();
         for (place, call) in plan.calls.iter().enumerate() {
             for id in &call.arguments {
-                readers.entry(values.root(*id)).or_default().push(place);
+                readers.entry(values.root_value(*id)).or_default().push(place);
             }
         }
         let mut made: HashSet<ValueId> = HashSet::new();
         for (place, call) in plan.calls.iter().enumerate() {
-            let result = values.root(call.result);
+            let result = values.root_value(call.result);
             let is_free = |operand: &ValueId| {
                 let is_last = |&reader: &usize| reader == place || spans[reader].last < spans[place].first;
                 made.contains(operand)
@@ -82,8 +91,8 @@ impl ResultParts {
                     && readers[operand].iter().all(is_last)
                     && readers[operand].iter().filter(|reader| **reader == place).count() == 1
             };
-            let mut operands =
-                overwritable(&plan.tasks[call.task].task).map(|index| values.root(call.arguments[index]));
+            let mut operands = overwritable_parameters(&plan.tasks[call.task].task)
+                .map(|index| values.root_value(call.arguments[index]));
             let has_place = outputs.contains(&result) || self.wholes.contains_key(&result) || self.is_done(place);
             if let Some(operand) = operands.find(|operand| !has_place && is_free(operand)) {
                 self.wholes.insert(operand, (result, 0));
@@ -92,8 +101,8 @@ impl ResultParts {
         }
     }
 
-    /// Returns the outermost tensor that contains a value, and the offset in it.
-    pub(super) fn whole(&self, mut id: ValueId) -> (ValueId, u64) {
+    /// Returns it with the offset in it.
+    pub(super) fn outermost_tensor(&self, mut id: ValueId) -> (ValueId, u64) {
         let mut offset = 0;
         while let Some((whole, within)) = self.wholes.get(&id) {
             (id, offset) = (*whole, offset + within);
@@ -101,17 +110,17 @@ impl ResultParts {
         (id, offset)
     }
 
-    /// Returns whether a call of the plan has no work.
+    /// Reports whether a call has no work.
     pub(super) fn is_done(&self, call: usize) -> bool {
         self.done.contains(&call)
     }
 }
 
-/// Returns the offsets of a concatenation's operands in its result, if each is one aligned contiguous part.
-fn stretches(values: &ProgramValues, plan: &Plan, call: &Call) -> Option<Vec<(ValueId, u64)>> {
+/// Operand offsets in a concatenation's result, if each is one aligned contiguous part.
+fn concat_offsets(values: &ProgramValues, plan: &Plan, call: &Call) -> Option<Vec<(ValueId, u64)>> {
     let [step] = &plan.tasks[call.task].task.steps[..] else { return None };
     let Op::Concat(Concat { axis }) = step.op else { return None };
-    let extents = values.extents(call.result);
+    let extents = values.extents_of(call.result);
     let rank = i64::try_from(extents.len()).ok()?;
     let outside = usize::try_from(axis.rem_euclid(rank.max(1))).ok()?;
     if extents[..outside].iter().any(|&extent| extent != 1) {
@@ -126,15 +135,14 @@ fn stretches(values: &ProgramValues, plan: &Plan, call: &Call) -> Option<Vec<(Va
         if offset % ALIGNMENT_BYTES != 0 || values.is_constant[id.0 as usize] {
             return None;
         }
-        found.push((values.root(*id), offset));
-        offset += values.ty(*id).bytes()?;
+        found.push((values.root_value(*id), offset));
+        offset += values.type_of(*id).size_bytes()?;
     }
     Some(found)
 }
 
-/// Returns the parameters that the result may overwrite: each element of the result depends on the parameter only at
-/// the same index.
-fn overwritable(task: &Task) -> impl Iterator<Item = usize> + '_ {
+/// Parameters that each element of the result depends on only at the same index.
+fn overwritable_parameters(task: &Task) -> impl Iterator<Item = usize> + '_ {
     let result = &task.steps[task.steps.len() - 1].output;
     let looks_around = |step: &models::Step| step.op.class() != Class::Pointwise || step.output.shape != result.shape;
     let first = task.steps.iter().rposition(looks_around).map_or(0, |last| last + 1);
@@ -143,7 +151,8 @@ fn overwritable(task: &Task) -> impl Iterator<Item = usize> + '_ {
             let inputs = steps.iter().flat_map(|step| &step.inputs);
             inputs.filter(|input| **input == Operand::Parameter(index)).count()
         };
-        let is_alike = parameter.ty.shape == result.shape && parameter.ty.dtype.bytes() == result.dtype.bytes();
+        let is_alike =
+            parameter.ty.shape == result.shape && parameter.ty.dtype.size_bytes() == result.dtype.size_bytes();
         (is_alike && !parameter.is_constant && uses(&task.steps[first..]) == 1 && uses(&task.steps[..first]) == 0)
             .then_some(index)
     })

@@ -3,7 +3,6 @@
 use models::Plan;
 use models::stages::{Group, Stage, StagePlan};
 
-/// Range of calls that may run concurrently with a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StageSpan {
     pub first: usize,
@@ -14,7 +13,6 @@ pub(super) fn in_turns(plan: &Plan) -> Vec<StageSpan> {
     (0..plan.calls.len()).map(|place| StageSpan { first: place, last: place }).collect()
 }
 
-/// A plan whose calls are ordered by stages.
 pub(super) struct Staged<'a> {
     pub plan: Plan,
     pub spans: Vec<StageSpan>,
@@ -22,7 +20,7 @@ pub(super) struct Staged<'a> {
 }
 
 impl<'a> Staged<'a> {
-    pub fn of(plan: &Plan, stages: &'a StagePlan) -> Staged<'a> {
+    pub fn from_plan(plan: &Plan, stages: &'a StagePlan) -> Staged<'a> {
         let stages = stages.stages.as_slice();
         let (mut calls, mut spans) = (Vec::with_capacity(plan.calls.len()), Vec::with_capacity(plan.calls.len()));
         for stage in stages {
@@ -38,8 +36,8 @@ impl<'a> Staged<'a> {
         Staged { plan: Plan { tasks: plan.tasks.clone(), calls }, spans, stages }
     }
 
-    /// Returns the stages with indices of the program, without calls that have no work.
-    pub fn stages(&self, place_of: &[Option<usize>]) -> Vec<Stage> {
+    /// Stages with indices of the program, without calls that have no work.
+    pub fn program_stages(&self, place_of: &[Option<usize>]) -> Vec<Stage> {
         let mut places = place_of.iter().copied();
         let mut group = |group: &Group| {
             let calls: Vec<usize> = places.by_ref().take(group.calls.len()).flatten().collect();

@@ -1,7 +1,7 @@
 //! Programs of real networks compute the results of their graphs, with every call executed by the reference.
 
 use super::*;
-use models::fuse::{Fuse, plan};
+use models::fuse::{Fuse, plan_calls};
 use models::operators::{Binary, Concat, Reshape, Slice, Softmax, Unary};
 use models::{BinaryOp, GraphBuilder, Op, Parallel, UnaryOp};
 
@@ -11,8 +11,8 @@ fn side_by_side(graph: &Graph, plan: &Plan) -> Vec<Program> {
         plan.tasks.iter().map(|one| vec![Packing::Plain; one.task.parameters.len() + 1]).collect();
     let of = |parallel| {
         let stages = StagePlan::by_rule(graph, plan, 3, parallel);
-        assert_eq!(stages.check(graph, plan, 3, "here"), Ok(()));
-        staged(graph, plan, &packings, &stages, Writing::InPlace).expect("a program")
+        assert_eq!(stages.check_matches(graph, plan, 3, "here"), Ok(()));
+        lower_staged(graph, plan, &packings, &stages, Writing::InPlace).expect("a program")
     };
     [Parallel::Sequential, Parallel::Stream, Parallel::Full].map(of).to_vec()
 }
@@ -21,7 +21,7 @@ fn side_by_side(graph: &Graph, plan: &Plan) -> Vec<Program> {
 fn lie_apart(program: &Program) {
     let stretch = |argument: &CallArgument| {
         let Place::Activation(begins) = argument.place else { return None };
-        let bytes = TensorType::new(argument.dtype, &argument.extents).bytes().expect("a size");
+        let bytes = TensorType::new(argument.dtype, &argument.extents).size_bytes().expect("a size");
         Some((begins, begins + bytes))
     };
     for stage in &program.stages {
@@ -43,26 +43,27 @@ fn cut(graph: &Graph) -> (Plan, Program) {
 }
 
 fn cut_to(graph: &Graph, writing: Writing) -> (Plan, Program) {
-    let cut = plan(graph, Fuse::Epilogue).expect("calls");
+    let cut = plan_calls(graph, Fuse::Epilogue).expect("calls");
     let packings: Vec<Vec<Packing>> =
         cut.tasks.iter().map(|one| vec![Packing::Plain; one.task.parameters.len() + 1]).collect();
-    let made = program(graph, &cut, &packings, writing).expect("a program");
+    let made = lower_sequential(graph, &cut, &packings, writing).expect("a program");
     (cut, made)
 }
 
 /// Executes a program on byte memory, with the reference computation of each task.
 fn run(graph: &Graph, plan: &Plan, program: &Program, inputs: &[Tensor]) -> Vec<Tensor> {
-    let size = |ty: &TensorType| usize::try_from(ty.bytes().expect("a size")).expect("a small size");
-    let constants = reference::constants(graph).expect("constants");
-    let mut numbers = Numbers::of(graph, &constants);
-    let constants: Vec<Vec<u8>> = program.constants.iter().map(|one| numbers.stored(one).expect("numbers")).collect();
+    let size = |ty: &TensorType| usize::try_from(ty.size_bytes().expect("a size")).expect("a small size");
+    let constants = reference::graph_constants(graph).expect("constants");
+    let mut numbers = Numbers::from_constants(graph, &constants);
+    let constants: Vec<Vec<u8>> =
+        program.constants.iter().map(|one| numbers.stored_bytes(one).expect("numbers")).collect();
     // Unwritten memory contains NaN.
     let mut activations = vec![0xff; usize::try_from(program.activation_bytes).expect("a small size")];
     let mut outputs: Vec<Vec<u8>> = program.outputs.iter().map(|port| vec![0xff; size(&port.ty)]).collect();
     let read = |activations: &[u8], outputs: &[Vec<u8>], place: Place, ty: &TensorType| -> Tensor {
         let bytes = match place {
             Place::Activation(offset) => &activations[usize::try_from(offset).expect("small")..][..size(ty)],
-            Place::Input(index) => inputs[index].bytes(),
+            Place::Input(index) => inputs[index].as_bytes(),
             Place::Output(index) => &outputs[index],
             Place::Constant(index) => &constants[index],
         };
@@ -76,13 +77,13 @@ fn run(graph: &Graph, plan: &Plan, program: &Program, inputs: &[Tensor]) -> Vec<
             .zip(&task.parameters)
             .map(|(one, parameter)| read(&activations, &outputs, one.place, &parameter.ty))
             .collect();
-        let made = reference::evaluate(task, &operands).expect("a result");
+        let made = reference::evaluate_task(task, &operands).expect("a result");
         match result.place {
             Place::Activation(offset) => {
                 let offset = usize::try_from(offset).expect("small");
-                activations[offset..offset + made.bytes().len()].copy_from_slice(made.bytes());
+                activations[offset..offset + made.as_bytes().len()].copy_from_slice(made.as_bytes());
             }
-            Place::Output(index) => outputs[index].copy_from_slice(made.bytes()),
+            Place::Output(index) => outputs[index].copy_from_slice(made.as_bytes()),
             place => panic!("a call writes {place:?}"),
         }
     }
@@ -99,7 +100,7 @@ fn check(graph: &Graph) -> Program {
         .enumerate()
         .map(|(place, id)| {
             let ty = &graph.values[id.0 as usize].ty;
-            let count = usize::try_from(ty.elements().expect("a size")).expect("a small size");
+            let count = usize::try_from(ty.element_count().expect("a size")).expect("a small size");
             // The integers 0 and 1 are valid as floats, indices and booleans.
             let numbers: Vec<f64> = (0..count).map(|at| f64::from(u32::from((at * 7 + place) % 5 < 2))).collect();
             Tensor::from_numbers(ty.clone(), &numbers).expect("numbers")
@@ -119,16 +120,20 @@ fn check(graph: &Graph) -> Program {
         assert_eq!(run(graph, &plan, &turned, &inputs), wanted, "in stages");
     }
     let (_, apart) = cut_to(graph, Writing::Apart);
-    assert_eq!(apart.writing(), Writing::Apart);
+    assert_eq!(apart.writing_mode(), Writing::Apart);
     assert_eq!(run(graph, &plan, &apart, &inputs), wanted, "no result over an operand");
-    let lifetimes = lifetimes(graph, &plan, program.writing()).expect("numbers");
-    assert_eq!(layout(&lifetimes).least_bytes, program.least_activation_bytes, "lifetimes by calls that do something");
+    let lifetimes = program_lifetimes(graph, &plan, program.writing_mode()).expect("numbers");
+    assert_eq!(
+        place_tensors(&lifetimes).least_bytes,
+        program.least_activation_bytes,
+        "lifetimes by calls that do something"
+    );
     assert!(lifetimes.iter().all(|one| one.first <= one.last && one.last < program.calls.len()));
     program
 }
 
 fn network(name: &str) -> Graph {
-    passes::simplify(&zoo::build(name, 1).expect("a model")).expect("a simple model")
+    passes::simplify_graph(&zoo::build_model(name, 1).expect("a model")).expect("a simple model")
 }
 
 #[test]
@@ -141,19 +146,19 @@ fn small_networks_compute_what_their_graphs_do() {
 #[test]
 fn large_networks_take_little_more_memory_than_they_must() {
     for name in ["resnet-18", "mobilenet-v2", "squeezenet-1.1", "resnet-50", "densenet-121", "inception-v3"] {
-        let Ok(graph) = zoo::build(name, 1) else { panic!("the zoo has `{name}`") };
-        let (_, program) = cut(&passes::simplify(&graph).expect("a simple model"));
+        let Ok(graph) = zoo::build_model(name, 1) else { panic!("the zoo has `{name}`") };
+        let (_, program) = cut(&passes::simplify_graph(&graph).expect("a simple model"));
         let (all, least) = (program.activation_bytes as f64, program.least_activation_bytes as f64);
         assert!(all <= 1.1 * least, "{name}: {all} bytes, {least} at least");
-        let graph = passes::simplify(&graph).expect("a simple model");
-        side_by_side(&graph, &plan(&graph, Fuse::Epilogue).expect("calls")).iter().for_each(lie_apart);
+        let graph = passes::simplify_graph(&graph).expect("a simple model");
+        side_by_side(&graph, &plan_calls(&graph, Fuse::Epilogue).expect("calls")).iter().for_each(lie_apart);
     }
 }
 
 #[test]
 fn what_is_answered_twice_or_without_a_call_has_a_place() {
     let mut builder = GraphBuilder::new("odd");
-    let x = builder.input("x", TensorType::f32(&[2, 6])).expect("an input");
+    let x = builder.add_input("x", TensorType::f32(&[2, 6])).expect("an input");
     let flat = builder.push(Op::Reshape(Reshape { shape: vec![12] }), &[x]).expect("a view");
     let relu = builder.push(Op::Unary(Unary { function: UnaryOp::Relu }), &[flat]).expect("a call");
     let again = builder.push(Op::Reshape(Reshape { shape: vec![3, 4] }), &[relu]).expect("a view of it");
@@ -169,12 +174,13 @@ fn what_is_answered_twice_or_without_a_call_has_a_place() {
 #[test]
 fn open_sizes_are_refused() {
     let mut builder = GraphBuilder::new("open");
-    let x = builder.input("tokens", "f32[n,4]".parse().expect("a type")).expect("an input");
+    let x = builder.add_input("tokens", "f32[n,4]".parse().expect("a type")).expect("an input");
     let y = builder.push(Op::Unary(Unary { function: UnaryOp::Relu }), &[x]).expect("a call");
     let graph = builder.finish(&[y]).expect("a graph");
-    let cut = plan(&graph, Fuse::Epilogue).expect("calls");
-    let refused =
-        program(&graph, &cut, &[vec![Packing::Plain; 2]], Writing::InPlace).expect_err("a size is open").to_string();
+    let cut = plan_calls(&graph, Fuse::Epilogue).expect("calls");
+    let refused = lower_sequential(&graph, &cut, &[vec![Packing::Plain; 2]], Writing::InPlace)
+        .expect_err("a size is open")
+        .to_string();
     assert!(refused.contains("`tokens` is f32[n,4]"), "{refused}");
 }
 
@@ -182,7 +188,7 @@ fn open_sizes_are_refused() {
 /// returns.
 fn calls_of(make: impl FnOnce(&mut GraphBuilder, ValueId) -> Vec<ValueId>) -> usize {
     let mut builder = GraphBuilder::new("joined");
-    let x = builder.input("x", TensorType::f32(&[1, 2, 16])).expect("an input");
+    let x = builder.add_input("x", TensorType::f32(&[1, 2, 16])).expect("an input");
     let outputs = make(&mut builder, x);
     check(&builder.finish(&outputs).expect("a graph")).calls.len()
 }
@@ -237,7 +243,7 @@ fn results_are_written_over_what_is_read_for_the_last_time() {
     // Returns how many calls overwrite one of their operands.
     let over = |make: &dyn Fn(&mut GraphBuilder, ValueId) -> Vec<ValueId>| {
         let mut builder = GraphBuilder::new("over");
-        let x = builder.input("x", TensorType::f32(&[1, 2, 16])).expect("an input");
+        let x = builder.add_input("x", TensorType::f32(&[1, 2, 16])).expect("an input");
         let outputs = make(&mut builder, x);
         let program = check(&builder.finish(&outputs).expect("a graph"));
         let is_over = |call: &&Call| {

@@ -6,7 +6,6 @@ use reference::Rounding;
 use serde::{Deserialize, Serialize};
 use targets::{Architecture, BLOCK_REGISTERS, BLOCK_THREADS, STATIC_SHARED_BYTES};
 
-/// Kernels of one task in launch order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceCode {
     /// Generated CUDA C, or OpenCL C for targets without machine code.
@@ -37,17 +36,14 @@ pub struct Launch {
     pub grid: [Count; 3],
     /// Threads of a block in x, y and z.
     pub block: [u32; 3],
-    /// Dynamic shared memory in bytes.
     pub dynamic_shared_bytes: u32,
 }
 
-/// Argument of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Argument {
     /// Parameter of the task by index; the output follows the last one.
     Tensor(usize),
-    /// Intermediate buffer by index.
     Workspace(usize),
     /// Integer of 32 or 64 bits.
     Number(Count),
@@ -59,26 +55,21 @@ pub struct Cubin {
     pub architecture: Architecture,
     /// Version of the CUDA compiler, such as `13.5`. Drivers of an earlier major version reject the code.
     pub compiler: String,
-    /// ELF file.
     pub bytes: Vec<u8>,
-    /// Compiler statistics of each kernel, in launch order.
+    /// In launch order.
     pub kernels: Vec<Kernel>,
 }
 
-/// Static properties of a kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kernel {
     pub name: String,
-    /// Registers per thread.
     pub registers: u32,
     /// Shared memory per block, static and dynamic, in bytes.
     pub shared_bytes: u32,
     /// Stack per thread, in bytes.
     pub stack_bytes: u32,
-    /// Bytes of registers spilled to memory.
     pub spill_store_bytes: u32,
-    /// Bytes of registers reloaded from memory.
     pub spill_load_bytes: u32,
     pub barriers: u32,
     pub code_bytes: u64,
@@ -95,7 +86,6 @@ pub fn is_too_new(compiler: &str, driver: &str) -> bool {
     major(compiler).zip(major(driver)).is_some_and(|(compiler, driver)| compiler > driver)
 }
 
-/// Launch that exceeds a limit of the architecture.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("kernel `{kernel}` needs {needed} {what}, {architecture} has {limit}")]
 pub struct LimitExceeded {
@@ -107,14 +97,14 @@ pub struct LimitExceeded {
 }
 
 impl Launch {
-    /// Returns the number of threads per block.
     pub fn block_threads(&self) -> u64 {
         self.block.iter().fold(1, |product: u64, &extent| product.saturating_mul(u64::from(extent)))
     }
 
     /// Returns the blocks in x, y and z; None if they depend on the call or are out of range.
     pub fn known_grid(&self) -> Option<[u64; 3]> {
-        let [x, y, z] = [0, 1, 2].map(|axis: usize| u64::try_from(self.grid[axis].known()?).ok().filter(|&n| n > 0));
+        let [x, y, z] =
+            [0, 1, 2].map(|axis: usize| u64::try_from(self.grid[axis].known_value()?).ok().filter(|&n| n > 0));
         Some([x?, y?, z?])
     }
 
@@ -123,15 +113,15 @@ impl Launch {
         self.known_grid().map(|grid| grid.iter().fold(1, |product: u64, &extent| product.saturating_mul(extent)))
     }
 
-    /// Checks the limits that are known before compilation.
-    pub fn check(&self, architecture: Architecture) -> Result<(), LimitExceeded> {
+    /// Limits known before compilation.
+    pub fn check_launch(&self, architecture: Architecture) -> Result<(), LimitExceeded> {
         const GRID_X: u32 = i32::MAX as u32;
         const GRID_YZ: u32 = u16::MAX as u32;
         const BLOCK_Z: u32 = 64;
         let shared = architecture.multiprocessor().block_shared_bytes;
         // Sizes that depend on the call are checked at the call.
-        let grid =
-            [0, 1, 2].map(|axis: usize| self.grid[axis].known().map_or(1, |n| u64::try_from(n).unwrap_or(u64::MAX)));
+        let grid = [0, 1, 2]
+            .map(|axis: usize| self.grid[axis].known_value().map_or(1, |n| u64::try_from(n).unwrap_or(u64::MAX)));
         let bounds = [
             ("threads in a block", self.block_threads(), u64::from(BLOCK_THREADS)),
             ("threads of a block in z", u64::from(self.block[2]), u64::from(BLOCK_Z)),
@@ -140,20 +130,24 @@ impl Launch {
             ("blocks in z", grid[2], u64::from(GRID_YZ)),
             ("bytes of dynamic shared memory", u64::from(self.dynamic_shared_bytes), u64::from(shared)),
         ];
-        bounds.into_iter().try_for_each(|(what, needed, limit)| self.within(what, needed, limit, architecture))
+        bounds.into_iter().try_for_each(|(what, needed, limit)| self.check_limit(what, needed, limit, architecture))
     }
 
-    /// Checks the limits of compiler statistics.
     pub fn check_kernel(&self, kernel: &Kernel, architecture: Architecture) -> Result<(), LimitExceeded> {
         let registers = u64::from(kernel.registers).saturating_mul(self.block_threads());
         let fixed = kernel.shared_bytes.saturating_sub(self.dynamic_shared_bytes);
         let shared = architecture.multiprocessor().block_shared_bytes;
-        self.within("registers in a block", registers, u64::from(BLOCK_REGISTERS), architecture)?;
-        self.within("bytes of static shared memory", u64::from(fixed), u64::from(STATIC_SHARED_BYTES), architecture)?;
-        self.within("bytes of shared memory", u64::from(kernel.shared_bytes), u64::from(shared), architecture)
+        self.check_limit("registers in a block", registers, u64::from(BLOCK_REGISTERS), architecture)?;
+        self.check_limit(
+            "bytes of static shared memory",
+            u64::from(fixed),
+            u64::from(STATIC_SHARED_BYTES),
+            architecture,
+        )?;
+        self.check_limit("bytes of shared memory", u64::from(kernel.shared_bytes), u64::from(shared), architecture)
     }
 
-    fn within(
+    fn check_limit(
         &self,
         what: &'static str,
         needed: u64,
@@ -168,8 +162,8 @@ impl Launch {
 }
 
 impl Cubin {
-    /// Returns static features of all kernels: sums of additive features, else the worst value of any kernel.
-    pub fn features(&self) -> Vec<(&'static str, f64)> {
+    /// Sums additive features over all kernels, takes the worst kernel for others.
+    pub fn static_features(&self) -> Vec<(&'static str, f64)> {
         let all = |of: fn(&Kernel) -> f64| self.kernels.iter().map(of);
         let most = |of: fn(&Kernel) -> f64| all(of).fold(0.0, f64::max);
         let grids: Option<Vec<u64>> = self.kernels.iter().map(|kernel| kernel.grid_blocks).collect();
@@ -191,19 +185,17 @@ impl Cubin {
 }
 
 impl DeviceCode {
-    /// Serializes the code.
     pub fn to_bytes(&self) -> Vec<u8> {
         postcard::to_allocvec(self).expect("it is plain data")
     }
 
-    /// Deserializes and checks code.
     pub fn from_bytes(bytes: &[u8]) -> Result<DeviceCode, String> {
         postcard::from_bytes(bytes).map_err(|error| format!("this is no code for a device: {error}"))
     }
 
-    /// Returns the launches for tensors of these extents, the output last. All sizes are known and checked.
-    pub fn at(&self, extents: &[Vec<i64>]) -> Result<Launches, String> {
-        let known = |count: &Count| count.at(extents).map(Count::Known).map_err(|error| error.to_string());
+    /// `extents` has the output last. All sizes are checked.
+    pub fn resolve_launches(&self, extents: &[Vec<i64>]) -> Result<Launches, String> {
+        let known = |count: &Count| count.evaluate_at(extents).map(Count::Known).map_err(|error| error.to_string());
         let launch = |launch: &Launch| -> Result<Launch, String> {
             let [x, y, z] = &launch.grid;
             let arguments = launch.arguments.iter().map(|argument| match argument {
@@ -215,7 +207,7 @@ impl DeviceCode {
             if launch.known_grid().is_none() {
                 return Err(format!("kernel `{}` would have no blocks", launch.kernel));
             }
-            let checked = self.cubins.iter().try_for_each(|cubin| launch.check(cubin.architecture));
+            let checked = self.cubins.iter().try_for_each(|cubin| launch.check_launch(cubin.architecture));
             checked.map(|()| launch).map_err(|error| error.to_string())
         };
         Ok(Launches {
@@ -224,11 +216,9 @@ impl DeviceCode {
         })
     }
 
-    /// Checks that every launch refers to existing buffers and kernels and satisfies its architectures' limits.
-    ///
-    /// `tensors` is the number of the task's parameters and its output. Untrusted code passes this check before any
-    /// launch.
-    pub fn check(&self, tensors: usize) -> Result<(), String> {
+    /// Checks that launches refer to existing buffers and kernels within their architectures' limits. Untrusted code
+    /// passes this check before any launch. `tensors` counts the task's parameters and the output.
+    pub fn check_launches(&self, tensors: usize) -> Result<(), String> {
         for launch in &self.launches {
             for argument in &launch.arguments {
                 let is_known = match argument {
@@ -254,7 +244,7 @@ impl DeviceCode {
                 let kernel = cubin.kernels.iter().find(|kernel| kernel.name == launch.kernel);
                 let kernel =
                     kernel.ok_or_else(|| format!("{} code lacks kernel `{}`", cubin.architecture, launch.kernel))?;
-                launch.check(cubin.architecture).map_err(|error| error.to_string())?;
+                launch.check_launch(cubin.architecture).map_err(|error| error.to_string())?;
                 launch.check_kernel(kernel, cubin.architecture).map_err(|error| error.to_string())?;
             }
         }

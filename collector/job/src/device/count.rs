@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Integer of a launch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Count {
@@ -12,14 +11,12 @@ pub enum Count {
         tensor: usize,
         dimension: usize,
     },
-    /// Expression of two integers.
     Made {
         operator: Operator,
         of: Box<[Count; 2]>,
     },
 }
 
-/// Binary operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -27,7 +24,7 @@ pub enum Operator {
     Add,
     Subtract,
     Multiply,
-    /// Division, rounded down.
+    /// Rounds down.
     Divide,
     /// Remainder with the sign of the divisor.
     Remainder,
@@ -35,7 +32,6 @@ pub enum Operator {
     Most,
 }
 
-/// Extents for which an expression has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum CountError {
@@ -46,7 +42,7 @@ pub enum CountError {
 }
 
 impl Operator {
-    fn of(self, left: i64, right: i64) -> Option<i64> {
+    fn apply_to(self, left: i64, right: i64) -> Option<i64> {
         match self {
             Operator::Add => left.checked_add(right),
             Operator::Subtract => left.checked_sub(right),
@@ -66,26 +62,25 @@ impl Operator {
 }
 
 impl Count {
-    /// Combines two integers; constants are folded.
-    pub fn made(operator: Operator, left: Count, right: Count) -> Result<Count, CountError> {
+    /// Folds constants.
+    pub fn from_operation(operator: Operator, left: Count, right: Count) -> Result<Count, CountError> {
         match (&left, &right) {
             (Count::Known(left), Count::Known(right)) => {
-                operator.of(*left, *right).map(Count::Known).ok_or(CountError::OutOfRange)
+                operator.apply_to(*left, *right).map(Count::Known).ok_or(CountError::OutOfRange)
             }
             _ => Ok(Count::Made { operator, of: Box::new([left, right]) }),
         }
     }
 
     /// Returns the value of a constant.
-    pub fn known(&self) -> Option<i64> {
+    pub fn known_value(&self) -> Option<i64> {
         match self {
             Count::Known(number) => Some(*number),
             Count::Extent { .. } | Count::Made { .. } => None,
         }
     }
 
-    /// Evaluates the integer for tensors of these extents.
-    pub fn at(&self, extents: &[Vec<i64>]) -> Result<i64, CountError> {
+    pub fn evaluate_at(&self, extents: &[Vec<i64>]) -> Result<i64, CountError> {
         match self {
             Count::Known(number) => Ok(*number),
             &Count::Extent { tensor, dimension } => {
@@ -93,8 +88,8 @@ impl Count {
                 found.copied().ok_or(CountError::Unknown { tensor, dimension })
             }
             Count::Made { operator, of } => {
-                let (left, right) = (of[0].at(extents)?, of[1].at(extents)?);
-                operator.of(left, right).ok_or(CountError::OutOfRange)
+                let (left, right) = (of[0].evaluate_at(extents)?, of[1].evaluate_at(extents)?);
+                operator.apply_to(left, right).ok_or(CountError::OutOfRange)
             }
         }
     }
@@ -108,23 +103,26 @@ mod tests {
     /// Returns the number of blocks of 32 that contain all rows.
     fn blocks() -> Count {
         let rows = Count::Extent { tensor: 0, dimension: 1 };
-        let rounded = Count::made(Operator::Add, rows, Count::Known(31)).expect("a number");
-        Count::made(Operator::Divide, rounded, Count::Known(32)).expect("a number")
+        let rounded = Count::from_operation(Operator::Add, rows, Count::Known(31)).expect("a number");
+        Count::from_operation(Operator::Divide, rounded, Count::Known(32)).expect("a number")
     }
 
     #[test]
     fn numbers_follow_from_extents() {
         for (rows, wanted) in [(1, 1), (32, 1), (33, 2), (1000, 32)] {
-            assert_eq!(blocks().at(&[vec![4, rows]]), Ok(wanted));
+            assert_eq!(blocks().evaluate_at(&[vec![4, rows]]), Ok(wanted));
         }
-        assert_eq!(blocks().at(&[vec![4]]), Err(CountError::Unknown { tensor: 0, dimension: 1 }));
-        assert_eq!(blocks().at(&[vec![4, i64::MAX]]), Err(CountError::OutOfRange));
-        assert_eq!(Count::made(Operator::Divide, Count::Known(1), Count::Known(0)), Err(CountError::OutOfRange));
+        assert_eq!(blocks().evaluate_at(&[vec![4]]), Err(CountError::Unknown { tensor: 0, dimension: 1 }));
+        assert_eq!(blocks().evaluate_at(&[vec![4, i64::MAX]]), Err(CountError::OutOfRange));
+        assert_eq!(
+            Count::from_operation(Operator::Divide, Count::Known(1), Count::Known(0)),
+            Err(CountError::OutOfRange)
+        );
     }
 
     #[test]
     fn dividing_rounds_down() {
-        let made = |operator, left, right| Count::made(operator, Count::Known(left), Count::Known(right));
+        let made = |operator, left, right| Count::from_operation(operator, Count::Known(left), Count::Known(right));
         for (left, right) in [(7, 2), (-7, 2), (7, -2), (-7, -2), (6, 3), (-6, 3)] {
             let quotient = (left as f64 / right as f64).floor() as i64;
             assert_eq!(made(Operator::Divide, left, right), Ok(Count::Known(quotient)));

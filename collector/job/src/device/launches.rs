@@ -15,25 +15,26 @@ pub struct HostWork(String);
 
 type Result<T> = std::result::Result<T, HostWork>;
 
-/// Parses the launches of a module's only function.
-pub fn launches(graph: &str) -> Result<Launches> {
+pub fn parse_launches(graph: &str) -> Result<Launches> {
     let graph: Json = serde_json::from_str(graph).map_err(|error| HostWork(error.to_string()))?;
     let nodes = graph.get("nodes").and_then(Json::as_array).ok_or_else(|| HostWork("no nodes".to_owned()))?;
     let graph = NodeGraph(nodes);
-    let mut functions = (0..nodes.len()).filter(|&node| graph.kind(node) == "tirx.PrimFunc");
+    let mut functions = (0..nodes.len()).filter(|&node| graph.node_kind(node) == "tirx.PrimFunc");
     let function = functions.next().ok_or_else(|| HostWork("there is no host function".to_owned()))?;
     if functions.next().is_some() {
         return Err(HostWork("there is more than one host function".to_owned()));
     }
     let mut reader = LaunchReader { graph, buffers: Vec::new(), symbols: Vec::new(), found: Launches::default() };
-    for (tensor, parameter) in reader.graph.items(reader.graph.field(function, "params")?)?.into_iter().enumerate() {
+    for (tensor, parameter) in
+        reader.graph.node_items(reader.graph.node_field(function, "params")?)?.into_iter().enumerate()
+    {
         reader.buffers.push((parameter, Argument::Tensor(tensor)));
-        let extents = reader.graph.shape(parameter).unwrap_or_default().into_iter().enumerate();
-        let open = extents.filter(|(_, extent)| graph.kind(*extent) != "ir.IntImm");
+        let extents = reader.graph.tensor_extents(parameter).unwrap_or_default().into_iter().enumerate();
+        let open = extents.filter(|(_, extent)| graph.node_kind(*extent) != "ir.IntImm");
         reader.symbols.extend(open.map(|(dimension, extent)| (extent, Count::Extent { tensor, dimension })));
     }
-    let body = reader.graph.field(function, "body")?;
-    reader.statement(body)?;
+    let body = reader.graph.node_field(function, "body")?;
+    reader.parse_statement(body)?;
     Ok(reader.found)
 }
 
@@ -41,102 +42,101 @@ pub fn launches(graph: &str) -> Result<Launches> {
 struct NodeGraph<'a>(&'a [Json]);
 
 impl<'a> NodeGraph<'a> {
-    fn kind(self, node: usize) -> &'a str {
+    fn node_kind(self, node: usize) -> &'a str {
         self.0.get(node).and_then(|node| node.get("type")).and_then(Json::as_str).unwrap_or("nothing")
     }
 
-    fn data(self, node: usize) -> Option<&'a Json> {
+    fn node_data(self, node: usize) -> Option<&'a Json> {
         self.0.get(node)?.get("data")
     }
 
-    fn field(self, node: usize, name: &str) -> Result<usize> {
-        let field = self.data(node).and_then(|data| data.get(name)).and_then(number);
-        field.ok_or_else(|| HostWork(format!("`{}` without `{name}`", self.kind(node))))
+    fn node_field(self, node: usize, name: &str) -> Result<usize> {
+        let field = self.node_data(node).and_then(|data| data.get(name)).and_then(json_index);
+        field.ok_or_else(|| HostWork(format!("`{}` without `{name}`", self.node_kind(node))))
     }
 
-    fn items(self, node: usize) -> Result<Vec<usize>> {
-        let items = self.data(node).and_then(Json::as_array);
-        let items = items.and_then(|items| items.iter().map(number).collect());
-        items.ok_or_else(|| HostWork(format!("`{}` where a list was expected", self.kind(node))))
+    fn node_items(self, node: usize) -> Result<Vec<usize>> {
+        let items = self.node_data(node).and_then(Json::as_array);
+        let items = items.and_then(|items| items.iter().map(json_index).collect());
+        items.ok_or_else(|| HostWork(format!("`{}` where a list was expected", self.node_kind(node))))
     }
 
-    fn text(self, node: usize) -> Result<&'a str> {
-        let holder = if self.kind(node) == "ir.StringImm" { self.field(node, "value")? } else { node };
-        self.data(holder).and_then(Json::as_str).ok_or_else(|| self.unexpected(holder, "a text"))
+    fn node_text(self, node: usize) -> Result<&'a str> {
+        let holder = if self.node_kind(node) == "ir.StringImm" { self.node_field(node, "value")? } else { node };
+        self.node_data(holder).and_then(Json::as_str).ok_or_else(|| self.unexpected_node(holder, "a text"))
     }
 
-    /// Returns the extents of a tensor variable.
-    fn shape(self, variable: usize) -> Result<Vec<usize>> {
-        self.items(self.field(self.field(variable, "ty")?, "shape")?)
+    fn tensor_extents(self, variable: usize) -> Result<Vec<usize>> {
+        self.node_items(self.node_field(self.node_field(variable, "ty")?, "shape")?)
     }
 
     /// Returns a constant: a number, or a node that contains one.
-    fn constant(self, node: usize) -> Result<i64> {
-        let value = match self.kind(node) {
-            "ir.IntImm" => self.data(node).and_then(|data| data.get("value")).and_then(number),
+    fn parse_constant(self, node: usize) -> Result<i64> {
+        let value = match self.node_kind(node) {
+            "ir.IntImm" => self.node_data(node).and_then(|data| data.get("value")).and_then(json_index),
             _ => Some(node),
         };
-        let value = value.and_then(|value| self.data(value)).and_then(Json::as_i64);
-        value.ok_or_else(|| self.unexpected(node, "a constant extent"))
+        let value = value.and_then(|value| self.node_data(value)).and_then(Json::as_i64);
+        value.ok_or_else(|| self.unexpected_node(node, "a constant extent"))
     }
 
-    fn unexpected(self, node: usize, wanted: &str) -> HostWork {
-        HostWork(format!("`{}` where {wanted} was expected", self.kind(node)))
+    fn unexpected_node(self, node: usize, wanted: &str) -> HostWork {
+        HostWork(format!("`{}` where {wanted} was expected", self.node_kind(node)))
     }
 }
 
-fn number(json: &Json) -> Option<usize> {
+fn json_index(json: &Json) -> Option<usize> {
     usize::try_from(json.as_u64()?).ok()
 }
 
 struct LaunchReader<'a> {
     graph: NodeGraph<'a>,
-    /// Meaning of each variable.
     buffers: Vec<(usize, Argument)>,
-    /// Symbols: extents of parameters, and expressions of them.
+    /// Extents of parameters, and expressions of extents.
     symbols: Vec<(usize, Count)>,
     found: Launches,
 }
 
 impl LaunchReader<'_> {
-    fn statement(&mut self, node: usize) -> Result<()> {
-        match self.graph.kind(node) {
+    fn parse_statement(&mut self, node: usize) -> Result<()> {
+        match self.graph.node_kind(node) {
             "tirx.SeqStmt" => {
-                let items = self.graph.items(self.graph.field(node, "seq")?)?;
-                items.into_iter().try_for_each(|item| self.simple(item))
+                let items = self.graph.node_items(self.graph.node_field(node, "seq")?)?;
+                items.into_iter().try_for_each(|item| self.parse_simple(item))
             }
-            _ => self.simple(node),
+            _ => self.parse_simple(node),
         }
     }
 
     /// Parses a statement that is not a sequence; sequences are not nested.
-    fn simple(&mut self, node: usize) -> Result<()> {
-        match self.graph.kind(node) {
-            "tirx.AllocBuffer" => self.allocate(self.graph.field(node, "buffer")?),
+    fn parse_simple(&mut self, node: usize) -> Result<()> {
+        match self.graph.node_kind(node) {
+            "tirx.AllocBuffer" => self.allocate_buffer(self.graph.node_field(node, "buffer")?),
             "tirx.DeclBuffer" => {
-                let known = self.buffer(self.graph.field(node, "data")?)?;
-                self.buffers.push((self.graph.field(node, "buffer")?, known));
+                let known = self.resolve_buffer(self.graph.node_field(node, "data")?)?;
+                self.buffers.push((self.graph.node_field(node, "buffer")?, known));
                 Ok(())
             }
             "tirx.Bind" => {
-                let known = self.count(self.graph.field(node, "value")?)?;
-                self.symbols.push((self.graph.field(node, "var")?, known));
+                let known = self.parse_count(self.graph.node_field(node, "value")?)?;
+                self.symbols.push((self.graph.node_field(node, "var")?, known));
                 Ok(())
             }
-            "tirx.Evaluate" => self.launch(self.graph.field(node, "value")?),
+            "tirx.Evaluate" => self.parse_launch(self.graph.node_field(node, "value")?),
             other => Err(HostWork(format!("`{other}` outside of any kernel"))),
         }
     }
 
-    fn allocate(&mut self, buffer: usize) -> Result<()> {
-        let ty = self.graph.field(buffer, "ty")?;
-        let element = self.graph.field(ty, "dtype")?;
-        let name = self.graph.data(element).and_then(|data| data.get("dtype")).and_then(Json::as_str);
-        let element_bytes = name.and_then(element_bytes).ok_or_else(|| self.graph.unexpected(element, "a type"))?;
+    fn allocate_buffer(&mut self, buffer: usize) -> Result<()> {
+        let ty = self.graph.node_field(buffer, "ty")?;
+        let element = self.graph.node_field(ty, "dtype")?;
+        let name = self.graph.node_data(element).and_then(|data| data.get("dtype")).and_then(Json::as_str);
+        let element_bytes =
+            name.and_then(element_bytes).ok_or_else(|| self.graph.unexpected_node(element, "a type"))?;
         let mut bytes = Count::Known(element_bytes);
-        for extent in self.graph.items(self.graph.field(ty, "shape")?)? {
-            let extent = self.count(extent)?;
-            bytes = Count::made(Operator::Multiply, bytes, extent)
+        for extent in self.graph.node_items(self.graph.node_field(ty, "shape")?)? {
+            let extent = self.parse_count(extent)?;
+            bytes = Count::from_operation(Operator::Multiply, bytes, extent)
                 .map_err(|_| HostWork("a buffer larger than any memory".to_owned()))?;
         }
         self.buffers.push((buffer, Argument::Workspace(self.found.workspaces.len())));
@@ -145,20 +145,22 @@ impl LaunchReader<'_> {
     }
 
     /// Resolves an address: a variable, or the data of one.
-    fn buffer(&self, node: usize) -> Result<Argument> {
-        let variable = match self.graph.kind(node) {
-            "ir.Call" if self.operator(node)? == "tirx.buffer_data" => {
-                let arguments = self.graph.items(self.graph.field(node, "args")?)?;
-                *arguments.first().ok_or_else(|| self.graph.unexpected(node, "a buffer"))?
+    fn resolve_buffer(&self, node: usize) -> Result<Argument> {
+        let variable = match self.graph.node_kind(node) {
+            "ir.Call" if self.call_operator(node)? == "tirx.buffer_data" => {
+                let arguments = self.graph.node_items(self.graph.node_field(node, "args")?)?;
+                *arguments.first().ok_or_else(|| self.graph.unexpected_node(node, "a buffer"))?
             }
             _ => node,
         };
         let known = self.buffers.iter().rev().find(|(place, _)| *place == variable);
-        known.map(|(_, argument)| argument.clone()).ok_or_else(|| self.graph.unexpected(variable, "a known buffer"))
+        known
+            .map(|(_, argument)| argument.clone())
+            .ok_or_else(|| self.graph.unexpected_node(variable, "a known buffer"))
     }
 
     /// Parses an integer: a constant, an extent of a parameter, or an expression of them.
-    fn count(&self, node: usize) -> Result<Count> {
+    fn parse_count(&self, node: usize) -> Result<Count> {
         // A malformed graph may be cyclic.
         let mut parts = 256;
         self.count_within(node, &mut parts)
@@ -169,12 +171,15 @@ impl LaunchReader<'_> {
             return Ok(known.clone());
         }
         *parts = parts.checked_sub(1).ok_or_else(|| HostWork("a number of too many parts".to_owned()))?;
-        let operator = match self.graph.kind(node).rsplit('.').next().unwrap_or_default() {
-            "Cast" => return self.count_within(self.graph.field(node, "value")?, parts),
+        let operator = match self.graph.node_kind(node).rsplit('.').next().unwrap_or_default() {
+            "Cast" => return self.count_within(self.graph.node_field(node, "value")?, parts),
             "Select" => {
-                let taken =
-                    if self.holds(self.graph.field(node, "condition")?)? { "true_value" } else { "false_value" };
-                return self.count_within(self.graph.field(node, taken)?, parts);
+                let taken = if self.condition_holds(self.graph.node_field(node, "condition")?)? {
+                    "true_value"
+                } else {
+                    "false_value"
+                };
+                return self.count_within(self.graph.node_field(node, taken)?, parts);
             }
             "Add" => Operator::Add,
             "Sub" => Operator::Subtract,
@@ -183,66 +188,68 @@ impl LaunchReader<'_> {
             "FloorMod" => Operator::Remainder,
             "Min" => Operator::Least,
             "Max" => Operator::Most,
-            _ => return self.graph.constant(node).map(Count::Known),
+            _ => return self.graph.parse_constant(node).map(Count::Known),
         };
-        let mut operand = |name: &str| self.count_within(self.graph.field(node, name)?, parts);
+        let mut operand = |name: &str| self.count_within(self.graph.node_field(node, name)?, parts);
         let (left, right) = (operand("a")?, operand("b")?);
-        Count::made(operator, left, right).map_err(|error| HostWork(error.to_string()))
+        Count::from_operation(operator, left, right).map_err(|error| HostWork(error.to_string()))
     }
 
     /// Evaluates a condition that is independent of extents.
-    fn holds(&self, node: usize) -> Result<bool> {
-        if self.graph.kind(node).ends_with(".Not") {
-            return Ok(self.graph.constant(self.graph.field(node, "a")?)? == 0);
+    fn condition_holds(&self, node: usize) -> Result<bool> {
+        if self.graph.node_kind(node).ends_with(".Not") {
+            return Ok(self.graph.parse_constant(self.graph.node_field(node, "a")?)? == 0);
         }
-        Ok(self.graph.constant(node)? != 0)
+        Ok(self.graph.parse_constant(node)? != 0)
     }
 
-    /// Parses an argument of a kernel: a buffer or an integer.
-    fn argument(&self, node: usize) -> Result<Argument> {
-        self.buffer(node).or_else(|not_a_buffer| match self.count(node) {
+    fn parse_argument(&self, node: usize) -> Result<Argument> {
+        self.resolve_buffer(node).or_else(|not_a_buffer| match self.parse_count(node) {
             Ok(count) => Ok(Argument::Number(count)),
             Err(_) => Err(not_a_buffer),
         })
     }
 
-    fn operator(&self, call: usize) -> Result<&str> {
-        let operator = self.graph.field(call, "op")?;
-        self.graph.data(operator).and_then(Json::as_str).ok_or_else(|| self.graph.unexpected(operator, "an operator"))
+    fn call_operator(&self, call: usize) -> Result<&str> {
+        let operator = self.graph.node_field(call, "op")?;
+        self.graph
+            .node_data(operator)
+            .and_then(Json::as_str)
+            .ok_or_else(|| self.graph.unexpected_node(operator, "an operator"))
     }
 
-    fn launch(&mut self, call: usize) -> Result<()> {
+    fn parse_launch(&mut self, call: usize) -> Result<()> {
         // A function ends by returning zero, which is not work.
-        if self.graph.kind(call) != "ir.Call" {
-            return self.graph.constant(call).map(drop);
+        if self.graph.node_kind(call) != "ir.Call" {
+            return self.graph.parse_constant(call).map(drop);
         }
-        let operator = self.operator(call)?;
+        let operator = self.call_operator(call)?;
         if operator != "tirx.call_ffi_kernel" {
             return Err(HostWork(format!("a call of `{operator}`")));
         }
-        let attributes = self.graph.field(call, "attrs")?;
-        let axes = self.graph.items(self.graph.field(attributes, "launch_params")?)?;
-        let axes = axes.into_iter().map(|axis| self.graph.text(axis)).collect::<Result<Vec<_>>>()?;
-        let arguments = self.graph.items(self.graph.field(call, "args")?)?;
+        let attributes = self.graph.node_field(call, "attrs")?;
+        let axes = self.graph.node_items(self.graph.node_field(attributes, "launch_params")?)?;
+        let axes = axes.into_iter().map(|axis| self.graph.node_text(axis)).collect::<Result<Vec<_>>>()?;
+        let arguments = self.graph.node_items(self.graph.node_field(call, "args")?)?;
         let (name, arguments) =
-            arguments.split_first().ok_or_else(|| self.graph.unexpected(call, "a kernel's name"))?;
+            arguments.split_first().ok_or_else(|| self.graph.unexpected_node(call, "a kernel's name"))?;
         let extents_at = arguments.len().checked_sub(axes.len());
         let (buffers, extents) =
-            arguments.split_at(extents_at.ok_or_else(|| self.graph.unexpected(call, "an extent per axis"))?);
+            arguments.split_at(extents_at.ok_or_else(|| self.graph.unexpected_node(call, "an extent per axis"))?);
         let mut launch = Launch {
-            kernel: self.graph.text(*name)?.to_owned(),
-            arguments: buffers.iter().map(|&buffer| self.argument(buffer)).collect::<Result<_>>()?,
+            kernel: self.graph.node_text(*name)?.to_owned(),
+            arguments: buffers.iter().map(|&buffer| self.parse_argument(buffer)).collect::<Result<_>>()?,
             grid: [const { Count::Known(1) }; 3],
             block: [1; 3],
             dynamic_shared_bytes: 0,
         };
         for (axis, extent) in axes.iter().zip(extents) {
-            let extent = self.count(*extent)?;
+            let extent = self.parse_count(*extent)?;
             if let Some(blocks) = blocks_of(&mut launch, axis) {
                 *blocks = extent;
                 continue;
             }
-            let known = extent.known().ok_or_else(|| HostWork(format!("the size decides `{axis}`")))?;
+            let known = extent.known_value().ok_or_else(|| HostWork(format!("the size decides `{axis}`")))?;
             let known = u32::try_from(known).map_err(|_| HostWork(format!("{known} steps of `{axis}`")))?;
             *extent_of(&mut launch, axis)? = known;
         }
@@ -266,7 +273,7 @@ fn extent_of<'a>(launch: &'a mut Launch, axis: &str) -> Result<&'a mut u32> {
     })
 }
 
-/// Returns the size of a type such as `float16` or `bool` in bytes.
+/// Size of a type such as `float16` or `bool`.
 fn element_bytes(name: &str) -> Option<i64> {
     if name == "bool" {
         return Some(1);
@@ -277,7 +284,7 @@ fn element_bytes(name: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::launches;
+    use super::parse_launches;
     use crate::device::{Argument, Count};
     use proptest::prelude::*;
 
@@ -319,7 +326,7 @@ mod tests {
 
     #[test]
     fn buffers_and_launches_are_read_in_order() {
-        let found = launches(GRAPH).unwrap();
+        let found = parse_launches(GRAPH).unwrap();
         assert_eq!(found.workspaces, [Count::Known(2 * 64 * 64)]);
         assert_eq!(found.launches.len(), 2);
         assert_eq!(found.launches[0].kernel, "main_kernel");
@@ -331,7 +338,7 @@ mod tests {
 
     #[test]
     fn work_that_no_kernel_does_is_refused() {
-        let refused = |graph: String| launches(&graph).unwrap_err().to_string();
+        let refused = |graph: String| parse_launches(&graph).unwrap_err().to_string();
         let looped = refused(GRAPH.replace("tirx.AllocBuffer", "tirx.For"));
         assert_eq!(looped, "the schedule leaves something to the host: `tirx.For` outside of any kernel");
         assert!(refused(GRAPH.replace("tirx.call_ffi_kernel", "tirx.other")).contains("a call of `tirx.other`"));
@@ -348,7 +355,7 @@ mod tests {
             for (place, digit) in changes {
                 text[digits[place % digits.len()]] = b'0' + digit;
             }
-            let _ = launches(std::str::from_utf8(&text).unwrap());
+            let _ = parse_launches(std::str::from_utf8(&text).unwrap());
         }
     }
 }

@@ -6,7 +6,6 @@
 use serde::{Deserialize, Serialize};
 use targets::{Architecture, WARP_THREADS};
 
-/// Occupancy of a multiprocessor.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Occupancy {
     pub blocks: u32,
@@ -15,7 +14,6 @@ pub struct Occupancy {
     pub limiter: Limiter,
 }
 
-/// Resource that limits the number of resident blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limiter {
@@ -25,8 +23,12 @@ pub enum Limiter {
     SharedMemory,
 }
 
-/// Returns the occupancy of a kernel with these threads per block, registers per thread and shared bytes per block.
-pub fn occupancy(architecture: Architecture, block_threads: u32, registers: u32, shared_bytes: u32) -> Occupancy {
+pub fn kernel_occupancy(
+    architecture: Architecture,
+    block_threads: u32,
+    registers: u32,
+    shared_bytes: u32,
+) -> Occupancy {
     const REGISTER_UNIT: u32 = 256;
     const SCHEDULERS: u32 = 4;
     let offered = architecture.multiprocessor();
@@ -52,21 +54,21 @@ pub fn occupancy(architecture: Architecture, block_threads: u32, registers: u32,
 
 #[cfg(test)]
 mod tests {
-    use super::{Architecture, Limiter, occupancy};
+    use super::{Architecture, Limiter, kernel_occupancy};
 
     /// Checks values that follow from the table of the programming guide.
     #[test]
     fn each_resource_limits_in_its_turn() {
-        let sm = |name: &str| Architecture::read(name).unwrap();
-        let full = occupancy(sm("sm_80"), 256, 32, 0);
+        let sm = |name: &str| Architecture::parse_name(name).unwrap();
+        let full = kernel_occupancy(sm("sm_80"), 256, 32, 0);
         assert_eq!((full.blocks, full.part, full.limiter), (8, 1.0, Limiter::Threads));
-        let registers = occupancy(sm("sm_90"), 256, 255, 0);
+        let registers = kernel_occupancy(sm("sm_90"), 256, 255, 0);
         assert_eq!((registers.blocks, registers.part, registers.limiter), (1, 0.125, Limiter::Registers));
-        let shared = occupancy(sm("sm_75"), 128, 16, 32 << 10);
+        let shared = kernel_occupancy(sm("sm_75"), 128, 16, 32 << 10);
         assert_eq!((shared.blocks, shared.limiter), (2, Limiter::SharedMemory));
-        let small = occupancy(sm("sm_80"), 32, 16, 0);
+        let small = kernel_occupancy(sm("sm_80"), 32, 16, 0);
         assert_eq!((small.blocks, small.part, small.limiter), (32, 0.5, Limiter::Blocks));
         // 48 KiB and 1 KiB that the system reserves: three blocks in 164 KiB.
-        assert_eq!(occupancy(sm("sm_80"), 128, 32, 48 << 10).blocks, 3);
+        assert_eq!(kernel_occupancy(sm("sm_80"), 128, 32, 48 << 10).blocks, 3);
     }
 }

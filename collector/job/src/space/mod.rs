@@ -14,13 +14,11 @@ use targets::Machine;
 /// axes, settings or rules increments it; `tests/spaces.rs` fails otherwise.
 pub const VERSION: u32 = 7;
 
-/// Returns the space of a task on a machine.
-///
 /// A symbolic extent can be 1, so CPU tiles along one have size 1.
-pub fn space(task: &Task, machine: &Machine) -> Space {
+pub fn task_space(task: &Task, machine: &Machine) -> Space {
     match machine {
         Machine::Cpu(machine) => cpu_space(&task.with_sizes(|_| 1), machine),
-        Machine::Gpu(machine) => gpu::space(task, machine),
+        Machine::Gpu(machine) => gpu::gpu_space(task, machine),
         Machine::Core(machine) => core_space(task, machine),
     }
 }

@@ -12,7 +12,6 @@ use serde_json::Value;
 #[serde(try_from = "Value", into = "Value")]
 pub struct Moves(Value);
 
-/// Error for a move that is not on the list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("move {place} of the schedule is refused: {why}")]
 pub struct MovesError {
@@ -20,19 +19,17 @@ pub struct MovesError {
     why: String,
 }
 
-/// Largest number of moves; TVM's own traces have some hundreds.
+/// TVM's own traces have some hundreds.
 const MOST_MOVES: usize = 10_000;
 
-/// Largest length of a name or word, in bytes.
+/// Length of a name or word, in bytes.
 const MOST_SIGNS: usize = 200;
 
-/// Largest number of nodes of an index map.
 const MOST_NODES: usize = 1_000;
 
 /// Key of a serialized TVM object within a move.
 pub const OBJECT: &str = "object";
 
-/// Form of one input or attribute.
 #[derive(Clone, Copy, Debug)]
 enum ValueForm {
     /// Result of an earlier move: a block, loop or variable, such as `b0`, `l3` or `v7`.
@@ -45,7 +42,6 @@ enum ValueForm {
     AllFound,
     /// List of results of earlier moves, or one of them.
     FoundOrAll,
-    /// Integer or boolean.
     Number,
     Numbers,
     /// Name of a block or function of the scheduled program.
@@ -118,7 +114,6 @@ const MOVES: &[(&str, Forms, Forms)] = {
 
 #[derive(Clone, Copy, Debug)]
 enum AnnotationForm {
-    /// Number, or a sampled variable.
     Number,
     Numbers,
     /// Word, or the name of a tensor intrinsic.
@@ -155,7 +150,6 @@ const ANNOTATIONS: &[(&str, AnnotationForm)] = {
 const SCOPES: &[&str] =
     &["global", "local", "shared", "shared.dyn", "warp", "wmma.accumulator", "wmma.matrix_a", "wmma.matrix_b"];
 
-/// GPU thread axes.
 const THREADS: &[&str] = &[
     "blockIdx.x",
     "blockIdx.y",
@@ -169,36 +163,35 @@ const THREADS: &[&str] = &[
 ];
 
 impl Moves {
-    /// Reads moves from JSON and checks them against the list.
+    /// Parses moves from JSON and checks them against the list.
     ///
     /// # Errors
     ///
     /// The index of the first move that is not on the list, and the reason.
     pub fn new(trace: Value) -> Result<Moves, MovesError> {
-        check(&trace)?;
+        check_trace(&trace)?;
         Ok(Moves(trace))
     }
 
     /// Returns the moves in the form of TVM's traces.
-    pub fn json(&self) -> &Value {
+    pub fn as_json(&self) -> &Value {
         &self.0
     }
 
-    /// Checks all moves against the list again.
-    pub fn check(&self) -> Result<(), MovesError> {
-        check(&self.0)
+    pub fn check_again(&self) -> Result<(), MovesError> {
+        check_trace(&self.0)
     }
 
-    pub fn count(&self) -> usize {
-        self.names().count()
+    pub fn move_count(&self) -> usize {
+        self.move_names().count()
     }
 
     /// Returns whether a move replaces loops by a tensor intrinsic.
     pub fn has_fragments(&self) -> bool {
-        self.names().any(|name| name == "Tensorize")
+        self.move_names().any(|name| name == "Tensorize")
     }
 
-    fn names(&self) -> impl Iterator<Item = &str> {
+    fn move_names(&self) -> impl Iterator<Item = &str> {
         let moves = self.0.get(0).and_then(Value::as_array).into_iter().flatten();
         moves.filter_map(|step| step.get(0)?.as_str())
     }
@@ -218,37 +211,37 @@ impl From<Moves> for Value {
     }
 }
 
-fn check(trace: &Value) -> Result<(), MovesError> {
+fn check_trace(trace: &Value) -> Result<(), MovesError> {
     let at = |place: usize| move |why: String| MovesError { place, why };
-    let parts: Option<&[Value; 2]> = list(trace).and_then(|parts| parts.try_into().ok());
+    let parts: Option<&[Value; 2]> = as_list(trace).and_then(|parts| parts.try_into().ok());
     let two_lists = || at(0)("moves are two lists: of what is done, and of what was drawn".to_owned());
     let [moves, drawn] = parts.ok_or_else(two_lists)?;
-    let moves = list(moves).ok_or_else(|| at(0)("there is no list of moves".to_owned()))?;
+    let moves = as_list(moves).ok_or_else(|| at(0)("there is no list of moves".to_owned()))?;
     if moves.len() > MOST_MOVES {
         return Err(at(MOST_MOVES)(format!("a schedule has at most {MOST_MOVES} moves")));
     }
     moves.iter().enumerate().try_for_each(|(place, step)| check_move(step).map_err(at(place)))?;
-    let drawn = list(drawn).filter(|drawn| drawn.len() <= moves.len());
+    let drawn = as_list(drawn).filter(|drawn| drawn.len() <= moves.len());
     let drawn = drawn.ok_or_else(|| at(0)("there is no list of what moves drew".to_owned()))?;
     for entry in drawn {
-        let parts: Option<&[Value; 2]> = list(entry).and_then(|parts| parts.try_into().ok());
+        let parts: Option<&[Value; 2]> = as_list(entry).and_then(|parts| parts.try_into().ok());
         let place = parts.and_then(|[place, _]| usize::try_from(place.as_u64()?).ok());
         let (Some([_, decision]), Some(place)) = (parts, place) else {
-            return Err(at(0)(format!("{} is nothing that a move drew", shown(entry))));
+            return Err(at(0)(format!("{} is nothing that a move drew", shorten_value(entry))));
         };
-        if !fits(ValueForm::Number, decision) && !fits(ValueForm::Numbers, decision) {
-            return Err(at(place)(format!("it cannot draw {}", shown(decision))));
+        if !fits_form(ValueForm::Number, decision) && !fits_form(ValueForm::Numbers, decision) {
+            return Err(at(place)(format!("it cannot draw {}", shorten_value(decision))));
         }
     }
     Ok(())
 }
 
 fn check_move(step: &Value) -> Result<(), String> {
-    let parts: Option<&[Value; 4]> = list(step).and_then(|parts| parts.try_into().ok());
+    let parts: Option<&[Value; 4]> = as_list(step).and_then(|parts| parts.try_into().ok());
     let Some([name, inputs, attributes, outputs]) = parts else {
-        return Err(format!("{} is no move", shown(step)));
+        return Err(format!("{} is no move", shorten_value(step)));
     };
-    let name = name.as_str().ok_or_else(|| format!("{} is no name of a move", shown(name)))?;
+    let name = name.as_str().ok_or_else(|| format!("{} is no name of a move", shorten_value(name)))?;
     let (_, wants, told) = MOVES
         .iter()
         .find(|(known, ..)| *known == name)
@@ -262,14 +255,14 @@ fn check_move(step: &Value) -> Result<(), String> {
 }
 
 fn check_list(name: &str, given: &Value, (first, further): &Forms) -> Result<(), String> {
-    let given = list(given).ok_or_else(|| format!("`{name}` lacks a list"))?;
+    let given = as_list(given).ok_or_else(|| format!("`{name}` lacks a list"))?;
     if given.len() < first.len() || (given.len() > first.len() && further.is_none()) {
         return Err(format!("`{name}` takes {} of these, not {}", first.len(), given.len()));
     }
     let forms =
         first.iter().copied().chain(std::iter::repeat_n(further.unwrap_or(ValueForm::NothingOrNumber), given.len()));
-    match given.iter().zip(forms).find(|(value, form)| !fits(*form, value)) {
-        Some((value, _)) => Err(format!("`{name}` does not take {}", shown(value))),
+    match given.iter().zip(forms).find(|(value, form)| !fits_form(*form, value)) {
+        Some((value, _)) => Err(format!("`{name}` does not take {}", shorten_value(value))),
         None => Ok(()),
     }
 }
@@ -278,29 +271,33 @@ fn check_annotation(key: &Value, value: &Value) -> Result<(), String> {
     let known = ANNOTATIONS.iter().find(|(known, _)| key == known);
     let fits = match known.map(|(_, annotation)| annotation) {
         None => false,
-        Some(AnnotationForm::Number) => fits(ValueForm::FoundOrNumber, value),
-        Some(AnnotationForm::Numbers) => fits(ValueForm::Numbers, value),
-        Some(AnnotationForm::Word) => quoted(value).is_some_and(is_step),
+        Some(AnnotationForm::Number) => fits_form(ValueForm::FoundOrNumber, value),
+        Some(AnnotationForm::Numbers) => fits_form(ValueForm::Numbers, value),
+        Some(AnnotationForm::Word) => unquote_word(value).is_some_and(is_step),
     };
-    if fits { Ok(()) } else { Err(format!("nothing is annotated with {} of {}", shown(value), shown(key))) }
+    if fits {
+        Ok(())
+    } else {
+        Err(format!("nothing is annotated with {} of {}", shorten_value(value), shorten_value(key)))
+    }
 }
 
-fn fits(form: ValueForm, value: &Value) -> bool {
+fn fits_form(form: ValueForm, value: &Value) -> bool {
     let is_among = |words: &[&str]| value.as_str().is_some_and(|word| words.contains(&word));
     match form {
         ValueForm::Found => value.as_str().is_some_and(is_found),
-        ValueForm::FoundOrNumber => fits(ValueForm::Found, value) || fits(ValueForm::Number, value),
-        ValueForm::FoundOrNothing => fits(ValueForm::FoundOrNumber, value) || value.is_null() || value == "None",
-        ValueForm::AllFound => list(value).is_some_and(|all| all.iter().all(|one| fits(ValueForm::Found, one))),
-        ValueForm::FoundOrAll => fits(ValueForm::Found, value) || fits(ValueForm::AllFound, value),
+        ValueForm::FoundOrNumber => fits_form(ValueForm::Found, value) || fits_form(ValueForm::Number, value),
+        ValueForm::FoundOrNothing => fits_form(ValueForm::FoundOrNumber, value) || value.is_null() || value == "None",
+        ValueForm::AllFound => as_list(value).is_some_and(|all| all.iter().all(|one| fits_form(ValueForm::Found, one))),
+        ValueForm::FoundOrAll => fits_form(ValueForm::Found, value) || fits_form(ValueForm::AllFound, value),
         ValueForm::Number => value.is_i64() || value.is_boolean(),
-        ValueForm::Numbers => list(value).is_some_and(|all| all.iter().all(Value::is_number)),
+        ValueForm::Numbers => as_list(value).is_some_and(|all| all.iter().all(Value::is_number)),
         ValueForm::Name => value.as_str().is_some_and(is_word),
         ValueForm::Step => value.as_str().is_some_and(is_step),
         ValueForm::Scope => is_among(SCOPES),
         ValueForm::Thread => is_among(THREADS),
         ValueForm::IndexMap => is_index_map(value),
-        ValueForm::NothingOrNumber => value.is_null() || fits(ValueForm::Number, value),
+        ValueForm::NothingOrNumber => value.is_null() || fits_form(ValueForm::Number, value),
         ValueForm::Key => ANNOTATIONS.iter().any(|(known, _)| value == known),
         // Checked together with its key.
         ValueForm::Annotated => true,
@@ -320,15 +317,14 @@ fn is_word(text: &str) -> bool {
     text.len() <= MOST_SIGNS && text.bytes().all(is_sign)
 }
 
-/// Returns whether a text can name a tensor intrinsic, whose parameters may follow: `opcollect.F16.Multiply { is_left_transposed:
-/// false }`.
+/// Parameters may follow: `opcollect.F16.Multiply { is_left_transposed: false }`.
 fn is_step(text: &str) -> bool {
     let is_sign = |sign: u8| sign.is_ascii_alphanumeric() || b"_. {}:,".contains(&sign);
     text.len() <= MOST_SIGNS && text.bytes().all(is_sign)
 }
 
-/// Returns whether a value is an index map: a serialized graph of TVM objects, inline or as text, whose nodes are all on a list and
-/// refer to earlier nodes only.
+/// A serialized graph of TVM objects, inline or as text, whose nodes are all on a list and refer to earlier
+/// nodes only.
 fn is_index_map(value: &Value) -> bool {
     let graph = match value {
         // Other readers recognise such texts by their first character, so nothing may precede the brace.
@@ -337,7 +333,7 @@ fn is_index_map(value: &Value) -> bool {
         _ => None,
     };
     let Some((nodes, root)) =
-        graph.as_ref().and_then(|graph| Some((list(&graph["nodes"])?, graph["root_index"].as_u64()?)))
+        graph.as_ref().and_then(|graph| Some((as_list(&graph["nodes"])?, graph["root_index"].as_u64()?)))
     else {
         return false;
     };
@@ -359,7 +355,7 @@ fn is_node(place: usize, node: &Value) -> bool {
         Some("None") => data.is_null(),
         Some("int") => data.is_i64(),
         Some("ffi.String") => data.as_str().is_some_and(is_word),
-        Some("ffi.Array") => list(data).is_some_and(|items| items.iter().all(is_earlier)),
+        Some("ffi.Array") => as_list(data).is_some_and(|items| items.iter().all(is_earlier)),
         Some("ir.PrimType") => {
             let is_whole = data["dtype"] == "int32" || data["dtype"] == "int64";
             is_whole && is_earlier(&data["span"]) && data.as_object().is_some_and(|fields| fields.len() == 2)
@@ -374,17 +370,15 @@ fn is_node(place: usize, node: &Value) -> bool {
     }
 }
 
-/// Returns the text between the quotes of a word.
-fn quoted(value: &Value) -> Option<&str> {
+fn unquote_word(value: &Value) -> Option<&str> {
     value.as_str()?.strip_prefix('"')?.strip_suffix('"')
 }
 
-fn list(value: &Value) -> Option<&[Value]> {
+fn as_list(value: &Value) -> Option<&[Value]> {
     value.as_array().map(Vec::as_slice)
 }
 
-/// Returns the beginning of a refused value, for a message.
-fn shown(value: &Value) -> String {
+fn shorten_value(value: &Value) -> String {
     const MOST_SHOWN: usize = 60;
     let text = value.to_string();
     match text.char_indices().nth(MOST_SHOWN) {
@@ -404,7 +398,7 @@ mod tests {
     fn check(step: Value, expected: Expect) {
         let block = json!(["GetSBlock", [], ["sum", "main"], ["b0"]]);
         let told = match Moves::new(json!([[block, step], []])) {
-            Ok(moves) => format!("{} moves", moves.count()),
+            Ok(moves) => format!("{} moves", moves.move_count()),
             Err(error) => error.to_string(),
         };
         expected.assert_eq(&told);

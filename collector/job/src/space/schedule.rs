@@ -19,55 +19,47 @@ pub enum Schedule {
     /// Random schedule of TVM's own space.
     MetaSchedule {
         space: usize,
-        /// Seed of every sampling move.
         seed: i64,
         /// Moves of the sample, once they are known. A replay uses them instead of sampling.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         trace: Option<Moves>,
     },
     /// Moves without a space.
-    Trace {
-        /// TVM trace in JSON.
-        trace: Moves,
-    },
+    Trace { trace: Moves },
 }
 
-fn digits(text: &str) -> String {
+fn hash_digits(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
 }
 
-/// Text that is not a schedule.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read the schedule: {0}")]
 pub struct ScheduleError(#[from] serde_json::Error);
 
 impl Schedule {
-    /// Serializes the schedule as in a record.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a schedule holds only JSON values")
     }
 
-    /// Parses the text of a record.
     pub fn from_json(text: &str) -> Result<Schedule, ScheduleError> {
         Ok(serde_json::from_str(text)?)
     }
 
-    /// Returns a stable identity of the schedule: 32 hexadecimal digits. Moves of a sample are not part of it; see
-    /// [`Schedule::moves_hash`].
-    pub fn hash(&self) -> String {
+    /// 32 hexadecimal digits. Moves of a sample are excluded; see [`Schedule::moves_hash`].
+    pub fn stable_hash(&self) -> String {
         let named = match self {
             Schedule::MetaSchedule { space, seed, .. } => {
                 Schedule::MetaSchedule { space: *space, seed: *seed, trace: None }
             }
             Schedule::Template { .. } | Schedule::Trace { .. } => self.clone(),
         };
-        digits(&named.to_json())
+        hash_digits(&named.to_json())
     }
 
-    /// Returns a stable identity of the moves of a sample, if they are known.
+    /// None if the moves are unknown.
     pub fn moves_hash(&self) -> Option<String> {
         let Schedule::MetaSchedule { trace: Some(trace), .. } = self else { return None };
-        Some(digits(&trace.json().to_string()))
+        Some(hash_digits(&trace.as_json().to_string()))
     }
 
     fn knobs(&self) -> Option<&Knobs> {
@@ -77,17 +69,15 @@ impl Schedule {
         }
     }
 
-    /// Returns the data layout that the task is lowered to.
-    pub fn layout(&self) -> Layout {
+    pub fn data_layout(&self) -> Layout {
         self.knobs().map_or(Layout::Plain, Knobs::layout)
     }
 
     /// Returns the number that columns of a convolution's sums are padded to a multiple of: whole register tiles.
-    pub fn columns(&self) -> i64 {
-        self.knobs().map_or(1, Knobs::columns)
+    pub fn column_multiple(&self) -> i64 {
+        self.knobs().map_or(1, Knobs::column_multiple)
     }
 
-    /// Whether the innermost loop is vectorised.
     pub fn has_vectors(&self) -> bool {
         self.knobs().is_some_and(Knobs::has_vectors)
     }
@@ -103,49 +93,47 @@ impl Schedule {
     }
 
     /// Whether the inputs of tiles are copied to contiguous memory.
-    pub fn copies(&self) -> bool {
-        self.knobs().is_some_and(Knobs::copies)
+    pub fn copies_inputs(&self) -> bool {
+        self.knobs().is_some_and(Knobs::copies_operand)
     }
 
     /// Returns how exponentials and similar functions are computed.
-    pub fn functions(&self) -> Functions {
+    pub fn function_variants(&self) -> Functions {
         self.knobs().map_or(Functions::Vector, Knobs::functions)
     }
 
-    /// Whether it uses tensor cores.
     pub fn has_fragments(&self) -> bool {
         match self {
-            Schedule::Template { knobs } => UNIT.is(knobs, Unit::Tensor),
+            Schedule::Template { knobs } => UNIT.is_set_to(knobs, Unit::Tensor),
             Schedule::MetaSchedule { trace, .. } => trace.as_ref().is_some_and(Moves::has_fragments),
             Schedule::Trace { trace } => trace.has_fragments(),
         }
     }
 
-    /// Returns the rounding of operands before multiplication.
-    pub fn rounding(&self) -> Rounding {
+    pub fn operand_rounding(&self) -> Rounding {
         match self {
-            Schedule::Template { knobs } if PRECISION.is(knobs, Precision::Tf32) => Rounding::Tf32,
+            Schedule::Template { knobs } if PRECISION.is_set_to(knobs, Precision::Tf32) => Rounding::Tf32,
             Schedule::Template { .. } | Schedule::MetaSchedule { .. } | Schedule::Trace { .. } => Rounding::None,
         }
     }
 
     /// Describes the knobs that differ from another schedule, or returns `default`.
-    pub fn difference(&self, default: &Knobs) -> String {
-        let Schedule::Template { knobs } = self else { return self.describe() };
+    pub fn describe_difference(&self, default: &Knobs) -> String {
+        let Schedule::Template { knobs } = self else { return self.describe_knobs() };
         let changed = knobs.0.iter().filter(|(name, setting)| default.0.get(*name) != Some(setting));
         let parts: Vec<String> = changed.map(|(name, setting)| format!("{name}={setting}")).collect();
         if parts.is_empty() { "default".to_owned() } else { parts.join(" ") }
     }
 
-    /// Describes all knobs in one line: `block=16 tile_x=14 …`.
-    pub fn describe(&self) -> String {
+    /// In one line: `block=16 tile_x=14 …`.
+    pub fn describe_knobs(&self) -> String {
         match self {
             Schedule::Template { knobs } => {
                 let parts: Vec<String> = knobs.0.iter().map(|(name, setting)| format!("{name}={setting}")).collect();
                 parts.join(" ")
             }
             Schedule::MetaSchedule { space, seed, .. } => format!("metaschedule space={space} seed={seed}"),
-            Schedule::Trace { trace } => format!("trace of {} moves", trace.count()),
+            Schedule::Trace { trace } => format!("trace of {} moves", trace.move_count()),
         }
     }
 }

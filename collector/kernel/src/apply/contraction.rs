@@ -4,18 +4,17 @@
 //! tile's own loops, so that the accumulator stays in registers during the whole reduction.
 
 use super::{
-    Knobs, Result, block_of_part, choice, fuse_grains, fuse_parallel, last_epilogue, number, plain_copy,
-    single_epilogue,
+    Knobs, Result, block_of_part, fuse_grains, fuse_parallel, last_epilogue, plain_copy, required_choice,
+    required_number, single_epilogue,
 };
 use crate::lower::{Lowered, Part, ReachedInput};
-use crate::tvm::expression::{Expression, index};
+use crate::tvm::expression::{Expression, index_constant};
 use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves};
 use job::Packing;
 use job::space::axes::{BLOCK, LAYOUT, OUTER, PAD_AT, PARALLEL, SPLIT_R, TILE_C, TILE_X, TILE_Y, UNROLL};
 use job::space::choices::{CopyAt, LayoutKind, PadAt, SumAt, SumOrder, TileOrder, WriteAt, YesNo};
 use job::space::contraction::{CACHE_C, CACHE_R, CACHE_X, CACHE_Y, COPY_AT, ORDER, SUM_AT, VECTORIZE, WRITE_AT};
 
-/// Roles of the dimensions of the result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// `n, c, …, y, x`
@@ -24,37 +23,38 @@ pub(super) enum Form {
     Product,
 }
 
-pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
+pub(super) fn schedule_contraction(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("a contraction has an anchor");
     let pad = block_of_part(lowered, moves, Part::Pad)?;
     // Columns beyond the result read what is not there: a test at each of them would cost more than a copy.
     let has_phases = lowered.packings.iter().any(|packing| matches!(packing, Packing::Phases { .. }));
     let is_filled = !has_phases && lowered.blocks.iter().any(|block| block.part == Part::Cut);
-    let pad_at = PAD_AT.of(knobs).unwrap_or(if is_filled { PadAt::Outer } else { PadAt::Inline });
+    let pad_at = PAD_AT.setting_in(knobs).unwrap_or(if is_filled { PadAt::Outer } else { PadAt::Inline });
     if let Some(pad) = pad.as_ref().filter(|_| pad_at == PadAt::Inline) {
         moves.compute_inline(pad)?;
     }
-    let copy_at = COPY_AT.of(knobs).unwrap_or(CopyAt::No);
+    let copy_at = COPY_AT.setting_in(knobs).unwrap_or(CopyAt::No);
     let copy = match form {
         _ if copy_at == CopyAt::No => None,
         Form::Conv if pad.is_some() && pad_at != PadAt::Inline => pad.clone(),
         Form::Conv => Some(moves.cache_read(&anchor, 0, Memory::Global)?),
         Form::Product => block_of_part(lowered, moves, Part::Copy)?,
     };
-    let is_blocked = matches!(choice(knobs, &LAYOUT)?, LayoutKind::Blocked | LayoutKind::Dots);
-    let write_at = WRITE_AT.of(knobs).unwrap_or(WriteAt::Tile);
+    let is_blocked = matches!(required_choice(knobs, &LAYOUT)?, LayoutKind::Blocked | LayoutKind::Dots);
+    let write_at = WRITE_AT.setting_in(knobs).unwrap_or(WriteAt::Tile);
     let (result, cut, written) = match write_at {
-        WriteAt::Tile => ends(lowered, moves, &anchor).map(|(result, cut)| (result, cut, None))?,
+        WriteAt::Tile => split_at_cut(lowered, moves, &anchor).map(|(result, cut)| (result, cut, None))?,
         WriteAt::Root => written_apart(lowered, moves, &anchor)?,
     };
     let tile = ContractionTile::new(knobs, is_blocked)?;
-    let dimensions = |count: usize| Dimensions::of(form, count, is_blocked && !has_phases, lowered);
+    let dimensions = |count: usize| Dimensions::for_block(form, count, is_blocked && !has_phases, lowered);
     let tiled = tile_result(&dimensions, moves, &result, &tile, knobs)?;
     let reduction = schedule_anchor(&dimensions, moves, &anchor, knobs, &tile, &tiled)?;
     // Columns that fill whole tiles are cut to those of the result where all of a row are there.
     let (cut, apart) = if has_phases { (None, cut) } else { (cut, None) };
-    let parallel = if cut.is_some() { tiled.rows } else { usize::try_from(number(knobs, &PARALLEL)?).unwrap_or(1) };
-    let home = tiled.home(knobs);
+    let parallel =
+        if cut.is_some() { tiled.rows } else { usize::try_from(required_number(knobs, &PARALLEL)?).unwrap_or(1) };
+    let home = tiled.sum_depth(knobs);
     let parallel = parallel.min(home);
     let fused = fuse_grains(moves, &tiled.outer, parallel, knobs)?;
     // The last tile of rows, where it reaches past the end, is apart from the others, which then need no tests.
@@ -92,8 +92,8 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
     // Last, because loops around a decomposed reduction can no longer be marked.
     let start = moves.decompose_reduction(&anchor, &reduction[0])?;
     let (last, _) = split_last(&moves.loops(&start)?);
-    if choice(knobs, &VECTORIZE)? == YesNo::Yes {
-        moves.vectorize(&last)?;
+    if required_choice(knobs, &VECTORIZE)? == YesNo::Yes {
+        moves.vectorize_loop(&last)?;
     }
     if let Some(window) = &lowered.window {
         skip_padding(moves, window, &tile, &reduction)?;
@@ -105,15 +105,18 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
 fn skip_padding(moves: &Moves, window: &ReachedInput, tile: &ContractionTile, reduction: &[Loop]) -> Result<()> {
     let spatial = window.strides.len();
     let depth = &reduction[spatial];
-    let at = moves.start(depth)?;
+    let at = moves.start_indices(depth)?;
     let taps = &at[at.len() - spatial..];
     let mut inside: Option<Expression> = None;
     for d in 0..spatial {
         let (stride, head) = (window.strides[d], window.heads[d]);
         let whole = Dimensions { form: Form::Conv, rank: spatial + 2, is_blocked: false };
-        let reach = (tile.extent(&whole, d + 2) - 1) * stride;
-        let first = at[d + 2].mul(&index(stride)?)?.add(&taps[d].mul(&index(window.dilations[d])?)?)?;
-        let is_inside = first.at_least(&index(head - reach)?)?.and(&first.less(&index(head + window.extents[d])?)?)?;
+        let reach = (tile.tile_extent(&whole, d + 2) - 1) * stride;
+        let first =
+            at[d + 2].mul(&index_constant(stride)?)?.add(&taps[d].mul(&index_constant(window.dilations[d])?)?)?;
+        let is_inside = first
+            .at_least(&index_constant(head - reach)?)?
+            .and(&first.less(&index_constant(head + window.extents[d])?)?)?;
         inside = Some(match inside {
             None => is_inside,
             Some(before) => before.and(&is_inside)?,
@@ -123,7 +126,7 @@ fn skip_padding(moves: &Moves, window: &ReachedInput, tile: &ContractionTile, re
 }
 
 /// Returns the block to tile, and the following block that copies the result if the tiles exceed it.
-fn ends(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<(Block, Option<Block>)> {
+fn split_at_cut(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<(Block, Option<Block>)> {
     let Some(place) = lowered.blocks.iter().position(|block| block.part == Part::Cut) else {
         return Ok((single_epilogue(lowered, moves, anchor)?, None));
     };
@@ -143,10 +146,8 @@ fn ends(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<(Block, Opti
     Ok((sums, Some(end)))
 }
 
-/// The dimensions of a result or of its sums.
 struct Dimensions {
     form: Form,
-    /// Number of dimensions of the result.
     rank: usize,
     /// Whether channels are split into blocks, with the channels of a block innermost.
     is_blocked: bool,
@@ -154,20 +155,20 @@ struct Dimensions {
 
 impl Dimensions {
     /// Describes a block with `count` loops. Sums of blocked layouts have one loop more than the result.
-    fn of(form: Form, count: usize, is_blocked: bool, lowered: &Lowered) -> Dimensions {
+    fn for_block(form: Form, count: usize, is_blocked: bool, lowered: &Lowered) -> Dimensions {
         let rank = lowered.task.steps[0].output.shape.len();
         let is_blocked = is_blocked && count == rank + 1;
         Dimensions { form, rank: if is_blocked { rank } else { count }, is_blocked }
     }
 
-    fn channels(&self) -> usize {
+    fn channel_dimension(&self) -> usize {
         match self.form {
             Form::Conv => 1,
             Form::Product => self.rank - 1,
         }
     }
 
-    fn columns(&self) -> usize {
+    fn column_dimension(&self) -> usize {
         match self.form {
             Form::Conv => self.rank - 1,
             Form::Product => self.rank - 2,
@@ -175,7 +176,6 @@ impl Dimensions {
     }
 }
 
-/// Extents of a register tile.
 struct ContractionTile {
     channels: i64,
     block: i64,
@@ -186,19 +186,19 @@ struct ContractionTile {
 impl ContractionTile {
     fn new(knobs: &Knobs, is_blocked: bool) -> Result<ContractionTile> {
         Ok(ContractionTile {
-            channels: number(knobs, &TILE_C)?,
-            block: if is_blocked { number(knobs, &BLOCK)? } else { 1 },
-            rows: number(knobs, &TILE_Y)?,
-            columns: number(knobs, &TILE_X)?,
+            channels: required_number(knobs, &TILE_C)?,
+            block: if is_blocked { required_number(knobs, &BLOCK)? } else { 1 },
+            rows: required_number(knobs, &TILE_Y)?,
+            columns: required_number(knobs, &TILE_X)?,
         })
     }
 
-    fn extent(&self, dimensions: &Dimensions, place: usize) -> i64 {
+    fn tile_extent(&self, dimensions: &Dimensions, place: usize) -> i64 {
         let Dimensions { form, rank, is_blocked } = *dimensions;
         match form {
             _ if place == rank => self.block,
-            _ if place == dimensions.channels() => self.channels * if is_blocked { 1 } else { self.block },
-            _ if place == dimensions.columns() => self.columns,
+            _ if place == dimensions.channel_dimension() => self.channels * if is_blocked { 1 } else { self.block },
+            _ if place == dimensions.column_dimension() => self.columns,
             Form::Conv if place > 1 && place == rank - 2 => self.rows,
             Form::Conv | Form::Product => 1,
         }
@@ -209,13 +209,12 @@ impl ContractionTile {
 /// usual.
 fn written_apart(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<(Block, Option<Block>, Option<Block>)> {
     if lowered.blocks.iter().any(|block| block.part == Part::Cut) {
-        return ends(lowered, moves, anchor).map(|(result, cut)| (result, cut, None));
+        return split_at_cut(lowered, moves, anchor).map(|(result, cut)| (result, cut, None));
     }
     let end = last_epilogue(&lowered.blocks, moves)?;
     Ok((moves.cache_write(anchor, Memory::Global)?, None, end))
 }
 
-/// Loops over tiles, and loops inside a tile.
 struct Tiled {
     outer: Vec<Loop>,
     inner: Vec<Loop>,
@@ -227,8 +226,8 @@ struct Tiled {
 
 impl Tiled {
     /// Returns the number of outer loops around the sums.
-    fn home(&self, knobs: &Knobs) -> usize {
-        if SUM_AT.is(knobs, SumAt::Cache) { self.together } else { self.outer.len() }
+    fn sum_depth(&self, knobs: &Knobs) -> usize {
+        if SUM_AT.is_set_to(knobs, SumAt::Cache) { self.together } else { self.outer.len() }
     }
 }
 
@@ -243,52 +242,49 @@ fn tile_result(
     let dimensions = dimensions(loops.len());
     let (mut outer, mut inside, mut inner) = (Vec::new(), Vec::new(), Vec::new());
     for (place, target) in loops.iter().enumerate() {
-        let parts = moves.split(target, &[None, Some(tile.extent(&dimensions, place))])?;
+        let parts = moves.split_loop(target, &[None, Some(tile.tile_extent(&dimensions, place))])?;
         inner.push(parts[1].clone());
-        let together = together(&dimensions, place, knobs);
+        let together = cached_tiles(&dimensions, place, knobs);
         if together > 1 {
-            let halves = moves.split(&parts[0], &[None, Some(together)])?;
+            let halves = moves.split_loop(&parts[0], &[None, Some(together)])?;
             outer.push(halves[0].clone());
             inside.push((place, halves[1].clone()));
         } else {
             outer.push(parts[0].clone());
         }
     }
-    let places = order_of_places(&dimensions, choice(knobs, &OUTER)?);
+    let places = order_of_places(&dimensions, required_choice(knobs, &OUTER)?);
     let mut ordered: Vec<Loop> = places.iter().map(|&place| outer[place].clone()).collect();
     let together = ordered.len();
     for place in &places {
         ordered.extend(inside.iter().filter(|(own, _)| own == place).map(|(_, target)| target.clone()));
     }
-    moves.reorder(&ordered.iter().chain(&inner).cloned().collect::<Vec<_>>())?;
-    let columns = dimensions.columns();
+    moves.reorder_loops(&ordered.iter().chain(&inner).cloned().collect::<Vec<_>>())?;
+    let columns = dimensions.column_dimension();
     let rows = places.iter().position(|&place| place == columns).expect("columns are a place");
     Ok(Tiled { outer: ordered, inner, rows, together })
 }
 
-/// Returns the number of tiles along a dimension that are computed together.
-fn together(dimensions: &Dimensions, place: usize, knobs: &Knobs) -> i64 {
+fn cached_tiles(dimensions: &Dimensions, place: usize, knobs: &Knobs) -> i64 {
     let one = ContractionTile {
         channels: CACHE_C.or_one(knobs),
         block: 1,
         rows: CACHE_Y.or_one(knobs),
         columns: CACHE_X.or_one(knobs),
     };
-    one.extent(dimensions, place)
+    one.tile_extent(dimensions, place)
 }
 
-/// Returns the dimensions in the order of the loops over tiles; along a block there is one tile.
+/// Returns the dimensions in the order of the loops over tiles.
 fn order_of_places(dimensions: &Dimensions, outer: TileOrder) -> Vec<usize> {
     let Dimensions { form, rank, is_blocked } = *dimensions;
-    let mut places = outer.places(dimensions.channels(), rank, form == Form::Conv);
+    let mut places = outer.dimension_order(dimensions.channel_dimension(), rank, form == Form::Conv);
     places.extend(is_blocked.then_some(rank));
     places
 }
 
-/// Schedules the anchor inside a tile: reduction loops, then the tile with its last loop vectorised. If the sums of
+/// Schedules the anchor inside a tile and returns its reduction loops, outermost first. If the sums of
 /// several tiles are finished together, the outermost reduction loop surrounds those tiles.
-///
-/// Returns the reduction loops, outermost first.
 fn schedule_anchor(
     dimensions: &impl Fn(usize) -> Dimensions,
     moves: &Moves,
@@ -297,10 +293,10 @@ fn schedule_anchor(
     tile: &ContractionTile,
     tiled: &Tiled,
 ) -> Result<Vec<Loop>> {
-    let surrounding = tiled.home(knobs);
+    let surrounding = tiled.sum_depth(knobs);
     let is_cached = surrounding < tiled.outer.len();
     moves.compute_at(anchor, &tiled.outer[surrounding - 1])?;
-    let spatial = moves.reduces(anchor)?.iter().filter(|reduces| !**reduces).count();
+    let spatial = moves.reduction_flags(anchor)?.iter().filter(|reduces| !**reduces).count();
     let loops = moves.loops(anchor)?;
     let mut own = loops[surrounding..surrounding + spatial].to_vec();
     let (reduction, ends_with_depth) = order_reduction(moves, &loops[surrounding + spatial..], knobs)?;
@@ -308,26 +304,26 @@ fn schedule_anchor(
     if is_cached {
         let dimensions = dimensions(spatial);
         for (place, target) in own.iter_mut().enumerate() {
-            let parts = moves.split(target, &[None, Some(tile.extent(&dimensions, place))])?;
+            let parts = moves.split_loop(target, &[None, Some(tile.tile_extent(&dimensions, place))])?;
             tiles.push(parts[0].clone());
             *target = parts[1].clone();
         }
     }
     let (outermost, others) = reduction.split_first().expect("a contraction reduces");
     let order = std::iter::once(outermost).chain(&tiles).chain(others).chain(&own);
-    moves.reorder(&order.cloned().collect::<Vec<_>>())?;
+    moves.reorder_loops(&order.cloned().collect::<Vec<_>>())?;
     // A whole depth written out would take minutes to compile: only a split part or a kernel's extent is short.
-    let is_short = number(knobs, &SPLIT_R)? > 1 || !ends_with_depth;
-    if number(knobs, &UNROLL)? > 0 && is_short {
-        moves.unroll(reduction.last().expect("just counted"))?;
+    let is_short = required_number(knobs, &SPLIT_R)? > 1 || !ends_with_depth;
+    if required_number(knobs, &UNROLL)? > 0 && is_short {
+        moves.unroll_loop(reduction.last().expect("just counted"))?;
     }
     let (last, others) = split_last(&own);
-    if choice(knobs, &VECTORIZE)? == YesNo::Yes {
-        moves.vectorize(&last)?;
-        moves.vectorize(tiled.inner.last().expect("as many as dimensions"))?;
+    if required_choice(knobs, &VECTORIZE)? == YesNo::Yes {
+        moves.vectorize_loop(&last)?;
+        moves.vectorize_loop(tiled.inner.last().expect("as many as dimensions"))?;
     }
     for target in &others {
-        moves.unroll(target)?;
+        moves.unroll_loop(target)?;
     }
     Ok(reduction)
 }
@@ -337,22 +333,21 @@ fn split_last(loops: &[Loop]) -> (Loop, Vec<Loop>) {
     (last.clone(), others.to_vec())
 }
 
-/// Splits the depth and orders the reduction loops; returns whether the whole depth is the last of them. Parts of the
-/// depth that tiles sum consecutively are outermost.
+/// Splits and orders the reduction loops; returns whether the whole depth is the last of them.
 fn order_reduction(moves: &Moves, reduction: &[Loop], knobs: &Knobs) -> Result<(Vec<Loop>, bool)> {
-    let inner = number(knobs, &SPLIT_R)?;
+    let inner = required_number(knobs, &SPLIT_R)?;
     let (depth, kernel) = reduction.split_first().expect("a contraction reduces");
-    let part = CACHE_R.of(knobs).filter(|&steps| steps > 1);
+    let part = CACHE_R.setting_in(knobs).filter(|&steps| steps > 1);
     let halves = match part {
-        Some(steps) => moves.split(depth, &[None, Some(steps)])?,
+        Some(steps) => moves.split_loop(depth, &[None, Some(steps)])?,
         None => vec![depth.clone()],
     };
     let (depth, outermost) = halves.split_last().expect("a split has parts");
-    let parts = if inner > 1 { moves.split(depth, &[None, Some(inner)])? } else { vec![depth.clone()] };
+    let parts = if inner > 1 { moves.split_loop(depth, &[None, Some(inner)])? } else { vec![depth.clone()] };
     let (depth, rest) = parts.split_first().expect("a split has parts");
     let all = [std::slice::from_ref(depth), kernel].concat();
-    let order = ORDER.of(knobs).unwrap_or(SumOrder::KernelFirst);
-    let places = order.places(all.len());
+    let order = ORDER.setting_in(knobs).unwrap_or(SumOrder::KernelFirst);
+    let places = order.loop_order(all.len());
     let ordered = places.iter().map(|&place| all[place].clone()).chain(rest.iter().cloned());
     Ok((outermost.iter().cloned().chain(ordered).collect(), order != SumOrder::DepthFirst && places.last() == Some(&0)))
 }

@@ -3,17 +3,17 @@
 //! The quads of the data are put together for a whole tile of columns, or before all tiles; the sums of a tile live in
 //! registers for the whole reduction, and what follows them is computed before they leave.
 
-use super::{Knobs, Result, block_of_part, choice, fuse_parallel, number, single_epilogue};
+use super::{Knobs, Result, block_of_part, fuse_parallel, required_choice, required_number, single_epilogue};
 use crate::lower::{Lowered, Part};
 use crate::tvm::TvmError;
-use crate::tvm::expression::{Expression, index};
+use crate::tvm::expression::{Expression, index_constant};
 use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
 use job::space::axes::{OUTER, VECTOR};
 use job::space::choices::{QuadsAt, TileOrder};
 use job::space::dots::{DOTS_C, DOTS_X, QUADS_AT, is_flat};
 use models::Task;
 
-pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
+pub(super) fn schedule_dots(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
     // A number of images that stays open decides nothing here.
     let task = &task.with_sizes(|_| 1);
     let extents = task.steps[0].output.extents().expect("sizes were just given");
@@ -25,26 +25,27 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
     let pads = pads.map(|block| moves.block(&block.name)).collect::<std::result::Result<Vec<_>, _>>()?;
     let cut = block_of_part(lowered, moves, Part::Cut)?;
     let result = single_epilogue(lowered, moves, &anchor)?;
-    let (lanes, channels, columns) = (number(knobs, &VECTOR)?, number(knobs, &DOTS_C)?, number(knobs, &DOTS_X)?);
+    let (lanes, channels, columns) =
+        (required_number(knobs, &VECTOR)?, required_number(knobs, &DOTS_C)?, required_number(knobs, &DOTS_X)?);
     if is_flat && cut.is_none() {
         in_one_row(moves, &result, &extents)?;
     }
     let loops = moves.loops(&result)?;
     let (column, others) = loops.split_last().expect("a convolution has places");
-    let channel = moves.split(&others[1], &[None, Some(channels)])?;
-    let column = moves.split(column, &[None, Some(columns / lanes), Some(lanes)])?;
+    let channel = moves.split_loop(&others[1], &[None, Some(channels)])?;
+    let column = moves.split_loop(column, &[None, Some(columns / lanes), Some(lanes)])?;
     let rows = &others[2..];
-    let quads_at = choice(knobs, &QUADS_AT)?;
+    let quads_at = required_choice(knobs, &QUADS_AT)?;
     let mut outer = vec![others[0].clone()];
-    if choice(knobs, &OUTER)? == TileOrder::Space {
+    if required_choice(knobs, &OUTER)? == TileOrder::Space {
         outer.extend(rows.iter().cloned().chain([column[0].clone(), channel[0].clone()]));
     } else {
         outer.extend([channel[0].clone()].into_iter().chain(rows.iter().cloned()).chain([column[0].clone()]));
     }
     let inner = [channel[1].clone(), column[1].clone(), column[2].clone()];
-    moves.reorder(&outer.iter().chain(&inner).cloned().collect::<Vec<_>>())?;
+    moves.reorder_loops(&outer.iter().chain(&inner).cloned().collect::<Vec<_>>())?;
     moves.compute_at(&anchor, outer.last().expect("just filled"))?;
-    let reduction = sums(moves, &anchor, (outer.len(), extents.len()), lanes)?;
+    let reduction = order_sums(moves, &anchor, (outer.len(), extents.len()), lanes)?;
     vector_of(moves, &inner)?;
     // All loops are one that goes to the pool, but for those inside of which quads are put together.
     let parallel = match quads_at {
@@ -61,7 +62,7 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
         let own = moves.loops(block)?;
         let (last, around) = own.split_last().expect("quads have columns");
         if width > 1 {
-            moves.vectorize(&moves.split(last, &[None, Some(width)])?[1])?;
+            moves.vectorize_loop(&moves.split_loop(last, &[None, Some(width)])?[1])?;
         } else {
             moves.annotate_loop(last, "pragma_loop_partition_hint", 1)?;
         }
@@ -78,28 +79,28 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
     vector_of(moves, &loops[loops.len() - 3..])
 }
 
-/// The places of a result in one row.
+/// Fuses the spatial loops of a result into one row.
 fn in_one_row(moves: &Moves, block: &Block, extents: &[i64]) -> Result<()> {
-    moves.remap(block, |i| Ok(vec![i[0].clone(), i[1].clone(), column(&i[2..], &extents[2..])?]))?;
+    moves.remap_loops(block, |i| Ok(vec![i[0].clone(), i[1].clone(), flat_column(&i[2..], &extents[2..])?]))?;
     Ok(())
 }
 
-fn column(places: &[Expression], extents: &[i64]) -> std::result::Result<Expression, TvmError> {
+fn flat_column(places: &[Expression], extents: &[i64]) -> std::result::Result<Expression, TvmError> {
     let mut column = places[0].clone();
     for (place, &extent) in places[1..].iter().zip(&extents[1..]) {
-        column = column.mul(&index(extent)?)?.add(place)?;
+        column = column.mul(&index_constant(extent)?)?.add(place)?;
     }
     Ok(column)
 }
 
-/// The loops of the sums inside of a tile: what is reduced, then channels and vectors. Returns the outermost reduction loop.
-fn sums(moves: &Moves, anchor: &Block, (outer, spatial): (usize, usize), lanes: i64) -> Result<Loop> {
+/// Orders the loops of the sums inside a tile: reduction, channels, vectors. Returns the outermost one.
+fn order_sums(moves: &Moves, anchor: &Block, (outer, spatial): (usize, usize), lanes: i64) -> Result<Loop> {
     let loops = moves.loops(anchor)?;
     // A tile has one image and one row.
     let own = loops[outer..outer + spatial].to_vec();
     let reduction = loops[outer + spatial..].to_vec();
     let (column, others) = own.split_last().expect("counted above");
-    let column = moves.split(column, &[None, Some(lanes)])?;
+    let column = moves.split_loop(column, &[None, Some(lanes)])?;
     let channel = &others[1];
     let order: Vec<Loop> = [&others[0]]
         .into_iter()
@@ -108,20 +109,20 @@ fn sums(moves: &Moves, anchor: &Block, (outer, spatial): (usize, usize), lanes: 
         .chain([channel, &column[0], &column[1]])
         .cloned()
         .collect();
-    moves.reorder(&order)?;
+    moves.reorder_loops(&order)?;
     vector_of(moves, &[channel.clone(), column[0].clone(), column[1].clone()])?;
     Ok(reduction[0].clone())
 }
 
-/// Writes loops out, and makes the last one a vector.
+/// Unrolls loops and vectorises the last one.
 fn vector_of(moves: &Moves, loops: &[Loop]) -> Result<()> {
     let (last, others) = loops.split_last().expect("a tile has loops");
-    moves.vectorize(last)?;
-    others.iter().try_for_each(|target| moves.unroll(target))?;
+    moves.vectorize_loop(last)?;
+    others.iter().try_for_each(|target| moves.unroll_loop(target))?;
     Ok(())
 }
 
-/// Copies what is wanted, a row at once where that is short.
+/// Copies the wanted columns; short rows are copied whole.
 fn plain_rows(moves: &Moves, cut: &Block, extents: &[i64], is_flat: bool) -> Result<()> {
     const AT_ONCE: i64 = 256;
     let mut row = extents[extents.len() - 1];
@@ -132,7 +133,7 @@ fn plain_rows(moves: &Moves, cut: &Block, extents: &[i64], is_flat: bool) -> Res
     let loops = moves.loops(cut)?;
     let (last, around) = loops.split_last().expect("a result has columns");
     if row <= AT_ONCE {
-        moves.vectorize(last)?;
+        moves.vectorize_loop(last)?;
     }
     fuse_parallel(moves, around, 2)?;
     Ok(())

@@ -15,11 +15,10 @@ use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves};
 use crate::tvm::{TvmError, meta_schedule, trace};
 use job::space::axes::{ChoiceAxis, GRAIN, NumberAxis, POOL};
 use job::space::choices::YesNo;
-use job::space::gpu::sized;
-use job::space::{Knobs, Layout, Schedule, Template, template};
+use job::space::gpu::assume_sizes;
+use job::space::{Knobs, Layout, Schedule, Template, task_template};
 use models::{Choice, Op};
 
-/// Why a schedule cannot be applied.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ApplyError {
@@ -33,90 +32,96 @@ pub enum ApplyError {
 
 type Result<T> = std::result::Result<T, ApplyError>;
 
-/// TVM's own spaces of the task at hand: making them takes as long as many draws from them.
+/// TVM's own spaces of the current task: generating them takes as long as many draws from them.
 #[derive(Default)]
 pub struct SpaceCache(Option<meta_schedule::Spaces>);
 
 impl SpaceCache {
-    /// Forgets the spaces; to be called when the task or the target changes.
+    /// Drops the spaces; required when the task or the target changes.
     pub fn clear(&mut self) {
         self.0 = None;
     }
 
-    fn get(&mut self, lowered: &Lowered, target: &CompileTarget) -> Result<&meta_schedule::Spaces> {
+    fn load_spaces(&mut self, lowered: &Lowered, target: &CompileTarget) -> Result<&meta_schedule::Spaces> {
         if self.0.is_none() {
             let product = gpu::tensor_product(&lowered.task, target);
-            self.0 = Some(meta_schedule::spaces(&lowered.module, target, product)?);
+            self.0 = Some(meta_schedule::generate_spaces(&lowered.module, target, product)?);
         }
         Ok(self.0.as_ref().expect("just made"))
     }
 }
 
-/// The moves of a schedule on a task that was lowered in the schedule's form.
-pub fn apply(lowered: &Lowered, schedule: &Schedule, target: &CompileTarget, spaces: &mut SpaceCache) -> Result<Moves> {
+pub fn apply_schedule(
+    lowered: &Lowered,
+    schedule: &Schedule,
+    target: &CompileTarget,
+    spaces: &mut SpaceCache,
+) -> Result<Moves> {
     const NO_SAMPLING: i64 = 1;
     let task = &lowered.task;
     match schedule {
         Schedule::Template { knobs } => {
             let moves = Moves::new(&lowered.module, NO_SAMPLING)?;
             if target.is_device() {
-                gpu::apply(&sized(task), lowered, knobs, &moves)?;
+                gpu::schedule_task(&assume_sizes(task), lowered, knobs, &moves)?;
                 return Ok(moves);
             }
-            if POOL.is(knobs, YesNo::No) {
+            if POOL.is_set_to(knobs, YesNo::No) {
                 moves.leave_pool();
             }
             // A single number has no loops to move.
             if task.steps[0].output.rank() == 0 {
                 return Ok(moves);
             }
-            match (template(task), schedule.layout()) {
+            match (task_template(task), schedule.data_layout()) {
                 (Template::Contraction, Layout::Winograd { tile, .. }) => {
-                    winograd::apply(tile, lowered, knobs, &moves)?
+                    winograd::schedule_winograd(tile, lowered, knobs, &moves)?
                 }
-                (Template::Contraction, Layout::Dots { .. }) => dots::apply(task, lowered, knobs, &moves)?,
-                (Template::Contraction, _) => contraction::apply(form(&task.steps[0].op), lowered, knobs, &moves)?,
+                (Template::Contraction, Layout::Dots { .. }) => dots::schedule_dots(task, lowered, knobs, &moves)?,
+                (Template::Contraction, _) => {
+                    contraction::schedule_contraction(contraction_form(&task.steps[0].op), lowered, knobs, &moves)?
+                }
                 (Template::Spatial, _) if schedule.columns_first() => {
-                    pool::apply(task.steps[0].output.rank(), lowered, knobs, &moves)?
+                    pool::schedule_pool(task.steps[0].output.rank(), lowered, knobs, &moves)?
                 }
-                (Template::Spatial, _) => spatial::apply(task.steps[0].output.rank(), lowered, knobs, &moves)?,
-                (Template::Rows, Layout::Blocked { .. }) => attention::apply(lowered, knobs, &moves)?,
-                (Template::Rows, _) => rows::apply(task, lowered, knobs, &moves)?,
+                (Template::Spatial, _) => {
+                    spatial::schedule_spatial(task.steps[0].output.rank(), lowered, knobs, &moves)?
+                }
+                (Template::Rows, Layout::Blocked { .. }) => attention::schedule_attention(lowered, knobs, &moves)?,
+                (Template::Rows, _) => rows::schedule_rows(task, lowered, knobs, &moves)?,
             }
             Ok(moves)
         }
         Schedule::MetaSchedule { space, seed, trace: None } => {
-            spaces.get(lowered, target)?.sample(*space, *seed)?.ok_or(ApplyError::Rejected)
+            spaces.load_spaces(lowered, target)?.sample_schedule(*space, *seed)?.ok_or(ApplyError::Rejected)
         }
         Schedule::Trace { trace } | Schedule::MetaSchedule { trace: Some(trace), .. } => {
             let moves = Moves::new(&lowered.module, NO_SAMPLING)?;
             if let Some(product) = gpu::tensor_product(task, target) {
-                product.steps()?;
+                product.register_steps()?;
             }
-            trace::replay(trace, &moves)?;
+            trace::replay_moves(trace, &moves)?;
             Ok(moves)
         }
     }
 }
 
-fn form(op: &Op) -> contraction::Form {
+fn contraction_form(op: &Op) -> contraction::Form {
     match op {
         Op::Conv(_) | Op::ConvTranspose(_) | Op::QConv(_) => contraction::Form::Conv,
         _ => contraction::Form::Product,
     }
 }
 
-fn number(knobs: &Knobs, axis: &'static NumberAxis) -> Result<i64> {
-    axis.of(knobs).ok_or(ApplyError::MissingKnob(axis.0.name))
+fn required_number(knobs: &Knobs, axis: &'static NumberAxis) -> Result<i64> {
+    axis.setting_in(knobs).ok_or(ApplyError::MissingKnob(axis.0.name))
 }
 
-fn choice<T: Choice + PartialEq>(knobs: &Knobs, axis: &'static ChoiceAxis<T>) -> Result<T> {
-    axis.of(knobs).ok_or(ApplyError::MissingKnob(axis.0.name))
+fn required_choice<T: Choice + PartialEq>(knobs: &Knobs, axis: &'static ChoiceAxis<T>) -> Result<T> {
+    axis.setting_in(knobs).ok_or(ApplyError::MissingKnob(axis.0.name))
 }
 
-/// Inlines every epilogue block but the last, and returns the block that writes the result.
-///
-/// An anchor without an epilogue gets a block that copies its accumulator out, so that there always is one.
+/// Inlines every epilogue block but the last. Returns the block that writes the result, or a copy if none does.
 fn single_epilogue(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<Block> {
     match last_epilogue(&lowered.blocks, moves)? {
         Some(last) => Ok(last),
@@ -124,7 +129,6 @@ fn single_epilogue(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<B
     }
 }
 
-/// Inlines every epilogue of these blocks but the last.
 fn last_epilogue(blocks: &[lower::Block], moves: &Moves) -> Result<Option<Block>> {
     let epilogue: Vec<&str> =
         blocks.iter().filter(|block| block.part == Part::Epilogue).map(|block| block.name.as_str()).collect();
@@ -140,35 +144,33 @@ fn block_of_part(lowered: &Lowered, moves: &Moves, part: Part) -> Result<Option<
     Ok(found.map(|block| moves.block(&block.name)).transpose()?)
 }
 
-/// Fuses the first loops and runs them on the pool.
 fn fuse_parallel(moves: &Moves, loops: &[Loop], count: usize) -> Result<Loop> {
     let count = count.clamp(1, loops.len());
-    let fused = if count == 1 { loops[0].clone() } else { moves.fuse(&loops[..count])? };
-    moves.parallel(&fused)?;
+    let fused = if count == 1 { loops[0].clone() } else { moves.fuse_loops(&loops[..count])? };
+    moves.run_parallel(&fused)?;
     Ok(fused)
 }
 
-/// Fuses the first loops and runs them on the pool, several steps at a time where that is asked for. Returns the loop whose steps
-/// they are.
+/// Runs the fused first loops on the pool, several steps at once if asked for; returns the loop of these steps.
 fn fuse_grains(moves: &Moves, loops: &[Loop], count: usize, knobs: &Knobs) -> Result<Loop> {
     let grain = GRAIN.or_one(knobs);
     if grain == 1 {
         return fuse_parallel(moves, loops, count);
     }
     let count = count.clamp(1, loops.len());
-    let fused = if count == 1 { loops[0].clone() } else { moves.fuse(&loops[..count])? };
-    let parts = moves.split(&fused, &[None, Some(grain)])?;
-    moves.parallel(&parts[0])?;
+    let fused = if count == 1 { loops[0].clone() } else { moves.fuse_loops(&loops[..count])? };
+    let parts = moves.split_loop(&fused, &[None, Some(grain)])?;
+    moves.run_parallel(&parts[0])?;
     Ok(parts[1].clone())
 }
 
-/// Runs a block that stands by itself on the pool, its last loop as vectors.
+/// Runs a separate block on the pool, with its last loop vectorised.
 fn plain_copy(moves: &Moves, block: &Block) -> Result<()> {
     const VECTOR: i64 = 16;
     let loops = moves.loops(block)?;
     let (last, outer) = loops.split_last().expect("a block has at least one loop");
-    let parts = moves.split(last, &[None, Some(VECTOR)])?;
-    moves.vectorize(&parts[1])?;
+    let parts = moves.split_loop(last, &[None, Some(VECTOR)])?;
+    moves.vectorize_loop(&parts[1])?;
     if !outer.is_empty() {
         fuse_parallel(moves, outer, outer.len().min(2))?;
     }

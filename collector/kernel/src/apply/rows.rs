@@ -1,6 +1,6 @@
 //! Normalisations, attention and other work in steps: one row at a time, so that a row stays in the nearest cache.
 
-use super::{Knobs, Result, choice, fuse_parallel, number, single_epilogue};
+use super::{Knobs, Result, fuse_parallel, required_choice, required_number, single_epilogue};
 use crate::lower::{Lowered, Part};
 use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
 use job::space::axes::{HELPERS_AT, SPLIT_R, VECTOR};
@@ -8,7 +8,7 @@ use job::space::choices::HelpersAt;
 use job::space::rows_of;
 use models::Task;
 
-pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
+pub(super) fn schedule_rows(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
     let name = &lowered.blocks.iter().find(|block| block.part == Part::Anchor).expect("every task has an anchor").name;
     let anchor = moves.block(name)?;
     let rank = task.steps[0].output.rank();
@@ -19,7 +19,7 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
         moves.compute_inline(&anchor)?;
     }
     let result = if has_epilogue || is_reduction { single_epilogue(lowered, moves, &anchor)? } else { anchor.clone() };
-    let helpers_at = choice(knobs, &HELPERS_AT)?;
+    let helpers_at = required_choice(knobs, &HELPERS_AT)?;
     let along = rows_of(task, helpers_at);
     let loops = moves.loops(&result)?;
     let pick = |is_inner: bool| -> Vec<Loop> {
@@ -27,7 +27,7 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
         places.map(|(_, target)| target.clone()).collect()
     };
     let (inner, outer) = (pick(true), pick(false));
-    moves.reorder(&outer.iter().chain(&inner).cloned().collect::<Vec<_>>())?;
+    moves.reorder_loops(&outer.iter().chain(&inner).cloned().collect::<Vec<_>>())?;
     let row = inner.last().expect("a row has at least one dimension").clone();
     let around = if outer.is_empty() { None } else { Some(fuse_parallel(moves, &outer, outer.len())?) };
     let mut reduction = None;
@@ -41,16 +41,16 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
         // Consumers first: each helper is read by the ones after it.
         for name in helpers.into_iter().rev() {
             let helper = moves.block(name)?;
-            let is_summed = moves.reduces(&helper)?.last() == Some(&true);
-            let lanes = SPLIT_R.of(knobs).filter(|&lanes| lanes > 1 && is_summed);
-            let partial = lanes.map(|lanes| partial(moves, &helper, lanes)).transpose()?;
+            let is_summed = moves.reduction_flags(&helper)?.last() == Some(&true);
+            let lanes = SPLIT_R.setting_in(knobs).filter(|&lanes| lanes > 1 && is_summed);
+            let partial = lanes.map(|lanes| split_partial(moves, &helper, lanes)).transpose()?;
             moves.compute_at(&helper, &around)?;
             if let Some(partial) = partial {
                 along_rows(moves, &partial, &around)?;
             }
         }
     }
-    vectorize_row(moves, &row, number(knobs, &VECTOR)?)?;
+    vectorize_row(moves, &row, required_number(knobs, &VECTOR)?)?;
     // Last, because loops around a decomposed reduction can no longer be marked.
     if let Some(reduction) = reduction {
         moves.decompose_reduction(&anchor, &reduction)?;
@@ -58,33 +58,31 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
     Ok(())
 }
 
-/// The reduction outside of the last dimension of its result, whose elements are neighbours. Returns the outermost of
-/// the reduction's loops.
+/// Moves the reduction outside the last dimension of its result. Returns the outermost reduction loop.
 fn rows_inside(moves: &Moves, anchor: &Block, rank: usize) -> Result<Loop> {
     let loops = moves.loops(anchor)?;
     // One fused loop, then the result's own dimensions, then what is summed.
     let (dimensions, reduced) = loops[1..].split_at(rank);
     let last = dimensions.last().expect("an output has at least one dimension").clone();
-    moves.reorder(&reduced.iter().chain([&last]).cloned().collect::<Vec<_>>())?;
+    moves.reorder_loops(&reduced.iter().chain([&last]).cloned().collect::<Vec<_>>())?;
     Ok(reduced[0].clone())
 }
 
 fn vectorize_row(moves: &Moves, row: &Loop, vector: i64) -> Result<()> {
-    let parts = moves.split(row, &[None, Some(vector)])?;
-    Ok(moves.vectorize(&parts[1])?)
+    let parts = moves.split_loop(row, &[None, Some(vector)])?;
+    Ok(moves.vectorize_loop(&parts[1])?)
 }
 
-/// Partial results of a reduction over its last loop, as many as a vector has elements.
-pub(super) fn partial(moves: &Moves, block: &Block, vector: i64) -> Result<Block> {
+/// Splits the last reduction loop into as many partial results as a vector has elements.
+pub(super) fn split_partial(moves: &Moves, block: &Block, vector: i64) -> Result<Block> {
     let loops = moves.loops(block)?;
-    let parts = moves.split(loops.last().expect("a reduction has a loop"), &[None, Some(vector)])?;
+    let parts = moves.split_loop(loops.last().expect("a reduction has a loop"), &[None, Some(vector)])?;
     Ok(moves.factor_reduction(&parts[1], -1)?)
 }
 
-/// Computes partial results inside of a loop, each row's as one vector.
 pub(super) fn along_rows(moves: &Moves, partial: &Block, target: &Loop) -> Result<()> {
     moves.compute_at(partial, target)?;
-    let is_summed = moves.reduces(partial)?;
+    let is_summed = moves.reduction_flags(partial)?;
     let loops = moves.loops(partial)?;
     let own = &loops[loops.len() - is_summed.len()..];
     let pick = |wanted: bool| {
@@ -93,7 +91,7 @@ pub(super) fn along_rows(moves: &Moves, partial: &Block, target: &Loop) -> Resul
     let (kept, summed): (Vec<Loop>, Vec<Loop>) = (pick(false).collect(), pick(true).collect());
     // TVM counts the dimension that partial results have of their own first.
     let (lane, rows) = kept.split_first().expect("partial results have a dimension of their own");
-    moves.reorder(&[rows, &summed, std::slice::from_ref(lane)].concat())?;
-    moves.vectorize(lane)?;
+    moves.reorder_loops(&[rows, &summed, std::slice::from_ref(lane)].concat())?;
+    moves.vectorize_loop(lane)?;
     Ok(())
 }

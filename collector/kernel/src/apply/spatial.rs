@@ -1,17 +1,17 @@
 //! Operators whose output elements are independent: outer loops on the pool, columns as vectors. Where each is a sum of
 //! neighbours, these are added as vectors.
 
-use super::rows::{along_rows, partial};
-use super::{Knobs, Result, block_of_part, fuse_grains, fuse_parallel, number, plain_copy};
+use super::rows::{along_rows, split_partial};
+use super::{Knobs, Result, block_of_part, fuse_grains, fuse_parallel, plain_copy, required_number};
 use crate::lower::{Lowered, Part};
 use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
 use job::space::axes::{PAD_AT, PARALLEL, SPLIT_R, VECTOR};
 use job::space::choices::PadAt;
 
-pub(super) fn apply(rank: usize, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
+pub(super) fn schedule_spatial(rank: usize, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("every task has an anchor");
     let pad = block_of_part(lowered, moves, Part::Pad)?;
-    let pad_at = PAD_AT.of(knobs).unwrap_or(PadAt::Inline);
+    let pad_at = PAD_AT.setting_in(knobs).unwrap_or(PadAt::Inline);
     if let Some(pad) = pad.as_ref().filter(|_| pad_at == PadAt::Inline) {
         moves.compute_inline(pad)?;
     }
@@ -21,16 +21,16 @@ pub(super) fn apply(rank: usize, lowered: &Lowered, knobs: &Knobs, moves: &Moves
     let loops = moves.loops(&result)?;
     // A single number has no loops, and nothing to choose.
     let Some((last, outer)) = loops.split_last() else { return Ok(()) };
-    let parts = moves.split(last, &[None, Some(number(knobs, &VECTOR)?)])?;
+    let parts = moves.split_loop(last, &[None, Some(required_number(knobs, &VECTOR)?)])?;
     let inside = parts[0].clone();
-    let window = match SPLIT_R.of(knobs).filter(|&lanes| lanes > 1) {
+    let window = match SPLIT_R.setting_in(knobs).filter(|&lanes| lanes > 1) {
         _ if !is_reduction => None,
         Some(lanes) => {
             let reduced = &moves.loops(&anchor)?[rank..];
             if reduced.len() > 1 {
-                moves.fuse(reduced)?;
+                moves.fuse_loops(reduced)?;
             }
-            let sums = partial(moves, &anchor, lanes)?;
+            let sums = split_partial(moves, &anchor, lanes)?;
             moves.compute_at(&anchor, &inside)?;
             along_rows(moves, &sums, &inside)?;
             None
@@ -40,11 +40,11 @@ pub(super) fn apply(rank: usize, lowered: &Lowered, knobs: &Knobs, moves: &Moves
             Some(reduce_in_vectors(moves, &anchor, loops.len())?)
         }
     };
-    moves.vectorize(&parts[1])?;
+    moves.vectorize_loop(&parts[1])?;
     let fused = if outer.is_empty() {
         fuse_parallel(moves, std::slice::from_ref(&inside), 1)?
     } else {
-        fuse_grains(moves, outer, usize::try_from(number(knobs, &PARALLEL)?).unwrap_or(1), knobs)?
+        fuse_grains(moves, outer, usize::try_from(required_number(knobs, &PARALLEL)?).unwrap_or(1), knobs)?
     };
     match pad.filter(|_| pad_at != PadAt::Inline) {
         Some(pad) if pad_at == PadAt::Root => plain_copy(moves, &pad)?,
@@ -66,7 +66,7 @@ pub(super) fn apply(rank: usize, lowered: &Lowered, knobs: &Knobs, moves: &Moves
     Ok(())
 }
 
-/// The block that writes the output, everything between it and the anchor inlined.
+/// Returns the block that writes the output; inlines everything between it and the anchor.
 pub(super) fn result_block(lowered: &Lowered, moves: &Moves, anchor: &Block, is_reduction: bool) -> Result<Block> {
     if is_reduction {
         return super::single_epilogue(lowered, moves, anchor);
@@ -84,12 +84,12 @@ pub(super) fn result_block(lowered: &Lowered, moves: &Moves, anchor: &Block, is_
     Ok(moves.block(last)?)
 }
 
-/// Window loops outside, columns inside: one vector of windows at a time. Returns the outermost window loop.
+/// Computes one vector of windows at a time. Returns the outermost window loop.
 fn reduce_in_vectors(moves: &Moves, anchor: &Block, rank: usize) -> Result<Loop> {
     let loops = moves.loops(anchor)?;
     // The loops over tiles (one per dimension), then the anchor's own dimensions, then its window.
     let (dimensions, window) = loops[rank..].split_at(rank);
-    moves.reorder(&window.iter().chain(dimensions).cloned().collect::<Vec<_>>())?;
-    moves.vectorize(dimensions.last().expect("an output has at least one dimension"))?;
+    moves.reorder_loops(&window.iter().chain(dimensions).cloned().collect::<Vec<_>>())?;
+    moves.vectorize_loop(dimensions.last().expect("an output has at least one dimension"))?;
     Ok(window[0].clone())
 }

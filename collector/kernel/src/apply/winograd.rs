@@ -1,120 +1,117 @@
 //! Schedules Winograd convolutions: windows by rows of tiles, matrix products in register tiles, results by rows of
 //! tiles.
 
-use super::{Knobs, Result, block_of_part, fuse_parallel, number};
+use super::{Knobs, Result, block_of_part, fuse_parallel, required_number};
 use crate::lower::{Lowered, Part};
 use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
 use job::space::axes::BLOCK;
 use job::space::winograd::{STRIP, TILE_P};
 use schedules::transforms::LANES;
 
-pub(super) fn apply(tile: i64, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
+pub(super) fn schedule_winograd(tile: i64, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
     let pad = block_of_part(lowered, moves, Part::Pad)?.expect("Winograd's input is padded");
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("a convolution has an anchor");
     let result = super::single_epilogue(lowered, moves, &anchor)?;
-    let strip = STRIP.of(knobs).unwrap_or(0);
+    let strip = STRIP.setting_in(knobs).unwrap_or(0);
     // What a strip of the result needs is computed when it is its turn.
-    let strip = results(moves, &result, (tile, strip), number(knobs, &BLOCK)?)?;
-    let reduction = products(moves, &anchor, number(knobs, &TILE_P)?, strip.as_ref())?;
-    windows(moves, strip.as_ref())?;
-    copies(moves, &pad, strip.as_ref())?;
+    let strip = schedule_results(moves, &result, (tile, strip), required_number(knobs, &BLOCK)?)?;
+    let reduction = schedule_products(moves, &anchor, required_number(knobs, &TILE_P)?, strip.as_ref())?;
+    schedule_windows(moves, strip.as_ref())?;
+    schedule_padding(moves, &pad, strip.as_ref())?;
     // Last, because loops around a decomposed reduction can no longer be marked.
     let start = moves.decompose_reduction(&anchor, &reduction)?;
-    moves.vectorize(moves.loops(&start)?.last().expect("a block has loops"))?;
+    moves.vectorize_loop(moves.loops(&start)?.last().expect("a block has loops"))?;
     Ok(())
 }
 
 /// Transposes channels to the innermost dimension; reads and writes are separate vectors.
-fn copies(moves: &Moves, pad: &Block, strip: Option<&Loop>) -> Result<()> {
+fn schedule_padding(moves: &Moves, pad: &Block, strip: Option<&Loop>) -> Result<()> {
     let [image, y, x, channel] = own_loops(moves, pad, strip)?;
-    let channels = moves.split(&channel, &[None, Some(LANES)])?;
-    moves.reorder(&[image.clone(), y.clone(), channels[0].clone(), x, channels[1].clone()])?;
-    moves.vectorize(&channels[1])?;
-    shared(moves, &[image, y], strip)?;
+    let channels = moves.split_loop(&channel, &[None, Some(LANES)])?;
+    moves.reorder_loops(&[image.clone(), y.clone(), channels[0].clone(), x, channels[1].clone()])?;
+    moves.vectorize_loop(&channels[1])?;
+    run_on_pool(moves, &[image, y], strip)?;
     Ok(())
 }
 
 /// Computes all windows of a row of tiles and a vector of channels at once.
-fn windows(moves: &Moves, strip: Option<&Loop>) -> Result<()> {
+fn schedule_windows(moves: &Moves, strip: Option<&Loop>) -> Result<()> {
     let block = moves.block("winograd_windows")?;
     let [e, f, image, y, x, channel] = own_loops(moves, &block, strip)?;
-    let channels = moves.split(&channel, &[None, Some(LANES)])?;
+    let channels = moves.split_loop(&channel, &[None, Some(LANES)])?;
     let inner = [x, e.clone(), f.clone(), channels[1].clone()];
-    moves.reorder(&[&[image.clone(), y.clone(), channels[0].clone()], &inner[..]].concat())?;
-    let around = shared(moves, &[image, y, channels[0].clone()], strip)?;
-    moves.unroll(&e)?;
-    moves.unroll(&f)?;
-    moves.vectorize(&channels[1])?;
+    moves.reorder_loops(&[&[image.clone(), y.clone(), channels[0].clone()], &inner[..]].concat())?;
+    let around = run_on_pool(moves, &[image, y, channels[0].clone()], strip)?;
+    moves.unroll_loop(&e)?;
+    moves.unroll_loop(&f)?;
+    moves.vectorize_loop(&channels[1])?;
     let rows = moves.block("winograd_rows")?;
     moves.compute_at(&rows, &around)?;
     let own: [Loop; 5] = last_of(moves, &rows)?;
-    moves.reorder(&[own[1].clone(), own[2].clone(), own[3].clone(), own[0].clone(), own[4].clone()])?;
-    moves.unroll(&own[0])?;
-    moves.vectorize(&own[4])?;
+    moves.reorder_loops(&[own[1].clone(), own[2].clone(), own[3].clone(), own[0].clone(), own[4].clone()])?;
+    moves.unroll_loop(&own[0])?;
+    moves.vectorize_loop(&own[4])?;
     Ok(())
 }
 
 /// Schedules register tiles of positions and channels. Returns the loop of the sum.
-fn products(moves: &Moves, anchor: &Block, places: i64, strip: Option<&Loop>) -> Result<Loop> {
+fn schedule_products(moves: &Moves, anchor: &Block, places: i64, strip: Option<&Loop>) -> Result<Loop> {
     let loops: [Loop; 8] = own_loops(moves, anchor, strip)?;
-    let place = moves.fuse(&loops[3..6])?;
-    let tiles = moves.split(&place, &[None, Some(places)])?;
+    let place = moves.fuse_loops(&loops[3..6])?;
+    let tiles = moves.split_loop(&place, &[None, Some(places)])?;
     let (lane, depth) = (loops[6].clone(), loops[7].clone());
-    moves.reorder(&[tiles[0].clone(), depth.clone(), tiles[1].clone(), lane.clone()])?;
-    shared(moves, &loops[..3], strip)?;
-    moves.unroll(&tiles[1])?;
-    moves.vectorize(&lane)?;
+    moves.reorder_loops(&[tiles[0].clone(), depth.clone(), tiles[1].clone(), lane.clone()])?;
+    run_on_pool(moves, &loops[..3], strip)?;
+    moves.unroll_loop(&tiles[1])?;
+    moves.vectorize_loop(&lane)?;
     Ok(depth)
 }
 
-/// Computes all positions of a row of tiles and a block of channels at once. Returns the loop over strips of `strip`
-/// rows of tiles, if there are strips.
-fn results(moves: &Moves, result: &Block, (tile, strip): (i64, i64), block: i64) -> Result<Option<Loop>> {
+/// Computes all positions of a row of tiles and a block of channels at once. Returns the loop over strips, if any.
+fn schedule_results(moves: &Moves, result: &Block, (tile, strip): (i64, i64), block: i64) -> Result<Option<Loop>> {
     let [image, channel, y, x] = last_of(moves, result)?;
-    let channels = moves.split(&channel, &[None, Some(block)])?;
+    let channels = moves.split_loop(&channel, &[None, Some(block)])?;
     let inner = |row: &Loop| [channels[1].clone(), row.clone(), x.clone()];
     let (strips, around) = if strip > 0 {
-        let rows = moves.split(&y, &[None, Some(strip), Some(tile)])?;
+        let rows = moves.split_loop(&y, &[None, Some(strip), Some(tile)])?;
         let outer = [image, rows[0].clone()];
         let around = rows[1].clone();
-        moves.reorder(&[&outer[..], &[channels[0].clone(), around.clone()], &inner(&rows[2])].concat())?;
+        moves.reorder_loops(&[&outer[..], &[channels[0].clone(), around.clone()], &inner(&rows[2])].concat())?;
         (Some(fuse_parallel(moves, &outer, 2)?), around)
     } else {
-        let rows = moves.split(&y, &[None, Some(tile)])?;
+        let rows = moves.split_loop(&y, &[None, Some(tile)])?;
         let outer = [image, channels[0].clone(), rows[0].clone()];
-        moves.reorder(&[&outer[..], &inner(&rows[1])].concat())?;
+        moves.reorder_loops(&[&outer[..], &inner(&rows[1])].concat())?;
         (None, fuse_parallel(moves, &outer, 3)?)
     };
-    let columns = moves.split(&x, &[None, Some(LANES)])?;
-    moves.vectorize(&columns[1])?;
+    let columns = moves.split_loop(&x, &[None, Some(LANES)])?;
+    moves.vectorize_loop(&columns[1])?;
     let tiles = moves.block("winograd_tiles")?;
     moves.compute_at(&tiles, &around)?;
     let own: [Loop; 7] = last_of(moves, &tiles)?;
     // A place of the result after the other, of all channels.
-    moves.reorder(&[own[4].clone(), own[3].clone(), own[5].clone(), own[6].clone()])?;
+    moves.reorder_loops(&[own[4].clone(), own[3].clone(), own[5].clone(), own[6].clone()])?;
     for at in [3, 5] {
-        moves.unroll(&own[at])?;
+        moves.unroll_loop(&own[at])?;
     }
-    moves.vectorize(&own[6])?;
+    moves.vectorize_loop(&own[6])?;
     let back = moves.block("winograd_back")?;
     moves.compute_at(&back, &own[4])?;
     let own: [Loop; 7] = last_of(moves, &back)?;
-    moves.reorder(&[own[1].clone(), own[0].clone(), own[6].clone()])?;
+    moves.reorder_loops(&[own[1].clone(), own[0].clone(), own[6].clone()])?;
     for at in [0, 1] {
-        moves.unroll(&own[at])?;
+        moves.unroll_loop(&own[at])?;
     }
-    moves.vectorize(&own[6])?;
+    moves.vectorize_loop(&own[6])?;
     Ok(strips)
 }
 
-/// Returns the innermost loops of a block.
 fn last_of<const COUNT: usize>(moves: &Moves, block: &Block) -> Result<[Loop; COUNT]> {
     let loops = moves.loops(block)?;
     let before = loops.len() - COUNT;
     Ok(std::array::from_fn(|place| loops[before + place].clone()))
 }
 
-/// Returns the loops of a block, without those of a surrounding strip.
 fn own_loops<const COUNT: usize>(moves: &Moves, block: &Block, strip: Option<&Loop>) -> Result<[Loop; COUNT]> {
     if let Some(strip) = strip {
         moves.compute_at(block, strip)?;
@@ -123,7 +120,7 @@ fn own_loops<const COUNT: usize>(moves: &Moves, block: &Block, strip: Option<&Lo
 }
 
 /// Runs loops on the pool, unless the strips run there. Returns the innermost loop.
-fn shared(moves: &Moves, loops: &[Loop], strip: Option<&Loop>) -> Result<Loop> {
+fn run_on_pool(moves: &Moves, loops: &[Loop], strip: Option<&Loop>) -> Result<Loop> {
     match strip {
         Some(_) => Ok(loops.last().expect("there are loops").clone()),
         None => fuse_parallel(moves, loops, loops.len()),

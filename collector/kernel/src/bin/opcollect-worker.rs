@@ -18,34 +18,34 @@ use std::process::ExitCode;
 use worker::Entry;
 
 fn main() -> ExitCode {
-    worker::end(serve())
+    worker::exit_code(serve_role())
 }
 
-fn serve() -> anyhow::Result<()> {
+fn serve_role() -> anyhow::Result<()> {
     match std::env::args().nth(1).as_deref() {
         Some("build") => serve_with_tvm(NameRole::Builder, |entry, mut versions| {
             versions.insert("cpu".to_owned(), compile::system_cpu()?);
             let mut builder = Builder::default();
-            Ok(entry.serve(versions, |job| builder.answer(&job))?)
+            Ok(entry.serve_requests(versions, |job| builder.answer_job(&job))?)
         }),
         Some("breed") => serve_with_tvm(NameRole::Builder, |entry, versions| {
             let mut breeder = Breeder::default();
-            Ok(entry.serve(versions, |job| breeder.answer(&job))?)
+            Ok(entry.serve_requests(versions, |job| breeder.answer_job(&job))?)
         }),
         Some("run") => serve_with_tvm(NameRole::Runner, |entry, versions| {
             let mut runner = Runner::new(entry.become_runner());
-            Ok(entry.serve(versions, |job| runner.answer(&job))?)
+            Ok(entry.serve_requests(versions, |job| runner.answer_job(&job))?)
         }),
         Some("run-network") => serve_with_tvm(NameRole::Runner, |entry, versions| {
             let mut runner = network::Runner::new(entry.become_runner());
-            Ok(entry.serve(versions, |job| runner.answer(&job))?)
+            Ok(entry.serve_requests(versions, |job| runner.answer_job(&job))?)
         }),
         Some("run-together") => serve_with_tvm(NameRole::Runner, |entry, versions| {
             let mut runner = together::Runner::new(entry.become_runner());
-            Ok(entry.serve(versions, |job| runner.answer(&job))?)
+            Ok(entry.serve_requests(versions, |job| runner.answer_job(&job))?)
         }),
-        Some("call") => call(),
-        Some("run-cuda") => serve_device(cuda::Runner::answer),
+        Some("call") => call_artifact(),
+        Some("run-cuda") => serve_device(cuda::Runner::answer_job),
         Some("run-cuda-network") => serve_device(cuda::Runner::answer_network),
         Some("run-onnxruntime") => serve_runtime::<OnnxRuntime>(),
         Some("run-openvino") => serve_runtime::<OpenVino>(),
@@ -57,21 +57,20 @@ fn serve() -> anyhow::Result<()> {
 }
 
 /// Calls the artifact of a file a number of times, for a simulator: `call SUPERVISOR FILE TIMES`.
-fn call() -> anyhow::Result<()> {
+fn call_artifact() -> anyhow::Result<()> {
     let words: Vec<String> = std::env::args().skip(2).collect();
     let [supervisor, file, times] = &words[..] else { anyhow::bail!("`call` takes a process, a file and a number") };
     let process = worker::enter_alone(supervisor.parse()?)?;
-    library::open(NameRole::Runner)?;
+    library::open_libraries(NameRole::Runner)?;
     let job: RunJob = serde_json::from_slice(&std::fs::read(file)?)?;
     runner::call_only(process, &job, times.parse()?)
 }
 
 type Versions = BTreeMap<String, String>;
 
-/// Opens the parts of TVM that this role needs, then serves.
 fn serve_with_tvm(role: NameRole, serve: impl FnOnce(Entry, Versions) -> anyhow::Result<()>) -> anyhow::Result<()> {
-    let entry = worker::enter()?;
-    let opened = library::open(role)?;
+    let entry = worker::enter_worker()?;
+    let opened = library::open_libraries(role)?;
     let mut versions = BTreeMap::from([("tvm".to_owned(), opened.tvm)]);
     versions.extend(opened.llvm.map(|llvm| ("llvm".to_owned(), llvm)));
     serve(entry, versions)
@@ -79,24 +78,24 @@ fn serve_with_tvm(role: NameRole, serve: impl FnOnce(Entry, Versions) -> anyhow:
 
 /// Serves as a runner that needs the driver but not TVM.
 fn serve_device<Job: DeserializeOwned>(answer: fn(&mut cuda::Runner, &Job) -> RunReply) -> anyhow::Result<()> {
-    let entry = worker::enter()?;
+    let entry = worker::enter_worker()?;
     let process = entry.become_runner();
     let mut runner = cuda::Runner::open(process)?;
-    let facts = runner.gpu().device.facts()?;
+    let facts = runner.gpu().device.read_facts()?;
     let versions = BTreeMap::from([
         ("device".to_owned(), facts.name),
         ("capability".to_owned(), facts.capability.to_string()),
         ("driver".to_owned(), format!("CUDA {}", facts.driver_cuda)),
     ]);
-    entry.serve(versions, |job| answer(&mut runner, &job))?;
+    entry.serve_requests(versions, |job| answer(&mut runner, &job))?;
     Ok(())
 }
 
 /// Serves as a runner of whole models with another runtime, which has its own thread pool.
 fn serve_runtime<R: Runtime>() -> anyhow::Result<()> {
-    let entry = worker::enter()?;
+    let entry = worker::enter_worker()?;
     let mut runner = runtimes::Runner::<R>::open(entry.become_runner())?;
     let versions = BTreeMap::from([(R::DESCRIBED.key.to_owned(), runner.version())]);
-    entry.serve(versions, |job| runner.answer(&job))?;
+    entry.serve_requests(versions, |job| runner.process_job(&job))?;
     Ok(())
 }

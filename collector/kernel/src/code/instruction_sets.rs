@@ -1,10 +1,10 @@
 //! Which extensions of the instruction set code uses: a processor without one of them cannot run it.
 
-use super::step::decode;
+use super::step::decode_steps;
 use iced_x86::CpuidFeature;
 use std::collections::BTreeSet;
 
-/// Extensions beyond what every processor of 64 bits has, with the kernel's names of them.
+/// Extensions beyond the 64-bit baseline, with the kernel's names for them.
 const EXTENSIONS: &[(CpuidFeature, &str)] = &[
     (CpuidFeature::SSE3, "pni"),
     (CpuidFeature::SSSE3, "ssse3"),
@@ -44,11 +44,10 @@ const EXTENSIONS: &[(CpuidFeature, &str)] = &[
     (CpuidFeature::AMX_BF16, "amx_bf16"),
 ];
 
-/// The extensions that functions use, in the kernel's spelling.
 pub fn instruction_sets<'a>(functions: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
     let mut used: BTreeSet<CpuidFeature> = BTreeSet::new();
     for function in functions {
-        for step in decode(function) {
+        for step in decode_steps(function) {
             used.extend(step.instruction.cpuid_features());
         }
     }

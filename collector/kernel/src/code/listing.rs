@@ -1,21 +1,20 @@
 //! Disassembled machine code with its loops and the estimated share of each.
 
-use super::{Body, Nest, bodies, loops, step, weights};
+use super::{Body, Nest, loop_weights, loops, split_bodies, step};
 use iced_x86::{Formatter, Instruction, IntelFormatter};
 use job::listing::{Line, ListedFunction, ListedLoop};
 
-/// Disassembles the functions of an operator.
-pub fn listing<'a>(functions: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<ListedFunction> {
-    let mut listed: Vec<ListedFunction> = functions.into_iter().map(|(name, code)| listed(name, code)).collect();
+pub fn list_functions<'a>(functions: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<ListedFunction> {
+    let mut listed: Vec<ListedFunction> = functions.into_iter().map(|(name, code)| list_function(name, code)).collect();
     share_out(&mut listed);
     listed
 }
 
 /// Disassembles a function; `estimated_share` of its loops contains cycles.
-fn listed(name: &str, code: &[u8]) -> ListedFunction {
-    let steps = step::decode(code);
-    let found = loops::loops(&steps);
-    let (bodies, _) = bodies(&steps, &found);
+fn list_function(name: &str, code: &[u8]) -> ListedFunction {
+    let steps = step::decode_steps(code);
+    let found = loops::find_loops(&steps);
+    let (bodies, _) = split_bodies(&steps, &found);
     let mut formatter = IntelFormatter::new();
     formatter.options_mut().set_space_after_operand_separator(true);
     let mut line = |instruction: &Instruction| {
@@ -26,7 +25,7 @@ fn listed(name: &str, code: &[u8]) -> ListedFunction {
     let lines = steps.iter().map(|step| line(&step.instruction)).collect();
     let cycles = |((this, body), weight): ((&loops::Loop, &Body), f64)| {
         let mut nest = Nest::default();
-        nest.add(this, body, weight);
+        nest.add_loop(this, body, weight);
         ListedLoop {
             first: this.first,
             last: this.last,
@@ -35,11 +34,10 @@ fn listed(name: &str, code: &[u8]) -> ListedFunction {
             estimated_share: nest.cycles,
         }
     };
-    let loops = found.iter().zip(&bodies).zip(weights(&found)).map(cycles).collect();
+    let loops = found.iter().zip(&bodies).zip(loop_weights(&found)).map(cycles).collect();
     ListedFunction { name: name.to_owned(), lines, loops }
 }
 
-/// Converts cycles to shares of the total.
 fn share_out(functions: &mut [ListedFunction]) {
     let all: f64 = functions.iter().flat_map(|function| &function.loops).map(|one| one.estimated_share).sum();
     for one in functions.iter_mut().flat_map(|function| &mut function.loops).filter(|_| all > 0.0) {

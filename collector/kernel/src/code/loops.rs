@@ -3,24 +3,22 @@
 //! Compilers write a counted loop as a counter that starts from a constant, grows by a constant in the body, and is compared
 //! with a constant before the jump back. What is written in another way has no count.
 
-use super::step::{Kind, Step, is_comparison, register};
+use super::step::{Kind, Step, is_comparison, register_operand};
 use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
 
-/// One loop: the instructions from the target of a jump back to that jump.
+/// Instructions from the target of a jump back to that jump.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loop {
-    /// The place of its first instruction.
     pub first: usize,
-    /// The place of its last instruction.
     pub last: usize,
-    /// How often it turns each time it is entered; nothing where that is decided while running.
+    /// Iterations per entry; None if they depend on values at run time.
     pub turns: Option<f64>,
-    /// The place among the loops of the one around it.
+    /// Index of the enclosing loop.
     pub around: Option<usize>,
 }
 
-/// The loops of a function; one comes before those inside it.
-pub fn loops(steps: &[Step]) -> Vec<Loop> {
+/// Returns the loops of a function, outer loops before inner ones.
+pub fn find_loops(steps: &[Step]) -> Vec<Loop> {
     let mut found: Vec<Loop> = Vec::new();
     let address = |step: &Step| step.instruction.ip();
     for (last, step) in steps.iter().enumerate() {
@@ -36,12 +34,12 @@ pub fn loops(steps: &[Step]) -> Vec<Loop> {
         let (before, rest) = found.split_at_mut(place);
         let this = &mut rest[0];
         this.around = before.iter().rposition(|outer| outer.last >= this.last);
-        this.turns = turns(steps, this);
+        this.turns = count_turns(steps, this);
     }
     found
 }
 
-fn turns(steps: &[Step], this: &Loop) -> Option<f64> {
+fn count_turns(steps: &[Step], this: &Loop) -> Option<f64> {
     /// More than any operator has elements.
     const MOST: f64 = 1e9;
     let body = &steps[this.first..=this.last];
@@ -49,13 +47,13 @@ fn turns(steps: &[Step], this: &Loop) -> Option<f64> {
     let sets_flags = |step: &Step| step.kind == Kind::Integer && step.instruction.rflags_modified() != 0;
     let test_at = body.iter().rposition(sets_flags)?;
     let test = &body[test_at].instruction;
-    let counter = register(test, 0)?;
-    let (growth, grows_at) = growth(body, counter)?;
+    let counter = register_operand(test, 0)?;
+    let (growth, grows_at) = register_growth(body, counter)?;
     let start = start_of(steps, this.first, counter);
     let turns = match test.mnemonic() {
         Mnemonic::Cmp => {
-            let bound_before = || start_of(steps, this.first, register(test, 1)?);
-            let bound = constant(test, 1).or_else(bound_before)?;
+            let bound_before = || start_of(steps, this.first, register_operand(test, 1)?);
+            let bound = constant_operand(test, 1).or_else(bound_before)?;
             let distance = (bound - start.unwrap_or(0)) as f64 / growth as f64;
             // A test before the growth, or one that lets the bound itself pass, gives another turn.
             let tests_first = grows_at > test_at;
@@ -72,8 +70,8 @@ fn turns(steps: &[Step], this: &Loop) -> Option<f64> {
     (1.0..MOST).contains(&turns).then_some(turns)
 }
 
-/// What a register grows by in each turn, and where in the body.
-fn growth(body: &[Step], counter: Register) -> Option<(i64, usize)> {
+/// Returns the increment of a register per iteration, and the index of the instruction.
+fn register_growth(body: &[Step], counter: Register) -> Option<(i64, usize)> {
     let place = last_write(body, counter)?;
     let step = &body[place].instruction;
     let added = |step: &Instruction| {
@@ -85,25 +83,24 @@ fn growth(body: &[Step], counter: Register) -> Option<(i64, usize)> {
     let growth = match step.mnemonic() {
         Mnemonic::Inc => 1,
         Mnemonic::Dec => -1,
-        Mnemonic::Add => constant(step, 1)?,
-        Mnemonic::Sub => -constant(step, 1)?,
+        Mnemonic::Add => constant_operand(step, 1)?,
+        Mnemonic::Sub => -constant_operand(step, 1)?,
         Mnemonic::Lea => added(step)?,
         // The sum was kept in another register meanwhile.
-        Mnemonic::Mov => added(&body[last_write(&body[..place], register(step, 1)?)?].instruction)?,
+        Mnemonic::Mov => added(&body[last_write(&body[..place], register_operand(step, 1)?)?].instruction)?,
         _ => return None,
     };
     (growth != 0).then_some((growth, place))
 }
 
-/// The constant that a register holds when a loop is entered.
 fn start_of(steps: &[Step], first: usize, counter: Register) -> Option<i64> {
-    /// Instructions before the loop among which it is looked for.
+    /// Instructions before a loop that are searched for the start value.
     const NEAR: usize = 400;
     let before = &steps[first.saturating_sub(NEAR)..first];
     let step = &before[last_write(before, counter)?].instruction;
     match step.mnemonic() {
-        Mnemonic::Xor if register(step, 1) == Some(counter) => Some(0),
-        Mnemonic::Mov => constant(step, 1),
+        Mnemonic::Xor if register_operand(step, 1) == Some(counter) => Some(0),
+        Mnemonic::Mov => constant_operand(step, 1),
         _ => None,
     }
 }
@@ -112,7 +109,7 @@ fn last_write(steps: &[Step], wanted: Register) -> Option<usize> {
     steps.iter().rposition(|step| step.first == wanted && !is_comparison(&step.instruction))
 }
 
-fn constant(instruction: &Instruction, place: u32) -> Option<i64> {
+fn constant_operand(instruction: &Instruction, place: u32) -> Option<i64> {
     let is_constant = place < instruction.op_count()
         && matches!(
             instruction.op_kind(place),

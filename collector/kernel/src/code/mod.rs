@@ -14,7 +14,7 @@ pub mod sums;
 mod tests;
 
 pub use instruction_sets::instruction_sets;
-pub use listing::listing;
+pub use listing::list_functions;
 
 use loops::Loop;
 use std::collections::{BTreeMap, HashMap};
@@ -28,16 +28,14 @@ const TURNS_UNKNOWN_OUTSIDE: f64 = 8.0;
 /// Latency between multiply-adds on the same accumulator.
 const FMA_LATENCY_CYCLES: f64 = 4.0;
 
-/// Returns static features of the functions of an operator, by name.
-///
-/// `macs` is the operator's number of multiply-adds. The iterations of loops over a thread's work are unknown, so nests
-/// with multiply-adds are scaled to this number.
-pub fn features<'a>(functions: impl IntoIterator<Item = &'a [u8]>, macs: f64) -> BTreeMap<String, f64> {
-    let mut nests: Vec<Nest> = functions.into_iter().flat_map(nests).collect();
+/// Returns static features of the functions of an operator, by name. Nests with multiply-adds are scaled to `macs`,
+/// because the iterations of loops over a thread's work are unknown.
+pub fn code_features<'a>(functions: impl IntoIterator<Item = &'a [u8]>, macs: f64) -> BTreeMap<String, f64> {
+    let mut nests: Vec<Nest> = functions.into_iter().flat_map(find_nests).collect();
     let multiplies = |nest: &Nest| nest.sums.fma_lanes > 0.0;
     let done: f64 = nests.iter().map(|nest| nest.sums.fma_lanes).sum();
     let scale = if macs > 0.0 && done > 0.0 { macs / done } else { 1.0 };
-    nests.iter_mut().filter(|nest| multiplies(nest)).for_each(|nest| nest.scale(scale));
+    nests.iter_mut().filter(|nest| multiplies(nest)).for_each(|nest| nest.scale_nest(scale));
     let mut sums = Sums::default();
     nests.iter().for_each(|nest| sums.add(&nest.sums, 1.0));
     let cycles: f64 = nests.iter().map(|nest| nest.cycles).sum();
@@ -79,7 +77,6 @@ struct Nest {
     hot: Option<Hot>,
 }
 
-/// Loop with the most cycles.
 struct Hot {
     sums: Sums,
     cycles: f64,
@@ -87,24 +84,22 @@ struct Hot {
     turns: f64,
 }
 
-/// Code of a loop without its inner loops.
 #[derive(Clone, Default)]
 struct Body {
     sums: Sums,
-    /// Multiply-adds by accumulator.
     chains: HashMap<iced_x86::Register, f64>,
 }
 
 impl Nest {
-    fn scale(&mut self, scale: f64) {
+    fn scale_nest(&mut self, scale: f64) {
         self.sums.add(&self.sums.clone(), scale - 1.0);
         self.cycles *= scale;
         self.hot.iter_mut().for_each(|hot| hot.cycles *= scale);
     }
 
-    fn add(&mut self, this: &Loop, body: &Body, weight: f64) {
+    fn add_loop(&mut self, this: &Loop, body: &Body, weight: f64) {
         let chain = body.chains.values().copied().fold(0.0, f64::max);
-        let cycles = weight * body.sums.cycles().max(FMA_LATENCY_CYCLES * chain);
+        let cycles = weight * body.sums.estimate_cycles().max(FMA_LATENCY_CYCLES * chain);
         self.sums.add(&body.sums, weight);
         self.cycles += cycles;
         self.loops += 1.0;
@@ -117,30 +112,30 @@ impl Nest {
 }
 
 /// Returns the nests of a function, with code outside of loops first.
-fn nests(code: &[u8]) -> Vec<Nest> {
-    let steps = step::decode(code);
-    let found = loops::loops(&steps);
-    let (bodies, plain) = bodies(&steps, &found);
-    let mut nests = vec![Nest { cycles: plain.cycles(), sums: plain, ..Nest::default() }];
-    for ((this, body), weight) in found.iter().zip(&bodies).zip(weights(&found)) {
+fn find_nests(code: &[u8]) -> Vec<Nest> {
+    let steps = step::decode_steps(code);
+    let found = loops::find_loops(&steps);
+    let (bodies, plain) = split_bodies(&steps, &found);
+    let mut nests = vec![Nest { cycles: plain.estimate_cycles(), sums: plain, ..Nest::default() }];
+    for ((this, body), weight) in found.iter().zip(&bodies).zip(loop_weights(&found)) {
         if this.around.is_none() {
             nests.push(Nest::default());
         }
-        nests.last_mut().expect("there is one for what stands in no loop").add(this, body, weight);
+        nests.last_mut().expect("there is one for what stands in no loop").add_loop(this, body, weight);
     }
     nests
 }
 
 /// Splits the code by innermost loop.
-fn bodies(steps: &[Step], found: &[Loop]) -> (Vec<Body>, Sums) {
+fn split_bodies(steps: &[Step], found: &[Loop]) -> (Vec<Body>, Sums) {
     let mut bodies = vec![Body::default(); found.len()];
     let mut plain = Sums::default();
     for (place, step) in steps.iter().enumerate() {
         let Some(inner) = found.iter().rposition(|around| around.first <= place && place <= around.last) else {
-            plain.count(step);
+            plain.count_step(step);
             continue;
         };
-        bodies[inner].sums.count(step);
+        bodies[inner].sums.count_step(step);
         if step.kind == Kind::Fma {
             *bodies[inner].chains.entry(step.first).or_default() += 1.0;
         }
@@ -148,8 +143,7 @@ fn bodies(steps: &[Step], found: &[Loop]) -> (Vec<Body>, Sums) {
     (bodies, plain)
 }
 
-/// Returns the total iterations of each loop.
-fn weights(loops: &[Loop]) -> Vec<f64> {
+fn loop_weights(loops: &[Loop]) -> Vec<f64> {
     let mut weights: Vec<f64> = Vec::with_capacity(loops.len());
     for this in loops {
         let (around, unknown) = match this.around {

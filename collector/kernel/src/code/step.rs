@@ -2,19 +2,16 @@
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
-/// What an instruction mostly does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Multiply-adds.
     Fma,
     /// Other arithmetic on vectors and floating-point numbers.
     Arithmetic,
     Division,
-    /// Numbers changing their place within and between vectors.
+    /// Permutations within and between vectors.
     Shuffle,
-    /// Elements from all over memory, or to there.
+    /// Gathers and scatters.
     Gather,
-    /// A copy between registers and memory.
     Move,
     /// Addresses, counters, tests.
     Integer,
@@ -22,36 +19,33 @@ pub enum Kind {
     Call,
 }
 
-/// One instruction.
 #[derive(Clone, Debug)]
 pub struct Step {
     pub kind: Kind,
-    /// Elements it computes at once.
+    /// Elements computed at once.
     pub lanes: u32,
-    /// Bytes of the vector it works on; 0 for whole numbers.
+    /// Bytes of the vector; 0 for integers.
     pub width: u32,
-    /// Bytes it reads from memory.
     pub loaded_bytes: u32,
-    /// Bytes it writes to memory.
     pub stored_bytes: u32,
-    /// Whether that memory is the stack, where registers are spilled to.
+    /// Whether the memory is the stack, which holds spilled registers.
     pub is_stack: bool,
     pub target: Option<u64>,
-    /// The whole register whose part it writes, or compares first.
+    /// The full register that is written or compared first.
     pub first: Register,
     pub instruction: Instruction,
 }
 
-/// The instructions of a function, up to the first bytes that are none.
-pub fn decode(code: &[u8]) -> Vec<Step> {
+/// Decodes a function up to the first invalid bytes.
+pub fn decode_steps(code: &[u8]) -> Vec<Step> {
     let mut decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
     std::iter::from_fn(|| decoder.can_decode().then(|| decoder.decode()))
         .take_while(|instruction| !instruction.is_invalid())
-        .map(step)
+        .map(describe_step)
         .collect()
 }
 
-fn step(instruction: Instruction) -> Step {
+fn describe_step(instruction: Instruction) -> Step {
     let places = || 0..instruction.op_count();
     let registers = places()
         .filter(|place| instruction.op_kind(*place) == OpKind::Register)
@@ -59,7 +53,7 @@ fn step(instruction: Instruction) -> Step {
     let vector = registers.filter(|register| register.is_vector_register()).map(|register| register.size() as u32);
     let vector = vector.max().unwrap_or(0);
     let name = format!("{:?}", instruction.mnemonic());
-    let kind = kind(&instruction, &name, vector);
+    let kind = classify_mnemonic(&instruction, &name, vector);
     let is_scalar = name.ends_with("ss") || name.ends_with("sd");
     let element = if name.ends_with("pd") || name.ends_with("sd") { 8 } else { 4 };
     let names_memory = !matches!(instruction.mnemonic(), Mnemonic::Lea | Mnemonic::Nop)
@@ -78,18 +72,17 @@ fn step(instruction: Instruction) -> Step {
         stored_bytes: if writes { bytes } else { 0 },
         is_stack: names_memory && (base == Register::RSP || is_frame),
         target: is_direct_jump(&instruction).then(|| instruction.near_branch_target()),
-        first: register(&instruction, 0).unwrap_or(Register::None),
+        first: register_operand(&instruction, 0).unwrap_or(Register::None),
         instruction,
     }
 }
 
-/// The whole register an operand is part of.
-pub fn register(instruction: &Instruction, place: u32) -> Option<Register> {
+/// Returns the full register that contains an operand.
+pub fn register_operand(instruction: &Instruction, place: u32) -> Option<Register> {
     let is_register = place < instruction.op_count() && instruction.op_kind(place) == OpKind::Register;
     is_register.then(|| instruction.op_register(place).full_register())
 }
 
-/// Whether an instruction only sets flags.
 pub fn is_comparison(instruction: &Instruction) -> bool {
     matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test)
 }
@@ -98,8 +91,8 @@ fn is_direct_jump(instruction: &Instruction) -> bool {
     matches!(instruction.flow_control(), FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch)
 }
 
-/// The instruction set has more than a thousand names, which say what they do by how they begin.
-fn kind(instruction: &Instruction, name: &str, vector: u32) -> Kind {
+/// Classifies by prefix of the mnemonic: the instruction set has more than a thousand names.
+fn classify_mnemonic(instruction: &Instruction, name: &str, vector: u32) -> Kind {
     const FMA: &[&str] = &["Vfmadd", "Vfnmadd", "Vfmsub", "Vfnmsub", "Vpdp"];
     const DIVISION: &[&str] = &["Vdiv", "Div", "Vsqrt", "Sqrt", "Idiv"];
     const GATHER: &[&str] = &["Vgather", "Vpgather", "Vscatter", "Vpscatter"];

@@ -4,14 +4,13 @@ use super::step::{Kind, Step};
 
 macro_rules! sums {
     ($( $(#[$note:meta])* $name:ident, )*) => {
-        /// Counts of instructions and of what they do; fractions once they are weighed by how often loops turn.
+        /// Instruction counts; fractions once they are weighted by loop iterations.
         #[derive(Clone, Copy, Debug, Default, PartialEq)]
         pub struct Sums {
             $( $(#[$note])* pub $name: f64, )*
         }
 
         impl Sums {
-            /// Adds other counts, multiplied by `times`.
             pub fn add(&mut self, other: &Sums, times: f64) {
                 $( self.$name += times * other.$name; )*
             }
@@ -25,41 +24,29 @@ macro_rules! sums {
 
 sums! {
     instructions,
-    /// Instructions that multiply and add.
     fmas,
-    /// Multiply-adds that they do.
     fma_lanes,
-    /// Instructions on the widest vectors.
     wide,
-    /// Other arithmetic on vectors and floating-point numbers.
     arithmetic,
     lanes,
     /// Quotients and roots.
     divisions,
-    /// Instructions that move numbers within and between vectors.
     shuffles,
-    /// Elements taken from, or put, all over memory.
+    /// Elements gathered or scattered.
     gathers,
-    /// Instructions that read memory.
     loads,
-    /// Bytes that they read.
     loaded_bytes,
-    /// Instructions that write memory.
     stores,
-    /// Bytes that they write.
     stored_bytes,
-    /// Reads of the stack.
     spill_loads,
-    /// Writes to the stack.
     spill_stores,
-    /// Addresses, counters, tests.
     integers,
     jumps,
     calls,
 }
 
 impl Sums {
-    pub fn count(&mut self, step: &Step) {
+    pub fn count_step(&mut self, step: &Step) {
         const WIDEST_BYTES: u32 = 64;
         let lanes = f64::from(step.lanes);
         let on_stack = if step.is_stack { 1.0 } else { 0.0 };
@@ -96,9 +83,9 @@ impl Sums {
         }
     }
 
-    /// Returns the cycles of a core with two vector operations, two loads, one store and six instructions per cycle;
-    /// one instruction can be a shuffle. The second most used unit adds a part of its cycles.
-    pub fn cycles(&self) -> f64 {
+    /// Models two vector operations, two loads, one store and six instructions per cycle; one can be a shuffle.
+    /// The second most used unit adds a part of its cycles.
+    pub fn estimate_cycles(&self) -> f64 {
         let mut busy = [
             (self.fmas + self.arithmetic) / 2.0 + 0.7 * self.shuffles,
             self.loads / 2.0,

@@ -1,12 +1,12 @@
 //! Loops that were assembled by hand, and bytes that are no code at all.
 
-use super::features;
-use super::loops::{Loop, loops};
-use super::step::decode;
+use super::code_features;
+use super::loops::{Loop, find_loops};
+use super::step::decode_steps;
 use proptest::prelude::*;
 
 fn turns(code: &[u8]) -> Vec<Option<f64>> {
-    loops(&decode(code)).iter().map(|found| found.turns).collect()
+    find_loops(&decode_steps(code)).iter().map(|found| found.turns).collect()
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn a_bound_that_an_argument_brings_gives_no_count() {
 fn multiply_adds_are_scaled_to_what_was_asked_for() {
     // again: vfmadd231ps zmm0, zmm1, zmmword ptr [rsi]; add rsi, 64; cmp rsi, rdi; jne again; ret
     let code = [0x62, 0xf2, 0x75, 0x48, 0xb8, 0x06, 0x48, 0x83, 0xc6, 0x40, 0x48, 0x39, 0xfe, 0x75, 0xf1, 0xc3];
-    let found = features([&code[..]], 1600.0);
+    let found = code_features([&code[..]], 1600.0);
     assert_eq!(found["fma_lanes"], 1600.0);
     assert_eq!(found["fmas"], 100.0);
     assert_eq!(found["loaded_bytes"], 6400.0);
@@ -46,8 +46,8 @@ fn multiply_adds_are_scaled_to_what_was_asked_for() {
 proptest! {
     #[test]
     fn any_bytes_give_finite_figures_and_loops_within_loops(code in proptest::collection::vec(any::<u8>(), 0..400)) {
-        let steps = decode(&code);
-        let found = loops(&steps);
+        let steps = decode_steps(&code);
+        let found = find_loops(&steps);
         for (place, Loop { first, last, turns, around }) in found.iter().enumerate() {
             prop_assert!(first <= last && *last < steps.len());
             prop_assert!(turns.is_none_or(|turns| turns >= 1.0));
@@ -55,6 +55,6 @@ proptest! {
                 prop_assert!(*outer < place && found[*outer].first <= *first && *last <= found[*outer].last);
             }
         }
-        prop_assert!(features([code.as_slice()], 8.0).values().all(|value| value.is_finite() && *value >= 0.0));
+        prop_assert!(code_features([code.as_slice()], 8.0).values().all(|value| value.is_finite() && *value >= 0.0));
     }
 }

@@ -3,26 +3,33 @@
 //! Scores, their maximum, exponentials, sums and the weighted values are blocks of their own, so that a schedule can
 //! compute them for one head, or one query, at a time.
 
-use super::pointwise::{broadcast_read, unary};
+use super::pointwise::{apply_unary, broadcast_read};
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
-use crate::tvm::expression::{Expression, Extent, Reduction, Tensor, axis, constant, index, lowest, reduce};
+use crate::tvm::expression::{
+    Expression, Extent, Reduction, Tensor, constant, index_constant, loop_axis, lowest_number, reduce_axes,
+};
 use job::space::Layout;
 use models::operators::{Attention, Rope};
 use models::{Op, UnaryOp};
-use schedules::tiles::filled;
+use schedules::tiles::filled_extent;
 
-pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
+pub(super) fn lower_attention(
+    writer: &mut Writer,
+    op: &Op,
+    inputs: &[Tensor],
+    output: &Output,
+) -> Result<Option<Tensor>> {
     match op {
-        Op::Attention(attributes) => attention(writer, attributes, inputs, output),
-        Op::Rope(Rope { rotary, interleaved }) => rope(writer, *rotary, *interleaved, inputs, output),
+        Op::Attention(attributes) => attend_queries(writer, attributes, inputs, output),
+        Op::Rope(Rope { rotary, interleaved }) => rotate_positions(writer, *rotary, *interleaved, inputs, output),
         _ => return Ok(None),
     }
     .map(Some)
 }
 
-/// Whether the query at `own` sees a place; nothing when all see all.
-fn condition(
+/// Returns whether the query at `own` attends to a position, or None if every query attends to all.
+fn sight_condition(
     attributes: &Attention,
     own: &Expression,
     place: &Expression,
@@ -34,150 +41,159 @@ fn condition(
     }
     if let (Some(window), Some(places)) = (attributes.window, places) {
         // A window beyond all places is none; the difference must fit an index.
-        let first = own.sub(&index(window.min(2 * places))?)?;
-        seen = Some(super::movement::both(seen, place.greater(&first)?)?);
+        let first = own.sub(&index_constant(window.min(2 * places))?)?;
+        seen = Some(super::movement::join_conditions(seen, place.greater(&first)?)?);
     }
     Ok(seen)
 }
 
-fn attention(writer: &mut Writer, attributes: &Attention, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+fn attend_queries(writer: &mut Writer, attributes: &Attention, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     let (q, k, v) = (&inputs[0], &inputs[1], &inputs[2]);
     let dtype = output.dtype;
     let [batch, heads, rows] = [0, 1, 2].map(|d| output.extents[d].clone());
     let places = k.extents[2].clone();
-    let shared = writer.number(&heads)? / writer.number(&k.extents[1])?;
+    let shared = writer.known_extent(&heads)? / writer.known_extent(&k.extents[1])?;
     let sizes = match attributes.window {
-        Some(_) => Some(writer.number(&places)?.max(writer.number(&rows)?)),
+        Some(_) => Some(writer.known_extent(&places)?.max(writer.known_extent(&rows)?)),
         None => None,
     };
     // Turned keys can be read as vectors of places; zeros make these a multiple of the vector.
     let (stored, is_turned) = if let Layout::Blocked { block } = writer.layout {
-        let places = writer.number(&places)?;
-        (Extent::Known(filled(places, block)), true)
+        let places = writer.known_extent(&places)?;
+        (Extent::Known(filled_extent(places, block)), true)
     } else {
         (places.clone(), false)
     };
-    let is_padded = is_turned && !stored.is(writer.number(&places)?);
-    let source = |head: &Expression| if shared == 1 { Ok(head.clone()) } else { head.floor_div(&index(shared)?) };
+    let is_padded = is_turned && !stored.is_always(writer.known_extent(&places)?);
+    let source =
+        |head: &Expression| if shared == 1 { Ok(head.clone()) } else { head.floor_div(&index_constant(shared)?) };
     let all = [batch.clone(), heads.clone(), rows.clone(), stored.clone()];
     let seen = |i: &[Expression], place: &Expression| {
         let earlier = match (&places, &rows) {
-            (Extent::Known(places), Extent::Known(rows)) => index(places - rows)?,
-            (places, rows) => places.expression()?.sub(&rows.expression()?)?,
+            (Extent::Known(places), Extent::Known(rows)) => index_constant(places - rows)?,
+            (places, rows) => places.as_expression()?.sub(&rows.as_expression()?)?,
         };
-        let seen = condition(attributes, &i[2].add(&earlier)?, place, sizes)?;
+        let seen = sight_condition(attributes, &i[2].add(&earlier)?, place, sizes)?;
         if !is_padded {
             return Ok(seen);
         }
-        super::movement::both(seen, place.less(&places.expression()?)?).map(Some)
+        super::movement::join_conditions(seen, place.less(&places.as_expression()?)?).map(Some)
     };
-    let width = axis("d", &q.extents[3], true)?;
-    let keys = if is_turned { turned(writer, &output.name("attention_keys"), k, &stored)? } else { k.clone() };
-    let products = writer.block(&output.name("attention_products"), Part::Helper, (dtype, &all), |i| {
-        let left = q.at(&[i[0].clone(), i[1].clone(), i[2].clone(), width.variable.clone()])?;
+    let width = loop_axis("d", &q.extents[3], true)?;
+    let keys =
+        if is_turned { transpose_keys(writer, &output.block_name("attention_keys"), k, &stored)? } else { k.clone() };
+    let products = writer.add_block(&output.block_name("attention_products"), Part::Helper, (dtype, &all), |i| {
+        let left = q.element_at(&[i[0].clone(), i[1].clone(), i[2].clone(), width.variable.clone()])?;
         let (place, part) = (i[3].clone(), width.variable.clone());
         let at = if is_turned { [part, place] } else { [place, part] };
-        let right = keys.at(&[&[i[0].clone(), source(&i[1])?], &at[..]].concat())?;
-        reduce(Reduction::Sum, dtype, &left.mul(&right)?, std::slice::from_ref(&width))
+        let right = keys.element_at(&[&[i[0].clone(), source(&i[1])?], &at[..]].concat())?;
+        reduce_axes(Reduction::Sum, dtype, &left.mul(&right)?, std::slice::from_ref(&width))
     })?;
-    let scores = writer.block(&output.name("attention_scores"), Part::Helper, (dtype, &all), |i| {
-        let mut score = products.at(i)?.mul(&constant(dtype, attributes.scale)?)?;
+    let scores = writer.add_block(&output.block_name("attention_scores"), Part::Helper, (dtype, &all), |i| {
+        let mut score = products.element_at(i)?.mul(&constant(dtype, attributes.scale)?)?;
         if let Some(softcap) = attributes.softcap {
-            let bent = unary(UnaryOp::Tanh, &score.mul(&constant(dtype, 1.0 / softcap)?)?, dtype)?;
+            let bent = apply_unary(UnaryOp::Tanh, &score.mul(&constant(dtype, 1.0 / softcap)?)?, dtype)?;
             score = bent.mul(&constant(dtype, softcap)?)?;
         }
         if let Some(mask) = inputs.get(3) {
             let mut at = i.to_vec();
             if is_padded {
-                at[3] = at[3].min(&places.expression()?.sub(&index(1)?)?)?;
+                at[3] = at[3].min(&places.as_expression()?.sub(&index_constant(1)?)?)?;
             }
             score = score.add(&broadcast_read(mask, &at)?)?;
         }
         match seen(i, &i[3])? {
-            Some(seen) => seen.select(&score, &lowest(dtype)?),
+            Some(seen) => seen.select(&score, &lowest_number(dtype)?),
             None => Ok(score),
         }
     })?;
     let row = [batch, heads, rows.clone()];
-    let place = axis("t", &stored, true)?;
+    let place = loop_axis("t", &stored, true)?;
     let at =
         |i: &[Expression], place: &Expression| -> Vec<Expression> { i[..3].iter().chain([place]).cloned().collect() };
-    let largest = writer.block(&output.name("attention_largest"), Part::Helper, (dtype, &row), |i| {
-        reduce(Reduction::Max, dtype, &scores.at(&at(i, &place.variable))?, std::slice::from_ref(&place))
+    let largest = writer.add_block(&output.block_name("attention_largest"), Part::Helper, (dtype, &row), |i| {
+        reduce_axes(Reduction::Max, dtype, &scores.element_at(&at(i, &place.variable))?, std::slice::from_ref(&place))
     })?;
-    let weights = writer.block(&output.name("attention_weights"), Part::Helper, (dtype, &all), |i| {
-        let weight = unary(UnaryOp::Exp, &scores.at(i)?.sub(&largest.at(&i[..3])?)?, dtype)?;
+    let weights = writer.add_block(&output.block_name("attention_weights"), Part::Helper, (dtype, &all), |i| {
+        let weight = apply_unary(UnaryOp::Exp, &scores.element_at(i)?.sub(&largest.element_at(&i[..3])?)?, dtype)?;
         // A query that sees nothing has no weight either, although its lowest scores are all equal.
         match seen(i, &i[3])? {
             Some(seen) => seen.select(&weight, &constant(dtype, 0.0)?),
             None => Ok(weight),
         }
     })?;
-    let place = axis("t", &stored, true)?;
-    let sum = writer.block(&output.name("attention_sum"), Part::Helper, (dtype, &row), |i| {
-        reduce(Reduction::Sum, dtype, &weights.at(&at(i, &place.variable))?, std::slice::from_ref(&place))
+    let place = loop_axis("t", &stored, true)?;
+    let sum = writer.add_block(&output.block_name("attention_sum"), Part::Helper, (dtype, &row), |i| {
+        reduce_axes(Reduction::Sum, dtype, &weights.element_at(&at(i, &place.variable))?, std::slice::from_ref(&place))
     })?;
-    let place = axis("t", &places, true)?;
-    let weighted = writer.block(&output.name("attention_values"), Part::Anchor, output.like(), |i| {
-        let value = v.at(&[i[0].clone(), source(&i[1])?, place.variable.clone(), i[3].clone()])?;
-        let weight = weights.at(&at(i, &place.variable))?;
-        reduce(Reduction::Sum, dtype, &weight.mul(&value)?, std::slice::from_ref(&place))
-    })?;
-    writer.block(&output.name("attention"), Part::Epilogue, output.like(), |i| {
-        let sum = sum.at(&i[..3])?;
+    let place = loop_axis("t", &places, true)?;
+    let weighted =
+        writer.add_block(&output.block_name("attention_values"), Part::Anchor, output.element_type(), |i| {
+            let value = v.element_at(&[i[0].clone(), source(&i[1])?, place.variable.clone(), i[3].clone()])?;
+            let weight = weights.element_at(&at(i, &place.variable))?;
+            reduce_axes(Reduction::Sum, dtype, &weight.mul(&value)?, std::slice::from_ref(&place))
+        })?;
+    writer.add_block(&output.block_name("attention"), Part::Epilogue, output.element_type(), |i| {
+        let sum = sum.element_at(&i[..3])?;
         // Only a query that sees nothing has a sum of zero; any other has at least the weight of its maximum, one.
         let sum = if attributes.causal || attributes.window.is_some() || inputs.len() > 3 {
             sum.equal(&constant(dtype, 0.0)?)?.select(&constant(dtype, 1.0)?, &sum)?
         } else {
             sum
         };
-        weighted.at(i)?.div(&sum)
+        weighted.element_at(i)?.div(&sum)
     })
 }
 
-/// Keys with their places last, and zeros behind them.
-fn turned(writer: &mut Writer, name: &str, keys: &Tensor, stored: &Extent) -> Result<Tensor> {
-    let places = writer.number(&keys.extents[2])?;
+/// Transposes keys so that positions are last, padded with zeros.
+fn transpose_keys(writer: &mut Writer, name: &str, keys: &Tensor, stored: &Extent) -> Result<Tensor> {
+    let places = writer.known_extent(&keys.extents[2])?;
     let extents = [keys.extents[0].clone(), keys.extents[1].clone(), keys.extents[3].clone(), stored.clone()];
-    writer.block(name, Part::Helper, (keys.dtype, &extents), |i| {
-        let key = keys.at(&[i[0].clone(), i[1].clone(), i[3].clone(), i[2].clone()])?;
-        if stored.is(places) {
+    writer.add_block(name, Part::Helper, (keys.dtype, &extents), |i| {
+        let key = keys.element_at(&[i[0].clone(), i[1].clone(), i[3].clone(), i[2].clone()])?;
+        if stored.is_always(places) {
             return Ok(key);
         }
-        i[3].less(&index(places)?)?.if_then_else(&key, &constant(keys.dtype, 0.0)?)
+        i[3].less(&index_constant(places)?)?.if_then_else(&key, &constant(keys.dtype, 0.0)?)
     })
 }
 
-fn rope(writer: &mut Writer, rotary: i64, interleaved: bool, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+fn rotate_positions(
+    writer: &mut Writer,
+    rotary: i64,
+    interleaved: bool,
+    inputs: &[Tensor],
+    output: &Output,
+) -> Result<Tensor> {
     let [data, cos, sin] = inputs else { unreachable!("rope has three inputs") };
     let half = rotary / 2;
-    let last = writer.number(output.extents.last().expect("at least one dimension"))?;
-    writer.block(&output.name("rope"), output.part(), output.like(), |i| {
+    let last = writer.known_extent(output.extents.last().expect("at least one dimension"))?;
+    writer.add_block(&output.block_name("rope"), output.block_part(), output.element_type(), |i| {
         let (own, leading) = i.split_last().expect("at least one dimension");
         let with = |last: Expression| -> Vec<Expression> { leading.iter().cloned().chain([last]).collect() };
-        let half_index = index(half)?;
+        let half_index = index_constant(half)?;
         // Which pair an element belongs to, whether it is the first of it, and where the other stands. No read may stand
         // in one side of a choice: TVM simplifies its place by the condition and then reads it for both sides.
         let (pair, is_first, other) = if interleaved {
-            let pair = own.floor_div(&index(2)?)?;
-            let step = own.floor_mod(&index(2)?)?;
-            let other = own.add(&index(1)?)?.sub(&step.mul(&index(2)?)?)?;
-            (pair, step.equal(&index(0)?)?, other)
+            let pair = own.floor_div(&index_constant(2)?)?;
+            let step = own.floor_mod(&index_constant(2)?)?;
+            let other = own.add(&index_constant(1)?)?.sub(&step.mul(&index_constant(2)?)?)?;
+            (pair, step.equal(&index_constant(0)?)?, other)
         } else {
-            let other = own.add(&half_index)?.floor_mod(&index(rotary)?)?;
+            let other = own.add(&half_index)?.floor_mod(&index_constant(rotary)?)?;
             (own.floor_mod(&half_index)?, own.less(&half_index)?, other)
         };
         // Beyond the turned elements there is no angle, and perhaps no other element.
         let is_partial = rotary < last;
-        let pair = if is_partial { pair.min(&index(half - 1)?)? } else { pair };
-        let other = if is_partial { other.min(&index(last - 1)?)? } else { other };
+        let pair = if is_partial { pair.min(&index_constant(half - 1)?)? } else { pair };
+        let other = if is_partial { other.min(&index_constant(last - 1)?)? } else { other };
         let place = with(pair);
         let sign = is_first.select(&constant(output.dtype, -1.0)?, &constant(output.dtype, 1.0)?)?;
-        let crossed = data.at(&with(other))?.mul(&broadcast_read(sin, &place)?)?.mul(&sign)?;
-        let turned = data.at(i)?.mul(&broadcast_read(cos, &place)?)?.add(&crossed)?;
+        let crossed = data.element_at(&with(other))?.mul(&broadcast_read(sin, &place)?)?.mul(&sign)?;
+        let turned = data.element_at(i)?.mul(&broadcast_read(cos, &place)?)?.add(&crossed)?;
         if !is_partial {
             return Ok(turned);
         }
-        own.less(&index(rotary)?)?.if_then_else(&turned, &data.at(i)?)
+        own.less(&index_constant(rotary)?)?.if_then_else(&turned, &data.element_at(i)?)
     })
 }

@@ -8,66 +8,85 @@
 //! pieces; a last block puts the result back.
 
 use super::movement::{padded_at, padded_extents};
-use super::products::{ConvShape, Element, NO_ZEROS, Zeros, digits, multiply, source_channel, unblock, with_leading};
-use super::{LowerError, Output, Part, ReachedInput, Result, Sums, Writer, dots, known, transposed};
+use super::products::{
+    ConvShape, Element, NO_ZEROS, Zeros, multiply_elements, source_channel, split_digits, unblock_result, with_leading,
+};
+use super::{LowerError, Output, Part, ReachedInput, Result, Sums, Writer, dots, known_sizes, transposed};
 use crate::tvm::TvmError;
-use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, reduce};
+use crate::tvm::expression::{
+    Axis, Expression, Extent, Reduction, Tensor, constant, index_constant, loop_axis, reduce_axes,
+};
 use job::space::{ByTaps, Layout};
 use models::einsum::Equation;
 use models::operators::{ConvTranspose, ConvWindow, Einsum, MatMul, QConv, QDense, QMatMul};
 use models::{DType, Op, TensorType};
 use schedules::tiles;
 
-pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
+pub(super) fn lower_contraction(
+    writer: &mut Writer,
+    op: &Op,
+    inputs: &[Tensor],
+    output: &Output,
+) -> Result<Option<Tensor>> {
     if writer.sums != Sums::Wide || !matches!(output.dtype, DType::F16 | DType::BF16) {
         return sums_of(writer, op, inputs, output);
     }
     let wide = Output { dtype: DType::F32, extents: output.extents.clone(), place: output.place };
     let Some(sums) = sums_of(writer, op, inputs, &wide)? else { return Ok(None) };
-    writer.block(&output.name("narrow"), Part::Epilogue, output.like(), |i| sums.at(i)?.cast(output.dtype)).map(Some)
+    writer
+        .add_block(&output.block_name("narrow"), Part::Epilogue, output.element_type(), |i| {
+            sums.element_at(i)?.cast(output.dtype)
+        })
+        .map(Some)
 }
 
 fn sums_of(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
     let shape = |zeros: Zeros| ConvShape { window: op.window().expect("a convolution has a window"), zeros };
     match op {
-        Op::Conv(_) => conv(writer, &shape(NO_ZEROS), &inputs[0], &inputs[1], output),
+        Op::Conv(_) => convolve_input(writer, &shape(NO_ZEROS), &inputs[0], &inputs[1], output),
         Op::QConv(QConv { x_zero, w_zero, .. }) => {
             let shape = shape([*x_zero, *w_zero]);
             match writer.layout {
                 Layout::Dots { columns, is_signed } => {
                     let tile = dots::DotTile { columns, is_signed };
-                    dots::conv(writer, op, &shape, &tile, (&inputs[0], &inputs[1]), output)
+                    dots::convolve_bytes(writer, op, &shape, &tile, (&inputs[0], &inputs[1]), output)
                 }
-                _ => conv(writer, &shape, &inputs[0], &inputs[1], output),
+                _ => convolve_input(writer, &shape, &inputs[0], &inputs[1], output),
             }
         }
         Op::ConvTranspose(ConvTranspose { output_pads, .. }) => {
-            transposed::conv(writer, &shape(NO_ZEROS), output_pads, (&inputs[0], &inputs[1]), output)
+            transposed::convolve_transposed(writer, &shape(NO_ZEROS), output_pads, (&inputs[0], &inputs[1]), output)
         }
         Op::MatMul(MatMul { transpose_a, transpose_b }) => {
-            matmul(writer, (*transpose_a, *transpose_b), &inputs[0], &inputs[1], NO_ZEROS, output)
+            multiply_matrices(writer, (*transpose_a, *transpose_b), &inputs[0], &inputs[1], NO_ZEROS, output)
         }
         Op::QMatMul(QMatMul { a_zero, b_zero }) => {
-            matmul(writer, (false, false), &inputs[0], &inputs[1], [*a_zero, *b_zero], output)
+            multiply_matrices(writer, (false, false), &inputs[0], &inputs[1], [*a_zero, *b_zero], output)
         }
-        Op::Dense(_) => dense(writer, &inputs[0], &inputs[1], NO_ZEROS, output),
+        Op::Dense(_) => multiply_dense(writer, &inputs[0], &inputs[1], NO_ZEROS, output),
         Op::QDense(QDense { x_zero, w_zero }) => match writer.layout {
             Layout::BlockedDots { block, is_signed } => {
-                dots::dense(writer, [*x_zero, *w_zero], (block, is_signed), (&inputs[0], &inputs[1]), output)
+                dots::multiply_bytes(writer, [*x_zero, *w_zero], (block, is_signed), (&inputs[0], &inputs[1]), output)
             }
-            _ => dense(writer, &inputs[0], &inputs[1], [*x_zero, *w_zero], output),
+            _ => multiply_dense(writer, &inputs[0], &inputs[1], [*x_zero, *w_zero], output),
         },
-        Op::Einsum(Einsum { equation }) => einsum(writer, equation, inputs, output),
+        Op::Einsum(Einsum { equation }) => sum_einsum(writer, equation, inputs, output),
         _ => return Ok(None),
     }
     .map(Some)
 }
 
-fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, output: &Output) -> Result<Tensor> {
+fn convolve_input(
+    writer: &mut Writer,
+    shape: &ConvShape,
+    data: &Tensor,
+    weight: &Tensor,
+    output: &Output,
+) -> Result<Tensor> {
     let ConvWindow { strides, pads, dilations, groups, .. } = shape.window;
     let spatial = strides.len();
     let is_packed = weight.extents.len() > strides.len() + 2;
-    let (channels, sources) = (writer.number(&output.extents[1])?, writer.number(&data.extents[1])?);
+    let (channels, sources) = (writer.known_extent(&output.extents[1])?, writer.known_extent(&data.extents[1])?);
     let outputs_per_group = channels / groups;
     if let Layout::Columns { multiple } = writer.layout {
         return conv_of_columns(writer, shape, (data, weight), multiple, output);
@@ -75,9 +94,9 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
     if let Layout::Winograd { tile, block } = writer.layout {
         let is_one = |numbers: &[i64]| numbers.iter().all(|&number| number == 1);
         if !is_one(strides) || !is_one(dilations) || groups != 1 || shape.zeros != NO_ZEROS {
-            return Err(super::winograd::unsupported());
+            return Err(super::winograd::unsupported_error());
         }
-        return super::winograd::conv(writer, pads, (data, weight), (tile, block), output);
+        return super::winograd::convolve_winograd(writer, pads, (data, weight), (tile, block), output);
     }
     let block = block_of(writer, &Extent::Known(outputs_per_group), !is_packed || groups > 1)?;
     let is_depthwise = groups > 1 && groups == sources;
@@ -85,7 +104,7 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
     let by_taps = writer.by_taps.filter(|_| !is_depthwise);
     let is_by_taps = is_packed && by_taps.is_some();
     let kernel = weight.extents[if is_by_taps { 1 } else { 2 }..][..spatial].to_vec();
-    let filled = filled(writer, shape, data, &kernel[spatial - 1], output)?;
+    let filled = fill_columns(writer, shape, data, &kernel[spatial - 1], output)?;
     let (pads, extents) = filled.as_ref().map_or((pads, &output.extents[..]), |(pads, all)| (pads, all));
     let is_padded = pads.iter().any(|&pad| pad > 0);
     let (pads, offsets) = match by_taps {
@@ -102,34 +121,34 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
     };
     // The plain form always has a padding block, as the definitions have that it shares names with.
     let data = if block.is_none() || is_padded {
-        pad(writer, &output.name(names.0), data, &pads, shape.zeros[0], order)?
+        pad_input(writer, &output.block_name(names.0), data, &pads, shape.zeros[0], order)?
     } else {
         data.clone()
     };
     let per_group = sources / groups;
-    let channel_axis = (!is_depthwise).then(|| axis("rc", &Extent::Known(per_group), true)).transpose()?;
+    let channel_axis = (!is_depthwise).then(|| loop_axis("rc", &Extent::Known(per_group), true)).transpose()?;
     let kernel_axes = kernel
         .iter()
         .enumerate()
-        .map(|(d, extent)| axis(&format!("r{d}"), extent, true))
+        .map(|(d, extent)| loop_axis(&format!("r{d}"), extent, true))
         .collect::<std::result::Result<Vec<_>, _>>()?;
     let product =
         |batch: &Expression, channel: &Expression, place: &[Expression], lane: Option<&Expression>| -> Element {
             let whole = match (block, lane) {
-                (Some(block), Some(lane)) => channel.mul(&index(block)?)?.add(lane)?,
+                (Some(block), Some(lane)) => channel.mul(&index_constant(block)?)?.add(lane)?,
                 _ => channel.clone(),
             };
             let source = source_channel(&whole, channel_axis.as_ref(), groups, per_group, outputs_per_group)?;
             let mut at = vec![batch.clone(), source];
             for d in 0..spatial {
-                let tap = kernel_axes[d].variable.mul(&index(dilations[d])?)?;
+                let tap = kernel_axes[d].variable.mul(&index_constant(dilations[d])?)?;
                 if order == SumOrder::Apart && d == spatial - 1 {
-                    let two = index(2)?;
+                    let two = index_constant(2)?;
                     at.extend([tap.floor_mod(&two)?, place[d].add(&tap.floor_div(&two)?)?]);
                     continue;
                 }
-                let read = place[d].mul(&index(strides[d])?)?.add(&tap)?;
-                at.push(if offsets[d] == 0 { read } else { read.sub(&index(offsets[d])?)? });
+                let read = place[d].mul(&index_constant(strides[d])?)?.add(&tap)?;
+                at.push(if offsets[d] == 0 { read } else { read.sub(&index_constant(offsets[d])?)? });
             }
             if order == SumOrder::Rows {
                 at[1..=spatial].rotate_left(1);
@@ -139,37 +158,39 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
             let mut weight_at = vec![if is_packed { channel.clone() } else { whole.clone() }];
             weight_at.push(match &channel_axis {
                 Some(axis) => axis.variable.clone(),
-                None => index(0)?,
+                None => index_constant(0)?,
             });
             weight_at.extend(kernel_axes.iter().map(|axis| axis.variable.clone()));
             if is_by_taps {
                 weight_at[1..].rotate_left(1);
             }
             weight_at.extend(lane.cloned());
-            multiply((&data, &at), (weight, &weight_at), shape.zeros, output.dtype)
+            multiply_elements((&data, &at), (weight, &weight_at), shape.zeros, output.dtype)
         };
     let axes: Vec<Axis> = channel_axis.iter().chain(&kernel_axes).cloned().collect();
-    let anchor = output.name(names.1);
+    let anchor = output.block_name(names.1);
     let result = if let Some(block) = block {
         let blocked = blocked_extents(writer, extents, 1, block)?;
         let last = blocked.len() - 1;
-        let accumulated = writer.block(&anchor, Part::Anchor, (output.dtype, &blocked), |i| {
-            reduce(Reduction::Sum, output.dtype, &product(&i[0], &i[1], &i[2..last], Some(&i[last]))?, &axes)
+        let accumulated = writer.add_block(&anchor, Part::Anchor, (output.dtype, &blocked), |i| {
+            reduce_axes(Reduction::Sum, output.dtype, &product(&i[0], &i[1], &i[2..last], Some(&i[last]))?, &axes)
         })?;
-        unblock(writer, &accumulated, 1, block, output, extents)?
+        unblock_result(writer, &accumulated, 1, block, output, extents)?
     } else {
-        writer.block(&anchor, Part::Anchor, (output.dtype, extents), |i| {
-            reduce(Reduction::Sum, output.dtype, &product(&i[0], &i[1], &i[2..], None)?, &axes)
+        writer.add_block(&anchor, Part::Anchor, (output.dtype, extents), |i| {
+            reduce_axes(Reduction::Sum, output.dtype, &product(&i[0], &i[1], &i[2..], None)?, &axes)
         })?
     };
     match filled {
         None => Ok(result),
-        Some(_) => writer.block(&output.name("cut"), Part::Cut, output.like(), |i| result.at(i)),
+        Some(_) => {
+            writer.add_block(&output.block_name("cut"), Part::Cut, output.element_type(), |i| result.element_at(i))
+        }
     }
 }
 
-/// Where columns do not fill whole tiles: the pads with what the columns beyond the result read, and the extents with them.
-fn filled(
+/// Returns enlarged padding and extents if the columns do not fill whole tiles.
+fn fill_columns(
     writer: &Writer,
     shape: &ConvShape,
     data: &Tensor,
@@ -177,8 +198,8 @@ fn filled(
     output: &Output,
 ) -> Result<Option<(Vec<i64>, Vec<Extent>)>> {
     let last = output.extents.len() - 1;
-    let Some(columns) = output.extents[last].number().filter(|_| writer.columns > 1) else { return Ok(None) };
-    let filled = tiles::filled(columns, writer.columns);
+    let Some(columns) = output.extents[last].known_number().filter(|_| writer.columns > 1) else { return Ok(None) };
+    let filled = tiles::filled_extent(columns, writer.columns);
     if filled == columns {
         return Ok(None);
     }
@@ -186,15 +207,14 @@ fn filled(
     extents[last] = Extent::Known(filled);
     let spatial = shape.window.strides.len();
     let (head, tail) = (pads[spatial - 1], &mut pads[2 * spatial - 1]);
-    let reach = (writer.number(kernel)? - 1) * shape.window.dilations[spatial - 1];
+    let reach = (writer.known_extent(kernel)? - 1) * shape.window.dilations[spatial - 1];
     let wanted = (filled - 1) * shape.window.strides[spatial - 1] + reach + 1;
-    *tail = (*tail).max(wanted - head - writer.number(&data.extents[last])?);
+    *tail = (*tail).max(wanted - head - writer.known_extent(&data.extents[last])?);
     Ok(Some((pads, extents)))
 }
 
-/// The padding that sums by taps read, and for each dimension how much less of it is before the input than there was.
-///
-/// Where a tile's places are all padding they are left out, so the others lie less than a tile beyond the input.
+/// Returns the padding that sums by taps read, and by how much the head padding of each dimension shrinks.
+/// Tiles that lie in the padding are skipped, so all others begin less than a tile before the input.
 fn reached_by_taps(
     writer: &mut Writer,
     shape: &ConvShape,
@@ -211,7 +231,7 @@ fn reached_by_taps(
         strides: shape.window.strides.to_vec(),
         dilations: shape.window.dilations.to_vec(),
         heads: shape.window.pads[..spatial].to_vec(),
-        extents: writer.numbers(&data.extents[2..])?,
+        extents: writer.known_extents(&data.extents[2..])?,
     });
     if let Some([rows, columns]) = by_taps.tile {
         for (d, stride) in shape.window.strides.iter().enumerate() {
@@ -225,8 +245,7 @@ fn reached_by_taps(
     Ok((pads, offsets))
 }
 
-/// A convolution as a product: of the weights, with a row for each channel of the result, and of the windows, with a
-/// column for each place of it.
+/// Convolves as a product of the weights, one row per output channel, and the windows, one column per position.
 fn conv_of_columns(
     writer: &mut Writer,
     shape: &ConvShape,
@@ -239,55 +258,66 @@ fn conv_of_columns(
         return Err(LowerError::Unsupported { operator: "conv".to_owned(), why });
     }
     let kernel = writer.kernel.clone();
-    let places = writer.numbers(&output.extents[2..])?;
-    let [images, channels] = [writer.number(&output.extents[0])?, writer.number(&output.extents[1])?];
+    let places = writer.known_extents(&output.extents[2..])?;
+    let [images, channels] = [writer.known_extent(&output.extents[0])?, writer.known_extent(&output.extents[1])?];
     let taps: i64 = kernel.iter().product();
     let places_of_image: i64 = places.iter().product();
-    let depth = writer.number(&weight.extents[1])?;
+    let depth = writer.known_extent(&weight.extents[1])?;
     let columns = images * places_of_image;
-    let padded = tiles::filled(columns, multiple);
+    let padded = tiles::filled_extent(columns, multiple);
     let data = if shape.window.pads.iter().any(|&pad| pad > 0) {
-        pad(writer, &output.name("pad_temp"), data, shape.window.pads, 0, SumOrder::Own)?
+        pad_input(writer, &output.block_name("pad_temp"), data, shape.window.pads, 0, SumOrder::Own)?
     } else {
         data.clone()
     };
-    let windows =
-        writer.block(&output.name("conv_windows"), Part::Windows, (data.dtype, &known(&[depth, padded])), |i| {
-            let (taps, places_of_image) = (index(taps)?, index(places_of_image)?);
+    let windows = writer.add_block(
+        &output.block_name("conv_windows"),
+        Part::Windows,
+        (data.dtype, &known_sizes(&[depth, padded])),
+        |i| {
+            let (taps, places_of_image) = (index_constant(taps)?, index_constant(places_of_image)?);
             let mut at = vec![i[1].floor_div(&places_of_image)?, i[0].floor_div(&taps)?];
-            let place = digits(&i[1].floor_mod(&places_of_image)?, &places)?;
-            let tap = digits(&i[0].floor_mod(&taps)?, &kernel)?;
+            let place = split_digits(&i[1].floor_mod(&places_of_image)?, &places)?;
+            let tap = split_digits(&i[0].floor_mod(&taps)?, &kernel)?;
             for (d, (place, tap)) in place.iter().zip(&tap).enumerate() {
                 at.push(
-                    place.mul(&index(shape.window.strides[d])?)?.add(&tap.mul(&index(shape.window.dilations[d])?)?)?,
+                    place
+                        .mul(&index_constant(shape.window.strides[d])?)?
+                        .add(&tap.mul(&index_constant(shape.window.dilations[d])?)?)?,
                 );
             }
-            let element = data.at(&at)?;
+            let element = data.element_at(&at)?;
             if padded == columns {
                 return Ok(element);
             }
-            i[1].less(&index(columns)?)?.if_then_else(&element, &constant(data.dtype, 0.0)?)
-        })?;
-    let step = axis("k", &Extent::Known(depth), true)?;
-    let sums =
-        writer.block(&output.name("conv_columns"), Part::Anchor, (output.dtype, &known(&[channels, padded])), |i| {
+            i[1].less(&index_constant(columns)?)?.if_then_else(&element, &constant(data.dtype, 0.0)?)
+        },
+    )?;
+    let step = loop_axis("k", &Extent::Known(depth), true)?;
+    let sums = writer.add_block(
+        &output.block_name("conv_columns"),
+        Part::Anchor,
+        (output.dtype, &known_sizes(&[channels, padded])),
+        |i| {
             let (row, column) = ([i[0].clone(), step.variable.clone()], [step.variable.clone(), i[1].clone()]);
-            let product = multiply((weight, &row), (&windows, &column), NO_ZEROS, output.dtype)?;
-            reduce(Reduction::Sum, output.dtype, &product, std::slice::from_ref(&step))
-        })?;
-    writer.block(&output.name("conv_places"), Part::Epilogue, output.like(), |i| sums.at(&column_of(i, &places)?))
+            let product = multiply_elements((weight, &row), (&windows, &column), NO_ZEROS, output.dtype)?;
+            reduce_axes(Reduction::Sum, output.dtype, &product, std::slice::from_ref(&step))
+        },
+    )?;
+    writer.add_block(&output.block_name("conv_places"), Part::Epilogue, output.element_type(), |i| {
+        sums.element_at(&column_of(i, &places)?)
+    })
 }
 
-/// Row and column of an element of a convolution's result, whose places have these extents.
+/// Returns row and column of an element of a convolution's result with these spatial extents.
 pub(crate) fn column_of(at: &[Expression], places: &[i64]) -> std::result::Result<Vec<Expression>, TvmError> {
     let mut column = at[0].clone();
     for (place, &extent) in at[2..].iter().zip(places) {
-        column = column.mul(&index(extent)?)?.add(place)?;
+        column = column.mul(&index_constant(extent)?)?.add(place)?;
     }
     Ok(vec![at[1].clone(), column])
 }
 
-/// Block names of padding and anchor.
 fn conv_names(spatial: usize, is_depthwise: bool, is_grouped: bool, is_blocked: bool) -> (&'static str, &'static str) {
     match (spatial, is_depthwise, is_grouped, is_blocked) {
         (_, _, _, true) => ("pad_temp", "conv_blocked"),
@@ -303,14 +333,21 @@ fn conv_names(spatial: usize, is_depthwise: bool, is_grouped: bool, is_blocked: 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SumOrder {
     Own,
-    /// Of each row first the even columns, then the odd ones.
+    /// The even columns of each row, then the odd ones.
     Apart,
-    /// The rows of all channels at one height together.
+    /// The rows of all channels at one height are adjacent.
     Rows,
 }
 
-/// The input surrounded by its zero point; `pads` holds all heads, then all tails, of the spatial dimensions.
-fn pad(writer: &mut Writer, name: &str, data: &Tensor, pads: &[i64], zero: i64, order: SumOrder) -> Result<Tensor> {
+/// Surrounds the input with its zero point; `pads` holds all heads, then all tails, of the spatial dimensions.
+fn pad_input(
+    writer: &mut Writer,
+    name: &str,
+    data: &Tensor,
+    pads: &[i64],
+    zero: i64,
+    order: SumOrder,
+) -> Result<Tensor> {
     let zero = constant(data.dtype, zero as f64)?;
     let (heads, tails) = pads.split_at(pads.len() / 2);
     let (heads, mut tails) = (with_leading(heads), with_leading(tails));
@@ -319,7 +356,7 @@ fn pad(writer: &mut Writer, name: &str, data: &Tensor, pads: &[i64], zero: i64, 
     match order {
         SumOrder::Own => {}
         SumOrder::Apart => {
-            let columns = writer.number(&extents[last])?;
+            let columns = writer.known_extent(&extents[last])?;
             // An odd number of columns has one beyond them.
             tails[last] += columns % 2;
             extents[last] = Extent::Known(2);
@@ -327,13 +364,13 @@ fn pad(writer: &mut Writer, name: &str, data: &Tensor, pads: &[i64], zero: i64, 
         }
         SumOrder::Rows => extents[1..last].rotate_left(1),
     }
-    writer.block(name, Part::Pad, (data.dtype, &extents), |i| {
+    writer.add_block(name, Part::Pad, (data.dtype, &extents), |i| {
         let mut at = i.to_vec();
         match order {
             SumOrder::Own => {}
             SumOrder::Apart => {
                 let half = at.pop().expect("a row has two halves");
-                at[last] = half.mul(&index(2)?)?.add(&at[last])?;
+                at[last] = half.mul(&index_constant(2)?)?.add(&at[last])?;
             }
             SumOrder::Rows => at[1..last].rotate_right(1),
         }
@@ -341,41 +378,47 @@ fn pad(writer: &mut Writer, name: &str, data: &Tensor, pads: &[i64], zero: i64, 
     })
 }
 
-fn dense(writer: &mut Writer, data: &Tensor, weight: &Tensor, zeros: Zeros, output: &Output) -> Result<Tensor> {
+fn multiply_dense(
+    writer: &mut Writer,
+    data: &Tensor,
+    weight: &Tensor,
+    zeros: Zeros,
+    output: &Output,
+) -> Result<Tensor> {
     let rank = output.extents.len();
     let block = block_of(writer, &output.extents[rank - 1], false)?;
     // An unpacked weight cannot be read as a vector of columns, only a packed one can.
     let copy = match block.filter(|_| writer.copies && weight.extents.len() == 2) {
-        Some(block) => Some(panels(writer, weight, true, block, output)?),
+        Some(block) => Some(copy_panels(writer, weight, true, block, output)?),
         None => None,
     };
     let weight = copy.as_ref().unwrap_or(weight);
     let is_packed = weight.extents.len() == 3;
-    let depth = axis("k", &data.extents[rank - 1], true)?;
+    let depth = loop_axis("k", &data.extents[rank - 1], true)?;
     let product = |rows: &[Expression], column: &[Expression]| -> Element {
         let mut at = rows.to_vec();
         at.push(depth.variable.clone());
         let mut weight_at = vec![column[0].clone(), depth.variable.clone()];
         weight_at.extend(column.get(1).cloned());
-        multiply((data, &at), (weight, &weight_at), zeros, output.dtype)
+        multiply_elements((data, &at), (weight, &weight_at), zeros, output.dtype)
     };
     let axes = [depth.clone()];
     match block.filter(|_| is_packed) {
-        None => writer.block(&output.name("T_matmul_NT"), Part::Anchor, output.like(), |i| {
-            reduce(Reduction::Sum, output.dtype, &product(&i[..rank - 1], &i[rank - 1..])?, &axes)
+        None => writer.add_block(&output.block_name("T_matmul_NT"), Part::Anchor, output.element_type(), |i| {
+            reduce_axes(Reduction::Sum, output.dtype, &product(&i[..rank - 1], &i[rank - 1..])?, &axes)
         }),
         Some(block) => {
             let blocked = blocked_extents(writer, &output.extents, rank - 1, block)?;
             let accumulated =
-                writer.block(&output.name("dense_blocked"), Part::Anchor, (output.dtype, &blocked), |i| {
-                    reduce(Reduction::Sum, output.dtype, &product(&i[..rank - 1], &i[rank - 1..])?, &axes)
+                writer.add_block(&output.block_name("dense_blocked"), Part::Anchor, (output.dtype, &blocked), |i| {
+                    reduce_axes(Reduction::Sum, output.dtype, &product(&i[..rank - 1], &i[rank - 1..])?, &axes)
                 })?;
-            unblock(writer, &accumulated, rank - 1, block, output, &output.extents)
+            unblock_result(writer, &accumulated, rank - 1, block, output, &output.extents)
         }
     }
 }
 
-fn matmul(
+fn multiply_matrices(
     writer: &mut Writer,
     (transpose_a, transpose_b): (bool, bool),
     a: &Tensor,
@@ -384,9 +427,9 @@ fn matmul(
     output: &Output,
 ) -> Result<Tensor> {
     let rank = output.extents.len();
-    let depth = axis("k", &a.extents[a.extents.len() - if transpose_a { 2 } else { 1 }], true)?;
+    let depth = loop_axis("k", &a.extents[a.extents.len() - if transpose_a { 2 } else { 1 }], true)?;
     let at = |tensor: &Tensor, place: &[Expression], row: &Expression, column: &Expression, transposed: bool| {
-        let mut at = leading(tensor, place)?;
+        let mut at = batch_indices(tensor, place)?;
         at.extend(if transposed { [column.clone(), row.clone()] } else { [row.clone(), column.clone()] });
         Ok(at)
     };
@@ -395,83 +438,88 @@ fn matmul(
         let row = &place[rank - 2];
         let a_at = at(a, &place[..rank - 2], row, &depth.variable, transpose_a)?;
         let b_at = at(b, &place[..rank - 2], &depth.variable, column, transpose_b)?;
-        multiply((a, &a_at), (b, &b_at), zeros, output.dtype)
+        multiply_elements((a, &a_at), (b, &b_at), zeros, output.dtype)
     };
     let block = block_of(writer, &output.extents[rank - 1], !writer.copies)?;
     let Some(block) = block else {
         let name = if rank == 2 { "T_matmul" } else { "T_batch_matmul" };
-        return writer.block(&output.name(name), Part::Anchor, output.like(), |i| {
-            reduce(Reduction::Sum, output.dtype, &product(i, &i[rank - 1])?, &axes)
+        return writer.add_block(&output.block_name(name), Part::Anchor, output.element_type(), |i| {
+            reduce_axes(Reduction::Sum, output.dtype, &product(i, &i[rank - 1])?, &axes)
         });
     };
     let blocked = blocked_extents(writer, &output.extents, rank - 1, block)?;
-    let copy = if writer.copies { Some(panels(writer, b, transpose_b, block, output)?) } else { None };
-    let accumulated = writer.block(&output.name("matmul_blocked"), Part::Anchor, (output.dtype, &blocked), |i| {
-        if let Some(copy) = &copy {
-            let a_at = at(a, &i[..rank - 2], &i[rank - 2], &depth.variable, transpose_a)?;
-            let mut b_at = leading(b, &i[..rank - 2])?;
-            b_at.extend([i[rank - 1].clone(), depth.variable.clone(), i[rank].clone()]);
-            return reduce(
-                Reduction::Sum,
-                output.dtype,
-                &multiply((a, &a_at), (copy, &b_at), zeros, output.dtype)?,
-                &axes,
-            );
-        }
-        let column = i[rank - 1].mul(&index(block)?)?.add(&i[rank])?;
-        reduce(Reduction::Sum, output.dtype, &product(i, &column)?, &axes)
-    })?;
-    unblock(writer, &accumulated, rank - 1, block, output, &output.extents)
+    let copy = if writer.copies { Some(copy_panels(writer, b, transpose_b, block, output)?) } else { None };
+    let accumulated =
+        writer.add_block(&output.block_name("matmul_blocked"), Part::Anchor, (output.dtype, &blocked), |i| {
+            if let Some(copy) = &copy {
+                let a_at = at(a, &i[..rank - 2], &i[rank - 2], &depth.variable, transpose_a)?;
+                let mut b_at = batch_indices(b, &i[..rank - 2])?;
+                b_at.extend([i[rank - 1].clone(), depth.variable.clone(), i[rank].clone()]);
+                return reduce_axes(
+                    Reduction::Sum,
+                    output.dtype,
+                    &multiply_elements((a, &a_at), (copy, &b_at), zeros, output.dtype)?,
+                    &axes,
+                );
+            }
+            let column = i[rank - 1].mul(&index_constant(block)?)?.add(&i[rank])?;
+            reduce_axes(Reduction::Sum, output.dtype, &product(i, &column)?, &axes)
+        })?;
+    unblock_result(writer, &accumulated, rank - 1, block, output, &output.extents)
 }
 
-/// Indices of the batch dimensions of an operand, broadcast.
-fn leading(tensor: &Tensor, place: &[Expression]) -> std::result::Result<Vec<Expression>, TvmError> {
+/// Returns the indices of an operand's batch dimensions, broadcast.
+fn batch_indices(tensor: &Tensor, place: &[Expression]) -> std::result::Result<Vec<Expression>, TvmError> {
     let batch = tensor.extents.len() - 2;
     let skipped = place.len() - batch;
     tensor.extents[..batch]
         .iter()
         .zip(&place[skipped..])
-        .map(|(extent, variable)| if extent.is(1) { index(0) } else { Ok(variable.clone()) })
+        .map(|(extent, variable)| if extent.is_always(1) { index_constant(0) } else { Ok(variable.clone()) })
         .collect()
 }
 
-/// The second operand of a product as panels, each a block of columns by all of the depth; where columns end within a block zeros
-/// follow.
-fn panels(writer: &mut Writer, operand: &Tensor, is_transposed: bool, block: i64, output: &Output) -> Result<Tensor> {
-    let columns = writer.number(&output.extents[output.extents.len() - 1])?;
+/// Copies the second operand into panels: a block of columns by the whole depth, padded with zeros.
+fn copy_panels(
+    writer: &mut Writer,
+    operand: &Tensor,
+    is_transposed: bool,
+    block: i64,
+    output: &Output,
+) -> Result<Tensor> {
+    let columns = writer.known_extent(&output.extents[output.extents.len() - 1])?;
     let rank = operand.extents.len();
     let (batch, depth) = (rank - 2, operand.extents[rank - if is_transposed { 1 } else { 2 }].clone());
     let mut extents = operand.extents[..batch].to_vec();
-    extents.extend([Extent::Known(tiles::count(columns, block)), depth, Extent::Known(block)]);
+    extents.extend([Extent::Known(tiles::tile_count(columns, block)), depth, Extent::Known(block)]);
     let zero = constant(operand.dtype, 0.0)?;
-    writer.block(&output.name("panels"), Part::Copy, (operand.dtype, &extents), |i| {
-        let column = i[batch].mul(&index(block)?)?.add(&i[batch + 2])?;
+    writer.add_block(&output.block_name("panels"), Part::Copy, (operand.dtype, &extents), |i| {
+        let column = i[batch].mul(&index_constant(block)?)?.add(&i[batch + 2])?;
         let mut at = i[..batch].to_vec();
         let row = i[batch + 1].clone();
         at.extend(if is_transposed { [column.clone(), row] } else { [row, column.clone()] });
-        let element = operand.at(&at)?;
+        let element = operand.element_at(&at)?;
         match columns % block {
             0 => Ok(element),
-            _ => column.less(&index(columns)?)?.if_then_else(&element, &zero),
+            _ => column.less(&index_constant(columns)?)?.if_then_else(&element, &zero),
         }
     })
 }
 
-/// A sum over all letters that the result lacks.
-fn einsum(writer: &mut Writer, equation: &str, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
-    let types = inputs.iter().map(|input| Ok(TensorType::new(input.dtype, &writer.numbers(&input.extents)?)));
+fn sum_einsum(writer: &mut Writer, equation: &str, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+    let types = inputs.iter().map(|input| Ok(TensorType::new(input.dtype, &writer.known_extents(&input.extents)?)));
     let types = types.collect::<Result<Vec<TensorType>>>()?;
     let unsupported = |why: String| LowerError::Unsupported { operator: "einsum".to_owned(), why };
-    let equation = Equation::read(equation, &types.iter().collect::<Vec<_>>()).map_err(unsupported)?;
+    let equation = Equation::read_equation(equation, &types.iter().collect::<Vec<_>>()).map_err(unsupported)?;
     let extents = TensorType { dtype: output.dtype, shape: equation.extents.clone() }.extents();
-    let extents = known(&extents.expect("letters stand for numbers when all operands have them"));
+    let extents = known_sizes(&extents.expect("letters stand for numbers when all operands have them"));
     let axes = equation
         .summed
         .iter()
         .enumerate()
-        .map(|(place, &letter)| axis(&format!("r{place}"), &extents[letter], true))
+        .map(|(place, &letter)| loop_axis(&format!("r{place}"), &extents[letter], true))
         .collect::<std::result::Result<Vec<_>, _>>()?;
-    writer.block(&output.name("einsum"), Part::Anchor, output.like(), |i| {
+    writer.add_block(&output.block_name("einsum"), Part::Anchor, output.element_type(), |i| {
         let variable = |letter: usize| match equation.output.iter().position(|&used| used == letter) {
             Some(place) => i[place].clone(),
             None => {
@@ -483,9 +531,9 @@ fn einsum(writer: &mut Writer, equation: &str, inputs: &[Tensor], output: &Outpu
         for (input, letters) in inputs.iter().zip(&equation.operands) {
             let places = letters.iter().zip(&input.extents);
             let at = places
-                .map(|(&letter, extent)| if extent.is(1) { index(0) } else { Ok(variable(letter)) })
+                .map(|(&letter, extent)| if extent.is_always(1) { index_constant(0) } else { Ok(variable(letter)) })
                 .collect::<std::result::Result<Vec<_>, _>>()?;
-            let read = input.at(&at)?;
+            let read = input.element_at(&at)?;
             let wide = if input.dtype == output.dtype { read } else { read.cast(output.dtype)? };
             product = Some(match product {
                 None => wide,
@@ -493,21 +541,21 @@ fn einsum(writer: &mut Writer, equation: &str, inputs: &[Tensor], output: &Outpu
             });
         }
         let product = product.expect("an equation has at least one operand");
-        if axes.is_empty() { Ok(product) } else { reduce(Reduction::Sum, output.dtype, &product, &axes) }
+        if axes.is_empty() { Ok(product) } else { reduce_axes(Reduction::Sum, output.dtype, &product, &axes) }
     })
 }
 
 fn blocked_extents(writer: &Writer, extents: &[Extent], dimension: usize, block: i64) -> Result<Vec<Extent>> {
     let mut blocked = extents.to_vec();
-    blocked[dimension] = Extent::Known(tiles::count(writer.number(&extents[dimension])?, block));
+    blocked[dimension] = Extent::Known(tiles::tile_count(writer.known_extent(&extents[dimension])?, block));
     blocked.push(Extent::Known(block));
     Ok(blocked)
 }
 
-/// The block of the layout; `must_divide` where the operand is read as it is.
+/// Returns the block of the layout; `must_divide` if the operand is read unpacked.
 fn block_of(writer: &Writer, extent: &Extent, must_divide: bool) -> Result<Option<i64>> {
     let Layout::Blocked { block } = writer.layout else { return Ok(None) };
-    let extent = writer.number(extent)?;
+    let extent = writer.known_extent(extent)?;
     if block > 0 && (extent % block == 0 || !must_divide) {
         return Ok(Some(block));
     }

@@ -5,27 +5,28 @@
 //! to each product is known by it. Columns that fill a register tile may be more than the result has; then what
 //! follows is computed for all of them, and a last block takes those that are wanted.
 
-use super::products::{ConvShape, Element, digits};
-use super::{Output, Part, Result, Writer, known};
+use super::products::{ConvShape, Element, split_digits};
+use super::{Output, Part, Result, Writer, known_sizes};
 use crate::tvm::TvmError;
-use crate::tvm::dots::{Pair, sum};
-use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, reduce};
+use crate::tvm::dots::{Pair, sum_pairs};
+use crate::tvm::expression::{
+    Axis, Expression, Extent, Reduction, Tensor, constant, index_constant, loop_axis, reduce_axes,
+};
 use job::space::dots::{QUAD, is_flat};
 use models::{DType, Op};
-use schedules::tiles::{count, filled};
+use schedules::tiles::{filled_extent, tile_count};
 
-/// How the columns are computed.
 pub(super) struct DotTile {
     pub(super) columns: i64,
-    /// Whether data has a sign in products.
+    /// Whether products take data as signed bytes.
     pub(super) is_signed: bool,
 }
 
-/// What turns the sign of all bytes of a quad.
+/// Flips the sign bit of all bytes of a quad.
 const SIGNS: i64 = 0x8080_8080_u32.cast_signed() as i64;
 
 /// Convolves with a weight that has no zero point.
-pub(super) fn conv(
+pub(super) fn convolve_bytes(
     writer: &mut Writer,
     op: &Op,
     convolution: &ConvShape<'_>,
@@ -35,7 +36,7 @@ pub(super) fn conv(
 ) -> Result<Tensor> {
     let kernel = writer.kernel.clone();
     let extents = places_of(writer, &output.extents)?;
-    let depth = writer.number(&data.extents[1])? / convolution.window.groups;
+    let depth = writer.known_extent(&data.extents[1])? / convolution.window.groups;
     let is_flat = is_flat(op, &kernel);
     let mut places = extents.clone();
     if is_flat {
@@ -43,53 +44,52 @@ pub(super) fn conv(
         places[kernel.len() - 1] = extents.iter().product();
     }
     let columns = places[places.len() - 1];
-    let padded = filled(columns, tile.columns);
+    let padded = filled_extent(columns, tile.columns);
     let shape = DotShape { places: &places, kernel: &kernel, depth, padded, convolution, is_signed: tile.is_signed };
     let quads = match (is_flat, depth) {
-        (true, _) => shape.flat_quads(writer, data, &output.name("quads"))?,
+        (true, _) => shape.flat_quads(writer, data, &output.block_name("quads"))?,
         (false, 1) => shape.quads_of_columns(writer, data, output)?,
         (false, _) => shape.quads_of_depth(writer, data, output)?,
     };
     let mut wide = places.clone();
     wide[kernel.len() - 1] = padded;
     let whole = with_channels(&output.extents[0], output.extents[1].clone(), &wide);
-    let axes = shape.axes()?;
-    let channels = writer.number(&output.extents[1])?;
-    let sums = writer.block(&output.name("dots"), Part::Anchor, (output.dtype, &whole), |i| {
-        let pair = Pair { data: &quads.at(&shape.at(i, &axes, channels)?)?, is_signed: tile.is_signed };
-        sum(&pair, &stored_quad(weight, &i[1], &shape.row(&axes)?)?, &axes)
+    let axes = shape.reduction_axes()?;
+    let channels = writer.known_extent(&output.extents[1])?;
+    let sums = writer.add_block(&output.block_name("dots"), Part::Anchor, (output.dtype, &whole), |i| {
+        let pair = Pair { data: &quads.element_at(&shape.quad_index(i, &axes, channels)?)?, is_signed: tile.is_signed };
+        sum_pairs(&pair, &stored_quad(weight, &i[1], &shape.weight_row(&axes)?)?, &axes)
     })?;
-    let zero = constant(DType::I32, shape.zero(data.dtype) as f64)?;
+    let zero = constant(DType::I32, shape.shifted_zero(data.dtype) as f64)?;
     let less_zero = |element: Expression, channel: &Expression| -> Element {
-        element.sub(&zero.mul(&stored_quad(weight, channel, &index(0)?)?)?)
+        element.sub(&zero.mul(&stored_quad(weight, channel, &index_constant(0)?)?)?)
     };
     if padded == columns {
-        return writer.block(&output.name("less_zero"), Part::Epilogue, output.like(), |i| {
-            less_zero(sums.at(&place_in(&wide, i, &extents)?)?, &i[1])
+        return writer.add_block(&output.block_name("less_zero"), Part::Epilogue, output.element_type(), |i| {
+            less_zero(sums.element_at(&place_in(&wide, i, &extents)?)?, &i[1])
         });
     }
-    let result = writer
-        .block(&output.name("less_zero"), Part::Epilogue, (output.dtype, &whole), |i| less_zero(sums.at(i)?, &i[1]))?;
+    let result = writer.add_block(&output.block_name("less_zero"), Part::Epilogue, (output.dtype, &whole), |i| {
+        less_zero(sums.element_at(i)?, &i[1])
+    })?;
     writer.padded = Some(whole);
     Ok(result)
 }
 
-/// Of columns that were padded, those that are wanted.
-pub(super) fn cut(writer: &mut Writer, padded: &Tensor, extents: &[Extent]) -> Result<Tensor> {
+pub(super) fn cut_columns(writer: &mut Writer, padded: &Tensor, extents: &[Extent]) -> Result<Tensor> {
     let (numbers, wide) = (places_of(writer, extents)?, places_of(writer, &padded.extents)?);
-    writer.block("cut", Part::Cut, (padded.dtype, extents), |i| padded.at(&place_in(&wide, i, &numbers)?))
+    writer.add_block("cut", Part::Cut, (padded.dtype, extents), |i| padded.element_at(&place_in(&wide, i, &numbers)?))
 }
 
-/// The extents of a convolution's places.
 fn places_of(writer: &Writer, extents: &[Extent]) -> Result<Vec<i64>> {
-    writer.numbers(&extents[2..])
+    writer.known_extents(&extents[2..])
 }
 
 fn with_channels(images: &Extent, channels: Extent, rest: &[i64]) -> Vec<Extent> {
-    [images.clone(), channels].into_iter().chain(known(rest)).collect()
+    [images.clone(), channels].into_iter().chain(known_sizes(rest)).collect()
 }
 
-/// The place of an element of a result among sums that may have its places in one row.
+/// Returns the position of a result element among sums whose positions may be flattened into one row.
 fn place_in(wide: &[i64], at: &[Expression], extents: &[i64]) -> std::result::Result<Vec<Expression>, TvmError> {
     let last = wide.len() - 1;
     if wide[..last] == extents[..last] {
@@ -97,16 +97,16 @@ fn place_in(wide: &[i64], at: &[Expression], extents: &[i64]) -> std::result::Re
     }
     let mut column = at[2].clone();
     for (place, &extent) in at[3..].iter().zip(&extents[1..]) {
-        column = column.mul(&index(extent)?)?.add(place)?;
+        column = column.mul(&index_constant(extent)?)?.add(place)?;
     }
     let mut place = at[..2].to_vec();
-    place.extend((0..last).map(|_| index(0)).collect::<std::result::Result<Vec<_>, _>>()?);
+    place.extend((0..last).map(|_| index_constant(0)).collect::<std::result::Result<Vec<_>, _>>()?);
     place.push(column);
     Ok(place)
 }
 
-/// A product of matrices: quads of data are broadcast, and the lanes are columns, in blocks as the weight is packed in.
-pub(super) fn dense(
+/// Multiplies matrices: quads of data are broadcast, the lanes are columns in the blocks of the packed weight.
+pub(super) fn multiply_bytes(
     writer: &mut Writer,
     [x_zero, w_zero]: [i64; 2],
     (block, is_signed): (i64, bool),
@@ -114,60 +114,65 @@ pub(super) fn dense(
     output: &Output,
 ) -> Result<Tensor> {
     let last = data.extents.len() - 1;
-    let depth = writer.number(&data.extents[last])?;
+    let depth = writer.known_extent(&data.extents[last])?;
     let mut extents = data.extents.clone();
-    extents[last] = Extent::Known(count(depth, QUAD));
-    let quads = writer.block(&output.name("quads"), Part::Quads, (DType::I32, &extents), |i| {
-        let quad = quad(|byte| {
+    extents[last] = Extent::Known(tile_count(depth, QUAD));
+    let quads = writer.add_block(&output.block_name("quads"), Part::Quads, (DType::I32, &extents), |i| {
+        let quad = pack_quad(|byte| {
             let mut at = i.to_vec();
-            at[last] = at[last].mul(&index(QUAD)?)?.add(&index(byte)?)?;
-            let element = data.at(&at)?;
+            at[last] = at[last].mul(&index_constant(QUAD)?)?.add(&index_constant(byte)?)?;
+            let element = data.element_at(&at)?;
             if depth % QUAD == 0 {
                 return Ok(element);
             }
-            at[last].less(&index(depth)?)?.if_then_else(&element, &constant(data.dtype, 0.0)?)
+            at[last].less(&index_constant(depth)?)?.if_then_else(&element, &constant(data.dtype, 0.0)?)
         })?;
-        turned(quad, data.dtype, is_signed)
+        convert_sign(quad, data.dtype, is_signed)
     })?;
-    let step = axis("k", &extents[last], true)?;
+    let step = loop_axis("k", &extents[last], true)?;
     let mut blocked = output.extents.clone();
     blocked[last] = weight.extents[0].clone();
     blocked.push(Extent::Known(block));
-    let sums = writer.block(&output.name("dots"), Part::Anchor, (output.dtype, &blocked), |i| {
+    let sums = writer.add_block(&output.block_name("dots"), Part::Anchor, (output.dtype, &blocked), |i| {
         let mut at = i[..last].to_vec();
         at.push(step.variable.clone());
-        let pair = Pair { data: &quads.at(&at)?, is_signed };
-        let row = [i[last].clone(), step.variable.add(&index(1)?)?, i[last + 1].clone()];
-        sum(&pair, &weight.at(&row)?, std::slice::from_ref(&step))
+        let pair = Pair { data: &quads.element_at(&at)?, is_signed };
+        let row = [i[last].clone(), step.variable.add(&index_constant(1)?)?, i[last + 1].clone()];
+        sum_pairs(&pair, &weight.element_at(&row)?, std::slice::from_ref(&step))
     })?;
     let number = |number: i64| constant(DType::I32, number as f64);
     // What a zero point of the weight takes depends on the sum of a row.
-    let step = axis("b", &data.extents[last], true)?;
+    let step = loop_axis("b", &data.extents[last], true)?;
     let rows = (w_zero != 0).then(|| {
-        writer.block(&output.name("rows"), Part::Helper, (DType::I32, &data.extents[..last]), |i| {
+        writer.add_block(&output.block_name("rows"), Part::Helper, (DType::I32, &data.extents[..last]), |i| {
             let mut at = i.to_vec();
             at.push(step.variable.clone());
-            reduce(Reduction::Sum, DType::I32, &data.at(&at)?.cast(DType::I32)?, std::slice::from_ref(&step))
+            reduce_axes(
+                Reduction::Sum,
+                DType::I32,
+                &data.element_at(&at)?.cast(DType::I32)?,
+                std::slice::from_ref(&step),
+            )
         })
     });
     let rows = rows.transpose()?;
-    let zero = number(x_zero + shift(data.dtype, is_signed))?;
-    writer.block(&output.name("less_zero"), Part::Epilogue, output.like(), |i| {
-        let (outer, lane) = (i[last].floor_div(&index(block)?)?, i[last].floor_mod(&index(block)?)?);
+    let zero = number(x_zero + sign_shift(data.dtype, is_signed))?;
+    writer.add_block(&output.block_name("less_zero"), Part::Epilogue, output.element_type(), |i| {
+        let (outer, lane) = (i[last].floor_div(&index_constant(block)?)?, i[last].floor_mod(&index_constant(block)?)?);
         let at = i[..last].iter().cloned().chain([outer.clone(), lane.clone()]).collect::<Vec<_>>();
-        let sum = sums.at(&at)?.sub(&zero.mul(&weight.at(&[outer, index(0)?, lane])?)?)?;
+        let sum = sums.element_at(&at)?.sub(&zero.mul(&weight.element_at(&[outer, index_constant(0)?, lane])?)?)?;
         match &rows {
             None => Ok(sum),
             Some(rows) => {
-                let row = rows.at(&i[..last])?.sub(&number(depth * x_zero)?)?;
+                let row = rows.element_at(&i[..last])?.sub(&number(depth * x_zero)?)?;
                 sum.sub(&row.mul(&number(w_zero)?)?)
             }
         }
     })
 }
 
-/// What is added to each byte so that it has the sign that products want.
-fn shift(dtype: DType, is_signed: bool) -> i64 {
+/// Returns the offset of each byte that gives it the signedness of products.
+fn sign_shift(dtype: DType, is_signed: bool) -> i64 {
     const SHIFT: i64 = 128;
     match (dtype, is_signed) {
         (DType::I8, false) => SHIFT,
@@ -176,18 +181,16 @@ fn shift(dtype: DType, is_signed: bool) -> i64 {
     }
 }
 
-/// Quads without a sign or with one, as products want them.
-fn turned(whole: Expression, dtype: DType, is_signed: bool) -> Element {
-    if shift(dtype, is_signed) == 0 { Ok(whole) } else { whole.bit_xor(&constant(DType::I32, SIGNS as f64)?) }
+fn convert_sign(whole: Expression, dtype: DType, is_signed: bool) -> Element {
+    if sign_shift(dtype, is_signed) == 0 { Ok(whole) } else { whole.bit_xor(&constant(DType::I32, SIGNS as f64)?) }
 }
 
-/// A quad of a weight that is packed row by row.
 fn stored_quad(weight: &Tensor, row: &Expression, place: &Expression) -> Element {
-    weight.at(&[row.clone(), place.clone(), index(0)?])
+    weight.element_at(&[row.clone(), place.clone(), index_constant(0)?])
 }
 
-/// Four bytes as one number, the first one lowest.
-fn quad(mut byte: impl FnMut(i64) -> Element) -> Element {
+/// Packs four bytes into one integer, little-endian.
+fn pack_quad(mut byte: impl FnMut(i64) -> Element) -> Element {
     const BITS: i64 = 8;
     let mut whole: Option<Expression> = None;
     for place in 0..QUAD {
@@ -204,97 +207,97 @@ fn quad(mut byte: impl FnMut(i64) -> Element) -> Element {
 }
 
 struct DotShape<'a> {
-    /// Extents of the result's places.
     places: &'a [i64],
     kernel: &'a [i64],
-    /// Channels that one of the result reads.
+    /// Input channels of one output channel.
     depth: i64,
-    /// The last extent of the places, filled up to whole tiles.
+    /// The last spatial extent, rounded up to whole tiles.
     padded: i64,
     convolution: &'a ConvShape<'a>,
     is_signed: bool,
 }
 
 impl DotShape<'_> {
-    /// The zero point as products see it.
-    fn zero(&self, dtype: DType) -> i64 {
-        self.convolution.zeros[0] + shift(dtype, self.is_signed)
+    /// Returns the zero point after the sign shift.
+    fn shifted_zero(&self, dtype: DType) -> i64 {
+        self.convolution.zeros[0] + sign_shift(dtype, self.is_signed)
     }
 
-    fn last(&self) -> usize {
+    fn last_dimension(&self) -> usize {
         self.kernel.len() - 1
     }
 
-    /// Whether quads are neighbours of a row, because there are none along the depth.
+    /// Whether quads are neighbours in a row, because the depth is 1.
     fn has_columns(&self) -> bool {
         self.depth == 1
     }
 
-    /// Quads that one place of the window has, or one row of it.
-    fn groups(&self) -> i64 {
-        let along = if self.has_columns() { self.kernel[self.last()] } else { self.depth };
-        count(along, QUAD)
+    /// Returns the quads at one position of the window, or in one row if quads lie along rows.
+    fn quad_count(&self) -> i64 {
+        let along = if self.has_columns() { self.kernel[self.last_dimension()] } else { self.depth };
+        tile_count(along, QUAD)
     }
 
-    /// What is summed: the taps of the window, and quads.
-    fn axes(&self) -> std::result::Result<Vec<Axis>, TvmError> {
-        let taps = if self.has_columns() { self.last() } else { self.kernel.len() };
+    fn reduction_axes(&self) -> std::result::Result<Vec<Axis>, TvmError> {
+        let taps = if self.has_columns() { self.last_dimension() } else { self.kernel.len() };
         let taps = self.kernel[..taps].iter().enumerate();
         let mut axes = taps
-            .map(|(d, &extent)| axis(&format!("r{d}"), &Extent::Known(extent), true))
+            .map(|(d, &extent)| loop_axis(&format!("r{d}"), &Extent::Known(extent), true))
             .collect::<std::result::Result<Vec<_>, _>>()?;
-        axes.push(axis("rc", &Extent::Known(self.groups()), true)?);
+        axes.push(loop_axis("rc", &Extent::Known(self.quad_count()), true)?);
         Ok(axes)
     }
 
-    /// Where a packed weight has the quad of these axes.
-    fn row(&self, axes: &[Axis]) -> Element {
-        let mut row = index(0)?;
+    fn weight_row(&self, axes: &[Axis]) -> Element {
+        let mut row = index_constant(0)?;
         for (axis, extent) in axes.iter().zip(self.kernel.iter().copied()).take(axes.len() - 1) {
-            row = row.mul(&index(extent)?)?.add(&axis.variable)?;
+            row = row.mul(&index_constant(extent)?)?.add(&axis.variable)?;
         }
-        row.mul(&index(self.groups())?)?.add(&axes[axes.len() - 1].variable)?.add(&index(1)?)
+        row.mul(&index_constant(self.quad_count())?)?.add(&axes[axes.len() - 1].variable)?.add(&index_constant(1)?)
     }
 
-    /// Quads along the depth of all groups.
     fn all_groups(&self) -> Extent {
-        Extent::Known(self.convolution.window.groups * self.groups())
+        Extent::Known(self.convolution.window.groups * self.quad_count())
     }
 
-    fn stride(&self) -> i64 {
-        self.convolution.window.strides[self.last()]
+    fn column_stride(&self) -> i64 {
+        self.convolution.window.strides[self.last_dimension()]
     }
 
-    /// How far behind the first place of a row the last one lies that a column reads.
-    fn reach(&self) -> i64 {
-        let taps = if self.has_columns() { self.groups() * QUAD } else { self.kernel[self.last()] };
-        (taps - 1) * self.convolution.window.dilations[self.last()]
+    /// Returns the distance from the first to the last input position that a column reads.
+    fn tap_reach(&self) -> i64 {
+        let taps = if self.has_columns() { self.quad_count() * QUAD } else { self.kernel[self.last_dimension()] };
+        (taps - 1) * self.convolution.window.dilations[self.last_dimension()]
     }
 
-    /// The row of the data that a row of the result reads, of all dimensions but the last.
+    /// Returns the input row of an output row, for all dimensions but the last.
     fn rows_at(&self, i: &[Expression], taps: &[Axis]) -> std::result::Result<Vec<Expression>, TvmError> {
-        (0..self.last())
+        (0..self.last_dimension())
             .map(|d| {
-                let tap = taps[d].variable.mul(&index(self.convolution.window.dilations[d])?)?;
-                i[2 + d].mul(&index(self.convolution.window.strides[d])?)?.add(&tap)
+                let tap = taps[d].variable.mul(&index_constant(self.convolution.window.dilations[d])?)?;
+                i[2 + d].mul(&index_constant(self.convolution.window.strides[d])?)?.add(&tap)
             })
             .collect()
     }
 
-    /// Returns the phase and the position within the stride for a column at an offset.
-    fn phase(&self, behind: &Expression, column: &Expression) -> std::result::Result<[Expression; 2], TvmError> {
-        let stride = index(self.stride())?;
+    fn split_phase(&self, behind: &Expression, column: &Expression) -> std::result::Result<[Expression; 2], TvmError> {
+        let stride = index_constant(self.column_stride())?;
         Ok([behind.floor_mod(&stride)?, column.add(&behind.floor_div(&stride)?)?])
     }
 
-    /// Where a product finds its quad.
-    fn at(&self, i: &[Expression], axes: &[Axis], channels: i64) -> std::result::Result<Vec<Expression>, TvmError> {
-        let (group, last) = (&axes[axes.len() - 1].variable, self.last());
+    /// Returns the index of the quad that a product reads.
+    fn quad_index(
+        &self,
+        i: &[Expression],
+        axes: &[Axis],
+        channels: i64,
+    ) -> std::result::Result<Vec<Expression>, TvmError> {
+        let (group, last) = (&axes[axes.len() - 1].variable, self.last_dimension());
         let per_group = channels / self.convolution.window.groups;
         let source = match (self.convolution.window.groups, per_group) {
-            (1, _) => index(0)?,
+            (1, _) => index_constant(0)?,
             (_, 1) => i[1].clone(),
-            _ => i[1].floor_div(&index(per_group)?)?,
+            _ => i[1].floor_div(&index_constant(per_group)?)?,
         };
         let mut at = vec![i[0].clone()];
         if self.has_columns() {
@@ -303,14 +306,14 @@ impl DotShape<'_> {
             at.extend([group.clone(), i[2 + last].clone()]);
             return Ok(at);
         }
-        at.push(source.mul(&index(self.groups())?)?.add(group)?);
+        at.push(source.mul(&index_constant(self.quad_count())?)?.add(group)?);
         at.extend(self.rows_at(i, axes)?);
-        let behind = axes[last].variable.mul(&index(self.convolution.window.dilations[last])?)?;
-        at.extend(self.phase(&behind, &i[2 + last])?);
+        let behind = axes[last].variable.mul(&index_constant(self.convolution.window.dilations[last])?)?;
+        at.extend(self.split_phase(&behind, &i[2 + last])?);
         Ok(at)
     }
 
-    /// A byte of a channel where there is one.
+    /// Reads a byte along the depth, or zero beyond the last channel.
     fn byte_of_depth(
         &self,
         data: &Tensor,
@@ -318,33 +321,33 @@ impl DotShape<'_> {
         byte: i64,
         place: &[Expression],
     ) -> Element {
-        let groups = index(self.groups())?;
-        let within = group.floor_mod(&groups)?.mul(&index(QUAD)?)?.add(&index(byte)?)?;
-        let channel = group.floor_div(&groups)?.mul(&index(self.depth)?)?.add(&within)?;
+        let groups = index_constant(self.quad_count())?;
+        let within = group.floor_mod(&groups)?.mul(&index_constant(QUAD)?)?.add(&index_constant(byte)?)?;
+        let channel = group.floor_div(&groups)?.mul(&index_constant(self.depth)?)?.add(&within)?;
         let mut at = vec![image.clone(), channel];
         at.extend_from_slice(place);
-        let element = data.at(&at)?;
+        let element = data.element_at(&at)?;
         if self.depth % QUAD == 0 {
             return Ok(element);
         }
-        within.less(&index(self.depth)?)?.if_then_else(&element, &constant(data.dtype, 0.0)?)
+        within.less(&index_constant(self.depth)?)?.if_then_else(&element, &constant(data.dtype, 0.0)?)
     }
 
     /// Quads along the depth of places that are one row: `[n, depth / 4, 1…, column]`.
     fn flat_quads(&self, writer: &mut Writer, data: &Tensor, name: &str) -> Result<Tensor> {
         let read = places_of(writer, &data.extents)?;
-        let whole = self.places[self.last()];
-        let rest = [&self.places[..self.last()], &[1, self.padded]].concat();
+        let whole = self.places[self.last_dimension()];
+        let rest = [&self.places[..self.last_dimension()], &[1, self.padded]].concat();
         let extents = with_channels(&data.extents[0], self.all_groups(), &rest);
-        writer.block(name, Part::Quads, (DType::I32, &extents), |i| {
+        writer.add_block(name, Part::Quads, (DType::I32, &extents), |i| {
             let column = &i[extents.len() - 1];
-            let place = digits(column, &read)?;
-            let quad = quad(|byte| self.byte_of_depth(data, (&i[0], &i[1]), byte, &place))?;
-            let quad = turned(quad, data.dtype, self.is_signed)?;
+            let place = split_digits(column, &read)?;
+            let quad = pack_quad(|byte| self.byte_of_depth(data, (&i[0], &i[1]), byte, &place))?;
+            let quad = convert_sign(quad, data.dtype, self.is_signed)?;
             if self.padded == whole {
                 return Ok(quad);
             }
-            column.less(&index(whole)?)?.if_then_else(&quad, &constant(DType::I32, 0.0)?)
+            column.less(&index_constant(whole)?)?.if_then_else(&quad, &constant(DType::I32, 0.0)?)
         })
     }
 
@@ -353,60 +356,61 @@ impl DotShape<'_> {
         let bytes = self.padded_bytes(writer, data, output)?;
         let mut extents = bytes.extents.clone();
         extents[1] = self.all_groups();
-        writer.block(&output.name("quads"), Part::Quads, (DType::I32, &extents), |i| {
-            let quad = quad(|byte| self.byte_of_depth(&bytes, (&i[0], &i[1]), byte, &i[2..]))?;
-            turned(quad, data.dtype, self.is_signed)
+        writer.add_block(&output.block_name("quads"), Part::Quads, (DType::I32, &extents), |i| {
+            let quad = pack_quad(|byte| self.byte_of_depth(&bytes, (&i[0], &i[1]), byte, &i[2..]))?;
+            convert_sign(quad, data.dtype, self.is_signed)
         })
     }
 
     /// Quads along a row: `[n, channel, rows…, four columns, column]`.
     fn quads_of_columns(&self, writer: &mut Writer, data: &Tensor, output: &Output) -> Result<Tensor> {
         let bytes = self.padded_bytes(writer, data, output)?;
-        let rows = 2 + self.last();
+        let rows = 2 + self.last_dimension();
         let mut extents = bytes.extents[..rows].to_vec();
-        extents.extend(known(&[self.groups(), self.padded]));
-        writer.block(&output.name("quads"), Part::Quads, (DType::I32, &extents), |i| {
-            let quad = quad(|byte| {
-                let tap = i[rows].mul(&index(QUAD)?)?.add(&index(byte)?)?;
-                let behind = tap.mul(&index(self.convolution.window.dilations[self.last()])?)?;
+        extents.extend(known_sizes(&[self.quad_count(), self.padded]));
+        writer.add_block(&output.block_name("quads"), Part::Quads, (DType::I32, &extents), |i| {
+            let quad = pack_quad(|byte| {
+                let tap = i[rows].mul(&index_constant(QUAD)?)?.add(&index_constant(byte)?)?;
+                let behind = tap.mul(&index_constant(self.convolution.window.dilations[self.last_dimension()])?)?;
                 let mut at = i[..rows].to_vec();
-                at.extend(self.phase(&behind, &i[rows + 1])?);
-                bytes.at(&at)
+                at.extend(self.split_phase(&behind, &i[rows + 1])?);
+                bytes.element_at(&at)
             })?;
-            turned(quad, data.dtype, self.is_signed)
+            convert_sign(quad, data.dtype, self.is_signed)
         })
     }
 
-    /// The data surrounded by its zero point, each row by the phases of its stride:
+    /// Pads the data with its zero point, each row split by the phases of its stride:
     /// `[n, channel, rows…, column % stride, column / stride]`.
     fn padded_bytes(&self, writer: &mut Writer, data: &Tensor, output: &Output) -> Result<Tensor> {
-        let (stride, rows) = (self.stride(), 2 + self.last());
+        let (stride, rows) = (self.column_stride(), 2 + self.last_dimension());
         let all = |rest: &[i64]| with_channels(&data.extents[0], data.extents[1].clone(), rest);
         let mut extents = Vec::new();
-        for d in 0..self.last() {
+        for d in 0..self.last_dimension() {
             let reach = (self.kernel[d] - 1) * self.convolution.window.dilations[d] + 1;
             extents.push((self.places[d] - 1) * self.convolution.window.strides[d] + reach);
         }
-        let phases = [stride.min(self.reach() + 1), self.padded + self.reach() / stride];
+        let phases = [stride.min(self.tap_reach() + 1), self.padded + self.tap_reach() / stride];
         if stride == 1 {
             extents.extend(phases);
-            return self.surrounded(writer, data, &output.name("pad_temp"), &all(&extents), |i| {
+            return self.surround_data(writer, data, &output.block_name("pad_temp"), &all(&extents), |i| {
                 [&i[..rows], &i[rows + 1..]].concat()
             });
         }
         extents.push(phases[1] * stride);
-        let bytes = self.surrounded(writer, data, &output.name("pad_temp"), &all(&extents), <[Expression]>::to_vec)?;
+        let bytes =
+            self.surround_data(writer, data, &output.block_name("pad_temp"), &all(&extents), <[Expression]>::to_vec)?;
         extents.pop();
         extents.extend(phases);
-        writer.block(&output.name("phases"), Part::Pad, (data.dtype, &all(&extents)), |i| {
+        writer.add_block(&output.block_name("phases"), Part::Pad, (data.dtype, &all(&extents)), |i| {
             let mut at = i[..rows].to_vec();
-            at.push(i[rows + 1].mul(&index(stride)?)?.add(&i[rows])?);
-            bytes.at(&at)
+            at.push(i[rows + 1].mul(&index_constant(stride)?)?.add(&i[rows])?);
+            bytes.element_at(&at)
         })
     }
 
-    /// The data surrounded by its zero point, where `place` says which place of it an element is.
-    fn surrounded(
+    /// Pads the data with its zero point; `place` maps an element to its position in the data.
+    fn surround_data(
         &self,
         writer: &mut Writer,
         data: &Tensor,
@@ -416,21 +420,23 @@ impl DotShape<'_> {
     ) -> Result<Tensor> {
         let (read, padded) = (places_of(writer, &data.extents)?, places_of(writer, extents)?);
         let zero = constant(data.dtype, self.convolution.zeros[0] as f64)?;
-        writer.block(name, Part::Pad, (data.dtype, extents), |i| {
+        writer.add_block(name, Part::Pad, (data.dtype, extents), |i| {
             let mut at = place(i);
             let mut inside: Option<Expression> = None;
             for (d, at) in at[2..].iter_mut().enumerate() {
                 let head = self.convolution.window.pads[d];
-                let extent = if d == self.last() { padded[padded.len() - 1] } else { padded[d] };
-                *at = at.sub(&index(head)?)?;
+                let extent = if d == self.last_dimension() { padded[padded.len() - 1] } else { padded[d] };
+                *at = at.sub(&index_constant(head)?)?;
                 if head > 0 {
-                    inside = Some(super::movement::both(inside, at.at_least(&index(0)?)?.likely()?)?);
+                    inside =
+                        Some(super::movement::join_conditions(inside, at.at_least(&index_constant(0)?)?.likely()?)?);
                 }
                 if extent - head > read[d] {
-                    inside = Some(super::movement::both(inside, at.less(&index(read[d])?)?.likely()?)?);
+                    inside =
+                        Some(super::movement::join_conditions(inside, at.less(&index_constant(read[d])?)?.likely()?)?);
                 }
             }
-            let element = data.at(&at)?;
+            let element = data.element_at(&at)?;
             match inside {
                 Some(inside) => inside.if_then_else(&element, &zero),
                 None => Ok(element),

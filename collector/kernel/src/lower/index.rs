@@ -7,43 +7,50 @@ use super::pointwise::axis_of;
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{
-    Axis, Expression, Extent, PLACE, Reduction, Tensor, axis, constant, highest, index, index_type, lowest, reduce,
+    Axis, Expression, Extent, PLACE, Reduction, Tensor, constant, highest_number, index_constant, index_type,
+    loop_axis, lowest_number, reduce_axes,
 };
 use models::operators::{Gather, GatherElements, GatherNd, OneHot, ScatterElements, ScatterNd};
 use models::{Op, ScatterOp};
 
 type Element = std::result::Result<Expression, TvmError>;
 
-pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
+pub(super) fn lower_indexing(
+    writer: &mut Writer,
+    op: &Op,
+    inputs: &[Tensor],
+    output: &Output,
+) -> Result<Option<Tensor>> {
     match op {
-        Op::Gather(Gather { axis }) => gather(writer, axis_of(*axis, inputs[0].extents.len()), inputs, output),
+        Op::Gather(Gather { axis }) => gather_elements(writer, axis_of(*axis, inputs[0].extents.len()), inputs, output),
         Op::GatherElements(GatherElements { axis }) => {
             let axis = axis_of(*axis, inputs[0].extents.len());
-            writer.block(&output.name("gather_elements"), output.part(), output.like(), |i| {
+            writer.add_block(&output.block_name("gather_elements"), output.block_part(), output.element_type(), |i| {
                 let mut at = i.to_vec();
-                at[axis] = wrapped(&inputs[1], i, &inputs[0].extents[axis])?;
-                inputs[0].at(&at)
+                at[axis] = wrapped_index(&inputs[1], i, &inputs[0].extents[axis])?;
+                inputs[0].element_at(&at)
             })
         }
         Op::GatherNd(GatherNd { batch }) => gather_nd(writer, axis_of(*batch, inputs[0].extents.len()), inputs, output),
         Op::ScatterElements(ScatterElements { axis, combine }) => {
             let axis = axis_of(*axis, inputs[0].extents.len());
-            let (data, indices) = (writer.numbers(&inputs[0].extents)?, writer.numbers(&inputs[1].extents)?);
+            let (data, indices) =
+                (writer.known_extents(&inputs[0].extents)?, writer.known_extents(&inputs[1].extents)?);
             let target = Elements { axis, data, indices };
-            scatter(writer, &target, *combine, inputs, output)
+            scatter_updates(writer, &target, *combine, inputs, output)
         }
         Op::ScatterNd(ScatterNd { combine }) => {
-            let mut tuples = writer.numbers(&inputs[1].extents)?;
+            let mut tuples = writer.known_extents(&inputs[1].extents)?;
             let looked_up = tuples.pop().expect("indices have a last dimension");
-            let target = Slices { looked_up, tuples, data: writer.numbers(&inputs[0].extents)? };
-            scatter(writer, &target, *combine, inputs, output)
+            let target = Slices { looked_up, tuples, data: writer.known_extents(&inputs[0].extents)? };
+            scatter_updates(writer, &target, *combine, inputs, output)
         }
         Op::OneHot(OneHot { axis, depth, on, off, to }) => {
             let axis = axis_of(*axis, output.extents.len());
-            writer.block(&output.name("one_hot"), output.part(), output.like(), |i| {
+            writer.add_block(&output.block_name("one_hot"), output.block_part(), output.element_type(), |i| {
                 let mut at = i.to_vec();
                 let class = at.remove(axis);
-                let is_on = wrapped(&inputs[0], &at, &Extent::Known(*depth))?.equal(&class)?;
+                let is_on = wrapped_index(&inputs[0], &at, &Extent::Known(*depth))?.equal(&class)?;
                 is_on.select(&constant(*to, *on)?, &constant(*to, *off)?)
             })
         }
@@ -52,45 +59,44 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
     .map(Some)
 }
 
-/// An index as stored: negative ones count from the end.
-fn wrapped(indices: &Tensor, at: &[Expression], extent: &Extent) -> Element {
-    let stored = indices.at(at)?.cast(index_type())?;
-    stored.less(&index(0)?)?.select(&stored.add(&extent.expression()?)?, &stored)
+/// Reads an index; negative ones count from the end.
+fn wrapped_index(indices: &Tensor, at: &[Expression], extent: &Extent) -> Element {
+    let stored = indices.element_at(at)?.cast(index_type())?;
+    stored.less(&index_constant(0)?)?.select(&stored.add(&extent.as_expression()?)?, &stored)
 }
 
-fn gather(writer: &mut Writer, axis: usize, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
+fn gather_elements(writer: &mut Writer, axis: usize, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     let [data, indices] = inputs else { unreachable!("gather has two inputs") };
     let inner = axis + indices.extents.len();
-    writer.block(&output.name("gather"), output.part(), output.like(), |i| {
+    writer.add_block(&output.block_name("gather"), output.block_part(), output.element_type(), |i| {
         let mut at = i[..axis].to_vec();
-        at.push(wrapped(indices, &i[axis..inner], &data.extents[axis])?);
+        at.push(wrapped_index(indices, &i[axis..inner], &data.extents[axis])?);
         at.extend_from_slice(&i[inner..]);
-        data.at(&at)
+        data.element_at(&at)
     })
 }
 
 fn gather_nd(writer: &mut Writer, batch: usize, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     let [data, indices] = inputs else { unreachable!("gather_nd has two inputs") };
     let tuples = indices.extents.len() - 1;
-    let looked_up = writer.number(&indices.extents[tuples])?;
-    writer.block(&output.name("gather_nd"), output.part(), output.like(), |i| {
+    let looked_up = writer.known_extent(&indices.extents[tuples])?;
+    writer.add_block(&output.block_name("gather_nd"), output.block_part(), output.element_type(), |i| {
         let mut at = i[..batch].to_vec();
         for place in 0..looked_up {
             let mut tuple = i[..tuples].to_vec();
-            tuple.push(index(place)?);
-            at.push(wrapped(indices, &tuple, &data.extents[at.len()])?);
+            tuple.push(index_constant(place)?);
+            at.push(wrapped_index(indices, &tuple, &data.extents[at.len()])?);
         }
         at.extend_from_slice(&i[tuples..]);
-        data.at(&at)
+        data.element_at(&at)
     })
 }
 
-/// How updates find their element.
 trait IndexTarget {
-    /// Loops over the updates that may be meant for an element.
-    fn loops(&self) -> Result<Vec<Axis>>;
-    /// Where the update of these loops stands for an element, and whether it is meant for it.
-    fn update(
+    /// Creates loops over the updates that may target an element.
+    fn update_loops(&self) -> Result<Vec<Axis>>;
+    /// Returns the index of the update, and whether it targets the element.
+    fn find_update(
         &self,
         indices: &Tensor,
         own: &[Expression],
@@ -106,11 +112,11 @@ struct Elements {
 }
 
 impl IndexTarget for Elements {
-    fn loops(&self) -> Result<Vec<Axis>> {
-        Ok(vec![axis("u", &Extent::Known(self.indices[self.axis]), true)?])
+    fn update_loops(&self) -> Result<Vec<Axis>> {
+        Ok(vec![loop_axis("u", &Extent::Known(self.indices[self.axis]), true)?])
     }
 
-    fn update(
+    fn find_update(
         &self,
         indices: &Tensor,
         own: &[Expression],
@@ -124,11 +130,11 @@ impl IndexTarget for Elements {
         for (dimension, place) in own.iter().enumerate() {
             let extent = self.indices[dimension];
             if dimension != self.axis && extent < self.data[dimension] {
-                exists = Some(super::movement::both(exists, place.less(&index(extent)?)?)?);
-                at[dimension] = place.min(&index(extent - 1)?)?;
+                exists = Some(super::movement::join_conditions(exists, place.less(&index_constant(extent)?)?)?);
+                at[dimension] = place.min(&index_constant(extent - 1)?)?;
             }
         }
-        let meant = wrapped(indices, &at, &Extent::Known(self.data[self.axis]))?.equal(&own[self.axis])?;
+        let meant = wrapped_index(indices, &at, &Extent::Known(self.data[self.axis]))?.equal(&own[self.axis])?;
         let meant = match exists {
             Some(exists) => meant.and(&exists)?,
             None => meant,
@@ -140,23 +146,23 @@ impl IndexTarget for Elements {
 /// `ScatterNd`: all index tuples.
 struct Slices {
     looked_up: i64,
-    /// Extents of the tuples, without the last dimension that holds them.
+    /// Extents of the index tuples, without the dimension that holds them.
     tuples: Vec<i64>,
     data: Vec<i64>,
 }
 
 impl IndexTarget for Slices {
-    fn loops(&self) -> Result<Vec<Axis>> {
+    fn update_loops(&self) -> Result<Vec<Axis>> {
         let tuples = self.tuples.iter().enumerate();
-        let axes = tuples.map(|(d, &extent)| axis(&format!("u{d}"), &Extent::Known(extent), true));
+        let axes = tuples.map(|(d, &extent)| loop_axis(&format!("u{d}"), &Extent::Known(extent), true));
         let mut axes = axes.collect::<std::result::Result<Vec<_>, _>>()?;
         if axes.is_empty() {
-            axes.push(axis("u", &Extent::Known(1), true)?);
+            axes.push(loop_axis("u", &Extent::Known(1), true)?);
         }
         Ok(axes)
     }
 
-    fn update(
+    fn find_update(
         &self,
         indices: &Tensor,
         own: &[Expression],
@@ -167,9 +173,9 @@ impl IndexTarget for Slices {
         let mut inner = 0;
         for place in 0..self.looked_up {
             let mut tuple = tuples.to_vec();
-            tuple.push(index(place)?);
-            let is_own = wrapped(indices, &tuple, &Extent::Known(self.data[inner]))?.equal(&own[inner])?;
-            meant = Some(super::movement::both(meant, is_own)?);
+            tuple.push(index_constant(place)?);
+            let is_own = wrapped_index(indices, &tuple, &Extent::Known(self.data[inner]))?.equal(&own[inner])?;
+            meant = Some(super::movement::join_conditions(meant, is_own)?);
             inner += 1;
         }
         let at = tuples.iter().chain(&own[inner..]).cloned().collect();
@@ -177,7 +183,7 @@ impl IndexTarget for Slices {
     }
 }
 
-fn scatter(
+fn scatter_updates(
     writer: &mut Writer,
     target: &impl IndexTarget,
     combine: ScatterOp,
@@ -185,26 +191,27 @@ fn scatter(
     output: &Output,
 ) -> Result<Tensor> {
     let [data, indices, updates] = inputs else { unreachable!("a scatter has three inputs") };
-    let loops = target.loops()?;
+    let loops = target.update_loops()?;
     let variables: Vec<Expression> = loops.iter().map(|axis| axis.variable.clone()).collect();
     // A term of the reduction, or what changes nothing where there is no update.
     let term = |i: &[Expression], value: &dyn Fn(&[Expression]) -> Element, none: Expression| -> Element {
-        let (at, meant) = target.update(indices, i, &variables)?;
+        let (at, meant) = target.find_update(indices, i, &variables)?;
         meant.if_then_else(&value(&at)?, &none)
     };
     let dtype = output.dtype;
     let (how, none) = match combine {
-        ScatterOp::Replace => return replace(writer, &loops, &term, target, inputs, output),
+        ScatterOp::Replace => return replace_elements(writer, &loops, &term, target, inputs, output),
         ScatterOp::Add => (Reduction::Sum, constant(dtype, 0.0)?),
         ScatterOp::Mul => (Reduction::Product, constant(dtype, 1.0)?),
-        ScatterOp::Max => (Reduction::Max, lowest(dtype)?),
-        ScatterOp::Min => (Reduction::Min, highest(dtype)?),
+        ScatterOp::Max => (Reduction::Max, lowest_number(dtype)?),
+        ScatterOp::Min => (Reduction::Min, highest_number(dtype)?),
     };
-    let reduced = writer.block(&output.name("scatter_updates"), Part::Anchor, output.like(), |i| {
-        reduce(how, dtype, &term(i, &|at| updates.at(at), none)?, &loops)
-    })?;
-    writer.block(&output.name("scatter"), Part::Epilogue, output.like(), |i| {
-        let (old, new) = (data.at(i)?, reduced.at(i)?);
+    let reduced =
+        writer.add_block(&output.block_name("scatter_updates"), Part::Anchor, output.element_type(), |i| {
+            reduce_axes(how, dtype, &term(i, &|at| updates.element_at(at), none)?, &loops)
+        })?;
+    writer.add_block(&output.block_name("scatter"), Part::Epilogue, output.element_type(), |i| {
+        let (old, new) = (data.element_at(i)?, reduced.element_at(i)?);
         match how {
             Reduction::Sum => old.add(&new),
             Reduction::Product => old.mul(&new),
@@ -216,8 +223,8 @@ fn scatter(
 
 type Term<'a> = dyn Fn(&[Expression], &dyn Fn(&[Expression]) -> Element, Expression) -> Element + 'a;
 
-/// The number of the last update of each element, then that update.
-fn replace(
+/// Finds the last update of each element, then reads that update.
+fn replace_elements(
     writer: &mut Writer,
     loops: &[Axis],
     term: &Term<'_>,
@@ -228,25 +235,25 @@ fn replace(
     let [data, indices, updates] = inputs else { unreachable!("a scatter has three inputs") };
     let tuples: Vec<i64> = match loops.len() {
         1 => vec![i64::MAX],
-        count => writer.numbers(&indices.extents[..count])?,
+        count => writer.known_extents(&indices.extents[..count])?,
     };
     let mut number = loops[0].variable.clone();
     for (axis, &extent) in loops.iter().zip(&tuples).skip(1) {
-        number = number.mul(&index(extent)?)?.add(&axis.variable)?;
+        number = number.mul(&index_constant(extent)?)?.add(&axis.variable)?;
     }
-    let last = writer.block(&output.name("scatter_last"), Part::Helper, (PLACE, &output.extents), |i| {
-        reduce(Reduction::Max, PLACE, &term(i, &|_| Ok(number.clone()), index(-1)?)?.cast(PLACE)?, loops)
+    let last = writer.add_block(&output.block_name("scatter_last"), Part::Helper, (PLACE, &output.extents), |i| {
+        reduce_axes(Reduction::Max, PLACE, &term(i, &|_| Ok(number.clone()), index_constant(-1)?)?.cast(PLACE)?, loops)
     })?;
-    writer.block(&output.name("scatter"), Part::Anchor, output.like(), |i| {
-        let mut rest = last.at(i)?;
+    writer.add_block(&output.block_name("scatter"), Part::Anchor, output.element_type(), |i| {
+        let mut rest = last.element_at(i)?;
         let mut chosen = Vec::with_capacity(tuples.len());
         for &extent in tuples.iter().skip(1).rev() {
-            chosen.push(rest.floor_mod(&index(extent)?)?);
-            rest = rest.floor_div(&index(extent)?)?;
+            chosen.push(rest.floor_mod(&index_constant(extent)?)?);
+            rest = rest.floor_div(&index_constant(extent)?)?;
         }
         chosen.push(rest);
         chosen.reverse();
-        let (at, _) = target.update(indices, i, &chosen)?;
-        last.at(i)?.at_least(&index(0)?)?.if_then_else(&updates.at(&at)?, &data.at(i)?)
+        let (at, _) = target.find_update(indices, i, &chosen)?;
+        last.element_at(i)?.at_least(&index_constant(0)?)?.if_then_else(&updates.element_at(&at)?, &data.element_at(i)?)
     })
 }

@@ -28,121 +28,108 @@ use job::Packing;
 use job::space::{ByTaps, Layout, Schedule};
 use models::operators::ConvTranspose;
 use models::{DType, Dim, Op, Operand, Step, Task, TensorType};
-use schedules::flat::{Flat, flat};
+use schedules::flat::{Flat, flatten_task};
 use schedules::phases;
 use schedules::pools::has_ends;
 use std::collections::HashMap;
 
-/// How a task is written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
-    /// How constant operands are stored.
     pub layout: Layout,
-    /// In what products of half precision are summed.
     pub sums: Sums,
-    /// Whether all places of an image are one row, where nothing looks at rows.
+    /// Whether the spatial dimensions are flattened, where no operator needs rows.
     pub is_flat: bool,
-    /// The columns of a convolution's sums are filled up to a multiple of this.
+    /// Columns of a convolution's sums are padded to a multiple of this.
     pub columns: i64,
-    /// Whether vectors of columns are read, of a channel by itself that takes every second one, too.
+    /// Whether vectors of columns are read even by a depthwise convolution of stride 2.
     pub has_vectors: bool,
-    /// Whether a convolution reads all channels at one place of a window after those at another.
+    /// Whether a convolution sums all channels of one tap before the next tap.
     pub by_taps: Option<ByTaps>,
-    /// Whether a pool reduces the columns of windows before the rows of what these come to.
+    /// Whether a pool reduces columns of windows before rows.
     pub columns_first: bool,
-    /// Whether the second operand of a product is copied, panel by panel.
+    /// Whether the second operand of a product is copied into panels.
     pub copies: bool,
     pub indices: DType,
 }
 
 impl Form {
-    /// The form that a schedule makes its moves on. Those of our own for CPUs are declared for flat tasks, TVM's are for tasks
-    /// as its operators define them.
-    pub fn of(schedule: &Schedule, target: &CompileTarget) -> Form {
+    /// Returns the form for which a schedule makes its moves. Our CPU schedules expect flat tasks, TVM's expect the
+    /// operators' own shapes.
+    pub fn for_schedule(schedule: &Schedule, target: &CompileTarget) -> Form {
         let is_cpu = !target.is_device();
         Form {
-            layout: schedule.layout(),
+            layout: schedule.data_layout(),
             sums: if is_cpu { Sums::Own } else { Sums::Wide },
             is_flat: is_cpu && matches!(schedule, Schedule::Template { .. }),
-            columns: if is_cpu { schedule.columns() } else { 1 },
+            columns: if is_cpu { schedule.column_multiple() } else { 1 },
             has_vectors: is_cpu && schedule.has_vectors(),
             by_taps: schedule.by_taps().filter(|_| is_cpu),
             columns_first: is_cpu && schedule.columns_first(),
-            copies: is_cpu && schedule.copies(),
+            copies: is_cpu && schedule.copies_inputs(),
             // A processor's addresses have 64 bits: where shorter numbers might run over, LLVM cannot see neighbours as such.
             indices: if is_cpu { DType::I64 } else { DType::I32 },
         }
     }
 }
 
-/// A task that TVM can schedule.
 #[derive(Clone)]
 pub struct Lowered {
-    /// The task as it was written down.
+    /// The task in the form that was lowered.
     pub task: Task,
     /// The function `main`.
     pub module: Module,
-    /// Its blocks, in order of computation.
+    /// Blocks in order of computation.
     pub blocks: Vec<Block>,
-    /// How each parameter must be stored, in order, and last how the result is.
+    /// Storage of each parameter, in order, and last of the result.
     pub packings: Vec<Packing>,
-    /// The windows of a convolution whose sums must leave out what is padding for a whole tile.
+    /// Windows of a convolution whose sums must skip tiles that are all padding.
     pub window: Option<ReachedInput>,
-    /// Whether the last tile of a product's rows is to be apart from others.
+    /// Whether the last tile of a product's rows is scheduled separately.
     pub has_tail: bool,
 }
 
 /// The input that the windows of a convolution reach, by spatial dimensions.
 #[derive(Clone, Debug)]
 pub struct ReachedInput {
-    /// Places of the input from one window to the next.
     pub strides: Vec<i64>,
-    /// Places of the input from one of a window's to the next.
     pub dilations: Vec<i64>,
-    /// Padding before the input.
     pub heads: Vec<i64>,
     pub extents: Vec<i64>,
 }
 
-/// One block and what a schedule may do with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     pub name: String,
     pub part: Part,
 }
 
-/// The part a block plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Surrounds an input with its padding, or reads it in another order.
     Pad,
-    /// Copies an operand, panel by panel.
     Copy,
-    /// Puts four bytes into one number, for products of bytes.
+    /// Packs four bytes into one integer, for products of bytes.
     Quads,
     /// The windows of a convolution as a matrix.
     Windows,
-    /// Helps the anchor, such as the maximum of a softmax.
+    /// Supports the anchor, such as the maximum of a softmax.
     Helper,
-    /// What the columns of a pool's windows come to.
+    /// Reduces the columns of a pool's windows.
     Columns,
-    /// The reduction or main computation.
     Anchor,
-    /// Elementwise work on the anchor's result.
     Epilogue,
-    /// Takes from columns that fill whole tiles those that the result has.
+    /// Selects the columns of the result from columns that fill whole tiles.
     Cut,
 }
 
-/// In what products of half precision are summed.
+/// Accumulator type of half-precision products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sums {
     Own,
-    /// In 32 bits, as GPUs do it.
+    /// 32 bits, as on GPUs.
     Wide,
 }
 
-/// Why a task cannot be lowered.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum LowerError {
@@ -156,19 +143,18 @@ pub enum LowerError {
 
 type Result<T> = std::result::Result<T, LowerError>;
 
-/// Collects blocks while a task is written down.
+/// Collects blocks while a task is lowered.
 pub(crate) struct Writer {
     blocks: Vec<Block>,
     layout: Layout,
     sums: Sums,
-    /// Sizes that a call decides, by name.
+    /// Sizes that are known only at the call, by name.
     symbols: HashMap<String, Extent>,
     operator: &'static str,
-    /// Extents of a convolution's window, which a weight stored as a matrix does not tell.
+    /// Extents of a convolution's window, which are lost in a weight stored as a matrix.
     kernel: Vec<i64>,
-    /// What later steps compute in the place of their outputs, until all are cut to those or brought together.
+    /// Padded extents that later steps compute, until the result is cut or reassembled.
     padded: Option<Vec<Extent>>,
-    /// The columns of a convolution's sums are a multiple of this.
     columns: i64,
     has_vectors: bool,
     by_taps: Option<ByTaps>,
@@ -178,7 +164,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    fn extents(&mut self, ty: &TensorType) -> Result<Vec<Extent>> {
+    fn type_extents(&mut self, ty: &TensorType) -> Result<Vec<Extent>> {
         let mut extents = Vec::with_capacity(ty.rank());
         for dim in &ty.shape {
             extents.push(match dim {
@@ -196,42 +182,41 @@ impl Writer {
         Ok(extents)
     }
 
-    fn number(&self, extent: &Extent) -> Result<i64> {
-        extent.number().ok_or_else(|| LowerError::Symbolic { operator: self.operator.to_owned() })
+    fn known_extent(&self, extent: &Extent) -> Result<i64> {
+        extent.known_number().ok_or_else(|| LowerError::Symbolic { operator: self.operator.to_owned() })
     }
 
-    fn numbers(&self, extents: &[Extent]) -> Result<Vec<i64>> {
-        extents.iter().map(|extent| self.number(extent)).collect()
+    fn known_extents(&self, extents: &[Extent]) -> Result<Vec<i64>> {
+        extents.iter().map(|extent| self.known_extent(extent)).collect()
     }
 
-    /// A computed tensor that is also a block.
-    fn block(
+    /// Adds a computed tensor as a block.
+    fn add_block(
         &mut self,
         name: &str,
         part: Part,
         like: (models::DType, &[Extent]),
         element: impl FnOnce(&[Expression]) -> std::result::Result<Expression, TvmError>,
     ) -> Result<Tensor> {
-        let tensor = expression::compute(name, like.0, like.1, element)?;
+        let tensor = expression::compute_tensor(name, like.0, like.1, element)?;
         self.blocks.push(Block { name: name.to_owned(), part });
         Ok(tensor)
     }
 }
 
-/// Writes a task down for TVM.
-pub fn lower(task: &Task, form: Form) -> Result<Lowered> {
-    let flat = if form.is_flat { flat(task) } else { None };
+pub fn lower_task(task: &Task, form: Form) -> Result<Lowered> {
+    let flat = if form.is_flat { flatten_task(task) } else { None };
     let own = flat.as_ref().map_or(task, |flat| &flat.task);
     // TVM takes the ends of rows, where windows reach into the padding, and last tiles apart by 32-bit indices only.
     let has_ends = form.columns_first && has_ends(own);
     let indices = if has_ends || has_tail(own, form) { DType::I32 } else { form.indices };
     expression::with_indices(indices, || match &flat {
-        None => write(task, form),
+        None => write_task(task, form),
         Some(flat) => write_flat(task, flat, form),
     })
 }
 
-/// Whether the last tile of a product's rows reaches past the end and can be computed apart from others.
+/// Whether the last tile of a product's rows is partial and can be computed separately.
 pub fn has_tail(task: &Task, form: Form) -> bool {
     let anchor = &task.steps[0];
     let is_product = matches!(anchor.op, Op::Dense(_) | Op::MatMul(_) | Op::QDense(_) | Op::QMatMul(_));
@@ -249,7 +234,7 @@ pub fn has_tail(task: &Task, form: Form) -> bool {
 
 fn write_flat(task: &Task, flat: &Flat, form: Form) -> Result<Lowered> {
     let Flat { task: flat, packing: seen } = flat;
-    let mut lowered = write(flat, form)?;
+    let mut lowered = write_task(flat, form)?;
     // The same bytes; the code knows them by other extents.
     let types = |task: &Task| {
         let result = task.steps.last().map(|step| step.output.clone());
@@ -264,7 +249,7 @@ fn write_flat(task: &Task, flat: &Flat, form: Form) -> Result<Lowered> {
     Ok(lowered)
 }
 
-fn write(task: &Task, form: Form) -> Result<Lowered> {
+fn write_task(task: &Task, form: Form) -> Result<Lowered> {
     let Form { layout, sums, columns, has_vectors, by_taps, columns_first, copies, is_flat: _, indices: _ } = form;
     let anchor = task.steps.first().map_or("", |step| step.op.name());
     let weight = task.steps.first().and_then(|step| task.operand_type(*step.inputs.get(1)?).ok()?.extents());
@@ -287,13 +272,17 @@ fn write(task: &Task, form: Form) -> Result<Lowered> {
     let mut parameters = Vec::new();
     let mut packings = Vec::new();
     for (place, parameter) in task.parameters.iter().enumerate() {
-        let extents = writer.extents(&parameter.ty)?;
+        let extents = writer.type_extents(&parameter.ty)?;
         let packing = packing_of(task, place, form);
         let stored = match packing {
             Packing::Plain => extents,
-            packing => known(&packing.extents(&writer.numbers(&extents)?)),
+            packing => known_sizes(&packing.stored_extents(&writer.known_extents(&extents)?)),
         };
-        parameters.push(expression::placeholder(&format!("p{place}"), packing.dtype(parameter.ty.dtype), &stored)?);
+        parameters.push(expression::input_tensor(
+            &format!("p{place}"),
+            packing.stored_dtype(parameter.ty.dtype),
+            &stored,
+        )?);
         packings.push(packing);
     }
     let mut outputs: Vec<Tensor> = Vec::new();
@@ -311,15 +300,15 @@ fn write(task: &Task, form: Form) -> Result<Lowered> {
     }
     let mut output = outputs.pop().expect("a task has at least one step");
     if writer.padded.is_some() {
-        let extents = writer.extents(&task.steps[task.steps.len() - 1].output)?;
+        let extents = writer.type_extents(&task.steps[task.steps.len() - 1].output)?;
         output = match &task.steps[0].op {
             Op::ConvTranspose(ConvTranspose { strides, .. }) => {
-                transposed::together(&mut writer, &output, strides, &extents)?
+                transposed::merge_phases(&mut writer, &output, strides, &extents)?
             }
-            _ => dots::cut(&mut writer, &output, &extents)?,
+            _ => dots::cut_columns(&mut writer, &output, &extents)?,
         };
     }
-    let module = expression::module(&parameters, &output)?;
+    let module = expression::build_module(&parameters, &output)?;
     packings.push(Packing::Plain);
     Ok(Lowered {
         task: task.clone(),
@@ -334,7 +323,7 @@ fn write(task: &Task, form: Form) -> Result<Lowered> {
 fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor]) -> Result<Tensor> {
     let extents = match &writer.padded {
         Some(padded) => padded.clone(),
-        None => writer.extents(&step.output)?,
+        None => writer.type_extents(&step.output)?,
     };
     let output = Output { dtype: step.output.dtype, extents, place };
     for lower in FAMILIES {
@@ -352,19 +341,18 @@ fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor])
 type OperatorFamily = fn(&mut Writer, &Op, &[Tensor], &Output) -> Result<Option<Tensor>>;
 
 const FAMILIES: &[OperatorFamily] = &[
-    attention::lower,
-    contraction::lower,
-    index::lower,
-    movement::lower,
-    normalise::lower,
-    pointwise::lower,
-    pool::lower,
-    quantised::lower,
-    reduce::lower,
-    resample::lower,
+    attention::lower_attention,
+    contraction::lower_contraction,
+    index::lower_indexing,
+    movement::lower_movement,
+    normalise::lower_normalise,
+    pointwise::lower_pointwise,
+    pool::lower_pool,
+    quantised::lower_quantised,
+    reduce::lower_reduce,
+    resample::lower_resample,
 ];
 
-/// What a step must produce.
 pub(crate) struct Output {
     dtype: models::DType,
     extents: Vec<Extent>,
@@ -372,27 +360,27 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Part of a block: the first step is the anchor, the others are its epilogue.
-    fn part(&self) -> Part {
+    /// Returns the part of the block: the first step is the anchor, the others are its epilogue.
+    fn block_part(&self) -> Part {
         if self.place == 0 { Part::Anchor } else { Part::Epilogue }
     }
 
-    fn like(&self) -> (models::DType, &[Extent]) {
+    fn element_type(&self) -> (models::DType, &[Extent]) {
         (self.dtype, &self.extents)
     }
 
     /// Block name of a step, unique by its place: `relu_2`.
-    fn name(&self, operator: &str) -> String {
+    fn block_name(&self, operator: &str) -> String {
         if self.place == 0 { operator.to_owned() } else { format!("{operator}_{}", self.place) }
     }
 }
 
-fn known(numbers: &[i64]) -> Vec<Extent> {
+fn known_sizes(numbers: &[i64]) -> Vec<Extent> {
     numbers.iter().map(|&number| Extent::Known(number)).collect()
 }
 
-/// How a layout stores a parameter. A blocked one packs the weight of a contraction, when it is a constant; one of columns
-/// takes that of a convolution for a matrix.
+/// Returns how a layout stores a parameter: blocked layouts pack constant weights of contractions; layouts of
+/// columns pack convolution weights as a matrix.
 fn packing_of(task: &Task, place: usize, Form { layout, by_taps, .. }: Form) -> Packing {
     let anchor = &task.steps[0];
     let is_conv = matches!(anchor.op, Op::Conv(_) | Op::QConv(_));
@@ -400,7 +388,7 @@ fn packing_of(task: &Task, place: usize, Form { layout, by_taps, .. }: Form) -> 
     let is_constant = is_operand && task.parameters[place].is_constant;
     let is_weight = is_constant && (is_conv || matches!(anchor.op, Op::Dense(_) | Op::QDense(_)));
     if let (Layout::Blocked { block }, true) = (layout, is_constant)
-        && let Some(phases) = phases::packing(&anchor.op, block)
+        && let Some(phases) = phases::phase_packing(&anchor.op, block)
     {
         return phases;
     }

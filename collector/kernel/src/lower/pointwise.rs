@@ -2,16 +2,20 @@
 
 use super::{Output, Result, Writer};
 use crate::tvm::TvmError;
-use crate::tvm::expression::{Expression, Tensor, constant, index};
+use crate::tvm::expression::{Expression, Tensor, constant, index_constant};
 use models::operators::{BiasAdd, Binary, Cast, Clip, Compare, ScaleShift, Unary};
 use models::{BinaryOp, CompareOp, DType, Op, UnaryOp};
 
 type Element = std::result::Result<Expression, TvmError>;
 
-/// The element at a place.
 type PointwiseRule<'a> = Box<dyn Fn(&[Expression]) -> Element + 'a>;
 
-pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
+pub(super) fn lower_pointwise(
+    writer: &mut Writer,
+    op: &Op,
+    inputs: &[Tensor],
+    output: &Output,
+) -> Result<Option<Tensor>> {
     let dtype = output.dtype;
     let read = |operand: usize, place: &[Expression]| broadcast_read(&inputs[operand], place);
     let (name, element): (&str, PointwiseRule) = match op {
@@ -19,29 +23,30 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
             "scale_shift",
             Box::new(|place| {
                 let channel = [place[axis_of(*axis, place.len())].clone()];
-                read(0, place)?.mul(&inputs[1].at(&channel)?)?.add(&inputs[2].at(&channel)?)
+                read(0, place)?.mul(&inputs[1].element_at(&channel)?)?.add(&inputs[2].element_at(&channel)?)
             }),
         ),
         Op::BiasAdd(BiasAdd { axis }) => (
             "bias",
             Box::new(|place| {
                 let channel = [place[axis_of(*axis, place.len())].clone()];
-                read(0, place)?.add(&inputs[1].at(&channel)?)
+                read(0, place)?.add(&inputs[1].element_at(&channel)?)
             }),
         ),
         Op::Unary(Unary { function }) => {
-            (function.name(), Box::new(|place| unary(*function, &read(0, place)?, inputs[0].dtype)))
+            (function.name(), Box::new(|place| apply_unary(*function, &read(0, place)?, inputs[0].dtype)))
         }
         Op::Clip(Clip { low, high }) => {
-            let (low, high) = (saturated(dtype, *low), saturated(dtype, *high));
+            let (low, high) = (saturate_constant(dtype, *low), saturate_constant(dtype, *high));
             ("clip", Box::new(move |place| read(0, place)?.max(&constant(dtype, low)?)?.min(&constant(dtype, high)?)))
         }
         Op::Binary(Binary { function }) => {
-            (function.name(), Box::new(|place| binary(*function, &read(0, place)?, &read(1, place)?, dtype)))
+            (function.name(), Box::new(|place| apply_binary(*function, &read(0, place)?, &read(1, place)?, dtype)))
         }
-        Op::Compare(Compare { function }) => {
-            (function.name(), Box::new(|place| compare(*function, &read(0, place)?, &read(1, place)?, inputs[0].dtype)))
-        }
+        Op::Compare(Compare { function }) => (
+            function.name(),
+            Box::new(|place| compare_elements(*function, &read(0, place)?, &read(1, place)?, inputs[0].dtype)),
+        ),
         Op::Where(_) => ("where", Box::new(|place| read(0, place)?.select(&read(1, place)?, &read(2, place)?))),
         Op::PRelu(_) => (
             "p_relu",
@@ -54,47 +59,48 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
         Op::Identity(_) => ("identity", Box::new(|place| read(0, place))),
         _ => return Ok(None),
     };
-    writer.block(&output.name(name), output.part(), output.like(), |place| element(place)).map(Some)
+    writer
+        .add_block(&output.block_name(name), output.block_part(), output.element_type(), |place| element(place))
+        .map(Some)
 }
 
-/// Reads an operand at an output position, as numpy broadcasts it.
 pub(super) fn broadcast_read(operand: &Tensor, place: &[Expression]) -> Element {
     let skipped = place.len() - operand.extents.len();
     let indices = operand
         .extents
         .iter()
         .zip(&place[skipped..])
-        .map(|(extent, variable)| if extent.is(1) { index(0) } else { Ok(variable.clone()) })
+        .map(|(extent, variable)| if extent.is_always(1) { index_constant(0) } else { Ok(variable.clone()) })
         .collect::<std::result::Result<Vec<_>, _>>()?;
-    operand.at(&indices)
+    operand.element_at(&indices)
 }
 
-/// A dimension counted from the end when negative.
+/// Normalises an axis that is negative if counted from the end.
 pub(super) fn axis_of(axis: i64, rank: usize) -> usize {
     let rank = i64::try_from(rank).expect("a rank is small");
     usize::try_from(if axis < 0 { axis + rank } else { axis }).expect("checked by shape inference")
 }
 
-/// The nearest number the element type has: a bound beyond its range bounds nothing, and is no constant of it.
-fn saturated(dtype: DType, number: f64) -> f64 {
+/// Clamps to the range of the element type: a bound outside it has no effect and no representation.
+fn saturate_constant(dtype: DType, number: f64) -> f64 {
     if dtype.is_float() {
         return number;
     }
-    let bits = i32::try_from(8 * dtype.bytes()).expect("an element has few bytes");
+    let bits = i32::try_from(8 * dtype.size_bytes()).expect("an element has few bytes");
     let is_unsigned = matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool);
     let (low, values) = if is_unsigned { (0.0, bits) } else { (-f64::from(bits - 1).exp2(), bits - 1) };
     number.clamp(low, f64::from(values).exp2() - 1.0)
 }
 
-/// The type in which transcendental functions of a type are computed: the processor has none for half precision.
-pub(super) fn wide(dtype: DType) -> DType {
+/// Returns the type for transcendental functions: processors have none for half precision.
+pub(super) fn wide_type(dtype: DType) -> DType {
     match dtype {
         DType::F16 | DType::BF16 => DType::F32,
         other => other,
     }
 }
 
-pub(super) fn unary(function: UnaryOp, x: &Expression, dtype: DType) -> Element {
+pub(super) fn apply_unary(function: UnaryOp, x: &Expression, dtype: DType) -> Element {
     let is_exact = match function {
         UnaryOp::Relu
         | UnaryOp::LeakyRelu { .. }
@@ -107,12 +113,12 @@ pub(super) fn unary(function: UnaryOp, x: &Expression, dtype: DType) -> Element 
         | UnaryOp::ThresholdedRelu { .. }
         | UnaryOp::Not
         | UnaryOp::BitNot => true,
-        _ => wide(dtype) == dtype,
+        _ => wide_type(dtype) == dtype,
     };
     if is_exact {
         return unary_in(function, x, dtype);
     }
-    let result = unary_in(function, &x.cast(wide(dtype))?, wide(dtype))?;
+    let result = unary_in(function, &x.cast(wide_type(dtype))?, wide_type(dtype))?;
     match function {
         UnaryOp::IsNan | UnaryOp::IsInf { .. } => Ok(result),
         _ => result.cast(dtype),
@@ -125,14 +131,14 @@ fn unary_in(function: UnaryOp, x: &Expression, dtype: DType) -> Element {
         x.mul(&number(slope)?)?.add(&number(offset)?)?.max(&number(0.0)?)?.min(&number(1.0)?)
     };
     let is_negative = || x.less(&number(0.0)?);
-    let sigmoid = |x: &Expression| x.function("tirx.sigmoid", dtype);
+    let sigmoid = |x: &Expression| x.call_unary("tirx.sigmoid", dtype);
     // `exp` of no more than zero, so that the side not taken does not overflow.
     let elu = |x: &Expression, alpha: f64| {
-        let grown = x.min(&number(0.0)?)?.function("tirx.exp", dtype)?.sub(&number(1.0)?)?.mul(&number(alpha)?)?;
+        let grown = x.min(&number(0.0)?)?.call_unary("tirx.exp", dtype)?.sub(&number(1.0)?)?.mul(&number(alpha)?)?;
         x.less(&number(0.0)?)?.select(&grown, x)
     };
     let softplus = || {
-        let small = number(0.0)?.sub(&x.abs()?)?.function("tirx.exp", dtype)?.function("tirx.log1p", dtype)?;
+        let small = number(0.0)?.sub(&x.abs()?)?.call_unary("tirx.exp", dtype)?.call_unary("tirx.log1p", dtype)?;
         x.max(&number(0.0)?)?.add(&small)
     };
     match function {
@@ -141,33 +147,33 @@ fn unary_in(function: UnaryOp, x: &Expression, dtype: DType) -> Element {
         UnaryOp::Sigmoid => sigmoid(x),
         UnaryOp::HardSigmoid => clipped(x, 1.0 / 6.0, 0.5),
         UnaryOp::HardSigmoidOf { slope, offset } => clipped(x, slope, offset),
-        UnaryOp::Tanh => x.function("tirx.tanh", dtype),
+        UnaryOp::Tanh => x.call_unary("tirx.tanh", dtype),
         UnaryOp::Silu => x.mul(&sigmoid(x)?),
         UnaryOp::Swish { beta } => x.mul(&sigmoid(&x.mul(&number(beta)?)?)?),
         UnaryOp::HardSwish => x.mul(&clipped(x, 1.0 / 6.0, 0.5)?),
         UnaryOp::Gelu => {
-            let erf = x.mul(&number(std::f64::consts::FRAC_1_SQRT_2)?)?.function("tirx.erf", dtype)?;
+            let erf = x.mul(&number(std::f64::consts::FRAC_1_SQRT_2)?)?.call_unary("tirx.erf", dtype)?;
             x.mul(&number(0.5)?)?.mul(&erf.add(&number(1.0)?)?)
         }
         UnaryOp::GeluTanh => {
             let factor = (2.0 / std::f64::consts::PI).sqrt();
             // `factor · (x + 0.044715 x³)`
             let cubed = x.mul(x)?.mul(&number(0.044_715 * factor)?)?.add(&number(factor)?)?.mul(x)?;
-            x.mul(&number(0.5)?)?.mul(&cubed.function("tirx.tanh", dtype)?.add(&number(1.0)?)?)
+            x.mul(&number(0.5)?)?.mul(&cubed.call_unary("tirx.tanh", dtype)?.add(&number(1.0)?)?)
         }
-        UnaryOp::Exp => x.function("tirx.exp", dtype),
-        UnaryOp::Exp2 => x.function("tirx.exp2", dtype),
+        UnaryOp::Exp => x.call_unary("tirx.exp", dtype),
+        UnaryOp::Exp2 => x.call_unary("tirx.exp2", dtype),
         // Near zero `exp(x) - 1` loses all digits; `2 sinh(x / 2) exp(x / 2)` is the same and keeps them.
         UnaryOp::Expm1 => {
             let half = x.mul(&number(0.5)?)?;
-            sinh(&half, dtype)?.mul(&half.function("tirx.exp", dtype)?)?.mul(&number(2.0)?)
+            vector_sinh(&half, dtype)?.mul(&half.call_unary("tirx.exp", dtype)?)?.mul(&number(2.0)?)
         }
-        UnaryOp::Log => x.function("tirx.log", dtype),
-        UnaryOp::Log2 => x.function("prim.log2", dtype),
-        UnaryOp::Log10 => x.function("tirx.log10", dtype),
-        UnaryOp::Log1p => x.function("tirx.log1p", dtype),
-        UnaryOp::Sqrt => x.function("tirx.sqrt", dtype),
-        UnaryOp::Rsqrt => number(1.0)?.div(&x.function("tirx.sqrt", dtype)?),
+        UnaryOp::Log => x.call_unary("tirx.log", dtype),
+        UnaryOp::Log2 => x.call_unary("prim.log2", dtype),
+        UnaryOp::Log10 => x.call_unary("tirx.log10", dtype),
+        UnaryOp::Log1p => x.call_unary("tirx.log1p", dtype),
+        UnaryOp::Sqrt => x.call_unary("tirx.sqrt", dtype),
+        UnaryOp::Rsqrt => number(1.0)?.div(&x.call_unary("tirx.sqrt", dtype)?),
         UnaryOp::Reciprocal => number(1.0)?.div(x),
         UnaryOp::Square => x.mul(x),
         UnaryOp::Neg => number(0.0)?.sub(x),
@@ -177,21 +183,21 @@ fn unary_in(function: UnaryOp, x: &Expression, dtype: DType) -> Element {
             let below = is_negative()?.select(&number(-1.0)?, &number(0.0)?)?;
             x.greater(&number(0.0)?)?.select(&number(1.0)?, &below)
         }
-        UnaryOp::Sin => x.function("tirx.sin", dtype),
-        UnaryOp::Cos => x.function("tirx.cos", dtype),
-        UnaryOp::Tan => x.function("tirx.tan", dtype),
-        UnaryOp::Asin => x.function("tirx.asin", dtype),
-        UnaryOp::Acos => x.function("tirx.acos", dtype),
-        UnaryOp::Atan => x.function("tirx.atan", dtype),
-        UnaryOp::Sinh => sinh(x, dtype),
+        UnaryOp::Sin => x.call_unary("tirx.sin", dtype),
+        UnaryOp::Cos => x.call_unary("tirx.cos", dtype),
+        UnaryOp::Tan => x.call_unary("tirx.tan", dtype),
+        UnaryOp::Asin => x.call_unary("tirx.asin", dtype),
+        UnaryOp::Acos => x.call_unary("tirx.acos", dtype),
+        UnaryOp::Atan => x.call_unary("tirx.atan", dtype),
+        UnaryOp::Sinh => vector_sinh(x, dtype),
         UnaryOp::Cosh => {
-            let grown = x.function("tirx.exp", dtype)?;
+            let grown = x.call_unary("tirx.exp", dtype)?;
             grown.add(&number(1.0)?.div(&grown)?)?.mul(&number(0.5)?)
         }
-        UnaryOp::Asinh => x.function("tirx.asinh", dtype),
-        UnaryOp::Acosh => x.function("tirx.acosh", dtype),
-        UnaryOp::Atanh => x.function("tirx.atanh", dtype),
-        UnaryOp::Erf => x.function("tirx.erf", dtype),
+        UnaryOp::Asinh => x.call_unary("tirx.asinh", dtype),
+        UnaryOp::Acosh => x.call_unary("tirx.acosh", dtype),
+        UnaryOp::Atanh => x.call_unary("tirx.atanh", dtype),
+        UnaryOp::Erf => x.call_unary("tirx.erf", dtype),
         UnaryOp::Floor => x.floor(),
         UnaryOp::Ceil => x.ceil(),
         UnaryOp::Round => x.nearest(),
@@ -203,7 +209,7 @@ fn unary_in(function: UnaryOp, x: &Expression, dtype: DType) -> Element {
         UnaryOp::Softsign => x.div(&x.abs()?.add(&number(1.0)?)?),
         // `tanh(log(1 + e))` is `n / (n + 2)` with `n = e (e + 2)`; beyond 20 it is one.
         UnaryOp::Mish => {
-            let grown = x.min(&number(20.0)?)?.function("tirx.exp", dtype)?;
+            let grown = x.min(&number(20.0)?)?.call_unary("tirx.exp", dtype)?;
             let above = grown.mul(&grown.add(&number(2.0)?)?)?;
             x.mul(&above.div(&above.add(&number(2.0)?)?)?)
         }
@@ -222,9 +228,8 @@ fn unary_in(function: UnaryOp, x: &Expression, dtype: DType) -> Element {
     }
 }
 
-/// The hyperbolic sine, which TVM has for single numbers but not for vectors: a series near zero, where the difference of
-/// exponentials would lose all digits.
-fn sinh(x: &Expression, dtype: DType) -> Element {
+/// Computes the hyperbolic sine, which TVM lacks for vectors. A series near zero avoids cancellation.
+fn vector_sinh(x: &Expression, dtype: DType) -> Element {
     const TERMS: i32 = 10;
     let number = |value: f64| constant(dtype, value);
     let square = x.mul(x)?;
@@ -233,12 +238,12 @@ fn sinh(x: &Expression, dtype: DType) -> Element {
         let factor = 1.0 / f64::from(2 * term * (2 * term + 1));
         series = series.mul(&square)?.mul(&number(factor)?)?.add(&number(1.0)?)?;
     }
-    let grown = x.function("tirx.exp", dtype)?;
+    let grown = x.call_unary("tirx.exp", dtype)?;
     let difference = grown.sub(&number(1.0)?.div(&grown)?)?.mul(&number(0.5)?)?;
     x.abs()?.less(&number(1.0)?)?.select(&series.mul(x)?, &difference)
 }
 
-fn binary(function: BinaryOp, left: &Expression, right: &Expression, dtype: DType) -> Element {
+fn apply_binary(function: BinaryOp, left: &Expression, right: &Expression, dtype: DType) -> Element {
     // In 64 bits the quotient and its product with the divisor are exact for narrower floats, so the remainder is.
     let remainder = |round: fn(&Expression) -> Element| {
         let (left, right) = (left.cast(DType::F64)?, right.cast(DType::F64)?);
@@ -251,9 +256,9 @@ fn binary(function: BinaryOp, left: &Expression, right: &Expression, dtype: DTyp
         BinaryOp::Div => left.div(right),
         BinaryOp::Max => left.max(right),
         BinaryOp::Min => left.min(right),
-        BinaryOp::Pow if wide(dtype) == dtype => left.function_with("tirx.pow", right, dtype),
+        BinaryOp::Pow if wide_type(dtype) == dtype => left.function_with("tirx.pow", right, dtype),
         BinaryOp::Pow => {
-            let wide = wide(dtype);
+            let wide = wide_type(dtype);
             left.cast(wide)?.function_with("tirx.pow", &right.cast(wide)?, wide)?.cast(dtype)
         }
         BinaryOp::Fmod if dtype.is_float() => remainder(Expression::trunc),
@@ -271,11 +276,11 @@ fn binary(function: BinaryOp, left: &Expression, right: &Expression, dtype: DTyp
         BinaryOp::ShiftRight => left.shift_right(right),
         BinaryOp::And => left.and(right),
         BinaryOp::Or => left.or(right),
-        BinaryOp::Xor => compare(CompareOp::NotEqual, left, right, dtype),
+        BinaryOp::Xor => compare_elements(CompareOp::NotEqual, left, right, dtype),
     }
 }
 
-fn compare(function: CompareOp, left: &Expression, right: &Expression, dtype: DType) -> Element {
+fn compare_elements(function: CompareOp, left: &Expression, right: &Expression, dtype: DType) -> Element {
     let narrow = |x: &Expression| if dtype == DType::Bool { x.cast(DType::U8) } else { Ok(x.clone()) };
     match function {
         // TVM's code generator takes truth values for floats when it compares them.

@@ -2,24 +2,20 @@
 
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
-use crate::tvm::expression::{Axis, Expression, Extent, Tensor, constant, index};
+use crate::tvm::expression::{Axis, Expression, Extent, Tensor, constant, index_constant};
 use models::{ConvWindow, DType};
 
 pub(super) type Element = std::result::Result<Expression, TvmError>;
 
-/// A convolution of numbers with zero points.
 pub(super) struct ConvShape<'a> {
     pub(super) window: ConvWindow<'a>,
     pub(super) zeros: Zeros,
 }
 
-/// Zero points of both operands.
 pub(super) type Zeros = [i64; 2];
 
-/// Operands that are the numbers they stand for.
 pub(super) const NO_ZEROS: Zeros = [0, 0];
 
-/// The input channel an output channel reads.
 pub(super) fn source_channel(
     output: &Expression,
     reduction: Option<&Axis>,
@@ -29,24 +25,24 @@ pub(super) fn source_channel(
 ) -> Element {
     let within = match reduction {
         Some(axis) => axis.variable.clone(),
-        None => index(0)?,
+        None => index_constant(0)?,
     };
     match (groups, outputs_per_group, per_group) {
         (1, ..) => Ok(within),
         (_, 1, 1) => Ok(output.clone()),
-        _ => output.floor_div(&index(outputs_per_group)?)?.mul(&index(per_group)?)?.add(&within),
+        _ => output.floor_div(&index_constant(outputs_per_group)?)?.mul(&index_constant(per_group)?)?.add(&within),
     }
 }
 
-/// The product of two elements, each less its zero point.
-pub(super) fn multiply(
+/// Multiplies two elements, each less its zero point.
+pub(super) fn multiply_elements(
     a: (&Tensor, &[Expression]),
     b: (&Tensor, &[Expression]),
     zeros: Zeros,
     dtype: DType,
 ) -> Element {
     let read = |(tensor, at): (&Tensor, &[Expression]), zero: i64| {
-        let element = tensor.at(at)?;
+        let element = tensor.element_at(at)?;
         // Equal types stay plain reads.
         let wide = if tensor.dtype == dtype { element } else { element.cast(dtype)? };
         if zero == 0 { Ok(wide) } else { wide.sub(&constant(dtype, zero as f64)?) }
@@ -54,13 +50,12 @@ pub(super) fn multiply(
     read(a, zeros[0])?.mul(&read(b, zeros[1])?)
 }
 
-/// Padding of batch and channel is nothing.
+/// Prepends zero padding for batch and channel.
 pub(super) fn with_leading(pads: &[i64]) -> Vec<i64> {
     [0, 0].iter().chain(pads).copied().collect()
 }
 
-/// Puts a blocked result back into the task's order.
-pub(super) fn unblock(
+pub(super) fn unblock_result(
     writer: &mut Writer,
     blocked: &Tensor,
     dimension: usize,
@@ -68,20 +63,20 @@ pub(super) fn unblock(
     output: &Output,
     extents: &[Extent],
 ) -> Result<Tensor> {
-    writer.block(&output.name("unblock"), Part::Epilogue, (output.dtype, extents), |i| {
+    writer.add_block(&output.block_name("unblock"), Part::Epilogue, (output.dtype, extents), |i| {
         let mut at = i.to_vec();
-        at[dimension] = i[dimension].floor_div(&index(block)?)?;
-        at.push(i[dimension].floor_mod(&index(block)?)?);
-        blocked.at(&at)
+        at[dimension] = i[dimension].floor_div(&index_constant(block)?)?;
+        at.push(i[dimension].floor_mod(&index_constant(block)?)?);
+        blocked.element_at(&at)
     })
 }
 
-/// A number's digits, the last one first to change, where each has as many values as its extent.
-pub(super) fn digits(number: &Expression, extents: &[i64]) -> std::result::Result<Vec<Expression>, TvmError> {
+/// Splits a number into digits of a mixed-radix system, most significant first.
+pub(super) fn split_digits(number: &Expression, extents: &[i64]) -> std::result::Result<Vec<Expression>, TvmError> {
     let mut rest = number.clone();
     let mut digits = Vec::with_capacity(extents.len());
     for (place, &extent) in extents.iter().enumerate().rev() {
-        let extent = index(extent)?;
+        let extent = index_constant(extent)?;
         digits.push(if place == 0 { rest.clone() } else { rest.floor_mod(&extent)? });
         rest = rest.floor_div(&extent)?;
     }

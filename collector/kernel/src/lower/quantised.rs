@@ -9,7 +9,12 @@ use models::{DType, Op};
 
 type Element = std::result::Result<Expression, TvmError>;
 
-pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
+pub(super) fn lower_quantised(
+    writer: &mut Writer,
+    op: &Op,
+    inputs: &[Tensor],
+    output: &Output,
+) -> Result<Option<Tensor>> {
     let Some(scale) = inputs.get(1) else { return Ok(None) };
     let wide = if scale.dtype == DType::F64 { DType::F64 } else { DType::F32 };
     let float = |x: Expression| x.cast(wide);
@@ -19,20 +24,20 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
     match op {
         Op::Quantize(Quantize { to, axis }) => {
             let (low, high) = to.integer_range().expect("checked by shape inference");
-            writer.block(&output.name("quantize"), output.part(), output.like(), |i| {
+            writer.add_block(&output.block_name("quantize"), output.block_part(), output.element_type(), |i| {
                 let scale = float(per_channel(&inputs[1], i, *axis)?)?;
-                let whole = float(inputs[0].at(i)?)?.div(&scale)?.nearest()?;
+                let whole = float(inputs[0].element_at(i)?)?.div(&scale)?.nearest()?;
                 let moved = match zero(i, *axis)? {
                     Some(zero) => whole.add(&zero)?,
                     None => whole,
                 };
-                clamped(&moved, wide, low, high)?.cast(*to)
+                clamp_to_range(&moved, wide, low, high)?.cast(*to)
             })
         }
         Op::Dequantize(Dequantize { axis }) => {
-            writer.block(&output.name("dequantize"), output.part(), output.like(), |i| {
+            writer.add_block(&output.block_name("dequantize"), output.block_part(), output.element_type(), |i| {
                 // Sums of 32 bits are moved before they lose digits.
-                let stored = inputs[0].at(i)?.cast(DType::I32)?;
+                let stored = inputs[0].element_at(i)?.cast(DType::I32)?;
                 let moved = match inputs.get(2) {
                     Some(zero) => stored.sub(&per_channel(zero, i, *axis)?.cast(DType::I32)?)?,
                     None => stored,
@@ -41,10 +46,10 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
             })
         }
         Op::Requantize(Requantize { to, axis, zero, low, high }) => {
-            writer.block(&output.name("requantize"), output.part(), output.like(), |i| {
+            writer.add_block(&output.block_name("requantize"), output.block_part(), output.element_type(), |i| {
                 let multiplier = float(per_channel(&inputs[1], i, *axis)?)?;
-                let whole = float(inputs[0].at(i)?)?.mul(&multiplier)?.nearest()?;
-                clamped(&whole.add(&constant(wide, *zero as f64)?)?, wide, *low, *high)?.cast(*to)
+                let whole = float(inputs[0].element_at(i)?)?.mul(&multiplier)?.nearest()?;
+                clamp_to_range(&whole.add(&constant(wide, *zero as f64)?)?, wide, *low, *high)?.cast(*to)
             })
         }
         _ => return Ok(None),
@@ -54,13 +59,13 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
 
 fn per_channel(scale: &Tensor, place: &[Expression], axis: i64) -> Element {
     if scale.extents.is_empty() {
-        return scale.at(&[]);
+        return scale.element_at(&[]);
     }
-    scale.at(&[place[axis_of(axis, place.len())].clone()])
+    scale.element_at(&[place[axis_of(axis, place.len())].clone()])
 }
 
-/// Within bounds that are given as whole numbers. The largest of 32 bits is no narrow float: the next one below is.
-fn clamped(x: &Expression, wide: DType, low: i64, high: i64) -> Element {
+/// Clamps to integer bounds. The largest `i32` is not representable in `f32`; the next lower float is used.
+fn clamp_to_range(x: &Expression, wide: DType, low: i64, high: i64) -> Element {
     const LARGEST: f64 = 2_147_483_520.0;
     let high = if wide == DType::F32 && high as f64 > LARGEST { LARGEST } else { high as f64 };
     x.max(&constant(wide, low as f64)?)?.min(&constant(wide, high)?)

@@ -1,16 +1,18 @@
 //! Reductions of whole dimensions, arguments of the largest, and sums up to each element.
 
-use super::pointwise::{axis_of, unary};
+use super::pointwise::{apply_unary, axis_of};
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
-use crate::tvm::expression::{Axis, Expression, Extent, PLACE, Reduction, Tensor, axis, constant, index, reduce};
+use crate::tvm::expression::{
+    Axis, Expression, Extent, PLACE, Reduction, Tensor, constant, index_constant, loop_axis, reduce_axes,
+};
 use models::operators::{ArgReduce, ArgTop, CumSum, Reduce};
 use models::{DType, Op, ReduceOp, UnaryOp};
 
 type Element = std::result::Result<Expression, TvmError>;
 type ReducedPlaces = std::result::Result<Vec<Expression>, TvmError>;
 
-pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
+pub(super) fn lower_reduce(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
     let data = &inputs[0];
     match op {
         Op::Reduce(Reduce { function, axes, keep }) => {
@@ -34,22 +36,20 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
     .map(Some)
 }
 
-/// The dimensions of a tensor that become one element.
 pub(super) struct ReducedRows {
     pub(super) axes: Vec<usize>,
-    /// Whether they stay with extent 1 in what is indexed.
+    /// Whether reduced dimensions stay with extent 1 in the indexed tensor.
     pub(super) keep: bool,
 }
 
 impl ReducedRows {
-    /// New loops over the reduced dimensions.
-    pub(super) fn loops(&self, data: &Tensor) -> Result<Vec<Axis>> {
-        let axes = self.axes.iter().map(|&dimension| axis(&format!("k{dimension}"), &data.extents[dimension], true));
+    pub(super) fn reduction_loops(&self, data: &Tensor) -> Result<Vec<Axis>> {
+        let axes =
+            self.axes.iter().map(|&dimension| loop_axis(&format!("k{dimension}"), &data.extents[dimension], true));
         Ok(axes.collect::<std::result::Result<_, _>>()?)
     }
 
-    /// The place in the data of a place in the result.
-    pub(super) fn at(&self, place: &[Expression], loops: &[Axis]) -> Vec<Expression> {
+    pub(super) fn data_index(&self, place: &[Expression], loops: &[Axis]) -> Vec<Expression> {
         let rank = if self.keep { place.len() } else { place.len() + self.axes.len() };
         let mut rest = place.iter();
         let mut at = Vec::with_capacity(rank);
@@ -67,18 +67,16 @@ impl ReducedRows {
         at
     }
 
-    /// The place in the result of a place in the data.
-    pub(super) fn row(&self, at: &[Expression]) -> ReducedPlaces {
+    pub(super) fn result_index(&self, at: &[Expression]) -> ReducedPlaces {
         let places = at.iter().enumerate().filter_map(|(dimension, own)| match self.axes.contains(&dimension) {
-            true if self.keep => Some(index(0)),
+            true if self.keep => Some(index_constant(0)),
             true => None,
             false => Some(Ok(own.clone())),
         });
         places.collect()
     }
 
-    /// The extents of the result.
-    pub(super) fn extents(&self, data: &Tensor) -> Vec<Extent> {
+    pub(super) fn result_extents(&self, data: &Tensor) -> Vec<Extent> {
         let extents =
             data.extents.iter().enumerate().filter_map(|(dimension, extent)| match self.axes.contains(&dimension) {
                 true if self.keep => Some(Extent::Known(1)),
@@ -88,9 +86,8 @@ impl ReducedRows {
         extents.collect()
     }
 
-    /// How many elements become one.
-    pub(super) fn count(&self, writer: &Writer, data: &Tensor) -> Result<i64> {
-        self.axes.iter().map(|&axis| writer.number(&data.extents[axis])).product()
+    pub(super) fn reduced_count(&self, writer: &Writer, data: &Tensor) -> Result<i64> {
+        self.axes.iter().map(|&axis| writer.known_extent(&data.extents[axis])).product()
     }
 }
 
@@ -116,42 +113,44 @@ fn reduce_rows(
         ReduceOp::L2 | ReduceOp::SumSquare => x.mul(&x),
         _ => Ok(x),
     };
-    let loops = rows.loops(data)?;
-    let reduced = writer.block(&output.name(function.name()), Part::Anchor, output.like(), |i| {
-        reduce(how, dtype, &term(data.at(&rows.at(i, &loops))?)?, &loops)
+    let loops = rows.reduction_loops(data)?;
+    let reduced = writer.add_block(&output.block_name(function.name()), Part::Anchor, output.element_type(), |i| {
+        reduce_axes(how, dtype, &term(data.element_at(&rows.data_index(i, &loops))?)?, &loops)
     })?;
     let last = |writer: &mut Writer, name: &str, element: &dyn Fn(&Expression) -> Element| {
-        writer.block(&output.name(name), Part::Epilogue, output.like(), |i| element(&reduced.at(i)?))
+        writer.add_block(&output.block_name(name), Part::Epilogue, output.element_type(), |i| {
+            element(&reduced.element_at(i)?)
+        })
     };
     match function {
         ReduceOp::Mean => {
-            let share = constant(dtype, 1.0 / rows.count(writer, data)? as f64)?;
+            let share = constant(dtype, 1.0 / rows.reduced_count(writer, data)? as f64)?;
             last(writer, "reduce_share", &|sum| sum.mul(&share))
         }
-        ReduceOp::L2 => last(writer, "reduce_root", &|sum| unary(UnaryOp::Sqrt, sum, dtype)),
-        ReduceOp::LogSum => last(writer, "reduce_log", &|sum| unary(UnaryOp::Log, sum, dtype)),
+        ReduceOp::L2 => last(writer, "reduce_root", &|sum| apply_unary(UnaryOp::Sqrt, sum, dtype)),
+        ReduceOp::LogSum => last(writer, "reduce_log", &|sum| apply_unary(UnaryOp::Log, sum, dtype)),
         _ => Ok(reduced),
     }
 }
 
-/// The maximum, then the sum of what is left of it, so that no exponential overflows.
+/// Subtracts the maximum before the sum, so that no exponential overflows.
 fn log_sum_exp(writer: &mut Writer, rows: &ReducedRows, data: &Tensor, output: &Output) -> Result<Tensor> {
     let dtype = output.dtype;
-    let loops = rows.loops(data)?;
-    let largest = writer.block(&output.name("reduce_largest"), Part::Helper, output.like(), |i| {
-        reduce(Reduction::Max, dtype, &data.at(&rows.at(i, &loops))?, &loops)
+    let loops = rows.reduction_loops(data)?;
+    let largest = writer.add_block(&output.block_name("reduce_largest"), Part::Helper, output.element_type(), |i| {
+        reduce_axes(Reduction::Max, dtype, &data.element_at(&rows.data_index(i, &loops))?, &loops)
     })?;
-    let loops = rows.loops(data)?;
-    let sum = writer.block(&output.name("reduce_sum_exp"), Part::Anchor, output.like(), |i| {
-        let shifted = data.at(&rows.at(i, &loops))?.sub(&largest.at(i)?)?;
-        reduce(Reduction::Sum, dtype, &unary(UnaryOp::Exp, &shifted, dtype)?, &loops)
+    let loops = rows.reduction_loops(data)?;
+    let sum = writer.add_block(&output.block_name("reduce_sum_exp"), Part::Anchor, output.element_type(), |i| {
+        let shifted = data.element_at(&rows.data_index(i, &loops))?.sub(&largest.element_at(i)?)?;
+        reduce_axes(Reduction::Sum, dtype, &apply_unary(UnaryOp::Exp, &shifted, dtype)?, &loops)
     })?;
-    writer.block(&output.name("reduce_log"), Part::Epilogue, output.like(), |i| {
-        unary(UnaryOp::Log, &sum.at(i)?, dtype)?.add(&largest.at(i)?)
+    writer.add_block(&output.block_name("reduce_log"), Part::Epilogue, output.element_type(), |i| {
+        apply_unary(UnaryOp::Log, &sum.element_at(i)?, dtype)?.add(&largest.element_at(i)?)
     })
 }
 
-/// The extreme itself, then the first or last place that has it: two plain reductions where one would need a pair.
+/// Finds the extreme, then its first or last position: two plain reductions instead of one over pairs.
 fn arg_reduce(
     writer: &mut Writer,
     largest: bool,
@@ -161,46 +160,53 @@ fn arg_reduce(
     output: &Output,
 ) -> Result<Tensor> {
     let how = if largest { Reduction::Max } else { Reduction::Min };
-    let loops = rows.loops(data)?;
-    let extreme = writer.block(&output.name("arg_extreme"), Part::Helper, (data.dtype, &output.extents), |i| {
-        reduce(how, data.dtype, &data.at(&rows.at(i, &loops))?, &loops)
+    let loops = rows.reduction_loops(data)?;
+    let extreme =
+        writer.add_block(&output.block_name("arg_extreme"), Part::Helper, (data.dtype, &output.extents), |i| {
+            reduce_axes(how, data.dtype, &data.element_at(&rows.data_index(i, &loops))?, &loops)
+        })?;
+    let loops = rows.reduction_loops(data)?;
+    let (nearest, elsewhere) = if last {
+        (Reduction::Max, index_constant(-1)?)
+    } else {
+        (Reduction::Min, data.extents[rows.axes[0]].as_expression()?)
+    };
+    let place = writer.add_block(&output.block_name("arg_place"), Part::Anchor, (PLACE, &output.extents), |i| {
+        let is_extreme = data.element_at(&rows.data_index(i, &loops))?.equal(&extreme.element_at(i)?)?;
+        reduce_axes(nearest, PLACE, &is_extreme.select(&loops[0].variable, &elsewhere)?.cast(PLACE)?, &loops)
     })?;
-    let loops = rows.loops(data)?;
-    let (nearest, elsewhere) =
-        if last { (Reduction::Max, index(-1)?) } else { (Reduction::Min, data.extents[rows.axes[0]].expression()?) };
-    let place = writer.block(&output.name("arg_place"), Part::Anchor, (PLACE, &output.extents), |i| {
-        let is_extreme = data.at(&rows.at(i, &loops))?.equal(&extreme.at(i)?)?;
-        reduce(nearest, PLACE, &is_extreme.select(&loops[0].variable, &elsewhere)?.cast(PLACE)?, &loops)
-    })?;
-    writer.block(&output.name("arg_wide"), Part::Epilogue, output.like(), |i| place.at(i)?.cast(DType::I64))
+    writer.add_block(&output.block_name("arg_wide"), Part::Epilogue, output.element_type(), |i| {
+        place.element_at(i)?.cast(DType::I64)
+    })
 }
 
-/// The rank of each element is the number of those that come before it; the result looks for its rank. More work than
-/// sorting, but a tensor expression, and every element is independent.
+/// Ranks each element by the number of those before it: more work than sorting, but elements are independent.
 fn arg_top(writer: &mut Writer, along: usize, largest: bool, data: &Tensor, output: &Output) -> Result<Tensor> {
-    let other = axis("k", &data.extents[along], true)?;
-    let rank = writer.block(&output.name("top_rank"), Part::Helper, (PLACE, &data.extents), |i| {
+    let other = loop_axis("k", &data.extents[along], true)?;
+    let rank = writer.add_block(&output.block_name("top_rank"), Part::Helper, (PLACE, &data.extents), |i| {
         let mut at = i.to_vec();
         at[along] = other.variable.clone();
-        let (theirs, own) = (data.at(&at)?, data.at(i)?);
+        let (theirs, own) = (data.element_at(&at)?, data.element_at(i)?);
         let is_better = if largest { theirs.greater(&own)? } else { theirs.less(&own)? };
-        let is_earlier = other.variable.less(&i[along])?.select(&index(1)?, &index(0)?)?;
-        let of_equals = theirs.equal(&own)?.select(&is_earlier, &index(0)?)?;
-        let term = is_better.select(&index(1)?, &of_equals)?;
-        reduce(Reduction::Sum, PLACE, &term.cast(PLACE)?, std::slice::from_ref(&other))
+        let is_earlier = other.variable.less(&i[along])?.select(&index_constant(1)?, &index_constant(0)?)?;
+        let of_equals = theirs.equal(&own)?.select(&is_earlier, &index_constant(0)?)?;
+        let term = is_better.select(&index_constant(1)?, &of_equals)?;
+        reduce_axes(Reduction::Sum, PLACE, &term.cast(PLACE)?, std::slice::from_ref(&other))
     })?;
-    let other = axis("k", &data.extents[along], true)?;
+    let other = loop_axis("k", &data.extents[along], true)?;
     // The largest place instead of the sum: what is no number has no rank, and must not lead outside.
-    let place = writer.block(&output.name("top_place"), Part::Anchor, (PLACE, &output.extents), |i| {
+    let place = writer.add_block(&output.block_name("top_place"), Part::Anchor, (PLACE, &output.extents), |i| {
         let mut at = i.to_vec();
         at[along] = other.variable.clone();
-        let term = rank.at(&at)?.equal(&i[along])?.select(&other.variable, &index(0)?)?;
-        reduce(Reduction::Max, PLACE, &term.cast(PLACE)?, std::slice::from_ref(&other))
+        let term = rank.element_at(&at)?.equal(&i[along])?.select(&other.variable, &index_constant(0)?)?;
+        reduce_axes(Reduction::Max, PLACE, &term.cast(PLACE)?, std::slice::from_ref(&other))
     })?;
-    writer.block(&output.name("top_wide"), Part::Epilogue, output.like(), |i| place.at(i)?.cast(DType::I64))
+    writer.add_block(&output.block_name("top_wide"), Part::Epilogue, output.element_type(), |i| {
+        place.element_at(i)?.cast(DType::I64)
+    })
 }
 
-/// Every element adds up those before it: more work than a scan, but each is independent and the sum is the same.
+/// Sums all preceding elements for each element: more work than a scan, but every element is independent.
 fn cum_sum(
     writer: &mut Writer,
     along: usize,
@@ -209,8 +215,8 @@ fn cum_sum(
     data: &Tensor,
     output: &Output,
 ) -> Result<Tensor> {
-    let other = axis("k", &data.extents[along], true)?;
-    writer.block(&output.name("cum_sum"), Part::Anchor, output.like(), |i| {
+    let other = loop_axis("k", &data.extents[along], true)?;
+    writer.add_block(&output.block_name("cum_sum"), Part::Anchor, output.element_type(), |i| {
         let mut at = i.to_vec();
         at[along] = other.variable.clone();
         let (k, own) = (&other.variable, &i[along]);
@@ -220,7 +226,7 @@ fn cum_sum(
             (true, false) => k.at_least(own)?,
             (true, true) => k.greater(own)?,
         };
-        let term = counts.select(&data.at(&at)?, &constant(output.dtype, 0.0)?)?;
-        reduce(Reduction::Sum, output.dtype, &term, std::slice::from_ref(&other))
+        let term = counts.select(&data.element_at(&at)?, &constant(output.dtype, 0.0)?)?;
+        reduce_axes(Reduction::Sum, output.dtype, &term, std::slice::from_ref(&other))
     })
 }

@@ -6,13 +6,15 @@
 //! follows is computed for all phases, which a last block brings together.
 
 use super::movement::{padded_at, padded_extents};
-use super::products::{ConvShape, NO_ZEROS, multiply, source_channel, unblock, with_leading};
-use super::{Output, Part, Result, Writer, known};
-use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, reduce};
+use super::products::{ConvShape, NO_ZEROS, multiply_elements, source_channel, unblock_result, with_leading};
+use super::{Output, Part, Result, Writer, known_sizes};
+use crate::tvm::expression::{
+    Axis, Expression, Extent, Reduction, Tensor, constant, index_constant, loop_axis, reduce_axes,
+};
 use job::space::Layout;
 use schedules::tiles;
 
-pub(super) fn conv(
+pub(super) fn convolve_transposed(
     writer: &mut Writer,
     shape: &ConvShape,
     output_pads: &[i64],
@@ -28,8 +30,8 @@ pub(super) fn conv(
     }
 }
 
-/// Phase by phase. The result's place `stride * j + g` is reached from the input's place `j + (g + head) / stride - t` through
-/// the tap `(g + head) % stride + stride * t`.
+/// Convolves phase by phase. Output `stride * j + g` reads input `j + (g + head) / stride - t` through tap
+/// `(g + head) % stride + stride * t`.
 fn by_phases(
     writer: &mut Writer,
     shape: &ConvShape,
@@ -38,9 +40,10 @@ fn by_phases(
     output: &Output,
 ) -> Result<Tensor> {
     let (spatial, strides) = (shape.window.strides.len(), shape.window.strides);
-    let (places, sources) = (writer.numbers(&output.extents[2..])?, writer.numbers(&data.extents[2..])?);
-    let taps = writer.numbers(&weight.extents[2 + spatial..][..spatial])?;
-    let rounds: Vec<i64> = places.iter().zip(strides).map(|(&extent, &stride)| tiles::count(extent, stride)).collect();
+    let (places, sources) = (writer.known_extents(&output.extents[2..])?, writer.known_extents(&data.extents[2..])?);
+    let taps = writer.known_extents(&weight.extents[2 + spatial..][..spatial])?;
+    let rounds: Vec<i64> =
+        places.iter().zip(strides).map(|(&extent, &stride)| tiles::tile_count(extent, stride)).collect();
     let shift = |d: usize, phase: i64| (phase + shape.window.pads[d]) / strides[d];
     let heads: Vec<i64> = taps.iter().map(|taps| taps - 1).collect();
     let tails: Vec<i64> =
@@ -48,52 +51,52 @@ fn by_phases(
     let (heads, tails) = (with_leading(&heads), with_leading(&tails));
     let zero = constant(data.dtype, 0.0)?;
     let extents = padded_extents(writer, data, (&heads, &tails))?;
-    let padded = writer.block(&output.name("pad_temp"), Part::Pad, (data.dtype, &extents), |i| {
+    let padded = writer.add_block(&output.block_name("pad_temp"), Part::Pad, (data.dtype, &extents), |i| {
         padded_at(data, (&heads, &tails), i, &zero)
     })?;
-    let channel = axis("rc", &data.extents[1], true)?;
-    let taps = taps.iter().enumerate().map(|(d, &extent)| axis(&format!("r{d}"), &Extent::Known(extent), true));
+    let channel = loop_axis("rc", &data.extents[1], true)?;
+    let taps = taps.iter().enumerate().map(|(d, &extent)| loop_axis(&format!("r{d}"), &Extent::Known(extent), true));
     let taps = taps.collect::<std::result::Result<Vec<_>, _>>()?;
     let axes: Vec<Axis> = [&channel].into_iter().chain(&taps).cloned().collect();
-    let blocks = tiles::count(writer.number(&output.extents[1])?, block);
-    let inner = known(&[strides, &rounds, &[block]].concat());
+    let blocks = tiles::tile_count(writer.known_extent(&output.extents[1])?, block);
+    let inner = known_sizes(&[strides, &rounds, &[block]].concat());
     let extents: Vec<Extent> = [output.extents[0].clone(), Extent::Known(blocks)].into_iter().chain(inner).collect();
-    let sums = writer.block(&output.name("conv_transpose"), Part::Anchor, (output.dtype, &extents), |i| {
+    let sums = writer.add_block(&output.block_name("conv_transpose"), Part::Anchor, (output.dtype, &extents), |i| {
         let (phases, rounds) = (&i[2..2 + spatial], &i[2 + spatial..2 + 2 * spatial]);
         let mut at = vec![i[0].clone(), channel.variable.clone()];
         for d in 0..spatial {
-            let shift = phases[d].add(&index(shape.window.pads[d])?)?.floor_div(&index(strides[d])?)?;
-            at.push(rounds[d].add(&shift)?.sub(&taps[d].variable)?.add(&index(heads[2 + d])?)?);
+            let shift =
+                phases[d].add(&index_constant(shape.window.pads[d])?)?.floor_div(&index_constant(strides[d])?)?;
+            at.push(rounds[d].add(&shift)?.sub(&taps[d].variable)?.add(&index_constant(heads[2 + d])?)?);
         }
         let mut weight_at = vec![i[1].clone()];
         weight_at.extend_from_slice(phases);
         weight_at.push(channel.variable.clone());
         weight_at.extend(taps.iter().map(|tap| tap.variable.clone()));
         weight_at.push(i[2 + 2 * spatial].clone());
-        let product = multiply((&padded, &at), (weight, &weight_at), NO_ZEROS, output.dtype)?;
-        reduce(Reduction::Sum, output.dtype, &product, &axes)
+        let product = multiply_elements((&padded, &at), (weight, &weight_at), NO_ZEROS, output.dtype)?;
+        reduce_axes(Reduction::Sum, output.dtype, &product, &axes)
     })?;
-    let apart = [&output.extents[..2], &known(&[strides, &rounds].concat())].concat();
-    let result = unblock(writer, &sums, 1, block, output, &apart)?;
+    let apart = [&output.extents[..2], &known_sizes(&[strides, &rounds].concat())].concat();
+    let result = unblock_result(writer, &sums, 1, block, output, &apart)?;
     writer.padded = Some(apart);
     Ok(result)
 }
 
-/// The places of all phases in their order.
-pub(super) fn together(writer: &mut Writer, apart: &Tensor, strides: &[i64], extents: &[Extent]) -> Result<Tensor> {
-    writer.block("together", Part::Cut, (apart.dtype, extents), |i| {
+pub(super) fn merge_phases(writer: &mut Writer, apart: &Tensor, strides: &[i64], extents: &[Extent]) -> Result<Tensor> {
+    writer.add_block("together", Part::Cut, (apart.dtype, extents), |i| {
         let mut at = i[..2].to_vec();
         for (place, &stride) in i[2..].iter().zip(strides) {
-            at.push(place.floor_mod(&index(stride)?)?);
+            at.push(place.floor_mod(&index_constant(stride)?)?);
         }
         for (place, &stride) in i[2..].iter().zip(strides) {
-            at.push(place.floor_div(&index(stride)?)?);
+            at.push(place.floor_div(&index_constant(stride)?)?);
         }
-        apart.at(&at)
+        apart.element_at(&at)
     })
 }
 
-/// A convolution of the input spread out by the strides, with the kernel turned around.
+/// Convolves the input, spread by the strides, with the flipped kernel.
 fn spread_out(
     writer: &mut Writer,
     shape: &ConvShape,
@@ -102,8 +105,8 @@ fn spread_out(
     output: &Output,
 ) -> Result<Tensor> {
     let spatial = shape.window.strides.len();
-    let kernel = writer.numbers(&weight.extents[2..])?;
-    let spread_over = writer.numbers(&data.extents[2..])?;
+    let kernel = writer.known_extents(&weight.extents[2..])?;
+    let spread_over = writer.known_extents(&data.extents[2..])?;
     let reach = |d: usize| shape.window.dilations[d] * (kernel[d] - 1);
     let heads: Vec<i64> = (0..spatial).map(|d| reach(d) - shape.window.pads[d]).collect();
     let mut extents = data.extents.clone();
@@ -112,43 +115,44 @@ fn spread_out(
         extents[d + 2] = Extent::Known((spread_over[d] - 1) * shape.window.strides[d] + 1 + heads[d] + tail);
     }
     let zero = constant(data.dtype, 0.0)?;
-    let spread = writer.block(&output.name("spread"), Part::Pad, (data.dtype, &extents), |i| {
+    let spread = writer.add_block(&output.block_name("spread"), Part::Pad, (data.dtype, &extents), |i| {
         let mut at = i[..2].to_vec();
         let mut inside: Option<Expression> = None;
         for d in 0..spatial {
-            let (stride, old) = (index(shape.window.strides[d])?, index(spread_over[d])?);
-            let place = i[d + 2].sub(&index(heads[d])?)?;
+            let (stride, old) = (index_constant(shape.window.strides[d])?, index_constant(spread_over[d])?);
+            let place = i[d + 2].sub(&index_constant(heads[d])?)?;
             let source = place.floor_div(&stride)?;
-            let is_input = place.floor_mod(&stride)?.equal(&index(0)?)?;
-            let within = source.at_least(&index(0)?)?.and(&source.less(&old)?)?;
-            inside = Some(super::movement::both(inside, within.and(&is_input)?)?);
+            let is_input = place.floor_mod(&stride)?.equal(&index_constant(0)?)?;
+            let within = source.at_least(&index_constant(0)?)?.and(&source.less(&old)?)?;
+            inside = Some(super::movement::join_conditions(inside, within.and(&is_input)?)?);
             at.push(source);
         }
-        inside.expect("there is at least one spatial dimension").if_then_else(&data.at(&at)?, &zero)
+        inside.expect("there is at least one spatial dimension").if_then_else(&data.element_at(&at)?, &zero)
     })?;
-    let per_group = writer.number(&data.extents[1])? / shape.window.groups;
-    let outputs_per_group = writer.number(&output.extents[1])? / shape.window.groups;
-    let channel_axis = axis("rc", &Extent::Known(per_group), true)?;
+    let per_group = writer.known_extent(&data.extents[1])? / shape.window.groups;
+    let outputs_per_group = writer.known_extent(&output.extents[1])? / shape.window.groups;
+    let channel_axis = loop_axis("rc", &Extent::Known(per_group), true)?;
     let kernel_axes = kernel
         .iter()
         .enumerate()
-        .map(|(d, &extent)| axis(&format!("r{d}"), &Extent::Known(extent), true))
+        .map(|(d, &extent)| loop_axis(&format!("r{d}"), &Extent::Known(extent), true))
         .collect::<std::result::Result<Vec<_>, _>>()?;
     let axes: Vec<Axis> = [&channel_axis].into_iter().chain(&kernel_axes).cloned().collect();
-    writer.block(&output.name("conv_transpose"), Part::Anchor, output.like(), |i| {
+    writer.add_block(&output.block_name("conv_transpose"), Part::Anchor, output.element_type(), |i| {
         let source = source_channel(&i[1], Some(&channel_axis), shape.window.groups, per_group, outputs_per_group)?;
-        let within = if shape.window.groups == 1 { i[1].clone() } else { i[1].floor_mod(&index(outputs_per_group)?)? };
+        let within =
+            if shape.window.groups == 1 { i[1].clone() } else { i[1].floor_mod(&index_constant(outputs_per_group)?)? };
         let mut at = vec![i[0].clone(), source.clone()];
         let mut weight_at = vec![source, within];
         for d in 0..spatial {
             let tap = &kernel_axes[d].variable;
-            at.push(i[d + 2].add(&tap.mul(&index(shape.window.dilations[d])?)?)?);
-            weight_at.push(index(kernel[d] - 1)?.sub(tap)?);
+            at.push(i[d + 2].add(&tap.mul(&index_constant(shape.window.dilations[d])?)?)?);
+            weight_at.push(index_constant(kernel[d] - 1)?.sub(tap)?);
         }
-        reduce(
+        reduce_axes(
             Reduction::Sum,
             output.dtype,
-            &multiply((&spread, &at), (weight, &weight_at), NO_ZEROS, output.dtype)?,
+            &multiply_elements((&spread, &at), (weight, &weight_at), NO_ZEROS, output.dtype)?,
             &axes,
         )
     })

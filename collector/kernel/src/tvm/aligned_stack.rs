@@ -13,17 +13,16 @@ use super::names;
 /// A cache line of most processors, and the widest vector.
 const LINE_BYTES: u32 = 64;
 
-/// The built module with functions whose stacks are aligned.
 pub(super) fn with_aligned_stack(built: &Value) -> Result<Value, TvmError> {
-    let text = call!(names::MODULE_SOURCE, built, "ll")?.text()?;
+    let text = call!(names::MODULE_SOURCE, built, "ll")?.as_text()?;
     let failed = |error: &dyn std::fmt::Display| TvmError::new(names::LOAD_LLVM_IR.text, error);
     let memory = MemoryFile::new("module").map_err(|error| failed(&error))?;
-    std::fs::write(&memory.path, aligned(&text)).map_err(|error| failed(&error))?;
+    std::fs::write(&memory.path, align_stacks(&text)).map_err(|error| failed(&error))?;
     call!(names::LOAD_LLVM_IR, memory.path.as_str(), "ll")
 }
 
-/// The text of a module with larger alignments and with frame pointers.
-fn aligned(text: &str) -> String {
+/// Enlarges alignments and adds frame pointers in the text of a module.
+fn align_stacks(text: &str) -> String {
     text.split_inclusive('\n').fold(String::with_capacity(text.len() + 1024), |mut all, line| {
         match with_alignment(line).or_else(|| with_frame_pointer(line)) {
             Some(line) => all.push_str(&line),
@@ -33,7 +32,7 @@ fn aligned(text: &str) -> String {
     })
 }
 
-/// A line that reserves space on the stack, with the alignment of a cache line.
+/// Aligns a line that reserves stack space to a cache line, or returns None for other lines.
 fn with_alignment(line: &str) -> Option<String> {
     const ALIGNMENT: &str = ", align ";
     let place = line.find(" = alloca ").filter(|_| line.starts_with("  %"))?;
@@ -43,7 +42,7 @@ fn with_alignment(line: &str) -> Option<String> {
     Some(format!("{}{}{}", &line[..number], alignment.max(LINE_BYTES), &line[end..]))
 }
 
-/// The attributes of functions that are made for the target, which name its processor, with a frame pointer.
+/// Adds a frame pointer to the attribute group of target functions, recognised by its processor.
 fn with_frame_pointer(line: &str) -> Option<String> {
     const PROCESSOR: &str = r#""target-cpu"="#;
     const WITH_FRAME: &str = r#""frame-pointer"="all" "target-cpu"="#;
@@ -53,7 +52,7 @@ fn with_frame_pointer(line: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::aligned;
+    use super::align_stacks;
 
     #[test]
     fn buffers_and_functions_get_what_aligns_them() {
@@ -72,6 +71,6 @@ attributes #1 = { noinline }
             .replace("%closure, align 8,", "%closure, align 64,")
             .replace("[288 x float], align 16", "[288 x float], align 64")
             .replace("{ noinline \"target", "{ noinline \"frame-pointer\"=\"all\" \"target");
-        assert_eq!(aligned(text), expected);
+        assert_eq!(align_stacks(text), expected);
     }
 }

@@ -2,7 +2,7 @@
 //! calls of NVIDIA's own functions for them.
 
 use super::call::{TvmError, Value, call};
-use super::device_function::called;
+use super::device_function::call_own;
 use super::names;
 use tvm_ffi::{Any, AnyView, Error, Function};
 
@@ -13,8 +13,8 @@ const HEADER: &str = "#include <cuda_pipeline_primitives.h>\n";
 const COMMIT: &str = "tirx.ptx.cp_async_commit_group";
 const WAIT: &str = "tirx.ptx.cp_async_wait_group";
 
-/// Makes operators known that TVM's code generator asks for and its Python package alone registers.
-pub(super) fn register() -> Result<()> {
+/// Registers operators that TVM's code generator requires but only its Python package defines.
+pub(super) fn register_operators() -> Result<()> {
     for operator in [COMMIT, WAIT] {
         if call!(names::GET_OPERATOR, operator).is_err() {
             call!(names::REGISTER_OPERATOR, operator, "copies in the background")?;
@@ -23,12 +23,12 @@ pub(super) fn register() -> Result<()> {
     Ok(())
 }
 
-/// The function that writes calls of an operator, where it is one of these.
-pub(super) fn writer(operator: &str) -> Option<Function> {
+/// Returns the function that writes calls of an operator, or None if the operator is not an async copy.
+pub(super) fn operator_writer(operator: &str) -> Option<Function> {
     let write: fn(&[Value]) -> Result<Value> = match operator {
-        "tirx.s_tir.cp_async_raw" => copy,
-        COMMIT => |_| called("__pipeline_commit", HEADER, Vec::new()),
-        WAIT => |arguments| called("__pipeline_wait_prior", HEADER, arguments.iter().take(1).cloned().collect()),
+        "tirx.s_tir.cp_async_raw" => write_copy,
+        COMMIT => |_| call_own("__pipeline_commit", HEADER, Vec::new()),
+        WAIT => |arguments| call_own("__pipeline_wait_prior", HEADER, arguments.iter().take(1).cloned().collect()),
         _ => return None,
     };
     Some(Function::from_packed(move |arguments: &[AnyView]| {
@@ -40,20 +40,19 @@ pub(super) fn writer(operator: &str) -> Option<Function> {
     }))
 }
 
-/// Copies bytes between two addresses with offsets in elements.
-///
-/// Generated code keeps all shared memory in one byte array, so only the source determines the element size.
-fn copy(arguments: &[Value]) -> Result<Value> {
+/// Writes a copy of bytes; offsets are in elements. The element size comes from the source, because generated
+/// code keeps all shared memory in one byte array.
+fn write_copy(arguments: &[Value]) -> Result<Value> {
     let [places @ .., bytes] = arguments else { return Err(TvmError::new("copy", "it has no arguments")) };
     if places.len() != 4 {
         return Err(TvmError::new("copy", "a copy that depends on a condition cannot be in the background"));
     }
-    let bytes = bytes.integer().or_else(|_| bytes.field("value")?.integer())?;
+    let bytes = bytes.as_integer().or_else(|_| bytes.field("value")?.as_integer())?;
     let name = format!("copy_async_{bytes}");
     let text = format!(
         "{HEADER}template <class Element>\n\
          __device__ __forceinline__ void {name}(void *to, int to_at, Element *from, int from_at) {{\n  \
          __pipeline_memcpy_async((char *)to + to_at * sizeof(Element), from + from_at, {bytes});\n}}\n"
     );
-    called(&name, &text, places.to_vec())
+    call_own(&name, &text, places.to_vec())
 }

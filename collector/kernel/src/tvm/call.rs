@@ -8,15 +8,14 @@ use tvm_ffi::{
     Any, AnyView, Array, DLDataType, FieldGetter, Function, Map, ObjectRefCore, String as TvmString, TypeIndex,
 };
 
-/// Anything TVM takes or returns: a number, a text, or a counted reference to one of its objects.
+/// A number, a string or a counted reference to an object of TVM.
 #[derive(Clone)]
 pub struct Value(pub(in crate::tvm) Any);
 
-/// A call that failed, with TVM's own words.
+/// A failed call with TVM's message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{call}` failed: {message}")]
 pub struct TvmError {
-    /// The function that was called.
     pub call: String,
     pub message: String,
 }
@@ -30,7 +29,7 @@ impl TvmError {
 /// Calls a function of the table: `call!(names::FUSE, schedule, loops, true)`.
 macro_rules! call {
     ($name:expr $(, $argument:expr)* $(,)?) => {
-        $crate::tvm::call::invoke(&$name, &[$($crate::tvm::call::Value::from($argument)),*])
+        $crate::tvm::call::call_named(&$name, &[$($crate::tvm::call::Value::from($argument)),*])
     };
 }
 pub(in crate::tvm) use call;
@@ -40,8 +39,8 @@ thread_local! {
     static FUNCTIONS: RefCell<Vec<Option<Function>>> = RefCell::new(vec![None; ALL.len()]);
 }
 
-/// The function of a name, looked up once per thread.
-pub(in crate::tvm) fn function(name: &Name) -> Result<Function, TvmError> {
+/// Returns a global function, cached per thread.
+pub(in crate::tvm) fn find_function(name: &Name) -> Result<Function, TvmError> {
     FUNCTIONS.with_borrow_mut(|functions| {
         if let Some(found) = &functions[name.index] {
             return Ok(found.clone());
@@ -52,20 +51,18 @@ pub(in crate::tvm) fn function(name: &Name) -> Result<Function, TvmError> {
     })
 }
 
-/// Calls a function of the table with exactly its number of arguments.
-pub(in crate::tvm) fn invoke(name: &Name, arguments: &[Value]) -> Result<Value, TvmError> {
+/// Calls a function of the table and asserts its number of arguments.
+pub(in crate::tvm) fn call_named(name: &Name, arguments: &[Value]) -> Result<Value, TvmError> {
     assert_eq!(arguments.len(), name.arguments, "argument count of `{}`", name.text);
-    call_function(&function(name)?, name.text, arguments)
+    call_function(&find_function(name)?, name.text, arguments)
 }
 
-/// Calls a function that is not in the table, such as one that TVM returned.
 pub(in crate::tvm) fn call_function(function: &Function, label: &str, arguments: &[Value]) -> Result<Value, TvmError> {
     let views: Vec<AnyView> = arguments.iter().map(|argument| AnyView::from(&argument.0)).collect();
     function.call_packed(&views).map(Value).map_err(|error| TvmError::new(label, error.message()))
 }
 
 impl Value {
-    /// The absent value.
     pub fn none() -> Value {
         Value(Any::new())
     }
@@ -74,54 +71,51 @@ impl Value {
         Value(Any::from(Array::new(items.into_iter().map(|item| item.0).collect::<Vec<Any>>())))
     }
 
-    /// A map without entries.
     pub(in crate::tvm) fn empty_map() -> Value {
         Value(Any::from(Map::<TvmString, Any>::new()))
     }
 
     /// A map from texts.
-    pub(in crate::tvm) fn map<'a>(entries: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
+    pub(in crate::tvm) fn text_map<'a>(entries: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
         let entries = entries.into_iter().map(|(name, value)| (TvmString::from(name), value.0));
         Value(Any::from(entries.collect::<Map<TvmString, Any>>()))
     }
 
-    /// Whether it is the absent value.
     pub(in crate::tvm) fn is_none(&self) -> bool {
         self.0.type_index() == TypeIndex::kTVMFFINone as i32
     }
 
-    /// The items of an array.
     pub fn items(&self) -> Result<Vec<Value>, TvmError> {
-        let array: Array<Any> = self.convert("array")?;
+        let array: Array<Any> = self.convert_to("array")?;
         (0..array.len())
             .map(|index| array.get(index).map(Value).map_err(|error| TvmError::new("array item", error.message())))
             .collect()
     }
 
-    /// The integer it holds.
-    pub fn integer(&self) -> Result<i64, TvmError> {
-        self.convert("integer")
+    pub fn as_integer(&self) -> Result<i64, TvmError> {
+        self.convert_to("integer")
     }
 
-    /// The truth value it holds.
-    pub fn boolean(&self) -> Result<bool, TvmError> {
-        self.convert("boolean")
+    pub fn as_boolean(&self) -> Result<bool, TvmError> {
+        self.convert_to("boolean")
     }
 
-    /// The text it holds.
-    pub fn text(&self) -> Result<String, TvmError> {
-        self.convert::<TvmString>("text").map(|text| text.as_str().to_owned())
+    pub fn as_text(&self) -> Result<String, TvmError> {
+        self.convert_to::<TvmString>("text").map(|text| text.as_str().to_owned())
     }
 
-    /// A reflected field of the object it refers to.
+    /// Reads a reflected field of the object.
     pub(in crate::tvm) fn field(&self, name: &str) -> Result<Value, TvmError> {
-        let object: tvm_ffi::object::ObjectRef = self.convert("object")?;
+        let object: tvm_ffi::object::ObjectRef = self.convert_to("object")?;
         let getter =
             FieldGetter::new(self.0.type_index(), name).map_err(|error| TvmError::new(name, error.message()))?;
         getter.get_any(&**ObjectRefCore::data(&object)).map(Value).map_err(|error| TvmError::new(name, error.message()))
     }
 
-    pub(in crate::tvm) fn convert<T: TryFrom<Any, Error = tvm_ffi::Error>>(&self, wanted: &str) -> Result<T, TvmError> {
+    pub(in crate::tvm) fn convert_to<T: TryFrom<Any, Error = tvm_ffi::Error>>(
+        &self,
+        wanted: &str,
+    ) -> Result<T, TvmError> {
         T::try_from(self.0.clone()).map_err(|error| TvmError::new(&format!("conversion to {wanted}"), error.message()))
     }
 }
@@ -155,8 +149,7 @@ impl From<DType> for Value {
     }
 }
 
-/// TVM's code of an element type.
 pub(in crate::tvm) fn data_type(dtype: DType) -> DLDataType {
-    let (code, bits) = dtype.dlpack();
+    let (code, bits) = dtype.dlpack_code();
     DLDataType { code, bits, lanes: 1 }
 }

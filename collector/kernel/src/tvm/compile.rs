@@ -4,7 +4,7 @@
 //! concerns GPUs (see `device`) and accelerators. The code generator writes the object through an anonymous file, never to a disk.
 
 use super::aligned_stack::with_aligned_stack;
-use super::call::{TvmError, Value, call, invoke};
+use super::call::{TvmError, Value, call, call_named};
 use super::expression::Module;
 use super::memory_file::MemoryFile;
 use super::names::{self, Name};
@@ -19,44 +19,41 @@ use targets::{Generator, Machine, Target};
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// What code is made for.
 #[derive(Clone)]
 pub struct CompileTarget {
     pub(in crate::tvm) value: Value,
-    /// What TVM's own space is made for.
+    /// Target for TVM's own space.
     pub(in crate::tvm) sampled: Value,
-    /// What runs the code.
     pub device: Device,
 }
 
-/// What runs the code.
+/// Hardware that runs the code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Device {
-    /// A processor's cores.
     Cpu,
-    /// GPUs of these architectures, each of which gets machine code.
+    /// GPUs of these architectures; each gets machine code.
     Cuda(Vec<Architecture>),
-    /// A GPU whose own driver makes machine code, of OpenCL C.
+    /// A GPU whose driver compiles OpenCL C.
     Opencl {
-        /// The most work-items of a group.
+        /// Maximum work-items of a work-group.
         group_items: i64,
     },
 }
 
 impl CompileTarget {
-    /// From TVM's JSON description, such as `{"kind": "llvm", "mcpu": "…"}` or `{"kind": "cuda", "arch": "sm_90"}`.
-    ///
-    /// The `arch` of a GPU may be a list: TVM's code is the same for all of them, machine code is made for each.
+    /// Parses TVM's JSON, such as `{"kind": "llvm", "mcpu": "…"}` or `{"kind": "cuda", "arch": "sm_90"}`.
+    /// `arch` may be a list: TVM's code is the same for all, machine code is made for each.
     pub fn from_json(json: &str) -> Result<CompileTarget> {
         // TVM sees what was checked, whatever it makes of names that stand there twice.
-        let fields = targets::checked(json).map_err(refused)?;
+        let fields = targets::parse_checked(json).map_err(refused_error)?;
         let text = fields.to_string();
-        let kind = targets::find(&text).ok_or_else(|| refused(format!("`{text:.200}` is of no known kind")))?;
-        match kind.generator() {
+        let kind =
+            targets::find_kind(&text).ok_or_else(|| refused_error(format!("`{text:.200}` is of no known kind")))?;
+        match kind.code_generator() {
             Some(Generator::Llvm) => CompileTarget::of_cpu(&fields),
             Some(Generator::CudaC) => CompileTarget::of_cuda(fields),
-            Some(Generator::OpenclC) => CompileTarget::of_opencl(&kind.parse(&text).map_err(refused)?),
-            None => Err(refused(format!("TVM generates no code for `{}`", kind.name()))),
+            Some(Generator::OpenclC) => CompileTarget::of_opencl(&kind.parse(&text).map_err(refused_error)?),
+            None => Err(refused_error(format!("TVM generates no code for `{}`", kind.name()))),
         }
     }
 
@@ -68,7 +65,7 @@ impl CompileTarget {
     }
 
     fn of_cuda(mut fields: serde_json::Value) -> Result<CompileTarget> {
-        let architectures = targets::architectures(&fields).map_err(refused)?;
+        let architectures = targets::parse_architectures(&fields).map_err(refused_error)?;
         let first = architectures.iter().min().expect("a GPU target has at least one architecture");
         let mut with_arch = |arch: &str| {
             fields["arch"] = arch.into();
@@ -80,70 +77,63 @@ impl CompileTarget {
     }
 
     fn of_opencl(target: &Target) -> Result<CompileTarget> {
-        let Machine::Gpu(gpu) = target.machine else { return Err(refused("it is no GPU".to_owned())) };
+        let Machine::Gpu(gpu) = target.machine else { return Err(refused_error("it is no GPU".to_owned())) };
         let value = with_host(&target.text)?;
         let device = Device::Opencl { group_items: gpu.block_threads };
         Ok(CompileTarget { sampled: value.clone(), value, device })
     }
 
-    /// Whether blocks of threads run the code.
     pub fn is_device(&self) -> bool {
         self.device != Device::Cpu
     }
 }
 
-fn refused(why: String) -> TvmError {
+fn refused_error(why: String) -> TvmError {
     TvmError::new(names::TARGET.text, why)
 }
 
-/// Returns TVM's target of a device whose launches a CPU starts.
+/// Returns TVM's target of a device with a CPU as host.
 fn with_host(text: &str) -> Result<Value> {
     call!(names::TARGET_WITH_HOST, call!(names::TARGET, text)?, call!(names::TARGET, r#"{"kind": "llvm"}"#)?)
 }
 
-/// LLVM takes an unknown CPU for a generic one without a word that reaches the user; so names are checked here.
+/// Rejects unknown CPU names: LLVM would silently take a generic CPU.
 fn check_cpu(fields: &serde_json::Value) -> Result<()> {
     let Some(cpu) = fields.get("mcpu").and_then(|cpu| cpu.as_str()) else { return Ok(()) };
     let triple = match fields.get("mtriple").and_then(|triple| triple.as_str()) {
         Some(triple) => triple.to_owned(),
-        None => call!(names::SYSTEM_TRIPLE)?.text()?,
+        None => call!(names::SYSTEM_TRIPLE)?.as_text()?,
     };
-    if call!(names::IS_VALID_CPU, cpu, triple.as_str())?.boolean()? {
+    if call!(names::IS_VALID_CPU, cpu, triple.as_str())?.as_boolean()? {
         return Ok(());
     }
     Err(TvmError::new(names::TARGET.text, format!("LLVM knows no CPU `{cpu}` for `{triple}`")))
 }
 
-/// The CPU this machine has, as LLVM names it.
 pub fn system_cpu() -> Result<String> {
-    call!(names::SYSTEM_CPU)?.text()
+    call!(names::SYSTEM_CPU)?.as_text()
 }
 
-/// Built code with what its making cost.
 #[derive(Clone, Debug)]
 pub struct Object {
     /// An ELF object file.
     pub bytes: Vec<u8>,
-    /// Time of lowering, in milliseconds.
     pub lower_ms: f64,
-    /// Time of code generation, in milliseconds.
     pub codegen_ms: f64,
-    /// TIR and LLVM's IR of it, when asked for.
+    /// TIR and LLVM IR, on request.
     pub texts: Option<Texts>,
 }
 
-/// What code is made of, to be read by people.
 #[derive(Clone, Debug)]
 pub struct Texts {
-    /// TIR as it was scheduled.
+    /// TIR as scheduled.
     pub scheduled: String,
-    /// TIR as LLVM's IR is made of it.
+    /// TIR that LLVM IR is generated from.
     pub lowered: String,
     pub llvm: String,
 }
 
-/// The first passes without arguments, in order, of what makes a function with explicit loops and buffers of a scheduled
-/// one; for GPUs too.
+/// First passes that lower a scheduled function to explicit loops and buffers, in order; for GPUs too.
 pub(in crate::tvm) const FIRST: &[Name] = &[
     names::CANONICALIZE_LOOP,
     names::LOWER_CROSS_THREAD_REDUCTION,
@@ -159,7 +149,7 @@ const AFTER_COMPACTING: &[Name] = &[
     names::FLATTEN_BUFFER,
     names::BF16_COMPUTE_LEGALIZE,
 ];
-/// What follows once buffers share memory; for GPUs too.
+/// Passes after buffers share memory; for GPUs too.
 pub(in crate::tvm) const AFTER_STORAGE: &[Name] = &[
     names::HOIST_IF_THEN_ELSE,
     names::UNROLL_LOOP,
@@ -179,30 +169,29 @@ const LAST: &[Name] = &[
     names::LOWER_INTRINSIC,
 ];
 
-/// Lowers and compiles a module for a CPU, with functions of this kind.
-pub fn compile(module: &Module, target: &CompileTarget, kind: Functions, wants_texts: bool) -> Result<Object> {
+pub fn compile_module(module: &Module, target: &CompileTarget, kind: Functions, wants_texts: bool) -> Result<Object> {
     let start = Instant::now();
-    let lowered = functions::with(kind, dots::instruction(&target.value)?, || lower(module, target))?;
+    let lowered = functions::lower_with(kind, dots::find_instruction(&target.value)?, || lower_module(module, target))?;
     let lowered_at = Instant::now();
     let built = call!(names::BUILD_LLVM, &lowered.0, &target.value)?;
     let built = with_aligned_stack(&built)?;
     let bytes = write_object(&built)?;
     let (lower_ms, codegen_ms) = ((lowered_at - start).as_secs_f64() * 1e3, lowered_at.elapsed().as_secs_f64() * 1e3);
-    let texts = if wants_texts { Some(texts(module, &lowered, &built)?) } else { None };
+    let texts = if wants_texts { Some(collect_texts(module, &lowered, &built)?) } else { None };
     Ok(Object { bytes, lower_ms, codegen_ms, texts })
 }
 
 /// Returns the text of a module in TVM's notation.
-pub fn text(module: &Module) -> Result<String> {
-    call!(names::TEXT_OF, &module.0)?.text()
+pub fn module_text(module: &Module) -> Result<String> {
+    call!(names::TEXT_OF, &module.0)?.as_text()
 }
 
-fn texts(scheduled: &Module, lowered: &Module, built: &Value) -> Result<Texts> {
-    let llvm = call!(names::MODULE_SOURCE, built, "ll")?.text()?;
-    Ok(Texts { scheduled: text(scheduled)?, lowered: text(lowered)?, llvm })
+fn collect_texts(scheduled: &Module, lowered: &Module, built: &Value) -> Result<Texts> {
+    let llvm = call!(names::MODULE_SOURCE, built, "ll")?.as_text()?;
+    Ok(Texts { scheduled: module_text(scheduled)?, lowered: module_text(lowered)?, llvm })
 }
 
-fn lower(module: &Module, target: &CompileTarget) -> Result<Module> {
+fn lower_module(module: &Module, target: &CompileTarget) -> Result<Module> {
     let mut module = run_pass(&call!(names::BIND_TARGET, &target.value)?, module)?;
     module = run_passes(FIRST, module)?;
     module = run_pass(&call!(names::COMPACT_BUFFER_ALLOCATION, true)?, &module)?;
@@ -216,7 +205,7 @@ fn lower(module: &Module, target: &CompileTarget) -> Result<Module> {
 
 pub(in crate::tvm) fn run_passes(passes: &[Name], mut module: Module) -> Result<Module> {
     for pass in passes {
-        module = run_pass(&invoke(pass, &[])?, &module)?;
+        module = run_pass(&call_named(pass, &[])?, &module)?;
     }
     Ok(module)
 }
@@ -225,7 +214,7 @@ pub(in crate::tvm) fn run_pass(pass: &Value, module: &Module) -> Result<Module> 
     call!(names::RUN_PASS, pass, &module.0).map(Module)
 }
 
-/// An object of one operator is some ten kilobytes; more than this is a mistake.
+/// Objects of one operator are far smaller.
 const MAX_OBJECT_BYTES: u64 = 64 << 20;
 
 fn write_object(built: &Value) -> Result<Vec<u8>> {

@@ -17,15 +17,13 @@ use tvm_ffi::{Any, AnyView, Array, Error, Function, Map, String as TvmString};
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// Generated code before a compiler of the device's maker sees it.
+/// Generated source, before the vendor's compiler.
 #[derive(Clone, Debug)]
 pub struct DeviceSource {
     /// CUDA C or OpenCL C.
     pub text: String,
     pub launches: Launches,
-    /// Time of lowering, in milliseconds.
     pub lower_ms: f64,
-    /// Time of writing the source, in milliseconds.
     pub codegen_ms: f64,
 }
 
@@ -51,30 +49,28 @@ const AFTER_BARRIERS: &[Name] = &[
 ];
 const OF_DEVICE: &[Name] = &[names::LOWER_WARP_MEMORY, names::SIMPLIFY, names::LOWER_INTRINSIC];
 
-/// Lowers a module for a GPU and writes it in the C of its kind.
-///
-/// Where fragments of tensor cores are, buffers stay apart, because TVM lets two share memory and forgets that their
-/// elements have different types; and `bf16` stays what it is, because fragments know no other spelling of it.
-pub fn generate(module: &Module, target: &CompileTarget, has_fragments: bool) -> Result<DeviceSource> {
+/// Lowers a module for a GPU and writes CUDA C or OpenCL C. With tensor-core fragments, buffers do not share memory,
+/// because TVM ignores their different element types, and `bf16` stays, because fragments know no other name.
+pub fn generate_source(module: &Module, target: &CompileTarget, has_fragments: bool) -> Result<DeviceSource> {
     provide_headers()?;
     let start = Instant::now();
-    let module = lower(module, target, has_fragments)?;
-    let device = run_pass(&filter(FunctionSide::Device)?, &module)?;
-    let host = run_pass(&filter(FunctionSide::Host)?, &module)?;
-    let graph = call!(names::JSON_GRAPH, &host.0, Value::none())?.text()?;
+    let module = lower_module(module, target, has_fragments)?;
+    let device = run_pass(&side_filter(FunctionSide::Device)?, &module)?;
+    let host = run_pass(&side_filter(FunctionSide::Host)?, &module)?;
+    let graph = call!(names::JSON_GRAPH, &host.0, Value::none())?.as_text()?;
     let launches =
-        job::device::launches(&graph).map_err(|error| TvmError::new(names::SPLIT_HOST_DEVICE.text, error))?;
+        job::device::parse_launches(&graph).map_err(|error| TvmError::new(names::SPLIT_HOST_DEVICE.text, error))?;
     let device = if has_fragments { device } else { run_pass(&call!(names::BF16_STORAGE_LEGALIZE)?, &device)? };
     let device = run_passes(OF_DEVICE, device)?;
     let lowered_at = Instant::now();
     let text = match target.device {
         Device::Opencl { .. } => {
             let built = call!(names::BUILD_OPENCL, &device.0, &target.value)?;
-            opencl::with_own_functions(&call!(names::MODULE_SOURCE, built, "cl")?.text()?)
+            opencl::with_own_functions(&call!(names::MODULE_SOURCE, built, "cl")?.as_text()?)
         }
         Device::Cpu | Device::Cuda(_) => {
             let built = call!(names::BUILD_CUDA, &device.0, &target.value)?;
-            call!(names::MODULE_SOURCE, built, "cuda")?.text()?
+            call!(names::MODULE_SOURCE, built, "cuda")?.as_text()?
         }
     };
     Ok(DeviceSource {
@@ -85,7 +81,7 @@ pub fn generate(module: &Module, target: &CompileTarget, has_fragments: bool) ->
     })
 }
 
-fn lower(module: &Module, target: &CompileTarget, has_fragments: bool) -> Result<Module> {
+fn lower_module(module: &Module, target: &CompileTarget, has_fragments: bool) -> Result<Module> {
     const INDEX_BITS: i64 = 32;
     const SHARED_MEMORIES: [&str; 3] = ["shared", "shared.dyn", "warp"];
     let mut module = run_pass(&call!(names::BIND_TARGET, &target.value)?, module)?;
@@ -110,19 +106,17 @@ fn lower(module: &Module, target: &CompileTarget, has_fragments: bool) -> Result
     run_passes(AFTER_BARRIERS, module)
 }
 
-/// Which functions of a split module.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FunctionSide {
     Host,
     Device,
 }
 
-/// The pass that keeps the functions of one side.
-fn filter(side: FunctionSide) -> Result<Value> {
+fn side_filter(side: FunctionSide) -> Result<Value> {
     let keep = Function::from_packed(move |arguments: &[AnyView]| {
         let function = arguments.first().map(|view| Value(Any::from(*view)));
-        let function = function.ok_or_else(|| raise("a filter gets a function"))?;
-        let is_kernel = is_kernel(&function).map_err(raise)?;
+        let function = function.ok_or_else(|| runtime_error("a filter gets a function"))?;
+        let is_kernel = is_kernel(&function).map_err(runtime_error)?;
         Ok(Any::from(is_kernel == (side == FunctionSide::Device)))
     });
     call!(names::FILTER, Value(Any::from(keep)))
@@ -132,7 +126,7 @@ fn filter(side: FunctionSide) -> Result<Value> {
 fn is_kernel(function: &Value) -> Result<bool> {
     const KERNEL_LAUNCH: i64 = 2;
     let attributes = call!(names::FUNCTION_ATTRIBUTES, function)?;
-    let attributes: Map<TvmString, Any> = call!(names::ATTRIBUTES_MAP, attributes)?.convert("map")?;
+    let attributes: Map<TvmString, Any> = call!(names::ATTRIBUTES_MAP, attributes)?.convert_to("map")?;
     let convention = attributes.get(&TvmString::from("calling_conv"));
     let convention = convention.map_err(|error| TvmError::new(names::ATTRIBUTES_MAP.text, error.message()))?;
     match convention {
@@ -141,17 +135,16 @@ fn is_kernel(function: &Value) -> Result<bool> {
     }
 }
 
-/// An attribute is a plain number or a constant expression.
+/// Reads an attribute: a plain number or a constant expression.
 fn integer_of(value: &Value) -> Result<i64> {
-    value.integer().or_else(|_| value.field("value")?.integer())
+    value.as_integer().or_else(|_| value.field("value")?.as_integer())
 }
 
-fn raise(why: impl std::fmt::Display) -> Error {
+fn runtime_error(why: impl std::fmt::Display) -> Error {
     Error::new(tvm_ffi::RUNTIME_ERROR, &why.to_string(), "")
 }
 
-/// Registers what TVM's code generator asks for, once per process: the text in front of a kernel, and how to write
-/// operators that only its Python package can write, of which the ones for copies in the background are here.
+/// Registers the text in front of kernels and the writers of async copies, once per process: TVM has them in Python.
 fn provide_headers() -> Result<()> {
     static PROVIDED: OnceLock<std::result::Result<(), TvmError>> = OnceLock::new();
     const HEADER: &str = "tirx.intrinsics.cuda.header_generator";
@@ -161,21 +154,21 @@ fn provide_headers() -> Result<()> {
     };
     let intrinsic = |arguments: &[AnyView]| {
         let name = arguments.first().and_then(|view| view.try_as::<TvmString>());
-        let name = name.ok_or_else(|| raise("an operator has a name"))?;
-        Ok(async_copy::writer(name.as_str()).map_or_else(Any::new, Any::from))
+        let name = name.ok_or_else(|| runtime_error("an operator has a name"))?;
+        Ok(async_copy::operator_writer(name.as_str()).map_or_else(Any::new, Any::from))
     };
     let header = |arguments: &[AnyView]| {
         let tags = arguments.first().and_then(|view| view.try_as::<Array<TvmString>>());
-        let tags = tags.ok_or_else(|| raise("a header is made of a list of texts"))?;
+        let tags = tags.ok_or_else(|| runtime_error("a header is made of a list of texts"))?;
         let tags = (0..tags.len()).map(|place| tags.get(place)).collect::<std::result::Result<Vec<_>, _>>()?;
-        let text = cuda::header(tags.iter().map(|tag| tag.as_str())).map_err(raise)?;
+        let text = cuda::write_header(tags.iter().map(|tag| tag.as_str())).map_err(runtime_error)?;
         Ok(Any::from(TvmString::from(text.as_str())))
     };
     PROVIDED
         .get_or_init(|| {
             register(HEADER, Function::from_packed(header))?;
             register(INTRINSIC, Function::from_packed(intrinsic))?;
-            async_copy::register()
+            async_copy::register_operators()
         })
         .clone()
 }

@@ -17,32 +17,28 @@ use tvm_ffi::{Any, AnyView, DLDataType, Error, Function};
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// Adds a pair to a sum.
 const ADD: &str = "opcollect.add_dot";
-/// Two quads, the first one of bytes without a sign.
+/// Two quads, the first of unsigned bytes.
 const UNSIGNED: &str = "opcollect.pair";
-/// Two quads of bytes with a sign.
+/// Two quads of signed bytes.
 const SIGNED: &str = "opcollect.signed_pair";
 
 const RULE: &str = "llvm.FLowerIntrinsic";
 
-/// The quad of data in a product.
 pub struct Pair<'a> {
-    /// Four bytes.
     pub data: &'a Expression,
     pub is_signed: bool,
 }
 
-/// The sum over `axes` of the products of data and weights; only at the top of a computed element.
-pub fn sum(data: &Pair<'_>, weight: &Expression, axes: &[Axis]) -> Result<Expression> {
-    register()?;
+/// Sums products of data and weights over `axes`; only at the top level of a computed element.
+pub fn sum_pairs(data: &Pair<'_>, weight: &Expression, axes: &[Axis]) -> Result<Expression> {
+    register_operators()?;
     let operator = if data.is_signed { SIGNED } else { UNSIGNED };
     let pair = data.data.function_with(operator, weight, DType::I32)?;
     let add = |sum: &Expression, pair: &Expression| sum.function_with(ADD, pair, DType::I32);
     reduce_by(&constant(DType::I32, 0.0)?, DType::I32, &pair, axes, add)
 }
 
-/// What multiplies bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Instruction {
     /// `vpdpbusd` of 16 lanes and, with `vl`, of 8 and 4.
@@ -51,12 +47,12 @@ pub(super) enum Instruction {
     AvxVnni,
     /// `sdot` of 4 lanes.
     NeonDot,
-    /// What LLVM makes of products and sums.
+    /// LLVM's code for products and sums.
     None,
 }
 
-pub(super) fn instruction(target: &Value) -> Result<Instruction> {
-    let has = |feature: &str| call!(names::TARGET_HAS_FEATURE, feature, target)?.boolean();
+pub(super) fn find_instruction(target: &Value) -> Result<Instruction> {
+    let has = |feature: &str| call!(names::TARGET_HAS_FEATURE, feature, target)?.as_boolean();
     Ok(if has("avx512vnni")? && has("avx512vl")? {
         Instruction::Avx512Vnni
     } else if has("avxvnni")? {
@@ -69,17 +65,16 @@ pub(super) fn instruction(target: &Value) -> Result<Instruction> {
 }
 
 thread_local! {
-    /// Which functions were called: whether data has a sign, and of how many lanes.
+    /// Called functions: whether data is signed, and the number of lanes.
     static CALLED: RefCell<BTreeSet<(bool, u16)>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// Forgets what was called.
-pub(super) fn forget() {
+pub(super) fn forget_calls() {
     CALLED.take();
 }
 
-/// The functions that were called since.
-pub(super) fn definitions(instruction: Instruction) -> String {
+/// Returns the functions called since [`forget_calls`].
+pub(super) fn called_definitions(instruction: Instruction) -> String {
     let mut called = CALLED.take();
     // Halves come with their wholes; a half of a power of two ends at the widest instruction.
     let mut halved: Vec<(bool, u16)> = called.iter().copied().collect();
@@ -88,22 +83,23 @@ pub(super) fn definitions(instruction: Instruction) -> String {
             halved.push((is_signed, lanes / 2));
         }
     }
-    let needs =
-        |wanted: u16| called.iter().any(|&(is_signed, lanes)| native(instruction, is_signed, lanes) == Some(wanted));
+    let needs = |wanted: u16| {
+        called.iter().any(|&(is_signed, lanes)| native_width(instruction, is_signed, lanes) == Some(wanted))
+    };
     let declared = [4, 8, 16].into_iter().filter(|&lanes| needs(lanes));
-    let mut text: String = declared.map(|lanes| declaration(instruction, lanes)).collect();
+    let mut text: String = declared.map(|lanes| intrinsic_declaration(instruction, lanes)).collect();
     for &(is_signed, lanes) in &called {
-        text.push_str(&function(instruction, is_signed, lanes));
+        text.push_str(&function_definition(instruction, is_signed, lanes));
     }
     text
 }
 
-/// Registers the operators, once per process.
-fn register() -> Result<()> {
+/// Runs once per process.
+fn register_operators() -> Result<()> {
     static REGISTERED: OnceLock<Result<()>> = OnceLock::new();
     REGISTERED
         .get_or_init(|| {
-            /// Marked as reading state, so that equal calls are not merged; otherwise a sum would lose its pair.
+            /// Marks a call as reading state, so that equal calls are not merged and no sum loses its pair.
             const READS: i64 = 2;
             const LEVEL: i64 = 11;
             for operator in [ADD, UNSIGNED, SIGNED] {
@@ -114,7 +110,7 @@ fn register() -> Result<()> {
             let rule = |arguments: &[AnyView]| {
                 let failed = |error: TvmError| Error::new(tvm_ffi::RUNTIME_ERROR, &error.to_string(), "");
                 let asked = arguments.first().map_or_else(Value::none, |view| Value(Any::from(*view)));
-                write(&asked).map(|answer| answer.0).map_err(failed)
+                write_call(&asked).map(|answer| answer.0).map_err(failed)
             };
             call!(names::SET_ATTRIBUTE, ADD, RULE, Value(Any::from(Function::from_packed(rule))), LEVEL)?;
             Ok(())
@@ -122,35 +118,35 @@ fn register() -> Result<()> {
         .clone()
 }
 
-/// The call of a function in the place of an addition.
-fn write(asked: &Value) -> Result<Value> {
-    let kind: DLDataType = asked.field("ty")?.field("dtype")?.convert("element type")?;
-    let [sum, pair] = two(asked)?;
-    let operator = pair.field("op")?.field("name")?.text()?;
+/// Replaces an addition by a function call.
+fn write_call(asked: &Value) -> Result<Value> {
+    let kind: DLDataType = asked.field("ty")?.field("dtype")?.convert_to("element type")?;
+    let [sum, pair] = two_arguments(asked)?;
+    let operator = pair.field("op")?.field("name")?.as_text()?;
     let is_signed = operator == SIGNED;
     if !is_signed && operator != UNSIGNED {
         return Err(TvmError::new(ADD, format!("`{operator}` is no pair")));
     }
-    let [data, weight] = two(&pair)?;
+    let [data, weight] = two_arguments(&pair)?;
     CALLED.with_borrow_mut(|called| called.insert((is_signed, kind.lanes)));
-    let name = call!(names::STRING_IMMEDIATE, name(is_signed, kind.lanes).as_str(), Value::none())?;
+    let name = call!(names::STRING_IMMEDIATE, function_name(is_signed, kind.lanes).as_str(), Value::none())?;
     let extern_call = call!(names::GET_OPERATOR, "tirx.call_pure_extern")?;
     let of = call!(names::PRIM_TYPE, Value(Any::from(kind)))?;
     let arguments = vec![name, sum, data, weight];
     call!(names::CALL_OPERATOR, of, extern_call, arguments, Value::none(), Vec::new(), Value::none())
 }
 
-fn two(call: &Value) -> Result<[Value; 2]> {
+fn two_arguments(call: &Value) -> Result<[Value; 2]> {
     let arguments = call.field("args")?.items()?;
     arguments.try_into().map_err(|_| TvmError::new(RULE, "a product of bytes has two arguments"))
 }
 
-fn name(is_signed: bool, lanes: u16) -> String {
+fn function_name(is_signed: bool, lanes: u16) -> String {
     format!("opcollect.{}.{lanes}", if is_signed { "signed_dot" } else { "dot" })
 }
 
 /// Returns the width of the narrowest instruction for a vector of this many lanes.
-fn native(instruction: Instruction, is_signed: bool, lanes: u16) -> Option<u16> {
+fn native_width(instruction: Instruction, is_signed: bool, lanes: u16) -> Option<u16> {
     let widths: &[u16] = match (instruction, is_signed) {
         (Instruction::Avx512Vnni, false) => &[4, 8, 16],
         (Instruction::AvxVnni, false) => &[4, 8],
@@ -160,15 +156,15 @@ fn native(instruction: Instruction, is_signed: bool, lanes: u16) -> Option<u16> 
     widths.iter().copied().find(|&width| lanes > 1 && width >= lanes)
 }
 
-/// Whether there is an instruction for narrower vectors only.
+/// Whether only narrower vectors have an instruction.
 fn is_halved(instruction: Instruction, is_signed: bool, lanes: u16) -> bool {
     lanes.is_multiple_of(2)
-        && native(instruction, is_signed, lanes).is_none()
-        && native(instruction, is_signed, 2).is_some()
+        && native_width(instruction, is_signed, lanes).is_none()
+        && native_width(instruction, is_signed, 2).is_some()
 }
 
-/// LLVM's name of an instruction, and the type of its quads.
-fn intrinsic(instruction: Instruction, lanes: u16) -> (String, String) {
+/// Returns LLVM's name of an instruction and the type of its quads.
+fn llvm_intrinsic(instruction: Instruction, lanes: u16) -> (String, String) {
     match instruction {
         Instruction::NeonDot => ("llvm.aarch64.neon.sdot.v4i32.v16i8".to_owned(), "<16 x i8>".to_owned()),
         // LLVM reads the older form, whose quads are numbers of 32 bits, in every version.
@@ -176,18 +172,18 @@ fn intrinsic(instruction: Instruction, lanes: u16) -> (String, String) {
     }
 }
 
-fn declaration(instruction: Instruction, lanes: u16) -> String {
-    let (name, quads) = intrinsic(instruction, lanes);
+fn intrinsic_declaration(instruction: Instruction, lanes: u16) -> String {
+    let (name, quads) = llvm_intrinsic(instruction, lanes);
     format!("declare <{lanes} x i32> @{name}(<{lanes} x i32>, {quads}, {quads})\n")
 }
 
-fn function(instruction: Instruction, is_signed: bool, lanes: u16) -> String {
+fn function_definition(instruction: Instruction, is_signed: bool, lanes: u16) -> String {
     let kind = if lanes == 1 { "i32".to_owned() } else { format!("<{lanes} x i32>") };
     let head = format!(
         "define {kind} @\"{}\"({kind} %s, {kind} %a, {kind} %b) alwaysinline nounwind willreturn memory(none) {{\n",
-        name(is_signed, lanes)
+        function_name(is_signed, lanes)
     );
-    let body = match native(instruction, is_signed, lanes) {
+    let body = match native_width(instruction, is_signed, lanes) {
         Some(width) => by_instruction(instruction, lanes, width),
         None if is_halved(instruction, is_signed, lanes) => by_halves(is_signed, lanes),
         None => by_products(is_signed, lanes, &kind),
@@ -195,7 +191,7 @@ fn function(instruction: Instruction, is_signed: bool, lanes: u16) -> String {
     format!("{head}{body}}}\n")
 }
 
-/// By one instruction of at least as many lanes.
+/// Uses one instruction of at least as many lanes.
 fn by_instruction(instruction: Instruction, lanes: u16, width: u16) -> String {
     let mut text = String::new();
     let list = |count: u16, used: u16| {
@@ -209,7 +205,7 @@ fn by_instruction(instruction: Instruction, lanes: u16, width: u16) -> String {
             "%{value}1 = shufflevector <{lanes} x i32> %{value}, <{lanes} x i32> poison, <{width} x i32> <{places}>"
         ));
     }
-    let (intrinsic, quads) = intrinsic(instruction, width);
+    let (intrinsic, quads) = llvm_intrinsic(instruction, width);
     for value in ["a", "b"] {
         line(format!("%{value}2 = bitcast <{width} x i32> %{value}1 to {quads}"));
     }
@@ -222,12 +218,12 @@ fn by_instruction(instruction: Instruction, lanes: u16, width: u16) -> String {
     text
 }
 
-/// By the function of half as many lanes.
+/// Calls the function of half as many lanes twice.
 fn by_halves(is_signed: bool, lanes: u16) -> String {
     let mut text = String::new();
     let mut line = |line: String| writeln!(text, "  {line}").expect("text takes what is written");
     let places = |places: std::ops::Range<u16>| places.map(|lane| format!("i32 {lane}")).collect::<Vec<_>>().join(", ");
-    let (half, name) = (lanes / 2, name(is_signed, lanes / 2));
+    let (half, name) = (lanes / 2, function_name(is_signed, lanes / 2));
     for (part, from) in [0, half].into_iter().enumerate() {
         for value in ["s", "a", "b"] {
             let places = places(from..from + half);
@@ -244,7 +240,7 @@ fn by_halves(is_signed: bool, lanes: u16) -> String {
     text
 }
 
-/// By products of numbers of 32 bits, a byte of each quad at a time.
+/// Uses 32-bit products, one byte of each quad at a time.
 fn by_products(is_signed: bool, lanes: u16, kind: &str) -> String {
     let mut text = String::new();
     let splat = |number: u16| if lanes == 1 { number.to_string() } else { format!("splat (i32 {number})") };

@@ -15,25 +15,20 @@ use tvm_ffi::{Any, AnyView, Error, Function, RUNTIME_ERROR};
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// A schedule that was measured.
 pub struct Ancestor {
     pub moves: Schedule,
     pub time_ns: f64,
 }
 
-/// How much is bred at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Breeding {
-    /// Schedules that are wanted.
     pub count: i64,
-    /// Seed of every draw and mutation.
     pub seed: i64,
     pub threads: i64,
 }
 
-/// TVM's own settings: how many schedules a generation has, the share of measured ones in the first, how many new ones it must
-/// have and how often draws may fail for them, generations, the chance of a mutation, how often one may fail, and the share of
-/// picks that the judge has no say in.
+/// TVM's defaults: schedules per generation, measured share of the first, minimum of new ones, failed draws,
+/// generations, mutation probability, failed mutations, share of picks at random.
 const POPULATION: i64 = 512;
 const MEASURED: f64 = 0.2;
 const LEAST_DRAWN: i64 = 50;
@@ -43,9 +38,8 @@ const MUTATED: f64 = 0.85;
 const MUTATION_FAILURES: i64 = 10;
 const UNJUDGED: f64 = 0.05;
 
-/// The moves of new schedules, most promising first; fewer than wanted where the spaces have no more. A judge is given the
-/// features of schedules and says of each how good it is, the higher the better.
-pub fn breed(
+/// Returns moves of new schedules, best first; fewer if the spaces are exhausted. A higher score is better.
+pub fn breed_schedules(
     module: &Module,
     target: &CompileTarget,
     ancestors: &[Ancestor],
@@ -68,16 +62,16 @@ pub fn breed(
     call!(names::META_INITIALIZE, &context)?;
     let spaces = call!(names::META_DESIGN_SPACE, &generator, &module.0)?;
     let database = of_ancestors(module, target, ancestors)?;
-    let judge = call!(names::META_COST_MODEL, Value::none(), Value::none(), Value::none(), judging(judge))?;
+    let judge = call!(names::META_COST_MODEL, Value::none(), Value::none(), Value::none(), wrap_judge(judge))?;
     call!(names::META_PRE_TUNING, &strategy, breeding.count, breeding.count, spaces, database, judge)?;
     let bred = call!(names::META_CANDIDATES, &strategy)?;
     if bred.is_none() {
         return Ok(Vec::new());
     }
-    bred.items()?.iter().map(|candidate| trace::of_schedule(&Schedule::of(candidate.field("sch")?))).collect()
+    bred.items()?.iter().map(|candidate| trace::of_schedule(&Schedule::of_value(candidate.field("sch")?))).collect()
 }
 
-/// What was measured, where TVM looks for it.
+/// Commits the measured schedules to TVM's database.
 fn of_ancestors(module: &Module, target: &CompileTarget, ancestors: &[Ancestor]) -> Result<Value> {
     const SAME: &str = "structural";
     const NANOSECONDS: f64 = 1e-9;
@@ -92,8 +86,8 @@ fn of_ancestors(module: &Module, target: &CompileTarget, ancestors: &[Ancestor])
     Ok(database)
 }
 
-/// A judge as TVM calls it: with a context, candidates, and the place where it wants a number for each.
-fn judging(judge: impl Fn(&[Features]) -> Vec<f64> + 'static) -> Value {
+/// Wraps a judge as TVM calls it: with a context, candidates and a buffer for their scores.
+fn wrap_judge(judge: impl Fn(&[Features]) -> Vec<f64> + 'static) -> Value {
     let answer = move |arguments: &[AnyView<'_>]| {
         let failed = |why: &str| Error::new(RUNTIME_ERROR, why, "");
         let [context, candidates, place] = arguments else { return Err(failed("a judge is given three things")) };

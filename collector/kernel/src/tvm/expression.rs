@@ -10,11 +10,9 @@ use std::cell::Cell;
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// A scalar expression.
 #[derive(Clone)]
 pub struct Expression(pub(in crate::tvm) Value);
 
-/// A tensor that is given or computed.
 #[derive(Clone)]
 pub struct Tensor {
     pub(in crate::tvm) value: Value,
@@ -22,39 +20,34 @@ pub struct Tensor {
     pub extents: Vec<Extent>,
 }
 
-/// How many elements a dimension has.
 #[derive(Clone)]
 pub enum Extent {
     Known(i64),
-    /// As many as the tensors have that the function is called with.
+    /// A size that each call takes from its tensors.
     Symbol(Expression),
 }
 
-/// A loop variable with its range.
 #[derive(Clone)]
 pub struct Axis {
     iterator: Value,
-    /// The variable, to be used in indices.
     pub variable: Expression,
 }
 
-/// A function of tensors, ready to be scheduled.
 #[derive(Clone)]
 pub struct Module(pub(in crate::tvm) Value);
 
-/// Type of numbers of places that are data.
+/// Type of indices that are stored as data.
 pub const PLACE: DType = DType::I32;
 
 thread_local! {
     static INDEX: Cell<DType> = const { Cell::new(DType::I32) };
 }
 
-/// Type of indices.
 pub fn index_type() -> DType {
     INDEX.get()
 }
 
-/// Does some work with indices of a type.
+/// Runs `work` with indices of type `of`.
 pub fn with_indices<T>(of: DType, work: impl FnOnce() -> T) -> T {
     let before = INDEX.replace(of);
     let done = work();
@@ -62,7 +55,6 @@ pub fn with_indices<T>(of: DType, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// How a reduction combines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Reduction {
@@ -79,46 +71,42 @@ pub fn constant(dtype: DType, number: f64) -> Result<Expression> {
     call!(names::INT_IMMEDIATE, dtype, number as i64, Value::none()).map(Expression)
 }
 
-/// An index constant.
-pub fn index(number: i64) -> Result<Expression> {
+pub fn index_constant(number: i64) -> Result<Expression> {
     call!(names::INT_IMMEDIATE, index_type(), number, Value::none()).map(Expression)
 }
 
-/// A new variable for indices.
-pub(in crate::tvm) fn variable(name: &str) -> Result<Expression> {
+pub(in crate::tvm) fn index_variable(name: &str) -> Result<Expression> {
     call!(names::VARIABLE, name, call!(names::PRIM_TYPE, index_type())?, Value::none()).map(Expression)
 }
 
 impl Extent {
-    /// A size of this name that a call decides.
+    /// Creates a size that each call decides.
     pub fn symbol(name: &str) -> Result<Extent> {
-        variable(name).map(Extent::Symbol)
+        index_variable(name).map(Extent::Symbol)
     }
 
-    /// The number, where there is one.
-    pub fn number(&self) -> Option<i64> {
+    pub fn known_number(&self) -> Option<i64> {
         match self {
             Extent::Known(number) => Some(*number),
             Extent::Symbol(_) => None,
         }
     }
 
-    /// Whether it is this number at every call.
-    pub fn is(&self, number: i64) -> bool {
-        self.number() == Some(number)
+    /// Whether the extent is this number at every call.
+    pub fn is_always(&self, number: i64) -> bool {
+        self.known_number() == Some(number)
     }
 
-    /// To be used in indices.
-    pub fn expression(&self) -> Result<Expression> {
+    pub fn as_expression(&self) -> Result<Expression> {
         match self {
-            Extent::Known(number) => index(*number),
+            Extent::Known(number) => index_constant(*number),
             Extent::Symbol(variable) => Ok(variable.clone()),
         }
     }
 }
 
 fn two(name: &Name, left: &Expression, right: &Expression) -> Result<Expression> {
-    super::call::invoke(name, &[left.0.clone(), right.0.clone(), Value::none()]).map(Expression)
+    super::call::call_named(name, &[left.0.clone(), right.0.clone(), Value::none()]).map(Expression)
 }
 
 macro_rules! two_operands {
@@ -197,14 +185,13 @@ one_operand! {
 }
 
 impl Expression {
-    /// Itself, mostly true: loops may be cut where it changes.
+    /// Marks the condition as mostly true, so that loops may be split where it changes.
     pub fn likely(&self) -> Result<Expression> {
-        self.function("prim.likely", DType::Bool)
+        self.call_unary("prim.likely", DType::Bool)
     }
 }
 
 impl Expression {
-    /// `self` as another type.
     pub fn cast(&self, dtype: DType) -> Result<Expression> {
         call!(names::CAST, call!(names::PRIM_TYPE, dtype)?, &self.0, Value::none()).map(Expression)
     }
@@ -219,12 +206,12 @@ impl Expression {
         call!(names::IF_THEN_ELSE, &self.0, &yes.0, &no.0, Value::none()).map(Expression)
     }
 
-    /// A function of TVM's operator table, such as `tirx.exp`, with the type of its argument.
-    pub fn function(&self, operator: &str, dtype: DType) -> Result<Expression> {
+    /// Calls a function of TVM's operator table, such as `tirx.exp`, on an argument of type `dtype`.
+    pub fn call_unary(&self, operator: &str, dtype: DType) -> Result<Expression> {
         function_of(operator, dtype, vec![self.0.clone()])
     }
 
-    /// A function of two arguments, such as `tirx.pow`.
+    /// Calls a function of two arguments, such as `tirx.pow`.
     pub fn function_with(&self, operator: &str, right: &Expression, dtype: DType) -> Result<Expression> {
         function_of(operator, dtype, vec![self.0.clone(), right.0.clone()])
     }
@@ -236,38 +223,36 @@ fn function_of(operator: &str, dtype: DType, arguments: Vec<Value>) -> Result<Ex
     call!(names::CALL_OPERATOR, kind, operator, arguments, Value::none(), Vec::new(), Value::none()).map(Expression)
 }
 
-/// A loop over `0..extent`; `is_reduction` when its results are combined.
-pub fn axis(name: &str, extent: &Extent, is_reduction: bool) -> Result<Axis> {
+/// Creates a loop over `0..extent`; `is_reduction` if its results are combined.
+pub fn loop_axis(name: &str, extent: &Extent, is_reduction: bool) -> Result<Axis> {
     const DATA: i64 = 0;
     const REDUCTION: i64 = 2;
-    let range = call!(names::RANGE, index(0)?.0, extent.expression()?.0, Value::none())?;
+    let range = call!(names::RANGE, index_constant(0)?.0, extent.as_expression()?.0, Value::none())?;
     let variable = call!(names::VARIABLE, name, call!(names::PRIM_TYPE, index_type())?, Value::none())?;
     let kind = if is_reduction { REDUCTION } else { DATA };
     let iterator = call!(names::ITERATOR, range, &variable, kind, "", Value::none())?;
     Ok(Axis { iterator, variable: Expression(variable) })
 }
 
-/// A tensor given from outside.
-pub fn placeholder(name: &str, dtype: DType, extents: &[Extent]) -> Result<Tensor> {
-    let shape = extents.iter().map(|extent| extent.expression().map(|e| e.0)).collect::<Result<Vec<_>>>()?;
+pub fn input_tensor(name: &str, dtype: DType, extents: &[Extent]) -> Result<Tensor> {
+    let shape = extents.iter().map(|extent| extent.as_expression().map(|e| e.0)).collect::<Result<Vec<_>>>()?;
     let value = call!(names::PLACEHOLDER, shape, dtype, name)?;
     Ok(Tensor { value, dtype, extents: extents.to_vec() })
 }
 
 impl Tensor {
-    /// One element.
-    pub fn at(&self, indices: &[Expression]) -> Result<Expression> {
+    pub fn element_at(&self, indices: &[Expression]) -> Result<Expression> {
         let indices: Vec<Value> = indices.iter().map(|index| index.0.clone()).collect();
         call!(names::TENSOR_LOAD, &self.value, indices).map(Expression)
     }
 }
 
-/// The body of a reduction over `axes`; only at the top of a computed element.
-pub fn reduce(how: Reduction, dtype: DType, source: &Expression, axes: &[Axis]) -> Result<Expression> {
+/// Builds the body of a reduction over `axes`; only at the top level of a computed element.
+pub fn reduce_axes(how: Reduction, dtype: DType, source: &Expression, axes: &[Axis]) -> Result<Expression> {
     let identity = match how {
         Reduction::Sum => constant(dtype, 0.0)?,
-        Reduction::Max => lowest(dtype)?,
-        Reduction::Min => highest(dtype)?,
+        Reduction::Max => lowest_number(dtype)?,
+        Reduction::Min => highest_number(dtype)?,
         Reduction::Product => constant(dtype, 1.0)?,
     };
     reduce_by(&identity, dtype, source, axes, |left, right| match how {
@@ -278,7 +263,6 @@ pub fn reduce(how: Reduction, dtype: DType, source: &Expression, axes: &[Axis]) 
     })
 }
 
-/// The body of a reduction that combines in this way.
 pub(in crate::tvm) fn reduce_by(
     identity: &Expression,
     dtype: DType,
@@ -302,8 +286,7 @@ pub(in crate::tvm) fn reduce_by(
     call!(names::REDUCE, reducer, vec![source.0.clone()], axes, true, 0i64, Vec::new(), Value::none()).map(Expression)
 }
 
-/// The smallest finite number of a type.
-pub fn lowest(dtype: DType) -> Result<Expression> {
+pub fn lowest_number(dtype: DType) -> Result<Expression> {
     let number = match dtype {
         DType::F32 | DType::BF16 => f64::from(f32::MIN),
         DType::F16 => -65504.0,
@@ -317,8 +300,8 @@ pub fn lowest(dtype: DType) -> Result<Expression> {
     constant(dtype, number)
 }
 
-/// The largest finite number of a type; of 64-bit integers the largest that TVM's constants hold.
-pub fn highest(dtype: DType) -> Result<Expression> {
+/// Returns the largest finite number of a type; for `i64`, the largest that TVM's constants can hold.
+pub fn highest_number(dtype: DType) -> Result<Expression> {
     let number = match dtype {
         DType::F32 | DType::BF16 => f64::from(f32::MAX),
         DType::F16 => 65504.0,
@@ -336,10 +319,8 @@ pub fn highest(dtype: DType) -> Result<Expression> {
     constant(dtype, number)
 }
 
-/// A tensor computed element by element: `element` gets the loop variables.
-///
-/// `name` becomes the name of the schedulable block, so it must be unique in its function.
-pub fn compute(
+/// Computes a tensor: `element` gets the loop variables. `name` is the block's name and unique in its function.
+pub fn compute_tensor(
     name: &str,
     dtype: DType,
     extents: &[Extent],
@@ -348,7 +329,7 @@ pub fn compute(
     let axes = extents
         .iter()
         .enumerate()
-        .map(|(place, extent)| axis(&format!("i{place}"), extent, false))
+        .map(|(place, extent)| loop_axis(&format!("i{place}"), extent, false))
         .collect::<Result<Vec<_>>>()?;
     let variables: Vec<Expression> = axes.iter().map(|axis| axis.variable.clone()).collect();
     let body = element(&variables)?;
@@ -358,8 +339,8 @@ pub fn compute(
     Ok(Tensor { value, dtype, extents: extents.to_vec() })
 }
 
-/// The function `main` of these inputs and the output last.
-pub fn module(inputs: &[Tensor], output: &Tensor) -> Result<Module> {
+/// Builds the function `main` with these inputs, then the output.
+pub fn build_module(inputs: &[Tensor], output: &Tensor) -> Result<Module> {
     let arguments: Vec<Value> = inputs.iter().chain([output]).map(|tensor| tensor.value.clone()).collect();
     let function = call!(names::CREATE_PRIM_FUNC, arguments, Value::none())?;
     // The entry's symbol; without it a module of one function has no name to be found by.
@@ -368,13 +349,12 @@ pub fn module(inputs: &[Tensor], output: &Tensor) -> Result<Module> {
 
 const FUNCTION: &str = "main";
 
-pub(in crate::tvm) fn function(module: &Module) -> Result<Value> {
+pub(in crate::tvm) fn main_function(module: &Module) -> Result<Value> {
     call!(names::MODULE_FUNCTION, &module.0, FUNCTION)
 }
 
-/// The module with another body of its function.
 pub(in crate::tvm) fn with_body(module: &Module, body: &Value) -> Result<Module> {
-    let function = function(module)?;
+    let function = main_function(module)?;
     let [parameters, ret, attributes] = ["params", "ret_type", "attrs"].map(|name| function.field(name));
     let function = call!(names::PRIM_FUNCTION, parameters?, body, ret?, attributes?, Value::none())?;
     let variable = call!(names::MODULE_VARIABLE, &module.0, FUNCTION)?;

@@ -16,19 +16,19 @@ use tvm_ffi::Tensor;
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// What a program says of its time before code is made of it, by name.
+/// Predictors of a program's time before code generation, by name.
 pub type Features = BTreeMap<String, f64>;
 
-/// Buffers that each place tells of, the most touched first.
+/// Described buffers of each store, most accessed first.
 const BUFFERS: usize = 5;
-/// Points of the curve of arithmetic over traffic.
+/// Points of the curve of arithmetic intensity.
 const CURVE: usize = 10;
-/// Where the numbers of each kind begin: arithmetic, annotations of loops, buffers.
+/// Offsets of the groups of numbers: arithmetic, loop annotations, buffers.
 const LOOPS_AT: usize = ARITHMETIC.len();
 const BUFFERS_AT: usize = LOOPS_AT + 3 * LOOP_WIDTH + 8;
 const LOOP_WIDTH: usize = 11;
 const BUFFER_WIDTH: usize = 18;
-/// Numbers of one place.
+/// Numbers per store.
 const WIDTH: usize = BUFFERS_AT + BUFFER_WIDTH * BUFFERS + CURVE + 4 + 3;
 
 const ARITHMETIC: [&str; 16] = [
@@ -53,18 +53,18 @@ const LOOPS: [&str; 3] = ["vectorized", "unrolled", "parallel"];
 /// Features of a buffer, with their indices among the features of an access.
 const TRAFFIC: [(&str, usize); 4] = [("bytes", 3), ("unique_bytes", 4), ("lines", 5), ("unique_lines", 6)];
 const REUSE: [(&str, usize); 4] = [("reuse_steps", 10), ("reuse_bytes", 11), ("reuses", 12), ("stride", 17)];
-/// Number of described buffers of the innermost block.
+/// Described buffers of the innermost block.
 const BUFFERS_TOLD: usize = 3;
 
-/// One vector for each place that writes, in the order of the program.
+/// Returns one vector for each store, in program order.
 pub fn per_store(schedule: &Schedule, target: &CompileTarget) -> Result<Vec<Vec<f64>>> {
-    let context = meta_schedule::context(&schedule.module()?, &target.value, &Value::none())?;
+    let context = meta_schedule::tuning_context(&schedule.current_module()?, &target.value, &Value::none())?;
     let candidate = call!(names::META_CANDIDATE, &schedule.0, Value::array([]))?;
     let found = of_candidates(&context, &Value::array([candidate]))?;
     found.into_iter().next().ok_or_else(|| TvmError::new(names::META_EXTRACT_FROM.text, "no features came back"))
 }
 
-/// The same of TVM's candidates in its context.
+/// Returns the vectors of TVM's candidates in their context.
 pub(in crate::tvm) fn of_candidates(context: &Value, candidates: &Value) -> Result<Vec<Vec<Vec<f64>>>> {
     const CACHE_LINE_BYTES: i64 = 64;
     const WITHOUT_WORKLOAD: bool = false;
@@ -72,8 +72,8 @@ pub(in crate::tvm) fn of_candidates(context: &Value, candidates: &Value) -> Resu
     let extractor = call!(names::META_PER_STORE_FEATURE, buffers, curve, CACHE_LINE_BYTES, WITHOUT_WORKLOAD)?;
     let wrong = |problem: String| TvmError::new(names::META_EXTRACT_FROM.text, problem);
     let stores = |found: &Value| {
-        let tensor: Tensor = found.convert("tensor")?;
-        let numbers: Vec<f64> = memory::read(&tensor).map_err(|error| wrong(error.to_string()))?;
+        let tensor: Tensor = found.convert_to("tensor")?;
+        let numbers: Vec<f64> = memory::read_values(&tensor).map_err(|error| wrong(error.to_string()))?;
         match numbers.len() % WIDTH {
             0 => Ok(numbers.chunks(WIDTH).map(<[f64]>::to_vec).collect()),
             _ => Err(wrong(format!("{} numbers are no rows of {WIDTH}", numbers.len()))),
@@ -82,7 +82,7 @@ pub(in crate::tvm) fn of_candidates(context: &Value, candidates: &Value) -> Resu
     call!(names::META_EXTRACT_FROM, extractor, context, candidates)?.items()?.iter().map(stores).collect()
 }
 
-/// The vectors of a program as one set of numbers by name. TVM gives counts as `log2(1 + count)`; here they are counts.
+/// Merges the vectors of a program by name. TVM's `log2(1 + count)` is converted to counts.
 pub fn of_stores(stores: &[Vec<f64>]) -> Features {
     let count = |value: f64| (value.exp2() - 1.0).round();
     let of_buffers = |store: &[f64], place: usize| -> f64 {

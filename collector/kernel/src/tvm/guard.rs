@@ -1,31 +1,29 @@
 //! Loops that run only where a condition holds: TVM has no move that says so.
 
 use super::call::{TvmError, Value, call};
-use super::expression::{Expression, Module, index};
+use super::expression::{Expression, Module, index_constant};
 use super::names;
 use tvm_ffi::object::ObjectRef;
 use tvm_ffi::{Any, AnyView, Error, Function, ObjectRefCore};
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// A loop and its condition.
 #[derive(Clone)]
 pub(super) struct Guard {
     pub(super) statement: Value,
     pub(super) condition: Expression,
 }
 
-/// The module with a condition around each of these loops.
 pub(super) fn with_guards(module: Module, guards: &[Guard]) -> Result<Module> {
     let Some(first) = guards.first() else { return Ok(module) };
-    let body = super::expression::function(&module)?.field("body")?;
+    let body = super::expression::main_function(&module)?.field("body")?;
     let all = guards.to_vec();
-    let body = mapped(&body, &first.statement, move |statement| surrounded(statement, &all))?;
+    let body = map_nodes(&body, &first.statement, move |statement| guard_loop(statement, &all))?;
     super::expression::with_body(&module, &body)
 }
 
-/// A loop with its condition, where it has one. Only its variable is still the same: what is inside may have changed.
-fn surrounded(statement: Value, guards: &[Guard]) -> Result<Value> {
+/// Adds the condition of a loop, if any. Loops are recognised by variable, since bodies may have changed.
+fn guard_loop(statement: Value, guards: &[Guard]) -> Result<Value> {
     let variable = statement.field("loop_var")?;
     for guard in guards {
         if is_same(&variable, &guard.statement.field("loop_var")?)? {
@@ -35,8 +33,8 @@ fn surrounded(statement: Value, guards: &[Guard]) -> Result<Value> {
     Ok(statement)
 }
 
-/// What the variables of the block inside of a loop are when it and the loops in it begin.
-pub(super) fn start(statement: &Value) -> Result<Vec<Expression>> {
+/// Returns the variables of the block inside a loop at the first iteration of this and all inner loops.
+pub(super) fn start_indices(statement: &Value) -> Result<Vec<Expression>> {
     let of_a_loop = statement.field("loop_var")?;
     let mut variables = vec![of_a_loop.clone()];
     let mut inside = statement.field("body")?;
@@ -50,18 +48,18 @@ pub(super) fn start(statement: &Value) -> Result<Vec<Expression>> {
         let zero = move |variable: Value| {
             for inner in &variables {
                 if is_same(&variable, inner)? {
-                    return Ok(index(0)?.0);
+                    return Ok(index_constant(0)?.0);
                 }
             }
             Ok(variable)
         };
-        mapped(&value, &of_a_loop, zero).map(Expression)
+        map_nodes(&value, &of_a_loop, zero).map(Expression)
     };
     values.into_iter().map(at_the_start).collect()
 }
 
-/// The same with another node in the place of each node of one type, the type of `like`.
-fn mapped(root: &Value, like: &Value, change: impl Fn(Value) -> Result<Value> + 'static) -> Result<Value> {
+/// Replaces each node of the type of `like`.
+fn map_nodes(root: &Value, like: &Value, change: impl Fn(Value) -> Result<Value> + 'static) -> Result<Value> {
     const CHILDREN_FIRST: i64 = 1;
     let change = Function::from_packed(move |arguments: &[AnyView]| {
         let failed = |error: TvmError| Error::new(tvm_ffi::RUNTIME_ERROR, &error.to_string(), "");
@@ -72,8 +70,7 @@ fn mapped(root: &Value, like: &Value, change: impl Fn(Value) -> Result<Value> + 
     call!(names::STRUCTURAL_MAP, root, changes, Value::array([]), CHILDREN_FIRST)
 }
 
-/// Whether both are one object.
 fn is_same(one: &Value, other: &Value) -> Result<bool> {
-    let (one, other): (ObjectRef, ObjectRef) = (one.convert("object")?, other.convert("object")?);
+    let (one, other): (ObjectRef, ObjectRef) = (one.convert_to("object")?, other.convert_to("object")?);
     Ok(std::ptr::eq(&**ObjectRefCore::data(&one), &**ObjectRefCore::data(&other)))
 }

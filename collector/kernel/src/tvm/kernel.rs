@@ -10,45 +10,45 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tvm_ffi::{AnyView, Bytes, Function, Tensor};
 use worker::RunnerProcess;
 
-/// Machine code that can be called; there is one only in a runner.
+/// Loaded machine code; exists only in a runner.
 pub struct Kernel {
     function: Function,
-    /// Where its image begins; nothing where the system's loader chose.
+    /// Start of the image; None if the system's loader chose it.
     pub(in crate::tvm) base: Option<u64>,
 }
 
-/// A tensor in native memory.
 pub struct KernelBuffer {
     tensor: Tensor,
 }
 
 impl KernelBuffer {
-    /// A tensor of zeros.
     pub fn new(dtype: DType, extents: &[i64], bounds: Bounds) -> Result<KernelBuffer, MemoryError> {
-        Ok(KernelBuffer { tensor: memory::tensor(extents, data_type(dtype), bounds)? })
+        Ok(KernelBuffer { tensor: memory::allocate_tensor(extents, data_type(dtype), bounds)? })
     }
 
-    /// A tensor in memory that others lie in, too.
-    pub fn inside(memory: &Shared, offset: usize, dtype: DType, extents: &[i64]) -> Result<KernelBuffer, MemoryError> {
-        Ok(KernelBuffer { tensor: memory.tensor(offset, extents, data_type(dtype))? })
+    /// Creates a tensor in shared memory.
+    pub fn within_shared(
+        memory: &Shared,
+        offset: usize,
+        dtype: DType,
+        extents: &[i64],
+    ) -> Result<KernelBuffer, MemoryError> {
+        Ok(KernelBuffer { tensor: memory.place_tensor(offset, extents, data_type(dtype))? })
     }
 
-    /// Sets all elements, given as the bytes of the tensor in row-major order.
+    /// Sets all elements from bytes in row-major order.
     pub fn write(&self, bytes: &[u8]) -> Result<(), MemoryError> {
         memory::write_bytes(&self.tensor, bytes)
     }
 
-    /// As an argument of a call.
-    pub(in crate::tvm) fn view(&self) -> AnyView<'_> {
+    pub(in crate::tvm) fn as_view(&self) -> AnyView<'_> {
         AnyView::from(&self.tensor)
     }
 
-    /// What its elements take.
     pub fn size_bytes(&self) -> Result<usize, MemoryError> {
         memory::bytes_of(&self.tensor)
     }
 
-    /// All elements as bytes.
     pub fn read(&self) -> Result<Vec<u8>, MemoryError> {
         memory::read_bytes(&self.tensor)
     }
@@ -58,13 +58,13 @@ impl KernelBuffer {
 // thread at a time holds the buffers of a runner.
 unsafe impl Send for KernelBuffer {}
 
-/// The entry every artifact has.
+/// Entry function of every artifact.
 const ENTRY: &str = "main";
 
 impl Kernel {
-    /// Loads an object file: in memory where the loader can, else through a linker.
-    pub fn load(_: RunnerProcess, bytes: &[u8]) -> Result<Kernel, LoadError> {
-        let loaded = match object::load(bytes) {
+    /// Loads an object file in memory if supported, else through a linker.
+    pub fn load_object(_: RunnerProcess, bytes: &[u8]) -> Result<Kernel, LoadError> {
+        let loaded = match object::load_object(bytes) {
             Err(error) if error.linker_may_help() => {
                 // SAFETY: the caller shows that this process is a runner, which may be lost.
                 unsafe { object::load_through_linker(bytes, &std::env::temp_dir()) }?
@@ -73,24 +73,24 @@ impl Kernel {
         };
         // SAFETY: as above; that the entry keeps its signature, and checks what it is called with, is the promise of the
         // builder that made the object.
-        Ok(Kernel { function: unsafe { loaded.function(ENTRY) }?, base: loaded.base_address() })
+        Ok(Kernel { function: unsafe { loaded.packed_function(ENTRY) }?, base: loaded.base_address() })
     }
 
-    /// Calls it `times` times in a row on these tensors, the output last.
-    pub fn call(&self, buffers: &[&KernelBuffer], times: u32) -> Result<(), TvmError> {
-        let views: Vec<AnyView> = buffers.iter().map(|buffer| buffer.view()).collect();
+    /// Calls the kernel `times` times on these tensors, the output last.
+    pub fn call_repeatedly(&self, buffers: &[&KernelBuffer], times: u32) -> Result<(), TvmError> {
+        let views: Vec<AnyView> = buffers.iter().map(|buffer| buffer.as_view()).collect();
         for _ in 0..times {
             self.function.call_packed(&views).map_err(|error| TvmError::new(ENTRY, error.message()))?;
         }
         Ok(())
     }
 
-    /// Calls it once on tensors that were looked at before.
+    /// Calls the kernel once with prepared views.
     pub(in crate::tvm) fn call_views(&self, views: &[AnyView]) -> Result<(), TvmError> {
         self.function.call_packed(views).map(drop).map_err(|error| TvmError::new(ENTRY, error.message()))
     }
 
-    /// Times it with TVM's own evaluator; seconds per run, one number per repeat.
+    /// Measures with TVM's own evaluator; seconds per run, one value per repeat.
     pub fn evaluate_with_tvm(&self, buffers: &[&KernelBuffer], rule: &Evaluator) -> Result<Vec<f64>, TvmError> {
         // The evaluator finds a function by its name, and a name is taken for ever.
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -113,10 +113,10 @@ impl Kernel {
             0i64,
             ""
         )?;
-        let evaluator: Function = evaluator.convert("function")?;
-        let views: Vec<AnyView> = buffers.iter().map(|buffer| buffer.view()).collect();
+        let evaluator: Function = evaluator.convert_to("function")?;
+        let views: Vec<AnyView> = buffers.iter().map(|buffer| buffer.as_view()).collect();
         let packed = evaluator.call_packed(&views).map_err(failed)?;
-        let bytes: Bytes = Value(packed).convert("bytes")?;
+        let bytes: Bytes = Value(packed).convert_to("bytes")?;
         Ok(bytes
             .as_slice()
             .chunks_exact(8)

@@ -16,82 +16,78 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// TVM's function, whose place ours takes.
+/// TVM's function that ours replaces.
 pub const NAME: &str = "TVMBackendParallelLaunch";
 
 pub(super) type Launch = unsafe extern "C" fn(Lambda, *mut c_void, c_int) -> c_int;
 
-/// Tasks of one run that have a place.
+/// Capacity for the tasks of one run.
 const PLACES: usize = 1 << 15;
 
 static HOOK: OnceLock<Hook> = OnceLock::new();
 static IS_LOOKING: AtomicBool = AtomicBool::new(false);
 static CALL: AtomicU32 = AtomicU32::new(0);
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
-/// System's numbers of threads, by ours.
+/// System thread ids, by our thread number.
 static THREADS: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
 thread_local! {
     static NUMBER: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// What has to be there before the first task.
 struct Hook {
     original: Launch,
     origin: Instant,
     places: Box<[LaunchPlace]>,
 }
 
-/// Where one task is written down.
 #[derive(Default)]
 struct LaunchPlace {
-    /// The call, and below it the thread.
+    /// Call in the upper half, thread in the lower.
     what: AtomicU64,
     start_ns: AtomicU64,
     end_ns: AtomicU64,
 }
 
-/// What one launch asks for; it lives until all its tasks have ended.
+/// Arguments of one launch; lives until all its tasks have ended.
 struct LaunchRegion {
     lambda: Lambda,
     data: *mut c_void,
 }
 
-/// From now on code that is loaded starts its tasks through us. The clock has the same zero as their times. Nothing where TVM's
-/// function is not to be found: then loading says so.
-pub fn hook() -> Option<HostClock> {
+/// Redirects launches of code loaded later; returns the clock of task times, or None if TVM's function is missing.
+pub fn install_hook() -> Option<HostClock> {
     if HOOK.get().is_none() {
-        let original = original()?;
+        let original = original_launch()?;
         let places = std::iter::repeat_with(LaunchPlace::default).take(PLACES).collect();
         let _ = HOOK.set(Hook { original, origin: Instant::now(), places });
     }
-    HOOK.get().map(|hook| HostClock::since(hook.origin))
+    HOOK.get().map(|hook| HostClock::with_origin(hook.origin))
 }
 
-/// TVM's function; nothing where it is not to be found.
-pub(super) fn original() -> Option<Launch> {
+/// Returns TVM's function, or None if it is missing.
+pub(super) fn original_launch() -> Option<Launch> {
     // SAFETY: TVM's runtime exports a function of this name and signature in `c_backend_api.h`, and is never unloaded.
     unsafe { Library::this().get::<Launch>(NAME.as_bytes()).ok().map(|function| *function) }
 }
 
-/// The address of our function, once it has taken the place of TVM's.
-pub(super) fn address() -> Option<usize> {
-    HOOK.get().map(|_| launch as Launch as usize)
+/// Returns the address of our function if installed.
+pub(super) fn hook_address() -> Option<usize> {
+    HOOK.get().map(|_| launch_tasks as Launch as usize)
 }
 
-/// Tasks are written down from now on, from the first place on.
-pub fn look() {
+/// Starts recording tasks, from the first place on.
+pub fn start_recording() {
     TAKEN.store(0, Ordering::Relaxed);
     IS_LOOKING.store(true, Ordering::Relaxed);
 }
 
-/// The tasks that follow are of this call.
-pub fn begin(call: usize) {
+pub fn begin_call(call: usize) {
     CALL.store(u32::try_from(call).unwrap_or(u32::MAX), Ordering::Relaxed);
 }
 
-/// No task is written down from now on. What was, and how many had no place.
-pub fn look_away() -> (Vec<Task>, usize) {
+/// Stops recording; returns the recorded tasks and the number of lost ones.
+pub fn stop_recording() -> (Vec<Task>, usize) {
     IS_LOOKING.store(false, Ordering::Relaxed);
     let taken = TAKEN.load(Ordering::Relaxed);
     let Some(hook) = HOOK.get() else { return (Vec::new(), 0) };
@@ -108,30 +104,30 @@ pub fn look_away() -> (Vec<Task>, usize) {
     (tasks, taken.saturating_sub(PLACES))
 }
 
-/// The system's numbers of the threads that ran tasks, by ours.
-pub fn threads() -> Vec<i32> {
+/// Returns system thread ids of the threads that ran tasks, by our thread number.
+pub fn thread_ids() -> Vec<i32> {
     THREADS.lock().map(|threads| threads.clone()).unwrap_or_default()
 }
 
-/// The processor time of each of them so far.
+/// Returns the CPU time of each of these threads so far.
 pub fn threads_cpu_ns() -> Vec<u64> {
-    /// The kernel makes the clock of a thread of its number and these bits: of a thread, and its time on processors.
+    /// Low bits of a clock id: a thread's clock, of CPU time.
     const THREAD_AND_TIME: i32 = 4 | 2;
     let of = |id: i32| {
         let time = ClockId::from_raw((!id << 3) | THREAD_AND_TIME).now().map(Duration::from).unwrap_or_default();
         u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
     };
-    threads().into_iter().map(of).collect()
+    thread_ids().into_iter().map(of).collect()
 }
 
 /// Starts tasks as TVM does.
 ///
 /// # Safety
 ///
-/// Only built code calls it, with what it would give TVM's function: a lambda that may run with this data on any thread.
-unsafe extern "C" fn launch(lambda: Lambda, data: *mut c_void, tasks: c_int) -> c_int {
+/// Only built code calls it, with a lambda that may run with this data on any thread.
+unsafe extern "C" fn launch_tasks(lambda: Lambda, data: *mut c_void, tasks: c_int) -> c_int {
     // SAFETY: the caller's own arguments.
-    if let Some(code) = unsafe { team::launch(lambda, data, tasks) } {
+    if let Some(code) = unsafe { team::launch_on_crew(lambda, data, tasks) } {
         return code;
     }
     let Some(hook) = HOOK.get() else { return -1 };
@@ -142,21 +138,21 @@ unsafe extern "C" fn launch(lambda: Lambda, data: *mut c_void, tasks: c_int) -> 
     let region = LaunchRegion { lambda, data };
     // SAFETY: TVM's function calls `task` with what it is given here, and returns when all tasks have ended: so the region
     // outlives them.
-    unsafe { (hook.original)(task, (&raw const region).cast_mut().cast(), tasks) }
+    unsafe { (hook.original)(record_task, (&raw const region).cast_mut().cast(), tasks) }
 }
 
-/// Runs one task and writes down when.
+/// Runs one task and records its time.
 ///
 /// # Safety
 ///
-/// Only TVM's pool calls it, with the region that `launch` gave it.
-unsafe extern "C" fn task(number: c_int, environment: *mut c_void, region: *mut c_void) -> c_int {
+/// Only TVM's pool calls it, with the region that `launch_tasks` passed.
+unsafe extern "C" fn record_task(number: c_int, environment: *mut c_void, region: *mut c_void) -> c_int {
     // SAFETY: `launch` gave its region, which lives until this task has ended, and nobody writes to it.
     let region = unsafe { &*region.cast::<LaunchRegion>() };
     // SAFETY: these are the lambda, its number and its data as the code that was launched gave them.
     let lambda = || unsafe { (region.lambda)(number, environment, region.data) };
     if thread_counts::is_counting() {
-        return thread_counts::around(CALL.load(Ordering::Relaxed), own_number(), lambda);
+        return thread_counts::count_task(CALL.load(Ordering::Relaxed), own_number(), lambda);
     }
     let start_ns = now_ns();
     let code = lambda();
@@ -174,7 +170,7 @@ fn now_ns() -> u64 {
     HOOK.get().map_or(0, |hook| u64::try_from(hook.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// The number of this thread among those that run tasks; it gets one when it first asks.
+/// Returns the number of this thread, assigned on the first call.
 fn own_number() -> u32 {
     NUMBER.get().unwrap_or_else(|| {
         let mut threads = THREADS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

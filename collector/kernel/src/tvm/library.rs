@@ -10,14 +10,13 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 use std::path::{Path, PathBuf};
 use worker::libraries;
 
-/// The release these calls were tried with.
+/// Release that these calls were tested with.
 pub const TVM_VERSION: &str = "0.27.0.post1";
 
-/// Why TVM cannot be used here.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum LibraryError {
-    #[error("cannot find `libtvm_runtime.so`; looked in {}", list(tried))]
+    #[error("cannot find `libtvm_runtime.so`; looked in {}", format_paths(tried))]
     NotFound { tried: Vec<PathBuf> },
     #[error("cannot open `{}`: {why}", path.display())]
     CannotOpen { path: PathBuf, why: String },
@@ -27,26 +26,25 @@ pub enum LibraryError {
     MissingFunction { path: PathBuf, name: &'static str },
 }
 
-fn list(paths: &[PathBuf]) -> String {
+fn format_paths(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| format!("`{}`", path.display())).collect::<Vec<_>>().join(", ")
 }
 
-/// What was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Versions {
-    /// TVM's release, as its wheel states it; of libraries without a wheel, a name made of their content.
+    /// TVM's release according to its wheel, or a content hash for libraries without one.
     pub tvm: String,
-    /// LLVM's major version; only a builder knows.
+    /// LLVM's major version; None outside builders.
     pub llvm: Option<String>,
     pub folder: PathBuf,
 }
 
-/// Opens what the role needs, checks the release and looks up every function of the table.
-pub fn open(role: NameRole) -> Result<Versions, LibraryError> {
-    let tried = libraries::tvm();
+/// Opens the libraries of a role, checks the release and looks up every function of the table.
+pub fn open_libraries(role: NameRole) -> Result<Versions, LibraryError> {
+    let tried = libraries::tvm_folders();
     let folder = tried.iter().find(|folder| folder.join("libtvm_runtime.so").is_file()).cloned();
     let folder = folder.ok_or(LibraryError::NotFound { tried })?;
-    let tvm = version(&folder)?;
+    let tvm = library_version(&folder)?;
     open_library(&folder.join("libtvm_runtime.so"))?;
     open_library(&folder.join("libtvm_runtime_extra.so"))?;
     if role == NameRole::Builder {
@@ -54,20 +52,20 @@ pub fn open(role: NameRole) -> Result<Versions, LibraryError> {
     }
     reset_signal_handlers();
     for name in ALL.iter().filter(|name| name.role == NameRole::Runner || role == NameRole::Builder) {
-        if call::function(name).is_err() {
+        if call::find_function(name).is_err() {
             return Err(LibraryError::MissingFunction { path: folder, name: name.text });
         }
     }
     let llvm = (role == NameRole::Builder)
-        .then(|| call::call!(super::names::LLVM_VERSION).and_then(|version| version.integer()).ok())
+        .then(|| call::call!(super::names::LLVM_VERSION).and_then(|version| version.as_integer()).ok())
         .flatten()
         .map(|version| version.to_string());
     Ok(Versions { tvm, llvm, folder })
 }
 
-/// The version of the libraries in a folder. Nothing in them tells it; where no wheel does, their content names them, so
-/// that times of two such installations are not taken for those of one.
-fn version(folder: &Path) -> Result<String, LibraryError> {
+/// Returns the version of the wheel, or a content hash without one, so that times of different installations
+/// are kept apart.
+fn library_version(folder: &Path) -> Result<String, LibraryError> {
     match wheel_version(folder) {
         Some(found) if found != TVM_VERSION => Err(LibraryError::WrongVersion { path: folder.to_owned(), found }),
         Some(found) => Ok(found),
@@ -83,7 +81,7 @@ fn version(folder: &Path) -> Result<String, LibraryError> {
     }
 }
 
-/// The version in the name of the wheel's metadata folder; nothing when the libraries did not come from a wheel.
+/// Returns the version in the name of the wheel's metadata folder, or None without a wheel.
 pub fn wheel_version(folder: &Path) -> Option<String> {
     let packages = folder.parent()?.parent()?;
     packages.read_dir().ok()?.flatten().find_map(|entry| {
@@ -101,7 +99,7 @@ fn open_library(path: &Path) -> Result<(), LibraryError> {
     Ok(())
 }
 
-/// The dynamic loader keeps its reason in the cause.
+/// Returns the cause of an error, where the dynamic loader puts its reason.
 fn with_cause(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |cause| cause.to_string())
 }
@@ -125,7 +123,7 @@ mod tests {
         std::fs::create_dir_all(&lib).unwrap();
         let named = |content: &str| {
             std::fs::write(lib.join("libtvm_runtime.so"), content).unwrap();
-            version(&lib).unwrap()
+            library_version(&lib).unwrap()
         };
         let (one, other) = (named("one"), named("other"));
         assert!(one.starts_with("unnamed-") && one != other && one == named("one"), "{one} {other}");
@@ -137,7 +135,7 @@ mod tests {
     fn a_wheel_of_another_release_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("apache_tvm-0.1.dist-info")).unwrap();
-        let refused = version(&folder.path().join("tvm/lib")).unwrap_err().to_string();
+        let refused = library_version(&folder.path().join("tvm/lib")).unwrap_err().to_string();
         assert!(refused.contains("is 0.1, this program needs 0.27"), "{refused}");
     }
 }

@@ -15,7 +15,7 @@
 //! Large tensors end where a huge page ends and ask for huge pages: a processor finds fewer pages faster. The calls of
 //! ResNet-50 took 1 % to 2 % less on one core with them.
 //!
-//! Contents start as zeros. Access from Rust goes through [`read`] and [`write`], which check type, layout and length;
+//! Contents start as zeros. Access from Rust goes through [`read_values`] and [`write_values`], which check type, layout and length;
 //! the binding's own slices leave some of that to the caller.
 
 use std::ffi::c_void;
@@ -29,58 +29,39 @@ use tvm_ffi::dtype::AsDLDataType;
 use tvm_ffi::tvm_ffi_sys::dlpack::DLTensor;
 use tvm_ffi::{DLDataType, DLDataTypeExt, DLDevice, DLDeviceType, NDAllocator, Tensor, TensorView};
 
-/// Every tensor begins at a multiple of this, which TVM's generated code relies on.
+/// Alignment of every tensor, required by TVM's generated code.
 pub const ALIGNMENT_BYTES: usize = 64;
 
-/// What one entry of a table of addresses reaches where memory is given in huge pages.
+/// Range of one TLB entry for huge pages.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Where in its pages a tensor lies.
+/// Position of a tensor in its pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bounds {
     /// The end, rounded up to [`ALIGNMENT_BYTES`], touches an inaccessible page.
     Guarded,
-    /// As far before that as this, a multiple of [`ALIGNMENT_BYTES`].
+    /// This many bytes before that end, a multiple of [`ALIGNMENT_BYTES`].
     Moved(usize),
-    /// The start is a page's start, and nothing special follows.
+    /// The tensor starts at a page boundary, without a guard page.
     Plain,
 }
 
-/// Why a tensor could not be made, read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
-    /// A dimension is negative, or the size in bytes does not fit the machine.
+    /// A negative dimension, or a size beyond the address space.
     #[error("a tensor of shape {shape:?} and type {dtype} has no size that fits this machine")]
     Size { shape: Vec<i64>, dtype: String },
-    /// The system refused.
     #[error("cannot map {size_bytes} bytes for a tensor: {source}")]
-    Map {
-        /// How much was asked for.
-        size_bytes: usize,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// The values are of another type than the tensor.
+    Map { size_bytes: usize, source: io::Error },
     #[error("the tensor holds {tensor}, not {values}")]
     Type { tensor: String, values: String },
-    /// The counts differ.
     #[error("the tensor holds {tensor} {unit}, but {values} were given")]
-    Length {
-        unit: &'static str,
-        /// How many the tensor holds.
-        tensor: usize,
-        /// How many were given.
-        values: usize,
-    },
-    /// The tensor's memory cannot be seen as one row of values.
+    Length { unit: &'static str, tensor: usize, values: usize },
+    /// The memory is not contiguous or not on this machine.
     #[error("the tensor {what}, so its values cannot be accessed from here")]
-    Inaccessible {
-        /// What stands in the way.
-        what: &'static str,
-    },
+    Inaccessible { what: &'static str },
 }
 
-/// A type that tensors hold and Rust knows.
 pub trait Element: AsDLDataType + Default + sealed::Sealed {}
 
 mod sealed {
@@ -93,18 +74,13 @@ macro_rules! elements {
 }
 elements!(i8, i16, i32, i64, u8, u16, u32, u64, f32, f64);
 
-/// Makes a tensor of zeros on the CPU, in a mapping of its own.
-///
-/// # Errors
-///
-/// The size does not fit, or the system refuses the memory.
-pub fn tensor(shape: &[i64], dtype: DLDataType, bounds: Bounds) -> Result<Tensor, MemoryError> {
+/// Allocates a tensor of zeros on the CPU, in its own mapping.
+pub fn allocate_tensor(shape: &[i64], dtype: DLDataType, bounds: Bounds) -> Result<Tensor, MemoryError> {
     let size_bytes = size_bytes(shape, dtype)
         .ok_or_else(|| MemoryError::Size { shape: shape.to_vec(), dtype: dtype.to_string().as_str().to_owned() })?;
-    Shared::new(size_bytes, bounds)?.tensor(0, shape, dtype)
+    Shared::new(size_bytes, bounds)?.place_tensor(0, shape, dtype)
 }
 
-/// Memory that several tensors lie in.
 #[derive(Clone)]
 pub struct Shared {
     mapping: Arc<PageMapping>,
@@ -113,31 +89,19 @@ pub struct Shared {
 
 impl Shared {
     /// Allocates zeroed bytes.
-    ///
-    /// # Errors
-    ///
-    /// The system refuses the memory.
     pub fn new(size_bytes: usize, bounds: Bounds) -> Result<Shared, MemoryError> {
         let mapping = PageMapping::new(size_bytes, bounds).map_err(|source| MemoryError::Map { size_bytes, source })?;
         Ok(Shared { mapping: Arc::new(mapping), size_bytes })
     }
 
-    /// Sets all bytes.
-    ///
-    /// # Errors
-    ///
-    /// There are more or fewer.
+    /// Sets all bytes; fails if the length differs.
     pub fn write(&self, bytes: &[u8]) -> Result<(), MemoryError> {
         let all = [i64::try_from(self.size_bytes).unwrap_or(i64::MAX)];
-        write_bytes(&self.tensor(0, &all, <u8 as AsDLDataType>::DL_DATA_TYPE)?, bytes)
+        write_bytes(&self.place_tensor(0, &all, <u8 as AsDLDataType>::DL_DATA_TYPE)?, bytes)
     }
 
-    /// A tensor in it that begins at this offset. What else lies there is seen through it.
-    ///
-    /// # Errors
-    ///
-    /// It does not fit, or would not be aligned.
-    pub fn tensor(&self, offset: usize, shape: &[i64], dtype: DLDataType) -> Result<Tensor, MemoryError> {
+    /// Creates a tensor at an offset, which may overlap others; fails if it does not fit or is not aligned.
+    pub fn place_tensor(&self, offset: usize, shape: &[i64], dtype: DLDataType) -> Result<Tensor, MemoryError> {
         let wanted = size_bytes(shape, dtype).filter(|size| {
             offset.is_multiple_of(ALIGNMENT_BYTES)
                 && offset.checked_add(*size).is_some_and(|end| end <= self.size_bytes)
@@ -150,7 +114,7 @@ impl Shared {
     }
 }
 
-/// The place of one tensor in memory that several lie in.
+/// Part of a shared memory that one tensor uses.
 struct MemoryPart {
     mapping: Arc<PageMapping>,
     offset: usize,
@@ -173,21 +137,13 @@ unsafe impl NDAllocator for MemoryPart {
     }
 }
 
-/// What the values of a tensor take.
-///
-/// # Errors
-///
-/// They are not one row in this machine's memory.
+/// Returns the size of the values; fails if they are not contiguous in this machine's memory.
 pub fn bytes_of(tensor: &Tensor) -> Result<usize, MemoryError> {
-    Ok(TensorRow::of(tensor)?.size_bytes)
+    Ok(TensorRow::of_tensor(tensor)?.size_bytes)
 }
 
-/// Copies the values out of a tensor.
-///
-/// # Errors
-///
-/// The tensor holds another type, has gaps, or is not in this machine's memory.
-pub fn read<T: Element>(tensor: &Tensor) -> Result<Vec<T>, MemoryError> {
+/// Copies the values out; fails for another type, gaps, or memory of another device.
+pub fn read_values<T: Element>(tensor: &Tensor) -> Result<Vec<T>, MemoryError> {
     let source = TensorRow::of_type::<T>(tensor)?;
     let mut values = vec![T::default(); source.count];
     let target = values.as_mut_ptr().cast::<u8>();
@@ -196,12 +152,8 @@ pub fn read<T: Element>(tensor: &Tensor) -> Result<Vec<T>, MemoryError> {
     Ok(values)
 }
 
-/// Overwrites all values of a tensor.
-///
-/// # Errors
-///
-/// As for [`read`]; also when the count of values differs from the tensor's.
-pub fn write<T: Element>(tensor: &Tensor, values: &[T]) -> Result<(), MemoryError> {
+/// Overwrites all values; fails as [`read_values`], and if the count differs.
+pub fn write_values<T: Element>(tensor: &Tensor, values: &[T]) -> Result<(), MemoryError> {
     let target = TensorRow::of_type::<T>(tensor)?;
     if values.len() != target.count {
         return Err(MemoryError::Length { unit: "values", tensor: target.count, values: values.len() });
@@ -211,26 +163,18 @@ pub fn write<T: Element>(tensor: &Tensor, values: &[T]) -> Result<(), MemoryErro
     Ok(())
 }
 
-/// Copies the bytes out of a tensor of any type, also those that Rust has no type for.
-///
-/// # Errors
-///
-/// The tensor has gaps, or is not in this machine's memory.
+/// Copies the bytes out, also of types that Rust lacks; fails for gaps, or memory of another device.
 pub fn read_bytes(tensor: &Tensor) -> Result<Vec<u8>, MemoryError> {
-    let source = TensorRow::of(tensor)?;
+    let source = TensorRow::of_tensor(tensor)?;
     let mut bytes = vec![0; source.size_bytes];
     // SAFETY: both are `size_bytes` long, and the new vector overlaps nothing.
     unsafe { std::ptr::copy_nonoverlapping(source.start, bytes.as_mut_ptr(), source.size_bytes) };
     Ok(bytes)
 }
 
-/// Overwrites all bytes of a tensor of any type.
-///
-/// # Errors
-///
-/// As for [`read_bytes`]; also when the count of bytes differs from the tensor's.
+/// Overwrites all bytes, also of types that Rust lacks; fails as [`read_bytes`], and if the count differs.
 pub fn write_bytes(tensor: &Tensor, bytes: &[u8]) -> Result<(), MemoryError> {
-    let target = TensorRow::of(tensor)?;
+    let target = TensorRow::of_tensor(tensor)?;
     if bytes.len() != target.size_bytes {
         return Err(MemoryError::Length { unit: "bytes", tensor: target.size_bytes, values: bytes.len() });
     }
@@ -239,7 +183,6 @@ pub fn write_bytes(tensor: &Tensor, bytes: &[u8]) -> Result<(), MemoryError> {
     Ok(())
 }
 
-/// The memory of a tensor without gaps.
 struct TensorRow {
     start: *mut u8,
     count: usize,
@@ -247,7 +190,7 @@ struct TensorRow {
 }
 
 impl TensorRow {
-    fn of(tensor: &Tensor) -> Result<Self, MemoryError> {
+    fn of_tensor(tensor: &Tensor) -> Result<Self, MemoryError> {
         let inaccessible = |what| Err(MemoryError::Inaccessible { what });
         let view = TensorView::from(tensor);
         // SAFETY: the view's pointer is valid as long as `tensor` is borrowed.
@@ -278,11 +221,11 @@ impl TensorRow {
                 values: T::DL_DATA_TYPE.to_string().as_str().to_owned(),
             });
         }
-        Self::of(tensor)
+        Self::of_tensor(tensor)
     }
 }
 
-/// The size of a tensor without gaps; types below one byte are packed.
+/// Returns the size of a tensor without gaps; types below one byte are packed.
 fn size_bytes(shape: &[i64], dtype: DLDataType) -> Option<usize> {
     let bits_per_value = usize::from(dtype.bits).checked_mul(usize::from(dtype.lanes))?;
     let bits = shape.iter().try_fold(bits_per_value, |bits, extent| {
@@ -294,7 +237,6 @@ fn size_bytes(shape: &[i64], dtype: DLDataType) -> Option<usize> {
     Some(if shape.contains(&0) { 0 } else { size })
 }
 
-/// The pages of one tensor.
 #[derive(Debug)]
 struct PageMapping {
     pages: NonNull<c_void>,
@@ -350,7 +292,6 @@ impl Drop for PageMapping {
     }
 }
 
-/// The smallest unit of rights in this machine's memory.
 pub(super) fn page_bytes() -> usize {
     match nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE) {
         Ok(Some(bytes)) if bytes > 0 => bytes as usize,
@@ -377,9 +318,9 @@ mod tests {
     fn tensors_begin_with_zeros_at_an_aligned_address() {
         for bounds in [Bounds::Guarded, Bounds::Plain] {
             for shape in [&[][..], &[1], &[0, 5], &[3, 5, 7], &[1 << 20]] {
-                let made = tensor(shape, F32, bounds).expect("memory for the test");
+                let made = allocate_tensor(shape, F32, bounds).expect("memory for the test");
                 assert_eq!(made.data_ptr() as usize % ALIGNMENT_BYTES, 0);
-                assert!(read::<f32>(&made).expect("the type fits").iter().all(|value| *value == 0.0));
+                assert!(read_values::<f32>(&made).expect("the type fits").iter().all(|value| *value == 0.0));
             }
         }
     }
@@ -388,14 +329,14 @@ mod tests {
         #[test]
         fn what_is_written_is_read(values in prop::collection::vec(any::<i32>(), 0..5000), guarded: bool) {
             let bounds = if guarded { Bounds::Guarded } else { Bounds::Plain };
-            let made = tensor(&[values.len() as i64], i32::DL_DATA_TYPE, bounds).expect("memory for the test");
-            write(&made, &values).expect("type and length fit");
-            prop_assert_eq!(read::<i32>(&made).expect("the type fits"), values);
+            let made = allocate_tensor(&[values.len() as i64], i32::DL_DATA_TYPE, bounds).expect("memory for the test");
+            write_values(&made, &values).expect("type and length fit");
+            prop_assert_eq!(read_values::<i32>(&made).expect("the type fits"), values);
         }
 
         #[test]
         fn a_guarded_tensor_ends_less_than_its_alignment_before_a_page(count in 0..20_000i64) {
-            let made = tensor(&[count], named("uint8"), Bounds::Guarded).expect("memory for the test");
+            let made = allocate_tensor(&[count], named("uint8"), Bounds::Guarded).expect("memory for the test");
             let end = made.data_ptr() as usize + count as usize;
             prop_assert!(end.next_multiple_of(page_bytes()) - end < ALIGNMENT_BYTES);
         }
@@ -403,8 +344,9 @@ mod tests {
 
     #[test]
     fn a_moved_tensor_lies_as_far_before_a_guarded_one_within_a_page() {
-        let offset =
-            |bounds| tensor(&[1000], F32, bounds).expect("memory for the test").data_ptr() as usize % page_bytes();
+        let offset = |bounds| {
+            allocate_tensor(&[1000], F32, bounds).expect("memory for the test").data_ptr() as usize % page_bytes()
+        };
         let guarded = offset(Bounds::Guarded);
         for bytes in [0, 64, 1344, 4032] {
             assert_eq!(offset(Bounds::Moved(bytes)), (guarded + page_bytes() - bytes) % page_bytes());
@@ -413,11 +355,11 @@ mod tests {
 
     #[test]
     fn access_is_checked() {
-        let made = tensor(&[2, 3], F32, Bounds::Plain).expect("memory for the test");
+        let made = allocate_tensor(&[2, 3], F32, Bounds::Plain).expect("memory for the test");
         let text = |error: MemoryError| error.to_string();
-        assert_eq!(text(read::<i32>(&made).expect_err("another type")), "the tensor holds float32, not int32");
+        assert_eq!(text(read_values::<i32>(&made).expect_err("another type")), "the tensor holds float32, not int32");
         assert_eq!(
-            text(write(&made, &[1.0f32; 5]).expect_err("too few")),
+            text(write_values(&made, &[1.0f32; 5]).expect_err("too few")),
             "the tensor holds 6 values, but 5 were given"
         );
         assert_eq!(
@@ -428,17 +370,17 @@ mod tests {
 
     #[test]
     fn types_without_a_rust_type_are_read_as_bytes() {
-        let half = tensor(&[4], named("bfloat16"), Bounds::Guarded).expect("memory for the test");
+        let half = allocate_tensor(&[4], named("bfloat16"), Bounds::Guarded).expect("memory for the test");
         write_bytes(&half, &[1, 2, 3, 4, 5, 6, 7, 8]).expect("the length fits");
         assert_eq!(read_bytes(&half).expect("readable"), [1, 2, 3, 4, 5, 6, 7, 8]);
-        let nibbles = tensor(&[3], named("int4"), Bounds::Guarded).expect("memory for the test");
+        let nibbles = allocate_tensor(&[3], named("int4"), Bounds::Guarded).expect("memory for the test");
         assert_eq!(read_bytes(&nibbles).expect("readable").len(), 2);
     }
 
     #[test]
     fn impossible_sizes_are_errors() {
         for shape in [&[-1][..], &[i64::MAX, 2], &[0, i64::MAX, i64::MAX], &[1 << 60]] {
-            let error = tensor(shape, F32, Bounds::Guarded).err().expect("no machine holds this");
+            let error = allocate_tensor(shape, F32, Bounds::Guarded).err().expect("no machine holds this");
             assert!(matches!(error, MemoryError::Size { .. } | MemoryError::Map { .. }), "{error}");
         }
     }
@@ -456,7 +398,7 @@ mod tests {
     #[test]
     fn an_overrun_is_a_segmentation_fault() {
         if let Ok(bytes) = std::env::var(OVERRUN_BYTES) {
-            let made = tensor(&[16], F32, Bounds::Guarded).expect("memory for the test");
+            let made = allocate_tensor(&[16], F32, Bounds::Guarded).expect("memory for the test");
             let count = 64 + bytes.parse::<usize>().expect("the parent passes a number");
             // SAFETY: none; with a count above 64 this is the fault that the parent waits for.
             unsafe { std::ptr::write_bytes(made.data_ptr().cast_mut().cast::<u8>(), 1, count) };

@@ -14,37 +14,34 @@ use tvm_ffi::{Any, Function};
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// The spaces of one module.
 pub struct Spaces {
     module: Module,
-    /// Those without tensor cores come first.
+    /// Spaces without tensor cores come first.
     schedules: Vec<Designed>,
-    /// Post-processors of each family of spaces.
     families: Vec<SpaceFamily>,
-    /// How many draws one sample may take.
+    /// Maximum draws of one sample.
     draws: usize,
 }
 
-/// A space, and which of the families it is of.
+/// A space with the index of its family.
 struct Designed {
     schedule: Value,
     family: usize,
 }
 
-/// What spaces that were generated together have in common.
+/// Common data of spaces that were generated together.
 struct SpaceFamily {
     postprocs: Vec<Value>,
     // Keeps the post-processors' view of target and module alive.
     _context: Value,
 }
 
-/// On a GPU the space does not know the limits of a block, so that most draws are rejected: eleven of twelve of a
-/// square matrix product. A sample is then the first draw that fits, of a series that follows from its seed.
+/// On a GPU the space ignores the limits of a block, so most draws are rejected. A sample is the first valid
+/// draw of a series that its seed determines.
 const DEVICE_DRAWS: usize = 48;
 
-/// Generates the spaces of a module for a target with its number of cores; those with tensor cores too, where they make
-/// the product.
-pub fn spaces(module: &Module, target: &CompileTarget, product: Option<TensorProduct>) -> Result<Spaces> {
+/// Generates the spaces of a module, including those with tensor cores if they support the product.
+pub fn generate_spaces(module: &Module, target: &CompileTarget, product: Option<TensorProduct>) -> Result<Spaces> {
     let is_device = target.is_device();
     let mut spaces = Spaces {
         module: module.clone(),
@@ -53,13 +50,13 @@ pub fn spaces(module: &Module, target: &CompileTarget, product: Option<TensorPro
         draws: if is_device { DEVICE_DRAWS } else { 1 },
     };
     let (generator, postprocs) = plain_generator(target)?;
-    spaces.add(target, &generator, &postprocs)?;
+    spaces.add_spaces(target, &generator, &postprocs)?;
     if let Some(product) = product.filter(|_| is_device) {
         let rules = [vec![tensor_core_rule(product)?], call!(names::META_RULES_CUDA)?.items()?].concat();
         let postprocs = call!(names::META_POSTPROCS_TENSOR_CORE)?;
         let mutators = call!(names::META_MUTATORS_CUDA)?;
         let generator = call!(names::META_POST_ORDER, Value::none(), rules, &postprocs, mutators)?;
-        spaces.add(target, &generator, &postprocs)?;
+        spaces.add_spaces(target, &generator, &postprocs)?;
     }
     if spaces.schedules.is_empty() {
         return Err(TvmError::new(names::META_DESIGN_SPACE.text, "the module has no design space"));
@@ -67,22 +64,22 @@ pub fn spaces(module: &Module, target: &CompileTarget, product: Option<TensorPro
     Ok(spaces)
 }
 
-/// TVM's rule for tensor cores with its own settings, but for the steps, which are ours.
+/// Returns TVM's rule for tensor cores with its default settings and our steps.
 fn tensor_core_rule(product: TensorProduct) -> Result<Value> {
     const ROLES: [&str; 5] = ["init", "load_a", "load_b", "compute", "store"];
-    let names = product.steps()?;
+    let names = product.register_steps()?;
     let steps = ROLES.into_iter().zip(names.iter().map(|name| Value::from(name.as_str())));
     let numbers = |numbers: &[i64]| Value::array(numbers.iter().map(|&number| Value::from(number)));
     let texts = |texts: &[&str]| Value::array(texts.iter().map(|&text| Value::from(text)));
     let reuse = |level: i64| {
         let scope = ("scope", Value::from("shared.dyn"));
-        Value::map([("req", Value::from("must")), ("levels", numbers(&[level])), scope])
+        Value::text_map([("req", Value::from("must")), ("levels", numbers(&[level])), scope])
     };
     const INNERMOST: i64 = 4;
     const NO_PIPELINE: bool = false;
     call!(
         names::META_TENSOR_CORE_RULE,
-        vec![Value::map(steps)],
+        vec![Value::text_map(steps)],
         "SSSRRSRS",
         texts(&["blockIdx.y", "blockIdx.x", "threadIdx.y"]),
         INNERMOST,
@@ -93,8 +90,8 @@ fn tensor_core_rule(product: TensorProduct) -> Result<Value> {
     )
 }
 
-/// What TVM's spaces and features see of a module: its target, and the generator of spaces, which may be none.
-pub(in crate::tvm) fn context(module: &Module, target: &Value, generator: &Value) -> Result<Value> {
+/// Creates a tuning context; the generator may be None.
+pub(in crate::tvm) fn tuning_context(module: &Module, target: &Value, generator: &Value) -> Result<Value> {
     const THREADS: i64 = 1;
     const SEED: i64 = 1;
     context_of(module, target, [generator, &Value::none()], THREADS, SEED)
@@ -112,7 +109,7 @@ pub(in crate::tvm) fn context_of(
     call!(names::META_CONTEXT, &module.0, target, generator, strategy, "task", threads, seed, silent)
 }
 
-/// TVM's generator of spaces without tensor cores, with the post-processors that its schedules go through.
+/// Returns TVM's generator without tensor cores, with its post-processors.
 pub(in crate::tvm) fn plain_generator(target: &CompileTarget) -> Result<(Value, Value)> {
     let [rules, postprocs, mutators] = if target.is_device() {
         [call!(names::META_RULES_CUDA)?, call!(names::META_POSTPROCS_CUDA)?, call!(names::META_MUTATORS_CUDA)?]
@@ -123,8 +120,8 @@ pub(in crate::tvm) fn plain_generator(target: &CompileTarget) -> Result<(Value, 
 }
 
 impl Spaces {
-    fn add(&mut self, target: &CompileTarget, generator: &Value, postprocs: &Value) -> Result<()> {
-        let context = context(&self.module, &target.sampled, generator)?;
+    fn add_spaces(&mut self, target: &CompileTarget, generator: &Value, postprocs: &Value) -> Result<()> {
+        let context = tuning_context(&self.module, &target.sampled, generator)?;
         call!(names::META_INITIALIZE, &context)?;
         let schedules = call!(names::META_DESIGN_SPACE, generator, &self.module.0)?.items()?;
         let family = self.families.len();
@@ -133,31 +130,29 @@ impl Spaces {
         Ok(())
     }
 
-    /// How many spaces there are.
     pub fn len(&self) -> usize {
         self.schedules.len()
     }
 
-    /// Whether there is none; never true of spaces that were generated.
     pub fn is_empty(&self) -> bool {
         self.schedules.is_empty()
     }
 
-    /// One schedule, or nothing when a post-processor rejects every draw.
-    pub fn sample(&self, space: usize, seed: i64) -> Result<Option<Schedule>> {
+    /// Returns a schedule, or None if every draw is rejected.
+    pub fn sample_schedule(&self, space: usize, seed: i64) -> Result<Option<Schedule>> {
         // The generator of Park and Miller, whose states are the seeds that TVM takes.
         let series = std::iter::successors(Some(seed), |seed| {
             Some(seed.rem_euclid(i64::from(i32::MAX)) * 48_271 % i64::from(i32::MAX))
         });
         for seed in series.take(self.draws) {
-            if let Some(schedule) = self.draw(space, seed)? {
+            if let Some(schedule) = self.draw_schedule(space, seed)? {
                 return Ok(Some(schedule));
             }
         }
         Ok(None)
     }
 
-    fn draw(&self, space: usize, seed: i64) -> Result<Option<Schedule>> {
+    fn draw_schedule(&self, space: usize, seed: i64) -> Result<Option<Schedule>> {
         let designed = &self.schedules[space % self.len()];
         let trace = call!(names::SCHEDULE_TRACE, &designed.schedule)?;
         let moves = trace.field("insts")?;
@@ -167,7 +162,7 @@ impl Spaces {
         call!(names::ENTER_POSTPROC, &schedule.0)?;
         for postproc in &self.families[designed.family].postprocs {
             match call!(names::META_POSTPROC_APPLY, postproc, &schedule.0) {
-                Ok(accepted) if accepted.boolean()? => {}
+                Ok(accepted) if accepted.as_boolean()? => {}
                 Ok(_) | Err(_) => return Ok(None),
             }
         }

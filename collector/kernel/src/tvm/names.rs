@@ -4,22 +4,19 @@
 //! here and checked before each call. All names of a role are looked up when the libraries are opened: a missing one
 //! is an error that names itself in the first second and not in the third hour.
 
-/// Which worker needs a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRole {
-    /// Runs artifacts; maps the small runtime alone.
+    /// Runs artifacts; maps only the small runtime.
     Runner,
-    /// Compiles; maps the compiler too.
+    /// Compiles; maps the compiler as well.
     Builder,
 }
 
-/// One function of TVM's global registry.
 #[derive(Clone, Copy, Debug)]
 pub struct Name {
     pub text: &'static str,
-    /// How many arguments it takes, absent ones given as None.
+    /// Number of arguments, absent ones given as None.
     pub arguments: usize,
-    /// The worker that needs it.
     pub role: NameRole,
     pub(super) index: usize,
 }

@@ -19,7 +19,6 @@ use std::time::Instant;
 use tvm_ffi::AnyView;
 use worker::RunnerProcess;
 
-/// Why a program cannot be made ready.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum NetworkError {
@@ -33,10 +32,8 @@ pub enum NetworkError {
 
 type Result<T> = std::result::Result<T, NetworkError>;
 
-/// A loaded program with its memory.
 pub struct LoadedNetwork {
     kernels: Vec<Kernel>,
-    /// Code and tensors of each call.
     calls: Vec<(usize, Vec<KernelBuffer>)>,
     inputs: Vec<KernelBuffer>,
     outputs: Vec<KernelBuffer>,
@@ -44,34 +41,30 @@ pub struct LoadedNetwork {
     is_given: Vec<bool>,
 }
 
-/// A function of built code in this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacedFunction {
     pub code: usize,
     pub name: String,
     pub start: u64,
-    /// The first byte behind it.
     pub end: u64,
 }
 
-/// The calls of a program, each argument as TVM takes it.
 pub struct Calls<'a> {
     all: Vec<(&'a Kernel, Vec<AnyView<'a>>)>,
-    /// Where calls that are watched are counted, too.
+    /// Counter of profiled calls, if requested.
     pub watched: Option<&'static AtomicI64>,
-    /// Whether threads of the pool are looked at: code was loaded after `launch::hook`.
+    /// Whether pool threads are recorded: code was loaded after `launch::install_hook`.
     pub has_threads: bool,
-    /// Whether what code asks of the workspace is counted: it was loaded after `workspace::hook`.
+    /// Whether workspace requests are counted: code was loaded after `workspace::install_hook`.
     pub has_workspace: bool,
-    /// Tasks that were not written down.
+    /// Number of tasks without a record.
     pub lost_tasks: usize,
-    /// Threads on which calls run side by side, where the program has stages.
+    /// Threads for parallel groups of calls, if the program has stages.
     pub staging: Option<Staging>,
     placement: Placement,
     batches: u32,
 }
 
-/// What groups of calls share while they run side by side.
 struct SideBySide<'a, 'b>(&'a Calls<'b>);
 
 // SAFETY: a run only calls functions of loaded code on tensors that were looked at before. Both are reference-counted with
@@ -85,23 +78,24 @@ impl SideBySide<'_, '_> {
 }
 
 impl LoadedNetwork {
-    /// Loads code, stores constants and makes room for everything else.
-    pub fn load(process: RunnerProcess, content: &Content, placement: Placement) -> Result<LoadedNetwork> {
+    /// Loads code, stores constants and allocates memory.
+    pub fn load_content(process: RunnerProcess, content: &Content, placement: Placement) -> Result<LoadedNetwork> {
         let load = |(code, bytes): (usize, &Vec<u8>)| {
-            Kernel::load(process, bytes).map_err(|source| NetworkError::Code { code, source })
+            Kernel::load_object(process, bytes).map_err(|source| NetworkError::Code { code, source })
         };
         let kernels = content.codes.iter().enumerate().map(load).collect::<Result<Vec<_>>>()?;
         let memory = NetworkMemory::new(content, placement)?;
         let program = &content.program;
         let mut calls = Vec::with_capacity(program.calls.len());
         for call in &program.calls {
-            let buffers = call.arguments.iter().map(|argument| memory.buffer(argument)).collect::<Result<Vec<_>>>()?;
+            let buffers =
+                call.arguments.iter().map(|argument| memory.argument_buffer(argument)).collect::<Result<Vec<_>>>()?;
             calls.push((call.code, buffers));
         }
         let port = |index: usize, port: &ProgramPort, own: fn(usize) -> Place| {
             let place = port.same_as.unwrap_or(own(index));
             let extents = port.ty.extents().unwrap_or_default();
-            memory.buffer(&CallArgument { place, dtype: port.ty.dtype, extents })
+            memory.argument_buffer(&CallArgument { place, dtype: port.ty.dtype, extents })
         };
         let inputs = program.inputs.iter().enumerate();
         let inputs = inputs.map(|(index, one)| port(index, one, Place::Input)).collect::<Result<_>>()?;
@@ -112,7 +106,7 @@ impl LoadedNetwork {
         Ok(LoadedNetwork { kernels, calls, inputs, outputs, is_given: is_given.collect() })
     }
 
-    /// Sets all inputs, given one after the other.
+    /// Sets all inputs from their concatenated bytes.
     pub fn write_inputs(&self, mut bytes: &[u8]) -> Result<()> {
         let sizes = self.inputs.iter().map(KernelBuffer::size_bytes).collect::<std::result::Result<Vec<_>, _>>()?;
         let (wanted, found) = (sizes.iter().sum(), bytes.len());
@@ -127,7 +121,7 @@ impl LoadedNetwork {
         Ok(())
     }
 
-    /// Fills the outputs with an unlikely pattern, so that unwritten elements are detected.
+    /// Fills outputs with an unlikely pattern, so that unwritten elements are detected.
     pub fn poison_outputs(&self) -> Result<()> {
         let written = self.outputs.iter().zip(&self.is_given).filter(|(_, is_given)| !**is_given);
         for (output, _) in written {
@@ -136,7 +130,6 @@ impl LoadedNetwork {
         Ok(())
     }
 
-    /// All outputs, one after the other.
     pub fn read_outputs(&self) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         for output in &self.outputs {
@@ -145,10 +138,10 @@ impl LoadedNetwork {
         Ok(bytes)
     }
 
-    /// Where functions of built code are, by address; of the codes that it was loaded from.
-    pub fn functions(&self, codes: &[Vec<u8>]) -> Vec<PlacedFunction> {
+    /// Returns functions of the loaded codes, by address.
+    pub fn placed_functions(&self, codes: &[Vec<u8>]) -> Vec<PlacedFunction> {
         let of_code = |(code, (kernel, bytes)): (usize, (&Kernel, &Vec<u8>))| {
-            let (base, places) = (kernel.base?, object::places(bytes).ok()?);
+            let (base, places) = (kernel.base?, object::function_ranges(bytes).ok()?);
             let placed = move |(name, range): (String, std::ops::Range<usize>)| PlacedFunction {
                 code,
                 name,
@@ -163,11 +156,10 @@ impl LoadedNetwork {
         all
     }
 
-    /// What a run consists of.
-    pub fn calls(&self) -> Calls<'_> {
+    pub fn prepare_calls(&self) -> Calls<'_> {
         let calls = self.calls.iter();
         let calls =
-            calls.map(|(code, buffers)| (&self.kernels[*code], buffers.iter().map(KernelBuffer::view).collect()));
+            calls.map(|(code, buffers)| (&self.kernels[*code], buffers.iter().map(KernelBuffer::as_view).collect()));
         Calls {
             all: calls.collect(),
             watched: None,
@@ -182,19 +174,16 @@ impl LoadedNetwork {
 }
 
 impl Calls<'_> {
-    /// Places the stack of the next runs.
-    pub fn place(&mut self, placement: Placement) {
+    pub fn place_stack(&mut self, placement: Placement) {
         (self.placement, self.batches) = (placement, 0);
     }
 
-    /// Where the stack is to be for the next batch of runs.
     fn next_stack_bytes(&mut self) -> usize {
         self.batches = self.batches.wrapping_add(1);
         self.placement.stack_bytes_of(self.batches)
     }
 
-    /// Runs the model `times` times.
-    pub fn run(&mut self, times: u32) -> std::result::Result<(), TvmError> {
+    pub fn run_times(&mut self, times: u32) -> std::result::Result<(), TvmError> {
         with_stack_offset(self.next_stack_bytes(), || self.run_here(times))
     }
 
@@ -203,7 +192,7 @@ impl Calls<'_> {
             match &self.staging {
                 Some(staging) => {
                     let calls = SideBySide(self);
-                    staging.run(&|call| calls.run_one(call), None)?;
+                    staging.run_stages(&|call| calls.run_one(call), None)?;
                 }
                 None => (0..self.all.len()).try_for_each(|call| self.run_one(call))?,
             }
@@ -211,14 +200,14 @@ impl Calls<'_> {
         Ok(())
     }
 
-    /// When each group of each stage begins and ends, in the middle of some runs; nothing without stages.
+    /// Returns begin and end of each group of each stage, medians of `runs` runs; empty without stages.
     pub fn stages_ns(&self, runs: usize) -> std::result::Result<Vec<Vec<(f64, f64)>>, TvmError> {
         let Some(staging) = &self.staging else { return Ok(Vec::new()) };
         let calls = SideBySide(self);
         let mut seen = Vec::with_capacity(runs);
         for _ in 0..runs {
             let beginning = Instant::now();
-            staging.run(&|call| calls.run_one(call), Some(beginning))?;
+            staging.run_stages(&|call| calls.run_one(call), Some(beginning))?;
             seen.push((beginning.elapsed(), staging.seen_ns()));
         }
         seen.sort_by_key(|(elapsed, _)| *elapsed);
@@ -234,24 +223,24 @@ impl Calls<'_> {
 impl Subject for Calls<'_> {
     type Error = TvmError;
 
-    fn calls(&self) -> usize {
+    fn call_count(&self) -> usize {
         self.all.len()
     }
 
     fn run(&mut self) -> std::result::Result<(), TvmError> {
-        Calls::run(self, 1)
+        Calls::run_times(self, 1)
     }
 
     fn run_watched(&mut self, watch: &mut impl Watch) -> std::result::Result<(), TvmError> {
         with_stack_offset(self.next_stack_bytes(), || {
             for (call, (kernel, views)) in self.all.iter().enumerate() {
-                launch::begin(call);
-                watch.begin(call);
+                launch::begin_call(call);
+                watch.begin_call(call);
                 kernel.call_views(views)?;
                 if let Some(watched) = self.watched {
                     watched.fetch_add(1, Ordering::Relaxed);
                 }
-                watch.end(call);
+                watch.end_call(call);
             }
             Ok(())
         })
@@ -271,28 +260,28 @@ impl Subject for Calls<'_> {
 
     fn look_at_threads(&mut self) {
         if self.has_threads {
-            launch::look();
+            launch::start_recording();
         }
     }
 
     fn tasks(&mut self) -> Vec<Task> {
-        let (tasks, lost) = if self.has_threads { launch::look_away() } else { (Vec::new(), 0) };
+        let (tasks, lost) = if self.has_threads { launch::stop_recording() } else { (Vec::new(), 0) };
         self.lost_tasks += lost;
         tasks
     }
 
     fn count_on_threads(&mut self, group: Option<usize>) {
         if self.has_threads {
-            thread_counts::select(group);
+            thread_counts::select_group(group);
         }
     }
 
     fn thread_counts(&mut self) -> Vec<ThreadCount> {
-        if self.has_threads { thread_counts::take() } else { Vec::new() }
+        if self.has_threads { thread_counts::take_counts() } else { Vec::new() }
     }
 
     fn thread_channels(&self) -> Vec<Channel> {
-        if self.has_threads { thread_counts::channels() } else { Vec::new() }
+        if self.has_threads { thread_counts::counted_channels() } else { Vec::new() }
     }
 
     fn threads_cpu_ns(&mut self) -> Vec<u64> {
@@ -300,7 +289,6 @@ impl Subject for Calls<'_> {
     }
 }
 
-/// The memory of a program, by what lies in it.
 struct NetworkMemory<'a> {
     content: &'a Content,
     activations: Shared,
@@ -319,7 +307,7 @@ impl NetworkMemory<'_> {
         };
         let ports = |ports: &[ProgramPort],
                      shared: &mut dyn FnMut(usize) -> std::result::Result<Shared, MemoryError>| {
-            let bytes = |port: &ProgramPort| size(port.ty.bytes().unwrap_or(0));
+            let bytes = |port: &ProgramPort| size(port.ty.size_bytes().unwrap_or(0));
             ports.iter().map(|port| shared(bytes(port))).collect::<std::result::Result<Vec<Shared>, MemoryError>>()
         };
         let constants = shared(content.constants.len())?;
@@ -333,7 +321,7 @@ impl NetworkMemory<'_> {
         })
     }
 
-    fn buffer(&self, argument: &CallArgument) -> Result<KernelBuffer> {
+    fn argument_buffer(&self, argument: &CallArgument) -> Result<KernelBuffer> {
         let (memory, offset) = match argument.place {
             Place::Activation(offset) => (&self.activations, offset),
             Place::Input(index) => (&self.inputs[index], 0),
@@ -341,6 +329,6 @@ impl NetworkMemory<'_> {
             Place::Constant(index) => (&self.constants, self.content.offsets[index]),
         };
         let offset = usize::try_from(offset).expect("what was read fits this machine");
-        Ok(KernelBuffer::inside(memory, offset, argument.dtype, &argument.extents)?)
+        Ok(KernelBuffer::within_shared(memory, offset, argument.dtype, &argument.extents)?)
     }
 }

@@ -1,6 +1,6 @@
 //! What TVM writes down as OpenCL C that is none.
 
-/// Functions that OpenCL C has for every width of floats by one name, and C by one name for each.
+/// Functions that OpenCL C overloads by float width, while C has one name per width.
 const FUNCTIONS: [&str; 30] = [
     "acos",
     "acosh",
@@ -34,7 +34,7 @@ const FUNCTIONS: [&str; 30] = [
     "trunc",
 ];
 
-/// A source whose calls of C's functions of single floats are those of OpenCL C.
+/// Renames C's single-precision functions to those of OpenCL C.
 pub(super) fn with_own_functions(source: &str) -> String {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let mut own = String::with_capacity(source.len());

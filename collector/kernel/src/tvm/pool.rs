@@ -11,27 +11,25 @@ use std::ffi::{c_int, c_void};
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// Makes this thread's pool: one thread on each of these CPUs, the caller on the first. Returns the pool's size.
-pub fn configure(cpus: &[usize]) -> Result<usize> {
+/// Creates this thread's pool with one thread per CPU, the caller on the first, and returns its size.
+pub fn configure_pool(cpus: &[usize]) -> Result<usize> {
     const ONE_CPU_PER_THREAD: i64 = -2;
     let count = i64::try_from(cpus.len()).map_err(|error| TvmError::new(names::CONFIG_THREADPOOL.text, error))?;
     let list: Vec<Value> = cpus.iter().map(|cpu| Value::from(cpu.to_string().as_str())).collect();
     call!(names::CONFIG_THREADPOOL, ONE_CPU_PER_THREAD, count, list)?;
-    let size = call!(names::NUM_THREADS)?.integer()?;
+    let size = call!(names::NUM_THREADS)?.as_integer()?;
     usize::try_from(size).map_err(|error| TvmError::new(names::NUM_THREADS.text, error))
 }
 
-/// The threads of the calling thread's pool.
 pub struct PoolThreads {
     launch: Launch,
     cpus: Vec<usize>,
 }
 
 impl PoolThreads {
-    /// The threads of a pool that was configured with these CPUs.
     pub fn new(cpus: &[usize]) -> Result<PoolThreads> {
         let missing = || TvmError::new(launch::NAME, "the runtime has no such function");
-        Ok(PoolThreads { launch: launch::original().ok_or_else(missing)?, cpus: cpus.to_vec() })
+        Ok(PoolThreads { launch: launch::original_launch().ok_or_else(missing)?, cpus: cpus.to_vec() })
     }
 }
 
@@ -65,21 +63,21 @@ mod tests {
 
     #[test]
     fn each_thread_of_the_pool_works_on_its_own_cpu() {
-        library::open(NameRole::Runner).expect("TVM is there");
-        let cpus = affinity::allowed().expect("this process runs somewhere");
+        library::open_libraries(NameRole::Runner).expect("TVM is there");
+        let cpus = affinity::allowed_cpus().expect("this process runs somewhere");
         let seen: Vec<Mutex<Vec<Vec<usize>>>> = cpus.iter().map(|_| Mutex::default()).collect();
         // A pool belongs to its thread and pins it.
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                assert_eq!(configure(&cpus).expect("a pool"), cpus.len());
-                affinity::pin(&cpus[..1]).expect("it runs there");
+                assert_eq!(configure_pool(&cpus).expect("a pool"), cpus.len());
+                affinity::pin_thread(&cpus[..1]).expect("it runs there");
                 let mut threads = PoolThreads::new(&cpus).expect("TVM's function");
                 for _ in 0..3 {
                     threads.on_each(&|place| {
-                        let own = affinity::allowed().expect("readable");
+                        let own = affinity::allowed_cpus().expect("readable");
                         seen[place].lock().expect("a place").push(own);
                     });
-                    threads.wake();
+                    threads.wake_threads();
                 }
             });
         });

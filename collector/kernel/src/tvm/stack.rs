@@ -9,35 +9,34 @@ use super::expression::Module;
 use super::names;
 use serde_json::{Value as Json, json};
 
-/// The nodes that make buffers.
 const ALLOCATION: &str = "tirx.AllocBuffer";
-/// TVM's own limit: what is smaller stays on the stack by itself.
+/// TVM's own limit: smaller buffers stay on the stack anyway.
 const SMALL_BYTES: u64 = 1 << 10;
-/// What all registers of a processor hold, twice.
+/// Twice the size of all registers of a processor.
 const LARGEST_BYTES: u64 = 4 << 10;
 
-/// The module with buffers of up to this size on the stack.
+/// Keeps buffers up to [`LARGEST_BYTES`] on the stack.
 pub(super) fn keep_small_buffers(module: Module) -> Result<Module, TvmError> {
-    let text = call!(names::JSON_GRAPH, &module.0, Value::none())?.text()?;
+    let text = call!(names::JSON_GRAPH, &module.0, Value::none())?.as_text()?;
     if !text.contains(ALLOCATION) {
         return Ok(module);
     }
     let mut graph =
-        serde_json::from_str(&quoted(&text)).map_err(|error| TvmError::new(names::JSON_GRAPH.text, error))?;
-    if !mark(&mut graph) {
+        serde_json::from_str(&quote_numbers(&text)).map_err(|error| TvmError::new(names::JSON_GRAPH.text, error))?;
+    if !mark_allocations(&mut graph) {
         return Ok(module);
     }
-    call!(names::FROM_JSON_GRAPH, unquoted(&graph.to_string()).as_str()).map(Module)
+    call!(names::FROM_JSON_GRAPH, unquote_numbers(&graph.to_string()).as_str()).map(Module)
 }
 
-/// How TVM writes numbers for which JSON has no words, and which texts they are in between. The longest comes first.
+/// Non-JSON numbers of TVM and their quoted forms, longest first.
 const UNUSUAL: [[&str; 2]; 3] = [
     ["-Infinity", r#""number: negative infinity""#],
     ["Infinity", r#""number: infinity""#],
     ["NaN", r#""number: none""#],
 ];
 
-fn quoted(text: &str) -> String {
+fn quote_numbers(text: &str) -> String {
     let number =
         |between: &str| UNUSUAL.iter().fold(between.to_owned(), |text, [number, name]| text.replace(number, name));
     let mut quoted = String::with_capacity(text.len());
@@ -59,19 +58,21 @@ fn quoted(text: &str) -> String {
     quoted + &number(rest)
 }
 
-fn unquoted(text: &str) -> String {
+fn unquote_numbers(text: &str) -> String {
     UNUSUAL.iter().fold(text.to_owned(), |text, [number, name]| text.replace(name, number))
 }
 
-/// Marks allocations; says whether there were any.
-fn mark(graph: &mut Json) -> bool {
+/// Marks allocations and returns whether there are any.
+fn mark_allocations(graph: &mut Json) -> bool {
     const KEY: &str = "disable_lower_builtin";
     let Some(nodes) = graph["nodes"].as_array_mut() else { return false };
     let wanted: Vec<usize> = nodes
         .iter()
         .filter(|node| node["type"] == ALLOCATION)
-        .filter(|node| bytes(nodes, node).is_some_and(|bytes| (SMALL_BYTES..=LARGEST_BYTES).contains(&bytes)))
-        .filter_map(|node| place(&node["data"]["annotations"]))
+        .filter(|node| {
+            allocation_bytes(nodes, node).is_some_and(|bytes| (SMALL_BYTES..=LARGEST_BYTES).contains(&bytes))
+        })
+        .filter_map(|node| node_index(&node["data"]["annotations"]))
         .collect();
     let Some(ty) = nodes.iter().find(|node| node["type"] == "ir.IntImm").map(|node| node["data"]["ty"].clone()) else {
         return false;
@@ -92,9 +93,8 @@ fn mark(graph: &mut Json) -> bool {
     true
 }
 
-/// The size of what a node allocates in the memory that all may use, when it is a number.
-fn bytes(nodes: &[Json], allocation: &Json) -> Option<u64> {
-    let at = |place_of: &Json| nodes.get(place(place_of)?);
+fn allocation_bytes(nodes: &[Json], allocation: &Json) -> Option<u64> {
+    let at = |place_of: &Json| nodes.get(node_index(place_of)?);
     let buffer = &at(&at(&allocation["data"]["buffer"])?["data"]["ty"])?["data"];
     if at(&buffer["storage_scope"])?["data"] != "global" {
         return None;
@@ -106,21 +106,20 @@ fn bytes(nodes: &[Json], allocation: &Json) -> Option<u64> {
         .try_fold(element, |bytes, extent| bytes.checked_mul(at(&at(extent)?["data"]["value"])?["data"].as_u64()?))
 }
 
-/// The bytes of an element of a type, such as `float32x16`.
+/// Parses types such as `float32x16`.
 fn bytes_of_type(dtype: &str) -> Option<u64> {
     let bits = dtype.trim_start_matches(|letter: char| letter.is_ascii_alphabetic());
     let (bits, lanes) = bits.split_once('x').unwrap_or((bits, "1"));
     bits.parse::<u64>().ok()?.checked_mul(lanes.parse().ok()?).map(|bits| bits / 8)
 }
 
-/// The index of a node.
-fn place(reference: &Json) -> Option<usize> {
+fn node_index(reference: &Json) -> Option<usize> {
     usize::try_from(reference.as_u64()?).ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes_of_type, mark, quoted, unquoted};
+    use super::{bytes_of_type, mark_allocations, quote_numbers, unquote_numbers};
     use serde_json::{Value, json};
 
     /// Builds a module's graph with one allocation of this many elements.
@@ -140,28 +139,28 @@ mod tests {
 
     #[test]
     fn buffers_that_registers_hold_are_marked() {
-        let is_marked = |dtype, scope, elements| mark(&mut graph(dtype, scope, elements));
+        let is_marked = |dtype, scope, elements| mark_allocations(&mut graph(dtype, scope, elements));
         assert!(is_marked("float32x16", "global", 16) && is_marked("float32x32", "global", 14));
         assert!(is_marked("float32", "global", 1024));
         // What TVM keeps by itself, what is too large, and what lies elsewhere.
         assert!(!is_marked("float32x16", "global", 15) && !is_marked("float32", "global", 1025));
         assert!(!is_marked("float32x16", "shared", 16) && !is_marked("handle", "global", 16));
         let mut marked = graph("float32x16", "global", 16);
-        mark(&mut marked);
+        mark_allocations(&mut marked);
         let pair = marked["nodes"][7]["data"].as_array().expect("a map").clone();
         let at = |index: &Value| &marked["nodes"][usize::try_from(index.as_u64().expect("an index")).expect("small")];
         assert_eq!(at(&pair[0])["data"], "disable_lower_builtin");
         assert_eq!(at(&at(&pair[1])["data"]["value"])["data"], 1);
-        assert!(!mark(&mut json!({"nodes": []})) && !mark(&mut json!({})));
+        assert!(!mark_allocations(&mut json!({"nodes": []})) && !mark_allocations(&mut json!({})));
     }
 
     #[test]
     fn numbers_without_words_survive() {
         let text =
             r#"{"nodes":[{"data":-Infinity},[Infinity,NaN,-Infinity],{"value":NaN},{"data":"is NaN"},"\"NaN",1.5]}"#;
-        let read: Value = serde_json::from_str(&quoted(text)).expect("what is quoted is JSON");
+        let read: Value = serde_json::from_str(&quote_numbers(text)).expect("what is quoted is JSON");
         assert_eq!(read["nodes"][3]["data"], "is NaN");
-        assert_eq!(unquoted(&read.to_string()), text);
+        assert_eq!(unquote_numbers(&read.to_string()), text);
     }
 
     #[test]

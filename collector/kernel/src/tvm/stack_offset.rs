@@ -3,28 +3,25 @@
 //! Which cache lines and sets a stack shares with data depends on its address modulo a page; the system's choice is the
 //! same in every run of a process or varies with its environment, and neither is what a measurement should depend on.
 
-/// Offsets that differ by a page are equal to caches.
+/// Caches see only offsets within a page.
 pub const PAGE_BYTES: usize = 4096;
-/// The alignment that the calling conventions of x86-64 and AArch64 demand of a stack.
+/// Stack alignment of the x86-64 and AArch64 calling conventions.
 pub const STEP_BYTES: usize = 16;
 
-/// Calls a function with the stack moved down by `bytes`, modulo a page and rounded down to a multiple of 16.
-///
-/// The stack stays where it is on processors other than x86-64 and AArch64.
+/// Calls a function with the stack moved down by `bytes` modulo a page, in steps of 16, on x86-64 and AArch64.
 pub fn with_stack_offset<T, F: FnOnce() -> T>(bytes: usize, function: F) -> T {
     let mut call = OffsetCall { function: Some(function), result: None };
     moved::run(&mut call, bytes % PAGE_BYTES / STEP_BYTES * STEP_BYTES);
     call.result.expect("the function was called")
 }
 
-/// A function with the place of its result.
 struct OffsetCall<T, F> {
     function: Option<F>,
     result: Option<T>,
 }
 
 impl<T, F: FnOnce() -> T> OffsetCall<T, F> {
-    fn make(&mut self) {
+    fn make_call(&mut self) {
         self.result = self.function.take().map(|function| function());
     }
 }
@@ -44,22 +41,21 @@ mod moved {
         unsafe { move_and_call((&raw mut *call).cast(), make::<T, F>, bytes) }
     }
 
-    /// Makes the call that a pointer leads to.
+    /// Makes the call behind a pointer.
     ///
     /// # Safety
     ///
-    /// The pointer leads to a call of these types that nothing else uses meanwhile.
+    /// The pointer leads to a call of these types that has no other user.
     unsafe extern "C-unwind" fn make<T, F: FnOnce() -> T>(call: *mut c_void) {
         // SAFETY: the caller's promise.
-        unsafe { &mut *call.cast::<OffsetCall<T, F>>() }.make();
+        unsafe { &mut *call.cast::<OffsetCall<T, F>>() }.make_call();
     }
 
-    /// Calls `callee` with `data` after moving the stack pointer down. The frame pointer leads back to the caller's frame, also
-    /// for unwinding, which the directives describe.
+    /// Calls `callee` with `data` after moving the stack pointer down. The frame pointer leads back to the caller.
     ///
     /// # Safety
     ///
-    /// The offset is a multiple of 16 and no more than a page, and the data is what the callee expects.
+    /// The offset is a multiple of 16 and at most a page, and `callee` accepts `data`.
     // SAFETY: the body follows the calling convention, and restores the registers that belong to its caller.
     #[cfg(target_arch = "x86_64")]
     #[unsafe(naked)]
@@ -81,12 +77,11 @@ mod moved {
         )
     }
 
-    /// Calls `callee` with `data` after moving the stack pointer down. The frame pointer leads back to the caller's frame, also
-    /// for unwinding, which the directives describe.
+    /// Calls `callee` with `data` after moving the stack pointer down. The frame pointer leads back to the caller.
     ///
     /// # Safety
     ///
-    /// The offset is a multiple of 16 and no more than a page, and the data is what the callee expects.
+    /// The offset is a multiple of 16 and at most a page, and `callee` accepts `data`.
     // SAFETY: the body follows the calling convention, and restores the registers that belong to its caller.
     #[cfg(target_arch = "aarch64")]
     #[unsafe(naked)]

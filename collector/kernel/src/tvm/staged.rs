@@ -9,7 +9,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Why stages cannot be run.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum StagingError {
@@ -19,7 +18,6 @@ pub enum StagingError {
     Threads(#[from] std::io::Error),
 }
 
-/// Stages that are ready to be run.
 pub struct Staging {
     team: Team,
     stages: Vec<ReadyStage>,
@@ -34,7 +32,7 @@ struct ReadyStage {
 }
 
 impl Staging {
-    /// Threads for these stages, one on each of these CPUs; the thread that calls is the first of them.
+    /// Starts one thread per CPU for these stages; the caller is the first.
     pub fn new(cpus: &[usize], stages: &[Stage]) -> Result<Staging, StagingError> {
         let cores = stages.iter().flat_map(|stage| &stage.groups).flat_map(|group| &group.cores);
         let wanted = cores.max().map_or(0, |core| core + 1);
@@ -62,8 +60,8 @@ impl Staging {
         Ok(Staging { team: Team::new(cpus, layers)?, stages })
     }
 
-    /// Runs all stages once, each call by this function; with a beginning, groups write down when they began and ended after it.
-    pub(super) fn run<F>(&self, run_one: &F, beginning: Option<Instant>) -> Result<(), TvmError>
+    /// Runs all stages once with `run_one` per call; records group times relative to `beginning`, if given.
+    pub(super) fn run_stages<F>(&self, run_one: &F, beginning: Option<Instant>) -> Result<(), TvmError>
     where
         F: Fn(usize) -> Result<(), TvmError> + Sync,
     {
@@ -88,7 +86,6 @@ impl Staging {
         Ok(())
     }
 
-    /// Returns the start and end of each group of each stage in the last profiled run.
     pub(super) fn seen_ns(&self) -> Vec<Vec<(f64, f64)>> {
         let of = |(begin, end): &(AtomicU64, AtomicU64)| {
             (begin.load(Ordering::Relaxed) as f64, end.load(Ordering::Relaxed) as f64)

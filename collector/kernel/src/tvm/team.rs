@@ -13,25 +13,23 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, Thread};
 
-/// A part of an operator as TVM's code generator makes it: its number, the pool, and what it works on.
+/// A parallel part of an operator in TVM's generated code: task number, environment and data.
 pub(super) type Lambda = unsafe extern "C" fn(c_int, *mut c_void, *mut c_void) -> c_int;
 
-/// How long who waits does so awake.
+/// Number of polls while waiting.
 #[derive(Clone, Copy)]
 struct Patience {
-    /// Polls of a seat before it sleeps.
+    /// Polls before a seat sleeps.
     awake: u32,
-    /// Number of polls before a waiting thread yields.
+    /// Polls before a waiting thread yields.
     alone: u32,
 }
 
-/// Where every core has one seat; others run only when the machine is not ours alone. Then who waits lets them, for a thread that used
-/// up its turn by waiting may be sent away when there is work.
+/// For one seat per core; waiting threads yield before polling uses up their time slice.
 const ALONE: Patience = Patience { awake: 20_000, alone: 256 };
-/// Where seats share cores.
+/// For seats that share cores.
 const CROWDED: Patience = Patience { awake: 400, alone: 100 };
 
-/// Command of a seat.
 #[derive(Clone, Copy)]
 struct TeamOrder {
     run: unsafe fn(*const c_void, usize),
@@ -39,7 +37,7 @@ struct TeamOrder {
     number: usize,
 }
 
-/// One thread's place; apart from others in memory, so that who polls one does not disturb the next.
+/// State of one thread, on its own cache line, so that polling does not disturb neighbours.
 #[repr(align(128))]
 struct TeamSeat {
     given: AtomicU64,
@@ -56,18 +54,16 @@ unsafe impl Sync for TeamSeat {}
 // SAFETY: the pointers of an order are read by the seat alone, while whoever gave it waits and keeps what they point to.
 unsafe impl Send for TeamSeat {}
 
-/// The threads.
 pub(super) struct Team {
     seats: Vec<Arc<TeamSeat>>,
     threads: Vec<JoinHandle<()>>,
     patience: Patience,
 }
 
-/// The seats of one group, and what its launches need.
 pub(super) struct Crew {
     /// Leader first, then members.
     seats: Vec<usize>,
-    /// Counters by which tasks wait for each other, as TVM's code counts; one line of memory each.
+    /// Counters for synchronisation between tasks, as TVM's code expects; one cache line each.
     sync: Box<[CacheLine]>,
     has_failed: AtomicBool,
 }
@@ -76,14 +72,12 @@ pub(super) struct Crew {
 #[derive(Default)]
 struct CacheLine(AtomicI32);
 
-/// Description of the parallel tasks for TVM's code.
 #[repr(C)]
 struct Environment {
     sync: *mut c_void,
     tasks: i32,
 }
 
-/// What one launch asks for; it lives until all its tasks have ended.
 struct TeamRegion<'a> {
     lambda: Lambda,
     data: *mut c_void,
@@ -91,13 +85,13 @@ struct TeamRegion<'a> {
     crew: &'a Crew,
 }
 
-/// Who starts tasks from this thread.
+/// Executor of tasks that this thread launches.
 #[derive(Clone, Copy)]
 enum Starting {
     Pool,
-    /// A crew of a team, both of which live while this is said.
+    /// A crew of a team; both outlive this value.
     Crew(*const Team, *const Crew),
-    /// No other threads: tasks run sequentially in this one.
+    /// No other threads: tasks run sequentially.
     Alone,
 }
 
@@ -106,7 +100,7 @@ thread_local! {
 }
 
 // SAFETY: it reads nothing.
-unsafe fn nothing(_: *const c_void, _: usize) {}
+unsafe fn do_nothing(_: *const c_void, _: usize) {}
 
 impl TeamSeat {
     fn new() -> TeamSeat {
@@ -115,7 +109,7 @@ impl TeamSeat {
             done: AtomicU64::new(0),
             is_asleep: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
-            order: UnsafeCell::new(TeamOrder { run: nothing, data: std::ptr::null(), number: 0 }),
+            order: UnsafeCell::new(TeamOrder { run: do_nothing, data: std::ptr::null(), number: 0 }),
             thread: OnceLock::new(),
         }
     }
@@ -124,17 +118,17 @@ impl TeamSeat {
     ///
     /// # Safety
     ///
-    /// The previous command is done, no other thread submits one, and the data of this one lives until it is done.
-    unsafe fn give(&self, order: TeamOrder) -> u64 {
+    /// The previous command is done, no other thread submits one, and its data outlives it.
+    unsafe fn give_order(&self, order: TeamOrder) -> u64 {
         // SAFETY: the seat reads only after it has loaded the number that is stored next, and is not reading now.
         unsafe { *self.order.get() = order };
         let number = self.given.load(Ordering::Relaxed) + 1;
         self.given.store(number, Ordering::SeqCst);
-        self.wake();
+        self.wake_thread();
         number
     }
 
-    fn wake(&self) {
+    fn wake_thread(&self) {
         if self.is_asleep.load(Ordering::SeqCst)
             && let Some(thread) = self.thread.get()
         {
@@ -142,8 +136,7 @@ impl TeamSeat {
         }
     }
 
-    /// Does orders until it is closed.
-    fn serve(&self, patience: Patience) {
+    fn serve_orders(&self, patience: Patience) {
         let mut last = 0;
         loop {
             let mut polled = 0;
@@ -176,8 +169,7 @@ impl TeamSeat {
 }
 
 impl Team {
-    /// A thread on each of these CPUs, as many times as groups share them. The thread that calls has the first seat, and is
-    /// pinned there already.
+    /// Starts `layers` threads per CPU. The calling thread, already pinned, has the first seat.
     pub fn new(cpus: &[usize], layers: usize) -> std::io::Result<Team> {
         let patience = if layers > 1 { CROWDED } else { ALONE };
         let seats: Vec<Arc<TeamSeat>> = (0..cpus.len() * layers).map(|_| Arc::new(TeamSeat::new())).collect();
@@ -186,9 +178,9 @@ impl Team {
             let (cpu, own) = (cpus[number % cpus.len()], Arc::clone(seat));
             let thread = std::thread::Builder::new().name(format!("seat {number}")).spawn(move || {
                 // A seat elsewhere is slower, not wrong; the processes' CPUs were checked before.
-                let _ = affinity::pin(&[cpu]);
+                let _ = affinity::pin_thread(&[cpu]);
                 STARTING.set(Starting::Alone);
-                own.serve(patience);
+                own.serve_orders(patience);
             })?;
             let _ = seat.thread.set(thread.thread().clone());
             team.threads.push(thread);
@@ -196,7 +188,7 @@ impl Team {
         Ok(team)
     }
 
-    /// Does `work` for each of these crews, side by side, each led by its first seat, and waits for all.
+    /// Runs `work` for each crew in parallel, each led by its first seat, and waits for all.
     pub fn side_by_side<W: Fn(usize) + Sync>(&self, crews: &[Crew], work: &W) {
         struct TeamJob<'a, W> {
             team: &'a Team,
@@ -204,7 +196,7 @@ impl Team {
             work: &'a W,
         }
         // SAFETY: only `side_by_side` names it, and gives it its own job.
-        unsafe fn lead<W: Fn(usize) + Sync>(data: *const c_void, group: usize) {
+        unsafe fn lead_group<W: Fn(usize) + Sync>(data: *const c_void, group: usize) {
             // SAFETY: `side_by_side` gave its job, of this very type, and waits until all orders are done.
             let job = unsafe { &*data.cast::<TeamJob<'_, W>>() };
             let before = STARTING.replace(Starting::Crew(job.team, &raw const job.crews[group]));
@@ -214,22 +206,21 @@ impl Team {
         let job = TeamJob { team: self, crews, work };
         let data = (&raw const job).cast();
         for (group, crew) in crews.iter().enumerate().filter(|(_, crew)| crew.seats[0] != 0) {
-            let order = TeamOrder { run: lead::<W>, data, number: group };
+            let order = TeamOrder { run: lead_group::<W>, data, number: group };
             // SAFETY: seats of a stage's crews are distinct, so nobody else gives this one orders; the job lives until all
             // orders are waited for, below.
-            unsafe { self.seats[crew.seats[0]].give(order) };
+            unsafe { self.seats[crew.seats[0]].give_order(order) };
         }
         if let Some(own) = crews.iter().position(|crew| crew.seats[0] == 0) {
             // SAFETY: the job is of this type.
-            unsafe { lead::<W>(data, own) };
+            unsafe { lead_group::<W>(data, own) };
         }
         for crew in crews.iter().filter(|crew| crew.seats[0] != 0) {
-            self.wait(crew.seats[0]);
+            self.wait_for_seat(crew.seats[0]);
         }
     }
 
-    /// Waits until the last order of a seat is done.
-    fn wait(&self, seat: usize) {
+    fn wait_for_seat(&self, seat: usize) {
         let seat = &self.seats[seat];
         let number = seat.given.load(Ordering::Relaxed);
         let mut polled = 0u32;
@@ -259,7 +250,7 @@ impl Drop for Team {
 }
 
 impl Crew {
-    /// The crew of these seats; where the first seat of the team is among them, it leads.
+    /// Creates a crew; the team's first seat leads if it is a member.
     pub fn new(mut seats: Vec<usize>) -> Crew {
         if let Some(own) = seats.iter().position(|seat| *seat == 0) {
             seats.swap(0, own);
@@ -268,8 +259,7 @@ impl Crew {
         Crew { seats, sync, has_failed: AtomicBool::new(false) }
     }
 
-    /// Runs the tasks of one launch on all seats.
-    fn launch(&self, team: &Team, lambda: Lambda, data: *mut c_void, tasks: usize) -> c_int {
+    fn launch_tasks(&self, team: &Team, lambda: Lambda, data: *mut c_void, tasks: usize) -> c_int {
         let tasks = if tasks == 0 { self.seats.len() } else { tasks };
         self.sync.iter().for_each(|line| line.0.store(0, Ordering::Relaxed));
         self.has_failed.store(false, Ordering::Relaxed);
@@ -279,14 +269,14 @@ impl Crew {
         for (number, &seat) in self.seats.iter().enumerate().take(busy).skip(1) {
             // SAFETY: only this crew's leader gives its members orders, one launch after the other, and the region lives until
             // all are waited for, below.
-            unsafe { team.seats[seat].give(TeamOrder { run: share, data: pointer, number }) };
+            unsafe { team.seats[seat].give_order(TeamOrder { run: run_share, data: pointer, number }) };
         }
         let before = STARTING.replace(Starting::Alone);
         // SAFETY: the region is what `share` expects.
-        unsafe { share(pointer, 0) };
+        unsafe { run_share(pointer, 0) };
         STARTING.set(before);
         for &seat in &self.seats[1..busy.max(1)] {
-            team.wait(seat);
+            team.wait_for_seat(seat);
         }
         if self.has_failed.load(Ordering::Relaxed) { -1 } else { 0 }
     }
@@ -296,8 +286,8 @@ impl Crew {
 ///
 /// # Safety
 ///
-/// The data is a region that lives until all members are done.
-unsafe fn share(data: *const c_void, number: usize) {
+/// `data` is a region that lives until all members are done.
+unsafe fn run_share(data: *const c_void, number: usize) {
     // SAFETY: the caller's promise.
     let region = unsafe { &*data.cast::<TeamRegion<'_>>() };
     let sync = region.crew.sync.as_ptr().cast_mut().cast();
@@ -314,17 +304,17 @@ unsafe fn share(data: *const c_void, number: usize) {
     }
 }
 
-/// Runs the tasks of a launch where this thread leads a crew or works for one; nothing where TVM's pool is meant.
+/// Runs the tasks of a launch if this thread belongs to a crew; returns None if TVM's pool must run them.
 ///
 /// # Safety
 ///
 /// As for TVM's function: the lambda may run with this data on any thread.
-pub(super) unsafe fn launch(lambda: Lambda, data: *mut c_void, tasks: c_int) -> Option<c_int> {
+pub(super) unsafe fn launch_on_crew(lambda: Lambda, data: *mut c_void, tasks: c_int) -> Option<c_int> {
     let tasks = usize::try_from(tasks).ok()?;
     match STARTING.get() {
         Starting::Pool => None,
         // SAFETY: both live while the thread leads, as `side_by_side` sees to.
-        Starting::Crew(team, crew) => Some(unsafe { (*crew).launch(&*team, lambda, data, tasks) }),
+        Starting::Crew(team, crew) => Some(unsafe { (*crew).launch_tasks(&*team, lambda, data, tasks) }),
         Starting::Alone => {
             let count = c_int::try_from(tasks.max(1)).ok()?;
             let mut line = CacheLine::default();
@@ -343,7 +333,7 @@ mod tests {
     use std::time::Instant;
 
     fn cpus() -> Vec<usize> {
-        affinity::allowed().expect("this process runs somewhere")
+        affinity::allowed_cpus().expect("this process runs somewhere")
     }
 
     #[test]
@@ -367,10 +357,10 @@ mod tests {
                 let data = (&raw const counters[group]).cast_mut().cast();
                 for tasks in [0, 1, 5] {
                     // SAFETY: the data is what `count` expects.
-                    assert_eq!(unsafe { launch(count, data, tasks) }, Some(0));
+                    assert_eq!(unsafe { launch_on_crew(count, data, tasks) }, Some(0));
                 }
                 // SAFETY: as above.
-                assert_eq!(unsafe { launch(count, data, 7) }, Some(-1), "a task failed");
+                assert_eq!(unsafe { launch_on_crew(count, data, 7) }, Some(-1), "a task failed");
             });
             let seen = counters.each_ref().map(|own| own.each_ref().map(|one| one.load(Ordering::Relaxed)));
             let of = |size: usize| {
@@ -389,7 +379,7 @@ mod tests {
             panic!("TVM's pool was meant")
         }
         // SAFETY: nothing is called.
-        assert_eq!(unsafe { launch(never, std::ptr::null_mut(), 0) }, None);
+        assert_eq!(unsafe { launch_on_crew(never, std::ptr::null_mut(), 0) }, None);
     }
 
     #[test]
@@ -397,7 +387,7 @@ mod tests {
     #[allow(clippy::print_stderr)]
     fn barrier() {
         let cpus: Vec<usize> = cpus().into_iter().take(2).collect();
-        affinity::pin(&cpus[..1]).expect("allowed");
+        affinity::pin_thread(&cpus[..1]).expect("allowed");
         let team = Team::new(&cpus, 1).expect("threads");
         let crews: Vec<Crew> = (0..cpus.len()).map(|seat| Crew::new(vec![seat])).collect();
         let mut times: Vec<f64> = (0..2000)

@@ -5,8 +5,8 @@
 //! steps for some types; these are ours, registered once per process when first wanted.
 
 use super::call::{TvmError, Value, call};
-use super::device_function::{self, text};
-use super::expression::{Expression, constant, index, variable};
+use super::device_function::{self, string_immediate};
+use super::expression::{Expression, constant, index_constant, index_variable};
 use super::{names, tf32};
 use job::device::{FRAGMENT, OperandSide, Product};
 use models::DType;
@@ -15,29 +15,24 @@ use std::sync::Mutex;
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// What a warp does with fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     /// Sets a fragment of sums to zero.
     Fill,
-    /// Fetches a fragment of the left operand from shared memory, which may hold it transposed.
-    LoadLeft { is_transposed: bool },
-    /// Fetches a fragment of the right operand.
+    LoadLeft {
+        is_transposed: bool,
+    },
     LoadRight {
-        /// Whether shared memory holds it transposed.
         is_transposed: bool,
     },
     /// Multiplies fragments and adds to a fragment of sums.
     Multiply {
-        /// Whether the left operand is stored transposed.
         is_left_transposed: bool,
         is_right_transposed: bool,
     },
-    /// Puts a fragment of sums into shared memory.
     Store,
 }
 
-/// A product, and which of its operands are stored transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorProduct {
     pub product: Product,
@@ -46,8 +41,8 @@ pub struct TensorProduct {
 }
 
 impl TensorProduct {
-    /// The names of all its steps, in their order, each registered: a trace may ask for any.
-    pub fn steps(self) -> Result<[String; 5]> {
+    /// Registers all steps, which a trace may name, and returns their names in order.
+    pub fn register_steps(self) -> Result<[String; 5]> {
         let TensorProduct { product, is_left_transposed, is_right_transposed } = self;
         Ok([
             step_name(product, Step::Fill)?,
@@ -59,109 +54,118 @@ impl TensorProduct {
     }
 }
 
-/// The name of a step to tensorize with; registers it when it is new.
+/// Returns the name of a step for `tensorize`; registers a new one.
 pub fn step_name(product: Product, step: Step) -> Result<String> {
     static KNOWN: Mutex<BTreeSet<(Product, Step)>> = Mutex::new(BTreeSet::new());
     let name = format!("opcollect.{product:?}.{step:?}");
     let mut known = KNOWN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if known.insert((product, step)) {
-        let [plain, replacement] = write(product, step)?;
+        let [plain, replacement] = write_step(product, step)?;
         let both = call!(names::TENSOR_INTRINSIC, plain, replacement)?;
         call!(names::TENSOR_INTRINSIC_REGISTER, name.as_str(), both, true)?;
     }
     Ok(name)
 }
 
-/// Description and replacement.
-fn write(product: Product, step: Step) -> Result<[Value; 2]> {
+fn write_step(product: Product, step: Step) -> Result<[Value; 2]> {
     match step {
         Step::Fill => {
-            let plain = sums(product, false)?;
-            let described = loops(&[FRAGMENT; 2], &[], &plain, |at| plain.store(at, &constant(plain.dtype, 0.0)?))?;
-            let c = sums(product, true)?;
+            let plain = sum_fragment(product, false)?;
+            let described =
+                nest_loops(&[FRAGMENT; 2], &[], &plain, |at| plain.store_element(at, &constant(plain.dtype, 0.0)?))?;
+            let c = sum_fragment(product, true)?;
             let filled = match product {
-                Product::TF32 => tf32::fill(c.part()?)?,
+                Product::TF32 => tf32::fill_sums(c.fragment_part()?)?,
                 _ => {
                     let zero = constant(c.dtype, 0.0)?;
-                    intrinsic("tirx.tvm_fill_fragment", with_shape(product, &c, [c.fragment()?, zero.0])?)?
+                    call_intrinsic("tirx.tvm_fill_fragment", with_shape(product, &c, [c.fragment_index()?, zero.0])?)?
                 }
             };
-            Ok([function(&[&plain], described)?, function(&[&c], block(&[], &[&c], filled)?)?])
+            Ok([build_function(&[&plain], described)?, build_function(&[&c], wrap_block(&[], &[&c], filled)?)?])
         }
-        Step::LoadLeft { is_transposed } => load(product, OperandSide::Left, is_transposed),
-        Step::LoadRight { is_transposed } => load(product, OperandSide::Right, is_transposed),
+        Step::LoadLeft { is_transposed } => write_load(product, OperandSide::Left, is_transposed),
+        Step::LoadRight { is_transposed } => write_load(product, OperandSide::Right, is_transposed),
         Step::Store => {
             let extents = [FRAGMENT; 2];
-            let shared = |has_strides| Matrix::new("d", product.sum(), SHARED, extents, has_strides);
-            let (from, to) = (sums(product, false)?, shared(false)?);
-            let described = loops(&extents, &[(&from, [0, 1])], &to, |at| to.store(at, &from.at(at)?))?;
-            let (c, d) = (sums(product, true)?, shared(true)?);
-            let place = [d.address(WRITE)?, d.stride()?.0.clone()];
+            let shared = |has_strides| Matrix::new("d", product.sum_dtype(), SHARED, extents, has_strides);
+            let (from, to) = (sum_fragment(product, false)?, shared(false)?);
+            let described =
+                nest_loops(&extents, &[(&from, [0, 1])], &to, |at| to.store_element(at, &from.load_element(at)?))?;
+            let (c, d) = (sum_fragment(product, true)?, shared(true)?);
+            let place = [d.element_address(WRITE)?, d.row_stride()?.0.clone()];
             let stored = match product {
-                Product::TF32 => tf32::store(c.part()?, place)?,
+                Product::TF32 => tf32::store_sums(c.fragment_part()?, place)?,
                 _ => {
                     let [address, stride] = place;
-                    let rest = [c.fragment()?, address, stride, text("row_major")?];
-                    intrinsic("tirx.tvm_store_matrix_sync", with_shape(product, &c, rest)?)?
+                    let rest = [c.fragment_index()?, address, stride, string_immediate("row_major")?];
+                    call_intrinsic("tirx.tvm_store_matrix_sync", with_shape(product, &c, rest)?)?
                 }
             };
-            Ok([function(&[&from, &to], described)?, function(&[&c, &d], block(&[&c], &[&d], stored)?)?])
+            Ok([
+                build_function(&[&from, &to], described)?,
+                build_function(&[&c, &d], wrap_block(&[&c], &[&d], stored)?)?,
+            ])
         }
         Step::Multiply { is_left_transposed, is_right_transposed } => {
             let matrices = |has_strides| -> Result<[Matrix; 3]> {
                 Ok([
-                    operand(product, "a", OperandSide::Left, is_left_transposed, has_strides)?,
-                    operand(product, "b", OperandSide::Right, is_right_transposed, has_strides)?,
-                    sums(product, has_strides)?,
+                    operand_fragment(product, "a", OperandSide::Left, is_left_transposed, has_strides)?,
+                    operand_fragment(product, "b", OperandSide::Right, is_right_transposed, has_strides)?,
+                    sum_fragment(product, has_strides)?,
                 ])
             };
             let [a, b, c] = matrices(false)?;
             let left = if is_left_transposed { [2, 0] } else { [0, 2] };
             let right = if is_right_transposed { [1, 2] } else { [2, 1] };
             let read = [(&c, [0, 1]), (&a, left), (&b, right)];
-            let described = loops(&[FRAGMENT, FRAGMENT, product.depth()], &read, &c, |at| {
-                let left = a.at(&pick(at, left))?.cast(c.dtype)?;
-                let right = b.at(&pick(at, right))?.cast(c.dtype)?;
-                c.store(&at[..2], &c.at(&at[..2])?.add(&left.mul(&right)?)?)
+            let described = nest_loops(&[FRAGMENT, FRAGMENT, product.fragment_depth()], &read, &c, |at| {
+                let left = a.load_element(&pick_indices(at, left))?.cast(c.dtype)?;
+                let right = b.load_element(&pick_indices(at, right))?.cast(c.dtype)?;
+                c.store_element(&at[..2], &c.load_element(&at[..2])?.add(&left.mul(&right)?)?)
             })?;
-            let plain = function(&[&a, &b, &c], described)?;
+            let plain = build_function(&[&a, &b, &c], described)?;
             let [a, b, c] = matrices(true)?;
             let multiplied = match product {
                 Product::TF32 => {
                     let orders = [is_left_transposed, is_right_transposed];
-                    tf32::multiply(orders, [c.part()?, a.part()?, b.part()?])?
+                    tf32::multiply_fragments(orders, [c.fragment_part()?, a.fragment_part()?, b.fragment_part()?])?
                 }
                 _ => {
-                    let arguments = [&c, &a, &b, &c].into_iter().map(Matrix::part);
-                    intrinsic("tirx.tvm_mma_sync", arguments.collect::<Result<Vec<_>>>()?.concat())?
+                    let arguments = [&c, &a, &b, &c].into_iter().map(Matrix::fragment_part);
+                    call_intrinsic("tirx.tvm_mma_sync", arguments.collect::<Result<Vec<_>>>()?.concat())?
                 }
             };
-            Ok([plain, function(&[&a, &b, &c], block(&[&c, &a, &b], &[&c], multiplied)?)?])
+            Ok([plain, build_function(&[&a, &b, &c], wrap_block(&[&c, &a, &b], &[&c], multiplied)?)?])
         }
     }
 }
 
-fn load(product: Product, side: OperandSide, is_transposed: bool) -> Result<[Value; 2]> {
-    let extents = product.fragment(side, is_transposed);
-    let shared = |has_strides| Matrix::new("s", product.input(), SHARED, extents, has_strides);
-    let (from, to) = (shared(false)?, operand(product, "f", side, is_transposed, false)?);
-    let described = loops(&extents, &[(&from, [0, 1])], &to, |at| to.store(at, &from.at(at)?))?;
-    let (s, f) = (shared(true)?, operand(product, "f", side, is_transposed, true)?);
-    let place = [s.address(READ)?, s.stride()?.0.clone()];
+fn write_load(product: Product, side: OperandSide, is_transposed: bool) -> Result<[Value; 2]> {
+    let extents = product.fragment_extents(side, is_transposed);
+    let shared = |has_strides| Matrix::new("s", product.input_dtype(), SHARED, extents, has_strides);
+    let (from, to) = (shared(false)?, operand_fragment(product, "f", side, is_transposed, false)?);
+    let described = nest_loops(&extents, &[(&from, [0, 1])], &to, |at| to.store_element(at, &from.load_element(at)?))?;
+    let (s, f) = (shared(true)?, operand_fragment(product, "f", side, is_transposed, true)?);
+    let place = [s.element_address(READ)?, s.row_stride()?.0.clone()];
     let loaded = match product {
-        Product::TF32 => tf32::load(side, is_transposed, f.part()?, place)?,
+        Product::TF32 => tf32::load_operand(side, is_transposed, f.fragment_part()?, place)?,
         _ => {
             let [address, stride] = place;
             let order = if is_transposed { "col_major" } else { "row_major" };
-            let rest = [f.fragment()?, address, stride, text(order)?];
-            intrinsic("tirx.tvm_load_matrix_sync", with_shape(product, &f, rest)?)?
+            let rest = [f.fragment_index()?, address, stride, string_immediate(order)?];
+            call_intrinsic("tirx.tvm_load_matrix_sync", with_shape(product, &f, rest)?)?
         }
     };
-    Ok([function(&[&from, &to], described)?, function(&[&s, &f], block(&[&s], &[&f], loaded)?)?])
+    Ok([build_function(&[&from, &to], described)?, build_function(&[&s, &f], wrap_block(&[&s], &[&f], loaded)?)?])
 }
 
-/// A fragment of an operand.
-fn operand(product: Product, name: &str, side: OperandSide, is_transposed: bool, has_strides: bool) -> Result<Matrix> {
+fn operand_fragment(
+    product: Product,
+    name: &str,
+    side: OperandSide,
+    is_transposed: bool,
+    has_strides: bool,
+) -> Result<Matrix> {
     let memory = match side {
         // TVM has no fragments of this type: each lane's part of one is a plain array.
         _ if product == Product::TF32 => "local",
@@ -169,13 +173,12 @@ fn operand(product: Product, name: &str, side: OperandSide, is_transposed: bool,
         OperandSide::Right => "wmma.matrix_b",
         OperandSide::Sum => "wmma.accumulator",
     };
-    let dtype = if side == OperandSide::Sum { product.sum() } else { product.input() };
-    Matrix::new(name, dtype, memory, product.fragment(side, is_transposed), has_strides)
+    let dtype = if side == OperandSide::Sum { product.sum_dtype() } else { product.input_dtype() };
+    Matrix::new(name, dtype, memory, product.fragment_extents(side, is_transposed), has_strides)
 }
 
-/// A fragment of sums.
-fn sums(product: Product, has_strides: bool) -> Result<Matrix> {
-    operand(product, "c", OperandSide::Sum, false, has_strides)
+fn sum_fragment(product: Product, has_strides: bool) -> Result<Matrix> {
+    operand_fragment(product, "c", OperandSide::Sum, false, has_strides)
 }
 
 const SHARED: &str = "shared.dyn";
@@ -183,27 +186,26 @@ const SHARED: &str = "shared.dyn";
 const READ: i64 = 1;
 const WRITE: i64 = 2;
 
-/// Kinds of loops: over elements of the result, and over what is summed.
+/// Loop kinds: over elements of the result, and reduction.
 const DATA: i64 = 0;
 const REDUCTION: i64 = 2;
 
-/// A buffer of one fragment's extents, somewhere inside of a larger one.
 struct Matrix {
     value: Value,
     dtype: DType,
     extents: [i64; 2],
     offset: Expression,
-    /// Elements from row to row; of a buffer of a replacement only.
+    /// Elements between rows; only in buffers of a replacement.
     stride: Option<Expression>,
 }
 
 impl Matrix {
     fn new(name: &str, dtype: DType, memory: &str, extents: [i64; 2], has_strides: bool) -> Result<Matrix> {
         const ALIGNED_BYTES: i64 = 64;
-        let numbers = vec![index(extents[0])?.0, index(extents[1])?.0];
-        let offset = variable(&format!("{name}_offset"))?;
+        let numbers = vec![index_constant(extents[0])?.0, index_constant(extents[1])?.0];
+        let offset = index_variable(&format!("{name}_offset"))?;
         let strides = match has_strides {
-            true => vec![variable(&format!("{name}1"))?, variable(&format!("{name}0"))?],
+            true => vec![index_variable(&format!("{name}1"))?, index_variable(&format!("{name}0"))?],
             false => Vec::new(),
         };
         let kind = call!(
@@ -223,95 +225,92 @@ impl Matrix {
         Ok(Matrix { value, dtype, extents, offset, stride: strides.into_iter().next() })
     }
 
-    fn at(&self, at: &[Expression]) -> Result<Expression> {
-        call!(names::BUFFER_LOAD, &self.value, values(at), Value::none()).map(Expression)
+    fn load_element(&self, at: &[Expression]) -> Result<Expression> {
+        call!(names::BUFFER_LOAD, &self.value, expression_values(at), Value::none()).map(Expression)
     }
 
-    fn store(&self, at: &[Expression], value: &Expression) -> Result<Value> {
-        call!(names::BUFFER_STORE, &self.value, &value.0, values(at), Value::none())
+    fn store_element(&self, at: &[Expression], value: &Expression) -> Result<Value> {
+        call!(names::BUFFER_STORE, &self.value, &value.0, expression_values(at), Value::none())
     }
 
-    fn data(&self) -> Result<Value> {
+    fn data_pointer(&self) -> Result<Value> {
         call!(names::BUFFER_DATA, &self.value)
     }
 
-    fn stride(&self) -> Result<&Expression> {
+    fn row_stride(&self) -> Result<&Expression> {
         self.stride.as_ref().ok_or_else(|| TvmError::new(names::BUFFER_TYPE.text, "a buffer without strides"))
     }
 
-    fn address(&self, access: i64) -> Result<Value> {
+    fn element_address(&self, access: i64) -> Result<Value> {
         let pointer = call!(names::POINTER_TYPE, call!(names::PRIM_TYPE, self.dtype)?, "")?;
-        call!(names::BUFFER_ACCESS, &self.value, access, pointer, 1i64, index(0)?.0, Value::none())
+        call!(names::BUFFER_ACCESS, &self.value, access, pointer, 1i64, index_constant(0)?.0, Value::none())
     }
 
-    /// Which fragment of a larger buffer of fragments this is, counted along rows.
-    fn fragment(&self) -> Result<Value> {
-        let (stride, [height, width]) = (self.stride()?, self.extents);
-        let row = self.offset.floor_div(stride)?.floor_div(&index(height)?)?;
-        let column = self.offset.floor_mod(stride)?.floor_div(&index(width)?)?;
-        Ok(row.mul(&stride.floor_div(&index(width)?)?)?.add(&column)?.0)
+    /// Returns the index of this fragment in its buffer, row-major.
+    fn fragment_index(&self) -> Result<Value> {
+        let (stride, [height, width]) = (self.row_stride()?, self.extents);
+        let row = self.offset.floor_div(stride)?.floor_div(&index_constant(height)?)?;
+        let column = self.offset.floor_mod(stride)?.floor_div(&index_constant(width)?)?;
+        Ok(row.mul(&stride.floor_div(&index_constant(width)?)?)?.add(&column)?.0)
     }
 
-    /// The buffer of fragments, and which of them this is.
-    fn part(&self) -> Result<[Value; 2]> {
-        Ok([self.data()?, self.fragment()?])
+    fn fragment_part(&self) -> Result<[Value; 2]> {
+        Ok([self.data_pointer()?, self.fragment_index()?])
     }
 
-    fn region(&self) -> Result<Value> {
-        let side = |extent| call!(names::RANGE, index(0)?.0, index(extent)?.0, Value::none());
+    fn buffer_region(&self) -> Result<Value> {
+        let side = |extent| call!(names::RANGE, index_constant(0)?.0, index_constant(extent)?.0, Value::none());
         call!(names::BUFFER_REGION, &self.value, self.extents.map(side).into_iter().collect::<Result<Vec<_>>>()?)
     }
 
-    fn element(&self, at: &[Expression]) -> Result<Value> {
-        let point = |at: &Expression| call!(names::RANGE, &at.0, index(1)?.0, Value::none());
+    fn element_at(&self, at: &[Expression]) -> Result<Value> {
+        let point = |at: &Expression| call!(names::RANGE, &at.0, index_constant(1)?.0, Value::none());
         call!(names::BUFFER_REGION, &self.value, at.iter().map(point).collect::<Result<Vec<_>>>()?)
     }
 }
 
-fn values(items: &[Expression]) -> Vec<Value> {
+fn expression_values(items: &[Expression]) -> Vec<Value> {
     items.iter().map(|item| item.0.clone()).collect()
 }
 
-/// The arguments of a call that names a fragment with its shape.
 fn with_shape<const N: usize>(product: Product, matrix: &Matrix, rest: [Value; N]) -> Result<Vec<Value>> {
-    let [rows, columns, depth] = [FRAGMENT, FRAGMENT, product.depth()].map(index);
-    Ok([matrix.data()?, rows?.0, columns?.0, depth?.0].into_iter().chain(rest).collect())
+    let [rows, columns, depth] = [FRAGMENT, FRAGMENT, product.fragment_depth()].map(index_constant);
+    Ok([matrix.data_pointer()?, rows?.0, columns?.0, depth?.0].into_iter().chain(rest).collect())
 }
 
-fn intrinsic(operator: &str, arguments: Vec<Value>) -> Result<Value> {
-    call!(names::EVALUATE, device_function::intrinsic(operator, arguments)?, Value::none())
+fn call_intrinsic(operator: &str, arguments: Vec<Value>) -> Result<Value> {
+    call!(names::EVALUATE, device_function::call_intrinsic(operator, arguments)?, Value::none())
 }
 
-fn pick(at: &[Expression], places: [usize; 2]) -> [Expression; 2] {
+fn pick_indices(at: &[Expression], places: [usize; 2]) -> [Expression; 2] {
     places.map(|place| at[place].clone())
 }
 
-/// A nest of loops of these extents around one statement; a third loop sums. What is read comes with the places of the
-/// loops along its rows and columns; what is written goes along the first two.
-fn loops(
+/// Builds a loop nest around a statement; a third loop reduces. `read` has row and column loop of each matrix.
+fn nest_loops(
     extents: &[i64],
     read: &[(&Matrix, [usize; 2])],
     written: &Matrix,
     statement: impl FnOnce(&[Expression]) -> Result<Value>,
 ) -> Result<Value> {
     const SERIAL: i64 = 0;
-    let outer = (0..extents.len()).map(|place| variable(&format!("i{place}"))).collect::<Result<Vec<_>>>()?;
-    let inner = (0..extents.len()).map(|place| variable(&format!("v{place}"))).collect::<Result<Vec<_>>>()?;
+    let outer = (0..extents.len()).map(|place| index_variable(&format!("i{place}"))).collect::<Result<Vec<_>>>()?;
+    let inner = (0..extents.len()).map(|place| index_variable(&format!("v{place}"))).collect::<Result<Vec<_>>>()?;
     let axes = inner.iter().zip([DATA, DATA, REDUCTION]).zip(extents).map(|((variable, kind), &extent)| {
-        let range = call!(names::RANGE, index(0)?.0, index(extent)?.0, Value::none())?;
+        let range = call!(names::RANGE, index_constant(0)?.0, index_constant(extent)?.0, Value::none())?;
         call!(names::ITERATOR, range, &variable.0, kind, "", Value::none())
     });
     let axes = axes.collect::<Result<Vec<_>>>()?;
     let body = statement(&inner)?;
-    let elements = read.iter().map(|(matrix, places)| matrix.element(&pick(&inner, *places)));
+    let elements = read.iter().map(|(matrix, places)| matrix.element_at(&pick_indices(&inner, *places)));
     let elements = elements.collect::<Result<Vec<_>>>()?;
-    let body = realize(values(&outer), axes, elements, vec![written.element(&inner[..2])?], body)?;
+    let body = realize_block(expression_values(&outer), axes, elements, vec![written.element_at(&inner[..2])?], body)?;
     let nest = outer.iter().zip(extents).rev().try_fold(body, |body, (variable, &extent)| {
         call!(
             names::FOR,
             &variable.0,
-            index(0)?.0,
-            index(extent)?.0,
+            index_constant(0)?.0,
+            index_constant(extent)?.0,
             SERIAL,
             body,
             Value::none(),
@@ -321,16 +320,22 @@ fn loops(
         )
     })?;
     let read: Vec<&Matrix> = read.iter().map(|(matrix, _)| *matrix).collect();
-    block(&read, &[written], nest)
+    wrap_block(&read, &[written], nest)
 }
 
-/// A block without loops of its own around a statement.
-fn block(read: &[&Matrix], written: &[&Matrix], body: Value) -> Result<Value> {
-    let regions = |matrices: &[&Matrix]| matrices.iter().map(|matrix| matrix.region()).collect::<Result<Vec<_>>>();
-    realize(Vec::new(), Vec::new(), regions(read)?, regions(written)?, body)
+fn wrap_block(read: &[&Matrix], written: &[&Matrix], body: Value) -> Result<Value> {
+    let regions =
+        |matrices: &[&Matrix]| matrices.iter().map(|matrix| matrix.buffer_region()).collect::<Result<Vec<_>>>();
+    realize_block(Vec::new(), Vec::new(), regions(read)?, regions(written)?, body)
 }
 
-fn realize(bound: Vec<Value>, axes: Vec<Value>, read: Vec<Value>, written: Vec<Value>, body: Value) -> Result<Value> {
+fn realize_block(
+    bound: Vec<Value>,
+    axes: Vec<Value>,
+    read: Vec<Value>,
+    written: Vec<Value>,
+    body: Value,
+) -> Result<Value> {
     let inside = call!(
         names::SCHEDULABLE_BLOCK,
         axes,
@@ -347,7 +352,7 @@ fn realize(bound: Vec<Value>, axes: Vec<Value>, read: Vec<Value>, written: Vec<V
     call!(names::SCHEDULABLE_BLOCK_REALIZE, bound, constant(DType::Bool, 1.0)?.0, inside, Value::none())
 }
 
-fn function(parameters: &[&Matrix], body: Value) -> Result<Value> {
+fn build_function(parameters: &[&Matrix], body: Value) -> Result<Value> {
     let parameters: Vec<Value> = parameters.iter().map(|matrix| matrix.value.clone()).collect();
     let attributes = call!(names::MAKE_OBJECT, "ir.DictAttrs", "__dict__", Value::empty_map())?;
     call!(names::PRIM_FUNCTION, parameters, body, call!(names::TYPE_MISSING)?, attributes, Value::none())

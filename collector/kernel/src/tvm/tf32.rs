@@ -4,73 +4,71 @@
 //! the compiler keeps them in registers, because all of their places are constants, and forgets the others.
 
 use super::call::{TvmError, Value, call};
-use super::device_function::called;
+use super::device_function::call_own;
 use super::names;
 use job::device::{OperandSide, Product};
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// An array of fragments, and which of them.
+/// An array of fragments and an index.
 type FragmentPart = [Value; 2];
 
-/// Sets a fragment of sums to zero.
-pub(super) fn fill(sums: FragmentPart) -> Result<Value> {
-    let body = format!("{each}sums[i] = 0.0f;", each = each("c"));
-    step("tf32_fill", &["sums"], &[(OperandSide::Sum, false, "c")], "", &body, sums.to_vec())
+pub(super) fn fill_sums(sums: FragmentPart) -> Result<Value> {
+    let body = format!("{each}sums[i] = 0.0f;", each = lane_loop("c"));
+    call_step("tf32_fill", &["sums"], &[(OperandSide::Sum, false, "c")], "", &body, sums.to_vec())
 }
 
-/// Fetches a fragment of an operand, and rounds its numbers as tensor cores want them.
-pub(super) fn load(
+/// Loads a fragment of an operand and rounds its numbers to tf32.
+pub(super) fn load_operand(
     side: OperandSide,
     is_transposed: bool,
     fragments: FragmentPart,
     [address, stride]: [Value; 2],
 ) -> Result<Value> {
-    let name =
-        format!("tf32_load_{}_{}", if side == OperandSide::Left { "left" } else { "right" }, order(is_transposed));
+    let name = format!(
+        "tf32_load_{}_{}",
+        if side == OperandSide::Left { "left" } else { "right" },
+        layout_name(is_transposed)
+    );
     let body = format!(
         "nvcuda::wmma::load_matrix_sync(f, from, stride);\n  {each}fragments[i] = nvcuda::wmma::__float_to_tf32(f.x[i]);",
-        each = each("f")
+        each = lane_loop("f")
     );
     let arguments = [fragments.to_vec(), vec![address, stride]].concat();
-    step(&name, &["fragments"], &[(side, is_transposed, "f")], ", const float *from, int stride", &body, arguments)
+    call_step(&name, &["fragments"], &[(side, is_transposed, "f")], ", const float *from, int stride", &body, arguments)
 }
 
-/// Multiplies fragments and adds to one of sums.
-pub(super) fn multiply([left, right]: [bool; 2], parts: [FragmentPart; 3]) -> Result<Value> {
-    let name = format!("tf32_multiply_{}_{}", order(left), order(right));
+pub(super) fn multiply_fragments([left, right]: [bool; 2], parts: [FragmentPart; 3]) -> Result<Value> {
+    let name = format!("tf32_multiply_{}_{}", layout_name(left), layout_name(right));
     let body = format!(
         "{in_left}a.x[i] = left[i];\n  {in_right}b.x[i] = right[i];\n  {in_sums}c.x[i] = sums[i];\n  \
          nvcuda::wmma::mma_sync(c, a, b, c);\n  {in_sums}sums[i] = c.x[i];",
-        in_left = each("a"),
-        in_right = each("b"),
-        in_sums = each("c"),
+        in_left = lane_loop("a"),
+        in_right = lane_loop("b"),
+        in_sums = lane_loop("c"),
     );
     let fragments = [(OperandSide::Sum, false, "c"), (OperandSide::Left, left, "a"), (OperandSide::Right, right, "b")];
-    step(&name, &["sums", "left", "right"], &fragments, "", &body, parts.concat())
+    call_step(&name, &["sums", "left", "right"], &fragments, "", &body, parts.concat())
 }
 
-/// Puts a fragment of sums into shared memory.
-pub(super) fn store(sums: FragmentPart, [address, stride]: [Value; 2]) -> Result<Value> {
+pub(super) fn store_sums(sums: FragmentPart, [address, stride]: [Value; 2]) -> Result<Value> {
     let body = format!(
         "{each}c.x[i] = sums[i];\n  nvcuda::wmma::store_matrix_sync(to, c, stride, nvcuda::wmma::mem_row_major);",
-        each = each("c")
+        each = lane_loop("c")
     );
     let arguments = [sums.to_vec(), vec![address, stride]].concat();
-    step("tf32_store", &["sums"], &[(OperandSide::Sum, false, "c")], ", float *to, int stride", &body, arguments)
+    call_step("tf32_store", &["sums"], &[(OperandSide::Sum, false, "c")], ", float *to, int stride", &body, arguments)
 }
 
-fn order(is_transposed: bool) -> &'static str {
+fn layout_name(is_transposed: bool) -> &'static str {
     if is_transposed { "col_major" } else { "row_major" }
 }
 
-/// The head of a loop over what a lane has of a fragment.
-fn each(fragment: &str) -> String {
+fn lane_loop(fragment: &str) -> String {
     format!("for (int i = 0; i < {fragment}.num_elements; i++) ")
 }
 
-/// The call of a function on arrays of these names, which stand for these fragments.
-fn step(
+fn call_step(
     name: &str,
     arrays: &[&str],
     fragments: &[(OperandSide, bool, &str)],
@@ -82,18 +80,20 @@ fn step(
     let mut text =
         format!("#include <mma.h>\n__device__ __forceinline__ void {name}({}{more}) {{\n", parameters.join(", "));
     for (array, (side, is_transposed, fragment)) in arrays.iter().zip(fragments) {
-        let [rows, columns] = Product::TF32.fragment(*side, *is_transposed);
+        let [rows, columns] = Product::TF32.fragment_extents(*side, *is_transposed);
         let number = rows * columns;
-        text.push_str(&format!("  {} {fragment};\n  {array} += {array}_at * {number};\n", kind(*side, *is_transposed)));
+        text.push_str(&format!(
+            "  {} {fragment};\n  {array} += {array}_at * {number};\n",
+            fragment_type(*side, *is_transposed)
+        ));
     }
     text.push_str(&format!("  {body}\n}}\n"));
-    let called = called(name, &text, arguments)?;
+    let called = call_own(name, &text, arguments)?;
     call!(names::EVALUATE, called, Value::none())
 }
 
-/// NVIDIA's type of a fragment.
-fn kind(side: OperandSide, is_transposed: bool) -> String {
-    let order = order(is_transposed);
+fn fragment_type(side: OperandSide, is_transposed: bool) -> String {
+    let order = layout_name(is_transposed);
     let operand = |name: &str| {
         format!(
             "nvcuda::wmma::fragment<nvcuda::wmma::{name}, 16, 16, 8, nvcuda::wmma::precision::tf32, nvcuda::wmma::{order}>"

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// No group counts.
 const NONE: usize = usize::MAX;
 
 static GROUP: AtomicUsize = AtomicUsize::new(NONE);
@@ -24,76 +23,72 @@ thread_local! {
 struct ThreadCounts {
     request: Option<CounterRequest>,
     channels: Vec<Channel>,
-    /// By call, thread and channel.
     sums: BTreeMap<(u32, u32, usize), Reading>,
 }
 
 struct Own {
     session: CounterSession,
     group: usize,
-    /// Of each channel of the session, its place among those of all threads; none for what is not of one thread.
+    /// Index of each session channel among those of all threads; None if it does not count one thread.
     places: Vec<Option<usize>>,
     before: Vec<Option<Reading>>,
     after: Vec<Option<Reading>>,
 }
 
-fn counted() -> MutexGuard<'static, ThreadCounts> {
+fn lock_counts() -> MutexGuard<'static, ThreadCounts> {
     COUNTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is to be counted from the next [`select`] on.
-pub fn ask(request: &CounterRequest) {
-    counted().request = Some(CounterRequest { with_descendants: false, ..request.clone() });
+/// Sets the counters to open at the next [`select_group`].
+pub fn request_counters(request: &CounterRequest) {
+    lock_counts().request = Some(CounterRequest { with_descendants: false, ..request.clone() });
 }
 
-/// Lets a group count around tasks, or none.
-pub fn select(group: Option<usize>) {
+pub fn select_group(group: Option<usize>) {
     GROUP.store(group.unwrap_or(NONE), Ordering::Relaxed);
 }
 
-/// Whether tasks are counted.
 pub(super) fn is_counting() -> bool {
     GROUP.load(Ordering::Relaxed) != NONE
 }
 
-/// What was counted since this was asked last.
-pub fn take() -> Vec<ThreadCount> {
-    let sums = std::mem::take(&mut counted().sums);
+/// Returns the counts since the last call.
+pub fn take_counts() -> Vec<ThreadCount> {
+    let sums = std::mem::take(&mut lock_counts().sums);
     let count = |((call, thread, channel), reading)| ThreadCount { call: call as usize, thread, channel, reading };
     sums.into_iter().map(count).collect()
 }
 
-/// What was counted on any thread.
-pub fn channels() -> Vec<Channel> {
-    counted().channels.clone()
+pub fn counted_channels() -> Vec<Channel> {
+    lock_counts().channels.clone()
 }
 
-/// Does a task of this call on this thread and counts it.
-pub(super) fn around<T>(call: u32, thread: u32, task: impl FnOnce() -> T) -> T {
+/// Runs a task and counts it for this call and thread.
+pub(super) fn count_task<T>(call: u32, thread: u32, task: impl FnOnce() -> T) -> T {
     let group = GROUP.load(Ordering::Relaxed);
     OWN.with_borrow_mut(|own| {
-        let own = own.get_or_insert_with(Own::open);
+        let own = own.get_or_insert_with(Own::open_session);
         if own.group != group {
-            own.session.select(group);
+            own.session.select_group(group);
             own.group = group;
         }
-        own.session.read(&mut own.before);
+        own.session.read_channels(&mut own.before);
     });
     let done = task();
     OWN.with_borrow_mut(|own| {
         if let Some(own) = own {
-            own.session.read(&mut own.after);
-            own.add(call, thread);
+            own.session.read_channels(&mut own.after);
+            own.add_change(call, thread);
         }
     });
     done
 }
 
 impl Own {
-    fn open() -> Own {
-        let mut all = counted();
+    fn open_session() -> Own {
+        let mut all = lock_counts();
         let request = all.request.clone().unwrap_or_default();
-        let session = CounterSession::open(&request);
+        let session = CounterSession::open_counters(&request);
         let mut place = |channel: &Channel| {
             if !matches!(channel.coverage, Coverage::Thread | Coverage::ThreadUser) {
                 return None;
@@ -109,13 +104,14 @@ impl Own {
         Own { session, group: NONE, places, before: none.clone(), after: none }
     }
 
-    fn add(&self, call: u32, thread: u32) {
-        let mut all = counted();
+    fn add_change(&self, call: u32, thread: u32) {
+        let mut all = lock_counts();
         for (index, place) in self.places.iter().enumerate() {
             let is_its_turn = self.session.channels()[index].group.is_none_or(|group| group == self.group);
-            let passed = self.before[index].zip(self.after[index]).and_then(|(before, after)| after.since(&before));
+            let passed =
+                self.before[index].zip(self.after[index]).and_then(|(before, after)| after.change_since(&before));
             if let (Some(place), Some(passed)) = (place.filter(|_| is_its_turn), passed) {
-                all.sums.entry((call, thread, place)).or_default().add(&passed);
+                all.sums.entry((call, thread, place)).or_default().add_reading(&passed);
             }
         }
     }

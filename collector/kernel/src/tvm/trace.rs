@@ -10,7 +10,7 @@ use tvm_ffi::{String as TvmString, TypeIndex};
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// The moves of a schedule, without those that have no effect.
+/// Returns the moves of a schedule that have an effect.
 pub fn of_schedule(schedule: &Schedule) -> Result<Moves> {
     let trace = call!(names::SCHEDULE_TRACE, &schedule.0)?;
     let simplified = call!(names::TRACE_SIMPLIFIED, trace, false)?;
@@ -18,37 +18,37 @@ pub fn of_schedule(schedule: &Schedule) -> Result<Moves> {
     Moves::new(json).map_err(|error| TvmError::new(names::TRACE_AS_JSON.text, error))
 }
 
-/// Applies the moves of a trace to a fresh schedule. They are checked once more, because TVM generates any code that moves request.
-pub fn replay(moves: &Moves, schedule: &Schedule) -> Result<()> {
-    moves.check().map_err(|error| TvmError::new(names::TRACE_APPLY_JSON.text, error))?;
-    call!(names::TRACE_APPLY_JSON, value_of(moves.json())?, &schedule.0).map(drop)
+/// Applies a trace to a fresh schedule, with checks, because TVM generates any code that moves request.
+pub fn replay_moves(moves: &Moves, schedule: &Schedule) -> Result<()> {
+    moves.check_again().map_err(|error| TvmError::new(names::TRACE_APPLY_JSON.text, error))?;
+    call!(names::TRACE_APPLY_JSON, value_of(moves.as_json())?, &schedule.0).map(drop)
 }
 
-/// TVM writes numbers of a trace as plain ones or as constant expressions; both become JSON numbers.
+/// Converts a plain number or a constant expression of a trace to JSON.
 fn json_of(value: &Value) -> Result<Json> {
     let index = value.0.type_index();
     if index == TypeIndex::kTVMFFIArray as i32 {
         return Ok(Json::Array(value.items()?.iter().map(json_of).collect::<Result<_>>()?));
     }
     if value.0.try_as::<TvmString>().is_some() {
-        return Ok(Json::String(value.text()?));
+        return Ok(Json::String(value.as_text()?));
     }
     if value.is_none() {
         return Ok(Json::Null);
     }
     if index == TypeIndex::kTVMFFIBool as i32 {
-        return Ok(Json::Bool(value.boolean()?));
+        return Ok(Json::Bool(value.as_boolean()?));
     }
     if index == TypeIndex::kTVMFFIInt as i32 {
-        return Ok(Json::from(value.integer()?));
+        return Ok(Json::from(value.as_integer()?));
     }
     if index == TypeIndex::kTVMFFIFloat as i32 {
-        return Ok(Json::from(value.convert::<f64>("number")?));
+        return Ok(Json::from(value.convert_to::<f64>("number")?));
     }
     if let Ok(inner) = value.field("value") {
         return json_of(&inner);
     }
-    let graph = call!(names::JSON_GRAPH, value, Value::none())?.text()?;
+    let graph = call!(names::JSON_GRAPH, value, Value::none())?.as_text()?;
     let graph = serde_json::from_str(&graph).map_err(|error| TvmError::new(names::JSON_GRAPH.text, error))?;
     Ok(Json::Object([(OBJECT.to_owned(), graph)].into_iter().collect()))
 }

@@ -6,17 +6,17 @@ use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// TVM's function, whose place ours takes.
+/// TVM's function that ours replaces.
 pub const NAME: &str = "TVMBackendAllocWorkspace";
 
-/// Kind and number of the device, bytes, and the code and bits of an element type.
+/// Device type and number, bytes, element type code and bits.
 type Allocate = unsafe extern "C" fn(c_int, c_int, u64, c_int, c_int) -> *mut c_void;
 
 static ORIGINAL: OnceLock<Allocate> = OnceLock::new();
 static BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// From now on code that is loaded asks us for memory; whether TVM's function was found.
-pub fn hook() -> bool {
+/// Redirects allocations of code loaded later; returns whether TVM's function exists.
+pub fn install_hook() -> bool {
     if ORIGINAL.get().is_none() {
         // SAFETY: TVM's runtime exports a function of this name and signature in `c_backend_api.h`, and is never unloaded.
         if let Ok(original) = unsafe { Library::this().get::<Allocate>(NAME.as_bytes()) } {
@@ -26,22 +26,28 @@ pub fn hook() -> bool {
     ORIGINAL.get().is_some()
 }
 
-/// The address of our function, once it has taken the place of TVM's.
-pub(super) fn address() -> Option<usize> {
-    ORIGINAL.get().map(|_| allocate as Allocate as usize)
+/// Returns the address of our function if installed.
+pub(super) fn hook_address() -> Option<usize> {
+    ORIGINAL.get().map(|_| allocate_workspace as Allocate as usize)
 }
 
-/// What was asked for since this was asked last.
+/// Returns the bytes requested since the last call.
 pub fn take_bytes() -> u64 {
     BYTES.swap(0, Ordering::Relaxed)
 }
 
-/// Asks TVM for memory.
+/// Allocates through TVM.
 ///
 /// # Safety
 ///
 /// Only built code calls it, as it would call TVM's function.
-unsafe extern "C" fn allocate(kind: c_int, device: c_int, bytes: u64, code: c_int, bits: c_int) -> *mut c_void {
+unsafe extern "C" fn allocate_workspace(
+    kind: c_int,
+    device: c_int,
+    bytes: u64,
+    code: c_int,
+    bits: c_int,
+) -> *mut c_void {
     BYTES.fetch_add(bytes, Ordering::Relaxed);
     let Some(original) = ORIGINAL.get() else { return std::ptr::null_mut() };
     // SAFETY: the caller's own arguments go to the function that it meant.

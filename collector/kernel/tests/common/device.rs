@@ -16,19 +16,19 @@ pub fn build(workers: &mut Workers, target: &Target, tried: &[(&str, Schedule)])
     let outcome = |((text, _), build): (&(&str, Schedule), Build)| match build {
         Build::Built(artifact) => {
             let code = artifact.device.ok_or("code for a CPU")?;
-            code.check(task(text).parameters.len() + 1)?;
+            code.check_launches(task(text).parameters.len() + 1)?;
             if code.launches.is_empty() { Err("nothing is launched".to_owned()) } else { Ok(code) }
         }
         other => Err(format!("{other:?}")),
     };
-    tried.iter().zip(workers.build(&jobs, &mut || {})).map(outcome).collect()
+    tried.iter().zip(workers.build_jobs(&jobs, &mut || {})).map(outcome).collect()
 }
 
 #[track_caller]
 pub fn expect_all(tried: &[(&str, Schedule)], outcomes: &[Outcome]) {
     let failures = tried.iter().zip(outcomes).filter_map(|((text, schedule), outcome)| {
         let why = outcome.as_ref().err()?;
-        Some(format!("{text}\n  {}\n  {why}", schedule.describe()))
+        Some(format!("{text}\n  {}\n  {why}", schedule.describe_knobs()))
     });
     let failures: Vec<String> = failures.collect();
     assert!(failures.is_empty(), "{} of {} failed:\n{}", failures.len(), tried.len(), failures.join("\n"));

@@ -9,7 +9,7 @@ use job::space::Schedule;
 use job::{BuildJob, RunJob};
 use measure::{Method, Plan};
 use models::Task;
-use models::fuse::{Fuse, tasks};
+use models::fuse::{Fuse, distinct_tasks};
 use std::path::PathBuf;
 use std::time::Duration;
 use targets::Target;
@@ -103,7 +103,7 @@ pub fn one_run() -> Method {
         time_budget_ns: 0,
         ..Plan::default()
     };
-    plan.check().expect("the plan makes sense");
+    plan.check_settings().expect("the plan makes sense");
     Method::Sample(plan)
 }
 
@@ -111,7 +111,7 @@ pub fn one_run() -> Method {
 pub fn run_job(task: &Task, object: Vec<u8>, cpus: &[usize]) -> RunJob {
     let text = serde_json::to_string(task).expect("a task holds only JSON values");
     let packings = vec![job::Packing::Plain; task.parameters.len() + 1];
-    RunJob { seed: 7, object, packings, ..RunJob::new(text, cpus.to_vec(), one_run()) }
+    RunJob { seed: 7, object, packings, ..RunJob::library_run(text, cpus.to_vec(), one_run()) }
 }
 
 pub fn build_job(task: &Task, target: &Target, schedule: &Schedule) -> BuildJob {
@@ -130,8 +130,8 @@ pub fn task(text: &str) -> Task {
     if text.contains('(') {
         return Task::from_text(text).unwrap_or_else(|error| panic!("`{text}`: {error}"));
     }
-    let graph = zoo::simple::build(text).unwrap_or_else(|error| panic!("`{text}`: {error}"));
-    let mut found = tasks(&graph, Fuse::Epilogue).unwrap_or_else(|error| panic!("`{text}`: {error}"));
+    let graph = zoo::simple::build_operator(text).unwrap_or_else(|error| panic!("`{text}`: {error}"));
+    let mut found = distinct_tasks(&graph, Fuse::Epilogue).unwrap_or_else(|error| panic!("`{text}`: {error}"));
     assert_eq!(found.len(), 1, "`{text}` is one task");
     found.remove(0).task
 }

@@ -12,21 +12,21 @@ pub struct GpuCounter {
     pub unit: &'static str,
     pub description: &'static str,
     pub step: Step,
-    /// Whether the counter is read only if requested by name, because reading it takes extra runs.
+    /// Whether the counter must be requested by name, because it takes extra runs.
     pub is_on_demand: bool,
     /// Equivalent metrics of the range profiler, best first; empty for other sources.
     pub metrics: &'static [&'static str],
 }
 
-const fn told(name: &'static str, unit: &'static str, step: Step, description: &'static str) -> GpuCounter {
+const fn default_counter(name: &'static str, unit: &'static str, step: Step, description: &'static str) -> GpuCounter {
     GpuCounter { name, unit, description, step, is_on_demand: false, metrics: &[] }
 }
 
 const fn on_demand(name: &'static str, unit: &'static str, step: Step, description: &'static str) -> GpuCounter {
-    GpuCounter { is_on_demand: true, ..told(name, unit, step, description) }
+    GpuCounter { is_on_demand: true, ..default_counter(name, unit, step, description) }
 }
 
-const fn metric(
+const fn profiler_metric(
     name: &'static str,
     unit: &'static str,
     description: &'static str,
@@ -39,57 +39,72 @@ pub const KERNEL_TIME: &str = "gpu_kernel_ns";
 pub const ENERGY: &str = "gpu_energy_millijoules";
 
 pub const GPU_NAMES: &[GpuCounter] = &[
-    told("gpu_sm_clock_mhz", "MHz", Step::Nvml, "clock of the multiprocessors: the median over the batches"),
-    told("gpu_sm_clock_min_mhz", "MHz", Step::Nvml, "the least of it"),
-    told("gpu_memory_clock_mhz", "MHz", Step::Nvml, "clock of the memory: the median over the batches"),
-    told("gpu_power_watts", "W", Step::Nvml, "power of the board: the median over the batches"),
-    told("gpu_temperature_celsius", "°C", Step::Nvml, "temperature of the chip: the highest over the batches"),
-    told(
+    default_counter("gpu_sm_clock_mhz", "MHz", Step::Nvml, "clock of the multiprocessors: the median over the batches"),
+    default_counter("gpu_sm_clock_min_mhz", "MHz", Step::Nvml, "the least of it"),
+    default_counter("gpu_memory_clock_mhz", "MHz", Step::Nvml, "clock of the memory: the median over the batches"),
+    default_counter("gpu_power_watts", "W", Step::Nvml, "power of the board: the median over the batches"),
+    default_counter(
+        "gpu_temperature_celsius",
+        "°C",
+        Step::Nvml,
+        "temperature of the chip: the highest over the batches",
+    ),
+    default_counter(
         "gpu_throttle_reasons",
         "bits",
         Step::Nvml,
         "throttle reasons of any batch, with NVML's numbers, without idle",
     ),
-    told("gpu_launch_ns", "ns", Step::Device, "the device's time from one empty kernel to the next"),
-    told("gpu_launch_host_ns", "ns", Step::Device, "the host's time to ask for an empty kernel"),
-    told("gpu_graph_launch_ns", "ns", Step::Device, "from one empty kernel to the next in a CUDA graph"),
-    told("gpu_graph_ns", "ns", Step::Device, "time of a short run in a CUDA graph"),
-    told("gpu_rotated_ns", "ns", Step::Device, "time of a run on data that is not in the second-level cache"),
-    told("gpu_memory_bytes", "byte", Step::Device, "device memory of the task"),
+    default_counter("gpu_launch_ns", "ns", Step::Device, "the device's time from one empty kernel to the next"),
+    default_counter("gpu_launch_host_ns", "ns", Step::Device, "the host's time to ask for an empty kernel"),
+    default_counter("gpu_graph_launch_ns", "ns", Step::Device, "from one empty kernel to the next in a CUDA graph"),
+    default_counter("gpu_graph_ns", "ns", Step::Device, "time of a short run in a CUDA graph"),
+    default_counter(
+        "gpu_rotated_ns",
+        "ns",
+        Step::Device,
+        "time of a run on data that is not in the second-level cache",
+    ),
+    default_counter("gpu_memory_bytes", "byte", Step::Device, "device memory of the task"),
     on_demand(KERNEL_TIME, "ns", Step::Cupti, "time of the kernels of a run without the gaps between them"),
     on_demand(ENERGY, "mJ", Step::Nvml, "energy of the board per run, from consecutive runs"),
-    metric(
+    profiler_metric(
         "gpu_dram_read_bytes",
         "byte",
         "bytes read from the device's memory",
         &["dram__bytes_read.sum", "dram__bytes_op_read.sum"],
     ),
-    metric(
+    profiler_metric(
         "gpu_dram_write_bytes",
         "byte",
         "bytes written to the device's memory",
         &["dram__bytes_write.sum", "dram__bytes_op_write.sum"],
     ),
-    metric(
+    profiler_metric(
         "gpu_dram_percent",
         "%",
         "share of the memory's maximum throughput",
         &["gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"],
     ),
-    metric("gpu_l2_hit_percent", "%", "share of second-level cache accesses that hit", &["lts__t_sector_hit_rate.pct"]),
-    metric(
+    profiler_metric(
+        "gpu_l2_hit_percent",
+        "%",
+        "share of second-level cache accesses that hit",
+        &["lts__t_sector_hit_rate.pct"],
+    ),
+    profiler_metric(
         "gpu_l1_hit_percent",
         "%",
         "share of first-level cache accesses that hit",
         &["l1tex__t_sector_hit_rate.pct"],
     ),
-    metric(
+    profiler_metric(
         "gpu_sm_percent",
         "%",
         "share of the maximum throughput of the multiprocessors' busiest unit",
         &["sm__throughput.avg.pct_of_peak_sustained_elapsed"],
     ),
-    metric(
+    profiler_metric(
         "gpu_tensor_percent",
         "%",
         "share of time with active tensor cores",
@@ -98,38 +113,38 @@ pub const GPU_NAMES: &[GpuCounter] = &[
             "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_elapsed",
         ],
     ),
-    metric(
+    profiler_metric(
         "gpu_occupancy_percent",
         "%",
         "share of resident warps of the maximum, while a multiprocessor is active",
         &["sm__warps_active.avg.pct_of_peak_sustained_active"],
     ),
-    metric("gpu_instructions", "count", "instructions of warps", &["sm__inst_executed.sum"]),
-    metric(
+    profiler_metric("gpu_instructions", "count", "instructions of warps", &["sm__inst_executed.sum"]),
+    profiler_metric(
         "gpu_stall_memory_percent",
         "%",
         "share of a warp's time that it waits for data from memory or the caches",
         &["smsp__warp_issue_stalled_long_scoreboard_per_warp_active.pct"],
     ),
-    metric(
+    profiler_metric(
         "gpu_stall_shared_percent",
         "%",
         "share of a warp's time that it waits for shared memory or special functions",
         &["smsp__warp_issue_stalled_short_scoreboard_per_warp_active.pct"],
     ),
-    metric(
+    profiler_metric(
         "gpu_stall_barrier_percent",
         "%",
         "share of a warp's time that it waits at a barrier of its block",
         &["smsp__warp_issue_stalled_barrier_per_warp_active.pct"],
     ),
-    metric(
+    profiler_metric(
         "gpu_stall_math_percent",
         "%",
         "share of a warp's time that it waits for a busy arithmetic unit",
         &["smsp__warp_issue_stalled_math_pipe_throttle_per_warp_active.pct"],
     ),
-    metric(
+    profiler_metric(
         "gpu_stall_wait_percent",
         "%",
         "share of a warp's time that it waits for a result of fixed latency",
@@ -137,32 +152,30 @@ pub const GPU_NAMES: &[GpuCounter] = &[
     ),
 ];
 
-pub fn find(name: &str) -> Option<&'static GpuCounter> {
+pub fn find_counter(name: &str) -> Option<&'static GpuCounter> {
     GPU_NAMES.iter().find(|counter| counter.name == name)
 }
 
-/// Returns whether a name belongs to a GPU counter, known or not.
+/// Also true for unknown GPU counters.
 pub fn is_of_gpu(name: &str) -> bool {
     name.starts_with("gpu_") || name.starts_with(METRIC_PREFIX)
 }
 
 pub const METRIC_PREFIX: &str = "cupti:";
 
-/// A requested range-profiler counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedMetric {
     pub name: String,
     pub unit: &'static str,
-    /// Equivalent metrics, best first.
     pub candidates: Vec<String>,
 }
 
 impl WantedMetric {
-    /// Returns the range-profiler metrics among the requested names, without duplicates.
-    pub fn among(events: &[String]) -> Vec<WantedMetric> {
+    /// Returns the range-profiler metrics among `events`, without duplicates.
+    pub fn requested_metrics(events: &[String]) -> Vec<WantedMetric> {
         let mut wanted: Vec<WantedMetric> = Vec::new();
         for name in events.iter().filter(|name| !name.is_empty()) {
-            let found = match (name.strip_prefix(METRIC_PREFIX), find(name)) {
+            let found = match (name.strip_prefix(METRIC_PREFIX), find_counter(name)) {
                 (Some(own), _) => WantedMetric { name: name.clone(), unit: "native", candidates: vec![own.to_owned()] },
                 (None, Some(counter)) if !counter.metrics.is_empty() => WantedMetric {
                     name: name.clone(),
@@ -178,14 +191,14 @@ impl WantedMetric {
         wanted
     }
 
-    /// Returns the first candidate that a chip with these base metrics supports.
-    pub fn choose(&self, known: &std::collections::BTreeSet<String>) -> Option<&str> {
+    /// Returns the first candidate among the base metrics of a chip.
+    pub fn choose_metric(&self, known: &std::collections::BTreeSet<String>) -> Option<&str> {
         let is_known = |metric: &&String| known.contains(metric.split('.').next().unwrap_or_default());
         self.candidates.iter().find(is_known).map(String::as_str)
     }
 }
 
-/// Returns whether a metric grows with the work: a plain sum, not a ratio or a rate.
+/// Whether a metric grows with the work, unlike a ratio or a rate.
 pub fn is_sum(metric: &str) -> bool {
     metric.split('.').skip(1).eq(["sum"])
 }
@@ -196,7 +209,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn wanted(names: &[&str]) -> Vec<WantedMetric> {
-        WantedMetric::among(&names.iter().map(ToString::to_string).collect::<Vec<_>>())
+        WantedMetric::requested_metrics(&names.iter().map(ToString::to_string).collect::<Vec<_>>())
     }
 
     #[test]
@@ -204,7 +217,7 @@ mod tests {
         for (place, counter) in GPU_NAMES.iter().enumerate() {
             assert!(is_of_gpu(counter.name), "{}", counter.name);
             assert!(GPU_NAMES[..place].iter().all(|other| other.name != counter.name), "{} twice", counter.name);
-            assert!(super::super::names::find(counter.name).is_none(), "{}", counter.name);
+            assert!(super::super::names::find_counter(counter.name).is_none(), "{}", counter.name);
             let is_part = counter.name.ends_with("_percent");
             assert_eq!(is_part, counter.unit == "%", "{}", counter.name);
             assert!(counter.metrics.iter().all(|metric| is_sum(metric) != is_part), "{}", counter.name);
@@ -233,7 +246,8 @@ mod tests {
     #[test]
     fn the_first_metric_that_a_chip_has_is_chosen() {
         let metric = &wanted(&["gpu_dram_read_bytes"])[0];
-        let chosen = |known: &[&str]| metric.choose(&known.iter().map(ToString::to_string).collect::<BTreeSet<_>>());
+        let chosen =
+            |known: &[&str]| metric.choose_metric(&known.iter().map(ToString::to_string).collect::<BTreeSet<_>>());
         assert_eq!(chosen(&["dram__bytes_op_read", "dram__bytes_read"]), Some("dram__bytes_read.sum"));
         assert_eq!(chosen(&["dram__bytes_op_read"]), Some("dram__bytes_op_read.sum"));
         assert_eq!(chosen(&["dram__bytes"]), None);

@@ -8,7 +8,7 @@
 //! descendants include threads that this thread starts later, so open the session before TVM creates its pool.
 //!
 //! If there are more hardware counters than registers, groups of counters alternate explicitly (see
-//! [`CounterReader::select`]); the kernel never multiplexes them silently. Unsafe code is fenced in [`papi`] and
+//! [`CounterReader::select_group`]); the kernel never multiplexes them silently. Unsafe code is fenced in [`papi`] and
 //! `perf`.
 
 pub mod gpu;
@@ -31,7 +31,7 @@ mod values;
 
 pub use request::CounterRequest;
 pub use sampler::Sampler;
-pub use session::{Availability, CounterSession, available};
+pub use session::{Availability, CounterSession, list_available};
 pub use usage::Usage;
 pub use values::{
     Backend, Channel, CountedEvents, CounterReader, CounterValue, Coverage, NoCounters, Reading, Refusal, Step,

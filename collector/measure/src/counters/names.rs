@@ -11,22 +11,20 @@ use super::usage::{Usage, UsageParts};
 #[derive(Debug)]
 pub struct CounterName {
     pub name: &'static str,
-    /// Unit: `count`, `ns` or `microjoule`.
+    /// `count`, `ns` or `microjoule`.
     pub unit: &'static str,
     pub description: &'static str,
-    /// PAPI names, tried in order; empty if PAPI is not useful.
+    /// Tried in order; empty if PAPI is not useful.
     pub papi: &'static [&'static str],
     pub perf: Option<PerfEvent>,
     pub usage: Option<UsageFigure>,
-    /// Name prefix of the power-cap zones with this energy.
+    /// Name prefix of the power-cap zones.
     pub powercap: Option<&'static str>,
 }
 
-/// A field of [`Usage`].
 #[derive(Debug, Clone, Copy)]
 pub struct UsageFigure {
     pub field: &'static str,
-    /// Whether the field covers the calling thread only.
     pub is_of_thread: bool,
     pub(super) read: fn(&Usage) -> u64,
     pub(super) parts: UsageParts,
@@ -35,34 +33,32 @@ pub struct UsageFigure {
 /// A perf event by its kernel number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PerfEvent {
-    /// Event type: hardware, software, cache or raw.
     pub kind: u32,
     pub config: u64,
 }
 
 impl PerfEvent {
-    /// Returns whether the event needs no counter register.
+    /// Software events need no counter register.
     pub fn is_software(self) -> bool {
         self.kind == sys::PERF_TYPE_SOFTWARE
     }
 
-    /// Returns whether the event occurs in kernel mode, so that a user-mode counter would always be 0.
+    /// Kernel-mode events, which a user-mode counter misses.
     pub fn is_of_kernel(self) -> bool {
         let of_kernel = [sys::PERF_COUNT_SW_CONTEXT_SWITCHES, sys::PERF_COUNT_SW_CPU_MIGRATIONS];
         self.is_software() && of_kernel.iter().any(|&config| u64::from(config) == self.config)
     }
 
-    /// Returns a raw event by its number in the processor's manual.
-    pub fn raw(config: u64) -> Self {
+    pub fn raw_event(config: u64) -> Self {
         Self { kind: sys::PERF_TYPE_RAW, config }
     }
 }
 
-const fn hardware(config: sys::perf_hw_id) -> Option<PerfEvent> {
+const fn hardware_event(config: sys::perf_hw_id) -> Option<PerfEvent> {
     Some(PerfEvent { kind: sys::PERF_TYPE_HARDWARE, config: config as u64 })
 }
 
-const fn software(config: sys::perf_sw_ids) -> Option<PerfEvent> {
+const fn software_event(config: sys::perf_sw_ids) -> Option<PerfEvent> {
     Some(PerfEvent { kind: sys::PERF_TYPE_SOFTWARE, config: config as u64 })
 }
 
@@ -74,7 +70,7 @@ const fn cache_reads(cache: sys::perf_hw_cache_id, result: sys::perf_hw_cache_op
 const ALL: sys::perf_hw_cache_op_result_id = sys::PERF_COUNT_HW_CACHE_RESULT_ACCESS;
 const MISSED: sys::perf_hw_cache_op_result_id = sys::PERF_COUNT_HW_CACHE_RESULT_MISS;
 
-const fn counter(
+const fn papi_counter(
     name: &'static str,
     description: &'static str,
     papi: &'static [&'static str],
@@ -83,7 +79,7 @@ const fn counter(
     CounterName { name, unit: "count", description, papi, perf, usage: None, powercap: None }
 }
 
-const fn figure(
+const fn usage_figure(
     name: &'static str,
     unit: &'static str,
     description: &'static str,
@@ -94,7 +90,7 @@ const fn figure(
     CounterName { name, unit, description, papi: &[], perf: None, usage, powercap: None }
 }
 
-const fn energy(name: &'static str, description: &'static str, zone: &'static str) -> CounterName {
+const fn energy_zone(name: &'static str, description: &'static str, zone: &'static str) -> CounterName {
     let unit = "microjoule";
     CounterName { name, unit, description, papi: &[], perf: None, usage: None, powercap: Some(zone) }
 }
@@ -102,106 +98,109 @@ const fn energy(name: &'static str, description: &'static str, zone: &'static st
 const CLOCK: UsageParts = UsageParts { thread_clock: false, process_clock: true, events: false };
 const EVENTS: UsageParts = UsageParts { thread_clock: false, process_clock: false, events: true };
 
-/// All CPU counters with a stable name.
-///
-/// Page faults and context switches come from the kernel's accounting, because perf software events miss faults under
-/// load and count no switches in user mode.
+/// All CPU counters with a stable name. Page faults and context switches come from the kernel's accounting, because
+/// perf software events miss faults under load and count no switches in user mode.
 pub const NAMES: &[CounterName] = &[
-    counter("cycles", "processor cycles", &["PAPI_TOT_CYC", "perf::CYCLES"], hardware(sys::PERF_COUNT_HW_CPU_CYCLES)),
-    counter(
+    papi_counter(
+        "cycles",
+        "processor cycles",
+        &["PAPI_TOT_CYC", "perf::CYCLES"],
+        hardware_event(sys::PERF_COUNT_HW_CPU_CYCLES),
+    ),
+    papi_counter(
         "instructions",
         "instructions completed",
         &["PAPI_TOT_INS", "perf::INSTRUCTIONS"],
-        hardware(sys::PERF_COUNT_HW_INSTRUCTIONS),
+        hardware_event(sys::PERF_COUNT_HW_INSTRUCTIONS),
     ),
-    counter(
+    papi_counter(
         "branch_misses",
         "branches predicted wrongly",
         &["PAPI_BR_MSP", "perf::BRANCH-MISSES"],
-        hardware(sys::PERF_COUNT_HW_BRANCH_MISSES),
+        hardware_event(sys::PERF_COUNT_HW_BRANCH_MISSES),
     ),
-    counter(
+    papi_counter(
         "cache_misses",
         "misses of the last-level cache, as the kernel chooses the event for this processor",
         &["perf::CACHE-MISSES", "PAPI_L3_TCM"],
-        hardware(sys::PERF_COUNT_HW_CACHE_MISSES),
+        hardware_event(sys::PERF_COUNT_HW_CACHE_MISSES),
     ),
-    counter(
+    papi_counter(
         "l1d_loads",
         "loads from the first-level data cache",
         &["perf::L1-DCACHE-LOADS"],
         cache_reads(sys::PERF_COUNT_HW_CACHE_L1D, ALL),
     ),
-    counter(
+    papi_counter(
         "l1d_load_misses",
         "loads that missed the first-level data cache",
         &["perf::L1-DCACHE-LOAD-MISSES", "PAPI_L1_LDM"],
         cache_reads(sys::PERF_COUNT_HW_CACHE_L1D, MISSED),
     ),
-    counter(
+    papi_counter(
         "llc_loads",
         "loads from the last-level cache",
         &["perf::LLC-LOADS"],
         cache_reads(sys::PERF_COUNT_HW_CACHE_LL, ALL),
     ),
-    counter(
+    papi_counter(
         "llc_load_misses",
         "loads that missed the last-level cache and went to memory",
         &["perf::LLC-LOAD-MISSES", "PAPI_L3_LDM"],
         cache_reads(sys::PERF_COUNT_HW_CACHE_LL, MISSED),
     ),
-    counter(
+    papi_counter(
         "stalled_cycles_frontend",
         "cycles in which no instruction was delivered",
         &["perf::STALLED-CYCLES-FRONTEND"],
-        hardware(sys::PERF_COUNT_HW_STALLED_CYCLES_FRONTEND),
+        hardware_event(sys::PERF_COUNT_HW_STALLED_CYCLES_FRONTEND),
     ),
-    counter(
+    papi_counter(
         "stalled_cycles_backend",
         "cycles in which no instruction could be executed",
         &["perf::STALLED-CYCLES-BACKEND"],
-        hardware(sys::PERF_COUNT_HW_STALLED_CYCLES_BACKEND),
+        hardware_event(sys::PERF_COUNT_HW_STALLED_CYCLES_BACKEND),
     ),
-    counter(
+    papi_counter(
         "dtlb_load_misses",
         "loads whose page was not in the translation buffer",
         &["perf::DTLB-LOAD-MISSES", "PAPI_TLB_DM"],
         cache_reads(sys::PERF_COUNT_HW_CACHE_DTLB, MISSED),
     ),
-    counter(
+    papi_counter(
         "branches",
         "branches completed",
         &["PAPI_BR_INS", "perf::BRANCHES"],
-        hardware(sys::PERF_COUNT_HW_BRANCH_INSTRUCTIONS),
+        hardware_event(sys::PERF_COUNT_HW_BRANCH_INSTRUCTIONS),
     ),
-    counter(
+    papi_counter(
         "cache_references",
         "accesses to the last-level cache, as the kernel chooses the event for this processor",
         &["perf::CACHE-REFERENCES"],
-        hardware(sys::PERF_COUNT_HW_CACHE_REFERENCES),
+        hardware_event(sys::PERF_COUNT_HW_CACHE_REFERENCES),
     ),
-    counter(
+    papi_counter(
         "reference_cycles",
         "cycles at the processor's nominal clock",
         &["PAPI_REF_CYC", "perf::REF-CYCLES"],
-        hardware(sys::PERF_COUNT_HW_REF_CPU_CYCLES),
+        hardware_event(sys::PERF_COUNT_HW_REF_CPU_CYCLES),
     ),
-    counter("fp_operations", "floating-point operations", &["PAPI_FP_OPS"], None),
-    counter("fp_operations_single", "floating-point operations in single precision", &["PAPI_SP_OPS"], None),
-    counter("fp_operations_double", "floating-point operations in double precision", &["PAPI_DP_OPS"], None),
-    counter("vector_instructions", "vector instructions", &["PAPI_VEC_INS"], None),
-    counter(
+    papi_counter("fp_operations", "floating-point operations", &["PAPI_FP_OPS"], None),
+    papi_counter("fp_operations_single", "floating-point operations in single precision", &["PAPI_SP_OPS"], None),
+    papi_counter("fp_operations_double", "floating-point operations in double precision", &["PAPI_DP_OPS"], None),
+    papi_counter("vector_instructions", "vector instructions", &["PAPI_VEC_INS"], None),
+    papi_counter(
         "cpu_migrations",
         "moves of the thread to another processor",
         &[],
-        software(sys::PERF_COUNT_SW_CPU_MIGRATIONS),
+        software_event(sys::PERF_COUNT_SW_CPU_MIGRATIONS),
     ),
     CounterName {
         name: "thread_cpu_ns",
         unit: "ns",
         description: "processor time of the opening thread (and its descendants, where the request includes them)",
         papi: &["perf::TASK-CLOCK"],
-        perf: software(sys::PERF_COUNT_SW_TASK_CLOCK),
+        perf: software_event(sys::PERF_COUNT_SW_TASK_CLOCK),
         usage: Some(UsageFigure {
             field: "thread_cpu_ns",
             is_of_thread: true,
@@ -210,19 +209,21 @@ pub const NAMES: &[CounterName] = &[
         }),
         powercap: None,
     },
-    figure("process_cpu_ns", "ns", "processor time of all threads", CLOCK, |usage| usage.process_cpu_ns),
-    figure("minor_faults", "count", "page faults served from memory", EVENTS, |usage| usage.minor_faults),
-    figure("major_faults", "count", "page faults that read from a disk", EVENTS, |usage| usage.major_faults),
-    figure("voluntary_switches", "count", "times a thread waited", EVENTS, |usage| usage.voluntary_switches),
-    figure("involuntary_switches", "count", "involuntary context switches", EVENTS, |usage| usage.involuntary_switches),
-    energy(PACKAGE_ENERGY, "energy of the processor's packages, of all processes", "package"),
-    energy(DRAM_ENERGY, "energy of the memory, of all processes", "dram"),
+    usage_figure("process_cpu_ns", "ns", "processor time of all threads", CLOCK, |usage| usage.process_cpu_ns),
+    usage_figure("minor_faults", "count", "page faults served from memory", EVENTS, |usage| usage.minor_faults),
+    usage_figure("major_faults", "count", "page faults that read from a disk", EVENTS, |usage| usage.major_faults),
+    usage_figure("voluntary_switches", "count", "times a thread waited", EVENTS, |usage| usage.voluntary_switches),
+    usage_figure("involuntary_switches", "count", "involuntary context switches", EVENTS, |usage| {
+        usage.involuntary_switches
+    }),
+    energy_zone(PACKAGE_ENERGY, "energy of the processor's packages, of all processes", "package"),
+    energy_zone(DRAM_ENERGY, "energy of the memory, of all processes", "dram"),
 ];
 
 pub const PACKAGE_ENERGY: &str = "package_energy_microjoules";
 pub const DRAM_ENERGY: &str = "dram_energy_microjoules";
 
-/// Default counters: three groups of hardware counters, two accounting fields and energy.
+/// Three groups of hardware counters, two accounting fields and energy.
 pub const DEFAULT: &[&str] = &[
     "cycles",
     "instructions",
@@ -241,12 +242,11 @@ pub const DEFAULT: &[&str] = &[
     DRAM_ENERGY,
 ];
 
-pub fn find(name: &str) -> Option<&'static CounterName> {
+pub fn find_counter(name: &str) -> Option<&'static CounterName> {
     NAMES.iter().find(|counter| counter.name == name)
 }
 
-/// Checks that each name is a stable CPU or GPU counter, or a native name with the prefix of its source.
-pub fn check(events: &[String]) -> Result<(), String> {
+pub fn check_events(events: &[String]) -> Result<(), String> {
     match events.iter().find(|name| !is_known(name)) {
         None => Ok(()),
         Some(name) if name.starts_with("PAPI_") || name.contains("::") => {
@@ -258,7 +258,7 @@ pub fn check(events: &[String]) -> Result<(), String> {
         Some(name) => {
             let known = NAMES.iter().map(|counter| counter.name);
             let of_gpu = gpu::GPU_NAMES.iter().map(|counter| counter.name);
-            let hint = models::names::hint(name, known.chain(of_gpu));
+            let hint = models::names::name_hint(name, known.chain(of_gpu));
             let own = "a source's own are written `papi:NAME`, `perf:rHEX` or `cupti:METRIC`";
             Err(format!("there is no counter `{name}` ({own}); {hint}"))
         }
@@ -268,8 +268,8 @@ pub fn check(events: &[String]) -> Result<(), String> {
 fn is_known(name: &str) -> bool {
     let of_source = |prefix: &str| name.strip_prefix(prefix).filter(|rest| !rest.is_empty());
     let is_raw = |digits: &str| u64::from_str_radix(digits, 16).is_ok();
-    find(name).is_some()
-        || gpu::find(name).is_some()
+    find_counter(name).is_some()
+        || gpu::find_counter(name).is_some()
         || of_source("papi:").is_some()
         || of_source(gpu::METRIC_PREFIX).is_some()
         || of_source("perf:r").is_some_and(is_raw)
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_counter_that_nobody_knows_is_refused_with_the_nearest() {
-        let told = |name: &str| check(&["cycles".to_owned(), name.to_owned()]).expect_err("it is unknown");
+        let told = |name: &str| check_events(&["cycles".to_owned(), name.to_owned()]).expect_err("it is unknown");
         assert!(told("foo").starts_with("there is no counter `foo` ("), "{}", told("foo"));
         assert!(told("cycle").contains("did you mean `cycles`?"), "{}", told("cycle"));
         assert!(told("gpu_power_watt").contains("did you mean `gpu_power_watts`"), "{}", told("gpu_power_watt"));
@@ -290,9 +290,9 @@ mod tests {
         assert!(told("perf:x1").contains("`perf:r` and hexadecimal digits"), "{}", told("perf:x1"));
         assert!(told("papi:").starts_with("there is no counter `papi:`"), "{}", told("papi:"));
         let known = ["papi:PAPI_TOT_CYC", "perf:r1a8", "cupti:sm__cycles_active.avg", "gpu_kernel_ns"];
-        check(&known.map(str::to_owned)).expect("each is well written");
+        check_events(&known.map(str::to_owned)).expect("each is well written");
         let usual: Vec<String> = DEFAULT.iter().map(ToString::to_string).collect();
-        check(&usual).expect("the default is known");
+        check_events(&usual).expect("the default is known");
     }
 
     #[test]
@@ -304,7 +304,7 @@ mod tests {
             assert!(has_source, "{} comes from nowhere", counter.name);
         }
         for name in DEFAULT {
-            assert!(find(name).is_some(), "{name}");
+            assert!(find_counter(name).is_some(), "{name}");
         }
     }
 }

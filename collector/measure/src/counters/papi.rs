@@ -22,16 +22,15 @@ use super::names::NAMES;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 use nix::unistd::gettid;
 
-/// File names of the library, newest first; distributions include the version in the name.
+/// Library file names, newest first; distributions include the version.
 const LIBRARIES: &[&str] =
     &["libpapi.so.7.3", "libpapi.so.7.2", "libpapi.so.7.1", "libpapi.so.7.0", "libpapi.so.6.0", "libpapi.so"];
 /// Versions with known structure layouts, newest first.
 const VERSIONS: &[(c_int, c_int)] = &[(7, 3), (7, 2), (7, 1), (7, 0), (6, 0)];
 const SDE_LIBRARY: &str = "libsde.so.1";
 
-/// Unknown event, also if the kernel refuses it.
+/// Unknown event, or refused by the kernel.
 const NO_EVENT: c_int = -7;
-/// More events than can be counted at once.
 const CONFLICT: c_int = -8;
 const NULL_SET: c_int = -1;
 const OPTION_INHERIT: c_int = 28;
@@ -39,28 +38,26 @@ const ENUMERATE_FIRST: c_int = 1;
 const ENUMERATE_NEXT: c_int = 0;
 const NATIVE_MASK: c_int = 0x4000_0000;
 
-/// Maximum number of event names compared for a spelling suggestion.
+/// Event names compared for a spelling suggestion.
 const MOST_NAMES: usize = 10_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct PapiError {
     pub code: Option<i32>,
-    /// Error text, and a remedy if known.
+    /// Includes a remedy if known.
     pub why: String,
 }
 
 impl PapiError {
-    /// Returns whether the event could be counted in a separate set.
+    /// Whether the event may count in a separate set.
     pub fn is_conflict(&self) -> bool {
         self.code == Some(CONFLICT)
     }
 }
 
-/// Number of sets that PAPI's table must hold before the first read.
 const SETS: usize = 1024;
 
-/// The initialised library.
 pub struct Papi {
     functions: Mutex<PapiFunctions>,
     read: Read,
@@ -75,7 +72,7 @@ pub struct Papi {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Component {
     pub name: String,
-    /// Reason why the component is disabled.
+    /// Reason, if disabled.
     pub disabled: Option<String>,
 }
 
@@ -118,19 +115,18 @@ functions! {
 type Read = unsafe extern "C" fn(c_int, *mut c_longlong) -> c_int;
 type StrError = unsafe extern "C" fn(c_int) -> *const c_char;
 
-/// Environment variable with the path of PAPI's library, if it is not in the loader's search path.
+/// Overrides the loader's search path for PAPI's library.
 const FILE_VARIABLE: &str = "OPCOLLECT_PAPI";
 
-/// Returns the library, initialised on the first call.
-pub fn library() -> Result<&'static Papi, PapiError> {
+pub fn open_library() -> Result<&'static Papi, PapiError> {
     static PAPI: OnceLock<Result<Papi, PapiError>> = OnceLock::new();
     // Read from the environment and not from a configuration file, because opening a library runs its code and a
     // configuration may be untrusted.
     let file = || std::env::var_os(FILE_VARIABLE).filter(|name| !name.is_empty()).map(PathBuf::from);
-    PAPI.get_or_init(|| Papi::start(file().as_deref())).as_ref().map_err(Clone::clone)
+    PAPI.get_or_init(|| Papi::open_file(file().as_deref())).as_ref().map_err(Clone::clone)
 }
 
-fn plain(why: String) -> PapiError {
+fn plain_error(why: String) -> PapiError {
     PapiError { code: None, why }
 }
 
@@ -139,7 +135,7 @@ extern "C" fn thread_number() -> c_ulong {
 }
 
 impl Papi {
-    fn start(file: Option<&Path>) -> Result<Self, PapiError> {
+    fn open_file(file: Option<&Path>) -> Result<Self, PapiError> {
         // SAFETY: opening runs the libraries' own initialisers, which are those of an installed PAPI; the file is one
         // the user named or the loader's search path holds.
         let (sde, opened) = unsafe {
@@ -153,37 +149,36 @@ impl Papi {
         };
         let (library, name) = opened.ok_or_else(|| {
             let looked = file.map_or_else(|| LIBRARIES.join(", "), |file| file.display().to_string());
-            plain(format!("no PAPI library (looked for {looked}); install it (Debian: libpapi7.0) or name its file in {FILE_VARIABLE}"))
+            plain_error(format!("no PAPI library (looked for {looked}); install it (Debian: libpapi7.0) or name its file in {FILE_VARIABLE}"))
         })?;
         let functions =
-            PapiFunctions::load(&library).map_err(|error| plain(format!("`{}`: {error}", name.display())))?;
+            PapiFunctions::load(&library).map_err(|error| plain_error(format!("`{}`: {error}", name.display())))?;
         let (read, strerror) = (functions.read, functions.strerror);
         let (functions, file) = (Mutex::new(functions), name.display().to_string());
         let mut papi = Self { functions, read, strerror, version: (0, 0), file, sde, _library: library };
-        papi.version = papi.initialise()?;
+        papi.version = papi.initialise_library()?;
         papi.make_room()?;
         Ok(papi)
     }
 
-    fn initialise(&self) -> Result<(c_int, c_int), PapiError> {
+    fn initialise_library(&self) -> Result<(c_int, c_int), PapiError> {
         let mut last = 0;
         for &(major, minor) in VERSIONS {
             let version = major << 24 | minor << 16;
             // SAFETY: any number may be passed; PAPI compares it with its own version first.
-            last = self.call(|papi| unsafe { (papi.library_init)(version) });
+            last = self.with_functions(|papi| unsafe { (papi.library_init)(version) });
             if last == version {
                 // SAFETY: the function lives as long as the program and may be called on any thread.
-                self.check(self.call(|papi| unsafe { (papi.thread_init)(thread_number) }))?;
+                self.check_status(self.with_functions(|papi| unsafe { (papi.thread_init)(thread_number) }))?;
                 return Ok((major, minor));
             }
         }
         Err(PapiError { code: Some(last), why: format!("`{}` does not start as PAPI 6.0 to 7.3", self.file) })
     }
 
-    /// Grows PAPI's table of sets to its final size.
     fn make_room(&self) -> Result<(), PapiError> {
-        self.enter()?;
-        self.call(|papi| {
+        self.enter_thread()?;
+        self.with_functions(|papi| {
             let mut sets = [NULL_SET; SETS];
             // SAFETY: PAPI is started and knows this thread; each handle is a valid place, and what was not made is not destroyed.
             unsafe {
@@ -198,27 +193,27 @@ impl Papi {
         Ok(())
     }
 
-    fn call<T>(&self, call: impl FnOnce(&PapiFunctions) -> T) -> T {
+    fn with_functions<T>(&self, call: impl FnOnce(&PapiFunctions) -> T) -> T {
         call(&self.functions.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns version and file, such as `7.0 (libpapi.so.7.0)`.
-    pub fn version(&self) -> String {
+    /// Such as `7.0 (libpapi.so.7.0)`.
+    pub fn version_text(&self) -> String {
         format!("{}.{} ({})", self.version.0, self.version.1, self.file)
     }
 
-    /// Registers the calling thread with PAPI until it ends.
-    fn enter(&self) -> Result<(), PapiError> {
+    /// Registers the calling thread until it ends.
+    fn enter_thread(&self) -> Result<(), PapiError> {
         if IS_KNOWN.with(|known| known.0.get()) {
             return Ok(());
         }
         // SAFETY: PAPI is started with a thread function.
-        self.check(self.call(|papi| unsafe { (papi.register_thread)() }))?;
+        self.check_status(self.with_functions(|papi| unsafe { (papi.register_thread)() }))?;
         IS_KNOWN.with(|known| known.0.set(true));
         Ok(())
     }
 
-    fn check(&self, code: c_int) -> Result<c_int, PapiError> {
+    fn check_status(&self, code: c_int) -> Result<c_int, PapiError> {
         if code >= 0 {
             return Ok(code);
         }
@@ -230,21 +225,20 @@ impl Papi {
         Err(PapiError { code: Some(code), why })
     }
 
-    /// Returns the components, with the reason if one is disabled.
-    pub fn components(&self) -> Vec<Component> {
+    pub fn list_components(&self) -> Vec<Component> {
         // SAFETY: PAPI is started.
-        let count = self.call(|papi| unsafe { (papi.num_components)() });
-        (0..count).filter_map(|index| self.component(index)).collect()
+        let count = self.with_functions(|papi| unsafe { (papi.num_components)() });
+        (0..count).filter_map(|index| self.describe_component(index)).collect()
     }
 
-    fn component(&self, index: c_int) -> Option<Component> {
+    fn describe_component(&self, index: c_int) -> Option<Component> {
         // Offsets of the reason and of the flag after it; version 7 enlarged the reason.
         const REASON: usize = 512;
         let flag = if self.version.0 == 6 { 640 } else { 1536 };
         // SAFETY: PAPI returns null or a structure of its own, more than 1.5 KiB (0.6 KiB in version 6) long, that
         // stays while the library does; only bytes up to and including the flag are read.
         let bytes = unsafe {
-            let info = self.call(|papi| (papi.get_component_info)(index)).cast::<u8>();
+            let info = self.with_functions(|papi| (papi.get_component_info)(index)).cast::<u8>();
             if info.is_null() {
                 return None;
             }
@@ -260,20 +254,19 @@ impl Papi {
         })
     }
 
-    /// Returns up to `limit` native events of a component.
     pub fn native_events(&self, component: &str, limit: usize) -> Vec<String> {
-        let Some(index) = self.components().iter().position(|candidate| candidate.name == component) else {
+        let Some(index) = self.list_components().iter().position(|candidate| candidate.name == component) else {
             return Vec::new();
         };
         let index = c_int::try_from(index).expect("few components");
-        if self.enter().is_err() {
+        if self.enter_thread().is_err() {
             return Vec::new();
         }
         let mut names = Vec::new();
         let mut code = NATIVE_MASK;
         let mut modifier = ENUMERATE_FIRST;
         // SAFETY: `code` is a valid place; the name buffer is PAPI's own maximum (1024) and holds the closing zero.
-        self.call(|papi| unsafe {
+        self.with_functions(|papi| unsafe {
             while names.len() < limit && (papi.enum_cmp_event)(&mut code, modifier, index) == 0 {
                 modifier = ENUMERATE_NEXT;
                 let mut name = [0_u8; 1024];
@@ -287,55 +280,58 @@ impl Papi {
 
     pub fn component_of(&self, event: &str) -> Result<c_int, PapiError> {
         let name = event_name(event)?;
-        self.enter()?;
+        self.enter_thread()?;
         self.is_offered(event)?;
         let mut code = 0;
         // SAFETY: the name ends with a zero, the code is a valid place.
-        let found = self.call(|papi| unsafe { (papi.event_name_to_code)(name.as_ptr(), &mut code) });
-        self.check(found).map_err(|error| self.with_reason(event, error))?;
+        let found = self.with_functions(|papi| unsafe { (papi.event_name_to_code)(name.as_ptr(), &mut code) });
+        self.check_status(found).map_err(|error| self.with_reason(event, error))?;
         // SAFETY: the code comes from PAPI.
-        self.check(self.call(|papi| unsafe { (papi.get_event_component)(code) }))
+        self.check_status(self.with_functions(|papi| unsafe { (papi.get_event_component)(code) }))
     }
 
-    /// PAPI accepts any name of a software-defined event, because it may be registered later. This check rejects names
-    /// that do not exist.
+    /// Rejects software-defined events that do not exist; PAPI accepts any name because of later registrations.
     fn is_offered(&self, event: &str) -> Result<(), PapiError> {
-        if !event.starts_with("sde:::") || lack(event, &self.components()).is_some() {
+        if !event.starts_with("sde:::") || missing_component(event, &self.list_components()).is_some() {
             return Ok(());
         }
         let events = self.native_events("sde", MOST_NAMES);
         if events.iter().any(|offered| offered == event) {
             return Ok(());
         }
-        let hint = models::names::hint(event, events.iter().map(String::as_str));
-        Err(plain(format!("no library in this process provides it; {hint}")))
+        let hint = models::names::name_hint(event, events.iter().map(String::as_str));
+        Err(plain_error(format!("no library in this process provides it; {hint}")))
     }
 
-    /// Returns whether a component's events need counter registers.
+    /// Whether events of the component need counter registers.
     pub fn is_hardware(&self, component: c_int) -> bool {
-        self.component(component).is_some_and(|component| component.name.starts_with("perf_event"))
+        self.describe_component(component).is_some_and(|component| component.name.starts_with("perf_event"))
     }
 
-    /// Adds a reason to the error of an unknown event: a disabled or missing component, or a similar name.
+    /// Adds a reason for an unknown event: a disabled or missing component, or a similar name.
     fn with_reason(&self, event: &str, mut error: PapiError) -> PapiError {
         if error.code == Some(NO_EVENT)
-            && let Some(reason) = lack(event, &self.components()).or_else(|| self.nearest(event))
+            && let Some(reason) =
+                missing_component(event, &self.list_components()).or_else(|| self.nearest_event(event))
         {
             error.why = format!("{}; {reason}", error.why);
         }
         error
     }
 
-    fn nearest(&self, event: &str) -> Option<String> {
+    fn nearest_event(&self, event: &str) -> Option<String> {
         let component = event.split_once(":::").map_or("perf_event", |(component, _)| component);
         let events = self.native_events(component, MOST_NAMES);
         let presets = NAMES.iter().flat_map(|counter| counter.papi.iter().copied());
-        models::names::nearest(event, events.iter().map(String::as_str).chain(presets).filter(|name| *name != event))
+        models::names::suggest_nearest(
+            event,
+            events.iter().map(String::as_str).chain(presets).filter(|name| *name != event),
+        )
     }
 }
 
-/// Returns the problem with an event's component: the one before `:::`, else the processor's.
-fn lack(event: &str, components: &[Component]) -> Option<String> {
+/// Describes the problem with an event's component: the one before `:::`, else the processor's.
+fn missing_component(event: &str, components: &[Component]) -> Option<String> {
     let (name, is_named) = event.split_once(":::").map_or(("perf_event", false), |(name, _)| (name, true));
     match components.iter().find(|component| component.name == name) {
         Some(component) => {
@@ -346,7 +342,7 @@ fn lack(event: &str, components: &[Component]) -> Option<String> {
     }
 }
 
-/// Whether PAPI knows this thread. The kernel reuses thread numbers, so a thread is unregistered when it ends.
+/// Unregisters a thread when it ends, because the kernel reuses thread numbers.
 struct IsKnown(Cell<bool>);
 
 thread_local! {
@@ -356,10 +352,10 @@ thread_local! {
 impl Drop for IsKnown {
     fn drop(&mut self) {
         if self.0.get()
-            && let Ok(papi) = library()
+            && let Ok(papi) = open_library()
         {
             // SAFETY: this thread is known, and its sets ended before, since they cannot leave it.
-            papi.call(|papi| unsafe { (papi.unregister_thread)() });
+            papi.with_functions(|papi| unsafe { (papi.unregister_thread)() });
         }
     }
 }
@@ -370,10 +366,10 @@ fn text_of(bytes: &[u8]) -> String {
 }
 
 fn event_name(event: &str) -> Result<CString, PapiError> {
-    CString::new(event).map_err(|_| plain(format!("`{}` is no event name", event.escape_default())))
+    CString::new(event).map_err(|_| plain_error(format!("`{}` is no event name", event.escape_default())))
 }
 
-/// Events of one component that are counted together for the creating thread.
+/// Events of one component, counted for the creating thread.
 pub struct EventSet {
     papi: &'static Papi,
     handle: c_int,
@@ -385,55 +381,57 @@ pub struct EventSet {
 }
 
 impl EventSet {
-    /// Creates an empty set for the calling thread.
     pub fn new(papi: &'static Papi, component: c_int, with_descendants: bool) -> Result<Self, PapiError> {
         let mut handle = NULL_SET;
-        papi.enter()?;
+        papi.enter_thread()?;
         // SAFETY: the handle is a valid place.
-        papi.check(papi.call(|papi| unsafe { (papi.create_eventset)(&mut handle) }))?;
+        papi.check_status(papi.with_functions(|papi| unsafe { (papi.create_eventset)(&mut handle) }))?;
         let set = Self { papi, handle, count: 0, is_running: false, values: Vec::new(), not_send: PhantomData };
-        set.configure(component, with_descendants)?;
+        set.configure_set(component, with_descendants)?;
         Ok(set)
     }
 
-    fn configure(&self, component: c_int, with_descendants: bool) -> Result<(), PapiError> {
+    fn configure_set(&self, component: c_int, with_descendants: bool) -> Result<(), PapiError> {
         let papi = self.papi;
         // SAFETY: the set exists.
-        papi.check(papi.call(|papi| unsafe { (papi.assign_eventset_component)(self.handle, component) }))?;
+        papi.check_status(
+            papi.with_functions(|papi| unsafe { (papi.assign_eventset_component)(self.handle, component) }),
+        )?;
         if with_descendants && papi.is_hardware(component) {
             let mut option: [c_int; 256] = [0; 256];
             (option[0], option[1]) = (self.handle, 1);
             // SAFETY: the option's structure is two integers, and the buffer is larger than the union.
-            papi.check(papi.call(|papi| unsafe { (papi.set_opt)(OPTION_INHERIT, option.as_mut_ptr().cast()) }))?;
+            papi.check_status(
+                papi.with_functions(|papi| unsafe { (papi.set_opt)(OPTION_INHERIT, option.as_mut_ptr().cast()) }),
+            )?;
         }
         Ok(())
     }
 
-    /// Adds an event to a stopped set.
-    pub fn add(&mut self, event: &str) -> Result<(), PapiError> {
+    /// Requires a stopped set.
+    pub fn add_event(&mut self, event: &str) -> Result<(), PapiError> {
         let name = event_name(event)?;
         // SAFETY: the set is ours and the name ends with a zero.
-        let added = self.papi.call(|papi| unsafe { (papi.add_named_event)(self.handle, name.as_ptr()) });
-        self.papi.check(added).map_err(|error| self.papi.with_reason(event, error))?;
+        let added = self.papi.with_functions(|papi| unsafe { (papi.add_named_event)(self.handle, name.as_ptr()) });
+        self.papi.check_status(added).map_err(|error| self.papi.with_reason(event, error))?;
         self.count += 1;
         self.values.resize(self.count, 0);
         Ok(())
     }
 
-    /// Starts counting from zero.
-    pub fn start(&mut self) -> Result<(), PapiError> {
+    pub fn start_counting(&mut self) -> Result<(), PapiError> {
         // SAFETY: the set is ours and stopped.
-        self.papi.check(self.papi.call(|papi| unsafe { (papi.start)(self.handle) }))?;
+        self.papi.check_status(self.papi.with_functions(|papi| unsafe { (papi.start)(self.handle) }))?;
         self.is_running = true;
         Ok(())
     }
 
-    pub fn papi(&self) -> &'static Papi {
+    pub fn papi_library(&self) -> &'static Papi {
         self.papi
     }
 
-    /// Returns the counts in order of addition, or None if the set is stopped or PAPI fails.
-    pub fn read(&mut self) -> Option<&[c_longlong]> {
+    /// Returns counts in order of addition, or None if the set is stopped or PAPI fails.
+    pub fn read_counts(&mut self) -> Option<&[c_longlong]> {
         if !self.is_running {
             return None;
         }
@@ -442,30 +440,30 @@ impl EventSet {
         (code == 0).then_some(&self.values)
     }
 
-    pub fn stop(&mut self) {
+    pub fn stop_counting(&mut self) {
         if std::mem::take(&mut self.is_running) {
             // SAFETY: the set runs, and there is one place per event.
-            self.papi.call(|papi| unsafe { (papi.stop)(self.handle, self.values.as_mut_ptr()) });
+            self.papi.with_functions(|papi| unsafe { (papi.stop)(self.handle, self.values.as_mut_ptr()) });
         }
     }
 }
 
 impl Drop for EventSet {
     fn drop(&mut self) {
-        self.stop();
+        self.stop_counting();
         // SAFETY: the set is ours, on its own thread (it is not `Send`), and stopped.
-        self.papi.call(|papi| unsafe {
+        self.papi.with_functions(|papi| unsafe {
             (papi.cleanup_eventset)(self.handle);
             (papi.destroy_eventset)(&mut self.handle);
         });
     }
 }
 
-/// Exports one of our numbers to PAPI as the software-defined event `sde:::opcollect::NAME`, so that other PAPI tools
-/// can watch a collection. The number is never freed, because PAPI may read it at any time.
-pub fn export(name: &str) -> Result<&'static AtomicI64, PapiError> {
-    let papi = library()?;
-    let sde = papi.sde.as_ref().ok_or_else(|| plain(format!("no `{SDE_LIBRARY}`; install it (Debian: libsde1)")))?;
+/// Exports a number as the event `sde:::opcollect::NAME` for PAPI tools. Never freed: PAPI may read it any time.
+pub fn export_number(name: &str) -> Result<&'static AtomicI64, PapiError> {
+    let papi = open_library()?;
+    let sde =
+        papi.sde.as_ref().ok_or_else(|| plain_error(format!("no `{SDE_LIBRARY}`; install it (Debian: libsde1)")))?;
     type Init = unsafe extern "C" fn(*const c_char) -> *mut c_void;
     type Register = unsafe extern "C" fn(*mut c_void, *const c_char, c_int, c_int, *mut c_void) -> c_uint;
     let name = event_name(name)?;
@@ -473,17 +471,17 @@ pub fn export(name: &str) -> Result<&'static AtomicI64, PapiError> {
     // SAFETY: the types are those of the library's header; mode 0 is read-only and difference, type 0 a 64-bit integer;
     // the number is never freed, and an aligned 64-bit integer is read in one piece.
     let code = unsafe {
-        let missing = |error: libloading::Error| plain(format!("`{SDE_LIBRARY}`: {error}"));
+        let missing = |error: libloading::Error| plain_error(format!("`{SDE_LIBRARY}`: {error}"));
         let init = sde.get::<Init>(b"papi_sde_init\0").map_err(missing)?;
         let register = sde.get::<Register>(b"papi_sde_register_counter\0").map_err(missing)?;
         register(init(c"opcollect".as_ptr()), name.as_ptr(), 0, 0, number.as_ptr().cast())
     };
-    if code == 0 { Ok(number) } else { Err(plain(format!("`{SDE_LIBRARY}` does not register {name:?}: {code}"))) }
+    if code == 0 { Ok(number) } else { Err(plain_error(format!("`{SDE_LIBRARY}` does not register {name:?}: {code}"))) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Component, EventSet, lack, library};
+    use super::{Component, EventSet, missing_component, open_library};
 
     #[allow(clippy::print_stderr)]
     fn skip() {
@@ -492,15 +490,15 @@ mod tests {
 
     #[test]
     fn a_misspelled_event_is_answered_with_the_nearest() {
-        let Ok(papi) = library() else { return skip() };
-        let hint = papi.nearest("PAPI_TOT_CYX").unwrap_or_default();
+        let Ok(papi) = open_library() else { return skip() };
+        let hint = papi.nearest_event("PAPI_TOT_CYX").unwrap_or_default();
         assert!(hint.contains("`PAPI_TOT_CYC`"), "{hint}");
-        assert_eq!(papi.nearest("no_such::EVENT_AT_ALL"), None);
+        assert_eq!(papi.nearest_event("no_such::EVENT_AT_ALL"), None);
     }
 
     #[test]
     fn threads_that_begin_and_end_together_do_not_disturb_each_other() {
-        let Ok(papi) = library() else { return skip() };
+        let Ok(papi) = open_library() else { return skip() };
         // Events that any PAPI can count, and names that it must search for.
         let events = ["PAPI_TOT_INS", "perf::TASK-CLOCK", "perf::PAGE-FAULTS", "perf::CONTEXT-SWITCHES", "no:::such"];
         let beside = || {
@@ -509,12 +507,12 @@ mod tests {
                 for event in events {
                     let Ok(component) = papi.component_of(event) else { continue };
                     let Ok(mut set) = EventSet::new(papi, component, round % 2 == 0) else { continue };
-                    if set.add(event).and_then(|()| set.start()).is_ok() {
+                    if set.add_event(event).and_then(|()| set.start_counting()).is_ok() {
                         sets.push(set);
                     }
                 }
                 for set in &mut sets {
-                    assert!(set.read().is_some_and(|counts| counts.iter().all(|count| *count >= 0)));
+                    assert!(set.read_counts().is_some_and(|counts| counts.iter().all(|count| *count >= 0)));
                 }
             }
         };
@@ -530,7 +528,7 @@ mod tests {
             disabled: disabled.map(str::to_owned),
         };
         let here = [component("perf_event", Some("no counters")), component("cuda", Some("libcupti.so not found"))];
-        let lack = |event: &str| lack(event, &here).unwrap_or_default();
+        let lack = |event: &str| missing_component(event, &here).unwrap_or_default();
         assert_eq!(lack("cuda:::dram__bytes_read:stat=sum"), "PAPI's component cuda is off: libcupti.so not found");
         assert_eq!(lack("nvml:::power"), "this PAPI was built without the component nvml");
         assert_eq!(lack("PAPI_TOT_CYC"), "PAPI's component perf_event is off: no counters");

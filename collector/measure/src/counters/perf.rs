@@ -16,9 +16,8 @@ use super::{Reading, names::PerfEvent};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mode {
-    /// Include threads that this thread starts later.
     pub with_descendants: bool,
-    /// Count user mode only, which needs fewer rights.
+    /// Needs fewer rights.
     pub is_user_only: bool,
 }
 
@@ -26,9 +25,8 @@ pub struct Mode {
 pub struct PerfCounter(File);
 
 impl PerfCounter {
-    /// Opens an event for the calling thread on any CPU. An event without a leader starts disabled and can lead a
-    /// group; members follow their leader.
-    pub fn open(event: PerfEvent, mode: Mode, leader: Option<&PerfCounter>) -> Result<Self, Errno> {
+    /// Opens an event for the calling thread on any CPU. Events without leader start disabled and may lead a group.
+    pub fn open_event(event: PerfEvent, mode: Mode, leader: Option<&PerfCounter>) -> Result<Self, Errno> {
         let mut attributes = sys::perf_event_attr {
             type_: event.kind,
             size: u32::try_from(size_of::<sys::perf_event_attr>()).expect("a small structure"),
@@ -52,8 +50,8 @@ impl PerfCounter {
         Ok(Self(unsafe { File::from_raw_fd(descriptor) }))
     }
 
-    /// Opens a sampling event on one CPU for the calling thread and the threads it starts.
-    pub(super) fn sampling(mut attributes: sys::perf_event_attr, cpu: i32) -> Result<Self, Errno> {
+    /// Opens a sampling event on one CPU for the calling thread and its later threads.
+    pub(super) fn open_sampling(mut attributes: sys::perf_event_attr, cpu: i32) -> Result<Self, Errno> {
         // SAFETY: `attributes` is a valid structure that says its own size and outlives the call.
         let descriptor =
             unsafe { perf::perf_event_open(&mut attributes, 0, cpu, -1, u64::from(sys::PERF_FLAG_FD_CLOEXEC)) };
@@ -64,12 +62,11 @@ impl PerfCounter {
         Ok(Self(unsafe { File::from_raw_fd(descriptor) }))
     }
 
-    /// Returns the file, which maps the sample buffer.
-    pub(super) fn file(&self) -> &File {
+    pub(super) fn sample_file(&self) -> &File {
         &self.0
     }
 
-    pub fn switch(&self, is_on: bool) {
+    pub fn set_enabled(&self, is_on: bool) {
         let descriptor = self.0.as_raw_fd();
         // SAFETY: the descriptor is an open perf event, and the argument a plain flag.
         unsafe {
@@ -80,8 +77,8 @@ impl PerfCounter {
         }
     }
 
-    /// Returns the current count, or None if the kernel cannot schedule the group.
-    pub fn read(&mut self) -> Option<Reading> {
+    /// Returns None if the kernel cannot schedule the group.
+    pub fn read_count(&mut self) -> Option<Reading> {
         let mut bytes = [0_u8; 24];
         self.0.read_exact(&mut bytes).ok()?;
         let word = |place: usize| u64::from_ne_bytes(bytes[place * 8..][..8].try_into().expect("eight bytes"));
@@ -89,19 +86,19 @@ impl PerfCounter {
     }
 }
 
-/// Tries to open an event with the most rights available, and returns the mode that worked.
-pub fn probe(event: PerfEvent, with_descendants: bool) -> Result<Mode, Errno> {
+/// Opens an event with the most rights available and returns that mode.
+pub fn probe_event(event: PerfEvent, with_descendants: bool) -> Result<Mode, Errno> {
     let mode = Mode { with_descendants, is_user_only: false };
-    match PerfCounter::open(event, mode, None) {
+    match PerfCounter::open_event(event, mode, None) {
         Err(Errno::EACCES | Errno::EPERM) => {
             let mode = Mode { is_user_only: true, ..mode };
-            PerfCounter::open(event, mode, None).map(|_| mode)
+            PerfCounter::open_event(event, mode, None).map(|_| mode)
         }
         opened => opened.map(|_| mode),
     }
 }
 
-pub fn explain(errno: Errno) -> String {
+pub fn explain_errno(errno: Errno) -> String {
     match errno {
         Errno::ENOENT | Errno::ENODEV | Errno::EOPNOTSUPP => {
             "this machine has no such counter; virtual machines often have none".into()

@@ -12,28 +12,28 @@ pub struct Mode {
     pub is_user_only: bool,
 }
 
-/// An open event; no value exists.
+/// No value exists.
 #[derive(Debug)]
 pub struct PerfCounter(Infallible);
 
 impl PerfCounter {
-    pub fn open(_: PerfEvent, _: Mode, _: Option<&PerfCounter>) -> Result<Self, Errno> {
+    pub fn open_event(_: PerfEvent, _: Mode, _: Option<&PerfCounter>) -> Result<Self, Errno> {
         Err(Errno::ENOSYS)
     }
 
-    pub fn switch(&self, _: bool) {
+    pub fn set_enabled(&self, _: bool) {
         match self.0 {}
     }
 
-    pub fn read(&mut self) -> Option<Reading> {
+    pub fn read_count(&mut self) -> Option<Reading> {
         match self.0 {}
     }
 }
 
-pub fn probe(_: PerfEvent, _: bool) -> Result<Mode, Errno> {
+pub fn probe_event(_: PerfEvent, _: bool) -> Result<Mode, Errno> {
     Err(Errno::ENOSYS)
 }
 
-pub fn explain(_: Errno) -> String {
+pub fn explain_errno(_: Errno) -> String {
     "perf events are not read on 32-bit ARM".to_owned()
 }

@@ -16,15 +16,13 @@ struct Zone {
     file: PathBuf,
     range: u64,
     last: u64,
-    /// Energy since opening.
     passed: u64,
 }
 
 pub(super) type Refused = (Option<i32>, String);
 
 impl Powercap {
-    /// Opens all zones whose names start with `kind`.
-    pub(super) fn open(root: &Path, kind: &str) -> Result<Powercap, Refused> {
+    pub(super) fn open_zones(root: &Path, kind: &str) -> Result<Powercap, Refused> {
         let Ok(entries) = fs::read_dir(root) else {
             let why = format!("the kernel has no `{}`: most virtual machines have no power meter", root.display());
             return Err((None, why));
@@ -38,7 +36,7 @@ impl Powercap {
                 folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with("intel-rapl-mmio"));
             let name = fs::read_to_string(folder.join("name")).unwrap_or_default();
             if name.starts_with(kind) && !is_double {
-                zones.push(Zone::open(&folder)?);
+                zones.push(Zone::open_zone(&folder)?);
             }
         }
         match zones.is_empty() {
@@ -47,14 +45,14 @@ impl Powercap {
         }
     }
 
-    /// Returns the microjoules since opening, or None if a zone cannot be read.
-    pub(super) fn read(&mut self) -> Option<u64> {
-        self.zones.iter_mut().map(Zone::read).sum()
+    /// Returns the energy since opening, or None if a zone cannot be read.
+    pub(super) fn read_microjoules(&mut self) -> Option<u64> {
+        self.zones.iter_mut().map(Zone::read_energy).sum()
     }
 }
 
 impl Zone {
-    fn open(folder: &Path) -> Result<Zone, Refused> {
+    fn open_zone(folder: &Path) -> Result<Zone, Refused> {
         let file = folder.join("energy_uj");
         let refused = |error: std::io::Error| match error.kind() {
             std::io::ErrorKind::PermissionDenied => {
@@ -63,13 +61,13 @@ impl Zone {
             }
             _ => (error.raw_os_error(), format!("`{}` cannot be read: {error}", file.display())),
         };
-        let last = number(&file).map_err(refused)?;
-        let range = number(&folder.join("max_energy_range_uj")).unwrap_or(u64::MAX);
+        let last = read_number(&file).map_err(refused)?;
+        let range = read_number(&folder.join("max_energy_range_uj")).unwrap_or(u64::MAX);
         Ok(Zone { file, range, last, passed: 0 })
     }
 
-    fn read(&mut self) -> Option<u64> {
-        let now = number(&self.file).ok()?;
+    fn read_energy(&mut self) -> Option<u64> {
+        let now = read_number(&self.file).ok()?;
         let step =
             now.checked_sub(self.last).or_else(|| Some(self.range.checked_sub(self.last)?.saturating_add(now)))?;
         self.last = now;
@@ -78,7 +76,7 @@ impl Zone {
     }
 }
 
-fn number(file: &Path) -> std::io::Result<u64> {
+fn read_number(file: &Path) -> std::io::Result<u64> {
     let text = fs::read_to_string(file)?;
     text.trim()
         .parse()
@@ -106,17 +104,17 @@ mod tests {
         zone(place, "intel-rapl:1", "package-1", 5);
         zone(place, "intel-rapl:0:0", "dram", 7);
         zone(place, "intel-rapl-mmio:0", "package-0", 990);
-        let mut packages = Powercap::open(place, "package").expect("there are two");
-        assert_eq!(packages.read(), Some(0));
+        let mut packages = Powercap::open_zones(place, "package").expect("there are two");
+        assert_eq!(packages.read_microjoules(), Some(0));
         zone(place, "intel-rapl:0", "package-0", 20);
         zone(place, "intel-rapl:1", "package-1", 6);
-        assert_eq!(packages.read(), Some(31), "one ran over");
-        assert_eq!(packages.read(), Some(31));
+        assert_eq!(packages.read_microjoules(), Some(31), "one ran over");
+        assert_eq!(packages.read_microjoules(), Some(31));
         fs::remove_file(place.join("intel-rapl:1/energy_uj")).expect("it was there");
-        assert_eq!(packages.read(), None);
-        let why = Powercap::open(place, "psys").err().expect("there is none").1;
+        assert_eq!(packages.read_microjoules(), None);
+        let why = Powercap::open_zones(place, "psys").err().expect("there is none").1;
         assert!(why.ends_with("has no zone `psys`"), "{why}");
-        let why = Powercap::open(&place.join("no"), "package").err().expect("there is none").1;
+        let why = Powercap::open_zones(&place.join("no"), "package").err().expect("there is none").1;
         assert!(why.contains("virtual machines"), "{why}");
     }
 }

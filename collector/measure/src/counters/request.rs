@@ -12,10 +12,9 @@ use super::{
 #[serde(default, deny_unknown_fields)]
 pub struct CounterRequest {
     pub backend: Backend,
-    /// Stable names (see [`names::NAMES`] and [`gpu::GPU_NAMES`]) or native ones: `papi:NAME`, `perf:rHEX` for a raw
-    /// event, `cupti:METRIC` for a GPU metric.
+    /// Stable names (see [`names::NAMES`], [`gpu::GPU_NAMES`]), `papi:NAME`, `perf:rHEX` or `cupti:METRIC`.
     pub events: Vec<String>,
-    /// Whether to include threads that the opening thread starts later. Open the session before TVM creates its pool.
+    /// Includes threads that the opening thread starts later: open the session before TVM creates its pool.
     pub with_descendants: bool,
 }
 
@@ -29,7 +28,6 @@ impl Default for CounterRequest {
     }
 }
 
-/// A requested event with its name at each source.
 pub(super) struct RequestedCounter {
     pub(super) name: String,
     pub(super) unit: &'static str,
@@ -40,7 +38,7 @@ pub(super) struct RequestedCounter {
 }
 
 impl RequestedCounter {
-    pub(super) fn parse(name: &str) -> Result<Self, Refusal> {
+    pub(super) fn parse_name(name: &str) -> Result<Self, Refusal> {
         let refuse = |step, why: &str| Refusal { event: name.into(), step, errno: None, why: why.into() };
         let mut wanted =
             Self { name: name.into(), unit: "count", papi: Vec::new(), perf: None, usage: None, powercap: None };
@@ -50,12 +48,12 @@ impl RequestedCounter {
             let config = raw.strip_prefix('r').and_then(|digits| u64::from_str_radix(digits, 16).ok());
             let config =
                 config.ok_or_else(|| refuse(Step::Perf, "a raw event is written `perf:r` and hexadecimal digits"))?;
-            wanted.perf = Some(PerfEvent::raw(config));
-        } else if let Some(&CounterName { unit, papi, perf, usage, powercap, .. }) = names::find(name) {
+            wanted.perf = Some(PerfEvent::raw_event(config));
+        } else if let Some(&CounterName { unit, papi, perf, usage, powercap, .. }) = names::find_counter(name) {
             let papi = papi.iter().map(ToString::to_string).collect();
             wanted = Self { unit, papi, perf, usage, powercap, ..wanted };
         } else if gpu::is_of_gpu(name) {
-            let step = gpu::find(name).map_or(Step::Cupti, |counter| counter.step);
+            let step = gpu::find_counter(name).map_or(Step::Cupti, |counter| counter.step);
             return Err(refuse(step, "it is a counter of GPUs, and this runs on a CPU"));
         } else {
             return Err(refuse(
@@ -78,14 +76,14 @@ impl RequestedCounter {
         }
     }
 
-    pub(super) fn channel(&self, step: Step, native: &str, coverage: Coverage) -> Channel {
+    pub(super) fn make_channel(&self, step: Step, native: &str, coverage: Coverage) -> Channel {
         let (name, unit) = (self.name.clone(), self.unit.into());
         Channel { name, unit, step, native: native.into(), coverage, group: None }
     }
 
     pub(super) fn usage_channel(&self, figure: UsageFigure) -> Channel {
         let coverage = if figure.is_of_thread { Coverage::Thread } else { Coverage::Process };
-        self.channel(Step::Usage, figure.field, coverage)
+        self.make_channel(Step::Usage, figure.field, coverage)
     }
 
     pub(super) fn perf_channel(&self, mode: Mode) -> Channel {
@@ -96,6 +94,6 @@ impl RequestedCounter {
             (true, true) => Coverage::DescendantsUser,
         };
         let native = self.perf.map(|event| format!("{}:{:#x}", event.kind, event.config)).unwrap_or_default();
-        self.channel(Step::Perf, &native, coverage)
+        self.make_channel(Step::Perf, &native, coverage)
     }
 }

@@ -3,7 +3,7 @@
 //! Each CPU has one event with a ring buffer: cycles if the processor counts them, else the kernel's timer. Samples
 //! lost to a full buffer are counted.
 
-use super::perf::{PerfCounter, explain};
+use super::perf::{PerfCounter, explain_errno};
 use super::values::Refusal;
 use super::{Step, names::PerfEvent};
 use nix::errno::Errno;
@@ -14,11 +14,10 @@ use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Data pages of a ring buffer, a power of two; one control page precedes them. An unprivileged process may map 516 KiB
-/// per CPU.
+/// A power of two; one control page precedes them. Unprivileged processes may map 516 KiB per CPU.
 const RING_PAGES: usize = 64;
 const PAGE_BYTES: usize = 4096;
-/// Upper bound of a record's size with the requested sample fields.
+/// Upper bound with the requested sample fields.
 const RECORD_BYTES: usize = 64;
 
 const EVENTS: [(&str, PerfEvent); 2] = [
@@ -26,14 +25,14 @@ const EVENTS: [(&str, PerfEvent); 2] = [
     ("cpu-clock", PerfEvent { kind: sys::PERF_TYPE_SOFTWARE, config: sys::PERF_COUNT_SW_CPU_CLOCK as u64 }),
 ];
 
-/// A sampler of the calling thread and the threads it starts later, on some CPUs.
+/// Samples the calling thread and its later threads on some CPUs.
 #[derive(Debug)]
 pub struct Sampler {
     pub event: &'static str,
     rings: Vec<Ring>,
 }
 
-pub(super) fn attributes(event: PerfEvent, hertz: u64) -> sys::perf_event_attr {
+pub(super) fn sampling_attributes(event: PerfEvent, hertz: u64) -> sys::perf_event_attr {
     let mut attributes = sys::perf_event_attr {
         type_: event.kind,
         size: u32::try_from(size_of::<sys::perf_event_attr>()).expect("a small structure"),
@@ -51,28 +50,29 @@ pub(super) fn attributes(event: PerfEvent, hertz: u64) -> sys::perf_event_attr {
 }
 
 impl Sampler {
-    /// Opens a disabled sampler with a sampling rate per CPU.
-    pub fn open(cpus: &[usize], hertz: u64) -> Result<Sampler, Refusal> {
+    /// Opens a disabled sampler; the rate is per CPU.
+    pub fn open_sampler(cpus: &[usize], hertz: u64) -> Result<Sampler, Refusal> {
         let mut last = None;
         for (name, event) in EVENTS {
-            let rings = cpus.iter().map(|cpu| Ring::open(event, hertz, *cpu)).collect::<Result<Vec<Ring>, Errno>>();
+            let rings =
+                cpus.iter().map(|cpu| Ring::open_ring(event, hertz, *cpu)).collect::<Result<Vec<Ring>, Errno>>();
             match rings {
                 Ok(rings) => return Ok(Sampler { event: name, rings }),
                 Err(errno) => last = Some((name, errno)),
             }
         }
         let (event, errno) = last.expect("there is an event");
-        let (event, why) = (event.to_owned(), explain(errno));
+        let (event, why) = (event.to_owned(), explain_errno(errno));
         Err(Refusal { event, step: Step::Perf, errno: Some(errno as i32), why })
     }
 
-    pub fn switch(&self, is_on: bool) {
-        self.rings.iter().for_each(|ring| ring.event.switch(is_on));
+    pub fn set_enabled(&self, is_on: bool) {
+        self.rings.iter().for_each(|ring| ring.event.set_enabled(is_on));
     }
 
-    /// Passes the instruction address of each pending sample to `each`, and returns the number of lost samples.
-    pub fn take(&mut self, mut each: impl FnMut(u64)) -> u64 {
-        self.rings.iter_mut().map(|ring| ring.take(&mut each)).sum()
+    /// Passes pending instruction addresses to `each`; returns the number of lost samples.
+    pub fn take_samples(&mut self, mut each: impl FnMut(u64)) -> u64 {
+        self.rings.iter_mut().map(|ring| ring.take_samples(&mut each)).sum()
     }
 }
 
@@ -85,29 +85,27 @@ struct Ring {
 // SAFETY: the mapping belongs to the process, and only one owner at a time reads from it.
 unsafe impl Send for Ring {}
 
-/// Offsets in the control page, from `perf_event_mmap_page`.
 const HEAD: usize = std::mem::offset_of!(sys::perf_event_mmap_page, data_head);
 const TAIL: usize = std::mem::offset_of!(sys::perf_event_mmap_page, data_tail);
 
 impl Ring {
-    fn open(event: PerfEvent, hertz: u64, cpu: usize) -> Result<Ring, Errno> {
+    fn open_ring(event: PerfEvent, hertz: u64, cpu: usize) -> Result<Ring, Errno> {
         let cpu = i32::try_from(cpu).map_err(|_| Errno::EINVAL)?;
-        let event = PerfCounter::sampling(attributes(event, hertz), cpu)?;
+        let event = PerfCounter::open_sampling(sampling_attributes(event, hertz), cpu)?;
         let length = NonZeroUsize::new((1 + RING_PAGES) * PAGE_BYTES).expect("more than nothing");
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping of an event of ours at an address of the kernel's choice touches no memory in use.
-        let base = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, event.file(), 0) }?;
+        let base = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, event.sample_file(), 0) }?;
         Ok(Ring { event, base })
     }
 
-    fn word(&self, place: usize) -> &AtomicU64 {
+    fn control_word(&self, place: usize) -> &AtomicU64 {
         // SAFETY: both places are aligned words of the first page, which is mapped as long as `self` lives; the kernel
         // and we write one of them each, atomically.
         unsafe { &*self.base.as_ptr().cast::<u8>().add(place).cast::<AtomicU64>() }
     }
 
-    /// Copies bytes from the ring buffer, across its end if needed.
-    fn bytes(&self, place: u64, length: usize) -> [u8; RECORD_BYTES] {
+    fn copy_bytes(&self, place: u64, length: usize) -> [u8; RECORD_BYTES] {
         let size = RING_PAGES * PAGE_BYTES;
         // SAFETY: the pages behind the first are mapped as long as `self` lives, and places are taken modulo their size.
         let at = |place: usize| unsafe { *self.base.as_ptr().cast::<u8>().add(PAGE_BYTES + place % size) };
@@ -117,19 +115,19 @@ impl Ring {
         bytes
     }
 
-    fn take(&mut self, each: &mut impl FnMut(u64)) -> u64 {
+    fn take_samples(&mut self, each: &mut impl FnMut(u64)) -> u64 {
         const HEADER_BYTES: usize = 8;
-        let head = self.word(HEAD).load(Ordering::Acquire);
-        let mut tail = self.word(TAIL).load(Ordering::Relaxed);
+        let head = self.control_word(HEAD).load(Ordering::Acquire);
+        let mut tail = self.control_word(TAIL).load(Ordering::Relaxed);
         let mut lost = 0;
         while tail < head {
-            let header = self.bytes(tail, HEADER_BYTES);
+            let header = self.copy_bytes(tail, HEADER_BYTES);
             let kind = u32::from_ne_bytes(header[..4].try_into().expect("four bytes"));
             let size = usize::from(u16::from_ne_bytes(header[6..8].try_into().expect("two bytes")));
             if size < HEADER_BYTES {
                 break;
             }
-            let record = self.bytes(tail, size.min(RECORD_BYTES));
+            let record = self.copy_bytes(tail, size.min(RECORD_BYTES));
             let word = |place: usize| u64::from_ne_bytes(record[place..][..8].try_into().expect("eight bytes"));
             match kind {
                 sys::PERF_RECORD_SAMPLE => each(word(8)),
@@ -139,7 +137,7 @@ impl Ring {
             tail += size as u64;
         }
         // Releases the consumed records.
-        self.word(TAIL).store(head, Ordering::Release);
+        self.control_word(TAIL).store(head, Ordering::Release);
         lost
     }
 }

@@ -4,7 +4,7 @@ use super::Step;
 use super::values::Refusal;
 use std::convert::Infallible;
 
-/// A sampler; no value exists.
+/// No value exists.
 #[derive(Debug)]
 pub struct Sampler {
     pub event: &'static str,
@@ -12,17 +12,16 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Always fails.
-    pub fn open(_: &[usize], _: u64) -> Result<Sampler, Refusal> {
+    pub fn open_sampler(_: &[usize], _: u64) -> Result<Sampler, Refusal> {
         let why = super::perf::explain(nix::errno::Errno::ENOSYS);
         Err(Refusal { event: "cycles".to_owned(), step: Step::Perf, errno: None, why })
     }
 
-    pub fn switch(&self, _: bool) {
+    pub fn set_enabled(&self, _: bool) {
         match self.never {}
     }
 
-    pub fn take(&mut self, _: impl FnMut(u64)) -> u64 {
+    pub fn take_samples(&mut self, _: impl FnMut(u64)) -> u64 {
         match self.never {}
     }
 }

@@ -18,7 +18,7 @@ use super::{
 /// Typical number of general counter registers.
 const GROUP_EVENTS_MAX: usize = 4;
 
-/// Open counters of one thread. Not `Send`, because a set counts the thread that opened it.
+/// Open counters of one thread. Not `Send`: a set counts the thread that opened it.
 pub struct CounterSession {
     channels: Vec<Channel>,
     refusals: Vec<Refusal>,
@@ -31,32 +31,29 @@ pub struct CounterSession {
     not_send: PhantomData<*const ()>,
 }
 
-/// A PAPI set, with the channel index of each event.
 struct PapiSet {
     set: EventSet,
     group: Option<usize>,
     places: Vec<usize>,
 }
 
-/// Perf events scheduled together; the first one leads.
+/// Perf events scheduled together, leader first.
 struct PerfGroup {
     members: Vec<(PerfCounter, usize)>,
     group: Option<usize>,
 }
 
-/// A counter that the kernel accepted in a trial, before groups are formed.
+/// A counter accepted in a trial, before groups are formed.
 struct Granted {
     channel: Channel,
     event: PerfEvent,
     mode: Mode,
-    /// Fallback if the final opening fails.
     below: Option<(Channel, UsageFigure)>,
 }
 
 impl CounterSession {
-    /// Opens counters for the calling thread. [`CounterReader::refusals`] lists the rest; a counter from a lower source
-    /// also has refusals from the sources above it.
-    pub fn open(request: &CounterRequest) -> Self {
+    /// Opens counters for the calling thread; [`CounterReader::refusals`] lists refusals of all sources.
+    pub fn open_counters(request: &CounterRequest) -> Self {
         let mut session = Self {
             channels: Vec::new(),
             refusals: Vec::new(),
@@ -69,19 +66,19 @@ impl CounterSession {
             not_send: PhantomData,
         };
         if request.backend != Backend::None {
-            let all = session.parse(&request.events);
+            let all = session.parse_requests(&request.events);
             let below = session.open_papi(all, request);
             session.open_below(below, request);
         }
-        session.select(0);
+        session.select_group(0);
         session
     }
 
-    fn parse(&mut self, names: &[String]) -> Vec<RequestedCounter> {
+    fn parse_requests(&mut self, names: &[String]) -> Vec<RequestedCounter> {
         let mut seen = BTreeSet::new();
         let mut all = Vec::new();
         for name in names.iter().filter(|name| seen.insert(name.as_str())) {
-            match RequestedCounter::parse(name) {
+            match RequestedCounter::parse_name(name) {
                 Ok(wanted) => all.push(wanted),
                 Err(refusal) => self.refusals.push(refusal),
             }
@@ -89,18 +86,17 @@ impl CounterSession {
         all
     }
 
-    /// Opens what PAPI offers; returns the counters for the lower sources.
     fn open_papi(&mut self, all: Vec<RequestedCounter>, request: &CounterRequest) -> Vec<RequestedCounter> {
-        if !request.backend.allows(Step::Papi) {
+        if !request.backend.allows_step(Step::Papi) {
             return all;
         }
         let (asked, mut below): (Vec<_>, Vec<_>) = all.into_iter().partition(|wanted| !wanted.papi.is_empty());
         let mut refused = Refused::new();
-        for planned in sets::started(asked, request, &mut refused) {
+        for planned in sets::start_sets(asked, request, &mut refused) {
             self.keep_papi(planned, request.with_descendants);
         }
         for (wanted, error) in refused {
-            self.refuse(&wanted.name, Step::Papi, error.code, error.why);
+            self.add_refusal(&wanted.name, Step::Papi, error.code, error.why);
             below.push(wanted);
         }
         // Registers are allocated in the order of the request.
@@ -116,12 +112,11 @@ impl CounterSession {
         };
         let group = planned.is_hardware.then(|| self.next_group());
         let channel =
-            |member: &Member| Channel { group, ..member.wanted.channel(Step::Papi, &member.native, coverage) };
+            |member: &Member| Channel { group, ..member.wanted.make_channel(Step::Papi, &member.native, coverage) };
         let places = planned.members.iter().map(|member| self.add_channel(channel(member))).collect();
         self.papi.push(PapiSet { set: planned.set, group, places });
     }
 
-    /// Opens counters from the sources below PAPI.
     fn open_below(&mut self, all: Vec<RequestedCounter>, request: &CounterRequest) {
         let mut granted = Vec::new();
         for wanted in &all {
@@ -130,24 +125,23 @@ impl CounterSession {
         self.open_perf(granted);
     }
 
-    /// Tries the sources below PAPI for one counter.
     fn open_event(&mut self, wanted: &RequestedCounter, request: &CounterRequest, granted: &mut Vec<Granted>) {
         let name = wanted.name.as_str();
-        if let Some(zone) = wanted.powercap.filter(|_| request.backend.allows(Step::Powercap)) {
-            return match Powercap::open(Path::new(powercap::ROOT), zone) {
+        if let Some(zone) = wanted.powercap.filter(|_| request.backend.allows_step(Step::Powercap)) {
+            return match Powercap::open_zones(Path::new(powercap::ROOT), zone) {
                 Ok(open) => {
-                    let place = self.add_channel(wanted.channel(Step::Powercap, zone, Coverage::Machine));
+                    let place = self.add_channel(wanted.make_channel(Step::Powercap, zone, Coverage::Machine));
                     self.powercap.push((place, open));
                 }
-                Err((errno, why)) => self.refuse(name, Step::Powercap, errno, why),
+                Err((errno, why)) => self.add_refusal(name, Step::Powercap, errno, why),
             };
         }
-        let usage = wanted.usage.filter(|_| request.backend.allows(Step::Usage));
+        let usage = wanted.usage.filter(|_| request.backend.allows_step(Step::Usage));
         let below = usage.map(|figure| (wanted.usage_channel(figure), figure));
-        if let Some(event) = wanted.perf.filter(|_| request.backend.allows(Step::Perf)) {
-            match probe(event, request.with_descendants) {
+        if let Some(event) = wanted.perf.filter(|_| request.backend.allows_step(Step::Perf)) {
+            match probe_event(event, request.with_descendants) {
                 Ok(mode) => return granted.push(Granted { channel: wanted.perf_channel(mode), event, mode, below }),
-                Err((errno, why)) => self.refuse(name, Step::Perf, errno, why),
+                Err((errno, why)) => self.add_refusal(name, Step::Perf, errno, why),
             }
         }
         if below.is_some() {
@@ -155,7 +149,7 @@ impl CounterSession {
         }
         if self.refusals.iter().all(|refusal| refusal.event != name) {
             let step = if request.backend == Backend::Usage { Step::Usage } else { wanted.highest_step() };
-            self.refuse(name, step, None, "the permitted steps lack this counter".into());
+            self.add_refusal(name, step, None, "the permitted steps lack this counter".into());
         }
     }
 
@@ -179,7 +173,7 @@ impl CounterSession {
         }
     }
 
-    /// Halves a group until the processor can count it at once, because a watchdog may occupy a register.
+    /// Halves a group until it fits, because a watchdog may occupy a register.
     fn open_hardware(&mut self, part: &[Granted]) {
         if part.len() == 1 || can_count(part) {
             let group = self.next_group();
@@ -197,13 +191,13 @@ impl CounterSession {
                 let places = part.iter().map(|one| self.add_channel(Channel { group, ..one.channel.clone() }));
                 let members: Vec<_> = counters.into_iter().zip(places.collect::<Vec<_>>()).collect();
                 if group.is_none() {
-                    members[0].0.switch(true);
+                    members[0].0.set_enabled(true);
                 }
                 self.perf.push(PerfGroup { members, group });
             }
             Err(errno) => {
                 for one in part {
-                    self.refuse(&one.channel.name, Step::Perf, Some(errno as i32), perf::explain(errno));
+                    self.add_refusal(&one.channel.name, Step::Perf, Some(errno as i32), perf::explain_errno(errno));
                     self.open_usage(one.below.clone());
                 }
             }
@@ -220,21 +214,21 @@ impl CounterSession {
         self.groups - 1
     }
 
-    fn refuse(&mut self, event: &str, step: Step, errno: Option<i32>, why: String) {
+    fn add_refusal(&mut self, event: &str, step: Step, errno: Option<i32>, why: String) {
         self.refusals.push(Refusal { event: event.into(), step, errno, why });
     }
 
-    fn switch(&mut self, group: usize, is_on: bool) {
+    fn switch_group(&mut self, group: usize, is_on: bool) {
         for open in self.papi.iter_mut().filter(|open| open.group == Some(group)) {
             if is_on {
                 // The set has started before. If starting fails now, reading returns nothing.
-                let _ = open.set.start();
+                let _ = open.set.start_counting();
             } else {
-                open.set.stop();
+                open.set.stop_counting();
             }
         }
         for open in self.perf.iter().filter(|open| open.group == Some(group)) {
-            open.members[0].0.switch(is_on);
+            open.members[0].0.set_enabled(is_on);
         }
     }
 }
@@ -244,42 +238,42 @@ impl CounterReader for CounterSession {
         &self.channels
     }
 
-    fn groups(&self) -> usize {
+    fn group_count(&self) -> usize {
         self.groups.max(1)
     }
 
-    fn select(&mut self, group: usize) {
+    fn select_group(&mut self, group: usize) {
         if self.selected == Some(group) {
             return;
         }
         if let Some(earlier) = self.selected.replace(group) {
-            self.switch(earlier, false);
+            self.switch_group(earlier, false);
         }
-        self.switch(group, true);
+        self.switch_group(group, true);
     }
 
-    fn read(&mut self, into: &mut [Option<Reading>]) {
+    fn read_channels(&mut self, into: &mut [Option<Reading>]) {
         into.fill(None);
         let selected = self.selected;
         let counts = |group: Option<usize>| group.is_none() || group == selected;
         for open in self.papi.iter_mut().filter(|open| counts(open.group)) {
-            for (&place, &value) in open.places.iter().zip(open.set.read().unwrap_or_default()) {
-                into[place] = u64::try_from(value).ok().map(Reading::of);
+            for (&place, &value) in open.places.iter().zip(open.set.read_counts().unwrap_or_default()) {
+                into[place] = u64::try_from(value).ok().map(Reading::always_counting);
             }
         }
         for open in self.perf.iter_mut().filter(|open| counts(open.group)) {
             for (counter, place) in &mut open.members {
-                into[*place] = counter.read();
+                into[*place] = counter.read_count();
             }
         }
         for (place, open) in &mut self.powercap {
-            into[*place] = open.read().map(Reading::of);
+            into[*place] = open.read_microjoules().map(Reading::always_counting);
         }
         if !self.usage.is_empty() {
-            let parts = self.usage.iter().fold(UsageParts::default(), |all, (_, figure)| all.or(figure.parts));
-            let usage = Usage::of(parts);
+            let parts = self.usage.iter().fold(UsageParts::default(), |all, (_, figure)| all.union_with(figure.parts));
+            let usage = Usage::read_parts(parts);
             for (place, figure) in &self.usage {
-                into[*place] = Some(Reading::of((figure.read)(&usage)));
+                into[*place] = Some(Reading::always_counting((figure.read)(&usage)));
             }
         }
     }
@@ -289,8 +283,9 @@ impl CounterReader for CounterSession {
     }
 }
 
-fn probe(event: PerfEvent, with_descendants: bool) -> Result<Mode, (Option<i32>, String)> {
-    let mode = perf::probe(event, with_descendants).map_err(|errno| (Some(errno as i32), perf::explain(errno)))?;
+fn probe_event(event: PerfEvent, with_descendants: bool) -> Result<Mode, (Option<i32>, String)> {
+    let mode =
+        perf::probe_event(event, with_descendants).map_err(|errno| (Some(errno as i32), perf::explain_errno(errno)))?;
     if mode.is_user_only && event.is_of_kernel() {
         return Err((None, "it counts kernel events, and only user mode is permitted: it would be 0".into()));
     }
@@ -300,36 +295,32 @@ fn probe(event: PerfEvent, with_descendants: bool) -> Result<Mode, (Option<i32>,
 fn open_members(part: &[Granted]) -> Result<Vec<PerfCounter>, nix::errno::Errno> {
     let mut members: Vec<PerfCounter> = Vec::with_capacity(part.len());
     for one in part {
-        members.push(PerfCounter::open(one.event, one.mode, members.first())?);
+        members.push(PerfCounter::open_event(one.event, one.mode, members.first())?);
     }
     Ok(members)
 }
 
-/// Checks that the processor counts these events together, by enabling them for a moment.
 fn can_count(part: &[Granted]) -> bool {
     let Ok(mut members) = open_members(part) else { return false };
-    members[0].switch(true);
+    members[0].set_enabled(true);
     std::hint::black_box((0..10_000_u64).fold(0, |sum, step| std::hint::black_box(sum ^ step)));
-    members[0].switch(false);
-    members.iter_mut().all(|counter| counter.read().is_some_and(|reading| reading.running_ns > 0))
+    members[0].set_enabled(false);
+    members.iter_mut().all(|counter| counter.read_count().is_some_and(|reading| reading.running_ns > 0))
 }
 
-/// The availability of one stable name on this machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Availability {
     pub name: &'static str,
     pub unit: &'static str,
     pub description: &'static str,
-    /// Source and coverage, if a source has the counter.
+    /// None if no source has the counter.
     pub given: Option<(Step, Coverage)>,
-    /// Refusals of the other sources.
     pub refusals: Vec<Refusal>,
 }
 
-/// Tries every counter with a stable name for the calling thread.
-pub fn available(request: &CounterRequest) -> Vec<Availability> {
+pub fn list_available(request: &CounterRequest) -> Vec<Availability> {
     let events = names::NAMES.iter().map(|counter| counter.name.to_string()).collect();
-    let session = CounterSession::open(&CounterRequest { events, ..request.clone() });
+    let session = CounterSession::open_counters(&CounterRequest { events, ..request.clone() });
     let of = |counter: &CounterName| Availability {
         name: counter.name,
         unit: counter.unit,

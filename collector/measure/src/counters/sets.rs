@@ -12,7 +12,7 @@ pub(super) struct Planned {
     pub set: EventSet,
     pub members: Vec<Member>,
     component: c_int,
-    /// Whether the events need counter registers, so that sets must alternate.
+    /// Hardware sets must alternate.
     pub is_hardware: bool,
 }
 
@@ -23,8 +23,8 @@ pub(super) struct Member {
 
 pub(super) type Refused = Vec<(RequestedCounter, PapiError)>;
 
-/// Returns sets that have started successfully. Sets without hardware events stay running.
-pub(super) fn started(all: Vec<RequestedCounter>, request: &CounterRequest, refused: &mut Refused) -> Vec<Planned> {
+/// Returns started sets. Sets without hardware events stay running.
+pub(super) fn start_sets(all: Vec<RequestedCounter>, request: &CounterRequest, refused: &mut Refused) -> Vec<Planned> {
     let mut sets: Vec<Planned> = Vec::new();
     for wanted in all {
         match add_first(&wanted, request, &mut sets) {
@@ -32,19 +32,19 @@ pub(super) fn started(all: Vec<RequestedCounter>, request: &CounterRequest, refu
             Err(error) => refused.push((wanted, error)),
         }
     }
-    sets.into_iter().flat_map(|set| set.start(request.with_descendants, refused)).collect()
+    sets.into_iter().flat_map(|set| set.start_set(request.with_descendants, refused)).collect()
 }
 
-/// Tries the PAPI names of a counter in order; returns the set that accepted it, or the last error.
+/// Tries the PAPI names of a counter in order; returns the accepting set, or the last error.
 fn add_first(
     wanted: &RequestedCounter,
     request: &CounterRequest,
     sets: &mut Vec<Planned>,
 ) -> Result<(usize, String), PapiError> {
-    let papi = papi::library()?;
+    let papi = papi::open_library()?;
     let mut refusal = PapiError { code: None, why: "PAPI has no name for it".into() };
     for native in &wanted.papi {
-        match add(papi, native, request.with_descendants, sets) {
+        match add_event(papi, native, request.with_descendants, sets) {
             Ok(place) => return Ok((place, native.clone())),
             Err(error) => refusal = PapiError { why: format!("`{native}`: {error}"), ..error },
         }
@@ -52,39 +52,44 @@ fn add_first(
     Err(refusal)
 }
 
-/// Adds an event to the last set of its component, or to a new set if that one is full.
-fn add(papi: &'static Papi, native: &str, with_descendants: bool, sets: &mut Vec<Planned>) -> Result<usize, PapiError> {
+/// Adds an event to the last set of its component, or to a new set if full.
+fn add_event(
+    papi: &'static Papi,
+    native: &str,
+    with_descendants: bool,
+    sets: &mut Vec<Planned>,
+) -> Result<usize, PapiError> {
     let component = papi.component_of(native)?;
     let is_hardware = papi.is_hardware(component);
     if let Some(place) = sets.iter().rposition(|open| open.component == component) {
-        match sets[place].set.add(native) {
+        match sets[place].set.add_event(native) {
             Err(error) if is_hardware && error.is_conflict() => {}
             added => return added.map(|()| place),
         }
     }
     let mut set = EventSet::new(papi, component, with_descendants)?;
-    set.add(native)?;
+    set.add_event(native)?;
     sets.push(Planned { set, members: Vec::new(), component, is_hardware });
     Ok(sets.len() - 1)
 }
 
 impl Planned {
-    fn of(
+    fn of_members(
         papi: &'static Papi,
         component: c_int,
         with_descendants: bool,
         members: &[Member],
     ) -> Result<Self, PapiError> {
         let mut set = EventSet::new(papi, component, with_descendants)?;
-        members.iter().try_for_each(|member| set.add(&member.native))?;
+        members.iter().try_for_each(|member| set.add_event(&member.native))?;
         Ok(Self { set, members: Vec::new(), component, is_hardware: papi.is_hardware(component) })
     }
 
-    fn start(mut self, with_descendants: bool, refused: &mut Refused) -> Vec<Self> {
-        match self.set.start() {
+    fn start_set(mut self, with_descendants: bool, refused: &mut Refused) -> Vec<Self> {
+        match self.set.start_counting() {
             Ok(()) => {
                 if self.is_hardware {
-                    self.set.stop();
+                    self.set.stop_counting();
                 }
                 vec![self]
             }
@@ -94,18 +99,20 @@ impl Planned {
 
     /// Splits a set until the parts start.
     fn take_apart(self, error: &PapiError, with_descendants: bool, refused: &mut Refused) -> Vec<Self> {
-        let (papi, component, is_hardware) = (self.set.papi(), self.component, self.is_hardware);
+        let (papi, component, is_hardware) = (self.set.papi_library(), self.component, self.is_hardware);
         drop(self.set);
-        let of = |members: &[Member]| Self::of(papi, component, with_descendants, members);
+        let of = |members: &[Member]| Self::of_members(papi, component, with_descendants, members);
         let (parts, unable) = match is_hardware {
-            true => halves(self.members),
-            false => able(self.members, |member| of(std::slice::from_ref(member)).and_then(|mut set| set.set.start())),
+            true => halve_members(self.members),
+            false => split_startable(self.members, |member| {
+                of(std::slice::from_ref(member)).and_then(|mut set| set.set.start_counting())
+            }),
         };
         refused.extend(unable.into_iter().map(|member| (member.wanted, does_not_start(error))));
         let mut started = Vec::new();
         for part in parts {
             match of(&part) {
-                Ok(set) => started.extend(Self { members: part, ..set }.start(with_descendants, refused)),
+                Ok(set) => started.extend(Self { members: part, ..set }.start_set(with_descendants, refused)),
                 Err(error) => refused.extend(part.into_iter().map(|member| (member.wanted, error.clone()))),
             }
         }
@@ -113,11 +120,9 @@ impl Planned {
     }
 }
 
-/// Parts to try, and events that are given up.
 type SetParts = (Vec<Vec<Member>>, Vec<Member>);
 
-/// Splits hardware events into halves, which may alternate.
-fn halves(mut members: Vec<Member>) -> SetParts {
+fn halve_members(mut members: Vec<Member>) -> SetParts {
     if members.len() < 2 {
         return (Vec::new(), members);
     }
@@ -125,8 +130,8 @@ fn halves(mut members: Vec<Member>) -> SetParts {
     (vec![members, rest], Vec::new())
 }
 
-/// Removes events that do not start alone. Other components allow one running set, so their sets cannot alternate.
-fn able(members: Vec<Member>, start: impl Fn(&Member) -> Result<(), PapiError>) -> SetParts {
+/// Removes events that do not start alone. Sets of such components cannot alternate: only one can run.
+fn split_startable(members: Vec<Member>, start: impl Fn(&Member) -> Result<(), PapiError>) -> SetParts {
     let (able, unable): (Vec<_>, Vec<_>) = members.into_iter().partition(|member| start(member).is_ok());
     match able.is_empty() || unable.is_empty() {
         true => (Vec::new(), able.into_iter().chain(unable).collect()),

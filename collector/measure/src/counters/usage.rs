@@ -6,25 +6,20 @@ use nix::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Resources used so far, or between two moments. Fields cover the whole process unless their name says otherwise, so
-/// that multithreaded kernels are charged in full.
+/// Resources used so far, or between two moments, by the whole process unless a name says otherwise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// CPU time of the calling thread, kernel included.
+    /// Includes kernel time.
     pub thread_cpu_ns: u64,
-    /// CPU time of all threads, kernel included.
+    /// Includes kernel time.
     pub process_cpu_ns: u64,
-    /// Page faults served from memory.
     pub minor_faults: u64,
-    /// Page faults that read from a disk.
     pub major_faults: u64,
-    /// Context switches because a thread waited.
     pub voluntary_switches: u64,
-    /// Context switches because the scheduler preempted a thread.
     pub involuntary_switches: u64,
 }
 
-/// The parts of [`Usage`] that need separate system calls.
+/// Parts of [`Usage`] with separate system calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UsageParts {
     pub thread_clock: bool,
@@ -35,7 +30,7 @@ pub struct UsageParts {
 impl UsageParts {
     pub const ALL: UsageParts = UsageParts { thread_clock: true, process_clock: true, events: true };
 
-    pub fn or(self, other: UsageParts) -> UsageParts {
+    pub fn union_with(self, other: UsageParts) -> UsageParts {
         UsageParts {
             thread_clock: self.thread_clock || other.thread_clock,
             process_clock: self.process_clock || other.process_clock,
@@ -45,13 +40,12 @@ impl UsageParts {
 }
 
 impl Usage {
-    /// Reads all fields. A field that the system refuses stays 0.
+    /// Reads all fields; unavailable ones stay 0.
     pub fn now() -> Self {
-        Usage::of(UsageParts::ALL)
+        Usage::read_parts(UsageParts::ALL)
     }
 
-    /// Reads some fields; the others stay 0.
-    pub fn of(parts: UsageParts) -> Self {
+    pub fn read_parts(parts: UsageParts) -> Self {
         let clock = |clock: ClockId| {
             let time = clock.now().map(std::time::Duration::from).unwrap_or_default();
             u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
@@ -75,16 +69,16 @@ impl Usage {
         usage
     }
 
-    /// Returns the resources used since an earlier reading on the same thread.
-    pub fn since(&self, earlier: &Self) -> Self {
-        self.with(earlier, u64::saturating_sub)
+    /// Requires an earlier reading on the same thread.
+    pub fn since_reading(&self, earlier: &Self) -> Self {
+        self.combine_with(earlier, u64::saturating_sub)
     }
 
     pub fn add(&mut self, other: &Self) {
-        *self = self.with(other, u64::saturating_add);
+        *self = self.combine_with(other, u64::saturating_add);
     }
 
-    fn with(&self, other: &Self, operation: fn(u64, u64) -> u64) -> Self {
+    fn combine_with(&self, other: &Self, operation: fn(u64, u64) -> u64) -> Self {
         Self {
             thread_cpu_ns: operation(self.thread_cpu_ns, other.thread_cpu_ns),
             process_cpu_ns: operation(self.process_cpu_ns, other.process_cpu_ns),
@@ -108,7 +102,7 @@ mod tests {
             *page = 1;
         }
         std::hint::black_box(&pages);
-        let used = Usage::now().since(&before);
+        let used = Usage::now().since_reading(&before);
         // One fault may map a huge page of 512 pages.
         assert!(used.minor_faults >= 16, "{used:?}");
         assert!(used.thread_cpu_ns > 0 && used.process_cpu_ns > 0, "{used:?}");

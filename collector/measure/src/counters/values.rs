@@ -2,27 +2,21 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The source of a counter value, in order of preference.
+/// Sources of counter values, in order of preference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
     Papi,
-    /// Perf events of the kernel.
     Perf,
-    /// Kernel accounting of threads and processes.
     Usage,
-    /// Energy from the kernel's power caps.
     Powercap,
-    /// Timeline of a GPU.
     Device,
-    /// GPU driver state (NVML).
     Nvml,
-    /// NVIDIA's profiler library (CUPTI).
     Cupti,
 }
 
 impl Step {
-    pub fn name(self) -> &'static str {
+    pub fn source_name(self) -> &'static str {
         match self {
             Step::Papi => "papi",
             Step::Perf => "perf",
@@ -35,11 +29,9 @@ impl Step {
     }
 }
 
-/// The sources that may be tried.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Backend {
-    /// All sources, in order.
     #[default]
     Auto,
     Papi,
@@ -49,7 +41,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    pub fn allows(self, step: Step) -> bool {
+    pub fn allows_step(self, step: Step) -> bool {
         match self {
             Backend::Auto => true,
             Backend::Papi => step == Step::Papi,
@@ -60,58 +52,52 @@ impl Backend {
     }
 }
 
-/// The threads and modes that a value covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Coverage {
-    /// The thread that opened the session, in user mode only.
+    /// Opening thread, user mode only.
     ThreadUser,
-    /// The thread that opened the session, in user and kernel mode.
     Thread,
-    /// The opening thread and its later descendants, in user mode only.
+    /// Opening thread and its later descendants, user mode only.
     DescendantsUser,
-    /// The opening thread and its later descendants, in user and kernel mode.
     Descendants,
     /// All threads of the process, in user and kernel mode.
     Process,
     /// All processes on the machine's packages.
     Machine,
-    /// Defined by the program that exports the value.
     External,
 }
 
-/// The metadata of one open counter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Channel {
-    /// Stable name, or the native name as requested.
+    /// Stable name, or a native name as requested.
     pub name: String,
-    /// Unit: `count`, `ns`, `byte`.
+    /// `count`, `ns` or `byte`.
     pub unit: String,
     pub step: Step,
     pub native: String,
     pub coverage: Coverage,
-    /// Group that must be selected for counting; None counts always.
+    /// Group to select for counting; None counts always.
     pub group: Option<usize>,
 }
 
-/// A counter's state at one moment, or its change between two.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reading {
     pub value: u64,
-    /// Time enabled; 0 if the source always counts.
+    /// 0 if the source always counts.
     pub enabled_ns: u64,
-    /// Time counted; less than the time enabled if registers were shared.
+    /// Less than the time enabled if registers were shared.
     pub running_ns: u64,
 }
 
 impl Reading {
     /// Returns a reading of a source that always counts.
-    pub fn of(value: u64) -> Self {
+    pub fn always_counting(value: u64) -> Self {
         Self { value, ..Self::default() }
     }
 
-    /// Returns the change since an earlier reading, or None if a value decreased.
-    pub fn since(&self, earlier: &Self) -> Option<Self> {
+    /// Returns None if a value decreased.
+    pub fn change_since(&self, earlier: &Self) -> Option<Self> {
         Some(Self {
             value: self.value.checked_sub(earlier.value)?,
             enabled_ns: self.enabled_ns.checked_sub(earlier.enabled_ns)?,
@@ -119,14 +105,13 @@ impl Reading {
         })
     }
 
-    pub fn add(&mut self, other: &Self) {
+    pub fn add_reading(&mut self, other: &Self) {
         self.value = self.value.saturating_add(other.value);
         self.enabled_ns = self.enabled_ns.saturating_add(other.enabled_ns);
         self.running_ns = self.running_ns.saturating_add(other.running_ns);
     }
 }
 
-/// The sum of one counter over several runs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CountedEvents {
     sum: Reading,
@@ -135,11 +120,11 @@ pub struct CountedEvents {
 }
 
 impl CountedEvents {
-    /// Adds the change between two readings around some runs. Runs with a missing reading are not counted.
-    pub fn add(&mut self, before: Option<Reading>, after: Option<Reading>, runs: u64) {
-        match after.zip(before).and_then(|(after, before)| after.since(&before)) {
+    /// Adds the change over some runs; runs with a missing reading are not counted.
+    pub fn add_runs(&mut self, before: Option<Reading>, after: Option<Reading>, runs: u64) {
+        match after.zip(before).and_then(|(after, before)| after.change_since(&before)) {
             Some(passed) => {
-                self.sum.add(&passed);
+                self.sum.add_reading(&passed);
                 self.runs += runs;
             }
             None => self.has_failed = true,
@@ -147,7 +132,6 @@ impl CountedEvents {
     }
 }
 
-/// The value of one counter per run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CounterValue {
     pub name: String,
@@ -156,14 +140,13 @@ pub struct CounterValue {
     pub native: String,
     pub coverage: Coverage,
     pub per_run: f64,
-    /// Number of runs counted; fewer than all if groups alternated.
+    /// Fewer than all runs if groups alternated.
     pub runs: u64,
-    /// Share of the time it really counted; below 1 the value is an estimate.
+    /// Share of the time counted; below 1 the value is an estimate.
     pub running_ratio: f64,
 }
 
 impl CounterValue {
-    /// Returns the value per run, or a refusal.
     pub fn new(channel: &Channel, counted: &CountedEvents) -> Result<Self, Refusal> {
         let refuse =
             |why: &str| Refusal { event: channel.name.clone(), step: channel.step, errno: None, why: why.into() };
@@ -196,25 +179,22 @@ pub struct Refusal {
     pub event: String,
     pub step: Step,
     pub errno: Option<i32>,
-    /// Reason, and a remedy if known.
+    /// Includes a remedy if known.
     pub why: String,
 }
 
-/// A source of counter readings: a session, or a fake in tests.
 pub trait CounterReader {
-    /// Returns the channels in reading order.
+    /// Channels in reading order.
     fn channels(&self) -> &[Channel];
-    /// Returns the number of alternating groups, at least 1.
-    fn groups(&self) -> usize;
-    /// Selects the group that counts; channels of other groups pause.
-    fn select(&mut self, group: usize);
-    /// Reads all channels; entries of failed sources become None.
-    fn read(&mut self, into: &mut [Option<Reading>]);
-    /// Returns the counters that could not be opened.
+    /// Number of alternating groups, at least 1.
+    fn group_count(&self) -> usize;
+    /// Channels of other groups pause.
+    fn select_group(&mut self, group: usize);
+    /// Entries of failed sources become None.
+    fn read_channels(&mut self, into: &mut [Option<Reading>]);
     fn refusals(&self) -> &[Refusal];
 }
 
-/// A reader without counters.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoCounters;
 
@@ -223,13 +203,13 @@ impl CounterReader for NoCounters {
         &[]
     }
 
-    fn groups(&self) -> usize {
+    fn group_count(&self) -> usize {
         1
     }
 
-    fn select(&mut self, _: usize) {}
+    fn select_group(&mut self, _: usize) {}
 
-    fn read(&mut self, _: &mut [Option<Reading>]) {}
+    fn read_channels(&mut self, _: &mut [Option<Reading>]) {}
 
     fn refusals(&self) -> &[Refusal] {
         &[]

@@ -4,10 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folder of the kernel's resource control.
 pub const RESCTRL: &str = "/sys/fs/resctrl";
 
-/// Allocated partitions, released on drop.
 #[derive(Debug)]
 pub struct CacheShares {
     groups: Vec<PathBuf>,
@@ -27,10 +25,10 @@ pub enum CacheShareError {
 }
 
 pub fn can_be_parted(root: &Path) -> Result<(), CacheShareError> {
-    ways(root).map(drop)
+    count_ways(root).map(drop)
 }
 
-fn ways(root: &Path) -> Result<u32, CacheShareError> {
+fn count_ways(root: &Path) -> Result<u32, CacheShareError> {
     let path = root.join("info/L3/cbm_mask");
     let text = fs::read_to_string(&path).map_err(|_| CacheShareError::Missing(root.to_owned()))?;
     let found = text.trim();
@@ -41,9 +39,9 @@ fn ways(root: &Path) -> Result<u32, CacheShareError> {
 }
 
 impl CacheShares {
-    /// Gives each group of CPUs a partition with a share of the ways.
-    pub fn take(root: &Path, groups: &[&[usize]], share: f64) -> Result<CacheShares, CacheShareError> {
-        let ways = ways(root)?;
+    /// Gives each group of CPUs a share of the ways.
+    pub fn take_shares(root: &Path, groups: &[&[usize]], share: f64) -> Result<CacheShares, CacheShareError> {
+        let ways = count_ways(root)?;
         let own = ((f64::from(ways) * share) as u32).max(1);
         if u64::from(own) * groups.len() as u64 > u64::from(ways) {
             return Err(CacheShareError::Ways { ways, members: groups.len(), share: share.to_string() });
@@ -51,7 +49,7 @@ impl CacheShares {
         let write = |path: PathBuf, text: &str| {
             fs::write(&path, text).map_err(|error| CacheShareError::Refused { path, why: error.to_string() })
         };
-        let domains = domains(&fs::read_to_string(root.join("schemata")).unwrap_or_default());
+        let domains = cache_domains(&fs::read_to_string(root.join("schemata")).unwrap_or_default());
         let mut taken = CacheShares { groups: Vec::new() };
         for (place, cpus) in groups.iter().enumerate() {
             let folder = root.join(format!("opcollect-{}-{place}", std::process::id()));
@@ -77,8 +75,8 @@ impl Drop for CacheShares {
     }
 }
 
-/// Returns the cache numbers in a line such as `L3:0=fff;1=fff`, or `0` without such a line.
-fn domains(schemata: &str) -> Vec<String> {
+/// Parses cache numbers from `L3:0=fff;1=fff`; `0` without such a line.
+fn cache_domains(schemata: &str) -> Vec<String> {
     let line = schemata.lines().find_map(|line| line.trim().strip_prefix("L3:"));
     let found = line.unwrap_or("0=").split(';').filter_map(|one| Some(one.split_once('=')?.0.trim().to_owned()));
     found.collect()
@@ -99,7 +97,7 @@ mod tests {
     #[test]
     fn each_group_has_ways_of_its_own() {
         let root = kernel("ffff\n");
-        let shares = CacheShares::take(root.path(), &[&[0, 1], &[2]], 0.25).expect("ways");
+        let shares = CacheShares::take_shares(root.path(), &[&[0, 1], &[2]], 0.25).expect("ways");
         let read = |place: usize, file: &str| fs::read_to_string(shares.groups[place].join(file)).expect("a file");
         assert_eq!((read(0, "schemata").as_str(), read(0, "cpus_list").as_str()), ("L3:0=f;1=f\n", "0,1\n"));
         assert_eq!((read(1, "schemata").as_str(), read(1, "cpus_list").as_str()), ("L3:0=f0;1=f0\n", "2\n"));
@@ -114,7 +112,8 @@ mod tests {
             assert!(matches!(found, Err(CacheShareError::Mask { .. })), "{mask}: {found:?}");
         }
         let root = kernel("f");
-        let refused = CacheShares::take(root.path(), &[&[0], &[1], &[2]], 0.5).expect_err("too many").to_string();
+        let refused =
+            CacheShares::take_shares(root.path(), &[&[0], &[1], &[2]], 0.5).expect_err("too many").to_string();
         assert_eq!(refused, "the cache has 4 ways, too few for 3 shares of 0.5");
     }
 }

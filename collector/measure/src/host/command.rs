@@ -1,18 +1,16 @@
 //! The command line of this process without passwords, for locks, journals and a store's status.
 
-/// Returns the command line of this process, without passwords.
 pub fn own_command() -> String {
     let words = std::env::args_os().map(|word| without_password(&word.to_string_lossy()));
     words.collect::<Vec<String>>().join(" ")
 }
 
-/// Returns an address without passwords, and any other text as it is.
+/// Returns other text than addresses unchanged.
 pub fn without_password(text: &str) -> String {
     split_password(text).0
 }
 
-/// Splits an address into its text without passwords and the password: the one after the user name, or the setting
-/// `password`.
+/// Splits off the password: the one after the user name, or the setting `password`.
 pub fn split_password(text: &str) -> (String, Option<&str>) {
     let Some((scheme, rest)) = text.split_once("://") else { return (text.to_owned(), None) };
     // A password may contain any character, even one that should be percent-encoded.
@@ -33,7 +31,7 @@ pub fn split_password(text: &str) -> (String, Option<&str>) {
     (format!("{scheme}://{user}{place}{settings}"), password)
 }
 
-/// Returns whether a setting of an address is secret: `password=`, `sslpassword=`, `passfile=` and the like.
+/// Such as `password=`, `sslpassword=`, `passfile=`.
 fn is_secret(setting: &str) -> bool {
     let name = setting.split('=').next().unwrap_or_default().to_ascii_lowercase();
     name.contains("pass") || name.contains("secret") || name.contains("token")

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-pub fn machine() -> tempfile::TempDir {
+pub fn example_machine() -> tempfile::TempDir {
     let root = tempfile::tempdir().expect("folder");
     let mut files: Vec<(String, String)> = [
         ("proc/cpuinfo", "processor\t: 0\nmodel name\t: Intel(R) Core(TM) i7-8650U CPU @ 1.90GHz\nflags\t\t: fpu sse4_2 avx avx2 fma\n"),

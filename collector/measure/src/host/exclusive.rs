@@ -12,10 +12,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Environment variable with another folder, for containers that share CPUs and no `/tmp`.
+/// Overrides the folder, for containers that share CPUs but not `/tmp`.
 pub const FOLDER_VARIABLE: &str = "OPCOLLECT_LOCKS";
 
-/// The locks of one process.
 #[derive(Debug)]
 pub struct Exclusive {
     _files: Vec<File>,
@@ -35,8 +34,8 @@ pub enum ExclusiveError {
     Folder { folder: PathBuf, why: String },
 }
 
-/// Returns the folder of the locks. `TMPDIR` is ignored, because it may differ between two shells.
-pub fn folder() -> PathBuf {
+/// Ignores `TMPDIR`, which may differ between shells.
+pub fn lock_folder() -> PathBuf {
     match std::env::var_os(FOLDER_VARIABLE).filter(|name| !name.is_empty()) {
         Some(folder) => PathBuf::from(folder),
         None => PathBuf::from(format!("/tmp/opcollect-{}", Uid::current())),
@@ -45,17 +44,17 @@ pub fn folder() -> PathBuf {
 
 impl Exclusive {
     /// Locks CPUs until drop, with a timeout. Calls `waits` once with the current holder.
-    pub fn take(
+    pub fn lock_cpus(
         folder: &Path,
         cpus: &[usize],
         patience: Duration,
         waits: &mut dyn FnMut(&ExclusiveError),
     ) -> Result<Exclusive, ExclusiveError> {
-        Exclusive::wait(folder, patience, waits, || try_all(folder, cpus))
+        Exclusive::wait_for_lock(folder, patience, waits, || try_all(folder, cpus))
     }
 
-    /// Takes the lock of a nightly run, of which a machine has one at a time; its parts lock CPUs themselves.
-    pub fn night(
+    /// Takes the only nightly lock of a machine; parts of the nightly run lock CPUs themselves.
+    pub fn lock_night(
         folder: &Path,
         patience: Duration,
         waits: &mut dyn FnMut(&ExclusiveError),
@@ -64,21 +63,21 @@ impl Exclusive {
             HeldLock::Busy(holder) => ExclusiveError::Night { holder },
             HeldLock::Failed(error) => error,
         };
-        Exclusive::wait(folder, patience, waits, || {
+        Exclusive::wait_for_lock(folder, patience, waits, || {
             let mut file = try_one(folder, "night").map_err(night)?;
             tell_owner(&mut file);
             Ok(Exclusive { _files: vec![file] })
         })
     }
 
-    fn wait(
+    fn wait_for_lock(
         folder: &Path,
         patience: Duration,
         waits: &mut dyn FnMut(&ExclusiveError),
         take: impl Fn() -> Result<Exclusive, ExclusiveError>,
     ) -> Result<Exclusive, ExclusiveError> {
         const PAUSE: Duration = Duration::from_millis(200);
-        prepare(folder).map_err(|why| ExclusiveError::Folder { folder: folder.to_owned(), why })?;
+        prepare_folder(folder).map_err(|why| ExclusiveError::Folder { folder: folder.to_owned(), why })?;
         let start = Instant::now();
         let mut has_told = false;
         loop {
@@ -98,8 +97,8 @@ impl Exclusive {
     }
 }
 
-/// Creates the folder; rejects one that other users can write to, because they could plant files.
-fn prepare(folder: &Path) -> Result<(), String> {
+/// Rejects a folder that other users can write to, because they could plant files.
+fn prepare_folder(folder: &Path) -> Result<(), String> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.to_string()),
         _ => {}
@@ -126,7 +125,7 @@ fn try_all(folder: &Path, cpus: &[usize]) -> Result<Exclusive, ExclusiveError> {
     Ok(Exclusive { _files: files })
 }
 
-/// Writes the holder into the lock file; errors are ignored, because the lock holds anyway.
+/// Ignores errors, because the lock holds anyway.
 fn tell_owner(file: &mut File) {
     let own = format!("{} ({})", std::process::id(), own_command());
     let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(own.as_bytes()));
@@ -145,12 +144,12 @@ fn try_one(folder: &Path, name: &str) -> Result<File, HeldLock> {
     let mut file = file.map_err(|error| failed(format!("`{}`: {error}", path.display())))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(HeldLock::Busy(holder(&mut file))),
+        Err(TryLockError::WouldBlock) => Err(HeldLock::Busy(read_holder(&mut file))),
         Err(TryLockError::Error(error)) => Err(failed(error.to_string())),
     }
 }
 
-fn holder(file: &mut File) -> String {
+fn read_holder(file: &mut File) -> String {
     let mut text = String::new();
     match file.take(400).read_to_string(&mut text) {
         Ok(_) if !text.is_empty() => text.replace(char::is_control, " "),
@@ -168,7 +167,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     fn take(folder: &Path, cpus: &[usize]) -> Result<Exclusive, ExclusiveError> {
-        Exclusive::take(folder, cpus, Duration::ZERO, &mut |_| ())
+        Exclusive::lock_cpus(folder, cpus, Duration::ZERO, &mut |_| ())
     }
 
     #[test]
@@ -182,7 +181,7 @@ mod tests {
         drop(held);
         take(folder.path(), &[0, 1]).unwrap();
         drop(beside);
-        let night = || Exclusive::night(folder.path(), Duration::ZERO, &mut |_| ());
+        let night = || Exclusive::lock_night(folder.path(), Duration::ZERO, &mut |_| ());
         let _first = night().unwrap();
         assert!(night().unwrap_err().to_string().starts_with("another night is under way on this machine: "));
         take(folder.path(), &[0, 1]).unwrap();
@@ -195,7 +194,7 @@ mod tests {
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| {
                 let mut told = 0;
-                let taken = Exclusive::take(folder.path(), &[0], Duration::from_secs(60), &mut |_| told += 1);
+                let taken = Exclusive::lock_cpus(folder.path(), &[0], Duration::from_secs(60), &mut |_| told += 1);
                 (taken.is_ok(), told)
             });
             std::thread::sleep(Duration::from_millis(500));

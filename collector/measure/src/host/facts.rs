@@ -8,10 +8,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::files::{Files, size};
+use super::files::{Files, parse_size};
 use crate::affinity::parse_cpu_list;
 
-/// Vector extensions that affect code selection, as the kernel spells them.
+/// In the kernel's spelling; only those that affect code selection.
 const VECTOR_EXTENSIONS: &[&str] = &[
     "sse4_2",
     "avx",
@@ -37,20 +37,18 @@ const VECTOR_EXTENSIONS: &[&str] = &[
     "bf16",
 ];
 
-/// Returns all processor flags as the kernel spells them; [`Facts`] keeps only some.
+/// All processor flags in the kernel's spelling; [`Facts`] keeps only some.
 pub fn cpu_flags() -> BTreeSet<String> {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    flags(&cpuinfo).split_ascii_whitespace().map(str::to_owned).collect()
+    cpu_flags_line(&cpuinfo).split_ascii_whitespace().map(str::to_owned).collect()
 }
 
-fn flags(cpuinfo: &str) -> String {
-    field(cpuinfo, "flags").or_else(|| field(cpuinfo, "Features")).unwrap_or_default()
+fn cpu_flags_line(cpuinfo: &str) -> String {
+    field_value(cpuinfo, "flags").or_else(|| field_value(cpuinfo, "Features")).unwrap_or_default()
 }
 
-/// One cache of the first allowed CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheLevel {
-    /// Level; 1 is nearest to the core.
     pub level: u32,
     /// `Data`, `Instruction` or `Unified`.
     pub kind: String,
@@ -59,11 +57,10 @@ pub struct CacheLevel {
     pub shared_by: u32,
 }
 
-/// Facts about this machine. Unknown values are `None` or empty.
+/// Unknown values are `None` or empty.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     pub hostname: Option<String>,
-    /// Boot ID, which changes with every boot.
     pub boot_id: Option<String>,
     pub os: Option<String>,
     pub kernel: Option<String>,
@@ -77,78 +74,72 @@ pub struct Facts {
     pub numa_nodes: Option<u32>,
     pub is_smt_active: Option<bool>,
     pub allowed_cpus: Vec<usize>,
-    /// CPUs isolated by the kernel's command line.
     pub isolated_cpus: Vec<usize>,
-    /// Caches of the first allowed CPU.
     pub caches: Vec<CacheLevel>,
     pub memory_bytes: Option<u64>,
-    /// Frequency governor of the first allowed CPU.
+    /// Of the first allowed CPU.
     pub governor: Option<String>,
-    /// Whether frequency boost is enabled.
     pub is_boost_on: Option<bool>,
-    /// Minimum frequency that the policy allows.
+    /// Minimum of the policy.
     pub clock_min_khz: Option<u64>,
-    /// Maximum frequency that the policy allows.
+    /// Maximum of the policy.
     pub clock_max_khz: Option<u64>,
-    /// Hypervisor of a virtual machine.
     pub hypervisor: Option<String>,
     pub huge_pages: Option<String>,
 }
 
 impl Facts {
-    pub fn read() -> Self {
+    pub fn read_facts() -> Self {
         Self::read_from(Path::new("/"))
     }
 
-    /// Reads the facts from procfs and sysfs under another root.
     pub fn read_from(root: &Path) -> Self {
         let files = Files { root };
-        let cpuinfo = files.text("proc/cpuinfo").unwrap_or_default();
-        let status = files.text("proc/self/status").unwrap_or_default();
+        let cpuinfo = files.read_text("proc/cpuinfo").unwrap_or_default();
+        let status = files.read_text("proc/self/status").unwrap_or_default();
         let allowed_cpus =
-            field(&status, "Cpus_allowed_list").and_then(|list| parse_cpu_list(&list)).unwrap_or_default();
+            field_value(&status, "Cpus_allowed_list").and_then(|list| parse_cpu_list(&list)).unwrap_or_default();
         let online = files.cpu_list("sys/devices/system/cpu/online").unwrap_or_default();
         let first = allowed_cpus.first().or(online.first()).copied().unwrap_or(0);
-        let flags = flags(&cpuinfo);
+        let flags = cpu_flags_line(&cpuinfo);
         let flags: BTreeSet<&str> = flags.split_ascii_whitespace().collect();
         let count = |cpus: usize| u32::try_from(cpus).unwrap_or(u32::MAX);
-        let clock = |name: &str| files.text(&format!("sys/devices/system/cpu/cpu{first}/cpufreq/{name}"));
+        let clock = |name: &str| files.read_text(&format!("sys/devices/system/cpu/cpu{first}/cpufreq/{name}"));
         let clock_khz = |name: &str| clock(name).and_then(|text| text.parse().ok());
         let counted = |name: &str| files.cpu_ids(&online, name).map(|ids| count(ids.len()));
         Self {
-            hostname: files.text("proc/sys/kernel/hostname"),
-            boot_id: files.text("proc/sys/kernel/random/boot_id"),
-            os: files.text("etc/os-release").and_then(|text| os_name(&text)),
-            kernel: files.text("proc/sys/kernel/osrelease"),
+            hostname: files.read_text("proc/sys/kernel/hostname"),
+            boot_id: files.read_text("proc/sys/kernel/random/boot_id"),
+            os: files.read_text("etc/os-release").and_then(|text| os_name(&text)),
+            kernel: files.read_text("proc/sys/kernel/osrelease"),
             architecture: std::env::consts::ARCH.into(),
-            cpu_model: cpu_model(&cpuinfo).or_else(|| files.text("proc/device-tree/model")),
+            cpu_model: cpu_model(&cpuinfo).or_else(|| files.read_text("proc/device-tree/model")),
             vector_extensions: VECTOR_EXTENSIONS
                 .iter()
                 .filter(|name| flags.contains(**name))
                 .map(ToString::to_string)
                 .collect(),
             logical_cpus: count(online.len().max(allowed_cpus.len())).max(1),
-            physical_cores: files.cores(&online).map(count),
+            physical_cores: files.count_cores(&online).map(count),
             sockets: counted("physical_package_id"),
             numa_nodes: files.cpu_list("sys/devices/system/node/online").map(|nodes| count(nodes.len())),
-            is_smt_active: files.text("sys/devices/system/cpu/smt/active").map(|text| text == "1"),
+            is_smt_active: files.read_text("sys/devices/system/cpu/smt/active").map(|text| text == "1"),
             isolated_cpus: files.cpu_list("sys/devices/system/cpu/isolated").unwrap_or_default(),
-            caches: files.caches(first),
+            caches: files.read_caches(first),
             memory_bytes: files.memory_bytes(),
             governor: clock("scaling_governor"),
-            is_boost_on: files.boost(),
+            is_boost_on: files.read_boost(),
             clock_min_khz: clock_khz("scaling_min_freq"),
             clock_max_khz: clock_khz("scaling_max_freq"),
-            hypervisor: files.hypervisor(&flags),
+            hypervisor: files.read_hypervisor(&flags),
             huge_pages: files
-                .text("sys/kernel/mm/transparent_hugepage/enabled")
+                .read_text("sys/kernel/mm/transparent_hugepage/enabled")
                 .and_then(|text| Some(text.split_once('[')?.1.split_once(']')?.0.to_string())),
             allowed_cpus,
         }
     }
 
-    /// Returns governor, clock limits and boost state as one text, or None if sysfs has no governor, as in most virtual
-    /// machines. Unknown parts are left out.
+    /// Returns governor, clock limits and boost state, or None without a governor, as in most virtual machines.
     pub fn clock_policy(&self) -> Option<String> {
         let governor = Some(format!("governor {}", self.governor.as_ref()?));
         let limit = |name: &str, khz: Option<u64>| khz.map(|khz| format!("{name} {khz} kHz"));
@@ -157,22 +148,20 @@ impl Facts {
         Some(parts.into_iter().flatten().collect::<Vec<String>>().join(", "))
     }
 
-    /// Returns the size of the last-level cache.
     pub fn last_level_cache_bytes(&self) -> Option<u64> {
         let last = self.caches.iter().filter(|cache| cache.kind != "Instruction").max_by_key(|cache| cache.level)?;
         Some(last.size_bytes)
     }
 
-    /// Returns the bytes to write for a cold cache: more than the last-level cache, limited by the memory size. A
-    /// virtual machine sees its host's whole cache and may own less; then the flush is larger than needed.
+    /// Returns more than the last-level cache, limited by the memory size. A virtual machine sees its host's
+    /// whole cache, so the flush may be larger than needed.
     pub fn cold_cache_bytes(&self) -> u64 {
         let cache_bytes = self.last_level_cache_bytes().unwrap_or(64 << 20);
         let wanted = cache_bytes + cache_bytes / 4;
         self.memory_bytes.map_or(wanted, |memory_bytes| wanted.min(memory_bytes / 8)).max(1 << 20)
     }
 
-    /// Returns a name for machines with comparable times: processor model, number of CPUs, and a hash of every stable
-    /// fact that affects times. Host name and kernel are excluded.
+    /// Names machines with comparable times: processor, CPUs and a hash of stable facts; not host name and kernel.
     pub fn host_class(&self) -> String {
         let comparable = (
             (&self.architecture, &self.cpu_model, &self.vector_extensions),
@@ -182,13 +171,13 @@ impl Facts {
         );
         let text = serde_json::to_string(&comparable).expect("numbers and texts");
         let hash = blake3::hash(text.as_bytes()).to_hex();
-        let model = slug(self.cpu_model.as_deref().unwrap_or(&self.architecture));
+        let model = vendor_slug(self.cpu_model.as_deref().unwrap_or(&self.architecture));
         format!("{model}-{}cpu-{}", self.logical_cpus, &hash[..8])
     }
 }
 
-/// Converts a vendor's name to lower case words joined by hyphens, without trademark signs.
-fn slug(text: &str) -> String {
+/// Converts to lower-case words joined by hyphens, without trademark signs.
+fn vendor_slug(text: &str) -> String {
     let text = text.replace("(R)", " ").replace("(TM)", " ").to_ascii_lowercase();
     let words: Vec<&str> = text
         .split(|letter: char| !letter.is_ascii_alphanumeric())
@@ -200,9 +189,9 @@ fn slug(text: &str) -> String {
 }
 
 fn cpu_model(cpuinfo: &str) -> Option<String> {
-    field(cpuinfo, "model name").or_else(|| {
+    field_value(cpuinfo, "model name").or_else(|| {
         // Arm processors report only numbers.
-        let (implementer, part) = (field(cpuinfo, "CPU implementer")?, field(cpuinfo, "CPU part")?);
+        let (implementer, part) = (field_value(cpuinfo, "CPU implementer")?, field_value(cpuinfo, "CPU part")?);
         Some(format!("arm implementer {implementer} part {part}"))
     })
 }
@@ -213,7 +202,7 @@ fn os_name(text: &str) -> Option<String> {
 }
 
 /// Returns the value after the first `name :` at the start of a line.
-fn field(text: &str, name: &str) -> Option<String> {
+fn field_value(text: &str, name: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
         (key.trim() == name).then(|| value.trim().to_string())
@@ -222,32 +211,31 @@ fn field(text: &str, name: &str) -> Option<String> {
 
 impl Files<'_> {
     pub(super) fn memory_bytes(&self) -> Option<u64> {
-        self.text("proc/meminfo").and_then(|text| size(&field(&text, "MemTotal")?))
+        self.read_text("proc/meminfo").and_then(|text| parse_size(&field_value(&text, "MemTotal")?))
     }
 
-    /// Returns the distinct values of one topology file over the CPUs.
     fn cpu_ids(&self, cpus: &[usize], name: &str) -> Option<BTreeSet<String>> {
-        let read = |cpu: &usize| self.text(&format!("sys/devices/system/cpu/cpu{cpu}/topology/{name}"));
+        let read = |cpu: &usize| self.read_text(&format!("sys/devices/system/cpu/cpu{cpu}/topology/{name}"));
         cpus.iter().map(read).collect::<Option<BTreeSet<_>>>().filter(|ids| !ids.is_empty())
     }
 
-    /// Counts cores; a core is identified by its number within its package.
-    fn cores(&self, cpus: &[usize]) -> Option<usize> {
+    /// A core is identified by its number within its package.
+    fn count_cores(&self, cpus: &[usize]) -> Option<usize> {
         let read = |cpu: &usize| {
-            let id = |name: &str| self.text(&format!("sys/devices/system/cpu/cpu{cpu}/topology/{name}"));
+            let id = |name: &str| self.read_text(&format!("sys/devices/system/cpu/cpu{cpu}/topology/{name}"));
             Some((id("physical_package_id")?, id("core_id")?))
         };
         cpus.iter().map(read).collect::<Option<BTreeSet<_>>>().map(|cores| cores.len()).filter(|&cores| cores > 0)
     }
 
-    fn caches(&self, cpu: usize) -> Vec<CacheLevel> {
+    fn read_caches(&self, cpu: usize) -> Vec<CacheLevel> {
         let folder = PathBuf::from(format!("sys/devices/system/cpu/cpu{cpu}/cache"));
         let cache = |index: usize| {
-            let text = |name: &str| self.text(folder.join(format!("index{index}")).join(name).to_str()?);
+            let text = |name: &str| self.read_text(folder.join(format!("index{index}")).join(name).to_str()?);
             Some(CacheLevel {
                 level: text("level")?.parse().ok()?,
                 kind: text("type")?,
-                size_bytes: size(&text("size")?)?,
+                size_bytes: parse_size(&text("size")?)?,
                 line_bytes: text("coherency_line_size").and_then(|text| text.parse().ok()).unwrap_or(0),
                 shared_by: u32::try_from(parse_cpu_list(&text("shared_cpu_list")?)?.len()).ok()?,
             })
@@ -255,17 +243,17 @@ impl Files<'_> {
         (0..16).map_while(cache).collect()
     }
 
-    fn boost(&self) -> Option<bool> {
-        let on = self.text("sys/devices/system/cpu/cpufreq/boost").map(|text| text == "1");
-        on.or_else(|| self.text("sys/devices/system/cpu/intel_pstate/no_turbo").map(|text| text == "0"))
+    fn read_boost(&self) -> Option<bool> {
+        let on = self.read_text("sys/devices/system/cpu/cpufreq/boost").map(|text| text == "1");
+        on.or_else(|| self.read_text("sys/devices/system/cpu/intel_pstate/no_turbo").map(|text| text == "0"))
     }
 
-    fn hypervisor(&self, flags: &BTreeSet<&str>) -> Option<String> {
-        let named = self.text("sys/hypervisor/type");
+    fn read_hypervisor(&self, flags: &BTreeSet<&str>) -> Option<String> {
+        let named = self.read_text("sys/hypervisor/type");
         if named.is_none() && !flags.contains("hypervisor") {
             return None;
         }
-        let board = |name: &str| self.text(&format!("sys/class/dmi/id/{name}"));
+        let board = |name: &str| self.read_text(&format!("sys/class/dmi/id/{name}"));
         named.or_else(|| board("sys_vendor")).or_else(|| board("product_name")).or_else(|| Some("unknown".into()))
     }
 }
@@ -273,12 +261,12 @@ impl Files<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::example::machine;
+    use crate::host::example::example_machine;
     use expect_test::expect;
 
     #[test]
     fn a_machine_is_read_from_its_files() {
-        let root = machine();
+        let root = example_machine();
         let facts = Facts { architecture: "x86_64".into(), ..Facts::read_from(root.path()) };
         expect![[r#"
             Facts {
@@ -375,7 +363,7 @@ mod tests {
 
     #[test]
     fn the_class_follows_what_shapes_times_and_nothing_else() {
-        let root = machine();
+        let root = example_machine();
         let facts = Facts::read_from(root.path());
         let same =
             Facts { hostname: Some("other".into()), kernel: None, boot_id: None, governor: None, ..facts.clone() };
@@ -386,7 +374,7 @@ mod tests {
 
     #[test]
     fn the_clock_policy_has_governor_limits_and_boost() {
-        let root = machine();
+        let root = example_machine();
         let policy = || Facts::read_from(root.path()).clock_policy();
         let told = |text: &str| Some(text.to_owned());
         assert_eq!(policy(), told("governor powersave, min 400000 kHz, max 4200000 kHz, boost off"));
@@ -415,8 +403,8 @@ mod tests {
 
     #[test]
     fn this_machine_is_read() {
-        let facts = Facts::read();
+        let facts = Facts::read_facts();
         assert!(!facts.allowed_cpus.is_empty() && facts.memory_bytes.is_some_and(|bytes| bytes > 1 << 20), "{facts:?}");
-        assert_eq!(facts.host_class(), Facts::read().host_class());
+        assert_eq!(facts.host_class(), Facts::read_facts().host_class());
     }
 }

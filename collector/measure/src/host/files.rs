@@ -9,20 +9,20 @@ pub struct Files<'a> {
 }
 
 impl Files<'_> {
-    /// Returns the trimmed text of a file, or None if it is empty or unreadable.
-    pub fn text(&self, path: &str) -> Option<String> {
+    /// Returns trimmed text, or None if empty or unreadable.
+    pub fn read_text(&self, path: &str) -> Option<String> {
         let text = fs::read_to_string(self.root.join(path)).ok()?;
         let text = text.trim_matches(['\0', '\n', ' ', '\t']);
         (!text.is_empty()).then(|| text.to_string())
     }
 
     pub fn cpu_list(&self, path: &str) -> Option<Vec<usize>> {
-        parse_cpu_list(&self.text(path)?)
+        parse_cpu_list(&self.read_text(path)?)
     }
 }
 
-/// Parses sizes such as `32K`, `260 MB` or `24674240 kB`, all in powers of two.
-pub fn size(text: &str) -> Option<u64> {
+/// Parses `32K`, `260 MB` or `24674240 kB`, all in powers of two.
+pub fn parse_size(text: &str) -> Option<u64> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let factor = match text[digits..].trim_start().bytes().next() {
         None => 1,
@@ -36,14 +36,14 @@ pub fn size(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::size;
+    use super::parse_size;
 
     #[test]
     fn sizes_are_read_or_refused() {
         let table = [("32K", Some(32 << 10)), ("260 MB", Some(260 << 20)), ("7", Some(7)), ("", None), ("3x", None)];
         for (text, expected) in table {
-            assert_eq!(size(text), expected, "{text:?}");
+            assert_eq!(parse_size(text), expected, "{text:?}");
         }
-        assert_eq!(size("99999999999999999999K"), None);
+        assert_eq!(parse_size("99999999999999999999K"), None);
     }
 }

@@ -3,29 +3,25 @@
 use super::Facts;
 use crate::counters::NoCounters;
 use crate::synthetic::{Load, Synthetic};
-use crate::{HostClock, Measurement, Plan, affinity, sample};
+use crate::{HostClock, Measurement, Plan, affinity, sample_runs};
 use std::convert::Infallible;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Number of rounds over all workloads, spread evenly over the duration.
+/// Rounds over all workloads, spread evenly over the duration.
 pub const FLOOR_ROUNDS: u32 = 20;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct FloorVisits {
     pub load: Synthetic,
     pub threads: usize,
-    /// Measurements; with several threads, the median one of each visit.
+    /// With several threads, the median measurement of each visit.
     pub visits: Vec<Measurement>,
 }
 
-/// Measures arithmetic, cache and memory workloads, on one CPU and on all given ones, for about `duration`. Calls
-/// `told` after each round.
-///
-/// # Errors
-///
-/// Fails if a thread cannot be pinned.
+/// Measures arithmetic, cache and memory workloads, on one CPU and on all given ones, for about `duration`.
+/// Calls `told` after each round; fails if a thread cannot be pinned.
 pub fn floor_visits(
     duration: Duration,
     facts: &Facts,
@@ -46,7 +42,7 @@ pub fn floor_visits(
     let began = Instant::now();
     for round in 0..FLOOR_ROUNDS {
         for one in &mut found {
-            one.visits.push(visit(one.load, cache_bytes, &cpus[..one.threads])?);
+            one.visits.push(measure_visit(one.load, cache_bytes, &cpus[..one.threads])?);
         }
         told(round + 1);
         let due = duration * (round + 1) / FLOOR_ROUNDS;
@@ -55,19 +51,19 @@ pub fn floor_visits(
     Ok(found)
 }
 
-fn visit(load: Synthetic, cache_bytes: u64, cpus: &[usize]) -> Result<Measurement, affinity::AffinityError> {
+fn measure_visit(load: Synthetic, cache_bytes: u64, cpus: &[usize]) -> Result<Measurement, affinity::AffinityError> {
     let barrier = Barrier::new(cpus.len());
     let plan = Plan { time_budget_ns: 30_000_000, sampling_time_min_ns: 20_000_000, ..Plan::default() };
     let work = |cpu: usize| {
-        let pinned = affinity::pin(&[cpu]);
+        let pinned = affinity::pin_thread(&[cpu]);
         let mut load = Load::new(load, cache_bytes / cpus.len() as u64);
         barrier.wait();
         pinned?;
         let mut run = |times: u32| {
-            load.run(times);
+            load.run_times(times);
             Ok::<(), Infallible>(())
         };
-        let Ok(measured) = sample(&mut run, &plan, &mut HostClock::new(), &mut NoCounters);
+        let Ok(measured) = sample_runs(&mut run, &plan, &mut HostClock::new(), &mut NoCounters);
         Ok(measured)
     };
     let measured = thread::scope(|scope| {
@@ -90,10 +86,11 @@ mod tests {
 
     #[test]
     fn every_piece_of_work_is_visited_in_every_round() {
-        let cpus: Vec<usize> = affinity::allowed().expect("this thread runs somewhere").into_iter().take(2).collect();
+        let cpus: Vec<usize> =
+            affinity::allowed_cpus().expect("this thread runs somewhere").into_iter().take(2).collect();
         let mut rounds = Vec::new();
         let found =
-            floor_visits(Duration::ZERO, &Facts::read(), &cpus, &mut |round| rounds.push(round)).expect("pinned");
+            floor_visits(Duration::ZERO, &Facts::read_facts(), &cpus, &mut |round| rounds.push(round)).expect("pinned");
         assert_eq!(rounds.len(), FLOOR_ROUNDS as usize);
         assert_eq!(found.len(), 3 * cpus.len());
         assert!(found.iter().all(|one| one.visits.len() == FLOOR_ROUNDS as usize));

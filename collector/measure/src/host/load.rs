@@ -3,42 +3,36 @@
 use serde::Serialize;
 use std::path::Path;
 
-/// Cumulative figures of the kernel at one moment.
+/// Cumulative kernel figures of all CPUs, in ticks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadReading {
-    /// Busy time of all CPUs, in ticks.
     busy: u64,
-    /// Stolen time of all CPUs, in ticks.
     stolen: u64,
-    /// Total time of all CPUs, in ticks.
     all: u64,
-    /// Time used by this process and its descendants, in ticks.
+    /// This process and its descendants, in ticks.
     own: u64,
     throttled: u64,
     cpus: u64,
 }
 
-/// The disturbance between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Load {
-    /// Average number of CPUs used by other processes.
     pub others_cpus: f64,
     pub cpus: u64,
-    /// Share of the CPU time that the hypervisor gave to other guests.
+    /// Share of the CPU time given to other guests.
     pub stolen_share: f64,
     pub throttled: u64,
 }
 
 impl LoadReading {
-    /// Reads the current figures, or returns None if the kernel does not provide them.
     pub fn now() -> Option<LoadReading> {
         let stat = std::fs::read_to_string("/proc/stat").ok()?;
         let own = own_ticks();
-        Some(LoadReading { own, throttled: throttled(), ..LoadReading::of(&stat)? })
+        Some(LoadReading { own, throttled: throttle_count(), ..LoadReading::parse_stat(&stat)? })
     }
 
     /// Parses `/proc/stat`: user, nice, system, idle, waiting, interrupts, soft interrupts, stolen.
-    fn of(stat: &str) -> Option<LoadReading> {
+    fn parse_stat(stat: &str) -> Option<LoadReading> {
         let mut fields = stat.lines().next()?.split_ascii_whitespace();
         fields.next().filter(|name| *name == "cpu")?;
         let ticks: Vec<u64> = fields.map_while(|field| field.parse().ok()).take(8).collect();
@@ -49,8 +43,7 @@ impl LoadReading {
         Some(LoadReading { busy, stolen, all: busy + idle + waiting + stolen, cpus, ..LoadReading::default() })
     }
 
-    /// Returns the disturbance since an earlier reading.
-    pub fn since(&self, earlier: &LoadReading) -> Load {
+    pub fn load_since(&self, earlier: &LoadReading) -> Load {
         let all = self.all.saturating_sub(earlier.all).max(1) as f64;
         let busy = self.busy.saturating_sub(earlier.busy);
         let others = busy.saturating_sub(self.own.saturating_sub(earlier.own));
@@ -64,9 +57,8 @@ impl LoadReading {
 }
 
 impl Load {
-    /// Describes the disturbance, or returns None on a quiet machine.
-    pub fn disturbance(&self) -> Option<String> {
-        /// The kernel's own work stays below this.
+    /// Returns None on a quiet machine.
+    pub fn describe_disturbance(&self) -> Option<String> {
         const OTHERS_CPUS: f64 = 0.1;
         const STOLEN_SHARE: f64 = 0.01;
         let mut parts = Vec::new();
@@ -83,7 +75,7 @@ impl Load {
     }
 }
 
-/// Sums the ticks of this process, of its ended children, and of its current ones.
+/// Sums this process, its ended and its current children.
 fn own_ticks() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
@@ -92,7 +84,7 @@ fn own_ticks() -> u64 {
     processes.filter_map(|process| ticks_of(&std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?)).sum()
 }
 
-/// Sums fields 14 to 17 of a process, counted after its name, which may contain anything.
+/// Sums fields 14 to 17, counted after the process name, which may contain anything.
 fn ticks_of(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let times: Vec<u64> =
@@ -100,7 +92,7 @@ fn ticks_of(stat: &str) -> Option<u64> {
     Some(times.iter().sum())
 }
 
-fn throttled() -> u64 {
+fn throttle_count() -> u64 {
     let cpus = std::fs::read_dir("/sys/devices/system/cpu").into_iter().flatten().flatten();
     let count = |folder: &Path| -> Option<u64> {
         std::fs::read_to_string(folder.join("thermal_throttle/core_throttle_count")).ok()?.trim().parse().ok()
@@ -118,22 +110,22 @@ mod tests {
 
     #[test]
     fn what_others_use_is_what_is_not_ours() {
-        let before = LoadReading::of(BEFORE).unwrap();
-        let after = LoadReading { own: 110, throttled: 3, ..LoadReading::of(AFTER).unwrap() };
-        let load = after.since(&before);
+        let before = LoadReading::parse_stat(BEFORE).unwrap();
+        let after = LoadReading { own: 110, throttled: 3, ..LoadReading::parse_stat(AFTER).unwrap() };
+        let load = after.load_since(&before);
         assert_eq!(load, Load { others_cpus: 0.2, cpus: 2, stolen_share: 0.05, throttled: 3 });
-        let told = load.disturbance().unwrap();
+        let told = load.describe_disturbance().unwrap();
         assert_eq!(
             told,
             "other processes use 0.2 of 2 CPUs, the host steals 5 % of the time, cores were throttled by heat 3 times"
         );
-        assert_eq!(before.since(&before).disturbance(), None);
+        assert_eq!(before.load_since(&before).describe_disturbance(), None);
     }
 
     #[test]
     fn texts_that_are_none_tell_nothing() {
-        assert_eq!(LoadReading::of(""), None);
-        assert_eq!(LoadReading::of("cpu 1 2 3\n"), None);
+        assert_eq!(LoadReading::parse_stat(""), None);
+        assert_eq!(LoadReading::parse_stat("cpu 1 2 3\n"), None);
         assert_eq!(ticks_of("12 (a) b) c) S 1 2 3 4 5 6 7 8 9 10 20 30 40 50 60"), Some(140));
         assert_eq!(ticks_of("nonsense"), None);
     }

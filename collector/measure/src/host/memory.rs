@@ -6,14 +6,13 @@ use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Returns the lowest limit of control groups (both versions) and process, with its source. The first call determines
-/// it.
-pub fn limit() -> Option<(u64, String)> {
+/// Returns the lowest limit of control groups (both versions) and process, with its source; cached.
+pub fn memory_limit() -> Option<(u64, String)> {
     static FOUND: OnceLock<Option<(u64, String)>> = OnceLock::new();
-    FOUND.get_or_init(find).clone()
+    FOUND.get_or_init(find_limit).clone()
 }
 
-fn find() -> Option<(u64, String)> {
+fn find_limit() -> Option<(u64, String)> {
     let mut limits: Vec<(u64, String)> = Vec::new();
     for line in fs::read_to_string("/proc/self/cgroup").unwrap_or_default().lines() {
         let (folder, file, group) = match line.splitn(3, ':').collect::<Vec<_>>()[..] {
@@ -37,11 +36,11 @@ fn find() -> Option<(u64, String)> {
     limits.into_iter().min()
 }
 
-/// Limits the private memory of this process to that of the machine or its control group. An allocation beyond the
-/// limit ends this process with an error before the kernel kills another one. Children inherit the limit.
+/// Limits the private memory of this process and its children to that of the machine or control group, so that
+/// a larger allocation fails here before the kernel kills another process.
 pub fn bound_process() {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_DATA) else { return };
-    let limit = limit().map_or(u64::MAX, |(bytes, _)| bytes);
+    let limit = memory_limit().map_or(u64::MAX, |(bytes, _)| bytes);
     let bytes = Files { root: Path::new("/") }.memory_bytes().unwrap_or(u64::MAX).min(limit).min(hard);
     if bytes < soft {
         // The limit is only a safeguard, so a failure is ignored.
@@ -55,9 +54,9 @@ mod tests {
 
     #[test]
     fn the_bound_is_the_memory_of_the_machine_and_no_limit_of_others() {
-        let before = limit();
+        let before = memory_limit();
         bound_process();
-        assert_eq!(limit(), before);
+        assert_eq!(memory_limit(), before);
         let (soft, _) = getrlimit(Resource::RLIMIT_DATA).unwrap();
         assert!((64 << 20..1 << 50).contains(&soft), "{soft}");
     }

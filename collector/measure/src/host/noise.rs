@@ -6,28 +6,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::Clock;
 
-/// A gap of this many usual steps is an interruption.
 const GAP_STEPS: u64 = 20;
-/// Shorter gaps are jitter of the clock.
 const GAP_MIN_NS: u64 = 2_000;
 
-/// The interruptions of a spinning thread.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
     pub elapsed_ns: u64,
-    /// Share of the time that the thread was running.
     pub cpu_share: f64,
-    /// Share of the time lost in gaps of any cause: other threads, interrupts, the hypervisor.
+    /// Gaps of any cause: other threads, interrupts, the hypervisor.
     pub lost_share: f64,
     pub gaps_per_second: f64,
     pub gap_max_ns: u64,
 }
 
 impl Noise {
-    pub fn probe(clock: &mut dyn Clock, duration: Duration) -> Self {
+    pub fn probe_noise(clock: &mut dyn Clock, duration: Duration) -> Self {
         let limit_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let gap_ns = (clock.precision_ns() * GAP_STEPS).max(GAP_MIN_NS);
-        let usage = clock.usage();
+        let usage = clock.read_usage();
         let start = clock.now_ns();
         let (mut last, mut lost_ns, mut gaps, mut gap_max_ns) = (start, 0, 0_u64, 0);
         while last - start < limit_ns {
@@ -40,7 +36,7 @@ impl Noise {
             }
             last = now;
         }
-        let used_ns = clock.usage().since(&usage).thread_cpu_ns;
+        let used_ns = clock.read_usage().since_reading(&usage).thread_cpu_ns;
         let elapsed_ns = (last - start).max(1);
         Self {
             elapsed_ns,
@@ -77,7 +73,7 @@ mod tests {
             100
         }
 
-        fn usage(&mut self) -> Usage {
+        fn read_usage(&mut self) -> Usage {
             Usage { thread_cpu_ns: self.cpu_ns, ..Usage::default() }
         }
 
@@ -93,7 +89,7 @@ mod tests {
     #[test]
     fn gaps_are_counted_with_their_share() {
         let mut clock = Interrupted { readings: 0, now_ns: 0, cpu_ns: 0 };
-        let noise = Noise::probe(&mut clock, Duration::from_millis(200));
+        let noise = Noise::probe_noise(&mut clock, Duration::from_millis(200));
         assert_eq!(noise.gap_max_ns, 100_000);
         assert!((0.49..0.51).contains(&noise.lost_share), "{noise:?}");
         assert!((0.49..0.52).contains(&noise.cpu_share), "{noise:?}");

@@ -12,27 +12,22 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A plan of streaming measurements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Streaming {
-    /// CPUs, one per thread.
     pub cpus: Vec<usize>,
-    /// Sizes of the working sets over all threads.
+    /// Totals over all threads.
     pub working_sets: Vec<u64>,
-    /// Cache levels, L1 first, each with the total size of its caches.
+    /// L1 first, each with the total size of its caches.
     levels: Vec<(u32, u64)>,
 }
 
-/// The best rate of one kind of stream over one working set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StreamRate {
-    /// Size of the working set over all threads.
     pub working_set_bytes: u64,
-    /// Level that holds the working set: `L1`, `L2`, `L3` or `DRAM`.
+    /// `L1`, `L2`, `L3` or `DRAM`.
     pub level: String,
-    /// Kind of stream: `read`, `write`, `copy` or `triad`.
+    /// `read`, `write`, `copy` or `triad`.
     pub kind: &'static str,
-    /// Bytes read and written per second by all threads.
     pub bytes_per_second: f64,
 }
 
@@ -47,14 +42,13 @@ pub enum StreamingError {
 }
 
 impl Streaming {
-    /// Plans working sets from half of the L1 caches of the CPUs to a multiple of their last-level caches, limited by
-    /// the memory size.
-    pub fn on(cpus: &[usize], memory_bytes: u64) -> Streaming {
-        let levels = Topology::read(cpus).cache_levels(cpus);
+    /// Plans working sets from half of the L1 caches to a multiple of the last-level caches or the memory limit.
+    pub fn for_cpus(cpus: &[usize], memory_bytes: u64) -> Streaming {
+        let levels = Topology::read_topology(cpus).cache_levels(cpus);
         Streaming { cpus: cpus.to_vec(), working_sets: working_sets(&levels, memory_bytes), levels }
     }
 
-    fn level(&self, working_set_bytes: u64) -> String {
+    fn level_name(&self, working_set_bytes: u64) -> String {
         match self.levels.iter().find(|(_, bytes)| working_set_bytes <= *bytes) {
             Some((level, _)) => format!("L{level}"),
             None => "DRAM".to_owned(),
@@ -62,12 +56,11 @@ impl Streaming {
     }
 }
 
-/// Returns the powers of two in the range.
+/// Powers of two in the range.
 fn working_sets(levels: &[(u32, u64)], memory_bytes: u64) -> Vec<u64> {
-    /// Default cache sizes if sysfs has none.
+    /// Defaults if sysfs has no caches.
     const FIRST_BYTES: u64 = 32 << 10;
     const LAST_BYTES: u64 = 32 << 20;
-    /// Limits the duration of the passes on one thread.
     const MOST_BYTES: u64 = 4 << 30;
     let first = levels.first().map_or(FIRST_BYTES, |(_, bytes)| *bytes);
     let last = levels.last().map_or(LAST_BYTES, |(_, bytes)| *bytes);
@@ -79,16 +72,15 @@ fn working_sets(levels: &[(u32, u64)], memory_bytes: u64) -> Vec<u64> {
 #[derive(Clone, Copy)]
 struct PassPlan {
     elements: usize,
-    /// Repetitions within one timed pass, so that the pass is long compared with the skew between threads.
+    /// Makes a timed pass long compared with the skew between threads.
     repeats: usize,
     passes: usize,
 }
 
 impl PassPlan {
-    fn of(working_set_bytes: u64, threads: u64) -> PassPlan {
-        /// Minimum bytes of a pass per thread.
+    fn for_working_set(working_set_bytes: u64, threads: u64) -> PassPlan {
         const PASS_BYTES: u64 = 32 << 20;
-        /// Target bytes of all passes per thread.
+        /// Target per thread.
         const ALL_BYTES: u64 = 512 << 20;
         let own_bytes = (working_set_bytes / threads).max(3 * LINE_BYTES as u64);
         let repeats = PASS_BYTES.div_ceil(own_bytes);
@@ -97,34 +89,34 @@ impl PassPlan {
         PassPlan { elements: number(own_bytes) / size_of::<f64>(), repeats: number(repeats), passes: number(passes) }
     }
 
-    fn bytes(&self, kind: Kind) -> u64 {
-        let elements = streams::elements(kind, self.elements) * kind.arrays();
+    fn pass_bytes(&self, kind: Kind) -> u64 {
+        let elements = streams::elements_per_array(kind, self.elements) * kind.array_count();
         (elements * size_of::<f64>() * self.repeats) as u64
     }
 }
 
-/// Start and end of each pass of one thread, ordered by working set, kind and pass.
+/// Start and end of each pass of one thread, by working set, kind and pass.
 type Passes = Vec<(Instant, Instant)>;
 
-/// Measures every working set with every kind of stream.
 pub fn stream_rates(streaming: &Streaming) -> Result<Vec<StreamRate>, StreamingError> {
     let Streaming { cpus, working_sets, .. } = streaming;
     if cpus.is_empty() {
         return Err(StreamingError::NoProcessor);
     }
-    let plans: Vec<PassPlan> = working_sets.iter().map(|bytes| PassPlan::of(*bytes, cpus.len() as u64)).collect();
+    let plans: Vec<PassPlan> =
+        working_sets.iter().map(|bytes| PassPlan::for_working_set(*bytes, cpus.len() as u64)).collect();
     let times = all_threads(cpus, &plans)?;
     let mut rates = Vec::new();
     let mut first = 0;
     for (&working_set_bytes, plan) in working_sets.iter().zip(&plans) {
         for kind in Kind::ALL {
-            let best = best(&times, first..first + plan.passes);
-            let moved = plan.bytes(kind) * cpus.len() as u64;
+            let best = shortest_pass(&times, first..first + plan.passes);
+            let moved = plan.pass_bytes(kind) * cpus.len() as u64;
             first += plan.passes;
             rates.push(StreamRate {
                 working_set_bytes,
-                level: streaming.level(working_set_bytes),
-                kind: kind.name(),
+                level: streaming.level_name(working_set_bytes),
+                kind: kind.stream_name(),
                 bytes_per_second: moved as f64 / best.as_secs_f64(),
             });
         }
@@ -140,7 +132,7 @@ fn all_threads(cpus: &[usize], plans: &[PassPlan]) -> Result<Vec<Passes>, Stream
         for &cpu in cpus {
             let (start, started) = mpsc::channel();
             let work = move || match started.recv() {
-                Ok(()) => stream(cpu, plans, barrier),
+                Ok(()) => run_passes(cpu, plans, barrier),
                 Err(mpsc::RecvError) => Err(StreamingError::Thread),
             };
             threads.push(thread::Builder::new().spawn_scoped(scope, work).map_err(|_| StreamingError::Thread)?);
@@ -154,16 +146,15 @@ fn all_threads(cpus: &[usize], plans: &[PassPlan]) -> Result<Vec<Passes>, Stream
     })
 }
 
-/// A spinning barrier, because a wake-up would take as long as a pass over a cache.
+/// Spins, because a wake-up would take as long as a pass over a cache.
 struct SpinBarrier {
     arrived: AtomicUsize,
     threads: usize,
 }
 
 impl SpinBarrier {
-    /// Waits until all threads have arrived `round` times.
-    fn wait(&self, round: usize) {
-        /// Polls between yields, which matter if there are fewer CPUs than threads.
+    fn wait_for_round(&self, round: usize) {
+        /// Polls between yields, in case of more threads than CPUs.
         const PATIENCE: usize = 1 << 12;
         self.arrived.fetch_add(1, Ordering::AcqRel);
         let mut polled: usize = 0;
@@ -177,9 +168,9 @@ impl SpinBarrier {
     }
 }
 
-fn stream(cpu: usize, plans: &[PassPlan], barrier: &SpinBarrier) -> Result<Passes, StreamingError> {
+fn run_passes(cpu: usize, plans: &[PassPlan], barrier: &SpinBarrier) -> Result<Passes, StreamingError> {
     // A failure is kept until all passes are done, so that the other threads do not block at the barrier.
-    let pinned = affinity::pin(&[cpu]);
+    let pinned = affinity::pin_thread(&[cpu]);
     let most = plans.iter().map(|plan| plan.elements).max().unwrap_or(0);
     let mut memory: Vec<f64> = Vec::new();
     let has_memory = memory.try_reserve_exact(most + LINE).is_ok();
@@ -192,10 +183,10 @@ fn stream(cpu: usize, plans: &[PassPlan], barrier: &SpinBarrier) -> Result<Passe
         let own = plan.elements.min(memory.len());
         for kind in Kind::ALL {
             for _ in 0..plan.passes {
-                barrier.wait(times.len() + 1);
+                barrier.wait_for_round(times.len() + 1);
                 let start = Instant::now();
                 for _ in 0..plan.repeats {
-                    black_box(streams::pass(kind, black_box(&mut memory[..own])));
+                    black_box(streams::run_pass(kind, black_box(&mut memory[..own])));
                 }
                 times.push((start, Instant::now()));
             }
@@ -205,8 +196,8 @@ fn stream(cpu: usize, plans: &[PassPlan], barrier: &SpinBarrier) -> Result<Passe
     if has_memory { Ok(times) } else { Err(StreamingError::Thread) }
 }
 
-/// Returns the shortest pass over all threads, from the first start to the last end.
-fn best(times: &[Passes], passes: std::ops::Range<usize>) -> Duration {
+/// Measures from the first start to the last end of all threads.
+fn shortest_pass(times: &[Passes], passes: std::ops::Range<usize>) -> Duration {
     let whole = |pass: usize| {
         let of_pass = times.iter().map(|passes| passes[pass]);
         let start = of_pass.clone().map(|(start, _)| start).min();
@@ -222,7 +213,8 @@ mod tests {
 
     #[test]
     fn every_kind_moves_something_at_every_level() {
-        let cpus: Vec<usize> = affinity::allowed().expect("this thread runs somewhere").into_iter().take(3).collect();
+        let cpus: Vec<usize> =
+            affinity::allowed_cpus().expect("this thread runs somewhere").into_iter().take(3).collect();
         let levels = vec![(1, 32 << 10), (2, 1 << 20)];
         let working_sets = vec![1 << 14, 1 << 18, 1 << 22];
         let streaming = Streaming { cpus, working_sets, levels };
@@ -231,7 +223,7 @@ mod tests {
             rates.iter().map(|rate| (rate.working_set_bytes, rate.level.as_str(), rate.kind)).collect();
         let sets = [(1 << 14, "L1"), (1 << 18, "L2"), (1 << 22, "DRAM")];
         let wanted: Vec<(u64, &str, &str)> =
-            sets.iter().flat_map(|(bytes, level)| Kind::ALL.map(|kind| (*bytes, *level, kind.name()))).collect();
+            sets.iter().flat_map(|(bytes, level)| Kind::ALL.map(|kind| (*bytes, *level, kind.stream_name()))).collect();
         assert_eq!(found, wanted);
         assert!(rates.iter().all(|rate| rate.bytes_per_second.is_finite() && rate.bytes_per_second > 0.0), "{rates:?}");
     }
@@ -255,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_processor_that_does_not_exist_is_an_error() {
-        let cpus = affinity::allowed().expect("this thread runs somewhere");
+        let cpus = affinity::allowed_cpus().expect("this thread runs somewhere");
         let on = |cpus| Streaming { cpus, working_sets: vec![1 << 14], levels: Vec::new() };
         let refused = stream_rates(&on(vec![cpus[0], 70_000]));
         assert!(matches!(refused, Err(StreamingError::Affinity(_))), "{refused:?}");
@@ -267,7 +259,7 @@ mod tests {
         let origin = Instant::now();
         let at = |ms| origin + Duration::from_millis(ms);
         let times = vec![vec![(at(0), at(5)), (at(10), at(14))], vec![(at(1), at(4)), (at(11), at(16))]];
-        assert_eq!(best(&times, 0..2), Duration::from_millis(5));
-        assert_eq!(best(&times, 1..2), Duration::from_millis(6));
+        assert_eq!(shortest_pass(&times, 0..2), Duration::from_millis(5));
+        assert_eq!(shortest_pass(&times, 1..2), Duration::from_millis(6));
     }
 }

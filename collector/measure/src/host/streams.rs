@@ -1,7 +1,6 @@
 //! **Fence**: streaming loops, compiled for several vector extensions and dispatched at run time. The unsafe part is
 //! the call of a function that is compiled for more instruction sets than the rest of the program.
 
-/// Cache line size; arrays are aligned to it, so that no vector crosses a line.
 pub const LINE_BYTES: usize = 64;
 
 pub const LINE: usize = LINE_BYTES / size_of::<f64>();
@@ -17,7 +16,7 @@ pub enum Kind {
 impl Kind {
     pub const ALL: [Kind; 4] = [Kind::Read, Kind::Write, Kind::Copy, Kind::Triad];
 
-    pub fn name(self) -> &'static str {
+    pub fn stream_name(self) -> &'static str {
         match self {
             Kind::Read => "read",
             Kind::Write => "write",
@@ -26,8 +25,8 @@ impl Kind {
         }
     }
 
-    /// Returns the number of arrays in the working set. Write-allocate reads do not count.
-    pub fn arrays(self) -> usize {
+    /// Write-allocate reads do not count.
+    pub fn array_count(self) -> usize {
         match self {
             Kind::Read | Kind::Write => 1,
             Kind::Copy => 2,
@@ -36,8 +35,8 @@ impl Kind {
     }
 }
 
-/// Runs one pass over memory, split into equal arrays of whole lines. Returns a value that depends on everything read.
-pub fn pass(kind: Kind, memory: &mut [f64]) -> u64 {
+/// Splits memory into equal arrays of whole lines. Returns a value that depends on everything read.
+pub fn run_pass(kind: Kind, memory: &mut [f64]) -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
         if std::arch::is_x86_feature_detected!("avx512f") {
@@ -64,13 +63,13 @@ fn by_256_bits(kind: Kind, memory: &mut [f64]) -> u64 {
     by_any(kind, memory)
 }
 
-/// The loops, inlined and compiled for the caller's instruction set.
+/// Inlined and compiled for the caller's instruction set.
 #[inline(always)]
 fn by_any(kind: Kind, memory: &mut [f64]) -> u64 {
-    let count = elements(kind, memory.len());
+    let count = elements_per_array(kind, memory.len());
     let (result, rest) = memory.split_at_mut(count);
     match kind {
-        Kind::Read => return read(result),
+        Kind::Read => return read_elements(result),
         Kind::Write => result.fill(2.5),
         Kind::Copy => result.copy_from_slice(&rest[..count]),
         Kind::Triad => {
@@ -83,14 +82,13 @@ fn by_any(kind: Kind, memory: &mut [f64]) -> u64 {
     0
 }
 
-pub fn elements(kind: Kind, all: usize) -> usize {
-    all / kind.arrays() / LINE * LINE
+pub fn elements_per_array(kind: Kind, all: usize) -> usize {
+    all / kind.array_count() / LINE * LINE
 }
 
-/// Reads all elements. XOR is associative, so the compiler vectorises the reduction, and it has a latency of one cycle;
-/// a floating-point sum would be latency-bound.
+/// Combines by XOR, which vectorises with one cycle of latency; a floating-point sum would be latency-bound.
 #[inline(always)]
-fn read(memory: &[f64]) -> u64 {
+fn read_elements(memory: &[f64]) -> u64 {
     memory.iter().fold(0, |bits, element| bits ^ element.to_bits())
 }
 
@@ -102,12 +100,12 @@ mod tests {
     #[test]
     fn passes_move_what_they_say() {
         for count in [0, 1, 7, 8, 9, 24, 100, 800] {
-            for by in [pass, by_any] {
+            for by in [run_pass, by_any] {
                 let before: Vec<f64> = (0..count).map(f64::from).collect();
                 let after = |kind| {
                     let mut memory = before.clone();
                     let bits = by(kind, &mut memory);
-                    (bits, memory, elements(kind, before.len()))
+                    (bits, memory, elements_per_array(kind, before.len()))
                 };
                 let (bits, memory, own) = after(Kind::Read);
                 assert_eq!(memory, before, "reading writes nothing");

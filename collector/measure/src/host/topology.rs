@@ -1,14 +1,14 @@
 //! Cores, caches and NUMA nodes of CPUs, and the order in which runs use CPUs.
 //!
 //! CPU numbers do not identify SMT siblings: some machines number siblings consecutively, others put all second threads
-//! after all first ones. Every multithreaded run uses [`Topology::order`].
+//! after all first ones. Every multithreaded run uses [`Topology::order_cpus`].
 
-use super::files::{Files, size};
+use super::files::{Files, parse_size};
 use crate::affinity::{self, AffinityError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The topology of some CPUs. A CPU unknown to sysfs counts as a core of its own.
+/// A CPU unknown to sysfs counts as a separate core.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Topology {
     places: BTreeMap<usize, CorePlace>,
@@ -19,7 +19,7 @@ struct CorePlace {
     /// First SMT sibling, which identifies the core.
     core: usize,
     node: Option<usize>,
-    /// Core type on heterogeneous machines: whether it is an efficiency core, and its capacity.
+    /// Whether it is an efficiency core, and its capacity.
     kind: (bool, Option<String>),
     caches: Vec<Cache>,
 }
@@ -32,51 +32,48 @@ struct Cache {
     first: usize,
 }
 
-/// Returns the CPUs that this process may use, in the order in which runs use them.
+/// Returns the usable CPUs in the order in which runs use them.
 pub fn allowed_cpus() -> Result<Vec<usize>, AffinityError> {
-    let allowed = affinity::allowed()?;
-    Ok(Topology::read(&allowed).order(&allowed))
+    let allowed = affinity::allowed_cpus()?;
+    Ok(Topology::read_topology(&allowed).order_cpus(&allowed))
 }
 
 impl Topology {
-    pub fn read(cpus: &[usize]) -> Topology {
+    pub fn read_topology(cpus: &[usize]) -> Topology {
         Topology::read_from(Path::new("/"), cpus)
     }
 
-    /// Reads the topology from sysfs under another root.
     pub fn read_from(root: &Path, cpus: &[usize]) -> Topology {
         let files = Files { root };
         let small: BTreeSet<usize> =
             files.cpu_list("sys/devices/cpu_atom/cpus").unwrap_or_default().into_iter().collect();
-        let nodes = nodes(&files);
+        let nodes = read_nodes(&files);
         let place = |cpu: usize| {
             let folder = format!("sys/devices/system/cpu/cpu{cpu}");
             let siblings = files.cpu_list(&format!("{folder}/topology/thread_siblings_list")).unwrap_or_default();
             CorePlace {
                 core: siblings.first().copied().unwrap_or(cpu),
                 node: nodes.get(&cpu).copied(),
-                kind: (small.contains(&cpu), files.text(&format!("{folder}/cpu_capacity"))),
-                caches: caches(&files, &folder),
+                kind: (small.contains(&cpu), files.read_text(&format!("{folder}/cpu_capacity"))),
+                caches: read_caches(&files, &folder),
             }
         };
         Topology { places: cpus.iter().map(|&cpu| (cpu, place(cpu))).collect() }
     }
 
-    /// Orders CPUs so that a run on `n` threads uses the first `n`.
-    ///
-    /// First siblings of all cores come before second siblings. Within each, CPUs are grouped by NUMA node, last-level
-    /// cache and core type; groups are in order of their smallest CPU number.
-    pub fn order(&self, cpus: &[usize]) -> Vec<usize> {
+    /// Orders CPUs for runs on the first `n`: first siblings of all cores, then second siblings; within each, by
+    /// NUMA node, last-level cache and core type, in order of the smallest CPU number.
+    pub fn order_cpus(&self, cpus: &[usize]) -> Vec<usize> {
         let ascending: BTreeSet<usize> = cpus.iter().copied().collect();
         let (mut nodes, mut caches, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
         let mut taken: BTreeMap<usize, usize> = BTreeMap::new();
         let mut ranked: Vec<([usize; 4], usize)> = Vec::new();
         for cpu in ascending {
-            let place = self.place(cpu);
+            let place = self.core_place(cpu);
             let own = [
-                rank(&mut nodes, place.node),
-                rank(&mut caches, self.last_level(cpu).map(|cache| cache.first)),
-                rank(&mut kinds, place.kind),
+                index_or_insert(&mut nodes, place.node),
+                index_or_insert(&mut caches, self.last_level(cpu).map(|cache| cache.first)),
+                index_or_insert(&mut kinds, place.kind),
             ];
             let siblings_before = taken.entry(place.core).or_default();
             ranked.push(([*siblings_before, own[0], own[1], own[2]], cpu));
@@ -86,39 +83,38 @@ impl Topology {
         ranked.into_iter().map(|(_, cpu)| cpu).collect()
     }
 
-    pub fn cores(&self, cpus: &[usize]) -> usize {
-        cpus.iter().map(|cpu| self.place(*cpu).core).collect::<BTreeSet<_>>().len()
+    pub fn count_cores(&self, cpus: &[usize]) -> usize {
+        cpus.iter().map(|cpu| self.core_place(*cpu).core).collect::<BTreeSet<_>>().len()
     }
 
-    /// Adds all known SMT siblings of the CPUs.
     pub fn with_siblings(&self, cpus: &[usize]) -> Vec<usize> {
-        let cores: BTreeSet<usize> = cpus.iter().map(|cpu| self.place(*cpu).core).collect();
+        let cores: BTreeSet<usize> = cpus.iter().map(|cpu| self.core_place(*cpu).core).collect();
         let siblings = self.places.iter().filter(|(_, place)| cores.contains(&place.core)).map(|(cpu, _)| *cpu);
         cpus.iter().copied().chain(siblings).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Returns the NUMA nodes of the CPUs in ascending order; empty if sysfs has none.
-    pub fn nodes(&self, cpus: &[usize]) -> Vec<usize> {
-        let nodes: BTreeSet<usize> = cpus.iter().filter_map(|cpu| self.place(*cpu).node).collect();
+    /// Returns nodes in ascending order; empty if sysfs has none.
+    pub fn numa_nodes(&self, cpus: &[usize]) -> Vec<usize> {
+        let nodes: BTreeSet<usize> = cpus.iter().filter_map(|cpu| self.core_place(*cpu).node).collect();
         nodes.into_iter().collect()
     }
 
-    /// Returns the bytes that each CPU writes to flush all their caches, if `bytes` fill a last-level cache: an equal
-    /// share of it, and at least twice the private caches.
+    /// Returns the bytes that each CPU writes to flush a last-level cache of `bytes`: an equal share, and at least
+    /// twice its private caches.
     pub fn flush_shares(&self, cpus: &[usize], bytes: u64) -> Vec<u64> {
         let last = |cpu: usize| self.last_level(cpu).map(|cache| cache.first);
         let share = |&cpu: &usize| {
             let sharing = cpus.iter().filter(|other| last(**other) == last(cpu)).count() as u64;
-            let caches = self.place(cpu).caches;
+            let caches = self.core_place(cpu).caches;
             let private = caches.iter().rev().skip(1).map(|cache| cache.size_bytes).sum::<u64>();
             bytes.div_ceil(sharing.max(1)).max(2 * private).min(bytes)
         };
         cpus.iter().map(share).collect()
     }
 
-    /// Returns the cache levels of the CPUs, L1 first, each with the total size of its distinct caches.
+    /// Returns levels, L1 first, with the total size of distinct caches.
     pub fn cache_levels(&self, cpus: &[usize]) -> Vec<(u32, u64)> {
-        let caches = cpus.iter().flat_map(|cpu| self.place(*cpu).caches);
+        let caches = cpus.iter().flat_map(|cpu| self.core_place(*cpu).caches);
         let distinct: BTreeMap<(u32, usize), u64> =
             caches.map(|cache| ((cache.level, cache.first), cache.size_bytes)).collect();
         let mut levels: BTreeMap<u32, u64> = BTreeMap::new();
@@ -126,24 +122,23 @@ impl Topology {
         levels.into_iter().collect()
     }
 
-    fn place(&self, cpu: usize) -> CorePlace {
+    fn core_place(&self, cpu: usize) -> CorePlace {
         self.places.get(&cpu).cloned().unwrap_or(CorePlace { core: cpu, ..CorePlace::default() })
     }
 
     fn last_level(&self, cpu: usize) -> Option<Cache> {
-        self.place(cpu).caches.last().cloned()
+        self.core_place(cpu).caches.last().cloned()
     }
 }
 
-/// Returns the index of a value in `known`; appends a new value.
-fn rank<T: PartialEq>(known: &mut Vec<T>, value: T) -> usize {
+fn index_or_insert<T: PartialEq>(known: &mut Vec<T>, value: T) -> usize {
     known.iter().position(|one| *one == value).unwrap_or_else(|| {
         known.push(value);
         known.len() - 1
     })
 }
 
-fn nodes(files: &Files<'_>) -> BTreeMap<usize, usize> {
+fn read_nodes(files: &Files<'_>) -> BTreeMap<usize, usize> {
     let nodes = files.cpu_list("sys/devices/system/node/online").unwrap_or_default();
     let of_node = |node: usize| {
         let cpus = files.cpu_list(&format!("sys/devices/system/node/node{node}/cpulist")).unwrap_or_default();
@@ -152,14 +147,14 @@ fn nodes(files: &Files<'_>) -> BTreeMap<usize, usize> {
     nodes.into_iter().flat_map(of_node).collect()
 }
 
-fn caches(files: &Files<'_>, folder: &str) -> Vec<Cache> {
+fn read_caches(files: &Files<'_>, folder: &str) -> Vec<Cache> {
     const INDICES: usize = 16;
     let mut found: Vec<Cache> = (0..INDICES)
         .map_while(|index| {
-            let text = |name: &str| files.text(&format!("{folder}/cache/index{index}/{name}"));
+            let text = |name: &str| files.read_text(&format!("{folder}/cache/index{index}/{name}"));
             let cache = Cache {
                 level: text("level")?.parse().ok()?,
-                size_bytes: size(&text("size")?)?,
+                size_bytes: parse_size(&text("size")?)?,
                 first: *affinity::parse_cpu_list(&text("shared_cpu_list")?)?.first()?,
             };
             Some((text("type")?, cache))
@@ -229,7 +224,7 @@ mod tests {
     #[track_caller]
     fn check(fakes: &[FakeCpu], allowed: &[usize], order: &[usize]) {
         let root = machine(fakes);
-        let found = Topology::read_from(root.path(), allowed).order(allowed);
+        let found = Topology::read_from(root.path(), allowed).order_cpus(allowed);
         assert_eq!(found, order);
     }
 
@@ -249,7 +244,11 @@ mod tests {
         check(&["0", "1", "2", "3"].map(|own| fake(own, 0, "0-3")), &[2, 3], &[2, 3]);
         let root = tempfile::tempdir().expect("folder");
         let nothing = Topology::read_from(root.path(), &[0, 1, 2]);
-        assert_eq!((nothing.order(&[0, 1, 2]), nothing.cores(&[0, 1, 2])), (vec![0, 1, 2], 3), "nothing is told");
+        assert_eq!(
+            (nothing.order_cpus(&[0, 1, 2]), nothing.count_cores(&[0, 1, 2])),
+            (vec![0, 1, 2], 3),
+            "nothing is told"
+        );
     }
 
     #[test]
@@ -277,7 +276,7 @@ mod tests {
         fs::create_dir_all(root.path().join("sys/devices/cpu_atom")).expect("folder");
         fs::write(root.path().join("sys/devices/cpu_atom/cpus"), "4-5\n").expect("file");
         let all = [0, 1, 2, 3, 4, 5];
-        assert_eq!(Topology::read_from(root.path(), &all).order(&all), [0, 2, 4, 5, 1, 3]);
+        assert_eq!(Topology::read_from(root.path(), &all).order_cpus(&all), [0, 2, 4, 5, 1, 3]);
     }
 
     #[test]
@@ -285,9 +284,9 @@ mod tests {
         let fakes = [("0-1", 0), ("0-1", 0), ("2-3", 1), ("2-3", 1)].map(|(own, node)| fake(own, node, own));
         let root = machine(&fakes);
         let topology = Topology::read_from(root.path(), &[0, 1, 2, 3]);
-        assert_eq!((topology.cores(&[0, 1]), topology.nodes(&[0, 1])), (1, vec![0]));
-        assert_eq!((topology.cores(&[0, 2]), topology.nodes(&[0, 2])), (2, vec![0, 1]));
-        assert_eq!(topology.nodes(&[9]), [] as [usize; 0], "of another nothing is known");
+        assert_eq!((topology.count_cores(&[0, 1]), topology.numa_nodes(&[0, 1])), (1, vec![0]));
+        assert_eq!((topology.count_cores(&[0, 2]), topology.numa_nodes(&[0, 2])), (2, vec![0, 1]));
+        assert_eq!(topology.numa_nodes(&[9]), [] as [usize; 0], "of another nothing is known");
         assert_eq!(topology.with_siblings(&[1]), [0, 1]);
         assert_eq!(topology.with_siblings(&[1, 2, 9]), [0, 1, 2, 3, 9]);
     }
@@ -322,6 +321,6 @@ mod tests {
     fn this_machine_has_an_order() {
         let mut order = allowed_cpus().expect("this process runs somewhere");
         order.sort_unstable();
-        assert_eq!(order, affinity::allowed().expect("readable"));
+        assert_eq!(order, affinity::allowed_cpus().expect("readable"));
     }
 }

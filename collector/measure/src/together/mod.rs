@@ -6,27 +6,24 @@
 //! ratios within rounds, because a disturbance of some seconds affects both phases of a round.
 
 use super::recorder::{Closing, Recorder};
-use super::{Clock, Measurement, Ratio, StopReason, ratio, statistics};
+use super::{Clock, Measurement, Ratio, StopReason, paired_ratio, statistics};
 use crate::counters::{CounterReader, NoCounters};
 use serde::{Deserialize, Serialize};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Settings of a concurrent measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Together {
-    /// Number of rounds; an interval needs at least six.
+    /// An interval needs at least six.
     pub rounds: u32,
-    /// Minimum duration of a phase.
     pub phase_ns: u64,
-    /// Minimum number of samples of each member per phase.
     pub samples_min: u32,
-    /// Minimum duration of a sample; shorter runs are batched.
+    /// Minimum; shorter runs are batched.
     pub sample_ns: u64,
-    /// Time after which no phase begins.
+    /// No phase begins later.
     pub time_limit_ns: u64,
-    /// Maximum number of stored samples, evenly spaced; the statistics use all samples.
+    /// Stored samples are evenly spaced; statistics use all.
     pub samples_kept_max: u32,
 }
 
@@ -44,8 +41,8 @@ impl Default for Together {
 }
 
 impl Together {
-    /// Checks all settings; the error holds the setting's name, its value and the allowed values.
-    pub fn check(&self) -> Result<(), (&'static str, String, &'static str)> {
+    /// The error holds the setting's name, its value and the allowed values.
+    pub fn check_settings(&self) -> Result<(), (&'static str, String, &'static str)> {
         let refuse = |field, found: u64, allowed| Err((field, found.to_string(), allowed));
         if !(1..=1000).contains(&self.rounds) {
             return refuse("rounds", self.rounds.into(), "allowed are 1 to 1000");
@@ -69,37 +66,32 @@ impl Together {
     }
 }
 
-/// The meeting point of the members.
 pub struct Meeting {
     members: usize,
     barrier: Barrier,
-    /// Arrivals at phases, summed over all phases.
     arrived: AtomicUsize,
-    /// Satisfied members, summed over all phases.
     satisfied: AtomicUsize,
-    /// Number of complete rounds once the time limit has passed; all rounds before.
+    /// Complete rounds once the time limit has passed; before, all rounds.
     rounds: AtomicUsize,
 }
 
-/// The measurements of one member.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shared {
-    /// Times together with the others.
+    /// Times alongside the other members.
     pub beside: Measurement,
-    /// Median of each round together with the others.
+    /// Median of each round alongside the other members.
     pub beside_ns: Vec<f64>,
     /// Median of each round alone.
     pub alone_ns: Vec<f64>,
 }
 
 impl Shared {
-    /// Returns the slowdown together with the others relative to alone.
-    pub fn slowdown(&self) -> Option<Ratio> {
-        ratio(&self.beside_ns, &self.alone_ns)
+    /// Compares times alongside the others with times alone.
+    pub fn slowdown_ratio(&self) -> Option<Ratio> {
+        paired_ratio(&self.beside_ns, &self.alone_ns)
     }
 }
 
-/// The reason why a member has no measurement.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum Missed<E> {
@@ -125,7 +117,7 @@ impl Meeting {
         }
     }
 
-    /// Measures one member on the calling thread; `run` runs it the given number of times in sequence.
+    /// Measures a member on the calling thread; `run` runs it the given number of times.
     pub fn take_part<E>(
         &self,
         member: usize,
@@ -145,8 +137,8 @@ impl Meeting {
         // The first run is cold; the second one gives the batch size.
         self.in_turns(|turn| {
             if turn == member {
-                match alone.time(run, 1).and_then(|first| Ok((first, alone.time(run, 1)?))) {
-                    Ok((first, next)) => (first_run_ns, times) = (first, batch(rule, next)),
+                match alone.time_runs(run, 1).and_then(|first| Ok((first, alone.time_runs(run, 1)?))) {
+                    Ok((first, next)) => (first_run_ns, times) = (first, runs_per_sample(rule, next)),
                     Err(error) => failure = Some(error),
                 }
             }
@@ -165,16 +157,16 @@ impl Meeting {
                     let mut phase = Phase { samples: Vec::new(), times };
                     let start_ns = alone.elapsed_ns();
                     while failure.is_none() && !phase.is_enough(rule, alone.elapsed_ns() - start_ns) {
-                        match alone.time(run, phase.times) {
-                            Ok(elapsed_ns) => phase.take(elapsed_ns),
+                        match alone.time_runs(run, phase.times) {
+                            Ok(elapsed_ns) => phase.add_sample(elapsed_ns),
                             Err(error) => failure = Some(error),
                         }
                     }
                     times = phase.next_times(rule);
-                    own = phase.median();
+                    own = phase.median_ns();
                 }
             });
-            let beside = self.together(run, (rule, times), &mut books, &mut failure);
+            let beside = self.measure_together(run, (rule, times), &mut books, &mut failure);
             if let (Some(alone), Some(beside), None) = (own, beside, &failure) {
                 alone_ns.push(alone);
                 beside_ns.push(beside);
@@ -183,12 +175,12 @@ impl Meeting {
         if let Some(error) = failure {
             return Err(Missed::Failed(error));
         }
-        if books.sorted().is_empty() {
+        if books.sorted_samples().is_empty() {
             return Err(Missed::TimeLimit);
         }
         let is_whole = beside_ns.len() == rule.rounds as usize;
         let speed_after_ns = alone.clock.speed_probe_ns();
-        let beside = books.finish(Closing {
+        let beside = books.finish_measurement(Closing {
             first_run_ns,
             warm_up_runs: 1,
             batch_size: times,
@@ -211,8 +203,8 @@ impl Meeting {
         self.barrier.wait();
     }
 
-    /// Measures the phase in which all members run, and returns the median of the samples that count.
-    fn together<E>(
+    /// Measures the phase in which all members run; returns the median of the valid samples.
+    fn measure_together<E>(
         &self,
         run: &mut dyn FnMut(u32) -> Result<(), E>,
         (rule, times): (&Together, u32),
@@ -233,10 +225,10 @@ impl Meeting {
         let mut is_first = true;
         loop {
             if failure.is_none() {
-                match books.batch(run, times) {
+                match books.time_batch(run, times) {
                     Ok(batch) if !is_first && self.satisfied.load(Ordering::Acquire) < all => {
-                        books.keep();
-                        phase.take(batch.elapsed_ns);
+                        books.keep_batch();
+                        phase.add_sample(batch.elapsed_ns);
                     }
                     Ok(_) => {}
                     Err(error) => *failure = Some(error),
@@ -249,7 +241,7 @@ impl Meeting {
                 self.satisfied.fetch_add(1, Ordering::AcqRel);
             }
             if self.satisfied.load(Ordering::Acquire) >= all {
-                return phase.median();
+                return phase.median_ns();
             }
             if failure.is_some() {
                 std::thread::yield_now();
@@ -259,7 +251,7 @@ impl Meeting {
 }
 
 impl Phase {
-    fn take(&mut self, elapsed_ns: u64) {
+    fn add_sample(&mut self, elapsed_ns: u64) {
         self.samples.push(elapsed_ns as f64 / f64::from(self.times));
     }
 
@@ -267,19 +259,18 @@ impl Phase {
         self.samples.len() >= rule.samples_min as usize && elapsed_ns >= rule.phase_ns
     }
 
-    fn median(&self) -> Option<f64> {
+    fn median_ns(&self) -> Option<f64> {
         let mut sorted = self.samples.clone();
         sorted.sort_by(f64::total_cmp);
-        (!sorted.is_empty()).then(|| statistics::median(&sorted))
+        (!sorted.is_empty()).then(|| statistics::median_of_sorted(&sorted))
     }
 
     fn next_times(&self, rule: &Together) -> u32 {
-        self.median().map_or(self.times, |run_ns| batch(rule, run_ns as u64))
+        self.median_ns().map_or(self.times, |run_ns| runs_per_sample(rule, run_ns as u64))
     }
 }
 
-fn batch(rule: &Together, run_ns: u64) -> u32 {
-    /// Maximum number of runs in a sample.
+fn runs_per_sample(rule: &Together, run_ns: u64) -> u32 {
     const MOST: u64 = 1 << 20;
     u32::try_from(rule.sample_ns.div_ceil(run_ns.max(1)).clamp(1, MOST)).unwrap_or(1)
 }

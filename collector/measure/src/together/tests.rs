@@ -36,7 +36,7 @@ fn all_have_enough_samples_however_long_one_takes() {
         let seen = seen.expect("both ran");
         assert_eq!((seen.alone_ns.len(), seen.beside_ns.len()), (2, 2));
         assert!(seen.beside.n >= 4, "two samples of each round: {}", seen.beside.n);
-        assert!(seen.slowdown().is_some_and(|slowdown| slowdown.median > 0.0 && slowdown.interval.is_none()));
+        assert!(seen.slowdown_ratio().is_some_and(|slowdown| slowdown.median > 0.0 && slowdown.interval.is_none()));
     }
 }
 
@@ -62,7 +62,7 @@ fn a_time_limit_ends_the_rounds() {
 
 #[test]
 fn settings_are_checked() {
-    assert_eq!(Together::default().check(), Ok(()));
+    assert_eq!(Together::default().check_settings(), Ok(()));
     for wrong in [
         Together { rounds: 0, ..rule() },
         Together { phase_ns: 0, ..rule() },
@@ -71,6 +71,6 @@ fn settings_are_checked() {
         Together { time_limit_ns: u64::MAX, ..rule() },
         Together { samples_kept_max: 0, ..rule() },
     ] {
-        assert!(wrong.check().is_err(), "{wrong:?}");
+        assert!(wrong.check_settings().is_err(), "{wrong:?}");
     }
 }

@@ -3,14 +3,13 @@
 use super::{AverageRow, Grouping, is_device};
 use crate::data::{Pool, Profile, Span};
 
-/// Cumulative sums of allocations on the host and on devices, by time.
 pub(super) struct Memory {
     at_ns: Vec<u64>,
     sums: Vec<[i64; 2]>,
 }
 
 impl Memory {
-    pub(super) fn of(profile: &Profile) -> Memory {
+    pub(super) fn from_profile(profile: &Profile) -> Memory {
         let mut sum = [0; 2];
         let sums = profile.memory.iter().map(|event| {
             sum[usize::from(event.pool == Pool::Device)] += event.bytes;
@@ -24,8 +23,8 @@ impl Memory {
         !self.at_ns.is_empty()
     }
 
-    /// Returns the bytes allocated during a span, including events at both of its ends.
-    pub(super) fn during(&self, span: &Span) -> [i64; 2] {
+    /// Includes events at both ends of the span.
+    pub(super) fn bytes_during(&self, span: &Span) -> [i64; 2] {
         if is_device(span) {
             return [0; 2];
         }
@@ -35,8 +34,7 @@ impl Memory {
         [after[0] - before[0], after[1] - before[1]]
     }
 
-    /// Returns a row for the events outside all calls.
-    pub(super) fn outside(&self, profile: &Profile, grouping: Grouping) -> Option<AverageRow> {
+    pub(super) fn row_outside_calls(&self, profile: &Profile, grouping: Grouping) -> Option<AverageRow> {
         let none = grouping.by_input_shape.then(Vec::new);
         let mut row = AverageRow { name: "[memory]".to_owned(), input_shapes: none, ..AverageRow::default() };
         let (mut spans, mut end) = (profile.spans.iter().filter(|span| !is_device(span)).peekable(), None);

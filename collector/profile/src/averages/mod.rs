@@ -11,18 +11,15 @@ pub mod tvm;
 
 use crate::data::{Kind, Profile, Span};
 use crate::sort::SortBy;
-use crate::summary::{GroupBy, outermost};
+use crate::summary::{GroupBy, outermost_names};
 use memory::Memory;
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// Key by which calls are grouped into rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grouping {
-    /// Separates calls with different input shapes.
     pub by_input_shape: bool,
-    /// Separates calls with different scopes, compared by this number of outermost module names; 0 compares whole
-    /// scopes.
+    /// Separates scopes by this number of outermost module names; 0 compares whole scopes.
     pub by_scope: Option<usize>,
 }
 
@@ -37,17 +34,15 @@ impl From<GroupBy> for Grouping {
     }
 }
 
-/// Averages of one group of calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct AverageRow {
     pub name: String,
-    /// Scope in the model, if rows are grouped by scope.
+    /// None unless rows are grouped by scope.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
-    /// Shapes of the inputs, if rows are grouped by shape.
+    /// None unless rows are grouped by shape.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_shapes: Option<Vec<Vec<i64>>>,
-    /// Element types of those inputs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_dtypes: Option<Vec<String>>,
     pub kind: Kind,
@@ -56,47 +51,39 @@ pub struct AverageRow {
     pub cpu_time_total_ns: u64,
     pub self_device_time_total_ns: u64,
     pub device_time_total_ns: u64,
-    /// Net allocation on the host.
+    /// Net allocation.
     pub cpu_memory_usage_bytes: i64,
-    /// Net allocation on the host, without child calls.
+    /// Net allocation, without child calls.
     pub self_cpu_memory_usage_bytes: i64,
-    /// Net allocation on the device.
     pub device_memory_usage_bytes: i64,
-    /// Net allocation on the device, without child calls.
     pub self_device_memory_usage_bytes: i64,
-    /// Shortest call.
     pub min_ns: u64,
-    /// Median call; the lower one for an even number of calls.
+    /// Lower median for an even number of calls.
     pub median_ns: u64,
-    /// 95th percentile of the calls.
     pub p95_ns: u64,
 }
 
-/// All rows, and the sums that percentages refer to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Averages {
-    /// Rows in the order of their first calls.
+    /// In the order of first calls.
     pub rows: Vec<AverageRow>,
-    /// Sum of all self times on the host.
     pub self_cpu_time_total_ns: u64,
-    /// Sum of all self times on devices.
     pub self_device_time_total_ns: u64,
-    /// Whether the profile has memory events.
     pub has_memory: bool,
 }
 
 impl AverageRow {
-    /// Returns the mean time of a call on the host.
+    /// Mean per call.
     pub fn cpu_time_ns(&self) -> f64 {
         self.cpu_time_total_ns as f64 / self.count.max(1) as f64
     }
 
-    /// Returns the mean time of a call on the device.
+    /// Mean per call.
     pub fn device_time_ns(&self) -> f64 {
         self.device_time_total_ns as f64 / self.count.max(1) as f64
     }
 
-    fn order(&self, by: SortBy) -> f64 {
+    fn sort_key(&self, by: SortBy) -> f64 {
         match by {
             SortBy::CpuTime => self.cpu_time_ns(),
             SortBy::CpuTimeTotal => self.cpu_time_total_ns as f64,
@@ -117,8 +104,7 @@ impl AverageRow {
 }
 
 impl Averages {
-    /// Formats all rows as CSV.
-    pub fn csv(&self) -> Result<Vec<u8>, csv::Error> {
+    pub fn to_csv(&self) -> Result<Vec<u8>, csv::Error> {
         let mut table = csv::Writer::from_writer(Vec::new());
         table.write_record([
             "name",
@@ -157,30 +143,29 @@ impl Averages {
         table.into_inner().map_err(|error| error.into_error().into())
     }
 
-    /// Sorts the rows; equal rows stay in the order of their first calls.
+    /// Stable: equal rows stay in the order of first calls.
     pub fn sort(&mut self, by: SortBy) {
-        self.rows.sort_by(|left, right| right.order(by).total_cmp(&left.order(by)));
+        self.rows.sort_by(|left, right| right.sort_key(by).total_cmp(&left.sort_key(by)));
     }
 }
 
-/// Computes the averages of a profile.
-pub fn averages(profile: &Profile, grouping: Grouping) -> Averages {
+pub fn compute_averages(profile: &Profile, grouping: Grouping) -> Averages {
     let own = profile.self_ns();
     let device = device_times(profile);
-    let memory = Memory::of(profile);
-    let (groups, group_of) = groups(profile, grouping);
+    let memory = Memory::from_profile(profile);
+    let (groups, group_of) = group_calls(profile, grouping);
     let mut rows = groups;
     let mut times: Vec<Vec<u64>> = vec![Vec::new(); rows.len()];
     let mut used: Vec<[i64; 2]> = Vec::new();
     if memory.is_known() {
-        used = profile.spans.iter().map(|span| memory.during(span)).collect();
+        used = profile.spans.iter().map(|span| memory.bytes_during(span)).collect();
     }
     for (place, span) in profile.spans.iter().enumerate() {
         let Some(group) = group_of(span) else { continue };
         let row = &mut rows[group];
         row.count += 1;
         times[group].push(span.duration_ns);
-        if is_work_of_device(profile.kind(span)) {
+        if is_work_of_device(profile.external_kind(span)) {
             row.self_device_time_total_ns += span.duration_ns;
             row.device_time_total_ns += span.duration_ns;
             continue;
@@ -207,7 +192,7 @@ pub fn averages(profile: &Profile, grouping: Grouping) -> Averages {
         let at = |share: f64| times[((times.len() as f64 * share).ceil() as usize).clamp(1, times.len()) - 1];
         (row.min_ns, row.median_ns, row.p95_ns) = (times[0], at(0.5), at(0.95));
     }
-    rows.extend(memory.outside(profile, grouping));
+    rows.extend(memory.row_outside_calls(profile, grouping));
     let devices = rows.iter().filter(|row| is_work_of_device(row.kind));
     Averages {
         self_cpu_time_total_ns: rows.iter().map(|row| row.self_cpu_time_total_ns).sum(),
@@ -225,20 +210,19 @@ fn is_device(span: &Span) -> bool {
     is_work_of_device(span.kind)
 }
 
-/// Key of a row: kind, name, and optionally scope and input shapes.
 type GroupKey<'a> = (Kind, &'a str, Option<&'a str>, Option<&'a [Vec<i64>]>);
 
 /// Returns empty rows and a function from a span to its row. Tasks on other threads have no row.
-fn groups(profile: &Profile, grouping: Grouping) -> (Vec<AverageRow>, impl Fn(&Span) -> Option<usize> + '_) {
+fn group_calls(profile: &Profile, grouping: Grouping) -> (Vec<AverageRow>, impl Fn(&Span) -> Option<usize> + '_) {
     let mut rows: Vec<AverageRow> = Vec::new();
     let mut by_key: HashMap<GroupKey<'_>, usize> = HashMap::new();
     let mut by_operator: HashMap<(Kind, u32), usize> = HashMap::new();
     for span in profile.spans.iter().filter(|span| span.kind != Kind::Task) {
-        let kind = profile.kind(span);
+        let kind = profile.external_kind(span);
         by_operator.entry((kind, span.operator)).or_insert_with(|| {
             let operator = &profile.operators[span.operator as usize];
             let name = operator.name.as_str();
-            let scope = grouping.by_scope.map(|levels| outermost(&operator.scope, levels));
+            let scope = grouping.by_scope.map(|levels| outermost_names(&operator.scope, levels));
             let shapes = grouping.by_input_shape.then_some((&operator.input_shapes[..], &operator.input_dtypes[..]));
             // Element types are no part of the key, as in torch.profiler.
             *by_key.entry((kind, name, scope, shapes.map(|(shapes, _)| shapes))).or_insert_with(|| {
@@ -254,10 +238,10 @@ fn groups(profile: &Profile, grouping: Grouping) -> (Vec<AverageRow>, impl Fn(&S
             })
         });
     }
-    (rows, move |span: &Span| by_operator.get(&(profile.kind(span), span.operator)).copied())
+    (rows, move |span: &Span| by_operator.get(&(profile.external_kind(span), span.operator)).copied())
 }
 
-/// Returns the device time of each span: directly launched work, and total including child calls.
+/// Returns per span the time of directly launched work, and the total including child calls.
 pub(crate) fn device_times(profile: &Profile) -> Vec<(u64, u64)> {
     let mut times = vec![(0, 0); profile.spans.len()];
     // Children follow their parents, so in reverse order all children of a span precede it.

@@ -5,11 +5,10 @@
 //! texts become empty.
 
 use crate::data::{Kind, Operator, Profile, Source, Span};
-use report::{Table, figures, words};
+use report::{Table, number_column, text_column};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A value with its unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Metric {
@@ -20,10 +19,8 @@ pub enum Metric {
     String(String),
 }
 
-/// Metrics of a call or a device, by name.
 pub type Metrics = BTreeMap<String, Metric>;
 
-/// A profiling report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TvmReport {
     pub calls: Vec<Metrics>,
@@ -31,7 +28,6 @@ pub struct TvmReport {
     pub configuration: BTreeMap<String, serde_json::Value>,
 }
 
-/// Name of the JSON member that holds the calls.
 pub const CALLS: &str = "calls";
 pub(crate) const NAME: &str = "Name";
 pub(crate) const DURATION: &str = "Duration (us)";
@@ -40,14 +36,13 @@ pub(crate) const DEVICE: &str = "Device";
 pub(crate) const COUNT: &str = "Count";
 pub(crate) const SHAPES: &str = "Argument Shapes";
 pub(crate) const HASH: &str = "Hash";
-/// Columns that come first, in this order. Others follow in alphabetical order.
+/// Leading columns; others follow alphabetically.
 const FIRST: [&str; 6] = [NAME, DURATION, PERCENT, DEVICE, COUNT, SHAPES];
 /// Device of calls that name none.
 const HOST: &str = "cpu0";
 
 impl Metric {
-    /// Returns the number, unless the metric is a text.
-    pub fn number(&self) -> Option<f64> {
+    pub fn as_number(&self) -> Option<f64> {
         match self {
             Metric::Microseconds(value) | Metric::Percent(value) | Metric::Ratio(value) => Some(*value),
             Metric::Count(value) => Some(*value as f64),
@@ -55,16 +50,15 @@ impl Metric {
         }
     }
 
-    /// Returns the text, if the metric is one.
-    pub fn text(&self) -> Option<&str> {
+    pub fn as_text(&self) -> Option<&str> {
         if let Metric::String(text) = self { Some(text) } else { None }
     }
 
-    fn exact(&self) -> String {
-        self.number().map_or_else(|| self.to_string(), |number| number.to_string())
+    fn exact_text(&self) -> String {
+        self.as_number().map_or_else(|| self.to_string(), |number| number.to_string())
     }
 
-    fn with(&self, other: &Metric) -> Metric {
+    fn add_metric(&self, other: &Metric) -> Metric {
         match (self, other) {
             (Metric::Microseconds(one), Metric::Microseconds(two)) => Metric::Microseconds(one + two),
             (Metric::Count(one), Metric::Count(two)) => Metric::Count(one.saturating_add(*two)),
@@ -85,17 +79,17 @@ impl std::fmt::Display for Metric {
     }
 }
 
-/// Converts a profile to a report. Each span becomes a call whose duration is the span's self time.
-pub fn of(profile: &Profile) -> TvmReport {
+/// Each span becomes a call whose duration is its self time.
+pub fn tvm_report(profile: &Profile) -> TvmReport {
     let own = profile.self_ns();
     let mut totals: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for span in profile.spans.iter().filter(|span| span.kind != Kind::Task) {
-        let total = totals.entry(device(profile, span)).or_insert((u64::MAX, 0));
+        let total = totals.entry(device_name(profile, span)).or_insert((u64::MAX, 0));
         *total = (total.0.min(span.start_ns), total.1.max(span.end_ns()));
     }
     // In measured profiles, the time between steps belongs to unprofiled runs and must not count.
     let steps_ns: u64 = profile.steps.iter().map(|step| step.duration_ns).sum();
-    let runner = profile.spans.iter().find(|span| span.kind == Kind::Operator).map(|span| device(profile, span));
+    let runner = profile.spans.iter().find(|span| span.kind == Kind::Operator).map(|span| device_name(profile, span));
     let total = runner.and_then(|runner| totals.get_mut(&runner));
     if let Some(total) = total.filter(|_| profile.source != Source::Imported && steps_ns > 0) {
         *total = (0, steps_ns);
@@ -108,12 +102,12 @@ pub fn of(profile: &Profile) -> TvmReport {
         let metrics = counts.entry(profile.spans[count.span as usize].operator).or_default();
         let value = Metric::Count(i64::try_from(count.value).unwrap_or(i64::MAX));
         let name = &profile.counters[count.counter as usize].name;
-        let sum = metrics.get(name).map_or_else(|| value.clone(), |known| known.with(&value));
+        let sum = metrics.get(name).map_or_else(|| value.clone(), |known| known.add_metric(&value));
         metrics.insert(name.clone(), sum);
     }
     let mut sums: BTreeMap<(u32, String), (u64, i64)> = BTreeMap::new();
     for (span, own) in profile.spans.iter().zip(own).filter(|(span, _)| span.kind != Kind::Task) {
-        let sum = sums.entry((span.operator, device(profile, span))).or_default();
+        let sum = sums.entry((span.operator, device_name(profile, span))).or_default();
         *sum = (sum.0 + own, sum.1 + 1);
     }
     let calls = sums.into_iter().map(|((operator, device), (ns, count))| {
@@ -142,7 +136,7 @@ pub fn of(profile: &Profile) -> TvmReport {
     TvmReport { calls, device_metrics, configuration: BTreeMap::new() }
 }
 
-fn device(profile: &Profile, span: &Span) -> String {
+fn device_name(profile: &Profile, span: &Span) -> String {
     let track = &profile.tracks[span.track as usize];
     if track.is_device { track.name.clone() } else { HOST.to_owned() }
 }
@@ -158,8 +152,8 @@ fn argument_shapes(operator: &Operator) -> String {
 
 impl TvmReport {
     /// Groups the calls by hash, shapes and device, sorted by decreasing duration.
-    pub fn rows(&self) -> Vec<Metrics> {
-        let text = |call: &Metrics, name: &str| call.get(name).and_then(Metric::text).unwrap_or_default().to_owned();
+    pub fn grouped_rows(&self) -> Vec<Metrics> {
+        let text = |call: &Metrics, name: &str| call.get(name).and_then(Metric::as_text).unwrap_or_default().to_owned();
         let mut rows: Vec<(Metrics, usize)> = Vec::new();
         let mut places = BTreeMap::new();
         for call in &self.calls {
@@ -175,7 +169,7 @@ impl TvmReport {
                             (Some(Metric::Ratio(mean)), Metric::Ratio(value)) => {
                                 Metric::Ratio(mean + (value - mean) / *calls as f64)
                             }
-                            (Some(known), value) => known.with(value),
+                            (Some(known), value) => known.add_metric(value),
                             (None, value) => value.clone(),
                         };
                         row.insert(name.clone(), sum);
@@ -184,40 +178,39 @@ impl TvmReport {
             }
         }
         let mut rows: Vec<Metrics> = rows.into_iter().map(|(row, _)| row).collect();
-        rows.sort_by(|left, right| duration(right).total_cmp(&duration(left)));
+        rows.sort_by(|left, right| row_duration(right).total_cmp(&row_duration(left)));
         rows
     }
 
-    fn names(&self) -> Vec<&str> {
+    fn column_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = FIRST.to_vec();
         let others: BTreeSet<&str> = self.calls.iter().flatten().map(|(name, _)| name.as_str()).collect();
         names.extend(others.into_iter().filter(|name| !FIRST.contains(name)));
         names
     }
 
-    /// Formats all rows as CSV.
-    pub fn csv(&self) -> Result<Vec<u8>, csv::Error> {
-        let names = self.names();
+    pub fn to_csv(&self) -> Result<Vec<u8>, csv::Error> {
+        let names = self.column_names();
         let mut table = csv::Writer::from_writer(Vec::new());
         table.write_record(&names)?;
-        for row in self.rows() {
-            table.write_record(names.iter().map(|name| row.get(*name).map(Metric::exact).unwrap_or_default()))?;
+        for row in self.grouped_rows() {
+            table.write_record(names.iter().map(|name| row.get(*name).map(Metric::exact_text).unwrap_or_default()))?;
         }
         table.into_inner().map_err(|error| error.into_error().into())
     }
 
     /// Renders up to `limit` rows, their sum and the device metrics.
-    pub fn table(&self, limit: usize) -> Table {
-        let names = self.names();
+    pub fn to_table(&self, limit: usize) -> Table {
+        let names = self.column_names();
         let is_words = |name: &str| [NAME, DEVICE, SHAPES, HASH].contains(&name);
-        let columns = names.iter().map(|name| if is_words(name) { words(*name) } else { figures(*name) });
+        let columns = names.iter().map(|name| if is_words(name) { text_column(*name) } else { number_column(*name) });
         let mut table = Table::new(columns);
-        let rows = self.rows();
+        let rows = self.grouped_rows();
         let mut add = |row: &Metrics| {
-            table.row(names.iter().map(|name| row.get(*name).map(Metric::to_string).unwrap_or_default()))
+            table.add_row(names.iter().map(|name| row.get(*name).map(Metric::to_string).unwrap_or_default()))
         };
         rows.iter().take(limit).for_each(&mut add);
-        add(&sum(&rows));
+        add(&sum_rows(&rows));
         for (device, metrics) in &self.device_metrics {
             let mut total = metrics.clone();
             total.insert(NAME.to_owned(), Metric::String("Total".to_owned()));
@@ -228,16 +221,15 @@ impl TvmReport {
     }
 }
 
-fn duration(row: &Metrics) -> f64 {
-    row.get(DURATION).and_then(Metric::number).unwrap_or(0.0)
+fn row_duration(row: &Metrics) -> f64 {
+    row.get(DURATION).and_then(Metric::as_number).unwrap_or(0.0)
 }
 
-/// Sums the additive metrics of all rows.
-fn sum(rows: &[Metrics]) -> Metrics {
+fn sum_rows(rows: &[Metrics]) -> Metrics {
     let mut sum = Metrics::from([(NAME.to_owned(), Metric::String("Sum".to_owned()))]);
     for row in rows {
         for (name, value) in row.iter().filter(|(_, value)| !matches!(value, Metric::String(_) | Metric::Ratio(_))) {
-            let value = sum.get(name).map_or_else(|| value.clone(), |known| known.with(value));
+            let value = sum.get(name).map_or_else(|| value.clone(), |known| known.add_metric(value));
             sum.insert(name.clone(), value);
         }
     }

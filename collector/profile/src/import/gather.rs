@@ -8,7 +8,7 @@ use crate::data::{Kind, MemoryEvent, Operator, Pool, Profile, Source, Step, Trac
 use capture::events::{Arguments, Event, FoundEvent, Full, Kind as Sort};
 use std::collections::{HashMap, HashSet};
 
-/// Maximum number of distinct operators with shapes. A larger number indicates that names are not operators.
+/// A larger number indicates that names are not operators.
 const MAX_OPERATORS: usize = 5_000_000;
 const MAX_OPEN: usize = 100_000;
 
@@ -25,7 +25,6 @@ const HIDDEN: [&str; 7] = [
 const MEMORY: &str = "[memory]";
 const STEP: &str = "ProfilerStep#";
 
-/// Program that wrote the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ProfileWriter {
     #[default]
@@ -34,7 +33,6 @@ enum ProfileWriter {
     OnnxRuntime,
 }
 
-/// Collector of the events of a trace.
 pub struct Gather {
     bounds: ImportBounds,
     writer: ProfileWriter,
@@ -54,7 +52,6 @@ pub struct Gather {
     too_large: u64,
 }
 
-/// Interpretation of a slice.
 struct Called {
     kind: Kind,
     operator: u32,
@@ -64,7 +61,6 @@ struct Called {
 }
 
 impl Gather {
-    /// Creates an empty collector.
     pub fn new(bounds: ImportBounds) -> Gather {
         Gather {
             bounds,
@@ -84,15 +80,14 @@ impl Gather {
         }
     }
 
-    /// Adds one event.
-    pub fn take(&mut self, event: &Event<'_>) -> Result<(), Full> {
+    pub fn add_event(&mut self, event: &Event<'_>) -> Result<(), Full> {
         match event.kind {
-            Sort::Slice(length) => match self.called(event)? {
-                Some(called) => self.push(called, event.track, (event.at_ns, event.at_ns + length.max(0))),
+            Sort::Slice(length) => match self.classify_slice(event)? {
+                Some(called) => self.push_span(called, event.track, (event.at_ns, event.at_ns + length.max(0))),
                 None => Ok(()),
             },
             Sort::Begin => {
-                let called = self.called(event)?;
+                let called = self.classify_slice(event)?;
                 let open = self.open.entry(event.track).or_default();
                 if open.len() >= MAX_OPEN {
                     self.unended += 1;
@@ -102,15 +97,17 @@ impl Gather {
                 Ok(())
             }
             Sort::End => match self.open.get_mut(&event.track).and_then(Vec::pop) {
-                Some((Some(called), start_ns)) => self.push(called, event.track, (start_ns, event.at_ns.max(start_ns))),
+                Some((Some(called), start_ns)) => {
+                    self.push_span(called, event.track, (start_ns, event.at_ns.max(start_ns)))
+                }
                 _ => Ok(()),
             },
-            Sort::Instant if event.name == MEMORY => self.allocation(event),
+            Sort::Instant if event.name == MEMORY => self.add_allocation(event),
             _ => Ok(()),
         }
     }
 
-    fn push(&mut self, called: Called, track: u32, (start_ns, end_ns): (i64, i64)) -> Result<(), Full> {
+    fn push_span(&mut self, called: Called, track: u32, (start_ns, end_ns): (i64, i64)) -> Result<(), Full> {
         if self.spans.len() >= self.bounds.spans {
             return Err(Full(self.bounds.spans, "spans"));
         }
@@ -129,8 +126,8 @@ impl Gather {
         Ok(())
     }
 
-    /// Classifies the slice of an event. Returns `None` for slices that a profile does not contain.
-    fn called(&mut self, event: &Event<'_>) -> Result<Option<Called>, Full> {
+    /// Returns `None` for slices that a profile does not contain.
+    fn classify_slice(&mut self, event: &Event<'_>) -> Result<Option<Called>, Full> {
         let kind = match event.category.as_ref() {
             "python_function" | "Trace" => return Ok(None),
             "cpu_op" | "user_annotation" => {
@@ -153,14 +150,18 @@ impl Gather {
         }
         let step = event.name.strip_prefix(STEP).map(|number| number.parse().ok());
         let name = if step.is_some() { "ProfilerStep*" } else { &event.name };
-        let (operator, external) = self.operator(kind, name, &event.arguments)?;
+        let (operator, external) = self.operator_index(kind, name, &event.arguments)?;
         Ok(Some(Called { kind, operator, external, step: step.flatten() }))
     }
 
-    /// Returns the index of the operator with the shapes of this call.
-    fn operator(&mut self, kind: Kind, name: &str, arguments: &Arguments<'_>) -> Result<(u32, Option<u64>), Full> {
+    fn operator_index(
+        &mut self,
+        kind: Kind,
+        name: &str,
+        arguments: &Arguments<'_>,
+    ) -> Result<(u32, Option<u64>), Full> {
         let (mut torch, mut onnx) = (TorchArguments::default(), OnnxArguments::default());
-        let text = shapes::json(arguments);
+        let text = shapes::to_json(arguments);
         match self.writer {
             ProfileWriter::OnnxRuntime => onnx = serde_json::from_str(&text).unwrap_or_default(),
             _ => torch = serde_json::from_str(&text).unwrap_or_default(),
@@ -181,11 +182,11 @@ impl Gather {
         }
         let [dims, types, inputs, outputs] = own;
         let inputs = match self.writer {
-            ProfileWriter::OnnxRuntime => shapes::onnx(inputs),
-            _ => shapes::torch(dims, Some(types)),
+            ProfileWriter::OnnxRuntime => shapes::parse_onnx(inputs),
+            _ => shapes::parse_torch(dims, Some(types)),
         };
         let (input_shapes, input_dtypes) = inputs.unwrap_or_default();
-        let output_shapes = shapes::onnx(outputs).map(|(shapes, _)| shapes).unwrap_or_default();
+        let output_shapes = shapes::parse_onnx(outputs).map(|(shapes, _)| shapes).unwrap_or_default();
         // ONNX Runtime uses the node's name, which is the scope; the operator kind is an argument.
         let (name, scope) = match onnx.operator {
             Some(kind) => (kind, name.strip_suffix("_kernel_time").unwrap_or(name).to_owned()),
@@ -197,8 +198,8 @@ impl Gather {
         Ok((place, external))
     }
 
-    fn allocation(&mut self, event: &Event<'_>) -> Result<(), Full> {
-        let text = shapes::json(&event.arguments);
+    fn add_allocation(&mut self, event: &Event<'_>) -> Result<(), Full> {
+        let text = shapes::to_json(&event.arguments);
         let Ok(TorchArguments { bytes: Some(bytes), total, device, .. }) = serde_json::from_str(&text) else {
             return Ok(());
         };
@@ -215,17 +216,16 @@ impl Gather {
         Ok(())
     }
 
-    /// Builds the profile.
-    pub fn finish(mut self, model: String, found: &FoundEvent) -> Profile {
+    pub fn build_profile(mut self, model: String, found: &FoundEvent) -> Profile {
         let starts = self.spans.iter().map(|span| span.start_ns).chain(self.memory.iter().map(|event| event.0));
         let zero = starts.min().unwrap_or(0);
-        let mut tracks: Vec<Track> = found.tracks.iter().map(track).collect();
+        let mut tracks: Vec<Track> = found.tracks.iter().map(convert_track).collect();
         for place in &self.device_tracks {
             tracks[*place as usize].is_device = true;
         }
-        let steps = steps(&mut self.steps, zero);
+        let steps = build_steps(&mut self.steps, zero);
         let lift = self.writer == ProfileWriter::Torch;
-        let spans = nest::nest(self.spans, &tracks, &self.operators, zero, &steps, lift);
+        let spans = nest::nest_spans(self.spans, &tracks, &self.operators, zero, &steps, lift);
         self.memory.sort_by_key(|event| event.0);
         let unended = self.unended + self.open.values().map(|open| open.len() as u64).sum::<u64>();
         let unended = (unended > 0).then(|| format!("skipped {unended} slices without an end"));
@@ -244,21 +244,21 @@ impl Gather {
             operators: self.operators,
             steps,
             spans,
-            memory: memory(&self.memory, zero),
+            memory: convert_memory(&self.memory, zero),
             notes: unended.into_iter().chain(too_large).collect(),
             ..Profile::default()
         }
     }
 }
 
-fn track(track: &capture::events::Track) -> Track {
+fn convert_track(track: &capture::events::Track) -> Track {
     let name = track.name.clone().or_else(|| track.process_name.clone()).unwrap_or_else(|| track.thread.clone());
     let [process, id] = [&track.process, &track.thread].map(|text| text.parse().unwrap_or(0));
     Track { name, process, id, ..Track::default() }
 }
 
-/// Returns the steps, or none if they overlap.
-fn steps(found: &mut [(u64, i64, i64)], zero: i64) -> Vec<Step> {
+/// Returns no steps if they overlap.
+fn build_steps(found: &mut [(u64, i64, i64)], zero: i64) -> Vec<Step> {
     found.sort_by_key(|(_, start, _)| *start);
     if found.windows(2).any(|pair| pair[1].1 < pair[0].2) {
         return Vec::new();
@@ -272,8 +272,8 @@ fn steps(found: &mut [(u64, i64, i64)], zero: i64) -> Vec<Step> {
     found.iter().map(step).collect()
 }
 
-/// Converts memory events. Bytes in use come from the trace or else from the sum of the events.
-fn memory(events: &[(i64, i64, Option<i64>, bool)], zero: i64) -> Vec<MemoryEvent> {
+/// Bytes in use come from the trace, or else from the sum of the events.
+fn convert_memory(events: &[(i64, i64, Option<i64>, bool)], zero: i64) -> Vec<MemoryEvent> {
     let mut live = [0_i64; 2];
     let event = |(at, bytes, total, is_device): &(i64, i64, Option<i64>, bool)| {
         let live = &mut live[usize::from(*is_device)];

@@ -16,7 +16,6 @@ use gather::Gather;
 use std::io::Read;
 use std::path::Path;
 
-/// Limits of an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImportBounds {
     /// Maximum number of spans; each takes about [`SPAN_BYTES`].
@@ -27,7 +26,6 @@ pub struct ImportBounds {
 pub const SPAN_BYTES: usize = 200;
 
 impl ImportBounds {
-    /// Returns the limits for an amount of memory.
     pub fn of_memory(mib: u32) -> ImportBounds {
         let spans = (mib as usize) * ((1 << 20) / SPAN_BYTES);
         // Spans refer to each other by 32-bit indices.
@@ -35,15 +33,12 @@ impl ImportBounds {
     }
 }
 
-/// An imported profile with statistics of the trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Imported {
     pub profile: Profile,
-    /// Statistics of the reader.
     pub found: FoundEvent,
 }
 
-/// Why an import failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file is not a readable trace.
@@ -59,13 +54,11 @@ pub enum Error {
     },
 }
 
-/// Imports a profile from a trace file.
-pub fn read(path: &Path, bounds: &ImportBounds) -> Result<Imported, Error> {
-    let (format, input) = open::open(path)?;
+pub fn read_profile(path: &Path, bounds: &ImportBounds) -> Result<Imported, Error> {
+    let (format, input) = open::open_trace(path)?;
     read_from(path, format, input, bounds)
 }
 
-/// Imports a profile from an open trace file.
 pub fn read_from(
     path: &Path,
     format: open::TraceFormat,
@@ -73,11 +66,11 @@ pub fn read_from(
     bounds: &ImportBounds,
 ) -> Result<Imported, Error> {
     let mut gather = Gather::new(*bounds);
-    let found = open::read_from(path, format, input, &mut |event| gather.take(&event))?;
+    let found = open::read_from(path, format, input, &mut |event| gather.add_event(&event))?;
     let model = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let (events, example) = (found.events, found.examples.first());
     let why = example.map(|example| format!("; {example}")).unwrap_or_default();
-    let profile = gather.finish(model, &found);
+    let profile = gather.build_profile(model, &found);
     if profile.spans.is_empty() {
         return Err(Error::Empty { path: path.display().to_string(), events, why });
     }

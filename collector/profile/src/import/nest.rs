@@ -7,7 +7,6 @@
 use crate::data::{Kind, Operator, Span, Step, Track};
 use std::collections::HashMap;
 
-/// A span with the timestamps of its trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Raw {
     pub kind: Kind,
@@ -21,8 +20,8 @@ pub struct Raw {
 
 const NONE: u32 = u32::MAX;
 
-/// Nests the spans of a profile. `lift` merges only children with the name of their parent.
-pub fn nest(
+/// `lift` merges only children with the name of their parent.
+pub fn nest_spans(
     mut raw: Vec<Raw>,
     tracks: &[Track],
     operators: &[Operator],
@@ -35,7 +34,7 @@ pub fn nest(
     // imperfectly synchronised clocks it can start before the call that launched it.
     raw.sort_by_key(|span| (is_device(span), span.start_ns, std::cmp::Reverse(span.end_ns)));
     let hosts = raw.partition_point(|span| !is_device(span));
-    let mut parents = parents(&raw[..hosts], tracks.len());
+    let mut parents = find_parents(&raw[..hosts], tracks.len());
     let mut same: Vec<u32> = (0..raw.len() as u32).collect();
     if lift {
         lift_single(&raw[..hosts], operators, &mut parents, &mut same);
@@ -72,7 +71,7 @@ pub fn nest(
     spans
 }
 
-fn parents(spans: &[Raw], tracks: usize) -> Vec<u32> {
+fn find_parents(spans: &[Raw], tracks: usize) -> Vec<u32> {
     let mut open: Vec<Vec<u32>> = vec![Vec::new(); tracks];
     let mut parents = vec![NONE; spans.len()];
     for (at, span) in spans.iter().enumerate() {
@@ -90,7 +89,7 @@ fn parents(spans: &[Raw], tracks: usize) -> Vec<u32> {
     parents
 }
 
-/// Merges only children with the name of their parent: `same` maps each span to the one it is merged into.
+/// `same` maps each span to the one it is merged into.
 fn lift_single(spans: &[Raw], operators: &[Operator], parents: &mut [u32], same: &mut [u32]) {
     let mut parts = vec![0_u32; spans.len()];
     parents.iter().filter(|parent| **parent != NONE).for_each(|parent| parts[*parent as usize] += 1);

@@ -11,14 +11,12 @@ use datasets::{Json, Outcome, Record, RowError, Source, Target};
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
 
-/// Provenance shared by all records.
 #[derive(Clone, Debug)]
 pub struct Provenance {
-    /// Time at which the trace was recorded, or else written.
+    /// Time of the recording, or else of writing.
     pub taken_at_us: i64,
-    /// Host that the trace was recorded on.
+    /// Host of the recording.
     pub host: String,
-    /// Number of threads available to operators, if known.
     pub threads: Option<i64>,
     pub model: String,
     pub run_id: String,
@@ -33,8 +31,7 @@ struct OperatorCalls {
     device_ns: u64,
 }
 
-/// Converts a profile to records.
-pub fn records(profile: &Profile, provenance: &Provenance) -> Result<Vec<Record>, RowError> {
+pub fn to_records(profile: &Profile, provenance: &Provenance) -> Result<Vec<Record>, RowError> {
     let (own, devices) = (profile.self_ns(), device_times(profile));
     let mut calls: BTreeMap<(Kind, u32), OperatorCalls> = BTreeMap::new();
     for (place, span) in profile.spans.iter().enumerate() {
@@ -47,25 +44,24 @@ pub fn records(profile: &Profile, provenance: &Provenance) -> Result<Vec<Record>
         one.device_ns += devices[place].1;
     }
     let row = |((kind, operator), calls): (&(Kind, u32), &OperatorCalls)| {
-        record(profile, &profile.operators[*operator as usize], *kind, calls, provenance)
+        call_record(profile, &profile.operators[*operator as usize], *kind, calls, provenance)
     };
     calls.iter().map(row).collect()
 }
 
-/// Converts a TVM report to records. The report has only the total and the number of calls per operator, so only the
-/// mean of a call is known.
+/// Only the mean time of a call is known, because a report has just totals and call counts.
 pub fn of_report(report: &TvmReport, provenance: &Provenance) -> Result<Vec<Record>, RowError> {
-    report.rows().iter().filter_map(|row| of_report_row(row, provenance).transpose()).collect()
+    report.grouped_rows().iter().filter_map(|row| of_report_row(row, provenance).transpose()).collect()
 }
 
-/// Converts one row. Returns `None` for operators without time or calls.
+/// Returns `None` for operators without time or calls.
 fn of_report_row(row: &Metrics, provenance: &Provenance) -> Result<Option<Record>, RowError> {
     const FORMAT: &str = "tvm";
     let number =
-        |name: &str| row.get(name).and_then(Metric::number).filter(|number| *number > 0.0 && number.is_finite());
-    let text = |name: &str| row.get(name).and_then(Metric::text).unwrap_or_default();
+        |name: &str| row.get(name).and_then(Metric::as_number).filter(|number| *number > 0.0 && number.is_finite());
+    let text = |name: &str| row.get(name).and_then(Metric::as_text).unwrap_or_default();
     let (Some(total_us), Some(count)) = (number(DURATION), number(COUNT)) else { return Ok(None) };
-    let (name, shapes, device) = (named(text(NAME)), text(SHAPES), text(DEVICE));
+    let (name, shapes, device) = (name_or_placeholder(text(NAME)), text(SHAPES), text(DEVICE));
     let mean_ns = total_us * 1e3 / count;
     let own = [NAME, DURATION, PERCENT, DEVICE, COUNT, SHAPES, HASH];
     let others = row.iter().filter(|(name, _)| !own.contains(&name.as_str()));
@@ -103,13 +99,13 @@ fn of_report_row(row: &Metrics, provenance: &Provenance) -> Result<Option<Record
         ..Record::default()
     };
     // The mean is the only known value, so it is the single sample.
-    assert!(capture::times::describe(&mut record, &[mean_ns], 1), "a row has a call");
+    assert!(capture::times::fill_times(&mut record, &[mean_ns], 1), "a row has a call");
     record.key = record.experiment_key();
     record.check()?;
     Ok(Some(record))
 }
 
-fn record(
+fn call_record(
     profile: &Profile,
     operator: &Operator,
     kind: Kind,
@@ -117,7 +113,7 @@ fn record(
     provenance: &Provenance,
 ) -> Result<Record, RowError> {
     let is_device = kind != Kind::Operator;
-    let text = text(operator);
+    let text = operator_text(operator);
     let list = |shapes: &[Vec<i64>]| if shapes.is_empty() { Ok(None) } else { Json::new(shapes).map(Some) };
     let mut record = Record {
         run_id: provenance.run_id.clone(),
@@ -125,8 +121,8 @@ fn record(
         model_source: Some("trace".to_owned()),
         model_name: Some(provenance.model.clone()),
         place: Some(operator.scope.clone()).filter(|scope| !scope.is_empty()),
-        op_kind: format!("{}.{}", profile.format, named(&operator.name)),
-        op_name: named(&operator.name).to_owned(),
+        op_kind: format!("{}.{}", profile.format, name_or_placeholder(&operator.name)),
+        op_name: name_or_placeholder(&operator.name).to_owned(),
         task_hash: blake3::hash(text.as_bytes()).to_hex()[..32].to_owned(),
         op_text: text,
         dtype: operator.input_dtypes.first().filter(|dtype| !dtype.is_empty()).cloned(),
@@ -144,7 +140,7 @@ fn record(
         host_class: format!("{} on {}", profile.format, provenance.host),
         source: Source::Imported,
         outcome: Outcome::Ok,
-        counters: Some(counters(calls, is_device)?),
+        counters: Some(counter_json(calls, is_device)?),
         counter_source: Some("trace".to_owned()),
         program_version: provenance.program_version.clone(),
         plan: Some(Json::from(json!({ "trace": provenance.trace_hash, "place": operator.scope }))),
@@ -156,14 +152,13 @@ fn record(
     Ok(record)
 }
 
-/// Returns a placeholder for an empty name, since texts of records must not be empty.
-fn named(name: &str) -> &str {
+fn name_or_placeholder(name: &str) -> &str {
     if name.is_empty() { "unnamed" } else { name }
 }
 
 /// Formats an operator like `aten::mm f32[2,10] f32[10,5]`.
-fn text(operator: &Operator) -> String {
-    let mut text = named(&operator.name).to_owned();
+fn operator_text(operator: &Operator) -> String {
+    let mut text = name_or_placeholder(&operator.name).to_owned();
     for (shape, dtype) in operator.input_shapes.iter().zip(&operator.input_dtypes) {
         let sizes: Vec<String> = shape.iter().map(i64::to_string).collect();
         text += &format!(" {dtype}[{}]", sizes.join(","));
@@ -171,7 +166,7 @@ fn text(operator: &Operator) -> String {
     text
 }
 
-fn counters(calls: &OperatorCalls, is_device: bool) -> Result<Json, RowError> {
+fn counter_json(calls: &OperatorCalls, is_device: bool) -> Result<Json, RowError> {
     let count = calls.times_ns.len().max(1) as f64;
     let mut counters = Map::new();
     if !is_device {
@@ -188,5 +183,5 @@ fn counters(calls: &OperatorCalls, is_device: bool) -> Result<Json, RowError> {
 fn set_times(record: &mut Record, times: &[u64]) {
     let samples: Vec<f64> = times.iter().map(|time| *time as f64).collect();
     record.first_run_ns = samples.first().copied();
-    assert!(capture::times::describe(record, &samples, MAX_SAMPLES), "a row has a call");
+    assert!(capture::times::fill_times(record, &samples, MAX_SAMPLES), "a row has a call");
 }

@@ -5,8 +5,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
-/// Converts arguments to JSON.
-pub fn json<'a>(arguments: &Arguments<'a>) -> Cow<'a, str> {
+pub fn to_json<'a>(arguments: &Arguments<'a>) -> Cow<'a, str> {
     let list = match arguments {
         Arguments::None => return Cow::Borrowed("{}"),
         Arguments::Json(text) => return Cow::Borrowed(text),
@@ -24,10 +23,8 @@ pub fn json<'a>(arguments: &Arguments<'a>) -> Cow<'a, str> {
     Cow::Owned(serde_json::Value::Object(list.iter().map(member).collect()).to_string())
 }
 
-/// Shapes and their element types, of equal length.
 pub type Shapes = (Vec<Vec<i64>>, Vec<String>);
 
-/// Arguments of a call in torch.profiler's traces.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub struct TorchArguments<'a> {
@@ -37,7 +34,6 @@ pub struct TorchArguments<'a> {
     /// Shapes of the inputs; a list of tensors is a list of shapes.
     #[serde(rename = "Input Dims", borrow)]
     pub dims: Option<&'a RawValue>,
-    /// Element types of the inputs.
     #[serde(rename = "Input type", borrow)]
     pub types: Option<&'a RawValue>,
     /// Bytes allocated; negative if freed.
@@ -51,7 +47,6 @@ pub struct TorchArguments<'a> {
     pub device: Option<i64>,
 }
 
-/// Arguments of a call in ONNX Runtime's traces.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub struct OnnxArguments<'a> {
@@ -60,7 +55,7 @@ pub struct OnnxArguments<'a> {
     /// Input types and shapes: `[{"float":[1,3]}, …]`.
     #[serde(rename = "input_type_shape", borrow)]
     pub inputs: Option<&'a RawValue>,
-    /// Output types and shapes in the same form.
+    /// Same form as the inputs.
     #[serde(rename = "output_type_shape", borrow)]
     pub outputs: Option<&'a RawValue>,
 }
@@ -73,8 +68,8 @@ enum Dims {
     Other(serde::de::IgnoredAny),
 }
 
-/// Parses torch.profiler's shapes. Lists of tensors get an empty shape, as in torch.profiler's own tables.
-pub fn torch(dims: &str, types: Option<&str>) -> Option<Shapes> {
+/// Lists of tensors get an empty shape, as in torch.profiler's own tables.
+pub fn parse_torch(dims: &str, types: Option<&str>) -> Option<Shapes> {
     let dims: Vec<Dims> = serde_json::from_str(dims).ok()?;
     let shapes: Vec<Vec<i64>> = dims
         .into_iter()
@@ -84,24 +79,23 @@ pub fn torch(dims: &str, types: Option<&str>) -> Option<Shapes> {
         })
         .collect();
     let types: Vec<String> = types.and_then(|types| serde_json::from_str(types).ok()).unwrap_or_default();
-    let mut types: Vec<String> = types.iter().map(|name| element(name)).collect();
+    let mut types: Vec<String> = types.iter().map(|name| element_name(name)).collect();
     types.resize(shapes.len(), String::new());
     Some((shapes, types))
 }
 
-/// Parses ONNX Runtime's shapes.
-pub fn onnx(text: &str) -> Option<Shapes> {
+pub fn parse_onnx(text: &str) -> Option<Shapes> {
     let entries: Vec<serde_json::Map<String, serde_json::Value>> = serde_json::from_str(text).ok()?;
     let (mut shapes, mut types) = (Vec::new(), Vec::new());
     for (name, dims) in entries.into_iter().flatten() {
         shapes.push(serde_json::from_value(dims).ok()?);
-        types.push(element(&name));
+        types.push(element_name(&name));
     }
     Some((shapes, types))
 }
 
-/// Maps an element type to this project's name. Unknown names are kept.
-fn element(name: &str) -> String {
+/// Maps an element type to this project's name; keeps unknown names.
+fn element_name(name: &str) -> String {
     match name {
         "float" | "float32" => "f32",
         "double" | "float64" => "f64",
@@ -119,17 +113,21 @@ fn element(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{onnx, torch};
+    use super::{parse_onnx, parse_torch};
 
     #[test]
     fn shapes_are_read_as_their_profilers_show_them() {
         let (shapes, types) =
-            torch("[[2, 3], [], [[2, 2], [4]]]", Some(r#"["float", "Scalar", "TensorList"]"#)).unwrap();
+            parse_torch("[[2, 3], [], [[2, 2], [4]]]", Some(r#"["float", "Scalar", "TensorList"]"#)).unwrap();
         assert_eq!((shapes, types.join(" ")), (vec![vec![2, 3], vec![], vec![]], "f32 Scalar TensorList".to_owned()));
-        let (shapes, types) = torch("[[1], [2]]", None).unwrap();
+        let (shapes, types) = parse_torch("[[1], [2]]", None).unwrap();
         assert_eq!((shapes.len(), types.len()), (2, 2));
-        let (shapes, types) = onnx(r#"[{"float":[1,3,8,8]},{"int64":[]}]"#).unwrap();
+        let (shapes, types) = parse_onnx(r#"[{"float":[1,3,8,8]},{"int64":[]}]"#).unwrap();
         assert_eq!((shapes, types.join(" ")), (vec![vec![1, 3, 8, 8], vec![]], "f32 i64".to_owned()));
-        assert!(torch("7", None).is_none() && torch("[[1", None).is_none() && onnx(r#"[{"float":7}]"#).is_none());
+        assert!(
+            parse_torch("7", None).is_none()
+                && parse_torch("[[1", None).is_none()
+                && parse_onnx(r#"[{"float":7}]"#).is_none()
+        );
     }
 }

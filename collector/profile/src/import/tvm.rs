@@ -6,10 +6,10 @@ use capture::events::{FoundEvent, open};
 use std::io::Read;
 use std::path::Path;
 
-/// Maximum number of calls. A report has one row per operator, so a larger number indicates another format.
+/// A larger number indicates another format, since a report has one row per operator.
 const MAX_CALLS: usize = 1_000_000;
 
-/// Detects a report by its start: an object whose first member is one of a report's three members.
+/// Expects an object whose first member is one of a report's three members.
 pub fn is_report(head: &[u8]) -> bool {
     let text = String::from_utf8_lossy(head);
     let Some(rest) = text.trim_start().strip_prefix('{') else { return false };
@@ -17,9 +17,9 @@ pub fn is_report(head: &[u8]) -> bool {
     matches!(name, Some(CALLS | "device_metrics" | "configuration"))
 }
 
-/// Reads a report from a file. Returns `None` if the file has another format.
-pub fn read(path: &Path) -> Result<Option<(TvmReport, FoundEvent)>, capture::events::Error> {
-    let (format, mut input) = open::open(path)?;
+/// Returns `None` if the file has another format.
+pub fn read_report(path: &Path) -> Result<Option<(TvmReport, FoundEvent)>, capture::events::Error> {
+    let (format, mut input) = open::open_trace(path)?;
     let failed = |source| capture::events::Error::Read { path: path.to_owned(), source };
     let mut head = Vec::new();
     if format != open::TraceFormat::Chrome {
@@ -29,11 +29,10 @@ pub fn read(path: &Path) -> Result<Option<(TvmReport, FoundEvent)>, capture::eve
     if !is_report(&head) {
         return Ok(None);
     }
-    parse(std::io::Cursor::new(head).chain(input)).map(Some).map_err(failed)
+    parse_report(std::io::Cursor::new(head).chain(input)).map(Some).map_err(failed)
 }
 
-/// Parses a report from a stream.
-pub fn parse(input: impl Read) -> std::io::Result<(TvmReport, FoundEvent)> {
+pub fn parse_report(input: impl Read) -> std::io::Result<(TvmReport, FoundEvent)> {
     let mut frames = Frames::new(input, &[CALLS]);
     let (mut report, mut found) = (TvmReport::default(), FoundEvent::default());
     loop {
@@ -41,12 +40,12 @@ pub fn parse(input: impl Read) -> std::io::Result<(TvmReport, FoundEvent)> {
         match frames.take_next()? {
             None => break,
             Some(Frame::Record(bytes)) => match serde_json::from_slice::<Metrics>(bytes) {
-                Ok(_) if report.calls.len() >= MAX_CALLS => found.skip(offset, "there are too many calls"),
+                Ok(_) if report.calls.len() >= MAX_CALLS => found.skip_record(offset, "there are too many calls"),
                 Ok(call) => {
                     found.events += 1;
                     report.calls.push(call);
                 }
-                Err(error) => found.skip(offset, error),
+                Err(error) => found.skip_record(offset, error),
             },
             Some(Frame::Member(name, value)) => {
                 let read = match name {
@@ -55,13 +54,13 @@ pub fn parse(input: impl Read) -> std::io::Result<(TvmReport, FoundEvent)> {
                     _ => Ok(()),
                 };
                 if let Err(error) = read {
-                    found.skip(offset, error);
+                    found.skip_record(offset, error);
                 }
             }
-            Some(Frame::Long(length)) => found.skip(offset, format!("a record of more than {length} bytes")),
+            Some(Frame::Long(length)) => found.skip_record(offset, format!("a record of more than {length} bytes")),
             Some(Frame::Cut) => {
                 found.is_cut = true;
-                found.skip(offset, "the text ends, or goes on, as no JSON does");
+                found.skip_record(offset, "the text ends, or goes on, as no JSON does");
             }
         }
     }

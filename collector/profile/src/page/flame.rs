@@ -6,7 +6,7 @@ use crate::summary::visits::medians_ns;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Maximum number of displayed paths. The time of others remains in their parents.
+/// Maximum number of displayed paths; the time of others remains in their parents.
 const PATHS: usize = 5000;
 /// Maximum number of paths in memory: a trace may have a unique name for every call.
 const MAX_PATHS: usize = 1_000_000;
@@ -20,9 +20,8 @@ struct FlameNode<'a> {
     parts: BTreeMap<&'a str, usize>,
 }
 
-/// Returns the tree as JSON.
-pub fn flame(profile: &Profile) -> Value {
-    let nodes = nodes(profile);
+pub fn flame_tree(profile: &Profile) -> Value {
+    let nodes = flame_nodes(profile);
     // Selects the largest paths. A parent is never smaller than its children, so it is selected too.
     let mut sizes: Vec<u64> = nodes.iter().map(|node| node.total_ns).collect();
     sizes.sort_unstable_by_key(|size| std::cmp::Reverse(*size));
@@ -43,7 +42,7 @@ pub fn flame(profile: &Profile) -> Value {
     values.swap_remove(0).expect("the root is kept")
 }
 
-fn nodes(profile: &Profile) -> Vec<FlameNode<'_>> {
+fn flame_nodes(profile: &Profile) -> Vec<FlameNode<'_>> {
     let empty = |name, depth| FlameNode { name, depth, calls: 0, total_ns: 0, parts: BTreeMap::new() };
     let mut nodes = vec![empty(profile.model.as_str(), 0)];
     let mut of_span: Vec<u32> = Vec::with_capacity(profile.spans.len());
@@ -122,7 +121,7 @@ mod tests {
             ..Profile::default()
         };
         profile.check().expect("it fits");
-        let value = |profile: &Profile| flame(profile)["v"].as_u64();
+        let value = |profile: &Profile| flame_tree(profile)["v"].as_u64();
         assert_eq!(value(&profile), Some(80 + 3 * 20));
         assert_eq!(value(&Profile { source: Source::Imported, ..profile }), Some(80 + 20 + 20 + 900));
     }

@@ -6,25 +6,24 @@
 pub mod flame;
 pub mod parts;
 
-use crate::averages::{Grouping, averages};
+use crate::averages::{Grouping, compute_averages};
 use crate::data::{Kind, Profile, Source};
 use crate::sort::SortBy;
 use crate::summary::{self, GroupBy};
-use report::{duration, page, percent};
+use report::{format_duration, format_percent, page};
 use serde_json::{Value, json};
 
 const STYLE: &str = include_str!("style.css");
 const BODY: &str = include_str!("body.html");
 const SCRIPT: &str = include_str!("script.html");
 
-/// Renders the page with calls grouped into rows.
-pub fn page(profile: &Profile, group_by: GroupBy) -> String {
+pub fn render_page(profile: &Profile, group_by: GroupBy) -> String {
     let title = format!("Profile of {}", profile.model);
-    let data = page::data(&data(profile, group_by).to_string());
-    page::page(&title, STYLE, &format!("{BODY}{data}{SCRIPT}"))
+    let data = page::escape_json(&page_data(profile, group_by).to_string());
+    page::whole_page(&title, STYLE, &format!("{BODY}{data}{SCRIPT}"))
 }
 
-fn data(profile: &Profile, group_by: GroupBy) -> Value {
+fn page_data(profile: &Profile, group_by: GroupBy) -> Value {
     let rows = parts::shown_rows(profile, group_by);
     let group_of = |operator: usize| {
         let one = &profile.operators[operator];
@@ -32,21 +31,21 @@ fn data(profile: &Profile, group_by: GroupBy) -> Value {
     };
     json!({
         "model": profile.model,
-        "facts": facts(profile),
-        "notes": notes(profile),
-        "rows": rows.iter().map(row).collect::<Vec<_>>(),
+        "facts": page_facts(profile),
+        "notes": page_notes(profile),
+        "rows": rows.iter().map(table_row).collect::<Vec<_>>(),
         "device_rows": device_rows(profile),
-        "simulated": profile.simulation.as_ref().map(parts::simulated),
+        "simulated": profile.simulation.as_ref().map(parts::simulated_table),
         "operators": (0..profile.operators.len().min(parts::SPANS)).map(group_of).collect::<Vec<_>>(),
-        "timeline": parts::timeline(profile),
-        "flame": flame::flame(profile),
-        "memory": parts::memory(profile),
-        "roofline": parts::roofline(&rows),
+        "timeline": parts::timeline_spans(profile),
+        "flame": flame::flame_tree(profile),
+        "memory": parts::memory_chart(profile),
+        "roofline": parts::roofline_points(&rows),
     })
 }
 
-fn facts(profile: &Profile) -> Vec<[String; 2]> {
-    let totals = summary::totals(profile);
+fn page_facts(profile: &Profile) -> Vec<[String; 2]> {
+    let totals = summary::compute_totals(profile);
     let calls = profile.spans.iter().filter(|span| span.kind == Kind::Operator).count();
     let source = match profile.source {
         Source::Measured => "measured".to_owned(),
@@ -57,12 +56,12 @@ fn facts(profile: &Profile) -> Vec<[String; 2]> {
     if !profile.target.is_empty() {
         facts.push(("target", profile.target.clone()));
     }
-    facts.push(("sum of operators", duration(totals.sum_ns as f64)));
+    facts.push(("sum of operators", format_duration(totals.sum_ns as f64)));
     if totals.steps > 0 {
         facts.push(("steps", totals.steps.to_string()));
-        facts.push(("total of steps", duration(totals.total_ns as f64)));
-        facts.push(("not attributed", duration(totals.not_attributed_ns as f64)));
-        facts.push(("median step", duration(totals.step_median_ns)));
+        facts.push(("total of steps", format_duration(totals.total_ns as f64)));
+        facts.push(("not attributed", format_duration(totals.not_attributed_ns as f64)));
+        facts.push(("median step", format_duration(totals.step_median_ns)));
     }
     if let Some(slowdown) = totals.profiler_slowdown {
         facts.push(("profiled over unprofiled runs", format!("{:.3}", slowdown.median)));
@@ -70,13 +69,13 @@ fn facts(profile: &Profile) -> Vec<[String; 2]> {
     for energy in &profile.energy {
         facts.push((
             "energy of a run",
-            format!("{} mJ by {} ({})", report::number(energy.millijoules), energy.domain, energy.source),
+            format!("{} mJ by {} ({})", report::format_number(energy.millijoules), energy.domain, energy.source),
         ));
     }
     facts.into_iter().map(|(name, text)| [name.to_owned(), text]).collect()
 }
 
-fn notes(profile: &Profile) -> Vec<String> {
+fn page_notes(profile: &Profile) -> Vec<String> {
     // A counter that a fallback source provided is not missing.
     let is_given = |name: &str| profile.counters.iter().any(|counter| counter.name == name);
     let lacking = profile.refusals.iter().filter(|one| !is_given(&one.counter));
@@ -84,8 +83,8 @@ fn notes(profile: &Profile) -> Vec<String> {
     profile.notes.iter().cloned().chain(refusals).collect()
 }
 
-/// Returns a row of the operator table: displayed values and sort keys.
-fn row(row: &summary::Row) -> Value {
+/// Returns displayed values and sort keys.
+fn table_row(row: &summary::Row) -> Value {
     let shapes: Vec<String> = row.input_shapes.iter().map(|shape| format!("{shape:?}")).collect();
     json!({
             "name": row.name,
@@ -111,13 +110,13 @@ fn device_rows(profile: &Profile) -> Vec<Value> {
     if !profile.spans.iter().any(|span| matches!(span.kind, Kind::Kernel | Kind::Copy)) {
         return Vec::new();
     }
-    let mut all = averages(profile, Grouping::default());
+    let mut all = compute_averages(profile, Grouping::default());
     all.sort(SortBy::SelfDeviceTimeTotal);
     let whole = all.self_device_time_total_ns.max(1) as f64;
     let rows = all.rows.iter().filter(|row| matches!(row.kind, Kind::Kernel | Kind::Copy));
     let rows = rows.map(|row| {
-        let times = [row.device_time_total_ns, row.median_ns, row.p95_ns].map(|ns| duration(ns as f64));
-        json!([row.name, row.count, times, percent(row.self_device_time_total_ns as f64 / whole)])
+        let times = [row.device_time_total_ns, row.median_ns, row.p95_ns].map(|ns| format_duration(ns as f64));
+        json!([row.name, row.count, times, format_percent(row.self_device_time_total_ns as f64 / whole)])
     });
     rows.collect()
 }

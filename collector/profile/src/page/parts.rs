@@ -1,19 +1,18 @@
 //! Charts of the page (timeline, memory, roofline) and the table of simulated counts.
 
-use crate::averages::{Grouping, averages};
+use crate::averages::{Grouping, compute_averages};
 use crate::data::{Pool, Profile, Simulation, Source};
 use crate::sort::SortBy;
 use crate::summary::{self, GroupBy, Row, simulated};
-use report::{number, or_unknown};
+use report::{format_number, or_unknown};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Maximum number of spans in the timeline.
 pub const SPANS: usize = 20_000;
 const POINTS: usize = 2000;
 
 /// Returns the first spans as a flat list: track, start, duration, operator, depth and kind of each.
-pub fn timeline(profile: &Profile) -> Value {
+pub fn timeline_spans(profile: &Profile) -> Value {
     let mut order: Vec<u32> = (0..profile.spans.len() as u32).collect();
     order.sort_by_key(|at| profile.spans[*at as usize].start_ns);
     order.truncate(SPANS);
@@ -48,8 +47,8 @@ pub fn timeline(profile: &Profile) -> Value {
     })
 }
 
-/// Returns the memory chart of each pool: the maximum of each time bin, and the overall peak.
-pub fn memory(profile: &Profile) -> Value {
+/// Returns the maximum per time bin and the overall peak of each pool.
+pub fn memory_chart(profile: &Profile) -> Value {
     let mut courses: BTreeMap<Pool, Vec<(u64, u64)>> = BTreeMap::new();
     for event in &profile.memory {
         courses.entry(event.pool).or_default().push((event.at_ns, event.live_bytes));
@@ -72,11 +71,11 @@ pub fn memory(profile: &Profile) -> Value {
     courses.iter().map(course).collect()
 }
 
-/// Returns the rows of the page. Those of imported profiles have the shares of the terminal's table, which are of totals.
+/// Rows of imported profiles have the shares of the terminal's table, which are of totals.
 pub fn shown_rows(profile: &Profile, group_by: GroupBy) -> Vec<Row> {
-    let mut rows = summary::rows(profile, group_by, SortBy::Share);
+    let mut rows = summary::summary_rows(profile, group_by, SortBy::Share);
     if profile.source == Source::Imported {
-        let whole = averages(profile, Grouping::default()).self_cpu_time_total_ns.max(1) as f64;
+        let whole = compute_averages(profile, Grouping::default()).self_cpu_time_total_ns.max(1) as f64;
         for row in &mut rows {
             row.total_share = row.self_total_ns as f64 / whole;
             row.share = row.total_share;
@@ -86,8 +85,7 @@ pub fn shown_rows(profile: &Profile, group_by: GroupBy) -> Vec<Row> {
     rows
 }
 
-/// Returns the operators by arithmetic intensity and throughput, with their roofline bounds.
-pub fn roofline(rows: &[Row]) -> Value {
+pub fn roofline_points(rows: &[Row]) -> Value {
     let points = rows.iter().filter(|row| profile_has(row)).map(|row| {
         let (flops, bytes) = (row.flops.unwrap_or(0.0), row.bytes.unwrap_or(1.0));
         let best = row.roofline_share.zip(row.gflops_per_second).map(|(share, speed)| speed / share);
@@ -102,14 +100,13 @@ pub fn roofline(rows: &[Row]) -> Value {
     points.collect()
 }
 
-/// Returns the table of simulated counts, separate from measurements.
-pub fn simulated(simulation: &Simulation) -> Value {
+pub fn simulated_table(simulation: &Simulation) -> Value {
     let row = |task: &crate::data::SimulatedTask| {
-        let shown = simulated::figures(task).map(|value| or_unknown(value, number));
+        let shown = simulated::simulated_figures(task).map(|value| or_unknown(value, format_number));
         json!([task.text, shown])
     };
     json!({
-        "about": simulated::about(simulation),
+        "about": simulated::describe_simulation(simulation),
         "caches": simulation.caches.join("; "),
         "columns": simulated::FIGURES,
         "rows": simulation.tasks.iter().map(row).collect::<Vec<_>>(),

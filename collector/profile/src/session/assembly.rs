@@ -1,20 +1,19 @@
 //! Conversion of a session's recorded data to a profile.
 
-use super::kept::{Session, counted};
+use super::kept::{Session, extrapolate_count};
 use crate::data::{Count, Counter, Kind, MemoryEvent, Pool, Profile, Refusal, Span, Track};
 use crate::schedule::ProfileSchedule;
 use measure::counters::{Channel, CounterReader, Coverage};
 use std::collections::BTreeMap;
 
 impl Session {
-    /// Builds the profile after `ran` of the `planned` runs.
-    pub(super) fn profile(self, ran: u64, planned: u64, counters: &dyn CounterReader) -> Profile {
+    pub(super) fn into_profile(self, ran: u64, planned: u64, counters: &dyn CounterReader) -> Profile {
         let mut profile = Profile {
-            counters: self.channels.iter().zip(&self.alone).map(|(one, alone)| counter(one, *alone)).collect(),
-            refusals: counters.refusals().iter().map(refusal).collect(),
-            spans: self.spans(),
-            notes: self.notes(ran, planned),
-            memory: self.workspace(),
+            counters: self.channels.iter().zip(&self.alone).map(|(one, alone)| to_counter(one, *alone)).collect(),
+            refusals: counters.refusals().iter().map(to_refusal).collect(),
+            spans: self.build_spans(),
+            notes: self.collect_notes(ran, planned),
+            memory: self.workspace_events(),
             ..Profile::default()
         };
         self.add_counts(&mut profile);
@@ -23,7 +22,7 @@ impl Session {
         Profile { steps: self.steps, bare_ns: self.bare_ns, ..profile }
     }
 
-    fn notes(&self, ran: u64, planned: u64) -> Vec<String> {
+    fn collect_notes(&self, ran: u64, planned: u64) -> Vec<String> {
         let mut notes = Vec::new();
         if self.stride > 1 {
             let (stride, recorded) = (self.stride, self.recorded);
@@ -35,7 +34,7 @@ impl Session {
         notes
     }
 
-    fn spans(&self) -> Vec<Span> {
+    fn build_spans(&self) -> Vec<Span> {
         let of_step = |(step, stamps): (usize, &[u64])| {
             let step = u32::try_from(step).ok();
             let span = move |(call, pair): (usize, &[u64])| Span {
@@ -79,11 +78,10 @@ impl Session {
         }
     }
 
-    /// Returns the counter of a thread channel under its own name, since it excludes polling between tasks. The
-    /// overhead of a reading is taken from the calling thread's channel.
+    /// Renames a thread channel, because it excludes polling; reading overhead is the calling thread's.
     fn in_tasks(&self, channel: &Channel) -> Counter {
         let same = self.channels.iter().zip(&self.alone).find(|(own, _)| own.name == channel.name);
-        let one = counter(channel, same.and_then(|(_, alone)| *alone));
+        let one = to_counter(channel, same.and_then(|(_, alone)| *alone));
         Counter { name: format!("{}_in_tasks", one.name), coverage: "task".to_owned(), ..one }
     }
 
@@ -99,16 +97,17 @@ impl Session {
         for (step, counts) in self.kept_thread_counts.iter().enumerate() {
             for count in counts.iter().filter(|count| count.channel < self.thread_channels.len()) {
                 let place = places.get(&(index(step), index(count.call), count.thread + 1));
-                let Some((place, (value, running_ratio))) = place.zip(counted(count.reading)) else { continue };
+                let Some((place, (value, running_ratio))) = place.zip(extrapolate_count(count.reading)) else {
+                    continue;
+                };
                 let (span, counter) = (index(*place), index(first + count.channel));
                 profile.counts.push(Count { span, counter, value, running_ratio });
             }
         }
     }
 
-    /// Returns the workspace allocations of the calls in the first recorded step; other steps are equal. Each call
-    /// frees its workspace at its end.
-    fn workspace(&self) -> Vec<MemoryEvent> {
+    /// Returns allocations of the first recorded step (others are equal); a call frees its workspace at its end.
+    fn workspace_events(&self) -> Vec<MemoryEvent> {
         let events = |((call, bytes), stamps): ((usize, &u64), &[u64])| {
             let event = |at_ns: u64, bytes: i64, live_bytes: u64| MemoryEvent {
                 at_ns,
@@ -124,13 +123,13 @@ impl Session {
         asked.zip(self.kept_stamps.chunks_exact(2)).flat_map(events).collect()
     }
 
-    /// Adds the counts. A counter without any count is reported as refused.
+    /// Reports a counter without any count as refused.
     fn add_counts(&self, profile: &mut Profile) {
         let channels = self.channels.len();
         let mut seen = vec![false; channels];
         for (place, passed) in self.kept_counts.iter().enumerate() {
             let (span, channel) = (place / channels, place % channels);
-            let Some((value, running_ratio)) = passed.and_then(counted) else { continue };
+            let Some((value, running_ratio)) = passed.and_then(extrapolate_count) else { continue };
             seen[channel] = true;
             let index = |place: usize| u32::try_from(place).expect("what is kept is bounded");
             profile.counts.push(Count { span: index(span), counter: index(channel), value, running_ratio });
@@ -138,7 +137,7 @@ impl Session {
         for (counter, _) in self.channels.iter().zip(seen).filter(|(_, seen)| !seen && !self.steps.is_empty()) {
             profile.refusals.push(Refusal {
                 counter: counter.name.clone(),
-                source: counter.step.name().to_owned(),
+                source: counter.step.source_name().to_owned(),
                 errno: None,
                 why: "no count, a decreasing count, or no free register".to_owned(),
             });
@@ -146,7 +145,7 @@ impl Session {
     }
 }
 
-fn counter(channel: &Channel, alone: Option<f64>) -> Counter {
+fn to_counter(channel: &Channel, alone: Option<f64>) -> Counter {
     let coverage = match channel.coverage {
         Coverage::ThreadUser => "thread_user",
         Coverage::Thread => "thread",
@@ -159,18 +158,17 @@ fn counter(channel: &Channel, alone: Option<f64>) -> Counter {
     Counter {
         name: channel.name.clone(),
         unit: channel.unit.clone(),
-        source: channel.step.name().to_owned(),
+        source: channel.step.source_name().to_owned(),
         native: channel.native.clone(),
         coverage: coverage.to_owned(),
         alone,
     }
 }
 
-/// Converts a refused counter to its profile form.
-pub fn refusal(refusal: &measure::counters::Refusal) -> Refusal {
+pub fn to_refusal(refusal: &measure::counters::Refusal) -> Refusal {
     Refusal {
         counter: refusal.event.clone(),
-        source: refusal.step.name().to_owned(),
+        source: refusal.step.source_name().to_owned(),
         errno: refusal.errno,
         why: refusal.why.clone(),
     }

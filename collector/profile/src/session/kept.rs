@@ -5,9 +5,8 @@ use super::{Plan, Subject, Task, ThreadCount};
 use crate::data::Step;
 use measure::Clock;
 use measure::counters::{Channel, CounterReader, Reading};
-use measure::statistics::median;
+use measure::statistics::median_of_sorted;
 
-/// Recorded data of a session and buffers of a run.
 pub(super) struct Session {
     pub(super) calls: usize,
     pub(super) cells_max: usize,
@@ -19,9 +18,8 @@ pub(super) struct Session {
     /// Count of each channel between two consecutive readings.
     pub(super) alone: Vec<Option<f64>>,
     pub(super) workspace_bytes: Option<Vec<u64>>,
-    /// Number of recorded steps, including discarded ones.
+    /// Includes discarded steps.
     pub(super) recorded: u64,
-    /// Every `stride`-th recorded step is kept.
     pub(super) stride: u64,
     pub(super) steps: Vec<Step>,
     pub(super) bare_ns: Vec<u64>,
@@ -31,13 +29,11 @@ pub(super) struct Session {
     /// Tasks and processor times of the pool's threads in the last timed run.
     pub(super) threads: Threads,
     pub(super) kept_threads: Vec<Threads>,
-    /// Counts of the pool's threads in the last counted runs.
     pub(super) thread_counts: Vec<ThreadCount>,
     pub(super) kept_thread_counts: Vec<Vec<ThreadCount>>,
     pub(super) thread_channels: Vec<Channel>,
 }
 
-/// Activity of the pool's threads in one step.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Threads {
     pub(super) tasks: Vec<Task>,
@@ -46,7 +42,7 @@ pub(super) struct Threads {
 
 impl Session {
     pub(super) fn new(calls: usize, plan: &Plan, counters: &dyn CounterReader) -> Session {
-        let (channels, groups) = (counters.channels().to_vec(), counters.groups());
+        let (channels, groups) = (counters.channels().to_vec(), counters.group_count());
         let readings = vec![None; if channels.is_empty() { 0 } else { groups * (calls + 1) * channels.len() }];
         Session {
             calls,
@@ -70,23 +66,22 @@ impl Session {
         }
     }
 
-    /// Measures an unprofiled and a profiled run. Their order alternates, so that disturbances affect both equally.
+    /// Measures an unprofiled and a profiled run in alternating order, so that disturbances affect both equally.
     pub(super) fn in_turns<S: Subject>(
         &mut self,
         subject: &mut S,
         clock: &mut impl Clock,
     ) -> Result<(u64, Step), S::Error> {
         if self.recorded.is_multiple_of(2) {
-            let bare_ns = bare(subject, clock)?;
-            Ok((bare_ns, self.time(subject, clock)?))
+            let bare_ns = time_bare_run(subject, clock)?;
+            Ok((bare_ns, self.time_run(subject, clock)?))
         } else {
-            let step = self.time(subject, clock)?;
-            Ok((bare(subject, clock)?, step))
+            let step = self.time_run(subject, clock)?;
+            Ok((time_bare_run(subject, clock)?, step))
         }
     }
 
-    /// Runs the subject with timestamps around its calls.
-    pub(super) fn time<S: Subject>(&mut self, subject: &mut S, clock: &mut impl Clock) -> Result<Step, S::Error> {
+    pub(super) fn time_run<S: Subject>(&mut self, subject: &mut S, clock: &mut impl Clock) -> Result<Step, S::Error> {
         let before = subject.threads_cpu_ns();
         subject.look_at_threads();
         let start_ns = clock.now_ns();
@@ -94,13 +89,13 @@ impl Session {
         let duration_ns = clock.now_ns().saturating_sub(start_ns);
         let after = subject.threads_cpu_ns();
         // A thread that ran its first task in this run has no earlier reading.
-        let cpu_ns = if before.len() == after.len() { passed(&before, &after) } else { Vec::new() };
+        let cpu_ns = if before.len() == after.len() { subtract_readings(&before, &after) } else { Vec::new() };
         self.threads = Threads { tasks: subject.tasks(), cpu_ns };
         Ok(Step { start_ns, duration_ns, ..Step::default() })
     }
 
     /// Runs the subject once per counter group and reads the counters between calls.
-    pub(super) fn count<S: Subject>(
+    pub(super) fn count_run<S: Subject>(
         &mut self,
         subject: &mut S,
         counters: &mut dyn CounterReader,
@@ -112,7 +107,7 @@ impl Session {
         let calls = self.calls;
         self.thread_counts.clear();
         for (group, readings) in self.readings.chunks_exact_mut((calls + 1) * channels).enumerate() {
-            counters.select(group);
+            counters.select_group(group);
             subject.count_on_threads(Some(group));
             let ran = subject.run_watched(&mut WatcherCounts { counters, channels, calls, readings });
             subject.count_on_threads(None);
@@ -122,7 +117,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn keep(&mut self, step: Step, bare_ns: u64) {
+    pub(super) fn keep_step(&mut self, step: Step, bare_ns: u64) {
         let is_kept = self.recorded.is_multiple_of(self.stride);
         self.recorded += 1;
         if !is_kept {
@@ -141,14 +136,14 @@ impl Session {
         }
     }
 
-    /// Records the counts of each call, from the run of each channel's group.
+    /// Each channel's counts come from the run of its group.
     fn keep_counts(&mut self) {
         let channels = self.channels.len();
         for call in 0..self.calls {
             for (place, channel) in self.channels.iter().enumerate() {
                 let row = channel.group.unwrap_or(0) * (self.calls + 1) + call;
                 let at = |row: usize| self.readings[row * channels + place];
-                let passed = at(row).zip(at(row + 1)).and_then(|(before, after)| after.since(&before));
+                let passed = at(row).zip(at(row + 1)).and_then(|(before, after)| after.change_since(&before));
                 self.kept_counts.push(passed);
             }
         }
@@ -167,31 +162,31 @@ impl Session {
 }
 
 /// Returns each channel's median count between two consecutive readings.
-pub(super) fn alone(counters: &mut dyn CounterReader) -> Vec<Option<f64>> {
+pub(super) fn reading_overhead(counters: &mut dyn CounterReader) -> Vec<Option<f64>> {
     const PAIRS: usize = 33;
     let channels = counters.channels().to_vec();
     let mut seen: Vec<Vec<f64>> = vec![Vec::with_capacity(PAIRS); channels.len()];
     let (mut before, mut after) = (vec![None; channels.len()], vec![None; channels.len()]);
-    for group in 0..if channels.is_empty() { 0 } else { counters.groups() } {
-        counters.select(group);
+    for group in 0..if channels.is_empty() { 0 } else { counters.group_count() } {
+        counters.select_group(group);
         for _ in 0..PAIRS {
-            counters.read(&mut before);
-            counters.read(&mut after);
+            counters.read_channels(&mut before);
+            counters.read_channels(&mut after);
             for (place, _) in channels.iter().enumerate().filter(|(_, one)| one.group.unwrap_or(0) == group) {
-                let passed = before[place].zip(after[place]).and_then(|(before, after)| after.since(&before));
-                seen[place].extend(passed.and_then(counted).map(|(value, _)| value as f64));
+                let passed = before[place].zip(after[place]).and_then(|(before, after)| after.change_since(&before));
+                seen[place].extend(passed.and_then(extrapolate_count).map(|(value, _)| value as f64));
             }
         }
     }
     let middle = |mut seen: Vec<f64>| {
         seen.sort_by(f64::total_cmp);
-        (!seen.is_empty()).then(|| median(&seen))
+        (!seen.is_empty()).then(|| median_of_sorted(&seen))
     };
     seen.into_iter().map(middle).collect()
 }
 
-/// Returns a count, extrapolated if it was multiplexed, and the fraction of time in which it was active.
-pub(super) fn counted(passed: Reading) -> Option<(u64, f64)> {
+/// Returns a count, extrapolated if it was multiplexed, and its active fraction of the time.
+pub(super) fn extrapolate_count(passed: Reading) -> Option<(u64, f64)> {
     match passed {
         Reading { value, enabled_ns: 0, .. } => Some((value, 1.0)),
         Reading { running_ns: 0, .. } => None,
@@ -202,11 +197,11 @@ pub(super) fn counted(passed: Reading) -> Option<(u64, f64)> {
     }
 }
 
-fn passed(before: &[u64], after: &[u64]) -> Vec<u64> {
+fn subtract_readings(before: &[u64], after: &[u64]) -> Vec<u64> {
     before.iter().zip(after).map(|(before, after)| after.saturating_sub(*before)).collect()
 }
 
-fn bare<S: Subject>(subject: &mut S, clock: &mut impl Clock) -> Result<u64, S::Error> {
+fn time_bare_run<S: Subject>(subject: &mut S, clock: &mut impl Clock) -> Result<u64, S::Error> {
     let start_ns = clock.now_ns();
     subject.run()?;
     Ok(clock.now_ns().saturating_sub(start_ns))

@@ -11,32 +11,24 @@ mod watchers;
 
 use crate::data::Profile;
 use crate::schedule::{Action, ProfileSchedule};
-use kept::{Session, alone};
+use kept::{Session, reading_overhead};
 use measure::Clock;
 use measure::counters::{Channel, CounterReader, Reading};
 use serde::{Deserialize, Serialize};
 
-pub use assembly::refusal;
+pub use assembly::to_refusal;
 
-/// Observer of the calls of a run.
 pub trait Watch {
-    /// Called before each call.
-    fn begin(&mut self, call: usize);
-    /// Called after each call.
-    fn end(&mut self, call: usize);
+    fn begin_call(&mut self, call: usize);
+    fn end_call(&mut self, call: usize);
 }
 
-/// A model that can be run.
 pub trait Subject {
-    /// Error of a run.
     type Error;
-    /// Returns the number of calls in a run.
-    fn calls(&self) -> usize;
-    /// Runs the model without observation.
+    fn call_count(&self) -> usize;
     fn run(&mut self) -> Result<(), Self::Error>;
-    /// Runs the model and notifies the observer of each call.
     fn run_watched(&mut self, watch: &mut impl Watch) -> Result<(), Self::Error>;
-    /// Runs the model once and returns the workspace bytes that each call requests, or `None` if unknown.
+    /// Runs the model once and returns the requested workspace bytes of each call, or `None` if unknown.
     fn workspace_bytes(&mut self) -> Result<Option<Vec<u64>>, Self::Error> {
         Ok(None)
     }
@@ -56,38 +48,30 @@ pub trait Subject {
     fn thread_channels(&self) -> Vec<Channel> {
         Vec::new()
     }
-    /// Returns the cumulative processor time of each pool thread.
     fn threads_cpu_ns(&mut self) -> Vec<u64> {
         Vec::new()
     }
 }
 
-/// A part of a call on one pool thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
     pub call: usize,
-    /// Index of the pool thread.
     pub thread: u32,
-    /// Start time by the session's clock.
+    /// By the session's clock.
     pub start_ns: u64,
     pub end_ns: u64,
 }
 
-/// Count of a pool thread over all its tasks of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadCount {
     pub call: usize,
-    /// Index of the pool thread.
     pub thread: u32,
-    /// Index among the thread channels.
     pub channel: usize,
     pub reading: Reading,
 }
 
-/// Parameters of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Selection of the runs.
     pub schedule: ProfileSchedule,
     /// Time after which the session ends, once the minimum number of steps is recorded.
     pub budget_ns: u64,
@@ -101,7 +85,7 @@ pub struct Plan {
 const STEPS_MIN: usize = 5;
 
 impl Plan {
-    /// Returns a plan with a time budget. A slow model may exceed it by one minute.
+    /// A slow model may exceed the budget by one minute.
     pub fn new(schedule: ProfileSchedule, budget_ns: u64) -> Plan {
         const MINUTE_NS: u64 = 60_000_000_000;
         Plan { schedule, budget_ns, limit_ns: budget_ns.saturating_add(MINUTE_NS), cells_max: 1 << 20 }
@@ -112,40 +96,39 @@ impl Plan {
     }
 }
 
-/// Profiles a model according to a plan. The caller adds operators, tracks and memory; until then a span's operator is
-/// the index of its call.
-pub fn watch<S: Subject>(
+/// The caller adds operators, tracks and memory; until then a span's operator is the index of its call.
+pub fn profile_model<S: Subject>(
     subject: &mut S,
     plan: &Plan,
     clock: &mut impl Clock,
     counters: &mut dyn CounterReader,
 ) -> Result<Profile, S::Error> {
-    let mut session = Session::new(subject.calls(), plan, counters);
-    session.alone = alone(counters);
+    let mut session = Session::new(subject.call_count(), plan, counters);
+    session.alone = reading_overhead(counters);
     session.workspace_bytes = subject.workspace_bytes()?;
     let started_ns = clock.now_ns();
-    let last = plan.schedule.steps().unwrap_or(u64::MAX);
+    let last = plan.schedule.step_count().unwrap_or(u64::MAX);
     let mut number = 0;
     while number < last && !plan.is_over(clock.now_ns().saturating_sub(started_ns), session.steps.len()) {
-        match plan.schedule.action(number) {
+        match plan.schedule.step_action(number) {
             Action::Nothing => subject.run()?,
             Action::Warmup => {
                 subject.run()?;
-                session.time(subject, clock)?;
-                session.count(subject, counters)?;
+                session.time_run(subject, clock)?;
+                session.count_run(subject, counters)?;
             }
             Action::Record | Action::RecordAndSave => {
                 let (bare_ns, mut step) = session.in_turns(subject, clock)?;
-                session.count(subject, counters)?;
+                session.count_run(subject, counters)?;
                 step.number = number;
-                step.cycle = u32::try_from(plan.schedule.cycle(number)).unwrap_or(u32::MAX);
-                session.keep(step, bare_ns);
+                step.cycle = u32::try_from(plan.schedule.cycle_of_step(number)).unwrap_or(u32::MAX);
+                session.keep_step(step, bare_ns);
             }
         }
         number += 1;
     }
     session.thread_channels = subject.thread_channels();
-    Ok(session.profile(number, last, counters))
+    Ok(session.into_profile(number, last, counters))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Sessions on a clock that only the test advances.
 
-use super::kept::counted;
+use super::kept::extrapolate_count;
 use super::*;
 use measure::counters::{Channel, Coverage, NoCounters, Reading, Step as Source, Usage};
 use std::time::Duration;
@@ -24,7 +24,7 @@ impl Clock for Told {
         1
     }
 
-    fn usage(&mut self) -> Usage {
+    fn read_usage(&mut self) -> Usage {
         Usage::default()
     }
 
@@ -62,7 +62,7 @@ impl Model {
 impl Subject for Model {
     type Error = String;
 
-    fn calls(&self) -> usize {
+    fn call_count(&self) -> usize {
         self.calls
     }
 
@@ -76,9 +76,9 @@ impl Subject for Model {
         self.watched_runs += 1;
         for call in 0..self.calls {
             self.clock.pass(1);
-            watch.begin(call);
+            watch.begin_call(call);
             self.call(call);
-            watch.end(call);
+            watch.end_call(call);
         }
         if self.watched_runs > 1000 { Err("worn out".to_owned()) } else { Ok(()) }
     }
@@ -124,15 +124,15 @@ impl CounterReader for Fake {
         &self.channels
     }
 
-    fn groups(&self) -> usize {
+    fn group_count(&self) -> usize {
         self.groups
     }
 
-    fn select(&mut self, group: usize) {
+    fn select_group(&mut self, group: usize) {
         self.selected = group;
     }
 
-    fn read(&mut self, into: &mut [Option<Reading>]) {
+    fn read_channels(&mut self, into: &mut [Option<Reading>]) {
         self.now += 1;
         for (place, channel) in self.channels.iter().enumerate() {
             let counts = channel.group.is_none_or(|own| own == self.selected);
@@ -155,7 +155,7 @@ fn only_active_steps_are_kept_each_beside_a_run_nobody_looked_at() {
     let mut clock = Told::default();
     let mut model = Model::new(&clock, 3);
     let plan = plan("skip_first=2,wait=1,warmup=1,active=2,repeat=2");
-    let profile = watch(&mut model, &plan, &mut clock, &mut NoCounters).expect("it runs");
+    let profile = profile_model(&mut model, &plan, &mut clock, &mut NoCounters).expect("it runs");
     let numbers: Vec<(u64, u32)> = profile.steps.iter().map(|step| (step.number, step.cycle)).collect();
     assert_eq!(numbers, [(4, 0), (5, 0), (8, 1), (9, 1)]);
     assert_eq!((model.bare_runs, model.watched_runs), (4 + 2 + 4, 6), "skipped and waiting, warm-up, beside each step");
@@ -171,7 +171,7 @@ fn groups_of_counters_have_runs_of_their_own_and_all_stand_at_the_same_spans() {
     let mut clock = Told::default();
     let mut model = Model::new(&clock, 2);
     let mut counters = Fake::new(&[None, Some(0), Some(1)]);
-    let profile = watch(&mut model, &plan("active=2,repeat=1"), &mut clock, &mut counters).expect("it runs");
+    let profile = profile_model(&mut model, &plan("active=2,repeat=1"), &mut clock, &mut counters).expect("it runs");
     assert_eq!(model.watched_runs, 2 * (1 + 2));
     let counts: Vec<(u32, u32, u64)> = profile.counts.iter().map(|one| (one.span, one.counter, one.value)).collect();
     let wanted = (0..4).flat_map(|span| [(span, 0, 1), (span, 1, 2), (span, 2, 3)]);
@@ -188,7 +188,7 @@ fn what_threads_did_stands_behind_its_operators_and_inside_of_them() {
     let task = |call, thread, start_ns, end_ns| Task { call, thread, start_ns, end_ns };
     // The second call of the first step lasts from 32 to 52, after an unprofiled run of 30.
     model.tasks = vec![task(1, 0, 43, 47), task(1, 1, 40, 1000), task(9, 0, 0, 1)];
-    let profile = watch(&mut model, &plan("active=1,repeat=1"), &mut clock, &mut NoCounters).expect("it runs");
+    let profile = profile_model(&mut model, &plan("active=1,repeat=1"), &mut clock, &mut NoCounters).expect("it runs");
     let profile = Profile { operators: vec![Default::default(); 2], ..profile };
     profile.check().expect("it fits together");
     let parts: Vec<_> = profile.spans[2..].iter().map(|span| (span.track, span.start_ns, span.end_ns())).collect();
@@ -205,7 +205,7 @@ fn a_long_session_keeps_little() {
     let mut clock = Told::default();
     let mut model = Model::new(&clock, 4);
     let plan = Plan { cells_max: 64, ..plan("active=900,repeat=1") };
-    let profile = watch(&mut model, &plan, &mut clock, &mut NoCounters).expect("it runs");
+    let profile = profile_model(&mut model, &plan, &mut clock, &mut NoCounters).expect("it runs");
     assert!((8..=16).contains(&profile.steps.len()), "{}", profile.steps.len());
     assert_eq!((profile.spans.len(), profile.bare_ns.len()), (4 * profile.steps.len(), profile.steps.len()));
     let stride = profile.steps[1].number;
@@ -218,7 +218,7 @@ fn a_session_ends_with_its_time_and_says_so() {
     let mut clock = Told::default();
     let mut model = Model::new(&clock, 1);
     let plan = Plan { budget_ns: 100, limit_ns: 200, ..plan("active=50,repeat=1") };
-    let profile = watch(&mut model, &plan, &mut clock, &mut NoCounters).expect("it runs");
+    let profile = profile_model(&mut model, &plan, &mut clock, &mut NoCounters).expect("it runs");
     assert_eq!(profile.steps.len(), STEPS_MIN);
     assert_eq!(profile.notes, ["the time limit was reached after 5 of 50 steps"]);
 }
@@ -227,17 +227,18 @@ fn a_session_ends_with_its_time_and_says_so() {
 fn what_cannot_run_is_said_and_nothing_is_kept_of_nothing() {
     let mut clock = Told::default();
     let mut model = Model::new(&clock, 1);
-    let failed = watch(&mut model, &plan("active=2000,repeat=1"), &mut clock, &mut NoCounters);
+    let failed = profile_model(&mut model, &plan("active=2000,repeat=1"), &mut clock, &mut NoCounters);
     assert_eq!(failed.map(drop), Err("worn out".to_owned()));
     let mut empty = Model::new(&clock, 0);
-    let profile = watch(&mut empty, &plan("active=3,repeat=1"), &mut clock, &mut Fake::new(&[None])).expect("it runs");
+    let profile =
+        profile_model(&mut empty, &plan("active=3,repeat=1"), &mut clock, &mut Fake::new(&[None])).expect("it runs");
     assert_eq!((profile.steps.len(), profile.spans.len(), profile.counts.len()), (3, 0, 0));
 }
 
 #[test]
 fn a_counter_that_never_got_a_register_is_no_zero() {
     let waiting = Reading { value: 0, enabled_ns: 50, running_ns: 0 };
-    assert_eq!(counted(waiting), None);
-    assert_eq!(counted(Reading { value: 10, enabled_ns: 100, running_ns: 50 }), Some((20, 0.5)));
-    assert_eq!(counted(Reading::of(7)), Some((7, 1.0)));
+    assert_eq!(extrapolate_count(waiting), None);
+    assert_eq!(extrapolate_count(Reading { value: 10, enabled_ns: 100, running_ns: 50 }), Some((20, 0.5)));
+    assert_eq!(extrapolate_count(Reading::always_counting(7)), Some((7, 1.0)));
 }

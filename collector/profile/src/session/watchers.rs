@@ -11,17 +11,17 @@ pub(super) struct WatcherTimes<'a, C> {
 
 impl<C: Clock> Watch for WatcherTimes<'_, C> {
     #[inline]
-    fn begin(&mut self, call: usize) {
+    fn begin_call(&mut self, call: usize) {
         self.stamps[2 * call] = self.clock.now_ns();
     }
 
     #[inline]
-    fn end(&mut self, call: usize) {
+    fn end_call(&mut self, call: usize) {
         self.stamps[2 * call + 1] = self.clock.now_ns();
     }
 }
 
-/// Observer that reads all counters between calls into one row per reading.
+/// Reads all counters between calls into one row per reading.
 pub(super) struct WatcherCounts<'a> {
     pub counters: &'a mut dyn CounterReader,
     pub channels: usize,
@@ -30,20 +30,20 @@ pub(super) struct WatcherCounts<'a> {
 }
 
 impl WatcherCounts<'_> {
-    fn read(&mut self, row: usize) {
-        self.counters.read(&mut self.readings[row * self.channels..][..self.channels]);
+    fn read_counters(&mut self, row: usize) {
+        self.counters.read_channels(&mut self.readings[row * self.channels..][..self.channels]);
     }
 }
 
 impl Watch for WatcherCounts<'_> {
-    fn begin(&mut self, call: usize) {
-        self.read(call);
+    fn begin_call(&mut self, call: usize) {
+        self.read_counters(call);
     }
 
-    fn end(&mut self, call: usize) {
+    fn end_call(&mut self, call: usize) {
         // The reading before the next call also ends the current one, so only the last call needs its own.
         if call + 1 == self.calls {
-            self.read(call + 1);
+            self.read_counters(call + 1);
         }
     }
 }

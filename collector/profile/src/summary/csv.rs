@@ -4,13 +4,13 @@ use super::Row;
 use std::collections::BTreeSet;
 use std::io::{Error, Write};
 
-pub fn write(rows: &[Row], sink: impl Write) -> Result<(), Error> {
+pub fn write_rows(rows: &[Row], sink: impl Write) -> Result<(), Error> {
     let counters: BTreeSet<&String> = rows.iter().flat_map(|row| row.counters.keys()).collect();
     let mut writer = csv::Writer::from_writer(sink);
     let names = COLUMNS.iter().map(|(name, _)| *name).chain(counters.iter().map(|name| name.as_str()));
     writer.write_record(names)?;
     for row in rows {
-        let counts = counters.iter().map(|name| number(row.counters.get(*name).copied()));
+        let counts = counters.iter().map(|name| format_number(row.counters.get(*name).copied()));
         writer.write_record(COLUMNS.iter().map(|(_, text)| text(row)).chain(counts))?;
     }
     writer.flush()
@@ -35,20 +35,20 @@ const COLUMNS: [Column; 28] = [
     ("median_ns", |row| row.median_ns.to_string()),
     ("min_ns", |row| row.min_ns.to_string()),
     ("p95_ns", |row| row.p95_ns.to_string()),
-    ("cpu_ns", |row| number(row.cpu_ns)),
+    ("cpu_ns", |row| format_number(row.cpu_ns)),
     ("typical_ns", |row| row.typical_ns.to_string()),
     ("share", |row| row.share.to_string()),
     ("total_share", |row| row.total_share.to_string()),
-    ("flops", |row| number(row.flops)),
-    ("bytes", |row| number(row.bytes)),
-    ("gflops_per_second", |row| number(row.gflops_per_second)),
-    ("gbytes_per_second", |row| number(row.gbytes_per_second)),
-    ("roofline_share", |row| number(row.roofline_share)),
+    ("flops", |row| format_number(row.flops)),
+    ("bytes", |row| format_number(row.bytes)),
+    ("gflops_per_second", |row| format_number(row.gflops_per_second)),
+    ("gbytes_per_second", |row| format_number(row.gbytes_per_second)),
+    ("roofline_share", |row| format_number(row.roofline_share)),
     ("allocated_bytes", |row| row.allocated_bytes.map(|bytes| bytes.to_string()).unwrap_or_default()),
     ("workspace_bytes", |row| row.workspace_bytes.map(|bytes| bytes.to_string()).unwrap_or_default()),
     ("live_bytes", |row| row.live_bytes.map(|bytes| bytes.to_string()).unwrap_or_default()),
 ];
 
-fn number(value: Option<f64>) -> String {
+fn format_number(value: Option<f64>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }

@@ -1,17 +1,15 @@
 //! Accumulation of spans into one row of the summary.
 
 use super::threads::{Part, Spread};
-use super::{Derived, GroupBy, Row, common, outermost, sorted};
+use super::{Derived, GroupBy, Row, common_scope, outermost_names, sorted_copy};
 use crate::data::{Operator, Profile};
-use measure::statistics::{median, summarise};
+use measure::statistics::{median_of_sorted, summarise_samples};
 use std::collections::BTreeMap;
 
-/// Accumulator of a row, with the times of each operator.
 #[derive(Default)]
 pub(super) struct SpanGroup {
     pub first: usize,
     pub operators: BTreeMap<u32, Vec<f64>>,
-    /// Self times of each operator's calls.
     pub own: BTreeMap<u32, Vec<f64>>,
     pub total_ns: u64,
     pub self_total_ns: u64,
@@ -21,28 +19,26 @@ pub(super) struct SpanGroup {
     pub parts: Vec<Part>,
 }
 
-/// Times of all rows.
 pub(super) struct Sums {
     pub total_ns: u64,
     pub typical_ns: f64,
 }
 
 impl Sums {
-    /// Returns the shares of a row's typical and total time.
-    fn shares(&self, typical_ns: f64, total_ns: u64) -> (f64, f64) {
+    fn row_shares(&self, typical_ns: f64, total_ns: u64) -> (f64, f64) {
         let of = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
         (of(typical_ns, self.typical_ns), of(total_ns as f64, self.total_ns as f64))
     }
 }
 
 impl SpanGroup {
-    /// Returns the median self time of a call times the calls of a run, summed over the operators.
+    /// Median self time of a call times the calls of a run, summed over the operators.
     pub(super) fn typical_ns(&self, profile: &Profile) -> f64 {
         let steps = profile.steps.len().max(1) as f64;
-        self.own.values().map(|times| median(&sorted(times)) * times.len() as f64 / steps).sum()
+        self.own.values().map(|times| median_of_sorted(&sorted_copy(times)) * times.len() as f64 / steps).sum()
     }
 
-    /// Returns the typical time in each visit, the recorded one first.
+    /// The recorded visit comes first.
     fn visits_ns(&self, profile: &Profile, typical_ns: f64) -> Vec<f64> {
         if profile.visits.is_empty() {
             return Vec::new();
@@ -55,7 +51,7 @@ impl SpanGroup {
         std::iter::once(typical_ns).chain(profile.visits.iter().map(of_visit)).collect()
     }
 
-    pub(super) fn row(
+    pub(super) fn build_row(
         &self,
         profile: &Profile,
         counted: &BTreeMap<(u32, u32), (f64, u64)>,
@@ -64,19 +60,19 @@ impl SpanGroup {
     ) -> Row {
         let members: Vec<&Operator> = self.operators.keys().map(|place| &profile.operators[*place as usize]).collect();
         let first = members[0];
-        let scope = members.iter().skip(1).fold(first.scope.as_str(), |all, one| common(all, &one.scope));
-        let times = sorted(&self.operators.values().flatten().copied().collect::<Vec<f64>>());
-        let numbers = summarise(&times).expect("a group has spans");
+        let scope = members.iter().skip(1).fold(first.scope.as_str(), |all, one| common_scope(all, &one.scope));
+        let times = sorted_copy(&self.operators.values().flatten().copied().collect::<Vec<f64>>());
+        let numbers = summarise_samples(&times).expect("a group has spans");
         let calls = times.len() as u64;
         let typical_ns = self.typical_ns(profile);
-        let (share, total_share) = sums.shares(typical_ns, self.self_total_ns);
-        let works = Works::of(self, profile);
-        let counters = self.counters(profile, counted);
+        let (share, total_share) = sums.row_shares(typical_ns, self.self_total_ns);
+        let works = Works::from_group(self, profile);
+        let counters = self.mean_counters(profile, counted);
         let of_all = |is_same: fn(&Operator, &Operator) -> bool| members.iter().all(|one| is_same(one, first));
         let has_one_task = of_all(|one, first| one.task == first.task && one.text == first.text);
         Row {
             name: match group_by {
-                GroupBy::Scope(levels) => outermost(&first.scope, levels).to_owned(),
+                GroupBy::Scope(levels) => outermost_names(&first.scope, levels).to_owned(),
                 GroupBy::Name | GroupBy::InputShape | GroupBy::Call => first.name.clone(),
             },
             text: if has_one_task { first.text.clone() } else { String::new() },
@@ -114,13 +110,13 @@ impl SpanGroup {
             allocated_bytes: self.allocated_bytes,
             live_bytes: self.live_bytes,
             workspace_bytes: self.workspace_bytes,
-            derived: Derived::of(&counters, works.flops.map(|flops| flops / calls as f64), numbers.median),
+            derived: Derived::from_counters(&counters, works.flops.map(|flops| flops / calls as f64), numbers.median),
             counters,
-            spread: Spread::of(&self.parts, times.len()),
+            spread: Spread::from_parts(&self.parts, times.len()),
         }
     }
 
-    fn counters(&self, profile: &Profile, counted: &BTreeMap<(u32, u32), (f64, u64)>) -> BTreeMap<String, f64> {
+    fn mean_counters(&self, profile: &Profile, counted: &BTreeMap<(u32, u32), (f64, u64)>) -> BTreeMap<String, f64> {
         let mut sums: BTreeMap<u32, (f64, u64)> = BTreeMap::new();
         for operator in self.operators.keys() {
             let calls = self.operators[operator].len() as u64;
@@ -138,15 +134,13 @@ impl SpanGroup {
     }
 }
 
-/// Returns the processor time of an average call. Prefers the count over tasks, since the calling thread polls while it
-/// waits.
+/// Prefers the count over tasks, since the calling thread polls while it waits.
 fn cpu_ns(counters: &BTreeMap<String, f64>) -> Option<f64> {
     counters.get("thread_cpu_ns_in_tasks").filter(|ns| **ns > 0.0).or(counters.get("thread_cpu_ns")).copied()
 }
 
 impl Derived {
-    /// Derives rates from the mean counts per call, and from a call's operations and time.
-    fn of(counters: &BTreeMap<String, f64>, flops: Option<f64>, median_ns: f64) -> Derived {
+    fn from_counters(counters: &BTreeMap<String, f64>, flops: Option<f64>, median_ns: f64) -> Derived {
         const LINE_BYTES: f64 = 64.0;
         let count = |name: &str| counters.get(name).copied();
         let over = |part: Option<f64>, whole: Option<f64>| {
@@ -162,7 +156,7 @@ impl Derived {
     }
 }
 
-/// Work of all calls of a row and their typical time. A value that is unknown for one operator is unknown for the row.
+/// A value that is unknown for one operator is unknown for the row.
 struct Works {
     typical_ns: f64,
     flops: Option<f64>,
@@ -171,13 +165,13 @@ struct Works {
 }
 
 impl Works {
-    fn of(group: &SpanGroup, profile: &Profile) -> Works {
+    fn from_group(group: &SpanGroup, profile: &Profile) -> Works {
         let mut all = Works { typical_ns: 0.0, flops: Some(0.0), bytes: Some(0.0), roofline_ns: Some(0.0) };
         for (place, times) in &group.operators {
             let (operator, calls) = (&profile.operators[*place as usize], times.len() as f64);
             let add = |sum: Option<f64>, one: Option<f64>| sum.zip(one).map(|(sum, one)| sum + calls * one);
             // A time of zero would make every rate infinite.
-            all.typical_ns += calls * median(&sorted(times)).max(1.0);
+            all.typical_ns += calls * median_of_sorted(&sorted_copy(times)).max(1.0);
             all.flops = add(all.flops, operator.flops.map(|flops| flops as f64));
             all.bytes = add(all.bytes, operator.bytes.map(|bytes| bytes as f64));
             all.roofline_ns = add(all.roofline_ns, operator.roofline_ns);

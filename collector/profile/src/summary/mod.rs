@@ -12,20 +12,19 @@ pub mod visits;
 use crate::data::{Kind, MemoryEvent, Operator, Pool, Profile};
 use crate::sort::SortBy;
 use group::{SpanGroup, Sums};
-use measure::statistics::median;
-use measure::{Ratio, ratio};
+use measure::statistics::median_of_sorted;
+use measure::{Ratio, paired_ratio};
 use models::Choice;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use threads::{Spread, parts};
+use threads::{Spread, task_parts};
 
-/// Key by which calls are grouped into rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupBy {
     Name,
     #[default]
     InputShape,
-    /// Scope in the model, by this number of outermost module names.
+    /// Number of outermost module names.
     Scope(usize),
     Call,
 }
@@ -57,7 +56,6 @@ impl GroupBy {
 }
 
 impl GroupName {
-    /// Returns the grouping, with a number of the outermost names of modules.
     pub fn with_levels(self, levels: usize) -> GroupBy {
         match self {
             GroupName::Name => GroupBy::Name,
@@ -68,17 +66,16 @@ impl GroupName {
     }
 }
 
-/// Summary of one group of calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Row {
     pub name: String,
-    /// Readable operator with sizes, if the row has a single task.
+    /// None unless the row has a single task.
     pub text: String,
-    /// Scope in the model; the common prefix if there are several.
+    /// Common prefix if there are several scopes.
     pub scope: String,
-    /// Hash of the task, if there is only one.
+    /// None unless the row has a single task.
     pub task: Option<String>,
-    /// Hash of the schedule, if there is only one.
+    /// None unless the row has a single schedule.
     pub schedule: Option<String>,
     /// Shapes of the inputs, if all calls agree.
     pub input_shapes: Vec<Vec<i64>>,
@@ -88,58 +85,47 @@ pub struct Row {
     pub layout: Option<String>,
     pub calls: u64,
     pub calls_per_step: f64,
-    /// Total time of all calls.
     pub total_ns: u64,
-    /// Self time of all calls.
     pub self_total_ns: u64,
-    /// Shortest call.
     pub min_ns: f64,
     pub median_ns: f64,
     /// 95 % interval of the median; `None` for few calls.
     pub median_interval_ns: Option<(f64, f64)>,
     pub mean_ns: f64,
-    /// 95th percentile of the calls.
     pub p95_ns: f64,
-    /// Processor time of an average call over all threads, if it was counted.
+    /// Average over calls, sum over threads, if it was counted.
     pub cpu_ns: Option<f64>,
-    /// Median self time of a call times the calls of a run, summed over the row's operators.
+    /// Median self time of a call times the calls of a run, summed over operators.
     pub typical_ns: f64,
     /// Share of the typical time of all operators, which one disturbed call does not change.
     pub share: f64,
-    /// Share of the total self time of all operators.
     pub total_share: f64,
     /// Typical time in each visit, the recorded one first; empty for profiles of a single visit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub visits_ns: Vec<f64>,
-    /// Operations of an average call.
     pub flops: Option<f64>,
     /// Minimum number of bytes moved by an average call.
     pub bytes: Option<f64>,
-    /// Throughput in 10⁹ operations per second.
     pub gflops_per_second: Option<f64>,
-    /// Throughput in 10⁹ bytes per second.
     pub gbytes_per_second: Option<f64>,
     /// Roofline bound over the measured time.
     pub roofline_share: Option<f64>,
     /// Bytes allocated for results by the calls of a run, if known.
     pub allocated_bytes: Option<u64>,
-    /// Maximum workspace of a call, if known.
     pub workspace_bytes: Option<u64>,
     /// Peak memory between operators during any of the calls.
     pub live_bytes: Option<u64>,
     /// Mean count per call of each counter with data.
     pub counters: BTreeMap<String, f64>,
-    /// Metrics derived from the counters.
     #[serde(flatten)]
     pub derived: Derived,
-    /// Distribution of the work over threads.
     #[serde(flatten)]
     pub spread: Spread,
 }
 
 impl Row {
-    /// Returns the sort key; the largest comes first and equal rows stay in call order.
-    fn order(&self, by: SortBy) -> f64 {
+    /// The largest comes first; equal rows stay in call order.
+    fn sort_key(&self, by: SortBy) -> f64 {
         match by {
             SortBy::Share => self.typical_ns,
             SortBy::CpuTime => self.mean_ns,
@@ -158,7 +144,7 @@ impl Row {
     }
 }
 
-/// Metrics derived from counters, present if all required counters are.
+/// None unless all required counters are present.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Derived {
     pub instructions_per_cycle: Option<f64>,
@@ -170,28 +156,25 @@ pub struct Derived {
     pub ghz: Option<f64>,
 }
 
-/// Totals that the rows are parts of.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Totals {
     pub steps: usize,
     /// Operator time in all steps.
     pub sum_ns: u64,
-    /// Duration of all steps.
     pub total_ns: u64,
     /// Time of the steps that belongs to no operator.
     pub not_attributed_ns: u64,
     pub step_median_ns: f64,
     pub step_min_ns: f64,
-    /// Median unprofiled run.
     pub bare_median_ns: Option<f64>,
     /// Ratio of each step to its paired unprofiled run: the overhead of profiling.
     pub profiler_slowdown: Option<Ratio>,
 }
 
-pub fn rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Vec<Row> {
+pub fn summary_rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Vec<Row> {
     let own = profile.self_ns();
-    let memory = memory(profile);
-    let parts = parts(profile);
+    let memory = span_memory(profile);
+    let parts = task_parts(profile);
     let asked = profile.memory.iter().filter(|event| event.pool == Pool::Workspace && event.bytes >= 0);
     let workspace: BTreeMap<usize, u64> =
         asked.filter_map(|event| Some((event.span? as usize, event.live_bytes))).collect();
@@ -204,7 +187,7 @@ pub fn rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Vec<Row> {
     }
     for (place, span) in profile.spans.iter().enumerate().filter(|(_, span)| span.kind == Kind::Operator) {
         let operator = &profile.operators[span.operator as usize];
-        let key = group_of.entry(span.operator).or_insert_with(|| key(operator, span.operator, group_by));
+        let key = group_of.entry(span.operator).or_insert_with(|| group_key(operator, span.operator, group_by));
         let group = groups.entry(key.clone()).or_insert_with(|| SpanGroup { first: place, ..SpanGroup::default() });
         group.operators.entry(span.operator).or_default().push(span.duration_ns as f64);
         group.own.entry(span.operator).or_default().push(own[place] as f64);
@@ -223,14 +206,13 @@ pub fn rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Vec<Row> {
     };
     let mut ordered: Vec<&SpanGroup> = groups.values().collect();
     ordered.sort_by_key(|group| group.first);
-    let mut rows: Vec<Row> = ordered.iter().map(|group| group.row(profile, &counted, &sums, group_by)).collect();
-    rows.sort_by(|left, right| right.order(sort_by).total_cmp(&left.order(sort_by)));
+    let mut rows: Vec<Row> = ordered.iter().map(|group| group.build_row(profile, &counted, &sums, group_by)).collect();
+    rows.sort_by(|left, right| right.sort_key(sort_by).total_cmp(&left.sort_key(sort_by)));
     rows
 }
 
-/// Returns the bytes that each span allocates between operators, and the peak during the span. Spans of steps without
-/// memory events are absent.
-fn memory(profile: &Profile) -> BTreeMap<usize, (u64, u64)> {
+/// Returns bytes allocated between operators and the peak of each span, for steps with memory events.
+fn span_memory(profile: &Profile) -> BTreeMap<usize, (u64, u64)> {
     let events = || profile.memory.iter().filter(|event| event.pool == Pool::Activations);
     let steps: BTreeSet<Option<u32>> =
         events().filter_map(|event| Some(profile.spans[event.span? as usize].step)).collect();
@@ -257,8 +239,7 @@ fn memory(profile: &Profile) -> BTreeMap<usize, (u64, u64)> {
     known
 }
 
-/// Returns the totals of all steps.
-pub fn totals(profile: &Profile) -> Totals {
+pub fn compute_totals(profile: &Profile) -> Totals {
     let own = profile.self_ns();
     let operators = profile.spans.iter().zip(own).filter(|(span, _)| span.kind == Kind::Operator);
     let sum_ns = operators.map(|(_, own)| own).sum();
@@ -266,47 +247,47 @@ pub fn totals(profile: &Profile) -> Totals {
     let steps: Vec<f64> = profile.steps.iter().map(|step| step.duration_ns as f64).collect();
     let bare: Vec<f64> = profile.bare_ns.iter().map(|&ns| ns as f64).collect();
     let is_beside = steps.len() == bare.len() && bare.iter().all(|&ns| ns > 0.0);
-    let (steps_sorted, bare_sorted) = (sorted(&steps), sorted(&bare));
+    let (steps_sorted, bare_sorted) = (sorted_copy(&steps), sorted_copy(&bare));
     Totals {
         steps: steps.len(),
         sum_ns,
         total_ns,
         not_attributed_ns: total_ns.saturating_sub(sum_ns),
-        step_median_ns: if steps.is_empty() { 0.0 } else { median(&steps_sorted) },
+        step_median_ns: if steps.is_empty() { 0.0 } else { median_of_sorted(&steps_sorted) },
         step_min_ns: steps_sorted.first().copied().unwrap_or(0.0),
-        bare_median_ns: (!bare.is_empty()).then(|| median(&bare_sorted)),
-        profiler_slowdown: is_beside.then(|| ratio(&steps, &bare)).flatten(),
+        bare_median_ns: (!bare.is_empty()).then(|| median_of_sorted(&bare_sorted)),
+        profiler_slowdown: is_beside.then(|| paired_ratio(&steps, &bare)).flatten(),
     }
 }
 
-fn sorted(all: &[f64]) -> Vec<f64> {
+fn sorted_copy(all: &[f64]) -> Vec<f64> {
     let mut all = all.to_vec();
     all.sort_by(f64::total_cmp);
     all
 }
 
-fn key(operator: &Operator, place: u32, group_by: GroupBy) -> String {
+fn group_key(operator: &Operator, place: u32, group_by: GroupBy) -> String {
     match group_by {
         GroupBy::Name => operator.name.clone(),
         GroupBy::InputShape => {
             format!("{} {:?} {:?}", operator.name, operator.task, operator.input_shapes)
         }
-        GroupBy::Scope(levels) => outermost(&operator.scope, levels).to_owned(),
+        GroupBy::Scope(levels) => outermost_names(&operator.scope, levels).to_owned(),
         GroupBy::Call => place.to_string(),
     }
 }
 
-/// Separators of module names: a dot in most formats, a slash in ONNX files.
+/// A dot in most formats, a slash in ONNX files.
 const SEPARATORS: [char; 2] = ['.', '/'];
 
-/// Returns the `levels` outermost names of a scope, or the whole scope for 0.
-pub(crate) fn outermost(scope: &str, levels: usize) -> &str {
+/// Returns the whole scope for 0 levels.
+pub(crate) fn outermost_names(scope: &str, levels: usize) -> &str {
     let end = scope.match_indices(SEPARATORS).map(|(end, _)| end).nth(levels.wrapping_sub(1));
     end.filter(|_| levels > 0).map_or(scope, |end| &scope[..end])
 }
 
-/// Returns the common prefix of two scopes in whole names.
-fn common<'a>(left: &'a str, right: &str) -> &'a str {
+/// Returns the common prefix in whole names.
+fn common_scope<'a>(left: &'a str, right: &str) -> &'a str {
     let same = left.split(SEPARATORS).zip(right.split(SEPARATORS)).take_while(|(left, right)| left == right);
     let length = same.map(|(name, _)| name.len() + 1).sum::<usize>();
     &left[..length.saturating_sub(1)]

@@ -2,7 +2,7 @@
 
 use crate::data::{SimulatedTask, Simulation};
 
-/// Names of the values that [`figures`] returns, in order.
+/// Names of the values of [`simulated_figures`], in order.
 pub const FIGURES: [&str; 8] = [
     "instructions",
     "data read",
@@ -14,8 +14,7 @@ pub const FIGURES: [&str; 8] = [
     "branch misses",
 ];
 
-/// Returns the values of a task; `None` for unknown ones.
-pub fn figures(task: &SimulatedTask) -> [Option<f64>; FIGURES.len()] {
+pub fn simulated_figures(task: &SimulatedTask) -> [Option<f64>; FIGURES.len()] {
     let count = |names: &[&str]| names.iter().map(|name| task.counts.get(*name).copied()).sum::<Option<f64>>();
     let flops = task.flops.map(|flops| flops as f64);
     let first = count(&["l1d_read_misses", "l1d_write_misses"]);
@@ -26,20 +25,19 @@ pub fn figures(task: &SimulatedTask) -> [Option<f64>; FIGURES.len()] {
         count(&["data_writes"]),
         first,
         count(&["llc_read_misses", "llc_write_misses"]),
-        per(first, flops.map(|flops| flops / 1000.0)),
-        per(flops, instructions),
+        ratio_if_positive(first, flops.map(|flops| flops / 1000.0)),
+        ratio_if_positive(flops, instructions),
         count(&["branch_misses"]),
     ]
 }
 
-/// Describes the simulation in one sentence.
-pub fn about(simulation: &Simulation) -> String {
+pub fn describe_simulation(simulation: &Simulation) -> String {
     format!(
         "SIMULATED, not measured: one call of each, alone, on one thread of a processor that {} makes up, by code for {}",
         simulation.simulator, simulation.target
     )
 }
 
-fn per(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
+fn ratio_if_positive(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
     part.zip(whole.filter(|whole| *whole > 0.0)).map(|(part, whole)| part / whole)
 }

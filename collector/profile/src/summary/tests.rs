@@ -56,7 +56,7 @@ fn small() -> Profile {
 fn rows_are_what_is_asked_for() {
     let profile = small();
     let of = |group_by| -> Vec<(String, u64, u64)> {
-        let rows = rows(&profile, group_by, SortBy::SelfCpuTimeTotal);
+        let rows = summary_rows(&profile, group_by, SortBy::SelfCpuTimeTotal);
         rows.into_iter().map(|row| (row.name, row.calls, row.self_total_ns)).collect()
     };
     let row = |name: &str, calls, ns| (name.to_owned(), calls, ns);
@@ -69,7 +69,7 @@ fn rows_are_what_is_asked_for() {
 
 #[test]
 fn a_row_has_rates_where_all_of_it_is_known() {
-    let all = rows(&small(), GroupBy::Name, SortBy::Order);
+    let all = summary_rows(&small(), GroupBy::Name, SortBy::Order);
     let (dense, relu) = (&all[0], &all[1]);
     // (400 + 800) operations in typical times of 50 + 40 ns.
     assert_eq!(dense.gflops_per_second, Some(1200.0 / 90.0));
@@ -87,7 +87,7 @@ fn what_follows_from_counts_needs_all_of_them() {
     profile.counters = ["instructions", "cycles", "llc_load_misses"].map(counter).to_vec();
     let count = |span, counter, value| Count { span, counter, value, running_ratio: 1.0 };
     profile.counts = vec![count(0, 0, 300), count(0, 1, 100), count(0, 2, 4), count(1, 0, 7)];
-    let all = rows(&profile, GroupBy::Call, SortBy::Order);
+    let all = summary_rows(&profile, GroupBy::Call, SortBy::Order);
     let first = Derived {
         instructions_per_cycle: Some(3.0),
         llc_misses_per_kflop: Some(10.0),
@@ -110,7 +110,7 @@ fn memory_is_that_of_the_step_that_has_it() {
     // The first operator allocates 64 bytes. The second allocates 128 and frees the first's. The third works in place.
     profile.memory = vec![event(0, 0, 64, 64), event(1, 40, 128, 192), event(1, 80, -64, 128), event(2, 90, -128, 0)];
     let of = |group_by| {
-        let rows = rows(&profile, group_by, SortBy::SelfCpuMemoryUsage);
+        let rows = summary_rows(&profile, group_by, SortBy::SelfCpuMemoryUsage);
         rows.iter().map(|row| (row.text.clone(), row.allocated_bytes, row.live_bytes)).collect::<Vec<_>>()
     };
     let row = |text: &str, taken, live| (text.to_owned(), Some(taken), Some(live));
@@ -138,11 +138,11 @@ fn parts_are_spread_and_what_threads_do_beside_is_told() {
     };
     profile.spans.extend([part(1, 1, 30), part(2, 8, 10)]);
     profile.check().expect("it fits together");
-    let all = rows(&profile, GroupBy::Call, SortBy::Order);
+    let all = summary_rows(&profile, GroupBy::Call, SortBy::Order);
     let spread = Spread { tasks_per_call: Some(1.0), imbalance: Some(1.5), wake_ns: Some(8.0) };
     assert_eq!((all[0].spread, all[1].spread), (spread, Spread::default()));
     assert_eq!(all[0].self_total_ns, 100, "parts on other tracks leave an operator its time");
-    let of: Vec<_> = threads::threads(&profile)
+    let of: Vec<_> = threads::thread_statistics(&profile)
         .into_iter()
         .map(|one| (one.tasks, one.busy_ns, one.idle_ns, one.polling_ns))
         .collect();
@@ -154,7 +154,8 @@ fn commas_in_names_stay_where_they_are() {
     let mut profile = small();
     profile.operators[2].scope = "net, \"quoted\"".to_owned();
     let mut bytes = Vec::new();
-    csv::write(&rows(&profile, GroupBy::Name, SortBy::Order), &mut bytes).expect("memory takes everything");
+    csv::write_rows(&summary_rows(&profile, GroupBy::Name, SortBy::Order), &mut bytes)
+        .expect("memory takes everything");
     let mut read = ::csv::Reader::from_reader(bytes.as_slice());
     let headers = read.headers().expect("a first line").clone();
     let records: Vec<::csv::StringRecord> = read.records().map(|one| one.expect("it is read back")).collect();
@@ -166,20 +167,20 @@ fn commas_in_names_stay_where_they_are() {
 
 #[test]
 fn sum_total_and_what_is_not_attributed() {
-    let totals = totals(&small());
+    let totals = compute_totals(&small());
     assert_eq!((totals.sum_ns, totals.total_ns, totals.not_attributed_ns), (220, 240, 20));
     assert_eq!(totals.profiler_slowdown, Some(Ratio { median: 1.2, interval: None }));
-    assert_eq!(super::totals(&Profile::default()), Totals::default());
+    assert_eq!(super::compute_totals(&Profile::default()), Totals::default());
 }
 
 #[test]
 fn rows_come_in_the_order_that_is_asked_for() {
-    let first = |sort_by| rows(&small(), GroupBy::Call, sort_by)[0].text.clone();
+    let first = |sort_by| summary_rows(&small(), GroupBy::Call, sort_by)[0].text.clone();
     assert_eq!(first(SortBy::Order), "dense f32[4]");
     assert_eq!(first(SortBy::CpuTime), "dense f32[4]");
     let mut profile = small();
     profile.spans[2].duration_ns = 90;
-    let rows = rows(&profile, GroupBy::Call, SortBy::CpuTimeTotal);
+    let rows = summary_rows(&profile, GroupBy::Call, SortBy::CpuTimeTotal);
     assert_eq!(rows[0].text, "relu f32[8]");
 }
 
@@ -224,7 +225,7 @@ fn one_preempted_call_changes_no_share() {
             }
         }
         profile.check().expect("it fits together");
-        rows(&profile, GroupBy::Name, SortBy::default())
+        summary_rows(&profile, GroupBy::Name, SortBy::default())
     };
     let shares = |rows: &[Row]| rows.iter().map(|row| (row.name.clone(), row.share)).collect::<Vec<_>>();
     let (quiet, preempted) = (run([20; 5]), run([20, 20, 9000, 20, 20]));
@@ -237,10 +238,10 @@ proptest! {
     #[test]
     fn own_times_add_up_to_the_whole(profile in nested()) {
         profile.check().unwrap();
-        let totals = totals(&profile);
+        let totals = compute_totals(&profile);
         prop_assert_eq!(totals.sum_ns, totals.total_ns);
         for group_by in [GroupBy::Name, GroupBy::InputShape, GroupBy::Scope(1), GroupBy::Call] {
-            let rows = rows(&profile, group_by, SortBy::SelfCpuTimeTotal);
+            let rows = summary_rows(&profile, group_by, SortBy::SelfCpuTimeTotal);
             prop_assert_eq!(rows.iter().map(|row| row.self_total_ns).sum::<u64>(), totals.sum_ns);
             prop_assert!(rows.iter().all(|row| row.self_total_ns <= row.total_ns && row.min_ns <= row.median_ns));
             prop_assert!((rows.iter().map(|row| row.total_share).sum::<f64>() - 1.0).abs() < 1e-9);

@@ -1,33 +1,28 @@
 //! Statistics of pool threads: balance, wake-up latency, and time outside of tasks.
 
 use crate::data::{Kind, Profile};
-use measure::statistics::median;
+use measure::statistics::median_of_sorted;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Statistics of a pool thread over all steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Thread {
     pub name: String,
     pub id: u64,
     pub tasks: u64,
-    /// Time in tasks.
     pub busy_ns: u64,
     /// Time in tasks over the duration of all steps.
     pub busy_share: f64,
     /// Operator time in which the thread ran no task.
     pub idle_ns: u64,
-    /// Processor time outside of tasks: polling, waking up and falling asleep, and for the calling thread also its own
-    /// code.
+    /// Processor time outside tasks: polling, waking and sleeping, and the calling thread's own code.
     pub polling_ns: Option<u64>,
-    /// Counts per step over the thread's tasks, by counter.
+    /// Counts per step over the thread's tasks.
     pub counters: BTreeMap<String, f64>,
 }
 
-/// Distribution of an operator's calls over threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
-    /// Mean number of tasks per call.
     pub tasks_per_call: Option<f64>,
     /// Busiest thread's time over the mean of all threads in the median call; 1 is balanced.
     pub imbalance: Option<f64>,
@@ -35,8 +30,8 @@ pub struct Spread {
     pub wake_ns: Option<f64>,
 }
 
-/// Returns the statistics of all threads with tasks.
-pub fn threads(profile: &Profile) -> Vec<Thread> {
+/// Skips threads without tasks.
+pub fn thread_statistics(profile: &Profile) -> Vec<Thread> {
     let total_ns: u64 = profile.steps.iter().map(|step| step.duration_ns).sum();
     let operators = profile.spans.iter().filter(|span| span.kind == Kind::Operator);
     let operators_ns: u64 = operators.map(|span| span.duration_ns).sum();
@@ -71,7 +66,7 @@ pub fn threads(profile: &Profile) -> Vec<Thread> {
     all.into_iter().map(&mut thread).collect()
 }
 
-/// Distribution of each operator span with tasks, by span index.
+/// By span index.
 pub(super) type Parts = BTreeMap<usize, Part>;
 
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +76,7 @@ pub(super) struct Part {
     wake_ns: f64,
 }
 
-pub(super) fn parts(profile: &Profile) -> Parts {
+pub(super) fn task_parts(profile: &Profile) -> Parts {
     let mut spans: BTreeMap<usize, BTreeMap<u32, (u64, u64)>> = BTreeMap::new();
     let mut counts: BTreeMap<usize, u64> = BTreeMap::new();
     let tasks = profile.spans.iter().filter(|span| span.kind == Kind::Task);
@@ -104,14 +99,14 @@ pub(super) fn parts(profile: &Profile) -> Parts {
 }
 
 impl Spread {
-    pub(super) fn of(parts: &[Part], calls: usize) -> Spread {
+    pub(super) fn from_parts(parts: &[Part], calls: usize) -> Spread {
         if parts.is_empty() {
             return Spread::default();
         }
         let middle = |value: fn(&Part) -> f64| {
             let mut all: Vec<f64> = parts.iter().map(value).collect();
             all.sort_by(f64::total_cmp);
-            Some(median(&all))
+            Some(median_of_sorted(&all))
         };
         let tasks: u64 = parts.iter().map(|part| part.tasks).sum();
         Spread {

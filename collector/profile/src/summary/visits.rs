@@ -1,27 +1,27 @@
 //! Times of operators in further visits: fresh processes, which differ more than the runs of one process.
 
-use super::{GroupBy, median, rows, sorted};
+use super::{GroupBy, median_of_sorted, sorted_copy, summary_rows};
 use crate::data::{Kind, Profile};
 use crate::sort::SortBy;
-use datasets::spread;
+use datasets::log_spread;
 
-/// Returns the median self time of each operator, in the order of the operators.
+/// In the order of the operators.
 pub fn medians_ns(profile: &Profile) -> Vec<u64> {
     let mut times = vec![Vec::new(); profile.operators.len()];
     let own = profile.self_ns();
     for (span, own_ns) in profile.spans.iter().zip(own).filter(|(span, _)| span.kind == Kind::Operator) {
         times[span.operator as usize].push(own_ns as f64);
     }
-    let middle = |times: &Vec<f64>| if times.is_empty() { 0 } else { median(&sorted(times)).round() as u64 };
+    let middle =
+        |times: &Vec<f64>| if times.is_empty() { 0 } else { median_of_sorted(&sorted_copy(times)).round() as u64 };
     times.iter().map(middle).collect()
 }
 
-/// Returns the scatter between visits as a standard deviation of log times: that of the operator at the median of the
-/// run's time. None for a single visit.
-pub fn scatter(profile: &Profile) -> Option<f64> {
-    let known = |row: super::Row| Some((spread(&row.visits_ns)?, row.share));
+/// Standard deviation of log times of the operator at the median of the run's time. None for a single visit.
+pub fn visit_scatter(profile: &Profile) -> Option<f64> {
+    let known = |row: super::Row| Some((log_spread(&row.visits_ns)?, row.share));
     let mut spreads: Vec<(f64, f64)> =
-        rows(profile, GroupBy::InputShape, SortBy::Order).into_iter().filter_map(known).collect();
+        summary_rows(profile, GroupBy::InputShape, SortBy::Order).into_iter().filter_map(known).collect();
     spreads.sort_by(|left, right| left.0.total_cmp(&right.0));
     let half = spreads.iter().map(|(_, share)| share).sum::<f64>() / 2.0;
     let mut passed = 0.0;

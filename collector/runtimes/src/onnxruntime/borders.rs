@@ -10,7 +10,7 @@ use std::ptr::null_mut;
 
 const ARENA: c_int = 1;
 const USUAL_MEMORY: c_int = 0;
-/// Maximum rank, above that of any tensor of a model.
+/// Above the rank of any tensor of a model.
 const RANK_MAX: usize = 64;
 
 /// A tensor over a port's memory, with its name in the model.
@@ -19,7 +19,7 @@ pub struct Tensor {
     pub value: Owned,
 }
 
-/// Functions that query the inputs or the outputs.
+/// Queries the inputs or the outputs.
 pub struct Border {
     count: unsafe extern "C" fn(Handle, *mut usize) -> Status,
     name: unsafe extern "C" fn(Handle, usize, Handle, *mut *mut c_char) -> Status,
@@ -36,76 +36,75 @@ impl Border {
     }
 }
 
-/// Returns the inputs or the outputs of a session, with their memory.
-pub fn ports(runtime: &OnnxRuntime, session: &Owned, border: &Border) -> Result<Vec<Port<Tensor>>> {
+pub fn read_ports(runtime: &OnnxRuntime, session: &Owned, border: &Border) -> Result<Vec<Port<Tensor>>> {
     const ASKING: &str = "say what the model takes";
     let functions = runtime.functions();
     let mut count = 0;
     // SAFETY: the session is alive; the pointer refers to a local variable.
     let status = unsafe { (border.count)(session.handle, &mut count) };
-    functions.check(status, ASKING)?;
+    functions.check_status(status, ASKING)?;
     let mut ports = Vec::new();
     for index in 0..count {
         let mut ty = null_mut();
         // SAFETY: as above, and `index` is below the count.
         let status = unsafe { (border.ty)(session.handle, index, &mut ty) };
-        functions.check(status, ASKING)?;
+        functions.check_status(status, ASKING)?;
         let ty = Owned::new(runtime, ty, runtime.functions().release_type);
-        ports.push(port(runtime, name(runtime, session, border, index)?, &ty)?);
+        ports.push(create_port(runtime, port_name(runtime, session, border, index)?, &ty)?);
     }
     Ok(ports)
 }
 
-fn name(runtime: &OnnxRuntime, session: &Owned, border: &Border, index: usize) -> Result<CString> {
+fn port_name(runtime: &OnnxRuntime, session: &Owned, border: &Border, index: usize) -> Result<CString> {
     let functions = runtime.functions();
     let (mut allocator, mut found) = (null_mut(), null_mut());
     // SAFETY: the pointer refers to a local variable; the allocator belongs to the library and is never released.
     let status = unsafe { (functions.allocator)(&mut allocator) };
-    functions.check(status, "give names")?;
+    functions.check_status(status, "give names")?;
     // SAFETY: session and allocator are alive, and `index` is below the count.
     let status = unsafe { (border.name)(session.handle, index, allocator, &mut found) };
-    functions.check(status, "give names")?;
+    functions.check_status(status, "give names")?;
     // SAFETY: the text ends with a zero byte and is copied before it is returned to its allocator.
     let (name, status) = unsafe {
         let name = CStr::from_ptr(found).to_owned();
         (name, (functions.free)(allocator, found.cast()))
     };
-    functions.check(status, "take names back")?;
+    functions.check_status(status, "take names back")?;
     Ok(name)
 }
 
 /// Creates a port with memory according to its type in the model.
-fn port(runtime: &OnnxRuntime, name: CString, ty: &Owned) -> Result<Port<Tensor>> {
+fn create_port(runtime: &OnnxRuntime, name: CString, ty: &Owned) -> Result<Port<Tensor>> {
     const ASKING: &str = "say what types the model has";
     let functions = runtime.functions();
     let refused = |why: String| RuntimeError::Port { name: name.to_string_lossy().into_owned(), why };
     let (mut tensor, mut element, mut rank) = (null_mut(), 0, 0);
     // SAFETY: the type is alive; the result belongs to it and is not released; the pointers refer to local variables.
     let status = unsafe { (functions.tensor_type)(ty.handle, &mut tensor) };
-    functions.check(status, ASKING)?;
+    functions.check_status(status, ASKING)?;
     if tensor.is_null() {
         return Err(refused("is no tensor".to_owned()));
     }
     // SAFETY: the tensor type lives as long as the type.
     let status = unsafe { (functions.element_type)(tensor, &mut element) };
-    functions.check(status, ASKING)?;
+    functions.check_status(status, ASKING)?;
     // SAFETY: as above.
     let status = unsafe { (functions.rank)(tensor, &mut rank) };
-    functions.check(status, ASKING)?;
+    functions.check_status(status, ASKING)?;
     if rank > RANK_MAX {
         return Err(refused(format!("has {rank} dimensions")));
     }
     let mut extents = vec![0i64; rank];
     // SAFETY: as above; the buffer has one element per dimension.
     let status = unsafe { (functions.extents)(tensor, extents.as_mut_ptr(), rank) };
-    functions.check(status, ASKING)?;
+    functions.check_status(status, ASKING)?;
     let size = element_bytes(element).ok_or_else(|| refused(format!("has elements of the unknown type {element}")))?;
     let bytes = bytes_of(&extents, size).map_err(refused)?;
     let memory = Memory::new(bytes);
     let mut info = null_mut();
     // SAFETY: the pointer refers to a local variable.
     let status = unsafe { (functions.make_memory_info)(ARENA, USUAL_MEMORY, &mut info) };
-    functions.check(status, ASKING)?;
+    functions.check_status(status, ASKING)?;
     let info = Owned::new(runtime, info, runtime.functions().release_memory_info);
     let mut value = null_mut();
     // SAFETY: the memory has the given size and outlives the value, which precedes it in the port's drop order; the
@@ -121,12 +120,12 @@ fn port(runtime: &OnnxRuntime, name: CString, ty: &Owned) -> Result<Port<Tensor>
             &mut value,
         )
     };
-    functions.check(status, "take a tensor")?;
+    functions.check_status(status, "take a tensor")?;
     let value = Owned::new(runtime, value, runtime.functions().release_value);
     Ok(Port::new(Tensor { name, value }, memory))
 }
 
-/// Returns the size of an element, by the interface's type code.
+/// `code` is the interface's type code.
 fn element_bytes(code: c_int) -> Option<u64> {
     match code {
         2 | 3 | 9 => Some(1),

@@ -2,7 +2,6 @@
 
 use crate::runtime::Described;
 
-/// Name of ONNX Runtime and location of its library.
 pub const DESCRIBED: Described = Described {
     name: "ONNX Runtime",
     key: "onnxruntime",

@@ -7,7 +7,7 @@ use crate::error::{Result, RuntimeError};
 use crate::handles::{Handle, text_of};
 use std::ffi::{c_char, c_int, c_void};
 
-/// Requested version of the interface, the first one with all functions below.
+/// First version of the interface with all functions below.
 pub const VERSION: u32 = 5;
 
 pub type Status = *mut c_void;
@@ -29,7 +29,7 @@ macro_rules! functions {
             /// # Safety
             ///
             /// `table` is the library's table of version [`VERSION`] or later.
-            pub unsafe fn of(table: *const *const c_void) -> OnnxRuntimeFunctions {
+            pub unsafe fn from_table(table: *const *const c_void) -> OnnxRuntimeFunctions {
                 OnnxRuntimeFunctions {
                     $($field: {
                         // SAFETY: the interface defines this signature at this index.
@@ -75,8 +75,8 @@ functions! {
 }
 
 impl OnnxRuntimeFunctions {
-    /// Converts a status to a result and releases it.
-    pub fn check(&self, status: Status, doing: &'static str) -> Result<()> {
+    /// Releases the status.
+    pub fn check_status(&self, status: Status, doing: &'static str) -> Result<()> {
         if status.is_null() {
             return Ok(());
         }

@@ -24,7 +24,6 @@ use worker::RunnerProcess;
 
 const ALL_OPTIMISATIONS: c_int = 99;
 
-/// A loaded model with memory for its inputs and outputs.
 pub struct Session {
     // Fields are dropped in declaration order, so values precede what they refer to.
     ports: Ports<Tensor>,
@@ -38,7 +37,7 @@ impl Runtime for OnnxRuntime {
     const DESCRIBED: &'static Described = &DESCRIBED;
 
     fn open() -> Result<OnnxRuntime> {
-        opened::open()
+        opened::open_library()
     }
 
     fn version(&self) -> String {
@@ -46,18 +45,18 @@ impl Runtime for OnnxRuntime {
     }
 
     fn load(&self, _: RunnerProcess, model: &Path, cpus: &[usize]) -> Result<Session> {
-        let options = options(self, cpus)?;
-        let path = text(model.as_os_str())?;
+        let options = session_options(self, cpus)?;
+        let path = to_c_string(model.as_os_str())?;
         let mut handle = null_mut();
         let functions = self.functions();
         // SAFETY: environment and options are alive, the path ends with a zero byte, and the last pointer refers to a
         // local variable.
         let status =
-            unsafe { (functions.make_session)(self.environment(), path.as_ptr(), options.handle, &mut handle) };
-        functions.check(status, "load the model")?;
+            unsafe { (functions.make_session)(self.environment_handle(), path.as_ptr(), options.handle, &mut handle) };
+        functions.check_status(status, "load the model")?;
         let session = Owned::new(self, handle, self.functions().release_session);
-        let inputs = borders::ports(self, &session, &Border::inputs(functions))?;
-        let outputs = borders::ports(self, &session, &Border::outputs(functions))?;
+        let inputs = borders::read_ports(self, &session, &Border::inputs(functions))?;
+        let outputs = borders::read_ports(self, &session, &Border::outputs(functions))?;
         Ok(Session { ports: Ports { inputs, outputs }, session, runtime: self.clone() })
     }
 
@@ -95,13 +94,13 @@ impl runtime::Session for Session {
                     outputs.as_mut_ptr(),
                 )
             };
-            functions.check(status, "run the model")?;
+            functions.check_status(status, "run the model")?;
         }
         Ok(())
     }
 }
 
-fn text(text: &OsStr) -> Result<CString> {
+fn to_c_string(text: &OsStr) -> Result<CString> {
     let refused = |_| RuntimeError::Refused {
         runtime: DESCRIBED.name,
         doing: "take a path",
@@ -111,12 +110,12 @@ fn text(text: &OsStr) -> Result<CString> {
 }
 
 /// Sets all optimisations, the number of threads and their CPUs.
-fn options(runtime: &OnnxRuntime, cpus: &[usize]) -> Result<Owned> {
+fn session_options(runtime: &OnnxRuntime, cpus: &[usize]) -> Result<Owned> {
     let functions = runtime.functions();
     let mut handle = null_mut();
     // SAFETY: the pointer refers to a local variable.
     let status = unsafe { (functions.make_options)(&mut handle) };
-    functions.check(status, "take options")?;
+    functions.check_status(status, "take options")?;
     let options = Owned::new(runtime, handle, runtime.functions().release_options);
     let threads = c_int::try_from(cpus.len()).unwrap_or(c_int::MAX);
     for (set, value) in [
@@ -126,19 +125,19 @@ fn options(runtime: &OnnxRuntime, cpus: &[usize]) -> Result<Owned> {
     ] {
         // SAFETY: the options are alive; each function takes them and an integer.
         let status = unsafe { set(options.handle, value) };
-        functions.check(status, "take options")?;
+        functions.check_status(status, "take options")?;
     }
     if let [_, others @ ..] = cpus
         && !others.is_empty()
     {
         // The library counts CPUs from 1. The first thread is the caller, which pins itself.
         let list: Vec<String> = others.iter().map(|cpu| (cpu + 1).to_string()).collect();
-        let list = text(OsStr::new(&list.join(";")))?;
+        let list = to_c_string(OsStr::new(&list.join(";")))?;
         // SAFETY: the options are alive, and both texts end with a zero byte.
         let status = unsafe {
             (functions.set_entry)(options.handle, c"session.intra_op_thread_affinities".as_ptr(), list.as_ptr())
         };
-        functions.check(status, "pin its threads")?;
+        functions.check_status(status, "pin its threads")?;
     }
     Ok(options)
 }

@@ -10,7 +10,7 @@ use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::rc::Rc;
 
-/// Log level that prints only errors to standard error.
+/// Prints only errors to standard error.
 const LOG_ERRORS: c_int = 3;
 
 /// The loaded library with its environment.
@@ -25,8 +25,8 @@ struct OpenedOnnx {
     _library: Library,
 }
 
-pub fn open() -> Result<OnnxRuntime> {
-    let file = library::file(&DESCRIBED)?;
+pub fn open_library() -> Result<OnnxRuntime> {
+    let file = library::library_file(&DESCRIBED)?;
     let unusable =
         |why: String| RuntimeError::Unusable { runtime: DESCRIBED.name, file: file.display().to_string(), why };
     // SAFETY: the file is the pinned wheel's library, whose initialisers are trusted like the program itself.
@@ -42,26 +42,24 @@ pub fn open() -> Result<OnnxRuntime> {
         return Err(unusable(format!("its version {version} has no interface of version {VERSION}")));
     }
     // SAFETY: the library returned the table for this version.
-    let functions = unsafe { OnnxRuntimeFunctions::of(table) };
+    let functions = unsafe { OnnxRuntimeFunctions::from_table(table) };
     let mut environment = null_mut();
     // SAFETY: the text is constant and ends with a zero byte, and the pointer refers to a local variable.
     let status = unsafe { (functions.make_environment)(LOG_ERRORS, c"opcollect".as_ptr(), &mut environment) };
-    functions.check(status, "begin")?;
+    functions.check_status(status, "begin")?;
     Ok(OnnxRuntime(Rc::new(OpenedOnnx { functions, environment, version, _library: library })))
 }
 
 impl OnnxRuntime {
-    /// Returns the version that the library reports.
     pub fn told_version(&self) -> &str {
         &self.0.version
     }
 
     /// Returns the environment of all sessions.
-    pub fn environment(&self) -> Handle {
+    pub fn environment_handle(&self) -> Handle {
         self.0.environment
     }
 
-    /// Returns the library's functions.
     pub fn functions(&self) -> &OnnxRuntimeFunctions {
         &self.0.functions
     }

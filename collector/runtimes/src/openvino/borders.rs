@@ -7,11 +7,11 @@ use crate::handles::Handle;
 use crate::ports::{Memory, Port, bytes_of};
 use std::ptr::null_mut;
 
-/// Maximum rank, above that of any tensor of a model.
+/// Above the rank of any tensor of a model.
 const RANK_MAX: usize = 64;
 const ASKING: &str = "say what the model takes";
 
-/// Functions that query the inputs or the outputs.
+/// Queries the inputs or the outputs.
 pub struct OpenVinoBorder {
     count: unsafe extern "C" fn(Handle, *mut usize) -> Status,
     port: unsafe extern "C" fn(Handle, usize, *mut Handle) -> Status,
@@ -28,8 +28,8 @@ impl OpenVinoBorder {
     }
 }
 
-/// Returns the inputs or the outputs of a compiled model, and binds their memory to a request.
-pub fn ports(
+/// Returns inputs or outputs, whose memory is bound to a request.
+pub fn bind_ports(
     runtime: &OpenVino,
     compiled: &Owned,
     request: &Owned,
@@ -39,49 +39,48 @@ pub fn ports(
     let mut count = 0;
     // SAFETY: the model is alive; the pointer refers to a local variable.
     let status = unsafe { (border.count)(compiled.handle, &mut count) };
-    functions.check(status, ASKING)?;
+    functions.check_status(status, ASKING)?;
     let mut ports = Vec::new();
     for index in 0..count {
         let mut found = null_mut();
         // SAFETY: as above, and `index` is below the count.
         let status = unsafe { (border.port)(compiled.handle, index, &mut found) };
-        functions.check(status, ASKING)?;
+        functions.check_status(status, ASKING)?;
         let found = Owned::new(runtime, found, runtime.functions().release_port);
-        let (tensor, memory) = tensor(runtime, &found)?;
+        let (tensor, memory) = create_tensor(runtime, &found)?;
         // SAFETY: both are alive; the request uses the tensor's memory until it is released, before the port is.
         let status = unsafe { (border.set)(request.handle, index, tensor.handle) };
-        functions.check(status, "take a tensor")?;
+        functions.check_status(status, "take a tensor")?;
         ports.push(Port::new(tensor, memory));
     }
     Ok(ports)
 }
 
-/// Creates a tensor of a port's type over new memory.
-fn tensor(runtime: &OpenVino, port: &Owned) -> Result<(Owned, Memory)> {
+fn create_tensor(runtime: &OpenVino, port: &Owned) -> Result<(Owned, Memory)> {
     let functions = runtime.functions();
     let mut element = 0;
     // SAFETY: the port is alive; the pointer refers to a local variable.
     let status = unsafe { (functions.element)(port.handle, &mut element) };
-    functions.check(status, ASKING)?;
-    let mut extents = extents(functions, port)?;
+    functions.check_status(status, ASKING)?;
+    let mut extents = port_extents(functions, port)?;
     let sized = element_bytes(element).ok_or_else(|| format!("has elements of the unknown type {element}"));
     let bytes = sized.and_then(|size| bytes_of(&extents, size));
-    let bytes = bytes.map_err(|why| RuntimeError::Port { name: name(functions, port), why })?;
+    let bytes = bytes.map_err(|why| RuntimeError::Port { name: port_name(functions, port), why })?;
     let memory = Memory::new(bytes);
     let shape = OpenVinoShape { rank: extents.len() as i64, extents: extents.as_mut_ptr() };
     let mut tensor = null_mut();
     // SAFETY: the memory has the size of type and extents and outlives the tensor, which precedes it in the port's drop
     // order; the extents match the rank and are copied.
     let status = unsafe { (functions.make_tensor)(element, shape, memory.address(), &mut tensor) };
-    functions.check(status, "take a tensor")?;
+    functions.check_status(status, "take a tensor")?;
     Ok((Owned::new(runtime, tensor, runtime.functions().release_tensor), memory))
 }
 
-fn extents(functions: &OpenVinoFunctions, port: &Owned) -> Result<Vec<i64>> {
+fn port_extents(functions: &OpenVinoFunctions, port: &Owned) -> Result<Vec<i64>> {
     let mut shape = OpenVinoShape { rank: 0, extents: null_mut() };
     // SAFETY: the port is alive; the pointer refers to a local variable.
     let status = unsafe { (functions.shape)(port.handle, &mut shape) };
-    functions.check(status, ASKING)?;
+    functions.check_status(status, ASKING)?;
     let rank = usize::try_from(shape.rank).unwrap_or(usize::MAX);
     let extents = match rank {
         0 => Some(Vec::new()),
@@ -93,24 +92,24 @@ fn extents(functions: &OpenVinoFunctions, port: &Owned) -> Result<Vec<i64>> {
     };
     // SAFETY: the library filled the shape in; it has been copied and is released once.
     let status = unsafe { (functions.release_shape)(&mut shape) };
-    functions.check(status, ASKING)?;
-    let refused = || RuntimeError::Port { name: name(functions, port), why: format!("has {rank} dimensions") };
+    functions.check_status(status, ASKING)?;
+    let refused = || RuntimeError::Port { name: port_name(functions, port), why: format!("has {rank} dimensions") };
     extents.ok_or_else(refused)
 }
 
-/// Returns the name of a port for an error message; some ports have none.
-fn name(functions: &OpenVinoFunctions, port: &Owned) -> String {
+/// For error messages; some ports have none.
+fn port_name(functions: &OpenVinoFunctions, port: &Owned) -> String {
     let mut name = null_mut();
     // SAFETY: the port is alive; the pointer refers to a local variable.
     let status = unsafe { (functions.name)(port.handle, &mut name) };
-    match functions.check(status, ASKING) {
+    match functions.check_status(status, ASKING) {
         // SAFETY: the library allocated the text for the caller.
         Ok(()) => unsafe { functions.owned_text(name) },
         Err(_) => "?".to_owned(),
     }
 }
 
-/// Returns the size of an element, by the interface's type code. Types below one byte are not supported.
+/// `code` is the interface's type code; types below one byte are not supported.
 fn element_bytes(code: Element) -> Option<u64> {
     match code {
         1 | 7 | 16 => Some(1),

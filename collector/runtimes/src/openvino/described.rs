@@ -2,7 +2,6 @@
 
 use crate::runtime::Described;
 
-/// Name of OpenVINO and location of its library.
 pub const DESCRIBED: Described = Described {
     name: "OpenVINO",
     key: "openvino",

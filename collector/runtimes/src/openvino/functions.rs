@@ -28,8 +28,8 @@ macro_rules! functions {
         }
 
         impl OpenVinoFunctions {
-            /// Resolves all functions, or returns the loader's error for the first missing one.
-            pub fn of(library: &Library) -> std::result::Result<OpenVinoFunctions, libloading::Error> {
+            /// Fails at the first missing function.
+            pub fn load_from(library: &Library) -> std::result::Result<OpenVinoFunctions, libloading::Error> {
                 Ok(OpenVinoFunctions {
                     $($field: {
                         // SAFETY: the interface's headers declare this name with this type in all versions since 2022.
@@ -78,22 +78,21 @@ functions! {
 }
 
 impl OpenVinoFunctions {
-    /// Converts a status to a result.
-    pub fn check(&self, status: Status, doing: &'static str) -> Result<()> {
+    pub fn check_status(&self, status: Status, doing: &'static str) -> Result<()> {
         if status == 0 {
             return Ok(());
         }
         // SAFETY: the first text is constant; the second is owned by the caller until it is freed.
         let (kind, message) = unsafe { (text_of((self.status_text)(status)), self.owned_text((self.last_message)())) };
-        let why = why(&message).map_or(kind, str::to_owned);
+        let why = last_line(&message).map_or(kind, str::to_owned);
         Err(RuntimeError::Refused { runtime: DESCRIBED.name, doing, why })
     }
 
-    /// Copies a text that the library allocated for the caller, and frees it.
+    /// Copies and frees a text that the library allocated for the caller.
     ///
     /// # Safety
     ///
-    /// `text` is null or such a text, which ends with a zero byte and has no other user.
+    /// `text` is null, or ends with a zero byte and has no other user.
     pub unsafe fn owned_text(&self, text: *const c_char) -> String {
         // SAFETY: guaranteed by the caller; the text is copied before it is freed once.
         unsafe {
@@ -104,8 +103,8 @@ impl OpenVinoFunctions {
     }
 }
 
-/// Returns the last line of a message, which states the error; earlier lines are locations in the library's source.
-fn why(message: &str) -> Option<&str> {
+/// The last line states the error; earlier lines are locations in the library's source.
+fn last_line(message: &str) -> Option<&str> {
     message.lines().map(str::trim).rfind(|line| !line.is_empty())
 }
 
@@ -117,7 +116,7 @@ mod tests {
     fn what_is_wrong_is_the_last_line_of_a_message() {
         let message =
             "Exception from src/core.cpp:84:\nCheck 'exists(path)' failed at src/frontend.cpp:117:\n no such file\n\n";
-        assert_eq!(why(message), Some("no such file"));
-        assert_eq!(why("\n\n"), None);
+        assert_eq!(last_line(message), Some("no such file"));
+        assert_eq!(last_line("\n\n"), None);
     }
 }

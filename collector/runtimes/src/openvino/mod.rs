@@ -14,7 +14,7 @@ pub use opened::OpenVino;
 use crate::error::{Result, RuntimeError};
 use crate::ports::Ports;
 use crate::runtime::{self, Described, Runtime};
-use borders::{OpenVinoBorder, ports};
+use borders::{OpenVinoBorder, bind_ports};
 use opened::Owned;
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
@@ -25,7 +25,6 @@ use worker::RunnerProcess;
 const DEVICE: &CStr = c"CPU";
 const THREADS: &CStr = c"INFERENCE_NUM_THREADS";
 
-/// A loaded model with memory for its inputs and outputs.
 pub struct Session {
     // Fields are dropped in declaration order, so values precede what they refer to.
     request: Owned,
@@ -40,7 +39,7 @@ impl Runtime for OpenVino {
     const DESCRIBED: &'static Described = &DESCRIBED;
 
     fn open() -> Result<OpenVino> {
-        opened::open()
+        opened::open_library()
     }
 
     fn version(&self) -> String {
@@ -49,21 +48,20 @@ impl Runtime for OpenVino {
 
     fn load(&self, _: RunnerProcess, model: &Path, cpus: &[usize]) -> Result<Session> {
         self.stay_on(cpus)?;
-        let compiled = compile(self, &read(self, model)?, cpus.len())?;
+        let compiled = compile_model(self, &read_model(self, model)?, cpus.len())?;
         check_threads(self, &compiled, cpus.len())?;
         let functions = self.functions();
         let mut request = null_mut();
         // SAFETY: the model is alive; the pointer refers to a local variable.
         let status = unsafe { (functions.make_request)(compiled.handle, &mut request) };
-        functions.check(status, "take a request")?;
+        functions.check_status(status, "take a request")?;
         let request = Owned::new(self, request, self.functions().release_request);
-        let inputs = ports(self, &compiled, &request, &OpenVinoBorder::inputs(functions))?;
-        let outputs = ports(self, &compiled, &request, &OpenVinoBorder::outputs(functions))?;
+        let inputs = bind_ports(self, &compiled, &request, &OpenVinoBorder::inputs(functions))?;
+        let outputs = bind_ports(self, &compiled, &request, &OpenVinoBorder::outputs(functions))?;
         Ok(Session { request, ports: Ports { inputs, outputs }, _compiled: compiled, runtime: self.clone() })
     }
 
-    /// The library pins the caller during a run and its other threads to the CPUs that the caller may use. If the
-    /// caller were pinned before, all threads would share its CPU.
+    /// The library pins the caller itself, and its other threads to the caller's CPUs: do not pin it before.
     fn caller_cpus(cpus: &[usize]) -> &[usize] {
         cpus
     }
@@ -82,13 +80,13 @@ impl runtime::Session for Session {
             // SAFETY: the request is alive, and so is the memory of its tensors, which has no other user during the
             // run.
             let status = unsafe { (functions.run)(self.request.handle) };
-            functions.check(status, "run the model")?;
+            functions.check_status(status, "run the model")?;
         }
         Ok(())
     }
 }
 
-fn read(runtime: &OpenVino, model: &Path) -> Result<Owned> {
+fn read_model(runtime: &OpenVino, model: &Path) -> Result<Owned> {
     let functions = runtime.functions();
     let path = CString::new(model.as_os_str().as_bytes()).map_err(|_| RuntimeError::Refused {
         runtime: DESCRIBED.name,
@@ -98,16 +96,14 @@ fn read(runtime: &OpenVino, model: &Path) -> Result<Owned> {
     let mut handle = null_mut();
     // SAFETY: the core is alive, the path ends with a zero byte, there is no second file, and the last pointer refers
     // to a local variable.
-    let status = unsafe { (functions.read_model)(runtime.core(), path.as_ptr(), null(), &mut handle) };
-    functions.check(status, "load the model")?;
+    let status = unsafe { (functions.read_model)(runtime.core_handle(), path.as_ptr(), null(), &mut handle) };
+    functions.check_status(status, "load the model")?;
     Ok(Owned::new(runtime, handle, runtime.functions().release_model))
 }
 
-/// Compiles a model for minimum latency of single requests on `threads` threads.
-///
-/// By default the library computes f32 in reduced precision if the processor supports that. The comparison with f32
-/// code would then be unfair, so f32 is enforced.
-fn compile(runtime: &OpenVino, model: &Owned, threads: usize) -> Result<Owned> {
+/// Compiles for minimum latency of single requests on `threads` threads.
+/// Enforces f32, because reduced precision, the default, would make comparisons with f32 code unfair.
+fn compile_model(runtime: &OpenVino, model: &Owned, threads: usize) -> Result<Owned> {
     let functions = runtime.functions();
     let threads = CString::new(threads.to_string()).expect("digits are no zero bytes");
     let properties: [(&CStr, &CStr); 6] = [
@@ -126,7 +122,7 @@ fn compile(runtime: &OpenVino, model: &Owned, threads: usize) -> Result<Owned> {
     // the count; the result pointer refers to a local variable.
     let status = unsafe {
         (functions.compile)(
-            runtime.core(),
+            runtime.core_handle(),
             model.handle,
             DEVICE.as_ptr(),
             2 * properties.len(),
@@ -145,17 +141,17 @@ fn compile(runtime: &OpenVino, model: &Owned, threads: usize) -> Result<Owned> {
             precision.1,
         )
     };
-    functions.check(status, "compile the model")?;
+    functions.check_status(status, "compile the model")?;
     Ok(Owned::new(runtime, handle, runtime.functions().release_compiled))
 }
 
-/// Checks the number of threads, since the library may choose fewer than requested.
+/// The library may choose fewer threads than requested.
 fn check_threads(runtime: &OpenVino, compiled: &Owned, threads: usize) -> Result<()> {
     let functions = runtime.functions();
     let mut found = null_mut();
     // SAFETY: the model is alive, the name ends with a zero byte, and the last pointer refers to a local variable.
     let status = unsafe { (functions.property)(compiled.handle, THREADS.as_ptr(), &mut found) };
-    functions.check(status, "say its threads")?;
+    functions.check_status(status, "say its threads")?;
     // SAFETY: the library allocated the text for the caller.
     let found = unsafe { functions.owned_text(found) };
     if found == threads.to_string() {

@@ -24,27 +24,27 @@ struct OpenedOpenVino {
     _library: Library,
 }
 
-pub fn open() -> Result<OpenVino> {
-    let file = library::file(&DESCRIBED)?;
+pub fn open_library() -> Result<OpenVino> {
+    let file = library::library_file(&DESCRIBED)?;
     let unusable =
         |why: String| RuntimeError::Unusable { runtime: DESCRIBED.name, file: file.display().to_string(), why };
     // SAFETY: the file is the pinned wheel's library, whose initialisers are trusted like the program itself.
     let library = unsafe { Library::new(&file) }.map_err(|error| unusable(error.to_string()))?;
-    let functions = OpenVinoFunctions::of(&library).map_err(|error| unusable(error.to_string()))?;
-    let version = version(&functions)?;
+    let functions = OpenVinoFunctions::load_from(&library).map_err(|error| unusable(error.to_string()))?;
+    let version = parse_version(&functions)?;
     let mut core = null_mut();
     // SAFETY: the pointer refers to a local variable.
     let status = unsafe { (functions.make_core)(&mut core) };
-    functions.check(status, "begin")?;
+    functions.check_status(status, "begin")?;
     Ok(OpenVino(Rc::new(OpenedOpenVino { functions, core, version, cpus: OnceCell::new(), _library: library })))
 }
 
-/// Returns the version number, without the build that follows it in the library's text.
-fn version(functions: &OpenVinoFunctions) -> Result<String> {
+/// Omits the build that follows the version number in the library's text.
+fn parse_version(functions: &OpenVinoFunctions) -> Result<String> {
     let mut version = OpenVinoVersion { build: null(), description: null() };
     // SAFETY: the pointer refers to a local variable.
     let status = unsafe { (functions.version)(&mut version) };
-    functions.check(status, "say its version")?;
+    functions.check_status(status, "say its version")?;
     // SAFETY: the library filled the version in; it is copied before it is released once.
     let text = unsafe {
         let text = text_of(version.build);
@@ -55,17 +55,14 @@ fn version(functions: &OpenVinoFunctions) -> Result<String> {
 }
 
 impl OpenVino {
-    /// Returns the version that the library reports.
     pub fn told_version(&self) -> &str {
         &self.0.version
     }
 
-    /// Returns the core, which reads and compiles models.
-    pub fn core(&self) -> Handle {
+    pub fn core_handle(&self) -> Handle {
         self.0.core
     }
 
-    /// Returns the library's functions.
     pub fn functions(&self) -> &OpenVinoFunctions {
         &self.0.functions
     }

@@ -3,14 +3,14 @@
 use super::nest::Nest;
 use std::sync::LazyLock;
 
-/// Sampled footprints, as powers of two of bytes.
+/// Powers of two of bytes.
 const FOOTPRINTS: [i32; 10] = [6, 8, 10, 12, 14, 16, 18, 20, 22, 24];
-/// Sampled reuses, as powers of two.
+/// Powers of two.
 const REUSES: [i32; 8] = [0, 1, 2, 3, 4, 6, 8, 10];
 
 const OPERANDS: [&str; 3] = ["data", "weights", "result"];
 
-/// Names of all samples, in the order of `of`.
+/// In the order of `curve_samples`.
 static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
     let of = |name: &&str| {
         let reuses = FOOTPRINTS.map(|footprint| format!("curve.{name}.reuse_in_2^{footprint}"));
@@ -19,17 +19,17 @@ static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
     OPERANDS.iter().flat_map(of).collect()
 });
 
-/// Indices of the samples in the order of their names.
+/// Indices of the samples in name order.
 static ORDER: LazyLock<Vec<usize>> = LazyLock::new(|| {
     let mut order: Vec<usize> = (0..NAMES.len()).collect();
     order.sort_by_key(|&place| &NAMES[place]);
     order
 });
 
-/// Returns all samples, in the order of names.
-pub fn of(nest: &Nest) -> Vec<(&'static str, f64)> {
+/// In name order.
+pub fn curve_samples(nest: &Nest) -> Vec<(&'static str, f64)> {
     let mut samples = Vec::with_capacity(NAMES.len());
-    let levels: Vec<([f64; 3], f64)> = nest.levels().collect();
+    let levels: Vec<([f64; 3], f64)> = nest.loop_footprints().collect();
     for which in 0..OPERANDS.len() {
         // From the innermost loop outwards, both footprint and iterations increase.
         let of = |(touched, turns): &([f64; 3], f64)| {

@@ -4,7 +4,7 @@ use super::nest::Nest;
 use job::space::Mark;
 use std::sync::LazyLock;
 
-/// Number of described loops; outer loops are described by knobs only.
+/// Outer loops are described by knobs only.
 const DESCRIBED: usize = 9;
 
 const FEATURES: [&str; 10] = [
@@ -23,11 +23,11 @@ const FEATURES: [&str; 10] = [
 static NAMES: LazyLock<Vec<[String; FEATURES.len()]>> =
     LazyLock::new(|| (0..DESCRIBED).map(|depth| FEATURES.map(|name| format!("loop{depth}.{name}"))).collect());
 
-/// Returns all features, in the order of names.
-pub fn of(nest: &Nest) -> Vec<(&'static str, f64)> {
+/// In name order.
+pub fn loop_features(nest: &Nest) -> Vec<(&'static str, f64)> {
     let mut said = Vec::with_capacity(DESCRIBED * FEATURES.len() + 1);
     let count = nest.loops.len();
-    for (depth, (touched, turns)) in nest.levels().take(DESCRIBED).enumerate() {
+    for (depth, (touched, turns)) in nest.loop_footprints().take(DESCRIBED).enumerate() {
         let one = nest.loops[count - 1 - depth];
         let mark = match one.mark {
             Mark::Plain => 0.0,

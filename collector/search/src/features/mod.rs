@@ -10,36 +10,33 @@ use job::space::{Knobs, LoopNest, Setting};
 use nest::Nest;
 use samples::features as table;
 
-/// Detail of the features of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     Knobs,
-    /// Knobs, sizes of tiles, and each loop.
+    /// Knobs, tile sizes and each loop.
     Loops,
-    /// Knobs, sizes of tiles, and curves of data reuse.
+    /// Knobs, tile sizes and curves of data reuse.
     Curves,
 }
 
-/// Features of a point.
 #[derive(Clone, Debug)]
 pub struct VisibleFeatures {
     knobs: Vec<(String, f64)>,
-    /// Sizes of tiles relative to the operator.
+    /// Sizes relative to the operator.
     tiles: Vec<(&'static str, f64)>,
-    /// Features of loops or curves.
+    /// Loops or curves.
     nest: Vec<(&'static str, f64)>,
 }
 
 impl VisibleFeatures {
-    /// Iterates over the three parts, each in the order of names.
-    pub fn each(&self) -> impl Iterator<Item = (&str, f64)> {
+    /// Iterates over the three parts, each in name order.
+    pub fn iter_named(&self) -> impl Iterator<Item = (&str, f64)> {
         let knobs = self.knobs.iter().map(|(name, value)| (name.as_str(), *value));
         knobs.chain(self.tiles.iter().chain(&self.nest).copied())
     }
 }
 
-/// Returns the features of a point.
-pub fn of(problem: &Problem, knobs: &Knobs, view: View) -> VisibleFeatures {
+pub fn point_features(problem: &Problem, knobs: &Knobs, view: View) -> VisibleFeatures {
     let named = |(name, setting): (&String, &Setting)| match setting {
         Setting::Number(number) => (["knob.", name].concat(), *number as f64),
         Setting::Choice(word) => (["knob.", name, "=", word].concat(), 1.0),
@@ -49,20 +46,20 @@ pub fn of(problem: &Problem, knobs: &Knobs, view: View) -> VisibleFeatures {
     let Some(work) = problem.work.as_ref().filter(|_| view != View::Knobs) else {
         return VisibleFeatures { knobs: named, tiles: Vec::new(), nest: Vec::new() };
     };
-    let nest = LoopNest::of(&problem.domain, knobs);
+    let nest = LoopNest::of_point(&problem.domain, knobs);
     let seen = (&problem.domain, &nest, knobs);
     let mut tiles = table::tiling::of_loops(work, &problem.device, problem.threads as f64, seen);
     tiles.sort_unstable_by_key(|(name, _)| *name);
-    let nest = Nest::of(work, &problem.domain, &nest);
+    let nest = Nest::from_loops(work, &problem.domain, &nest);
     let nest = match view {
-        View::Loops => loops::of(&nest),
-        View::Curves => curves::of(&nest),
+        View::Loops => loops::loop_features(&nest),
+        View::Curves => curves::curve_samples(&nest),
         View::Knobs => Vec::new(),
     };
     VisibleFeatures { knobs: named, tiles, nest }
 }
 
-/// Returns the features that distinguish problems in common training data.
+/// Features that distinguish problems in common training data.
 pub fn of_problem(problem: &Problem) -> Features {
     let Some(work) = &problem.work else { return Features::new() };
     let sizes = [

@@ -6,7 +6,6 @@
 use job::space::{Domain, Form, LoopNest, NestLoop, Walk};
 use samples::features::Work;
 
-/// Loops, outermost first.
 pub struct Nest {
     pub loops: Vec<NestLoop>,
     stride: f64,
@@ -15,14 +14,14 @@ pub struct Nest {
     element_bytes: f64,
 }
 
-/// Bytes that a loop's body touches, by operand: data, weights, results.
+/// Bytes that a loop body touches: data, weights, results.
 pub type Touched = [f64; 3];
 
 impl Nest {
-    pub fn of(work: &Work, domain: &Domain, nest: &LoopNest) -> Nest {
+    pub fn from_loops(work: &Work, domain: &Domain, nest: &LoopNest) -> Nest {
         let taps = if domain.form == Form::Elements { 1.0 } else { work.taps.max(1.0) };
         Nest {
-            loops: nest.loops(),
+            loops: nest.all_loops(),
             stride: work.stride.max(1.0),
             side: taps.sqrt(),
             is_depthwise: domain.is_depthwise,
@@ -30,17 +29,16 @@ impl Nest {
         }
     }
 
-    /// Returns the bytes touched by each loop and its inner loops, innermost first, with their number of iterations.
-    pub fn levels(&self) -> impl Iterator<Item = (Touched, f64)> {
+    /// Returns touched bytes of each loop with its inner loops, innermost first, and the iterations.
+    pub fn loop_footprints(&self) -> impl Iterator<Item = (Touched, f64)> {
         let mut extents = [1.0; Walk::COUNT];
         self.loops.iter().rev().map(move |one| {
             extents[one.walk as usize] *= one.extent as f64;
-            self.touched(extents)
+            self.touched_bytes(extents)
         })
     }
 
-    /// Returns the bytes touched by an iteration space of these extents.
-    fn touched(&self, extents: [f64; Walk::COUNT]) -> (Touched, f64) {
+    fn touched_bytes(&self, extents: [f64; Walk::COUNT]) -> (Touched, f64) {
         let [channels, rows, columns, depth, taps, transformed] = extents;
         let side = if taps > 1.0 { self.side } else { 1.0 };
         let window = |extent: f64| (extent - 1.0) * self.stride + side;

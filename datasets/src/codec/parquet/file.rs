@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 type Parquet<T> = parquet::errors::Result<T>;
 
-/// An open file that is read by position, so that readers of several columns and threads are independent.
+/// Read by position, so that readers of several columns and threads are independent.
 #[derive(Clone)]
 pub(crate) struct PartFile {
     file: Arc<File>,
@@ -27,13 +27,12 @@ impl PartFile {
         Ok(PartFile { file: Arc::new(file), len })
     }
 
-    /// Checks both ends of the file and the size of its footer.
     pub(super) fn check_frame(&self, path: &Path) -> Result<()> {
         let no_parquet = || Error::damaged(path, "the file is not Parquet or was cut off");
         if self.len < 12 {
             return Err(no_parquet());
         }
-        let ends = self.read(0, 4).and_then(|head| Ok((head, self.read(self.len - 8, 8)?)));
+        let ends = self.read_range(0, 4).and_then(|head| Ok((head, self.read_range(self.len - 8, 8)?)));
         let (head, tail) = ends.map_err(|error| Error::damaged(path, error.to_string()))?;
         if &head[..] != b"PAR1" || &tail[4..] != b"PAR1" {
             return Err(no_parquet());
@@ -48,7 +47,7 @@ impl PartFile {
         Ok(())
     }
 
-    pub(super) fn read(&self, start: u64, length: usize) -> Parquet<Bytes> {
+    pub(super) fn read_range(&self, start: u64, length: usize) -> Parquet<Bytes> {
         if start.checked_add(length as u64).is_none_or(|end| end > self.len) {
             return Err(ParquetError::EOF("an offset is beyond the end of the file".to_owned()));
         }
@@ -73,7 +72,7 @@ impl ChunkReader for PartFile {
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Parquet<Bytes> {
-        self.read(start, length)
+        self.read_range(start, length)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Parquet files of others: flat columns of numbers and texts.
 
 use super::file::PartFile;
-use super::guard::guard;
+use super::guard::catch_panics;
 use super::pages::check_pages;
 use crate::error::{Error, Result};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
@@ -12,7 +12,6 @@ use parquet::schema::types::ColumnDescriptor;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Most rows of a foreign file.
 const MAX_ROWS: usize = 1 << 26;
 
 /// A column of a foreign file.
@@ -44,7 +43,7 @@ type Parquet<T> = parquet::errors::Result<T>;
 pub fn read_columns(path: &Path) -> Result<Vec<ForeignColumn>> {
     let file = PartFile::open(path)?;
     file.check_frame(path)?;
-    let reader = guard(path, || SerializedFileReader::new(file.clone()))?;
+    let reader = catch_panics(path, || SerializedFileReader::new(file.clone()))?;
     let rows = usize::try_from(reader.metadata().file_metadata().num_rows()).unwrap_or(usize::MAX);
     if rows > MAX_ROWS {
         return Err(Error::damaged(path, format!("it has more than {MAX_ROWS} rows; cut it into several files")));
@@ -61,10 +60,10 @@ pub fn read_columns(path: &Path) -> Result<Vec<ForeignColumn>> {
         }
         let mut column = Growing::Unknown;
         for group in 0..reader.num_row_groups() {
-            guard(path, || {
+            catch_panics(path, || {
                 let group = reader.get_row_group(group)?;
                 check_pages(&file, group.metadata().column(index))?;
-                column.read(group.as_ref(), index, leaf)
+                column.read_group(group.as_ref(), index, leaf)
             })?;
         }
         columns.push(ForeignColumn { name, values: column.finish() });
@@ -72,7 +71,6 @@ pub fn read_columns(path: &Path) -> Result<Vec<ForeignColumn>> {
     Ok(columns)
 }
 
-/// A column while its row groups are read.
 enum Growing {
     Unknown,
     Numbers(Vec<f64>),
@@ -80,27 +78,29 @@ enum Growing {
 }
 
 impl Growing {
-    fn read(&mut self, group: &dyn RowGroupReader, index: usize, leaf: &ColumnDescriptor) -> Parquet<()> {
+    fn read_group(&mut self, group: &dyn RowGroupReader, index: usize, leaf: &ColumnDescriptor) -> Parquet<()> {
         let rows = usize::try_from(group.metadata().num_rows())?;
         let level = leaf.max_def_level();
         match group.get_column_reader(index)? {
             ColumnReader::Int32ColumnReader(mut reader) => {
-                self.numbers(&mut reader, rows, level, |one| f64::from(*one))
+                self.read_numbers(&mut reader, rows, level, |one| f64::from(*one))
             }
-            ColumnReader::Int64ColumnReader(mut reader) => self.numbers(&mut reader, rows, level, |one| *one as f64),
+            ColumnReader::Int64ColumnReader(mut reader) => {
+                self.read_numbers(&mut reader, rows, level, |one| *one as f64)
+            }
             ColumnReader::FloatColumnReader(mut reader) => {
-                self.numbers(&mut reader, rows, level, |one| f64::from(*one))
+                self.read_numbers(&mut reader, rows, level, |one| f64::from(*one))
             }
-            ColumnReader::DoubleColumnReader(mut reader) => self.numbers(&mut reader, rows, level, |one| *one),
+            ColumnReader::DoubleColumnReader(mut reader) => self.read_numbers(&mut reader, rows, level, |one| *one),
             ColumnReader::BoolColumnReader(mut reader) => {
-                self.numbers(&mut reader, rows, level, |one| f64::from(u8::from(*one)))
+                self.read_numbers(&mut reader, rows, level, |one| f64::from(u8::from(*one)))
             }
-            ColumnReader::ByteArrayColumnReader(mut reader) => self.texts(&mut reader, rows, level),
+            ColumnReader::ByteArrayColumnReader(mut reader) => self.read_texts(&mut reader, rows, level),
             _ => Err(ParquetError::General(format!("its column `{}` holds neither numbers nor texts", leaf.name()))),
         }
     }
 
-    fn numbers<T: DataType>(
+    fn read_numbers<T: DataType>(
         &mut self,
         reader: &mut ColumnReaderImpl<T>,
         rows: usize,
@@ -110,8 +110,8 @@ impl Growing {
         if matches!(self, Growing::Unknown) {
             *self = Growing::Numbers(Vec::new());
         }
-        let Growing::Numbers(all) = self else { return Err(changes()) };
-        let (values, levels) = records(reader, rows)?;
+        let Growing::Numbers(all) = self else { return Err(type_change_error()) };
+        let (values, levels) = read_present(reader, rows)?;
         let mut values = values.iter().map(number);
         match level {
             0 => all.extend(values),
@@ -122,7 +122,7 @@ impl Growing {
         Ok(())
     }
 
-    fn texts(
+    fn read_texts(
         &mut self,
         reader: &mut ColumnReaderImpl<parquet::data_type::ByteArrayType>,
         rows: usize,
@@ -131,8 +131,8 @@ impl Growing {
         if matches!(self, Growing::Unknown) {
             *self = Growing::Words { codes: Vec::new(), places: HashMap::new(), words: Vec::new() };
         }
-        let Growing::Words { codes, places, words } = self else { return Err(changes()) };
-        let (values, levels) = records(reader, rows)?;
+        let Growing::Words { codes, places, words } = self else { return Err(type_change_error()) };
+        let (values, levels) = read_present(reader, rows)?;
         let mut code = |bytes: &[u8]| -> Parquet<u32> {
             if let Some(code) = places.get(bytes) {
                 return Ok(*code);
@@ -162,12 +162,12 @@ impl Growing {
     }
 }
 
-fn changes() -> ParquetError {
+fn type_change_error() -> ParquetError {
     ParquetError::General("a column changes its type".to_owned())
 }
 
 /// Returns the present values of a row group without gaps, and the levels of all its rows.
-fn records<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize) -> Parquet<(Vec<T::T>, Vec<i16>)> {
+fn read_present<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize) -> Parquet<(Vec<T::T>, Vec<i16>)> {
     let (mut values, mut levels) = (Vec::new(), Vec::new());
     let mut read = 0;
     while read < rows {

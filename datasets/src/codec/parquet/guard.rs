@@ -7,16 +7,12 @@ use std::path::Path;
 use std::sync::Once;
 
 thread_local! {
-    /// Whether a panic of this thread becomes an error, so that the panic message is suppressed.
     static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a read operation and converts panics to errors.
-///
-/// Damaged files can make the library panic, because it asserts invariants of the format. Its state may be inconsistent
-/// afterwards, so callers drop the reader after an error.
-pub(super) fn guard<T>(path: &Path, read: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
-    let problem = match quietly(read) {
+/// Converts panics of the library, which damaged files cause, to errors; the reader must be dropped after an error.
+pub(super) fn catch_panics<T>(path: &Path, read: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T> {
+    let problem = match catch_silently(read) {
         Ok(Ok(value)) => return Ok(value),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "its structure contradicts itself".to_owned(),
@@ -28,8 +24,7 @@ pub(super) fn guard<T>(path: &Path, read: impl FnOnce() -> parquet::errors::Resu
     })
 }
 
-/// Catches panics without printing their message.
-fn quietly<T>(read: impl FnOnce() -> T) -> std::thread::Result<T> {
+fn catch_silently<T>(read: impl FnOnce() -> T) -> std::thread::Result<T> {
     static HUSHED: Once = Once::new();
     HUSHED.call_once(|| {
         let told = take_hook();

@@ -4,9 +4,9 @@
 //! then an error of its row), missing nullable columns. Rejects unknown columns and other types.
 
 use super::file::PartFile;
-use super::guard::guard;
+use super::guard::catch_panics;
 use super::pages::check_pages;
-use super::schema::{KEY_BYTES, physical};
+use super::schema::{KEY_BYTES, physical_type};
 use crate::error::{Error, Result, RowError, RowUnit};
 use crate::limits::{MAX_BATCH_TEXT_BYTES, MAX_TEXT_BYTES};
 use crate::record::batch::{Batch, ColumnData, Values};
@@ -53,8 +53,8 @@ impl PartCursor {
     pub fn open(path: &Path, columns: &[ColumnId]) -> Result<PartCursor> {
         let file = PartFile::open(path)?;
         file.check_frame(path)?;
-        let reader = guard(path, || SerializedFileReader::new(file.clone()))?;
-        let leaves = leaves(path, &reader)?;
+        let reader = catch_panics(path, || SerializedFileReader::new(file.clone()))?;
+        let leaves = map_leaves(path, &reader)?;
         let columns = columns.to_vec();
         Ok(PartCursor {
             path: path.to_owned(),
@@ -68,12 +68,12 @@ impl PartCursor {
         })
     }
 
-    pub fn rows(&self) -> u64 {
+    pub fn row_count(&self) -> u64 {
         self.reader.metadata().file_metadata().num_rows().try_into().unwrap_or(0)
     }
 
     /// Returns the next rows, at most `most_rows`, or None at the end.
-    pub fn next(&mut self, most_rows: usize) -> Result<Option<Batch>> {
+    pub fn read_batch(&mut self, most_rows: usize) -> Result<Option<Batch>> {
         while self.group.as_ref().is_none_or(|group| group.rows_left == 0) {
             if self.next_group == self.reader.num_row_groups() {
                 return Ok(None);
@@ -87,9 +87,9 @@ impl PartCursor {
         self.rows_read += rows as u64;
         let (path, text_bytes) = (&self.path, AtomicUsize::new(0));
         let read = |(id, leaf): &mut (ColumnId, Leaf)| {
-            let kind = id.column().kind;
-            let values = guard(path, || leaf.read(kind, rows, &text_bytes))?;
-            let values = complete(values, *id).map_err(|(row, error)| Error::Row {
+            let kind = id.column_metadata().kind;
+            let values = catch_panics(path, || leaf.read_values(kind, rows, &text_bytes))?;
+            let values = complete_levels(values, *id).map_err(|(row, error)| Error::Row {
                 file: path.clone(),
                 counted: RowUnit::Row,
                 number: first_row + row as u64 + 1,
@@ -101,7 +101,7 @@ impl PartCursor {
         let mut batch = Batch::of_rows(rows);
         for column in columns {
             let (id, values) = column?;
-            batch.put(id, values);
+            batch.set_column(id, values);
         }
         Ok(Some(batch))
     }
@@ -109,7 +109,7 @@ impl PartCursor {
     fn open_group(&mut self) -> Result<()> {
         let (columns, leaves, file) = (&self.columns, &self.leaves, &self.file);
         let (reader, index) = (&self.reader, self.next_group);
-        let group = guard(&self.path, || {
+        let group = catch_panics(&self.path, || {
             let group = reader.get_row_group(index)?;
             let rows_left = usize::try_from(group.metadata().num_rows())?;
             let mut readers = Vec::new();
@@ -134,14 +134,14 @@ fn is_optional(descriptor: &ColumnDescriptor) -> bool {
 }
 
 /// Maps columns to leaves; rejects unknown columns and missing required ones.
-fn leaves(path: &Path, reader: &SerializedFileReader<PartFile>) -> Result<Vec<Option<usize>>> {
+fn map_leaves(path: &Path, reader: &SerializedFileReader<PartFile>) -> Result<Vec<Option<usize>>> {
     let refuse = |row: RowError| Error::Row { file: path.to_owned(), counted: RowUnit::Row, number: 0, row };
     let schema = reader.metadata().file_metadata().schema_descr();
     let mut leaves = vec![None; COLUMNS.len()];
     for (index, leaf) in schema.columns().iter().enumerate() {
         let name = leaf.path().parts().first().map_or("", String::as_str);
         let id = ColumnId::from_name(name).ok_or_else(|| refuse(unknown_column(name, 0)))?;
-        check_type(id.column().kind, leaf).map_err(|problem| refuse(RowError::new(problem).in_field(name)))?;
+        check_type(id.column_metadata().kind, leaf).map_err(|problem| refuse(RowError::new(problem).in_field(name)))?;
         if leaves[id as usize].replace(index).is_some() {
             return Err(refuse(RowError::new("the column is given twice").in_field(name)));
         }
@@ -156,7 +156,7 @@ fn check_type(kind: Kind, leaf: &ColumnDescriptor) -> std::result::Result<(), St
     let is_list = kind == Kind::List;
     let most_levels = if is_list { 3 } else { 1 };
     let shape_fits = leaf.max_rep_level() == i16::from(is_list) && leaf.max_def_level() <= most_levels;
-    let type_fits = leaf.physical_type() == physical(kind);
+    let type_fits = leaf.physical_type() == physical_type(kind);
     let length_fits = kind != Kind::Key || leaf.type_length() == KEY_BYTES;
     let unit_fits = match leaf.logical_type_ref() {
         Some(LogicalType::Timestamp(time)) => kind != Kind::Time || time.unit == TimeUnit::MICROS,
@@ -169,13 +169,13 @@ fn check_type(kind: Kind, leaf: &ColumnDescriptor) -> std::result::Result<(), St
 }
 
 /// Adds levels to nullable columns and rejects a missing value of a required column, with its row.
-fn complete(mut values: Values, id: ColumnId) -> std::result::Result<Values, (usize, RowError)> {
-    if id.column().nullable {
+fn complete_levels(mut values: Values, id: ColumnId) -> std::result::Result<Values, (usize, RowError)> {
+    if id.column_metadata().nullable {
         let rows = values.data.len();
         values.levels.get_or_insert_with(|| vec![1; rows]);
     } else if let Some(levels) = values.levels.take()
         && let Some(row) = levels.iter().position(|level| *level == 0)
-        && id.column().kind != Kind::List
+        && id.column_metadata().kind != Kind::List
     {
         return Err((row, RowError::new("no value, but the column is required")));
     }
@@ -183,35 +183,34 @@ fn complete(mut values: Values, id: ColumnId) -> std::result::Result<Values, (us
 }
 
 impl Leaf {
-    /// Reads the next rows and adds the bytes of their texts.
-    fn read(&mut self, kind: Kind, rows: usize, text_bytes: &AtomicUsize) -> Parquet<Values> {
+    fn read_values(&mut self, kind: Kind, rows: usize, text_bytes: &AtomicUsize) -> Parquet<Values> {
         let max_level = self.max_level;
         let wrong_type = || ParquetError::General("a column changes its type".to_owned());
         let (data, levels) = match (kind, &mut self.reader) {
             (Kind::Bool, ColumnReader::BoolColumnReader(reader)) => {
-                let (values, levels) = scalars(reader, rows, max_level)?;
+                let (values, levels) = read_scalars(reader, rows, max_level)?;
                 (ColumnData::Bool(values), levels)
             }
             (Kind::Integer | Kind::Time, ColumnReader::Int64ColumnReader(reader)) => {
-                let (values, levels) = scalars(reader, rows, max_level)?;
+                let (values, levels) = read_scalars(reader, rows, max_level)?;
                 (ColumnData::Integer(values), levels)
             }
             (Kind::Float, ColumnReader::DoubleColumnReader(reader)) => {
-                let (values, levels) = scalars(reader, rows, max_level)?;
+                let (values, levels) = read_scalars(reader, rows, max_level)?;
                 (ColumnData::Float(values), levels)
             }
             (Kind::Text | Kind::Label | Kind::Json, ColumnReader::ByteArrayColumnReader(reader)) => {
-                let (values, levels) = packed(reader, rows)?;
+                let (values, levels) = read_present(reader, rows)?;
                 let levels = (max_level > 0).then_some(levels);
-                (texts(&values, levels.as_deref(), text_bytes)?, levels)
+                (pack_texts(&values, levels.as_deref(), text_bytes)?, levels)
             }
             (Kind::Key, ColumnReader::FixedLenByteArrayColumnReader(reader)) => {
-                let (values, levels) = scalars(reader, rows, max_level)?;
+                let (values, levels) = read_scalars(reader, rows, max_level)?;
                 let key = |value: &ByteArray| value.data().try_into().map(Key).map_err(|_| wrong_type());
                 (ColumnData::Key(values.iter().map(|value| key(value)).collect::<Parquet<_>>()?), levels)
             }
             (Kind::List, ColumnReader::DoubleColumnReader(reader)) => {
-                (lists(reader, rows, max_level, self.has_optional_elements)?, None)
+                (read_lists(reader, rows, max_level, self.has_optional_elements)?, None)
             }
             _ => return Err(wrong_type()),
         };
@@ -222,24 +221,23 @@ impl Leaf {
 type Scalars<T> = (Vec<T>, Option<Vec<i16>>);
 
 /// Returns the present values without gaps, and the levels of all rows.
-fn packed<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize) -> Parquet<(Vec<T::T>, Vec<i16>)> {
+fn read_present<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize) -> Parquet<(Vec<T::T>, Vec<i16>)> {
     let (mut values, mut levels) = (Vec::new(), Vec::new());
     let (read, _, _) = reader.read_records(rows, Some(&mut levels), None, &mut values)?;
     if read == rows { Ok((values, levels)) } else { Err(too_few(rows, read)) }
 }
 
 /// Returns one value per row, with a placeholder where the level is 0.
-fn scalars<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize, max_level: i16) -> Parquet<Scalars<T::T>> {
-    let (mut values, levels) = packed(reader, rows)?;
+fn read_scalars<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize, max_level: i16) -> Parquet<Scalars<T::T>> {
+    let (mut values, levels) = read_present(reader, rows)?;
     if max_level == 0 {
         return Ok((values, None));
     }
-    spread(&mut values, &levels);
+    spread_values(&mut values, &levels);
     Ok((values, Some(levels)))
 }
 
-/// Returns checked texts in one allocation.
-fn texts(values: &[ByteArray], levels: Option<&[i16]>, text_bytes: &AtomicUsize) -> Parquet<ColumnData> {
+fn pack_texts(values: &[ByteArray], levels: Option<&[i16]>, text_bytes: &AtomicUsize) -> Parquet<ColumnData> {
     let length: usize = values.iter().map(ByteArray::len).sum();
     let text_bytes = text_bytes.fetch_add(length, Relaxed) + length;
     let longest = values.iter().map(ByteArray::len).max().unwrap_or(0);
@@ -274,7 +272,7 @@ fn texts(values: &[ByteArray], levels: Option<&[i16]>, text_bytes: &AtomicUsize)
 }
 
 /// Moves contiguous values to the rows whose level is 1.
-fn spread<T: Default>(values: &mut Vec<T>, levels: &[i16]) {
+fn spread_values<T: Default>(values: &mut Vec<T>, levels: &[i16]) {
     let mut from = values.len();
     values.resize_with(levels.len(), T::default);
     for to in (0..levels.len()).rev() {
@@ -288,7 +286,7 @@ fn spread<T: Default>(values: &mut Vec<T>, levels: &[i16]) {
     }
 }
 
-fn lists(
+fn read_lists(
     reader: &mut ColumnReaderImpl<parquet::data_type::DoubleType>,
     rows: usize,
     max_level: i16,

@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 pub(crate) const KEY_BYTES: i32 = 16;
 
-pub(crate) fn schema() -> Type {
-    let fields = COLUMNS.iter().map(|column| Arc::new(field(column))).collect();
+pub(crate) fn parquet_schema() -> Type {
+    let fields = COLUMNS.iter().map(|column| Arc::new(column_field(column))).collect();
     Type::group_type_builder("record").with_fields(fields).build().expect("the table is a valid schema")
 }
 
-pub(crate) fn physical(kind: Kind) -> Physical {
+pub(crate) fn physical_type(kind: Kind) -> Physical {
     match kind {
         Kind::Bool => Physical::BOOLEAN,
         Kind::Integer | Kind::Time => Physical::INT64,
@@ -25,23 +25,22 @@ pub(crate) fn physical(kind: Kind) -> Physical {
     }
 }
 
-fn field(column: &Column) -> Type {
+fn column_field(column: &Column) -> Type {
     let repetition = if column.nullable { Repetition::OPTIONAL } else { Repetition::REQUIRED };
     match column.kind {
-        Kind::List => list(column.name, repetition),
+        Kind::List => list_field(column.name, repetition),
         kind => {
-            let builder = Type::primitive_type_builder(column.name, physical(kind))
+            let builder = Type::primitive_type_builder(column.name, physical_type(kind))
                 .with_repetition(repetition)
-                .with_logical_type(logical(kind));
+                .with_logical_type(logical_type(kind));
             let builder = if kind == Kind::Key { builder.with_length(KEY_BYTES) } else { builder };
             builder.build().expect("a column is a valid field")
         }
     }
 }
 
-/// Returns the logical type of a column. JSON is annotated as text, because some readers map the JSON annotation to a
-/// nonstandard type.
-fn logical(kind: Kind) -> Option<LogicalType> {
+/// JSON is annotated as text, because some readers map the JSON annotation to a nonstandard type.
+fn logical_type(kind: Kind) -> Option<LogicalType> {
     match kind {
         Kind::Text | Kind::Label | Kind::Json => Some(LogicalType::String),
         Kind::Time => Some(LogicalType::timestamp(true, TimeUnit::MICROS)),
@@ -49,7 +48,7 @@ fn logical(kind: Kind) -> Option<LogicalType> {
     }
 }
 
-fn list(name: &str, repetition: Repetition) -> Type {
+fn list_field(name: &str, repetition: Repetition) -> Type {
     let element = Type::primitive_type_builder("element", Physical::DOUBLE).with_repetition(Repetition::REQUIRED);
     let element = element.build().expect("a float is a valid element");
     let repeated = Type::group_type_builder("list").with_repetition(Repetition::REPEATED);

@@ -1,6 +1,6 @@
 //! Writes Parquet files of records.
 
-use super::schema::schema;
+use super::schema::parquet_schema;
 use crate::error::{Error, Result};
 use crate::limits::MAX_CHUNK_VALUES;
 use crate::record::batch::{Batch, ColumnData, Row, Values};
@@ -28,12 +28,11 @@ pub(crate) const ROW_GROUP_ROWS: usize = 1 << 16;
 
 const ROW_GROUP_LIST_VALUES: usize = MAX_CHUNK_VALUES as usize / 2;
 
-/// Limits of a page: small, because a merge holds one page of every column of every file.
+/// Small, because a merge holds one page of every column of every file.
 const PAGE_ROWS: usize = 1 << 11;
 const PAGE_BYTES: usize = 64 << 10;
 
-/// A reader needs a large buffer per compressed column, so small columns, and columns that compress to more than this
-/// share, stay uncompressed.
+/// Small columns, and columns that hardly compress, stay plain: a reader needs a large buffer per compressed one.
 const SMALL_BYTES: i64 = 4 << 10;
 const WORTH_PERCENT: i64 = 80;
 
@@ -54,10 +53,11 @@ impl<W: Write + Send> PartWriter<W> {
     /// Creates a writer; the path is used in messages only.
     pub fn new(path: &Path, sink: W) -> Result<PartWriter<W>> {
         let compressed = Compression::ZSTD(ZstdLevel::try_new(3).expect("3 is a level of zstd"));
-        let (properties, plain) = (Arc::new(properties(compressed)), Arc::new(properties(Compression::UNCOMPRESSED)));
+        let (properties, plain) =
+            (Arc::new(writer_properties(compressed)), Arc::new(writer_properties(Compression::UNCOMPRESSED)));
         let failure = Arc::new(Mutex::new(None));
         let sink = Remembering { sink, failure: Arc::clone(&failure) };
-        let writer = SerializedFileWriter::new(sink, Arc::new(schema()), Arc::clone(&properties))
+        let writer = SerializedFileWriter::new(sink, Arc::new(parquet_schema()), Arc::clone(&properties))
             .map_err(|error| Error::damaged(path, error.to_string()))?;
         let schema = Arc::new(writer.schema_descr().clone());
         let rows = Batch::all_columns();
@@ -75,7 +75,7 @@ impl<W: Write + Send> PartWriter<W> {
         let mut rest = rows;
         while !rest.is_empty() {
             let (group, later) = rest.split_at(group_rows(rest));
-            self.write_columns(|column| Cow::Owned(Values::of(column, group)))?;
+            self.write_columns(|column| Cow::Owned(Values::from_rows(column, group)))?;
             rest = later;
         }
         Ok(())
@@ -90,7 +90,7 @@ impl<W: Write + Send> PartWriter<W> {
     pub fn finish(mut self) -> Result<W> {
         self.write_group()?;
         let PartWriter { path, writer, failure, .. } = self;
-        writer.into_inner().map(|remembering| remembering.sink).map_err(|error| explain(&path, &failure, error))
+        writer.into_inner().map(|remembering| remembering.sink).map_err(|error| write_error(&path, &failure, error))
     }
 
     fn write_full_group(&mut self) -> Result<()> {
@@ -103,7 +103,7 @@ impl<W: Write + Send> PartWriter<W> {
             return Ok(());
         }
         let rows = std::mem::replace(&mut self.rows, Batch::all_columns());
-        self.write_columns(|column| Cow::Borrowed(rows.values(column.id).expect("the batch has every column")))
+        self.write_columns(|column| Cow::Borrowed(rows.column_values(column.id).expect("the batch has every column")))
     }
 
     /// Writes a row group, with its columns encoded in parallel.
@@ -113,8 +113,12 @@ impl<W: Write + Send> PartWriter<W> {
         let columns = COLUMNS.par_iter().enumerate().with_max_len(1);
         let encode = |(index, column): (usize, &Column)| {
             let values = values(column);
-            let chunk = encode(schema, properties, index, &values)?;
-            if is_worth_compressing(&chunk.1.metadata) { Ok(chunk) } else { encode(schema, plain, index, &values) }
+            let chunk = encode_column(schema, properties, index, &values)?;
+            if is_worth_compressing(&chunk.1.metadata) {
+                Ok(chunk)
+            } else {
+                encode_column(schema, plain, index, &values)
+            }
         };
         let chunks: Vec<parquet::errors::Result<_>> = columns.map(encode).collect();
         let written = self.writer.next_row_group().and_then(|mut group| {
@@ -124,7 +128,7 @@ impl<W: Write + Send> PartWriter<W> {
             }
             group.close().map(|_| ())
         });
-        written.map_err(|error| explain(&self.path, &self.failure, error))
+        written.map_err(|error| write_error(&self.path, &self.failure, error))
     }
 }
 
@@ -133,7 +137,7 @@ fn is_worth_compressing(chunk: &ColumnChunkMetaData) -> bool {
     before > SMALL_BYTES && 100 * after < WORTH_PERCENT * before
 }
 
-/// Returns the number of rows of the next row group, cut as if the rows were added one by one.
+/// Returns the size of the next row group, cut as if the rows were added one by one.
 fn group_rows<R: Row>(rows: &[&R]) -> usize {
     let mut list_values = 0;
     for (index, row) in rows.iter().enumerate() {
@@ -147,7 +151,7 @@ fn group_rows<R: Row>(rows: &[&R]) -> usize {
     rows.len()
 }
 
-fn encode(
+fn encode_column(
     schema: &SchemaDescPtr,
     properties: &Arc<WriterProperties>,
     index: usize,
@@ -162,12 +166,12 @@ fn encode(
 }
 
 /// Returns the system's error if there was one, otherwise the library's.
-fn explain(path: &Path, failure: &Failure, error: ParquetError) -> Error {
+fn write_error(path: &Path, failure: &Failure, error: ParquetError) -> Error {
     let failure = failure.lock().ok().and_then(|mut failure| failure.take());
     Error::io("writing", path, failure.unwrap_or_else(|| std::io::Error::other(error)))
 }
 
-fn properties(compression: Compression) -> WriterProperties {
+fn writer_properties(compression: Compression) -> WriterProperties {
     let sorted = SORTED_BY.map(|id| SortingColumn { column_idx: id as i32, descending: false, nulls_first: false });
     let mut builder = WriterProperties::builder()
         .set_created_by(concat!("opcollect datasets ", env!("CARGO_PKG_VERSION")).to_owned())
@@ -202,19 +206,19 @@ fn write_values(writer: &mut ColumnWriter<'_>, values: &Values) -> parquet::erro
     let levels = values.levels.as_deref();
     match (writer, &values.data) {
         (ColumnWriter::BoolColumnWriter(writer), ColumnData::Bool(values)) => {
-            writer.write_batch(&present(values, levels), levels, None)?;
+            writer.write_batch(&present_values(values, levels), levels, None)?;
         }
         (ColumnWriter::Int64ColumnWriter(writer), ColumnData::Integer(values)) => {
-            writer.write_batch(&present(values, levels), levels, None)?;
+            writer.write_batch(&present_values(values, levels), levels, None)?;
         }
         (ColumnWriter::DoubleColumnWriter(writer), ColumnData::Float(values)) => {
-            writer.write_batch(&present(values, levels), levels, None)?;
+            writer.write_batch(&present_values(values, levels), levels, None)?;
         }
         (ColumnWriter::ByteArrayColumnWriter(writer), ColumnData::Text { ends, text }) => {
-            writer.write_batch(&pieces(text, ends, levels), levels, None)?;
+            writer.write_batch(&present_texts(text, ends, levels), levels, None)?;
         }
         (ColumnWriter::FixedLenByteArrayColumnWriter(writer), ColumnData::Key(keys)) => {
-            writer.write_batch(&fixed(keys), None, None)?;
+            writer.write_batch(&fixed_bytes(keys), None, None)?;
         }
         (ColumnWriter::DoubleColumnWriter(writer), ColumnData::List { ends, values }) => {
             let (levels, repeats) = list_levels(ends);
@@ -226,7 +230,7 @@ fn write_values(writer: &mut ColumnWriter<'_>, values: &Values) -> parquet::erro
 }
 
 /// Returns the present values without gaps, as Parquet requires.
-fn present<'a, T: Clone>(values: &'a [T], levels: Option<&[i16]>) -> Cow<'a, [T]> {
+fn present_values<'a, T: Clone>(values: &'a [T], levels: Option<&[i16]>) -> Cow<'a, [T]> {
     match levels {
         Some(levels) if levels.contains(&0) => {
             values.iter().zip(levels).filter(|(_, level)| **level == 1).map(|(value, _)| value.clone()).collect()
@@ -235,8 +239,7 @@ fn present<'a, T: Clone>(values: &'a [T], levels: Option<&[i16]>) -> Cow<'a, [T]
     }
 }
 
-/// Returns the present texts as slices of one allocation.
-fn pieces(text: &str, ends: &[usize], levels: Option<&[i16]>) -> Vec<ByteArray> {
+fn present_texts(text: &str, ends: &[usize], levels: Option<&[i16]>) -> Vec<ByteArray> {
     let bytes = Bytes::copy_from_slice(text.as_bytes());
     let mut start = 0;
     let mut pieces = Vec::with_capacity(ends.len());
@@ -249,7 +252,7 @@ fn pieces(text: &str, ends: &[usize], levels: Option<&[i16]>) -> Vec<ByteArray> 
     pieces
 }
 
-fn fixed(keys: &[Key]) -> Vec<FixedLenByteArray> {
+fn fixed_bytes(keys: &[Key]) -> Vec<FixedLenByteArray> {
     let bytes = Bytes::from(keys.iter().flat_map(|key| key.0).collect::<Vec<u8>>());
     let slices = (0..keys.len()).map(|index| bytes.slice(index * 16..(index + 1) * 16));
     slices.map(|slice| FixedLenByteArray::from(ByteArray::from(slice))).collect()
@@ -280,7 +283,7 @@ struct Remembering<W> {
 type Failure = Arc<Mutex<Option<std::io::Error>>>;
 
 impl<W: Write> Remembering<W> {
-    fn remember<T>(&mut self, result: std::io::Result<T>) -> std::io::Result<T> {
+    fn remember_error<T>(&mut self, result: std::io::Result<T>) -> std::io::Result<T> {
         result.inspect_err(|error| {
             let copy = error.raw_os_error().map_or(error.kind().into(), std::io::Error::from_raw_os_error);
             if let Ok(mut failure) = self.failure.lock() {
@@ -293,11 +296,11 @@ impl<W: Write> Remembering<W> {
 impl<W: Write> Write for Remembering<W> {
     fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
         let written = self.sink.write(buffer);
-        self.remember(written)
+        self.remember_error(written)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
         let flushed = self.sink.flush();
-        self.remember(flushed)
+        self.remember_error(flushed)
     }
 }

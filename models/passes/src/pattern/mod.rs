@@ -26,7 +26,7 @@ use models::operators::Op;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
-/// What to look for, seen from the value it ends in.
+/// A pattern, seen from its last value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pattern(PatternForm);
 
@@ -40,19 +40,16 @@ enum PatternForm {
     Named(String, Box<PatternForm>),
 }
 
-/// An operator and what stands before it.
 #[derive(Clone, Debug, PartialEq)]
 struct PatternCall {
     operators: Vec<String>,
     attributes: Vec<(String, Json)>,
     inputs: Vec<PatternForm>,
-    /// Whether it may have more inputs than these.
     is_open: bool,
-    /// Whether its first input will do without it.
+    /// Whether the operator may be missing, so that its first input matches instead.
     is_optional: bool,
 }
 
-/// What is wrong with the text of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("pattern `{text}`: {reason}")]
 pub struct NotAPattern {
@@ -60,39 +57,38 @@ pub struct NotAPattern {
     reason: String,
 }
 
-/// Where a pattern was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Match {
     values: BTreeMap<String, ValueId>,
-    /// The operators it covers as indices into the graph, the last one first.
+    /// Indices of the covered operators, last one first.
     pub nodes: Vec<usize>,
 }
 
 impl Match {
-    /// The value of a name. A pattern that was found has bound all names that are outside of choices.
+    /// Returns a named value; names outside of choices are always bound.
     pub fn get(&self, name: &str) -> Option<ValueId> {
         self.values.get(name).copied()
     }
 }
 
 impl Pattern {
-    pub fn read(text: &str) -> Result<Pattern, NotAPattern> {
-        parse::pattern(text).map(Pattern).map_err(|reason| NotAPattern { text: text.to_owned(), reason })
+    pub fn parse_text(text: &str) -> Result<Pattern, NotAPattern> {
+        parse::parse_pattern(text).map(Pattern).map_err(|reason| NotAPattern { text: text.to_owned(), reason })
     }
 
-    /// The pattern of a text that stands in the program.
-    pub(crate) fn fixed(text: &'static str) -> Pattern {
-        Pattern::read(text).unwrap_or_else(|error| panic!("{error}"))
+    /// Panics if the text is no pattern.
+    pub(crate) fn from_static(text: &'static str) -> Pattern {
+        Pattern::parse_text(text).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Looks for the pattern at the value it would end in.
-    pub fn find(&self, graph: &Graph, id: ValueId) -> Option<Match> {
-        self.find_in(&Look::at(graph), id)
+    /// Matches the pattern with its last value at `id`.
+    pub fn find_at(&self, graph: &Graph, id: ValueId) -> Option<Match> {
+        self.find_in(&Look::of_graph(graph), id)
     }
 
     pub(crate) fn find_in(&self, look: &Look<'_>, id: ValueId) -> Option<Match> {
         let mut found = None;
-        find(&self.0, look, id, &mut Match::default(), &mut |state| {
+        match_form(&self.0, look, id, &mut Match::default(), &mut |state| {
             found = Some(state.clone());
             true
         });
@@ -100,8 +96,8 @@ impl Pattern {
     }
 }
 
-/// Calls `then` for every way in which a form is found, until it answers yes.
-fn find(
+/// Calls `then` for every match of a form until it returns true.
+fn match_form(
     form: &PatternForm,
     look: &Look<'_>,
     id: ValueId,
@@ -110,13 +106,15 @@ fn find(
 ) -> bool {
     match form {
         PatternForm::Any(None) => then(state),
-        PatternForm::Any(Some(name)) => bound(name, id, state, then),
-        PatternForm::Constant(name) => look.data(id).is_some() && bound(name, id, state, then),
+        PatternForm::Any(Some(name)) => bind_name(name, id, state, then),
+        PatternForm::Constant(name) => look.constant_data(id).is_some() && bind_name(name, id, state, then),
         PatternForm::Number(number) => look.is_about(id, *number) && then(state),
-        PatternForm::Choice(forms) => forms.iter().any(|form| find(form, look, id, state, then)),
-        PatternForm::Named(name, form) => find(form, look, id, state, &mut |state| bound(name, id, state, then)),
+        PatternForm::Choice(forms) => forms.iter().any(|form| match_form(form, look, id, state, then)),
+        PatternForm::Named(name, form) => {
+            match_form(form, look, id, state, &mut |state| bind_name(name, id, state, then))
+        }
         PatternForm::Call(call) => {
-            if let Some((index, node)) = look.indexed(id).filter(|(_, node)| call.fits(node)) {
+            if let Some((index, node)) = look.indexed_producer(id).filter(|(_, node)| call.fits_node(node)) {
                 state.nodes.push(index);
                 let forward: Vec<ValueId> = node.inputs.clone();
                 let mut orders = vec![forward];
@@ -128,7 +126,7 @@ fn find(
                 }
                 state.nodes.pop();
             }
-            call.is_optional && find(&call.inputs[0], look, id, state, then)
+            call.is_optional && match_form(&call.inputs[0], look, id, state, then)
         }
     }
 }
@@ -142,15 +140,15 @@ fn find_all(
 ) -> bool {
     match (forms.split_first(), ids.split_first()) {
         (Some((form, forms)), Some((&id, ids))) => {
-            find(form, look, id, state, &mut |state| find_all(forms, look, ids, state, then))
+            match_form(form, look, id, state, &mut |state| find_all(forms, look, ids, state, then))
         }
         (None, _) => then(state),
         (Some(_), None) => false,
     }
 }
 
-/// Gives a value a name, unless the name already belongs to another one.
-fn bound(name: &str, id: ValueId, state: &mut Match, then: &mut dyn FnMut(&mut Match) -> bool) -> bool {
+/// Binds a name to a value, unless the name has another value.
+fn bind_name(name: &str, id: ValueId, state: &mut Match, then: &mut dyn FnMut(&mut Match) -> bool) -> bool {
     match state.values.get(name) {
         Some(other) => *other == id && then(state),
         None => {
@@ -165,7 +163,7 @@ fn bound(name: &str, id: ValueId, state: &mut Match, then: &mut dyn FnMut(&mut M
 }
 
 impl PatternCall {
-    fn fits(&self, node: &Node) -> bool {
+    fn fits_node(&self, node: &Node) -> bool {
         let count = node.inputs.len();
         let has_inputs = count == self.inputs.len() || (self.is_open && count >= self.inputs.len());
         has_inputs && self.operators.iter().any(|name| name == node.op.name()) && self.has_attributes(&node.op)
@@ -207,7 +205,7 @@ mod tests {
 
     #[track_caller]
     fn check(pattern: &str, at: u32, nodes: Option<&[usize]>) {
-        let found = Pattern::read(pattern).unwrap().find(&graph(), ValueId(at));
+        let found = Pattern::parse_text(pattern).unwrap().find_at(&graph(), ValueId(at));
         assert_eq!(found.as_ref().map(|found| found.nodes.as_slice()), nodes, "{pattern}");
     }
 
@@ -241,7 +239,7 @@ mod tests {
             output %3
         "#;
         let graph = Graph::from_text(text).unwrap();
-        let found = Pattern::read("mul(add(x, other), x)").unwrap().find(&graph, ValueId(3)).unwrap();
+        let found = Pattern::parse_text("mul(add(x, other), x)").unwrap().find_at(&graph, ValueId(3)).unwrap();
         assert_eq!((found.get("x"), found.get("other")), (Some(ValueId(0)), Some(ValueId(1))));
     }
 
@@ -256,8 +254,8 @@ mod tests {
             ("clip{low}(x)", "expected `=`, found `}`"),
             ("clip{low=x}(y)", "`x` is no value of an attribute"),
         ] {
-            assert_eq!(Pattern::read(text).unwrap_err().to_string(), format!("pattern `{text}`: {reason}"));
+            assert_eq!(Pattern::parse_text(text).unwrap_err().to_string(), format!("pattern `{text}`: {reason}"));
         }
-        assert!(Pattern::read(&"relu(".repeat(1000)).is_err());
+        assert!(Pattern::parse_text(&"relu(".repeat(1000)).is_err());
     }
 }

@@ -5,13 +5,12 @@ use serde_json::Value as Json;
 
 type Parsed<T> = Result<T, String>;
 
-/// Operators within operators.
 const MAX_DEPTH: usize = 64;
 
-pub(super) fn pattern(text: &str) -> Parsed<PatternForm> {
+pub(super) fn parse_pattern(text: &str) -> Parsed<PatternForm> {
     let mut parser = Parser { rest: text, depth: 0 };
-    let form = parser.choice()?;
-    parser.end()?;
+    let form = parser.parse_choice()?;
+    parser.expect_end()?;
     Ok(form)
 }
 
@@ -21,69 +20,69 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    fn choice(&mut self) -> Parsed<PatternForm> {
+    fn parse_choice(&mut self) -> Parsed<PatternForm> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(format!("operators are nested more than {MAX_DEPTH} deep"));
         }
-        let mut forms = vec![self.form()?];
-        while self.take("|") {
-            forms.push(self.form()?);
+        let mut forms = vec![self.parse_form()?];
+        while self.take_sign("|") {
+            forms.push(self.parse_form()?);
         }
         self.depth -= 1;
         Ok(if forms.len() == 1 { forms.remove(0) } else { PatternForm::Choice(forms) })
     }
 
-    fn form(&mut self) -> Parsed<PatternForm> {
-        if self.take("#") {
-            return Ok(PatternForm::Constant(self.word("a name")?.to_owned()));
+    fn parse_form(&mut self) -> Parsed<PatternForm> {
+        if self.take_sign("#") {
+            return Ok(PatternForm::Constant(self.parse_word("a name")?.to_owned()));
         }
-        if self.peek().is_some_and(|sign| sign.is_ascii_digit() || sign == '-') {
+        if self.peek_sign().is_some_and(|sign| sign.is_ascii_digit() || sign == '-') {
             let text = self.while_some(|sign| sign.is_ascii_alphanumeric() || "+-.".contains(sign));
             return text.parse().map(PatternForm::Number).map_err(|_| format!("`{text}` is no number"));
         }
-        let name = self.word("a pattern")?;
-        if self.take("@") {
-            return Ok(PatternForm::Named(name.to_owned(), Box::new(self.form()?)));
+        let name = self.parse_word("a pattern")?;
+        if self.take_sign("@") {
+            return Ok(PatternForm::Named(name.to_owned(), Box::new(self.parse_form()?)));
         }
-        if !self.peek().is_some_and(|sign| "/({?".contains(sign)) {
+        if !self.peek_sign().is_some_and(|sign| "/({?".contains(sign)) {
             return Ok(PatternForm::Any((name != "_").then(|| name.to_owned())));
         }
-        self.call(name)
+        self.parse_call(name)
     }
 
-    fn call(&mut self, first: &str) -> Parsed<PatternForm> {
+    fn parse_call(&mut self, first: &str) -> Parsed<PatternForm> {
         let mut operators = vec![first.to_owned()];
-        while self.take("/") {
-            operators.push(self.word("an operator")?.to_owned());
+        while self.take_sign("/") {
+            operators.push(self.parse_word("an operator")?.to_owned());
         }
         let mut attributes = Vec::new();
-        if self.take("{") {
-            while !self.take("}") {
+        if self.take_sign("{") {
+            while !self.take_sign("}") {
                 if !attributes.is_empty() {
-                    self.expect(",")?;
+                    self.expect_sign(",")?;
                 }
-                let key = self.word("an attribute")?.to_owned();
-                self.expect("=")?;
+                let key = self.parse_word("an attribute")?.to_owned();
+                self.expect_sign("=")?;
                 let text = self.while_some(|sign| !",}".contains(sign)).trim();
                 let value: Json =
                     serde_json::from_str(text).map_err(|_| format!("`{text}` is no value of an attribute"))?;
                 attributes.push((key, value));
             }
         }
-        let is_optional = self.take("?");
-        self.expect("(")?;
+        let is_optional = self.take_sign("?");
+        self.expect_sign("(")?;
         let (mut inputs, mut is_open) = (Vec::new(), false);
-        while !self.take(")") {
-            if !inputs.is_empty() && !self.take(",") {
-                return Err(format!("expected `,` or `)`, found {}", self.found()));
+        while !self.take_sign(")") {
+            if !inputs.is_empty() && !self.take_sign(",") {
+                return Err(format!("expected `,` or `)`, found {}", self.describe_next()));
             }
-            if self.take("..") {
+            if self.take_sign("..") {
                 is_open = true;
-                self.expect(")")?;
+                self.expect_sign(")")?;
                 break;
             }
-            inputs.push(self.choice()?);
+            inputs.push(self.parse_choice()?);
         }
         if is_optional && inputs.is_empty() {
             return Err("an optional operator needs an input".to_owned());
@@ -91,10 +90,10 @@ impl<'a> Parser<'a> {
         Ok(PatternForm::Call(PatternCall { operators, attributes, inputs, is_open, is_optional }))
     }
 
-    fn word(&mut self, what: &str) -> Parsed<&'a str> {
+    fn parse_word(&mut self, what: &str) -> Parsed<&'a str> {
         self.skip_spaces();
         match self.while_some(|sign| sign.is_ascii_alphanumeric() || sign == '_') {
-            "" => Err(format!("expected {what}, found {}", self.found())),
+            "" => Err(format!("expected {what}, found {}", self.describe_next())),
             word => Ok(word),
         }
     }
@@ -110,12 +109,12 @@ impl<'a> Parser<'a> {
         self.rest = self.rest.trim_start();
     }
 
-    fn peek(&mut self) -> Option<char> {
+    fn peek_sign(&mut self) -> Option<char> {
         self.skip_spaces();
         self.rest.chars().next()
     }
 
-    fn take(&mut self, sign: &str) -> bool {
+    fn take_sign(&mut self, sign: &str) -> bool {
         self.skip_spaces();
         match self.rest.strip_prefix(sign) {
             Some(rest) => {
@@ -126,18 +125,18 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn expect(&mut self, sign: &str) -> Parsed<()> {
-        if self.take(sign) { Ok(()) } else { Err(format!("expected `{sign}`, found {}", self.found())) }
+    fn expect_sign(&mut self, sign: &str) -> Parsed<()> {
+        if self.take_sign(sign) { Ok(()) } else { Err(format!("expected `{sign}`, found {}", self.describe_next())) }
     }
 
-    fn end(&mut self) -> Parsed<()> {
-        match self.peek() {
+    fn expect_end(&mut self) -> Parsed<()> {
+        match self.peek_sign() {
             None => Ok(()),
-            Some(_) => Err(format!("expected the end, found {}", self.found())),
+            Some(_) => Err(format!("expected the end, found {}", self.describe_next())),
         }
     }
 
-    fn found(&mut self) -> String {
-        self.peek().map_or_else(|| "the end".to_owned(), |sign| format!("`{sign}`"))
+    fn describe_next(&mut self) -> String {
+        self.peek_sign().map_or_else(|| "the end".to_owned(), |sign| format!("`{sign}`"))
     }
 }

@@ -1,92 +1,92 @@
 //! Activations written in sums and products, and a guard that guards nothing.
 
-use super::{Look, Part, Replacement, about, rewrite};
+use super::{Look, Part, Replacement, is_close, rewrite_nodes};
 use crate::rewrite::rewrite_by;
 use models::error::Result;
 use models::graph::{Const, Graph, Node, ValueId};
 use models::operators::{Binary, BinaryOp, Clip, Identity, Op, Unary, UnaryOp};
 
 pub(crate) fn recognise_activations(graph: &Graph) -> Result<Graph> {
-    rewrite(graph, |look, node| {
+    rewrite_nodes(graph, |look, node| {
         let is_product = matches!(node.op, Op::Binary(Binary { function: BinaryOp::Mul | BinaryOp::Div }));
         let output = node.outputs[0];
-        let (number, factors) = is_product.then(|| look.factors(output))?;
+        let (number, factors) = is_product.then(|| look.split_factors(output))?;
         let [a, b] = factors[..] else { return None };
         let (function, x) = [(a, b), (b, a)].into_iter().find_map(|(x, gate)| {
-            let function = gated(look, number, x, gate)?;
+            let function = match_gated(look, number, x, gate)?;
             Some((function, x))
         })?;
         // A number that broadcasts is no activation of the tensor it meets.
-        (look.ty(x) == look.ty(output)).then(|| Replacement::of(Op::Unary(Unary { function }), vec![Part::Old(x)]))
+        (look.value_type(x) == look.value_type(output))
+            .then(|| Replacement::of_operator(Op::Unary(Unary { function }), vec![Part::Old(x)]))
     })
 }
 
-/// What `number · x · gate` is.
-fn gated(look: &Look<'_>, number: f64, x: ValueId, gate: ValueId) -> Option<UnaryOp> {
-    if about(number, 0.5) {
-        return gelu(look, x, gate);
+/// Recognises `number · x · gate`.
+fn match_gated(look: &Look<'_>, number: f64, x: ValueId, gate: ValueId) -> Option<UnaryOp> {
+    if is_close(number, 0.5) {
+        return match_gelu(look, x, gate);
     }
-    let node = look.node(gate)?;
-    if about(number, 1.0) {
+    let node = look.producer_of(gate)?;
+    if is_close(number, 1.0) {
         return match node.op {
             Op::Unary(Unary { function: UnaryOp::Sigmoid }) if node.inputs[0] == x => Some(UnaryOp::Silu),
             Op::Unary(Unary { function: UnaryOp::HardSigmoid }) if node.inputs[0] == x => Some(UnaryOp::HardSwish),
             Op::Unary(Unary { function: UnaryOp::Tanh }) => {
-                (look.unary(node.inputs[0], UnaryOp::Softplus)? == x).then_some(UnaryOp::Mish)
+                (look.unary_operand(node.inputs[0], UnaryOp::Softplus)? == x).then_some(UnaryOp::Mish)
             }
             _ => None,
         };
     }
     // x · clip(x + 3, 0, 6) / 6
     let is_ramp = node.op == Op::Clip(Clip { low: 0.0, high: 6.0 })
-        && look.either(node.inputs[0], BinaryOp::Add).any(|(a, b)| a == x && look.is_about(b, 3.0));
-    (is_ramp && about(number, 1.0 / 6.0)).then_some(UnaryOp::HardSwish)
+        && look.operand_orders(node.inputs[0], BinaryOp::Add).any(|(a, b)| a == x && look.is_about(b, 3.0));
+    (is_ramp && is_close(number, 1.0 / 6.0)).then_some(UnaryOp::HardSwish)
 }
 
 /// `x · (1 + erf(x / sqrt 2))` or `x · (1 + tanh(sqrt(2 / pi) · (x + 0.044715 x³)))`, halved.
-fn gelu(look: &Look<'_>, x: ValueId, gate: ValueId) -> Option<UnaryOp> {
-    let (inner, _) = look.either(gate, BinaryOp::Add).find(|(_, one)| look.is_about(*one, 1.0))?;
-    if let Some(argument) = look.unary(inner, UnaryOp::Erf) {
-        let (number, factors) = look.factors(argument);
-        return (about(number, std::f64::consts::FRAC_1_SQRT_2) && factors == [x]).then_some(UnaryOp::Gelu);
+fn match_gelu(look: &Look<'_>, x: ValueId, gate: ValueId) -> Option<UnaryOp> {
+    let (inner, _) = look.operand_orders(gate, BinaryOp::Add).find(|(_, one)| look.is_about(*one, 1.0))?;
+    if let Some(argument) = look.unary_operand(inner, UnaryOp::Erf) {
+        let (number, factors) = look.split_factors(argument);
+        return (is_close(number, std::f64::consts::FRAC_1_SQRT_2) && factors == [x]).then_some(UnaryOp::Gelu);
     }
-    let (number, factors) = look.factors(look.unary(inner, UnaryOp::Tanh)?);
-    if !about(number, (2.0 / std::f64::consts::PI).sqrt()) {
+    let (number, factors) = look.split_factors(look.unary_operand(inner, UnaryOp::Tanh)?);
+    if !is_close(number, (2.0 / std::f64::consts::PI).sqrt()) {
         return None;
     }
     let is_part = |id: ValueId, power: usize| {
-        let (number, factors) = look.factors(id);
-        about(number, 0.044_715) && factors.len() == power && factors.iter().all(|&factor| factor == x)
+        let (number, factors) = look.split_factors(id);
+        is_close(number, 0.044_715) && factors.len() == power && factors.iter().all(|&factor| factor == x)
     };
     let is_tanh_form = match factors[..] {
-        [sum] => look.either(sum, BinaryOp::Add).any(|(a, b)| a == x && is_part(b, 3)),
+        [sum] => look.operand_orders(sum, BinaryOp::Add).any(|(a, b)| a == x && is_part(b, 3)),
         [a, b] => [(a, b), (b, a)].into_iter().any(|(a, sum)| {
-            a == x && look.either(sum, BinaryOp::Add).any(|(one, b)| look.is_about(one, 1.0) && is_part(b, 2))
+            a == x && look.operand_orders(sum, BinaryOp::Add).any(|(one, b)| look.is_about(one, 1.0) && is_part(b, 2))
         }),
         _ => false,
     };
     is_tanh_form.then_some(UnaryOp::GeluTanh)
 }
 
-/// Exporters replace what is no number after a softmax by zero, for rows in which everything is masked. Where no mask
-/// comes in there is nothing to guard.
+/// Removes the replacement of NaN after a softmax, which guards fully masked rows, where no mask exists.
 pub(crate) fn drop_softmax_guard(graph: &Graph) -> Result<Graph> {
     rewrite_by(
         graph,
         &[("where(is_nan(y), 0, y@softmax(x))", |look, node, found| {
             let (x, y) = (found.get("x")?, found.get("y")?);
-            let is_guard = look.ty(y) == look.ty(node.outputs[0]) && is_finite(look, x, 8);
-            is_guard.then(|| Replacement::of(Op::Identity(Identity {}), vec![Part::Old(y)]))
+            let is_guard = look.value_type(y) == look.value_type(node.outputs[0]) && is_finite(look, x, 8);
+            is_guard.then(|| Replacement::of_operator(Op::Identity(Identity {}), vec![Part::Old(y)]))
         })],
     )
 }
 
-/// Whether nothing on the way from the last contraction can be an infinity that was put there on purpose.
+/// Whether no deliberate infinity can occur since the last contraction.
 fn is_finite(look: &Look<'_>, id: ValueId, depth: usize) -> bool {
-    if let Some(data) = look.data(id) {
+    if let Some(data) = look.constant_data(id) {
         return is_finite_constant(look, id, data);
     }
-    let Some(node) = look.node(id).filter(|_| depth > 0) else { return false };
+    let Some(node) = look.producer_of(id).filter(|_| depth > 0) else { return false };
     match node.op {
         Op::MatMul(_) | Op::Dense(_) | Op::Einsum(_) | Op::Conv(_) => true,
         Op::Binary(Binary { function: BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div })
@@ -105,7 +105,7 @@ fn all_finite(look: &Look<'_>, node: &Node, depth: usize) -> bool {
 fn is_finite_constant(look: &Look<'_>, id: ValueId, data: &Const) -> bool {
     match data {
         Const::Random { .. } => true,
-        data => reference::constant(look.ty(id), data)
-            .is_ok_and(|tensor| tensor.numbers().iter().all(|number| number.is_finite())),
+        data => reference::constant_tensor(look.value_type(id), data)
+            .is_ok_and(|tensor| tensor.to_numbers().iter().all(|number| number.is_finite())),
     }
 }

@@ -6,7 +6,7 @@
 //! infinities is no number in the file, unless a guard makes it zero as attention does.
 
 use super::{Look, Pattern, Rebuild};
-use crate::fold::fold;
+use crate::fold::fold_operator;
 use models::error::Result;
 use models::graph::{Const, Graph, Node, ValueId};
 use models::operators::{
@@ -14,31 +14,30 @@ use models::operators::{
 };
 use models::types::{DType, Dim, TensorType};
 
-/// Constants of more elements are not looked into for what they hide.
+/// Larger constants are not searched for masks.
 const MAX_LOOKED_AT: u64 = 1 << 24;
 /// Operators between the first product and the softmax.
 const MAX_STEPS: usize = 12;
-/// A guard against rows in which all is hidden.
+/// Guard against fully masked rows.
 const GUARD: &str = "where(is_nan(y), 0, y@softmax(x))";
 
 pub(crate) fn recognise_attention(graph: &Graph) -> Result<Graph> {
-    let look = Look::at(graph);
-    let guard = Pattern::fixed(GUARD);
+    let look = Look::of_graph(graph);
+    let guard = Pattern::from_static(GUARD);
     let mut rebuild = Rebuild::new(graph)?;
     for node in &graph.nodes {
         match Spelled::ending_in(&look, &guard, node) {
-            Some(found) => found.emit(&look, &mut rebuild, node)?,
-            None => drop(rebuild.copy(node)?),
+            Some(found) => found.emit_attention(&look, &mut rebuild, node)?,
+            None => drop(rebuild.copy_node(node)?),
         }
     }
-    rebuild.finish()
+    rebuild.finish_graph()
 }
 
-/// Attention as it was found, `b` batches of `h` heads.
+/// Attention as found, `b` batches of `h` heads.
 struct Spelled {
     batch: i64,
     heads: i64,
-    /// How many neighbouring heads share keys and values.
     repeats: i64,
     q: ProductOperand,
     k: ProductOperand,
@@ -49,23 +48,22 @@ struct Spelled {
     softcap: Option<f64>,
 }
 
-/// Queries, keys or values with two last dimensions of places and width, whatever stands before.
+/// Queries, keys or values; the last two dimensions are positions and width.
 #[derive(Clone)]
 struct ProductOperand {
     id: ValueId,
-    /// Of which this transpose is meant.
+    /// Transpose to apply to the value.
     permutation: Option<Vec<i64>>,
     scale: f64,
-    /// How often each matrix counts, one after the other.
+    /// Consecutive repetitions of each matrix.
     repeats: i64,
     extents: [i64; 2],
 }
 
-/// What hides places.
 #[derive(Clone, Copy)]
 enum Mask {
     Added(ValueId),
-    /// Scores where a condition holds, or does not, and elsewhere one number.
+    /// Scores where a condition holds, or does not; one number elsewhere.
     Chosen {
         condition: ValueId,
         is_seen_where_true: bool,
@@ -73,37 +71,37 @@ enum Mask {
     },
 }
 
-/// What becomes of the product of queries and keys before the softmax.
+/// Operations between the product of queries and keys and the softmax.
 struct AttentionScores<'a> {
     product: &'a Node,
     scale: f64,
-    /// The number before a hyperbolic tangent of the scores.
     softcap: Option<f64>,
     masks: Vec<Mask>,
     /// Batches and heads, once four dimensions were seen.
     leading: Option<[i64; 2]>,
-    /// Whether a mask tells apart what stands before the last two of three dimensions.
+    /// Whether a mask varies over the first of three dimensions.
     is_mask_merged: bool,
 }
 
 impl Spelled {
     fn ending_in(look: &Look<'_>, guard: &Pattern, node: &Node) -> Option<Spelled> {
         let Op::MatMul(MatMul { transpose_a: false, transpose_b }) = node.op else { return None };
-        let scores = scores(look, softmax_input(look, guard, node.inputs[0])?, MAX_STEPS)?;
+        let scores = trace_scores(look, softmax_input(look, guard, node.inputs[0])?, MAX_STEPS)?;
         let Op::MatMul(MatMul { transpose_b: is_k_plain, .. }) = scores.product.op else { return None };
-        let extents = look.ty(scores.product.outputs[0]).extents()?;
-        let (before, [rows, places]) = split(&extents)?;
+        let extents = look.value_type(scores.product.outputs[0]).extents()?;
+        let (before, [rows, places]) = split_last_two(&extents)?;
         let [batch, heads] = scores.leading.unwrap_or([1, before.iter().product()]);
         if scores.is_mask_merged && batch != 1 {
             return None;
         }
-        let q = ProductOperand::of(look, scores.product.inputs[0], false, true)?;
-        let k = ProductOperand::of(look, scores.product.inputs[1], !is_k_plain, true)?;
-        let v = ProductOperand::of(look, node.inputs[1], transpose_b, false)?;
-        let is_constant = |operand: &ProductOperand| look.data(operand.id).is_some();
-        let is_one_type = [q.id, k.id, v.id].iter().all(|&id| look.ty(id).dtype == look.ty(node.outputs[0]).dtype);
+        let q = ProductOperand::match_operand(look, scores.product.inputs[0], false, true)?;
+        let k = ProductOperand::match_operand(look, scores.product.inputs[1], !is_k_plain, true)?;
+        let v = ProductOperand::match_operand(look, node.inputs[1], transpose_b, false)?;
+        let is_constant = |operand: &ProductOperand| look.constant_data(operand.id).is_some();
+        let is_one_type =
+            [q.id, k.id, v.id].iter().all(|&id| look.value_type(id).dtype == look.value_type(node.outputs[0]).dtype);
         // A product with constants is a layer.
-        if is_constant(&k) || is_constant(&v) || !is_one_type || !look.ty(q.id).dtype.is_float() {
+        if is_constant(&k) || is_constant(&v) || !is_one_type || !look.value_type(q.id).dtype.is_float() {
             return None;
         }
         // A product takes one matrix for all heads, too.
@@ -112,7 +110,7 @@ impl Spelled {
             (&[own, 1], &[all, heads]) if own == all => Some(heads),
             _ => None,
         };
-        let leading_of = |id: ValueId| Some(split(&look.ty(id).extents()?)?.0.to_vec());
+        let leading_of = |id: ValueId| Some(split_last_two(&look.value_type(id).extents()?)?.0.to_vec());
         let weights = leading_of(node.inputs[0])?;
         let k_repeats = k.repeats * shared(&leading_of(scores.product.inputs[1])?, before)?;
         let v_repeats = v.repeats * shared(&leading_of(node.inputs[1])?, &weights)?;
@@ -134,8 +132,8 @@ impl Spelled {
             return None;
         }
         let found: Vec<(Mask, Option<AttentionMask>)> =
-            scores.masks.into_iter().map(|mask| (mask, mask.hidden(look, [rows, places]))).collect();
-        let nothing = AttentionMask::nothing(rows.unsigned_abs(), places.unsigned_abs());
+            scores.masks.into_iter().map(|mask| (mask, mask.structured_mask(look, [rows, places]))).collect();
+        let nothing = AttentionMask::fully_visible(rows.unsigned_abs(), places.unsigned_abs());
         let hiding: Vec<_> = found.into_iter().filter(|(_, found)| *found != Some(nothing)).collect();
         let (mut hidden, mut masks) = (nothing, Vec::new());
         for (mask, found) in &hiding {
@@ -152,50 +150,53 @@ impl Spelled {
         Some(Spelled { batch, heads, repeats: k_repeats, q, k, v, masks, hidden, scale, softcap })
     }
 
-    fn emit(&self, look: &Look<'_>, rebuild: &mut Rebuild<'_>, node: &Node) -> Result<()> {
-        let dtype = look.ty(node.outputs[0]).dtype;
+    fn emit_attention(&self, look: &Look<'_>, rebuild: &mut Rebuild<'_>, node: &Node) -> Result<()> {
+        let dtype = look.value_type(node.outputs[0]).dtype;
         let mut inputs = Vec::new();
         for (operand, heads) in
             [(&self.q, self.heads), (&self.k, self.heads / self.repeats), (&self.v, self.heads / self.repeats)]
         {
-            inputs.push(operand.emit(rebuild, node, [self.batch, heads])?);
+            inputs.push(operand.emit_operand(rebuild, node, [self.batch, heads])?);
         }
         let mut whole = None;
         for mask in &self.masks {
-            let made = mask.emit(look, rebuild, node, dtype)?;
+            let made = mask.emit_mask(look, rebuild, node, dtype)?;
             whole = Some(match whole {
-                Some(whole) => {
-                    rebuild.insert(Some(node), Op::Binary(Binary { function: BinaryOp::Add }), &[whole, made])?
-                }
+                Some(whole) => rebuild.insert_operator(
+                    Some(node),
+                    Op::Binary(Binary { function: BinaryOp::Add }),
+                    &[whole, made],
+                )?,
                 None => made,
             });
         }
         inputs.extend(whole);
         let AttentionMask { is_causal: causal, window, .. } = self.hidden;
         let op = Op::Attention(Attention { causal, scale: self.scale, window, softcap: self.softcap });
-        let output = look.ty(node.outputs[0]).extents().unwrap_or_default();
+        let output = look.value_type(node.outputs[0]).extents().unwrap_or_default();
         if output == [self.batch, self.heads, self.q.extents[0], self.v.extents[1]] {
-            rebuild.emit(node, op, &inputs)?;
+            rebuild.emit_operator(node, op, &inputs)?;
         } else {
-            let made = rebuild.insert(Some(node), op, &inputs)?;
-            rebuild.emit(node, Op::Reshape(Reshape { shape: output }), &[made])?;
+            let made = rebuild.insert_operator(Some(node), op, &inputs)?;
+            rebuild.emit_operator(node, Op::Reshape(Reshape { shape: output }), &[made])?;
         }
         Ok(())
     }
 }
 
-/// What the softmax over the last dimension is taken of, seen from the weights; guarded or not.
+/// Returns the input of the softmax over the last dimension, guarded or not.
 fn softmax_input(look: &Look<'_>, guard: &Pattern, weights: ValueId) -> Option<ValueId> {
-    let node = look.node(weights).filter(|_| look.is_read_once(weights))?;
+    let node = look.producer_of(weights).filter(|_| look.is_read_once(weights))?;
     match &node.op {
         Op::Reshape(_) if keeps_matrices(look, node) => softmax_input(look, guard, node.inputs[0]),
         Op::Softmax(Softmax { axis, log: false }) => is_last(look, weights, *axis).then(|| node.inputs[0]),
         Op::Where(_) => {
             let found = guard.find_in(look, weights)?;
-            let softmax = look.node(found.get("y")?)?;
+            let softmax = look.producer_of(found.get("y")?)?;
             let Op::Softmax(Softmax { axis, log: false }) = softmax.op else { return None };
             let [is_nan, y] = [node.inputs[0], softmax.outputs[0]];
-            let is_inside = look.is_read_once(is_nan) && look.reads(y) == 2 && look.ty(y) == look.ty(weights);
+            let is_inside =
+                look.is_read_once(is_nan) && look.count_reads(y) == 2 && look.value_type(y) == look.value_type(weights);
             (is_inside && is_last(look, y, axis)).then(|| softmax.inputs[0])
         }
         _ => None,
@@ -203,14 +204,14 @@ fn softmax_input(look: &Look<'_>, guard: &Pattern, weights: ValueId) -> Option<V
 }
 
 fn is_last(look: &Look<'_>, id: ValueId, axis: i64) -> bool {
-    let rank = look.ty(id).rank() as i64;
+    let rank = look.value_type(id).rank() as i64;
     rank >= 3 && axis == rank - 1
 }
 
-/// Follows scores back to their product.
-fn scores<'a>(look: &Look<'a>, id: ValueId, steps: usize) -> Option<AttentionScores<'a>> {
-    let node = look.node(id).filter(|_| steps > 0 && look.is_read_once(id))?;
-    let before = |inner: ValueId| scores(look, inner, steps - 1).filter(|_| look.ty(inner) == look.ty(id));
+fn trace_scores<'a>(look: &Look<'a>, id: ValueId, steps: usize) -> Option<AttentionScores<'a>> {
+    let node = look.producer_of(id).filter(|_| steps > 0 && look.is_read_once(id))?;
+    let before =
+        |inner: ValueId| trace_scores(look, inner, steps - 1).filter(|_| look.value_type(inner) == look.value_type(id));
     let mut found = match &node.op {
         Op::MatMul(MatMul { transpose_a: false, .. }) => AttentionScores {
             product: node,
@@ -220,7 +221,7 @@ fn scores<'a>(look: &Look<'a>, id: ValueId, steps: usize) -> Option<AttentionSco
             leading: None,
             is_mask_merged: false,
         },
-        Op::Reshape(_) if keeps_matrices(look, node) => scores(look, node.inputs[0], steps - 1)?,
+        Op::Reshape(_) if keeps_matrices(look, node) => trace_scores(look, node.inputs[0], steps - 1)?,
         Op::Unary(Unary { function: UnaryOp::Tanh }) => {
             let mut found = before(node.inputs[0])?;
             if found.softcap.is_some() || !found.masks.is_empty() {
@@ -230,10 +231,10 @@ fn scores<'a>(look: &Look<'a>, id: ValueId, steps: usize) -> Option<AttentionSco
             found
         }
         Op::Binary(Binary { function: BinaryOp::Add }) => look
-            .either(id, BinaryOp::Add)
-            .find_map(|(inner, mask)| Some(before(inner)?.masked(look, [inner, mask], Mask::Added(mask))))?,
+            .operand_orders(id, BinaryOp::Add)
+            .find_map(|(inner, mask)| Some(before(inner)?.with_mask(look, [inner, mask], Mask::Added(mask))))?,
         Op::Binary(Binary { function: BinaryOp::Mul | BinaryOp::Div }) => {
-            let (inner, number) = scaled(look, node)?;
+            let (inner, number) = scaled_value(look, node)?;
             let mut found = before(inner)?;
             if !found.masks.is_empty() {
                 return None;
@@ -244,16 +245,17 @@ fn scores<'a>(look: &Look<'a>, id: ValueId, steps: usize) -> Option<AttentionSco
         Op::Where(_) => {
             let [condition, one, other] = [node.inputs[0], node.inputs[1], node.inputs[2]];
             [(one, other, true), (other, one, false)].into_iter().find_map(|(inner, number, is_seen_where_true)| {
-                let hidden = look.scalar(number).filter(|hidden| takes_all(look.ty(id).dtype, *hidden))?;
+                let hidden =
+                    look.constant_scalar(number).filter(|hidden| takes_all(look.value_type(id).dtype, *hidden))?;
                 let mask = Mask::Chosen { condition, is_seen_where_true, hidden };
                 // A large number would not be the same once more was added to it.
                 let found = before(inner).filter(|found| found.masks.is_empty() || hidden == f64::NEG_INFINITY)?;
-                Some(found.masked(look, [inner, condition], mask))
+                Some(found.with_mask(look, [inner, condition], mask))
             })?
         }
         _ => return None,
     };
-    match look.ty(id).extents()?[..] {
+    match look.value_type(id).extents()?[..] {
         [_, _, _] => {}
         [batch, heads, _, _] if found.leading.is_none_or(|leading| leading == [batch, heads]) => {
             found.leading = Some([batch, heads]);
@@ -264,71 +266,69 @@ fn scores<'a>(look: &Look<'a>, id: ValueId, steps: usize) -> Option<AttentionSco
 }
 
 impl AttentionScores<'_> {
-    /// With another mask, given by a value that meets the scores.
-    fn masked(mut self, look: &Look<'_>, [scores, given]: [ValueId; 2], mask: Mask) -> Self {
-        let is_merged = look.ty(scores).rank() == 3 && look.ty(given).rank() == 3;
-        self.is_mask_merged |= is_merged && look.ty(given).shape[0] != Dim::Known(1);
+    fn with_mask(mut self, look: &Look<'_>, [scores, given]: [ValueId; 2], mask: Mask) -> Self {
+        let is_merged = look.value_type(scores).rank() == 3 && look.value_type(given).rank() == 3;
+        self.is_mask_merged |= is_merged && look.value_type(given).shape[0] != Dim::Known(1);
         self.masks.push(mask);
         self
     }
 }
 
-/// Whether a score is lost in this number, so that adding it is choosing it.
+/// Whether adding this number loses the score, so that addition equals selection.
 fn takes_all(dtype: DType, hidden: f64) -> bool {
     hidden == f64::NEG_INFINITY || (dtype != DType::F16 && hidden <= -1e30)
 }
 
-/// A value and the number it is multiplied with.
-fn scaled(look: &Look<'_>, node: &Node) -> Option<(ValueId, f64)> {
+fn scaled_value(look: &Look<'_>, node: &Node) -> Option<(ValueId, f64)> {
     let [one, other] = node.inputs[..] else { return None };
     let found = match node.op {
-        Op::Binary(Binary { function: BinaryOp::Mul }) => {
-            look.scalar(other).map(|number| (one, number)).or_else(|| look.scalar(one).map(|number| (other, number)))
-        }
-        Op::Binary(Binary { function: BinaryOp::Div }) => look.scalar(other).map(|number| (one, 1.0 / number)),
+        Op::Binary(Binary { function: BinaryOp::Mul }) => look
+            .constant_scalar(other)
+            .map(|number| (one, number))
+            .or_else(|| look.constant_scalar(one).map(|number| (other, number))),
+        Op::Binary(Binary { function: BinaryOp::Div }) => look.constant_scalar(other).map(|number| (one, 1.0 / number)),
         _ => None,
     };
-    found.filter(|(inner, _)| look.ty(*inner) == look.ty(node.outputs[0]))
+    found.filter(|(inner, _)| look.value_type(*inner) == look.value_type(node.outputs[0]))
 }
 
-/// All dimensions but the last two, and those.
-fn split(extents: &[i64]) -> Option<(&[i64], [i64; 2])> {
+fn split_last_two(extents: &[i64]) -> Option<(&[i64], [i64; 2])> {
     let (before, last) = extents.split_last_chunk::<2>()?;
     Some((before, *last))
 }
 
-/// Whether a view only groups matrices in another way.
 fn keeps_matrices(look: &Look<'_>, node: &Node) -> bool {
-    let last_two = |id: ValueId| Some(split(&look.ty(id).extents()?)?.1);
+    let last_two = |id: ValueId| Some(split_last_two(&look.value_type(id).extents()?)?.1);
     let found = last_two(node.outputs[0]);
     found.is_some() && found == last_two(node.inputs[0])
 }
 
 impl ProductOperand {
-    /// Operand of a product. `is_turned`: positions are the last dimension. `takes_scale`: a preceding scale may be
-    /// absorbed.
-    fn of(look: &Look<'_>, id: ValueId, is_turned: bool, takes_scale: bool) -> Option<ProductOperand> {
-        let (_, mut extents) = split(&look.ty(id).extents()?)?;
+    /// `is_turned`: positions are the last dimension. `takes_scale`: a preceding scale may be absorbed.
+    fn match_operand(look: &Look<'_>, id: ValueId, is_turned: bool, takes_scale: bool) -> Option<ProductOperand> {
+        let (_, mut extents) = split_last_two(&look.value_type(id).extents()?)?;
         if is_turned {
             extents.reverse();
         }
         let mut found = ProductOperand { id, permutation: None, scale: 1.0, repeats: 1, extents };
         let mut is_turned = is_turned;
-        while let Some(node) = look.node(found.id) {
+        while let Some(node) = look.producer_of(found.id) {
             match &node.op {
                 Op::Reshape(_) if keeps_matrices(look, node) => {}
-                Op::Expand(_) | Op::Tile(_) if found.repeats == 1 => match repeats(look, node) {
+                Op::Expand(_) | Op::Tile(_) if found.repeats == 1 => match matrix_repeats(look, node) {
                     Some(repeats) => found.repeats = repeats,
                     None => break,
                 },
-                Op::Binary(_) => match scaled(look, node).filter(|_| takes_scale && look.is_read_once(found.id)) {
-                    Some((inner, number)) => {
-                        found.scale *= number;
-                        found.id = inner;
-                        continue;
+                Op::Binary(_) => {
+                    match scaled_value(look, node).filter(|_| takes_scale && look.is_read_once(found.id)) {
+                        Some((inner, number)) => {
+                            found.scale *= number;
+                            found.id = inner;
+                            continue;
+                        }
+                        None => break,
                     }
-                    None => break,
-                },
+                }
                 Op::Transpose(Transpose { permutation }) if is_turned => {
                     let mut permutation = permutation.clone();
                     let last = permutation.len() - 1;
@@ -346,45 +346,49 @@ impl ProductOperand {
             found.id = node.inputs[0];
         }
         if is_turned {
-            let rank = look.ty(found.id).rank() as i64;
+            let rank = look.value_type(found.id).rank() as i64;
             found.permutation = Some((0..rank - 2).chain([rank - 1, rank - 2]).collect());
         }
         Some(found)
     }
 
-    fn emit(&self, rebuild: &mut Rebuild<'_>, node: &Node, [batch, heads]: [i64; 2]) -> Result<ValueId> {
+    fn emit_operand(&self, rebuild: &mut Rebuild<'_>, node: &Node, [batch, heads]: [i64; 2]) -> Result<ValueId> {
         let mut value = rebuild.get(self.id)?;
         if let Some(permutation) = &self.permutation {
-            value =
-                rebuild.insert(Some(node), Op::Transpose(Transpose { permutation: permutation.clone() }), &[value])?;
+            value = rebuild.insert_operator(
+                Some(node),
+                Op::Transpose(Transpose { permutation: permutation.clone() }),
+                &[value],
+            )?;
         }
         let shape = vec![batch, heads, self.extents[0], self.extents[1]];
-        if rebuild.ty(value)?.extents().as_ref() == Some(&shape) {
+        if rebuild.type_of(value)?.extents().as_ref() == Some(&shape) {
             return Ok(value);
         }
-        rebuild.insert(Some(node), Op::Reshape(Reshape { shape }), &[value])
+        rebuild.insert_operator(Some(node), Op::Reshape(Reshape { shape }), &[value])
     }
 }
 
-/// How often an expansion repeats each matrix, where it does nothing else.
-fn repeats(look: &Look<'_>, node: &Node) -> Option<i64> {
-    let (x, y) = (look.ty(node.inputs[0]).extents()?, look.ty(node.outputs[0]).extents()?);
+/// Returns None if an expansion does more than repeat matrices.
+fn matrix_repeats(look: &Look<'_>, node: &Node) -> Option<i64> {
+    let (x, y) = (look.value_type(node.inputs[0]).extents()?, look.value_type(node.outputs[0]).extents()?);
     let last = y.len().checked_sub(3)?;
     let is_one = x.len() == y.len() && x[last] == 1 && x[..last] == y[..last] && x[last + 1..] == y[last + 1..];
     is_one.then(|| y[last])
 }
 
 impl Mask {
-    /// What a constant mask hides, where attention can hide it without one.
-    fn hidden(&self, look: &Look<'_>, [rows, places]: [i64; 2]) -> Option<AttentionMask> {
-        let nothing = AttentionMask::nothing(rows.unsigned_abs(), places.unsigned_abs());
+    /// Returns the mask attributes that replace a constant mask, or None.
+    fn structured_mask(&self, look: &Look<'_>, [rows, places]: [i64; 2]) -> Option<AttentionMask> {
+        let nothing = AttentionMask::fully_visible(rows.unsigned_abs(), places.unsigned_abs());
         let (Mask::Added(id) | Mask::Chosen { condition: id, .. }) = *self;
-        let ty = look.ty(id);
-        let data = look.data(id).filter(|_| ty.elements().is_some_and(|elements| elements <= MAX_LOOKED_AT))?;
-        let numbers = reference::constant(ty, data).ok()?.numbers();
+        let ty = look.value_type(id);
+        let data =
+            look.constant_data(id).filter(|_| ty.element_count().is_some_and(|elements| elements <= MAX_LOOKED_AT))?;
+        let numbers = reference::constant_tensor(ty, data).ok()?.to_numbers();
         let is_seen = |number: f64| match *self {
             Mask::Added(_) if number == 0.0 => Some(true),
-            Mask::Added(_) => (number == f64::NEG_INFINITY || number <= lowest(ty.dtype)).then_some(false),
+            Mask::Added(_) => (number == f64::NEG_INFINITY || number <= masking_number(ty.dtype)).then_some(false),
             Mask::Chosen { is_seen_where_true, .. } => Some((number != 0.0) == is_seen_where_true),
         };
         let seen: Vec<bool> = numbers.into_iter().map(is_seen).collect::<Option<_>>()?;
@@ -392,7 +396,7 @@ impl Mask {
             return Some(nothing);
         }
         // The same in all heads of all batches.
-        let (_, last) = split(&ty.extents()?)?;
+        let (_, last) = split_last_two(&ty.extents()?)?;
         if last != [rows, places] || rows > places {
             return None;
         }
@@ -405,20 +409,22 @@ impl Mask {
         (width > 0 && (0..).zip(&seen).all(is_expected)).then_some(AttentionMask { is_causal: true, window, ..nothing })
     }
 
-    /// Whether what it hides stays hidden, whatever else is added.
+    /// Whether masked positions stay masked, whatever is added.
     fn is_endless(&self, look: &Look<'_>) -> bool {
         match *self {
             Mask::Chosen { hidden, .. } => hidden == f64::NEG_INFINITY,
             Mask::Added(id) => {
-                let numbers = look.data(id).and_then(|data| reference::constant(look.ty(id), data).ok());
-                numbers
-                    .is_some_and(|tensor| tensor.numbers().iter().all(|number| *number == 0.0 || number.is_infinite()))
+                let numbers =
+                    look.constant_data(id).and_then(|data| reference::constant_tensor(look.value_type(id), data).ok());
+                numbers.is_some_and(|tensor| {
+                    tensor.to_numbers().iter().all(|number| *number == 0.0 || number.is_infinite())
+                })
             }
         }
     }
 
-    /// As numbers to be added.
-    fn emit(&self, look: &Look<'_>, rebuild: &mut Rebuild<'_>, node: &Node, dtype: DType) -> Result<ValueId> {
+    /// Emits numbers to add.
+    fn emit_mask(&self, look: &Look<'_>, rebuild: &mut Rebuild<'_>, node: &Node, dtype: DType) -> Result<ValueId> {
         let (condition, is_seen_where_true, hidden) = match *self {
             Mask::Added(id) => return rebuild.get(id),
             Mask::Chosen { condition, is_seen_where_true, hidden } => (condition, is_seen_where_true, hidden),
@@ -426,21 +432,21 @@ impl Mask {
         let number = TensorType::new(dtype, &[]);
         let (open, hidden) = (Const::Fill(0.0), Const::Fill(hidden));
         let [one, other] = if is_seen_where_true { [open, hidden] } else { [hidden, open] };
-        let ty = look.ty(condition);
+        let ty = look.value_type(condition);
         let folded = look
-            .data(condition)
-            .and_then(|data| fold(&Op::Where(Where {}), &[(ty, data), (&number, &one), (&number, &other)]));
+            .constant_data(condition)
+            .and_then(|data| fold_operator(&Op::Where(Where {}), &[(ty, data), (&number, &one), (&number, &other)]));
         if let Some(data) = folded {
-            return rebuild.constant("mask", TensorType { dtype, shape: ty.shape.clone() }, data);
+            return rebuild.add_constant("mask", TensorType { dtype, shape: ty.shape.clone() }, data);
         }
         let condition = rebuild.get(condition)?;
-        let one = rebuild.constant("seen", number.clone(), one)?;
-        let other = rebuild.constant("hidden", number, other)?;
-        rebuild.insert(Some(node), Op::Where(Where {}), &[condition, one, other])
+        let one = rebuild.add_constant("seen", number.clone(), one)?;
+        let other = rebuild.add_constant("hidden", number, other)?;
+        rebuild.insert_operator(Some(node), Op::Where(Where {}), &[condition, one, other])
     }
 }
 
-/// Added to a score of which something is known, this leaves nothing of its weight.
-fn lowest(dtype: DType) -> f64 {
+/// Leaves no weight to a score when added.
+fn masking_number(dtype: DType) -> f64 {
     if dtype == DType::F16 { -60_000.0 } else { -1e30 }
 }

@@ -18,6 +18,6 @@ pub(super) use masks::masks_unexpanded;
 pub(super) use normalisation::{absorb_scales, absorb_shifts, recognise_normalisations};
 
 use super::rebuild::Rebuild;
-use super::rewrite::{Part, Replacement, rewrite};
-use crate::look::{Look, about};
+use super::rewrite::{Part, Replacement, rewrite_nodes};
+use crate::look::{Look, is_close};
 use crate::pattern::Pattern;

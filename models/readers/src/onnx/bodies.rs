@@ -4,66 +4,63 @@
 //! is unrolled. Of others, the operators of one turn can be listed: they stand in the graph with the node left out.
 
 use super::call::Call;
-use super::import::{Failure, Importer, MAX_DEPTH, domain, has_bodies, spot};
+use super::import::{Failure, Importer, MAX_DEPTH, has_bodies, node_spot, normalise_domain};
 use super::messages;
 use super::rules::flex;
 use super::scope::{Scope, Slot};
-use super::sequence::{Slots, join, sequence, slot};
+use super::sequence::{Slots, input_slot, join_tensors, sequence_slot};
 use super::stated::stated_type;
 use crate::{Emit, Outcome, Refusal, malformed, unsupported};
 use models::graph::{Const, ValueId};
 use models::types::{DType, TensorType};
 use std::collections::HashMap;
 
-/// Loops with more turns are not unrolled.
+/// Loops with more iterations are not unrolled.
 const MAX_TURNS: i64 = 4096;
 
 type Slotted = Result<Vec<Slot>, Failure>;
 
-/// A graph among the attributes of a node.
 fn graph_of<'a>(call: &Call<'a>, name: &str) -> Outcome<&'a messages::Graph> {
-    let graph = call.attribute(name).and_then(|attribute| attribute.g.as_ref());
+    let graph = call.resolve_attribute(name).and_then(|attribute| attribute.g.as_ref());
     graph.map_or_else(|| malformed(format!("it has no `{name}`")), Ok)
 }
 
-/// The one number of a value, if it is known.
-fn known(emit: &Emit<'_>, id: ValueId) -> Outcome<Option<f64>> {
-    match emit.builder.data(id) {
+/// Returns the only number of a value, if it is constant.
+fn known_scalar(emit: &Emit<'_>, id: ValueId) -> Outcome<Option<f64>> {
+    match emit.builder.constant_data(id) {
         Some(_) => emit.known_number(id, "it").map(Some),
         None => Ok(None),
     }
 }
 
-fn tensor(slot: &Slot) -> Outcome<ValueId> {
+fn require_tensor(slot: &Slot) -> Outcome<ValueId> {
     match slot {
         Slot::Value(id) => Ok(*id),
         _ => unsupported("a tensor of its graph is left out, or none"),
     }
 }
 
-/// The results of all turns as one tensor, joined along a new axis.
-fn stacked(emit: &mut Emit<'_>, parts: &[ValueId], axis: i64, info: &messages::ValueInfo) -> Outcome<ValueId> {
+fn stack_results(emit: &mut Emit<'_>, parts: &[ValueId], axis: i64, info: &messages::ValueInfo) -> Outcome<ValueId> {
     if !parts.is_empty() {
-        return join(emit, parts, axis, true);
+        return join_tensors(emit, parts, axis, true);
     }
     let stated = stated_type(info).ok().and_then(|ty| Some((ty.dtype, ty.extents()?)));
     let Some((dtype, mut extents)) = stated else {
         return unsupported("it has no turns, and its graph does not say which shape the result has");
     };
-    let axis = emit.axis(axis, extents.len() + 1)?;
+    let axis = emit.resolve_axis(axis, extents.len() + 1)?;
     extents.insert(axis, 0);
-    emit.constant(TensorType::new(dtype, &extents), Const::Small(Vec::new()))
+    emit.add_constant(TensorType::new(dtype, &extents), Const::Small(Vec::new()))
 }
 
-/// One part of a tensor without the axis along which it was cut.
-fn part(emit: &mut Emit<'_>, x: ValueId, axis: usize, place: i64) -> Outcome<ValueId> {
+/// Returns one part of a tensor, without the axis along which it was cut.
+fn take_part(emit: &mut Emit<'_>, x: ValueId, axis: usize, place: i64) -> Outcome<ValueId> {
     let mut extents = emit.extents(x)?;
     let part = emit.slice(x, axis, place, place + 1)?;
     extents.remove(axis);
     emit.reshape(part, &extents)
 }
 
-/// How the inputs and outputs of a `Scan` are cut and joined.
 struct ScanAxes {
     inputs: Vec<(usize, bool)>,
     outputs: Vec<(i64, bool)>,
@@ -71,8 +68,8 @@ struct ScanAxes {
 }
 
 impl ScanAxes {
-    fn of(emit: &Emit<'_>, call: &Call<'_>, scanned: &[ValueId], outputs: usize) -> Outcome<ScanAxes> {
-        let list = |name: &str, count: usize| match call.ints(name) {
+    fn parse_axes(emit: &Emit<'_>, call: &Call<'_>, scanned: &[ValueId], outputs: usize) -> Outcome<ScanAxes> {
+        let list = |name: &str, count: usize| match call.int_list(name) {
             Some(list) if list.len() != count => {
                 malformed(format!("`{name}` has {} entries, must have {count}", list.len()))
             }
@@ -85,7 +82,7 @@ impl ScanAxes {
         let mut turns: Option<i64> = None;
         for ((&id, axis), direction) in scanned.iter().zip(axes).zip(list(directions, scanned.len())?) {
             let extents = emit.extents(id)?;
-            let axis = emit.axis(axis, extents.len())?;
+            let axis = emit.resolve_axis(axis, extents.len())?;
             if *turns.get_or_insert(extents[axis]) != extents[axis] {
                 return malformed("its inputs have different numbers of parts");
             }
@@ -97,41 +94,39 @@ impl ScanAxes {
         Ok(ScanAxes { inputs: axes_of_inputs, outputs: outputs.collect(), turns: turns.unwrap_or(0) })
     }
 
-    /// The parts of the inputs for one turn.
-    fn parts(&self, emit: &mut Emit<'_>, scanned: &[ValueId], turn: i64) -> Outcome<Vec<Slot>> {
+    fn slice_inputs(&self, emit: &mut Emit<'_>, scanned: &[ValueId], turn: i64) -> Outcome<Vec<Slot>> {
         let cuts = scanned.iter().zip(&self.inputs);
         cuts.map(|(&id, &(axis, is_reversed))| {
             let place = if is_reversed { self.turns - 1 - turn } else { turn };
-            part(emit, id, axis, place).map(Slot::Value)
+            take_part(emit, id, axis, place).map(Slot::Value)
         })
         .collect()
     }
 }
 
 impl<'a> Importer<'a> {
-    /// The results of an operator with graphs of its own, or nothing where the operator has none.
     pub(super) fn with_bodies(&mut self, call: &Call<'a>, slots: &Slots, scope: &mut Scope<'a>) -> Option<Slotted> {
         let operator = call.node.op_type.as_str();
-        if !has_bodies(domain(&call.node.domain), operator) {
+        if !has_bodies(normalise_domain(&call.node.domain), operator) {
             return None;
         }
         if operator == "If" {
-            return Some(self.branch(call, scope));
+            return Some(self.inline_branch(call, scope));
         }
-        let place = format!("{}/", spot(call.node, scope));
+        let place = format!("{}/", node_spot(call.node, scope));
         let outer = std::mem::replace(&mut scope.place, place);
         let results = match operator {
-            "Loop" => self.repeat(call, slots, scope),
-            "Scan" => self.scan(call, scope),
-            "SequenceMap" => self.map(call, slots, scope),
+            "Loop" => self.unroll_loop(call, slots, scope),
+            "Scan" => self.unroll_scan(call, scope),
+            "SequenceMap" => self.map_sequence(call, slots, scope),
             _ => self.flex_attention(call, scope),
         };
         scope.place = outer;
         Some(results)
     }
 
-    /// Adds the nodes of a graph with these inputs, and returns its outputs.
-    fn body(&mut self, graph: &'a messages::Graph, inputs: Vec<Slot>, scope: &mut Scope<'a>) -> Slotted {
+    /// Adds the nodes of a subgraph and returns its outputs.
+    fn inline_body(&mut self, graph: &'a messages::Graph, inputs: Vec<Slot>, scope: &mut Scope<'a>) -> Slotted {
         if scope.depth >= MAX_DEPTH {
             return Err(Refusal::Malformed(format!("graphs are nested more than {MAX_DEPTH} deep")).into());
         }
@@ -143,16 +138,16 @@ impl<'a> Importer<'a> {
         let names = graph.input.iter().map(|info| info.name.as_str()).zip(inputs);
         scope.names.push(names.collect::<HashMap<_, _>>());
         scope.depth += 1;
-        let done = self.constants(graph, scope).and_then(|()| self.nodes(&graph.node, scope));
-        let outputs: Option<Vec<Slot>> = graph.output.iter().map(|info| scope.find(&info.name)).collect();
+        let done = self.add_constants(graph, scope).and_then(|()| self.import_nodes(&graph.node, scope));
+        let outputs: Option<Vec<Slot>> = graph.output.iter().map(|info| scope.find_name(&info.name)).collect();
         scope.names.pop();
         scope.depth -= 1;
         done.map_err(Failure::Inside)?;
         outputs.ok_or_else(|| Refusal::Malformed("its graph does not make all of its outputs".to_owned()).into())
     }
 
-    /// Refuses a node whose turns or branch are not known. On request, its graphs are listed once.
-    fn open(
+    /// Refuses a node with unknown trip count or branch. On request, lists its subgraphs once.
+    fn refuse_open(
         &mut self,
         reason: &str,
         bodies: Vec<(&'a messages::Graph, Vec<Slot>)>,
@@ -164,39 +159,39 @@ impl<'a> Importer<'a> {
             return Ok(Refusal::Unsupported(format!("{reason}; {hint}")).into());
         }
         for (graph, inputs) in bodies {
-            let made = self.body(graph, inputs, scope)?;
-            self.loose_ends.extend(made.iter().filter_map(|slot| tensor(slot).ok()));
+            let made = self.inline_body(graph, inputs, scope)?;
+            self.loose_ends.extend(made.iter().filter_map(|slot| require_tensor(slot).ok()));
         }
         Ok(Refusal::Unsupported(format!("{reason}; the operators {what} are listed")).into())
     }
 
-    /// The branch that a known condition chooses.
-    fn branch(&mut self, call: &Call<'a>, scope: &mut Scope<'a>) -> Slotted {
-        let name = match known(&self.emit, call.input(0)?)? {
+    fn inline_branch(&mut self, call: &Call<'a>, scope: &mut Scope<'a>) -> Slotted {
+        let name = match known_scalar(&self.emit, call.input(0)?)? {
             Some(0.0) => "else_branch",
             Some(_) => "then_branch",
             None => {
                 let bodies =
                     vec![(graph_of(call, "then_branch")?, Vec::new()), (graph_of(call, "else_branch")?, Vec::new())];
                 let reason = "its condition is computed while the model runs; `--bind NAME=VALUE` fixes an input that decides it";
-                return Err(self.open(reason, bodies, scope)?);
+                return Err(self.refuse_open(reason, bodies, scope)?);
             }
         };
         let graph = graph_of(call, name)?;
-        self.body(graph, Vec::new(), scope)
+        self.inline_body(graph, Vec::new(), scope)
     }
 
-    /// A `Loop`, unrolled: `turns, condition, states… -> states…, results of each turn…`
-    fn repeat(&mut self, call: &Call<'a>, slots: &Slots, scope: &mut Scope<'a>) -> Slotted {
+    /// Unrolls a `Loop`: `turns, condition, states… -> states…, results of each turn…`
+    fn unroll_loop(&mut self, call: &Call<'a>, slots: &Slots, scope: &mut Scope<'a>) -> Slotted {
         let graph = graph_of(call, "body")?;
-        let given =
-            |index: usize| slot(call, slots, index).map_or_else(|| malformed(format!("input {index} is missing")), Ok);
+        let given = |index: usize| {
+            input_slot(call, slots, index).map_or_else(|| malformed(format!("input {index} is missing")), Ok)
+        };
         let mut states = (2..call.node.input.len()).map(given).collect::<Outcome<Vec<Slot>>>()?;
         let carried = states.len();
         let Some(infos) = graph.output.get(1 + carried..) else {
             return Err(Refusal::Malformed(format!("its graph has fewer outputs than {} states", carried)).into());
         };
-        let mut condition = call.optional(1);
+        let mut condition = call.optional_input(1);
         let mut results = vec![Vec::new(); infos.len()];
         for turn in 0.. {
             match self.turns_end(call, condition, turn)? {
@@ -204,29 +199,30 @@ impl<'a> Importer<'a> {
                 Ok(false) => {}
                 Err(reason) => {
                     let inputs = self.one_turn(states, scope).map_err(Failure::Inside)?;
-                    return Err(self.open(&reason, vec![(graph, inputs)], scope)?);
+                    return Err(self.refuse_open(&reason, vec![(graph, inputs)], scope)?);
                 }
             }
-            let counter = self.emit.scalar(DType::I64, turn as f64)?;
-            let goes_on = condition.map_or_else(|| self.emit.scalar(DType::Bool, 1.0), Ok)?;
+            let counter = self.emit.add_scalar(DType::I64, turn as f64)?;
+            let goes_on = condition.map_or_else(|| self.emit.add_scalar(DType::Bool, 1.0), Ok)?;
             let inputs = [Slot::Value(counter), Slot::Value(goes_on)].into_iter().chain(states).collect();
-            let mut made = self.body(graph, inputs, scope)?.into_iter();
-            let next = made.next().map_or_else(|| malformed("its graph has no outputs"), |slot| tensor(&slot))?;
+            let mut made = self.inline_body(graph, inputs, scope)?.into_iter();
+            let next =
+                made.next().map_or_else(|| malformed("its graph has no outputs"), |slot| require_tensor(&slot))?;
             condition = condition.map(|_| next);
             states = made.by_ref().take(carried).collect();
             for (list, slot) in results.iter_mut().zip(made) {
-                list.push(tensor(&slot)?);
+                list.push(require_tensor(&slot)?);
             }
         }
         for (parts, info) in results.iter().zip(infos) {
-            states.push(Slot::Value(stacked(&mut self.emit, parts, 0, info)?));
+            states.push(Slot::Value(stack_results(&mut self.emit, parts, 0, info)?));
         }
         Ok(states)
     }
 
-    /// Whether a loop ends before this turn, or why that is not known.
+    /// Returns whether a loop ends before this iteration, or why that is unknown.
     fn turns_end(&self, call: &Call<'a>, condition: Option<ValueId>, turn: i64) -> Outcome<Result<bool, String>> {
-        let most = match call.optional(0).map(|id| known(&self.emit, id)).transpose()? {
+        let most = match call.optional_input(0).map(|id| known_scalar(&self.emit, id)).transpose()? {
             None => i64::MAX,
             Some(Some(most)) => most as i64,
             Some(None) => {
@@ -237,7 +233,7 @@ impl<'a> Importer<'a> {
         if turn >= most {
             return Ok(Ok(true));
         }
-        match condition.map(|id| known(&self.emit, id)).transpose()? {
+        match condition.map(|id| known_scalar(&self.emit, id)).transpose()? {
             Some(None) => return Ok(Err("whether it goes on is computed while the model runs".to_owned())),
             Some(Some(0.0)) => return Ok(Ok(true)),
             _ => {}
@@ -253,25 +249,26 @@ impl<'a> Importer<'a> {
         Ok(Err(format!("it has {count}, and up to {MAX_TURNS} are unrolled")))
     }
 
-    /// The inputs of a loop's graph where the turn is given from outside.
+    /// Returns the inputs of a loop body whose iteration number is a graph input.
     fn one_turn(&mut self, states: Vec<Slot>, scope: &Scope<'a>) -> models::error::Result<Vec<Slot>> {
         let scalar = |dtype: DType| TensorType::new(dtype, &[]);
-        let counter = self.emit.builder.input(&format!("{}turn", scope.place), scalar(DType::I64))?;
-        let goes_on = self.emit.builder.input(&format!("{}condition", scope.place), scalar(DType::Bool))?;
+        let counter = self.emit.builder.add_input(&format!("{}turn", scope.place), scalar(DType::I64))?;
+        let goes_on = self.emit.builder.add_input(&format!("{}condition", scope.place), scalar(DType::Bool))?;
         Ok([Slot::Value(counter), Slot::Value(goes_on)].into_iter().chain(states).collect())
     }
 
-    /// A `Scan`, unrolled: `states…, tensors that are cut… -> states…, results of each turn…`
-    fn scan(&mut self, call: &Call<'a>, scope: &mut Scope<'a>) -> Slotted {
+    /// Unrolls a `Scan`: `states…, tensors that are cut… -> states…, results of each turn…`
+    fn unroll_scan(&mut self, call: &Call<'a>, scope: &mut Scope<'a>) -> Slotted {
         let graph = graph_of(call, "body")?;
         // Before version 9, lengths stood first and every tensor had a batch.
         let first = usize::from(call.opset < 9);
-        if first == 1 && call.optional(0).is_some() {
+        if first == 1 && call.optional_input(0).is_some() {
             return Err(Refusal::Unsupported("its sequences have lengths of their own".to_owned()).into());
         }
         let mut states = (first..call.node.input.len()).map(|index| call.input(index)).collect::<Outcome<Vec<_>>>()?;
-        let cut =
-            usize::try_from(call.int("num_scan_inputs", 0)).ok().filter(|count| (1..=states.len()).contains(count));
+        let cut = usize::try_from(call.int_attribute("num_scan_inputs", 0))
+            .ok()
+            .filter(|count| (1..=states.len()).contains(count));
         let Some(cut) = cut else {
             return Err(Refusal::Malformed("`num_scan_inputs` does not fit its inputs".to_owned()).into());
         };
@@ -294,7 +291,7 @@ impl<'a> Importer<'a> {
             results.resize(made.len(), Vec::new());
             results.iter_mut().zip(made).for_each(|(list, id)| list.push(id));
         }
-        let joined = results.iter().map(|parts| join(&mut self.emit, parts, 0, true).map(Slot::Value));
+        let joined = results.iter().map(|parts| join_tensors(&mut self.emit, parts, 0, true).map(Slot::Value));
         Ok(joined.collect::<Outcome<Vec<_>>>()?)
     }
 
@@ -309,17 +306,17 @@ impl<'a> Importer<'a> {
         let Some(infos) = graph.output.get(carried..) else {
             return Err(Refusal::Malformed(format!("its graph has fewer outputs than {carried} states")).into());
         };
-        let axes = ScanAxes::of(&self.emit, call, &scanned, infos.len())?;
+        let axes = ScanAxes::parse_axes(&self.emit, call, &scanned, infos.len())?;
         let mut results = vec![Vec::new(); infos.len()];
         for turn in 0..axes.turns {
-            let parts = axes.parts(&mut self.emit, &scanned, turn)?;
+            let parts = axes.slice_inputs(&mut self.emit, &scanned, turn)?;
             let inputs = states.iter().copied().map(Slot::Value).chain(parts).collect();
             if axes.turns > MAX_TURNS {
                 let reason = format!("it has {} turns, and up to {MAX_TURNS} are unrolled", axes.turns);
-                return Err(self.open(&reason, vec![(graph, inputs)], scope)?);
+                return Err(self.refuse_open(&reason, vec![(graph, inputs)], scope)?);
             }
-            let made = self.body(graph, inputs, scope)?;
-            let made = made.iter().map(tensor).collect::<Outcome<Vec<_>>>()?;
+            let made = self.inline_body(graph, inputs, scope)?;
+            let made = made.iter().map(require_tensor).collect::<Outcome<Vec<_>>>()?;
             let (next, of_turn) = made.split_at(carried);
             states = next.to_vec();
             results.iter_mut().zip(of_turn).for_each(|(list, &id)| list.push(id));
@@ -328,20 +325,20 @@ impl<'a> Importer<'a> {
             if is_reversed {
                 parts.reverse();
             }
-            states.push(stacked(&mut self.emit, &parts, axis, info)?);
+            states.push(stack_results(&mut self.emit, &parts, axis, info)?);
         }
         Ok(states)
     }
 
-    /// A graph for each tensor of a sequence: `sequence, sequences and tensors… -> sequences…`
-    fn map(&mut self, call: &Call<'a>, slots: &Slots, scope: &mut Scope<'a>) -> Slotted {
+    /// Applies a graph to each tensor of a sequence: `sequence, sequences and tensors… -> sequences…`
+    fn map_sequence(&mut self, call: &Call<'a>, slots: &Slots, scope: &mut Scope<'a>) -> Slotted {
         let graph = graph_of(call, "body")?;
         let Some(Slot::Sequence(first)) = slots.get(&0) else {
             return Err(Refusal::Malformed("its first input is no sequence".to_owned()).into());
         };
         let mut results = vec![Vec::new(); graph.output.len()];
         for turn in 0..first.len() {
-            let of_turn = |index: usize| match slot(call, slots, index) {
+            let of_turn = |index: usize| match input_slot(call, slots, index) {
                 Some(Slot::Sequence(parts)) => match parts.get(turn) {
                     Some(&part) => Ok(Slot::Value(part)),
                     None => malformed(format!("input {index} has fewer tensors than the first")),
@@ -350,30 +347,36 @@ impl<'a> Importer<'a> {
                 None => malformed(format!("input {index} is missing")),
             };
             let inputs = (0..call.node.input.len()).map(of_turn).collect::<Outcome<Vec<_>>>()?;
-            for (list, slot) in results.iter_mut().zip(self.body(graph, inputs, scope)?) {
-                list.push(tensor(&slot)?);
+            for (list, slot) in results.iter_mut().zip(self.inline_body(graph, inputs, scope)?) {
+                list.push(require_tensor(&slot)?);
             }
         }
-        Ok(results.into_iter().map(sequence).collect::<Outcome<Vec<_>>>()?)
+        Ok(results.into_iter().map(sequence_slot).collect::<Outcome<Vec<_>>>()?)
     }
 
-    /// Attention whose scores and probabilities pass graphs of their own.
+    /// Attention with subgraphs that modify scores and probabilities.
     fn flex_attention(&mut self, call: &Call<'a>, scope: &mut Scope<'a>) -> Slotted {
-        let mut x = flex::scores(&mut self.emit, call)?;
-        x = self.changed(call, "score_mod", x, scope)?;
-        x = flex::probabilities(&mut self.emit, x)?;
-        x = self.changed(call, "prob_mod", x, scope)?;
-        Ok(vec![Slot::Value(flex::weighted(&mut self.emit, call, x)?)])
+        let mut x = flex::scaled_scores(&mut self.emit, call)?;
+        x = self.apply_modifier(call, "score_mod", x, scope)?;
+        x = flex::softmax_scores(&mut self.emit, x)?;
+        x = self.apply_modifier(call, "prob_mod", x, scope)?;
+        Ok(vec![Slot::Value(flex::weigh_values(&mut self.emit, call, x)?)])
     }
 
-    fn changed(&mut self, call: &Call<'a>, name: &str, x: ValueId, scope: &mut Scope<'a>) -> Result<ValueId, Failure> {
-        if call.attribute(name).is_none() {
+    fn apply_modifier(
+        &mut self,
+        call: &Call<'a>,
+        name: &str,
+        x: ValueId,
+        scope: &mut Scope<'a>,
+    ) -> Result<ValueId, Failure> {
+        if call.resolve_attribute(name).is_none() {
             return Ok(x);
         }
-        let made = self.body(graph_of(call, name)?, vec![Slot::Value(x)], scope)?;
+        let made = self.inline_body(graph_of(call, name)?, vec![Slot::Value(x)], scope)?;
         match made.as_slice() {
             [slot] => {
-                let y = tensor(slot)?;
+                let y = require_tensor(slot)?;
                 if self.emit.ty(y)? != self.emit.ty(x)? {
                     return Err(Refusal::Malformed(format!("`{name}` changes the type of its input")).into());
                 }
@@ -384,10 +387,9 @@ impl<'a> Importer<'a> {
     }
 }
 
-/// One sample of a batch, without the axis of the batch.
 fn part_of_batch(emit: &mut Emit<'_>, x: ValueId, sample: i64, batch: i64) -> Outcome<ValueId> {
     match emit.extents(x)?.first() {
-        Some(&extent) if extent == batch => part(emit, x, 0, sample),
+        Some(&extent) if extent == batch => take_part(emit, x, 0, sample),
         _ => malformed(format!("{} has no batch of {batch}", emit.ty(x)?)),
     }
 }

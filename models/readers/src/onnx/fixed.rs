@@ -1,7 +1,7 @@
 //! Replaces the types of a model's inputs and outputs and copies every other field unchanged.
 
 use super::messages::{self, Dimension, Extent, Shape, ValueInfo};
-use super::{tensor, undecodable};
+use super::{decode_error, tensor};
 use bytes::Bytes;
 use models::error::Result;
 use models::graph::{Graph, ValueId};
@@ -9,52 +9,50 @@ use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, encode
 use prost::{DecodeError, Message};
 
 type Decoded<T> = std::result::Result<T, DecodeError>;
-/// Other contents of a field, if it gets any.
 type FieldChange = Decoded<Option<Vec<u8>>>;
 
-/// Fields of the messages, by the public schema.
+/// Field number in the public schema.
 const MODEL_GRAPH: u32 = 7;
 const GRAPH_INPUT: u32 = 11;
 const GRAPH_OUTPUT: u32 = 12;
 
 /// Returns the file with the types of `graph` for its inputs and for the outputs that the graph names.
 pub fn with_extents(bytes: Bytes, file: &str, graph: &Graph) -> Result<Vec<u8>> {
-    let model = rewritten(&bytes, |tag, field| match tag {
-        MODEL_GRAPH => rewritten(field, |tag, field| match tag {
+    let model = rewrite_message(&bytes, |tag, field| match tag {
+        MODEL_GRAPH => rewrite_message(field, |tag, field| match tag {
             GRAPH_INPUT => {
                 let info = ValueInfo::decode(field)?;
                 let known = graph.inputs.iter().find(|id| graph.value(**id).is_some_and(|v| v.name == info.name));
-                Ok(known.map(|id| stated(graph, *id, info).encode_to_vec()))
+                Ok(known.map(|id| state_extents(graph, *id, info).encode_to_vec()))
             }
             GRAPH_OUTPUT => {
                 let info = ValueInfo::decode(field)?;
                 let id = graph.outputs.iter().find(|id| graph.value(**id).is_some_and(|v| v.name == info.name));
                 let is_tensor = info.ty.as_ref().is_none_or(|ty| ty.tensor.is_some());
-                Ok(id.filter(|_| is_tensor).map(|id| stated(graph, *id, info).encode_to_vec()))
+                Ok(id.filter(|_| is_tensor).map(|id| state_extents(graph, *id, info).encode_to_vec()))
             }
             _ => Ok(None),
         })
         .map(Some),
         _ => Ok(None),
     });
-    model.map_err(|error| undecodable(file, &error))
+    model.map_err(|error| decode_error(file, &error))
 }
 
-/// What the file says of a value, with the extents that the graph has.
-fn stated(graph: &Graph, id: ValueId, info: ValueInfo) -> ValueInfo {
+/// Replaces the extents that the file states for a value by those of the graph.
+fn state_extents(graph: &Graph, id: ValueId, info: ValueInfo) -> ValueInfo {
     let Some(ty) = graph.value(id).map(|value| &value.ty) else { return info };
     let dims = ty.extents().unwrap_or_default();
     let dim = |extent: i64| Dimension { value: Some(Extent::Value(extent)) };
     let shape = Shape { dim: dims.into_iter().map(dim).collect() };
     let stated = info.ty.as_ref().and_then(|ty| ty.tensor.as_ref()).map_or(0, |tensor| tensor.elem_type);
     // A type of less than 8 bits is wider in the graph.
-    let elem_type = if stated == 0 { tensor::code(ty.dtype) } else { stated };
+    let elem_type = if stated == 0 { tensor::dtype_code(ty.dtype) } else { stated };
     let tensor = messages::TensorType { elem_type, shape: Some(shape) };
     ValueInfo { name: info.name, ty: Some(messages::Type { tensor: Some(tensor) }) }
 }
 
-/// A message whose fields are copied, but for those that get other contents.
-fn rewritten(message: &[u8], mut change: impl FnMut(u32, &[u8]) -> FieldChange) -> Decoded<Vec<u8>> {
+fn rewrite_message(message: &[u8], mut change: impl FnMut(u32, &[u8]) -> FieldChange) -> Decoded<Vec<u8>> {
     let mut rest = message;
     let mut out = Vec::with_capacity(message.len());
     while !rest.is_empty() {

@@ -9,7 +9,7 @@ use super::scope::{Scope, Slot};
 use super::sequence::{self, Slots};
 use super::stated::{has_no_shape, stated_type};
 use super::{order, rules, tensor};
-use crate::{Emit, Options, Refusal, Skipped, finish, shown};
+use crate::{Emit, Options, Refusal, Skipped, escape_name, finish_graph};
 use models::check::GraphLimits;
 use models::error::{Error, Result};
 use models::graph::{Graph, Origin, ValueId};
@@ -17,9 +17,8 @@ use models::types::Dim;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-/// Versions of the operator set that are understood.
 const OPSETS: std::ops::RangeInclusive<i64> = 6..=28;
-/// Functions within functions and branches within branches.
+/// Limit on nested functions and branches.
 pub(super) const MAX_DEPTH: usize = 32;
 
 pub(super) struct Importer<'a> {
@@ -28,18 +27,17 @@ pub(super) struct Importer<'a> {
     pub(super) options: &'a Options,
     pub(super) emit: Emit<'a>,
     functions: HashMap<(&'a str, &'a str, &'a str), &'a messages::Function>,
-    /// Types that the file gives for the values of its main graph.
+    /// Stated types of values of the main graph.
     stated: HashMap<&'a str, &'a messages::ValueInfo>,
     skipped: Vec<Skipped>,
-    /// What skipped nodes read: results of the graph that remains.
+    /// Inputs of skipped nodes, which become outputs of the remaining graph.
     pub(super) loose_ends: Vec<ValueId>,
     visited: usize,
-    /// Largest number of nodes after inlining, which nested calls of functions multiply.
+    /// Limit on nodes after inlining, which nested function calls multiply.
     most: usize,
 }
 
-/// The graph of a decoded model.
-pub(super) fn import(
+pub(super) fn import_model(
     model: &messages::Model,
     file: &str,
     folder: Option<&Path>,
@@ -61,7 +59,7 @@ pub(super) fn import(
         functions: model
             .functions
             .iter()
-            .map(|function| ((domain(&function.domain), &*function.name, &*function.overload), function))
+            .map(|function| ((normalise_domain(&function.domain), &*function.name, &*function.overload), function))
             .collect(),
         stated: HashMap::new(),
         skipped: Vec::new(),
@@ -71,22 +69,22 @@ pub(super) fn import(
     };
     let mut scope = Scope {
         names: vec![HashMap::new()],
-        opsets: importer.opsets(&model.opset_import)?,
+        opsets: importer.check_opsets(&model.opset_import)?,
         arguments: HashMap::new(),
         place: String::new(),
         depth: 0,
     };
-    importer.constants(graph, &mut scope)?;
-    importer.inputs(graph, &mut scope)?;
+    importer.add_constants(graph, &mut scope)?;
+    importer.add_inputs(graph, &mut scope)?;
     if !importer.is_reshaped(graph) {
         let infos = graph.value_info.iter().chain(&graph.output);
         importer.stated = infos.map(|info| (info.name.as_str(), info)).collect();
     }
-    importer.nodes(&graph.node, &mut scope)?;
-    importer.finish(graph, &scope)
+    importer.import_nodes(&graph.node, &mut scope)?;
+    importer.finish_import(graph, &scope)
 }
 
-/// Nodes that the graph of a file may have: some thousands in any case, and several for each node of the file.
+/// Returns the node limit of a file: a constant floor, or a multiple of its node count.
 fn most_nodes(model: &messages::Model) -> usize {
     const ALWAYS: usize = 20_000;
     const FOR_EACH_NODE: usize = 8;
@@ -96,15 +94,15 @@ fn most_nodes(model: &messages::Model) -> usize {
     most.min(GraphLimits::default().nodes)
 }
 
-/// The default domain has two spellings.
-pub(super) fn domain(name: &str) -> &str {
+/// Maps both spellings of the default domain to the empty one.
+pub(super) fn normalise_domain(name: &str) -> &str {
     if name == "ai.onnx" { "" } else { name }
 }
 
 impl<'a> Importer<'a> {
-    fn opsets(&self, sets: &'a [messages::OperatorSet]) -> Result<HashMap<&'a str, i64>> {
+    fn check_opsets(&self, sets: &'a [messages::OperatorSet]) -> Result<HashMap<&'a str, i64>> {
         for set in sets {
-            if domain(&set.domain).is_empty() && !OPSETS.contains(&set.version) {
+            if normalise_domain(&set.domain).is_empty() && !OPSETS.contains(&set.version) {
                 let (first, last) = (OPSETS.start(), OPSETS.end());
                 let reason = format!(
                     "operator set {} is not between {first} and {last}; convert it with ONNX's version converter",
@@ -113,17 +111,16 @@ impl<'a> Importer<'a> {
                 return Err(self.unsupported("as a whole".to_owned(), reason));
             }
         }
-        Ok(sets.iter().map(|set| (domain(&set.domain), set.version)).collect())
+        Ok(sets.iter().map(|set| (normalise_domain(&set.domain), set.version)).collect())
     }
 
-    /// Constants of the graph. Old files list them among the inputs too.
-    pub(super) fn constants(&mut self, graph: &'a messages::Graph, scope: &mut Scope<'a>) -> Result<()> {
+    pub(super) fn add_constants(&mut self, graph: &'a messages::Graph, scope: &mut Scope<'a>) -> Result<()> {
         for message in &graph.initializer {
-            let id = match self.emit.shared.get(&tensor::key(message)) {
+            let id = match self.emit.shared.get(&tensor::message_key(message)) {
                 Some(&id) => id,
-                None => self.initializer(message)?,
+                None => self.add_initializer(message)?,
             };
-            self.bind(&message.name, Slot::Value(id), scope)?;
+            self.bind_slot(&message.name, Slot::Value(id), scope)?;
         }
         match graph.sparse_initializer.first() {
             Some(sparse) => {
@@ -134,28 +131,28 @@ impl<'a> Importer<'a> {
         }
     }
 
-    fn initializer(&mut self, message: &messages::Tensor) -> Result<ValueId> {
-        let place = || format!("initializer `{}`", shown(&message.name));
+    fn add_initializer(&mut self, message: &messages::Tensor) -> Result<ValueId> {
+        let place = || format!("initializer `{}`", escape_name(&message.name));
         let (ty, data) =
-            tensor::constant(message, self.emit.folder).map_err(|reason| self.malformed(place(), reason))?;
-        let id = self.emit.builder.constant(&message.name, ty, data)?;
-        tensor::note(&mut self.emit, message, id);
+            tensor::constant_data(message, self.emit.folder).map_err(|reason| self.malformed(place(), reason))?;
+        let id = self.emit.builder.add_constant(&message.name, ty, data)?;
+        tensor::record_constant(&mut self.emit, message, id);
         Ok(id)
     }
 
-    pub(super) fn nodes(&mut self, nodes: &'a [messages::Node], scope: &mut Scope<'a>) -> Result<()> {
-        match order::sorted(nodes) {
-            Some(order) => order.into_iter().try_for_each(|index| self.node(&nodes[index], scope)),
-            None => nodes.iter().try_for_each(|node| self.node(node, scope)),
+    pub(super) fn import_nodes(&mut self, nodes: &'a [messages::Node], scope: &mut Scope<'a>) -> Result<()> {
+        match order::sort_nodes(nodes) {
+            Some(order) => order.into_iter().try_for_each(|index| self.import_node(&nodes[index], scope)),
+            None => nodes.iter().try_for_each(|node| self.import_node(node, scope)),
         }
     }
 
-    fn node(&mut self, node: &'a messages::Node, scope: &mut Scope<'a>) -> Result<()> {
+    fn import_node(&mut self, node: &'a messages::Node, scope: &mut Scope<'a>) -> Result<()> {
         self.count_nodes(1)?;
         let mut inputs = Vec::with_capacity(node.input.len());
         let mut slots = Slots::new();
         for (index, name) in node.input.iter().enumerate() {
-            match scope.find(name) {
+            match scope.find_name(name) {
                 _ if name.is_empty() => inputs.push(None),
                 Some(Slot::Value(id)) => inputs.push(Some(id)),
                 Some(slot @ (Slot::Sequence(_) | Slot::Absent)) => {
@@ -163,30 +160,33 @@ impl<'a> Importer<'a> {
                     inputs.push(None);
                 }
                 Some(Slot::Skipped) => {
-                    return self.skip(node, scope, format!("it reads `{}`, which was left out", shown(name)));
-                }
-                Some(Slot::Unmade(reason)) => {
-                    return self.refuse(
+                    return self.skip_node(
                         node,
                         scope,
-                        Refusal::Unsupported(format!("it reads `{}`, {reason}", shown(name))),
+                        format!("it reads `{}`, which was left out", escape_name(name)),
+                    );
+                }
+                Some(Slot::Unmade(reason)) => {
+                    return self.refuse_node(
+                        node,
+                        scope,
+                        Refusal::Unsupported(format!("it reads `{}`, {reason}", escape_name(name))),
                     );
                 }
                 None => {
-                    let reason = format!("it reads `{}`, which nothing before it makes", shown(name));
-                    return Err(self.malformed(place(node, scope), reason));
+                    let reason = format!("it reads `{}`, which nothing before it makes", escape_name(name));
+                    return Err(self.malformed(node_place(node, scope), reason));
                 }
             }
         }
-        self.emit.builder.set_origin(Origin { source_op: node.op_type.clone(), scope: spot(node, scope) });
-        match self.results(node, (inputs, slots), scope) {
+        self.emit.builder.set_origin(Origin { source_op: node.op_type.clone(), scope: node_spot(node, scope) });
+        match self.node_results(node, (inputs, slots), scope) {
             Ok(outputs) => self.bind_outputs(node, &outputs, scope),
-            Err(Failure::Node(refusal)) => self.refuse(node, scope, refusal),
+            Err(Failure::Node(refusal)) => self.refuse_node(node, scope, refusal),
             Err(Failure::Inside(error)) => Err(error),
         }
     }
 
-    /// Counts nodes, and calls of functions and bodies among them, against the limit.
     pub(super) fn count_nodes(&mut self, count: usize) -> Result<()> {
         self.visited = self.visited.saturating_add(count);
         if self.visited <= self.most {
@@ -196,15 +196,15 @@ impl<'a> Importer<'a> {
         Err(self.malformed("as a whole".to_owned(), reason))
     }
 
-    fn results(
+    fn node_results(
         &mut self,
         node: &'a messages::Node,
         (inputs, sequences): (Vec<Option<ValueId>>, Slots),
         scope: &mut Scope<'a>,
     ) -> Result<Vec<Slot>, Failure> {
-        let key = (domain(&node.domain), node.op_type.as_str(), node.overload.as_str());
+        let key = (normalise_domain(&node.domain), node.op_type.as_str(), node.overload.as_str());
         if let Some(function) = self.functions.get(&key).copied() {
-            return self.function(node, function, (inputs, sequences), scope);
+            return self.inline_function(node, function, (inputs, sequences), scope);
         }
         let (domain, operator, _) = key;
         let opset = match (domain, scope.opsets.get("")) {
@@ -220,33 +220,33 @@ impl<'a> Importer<'a> {
             return results;
         }
         if domain.is_empty()
-            && let Some(results) = sequence::results(&mut self.emit, &call, &sequences)
+            && let Some(results) = sequence::sequence_results(&mut self.emit, &call, &sequences)
         {
             return Ok(results?);
         }
         if !sequences.is_empty() {
             return Err(Refusal::Unsupported("it reads a sequence of tensors or an optional value".to_owned()).into());
         }
-        let Some(rule) = rules::rule(domain, operator) else {
-            return Err(Refusal::Unsupported(self.missing(domain, operator)).into());
+        let Some(rule) = rules::find_rule(domain, operator) else {
+            return Err(Refusal::Unsupported(self.missing_rule_reason(domain, operator)).into());
         };
         let outputs = rule(&mut self.emit, &call)?;
-        rules::narrow::follow(&mut self.emit, &call, &outputs);
+        rules::narrow::propagate_range(&mut self.emit, &call, &outputs);
         Ok(outputs.into_iter().map(Slot::Value).collect())
     }
 
-    /// Why an operator has no rule, and which others of the file have none.
-    fn missing(&self, domain: &str, operator: &str) -> String {
+    /// Explains why an operator has no rule, and lists the file's other operators without one.
+    fn missing_rule_reason(&self, domain: &str, operator: &str) -> String {
         const MOST_NAMED: usize = 20;
-        let reason = rules::reason(domain, operator);
+        let reason = rules::refusal_reason(domain, operator);
         if self.options.skip_unsupported {
             return reason;
         }
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         let main = self.model.graph.iter().flat_map(|graph| &graph.node);
         for node in main.chain(self.model.functions.iter().flat_map(|function| &function.node)) {
-            let key = (self::domain(&node.domain), node.op_type.as_str(), node.overload.as_str());
-            let is_known = rules::rule(key.0, key.1).is_some()
+            let key = (self::normalise_domain(&node.domain), node.op_type.as_str(), node.overload.as_str());
+            let is_known = rules::find_rule(key.0, key.1).is_some()
                 || has_bodies(key.0, key.1)
                 || (key.0.is_empty() && sequence::is_known(key.1))
                 || self.functions.contains_key(&key);
@@ -259,15 +259,14 @@ impl<'a> Importer<'a> {
             return format!("{reason}; `--skip-unsupported` leaves the node out");
         }
         let mut names: Vec<String> =
-            counts.iter().take(MOST_NAMED).map(|(name, count)| format!("{count} `{}`", shown(name))).collect();
+            counts.iter().take(MOST_NAMED).map(|(name, count)| format!("{count} `{}`", escape_name(name))).collect();
         if counts.len() > MOST_NAMED {
             names.push(format!("{} other operators", counts.len() - MOST_NAMED));
         }
         format!("{reason}; without a rule: {}; `--skip-unsupported` leaves them out", names.join(", "))
     }
 
-    /// The nodes of a function in place of its call.
-    fn function(
+    fn inline_function(
         &mut self,
         node: &'a messages::Node,
         function: &'a messages::Function,
@@ -308,14 +307,14 @@ impl<'a> Importer<'a> {
         }
         let mut inner = Scope {
             names: vec![names],
-            opsets: self.opsets(&function.opset_import).map_err(Failure::Inside)?,
+            opsets: self.check_opsets(&function.opset_import).map_err(Failure::Inside)?,
             arguments,
-            place: format!("{}/", spot(node, scope)),
+            place: format!("{}/", node_spot(node, scope)),
             depth: scope.depth + 1,
         };
-        self.nodes(&function.node, &mut inner).map_err(Failure::Inside)?;
+        self.import_nodes(&function.node, &mut inner).map_err(Failure::Inside)?;
         let missing = || Refusal::Malformed("the function does not make all of its outputs".to_owned());
-        let outputs = function.output.iter().map(|name| inner.find(name).ok_or_else(|| missing().into()));
+        let outputs = function.output.iter().map(|name| inner.find_name(name).ok_or_else(|| missing().into()));
         outputs.collect()
     }
 
@@ -327,21 +326,21 @@ impl<'a> Importer<'a> {
                 let is_new = !node
                     .input
                     .iter()
-                    .any(|input| matches!(scope.find(input), Some(Slot::Value(found)) if found == id));
+                    .any(|input| matches!(scope.find_name(input), Some(Slot::Value(found)) if found == id));
                 if is_new && scope.depth == 0 {
-                    self.emit.builder.rename(id, name);
+                    self.emit.builder.rename_value(id, name);
                 }
             }
-            self.bind(name, slot, scope)?;
+            self.bind_slot(name, slot, scope)?;
         }
         Ok(())
     }
 
-    /// What the file says of a value must agree with what follows from the operators.
+    /// Checks that the stated type of a value agrees with its inferred type.
     fn compare_with_stated(&self, node: &messages::Node, name: &str, id: ValueId, scope: &Scope<'a>) -> Result<()> {
         let Some(info) = self.stated.get(name).filter(|_| scope.depth == 0) else { return Ok(()) };
         let Ok(stated) = stated_type(info) else { return Ok(()) };
-        let found = self.emit.builder.ty(id)?;
+        let found = self.emit.builder.value_type(id)?;
         let agrees = stated.dtype == found.dtype
             && (has_no_shape(info)
                 || stated.rank() == found.rank()
@@ -353,50 +352,51 @@ impl<'a> Importer<'a> {
         if agrees {
             return Ok(());
         }
-        let reason = format!("the file says `{}` is {stated}, its inputs and attributes make it {found}", shown(name));
-        Err(self.malformed(place(node, scope), reason))
+        let reason =
+            format!("the file says `{}` is {stated}, its inputs and attributes make it {found}", escape_name(name));
+        Err(self.malformed(node_place(node, scope), reason))
     }
 
-    pub(super) fn bind(&self, name: &'a str, slot: Slot, scope: &mut Scope<'a>) -> Result<()> {
+    pub(super) fn bind_slot(&self, name: &'a str, slot: Slot, scope: &mut Scope<'a>) -> Result<()> {
         let names = scope.names.last_mut().expect("a scope has at least one table of names");
         match names.insert(name, slot) {
             None => Ok(()),
-            Some(_) => Err(self.malformed(format!("value `{}`", shown(name)), "it is made twice".to_owned())),
+            Some(_) => Err(self.malformed(format!("value `{}`", escape_name(name)), "it is made twice".to_owned())),
         }
     }
 
-    fn refuse(&mut self, node: &'a messages::Node, scope: &mut Scope<'a>, refusal: Refusal) -> Result<()> {
+    fn refuse_node(&mut self, node: &'a messages::Node, scope: &mut Scope<'a>, refusal: Refusal) -> Result<()> {
         match refusal {
-            Refusal::Malformed(reason) => Err(self.malformed(place(node, scope), reason)),
-            Refusal::Unsupported(reason) if self.options.skip_unsupported => self.skip(node, scope, reason),
-            Refusal::Unsupported(reason) => Err(self.unsupported(place(node, scope), reason)),
+            Refusal::Malformed(reason) => Err(self.malformed(node_place(node, scope), reason)),
+            Refusal::Unsupported(reason) if self.options.skip_unsupported => self.skip_node(node, scope, reason),
+            Refusal::Unsupported(reason) => Err(self.unsupported(node_place(node, scope), reason)),
         }
     }
 
-    /// Leaves a node out: what it reads becomes a result, what it makes is given from outside where its type is known.
-    fn skip(&mut self, node: &'a messages::Node, scope: &mut Scope<'a>, reason: String) -> Result<()> {
-        self.skipped.push(Skipped { place: spot(node, scope), operator: node.op_type.clone(), reason });
+    /// Leaves a node out: its inputs become outputs of the graph, its outputs of known type become inputs.
+    fn skip_node(&mut self, node: &'a messages::Node, scope: &mut Scope<'a>, reason: String) -> Result<()> {
+        self.skipped.push(Skipped { place: node_spot(node, scope), operator: node.op_type.clone(), reason });
         for name in &node.input {
-            if let Some(Slot::Value(id)) = scope.find(name) {
+            if let Some(Slot::Value(id)) = scope.find_name(name) {
                 self.loose_ends.push(id);
             }
         }
         for name in node.output.iter().filter(|name| !name.is_empty()) {
             let stated = self.stated.get(name.as_str()).filter(|info| scope.depth == 0 && !has_no_shape(info));
             let slot = match stated.and_then(|info| stated_type(info).ok()).filter(|ty| ty.extents().is_some()) {
-                Some(ty) => Slot::Value(self.emit.builder.input(name, ty)?),
+                Some(ty) => Slot::Value(self.emit.builder.add_input(name, ty)?),
                 None => Slot::Skipped,
             };
-            self.bind(name, slot, scope)?;
+            self.bind_slot(name, slot, scope)?;
         }
         Ok(())
     }
 
-    fn finish(self, graph: &'a messages::Graph, scope: &Scope<'a>) -> Result<(Graph, Vec<Skipped>)> {
+    fn finish_import(self, graph: &'a messages::Graph, scope: &Scope<'a>) -> Result<(Graph, Vec<Skipped>)> {
         let mut outputs = Vec::new();
         for info in &graph.output {
-            let place = || format!("output `{}`", shown(&info.name));
-            match scope.find(&info.name) {
+            let place = || format!("output `{}`", escape_name(&info.name));
+            match scope.find_name(&info.name) {
                 Some(Slot::Value(id)) => outputs.push(id),
                 Some(Slot::Skipped | Slot::Absent) => {}
                 Some(Slot::Sequence(parts)) => outputs.extend(parts.iter().copied()),
@@ -404,7 +404,7 @@ impl<'a> Importer<'a> {
                 None => return Err(self.malformed(place(), "nothing makes it".to_owned())),
             }
         }
-        let graph = finish(self.emit.builder, self.file, outputs, &self.loose_ends)?;
+        let graph = finish_graph(self.emit.builder, self.file, outputs, &self.loose_ends)?;
         Ok((graph, self.skipped))
     }
 
@@ -417,7 +417,6 @@ impl<'a> Importer<'a> {
     }
 }
 
-/// What stopped a node: itself, or a node inside of it that is already named.
 pub(super) enum Failure {
     Node(Refusal),
     Inside(Error),
@@ -429,10 +428,8 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// Where a node stands; nodes without a name go by their first output.
-///
-/// Within functions names are cut: each call of one repeats the names in it.
-pub(super) fn spot(node: &messages::Node, scope: &Scope<'_>) -> String {
+/// Names a node by its name or first output; cut within functions, where each nested call adds a prefix.
+pub(super) fn node_spot(node: &messages::Node, scope: &Scope<'_>) -> String {
     const MOST_WITHIN: usize = 200;
     let name = if node.name.is_empty() { node.output.first() } else { Some(&node.name) };
     let name = name.map_or("", String::as_str);
@@ -445,11 +442,10 @@ pub(super) fn spot(node: &messages::Node, scope: &Scope<'_>) -> String {
     spot[first..].to_owned()
 }
 
-fn place(node: &messages::Node, scope: &Scope<'_>) -> String {
-    format!("node `{}` (`{}`)", shown(&spot(node, scope)), shown(&node.op_type))
+fn node_place(node: &messages::Node, scope: &Scope<'_>) -> String {
+    format!("node `{}` (`{}`)", escape_name(&node_spot(node, scope)), escape_name(&node.op_type))
 }
 
-/// Whether an operator with graphs of its own is known.
 pub(super) fn has_bodies(domain: &str, operator: &str) -> bool {
     match domain {
         "" => matches!(operator, "If" | "Loop" | "Scan" | "SequenceMap"),

@@ -4,7 +4,7 @@ use super::import::Importer;
 use super::scope::{Scope, Slot};
 use super::stated::stated_type;
 use super::{messages, tensor};
-use crate::shown;
+use crate::escape_name;
 use models::error::Result;
 use models::graph::Const;
 use models::types::{Dim, TensorType};
@@ -12,45 +12,45 @@ use passes::fold::contents_of;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl<'a> Importer<'a> {
-    pub(super) fn inputs(&mut self, graph: &'a messages::Graph, scope: &mut Scope<'a>) -> Result<()> {
+    pub(super) fn add_inputs(&mut self, graph: &'a messages::Graph, scope: &mut Scope<'a>) -> Result<()> {
         let given: Vec<&messages::ValueInfo> =
-            graph.input.iter().filter(|info| scope.find(&info.name).is_none()).collect();
+            graph.input.iter().filter(|info| scope.find_name(&info.name).is_none()).collect();
         self.check_names(&given)?;
         self.check_sequence(&given)?;
-        let symbols = self.symbols(&given)?;
+        let symbols = self.bind_symbols(&given)?;
         self.check_extents(&given, &symbols)?;
         for info in given {
-            let place = || format!("input `{}`", shown(&info.name));
+            let place = || format!("input `{}`", escape_name(&info.name));
             let id = if let Some(bound) = self.options.bindings.get(&info.name) {
-                self.emit.builder.constant(&info.name, bound.ty().clone(), contents_of(bound))?
+                self.emit.builder.add_constant(&info.name, bound.tensor_type().clone(), contents_of(bound))?
             } else {
                 let ty = stated_type(info).map_err(|reason| self.unsupported(place(), reason))?;
-                let ty = self.sized(info, ty, &symbols)?;
+                let ty = self.resolve_type(info, ty, &symbols)?;
                 match self.options.values.get(&info.name) {
                     Some(numbers) => {
-                        let bound = bound(&ty, numbers).map_err(|reason| self.malformed(place(), reason))?;
-                        self.emit.builder.constant(&info.name, ty, bound)?
+                        let bound = bind_numbers(&ty, numbers).map_err(|reason| self.malformed(place(), reason))?;
+                        self.emit.builder.add_constant(&info.name, ty, bound)?
                     }
-                    None => self.emit.builder.input(&info.name, ty)?,
+                    None => self.emit.builder.add_input(&info.name, ty)?,
                 }
             };
             let code = info.ty.as_ref().and_then(|ty| ty.tensor.as_ref()).map_or(0, |tensor| tensor.elem_type);
-            if let Some(narrow) = tensor::narrow(code) {
+            if let Some(narrow) = tensor::narrow_type(code) {
                 self.emit.set_narrow(id, narrow);
             }
-            self.bind(&info.name, Slot::Value(id), scope)?;
+            self.bind_slot(&info.name, Slot::Value(id), scope)?;
         }
         Ok(())
     }
 
-    /// A shape or a value for an input that is not there is a mistake.
+    /// Rejects shapes and values for inputs that do not exist.
     fn check_names(&self, given: &[&messages::ValueInfo]) -> Result<()> {
         const MOST_NAMED: usize = 20;
         let options = self.options;
         for name in options.shapes.keys().chain(options.bindings.keys()).chain(options.values.keys()) {
             if !given.iter().any(|info| info.name == *name) {
                 let mut names: Vec<String> =
-                    given.iter().take(MOST_NAMED).map(|info| format!("`{}`", shown(&info.name))).collect();
+                    given.iter().take(MOST_NAMED).map(|info| format!("`{}`", escape_name(&info.name))).collect();
                 if given.len() > MOST_NAMED {
                     names.push(format!("and {} more", given.len() - MOST_NAMED));
                 }
@@ -62,36 +62,38 @@ impl<'a> Importer<'a> {
                     ""
                 };
                 let reason = format!("{flag}there is no such input; the inputs are {}", names.join(", "));
-                return Err(self.malformed(format!("input `{}`", shown(name)), reason));
+                return Err(self.malformed(format!("input `{}`", escape_name(name)), reason));
             }
         }
         Ok(())
     }
 
-    /// Every input must have a number for each dimension; one error lists all that are missing.
+    /// Requires a number for each input dimension; one error lists all that are missing.
     fn check_extents(&self, given: &[&messages::ValueInfo], symbols: &BTreeMap<String, i64>) -> Result<()> {
         let mut open: Vec<(&messages::ValueInfo, TensorType)> = Vec::new();
         for &info in given {
             let Ok(ty) = stated_type(info) else { continue };
-            let is_open = |(index, dim): (usize, &Dim)| self.extent(dim, index, symbols).is_none();
+            let is_open = |(index, dim): (usize, &Dim)| self.resolve_extent(dim, index, symbols).is_none();
             if self.extents_given(info).is_none() && ty.shape.iter().enumerate().any(is_open) {
                 open.push((info, ty));
             }
         }
         let Some((first, _)) = open.first() else { return Ok(()) };
-        let types: Vec<String> = open.iter().map(|(info, ty)| format!("`{}` is {ty}", shown(&info.name))).collect();
+        let types: Vec<String> =
+            open.iter().map(|(info, ty)| format!("`{}` is {ty}", escape_name(&info.name))).collect();
         let flags: Vec<String> = open
             .iter()
             .map(|(info, ty)| {
-                let dims = ty.shape.iter().enumerate().map(|(index, dim)| match self.extent(dim, index, symbols) {
-                    Some(extent) => extent.to_string(),
-                    None => "N".to_owned(),
-                });
-                format!("`--shape {}={}`", shown(&info.name), dims.collect::<Vec<_>>().join("x"))
+                let dims =
+                    ty.shape.iter().enumerate().map(|(index, dim)| match self.resolve_extent(dim, index, symbols) {
+                        Some(extent) => extent.to_string(),
+                        None => "N".to_owned(),
+                    });
+                format!("`--shape {}={}`", escape_name(&info.name), dims.collect::<Vec<_>>().join("x"))
             })
             .collect();
         let place = match open.len() {
-            1 => format!("input `{}`", shown(&first.name)),
+            1 => format!("input `{}`", escape_name(&first.name)),
             count => format!("{count} inputs"),
         };
         let reason = format!(
@@ -102,8 +104,8 @@ impl<'a> Importer<'a> {
         Err(self.malformed(place, reason))
     }
 
-    /// The number of a dimension, if one is stated, given or the batch's.
-    fn extent(&self, dim: &Dim, index: usize, symbols: &BTreeMap<String, i64>) -> Option<i64> {
+    /// Returns the extent of a dimension that is stated, given, or the batch.
+    fn resolve_extent(&self, dim: &Dim, index: usize, symbols: &BTreeMap<String, i64>) -> Option<i64> {
         let name = match dim {
             Dim::Known(extent) => return Some(*extent),
             Dim::Symbol(name) => name,
@@ -113,7 +115,7 @@ impl<'a> Importer<'a> {
         symbols.get(name.as_str()).copied().or_else(|| is_batch.then_some(self.options.batch)).or(of_name)
     }
 
-    /// A length for sequences that no input has is a mistake.
+    /// Rejects a sequence length if no input has a sequence dimension.
     fn check_sequence(&self, given: &[&messages::ValueInfo]) -> Result<()> {
         let types: Vec<TensorType> = given.iter().filter_map(|info| stated_type(info).ok()).collect();
         let symbols: BTreeSet<&str> = types
@@ -124,22 +126,22 @@ impl<'a> Importer<'a> {
         if self.options.sequence.is_none() || symbols.iter().any(|name| is_sequence(name)) {
             return Ok(());
         }
-        let named: Vec<String> = symbols.iter().map(|name| format!("`{}`", shown(name))).collect();
+        let named: Vec<String> = symbols.iter().map(|name| format!("`{}`", escape_name(name))).collect();
         let open = if named.is_empty() { "none".to_owned() } else { named.join(", ") };
         let reason =
             format!("`--sequence` has no effect: no dimension is called a sequence; open dimensions are {open}");
         Err(self.malformed("inputs".to_owned(), reason))
     }
 
-    /// Numbers for the dimension symbols of inputs whose shape was given.
-    fn symbols(&self, given: &[&messages::ValueInfo]) -> Result<BTreeMap<String, i64>> {
+    /// Maps dimension symbols to numbers, for inputs with a given shape.
+    fn bind_symbols(&self, given: &[&messages::ValueInfo]) -> Result<BTreeMap<String, i64>> {
         let mut symbols = BTreeMap::new();
         for info in given {
             let Some(extents) = self.extents_given(info) else { continue };
             let Ok(ty) = stated_type(info) else { continue };
             if ty.rank() != extents.len() {
                 let reason = format!("it is {ty} and was given a shape of {} dimensions", extents.len());
-                return Err(self.malformed(format!("input `{}`", shown(&info.name)), reason));
+                return Err(self.malformed(format!("input `{}`", escape_name(&info.name)), reason));
             }
             for (dim, extent) in ty.shape.iter().zip(extents) {
                 if let Dim::Symbol(name) = dim {
@@ -150,7 +152,7 @@ impl<'a> Importer<'a> {
         Ok(symbols)
     }
 
-    /// Whether an input was given other extents than the file states, which makes its other statements void.
+    /// Returns whether an input has other extents than stated, which invalidates the other stated types.
     pub(super) fn is_reshaped(&self, graph: &messages::Graph) -> bool {
         graph.input.iter().any(|info| match (self.extents_given(info), stated_type(info)) {
             (Some(extents), Ok(stated)) => {
@@ -161,10 +163,10 @@ impl<'a> Importer<'a> {
         })
     }
 
-    /// The extents that options give an input: as a shape, or by the numbers that it is bound to.
+    /// Returns the extents that options give an input, by a shape or by bound numbers.
     fn extents_given(&self, info: &messages::ValueInfo) -> Option<Vec<i64>> {
         let options = self.options;
-        let of_tensor = || options.bindings.get(&info.name).and_then(|tensor| tensor.ty().extents());
+        let of_tensor = || options.bindings.get(&info.name).and_then(|tensor| tensor.tensor_type().extents());
         let of_numbers = || {
             let numbers = options.values.get(&info.name)?;
             let ty = stated_type(info).ok()?;
@@ -173,8 +175,8 @@ impl<'a> Importer<'a> {
         options.shapes.get(&info.name).cloned().or_else(of_tensor).or_else(of_numbers)
     }
 
-    /// An input's type with a number for every dimension.
-    fn sized(
+    /// Returns an input's type with a number for every dimension.
+    fn resolve_type(
         &self,
         info: &messages::ValueInfo,
         mut ty: TensorType,
@@ -184,11 +186,11 @@ impl<'a> Importer<'a> {
             return Ok(TensorType::new(ty.dtype, &extents));
         }
         for (index, dim) in ty.shape.iter_mut().enumerate() {
-            match self.extent(dim, index, symbols) {
+            match self.resolve_extent(dim, index, symbols) {
                 Some(extent) => *dim = Dim::Known(extent),
                 None => {
                     let reason = format!("dimension {index} has no number");
-                    return Err(self.malformed(format!("input `{}`", shown(&info.name)), reason));
+                    return Err(self.malformed(format!("input `{}`", escape_name(&info.name)), reason));
                 }
             }
         }
@@ -196,21 +198,20 @@ impl<'a> Importer<'a> {
     }
 }
 
-/// The contents of an input that is bound to numbers.
-fn bound(ty: &TensorType, numbers: &[f64]) -> std::result::Result<Const, String> {
-    let (low, high) = crate::range(ty.dtype);
+fn bind_numbers(ty: &TensorType, numbers: &[f64]) -> std::result::Result<Const, String> {
+    let (low, high) = crate::finite_range(ty.dtype);
     let fits = |number: f64| ty.dtype.is_float() || (number.fract() == 0.0 && (low..=high).contains(&number));
     if let Some(number) = numbers.iter().find(|number| !fits(**number)) {
         return Err(format!("`--bind` gives it {number}, and it is {ty}"));
     }
     match numbers {
         [number] => Ok(Const::Fill(*number)),
-        numbers if ty.elements() == Some(numbers.len() as u64) => Ok(Const::Small(numbers.to_vec())),
+        numbers if ty.element_count() == Some(numbers.len() as u64) => Ok(Const::Small(numbers.to_vec())),
         numbers => Err(format!("`--bind` gives it {} numbers, and it is {ty}", numbers.len())),
     }
 }
 
-/// Whether a dimension is called the length of a sequence, and not that of one which includes what was before.
+/// Returns whether a dimension name means a sequence length without the past.
 fn is_sequence(name: &str) -> bool {
     let name = name.to_lowercase();
     name.contains("seq") && !["batch", "past", "total", "+"].iter().any(|other| name.contains(other))

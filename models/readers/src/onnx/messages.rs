@@ -90,7 +90,7 @@ pub(super) struct Attribute {
     pub name: String,
     #[prost(string, tag = "21")]
     pub ref_attr_name: String,
-    /// Which of the fields holds the value: readers other than ours ask for it.
+    /// The field that holds the value; required by other readers.
     #[prost(int32, tag = "20")]
     pub kind: i32,
     #[prost(float, optional, tag = "2")]

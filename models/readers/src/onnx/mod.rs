@@ -25,7 +25,7 @@ mod write;
 
 pub use fixed::with_extents;
 pub(crate) use rules::resize::{ResizeAxis, ResizeFilter};
-pub use write::write;
+pub use write::write_graph;
 
 use crate::{Imported, Options};
 use bytes::Bytes;
@@ -38,39 +38,34 @@ use std::path::{Component, Path, PathBuf};
 /// Files above this size cannot be ONNX: a message has at most 2 GiB.
 pub const MAX_FILE_BYTES: u64 = 1 << 31;
 
-/// Reads a file.
-pub fn load(path: &Path, options: &Options) -> Result<Imported> {
+pub fn load_file(path: &Path, options: &Options) -> Result<Imported> {
     let folder = path.parent().map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
-    import(read(path)?, &path.display().to_string(), folder, options)
+    import(read_file(path)?, &path.display().to_string(), folder, options)
 }
 
-/// The contents of a file of bounded size.
-pub fn read(path: &Path) -> Result<Bytes> {
-    crate::read(path, MAX_FILE_BYTES)
+pub fn read_file(path: &Path) -> Result<Bytes> {
+    crate::read_bounded(path, MAX_FILE_BYTES)
 }
 
-/// Reads a model from memory. Data outside of it is looked for in the folder, and nowhere else.
 pub fn import(bytes: Bytes, file: &str, folder: Option<&Path>, options: &Options) -> Result<Imported> {
     let (length, hash) = (bytes.len() as u64, blake3::hash(&bytes).to_hex().to_string());
-    let (graph, skipped) = import::import(&decode(bytes, file)?, file, folder, options)?;
+    let (graph, skipped) = import::import_model(&decode_model(bytes, file)?, file, folder, options)?;
     Ok(Imported { graph, skipped, notes: Vec::new(), bytes: length, hash })
 }
 
-/// Names of the inputs that a model must be given, in order.
 pub fn input_names(bytes: Bytes, file: &str) -> Result<Vec<String>> {
-    let graph = decode(bytes, file)?.graph.unwrap_or_default();
+    let graph = decode_model(bytes, file)?.graph.unwrap_or_default();
     let constants: HashSet<&str> = graph.initializer.iter().map(|tensor| tensor.name.as_str()).collect();
     Ok(graph.input.iter().map(|info| info.name.clone()).filter(|name| !constants.contains(name.as_str())).collect())
 }
 
-/// How many results a model has.
 pub fn output_count(bytes: Bytes, file: &str) -> Result<usize> {
-    Ok(decode(bytes, file)?.graph.map_or(0, |graph| graph.output.len()))
+    Ok(decode_model(bytes, file)?.graph.map_or(0, |graph| graph.output.len()))
 }
 
 /// Returns the files that hold tensors of a model, relative to its folder.
 pub fn data_files(bytes: Bytes, file: &str) -> Result<BTreeSet<PathBuf>> {
-    let graph = decode(bytes, file)?.graph.unwrap_or_default();
+    let graph = decode_model(bytes, file)?.graph.unwrap_or_default();
     let mut found = BTreeSet::new();
     for tensor in graph.initializer.iter().filter(|tensor| tensor.data_location == 1) {
         let location = tensor.external_data.iter().find(|entry| entry.key == "location");
@@ -78,7 +73,7 @@ pub fn data_files(bytes: Bytes, file: &str) -> Result<BTreeSet<PathBuf>> {
         if !path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
             return Err(Error::Malformed {
                 file: file.to_owned(),
-                place: format!("initializer `{}`", crate::shown(&tensor.name)),
+                place: format!("initializer `{}`", crate::escape_name(&tensor.name)),
                 reason: "its data lies outside of the model's own folder".to_owned(),
             });
         }
@@ -87,31 +82,31 @@ pub fn data_files(bytes: Bytes, file: &str) -> Result<BTreeSet<PathBuf>> {
     Ok(found)
 }
 
-/// The operators a model uses, those of its functions and branches not counted.
-pub fn operators(bytes: Bytes, file: &str) -> Result<BTreeSet<String>> {
-    let graph = decode(bytes, file)?.graph.unwrap_or_default();
+/// Lists a model's operators, without those of its functions and branches.
+pub fn operator_names(bytes: Bytes, file: &str) -> Result<BTreeSet<String>> {
+    let graph = decode_model(bytes, file)?.graph.unwrap_or_default();
     Ok(graph.node.into_iter().map(|node| node.op_type).collect())
 }
 
-/// Reads one tensor from memory, as the ONNX project's test data holds it, with its name.
-pub fn tensor(bytes: Bytes, file: &str) -> Result<(String, Tensor)> {
-    let message = messages::Tensor::decode(bytes).map_err(|error| undecodable(file, &error))?;
-    let (ty, data) = tensor::constant(&message, None).map_err(|reason| Error::Malformed {
+/// Reads a named tensor, in the format of the ONNX project's test data.
+pub fn read_tensor(bytes: Bytes, file: &str) -> Result<(String, Tensor)> {
+    let message = messages::Tensor::decode(bytes).map_err(|error| decode_error(file, &error))?;
+    let (ty, data) = tensor::constant_data(&message, None).map_err(|reason| Error::Malformed {
         file: file.to_owned(),
-        place: format!("tensor `{}`", crate::shown(&message.name)),
+        place: format!("tensor `{}`", crate::escape_name(&message.name)),
         reason,
     })?;
-    Ok((message.name, reference::constant(&ty, &data)?))
+    Ok((message.name, reference::constant_tensor(&ty, &data)?))
 }
 
-fn decode(bytes: Bytes, file: &str) -> Result<messages::Model> {
-    if let Some(reason) = weight::excess(&bytes) {
+fn decode_model(bytes: Bytes, file: &str) -> Result<messages::Model> {
+    if let Some(reason) = weight::excess_reason(&bytes) {
         return Err(Error::Malformed { file: file.to_owned(), place: "as a whole".to_owned(), reason });
     }
-    messages::Model::decode(bytes).map_err(|error| undecodable(file, &error))
+    messages::Model::decode(bytes).map_err(|error| decode_error(file, &error))
 }
 
-fn undecodable(file: &str, error: &prost::DecodeError) -> Error {
+fn decode_error(file: &str, error: &prost::DecodeError) -> Error {
     let reason = format!("it is cut off, damaged or no ONNX file ({error})");
     Error::Malformed { file: file.to_owned(), place: "as a whole".to_owned(), reason }
 }

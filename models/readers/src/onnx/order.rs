@@ -3,9 +3,8 @@
 use super::messages::Node;
 use std::collections::HashMap;
 
-/// Returns places of nodes in an order that can be followed, or nothing where that of the file can. Nodes that read each other
-/// in a circle have none, and the first of them is refused.
-pub(super) fn sorted(nodes: &[Node]) -> Option<Vec<usize>> {
+/// Returns a topological order, or None if file order is valid or cyclic nodes exist (the first is refused).
+pub(super) fn sort_nodes(nodes: &[Node]) -> Option<Vec<usize>> {
     let mut makers: HashMap<&str, usize> = HashMap::with_capacity(nodes.len());
     for (index, node) in nodes.iter().enumerate() {
         for name in node.output.iter().filter(|name| !name.is_empty()) {
@@ -17,18 +16,18 @@ pub(super) fn sorted(nodes: &[Node]) -> Option<Vec<usize>> {
         .enumerate()
         .map(|(index, node)| {
             let mut before = Vec::new();
-            reads(node, &mut |name| before.extend(makers.get(name).filter(|&&maker| maker != index)));
+            visit_reads(node, &mut |name| before.extend(makers.get(name).filter(|&&maker| maker != index)));
             before
         })
         .collect();
     if before.iter().enumerate().all(|(index, before)| before.iter().all(|&maker| maker < index)) {
         return None;
     }
-    Some(followed(&before))
+    Some(depth_first_order(&before))
 }
 
-/// Walks back from each node in turn and lists it behind all that it needs.
-fn followed(before: &[Vec<usize>]) -> Vec<usize> {
+/// Lists each node after its predecessors, by an iterative depth-first walk.
+fn depth_first_order(before: &[Vec<usize>]) -> Vec<usize> {
     let mut order = Vec::with_capacity(before.len());
     let mut is_met = vec![false; before.len()];
     for start in 0..before.len() {
@@ -51,13 +50,12 @@ fn followed(before: &[Vec<usize>]) -> Vec<usize> {
     order
 }
 
-/// Calls with every name that a node reads, those in its branches included. A name that a branch makes itself may be one of
-/// them: it only adds a node that stands before anyway.
-fn reads<'a>(node: &'a Node, found: &mut dyn FnMut(&'a str)) {
+/// Visits each name that a node reads, also in its branches. A branch's own name only adds a predecessor.
+fn visit_reads<'a>(node: &'a Node, found: &mut dyn FnMut(&'a str)) {
     node.input.iter().for_each(|name| found(name));
     for graph in node.attribute.iter().filter_map(|attribute| attribute.g.as_ref()) {
         graph.output.iter().for_each(|info| found(&info.name));
-        graph.node.iter().for_each(|node| reads(node, found));
+        graph.node.iter().for_each(|node| visit_reads(node, found));
     }
 }
 
@@ -72,9 +70,9 @@ mod tests {
 
     #[test]
     fn nodes_stand_behind_what_they_read() {
-        assert_eq!(sorted(&[node("a", &["x"]), node("b", &["a", ""])]), None);
-        assert_eq!(sorted(&[node("b", &["a"]), node("c", &["b"]), node("a", &["x"])]), Some(vec![2, 0, 1]));
-        assert_eq!(sorted(&[node("a", &["b"]), node("b", &["a"])]).map(|order| order.len()), Some(2));
-        assert_eq!(sorted(&[node("a", &["a"])]), None);
+        assert_eq!(sort_nodes(&[node("a", &["x"]), node("b", &["a", ""])]), None);
+        assert_eq!(sort_nodes(&[node("b", &["a"]), node("c", &["b"]), node("a", &["x"])]), Some(vec![2, 0, 1]));
+        assert_eq!(sort_nodes(&[node("a", &["b"]), node("b", &["a"])]).map(|order| order.len()), Some(2));
+        assert_eq!(sort_nodes(&[node("a", &["a"])]), None);
     }
 }

@@ -5,21 +5,19 @@ use models::graph::ValueId;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// What a name stands for.
+/// Meaning of a name.
 #[derive(Clone)]
 pub(super) enum Slot {
     Value(ValueId),
-    /// A sequence of tensors, whose length is known.
+    /// A sequence of tensors with known length.
     Sequence(Rc<Vec<ValueId>>),
-    /// An optional value that is not there.
+    /// A missing optional value.
     Absent,
-    /// The result of a node that was left out.
     Skipped,
-    /// An optional output that no rule makes; an error only for who reads it.
+    /// An optional output that no rule produces; an error only if it is read.
     Unmade(&'static str),
 }
 
-/// Names and settings that hold where a node stands.
 pub(super) struct Scope<'a> {
     /// Innermost last.
     pub names: Vec<HashMap<&'a str, Slot>>,
@@ -31,7 +29,7 @@ pub(super) struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    pub(super) fn find(&self, name: &str) -> Option<Slot> {
+    pub(super) fn find_name(&self, name: &str) -> Option<Slot> {
         self.names.iter().rev().find_map(|names| names.get(name)).cloned()
     }
 }

@@ -9,12 +9,12 @@ pub(super) fn has_no_shape(info: &messages::ValueInfo) -> bool {
     tensor.is_none_or(|tensor| tensor.shape.is_none())
 }
 
-/// The type the file states. Dimensions without a number are symbols, those without a name too have an empty one.
+/// Returns the stated type. Dimensions without a number become symbols; unnamed ones get an empty symbol.
 pub(super) fn stated_type(info: &messages::ValueInfo) -> Result<TensorType, String> {
     let Some(tensor) = info.ty.as_ref().and_then(|ty| ty.tensor.as_ref()) else {
         return Err("it is no tensor (a sequence, a map, an optional value), or has no type".to_owned());
     };
-    let dtype = tensor::dtype(tensor.elem_type)?;
+    let dtype = tensor::dtype_of_code(tensor.elem_type)?;
     let dims = tensor.shape.iter().flat_map(|shape| &shape.dim);
     let shape = dims.map(|dim| match &dim.value {
         Some(Extent::Value(extent)) => Dim::Known(*extent),

@@ -14,8 +14,7 @@ use models::types::{DType, TensorType};
 use passes::fold::MAX_SMALL;
 use std::path::{Component, Path};
 
-/// The element type of a number in the file.
-pub(super) fn dtype(code: i32) -> Result<DType, String> {
+pub(super) fn dtype_of_code(code: i32) -> Result<DType, String> {
     Ok(match code {
         1 => DType::F32,
         2 => DType::U8,
@@ -41,7 +40,7 @@ pub(super) fn dtype(code: i32) -> Result<DType, String> {
     })
 }
 
-/// Bits of an element type that has less than 8.
+/// Returns the bits of an element type of less than 8 bits.
 fn narrow_bits(code: i32) -> Option<u32> {
     match code {
         21 | 22 => Some(4),
@@ -50,21 +49,20 @@ fn narrow_bits(code: i32) -> Option<u32> {
     }
 }
 
-/// Identifies a message among those of a file.
-pub(super) fn key(message: &messages::Tensor) -> usize {
+/// Identifies a message by its address.
+pub(super) fn message_key(message: &messages::Tensor) -> usize {
     std::ptr::from_ref(message).addr()
 }
 
-/// Notes which value a message became, and which numbers its type holds.
-pub(super) fn note(emit: &mut Emit<'_>, message: &messages::Tensor, id: ValueId) {
-    if let Some(narrow) = narrow(message.data_type) {
+/// Records the value of a message, and the range of its type.
+pub(super) fn record_constant(emit: &mut Emit<'_>, message: &messages::Tensor, id: ValueId) {
+    if let Some(narrow) = narrow_type(message.data_type) {
         emit.set_narrow(id, narrow);
     }
-    emit.shared.insert(key(message), id);
+    emit.shared.insert(message_key(message), id);
 }
 
-/// The numbers of an element type that graphs do not have.
-pub(super) fn narrow(code: i32) -> Option<Narrow> {
+pub(super) fn narrow_type(code: i32) -> Option<Narrow> {
     if let Some(format) = small_float(code) {
         return Some(Narrow::Float(format));
     }
@@ -85,8 +83,7 @@ fn small_float(code: i32) -> Option<SmallFloat> {
     })
 }
 
-/// The number of an element type in a file.
-pub(super) fn code(dtype: DType) -> i32 {
+pub(super) fn dtype_code(dtype: DType) -> i32 {
     match dtype {
         DType::F32 => 1,
         DType::U8 => 2,
@@ -104,37 +101,34 @@ pub(super) fn code(dtype: DType) -> i32 {
     }
 }
 
-/// Type and contents of a tensor in a file of this folder.
-pub(super) fn constant(tensor: &messages::Tensor, folder: Option<&Path>) -> Result<(TensorType, Const), String> {
-    let ty = TensorType::new(dtype(tensor.data_type)?, &tensor.dims);
+pub(super) fn constant_data(tensor: &messages::Tensor, folder: Option<&Path>) -> Result<(TensorType, Const), String> {
+    let ty = TensorType::new(dtype_of_code(tensor.data_type)?, &tensor.dims);
     check_type(&ty)?;
-    let length = ty.bytes().ok_or_else(|| format!("{ty} has no size"))?;
+    let length = ty.size_bytes().ok_or_else(|| format!("{ty} has no size"))?;
     if let Some(format) = small_float(tensor.data_type) {
         return small_floats(tensor, folder, &ty, format).map(|data| (ty, data));
     }
     if let Some(bits) = narrow_bits(tensor.data_type) {
-        return packed(tensor, folder, &ty, bits).map(|data| (ty, data));
+        return packed_data(tensor, folder, &ty, bits).map(|data| (ty, data));
     }
     if tensor.data_location == 1 {
-        return external(tensor, folder, length).map(|data| (ty, data));
+        return external_data(tensor, folder, length).map(|data| (ty, data));
     }
     let bytes = match &tensor.raw_data {
         Some(raw) if raw.len() as u64 == length => raw.clone(),
         Some(raw) => return Err(format!("{ty} takes {length} bytes, the file holds {}", raw.len())),
-        None => listed(tensor, &ty)?.into(),
+        None => listed_bytes(tensor, &ty)?.into(),
     };
     Ok((ty, Const::Bytes(Contents::new(bytes))))
 }
 
-/// Elements of less than 8 bits, which lie packed in bytes with the first one in the lowest bits.
-///
-/// A small tensor is unpacked at once, a large one is an expression over its bytes.
-fn packed(tensor: &messages::Tensor, folder: Option<&Path>, ty: &TensorType, bits: u32) -> Result<Const, String> {
-    let elements = ty.elements().ok_or_else(|| format!("{ty} has no size"))?;
+/// Reads elements of less than 8 bits, packed with the first in the lowest bits. Large tensors stay lazy.
+fn packed_data(tensor: &messages::Tensor, folder: Option<&Path>, ty: &TensorType, bits: u32) -> Result<Const, String> {
+    let elements = ty.element_count().ok_or_else(|| format!("{ty} has no size"))?;
     let length = elements.div_ceil(u64::from(8 / bits));
     let bytes = match &tensor.raw_data {
         _ if tensor.data_location == 1 => {
-            return Ok(unpacking(external(tensor, folder, length)?, length, ty, bits));
+            return Ok(unpack_lazily(external_data(tensor, folder, length)?, length, ty, bits));
         }
         Some(raw) => raw.clone(),
         None => tensor.int32_data.iter().map(|&byte| byte as u8).collect::<Vec<u8>>().into(),
@@ -143,7 +137,7 @@ fn packed(tensor: &messages::Tensor, folder: Option<&Path>, ty: &TensorType, bit
         return Err(format!("{ty} takes {length} bytes with {bits} bits an element, the file holds {}", bytes.len()));
     }
     if elements > MAX_SMALL {
-        return Ok(unpacking(Const::Bytes(Contents::new(bytes)), length, ty, bits));
+        return Ok(unpack_lazily(Const::Bytes(Contents::new(bytes)), length, ty, bits));
     }
     let sign = if ty.dtype == DType::I8 { 1u8 << (bits - 1) } else { 0 };
     let element = |index: u64| {
@@ -154,8 +148,7 @@ fn packed(tensor: &messages::Tensor, folder: Option<&Path>, ty: &TensorType, bit
     Ok(Const::Bytes(Contents::new((0..elements).map(element).collect::<Vec<u8>>())))
 }
 
-/// Floats of at most 8 bits, each looked up in the table of its format: at once in a small tensor, when they are wanted in a
-/// large one.
+/// Looks up floats of at most 8 bits in the table of their format: small tensors at once, large ones lazily.
 fn small_floats(
     tensor: &messages::Tensor,
     folder: Option<&Path>,
@@ -163,54 +156,53 @@ fn small_floats(
     format: SmallFloat,
 ) -> Result<Const, String> {
     let patterns = TensorType { dtype: DType::U8, shape: ty.shape.clone() };
-    let length = ty.elements().ok_or_else(|| format!("{ty} has no size"))?;
+    let length = ty.element_count().ok_or_else(|| format!("{ty} has no size"))?;
     let data = match &tensor.raw_data {
-        _ if format.bits() < 8 => packed(tensor, folder, &patterns, format.bits())?,
-        _ if tensor.data_location == 1 => external(tensor, folder, length)?,
+        _ if format.bit_count() < 8 => packed_data(tensor, folder, &patterns, format.bit_count())?,
+        _ if tensor.data_location == 1 => external_data(tensor, folder, length)?,
         Some(raw) if raw.len() as u64 == length => Const::Bytes(Contents::new(raw.clone())),
         Some(raw) => return Err(format!("{ty} takes {length} bytes, the file holds {}", raw.len())),
-        None => Const::Bytes(Contents::new(listed(tensor, &patterns)?)),
+        None => Const::Bytes(Contents::new(listed_bytes(tensor, &patterns)?)),
     };
-    let table = format.table();
+    let table = format.decode_table();
     if length <= MAX_SMALL && matches!(data, Const::Bytes(_)) {
-        let patterns = reference::constant(&patterns, &data).map_err(|error| error.to_string())?;
+        let patterns = reference::constant_tensor(&patterns, &data).map_err(|error| error.to_string())?;
         let number = |pattern: &u8| table.get(usize::from(*pattern)).copied().unwrap_or(f32::NAN);
-        let bytes: Vec<u8> = patterns.bytes().iter().flat_map(|pattern| number(pattern).to_le_bytes()).collect();
+        let bytes: Vec<u8> = patterns.as_bytes().iter().flat_map(|pattern| number(pattern).to_le_bytes()).collect();
         return Ok(Const::Bytes(Contents::new(bytes)));
     }
     let places = TensorType { dtype: DType::I32, shape: ty.shape.clone() };
-    let cast = Const::computed(Op::Cast(Cast { to: DType::I32 }), vec![(patterns, data)]);
+    let cast = Const::from_operator(Op::Cast(Cast { to: DType::I32 }), vec![(patterns, data)]);
     let bytes: Vec<u8> = table.iter().flat_map(|number| number.to_le_bytes()).collect();
     let numbers = (TensorType::f32(&[table.len() as i64]), Const::Bytes(Contents::new(bytes)));
-    Ok(Const::computed(Op::Gather(Gather { axis: 0 }), vec![numbers, (places, cast)]))
+    Ok(Const::from_operator(Op::Gather(Gather { axis: 0 }), vec![numbers, (places, cast)]))
 }
 
-/// The elements of packed bytes, computed when they are wanted.
-fn unpacking(bytes: Const, length: u64, ty: &TensorType, bits: u32) -> Const {
+fn unpack_lazily(bytes: Const, length: u64, ty: &TensorType, bits: u32) -> Const {
     let each = i64::from(8 / bits);
     let flat = |dtype: DType, extents: &[i64]| TensorType::new(dtype, extents);
     let number = |dtype: DType, number: i64| (flat(dtype, &[]), Const::Fill(number as f64));
     let binary = |function: BinaryOp, ty: &TensorType, x: Const, with: i64| {
-        Const::computed(Op::Binary(Binary { function }), vec![(ty.clone(), x), number(ty.dtype, with)])
+        Const::from_operator(Op::Binary(Binary { function }), vec![(ty.clone(), x), number(ty.dtype, with)])
     };
     let length = length as i64;
     let row = flat(DType::U8, &[length]);
     let parts = (0..each).map(|place| {
         let shifted = binary(BinaryOp::ShiftRight, &row, bytes.clone(), place * i64::from(bits));
         let part = binary(BinaryOp::BitAnd, &row, shifted, (1 << bits) - 1);
-        let column = Const::computed(Op::Reshape(Reshape { shape: vec![length, 1] }), vec![(row.clone(), part)]);
+        let column = Const::from_operator(Op::Reshape(Reshape { shape: vec![length, 1] }), vec![(row.clone(), part)]);
         (flat(DType::U8, &[length, 1]), column)
     });
-    let all = Const::computed(Op::Concat(Concat { axis: 1 }), parts.collect());
-    let list = Const::computed(
+    let all = Const::from_operator(Op::Concat(Concat { axis: 1 }), parts.collect());
+    let list = Const::from_operator(
         Op::Reshape(Reshape { shape: vec![length * each] }),
         vec![(flat(DType::U8, &[length, each]), all)],
     );
-    let stop = ty.elements().map_or(0, |elements| elements as i64);
+    let stop = ty.element_count().map_or(0, |elements| elements as i64);
     let cut = Op::Slice(Slice { axes: vec![0], starts: vec![0], stops: vec![stop], steps: vec![1] });
-    let own = Const::computed(cut, vec![(flat(DType::U8, &[length * each]), list)]);
+    let own = Const::from_operator(cut, vec![(flat(DType::U8, &[length * each]), list)]);
     let shape = Op::Reshape(Reshape { shape: ty.extents().unwrap_or_default() });
-    let numbers = Const::computed(shape, vec![(flat(DType::U8, &[stop]), own)]);
+    let numbers = Const::from_operator(shape, vec![(flat(DType::U8, &[stop]), own)]);
     if ty.dtype == DType::U8 {
         return numbers;
     }
@@ -218,33 +210,34 @@ fn unpacking(bytes: Const, length: u64, ty: &TensorType, bits: u32) -> Const {
     let unsigned = TensorType { dtype: DType::U8, shape: ty.shape.clone() };
     let half = 1 << (bits - 1);
     let flipped = binary(BinaryOp::BitXor, &unsigned, numbers, half);
-    let signed = Const::computed(Op::Cast(Cast { to: DType::I8 }), vec![(unsigned, flipped)]);
+    let signed = Const::from_operator(Op::Cast(Cast { to: DType::I8 }), vec![(unsigned, flipped)]);
     binary(BinaryOp::Sub, ty, signed, half)
 }
 
-/// The bytes of a tensor whose elements are listed by their type.
-fn listed(tensor: &messages::Tensor, ty: &TensorType) -> Result<Vec<u8>, String> {
-    fn bytes<T: Copy, const N: usize>(list: &[T], encode: impl Fn(T) -> [u8; N]) -> (usize, Vec<u8>) {
+fn listed_bytes(tensor: &messages::Tensor, ty: &TensorType) -> Result<Vec<u8>, String> {
+    fn encode_list<T: Copy, const N: usize>(list: &[T], encode: impl Fn(T) -> [u8; N]) -> (usize, Vec<u8>) {
         (list.len(), list.iter().flat_map(|&element| encode(element)).collect())
     }
     let (count, bytes) = match ty.dtype {
-        DType::F32 => bytes(&tensor.float_data, f32::to_le_bytes),
-        DType::F64 => bytes(&tensor.double_data, f64::to_le_bytes),
-        DType::I64 => bytes(&tensor.int64_data, i64::to_le_bytes),
-        DType::U64 => bytes(&tensor.uint64_data, u64::to_le_bytes),
-        DType::U32 => bytes(&tensor.uint64_data, |x| (x as u32).to_le_bytes()),
-        DType::I32 => bytes(&tensor.int32_data, i32::to_le_bytes),
-        DType::I16 | DType::U16 | DType::F16 | DType::BF16 => bytes(&tensor.int32_data, |x| (x as u16).to_le_bytes()),
-        DType::I8 | DType::U8 => bytes(&tensor.int32_data, |x| [x as u8]),
-        DType::Bool => bytes(&tensor.int32_data, |x| [u8::from(x != 0)]),
+        DType::F32 => encode_list(&tensor.float_data, f32::to_le_bytes),
+        DType::F64 => encode_list(&tensor.double_data, f64::to_le_bytes),
+        DType::I64 => encode_list(&tensor.int64_data, i64::to_le_bytes),
+        DType::U64 => encode_list(&tensor.uint64_data, u64::to_le_bytes),
+        DType::U32 => encode_list(&tensor.uint64_data, |x| (x as u32).to_le_bytes()),
+        DType::I32 => encode_list(&tensor.int32_data, i32::to_le_bytes),
+        DType::I16 | DType::U16 | DType::F16 | DType::BF16 => {
+            encode_list(&tensor.int32_data, |x| (x as u16).to_le_bytes())
+        }
+        DType::I8 | DType::U8 => encode_list(&tensor.int32_data, |x| [x as u8]),
+        DType::Bool => encode_list(&tensor.int32_data, |x| [u8::from(x != 0)]),
     };
-    match ty.elements() {
+    match ty.element_count() {
         Some(elements) if elements == count as u64 => Ok(bytes),
         _ => Err(format!("{ty} is given {count} elements")),
     }
 }
 
-fn external(tensor: &messages::Tensor, folder: Option<&Path>, length: u64) -> Result<Const, String> {
+fn external_data(tensor: &messages::Tensor, folder: Option<&Path>, length: u64) -> Result<Const, String> {
     let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key).map(|entry| &entry.value);
     let number = |key: &str| {
         let text =

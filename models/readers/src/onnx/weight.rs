@@ -7,15 +7,14 @@ use super::messages::{
 use prost::DecodeError;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
-/// Decoded bytes that a file may take for each of its own.
+/// Budget of decoded bytes per byte of the file.
 const FOR_EACH_BYTE: u64 = 24;
-/// Decoded bytes that every file may take.
+/// Budget of decoded bytes for any file.
 const ALWAYS: u64 = 64 << 20;
 
-/// Deepest nesting of messages, which is the decoder's own limit.
+/// Nesting limit of the decoder.
 const MAX_DEPTH: usize = 100;
 
-/// Content of a field.
 #[derive(Clone, Copy)]
 enum Kind {
     Model,
@@ -32,13 +31,12 @@ enum Kind {
     TensorType,
     Shape,
     Dimension,
-    /// An element of a list of texts.
     Text,
 }
 
 impl Kind {
-    /// Returns the content of a field of this message, if each occurrence takes memory of its own.
-    fn field(self, tag: u32) -> Option<Kind> {
+    /// Returns the kind of a field of this message, if each occurrence takes memory of its own.
+    fn field_kind(self, tag: u32) -> Option<Kind> {
         Some(match (self, tag) {
             (Kind::Model, 7) | (Kind::Attribute, 6) => Kind::Graph,
             (Kind::Model, 8) | (Kind::Function, 9) => Kind::OperatorSet,
@@ -58,8 +56,8 @@ impl Kind {
         })
     }
 
-    /// Returns the memory of one, without its content.
-    fn bytes(self) -> u64 {
+    /// Returns the memory of one message, without its content.
+    fn message_bytes(self) -> u64 {
         let bytes = match self {
             Kind::Model => 0,
             Kind::OperatorSet => size_of::<OperatorSet>(),
@@ -80,26 +78,25 @@ impl Kind {
     }
 }
 
-/// Returns the reason to refuse a file whose messages would take too much memory.
-pub fn excess(file: &[u8]) -> Option<String> {
+pub fn excess_reason(file: &[u8]) -> Option<String> {
     let most = FOR_EACH_BYTE.saturating_mul(file.len() as u64).saturating_add(ALWAYS);
-    let found = weight(file, Kind::Model, 0);
+    let found = decoded_bytes(file, Kind::Model, 0);
     (found > most).then(|| {
         format!("its messages would take {} MiB, {} times the file", found >> 20, found / file.len().max(1) as u64)
     })
 }
 
-/// Adds what the fields of a message take, up to the first damaged one, which the decoder reports.
-fn weight(message: &[u8], kind: Kind, depth: usize) -> u64 {
+/// Sums the decoded size of fields, up to the first damaged one, which the decoder reports.
+fn decoded_bytes(message: &[u8], kind: Kind, depth: usize) -> u64 {
     let mut total = 0;
-    let _ = add(message, kind, depth, &mut total);
+    let _ = add_fields(message, kind, depth, &mut total);
     total
 }
 
-fn add(mut message: &[u8], kind: Kind, depth: usize, total: &mut u64) -> Result<(), DecodeError> {
+fn add_fields(mut message: &[u8], kind: Kind, depth: usize, total: &mut u64) -> Result<(), DecodeError> {
     while !message.is_empty() {
         let (tag, wire) = decode_key(&mut message)?;
-        let found = kind.field(tag).filter(|_| wire == WireType::LengthDelimited && depth < MAX_DEPTH);
+        let found = kind.field_kind(tag).filter(|_| wire == WireType::LengthDelimited && depth < MAX_DEPTH);
         let Some(field) = found else {
             skip_field(wire, tag, &mut message, DecodeContext::default())?;
             continue;
@@ -108,7 +105,7 @@ fn add(mut message: &[u8], kind: Kind, depth: usize, total: &mut u64) -> Result<
         let parts = usize::try_from(length).ok().and_then(|length| message.split_at_checked(length));
         let Some((inner, rest)) = parts else { return Ok(()) };
         message = rest;
-        *total = total.saturating_add(field.bytes()).saturating_add(weight(inner, field, depth + 1));
+        *total = total.saturating_add(field.message_bytes()).saturating_add(decoded_bytes(inner, field, depth + 1));
     }
     Ok(())
 }
@@ -124,7 +121,7 @@ mod tests {
         let node = Node { attribute: vec![Attribute::default(); 4_000_000], ..Node::default() };
         let graph = Graph { node: vec![node], ..Graph::default() };
         let bytes = Model { graph: Some(graph), ..Model::default() }.encode_to_vec();
-        let why = excess(&bytes).expect("it is too much");
+        let why = excess_reason(&bytes).expect("it is too much");
         assert!(why.contains("times the file"), "{why}");
         // An honest file's attributes have names and values.
         let attribute = Attribute { name: "kernel_shape".to_owned(), ints: vec![3, 3], ..Attribute::default() };
@@ -132,13 +129,13 @@ mod tests {
             Node { input: vec!["input.layer4.1.relu".to_owned(); 3], attribute: vec![attribute; 5], ..Node::default() };
         let graph = Graph { node: vec![node; 20_000], ..Graph::default() };
         let bytes = Model { graph: Some(graph), ..Model::default() }.encode_to_vec();
-        assert_eq!(excess(&bytes), None);
+        assert_eq!(excess_reason(&bytes), None);
     }
 
     #[test]
     fn damaged_files_end() {
         for bytes in [&[0x3a, 0xff, 0xff, 0xff, 0xff, 0x0f][..], &[0xff; 20], &[0x3b], &[]] {
-            assert_eq!(excess(bytes), None);
+            assert_eq!(excess_reason(bytes), None);
         }
     }
 }

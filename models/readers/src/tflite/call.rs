@@ -8,47 +8,44 @@ use models::operators::{BinaryOp, Clip, Dequantize, Op, Quantize, Requantize, Un
 use models::types::{DType, TensorType};
 use passes::quantise;
 
-/// What a rule works with: the graph in the making and one operator with its inputs found.
+/// One operator with its resolved inputs, and the graph under construction.
 pub(super) struct Call<'a, 'b> {
     pub emit: &'a mut Emit<'b>,
     pub operator: &'a Operator<'a>,
     pub tensors: &'a [Tensor],
-    /// Inputs by position; nothing where an optional one is left out.
+    /// None for an omitted optional input.
     pub inputs: Vec<Option<ValueId>>,
 }
 
 impl<'a> Call<'a, '_> {
-    /// An input as it is stored.
     pub fn input(&self, index: usize) -> Outcome<ValueId> {
-        match self.optional(index) {
+        match self.optional_input(index) {
             Some(id) => Ok(id),
             None => malformed(format!("input {index} is missing")),
         }
     }
 
-    pub fn optional(&self, index: usize) -> Option<ValueId> {
+    pub fn optional_input(&self, index: usize) -> Option<ValueId> {
         self.inputs.get(index).copied().flatten()
     }
 
-    /// The scales of an input.
     pub fn scales_of_input(&self, index: usize) -> Option<&'a Quantisation> {
-        self.tensor(*self.operator.inputs.get(index)?)?.quantisation.as_ref()
+        self.find_tensor(*self.operator.inputs.get(index)?)?.quantisation.as_ref()
     }
 
-    /// The scales of an output whose elements are integers.
+    /// Returns the scales of an integer output.
     pub fn scales_of_output(&self, index: usize) -> Option<(&'a Quantisation, DType)> {
-        let tensor = self.tensor(*self.operator.outputs.get(index)?)?;
+        let tensor = self.find_tensor(*self.operator.outputs.get(index)?)?;
         let dtype = tensor.dtype().ok().filter(|dtype| !dtype.is_float())?;
         Some((tensor.quantisation.as_ref()?, dtype))
     }
 
-    fn tensor(&self, index: i32) -> Option<&'a Tensor> {
+    fn find_tensor(&self, index: i32) -> Option<&'a Tensor> {
         self.tensors.get(usize::try_from(index).ok()?)
     }
 
-    /// The element type that the file states for an output.
     pub fn output_dtype(&self, index: usize) -> Outcome<DType> {
-        let tensor = self.operator.outputs.get(index).and_then(|&index| self.tensor(index));
+        let tensor = self.operator.outputs.get(index).and_then(|&index| self.find_tensor(index));
         match tensor.map(Tensor::dtype) {
             Some(Ok(dtype)) => Ok(dtype),
             Some(Err(reason)) => unsupported(format!("the type of its result: {reason}")),
@@ -56,55 +53,54 @@ impl<'a> Call<'a, '_> {
         }
     }
 
-    /// How many outputs the operator has.
-    pub fn outputs(&self) -> usize {
+    pub fn output_count(&self) -> usize {
         self.operator.outputs.len()
     }
 
-    /// An input as real numbers.
+    /// Returns an input as real numbers.
     pub fn real(&mut self, index: usize) -> Outcome<ValueId> {
         let x = self.input(index)?;
         match self.scales_of_input(index) {
-            Some(scales) if !self.emit.dtype(x)?.is_float() => self.dequantised(x, scales),
+            Some(scales) if !self.emit.dtype(x)?.is_float() => self.dequantise_input(x, scales),
             // Weights of half precision are only stored that way.
-            _ if self.emit.dtype(x)? == DType::F16 && self.emit.builder.data(x).is_some() => {
+            _ if self.emit.dtype(x)? == DType::F16 && self.emit.builder.constant_data(x).is_some() => {
                 self.emit.cast(x, DType::F32)
             }
             _ => Ok(x),
         }
     }
 
-    pub fn reals(&mut self) -> Outcome<Vec<ValueId>> {
+    pub fn real_inputs(&mut self) -> Outcome<Vec<ValueId>> {
         match self.inputs.len() {
             0 => malformed("it has no inputs"),
             count => (0..count).map(|index| self.real(index)).collect(),
         }
     }
 
-    /// Inputs to an operator that moves elements: as stored when nothing about their meaning changes.
-    pub fn movable(&mut self, indices: &[usize]) -> Outcome<Vec<ValueId>> {
+    /// Returns inputs of an operator that moves elements: as stored if all scales are equal.
+    pub fn movable_inputs(&mut self, indices: &[usize]) -> Outcome<Vec<ValueId>> {
         let out = self.scales_of_output(0).map(|(scales, _)| scales);
         let keeps_scale = indices.iter().all(|&index| self.scales_of_input(index) == out);
         indices.iter().map(|&index| if keeps_scale { self.input(index) } else { self.real(index) }).collect()
     }
 
-    fn dequantised(&mut self, x: ValueId, scales: &Quantisation) -> Outcome<ValueId> {
+    fn dequantise_input(&mut self, x: ValueId, scales: &Quantisation) -> Outcome<ValueId> {
         let axis = if scales.scales.len() == 1 { 0 } else { i64::from(scales.axis) };
         let ty = self.emit.ty(x)?;
         if !(0..ty.rank() as i64).contains(&axis) && scales.scales.len() > 1 {
             return malformed(format!("scales belong to axis {}, its tensor is {ty}", scales.axis));
         }
-        let scale = self.scales(scales)?;
+        let scale = self.scale_constant(scales)?;
         if ty.dtype == DType::I64 {
-            return self.scaled(x, scale, axis as usize);
+            return self.scale_wide(x, scale, axis as usize);
         }
         let mut inputs = vec![x, scale];
-        inputs.extend(self.zeros(scales, ty.dtype)?);
+        inputs.extend(self.zero_constant(scales, ty.dtype)?);
         self.emit.push(Op::Dequantize(Dequantize { axis }), &inputs)
     }
 
-    /// Wide integers times their scales: biases of layers whose data has 16 bits.
-    fn scaled(&mut self, x: ValueId, scale: ValueId, axis: usize) -> Outcome<ValueId> {
+    /// Multiplies wide integers by their scales: biases of layers with 16-bit data.
+    fn scale_wide(&mut self, x: ValueId, scale: ValueId, axis: usize) -> Outcome<ValueId> {
         let mut shape = vec![1; self.emit.rank(x)?];
         if let (Some(extent), [count]) = (shape.get_mut(axis), &self.emit.extents(scale)?[..]) {
             *extent = *count;
@@ -114,8 +110,8 @@ impl<'a> Call<'a, '_> {
         self.emit.binary(BinaryOp::Mul, x, scale)
     }
 
-    /// The result as the file wants to have it stored.
-    pub fn stored(&mut self, y: ValueId, index: usize) -> Outcome<ValueId> {
+    /// Quantises a result if the file stores it so.
+    pub fn store_output(&mut self, y: ValueId, index: usize) -> Outcome<ValueId> {
         let Some((scales, to)) = self.scales_of_output(index) else { return Ok(y) };
         if !self.emit.dtype(y)?.is_float() {
             return Ok(y);
@@ -123,20 +119,20 @@ impl<'a> Call<'a, '_> {
         if scales.scales.len() > 1 {
             return unsupported("its result has a scale per channel");
         }
-        let scale = self.scales(scales)?;
+        let scale = self.scale_constant(scales)?;
         let mut inputs = vec![y, scale];
-        inputs.extend(self.zeros(scales, to)?);
+        inputs.extend(self.zero_constant(scales, to)?);
         self.emit.push(Op::Quantize(Quantize { to, axis: 0 }), &inputs)
     }
 
-    /// One scale without dimensions, or a vector of them.
-    fn scales(&mut self, scales: &Quantisation) -> Outcome<ValueId> {
+    /// A scalar for a single scale, else a vector.
+    fn scale_constant(&mut self, scales: &Quantisation) -> Outcome<ValueId> {
         let numbers: Vec<f64> = scales.scales.iter().map(|&scale| scale.into()).collect();
-        self.numbers(DType::F32, &numbers)
+        self.number_constant(DType::F32, &numbers)
     }
 
-    /// Zero points, unless all are 0.
-    fn zeros(&mut self, scales: &Quantisation, dtype: DType) -> Outcome<Option<ValueId>> {
+    /// Returns the zero points, or None if all are 0.
+    fn zero_constant(&mut self, scales: &Quantisation, dtype: DType) -> Outcome<Option<ValueId>> {
         if scales.zeros.iter().all(|&zero| zero == 0) {
             return Ok(None);
         }
@@ -146,49 +142,48 @@ impl<'a> Call<'a, '_> {
         }
         let mut numbers: Vec<f64> = scales.zeros.iter().map(|&zero| zero as f64).collect();
         numbers.resize(scales.scales.len(), numbers[0]);
-        self.numbers(dtype, &numbers).map(Some)
+        self.number_constant(dtype, &numbers).map(Some)
     }
 
-    /// A constant vector; one number has no dimensions.
-    pub fn numbers(&mut self, dtype: DType, numbers: &[f64]) -> Outcome<ValueId> {
+    /// A single number becomes a scalar, others a vector.
+    pub fn number_constant(&mut self, dtype: DType, numbers: &[f64]) -> Outcome<ValueId> {
         let ty = match numbers {
             [_] => TensorType::new(dtype, &[]),
             numbers => TensorType::new(dtype, &[numbers.len() as i64]),
         };
-        self.emit.constant(ty, Const::Small(numbers.to_vec()))
+        self.emit.add_constant(ty, Const::Small(numbers.to_vec()))
     }
 
-    fn option<T>(&self, default: T, read: impl Fn(FlatTable<'a>) -> Read<T>) -> Outcome<T> {
+    fn read_option<T>(&self, default: T, read: impl Fn(FlatTable<'a>) -> Read<T>) -> Outcome<T> {
         match self.operator.options {
             Some(table) => read(table).map_err(Refusal::Malformed),
             None => Ok(default),
         }
     }
 
-    pub fn flag(&self, field: usize) -> Outcome<bool> {
-        self.option(false, |table| table.bool(field))
+    pub fn flag_option(&self, field: usize) -> Outcome<bool> {
+        self.read_option(false, |table| table.bool(field))
     }
 
-    pub fn int(&self, field: usize, default: i32) -> Outcome<i64> {
-        Ok(i64::from(self.option(default, |table| table.i32(field, default))?))
+    pub fn int_option(&self, field: usize, default: i32) -> Outcome<i64> {
+        Ok(i64::from(self.read_option(default, |table| table.i32(field, default))?))
     }
 
-    pub fn byte(&self, field: usize) -> Outcome<i8> {
-        self.option(0, |table| table.i8(field, 0))
+    pub fn byte_option(&self, field: usize) -> Outcome<i8> {
+        self.read_option(0, |table| table.i8(field, 0))
     }
 
-    pub fn float(&self, field: usize) -> Outcome<f64> {
-        Ok(f64::from(self.option(0.0, |table| table.f32(field))?))
+    pub fn float_option(&self, field: usize) -> Outcome<f64> {
+        Ok(f64::from(self.read_option(0.0, |table| table.f32(field))?))
     }
 
-    pub fn ints(&self, field: usize) -> Outcome<Vec<i64>> {
-        let list = self.option(vec![], |table| table.i32s(field))?;
+    pub fn ints_option(&self, field: usize) -> Outcome<Vec<i64>> {
+        let list = self.read_option(vec![], |table| table.i32s(field))?;
         Ok(list.into_iter().map(i64::from).collect())
     }
 
-    /// The activation that belongs to an operator.
-    pub fn activation(&self, field: usize) -> Outcome<Activation> {
-        Ok(match self.byte(field)? {
+    pub fn read_activation(&self, field: usize) -> Outcome<Activation> {
+        Ok(match self.byte_option(field)? {
             0 => Activation::None,
             1 => Activation::Between(Some(0.0), None),
             2 => Activation::Between(Some(-1.0), Some(1.0)),
@@ -198,8 +193,7 @@ impl<'a> Call<'a, '_> {
         })
     }
 
-    /// The activation of real numbers.
-    pub fn activate(&mut self, y: ValueId, activation: Activation) -> Outcome<ValueId> {
+    pub fn apply_activation(&mut self, y: ValueId, activation: Activation) -> Outcome<ValueId> {
         match activation {
             Activation::None => Ok(y),
             Activation::Between(Some(0.0), None) => self.emit.unary(UnaryOp::Relu, y),
@@ -214,9 +208,9 @@ impl<'a> Call<'a, '_> {
         }
     }
 
-    /// The bias as a vector, as it is stored or as real numbers: some converters give it more dimensions.
-    pub fn bias(&mut self, index: usize, is_stored: bool) -> Outcome<Option<ValueId>> {
-        if self.optional(index).is_none() {
+    /// Returns the bias as a vector: some converters give it more dimensions.
+    pub fn bias_vector(&mut self, index: usize, is_stored: bool) -> Outcome<Option<ValueId>> {
+        if self.optional_input(index).is_none() {
             return Ok(None);
         }
         let bias = if is_stored { self.input(index)? } else { self.real(index)? };
@@ -229,10 +223,8 @@ impl<'a> Call<'a, '_> {
         }
     }
 
-    /// Exact sums of 8-bit products, with a bias in their scale, brought to the scale of the output.
-    ///
-    /// Nothing when the output or the activation asks for something that this cannot be.
-    pub fn requantised(
+    /// Requantises exact sums of 8-bit products; refuses activations that integers cannot express.
+    pub fn requantise_sums(
         &mut self,
         sums: ValueId,
         factor: Factor,
@@ -240,23 +232,26 @@ impl<'a> Call<'a, '_> {
         activation: Activation,
     ) -> Outcome<ValueId> {
         let Factor { x, w, y, to } = factor;
-        let multipliers: Vec<f64> =
-            w.scales.iter().map(|&scale| f64::from(quantise::multiplier(x.scales[0], scale, y.scales[0]))).collect();
+        let multipliers: Vec<f64> = w
+            .scales
+            .iter()
+            .map(|&scale| f64::from(quantise::requantise_factor(x.scales[0], scale, y.scales[0])))
+            .collect();
         let zero = y.zeros[0];
         let Activation::Between(low, high) = activation.as_bounds() else {
             return unsupported("this activation of integers");
         };
-        let Some((low, high)) = quantise::bounds(to, y.scales[0], zero, low, high) else {
+        let Some((low, high)) = quantise::integer_bounds(to, y.scales[0], zero, low, high) else {
             return malformed(format!("its result has the zero point {zero}, which does not fit {to}"));
         };
         let axis = if multipliers.len() == 1 { 0 } else { axis };
-        let multiplier = self.numbers(DType::F32, &multipliers)?;
+        let multiplier = self.number_constant(DType::F32, &multipliers)?;
         self.emit.push(Op::Requantize(Requantize { to, axis, zero, low, high }), &[sums, multiplier])
     }
 
-    /// What an exact product of integers needs: 8-bit operands with scales that this can represent (several ones of
-    /// the second only along the axis of its outputs), and the same of the result.
-    pub fn factor(&self, [x, w]: [usize; 2], w_axis: i32, activation: Activation) -> Outcome<Option<Factor<'a>>> {
+    /// Returns the scales of an exact integer product, or None if operands or result are not 8-bit
+    /// or have scales that it cannot represent (several for the second operand only along its outputs).
+    pub fn exact_factor(&self, [x, w]: [usize; 2], w_axis: i32, activation: Activation) -> Outcome<Option<Factor<'a>>> {
         let is_narrow = |id: ValueId| -> Outcome<bool> { Ok(matches!(self.emit.dtype(id)?, DType::I8 | DType::U8)) };
         let narrow = is_narrow(self.input(x)?)? && is_narrow(self.input(w)?)?;
         let (Some(x), Some(w), Some((y, to))) =
@@ -277,7 +272,6 @@ impl<'a> Call<'a, '_> {
         self.emit.binary(function, a, b)
     }
 
-    /// Channels from last to second.
     pub fn channels_first(&mut self, x: ValueId) -> Outcome<ValueId> {
         let rank = self.image_rank(x)?;
         let mut order = vec![0, rank - 1];
@@ -285,7 +279,6 @@ impl<'a> Call<'a, '_> {
         self.emit.transpose(x, &order)
     }
 
-    /// Channels from second to last.
     pub fn channels_last(&mut self, x: ValueId) -> Outcome<ValueId> {
         let rank = self.image_rank(x)?;
         let mut order = vec![0];
@@ -302,7 +295,6 @@ impl<'a> Call<'a, '_> {
     }
 }
 
-/// What an operator applies to its own result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Activation {
     None,

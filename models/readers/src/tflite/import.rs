@@ -4,7 +4,7 @@ use super::call::Call;
 use super::rules;
 use super::schema::{Model, Operator, Tensor};
 use super::stored;
-use crate::{Emit, Options, Outcome, Refusal, Skipped, finish, malformed, unsupported};
+use crate::{Emit, Options, Outcome, Refusal, Skipped, finish_graph, malformed, unsupported};
 use bytes::Bytes;
 
 use models::check::GraphLimits;
@@ -15,12 +15,10 @@ use models::types::TensorType;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// What stands for a tensor of the file.
 #[derive(Clone, Copy)]
 enum TfliteSlot {
     Unmade,
     Value(ValueId),
-    /// The result of an operator that was left out.
     Skipped,
 }
 
@@ -31,12 +29,11 @@ struct TfliteImporter<'a> {
     emit: Emit<'a>,
     slots: Vec<TfliteSlot>,
     skipped: Vec<Skipped>,
-    /// What skipped operators read: results of the graph that remains.
+    /// Inputs of skipped operators, which become outputs of the remaining graph.
     loose_ends: Vec<ValueId>,
 }
 
-/// The graph of a model.
-pub(super) fn import(model: &Model<'_>, file: &str, options: &Options) -> Result<(Graph, Vec<Skipped>)> {
+pub(super) fn import_model(model: &Model<'_>, file: &str, options: &Options) -> Result<(Graph, Vec<Skipped>)> {
     let name = if model.name.is_empty() || model.name == "main" { file } else { &model.name };
     let mut importer = TfliteImporter {
         file,
@@ -52,31 +49,31 @@ pub(super) fn import(model: &Model<'_>, file: &str, options: &Options) -> Result
             importer.malformed("as a whole".to_owned(), format!("{} operators are too many", model.operators.len()))
         );
     }
-    importer.constants()?;
-    importer.inputs()?;
+    importer.add_constants()?;
+    importer.add_inputs()?;
     for operator in &model.operators {
-        importer.operator(operator)?;
+        importer.import_operator(operator)?;
     }
-    importer.finish()
+    importer.finish_import()
 }
 
 impl<'a> TfliteImporter<'a> {
-    fn constants(&mut self) -> Result<()> {
+    fn add_constants(&mut self) -> Result<()> {
         // Several tensors may share a buffer, so the sum is bounded, too.
         let mut unpacked_bytes = 0usize;
         for (index, tensor) in self.model.tensors.iter().enumerate() {
             let Some(range) = &tensor.data else { continue };
             let place = || format!("tensor `{}`", tensor.name);
             // A constant of a type without a form here matters only to who reads it.
-            let packed = tensor.packed();
+            let packed = tensor.packed_format();
             let Some(dtype) = packed.map(|(_, dtype)| dtype).or(tensor.dtype().ok()) else { continue };
-            let ty = TensorType::new(dtype, &extents(&tensor.shape));
+            let ty = TensorType::new(dtype, &known_extents(&tensor.shape));
             models::shapes::check_type(&ty).map_err(|reason| self.malformed(place(), reason))?;
-            let bytes = self.model.slice(range.clone());
-            let count = ty.elements().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
+            let bytes = self.model.file_bytes(range.clone());
+            let count = ty.element_count().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
             let bytes = match (packed, &tensor.sparsity) {
-                (Some(packed), None) => stored::unpack(&bytes, packed, count).map(Bytes::from),
-                (None, Some(sparsity)) => sparsity.dense(&bytes, &ty).map(Bytes::from),
+                (Some(packed), None) => stored::unpack_bits(&bytes, packed, count).map(Bytes::from),
+                (None, Some(sparsity)) => sparsity.expand_dense(&bytes, &ty).map(Bytes::from),
                 (None, None) => Ok(bytes),
                 (Some(_), Some(_)) => {
                     return Err(self.unsupported(place(), "it is sparse and has less than 8 bits".to_owned()));
@@ -85,22 +82,22 @@ impl<'a> TfliteImporter<'a> {
             let bytes = bytes.map_err(|reason| self.malformed(place(), reason))?;
             if packed.is_some() || tensor.sparsity.is_some() {
                 unpacked_bytes = unpacked_bytes.saturating_add(bytes.len());
-                if unpacked_bytes > self.model.length().saturating_add(64).saturating_mul(stored::MAX_GROWTH) {
+                if unpacked_bytes > self.model.file_length().saturating_add(64).saturating_mul(stored::MAX_GROWTH) {
                     return Err(self.malformed(place(), "the unpacked constants are too large for the file".to_owned()));
                 }
             }
-            if ty.bytes() != Some(bytes.len() as u64) {
+            if ty.size_bytes() != Some(bytes.len() as u64) {
                 let reason = format!("{ty} is given {} bytes", bytes.len());
                 return Err(self.malformed(place(), reason));
             }
             let data = Const::Bytes(Contents::new(bytes));
-            self.slots[index] = TfliteSlot::Value(self.emit.builder.constant(&tensor.name, ty, data)?);
+            self.slots[index] = TfliteSlot::Value(self.emit.builder.add_constant(&tensor.name, ty, data)?);
         }
         Ok(())
     }
 
-    fn inputs(&mut self) -> Result<()> {
-        let given = self.model.inputs.iter().map(|&index| self.tensor(index)).collect::<Result<Vec<_>>>()?;
+    fn add_inputs(&mut self) -> Result<()> {
+        let given = self.model.inputs.iter().map(|&index| self.find_tensor(index)).collect::<Result<Vec<_>>>()?;
         for name in self.options.shapes.keys().chain(self.options.bindings.keys()) {
             if !given.iter().any(|(_, tensor)| tensor.name == *name) {
                 let names: Vec<&str> = given.iter().map(|(_, tensor)| tensor.name.as_str()).collect();
@@ -112,39 +109,42 @@ impl<'a> TfliteImporter<'a> {
             let place = || format!("input `{}`", tensor.name);
             let dtype = tensor.dtype().map_err(|reason| self.unsupported(place(), reason))?;
             if let Some(bound) = self.options.bindings.get(&tensor.name) {
-                let id =
-                    self.emit.builder.constant(&tensor.name, bound.ty().clone(), passes::fold::contents_of(bound))?;
+                let id = self.emit.builder.add_constant(
+                    &tensor.name,
+                    bound.tensor_type().clone(),
+                    passes::fold::contents_of(bound),
+                )?;
                 self.slots[index] = TfliteSlot::Value(id);
                 continue;
             }
-            let extents = self.options.shapes.get(&tensor.name).cloned().unwrap_or_else(|| self.sized(tensor));
-            let id = self.emit.builder.input(&tensor.name, TensorType::new(dtype, &extents))?;
+            let extents = self.options.shapes.get(&tensor.name).cloned().unwrap_or_else(|| self.input_extents(tensor));
+            let id = self.emit.builder.add_input(&tensor.name, TensorType::new(dtype, &extents))?;
             self.slots[index] = TfliteSlot::Value(id);
         }
         Ok(())
     }
 
-    /// The extents of an input: an open first one is the batch, others are as they were when the file was written.
-    fn sized(&self, tensor: &Tensor) -> Vec<i64> {
-        let mut extents = extents(&tensor.shape);
+    /// Returns the extents of an input: an open first one is the batch, others are as stated.
+    fn input_extents(&self, tensor: &Tensor) -> Vec<i64> {
+        let mut extents = known_extents(&tensor.shape);
         if let (Some(-1), Some(first)) = (tensor.signature.first(), extents.first_mut()) {
             *first = self.options.batch;
         }
         extents
     }
 
-    fn operator(&mut self, operator: &'a Operator<'a>) -> Result<()> {
+    fn import_operator(&mut self, operator: &'a Operator<'a>) -> Result<()> {
         let mut inputs = Vec::with_capacity(operator.inputs.len());
         for &index in &operator.inputs {
             if index < 0 {
                 inputs.push(None);
                 continue;
             }
-            let (slot, tensor) = self.tensor(index)?;
+            let (slot, tensor) = self.find_tensor(index)?;
             match self.slots[slot] {
                 TfliteSlot::Value(id) => inputs.push(Some(id)),
                 TfliteSlot::Skipped => {
-                    return self.skip(operator, format!("it reads `{}`, which was left out", tensor.name));
+                    return self.skip_operator(operator, format!("it reads `{}`, which was left out", tensor.name));
                 }
                 TfliteSlot::Unmade => {
                     let refusal = match tensor.dtype() {
@@ -156,93 +156,91 @@ impl<'a> TfliteImporter<'a> {
                             Refusal::Malformed(format!("it reads `{}`, which nothing before it makes", tensor.name))
                         }
                     };
-                    return self.refuse(operator, refusal);
+                    return self.refuse_operator(operator, refusal);
                 }
             }
         }
         self.emit.builder.set_origin(Origin {
-            source_op: rules::name(operator).into_owned(),
-            scope: self.spot(operator).to_owned(),
+            source_op: rules::operator_name(operator).into_owned(),
+            scope: self.operator_spot(operator).to_owned(),
         });
-        let first_new = self.emit.builder.next();
+        let first_new = self.emit.builder.next_id();
         let mut call = Call { emit: &mut self.emit, operator, tensors: &self.model.tensors, inputs };
-        let made = rules::rule(operator).and_then(|rule| {
+        let made = rules::find_rule(operator).and_then(|rule| {
             let Some(rule) = rule else { return unsupported(without_rule(self.model)) };
             let values = rule(&mut call)?;
             if values.len() < operator.outputs.len() {
                 return malformed(format!("it has {} outputs", operator.outputs.len()));
             }
             let stored = values.into_iter().zip(0..operator.outputs.len());
-            stored.map(|(value, index)| call.stored(value, index)).collect::<Outcome<Vec<_>>>()
+            stored.map(|(value, index)| call.store_output(value, index)).collect::<Outcome<Vec<_>>>()
         });
         match made {
-            Ok(outputs) => self.bind(operator, &outputs, first_new),
-            Err(refusal) => self.refuse(operator, refusal),
+            Ok(outputs) => self.bind_outputs(operator, &outputs, first_new),
+            Err(refusal) => self.refuse_operator(operator, refusal),
         }
     }
 
-    /// Outputs from `first_new` on were not there before the operator and take the names of its tensors.
-    fn bind(&mut self, operator: &Operator<'_>, outputs: &[ValueId], first_new: ValueId) -> Result<()> {
+    /// Binds outputs; those from `first_new` on are new and take the names of their tensors.
+    fn bind_outputs(&mut self, operator: &Operator<'_>, outputs: &[ValueId], first_new: ValueId) -> Result<()> {
         for (&index, &id) in operator.outputs.iter().zip(outputs) {
-            let (slot, tensor) = self.tensor(index)?;
+            let (slot, tensor) = self.find_tensor(index)?;
             if !matches!(self.slots[slot], TfliteSlot::Unmade) {
                 return Err(self.malformed(format!("tensor `{}`", tensor.name), "it is made twice".to_owned()));
             }
             self.compare_with_stated(operator, tensor, id)?;
             if id.0 >= first_new.0 {
-                self.emit.builder.rename(id, &tensor.name);
+                self.emit.builder.rename_value(id, &tensor.name);
             }
             self.slots[slot] = TfliteSlot::Value(id);
         }
         Ok(())
     }
 
-    /// What the file says of a tensor must agree with what follows from the operators, as long as its inputs have the
-    /// shapes they were written with.
+    /// Checks stated against inferred types, unless inputs were resized.
     fn compare_with_stated(&self, operator: &Operator<'_>, tensor: &Tensor, id: ValueId) -> Result<()> {
-        let found = self.emit.builder.ty(id)?;
+        let found = self.emit.builder.value_type(id)?;
         let is_open = tensor.shape.is_empty() || tensor.signature.contains(&-1);
         let is_resized = !self.options.shapes.is_empty() || !self.options.bindings.is_empty();
-        let stated = TensorType::new(tensor.dtype().unwrap_or(found.dtype), &extents(&tensor.shape));
+        let stated = TensorType::new(tensor.dtype().unwrap_or(found.dtype), &known_extents(&tensor.shape));
         let agrees =
             stated.dtype == found.dtype && (is_open || is_resized || self.has_open_input() || stated == *found);
         if agrees {
             return Ok(());
         }
         let reason = format!("the file says `{}` is {stated}, its inputs and attributes make it {found}", tensor.name);
-        Err(self.malformed(self.place(operator), reason))
+        Err(self.malformed(self.operator_place(operator), reason))
     }
 
     fn has_open_input(&self) -> bool {
-        let tensors = self.model.inputs.iter().filter_map(|&index| self.tensor(index).ok());
+        let tensors = self.model.inputs.iter().filter_map(|&index| self.find_tensor(index).ok());
         tensors.into_iter().any(|(_, tensor)| tensor.signature.contains(&-1))
     }
 
-    fn refuse(&mut self, operator: &Operator<'_>, refusal: Refusal) -> Result<()> {
+    fn refuse_operator(&mut self, operator: &Operator<'_>, refusal: Refusal) -> Result<()> {
         match refusal {
-            Refusal::Malformed(reason) => Err(self.malformed(self.place(operator), reason)),
-            Refusal::Unsupported(reason) if self.options.skip_unsupported => self.skip(operator, reason),
-            Refusal::Unsupported(reason) => Err(self.unsupported(self.place(operator), reason)),
+            Refusal::Malformed(reason) => Err(self.malformed(self.operator_place(operator), reason)),
+            Refusal::Unsupported(reason) if self.options.skip_unsupported => self.skip_operator(operator, reason),
+            Refusal::Unsupported(reason) => Err(self.unsupported(self.operator_place(operator), reason)),
         }
     }
 
-    /// Leaves an operator out: what it reads becomes a result, what it makes is given from outside where its type is
-    /// known.
-    fn skip(&mut self, operator: &Operator<'_>, reason: String) -> Result<()> {
-        let (place, name) = (self.spot(operator).to_owned(), rules::name(operator).into_owned());
+    /// Leaves an operator out: its inputs become graph outputs, its outputs of known type become inputs.
+    fn skip_operator(&mut self, operator: &Operator<'_>, reason: String) -> Result<()> {
+        let (place, name) = (self.operator_spot(operator).to_owned(), rules::operator_name(operator).into_owned());
         self.skipped.push(Skipped { place, operator: name, reason });
         for &index in operator.inputs.iter().filter(|&&index| index >= 0) {
-            if let TfliteSlot::Value(id) = self.slots[self.tensor(index)?.0] {
+            if let TfliteSlot::Value(id) = self.slots[self.find_tensor(index)?.0] {
                 self.loose_ends.push(id);
             }
         }
         for &index in &operator.outputs {
-            let (slot, tensor) = self.tensor(index)?;
+            let (slot, tensor) = self.find_tensor(index)?;
             let is_known = !tensor.shape.is_empty() && tensor.shape.iter().all(|&extent| extent >= 0);
             self.slots[slot] = match tensor.dtype() {
                 Ok(dtype) if is_known && matches!(self.slots[slot], TfliteSlot::Unmade) => {
-                    let ty = TensorType::new(dtype, &extents(&tensor.shape));
-                    TfliteSlot::Value(self.emit.builder.input(&tensor.name, ty)?)
+                    let ty = TensorType::new(dtype, &known_extents(&tensor.shape));
+                    TfliteSlot::Value(self.emit.builder.add_input(&tensor.name, ty)?)
                 }
                 _ => TfliteSlot::Skipped,
             };
@@ -250,10 +248,10 @@ impl<'a> TfliteImporter<'a> {
         Ok(())
     }
 
-    fn finish(self) -> Result<(Graph, Vec<Skipped>)> {
+    fn finish_import(self) -> Result<(Graph, Vec<Skipped>)> {
         let mut outputs = Vec::new();
         for &index in &self.model.outputs {
-            let (slot, tensor) = self.tensor(index)?;
+            let (slot, tensor) = self.find_tensor(index)?;
             match self.slots[slot] {
                 TfliteSlot::Value(id) => outputs.push(id),
                 TfliteSlot::Skipped => {}
@@ -262,24 +260,23 @@ impl<'a> TfliteImporter<'a> {
                 }
             }
         }
-        let graph = finish(self.emit.builder, self.file, outputs, &self.loose_ends)?;
+        let graph = finish_graph(self.emit.builder, self.file, outputs, &self.loose_ends)?;
         Ok((graph, self.skipped))
     }
 
-    fn tensor(&self, index: i32) -> Result<(usize, &'a Tensor)> {
+    fn find_tensor(&self, index: i32) -> Result<(usize, &'a Tensor)> {
         let found = usize::try_from(index).ok().and_then(|index| Some((index, self.model.tensors.get(index)?)));
         found.ok_or_else(|| self.malformed("as a whole".to_owned(), format!("there is no tensor {index}")))
     }
 
-    /// Where an operator stands: what its first output is called.
-    fn spot(&self, operator: &Operator<'_>) -> &'a str {
-        let output = operator.outputs.first().and_then(|&index| self.tensor(index).ok());
+    fn operator_spot(&self, operator: &Operator<'_>) -> &'a str {
+        let output = operator.outputs.first().and_then(|&index| self.find_tensor(index).ok());
         // Converters join the names of everything they fused.
         output.map_or("", |(_, tensor)| tensor.name.split(';').next().unwrap_or(""))
     }
 
-    fn place(&self, operator: &Operator<'_>) -> String {
-        format!("node `{}` (`{}`)", self.spot(operator), rules::name(operator))
+    fn operator_place(&self, operator: &Operator<'_>) -> String {
+        format!("node `{}` (`{}`)", self.operator_spot(operator), rules::operator_name(operator))
     }
 
     fn malformed(&self, place: String, reason: String) -> Error {
@@ -291,16 +288,16 @@ impl<'a> TfliteImporter<'a> {
     }
 }
 
-/// Why an operator that merely lacks a rule is refused, with all of the file that do.
+/// Explains a missing rule, and lists all operators of the file without one.
 fn without_rule(model: &Model<'_>) -> String {
     let mut counts: BTreeMap<Cow<'_, str>, usize> = BTreeMap::new();
-    for operator in model.operators.iter().filter(|operator| matches!(rules::rule(operator), Ok(None))) {
-        *counts.entry(rules::name(operator)).or_default() += 1;
+    for operator in model.operators.iter().filter(|operator| matches!(rules::find_rule(operator), Ok(None))) {
+        *counts.entry(rules::operator_name(operator)).or_default() += 1;
     }
     let listed: Vec<String> = counts.iter().take(16).map(|(name, count)| format!("`{name}` ({count})")).collect();
     format!("this version has no rule for {}; leave them out with `--skip-unsupported`", listed.join(", "))
 }
 
-fn extents(shape: &[i32]) -> Vec<i64> {
+fn known_extents(shape: &[i32]) -> Vec<i64> {
     shape.iter().map(|&extent| i64::from(extent)).collect()
 }

@@ -25,23 +25,21 @@ use models::error::{Error, Result};
 use schema::Model;
 use std::path::Path;
 
-/// Files above this size are refused; weights beyond two gigabytes lie after the flatbuffer.
+/// Weights beyond two gigabytes lie after the flatbuffer.
 pub const MAX_FILE_BYTES: u64 = 1 << 34;
 
-/// Reads a file.
-pub fn load(path: &Path, options: &Options) -> Result<Imported> {
-    import(crate::read(path, MAX_FILE_BYTES)?, &path.display().to_string(), options)
+pub fn load_file(path: &Path, options: &Options) -> Result<Imported> {
+    import_bytes(crate::read_bounded(path, MAX_FILE_BYTES)?, &path.display().to_string(), options)
 }
 
-/// Reads a model from memory.
-pub fn import(bytes: Bytes, file: &str, options: &Options) -> Result<Imported> {
+pub fn import_bytes(bytes: Bytes, file: &str, options: &Options) -> Result<Imported> {
     let (length, hash) = (bytes.len() as u64, blake3::hash(&bytes).to_hex().to_string());
     let buffer = Buffer::new(&bytes);
-    let model = Model::read(&buffer, &bytes).map_err(|reason| Error::Malformed {
+    let model = Model::parse_model(&buffer, &bytes).map_err(|reason| Error::Malformed {
         file: file.to_owned(),
         place: "as a whole".to_owned(),
         reason,
     })?;
-    let (graph, skipped) = import::import(&model, file, options)?;
+    let (graph, skipped) = import::import_model(&model, file, options)?;
     Ok(Imported { graph, skipped, notes: Vec::new(), bytes: length, hash })
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use models::types::DType;
 use std::ops::Range;
 
-/// A model: one graph of tensors and operators. Other graphs belong to loops and branches, which are refused.
+/// One graph of tensors and operators. Other graphs belong to loops and branches, which are refused.
 pub(super) struct Model<'a> {
     pub name: String,
     pub tensors: Vec<Tensor>,
@@ -16,14 +16,13 @@ pub(super) struct Model<'a> {
     bytes: Bytes,
 }
 
-/// One tensor.
 pub(super) struct Tensor {
     pub name: String,
     pub shape: Vec<i32>,
-    /// As `shape`, with -1 where the extent is open; empty when nothing is.
+    /// Like `shape`, with -1 for open extents; empty if none is open.
     pub signature: Vec<i32>,
     pub code: i8,
-    /// Bytes of its contents in the file; nothing when it is made at run time.
+    /// Byte range in the file; None for a tensor computed at run time.
     pub data: Option<Range<usize>>,
     pub quantisation: Option<Quantisation>,
     pub is_variable: bool,
@@ -38,28 +37,26 @@ pub(super) struct Quantisation {
     pub axis: i32,
 }
 
-/// One operator.
 pub(super) struct Operator<'a> {
     pub code: i32,
-    /// Name of an operator that is not TFLite's own.
     pub custom: String,
-    /// Indices of tensors; -1 where an optional one is left out.
+    /// Tensor indices; -1 for an omitted optional input.
     pub inputs: Vec<i32>,
     pub outputs: Vec<i32>,
-    /// Its attributes; nothing when all have their defaults.
+    /// None if all attributes have their defaults.
     pub options: Option<FlatTable<'a>>,
 }
 
 impl<'a> Model<'a> {
-    pub(super) fn read(buffer: &'a Buffer<'a>, bytes: &Bytes) -> Read<Model<'a>> {
-        let root = buffer.root(b"TFL3")?;
-        let codes = root.tables(1)?.iter().map(code).collect::<Read<Vec<_>>>()?;
-        let buffers = root.tables(4)?.iter().map(|table| contents(table, bytes.len())).collect::<Read<Vec<_>>>()?;
+    pub(super) fn parse_model(buffer: &'a Buffer<'a>, bytes: &Bytes) -> Read<Model<'a>> {
+        let root = buffer.root_table(b"TFL3")?;
+        let codes = root.tables(1)?.iter().map(operator_code).collect::<Read<Vec<_>>>()?;
+        let buffers = root.tables(4)?.iter().map(|table| buffer_range(table, bytes.len())).collect::<Read<Vec<_>>>()?;
         let graphs = root.tables(2)?;
         let graph = graphs.first().ok_or("it holds no graph")?;
         let mut tensors = Vec::new();
         for table in graph.tables(0)? {
-            tensors.push(Tensor::read(&table, &buffers)?);
+            tensors.push(Tensor::parse_tensor(&table, &buffers)?);
         }
         let mut operators = Vec::new();
         for table in graph.tables(3)? {
@@ -73,36 +70,34 @@ impl<'a> Model<'a> {
         Ok(Model { name, tensors, inputs, outputs, operators, bytes: bytes.clone() })
     }
 
-    /// Returns the length of the file.
-    pub(super) fn length(&self) -> usize {
+    pub(super) fn file_length(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Bytes of the file.
-    pub(super) fn slice(&self, range: Range<usize>) -> Bytes {
+    pub(super) fn file_bytes(&self, range: Range<usize>) -> Bytes {
         self.bytes.slice(range)
     }
 }
 
-/// Old files have a small number, new ones a large one beside it; an operator that is no builtin has a name.
-fn code(table: &FlatTable<'_>) -> Read<(i32, String)> {
+/// Old files use the small field, new ones the large one; a custom operator has a name.
+fn operator_code(table: &FlatTable<'_>) -> Read<(i32, String)> {
     let code = i32::from(table.i8(0, 0)?).max(table.i32(3, 0)?);
     Ok((code, table.text(1)?))
 }
 
-/// Where a buffer's bytes lie: in the flatbuffer, or behind it in files over two gigabytes.
-fn contents(table: &FlatTable<'_>, length: usize) -> Read<Option<Range<usize>>> {
+/// Locates a buffer: in the flatbuffer, or behind it in files over two gigabytes.
+fn buffer_range(table: &FlatTable<'_>, length: usize) -> Read<Option<Range<usize>>> {
     let (offset, size) = (table.u64(1)?, table.u64(2)?);
     if offset > 1 {
         let end = offset.checked_add(size).filter(|&end| end <= length as u64);
         let end = end.ok_or_else(|| format!("a buffer of {size} bytes at {offset} is outside of the file"))?;
         return Ok(Some(offset as usize..end as usize));
     }
-    Ok(table.bytes(0)?.filter(|range| !range.is_empty()))
+    Ok(table.byte_range(0)?.filter(|range| !range.is_empty()))
 }
 
 impl Tensor {
-    fn read(table: &FlatTable<'_>, buffers: &[Option<Range<usize>>]) -> Read<Tensor> {
+    fn parse_tensor(table: &FlatTable<'_>, buffers: &[Option<Range<usize>>]) -> Read<Tensor> {
         let buffer = table.u32(2)? as usize;
         let data = match buffers.get(buffer) {
             // The first buffer means that there is none.
@@ -115,15 +110,15 @@ impl Tensor {
             code: table.i8(1, 0)?,
             name: table.text(3)?,
             data,
-            quantisation: table.table(4)?.map_or(Ok(None), |table| Quantisation::read(&table))?,
+            quantisation: table.table(4)?.map_or(Ok(None), |table| Quantisation::parse_quantisation(&table))?,
             is_variable: table.bool(5)?,
-            sparsity: table.table(6)?.map(|table| Sparsity::read(&table)).transpose()?,
+            sparsity: table.table(6)?.map(|table| Sparsity::parse_sparsity(&table)).transpose()?,
             signature: table.i32s(7)?,
         })
     }
 
-    /// Bits of an element, and its type once each has a byte, where several elements share one.
-    pub(super) fn packed(&self) -> Option<(u32, DType)> {
+    /// For packed elements, returns bits per element and the type after unpacking to bytes.
+    pub(super) fn packed_format(&self) -> Option<(u32, DType)> {
         match self.code {
             17 => Some((4, DType::I8)),
             19 => Some((2, DType::I8)),
@@ -157,8 +152,8 @@ impl Tensor {
 }
 
 impl Quantisation {
-    /// Nothing when the table only keeps the range that was seen in training.
-    fn read(table: &FlatTable<'_>) -> Read<Option<Quantisation>> {
+    /// None if the table holds only the range seen in training.
+    fn parse_quantisation(table: &FlatTable<'_>) -> Read<Option<Quantisation>> {
         let scales = table.f32s(2)?;
         if scales.is_empty() {
             return Ok(None);

@@ -3,11 +3,10 @@
 use super::flatbuffer::{FlatTable, Read};
 use models::types::{DType, TensorType};
 
-/// Bytes of a dense tensor for each stored one.
 pub(super) const MAX_GROWTH: usize = 256;
 
-/// Elements of 2 or 4 bits, the lowest first, as one byte each.
-pub(super) fn unpack(bytes: &[u8], (bits, dtype): (u32, DType), count: usize) -> Read<Vec<u8>> {
+/// Unpacks elements of 2 or 4 bits to one byte each, lowest bits first.
+pub(super) fn unpack_bits(bytes: &[u8], (bits, dtype): (u32, DType), count: usize) -> Read<Vec<u8>> {
     let per_byte = 8 / bits as usize;
     if bytes.len() != count.div_ceil(per_byte) {
         return Err(format!("{count} elements of {bits} bits are given {} bytes", bytes.len()));
@@ -21,21 +20,21 @@ pub(super) fn unpack(bytes: &[u8], (bits, dtype): (u32, DType), count: usize) ->
     Ok((0..count).map(element).collect())
 }
 
-/// Levels of a sparse tensor, each of which is a recursion.
+/// Limit on levels, each of which is a recursion.
 const MAX_LEVELS: usize = 32;
 
-/// Where the elements of a sparse tensor stand: one level for each dimension, the blocks of some dimensions behind.
+/// One level per dimension of a sparse tensor, followed by the levels of blocks.
 pub(super) struct Sparsity {
-    /// The dimension of each level; those of blocks count on from the tensor's own.
+    /// Dimension of each level; block dimensions are numbered after the tensor's own.
     order: Vec<usize>,
-    /// The dimension that each dimension of a block belongs to.
+    /// Tensor dimension of each block dimension.
     blocks: Vec<usize>,
     levels: Vec<Level>,
 }
 
 enum Level {
     Dense(usize),
-    /// Elements of part `i` are those from `segments[i]` to `segments[i + 1]`, at these places.
+    /// Part `i` has the elements from `segments[i]` to `segments[i + 1]`, at these positions.
     Sparse {
         segments: Vec<usize>,
         places: Vec<usize>,
@@ -43,7 +42,7 @@ enum Level {
 }
 
 impl Sparsity {
-    pub(super) fn read(table: &FlatTable<'_>) -> Read<Sparsity> {
+    pub(super) fn parse_sparsity(table: &FlatTable<'_>) -> Read<Sparsity> {
         let whole = |numbers: Vec<i32>| -> Read<Vec<usize>> {
             let numbers = numbers.into_iter().map(usize::try_from);
             numbers.collect::<Result<_, _>>().map_err(|_| "a sparse tensor has negative places".to_owned())
@@ -53,7 +52,10 @@ impl Sparsity {
         for level in table.tables(2)? {
             levels.push(match level.i8(0, 0)? {
                 0 => Level::Dense(usize::try_from(level.i32(1, 0)?).unwrap_or(0)),
-                1 => Level::Sparse { segments: whole(places(&level, 2)?)?, places: whole(places(&level, 4)?)? },
+                1 => Level::Sparse {
+                    segments: whole(read_positions(&level, 2)?)?,
+                    places: whole(read_positions(&level, 4)?)?,
+                },
                 other => return Err(format!("a dimension of a sparse tensor has the format {other}")),
             });
         }
@@ -63,25 +65,30 @@ impl Sparsity {
         Ok(Sparsity { order, blocks, levels })
     }
 
-    /// All elements of a tensor of this type.
-    pub(super) fn dense(&self, bytes: &[u8], ty: &TensorType) -> Read<Vec<u8>> {
+    pub(super) fn expand_dense(&self, bytes: &[u8], ty: &TensorType) -> Read<Vec<u8>> {
         let extents = ty.extents().unwrap_or_default().iter().map(|&extent| extent as usize).collect::<Vec<_>>();
-        let length = ty.bytes().and_then(|length| usize::try_from(length).ok()).unwrap_or(usize::MAX);
+        let length = ty.size_bytes().and_then(|length| usize::try_from(length).ok()).unwrap_or(usize::MAX);
         if length > bytes.len().saturating_add(64).saturating_mul(MAX_GROWTH) {
             return Err(format!("{ty} is given {} bytes", bytes.len()));
         }
-        let sizes = self.sizes(&extents)?;
+        let sizes = self.level_extents(&extents)?;
         if length == 0 {
             return Ok(Vec::new());
         }
-        let mut dense =
-            Dense { sparsity: self, bytes, sizes, extents, width: ty.dtype.bytes() as usize, out: vec![0; length] };
-        dense.fill(0, 0, &mut vec![0; self.order.len()])?;
+        let mut dense = Dense {
+            sparsity: self,
+            bytes,
+            sizes,
+            extents,
+            width: ty.dtype.size_bytes() as usize,
+            out: vec![0; length],
+        };
+        dense.fill_level(0, 0, &mut vec![0; self.order.len()])?;
         Ok(dense.out)
     }
 
-    /// The extent of each level. A dimension with a block counts blocks.
-    fn sizes(&self, extents: &[usize]) -> Read<Vec<usize>> {
+    /// A blocked dimension counts blocks.
+    fn level_extents(&self, extents: &[usize]) -> Read<Vec<usize>> {
         let wrong = || "the dimensions of a sparse tensor do not fit its shape".to_owned();
         let mut seen = vec![false; self.order.len()];
         for &dimension in &self.order {
@@ -108,8 +115,8 @@ impl Sparsity {
     }
 }
 
-/// Numbers of a level, in the smallest type that holds them.
-fn places(level: &FlatTable<'_>, field: usize) -> Read<Vec<i32>> {
+/// Positions are stored in the smallest type that holds them.
+fn read_positions(level: &FlatTable<'_>, field: usize) -> Read<Vec<i32>> {
     let kind = level.i8(field, 0)?;
     let Some(table) = level.table(field + 1)? else { return Ok(Vec::new()) };
     match kind {
@@ -120,27 +127,25 @@ fn places(level: &FlatTable<'_>, field: usize) -> Read<Vec<i32>> {
     }
 }
 
-/// A tensor in the making.
 struct Dense<'a> {
     sparsity: &'a Sparsity,
     bytes: &'a [u8],
     sizes: Vec<usize>,
     extents: Vec<usize>,
-    /// Bytes of an element.
     width: usize,
     out: Vec<u8>,
 }
 
 impl Dense<'_> {
-    /// Fills what lies below part `part` of a level; `at` holds the places of the levels above.
-    fn fill(&mut self, level: usize, part: usize, at: &mut Vec<usize>) -> Read<()> {
+    /// Fills part `part` of a level; `at` holds the positions of outer levels.
+    fn fill_level(&mut self, level: usize, part: usize, at: &mut Vec<usize>) -> Read<()> {
         let sparsity = self.sparsity;
         let size = self.sizes.get(level).copied().unwrap_or(0);
         match sparsity.levels.get(level) {
-            None => self.put(part, at),
+            None => self.put_element(part, at),
             Some(Level::Dense(_)) => (0..size).try_for_each(|place| {
                 at[level] = place;
-                self.fill(level + 1, part * size + place, at)
+                self.fill_level(level + 1, part * size + place, at)
             }),
             Some(Level::Sparse { segments, places }) => {
                 let wrong = || "the places of a sparse tensor are damaged".to_owned();
@@ -154,15 +159,14 @@ impl Dense<'_> {
                         return Err(wrong());
                     }
                     at[level] = place;
-                    self.fill(level + 1, start + index, at)?;
+                    self.fill_level(level + 1, start + index, at)?;
                 }
                 Ok(())
             }
         }
     }
 
-    /// Puts a stored element where it belongs.
-    fn put(&mut self, stored: usize, at: &[usize]) -> Read<()> {
+    fn put_element(&mut self, stored: usize, at: &[usize]) -> Read<()> {
         let own = self.extents.len();
         let mut places = vec![0; own];
         let mut blocks = vec![1; own];
@@ -194,10 +198,10 @@ mod tests {
 
     #[test]
     fn packed_elements_keep_their_sign_and_order() {
-        assert_eq!(unpack(&[0x1f, 0x08], (4, DType::I8), 3), Ok(vec![0xff, 1, 0xf8]));
-        assert_eq!(unpack(&[0x1f], (4, DType::U8), 2), Ok(vec![15, 1]));
-        assert_eq!(unpack(&[0b11_10_01_00], (2, DType::I8), 4), Ok(vec![0, 1, 0xfe, 0xff]));
-        assert!(unpack(&[0x1f], (4, DType::I8), 3).is_err());
+        assert_eq!(unpack_bits(&[0x1f, 0x08], (4, DType::I8), 3), Ok(vec![0xff, 1, 0xf8]));
+        assert_eq!(unpack_bits(&[0x1f], (4, DType::U8), 2), Ok(vec![15, 1]));
+        assert_eq!(unpack_bits(&[0b11_10_01_00], (2, DType::I8), 4), Ok(vec![0, 1, 0xfe, 0xff]));
+        assert!(unpack_bits(&[0x1f], (4, DType::I8), 3).is_err());
     }
 
     /// A matrix of 4 x 4 in blocks of 2 x 2, of which two are stored.
@@ -214,9 +218,9 @@ mod tests {
     #[test]
     fn blocks_of_a_sparse_matrix_stand_where_they_belong() {
         let bytes: Vec<u8> = (1..=8).collect();
-        let dense = blocked().dense(&bytes, &TensorType::new(DType::U8, &[4, 4])).unwrap();
+        let dense = blocked().expand_dense(&bytes, &TensorType::new(DType::U8, &[4, 4])).unwrap();
         assert_eq!(dense, [0, 0, 1, 2, 0, 0, 3, 4, 5, 6, 0, 0, 7, 8, 0, 0]);
-        assert!(blocked().dense(&bytes[1..], &TensorType::new(DType::U8, &[4, 4])).is_err());
-        assert!(blocked().dense(&bytes, &TensorType::new(DType::U8, &[6, 4])).is_err());
+        assert!(blocked().expand_dense(&bytes[1..], &TensorType::new(DType::U8, &[4, 4])).is_err());
+        assert!(blocked().expand_dense(&bytes, &TensorType::new(DType::U8, &[6, 4])).is_err());
     }
 }

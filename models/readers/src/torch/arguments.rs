@@ -1,7 +1,7 @@
 //! Arguments of nodes: tensors and numbers by name, and constants as they are.
 
 use super::call::Argument;
-use super::import::{Importer, shortened};
+use super::import::{Importer, shorten_text};
 use super::memory::{STALE, Slot};
 use super::schema::{Union, integer_of};
 use crate::{Outcome, Refusal, malformed, unsupported};
@@ -9,61 +9,63 @@ use models::graph::ValueId;
 use serde_json::Value;
 
 impl<'a> Importer<'a> {
-    pub(super) fn argument(&self, union: &'a Union) -> Outcome<Argument> {
-        let (variant, value) = union.parts();
+    pub(super) fn parse_argument(&self, union: &'a Union) -> Outcome<Argument> {
+        let (variant, value) = union.variant_and_value();
         let list = || value.as_array().map_or(&[][..], Vec::as_slice);
-        let wrong = || Refusal::Malformed(format!("an argument of the kind `{}` is damaged", shortened(variant)));
+        let wrong = || Refusal::Malformed(format!("an argument of the kind `{}` is damaged", shorten_text(variant)));
         let each = |read: &dyn Fn(&'a Value) -> Option<i64>| -> Outcome<Vec<i64>> {
             list().iter().map(|value| read(value).ok_or_else(wrong)).collect()
         };
         Ok(match variant {
             "as_none" => Argument::None,
-            "as_tensor" => Argument::Tensor(self.named(value)?),
+            "as_tensor" => Argument::Tensor(self.resolve_tensor(value)?),
             "as_tensors" => {
-                let ids = list().iter().map(|value| Ok(Some(self.named(value)?)));
+                let ids = list().iter().map(|value| Ok(Some(self.resolve_tensor(value)?)));
                 Argument::Tensors(ids.collect::<Outcome<_>>()?)
             }
             "as_optional_tensors" => {
-                let ids = list().iter().map(|value| value.get("as_tensor").map(|value| self.named(value)).transpose());
+                let ids = list()
+                    .iter()
+                    .map(|value| value.get("as_tensor").map(|value| self.resolve_tensor(value)).transpose());
                 Argument::Tensors(ids.collect::<Outcome<_>>()?)
             }
             "as_int" => Argument::Int(value.as_i64().ok_or_else(wrong)?),
             "as_ints" => Argument::Ints(each(&|value| value.as_i64())?),
-            "as_sym_int" => Argument::Int(self.number(value, variant)?),
+            "as_sym_int" => Argument::Int(self.resolve_integer(value, variant)?),
             "as_sym_ints" => {
-                let numbers = list().iter().map(|value| self.number(value, variant));
+                let numbers = list().iter().map(|value| self.resolve_integer(value, variant));
                 Argument::Ints(numbers.collect::<Outcome<_>>()?)
             }
             "as_sym_bool" => match value.get("as_bool").and_then(Value::as_bool) {
                 Some(flag) => Argument::Bool(flag),
-                None => Argument::Bool(self.number(value, variant)? != 0),
+                None => Argument::Bool(self.resolve_integer(value, variant)? != 0),
             },
-            "as_sym_float" => match value.get("as_float").and_then(float) {
+            "as_sym_float" => match value.get("as_float").and_then(parse_float) {
                 Some(number) => Argument::Float(number),
-                None => Argument::Float(self.number(value, variant)? as f64),
+                None => Argument::Float(self.resolve_integer(value, variant)? as f64),
             },
-            "as_float" => Argument::Float(float(value).ok_or_else(wrong)?),
-            "as_floats" => Argument::Floats(list().iter().map(float).collect::<Option<_>>().ok_or_else(wrong)?),
+            "as_float" => Argument::Float(parse_float(value).ok_or_else(wrong)?),
+            "as_floats" => Argument::Floats(list().iter().map(parse_float).collect::<Option<_>>().ok_or_else(wrong)?),
             "as_bool" => Argument::Bool(value.as_bool().ok_or_else(wrong)?),
             "as_string" => Argument::Text(value.as_str().ok_or_else(wrong)?.to_owned()),
             "as_scalar_type" | "as_device" | "as_layout" | "as_memory_format" => Argument::Ignored,
-            other => return unsupported(format!("an argument of the kind `{}` has no form here", shortened(other))),
+            other => return unsupported(format!("an argument of the kind `{}` has no form here", shorten_text(other))),
         })
     }
 
-    fn named(&self, value: &Value) -> Outcome<ValueId> {
+    fn resolve_tensor(&self, value: &Value) -> Outcome<ValueId> {
         let name = value.get("name").and_then(Value::as_str).unwrap_or("");
-        match self.cell_of.get(name).map(|&cell| self.cells.slot(cell)) {
+        match self.cell_of.get(name).map(|&cell| self.cells.cell_slot(cell)) {
             Some(Slot::Value(id)) => Ok(id),
             Some(Slot::Skipped) => unsupported(format!("it reads `{name}`, which was left out")),
             Some(Slot::Stale) => unsupported(format!("it reads `{name}`: {STALE}")),
             Some(Slot::Unmade) => unsupported(format!("it reads `{name}`, an output that only training needs")),
-            None => malformed(format!("it reads `{}`, which nothing before it makes", shortened(name))),
+            None => malformed(format!("it reads `{}`, which nothing before it makes", shorten_text(name))),
         }
     }
 
-    /// A number that stands there, or one that the program has computed, or what it was in the program's example.
-    fn number(&self, value: &'a Value, variant: &str) -> Outcome<i64> {
+    /// Returns a literal, a number computed by the program, or its example value.
+    fn resolve_integer(&self, value: &'a Value, variant: &str) -> Outcome<i64> {
         let wrong = || Refusal::Malformed(format!("an argument of the kind `{variant}` is damaged"));
         if let Some(number) = value.get("as_int") {
             return number.as_i64().ok_or_else(wrong);
@@ -78,13 +80,13 @@ impl<'a> Importer<'a> {
         let example = symbol.as_object().and_then(|symbol| symbol.iter().next());
         match example.and_then(|(variant, value)| integer_of(variant, value)) {
             Some(number) => Ok(number),
-            None => unsupported(format!("`{}` is a number that depends on the data", shortened(name))),
+            None => unsupported(format!("`{}` is a number that depends on the data", shorten_text(name))),
         }
     }
 }
 
-/// A number; those that JSON has no sign for are texts.
-fn float(value: &Value) -> Option<f64> {
+/// JSON has no literal for infinities and NaN: they are strings.
+fn parse_float(value: &Value) -> Option<f64> {
     match value.as_str() {
         Some("Infinity") => Some(f64::INFINITY),
         Some("-Infinity") => Some(f64::NEG_INFINITY),

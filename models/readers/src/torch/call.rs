@@ -5,7 +5,6 @@ use models::graph::ValueId;
 use models::types::{DType, TensorType};
 use std::collections::HashMap;
 
-/// An argument with tensors and symbols found.
 #[derive(Clone, Debug)]
 pub(super) enum Argument {
     None,
@@ -17,25 +16,24 @@ pub(super) enum Argument {
     Floats(Vec<f64>),
     Bool(bool),
     Text(String),
-    /// A device, a layout, a memory format, and element types, which the results state too.
+    /// Devices, layouts, memory formats, and element types, which the stated results also have.
     Ignored,
 }
 
-/// What a rule works with: the graph in the making and one node with its arguments found.
+/// One node with resolved arguments, and the graph under construction.
 pub(super) struct Call<'a, 'b> {
     pub emit: &'a mut Emit<'b>,
-    /// After `aten.`, without the underscore of operators that write to their input.
+    /// Without `aten.` and the underscore of in-place operators.
     pub operator: &'a str,
     pub arguments: HashMap<&'a str, Argument>,
-    /// Names of arguments whose elements are complex numbers.
+    /// Names of complex arguments.
     pub complex: Vec<&'a str>,
-    /// Types that the file states for the outputs, where they have numbers.
+    /// Types that the file states for outputs with known extents.
     pub stated: Vec<Option<TensorType>>,
 }
 
 impl Call<'_, '_> {
-    /// A tensor that must be given.
-    pub fn tensor(&self, name: &str) -> Outcome<ValueId> {
+    pub fn tensor_argument(&self, name: &str) -> Outcome<ValueId> {
         match self.optional_tensor(name)? {
             Some(id) => Ok(id),
             None => malformed(format!("`{name}` is missing")),
@@ -50,7 +48,7 @@ impl Call<'_, '_> {
         }
     }
 
-    pub fn tensors(&self, name: &str) -> Outcome<Vec<ValueId>> {
+    pub fn tensor_list(&self, name: &str) -> Outcome<Vec<ValueId>> {
         let all = self.optional_tensors(name)?;
         match all.iter().copied().collect() {
             Some(all) => Ok(all),
@@ -65,11 +63,11 @@ impl Call<'_, '_> {
         }
     }
 
-    pub fn has(&self, name: &str) -> bool {
+    pub fn has_argument(&self, name: &str) -> bool {
         !matches!(self.arguments.get(name), None | Some(Argument::None))
     }
 
-    pub fn int(&self, name: &str, default: i64) -> Outcome<i64> {
+    pub fn int_argument(&self, name: &str, default: i64) -> Outcome<i64> {
         Ok(self.optional_int(name)?.unwrap_or(default))
     }
 
@@ -81,8 +79,8 @@ impl Call<'_, '_> {
         }
     }
 
-    /// A list of integers; one that is left out is empty, and a single integer is a list of one.
-    pub fn ints(&self, name: &str) -> Outcome<Vec<i64>> {
+    /// Empty for an omitted list; a single integer is a list of one.
+    pub fn int_list(&self, name: &str) -> Outcome<Vec<i64>> {
         match self.arguments.get(name) {
             None | Some(Argument::None) => Ok(Vec::new()),
             Some(Argument::Ints(numbers)) => Ok(numbers.clone()),
@@ -94,9 +92,9 @@ impl Call<'_, '_> {
         }
     }
 
-    /// One integer per spatial dimension; a list of one counts for each.
-    pub fn spatial(&self, name: &str, rank: usize, default: i64) -> Outcome<Vec<i64>> {
-        match self.ints(name)?.as_slice() {
+    /// One integer per spatial dimension; a single one is repeated.
+    pub fn spatial_list(&self, name: &str, rank: usize, default: i64) -> Outcome<Vec<i64>> {
+        match self.int_list(name)?.as_slice() {
             [] => Ok(vec![default; rank]),
             [one] => Ok(vec![*one; rank]),
             many if many.len() == rank => Ok(many.to_vec()),
@@ -104,7 +102,7 @@ impl Call<'_, '_> {
         }
     }
 
-    pub fn float(&self, name: &str, default: f64) -> Outcome<f64> {
+    pub fn float_argument(&self, name: &str, default: f64) -> Outcome<f64> {
         Ok(self.optional_float(name)?.unwrap_or(default))
     }
 
@@ -118,7 +116,7 @@ impl Call<'_, '_> {
         }
     }
 
-    pub fn flag(&self, name: &str, default: bool) -> Outcome<bool> {
+    pub fn flag_argument(&self, name: &str, default: bool) -> Outcome<bool> {
         match self.arguments.get(name) {
             None | Some(Argument::None) => Ok(default),
             Some(Argument::Bool(flag)) => Ok(*flag),
@@ -126,7 +124,7 @@ impl Call<'_, '_> {
         }
     }
 
-    pub fn text(&self, name: &str, default: &str) -> Outcome<String> {
+    pub fn text_argument(&self, name: &str, default: &str) -> Outcome<String> {
         match self.arguments.get(name) {
             None | Some(Argument::None) => Ok(default.to_owned()),
             Some(Argument::Text(text)) => Ok(text.clone()),
@@ -134,7 +132,6 @@ impl Call<'_, '_> {
         }
     }
 
-    /// The element type that the file states for a result.
     pub fn result_dtype(&self) -> Outcome<DType> {
         match self.stated.first() {
             Some(Some(ty)) => Ok(ty.dtype),
@@ -142,45 +139,45 @@ impl Call<'_, '_> {
         }
     }
 
-    /// An axis counted from the front.
-    pub fn axis(&self, x: ValueId, name: &str, default: i64) -> Outcome<usize> {
-        self.emit.axis(self.int(name, default)?, self.emit.rank(x)?.max(1))
+    /// Converts an axis that may count from the back.
+    pub fn axis_argument(&self, x: ValueId, name: &str, default: i64) -> Outcome<usize> {
+        self.emit.resolve_axis(self.int_argument(name, default)?, self.emit.rank(x)?.max(1))
     }
 
-    /// Returns the extent of a dimension. A number has none, although [`Call::axis`] lets it have the axis 0.
-    pub fn extent(&self, x: ValueId, axis: usize) -> Outcome<i64> {
+    /// A scalar has no extent, although [`Call::axis_argument`] lets it have axis 0.
+    pub fn axis_extent(&self, x: ValueId, axis: usize) -> Outcome<i64> {
         let extent = self.emit.extents(x)?.get(axis).copied();
         extent.map_or_else(|| malformed("a number has no dimensions"), Ok)
     }
 
-    /// Axes counted from the front, in ascending order; all when none are given.
-    pub fn axes(&self, x: ValueId, name: &str) -> Outcome<Vec<i64>> {
+    /// Converts axes to ascending order from the front; all if none are given.
+    pub fn axis_list(&self, x: ValueId, name: &str) -> Outcome<Vec<i64>> {
         let rank = self.emit.rank(x)?;
-        let given = self.ints(name)?;
+        let given = self.int_list(name)?;
         if given.is_empty() {
             return Ok((0..rank as i64).collect());
         }
-        let axes = given.into_iter().map(|axis| Ok(self.emit.axis(axis, rank.max(1))? as i64));
+        let axes = given.into_iter().map(|axis| Ok(self.emit.resolve_axis(axis, rank.max(1))? as i64));
         let mut axes = axes.collect::<Outcome<Vec<i64>>>()?;
         axes.sort_unstable();
         axes.dedup();
         Ok(axes)
     }
 
-    /// A tensor, or a number as one, in this element type.
-    pub fn operand(&mut self, name: &str, dtype: DType) -> Outcome<ValueId> {
+    /// Returns a tensor, or a number as a tensor, in this element type.
+    pub fn operand_as(&mut self, name: &str, dtype: DType) -> Outcome<ValueId> {
         match self.arguments.get(name).cloned() {
             Some(Argument::Tensor(id)) => self.emit.cast(id, dtype),
             _ => match self.optional_float(name)? {
-                Some(number) => self.emit.scalar(dtype, number),
+                Some(number) => self.emit.add_scalar(dtype, number),
                 None => malformed(format!("`{name}` is missing")),
             },
         }
     }
 
-    /// An argument that has only one value here.
+    /// Refuses any value of an argument but the expected one.
     pub fn expect_int(&self, name: &str, expected: i64) -> Outcome<()> {
-        match self.int(name, expected)? {
+        match self.int_argument(name, expected)? {
             found if found == expected => Ok(()),
             found => unsupported(format!("`{name}` is {found}, only {expected} can be represented")),
         }

@@ -5,7 +5,7 @@ use super::memory::{Cells, STALE, Slot};
 use super::rules::{self, Made};
 use super::schema::{ExportedProgram, Input, Meta, Node, Union, names_of};
 use super::weights::{Weights, type_of};
-use crate::{Emit, Options, Outcome, Refusal, Skipped, finish, unsupported};
+use crate::{Emit, Options, Outcome, Refusal, Skipped, finish_graph, unsupported};
 
 use models::check::GraphLimits;
 use models::error::{Error, Result};
@@ -15,7 +15,6 @@ use passes::fold::contents_of;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 
-/// Tensors of one program.
 pub(super) const MAX_VALUES: u32 = 1 << 21;
 
 pub(super) struct Importer<'a> {
@@ -32,8 +31,7 @@ pub(super) struct Importer<'a> {
     loose_ends: Vec<ValueId>,
 }
 
-/// The graph of a program.
-pub(super) fn import(
+pub(super) fn import_program(
     program: &ExportedProgram,
     mut weights: Weights<'_>,
     file: &str,
@@ -56,41 +54,42 @@ pub(super) fn import(
         let reason = format!("{} nodes are too many", graph.nodes.len());
         return Err(importer.malformed("as a whole".to_owned(), reason));
     }
-    importer.inputs(&mut weights)?;
+    importer.add_inputs(&mut weights)?;
     for node in &graph.nodes {
-        importer.node(node)?;
+        importer.import_node(node)?;
     }
-    importer.finish()
+    importer.finish_import()
 }
 
 impl<'a> Importer<'a> {
-    fn meta(&self, name: &str) -> Option<&'a Meta> {
+    fn value_meta(&self, name: &str) -> Option<&'a Meta> {
         self.program.graph_module.graph.tensor_values.get(name)
     }
 
-    fn inputs(&mut self, weights: &mut Weights<'_>) -> Result<()> {
+    fn add_inputs(&mut self, weights: &mut Weights<'_>) -> Result<()> {
         let specs = &self.program.graph_module.signature.input_specs;
         let mut shared: HashMap<String, usize> = HashMap::new();
         let mut given = Vec::new();
         for spec in specs {
-            let (kind, spec) = spec.parts();
+            let (kind, spec) = spec.variant_and_value();
             let argument = spec.get("arg").unwrap_or(&Value::Null);
             match kind {
                 "parameter" | "buffer" | "tensor_constant" => {
                     let name = argument.get("name").and_then(Value::as_str).unwrap_or("");
                     let full = spec.get(format!("{kind}_name")).and_then(Value::as_str).unwrap_or(name);
                     let place = || format!("tensor `{full}`");
-                    let (ty, data, same) =
-                        weights.find(full, self.meta(name)).map_err(|reason| self.malformed(place(), reason))?;
+                    let (ty, data, same) = weights
+                        .find_tensor(full, self.value_meta(name))
+                        .map_err(|reason| self.malformed(place(), reason))?;
                     let cell = match shared.get(&same) {
                         Some(cell) => *cell,
                         None => {
-                            let id = self.emit.builder.constant(full, ty, data)?;
-                            self.cells.add(Slot::Value(id))
+                            let id = self.emit.builder.add_constant(full, ty, data)?;
+                            self.cells.add_cell(Slot::Value(id))
                         }
                     };
                     shared.insert(same, cell);
-                    self.bind(name, cell)?;
+                    self.bind_name(name, cell)?;
                 }
                 "user_input" => given.push(argument),
                 "constant_input" => {
@@ -102,7 +101,7 @@ impl<'a> Importer<'a> {
                 }
                 "token" => {}
                 other => {
-                    let reason = format!("an input of the kind `{}` has no form here", shortened(other));
+                    let reason = format!("an input of the kind `{}` has no form here", shorten_text(other));
                     return Err(self.unsupported("as a whole".to_owned(), reason));
                 }
             }
@@ -122,40 +121,40 @@ impl<'a> Importer<'a> {
         for name in names {
             let place = || format!("input `{name}`");
             let id = if let Some(bound) = self.options.bindings.get(name) {
-                self.emit.builder.constant(name, bound.ty().clone(), contents_of(bound))?
+                self.emit.builder.add_constant(name, bound.tensor_type().clone(), contents_of(bound))?
             } else {
-                let meta = self.meta(name).ok_or_else(|| self.malformed(place(), "it has no type".to_owned()))?;
+                let meta = self.value_meta(name).ok_or_else(|| self.malformed(place(), "it has no type".to_owned()))?;
                 let mut ty = type_of(meta).map_err(|reason| self.unsupported(place(), reason))?;
                 if let Some(extents) = self.options.shapes.get(name) {
                     ty = TensorType::new(ty.dtype, extents);
                 }
-                self.emit.builder.input(name, ty)?
+                self.emit.builder.add_input(name, ty)?
             };
-            let cell = self.cells.add(Slot::Value(id));
-            self.bind(name, cell)?;
+            let cell = self.cells.add_cell(Slot::Value(id));
+            self.bind_name(name, cell)?;
         }
         Ok(())
     }
 
-    fn bind(&mut self, name: &'a str, cell: usize) -> Result<()> {
+    fn bind_name(&mut self, name: &'a str, cell: usize) -> Result<()> {
         match self.cell_of.insert(name, cell) {
             None => Ok(()),
-            Some(_) => Err(self.malformed(format!("value `{}`", shortened(name)), "it is made twice".to_owned())),
+            Some(_) => Err(self.malformed(format!("value `{}`", shorten_text(name)), "it is made twice".to_owned())),
         }
     }
 
-    fn node(&mut self, node: &'a Node) -> Result<()> {
+    fn import_node(&mut self, node: &'a Node) -> Result<()> {
         let target = node.target.strip_prefix("torch.ops.").unwrap_or(&node.target);
-        if self.emit.builder.next().0 > MAX_VALUES {
-            return Err(self.malformed(place(node), format!("it has more than {MAX_VALUES} tensors up to here")));
+        if self.emit.builder.next_id().0 > MAX_VALUES {
+            return Err(self.malformed(node_place(node), format!("it has more than {MAX_VALUES} tensors up to here")));
         }
         if rules::is_dropped(target) {
             return Ok(());
         }
         let scope = scope_of(node);
         self.emit.builder.set_origin(Origin { source_op: target.to_owned(), scope });
-        let first_new = self.emit.builder.next();
-        match self.results(node, target) {
+        let first_new = self.emit.builder.next_id();
+        match self.node_results(node, target) {
             Ok(Results::Tensors { made, is_written }) => self.bind_outputs(node, made, is_written, first_new),
             Ok(Results::Number(number)) => {
                 if let Some(name) = node.outputs.first().and_then(number_name) {
@@ -165,47 +164,47 @@ impl<'a> Importer<'a> {
             }
             // A number that cannot be known matters only to who reads it.
             Err(Refusal::Unsupported(_)) if rules::is_number(target) => Ok(()),
-            Err(refusal) => self.refuse(node, refusal),
+            Err(refusal) => self.refuse_node(node, refusal),
         }
     }
 
-    fn results(&mut self, node: &'a Node, target: &'a str) -> Outcome<Results> {
+    fn node_results(&mut self, node: &'a Node, target: &'a str) -> Outcome<Results> {
         // Of what is refused for its operator, arguments need not be read.
-        if let Some((operator, _)) = rules::operator(target)
-            && let Some(reason) = rules::reason(operator)
+        if let Some((operator, _)) = rules::split_target(target)
+            && let Some(reason) = rules::refusal_reason(operator)
         {
             return unsupported(reason);
         }
         let mut arguments = HashMap::new();
         for input in &node.inputs {
-            arguments.insert(input.name.as_str(), self.argument(&input.arg)?);
+            arguments.insert(input.name.as_str(), self.parse_argument(&input.arg)?);
         }
-        if let Some(number) = rules::number(target, &arguments, &self.emit)? {
+        if let Some(number) = rules::shape_number(target, &arguments, &self.emit)? {
             return Ok(Results::Number(number));
         }
-        let Some((operator, is_written)) = rules::operator(target) else {
+        let Some((operator, is_written)) = rules::split_target(target) else {
             return unsupported(self.without_rule());
         };
         let names: Vec<&str> = node.outputs.iter().flat_map(names_of).collect();
-        let is_complex = |name: &&str| self.meta(name).is_some_and(Meta::is_complex);
+        let is_complex = |name: &&str| self.value_meta(name).is_some_and(Meta::is_complex);
         let reads_complex = |input: &&'a Input| names_of(&input.arg).iter().any(is_complex);
         let complex: Vec<&str> = node.inputs.iter().filter(reads_complex).map(|input| input.name.as_str()).collect();
         let rule = match complex.is_empty() && !names.iter().any(is_complex) {
-            true => rules::rule(operator),
-            false => match rules::complex::rule(operator) {
-                None if rules::rule(operator).is_some() => return unsupported("its elements are complex numbers"),
+            true => rules::find_rule(operator),
+            false => match rules::complex::find_rule(operator) {
+                None if rules::find_rule(operator).is_some() => return unsupported("its elements are complex numbers"),
                 rule => rule,
             },
         };
         let Some(rule) = rule else {
             return unsupported(self.without_rule());
         };
-        let stated = names.iter().map(|name| self.meta(name).and_then(|meta| type_of(meta).ok())).collect();
+        let stated = names.iter().map(|name| self.value_meta(name).and_then(|meta| type_of(meta).ok())).collect();
         let is_open = operator == "higher_order.cond" && self.is_open_condition(&arguments)?;
         let mut call = Call { emit: &mut self.emit, operator, arguments, complex, stated };
         let made = rule(&mut call)?;
         if is_open {
-            let place = spot(node);
+            let place = node_spot(node);
             self.notes.push(format!(
                 "node `{place}` (`{operator}`): which of its two parts runs depends on the data, so the graph computes both"
             ));
@@ -213,21 +212,20 @@ impl<'a> Importer<'a> {
         Ok(Results::Tensors { made, is_written })
     }
 
-    /// Whether the predicate of a condition is computed while the model runs.
     fn is_open_condition(&self, arguments: &HashMap<&str, Argument>) -> Outcome<bool> {
         match arguments.get("predicate") {
-            Some(Argument::Tensor(predicate)) => Ok(self.emit.numbers(*predicate)?.is_none()),
+            Some(Argument::Tensor(predicate)) => Ok(self.emit.known_numbers(*predicate)?.is_none()),
             _ => Ok(false),
         }
     }
 
-    /// Why an operator that merely lacks a rule is refused, with all of the program that do.
+    /// Explains a missing rule, and lists all operators of the program without one.
     fn without_rule(&self) -> String {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for node in &self.program.graph_module.graph.nodes {
             let target = node.target.strip_prefix("torch.ops.").unwrap_or(&node.target);
             if !rules::is_known(target) {
-                *counts.entry(shortened(target)).or_default() += 1;
+                *counts.entry(shorten_text(target)).or_default() += 1;
             }
         }
         let listed: Vec<String> =
@@ -251,62 +249,61 @@ impl<'a> Importer<'a> {
             if let Some(name) = names.first() {
                 self.compare_with_stated(node, name, *id)?;
             }
-            let written = self.cells.write(&mut self.emit, cell, *id);
-            written.or_else(|refusal| self.refuse(node, refusal))?;
+            let written = self.cells.write_cell(&mut self.emit, cell, *id);
+            written.or_else(|refusal| self.refuse_node(node, refusal))?;
             for name in names {
-                self.bind(name, cell)?;
+                self.bind_name(name, cell)?;
             }
             return Ok(());
         }
         let mut made = made.into_iter();
         for name in names {
             let Some(Made { id, window }) = made.next() else {
-                let cell = self.cells.add(Slot::Unmade);
-                self.bind(name, cell)?;
+                let cell = self.cells.add_cell(Slot::Unmade);
+                self.bind_name(name, cell)?;
                 continue;
             };
             self.compare_with_stated(node, name, id)?;
             if id.0 >= first_new.0 {
-                self.emit.builder.rename(id, name);
+                self.emit.builder.rename_value(id, name);
             }
             let cell = self.cells.add_result(id, window, source);
-            self.bind(name, cell)?;
+            self.bind_name(name, cell)?;
         }
         Ok(())
     }
 
-    /// What the file says of a value must agree with what follows from the operators, as long as its inputs have the
-    /// shapes they were exported with.
+    /// Checks stated against inferred types, unless inputs were resized.
     fn compare_with_stated(&self, node: &Node, name: &str, id: ValueId) -> Result<()> {
-        let found = self.emit.builder.ty(id)?;
+        let found = self.emit.builder.value_type(id)?;
         let most = GraphLimits::default().tensor_bytes;
-        if found.bytes().is_none_or(|bytes| bytes > most) {
-            return Err(self.malformed(place(node), format!("{found} is larger than the limit of {most} bytes")));
+        if found.size_bytes().is_none_or(|bytes| bytes > most) {
+            return Err(self.malformed(node_place(node), format!("{found} is larger than the limit of {most} bytes")));
         }
-        let Some(meta) = self.meta(name) else { return Ok(()) };
+        let Some(meta) = self.value_meta(name) else { return Ok(()) };
         let Ok(stated) = type_of(meta) else { return Ok(()) };
         let is_resized = !self.options.shapes.is_empty() || !meta.is_static();
         if stated.dtype == found.dtype && (is_resized || stated == *found) {
             return Ok(());
         }
         let reason = format!("the file says `{name}` is {stated}, its inputs and attributes make it {found}");
-        Err(self.malformed(place(node), reason))
+        Err(self.malformed(node_place(node), reason))
     }
 
-    fn refuse(&mut self, node: &'a Node, refusal: Refusal) -> Result<()> {
+    fn refuse_node(&mut self, node: &'a Node, refusal: Refusal) -> Result<()> {
         match refusal {
-            Refusal::Malformed(reason) => Err(self.malformed(place(node), reason)),
-            Refusal::Unsupported(reason) if self.options.skip_unsupported => self.skip(node, reason),
-            Refusal::Unsupported(reason) => Err(self.unsupported(place(node), reason)),
+            Refusal::Malformed(reason) => Err(self.malformed(node_place(node), reason)),
+            Refusal::Unsupported(reason) if self.options.skip_unsupported => self.skip_node(node, reason),
+            Refusal::Unsupported(reason) => Err(self.unsupported(node_place(node), reason)),
         }
     }
 
-    /// Leaves a node out: what it reads becomes a result, what it makes is given from outside where its type is known.
-    fn skip(&mut self, node: &'a Node, reason: String) -> Result<()> {
+    /// Leaves a node out: its inputs become graph outputs, its outputs of known type become inputs.
+    fn skip_node(&mut self, node: &'a Node, reason: String) -> Result<()> {
         let operator = node.target.strip_prefix("torch.ops.").unwrap_or(&node.target).to_owned();
-        self.skipped.push(Skipped { place: spot(node), operator, reason });
+        self.skipped.push(Skipped { place: node_spot(node), operator, reason });
         for name in node.inputs.iter().flat_map(|input| names_of(&input.arg)) {
-            if let Some(Slot::Value(id)) = self.cell_of.get(name).map(|&cell| self.cells.slot(cell)) {
+            if let Some(Slot::Value(id)) = self.cell_of.get(name).map(|&cell| self.cells.cell_slot(cell)) {
                 self.loose_ends.push(id);
             }
         }
@@ -314,21 +311,21 @@ impl<'a> Importer<'a> {
             if self.cell_of.contains_key(name) {
                 continue;
             }
-            let slot = match self.meta(name).map(type_of) {
-                Some(Ok(ty)) => Slot::Value(self.emit.builder.input(name, ty)?),
+            let slot = match self.value_meta(name).map(type_of) {
+                Some(Ok(ty)) => Slot::Value(self.emit.builder.add_input(name, ty)?),
                 _ => Slot::Skipped,
             };
-            let cell = self.cells.add(slot);
-            self.bind(name, cell)?;
+            let cell = self.cells.add_cell(slot);
+            self.bind_name(name, cell)?;
         }
         Ok(())
     }
 
-    fn finish(self) -> Result<(Graph, Vec<Skipped>, Vec<String>)> {
+    fn finish_import(self) -> Result<(Graph, Vec<Skipped>, Vec<String>)> {
         let mut outputs = Vec::new();
         for name in self.program.graph_module.graph.outputs.iter().flat_map(names_of) {
-            let place = || format!("output `{}`", shortened(name));
-            match self.cell_of.get(name).map(|&cell| self.cells.slot(cell)) {
+            let place = || format!("output `{}`", shorten_text(name));
+            match self.cell_of.get(name).map(|&cell| self.cells.cell_slot(cell)) {
                 Some(Slot::Value(id)) => outputs.push(id),
                 Some(Slot::Skipped) => {}
                 Some(Slot::Stale) => return Err(self.unsupported(place(), STALE.to_owned())),
@@ -336,7 +333,7 @@ impl<'a> Importer<'a> {
                 None => return Err(self.malformed(place(), "nothing makes it".to_owned())),
             }
         }
-        let graph = finish(self.emit.builder, self.file, outputs, &self.loose_ends)?;
+        let graph = finish_graph(self.emit.builder, self.file, outputs, &self.loose_ends)?;
         Ok((graph, self.skipped, self.notes))
     }
 
@@ -349,19 +346,17 @@ impl<'a> Importer<'a> {
     }
 }
 
-/// What a node is.
 enum Results {
     Tensors { made: Vec<Made>, is_written: bool },
     Number(i64),
 }
 
-/// The name of a number that a node makes.
 fn number_name(union: &Union) -> Option<&str> {
     let kinds = ["as_sym_int", "as_sym_bool", "as_sym_float"];
-    kinds.iter().find_map(|kind| union.of(kind))?.get("as_name")?.as_str()
+    kinds.iter().find_map(|kind| union.value_of(kind))?.get("as_name")?.as_str()
 }
 
-/// The module a node stands in, such as `layer3.0.conv1`.
+/// Returns a node's module, such as `layer3.0.conv1`.
 fn scope_of(node: &Node) -> String {
     let stack = node.metadata.nn_module_stack.text();
     let last = stack.rsplit(';').next().unwrap_or("");
@@ -372,16 +367,15 @@ fn scope_of(node: &Node) -> String {
     path.strip_prefix("L['self'].").unwrap_or(path).to_owned()
 }
 
-/// A node goes by its first output.
-fn spot(node: &Node) -> String {
+fn node_spot(node: &Node) -> String {
     node.outputs.iter().flat_map(names_of).next().unwrap_or("").to_owned()
 }
 
-fn place(node: &Node) -> String {
+fn node_place(node: &Node) -> String {
     let target = node.target.strip_prefix("torch.ops.").unwrap_or(&node.target);
-    format!("node `{}` (`{}`)", shortened(&spot(node)), shortened(target))
+    format!("node `{}` (`{}`)", shorten_text(&node_spot(node)), shorten_text(target))
 }
 
-pub(super) fn shortened(text: &str) -> String {
+pub(super) fn shorten_text(text: &str) -> String {
     text.chars().take(80).collect()
 }

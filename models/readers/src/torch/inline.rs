@@ -8,14 +8,12 @@ use super::schema::{Graph, Input, Node, Union, names_of};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// Maximum length of the name before each name of a part, which nested parts multiply.
+/// Limit on a part's name prefix, which grows with nesting.
 const MAX_PREFIX_BYTES: usize = 1024;
 
-/// Programs within programs.
 const MAX_DEPTH: usize = 16;
 
-/// Replaces nodes that run parts of the program by the nodes of these parts.
-pub(super) fn inline(graph: &mut Graph) -> Result<(), String> {
+pub(super) fn inline_parts(graph: &mut Graph) -> Result<(), String> {
     inline_to(graph, MAX_DEPTH)
 }
 
@@ -32,7 +30,7 @@ fn inline_to(graph: &mut Graph, depth: usize) -> Result<(), String> {
             continue;
         }
         match part_of(&mut node)? {
-            Some(part) => insert(graph, &node, part, depth)?,
+            Some(part) => insert_part(graph, &node, part, depth)?,
             None => graph.nodes.push(node),
         }
     }
@@ -44,15 +42,15 @@ fn is_wrapper(node: &Node) -> bool {
     ["higher_order.wrap_with_set_grad_enabled", "higher_order.wrap_with_autocast"].contains(&target)
 }
 
-/// Takes the part that a node runs out of it. A part in another precision stays in its node, which is refused later.
+/// Removes and returns the part that a node runs, unless it has another precision, which is refused later.
 fn part_of(node: &mut Node) -> Result<Option<Graph>, String> {
     if !is_wrapper(node) {
         return Ok(None);
     }
     let is_cast = node.target.ends_with("autocast");
-    let is_on = |input: &Input| input.arg.of("as_bool") == Some(&Value::Bool(true));
+    let is_on = |input: &Input| input.arg.value_of("as_bool") == Some(&Value::Bool(true));
     // The flags of `autocast` are whether it is on, and whether it keeps a cache.
-    let first_flag = node.inputs.iter().find(|input| input.arg.of("as_bool").is_some());
+    let first_flag = node.inputs.iter().find(|input| input.arg.value_of("as_bool").is_some());
     if is_cast && first_flag.is_some_and(is_on) {
         return Ok(None);
     }
@@ -61,21 +59,20 @@ fn part_of(node: &mut Node) -> Result<Option<Graph>, String> {
     serde_json::from_value(part).map(Some).map_err(|error| format!("a part of the program is damaged ({error})"))
 }
 
-/// Adds the nodes of a part, then a name for each result.
-fn insert(graph: &mut Graph, node: &Node, part: Graph, depth: usize) -> Result<(), String> {
-    let results = names(&node.outputs);
+fn insert_part(graph: &mut Graph, node: &Node, part: Graph, depth: usize) -> Result<(), String> {
+    let results = tensor_names(&node.outputs);
     let prefix = prefix_of(&results)?;
-    let given = node.inputs.iter().skip_while(|input| input.arg.of("as_graph").is_none()).skip(1);
+    let given = node.inputs.iter().skip_while(|input| input.arg.value_of("as_graph").is_none()).skip(1);
     let given: Vec<Union> = given.map(|input| input.arg.clone()).collect();
     let made = insert_nodes(graph, part, &prefix, &given, depth)?;
     if made.len() != results.len() {
         return Err(format!("a part of the program makes {} tensors for {} names", made.len(), results.len()));
     }
-    graph.nodes.extend(made.iter().zip(&results).map(|(from, to)| alias(from, to)));
+    graph.nodes.extend(made.iter().zip(&results).map(|(from, to)| alias_node(from, to)));
     Ok(())
 }
 
-/// Returns what the names of a part begin with: the first result of the node that runs it.
+/// Returns the name prefix of a part: the first result of the node that runs it.
 fn prefix_of(results: &[String]) -> Result<String, String> {
     let prefix = results.first().cloned().unwrap_or_default();
     if prefix.len() > MAX_PREFIX_BYTES {
@@ -85,14 +82,15 @@ fn prefix_of(results: &[String]) -> Result<String, String> {
 }
 
 fn is_condition(node: &Node) -> bool {
-    node.target.ends_with("higher_order.cond") && node.inputs.iter().any(|input| input.arg.of("as_graph").is_some())
+    node.target.ends_with("higher_order.cond")
+        && node.inputs.iter().any(|input| input.arg.value_of("as_graph").is_some())
 }
 
-/// Adds the nodes of both parts of a condition, then the condition itself with the results of both.
+/// Adds both branches of a condition, then the condition with the results of both.
 fn insert_both(graph: &mut Graph, mut node: Node, depth: usize) -> Result<(), String> {
-    let results = names(&node.outputs);
+    let results = tensor_names(&node.outputs);
     let prefix = prefix_of(&results)?;
-    let given: Vec<Union> = node.inputs.iter().skip(3).flat_map(|input| input.arg.elements()).collect();
+    let given: Vec<Union> = node.inputs.iter().skip(3).flat_map(|input| input.arg.list_elements()).collect();
     let predicate = node.inputs.first().map(|input| input.arg.clone()).ok_or("a condition has no predicate")?;
     let mut inputs = vec![Input { name: "predicate".to_owned(), arg: predicate }];
     for (index, name) in [(1, "then"), (2, "otherwise")] {
@@ -111,7 +109,7 @@ fn insert_both(graph: &mut Graph, mut node: Node, depth: usize) -> Result<(), St
     Ok(())
 }
 
-/// Adds the nodes of a part with the names of what is outside, and returns the names of its results.
+/// Adds the nodes of a part, renaming outer values, and returns the names of its results.
 fn insert_nodes(
     graph: &mut Graph,
     mut part: Graph,
@@ -121,17 +119,17 @@ fn insert_nodes(
 ) -> Result<Vec<String>, String> {
     inline_to(&mut part, depth - 1)?;
     let mut outer: BTreeMap<String, String> = BTreeMap::new();
-    for (inside, outside) in names(&part.inputs).into_iter().zip(names(given)) {
+    for (inside, outside) in tensor_names(&part.inputs).into_iter().zip(tensor_names(given)) {
         outer.insert(inside, outside);
     }
-    let symbol = |union: &Union| Some(union.of("as_sym_int")?.get("as_name")?.as_str()?.to_owned());
+    let symbol = |union: &Union| Some(union.value_of("as_sym_int")?.get("as_name")?.as_str()?.to_owned());
     outer.extend(part.inputs.iter().zip(given).filter_map(|(inside, outside)| symbol(inside).zip(symbol(outside))));
     let renamed = |name: &str| outer.get(name).cloned().unwrap_or_else(|| format!("{prefix}.{name}"));
     for node in &mut part.nodes {
         let arguments = node.inputs.iter_mut().map(|input| &mut input.arg);
-        arguments.chain(&mut node.outputs).for_each(|union| union.rename(&renamed));
+        arguments.chain(&mut node.outputs).for_each(|union| union.rename_values(&renamed));
     }
-    part.outputs.iter_mut().for_each(|union| union.rename(&renamed));
+    part.outputs.iter_mut().for_each(|union| union.rename_values(&renamed));
     graph.nodes.append(&mut part.nodes);
     for (name, value) in std::mem::take(&mut part.tensor_values) {
         graph.tensor_values.entry(renamed(&name)).or_insert(value);
@@ -145,16 +143,14 @@ fn insert_nodes(
             to.entry(renamed(&name)).or_insert(value);
         }
     }
-    Ok(names(&part.outputs))
+    Ok(tensor_names(&part.outputs))
 }
 
-/// Names of tensors in the order of their variants.
-fn names(unions: &[Union]) -> Vec<String> {
+fn tensor_names(unions: &[Union]) -> Vec<String> {
     unions.iter().flat_map(names_of).map(str::to_owned).collect()
 }
 
-/// Another name for a tensor.
-fn alias(from: &str, to: &str) -> Node {
+fn alias_node(from: &str, to: &str) -> Node {
     let tensor = |name: &str| {
         let name = Map::from_iter([("name".to_owned(), Value::from(name))]);
         Union::new("as_tensor", Value::Object(name))

@@ -8,49 +8,42 @@ use super::rules::{self, Memory};
 use crate::{Emit, Outcome, unsupported};
 use models::graph::ValueId;
 
-/// Windows on windows that a write is followed through.
+/// Limit on the nesting of windows that a write follows.
 const MAX_WINDOWS: usize = 64;
 
-/// Why a cell that is out of date cannot be read.
 pub(super) const STALE: &str = "its memory was written to under another name";
 
-/// What a cell holds.
 #[derive(Clone, Copy)]
 pub(super) enum Slot {
     Value(ValueId),
-    /// The result of a node that was left out.
     Skipped,
-    /// An output that no rule makes.
     Unmade,
-    /// Memory that was written to under another name.
     Stale,
 }
 
-/// Memory that one or more names stand for.
+/// Memory that one or more names refer to.
 struct Cell {
     slot: Slot,
-    /// The cell it shares memory with, and where it lies in it.
+    /// The cell whose memory is shared, and the position in it.
     parent: Option<(usize, Memory)>,
-    /// Cells that are windows on this one.
+    /// Windows on this cell.
     windows: Vec<usize>,
 }
 
-/// The cells of a program.
 #[derive(Default)]
 pub(super) struct Cells {
     cells: Vec<Cell>,
 }
 
 impl Cells {
-    /// Adds a cell with memory of its own.
-    pub fn add(&mut self, slot: Slot) -> usize {
+    pub fn add_cell(&mut self, slot: Slot) -> usize {
         self.cells.push(Cell { slot, parent: None, windows: Vec::new() });
         self.cells.len() - 1
     }
 
-    /// Adds a result of an operator, which may be a window on the memory of its first input.
+    /// Adds an operator's result, which may be a window on the memory of its first input.
     pub fn add_result(&mut self, id: ValueId, window: Memory, source: Option<usize>) -> usize {
-        let cell = self.add(Slot::Value(id));
+        let cell = self.add_cell(Slot::Value(id));
         if let (Some(source), false) = (source, matches!(window, Memory::Own)) {
             self.cells[cell].parent = Some((source, window));
             self.cells[source].windows.push(cell);
@@ -58,13 +51,12 @@ impl Cells {
         cell
     }
 
-    /// Returns what a cell holds.
-    pub fn slot(&self, cell: usize) -> Slot {
+    pub fn cell_slot(&self, cell: usize) -> Slot {
         self.cells[cell].slot
     }
 
-    /// Writes to a cell: the cells it is a slice of change with it.
-    pub fn write(&mut self, emit: &mut Emit<'_>, written: usize, id: ValueId) -> Outcome<()> {
+    /// Writes to a cell and updates the cells that it is a slice of.
+    pub fn write_cell(&mut self, emit: &mut Emit<'_>, written: usize, id: ValueId) -> Outcome<()> {
         self.cells[written].slot = Slot::Value(id);
         let mut path = vec![written];
         while let Some((parent, window)) = self.cells[path[path.len() - 1]].parent {
@@ -100,7 +92,7 @@ impl Cells {
         Ok(())
     }
 
-    /// Whether a window shares no element with another one of the same cell that a write has followed.
+    /// Returns whether a window is disjoint from the followed windows of the same cell.
     fn is_beside(&self, window: usize, kept: &[usize]) -> bool {
         let range = |cell: usize| match self.cells[cell].parent {
             Some((parent, Memory::Range { axis, start, stop, .. })) => Some((parent, axis, start, stop)),
@@ -112,7 +104,7 @@ impl Cells {
             .any(|(of, along, from, to)| (of, along) == (parent, axis) && (to <= start || stop <= from))
     }
 
-    /// Marks all cells of the same memory as out of date but those that a write has followed or cannot reach.
+    /// Marks the cells of the same memory as stale, except those that a write followed or cannot reach.
     fn expire_others(&mut self, kept: &[usize]) {
         let mut root = kept[0];
         while let Some((parent, _)) = self.cells[root].parent {

@@ -24,36 +24,33 @@ use models::error::{Error, Result};
 use schema::ExportedProgram;
 use std::path::Path;
 
-/// The JSON of a program of a hundred thousand nodes.
+/// JSON size of a program with a hundred thousand nodes.
 const MAX_PROGRAM_BYTES: u64 = 256 << 20;
-/// Memory that a program may take: this much for each byte of its file, and so much for any file.
+/// Memory budget per byte of the program file, and a fixed budget for any file.
 const MEMORY_PER_BYTE: u64 = 60;
 const MEMORY_BYTES_FIXED: u64 = 224 << 20;
-/// The major version of the program's format that is understood.
 const MAJOR: i64 = 8;
-/// The version of the archive around a program that is understood.
+/// Supported version of the archive format.
 const ARCHIVE_VERSION: &str = "0";
 
-/// Reads a file.
-pub fn load(path: &Path, options: &Options) -> Result<Imported> {
+pub fn load_file(path: &Path, options: &Options) -> Result<Imported> {
     let file = path.display().to_string();
     let store = ArchiveBytes::open(path)
         .map_err(|error| Error::Unreadable { file: file.clone(), reason: error.to_string() })?;
     from_store(store, &file, options)
 }
 
-/// Reads an archive from memory.
-pub fn import(bytes: Bytes, file: &str, options: &Options) -> Result<Imported> {
+pub fn import_bytes(bytes: Bytes, file: &str, options: &Options) -> Result<Imported> {
     from_store(ArchiveBytes::Memory(bytes), file, options)
 }
 
-/// Whether a file is TorchScript. Nothing of it is run.
+/// Returns whether a file is TorchScript, without running any of it.
 pub fn is_torchscript(path: &Path) -> bool {
     ArchiveBytes::open(path).is_ok_and(|store| holds_torchscript(&store))
 }
 
 fn holds_torchscript(store: &ArchiveBytes) -> bool {
-    let names = archive::names(store).unwrap_or_default();
+    let names = archive::list_entry_names(store).unwrap_or_default();
     let has = |part: &str| names.iter().any(|name| name.split('/').nth(1) == Some(part));
     has("data.pkl") && has("code")
 }
@@ -65,14 +62,14 @@ fn from_store(store: ArchiveBytes, file: &str, options: &Options) -> Result<Impo
     let archive = Archive::read(store).map_err(|reason| malformed("as a whole", reason))?;
     check_byte_order(&archive, file)?;
     if is_script {
-        return script::import(&archive, file, options);
+        return script::import_archive(&archive, file, options);
     }
     check_version(&archive, file)?;
     archive
         .check_stored()
         .map_err(|reason| malformed("as a whole", format!("{reason}; `torch.export.save` never does that")))?;
     let name = program_name(&archive).map_err(|reason| malformed("as a whole", reason))?.to_owned();
-    let text = archive.bytes(&name, MAX_PROGRAM_BYTES).map_err(|reason| malformed("as a whole", reason))?;
+    let text = archive.read_entry(&name, MAX_PROGRAM_BYTES).map_err(|reason| malformed("as a whole", reason))?;
     let memory_bytes = json_memory_bytes(&text);
     if memory_bytes > MEMORY_BYTES_FIXED.saturating_add(MEMORY_PER_BYTE.saturating_mul(archive.file_length())) {
         let reason = format!("its {} bytes of JSON would take {memory_bytes} bytes of memory", text.len());
@@ -85,20 +82,20 @@ fn from_store(store: ArchiveBytes, file: &str, options: &Options) -> Result<Impo
         let reason = format!("its format is {major}.{minor}, this program reads {MAJOR}.x; export it again");
         return Err(Error::Unsupported { file: file.to_owned(), place: format!("entry `{name}`"), reason });
     }
-    inline::inline(&mut program.graph_module.graph).map_err(|reason| malformed(&format!("entry `{name}`"), reason))?;
-    let weights = weights::Weights::read(&archive, &name).map_err(|reason| malformed("weights", reason))?;
-    let (graph, skipped, notes) = import::import(&program, weights, file, options)?;
-    let hash = archive.hash(&[&name]).map_err(|reason| malformed("as a whole", reason))?;
+    inline::inline_parts(&mut program.graph_module.graph)
+        .map_err(|reason| malformed(&format!("entry `{name}`"), reason))?;
+    let weights = weights::Weights::read_lists(&archive, &name).map_err(|reason| malformed("weights", reason))?;
+    let (graph, skipped, notes) = import::import_program(&program, weights, file, options)?;
+    let hash = archive.hash_entries(&[&name]).map_err(|reason| malformed("as a whole", reason))?;
     Ok(Imported { graph, skipped, notes, bytes: archive.file_length(), hash })
 }
 
-/// Refuses archives whose weights are stored with the highest byte first.
 fn check_byte_order(archive: &Archive, file: &str) -> Result<()> {
     let place = "as a whole".to_owned();
-    let Some(order) = archive.names().find(|name| *name == "byteorder" || name.ends_with("/byteorder")) else {
+    let Some(order) = archive.entry_names().find(|name| *name == "byteorder" || name.ends_with("/byteorder")) else {
         return Ok(());
     };
-    match archive.bytes(order, 64) {
+    match archive.read_entry(order, 64) {
         Err(reason) => Err(Error::Malformed { file: file.to_owned(), place, reason }),
         Ok(bytes) if bytes == "little" => Ok(()),
         Ok(_) => {
@@ -108,12 +105,11 @@ fn check_byte_order(archive: &Archive, file: &str) -> Result<()> {
     }
 }
 
-/// Refuses archives of another version than the known one.
 fn check_version(archive: &Archive, file: &str) -> Result<()> {
     let is_version = |name: &&str| *name == "archive_version" || name.ends_with("/archive_version");
-    let Some(entry) = archive.names().find(is_version) else { return Ok(()) };
+    let Some(entry) = archive.entry_names().find(is_version) else { return Ok(()) };
     let place = format!("entry `{entry}`");
-    let bytes = archive.bytes(entry, 64).map_err(|reason| Error::Malformed {
+    let bytes = archive.read_entry(entry, 64).map_err(|reason| Error::Malformed {
         file: file.to_owned(),
         place: place.clone(),
         reason,
@@ -126,9 +122,9 @@ fn check_version(archive: &Archive, file: &str) -> Result<()> {
     Err(Error::Unsupported { file: file.to_owned(), place, reason })
 }
 
-/// Returns an upper bound of the memory that a text takes as JSON values. Each map that is not empty has a node with room for 11
-/// entries, and each list has room for 4 elements or for up to three times as many as it has while it grows. Signs within strings
-/// count, too.
+/// Returns an upper bound of the memory of a text as JSON values. Non-empty maps have nodes with room
+/// for 11 entries; lists have room for 4 elements, or up to three times their length while growing.
+/// Signs within strings count, too.
 fn json_memory_bytes(text: &[u8]) -> u64 {
     let of_sign = |sign: &u8| match sign {
         b'{' => 800,
@@ -139,18 +135,17 @@ fn json_memory_bytes(text: &[u8]) -> u64 {
     text.iter().map(of_sign).sum()
 }
 
-/// The entry that holds the program.
 fn program_name(archive: &Archive) -> Result<&str, String> {
     let is_program = |name: &&str| {
         let mut parts = name.rsplit('/');
         let (last, folder) = (parts.next().unwrap_or(""), parts.next());
         (last.ends_with(".json") && folder == Some("models")) || last == "serialized_exported_program.json"
     };
-    let mut programs = archive.names().filter(is_program);
+    let mut programs = archive.entry_names().filter(is_program);
     match (programs.next(), programs.next()) {
         (Some(name), None) => Ok(name),
         (Some(_), Some(_)) => Err("it holds several programs".to_owned()),
-        (None, _) if archive.names().any(|name| name.ends_with("/data.pkl") || name == "data.pkl") => {
+        (None, _) if archive.entry_names().any(|name| name.ends_with("/data.pkl") || name == "data.pkl") => {
             Err("it is no archive of `torch.export` but pickled weights; export the model with `torch.export.save` or \
              `torch.onnx.export`"
                 .to_owned())

@@ -54,7 +54,7 @@ pub(super) struct Node {
     pub metadata: Metadata,
 }
 
-/// Metadata of a node that is read. All other metadata is skipped, because it may be many times larger in memory than in the file.
+/// Metadata that is read; the rest may be far larger in memory than in the file and is skipped.
 #[derive(Default, Deserialize)]
 pub(super) struct Metadata {
     #[serde(default)]
@@ -88,7 +88,6 @@ pub(super) struct Input {
     pub arg: Union,
 }
 
-/// Types of a tensor.
 #[derive(Deserialize)]
 pub(super) struct Meta {
     pub dtype: i64,
@@ -99,7 +98,6 @@ pub(super) struct Meta {
     pub storage_offset: Option<Union>,
 }
 
-/// Which weights lie where.
 #[derive(Deserialize)]
 pub(super) struct Payloads {
     pub config: BTreeMap<String, Payload>,
@@ -113,7 +111,7 @@ pub(super) struct Payload {
     pub tensor_meta: Option<Meta>,
 }
 
-/// An object of one key.
+/// A JSON object with one key, its variant.
 #[derive(Clone, Deserialize)]
 pub(super) struct Union(Map<String, Value>);
 
@@ -122,57 +120,55 @@ impl Union {
         Union(Map::from_iter([(variant.to_owned(), value)]))
     }
 
-    /// Gives every name in it another one.
-    pub fn rename(&mut self, renamed: &impl Fn(&str) -> String) {
-        self.0.values_mut().for_each(|value| rename(value, renamed));
+    pub fn rename_values(&mut self, renamed: &impl Fn(&str) -> String) {
+        self.0.values_mut().for_each(|value| rename_value(value, renamed));
     }
 
-    /// The variant and what it holds.
-    pub fn parts(&self) -> (&str, &Value) {
+    pub fn variant_and_value(&self) -> (&str, &Value) {
         self.0.iter().next().map_or(("nothing", &Value::Null), |(variant, value)| (variant, value))
     }
 
-    /// The elements of a list of arguments, or the argument itself.
-    pub fn elements(&self) -> Vec<Union> {
-        match self.parts() {
+    /// Returns the elements of a list argument, or the argument itself.
+    pub fn list_elements(&self) -> Vec<Union> {
+        match self.variant_and_value() {
             ("as_tensors", Value::Array(all)) => all.iter().map(|one| Union::new("as_tensor", one.clone())).collect(),
             _ => vec![self.clone()],
         }
     }
 
-    /// Moves the graph of a part of the program out.
+    /// Moves a subgraph out.
     pub fn take_graph(&mut self) -> Option<Value> {
         Some(self.0.get_mut("as_graph")?.get_mut("graph")?.take())
     }
 
-    /// What it holds when it is this variant.
-    pub fn of(&self, variant: &str) -> Option<&Value> {
+    /// Returns the value if this is the variant.
+    pub fn value_of(&self, variant: &str) -> Option<&Value> {
         self.0.get(variant)
     }
 }
 
-fn rename(value: &mut Value, renamed: &impl Fn(&str) -> String) {
+fn rename_value(value: &mut Value, renamed: &impl Fn(&str) -> String) {
     match value {
         Value::Object(fields) => {
             for (key, value) in fields {
                 match value {
                     Value::String(name) if key == "name" || key == "as_name" => *name = renamed(name),
-                    value => rename(value, renamed),
+                    value => rename_value(value, renamed),
                 }
             }
         }
-        Value::Array(values) => values.iter_mut().for_each(|value| rename(value, renamed)),
+        Value::Array(values) => values.iter_mut().for_each(|value| rename_value(value, renamed)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
-/// A number of elements or a stride: known, or what it was when the program was exported.
-pub(super) fn integer(union: &Union) -> Option<i64> {
-    let (_, value) = union.parts();
-    integer_of(union.parts().0, value)
+/// Returns an extent or stride: known, or its value at export.
+pub(super) fn known_integer(union: &Union) -> Option<i64> {
+    let (_, value) = union.variant_and_value();
+    integer_of(union.variant_and_value().0, value)
 }
 
-/// The number a symbol stands for in the program's example.
+/// Returns the value of a symbol in the program's example.
 pub(super) fn integer_of(variant: &str, value: &Value) -> Option<i64> {
     match variant {
         "as_int" => value.as_i64(),
@@ -182,24 +178,22 @@ pub(super) fn integer_of(variant: &str, value: &Value) -> Option<i64> {
 }
 
 impl Meta {
-    /// The extents, when each has a number.
-    pub fn extents(&self) -> Option<Vec<i64>> {
-        self.sizes.iter().map(integer).collect()
+    /// Returns the extents if all are known.
+    pub fn known_extents(&self) -> Option<Vec<i64>> {
+        self.sizes.iter().map(known_integer).collect()
     }
 
-    /// Whether elements are complex numbers.
     pub fn is_complex(&self) -> bool {
         (9..=11).contains(&self.dtype)
     }
 
-    /// Whether all extents are numbers, whatever the example was.
+    /// Whether all extents are numbers, regardless of the example.
     pub fn is_static(&self) -> bool {
-        self.sizes.iter().all(|size| size.of("as_int").is_some())
+        self.sizes.iter().all(|size| size.value_of("as_int").is_some())
     }
 }
 
-/// The element type of a number in the program.
-pub(super) fn dtype(code: i64) -> Result<DType, String> {
+pub(super) fn dtype_of_code(code: i64) -> Result<DType, String> {
     Ok(match code {
         1 => DType::U8,
         2 => DType::I8,
@@ -223,9 +217,8 @@ pub(super) fn dtype(code: i64) -> Result<DType, String> {
     })
 }
 
-/// Names of tensors in an argument.
 pub(super) fn names_of(union: &Union) -> Vec<&str> {
-    let (variant, value) = union.parts();
+    let (variant, value) = union.variant_and_value();
     match variant {
         "as_tensor" => value.get("name").and_then(Value::as_str).into_iter().collect(),
         "as_tensors" => {

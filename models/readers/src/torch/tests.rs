@@ -30,9 +30,9 @@ fn nested_values_count_by_the_memory_that_they_take() {
     assert_eq!(json_memory_bytes(br#"{"":[1,2]}"#), 800 + 160 + 96 + 7);
     let case = cases(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch")).remove(0);
     let store = ArchiveBytes::open(&case).unwrap();
-    let length = store.length();
+    let length = store.byte_length();
     let archive = Archive::read(store).unwrap();
-    let text = archive.bytes(program_name(&archive).unwrap(), MAX_PROGRAM_BYTES).unwrap();
+    let text = archive.read_entry(program_name(&archive).unwrap(), MAX_PROGRAM_BYTES).unwrap();
     assert!(json_memory_bytes(&text) < MEMORY_PER_BYTE * length, "programs of torch need no fixed part");
 }
 
@@ -59,24 +59,24 @@ pub(super) fn check_answer(path: &Path, options: &Options) -> Result<(), String>
         let source = std::error::Error::source(&error).map_or(String::new(), |source| format!(": {source}"));
         fail(format!("{error}{source}"))
     };
-    let tensors = safetensors::load(&path.with_extension("safetensors")).map_err(chain)?;
-    let graph = load(path, options).map_err(chain)?.graph;
+    let tensors = safetensors::list_tensors(&path.with_extension("safetensors")).map_err(chain)?;
+    let graph = load_file(path, options).map_err(chain)?.graph;
     let tensor = |name: &str| {
         let entry = tensors.get(name).ok_or_else(|| fail(format!("the case has no `{name}`")))?;
-        reference::constant(&entry.ty, &entry.data()).map_err(chain)
+        reference::constant_tensor(&entry.ty, &entry.lazy_data()).map_err(chain)
     };
-    let simplified = passes::simplify(&graph).map_err(chain)?;
+    let simplified = passes::simplify_graph(&graph).map_err(chain)?;
     for (graph, what) in [(graph, "as read"), (simplified, "after passes")] {
         let names = graph.inputs.iter().map(|id| graph.value(*id).unwrap().name.clone());
         let inputs = names.map(|name| tensor(&name)).collect::<Result<Vec<_>, _>>()?;
         let outputs = reference::evaluate_graph(&graph, &inputs).map_err(chain)?;
         for (index, output) in outputs.iter().enumerate() {
             let expected = tensor(&format!("output.{index}"))?;
-            let scale = expected.numbers().into_iter().fold(1.0, |most: f64, number| most.max(number.abs()));
+            let scale = expected.to_numbers().into_iter().fold(1.0, |most: f64, number| most.max(number.abs()));
             let tolerance = reference::Tolerance { absolute: 1e-5 * scale, relative: 1e-3 };
-            let compared = reference::compare(output, &expected, tolerance).map_err(chain)?;
+            let compared = reference::compare_tensors(output, &expected, tolerance).map_err(chain)?;
             if !compared.ok {
-                return Err(fail(format!("{what}, output {index} {}: {compared:?}", expected.ty())));
+                return Err(fail(format!("{what}, output {index} {}: {compared:?}", expected.tensor_type())));
             }
         }
         assert!(!tensors.contains_key(&format!("output.{}", outputs.len())));
@@ -90,7 +90,7 @@ fn small_image() -> Vec<u8> {
 
 #[track_caller]
 fn check_refused(bytes: Vec<u8>, says: &str) {
-    let error = import(bytes.into(), "x.pt2", &Options::default()).unwrap_err().to_string();
+    let error = import_bytes(bytes.into(), "x.pt2", &Options::default()).unwrap_err().to_string();
     assert!(error.contains(says), "{error}");
 }
 
@@ -117,8 +117,8 @@ fn a_damaged_file_is_answered_as_its_bytes_are() {
         std::fs::write(file.path(), &bytes).unwrap();
         let told = |read: Result<Imported, Error>| read.map(|read| read.graph.nodes.len()).map_err(|e| e.to_string());
         let length = bytes.len();
-        let expected = told(import(bytes.into(), &name, &Options::default()));
-        assert_eq!(told(load(file.path(), &Options::default())), expected, "of {length} bytes");
+        let expected = told(import_bytes(bytes.into(), &name, &Options::default()));
+        assert_eq!(told(load_file(file.path(), &Options::default())), expected, "of {length} bytes");
     }
 }
 
@@ -176,7 +176,7 @@ fn programs_that_cannot_be_represented_name_the_node() {
         "node `hardswish` (`aten.hardswash.default`): not supported: this version has no rule",
     );
     let options = Options { skip_unsupported: true, ..Options::default() };
-    let imported = import(unknown.into(), "x.pt2", &options).unwrap();
+    let imported = import_bytes(unknown.into(), "x.pt2", &options).unwrap();
     assert_eq!(imported.skipped.len(), 1);
     assert_eq!(imported.skipped[0].operator, "aten.hardswash.default");
     assert_eq!(imported.graph.inputs.len(), 2);
@@ -242,7 +242,7 @@ fn parts_of_programs_in_another_precision_are_refused() {
 #[test]
 fn a_condition_that_is_not_known_is_said_to_be_open() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch/small_branches.pt2");
-    let imported = load(&path, &Options::default()).unwrap();
+    let imported = load_file(&path, &Options::default()).unwrap();
     let [note] = &imported.notes[..] else { panic!("{:?}", imported.notes) };
     assert!(note.ends_with("which of its two parts runs depends on the data, so the graph computes both"), "{note}");
     assert!(imported.skipped.is_empty(), "nothing is left out: {:?}", imported.skipped);
@@ -253,8 +253,8 @@ fn a_condition_that_is_not_known_is_said_to_be_open() {
 #[test]
 fn a_step_of_a_layer_has_the_same_tasks_as_the_next() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch/small_steps.pt2");
-    let graph = passes::simplify(&load(&path, &Options::default()).unwrap().graph).unwrap();
-    let tasks = models::tasks(&graph, models::Fuse::Epilogue).unwrap();
+    let graph = passes::simplify_graph(&load_file(&path, &Options::default()).unwrap().graph).unwrap();
+    let tasks = models::distinct_tasks(&graph, models::Fuse::Epilogue).unwrap();
     let rows = tasks.iter().filter(|one| one.task.name() == "gather" && one.task.describe().contains("[5,2,"));
     assert_eq!(rows.map(|one| one.places.len()).collect::<Vec<_>>(), [20, 5]);
 }
@@ -265,7 +265,7 @@ fn a_pipe_is_refused_at_once() {
     let path = folder.path().join("pipe.pt2");
     let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
     assert!(made.success());
-    let error = load(&path, &Options::default()).unwrap_err();
+    let error = load_file(&path, &Options::default()).unwrap_err();
     let source = std::error::Error::source(&error).map(ToString::to_string);
     assert!(format!("{error}{source:?}").contains("it is not a file"), "{error}");
     assert!(!is_torchscript(&path));

@@ -3,7 +3,7 @@
 //! A tensor is a view of stored elements: an offset and a stride per dimension. Those that are a permutation of a
 //! contiguous tensor become its lazy transposition, and those that repeat elements their lazy expansion.
 
-use super::schema::{Meta, Payload, Payloads, dtype, integer};
+use super::schema::{Meta, Payload, Payloads, dtype_of_code, known_integer};
 use crate::archive::Archive;
 use models::graph::Const;
 use models::operators::{Expand, Op, Transpose};
@@ -13,17 +13,14 @@ use std::collections::BTreeMap;
 
 const MAX_LIST_BYTES: u64 = 64 << 20;
 
-/// The tensors of an archive.
 pub(super) struct Weights<'a> {
     archive: &'a Archive,
-    /// Folder of the entries, and the payload, by the tensor's name.
     payloads: BTreeMap<String, (String, Payload)>,
     seed: u64,
 }
 
 impl<'a> Weights<'a> {
-    /// Reads the lists of weights and constants of a program.
-    pub fn read(archive: &'a Archive, program: &str) -> Result<Weights<'a>, String> {
+    pub fn read_lists(archive: &'a Archive, program: &str) -> Result<Weights<'a>, String> {
         let (top, name) = match program.rsplit_once("models/") {
             Some((top, name)) => (top, name.trim_end_matches(".json")),
             None => ("", ""),
@@ -32,10 +29,10 @@ impl<'a> Weights<'a> {
         for kind in ["weights", "constants"] {
             let folder = format!("{top}data/{kind}/");
             let list = format!("{folder}{name}_{kind}_config.json");
-            if archive.length(&list).is_none() {
+            if archive.entry_length(&list).is_none() {
                 continue;
             }
-            let text = archive.bytes(&list, MAX_LIST_BYTES)?;
+            let text = archive.read_entry(&list, MAX_LIST_BYTES)?;
             let listed: Payloads =
                 serde_json::from_slice(&text).map_err(|error| format!("`{list}` is no list of tensors ({error})"))?;
             payloads.extend(listed.config.into_iter().map(|(name, payload)| (name, (folder.clone(), payload))));
@@ -43,9 +40,9 @@ impl<'a> Weights<'a> {
         Ok(Weights { archive, payloads, seed: 0 })
     }
 
-    /// Type and contents of a tensor, and what is equal for two names of one tensor. Archives of older versions keep
-    /// their weights pickled, which is never read: `stated` then says the type, and the values are random.
-    pub fn find(&mut self, name: &str, stated: Option<&Meta>) -> Result<(TensorType, Const, String), String> {
+    /// Returns type, contents, and a key that aliases share. Older archives have pickled weights, which
+    /// are never read: `stated` then gives the type, and values are random.
+    pub fn find_tensor(&mut self, name: &str, stated: Option<&Meta>) -> Result<(TensorType, Const, String), String> {
         let Some((folder, payload)) = self.payloads.get(name) else {
             let meta = stated.ok_or("the file does not state its type")?;
             let ty = type_of(meta)?;
@@ -56,31 +53,29 @@ impl<'a> Weights<'a> {
             return Err("it is pickled, and pickles are never read: they can run code".to_owned());
         }
         let meta = payload.tensor_meta.as_ref().or(stated).ok_or("the file does not state its type")?;
-        let Some(strides) = meta.strides.iter().map(integer).collect::<Option<Vec<i64>>>() else {
+        let Some(strides) = meta.strides.iter().map(known_integer).collect::<Option<Vec<i64>>>() else {
             return Err("a stride is no number".to_owned());
         };
         let tensor = StoredTensor {
             entry: format!("{folder}{}", payload.path_name),
-            dtype: dtype(meta.dtype)?,
+            dtype: dtype_of_code(meta.dtype)?,
             is_complex: meta.is_complex(),
-            extents: meta.extents().ok_or("an extent is no number")?,
+            extents: meta.known_extents().ok_or("an extent is no number")?,
             strides,
-            offset: meta.storage_offset.as_ref().and_then(integer).unwrap_or(0),
+            offset: meta.storage_offset.as_ref().and_then(known_integer).unwrap_or(0),
         };
-        tensor.contents(self.archive)
+        tensor.load_contents(self.archive)
     }
 }
 
-/// A tensor of an archive as its file describes it.
 #[derive(Clone, Debug)]
 pub(super) struct StoredTensor {
-    /// The entry that holds its elements.
+    /// Entry with the elements.
     pub entry: String,
     pub dtype: DType,
     pub is_complex: bool,
     pub extents: Vec<i64>,
     pub strides: Vec<i64>,
-    /// The place of the first element in the entry.
     pub offset: i64,
 }
 
@@ -92,8 +87,8 @@ impl Default for StoredTensor {
 }
 
 impl StoredTensor {
-    /// Returns its type. Complex numbers are pairs of real ones.
-    pub fn ty(&self) -> Result<TensorType, String> {
+    /// Complex numbers are pairs of real ones.
+    pub fn tensor_type(&self) -> Result<TensorType, String> {
         let mut extents = self.extents.clone();
         if self.is_complex {
             extents.push(2);
@@ -103,26 +98,26 @@ impl StoredTensor {
         Ok(ty)
     }
 
-    /// Returns type and contents, and what is equal for two names of one tensor.
-    pub fn contents(&self, archive: &Archive) -> Result<(TensorType, Const, String), String> {
-        let ty = self.ty()?;
-        let size = ty.dtype.bytes() * if self.is_complex { 2 } else { 1 };
+    /// Returns type, contents, and a key that aliases share.
+    pub fn load_contents(&self, archive: &Archive) -> Result<(TensorType, Const, String), String> {
+        let ty = self.tensor_type()?;
+        let size = ty.dtype.size_bytes() * if self.is_complex { 2 } else { 1 };
         let start = u64::try_from(self.offset).ok().and_then(|offset| offset.checked_mul(size));
         let start = start.ok_or_else(|| format!("its elements begin at {}", self.offset))?;
         if let Some(packed) = self.without_repetition() {
-            let (packed, data, same) = packed.contents(archive)?;
+            let (packed, data, same) = packed.load_contents(archive)?;
             let shape = ty.extents().unwrap_or_default();
-            let data = Const::computed(Op::Expand(Expand { shape }), vec![(packed, data)]);
+            let data = Const::from_operator(Op::Expand(Expand { shape }), vec![(packed, data)]);
             return Ok((ty.clone(), data, format!("{same} as {ty}")));
         }
-        let length = ty.bytes().ok_or_else(|| format!("{ty} has no size"))?;
-        let order = self.order(&ty)?;
-        let data = archive.contents(&self.entry, start, length)?;
+        let length = ty.size_bytes().ok_or_else(|| format!("{ty} has no size"))?;
+        let order = self.memory_order(&ty)?;
+        let data = archive.entry_contents(&self.entry, start, length)?;
         let same = format!("{} {start} {ty} {order:?}", self.entry);
-        Ok((ty.clone(), turned(&ty, &order, data), same))
+        Ok((ty.clone(), permute_contents(&ty, &order, data), same))
     }
 
-    /// Returns the tensor that it repeats, if it steps over a dimension without moving.
+    /// Returns the repeated tensor if a dimension has stride zero.
     fn without_repetition(&self) -> Option<StoredTensor> {
         let is_repeated = |axis: usize| self.extents[axis] > 1 && self.strides.get(axis) == Some(&0);
         let axes = 0..self.extents.len();
@@ -134,7 +129,7 @@ impl StoredTensor {
     }
 
     /// Returns the dimensions from the slowest to the fastest in memory.
-    fn order(&self, ty: &TensorType) -> Result<Vec<usize>, String> {
+    fn memory_order(&self, ty: &TensorType) -> Result<Vec<usize>, String> {
         let extents = ty.extents().unwrap_or_default();
         let mut order: Vec<usize> = (0..extents.len()).collect();
         let mut strides = self.strides.clone();
@@ -142,7 +137,7 @@ impl StoredTensor {
             strides.iter_mut().for_each(|stride| *stride = stride.saturating_mul(2));
             strides.push(1);
         }
-        if strides.is_empty() || ty.elements() == Some(0) {
+        if strides.is_empty() || ty.element_count() == Some(0) {
             return Ok(order);
         }
         if strides.len() != extents.len() {
@@ -165,24 +160,24 @@ impl StoredTensor {
     }
 }
 
-/// The type that a file states, of known and sensible extents. Complex numbers are pairs of real ones.
+/// Returns the stated type, with checked extents. Complex numbers are pairs of real ones.
 pub(super) fn type_of(meta: &Meta) -> Result<TensorType, String> {
-    let mut extents = meta.extents().ok_or("an extent is no number")?;
+    let mut extents = meta.known_extents().ok_or("an extent is no number")?;
     if meta.is_complex() {
         extents.push(2);
     }
-    let ty = TensorType::new(dtype(meta.dtype)?, &extents);
+    let ty = TensorType::new(dtype_of_code(meta.dtype)?, &extents);
     check_type(&ty)?;
     Ok(ty)
 }
 
-/// Contiguous elements as the tensor whose dimensions they hold in this order.
-fn turned(ty: &TensorType, order: &[usize], data: Const) -> Const {
+/// Converts contiguous elements to a tensor whose dimensions they hold in this order.
+fn permute_contents(ty: &TensorType, order: &[usize], data: Const) -> Const {
     if order.iter().enumerate().all(|(index, &axis)| index == axis) {
         return data;
     }
     let stored = TensorType { dtype: ty.dtype, shape: order.iter().map(|&axis| ty.shape[axis].clone()).collect() };
     let permutation =
         (0..order.len()).map(|axis| order.iter().position(|&at| at == axis).unwrap_or(0) as i64).collect();
-    Const::computed(Op::Transpose(Transpose { permutation }), vec![(stored, data)])
+    Const::from_operator(Op::Transpose(Transpose { permutation }), vec![(stored, data)])
 }

@@ -5,7 +5,6 @@ use models::types::DType;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Maximum number of dimensions.
 const MAX_RANK: usize = 16;
 
 /// The pairs of one line. Records which keys are read, so that unknown keys are reported.
@@ -15,7 +14,7 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    pub(super) fn parse(text: &str) -> Result<Arguments, String> {
+    pub(super) fn parse_pairs(text: &str) -> Result<Arguments, String> {
         let mut values = BTreeMap::new();
         for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not `key=value`"))?;
@@ -26,17 +25,15 @@ impl Arguments {
         Ok(Arguments { values, asked: RefCell::default() })
     }
 
-    /// Checks that the form has read every key.
     pub(super) fn check_all_used(&self) -> Result<(), String> {
         let asked = self.asked.borrow();
         match self.values.keys().find(|key| !asked.contains(key.as_str())) {
             None => Ok(()),
-            Some(key) => Err(format!("there is no `{key}`; {}", names::hint(key, asked.iter().copied()))),
+            Some(key) => Err(format!("there is no `{key}`; {}", names::name_hint(key, asked.iter().copied()))),
         }
     }
 
-    /// Returns the first key of an extent that is 0.
-    pub(super) fn zero(&self) -> Option<&str> {
+    pub(super) fn zero_extent(&self) -> Option<&str> {
         const EXTENTS: [&str; 19] = [
             "at", "b", "c", "ci", "co", "d", "e", "h", "hw", "k", "m", "mask", "n", "other", "s", "shape", "size", "t",
             "w",
@@ -47,34 +44,34 @@ impl Arguments {
             .map(|(key, _)| key.as_str())
     }
 
-    pub(super) fn text(&self, key: &'static str) -> Option<&str> {
+    pub(super) fn find_text(&self, key: &'static str) -> Option<&str> {
         self.asked.borrow_mut().insert(key);
         self.values.get(key).map(String::as_str)
     }
 
-    pub(super) fn has(&self, key: &'static str) -> bool {
-        self.text(key).is_some()
+    pub(super) fn has_key(&self, key: &'static str) -> bool {
+        self.find_text(key).is_some()
     }
 
-    fn parsed<T: std::str::FromStr>(&self, key: &'static str, what: &str) -> Result<Option<T>, String> {
+    fn parse_value<T: std::str::FromStr>(&self, key: &'static str, what: &str) -> Result<Option<T>, String> {
         let parse = |text: &str| text.parse().map_err(|_| format!("`{key}={text}` is not {what}"));
-        self.text(key).map(parse).transpose()
+        self.find_text(key).map(parse).transpose()
     }
 
     pub(super) fn integer(&self, key: &'static str) -> Result<i64, String> {
-        self.parsed(key, "a whole number")?.ok_or_else(|| format!("`{key}` is missing"))
+        self.parse_value(key, "a whole number")?.ok_or_else(|| format!("`{key}` is missing"))
     }
 
     pub(super) fn integer_or(&self, key: &'static str, default: i64) -> Result<i64, String> {
-        Ok(self.parsed(key, "a whole number")?.unwrap_or(default))
+        Ok(self.parse_value(key, "a whole number")?.unwrap_or(default))
     }
 
     pub(super) fn number_or(&self, key: &'static str, default: f64) -> Result<f64, String> {
-        Ok(self.parsed(key, "a number")?.unwrap_or(default))
+        Ok(self.parse_value(key, "a number")?.unwrap_or(default))
     }
 
     pub(super) fn is_set(&self, key: &'static str) -> Result<bool, String> {
-        match self.text(key) {
+        match self.find_text(key) {
             None | Some("0" | "false") => Ok(false),
             Some("1" | "true") => Ok(true),
             Some(other) => Err(format!("`{key}={other}` is neither 0 nor 1")),
@@ -82,27 +79,28 @@ impl Arguments {
     }
 
     pub(super) fn dtype(&self, key: &'static str) -> Result<DType, String> {
-        let Some(name) = self.text(key) else { return Ok(DType::F32) };
+        let Some(name) = self.find_text(key) else { return Ok(DType::F32) };
         DType::from_name(name).ok_or_else(|| {
             let known = DType::ALL.iter().map(|dtype| dtype.name());
-            format!("`{key}={name}` is no element type; {}", names::hint(name, known))
+            format!("`{key}={name}` is no element type; {}", names::name_hint(name, known))
         })
     }
 
-    /// Returns the value of a name, or None if the key is absent.
+    /// Returns None if the key is absent.
     pub(super) fn one_of<T: Clone>(&self, key: &'static str, known: &[(&'static str, T)]) -> Result<Option<T>, String> {
-        let Some(name) = self.text(key) else { return Ok(None) };
+        let Some(name) = self.find_text(key) else { return Ok(None) };
         match known.iter().find(|(known, _)| *known == name) {
             Some((_, value)) => Ok(Some(value.clone())),
-            None => {
-                Err(format!("there is no `{key}={name}`; {}", names::hint(name, known.iter().map(|(name, _)| *name))))
-            }
+            None => Err(format!(
+                "there is no `{key}={name}`; {}",
+                names::name_hint(name, known.iter().map(|(name, _)| *name))
+            )),
         }
     }
 
     /// Parses numbers separated by `x`.
     pub(super) fn integers(&self, key: &'static str) -> Result<Vec<i64>, String> {
-        let text = self.text(key).ok_or_else(|| format!("`{key}` is missing"))?;
+        let text = self.find_text(key).ok_or_else(|| format!("`{key}` is missing"))?;
         let numbers = text.split('x').take(MAX_RANK + 1).map(str::parse).collect::<Result<Vec<i64>, _>>();
         let numbers = numbers.map_err(|_| format!("`{key}={text}` is not numbers with `x` between them"))?;
         if numbers.len() > MAX_RANK {
@@ -114,7 +112,7 @@ impl Arguments {
     /// Returns one number for all axes, or one for each.
     pub(super) fn per_axis(&self, key: &'static str, rank: usize, default: Option<i64>) -> Result<Vec<i64>, String> {
         match default {
-            Some(default) if !self.has(key) => Ok(vec![default; rank]),
+            Some(default) if !self.has_key(key) => Ok(vec![default; rank]),
             _ => match self.integers(key)?.as_slice() {
                 [all] => Ok(vec![*all; rank]),
                 each if each.len() == rank => Ok(each.to_vec()),
@@ -125,7 +123,7 @@ impl Arguments {
 
     /// Returns the pads before and after each axis, from one number, one per axis, or all.
     pub(super) fn pads(&self, key: &'static str, rank: usize) -> Result<Vec<i64>, String> {
-        if !self.has(key) {
+        if !self.has_key(key) {
             return Ok(vec![0; 2 * rank]);
         }
         match self.integers(key)?.as_slice() {

@@ -15,41 +15,39 @@ use models::operators::{BiasAdd, Op};
 use models::task::{Operand, Task};
 use models::types::{Dim, TensorType};
 
-/// A short form.
 pub struct Form {
-    /// Name before the colon.
     pub name: &'static str,
     pub example: &'static str,
     make: fn(&Arguments) -> Result<TextParts, String>,
 }
 
-pub fn list() -> &'static [Form] {
+pub fn list_forms() -> &'static [Form] {
     forms::FORMS
 }
 
-/// Builds the graph of one operator from the short or the long form.
-pub fn build(text: &str) -> Result<Graph> {
+/// From the short or the long form.
+pub fn build_operator(text: &str) -> Result<Graph> {
     if text.contains('(') {
         return task_graph(&Task::from_text(text)?);
     }
     let in_words = |reason: String| Error::Simple { text: text.chars().take(200).collect(), reason };
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-    let form = find(name.trim()).map_err(in_words)?;
-    let arguments = Arguments::parse(rest).map_err(in_words)?;
+    let form = find_form(name.trim()).map_err(in_words)?;
+    let arguments = Arguments::parse_pairs(rest).map_err(in_words)?;
     let parts =
         (form.make)(&arguments).map_err(|reason| in_words(format!("{reason}; for example `{}`", form.example)))?;
     arguments.check_all_used().map_err(in_words)?;
-    let graph = parts.graph(form.name)?;
+    let graph = parts.into_graph(form.name)?;
     let is_empty = |value: &Value| value.ty.shape.contains(&Dim::Known(0));
     if graph.values.iter().any(is_empty) {
-        let reason =
-            arguments.zero().map_or_else(|| "a tensor has no elements".to_owned(), |key| format!("`{key}` is 0"));
+        let reason = arguments
+            .zero_extent()
+            .map_or_else(|| "a tensor has no elements".to_owned(), |key| format!("`{key}` is 0"));
         return Err(in_words(format!("{reason}, so there is nothing to compute; for example `{}`", form.example)));
     }
     Ok(graph)
 }
 
-/// Builds the graph of a task as an independent model.
 pub fn task_graph(task: &Task) -> Result<Graph> {
     task.check()?;
     let mut builder = GraphBuilder::new(&task.name());
@@ -57,9 +55,9 @@ pub fn task_graph(task: &Task) -> Result<Graph> {
     for (index, parameter) in (0u64..).zip(&task.parameters) {
         let ty = parameter.ty.clone();
         parameters.push(if parameter.is_constant {
-            builder.constant(&format!("constant{index}"), ty, Const::Random { seed: index })?
+            builder.add_constant(&format!("constant{index}"), ty, Const::Random { seed: index })?
         } else {
-            builder.input(&format!("input{index}"), ty)?
+            builder.add_input(&format!("input{index}"), ty)?
         });
     }
     let mut results: Vec<ValueId> = Vec::new();
@@ -75,33 +73,32 @@ pub fn task_graph(task: &Task) -> Result<Graph> {
     builder.finish(last.as_slice())
 }
 
-/// The parsed form: an operator on new tensors, with optional pointwise operators after it.
+/// An operator on new tensors, with optional pointwise operators after it.
 struct TextParts {
     op: Op,
     inputs: Vec<TensorType>,
-    /// Axis of an added bias vector per channel.
     bias_axis: Option<i64>,
     activation: Option<Op>,
 }
 
 impl TextParts {
-    fn graph(self, name: &str) -> Result<Graph> {
+    fn into_graph(self, name: &str) -> Result<Graph> {
         let mut builder = GraphBuilder::new(name);
         builder.set_scope(name);
         let mut values = Vec::new();
         for (index, ty) in self.inputs.into_iter().enumerate() {
             values.push(if self.op.is_weight(index) {
-                builder.constant(&format!("constant{index}"), ty, Const::Random { seed: index as u64 })?
+                builder.add_constant(&format!("constant{index}"), ty, Const::Random { seed: index as u64 })?
             } else {
-                builder.input(&format!("input{index}"), ty)?
+                builder.add_input(&format!("input{index}"), ty)?
             });
         }
         let mut y = builder.push(self.op, &values)?;
         if let Some(axis) = self.bias_axis {
-            let ty = builder.ty(y)?.clone();
+            let ty = builder.value_type(y)?.clone();
             let axis = if axis < 0 { ty.rank() - 1 } else { 1 };
             let bias = TensorType { dtype: ty.dtype, shape: vec![ty.shape[axis].clone()] };
-            let bias = builder.constant("bias", bias, Const::Random { seed: values.len() as u64 })?;
+            let bias = builder.add_constant("bias", bias, Const::Random { seed: values.len() as u64 })?;
             y = builder.push(Op::BiasAdd(BiasAdd { axis: axis as i64 }), &[y, bias])?;
         }
         if let Some(op) = self.activation {
@@ -111,9 +108,9 @@ impl TextParts {
     }
 }
 
-fn find(name: &str) -> Result<&'static Form, String> {
-    list().iter().find(|form| form.name == name).ok_or_else(|| {
-        format!("there is no operator `{name}`; {}", names::hint(name, list().iter().map(|form| form.name)))
+fn find_form(name: &str) -> Result<&'static Form, String> {
+    list_forms().iter().find(|form| form.name == name).ok_or_else(|| {
+        format!("there is no operator `{name}`; {}", names::name_hint(name, list_forms().iter().map(|form| form.name)))
     })
 }
 

@@ -2,15 +2,15 @@
 
 use super::*;
 use expect_test::{Expect, expect};
-use models::fuse::{Fuse, tasks};
-use passes::simplify;
+use models::fuse::{Fuse, distinct_tasks};
+use passes::simplify_graph;
 use proptest::prelude::*;
 
 #[track_caller]
 fn check(text: &str, expected: Expect) {
-    let line = match build(text) {
+    let line = match build_operator(text) {
         Ok(graph) => {
-            let tasks = tasks(&graph, Fuse::Epilogue).unwrap();
+            let tasks = distinct_tasks(&graph, Fuse::Epilogue).unwrap();
             assert_eq!(tasks.len(), 1);
             tasks[0].task.describe()
         }
@@ -125,7 +125,7 @@ fn mistakes() {
             "simple operator `scale_shift:shape=4,axis=-9`: `shape` has no dimension -9; for example `scale_shift:shape=1x64x56x56`"
         ],
     );
-    let unknown = build("squash").unwrap_err().to_string();
+    let unknown = build_operator("squash").unwrap_err().to_string();
     assert!(
         unknown.starts_with("simple operator `squash`: there is no operator `squash`; did you mean `square`?"),
         "{unknown}"
@@ -134,10 +134,10 @@ fn mistakes() {
 
 #[test]
 fn every_example_is_one_operator() {
-    for form in list() {
-        let graph = build(form.example).unwrap();
+    for form in list_forms() {
+        let graph = build_operator(form.example).unwrap();
         assert!(form.example.starts_with(form.name));
-        let [one] = tasks(&graph, Fuse::Epilogue).unwrap().try_into().expect("one task");
+        let [one] = distinct_tasks(&graph, Fuse::Epilogue).unwrap().try_into().expect("one task");
         assert_eq!(Task::from_text(&one.task.to_text()).unwrap(), one.task, "{}", form.name);
         one.task.work().unwrap();
     }
@@ -145,18 +145,18 @@ fn every_example_is_one_operator() {
 
 #[test]
 fn every_task_of_the_zoo_can_be_pasted_back() {
-    for entry in crate::list() {
-        let graph = simplify(&entry.build(1).unwrap()).unwrap();
-        for one in tasks(&graph, Fuse::Epilogue).unwrap() {
-            let pasted = build(&one.task.to_text()).unwrap();
-            let again = tasks(&pasted, Fuse::Epilogue).unwrap();
+    for entry in crate::list_models() {
+        let graph = simplify_graph(&entry.build_graph(1).unwrap()).unwrap();
+        for one in distinct_tasks(&graph, Fuse::Epilogue).unwrap() {
+            let pasted = build_operator(&one.task.to_text()).unwrap();
+            let again = distinct_tasks(&pasted, Fuse::Epilogue).unwrap();
             assert_eq!(again.iter().map(|one| one.task.hash()).collect::<Vec<_>>(), [one.task.hash()]);
         }
     }
 }
 
 fn any_text() -> impl Strategy<Value = String> {
-    let names: Vec<&str> = list().iter().map(|form| form.name).collect();
+    let names: Vec<&str> = list_forms().iter().map(|form| form.name).collect();
     let keys =
         ["n", "ci", "co", "c", "hw", "size", "k", "s", "p", "d", "g", "m", "b", "shape", "other", "axis", "axes"];
     let more =
@@ -177,7 +177,7 @@ fn any_text() -> impl Strategy<Value = String> {
 fn changed_example() -> impl Strategy<Value = String> {
     let numbers = ["0", "1", "7", "-1", "9223372036854775807", "-9223372036854775808", "2147483648", "4294967296"];
     let changes = prop::collection::vec((0usize..12, prop::sample::select(numbers.to_vec())), 1..4);
-    (prop::sample::select(list().iter().map(|form| form.example).collect::<Vec<_>>()), changes).prop_map(
+    (prop::sample::select(list_forms().iter().map(|form| form.example).collect::<Vec<_>>()), changes).prop_map(
         |(example, changes)| {
             let (name, rest) = example.split_once(':').unwrap();
             // Splits at separators, so that every number can be replaced.
@@ -200,10 +200,10 @@ proptest! {
     /// Any text is rejected, or it becomes a graph that can be written, simplified and cut.
     #[test]
     fn nothing_that_is_typed_panics(text in prop_oneof![any_text(), changed_example()]) {
-        if let Ok(graph) = build(&text) {
+        if let Ok(graph) = build_operator(&text) {
             prop_assert_eq!(Graph::from_text(&graph.to_text()).unwrap(), graph.clone());
-            let simple = simplify(&graph).unwrap();
-            for one in tasks(&simple, Fuse::Epilogue).unwrap() {
+            let simple = simplify_graph(&graph).unwrap();
+            for one in distinct_tasks(&simple, Fuse::Epilogue).unwrap() {
                 one.task.work().unwrap();
                 prop_assert_eq!(Task::from_text(&one.task.to_text()).unwrap().hash(), one.task.hash());
             }
@@ -221,9 +221,9 @@ fn sizes_that_are_missing_half_given_or_zero_say_what_to_write() {
         ("relu:shape=4x0", "`shape` is 0, so there is nothing to compute"),
         ("clip:shape=0x4,low=0,high=1", "`shape` is 0, so there is nothing to compute"),
     ] {
-        let Err(refused) = build(text) else { panic!("{text} is refused") };
+        let Err(refused) = build_operator(text) else { panic!("{text} is refused") };
         let refused = refused.to_string();
         assert!(refused.contains(said), "{text}: {refused}");
     }
-    build("conv2d:ci=3,h=56,w=28,co=64,k=3,p=0").expect("both extents");
+    build_operator("conv2d:ci=3,h=56,w=28,co=64,k=3,p=0").expect("both extents");
 }

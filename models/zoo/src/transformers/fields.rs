@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 /// Maximum of extents, counts and widths; products of two fit 64 bits.
 const MAX_SIZE: i64 = 1 << 24;
-/// Maximum number of layers and other multipliers of the operator count.
+/// Maximum number of layers and other multipliers.
 const MAX_COUNT: i64 = 1 << 10;
 
 pub(super) struct Fields {
@@ -20,48 +20,48 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    pub fn parse(text: &str, file: &str) -> Result<Fields> {
+    pub fn parse_config(text: &str, file: &str) -> Result<Fields> {
         let malformed =
             |reason: String| Error::Malformed { file: file.to_owned(), place: "as a whole".to_owned(), reason };
         match serde_json::from_str(text) {
-            Ok(Value::Object(map)) => Ok(Fields::of(file, map)),
+            Ok(Value::Object(map)) => Ok(Fields::from_map(file, map)),
             Ok(_) => Err(malformed("a configuration must be a JSON object".to_owned())),
             Err(error) => Err(malformed(format!("it is no JSON ({error})"))),
         }
     }
 
-    fn of(file: &str, map: Map<String, Value>) -> Fields {
+    fn from_map(file: &str, map: Map<String, Value>) -> Fields {
         Fields { file: file.to_owned(), map, given: BTreeSet::new(), used: RefCell::default() }
     }
 
-    /// Sets a field from `key=value`: the value is JSON or else a text. Returns false if it was set before.
-    pub fn set(&mut self, key: &str, value: &str) -> bool {
+    /// Parses the value as JSON or else as a text. Returns false if the field was set before.
+    pub fn set_field(&mut self, key: &str, value: &str) -> bool {
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
         self.map.insert(key.to_owned(), value);
         self.given.insert(key.to_owned())
     }
 
-    /// Checks, after the configuration was read, that every individually set field was used.
+    /// Called after the configuration was read.
     pub fn check_given(&self) -> std::result::Result<(), String> {
         let used = self.used.borrow();
         match self.given.iter().find(|name| !used.contains(*name)) {
             None => Ok(()),
             Some(name) => {
-                let hint = names::hint(name, used.iter().map(String::as_str));
+                let hint = names::name_hint(name, used.iter().map(String::as_str));
                 Err(format!("the graph does not depend on a field `{name}`; {hint}"))
             }
         }
     }
 
-    /// Returns a nested object, or an empty one.
-    pub fn object(&self, name: &str) -> Fields {
-        let map = self.find(name).and_then(Value::as_object).cloned().unwrap_or_default();
-        Fields::of(&self.file, map)
+    /// Empty if absent.
+    pub fn nested_fields(&self, name: &str) -> Fields {
+        let map = self.find_field(name).and_then(Value::as_object).cloned().unwrap_or_default();
+        Fields::from_map(&self.file, map)
     }
 
     /// Returns a required positive extent.
-    pub fn size(&self, name: &str) -> Result<i64> {
-        self.optional_size(name)?.ok_or_else(|| self.missing(name))
+    pub fn required_size(&self, name: &str) -> Result<i64> {
+        self.optional_size(name)?.ok_or_else(|| self.missing_field(name))
     }
 
     pub fn size_or(&self, name: &str, default: i64) -> Result<i64> {
@@ -69,83 +69,80 @@ impl Fields {
     }
 
     pub fn optional_size(&self, name: &str) -> Result<Option<i64>> {
-        self.bounded(name, 1..=MAX_SIZE)
+        self.bounded_integer(name, 1..=MAX_SIZE)
     }
 
     /// Returns a required number of layers or groups.
-    pub fn count(&self, name: &str) -> Result<i64> {
-        self.bounded(name, 1..=MAX_COUNT)?.ok_or_else(|| self.missing(name))
+    pub fn required_count(&self, name: &str) -> Result<i64> {
+        self.bounded_integer(name, 1..=MAX_COUNT)?.ok_or_else(|| self.missing_field(name))
     }
 
     pub fn count_or(&self, name: &str, default: i64) -> Result<i64> {
-        Ok(self.bounded(name, 1..=MAX_COUNT)?.unwrap_or(default))
+        Ok(self.bounded_integer(name, 1..=MAX_COUNT)?.unwrap_or(default))
     }
 
-    pub fn counts(&self, name: &str) -> Result<Vec<i64>> {
-        let value = self.find(name).ok_or_else(|| self.missing(name))?;
+    pub fn required_counts(&self, name: &str) -> Result<Vec<i64>> {
+        let value = self.find_field(name).ok_or_else(|| self.missing_field(name))?;
         let list = value.as_array().filter(|list| (1..=8).contains(&list.len()));
         let counts = list.and_then(|list| {
             let count = |value: &Value| value.as_i64().filter(|count| (1..=MAX_COUNT).contains(count));
             list.iter().map(count).collect()
         });
-        counts.ok_or_else(|| self.wrong(name, value, &format!("must be 1 to 8 numbers from 1 to {MAX_COUNT}")))
+        counts.ok_or_else(|| self.wrong_value(name, value, &format!("must be 1 to 8 numbers from 1 to {MAX_COUNT}")))
     }
 
-    /// Returns a positive number, such as an epsilon.
     pub fn positive_or(&self, name: &str, default: f64) -> Result<f64> {
-        let Some(value) = self.find(name) else { return Ok(default) };
+        let Some(value) = self.find_field(name) else { return Ok(default) };
         let number = value.as_f64().filter(|number| number.is_finite() && *number > 0.0);
-        number.ok_or_else(|| self.wrong(name, value, "must be a positive number"))
+        number.ok_or_else(|| self.wrong_value(name, value, "must be a positive number"))
     }
 
     pub fn flag_or(&self, name: &str, default: bool) -> Result<bool> {
-        let Some(value) = self.find(name) else { return Ok(default) };
-        value.as_bool().ok_or_else(|| self.wrong(name, value, "must be true or false"))
+        let Some(value) = self.find_field(name) else { return Ok(default) };
+        value.as_bool().ok_or_else(|| self.wrong_value(name, value, "must be true or false"))
     }
 
     pub fn text_or<'a>(&'a self, name: &str, default: &'a str) -> Result<&'a str> {
-        let Some(value) = self.find(name) else { return Ok(default) };
-        value.as_str().ok_or_else(|| self.wrong(name, value, "must be a text"))
+        let Some(value) = self.find_field(name) else { return Ok(default) };
+        value.as_str().ok_or_else(|| self.wrong_value(name, value, "must be a text"))
     }
 
-    /// Returns the raw value; None for `null`.
-    pub fn find(&self, name: &str) -> Option<&Value> {
+    /// Returns None for `null`.
+    pub fn find_field(&self, name: &str) -> Option<&Value> {
         self.used.borrow_mut().insert(name.to_owned());
         self.map.get(name).filter(|value| !value.is_null())
     }
 
-    pub fn unused(&self) -> Vec<String> {
+    pub fn unused_fields(&self) -> Vec<String> {
         let used = self.used.borrow();
         self.map.keys().filter(|name| !used.contains(*name)).cloned().collect()
     }
 
-    /// Returns the error for a valid but unsupported field.
-    pub fn unsupported(&self, name: &str, reason: impl Into<String>) -> Error {
+    pub fn unsupported_field(&self, name: &str, reason: impl Into<String>) -> Error {
         Error::Unsupported { file: self.file.clone(), place: format!("field `{name}`"), reason: reason.into() }
     }
 
-    /// Returns the error for an inconsistent field.
-    pub fn malformed(&self, name: &str, reason: impl Into<String>) -> Error {
+    pub fn malformed_field(&self, name: &str, reason: impl Into<String>) -> Error {
         Error::Malformed { file: self.file.clone(), place: format!("field `{name}`"), reason: reason.into() }
     }
 
-    fn bounded(&self, name: &str, allowed: std::ops::RangeInclusive<i64>) -> Result<Option<i64>> {
-        let Some(value) = self.find(name) else { return Ok(None) };
+    fn bounded_integer(&self, name: &str, allowed: std::ops::RangeInclusive<i64>) -> Result<Option<i64>> {
+        let Some(value) = self.find_field(name) else { return Ok(None) };
         match value.as_i64() {
             Some(number) if allowed.contains(&number) => Ok(Some(number)),
             _ => {
                 let (first, last) = (allowed.start(), allowed.end());
-                Err(self.wrong(name, value, &format!("must be a number from {first} to {last}")))
+                Err(self.wrong_value(name, value, &format!("must be a number from {first} to {last}")))
             }
         }
     }
 
-    fn wrong(&self, name: &str, value: &Value, must: &str) -> Error {
+    fn wrong_value(&self, name: &str, value: &Value, must: &str) -> Error {
         let shown: String = value.to_string().chars().take(80).collect();
-        self.malformed(name, format!("it {must}, is `{shown}`"))
+        self.malformed_field(name, format!("it {must}, is `{shown}`"))
     }
 
-    fn missing(&self, name: &str) -> Error {
-        self.malformed(name, "it is missing")
+    fn missing_field(&self, name: &str) -> Error {
+        self.malformed_field(name, "it is missing")
     }
 }

@@ -1,15 +1,14 @@
 //! Llama-style decoders: RMS norms, rotary positions, grouped-query attention, gated MLPs.
 
-use super::decoder::head;
+use super::decoder::output_layer;
 use super::fields::Fields;
 use super::net::{Bias, Net};
 use super::rotary::Rotary;
-use super::{activation, check_divides};
+use super::{check_divides, read_activation};
 use models::error::Result;
 use models::graph::ValueId;
 use models::operators::{Attention, Op, RmsNorm, UnaryOp};
 
-/// The variations within the family.
 #[derive(Clone, Copy, Default)]
 struct Habits {
     /// Queries, keys and values have biases, independent of `attention_bias`.
@@ -23,36 +22,36 @@ struct Habits {
     has_window: bool,
 }
 
-pub(super) fn llama(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
-    decoder(net, config, Habits::default())
+pub(super) fn build_llama(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
+    build_decoder(net, config, Habits::default())
 }
 
-pub(super) fn mistral(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
-    decoder(net, config, Habits { has_window: true, ..Habits::default() })
+pub(super) fn build_mistral(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
+    build_decoder(net, config, Habits { has_window: true, ..Habits::default() })
 }
 
-pub(super) fn qwen2(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
+pub(super) fn build_qwen2(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     check_no_window(config)?;
-    decoder(net, config, Habits { has_qkv_bias: true, ..Habits::default() })
+    build_decoder(net, config, Habits { has_qkv_bias: true, ..Habits::default() })
 }
 
-pub(super) fn qwen3(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
+pub(super) fn build_qwen3(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     check_no_window(config)?;
-    decoder(net, config, Habits { has_head_norms: true, ..Habits::default() })
+    build_decoder(net, config, Habits { has_head_norms: true, ..Habits::default() })
 }
 
-pub(super) fn gemma(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
-    decoder(net, config, Habits { is_gemma: true, ..Habits::default() })
+pub(super) fn build_gemma(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
+    build_decoder(net, config, Habits { is_gemma: true, ..Habits::default() })
 }
 
-pub(super) fn phi3(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
-    decoder(net, config, Habits { is_packed: true, has_window: true, ..Habits::default() })
+pub(super) fn build_phi3(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
+    build_decoder(net, config, Habits { is_packed: true, has_window: true, ..Habits::default() })
 }
 
 /// Rejects windows in some layers only; published models never use them.
 fn check_no_window(config: &Fields) -> Result<()> {
     if config.flag_or("use_sliding_window", false)? {
-        return Err(config.unsupported("use_sliding_window", "windows in some of the layers are not known"));
+        return Err(config.unsupported_field("use_sliding_window", "windows in some of the layers are not known"));
     }
     Ok(())
 }
@@ -75,8 +74,8 @@ struct LlamaShape {
 }
 
 impl LlamaShape {
-    fn of(config: &Fields, habits: Habits) -> Result<LlamaShape> {
-        let (width, heads) = (config.size("hidden_size")?, config.count("num_attention_heads")?);
+    fn from_config(config: &Fields, habits: Habits) -> Result<LlamaShape> {
+        let (width, heads) = (config.required_size("hidden_size")?, config.required_count("num_attention_heads")?);
         let head = match config.optional_size("head_dim")? {
             Some(head) => head,
             None => {
@@ -91,58 +90,58 @@ impl LlamaShape {
         let window = if habits.has_window { config.optional_size("sliding_window")? } else { None };
         Ok(LlamaShape {
             width,
-            inner: config.size("intermediate_size")?,
+            inner: config.required_size("intermediate_size")?,
             heads,
             kept,
             head,
-            activation: activation(config, "hidden_act", activation_default)?,
+            activation: read_activation(config, "hidden_act", activation_default)?,
             epsilon: config.positive_or("rms_norm_eps", 1e-6)?,
             attention_bias: Bias::from(bias || habits.has_qkv_bias),
             output_bias: Bias::from(bias),
             inner_bias: Bias::from(config.flag_or("mlp_bias", false)?),
             attention: Attention { window, ..Attention::causal_of_width(head) },
-            rotary: Rotary::of(config, head, "partial_rotary_factor", 1.0)?,
+            rotary: Rotary::from_config(config, head, "partial_rotary_factor", 1.0)?,
             habits,
         })
     }
 }
 
-fn decoder(net: &mut Net, config: &Fields, habits: Habits) -> Result<Vec<ValueId>> {
-    let shape = LlamaShape::of(config, habits)?;
-    let words = config.size("vocab_size")?;
-    let tokens = net.tokens("tokens", net.fresh())?;
-    let mut x = net.embed("embed_tokens", tokens, words, shape.width)?;
+fn build_decoder(net: &mut Net, config: &Fields, habits: Habits) -> Result<Vec<ValueId>> {
+    let shape = LlamaShape::from_config(config, habits)?;
+    let words = config.required_size("vocab_size")?;
+    let tokens = net.add_token_input("tokens", net.fresh_tokens())?;
+    let mut x = net.embed_numbers("embed_tokens", tokens, words, shape.width)?;
     if habits.is_gemma {
-        x = net.scale("embed_tokens", x, (shape.width as f64).sqrt())?;
+        x = net.scale_by("embed_tokens", x, (shape.width as f64).sqrt())?;
     }
-    for layer in 0..config.count("num_hidden_layers")? {
+    for layer in 0..config.required_count("num_hidden_layers")? {
         let scope = format!("layers.{layer}");
-        let y = norm(net, &shape, &format!("{scope}.input_layernorm"), x)?;
-        let seen = attention(net, &shape, layer, &format!("{scope}.self_attn"), y)?;
+        let y = add_norm(net, &shape, &format!("{scope}.input_layernorm"), x)?;
+        let seen = add_attention(net, &shape, layer, &format!("{scope}.self_attn"), y)?;
         x = net.add(&scope, seen, x)?;
-        let y = norm(net, &shape, &format!("{scope}.post_attention_layernorm"), x)?;
-        let y = gated(net, &shape, &format!("{scope}.mlp"), y)?;
+        let y = add_norm(net, &shape, &format!("{scope}.post_attention_layernorm"), x)?;
+        let y = gated_mlp(net, &shape, &format!("{scope}.mlp"), y)?;
         x = net.add(&scope, y, x)?;
     }
-    let x = norm(net, &shape, "norm", x)?;
+    let x = add_norm(net, &shape, "norm", x)?;
     let is_tied = config.flag_or("tie_word_embeddings", habits.is_gemma)?;
-    Ok(vec![head(net, x, "lm_head", is_tied.then_some("embed_tokens"), words)?])
+    Ok(vec![output_layer(net, x, "lm_head", is_tied.then_some("embed_tokens"), words)?])
 }
 
-fn norm(net: &mut Net, shape: &LlamaShape, scope: &str, x: ValueId) -> Result<ValueId> {
+fn add_norm(net: &mut Net, shape: &LlamaShape, scope: &str, x: ValueId) -> Result<ValueId> {
     if !shape.habits.is_gemma {
         return net.rms_norm(scope, x, shape.epsilon);
     }
-    let weight = net.weight(&format!("{scope}.weight"), &[shape.width])?;
-    let weight = net.shift(scope, weight, 1.0)?;
-    net.push(scope, Op::RmsNorm(RmsNorm { axis: -1, epsilon: shape.epsilon }), &[x, weight])
+    let weight = net.add_weight(&format!("{scope}.weight"), &[shape.width])?;
+    let weight = net.shift_by(scope, weight, 1.0)?;
+    net.push_op(scope, Op::RmsNorm(RmsNorm { axis: -1, epsilon: shape.epsilon }), &[x, weight])
 }
 
-fn attention(net: &mut Net, shape: &LlamaShape, layer: i64, scope: &str, x: ValueId) -> Result<ValueId> {
+fn add_attention(net: &mut Net, shape: &LlamaShape, layer: i64, scope: &str, x: ValueId) -> Result<ValueId> {
     let LlamaShape { heads, kept, head, .. } = *shape;
     let [q, k, v] = if shape.habits.is_packed {
         let (own, shared) = (heads * head, kept * head);
-        let all = net.linear(&format!("{scope}.qkv_proj"), x, own + 2 * shared, Bias::Without)?;
+        let all = net.linear_layer(&format!("{scope}.qkv_proj"), x, own + 2 * shared, Bias::Without)?;
         let q = net.slice(scope, all, -1, 0, own)?;
         let k = net.slice(scope, all, -1, own, own + shared)?;
         let v = net.slice(scope, all, -1, own + shared, own + 2 * shared)?;
@@ -150,17 +149,17 @@ fn attention(net: &mut Net, shape: &LlamaShape, layer: i64, scope: &str, x: Valu
         [q, k, net.split_heads(scope, v, kept, head)?]
     } else {
         let bias = shape.attention_bias;
-        let q = project(net, shape, [scope, "q"], x, heads, bias)?;
-        let k = project(net, shape, [scope, "k"], x, kept, bias)?;
-        [q, k, net.project(&format!("{scope}.v_proj"), x, [kept, head], bias)?]
+        let q = add_projection(net, shape, [scope, "q"], x, heads, bias)?;
+        let k = add_projection(net, shape, [scope, "k"], x, kept, bias)?;
+        [q, k, net.project_heads(&format!("{scope}.v_proj"), x, [kept, head], bias)?]
     };
-    let (q, k) = (shape.rotary.turn(net, scope, q)?, shape.rotary.turn(net, scope, k)?);
-    let [k, v] = net.remember(layer, scope, k, v)?;
-    let seen = net.attend(scope, [q, k, v], None, shape.attention)?;
-    net.linear(&format!("{scope}.o_proj"), seen, shape.width, shape.output_bias)
+    let (q, k) = (shape.rotary.rotate_heads(net, scope, q)?, shape.rotary.rotate_heads(net, scope, k)?);
+    let [k, v] = net.extend_cache(layer, scope, k, v)?;
+    let seen = net.add_attention(scope, [q, k, v], None, shape.attention)?;
+    net.linear_layer(&format!("{scope}.o_proj"), seen, shape.width, shape.output_bias)
 }
 
-fn project(
+fn add_projection(
     net: &mut Net,
     shape: &LlamaShape,
     [scope, name]: [&str; 2],
@@ -170,25 +169,25 @@ fn project(
 ) -> Result<ValueId> {
     let place = format!("{scope}.{name}_proj");
     if !shape.habits.has_head_norms {
-        return net.project(&place, x, [heads, shape.head], bias);
+        return net.project_heads(&place, x, [heads, shape.head], bias);
     }
-    let y = net.linear(&place, x, heads * shape.head, bias)?;
+    let y = net.linear_layer(&place, x, heads * shape.head, bias)?;
     let y = net.reshape(scope, y, &[0, 0, heads, shape.head])?;
     let y = net.rms_norm(&format!("{scope}.{name}_norm"), y, shape.epsilon)?;
     net.transpose(scope, y, &[0, 2, 1, 3])
 }
 
-/// Builds a gated MLP: the activation of one product scales the other.
-fn gated(net: &mut Net, shape: &LlamaShape, scope: &str, x: ValueId) -> Result<ValueId> {
+/// The activation of one product scales the other.
+fn gated_mlp(net: &mut Net, shape: &LlamaShape, scope: &str, x: ValueId) -> Result<ValueId> {
     let (gate, up) = if shape.habits.is_packed {
-        let both = net.linear(&format!("{scope}.gate_up_proj"), x, 2 * shape.inner, Bias::Without)?;
-        let [gate, up] = net.parts(scope, both)?;
+        let both = net.linear_layer(&format!("{scope}.gate_up_proj"), x, 2 * shape.inner, Bias::Without)?;
+        let [gate, up] = net.split_parts(scope, both)?;
         (gate, up)
     } else {
-        let gate = net.linear(&format!("{scope}.gate_proj"), x, shape.inner, shape.inner_bias)?;
-        (gate, net.linear(&format!("{scope}.up_proj"), x, shape.inner, shape.inner_bias)?)
+        let gate = net.linear_layer(&format!("{scope}.gate_proj"), x, shape.inner, shape.inner_bias)?;
+        (gate, net.linear_layer(&format!("{scope}.up_proj"), x, shape.inner, shape.inner_bias)?)
     };
     let gate = net.unary(scope, shape.activation, gate)?;
     let y = net.mul(scope, gate, up)?;
-    net.linear(&format!("{scope}.down_proj"), y, shape.width, shape.inner_bias)
+    net.linear_layer(&format!("{scope}.down_proj"), y, shape.width, shape.inner_bias)
 }

@@ -30,11 +30,10 @@ use weights::Weights;
 
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
-/// The workload of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     pub batch: i64,
-    /// Tokens per sequence; in a decoding step, tokens read before. Image models ignore it.
+    /// Tokens per sequence; in a decoding step, past tokens. Image models ignore it.
     pub sequence: i64,
     pub phase: Phase,
 }
@@ -59,7 +58,6 @@ choice! {
     }
 }
 
-/// A graph, with notes about its origin.
 #[derive(Clone, Debug)]
 pub struct LoadedTransformer {
     pub graph: Graph,
@@ -77,44 +75,43 @@ struct Family {
     build: Build,
 }
 
-const fn encoder(name: &'static str, prefix: &'static str, build: Build) -> Family {
+const fn encoder_family(name: &'static str, prefix: &'static str, build: Build) -> Family {
     Family { name, prefix, is_decoder: false, build }
 }
 
-const fn decoder(name: &'static str, prefix: &'static str, build: Build) -> Family {
+const fn decoder_family(name: &'static str, prefix: &'static str, build: Build) -> Family {
     Family { name, prefix, is_decoder: true, build }
 }
 
 const FAMILIES: &[Family] = &[
-    encoder("albert", "albert.", bert::albert),
-    decoder("bart", "model.", pairs::bart),
-    encoder("bert", "bert.", bert::bert),
-    encoder("camembert", "roberta.", bert::roberta),
-    encoder("clip_text_model", "text_model.", vision::clip_text),
-    encoder("clip_vision_model", "vision_model.", vision::clip_vision),
-    encoder("deit", "deit.", vision::deit),
-    encoder("distilbert", "distilbert.", bert::distilbert),
-    encoder("electra", "electra.", bert::electra),
-    decoder("gemma", "model.", llama::gemma),
-    decoder("gpt2", "transformer.", decoder::gpt2),
-    decoder("gpt_neo", "transformer.", decoder::gpt_neo),
-    decoder("gpt_neox", "gpt_neox.", decoder::gpt_neox),
-    decoder("llama", "model.", llama::llama),
-    decoder("mistral", "model.", llama::mistral),
-    decoder("opt", "model.", decoder::opt),
-    decoder("phi", "model.", decoder::phi),
-    decoder("phi3", "model.", llama::phi3),
-    decoder("qwen2", "model.", llama::qwen2),
-    decoder("qwen3", "model.", llama::qwen3),
-    encoder("roberta", "roberta.", bert::roberta),
-    encoder("swin", "swin.", swin::swin),
-    decoder("t5", "", pairs::t5),
-    encoder("vit", "vit.", vision::vit),
-    decoder("whisper", "model.", pairs::whisper),
-    encoder("xlm-roberta", "roberta.", bert::roberta),
+    encoder_family("albert", "albert.", bert::build_albert),
+    decoder_family("bart", "model.", pairs::build_bart),
+    encoder_family("bert", "bert.", bert::build_bert),
+    encoder_family("camembert", "roberta.", bert::build_roberta),
+    encoder_family("clip_text_model", "text_model.", vision::clip_text),
+    encoder_family("clip_vision_model", "vision_model.", vision::clip_vision),
+    encoder_family("deit", "deit.", vision::build_deit),
+    encoder_family("distilbert", "distilbert.", bert::build_distilbert),
+    encoder_family("electra", "electra.", bert::build_electra),
+    decoder_family("gemma", "model.", llama::build_gemma),
+    decoder_family("gpt2", "transformer.", decoder::build_gpt2),
+    decoder_family("gpt_neo", "transformer.", decoder::gpt_neo),
+    decoder_family("gpt_neox", "gpt_neox.", decoder::gpt_neox),
+    decoder_family("llama", "model.", llama::build_llama),
+    decoder_family("mistral", "model.", llama::build_mistral),
+    decoder_family("opt", "model.", decoder::build_opt),
+    decoder_family("phi", "model.", decoder::build_phi),
+    decoder_family("phi3", "model.", llama::build_phi3),
+    decoder_family("qwen2", "model.", llama::build_qwen2),
+    decoder_family("qwen3", "model.", llama::build_qwen3),
+    encoder_family("roberta", "roberta.", bert::build_roberta),
+    encoder_family("swin", "swin.", swin::build_swin),
+    decoder_family("t5", "", pairs::build_t5),
+    encoder_family("vit", "vit.", vision::build_vit),
+    decoder_family("whisper", "model.", pairs::build_whisper),
+    encoder_family("xlm-roberta", "roberta.", bert::build_roberta),
 ];
 
-/// A shipped configuration.
 pub struct Entry {
     pub name: &'static str,
     /// Aliases; names ignore case, `-`, `_`, `.` and any text before a `/`.
@@ -172,7 +169,6 @@ const SHIPPED: &[Entry] = &[
 ];
 
 impl Entry {
-    /// Returns the default number of tokens.
     pub fn usual_sequence(&self) -> i64 {
         match self.name {
             // Maximum text length of CLIP.
@@ -183,27 +179,25 @@ impl Entry {
         }
     }
 
-    /// Builds the graph with random weights.
-    pub fn build(&self, options: &Options) -> Result<Graph> {
-        Ok(made(self.name, &Fields::parse(self.text, self.name)?, None, options)?.graph)
+    pub fn build_random(&self, options: &Options) -> Result<Graph> {
+        Ok(build_from_fields(self.name, &Fields::parse_config(self.text, self.name)?, None, options)?.graph)
     }
 }
 
-pub fn list() -> &'static [Entry] {
+pub fn list_entries() -> &'static [Entry] {
     SHIPPED
 }
 
-/// Whether a name is that of a shipped configuration or of a family of architectures.
+/// Includes families of architectures.
 pub fn is_known(name: &str) -> bool {
-    find(name).is_ok() || FAMILIES.iter().any(|family| family.name == name)
+    find_entry(name).is_ok() || FAMILIES.iter().any(|family| family.name == name)
 }
 
-/// Formats a model with its phase and tokens: `gpt2 prefill 64`.
-pub fn label(name: &str, phase: Phase, sequence: i64) -> String {
+/// `gpt2 prefill 64`
+pub fn format_label(name: &str, phase: Phase, sequence: i64) -> String {
     format!("{name} {} {sequence}", phase.name())
 }
 
-/// Parses the format of [`label`].
 pub fn of_label(label: &str) -> Option<(&str, Phase, i64)> {
     let (rest, sequence) = label.rsplit_once(' ')?;
     let (name, phase) = rest.rsplit_once(' ')?;
@@ -211,19 +205,19 @@ pub fn of_label(label: &str) -> Option<(&str, Phase, i64)> {
     Some((name, phase, sequence.parse().ok()?))
 }
 
-/// Loads a model by name: a folder with a `config.json`, a shipped configuration, or `model_type:key=value,…`. Such
-/// fields may also follow the name of a shipped configuration.
-pub fn load(name: &str, options: &Options) -> Result<LoadedTransformer> {
+/// Loads a folder with a `config.json`, a shipped configuration, optionally with `key=value` fields, or
+/// `model_type:key=value,…`.
+pub fn load_model(name: &str, options: &Options) -> Result<LoadedTransformer> {
     let config = Path::new(name).join("config.json");
     if config.is_file() {
-        let text = crate::files::text(&config, MAX_CONFIG_BYTES)?;
+        let text = crate::files::read_text(&config, MAX_CONFIG_BYTES)?;
         return from_config(&text, &config.display().to_string(), Some(Path::new(name)), options);
     }
     let (base, changes) = name.split_once(':').unwrap_or((name, ""));
-    let mut fields = match find(base) {
-        Ok(entry) => Fields::parse(entry.text, name)?,
+    let mut fields = match find_entry(base) {
+        Ok(entry) => Fields::parse_config(entry.text, name)?,
         Err(error) => match FAMILIES.iter().find(|family| family.name == base) {
-            Some(family) => Fields::parse(&format!(r#"{{"model_type":"{}"}}"#, family.name), name)?,
+            Some(family) => Fields::parse_config(&format!(r#"{{"model_type":"{}"}}"#, family.name), name)?,
             None => return Err(error),
         },
     };
@@ -232,41 +226,45 @@ pub fn load(name: &str, options: &Options) -> Result<LoadedTransformer> {
             let reason = format!("`{change}` is not a field and its value, such as `num_hidden_layers=2`");
             return Err(Error::Model { model: name.to_owned(), reason });
         };
-        if !fields.set(key, value) {
+        if !fields.set_field(key, value) {
             let reason = format!("`{key}` is given twice");
             return Err(Error::Model { model: name.to_owned(), reason });
         }
     }
-    made(name, &fields, None, options)
+    build_from_fields(name, &fields, None, options)
 }
 
-/// Maximum number of decoding steps in a graph.
 pub const STEPS_MAX: i64 = 1024;
 
-/// Builds a graph of consecutive decoding steps, each of which reads the keys and values of the previous ones.
+/// Each step reads the keys and values of the previous ones.
 pub fn load_steps(name: &str, options: &Options, steps: i64) -> Result<LoadedTransformer> {
     let refused = |reason: String| Error::Model { model: name.to_owned(), reason };
     if !(1..=STEPS_MAX).contains(&steps) {
         return Err(refused(format!("{steps} steps must be from 1 to {STEPS_MAX}")));
     }
     if steps == 1 {
-        return load(name, options);
+        return load_model(name, options);
     }
     if options.phase != Phase::Decode {
         return Err(refused("only decoding goes in steps".to_owned()));
     }
-    let at = |step: i64| load(name, &Options { sequence: options.sequence.saturating_add(step), ..*options });
+    let at = |step: i64| load_model(name, &Options { sequence: options.sequence.saturating_add(step), ..*options });
     let mut loaded = (0..steps).map(at).collect::<Result<Vec<LoadedTransformer>>>()?;
     let graphs: Vec<Graph> = loaded.iter().map(|one| one.graph.clone()).collect();
-    Ok(LoadedTransformer { graph: steps::chained(&graphs[0].name, &graphs)?, notes: loaded.swap_remove(0).notes })
+    Ok(LoadedTransformer { graph: steps::chain_steps(&graphs[0].name, &graphs)?, notes: loaded.swap_remove(0).notes })
 }
 
-/// Builds a graph from the text of a configuration, with the weights of a folder if it has any.
+/// With the weights of the folder, if it has any.
 pub fn from_config(text: &str, file: &str, folder: Option<&Path>, options: &Options) -> Result<LoadedTransformer> {
-    made(file, &Fields::parse(text, file)?, folder, options)
+    build_from_fields(file, &Fields::parse_config(text, file)?, folder, options)
 }
 
-fn made(name: &str, fields: &Fields, folder: Option<&Path>, options: &Options) -> Result<LoadedTransformer> {
+fn build_from_fields(
+    name: &str,
+    fields: &Fields,
+    folder: Option<&Path>,
+    options: &Options,
+) -> Result<LoadedTransformer> {
     let refused = |reason: String| Error::Model { model: name.to_owned(), reason };
     for (what, number, most) in [("batch size", options.batch, 1 << 16), ("sequence", options.sequence, 1 << 20)] {
         if !(1..=most).contains(&number) {
@@ -275,8 +273,8 @@ fn made(name: &str, fields: &Fields, folder: Option<&Path>, options: &Options) -
     }
     let wanted = fields.text_or("model_type", "")?;
     let family = FAMILIES.iter().find(|family| family.name == wanted).ok_or_else(|| {
-        let hint = names::hint(wanted, FAMILIES.iter().map(|family| family.name));
-        fields.unsupported("model_type", format!("there is no family `{wanted}`; {hint}"))
+        let hint = names::name_hint(wanted, FAMILIES.iter().map(|family| family.name));
+        fields.unsupported_field("model_type", format!("there is no family `{wanted}`; {hint}"))
     })?;
     if options.phase == Phase::Decode && !family.is_decoder {
         return Err(refused(format!("`{}` reads all tokens at once and has no decoding steps", family.name)));
@@ -286,24 +284,24 @@ fn made(name: &str, fields: &Fields, folder: Option<&Path>, options: &Options) -
     if folder.is_some() && weights.is_none() {
         notes.push(format!("`{name}`: its folder has no safetensors files; weights are random"));
     }
-    let mut net = Net::new(name, weights.unwrap_or_else(Weights::random), *options);
+    let mut net = Net::new(name, weights.unwrap_or_else(Weights::with_random), *options);
     let outputs = (family.build)(&mut net, fields)?;
     fields.check_given().map_err(refused)?;
-    let (graph, weights) = net.finish(&outputs)?;
-    if let (Some(_), [first, ..]) = (folder, fields.unused().as_slice()) {
-        let count = fields.unused().len();
+    let (graph, weights) = net.finish_graph(&outputs)?;
+    if let (Some(_), [first, ..]) = (folder, fields.unused_fields().as_slice()) {
+        let count = fields.unused_fields().len();
         notes.push(format!("`{name}`: {count} fields do not change the graph and were not read, such as `{first}`"));
     }
-    if let Some((count, first)) = weights.unused() {
+    if let Some((count, first)) = weights.first_unused() {
         notes.push(format!("`{name}`: {count} tensors of its files were not used, such as `{first}`"));
     }
     Ok(LoadedTransformer { graph, notes })
 }
 
-fn find(name: &str) -> Result<&'static Entry> {
+fn find_entry(name: &str) -> Result<&'static Entry> {
     let own = name.rsplit('/').next().unwrap_or(name);
     let spellings = SHIPPED.iter().map(|entry| (entry.name, entry.aliases));
-    names::find(own, spellings)
+    names::find_name(own, spellings)
         .map(|index| &SHIPPED[index])
         .map_err(|hint| Error::UnknownModel { name: name.to_owned(), hint })
 }
@@ -324,12 +322,12 @@ const ACTIVATIONS: &[(&str, UnaryOp)] = &[
     ("mish", UnaryOp::Mish),
 ];
 
-fn activation(config: &Fields, field: &str, default: &str) -> Result<UnaryOp> {
+fn read_activation(config: &Fields, field: &str, default: &str) -> Result<UnaryOp> {
     let name = config.text_or(field, default)?;
     let found = ACTIVATIONS.iter().find(|(known, _)| *known == name);
     found.map(|(_, function)| *function).ok_or_else(|| {
-        let hint = names::hint(name, ACTIVATIONS.iter().map(|(known, _)| *known));
-        config.unsupported(field, format!("the activation `{name}` is not known; {hint}"))
+        let hint = names::name_hint(name, ACTIVATIONS.iter().map(|(known, _)| *known));
+        config.unsupported_field(field, format!("the activation `{name}` is not known; {hint}"))
     })
 }
 
@@ -337,5 +335,5 @@ fn check_divides(config: &Fields, field: &str, heads: i64, width: i64) -> Result
     if width % heads == 0 {
         return Ok(());
     }
-    Err(config.malformed(field, format!("{heads} do not divide a width of {width}")))
+    Err(config.malformed_field(field, format!("{heads} do not divide a width of {width}")))
 }

@@ -12,22 +12,21 @@ pub(super) struct Rotary {
 }
 
 impl Rotary {
-    /// Reads a configuration. Older ones name the rotated part of a head in a field of their own, and keep base and
-    /// scaling outside of `rope_parameters`.
-    pub fn of(config: &Fields, head: i64, part_field: &str, part: f64) -> Result<Rotary> {
-        let inside = config.object("rope_parameters");
-        let old = config.object("rope_scaling");
+    /// Older configurations name the rotated part in a separate field and keep base and scaling at the top level.
+    pub fn from_config(config: &Fields, head: i64, part_field: &str, part: f64) -> Result<Rotary> {
+        let inside = config.nested_fields("rope_parameters");
+        let old = config.nested_fields("rope_scaling");
         let base = config.positive_or("rotary_emb_base", 10_000.0)?;
         let base = inside.positive_or("rope_theta", config.positive_or("rope_theta", base)?)?;
         let part = inside.positive_or("partial_rotary_factor", config.positive_or(part_field, part)?)?;
         let width = (head as f64 * part) as i64;
         if part > 1.0 || width < 2 || width % 2 != 0 {
             let reason = format!("{part} of a head of {head} is {width}, which cannot be turned in pairs");
-            return Err(config.malformed(part_field, reason));
+            return Err(config.malformed_field(part_field, reason));
         }
         let mut frequencies: Vec<f64> =
             (0..width / 2).map(|pair| base.powf(-2.0 * pair as f64 / width as f64)).collect();
-        let scaling = if old.find("rope_type").or(old.find("type")).is_some() { &old } else { &inside };
+        let scaling = if old.find_field("rope_type").or(old.find_field("type")).is_some() { &old } else { &inside };
         let kind = scaling.text_or("rope_type", scaling.text_or("type", "default")?)?;
         match kind {
             "default" => {}
@@ -35,30 +34,31 @@ impl Rotary {
                 let factor = scaling.positive_or("factor", 1.0)?;
                 frequencies.iter_mut().for_each(|frequency| *frequency /= factor);
             }
-            "llama3" => bend(&mut frequencies, scaling)?,
+            "llama3" => scale_frequencies(&mut frequencies, scaling)?,
             other => {
-                let hint = names::hint(other, ["default", "linear", "llama3"]);
+                let hint = names::name_hint(other, ["default", "linear", "llama3"]);
                 return Err(
-                    config.unsupported("rope_parameters", format!("the scaling `{other}` is not known; {hint}"))
+                    config.unsupported_field("rope_parameters", format!("the scaling `{other}` is not known; {hint}"))
                 );
             }
         }
         Ok(Rotary { frequencies })
     }
 
-    pub fn turn(&self, net: &mut Net, scope: &str, x: ValueId) -> Result<ValueId> {
-        net.rotate(scope, x, &self.frequencies)
+    pub fn rotate_heads(&self, net: &mut Net, scope: &str, x: ValueId) -> Result<ValueId> {
+        net.rotate_pairs(scope, x, &self.frequencies)
     }
 }
 
-/// Applies Llama's frequency scaling: low frequencies are divided by a factor, high ones stay, those in between are
-/// blended.
-fn bend(frequencies: &mut [f64], scaling: &Fields) -> Result<()> {
+/// Llama's scaling: low frequencies are divided, high ones stay, those in between are blended.
+fn scale_frequencies(frequencies: &mut [f64], scaling: &Fields) -> Result<()> {
     let factor = scaling.positive_or("factor", 8.0)?;
     let (low, high) = (scaling.positive_or("low_freq_factor", 1.0)?, scaling.positive_or("high_freq_factor", 4.0)?);
     let places = scaling.positive_or("original_max_position_embeddings", 8192.0)?;
     if high <= low {
-        return Err(scaling.malformed("high_freq_factor", format!("{high} must be above `low_freq_factor`, {low}")));
+        return Err(
+            scaling.malformed_field("high_freq_factor", format!("{high} must be above `low_freq_factor`, {low}"))
+        );
     }
     for frequency in frequencies {
         let turns = places * *frequency / std::f64::consts::TAU;

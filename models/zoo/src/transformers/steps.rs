@@ -7,57 +7,56 @@ use models::error::{Error, Result};
 use models::graph::{Graph, Node, Value, ValueId};
 use std::collections::HashMap;
 
-/// Chains the graphs of single steps; each has one more past token than the previous one.
-pub(super) fn chained(name: &str, steps: &[Graph]) -> Result<Graph> {
+/// Each graph has one more past token than the previous one.
+pub(super) fn chain_steps(name: &str, steps: &[Graph]) -> Result<Graph> {
     let mut chain = Chain {
         graph: Graph { name: name.to_owned(), values: vec![], nodes: vec![], inputs: vec![], outputs: vec![] },
         known: HashMap::new(),
         carried: Vec::new(),
     };
     for (step, graph) in steps.iter().enumerate() {
-        chain.add(step, graph)?;
+        chain.add_step(step, graph)?;
     }
     chain.graph.outputs.append(&mut chain.carried);
-    chain.graph.check()?;
+    chain.graph.check_default()?;
     Ok(chain.graph)
 }
 
 struct Chain {
     graph: Graph,
-    /// Constants and shared inputs by name.
     known: HashMap<String, Vec<ValueId>>,
     /// Keys and values after the last step, in input order.
     carried: Vec<ValueId>,
 }
 
 impl Chain {
-    fn add(&mut self, step: usize, graph: &Graph) -> Result<()> {
+    fn add_step(&mut self, step: usize, graph: &Graph) -> Result<()> {
         let mut places: Vec<Option<ValueId>> = vec![None; graph.values.len()];
         let mut past = std::mem::take(&mut self.carried).into_iter();
         for &input in &graph.inputs {
             let value = &graph.values[input.0 as usize];
             places[input.0 as usize] = Some(match value.name.split('.').next().unwrap_or_default() {
                 "past_keys" | "past_values" if step > 0 => {
-                    let id = past.next().ok_or_else(|| self.unlike(&value.name))?;
+                    let id = past.next().ok_or_else(|| self.mismatch_error(&value.name))?;
                     if self.graph.values[id.0 as usize].ty != value.ty {
-                        return Err(self.unlike(&value.name));
+                        return Err(self.mismatch_error(&value.name));
                     }
                     id
                 }
-                "past_keys" | "past_values" => self.given(value.clone()),
+                "past_keys" | "past_values" => self.add_input(value.clone()),
                 // In some families the encoder's length equals the sequence, which differs between steps.
-                "encoder_keys" | "encoder_values" if step > 0 && !self.has(value) => {
-                    return Err(self.unlike(&value.name));
+                "encoder_keys" | "encoder_values" if step > 0 && !self.has_value(value) => {
+                    return Err(self.mismatch_error(&value.name));
                 }
-                "encoder_keys" | "encoder_values" => self.once(value, true),
-                _ => self.given(Value { name: format!("{}.{step}", value.name), ..value.clone() }),
+                "encoder_keys" | "encoder_values" => self.share_value(value, true),
+                _ => self.add_input(Value { name: format!("{}.{step}", value.name), ..value.clone() }),
             });
         }
         for (id, value) in graph.values.iter().enumerate() {
             if places[id].is_none() {
                 places[id] = Some(match value.data {
-                    Some(_) => self.once(value, false),
-                    None => self.push(value.clone()),
+                    Some(_) => self.share_value(value, false),
+                    None => self.push_value(value.clone()),
                 });
             }
         }
@@ -76,35 +75,34 @@ impl Chain {
         Ok(())
     }
 
-    fn push(&mut self, value: Value) -> ValueId {
+    fn push_value(&mut self, value: Value) -> ValueId {
         let id = ValueId(u32::try_from(self.graph.values.len()).unwrap_or(u32::MAX));
         self.graph.values.push(value);
         id
     }
 
-    fn given(&mut self, value: Value) -> ValueId {
-        let id = self.push(value);
+    fn add_input(&mut self, value: Value) -> ValueId {
+        let id = self.push_value(value);
         self.graph.inputs.push(id);
         id
     }
 
-    /// Returns the shared copy of a value, and adds it if needed.
-    fn once(&mut self, value: &Value, is_input: bool) -> ValueId {
+    fn share_value(&mut self, value: &Value, is_input: bool) -> ValueId {
         let mut same = self.known.get(&value.name).into_iter().flatten().copied();
         if let Some(id) = same.find(|id| self.graph.values[id.0 as usize] == *value) {
             return id;
         }
-        let id = if is_input { self.given(value.clone()) } else { self.push(value.clone()) };
+        let id = if is_input { self.add_input(value.clone()) } else { self.push_value(value.clone()) };
         self.known.entry(value.name.clone()).or_default().push(id);
         id
     }
 
-    fn has(&self, value: &Value) -> bool {
+    fn has_value(&self, value: &Value) -> bool {
         let same = self.known.get(&value.name).into_iter().flatten();
         same.copied().any(|id| self.graph.values[id.0 as usize] == *value)
     }
 
-    fn unlike(&self, name: &str) -> Error {
+    fn mismatch_error(&self, name: &str) -> Error {
         let reason =
             format!("its steps cannot follow each other: one takes another `{name}` than what the one before leaves");
         Error::Model { model: self.graph.name.clone(), reason }

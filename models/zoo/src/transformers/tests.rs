@@ -60,13 +60,13 @@ fn hidden_macs(mut graph: Graph) -> u64 {
 
 #[test]
 fn parameters_and_multiply_adds_are_those_of_the_published_classes() {
-    let shipped: Vec<&str> = list().iter().map(|entry| entry.name).collect();
+    let shipped: Vec<&str> = list_entries().iter().map(|entry| entry.name).collect();
     assert_eq!(GOLDEN.iter().map(|row| row.0).collect::<Vec<_>>(), shipped);
-    for ((name, parameters, macs), entry) in GOLDEN.iter().zip(list()) {
+    for ((name, parameters, macs), entry) in GOLDEN.iter().zip(list_entries()) {
         let options = Options { sequence: entry.usual_sequence(), ..Options::default() };
-        let graph = load(name, &options).unwrap().graph;
+        let graph = load_model(name, &options).unwrap().graph;
         let seen = graph.work().unwrap().macs;
-        assert_eq!((graph.parameters().learned, seen + hidden_macs(graph)), (*parameters, *macs), "{name}");
+        assert_eq!((graph.count_parameters().learned, seen + hidden_macs(graph)), (*parameters, *macs), "{name}");
     }
 }
 
@@ -78,7 +78,8 @@ fn every_family_answers_as_the_published_classes() {
     for folder in std::fs::read_dir(cases).unwrap() {
         let folder = folder.unwrap().path();
         let text = std::fs::read_to_string(folder.join("config.json")).unwrap();
-        families.insert(Fields::parse(&text, "config.json").unwrap().text_or("model_type", "").unwrap().to_owned());
+        families
+            .insert(Fields::parse_config(&text, "config.json").unwrap().text_or("model_type", "").unwrap().to_owned());
         let mut phases = 0;
         for (phase, file) in [(Phase::Prefill, "prefill.safetensors"), (Phase::Decode, "decode.safetensors")] {
             let path = folder.join(file);
@@ -98,7 +99,7 @@ fn every_family_answers_as_the_published_classes() {
 }
 
 fn check_case(folder: &Path, path: &Path, phase: Phase) -> Result<(), String> {
-    let entries = safetensors::load(path).map_err(|error| error.to_string())?;
+    let entries = safetensors::list_tensors(path).map_err(|error| error.to_string())?;
     let extent = |name: &str, axis: usize| entries.get(name).map(|entry| entry.ty.extents().unwrap()[axis]);
     let tokens = ["decoder_tokens", "tokens", "pixels"];
     let sequence = extent("past_keys.0", 2).or(tokens[..2].iter().find_map(|name| extent(name, 1)));
@@ -107,21 +108,22 @@ fn check_case(folder: &Path, path: &Path, phase: Phase) -> Result<(), String> {
         sequence: sequence.unwrap_or(1),
         phase,
     };
-    let loaded = load(&folder.display().to_string(), &options).map_err(|error| error.to_string())?;
+    let loaded = load_model(&folder.display().to_string(), &options).map_err(|error| error.to_string())?;
     let tensor = |name: &str| {
         let entry = entries.get(name).ok_or_else(|| format!("the case has no `{name}`"))?;
-        reference::constant(&entry.ty, &entry.data()).map_err(|error| error.to_string())
+        reference::constant_tensor(&entry.ty, &entry.lazy_data()).map_err(|error| error.to_string())
     };
-    for graph in [loaded.graph.clone(), passes::simplify(&loaded.graph).map_err(|error| format!("{error:?}"))?] {
+    for graph in [loaded.graph.clone(), passes::simplify_graph(&loaded.graph).map_err(|error| format!("{error:?}"))?] {
         let names = graph.inputs.iter().map(|id| graph.value(*id).unwrap().name.clone());
         let inputs = names.map(|name| tensor(&name)).collect::<Result<Vec<_>, _>>()?;
         let outputs = reference::evaluate_graph(&graph, &inputs).map_err(|error| error.to_string())?;
         for (index, output) in outputs.iter().enumerate() {
             let expected = tensor(&format!("output.{index}"))?;
             let tolerance = reference::Tolerance { absolute: 1e-5, relative: 1e-3 };
-            let compared = reference::compare(output, &expected, tolerance).map_err(|error| error.to_string())?;
+            let compared =
+                reference::compare_tensors(output, &expected, tolerance).map_err(|error| error.to_string())?;
             if !compared.ok {
-                return Err(format!("output {index} {}: {compared:?}", expected.ty()));
+                return Err(format!("output {index} {}: {compared:?}", expected.tensor_type()));
             }
         }
         let beyond = format!("output.{}", outputs.len());
@@ -150,7 +152,7 @@ fn steps_answer_as_one_after_the_other() {
         };
         let mut past: Vec<reference::Tensor> = Vec::new();
         for step in 0..3 {
-            let single = load(name, &Options { sequence: 3 + step, ..options }).unwrap().graph;
+            let single = load_model(name, &Options { sequence: 3 + step, ..options }).unwrap().graph;
             let mut carried = past.drain(..);
             let own: Vec<reference::Tensor> = single
                 .inputs
@@ -167,7 +169,11 @@ fn steps_answer_as_one_after_the_other() {
             assert_eq!(found[0], answers[usize::try_from(step).unwrap()], "{name}, step {step}");
         }
         assert_eq!(past, answers[3..], "{name}");
-        assert_eq!(whole.parameters(), load(name, &options).unwrap().graph.parameters(), "weights are there once");
+        assert_eq!(
+            whole.count_parameters(),
+            load_model(name, &options).unwrap().graph.count_parameters(),
+            "weights are there once"
+        );
     }
     let decode = Options { phase: Phase::Decode, ..Options::default() };
     let refused = load_steps("t5-small", &decode, 2).unwrap_err().to_string();
@@ -179,8 +185,8 @@ fn steps_answer_as_one_after_the_other() {
 
 #[test]
 fn no_two_configurations_share_a_spelling() {
-    let spellings = list().iter().flat_map(|entry| names::spellings(entry.name, entry.aliases));
-    let mut all: Vec<String> = spellings.map(names::bare).collect();
+    let spellings = list_entries().iter().flat_map(|entry| names::name_spellings(entry.name, entry.aliases));
+    let mut all: Vec<String> = spellings.map(names::normalise_name).collect();
     let count = all.len();
     all.sort();
     all.dedup();
@@ -189,7 +195,7 @@ fn no_two_configurations_share_a_spelling() {
 
 #[track_caller]
 fn check_refused(name: &str, options: Options, says: &str) {
-    let error = load(name, &options).unwrap_err().to_string();
+    let error = load_model(name, &options).unwrap_err().to_string();
     assert!(error.contains(says), "{error}");
 }
 
@@ -225,9 +231,10 @@ fn what_cannot_be_built_is_refused_in_words() {
 #[test]
 fn decoding_reads_what_a_prompt_left() {
     let prompt =
-        load("llama-7b:num_hidden_layers=1", &Options { batch: 2, sequence: 100, phase: Phase::Prefill }).unwrap();
+        load_model("llama-7b:num_hidden_layers=1", &Options { batch: 2, sequence: 100, phase: Phase::Prefill })
+            .unwrap();
     let step =
-        load("llama-7b:num_hidden_layers=1", &Options { batch: 2, sequence: 100, phase: Phase::Decode }).unwrap();
+        load_model("llama-7b:num_hidden_layers=1", &Options { batch: 2, sequence: 100, phase: Phase::Decode }).unwrap();
     let types = |graph: &Graph, ids: &[ValueId]| -> Vec<String> {
         ids.iter().map(|id| graph.value(*id).unwrap().ty.to_string()).collect()
     };
@@ -241,10 +248,10 @@ fn decoding_reads_what_a_prompt_left() {
 #[test]
 fn a_large_model_is_few_tasks_and_no_weights() {
     for (phase, count) in [(Phase::Prefill, 12), (Phase::Decode, 13)] {
-        let graph = load("llama-7b", &Options { sequence: 2048, phase, ..Options::default() }).unwrap().graph;
+        let graph = load_model("llama-7b", &Options { sequence: 2048, phase, ..Options::default() }).unwrap().graph;
         assert!(graph.values.iter().all(|value| !matches!(value.data, Some(Const::Bytes(_)))));
-        let graph = passes::simplify(&graph).unwrap();
-        let tasks = models::fuse::tasks(&graph, models::Fuse::Epilogue).unwrap();
+        let graph = passes::simplify_graph(&graph).unwrap();
+        let tasks = models::fuse::distinct_tasks(&graph, models::Fuse::Epilogue).unwrap();
         assert_eq!(tasks.len(), count, "{:#?}", tasks.iter().map(|found| found.task.describe()).collect::<Vec<_>>());
         let calls: usize = tasks.iter().map(|found| found.places.len()).sum();
         assert!(calls > 32 * 12, "{calls}");
@@ -254,9 +261,9 @@ fn a_large_model_is_few_tasks_and_no_weights() {
 #[test]
 fn labels_say_what_is_run() {
     for (name, phase) in [("gpt2", Phase::Prefill), ("my model:n_layer=2", Phase::Decode)] {
-        assert_eq!(of_label(&label(name, phase, 64)), Some((name, phase, 64)));
+        assert_eq!(of_label(&format_label(name, phase, 64)), Some((name, phase, 64)));
     }
-    assert_eq!(label("gpt2", Phase::Decode, 64), "gpt2 decode 64");
+    assert_eq!(format_label("gpt2", Phase::Decode, 64), "gpt2 decode 64");
     for other in ["gpt2", "gpt2 64", "gpt2 train 64", "gpt2 prefill many"] {
         assert_eq!(of_label(other), None, "{other}");
     }

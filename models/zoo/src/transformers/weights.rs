@@ -23,30 +23,29 @@ pub(super) enum Stored {
 }
 
 impl Weights {
-    pub fn random() -> Weights {
+    pub fn with_random() -> Weights {
         Weights::Random { seed: 0 }
     }
 
-    /// Opens the weights of a folder, or returns None if it has none.
     pub fn of_folder(folder: &Path, prefix: &str) -> Result<Option<Weights>> {
-        let Some(entries) = safetensors::folder(folder)? else { return Ok(None) };
+        let Some(entries) = safetensors::list_folder(folder)? else { return Ok(None) };
         let (folder, prefix) = (folder.display().to_string(), prefix.to_owned());
         Ok(Some(Weights::Stored { folder, entries, prefix, used: BTreeSet::new() }))
     }
 
-    pub fn find(&mut self, name: &str, ty: &TensorType, stored: Stored) -> Result<Const> {
+    pub fn find_weight(&mut self, name: &str, ty: &TensorType, stored: Stored) -> Result<Const> {
         match self {
             Weights::Random { seed } => {
                 *seed += 1;
                 Ok(Const::Random { seed: *seed })
             }
             Weights::Stored { folder, entries, prefix, used } => {
-                let Some(spelling) = spelling(entries, prefix, name) else {
+                let Some(spelling) = stored_name(entries, prefix, name) else {
                     let reason = "there is no tensor of that name in its safetensors files".to_owned();
                     return Err(Error::Malformed { file: folder.clone(), place: format!("tensor `{name}`"), reason });
                 };
                 let entry = &entries[&spelling];
-                let data = contents(entry, ty, stored).map_err(|reason| Error::Malformed {
+                let data = convert_weight(entry, ty, stored).map_err(|reason| Error::Malformed {
                     file: folder.clone(),
                     place: format!("tensor `{spelling}`"),
                     reason,
@@ -57,8 +56,8 @@ impl Weights {
         }
     }
 
-    /// Returns the number of unused tensors in the files, and the first of them.
-    pub fn unused(&self) -> Option<(usize, String)> {
+    /// Also counts all unused tensors.
+    pub fn first_unused(&self) -> Option<(usize, String)> {
         let Weights::Stored { entries, used, .. } = self else { return None };
         let mut unused = entries.keys().filter(|name| !used.contains(*name));
         let first = unused.next()?;
@@ -67,7 +66,7 @@ impl Weights {
 }
 
 /// Returns the name of a tensor in the files.
-fn spelling(entries: &BTreeMap<String, Entry>, prefix: &str, name: &str) -> Option<String> {
+fn stored_name(entries: &BTreeMap<String, Entry>, prefix: &str, name: &str) -> Option<String> {
     let old = name
         .strip_suffix("LayerNorm.weight")
         .map(|start| format!("{start}LayerNorm.gamma"))
@@ -81,8 +80,8 @@ fn spelling(entries: &BTreeMap<String, Entry>, prefix: &str, name: &str) -> Opti
         .find(|spelling| entries.contains_key(spelling))
 }
 
-/// Converts a tensor to a weight: checks its shape, and converts elements to 32-bit floats.
-fn contents(entry: &Entry, ty: &TensorType, stored: Stored) -> Result<Const, String> {
+/// Checks the shape and converts the elements to 32-bit floats.
+fn convert_weight(entry: &Entry, ty: &TensorType, stored: Stored) -> Result<Const, String> {
     let mut wanted = ty.clone();
     if stored == Stored::Transposed {
         wanted.shape.reverse();
@@ -93,12 +92,12 @@ fn contents(entry: &Entry, ty: &TensorType, stored: Stored) -> Result<Const, Str
     if !entry.ty.dtype.is_float() {
         return Err(format!("it is {}, a weight must be floats", entry.ty));
     }
-    let mut data = entry.data();
+    let mut data = entry.lazy_data();
     if entry.ty.dtype != ty.dtype {
-        data = Const::computed(Op::Cast(Cast { to: ty.dtype }), vec![(entry.ty.clone(), data)]);
+        data = Const::from_operator(Op::Cast(Cast { to: ty.dtype }), vec![(entry.ty.clone(), data)]);
     }
     if stored == Stored::Transposed {
-        data = Const::computed(Op::Transpose(Transpose { permutation: vec![1, 0] }), vec![(wanted, data)]);
+        data = Const::from_operator(Op::Transpose(Transpose { permutation: vec![1, 0] }), vec![(wanted, data)]);
     }
     Ok(data)
 }

@@ -1,11 +1,11 @@
 //! `oppredict knee` for servers of language models: times over batch or context.
 
 use super::ServerQuestion;
-use super::answers::{answer, times};
-use super::texts::heading;
-use crate::{DONE, DONE_WITH_LOSSES, paper, print_json, print_text};
+use super::answers::{kernel_times, predict_server};
+use super::texts::format_heading;
+use crate::{DONE, DONE_WITH_LOSSES, print_json, print_text, stdout_paper};
 use predictor::{Error, Result};
-use report::{Cell, Table, duration, figures, number, percent, words};
+use report::{Cell, Table, format_duration, format_number, number_column, text_column};
 use serde::Serialize;
 use serde_json::json;
 use serving::KernelTimes;
@@ -20,10 +20,8 @@ const LEAST_CONTEXT: u64 = 512;
 const LEAST_GAIN: f64 = 1.2;
 /// Time per token relative to the shortest context from which the context dominates.
 const LONGEST: f64 = 1.5;
-/// Nanoseconds of a second.
 const NS: f64 = 1e9;
 
-/// A point of a curve.
 #[derive(Clone, Debug, Serialize)]
 struct ServerPoint {
     at: u64,
@@ -34,7 +32,6 @@ struct ServerPoint {
     fits: bool,
 }
 
-/// A curve with its turning point.
 #[derive(Clone, Debug, Serialize)]
 struct ServerCurve {
     over: String,
@@ -42,14 +39,13 @@ struct ServerCurve {
     points: Vec<ServerPoint>,
 }
 
-/// Prints a curve for each quantity.
-pub fn knee(question: &ServerQuestion, over: &[String], predictor: Option<&Path>, as_json: bool) -> Result<u8> {
+pub fn print_knees(question: &ServerQuestion, over: &[String], predictor: Option<&Path>, as_json: bool) -> Result<u8> {
     let over = if over.is_empty() { vec!["batch".to_owned()] } else { over.to_vec() };
-    let times = times(predictor)?;
-    let curves = over.iter().map(|name| curve(question, name, &times)).collect::<Result<Vec<_>>>()?;
-    print_text(as_json, &heading(question))?;
+    let times = kernel_times(predictor)?;
+    let curves = over.iter().map(|name| compute_curve(question, name, &times)).collect::<Result<Vec<_>>>()?;
+    print_text(as_json, &format_heading(question))?;
     for curve in &curves {
-        print_text(as_json, &describe(curve))?;
+        print_text(as_json, &describe_curve(curve))?;
     }
     if as_json {
         let deployment = &question.deployment;
@@ -60,13 +56,13 @@ pub fn knee(question: &ServerQuestion, over: &[String], predictor: Option<&Path>
     Ok(if is_complete { DONE } else { DONE_WITH_LOSSES })
 }
 
-fn curve(question: &ServerQuestion, over: &str, times: &dyn KernelTimes) -> Result<ServerCurve> {
+fn compute_curve(question: &ServerQuestion, over: &str, times: &dyn KernelTimes) -> Result<ServerCurve> {
     let doubled =
         |first: u64, most: u64| std::iter::successors(Some(first), |at| Some(2 * at)).take_while(move |at| *at <= most);
     let places: Vec<u64> = match over {
         "batch" => doubled(1, MAX_BATCH).collect(),
         "context" => doubled(LEAST_CONTEXT, MAX_CONTEXT).collect(),
-        other => return Err(Error::unknown("quantity of a server's curve", other, ["batch", "context"])),
+        other => return Err(Error::unknown_name("quantity of a server's curve", other, ["batch", "context"])),
     };
     let mut points = Vec::new();
     for at in places {
@@ -75,25 +71,25 @@ fn curve(question: &ServerQuestion, over: &str, times: &dyn KernelTimes) -> Resu
             "batch" => load.concurrency = at,
             _ => load.input_tokens = at,
         }
-        let answer = answer(&ServerQuestion { deployment: question.deployment.clone(), load }, times)?;
-        points.push(point(at, &answer));
+        let answer = predict_server(&ServerQuestion { deployment: question.deployment.clone(), load }, times)?;
+        points.push(curve_point(at, &answer));
     }
     let knee = if over == "batch" { batch_knee(&points) } else { context_knee(&points) };
     Ok(ServerCurve { over: over.to_owned(), knee, points })
 }
 
-fn point(at: u64, answer: &ServerAnswer) -> ServerPoint {
+fn curve_point(at: u64, answer: &ServerAnswer) -> ServerPoint {
     ServerPoint {
         at,
         first_token_s: answer.first_token.seconds,
         per_token_s: answer.per_token.seconds,
         tokens_per_s_per_user: answer.tokens_per_s_per_user,
         tokens_per_s_per_gpu: answer.tokens_per_s_per_gpu,
-        fits: answer.memory.fits(),
+        fits: answer.memory.is_sufficient(),
     }
 }
 
-/// The first batch that fits and whose double gains little or does not fit.
+/// Returns the first batch that fits and whose double gains little or does not fit.
 fn batch_knee(points: &[ServerPoint]) -> Option<u64> {
     let pays = |one: &ServerPoint, two: &ServerPoint| {
         two.fits && two.tokens_per_s_per_gpu >= LEAST_GAIN * one.tokens_per_s_per_gpu
@@ -103,20 +99,20 @@ fn batch_knee(points: &[ServerPoint]) -> Option<u64> {
     knee.map(|place| points[place].at)
 }
 
-/// The first context at which a token takes much longer than at the shortest.
+/// Returns the first context at which a token takes much longer than at the shortest.
 fn context_knee(points: &[ServerPoint]) -> Option<u64> {
     let first = points.first()?;
     points.iter().find(|point| point.fits && point.per_token_s >= LONGEST * first.per_token_s).map(|point| point.at)
 }
 
-fn describe(curve: &ServerCurve) -> String {
+fn describe_curve(curve: &ServerCurve) -> String {
     let mut table = Table::new([
-        figures(&curve.over),
-        figures("first token"),
-        figures("per token"),
-        figures("tokens/s each"),
-        figures("tokens/s GPU"),
-        words("remarks"),
+        number_column(&curve.over),
+        number_column("first token"),
+        number_column("per token"),
+        number_column("tokens/s each"),
+        number_column("tokens/s GPU"),
+        text_column("remarks"),
     ]);
     for point in &curve.points {
         let remark = match (point.fits, curve.knee == Some(point.at)) {
@@ -124,28 +120,28 @@ fn describe(curve: &ServerCurve) -> String {
             (true, true) => "knee",
             (true, false) => "",
         };
-        let per_token = Cell::from(duration(NS * point.per_token_s));
-        table.row([
+        let per_token = Cell::from(format_duration(NS * point.per_token_s));
+        table.add_row([
             point.at.to_string().into(),
-            duration(NS * point.first_token_s).into(),
-            if curve.knee == Some(point.at) { per_token.best() } else { per_token },
-            number(point.tokens_per_s_per_user).into(),
-            number(point.tokens_per_s_per_gpu).into(),
+            format_duration(NS * point.first_token_s).into(),
+            if curve.knee == Some(point.at) { per_token.mark_best() } else { per_token },
+            format_number(point.tokens_per_s_per_user).into(),
+            format_number(point.tokens_per_s_per_gpu).into(),
             remark.into(),
         ]);
     }
     let meaning = match (curve.over.as_str(), curve.knee) {
         (_, None) => "no knee within what fits".to_owned(),
         ("batch", Some(at)) => {
-            let least = percent(LEAST_GAIN - 1.0);
-            format!("from a batch of {at}, twice the batch gains less than {least} throughput or does not fit")
+            let least = 100.0 * (LEAST_GAIN - 1.0);
+            format!("from a batch of {at}, twice the batch gains less than {least:.0} % throughput or does not fit")
         }
         (_, Some(at)) => {
-            let longer = percent(LONGEST - 1.0);
-            format!("from a context of {at}, a token takes at least {longer} longer than at the shortest")
+            let longer = 100.0 * (LONGEST - 1.0);
+            format!("from a context of {at}, a token takes at least {longer:.0} % longer than at the shortest")
         }
     };
-    format!("\n{}\n{meaning}", table.on(&paper()))
+    format!("\n{}\n{meaning}", table.format_for(&stdout_paper()))
 }
 
 #[cfg(test)]

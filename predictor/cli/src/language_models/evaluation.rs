@@ -1,22 +1,22 @@
 //! Training and evaluation of the overheads of servers.
 
-use crate::{DONE, begin, finish, paper, print_json, print_text};
+use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_output};
 use models::Choice;
 use predictor::{Error, Result};
 use report::terminal::print_notes;
-use report::{Table, activity, figures, words};
+use report::{Table, activity, number_column, text_column};
 use serde_json::json;
 use serving::measured_servers::MeasuredServers;
-use serving::server_evaluation::{HeldOutServers, ServerErrors, evaluate};
+use serving::server_evaluation::{HeldOutServers, ServerErrors, evaluate_overheads};
 use std::path::{Path, PathBuf};
 
 /// Evaluates servers with half of them held out, and prints.
 pub fn evaluate_servers(paths: &[PathBuf], seeds: u64, as_json: bool) -> Result<u8> {
-    let measured = read(paths)?;
+    let measured = read_servers(paths)?;
     let seeds: Vec<u64> = (0..seeds).collect();
-    activity::begin(format!("working on {} servers", measured.servers.len()));
-    let errors = evaluate(&measured, HeldOutServers::ALL, &seeds)?;
-    print_text(as_json, &describe(&errors))?;
+    activity::begin_activity(format!("working on {} servers", measured.servers.len()));
+    let errors = evaluate_overheads(&measured, HeldOutServers::ALL, &seeds)?;
+    print_text(as_json, &describe_errors(&errors))?;
     if as_json {
         let document = json!({ "servers": measured.servers.len(), "left_out": measured.left_out, "errors": errors });
         print_json(&document)?;
@@ -24,14 +24,13 @@ pub fn evaluate_servers(paths: &[PathBuf], seeds: u64, as_json: bool) -> Result<
     Ok(DONE)
 }
 
-/// Learns overheads of servers, and writes them.
 pub fn train_servers(paths: &[PathBuf], out: &Path, as_json: bool) -> Result<u8> {
-    let output = begin(Some(out))?;
-    let measured = read(paths)?;
+    let output = create_output(Some(out))?;
+    let measured = read_servers(paths)?;
     let names: Vec<String> =
         paths.iter().filter_map(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned()).collect();
-    let overheads = measured.learn(&names.join(", "))?;
-    finish(output, || overheads.to_json().into_bytes())?;
+    let overheads = measured.learn_overheads(&names.join(", "))?;
+    write_output(output, || overheads.to_json().into_bytes())?;
     let count = overheads.len();
     print_text(as_json, &format!("learned overheads of {count} servers; wrote `{}`", out.display()))?;
     if as_json {
@@ -40,34 +39,34 @@ pub fn train_servers(paths: &[PathBuf], out: &Path, as_json: bool) -> Result<u8>
     Ok(DONE)
 }
 
-fn read(paths: &[PathBuf]) -> Result<MeasuredServers> {
+fn read_servers(paths: &[PathBuf]) -> Result<MeasuredServers> {
     let [path] = paths else {
         return Err(Error::Query("servers are read from one table; give one --data".to_owned()));
     };
-    activity::begin(format!("reading `{}`", path.display()));
-    let measured = MeasuredServers::read(path)?;
+    activity::begin_activity(format!("reading `{}`", path.display()));
+    let measured = MeasuredServers::read_table(path)?;
     print_notes("note", measured.left_out.iter().map(|(reason, count)| format!("{count} rows left out: {reason}")));
     Ok(measured)
 }
 
-fn describe(errors: &[ServerErrors]) -> String {
+fn describe_errors(errors: &[ServerErrors]) -> String {
     let mut table = Table::new([
-        words("held out"),
-        words("of").least(10),
-        words("learner").least(6),
-        words("group").least(6),
-        figures("rows").drops(1),
-        figures("median %"),
-        figures("p90 %").drops(3),
-        figures("90 % holds"),
-        figures("high/low").drops(2),
-        figures("50, 80, 95 % hold").drops(4),
+        text_column("held out"),
+        text_column("of").min_width(10),
+        text_column("learner").min_width(6),
+        text_column("group").min_width(6),
+        number_column("rows").drop_order(1),
+        number_column("median %"),
+        number_column("p90 %").drop_order(3),
+        number_column("90 % holds"),
+        number_column("high/low").drop_order(2),
+        number_column("50, 80, 95 % hold").drop_order(4),
     ]);
     for one in errors {
         let held = |promised: u32| one.intervals.iter().find(|interval| interval.promised == promised);
         let text = |promised: u32| held(promised).map_or_else(String::new, |interval| format!("{:.0}", interval.held));
         let others = [50, 80, 95].map(text);
-        table.row([
+        table.add_row([
             one.held_out.name().to_owned(),
             one.target.to_owned(),
             one.learner.name().to_owned(),
@@ -80,5 +79,5 @@ fn describe(errors: &[ServerErrors]) -> String {
             others.join(" ").trim().to_owned(),
         ]);
     }
-    table.on(&paper())
+    table.format_for(&stdout_paper())
 }

@@ -5,8 +5,8 @@ mod curves;
 mod evaluation;
 mod texts;
 
-pub use answers::predict;
-pub use curves::knee;
+pub use answers::predict_servers;
+pub use curves::print_knees;
 pub use evaluation::{evaluate_servers, train_servers};
 
 use clap::Args;
@@ -18,7 +18,7 @@ use serving::plan::{Formats, Parallelism};
 use serving::server::{Deployment, Framework, ReplicaPool, ServerLoad, ServingMode};
 use serving::{Dtype, Scheme};
 
-/// Tokens of a prompt where none are given.
+/// Default number of tokens of a prompt.
 const INPUT_TOKENS: u64 = 1024;
 
 /// How a language model is served on GPUs; any of these flags asks for a server.
@@ -57,16 +57,12 @@ pub struct ServerFlags {
     pub framework: Option<String>,
 }
 
-/// A question about a server.
 pub struct ServerQuestion {
-    /// The server.
     pub deployment: Deployment,
-    /// Its load.
     pub load: ServerLoad,
 }
 
 impl ServerFlags {
-    /// Whether a server is asked for.
     pub fn is_given(&self) -> bool {
         let texts = [&self.dtype, &self.kv_dtype, &self.framework];
         let counts =
@@ -74,26 +70,25 @@ impl ServerFlags {
         texts.iter().any(|text| text.is_some()) || counts.iter().any(Option::is_some)
     }
 
-    /// Returns the server and its load.
-    pub fn question(&self, model: &str, device: Option<&str>, batch: i64) -> Result<ServerQuestion> {
-        let model = Architecture::load(model)?;
+    pub fn server_question(&self, model: &str, device: Option<&str>, batch: i64) -> Result<ServerQuestion> {
+        let model = Architecture::load_architecture(model)?;
         let device = device.ok_or_else(|| {
             Error::Query("a server needs a GPU: name one with --device; `oppredict devices` lists all".to_owned())
         })?;
-        let device = device::find(device)?;
+        let device = device::find_device(device)?;
         let parallelism = Parallelism {
             tensor: self.tensor_parallel.unwrap_or(1),
             expert: self.expert_parallel.unwrap_or(1),
             data: self.data_parallel.unwrap_or(1),
         };
-        parallelism.check(&model)?;
+        parallelism.check_divisibility(&model)?;
         let pool = ReplicaPool { parallelism, replicas: 1 };
         let framework = match &self.framework {
-            Some(name) => choice("framework", name)?,
+            Some(name) => parse_choice("framework", name)?,
             None => Framework::Vllm,
         };
         let deployment = Deployment {
-            formats: self.formats(device)?,
+            formats: self.parse_formats(device)?,
             model,
             device,
             framework,
@@ -103,22 +98,22 @@ impl ServerFlags {
             decode: pool,
         };
         let load = ServerLoad {
-            concurrency: bounded("--batch", u64::try_from(batch).unwrap_or(0), 1 << 16)?,
-            input_tokens: bounded("--input-tokens", self.input_tokens.unwrap_or(INPUT_TOKENS), 1 << 24)?,
-            output_tokens: bounded("--output-tokens", self.output_tokens.unwrap_or(INPUT_TOKENS), 1 << 24)?,
+            concurrency: check_bound("--batch", u64::try_from(batch).unwrap_or(0), 1 << 16)?,
+            input_tokens: check_bound("--input-tokens", self.input_tokens.unwrap_or(INPUT_TOKENS), 1 << 24)?,
+            output_tokens: check_bound("--output-tokens", self.output_tokens.unwrap_or(INPUT_TOKENS), 1 << 24)?,
         };
         Ok(ServerQuestion { deployment, load })
     }
 
-    fn formats(&self, device: &GpuFacts) -> Result<Formats> {
+    fn parse_formats(&self, device: &GpuFacts) -> Result<Formats> {
         let weights = match &self.dtype {
-            Some(name) => choice("number format", name)?,
+            Some(name) => parse_choice("number format", name)?,
             None => Scheme::Bf16,
         };
-        device.peak(weights.products())?;
+        device.peak_flops(weights.product_dtype())?;
         let cache = match &self.kv_dtype {
-            Some(name) => choice("number format of a cache", name)?,
-            None if weights.products() == Dtype::Bf16 => Dtype::Bf16,
+            Some(name) => parse_choice("number format of a cache", name)?,
+            None if weights.product_dtype() == Dtype::Bf16 => Dtype::Bf16,
             None => Dtype::Fp8,
         };
         match cache {
@@ -128,12 +123,12 @@ impl ServerFlags {
     }
 }
 
-/// Returns the value of a name, or an error with the nearest one.
-fn choice<T: Choice>(what: &str, name: &str) -> Result<T> {
-    T::from_name(name).ok_or_else(|| Error::unknown(what, name, T::ALL.iter().map(|one| one.name())))
+/// Returns the value of a name, or an error that names the nearest one.
+fn parse_choice<T: Choice>(what: &str, name: &str) -> Result<T> {
+    T::from_name(name).ok_or_else(|| Error::unknown_name(what, name, T::ALL.iter().map(|one| one.name())))
 }
 
-fn bounded(flag: &str, value: u64, most: u64) -> Result<u64> {
+fn check_bound(flag: &str, value: u64, most: u64) -> Result<u64> {
     match (1..=most).contains(&value) {
         true => Ok(value),
         false => Err(Error::Query(format!("{flag} must be from 1 to {most}"))),

@@ -1,26 +1,25 @@
 //! Answers about servers as tables and sentences.
 
 use super::ServerQuestion;
-use crate::paper;
+use crate::stdout_paper;
 use models::Choice;
-use report::{Table, between, duration, figures, number, percent, words};
+use report::{Table, format_duration, format_number, format_percent, format_range, number_column, text_column};
 use serving::Source;
 use serving::pass_time::PassTime;
 use serving::plan::CallWork;
 use serving::server::{Predicted, ServerAnswer, ServerSource, shipped_overheads};
 
-/// Nanoseconds of a second.
 const NS: f64 = 1e9;
 
 /// Formats bytes in gigabytes of 10⁹, as data sheets do.
-pub fn gigabytes(bytes: f64) -> String {
-    format!("{} GB", number(bytes / 1e9))
+pub fn format_gigabytes(bytes: f64) -> String {
+    format!("{} GB", format_number(bytes / 1e9))
 }
 
 /// Returns the model, its GPUs and its load in one line.
-pub fn heading(question: &ServerQuestion) -> String {
+pub fn format_heading(question: &ServerQuestion) -> String {
     let ServerQuestion { deployment, load } = question;
-    let (devices, name) = (deployment.devices(), &deployment.device.name);
+    let (devices, name) = (deployment.device_count(), &deployment.device.name);
     let on = if devices == 1 { name.clone() } else { format!("{devices} × {name}") };
     format!(
         "{} in {} (cache {}) on {on} with {},\n{} requests at once, prompts of {} and answers of {} tokens",
@@ -34,16 +33,15 @@ pub fn heading(question: &ServerQuestion) -> String {
     )
 }
 
-/// Returns the whole answer.
-pub fn answer(question: &ServerQuestion, answer: &ServerAnswer) -> String {
-    let mut parts = vec![heading(question), totals(answer)];
-    let [first_token, per_token] = answer.kernel_seconds.map(|seconds| duration(NS * seconds));
+pub fn format_answer(question: &ServerQuestion, answer: &ServerAnswer) -> String {
+    let mut parts = vec![format_heading(question), format_totals(answer)];
+    let [first_token, per_token] = answer.kernel_seconds.map(|seconds| format_duration(NS * seconds));
     parts.push(format!("kernels alone, prompts of other requests included: {first_token} and {per_token}"));
-    parts.push(throughput(answer));
-    parts.push(format!("one decoding step on each GPU, {}:", duration(NS * answer.decode.seconds)));
-    parts.push(calls(&answer.decode));
-    parts.push(format!("one prompt on each GPU, {}:", duration(NS * answer.prefill.seconds)));
-    parts.push(calls(&answer.prefill));
+    parts.push(format_throughput(answer));
+    parts.push(format!("one decoding step on each GPU, {}:", format_duration(NS * answer.decode.seconds)));
+    parts.push(format_calls(&answer.decode));
+    parts.push(format!("one prompt on each GPU, {}:", format_duration(NS * answer.prefill.seconds)));
+    parts.push(format_calls(&answer.prefill));
     parts.push(
         "transfers and point-wise kernels are bounds by bandwidth and latency, not\nmeasurements; times under load \
          contain what the framework adds or hides"
@@ -52,55 +50,59 @@ pub fn answer(question: &ServerQuestion, answer: &ServerAnswer) -> String {
     parts.join("\n")
 }
 
-fn totals(answer: &ServerAnswer) -> String {
-    let mut table =
-        Table::new([words("under load"), figures("time"), figures("90 % between"), words("source").least(10)]);
+fn format_totals(answer: &ServerAnswer) -> String {
+    let mut table = Table::new([
+        text_column("under load"),
+        number_column("time"),
+        number_column("90 % between"),
+        text_column("source").min_width(10),
+    ]);
     for (name, one) in [("time to first token", &answer.first_token), ("time per token", &answer.per_token)] {
         let Predicted { seconds, low, high, source } = one;
         let source = match source {
             ServerSource::MeasuredServers => format!("{} measured servers", shipped_overheads().len()),
             ServerSource::Kernels => "kernels alone".to_owned(),
         };
-        table.row([name.to_owned(), duration(NS * seconds), between(NS * low, NS * high), source]);
+        table.add_row([name.to_owned(), format_duration(NS * seconds), format_range(NS * low, NS * high), source]);
     }
-    table.on(&paper())
+    table.format_for(&stdout_paper())
 }
 
-fn throughput(answer: &ServerAnswer) -> String {
+fn format_throughput(answer: &ServerAnswer) -> String {
     let memory = &answer.memory;
     let mut lines = vec![
         format!(
             "tokens per second: {} for each request, {} on each GPU",
-            number(answer.tokens_per_s_per_user),
-            number(answer.tokens_per_s_per_gpu)
+            format_number(answer.tokens_per_s_per_user),
+            format_number(answer.tokens_per_s_per_gpu)
         ),
         format!(
             "memory of each GPU: {} weights, {} cache, {} activations",
-            gigabytes(memory.weights_bytes),
-            gigabytes(memory.cache_bytes),
-            gigabytes(memory.activation_bytes)
+            format_gigabytes(memory.weights_bytes),
+            format_gigabytes(memory.cache_bytes),
+            format_gigabytes(memory.activation_bytes)
         ),
-        format!("  of {} usable; {} requests fit", gigabytes(memory.usable_bytes), memory.max_sequences),
+        format!("  of {} usable; {} requests fit", format_gigabytes(memory.usable_bytes), memory.max_sequences),
     ];
     if let Some(power) = &answer.decode_power {
         lines.push(format!(
             "power of each GPU in a decoding step: {} W (over {} of its time)",
-            number(power.watts),
-            percent(power.known_share)
+            format_number(power.watts),
+            format_percent(power.known_share)
         ));
     }
     lines.join("\n")
 }
 
-/// Returns the calls of a pass, the longest first.
-fn calls(pass: &PassTime) -> String {
+/// Formats the calls of a pass, the longest first.
+fn format_calls(pass: &PassTime) -> String {
     let mut table = Table::new([
-        words("kernel").least(12),
-        figures("calls"),
-        figures("time"),
-        figures("90 % between").drops(2),
-        figures("share"),
-        words("source").least(5).drops(1),
+        text_column("kernel").min_width(12),
+        number_column("calls"),
+        number_column("time"),
+        number_column("90 % between").drop_order(2),
+        number_column("share"),
+        text_column("source").min_width(5).drop_order(1),
     ]);
     let mut sorted: Vec<_> = pass.calls.iter().collect();
     sorted.sort_by(|one, two| two.seconds.total_cmp(&one.seconds));
@@ -110,14 +112,14 @@ fn calls(pass: &PassTime) -> String {
             (CallWork::Kernel(_), Source::Bound) => "roofline",
             (_, Source::Bound) => "bound",
         };
-        table.row([
+        table.add_row([
             one.call.role.to_owned(),
             one.call.count.to_string(),
-            duration(NS * one.seconds),
-            between(NS * one.low, NS * one.high),
-            percent(one.seconds / pass.seconds),
+            format_duration(NS * one.seconds),
+            format_range(NS * one.low, NS * one.high),
+            format_percent(one.seconds / pass.seconds),
             source.to_owned(),
         ]);
     }
-    table.on(&paper())
+    table.format_for(&stdout_paper())
 }

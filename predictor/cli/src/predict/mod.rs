@@ -99,7 +99,7 @@ pub struct Predict {
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "model")]
     pub knob: Vec<String>,
     /// Level of the intervals in percent: 50, 80, 90 or 95
-    #[arg(long, default_value_t = 90, value_name = "PERCENT", value_parser = level)]
+    #[arg(long, default_value_t = 90, value_name = "PERCENT", value_parser = parse_level)]
     pub level: u8,
     /// Answer outside of the training range, with a note
     ///
@@ -131,9 +131,10 @@ pub fn run(predict: &Predict) -> Result<u8> {
         ));
     }
     if is_server {
-        let question = |model: &String| predict.server.question(model, predict.device.as_deref(), predict.batchsize);
+        let question =
+            |model: &String| predict.server.server_question(model, predict.device.as_deref(), predict.batchsize);
         let questions = predict.model.iter().map(question).collect::<Result<Vec<_>>>()?;
-        return language_models::predict(&questions, predict.asked.predictor.as_deref(), predict.json);
+        return language_models::predict_servers(&questions, predict.asked.predictor.as_deref(), predict.json);
     }
     if is_kernel {
         let question = KernelQuestion {
@@ -144,25 +145,25 @@ pub fn run(predict: &Predict) -> Result<u8> {
         };
         return kernels::run_predict(&question, predict.json);
     }
-    answer(&predict)
+    answer_query(&predict)
 }
 
-fn answer(predict: &Predict) -> Result<u8> {
+fn answer_query(predict: &Predict) -> Result<u8> {
     let (predictor, mapping) = read_predictor(&predict.asked, predict.device.as_deref(), predict.mapping.as_deref())?;
     if let Some(path) = &predict.data {
-        return table::run(&predictor, path, mapping.as_ref(), predict);
+        return table::predict_table(&predictor, path, mapping.as_ref(), predict);
     }
     if let Some(path) = &predict.space {
-        return schedules::run(&predictor, path, predict);
+        return schedules::print_schedules(&predictor, path, predict);
     }
     if predict.op.is_empty() && predict.model.is_empty() {
         return Err(Error::Query(
             "nothing to predict: give --model, --op or --data, as in `oppredict predict resnet-18`".to_owned(),
         ));
     }
-    let conditions = Conditions::new(&predictor, setting(predict)?)?;
+    let conditions = Conditions::new(&predictor, read_setting(predict)?)?;
     let operators: Vec<Operator> =
-        predict.op.iter().map(|text| queries::operator(text, mapping.as_ref())).collect::<Result<_>>()?;
+        predict.op.iter().map(|text| queries::parse_operator(text, mapping.as_ref())).collect::<Result<_>>()?;
     let (predictions, refused) = predict_operators(&conditions, operators);
     if let (true, true, Some(first)) = (predictions.is_empty(), predict.model.is_empty(), refused.first()) {
         return Err(Error::Query(first.reason.clone()));
@@ -185,14 +186,14 @@ fn answer(predict: &Predict) -> Result<u8> {
     }
     print_notes("warning", refused.iter().map(|one| &one.reason));
     let networks =
-        predict.model.iter().map(|name| network(name, &conditions, &run, predict)).collect::<Result<Vec<_>>>()?;
+        predict.model.iter().map(|name| print_network(name, &conditions, &run, predict)).collect::<Result<Vec<_>>>()?;
     let has_bounds = networks.iter().any(|network| network.total.bounds_ns > 0.0)
         || predictions.iter().any(|one| one.prediction.basis == Basis::Bound);
     let has_losses = has_bounds || !refused.is_empty();
     if predict.json {
         let mut document = json!({
             "operators": predictions, "refused": refused, "models": networks, "threads": conditions.threads,
-            "learned_from": Origin::of(&predictor.about),
+            "learned_from": Origin::of_predictor(&predictor.about),
         });
         if let Some(host) = &predictor.this_host {
             document["this_host"] = json!(host);
@@ -202,10 +203,9 @@ fn answer(predict: &Predict) -> Result<u8> {
     Ok(if has_losses { DONE_WITH_LOSSES } else { DONE })
 }
 
-/// Predicts a network and prints the result.
-fn network(name: &str, conditions: &Conditions<'_>, run: &Run, predict: &Predict) -> Result<NetworkAnswer> {
+fn print_network(name: &str, conditions: &Conditions<'_>, run: &Run, predict: &Predict) -> Result<NetworkAnswer> {
     let Predict { modelsource, batchsize: batch, sequence: tokens, .. } = *predict;
-    let source = ModelSource::of(modelsource, name);
+    let source = ModelSource::infer_source(modelsource, name);
     let answer = predict_network(conditions, &NetworkQuestion { source, name, batch, tokens }, run)?;
     let heading = format!("{name}, batch {batch}, {}", texts::on_threads(&conditions.threads));
     print_text(predict.json, &texts::network_table(&heading, &answer, predict.level))?;
@@ -216,13 +216,13 @@ fn network(name: &str, conditions: &Conditions<'_>, run: &Run, predict: &Predict
     Ok(answer)
 }
 
-/// Parses a level that intervals are kept at.
-fn level(text: &str) -> std::result::Result<u8, String> {
+/// Parses a supported level of intervals.
+fn parse_level(text: &str) -> std::result::Result<u8, String> {
     let known = || LEVELS.map(|level| level.to_string()).join(", ");
     text.parse().ok().filter(|level| LEVELS.contains(level)).ok_or_else(|| format!("give one of {}", known()))
 }
 
-fn setting(predict: &Predict) -> Result<Setting> {
+fn read_setting(predict: &Predict) -> Result<Setting> {
     let mut setting = Setting {
         device: predict.device.clone(),
         threads: predict.threads.map(f64::from),

@@ -1,8 +1,8 @@
 //! Predictions for the rows of a table.
 
-use super::{Predict, setting};
-use crate::csv::quoted;
-use crate::{DONE, DONE_WITH_LOSSES, print, print_json};
+use super::{Predict, read_setting};
+use crate::csv::quote_cell;
+use crate::{DONE, DONE_WITH_LOSSES, print_json, print_line};
 use learn::predictor::{Basis, Predictor};
 use predictor::Result;
 use predictor::answers::{RowAnswer, TableAnswers, answer_table};
@@ -15,12 +15,11 @@ use std::path::Path;
 /// Exit code: no row has a time.
 const NOTHING_ANSWERED: u8 = 2;
 
-/// Predicts every row of a table, and prints CSV or JSON.
-pub fn run(predictor: &Predictor, path: &Path, mapping: Option<&Mapping>, predict: &Predict) -> Result<u8> {
-    let answers = answer_table(predictor, path, &setting(predict)?, mapping)?;
+pub fn predict_table(predictor: &Predictor, path: &Path, mapping: Option<&Mapping>, predict: &Predict) -> Result<u8> {
+    let answers = answer_table(predictor, path, &read_setting(predict)?, mapping)?;
     match predict.json {
         true => print_json(&json!(answers))?,
-        false => print(&csv(&answers))?,
+        false => print_line(&format_csv(&answers))?,
     }
     let TableAnswers { rows, refused } = &answers;
     if *refused > 0 {
@@ -35,7 +34,7 @@ pub fn run(predictor: &Predictor, path: &Path, mapping: Option<&Mapping>, predic
     })
 }
 
-fn csv(answers: &TableAnswers) -> String {
+fn format_csv(answers: &TableAnswers) -> String {
     let mut text = "row,operator,time_ns,low_ns,high_ns,reasons,threads,held_out_percent".to_owned();
     for (number, row) in (1..).zip(&answers.rows) {
         let (numbers, known) = row.answer.as_ref().map_or((",,".to_owned(), ",".to_owned()), |answer| {
@@ -44,7 +43,7 @@ fn csv(answers: &TableAnswers) -> String {
             let high = if answer.high_ns.is_finite() { answer.high_ns.to_string() } else { String::new() };
             (format!("{},{},{high}", answer.time_ns, answer.low_ns), format!("{},{held_out}", answer.threads))
         });
-        let _ = write!(text, "\n{number},{},{numbers},{},{known}", quoted(&row.operator), quoted(&row.reasons));
+        let _ = write!(text, "\n{number},{},{numbers},{},{known}", quote_cell(&row.operator), quote_cell(&row.reasons));
     }
     text
 }

@@ -1,29 +1,26 @@
 //! Predictions as tables and sentences.
 
-use crate::paper;
+use crate::stdout_paper;
 use learn::cross_validation::CrossValidatedError;
 use learn::predictor::{Basis, Prediction, WIDE};
 use predictor::answers::NetworkAnswer;
 use predictor::queries::{AssumedThreads, HeldOutErrors, InPlaceTotal, OperatorPrediction, Total};
-use report::{Cell, Table, UNKNOWN, between, duration, figures, percent, words};
+use report::{Cell, Table, UNKNOWN, format_duration, format_percent, format_range, number_column, text_column};
 use std::fmt::Write;
 
 /// Text for a predictor without errors on held-out shapes, or without those of the device.
 pub const NOT_RECORDED: &str = "the error on held-out shapes is not recorded";
 
-/// Describes the assumed number of threads, with the reason.
 pub fn on_threads(threads: &AssumedThreads) -> String {
     let AssumedThreads { count, word, reason, .. } = threads;
     let plural = if *count == 1.0 { "" } else { "s" };
     format!("on {count} {word}{plural} ({reason})")
 }
 
-/// Formats an error on held-out shapes.
 pub fn error_text(error: &CrossValidatedError) -> String {
     format!("{:.1} % ({} shapes)", error.median_percent, error.shapes)
 }
 
-/// Formats the error on held-out shapes as a cell.
 fn held_out_cell(prediction: &Prediction) -> Cell {
     prediction.held_out.map_or_else(|| Cell::from(UNKNOWN), |error| error_text(&error).into())
 }
@@ -33,7 +30,7 @@ pub fn held_out_text(errors: Option<&HeldOutErrors>) -> String {
     let Some(errors) = errors else { return NOT_RECORDED.to_owned() };
     let of_time = match errors.known_share {
         share if share > 0.999 => String::new(),
-        share => format!(" of the {} with known errors", percent(share)),
+        share => format!(" of the {} with known errors", format_percent(share)),
     };
     format!(
         "held out, its operators are {:.1} % off, the median of each kind weighted by time{of_time}; worst {}: {}",
@@ -45,32 +42,32 @@ pub fn held_out_text(errors: Option<&HeldOutErrors>) -> String {
 
 pub fn operator_table(predictions: &[OperatorPrediction], level: u8) -> String {
     let mut table = Table::new([
-        words("operator").least(16),
-        figures("time"),
-        figures(format!("{level} % between")),
-        figures("held out, off by").drops(3),
-        figures("at best").drops(2),
-        words("bound by").least(10).drops(1),
-        words("remarks"),
+        text_column("operator").min_width(16),
+        number_column("time"),
+        number_column(format!("{level} % between")),
+        number_column("held out, off by").drop_order(3),
+        number_column("at best").drop_order(2),
+        text_column("bound by").min_width(10).drop_order(1),
+        text_column("remarks"),
     ]);
     for one in predictions {
         let prediction = &one.prediction;
-        table.row([
+        table.add_row([
             one.operator.as_str().into(),
-            duration(prediction.time_ns).into(),
+            format_duration(prediction.time_ns).into(),
             interval_cell(prediction),
             held_out_cell(prediction),
-            duration(prediction.attainable_ns).into(),
+            format_duration(prediction.attainable_ns).into(),
             prediction.bound.into(),
             remarks_cell(prediction),
         ]);
     }
-    table.on(&paper())
+    table.format_for(&stdout_paper())
 }
 
-/// Whether starting operators takes more of a total than a driver needs to launch kernels.
+/// Returns whether dispatch dominates a total by more than kernel launches of a driver explain.
 fn is_of_framework(total: &Total) -> bool {
-    /// Above what drivers take to launch a kernel.
+    /// Upper bound of a driver's time to launch a kernel.
     const LAUNCH_NS: f64 = 20_000.0;
     total.calls > 0 && total.dispatch_ns > 0.2 * total.time_ns && total.dispatch_ns / total.calls as f64 > LAUNCH_NS
 }
@@ -79,46 +76,51 @@ fn is_of_framework(total: &Total) -> bool {
 pub fn network_table(heading: &str, answer: &NetworkAnswer, level: u8) -> String {
     let NetworkAnswer { layers: predictions, total, .. } = answer;
     let mut table = Table::new([
-        words("layer"),
-        figures("×"),
-        figures("each"),
-        figures(format!("{level} % between")),
-        figures("held out, off by").drops(3),
-        figures("all"),
-        figures("share").drops(2),
-        words("bound by").least(6).drops(1),
-        words("remarks"),
+        text_column("layer"),
+        number_column("×"),
+        number_column("each"),
+        number_column(format!("{level} % between")),
+        number_column("held out, off by").drop_order(3),
+        number_column("all"),
+        number_column("share").drop_order(2),
+        text_column("bound by").min_width(6).drop_order(1),
+        text_column("remarks"),
     ]);
     for one in predictions {
         let prediction = &one.prediction;
         let all_ns = one.count as f64 * prediction.time_ns;
-        table.row([
+        table.add_row([
             one.operator.as_str().into(),
             one.count.to_string().into(),
-            duration(prediction.time_ns).into(),
+            format_duration(prediction.time_ns).into(),
             interval_cell(prediction),
             held_out_cell(prediction),
-            duration(all_ns).into(),
-            percent(all_ns / total.operators_ns).into(),
+            format_duration(all_ns).into(),
+            format_percent(all_ns / total.operators_ns).into(),
             prediction.bound.into(),
             remarks_cell(prediction),
         ]);
     }
     let mut text = format!(
         "{heading}\n{}\ntotal: {} ({level} % between {})",
-        table.on(&paper()),
-        duration(total.time_ns),
-        between(total.low_ns, total.high_ns)
+        table.format_for(&stdout_paper()),
+        format_duration(total.time_ns),
+        format_range(total.low_ns, total.high_ns)
     );
-    let _ = write!(text, "; {} operators, {} of starting them", total.calls, duration(total.dispatch_ns));
+    let _ = write!(text, "; {} operators, {} of starting them", total.calls, format_duration(total.dispatch_ns));
     if total.hidden_ns > 0.0 {
-        let _ = write!(text, ", {} of it hidden", duration(total.hidden_ns));
+        let _ = write!(text, ", {} of it hidden", format_duration(total.hidden_ns));
     }
     if let Some(widest) = &answer.widest {
-        let _ = write!(text, "\nmost of the interval's width comes from {} ({})", widest.kind, percent(widest.share));
+        let _ = write!(
+            text,
+            "\nmost of the interval's width comes from {} ({})",
+            widest.kind,
+            format_percent(widest.share)
+        );
     }
     if is_of_framework(total) {
-        let each = duration(total.dispatch_ns / total.calls as f64);
+        let each = format_duration(total.dispatch_ns / total.calls as f64);
         let _ = write!(
             text,
             "\nstarting an operator takes {each} in the training data, where a framework called each alone: a compiled model or \
@@ -150,28 +152,30 @@ pub fn in_place_text(total: &InPlaceTotal) -> String {
         "of {} operators in {} networks; held out, {} off where times alone are {} off",
         learned.operators,
         learned.networks,
-        percent(learned.error_learned),
-        percent(learned.error_alone)
+        format_percent(learned.error_learned),
+        format_percent(learned.error_alone)
     );
     let mut text = match learned.is_worth_it() {
-        true => format!("in the network: {}, {over_alone:.2}× the isolated times ({worth})", duration(*operators_ns)),
+        true => {
+            format!("in the network: {}, {over_alone:.2}× the isolated times ({worth})", format_duration(*operators_ns))
+        }
         false => format!("in the network: as in isolation; the learned difference {worth}, and is not used"),
     };
     if let Some(beside_ns) = beside_ns {
-        let _ = write!(text, ", and {} outside of operators", duration(*beside_ns));
+        let _ = write!(text, ", and {} outside of operators", format_duration(*beside_ns));
     }
     text
 }
 
 /// Formats an interval as a cell, marked as uncertain if it is wider than the time.
 fn interval_cell(prediction: &Prediction) -> Cell {
-    let cell = Cell::from(between(prediction.low_ns, prediction.high_ns));
+    let cell = Cell::from(format_range(prediction.low_ns, prediction.high_ns));
     let is_narrow = prediction.high_ns - prediction.low_ns <= prediction.time_ns;
-    if is_narrow { cell } else { cell.uncertain() }
+    if is_narrow { cell } else { cell.mark_uncertain() }
 }
 
 fn remarks_cell(prediction: &Prediction) -> Cell {
-    /// Limit of a kernel's name, which may be a whole signature.
+    /// Largest length of a kernel's name, which may be a whole signature.
     const MOST: usize = 60;
     let short = |name: &String| match name.char_indices().nth(MOST) {
         Some((end, _)) => format!("by `{}…`", &name[..end]),
@@ -190,5 +194,5 @@ fn remarks_cell(prediction: &Prediction) -> Cell {
     let is_beyond = prediction.time_ns < prediction.attainable_ns;
     let beyond = is_beyond.then(|| "faster than at best, as such operators were where they were measured".to_owned());
     let cell = Cell::from(choice.chain(outside).chain(wide).chain(beyond).collect::<Vec<_>>().join("; "));
-    if prediction.outside.is_empty() { cell } else { cell.uncertain() }
+    if prediction.outside.is_empty() { cell } else { cell.mark_uncertain() }
 }

@@ -7,34 +7,28 @@
 use super::{MAX_NODES, MAX_TREES, Split, Trees};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A writer of sets of trees.
 #[derive(Default)]
 pub struct TreeWriter {
     columns: Columns<Vec<u32>>,
 }
 
-/// A reader of sets of trees.
 pub struct Reader<'a> {
     columns: Columns<TreeColumn<'a>>,
 }
 
-/// The columns in file order.
 #[derive(Default)]
 struct Columns<T> {
-    /// Per set: number of features, base, number of trees; per tree: number of nodes.
+    /// Per set: features, base, trees; per tree: nodes.
     counts: T,
-    /// Per node: 0 for a leaf, else the offset of its children from their expected index, plus one.
+    /// Per node: 0 for a leaf, else one plus the offset of its children from their expected index.
     children: T,
-    /// Per inner node: its feature, and in the upper bits whether missing values go left.
+    /// Per inner node: feature; upper bits: whether missing values go left.
     questions: T,
-    /// Per inner node: the number of its threshold among those of its feature.
+    /// Per inner node: index among its feature's thresholds.
     thresholds: T,
-    /// Per feature of a set: its number of thresholds.
     steps: T,
-    /// The thresholds in ascending order, delta-coded.
     differences: T,
     leaves: T,
-    /// Per node: its number of training rows.
     covers: T,
 }
 
@@ -51,7 +45,7 @@ impl<T> Columns<T> {
 }
 
 impl TreeWriter {
-    pub fn put(&mut self, trees: &Trees) {
+    pub fn write_trees(&mut self, trees: &Trees) {
         let columns = &mut self.columns;
         columns.counts.extend([trees.features as u32, trees.base.to_bits(), trees.trees.len() as u32]);
         let steps = steps_of(trees);
@@ -62,7 +56,7 @@ impl TreeWriter {
             columns.differences.extend(of.iter().zip(before).map(|(key, before)| key - before));
         }
         for tree in 0..trees.len() {
-            let places = trees.places(tree);
+            let places = trees.node_range(tree);
             columns.counts.push(places.len() as u32);
             let mut expected = places.start + 1;
             for place in places {
@@ -74,11 +68,12 @@ impl TreeWriter {
                     columns.leaves.push(trees.leaves[place].to_bits());
                     continue;
                 }
-                columns.children.push(1 + folded(left as i64 - expected as i64));
+                columns.children.push(1 + zigzag_encode(left as i64 - expected as i64));
                 expected = expected.max(left + 2);
                 let feature = u32::from(node.feature);
                 columns.questions.push(feature | u32::from(node.absent_left) << 16);
-                let number = steps[&feature].binary_search(&key(node.threshold)).expect("it is among its feature's");
+                let number =
+                    steps[&feature].binary_search(&order_key(node.threshold)).expect("it is among its feature's");
                 columns.thresholds.push(number as u32);
             }
         }
@@ -97,7 +92,7 @@ impl TreeWriter {
 }
 
 impl<'a> Reader<'a> {
-    /// Opens encoded bytes, which may be arbitrary.
+    /// Opens untrusted bytes.
     pub fn new(mut bytes: &'a [u8]) -> Result<Reader<'a>, String> {
         let mut column = || -> Result<TreeColumn<'a>, String> {
             let (length, rest) = bytes.split_first_chunk::<4>().ok_or(ENDS)?;
@@ -122,10 +117,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub fn take(&mut self) -> Result<Trees, String> {
+    pub fn read_trees(&mut self) -> Result<Trees, String> {
         let columns = &mut self.columns;
-        let (features, base, count) =
-            (columns.counts.take()? as usize, f32::from_bits(columns.counts.take()?), columns.counts.take()? as usize);
+        let (features, base, count) = (
+            columns.counts.read_number()? as usize,
+            f32::from_bits(columns.counts.read_number()?),
+            columns.counts.read_number()? as usize,
+        );
         let too_large = || "the trees are larger than any this program writes".to_owned();
         if features > usize::from(u16::MAX) || count > MAX_TREES || !base.is_finite() {
             return Err(too_large());
@@ -133,33 +131,33 @@ impl<'a> Reader<'a> {
         let mut steps: Vec<Vec<f32>> = Vec::new();
         for _ in 0..features {
             let mut last = 0u32;
-            let step = (0..columns.steps.take()?).map(|_| {
-                last = last.checked_add(columns.differences.take()?).ok_or("thresholds do not ascend")?;
-                Ok(unkeyed(last))
+            let step = (0..columns.steps.read_number()?).map(|_| {
+                last = last.checked_add(columns.differences.read_number()?).ok_or("thresholds do not ascend")?;
+                Ok(threshold_of(last))
             });
             steps.push(step.collect::<Result<_, String>>()?);
         }
         let mut trees = Trees { features, base, ..Trees::default() };
         let mut roots = Vec::new();
         for _ in 0..count {
-            let (root, nodes) = (trees.nodes.len(), columns.counts.take()? as usize);
+            let (root, nodes) = (trees.nodes.len(), columns.counts.read_number()? as usize);
             if root + nodes > MAX_NODES {
                 return Err(too_large());
             }
             roots.push(root as u32);
             let mut expected = root as i64 + 1;
             for place in root..root + nodes {
-                trees.covers.push(f32::from_bits(columns.covers.take()?));
-                let Some(children) = columns.children.take()?.checked_sub(1) else {
-                    trees.leaves.push(f32::from_bits(columns.leaves.take()?));
-                    trees.nodes.push(Split::leaf(place as u32));
+                trees.covers.push(f32::from_bits(columns.covers.read_number()?));
+                let Some(children) = columns.children.read_number()?.checked_sub(1) else {
+                    trees.leaves.push(f32::from_bits(columns.leaves.read_number()?));
+                    trees.nodes.push(Split::leaf_at(place as u32));
                     continue;
                 };
-                let left = expected + unfolded(children);
+                let left = expected + zigzag_decode(children);
                 expected = expected.max(left + 2);
-                let question = columns.questions.take()?;
+                let question = columns.questions.read_number()?;
                 let feature = question as u16;
-                let number = columns.thresholds.take()? as usize;
+                let number = columns.thresholds.read_number()? as usize;
                 let threshold = steps.get(usize::from(feature)).and_then(|of| of.get(number));
                 trees.leaves.push(0.0);
                 trees.nodes.push(Split {
@@ -173,12 +171,12 @@ impl<'a> Reader<'a> {
                 });
             }
         }
-        trees.trees = trees.spans(&roots)?;
+        trees.trees = trees.check_spans(&roots)?;
         Ok(trees)
     }
 
-    /// Checks that all bytes were read.
-    pub fn finish(self) -> Result<(), String> {
+    /// Fails if bytes are left.
+    pub fn check_finished(self) -> Result<(), String> {
         match self.columns.in_order().iter().all(|column| column.next == column.rows[0].len()) {
             true => Ok(()),
             false => Err(MORE.to_owned()),
@@ -190,7 +188,7 @@ const ENDS: &str = "it ends inside the trees";
 const MORE: &str = "it is longer than its header states";
 
 impl TreeColumn<'_> {
-    fn take(&mut self) -> Result<u32, String> {
+    fn read_number(&mut self) -> Result<u32, String> {
         if self.next == self.rows[0].len() {
             return Err(ENDS.to_owned());
         }
@@ -200,32 +198,30 @@ impl TreeColumn<'_> {
     }
 }
 
-/// Returns the distinct thresholds of each feature as ascending keys.
 fn steps_of(trees: &Trees) -> BTreeMap<u32, Vec<u32>> {
     let mut steps: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     let inner = trees.nodes.iter().enumerate().filter(|(place, node)| node.left as usize != *place);
     for (_, node) in inner {
-        steps.entry(u32::from(node.feature)).or_default().insert(key(node.threshold));
+        steps.entry(u32::from(node.feature)).or_default().insert(order_key(node.threshold));
     }
     steps.into_iter().map(|(feature, keys)| (feature, keys.into_iter().collect())).collect()
 }
 
 /// Maps a threshold to an integer with the same order.
-fn key(threshold: f32) -> u32 {
+fn order_key(threshold: f32) -> u32 {
     let bits = threshold.to_bits();
     if bits >> 31 == 1 { !bits } else { bits | 1 << 31 }
 }
 
-fn unkeyed(key: u32) -> f32 {
+fn threshold_of(key: u32) -> f32 {
     f32::from_bits(if key >> 31 == 1 { key & !(1 << 31) } else { !key })
 }
 
-/// Zigzag-encodes a signed number.
-fn folded(number: i64) -> u32 {
+fn zigzag_encode(number: i64) -> u32 {
     ((number << 1) ^ (number >> 63)) as u32
 }
 
-fn unfolded(number: u32) -> i64 {
+fn zigzag_decode(number: u32) -> i64 {
     i64::from(number >> 1) ^ -i64::from(number & 1)
 }
 
@@ -264,14 +260,14 @@ mod tests {
 
     fn bytes(sets: &[Trees]) -> Vec<u8> {
         let mut writer = TreeWriter::default();
-        sets.iter().for_each(|set| writer.put(set));
+        sets.iter().for_each(|set| writer.write_trees(set));
         writer.into_bytes()
     }
 
     fn read(bytes: &[u8], count: usize) -> Result<Vec<Trees>, String> {
         let mut reader = Reader::new(bytes)?;
-        let sets = (0..count).map(|_| reader.take()).collect::<Result<Vec<_>, _>>()?;
-        reader.finish()?;
+        let sets = (0..count).map(|_| reader.read_trees()).collect::<Result<Vec<_>, _>>()?;
+        reader.check_finished()?;
         Ok(sets)
     }
 
@@ -292,8 +288,8 @@ mod tests {
 
         #[test]
         fn keys_are_in_the_order_of_numbers(one: f32, other: f32) {
-            prop_assert_eq!(unkeyed(key(one)).to_bits(), one.to_bits());
-            prop_assert_eq!(key(one).cmp(&key(other)), one.total_cmp(&other));
+            prop_assert_eq!(threshold_of(order_key(one)).to_bits(), one.to_bits());
+            prop_assert_eq!(order_key(one).cmp(&order_key(other)), one.total_cmp(&other));
         }
     }
 
@@ -303,7 +299,7 @@ mod tests {
         let values = [0.123_456_79f32, -7.654_321e-5, 0.0, f32::MAX];
         let mut trees = Trees::of_grown(1, &values.map(|value| vec![leaf(4.0 * value.min(f32::MAX / 4.0))]));
         let before = trees.leaves.clone();
-        trees.round();
+        trees.round_values();
         for (now, before) in trees.leaves.iter().zip(&before) {
             assert!(now.is_finite() && (now - before).abs() <= before.abs() / 8192.0, "{now} {before}");
             assert!(now.to_bits().trailing_zeros() >= 11 || *before == f32::MAX, "{now}");

@@ -12,50 +12,44 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::ops::Range;
 
-/// Limits of a file: trees, nodes per tree, and depth.
+/// Limits of a file.
 const MAX_TREES: usize = 100_000;
 const MAX_NODES: usize = 1 << 24;
 const MAX_DEPTH: u32 = 512;
-/// Mantissa bits kept of leaf values and of covers.
+/// Mantissa bits of leaf values and covers.
 const LEAF_BITS: u32 = 12;
 const COVER_BITS: u32 = 8;
-/// Number of rows that go through a tree together.
+/// Rows that traverse a tree together.
 const LANES: usize = 8;
 
-/// Trees whose leaf values are summed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trees {
     pub features: usize,
-    /// Initial value of the sum.
     pub base: f32,
     nodes: Vec<Split>,
-    /// Value of each leaf; 0 for inner nodes.
+    /// Leaf values; 0 for inner nodes.
     leaves: Vec<f32>,
-    /// Weighted number of training rows in each node.
     covers: Vec<f32>,
     trees: Vec<Span>,
 }
 
-/// A node as explanations see it.
 pub(crate) enum Node {
     Leaf(f32),
     Inner {
         feature: usize,
-        /// Child that the row enters.
         taken: usize,
         other: usize,
-        /// Share of the training rows that entered the row's child.
+        /// Share of training rows in that child.
         share: f64,
     },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Split {
-    /// Index of the left child, for rows below the threshold; the right child follows. A leaf holds its own index.
+    /// Left child, for rows below the threshold; the right one follows. A leaf holds its own index.
     left: u32,
     threshold: f32,
     feature: u16,
-    /// Whether rows without the feature go left.
     absent_left: bool,
 }
 
@@ -65,7 +59,7 @@ struct Span {
     depth: u32,
 }
 
-/// A node of a tree grown by this crate; `left` is relative to the root and 0 for a leaf.
+/// Node of a tree grown by this crate; `left` is relative to the root, 0 for a leaf.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grown {
     pub feature: u16,
@@ -75,8 +69,7 @@ pub(super) struct Grown {
     pub cover: f32,
 }
 
-/// The relevant parts of XGBoost's model file. Parts that are only written stay text, because parsed JSON values take
-/// many times the memory.
+/// Relevant parts of XGBoost's model file. Write-only parts stay text, because parsed JSON values need much memory.
 #[derive(Deserialize, Serialize)]
 struct Document {
     learner: Learner,
@@ -150,37 +143,37 @@ struct Tree {
     tree_param: Box<RawValue>,
 }
 
-fn raw(value: &serde_json::Value) -> Box<RawValue> {
+fn raw_value(value: &serde_json::Value) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).expect("a value has a JSON form")
 }
 
 impl Trees {
-    /// Parses a regression or ranking model in XGBoost's JSON.
     pub fn from_json(json: &str) -> Result<Trees> {
         let wrong = |problem: String| Error::Data(format!("cannot read the XGBoost model: {problem}"));
         let document: Document = serde_json::from_str(json).map_err(|error| wrong(error.to_string()))?;
         from_document(&document).map_err(wrong)
     }
 
-    /// Formats the trees as XGBoost's JSON with the given feature names.
     pub fn to_json(&self, names: &[String]) -> String {
         assert_eq!(names.len(), self.features, "a name for every feature");
         let trees: Vec<Tree> = (0..self.trees.len()).map(|tree| self.tree_document(tree)).collect();
         let count = trees.len() as u32;
         let document = Document {
             learner: Learner {
-                attributes: raw(&serde_json::json!({})),
+                attributes: raw_value(&serde_json::json!({})),
                 feature_names: names.to_vec(),
                 feature_types: vec!["float".to_owned(); names.len()],
                 gradient_booster: Gradient {
                     model: TreeModel {
-                        gbtree_model_param: raw(
+                        gbtree_model_param: raw_value(
                             &serde_json::json!({"num_parallel_tree": "1", "num_trees": count.to_string()}),
                         ),
                         iteration_indptr: (0..=count).collect(),
                         tree_info: vec![0; trees.len()],
                         trees,
-                        cats: Some(raw(&serde_json::json!({"enc": [], "feature_segments": [], "sorted_idx": []}))),
+                        cats: Some(raw_value(
+                            &serde_json::json!({"enc": [], "feature_segments": [], "sorted_idx": []}),
+                        )),
                     },
                     name: "gbtree".to_owned(),
                 },
@@ -193,7 +186,7 @@ impl Trees {
                 },
                 objective: Objective {
                     name: "reg:squarederror".to_owned(),
-                    reg_loss_param: raw(&serde_json::json!({"scale_pos_weight": "1"})),
+                    reg_loss_param: raw_value(&serde_json::json!({"scale_pos_weight": "1"})),
                 },
             },
             version: vec![3, 2, 0],
@@ -201,7 +194,6 @@ impl Trees {
         serde_json::to_string(&document).expect("numbers and texts have a JSON form")
     }
 
-    /// Returns the average of trees whose children follow their parents.
     pub(super) fn of_grown(features: usize, grown: &[Vec<Grown>]) -> Trees {
         let mut trees = Trees { features, ..Trees::default() };
         let mut roots = Vec::new();
@@ -213,7 +205,7 @@ impl Trees {
                 trees.leaves.push(if is_leaf { node.value / grown.len() as f32 } else { 0.0 });
                 trees.covers.push(node.cover);
                 trees.nodes.push(match is_leaf {
-                    true => Split::leaf(root + place as u32),
+                    true => Split::leaf_at(root + place as u32),
                     false => Split {
                         left: root + node.left,
                         threshold: node.threshold,
@@ -223,12 +215,11 @@ impl Trees {
                 });
             }
         }
-        trees.trees = trees.spans(&roots).expect("children stand behind their parents");
+        trees.trees = trees.check_spans(&roots).expect("children stand behind their parents");
         trees
     }
 
-    /// Joins sets of trees by splits on one feature. Each set serves the feature's values up to the midpoint to the
-    /// next value. The sets have equal numbers of trees, and the values ascend.
+    /// Joins tree sets by splits on a feature, at midpoints between ascending values. Sets have equal tree counts.
     pub(super) fn gated_by(feature: u16, sets: &[(f32, Trees)]) -> Trees {
         let first = &sets.first().expect("there is a set to choose").1;
         let mut joined = Trees { features: first.features, base: first.base, ..Trees::default() };
@@ -251,18 +242,17 @@ impl Trees {
                     joined.leaves.push(0.0);
                     joined.covers.push(0.0);
                 }
-                joined.graft(&pair[0].1, tree, left);
+                joined.graft_tree(&pair[0].1, tree, left);
                 place = left + 1;
             }
-            joined.graft(&sets.last().expect("there is a set to choose").1, tree, place);
+            joined.graft_tree(&sets.last().expect("there is a set to choose").1, tree, place);
         }
-        joined.trees = joined.spans(&roots).expect("children stand behind their parents");
+        joined.trees = joined.check_spans(&roots).expect("children stand behind their parents");
         joined
     }
 
-    /// Copies a tree of another ensemble; its root replaces the reserved node.
-    fn graft(&mut self, other: &Trees, tree: usize, root: usize) {
-        let Range { start: begin, end } = other.places(tree);
+    fn graft_tree(&mut self, other: &Trees, tree: usize, root: usize) {
+        let Range { start: begin, end } = other.node_range(tree);
         let behind = self.nodes.len();
         let moved = |place: usize| if place == begin { root } else { behind + place - begin - 1 };
         for place in begin..end {
@@ -280,14 +270,14 @@ impl Trees {
         }
     }
 
-    /// Rounds leaf values and covers to the precision that predictions need, which makes files smaller.
-    pub fn round(&mut self) {
-        self.leaves.iter_mut().for_each(|leaf| *leaf = rounded(*leaf, LEAF_BITS));
-        self.covers.iter_mut().for_each(|cover| *cover = rounded(*cover, COVER_BITS));
+    /// Rounds leaf values and covers to shorten files.
+    pub fn round_values(&mut self) {
+        self.leaves.iter_mut().for_each(|leaf| *leaf = round_mantissa(*leaf, LEAF_BITS));
+        self.covers.iter_mut().for_each(|cover| *cover = round_mantissa(*cover, COVER_BITS));
     }
 
     fn tree_document(&self, tree: usize) -> Tree {
-        let Range { start: root, end } = self.places(tree);
+        let Range { start: root, end } = self.node_range(tree);
         let nodes = &self.nodes[root..end];
         let leaf = |place: usize| nodes[place].left as usize == root + place;
         let child =
@@ -317,7 +307,7 @@ impl Trees {
             split_indices: nodes.iter().map(|node| u32::from(node.feature)).collect(),
             split_type: vec![0; nodes.len()],
             sum_hessian: self.covers[root..end].to_vec(),
-            tree_param: raw(&serde_json::json!({
+            tree_param: raw_value(&serde_json::json!({
                 "num_deleted": "0",
                 "num_feature": self.features.to_string(),
                 "num_nodes": nodes.len().to_string(),
@@ -326,8 +316,7 @@ impl Trees {
         }
     }
 
-    /// Returns the index range of a tree's nodes.
-    fn places(&self, tree: usize) -> Range<usize> {
+    fn node_range(&self, tree: usize) -> Range<usize> {
         let end = self.trees.get(tree + 1).map_or(self.nodes.len(), |next| next.root as usize);
         self.trees[tree].root as usize..end
     }
@@ -340,21 +329,20 @@ impl Trees {
         self.trees.is_empty()
     }
 
-    /// Returns the sum of the leaf values for one row.
     pub fn predict_row(&self, row: &[f32]) -> f32 {
         assert_eq!(row.len(), self.features, "the row has the features the trees were grown on");
-        self.trees.iter().fold(self.base, |sum, tree| sum + self.leaves[self.leaf(tree, row)])
+        self.trees.iter().fold(self.base, |sum, tree| sum + self.leaves[self.find_leaf(tree, row)])
     }
 
-    /// Returns the leaf that a row reaches in each tree, relative to the tree's root.
-    pub fn leaves(&self, row: &[f32]) -> impl Iterator<Item = u32> {
-        self.trees.iter().map(move |tree| self.leaf(tree, row) as u32 - tree.root)
+    /// Leaf reached in each tree, relative to the root.
+    pub fn reached_leaves(&self, row: &[f32]) -> impl Iterator<Item = u32> {
+        self.trees.iter().map(move |tree| self.find_leaf(tree, row) as u32 - tree.root)
     }
 
-    fn leaf(&self, tree: &Span, row: &[f32]) -> usize {
+    fn find_leaf(&self, tree: &Span, row: &[f32]) -> usize {
         let mut place = tree.root as usize;
         loop {
-            let next = self.step::<false>(place, row);
+            let next = self.next_node::<false>(place, row);
             if next == place {
                 return place;
             }
@@ -362,15 +350,14 @@ impl Trees {
         }
     }
 
-    /// Returns the sums for all rows.
-    pub fn predict(&self, matrix: &Matrix) -> Vec<f32> {
-        /// A block's features fit into the L1 cache while all trees process it.
+    pub fn predict_rows(&self, matrix: &Matrix) -> Vec<f32> {
+        /// Rows per block; its features fit the L1 cache during the traversal of all trees.
         const BLOCK: usize = 64;
-        assert_eq!(matrix.columns(), self.features, "rows have the features the trees were grown on");
-        if matrix.rows() < LANES {
-            return (0..matrix.rows()).map(|row| self.predict_row(matrix.row(row))).collect();
+        assert_eq!(matrix.column_count(), self.features, "rows have the features the trees were grown on");
+        if matrix.row_count() < LANES {
+            return (0..matrix.row_count()).map(|row| self.predict_row(matrix.row(row))).collect();
         }
-        let mut sums = vec![self.base; matrix.rows()];
+        let mut sums = vec![self.base; matrix.row_count()];
         for (block, sums) in sums.chunks_mut(BLOCK).enumerate() {
             let first = block * BLOCK;
             let is_whole = (first..first + sums.len()).all(|row| matrix.row(row).iter().all(|value| !value.is_nan()));
@@ -378,8 +365,8 @@ impl Trees {
                 for (lane, sums) in sums.chunks_mut(LANES).enumerate() {
                     let first = first + lane * LANES;
                     match is_whole {
-                        true => self.climb::<true>(tree, matrix, first, sums),
-                        false => self.climb::<false>(tree, matrix, first, sums),
+                        true => self.climb_tree::<true>(tree, matrix, first, sums),
+                        false => self.climb_tree::<false>(tree, matrix, first, sums),
                     }
                 }
             }
@@ -387,13 +374,13 @@ impl Trees {
         sums
     }
 
-    /// Moves up to `LANES` rows through a tree. `IS_WHOLE` rows have no missing features, so the check is compiled out.
-    fn climb<const IS_WHOLE: bool>(&self, tree: &Span, matrix: &Matrix, first: usize, sums: &mut [f32]) {
+    /// Moves up to `LANES` rows through a tree. `IS_WHOLE` rows miss no feature, so the check is compiled out.
+    fn climb_tree<const IS_WHOLE: bool>(&self, tree: &Span, matrix: &Matrix, first: usize, sums: &mut [f32]) {
         let mut places = [tree.root as usize; LANES];
         let rows: [&[f32]; LANES] = std::array::from_fn(|lane| matrix.row(first + lane.min(sums.len() - 1)));
         for _ in 0..tree.depth {
             for (place, row) in places.iter_mut().zip(rows) {
-                *place = self.step::<IS_WHOLE>(*place, row);
+                *place = self.next_node::<IS_WHOLE>(*place, row);
             }
         }
         for (sum, place) in sums.iter_mut().zip(places) {
@@ -402,19 +389,19 @@ impl Trees {
     }
 
     #[inline(always)]
-    fn step<const IS_WHOLE: bool>(&self, place: usize, row: &[f32]) -> usize {
+    fn next_node<const IS_WHOLE: bool>(&self, place: usize, row: &[f32]) -> usize {
         let node = &self.nodes[place];
         let value = row[node.feature as usize];
         let is_left = if !IS_WHOLE && value.is_nan() { node.absent_left } else { value < node.threshold };
         node.left as usize + usize::from(!is_left)
     }
 
-    pub(crate) fn roots(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn root_indices(&self) -> impl Iterator<Item = usize> {
         self.trees.iter().map(|tree| tree.root as usize)
     }
 
-    /// Returns a node and the child that a row enters; features beyond the end of the row are missing.
-    pub(crate) fn node(&self, place: usize, row: &[f32]) -> Node {
+    /// Node and entered child; features beyond the row's end are missing.
+    pub(crate) fn inspect_node(&self, place: usize, row: &[f32]) -> Node {
         let node = &self.nodes[place];
         let left = node.left as usize;
         if left == place {
@@ -429,8 +416,8 @@ impl Trees {
         Node::Inner { feature, taken, other, share: if share.is_nan() { 0.5 } else { share } }
     }
 
-    /// Checks that every tree is a tree: from each root, all indices stay inside, increase, and end.
-    fn spans(&self, roots: &[u32]) -> std::result::Result<Vec<Span>, String> {
+    /// Checks that indices from each root stay inside, increase, and end.
+    fn check_spans(&self, roots: &[u32]) -> std::result::Result<Vec<Span>, String> {
         let mut spans = Vec::with_capacity(roots.len());
         for (tree, root) in roots.iter().enumerate() {
             let end = roots.get(tree + 1).map_or(self.nodes.len(), |next| *next as usize);
@@ -474,13 +461,13 @@ impl Trees {
 }
 
 impl Split {
-    /// Returns a node that points to itself.
-    fn leaf(place: u32) -> Split {
+    /// Node that points to itself.
+    fn leaf_at(place: u32) -> Split {
         Split { left: place, threshold: f32::INFINITY, feature: 0, absent_left: true }
     }
 }
 
-fn rounded(number: f32, bits: u32) -> f32 {
+fn round_mantissa(number: f32, bits: u32) -> f32 {
     let lost = f32::MANTISSA_DIGITS - 1 - bits;
     let nearest = f32::from_bits((number.to_bits() + (1 << (lost - 1))) >> lost << lost);
     if nearest.is_finite() { nearest } else { number }
@@ -510,14 +497,13 @@ fn from_document(document: &Document) -> std::result::Result<Trees, String> {
     let mut roots = Vec::new();
     for tree in &model.trees {
         roots.push(trees.nodes.len() as u32);
-        append(&mut trees, tree)?;
+        append_tree(&mut trees, tree)?;
     }
-    trees.trees = trees.spans(&roots)?;
+    trees.trees = trees.check_spans(&roots)?;
     Ok(trees)
 }
 
-/// Appends a tree in breadth-first order, so that siblings are adjacent.
-fn append(trees: &mut Trees, tree: &Tree) -> std::result::Result<(), String> {
+fn append_tree(trees: &mut Trees, tree: &Tree) -> std::result::Result<(), String> {
     let count = tree.left_children.len();
     let lengths = [
         tree.right_children.len(),
@@ -544,7 +530,7 @@ fn append(trees: &mut Trees, tree: &Tree) -> std::result::Result<(), String> {
         trees.leaves.push(if is_leaf { number } else { 0.0 });
         trees.covers.push(tree.sum_hessian[old]);
         trees.nodes.push(match is_leaf {
-            true => Split::leaf(place as u32),
+            true => Split::leaf_at(place as u32),
             false => Split {
                 left: (begin + order.len()) as u32,
                 threshold: number,

@@ -31,10 +31,9 @@ impl Baseline {
 
 const BOUND_SHARE: f64 = 0.5;
 
-/// Returns the slowdown of each operator by a rule.
-pub fn baseline(rule: Baseline, machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> {
+pub fn rule_slowdowns(rule: Baseline, machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> {
     let shares: Vec<f64> =
-        running.iter().map(|(cores, demand)| demand.rate(*cores, machine) / machine.bytes_per_ns).collect();
+        running.iter().map(|(cores, demand)| demand.bandwidth_use(*cores, machine) / machine.bytes_per_ns).collect();
     let others =
         |own: usize| shares.iter().enumerate().filter(move |(place, _)| *place != own).map(|(_, share)| *share);
     let bound = shares.iter().filter(|share| **share >= BOUND_SHARE).count();

@@ -6,7 +6,7 @@
 //! relative errors, not squares, because some measurements were disturbed; regularisation keeps weights small if there
 //! are few pairs. Operators with a measured `Profile` have additional terms.
 
-use super::{Demand, Machine, shared};
+use super::{Demand, Machine, physical_speeds};
 use serde::{Deserialize, Serialize};
 
 /// Measured losses of an operator with synthetic partners that each load one resource, and the partners' losses. A loss
@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 pub struct Profile {
     /// Loss of the operator with each partner.
     pub sensitivity: Vec<f64>,
-    /// Loss of each partner.
     pub pressure: Vec<f64>,
 }
 
@@ -43,33 +42,32 @@ impl Default for Learned {
 }
 
 impl Learned {
-    pub fn fit(machine: &Machine, seen: &[Seen<'_>]) -> Learned {
+    pub fn fit_model(machine: &Machine, seen: &[Seen<'_>]) -> Learned {
         let physical = Machine { learned: Learned::default(), ..machine.clone() };
         let rows = |terms: fn(&Machine, &Seen<'_>) -> Option<Vec<f64>>| {
             seen.iter().filter_map(|one| Some((terms(&physical, one)?, one.slowdown))).collect::<Vec<_>>()
         };
-        let plain = weights(&rows(|machine, seen| Some(plain_terms(machine, seen))));
+        let plain = fit_weights(&rows(|machine, seen| Some(plain_terms(machine, seen))));
         let with_profile = rows(profiled_terms);
         // If fewer than half of the pairs have profiles, they do not represent the others.
-        let profiled = if 2 * with_profile.len() >= seen.len() { weights(&with_profile) } else { Vec::new() };
+        let profiled = if 2 * with_profile.len() >= seen.len() { fit_weights(&with_profile) } else { Vec::new() };
         if plain.is_empty() { Learned::default() } else { Learned { profiled, plain } }
     }
 
-    pub(super) fn slowdown(&self, machine: &Machine, seen: &Seen<'_>) -> f64 {
+    pub(super) fn predict_slowdown(&self, machine: &Machine, seen: &Seen<'_>) -> f64 {
         let terms = match profiled_terms(machine, seen) {
-            Some(terms) if terms.len() == self.profiled.len() => return 1.0 + sum(&terms, &self.profiled),
+            Some(terms) if terms.len() == self.profiled.len() => return 1.0 + weighted_sum(&terms, &self.profiled),
             _ => plain_terms(machine, seen),
         };
-        1.0 + sum(&terms, &self.plain)
+        1.0 + weighted_sum(&terms, &self.plain)
     }
 
-    /// Returns whether the model consists of bandwidth and cache alone.
     pub fn is_physical(&self) -> bool {
         *self == Learned::default()
     }
 }
 
-fn sum(terms: &[f64], weights: &[f64]) -> f64 {
+fn weighted_sum(terms: &[f64], weights: &[f64]) -> f64 {
     terms.iter().zip(weights).map(|(term, weight)| term * weight).sum()
 }
 
@@ -78,9 +76,9 @@ fn plain_terms(machine: &Machine, Seen { own, others, .. }: &Seen<'_>) -> Vec<f6
     let (cores, demand) = *own;
     let mut running = vec![*own];
     running.extend(others);
-    let physical = 1.0 / shared(machine, &running)[0] - 1.0;
-    let rate = |cores: usize, demand: &Demand| demand.rate(cores, machine) / machine.bytes_per_ns;
-    let cached = |cores: usize, demand: &Demand| demand.reused_bytes / demand.alone(cores) / machine.bytes_per_ns;
+    let physical = 1.0 / physical_speeds(machine, &running)[0] - 1.0;
+    let rate = |cores: usize, demand: &Demand| demand.bandwidth_use(cores, machine) / machine.bytes_per_ns;
+    let cached = |cores: usize, demand: &Demand| demand.reused_bytes / demand.time_alone(cores) / machine.bytes_per_ns;
     let of_others = |of: &dyn Fn(usize, &Demand) -> f64| others.iter().map(|(cores, one)| of(*cores, one)).sum::<f64>();
     let crowd = of_others(&|_, one| (one.footprint_bytes / machine.cache_bytes).min(1.0));
     let (moved, kept) = (rate(cores, demand), cached(cores, demand).min(4.0));
@@ -114,8 +112,8 @@ fn profiled_terms(machine: &Machine, seen: &Seen<'_>) -> Option<Vec<f64>> {
     Some(terms)
 }
 
-/// Fits nonnegative weights to minimise absolute relative errors, by iteratively reweighted least squares.
-fn weights(rows: &[(Vec<f64>, f64)]) -> Vec<f64> {
+/// Minimises absolute relative errors with nonnegative weights, by iteratively reweighted least squares.
+fn fit_weights(rows: &[(Vec<f64>, f64)]) -> Vec<f64> {
     const TIMES: usize = 30;
     /// Lower bound of a residual; it bounds the weight of a row.
     const CLOSEST: f64 = 0.003;
@@ -124,15 +122,14 @@ fn weights(rows: &[(Vec<f64>, f64)]) -> Vec<f64> {
     for _ in 0..TIMES {
         found = least_squares(rows, &trust);
         for (trust, (terms, slowdown)) in trust.iter_mut().zip(rows) {
-            let off = ((1.0 + sum(terms, &found)) / slowdown - 1.0).abs();
+            let off = ((1.0 + weighted_sum(terms, &found)) / slowdown - 1.0).abs();
             *trust = CLOSEST / off.max(CLOSEST);
         }
     }
     found
 }
 
-/// Fits nonnegative weights by weighted least squares of relative errors. A small ridge penalty keeps undetermined
-/// weights low.
+/// Weighted least squares of relative errors with nonnegative weights; a ridge penalty keeps undetermined ones low.
 fn least_squares(rows: &[(Vec<f64>, f64)], trust: &[f64]) -> Vec<f64> {
     const PRICE: f64 = 1e-4;
     const ROUNDS: usize = 300;

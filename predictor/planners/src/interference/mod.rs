@@ -10,20 +10,18 @@ mod fair;
 mod learned;
 mod phases;
 
-pub use baseline::{Baseline, baseline};
+pub use baseline::{Baseline, rule_slowdowns};
 pub use fair::max_min;
 pub use learned::{Learned, Profile, Seen};
-pub use phases::{Course, Lane, run};
+pub use phases::{Course, Lane, simulate_lanes};
 
-use crate::{Result, not_negative, positive};
+use crate::{Result, check_positive, not_negative};
 use serde::{Deserialize, Serialize};
 
-/// The resource demand of one operator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Demand {
     /// Time alone by number of cores, from one; the last entry holds for more cores.
     pub alone_ns: Vec<f64>,
-    /// Memory traffic of one run.
     pub bytes: f64,
     /// Footprint in the last-level cache.
     pub footprint_bytes: f64,
@@ -34,7 +32,6 @@ pub struct Demand {
     pub profile: Option<Profile>,
 }
 
-/// The shared resources of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     pub cores: usize,
@@ -48,34 +45,33 @@ pub struct Machine {
 }
 
 impl Demand {
-    /// Returns the demand of an operator that reaches the roofline, from its work for one core and its memory traffic.
-    pub fn roofline(work_ns: f64, bytes: f64, machine: &Machine) -> Demand {
+    /// Returns the demand of an operator that reaches the roofline, from its one-core work and memory traffic.
+    pub fn roofline_demand(work_ns: f64, bytes: f64, machine: &Machine) -> Demand {
         let alone = |cores: usize| (work_ns / cores as f64).max(bytes / machine.bytes_per_ns);
         let alone_ns = (1..=machine.cores).map(alone).collect();
         Demand { alone_ns, bytes, footprint_bytes: 0.0, reused_bytes: 0.0, profile: None }
     }
 
-    /// Returns the time alone on a number of cores.
-    pub fn alone(&self, cores: usize) -> f64 {
+    pub fn time_alone(&self, cores: usize) -> f64 {
         self.alone_ns[cores.clamp(1, self.alone_ns.len()) - 1]
     }
 
     /// Returns the fastest number of cores up to a limit, with its time; ties go to fewer cores.
-    pub fn best(&self, cores: usize) -> (usize, f64) {
-        let times = (1..=cores.max(1)).map(|cores| (cores, self.alone(cores)));
+    pub fn best_cores(&self, cores: usize) -> (usize, f64) {
+        let times = (1..=cores.max(1)).map(|cores| (cores, self.time_alone(cores)));
         times.min_by(|(_, one), (_, other)| one.total_cmp(other)).expect("there is a core")
     }
 
-    fn rate(&self, cores: usize, machine: &Machine) -> f64 {
-        (self.bytes / self.alone(cores)).min(machine.bytes_per_ns)
+    fn bandwidth_use(&self, cores: usize, machine: &Machine) -> f64 {
+        (self.bytes / self.time_alone(cores)).min(machine.bytes_per_ns)
     }
 
-    pub fn check(&self, operator: usize) -> Result<()> {
+    pub fn check_demand(&self, operator: usize) -> Result<()> {
         if self.alone_ns.is_empty() {
             return Err(crate::Error::Ragged { operator, found: 0, wanted: 1, of: "numbers of cores" });
         }
         for (place, time_ns) in self.alone_ns.iter().enumerate() {
-            positive(|| format!("the time of operator {operator} on {} cores", place + 1), *time_ns)?;
+            check_positive(|| format!("the time of operator {operator} on {} cores", place + 1), *time_ns)?;
         }
         for (what, value) in [("bytes", self.bytes), ("footprint", self.footprint_bytes), ("reuse", self.reused_bytes)]
         {
@@ -85,20 +81,19 @@ impl Demand {
     }
 }
 
-/// Returns the relative speed of concurrent operators, each with its number of cores; 1 is the speed alone.
-pub fn speeds(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> {
+/// Returns the speeds of concurrent operators with their core counts; 1 is the speed alone.
+pub fn relative_speeds(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> {
     if machine.learned.is_physical() {
-        return shared(machine, running);
+        return physical_speeds(machine, running);
     }
     let of = |own: usize| {
         let others = running.iter().enumerate().filter(|(place, _)| *place != own).map(|(_, one)| *one).collect();
-        1.0 / machine.learned.slowdown(machine, &Seen { own: running[own], others, slowdown: 1.0 })
+        1.0 / machine.learned.predict_slowdown(machine, &Seen { own: running[own], others, slowdown: 1.0 })
     };
     (0..running.len()).map(of).collect()
 }
 
-/// Returns the relative speeds by bandwidth and cache alone.
-fn shared(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> {
+fn physical_speeds(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> {
     let wanted: Vec<f64> = running.iter().map(|(_, demand)| demand.footprint_bytes.min(machine.cache_bytes)).collect();
     let kept = max_min(&wanted, machine.cache_bytes);
     let rates: Vec<f64> = running
@@ -106,17 +101,16 @@ fn shared(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> {
         .zip(wanted.iter().zip(&kept))
         .map(|((cores, demand), (wanted, kept))| {
             let lost = if *wanted > 0.0 { (wanted - kept) / demand.footprint_bytes } else { 0.0 };
-            demand.rate(*cores, machine) + demand.reused_bytes * lost / demand.alone(*cores)
+            demand.bandwidth_use(*cores, machine) + demand.reused_bytes * lost / demand.time_alone(*cores)
         })
         .collect();
     let shares = max_min(&rates, machine.bytes_per_ns);
     rates.iter().zip(shares).map(|(rate, share)| if *rate > 0.0 { (share / rate).min(1.0) } else { 1.0 }).collect()
 }
 
-/// Returns the slowdown of each operator relative to its time alone on the same cores, if all of them repeat
-/// continuously.
-pub fn slowdowns(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> {
-    speeds(machine, running).into_iter().map(f64::recip).collect()
+/// Returns the slowdown of each operator relative to its time alone on the same cores, if all repeat continuously.
+pub fn steady_slowdowns(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> {
+    relative_speeds(machine, running).into_iter().map(f64::recip).collect()
 }
 
 #[cfg(test)]

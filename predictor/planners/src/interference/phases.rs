@@ -1,28 +1,24 @@
 //! The timeline of several lanes of operators that begin together.
 
-use super::{Demand, Machine, speeds};
+use super::{Demand, Machine, relative_speeds};
 
-/// A sequence of operators on cores of its own.
 #[derive(Clone, Debug)]
 pub struct Lane<'a> {
     pub cores: usize,
     pub operators: Vec<&'a Demand>,
 }
 
-/// The timeline of all lanes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Course {
     /// End of each operator of each lane.
     pub ends_ns: Vec<Vec<f64>>,
-    /// End of the last operator.
     pub total_ns: f64,
 }
 
-/// Simulates the lanes until all have ended.
-pub fn run(machine: &Machine, lanes: &[Lane<'_>]) -> Course {
+pub fn simulate_lanes(machine: &Machine, lanes: &[Lane<'_>]) -> Course {
     let mut ends_ns: Vec<Vec<f64>> = lanes.iter().map(|lane| Vec::with_capacity(lane.operators.len())).collect();
     // Remaining time alone of each lane's current operator.
-    let alone = |lane: &Lane<'_>, place: usize| lane.operators.get(place).map(|one| one.alone(lane.cores));
+    let alone = |lane: &Lane<'_>, place: usize| lane.operators.get(place).map(|one| one.time_alone(lane.cores));
     let mut left_ns: Vec<Option<f64>> = lanes.iter().map(|lane| alone(lane, 0)).collect();
     let mut now_ns = 0.0;
     loop {
@@ -32,7 +28,7 @@ pub fn run(machine: &Machine, lanes: &[Lane<'_>]) -> Course {
         }
         let running: Vec<(usize, &Demand)> =
             active.iter().map(|&lane| (lanes[lane].cores, lanes[lane].operators[ends_ns[lane].len()])).collect();
-        let speeds = speeds(machine, &running);
+        let speeds = relative_speeds(machine, &running);
         let until_end = |(&lane, speed): (&usize, &f64)| left_ns[lane].map_or(f64::INFINITY, |left| left / speed);
         let waits: Vec<f64> = active.iter().zip(&speeds).map(until_end).collect();
         let phase_ns = waits.iter().copied().fold(f64::INFINITY, f64::min);

@@ -10,22 +10,23 @@ fn machine(cores: usize, bytes_per_ns: f64) -> Machine {
 #[test]
 fn two_that_memory_bounds_take_twice_as_long() {
     let machine = machine(2, 10.0);
-    let one = Demand::roofline(1.0, 20.0, &machine);
-    assert_eq!(slowdowns(&machine, &[(1, &one), (1, &one)]), [2.0, 2.0]);
+    let one = Demand::roofline_demand(1.0, 20.0, &machine);
+    assert_eq!(steady_slowdowns(&machine, &[(1, &one), (1, &one)]), [2.0, 2.0]);
     let lane = || Lane { cores: 1, operators: vec![&one] };
-    assert_eq!(run(&machine, &[lane(), lane()]).total_ns, 4.0);
-    assert_eq!(run(&machine, &[lane()]).total_ns, 2.0);
+    assert_eq!(simulate_lanes(&machine, &[lane(), lane()]).total_ns, 4.0);
+    assert_eq!(simulate_lanes(&machine, &[lane()]).total_ns, 2.0);
 }
 
 #[test]
 fn arithmetic_hides_behind_memory() {
     let machine = machine(8, 10.0);
-    let (arithmetic, memory) = (Demand::roofline(8.0, 2.0, &machine), Demand::roofline(1.0, 20.0, &machine));
+    let (arithmetic, memory) =
+        (Demand::roofline_demand(8.0, 2.0, &machine), Demand::roofline_demand(1.0, 20.0, &machine));
     let lanes = [Lane { cores: 4, operators: vec![&arithmetic] }, Lane { cores: 4, operators: vec![&memory] }];
-    let course = run(&machine, &lanes);
+    let course = simulate_lanes(&machine, &lanes);
     assert_eq!(course.ends_ns[0], [2.0]);
     assert!((course.total_ns - 2.2).abs() < 1e-12, "{course:?}");
-    assert_eq!(arithmetic.alone(8) + memory.alone(8), 3.0);
+    assert_eq!(arithmetic.time_alone(8) + memory.time_alone(8), 3.0);
 }
 
 #[test]
@@ -38,19 +39,20 @@ fn a_cache_too_small_for_all_is_shared() {
         reused_bytes: 160.0,
         profile: None,
     };
-    assert_eq!(slowdowns(&machine, &[(1, &of(40.0)), (1, &of(60.0))]), [1.0, 1.0], "both find room");
-    let crowded = slowdowns(&machine, &[(1, &of(100.0)), (1, &of(100.0))]);
+    assert_eq!(steady_slowdowns(&machine, &[(1, &of(40.0)), (1, &of(60.0))]), [1.0, 1.0], "both find room");
+    let crowded = steady_slowdowns(&machine, &[(1, &of(100.0)), (1, &of(100.0))]);
     // Half of the cached bytes are fetched again: each operator needs a bandwidth of 1, and 1 is available in total.
     assert_eq!(crowded, [2.0, 2.0]);
-    assert_eq!(slowdowns(&machine, &[(1, &of(400.0))]), [1.0], "alone is alone, however large");
+    assert_eq!(steady_slowdowns(&machine, &[(1, &of(400.0))]), [1.0], "alone is alone, however large");
 }
 
 #[test]
 fn rules_know_classes() {
     let machine = machine(4, 10.0);
-    let (arithmetic, memory) = (Demand::roofline(40.0, 2.0, &machine), Demand::roofline(1.0, 20.0, &machine));
+    let (arithmetic, memory) =
+        (Demand::roofline_demand(40.0, 2.0, &machine), Demand::roofline_demand(1.0, 20.0, &machine));
     let running = [(2, &arithmetic), (1, &memory), (1, &memory)];
-    let of = |rule| baseline(rule, &machine, &running);
+    let of = |rule| rule_slowdowns(rule, &machine, &running);
     assert_eq!(of(Baseline::None), [1.0, 1.0, 1.0]);
     assert_eq!(of(Baseline::Class), [1.0, 2.0, 2.0]);
     assert_eq!(of(Baseline::Maximum), [2.0, 2.0, 2.0]);
@@ -78,7 +80,7 @@ fn what_pairs_show_is_learned_and_asked_of_others() {
         let sensitivity = vec![0.07 * (place % 4) as f64, 0.1 * (place % 2) as f64];
         Demand {
             profile: Some(Profile { sensitivity, pressure }),
-            ..Demand::roofline(10.0 + place as f64, place as f64, &machine)
+            ..Demand::roofline_demand(10.0 + place as f64, place as f64, &machine)
         }
     };
     let demands: Vec<Demand> = (0..16).map(of).collect();
@@ -91,16 +93,16 @@ fn what_pairs_show_is_learned_and_asked_of_others() {
         .iter()
         .map(|&(own, other, slowdown)| Seen { own: (1, &demands[own]), others: vec![(1, &demands[other])], slowdown })
         .collect();
-    let learned = Machine { learned: Learned::fit(&machine, &seen), ..machine.clone() };
+    let learned = Machine { learned: Learned::fit_model(&machine, &seen), ..machine.clone() };
     assert!(!learned.learned.is_physical());
     for (own, other, wanted) in pairs(&demands[10..], rule) {
-        let found = slowdowns(&learned, &[(1, &demands[10 + own]), (1, &demands[10 + other])])[0];
-        let physical = slowdowns(&machine, &[(1, &demands[10 + own]), (1, &demands[10 + other])])[0];
+        let found = steady_slowdowns(&learned, &[(1, &demands[10 + own]), (1, &demands[10 + other])])[0];
+        let physical = steady_slowdowns(&machine, &[(1, &demands[10 + own]), (1, &demands[10 + other])])[0];
         // The ridge penalty keeps the prediction slightly below the measurement.
         assert!((found / wanted - 1.0).abs() < 0.03, "{found} {wanted}, by bandwidth alone {physical}");
     }
-    assert_eq!(slowdowns(&learned, &[(2, &demands[3])]), [1.0], "alone is alone");
-    assert_eq!(Learned::fit(&machine, &[]), Learned::default());
+    assert_eq!(steady_slowdowns(&learned, &[(2, &demands[3])]), [1.0], "alone is alone");
+    assert_eq!(Learned::fit_model(&machine, &[]), Learned::default());
 }
 
 proptest! {
@@ -117,8 +119,8 @@ proptest! {
                 own: (1, &demands[place % demands.len()]), others: vec![(1, &demands[(place + 1) % demands.len()])], slowdown,
             })
             .collect();
-        let machine = Machine { learned: Learned::fit(&machine, &seen), ..machine };
-        let of = |demands: &[Demand]| slowdowns(&machine, &demands.iter().map(|one| (2, one)).collect::<Vec<_>>());
+        let machine = Machine { learned: Learned::fit_model(&machine, &seen), ..machine };
+        let of = |demands: &[Demand]| steady_slowdowns(&machine, &demands.iter().map(|one| (2, one)).collect::<Vec<_>>());
         let before = of(&demands);
         prop_assert!(before.iter().all(|slowdown| *slowdown >= 1.0), "{before:?}");
         let mut larger = demands.clone();
@@ -155,7 +157,7 @@ proptest! {
     ) {
         let machine = Machine { cores: 8, bytes_per_ns: bandwidth, cache_bytes, learned: Learned::default() };
         let of = |demands: &[Demand]| {
-            slowdowns(&machine, &demands.iter().map(|one| (2, one)).collect::<Vec<_>>())
+            steady_slowdowns(&machine, &demands.iter().map(|one| (2, one)).collect::<Vec<_>>())
         };
         let before = of(&demands);
         prop_assert!(before.iter().all(|slowdown| *slowdown >= 1.0), "{before:?}");
@@ -187,9 +189,9 @@ proptest! {
     fn where_nothing_is_scarce_cores_are_only_parted(lanes in prop::collection::vec(prop::collection::vec(demand(), 1..4), 1..4)) {
         let machine = Machine { cores: 8, bytes_per_ns: f64::INFINITY, cache_bytes: f64::INFINITY, learned: Learned::default() };
         let lanes: Vec<Lane<'_>> = lanes.iter().map(|lane| Lane { cores: 2, operators: lane.iter().collect() }).collect();
-        let alone = |lane: &Lane<'_>| lane.operators.iter().map(|one| one.alone(2)).sum::<f64>();
+        let alone = |lane: &Lane<'_>| lane.operators.iter().map(|one| one.time_alone(2)).sum::<f64>();
         let longest = lanes.iter().map(alone).fold(0.0, f64::max);
-        let total = run(&machine, &lanes).total_ns;
+        let total = simulate_lanes(&machine, &lanes).total_ns;
         prop_assert!((total - longest).abs() <= longest * 1e-9, "{total} {longest}");
     }
 
@@ -199,8 +201,8 @@ proptest! {
     ) {
         let machine = Machine { cores: 8, bytes_per_ns: bandwidth, cache_bytes: 1e3, learned: Learned::default() };
         let lanes: Vec<Lane<'_>> = lanes.iter().map(|lane| Lane { cores: 1, operators: lane.iter().collect() }).collect();
-        let longest = lanes.iter().map(|lane| lane.operators.iter().map(|one| one.alone(1)).sum()).fold(0.0, f64::max);
-        let course = run(&machine, &lanes);
+        let longest = lanes.iter().map(|lane| lane.operators.iter().map(|one| one.time_alone(1)).sum()).fold(0.0, f64::max);
+        let course = simulate_lanes(&machine, &lanes);
         prop_assert!(course.total_ns >= longest * (1.0 - 1e-9));
         prop_assert!(course.ends_ns.iter().zip(&lanes).all(|(ends, lane)| ends.len() == lane.operators.len()));
     }

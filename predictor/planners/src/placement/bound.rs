@@ -5,26 +5,26 @@
 //! edges, the critical path at the fastest times is a bound, too.
 
 use super::Game;
-use crate::topological;
+use crate::topological_order;
 
 const STEPS: usize = 400;
 
-pub(super) fn least(game: &Game<'_>) -> f64 {
+pub(super) fn lower_bound(game: &Game<'_>) -> f64 {
     let instance = game.instance;
     let fastest = |times: &Vec<f64>| times.iter().copied().fold(f64::INFINITY, f64::min);
     let longest = instance.times_ns.iter().map(fastest).fold(0.0, f64::max);
     let frugal: f64 = (0..instance.times_ns.len())
         .map(|operator| {
-            let energies = (0..instance.devices()).map(|device| game.energy(operator, device));
+            let energies = (0..instance.device_count()).map(|device| game.energy_on(operator, device));
             energies.fold(f64::INFINITY, f64::min)
         })
         .sum();
-    longest.max(chain(game)).max(weighted(game)) + instance.price_ns_per_j * frugal
+    longest.max(critical_path(game)).max(weighted_load_bound(game)) + instance.price_ns_per_j * frugal
 }
 
-fn weighted(game: &Game<'_>) -> f64 {
+fn weighted_load_bound(game: &Game<'_>) -> f64 {
     let times = &game.instance.times_ns;
-    let count = game.instance.devices();
+    let count = game.instance.device_count();
     let mut weights = vec![1.0 / count as f64; count];
     let mut most = 0.0f64;
     for step in 0..STEPS {
@@ -47,14 +47,14 @@ fn weighted(game: &Game<'_>) -> f64 {
     most
 }
 
-/// Returns the critical path, with each operator at its fastest time.
-fn chain(game: &Game<'_>) -> f64 {
+/// Each operator takes its fastest time.
+fn critical_path(game: &Game<'_>) -> f64 {
     let times = &game.instance.times_ns;
     let mut before = vec![Vec::new(); times.len()];
     for edge in &game.instance.edges {
         before[edge.to].push(edge.from);
     }
-    let order = topological(&before).expect("the instance was checked");
+    let order = topological_order(&before).expect("the instance was checked");
     let mut ends = vec![0.0f64; times.len()];
     for operator in order {
         let begins = before[operator].iter().map(|&from| ends[from]).fold(0.0, f64::max);

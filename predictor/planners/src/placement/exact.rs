@@ -2,7 +2,7 @@
 
 use super::Game;
 
-/// Maximum number of assignments for exhaustive search.
+/// Limit of exhaustive search.
 pub const EXACT_MOST: u64 = 1_000_000;
 
 pub(super) struct Exact {
@@ -11,15 +11,14 @@ pub(super) struct Exact {
     pub anarchy: Option<f64>,
 }
 
-/// Returns the number of assignments, or None if it overflows.
-pub fn assignments(operators: usize, devices: usize) -> Option<u64> {
+pub fn count_assignments(operators: usize, devices: usize) -> Option<u64> {
     (devices as u64).checked_pow(u32::try_from(operators).ok()?)
 }
 
-/// Returns the best assignment; ties go to the first one.
-pub(super) fn best(game: &Game<'_>) -> Option<Exact> {
-    let (operators, count) = (game.instance.times_ns.len(), game.instance.devices());
-    let all = assignments(operators, count).filter(|all| *all <= EXACT_MOST)?;
+/// Ties go to the first one.
+pub(super) fn best_assignment(game: &Game<'_>) -> Option<Exact> {
+    let (operators, count) = (game.instance.times_ns.len(), game.instance.device_count());
+    let all = count_assignments(operators, count).filter(|all| *all <= EXACT_MOST)?;
     let mut devices = vec![0; operators];
     let (mut best, mut least_ns) = (devices.clone(), f64::INFINITY);
     let mut worst_ns = f64::NEG_INFINITY;
@@ -42,6 +41,6 @@ pub(super) fn best(game: &Game<'_>) -> Option<Exact> {
 }
 
 fn is_equilibrium(game: &Game<'_>, devices: &[usize]) -> bool {
-    let (gain, ..) = Game::largest_gain(&game.pays(devices), devices);
+    let (gain, ..) = Game::largest_gain(&game.unilateral_costs(devices), devices);
     gain <= game.objective(devices).abs() * 1e-12
 }

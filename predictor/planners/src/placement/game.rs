@@ -16,8 +16,8 @@ pub(super) struct Game<'a> {
 const MOVES_MOST: usize = 10_000;
 
 impl<'a> Game<'a> {
-    pub fn of(instance: &'a Instance) -> Result<Game<'a>> {
-        let topological = instance.check()?;
+    pub fn from_instance(instance: &'a Instance) -> Result<Game<'a>> {
+        let topological = instance.check_instance()?;
         let mut reads = vec![Vec::new(); instance.times_ns.len()];
         for edge in &instance.edges {
             reads[edge.to].push(*edge);
@@ -35,43 +35,43 @@ impl<'a> Game<'a> {
         !self.instance.edges.is_empty()
     }
 
-    fn time(&self, operator: usize, device: usize) -> f64 {
+    fn time_on(&self, operator: usize, device: usize) -> f64 {
         self.instance.times_ns[operator][device]
     }
 
-    pub fn energy(&self, operator: usize, device: usize) -> f64 {
+    pub fn energy_on(&self, operator: usize, device: usize) -> f64 {
         self.instance.energies_j.get(operator).map_or(0.0, |energies| energies[device])
     }
 
-    fn energies(&self, devices: &[usize]) -> f64 {
-        devices.iter().enumerate().map(|(operator, &device)| self.energy(operator, device)).sum()
+    fn total_energy(&self, devices: &[usize]) -> f64 {
+        devices.iter().enumerate().map(|(operator, &device)| self.energy_on(operator, device)).sum()
     }
 
-    pub fn loads(&self, devices: &[usize]) -> Vec<f64> {
-        let mut loads = vec![0.0; self.instance.devices()];
+    pub fn device_loads(&self, devices: &[usize]) -> Vec<f64> {
+        let mut loads = vec![0.0; self.instance.device_count()];
         for (operator, &device) in devices.iter().enumerate() {
-            loads[device] += self.time(operator, device);
+            loads[device] += self.time_on(operator, device);
         }
         loads
     }
 
     pub fn makespan(&self, devices: &[usize]) -> f64 {
         if !self.is_graph() {
-            return self.loads(devices).into_iter().fold(0.0, f64::max);
+            return self.device_loads(devices).into_iter().fold(0.0, f64::max);
         }
-        let mut free = vec![0.0f64; self.instance.devices()];
+        let mut free = vec![0.0f64; self.instance.device_count()];
         let mut ends = vec![0.0f64; devices.len()];
         for &operator in &self.order {
             let device = devices[operator];
-            let arrives = |edge: &Edge| ends[edge.from] + self.transfer(devices[edge.from], device, edge.bytes);
+            let arrives = |edge: &Edge| ends[edge.from] + self.transfer_time(devices[edge.from], device, edge.bytes);
             let ready = self.reads[operator].iter().map(arrives).fold(free[device], f64::max);
-            ends[operator] = ready + self.time(operator, device);
+            ends[operator] = ready + self.time_on(operator, device);
             free[device] = ends[operator];
         }
         ends.into_iter().fold(0.0, f64::max)
     }
 
-    fn transfer(&self, from: usize, to: usize, bytes: f64) -> f64 {
+    fn transfer_time(&self, from: usize, to: usize, bytes: f64) -> f64 {
         match self.instance.links.get(from).map(|links| links[to]) {
             Some(link) if from != to => link.latency_ns + bytes * link.ns_per_byte,
             _ => 0.0,
@@ -79,12 +79,12 @@ impl<'a> Game<'a> {
     }
 
     pub fn objective(&self, devices: &[usize]) -> f64 {
-        self.makespan(devices) + self.instance.price_ns_per_j * self.energies(devices)
+        self.makespan(devices) + self.instance.price_ns_per_j * self.total_energy(devices)
     }
 
     /// Returns the cost of each operator on each device while the others stay.
-    pub fn pays(&self, devices: &[usize]) -> Vec<Vec<f64>> {
-        let loads = self.loads(devices);
+    pub fn unilateral_costs(&self, devices: &[usize]) -> Vec<Vec<f64>> {
+        let loads = self.device_loads(devices);
         let mut moved = devices.to_vec();
         let mut of = |operator: usize| {
             let own = devices[operator];
@@ -95,8 +95,8 @@ impl<'a> Game<'a> {
                     moved[operator] = own;
                     return pay;
                 }
-                let joins = if device == own { 0.0 } else { self.time(operator, device) };
-                loads[device] + joins + self.instance.price_ns_per_j * self.energy(operator, device)
+                let joins = if device == own { 0.0 } else { self.time_on(operator, device) };
+                loads[device] + joins + self.instance.price_ns_per_j * self.energy_on(operator, device)
             };
             (0..loads.len()).map(&mut pay).collect()
         };
@@ -117,11 +117,10 @@ impl<'a> Game<'a> {
         if most.0 == f64::NEG_INFINITY { (0.0, 0, devices[0]) } else { most }
     }
 
-    /// Performs unilateral moves while one gains and the objective does not rise; ends in an equilibrium that is no
-    /// worse.
-    pub fn settle(&self, mut devices: Vec<usize>, exact: Option<&Exact>) -> Placement {
+    /// Performs gainful unilateral moves that do not raise the objective; ends in an equilibrium that is no worse.
+    pub fn settle_moves(&self, mut devices: Vec<usize>, exact: Option<&Exact>) -> Placement {
         for _ in 0..MOVES_MOST {
-            let (gain, operator, device) = Game::largest_gain(&self.pays(&devices), &devices);
+            let (gain, operator, device) = Game::largest_gain(&self.unilateral_costs(&devices), &devices);
             let before = self.objective(&devices);
             if gain <= before.abs() * 1e-12 {
                 break;
@@ -132,18 +131,18 @@ impl<'a> Game<'a> {
                 break;
             }
         }
-        let pays_ns = self.pays(&devices);
+        let pays_ns = self.unilateral_costs(&devices);
         let objective_ns = self.objective(&devices);
-        let least_ns = exact.map_or_else(|| bound::least(self), |exact| exact.least_ns).min(objective_ns);
+        let least_ns = exact.map_or_else(|| bound::lower_bound(self), |exact| exact.least_ns).min(objective_ns);
         // Exhaustive search uses the list order, so its optimum bounds other orders only without edges.
         let least_in_any_order_ns =
-            if self.is_graph() && exact.is_some() { bound::least(self).min(least_ns) } else { least_ns };
-        let (count, times) = (self.instance.devices(), &self.instance.times_ns);
+            if self.is_graph() && exact.is_some() { bound::lower_bound(self).min(least_ns) } else { least_ns };
+        let (count, times) = (self.instance.device_count(), &self.instance.times_ns);
         let is_alike = times.iter().all(|times| times.iter().all(|time| *time == times[0]));
         let is_plain = !self.is_graph() && self.instance.price_ns_per_j == 0.0;
         Placement {
             makespan_ns: self.makespan(&devices),
-            energy_j: self.energies(&devices),
+            energy_j: self.total_energy(&devices),
             objective_ns,
             largest_gain_ns: Game::largest_gain(&pays_ns, &devices).0,
             pays_ns,
@@ -157,9 +156,8 @@ impl<'a> Game<'a> {
     }
 }
 
-/// Returns a topological order by descending rank.
 fn by_rank(instance: &Instance, topological: Vec<usize>) -> Vec<usize> {
-    let mean = |operator: usize| instance.times_ns[operator].iter().sum::<f64>() / instance.devices() as f64;
+    let mean = |operator: usize| instance.times_ns[operator].iter().sum::<f64>() / instance.device_count() as f64;
     let mut ranks = vec![0.0f64; topological.len()];
     let mut after: Vec<Vec<usize>> = vec![Vec::new(); topological.len()];
     for edge in &instance.edges {

@@ -4,33 +4,32 @@
 use super::{Game, Instance, Placement};
 use crate::Result;
 
-/// Number of random initial assignments, in addition to the constructed ones.
 const DRAWN: usize = 6;
-/// Number of kicks per initial assignment. A kick moves a few operators at random; the result is kept if it is better.
+/// Kicks per initial assignment. A kick moves a few operators at random; the result is kept if it is better.
 const KICKS: usize = 40;
-/// Maximum number of evaluations; large instances get fewer kicks.
+/// Large instances get fewer kicks.
 const EVALUATIONS_MOST: usize = 2_000_000;
 
-/// Returns the best assignment that local search finds, for instances of any size.
-pub fn local(instance: &Instance) -> Result<Placement> {
-    let game = Game::of(instance)?;
-    let (operators, devices) = (instance.times_ns.len(), instance.devices());
+/// Returns the best assignment found, for instances of any size.
+pub fn search_locally(instance: &Instance) -> Result<Placement> {
+    let game = Game::from_instance(instance)?;
+    let (operators, devices) = (instance.times_ns.len(), instance.device_count());
     let mut draws = Draws(0x9e37_79b9_7f4a_7c15);
-    let mut beginnings = vec![fastest(instance), greedy(&game, true), greedy(&game, false)];
-    beginnings.extend((0..DRAWN).map(|_| (0..operators).map(|_| draws.below(devices)).collect()));
+    let mut beginnings = vec![fastest_devices(instance), assign_greedily(&game, true), assign_greedily(&game, false)];
+    beginnings.extend((0..DRAWN).map(|_| (0..operators).map(|_| draws.draw_below(devices)).collect()));
     let mut budget = EVALUATIONS_MOST / if game.is_graph() { operators } else { 1 };
     let mut best: Option<(f64, Vec<usize>)> = None;
     for mut current in beginnings {
-        let mut cost = descend(&game, &mut current, &mut budget);
+        let mut cost = descend_cost(&game, &mut current, &mut budget);
         for _ in 0..KICKS {
             if budget == 0 {
                 break;
             }
             let mut other = current.clone();
-            for _ in 0..2 + draws.below(2) {
-                other[draws.below(operators)] = draws.below(devices);
+            for _ in 0..2 + draws.draw_below(2) {
+                other[draws.draw_below(operators)] = draws.draw_below(devices);
             }
-            let found = descend(&game, &mut other, &mut budget);
+            let found = descend_cost(&game, &mut other, &mut budget);
             if found <= cost {
                 (cost, current) = (found, other);
             }
@@ -40,16 +39,16 @@ pub fn local(instance: &Instance) -> Result<Placement> {
         }
     }
     let (_, devices) = best.expect("there are beginnings");
-    Ok(game.settle(devices, None))
+    Ok(game.settle_moves(devices, None))
 }
 
-fn fastest(instance: &Instance) -> Vec<usize> {
+fn fastest_devices(instance: &Instance) -> Vec<usize> {
     let least = |times: &Vec<f64>| (0..times.len()).min_by(|&one, &other| times[one].total_cmp(&times[other]));
     instance.times_ns.iter().map(|times| least(times).expect("there is a device")).collect()
 }
 
-/// Assigns operators greedily to the device that finishes first, longest or shortest first.
-fn greedy(game: &Game<'_>, is_longest_first: bool) -> Vec<usize> {
+/// Assigns operators to the device that finishes first, longest or shortest first.
+fn assign_greedily(game: &Game<'_>, is_longest_first: bool) -> Vec<usize> {
     let times = &game.instance.times_ns;
     let least = |operator: usize| times[operator].iter().copied().fold(f64::INFINITY, f64::min);
     let mut order: Vec<usize> = (0..times.len()).collect();
@@ -57,7 +56,7 @@ fn greedy(game: &Game<'_>, is_longest_first: bool) -> Vec<usize> {
     if !is_longest_first {
         order.reverse();
     }
-    let (mut loads, mut devices) = (vec![0.0; game.instance.devices()], vec![0; times.len()]);
+    let (mut loads, mut devices) = (vec![0.0; game.instance.device_count()], vec![0; times.len()]);
     for operator in order {
         let ends = |device: usize| loads[device] + times[operator][device];
         let device = (0..loads.len()).min_by(|&one, &other| ends(one).total_cmp(&ends(other))).expect("a device");
@@ -67,14 +66,14 @@ fn greedy(game: &Game<'_>, is_longest_first: bool) -> Vec<usize> {
     devices
 }
 
-/// Moves or exchanges operators while the cost falls, and returns the cost. Ties in the makespan go to the smaller sum
-/// of squared loads, which makes the next move off the busiest device possible.
-fn descend(game: &Game<'_>, devices: &mut [usize], budget: &mut usize) -> f64 {
-    let mut now = cost(game, devices);
+/// Moves or exchanges operators while the cost falls. Ties in the makespan go to the smaller sum of squared loads,
+/// which makes the next move off the busiest device possible.
+fn descend_cost(game: &Game<'_>, devices: &mut [usize], budget: &mut usize) -> f64 {
+    let mut now = assignment_cost(game, devices);
     loop {
         let mut is_better = false;
         for one in 0..devices.len() {
-            for device in 0..game.instance.devices() {
+            for device in 0..game.instance.device_count() {
                 let own = devices[one];
                 if device == own || *budget == 0 {
                     continue;
@@ -96,8 +95,8 @@ fn descend(game: &Game<'_>, devices: &mut [usize], budget: &mut usize) -> f64 {
     }
 }
 
-fn cost(game: &Game<'_>, devices: &[usize]) -> (f64, f64) {
-    let squares = game.loads(devices).into_iter().map(|load| load * load).sum();
+fn assignment_cost(game: &Game<'_>, devices: &[usize]) -> (f64, f64) {
+    let squares = game.device_loads(devices).into_iter().map(|load| load * load).sum();
     (game.objective(devices), squares)
 }
 
@@ -109,7 +108,7 @@ fn keep_if_better(
     undo: impl FnOnce(&mut [usize]),
 ) -> bool {
     *budget -= 1;
-    let found = cost(game, devices);
+    let found = assignment_cost(game, devices);
     let is_less = |one: f64, other: f64| one < other - other.abs() * 1e-12;
     let is_better = is_less(found.0, now.0) || (!is_less(now.0, found.0) && is_less(found.1, now.1));
     if is_better {
@@ -124,7 +123,7 @@ fn keep_if_better(
 struct Draws(u64);
 
 impl Draws {
-    fn below(&mut self, most: usize) -> usize {
+    fn draw_below(&mut self, most: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -10,10 +10,10 @@ mod exact;
 mod game;
 mod local;
 
-pub use exact::{EXACT_MOST, assignments};
-pub use local::local;
+pub use exact::{EXACT_MOST, count_assignments};
+pub use local::search_locally;
 
-use crate::{Error, Result, not_negative, positive, topological};
+use crate::{Error, Result, check_positive, not_negative, topological_order};
 use game::Game;
 use serde::{Deserialize, Serialize};
 
@@ -42,15 +42,12 @@ pub struct Link {
     pub ns_per_byte: f64,
 }
 
-/// An assignment with its certificate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Placement {
     pub devices: Vec<usize>,
     pub makespan_ns: f64,
     pub energy_j: f64,
-    /// Objective: makespan plus weighted energy.
     pub objective_ns: f64,
-    /// Cost of each operator on each device while the others stay.
     pub pays_ns: Vec<Vec<f64>>,
     /// Largest gain of a unilateral move; not positive in an equilibrium.
     pub largest_gain_ns: f64,
@@ -58,7 +55,6 @@ pub struct Placement {
     pub least_ns: f64,
     /// Lower bound of the objective for any order of the operators.
     pub least_in_any_order_ns: f64,
-    /// Whether every assignment was evaluated.
     pub is_exact: bool,
     /// Price of anarchy: the worst equilibrium over the optimum, if every assignment was evaluated.
     pub anarchy: Option<f64>,
@@ -67,45 +63,41 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Returns whether the assignment is an equilibrium up to rounding.
+    /// Tolerates rounding errors.
     pub fn is_equilibrium(&self) -> bool {
         self.largest_gain_ns <= self.objective_ns.abs() * 1e-9
     }
 
-    /// Returns an upper bound of the objective over the optimum.
     pub fn ratio_most(&self) -> f64 {
         if self.least_ns > 0.0 { self.objective_ns / self.least_ns } else { 1.0 }
     }
 
-    /// Returns an upper bound of the objective over the optimum if every time may have a relative error up to `off`, or
-    /// None for an invalid `off`.
+    /// Returns an upper bound of the objective over the optimum if every time may have a relative error up to
+    /// `off`, or None for an invalid `off`.
     ///
-    /// With the true times, this assignment takes at most `1 + off` times its objective, and any other at least `1 -
-    /// off` times. The errors multiply the ratio to the lower bound. The bound must hold in any order, because other
-    /// times may change the list order.
-    pub fn promise(&self, off: f64) -> Option<f64> {
+    /// With the true times, this assignment takes at most `1 + off` times its objective, any other at least
+    /// `1 - off` times. The bound must hold in any order, because other times may change the list order.
+    pub fn robust_ratio(&self, off: f64) -> Option<f64> {
         let is_bounded = (0.0..1.0).contains(&off) && self.least_in_any_order_ns > 0.0;
         is_bounded.then(|| self.objective_ns / self.least_in_any_order_ns * (1.0 + off) / (1.0 - off))
     }
 }
 
-/// Returns the best assignment found, with its certificate.
-pub fn place(instance: &Instance) -> Result<Placement> {
-    let game = Game::of(instance)?;
-    Ok(match exact::best(&game) {
-        Some(found) => game.settle(found.devices.clone(), Some(&found)),
-        None => local(instance)?,
+pub fn place_operators(instance: &Instance) -> Result<Placement> {
+    let game = Game::from_instance(instance)?;
+    Ok(match exact::best_assignment(&game) {
+        Some(found) => game.settle_moves(found.devices.clone(), Some(&found)),
+        None => search_locally(instance)?,
     })
 }
 
 impl Instance {
-    pub fn devices(&self) -> usize {
+    pub fn device_count(&self) -> usize {
         self.times_ns.first().map_or(0, Vec::len)
     }
 
-    /// Validates the instance and returns a topological order.
-    fn check(&self) -> Result<Vec<usize>> {
-        let (operators, devices) = (self.times_ns.len(), self.devices());
+    fn check_instance(&self) -> Result<Vec<usize>> {
+        let (operators, devices) = (self.times_ns.len(), self.device_count());
         if operators == 0 {
             return Err(Error::Nothing("operator"));
         }
@@ -117,7 +109,7 @@ impl Instance {
                 return Err(Error::Ragged { operator, found: times.len(), wanted: devices, of: "devices" });
             }
             for (device, time_ns) in times.iter().enumerate() {
-                positive(|| format!("the time of operator {operator} on device {device}"), *time_ns)?;
+                check_positive(|| format!("the time of operator {operator} on device {device}"), *time_ns)?;
             }
         }
         if !self.energies_j.is_empty() && self.energies_j.len() != operators {
@@ -146,7 +138,7 @@ impl Instance {
             not_negative(|| format!("what operator {} reads", edge.to), edge.bytes)?;
             before.get_mut(edge.to).ok_or(Error::Unknown { operator: edge.from, missing: edge.to })?.push(edge.from);
         }
-        topological(&before)
+        topological_order(&before)
     }
 }
 

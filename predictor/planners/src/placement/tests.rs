@@ -10,7 +10,7 @@ fn of(times: &[&[f64]]) -> Instance {
 
 #[test]
 fn each_goes_where_it_is_fast() {
-    let found = place(&of(&[&[1.0, 9.0], &[9.0, 1.0]])).expect("an answer");
+    let found = place_operators(&of(&[&[1.0, 9.0], &[9.0, 1.0]])).expect("an answer");
     assert_eq!((found.makespan_ns, found.devices.as_slice()), (1.0, &[0, 1][..]));
     assert_eq!(found.pays_ns, [[1.0, 10.0], [10.0, 1.0]]);
     assert!(found.is_equilibrium() && found.is_exact && found.ratio_most() == 1.0);
@@ -21,12 +21,12 @@ fn each_goes_where_it_is_fast() {
 #[test]
 fn the_best_equilibrium_is_chosen() {
     let jobs = of(&[&[2.0, 2.0], &[2.0, 2.0], &[1.0, 1.0], &[1.0, 1.0]]);
-    for found in [place(&jobs).expect("an answer"), local(&jobs).expect("an answer")] {
+    for found in [place_operators(&jobs).expect("an answer"), search_locally(&jobs).expect("an answer")] {
         assert_eq!(found.makespan_ns, 3.0, "{found:?}");
         assert!(found.is_equilibrium() && found.least_ns <= 3.0);
         assert_eq!(found.anarchy_most, Some(2.0 - 2.0 / 3.0));
     }
-    assert_eq!(place(&jobs).expect("an answer").anarchy, Some(4.0 / 3.0), "both large ones on one device");
+    assert_eq!(place_operators(&jobs).expect("an answer").anarchy, Some(4.0 / 3.0), "both large ones on one device");
 }
 
 #[test]
@@ -36,7 +36,8 @@ fn moves_come_close_to_the_best_of_all() {
         .map(|_| {
             let times_ns = (0..8).map(|_| (0..3).map(|_| draws.random_range(1.0..100.0)).collect()).collect();
             let instance = Instance { times_ns, ..Instance::default() };
-            let (best, found) = (place(&instance).expect("an answer"), local(&instance).expect("an answer"));
+            let (best, found) =
+                (place_operators(&instance).expect("an answer"), search_locally(&instance).expect("an answer"));
             assert!(best.is_exact && best.is_equilibrium() && found.is_equilibrium(), "{found:?}");
             assert!(found.least_ns <= best.makespan_ns * (1.0 + 1e-9), "the bound holds: {found:?}");
             assert!(best.anarchy.expect("an equilibrium") >= 1.0);
@@ -55,7 +56,8 @@ fn transfers_keep_chains_together() {
         links: vec![vec![Link { latency_ns: 1.0, ns_per_byte }; 2]; 2],
         ..of(&[&[10.0, 20.0], &[20.0, 10.0]])
     };
-    let (cheap, dear) = (place(&chain(0.01)).expect("an answer"), place(&chain(1.0)).expect("an answer"));
+    let (cheap, dear) =
+        (place_operators(&chain(0.01)).expect("an answer"), place_operators(&chain(1.0)).expect("an answer"));
     assert_eq!((cheap.devices.as_slice(), cheap.makespan_ns), (&[0, 1][..], 22.0));
     assert_eq!(dear.makespan_ns, 30.0);
     assert_eq!(dear.devices[0], dear.devices[1]);
@@ -65,8 +67,8 @@ fn transfers_keep_chains_together() {
 #[test]
 fn energy_has_a_price() {
     let priced = |price_ns_per_j| Instance { energies_j: vec![vec![5.0, 1.0]], price_ns_per_j, ..of(&[&[1.0, 3.0]]) };
-    assert_eq!(place(&priced(0.0)).expect("an answer").devices, [0]);
-    let frugal = place(&priced(1.0)).expect("an answer");
+    assert_eq!(place_operators(&priced(0.0)).expect("an answer").devices, [0]);
+    let frugal = place_operators(&priced(1.0)).expect("an answer");
     assert_eq!((frugal.devices.as_slice(), frugal.objective_ns, frugal.energy_j), (&[1][..], 4.0, 1.0));
     assert!(frugal.is_equilibrium());
 }
@@ -78,14 +80,14 @@ fn large_graphs_have_certified_answers() {
     let edge = |to: usize, draws: &mut ChaCha8Rng| Edge { from: draws.random_range(0..to), to, bytes: 10.0 };
     let edges = (1..60).map(|to| edge(to, &mut draws)).collect();
     let links = vec![vec![Link { latency_ns: 0.5, ns_per_byte: 0.1 }; 3]; 3];
-    let found = place(&Instance { times_ns, edges, links, ..Instance::default() }).expect("an answer");
+    let found = place_operators(&Instance { times_ns, edges, links, ..Instance::default() }).expect("an answer");
     assert!(!found.is_exact && found.is_equilibrium(), "gain {}", found.largest_gain_ns);
     assert!(found.ratio_most() >= 1.0 && found.ratio_most() < 2.0, "{}", found.ratio_most());
 }
 
 #[test]
 fn nonsense_is_refused() {
-    let refused = |instance: &Instance| place(instance).expect_err("nonsense").to_string();
+    let refused = |instance: &Instance| place_operators(instance).expect_err("nonsense").to_string();
     assert_eq!(refused(&Instance::default()), "there is no operator to plan for");
     assert_eq!(refused(&of(&[&[]])), "there is no device to plan for");
     assert_eq!(refused(&of(&[&[1.0], &[1.0, 2.0]])), "operator 1 has 2 times, for 1 devices");
@@ -113,12 +115,12 @@ fn promises_hold_for_the_returned_plan_when_every_time_is_off() {
         let mut true_times = given.clone();
         let times = true_times.times_ns.iter_mut().flatten();
         times.for_each(|time| *time *= if draws.random::<bool>() { 1.0 + OFF } else { 1.0 - OFF });
-        let best_ns = place(&true_times).expect("an answer").makespan_ns;
-        for found in [place(&given).expect("an answer"), local(&given).expect("an answer")] {
+        let best_ns = place_operators(&true_times).expect("an answer").makespan_ns;
+        for found in [place_operators(&given).expect("an answer"), search_locally(&given).expect("an answer")] {
             // The plan keeps the list order, which the given times determine.
-            let order = Game::of(&given).expect("an instance");
+            let order = Game::from_instance(&given).expect("an instance");
             let taken_ns = order.with_times(&true_times).makespan(&found.devices);
-            let most = found.promise(OFF).expect("a share");
+            let most = found.robust_ratio(OFF).expect("a share");
             assert!(taken_ns <= most * best_ns * (1.0 + 1e-9), "{taken_ns} after {most} times {best_ns}: {found:?}");
         }
     }
@@ -126,14 +128,14 @@ fn promises_hold_for_the_returned_plan_when_every_time_is_off() {
 
 #[test]
 fn promises_are_those_of_the_plan_that_is_returned() {
-    let found = place(&of(&[&[1.0, 9.0], &[9.0, 1.0]])).expect("an answer");
-    assert_eq!(found.promise(0.0), Some(1.0), "the best of all");
-    assert!((found.promise(0.1).expect("a promise") - 1.1 / 0.9).abs() < 1e-12);
-    assert_eq!(found.promise(1.0), None);
+    let found = place_operators(&of(&[&[1.0, 9.0], &[9.0, 1.0]])).expect("an answer");
+    assert_eq!(found.robust_ratio(0.0), Some(1.0), "the best of all");
+    assert!((found.robust_ratio(0.1).expect("a promise") - 1.1 / 0.9).abs() < 1e-12);
+    assert_eq!(found.robust_ratio(1.0), None);
     // There are too many assignments for exhaustive search, so the plan is above the bound even with exact times.
     let mut draws = ChaCha8Rng::seed_from_u64(7);
     let large = Instance { times_ns: drawn_times(&mut draws, 14), ..Instance::default() };
-    let found = place(&large).expect("an answer");
+    let found = place_operators(&large).expect("an answer");
     assert!(!found.is_exact && found.ratio_most() > 1.0, "{}", found.ratio_most());
-    assert!((found.promise(0.1).expect("a promise") - found.ratio_most() * 1.1 / 0.9).abs() < 1e-12);
+    assert!((found.robust_ratio(0.1).expect("a promise") - found.ratio_most() * 1.1 / 0.9).abs() < 1e-12);
 }

@@ -1,7 +1,7 @@
 //! The cost of a stage: the best grouping of its components and the best distribution of cores.
 
 use super::{Group, Stage};
-use crate::interference::{Demand, Lane, Machine, run};
+use crate::interference::{Demand, Lane, Machine, simulate_lanes};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Costs {
@@ -10,21 +10,20 @@ pub struct Costs {
     pub barrier_ns: f64,
 }
 
-/// Maximum number of core distributions for exhaustive search.
+/// Limit of exhaustive search.
 const SPLITS_MOST: usize = 64;
-/// Maximum number of groupings for exhaustive search.
+/// Limit of exhaustive search.
 const PARTITIONS_MOST: usize = 40;
 
-/// Returns the stage of one operator alone on its best number of cores.
-pub(super) fn alone(demands: &[Demand], operator: usize, costs: &Costs) -> Stage {
+pub(super) fn lone_stage(demands: &[Demand], operator: usize, costs: &Costs) -> Stage {
     let all = costs.machine.cores;
-    let (fewest, least_ns) = demands[operator].best(all);
+    let (fewest, least_ns) = demands[operator].best_cores(all);
     // Uses all cores if they are as fast, so that neighbouring stages can be joined.
-    let cores = if demands[operator].alone(all) <= least_ns { all } else { fewest };
+    let cores = if demands[operator].time_alone(all) <= least_ns { all } else { fewest };
     Stage { groups: vec![Group { cores, operators: vec![operator] }], time_ns: least_ns }
 }
 
-/// Returns the best stage of concurrent components, or None if there are fewer than two or too few cores.
+/// Returns the best stage of concurrent components, or None for fewer than two or too few cores.
 pub(super) fn side_by_side(
     demands: &[Demand],
     components: &[Vec<usize>],
@@ -33,17 +32,17 @@ pub(super) fn side_by_side(
 ) -> Option<Stage> {
     let most = groups.min(costs.machine.cores).min(components.len());
     let mut best: Option<Stage> = None;
-    for partition in partitions(demands, components, most) {
+    for partition in list_partitions(demands, components, most) {
         if partition.iter().any(|group| group.len() > operators) {
             continue;
         }
-        for split in splits(demands, &partition, costs.machine.cores) {
+        for split in core_splits(demands, &partition, costs.machine.cores) {
             let lane = |(group, cores): (&Vec<usize>, &usize)| Lane {
                 cores: *cores,
                 operators: group.iter().map(|&operator| &demands[operator]).collect(),
             };
             let lanes: Vec<Lane<'_>> = partition.iter().zip(&split).map(lane).collect();
-            let time_ns = run(&costs.machine, &lanes).total_ns + costs.barrier_ns;
+            let time_ns = simulate_lanes(&costs.machine, &lanes).total_ns + costs.barrier_ns;
             if best.as_ref().is_none_or(|best| time_ns < best.time_ns) {
                 let groups = partition.iter().zip(&split);
                 let groups = groups.map(|(group, &cores)| Group { cores, operators: group.clone() }).collect();
@@ -54,10 +53,9 @@ pub(super) fn side_by_side(
     best
 }
 
-/// Returns groupings of components into two to `most` groups: all of them, or only balanced ones if there are more than
-/// [`PARTITIONS_MOST`].
-fn partitions(demands: &[Demand], components: &[Vec<usize>], most: usize) -> Vec<Vec<Vec<usize>>> {
-    fn add(
+/// Returns all groupings into two to `most` groups, or only balanced ones above [`PARTITIONS_MOST`].
+fn list_partitions(demands: &[Demand], components: &[Vec<usize>], most: usize) -> Vec<Vec<Vec<usize>>> {
+    fn add_component(
         components: &[Vec<usize>],
         groups: &mut Vec<Vec<usize>>,
         most: usize,
@@ -65,14 +63,14 @@ fn partitions(demands: &[Demand], components: &[Vec<usize>], most: usize) -> Vec
     ) -> bool {
         let Some((first, rest)) = components.split_first() else {
             if groups.len() >= 2 {
-                found.push(groups.iter().map(|group| sorted(group.clone())).collect());
+                found.push(groups.iter().map(|group| sort_operators(group.clone())).collect());
             }
             return found.len() <= PARTITIONS_MOST;
         };
         for place in 0..groups.len() {
             let length = groups[place].len();
             groups[place].extend(first);
-            let goes_on = add(rest, groups, most, found);
+            let goes_on = add_component(rest, groups, most, found);
             groups[place].truncate(length);
             if !goes_on {
                 return false;
@@ -82,25 +80,25 @@ fn partitions(demands: &[Demand], components: &[Vec<usize>], most: usize) -> Vec
             return true;
         }
         groups.push(first.clone());
-        let goes_on = add(rest, groups, most, found);
+        let goes_on = add_component(rest, groups, most, found);
         groups.pop();
         goes_on
     }
     let mut found = Vec::new();
-    if add(components, &mut Vec::new(), most, &mut found) {
+    if add_component(components, &mut Vec::new(), most, &mut found) {
         return found;
     }
     (2..=most).map(|count| by_length(demands, components, count)).collect()
 }
 
-fn sorted(mut operators: Vec<usize>) -> Vec<usize> {
+fn sort_operators(mut operators: Vec<usize>) -> Vec<usize> {
     operators.sort_unstable();
     operators
 }
 
-/// Groups components greedily: the longest first, each into the shortest group.
+/// The longest first, each into the shortest group.
 fn by_length(demands: &[Demand], components: &[Vec<usize>], count: usize) -> Vec<Vec<usize>> {
-    let length = |component: &Vec<usize>| component.iter().map(|&one| demands[one].alone(1)).sum::<f64>();
+    let length = |component: &Vec<usize>| component.iter().map(|&one| demands[one].time_alone(1)).sum::<f64>();
     let mut order: Vec<(f64, &Vec<usize>)> =
         components.iter().map(|component| (length(component), component)).collect();
     order.sort_by(|(one, _), (other, _)| other.total_cmp(one));
@@ -110,16 +108,16 @@ fn by_length(demands: &[Demand], components: &[Vec<usize>], count: usize) -> Vec
         least.0 += length;
         least.1.extend(component);
     }
-    groups.into_iter().map(|(_, group)| sorted(group)).collect()
+    groups.into_iter().map(|(_, group)| sort_operators(group)).collect()
 }
 
-/// Returns distributions of cores over groups, with at least one core each.
-fn splits(demands: &[Demand], groups: &[Vec<usize>], cores: usize) -> Vec<Vec<usize>> {
+/// Every group gets at least one core.
+fn core_splits(demands: &[Demand], groups: &[Vec<usize>], cores: usize) -> Vec<Vec<usize>> {
     if let Some(all) = all_splits(groups.len(), cores, SPLITS_MOST) {
         return all;
     }
     // Starts from a distribution by work, and adds its neighbours with one core moved.
-    let work: Vec<f64> = groups.iter().map(|group| group.iter().map(|&one| demands[one].alone(1)).sum()).collect();
+    let work: Vec<f64> = groups.iter().map(|group| group.iter().map(|&one| demands[one].time_alone(1)).sum()).collect();
     let mut split = vec![1; groups.len()];
     for _ in groups.len()..cores {
         let longest = |&one: &usize, &other: &usize| {
@@ -140,9 +138,15 @@ fn splits(demands: &[Demand], groups: &[Vec<usize>], cores: usize) -> Vec<Vec<us
     found
 }
 
-/// Returns all distributions of cores over groups, or None if there are more than `most`.
+/// Returns None if there are more than `most`.
 pub(crate) fn all_splits(groups: usize, cores: usize, most: usize) -> Option<Vec<Vec<usize>>> {
-    fn give(groups: usize, cores: usize, given: &mut Vec<usize>, found: &mut Vec<Vec<usize>>, most: usize) -> bool {
+    fn give_cores(
+        groups: usize,
+        cores: usize,
+        given: &mut Vec<usize>,
+        found: &mut Vec<Vec<usize>>,
+        most: usize,
+    ) -> bool {
         if groups == 1 {
             given.push(cores);
             found.push(given.clone());
@@ -151,7 +155,7 @@ pub(crate) fn all_splits(groups: usize, cores: usize, most: usize) -> Option<Vec
         }
         (1..=cores + 1 - groups).all(|own| {
             given.push(own);
-            let goes_on = give(groups - 1, cores - own, given, found, most);
+            let goes_on = give_cores(groups - 1, cores - own, given, found, most);
             given.pop();
             goes_on
         })
@@ -160,5 +164,5 @@ pub(crate) fn all_splits(groups: usize, cores: usize, most: usize) -> Option<Vec
     if groups == 0 || cores < groups {
         return Some(found);
     }
-    give(groups, cores, &mut Vec::new(), &mut found, most).then_some(found)
+    give_cores(groups, cores, &mut Vec::new(), &mut found, most).then_some(found)
 }

@@ -14,7 +14,7 @@ pub use cost::Costs;
 pub(crate) use cost::all_splits;
 
 use crate::interference::Demand;
-use crate::{Error, Result, topological};
+use crate::{Error, Result, topological_order};
 use search::Part;
 use serde::{Deserialize, Serialize};
 use set::Set;
@@ -22,15 +22,14 @@ use set::Set;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
     pub demands: Vec<Demand>,
-    /// Predecessors of each operator.
     pub before: Vec<Vec<usize>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchLimits {
-    /// Maximum number of groups per stage.
+    /// Per stage.
     pub groups: usize,
-    /// Maximum number of operators per group.
+    /// Per group.
     pub operators: usize,
     /// Beam width: sets kept per size.
     pub beam: usize,
@@ -44,14 +43,12 @@ impl Default for SearchLimits {
     }
 }
 
-/// A sequence of operators on cores of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Group {
     pub cores: usize,
     pub operators: Vec<usize>,
 }
 
-/// A set of concurrent groups.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stage {
     pub groups: Vec<Group>,
@@ -62,39 +59,36 @@ pub struct Stage {
 pub struct Stages {
     pub stages: Vec<Stage>,
     pub time_ns: f64,
-    /// Time of all operators in sequence on all cores.
     pub sequential_ns: f64,
-    /// Length of the critical path.
     pub critical_ns: f64,
-    /// Number of sets that were visited.
+    /// Number of visited sets.
     pub states: usize,
     /// Whether the search covered everything that the limits on groups allow.
     pub is_exact: bool,
 }
 
-/// Plans the fastest stages of a graph.
-pub fn stages(graph: &Graph, costs: &Costs, limits: &SearchLimits) -> Result<Stages> {
-    let order = checked(graph, costs)?;
+pub fn plan_stages(graph: &Graph, costs: &Costs, limits: &SearchLimits) -> Result<Stages> {
+    let order = check_graph(graph, costs)?;
     let mut found = Stages {
         stages: Vec::new(),
         time_ns: 0.0,
-        sequential_ns: graph.demands.iter().map(|demand| demand.alone(costs.machine.cores)).sum(),
-        critical_ns: critical(graph, costs, &order),
+        sequential_ns: graph.demands.iter().map(|demand| demand.time_alone(costs.machine.cores)).sum(),
+        critical_ns: critical_length(graph, costs, &order),
         states: 0,
         is_exact: true,
     };
-    for (operators, is_whole) in parts(graph, &order) {
-        let part = Part::of(graph, operators, costs, limits).search();
+    for (operators, is_whole) in cut_parts(graph, &order) {
+        let part = Part::from_operators(graph, operators, costs, limits).search_sets();
         found.is_exact &= is_whole && part.is_exact;
         found.states += part.states;
         found.stages.extend(part.stages);
     }
-    found.stages = joined(found.stages);
+    found.stages = join_stages(found.stages);
     found.time_ns = found.stages.iter().map(|stage| stage.time_ns).sum();
     Ok(found)
 }
 
-fn checked(graph: &Graph, costs: &Costs) -> Result<Vec<usize>> {
+fn check_graph(graph: &Graph, costs: &Costs) -> Result<Vec<usize>> {
     if graph.demands.is_empty() {
         return Err(Error::Nothing("operator"));
     }
@@ -105,22 +99,22 @@ fn checked(graph: &Graph, costs: &Costs) -> Result<Vec<usize>> {
         let (operator, wanted) = (graph.before.len(), graph.demands.len());
         return Err(Error::Ragged { operator, found: graph.before.len(), wanted, of: "operators that wait" });
     }
-    graph.demands.iter().enumerate().try_for_each(|(operator, demand)| demand.check(operator))?;
-    topological(&graph.before)
+    graph.demands.iter().enumerate().try_for_each(|(operator, demand)| demand.check_demand(operator))?;
+    topological_order(&graph.before)
 }
 
-fn critical(graph: &Graph, costs: &Costs, order: &[usize]) -> f64 {
+fn critical_length(graph: &Graph, costs: &Costs, order: &[usize]) -> f64 {
     let mut ends = vec![0.0f64; order.len()];
     for &operator in order {
         let begins = graph.before[operator].iter().map(|&one| ends[one]).fold(0.0, f64::max);
-        ends[operator] = begins + graph.demands[operator].best(costs.machine.cores).1;
+        ends[operator] = begins + graph.demands[operator].best_cores(costs.machine.cores).1;
     }
     ends.into_iter().fold(0.0, f64::max)
 }
 
-/// Cuts the graph into parts between articulation operators, in order. Parts larger than `Set::MOST` are cut anywhere
-/// and marked as not whole.
-fn parts(graph: &Graph, order: &[usize]) -> Vec<(Vec<usize>, bool)> {
+/// Cuts the graph into parts between articulation operators, in order. Parts larger than `Set::MOST` are cut
+/// anywhere and marked as not whole.
+fn cut_parts(graph: &Graph, order: &[usize]) -> Vec<(Vec<usize>, bool)> {
     let mut parts: Vec<(Vec<usize>, bool)> = Vec::new();
     let mut open: Vec<usize> = Vec::new();
     let mut close = |open: &mut Vec<usize>| {
@@ -128,7 +122,7 @@ fn parts(graph: &Graph, order: &[usize]) -> Vec<(Vec<usize>, bool)> {
         parts.extend(open.chunks(Set::MOST).map(|part| (part.to_vec(), is_whole)));
         open.clear();
     };
-    let is_cut = articulations(graph, order);
+    let is_cut = find_articulations(graph, order);
     for &operator in order {
         if is_cut[operator] {
             close(&mut open);
@@ -142,9 +136,8 @@ fn parts(graph: &Graph, order: &[usize]) -> Vec<(Vec<usize>, bool)> {
     parts
 }
 
-/// Returns which operators are comparable with every other one: all operators before them in the topological order
-/// reach them, and they reach all operators after them.
-fn articulations(graph: &Graph, order: &[usize]) -> Vec<bool> {
+/// Returns which operators all earlier ones in topological order reach, and which reach all later ones.
+fn find_articulations(graph: &Graph, order: &[usize]) -> Vec<bool> {
     let count = order.len();
     let words = count.div_ceil(64);
     let reach = |order: &mut dyn Iterator<Item = usize>, next: &dyn Fn(usize) -> Vec<usize>| {
@@ -169,7 +162,7 @@ fn articulations(graph: &Graph, order: &[usize]) -> Vec<bool> {
 }
 
 /// Joins consecutive single-group stages with equal core counts.
-fn joined(stages: Vec<Stage>) -> Vec<Stage> {
+fn join_stages(stages: Vec<Stage>) -> Vec<Stage> {
     let mut joined: Vec<Stage> = Vec::with_capacity(stages.len());
     for stage in stages {
         match (joined.last_mut().map(|last| (last.groups.as_mut_slice(), &mut last.time_ns)), stage.groups.as_slice()) {

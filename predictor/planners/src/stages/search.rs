@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 /// Minimum number of sets per size and of stages per set, regardless of the budget.
 const LEAST_SETS: usize = 4;
 const LEAST_ENDINGS: usize = 8;
-/// Number of sets visited for each stage that the budget allows.
 const VISITS: usize = 16;
 
 pub(super) struct Part<'a> {
@@ -16,7 +15,6 @@ pub(super) struct Part<'a> {
     /// Operators in topological order; sets hold positions in it.
     operators: Vec<usize>,
     before: Vec<Set>,
-    /// Predecessors and successors of each operator.
     beside: Vec<Set>,
     costs: &'a Costs,
     limits: &'a SearchLimits,
@@ -30,7 +28,6 @@ pub(super) struct Found {
     pub is_exact: bool,
 }
 
-/// The best way to reach a set.
 struct Reached {
     time_ns: f64,
     /// Previous set and the stage that follows it; None for the empty set.
@@ -38,15 +35,20 @@ struct Reached {
 }
 
 impl<'a> Part<'a> {
-    pub fn of(graph: &'a Graph, operators: Vec<usize>, costs: &'a Costs, limits: &'a SearchLimits) -> Part<'a> {
+    pub fn from_operators(
+        graph: &'a Graph,
+        operators: Vec<usize>,
+        costs: &'a Costs,
+        limits: &'a SearchLimits,
+    ) -> Part<'a> {
         let place: HashMap<usize, usize> = operators.iter().enumerate().map(|(place, &one)| (one, place)).collect();
         let of_part = |waits: &[usize]| {
-            waits.iter().filter_map(|one| place.get(one)).fold(Set::default(), |set, &place| set.with(place))
+            waits.iter().filter_map(|one| place.get(one)).fold(Set::default(), |set, &place| set.with_place(place))
         };
         let before: Vec<Set> = operators.iter().map(|&one| of_part(&graph.before[one])).collect();
         let mut beside = before.clone();
         for (place, waits) in before.iter().enumerate() {
-            waits.places().for_each(|other| beside[other] = beside[other].with(place));
+            waits.iter_places().for_each(|other| beside[other] = beside[other].with_place(place));
         }
         Part {
             demands: &graph.demands,
@@ -60,23 +62,29 @@ impl<'a> Part<'a> {
         }
     }
 
-    pub fn search(mut self) -> Found {
+    pub fn search_sets(mut self) -> Found {
         let count = self.operators.len();
         let sequential: Vec<f64> =
-            self.operators.iter().map(|&one| self.demands[one].alone(self.costs.machine.cores)).collect();
+            self.operators.iter().map(|&one| self.demands[one].time_alone(self.costs.machine.cores)).collect();
         // Sets by size; a stage always leads to a larger set.
         let mut levels: Vec<BTreeMap<Set, Reached>> = (0..=count).map(|_| BTreeMap::new()).collect();
         levels[0].insert(Set::default(), Reached { time_ns: 0.0, last: None });
         for size in 0..count {
             // Budget that earlier levels did not use goes to later ones.
             let allowed = self.limits.tries.saturating_sub(self.known.len()) / (count - size);
-            self.narrow(&mut levels[size], self.limits.beam.min(allowed / LEAST_ENDINGS).max(LEAST_SETS), &sequential);
+            self.narrow_level(
+                &mut levels[size],
+                self.limits.beam.min(allowed / LEAST_ENDINGS).max(LEAST_SETS),
+                &sequential,
+            );
             let now: Vec<(Set, f64)> = levels[size].iter().map(|(set, reached)| (*set, reached.time_ns)).collect();
             let endings = (allowed / now.len().max(1)).max(LEAST_ENDINGS);
             for (set, time_ns) in now {
-                for ending in self.endings(set, endings) {
-                    let Some(stage_ns) = self.stage(ending).as_ref().map(|stage| stage.time_ns) else { continue };
-                    let (next, time_ns) = (set.and(ending), time_ns + stage_ns);
+                for ending in self.stage_candidates(set, endings) {
+                    let Some(stage_ns) = self.cached_stage(ending).as_ref().map(|stage| stage.time_ns) else {
+                        continue;
+                    };
+                    let (next, time_ns) = (set.union_with(ending), time_ns + stage_ns);
                     let entry = levels[next.len()].entry(next);
                     let reached = entry.or_insert(Reached { time_ns: f64::INFINITY, last: None });
                     if time_ns < reached.time_ns {
@@ -86,24 +94,24 @@ impl<'a> Part<'a> {
             }
         }
         let states = levels.iter().map(BTreeMap::len).sum();
-        let mut set = (0..count).fold(Set::default(), Set::with);
+        let mut set = (0..count).fold(Set::default(), Set::with_place);
         let mut stages = Vec::new();
         while let Some((before, ending)) = levels[set.len()][&set].last {
-            stages.push(self.stage(ending).clone().expect("it was a stage before"));
+            stages.push(self.cached_stage(ending).clone().expect("it was a stage before"));
             set = before;
         }
         stages.reverse();
         Found { stages, states, is_exact: self.is_exact }
     }
 
-    /// Keeps the best sets of a level: those with the least time relative to the sequential time of their operators.
-    fn narrow(&mut self, level: &mut BTreeMap<Set, Reached>, most: usize, sequential: &[f64]) {
+    /// Keeps the sets with the least time relative to the sequential time of their operators.
+    fn narrow_level(&mut self, level: &mut BTreeMap<Set, Reached>, most: usize, sequential: &[f64]) {
         if level.len() <= most {
             return;
         }
         self.is_exact = false;
         let score = |(set, reached): (&Set, &Reached)| {
-            (reached.time_ns - set.places().map(|place| sequential[place]).sum::<f64>(), *set)
+            (reached.time_ns - set.iter_places().map(|place| sequential[place]).sum::<f64>(), *set)
         };
         let mut scores: Vec<(f64, Set)> = level.iter().map(score).collect();
         scores.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
@@ -112,10 +120,9 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Returns candidates for the next stage: single operators and disconnected sets. If there are too many, returns
-    /// the smallest ones of the first ready operators.
-    fn endings(&mut self, done: Set, most: usize) -> Vec<Set> {
-        let is_ready = |&place: &usize| !done.has(place) && self.before[place].is_in(done);
+    /// Returns single operators and disconnected sets; if too many, the smallest ones of the first ready operators.
+    fn stage_candidates(&mut self, done: Set, most: usize) -> Vec<Set> {
+        let is_ready = |&place: &usize| !done.has_place(place) && self.before[place].is_in(done);
         let ready: Vec<usize> = (0..self.operators.len()).filter(is_ready).collect();
         let (found, is_complete) = self.endings_of(done, &ready, most);
         if is_complete {
@@ -130,7 +137,7 @@ impl<'a> Part<'a> {
     /// Returns candidates that start from the given ready operators, smallest first, and whether they are complete.
     fn endings_of(&self, done: Set, ready: &[usize], most: usize) -> (Vec<Set>, bool) {
         let mut grown: VecDeque<(Set, usize)> =
-            ready.iter().map(|&place| (Set::default().with(place), place + 1)).collect();
+            ready.iter().map(|&place| (Set::default().with_place(place), place + 1)).collect();
         let mut found: Vec<Set> = Vec::new();
         // A connected set is no candidate, but it may grow into one.
         let mut visits = most.saturating_mul(VISITS);
@@ -140,18 +147,18 @@ impl<'a> Part<'a> {
             }
             visits -= 1;
             // A connected stage is no better than its operators in sequence.
-            if set.len() == 1 || self.component(set, set.first()) != set {
+            if set.len() == 1 || self.component_of(set, set.first_place()) != set {
                 found.push(set);
             }
             if set.len() == self.limits.groups * self.limits.operators {
                 continue;
             }
-            let done = done.and(set);
+            let done = done.union_with(set);
             for place in
-                (from..self.operators.len()).filter(|&place| !done.has(place) && self.before[place].is_in(done))
+                (from..self.operators.len()).filter(|&place| !done.has_place(place) && self.before[place].is_in(done))
             {
-                let next = set.with(place);
-                if self.component(next, place).len() <= self.limits.operators {
+                let next = set.with_place(place);
+                if self.component_of(next, place).len() <= self.limits.operators {
                     grown.push_back((next, place + 1));
                 }
             }
@@ -159,11 +166,11 @@ impl<'a> Part<'a> {
         (found, true)
     }
 
-    /// Returns the connected component of an operator within a set.
-    fn component(&self, set: Set, place: usize) -> Set {
-        let mut component = Set::default().with(place);
+    fn component_of(&self, set: Set, place: usize) -> Set {
+        let mut component = Set::default().with_place(place);
         loop {
-            let grown = component.places().fold(component, |all, one| all.and(Set(self.beside[one].0 & set.0)));
+            let grown =
+                component.iter_places().fold(component, |all, one| all.union_with(Set(self.beside[one].0 & set.0)));
             if grown == component {
                 return component;
             }
@@ -171,25 +178,25 @@ impl<'a> Part<'a> {
         }
     }
 
-    fn stage(&mut self, ending: Set) -> &Option<Stage> {
+    fn cached_stage(&mut self, ending: Set) -> &Option<Stage> {
         if !self.known.contains_key(&ending) {
-            let stage = self.make(ending);
+            let stage = self.build_stage(ending);
             self.known.insert(ending, stage);
         }
         &self.known[&ending]
     }
 
-    fn make(&self, ending: Set) -> Option<Stage> {
+    fn build_stage(&self, ending: Set) -> Option<Stage> {
         if ending.len() == 1 {
-            let place = ending.first();
-            return Some(cost::alone(self.demands, self.operators[place], self.costs));
+            let place = ending.first_place();
+            return Some(cost::lone_stage(self.demands, self.operators[place], self.costs));
         }
         let (mut components, mut seen) = (Vec::new(), Set::default());
-        for place in ending.places() {
-            if !seen.meets(Set::default().with(place)) {
-                let component = self.component(ending, place);
-                seen = seen.and(component);
-                components.push(component.places().map(|place| self.operators[place]).collect::<Vec<usize>>());
+        for place in ending.iter_places() {
+            if !seen.intersects_with(Set::default().with_place(place)) {
+                let component = self.component_of(ending, place);
+                seen = seen.union_with(component);
+                components.push(component.iter_places().map(|place| self.operators[place]).collect::<Vec<usize>>());
             }
         }
         let limits = (self.limits.groups, self.limits.operators);

@@ -1,21 +1,20 @@
 //! A set of a part's operators as a bit mask.
 
-/// A set of positions in a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Set(pub u128);
 
 impl Set {
     pub const MOST: usize = 128;
 
-    pub fn has(self, place: usize) -> bool {
+    pub fn has_place(self, place: usize) -> bool {
         self.0 >> place & 1 == 1
     }
 
-    pub fn with(self, place: usize) -> Set {
+    pub fn with_place(self, place: usize) -> Set {
         Set(self.0 | 1 << place)
     }
 
-    pub fn and(self, other: Set) -> Set {
+    pub fn union_with(self, other: Set) -> Set {
         Set(self.0 | other.0)
     }
 
@@ -23,7 +22,7 @@ impl Set {
         self.0 & !other.0 == 0
     }
 
-    pub fn meets(self, other: Set) -> bool {
+    pub fn intersects_with(self, other: Set) -> bool {
         self.0 & other.0 != 0
     }
 
@@ -31,11 +30,11 @@ impl Set {
         self.0.count_ones() as usize
     }
 
-    pub fn first(self) -> usize {
+    pub fn first_place(self) -> usize {
         self.0.trailing_zeros() as usize
     }
 
-    pub fn places(self) -> impl Iterator<Item = usize> {
+    pub fn iter_places(self) -> impl Iterator<Item = usize> {
         let mut rest = self.0;
         std::iter::from_fn(move || {
             let place = (rest != 0).then(|| rest.trailing_zeros() as usize)?;

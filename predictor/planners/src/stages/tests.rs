@@ -1,7 +1,7 @@
 //! Compares stages with brute force and checks invariants.
 
 use super::*;
-use crate::interference::{Lane, Learned, Machine, run};
+use crate::interference::{Lane, Learned, Machine, simulate_lanes};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -45,7 +45,7 @@ fn stage_ns(graph: &Graph, set: u32, costs: &Costs) -> f64 {
     let cores = costs.machine.cores;
     let mut best = f64::INFINITY;
     if component.iter().all(|own| *own == component[0]) {
-        best = members.iter().map(|&one| graph.demands[one].best(cores).1).sum();
+        best = members.iter().map(|&one| graph.demands[one].best_cores(cores).1).sum();
     }
     // Covers every number of groups up to the cores, and every assignment of components to groups.
     for groups in 2..=cores {
@@ -63,7 +63,7 @@ fn stage_ns(graph: &Graph, set: u32, costs: &Costs) -> f64 {
                 let lanes = lanes.iter().zip(&split);
                 let lanes: Vec<Lane<'_>> =
                     lanes.map(|(operators, &cores)| Lane { cores, operators: operators.clone() }).collect();
-                best = best.min(run(&costs.machine, &lanes).total_ns + costs.barrier_ns);
+                best = best.min(simulate_lanes(&costs.machine, &lanes).total_ns + costs.barrier_ns);
             }
         }
     }
@@ -97,7 +97,7 @@ fn stages_are_as_good_as_brute_force() {
         let density = draws.random_range(0.1..0.6);
         let graph = drawn(&mut draws, count, cores, density);
         let costs = costs(cores, 2.0, if case % 2 == 0 { 0.0 } else { 3.0 });
-        let found = stages(&graph, &costs, &SearchLimits::default()).expect("stages");
+        let found = plan_stages(&graph, &costs, &SearchLimits::default()).expect("stages");
         let best = brute(&graph, 0, &costs);
         assert!(found.is_exact && (found.time_ns - best).abs() <= best * 1e-9, "{case}: {} {best}", found.time_ns);
         laws(&graph, &found, &costs);
@@ -134,7 +134,7 @@ fn chains_have_as_many_states_as_they_must() {
         let graph = Graph { demands: (0..count).map(|_| demand()).collect(), before };
         let costs = costs(2, f64::INFINITY, 0.0);
         let limits = SearchLimits { tries: usize::MAX / 2, beam: usize::MAX, ..SearchLimits::default() };
-        let part = Part::of(&graph, (0..count).collect(), &costs, &limits).search();
+        let part = Part::from_operators(&graph, (0..count).collect(), &costs, &limits).search_sets();
         assert_eq!(part.states, (length + 1).pow(chains as u32), "{chains} chains of {length}");
     }
 }
@@ -153,13 +153,13 @@ fn what_gains_by_cores_runs_alone_and_what_does_not_beside() {
         demands: vec![of([10.0, 5.0]), of([8.0, 8.0]), of([8.0, 8.0]), of([10.0, 5.0])],
         before: vec![vec![], vec![0], vec![0], vec![1, 2]],
     };
-    let found = stages(&graph, &costs(2, f64::INFINITY, 1.0), &SearchLimits::default()).expect("stages");
+    let found = plan_stages(&graph, &costs(2, f64::INFINITY, 1.0), &SearchLimits::default()).expect("stages");
     assert_eq!((found.time_ns, found.sequential_ns, found.critical_ns), (19.0, 26.0, 18.0));
     let cores: Vec<Vec<usize>> =
         found.stages.iter().map(|stage| stage.groups.iter().map(|group| group.cores).collect()).collect();
     assert_eq!(cores, [vec![2], vec![1, 1], vec![2]]);
     // A barrier that costs more than the concurrency gains is not used.
-    let dear = stages(&graph, &costs(2, f64::INFINITY, 9.0), &SearchLimits::default()).expect("stages");
+    let dear = plan_stages(&graph, &costs(2, f64::INFINITY, 9.0), &SearchLimits::default()).expect("stages");
     assert_eq!((dear.time_ns, dear.stages.len()), (26.0, 1));
 }
 
@@ -169,7 +169,7 @@ fn wide_and_long_graphs_are_planned_along_a_beam() {
     for (count, density) in [(200, 0.02), (300, 0.0), (200, 0.2), (40, 0.0)] {
         let graph = drawn(&mut draws, count, 4, density);
         let costs = costs(4, 4.0, 1.0);
-        let found = stages(&graph, &costs, &SearchLimits::default()).expect("stages");
+        let found = plan_stages(&graph, &costs, &SearchLimits::default()).expect("stages");
         laws(&graph, &found, &costs);
         assert!(!found.is_exact || density > 0.1, "{count} {density}");
     }
@@ -177,12 +177,13 @@ fn wide_and_long_graphs_are_planned_along_a_beam() {
 
 #[test]
 fn nonsense_is_refused() {
-    let refused =
-        |graph: &Graph, cores| stages(graph, &costs(cores, 1.0, 0.0), &SearchLimits::default()).expect_err("nonsense");
+    let refused = |graph: &Graph, cores| {
+        plan_stages(graph, &costs(cores, 1.0, 0.0), &SearchLimits::default()).expect_err("nonsense")
+    };
     let nothing = Graph { demands: vec![], before: vec![] };
     assert_eq!(refused(&nothing, 1).to_string(), "there is no operator to plan for");
     let machine = costs(1, 1.0, 0.0).machine;
-    let circle = Graph { demands: vec![Demand::roofline(1.0, 1.0, &machine)], before: vec![vec![0]] };
+    let circle = Graph { demands: vec![Demand::roofline_demand(1.0, 1.0, &machine)], before: vec![vec![0]] };
     assert!(refused(&circle, 1).to_string().contains("wait for each other, or for themselves"));
     assert_eq!(refused(&circle, 0).to_string(), "there is no core to plan for");
 }
@@ -200,7 +201,7 @@ fn long_chains_beside_each_other_are_planned_in_time() {
         };
     }
     let costs = costs(2, 4.0, 1.0);
-    let found = stages(&graph, &costs, &SearchLimits::default()).expect("stages");
+    let found = plan_stages(&graph, &costs, &SearchLimits::default()).expect("stages");
     laws(&graph, &found, &costs);
 }
 
@@ -234,7 +235,7 @@ fn networks_of_blocks_are_planned_exactly() {
     for cores in [2, 4] {
         let graph = blocks(&mut draws, 200, cores);
         let costs = costs(cores, 4.0, 1.0);
-        let found = stages(&graph, &costs, &SearchLimits::default()).expect("stages");
+        let found = plan_stages(&graph, &costs, &SearchLimits::default()).expect("stages");
         laws(&graph, &found, &costs);
         assert!(found.is_exact && found.time_ns < found.sequential_ns, "{} {}", found.time_ns, found.sequential_ns);
     }

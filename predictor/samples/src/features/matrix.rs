@@ -1,6 +1,6 @@
 //! Numbers by row: what learners take.
 
-/// Rows of numbers, each as long as the others; not-a-number is absent.
+/// Rows of equal length; NaN is absent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Matrix {
     columns: usize,
@@ -8,29 +8,26 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// Creates an empty matrix with this many columns.
     pub fn new(columns: usize) -> Matrix {
         Matrix { columns, values: Vec::new() }
     }
 
-    /// The rows that lie in `values` one after the other.
-    pub fn of(columns: usize, values: Vec<f32>) -> Matrix {
+    /// Takes consecutive rows.
+    pub fn from_rows(columns: usize, values: Vec<f32>) -> Matrix {
         assert!(columns > 0 && values.len().is_multiple_of(columns), "{} values, {columns} columns", values.len());
         Matrix { columns, values }
     }
 
-    /// Appends a row.
-    pub fn push(&mut self, row: &[f32]) {
+    pub fn push_row(&mut self, row: &[f32]) {
         assert_eq!(row.len(), self.columns, "rows are equally long");
         self.values.extend_from_slice(row);
     }
 
-    pub fn rows(&self) -> usize {
+    pub fn row_count(&self) -> usize {
         self.values.len().checked_div(self.columns).unwrap_or(0)
     }
 
-    /// Numbers in a row.
-    pub fn columns(&self) -> usize {
+    pub fn column_count(&self) -> usize {
         self.columns
     }
 
@@ -38,25 +35,21 @@ impl Matrix {
         &self.values[row * self.columns..][..self.columns]
     }
 
-    /// All numbers, row after row.
     pub fn values(&self) -> &[f32] {
         &self.values
     }
 
-    /// Some rows, in the order given.
-    pub fn select(&self, rows: &[usize]) -> Matrix {
+    pub fn select_rows(&self, rows: &[usize]) -> Matrix {
         let mut chosen = Matrix { columns: self.columns, values: Vec::with_capacity(rows.len() * self.columns) };
-        rows.iter().for_each(|row| chosen.push(self.row(*row)));
+        rows.iter().for_each(|row| chosen.push_row(self.row(*row)));
         chosen
     }
 
-    /// Some columns, in the order given.
-    pub fn project(&self, columns: &[usize]) -> Matrix {
-        let values = (0..self.rows()).flat_map(|row| columns.iter().map(move |column| self.row(row)[*column]));
+    pub fn select_columns(&self, columns: &[usize]) -> Matrix {
+        let values = (0..self.row_count()).flat_map(|row| columns.iter().map(move |column| self.row(row)[*column]));
         Matrix { columns: columns.len(), values: values.collect() }
     }
 
-    /// Replaces one number.
     pub fn set(&mut self, row: usize, column: usize, value: f32) {
         assert!(column < self.columns, "column {column} of {}", self.columns);
         self.values[row * self.columns + column] = value;

@@ -4,30 +4,29 @@ use super::work::Work;
 use models::Op;
 use models::operators::{Concat, Slice, Transpose};
 
-/// Where the elements of an output come from.
+/// Source positions of an output's elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Movement {
-    /// Elements that lie together on both sides.
+    /// Elements that are contiguous on both sides.
     pub run: i64,
-    /// Elements between neighbours of the output, where they come from.
+    /// Source distance of adjacent output elements.
     pub step: i64,
     /// Elements before the first.
     pub offset: i64,
 }
 
 impl Movement {
-    /// Elements that are picked one by one.
+    /// Elements that are gathered one by one.
     const SINGLE: Movement = Movement { run: 1, step: 1, offset: 0 };
 
-    /// What an operator does with its first input that takes a part of it, transposes it or puts it behind others; of others it
-    /// is not told.
-    pub fn of(op: &Op, input: &[i64], output: &[i64]) -> Option<Movement> {
+    /// Describes an operator that slices, transposes or concatenates its first input; None for others.
+    pub fn from_operator(op: &Op, input: &[i64], output: &[i64]) -> Option<Movement> {
         match op {
-            Op::Slice(Slice { axes, starts, steps, .. }) => Some(sliced(input, output, axes, starts, steps)),
-            Op::Transpose(Transpose { permutation }) => Some(transposed(input, permutation)),
+            Op::Slice(Slice { axes, starts, steps, .. }) => Some(slice_movement(input, output, axes, starts, steps)),
+            Op::Transpose(Transpose { permutation }) => Some(transpose_movement(input, permutation)),
             Op::Concat(Concat { axis }) => {
-                let axis = place(*axis, input.len());
-                Some(Movement { run: product(&input[axis.min(input.len())..]), ..Movement::SINGLE })
+                let axis = resolve_axis(*axis, input.len());
+                Some(Movement { run: extent_product(&input[axis.min(input.len())..]), ..Movement::SINGLE })
             }
             _ => None,
         }
@@ -35,20 +34,19 @@ impl Movement {
 }
 
 impl Work {
-    /// Takes over how data is moved.
-    pub fn moved(&mut self, movement: &Movement) {
+    pub fn set_movement(&mut self, movement: &Movement) {
         self.run = movement.run.max(1) as f64;
         self.step = movement.step.max(1) as f64;
         self.offset = movement.offset.max(0) as f64;
     }
 }
 
-fn sliced(input: &[i64], output: &[i64], axes: &[i64], starts: &[i64], steps: &[i64]) -> Movement {
+fn slice_movement(input: &[i64], output: &[i64], axes: &[i64], starts: &[i64], steps: &[i64]) -> Movement {
     let mut movement = Movement::SINGLE;
     let mut stride = 1i64;
     let mut is_together = true;
     for axis in (0..input.len().min(output.len())).rev() {
-        let given = axes.iter().position(|given| place(*given, input.len()) == axis);
+        let given = axes.iter().position(|given| resolve_axis(*given, input.len()) == axis);
         let of = |numbers: &[i64], other: i64| given.and_then(|at| numbers.get(at)).copied().unwrap_or(other);
         let (start, step) = (of(starts, 0), of(steps, 1));
         let start = if start < 0 { start.saturating_add(input[axis]) } else { start }.clamp(0, input[axis].max(0));
@@ -65,22 +63,22 @@ fn sliced(input: &[i64], output: &[i64], axes: &[i64], starts: &[i64], steps: &[
     movement
 }
 
-fn transposed(input: &[i64], permutation: &[i64]) -> Movement {
+fn transpose_movement(input: &[i64], permutation: &[i64]) -> Movement {
     let rank = input.len();
-    let stays = permutation.iter().enumerate().rev().take_while(|(at, from)| place(**from, rank) == *at).count();
-    let last = permutation.last().map_or(0, |from| place(*from, rank));
+    let stays = permutation.iter().enumerate().rev().take_while(|(at, from)| resolve_axis(**from, rank) == *at).count();
+    let last = permutation.last().map_or(0, |from| resolve_axis(*from, rank));
     Movement {
-        run: product(&input[rank.saturating_sub(stays)..]),
-        step: product(input.get(last + 1..).unwrap_or_default()),
+        run: extent_product(&input[rank.saturating_sub(stays)..]),
+        step: extent_product(input.get(last + 1..).unwrap_or_default()),
         offset: 0,
     }
 }
 
-fn place(axis: i64, rank: usize) -> usize {
+fn resolve_axis(axis: i64, rank: usize) -> usize {
     usize::try_from(if axis < 0 { axis.saturating_add(rank as i64) } else { axis }).unwrap_or(0)
 }
 
-fn product(extents: &[i64]) -> i64 {
+fn extent_product(extents: &[i64]) -> i64 {
     extents.iter().fold(1, |product, extent| product.saturating_mul(*extent))
 }
 
@@ -93,7 +91,8 @@ mod tests {
         let slice = |axes: &[i64], starts: &[i64], steps: &[i64], output: &[i64]| {
             let (axes, starts, steps) = (axes.to_vec(), starts.to_vec(), steps.to_vec());
             let stops = vec![i64::MAX; axes.len()];
-            Movement::of(&Op::Slice(Slice { axes, starts, stops, steps }), &[2, 6, 5, 4], output).expect("a movement")
+            Movement::from_operator(&Op::Slice(Slice { axes, starts, stops, steps }), &[2, 6, 5, 4], output)
+                .expect("a movement")
         };
         // Half of the channels: all pixels of three channels lie together.
         assert_eq!(slice(&[1], &[3], &[1], &[2, 3, 5, 4]), Movement { run: 60, step: 1, offset: 60 });
@@ -104,7 +103,7 @@ mod tests {
     #[test]
     fn transposed_data_is_picked_up_in_steps() {
         let transpose = |permutation: &[i64]| {
-            Movement::of(&Op::Transpose(Transpose { permutation: permutation.to_vec() }), &[2, 6, 5, 4], &[])
+            Movement::from_operator(&Op::Transpose(Transpose { permutation: permutation.to_vec() }), &[2, 6, 5, 4], &[])
                 .expect("a movement")
         };
         assert_eq!(transpose(&[0, 2, 1, 3]), Movement { run: 4, step: 1, offset: 0 });

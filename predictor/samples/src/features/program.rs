@@ -8,9 +8,9 @@ use super::device::Device;
 use super::work::{Form, Work};
 use std::collections::BTreeMap;
 
-/// Names under which records have figures of the program and of its code.
+/// Record prefixes of program and code figures.
 const PREFIXES: [&str; 2] = ["code.code_", "code.store_"];
-/// Counts that do not grow with the operator.
+/// Counts that do not scale with the operator.
 const PLAIN: [&str; 7] = [
     "code_hot_",
     "code_loops",
@@ -21,9 +21,9 @@ const PLAIN: [&str; 7] = [
     "store_places",
 ];
 
-/// Replaces counts among the extras by what they are per work. Says what the instructions of a contraction should take on so
-/// many busy threads, where there is an estimate of their cycles.
-pub fn relate(
+/// Divides counts among the extras by the work. Returns the estimated time of a contraction's instructions on the
+/// busy threads, if their cycles are estimated.
+pub fn relate_counts(
     work: &Work,
     device: &Device,
     threads: f64,

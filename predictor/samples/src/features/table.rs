@@ -8,24 +8,20 @@
 use super::device::Device;
 use super::work::Work;
 
-/// Where a feature's number comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     Sizes,
     Work,
-    /// How work is cut into tiles, waves and vectors.
+    /// Division of work into tiles, waves and vectors.
     Quantisation,
-    /// Operands against caches.
+    /// Operands relative to caches.
     Footprint,
     Device,
-    /// How it is run: threads.
     Setting,
-    /// The schedule's knobs and the generated code; names are their makers' own.
     Schedule,
 }
 
 impl Origin {
-    /// The name in lists.
     pub fn name(self) -> &'static str {
         match self {
             Origin::Sizes => "sizes",
@@ -39,22 +35,20 @@ impl Origin {
     }
 }
 
-/// What features are computed from.
 pub struct Situation<'a> {
     pub work: &'a Work,
     pub device: &'a Device,
-    /// Threads it may use; the device's units where it cannot choose.
+    /// Available threads; the number of units for a device with a fixed number.
     pub threads: f64,
-    /// Time that no implementation can beat, in nanoseconds.
+    /// Lower bound of the time, in nanoseconds.
     pub attainable_ns: f64,
 }
 
 pub struct Feature {
-    /// Its name in bundles, reports and charts.
+    /// Name in bundles, reports and charts.
     pub name: &'static str,
     pub unit: &'static str,
     pub origin: Origin,
-    /// How it is computed.
     pub of: fn(&Situation<'_>) -> f64,
 }
 
@@ -64,8 +58,8 @@ macro_rules! features {
     };
 }
 
-/// Every feature that is computed from a situation. Knobs, code features and counters are further columns under the names
-/// that their makers gave, prefixed `knob.` and `code.`; what knobs make of sizes (`tiling.rs`) is prefixed `nest.`.
+/// Features of a situation. Further columns have the names of their makers, with the prefix `knob.` or `code.`, or
+/// `nest.` for features of knobs and sizes (`tiling.rs`).
 pub const FEATURES: &[Feature] = features! {
     Sizes {
         "batch", "log2 count", |s| s.work.batch.log2();
@@ -199,23 +193,21 @@ pub const FEATURES: &[Feature] = features! {
     }
 };
 
-/// Time the arithmetic alone takes at the device's peak.
 pub(super) fn compute_ns(s: &Situation<'_>) -> f64 {
     s.work.flops / s.device.flops_per_ns_on(s.threads)
 }
 
-/// Time the compulsory bytes alone take at the device's bandwidth.
 pub(super) fn memory_ns(s: &Situation<'_>) -> f64 {
     s.work.bytes() / s.device.bytes_per_ns_on(s.threads, s.work.bytes())
 }
 
-/// Trailing zero bits, up to five: what vector widths and address alignment see of a size.
+/// Trailing zero bits, up to five: vector and address alignment of a size.
 fn alignment(size: f64) -> f64 {
     f64::from((size as u64).trailing_zeros().min(5))
 }
 
-/// The largest power of two that divides the distance between neighbouring rows or planes. Those that are a multiple of the
-/// near cache's pages apart compete for the same lines of it.
+/// Logarithm of the power of two that divides the distance of adjacent rows or planes: multiples of the near cache's
+/// way size compete for its lines.
 fn pitch(s: &Situation<'_>, elements: f64) -> f64 {
     const MOST: u32 = 16;
     f64::from(((elements * s.work.element_bytes) as u64).trailing_zeros().min(MOST))
@@ -225,18 +217,18 @@ fn tiles(s: &Situation<'_>, rows: f64, columns: f64) -> f64 {
     s.work.batch * (s.work.rows / rows).ceil() * (s.work.columns / columns).ceil()
 }
 
-/// How often all units are filled when the output is cut into such tiles.
+/// Waves of such tiles over all units.
 fn waves<const ROWS: usize, const COLUMNS: usize>(s: &Situation<'_>) -> f64 {
     (tiles(s, ROWS as f64, COLUMNS as f64) / s.device.units).log2()
 }
 
-/// Share of the tiles that is output and not padding.
+/// Share of the tiles that is not padding.
 fn used<const ROWS: usize, const COLUMNS: usize>(s: &Situation<'_>) -> f64 {
     let (rows, columns) = (ROWS as f64, COLUMNS as f64);
     s.work.batch * s.work.rows * s.work.columns / (tiles(s, rows, columns) * rows * columns)
 }
 
-/// Share of the units that are busy, the last wave included.
+/// Share of busy units, including the last wave.
 fn filled<const ROWS: usize, const COLUMNS: usize>(s: &Situation<'_>) -> f64 {
     fill(tiles(s, ROWS as f64, COLUMNS as f64) / s.device.units)
 }

@@ -17,24 +17,21 @@ use std::ops::Bound;
 /// Vector registers of the larger vector extensions.
 const REGISTERS: f64 = 32.0;
 
-/// Revision of the features of schedules. Predictors keep the revision that they were trained with.
+/// Revision of schedule features. A predictor keeps the revision of its training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revision {
-    /// Tiles, blocks and two orders of loops only: files of format 6 that were trained before the loop nest.
+    /// Only tiles, blocks and two loop orders: files of format 6 from before the loop nest.
     First,
-    /// Whole loop nests.
     Second,
 }
 
 impl Revision {
-    /// Returns the revision that a predictor with features of these names learned from.
-    pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Revision {
-        let is_first = names.into_iter().any(|name| name.starts_with(Revision::First.prefix()));
+    pub fn from_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Revision {
+        let is_first = names.into_iter().any(|name| name.starts_with(Revision::First.feature_prefix()));
         if is_first { Revision::First } else { Revision::Second }
     }
 
-    /// Returns what the names of features begin with.
-    fn prefix(self) -> &'static str {
+    fn feature_prefix(self) -> &'static str {
         match self {
             Revision::First => "tiling.",
             Revision::Second => "nest.",
@@ -42,49 +39,55 @@ impl Revision {
     }
 }
 
-/// Returns whether a feature follows from knobs and sizes.
 pub fn is_feature(name: &str) -> bool {
-    [Revision::First, Revision::Second].iter().any(|revision| name.starts_with(revision.prefix()))
+    [Revision::First, Revision::Second].iter().any(|revision| name.starts_with(revision.feature_prefix()))
 }
 
-/// Adds the features that follow from the knobs among the extras.
-pub fn add(work: &Work, device: &Device, threads: f64, revision: Revision, extras: &mut BTreeMap<String, f64>) {
+pub fn add_features(
+    work: &Work,
+    device: &Device,
+    threads: f64,
+    revision: Revision,
+    extras: &mut BTreeMap<String, f64>,
+) {
     let knobs = TilingKnobs { extras, revision };
-    let has_tiles = TILE_X.of(&knobs).is_some() || dots::DOTS_X.of(&knobs).is_some() || winograd_tile(&knobs).is_some();
-    if work.rank == 0 || !(has_tiles || VECTOR.of(&knobs).is_some()) || (has_tiles && work.rank < 2) {
+    let has_tiles = TILE_X.setting_in(&knobs).is_some()
+        || dots::DOTS_X.setting_in(&knobs).is_some()
+        || winograd_tile(&knobs).is_some();
+    if work.rank == 0 || !(has_tiles || VECTOR.setting_in(&knobs).is_some()) || (has_tiles && work.rank < 2) {
         return;
     }
     // Templates for GPUs keep the dimensions of the result.
-    let domain = domain(work, revision, has_tiles, THREADS_C.of(&knobs).is_none());
-    let nest = LoopNest::of(&domain, &knobs);
-    let found = features(&Seen { work, device, threads, revision, domain: &domain, nest: &nest }, &knobs);
-    let named = |name: &str| name.replacen(Revision::Second.prefix(), revision.prefix(), 1);
+    let domain = template_domain(work, revision, has_tiles, THREADS_C.setting_in(&knobs).is_none());
+    let nest = LoopNest::of_point(&domain, &knobs);
+    let found = nest_features(&Seen { work, device, threads, revision, domain: &domain, nest: &nest }, &knobs);
+    let named = |name: &str| name.replacen(Revision::Second.feature_prefix(), revision.feature_prefix(), 1);
     extras.extend(found.into_iter().map(|(name, value)| (named(name), value)));
 }
 
-/// Returns the same features of the loops of a point, by name.
+/// Returns the same features for the loops of a point.
 pub fn of_loops(
     work: &Work,
     device: &Device,
     threads: f64,
     (domain, nest, knobs): (&Domain, &LoopNest, &schedules::Knobs),
 ) -> Vec<(&'static str, f64)> {
-    features(&Seen { work, device, threads, revision: Revision::Second, domain, nest }, knobs)
+    nest_features(&Seen { work, device, threads, revision: Revision::Second, domain, nest }, knobs)
 }
 
-/// Threads that the schedule gives something to do: all, where it does not say how many pieces there are.
+/// Threads with work under the schedule; all if the number of chunks is unknown.
 pub fn busy_threads(threads: f64, revision: Revision, extras: &BTreeMap<String, f64>) -> f64 {
-    let chunks = extras.get(&format!("{}chunks", revision.prefix()));
+    let chunks = extras.get(&format!("{}chunks", revision.feature_prefix()));
     chunks.map_or(threads, |chunks| threads.min(chunks.exp2().round().max(1.0)))
 }
 
-/// Returns whether a knob may have this setting for these sizes. Whether schedules are tiles of the result says whose knob it is.
-pub fn fits(work: &Work, knob: &str, setting: f64, has_tiles: bool) -> bool {
+/// Returns whether a knob may have this setting. `has_tiles` decides which template the knob belongs to.
+pub fn fits_sizes(work: &Work, knob: &str, setting: f64, has_tiles: bool) -> bool {
     fits_by(work, knob, setting, has_tiles, false)
 }
 
-/// Returns whether a knob may have this setting in a default schedule, whose tiles divide the extents that they are tiles of.
-pub fn divides(work: &Work, knob: &str, setting: f64, has_tiles: bool) -> bool {
+/// Like `fits_sizes` for a default schedule, whose tiles divide their extents.
+pub fn divides_sizes(work: &Work, knob: &str, setting: f64, has_tiles: bool) -> bool {
     fits_by(work, knob, setting, has_tiles, true)
 }
 
@@ -100,12 +103,12 @@ fn fits_by(work: &Work, knob: &str, setting: f64, has_tiles: bool, is_whole: boo
             _ => true,
         };
     }
-    let domain = domain(work, Revision::Second, has_tiles, !is_whole);
+    let domain = template_domain(work, Revision::Second, has_tiles, !is_whole);
     let divides = |extent: i64| extent as f64 % setting == 0.0;
     let reaches = |extent: i64| divides(extent) || (!is_whole && setting <= extent as f64);
-    let columns = domain.extents[domain.columns()];
+    let columns = domain.extents[domain.column_dimension()];
     match knob {
-        "tile_c" => reaches(domain.extents[domain.channels()]),
+        "tile_c" => reaches(domain.extents[domain.channel_dimension()]),
         "tile_x" if is_whole => divides(columns),
         "tile_x" if setting.fract() != 0.0 => false,
         "tile_x" if domain.form == schedules::Form::Product => may_be_rows(columns, setting as i64),
@@ -116,10 +119,10 @@ fn fits_by(work: &Work, knob: &str, setting: f64, has_tiles: bool, is_whole: boo
     }
 }
 
-/// What templates see of an operator of these sizes.
-fn domain(work: &Work, revision: Revision, has_tiles: bool, may_flatten: bool) -> Domain {
+/// Returns the operator's domain as its template sees it.
+fn template_domain(work: &Work, revision: Revision, has_tiles: bool, may_flatten: bool) -> Domain {
     let extents = work.output[..work.rank].iter().map(|extent| *extent as i64).collect();
-    let elements = Domain::elements(extents);
+    let elements = Domain::without_sums(extents);
     if !has_tiles {
         return elements;
     }
@@ -141,7 +144,6 @@ fn domain(work: &Work, revision: Revision, has_tiles: bool, may_flatten: bool) -
     }
 }
 
-/// The knobs among features.
 struct TilingKnobs<'a> {
     extras: &'a BTreeMap<String, f64>,
     revision: Revision,
@@ -171,10 +173,9 @@ impl Settings for TilingKnobs<'_> {
     }
 }
 
-/// Features by their names in the second revision.
+/// Features with names of the second revision.
 type Found = Vec<(&'static str, f64)>;
 
-/// A schedule of an operator on a device.
 struct Seen<'a> {
     work: &'a Work,
     device: &'a Device,
@@ -184,18 +185,22 @@ struct Seen<'a> {
     nest: &'a LoopNest,
 }
 
-fn features(seen: &Seen<'_>, knobs: &impl Settings) -> Found {
-    if seen.domain.form == schedules::Form::Elements { elements(seen) } else { contraction(seen, knobs) }
+fn nest_features(seen: &Seen<'_>, knobs: &impl Settings) -> Found {
+    if seen.domain.form == schedules::Form::Elements {
+        elementwise_features(seen)
+    } else {
+        contraction_features(seen, knobs)
+    }
 }
 
-/// A tile of the output in registers, and the loops over such tiles.
-fn contraction(seen: &Seen<'_>, knobs: &impl Settings) -> Found {
+/// Features of a register tile and the loops over such tiles.
+fn contraction_features(seen: &Seen<'_>, knobs: &impl Settings) -> Found {
     let Seen { work, device, domain, nest, .. } = *seen;
-    let lanes = lanes(device);
+    let lanes = vector_lanes(device);
     let is_conv = domain.form == schedules::Form::Convolution;
     let is_in = |walk: Walk| nest.dimensions.iter().find(move |dimension| dimension.walk == walk);
     let tile = |walk: Walk| is_in(walk).map_or(1.0, |dimension| dimension.tile as f64);
-    let used = |walk: Walk| is_in(walk).map_or(1.0, |dimension| dimension.used());
+    let used = |walk: Walk| is_in(walk).map_or(1.0, |dimension| dimension.used_share());
     let is_whole = nest.dimensions.len() == domain.extents.len();
     let rows = (0..nest.dimensions.len()).find(|&place| is_whole && domain.is_rows(place));
     let rows = rows.map(|place| &nest.dimensions[place]);
@@ -218,17 +223,17 @@ fn contraction(seen: &Seen<'_>, knobs: &impl Settings) -> Found {
         if is_conv { window(across) * window(down) * inputs } else { across * work.depth } * work.element_bytes;
     let weight_tile = channels * work.depth * work.element_bytes;
     let split = SPLIT_R.or_one(knobs).max(1) as f64;
-    let order = ORDER.of(knobs).unwrap_or(SumOrder::KernelFirst);
+    let order = ORDER.setting_in(knobs).unwrap_or(SumOrder::KernelFirst);
     let inner = match order {
         _ if split > 1.0 => split,
         SumOrder::KernelFirst | SumOrder::Xyc => 1.0,
         SumOrder::DepthFirst | SumOrder::Cxy | SumOrder::Ycx | SumOrder::Xcy => kernel,
     };
-    let is_unrolled = UNROLL.of(knobs).is_some();
+    let is_unrolled = UNROLL.setting_in(knobs).is_some();
     let written_out = accumulators * if is_unrolled { inner } else { 1.0 };
     let depth = if seen.revision == Revision::First { work.depth } else { inputs };
     let near = device.near_bytes.max(1.0);
-    let tiles: f64 = nest.dimensions.iter().map(|dimension| dimension.tiles() as f64).product();
+    let tiles: f64 = nest.dimensions.iter().map(|dimension| dimension.tile_count() as f64).product();
     let mut found = vec![
         ("nest.accumulators", accumulators),
         ("nest.spilled", (accumulators + vectors + 1.0) / REGISTERS),
@@ -236,7 +241,7 @@ fn contraction(seen: &Seen<'_>, knobs: &impl Settings) -> Found {
         ("nest.lanes_used", own / ((own / lanes).ceil() * lanes)),
         ("nest.channels_used", used(Walk::Channels)),
         ("nest.columns_used", used(Walk::Columns)),
-        ("nest.rows_used", rows.map_or(1.0, |dimension| dimension.used())),
+        ("nest.rows_used", rows.map_or(1.0, |dimension| dimension.used_share())),
         ("nest.tiles", tiles.log2()),
         ("nest.steps", work.depth.log2()),
         ("nest.inner_steps", inner),
@@ -249,32 +254,33 @@ fn contraction(seen: &Seen<'_>, knobs: &impl Settings) -> Found {
     ];
     if seen.revision != Revision::First {
         let together: f64 = nest.dimensions.iter().map(|dimension| dimension.together as f64).product();
-        found.extend([("nest.together", together.log2()), ("nest.walked", nest.walked())]);
+        found.extend([("nest.together", together.log2()), ("nest.walked", nest.walked_ratio())]);
     }
-    found.extend(shared(seen, nest.chunks() as f64));
+    found.extend(chunk_features(seen, nest.chunk_count() as f64));
     found
 }
 
-/// Elements in a vector register.
-fn lanes(device: &Device) -> f64 {
+fn vector_lanes(device: &Device) -> f64 {
     (device.flops_per_cycle / 4.0).max(1.0)
 }
 
-/// Columns in vectors, the other dimensions outside.
-fn elements(seen: &Seen<'_>) -> Found {
+/// Features of vectorised columns and outer loops.
+fn elementwise_features(seen: &Seen<'_>) -> Found {
     let Some(columns) = seen.nest.dimensions.last() else { return Vec::new() };
-    let (vector, lanes) = (columns.tile as f64, lanes(seen.device));
-    let mut found =
-        vec![("nest.columns_used", columns.used()), ("nest.lanes_used", vector / ((vector / lanes).ceil() * lanes))];
+    let (vector, lanes) = (columns.tile as f64, vector_lanes(seen.device));
+    let mut found = vec![
+        ("nest.columns_used", columns.used_share()),
+        ("nest.lanes_used", vector / ((vector / lanes).ceil() * lanes)),
+    ];
     if seen.nest.shared > 0 {
         let is_row = seen.revision == Revision::First && seen.nest.dimensions.len() == 1;
-        found.extend(shared(seen, if is_row { 1.0 } else { seen.nest.chunks() as f64 }));
+        found.extend(chunk_features(seen, if is_row { 1.0 } else { seen.nest.chunk_count() as f64 }));
     }
     found
 }
 
-/// How pieces fall on threads.
-fn shared(seen: &Seen<'_>, chunks: f64) -> Found {
+/// Features of the distribution of chunks over threads.
+fn chunk_features(seen: &Seen<'_>, chunks: f64) -> Found {
     let Seen { work, threads, .. } = *seen;
     vec![
         ("nest.chunks", chunks.log2()),
@@ -301,7 +307,7 @@ mod tests {
             peaks: None,
         };
         let mut extras = knobs.iter().map(|(name, value)| (format!("knob.{name}"), *value)).collect();
-        add(work, &device, 2.0, revision, &mut extras);
+        add_features(work, &device, 2.0, revision, &mut extras);
         extras
     }
 
@@ -317,14 +323,14 @@ mod tests {
     ];
 
     fn image() -> Work {
-        Work::convolution(1.0, 64.0, 64.0, 3.0, 56.0, 1.0, 1.0)
+        Work::convolution_work(1.0, 64.0, 64.0, 3.0, 56.0, 1.0, 1.0)
     }
 
     #[test]
     fn a_blocked_convolution_is_counted_as_its_schedule_runs() {
         for revision in [Revision::First, Revision::Second] {
             let of = |knobs: &[(&str, f64)], name: &str| {
-                features(revision, &image(), knobs)[&format!("{}{name}", revision.prefix())]
+                features(revision, &image(), knobs)[&format!("{}{name}", revision.feature_prefix())]
             };
             assert_eq!(of(&BLOCKED, "accumulators"), 2.0 * 28.0);
             assert_eq!(of(&BLOCKED, "loads_per_step"), 30.0 / 56.0);
@@ -340,8 +346,9 @@ mod tests {
     #[test]
     fn the_second_revision_sees_what_the_first_overlooked() {
         let both = |work: &Work, knobs: &[(&str, f64)], name: &str| {
-            [Revision::First, Revision::Second]
-                .map(|revision| features(revision, work, knobs).get(&format!("{}{name}", revision.prefix())).copied())
+            [Revision::First, Revision::Second].map(|revision| {
+                features(revision, work, knobs).get(&format!("{}{name}", revision.feature_prefix())).copied()
+            })
         };
         // Rows of tiles four at a time, and steps of the pool's loop two at a time.
         let cached = [&BLOCKED[..6], &[("outer=space", 1.0), ("cache_y", 4.0), ("grain", 2.0)]].concat();
@@ -356,7 +363,7 @@ mod tests {
         let cut = [&cut[..3], &[("parallel", 1.0), ("layout=plain", 1.0)]].concat();
         assert_eq!(both(&image(), &cut, "chunks"), [Some(0.0), Some((16.0f64 * 56.0).log2())]);
         // All places of an image are one row where each reads one place.
-        let single = Work::convolution(1.0, 64.0, 64.0, 1.0, 7.0, 1.0, 0.0);
+        let single = Work::convolution_work(1.0, 64.0, 64.0, 1.0, 7.0, 1.0, 0.0);
         let row = [("tile_c", 4.0), ("tile_x", 7.0), ("outer=space", 1.0), ("parallel", 3.0)];
         assert_eq!(both(&single, &row, "chunks"), [Some(7f64.log2()); 2]);
         let row = [("tile_c", 4.0), ("tile_x", 14.0), ("outer=space", 1.0), ("parallel", 3.0)];
@@ -369,7 +376,7 @@ mod tests {
     #[test]
     fn tiles_may_reach_past_the_end_where_templates_let_them() {
         let image = image();
-        let both = |knob: &str, setting: f64| [divides, fits].map(|fits| fits(&image, knob, setting, true));
+        let both = |knob: &str, setting: f64| [divides_sizes, fits_sizes].map(|fits| fits(&image, knob, setting, true));
         assert_eq!(both("tile_c", 12.0), [false, true]);
         assert_eq!(both("tile_x", 9.0), [false, true], "63 columns for 56");
         assert_eq!(both("tile_x", 13.0), [false, false], "65 columns for 56");
@@ -380,7 +387,7 @@ mod tests {
 
     #[test]
     fn what_no_template_made_gets_no_features() {
-        let work = Work::contraction(1.0, 64.0, 64.0, 64.0, false);
+        let work = Work::contraction_work(1.0, 64.0, 64.0, 64.0, false);
         assert_eq!(features(Revision::Second, &work, &[("from=trace", 1.0)]).len(), 1);
     }
 }

@@ -8,29 +8,28 @@ use super::table::{FEATURES, Origin};
 use super::tiling;
 use std::collections::BTreeMap;
 
-/// The feature that tells views apart, where data has schedules at all.
+/// The feature that distinguishes views, if the data has schedules.
 pub const KNOWN: &str = "schedule_known";
 
-/// The feature that says what a library chooses, where data says it at all.
+/// The feature for a library's choice, if the data has it.
 pub const CHOICE: &str = "library_choice";
 
-/// What is known.
+/// Extent of the known information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum View {
-    /// The operator's sizes: the schedule is the default one.
+    /// Sizes only; the schedule is the default one.
     Sizes,
-    /// The knobs of the schedule, too.
+    /// Sizes and knobs.
     Knobs,
-    /// What was made of them, too: figures of the program and its code.
+    /// Sizes, knobs, and figures of the program and its code.
     Code,
 }
 
 impl View {
-    /// All, the one that knows least first.
+    /// In ascending order of knowledge.
     pub const ALL: [View; 3] = [View::Sizes, View::Knobs, View::Code];
 
-    /// The name on the command line and in files.
     pub fn name(self) -> &'static str {
         match self {
             View::Sizes => "sizes",
@@ -43,7 +42,7 @@ impl View {
         View::ALL.into_iter().find(|view| view.name() == name)
     }
 
-    /// What knobs and code features say of how much is known.
+    /// Derives the view from the knobs and code features present.
     pub fn of_extras(extras: &BTreeMap<String, f64>) -> View {
         let has =
             |prefix: &str| extras.range(prefix.to_owned()..).next().is_some_and(|(name, _)| name.starts_with(prefix));
@@ -54,7 +53,7 @@ impl View {
         }
     }
 
-    /// The same from the feature `KNOWN`; what has none knows sizes.
+    /// Derives the view from the feature `KNOWN`; sizes if it is absent.
     pub fn of_number(number: f32) -> View {
         match number {
             number if number >= 1.5 => View::Code,
@@ -63,7 +62,6 @@ impl View {
         }
     }
 
-    /// The number that stands for it among features.
     pub fn number(self) -> f32 {
         match self {
             View::Sizes => 0.0,
@@ -72,10 +70,9 @@ impl View {
         }
     }
 
-    /// Whether trees of this view must not see a feature.
-    ///
-    /// The table's tiles guess what a library would pick; where the schedule is known, they only mislead.
-    pub fn hides(self, column: usize, name: &str) -> bool {
+    /// Returns whether trees of this view must not see a feature. The table's tiles guess a library's choice, which
+    /// misleads if the schedule is known.
+    pub fn hides_feature(self, column: usize, name: &str) -> bool {
         let is_guess = FEATURES.get(column).is_some_and(|feature| feature.origin == Origin::Quantisation);
         let is_knob = name.starts_with("knob.") || tiling::is_feature(name);
         match self {

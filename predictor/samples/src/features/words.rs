@@ -2,7 +2,7 @@
 
 use super::work::Form;
 
-/// What a size or setting is called for an operator of a form; the feature's own name where it has no other.
+/// Name of a size or setting for operators of a form; by default the feature's own name.
 pub fn in_words(form: Form, feature: &'static str) -> &'static str {
     match (form, feature) {
         (Form::Convolution, "rows") => "output positions (batch × height × width)",

@@ -5,72 +5,65 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How an operator walks its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Form {
     /// `batch` products of `rows × depth` with `depth × columns`.
     Contraction,
-    /// The same over windows of an image.
+    /// A contraction over image windows.
     Convolution,
     /// `rows` independent rows of `columns` elements, each reduced and scaled.
     Rows,
     Pointwise,
-    /// Windows that are reduced, data that is moved, and all else.
+    /// Pooling, data movement, and all else.
     Other,
 }
 
 /// Number of output dimensions with separate features.
 pub const RANK: usize = 5;
 
-/// The sizes of one operator and what they cost at least.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Work {
-    /// How it walks its data.
     pub form: Form,
-    /// Independent repetitions.
     pub batch: f64,
-    /// Output rows (pixels of a convolution).
+    /// Output rows, or pixels of a convolution.
     pub rows: f64,
-    /// Output columns (channels of a convolution).
+    /// Output columns, or channels of a convolution.
     pub columns: f64,
-    /// Elements summed for one output; 1 where nothing is summed.
+    /// Elements summed for one output; 1 without a sum.
     pub depth: f64,
-    /// Taps of a window, such as 9 for 3 × 3; 1 where there is no window.
+    /// Taps of a window, such as 9 for 3 × 3; 1 without a window.
     pub taps: f64,
-    /// Steps between windows; 1 where there is no window.
+    /// 1 without a window.
     pub stride: f64,
-    /// Groups of channels that do not mix.
     pub groups: f64,
-    /// Extent of a row of the image; 0 where there is none.
+    /// Width of the image; 0 without one.
     pub width: f64,
-    /// Extents of the output, the outermost first; 1 where it has fewer dimensions, more are counted into the first.
+    /// Output extents, outermost first; padded with 1, excess dimensions are folded into the first.
     pub output: [f64; RANK],
-    /// Dimensions of the output, at most `RANK`.
+    /// At most `RANK`.
     pub rank: usize,
     /// Elements from one row of the first input to the next.
     #[serde(default = "one")]
     pub row_in: f64,
-    /// Elements from one plane of the first input, its last two dimensions, to the next.
+    /// Elements from one plane (the last two dimensions) of the first input to the next.
     #[serde(default = "one")]
     pub plane_in: f64,
-    /// Elements added before each row of an image; 0 where there are none.
+    /// Elements added before each image row; 0 without padding.
     #[serde(default)]
     pub pad: f64,
-    /// Elements that lie together both where moved data comes from and where it goes; 1 where nothing is only moved.
+    /// Contiguous elements in both source and destination; 1 without pure movement.
     #[serde(default = "one")]
     pub run: f64,
-    /// Elements from one that is moved to its neighbour in the output, where they come from; 1 where nothing is only moved.
+    /// Source distance of adjacent output elements; 1 without pure movement.
     #[serde(default = "one")]
     pub step: f64,
-    /// Elements before the first that is moved.
     #[serde(default)]
     pub offset: f64,
-    /// Operations that are fused behind the first.
     pub epilogue: f64,
-    /// Operations, a multiply-add counting as two.
+    /// A multiply-add counts as two.
     pub flops: f64,
-    /// Bytes of inputs that are read at least once, without weights.
+    /// Compulsory input bytes, without weights.
     pub bytes_in: f64,
     pub bytes_weights: f64,
     pub bytes_out: f64,
@@ -83,13 +76,13 @@ fn of_single_precision() -> f64 {
     4.0
 }
 
-/// What absent counts are in files that do not have them.
+/// Default of counts that a file lacks.
 fn one() -> f64 {
     1.0
 }
 
 impl Work {
-    /// Work of a form with everything of one, to be filled in.
+    /// Work of a form with all sizes 1, to be filled in.
     pub fn of_form(form: Form) -> Work {
         Work {
             form,
@@ -119,8 +112,8 @@ impl Work {
         }
     }
 
-    /// `batch` matrix products; `shared` tells whether all use one right-hand side, which then is a weight.
-    pub fn contraction(batch: f64, rows: f64, columns: f64, depth: f64, shared: bool) -> Work {
+    /// `batch` matrix products; with `shared`, all use one right-hand side, a weight.
+    pub fn contraction_work(batch: f64, rows: f64, columns: f64, depth: f64, shared: bool) -> Work {
         let bytes_right = 4.0 * columns * depth * if shared { 1.0 } else { batch };
         Work {
             batch,
@@ -138,7 +131,15 @@ impl Work {
     }
 
     /// A square convolution of square images.
-    pub fn convolution(batch: f64, inputs: f64, outputs: f64, kernel: f64, size: f64, stride: f64, pad: f64) -> Work {
+    pub fn convolution_work(
+        batch: f64,
+        inputs: f64,
+        outputs: f64,
+        kernel: f64,
+        size: f64,
+        stride: f64,
+        pad: f64,
+    ) -> Work {
         let out = ((size + 2.0 * pad - kernel) / stride).floor() + 1.0;
         let (rows, depth) = (batch * out * out, inputs * kernel * kernel);
         Work {
@@ -159,8 +160,8 @@ impl Work {
         .with_output(&[batch, outputs, out, out])
     }
 
-    /// Rows that are normalised: read once, written once.
-    pub fn rows(rows: f64, columns: f64, flops_per_element: f64) -> Work {
+    /// Normalised rows, read once and written once.
+    pub fn rows_work(rows: f64, columns: f64, flops_per_element: f64) -> Work {
         let bytes = 4.0 * rows * columns;
         Work {
             rows,
@@ -175,8 +176,7 @@ impl Work {
         .with_output(&[rows, columns])
     }
 
-    /// Describes an elementwise operator with this many inputs.
-    pub fn pointwise(rows: f64, columns: f64, operands: f64) -> Work {
+    pub fn pointwise_work(rows: f64, columns: f64, operands: f64) -> Work {
         let bytes = 4.0 * rows * columns;
         Work {
             rows,
@@ -190,7 +190,6 @@ impl Work {
         .with_output(&[rows, columns])
     }
 
-    /// The same with these extents of the output.
     pub fn with_output(mut self, extents: &[f64]) -> Work {
         let (folded, own) = extents.split_at(extents.len().saturating_sub(RANK));
         self.output = [1.0; RANK];
@@ -200,25 +199,22 @@ impl Work {
         self
     }
 
-    /// The same with these extents of the first input.
     pub fn with_input(mut self, extents: &[f64]) -> Work {
         self.row_in = extents.last().copied().unwrap_or(1.0);
         self.plane_in = extents.iter().rev().take(2).product();
         self
     }
 
-    /// Elements of a row of the output, and of a plane: its last two dimensions.
+    /// Elements of an output row, and of a plane (its last two dimensions).
     pub fn row_and_plane_out(&self) -> (f64, f64) {
         let own = &self.output[..self.rank];
         (own.last().copied().unwrap_or(1.0), own.iter().rev().take(2).product())
     }
 
-    /// All bytes that must move at least once.
     pub fn bytes(&self) -> f64 {
         self.bytes_in + self.bytes_weights + self.bytes_out
     }
 
-    /// Whether every size is a usable number.
     pub fn is_sound(&self) -> bool {
         let sizes = [self.batch, self.rows, self.columns, self.depth, self.taps, self.stride, self.groups, self.run];
         let costs = [self.flops, self.bytes_in, self.bytes_weights, self.bytes_out];

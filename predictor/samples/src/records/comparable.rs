@@ -9,16 +9,16 @@ use crate::error::{Error, Result};
 use datasets::{Record, ScheduleSource};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// A column that changes times and is no feature.
+/// A column that affects times but is no feature.
 struct Setting {
     column: &'static str,
-    /// Its value as text, where a record has one.
+    /// Returns the value as text, if recorded.
     value: fn(&Record) -> Option<String>,
-    /// Whether it belongs to the machine and the compiler, and not to how an operator is run alone.
+    /// Whether the setting belongs to machine and compiler rather than to isolated runs.
     is_of_machine: bool,
 }
 
-/// All of them. A state of caches that is not recorded is the usual one.
+/// An unrecorded cache state is the default one.
 const SETTINGS: &[Setting] = &[
     Setting {
         column: "cache_state",
@@ -49,46 +49,45 @@ const SETTINGS: &[Setting] = &[
     },
 ];
 
-/// Which settings are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     Operators,
-    /// Those of the machine and the compiler: operators in their places are run as their network is.
+    /// Settings of machine and compiler only: operators in the network run as the network does.
     Networks,
 }
 
 impl Scope {
-    fn settings(self) -> impl Iterator<Item = &'static Setting> {
+    fn compared_settings(self) -> impl Iterator<Item = &'static Setting> {
         SETTINGS.iter().filter(move |setting| self == Scope::Operators || setting.is_of_machine)
     }
 
-    fn values(self, record: &Record) -> RecordGroup {
-        self.settings().map(|setting| (setting.value)(record)).collect()
+    fn setting_values(self, record: &Record) -> RecordGroup {
+        self.compared_settings().map(|setting| (setting.value)(record)).collect()
     }
 }
 
-/// Refuses the name of a column that is no setting.
 pub fn check_setting(column: &str) -> Result<()> {
     let known = || SETTINGS.iter().map(|setting| setting.column);
     match known().any(|name| name == column) {
         true => Ok(()),
-        false => Err(Error::Data(format!("there is no setting `{column}`; {}", models::names::hint(column, known())))),
+        false => {
+            Err(Error::Data(format!("there is no setting `{column}`; {}", models::names::name_hint(column, known()))))
+        }
     }
 }
 
-/// The values of a record's settings, in their order.
+/// Setting values of a record, in order.
 type RecordGroup = Vec<Option<String>>;
 
-/// Groups of a device's records: how many have it, and when the newest of them was measured.
 type Counts = BTreeMap<RecordGroup, (usize, i64)>;
 
-/// A task by a schedule on a device, target and number of threads; all default schedules of a task alone are one.
+/// Task and schedule on a device, target and thread count; all default schedules of an isolated task count as one.
 type Candidate<'a> = (String, &'static str, &'a str, Option<&'a str>, i64);
 
-/// What made the code of a candidate: the version of TVM, the revision of our own code, and which schedule is the default one.
+/// TVM version, own code revision, and default schedule.
 type Version<'a> = (Option<&'a str>, Option<&'a str>, Option<&'a str>);
 
-fn candidate(record: &Record, scope: Scope) -> (Candidate<'_>, Version<'_>) {
+fn candidate_version(record: &Record, scope: Scope) -> (Candidate<'_>, Version<'_>) {
     let schedule = record.schedule_hash.as_deref();
     // Features tell the default schedule from others, and not from the default schedule of older code.
     let is_default = scope == Scope::Operators && record.schedule_source == Some(ScheduleSource::Default);
@@ -98,22 +97,20 @@ fn candidate(record: &Record, scope: Scope) -> (Candidate<'_>, Version<'_>) {
     (candidate, (record.tvm_version.as_deref(), record.code_revision.as_deref(), default))
 }
 
-/// What records have to agree in.
+/// Requirements for comparable records.
 pub(super) struct Comparable<'a> {
     policy: &'a Policy,
     scope: Scope,
-    /// By device, the values of its settings.
     groups: BTreeMap<String, RecordGroup>,
     newest: HashMap<Candidate<'a>, Version<'a>>,
 }
 
 impl<'a> Comparable<'a> {
-    /// Of the records that could be learned from.
-    pub fn of(records: &[&'a Record], policy: &'a Policy, scope: Scope) -> Comparable<'a> {
+    pub fn from_records(records: &[&'a Record], policy: &'a Policy, scope: Scope) -> Comparable<'a> {
         let mut counts: BTreeMap<String, Counts> = BTreeMap::new();
         for record in records.iter().filter(|record| not_asked_for(record, policy, scope).is_none()) {
             let of_device = counts.entry(device_name(record)).or_default();
-            let (count, newest) = of_device.entry(scope.values(record)).or_insert((0, i64::MIN));
+            let (count, newest) = of_device.entry(scope.setting_values(record)).or_insert((0, i64::MIN));
             (*count, *newest) = (*count + 1, (*newest).max(record.started_at_us));
         }
         let most =
@@ -122,7 +119,7 @@ impl<'a> Comparable<'a> {
         let mut comparable = Comparable { policy, scope, groups, newest: HashMap::new() };
         let mut newest: HashMap<Candidate<'a>, (i64, Version<'a>)> = HashMap::new();
         for record in records.iter().filter(|record| comparable.other_setting(record).is_none()) {
-            let (candidate, version) = candidate(record, scope);
+            let (candidate, version) = candidate_version(record, scope);
             let known = newest.entry(candidate).or_insert((i64::MIN, version));
             *known = (*known).max((record.started_at_us, version));
         }
@@ -130,24 +127,25 @@ impl<'a> Comparable<'a> {
         comparable
     }
 
-    /// Returns why a record is not comparable with the others, or None.
-    pub fn refuse(&self, record: &Record) -> Option<String> {
+    pub fn refusal_reason(&self, record: &Record) -> Option<String> {
         self.other_setting(record).or_else(|| {
-            let (candidate, version) = candidate(record, self.scope);
+            let (candidate, version) = candidate_version(record, self.scope);
             let is_older = self.newest.get(&candidate).is_some_and(|newest| *newest != version);
             (is_older && !self.policy.all_versions)
                 .then(|| "older code: its task and schedule were measured again by newer code".to_owned())
         })
     }
 
-    /// Which setting of a record is not that of its device's group.
     pub fn other_setting(&self, record: &Record) -> Option<String> {
         let not_asked_for = not_asked_for(record, self.policy, self.scope);
         let others = || {
             let device = device_name(record);
             let group = self.groups.get(&device)?;
-            let own =
-                self.scope.settings().zip(group).map(|(setting, usual)| (setting, (setting.value)(record), usual));
+            let own = self
+                .scope
+                .compared_settings()
+                .zip(group)
+                .map(|(setting, usual)| (setting, (setting.value)(record), usual));
             let (setting, value, usual) = own.into_iter().find(|(_, value, usual)| value != *usual)?;
             let (value, usual) = (or_none(value.as_deref()), or_none(usual.as_deref()));
             Some(format!("`{}` is {value}, and in most records of `{device}` {usual}", setting.column))
@@ -155,25 +153,24 @@ impl<'a> Comparable<'a> {
         not_asked_for.or_else(others)
     }
 
-    /// By device, its settings that are recorded, by column.
-    pub fn settings(&self) -> BTreeMap<String, BTreeMap<String, String>> {
+    pub fn recorded_settings(&self) -> BTreeMap<String, BTreeMap<String, String>> {
         let named = |group: &RecordGroup| {
-            let own = self.scope.settings().zip(group);
+            let own = self.scope.compared_settings().zip(group);
             own.filter_map(|(setting, value)| Some((setting.column.to_owned(), value.clone()?))).collect()
         };
         self.groups.iter().map(|(device, group)| (device.clone(), named(group))).collect()
     }
 }
 
-/// Settings of records that are not those of their device's group, with their columns: what could be asked for instead.
-pub(super) fn others<'r>(
+/// Settings that differ from the device's group: possible alternatives for the user.
+pub(super) fn differing_settings<'r>(
     records: impl Iterator<Item = &'r Record>,
     comparable: &Comparable<'_>,
 ) -> BTreeSet<(&'static str, String)> {
     let mut found = BTreeSet::new();
     for record in records {
         let Some(group) = comparable.groups.get(&device_name(record)) else { continue };
-        for (setting, usual) in comparable.scope.settings().zip(group) {
+        for (setting, usual) in comparable.scope.compared_settings().zip(group) {
             let value = (setting.value)(record).filter(|value| Some(value) != usual.as_ref());
             found.extend(value.map(|value| (setting.column, value)));
         }
@@ -182,7 +179,8 @@ pub(super) fn others<'r>(
 }
 
 fn not_asked_for(record: &Record, policy: &Policy, scope: Scope) -> Option<String> {
-    let mut asked = scope.settings().filter_map(|setting| Some((setting, policy.settings.get(setting.column)?)));
+    let mut asked =
+        scope.compared_settings().filter_map(|setting| Some((setting, policy.settings.get(setting.column)?)));
     asked.find_map(|(setting, asked)| {
         let value = (setting.value)(record);
         let is_other = value.as_ref() != Some(asked);

@@ -10,29 +10,29 @@ use std::collections::BTreeSet;
 /// Operations per second and bytes per second.
 type Rates = (f64, f64);
 
-/// The device that ran these records, at least one; whether what they reached is known decides whether it counts.
-pub(super) fn of(records: &[&Record], hosts: &[PeaksMeasured], has_reached: bool) -> Device {
-    let is_gpu = targets::of_record(records[0]).is_some_and(|kind| kind.runs_on_gpu());
-    let figures = if is_gpu { gpu() } else { cpu(records[0]) };
+/// At least one record is required; `has_reached` includes the rates that records reached.
+pub(super) fn device_of_records(records: &[&Record], hosts: &[PeaksMeasured], has_reached: bool) -> Device {
+    let is_gpu = targets::kind_of_record(records[0]).is_some_and(|kind| kind.runs_on_gpu());
+    let figures = if is_gpu { whole_gpu() } else { assumed_cpu(records[0]) };
     let mut reached = Reached::default();
-    records.iter().filter(|_| has_reached).for_each(|record| reached.take(record));
+    records.iter().filter(|_| has_reached).for_each(|record| reached.add_record(record));
     let is_here = |measured: &&PeaksMeasured| {
         !is_gpu && records.iter().any(|record| record.host == measured.host && record.host_class == measured.host_class)
     };
-    let mut peaks = Peaks::of(hosts.iter().filter(is_here));
+    let mut peaks = Peaks::from_measurements(hosts.iter().filter(is_here));
     let is_measured = !peaks.compute.is_empty();
     let counts: BTreeSet<u32> =
         records.iter().filter_map(|record| u32::try_from(record.threads.unwrap_or(1)).ok()).collect();
     for threads in counts.into_iter().chain([figures.units as u32]) {
-        let assumed = if is_gpu && has_reached { reached_rates(&reached) } else { nominal(&figures, threads) };
-        peaks.assume(threads, assumed, &reached);
+        let assumed = if is_gpu && has_reached { reached_rates(&reached) } else { nominal_rates(&figures, threads) };
+        peaks.assume_peaks(threads, assumed, &reached);
     }
-    peaks.raise(&reached);
-    described(figures, peaks, is_measured || is_gpu)
+    peaks.raise_peaks(&reached);
+    described_device(figures, peaks, is_measured || is_gpu)
 }
 
-/// Properties that distinguish devices, from measured peaks where those are larger.
-fn described(figures: Device, peaks: Peaks, is_measured: bool) -> Device {
+/// Distinguishing properties, raised to measured peaks.
+fn described_device(figures: Device, peaks: Peaks, is_measured: bool) -> Device {
     let alone = peaks.flops_per_second(1.0).map(|rate| rate * 1e-9 / figures.flops_per_cycle);
     let memory = peaks.bytes_per_second(figures.units, f64::INFINITY).map(|rate| rate * 1e-9);
     let (clock_ghz, bandwidth_gb_per_s) = match is_measured {
@@ -42,9 +42,8 @@ fn described(figures: Device, peaks: Peaks, is_measured: bool) -> Device {
     Device { clock_ghz, bandwidth_gb_per_s, peaks: Some(peaks), ..figures }
 }
 
-/// What is assumed of a CPU.
-fn cpu(record: &Record) -> Device {
-    /// GHz under vector load, and bytes per nanosecond and core, of a server of these years.
+fn assumed_cpu(record: &Record) -> Device {
+    /// Clock under vector load in GHz, and bytes per nanosecond and core, of a typical server.
     const CLOCK_GHZ: f64 = 2.5;
     const BYTES_PER_NS: f64 = 10.0;
     let target = record.target_text.as_deref().unwrap_or_default();
@@ -70,8 +69,8 @@ fn cpu(record: &Record) -> Device {
     }
 }
 
-/// A GPU as a whole: records say nothing of its parts, and those of the host that feeds it are not its own.
-fn gpu() -> Device {
+/// Describes a GPU as one unit: records have no figures of its parts, and host figures do not apply.
+fn whole_gpu() -> Device {
     Device {
         units: 1.0,
         flops_per_cycle: 256.0,
@@ -85,14 +84,12 @@ fn gpu() -> Device {
     }
 }
 
-fn nominal(figures: &Device, threads: u32) -> Rates {
+fn nominal_rates(figures: &Device, threads: u32) -> Rates {
     let used = (f64::from(threads) / figures.units).min(1.0);
     (figures.units * figures.flops_per_cycle * figures.clock_ghz * used * 1e9, figures.bandwidth_gb_per_s * 1e9)
 }
 
-/// The best that operators reached, whatever their threads; where one of the two is not known, from the other.
 fn reached_rates(reached: &Reached) -> Rates {
-    /// Operations per byte, as devices of these years have.
     const BALANCE: f64 = 10.0;
     // What stays in a cache says little about what does not: the largest that were moved.
     match (reached.best_flops_per_second(), reached.best_bytes_per_second()) {

@@ -13,25 +13,24 @@ use std::collections::BTreeMap;
 /// Common properties of both measurements: device, target, task, schedule, threads.
 type Experiment<'a> = (String, &'static str, &'a str, &'a str, i64);
 
-/// A network that ran: device, target, its hash, threads.
+/// Device, target, hash and threads of a network run.
 type Place<'a> = (String, &'static str, &'a str, i64);
 
-/// Its operators' records.
 type Inside<'a> = BTreeMap<Experiment<'a>, Vec<&'a Record>>;
 
-/// All networks of records, and how many rows of operators in their places were left out, by reason.
-pub fn networks(records: &[Record], policy: &Policy) -> (Vec<PlacedNetwork>, BTreeMap<String, u64>) {
+/// Returns all networks, and rejected operator rows by reason.
+pub fn placed_in_records(records: &[Record], policy: &Policy) -> (Vec<PlacedNetwork>, BTreeMap<String, u64>) {
     let mut alone: BTreeMap<Experiment<'_>, Vec<f64>> = BTreeMap::new();
     let mut wholes: BTreeMap<Experiment<'_>, Vec<f64>> = BTreeMap::new();
     let mut inside: BTreeMap<Place<'_>, Inside<'_>> = BTreeMap::new();
     let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
     let taken: Vec<&Record> = records.iter().filter(|record| is_taken(record, policy)).collect();
     let known: Vec<&Record> = taken.iter().copied().filter(|record| is_known(record, policy)).collect();
-    let comparable = Comparable::of(&known, policy, Scope::Networks);
+    let comparable = Comparable::from_records(&known, policy, Scope::Networks);
     for record in taken {
-        let (Some(median_ns), Some(experiment)) = (record.median_ns, experiment(record)) else { continue };
+        let (Some(median_ns), Some(experiment)) = (record.median_ns, experiment_of(record)) else { continue };
         let vague = || Some("median too uncertain".to_owned()).filter(|_| !is_known(record, policy));
-        if let Some(reason) = vague().or_else(|| comparable.refuse(record)) {
+        if let Some(reason) = vague().or_else(|| comparable.refusal_reason(record)) {
             if record.network_hash.is_some() {
                 *left_out.entry(format!("in the network, {reason}")).or_default() += 1;
             }
@@ -62,7 +61,7 @@ pub fn networks(records: &[Record], policy: &Policy) -> (Vec<PlacedNetwork>, BTr
             count: records[0].place_count.unwrap_or(1) as f64,
             is_default: records[0].schedule_source == Some(ScheduleSource::Default),
             in_place_ns: median(&mut records.iter().filter_map(|record| record.median_ns).collect::<Vec<f64>>()),
-            alone_ns: alone.get(experiment).and_then(|times| middle(times)),
+            alone_ns: alone.get(experiment).and_then(|times| median_of(times)),
         };
         let name = operators.values().next().and_then(|records| records[0].model_name.clone()).unwrap_or_default();
         PlacedNetwork {
@@ -70,17 +69,17 @@ pub fn networks(records: &[Record], policy: &Policy) -> (Vec<PlacedNetwork>, BTr
             device,
             threads,
             operators: operators.iter().map(placed).collect(),
-            whole_ns: middle(&whole),
+            whole_ns: median_of(&whole),
         }
     };
     (inside.into_iter().map(network).collect(), left_out)
 }
 
-fn middle(times: &[f64]) -> Option<f64> {
+fn median_of(times: &[f64]) -> Option<f64> {
     (!times.is_empty()).then(|| median(&mut times.to_vec()))
 }
 
-fn experiment(record: &Record) -> Option<Experiment<'_>> {
+fn experiment_of(record: &Record) -> Option<Experiment<'_>> {
     let schedule = record.schedule_hash.as_deref()?;
     let threads = record.threads.unwrap_or(1);
     Some((device_name(record), record.target.name(), &record.task_hash, schedule, threads))
@@ -148,9 +147,9 @@ mod tests {
             older,
             older_inside,
         ];
-        let (networks, left_out) = networks(&records, &Policy::default());
+        let (networks, left_out) = placed_in_records(&records, &Policy::default());
         let [network] = &networks[..] else { panic!("{networks:?}") };
-        assert_eq!((network.whole_ns, network.in_place_ns(), network.calls()), (Some(500.0), 320.0, 4.0));
+        assert_eq!((network.whole_ns, network.in_place_ns(), network.total_calls()), (Some(500.0), 320.0, 4.0));
         assert_eq!(network.operators.len(), 3, "what else was timed in its place is there to learn from");
         assert_eq!(network.both_ns(), (220.0, 200.0), "of `b` nothing is known by that schedule");
         assert_eq!(left_out.values().sum::<u64>(), 2, "{left_out:?}");

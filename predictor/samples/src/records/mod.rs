@@ -11,7 +11,7 @@ use crate::features::movement::Movement;
 use crate::features::{Device, Form, Work};
 use crate::placed::PlacedNetwork;
 use crate::provenance::Provenance;
-use crate::samples::{FilterHints, Network, RawSample, Samples, SamplesBuilder, Timing, shape};
+use crate::samples::{FilterHints, Network, RawSample, Samples, SamplesBuilder, Timing, shape_hash};
 pub use comparable::check_setting;
 use comparable::{Comparable, Scope};
 use datasets::store::Damage;
@@ -22,24 +22,20 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use zoo::transformers;
 
-/// Which records are learned from; all others are counted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// The one kind of time that is taken.
     pub source: Source,
-    /// Largest half-width of the median's 95 % interval, over the median; infinite where all are taken, those of which it is not
-    /// known, too. Single runs that were disturbed widen the spread, and leave the median of many where it is.
+    /// Maximum half-width of the median's 95 % interval, relative to the median; infinite also accepts unknown ones.
+    /// Disturbed single runs widen the spread, not this interval.
     pub max_uncertainty: f64,
-    /// Largest spread of single runs, standard deviation over mean; any without it.
+    /// Maximum coefficient of variation of single runs; None for no limit.
     pub max_cv: Option<f64>,
-    /// Whether records of other TVM versions than the most frequent one are taken, too, and those of older code.
+    /// Whether to accept TVM versions other than the most frequent one, and older code.
     pub all_versions: bool,
-    /// Whether only default schedules are taken.
     pub default_only: bool,
-    /// Settings that are asked for, by column; of all others each device's most frequent ones are taken.
+    /// Requested settings by column; for other columns each device's most frequent value is used.
     pub settings: BTreeMap<String, String>,
-    /// Whether no peak of a device is below what its own records reached. Without it a device is described by what was known
-    /// before they were measured, as who holds out its records must.
+    /// Whether peaks of a device are raised to what its records reached. Must be off to hold out a device's records.
     pub has_reached_peaks: bool,
 }
 
@@ -57,50 +53,47 @@ impl Default for Policy {
     }
 }
 
-/// The samples in files of records and stores.
-pub fn samples(paths: &[PathBuf], policy: &Policy) -> Result<Samples> {
+pub fn read_samples(paths: &[PathBuf], policy: &Policy) -> Result<Samples> {
     let (mut records, mut hosts, mut damage) = (Vec::new(), Vec::new(), Vec::new());
     for path in paths {
         if path.is_dir() {
             hosts.extend(Store::open(path)?.peaks()?);
         }
-        records.extend(read(path, &mut damage)?);
+        records.extend(read_records(path, &mut damage)?);
     }
     gather_beside(&records, &hosts, &damage, policy)
 }
 
-/// Returns the networks of files and stores whose operators were timed while the network ran, and the number of rejected rows by
-/// reason.
+/// Returns the networks whose operators were timed in context, and rejected rows by reason.
 pub fn placed_networks(paths: &[PathBuf], policy: &Policy) -> Result<(Vec<PlacedNetwork>, BTreeMap<String, u64>)> {
     let (mut records, mut damage) = (Vec::new(), Vec::new());
     for path in paths {
-        records.extend(read(path, &mut damage)?);
+        records.extend(read_records(path, &mut damage)?);
     }
-    Ok(in_place::networks(&records, policy))
+    Ok(in_place::placed_in_records(&records, policy))
 }
 
-/// Every measurement in a store or file; what of a store is not what was written is damage.
-fn read(path: &Path, damage: &mut Vec<Damage>) -> Result<Vec<Record>> {
+/// Reads every measurement; unreadable parts of a store are reported as damage.
+fn read_records(path: &Path, damage: &mut Vec<Damage>) -> Result<Vec<Record>> {
     if path.is_dir() {
-        let records = Store::open(path)?.records(Choose::All)?;
+        let records = Store::open(path)?.select_records(Choose::All)?;
         damage.extend_from_slice(records.damage());
         return Ok(records.collect::<datasets::Result<_>>()?);
     }
     let format = Format::of_path(path).ok_or_else(|| {
         let problem = "its ending is not .csv, .parquet or .jsonl; a foreign table needs --mapping";
-        Error::table(path, problem)
+        Error::table_error(path, problem)
     })?;
-    Ok(datasets::read(path, format)?.collect::<datasets::Result<_>>()?)
+    Ok(datasets::read_records(path, format)?.collect::<datasets::Result<_>>()?)
 }
 
-/// The samples in records, with what is known of their hosts.
-pub fn gather(records: &[Record], hosts: &[PeaksMeasured], policy: &Policy) -> Result<Samples> {
+pub fn gather_samples(records: &[Record], hosts: &[PeaksMeasured], policy: &Policy) -> Result<Samples> {
     gather_beside(records, hosts, &[], policy)
 }
 
-/// The same, where there were more that are damaged.
+/// Gathers samples, also reporting damage.
 fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage], policy: &Policy) -> Result<Samples> {
-    let filter = RecordFilter::of(records, policy);
+    let filter = RecordFilter::from_records(records, policy);
     let mut taken = Vec::new();
     let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
     for damage in damage {
@@ -108,80 +101,80 @@ fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage],
         *left_out.entry(format!("damaged {what}")).or_default() += count;
     }
     for record in records {
-        match filter.refuse(record) {
+        match filter.refusal_reason(record) {
             Some(reason) => *left_out.entry(reason).or_default() += 1,
             None => taken.push(record),
         }
     }
-    let devices = devices(&taken, hosts, policy);
+    let devices = devices_of(&taken, hosts, policy);
     let mut builder = SamplesBuilder::new(devices.clone());
-    builder.set_provenance(Provenance::of(&taken, filter.comparable.settings()), policy.has_reached_peaks);
-    builder.set_networks(networks(records));
+    builder.set_provenance(
+        Provenance::from_records(&taken, filter.comparable.recorded_settings()),
+        policy.has_reached_peaks,
+    );
+    builder.set_networks(networks_of(records));
     // Each of those rows is counted once already, as one that is not alone.
-    builder.set_placed(in_place::networks(records, policy).0);
+    builder.set_placed(in_place::placed_in_records(records, policy).0);
     for (reason, count) in left_out {
         (0..count).for_each(|_| builder.leave_out(&reason));
     }
     default_schedules(records, &filter, &devices).iter().for_each(|question| builder.add_default_schedule(question));
-    for records in experiments(&taken) {
+    for records in group_experiments(&taken) {
         let record = records[0];
         let name = device_name(record);
         let place = devices.iter().position(|(known, _)| *known == name).unwrap_or(0);
-        match question(record, place as u32) {
-            Ok(question) => builder.push(question, timing(&records)),
+        match question_of(record, place as u32) {
+            Ok(question) => builder.push_sample(question, merge_timing(&records)),
             Err(reason) => records.iter().for_each(|_| builder.leave_out(&reason)),
         }
     }
     builder.set_filter_hints(filter_hints(records, &filter));
-    builder.finish()
+    builder.finish_samples()
 }
 
-/// What decides which records are learned from.
 struct RecordFilter<'a> {
     policy: &'a Policy,
     uncertainties: HashMap<Key, Option<f64>>,
-    /// The most frequent version of TVM.
+    /// The most frequent TVM version.
     usual: Option<&'a str>,
     comparable: Comparable<'a>,
 }
 
 impl<'a> RecordFilter<'a> {
-    fn of(records: &'a [Record], policy: &'a Policy) -> RecordFilter<'a> {
-        let (usual, uncertainties) = (usual_version(records), uncertainties(records));
-        let refused = |record: &&Record| refuse(record, policy, usual, of_experiment(&uncertainties, record));
+    fn from_records(records: &'a [Record], policy: &'a Policy) -> RecordFilter<'a> {
+        let (usual, uncertainties) = (usual_version(records), repeat_uncertainties(records));
+        let refused = |record: &&Record| refuse_record(record, policy, usual, of_experiment(&uncertainties, record));
         let could_be: Vec<&Record> = records.iter().filter(|record| refused(record).is_none()).collect();
-        let comparable = Comparable::of(&could_be, policy, Scope::Operators);
+        let comparable = Comparable::from_records(&could_be, policy, Scope::Operators);
         RecordFilter { policy, uncertainties, usual, comparable }
     }
 
-    /// Why a record is not learned from.
-    fn refuse(&self, record: &Record) -> Option<String> {
+    fn refusal_reason(&self, record: &Record) -> Option<String> {
         let uncertainty = of_experiment(&self.uncertainties, record);
-        refuse(record, self.policy, self.usual, uncertainty).or_else(|| self.comparable.refuse(record))
+        refuse_record(record, self.policy, self.usual, uncertainty).or_else(|| self.comparable.refusal_reason(record))
     }
 }
 
-/// How far off the medians of experiments that were visited several times may be, by their keys.
-fn uncertainties(records: &[Record]) -> HashMap<Key, Option<f64>> {
+/// Uncertainty of the median of experiments with several visits, by key.
+fn repeat_uncertainties(records: &[Record]) -> HashMap<Key, Option<f64>> {
     let of_visits: Vec<&Record> =
         records.iter().filter(|record| record.is_alone() && record.schema_version >= SCHEMA_OF_VISITS).collect();
-    let several = experiments(&of_visits).into_iter().filter(|visits| visits.len() > 1);
+    let several = group_experiments(&of_visits).into_iter().filter(|visits| visits.len() > 1);
     several
         .map(|mut visits| {
             visits.sort_by_key(|record| record.started_at_us);
-            let measured = datasets::measured(&visits);
+            let measured = datasets::median_record(&visits);
             (visits[0].key, measured.and_then(|measured| measured.uncertainty()))
         })
         .collect()
 }
 
-/// How far off the median of a record's experiment may be.
 fn of_experiment(uncertainties: &HashMap<Key, Option<f64>>, record: &Record) -> Option<f64> {
     uncertainties.get(&record.key).copied().unwrap_or_else(|| uncertainty(record))
 }
 
-/// The devices of records by name, in the order of the first ones.
-fn devices(records: &[&Record], hosts: &[PeaksMeasured], policy: &Policy) -> Vec<(String, Device)> {
+/// Returns the devices by name, in order of first appearance.
+fn devices_of(records: &[&Record], hosts: &[PeaksMeasured], policy: &Policy) -> Vec<(String, Device)> {
     let mut of_device: Vec<(String, Vec<&Record>)> = Vec::new();
     for record in records {
         let name = device_name(record);
@@ -190,18 +183,18 @@ fn devices(records: &[&Record], hosts: &[PeaksMeasured], policy: &Policy) -> Vec
             None => of_device.push((name, vec![record])),
         }
     }
-    let of = |records: &[&Record]| device::of(records, hosts, policy.has_reached_peaks);
+    let of = |records: &[&Record]| device::device_of_records(records, hosts, policy.has_reached_peaks);
     of_device.into_iter().map(|(name, records)| (name, of(&records))).collect()
 }
 
-/// What other flags would bring back, where most of what was measured is left out.
+/// Suggests flags if most measurements were rejected.
 fn filter_hints(records: &[Record], filter: &RecordFilter<'_>) -> Option<FilterHints> {
-    /// Other settings that are tried.
     const MOST_SETTINGS: usize = 8;
     let policy = filter.policy;
     let is_measured = |record: &&Record| record.outcome == Outcome::Ok && record.is_alone();
     let measured: Vec<&Record> = records.iter().filter(is_measured).collect();
-    let left_out: Vec<&Record> = measured.iter().filter(|record| filter.refuse(record).is_some()).copied().collect();
+    let left_out: Vec<&Record> =
+        measured.iter().filter(|record| filter.refusal_reason(record).is_some()).copied().collect();
     if 2 * left_out.len() <= measured.len() {
         return None;
     }
@@ -216,7 +209,7 @@ fn filter_hints(records: &[Record], filter: &RecordFilter<'_>) -> Option<FilterH
     for source in Source::ALL {
         others.extend(differs(&format!("--source {}", source.name()), Policy { source: *source, ..policy.clone() }));
     }
-    let settings = comparable::others(left_out.iter().copied(), &filter.comparable);
+    let settings = comparable::differing_settings(left_out.iter().copied(), &filter.comparable);
     for (column, value) in settings.into_iter().take(MOST_SETTINGS) {
         let flag = format!("--setting {column}={value}");
         let settings = policy.settings.iter().map(|(column, value)| (column.clone(), value.clone()));
@@ -225,8 +218,8 @@ fn filter_hints(records: &[Record], filter: &RecordFilter<'_>) -> Option<FilterH
     }
     let mut found: Vec<(String, usize)> = Vec::new();
     for (flag, other) in others {
-        let other = RecordFilter::of(records, &other);
-        let brings = left_out.iter().filter(|record| other.refuse(record).is_none()).count();
+        let other = RecordFilter::from_records(records, &other);
+        let brings = left_out.iter().filter(|record| other.refusal_reason(record).is_none()).count();
         // Of limits that bring the same, the tightest.
         if brings > 0 && !found.iter().any(|(known, rows)| *rows == brings && known.starts_with("--max-uncertainty")) {
             found.push((flag, brings));
@@ -235,8 +228,7 @@ fn filter_hints(records: &[Record], filter: &RecordFilter<'_>) -> Option<FilterH
     Some(FilterHints { measured: measured.len(), left_out: left_out.len(), flags: found })
 }
 
-/// One question per task and device that has a default schedule, the newest: what that is does not depend on how well its time is
-/// known.
+/// Returns one question per task and device with a default schedule, the newest. Rejected times do not matter here.
 fn default_schedules(records: &[Record], filter: &RecordFilter<'_>, devices: &[(String, Device)]) -> Vec<RawSample> {
     let is_of_group = |record: &&Record| filter.comparable.other_setting(record).is_none();
     let is_default = |record: &&Record| record.schedule_source == Some(ScheduleSource::Default);
@@ -248,15 +240,15 @@ fn default_schedules(records: &[Record], filter: &RecordFilter<'_>, devices: &[(
         let name = device_name(record);
         let Some(place) = devices.iter().position(|(known, _)| *known == name) else { continue };
         if seen.insert((place, record.task_hash.as_str())) {
-            found.extend(question(record, place as u32));
+            found.extend(question_of(record, place as u32));
         }
     }
     found
 }
 
-/// Records of each experiment, in the order of the first ones. A machine is another one for minutes at a time, so an
-/// experiment that was measured several times is one sample and not several.
-fn experiments<'a>(records: &[&'a Record]) -> Vec<Vec<&'a Record>> {
+/// Groups records by experiment, in order of first appearance. A machine drifts over minutes, so repeats
+/// are one sample.
+fn group_experiments<'a>(records: &[&'a Record]) -> Vec<Vec<&'a Record>> {
     let mut places: HashMap<Key, usize> = HashMap::new();
     let mut experiments: Vec<Vec<&Record>> = Vec::new();
     for record in records {
@@ -269,23 +261,21 @@ fn experiments<'a>(records: &[&'a Record]) -> Vec<Vec<&'a Record>> {
     experiments
 }
 
-/// What was measured in an experiment: of several measurements the one that stores choose, too.
-fn timing(records: &[&Record]) -> Timing {
-    let of = |record: &Record| Timing::once(record.median_ns.unwrap_or(f64::NAN), record.cv);
+/// Merges repeated measurements; the chosen one is that of the store.
+fn merge_timing(records: &[&Record]) -> Timing {
+    let of = |record: &Record| Timing::single_timing(record.median_ns.unwrap_or(f64::NAN), record.cv);
     if let [only] = records {
         return of(only);
     }
-    let chosen = datasets::choose(records.iter().copied().cloned().collect(), Choose::Middle);
+    let chosen = datasets::choose_records(records.iter().copied().cloned().collect(), Choose::Middle);
     let mut measured_ns: Vec<f64> = records.iter().filter_map(|record| record.median_ns).collect();
     measured_ns.sort_unstable_by(f64::total_cmp);
     Timing { measured_ns, ..chosen.first().map_or_else(Timing::default, of) }
 }
 
-/// What the neural networks in records are made of.
-///
-/// A task that occurs in several is recorded for one of them only, so networks of the zoo and known transformers are taken
-/// apart again; of others there is what was recorded.
-fn networks(records: &[Record]) -> Vec<Network> {
+/// Returns the tasks of each network. A task of several networks is recorded for one only, so zoo networks and
+/// known transformers are rebuilt; others use their records.
+fn networks_of(records: &[Record]) -> Vec<Network> {
     let mut recorded: BTreeMap<(&str, i64, &str), BTreeMap<&str, &Record>> = BTreeMap::new();
     for record in records.iter().filter(|record| !record.is_network() && record.co_run.is_none()) {
         let (Some(name), Some(source)) = (record.model_name.as_deref(), record.model_source.as_deref()) else {
@@ -299,30 +289,30 @@ fn networks(records: &[Record]) -> Vec<Network> {
     let network = |((name, batch, source), tasks): ((&str, i64, &str), BTreeMap<&str, &Record>)| Network {
         name: name.to_owned(),
         setting: format!("batch {batch}"),
-        uses: graph(source, name, batch).and_then(uses_in).unwrap_or_else(|| uses_recorded(&tasks)),
+        uses: rebuild_graph(source, name, batch).and_then(uses_in).unwrap_or_else(|| uses_recorded(&tasks)),
     };
     recorded.into_iter().map(network).collect()
 }
 
-/// The graph of a recorded network, where it can be made without a file.
-fn graph(source: &str, name: &str, batch: i64) -> Option<Graph> {
+/// Rebuilds a recorded network if it needs no file.
+fn rebuild_graph(source: &str, name: &str, batch: i64) -> Option<Graph> {
     match source {
-        "local" => zoo::build(name, batch).ok(),
+        "local" => zoo::build_model(name, batch).ok(),
         "transformers" => {
             let (name, phase, sequence) = transformers::of_label(name)?;
             let options = transformers::Options { batch, sequence, phase };
             // A name with a slash is a folder.
-            (!name.contains('/')).then(|| transformers::load(name, &options).ok())?.map(|loaded| loaded.graph)
+            (!name.contains('/')).then(|| transformers::load_model(name, &options).ok())?.map(|loaded| loaded.graph)
         }
         _ => None,
     }
 }
 
 fn uses_in(graph: Graph) -> Option<BTreeMap<u64, f64>> {
-    let graph = passes::simplify(&graph).ok()?;
+    let graph = passes::simplify_graph(&graph).ok()?;
     let mut uses = BTreeMap::new();
-    for found in models::tasks(&graph, Fuse::Epilogue).ok()? {
-        let shape = shape(&found.task.kind(), &found.task.name(), &work_of(&found.task).ok()?);
+    for found in models::distinct_tasks(&graph, Fuse::Epilogue).ok()? {
+        let shape = shape_hash(&found.task.anchor_kind(), &found.task.name(), &work_of(&found.task).ok()?);
         *uses.entry(shape).or_default() += found.places.len() as f64;
     }
     Some(uses)
@@ -331,9 +321,9 @@ fn uses_in(graph: Graph) -> Option<BTreeMap<u64, f64>> {
 fn uses_recorded(tasks: &BTreeMap<&str, &Record>) -> BTreeMap<u64, f64> {
     let mut uses = BTreeMap::new();
     for record in tasks.values() {
-        let task: Option<Task> = record.task.as_ref().and_then(|json| json.to().ok());
+        let task: Option<Task> = record.task.as_ref().and_then(|json| json.parse_as().ok());
         if let Some(work) = task.and_then(|task| work_of(&task).ok()) {
-            let shape = shape(&record.op_kind, &record.op_name, &work);
+            let shape = shape_hash(&record.op_kind, &record.op_name, &work);
             *uses.entry(shape).or_default() += record.place_count.unwrap_or(1) as f64;
         }
     }
@@ -348,7 +338,7 @@ fn usual_version(records: &[Record]) -> Option<&str> {
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(version, _)| version)
 }
 
-fn refuse(record: &Record, policy: &Policy, usual: Option<&str>, uncertainty: Option<f64>) -> Option<String> {
+fn refuse_record(record: &Record, policy: &Policy, usual: Option<&str>, uncertainty: Option<f64>) -> Option<String> {
     if record.is_network() {
         return Some("a whole network, not an operator".to_owned());
     }
@@ -368,10 +358,10 @@ fn refuse(record: &Record, policy: &Policy, usual: Option<&str>, uncertainty: Op
         _ if policy.max_uncertainty.is_infinite() => {}
         None => return Some("too few runs or visits for the uncertainty of the median".to_owned()),
         Some(half) if half <= policy.max_uncertainty => {}
-        Some(_) => return Some(format!("median with an uncertainty above {}", percent(policy.max_uncertainty))),
+        Some(_) => return Some(format!("median with an uncertainty above {}", format_percent(policy.max_uncertainty))),
     }
     if let Some(most) = policy.max_cv.filter(|most| record.cv.is_some_and(|cv| cv > *most)) {
-        return Some(format!("spread (CV) above {}", percent(most)));
+        return Some(format!("spread (CV) above {}", format_percent(most)));
     }
     if !policy.all_versions && record.tvm_version.as_deref() != usual {
         return Some(format!("another TVM version than the most frequent, {}", usual.unwrap_or("none")));
@@ -382,34 +372,35 @@ fn refuse(record: &Record, policy: &Policy, usual: Option<&str>, uncertainty: Op
     None
 }
 
-/// A share as a person reads it.
-fn percent(share: f64) -> String {
+fn format_percent(share: f64) -> String {
     format!("{} %", (1e4 * share).round() / 100.0)
 }
 
-/// The first version of the table of columns in which a row says what its interval covers.
 const SCHEMA_OF_VISITS: i64 = 6;
 
-/// How far off the median may be, as a share of it: half of its 95 % interval over visits. Rows of earlier versions and those of
-/// operators inside of a running network know their own visit alone.
+/// Relative uncertainty of the median: half of its 95 % interval over visits. Older records, and operators in a
+/// network, cover one visit only.
 pub fn uncertainty(record: &Record) -> Option<f64> {
     let knows_one_visit = record.schema_version < SCHEMA_OF_VISITS || !record.is_alone();
     if knows_one_visit { record.uncertainty_within_visit() } else { record.uncertainty() }
 }
 
-/// The name predictors know a record's device by.
 pub fn device_name(record: &Record) -> String {
     let name = record.device.clone().or_else(|| record.board.clone()).unwrap_or_else(|| record.host_class.clone());
     // A library on a CPU is another device than what is compiled for it.
-    match targets::of_record(record).filter(|kind| kind.is_library()) {
+    match targets::kind_of_record(record).filter(|kind| kind.is_library()) {
         Some(library) => format!("{name} through {}", library.name()),
         None => name,
     }
 }
 
-fn question(record: &Record, device: u32) -> std::result::Result<RawSample, String> {
-    let task: Task =
-        record.task.as_ref().ok_or("the record has no task")?.to().map_err(|_| "its task cannot be read".to_owned())?;
+fn question_of(record: &Record, device: u32) -> std::result::Result<RawSample, String> {
+    let task: Task = record
+        .task
+        .as_ref()
+        .ok_or("the record has no task")?
+        .parse_as()
+        .map_err(|_| "its task cannot be read".to_owned())?;
     let work = work_of(&task)?;
     Ok(RawSample {
         operator: record.op_kind.clone(),
@@ -425,7 +416,6 @@ fn question(record: &Record, device: u32) -> std::result::Result<RawSample, Stri
     })
 }
 
-/// The sizes and costs of a task.
 pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
     task.check().map_err(|error| format!("its task is invalid: {error}"))?;
     let counted = task.work().map_err(|error| format!("its work cannot be counted: {error}"))?;
@@ -441,8 +431,8 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
         bytes_in: counted.bytes_in as f64,
         bytes_weights: counted.bytes_weights as f64,
         bytes_out: counted.bytes_out as f64,
-        element_bytes: anchor.output.dtype.bytes() as f64,
-        input_element_bytes: task.parameters.first().map_or(4.0, |parameter| parameter.ty.dtype.bytes() as f64),
+        element_bytes: anchor.output.dtype.size_bytes() as f64,
+        input_element_bytes: task.parameters.first().map_or(4.0, |parameter| parameter.ty.dtype.size_bytes() as f64),
         ..Work::of_form(form_of(&anchor.op))
     }
     .with_output(&extents.iter().map(|extent| *extent as f64).collect::<Vec<f64>>());
@@ -454,7 +444,7 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
     let op = &anchor.op;
     match op.class() {
         Class::Contraction => match op.window() {
-            Some(windows) => convolve(&mut work, &windows, task, &extents),
+            Some(windows) => set_convolution(&mut work, &windows, task, &extents),
             None if matches!(op, Op::MatMul(_) | Op::QMatMul(_)) => {
                 let rows = extents.iter().rev().nth(1).copied().unwrap_or(1) as f64;
                 work.batch = (work.rows / rows.max(1.0)).max(1.0);
@@ -471,7 +461,7 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
             // Windows that are not given are what there is of the input for each output.
             work.taps = share_of_input(&input, elements);
             if let Some(windows) = op.window() {
-                slide(&mut work, &windows);
+                set_windows(&mut work, &windows);
             }
             if !matches!(op, Op::GlobalPool(_)) {
                 work.width = last;
@@ -483,8 +473,8 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
             if matches!(op, Op::Slice(_)) {
                 work.bytes_in = work.bytes_in.min(work.bytes_out);
             }
-            if let Some(movement) = Movement::of(op, &input, &extents) {
-                work.moved(&movement);
+            if let Some(movement) = Movement::from_operator(op, &input, &extents) {
+                work.set_movement(&movement);
             }
         }
         // Rows and columns say it all.
@@ -496,28 +486,26 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
     }
 }
 
-/// Properties of a convolution in addition to its cost.
-fn convolve(work: &mut Work, windows: &ConvWindow<'_>, task: &Task, extents: &[i64]) {
+/// Sets convolution properties other than costs.
+fn set_convolution(work: &mut Work, windows: &ConvWindow<'_>, task: &Task, extents: &[i64]) {
     let elements: f64 = extents.iter().map(|extent| *extent as f64).product();
     let channels = extents.get(1).copied().unwrap_or(1).max(1) as f64;
-    slide(work, windows);
+    set_windows(work, windows);
     work.groups = windows.groups as f64;
     work.batch = work.groups;
     work.columns = channels / work.groups;
     work.rows = elements / channels;
     work.width = extents.last().copied().unwrap_or(1) as f64;
-    work.taps = taps(task.parameters.get(1).map(|weight| &weight.ty));
+    work.taps = kernel_taps(task.parameters.get(1).map(|weight| &weight.ty));
 }
 
-/// How windows step.
-fn slide(work: &mut Work, windows: &ConvWindow<'_>) {
+fn set_windows(work: &mut Work, windows: &ConvWindow<'_>) {
     // Windows of a transposed convolution step by less than an input; its depth has fewer inputs for it.
     work.stride = if windows.is_transposed { 1.0 } else { windows.strides.first().copied().unwrap_or(1) as f64 };
     work.pad = last_head(windows.pads);
     work.taps = windows.kernel.iter().map(|extent| *extent as f64).product();
 }
 
-/// How many elements of the first input there are for each of the output.
 fn share_of_input(input: &[i64], elements: f64) -> f64 {
     (input.iter().map(|extent| *extent as f64).product::<f64>() / elements.max(1.0)).max(1.0)
 }
@@ -532,22 +520,21 @@ fn form_of(op: &Op) -> Form {
     }
 }
 
-/// The padding before the last spatial axis, of all heads and then all tails.
+/// Returns the padding before the last spatial axis; `pads` holds all heads, then all tails.
 fn last_head(pads: &[i64]) -> f64 {
     pads.get((pads.len() / 2).saturating_sub(1)).copied().unwrap_or(0) as f64
 }
 
-fn taps(weight: Option<&TensorType>) -> f64 {
+fn kernel_taps(weight: Option<&TensorType>) -> f64 {
     let extents = weight.and_then(TensorType::extents).unwrap_or_default();
     extents.iter().skip(2).map(|extent| *extent as f64).product::<f64>().max(1.0)
 }
 
-/// The features of a template's knobs.
 pub fn of_knobs(knobs: &Map<String, Value>) -> BTreeMap<String, f64> {
     of_named(Some(ScheduleSource::Template.name()), Some(knobs))
 }
 
-/// The features of a schedule as plans have it: where it comes from, and its knobs where it has some.
+/// Features of a schedule as plans write it: its source, and its knobs if any.
 pub fn of_schedule(schedule: &Value) -> BTreeMap<String, f64> {
     of_named(schedule.get("from").and_then(Value::as_str), knobs_of(schedule))
 }
@@ -565,7 +552,6 @@ fn of_named(source: Option<&str>, knobs: Option<&Map<String, Value>>) -> BTreeMa
     extras
 }
 
-/// Adds figures of a program and its code.
 pub fn add_figures(figures: &Value, extras: &mut BTreeMap<String, f64>) {
     for (name, value) in figures.as_object().into_iter().flatten() {
         // How long a build took says more of the building host than of the code.
@@ -575,9 +561,9 @@ pub fn add_figures(figures: &Value, extras: &mut BTreeMap<String, f64>) {
     }
 }
 
-/// Knobs and code features of a record under their prefixed names.
+/// Knobs and code features under their prefixed names.
 fn schedule_features(record: &Record) -> BTreeMap<String, f64> {
-    let schedule: Value = record.schedule.as_ref().and_then(|json| json.to().ok()).unwrap_or_default();
+    let schedule: Value = record.schedule.as_ref().and_then(|json| json.parse_as().ok()).unwrap_or_default();
     // A record says which of a template's schedules is the default one.
     let mut extras = of_named(record.schedule_source.map(ScheduleSource::name), knobs_of(&schedule));
     if let Some(bytes) = record.code_bytes {
@@ -586,14 +572,14 @@ fn schedule_features(record: &Record) -> BTreeMap<String, f64> {
     if let Some(bytes) = record.workspace_bytes {
         extras.insert("code.workspace_bytes".to_owned(), bytes as f64);
     }
-    let figures: Value = record.features.as_ref().and_then(|json| json.to().ok()).unwrap_or_default();
+    let figures: Value = record.features.as_ref().and_then(|json| json.parse_as().ok()).unwrap_or_default();
     add_figures(&figures, &mut extras);
     extras
 }
 
-/// Numbers stay numbers; a word becomes a claim of its own name.
+/// Numbers stay; a word becomes a feature of its own.
 fn number_feature(name: String, value: &Value, extras: &mut BTreeMap<String, f64>) {
-    /// Names come from files: more than these are cut off.
+    /// Names come from files; the excess is dropped.
     const MOST_NAMES: usize = 512;
     if extras.len() >= MOST_NAMES {
         return;

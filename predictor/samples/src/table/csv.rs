@@ -11,25 +11,24 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 
-/// The largest table that is read, unpacked.
 pub const MAX_BYTES: u64 = 16 << 30;
-/// A packed table may unpack to this many times its size plus a constant; public tables unpack to ten times their size.
+/// Limit on the compression ratio, plus a constant; public tables reach about ten.
 const MOST_UNPACKED: u64 = 60;
 const ALWAYS_UNPACKED: u64 = 64 << 20;
 const MAX_COLUMNS: usize = 4096;
-/// Pieces smaller than this are not worth a thread.
+/// Smaller pieces are not worth a thread.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// The table in a CSV file, which may be packed with gzip.
-pub fn read(path: &Path) -> Result<Table> {
-    let bytes = contents(path)?;
-    parse(&bytes).map_err(|problem| Error::table(path, problem))
+/// Reads a CSV file, optionally compressed with gzip.
+pub fn read_csv(path: &Path) -> Result<Table> {
+    let bytes = read_contents(path)?;
+    parse_csv(&bytes).map_err(|problem| Error::table_error(path, problem))
 }
 
-fn contents(path: &Path) -> Result<Vec<u8>> {
-    let file = std::fs::File::open(path).map_err(|error| Error::io("open", path, error))?;
+fn read_contents(path: &Path) -> Result<Vec<u8>> {
+    let file = std::fs::File::open(path).map_err(|error| Error::io_error("open", path, error))?;
     let is_packed = path.extension().is_some_and(|extension| extension == "gz");
-    let length = file.metadata().map_err(|error| Error::io("look at", path, error))?.len();
+    let length = file.metadata().map_err(|error| Error::io_error("look at", path, error))?.len();
     let most = match is_packed {
         true => length.saturating_mul(MOST_UNPACKED).saturating_add(ALWAYS_UNPACKED).min(MAX_BYTES),
         false => MAX_BYTES,
@@ -41,36 +40,36 @@ fn contents(path: &Path) -> Result<Vec<u8>> {
         bytes.reserve_exact(length.min(MAX_BYTES) as usize + 1);
         Box::new(file)
     };
-    source.take(most + 1).read_to_end(&mut bytes).map_err(|error| Error::io("read", path, error))?;
+    source.take(most + 1).read_to_end(&mut bytes).map_err(|error| Error::io_error("read", path, error))?;
     match bytes.len() as u64 > most {
         true if most < MAX_BYTES => {
             let mib = ALWAYS_UNPACKED >> 20;
             let limit = format!("{MOST_UNPACKED} times its size and {mib} MiB");
-            Err(Error::table(
+            Err(Error::table_error(
                 path,
                 format!("it decompresses to more than {limit}; decompress it first if it is trustworthy"),
             ))
         }
-        true => Err(Error::table(path, format!("it has more than {MAX_BYTES} bytes; cut it into several files"))),
+        true => Err(Error::table_error(path, format!("it has more than {MAX_BYTES} bytes; cut it into several files"))),
         false => Ok(bytes),
     }
 }
 
-fn parse(bytes: &[u8]) -> std::result::Result<Table, String> {
+fn parse_csv(bytes: &[u8]) -> std::result::Result<Table, String> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let (header, body) = split_line(bytes);
     let names = header_names(header)?;
-    let pieces = cut(body);
+    let pieces = split_pieces(body);
     let parsed: Vec<_> = pieces.par_iter().map(|piece| parse_piece(piece, names.len())).collect();
-    join(names, parsed)
+    join_pieces(names, parsed)
 }
 
 fn header_names(header: &[u8]) -> std::result::Result<Vec<String>, String> {
     let mut names: Vec<String> = Vec::new();
     let mut cells = CellsOfLine { rest: Some(header) };
-    while let Some(cell) = cells.next().map_err(|problem| format!("line 1: {problem}"))? {
+    while let Some(cell) = cells.next_cell().map_err(|problem| format!("line 1: {problem}"))? {
         let name = std::str::from_utf8(cell.bytes).map_err(|_| "line 1: the header is not UTF-8")?;
-        let name = cell.text(name).trim().to_owned();
+        let name = cell.unquote_text(name).trim().to_owned();
         if name.is_empty() {
             return Err(format!("line 1: column {} has no name", names.len() + 1));
         }
@@ -85,7 +84,6 @@ fn header_names(header: &[u8]) -> std::result::Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// The first line without its end, and what follows.
 fn split_line(bytes: &[u8]) -> (&[u8], &[u8]) {
     let (line, rest) = match memchr::memchr(b'\n', bytes) {
         Some(end) => (&bytes[..end], &bytes[end + 1..]),
@@ -94,8 +92,8 @@ fn split_line(bytes: &[u8]) -> (&[u8], &[u8]) {
     (line.strip_suffix(b"\r").unwrap_or(line), rest)
 }
 
-/// Pieces that end at line ends, one per core.
-fn cut(body: &[u8]) -> Vec<&[u8]> {
+/// Splits at line ends into one piece per core.
+fn split_pieces(body: &[u8]) -> Vec<&[u8]> {
     let cores = rayon::current_num_threads();
     let wanted = (body.len() / PIECE_BYTES).clamp(1, cores);
     let mut pieces = Vec::new();
@@ -114,15 +112,15 @@ fn cut(body: &[u8]) -> Vec<&[u8]> {
     pieces
 }
 
-/// A cell as it lies in the file.
+/// A raw cell.
 struct Cell<'a> {
     bytes: &'a [u8],
-    /// Whether quotes inside are doubled.
+    /// Whether inner quotes are doubled.
     has_quotes: bool,
 }
 
 impl Cell<'_> {
-    fn text(&self, text: &str) -> String {
+    fn unquote_text(&self, text: &str) -> String {
         if self.has_quotes { text.replace("\"\"", "\"") } else { text.to_owned() }
     }
 }
@@ -132,7 +130,7 @@ struct CellsOfLine<'a> {
 }
 
 impl<'a> CellsOfLine<'a> {
-    /// The next cell if it is a plain decimal number, which most are: read and cut off in one go. Else nothing is taken.
+    /// Consumes the next cell if it is a plain decimal number, the most frequent case.
     #[inline]
     fn plain_number(&mut self) -> Option<f64> {
         let rest = self.rest?;
@@ -142,10 +140,10 @@ impl<'a> CellsOfLine<'a> {
     }
 
     #[inline]
-    fn next(&mut self) -> std::result::Result<Option<Cell<'a>>, String> {
+    fn next_cell(&mut self) -> std::result::Result<Option<Cell<'a>>, String> {
         let Some(rest) = self.rest else { return Ok(None) };
         if rest.first() == Some(&b'"') {
-            return self.quoted(&rest[1..]).map(Some);
+            return self.quoted_cell(&rest[1..]).map(Some);
         }
         // Cells are short: a plain loop beats setting up a vector search.
         let end = rest.iter().position(|byte| *byte == b',');
@@ -153,7 +151,7 @@ impl<'a> CellsOfLine<'a> {
         Ok(Some(Cell { bytes: &rest[..end.unwrap_or(rest.len())], has_quotes: false }))
     }
 
-    fn quoted(&mut self, inside: &'a [u8]) -> std::result::Result<Cell<'a>, String> {
+    fn quoted_cell(&mut self, inside: &'a [u8]) -> std::result::Result<Cell<'a>, String> {
         let mut has_quotes = false;
         let mut from = 0;
         loop {
@@ -181,14 +179,12 @@ impl<'a> CellsOfLine<'a> {
     }
 }
 
-/// What one piece of the file holds.
 struct Piece {
     columns: Vec<Growing>,
     rows: usize,
     problem: Option<String>,
 }
 
-/// A column while it is read.
 enum Growing {
     Numbers(Vec<f64>),
     Words(Words),
@@ -202,7 +198,7 @@ struct Words {
 }
 
 impl Words {
-    fn push(&mut self, word: &str) -> std::result::Result<(), String> {
+    fn append_word(&mut self, word: &str) -> std::result::Result<(), String> {
         // Neighbouring rows mostly agree.
         if let Some(last) = self.codes.last().copied().filter(|last| self.words[*last as usize] == word) {
             self.codes.push(last);
@@ -253,10 +249,12 @@ fn parse_line(line: &[u8], piece: &[u8], parsed: &mut Piece) -> std::result::Res
             numbers.push(number);
             continue;
         }
-        let Some(cell) = cells.next()? else { return Err(format!("the row has {index} cells, the header {width}")) };
+        let Some(cell) = cells.next_cell()? else {
+            return Err(format!("the row has {index} cells, the header {width}"));
+        };
         let column = &mut parsed.columns[index];
         if let Growing::Numbers(numbers) = column {
-            if let Some(number) = number(cell.bytes) {
+            if let Some(number) = parse_cell(cell.bytes) {
                 numbers.push(number);
                 continue;
             }
@@ -274,25 +272,25 @@ fn parse_line(line: &[u8], piece: &[u8], parsed: &mut Piece) -> std::result::Res
 
 fn push_word(words: &mut Words, cell: &Cell<'_>) -> std::result::Result<(), String> {
     let text = std::str::from_utf8(cell.bytes).map_err(|_| "a cell is not UTF-8")?;
-    if cell.has_quotes { words.push(&cell.text(text)) } else { words.push(text) }
+    if cell.has_quotes { words.append_word(&cell.unquote_text(text)) } else { words.append_word(text) }
 }
 
-/// Powers of ten that are exact.
+/// Exactly representable powers of ten.
 const POWERS: [f64; 19] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18];
 
-/// The number that a line goes on with, and its length: digits with or without a point and a sign, up to a comma or the end.
-/// Nothing where it is written in another way, or has so many digits that one division would not give the nearest number.
+/// Parses a plain decimal number up to a comma or line end, with its length. None for other notations,
+/// or too many digits for one division to round correctly.
 #[inline]
 fn plain_number(line: &[u8]) -> Option<(f64, usize)> {
     let is_negative = line.first() == Some(&b'-');
     let first = usize::from(is_negative);
     let mut value = 0u64;
-    let whole = digits(line, first, &mut value);
+    let whole = accumulate_digits(line, first, &mut value);
     let mut end = first + whole;
     let mut fraction = 0;
     if line.get(end) == Some(&b'.') {
-        fraction = digits(line, end + 1, &mut value);
+        fraction = accumulate_digits(line, end + 1, &mut value);
         end += 1 + fraction;
     }
     let is_exact = (1..POWERS.len()).contains(&(whole + fraction)) && value <= 1 << 53;
@@ -301,9 +299,9 @@ fn plain_number(line: &[u8]) -> Option<(f64, usize)> {
     (is_exact && is_whole_cell).then_some((if is_negative { -number } else { number }, end))
 }
 
-/// Appends the digits from a place on to a number, which wraps around, and counts them.
+/// Appends digits to a number, wrapping on overflow, and counts them.
 #[inline]
-fn digits(line: &[u8], from: usize, value: &mut u64) -> usize {
+fn accumulate_digits(line: &[u8], from: usize, value: &mut u64) -> usize {
     let digits =
         line[from.min(line.len())..].iter().map(|byte| byte.wrapping_sub(b'0')).take_while(|digit| *digit < 10);
     digits.fold(0, |count, digit| {
@@ -312,9 +310,9 @@ fn digits(line: &[u8], from: usize, value: &mut u64) -> usize {
     })
 }
 
-/// A number, or not-a-number for an empty cell; nothing for a text.
+/// Returns NaN for an empty cell, None for text.
 #[inline]
-fn number(bytes: &[u8]) -> Option<f64> {
+fn parse_cell(bytes: &[u8]) -> Option<f64> {
     if bytes.is_empty() {
         return Some(f64::NAN);
     }
@@ -328,7 +326,6 @@ fn number(bytes: &[u8]) -> Option<f64> {
     std::str::from_utf8(bytes).ok()?.parse().ok()
 }
 
-/// The first rows of a column once more, as words.
 fn words_again(piece: &[u8], index: usize, rows: usize) -> std::result::Result<Words, String> {
     let mut words = Words::default();
     let mut rest = piece;
@@ -340,16 +337,16 @@ fn words_again(piece: &[u8], index: usize, rows: usize) -> std::result::Result<W
         }
         let mut cells = CellsOfLine { rest: Some(line) };
         for _ in 0..index {
-            cells.next()?;
+            cells.next_cell()?;
         }
-        if let Some(cell) = cells.next()? {
+        if let Some(cell) = cells.next_cell()? {
             push_word(&mut words, &cell)?;
         }
     }
     Ok(words)
 }
 
-fn join(names: Vec<String>, pieces: Vec<Piece>) -> std::result::Result<Table, String> {
+fn join_pieces(names: Vec<String>, pieces: Vec<Piece>) -> std::result::Result<Table, String> {
     let mut rows = 0;
     for piece in &pieces {
         rows += piece.rows;
@@ -387,7 +384,7 @@ fn join_column(parts: Vec<Growing>, rows: usize) -> std::result::Result<Cells, S
             // Texts that begin only in a later piece: these cells were numbers, and say so again.
             Growing::Numbers(numbers) => {
                 for number in numbers {
-                    all.push(&if number.is_nan() { String::new() } else { number.to_string() })?;
+                    all.append_word(&if number.is_nan() { String::new() } else { number.to_string() })?;
                 }
             }
             Growing::Words(part) => {
@@ -413,7 +410,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn words(table: &Table, name: &str) -> Vec<String> {
-        match &table.column(name).expect("the column").cells {
+        match &table.find_column(name).expect("the column").cells {
             Cells::Words { words, codes } => codes.iter().map(|code| words[*code as usize].clone()).collect(),
             Cells::Numbers(numbers) => numbers.iter().map(f64::to_string).collect(),
         }
@@ -421,9 +418,9 @@ mod tests {
 
     #[test]
     fn columns_are_numbers_until_a_text_says_otherwise() {
-        let table = parse(b"a,b,c\r\n1,2,x\r\n,two,\"y, \"\"z\"\"\"\r\n1e-3,3,\r\n").expect("a table");
+        let table = parse_csv(b"a,b,c\r\n1,2,x\r\n,two,\"y, \"\"z\"\"\"\r\n1e-3,3,\r\n").expect("a table");
         assert_eq!(table.rows, 3);
-        let Cells::Numbers(a) = &table.column("a").expect("a").cells else { panic!("{table:?}") };
+        let Cells::Numbers(a) = &table.find_column("a").expect("a").cells else { panic!("{table:?}") };
         assert!(a[0] == 1.0 && a[1].is_nan() && a[2] == 0.001);
         assert_eq!(words(&table, "b"), ["2", "two", "3"]);
         assert_eq!(words(&table, "c"), ["x", "y, \"z\"", ""]);
@@ -441,7 +438,7 @@ mod tests {
                 "row 1 after the header: a quoted cell does not end on its line; line ends inside cells are not supported",
             ),
         ] {
-            assert_eq!(parse(text.as_bytes()).expect_err(text), expected);
+            assert_eq!(parse_csv(text.as_bytes()).expect_err(text), expected);
         }
     }
 
@@ -463,17 +460,17 @@ mod tests {
                 writer.write_record([word, &number.to_string()]).expect("memory");
             }
             let bytes = writer.into_inner().expect("memory");
-            let table = parse(&bytes).expect("a table");
-            let Cells::Numbers(numbers) = &table.column("number").expect("the column").cells else { panic!("{table:?}") };
+            let table = parse_csv(&bytes).expect("a table");
+            let Cells::Numbers(numbers) = &table.find_column("number").expect("the column").cells else { panic!("{table:?}") };
             prop_assert_eq!(numbers, &rows.iter().map(|(_, number)| *number).collect::<Vec<_>>());
-            if rows.iter().any(|(word, _)| number(word.as_bytes()).is_none()) {
+            if rows.iter().any(|(word, _)| parse_cell(word.as_bytes()).is_none()) {
                 prop_assert_eq!(words(&table, "word"), rows.iter().map(|(word, _)| word.clone()).collect::<Vec<_>>());
             }
         }
 
         #[test]
         fn never_panics(bytes in prop::collection::vec(prop::sample::select(b"a1,\"\n\r.-\xff".to_vec()), 0..80)) {
-            let _ = parse(&bytes);
+            let _ = parse_csv(&bytes);
         }
     }
 }

@@ -12,7 +12,6 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The columns of a table with times over thread counts.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CurveMapping {
@@ -20,55 +19,50 @@ pub struct CurveMapping {
     device: String,
     threads: String,
     time: Time,
-    /// Columns whose values tell curves of one operator and device apart.
+    /// Columns whose values separate the curves of one operator and device.
     #[serde(default)]
     apart: Vec<String>,
-    /// Numbers that rows must have; other rows are left out.
+    /// Required values of columns; other rows are skipped.
     #[serde(default)]
     keep: BTreeMap<String, f64>,
     #[serde(default)]
     unused: Vec<String>,
 }
 
-/// Times of one operator on one device over thread counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadCurve {
-    /// The operator or network.
     pub operator: String,
-    /// The device.
     pub device: String,
-    /// Ascending thread counts, each once, with their times in nanoseconds.
+    /// Thread counts in ascending order, without repetition, with times in nanoseconds.
     pub points: Vec<(f64, f64)>,
 }
 
-/// What makes a curve one of its own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct CurveKey {
     device: String,
     operator: String,
     apart: Vec<String>,
-    /// How often each thread count occurred before.
+    /// Number of earlier occurrences of each thread count.
     repeat: usize,
 }
 
 impl CurveMapping {
-    /// Reads a mapping file.
-    pub fn read(path: &Path) -> Result<CurveMapping> {
+    pub fn read_file(path: &Path) -> Result<CurveMapping> {
         const BYTES_MAX: u64 = 1 << 20;
         let text = read_bounded(path, BYTES_MAX)?;
         let mapping: CurveMapping =
-            toml::from_str(&text).map_err(|error| Error::table(path, names::with_hint(&error.to_string())))?;
-        match mapping.time.contradiction() {
-            Some(problem) => Err(Error::table(path, problem)),
+            toml::from_str(&text).map_err(|error| Error::table_error(path, names::with_hint(&error.to_string())))?;
+        match mapping.time.unit_contradiction() {
+            Some(problem) => Err(Error::table_error(path, problem)),
             None => Ok(mapping),
         }
     }
 
-    /// Reads the curves of tables. A thread count that occurs again for the same operator and device starts another curve.
-    pub fn curves(&self, paths: &[PathBuf]) -> Result<Vec<ThreadCurve>> {
+    /// A repeated thread count of the same operator and device starts another curve.
+    pub fn read_curves(&self, paths: &[PathBuf]) -> Result<Vec<ThreadCurve>> {
         let mut curves: BTreeMap<CurveKey, ThreadCurve> = BTreeMap::new();
         for path in paths {
-            self.add_curves(path, &super::read(path)?, &mut curves)?;
+            self.add_curves(path, &super::read_table(path)?, &mut curves)?;
         }
         let mut curves: Vec<ThreadCurve> = curves.into_values().collect();
         curves.iter_mut().for_each(|curve| curve.points.sort_by(|one, two| one.0.total_cmp(&two.0)));
@@ -77,10 +71,10 @@ impl CurveMapping {
 
     fn add_curves(&self, path: &Path, table: &Table, curves: &mut BTreeMap<CurveKey, ThreadCurve>) -> Result<()> {
         self.check_columns(path, table)?;
-        let texts = |name: &String| texts(path, table, name);
+        let texts = |name: &String| column_texts(path, table, name);
         let (operators, devices) = (texts(&self.operator)?, texts(&self.device)?);
         let apart = self.apart.iter().map(texts).collect::<Result<Vec<_>>>()?;
-        let numbers = |name: &String| super::mapping::numbers(path, table, name);
+        let numbers = |name: &String| super::mapping::number_column(path, table, name);
         let (threads, times) = (numbers(&self.threads)?, numbers(&self.time.column)?);
         let keep = self.keep.iter().map(|(name, value)| Ok((numbers(name)?, *value))).collect::<Result<Vec<_>>>()?;
         let mut repeats: BTreeMap<(CurveKey, u64), usize> = BTreeMap::new();
@@ -88,10 +82,10 @@ impl CurveMapping {
             if keep.iter().any(|(column, value)| column[row] != *value) {
                 continue;
             }
-            let (count, time_ns) = (threads[row], times[row] * self.time.unit.nanoseconds());
+            let (count, time_ns) = (threads[row], times[row] * self.time.unit.to_nanoseconds());
             if !(count >= 1.0 && count.fract() == 0.0 && time_ns.is_finite() && time_ns > 0.0) {
                 let problem = format!("row {}: {count} threads in {time_ns} ns is no measurement", row + 1);
-                return Err(Error::table(path, problem));
+                return Err(Error::table_error(path, problem));
             }
             let parts = apart.iter().map(|texts| texts[row].clone()).collect::<Vec<_>>();
             let (operator, device) = (operators[row].clone(), devices[row].clone());
@@ -109,23 +103,23 @@ impl CurveMapping {
     fn check_columns(&self, path: &Path, table: &Table) -> Result<()> {
         let needed = [&self.operator, &self.device, &self.threads, &self.time.column];
         let needed: Vec<&String> = needed.into_iter().chain(&self.apart).chain(self.keep.keys()).collect();
-        if let Some(missing) = needed.iter().find(|name| table.column(name).is_none()) {
-            return Err(Error::table(path, format!("it has no column `{missing}`, which the mapping names")));
+        if let Some(missing) = needed.iter().find(|name| table.find_column(name).is_none()) {
+            return Err(Error::table_error(path, format!("it has no column `{missing}`, which the mapping names")));
         }
         let is_unknown = |name: &&String| !needed.contains(name) && !self.unused.contains(name);
         match table.columns.iter().map(|column| &column.name).find(is_unknown) {
             Some(name) => {
                 let problem = format!("the mapping does not say what the column `{name}` is; list it under `unused`");
-                Err(Error::table(path, problem))
+                Err(Error::table_error(path, problem))
             }
             None => Ok(()),
         }
     }
 }
 
-/// Returns the cells of a column as texts.
-fn texts(path: &Path, table: &Table, name: &str) -> Result<Vec<String>> {
-    let column = table.column(name).ok_or_else(|| Error::table(path, format!("it has no column `{name}`")))?;
+fn column_texts(path: &Path, table: &Table, name: &str) -> Result<Vec<String>> {
+    let column =
+        table.find_column(name).ok_or_else(|| Error::table_error(path, format!("it has no column `{name}`")))?;
     Ok(match &column.cells {
         Cells::Numbers(numbers) => numbers.iter().map(f64::to_string).collect(),
         Cells::Words { words, codes } => codes.iter().map(|code| words[*code as usize].clone()).collect(),
@@ -149,7 +143,7 @@ mod tests {
         let (mapping_file, table_file) = (folder.path().join("m.toml"), folder.path().join("t.csv"));
         std::fs::write(&mapping_file, mapping).expect("written");
         std::fs::write(&table_file, table).expect("written");
-        CurveMapping::read(&mapping_file)?.curves(&[table_file])
+        CurveMapping::read_file(&mapping_file)?.read_curves(&[table_file])
     }
 
     #[test]

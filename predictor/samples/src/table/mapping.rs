@@ -14,18 +14,15 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// A mapping file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mapping {
     operator: String,
     device: String,
     pub(super) time: Time,
-    /// The neural network a row comes from.
     model: Option<String>,
-    /// Spread of the measurement, standard deviation over mean.
     pub(super) cv: Option<String>,
-    /// What a library chose, such as the name of its kernel. Known only after the run, so it is guessed for questions.
+    /// A library's choice, such as its kernel. Known only after the run, so it is predicted for queries.
     choice: Option<String>,
     #[serde(default)]
     after_run: Vec<String>,
@@ -41,8 +38,7 @@ pub(super) struct Time {
 }
 
 impl Time {
-    /// Returns what is wrong if the column's name ends in another unit.
-    pub(super) fn contradiction(&self) -> Option<String> {
+    pub(super) fn unit_contradiction(&self) -> Option<String> {
         let other = Unit::of_column(&self.column).filter(|unit| *unit != self.unit)?;
         let (column, unit) = (&self.column, self.unit.name());
         Some(format!("the column `{column}` ends in `{}`, but its unit is given as `{unit}`", other.name()))
@@ -59,7 +55,7 @@ pub(super) enum Unit {
 }
 
 impl Unit {
-    pub(super) fn nanoseconds(self) -> f64 {
+    pub(super) fn to_nanoseconds(self) -> f64 {
         match self {
             Unit::Ns => 1.0,
             Unit::Us => 1e3,
@@ -77,14 +73,12 @@ impl Unit {
         }
     }
 
-    /// The unit that the name of a column ends with, if any.
     fn of_column(name: &str) -> Option<Unit> {
         let (_, end) = name.rsplit_once('_')?;
         [Unit::Ns, Unit::Us, Unit::Ms, Unit::S].into_iter().find(|unit| unit.name() == end)
     }
 }
 
-/// A column, or the same number in every row.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Size {
@@ -93,7 +87,7 @@ pub(super) enum Size {
 }
 
 impl Size {
-    fn column(&self) -> Option<&str> {
+    fn column_name(&self) -> Option<&str> {
         match self {
             Size::Column(name) => Some(name),
             Size::Number(_) => None,
@@ -119,74 +113,66 @@ pub(super) struct Shape {
     pad: Option<Size>,
     operands: Option<Size>,
     flops_per_element: Option<Size>,
-    /// Operators of neural networks, by the names of their tasks, that are this one.
+    /// Task names of the network operators that this one stands for.
     #[serde(default)]
     kinds: Vec<String>,
 }
 
 impl Mapping {
-    /// Reads a mapping file.
-    pub fn read(path: &Path) -> Result<Mapping> {
-        /// More than a mapping of any table takes.
+    pub fn read_file(path: &Path) -> Result<Mapping> {
         const BYTES_MAX: u64 = 4 << 20;
-        Mapping::parse(&read_bounded(path, BYTES_MAX)?, path)
+        Mapping::parse_text(&read_bounded(path, BYTES_MAX)?, path)
     }
 
-    /// The mapping of a text; its file is only named in errors.
-    pub fn parse(text: &str, path: &Path) -> Result<Mapping> {
+    /// `path` is only used in errors.
+    pub fn parse_text(text: &str, path: &Path) -> Result<Mapping> {
         let mapping: Mapping =
-            toml::from_str(text).map_err(|error| Error::table(path, names::with_hint(&error.to_string())))?;
-        if let Some(problem) = mapping.time.contradiction() {
-            return Err(Error::table(path, problem));
+            toml::from_str(text).map_err(|error| Error::table_error(path, names::with_hint(&error.to_string())))?;
+        if let Some(problem) = mapping.time.unit_contradiction() {
+            return Err(Error::table_error(path, problem));
         }
         match mapping.devices.iter().find(|(_, device)| !device.is_sound()) {
             Some((name, _)) => {
-                Err(Error::table(path, format!("the device `{name}` has a number that is not positive")))
+                Err(Error::table_error(path, format!("the device `{name}` has a number that is not positive")))
             }
             None => Ok(mapping),
         }
     }
 
-    /// The column that holds the time, and its unit.
-    pub(super) fn time(&self) -> (&str, &'static str) {
+    pub(super) fn time_column(&self) -> (&str, &'static str) {
         (&self.time.column, self.time.unit.name())
     }
 
-    /// The columns that are known only after a run.
     pub(super) fn after_run(&self) -> &[String] {
         &self.after_run
     }
 
-    /// The columns that are no features: the library's choice and what is known only after a run.
-    pub(super) fn unused(&self) -> impl Iterator<Item = &str> {
+    /// Columns that are no features: the library's choice, and columns known only after a run.
+    pub(super) fn unused_columns(&self) -> impl Iterator<Item = &str> {
         self.choice.iter().chain(&self.after_run).map(String::as_str)
     }
 
-    /// What the columns of an operator mean.
-    pub(super) fn shape(&self, operator: &str) -> Option<&Shape> {
+    pub(super) fn shape_of(&self, operator: &str) -> Option<&Shape> {
         self.operators.get(operator)
     }
 
-    /// The devices it describes.
-    pub fn devices(&self) -> &BTreeMap<String, Device> {
+    pub fn described_devices(&self) -> &BTreeMap<String, Device> {
         &self.devices
     }
 
-    /// The columns that hold the operator's and the device's name.
     pub fn key_columns(&self) -> (&str, &str) {
         (&self.operator, &self.device)
     }
 
-    /// The sizes of one of its operators from numbers by the names of their columns.
-    pub fn work(&self, operator: &str, given: &BTreeMap<&str, f64>) -> std::result::Result<Work, String> {
+    pub fn work_from_columns(&self, operator: &str, given: &BTreeMap<&str, f64>) -> std::result::Result<Work, String> {
         let shape = self.operators.get(operator).ok_or_else(|| {
-            let hint = names::hint(operator, self.operators.keys().map(String::as_str));
+            let hint = names::name_hint(operator, self.operators.keys().map(String::as_str));
             format!("the mapping does not describe `{operator}`; {hint}")
         })?;
-        if let [first, ..] = shape.missing()[..] {
+        if let [first, ..] = shape.missing_sizes()[..] {
             return Err(format!("the mapping lacks `{first}`"));
         }
-        for size in shape.sizes() {
+        for size in shape.given_sizes() {
             if let Size::Column(name) = size
                 && !given.contains_key(name.as_str())
             {
@@ -196,7 +182,7 @@ impl Mapping {
         Ok(shape.work_of(&|name| given.get(name).copied()))
     }
 
-    /// What operators of neural networks are among its own, by the names of their tasks.
+    /// Operators of the mapping that stand in for network operators, by task name.
     pub fn stand_ins(&self) -> BTreeMap<String, Vec<StandIn>> {
         let mut stand_ins: BTreeMap<String, Vec<StandIn>> = BTreeMap::new();
         for (operator, shape) in &self.operators {
@@ -207,9 +193,8 @@ impl Mapping {
         stand_ins
     }
 
-    /// The columns that mean something.
-    pub fn columns(&self) -> BTreeSet<&str> {
-        let sizes = self.operators.values().flat_map(Shape::sizes).filter_map(Size::column);
+    pub fn mapped_columns(&self) -> BTreeSet<&str> {
+        let sizes = self.operators.values().flat_map(Shape::given_sizes).filter_map(Size::column_name);
         let keys = [&self.operator, &self.device, &self.time.column];
         let rest = keys.into_iter().chain(&self.model).chain(&self.cv).chain(&self.choice).chain(&self.after_run);
         sizes.chain(rest.map(String::as_str)).collect()
@@ -231,13 +216,13 @@ impl Shape {
         }
     }
 
-    /// What sizes are called that are columns of the table, by the names of their features, which are the mapping's words.
+    /// Table columns of sizes, by feature name.
     pub(super) fn size_names(&self) -> BTreeMap<String, String> {
-        self.columns().into_iter().map(|(word, name)| (word.to_owned(), format!("`{name}`"))).collect()
+        self.size_columns().into_iter().map(|(word, name)| (word.to_owned(), format!("`{name}`"))).collect()
     }
 
-    /// Every size it gives, with the mapping's word for it.
-    fn named(&self) -> impl Iterator<Item = (&'static str, &Size)> {
+    /// Returns every given size with its word in the mapping.
+    fn named_sizes(&self) -> impl Iterator<Item = (&'static str, &Size)> {
         let all = [
             ("batch", &self.batch),
             ("rows", &self.rows),
@@ -255,18 +240,16 @@ impl Shape {
         all.into_iter().filter_map(|(word, size)| Some((word, size.as_ref()?)))
     }
 
-    fn sizes(&self) -> impl Iterator<Item = &Size> {
-        self.named().map(|(_, size)| size)
+    fn given_sizes(&self) -> impl Iterator<Item = &Size> {
+        self.named_sizes().map(|(_, size)| size)
     }
 
-    /// The sizes that stand in columns: the mapping's word and the column's name.
-    pub(super) fn columns(&self) -> Vec<(&'static str, &str)> {
-        let named = self.named().filter_map(|(word, size)| Some((word, size.column()?)));
+    pub(super) fn size_columns(&self) -> Vec<(&'static str, &str)> {
+        let named = self.named_sizes().filter_map(|(word, size)| Some((word, size.column_name()?)));
         named.collect()
     }
 
-    /// The same with two columns exchanged.
-    pub(super) fn exchanged(&self, one: &str, two: &str) -> Shape {
+    pub(super) fn swap_columns(&self, one: &str, two: &str) -> Shape {
         let mut shape = self.clone();
         let sizes = [
             &mut shape.batch,
@@ -297,21 +280,20 @@ impl Shape {
         shape
     }
 
-    /// Work from numbers by the names of their columns.
     pub(super) fn work_of(&self, given: &impl Fn(&str) -> Option<f64>) -> Work {
-        self.work(&|size| match size {
+        self.work_from_sizes(&|size| match size {
             Some(Size::Number(number)) => *number,
             Some(Size::Column(name)) => given(name).unwrap_or(f64::NAN),
             None => f64::NAN,
         })
     }
 
-    fn work(&self, of: &impl Fn(&Option<Size>) -> f64) -> Work {
+    fn work_from_sizes(&self, of: &impl Fn(&Option<Size>) -> f64) -> Work {
         match self.form {
             Form::Contraction => {
-                Work::contraction(of(&self.batch), of(&self.rows), of(&self.columns), of(&self.depth), self.shared)
+                Work::contraction_work(of(&self.batch), of(&self.rows), of(&self.columns), of(&self.depth), self.shared)
             }
-            Form::Convolution => Work::convolution(
+            Form::Convolution => Work::convolution_work(
                 of(&self.batch),
                 of(&self.inputs),
                 of(&self.outputs),
@@ -320,13 +302,15 @@ impl Shape {
                 of(&self.stride),
                 of(&self.pad),
             ),
-            Form::Rows => Work::rows(of(&self.rows), of(&self.columns), of(&self.flops_per_element)),
-            Form::Pointwise | Form::Other => Work::pointwise(of(&self.rows), of(&self.columns), of(&self.operands)),
+            Form::Rows => Work::rows_work(of(&self.rows), of(&self.columns), of(&self.flops_per_element)),
+            Form::Pointwise | Form::Other => {
+                Work::pointwise_work(of(&self.rows), of(&self.columns), of(&self.operands))
+            }
         }
     }
 
-    /// Sizes that the form needs and the mapping does not give.
-    fn missing(&self) -> Vec<&'static str> {
+    /// Sizes that the form needs and the mapping lacks.
+    fn missing_sizes(&self) -> Vec<&'static str> {
         let needed: &[(&'static str, &Option<Size>)] = match self.form {
             Form::Contraction => {
                 &[("batch", &self.batch), ("rows", &self.rows), ("columns", &self.columns), ("depth", &self.depth)]
@@ -352,18 +336,18 @@ impl Shape {
 }
 
 pub(super) fn in_table(path: &Path, table: &Table, mapping: &Mapping) -> Result<Vec<RawSample>> {
-    let known = mapping.columns();
+    let known = mapping.mapped_columns();
     if let Some(column) = table.columns.iter().find(|column| !known.contains(column.name.as_str())) {
         let problem = format!("the mapping lacks the column `{}`; add it, or list it under `after_run`", column.name);
-        return Err(Error::table(path, problem));
+        return Err(Error::table_error(path, problem));
     }
-    let operators = words(path, table, &mapping.operator)?;
-    let devices = words(path, table, &mapping.device)?;
-    let models = mapping.model.as_ref().map(|name| words(path, table, name)).transpose()?;
-    let choices = mapping.choice.as_ref().map(|name| words(path, table, name)).transpose()?;
+    let operators = word_column(path, table, &mapping.operator)?;
+    let devices = word_column(path, table, &mapping.device)?;
+    let models = mapping.model.as_ref().map(|name| word_column(path, table, name)).transpose()?;
+    let choices = mapping.choice.as_ref().map(|name| word_column(path, table, name)).transpose()?;
     let mut shapes = Vec::new();
     for word in operators.0 {
-        shapes.push(bound(path, table, mapping, word)?);
+        shapes.push(bind_columns(path, table, mapping, word)?);
     }
     let mut questions = Vec::with_capacity(table.rows);
     for row in 0..table.rows {
@@ -373,7 +357,7 @@ pub(super) fn in_table(path: &Path, table: &Table, mapping: &Mapping) -> Result<
                 "row {} is of the device `{device}`, which the mapping does not describe; add a table `[devices.\"{device}\"]`",
                 row + 1
             );
-            return Err(Error::table(path, problem));
+            return Err(Error::table_error(path, problem));
         };
         let operator = operators.1[row] as usize;
         let (shape, columns) = &shapes[operator];
@@ -393,8 +377,7 @@ pub(super) fn in_table(path: &Path, table: &Table, mapping: &Mapping) -> Result<
     Ok(questions)
 }
 
-/// An operator's shape with the columns it reads.
-fn bound<'a>(
+fn bind_columns<'a>(
     path: &Path,
     table: &'a Table,
     mapping: &'a Mapping,
@@ -402,38 +385,42 @@ fn bound<'a>(
 ) -> Result<(&'a Shape, BTreeMap<&'a str, &'a [f64]>)> {
     let Some(shape) = mapping.operators.get(operator) else {
         let problem = format!("the mapping does not describe the operator `{operator}`; add it under `[operators]`");
-        return Err(Error::table(path, problem));
+        return Err(Error::table_error(path, problem));
     };
-    if let [first, ..] = shape.missing()[..] {
-        return Err(Error::table(path, format!("the mapping of the operator `{operator}` lacks `{first}`")));
+    if let [first, ..] = shape.missing_sizes()[..] {
+        return Err(Error::table_error(path, format!("the mapping of the operator `{operator}` lacks `{first}`")));
     }
     let mut columns = BTreeMap::new();
-    for size in shape.sizes() {
+    for size in shape.given_sizes() {
         if let Size::Column(name) = size {
-            columns.insert(name.as_str(), numbers(path, table, name)?);
+            columns.insert(name.as_str(), number_column(path, table, name)?);
         }
     }
     Ok((shape, columns))
 }
 
-fn column<'a>(path: &Path, table: &'a Table, name: &str) -> Result<&'a TableColumn> {
-    table.column(name).ok_or_else(|| Error::table(path, format!("it has no column `{name}`, which the mapping names")))
+fn find_column<'a>(path: &Path, table: &'a Table, name: &str) -> Result<&'a TableColumn> {
+    table
+        .find_column(name)
+        .ok_or_else(|| Error::table_error(path, format!("it has no column `{name}`, which the mapping names")))
 }
 
-pub(super) fn numbers<'a>(path: &Path, table: &'a Table, name: &str) -> Result<&'a [f64]> {
-    match &column(path, table, name)?.cells {
+pub(super) fn number_column<'a>(path: &Path, table: &'a Table, name: &str) -> Result<&'a [f64]> {
+    match &find_column(path, table, name)?.cells {
         Cells::Numbers(numbers) => Ok(numbers),
         Cells::Words { words, .. } => {
             let wrong = words.iter().find(|word| word.parse::<f64>().is_err()).map_or("", String::as_str);
-            Err(Error::table(path, format!("the column `{name}` should hold numbers, but has `{wrong}`")))
+            Err(Error::table_error(path, format!("the column `{name}` should hold numbers, but has `{wrong}`")))
         }
     }
 }
 
-fn words<'a>(path: &Path, table: &'a Table, name: &str) -> Result<(&'a [String], &'a [u32])> {
-    match &column(path, table, name)?.cells {
+fn word_column<'a>(path: &Path, table: &'a Table, name: &str) -> Result<(&'a [String], &'a [u32])> {
+    match &find_column(path, table, name)?.cells {
         Cells::Words { words, codes } => Ok((words, codes)),
         Cells::Numbers(_) if table.rows == 0 => Ok((&[], &[])),
-        Cells::Numbers(_) => Err(Error::table(path, format!("the column `{name}` should hold names, but has numbers"))),
+        Cells::Numbers(_) => {
+            Err(Error::table_error(path, format!("the column `{name}` should hold names, but has numbers")))
+        }
     }
 }

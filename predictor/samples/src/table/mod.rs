@@ -9,50 +9,45 @@ mod repeats;
 
 pub use curves::{CurveMapping, ThreadCurve};
 pub use mapping::Mapping;
-pub use reading::samples;
+pub use reading::read_samples;
 
 use crate::error::Result;
 use datasets::ForeignValues;
 use std::path::Path;
 
-/// A table by column.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// The columns in the order of the file, all equally long.
     pub columns: Vec<TableColumn>,
     pub rows: usize,
 }
 
-/// A named column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableColumn {
     pub name: String,
     pub cells: Cells,
 }
 
-/// The values of a column: numbers where every cell is one or empty, else texts.
+/// Numbers if every cell is a number or empty, else words.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cells {
-    /// Not-a-number where the cell is empty.
+    /// NaN for an empty cell.
     Numbers(Vec<f64>),
-    /// One word per row, as an index into the distinct words in order of appearance.
     Words {
         words: Vec<String>,
-        /// The word of each row.
         codes: Vec<u32>,
     },
 }
 
 impl Table {
-    pub fn column(&self, name: &str) -> Option<&TableColumn> {
+    pub fn find_column(&self, name: &str) -> Option<&TableColumn> {
         self.columns.iter().find(|column| column.name == name)
     }
 }
 
-/// Reads the table in a CSV file, which may be packed with gzip, or in a Parquet file.
-pub fn read(path: &Path) -> Result<Table> {
+/// Reads a CSV file, optionally compressed with gzip, or a Parquet file.
+pub fn read_table(path: &Path) -> Result<Table> {
     if path.extension().is_none_or(|extension| extension != "parquet") {
-        return csv::read(path);
+        return csv::read_csv(path);
     }
     let columns: Vec<TableColumn> = datasets::read_columns(path)?
         .into_iter()

@@ -3,21 +3,26 @@
 use super::mapping::Mapping;
 use super::{Cells, Table};
 use crate::error::{Error, Result};
-use crate::samples::{RawSample, shape};
+use crate::samples::{RawSample, shape_hash};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// The share of rows that may differ so: a library may choose another kernel when it runs again.
+/// Tolerated share of such rows: a library may choose another kernel on a repeated run.
 const DOUBTFUL: f64 = 0.001;
 
-/// Refuses a table whose rows differ only in an unused column, such as a data type under `after_run`. Returns a
-/// warning where only few rows are.
-pub(super) fn check(path: &Path, table: &Table, mapping: &Mapping, questions: &[RawSample]) -> Result<Option<String>> {
+/// Rejects a table whose rows differ only in an unused column, such as a data type under `after_run`;
+/// warns if they are few.
+pub(super) fn check_repeats(
+    path: &Path,
+    table: &Table,
+    mapping: &Mapping,
+    questions: &[RawSample],
+) -> Result<Option<String>> {
     let mut first_of = HashMap::new();
     let mut differing: HashMap<&str, (usize, [usize; 2])> = HashMap::new();
     let columns: Vec<(&str, &[u32])> = mapping
-        .unused()
-        .filter_map(|name| match &table.column(name)?.cells {
+        .unused_columns()
+        .filter_map(|name| match &table.find_column(name)?.cells {
             Cells::Words { codes, .. } => Some((name, codes.as_slice())),
             Cells::Numbers(_) => None,
         })
@@ -26,7 +31,7 @@ pub(super) fn check(path: &Path, table: &Table, mapping: &Mapping, questions: &[
         return Ok(None);
     }
     for (row, question) in questions.iter().enumerate() {
-        let first = *first_of.entry(features(question)).or_insert(row);
+        let first = *first_of.entry(feature_identity(question)).or_insert(row);
         for (name, codes) in &columns {
             if codes[first] != codes[row] {
                 differing.entry(name).or_insert((0, [first, row])).0 += 1;
@@ -44,13 +49,12 @@ pub(super) fn check(path: &Path, table: &Table, mapping: &Mapping, questions: &[
         other + 1
     );
     if count as f64 > DOUBTFUL * questions.len() as f64 {
-        return Err(Error::table(path, problem));
+        return Err(Error::table_error(path, problem));
     }
     Ok(Some(format!("`{}`: {problem}", path.display())))
 }
 
-/// Returns what identifies the features of a row.
-fn features(question: &RawSample) -> (u64, &str, u32, u64) {
-    let shape = shape(&question.operator, &question.detail, &question.work);
+fn feature_identity(question: &RawSample) -> (u64, &str, u32, u64) {
+    let shape = shape_hash(&question.operator, &question.detail, &question.work);
     (shape, &question.model, question.device, question.threads.to_bits())
 }

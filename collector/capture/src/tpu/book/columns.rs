@@ -19,7 +19,7 @@ dst_{nchw}stride|nchw_copy|stride_enable|src_data_format|cmd_type|index_csize|in
 mask_start_addr_h8|mask_start_addr_l32|mask_data_format|localmem_mask_h32|localmem_mask_l32|fill_constant_en|\
 constant_value|index|cmd_short|intr_en";
 
-fn expand(text: &str) -> Vec<String> {
+fn expand_columns(text: &str) -> Vec<String> {
     let each = |name: &str| -> Vec<String> {
         match name.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?))) {
             Some((before, (letters, after))) => {
@@ -31,12 +31,12 @@ fn expand(text: &str) -> Vec<String> {
     text.split('|').flat_map(each).collect()
 }
 
-pub fn tiu() -> Vec<String> {
-    expand(TIU)
+pub fn tiu_columns() -> Vec<String> {
+    expand_columns(TIU)
 }
 
-pub fn dma() -> Vec<String> {
-    expand(DMA)
+pub fn dma_columns() -> Vec<String> {
+    expand_columns(DMA)
 }
 
 pub fn is_derived(name: &str) -> bool {

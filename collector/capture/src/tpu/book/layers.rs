@@ -1,7 +1,7 @@
 //! Two sheets about the layers of a compiled model: one row per layer, and a summary by category with the possible gain
 //! of running a category at its peak.
 
-use super::engines::{Overall, percent};
+use super::engines::{Overall, percent_cell};
 use super::sheet::{Cell, Sheet, Style};
 use super::zip::Packed;
 use crate::tpu::chip::{Chip, Engine};
@@ -32,7 +32,6 @@ struct Moved {
     cycles: i64,
 }
 
-/// Displayed layers with their totals.
 pub struct LayerFigures<'a> {
     timeline: &'a Timeline,
     network: Option<&'a Network>,
@@ -46,14 +45,14 @@ impl<'a> LayerFigures<'a> {
         for core in &timeline.cores {
             for event in timeline.core_events(core, Engine::Tiu) {
                 let Some(place) = layers.place_of(&event) else { continue };
-                let (sums, work) = (&mut sums[place], tiu::work(&event));
+                let (sums, work) = (&mut sums[place], tiu::event_work(&event));
                 sums.asked += work.asked;
                 sums.done += work.done;
                 sums.algorithm += work.cycles;
                 sums.cycles += event.record.cycles;
                 // Convolution and pooling are the commands with a window.
-                if let (Some(descriptor), Some(0 | 1)) = (event.descriptor, event.operation().0) {
-                    let value = |name| descriptor.layout.value(descriptor.bytes, name).unwrap_or(0);
+                if let (Some(descriptor), Some(0 | 1)) = (event.descriptor, event.operation_codes().0) {
+                    let value = |name| descriptor.layout.field_value(descriptor.bytes, name).unwrap_or(0);
                     sums.kernel[0] = sums.kernel[0].max(value("opd1_h"));
                     sums.kernel[1] = sums.kernel[1].max(value("opd1_w"));
                     sums.stride[0] = sums.stride[0].max(value("res_op_y_str"));
@@ -64,7 +63,7 @@ impl<'a> LayerFigures<'a> {
             let moves = !timeline.settings.compat;
             for event in timeline.core_events(core, Engine::Gdma).filter(|_| moves) {
                 let Some(place) = layers.place_of(&event) else { continue };
-                let (sums, traffic) = (&mut sums[place], dma::traffic(&event));
+                let (sums, traffic) = (&mut sums[place], dma::event_traffic(&event));
                 let side = match traffic.to {
                     dma::Memory::Ddr | dma::Memory::L2 | dma::Memory::L2Address => &mut sums.store,
                     dma::Memory::Local | dma::Memory::Unknown => &mut sums.load,
@@ -83,13 +82,12 @@ impl<'a> LayerFigures<'a> {
         self.timeline.settings.chip
     }
 
-    fn compat(&self) -> bool {
+    fn is_compat(&self) -> bool {
         self.timeline.settings.compat
     }
 
-    /// Returns a numeric parameter of the register report.
-    fn parameter(&self, name: &str) -> f64 {
-        let parameters = self.chip().parameters(self.timeline.settings.tiu_mhz);
+    fn register_parameter(&self, name: &str) -> f64 {
+        let parameters = self.chip().report_parameters(self.timeline.settings.tiu_mhz);
         parameters.iter().find(|(label, _)| *label == name).and_then(|(_, text)| text.parse().ok()).unwrap_or(0.0)
     }
 
@@ -106,7 +104,7 @@ enum Width {
 }
 
 impl Width {
-    fn of(mode: &str) -> Width {
+    fn from_mode(mode: &str) -> Width {
         match mode {
             "f32" => Width::Single,
             "f16" | "bf16" => Width::Half,
@@ -128,7 +126,7 @@ enum Limit {
 }
 
 impl Limit {
-    fn of(category: &str) -> Limit {
+    fn of_category(category: &str) -> Limit {
         match category {
             "Conv" | "MatMul" | "Attention" => Limit::Cube,
             "LayerNorm" | "Pool" | "Reduce" | "FC" => Limit::Fused,
@@ -140,7 +138,7 @@ impl Limit {
 
 impl LayerFigures<'_> {
     /// Returns the peak in 10^12 operations per second over all cores.
-    fn peak(&self, limit: Limit, width: Width) -> f64 {
+    fn peak_tops(&self, limit: Limit, width: Width) -> f64 {
         let facts = self.chip().facts();
         let lane = |width| match width {
             Width::Single => facts.elements[0],
@@ -149,8 +147,9 @@ impl LayerFigures<'_> {
         };
         // Half-precision multipliers: a quarter of the cube on BM1688, half of it on other chips.
         let half = if self.chip() == Chip::Bm1688 { 4.0 } else { 2.0 };
-        let cube =
-            facts.lanes as f64 * self.parameter("Cube IC Align(8bits)") * self.parameter("Cube OHOW Align(8bits)");
+        let cube = facts.lanes as f64
+            * self.register_parameter("Cube IC Align(8bits)")
+            * self.register_parameter("Cube OHOW Align(8bits)");
         let per_core = match (limit, width) {
             (Limit::Cube, Width::Byte) => 2.0 * cube,
             (Limit::Cube, Width::Half) => 2.0 * cube / half,
@@ -160,14 +159,14 @@ impl LayerFigures<'_> {
             (Limit::Table, _) => facts.lanes as f64,
         };
         // The vendor's tool counts only one of BM1688's two cores.
-        let cores = if self.compat() && self.chip() == Chip::Bm1688 { 1 } else { facts.cores };
+        let cores = if self.is_compat() && self.chip() == Chip::Bm1688 { 1 } else { facts.cores };
         per_core * f64::from(cores) * self.timeline.settings.tiu_mhz / 1e6
     }
 
-    fn specification(&self) -> [(&'static str, Cell); 7] {
+    fn specification_cells(&self) -> [(&'static str, Cell); 7] {
         let [lanes, channels, columns, vector] =
             ["NPU Num", "Cube IC Align(8bits)", "Cube OHOW Align(8bits)", "Vector OHOW Align(8bits)"]
-                .map(|name| self.parameter(name));
+                .map(|name| self.register_parameter(name));
         let mhz = self.timeline.settings.tiu_mhz;
         let cube = (lanes * channels * columns * mhz * 2.0 / 1000.0).trunc();
         [
@@ -185,29 +184,29 @@ impl LayerFigures<'_> {
 fn box_of(sheet: &mut Sheet, figures: &[(&'static str, Cell)]) {
     let plain = || (Cell::Empty, Style::Plain);
     let heads = figures.iter().map(|(name, _)| ((*name).into(), Style::Head));
-    sheet.row(&std::iter::once(plain()).chain(heads).collect::<Vec<_>>());
+    sheet.write_row(&std::iter::once(plain()).chain(heads).collect::<Vec<_>>());
     let values = figures.iter().map(|(_, value)| (value.clone(), Style::Figure));
-    sheet.row(&std::iter::once(plain()).chain(values).collect::<Vec<_>>());
+    sheet.write_row(&std::iter::once(plain()).chain(values).collect::<Vec<_>>());
 }
 
-fn begin(number: usize, boxes: &[&[(&'static str, Cell)]]) -> Sheet {
+fn begin_sheet(number: usize, boxes: &[&[(&'static str, Cell)]]) -> Sheet {
     let mut sheet = Sheet::begin(number, "31869B", 0, &[12.0; 50]);
     for figures in boxes {
         box_of(&mut sheet, figures);
-        sheet.row(&[]);
+        sheet.write_row(&[]);
     }
-    while sheet.rows() < 8 {
-        sheet.row(&[]);
+    while sheet.row_count() < 8 {
+        sheet.write_row(&[]);
     }
     sheet
 }
 
-fn line(sheet: &mut Sheet, indent: bool, cells: impl IntoIterator<Item = Cell>, style: Style) {
+fn write_line(sheet: &mut Sheet, indent: bool, cells: impl IntoIterator<Item = Cell>, style: Style) {
     let first = indent.then_some((Cell::Empty, Style::Plain));
-    sheet.row(&first.into_iter().chain(cells.into_iter().map(|cell| (cell, style))).collect::<Vec<_>>());
+    sheet.write_row(&first.into_iter().chain(cells.into_iter().map(|cell| (cell, style))).collect::<Vec<_>>());
 }
 
-fn whole(value: u128) -> Cell {
+fn whole_cell(value: u128) -> Cell {
     Cell::Number(value as f64)
 }
 
@@ -229,28 +228,28 @@ fn dtype_name(layer: &Layer, compat: bool) -> Cell {
 }
 
 /// Returns the first tensor's shape as four extents; further ones are multiplied into the last.
-fn extents(tensors: &[Tensor]) -> [Cell; 4] {
+fn four_extents(tensors: &[Tensor]) -> [Cell; 4] {
     let mut extents = [1u64; 4];
     for (index, extent) in tensors.first().iter().flat_map(|tensor| tensor.shape.iter().enumerate()) {
         let slot = &mut extents[index.min(3)];
         *slot = slot.saturating_mul(*extent);
     }
-    extents.map(|extent| whole(extent.into()))
+    extents.map(|extent| whole_cell(extent.into()))
 }
 
-fn bytes<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> u64 {
-    tensors.fold(0, |sum, tensor| sum.saturating_add(tensor.bytes()))
+fn total_bytes<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> u64 {
+    tensors.fold(0, |sum, tensor| sum.saturating_add(tensor.size_bytes()))
 }
 
 /// Operands after the second are constants, which the list of layers does not state.
 const FIRST_CONSTANT: usize = 2;
 
 fn weight_bytes(layer: &Layer) -> u64 {
-    bytes(layer.inputs.iter().skip(FIRST_CONSTANT))
+    total_bytes(layer.inputs.iter().skip(FIRST_CONSTANT))
 }
 
 /// Returns rows, reduction and columns of a matrix product.
-fn product(layer: &Layer) -> [u64; 3] {
+fn product_extents(layer: &Layer) -> [u64; 3] {
     match (layer.name.to_lowercase().as_str(), layer.inputs.as_slice()) {
         ("matmul" | "batch_matmul", [left, right, ..]) => match (left.shape.as_slice(), right.shape.as_slice()) {
             ([.., m, k], [.., inner, n]) if k == inner => [*m, *k, *n],
@@ -265,12 +264,12 @@ fn per_cycle(moved: Moved) -> Cell {
     Cell::Number((speed * 100.0).round() / 100.0)
 }
 
-fn part(part: f64, whole: f64) -> Cell {
-    if whole == 0.0 { "--".into() } else { percent(part, whole) }
+fn percent_or_dashes(part: f64, whole: f64) -> Cell {
+    if whole == 0.0 { "--".into() } else { percent_cell(part, whole) }
 }
 
-pub fn details(shown: &LayerFigures<'_>, number: usize) -> Packed {
-    let peak = |width| Cell::Number(shown.peak(Limit::Cube, width));
+pub fn pack_details(shown: &LayerFigures<'_>, number: usize) -> Packed {
+    let peak = |width| Cell::Number(shown.peak_tops(Limit::Cube, width));
     let mhz = shown.timeline.settings.tiu_mhz;
     let facts = shown.chip().facts();
     let condition = [
@@ -283,33 +282,33 @@ pub fn details(shown: &LayerFigures<'_>, number: usize) -> Packed {
         ("TPU Frequency(GHz)", Cell::Number(mhz / 1000.0)),
         ("DMA Frequency(GHz)", Cell::Number(facts.dma_mhz / 1000.0)),
     ];
-    let mut sheet = begin(number, &[&condition, &shown.specification()]);
+    let mut sheet = begin_sheet(number, &[&condition, &shown.specification_cells()]);
     let cycles = |sums: &LayerSums| sums.cycles + sums.load.cycles + sums.store.cycles;
     let all_cycles: i64 = shown.layers.iter().map(|(_, sums)| cycles(sums)).sum();
     let all_algorithm: u128 = shown.layers.iter().map(|(_, sums)| sums.algorithm).sum();
     for (index, (layer, sums)) in shown.layers.iter().enumerate() {
-        let row = row(shown, layer, sums, (cycles(sums), all_cycles, all_algorithm));
+        let row = layer_row(shown, layer, sums, (cycles(sums), all_cycles, all_algorithm));
         if index == 0 {
-            line(&mut sheet, false, row.iter().map(|(name, _)| (*name).into()), Style::Column);
+            write_line(&mut sheet, false, row.iter().map(|(name, _)| (*name).into()), Style::Column);
         }
-        line(&mut sheet, false, row.into_iter().map(|(_, value)| value), Style::Data);
+        write_line(&mut sheet, false, row.into_iter().map(|(_, value)| value), Style::Data);
     }
     sheet.finish()
 }
 
-fn row(
+fn layer_row(
     shown: &LayerFigures<'_>,
     layer: &Layer,
     sums: &LayerSums,
     totals: (i64, i64, u128),
 ) -> Vec<(&'static str, Cell)> {
     let (cycles, all_cycles, all_algorithm) = totals;
-    let [input, output] = [&layer.inputs, &layer.outputs].map(|tensors| extents(tensors));
-    let size = |tensors: &[Tensor]| whole(bytes(tensors.iter()).into());
+    let [input, output] = [&layer.inputs, &layer.outputs].map(|tensors| four_extents(tensors));
+    let size = |tensors: &[Tensor]| whole_cell(total_bytes(tensors.iter()).into());
     let weight = weight_bytes(layer);
-    let place = if layer.is_local || shown.compat() { "local" } else { "global" };
-    let [m, k, n] = if shown.compat() { [0; 3] } else { product(layer) };
-    let stride = if shown.compat() { [0; 2] } else { sums.stride };
+    let place = if layer.is_local || shown.is_compat() { "local" } else { "global" };
+    let [m, k, n] = if shown.is_compat() { [0; 3] } else { product_extents(layer) };
+    let stride = if shown.is_compat() { [0; 2] } else { sums.stride };
     let shapes: String = if layer.inputs.len() > 1 {
         let each = layer.inputs.iter().enumerate();
         each.map(|(index, tensor)| format!("tensor_{index}: {:?}", tensor.shape)).collect()
@@ -317,34 +316,34 @@ fn row(
         String::new()
     };
     let mut row: Vec<(&'static str, Cell)> = vec![
-        ("layer_id", whole(layer.id as u128)),
+        ("layer_id", whole_cell(layer.id as u128)),
         ("layer_name", layer.name.as_str().into()),
-        ("data_type", dtype_name(layer, shown.compat())),
+        ("data_type", dtype_name(layer, shown.is_compat())),
         ("layer_type", place.into()),
         ("engine_type", layer.engine.as_str().into()),
         ("load_bandwidth", per_cycle(sums.load)),
         ("store_bandwidth", per_cycle(sums.store)),
-        ("kh", whole(sums.kernel[0].into())),
-        ("kw", whole(sums.kernel[1].into())),
-        ("k_stride_h", whole(stride[0].into())),
-        ("k_stride_w", whole(stride[1].into())),
+        ("kh", whole_cell(sums.kernel[0].into())),
+        ("kw", whole_cell(sums.kernel[1].into())),
+        ("k_stride_h", whole_cell(stride[0].into())),
+        ("k_stride_w", whole_cell(stride[1].into())),
     ];
     row.extend(["iN", "iC", "iH", "iW"].into_iter().zip(input));
     row.extend(["oN", "oC", "oH", "oW"].into_iter().zip(output));
     row.extend([
         ("ifm", size(&layer.inputs)),
         ("ofm", size(&layer.outputs)),
-        ("m", whole(m.into())),
-        ("k", whole(k.into())),
-        ("n", whole(n.into())),
-        ("weight_size", whole(weight.into())),
-        ("feature_size", whole((bytes(layer.inputs.iter()) - weight).into())),
-        ("alg_ops", whole(sums.asked)),
+        ("m", whole_cell(m.into())),
+        ("k", whole_cell(k.into())),
+        ("n", whole_cell(n.into())),
+        ("weight_size", whole_cell(weight.into())),
+        ("feature_size", whole_cell((total_bytes(layer.inputs.iter()) - weight).into())),
+        ("alg_ops", whole_cell(sums.asked)),
         ("other_info", if shapes.is_empty() { Cell::Empty } else { shapes.into() }),
-        ("uarch_rate", part(sums.asked as f64, sums.done as f64)),
-        ("uarch_ops", whole(sums.done)),
-        ("alg_cycle", whole(sums.algorithm)),
-        ("alg_cycle_ratio", percent(sums.algorithm as f64, all_algorithm as f64)),
+        ("uarch_rate", percent_or_dashes(sums.asked as f64, sums.done as f64)),
+        ("uarch_ops", whole_cell(sums.done)),
+        ("alg_cycle", whole_cell(sums.algorithm)),
+        ("alg_cycle_ratio", percent_cell(sums.algorithm as f64, all_algorithm as f64)),
     ]);
     // Columns of a tiling search that the vendor's tool leaves empty.
     const TILING: [&str; 14] = [
@@ -365,10 +364,10 @@ fn row(
     ];
     row.extend(TILING.map(|name| (name, "-".into())));
     row.extend([
-        ("ddr<->l1/l2 bytes(B)", whole(sums.ddr_bytes.into())),
-        ("l1<->l2 bytes(B)", whole(sums.chip_bytes.into())),
+        ("ddr<->l1/l2 bytes(B)", whole_cell(sums.ddr_bytes.into())),
+        ("l1<->l2 bytes(B)", whole_cell(sums.chip_bytes.into())),
         ("sim_cycle", Cell::Number(cycles as f64)),
-        ("sim_cycle_ratio", percent(cycles as f64, all_cycles as f64)),
+        ("sim_cycle_ratio", percent_cell(cycles as f64, all_cycles as f64)),
     ]);
     row
 }
@@ -384,7 +383,7 @@ struct Category {
 
 const OTHERS: &str = "Others";
 
-fn category(layer: &str) -> &'static str {
+fn layer_category(layer: &str) -> &'static str {
     match layer.to_lowercase().as_str() {
         "active" | "leakyrelu" | "prelu" => "Active",
         "attention" | "fattention" => "Attention",
@@ -405,11 +404,11 @@ fn category(layer: &str) -> &'static str {
     }
 }
 
-/// Returns the categories sorted by decreasing time, with the rest last.
-fn categories(shown: &LayerFigures<'_>) -> Vec<(&'static str, Category)> {
+/// Returns the categories by decreasing time, with the rest last.
+fn sum_categories(shown: &LayerFigures<'_>) -> Vec<(&'static str, Category)> {
     let mut by_name: BTreeMap<&'static str, Category> = BTreeMap::new();
     for (layer, sums) in &shown.layers {
-        let own = by_name.entry(category(&layer.name)).or_default();
+        let own = by_name.entry(layer_category(&layer.name)).or_default();
         own.asked += sums.asked;
         own.done += sums.done;
         own.weight_bytes += weight_bytes(layer);
@@ -439,12 +438,12 @@ const CATEGORY_HEADS: [&str; 12] = [
 const CASE_HEADS: [&str; 6] =
     ["Case", "ReducedTime(us)", "CurrentTotalTime(us)", "Concurrency(%)", "macUtil(%)", "Remark"];
 
-fn thousandths(part: f64, whole: f64) -> Cell {
+fn thousandths_cell(part: f64, whole: f64) -> Cell {
     if whole == 0.0 { "--".into() } else { format!("{:.3}%", part / whole * 100.0).into() }
 }
 
-pub fn summary(shown: &LayerFigures<'_>, overall: Overall, number: usize) -> Packed {
-    let peak = |width| Cell::Number(shown.peak(Limit::Cube, width));
+pub fn pack_summary(shown: &LayerFigures<'_>, overall: Overall, number: usize) -> Packed {
+    let peak = |width| Cell::Number(shown.peak_tops(Limit::Cube, width));
     let (facts, mhz) = (shown.chip().facts(), shown.timeline.settings.tiu_mhz);
     let condition = [
         ("Network", shown.network_name()),
@@ -458,8 +457,8 @@ pub fn summary(shown: &LayerFigures<'_>, overall: Overall, number: usize) -> Pac
         ("TPU Frequency(MHz)", Cell::Number(mhz)),
         ("DMA Frequency(MHz)", Cell::Number(facts.dma_mhz)),
     ];
-    let mut sheet = begin(number, &[&condition, &shown.specification()]);
-    let categories = categories(shown);
+    let mut sheet = begin_sheet(number, &[&condition, &shown.specification_cells()]);
+    let categories = sum_categories(shown);
     let total = categories.iter().fold(Category::default(), |sum, (_, own)| Category {
         asked: sum.asked + own.asked,
         done: sum.done + own.done,
@@ -467,63 +466,66 @@ pub fn summary(shown: &LayerFigures<'_>, overall: Overall, number: usize) -> Pac
         cycles: sum.cycles + own.cycles,
         operations: BTreeSet::new(),
     });
-    line(&mut sheet, true, CATEGORY_HEADS.map(Cell::from), Style::Column);
+    write_line(&mut sheet, true, CATEGORY_HEADS.map(Cell::from), Style::Column);
     for (name, own) in &categories {
         let names: Vec<String> = own.operations.iter().map(|name| format!("'{name}'")).collect();
-        line(
+        write_line(
             &mut sheet,
             true,
-            figures(name, own, &total, mhz, "-".into(), format!("{{{}}}", names.join(", "))),
+            figure_cells(name, own, &total, mhz, "-".into(), format!("{{{}}}", names.join(", "))),
             Style::Data,
         );
     }
     // The vendor's tool assumes a clock of 1 GHz.
-    let second = if shown.compat() { 1e9 } else { mhz * 1e6 };
-    let rate = Cell::Number(if total.cycles > 0 { hundredths(second / total.cycles as f64) } else { 0.0 });
-    let mut last = figures("Overall", &total, &total, mhz, rate, "-".to_owned());
+    let second = if shown.is_compat() { 1e9 } else { mhz * 1e6 };
+    let rate = Cell::Number(if total.cycles > 0 { round_hundredths(second / total.cycles as f64) } else { 0.0 });
+    let mut last = figure_cells("Overall", &total, &total, mhz, rate, "-".to_owned());
     for column in [2, 6, 9] {
         last[column] = "100%".into();
     }
-    line(&mut sheet, true, last, Style::Figure);
-    sheet.row(&[]);
-    sheet.row(&[]);
-    line(&mut sheet, true, CASE_HEADS.map(Cell::from), Style::Column);
-    for case in cases(shown, &categories, overall) {
-        line(&mut sheet, true, case, Style::Data);
+    write_line(&mut sheet, true, last, Style::Figure);
+    sheet.write_row(&[]);
+    sheet.write_row(&[]);
+    write_line(&mut sheet, true, CASE_HEADS.map(Cell::from), Style::Column);
+    for case in estimate_cases(shown, &categories, overall) {
+        write_line(&mut sheet, true, case, Style::Data);
     }
     sheet.finish()
 }
 
-fn hundredths(value: f64) -> f64 {
+fn round_hundredths(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
-fn figures(name: &str, own: &Category, total: &Category, mhz: f64, rate: Cell, operations: String) -> [Cell; 12] {
+fn figure_cells(name: &str, own: &Category, total: &Category, mhz: f64, rate: Cell, operations: String) -> [Cell; 12] {
     [
         name.into(),
-        whole(own.asked),
-        thousandths(own.asked as f64, total.asked as f64),
-        whole(own.weight_bytes.into()),
-        whole(own.done),
-        thousandths(own.asked as f64, own.done as f64),
-        thousandths(own.done as f64, total.done as f64),
+        whole_cell(own.asked),
+        thousandths_cell(own.asked as f64, total.asked as f64),
+        whole_cell(own.weight_bytes.into()),
+        whole_cell(own.done),
+        thousandths_cell(own.asked as f64, own.done as f64),
+        thousandths_cell(own.done as f64, total.done as f64),
         Cell::Number(own.cycles as f64),
         Cell::Number((own.cycles as f64 / mhz * 1000.0).round() / 1000.0),
-        thousandths(own.cycles as f64, total.cycles as f64),
+        thousandths_cell(own.cycles as f64, total.cycles as f64),
         rate,
         operations.into(),
     ]
 }
 
-/// Returns the estimated network time with fully overlapped engines, and then with one category at a time reduced to
-/// its time at the peak of the cube or of the category's own units.
-fn cases(shown: &LayerFigures<'_>, categories: &[(&'static str, Category)], overall: Overall) -> Vec<[Cell; 6]> {
+/// Estimates the network time with overlapped engines, then with each category at its peak rate in turn.
+fn estimate_cases(
+    shown: &LayerFigures<'_>,
+    categories: &[(&'static str, Category)],
+    overall: Overall,
+) -> Vec<[Cell; 6]> {
     // Cores run concurrently, but the vendor's tool sums their times.
     let cores: HashSet<u32> = shown.layers.iter().map(|(layer, _)| layer.core).collect();
-    let cores = if shown.compat() { 1 } else { cores.len().max(1) };
+    let cores = if shown.is_compat() { 1 } else { cores.len().max(1) };
     let per_core = |cycles: i64| cycles as f64 / shown.timeline.settings.tiu_mhz / cores as f64;
-    let width = Width::of(shown.network.map_or("", |network| network.mode.as_str()));
-    let needed = shown.network.map(|network| network.operations as f64 / shown.peak(Limit::Cube, width) / 1e6);
+    let width = Width::from_mode(shown.network.map_or("", |network| network.mode.as_str()));
+    let needed = shown.network.map(|network| network.operations as f64 / shown.peak_tops(Limit::Cube, width) / 1e6);
     let use_of = |time: f64| match needed {
         Some(needed) if time > 0.0 => Cell::Number((needed / time * 1e5).round() / 1e3),
         _ => "--".into(),
@@ -552,8 +554,8 @@ fn cases(shown: &LayerFigures<'_>, categories: &[(&'static str, Category)], over
     for own_units in [false, true] {
         let mut time = tiu_us;
         for (name, own) in categories {
-            let limit = if own_units { Limit::of(name) } else { Limit::Cube };
-            let (took, least) = (per_core(own.cycles), own.asked as f64 / shown.peak(limit, width) / 1e6);
+            let limit = if own_units { Limit::of_category(name) } else { Limit::Cube };
+            let (took, least) = (per_core(own.cycles), own.asked as f64 / shown.peak_tops(limit, width) / 1e6);
             time -= took - least;
             let units = if own_units { "of the units it uses" } else { "of the cube" };
             let remark = format!("{name} in the time its operations take at the peak {units}");

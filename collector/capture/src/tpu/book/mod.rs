@@ -18,7 +18,7 @@ use super::core::{Core, ENGINES};
 use super::event::Event;
 use super::timeline::Timeline;
 use super::{Result, cdma::Port, output};
-use engines::{CoreTotals, number, percent, speed};
+use engines::{CoreTotals, number_cell, percent_cell, speed_cell};
 use rayon::prelude::*;
 use row::Rows;
 use sheet::{Cell, MAX_ROWS, Sheet, Style};
@@ -27,7 +27,6 @@ use sums::{DmaSums, TiuSums};
 use zip::{Packed, ZipMember};
 
 pub const FOLDER: &str = "PerfDoc";
-/// File name of the workbook.
 pub const BOOK: &str = "PerfAI_output.xlsx";
 pub const TABLE: &str = "PerfAI_output.csv";
 /// Number of highlighted columns.
@@ -64,32 +63,33 @@ impl<'a> Owner<'a> {
     }
 }
 
-/// Writes workbook and table. `cores` limits the cores in the workbook.
-pub fn write(timeline: &Timeline, directory: &Path, cores: Option<u32>) -> Result<()> {
+/// Writes the workbook and the table; `cores` limits the cores in the workbook.
+pub fn write_book(timeline: &Timeline, directory: &Path, cores: Option<u32>) -> Result<()> {
     let folder = directory.join(FOLDER);
-    let owners = owners(timeline, cores);
-    let totals = totals(timeline);
-    let total_ns = super::summary::summarise(timeline).map_or(0, |summary| summary.total_ns);
+    let owners = list_owners(timeline, cores);
+    let totals = core_totals(timeline);
+    let total_ns = super::summary::sum_timeline(timeline).map_or(0, |summary| summary.total_ns);
     let layers = timeline.layers.as_ref().map(|layers| layers::LayerFigures::new(timeline, layers));
     // Number of sheets before those of the engines.
     let before = 1 + if layers.is_some() { layers::SHEETS.len() } else { 0 };
     // Started first, since writing the table takes longest.
-    let table = || output::write(&folder.join(TABLE), |file| table::write(timeline, file));
-    let sheets =
-        || owners.par_iter().enumerate().map(|(index, owner)| sheet(timeline, *owner, before + index + 1)).collect();
+    let table = || output::write_file(&folder.join(TABLE), |file| table::write_table(timeline, file));
+    let sheets = || {
+        owners.par_iter().enumerate().map(|(index, owner)| pack_sheet(timeline, *owner, before + index + 1)).collect()
+    };
     let (table, sheets): (Result<()>, Vec<Packed>) = rayon::join(table, sheets);
     table?;
-    let mut members = parts(&owners, layers.is_some());
+    let mut members = package_members(&owners, layers.is_some());
     if let Some(shown) = &layers {
-        let overall = engines::overall(timeline, &totals, total_ns);
-        members.extend([layers::summary(shown, overall, 1), layers::details(shown, 2)]);
+        let overall = engines::overall_totals(timeline, &totals, total_ns);
+        members.extend([layers::pack_summary(shown, overall, 1), layers::pack_details(shown, 2)]);
     }
-    members.push(engines::write(timeline, &totals, total_ns, before));
+    members.push(engines::pack_engines(timeline, &totals, total_ns, before));
     members.extend(sheets);
-    output::write(&folder.join(BOOK), |file| zip::write(&members, file))
+    output::write_file(&folder.join(BOOK), |file| zip::write_archive(&members, file))
 }
 
-fn owners(timeline: &Timeline, cores: Option<u32>) -> Vec<Owner<'_>> {
+fn list_owners(timeline: &Timeline, cores: Option<u32>) -> Vec<Owner<'_>> {
     let shown = timeline.cores.iter().filter(|core| cores.is_none_or(|count| core.id < count));
     let mut owners: Vec<Owner<'_>> =
         shown.flat_map(|core| timeline.engines_of(core).map(move |engine| Owner::Core(core, engine))).collect();
@@ -97,13 +97,13 @@ fn owners(timeline: &Timeline, cores: Option<u32>) -> Vec<Owner<'_>> {
     owners
 }
 
-fn totals(timeline: &Timeline) -> Vec<CoreTotals> {
+fn core_totals(timeline: &Timeline) -> Vec<CoreTotals> {
     let of_core = |core: &Core| {
         let [_, gdma, sdma] = ENGINES.map(|engine| match engine {
             Engine::Tiu => DmaSums::default(),
-            engine => sums::dma(timeline.core_events(core, engine)),
+            engine => sums::sum_dma(timeline.core_events(core, engine)),
         });
-        let (tiu, _) = sums::tiu(timeline.core_events(core, Engine::Tiu));
+        let (tiu, _) = sums::sum_tiu(timeline.core_events(core, Engine::Tiu));
         CoreTotals { tiu, dma: [gdma, sdma, DmaSums::default()] }
     };
     let mut totals: Vec<CoreTotals> = timeline.cores.par_iter().map(of_core).collect();
@@ -111,41 +111,41 @@ fn totals(timeline: &Timeline) -> Vec<CoreTotals> {
     for event in timeline.ports.iter().flat_map(|port| timeline.port_events(port)) {
         let core = event.core.map_or(last, |core| core as usize);
         if let Some(totals) = totals.get_mut(core) {
-            totals.dma[2].add(&event);
+            totals.dma[2].add_event(&event);
         }
     }
     totals
 }
 
-fn sheet(timeline: &Timeline, owner: Owner<'_>, number: usize) -> Packed {
+fn pack_sheet(timeline: &Timeline, owner: Owner<'_>, number: usize) -> Packed {
     match owner.engine() {
         Engine::Tiu => tiu_sheet(timeline, owner, number),
         _ => dma_sheet(timeline, owner, number),
     }
 }
 
-fn widths(names: &[String]) -> Vec<f64> {
+fn column_widths(names: &[String]) -> Vec<f64> {
     names.iter().map(|name| (name.len() as f64 * 1.05).max(7.0)).collect()
 }
 
-fn records(timeline: &Timeline, owner: Owner<'_>, names: &[String], sheet: &mut Sheet) {
+fn write_records(timeline: &Timeline, owner: Owner<'_>, names: &[String], sheet: &mut Sheet) {
     let heads: Vec<(Cell, Style)> = names.iter().map(|name| (name.as_str().into(), Style::Column)).collect();
-    sheet.row(&heads);
+    sheet.write_row(&heads);
     let hexadecimal: Vec<bool> = names.iter().map(|name| columns::is_hexadecimal(name)).collect();
     let mut rows = Rows::new(names, timeline.layers.as_ref());
-    for event in owner.events(timeline).take(MAX_ROWS - sheet.rows()) {
-        sheet.record(rows.of(&event), &hexadecimal, KEYS);
+    for event in owner.events(timeline).take(MAX_ROWS - sheet.row_count()) {
+        sheet.write_record(rows.event_cells(&event), &hexadecimal, KEYS);
     }
 }
 
-fn heads<const N: usize>(title: &str, gap: usize, names: [&str; N]) -> Vec<(Cell, Style)> {
+fn head_cells<const N: usize>(title: &str, gap: usize, names: [&str; N]) -> Vec<(Cell, Style)> {
     let mut row = vec![(title.into(), Style::Title)];
     row.extend((0..gap).map(|_| (Cell::Empty, Style::Plain)));
     row.extend(names.map(|name| (Cell::from(name), Style::Head)));
     row
 }
 
-fn figures(title: &str, gap: usize, cells: impl IntoIterator<Item = Cell>) -> Vec<(Cell, Style)> {
+fn figure_cells(title: &str, gap: usize, cells: impl IntoIterator<Item = Cell>) -> Vec<(Cell, Style)> {
     let mut row = vec![(title.into(), Style::Title)];
     row.extend((0..gap).map(|_| (Cell::Empty, Style::Plain)));
     row.extend(cells.into_iter().map(|cell| (cell, Style::Figure)));
@@ -153,7 +153,7 @@ fn figures(title: &str, gap: usize, cells: impl IntoIterator<Item = Cell>) -> Ve
 }
 
 /// Inserts cells into a row, starting at a column (0 is A).
-fn beside(mut row: Vec<(Cell, Style)>, column: usize, cells: Vec<(Cell, Style)>) -> Vec<(Cell, Style)> {
+fn insert_cells(mut row: Vec<(Cell, Style)>, column: usize, cells: Vec<(Cell, Style)>) -> Vec<(Cell, Style)> {
     while row.len() < column {
         row.push((Cell::Empty, Style::Plain));
     }
@@ -203,10 +203,10 @@ const STATISTICS: [&str; 11] = [
 
 fn tiu_sheet(timeline: &Timeline, owner: Owner<'_>, number_of_sheet: usize) -> Packed {
     const BOX: usize = 14;
-    let names = row::columns(columns::tiu(), owner.events(timeline));
-    let (total, kinds) = sums::tiu(owner.events(timeline));
-    let mut sheet = Sheet::begin(number_of_sheet, "008000", 0, &widths(&names));
-    let parameters = timeline.settings.chip.parameters(timeline.settings.tiu_mhz);
+    let names = row::used_columns(columns::tiu_columns(), owner.events(timeline));
+    let (total, kinds) = sums::sum_tiu(owner.events(timeline));
+    let mut sheet = Sheet::begin(number_of_sheet, "008000", 0, &column_widths(&names));
+    let parameters = timeline.settings.chip.report_parameters(timeline.settings.tiu_mhz);
     let parameter = |name: &str| {
         let label = match name {
             "CHIP ARCH" => "Chip Arch",
@@ -215,62 +215,62 @@ fn tiu_sheet(timeline: &Timeline, owner: Owner<'_>, number_of_sheet: usize) -> P
         };
         parameters.iter().find(|(key, _)| *key == label).map_or(Cell::Empty, |(_, value)| value.as_str().into())
     };
-    let row = heads(
+    let row = head_cells(
         "Performance",
         0,
         ["totalTiuCycle", "totalAlgCycle", "algTotalOps", "totalUArchOps", "uArchURate", "waitMsgTotalTime"],
     );
-    sheet.row(&beside(row, BOX, heads("Detail Spec", 0, SPECIFICATION)));
+    sheet.write_row(&insert_cells(row, BOX, head_cells("Detail Spec", 0, SPECIFICATION)));
     let whole = |value: u128| Cell::Number(value as f64);
-    let row = figures(
+    let row = figure_cells(
         "Summary",
         0,
         [
-            number(total.cycles),
+            number_cell(total.cycles),
             whole(total.algorithm),
             whole(total.asked),
             whole(total.done),
-            percent(total.asked as f64, total.done as f64),
-            number(total.waits),
+            percent_cell(total.asked as f64, total.done as f64),
+            number_cell(total.waits),
         ],
     );
     let values = SPECIFICATION.iter().map(|name| (parameter(name), Style::Figure)).collect();
-    sheet.row(&beside(row, BOX + 1, values));
-    sheet.row(&[]);
-    sheet.row(&beside(Vec::new(), BOX, heads("Description", 0, ["Field", "Description"])));
-    let mut lines: Vec<Vec<(Cell, Style)>> = vec![Vec::new(), heads("Statistics", 0, STATISTICS)];
+    sheet.write_row(&insert_cells(row, BOX + 1, values));
+    sheet.write_row(&[]);
+    sheet.write_row(&insert_cells(Vec::new(), BOX, head_cells("Description", 0, ["Field", "Description"])));
+    let mut lines: Vec<Vec<(Cell, Style)>> = vec![Vec::new(), head_cells("Statistics", 0, STATISTICS)];
     // Rows of types contain all cycles; the overall row excludes waits, like the box above.
     let overall = std::iter::once(("Overall", TiuSums { waits: 0, ..total }));
-    lines.extend(kinds.into_iter().chain(overall).map(|(name, sums)| statistics(name, &sums, &total)));
+    lines.extend(kinds.into_iter().chain(overall).map(|(name, sums)| statistics_row(name, &sums, &total)));
     for (index, line) in lines.into_iter().enumerate() {
         let field = FIELDS.get(index).map(|field| field.map(|text| (Cell::from(text), Style::Figure)).to_vec());
-        sheet.row(&beside(line, BOX + 1, field.unwrap_or_default()));
+        sheet.write_row(&insert_cells(line, BOX + 1, field.unwrap_or_default()));
     }
-    (5..8).for_each(|row| sheet.merge(format!("Q{row}:AD{row}")));
-    sheet.row(&[]);
-    records(timeline, owner, &names, &mut sheet);
+    (5..8).for_each(|row| sheet.merge_cells(format!("Q{row}:AD{row}")));
+    sheet.write_row(&[]);
+    write_records(timeline, owner, &names, &mut sheet);
     sheet.finish()
 }
 
-fn statistics(name: &str, sums: &TiuSums, total: &TiuSums) -> Vec<(Cell, Style)> {
+fn statistics_row(name: &str, sums: &TiuSums, total: &TiuSums) -> Vec<(Cell, Style)> {
     let whole = |value: u128| Cell::Number(value as f64);
     let part = |part: u128, all: u128| {
-        if name == "Overall" { "100.00%".into() } else { percent(part as f64, all as f64) }
+        if name == "Overall" { "100.00%".into() } else { percent_cell(part as f64, all as f64) }
     };
     let cycles = sums.cycles + sums.waits;
     let cells = [
         Cell::Empty,
         name.into(),
-        number(sums.count),
+        number_cell(sums.count),
         whole(sums.asked),
         part(sums.asked, total.asked),
         whole(sums.algorithm),
         part(sums.algorithm, total.algorithm),
         whole(sums.done),
-        percent(sums.asked as f64, sums.done as f64),
+        percent_cell(sums.asked as f64, sums.done as f64),
         part(sums.done, total.done),
-        number(cycles),
-        percent(cycles as f64, total.cycles as f64),
+        number_cell(cycles),
+        percent_cell(cycles as f64, total.cycles as f64),
     ];
     cells.into_iter().map(|cell| (cell, Style::Figure)).collect()
 }
@@ -280,18 +280,18 @@ fn dma_sheet(timeline: &Timeline, owner: Owner<'_>, number_of_sheet: usize) -> P
         // Both DMA engines of a core have the same columns, so that their sheets can be compared.
         Owner::Core(core, _) => {
             let both = [Engine::Gdma, Engine::Sdma].map(|engine| timeline.core_events(core, engine));
-            row::columns(columns::dma(), both.into_iter().flatten())
+            row::used_columns(columns::dma_columns(), both.into_iter().flatten())
         }
-        Owner::Port(_) => row::columns(columns::dma(), owner.events(timeline)),
+        Owner::Port(_) => row::used_columns(columns::dma_columns(), owner.events(timeline)),
     };
-    let sums = sums::dma(owner.events(timeline));
+    let sums = sums::sum_dma(owner.events(timeline));
     let colour = match owner.engine() {
         Engine::Gdma => "FFA500",
         Engine::Sdma => "D0CECE",
         Engine::Tiu | Engine::Cdma => "C0504D",
     };
-    let mut sheet = Sheet::begin(number_of_sheet, colour, 6, &widths(&names));
-    sheet.row(&heads(
+    let mut sheet = Sheet::begin(number_of_sheet, colour, 6, &column_widths(&names));
+    sheet.write_row(&head_cells(
         "Performance",
         1,
         [
@@ -306,32 +306,32 @@ fn dma_sheet(timeline: &Timeline, owner: Owner<'_>, number_of_sheet: usize) -> P
             "waitMsgTotalTime",
         ],
     ));
-    let all = if timeline.settings.compat { sums.working() } else { sums.cycles };
-    sheet.row(&figures(
+    let all = if timeline.settings.compat { sums.working_cycles() } else { sums.cycles };
+    sheet.write_row(&figure_cells(
         "Summary",
         1,
         [
-            number(all),
-            number(sums.working()),
-            number(sums.stalls),
-            percent(sums.stalls as f64, sums.cycles as f64),
-            number(sums.ddr.bytes),
-            number(sums.l2.bytes),
-            speed(timeline, sums.ddr),
-            speed(timeline, sums.l2),
-            number(sums.waits),
+            number_cell(all),
+            number_cell(sums.working_cycles()),
+            number_cell(sums.stalls),
+            percent_cell(sums.stalls as f64, sums.cycles as f64),
+            number_cell(sums.ddr.bytes),
+            number_cell(sums.l2.bytes),
+            speed_cell(timeline, sums.ddr),
+            speed_cell(timeline, sums.l2),
+            number_cell(sums.waits),
         ],
     ));
-    sheet.row(&[]);
-    sheet.row(&[]);
+    sheet.write_row(&[]);
+    sheet.write_row(&[]);
     let note =
         "*Stall Cycle: the time lost when the tensor unit and this engine wanted the same bank of memory at once.";
-    sheet.row(&[(note.into(), Style::Plain)]);
-    records(timeline, owner, &names, &mut sheet);
+    sheet.write_row(&[(note.into(), Style::Plain)]);
+    write_records(timeline, owner, &names, &mut sheet);
     sheet.finish()
 }
 
-fn parts(owners: &[Owner<'_>], has_layers: bool) -> Vec<Packed> {
+fn package_members(owners: &[Owner<'_>], has_layers: bool) -> Vec<Packed> {
     const HEAD: &str = r#"<?xml version="1.0" encoding="UTF-8" standalone="yes"?>"#;
     const MAIN: &str = "http://schemas.openxmlformats.org/spreadsheetml/2006/main";
     const RELATIONS: &str = "http://schemas.openxmlformats.org/package/2006/relationships";

@@ -31,23 +31,23 @@ struct RowShape {
     is_generated: bool,
 }
 
-fn shape(event: &Event<'_>) -> RowShape {
+fn row_shape(event: &Event<'_>) -> RowShape {
     let layout = event.descriptor.map_or(std::ptr::null(), |descriptor| descriptor.layout as *const DescriptorLayout);
     // System commands lack a key that other commands have.
-    let kind = event.names().kind.as_ptr();
+    let kind = event.operation_names().kind.as_ptr();
     RowShape { engine: event.engine, layout, kind, is_generated: event.is_generated() }
 }
 
 /// Returns the columns that occur in any of the events, or all columns if no event has registers.
-pub fn columns<'a>(all: Vec<String>, events: impl Iterator<Item = Event<'a>>) -> Vec<String> {
+pub fn used_columns<'a>(all: Vec<String>, events: impl Iterator<Item = Event<'a>>) -> Vec<String> {
     let (mut seen, mut keys, mut has_registers) = (HashSet::new(), HashSet::new(), false);
     for event in events {
-        if seen.insert(shape(&event)) {
+        if seen.insert(row_shape(&event)) {
             has_registers |= event.descriptor.is_some();
-            event.info(&mut |key, _| {
+            event.list_info(&mut |key, _| {
                 keys.insert(key.to_owned());
             });
-            event.extra(&mut |prefix, key, _| {
+            event.list_registers(&mut |prefix, key, _| {
                 keys.insert(format!("{prefix}{key}"));
             });
         }
@@ -62,15 +62,16 @@ impl<'a> Rows<'a> {
         Rows { by_name, shapes: HashMap::new(), cells, layers, filled: Vec::new(), recent: VecDeque::new() }
     }
 
-    /// Returns the cells of an event; `Value::None` for empty ones.
-    pub fn of(&mut self, event: &Event<'_>) -> &[Value<'a>] {
+    pub fn event_cells(&mut self, event: &Event<'_>) -> &[Value<'a>] {
         for column in self.filled.drain(..) {
             self.cells[column] = Value::None;
         }
-        let columns = self.shapes.entry(shape(event)).or_insert_with(|| {
+        let columns = self.shapes.entry(row_shape(event)).or_insert_with(|| {
             let (mut columns, by_name) = (Vec::new(), &self.by_name);
-            event.info(&mut |key, _| columns.push(by_name.get(key).copied()));
-            event.extra(&mut |prefix, key, _| columns.push(by_name.get(format!("{prefix}{key}").as_str()).copied()));
+            event.list_info(&mut |key, _| columns.push(by_name.get(key).copied()));
+            event.list_registers(&mut |prefix, key, _| {
+                columns.push(by_name.get(format!("{prefix}{key}").as_str()).copied())
+            });
             columns
         });
         let (mut next, cells, filled) = (columns.iter(), &mut self.cells, &mut self.filled);
@@ -80,38 +81,38 @@ impl<'a> Rows<'a> {
                 filled.push(*column);
             }
         };
-        event.info(&mut |_, value| put(value));
-        event.extra(&mut |_, _, value| put(value));
-        self.derive(event);
+        event.list_info(&mut |_, value| put(value));
+        event.list_registers(&mut |_, _, value| put(value));
+        self.set_derived(event);
         &self.cells
     }
 
-    fn set(&mut self, name: &str, value: Value<'a>) {
+    fn set_cell(&mut self, name: &str, value: Value<'a>) {
         if let Some(column) = self.by_name.get(name) {
             self.cells[*column] = value;
             self.filled.push(*column);
         }
     }
 
-    fn derive(&mut self, event: &Event<'_>) {
-        self.set("Core Id", event.core.map_or(Value::None, |core| Value::Int(i64::from(core))));
-        self.set("Global Idx", Value::Int(event.index as i64));
-        let layer = self.layers.and_then(|layers| layers.of(event));
-        self.set("Layer Id", layer.map_or(Value::Text("-"), |layer| Value::Int(layer.id as i64)));
-        self.set("Layer Name", Value::Text(layer.map_or("-", |layer| layer.name.as_str())));
+    fn set_derived(&mut self, event: &Event<'_>) {
+        self.set_cell("Core Id", event.core.map_or(Value::None, |core| Value::Int(i64::from(core))));
+        self.set_cell("Global Idx", Value::Int(event.index as i64));
+        let layer = self.layers.and_then(|layers| layers.layer_of(event));
+        self.set_cell("Layer Id", layer.map_or(Value::Text("-"), |layer| Value::Int(layer.id as i64)));
+        self.set_cell("Layer Name", Value::Text(layer.map_or("-", |layer| layer.name.as_str())));
         if event.engine == Engine::Tiu {
-            let (from, to) = dtypes(event);
-            self.set("Data Type", Value::Text(names::conversion(from, to)));
-            let mean = self.mean(event);
-            self.set("Avg Cycle Last 200", Value::Int(mean));
+            let (from, to) = operand_dtypes(event);
+            self.set_cell("Data Type", Value::Text(names::conversion_name(from, to)));
+            let mean = self.mean_cycles(event);
+            self.set_cell("Avg Cycle Last 200", Value::Int(mean));
         } else if event.is_system() {
-            self.set("Direction", Value::Text("-"));
-            self.set("Data Type", Value::Text("None"));
+            self.set_cell("Direction", Value::Text("-"));
+            self.set_cell("Data Type", Value::Text("None"));
         }
     }
 
     /// Returns the mean cycles of recent records, including the pause after each.
-    fn mean(&mut self, event: &Event<'_>) -> i64 {
+    fn mean_cycles(&mut self, event: &Event<'_>) -> i64 {
         if self.recent.len() == WINDOW {
             self.recent.pop_front();
         }
@@ -126,9 +127,9 @@ impl<'a> Rows<'a> {
 }
 
 /// Returns the element types of the first operand and the result.
-fn dtypes(event: &Event<'_>) -> (Option<u64>, Option<u64>) {
+fn operand_dtypes(event: &Event<'_>) -> (Option<u64>, Option<u64>) {
     if let Some(descriptor) = event.descriptor {
-        let value = |name| descriptor.layout.value(descriptor.bytes, name);
+        let value = |name| descriptor.layout.field_value(descriptor.bytes, name);
         let result = value("opt_res0_prec");
         return (value("opt_opd0_prec").or(result), result);
     }

@@ -9,14 +9,10 @@ use crate::tpu::event::value::{write_float, write_int, write_percent};
 pub enum Style {
     Plain = 0,
     Title = 1,
-    /// Column header in a box.
     Head = 2,
-    /// Column header of records.
     Column = 3,
     Figure = 4,
-    /// Highlighted value of a record.
     Key = 5,
-    /// Other value of a record.
     Data = 6,
 }
 
@@ -51,43 +47,42 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// Starts a sheet with a tab colour, a number of frozen rows, and column widths.
     pub fn begin(number: usize, colour: &str, frozen: usize, widths: &[f64]) -> Sheet {
         let member = ZipMember::new(format!("xl/worksheets/sheet{number}.xml"));
         let mut sheet = Sheet { member, text: Vec::with_capacity(PIECE), row: 0, merged: Vec::new() };
-        sheet.put(r#"<?xml version="1.0" encoding="UTF-8" standalone="yes"?>"#);
-        sheet.put(r#"<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">"#);
-        sheet.put(&format!(
+        sheet.put_text(r#"<?xml version="1.0" encoding="UTF-8" standalone="yes"?>"#);
+        sheet.put_text(r#"<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">"#);
+        sheet.put_text(&format!(
             r#"<sheetPr><tabColor rgb="FF{colour}"/></sheetPr><sheetViews><sheetView workbookViewId="0">"#
         ));
         if frozen > 0 {
             let top = frozen + 1;
-            sheet.put(&format!(
+            sheet.put_text(&format!(
                 r#"<pane ySplit="{frozen}" topLeftCell="A{top}" activePane="bottomLeft" state="frozen"/>"#
             ));
         }
-        sheet.put("</sheetView></sheetViews><cols>");
+        sheet.put_text("</sheetView></sheetViews><cols>");
         for (index, width) in widths.iter().enumerate() {
             let number = index + 1;
-            sheet.put(&format!(r#"<col min="{number}" max="{number}" width="{width:.1}" customWidth="1"/>"#));
+            sheet.put_text(&format!(r#"<col min="{number}" max="{number}" width="{width:.1}" customWidth="1"/>"#));
         }
-        sheet.put("</cols><sheetData>");
+        sheet.put_text("</cols><sheetData>");
         sheet
     }
 
-    fn put(&mut self, text: &str) {
+    fn put_text(&mut self, text: &str) {
         self.text.extend_from_slice(text.as_bytes());
     }
 
-    pub fn rows(&self) -> usize {
+    pub fn row_count(&self) -> usize {
         self.row
     }
 
-    pub fn row(&mut self, cells: &[(Cell, Style)]) {
+    pub fn write_row(&mut self, cells: &[(Cell, Style)]) {
         self.open_row();
         for (cell, style) in cells {
             match cell {
-                Cell::Empty => self.put("<c/>"),
+                Cell::Empty => self.put_text("<c/>"),
                 Cell::Number(value) => {
                     self.open_cell(*style, b"><v>");
                     if value.fract() == 0.0 && value.abs() < 1e15 {
@@ -95,12 +90,12 @@ impl Sheet {
                     } else {
                         write_float(*value, &mut self.text);
                     }
-                    self.put("</v></c>");
+                    self.put_text("</v></c>");
                 }
                 Cell::Text(text) => {
                     self.open_cell(*style, b" t=\"str\"><v>");
-                    escape(text, &mut self.text);
-                    self.put("</v></c>");
+                    escape_xml(text, &mut self.text);
+                    self.put_text("</v></c>");
                 }
             }
         }
@@ -108,7 +103,7 @@ impl Sheet {
     }
 
     /// Writes a row of a record. The first `keys` columns are highlighted.
-    pub fn record(&mut self, values: &[Value<'_>], is_hexadecimal: &[bool], keys: usize) {
+    pub fn write_record(&mut self, values: &[Value<'_>], is_hexadecimal: &[bool], keys: usize) {
         self.open_row();
         let is_empty = |value: &Value<'_>| matches!(value, Value::None | Value::Text("" | " "));
         let used = values.iter().rposition(|value| !is_empty(value)).map_or(0, |last| last + 1);
@@ -116,8 +111,8 @@ impl Sheet {
             let style = if index < keys { Style::Key } else { Style::Data };
             match (value, is_hexadecimal[index]) {
                 (Value::None | Value::Text("" | " "), _) => self.text.extend_from_slice(b"<c/>"),
-                (Value::Int(number), true) => self.hexadecimal(style, *number as u128),
-                (Value::Big(number), true) => self.hexadecimal(style, *number),
+                (Value::Int(number), true) => self.write_hexadecimal(style, *number as u128),
+                (Value::Big(number), true) => self.write_hexadecimal(style, *number),
                 (Value::Int(number), false) => {
                     self.open_cell(style, b"><v>");
                     write_int(*number, &mut self.text);
@@ -125,7 +120,7 @@ impl Sheet {
                 }
                 (Value::Big(_) | Value::Float(_), _) => {
                     self.open_cell(style, b"><v>");
-                    value.write(&mut self.text);
+                    value.append_to(&mut self.text);
                     self.text.extend_from_slice(b"</v></c>");
                 }
                 (Value::Percent(part), _) => {
@@ -135,7 +130,7 @@ impl Sheet {
                 }
                 (Value::Text(text), _) => {
                     self.open_cell(style, b" t=\"str\"><v>");
-                    escape(text, &mut self.text);
+                    escape_xml(text, &mut self.text);
                     self.text.extend_from_slice(b"</v></c>");
                 }
             }
@@ -143,7 +138,7 @@ impl Sheet {
         self.close_row();
     }
 
-    fn hexadecimal(&mut self, style: Style, number: u128) {
+    fn write_hexadecimal(&mut self, style: Style, number: u128) {
         self.open_cell(style, b" t=\"str\"><v>0x");
         let digits = (number.max(1).ilog2() / 4) as usize;
         for digit in (0..=digits).rev() {
@@ -175,24 +170,24 @@ impl Sheet {
     }
 
     /// Merges cells, given as `Q5:AD5`.
-    pub fn merge(&mut self, cells: impl Into<String>) {
+    pub fn merge_cells(&mut self, cells: impl Into<String>) {
         self.merged.push(cells.into());
     }
 
     pub fn finish(mut self) -> Packed {
-        self.put("</sheetData>");
+        self.put_text("</sheetData>");
         if !self.merged.is_empty() {
             let merged: String = self.merged.iter().map(|cells| format!(r#"<mergeCell ref="{cells}"/>"#)).collect();
-            self.put(&format!("<mergeCells count=\"{}\">{merged}</mergeCells>", self.merged.len()));
+            self.put_text(&format!("<mergeCells count=\"{}\">{merged}</mergeCells>", self.merged.len()));
         }
-        self.put("</worksheet>");
+        self.put_text("</worksheet>");
         self.member.add(&self.text);
         self.member.finish()
     }
 }
 
 /// Appends escaped text. Characters that XML cannot represent become question marks.
-pub fn escape(text: &str, out: &mut Vec<u8>) {
+pub fn escape_xml(text: &str, out: &mut Vec<u8>) {
     for character in text.chars() {
         match character {
             '<' => out.extend_from_slice(b"&lt;"),
@@ -205,6 +200,6 @@ pub fn escape(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Style sheet with the formats in the order of `Style`.
+/// In the order of `Style`.
 pub const STYLES: &str = r#"<?xml version="1.0" encoding="UTF-8" standalone="yes"?>
 <styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><fonts count="3"><font><sz val="11"/><name val="Calibri"/></font><font><b/><sz val="10"/><color rgb="FF000000"/><name val="等线"/></font><font><b/><sz val="10"/><color rgb="FFFFFFFF"/><name val="Calibri"/></font></fonts><fills count="7"><fill><patternFill patternType="none"/></fill><fill><patternFill patternType="gray125"/></fill><fill><patternFill patternType="solid"><fgColor rgb="FFFFFFFF"/></patternFill></fill><fill><patternFill patternType="solid"><fgColor rgb="FF548235"/></patternFill></fill><fill><patternFill patternType="solid"><fgColor rgb="FF305496"/></patternFill></fill><fill><patternFill patternType="solid"><fgColor rgb="FFF2F2F2"/></patternFill></fill><fill><patternFill patternType="solid"><fgColor rgb="FFFCE4D6"/></patternFill></fill></fills><borders count="2"><border/><border><left style="thin"/><right style="thin"/><top style="thin"/><bottom style="thin"/></border></borders><cellStyleXfs count="1"><xf numFmtId="0" fontId="0" fillId="0" borderId="0"/></cellStyleXfs><cellXfs count="7"><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0"/><xf numFmtId="0" fontId="1" fillId="2" borderId="0" xfId="0" applyFont="1" applyFill="1"/><xf numFmtId="0" fontId="2" fillId="3" borderId="1" xfId="0" applyFont="1" applyFill="1" applyBorder="1"/><xf numFmtId="0" fontId="2" fillId="4" borderId="0" xfId="0" applyFont="1" applyFill="1"/><xf numFmtId="0" fontId="1" fillId="5" borderId="1" xfId="0" applyFont="1" applyFill="1" applyBorder="1"/><xf numFmtId="0" fontId="1" fillId="6" borderId="1" xfId="0" applyFont="1" applyFill="1" applyBorder="1" applyAlignment="1"><alignment horizontal="right" vertical="top"/></xf><xf numFmtId="0" fontId="1" fillId="0" borderId="0" xfId="0" applyFont="1"/></cellXfs><cellStyles count="1"><cellStyle name="Normal" xfId="0" builtinId="0"/></cellStyles></styleSheet>"#;

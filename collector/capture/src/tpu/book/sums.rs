@@ -19,7 +19,6 @@ pub struct TiuSums {
     pub done: u128,
 }
 
-/// Totals of a DMA engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DmaSums {
     pub cycles: i64,
@@ -30,17 +29,17 @@ pub struct DmaSums {
     pub l2: Moved,
 }
 
-pub fn tiu<'a>(events: impl Iterator<Item = Event<'a>>) -> (TiuSums, Vec<(&'static str, TiuSums)>) {
+pub fn sum_tiu<'a>(events: impl Iterator<Item = Event<'a>>) -> (TiuSums, Vec<(&'static str, TiuSums)>) {
     let mut kinds: Vec<(&'static str, TiuSums)> = Vec::new();
     for event in events {
-        let kind = event.names().kind;
+        let kind = event.operation_names().kind;
         let place = kinds.iter().position(|(known, _)| std::ptr::eq(*known, kind) || *known == kind);
         let place = place.unwrap_or_else(|| {
             kinds.push((kind, TiuSums::default()));
             kinds.len() - 1
         });
-        let (work, sums) = (tiu::work(&event), &mut kinds[place].1);
-        let is_wait = !event.is_rvt() && event.operation() == (Some(Engine::Tiu.system_op()), 9);
+        let (work, sums) = (tiu::event_work(&event), &mut kinds[place].1);
+        let is_wait = !event.is_rvt() && event.operation_codes() == (Some(Engine::Tiu.system_op()), 9);
         sums.count += 1;
         *(if is_wait { &mut sums.waits } else { &mut sums.cycles }) += event.record.cycles;
         sums.algorithm += work.cycles;
@@ -58,21 +57,21 @@ pub fn tiu<'a>(events: impl Iterator<Item = Event<'a>>) -> (TiuSums, Vec<(&'stat
     (total, kinds)
 }
 
-pub fn dma<'a>(events: impl Iterator<Item = Event<'a>>) -> DmaSums {
+pub fn sum_dma<'a>(events: impl Iterator<Item = Event<'a>>) -> DmaSums {
     let mut sums = DmaSums::default();
     for event in events {
-        sums.add(&event);
+        sums.add_event(&event);
     }
     sums
 }
 
 impl DmaSums {
-    pub fn add(&mut self, event: &Event<'_>) {
-        let traffic = dma::traffic(event);
+    pub fn add_event(&mut self, event: &Event<'_>) {
+        let traffic = dma::event_traffic(event);
         self.cycles += event.record.cycles;
         self.stalls += traffic.stall;
         if event.is_system() {
-            let (_, sub) = event.operation();
+            let (_, sub) = event.operation_codes();
             let is_wait = sub == 4 || event.engine == Engine::Cdma && sub == 6;
             self.waits += if is_wait { event.record.cycles } else { 0 };
             return;
@@ -91,7 +90,7 @@ impl DmaSums {
         moved.cycles += event.record.cycles;
     }
 
-    pub fn working(&self) -> i64 {
+    pub fn working_cycles(&self) -> i64 {
         self.cycles - self.waits
     }
 

@@ -11,7 +11,7 @@ use std::io::Write;
 
 const PIECE: usize = 1 << 16;
 
-pub fn write(timeline: &Timeline, out: &mut impl Write) -> std::io::Result<()> {
+pub fn write_table(timeline: &Timeline, out: &mut impl Write) -> std::io::Result<()> {
     let mut events: Vec<(i64, i64, u64, u32, CellSource)> = Vec::new();
     for (core, own) in timeline.cores.iter().enumerate() {
         for (slot, engine) in ENGINES.into_iter().enumerate() {
@@ -21,7 +21,7 @@ pub fn write(timeline: &Timeline, out: &mut impl Write) -> std::io::Result<()> {
                     record.start,
                     record.end,
                     record.id + 1,
-                    engine.id(),
+                    engine.report_id(),
                     CellSource { part: core, slot, index: index as u32 },
                 )
             }));
@@ -31,11 +31,11 @@ pub fn write(timeline: &Timeline, out: &mut impl Write) -> std::io::Result<()> {
         let records = own.stream.records.iter().enumerate();
         events.extend(records.map(|(index, record)| {
             let source = CellSource { part: port, slot: PORT, index: index as u32 };
-            (record.start, record.end, record.id, Engine::Cdma.id(), source)
+            (record.start, record.end, record.id, Engine::Cdma.report_id(), source)
         }));
     }
     events.sort_unstable();
-    let names = names(timeline);
+    let names = column_names(timeline);
     out.write_all(names.join(",").as_bytes())?;
     out.write_all(b"\n")?;
     let is_speed: Vec<bool> = names.iter().map(|name| name.contains("Bandwidth")).collect();
@@ -46,7 +46,7 @@ pub fn write(timeline: &Timeline, out: &mut impl Write) -> std::io::Result<()> {
     for (_, _, _, _, source) in events {
         let event = source.event(timeline);
         let rows = rows[source.part][source.slot].get_or_insert_with(|| Rows::new(&names, timeline.layers.as_ref()));
-        for (index, value) in rows.of(&event).iter().enumerate() {
+        for (index, value) in rows.event_cells(&event).iter().enumerate() {
             if index > 0 {
                 text.push(b',');
             }
@@ -57,7 +57,7 @@ pub fn write(timeline: &Timeline, out: &mut impl Write) -> std::io::Result<()> {
                 }
                 // Speeds have a decimal point even if they are zero.
                 Value::Int(value) if is_speed[index] => write_float(*value as f64, &mut text),
-                value => value.write(&mut text),
+                value => value.append_to(&mut text),
             }
         }
         text.push(b'\n');
@@ -89,12 +89,12 @@ impl CellSource {
     }
 }
 
-fn names(timeline: &Timeline) -> Vec<String> {
+fn column_names(timeline: &Timeline) -> Vec<String> {
     let tiu = timeline.cores.iter().flat_map(|core| timeline.core_events(core, Engine::Tiu));
-    let mut names = row::columns(columns::tiu(), tiu);
+    let mut names = row::used_columns(columns::tiu_columns(), tiu);
     let engines = [Engine::Gdma, Engine::Sdma];
     let dma = timeline.cores.iter().flat_map(|core| engines.map(|engine| timeline.core_events(core, engine)));
-    for name in row::columns(columns::dma(), dma.flatten()) {
+    for name in row::used_columns(columns::dma_columns(), dma.flatten()) {
         if !names.contains(&name) {
             names.push(name);
         }

@@ -41,14 +41,14 @@ impl ZipMember {
 /// Maximum size of a member and of the archive without ZIP64.
 const LIMIT: u64 = u32::MAX as u64;
 
-pub fn write(members: &[Packed], out: &mut impl Write) -> std::io::Result<()> {
+pub fn write_archive(members: &[Packed], out: &mut impl Write) -> std::io::Result<()> {
     let (mut offset, mut directory) = (0u64, Vec::new());
     for member in members {
         let too_large = member.size > LIMIT || offset + member.bytes.len() as u64 > LIMIT;
         if too_large {
             return Err(std::io::Error::other(format!("`{}` makes the workbook larger than 4 GiB", member.name)));
         }
-        let head = head(member);
+        let head = shared_head(member);
         directory.extend_from_slice(b"PK\x01\x02\x14\x00");
         directory.extend_from_slice(&head);
         // No comment, first disk, no attributes.
@@ -71,7 +71,7 @@ pub fn write(members: &[Packed], out: &mut impl Write) -> std::io::Result<()> {
 }
 
 /// Returns the fields shared by a member's local header and its directory entry.
-fn head(member: &Packed) -> Vec<u8> {
+fn shared_head(member: &Packed) -> Vec<u8> {
     const VERSION: u16 = 20;
     const NAMES_ARE_UTF8: u16 = 1 << 11;
     const DEFLATED: u16 = 8;

@@ -14,7 +14,6 @@ use super::record::{Label, NONE, Origin, Record, RecordedCommand};
 use super::settings::Settings;
 pub use value::Value;
 
-/// A descriptor and its layout.
 #[derive(Clone, Copy, Debug)]
 pub struct Descriptor<'a> {
     pub layout: &'static DescriptorLayout,
@@ -28,10 +27,9 @@ pub struct Event<'a> {
     pub engine: Engine,
     /// Core that the record is displayed under, if known.
     pub core: Option<u32>,
-    /// Index among the records of the engine.
+    /// Index among the engine's records.
     pub index: usize,
     pub record: &'a Record,
-    /// Raw record.
     pub row: &'a [u8],
     pub command: Option<&'a RecordedCommand>,
     pub descriptor: Option<Descriptor<'a>>,
@@ -49,25 +47,25 @@ pub struct Place<'a> {
 }
 
 /// Returns the codes of operation and sub-operation from the descriptor or the node.
-pub fn operation(chip: Chip, engine: Engine, command: &RecordedCommand, file: &[u8]) -> (Option<u32>, u32) {
-    match descriptor(chip, command, file) {
-        None => (Some(command.op()), command.sub()),
+pub fn operation_codes(chip: Chip, engine: Engine, command: &RecordedCommand, file: &[u8]) -> (Option<u32>, u32) {
+    match find_descriptor(chip, command, file) {
+        None => (Some(command.op_code()), command.sub_code()),
         Some(Descriptor { layout, bytes }) => {
             let (op, sub) = match engine {
                 Engine::Tiu => (Hot::Type, Hot::SubType),
                 _ => (Hot::CommandType, Hot::SpecialFunction),
             };
-            let value = |field| layout.hot(bytes, field).unwrap_or(0) as u32;
+            let value = |field| layout.hot_value(bytes, field).unwrap_or(0) as u32;
             (Some(value(op)), value(sub))
         }
     }
 }
 
-fn descriptor<'a>(chip: Chip, command: &RecordedCommand, file: &'a [u8]) -> Option<Descriptor<'a>> {
+fn find_descriptor<'a>(chip: Chip, command: &RecordedCommand, file: &'a [u8]) -> Option<Descriptor<'a>> {
     if !command.is_decoded() {
         return None;
     }
-    let layout = Decoder::of(chip).layout(command.layout);
+    let layout = Decoder::for_chip(chip).layout_at(command.layout);
     let at = command.at as usize;
     file.get(at..at + layout.bytes).map(|bytes| Descriptor { layout, bytes })
 }
@@ -86,7 +84,7 @@ impl<'a> Event<'a> {
         let command = owner.filter(|_| record.command != NONE);
         let command = command.and_then(|core| core.nodes.commands.get(record.command as usize));
         let descriptor = match (owner, command) {
-            (Some(core), Some(command)) => descriptor(settings.chip, command, &core.bytes),
+            (Some(core), Some(command)) => find_descriptor(settings.chip, command, &core.bytes),
             _ => None,
         };
         Event { settings, engine, core, index, record, row, command, descriptor, owner }
@@ -106,10 +104,10 @@ impl<'a> Event<'a> {
         if self.engine == Engine::Cdma { self.record.id } else { self.record.id + 1 }
     }
 
-    /// Returns the codes of operation and sub-operation, or no operation if they are unknown.
-    pub fn operation(&self) -> (Option<u32>, u32) {
+    /// Returns operation and sub-operation; no operation if they are unknown.
+    pub fn operation_codes(&self) -> (Option<u32>, u32) {
         if let (Some(command), Some(owner)) = (self.command, self.owner) {
-            return operation(self.chip(), self.engine, command, &owner.bytes);
+            return operation_codes(self.chip(), self.engine, command, &owner.bytes);
         }
         let (wait, send) = match self.engine {
             Engine::Tiu => (9, 8),
@@ -135,20 +133,19 @@ impl<'a> Event<'a> {
 
     /// Returns whether the record is a message or a marker instead of work.
     pub fn is_system(&self) -> bool {
-        !self.is_rvt() && self.operation().0 == Some(self.engine.system_op())
+        !self.is_rvt() && self.operation_codes().0 == Some(self.engine.system_op())
     }
 
-    /// Returns type and name of the operation.
-    pub fn names(&self) -> Names {
-        let (op, sub) = self.operation();
+    pub fn operation_names(&self) -> Names {
+        let (op, sub) = self.operation_codes();
         match self.engine {
-            Engine::Tiu => tiu::names(self, op, sub),
-            _ => dma::names(self, op, sub),
+            Engine::Tiu => tiu::operation_names(self, op, sub),
+            _ => dma::operation_names(self, op, sub),
         }
     }
 
-    /// Returns kernel, batch and origin.
-    pub fn place(&self) -> Option<Place<'a>> {
+    /// Returns the kernel, batch and origin of the command.
+    pub fn stream_place(&self) -> Option<Place<'a>> {
         let nodes = &self.owner?.nodes;
         let tags = nodes.tags.get(self.record.tags as usize)?;
         Some(Place {
@@ -160,19 +157,19 @@ impl<'a> Event<'a> {
     }
 
     /// Lists the main keys in order.
-    pub fn info(&self, add: &mut impl FnMut(&str, Value<'static>)) {
+    pub fn list_info(&self, add: &mut impl FnMut(&str, Value<'static>)) {
         match self.engine {
-            Engine::Tiu => tiu::info(self, add),
-            _ => dma::info(self, add),
+            Engine::Tiu => tiu::list_info(self, add),
+            _ => dma::list_info(self, add),
         }
     }
 
     /// Lists the keys that identify the record's context.
-    pub fn meta(&self, add: &mut impl FnMut(&str, Value<'_>)) {
+    pub fn list_context(&self, add: &mut impl FnMut(&str, Value<'_>)) {
         add("Global Idx", Value::Int(self.index as i64));
         add("Core Id", self.core.map_or(Value::None, |core| Value::Int(i64::from(core))));
-        let Some(place) = self.place() else { return };
-        if let Some(mode) = place.mode.mode() {
+        let Some(place) = self.stream_place() else { return };
+        if let Some(mode) = place.mode.report_name() {
             add("mode", Value::Text(mode));
         }
         if let Some(function) = place.function {
@@ -187,9 +184,9 @@ impl<'a> Event<'a> {
     }
 
     /// Lists the registers of a TIU command. Each key is given in two parts.
-    pub fn extra(&self, add: &mut impl FnMut(&str, &str, Value<'static>)) {
+    pub fn list_registers(&self, add: &mut impl FnMut(&str, &str, Value<'static>)) {
         if self.engine == Engine::Tiu {
-            tiu::extra(self, add);
+            tiu::list_registers(self, add);
         }
     }
 }

@@ -1,32 +1,32 @@
 //! Events of the tensor unit.
 
 use super::{Descriptor, Event, Value};
-use crate::tpu::block::word;
+use crate::tpu::block::word_at;
 use crate::tpu::chip::Chip;
-use crate::tpu::descriptor::{Decoder, Hot, bits};
+use crate::tpu::descriptor::{Decoder, Hot, extract_bits};
 use crate::tpu::names::{self, Names, UNKNOWN};
 use crate::tpu::operations::{self, OperationWork};
 
-pub fn names(event: &Event<'_>, op: Option<u32>, sub: u32) -> Names {
+pub fn operation_names(event: &Event<'_>, op: Option<u32>, sub: u32) -> Names {
     if let Some(Descriptor { layout, bytes }) = event.descriptor {
-        return Names { kind: &layout.class, name: Decoder::of(event.chip()).name(layout, bytes) };
+        return Names { kind: &layout.class, name: Decoder::for_chip(event.chip()).printed_name(layout, bytes) };
     }
     match event.command {
-        Some(command) if event.is_generated() => names::rvt(op.unwrap_or(0), sub, command.extra()),
-        _ => names::tiu(op.unwrap_or(UNKNOWN), sub),
+        Some(command) if event.is_generated() => names::rvt_names(op.unwrap_or(0), sub, command.upper_bits()),
+        _ => names::tiu_names(op.unwrap_or(UNKNOWN), sub),
     }
 }
 
-/// Returns operations and cycles. A command without registers counts as one operation.
-pub fn work(event: &Event<'_>) -> OperationWork {
+/// A command without registers counts as one operation.
+pub fn event_work(event: &Event<'_>) -> OperationWork {
     match event.descriptor {
-        Some(Descriptor { layout, bytes }) => operations::work(event.chip(), layout, bytes),
+        Some(Descriptor { layout, bytes }) => operations::command_work(event.chip(), layout, bytes),
         None => OperationWork { asked: 1, done: 1, ..OperationWork::default() },
     }
 }
 
-/// Returns the utilisation of the array: operations of the algorithm over those of the hardware.
-pub fn rate(event: &Event<'_>, work: &OperationWork) -> f64 {
+/// Returns operations of the algorithm over those of the hardware.
+pub fn utilisation_rate(event: &Event<'_>, work: &OperationWork) -> f64 {
     if event.descriptor.is_none() {
         return 0.0;
     }
@@ -36,35 +36,32 @@ pub fn rate(event: &Event<'_>, work: &OperationWork) -> f64 {
     }
 }
 
-/// Returns the element type code of the result.
 pub fn result_type(event: &Event<'_>) -> Option<u64> {
     match (event.descriptor, event.command) {
-        (Some(descriptor), _) => descriptor.layout.value(descriptor.bytes, "opt_res0_prec"),
-        (None, Some(command)) if has_type(event) => Some(u64::from(command.extra() & 0x7f)),
+        (Some(descriptor), _) => descriptor.layout.field_value(descriptor.bytes, "opt_res0_prec"),
+        (None, Some(command)) if has_type(event) => Some(u64::from(command.upper_bits() & 0x7f)),
         _ => None,
     }
 }
 
-/// Returns whether a record without registers is shown with an element type, which is code zero for unknown commands.
+/// Returns whether a record without registers shows an element type (code zero for unknown commands).
 pub fn has_type(event: &Event<'_>) -> bool {
-    !event.is_generated() && event.names().kind != "sys"
+    !event.is_generated() && event.operation_names().kind != "sys"
 }
 
-/// Returns the cycles lost to bank conflicts.
-pub fn conflicts(event: &Event<'_>) -> u32 {
-    word(event.row, 3) >> 1
+pub fn conflict_cycles(event: &Event<'_>) -> u32 {
+    word_at(event.row, 3) >> 1
 }
 
-/// Lists the main keys.
-pub fn info(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
+pub fn list_info(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
     match (event.chip(), event.descriptor.is_some()) {
         (Chip::Cv84x6, false) => cv_node(event, add),
-        (_, false) => node(event, add),
-        (_, true) => decoded(event, add),
+        (_, false) => add_node(event, add),
+        (_, true) => add_decoded(event, add),
     }
 }
 
-fn times(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
+fn add_times(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
     add("Start Time(ns)", Value::Int(event.record.start));
     add("End Time(ns)", Value::Int(event.record.end));
     add("Cmd Id", Value::Int(event.command_id() as i64));
@@ -78,19 +75,19 @@ fn one_operation(add: &mut impl FnMut(&str, Value<'static>)) {
     add("uArch Rate", Value::Percent(0.0));
 }
 
-fn node(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
-    let names = event.names();
+fn add_node(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
+    let names = event.operation_names();
     add("Function Type", Value::Text(names.kind));
     add("Function Name", Value::Text(names.name));
-    times(event, add);
+    add_times(event, add);
     add("Engine Id", Value::Int(0));
     one_operation(add);
 }
 
 fn cv_node(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
-    let names = event.names();
+    let names = event.operation_names();
     add("Engine Id", Value::Int(0));
-    times(event, add);
+    add_times(event, add);
     add("Function Type", Value::Text(names.kind));
     add("Function Name", Value::Text(names.name));
     // The vendor's tool divides by the plain cycles here, but by slightly more if the registers are known.
@@ -100,23 +97,23 @@ fn cv_node(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
 }
 
 fn cv_conflicts(event: &Event<'_>, cycles: f64, add: &mut impl FnMut(&str, Value<'static>)) {
-    let conflicts = conflicts(event);
+    let conflicts = conflict_cycles(event);
     add("Bank Conflict Cycle", Value::Int(i64::from(conflicts)));
     add("Bank Conflict Ratio", Value::Percent(f64::from(conflicts) / cycles));
-    add("Thread Id", Value::Int(i64::from(word(event.row, 3) & 1)));
+    add("Thread Id", Value::Int(i64::from(word_at(event.row, 3) & 1)));
 }
 
-/// Returns the denominator of a decoded command's ratios, as in the vendor's tool.
+/// Denominator of a decoded command's ratios, as in the vendor's tool.
 fn decoded_cycles(event: &Event<'_>) -> f64 {
     event.record.cycles as f64 + 0.0001
 }
 
-fn decoded(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
-    let (names, work, cycles) = (event.names(), work(event), decoded_cycles(event));
-    let rate = Value::Percent(rate(event, &work));
+fn add_decoded(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
+    let (names, work, cycles) = (event.operation_names(), event_work(event), decoded_cycles(event));
+    let rate = Value::Percent(utilisation_rate(event, &work));
     add("Function Name", Value::Text(names.name));
     add("Function Type", Value::Text(names.kind));
-    times(event, add);
+    add_times(event, add);
     add("Engine Id", Value::Int(0));
     add("Alg Ops", Value::Big(work.asked));
     add("uArch Ops", Value::Big(work.done));
@@ -136,24 +133,23 @@ fn decoded(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
     add("Sim Power(W)", Value::Int(0));
 }
 
-/// Lists the registers.
-pub fn extra(event: &Event<'_>, add: &mut impl FnMut(&str, &str, Value<'static>)) {
+pub fn list_registers(event: &Event<'_>, add: &mut impl FnMut(&str, &str, Value<'static>)) {
     if let Some(Descriptor { layout, bytes }) = event.descriptor {
         for field in &layout.fields {
-            add("des_", &field.name, Value::Big(u128::from(bits(bytes, field.place))));
+            add("des_", &field.name, Value::Big(u128::from(extract_bits(bytes, field.place))));
         }
         if matches!(event.chip(), Chip::Bm1688 | Chip::Cv84x6) {
-            let message = layout.class == "SYS" && matches!(layout.hot(bytes, Hot::SubType), Some(8 | 9));
-            let immediate = layout.hot(bytes, Hot::Immediate).filter(|_| message).unwrap_or(0);
+            let message = layout.class == "SYS" && matches!(layout.hot_value(bytes, Hot::SubType), Some(8 | 9));
+            let immediate = layout.hot_value(bytes, Hot::Immediate).filter(|_| message).unwrap_or(0);
             add("", "Msg Id", Value::Int((immediate & 0x7f) as i64));
             add("", "Sd\\Wt Count", Value::Int((immediate >> 16 & 7) as i64));
         }
         return;
     }
     let number = |value: u32| Value::Int(i64::from(value));
-    let (op, sub) = event.operation();
+    let (op, sub) = event.operation_codes();
     let (kind, engine, rest) = match event.command {
-        Some(command) => (command.word & 0x7f, command.word >> 7 & 7, command.extra()),
+        Some(command) => (command.word & 0x7f, command.word >> 7 & 7, command.upper_bits()),
         None => (0, 0, 0),
     };
     add("", "type", number(kind));

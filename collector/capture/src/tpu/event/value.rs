@@ -1,11 +1,9 @@
 //! Values of printed keys.
 
-/// Value of a printed key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
     None,
     Int(i64),
-    /// Integer that may exceed 64 bits.
     Big(u128),
     Float(f64),
     /// Fraction, printed as a percentage with one decimal.
@@ -26,7 +24,7 @@ pub fn round4(value: f64) -> f64 {
 
 impl Value<'_> {
     /// Appends the value as in the register report.
-    pub fn write(&self, out: &mut Vec<u8>) {
+    pub fn append_to(&self, out: &mut Vec<u8>) {
         match *self {
             Value::None => out.extend_from_slice(b"None"),
             Value::Int(value) => write_int(value, out),
@@ -41,7 +39,6 @@ impl Value<'_> {
     }
 }
 
-/// Appends an integer.
 pub fn write_int(value: i64, out: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let mut at = digits.len();
@@ -81,7 +78,7 @@ pub fn write_float(value: f64, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("{value:?}").as_bytes());
 }
 
-/// Appends a fraction as a percentage with one decimal.
+/// With one decimal.
 pub fn write_percent(part: f64, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("{:.1}%", part * 100.0).as_bytes());
 }

@@ -19,11 +19,11 @@ pub const FOLDER: &str = "PerfWeb";
 pub const FILE: &str = "result.html";
 const NO_BATCH: u32 = u32::MAX;
 
-pub fn write(timeline: &Timeline, summary: Option<&CaptureSummary>, directory: &Path) -> Result<()> {
-    output::write(&directory.join(FOLDER).join(FILE), |file| {
-        file.write_all(page::head("TPU capture", include_str!("style.css")).as_bytes())?;
+pub fn write_page(timeline: &Timeline, summary: Option<&CaptureSummary>, directory: &Path) -> Result<()> {
+    output::write_file(&directory.join(FOLDER).join(FILE), |file| {
+        file.write_all(page::page_head("TPU capture", include_str!("style.css")).as_bytes())?;
         file.write_all(include_bytes!("body.html"))?;
-        data(timeline, summary, file)?;
+        write_data(timeline, summary, file)?;
         file.write_all(include_bytes!("script.html"))
     })
 }
@@ -38,7 +38,7 @@ struct Lists {
     by_kernel: HashMap<String, usize>,
 }
 
-fn place<T: PartialEq>(list: &mut Vec<T>, value: T) -> usize {
+fn index_or_push<T: PartialEq>(list: &mut Vec<T>, value: T) -> usize {
     list.iter().position(|known| *known == value).unwrap_or_else(|| {
         list.push(value);
         list.len() - 1
@@ -46,8 +46,8 @@ fn place<T: PartialEq>(list: &mut Vec<T>, value: T) -> usize {
 }
 
 impl Lists {
-    fn name(&mut self, event: &Event<'_>) -> u16 {
-        let names = event.names();
+    fn intern_name(&mut self, event: &Event<'_>) -> u16 {
+        let names = event.operation_names();
         let next = self.names.len() as u16;
         let key = (names.kind.as_ptr(), names.name.as_ptr(), event.engine);
         *self.by_name.entry(key).or_insert_with(|| {
@@ -56,7 +56,7 @@ impl Lists {
         })
     }
 
-    fn kernel(&mut self, name: &str) -> usize {
+    fn intern_kernel(&mut self, name: &str) -> usize {
         if let Some(known) = self.by_kernel.get(name) {
             return *known;
         }
@@ -66,7 +66,7 @@ impl Lists {
     }
 }
 
-fn data(timeline: &Timeline, summary: Option<&CaptureSummary>, out: &mut impl Write) -> std::io::Result<()> {
+fn write_data(timeline: &Timeline, summary: Option<&CaptureSummary>, out: &mut impl Write) -> std::io::Result<()> {
     let mut lists = Lists::default();
     let groups: Vec<String> = timeline
         .cores
@@ -79,14 +79,14 @@ fn data(timeline: &Timeline, summary: Option<&CaptureSummary>, out: &mut impl Wr
     for (index, core) in timeline.cores.iter().enumerate() {
         for engine in timeline.engines_of(core) {
             let lane = PageLane { group: &groups[index], label: engine.name(), engine };
-            lane.write(timeline, timeline.core_events(core, engine), &mut lists, &mut first, out)?;
+            lane.write_lane(timeline, timeline.core_events(core, engine), &mut lists, &mut first, out)?;
         }
     }
     for (index, port) in timeline.ports.iter().enumerate().filter(|(_, port)| !port.stream.records.is_empty()) {
         let lane = PageLane { group: &groups[timeline.cores.len() + index], label: "records", engine: Engine::Cdma };
-        lane.write(timeline, timeline.port_events(port), &mut lists, &mut first, out)?;
+        lane.write_lane(timeline, timeline.port_events(port), &mut lists, &mut first, out)?;
     }
-    let calls = calls(timeline, &mut lists);
+    let calls = kernel_calls(timeline, &mut lists);
     let settings = &timeline.settings;
     let text =
         |name: &std::path::Path| name.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
@@ -99,20 +99,20 @@ fn data(timeline: &Timeline, summary: Option<&CaptureSummary>, out: &mut impl Wr
         "kernels": lists.kernels,
         "chip": settings.chip.facts().name,
         "directory": text(&timeline.directory),
-        "parameters": settings.chip.parameters(settings.tiu_mhz),
-        "total_ns": timeline.records().map(|record| record.end).max().unwrap_or(0),
-        "summary": { "header": CaptureSummary::header(), "rows": summary.map_or(Vec::new(), CaptureSummary::rows) },
-        "cards": cards(timeline, summary),
+        "parameters": settings.chip.report_parameters(settings.tiu_mhz),
+        "total_ns": timeline.all_records().map(|record| record.end).max().unwrap_or(0),
+        "summary": { "header": CaptureSummary::column_headers(), "rows": summary.map_or(Vec::new(), CaptureSummary::text_rows) },
+        "cards": summary_cards(timeline, summary),
     });
     out.write_all(b"],")?;
     // A `<` in a text could end the element that holds the data.
-    let rest = page::data(&rest.to_string());
+    let rest = page::escape_json(&rest.to_string());
     out.write_all(rest.trim_start_matches('{').as_bytes())
 }
 
-fn cards(timeline: &Timeline, summary: Option<&CaptureSummary>) -> Vec<[String; 2]> {
+fn summary_cards(timeline: &Timeline, summary: Option<&CaptureSummary>) -> Vec<[String; 2]> {
     let Some(summary) = summary else { return Vec::new() };
-    let rows = summary.rows();
+    let rows = summary.text_rows();
     let overall = |column: usize| rows.last().map_or(String::new(), |row| row[column].clone());
     let card = |value: String, label: &str| [value, label.to_owned()];
     vec![
@@ -126,22 +126,22 @@ fn cards(timeline: &Timeline, summary: Option<&CaptureSummary>) -> Vec<[String; 
 }
 
 /// Returns calls as lists: kernel, start, end, group, scope or -1, records, mode.
-fn calls(timeline: &Timeline, lists: &mut Lists) -> Vec<serde_json::Value> {
+fn kernel_calls(timeline: &Timeline, lists: &mut Lists) -> Vec<serde_json::Value> {
     let cores = timeline.cores.len();
     let mut result = Vec::new();
     let mut add = |calls: Vec<Call<'_>>, group: usize| {
         for call in calls {
             let scope = call.scope.map_or(-1, i64::from);
-            let kernel = lists.kernel(call.function);
-            result.push(json!([kernel, call.start, call.end, group, scope, call.count, call.mode()]));
+            let kernel = lists.intern_kernel(call.function);
+            result.push(json!([kernel, call.start, call.end, group, scope, call.count, call.origin_names()]));
         }
     };
     for (index, core) in timeline.cores.iter().enumerate() {
         let events = super::core::ENGINES.into_iter().flat_map(|engine| timeline.core_events(core, engine));
-        add(kernel::calls(events), index);
+        add(kernel::collect_calls(events), index);
     }
     for (index, port) in timeline.ports.iter().enumerate() {
-        add(kernel::calls(timeline.port_events(port)), cores + index);
+        add(kernel::collect_calls(timeline.port_events(port)), cores + index);
     }
     result
 }
@@ -169,7 +169,7 @@ struct PageColumns {
 }
 
 impl PageLane<'_> {
-    fn write<'a>(
+    fn write_lane<'a>(
         &self,
         timeline: &'a Timeline,
         events: impl Iterator<Item = Event<'a>>,
@@ -182,7 +182,7 @@ impl PageLane<'_> {
         let mut columns = PageColumns::default();
         let mut kernel: (Option<&str>, u16) = (None, 0);
         for event in &events {
-            columns.add(event, lists, &mut kernel);
+            columns.add_event(event, lists, &mut kernel);
         }
         let facts = timeline.settings.chip.facts();
         let limit = if self.engine == Engine::Tiu { 100.0 } else { facts.ddr_gb_per_s };
@@ -190,12 +190,11 @@ impl PageLane<'_> {
         let head = head.to_string();
         write!(out, "{}{},\"columns\":{{", if *first { "" } else { "," }, head.trim_end_matches('}'))?;
         *first = false;
-        columns.write(self.engine, out)?;
+        columns.write_columns(self.engine, out)?;
         out.write_all(b"}}")
     }
 }
 
-/// Writes columns of numbers, separated by commas.
 macro_rules! columns {
     ($out:expr, $columns:expr, $( $name:ident : $kind:literal ),+) => {
         let mut comma = "";
@@ -209,7 +208,7 @@ macro_rules! columns {
 }
 
 impl PageColumns {
-    fn write(&self, engine: Engine, out: &mut impl Write) -> std::io::Result<()> {
+    fn write_columns(&self, engine: Engine, out: &mut impl Write) -> std::io::Result<()> {
         columns!(
             out, self, start: "f64", duration: "f64", cycles: "u32", name: "u16", id: "u32", value: "f32", dtype: "u8",
             kernel: "u16", batch: "u32"
@@ -221,29 +220,29 @@ impl PageColumns {
         Ok(())
     }
 
-    fn add<'a>(&mut self, event: &Event<'a>, lists: &mut Lists, last: &mut (Option<&'a str>, u16)) {
+    fn add_event<'a>(&mut self, event: &Event<'a>, lists: &mut Lists, last: &mut (Option<&'a str>, u16)) {
         self.start.push(event.record.start as f64);
         self.duration.push((event.record.end - event.record.start) as f64);
         self.cycles.push(u32::try_from(event.record.cycles).unwrap_or(u32::MAX));
-        self.name.push(lists.name(event));
+        self.name.push(lists.intern_name(event));
         self.id.push(u32::try_from(event.command_id()).unwrap_or(u32::MAX));
-        let place = event.place();
+        let place = event.stream_place();
         let function = place.and_then(|place| place.function);
         if function != last.0 {
-            *last = (function, function.map_or(0, |name| lists.kernel(name) as u16 + 1));
+            *last = (function, function.map_or(0, |name| lists.intern_kernel(name) as u16 + 1));
         }
         self.kernel.push(last.1);
         self.batch.push(place.and_then(|place| place.batch).unwrap_or(NO_BATCH));
         if event.engine == Engine::Tiu {
-            let dtype = tiu::result_type(event).map_or("", names::dtype);
-            self.dtype.push(self::place(&mut lists.dtypes, dtype) as u8);
-            self.value.push((tiu::rate(event, &tiu::work(event)) * 100.0) as f32);
+            let dtype = tiu::result_type(event).map_or("", names::dtype_name);
+            self.dtype.push(self::index_or_push(&mut lists.dtypes, dtype) as u8);
+            self.value.push((tiu::utilisation_rate(event, &tiu::event_work(event)) * 100.0) as f32);
             return;
         }
-        let traffic = dma::traffic(event);
-        self.dtype.push(self::place(&mut lists.dtypes, dma::known_dtype(event)) as u8);
+        let traffic = dma::event_traffic(event);
+        self.dtype.push(self::index_or_push(&mut lists.dtypes, dma::known_dtype(event)) as u8);
         self.value.push(traffic.ddr.unwrap_or(0.0).max(traffic.l2.unwrap_or(0.0)) as f32);
-        self.direction.push(self::place(&mut lists.directions, traffic.direction()) as u8);
+        self.direction.push(self::index_or_push(&mut lists.directions, traffic.direction()) as u8);
         self.bytes.push(traffic.bytes as f64);
         self.stall.push(u32::try_from(traffic.stall).unwrap_or(u32::MAX));
     }

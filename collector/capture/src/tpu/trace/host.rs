@@ -12,14 +12,12 @@ use crate::writer::Packets;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// A call on the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostSlice {
     pub name: String,
     pub category: String,
     pub start: i64,
     pub end: i64,
-    /// Whether the end is missing in the trace.
     pub is_incomplete: bool,
 }
 
@@ -40,7 +38,6 @@ const SWITCHES: [&str; 5] =
 const FARTHEST_NS: i64 = 2_300_000_000_000_000_000;
 const MAX_CALLS: usize = 20_000_000;
 
-/// A call, or its start or end.
 struct SeenEvents {
     kind: Kind,
     track: u32,
@@ -49,23 +46,22 @@ struct SeenEvents {
     at_ns: i64,
 }
 
-/// Reads a host trace. `tail` is the end of the last record, and the host time from there to the end of
-/// `disable_profile`.
-pub fn read(path: &Path, tail: (i64, Option<i64>), losses: &mut Losses) -> Result<HostTrace> {
-    let (format, input) = open::open(path).map_err(|error| refused(path, error))?;
-    gather(path, tail, losses, |take| open::read_from(path, format, input, take))
+/// `tail`: end of the last record, and host time from there to the end of `disable_profile`.
+pub fn read_host_trace(path: &Path, tail: (i64, Option<i64>), losses: &mut Losses) -> Result<HostTrace> {
+    let (format, input) = open::open_trace(path).map_err(|error| convert_error(path, error))?;
+    gather_slices(path, tail, losses, |take| open::read_from(path, format, input, take))
 }
 
-/// Parses a host trace in Chrome's JSON.
-pub fn parse(path: &Path, bytes: &[u8], tail: (i64, Option<i64>), losses: &mut Losses) -> Result<HostTrace> {
-    gather(path, tail, losses, |take| {
-        let read = chrome::read(bytes, take);
+/// Parses Chrome's JSON.
+pub fn parse_host_trace(path: &Path, bytes: &[u8], tail: (i64, Option<i64>), losses: &mut Losses) -> Result<HostTrace> {
+    gather_slices(path, tail, losses, |take| {
+        let read = chrome::read_events(bytes, take);
         let read = read.map_err(|source| events::Error::Read { path: path.to_owned(), source })?;
         read.map_err(|Full(limit, what)| events::Error::Large { path: path.to_owned(), limit, what })
     })
 }
 
-fn refused(path: &Path, error: events::Error) -> Error {
+fn convert_error(path: &Path, error: events::Error) -> Error {
     match error {
         events::Error::Read { path, source } => Error::Read { path, source },
         error => Error::HostTrace { path: path.to_owned(), problem: error.to_string() },
@@ -74,7 +70,7 @@ fn refused(path: &Path, error: events::Error) -> Error {
 
 type Take<'a> = dyn FnMut(Event<'_>) -> std::result::Result<(), Full> + 'a;
 
-fn gather(
+fn gather_slices(
     path: &Path,
     tail: (i64, Option<i64>),
     losses: &mut Losses,
@@ -97,32 +93,32 @@ fn gather(
         seen.push(SeenEvents { kind: event.kind, track: event.track, name, category, at_ns: event.at_ns });
         Ok(())
     });
-    let found = found.map_err(|error| refused(path, error))?;
+    let found = found.map_err(|error| convert_error(path, error))?;
     if found.events == 0 && found.malformed > 0 {
         return Err(Error::HostTrace { path: path.to_owned(), problem: found.examples.join("; ") });
     }
     for example in &found.examples {
-        losses.skip(path, None, example.clone());
+        losses.skip_part(path, None, example.clone());
     }
-    (0..far).for_each(|_| losses.skip(path, None, "an event at a time that cannot be shown".to_owned()));
-    let slices = join(path, seen, &found, losses);
-    let zero_ns = zero(&slices, tail);
+    (0..far).for_each(|_| losses.skip_part(path, None, "an event at a time that cannot be shown".to_owned()));
+    let slices = join_slices(path, seen, &found, losses);
+    let zero_ns = zero_time(&slices, tail);
     let mut slices: Vec<HostSlice> =
         slices.into_iter().filter(|slice| !SWITCHES.contains(&slice.name.as_str())).collect();
     if zero_ns.is_none() && !slices.is_empty() {
-        losses.note("the host trace has no call of category `tpudnn`; records begin at its time zero");
+        losses.add_note("the host trace has no call of category `tpudnn`; records begin at its time zero");
     }
     slices.sort_by_key(|slice| (slice.start, std::cmp::Reverse(slice.end)));
     Ok(HostTrace { slices, zero_ns })
 }
 
-/// Returns the end of a call, limited to valid times.
+/// Limited to valid times.
 fn end_of(at_ns: i64, length_ns: i64) -> i64 {
     at_ns.saturating_add(length_ns.max(0)).min(FARTHEST_NS)
 }
 
 /// Joins starts and ends to calls, in the order of the trace.
-fn join(path: &Path, seen: Vec<SeenEvents>, found: &FoundEvent, losses: &mut Losses) -> Vec<HostSlice> {
+fn join_slices(path: &Path, seen: Vec<SeenEvents>, found: &FoundEvent, losses: &mut Losses) -> Vec<HostSlice> {
     let ends =
         seen.iter().map(|one| if let Kind::Slice(length) = one.kind { end_of(one.at_ns, length) } else { one.at_ns });
     let latest = ends.fold(0, i64::max);
@@ -138,7 +134,7 @@ fn join(path: &Path, seen: Vec<SeenEvents>, found: &FoundEvent, losses: &mut Los
                     }
                     None => {
                         let thread = found.tracks.get(one.track as usize).map_or("", |track| &track.thread);
-                        losses.skip(path, None, format!("an end without a begin on thread {thread}"));
+                        losses.skip_part(path, None, format!("an end without a begin on thread {thread}"));
                     }
                 }
                 continue;
@@ -160,7 +156,7 @@ fn join(path: &Path, seen: Vec<SeenEvents>, found: &FoundEvent, losses: &mut Los
     slices
 }
 
-fn zero(slices: &[HostSlice], (tail_ns, tail_offset_ns): (i64, Option<i64>)) -> Option<i64> {
+fn zero_time(slices: &[HostSlice], (tail_ns, tail_offset_ns): (i64, Option<i64>)) -> Option<i64> {
     let library = || slices.iter().filter(|slice| slice.category == LIBRARY);
     let switched_off = library().filter(|slice| slice.name == "disable_profile").map(|slice| slice.end).max();
     match (switched_off, tail_offset_ns) {
@@ -170,8 +166,8 @@ fn zero(slices: &[HostSlice], (tail_ns, tail_offset_ns): (i64, Option<i64>)) -> 
     }
 }
 
-/// Returns a lane for each call, such that calls in a lane are properly nested.
-pub fn lanes(slices: &[&HostSlice]) -> Vec<u8> {
+/// Calls in the same lane are properly nested.
+pub fn assign_lanes(slices: &[&HostSlice]) -> Vec<u8> {
     const MAX_LANES: usize = 64;
     let mut stacks: Vec<Vec<i64>> = Vec::new();
     let choose = |slice: &&HostSlice| {
@@ -191,13 +187,12 @@ pub fn lanes(slices: &[&HostSlice]) -> Vec<u8> {
     slices.iter().map(choose).collect()
 }
 
-/// Writes calls to their lanes.
-pub fn write(packets: &mut Packets, lanes: &Lanes, slices: &[&HostSlice], places: &[u8], offset_ns: i64) {
+pub fn write_slices(packets: &mut Packets, lanes: &Lanes, slices: &[&HostSlice], places: &[u8], offset_ns: i64) {
     for (slice, place) in slices.iter().zip(places) {
         let span = (slice.start + offset_ns, slice.end + offset_ns);
-        packets.slice(lanes.track(*place), span, &slice.category, &slice.name, |annotations| {
+        packets.write_slice(lanes.track_of(*place), span, &slice.category, &slice.name, |annotations| {
             if slice.is_incomplete {
-                annotations.int(key::INCOMPLETE, 1);
+                annotations.add_int(key::INCOMPLETE, 1);
             }
         });
     }

@@ -15,20 +15,20 @@ pub struct Call<'a> {
     pub function: &'a str,
     pub scope: Option<u32>,
     pub batches: BTreeSet<u32>,
-    /// Origins of its commands: TDI, RVT, DES.
+    /// Whether commands have the origins TDI, RVT and DES.
     pub modes: [bool; 3],
     pub start: i64,
     pub end: i64,
     pub count: usize,
 }
 
-/// Returns the calls among events in chronological order.
-pub fn calls<'a>(events: impl Iterator<Item = Event<'a>>) -> Vec<Call<'a>> {
+/// In chronological order.
+pub fn collect_calls<'a>(events: impl Iterator<Item = Event<'a>>) -> Vec<Call<'a>> {
     let mut calls: Vec<Call<'a>> = Vec::new();
     let mut by_scope: HashMap<u32, usize> = HashMap::new();
     let mut current: Option<(Place<'a>, usize)> = None;
     for event in events {
-        let Some(place) = event.place() else { continue };
+        let Some(place) = event.stream_place() else { continue };
         let Some(function) = place.function else { continue };
         let known = match (current, place.scope) {
             (Some((last, index)), _) if last == place => Some(index),
@@ -53,14 +53,14 @@ pub fn calls<'a>(events: impl Iterator<Item = Event<'a>>) -> Vec<Call<'a>> {
             by_scope.insert(scope, index);
         }
         current = Some((place, index));
-        calls[index].add(&event, &place);
+        calls[index].add_event(&event, &place);
     }
     calls.sort_by_key(|call| (call.start, call.end));
     calls
 }
 
 impl Call<'_> {
-    fn add(&mut self, event: &Event<'_>, place: &Place<'_>) {
+    fn add_event(&mut self, event: &Event<'_>, place: &Place<'_>) {
         self.start = self.start.min(event.record.start);
         self.end = self.end.max(event.record.end);
         self.count += 1;
@@ -73,8 +73,7 @@ impl Call<'_> {
         }
     }
 
-    /// Returns the joined origins.
-    pub fn mode(&self) -> &'static str {
+    pub fn origin_names(&self) -> &'static str {
         // The printed order is RVT, TDI, DES.
         match self.modes {
             [false, false, false] => "",
@@ -89,25 +88,25 @@ impl Call<'_> {
     }
 }
 
-pub fn write(packets: &mut Packets, lanes: &track::Lanes, calls: &[Call<'_>], offset_ns: i64) {
-    let places = track::lanes(calls.iter().map(|call| (call.start, call.end)));
+pub fn write_calls(packets: &mut Packets, lanes: &track::Lanes, calls: &[Call<'_>], offset_ns: i64) {
+    let places = track::first_free_lanes(calls.iter().map(|call| (call.start, call.end)));
     for (index, call) in calls.iter().enumerate() {
-        let track = lanes.track(places.as_ref().map_or(0, |places| places[index]));
+        let track = lanes.track_of(places.as_ref().map_or(0, |places| places[index]));
         let span = (call.start + offset_ns, call.end + offset_ns);
-        packets.slice(track, span, call.mode(), call.function, |annotations| {
-            annotations.text(key::KERNEL, call.function);
+        packets.write_slice(track, span, call.origin_names(), call.function, |annotations| {
+            annotations.add_text(key::KERNEL, call.function);
             if let Some(scope) = call.scope {
-                annotations.int(key::SCOPE, u64::from(scope));
+                annotations.add_int(key::SCOPE, u64::from(scope));
             }
             match (call.batches.first(), call.batches.len()) {
                 (None, _) => {}
-                (Some(batch), 1) => annotations.int(key::BATCH, u64::from(*batch)),
+                (Some(batch), 1) => annotations.add_int(key::BATCH, u64::from(*batch)),
                 _ => {
                     let texts: Vec<_> = call.batches.iter().map(u32::to_string).collect();
-                    annotations.plain(key::BATCH, &texts.join("/"));
+                    annotations.add_plain_text(key::BATCH, &texts.join("/"));
                 }
             }
-            annotations.text(key::MODE, call.mode());
+            annotations.add_text(key::MODE, call.origin_names());
         });
     }
 }

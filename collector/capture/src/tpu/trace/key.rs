@@ -65,5 +65,4 @@ pub const SOURCE_FIELDS: usize = 18;
 pub const DESTINATION_FIELDS: usize = 27;
 pub const SCOPE: usize = 36;
 pub const INCOMPLETE: usize = 37;
-/// Number of fields per dictionary.
 pub const FIELDS: usize = 9;

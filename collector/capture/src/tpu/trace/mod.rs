@@ -26,12 +26,11 @@ use track::{Lanes, Tracks};
 const PIECE: usize = 1 << 14;
 const HELD: usize = 16;
 
-pub fn write(timeline: &Timeline, host: Option<&HostTrace>, path: &Path) -> Result<()> {
-    let plan = TracePlan::of(timeline, host);
-    output::write(path, |file| in_order(plan.pieces.len(), |index| plan.make(index), file))
+pub fn write_trace(timeline: &Timeline, host: Option<&HostTrace>, path: &Path) -> Result<()> {
+    let plan = TracePlan::plan_trace(timeline, host);
+    output::write_file(path, |file| in_order(plan.pieces.len(), |index| plan.encode_piece(index), file))
 }
 
-/// Encodes pieces on all threads and writes them in order.
 fn in_order(count: usize, make: impl Fn(usize) -> Vec<u8> + Sync, out: &mut impl Write) -> std::io::Result<()> {
     for start in (0..count).step_by(HELD) {
         let made: Vec<Vec<u8>> = (start..count.min(start + HELD)).into_par_iter().map(&make).collect();
@@ -48,24 +47,24 @@ struct TraceOrder {
 }
 
 impl TraceOrder {
-    fn of(stream: &Stream) -> TraceOrder {
+    fn of_stream(stream: &Stream) -> TraceOrder {
         let records = &stream.records;
-        let order = track::order(records);
+        let order = track::sort_records(records);
         let place = |index: usize| order.as_ref().map_or(index, |order| order[index] as usize);
         let spans = (0..records.len()).map(|index| (records[place(index)].start, records[place(index)].end));
-        let lanes = track::lanes(spans);
+        let lanes = track::first_free_lanes(spans);
         TraceOrder { order, lanes }
     }
 
-    fn width(&self) -> usize {
+    fn lane_count(&self) -> usize {
         self.lanes.as_ref().and_then(|lanes| lanes.iter().max()).map_or(1, |lane| usize::from(*lane) + 1)
     }
 
-    fn record(&self, index: usize) -> usize {
+    fn record_index(&self, index: usize) -> usize {
         self.order.as_ref().map_or(index, |order| order[index] as usize)
     }
 
-    fn lane(&self, index: usize) -> u8 {
+    fn lane_at(&self, index: usize) -> u8 {
         self.lanes.as_ref().map_or(0, |lanes| lanes[index])
     }
 }
@@ -92,12 +91,13 @@ struct TracePlan<'a> {
 }
 
 impl<'a> TracePlan<'a> {
-    fn of(timeline: &'a Timeline, host: Option<&'a HostTrace>) -> TracePlan<'a> {
-        let mut tracks = track::of(timeline);
+    fn plan_trace(timeline: &'a Timeline, host: Option<&'a HostTrace>) -> TracePlan<'a> {
+        let mut tracks = track::capture_tracks(timeline);
         let cores = &timeline.cores;
         let orders: Vec<[TraceOrder; 3]> =
-            cores.par_iter().map(|core| core.streams.each_ref().map(TraceOrder::of)).collect();
-        let calls = |core| kernel::calls(ENGINES.into_iter().flat_map(|engine| timeline.core_events(core, engine)));
+            cores.par_iter().map(|core| core.streams.each_ref().map(TraceOrder::of_stream)).collect();
+        let calls =
+            |core| kernel::collect_calls(ENGINES.into_iter().flat_map(|engine| timeline.core_events(core, engine)));
         let kernels: Vec<Vec<Call<'_>>> = cores.par_iter().map(calls).collect();
         let mut pieces = vec![TracePiece::Tracks, TracePiece::Total];
         let mut core_tracks = std::mem::take(&mut tracks.cores);
@@ -106,8 +106,8 @@ impl<'a> TracePlan<'a> {
             pieces.push(TracePiece::CoreKernels(core));
             for (slot, order) in orders[core].iter().enumerate() {
                 let records = timeline.cores[core].streams[slot].records.len();
-                if order.width() > 1 {
-                    tracks.widen(&mut own.engines[slot], order.width());
+                if order.lane_count() > 1 {
+                    tracks.add_lanes(&mut own.engines[slot], order.lane_count());
                 }
                 let starts = (0..records).step_by(PIECE);
                 pieces.extend(starts.map(|start| TracePiece::Core {
@@ -132,62 +132,62 @@ impl<'a> TracePlan<'a> {
         TracePlan { timeline, host, tracks, orders, kernels, host_lanes, pieces, offset_ns, host_offset_ns }
     }
 
-    fn make(&self, index: usize) -> Vec<u8> {
+    fn encode_piece(&self, index: usize) -> Vec<u8> {
         let mut packets = Packets::new(&key::KEYS);
         match &self.pieces[index] {
-            TracePiece::Tracks => return writer::descriptors(&self.tracks.list),
-            TracePiece::Total => self.total(&mut packets),
-            TracePiece::Core { core, slot, range } => self.core(&mut packets, *core, *slot, range.clone()),
+            TracePiece::Tracks => return writer::encode_descriptors(&self.tracks.list),
+            TracePiece::Total => self.encode_total(&mut packets),
+            TracePiece::Core { core, slot, range } => self.encode_core(&mut packets, *core, *slot, range.clone()),
             TracePiece::CoreKernels(core) => {
                 let lanes = &self.tracks.cores[*core].kernels;
-                kernel::write(&mut packets, lanes, &self.kernels[*core], self.offset_ns);
+                kernel::write_calls(&mut packets, lanes, &self.kernels[*core], self.offset_ns);
             }
-            TracePiece::Port(port) => self.port(&mut packets, *port),
+            TracePiece::Port(port) => self.encode_port(&mut packets, *port),
             TracePiece::Host { library } => {
                 let (lanes, places) = &self.host_lanes[usize::from(*library)];
                 let slices = host_slices(self.host, *library);
-                host::write(&mut packets, lanes, &slices, places, self.host_offset_ns);
+                host::write_slices(&mut packets, lanes, &slices, places, self.host_offset_ns);
             }
         }
-        packets.finish()
+        packets.take_bytes()
     }
 
-    fn core(&self, packets: &mut Packets, core: usize, slot: usize, range: Range<usize>) {
+    fn encode_core(&self, packets: &mut Packets, core: usize, slot: usize, range: Range<usize>) {
         let (tracks, order) = (&self.tracks.cores[core], &self.orders[core][slot]);
         let core = &self.timeline.cores[core];
         let engine = ENGINES[slot];
         for place in range {
-            let event = self.timeline.core_event(core, engine, order.record(place));
+            let event = self.timeline.core_event(core, engine, order.record_index(place));
             let record = event.record;
-            let track = tracks.engines[slot].track(order.lane(place));
-            let level = slice::write(packets, track, &event, self.offset_ns);
+            let track = tracks.engines[slot].track_of(order.lane_at(place));
+            let level = slice::write_slice(packets, track, &event, self.offset_ns);
             let (counter, value) = match engine {
                 Engine::Tiu => (tracks.utilisation, level.utilisation),
                 Engine::Gdma => (tracks.bandwidth, level.ddr),
                 Engine::Sdma | Engine::Cdma => continue,
             };
-            packets.count(counter, record.start + self.offset_ns, value);
-            packets.count(counter, record.end + self.offset_ns, 0.0);
+            packets.write_count(counter, record.start + self.offset_ns, value);
+            packets.write_count(counter, record.end + self.offset_ns, 0.0);
         }
     }
 
-    fn port(&self, packets: &mut Packets, port: usize) {
+    fn encode_port(&self, packets: &mut Packets, port: usize) {
         let Some(tracks) = &self.tracks.ports[port] else { return };
         let port = &self.timeline.ports[port];
-        let calls = kernel::calls(self.timeline.port_events(port));
-        kernel::write(packets, &tracks.kernels, &calls, self.offset_ns);
+        let calls = kernel::collect_calls(self.timeline.port_events(port));
+        kernel::write_calls(packets, &tracks.kernels, &calls, self.offset_ns);
         for way in [TraceWay::Other, TraceWay::Sends, TraceWay::Receives] {
-            let events = way.events(self.timeline, port);
-            let lanes = track::lanes(events.iter().map(|event| (event.record.start, event.record.end)));
+            let events = way.sorted_events(self.timeline, port);
+            let lanes = track::first_free_lanes(events.iter().map(|event| (event.record.start, event.record.end)));
             for (place, event) in events.iter().enumerate() {
                 let lane = lanes.as_ref().map_or(0, |lanes| lanes[place]);
-                slice::write(packets, way.tracks(tracks).track(lane), event, self.offset_ns);
+                slice::write_slice(packets, way.lanes_of(tracks).track_of(lane), event, self.offset_ns);
             }
         }
     }
 
-    /// Writes the total DDR traffic of all engines at each change.
-    fn total(&self, packets: &mut Packets) {
+    /// Total DDR traffic of all engines at each change.
+    fn encode_total(&self, packets: &mut Packets) {
         let Some(track) = self.tracks.total else { return };
         let mut edges: Vec<(i64, i64)> = Vec::new();
         for core in &self.timeline.cores {
@@ -203,7 +203,7 @@ impl<'a> TracePlan<'a> {
         for (index, (at, change)) in edges.iter().enumerate() {
             level += change;
             if edges.get(index + 1).is_none_or(|(next, _)| next != at) {
-                packets.count(track, at + self.offset_ns, level as f64 / EDGE_UNITS);
+                packets.write_count(track, at + self.offset_ns, level as f64 / EDGE_UNITS);
             }
         }
     }
@@ -216,7 +216,7 @@ fn add_edges(edges: &mut Vec<(i64, i64)>, event: &Event<'_>) {
     if event.is_system() {
         return;
     }
-    let speed = (dma::traffic(event).ddr.unwrap_or(0.0) * EDGE_UNITS).round() as i64;
+    let speed = (dma::event_traffic(event).ddr.unwrap_or(0.0) * EDGE_UNITS).round() as i64;
     if speed > 0 {
         edges.push((event.record.start, speed));
         edges.push((event.record.end.max(event.record.start + 1), -speed));
@@ -224,8 +224,8 @@ fn add_edges(edges: &mut Vec<(i64, i64)>, event: &Event<'_>) {
 }
 
 fn widen_for_calls(tracks: &mut Tracks, lanes: &mut Lanes, calls: &[Call<'_>]) {
-    if let Some(places) = track::lanes(calls.iter().map(|call| (call.start, call.end))) {
-        tracks.widen(lanes, usize::from(places.into_iter().max().unwrap_or(0)) + 1);
+    if let Some(places) = track::first_free_lanes(calls.iter().map(|call| (call.start, call.end))) {
+        tracks.add_lanes(lanes, usize::from(places.into_iter().max().unwrap_or(0)) + 1);
     }
 }
 
@@ -233,11 +233,13 @@ fn widen_ports(tracks: &mut Tracks, timeline: &Timeline) {
     let mut all = std::mem::take(&mut tracks.ports);
     for (own, port) in all.iter_mut().zip(&timeline.ports) {
         let Some(own) = own else { continue };
-        widen_for_calls(tracks, &mut own.kernels, &kernel::calls(timeline.port_events(port)));
+        widen_for_calls(tracks, &mut own.kernels, &kernel::collect_calls(timeline.port_events(port)));
         for way in [TraceWay::Other, TraceWay::Sends, TraceWay::Receives] {
-            let events = way.events(timeline, port);
-            if let Some(lanes) = track::lanes(events.iter().map(|event| (event.record.start, event.record.end))) {
-                tracks.widen(way.tracks_mut(own), usize::from(lanes.into_iter().max().unwrap_or(0)) + 1);
+            let events = way.sorted_events(timeline, port);
+            if let Some(lanes) =
+                track::first_free_lanes(events.iter().map(|event| (event.record.start, event.record.end)))
+            {
+                tracks.add_lanes(way.tracks_mut(own), usize::from(lanes.into_iter().max().unwrap_or(0)) + 1);
             }
         }
     }
@@ -252,7 +254,7 @@ enum TraceWay {
 }
 
 impl TraceWay {
-    fn of(name: &str) -> TraceWay {
+    fn of_name(name: &str) -> TraceWay {
         match name {
             "send" | "sys_msg_tx_send" | "sys_msg_tx_wait" | "tcp_send" => TraceWay::Sends,
             "receive" | "sys_msg_rx_send" | "sys_msg_rx_wait" | "tcp_receive" | "read" => TraceWay::Receives,
@@ -260,14 +262,14 @@ impl TraceWay {
         }
     }
 
-    fn events<'a>(self, timeline: &'a Timeline, port: &'a super::cdma::Port) -> Vec<Event<'a>> {
-        let own = timeline.port_events(port).filter(|event| TraceWay::of(event.names().name) == self);
+    fn sorted_events<'a>(self, timeline: &'a Timeline, port: &'a super::cdma::Port) -> Vec<Event<'a>> {
+        let own = timeline.port_events(port).filter(|event| TraceWay::of_name(event.operation_names().name) == self);
         let mut events: Vec<Event<'a>> = own.collect();
         events.sort_by_key(|event| (event.record.start, event.record.end));
         events
     }
 
-    fn tracks(self, tracks: &track::PortTracks) -> &Lanes {
+    fn lanes_of(self, tracks: &track::PortTracks) -> &Lanes {
         match self {
             TraceWay::Other => &tracks.other,
             TraceWay::Sends => &tracks.sends,
@@ -295,9 +297,9 @@ fn host_lanes(tracks: &mut Tracks, host: Option<&HostTrace>) -> [(Lanes, Vec<u8>
         return result;
     }
     for (library, name) in [(false, "cpu op"), (true, "tpudnn op")] {
-        let places = host::lanes(&host_slices(host, library));
-        let mut lanes = Lanes { first: tracks.add(name, None, None), more: Vec::new() };
-        tracks.widen(&mut lanes, places.iter().max().map_or(1, |lane| usize::from(*lane) + 1));
+        let places = host::assign_lanes(&host_slices(host, library));
+        let mut lanes = Lanes { first: tracks.add_track(name, None, None), more: Vec::new() };
+        tracks.add_lanes(&mut lanes, places.iter().max().map_or(1, |lane| usize::from(*lane) + 1));
         result[usize::from(library)] = (lanes, places);
     }
     result

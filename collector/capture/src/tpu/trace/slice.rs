@@ -7,60 +7,59 @@ use crate::tpu::event::value::write_percent;
 use crate::tpu::event::{Event, dma, tiu};
 use crate::writer::{Annotations, Packets};
 
-/// Counter values during a record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Level {
-    /// Utilisation of the tensor unit in percent.
+    /// In percent.
     pub utilisation: f64,
-    /// DDR bandwidth in GB/s.
+    /// In GB/s.
     pub ddr: f64,
 }
 
 /// Writes the slice of a record and returns its counter values.
-pub fn write(packets: &mut Packets, track: usize, event: &Event<'_>, offset_ns: i64) -> Level {
-    let names = event.names();
+pub fn write_slice(packets: &mut Packets, track: usize, event: &Event<'_>, offset_ns: i64) -> Level {
+    let names = event.operation_names();
     let span = (event.record.start + offset_ns, event.record.end + offset_ns);
     let is_system = matches!(names.kind, "sys" | "SYS");
     let mut level = Level { utilisation: 0.0, ddr: 0.0 };
-    packets.slice(track, span, names.kind, names.name, |annotations| {
-        place(event, annotations);
-        annotations.text(key::FUNCTION_TYPE, names.kind);
-        annotations.text(key::FUNCTION_NAME, names.name);
-        if let Some(mode) = event.place().and_then(|place| place.mode.mode()) {
-            annotations.text(key::MODE, mode);
+    packets.write_slice(track, span, names.kind, names.name, |annotations| {
+        annotate_place(event, annotations);
+        annotations.add_text(key::FUNCTION_TYPE, names.kind);
+        annotations.add_text(key::FUNCTION_NAME, names.name);
+        if let Some(mode) = event.stream_place().and_then(|place| place.mode.report_name()) {
+            annotations.add_text(key::MODE, mode);
         }
-        annotations.int(key::COMMAND_ID, event.command_id());
+        annotations.add_int(key::COMMAND_ID, event.command_id());
         if event.engine == Engine::Tiu {
-            level.utilisation = compute(event, is_system, annotations);
+            level.utilisation = annotate_compute(event, is_system, annotations);
         } else {
-            level.ddr = transfer(event, is_system, annotations);
+            level.ddr = annotate_transfer(event, is_system, annotations);
         }
-        annotations.int(key::GLOBAL_INDEX, event.index as u64);
+        annotations.add_int(key::GLOBAL_INDEX, event.index as u64);
     });
     level
 }
 
-fn place(event: &Event<'_>, annotations: &mut Annotations<'_>) {
-    let Some(place) = event.place() else { return };
+fn annotate_place(event: &Event<'_>, annotations: &mut Annotations<'_>) {
+    let Some(place) = event.stream_place() else { return };
     if let Some(batch) = place.batch {
-        annotations.int(key::BATCH, u64::from(batch));
+        annotations.add_int(key::BATCH, u64::from(batch));
     }
     if let Some(function) = place.function {
-        annotations.text(key::KERNEL, function);
+        annotations.add_text(key::KERNEL, function);
     }
 }
 
-fn compute(event: &Event<'_>, is_system: bool, annotations: &mut Annotations<'_>) -> f64 {
-    let rate = tiu::rate(event, &tiu::work(event));
+fn annotate_compute(event: &Event<'_>, is_system: bool, annotations: &mut Annotations<'_>) -> f64 {
+    let rate = tiu::utilisation_rate(event, &tiu::event_work(event));
     if !is_system {
         let mut text = Vec::with_capacity(8);
         write_percent(rate, &mut text);
-        annotations.plain(key::RATE, std::str::from_utf8(&text).expect("digits are ASCII"));
+        annotations.add_plain_text(key::RATE, std::str::from_utf8(&text).expect("digits are ASCII"));
     }
     if let Some(descriptor) = event.descriptor {
         for (key, field) in [(key::TIU_SHORT, Hot::Short), (key::TIU_DEPENDENCY, Hot::Dependency)] {
-            if let Some(value) = descriptor.layout.hot(descriptor.bytes, field) {
-                annotations.int(key, value);
+            if let Some(value) = descriptor.layout.hot_value(descriptor.bytes, field) {
+                annotations.add_int(key, value);
             }
         }
     }
@@ -73,37 +72,37 @@ fn compute(event: &Event<'_>, is_system: bool, annotations: &mut Annotations<'_>
     }
 }
 
-fn transfer(event: &Event<'_>, is_system: bool, annotations: &mut Annotations<'_>) -> f64 {
-    let traffic = dma::traffic(event);
+fn annotate_transfer(event: &Event<'_>, is_system: bool, annotations: &mut Annotations<'_>) -> f64 {
+    let traffic = dma::event_traffic(event);
     if !event.is_generated() {
-        annotations.text(key::DATA_TYPE, dma::dtype(event));
+        annotations.add_text(key::DATA_TYPE, dma::report_dtype(event));
     }
     if let Some(descriptor) = event.descriptor
-        && let Some(value) = descriptor.layout.hot(descriptor.bytes, Hot::Dependency)
+        && let Some(value) = descriptor.layout.hot_value(descriptor.bytes, Hot::Dependency)
     {
-        annotations.int(key::DEPENDENCY, value);
+        annotations.add_int(key::DEPENDENCY, value);
     }
     let ddr = traffic.ddr.unwrap_or(0.0);
     if is_system {
         return 0.0;
     }
-    annotations.double(key::DDR, ddr);
-    annotations.double(key::L2, traffic.l2.unwrap_or(0.0));
-    annotations.text(key::DIRECTION, traffic.direction());
-    annotations.int(key::SIZE, traffic.bytes);
+    annotations.add_double(key::DDR, ddr);
+    annotations.add_double(key::L2, traffic.l2.unwrap_or(0.0));
+    annotations.add_text(key::DIRECTION, traffic.direction());
+    annotations.add_int(key::SIZE, traffic.bytes);
     for (dictionary, first) in [(key::SOURCE, key::SOURCE_FIELDS), (key::DESTINATION, key::DESTINATION_FIELDS)] {
-        annotations.dictionary(dictionary, fields(event, first));
+        annotations.add_dictionary(dictionary, end_fields(event, first));
     }
     ddr
 }
 
-/// Returns the fields of one end of a transfer: its address, then the registers that the command has.
-fn fields(event: &Event<'_>, first: usize) -> impl Iterator<Item = (usize, u64)> {
-    let (source, destination) = dma::addresses(event);
+/// Fields of one end of a transfer: its address, then the registers that the command has.
+fn end_fields(event: &Event<'_>, first: usize) -> impl Iterator<Item = (usize, u64)> {
+    let (source, destination) = dma::transfer_addresses(event);
     let address = if first == key::SOURCE_FIELDS { source } else { destination };
     let registers = event.descriptor.into_iter().flat_map(move |descriptor| {
         (first + 1..first + key::FIELDS)
-            .filter_map(move |key| Some((key, descriptor.layout.value(descriptor.bytes, KEYS[key])?)))
+            .filter_map(move |key| Some((key, descriptor.layout.field_value(descriptor.bytes, KEYS[key])?)))
     });
     std::iter::once((first, address)).chain(registers)
 }

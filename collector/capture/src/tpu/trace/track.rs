@@ -13,7 +13,6 @@ pub struct CoreTracks {
     pub kernels: Lanes,
     /// TIU, GDMA and SDMA.
     pub engines: [Lanes; 3],
-    /// Utilisation of the tensor unit.
     pub utilisation: usize,
     pub bandwidth: usize,
 }
@@ -31,12 +30,11 @@ pub struct PortTracks {
 #[derive(Clone, Debug, Default)]
 pub struct Lanes {
     pub first: usize,
-    /// Indices of the additional tracks.
     pub more: Vec<usize>,
 }
 
 impl Lanes {
-    pub fn track(&self, lane: u8) -> usize {
+    pub fn track_of(&self, lane: u8) -> usize {
         match lane {
             0 => self.first,
             lane => self.more[usize::from(lane) - 1],
@@ -46,55 +44,53 @@ impl Lanes {
 
 #[derive(Clone, Debug, Default)]
 pub struct Tracks {
-    /// Tracks in order of definition.
     pub list: Vec<WrittenTrack>,
     pub cores: Vec<CoreTracks>,
     /// Tracks by index of the port; `None` for ports without records.
     pub ports: Vec<Option<PortTracks>>,
-    /// Total DDR traffic of all engines.
     pub total: Option<usize>,
 }
 
 impl Tracks {
-    pub fn add(&mut self, name: impl Into<String>, parent: Option<usize>, rank: Option<i64>) -> usize {
+    pub fn add_track(&mut self, name: impl Into<String>, parent: Option<usize>, rank: Option<i64>) -> usize {
         self.list.push(WrittenTrack { name: name.into(), parent, rank, ..WrittenTrack::default() });
         self.list.len() - 1
     }
 
     fn add_counter(&mut self, name: &str, parent: Option<usize>, rank: Option<i64>) -> usize {
-        let track = self.add(name, parent, rank);
+        let track = self.add_track(name, parent, rank);
         self.list[track].sort = Sort::Counter("");
         track
     }
 
     /// Adds lanes for overlapping slices.
-    pub fn widen(&mut self, lanes: &mut Lanes, count: usize) {
+    pub fn add_lanes(&mut self, lanes: &mut Lanes, count: usize) {
         let (name, parent) = (self.list[lanes.first].name.clone(), self.list[lanes.first].parent);
         for number in lanes.more.len() + 2..=count {
-            let track = self.add(format!("{name} #{number}"), parent, None);
+            let track = self.add_track(format!("{name} #{number}"), parent, None);
             lanes.more.push(track);
         }
     }
 
-    fn lanes(&mut self, name: &str, parent: Option<usize>, rank: Option<i64>) -> Lanes {
-        Lanes { first: self.add(name, parent, rank), more: Vec::new() }
+    fn add_lane_track(&mut self, name: &str, parent: Option<usize>, rank: Option<i64>) -> Lanes {
+        Lanes { first: self.add_track(name, parent, rank), more: Vec::new() }
     }
 }
 
-/// Creates the tracks of a capture with one lane each.
-pub fn of(timeline: &Timeline) -> Tracks {
+/// One lane each.
+pub fn capture_tracks(timeline: &Timeline) -> Tracks {
     let mut tracks = Tracks::default();
     for core in &timeline.cores {
-        let root = tracks.add(format!("Core {}", core.id), None, None);
+        let root = tracks.add_track(format!("Core {}", core.id), None, None);
         tracks.list[root].orders_children = true;
         let root = Some(root);
-        let kernels = tracks.lanes("Kernel Function", root, Some(5));
-        let tiu = tracks.lanes("TIU", root, Some(4));
+        let kernels = tracks.add_lane_track("Kernel Function", root, Some(5));
+        let tiu = tracks.add_lane_track("TIU", root, Some(4));
         let utilisation = tracks.add_counter("TIU Utilization", root, Some(3));
-        let gdma = tracks.lanes("GDMA", root, Some(2));
+        let gdma = tracks.add_lane_track("GDMA", root, Some(2));
         let bandwidth = tracks.add_counter("GDMA Bandwidth", root, Some(1));
         let has_sdma = timeline.engines_of(core).any(|engine| engine == Engine::Sdma);
-        let sdma = if has_sdma { tracks.lanes("SDMA", root, Some(0)) } else { Lanes::default() };
+        let sdma = if has_sdma { tracks.add_lane_track("SDMA", root, Some(0)) } else { Lanes::default() };
         tracks.cores.push(CoreTracks { kernels, engines: [tiu, gdma, sdma], utilisation, bandwidth });
     }
     let mut root = None;
@@ -103,13 +99,13 @@ pub fn of(timeline: &Timeline) -> Tracks {
             tracks.ports.push(None);
             continue;
         }
-        let root = *root.get_or_insert_with(|| tracks.add("CDMA", None, None));
+        let root = *root.get_or_insert_with(|| tracks.add_track("CDMA", None, None));
         let name = format!("CDMA port{}", port.number);
-        let own = tracks.add(&*name, Some(root), None);
+        let own = tracks.add_track(&*name, Some(root), None);
         tracks.list[own].orders_children = true;
-        let sends = tracks.lanes(&format!("{name} TX"), Some(own), Some(1));
-        let receives = tracks.lanes(&format!("{name} RX"), Some(own), Some(0));
-        let kernels = tracks.lanes(&format!("{name} Kernel Function"), Some(root), Some(1));
+        let sends = tracks.add_lane_track(&format!("{name} TX"), Some(own), Some(1));
+        let receives = tracks.add_lane_track(&format!("{name} RX"), Some(own), Some(0));
+        let kernels = tracks.add_lane_track(&format!("{name} Kernel Function"), Some(root), Some(1));
         let other = Lanes { first: own, more: Vec::new() };
         tracks.ports.push(Some(PortTracks { kernels, other, sends, receives }));
     }
@@ -118,8 +114,8 @@ pub fn of(timeline: &Timeline) -> Tracks {
     tracks
 }
 
-/// Returns the chronological order of records, or `None` if they are already sorted.
-pub fn order(records: &[Record]) -> Option<Vec<u32>> {
+/// Returns the chronological order, or `None` if the records are already sorted.
+pub fn sort_records(records: &[Record]) -> Option<Vec<u32>> {
     if records.is_sorted_by_key(|record| (record.start, record.end)) {
         return None;
     }
@@ -128,8 +124,8 @@ pub fn order(records: &[Record]) -> Option<Vec<u32>> {
     Some(order)
 }
 
-/// Returns the first free lane for each slice in chronological order, or `None` if one lane is sufficient.
-pub fn lanes(spans: impl Iterator<Item = (i64, i64)> + Clone) -> Option<Vec<u8>> {
+/// For slices in chronological order. Returns `None` if one lane is sufficient.
+pub fn first_free_lanes(spans: impl Iterator<Item = (i64, i64)> + Clone) -> Option<Vec<u8>> {
     let mut last = i64::MIN;
     let overlap = spans.clone().any(|(start, end)| {
         let overlaps = start < last;

@@ -9,5 +9,5 @@
 pub mod plan;
 mod run;
 
-pub use plan::{Combination, combinations, operators};
-pub use run::{CoRuns, run};
+pub use plan::{Combination, plan_combinations, sample_operators};
+pub use run::{CoRuns, run_combinations};

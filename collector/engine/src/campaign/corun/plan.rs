@@ -46,14 +46,14 @@ pub struct Combination {
 }
 
 impl Combination {
-    /// Returns the keys of its records.
-    pub fn keys(&self) -> Vec<Key> {
+    /// Returns the keys of the combination's records.
+    pub fn record_keys(&self) -> Vec<Key> {
         self.records.iter().map(|record| record.key).collect()
     }
 }
 
 /// Returns the operators of a configuration: up to a limit, sampled at random from all tasks.
-pub fn operators(
+pub fn sample_operators(
     tasks: &[PlannedTask],
     corun: &CoRun,
     seed: u64,
@@ -68,11 +68,12 @@ pub fn operators(
     places.sort_unstable();
     let operator = |&task: &usize| {
         let planned = &tasks[task];
-        let schedule = Schedule::Template { knobs: space::space(planned.scheduled(), &target.machine).default };
-        let mut record = record::of_task(planned, &bases.compiled)?;
-        let revision = bases.revisions.of(planned.scheduled(), target.kind, &schedule);
+        let schedule =
+            Schedule::Template { knobs: space::task_space(planned.scheduled_task(), &target.machine).default };
+        let mut record = record::task_record(planned, &bases.compiled)?;
+        let revision = bases.revisions.revision_of(planned.scheduled_task(), target.kind, &schedule);
         record.code_revision = Some(revision.to_string());
-        record.schedule_hash = Some(schedule.hash());
+        record.schedule_hash = Some(schedule.stable_hash());
         record.schedule_source = Some(ScheduleSource::Default);
         record.schedule = Some(Json::parse(&schedule.to_json())?);
         Ok(Operator { task, schedule, record })
@@ -80,9 +81,8 @@ pub fn operators(
     places.iter().map(operator).collect()
 }
 
-/// Returns all combinations, and the number of those that were left out because they need more
-/// cores than there are.
-pub fn combinations(
+/// Returns all combinations, and the number of those left out because they need too many cores.
+pub fn plan_combinations(
     operators: &[Operator],
     corun: &CoRun,
     seed: u64,
@@ -94,11 +94,11 @@ pub fn combinations(
     let corun = &CoRun { cache_share: corun.cache_share.filter(|_| can_part_cache), ..corun.clone() };
     let mut chosen: Vec<Vec<Part>> = Vec::new();
     for operator in 0..operators.len() {
-        let beside = corun.synthetics().into_iter();
+        let beside = corun.synthetic_partners().into_iter();
         chosen.extend(beside.map(|partner| vec![Part::Operator(operator), Part::Synthetic(partner)]));
     }
     for &size in &corun.sizes {
-        chosen.extend(drawn(operators, size, corun.combinations, seed));
+        chosen.extend(sample_multisets(operators, size, corun.combinations, seed));
     }
     let (mut combinations, mut left_out) = (Vec::new(), 0);
     for parallel in &corun.parallel {
@@ -112,7 +112,7 @@ pub fn combinations(
             let members: Option<Vec<_>> =
                 parts.iter().enumerate().map(|(place, part)| Some((*part, own(place)?))).collect();
             match members {
-                Some(members) => combinations.push(combination(operators, *parallel, members, corun, bases)?),
+                Some(members) => combinations.push(create_combination(operators, *parallel, members, corun, bases)?),
                 None => left_out += 1,
             }
         }
@@ -120,9 +120,8 @@ pub fn combinations(
     Ok((combinations, left_out))
 }
 
-/// Samples up to `most` of the multisets of `size` operators.
-fn drawn(operators: &[Operator], size: usize, most: usize, seed: u64) -> Vec<Vec<Part>> {
-    fn choose(from: usize, count: usize, left: usize, chosen: &mut Vec<usize>, found: &mut Vec<Vec<usize>>) {
+fn sample_multisets(operators: &[Operator], size: usize, most: usize, seed: u64) -> Vec<Vec<Part>> {
+    fn extend_multiset(from: usize, count: usize, left: usize, chosen: &mut Vec<usize>, found: &mut Vec<Vec<usize>>) {
         /// Limits the enumeration of multisets; the sample is taken from the enumerated ones.
         const LOOKED_AT: usize = 500_000;
         if left == 0 {
@@ -134,12 +133,12 @@ fn drawn(operators: &[Operator], size: usize, most: usize, seed: u64) -> Vec<Vec
                 return;
             }
             chosen.push(one);
-            choose(one, count, left - 1, chosen, found);
+            extend_multiset(one, count, left - 1, chosen, found);
             chosen.pop();
         }
     }
     let mut found = Vec::new();
-    choose(0, operators.len(), size, &mut Vec::new(), &mut found);
+    extend_multiset(0, operators.len(), size, &mut Vec::new(), &mut found);
     if found.len() > most {
         found.sort_by_cached_key(|chosen| {
             let hashes: Vec<&str> = chosen.iter().map(|&one| operators[one].record.task_hash.as_str()).collect();
@@ -151,7 +150,7 @@ fn drawn(operators: &[Operator], size: usize, most: usize, seed: u64) -> Vec<Vec
     found.into_iter().map(|chosen| chosen.into_iter().map(Part::Operator).collect()).collect()
 }
 
-fn combination(
+fn create_combination(
     operators: &[Operator],
     parallel: Parallel,
     members: Vec<(Part, Vec<usize>)>,
@@ -161,7 +160,7 @@ fn combination(
     let known = |(part, cpus): &(Part, Vec<usize>)| -> Result<Record, RowError> {
         let mut record = match part {
             Part::Operator(one) => operators[*one].record.clone(),
-            Part::Synthetic(what) => of_synthetic(*what, &bases.compiled),
+            Part::Synthetic(what) => synthetic_record(*what, &bases.compiled),
         };
         record::describe_cpus(&mut record, cpus)?;
         Ok(Record {
@@ -175,7 +174,7 @@ fn combination(
     let mut records = members.iter().map(known).collect::<Result<Vec<_>, _>>()?;
     let of_member = |record: &Record| {
         json!({ "task": record.task_hash, "schedule": record.schedule_hash, "code": record.code_revision,
-            "cpus": record.cpus.as_ref().and_then(|cpus| cpus.to::<Vec<usize>>().ok()) })
+            "cpus": record.cpus.as_ref().and_then(|cpus| cpus.parse_as::<Vec<usize>>().ok()) })
     };
     let all: Vec<serde_json::Value> = records.iter().map(of_member).collect();
     let hashes: Vec<String> = records.iter().map(|record| record.task_hash.clone()).collect();
@@ -192,7 +191,7 @@ fn combination(
 }
 
 /// Returns the record of a synthetic partner, whose hash identifies the partner in `co_run`.
-fn of_synthetic(what: Synthetic, base: &Record) -> Record {
+fn synthetic_record(what: Synthetic, base: &Record) -> Record {
     let name = what.to_string();
     Record {
         task_hash: blake3::hash(format!("synthetic {name}").as_bytes()).to_hex()[..32].to_owned(),
@@ -200,7 +199,7 @@ fn of_synthetic(what: Synthetic, base: &Record) -> Record {
         op_name: format!("{SYNTHETIC} {name}"),
         op_text: format!("{SYNTHETIC} {name}"),
         flops: None,
-        bytes_in: i64::try_from(what.bytes()).ok(),
+        bytes_in: i64::try_from(what.bytes_per_run()).ok(),
         ..base.clone()
     }
 }

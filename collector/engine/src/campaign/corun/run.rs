@@ -6,7 +6,7 @@ use crate::campaign::collect::{CampaignEvent, Outcomes, Outside, Turn, Visit};
 use crate::campaign::config::Config;
 use crate::campaign::corun_settings::CoRun;
 use crate::campaign::planned::PlannedTask;
-use crate::campaign::record::{self, describe_check, describe_measurement, fail, outcome_of};
+use crate::campaign::record::{self, describe_check, describe_measurement, fault_outcome, mark_failed};
 use bench::{Bench, Build, Ran};
 use datasets::{Json, Outcome, Record, RowError};
 use job::{Artifact, BuildJob, CoRunJob, Member, MemberReply, RunReply, TogetherJob, TogetherReply, What};
@@ -36,7 +36,7 @@ pub struct CoRuns<'a> {
 }
 
 /// Runs all combinations that no process has run yet.
-pub fn run<E: From<RowError>>(
+pub fn run_combinations<E: From<RowError>>(
     runs: &CoRuns<'_>,
     combinations: &[Combination],
     bench: &mut dyn Bench,
@@ -44,8 +44,8 @@ pub fn run<E: From<RowError>>(
 ) -> Result<Outcomes, E> {
     let start = Instant::now();
     let mut outcomes = Outcomes::default();
-    let built = build(runs, combinations, bench, outside);
-    outcomes.build_ms = milliseconds(start);
+    let built = build_operators(runs, combinations, bench, outside);
+    outcomes.build_ms = elapsed_ms(start);
     let begin = Instant::now();
     for (place, combination) in combinations.iter().enumerate() {
         let is_over = runs.config.budget_seconds.is_some_and(|budget| start.elapsed().as_secs_f64() > budget);
@@ -53,16 +53,16 @@ pub fn run<E: From<RowError>>(
             outcomes.left += combinations[place..].iter().map(|left| left.members.len()).sum::<usize>();
             break;
         }
-        let wanted = combination.keys().into_iter().map(|key| Visit { key, number: 0 });
+        let wanted = combination.record_keys().into_iter().map(|key| Visit { key, number: 0 });
         let turns = (outside.claim)(&wanted.collect::<Vec<Visit>>())?;
-        if turns.iter().all(|turn| turn.number().is_none()) {
+        if turns.iter().all(|turn| turn.try_number().is_none()) {
             let held = turns.iter().filter(|turn| **turn == Turn::Held).count();
             outcomes.left += held;
             outcomes.held += held;
             outcomes.elsewhere += turns.len() - held;
             continue;
         }
-        let ended = together(runs, combination, &built, bench);
+        let ended = run_combination(runs, combination, &built, bench);
         if let Err(why) = &ended {
             outcomes.broken = Some(why.clone());
             outcomes.left += combinations[place..].iter().map(|left| left.members.len()).sum::<usize>();
@@ -71,23 +71,23 @@ pub fn run<E: From<RowError>>(
         for (record, turn) in ended.unwrap_or_default().into_iter().zip(turns) {
             // If a process was killed between two records of a combination, the store already has
             // the first one.
-            let Some(attempt) = turn.number() else { continue };
+            let Some(attempt) = turn.try_number() else { continue };
             let record = Record { attempt, ..record };
             (outside.sink)(&record)?;
             *outcomes.counts.entry(record.outcome.name().to_owned()).or_default() += 1;
             (outside.listener)(CampaignEvent::Recorded(&record));
         }
     }
-    outcomes.run_ms = milliseconds(begin);
+    outcomes.run_ms = elapsed_ms(begin);
     Ok(outcomes)
 }
 
-fn milliseconds(since: Instant) -> u64 {
+fn elapsed_ms(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Builds each operator that takes part. Returns its artifact, or the reason why the build failed.
-fn build<E>(
+fn build_operators<E>(
     runs: &CoRuns<'_>,
     combinations: &[Combination],
     bench: &mut dyn Bench,
@@ -98,15 +98,15 @@ fn build<E>(
         parts.filter_map(|part| if let Part::Operator(one) = part { Some(one) } else { None }).collect();
     let job = |one: &usize| {
         let Operator { task, schedule, .. } = &runs.operators[*one];
-        BuildJob::new(runs.tasks[*task].compiled_json(), runs.target, schedule)
+        BuildJob::for_schedule(runs.tasks[*task].compiled_json(), runs.target, schedule)
     };
     let jobs: Vec<BuildJob> = wanted.iter().map(job).collect();
-    let builds = bench.build(&jobs, &mut || (outside.listener)(CampaignEvent::Built));
+    let builds = bench.build_jobs(&jobs, &mut || (outside.listener)(CampaignEvent::Built));
     let of = |build: Build| match build {
         Build::Built(artifact) => Ok(artifact),
         Build::Failed(why) => Err(Failed(Outcome::BuildFailed, why)),
         Build::Rejected(why) => Err(Failed(Outcome::Skipped, why)),
-        Build::Fault(fault) => Err(Failed(outcome_of(&fault, Outcome::BuildFailed), format!("build: {fault}"))),
+        Build::Fault(fault) => Err(Failed(fault_outcome(&fault, Outcome::BuildFailed), format!("build: {fault}"))),
     };
     wanted.into_iter().zip(builds.into_iter().map(of)).collect()
 }
@@ -114,9 +114,8 @@ fn build<E>(
 /// Outcome of an attempt without times, with the reason.
 struct Failed(Outcome, String);
 
-/// Runs one combination. Returns the records of its members, or the reason why no worker can be
-/// started.
-fn together(
+/// Runs one combination and returns the records of its members. Fails if no worker can be started.
+fn run_combination(
     runs: &CoRuns<'_>,
     combination: &Combination,
     built: &BTreeMap<usize, Result<Box<Artifact>, Failed>>,
@@ -124,7 +123,7 @@ fn together(
 ) -> Result<Vec<Record>, String> {
     let mut records = combination.records.clone();
     let failed = |mut records: Vec<Record>, outcome: Outcome, why: &str| {
-        records.iter_mut().for_each(|record| fail(record, outcome, why.to_owned()));
+        records.iter_mut().for_each(|record| mark_failed(record, outcome, why.to_owned()));
         Ok(records)
     };
     let (mut members, mut flops) = (Vec::new(), 0);
@@ -138,7 +137,7 @@ fn together(
                     Ok(artifact) => {
                         record::describe_artifact(record, &runs.operators[*one].schedule, artifact)
                             .map_err(|error| error.to_string())?;
-                        members.push(Member { what: What::code(&planned.json, artifact), cpus: cpus.clone() });
+                        members.push(Member { what: What::built_code(&planned.json, artifact), cpus: cpus.clone() });
                         flops += planned.task.work().map_or(0, |work| work.flops);
                     }
                     Err(Failed(outcome, why)) => {
@@ -152,7 +151,7 @@ fn together(
     let cpus: Vec<&[usize]> = members.iter().map(|member| member.cpus.as_slice()).collect();
     let is_parted = records.iter().any(|record| record.cache_share.is_some());
     let share = runs.corun.cache_share.filter(|_| is_parted);
-    let shares = share.map(|share| CacheShares::take(Path::new(RESCTRL), &cpus, share)).transpose();
+    let shares = share.map(|share| CacheShares::take_shares(Path::new(RESCTRL), &cpus, share)).transpose();
     let _shares = match shares {
         Ok(shares) => shares,
         Err(error) => return failed(records, Outcome::RunFailed, &error.to_string()),
@@ -164,16 +163,16 @@ fn together(
         counters: runs.config.counters.clone(),
         cache_bytes: runs.cache_bytes,
     });
-    let deadline = job.deadline(flops, Duration::from_secs_f64(runs.config.limits.run_seconds));
+    let deadline = job.time_limit(flops, Duration::from_secs_f64(runs.config.limits.run_seconds));
     let Ran { began, reply } = bench.run_together(job, deadline);
-    records.iter_mut().for_each(|record| record.started_at_us = record::microseconds(began));
+    records.iter_mut().for_each(|record| record.started_at_us = record::unix_microseconds(began));
     let is_uncontrolled = runs.corun.cache_share.is_some() && !is_parted;
     let replies = match reply {
         Ok(RunReply::Together(TogetherReply::Members(replies))) => replies,
         Ok(RunReply::Failed(why)) => return failed(records, Outcome::RunFailed, &why),
         Ok(other) => return failed(records, Outcome::RunFailed, &format!("not an answer of members: {other:?}")),
         Err(Fault::CannotStart { why }) => return Err(why),
-        Err(fault) => return failed(records, outcome_of(&fault, Outcome::RunFailed), &format!("run: {fault}")),
+        Err(fault) => return failed(records, fault_outcome(&fault, Outcome::RunFailed), &format!("run: {fault}")),
     };
     // Times next to a member that did not run are not those of this combination.
     let lost = replies.iter().zip(&records).find_map(|(reply, record)| match reply {
@@ -182,17 +181,21 @@ fn together(
         MemberReply::Failed(why) => Some(format!("the concurrent operator {} failed: {why}", record.op_text)),
     });
     for (reply, record) in replies.iter().zip(&mut records) {
-        member(record, reply, lost.as_deref(), is_uncontrolled).map_err(|error| error.to_string())?;
+        fill_member(record, reply, lost.as_deref(), is_uncontrolled).map_err(|error| error.to_string())?;
     }
     Ok(records)
 }
 
-/// Fills the record of a member with its result.
-fn member(record: &mut Record, reply: &MemberReply, lost: Option<&str>, is_uncontrolled: bool) -> Result<(), RowError> {
+fn fill_member(
+    record: &mut Record,
+    reply: &MemberReply,
+    lost: Option<&str>,
+    is_uncontrolled: bool,
+) -> Result<(), RowError> {
     match (reply, lost) {
         (MemberReply::WrongResult(check), _) => record::wrong_result(record, check),
-        (MemberReply::Failed(why), _) => fail(record, Outcome::RunFailed, why.clone()),
-        (MemberReply::Shared(..), Some(why)) => fail(record, Outcome::RunFailed, why.to_owned()),
+        (MemberReply::Failed(why), _) => mark_failed(record, Outcome::RunFailed, why.clone()),
+        (MemberReply::Shared(..), Some(why)) => mark_failed(record, Outcome::RunFailed, why.to_owned()),
         (MemberReply::Shared(shared, check), None) => {
             describe_measurement(record, &shared.beside)?;
             // The CPU time of a process is that of all its members. Only a member with a single
@@ -204,7 +207,8 @@ fn member(record: &mut Record, reply: &MemberReply, lost: Option<&str>, is_uncon
                 describe_check(record, check);
             }
             if is_uncontrolled {
-                let mut warnings: Vec<String> = record.warnings.as_ref().map(Json::to).transpose()?.unwrap_or_default();
+                let mut warnings: Vec<String> =
+                    record.warnings.as_ref().map(Json::parse_as).transpose()?.unwrap_or_default();
                 warnings.push("the share of the last-level cache was not controlled".to_owned());
                 record.warnings = Some(Json::new(&warnings)?);
             }
@@ -215,9 +219,10 @@ fn member(record: &mut Record, reply: &MemberReply, lost: Option<&str>, is_uncon
 
 /// Adds the time alone and the slowdown to the counters of a record.
 fn describe_shared(record: &mut Record, shared: &Shared) -> Result<(), RowError> {
-    let mut counters: BTreeMap<String, f64> = record.counters.as_ref().map(Json::to).transpose()?.unwrap_or_default();
+    let mut counters: BTreeMap<String, f64> =
+        record.counters.as_ref().map(Json::parse_as).transpose()?.unwrap_or_default();
     let mut origins: serde_json::Map<String, serde_json::Value> =
-        record.counter_origins.as_ref().map(Json::to).transpose()?.unwrap_or_default();
+        record.counter_origins.as_ref().map(Json::parse_as).transpose()?.unwrap_or_default();
     let mut alone = shared.alone_ns.clone();
     alone.sort_by(f64::total_cmp);
     let mut add = |name: &str, unit: &str, value: f64| {
@@ -227,9 +232,9 @@ fn describe_shared(record: &mut Record, shared: &Shared) -> Result<(), RowError>
         origins.insert(name.to_owned(), origin);
     };
     if !alone.is_empty() {
-        add("alone_ns", "ns", measure::statistics::median(&alone));
+        add("alone_ns", "ns", measure::statistics::median_of_sorted(&alone));
     }
-    if let Some(slowdown) = shared.slowdown() {
+    if let Some(slowdown) = shared.slowdown_ratio() {
         add("slowdown", "fraction", slowdown.median);
         if let Some((low, high)) = slowdown.interval {
             add("slowdown_low", "fraction", low);

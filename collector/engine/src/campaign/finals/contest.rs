@@ -8,8 +8,8 @@
 //! its first time is the oldest of the search, when the machine may have been in another state, so
 //! the gain of a search is a ratio within rounds.
 
-use datasets::fastest::{EQUAL, LEAST_ROUNDS, Times, leader};
-use measure::{Ratio, ratio};
+use datasets::fastest::{EQUAL, LEAST_ROUNDS, Times, find_leader};
+use measure::{Ratio, paired_ratio};
 use serde::Serialize;
 
 /// Number of schedules in the first round.
@@ -18,11 +18,9 @@ const FIRST: usize = 3;
 const MOST: usize = 8;
 /// Number of rounds after which a schedule that is still undecided stays so.
 const MOST_ROUNDS: usize = 9;
-/// Relative difference that decides: a schedule that exceeds it in all of at least [`LEAST_ROUNDS`]
-/// rounds is slower.
+/// Relative difference that decides: a slower schedule exceeds it in all of [`LEAST_ROUNDS`] or more rounds.
 const FAR: f64 = 0.03;
 
-/// State of a schedule in the contest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ContestPlace {
     /// The schedule was not measured again.
@@ -47,11 +45,11 @@ pub struct Entry {
 impl Entry {
     /// Creates the entry of a schedule that was measured once.
     pub fn new(median_ns: f64, upper_end_ns: f64) -> Entry {
-        Entry { times: Times::once(median_ns, upper_end_ns), place: ContestPlace::Outside }
+        Entry { times: Times::from_measurement(median_ns, upper_end_ns), place: ContestPlace::Outside }
     }
 
-    fn rounds(&self) -> usize {
-        self.times.rounds()
+    fn round_count(&self) -> usize {
+        self.times.round_count()
     }
 }
 
@@ -69,13 +67,11 @@ pub struct Verdict {
     pub measured_again: usize,
     /// Number of schedules that are as fast as the winner.
     pub equals: usize,
-    /// Number of schedules that could not be distinguished from the winner within the limit of
-    /// rounds.
+    /// Number of schedules not distinguished from the winner within the limit of rounds.
     pub undecided: usize,
     /// Time of the second-best schedule over that of the winner, within rounds.
     pub second_over_best: Option<Ratio>,
-    /// Time of the default schedule over that of the winner, within rounds; None if the default
-    /// schedule wins.
+    /// Time of the default schedule over the winner's, within rounds; None if the default wins.
     pub default_over_best: Option<Ratio>,
 }
 
@@ -107,21 +103,20 @@ impl Contest {
     pub fn resume(&mut self, round: &[(usize, Option<f64>)]) {
         for (number, ns) in round {
             self.entries[*number].place = ContestPlace::Inside;
-            self.take(*number, *ns);
+            self.store_time(*number, *ns);
         }
         self.last = round.iter().map(|(number, _)| *number).collect();
         self.round += 1;
-        self.judge();
+        self.update_places();
     }
 
-    /// Returns the schedules of the next round in a rotated order. Returns none during a round, or
-    /// when the contest is over. The first schedule was in the last round too, if there is one that
-    /// was, so that readers of the records can detect where a round begins.
+    /// Returns the schedules of the next round in rotated order; none during a round or after the contest.
+    /// The first one was in the last round too, if possible, so that readers detect where a round begins.
     pub fn next_round(&mut self) -> Vec<usize> {
         if self.open > 0 || self.is_over() {
             return Vec::new();
         }
-        let mut inside: Vec<usize> = self.inside().collect();
+        let mut inside: Vec<usize> = self.active_schedules().collect();
         let turn = self.round % inside.len().max(1);
         inside.rotate_left(turn);
         let known = inside.iter().position(|number| self.last.contains(number));
@@ -132,23 +127,23 @@ impl Contest {
     }
 
     /// Records a measurement; `ns` is None if it failed.
-    pub fn hear(&mut self, number: usize, ns: Option<f64>) {
-        self.take(number, ns);
+    pub fn observe_time(&mut self, number: usize, ns: Option<f64>) {
+        self.store_time(number, ns);
         self.open = self.open.saturating_sub(1);
         if self.open == 0 {
             self.round += 1;
-            self.judge();
+            self.update_places();
         }
     }
 
-    fn take(&mut self, number: usize, ns: Option<f64>) {
+    fn store_time(&mut self, number: usize, ns: Option<f64>) {
         match ns {
-            Some(ns) => self.entries[number].times.hear(self.round, ns),
+            Some(ns) => self.entries[number].times.add_round(self.round, ns),
             None => self.entries[number].place = ContestPlace::Failed,
         }
     }
 
-    fn inside(&self) -> impl Iterator<Item = usize> + '_ {
+    fn active_schedules(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.entries.len()).filter(|number| self.entries[*number].place == ContestPlace::Inside)
     }
 
@@ -157,35 +152,33 @@ impl Contest {
         let able: Vec<usize> =
             (0..self.entries.len()).filter(|number| self.entries[*number].place != ContestPlace::Failed).collect();
         let times: Vec<&Times> = able.iter().map(|number| &self.entries[*number].times).collect();
-        leader(&times).map(|place| able[place])
+        find_leader(&times).map(|place| able[place])
     }
 
     /// Returns the default schedule, unless it is the leader.
-    fn default_beside(&self, leader: usize) -> Option<usize> {
+    fn default_unless_leader(&self, leader: usize) -> Option<usize> {
         self.default.filter(|default| *default != leader)
     }
 
-    /// Returns the default schedule if it has too few common rounds with the leader to determine
-    /// the gain.
-    fn unmet(&self, leader: usize) -> Option<usize> {
-        let default = self.default_beside(leader)?;
+    /// Returns the default schedule if too few rounds with the leader determine the gain.
+    fn undecided_default(&self, leader: usize) -> Option<usize> {
+        let default = self.default_unless_leader(leader)?;
         let is_measured = self.entries[default].place != ContestPlace::Failed;
-        (is_measured && self.compare(default, leader).0.len() < LEAST_ROUNDS).then_some(default)
+        (is_measured && self.compare_pair(default, leader).0.len() < LEAST_ROUNDS).then_some(default)
     }
 
-    fn compare(&self, one: usize, other: usize) -> (Vec<f64>, Option<Ratio>) {
-        let (ones, others) = self.entries[one].times.beside(&self.entries[other].times);
+    fn compare_pair(&self, one: usize, other: usize) -> (Vec<f64>, Option<Ratio>) {
+        let (ones, others) = self.entries[one].times.common_rounds(&self.entries[other].times);
         let ratios = ones.iter().zip(&others).map(|(one, other)| one / other).collect();
-        (ratios, ratio(&ones, &others))
+        (ratios, paired_ratio(&ones, &others))
     }
 
-    /// Removes schedules that are decided, and adds schedules whose unconfirmed times are lower
-    /// than the leader's.
-    fn judge(&mut self) {
+    /// Removes decided schedules, and adds schedules whose unconfirmed times are lower than the leader's.
+    fn update_places(&mut self) {
         let Some(leader) = self.leader() else { return };
         self.entries[leader].place = ContestPlace::Inside;
-        for number in self.inside().filter(|number| *number != leader).collect::<Vec<_>>() {
-            let (ratios, ratio) = self.compare(number, leader);
+        for number in self.active_schedules().filter(|number| *number != leader).collect::<Vec<_>>() {
+            let (ratios, ratio) = self.compare_pair(number, leader);
             let interval = ratio.and_then(|ratio| ratio.interval);
             let is_far = ratios.len() >= LEAST_ROUNDS && ratios.iter().all(|ratio| *ratio > 1.0 + FAR);
             let place = match interval {
@@ -196,18 +189,19 @@ impl Contest {
             };
             self.entries[number].place = place;
         }
-        if let Some(default) = self.unmet(leader) {
+        if let Some(default) = self.undecided_default(leader) {
             self.entries[default].place = ContestPlace::Inside;
             self.entries[leader].place = ContestPlace::Inside;
         }
-        let has_rivals = self.inside().any(|number| number != leader && self.entries[number].rounds() < MOST_ROUNDS);
+        let has_rivals =
+            self.active_schedules().any(|number| number != leader && self.entries[number].round_count() < MOST_ROUNDS);
         let again = self.entries.iter().filter(|entry| entry.place != ContestPlace::Outside).count();
-        if has_rivals || self.entries[leader].rounds() < LEAST_ROUNDS || again >= MOST {
+        if has_rivals || self.entries[leader].round_count() < LEAST_ROUNDS || again >= MOST {
             return;
         }
         // A schedule that only seems equally fast need not be distinguished from the leader.
         let is_lucky =
-            |one: &Entry| one.place == ContestPlace::Outside && one.times.outdoes(&self.entries[leader].times);
+            |one: &Entry| one.place == ContestPlace::Outside && one.times.seems_faster(&self.entries[leader].times);
         let lucky = self.entries.iter().position(is_lucky);
         if let Some(lucky) = lucky {
             self.entries[lucky].place = ContestPlace::Inside;
@@ -221,18 +215,18 @@ impl Contest {
         if self.entries.len() < 2 {
             return true;
         }
-        let Some(leader) = self.leader() else { return self.inside().next().is_none() };
-        let is_tired = |number: usize| self.entries[number].rounds() >= MOST_ROUNDS;
-        let rivals = self.inside().any(|number| number != leader && !is_tired(number));
+        let Some(leader) = self.leader() else { return self.active_schedules().next().is_none() };
+        let is_tired = |number: usize| self.entries[number].round_count() >= MOST_ROUNDS;
+        let rivals = self.active_schedules().any(|number| number != leader && !is_tired(number));
         let is_bounded = self.round >= MOST * MOST_ROUNDS;
-        let is_known = self.unmet(leader).is_none() && self.entries[leader].rounds() >= LEAST_ROUNDS;
+        let is_known = self.undecided_default(leader).is_none() && self.entries[leader].round_count() >= LEAST_ROUNDS;
         is_bounded || !rivals && is_known
     }
 
     /// Returns the result, or None if no schedule was measured again.
     pub fn verdict(&self) -> Option<Verdict> {
         let winner = self.leader()?;
-        let again = |number: &usize| *number != winner && self.entries[*number].rounds() > 0;
+        let again = |number: &usize| *number != winner && self.entries[*number].round_count() > 0;
         let others: Vec<usize> = (0..self.entries.len()).filter(again).collect();
         let middle = |number: &&usize| self.entries[**number].times.middle_ns();
         let second = others.iter().min_by(|one, other| middle(one).total_cmp(&middle(other)));
@@ -240,12 +234,14 @@ impl Contest {
         Some(Verdict {
             winner,
             median_ns: self.entries[winner].times.middle_ns(),
-            rounds: self.entries[winner].rounds(),
+            rounds: self.entries[winner].round_count(),
             measured_again: others.len() + 1,
             equals: count(ContestPlace::Equal),
             undecided: count(ContestPlace::Inside),
-            second_over_best: second.and_then(|second| self.compare(*second, winner).1),
-            default_over_best: self.default_beside(winner).and_then(|default| self.compare(default, winner).1),
+            second_over_best: second.and_then(|second| self.compare_pair(*second, winner).1),
+            default_over_best: self
+                .default_unless_leader(winner)
+                .and_then(|default| self.compare_pair(default, winner).1),
         })
     }
 }
@@ -277,7 +273,7 @@ mod tests {
             assert!(round < 200, "it ends");
             for number in next {
                 measured += 1;
-                contest.hear(number, truth(number, round));
+                contest.observe_time(number, truth(number, round));
             }
         }
         (contest, measured)
@@ -395,12 +391,12 @@ mod tests {
                     let (number, _) = firsts[place];
                     let ns = time(number);
                     keep(number, ns);
-                    contest.hear(place, Some(ns));
+                    contest.observe_time(place, Some(ns));
                 }
             }
             let verdict = contest.verdict().expect("a verdict");
             let (winner, _) = firsts[verdict.winner];
-            let fastest = datasets::fastest(&records).expect("the fastest");
+            let fastest = datasets::find_fastest(&records).expect("the fastest");
             assert_eq!(fastest.record.key, Key::of_bytes(&winner.to_le_bytes()), "seed {seed}");
             assert_eq!(fastest.known_ns, verdict.median_ns, "seed {seed}");
             assert!(verdict.default_over_best.is_none_or(|ratio| ratio.median >= 1.0), "seed {seed}: {verdict:?}");

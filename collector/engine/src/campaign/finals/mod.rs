@@ -42,7 +42,7 @@ impl Finals {
     }
 
     /// Returns the result of each search, in their order; None if no schedule was measured again.
-    pub fn found(&self) -> impl Iterator<Item = Option<FoundBest<'_>>> {
+    pub fn found_bests(&self) -> impl Iterator<Item = Option<FoundBest<'_>>> {
         self.contests.iter().map(|one| {
             let verdict = one.contest.verdict()?;
             let (schedule, attempt) = (&one.schedules[verdict.winner], &one.attempts[verdict.winner]);
@@ -56,7 +56,7 @@ impl FinalMatch {
         let mut known: HashSet<Key> = HashSet::new();
         let mut firsts: Vec<(f64, Trial<'_>)> = Vec::new();
         let mut later: Vec<(Key, &Record)> = Vec::new();
-        let trials = search.trials(records).into_iter();
+        let trials = search.match_trials(records).into_iter();
         for trial in trials.filter(|trial| trial.record.outcome != Outcome::PassedOver) {
             let upper = trial.record.upper_end_ns().filter(|_| trial.record.outcome == Outcome::Ok);
             match upper {
@@ -71,11 +71,11 @@ impl FinalMatch {
         }
         firsts.sort_by(|one, other| one.0.total_cmp(&other.0));
         let entries = firsts.iter().map(|(upper, first)| Entry::new(first.record.median_ns.unwrap_or(*upper), *upper));
-        let default = firsts.iter().position(|(_, first)| first.key == search.default().key);
+        let default = firsts.iter().position(|(_, first)| first.key == search.default_attempt().key);
         let mut contest = Contest::new(entries.collect(), default);
         let numbers: HashMap<Key, usize> =
             firsts.iter().enumerate().map(|(number, (_, first))| (first.key, number)).collect();
-        for round in rounds(&later, &numbers) {
+        for round in group_rounds(&later, &numbers) {
             contest.resume(&round);
         }
         let (attempts, schedules) = firsts.into_iter().map(|(_, first)| (first.attempt, first.schedule)).unzip();
@@ -84,10 +84,10 @@ impl FinalMatch {
 }
 
 /// Groups the measurements after the first ones into rounds.
-fn rounds(later: &[(Key, &Record)], numbers: &HashMap<Key, usize>) -> Vec<Vec<(usize, Option<f64>)>> {
+fn group_rounds(later: &[(Key, &Record)], numbers: &HashMap<Key, usize>) -> Vec<Vec<(usize, Option<f64>)>> {
     let moments = later.iter().map(|(key, record)| (*key, record.run_id.clone(), record.started_at_us));
     let mut rounds: Vec<Vec<(usize, Option<f64>)>> = Vec::new();
-    for (round, (key, record)) in datasets::fastest::rounds(moments).into_iter().zip(later) {
+    for (round, (key, record)) in datasets::fastest::number_rounds(moments).into_iter().zip(later) {
         rounds.resize_with(rounds.len().max(round + 1), Vec::new);
         rounds[round].push((numbers[key], record.median_ns.filter(|_| record.outcome == Outcome::Ok)));
     }
@@ -109,30 +109,29 @@ impl Source for Finals {
 
     fn observe(&mut self, attempt: &Attempt, record: &Record) {
         let ns = record.median_ns.filter(|_| record.outcome == Outcome::Ok);
-        self.hear(attempt, ns);
+        self.observe_time(attempt, ns);
     }
 
-    fn forgo(&mut self, attempt: &Attempt) {
-        self.hear(attempt, None);
+    fn skip_attempt(&mut self, attempt: &Attempt) {
+        self.observe_time(attempt, None);
     }
 
-    fn standing(&self) -> Option<String> {
+    fn progress_message(&self) -> Option<String> {
         let known = self.contests.iter().filter(|one| one.contest.is_over()).count();
         Some(format!("final measurement: {known} of {} searches are decided", self.contests.len()))
     }
 
-    /// Returns the number of unfinished contests, because the number of rounds is not known in
-    /// advance.
-    fn left(&self) -> usize {
+    /// Returns the number of unfinished contests; the number of rounds is not known in advance.
+    fn attempts_left(&self) -> usize {
         self.contests.iter().filter(|one| !one.contest.is_over()).count()
     }
 }
 
 impl Finals {
-    fn hear(&mut self, attempt: &Attempt, ns: Option<f64>) {
+    fn observe_time(&mut self, attempt: &Attempt, ns: Option<f64>) {
         for one in &mut self.contests {
             if let Some(number) = one.attempts.iter().position(|own| own.key == attempt.key) {
-                one.contest.hear(number, ns);
+                one.contest.observe_time(number, ns);
             }
         }
     }

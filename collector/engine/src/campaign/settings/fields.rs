@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::LazyLock;
 
 /// Checks that all keys of a TOML text are settings. The error contains the line.
-pub fn check(text: &str) -> Result<(), toml::de::Error> {
+pub fn check_fields(text: &str) -> Result<(), toml::de::Error> {
     toml::from_str::<KnownFields>(text).map(|KnownFields| ())
 }
 
@@ -16,10 +16,8 @@ static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| match serde_json::to_valu
     _ => Vec::new(),
 });
 
-/// A table in which every key is a setting.
 struct KnownFields;
 
-/// The name of a known setting.
 struct FieldName;
 
 impl<'de> Deserialize<'de> for KnownFields {

@@ -14,7 +14,7 @@ use super::corun_settings::CoRun;
 use super::night::Night;
 use super::tune::TuneSettings;
 #[cfg(feature = "clap")]
-use crate::flags::choices;
+use crate::flags::choice_parser;
 use measure::Plan;
 use measure::counters::{self, CounterRequest};
 use models::{Fuse, names};
@@ -39,7 +39,7 @@ pub struct Settings {
     pub tune: Option<TuneSettings>,
     /// How to measure.
     pub measure: Plan,
-    /// Counters to read.
+    /// Plan of the measurements.
     pub counters: CounterRequest,
     /// Bounds of every job.
     pub limits: Limits,
@@ -55,13 +55,12 @@ pub struct Settings {
 pub struct ModelEntry {
     /// Name of a [`super::choices::ModelSource`].
     pub source: String,
-    /// Its name there.
+    /// Name of the model within the source.
     pub name: String,
     /// Shapes of inputs by name, for files that leave dimensions open.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shapes: BTreeMap<String, Vec<i64>>,
-    /// Inputs by name that are constants, for files in which they decide shapes or branches: one number for all elements, or a
-    /// number for each.
+    /// Constant inputs by name, for files whose shapes or branches depend on them: one number, or one per element.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, Vec<f64>>,
     /// Whether operators that cannot be represented are left out.
@@ -87,7 +86,7 @@ pub struct ModelSettings {
     /// Phase of a decoder: all tokens at once, or one more token [default: prefill]
     ///
     /// Only for `transformers`. A decoding step reads the keys and values of earlier tokens as inputs.
-    #[cfg_attr(feature = "clap", arg(long, value_parser = choices::<Phase>(), value_name = "PHASE", value_delimiter = ','))]
+    #[cfg_attr(feature = "clap", arg(long, value_parser = choice_parser::<Phase>(), value_name = "PHASE", value_delimiter = ','))]
     pub phase: Option<Vec<Phase>>,
     /// Number of consecutive decoding steps in one model [default: 1]
     ///
@@ -96,17 +95,17 @@ pub struct ModelSettings {
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub steps: Option<i64>,
     /// Representation of attention: one task, its parts, or both [default: fused]
-    #[cfg_attr(feature = "clap", arg(long, value_parser = choices::<AttentionChoice>()))]
+    #[cfg_attr(feature = "clap", arg(long, value_parser = choice_parser::<AttentionChoice>()))]
     pub attention: Option<AttentionChoice>,
     /// Fusion of pointwise operators with the preceding operator [default: epilogue]
-    #[cfg_attr(feature = "clap", arg(long, value_parser = choices::<Fuse>()))]
+    #[cfg_attr(feature = "clap", arg(long, value_parser = choice_parser::<Fuse>()))]
     pub fuse: Option<Fuse>,
     /// Compile for each size, or once for all requested sizes [default: default]
     ///
     /// With `vm`, batch sizes and sequence lengths of a model are dynamic in compiled tasks, and each artifact is
     /// measured and checked at every size. Operators that need static sizes are compiled for each size; `opcollect
     /// tasks --executor vm` lists them with the reason. Thread tiles along a dynamic dimension are limited to 1.
-    #[cfg_attr(feature = "clap", arg(long, value_parser = choices::<Executor>()))]
+    #[cfg_attr(feature = "clap", arg(long, value_parser = choice_parser::<Executor>()))]
     pub executor: Option<Executor>,
     /// Also measure N resized variants of each task [default: 0]
     ///
@@ -128,7 +127,7 @@ pub struct ModelSettings {
     ///
     /// `torch` measures a vendor library on the same tasks with the same method, on this machine's CPU. Operators that
     /// PyTorch lacks are recorded as skipped. This needs a build with the feature `torch`: see `docs/guide/torch.md`.
-    #[cfg_attr(feature = "clap", arg(long, value_parser = choices::<Backend>(), value_name = "BACKEND"))]
+    #[cfg_attr(feature = "clap", arg(long, value_parser = choice_parser::<Backend>(), value_name = "BACKEND"))]
     pub backend: Option<Backend>,
     /// GPU architectures to compile for, such as sm_90 or sm_80,sm_90 [default: that of this machine's GPU]
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME,…", value_delimiter = ','))]
@@ -161,25 +160,25 @@ pub struct SweepSettings {
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub schedules: Option<usize>,
     /// Source of schedules [default: template]
-    #[cfg_attr(feature = "clap", arg(long = "sampler", value_parser = choices::<SamplerName>(), value_name = "SAMPLER", value_delimiter = ','))]
+    #[cfg_attr(feature = "clap", arg(long = "sampler", value_parser = choice_parser::<SamplerName>(), value_name = "SAMPLER", value_delimiter = ','))]
     pub samplers: Option<Vec<SamplerName>>,
     /// Thread counts, such as 1,2 [default: 1 and all CPUs]
     #[cfg_attr(feature = "clap", arg(long, value_name = "N,…", value_delimiter = ','))]
     pub threads: Option<Vec<usize>>,
     /// Cache state before a timed run [default: warm]
-    #[cfg_attr(feature = "clap", arg(long, value_parser = choices::<CacheChoice>(), value_name = "STATE", value_delimiter = ','))]
+    #[cfg_attr(feature = "clap", arg(long, value_parser = choice_parser::<CacheChoice>(), value_name = "STATE", value_delimiter = ','))]
     pub cache: Option<Vec<CacheChoice>>,
     /// Seed of schedules and input values [default: 0]
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub seed: Option<u64>,
     /// Time limit of the campaign in seconds
-    #[cfg_attr(feature = "clap", arg(long = "budget", value_name = "SECONDS", value_parser = report::quantity::seconds))]
+    #[cfg_attr(feature = "clap", arg(long = "budget", value_name = "SECONDS", value_parser = report::quantity::parse_seconds))]
     pub budget_seconds: Option<f64>,
 }
 
 impl ModelSettings {
     /// Returns these settings, completed by those of `file`.
-    pub fn over(self, file: ModelSettings) -> ModelSettings {
+    pub fn with_fallback(self, file: ModelSettings) -> ModelSettings {
         ModelSettings {
             batch: self.batch.or(file.batch),
             sequence: self.sequence.or(file.sequence),
@@ -202,7 +201,7 @@ impl ModelSettings {
 
 impl SweepSettings {
     /// Returns these settings, completed by those of `file`.
-    pub fn over(self, file: SweepSettings) -> SweepSettings {
+    pub fn with_fallback(self, file: SweepSettings) -> SweepSettings {
         SweepSettings {
             schedules: self.schedules.or(file.schedules),
             samplers: self.samplers.or(file.samplers),
@@ -215,8 +214,7 @@ impl SweepSettings {
 }
 
 impl Settings {
-    /// Requests counters by name: only these, or none for the name `none`. An empty list changes
-    /// nothing.
+    /// Requests counters by name: only these, or none for `none`. An empty list changes nothing.
     pub fn request_counters(&mut self, names: &[String]) {
         match names {
             [] => {}
@@ -241,7 +239,7 @@ impl Settings {
 
     /// Parses the text of a TOML file.
     pub fn parse(text: &str) -> Result<Settings, String> {
-        fields::check(text)
+        fields::check_fields(text)
             // The groups are parsed first, because errors in flattened fields do not name their
             // line.
             .and_then(|()| Ok((toml::from_str(text)?, toml::from_str(text)?)))

@@ -4,14 +4,14 @@ use super::{ModelEntry, Settings};
 use crate::campaign::choices::{AttentionChoice, CacheChoice, Executor, ModelSource, SamplerName};
 use crate::campaign::config::{
     BATCH, BATCH_ALLOWED, Config, ConfigError, ModelRequest, SEQUENCE, SEQUENCE_ALLOWED, SIMPLE, TRANSFORMERS, Tokens,
-    check_target, each, shown,
+    check_each, check_target, format_setting,
 };
 use crate::campaign::graphs::{LoadedModels, settle_batches};
 use crate::campaign::night::Night;
 use crate::campaign::tune::TuneSettings;
-use crate::failure::{Failure, chain};
+use crate::failure::{Failure, format_chain};
 use models::Choice;
-use targets::{HOST, OptionError, TargetOptions, composite};
+use targets::{HOST, OptionError, TargetOptions, parse_composite};
 use zoo::transformers::{self, Phase};
 
 /// A checked configuration, with the models that were read to check it.
@@ -23,10 +23,10 @@ pub struct Resolved {
 }
 
 impl ModelEntry {
-    /// Returns the name that records have for it: of the aliases and spellings of the zoo always the same.
+    /// Returns the name in records, which is the same for all aliases and spellings of the zoo.
     fn canonical_name(&self) -> String {
         let is_of_zoo = self.source == ModelSource::Local.name();
-        let other = is_of_zoo.then(|| zoo::canonical(&self.name)).flatten();
+        let other = is_of_zoo.then(|| zoo::canonical_name(&self.name)).flatten();
         other.unwrap_or_else(|| self.name.clone())
     }
 
@@ -43,10 +43,10 @@ impl ModelEntry {
         let is_onnx = [ModelSource::Onnx, ModelSource::Remoteonnx].iter().any(|source| source.name() == self.source);
         if !is_onnx && !self.values.is_empty() {
             let allowed = format!("only ONNX files take it, and `{}` is from `{}`", self.name, self.source);
-            return Err(ConfigError::OutOfRange { field: "values", found: shown(&self.values), allowed });
+            return Err(ConfigError::OutOfRange { field: "values", found: format_setting(&self.values), allowed });
         }
         match (is_file, self.shapes.is_empty(), self.skip_unsupported) {
-            (false, false, _) => refuse("shapes", shown(&self.shapes)),
+            (false, false, _) => refuse("shapes", format_setting(&self.shapes)),
             (false, true, true) => refuse("skip_unsupported", "true".to_owned()),
             _ => Ok(()),
         }
@@ -59,8 +59,7 @@ impl Settings {
         self.resolve(measure::host::allowed_cpus().map_err(Failure::environment)?.len())
     }
 
-    /// Validates all settings against this machine and against the models, which are read for that
-    /// purpose.
+    /// Validates all settings against this machine, and against the models, which are read for that.
     pub fn resolve(self, allowed_cpus: usize) -> crate::Result<Resolved> {
         let mut config = self.check(allowed_cpus).map_err(Failure::usage)?;
         if config.models.is_empty() {
@@ -69,7 +68,7 @@ impl Settings {
             );
         }
         let loaded = LoadedModels::default();
-        settle_batches(&mut config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;
+        settle_batches(&mut config, &loaded).map_err(|error| Failure::usage(format_chain(&error)))?;
         Ok(Resolved { config, loaded })
     }
 
@@ -82,7 +81,7 @@ impl Settings {
             return Err(ConfigError::OutOfRange { field, found, allowed });
         }
         let Settings { model, sweep, .. } = self;
-        let composite = composite(model.target.as_deref().unwrap_or(HOST)).map_err(ConfigError::Target)?;
+        let composite = parse_composite(model.target.as_deref().unwrap_or(HOST)).map_err(ConfigError::Target)?;
         let partners: Vec<String> = composite.partners.iter().map(|partner| partner.name.to_owned()).collect();
         let options = TargetOptions {
             arch: model.arch,
@@ -91,19 +90,19 @@ impl Settings {
             fpga_config: model.fpga_config,
             sim_params: model.sim_params,
         };
-        let target = target(composite.rest, options)?;
+        let target = complete_target(composite.rest, options)?;
         // One thread launches the work of a GPU.
         let is_varied = check_target(&target)?.runs_on_cpus();
         let threads = sweep.threads.unwrap_or_else(|| if is_varied { default_threads(allowed_cpus) } else { vec![1] });
         let threads_allowed = format!("allowed are 1 to {allowed_cpus} on this machine");
-        each("threads", &threads, &threads_allowed, |&count| count >= 1 && count <= allowed_cpus)?;
-        let batch = batches(&self.models, model.batch)?;
+        check_each("threads", &threads, &threads_allowed, |&count| count >= 1 && count <= allowed_cpus)?;
+        let batch = requested_batches(&self.models, model.batch)?;
         self.models.iter().try_for_each(ModelEntry::check)?;
-        let steps = steps(model.steps, model.phase.as_deref(), model.executor)?;
+        let steps = decoding_steps(model.steps, model.phase.as_deref(), model.executor)?;
         let of_files = model.sequence.clone();
-        let tokens = tokens(&self.models, model.sequence, model.phase, steps)?;
+        let tokens = token_combinations(&self.models, model.sequence, model.phase, steps)?;
         let runs = self.models.len().saturating_mul(batch.len()).saturating_mul(tokens.len());
-        each("models", &[runs], "the product of models, batch sizes and sequences is at most 65536", |n| {
+        check_each("models", &[runs], "the product of models, batch sizes and sequences is at most 65536", |n| {
             *n <= 1 << 16
         })?;
         let models = self.models.iter().flat_map(|entry| {
@@ -158,27 +157,30 @@ impl Settings {
 }
 
 /// Returns the target's text, completed by the options that describe it.
-fn target(text: String, options: TargetOptions) -> Result<String, ConfigError> {
-    check_target(&text)?.complete(text, options).map_err(|error| match error {
+fn complete_target(text: String, options: TargetOptions) -> Result<String, ConfigError> {
+    check_target(&text)?.apply_options(text, options).map_err(|error| match error {
         OptionError::NotAllowed { field, found, allowed } => ConfigError::OutOfRange { field, found, allowed },
         OptionError::Description(why) => ConfigError::Target(why),
     })
 }
 
 /// Returns the requested batch sizes, or a single None if there are none.
-fn batches(models: &[ModelEntry], batch: Option<Vec<i64>>) -> Result<Vec<Option<i64>>, ConfigError> {
+fn requested_batches(models: &[ModelEntry], batch: Option<Vec<i64>>) -> Result<Vec<Option<i64>>, ConfigError> {
     let Some(batch) = batch else { return Ok(vec![None]) };
-    each("batch", &batch, BATCH_ALLOWED, |size| BATCH.contains(size))?;
+    check_each("batch", &batch, BATCH_ALLOWED, |size| BATCH.contains(size))?;
     if !models.is_empty() && models.iter().all(|model| model.source == SIMPLE) {
         let allowed = "the text of a simple operator contains its batch, such as `n=8`";
-        each("batch", &batch, allowed, |size| *size == 1)?;
+        check_each("batch", &batch, allowed, |size| *size == 1)?;
     }
     Ok(batch.into_iter().map(Some).collect())
 }
 
-/// Returns the number of decoding steps, if it was given. Each number of steps is a graph of its
-/// own size.
-fn steps(steps: Option<i64>, phase: Option<&[Phase]>, executor: Option<Executor>) -> Result<Option<i64>, ConfigError> {
+/// Returns the given number of decoding steps. Each number of steps is a graph of its own size.
+fn decoding_steps(
+    steps: Option<i64>,
+    phase: Option<&[Phase]>,
+    executor: Option<Executor>,
+) -> Result<Option<i64>, ConfigError> {
     let Some(count) = steps else { return Ok(None) };
     let refuse = |allowed: String| Err(ConfigError::OutOfRange { field: "steps", found: count.to_string(), allowed });
     if !(1..=transformers::STEPS_MAX).contains(&count) {
@@ -193,13 +195,12 @@ fn steps(steps: Option<i64>, phase: Option<&[Phase]>, executor: Option<Executor>
     Ok(Some(count).filter(|count| *count > 1))
 }
 
-/// Returns whether a model's file names its open dimensions.
 fn has_named_dimensions(model: &ModelEntry) -> bool {
     [ModelSource::Onnx, ModelSource::Remoteonnx].iter().any(|source| source.name() == model.source)
 }
 
 /// Returns every combination of phase and sequence length, which only transformers have.
-fn tokens(
+fn token_combinations(
     models: &[ModelEntry],
     sequence: Option<Vec<i64>>,
     phase: Option<Vec<Phase>>,
@@ -207,15 +208,15 @@ fn tokens(
 ) -> Result<Vec<Tokens>, ConfigError> {
     let (is_given, has_phase) = (sequence.is_some() || phase.is_some(), phase.is_some());
     let sequence = sequence.unwrap_or_else(|| vec![zoo::transformers::Options::default().sequence]);
-    each("sequence", &sequence, SEQUENCE_ALLOWED, |length| SEQUENCE.contains(length))?;
+    check_each("sequence", &sequence, SEQUENCE_ALLOWED, |length| SEQUENCE.contains(length))?;
     let phase = phase.unwrap_or_else(|| vec![Phase::default()]);
-    each("phase", &phase, "", |_| true)?;
+    check_each("phase", &phase, "", |_| true)?;
     let has_any = |of: fn(&ModelEntry) -> bool| models.iter().any(of);
     let is_taken = has_any(|model| model.source == TRANSFORMERS) || (!has_phase && has_any(has_named_dimensions));
     if is_given && !is_taken {
         let (field, found, who) = match has_phase {
-            true => ("phase", shown(&phase), "`transformers`"),
-            false => ("sequence", shown(&sequence), "`transformers` and ONNX files"),
+            true => ("phase", format_setting(&phase), "`transformers`"),
+            false => ("sequence", format_setting(&sequence), "`transformers` and ONNX files"),
         };
         return Err(ConfigError::OutOfRange { field, found, allowed: format!("only models from {who} have it") });
     }

@@ -10,8 +10,7 @@ use search::{Problem, features};
 use std::collections::{BTreeMap, HashSet};
 use targets::Target;
 
-/// Largest number of lessons for one search, and of those from one task. Training on more costs
-/// more time than it gains.
+/// Largest number of lessons for one search, and from one task; training on more costs more than it gains.
 const MOST: usize = 256;
 const MOST_OF_TASK: usize = 64;
 
@@ -37,13 +36,13 @@ pub struct Lessons {
 impl Lessons {
     /// Creates an empty collection for these searches and their target.
     pub fn new(searches: &[Search], target: &Target) -> Result<Lessons, TuningError> {
-        let kinds = searches.iter().map(|search| search.kind().to_owned()).collect();
+        let kinds = searches.iter().map(|search| search.operator_kind().to_owned()).collect();
         let own = searches.iter().map(Search::ground_key).collect::<Result<HashSet<Key>, TuningError>>()?;
         Ok(Lessons { kinds, target: target.kind.code_name().to_owned(), own, groups: BTreeMap::new() })
     }
 
     /// Adds a record if it is suitable as a lesson.
-    pub fn take(&mut self, record: &Record) {
+    pub fn add_record(&mut self, record: &Record) {
         let is_told = record.outcome == Outcome::Ok
             && record.source == Source::Measured
             && record.is_alone()
@@ -53,7 +52,7 @@ impl Lessons {
         let threads = record.threads.and_then(|threads| usize::try_from(threads).ok()).filter(|threads| *threads > 0);
         let known = (record.schedule.as_ref(), record.schedule_hash.as_ref(), record.upper_end_ns(), threads);
         let (true, (Some(schedule), Some(hash), Some(ns), Some(threads))) = (is_told, known) else { return };
-        let Ok(schedule @ Schedule::Template { .. }) = Schedule::from_json(schedule.text()) else { return };
+        let Ok(schedule @ Schedule::Template { .. }) = Schedule::from_json(schedule.as_text()) else { return };
         let ground = record.ground_key();
         if self.own.contains(&ground) {
             return;
@@ -65,41 +64,40 @@ impl Lessons {
             group.default_ns = Some(ns);
         }
         if group.task.is_none() {
-            group.task = record.task.as_ref().and_then(|task| task.to().ok());
+            group.task = record.task.as_ref().and_then(|task| task.parse_as().ok());
         }
         group.times.insert(hash.clone(), (schedule, ns));
     }
 
-    /// Passes lessons to each search of the same kind of operator, those of the most similar tasks
-    /// first. Returns the number of lessons.
-    pub(super) fn teach(&self, searches: &mut [Search], target: &Target) -> usize {
+    /// Passes lessons to searches of the same operator kind, most similar tasks first. Returns their number.
+    pub(super) fn teach_searches(&self, searches: &mut [Search], target: &Target) -> usize {
         let problems: Vec<(&LessonGroup, Problem)> = self
             .groups
             .values()
-            .filter_map(|group| Some((group, Problem::elsewhere(group.task.as_ref()?, target, group.threads)?)))
+            .filter_map(|group| Some((group, Problem::for_observations(group.task.as_ref()?, target, group.threads)?)))
             .collect();
-        searches.iter_mut().map(|search| teach(search, &problems)).sum()
+        searches.iter_mut().map(|search| teach_search(search, &problems)).sum()
     }
 }
 
-fn teach(search: &mut Search, problems: &[(&LessonGroup, Problem)]) -> usize {
-    let own = sizes(search.problem());
+fn teach_search(search: &mut Search, problems: &[(&LessonGroup, Problem)]) -> usize {
+    let own = size_features(search.problem());
     let is_cold = search.cache_state() == CacheState::Cold;
     let distance = |problem: &Problem| {
-        let other = sizes(problem);
+        let other = size_features(problem);
         own.iter().map(|(name, size)| (size - other.get(name).unwrap_or(&0.0)).powi(2)).sum::<f64>()
     };
-    let kind = search.kind().to_owned();
-    let alike = problems
-        .iter()
-        .filter(|(group, _)| group.is_cold == is_cold && group.task.as_ref().is_some_and(|task| task.kind() == kind));
+    let kind = search.operator_kind().to_owned();
+    let alike = problems.iter().filter(|(group, _)| {
+        group.is_cold == is_cold && group.task.as_ref().is_some_and(|task| task.anchor_kind() == kind)
+    });
     let mut alike: Vec<(f64, &(&LessonGroup, Problem))> = alike.map(|one| (distance(&one.1), one)).collect();
     alike.sort_by(|one, other| one.0.total_cmp(&other.0));
     let mut lessons = 0;
     for (_, (group, problem)) in alike {
         let Some(default_ns) = group.default_ns else { continue };
         for (schedule, ns) in group.times.values().take(MOST_OF_TASK.min(MOST - lessons)) {
-            search.learn(problem, schedule, None, ns / default_ns);
+            search.learn_from_other(problem, schedule, None, ns / default_ns);
             lessons += 1;
         }
         if lessons >= MOST {
@@ -110,6 +108,6 @@ fn teach(search: &mut Search, problems: &[(&LessonGroup, Problem)]) -> usize {
 }
 
 /// Returns the features by which the similarity of tasks is determined.
-fn sizes(problem: &Problem) -> BTreeMap<String, f64> {
+fn size_features(problem: &Problem) -> BTreeMap<String, f64> {
     features::of_problem(problem)
 }

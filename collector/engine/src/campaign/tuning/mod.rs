@@ -9,7 +9,7 @@ mod tests;
 pub use lessons::Lessons;
 pub use of_task::{Search, Stop, Trial};
 
-use super::attempt::attempts;
+use super::attempt::plan_attempts;
 use super::choices::SamplerName;
 use super::config::Config;
 use super::module::PlannedModule;
@@ -25,8 +25,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use targets::Target;
 
-/// Number of trials of one search that are proposed at once. It is small, because each batch
-/// depends on the results of the previous one.
+/// Number of trials of one search that are proposed at once; small, as each batch depends on earlier results.
 const BATCH: usize = 4;
 /// Number of recent trials whose gain the progress message reports.
 const RECENT: usize = 32;
@@ -34,8 +33,7 @@ const RECENT: usize = 32;
 /// All searches of a campaign, which share its trials.
 pub struct Tuning {
     tune: Tune,
-    /// Attempts that are measured once, independent of searches: tasks of libraries, and whole
-    /// programs.
+    /// Attempts that are measured once, independent of searches: library tasks and whole programs.
     fixed: Vec<Attempt>,
     searches: Vec<Search>,
     /// Number of trials that may still be started.
@@ -86,13 +84,12 @@ pub enum TuningError {
 }
 
 impl Tuning {
-    /// Creates one search for each task, thread count and cache state. Keeps those for whose
-    /// default schedule `is_ours` holds.
+    /// Creates a search for each task, thread count and cache state whose default satisfies `is_ours`.
     pub fn new(ground: &Ground<'_>, tune: &Tune, is_ours: impl Fn(&Attempt) -> bool) -> Result<Tuning, TuningError> {
         let Ground { tasks, modules, target, config, bases, cpus, flush_bytes, .. } = *ground;
         // Every search begins with the default schedule, so its result is never worse.
         let only_default = Config { schedules: 1, samplers: vec![SamplerName::Template], ..config.clone() };
-        let mut defaults = attempts(tasks, modules, target, &only_default, bases, cpus, flush_bytes)?;
+        let mut defaults = plan_attempts(tasks, modules, target, &only_default, bases, cpus, flush_bytes)?;
         // Searches are reported in the order of the model.
         defaults.sort_by_key(|attempt| attempt.task);
         let (compiled, fixed): (Vec<Attempt>, Vec<Attempt>) =
@@ -117,38 +114,35 @@ impl Tuning {
         })
     }
 
-    /// Trains the searches with the records of others, which count neither as trials nor as times.
-    /// Returns the number of lessons.
-    pub fn learn(&mut self, lessons: &Lessons, target: &Target) -> usize {
+    /// Trains the searches with records of others, which are not trials. Returns the number of lessons.
+    pub fn learn_lessons(&mut self, lessons: &Lessons, target: &Target) -> usize {
         let began = Instant::now();
-        let count = lessons.teach(&mut self.searches, target);
+        let count = lessons.teach_searches(&mut self.searches, target);
         self.busy += began.elapsed();
         count
     }
 
-    /// Returns the time that the tuners themselves have spent on proposing, learning and choosing
-    /// the next search.
-    pub fn busy(&self) -> Duration {
+    /// Returns the time spent on proposing, learning and choosing the next search.
+    pub fn busy_time(&self) -> Duration {
         self.busy
     }
 
-    /// Takes over the records of a store, in the order of time, that are the same experiments as
-    /// trials of these searches. Records of the same configuration count as trials; others are
-    /// learned without being counted. Trials that ended with a crash or a deadline are made again,
-    /// unless `is_known` holds for them.
+    /// Takes over records of a store, in the order of time, that are the same experiments as trials of these
+    /// searches. Records of other configurations are learned without being counted. Trials that crashed or
+    /// timed out are made again, unless `is_known` holds for them.
     pub fn resume(&mut self, records: &[Record], is_known: impl Fn(Key) -> bool) {
         let mut places: BTreeMap<of_task::Ground, usize> = BTreeMap::new();
         for (place, search) in self.searches.iter().enumerate() {
-            places.insert(search.ground(), place);
+            places.insert(search.search_ground(), place);
         }
         let hash = self.searches.first().and_then(|search| search.config_hash());
         for record in records {
-            let Some(place) = of_task::ground_of(record).and_then(|ground| places.get(&ground).copied()) else {
+            let Some(place) = of_task::record_ground(record).and_then(|ground| places.get(&ground).copied()) else {
                 continue;
             };
-            let Some(trial) = self.searches[place].trial(record) else { continue };
+            let Some(trial) = self.searches[place].match_trial(record) else { continue };
             if matches!(record.outcome, Outcome::Crashed | Outcome::TimedOut) && !is_known(trial.key) {
-                self.searches[place].make_again(&trial);
+                self.searches[place].retry_trial(&trial);
                 continue;
             }
             let Trial { key, schedule, .. } = trial;
@@ -156,7 +150,7 @@ impl Tuning {
             let is_own = record.config_hash == hash;
             if record.outcome == Outcome::PassedOver {
                 if is_own {
-                    self.searches[place].tell(&schedule, None, TrialResult::PassedOver);
+                    self.searches[place].observe_result(&schedule, None, TrialResult::PassedOver);
                 }
                 continue;
             }
@@ -167,18 +161,17 @@ impl Tuning {
                 self.left = self.left.saturating_sub(1);
                 self.searches[place].standing.begun += 1;
             }
-            self.hear(place, &schedule, record);
+            self.observe_result(place, &schedule, record);
         }
     }
 
-    /// Returns the number of trials that may still be started, plus the attempts outside of
-    /// searches.
-    pub fn left(&self) -> usize {
+    /// Returns the number of trials that may still be started, plus attempts outside of searches.
+    pub fn attempts_left(&self) -> usize {
         self.fixed.len() + self.trials_left()
     }
 
     fn trials_left(&self) -> usize {
-        let room = |search: &Search| match (search.stop(&self.tune), self.tune.trials_per_task) {
+        let room = |search: &Search| match (search.stop_reason(&self.tune), self.tune.trials_per_task) {
             (Some(_), _) => 0,
             (None, Some(most)) => most.saturating_sub(search.standing.begun),
             (None, None) => self.left,
@@ -192,12 +185,12 @@ impl Tuning {
     }
 
     /// Returns the reason why each search ended, in their order.
-    pub fn stops(&self) -> Vec<Stop> {
-        self.searches.iter().map(|search| search.stop(&self.tune).unwrap_or(Stop::Trials)).collect()
+    pub fn stop_reasons(&self) -> Vec<Stop> {
+        self.searches.iter().map(|search| search.stop_reason(&self.tune).unwrap_or(Stop::Trials)).collect()
     }
 
     /// Returns the keys of experiments with results.
-    pub fn keys(&self) -> HashSet<Key> {
+    pub fn result_keys(&self) -> HashSet<Key> {
         self.keys.iter().chain(&self.others).copied().collect()
     }
 
@@ -207,61 +200,62 @@ impl Tuning {
     }
 
     /// Returns the number of experiments that are already known.
-    pub fn known(&self) -> usize {
+    pub fn known_count(&self) -> usize {
         self.keys.len() + self.others.len() - self.fixed.len()
     }
 
     /// Returns the error of a tuner, if there was one.
-    pub fn failure(&mut self) -> Option<search::Error> {
+    pub fn take_failure(&mut self) -> Option<search::Error> {
         self.failure.take()
     }
 
-    fn hear(&mut self, place: usize, schedule: &Schedule, record: &Record) {
+    fn observe_result(&mut self, place: usize, schedule: &Schedule, record: &Record) {
         let began = Instant::now();
         self.hear_of(place, schedule, record);
         self.busy += began.elapsed();
     }
 
     fn hear_of(&mut self, place: usize, schedule: &Schedule, record: &Record) {
-        let figures = figures(record);
-        self.searches[place].hear(schedule, figures.as_ref(), record);
-        if let Some(over_default) = self.searches[place].over_default(record) {
+        let figures = code_features(record);
+        self.searches[place].observe_record(schedule, figures.as_ref(), record);
+        if let Some(over_default) = self.searches[place].time_over_default(record) {
             let problem: Arc<Problem> = Arc::clone(self.searches[place].problem());
-            let kind = self.searches[place].kind().to_owned();
+            let kind = self.searches[place].operator_kind().to_owned();
             let others = self.searches.iter_mut().enumerate().filter(|(other, _)| *other != place);
-            for (_, search) in others.filter(|(_, search)| search.kind() == kind) {
-                search.learn(&problem, schedule, figures.as_ref(), over_default);
+            for (_, search) in others.filter(|(_, search)| search.operator_kind() == kind) {
+                search.learn_from_other(&problem, schedule, figures.as_ref(), over_default);
             }
         }
         let bests: Option<Vec<f64>> = self.searches.iter().map(Search::weighted_best).collect();
         self.totals.extend(bests.map(|bests| bests.iter().sum::<f64>()));
     }
 
-    fn find(&self, attempt: &Attempt) -> Option<usize> {
-        self.searches.iter().position(|search| search.is_of(attempt))
+    fn find_search(&self, attempt: &Attempt) -> Option<usize> {
+        self.searches.iter().position(|search| search.is_own_trial(attempt))
     }
 
-    /// Returns the next batch of the most promising search; none if all searches wait or have
-    /// ended.
+    /// Returns the next batch of the most promising search; none if all searches wait or have ended.
     fn next_batch(&mut self) -> Vec<Attempt> {
         let began = Instant::now();
-        let batch = self.batch();
+        let batch = self.propose_batch();
         self.busy += began.elapsed();
         batch
     }
 
-    fn batch(&mut self) -> Vec<Attempt> {
+    fn propose_batch(&mut self) -> Vec<Attempt> {
         let mut waiting: HashSet<usize> = HashSet::new();
         while self.left > 0 && self.failure.is_none() {
             let able = self
                 .searches
                 .iter()
                 .enumerate()
-                .filter(|(place, search)| !waiting.contains(place) && search.stop(&self.tune).is_none());
-            let Some(place) = spending::next(able.map(|(place, search)| (place, &search.standing))) else { break };
+                .filter(|(place, search)| !waiting.contains(place) && search.stop_reason(&self.tune).is_none());
+            let Some(place) = spending::pick_search(able.map(|(place, search)| (place, &search.standing))) else {
+                break;
+            };
             let search = &mut self.searches[place];
             let cap = self.tune.trials_per_task.map_or(usize::MAX, |most| most - search.standing.begun);
-            match search.propose(BATCH.min(self.left).min(cap)) {
+            match search.propose_trials(BATCH.min(self.left).min(cap)) {
                 Ok(batch) if batch.is_empty() => drop(waiting.insert(place)),
                 Ok(batch) => {
                     self.left -= batch.len();
@@ -275,9 +269,8 @@ impl Tuning {
     }
 }
 
-/// Returns the features of the built code in a record.
-fn figures(record: &Record) -> Option<Features> {
-    let mut figures: Features = record.features.as_ref()?.to().ok()?;
+fn code_features(record: &Record) -> Option<Features> {
+    let mut figures: Features = record.features.as_ref()?.parse_as().ok()?;
     // Build times do not describe the code.
     figures.retain(|name, _| !name.ends_with("_ms"));
     (!figures.is_empty()).then_some(figures)
@@ -289,7 +282,7 @@ impl Source for Tuning {
             let count = builds.min(self.fixed.len());
             return self.fixed.drain(..count).collect();
         }
-        let lost: Vec<Attempt> = self.searches.iter_mut().flat_map(Search::take_lost).collect();
+        let lost: Vec<Attempt> = self.searches.iter_mut().flat_map(Search::take_lost_trials).collect();
         if !lost.is_empty() {
             self.left = self.left.saturating_sub(lost.len());
             return lost;
@@ -306,10 +299,12 @@ impl Source for Tuning {
         proposed
     }
 
-    fn pass_over(&mut self, attempt: &Attempt, built: &Record) -> Option<String> {
-        let (Code::Compiled { schedule, .. }, Some(place)) = (&attempt.code, self.find(attempt)) else { return None };
+    fn reject_candidate(&mut self, attempt: &Attempt, built: &Record) -> Option<String> {
+        let (Code::Compiled { schedule, .. }, Some(place)) = (&attempt.code, self.find_search(attempt)) else {
+            return None;
+        };
         let began = Instant::now();
-        let is_worth = self.searches[place].is_worth_a_run(schedule, &figures(built)?);
+        let is_worth = self.searches[place].is_worth_a_run(schedule, &code_features(built)?);
         self.busy += began.elapsed();
         match is_worth {
             Ok(is_worth) => {
@@ -328,33 +323,33 @@ impl Source for Tuning {
             self.keys.insert(record.key);
         }
         let Code::Compiled { schedule, .. } = &attempt.code else { return };
-        let Some(place) = self.find(attempt) else { return };
-        self.searches[place].returned();
+        let Some(place) = self.find_search(attempt) else { return };
+        self.searches[place].end_trial();
         if is_passed_over {
             self.left += 1;
-            self.searches[place].passed_over(schedule);
+            self.searches[place].reject_trial(schedule);
             return;
         }
-        self.hear(place, &Arc::clone(schedule), record);
+        self.observe_result(place, &Arc::clone(schedule), record);
     }
 
-    fn forgo(&mut self, attempt: &Attempt) {
-        let (Code::Compiled { schedule, .. }, Some(place)) = (&attempt.code, self.find(attempt)) else { return };
-        self.searches[place].returned();
-        self.searches[place].tell(schedule, None, TrialResult::Elsewhere);
+    fn skip_attempt(&mut self, attempt: &Attempt) {
+        let (Code::Compiled { schedule, .. }, Some(place)) = (&attempt.code, self.find_search(attempt)) else { return };
+        self.searches[place].end_trial();
+        self.searches[place].observe_result(schedule, None, TrialResult::Elsewhere);
     }
 
-    fn standing(&self) -> Option<String> {
+    fn progress_message(&self) -> Option<String> {
         let (first, last) = (self.totals.first()?, self.totals.last()?);
         let before = self.totals[self.totals.len().saturating_sub(RECENT + 1)];
         let gain = |from: &f64| format!("{:.1} %", 100.0 * (from - last) / from);
         let of = if self.searches.len() > 1 { "sum of bests" } else { "best" };
         let trials = self.trials_left();
-        let open = self.searches.iter().filter(|search| search.stop(&self.tune).is_none());
-        let saved = spending::expected(open.map(|search| &search.standing), trials);
+        let open = self.searches.iter().filter(|search| search.stop_reason(&self.tune).is_none());
+        let saved = spending::total_saving(open.map(|search| &search.standing), trials);
         Some(format!(
             "{of} {}, {} below the first; the last {} trials gained {}, and {:.1} % more may be expected of the {trials} left",
-            report::duration(*last),
+            report::format_duration(*last),
             gain(first),
             RECENT.min(self.totals.len() - 1),
             gain(&before),
@@ -362,7 +357,7 @@ impl Source for Tuning {
         ))
     }
 
-    fn left(&self) -> usize {
-        Tuning::left(self)
+    fn attempts_left(&self) -> usize {
+        Tuning::attempts_left(self)
     }
 }

@@ -1,7 +1,7 @@
 //! The search for one task on one number of threads with one cache state.
 
 use super::TuningError;
-use crate::campaign::attempt::{attempt, source_of};
+use crate::campaign::attempt::{create_attempt, source_of};
 use crate::campaign::planned::{Attempt, Code, PlanningError};
 use crate::campaign::record;
 use crate::campaign::tune::Tune;
@@ -12,7 +12,7 @@ use job::revision::Revisions;
 use job::space::Schedule;
 use models::Task;
 use search::spending::Standing;
-use search::{Evolution, Features, Problem, TrialResult, Tuner, tuner};
+use search::{Evolution, Features, Problem, TrialResult, Tuner, create_tuner};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,8 +21,7 @@ use targets::Target;
 /// The subject of a search: the hash of its task, its threads, and whether caches are cold.
 pub(super) type Ground = (String, i64, bool);
 
-/// Returns the subject of the search that a record would belong to.
-pub(super) fn ground_of(record: &Record) -> Option<Ground> {
+pub(super) fn record_ground(record: &Record) -> Option<Ground> {
     Some((record.task_hash.clone(), record.threads?, record.cache_state? == CacheState::Cold))
 }
 
@@ -36,10 +35,15 @@ struct Bred {
 }
 
 impl Evolution for Bred {
-    fn breed(&mut self, measured: &[(Schedule, f64)], count: usize, seed: i64) -> Result<Vec<Schedule>, String> {
+    fn breed_schedules(
+        &mut self,
+        measured: &[(Schedule, f64)],
+        count: usize,
+        seed: i64,
+    ) -> Result<Vec<Schedule>, String> {
         let measured = measured.iter().map(|(schedule, ns)| (schedule.to_json(), *ns)).collect();
         let (task, target) = (self.task.clone(), self.target.clone());
-        self.breeder.breed(&BreedJob { task, target, measured, count, seed })
+        self.breeder.breed_schedules(&BreedJob { task, target, measured, count, seed })
     }
 }
 
@@ -59,7 +63,7 @@ pub enum Stop {
 
 impl Stop {
     /// Returns the reason as text.
-    pub fn words(self) -> &'static str {
+    pub fn reason_text(self) -> &'static str {
         match self {
             Stop::Trials => "no more trials",
             Stop::TrialsPerTask => "trials per task",
@@ -84,8 +88,7 @@ pub struct Search {
     is_exhausted: bool,
     /// Hashes of schedules that were proposed or have results.
     known: HashSet<String>,
-    /// Trials of earlier runs that ended with a crash or a deadline. They are proposed before other
-    /// trials, because the schedule need not have been the cause.
+    /// Trials of earlier runs that crashed or timed out; proposed first, as the schedule may not be at fault.
     lost: Vec<Attempt>,
 }
 
@@ -93,8 +96,8 @@ impl Search {
     pub(super) fn new(default: Attempt, ground: &super::Ground<'_>, tune: &Tune) -> Result<Search, TuningError> {
         let planned = &ground.tasks[default.task];
         let threads = default.cpus.len();
-        let mut problem = Problem::of(planned.scheduled(), ground.target, threads);
-        problem.space = problem.space.only(&tune.only).map_err(|source| {
+        let mut problem = Problem::of_task(planned.scheduled_task(), ground.target, threads);
+        problem.space = problem.space.filter_axes(&tune.only).map_err(|source| {
             let task = planned.task.describe();
             TuningError::Empty { task, source }
         })?;
@@ -103,10 +106,10 @@ impl Search {
         let seed = u64::from_le_bytes(digest.as_bytes()[..8].try_into().expect("a hash has 32 bytes"));
         let weight: usize = planned.counts.iter().map(|(_, count)| *count).sum();
         Ok(Search {
-            task: planned.scheduled().clone(),
+            task: planned.scheduled_task().clone(),
             target: ground.target.clone(),
             revisions: ground.bases.revisions.clone(),
-            tuner: tuner(tune.tuner, &problem, seed, || {
+            tuner: create_tuner(tune.tuner, &problem, seed, || {
                 let (task, target) = (planned.compiled_json().to_owned(), ground.target.text.clone());
                 Box::new(Bred { breeder: ground.breeder.clone(), task, target })
             })?,
@@ -121,74 +124,71 @@ impl Search {
         })
     }
 
-    pub(super) fn ground(&self) -> Ground {
+    pub(super) fn search_ground(&self) -> Ground {
         let threads = i64::try_from(self.default.cpus.len()).unwrap_or(0);
         (self.default.with_task.task_hash.clone(), threads, self.default.state == CacheState::Cold)
     }
 
     /// Returns the key that all records of its templates share.
     pub(super) fn ground_key(&self) -> Result<Key, TuningError> {
-        Ok(record::of_attempt(&self.default).map_err(PlanningError::from)?.ground_key())
+        Ok(record::attempt_record(&self.default).map_err(PlanningError::from)?.ground_key())
     }
 
     pub(super) fn config_hash(&self) -> Option<String> {
         self.default.with_task.config_hash.clone()
     }
 
-    /// Returns whether an attempt is a trial of this search.
-    pub(super) fn is_of(&self, attempt: &Attempt) -> bool {
+    pub(super) fn is_own_trial(&self, attempt: &Attempt) -> bool {
         let own = &self.default;
         own.task == attempt.task && own.cpus.len() == attempt.cpus.len() && own.state == attempt.state
     }
 
-    /// Returns the trial that a record represents, if the record is the experiment that this search
-    /// would run now for the same schedule. A different version, CPU or plan makes a different
-    /// experiment.
-    pub fn trial<'a>(&self, record: &'a Record) -> Option<Trial<'a>> {
-        let schedule = record.schedule.as_ref().filter(|_| ground_of(record).as_ref() == Some(&self.ground()))?;
-        let schedule = Schedule::from_json(schedule.text()).ok()?;
-        let attempt = self.attempt(schedule.clone()).ok()?;
-        let now = record::of_attempt(&attempt).ok()?;
+    /// Returns the trial that a record represents, if this search would run the same experiment now.
+    /// A different version, CPU or plan makes a different experiment.
+    pub fn match_trial<'a>(&self, record: &'a Record) -> Option<Trial<'a>> {
+        let schedule =
+            record.schedule.as_ref().filter(|_| record_ground(record).as_ref() == Some(&self.search_ground()))?;
+        let schedule = Schedule::from_json(schedule.as_text()).ok()?;
+        let attempt = self.plan_attempt(schedule.clone()).ok()?;
+        let now = record::attempt_record(&attempt).ok()?;
         stands_for(record, &now, Likeness::Experiment).then_some(Trial { key: attempt.key, schedule, attempt, record })
     }
 
     /// Returns the trials among some records, in their order.
-    pub fn trials<'a>(&self, records: &'a [Record]) -> Vec<Trial<'a>> {
-        records.iter().filter_map(|record| self.trial(record)).collect()
+    pub fn match_trials<'a>(&self, records: &'a [Record]) -> Vec<Trial<'a>> {
+        records.iter().filter_map(|record| self.match_trial(record)).collect()
     }
 
-    /// Schedules the retry of a trial that ended with a crash or a deadline.
-    pub(super) fn make_again(&mut self, trial: &Trial<'_>) {
-        if self.known.insert(trial.schedule.hash()) {
+    pub(super) fn retry_trial(&mut self, trial: &Trial<'_>) {
+        if self.known.insert(trial.schedule.stable_hash()) {
             self.lost.push(trial.attempt.clone());
         }
     }
 
-    /// Starts the retries of lost trials.
-    pub(super) fn take_lost(&mut self) -> Vec<Attempt> {
+    pub(super) fn take_lost_trials(&mut self) -> Vec<Attempt> {
         self.standing.begun += self.lost.len();
         self.open += self.lost.len();
         std::mem::take(&mut self.lost)
     }
 
     /// Proposes the next trials. The first one is the default schedule, unless its time is known.
-    pub(super) fn propose(&mut self, count: usize) -> Result<Vec<Attempt>, TuningError> {
+    pub(super) fn propose_trials(&mut self, count: usize) -> Result<Vec<Attempt>, TuningError> {
         let Code::Compiled { schedule: default, .. } = &self.default.code else { return Ok(Vec::new()) };
-        if self.known.insert(default.hash()) {
+        if self.known.insert(default.stable_hash()) {
             self.standing.begun += 1;
             self.open += 1;
             return Ok(vec![self.default.clone()]);
         }
         let mut attempts = Vec::new();
         while attempts.len() < count {
-            let proposed = self.tuner.propose(count - attempts.len())?;
+            let proposed = self.tuner.propose_schedules(count - attempts.len())?;
             if proposed.is_empty() {
                 break;
             }
             for schedule in proposed {
                 // A tuner may propose the default schedule, with which every search begins.
-                if self.known.insert(schedule.hash()) {
-                    attempts.push(self.attempt(schedule)?);
+                if self.known.insert(schedule.stable_hash()) {
+                    attempts.push(self.plan_attempt(schedule)?);
                 }
             }
         }
@@ -204,7 +204,7 @@ impl Search {
     }
 
     /// Returns the attempt at a schedule.
-    pub fn attempt(&self, schedule: Schedule) -> Result<Attempt, TuningError> {
+    pub fn plan_attempt(&self, schedule: Schedule) -> Result<Attempt, TuningError> {
         let own = &self.default;
         let Code::Compiled { schedule: default, .. } = &own.code else { return Ok(own.clone()) };
         let source = match source_of(&schedule, default) {
@@ -213,64 +213,65 @@ impl Search {
             source => source,
         };
         let code = Code::Compiled {
-            revision: self.revisions.of(&self.task, self.target.kind, &schedule),
+            revision: self.revisions.revision_of(&self.task, self.target.kind, &schedule),
             source,
             schedule: Arc::new(schedule),
         };
         let run = (own.state, own.method.clone(), own.cpus.len());
-        Ok(attempt((own.task, own.family), code, run, &own.with_task, &own.cpus)?)
+        Ok(create_attempt((own.task, own.family), code, run, &own.with_task, &own.cpus)?)
     }
 
-    /// Notes that a trial ended.
-    pub(super) fn returned(&mut self) {
+    pub(super) fn end_trial(&mut self) {
         self.open = self.open.saturating_sub(1);
     }
 
-    /// Learns the result of a schedule. Its time is the upper end of the median's interval, because
-    /// the lowest of many medians tends to be low by chance.
-    pub(super) fn hear(&mut self, schedule: &Schedule, figures: Option<&Features>, record: &Record) {
-        let ns = time_of(record);
+    /// Learns a result by the upper end of the median's interval, as the lowest of many medians is biased low.
+    pub(super) fn observe_record(&mut self, schedule: &Schedule, figures: Option<&Features>, record: &Record) {
+        let ns = ranking_time(record);
         let Code::Compiled { schedule: default, .. } = &self.default.code else { return };
-        if schedule.hash() == default.hash() {
+        if schedule.stable_hash() == default.stable_hash() {
             self.default_ns = ns;
         }
-        self.standing.hear(ns);
+        self.standing.observe_trial(ns);
         // A sampled schedule is repeated by its trace, which the record has.
         let drawn = record.schedule.as_ref().filter(|_| matches!(schedule, Schedule::MetaSchedule { .. }));
-        let drawn = drawn.and_then(|text| Schedule::from_json(text.text()).ok());
-        self.tell(drawn.as_ref().unwrap_or(schedule), figures, ns.map_or(TrialResult::Failed, TrialResult::Time));
+        let drawn = drawn.and_then(|text| Schedule::from_json(text.as_text()).ok());
+        self.observe_result(
+            drawn.as_ref().unwrap_or(schedule),
+            figures,
+            ns.map_or(TrialResult::Failed, TrialResult::Time),
+        );
     }
 
-    /// Returns whether a trial is worth a run after its build.
     pub(super) fn is_worth_a_run(&mut self, schedule: &Schedule, figures: &Features) -> search::Result<bool> {
         self.tuner.is_worth_a_run(schedule, figures)
     }
 
     /// Notes a candidate that was rejected after its build and does not count as a trial.
-    pub(super) fn passed_over(&mut self, schedule: &Schedule) {
+    pub(super) fn reject_trial(&mut self, schedule: &Schedule) {
         self.standing.begun = self.standing.begun.saturating_sub(1);
-        self.tell(schedule, None, TrialResult::PassedOver);
+        self.observe_result(schedule, None, TrialResult::PassedOver);
     }
 
-    pub(super) fn tell(&mut self, schedule: &Schedule, figures: Option<&Features>, seen: TrialResult) {
-        self.known.insert(schedule.hash());
-        self.tuner.observe(schedule, figures, seen);
+    pub(super) fn observe_result(&mut self, schedule: &Schedule, figures: Option<&Features>, seen: TrialResult) {
+        self.known.insert(schedule.stable_hash());
+        self.tuner.observe_result(schedule, figures, seen);
         self.look_for_hints();
     }
 
     /// Returns the time of a record over that of the default schedule, if both are known.
-    pub(super) fn over_default(&self, record: &Record) -> Option<f64> {
-        Some(time_of(record)? / self.default_ns?)
+    pub(super) fn time_over_default(&self, record: &Record) -> Option<f64> {
+        Some(ranking_time(record)? / self.default_ns?)
     }
 
-    pub(super) fn learn(
+    pub(super) fn learn_from_other(
         &mut self,
         problem: &Problem,
         schedule: &Schedule,
         figures: Option<&Features>,
         over_default: f64,
     ) {
-        self.tuner.learn(problem, schedule, figures, over_default);
+        self.tuner.learn_from_other(problem, schedule, figures, over_default);
         self.look_for_hints();
     }
 
@@ -280,7 +281,7 @@ impl Search {
     }
 
     /// Returns the kind of its operator.
-    pub fn kind(&self) -> &str {
+    pub fn operator_kind(&self) -> &str {
         &self.default.with_task.op_kind
     }
 
@@ -290,24 +291,24 @@ impl Search {
     }
 
     /// Returns the attempt at the default schedule, from which all others are derived.
-    pub fn default(&self) -> &Attempt {
+    pub fn default_attempt(&self) -> &Attempt {
         &self.default
     }
 
-    /// Returns its best time, weighted by the number of calls of its task.
+    /// Returns the best time of the search, weighted by the number of calls of its task.
     pub(super) fn weighted_best(&self) -> Option<f64> {
-        Some(self.standing.best()? * self.standing.weight)
+        Some(self.standing.best_ns()? * self.standing.weight)
     }
 
-    /// Returns the reason why the search gets no more trials, if it does not.
-    pub(super) fn stop(&self, tune: &Tune) -> Option<Stop> {
+    /// Returns the reason why the search gets no more trials, or None if it continues.
+    pub(super) fn stop_reason(&self, tune: &Tune) -> Option<Stop> {
         if self.is_exhausted {
             return Some(Stop::Exhausted);
         }
         if tune.trials_per_task.is_some_and(|most| self.standing.begun >= most) {
             return Some(Stop::TrialsPerTask);
         }
-        let is_tired = tune.patience > 0 && self.standing.idle() >= tune.patience;
+        let is_tired = tune.patience > 0 && self.standing.trials_since_gain() >= tune.patience;
         (is_tired && self.standing.hinted.is_none()).then_some(Stop::Patience)
     }
 }
@@ -324,7 +325,6 @@ pub struct Trial<'a> {
     pub record: &'a Record,
 }
 
-/// Returns the time by which a search ranks a record.
-fn time_of(record: &Record) -> Option<f64> {
+fn ranking_time(record: &Record) -> Option<f64> {
     (record.outcome == Outcome::Ok).then(|| record.upper_end_ns()).flatten()
 }

@@ -5,11 +5,11 @@ use super::*;
 use crate::campaign::attempt::planned_tasks;
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::{Finals, Settings, record};
-use crate::report::learning::learnings;
+use crate::report::learning::summarise_searches;
 use datasets::{Json, Outcome, ScheduleSource, Source as Origin};
 use job::revision::Revisions;
 use std::path::Path;
-use targets::llvm;
+use targets::llvm_target;
 
 /// A configuration with its tasks and machine.
 struct Made {
@@ -25,14 +25,14 @@ fn made(text: &str) -> Made {
                   { source = 'simple', name = 'matmul:m=512,n=512,k=512' }]\nthreads = [1]\n";
     let config = Settings::parse(&format!("{models}{text}")).unwrap().check(1).unwrap();
     let tasks = planned_tasks(&config, &LoadedModels::default()).unwrap();
-    let target = llvm("x86-64", &[], 1);
+    let target = llvm_target("x86-64", &[], 1);
     let compiled = Record {
         config_hash: Some(config.hash()),
         target_text: Some(target.text.clone()),
         source: Origin::Measured,
         ..Record::default()
     };
-    let bases = Bases { library: compiled.clone(), compiled, revisions: Revisions::own().clone() };
+    let bases = Bases { library: compiled.clone(), compiled, revisions: Revisions::embedded_table().clone() };
     let breeder = Breeder::new(Path::new("none of these tests breeds"), Duration::ZERO, 0);
     Made { config, tasks, target, bases, breeder }
 }
@@ -58,7 +58,7 @@ impl Made {
 
 /// Returns a record whose time is a function of the schedule's text and the task.
 fn answer(attempt: &Attempt, number: i64) -> Record {
-    let record = record::of_attempt(attempt).unwrap();
+    let record = record::attempt_record(attempt).unwrap();
     let digest = blake3::hash(record.schedule_hash.as_deref().unwrap_or_default().as_bytes());
     let median_ns = (attempt.task * 100_000) as f64 + 1000.0 + f64::from(digest.as_bytes()[0]);
     Record {
@@ -100,7 +100,7 @@ fn a_search_that_ended_early_makes_the_rest_of_its_trials_and_no_schedule_twice(
     let first = tune(&mut made.tuning(|_| true), 15);
     let mut second = made.tuning(|_| true);
     second.resume(&first, |_| true);
-    assert_eq!((second.known(), second.left()), (15, 25));
+    assert_eq!((second.known_count(), second.attempts_left()), (15, 25));
     let rest = tune(&mut second, usize::MAX);
     assert_eq!((rest.len(), keys(&[first, rest].concat()).len()), (25, 40));
 }
@@ -118,13 +118,13 @@ fn lost_trials_are_made_again_before_others() {
     assert_eq!(lost.len(), 3);
     let mut second = made.tuning(|_| true);
     second.resume(&first, |_| false);
-    assert_eq!((second.known(), second.left()), (12, 28));
+    assert_eq!((second.known_count(), second.attempts_left()), (12, 28));
     let rest = tune(&mut second, usize::MAX);
     assert_eq!((rest.len(), keys(&[first.clone(), rest.clone()].concat()).len()), (28, 40));
     assert!(lost.is_subset(&keys(&rest[..10])), "first of all");
     let mut third = made.tuning(|_| true);
     third.resume(&first, |_| true);
-    assert_eq!((third.known(), third.left()), (15, 25), "often enough");
+    assert_eq!((third.known_count(), third.attempts_left()), (15, 25), "often enough");
 }
 
 /// Returns the record of a build whose features predict its time well.
@@ -146,7 +146,7 @@ fn build_and_tune(tuning: &mut Tuning, most: usize) -> Vec<Record> {
         }
         for attempt in proposed.into_iter().take(most - records.len()) {
             let (built, ns) = build(&attempt);
-            let passed_over = tuning.pass_over(&attempt, &built).is_some();
+            let passed_over = tuning.reject_candidate(&attempt, &built).is_some();
             let outcome = if passed_over { Outcome::PassedOver } else { Outcome::Ok };
             let median_ns = (!passed_over).then_some(ns);
             let record = Record { outcome, median_ns, started_at_us: records.len() as i64, ..built };
@@ -168,21 +168,24 @@ fn what_is_not_worth_a_run_is_no_trial_and_is_not_built_again() {
     // Candidates that were rejected must be slower on average.
     let mean = |records: &[&Record]| {
         let cycles = records.iter().filter_map(|record| {
-            let figures: Features = record.features.as_ref()?.to().ok()?;
+            let figures: Features = record.features.as_ref()?.parse_as().ok()?;
             figures.get("code_cycles").copied()
         });
         let cycles: Vec<f64> = cycles.collect();
         cycles.iter().sum::<f64>() / cycles.len() as f64
     };
     assert!(mean(&passed_over) > mean(&tried), "{} {}", mean(&passed_over), mean(&tried));
-    assert!(figures(&whole[0]).is_some_and(|figures| figures.len() == 1), "how long building took is no figure of it");
+    assert!(
+        code_features(&whole[0]).is_some_and(|figures| figures.len() == 1),
+        "how long building took is no figure of it"
+    );
 
     let first = build_and_tune(&mut made.tuning(|_| true), 90);
     let known = first.iter().filter(|record| !is_passed_over(record)).count();
     assert!(known < 90, "some were passed over");
     let mut second = made.tuning(|_| true);
     second.resume(&first, |_| true);
-    assert_eq!((second.known(), second.left()), (known, 120 - known));
+    assert_eq!((second.known_count(), second.attempts_left()), (known, 120 - known));
     let rest = build_and_tune(&mut second, usize::MAX);
     let all = [first.clone(), rest].concat();
     assert_eq!(all.iter().filter(|record| !is_passed_over(record)).count(), 120);
@@ -191,7 +194,7 @@ fn what_is_not_worth_a_run_is_no_trial_and_is_not_built_again() {
     let other = |record: &Record| Record { config_hash: Some("another".to_owned()), ..record.clone() };
     let mut third = made.tuning(|_| true);
     third.resume(&first.iter().filter(is_passed_over).map(other).collect::<Vec<_>>(), |_| true);
-    assert_eq!((third.known(), third.left()), (0, 120));
+    assert_eq!((third.known_count(), third.attempts_left()), (0, 120));
     let again = keys(&build_and_tune(&mut third, usize::MAX));
     assert!(first.iter().filter(is_passed_over).any(|record| again.contains(&record.key)));
 }
@@ -204,7 +207,7 @@ fn what_others_measured_is_known_for_nothing_and_other_code_is_unknown() {
     let others: Vec<Record> = known.iter().map(other).collect();
     let mut tuning = made.tuning(|_| true);
     tuning.resume(&others, |_| true);
-    assert_eq!((tuning.known(), tuning.left()), (12, 20));
+    assert_eq!((tuning.known_count(), tuning.attempts_left()), (12, 20));
     let records = tune(&mut tuning, usize::MAX);
     assert_eq!(records.len(), 20);
     assert!(keys(&records).is_disjoint(&keys(&known)));
@@ -242,12 +245,12 @@ fn records_of_other_experiments_are_no_trials_and_give_no_time() {
         for records in [other.clone(), other.into_iter().map(with_key).collect::<Vec<Record>>()] {
             let mut tuning = made.tuning(|_| true);
             tuning.resume(&records, |_| true);
-            assert_eq!((tuning.known(), tuning.left()), (0, 20), "change {number}");
+            assert_eq!((tuning.known_count(), tuning.attempts_left()), (0, 20), "change {number}");
             assert_eq!(tune(&mut tuning, usize::MAX), own, "change {number}");
             let all = [records, own.clone()].concat();
             let finals = Finals::new(&tuning, &all);
-            let found = learnings(&tuning, &finals, &all, &made.tasks, &made.target);
-            let alone = learnings(&tuning, &Finals::new(&tuning, &own), &own, &made.tasks, &made.target);
+            let found = summarise_searches(&tuning, &finals, &all, &made.tasks, &made.target);
+            let alone = summarise_searches(&tuning, &Finals::new(&tuning, &own), &own, &made.tasks, &made.target);
             assert_eq!(found, alone, "change {number}");
         }
     }
@@ -260,8 +263,8 @@ fn times_of_several_versions_are_not_compared_with_each_other() {
     let heard = |records: &[Record]| {
         let mut tuning = made.tuning(|_| true);
         let mut lessons = Lessons::new(tuning.searches(), &made.target).expect("keys of the searches");
-        records.iter().for_each(|record| lessons.take(record));
-        tuning.learn(&lessons, &made.target)
+        records.iter().for_each(|record| lessons.add_record(record));
+        tuning.learn_lessons(&lessons, &made.target)
     };
     let is_default = |record: &&Record| record.schedule_source == Some(ScheduleSource::Default);
     for (number, change) in OTHER_EXPERIMENTS.into_iter().enumerate() {
@@ -292,7 +295,9 @@ fn a_schedule_that_failed_at_first_takes_part_with_its_later_time() {
     let trials = own.len();
     let records = [vec![crashed], own].concat();
     let mut finals = Finals::new(&tuning, &records);
-    let [found] = &learnings(&tuning, &finals, &records, &made.tasks, &made.target)[..] else { panic!("one search") };
+    let [found] = &summarise_searches(&tuning, &finals, &records, &made.tasks, &made.target)[..] else {
+        panic!("one search")
+    };
     assert_eq!((found.trials, found.without_time, found.best_ns), (trials, 0, fastest.median_ns));
     assert!(finals.propose(32).iter().any(|attempt| attempt.key == fastest.key), "its time is the lowest");
 }
@@ -304,14 +309,18 @@ fn what_other_hosts_measured_teaches_and_is_neither_known_nor_counted() {
     let taught = |records: &[Record]| {
         let mut tuning = made.tuning(|_| true);
         let mut lessons = Lessons::new(tuning.searches(), &made.target).expect("keys of the searches");
-        records.iter().for_each(|record| lessons.take(record));
-        let heard = tuning.learn(&lessons, &made.target);
+        records.iter().for_each(|record| lessons.add_record(record));
+        let heard = tuning.learn_lessons(&lessons, &made.target);
         (tuning, heard)
     };
     let there: Vec<Record> =
         known.iter().map(|record| Record { host_class: "there".to_owned(), ..record.clone() }).collect();
     let (mut tuning, heard) = taught(&there);
-    assert_eq!((heard, tuning.known(), tuning.left()), (48, 0, 40), "both searches hear of both products");
+    assert_eq!(
+        (heard, tuning.known_count(), tuning.attempts_left()),
+        (48, 0, 40),
+        "both searches hear of both products"
+    );
     assert_ne!(tune(&mut tuning, usize::MAX), tune(&mut made.tuning(|_| true), usize::MAX));
     assert_eq!(taught(&known).1, 0, "own times are no lessons");
     let nothing: Vec<Record> = there.into_iter().map(|record| Record { task: None, ..record }).collect();
@@ -329,7 +338,7 @@ fn a_filter_leaves_some_schedules_and_the_default_one() {
     let made_of = made("[tune]\ntuner = 'random'\ntrials = 20\nonly = { vectorize = ['no'] }");
     let records = tune(&mut made_of.tuning(|_| true), usize::MAX);
     let is_one =
-        |record: &&Record| record.schedule.as_ref().is_some_and(|text| text.text().contains(r#""vectorize":"no""#));
+        |record: &&Record| record.schedule.as_ref().is_some_and(|text| text.as_text().contains(r#""vectorize":"no""#));
     assert_eq!((records.len(), records.iter().filter(is_one).count()), (40, 38));
     assert!(refused("[tune]\nonly = { tile_x = [999] }").starts_with("`only` leaves no schedule of `matmul"));
 }
@@ -350,7 +359,7 @@ fn a_search_ends_with_its_space_its_patience_or_its_share() {
     let of = |text: &str| {
         let mut tuning = made(text).tuning(|_| true);
         let tried = tune(&mut tuning, usize::MAX).len();
-        (tried, tuning.stops(), tuning.left())
+        (tried, tuning.stop_reasons(), tuning.attempts_left())
     };
     let (tried, stops, left) = of("[tune]\ntuner = 'random'\ntrials = 1000\ntrials_per_task = 6");
     assert_eq!((tried, stops, left), (12, vec![Stop::TrialsPerTask; 2], 0));
@@ -373,12 +382,12 @@ fn what_somebody_else_tries_is_not_waited_for() {
         }
         for (place, attempt) in proposed.iter().enumerate() {
             if place % 2 == 0 {
-                tuning.forgo(attempt);
+                tuning.skip_attempt(attempt);
                 forgone += 1;
             } else {
                 tuning.observe(attempt, &answer(attempt, 0));
             }
         }
     }
-    assert_eq!((tuning.left(), forgone >= 40), (0, true));
+    assert_eq!((tuning.attempts_left(), forgone >= 40), (0, true));
 }

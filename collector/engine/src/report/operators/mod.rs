@@ -5,10 +5,12 @@
 
 use crate::campaign::{ModelRequest, PlannedModule, PlannedTask};
 use datasets::fastest::time_over;
-use datasets::{CacheState, KNOWN_WELL, Key, Outcome, Peaks, Record, fastest};
-use job::space::{Knobs, Schedule, space};
+use datasets::{CacheState, KNOWN_WELL, Key, Outcome, Peaks, Record, find_fastest};
+use job::space::{Knobs, Schedule, task_space};
 use models::Work;
-use report::{Cell, Paper, Table, duration, figures, number, or_unknown, percent, words};
+use report::{
+    Cell, Paper, Table, format_duration, format_number, format_percent, number_column, or_unknown, text_column,
+};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use targets::Machine;
@@ -30,8 +32,7 @@ pub struct OperatorRow {
     pub threads: i64,
     /// Median in nanoseconds.
     pub median_ns: f64,
-    /// Half-width of the median's interval over visits, relative to the median; None without an
-    /// interval.
+    /// Half-width of the median's interval over visits, relative to the median; None without an interval.
     pub spread: Option<f64>,
     /// Medians of the visits, in the order of time.
     pub visits_ns: Vec<f64>,
@@ -43,10 +44,9 @@ pub struct OperatorRow {
     pub saves_products: bool,
     /// Share of the model's time.
     pub share: f64,
-    /// Half-width of the interval of that share; None if an operator has no interval.
+    /// Half-width of the share's interval; None if an operator has no interval.
     pub share_spread: Option<f64>,
-    /// Time of the default schedule over the best on the same threads; computed within rounds if
-    /// both were measured interleaved.
+    /// Time of the default over the best on the same threads; within rounds if they were interleaved.
     pub default_over_best: Option<f64>,
     /// Number of measurements of the best schedule.
     pub attempts: usize,
@@ -70,17 +70,14 @@ pub struct Summary {
     pub missing: Vec<String>,
     /// Sum of median × count over the rows, in nanoseconds.
     pub total_ns: f64,
-    /// Half-width of its interval, relative to the sum; None if an operator has no interval.
+    /// Half-width of the sum's interval, relative to the sum; None if an operator has no interval.
     pub total_spread: Option<f64>,
     /// Share of the total whose medians are known no better than [`KNOWN_WELL`].
     pub uncertain_share: f64,
 }
 
-/// Summarises the records of one model of the campaign.
-///
-/// `model` contains its index in the campaign. `records` contains all attempts, possibly of other
-/// models as well.
-pub fn summarise(
+/// Summarises one model, given with its index in the campaign. `records` may include those of other models.
+pub fn summarise_model(
     (tasks, modules): (&[PlannedTask], &[PlannedModule]),
     model: (usize, &ModelRequest),
     records: &[Record],
@@ -97,7 +94,7 @@ pub fn summarise(
         let Some((_, count)) = planned.counts.iter().find(|(index, _)| *index == model.0) else { continue };
         let hash = planned.task.hash();
         let attempts = by_task.get(hash.as_str()).map(Vec::as_slice).unwrap_or_default();
-        let default = space(&planned.task, machine).default;
+        let default = task_space(&planned.task, machine).default;
         // The columns contain the work as the measuring program counted it. For a comparison of
         // versions, the work is counted again.
         let work = planned.task.work().ok();
@@ -108,24 +105,24 @@ pub fn summarise(
         }
     }
     for module in modules.iter().filter(|module| module.index == model.0) {
-        let hash = module.identity();
+        let hash = module.content_hash();
         let attempts = by_task.get(hash.as_str()).map(Vec::as_slice).unwrap_or_default();
         match best_row((module.describe(), 1, hash.clone()), attempts, None, None, peaks) {
             Some(row) => rows.push(row),
             None => missing.push(module.describe()),
         }
     }
-    let total_ns = sum(rows.iter().map(OperatorRow::time_ns));
+    let total_ns = sum_numbers(rows.iter().map(OperatorRow::time_ns));
     let half_widths: Option<Vec<f64>> = rows.iter().map(OperatorRow::half_width_ns).collect();
     let total_spread = half_widths.filter(|widths| !widths.is_empty()).map(|widths| {
-        share_out(&mut rows, total_ns, &widths);
+        set_share_spreads(&mut rows, total_ns, &widths);
         // A disturbance of the machine affects all operators in the same direction, so their
         // intervals are added.
-        sum(widths.iter().copied()) / total_ns
+        sum_numbers(widths.iter().copied()) / total_ns
     });
     rows.iter_mut().for_each(|row| row.share = row.time_ns() / total_ns);
     let uncertain = rows.iter().filter(|row| !row.is_known_well());
-    let uncertain_share = sum(uncertain.map(|row| row.share));
+    let uncertain_share = sum_numbers(uncertain.map(|row| row.share));
     let simulated = None;
     Summary {
         model: model.1.label(),
@@ -140,14 +137,13 @@ pub fn summarise(
 }
 
 /// Sums numbers. `Iterator::sum` returns a negative zero for an empty sequence.
-fn sum(numbers: impl Iterator<Item = f64>) -> f64 {
+fn sum_numbers(numbers: impl Iterator<Item = f64>) -> f64 {
     numbers.fold(0.0, |sum, number| sum + number)
 }
 
-/// Computes the uncertainty of the rows' shares. Errors of different operators are assumed
-/// independent; those of all calls of one operator are equal.
-fn share_out(rows: &mut [OperatorRow], total_ns: f64, half_widths: &[f64]) {
-    let squares = sum(half_widths.iter().map(|width| width.powi(2)));
+/// Computes the uncertainty of shares; errors are independent between operators, equal within one.
+fn set_share_spreads(rows: &mut [OperatorRow], total_ns: f64, half_widths: &[f64]) {
+    let squares = sum_numbers(half_widths.iter().map(|width| width.powi(2)));
     for (row, width) in rows.iter_mut().zip(half_widths) {
         let (own, others) = (width.powi(2), squares - width.powi(2));
         let (time, rest) = (row.time_ns(), total_ns - row.time_ns());
@@ -178,22 +174,22 @@ fn best_row(
     default_knobs: Option<Knobs>,
     peaks: &Peaks,
 ) -> Option<OperatorRow> {
-    let found = fastest(attempts.iter().copied())?;
+    let found = find_fastest(attempts.iter().copied())?;
     let best = found.record;
     let median_ns = best.median_ns?;
     let timed = || attempts.iter().filter(|record| record.outcome == Outcome::Ok && record.median_ns.is_some());
     let experiments =
         |records: &mut dyn Iterator<Item = &&Record>| records.map(|one| one.key).collect::<HashSet<Key>>().len();
-    let default_hash = default_knobs.clone().map(|knobs| Schedule::Template { knobs }.hash());
+    let default_hash = default_knobs.clone().map(|knobs| Schedule::Template { knobs }.stable_hash());
     let default = timed().find(|record| {
         record.schedule_hash.is_some()
             && record.schedule_hash == default_hash
             && record.threads == best.threads
             && record.cache_state == best.cache_state
     });
-    let schedule = best.schedule.as_ref().and_then(|json| Schedule::from_json(json.text()).ok());
+    let schedule = best.schedule.as_ref().and_then(|json| Schedule::from_json(json.as_text()).ok());
     let (flops, bytes) = match work {
-        Some(work) => (work.flops as f64, work.bytes() as f64),
+        Some(work) => (work.flops as f64, work.total_bytes() as f64),
         None => {
             let bytes = [best.bytes_in, best.bytes_out, best.bytes_weights].into_iter().flatten();
             (best.flops.unwrap_or(0) as f64, bytes.sum::<i64>() as f64)
@@ -209,9 +205,9 @@ fn best_row(
         task,
         task_hash,
         count,
-        schedule: schedule.as_ref().map(Schedule::describe).unwrap_or_default(),
+        schedule: schedule.as_ref().map(Schedule::describe_knobs).unwrap_or_default(),
         difference: match schedule.zip(default_knobs) {
-            Some((schedule, default)) => schedule.difference(&default),
+            Some((schedule, default)) => schedule.describe_difference(&default),
             None => best.target.to_string(),
         },
         threads,
@@ -234,8 +230,7 @@ const EVEN: f64 = 0.995;
 /// Share of the attainable rate below which an operator is likely to have potential.
 const SLOW: f64 = 0.25;
 
-/// Explains why some operators seem faster than the peaks of the host, which are at least the rates
-/// that any well-known operator has reached twice.
+/// Explains why some rates exceed the host's peaks, which well-known rates raise when reached twice.
 fn above_roofline(summary: &Summary) -> String {
     let above = summary.rows.iter().filter(|row| row.roofline.is_some_and(|part| part > 1.0));
     let (saving, above): (Vec<&OperatorRow>, Vec<&OperatorRow>) = above.partition(|row| row.saves_products);
@@ -258,7 +253,7 @@ fn above_roofline(summary: &Summary) -> String {
     text
 }
 
-/// Why some default schedules have a lower median than the best.
+/// Explains why some default schedules have a lower median than the best.
 fn beaten_by_default(summary: &Summary) -> String {
     let is_beaten = |row: &&OperatorRow| row.default_over_best.is_some_and(|ratio| ratio < EVEN);
     match summary.rows.iter().filter(is_beaten).count() {
@@ -270,22 +265,22 @@ fn beaten_by_default(summary: &Summary) -> String {
 }
 
 /// Formats the summary as a table.
-pub fn render(summary: &Summary, paper: &Paper) -> String {
+pub fn render_summary(summary: &Summary, paper: &Paper) -> String {
     let mut table = Table::new([
-        words("operator").least(24),
-        figures("×").drops(2),
-        figures("threads").drops(3),
-        figures(if summary.simulated.is_some() { "simulated" } else { "median" }),
-        figures("±"),
-        figures("GFLOP/s").drops(5),
-        figures("roofline").drops(1),
-        figures("share"),
-        figures("± share").drops(7),
-        figures("default").drops(4),
-        words("best schedule, where it differs").least(20).drops(6),
+        text_column("operator").min_width(24),
+        number_column("×").drop_order(2),
+        number_column("threads").drop_order(3),
+        number_column(if summary.simulated.is_some() { "simulated" } else { "median" }),
+        number_column("±"),
+        number_column("GFLOP/s").drop_order(5),
+        number_column("roofline").drop_order(1),
+        number_column("share"),
+        number_column("± share").drop_order(7),
+        number_column("default").drop_order(4),
+        text_column("best schedule, where it differs").min_width(20).drop_order(6),
     ]);
     for row in &summary.rows {
-        table.row(cells(row));
+        table.add_row(row_cells(row));
     }
     let calls: usize = summary.rows.iter().map(|row| row.count).sum();
     let mut text = format!(
@@ -293,13 +288,13 @@ pub fn render(summary: &Summary, paper: &Paper) -> String {
         summary.model,
         summary.batch.map_or_else(String::new, |batch| format!(" (batch {batch})")),
         summary.simulated.as_ref().map_or_else(String::new, |what| format!(", {what}")),
-        table.on(paper),
+        table.format_for(paper),
         if summary.simulated.is_some() { "simulated " } else { "" },
-        duration(summary.total_ns),
-        or_unknown(summary.total_spread, percent),
+        format_duration(summary.total_ns),
+        or_unknown(summary.total_spread, format_percent),
     );
     if summary.uncertain_share > 0.0 {
-        let (share, known) = (percent(summary.uncertain_share), 100.0 * KNOWN_WELL);
+        let (share, known) = (format_percent(summary.uncertain_share), 100.0 * KNOWN_WELL);
         text.push_str(&format!("\n{share} of it are medians with an uncertainty above {known} %"));
     }
     if summary.simulated.is_none() {
@@ -316,21 +311,21 @@ pub fn render(summary: &Summary, paper: &Paper) -> String {
     text
 }
 
-fn cells(row: &OperatorRow) -> [Cell; 11] {
-    let spread = Cell::from(or_unknown(row.spread, percent));
+fn row_cells(row: &OperatorRow) -> [Cell; 11] {
+    let spread = Cell::from(or_unknown(row.spread, format_percent));
     let default = Cell::from(or_unknown(row.default_over_best, |ratio| format!("{ratio:.2}×")));
     let roofline = Cell::from(or_unknown(row.roofline, |part| format!("{:.0} %", part * 100.0)));
     [
         row.task.as_str().into(),
         row.count.to_string().into(),
         row.threads.to_string().into(),
-        duration(row.median_ns).into(),
-        if row.is_known_well() { spread } else { spread.uncertain() },
-        number(row.gflops).into(),
-        if row.roofline.is_some_and(|part| part < SLOW) { roofline.bad() } else { roofline },
-        percent(row.share).into(),
-        or_unknown(row.share_spread, percent).into(),
-        if row.default_over_best.is_some_and(|ratio| ratio < EVEN) { default.uncertain() } else { default },
+        format_duration(row.median_ns).into(),
+        if row.is_known_well() { spread } else { spread.mark_uncertain() },
+        format_number(row.gflops).into(),
+        if row.roofline.is_some_and(|part| part < SLOW) { roofline.mark_bad() } else { roofline },
+        format_percent(row.share).into(),
+        or_unknown(row.share_spread, format_percent).into(),
+        if row.default_over_best.is_some_and(|ratio| ratio < EVEN) { default.mark_uncertain() } else { default },
         row.difference.as_str().into(),
     ]
 }

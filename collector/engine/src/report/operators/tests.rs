@@ -50,7 +50,7 @@ fn summary() -> Summary {
 }
 
 fn check(width: usize, wanted: Expect) {
-    wanted.assert_eq(&render(&summary(), &Paper::plain(width)));
+    wanted.assert_eq(&render_summary(&summary(), &Paper::without_colours(width)));
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn at_180_columns() {
 
 #[test]
 fn what_is_known_badly_and_what_is_slow_stand_out() {
-    let text = render(&summary(), &Paper { width: 120, has_colours: true });
+    let text = render_summary(&summary(), &Paper { width: 120, has_colours: true });
     assert!(text.contains("\u{1b}[33m209.0 %\u{1b}[0m"), "{text:?}");
     assert!(text.contains("\u{1b}[31m11 %\u{1b}[0m"), "{text:?}");
     assert!(!text.contains("m0.8 %"), "{text:?}");
@@ -150,7 +150,7 @@ fn what_is_known_badly_and_what_is_slow_stand_out() {
 fn a_rate_above_the_peak_has_its_reason() {
     let mut summary = summary();
     summary.rows[0].roofline = Some(1.8);
-    let text = |summary: &Summary| render(summary, &Paper::plain(200));
+    let text = |summary: &Summary| render_summary(summary, &Paper::without_colours(200));
     assert!(
         text(&summary).contains("roofline above 100 % in 1: single measurements do not raise the peak"),
         "{}",
@@ -178,6 +178,6 @@ fn a_rate_above_the_peak_has_its_reason() {
 fn a_default_that_is_faster_than_the_best_gets_a_remark() {
     let mut summary = summary();
     summary.rows[0].default_over_best = Some(0.97);
-    let text = render(&summary, &Paper::plain(180));
+    let text = render_summary(&summary, &Paper::without_colours(180));
     assert!(text.contains("0.97×") && text.contains("default below 1× in 1: its median is lower"), "{text}");
 }

@@ -1,15 +1,14 @@
 //! Formats an operator with its code, and the loops in which it spends its time.
 
 use crate::network::annotation::{AnnotatedLoop, Annotation, Basis, Function};
-use report::{number, percent};
+use report::{format_number, format_percent};
 
 /// Largest number of loops that are shown, the hottest first.
 const MAX_LOOPS: usize = 3;
-/// Largest number of lines that are shown of a loop.
 const MAX_LINES: usize = 60;
 
 /// Formats an operator. `homonyms` is the number of other operators that its name matches.
-pub fn describe(annotation: &Annotation, homonyms: usize) -> String {
+pub fn describe_annotation(annotation: &Annotation, homonyms: usize) -> String {
     let mut lines = vec![
         String::new(),
         format!("operator        {}", annotation.text),
@@ -23,7 +22,7 @@ pub fn describe(annotation: &Annotation, homonyms: usize) -> String {
         ));
     }
     lines.extend(["TIR as scheduled".to_owned(), annotation.scheduled_tir.trim_end().to_owned()]);
-    lines.push(basis(annotation));
+    lines.push(describe_basis(annotation));
     let mut loops: Vec<(&Function, &AnnotatedLoop)> = annotation
         .functions
         .iter()
@@ -40,7 +39,7 @@ pub fn describe(annotation: &Annotation, homonyms: usize) -> String {
     lines.join("\n")
 }
 
-fn basis(annotation: &Annotation) -> String {
+fn describe_basis(annotation: &Annotation) -> String {
     let same =
         if annotation.is_code_that_ran { "" } else { "; a second build gave different code, so samples are ignored" };
     match (&annotation.samples, annotation.basis) {
@@ -57,13 +56,13 @@ fn basis(annotation: &Annotation) -> String {
 }
 
 fn loop_lines(function: &Function, hot: &AnnotatedLoop, basis: Basis) -> Vec<String> {
-    let turns = hot.turns.map_or_else(String::new, |turns| format!(", {} turns each time", number(turns)));
+    let turns = hot.turns.map_or_else(String::new, |turns| format!(", {} turns each time", format_number(turns)));
     let word = if basis == Basis::Sampled { "of its time" } else { "of its time by estimate" };
-    let mut lines = vec![format!("{} {word}: `{}`{turns}", percent(hot.share), function.name)];
+    let mut lines = vec![format!("{} {word}: `{}`{turns}", format_percent(hot.share), function.name)];
     let inside = &function.lines[hot.first..=hot.last.min(function.lines.len() - 1)];
     let all: u64 = function.lines.iter().map(|line| line.samples).sum();
     for line in inside.iter().take(MAX_LINES) {
-        let share = if line.samples > 0 { percent(line.samples as f64 / all as f64) } else { String::new() };
+        let share = if line.samples > 0 { format_percent(line.samples as f64 / all as f64) } else { String::new() };
         lines.push(format!("{share:>8}  {:6x}  {}", line.offset, line.text));
     }
     if inside.len() > MAX_LINES {

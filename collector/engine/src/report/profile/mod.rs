@@ -10,11 +10,11 @@ pub use summary::{OperatorRecords, ProfileView, Report, TotalTimes};
 
 use super::styled::StyledTable;
 use profile::summary::threads::Thread;
-use report::{Paper, duration, number, or_unknown, percent, size};
+use report::{Paper, format_duration, format_number, format_percent, format_size, or_unknown};
 use std::collections::BTreeSet;
 
 /// Formats a profile: its rows, or those of another tool's table, and the lines below them.
-pub fn describe(report: &Report, view: ProfileView, styled: Option<&StyledTable>, paper: &Paper) -> String {
+pub fn describe_profile(report: &Report, view: ProfileView, styled: Option<&StyledTable>, paper: &Paper) -> String {
     let ProfileView { row_limit, .. } = view;
     let plural = if report.threads == 1 { "" } else { "s" };
     let mut lines = vec![format!(
@@ -22,26 +22,26 @@ pub fn describe(report: &Report, view: ProfileView, styled: Option<&StyledTable>
         report.model, report.calls, report.tasks, report.threads, report.seed
     )];
     match styled {
-        Some(styled) => lines.push(styled.text(row_limit, paper)),
-        None => lines.push(table::rows(report, view).on(paper)),
+        Some(styled) => lines.push(styled.format_text(row_limit, paper)),
+        None => lines.push(table::build_table(report, view).format_for(paper)),
     }
     if styled.is_none() && report.rows.len() > row_limit {
         let (left, all) = (report.rows.len() - row_limit, report.rows.len());
         lines.push(format!("{left} more rows: `--row-limit {all}` shows all"));
     }
     lines.push(String::new());
-    lines.extend(threads(report));
+    lines.extend(thread_lines(report));
     lines.extend(total_lines(report));
     lines.push(format!(
         "memory          {} of activations (at least {}), {} of constants, {} the whole process",
-        size(report.activation_bytes),
-        size(report.least_activation_bytes),
-        size(report.constant_bytes),
-        size(report.peak_memory_bytes)
+        format_size(report.activation_bytes),
+        format_size(report.least_activation_bytes),
+        format_size(report.constant_bytes),
+        format_size(report.peak_memory_bytes)
     ));
     for energy in &report.energy {
         let (domain, source) = (&energy.domain, &energy.source);
-        lines.push(format!("energy          {} mJ a run ({domain}, by {source})", number(energy.millijoules)));
+        lines.push(format!("energy          {} mJ a run ({domain}, by {source})", format_number(energy.millijoules)));
     }
     lines.push(match &report.check {
         None => "check           none".to_owned(),
@@ -51,23 +51,22 @@ pub fn describe(report: &Report, view: ProfileView, styled: Option<&StyledTable>
     lines.extend(report.records.as_ref().map(stored));
     lines.extend(report.perf_map.as_ref().map(|path| format!("names for perf  `{}`", path.display())));
     lines.extend(reading_cost(report));
-    lines.extend(refused(report));
+    lines.extend(refused_lines(report));
     lines.extend(report.notes.iter().map(|note| format!("note            {note}")));
     lines.join("\n")
 }
 
-/// Formats the times of each thread of the pool.
-fn threads(report: &Report) -> Vec<String> {
+fn thread_lines(report: &Report) -> Vec<String> {
     let steps = report.totals.steps.max(1) as f64;
-    let mean = |ns: u64| duration(ns as f64 / steps);
+    let mean = |ns: u64| format_duration(ns as f64 / steps);
     let line = |thread: &Thread| {
         let polling = or_unknown(thread.polling_ns, mean);
-        let counts = thread.counters.iter().map(|(name, count)| format!("; {} {name}", number(*count)));
+        let counts = thread.counters.iter().map(|(name, count)| format!("; {} {name}", format_number(*count)));
         format!(
             "{:<15} busy {} a run, {}; idle in operators {}; processor time without {polling}{}",
             thread.name,
             mean(thread.busy_ns),
-            percent(thread.busy_share),
+            format_percent(thread.busy_share),
             mean(thread.idle_ns),
             counts.collect::<String>()
         )
@@ -75,20 +74,19 @@ fn threads(report: &Report) -> Vec<String> {
     report.threads_of_pool.iter().map(line).collect()
 }
 
-/// Formats the times of runs: the sum of the operators, the rest, and runs without profiling.
 fn total_lines(report: &Report) -> Vec<String> {
     let totals = &report.totals;
     let steps = totals.steps.max(1) as f64;
     let part = |ns: u64| if totals.total_ns == 0 { 0.0 } else { ns as f64 / totals.total_ns as f64 };
-    let mean = |ns: u64| format!("{} a run, {}", duration(ns as f64 / steps), percent(part(ns)));
+    let mean = |ns: u64| format!("{} a run, {}", format_duration(ns as f64 / steps), format_percent(part(ns)));
     let mut lines = vec![
         format!("sum             {}", mean(totals.sum_ns)),
         format!("not attributed  {}", mean(totals.not_attributed_ns)),
         format!(
             "total           {} a run; median {}, least {}, {} runs{}",
-            duration(totals.total_ns as f64 / steps),
-            duration(totals.step_median_ns),
-            duration(totals.step_min_ns),
+            format_duration(totals.total_ns as f64 / steps),
+            format_duration(totals.step_median_ns),
+            format_duration(totals.step_min_ns),
             totals.steps,
             report.schedule.as_ref().map(|schedule| format!(" by {schedule}")).unwrap_or_default()
         ),
@@ -97,7 +95,10 @@ fn total_lines(report: &Report) -> Vec<String> {
         let slowdown = or_unknown(totals.profiler_slowdown, |ratio| format!("{ratio:.3}×"));
         let interval = totals.profiler_slowdown_interval.map(|(low, high)| format!(" ({low:.3} … {high:.3})"));
         let interval = interval.unwrap_or_default();
-        format!("not profiled    {} median, interleaved with these; slowdown {slowdown}{interval}", duration(bare_ns))
+        format!(
+            "not profiled    {} median, interleaved with these; slowdown {slowdown}{interval}",
+            format_duration(bare_ns)
+        )
     }));
     lines
 }
@@ -106,12 +107,12 @@ fn total_lines(report: &Report) -> Vec<String> {
 fn reading_cost(report: &Report) -> Option<String> {
     let known =
         report.counters.iter().filter_map(|counter| Some((counter, counter.alone.filter(|alone| *alone > 0.0)?)));
-    let all: Vec<String> = known.map(|(counter, alone)| format!("{} {}", number(alone), counter.name)).collect();
+    let all: Vec<String> = known.map(|(counter, alone)| format!("{} {}", format_number(alone), counter.name)).collect();
     (!all.is_empty()).then(|| format!("reading alone   counts {}", all.join(", ")))
 }
 
 /// Formats the counters that no source delivered, each with its last reason.
-fn refused(report: &Report) -> Vec<String> {
+fn refused_lines(report: &Report) -> Vec<String> {
     let counted = |name: &&str| report.rows.iter().any(|row| row.counters.contains_key(*name));
     let given: BTreeSet<&str> = report.counters.iter().map(|counter| counter.name.as_str()).filter(counted).collect();
     let lacking: BTreeSet<&str> = report.refusals.iter().map(|refusal| refusal.counter.as_str()).collect();

@@ -3,23 +3,23 @@
 
 use profile::data::Simulation;
 use profile::summary::simulated;
-use report::{Paper, Table, figures, number, or_unknown, words};
+use report::{Paper, Table, format_number, number_column, or_unknown, text_column};
 
 /// Formats the counts of a simulation.
-pub fn describe(simulation: &Simulation, paper: &Paper) -> String {
+pub fn describe_simulation(simulation: &Simulation, paper: &Paper) -> String {
     // Narrow output drops these columns, the highest number first.
     let columns = simulated::FIGURES.map(|name| match name {
-        "FLOP/instruction" => figures(name).drops(1),
-        "L1 misses/kFLOP" => figures(name).drops(2),
-        "written" => figures(name).drops(3),
-        "branch misses" => figures(name).drops(4),
-        _ => figures(name),
+        "FLOP/instruction" => number_column(name).drop_order(1),
+        "L1 misses/kFLOP" => number_column(name).drop_order(2),
+        "written" => number_column(name).drop_order(3),
+        "branch misses" => number_column(name).drop_order(4),
+        _ => number_column(name),
     });
-    let mut table = Table::new([words("operator").least(20)].into_iter().chain(columns));
+    let mut table = Table::new([text_column("operator").min_width(20)].into_iter().chain(columns));
     for task in &simulation.tasks {
-        let shown = simulated::figures(task).map(|value| or_unknown(value, number));
-        table.row([task.text.clone()].into_iter().chain(shown));
+        let shown = simulated::simulated_figures(task).map(|value| or_unknown(value, format_number));
+        table.add_row([task.text.clone()].into_iter().chain(shown));
     }
-    let (about, caches) = (simulated::about(simulation), simulation.caches.join("; "));
-    format!("\n{about}\n{}\ncaches          {caches}", table.on(paper))
+    let (about, caches) = (simulated::describe_simulation(simulation), simulation.caches.join("; "));
+    format!("\n{about}\n{}\ncaches          {caches}", table.format_for(paper))
 }

@@ -2,7 +2,10 @@
 
 use super::summary::{ProfileView, Report};
 use profile::summary::Row;
-use report::{Cell, Column, Table, duration, figures, number, or_unknown, percent, size, words};
+use report::{
+    Cell, Column, Table, format_duration, format_number, format_percent, format_size, number_column, or_unknown,
+    text_column,
+};
 use std::collections::BTreeSet;
 
 /// A column that is derived from counters, shown if all of those were counted.
@@ -18,7 +21,6 @@ const DERIVED: [DerivedColumn; 4] = [
 /// Prefix of the counters of processor time, which has a column of its own.
 const CPU_TIME: &str = "thread_cpu_ns";
 
-/// The optional columns of a table.
 struct TableColumns<'a> {
     has_cpu: bool,
     has_parts: bool,
@@ -28,7 +30,7 @@ struct TableColumns<'a> {
 }
 
 /// Returns the table.
-pub fn rows(report: &Report, view: ProfileView) -> Table {
+pub fn build_table(report: &Report, view: ProfileView) -> Table {
     let shown = &report.rows[..view.row_limit.min(report.rows.len())];
     let is_other = |name: &&String| !name.starts_with(CPU_TIME);
     let columns = TableColumns {
@@ -38,65 +40,65 @@ pub fn rows(report: &Report, view: ProfileView) -> Table {
         derived: DERIVED.iter().filter(|(_, value)| shown.iter().any(|row| value(row).is_some())).collect(),
         counters: shown.iter().flat_map(|row| row.counters.keys()).filter(is_other).collect(),
     };
-    let mut table = Table::new(columns.headings(if report.group_by == "scope" { "scope" } else { "operator" }));
+    let mut table = Table::new(columns.column_headings(if report.group_by == "scope" { "scope" } else { "operator" }));
     for row in shown {
-        table.row(columns.cells(report, row));
+        table.add_row(columns.row_cells(report, row));
     }
     table
 }
 
 impl TableColumns<'_> {
-    fn headings(&self, first: &str) -> Vec<Column> {
+    fn column_headings(&self, first: &str) -> Vec<Column> {
         let mut columns = vec![
-            words(first),
-            figures("×"),
-            figures("share"),
-            figures("median"),
-            figures("self total"),
-            figures("of total").drops(4),
-            figures("min").drops(3),
-            figures("p95").drops(2),
-            figures("MFLOP").drops(4),
-            figures("GFLOP/s"),
-            figures("roofline"),
-            figures("GB/s").drops(6),
+            text_column(first),
+            number_column("×"),
+            number_column("share"),
+            number_column("median"),
+            number_column("self total"),
+            number_column("of total").drop_order(4),
+            number_column("min").drop_order(3),
+            number_column("p95").drop_order(2),
+            number_column("MFLOP").drop_order(4),
+            number_column("GFLOP/s"),
+            number_column("roofline"),
+            number_column("GB/s").drop_order(6),
         ];
-        columns.extend(self.has_cpu.then(|| figures("processor").drops(3)));
+        columns.extend(self.has_cpu.then(|| number_column("processor").drop_order(3)));
         if self.has_parts {
-            columns.extend([figures("imbalance"), figures("wake").drops(5)]);
+            columns.extend([number_column("imbalance"), number_column("wake").drop_order(5)]);
         }
-        columns.extend(self.derived.iter().map(|(name, _)| figures(*name).drops(1)));
+        columns.extend(self.derived.iter().map(|(name, _)| number_column(*name).drop_order(1)));
         if self.has_memory {
-            columns.extend([figures("takes"), figures("taken"), figures("workspace")]);
+            columns.extend([number_column("takes"), number_column("taken"), number_column("workspace")]);
         }
-        columns.extend(self.counters.iter().map(|name| figures(name.replace('_', " ")).drops(1)));
+        columns.extend(self.counters.iter().map(|name| number_column(name.replace('_', " ")).drop_order(1)));
         columns
     }
 
-    fn cells(&self, report: &Report, row: &Row) -> Vec<Cell> {
+    fn row_cells(&self, report: &Report, row: &Row) -> Vec<Cell> {
         let mut cells = vec![
-            label(row),
-            report::plain(row.calls_per_step),
-            percent(row.share),
-            duration(row.median_ns),
-            duration(row.self_total_ns as f64),
-            percent(row.total_share),
-            duration(row.min_ns),
-            duration(row.p95_ns),
-            or_unknown(row.flops, |flops| number(flops * 1e-6)),
-            or_unknown(row.gflops_per_second.filter(|rate| *rate > 0.0), number),
+            row_label(row),
+            report::format_plain(row.calls_per_step),
+            format_percent(row.share),
+            format_duration(row.median_ns),
+            format_duration(row.self_total_ns as f64),
+            format_percent(row.total_share),
+            format_duration(row.min_ns),
+            format_duration(row.p95_ns),
+            or_unknown(row.flops, |flops| format_number(flops * 1e-6)),
+            or_unknown(row.gflops_per_second.filter(|rate| *rate > 0.0), format_number),
             or_unknown(row.roofline_share, |share| format!("{:.0} %", 100.0 * share)),
-            or_unknown(row.gbytes_per_second.filter(|rate| *rate > 0.0), number),
+            or_unknown(row.gbytes_per_second.filter(|rate| *rate > 0.0), format_number),
         ];
-        cells.extend(self.has_cpu.then(|| or_unknown(row.cpu_ns, duration)));
+        cells.extend(self.has_cpu.then(|| or_unknown(row.cpu_ns, format_duration)));
         if self.has_parts {
             cells.push(or_unknown(row.spread.imbalance, |ratio| format!("{ratio:.2}×")));
-            cells.push(or_unknown(row.spread.wake_ns, duration));
+            cells.push(or_unknown(row.spread.wake_ns, format_duration));
         }
-        cells.extend(self.derived.iter().map(|(_, value)| or_unknown(value(row), number)));
+        cells.extend(self.derived.iter().map(|(_, value)| or_unknown(value(row), format_number)));
         if self.has_memory {
             let bytes = [row.allocated_bytes, row.live_bytes, row.workspace_bytes];
-            cells.extend(bytes.map(|bytes| or_unknown(bytes, size)));
+            cells.extend(bytes.map(|bytes| or_unknown(bytes, format_size)));
         }
         let counted = |name: &&String| or_unknown(row.counters.get(*name), |count| count_text(report, name, *count));
         cells.extend(self.counters.iter().map(counted));
@@ -104,19 +106,17 @@ impl TableColumns<'_> {
     }
 }
 
-/// Formats a count. If reading the counters alone causes a comparable count, only an upper bound is
-/// known.
+/// Formats a count, or only an upper bound if reading the counters alone causes a comparable count.
 fn count_text(report: &Report, name: &str, count: f64) -> String {
     let alone = report.counters.iter().find(|counter| counter.name == name).and_then(|counter| counter.alone);
     match alone {
-        Some(alone) if count > 0.0 && count <= 2.0 * alone => format!("≤ {}", number(count)),
-        _ => number(count),
+        Some(alone) if count > 0.0 && count <= 2.0 * alone => format!("≤ {}", format_number(count)),
+        _ => format_number(count),
     }
 }
 
-/// Returns the name of a row: with sizes if it has a single task, and with the name of the call if
-/// it is a single call.
-fn label(row: &Row) -> String {
+/// Returns the name of a row: with sizes for a single task, and with the call's name for a single call.
+fn row_label(row: &Row) -> String {
     match row.text.is_empty() {
         true => row.name.clone(),
         false if row.calls_per_step <= 1.0 && !row.scope.is_empty() => format!("{} ({})", row.text, row.scope),

@@ -3,15 +3,15 @@
 
 use super::super::contraction::Form;
 use super::{Block, Knobs, Loop, Lowered, Memory, Moves, Part, Result, Summed, ThreadAxis};
-use super::{block_of_part, choice, number, single_epilogue, split_sum};
+use super::{block_of_part, required_choice, required_number, single_epilogue, split_sum};
 use job::space::axes::{SPLIT_R, TILE_C, TILE_X, TILE_Y, UNROLL};
 use job::space::choices::{Spread, StagedIn};
 use job::space::gpu::{FETCH, PAD_ROWS, SPREAD, STAGE, THREADS_C, THREADS_X, THREADS_Y};
-use schedules::tiles::filled;
+use schedules::tiles::filled_extent;
 
-pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
+pub(super) fn schedule_contraction(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("a contraction has an anchor");
-    let is_staged = choice(knobs, &STAGE)? == StagedIn::Shared;
+    let is_staged = required_choice(knobs, &STAGE)? == StagedIn::Shared;
     // The padded input is the staged one, where it is staged.
     let pad = block_of_part(lowered, moves, Part::Pad)?;
     if let Some(pad) = pad.as_ref().filter(|_| !is_staged) {
@@ -36,7 +36,7 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
         for copy in &staged {
             moves.compute_at(copy, &reduction)?;
             fetch_together(moves, copy, knobs, tiled.threads)?;
-            if PAD_ROWS.of(knobs) == Some(1) {
+            if PAD_ROWS.setting_in(knobs) == Some(1) {
                 pad_rows(moves, copy, knobs)?;
             }
         }
@@ -45,13 +45,12 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
     Ok(())
 }
 
-/// The loops of a tiled result.
 struct Tiled {
     thread: Loop,
     threads: i64,
 }
 
-/// Blocks outside, then the tiles of a thread that lie apart, then threads, then one tile.
+/// Orders loops: blocks, the separate tiles of a thread, threads, one tile.
 fn tile_result(form: Form, moves: &Moves, summed: &Summed, knobs: &Knobs) -> Result<Tiled> {
     let mut loops = moves.loops(&summed.result)?;
     let sums: Vec<Loop> = loops.drain(..usize::from(summed.is_partial)).collect();
@@ -59,38 +58,42 @@ fn tile_result(form: Form, moves: &Moves, summed: &Summed, knobs: &Knobs) -> Res
     let mut parts: [Vec<Loop>; 4] = Default::default();
     let mut thread_count = 1;
     for (place, target) in loops.iter().enumerate() {
-        let (threads, tile) = extents(form, knobs, place, rank)?;
+        let (threads, tile) = thread_extents(form, knobs, place, rank)?;
         thread_count *= threads;
-        let apart = if choice(knobs, &SPREAD)? == Spread::Apart && tile % 2 == 0 { 2 } else { 1 };
-        let split = moves.split(target, &[None, Some(apart), Some(threads), Some(tile / apart)])?;
+        let apart = if required_choice(knobs, &SPREAD)? == Spread::Apart && tile % 2 == 0 { 2 } else { 1 };
+        let split = moves.split_loop(target, &[None, Some(apart), Some(threads), Some(tile / apart)])?;
         for (part, piece) in parts.iter_mut().zip(split) {
             part.push(piece);
         }
     }
-    moves.reorder(&parts.concat())?;
+    moves.reorder_loops(&parts.concat())?;
     let [blocks, apart, threads, _] = parts;
-    moves.bind(&moves.fuse(&[sums, blocks].concat())?, ThreadAxis::BlockX)?;
-    moves.bind(&moves.fuse(&apart)?, ThreadAxis::Virtual)?;
-    let thread = moves.fuse(&threads)?;
-    moves.bind(&thread, ThreadAxis::ThreadX)?;
+    moves.bind_axis(&moves.fuse_loops(&[sums, blocks].concat())?, ThreadAxis::BlockX)?;
+    moves.bind_axis(&moves.fuse_loops(&apart)?, ThreadAxis::Virtual)?;
+    let thread = moves.fuse_loops(&threads)?;
+    moves.bind_axis(&thread, ThreadAxis::ThreadX)?;
     Ok(Tiled { thread, threads: thread_count })
 }
 
 /// Threads along a dimension and elements of each thread.
-fn extents(form: Form, knobs: &Knobs, place: usize, rank: usize) -> Result<(i64, i64)> {
+fn thread_extents(form: Form, knobs: &Knobs, place: usize, rank: usize) -> Result<(i64, i64)> {
     Ok(match form {
-        Form::Conv if place == 1 => (number(knobs, &THREADS_C)?, number(knobs, &TILE_C)?),
-        Form::Conv if place > 1 && place == rank - 1 => (number(knobs, &THREADS_X)?, number(knobs, &TILE_X)?),
-        Form::Conv if place > 1 && place == rank - 2 => (number(knobs, &THREADS_Y)?, number(knobs, &TILE_Y)?),
-        Form::Product if place == rank - 1 => (number(knobs, &THREADS_C)?, number(knobs, &TILE_C)?),
-        Form::Product if place + 2 == rank => (number(knobs, &THREADS_X)?, number(knobs, &TILE_X)?),
+        Form::Conv if place == 1 => (required_number(knobs, &THREADS_C)?, required_number(knobs, &TILE_C)?),
+        Form::Conv if place > 1 && place == rank - 1 => {
+            (required_number(knobs, &THREADS_X)?, required_number(knobs, &TILE_X)?)
+        }
+        Form::Conv if place > 1 && place == rank - 2 => {
+            (required_number(knobs, &THREADS_Y)?, required_number(knobs, &TILE_Y)?)
+        }
+        Form::Product if place == rank - 1 => (required_number(knobs, &THREADS_C)?, required_number(knobs, &TILE_C)?),
+        Form::Product if place + 2 == rank => (required_number(knobs, &THREADS_X)?, required_number(knobs, &TILE_X)?),
         Form::Conv | Form::Product => (1, 1),
     })
 }
 
-/// Reduction loops outside of a thread's tile, the depth split; returns the outermost, in which operands are staged.
+/// Orders the reduction loops outside a thread's tile; returns the outermost, in which operands are staged.
 fn order_anchor(moves: &Moves, anchor: &Block, knobs: &Knobs) -> Result<Loop> {
-    let reduces = moves.reduces(anchor)?;
+    let reduces = moves.reduction_flags(anchor)?;
     let loops = moves.loops(anchor)?;
     let own = &loops[loops.len() - reduces.len()..];
     let (mut tile, mut reduction) = (Vec::new(), Vec::new());
@@ -98,49 +101,48 @@ fn order_anchor(moves: &Moves, anchor: &Block, knobs: &Knobs) -> Result<Loop> {
         if reduces { reduction.push(target.clone()) } else { tile.push(target.clone()) }
     }
     let depth = reduction.remove(0);
-    let parts = moves.split(&depth, &[None, Some(number(knobs, &SPLIT_R)?)])?;
+    let parts = moves.split_loop(&depth, &[None, Some(required_number(knobs, &SPLIT_R)?)])?;
     let mut order = vec![parts[0].clone()];
     order.extend(reduction);
     order.push(parts[1].clone());
     order.extend(tile.iter().cloned());
-    moves.reorder(&order)?;
-    if number(knobs, &UNROLL)? > 0 {
-        moves.unroll(&parts[1])?;
+    moves.reorder_loops(&order)?;
+    if required_number(knobs, &UNROLL)? > 0 {
+        moves.unroll_loop(&parts[1])?;
     }
     for target in &tile {
-        moves.unroll(target)?;
+        moves.unroll_loop(target)?;
     }
     Ok(parts[0].clone())
 }
 
-/// Lets rows begin in other banks. Each row begins at a multiple of the vectors that threads store.
+/// Pads rows so that they begin in different banks, at a multiple of the vectors that threads store.
 fn pad_rows(moves: &Moves, copy: &Block, knobs: &Knobs) -> Result<()> {
-    let vector = number(knobs, &FETCH)?.max(1);
-    let factor = filled(number(knobs, &SPLIT_R)?.max(2 * vector), vector);
+    let vector = required_number(knobs, &FETCH)?.max(1);
+    let factor = filled_extent(required_number(knobs, &SPLIT_R)?.max(2 * vector), vector);
     moves.align_storage(copy, innermost_but_one(moves, copy)?, factor, vector)?;
     Ok(())
 }
 
-/// The dimension whose stride a row's padding changes.
+/// Returns the dimension whose stride the padding of a row changes.
 fn innermost_but_one(moves: &Moves, copy: &Block) -> Result<i64> {
-    Ok(i64::try_from(moves.reduces(copy)?.len()).unwrap_or(i64::MAX) - 2)
+    Ok(i64::try_from(moves.reduction_flags(copy)?.len()).unwrap_or(i64::MAX) - 2)
 }
 
-/// All threads of a block fill a staged operand together.
 fn fetch_together(moves: &Moves, copy: &Block, knobs: &Knobs, threads: i64) -> Result<()> {
-    let count = moves.reduces(copy)?.len();
+    let count = moves.reduction_flags(copy)?.len();
     let loops = moves.loops(copy)?;
     let own = &loops[loops.len() - count..];
-    let all = if let [only] = own { only.clone() } else { moves.fuse(own)? };
-    let vector = number(knobs, &FETCH)?;
+    let all = if let [only] = own { only.clone() } else { moves.fuse_loops(own)? };
+    let vector = required_number(knobs, &FETCH)?;
     let parts = if vector > 1 {
-        moves.split(&all, &[None, Some(threads), Some(vector)])?
+        moves.split_loop(&all, &[None, Some(threads), Some(vector)])?
     } else {
-        moves.split(&all, &[None, Some(threads)])?
+        moves.split_loop(&all, &[None, Some(threads)])?
     };
-    moves.bind(&parts[1], ThreadAxis::ThreadX)?;
+    moves.bind_axis(&parts[1], ThreadAxis::ThreadX)?;
     if let Some(vector) = parts.get(2) {
-        moves.vectorize(vector)?;
+        moves.vectorize_loop(vector)?;
     }
     Ok(())
 }

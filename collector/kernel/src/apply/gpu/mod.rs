@@ -7,45 +7,45 @@ mod spatial;
 mod sum;
 mod tensor;
 
-use super::{Knobs, Result, block_of_part, choice, number, single_epilogue};
+use super::{Knobs, Result, block_of_part, required_choice, required_number, single_epilogue};
 use crate::lower::{Lowered, Part};
 use crate::tvm::compile::{CompileTarget, Device};
 use crate::tvm::schedule::{Block, Loop, Memory, Schedule as Moves, ThreadAxis};
 use crate::tvm::tensor_core::TensorProduct;
 use job::space::choices::Unit;
 use job::space::gpu::sum::SUM_THREADS;
-use job::space::gpu::tensor::{Operands, operands};
+use job::space::gpu::tensor::{Operands, tensor_operands};
 use job::space::gpu::{SPLIT_K, UNIT};
-use job::space::{Template, template};
+use job::space::{Template, task_template};
 use models::Task;
 
-pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
-    if UNIT.is(knobs, Unit::Tensor) {
-        return tensor::apply(task, lowered, knobs, moves);
+pub(super) fn schedule_task(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
+    if UNIT.is_set_to(knobs, Unit::Tensor) {
+        return tensor::schedule_tensor(task, lowered, knobs, moves);
     }
-    match template(task) {
-        Template::Contraction if SUM_THREADS.of(knobs).is_some() => sum::apply(lowered, knobs, moves),
+    match task_template(task) {
+        Template::Contraction if SUM_THREADS.setting_in(knobs).is_some() => sum::schedule_sum(lowered, knobs, moves),
         Template::Contraction if task.steps[0].output.rank() >= 2 => {
-            contraction::apply(super::form(&task.steps[0].op), lowered, knobs, moves)
+            contraction::schedule_contraction(super::contraction_form(&task.steps[0].op), lowered, knobs, moves)
         }
-        Template::Contraction | Template::Spatial => spatial::apply(lowered, knobs, moves),
-        Template::Rows => rows::apply(task, lowered, knobs, moves),
+        Template::Contraction | Template::Spatial => spatial::schedule_spatial(lowered, knobs, moves),
+        Template::Rows => rows::schedule_rows(task, lowered, knobs, moves),
     }
 }
 
-/// The product of a task, as TVM's own rules for tensor cores want it: on all devices of a target, and as exact as its type.
+/// Returns the product of a task if all devices of the target have tensor cores that are exact for its type.
 pub(super) fn tensor_product(task: &Task, target: &CompileTarget) -> Option<TensorProduct> {
     let Device::Cuda(architectures) = &target.device else { return None };
     let capability = architectures.iter().map(|architecture| architecture.number).min()?;
-    let operands = operands(task, capability)?;
+    let operands = tensor_operands(task, capability)?;
     let Operands { product, is_left_transposed, is_right_transposed, .. } = operands;
     let is_offered = !operands.is_conv && !operands.is_rounded();
     is_offered.then_some(TensorProduct { product, is_left_transposed, is_right_transposed })
 }
 
-/// Makes a kernel of a block that stands by itself: one thread for each element of its result.
+/// Makes a kernel of a separate block, with one thread for each element of its result.
 fn bind_alone(moves: &Moves, block: &Block, threads: i64) -> Result<()> {
-    if moves.reduces(block)?.contains(&true) {
+    if moves.reduction_flags(block)?.contains(&true) {
         let result = moves.cache_write(block, Memory::Local)?;
         let thread = bind_elements(moves, &result, threads)?;
         return reduce_in_thread(moves, block, &thread);
@@ -63,53 +63,50 @@ fn all_loops(moves: &Moves, block: &Block) -> Result<Loop> {
         // A single number has no loops.
         [] => moves.unit_loop(block)?,
         [only] => only.clone(),
-        several => moves.fuse(several)?,
+        several => moves.fuse_loops(several)?,
     })
 }
 
-/// Deals the steps of a loop to blocks of threads, and returns the loop of one thread.
+/// Distributes a loop over blocks of threads and returns the loop of one thread.
 fn bind_loop(moves: &Moves, target: &Loop, threads: i64) -> Result<Loop> {
-    let parts = moves.split(target, &[None, Some(threads)])?;
-    moves.bind(&parts[0], ThreadAxis::BlockX)?;
-    moves.bind(&parts[1], ThreadAxis::ThreadX)?;
+    let parts = moves.split_loop(target, &[None, Some(threads)])?;
+    moves.bind_axis(&parts[0], ThreadAxis::BlockX)?;
+    moves.bind_axis(&parts[1], ThreadAxis::ThreadX)?;
     Ok(parts[1].clone())
 }
 
-/// Computes a reduction inside of a block, its sum shared: all threads sum a part each and then join them.
-///
-/// A thread takes `together` neighbours at once. Returns the loop of a thread.
+/// Computes a shared sum inside a block: each thread sums a part, then all combine. A thread reads `together`
+/// neighbours at once. Returns the loop of a thread.
 fn reduce_across_threads(moves: &Moves, block: &Block, around: &Loop, threads: i64, together: i64) -> Result<Loop> {
     moves.compute_at(block, around)?;
     moves.set_memory(block, Memory::Shared)?;
-    let reduces = moves.reduces(block)?;
+    let reduces = moves.reduction_flags(block)?;
     let loops = moves.loops(block)?;
     let own = loops[loops.len() - reduces.len()..].iter().zip(&reduces);
     let summed: Vec<Loop> = own.filter(|(_, reduces)| **reduces).map(|(target, _)| target.clone()).collect();
-    let all = if let [only] = summed.as_slice() { only.clone() } else { moves.fuse(&summed)? };
+    let all = if let [only] = summed.as_slice() { only.clone() } else { moves.fuse_loops(&summed)? };
     let factors = [None, Some(threads), Some(together)];
-    let parts = moves.split(&all, if together > 1 { &factors } else { &factors[..2] })?;
-    moves.bind(&parts[1], ThreadAxis::ThreadX)?;
+    let parts = moves.split_loop(&all, if together > 1 { &factors } else { &factors[..2] })?;
+    moves.bind_axis(&parts[1], ThreadAxis::ThreadX)?;
     Ok(parts[1].clone())
 }
 
-/// A sum and where it goes, as one kernel computes them.
 struct Summed {
     anchor: Block,
     result: Block,
-    /// Whether the result has parts of the sum along its first dimension.
+    /// Whether the first dimension of the result holds partial sums.
     is_partial: bool,
 }
 
-/// Deals the depth of a sum to blocks of the grid: partial sums become the result of the kernel to be scheduled, and the
-/// task's own result is a second kernel that adds them, one thread for each element.
+/// Splits the depth of a sum over blocks of the grid; a second kernel adds the partial sums, one thread per element.
 fn split_sum(moves: &Moves, anchor: Block, result: Block, knobs: &Knobs) -> Result<Summed> {
     const THREADS: i64 = 256;
     let parts = SPLIT_K.or_one(knobs);
     if parts == 1 {
         return Ok(Summed { anchor, result, is_partial: false });
     }
-    let first = moves.reduces(&anchor)?.iter().position(|&reduces| reduces).expect("a contraction sums");
-    let depth = moves.split(&moves.loops(&anchor)?[first], &[Some(parts), None])?;
+    let first = moves.reduction_flags(&anchor)?.iter().position(|&reduces| reduces).expect("a contraction sums");
+    let depth = moves.split_loop(&moves.loops(&anchor)?[first], &[Some(parts), None])?;
     let partial = moves.factor_reduction(&depth[0], 0)?;
     moves.set_memory(&anchor, Memory::Local)?;
     let thread = bind_elements(moves, &result, THREADS)?;
@@ -118,10 +115,9 @@ fn split_sum(moves: &Moves, anchor: Block, result: Block, knobs: &Knobs) -> Resu
     Ok(Summed { anchor: partial, result: written, is_partial: true })
 }
 
-/// Computes a reduction inside of a thread, its sum in registers.
 fn reduce_in_thread(moves: &Moves, block: &Block, thread: &Loop) -> Result<()> {
     moves.compute_at(block, thread)?;
-    let reduces = moves.reduces(block)?;
+    let reduces = moves.reduction_flags(block)?;
     let loops = moves.loops(block)?;
     let own = &loops[loops.len() - reduces.len()..];
     let first = reduces.iter().position(|&reduces| reduces).expect("a reduction has something to sum");

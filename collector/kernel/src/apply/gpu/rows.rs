@@ -1,6 +1,8 @@
 //! Normalisations, attention and other work in steps: a block of threads for each row, or a kernel for each step.
 
-use super::{Knobs, Loop, Result, ThreadAxis, bind_alone, block_of_part, choice, number, reduce_across_threads};
+use super::{
+    Knobs, Loop, Result, ThreadAxis, bind_alone, block_of_part, reduce_across_threads, required_choice, required_number,
+};
 use crate::lower::{Lowered, Part};
 use crate::tvm::schedule::Schedule as Moves;
 use job::space::choices::{HelpersAt, Kernels};
@@ -8,12 +10,12 @@ use job::space::gpu::{BLOCK_THREADS, KERNELS};
 use job::space::rows_of;
 use models::Task;
 
-pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
-    let threads = number(knobs, &BLOCK_THREADS)?;
+pub(super) fn schedule_rows(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
+    let threads = required_number(knobs, &BLOCK_THREADS)?;
     if let Some(pad) = block_of_part(lowered, moves, Part::Pad)? {
         moves.compute_inline(&pad)?;
     }
-    if choice(knobs, &KERNELS)? == Kernels::One {
+    if required_choice(knobs, &KERNELS)? == Kernels::One {
         return one_kernel(task, lowered, moves, threads);
     }
     for block in lowered.blocks.iter().filter(|block| block.part != Part::Pad) {
@@ -22,8 +24,7 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
     Ok(())
 }
 
-/// A block of threads does a row: sums across its threads, then its elements. Steps between are computed again where
-/// they are read.
+/// Gives each row to a block of threads, in one kernel. Intermediate steps are recomputed where they are read.
 fn one_kernel(task: &Task, lowered: &Lowered, moves: &Moves, threads: i64) -> Result<()> {
     let mut names: Vec<&str> =
         lowered.blocks.iter().filter(|block| block.part != Part::Pad).map(|block| block.name.as_str()).collect();
@@ -31,7 +32,7 @@ fn one_kernel(task: &Task, lowered: &Lowered, moves: &Moves, threads: i64) -> Re
     let mut sums = Vec::new();
     for name in names {
         let block = moves.block(name)?;
-        if moves.reduces(&block)?.contains(&true) { sums.push(block) } else { moves.compute_inline(&block)? }
+        if moves.reduction_flags(&block)?.contains(&true) { sums.push(block) } else { moves.compute_inline(&block)? }
     }
     let result = moves.block(last)?;
     let along = rows_of(task, HelpersAt::Row);
@@ -44,19 +45,19 @@ fn one_kernel(task: &Task, lowered: &Lowered, moves: &Moves, threads: i64) -> Re
     if outer.is_empty() {
         outer.push(moves.unit_loop_around(&inner[0])?);
     }
-    moves.reorder(&outer.iter().chain(&inner).cloned().collect::<Vec<_>>())?;
+    moves.reorder_loops(&outer.iter().chain(&inner).cloned().collect::<Vec<_>>())?;
     let around = fuse_all(moves, &outer)?;
     let row = fuse_all(moves, &inner)?;
-    moves.bind(&around, ThreadAxis::BlockX)?;
+    moves.bind_axis(&around, ThreadAxis::BlockX)?;
     // Consumers first: each sum is read by the ones after it.
     for sum in sums.iter().rev() {
         reduce_across_threads(moves, sum, &around, threads, 1)?;
     }
-    let parts = moves.split(&row, &[None, Some(threads)])?;
-    moves.bind(&parts[1], ThreadAxis::ThreadX)?;
+    let parts = moves.split_loop(&row, &[None, Some(threads)])?;
+    moves.bind_axis(&parts[1], ThreadAxis::ThreadX)?;
     Ok(())
 }
 
 fn fuse_all(moves: &Moves, loops: &[Loop]) -> Result<Loop> {
-    Ok(if let [only] = loops { only.clone() } else { moves.fuse(loops)? })
+    Ok(if let [only] = loops { only.clone() } else { moves.fuse_loops(loops)? })
 }

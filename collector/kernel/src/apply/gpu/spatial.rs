@@ -2,7 +2,7 @@
 //! or one block each where there is much to sum.
 
 use super::super::spatial::result_block;
-use super::{Knobs, Result, all_loops, bind_alone, bind_elements, block_of_part, number};
+use super::{Knobs, Result, all_loops, bind_alone, bind_elements, block_of_part, required_number};
 use super::{reduce_across_threads, reduce_in_thread};
 use crate::lower::{Lowered, Part};
 use crate::tvm::schedule::{Memory, Schedule as Moves, ThreadAxis};
@@ -10,8 +10,8 @@ use job::space::axes::SUM;
 use job::space::choices::SummedBy;
 use job::space::gpu::BLOCK_THREADS;
 
-pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
-    let threads = number(knobs, &BLOCK_THREADS)?;
+pub(super) fn schedule_spatial(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
+    let threads = required_number(knobs, &BLOCK_THREADS)?;
     if let Some(pad) = block_of_part(lowered, moves, Part::Pad)? {
         moves.compute_inline(&pad)?;
     }
@@ -19,13 +19,13 @@ pub(super) fn apply(lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<(
         bind_alone(moves, &moves.block(&helper.name)?, threads)?;
     }
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("every task has an anchor");
-    let is_reduction = moves.reduces(&anchor)?.contains(&true);
+    let is_reduction = moves.reduction_flags(&anchor)?.contains(&true);
     let result = result_block(lowered, moves, &anchor, is_reduction)?;
     if is_reduction {
         moves.set_memory(&anchor, Memory::Local)?;
-        if SUM.is(knobs, SummedBy::Block) {
+        if SUM.is_set_to(knobs, SummedBy::Block) {
             let block = all_loops(moves, &result)?;
-            moves.bind(&block, ThreadAxis::BlockX)?;
+            moves.bind_axis(&block, ThreadAxis::BlockX)?;
             return reduce_across_threads(moves, &anchor, &block, threads, 1).map(drop);
         }
         let thread = bind_elements(moves, &result, threads)?;

@@ -3,19 +3,19 @@
 //! become a matrix while they are staged.
 
 use super::{Block, Knobs, Loop, Lowered, Memory, Moves, Part, Result, ThreadAxis};
-use super::{Summed, block_of_part, number, single_epilogue, split_sum};
+use super::{Summed, block_of_part, required_number, single_epilogue, split_sum};
 use crate::lower::column_of;
 use crate::tvm::tensor_core::Step;
 use job::device::{FRAGMENT, OperandSide, Product};
 use job::space::choices::CopyThrough;
 use job::space::gpu::PAD_ROWS;
 use job::space::gpu::tensor::{
-    AHEAD, COPY, FRAGMENTS_R, FRAGMENTS_X, FRAGMENTS_Y, Operands, WARPS_X, WARPS_Y, operands,
+    AHEAD, COPY, FRAGMENTS_R, FRAGMENTS_X, FRAGMENTS_Y, Operands, WARPS_X, WARPS_Y, tensor_operands,
 };
 use models::Task;
 
-pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
-    let operands = operands(task, u32::MAX).expect("only products that tensor cores make have this choice");
+pub(super) fn schedule_tensor(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
+    let operands = tensor_operands(task, u32::MAX).expect("only products that tensor cores make have this choice");
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("a contraction has an anchor");
     if let Some(pad) = block_of_part(lowered, moves, Part::Pad)? {
         moves.compute_inline(&pad)?;
@@ -25,10 +25,10 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
     let is_scattered = operands.is_conv && !is_partial;
     if is_scattered {
         let extents = task.steps[0].output.extents().expect("a product has numbers for extents");
-        moves.remap(&result, |at| column_of(at, &extents[2..]))?;
+        moves.remap_loops(&result, |at| column_of(at, &extents[2..]))?;
     }
     // Sums leave their fragments by way of shared memory, where every thread can read them.
-    let sums = moves.cache_write(&anchor, memory(operands.product, OperandSide::Sum))?;
+    let sums = moves.cache_write(&anchor, fragment_memory(operands.product, OperandSide::Sum))?;
     moves.set_memory(&sums, Memory::SharedAtLaunch)?;
 
     let at_once = if is_scattered { 1 } else { RESULT_AT_ONCE };
@@ -38,28 +38,28 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
     moves.compute_at(&anchor, &warp)?;
     let anchored = order_anchor(moves, &anchor, operands.product, knobs)?;
     let windows = block_of_part(lowered, moves, Part::Windows)?;
-    let staged = stage(moves, (&anchor, windows.as_ref()), &anchored, &operands, knobs)?;
+    let staged = stage_operands(moves, (&anchor, windows.as_ref()), &anchored, &operands, knobs)?;
     let start = moves.decompose_reduction(&anchor, &anchored.rounds)?;
 
     let Operands { product, is_left_transposed, is_right_transposed, .. } = operands;
     let filled = own_loops(moves, &start)?;
-    moves.tensorize(&filled[filled.len() - 2], product, Step::Fill)?;
+    moves.tensorize_loop(&filled[filled.len() - 2], product, Step::Fill)?;
     let loads =
         [Step::LoadLeft { is_transposed: is_left_transposed }, Step::LoadRight { is_transposed: is_right_transposed }];
     for (rows, load) in staged.iter().zip(loads) {
-        moves.tensorize(rows, product, load)?;
+        moves.tensorize_loop(rows, product, load)?;
     }
-    moves.tensorize(&anchored.fragment, product, Step::Multiply { is_left_transposed, is_right_transposed })?;
-    moves.tensorize(&store, product, Step::Store)?;
+    moves.tensorize_loop(&anchored.fragment, product, Step::Multiply { is_left_transposed, is_right_transposed })?;
+    moves.tensorize_loop(&store, product, Step::Store)?;
     // The pieces of both operands are fetched while tensor cores work on those before.
-    if let late @ 1.. = number(knobs, &AHEAD)? {
-        moves.overlap(&anchored.rounds, &[0, 0, late], COPY.is(knobs, CopyThrough::Async))?;
+    if let late @ 1.. = required_number(knobs, &AHEAD)? {
+        moves.overlap_iterations(&anchored.rounds, &[0, 0, late], COPY.is_set_to(knobs, CopyThrough::Async))?;
     }
     Ok(())
 }
 
-/// Where fragments are kept. TVM has no fragments of tf32: each lane's part of one is a plain array.
-fn memory(product: Product, side: OperandSide) -> Memory {
+/// Returns the memory of fragments. TVM has none for tf32: each lane's part is a plain array.
+fn fragment_memory(product: Product, side: OperandSide) -> Memory {
     match side {
         _ if product == Product::TF32 => Memory::Local,
         OperandSide::Left => Memory::FragmentsLeft,
@@ -68,98 +68,95 @@ fn memory(product: Product, side: OperandSide) -> Memory {
     }
 }
 
-/// Loops of a block over what it computes itself.
 fn own_loops(moves: &Moves, block: &Block) -> Result<Vec<Loop>> {
-    let count = moves.reduces(block)?.len();
+    let count = moves.reduction_flags(block)?.len();
     let loops = moves.loops(block)?;
     Ok(loops[loops.len() - count..].to_vec())
 }
 
-/// Rows and columns of a warp's tile, and of a block's.
-fn tile(knobs: &Knobs) -> Result<[[i64; 2]; 2]> {
-    let fragments = [number(knobs, &FRAGMENTS_Y)?, number(knobs, &FRAGMENTS_X)?];
-    let warps = [number(knobs, &WARPS_Y)?, number(knobs, &WARPS_X)?];
+fn tile_fragments(knobs: &Knobs) -> Result<[[i64; 2]; 2]> {
+    let fragments = [required_number(knobs, &FRAGMENTS_Y)?, required_number(knobs, &FRAGMENTS_X)?];
+    let warps = [required_number(knobs, &WARPS_Y)?, required_number(knobs, &WARPS_X)?];
     Ok([fragments, warps])
 }
 
-/// A tile of the result for each block of threads, its elements dealt to all of them; returns the loop of a block.
+/// Tiles the result for each block of threads and distributes its elements to all; returns the loop of a block.
 fn tile_result(moves: &Moves, result: &Block, knobs: &Knobs, at_once: i64) -> Result<Loop> {
-    let [fragments, warps] = tile(knobs)?;
+    let [fragments, warps] = tile_fragments(knobs)?;
     let loops = moves.loops(result)?;
     let (outer, [row, column]) = loops.split_last_chunk().expect("a product has rows and columns");
-    let rows = moves.split(row, &[None, Some(FRAGMENT * fragments[0] * warps[0])])?;
-    let columns = moves.split(column, &[None, Some(FRAGMENT * fragments[1] * warps[1])])?;
+    let rows = moves.split_loop(row, &[None, Some(FRAGMENT * fragments[0] * warps[0])])?;
+    let columns = moves.split_loop(column, &[None, Some(FRAGMENT * fragments[1] * warps[1])])?;
     let [rows, columns] = [rows, columns].map(|parts| [parts[0].clone(), parts[1].clone()]);
     let ([row, inner_row], [column, inner_column]) = (rows, columns);
-    moves.reorder(&[row.clone(), column.clone(), inner_row.clone(), inner_column.clone()])?;
-    let block = moves.fuse(&[outer, &[row, column]].concat())?;
-    moves.bind(&block, ThreadAxis::BlockX)?;
-    let elements = moves.fuse(&[inner_row, inner_column])?;
-    deal(moves, &elements, warps[0] * warps[1], at_once)?;
+    moves.reorder_loops(&[row.clone(), column.clone(), inner_row.clone(), inner_column.clone()])?;
+    let block = moves.fuse_loops(&[outer, &[row, column]].concat())?;
+    moves.bind_axis(&block, ThreadAxis::BlockX)?;
+    let elements = moves.fuse_loops(&[inner_row, inner_column])?;
+    bind_lanes(moves, &elements, warps[0] * warps[1], at_once)?;
     Ok(block)
 }
 
-/// Elements of the result that a thread writes at once.
 const RESULT_AT_ONCE: i64 = 4;
 
-/// Deals the steps of a loop to the lanes of all warps of a block, `vector` neighbours to each.
-fn deal(moves: &Moves, elements: &Loop, warps: i64, vector: i64) -> Result<()> {
+/// Distributes a loop to the lanes of all warps of a block, `vector` neighbours to each.
+fn bind_lanes(moves: &Moves, elements: &Loop, warps: i64, vector: i64) -> Result<()> {
     const LANES: i64 = job::device::WARP_THREADS as i64;
-    let parts = moves.split(elements, &[None, Some(warps), Some(LANES), Some(vector)])?;
-    moves.bind(&parts[1], ThreadAxis::ThreadY)?;
-    moves.bind(&parts[2], ThreadAxis::ThreadX)?;
+    let parts = moves.split_loop(elements, &[None, Some(warps), Some(LANES), Some(vector)])?;
+    moves.bind_axis(&parts[1], ThreadAxis::ThreadY)?;
+    moves.bind_axis(&parts[2], ThreadAxis::ThreadX)?;
     if vector > 1 {
-        moves.vectorize(&parts[3])?;
+        moves.vectorize_loop(&parts[3])?;
     }
     Ok(())
 }
 
-/// A tile of sums for each warp; returns the loop of a warp and that of a fragment's rows.
+/// Tiles sums for each warp; returns the loops of a warp and of a fragment's rows.
 fn tile_sums(moves: &Moves, sums: &Block, knobs: &Knobs) -> Result<[Loop; 2]> {
-    let [fragments, warps] = tile(knobs)?;
+    let [fragments, warps] = tile_fragments(knobs)?;
     let own = own_loops(moves, sums)?;
     let [row, column] = own.last_chunk().expect("a product has rows and columns");
-    let rows = moves.split(row, &[Some(warps[0]), Some(fragments[0]), Some(FRAGMENT)])?;
-    let columns = moves.split(column, &[Some(warps[1]), Some(fragments[1]), Some(FRAGMENT)])?;
+    let rows = moves.split_loop(row, &[Some(warps[0]), Some(fragments[0]), Some(FRAGMENT)])?;
+    let columns = moves.split_loop(column, &[Some(warps[1]), Some(fragments[1]), Some(FRAGMENT)])?;
     let pairs: Vec<Loop> = rows.iter().zip(&columns).flat_map(|(row, column)| [row.clone(), column.clone()]).collect();
-    moves.reorder(&pairs)?;
-    let warp = moves.fuse(&pairs[..2])?;
-    moves.bind(&warp, ThreadAxis::ThreadY)?;
+    moves.reorder_loops(&pairs)?;
+    let warp = moves.fuse_loops(&pairs[..2])?;
+    moves.bind_axis(&warp, ThreadAxis::ThreadY)?;
     Ok([warp, pairs[4].clone()])
 }
 
-/// Loops of the ordered anchor.
 struct Anchored {
-    /// Over pieces of the depth that are staged at once.
+    /// Over parts of the depth that are staged at once.
     rounds: Loop,
-    /// Over fragments of such a piece.
+    /// Over fragments of such a part.
     depth: Loop,
     /// Over the rows of a fragment.
     fragment: Loop,
 }
 
 fn order_anchor(moves: &Moves, anchor: &Block, product: Product, knobs: &Knobs) -> Result<Anchored> {
-    let [fragments, _] = tile(knobs)?;
+    let [fragments, _] = tile_fragments(knobs)?;
     let own = own_loops(moves, anchor)?;
     let [row, column, depth] = own.last_chunk().expect("a product has rows, columns and a depth");
-    let rows = moves.split(row, &[Some(fragments[0]), Some(FRAGMENT)])?;
-    let columns = moves.split(column, &[Some(fragments[1]), Some(FRAGMENT)])?;
-    let depths = moves.split(depth, &[None, Some(number(knobs, &FRAGMENTS_R)?), Some(product.depth())])?;
+    let rows = moves.split_loop(row, &[Some(fragments[0]), Some(FRAGMENT)])?;
+    let columns = moves.split_loop(column, &[Some(fragments[1]), Some(FRAGMENT)])?;
+    let depths = moves
+        .split_loop(depth, &[None, Some(required_number(knobs, &FRAGMENTS_R)?), Some(product.fragment_depth())])?;
     let order = [&depths[0], &depths[1], &rows[0], &columns[0], &rows[1], &columns[1], &depths[2]];
-    moves.reorder(&order.map(Clone::clone))?;
-    moves.unroll(&depths[1])?;
+    moves.reorder_loops(&order.map(Clone::clone))?;
+    moves.unroll_loop(&depths[1])?;
     Ok(Anchored { rounds: depths[0].clone(), depth: depths[1].clone(), fragment: rows[1].clone() })
 }
 
-/// Both operands go to shared memory, then to fragments; returns the rows of a fragment of each.
-fn stage(
+/// Stages both operands in shared memory, then in fragments; returns the rows of a fragment of each.
+fn stage_operands(
     moves: &Moves,
     (anchor, windows): (&Block, Option<&Block>),
     anchored: &Anchored,
     operands: &Operands,
     knobs: &Knobs,
 ) -> Result<Vec<Loop>> {
-    let [_, warps] = tile(knobs)?;
+    let [_, warps] = tile_fragments(knobs)?;
     let product = operands.product;
     let mut rows_of_fragments = Vec::new();
     for (place, side) in [OperandSide::Left, OperandSide::Right].into_iter().enumerate() {
@@ -171,21 +168,21 @@ fn stage(
             }
             None => moves.cache_read(anchor, number, Memory::SharedAtLaunch)?,
         };
-        let fragment = moves.cache_read(anchor, number, memory(product, side))?;
+        let fragment = moves.cache_read(anchor, number, fragment_memory(product, side))?;
         let is_transposed = [operands.is_left_transposed, operands.is_right_transposed][place];
-        let [height, width] = product.fragment(side, is_transposed);
+        let [height, width] = product.fragment_extents(side, is_transposed);
         moves.compute_at(&fragment, &anchored.depth)?;
         moves.compute_at(&shared, &anchored.rounds)?;
         let own = own_loops(moves, &fragment)?;
         let [row, column] = own.last_chunk().expect("an operand is a matrix");
-        let rows = moves.split(row, &[None, Some(height)])?;
-        let columns = moves.split(column, &[None, Some(width)])?;
-        moves.reorder(&[&rows[0], &columns[0], &rows[1], &columns[1]].map(Clone::clone))?;
+        let rows = moves.split_loop(row, &[None, Some(height)])?;
+        let columns = moves.split_loop(column, &[None, Some(width)])?;
+        moves.reorder_loops(&[&rows[0], &columns[0], &rows[1], &columns[1]].map(Clone::clone))?;
         rows_of_fragments.push(rows[1].clone());
 
         let own = own_loops(moves, &shared)?;
-        deal(moves, &moves.fuse(&own[own.len() - 2..])?, warps[0] * warps[1], operands.vectors[place])?;
-        if PAD_ROWS.of(knobs) == Some(1) {
+        bind_lanes(moves, &moves.fuse_loops(&own[own.len() - 2..])?, warps[0] * warps[1], operands.vectors[place])?;
+        if PAD_ROWS.setting_in(knobs) == Some(1) {
             let row = i64::try_from(own.len()).unwrap_or(i64::MAX) - 2;
             // Rows begin in other banks, and stay aligned for vectors and for fragments.
             moves.align_storage(&shared, row, 2 * FRAGMENT, operands.vectors[0])?;

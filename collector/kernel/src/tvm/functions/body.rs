@@ -6,22 +6,21 @@ use std::cell::{Cell, RefCell};
 use std::fmt::Write;
 use std::ops::{Add, Div, Mul, Sub};
 
-/// What was written so far.
 pub(super) struct Body {
     lanes: u16,
     text: RefCell<String>,
     count: Cell<usize>,
 }
 
-/// A float of each lane.
+/// A float per lane.
 #[derive(Clone, Copy)]
 pub(super) struct Number<'a>(BodyOperand<'a>);
 
-/// A 32-bit integer of each lane.
+/// A 32-bit integer per lane.
 #[derive(Clone, Copy)]
 pub(super) struct Whole<'a>(BodyOperand<'a>);
 
-/// A truth of each lane.
+/// A boolean per lane.
 #[derive(Clone, Copy)]
 pub(super) struct Condition<'a>(BodyOperand<'a>);
 
@@ -39,21 +38,21 @@ enum BodySource {
     Integer(i32),
 }
 
-/// A function of this name from a vector to one of as many elements.
-pub(super) fn function(name: &str, lanes: u16, formula: fn(Number<'_>) -> Number<'_>) -> String {
+/// Defines a function from a vector to a vector of the same width.
+pub(super) fn define_function(name: &str, lanes: u16, formula: fn(Number<'_>) -> Number<'_>) -> String {
     let body = Body { lanes, text: RefCell::default(), count: Cell::new(0) };
     let result = formula(Number(BodyOperand { body: &body, source: BodySource::Given }));
-    let (kind, result) = (body.vector("float"), result.0.text());
+    let (kind, result) = (body.vector_type("float"), result.0.operand_text());
     let head = format!("define {kind} @\"{name}\"({kind} %x) nounwind willreturn memory(none) {{\n");
     format!("{head}{}  ret {kind} {result}\n}}\n", body.text.take())
 }
 
 impl Body {
-    fn vector(&self, of: &str) -> String {
+    fn vector_type(&self, of: &str) -> String {
         if self.lanes == 1 { of.to_owned() } else { format!("<{} x {of}>", self.lanes) }
     }
 
-    fn instruction(&self, text: &str) -> BodyOperand<'_> {
+    fn add_instruction(&self, text: &str) -> BodyOperand<'_> {
         let number = self.count.replace(self.count.get() + 1);
         writeln!(self.text.borrow_mut(), "  %v{number} = {text}").expect("text takes what is written");
         BodyOperand { body: self, source: BodySource::Instruction(number) }
@@ -65,7 +64,7 @@ impl Body {
 }
 
 impl<'a> BodyOperand<'a> {
-    fn text(self) -> String {
+    fn operand_text(self) -> String {
         match self.source {
             BodySource::Given => "%x".to_owned(),
             BodySource::Instruction(number) => format!("%v{number}"),
@@ -80,85 +79,84 @@ impl<'a> BodyOperand<'a> {
     }
 
     fn with(self, instruction: &str, kind: &str, right: BodyOperand<'a>) -> BodyOperand<'a> {
-        let text = format!("{instruction} {} {}, {}", self.body.vector(kind), self.text(), right.text());
-        self.body.instruction(&text)
+        let text =
+            format!("{instruction} {} {}, {}", self.body.vector_type(kind), self.operand_text(), right.operand_text());
+        self.body.add_instruction(&text)
     }
 
-    fn turned(self, instruction: &str, from: &str, to: &str) -> BodyOperand<'a> {
-        let (from, to) = (self.body.vector(from), self.body.vector(to));
-        self.body.instruction(&format!("{instruction} {from} {} to {to}", self.text()))
+    fn convert_type(self, instruction: &str, from: &str, to: &str) -> BodyOperand<'a> {
+        let (from, to) = (self.body.vector_type(from), self.body.vector_type(to));
+        self.body.add_instruction(&format!("{instruction} {from} {} to {to}", self.operand_text()))
     }
 }
 
 impl<'a> Number<'a> {
-    /// The same constant in each lane.
-    pub(super) fn constant(self, number: f64) -> Number<'a> {
+    pub(super) fn with_constant(self, number: f64) -> Number<'a> {
         Number(self.0.constant(BodySource::Float(number as f32)))
     }
 
-    /// The float of these bits in each lane.
+    /// Returns the float of these bits in each lane.
     pub(super) fn of_bits(self, bits: u32) -> Number<'a> {
         Number(self.0.constant(BodySource::Float(f32::from_bits(bits))))
     }
 
-    pub(super) fn bits(self) -> Whole<'a> {
-        Whole(self.0.turned("bitcast", "float", "i32"))
+    pub(super) fn as_integer(self) -> Whole<'a> {
+        Whole(self.0.convert_type("bitcast", "float", "i32"))
     }
 
     pub(super) fn is_less(self, than: Number<'a>) -> Condition<'a> {
         Condition(self.0.with("fcmp olt", "float", than.0))
     }
 
-    pub(super) fn is(self, other: Number<'a>) -> Condition<'a> {
+    pub(super) fn is_equal(self, other: Number<'a>) -> Condition<'a> {
         Condition(self.0.with("fcmp oeq", "float", other.0))
     }
 
     /// `first + x (second + x (third + …))`
     pub(super) fn polynomial(self, coefficients: &[f64]) -> Number<'a> {
         let (last, others) = coefficients.split_last().expect("a polynomial has coefficients");
-        others.iter().rev().fold(self.constant(*last), |sum, coefficient| sum * self + *coefficient)
+        others.iter().rev().fold(self.with_constant(*last), |sum, coefficient| sum * self + *coefficient)
     }
 
-    /// Itself between two bounds; what is no number stays none.
-    pub(super) fn held(self, low: f64, high: f64) -> Number<'a> {
-        let (low, high) = (self.constant(low), self.constant(high));
-        let held = self.is_less(low).choose(low, self);
-        high.is_less(held).choose(high, held)
+    /// Clamps to two bounds; NaN stays NaN.
+    pub(super) fn clamp_between(self, low: f64, high: f64) -> Number<'a> {
+        let (low, high) = (self.with_constant(low), self.with_constant(high));
+        let held = self.is_less(low).choose_lanes(low, self);
+        high.is_less(held).choose_lanes(high, held)
     }
 }
 
 impl<'a> Condition<'a> {
-    pub(super) fn choose(self, yes: Number<'a>, no: Number<'a>) -> Number<'a> {
+    pub(super) fn choose_lanes(self, yes: Number<'a>, no: Number<'a>) -> Number<'a> {
         let body = self.0.body;
-        let (truth, number) = (body.vector("i1"), body.vector("float"));
-        let (condition, yes, no) = (self.0.text(), yes.0.text(), no.0.text());
-        Number(body.instruction(&format!("select {truth} {condition}, {number} {yes}, {number} {no}")))
+        let (truth, number) = (body.vector_type("i1"), body.vector_type("float"));
+        let (condition, yes, no) = (self.0.operand_text(), yes.0.operand_text(), no.0.operand_text());
+        Number(body.add_instruction(&format!("select {truth} {condition}, {number} {yes}, {number} {no}")))
     }
 }
 
 impl<'a> Whole<'a> {
-    fn constant(self, number: i32) -> Whole<'a> {
+    fn with_constant(self, number: i32) -> Whole<'a> {
         Whole(self.0.constant(BodySource::Integer(number)))
     }
 
-    /// The float of these bits.
+    /// Reinterprets the bits as a float.
     pub(super) fn as_bits(self) -> Number<'a> {
-        Number(self.0.turned("bitcast", "i32", "float"))
+        Number(self.0.convert_type("bitcast", "i32", "float"))
     }
 
-    /// The float of this value.
+    /// Converts the value to a float.
     pub(super) fn to_number(self) -> Number<'a> {
-        Number(self.0.turned("sitofp", "i32", "float"))
+        Number(self.0.convert_type("sitofp", "i32", "float"))
     }
 
-    /// Bits moved up.
-    pub(super) fn up(self, by: i32) -> Whole<'a> {
-        Whole(self.0.with("shl", "i32", self.constant(by).0))
+    pub(super) fn shift_up(self, by: i32) -> Whole<'a> {
+        Whole(self.0.with("shl", "i32", self.with_constant(by).0))
     }
 
-    /// Bits moved down, the sign kept.
-    pub(super) fn down(self, by: i32) -> Whole<'a> {
-        Whole(self.0.with("ashr", "i32", self.constant(by).0))
+    /// Arithmetic shift.
+    pub(super) fn shift_down(self, by: i32) -> Whole<'a> {
+        Whole(self.0.with("ashr", "i32", self.with_constant(by).0))
     }
 }
 
@@ -177,7 +175,7 @@ macro_rules! arithmetic {
                 type Output = $operand<'a>;
 
                 fn $method(self, right: $constant) -> $operand<'a> {
-                    $operation::$method(self, self.constant(right))
+                    $operation::$method(self, self.with_constant(right))
                 }
             }
         )*)*

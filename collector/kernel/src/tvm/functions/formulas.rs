@@ -8,21 +8,20 @@ use super::body::Number;
 
 /// Bits of a float's fraction.
 const FRACTION: i32 = 23;
-/// The exponent of 1.
 const BIAS: i32 = 127;
-/// Added to a float of less than 2^22, it leaves the nearest whole number in the last bits.
+/// Moves the nearest integer of a float below 2^22 into its last bits when added.
 const ROUNDER: f64 = 12_582_912.0;
 const ROUNDER_BITS: i32 = 0x4b40_0000;
 const INFINITY: u32 = 0x7f80_0000;
 const NO_NUMBER: u32 = 0x7fc0_0000;
 
-/// ln 2 in two parts; products of the first with whole numbers below 2^9 are exact.
+/// ln 2 in two parts; products of the first with integers below 2^9 are exact.
 const LN_2: [f64; 2] = [0.693_145_751_953_125, 1.428_606_820_309_417_2e-6];
 
-/// Taylor series of `exp`, used only up to ln 2 / 2.
+/// Taylor series of `exp`, used up to ln 2 / 2.
 const EXP: [f64; 8] = [1.0, 1.0, 0.5, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0];
 
-/// That of `2^x`, up to 1/2: powers of ln 2 over factorials.
+/// Taylor series of `2^x`, used up to 1/2: powers of ln 2 over factorials.
 const EXP_2: [f64; 8] = [
     1.0,
     std::f64::consts::LN_2,
@@ -34,60 +33,59 @@ const EXP_2: [f64; 8] = [
     1.525_273_380_405_984e-5,
 ];
 
-/// Beyond these, `exp` of an `f32` is zero or infinite.
+/// Beyond these bounds, `exp` of an `f32` is zero or infinite.
 const EXP_BOUNDS: [f64; 2] = [-104.0, 89.0];
 const EXP_2_BOUNDS: [f64; 2] = [-151.0, 129.0];
 
-pub(super) fn exp(x: Number<'_>) -> Number<'_> {
+pub(super) fn exp_formula(x: Number<'_>) -> Number<'_> {
     let [low, high] = EXP_BOUNDS;
-    let x = x.held(low, high);
+    let x = x.clamp_between(low, high);
     let turned = x * std::f64::consts::LOG2_E + ROUNDER;
     let whole = turned - ROUNDER;
     let rest = x - whole * LN_2[0] - whole * LN_2[1];
     times_power(rest.polynomial(&EXP), turned)
 }
 
-pub(super) fn exp2(x: Number<'_>) -> Number<'_> {
+pub(super) fn exp2_formula(x: Number<'_>) -> Number<'_> {
     let [low, high] = EXP_2_BOUNDS;
-    let x = x.held(low, high);
+    let x = x.clamp_between(low, high);
     let turned = x + ROUNDER;
     let rest = x - (turned - ROUNDER);
     times_power(rest.polynomial(&EXP_2), turned)
 }
 
-/// A number times two to the power of the whole number in the last bits of `turned`: in two steps, since the power alone
-/// may be no float where the product is one.
+/// Multiplies by two to the power of the integer in the last bits of `turned`, in two steps against overflow.
 fn times_power<'a>(number: Number<'a>, turned: Number<'a>) -> Number<'a> {
-    let whole = turned.bits() - ROUNDER_BITS;
-    let half = whole.down(1);
-    let [first, second] = [half, whole - half].map(|power| (power + BIAS).up(FRACTION).as_bits());
+    let whole = turned.as_integer() - ROUNDER_BITS;
+    let half = whole.shift_down(1);
+    let [first, second] = [half, whole - half].map(|power| (power + BIAS).shift_up(FRACTION).as_bits());
     number * first * second
 }
 
-/// The bits of the float at or above the root of 1/2.
+/// Bits of the float at or above the square root of 1/2.
 const ROOT_OF_HALF: i32 = 0x3f35_04f3;
-/// The least normal float, and what lifts lesser ones above it.
+/// The smallest normal float, and the factor that lifts subnormal ones.
 const LEAST_NORMAL: f64 = 1.175_494_350_822_287_5e-38;
 const LIFT: i32 = 25;
 
 /// `log((1 + s) / (1 - s)) / s - 2` over the square of `s`, for `s` up to 0.1716.
 const LOG: [f64; 4] = [0.666_666_656_455, 0.400_003_351_909, 0.285_373_085_430, 0.235_821_512_845];
 
-pub(super) fn log(x: Number<'_>) -> Number<'_> {
-    let is_small = x.is_less(x.constant(LEAST_NORMAL));
-    let bits = is_small.choose(x * f64::from(LIFT).exp2(), x).bits();
-    let above = (bits - ROOT_OF_HALF).down(FRACTION);
-    let fraction = (bits - above.up(FRACTION)).as_bits();
-    let lift = is_small.choose(x.constant(f64::from(LIFT)), x.constant(0.0));
+pub(super) fn log_formula(x: Number<'_>) -> Number<'_> {
+    let is_small = x.is_less(x.with_constant(LEAST_NORMAL));
+    let bits = is_small.choose_lanes(x * f64::from(LIFT).exp2(), x).as_integer();
+    let above = (bits - ROOT_OF_HALF).shift_down(FRACTION);
+    let fraction = (bits - above.shift_up(FRACTION)).as_bits();
+    let lift = is_small.choose_lanes(x.with_constant(f64::from(LIFT)), x.with_constant(0.0));
     let finite = near_one(fraction - 1.0, above.to_number() - lift);
-    let zero = x.constant(0.0);
+    let zero = x.with_constant(0.0);
     let infinity = x.of_bits(INFINITY);
-    let outside = x.is(zero).choose(x.of_bits(INFINITY | 1 << 31), x.of_bits(NO_NUMBER));
-    let below = zero.is_less(x).choose(finite, outside);
-    x.is_less(infinity).choose(below, x)
+    let outside = x.is_equal(zero).choose_lanes(x.of_bits(INFINITY | 1 << 31), x.of_bits(NO_NUMBER));
+    let below = zero.is_less(x).choose_lanes(finite, outside);
+    x.is_less(infinity).choose_lanes(below, x)
 }
 
-/// `log(1 + rest) + power · log 2`, for a rest between the roots of 1/2 and 2, less one.
+/// Computes `log(1 + rest) + power · log 2`, for `1 + rest` between the roots of 1/2 and 2.
 fn near_one<'a>(rest: Number<'a>, power: Number<'a>) -> Number<'a> {
     let quotient = rest / (rest + 2.0);
     let half_square = rest * 0.5 * rest;
@@ -97,19 +95,19 @@ fn near_one<'a>(rest: Number<'a>, power: Number<'a>) -> Number<'a> {
     power * LN_2[0] - (half_square - small - rest)
 }
 
-/// The logarithm of the rounded sum, times how much the rounding took.
-pub(super) fn log1p(x: Number<'_>) -> Number<'_> {
+/// Corrects the logarithm of the rounded sum for the rounding error.
+pub(super) fn log1p_formula(x: Number<'_>) -> Number<'_> {
     let sum = x + 1.0;
-    let logarithm = log(sum);
+    let logarithm = log_formula(sum);
     let corrected = logarithm * (x / (sum - 1.0));
     // Of zero, infinities and what is no number there is nothing to correct.
-    let inside = x.constant(0.0).is_less(sum).choose(corrected, logarithm);
-    let whole = sum.is_less(x.of_bits(INFINITY)).choose(inside, logarithm);
-    sum.is(x.constant(1.0)).choose(x, whole)
+    let inside = x.with_constant(0.0).is_less(sum).choose_lanes(corrected, logarithm);
+    let whole = sum.is_less(x.of_bits(INFINITY)).choose_lanes(inside, logarithm);
+    sum.is_equal(x.with_constant(1.0)).choose_lanes(x, whole)
 }
 
-/// An odd function that ends at one: `x` times the quotient of two polynomials of its square, fitted for the least
-/// relative error up to `bound`, where the quotient has reached one.
+/// An odd function that saturates at one: `x` times a quotient of polynomials of its square, fitted for the
+/// least relative error up to `bound`, where the quotient reaches one.
 struct Saturating {
     bound: f64,
     above: &'static [f64],
@@ -143,17 +141,17 @@ const TANH: Saturating = Saturating {
     below: &[1.0, 4.700_003_003e-1, 2.718_534_403e-2, 3.909_829_841e-4, 1.264_919_549e-6],
 };
 
-pub(super) fn erf(x: Number<'_>) -> Number<'_> {
-    saturating(x, &ERF)
+pub(super) fn erf_formula(x: Number<'_>) -> Number<'_> {
+    saturating_formula(x, &ERF)
 }
 
-pub(super) fn tanh(x: Number<'_>) -> Number<'_> {
-    saturating(x, &TANH)
+pub(super) fn tanh_formula(x: Number<'_>) -> Number<'_> {
+    saturating_formula(x, &TANH)
 }
 
-fn saturating<'a>(x: Number<'a>, function: &Saturating) -> Number<'a> {
-    let x = x.held(-function.bound, function.bound);
+fn saturating_formula<'a>(x: Number<'a>, function: &Saturating) -> Number<'a> {
+    let x = x.clamp_between(-function.bound, function.bound);
     let square = x * x;
     let quotient = x * square.polynomial(function.above) / square.polynomial(function.below);
-    quotient.held(-1.0, 1.0)
+    quotient.clamp_between(-1.0, 1.0)
 }

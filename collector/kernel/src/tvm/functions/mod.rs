@@ -4,7 +4,7 @@
 //! of a whole vector, and LLVM gets those functions with the module and puts them in the places of their calls. TVM itself
 //! sees only calls: what its analysis does with named values takes time without end when formulas stand inside of formulas.
 //! Every other type keeps TVM's answer. Because that pass is the last, schedules, features and traces know nothing of it.
-//! [`with`] chooses for what is lowered inside of it.
+//! [`lower_with`] chooses for what is lowered inside of it.
 
 mod body;
 mod formulas;
@@ -22,19 +22,18 @@ use tvm_ffi::{Any, AnyView, DLDataType, Error, Function};
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// What a function is of each element.
 type Formula = fn(Number<'_>) -> Number<'_>;
 
 const FORMULAS: &[(&str, Formula)] = &[
-    ("tirx.exp", formulas::exp),
-    ("tirx.exp2", formulas::exp2),
-    ("tirx.log", formulas::log),
-    ("tirx.log1p", formulas::log1p),
-    ("tirx.erf", formulas::erf),
-    ("tirx.tanh", formulas::tanh),
+    ("tirx.exp", formulas::exp_formula),
+    ("tirx.exp2", formulas::exp2_formula),
+    ("tirx.log", formulas::log_formula),
+    ("tirx.log1p", formulas::log1p_formula),
+    ("tirx.erf", formulas::erf_formula),
+    ("tirx.tanh", formulas::tanh_formula),
 ];
 
-/// What LLVM rounds vectors by, and TVM single elements only.
+/// Operators that LLVM rounds as vectors, but TVM only as single elements.
 const ROUNDING: &[&str] = &["tirx.nearbyint"];
 
 const RULE: &str = "llvm.FLowerIntrinsic";
@@ -44,18 +43,18 @@ const FLOAT: u8 = 2;
 
 thread_local! {
     static CHOSEN: Cell<Functions> = const { Cell::new(Functions::Vector) };
-    /// Which functions were called, of how many lanes.
+    /// Called functions with their number of lanes.
     static CALLED: RefCell<BTreeSet<(usize, u16)>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// Lowers with functions of this kind, and gives the module those that it calls, among them products of bytes.
-pub(super) fn with(
+/// Lowers with functions of this kind, and adds the called functions and byte products to the module.
+pub(super) fn lower_with(
     functions: Functions,
     instruction: Instruction,
     lower: impl FnOnce() -> Result<Module>,
 ) -> Result<Module> {
-    register()?;
-    dots::forget();
+    register_rules()?;
+    dots::forget_calls();
     let before = CHOSEN.replace(functions);
     CALLED.take();
     let module = lower();
@@ -63,32 +62,32 @@ pub(super) fn with(
     let mut definitions: String = CALLED
         .take()
         .into_iter()
-        .map(|(place, lanes)| body::function(&name(place, lanes), lanes, FORMULAS[place].1))
+        .map(|(place, lanes)| body::define_function(&function_name(place, lanes), lanes, FORMULAS[place].1))
         .collect();
-    definitions.push_str(&dots::definitions(instruction));
+    definitions.push_str(&dots::called_definitions(instruction));
     if definitions.is_empty() { module } else { with_definitions(&module?, &definitions) }
 }
 
-/// A module whose function brings these for LLVM.
+/// Attaches LLVM definitions to a module's function.
 fn with_definitions(module: &Module, definitions: &str) -> Result<Module> {
     const IMPORT: &str = "pragma_import_llvm";
     let text = call!(names::STRING_IMMEDIATE, definitions, Value::none())?;
     let nothing = call!(names::INT_IMMEDIATE, models::DType::I32, 0i64, Value::none())?;
-    let body = super::expression::function(module)?.field("body")?;
+    let body = super::expression::main_function(module)?.field("body")?;
     let body = call!(names::ATTRIBUTE, nothing, IMPORT, text, body, Value::none())?;
     super::expression::with_body(module, &body)
 }
 
-fn name(place: usize, lanes: u16) -> String {
+fn function_name(place: usize, lanes: u16) -> String {
     format!("{}.{lanes}", FORMULAS[place].0.replace("tirx", "opcollect"))
 }
 
-/// Registers the answers, once per process.
-fn register() -> Result<()> {
+/// Runs once per process.
+fn register_rules() -> Result<()> {
     static REGISTERED: OnceLock<Result<()>> = OnceLock::new();
     REGISTERED
         .get_or_init(|| {
-            (0..FORMULAS.len()).try_for_each(answer)?;
+            (0..FORMULAS.len()).try_for_each(register_rule)?;
             ROUNDING
                 .iter()
                 .try_for_each(|operator| call!(names::SET_ATTRIBUTE, *operator, IS_OF_VECTORS, true, LEVEL).map(drop))
@@ -96,17 +95,18 @@ fn register() -> Result<()> {
         .clone()
 }
 
-/// Of two registrations the one of the higher level counts; TVM's own have 10.
+/// The registration of the highest level wins; TVM's own have 10.
 const LEVEL: i64 = 11;
 
-fn answer(place: usize) -> Result<()> {
+fn register_rule(place: usize) -> Result<()> {
     let operator = FORMULAS[place].0;
-    let usual = usual(operator)?;
-    let is_of_vectors = call!(names::HAS_ATTRIBUTE, call!(names::GET_OPERATOR, operator)?, IS_OF_VECTORS)?.boolean()?;
+    let usual = usual_rule(operator)?;
+    let is_of_vectors =
+        call!(names::HAS_ATTRIBUTE, call!(names::GET_OPERATOR, operator)?, IS_OF_VECTORS)?.as_boolean()?;
     let rule = move |arguments: &[AnyView]| {
         let failed = |error: TvmError| Error::new(tvm_ffi::RUNTIME_ERROR, &error.to_string(), "");
         let asked = arguments.first().map_or_else(Value::none, |view| Value(Any::from(*view)));
-        write(&asked, place, &usual, is_of_vectors).map(|answer| answer.0).map_err(failed)
+        write_call(&asked, place, &usual, is_of_vectors).map(|answer| answer.0).map_err(failed)
     };
     call!(names::SET_ATTRIBUTE, operator, RULE, Value(Any::from(Function::from_packed(rule))), LEVEL)?;
     if !is_of_vectors {
@@ -115,27 +115,26 @@ fn answer(place: usize) -> Result<()> {
     Ok(())
 }
 
-/// TVM's own answer for an operator.
-fn usual(operator: &'static str) -> Result<Function> {
+fn usual_rule(operator: &'static str) -> Result<Function> {
     let found = call!(names::GET_OPERATOR, operator)?;
     for rule in [RULE, RULE_OF_ALL] {
         let attribute = call!(names::GET_ATTRIBUTE, &found, rule)?;
-        if let Ok(function) = attribute.convert("function") {
+        if let Ok(function) = attribute.convert_to("function") {
             return Ok(function);
         }
     }
     Err(TvmError::new(names::GET_ATTRIBUTE.text, format!("TVM cannot write `{operator}`")))
 }
 
-fn write(asked: &Value, place: usize, usual: &Function, is_of_vectors: bool) -> Result<Value> {
-    let kind: DLDataType = asked.field("ty")?.field("dtype")?.convert("element type")?;
+fn write_call(asked: &Value, place: usize, usual: &Function, is_of_vectors: bool) -> Result<Value> {
+    let kind: DLDataType = asked.field("ty")?.field("dtype")?.convert_to("element type")?;
     if (kind.code, kind.bits) == (FLOAT, 32) && CHOSEN.get() == Functions::Vector {
         CALLED.with_borrow_mut(|called| called.insert((place, kind.lanes)));
-        let name = call!(names::STRING_IMMEDIATE, name(place, kind.lanes).as_str(), Value::none())?;
+        let name = call!(names::STRING_IMMEDIATE, function_name(place, kind.lanes).as_str(), Value::none())?;
         return call_operator(
             kind,
             &call!(names::GET_OPERATOR, "tirx.call_pure_extern")?,
-            vec![name, argument(asked)?],
+            vec![name, first_argument(asked)?],
         );
     }
     if kind.lanes == 1 || is_of_vectors {
@@ -144,14 +143,14 @@ fn write(asked: &Value, place: usize, usual: &Function, is_of_vectors: bool) -> 
     one_by_one(asked, kind, |one| call_function(usual, RULE, &[one]))
 }
 
-fn argument(asked: &Value) -> Result<Value> {
+fn first_argument(asked: &Value) -> Result<Value> {
     let argument = asked.field("args")?.items()?.into_iter().next();
     argument.ok_or_else(|| TvmError::new(RULE, "a function has an argument"))
 }
 
-/// What a vector of these calls gives, each element by itself.
+/// Evaluates the calls of a vector lane by lane.
 fn one_by_one(asked: &Value, of: DLDataType, write: impl Fn(Value) -> Result<Value>) -> Result<Value> {
-    let (argument, operator) = (argument(asked)?, asked.field("op")?);
+    let (argument, operator) = (first_argument(asked)?, asked.field("op")?);
     let place = |lane: u16| call!(names::INT_IMMEDIATE, models::DType::I32, i64::from(lane), Value::none());
     let mut elements = Vec::new();
     let mut places = Vec::new();

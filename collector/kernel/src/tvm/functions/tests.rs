@@ -10,8 +10,8 @@ use super::super::kernel::KernelBuffer;
 use super::super::memory::Bounds;
 use super::super::names::NameRole;
 use super::super::{library, object};
-use crate::apply::{SpaceCache, apply};
-use crate::lower::{Form, lower};
+use crate::apply::{SpaceCache, apply_schedule};
+use crate::lower::{Form, lower_task};
 use job::space::choices::Functions;
 use job::space::{self, Knobs, Schedule, Setting};
 use models::{DType, Task};
@@ -40,16 +40,16 @@ fn compiled(name: &str, target: &Target, functions: &str, dtype: DType) -> Vec<u
         name.split(' ').zip(inputs).map(|(one, input)| format!("unary({input}) function=\"{one}\"")).collect();
     let text = steps.join(" | ");
     let task = Task::from_text(&text).expect("the task is well formed");
-    let space = space::space(&task, &target.machine);
+    let space = space::task_space(&task, &target.machine);
     let mut knobs = space.default.0;
     knobs.insert("vector".to_owned(), Setting::Number(16));
     knobs.insert("functions".to_owned(), Setting::Choice(functions.to_owned()));
     let schedule = Schedule::Template { knobs: Knobs(knobs) };
     let compiled = CompileTarget::from_json(&target.text).expect("TVM knows the target");
-    let lowered = lower(&task, Form::of(&schedule, &compiled)).expect("the task can be lowered");
-    let moves = apply(&lowered, &schedule, &compiled, &mut SpaceCache::default()).expect("legal moves");
-    let module = moves.module().expect("a module");
-    compile::compile(&module, &compiled, schedule.functions(), false).expect("it compiles").bytes
+    let lowered = lower_task(&task, Form::for_schedule(&schedule, &compiled)).expect("the task can be lowered");
+    let moves = apply_schedule(&lowered, &schedule, &compiled, &mut SpaceCache::default()).expect("legal moves");
+    let module = moves.current_module().expect("a module");
+    compile::compile_module(&module, &compiled, schedule.function_variants(), false).expect("it compiles").bytes
 }
 
 /// Compiled code of one function of floats.
@@ -61,12 +61,12 @@ struct Code {
 
 impl Code {
     fn new(name: &str, cpu: &str, functions: &str, dtype: DType) -> Code {
-        library::open(NameRole::Builder).expect("TVM is there");
+        library::open_libraries(NameRole::Builder).expect("TVM is there");
         let cpu = if cpu == "native" { compile::system_cpu().expect("TVM knows this CPU") } else { cpu.to_owned() };
-        let object = compiled(name, &targets::llvm(&cpu, &[], 1), functions, dtype);
-        let loaded = object::load(&object).expect("it loads");
+        let object = compiled(name, &targets::llvm_target(&cpu, &[], 1), functions, dtype);
+        let loaded = object::load_object(&object).expect("it loads");
         // SAFETY: this is code of our own making, called as it is meant to be.
-        let function = unsafe { loaded.function("main") }.expect("it has an entry");
+        let function = unsafe { loaded.packed_function("main") }.expect("it has an entry");
         let extents = [i64::try_from(LENGTH).expect("a small number")];
         let buffers = [(); 2].map(|()| KernelBuffer::new(dtype, &extents, Bounds::Guarded).expect("there is memory"));
         Code { function, _loaded: loaded, buffers }
@@ -74,7 +74,7 @@ impl Code {
 
     fn call(&self, input: &[u8]) -> Vec<u8> {
         self.buffers[0].write(input).expect("as many bytes");
-        let views: Vec<AnyView> = self.buffers.iter().map(KernelBuffer::view).collect();
+        let views: Vec<AnyView> = self.buffers.iter().map(KernelBuffer::as_view).collect();
         self.function.call_packed(&views).expect("the code runs");
         self.buffers[1].read().expect("as many bytes")
     }
@@ -112,11 +112,11 @@ impl Neon {
     }
 
     fn new(name: &str) -> Neon {
-        library::open(NameRole::Builder).expect("TVM is there");
-        let board = targets::board("zcu104").expect("a board");
+        library::open_libraries(NameRole::Builder).expect("TVM is there");
+        let board = targets::find_board("zcu104").expect("a board");
         let folder = tempfile::tempdir().expect("a folder");
         let object = folder.path().join("object.o");
-        std::fs::write(&object, compiled(name, &board.target(), "vector", DType::F32)).expect("there is room");
+        std::fs::write(&object, compiled(name, &board.cpu_target(), "vector", DType::F32)).expect("there is room");
         let built = Command::new(Neon::COMPILER)
             .args(["-O1", "-static", "-o"])
             .args([&folder.path().join("program"), Path::new(Neon::SOURCE), &object, Path::new("-lm")])
@@ -275,9 +275,9 @@ fn wide_floats_and_chosen_libraries_have_the_library() {
 
 #[test]
 fn the_choice_ends_with_what_it_was_made_for() {
-    library::open(NameRole::Builder).expect("TVM is there");
+    library::open_libraries(NameRole::Builder).expect("TVM is there");
     let mut chosen = None;
-    let lowered = super::with(Functions::Library, Instruction::None, || {
+    let lowered = super::lower_with(Functions::Library, Instruction::None, || {
         chosen = Some(super::CHOSEN.get());
         Err(TvmError::new("a test", "nothing is lowered"))
     });

@@ -15,10 +15,10 @@ use super::layout::Layout;
 use super::read::{Object, Place};
 use crate::tvm::{launch, workspace};
 
-/// What TVM puts before a runtime function's name to name the variable that points to it.
+/// TVM's prefix of variables that point to runtime functions.
 const VARIABLE_PREFIX: &str = "__";
 
-/// The functions of the runtime that kernels call through such variables.
+/// Runtime functions that kernels call through such variables.
 const RUNTIME_FUNCTIONS: [&str; 8] = [
     "TVMFFIFunctionCall",
     "TVMFFIErrorSetRaisedFromCStr",
@@ -30,10 +30,9 @@ const RUNTIME_FUNCTIONS: [&str; 8] = [
     "TVMBackendParallelBarrier",
 ];
 
-/// The addresses of imported symbols, by symbol number.
 pub type Imports = BTreeMap<usize, u64>;
 
-/// Looks up every imported symbol that a relocation refers to; those that nothing refers to are not needed.
+/// Resolves imported symbols that a relocation refers to.
 pub fn resolve_imports(object: &Object<'_>) -> Result<Imports, LoadError> {
     let process = Library::this();
     let mut imports = Imports::new();
@@ -43,7 +42,7 @@ pub fn resolve_imports(object: &Object<'_>) -> Result<Imports, LoadError> {
         if imports.contains_key(&relocation.symbol) {
             continue;
         }
-        let address = match find(&process, symbol.name) {
+        let address = match find_symbol(&process, symbol.name) {
             Some(address) => address.as_ptr() as u64,
             None if is_weak => 0,
             None => return Err(LoadError::UnresolvedSymbol { name: symbol.name.to_owned() }),
@@ -53,33 +52,33 @@ pub fn resolve_imports(object: &Object<'_>) -> Result<Imports, LoadError> {
     Ok(imports)
 }
 
-/// The address of a symbol in a library or in those that it was linked with; the process counts as a library.
-pub(super) fn find(library: &Library, name: &str) -> Option<NonNull<c_void>> {
+/// Finds a symbol in a library or its dependencies; the process counts as a library.
+pub(super) fn find_symbol(library: &Library, name: &str) -> Option<NonNull<c_void>> {
     let name = CString::new(name).ok()?;
     // SAFETY: the symbol is only taken as an address.
     let symbol = unsafe { library.get::<*mut c_void>(name.as_c_str()) }.ok()?;
     NonNull::new(symbol.into_raw())
 }
 
-/// Fills the variables that the object defines for functions of the runtime.
-pub fn fill(exports: &HashMap<String, Export>, layout: &Layout, image: &mut [u8]) -> Result<(), LoadError> {
+/// Sets the object's variables for runtime functions.
+pub fn fill_variables(exports: &HashMap<String, Export>, layout: &Layout, image: &mut [u8]) -> Result<(), LoadError> {
     for_each_variable(|variable, address| {
         let Some(export) = exports.get(variable) else { return Ok(()) };
         let end = export.offset.saturating_add(size_of::<usize>());
         // Data is what follows the constants; a variable anywhere else could not be one.
         let target = image.get_mut(export.offset..end).filter(|_| export.offset >= layout.constants.end);
         let Some(target) = target else {
-            return Err(LoadError::malformed(format!("`{variable}` lies outside of the object's data")));
+            return Err(LoadError::malformed_file(format!("`{variable}` lies outside of the object's data")));
         };
         target.copy_from_slice(&address()?.to_ne_bytes());
         Ok(())
     })
 }
 
-/// Fills the same variables in a library that the linker made of the object.
+/// Sets the same variables in a library linked from the object.
 pub fn fill_library(library: &Library) -> Result<(), LoadError> {
     for_each_variable(|variable, address| {
-        let Some(target) = find(library, variable) else { return Ok(()) };
+        let Some(target) = find_symbol(library, variable) else { return Ok(()) };
         // SAFETY: TVM's code generator defines symbols of these names as writable variables of pointer size, and
         // nothing in the library has run yet. The library stands alone, so the symbol is its own.
         unsafe { target.cast::<usize>().write_unaligned(address()?) };
@@ -87,18 +86,18 @@ pub fn fill_library(library: &Library) -> Result<(), LoadError> {
     })
 }
 
-/// Calls `visit` with the name of each variable and a look-up of the address that belongs into it.
+/// Calls `visit` with the name of each variable and a lookup of its address.
 fn for_each_variable(
     mut visit: impl FnMut(&str, &dyn Fn() -> Result<usize, LoadError>) -> Result<(), LoadError>,
 ) -> Result<(), LoadError> {
     let process = Library::this();
     for function in RUNTIME_FUNCTIONS {
         let ours = match function {
-            launch::NAME => launch::address(),
-            workspace::NAME => workspace::address(),
+            launch::NAME => launch::hook_address(),
+            workspace::NAME => workspace::hook_address(),
             _ => None,
         };
-        let address = || match find(&process, function) {
+        let address = || match find_symbol(&process, function) {
             Some(_) if ours.is_some() => Ok(ours.unwrap_or_default()),
             Some(address) => Ok(address.as_ptr() as usize),
             None => Err(LoadError::UnresolvedSymbol { name: function.to_owned() }),

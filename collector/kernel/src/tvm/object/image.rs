@@ -12,19 +12,17 @@ use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
 use super::layout::Layout;
 
-/// An image that is being written.
 #[derive(Debug)]
 pub struct Draft {
     mapping: ImageMapping,
 }
 
-/// A finished image.
 #[derive(Debug)]
 pub struct Image {
     mapping: ImageMapping,
 }
 
-/// Pages of our own, unmapped on drop.
+/// Pages unmapped on drop.
 #[derive(Debug)]
 struct ImageMapping {
     base: NonNull<c_void>,
@@ -37,8 +35,8 @@ unsafe impl Send for ImageMapping {}
 unsafe impl Sync for ImageMapping {}
 
 impl Draft {
-    /// Maps `size` zero bytes, readable and writable.
-    pub fn map(size: usize) -> io::Result<Self> {
+    /// Maps `size` zeroed bytes, readable and writable.
+    pub fn map_zeros(size: usize) -> io::Result<Self> {
         // An object without loaded sections is an empty image; a mapping needs a byte all the same.
         let length = NonZeroUsize::new(size).unwrap_or(NonZeroUsize::MIN);
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
@@ -47,26 +45,23 @@ impl Draft {
         Ok(Self { mapping: ImageMapping { base, size } })
     }
 
-    /// Where the image will run.
     pub fn base_address(&self) -> u64 {
         self.mapping.base.as_ptr() as u64
     }
 
-    /// The whole image.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let start = self.mapping.base.as_ptr().cast::<u8>();
         // SAFETY: the mapping is ours alone, readable and writable for `size` bytes, and borrowed as `self` is.
         unsafe { std::slice::from_raw_parts_mut(start, self.mapping.size) }
     }
 
-    /// Gives every page its final rights.
-    pub fn seal(self, layout: &Layout) -> io::Result<Image> {
-        self.protect(&layout.code, ProtFlags::PROT_READ | ProtFlags::PROT_EXEC)?;
-        self.protect(&layout.constants, ProtFlags::PROT_READ)?;
+    pub fn seal_pages(self, layout: &Layout) -> io::Result<Image> {
+        self.protect_range(&layout.code, ProtFlags::PROT_READ | ProtFlags::PROT_EXEC)?;
+        self.protect_range(&layout.constants, ProtFlags::PROT_READ)?;
         Ok(Image { mapping: self.mapping })
     }
 
-    fn protect(&self, range: &Range<usize>, access: ProtFlags) -> io::Result<()> {
+    fn protect_range(&self, range: &Range<usize>, access: ProtFlags) -> io::Result<()> {
         assert!(range.end <= self.mapping.size, "the layout describes this image");
         if range.is_empty() {
             return Ok(());
@@ -78,8 +73,8 @@ impl Draft {
 }
 
 impl Image {
-    /// The address of an offset into the image, which may be its end.
-    pub fn address(&self, offset: usize) -> Option<NonNull<c_void>> {
+    /// Returns the address of an offset, which may be the image's end.
+    pub fn address_at(&self, offset: usize) -> Option<NonNull<c_void>> {
         // SAFETY: the offset is at most the mapping's size.
         (offset <= self.mapping.size).then(|| unsafe { self.mapping.base.byte_add(offset) })
     }

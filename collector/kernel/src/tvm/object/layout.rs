@@ -15,47 +15,45 @@ use super::error::LoadError;
 use super::read::{Access, Kind, Object, Place};
 use crate::tvm::memory::page_bytes;
 
-/// Larger images are refused; a kernel's constants may be big, but not that big.
+/// Larger images are rejected.
 const IMAGE_LIMIT_BYTES: usize = 1 << 30;
-/// Room for one address.
 pub const SLOT_BYTES: usize = 8;
-/// Room for one indirect jump and the address it reads.
+/// Size of an indirect jump and its address.
 pub const STUB_BYTES: usize = 16;
 const STUB_ALIGNMENT: usize = 16;
 
-/// The places of everything in one image.
+/// Offsets of everything in an image.
 #[derive(Debug)]
 pub struct Layout {
-    /// The place of each of [`Object::sections`].
+    /// Ranges of [`Object::sections`].
     pub sections: Vec<Range<usize>>,
-    /// By symbol: a slot that holds its address.
+    /// Address slots, by symbol.
     pub slots: BTreeMap<usize, usize>,
-    /// By symbol: a stub that jumps to it.
+    /// Jump stubs, by symbol.
     pub stubs: BTreeMap<usize, usize>,
     /// Code and stubs; whole pages.
     pub code: Range<usize>,
     /// Constants and slots; whole pages.
     pub constants: Range<usize>,
-    /// The whole image; whole pages.
+    /// Size of the image; whole pages.
     pub size: usize,
 }
 
 impl Layout {
-    /// Places sections, slots and stubs.
     pub fn new(object: &Object<'_>) -> Result<Self, LoadError> {
         let mut cursor = Cursor { offset: 0, page_bytes: page_bytes() };
         let mut sections = vec![0..0; object.sections.len()];
-        let (mut slots, mut stubs) = wanted(object);
+        let (mut slots, mut stubs) = needed_symbols(object);
 
         cursor.place_all(object, Access::Code, &mut sections)?;
         for offset in stubs.values_mut() {
-            *offset = cursor.take(STUB_BYTES, STUB_ALIGNMENT)?.start;
+            *offset = cursor.take_range(STUB_BYTES, STUB_ALIGNMENT)?.start;
         }
         let code = 0..cursor.end_of_page()?;
 
         cursor.place_all(object, Access::Constants, &mut sections)?;
         for offset in slots.values_mut() {
-            *offset = cursor.take(SLOT_BYTES, SLOT_BYTES)?.start;
+            *offset = cursor.take_range(SLOT_BYTES, SLOT_BYTES)?.start;
         }
         let constants = code.end..cursor.end_of_page()?;
 
@@ -64,12 +62,15 @@ impl Layout {
         Ok(Self { sections, slots, stubs, code, constants, size })
     }
 
-    /// Writes the sections' bytes to their places; the rest of the image is zero already.
+    /// Copies the sections; the rest of the image is zero already.
     pub fn copy_sections(&self, object: &Object<'_>, image: &mut [u8]) -> Result<(), LoadError> {
         for (section, place) in object.sections.iter().zip(&self.sections) {
             let target = image.get_mut(place.clone()).and_then(|target| target.get_mut(..section.bytes.len()));
             let Some(target) = target else {
-                return Err(LoadError::malformed(format!("section `{}` holds more bytes than its size", section.name)));
+                return Err(LoadError::malformed_file(format!(
+                    "section `{}` holds more bytes than its size",
+                    section.name
+                )));
             };
             target.copy_from_slice(section.bytes);
         }
@@ -77,8 +78,8 @@ impl Layout {
     }
 }
 
-/// The symbols that need a slot, and those that need a stub; the places are still open.
-fn wanted(object: &Object<'_>) -> (BTreeMap<usize, usize>, BTreeMap<usize, usize>) {
+/// Returns symbols that need a slot and symbols that need a stub, not yet placed.
+fn needed_symbols(object: &Object<'_>) -> (BTreeMap<usize, usize>, BTreeMap<usize, usize>) {
     let (mut slots, mut stubs) = (BTreeMap::new(), BTreeMap::new());
     for relocation in &object.relocations {
         let is_import = matches!(object.symbols[relocation.symbol].place, Place::Import { .. });
@@ -95,7 +96,6 @@ fn wanted(object: &Object<'_>) -> (BTreeMap<usize, usize>, BTreeMap<usize, usize
     (slots, stubs)
 }
 
-/// The end of what is placed so far.
 struct Cursor {
     offset: usize,
     page_bytes: usize,
@@ -105,13 +105,13 @@ impl Cursor {
     fn place_all(&mut self, object: &Object<'_>, access: Access, places: &mut [Range<usize>]) -> Result<(), LoadError> {
         for (section, place) in object.sections.iter().zip(places) {
             if section.access == access {
-                *place = self.take(section.size, section.alignment)?;
+                *place = self.take_range(section.size, section.alignment)?;
             }
         }
         Ok(())
     }
 
-    fn take(&mut self, size: usize, alignment: usize) -> Result<Range<usize>, LoadError> {
+    fn take_range(&mut self, size: usize, alignment: usize) -> Result<Range<usize>, LoadError> {
         let start = self.offset.next_multiple_of(alignment);
         let end = start.checked_add(size).filter(|end| *end <= IMAGE_LIMIT_BYTES).ok_or(LoadError::TooLarge {
             what: "the loaded image",
@@ -123,6 +123,6 @@ impl Cursor {
     }
 
     fn end_of_page(&mut self) -> Result<usize, LoadError> {
-        Ok(self.take(0, self.page_bytes)?.end)
+        Ok(self.take_range(0, self.page_bytes)?.end)
     }
 }

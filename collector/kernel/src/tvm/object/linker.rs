@@ -11,22 +11,20 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use super::{Backing, LoadError, LoadedObject, context, on_loading};
 
-/// Links an object and opens the result, in a new folder below `parent` that is gone before this returns.
+/// Links an object and opens the result, in a new folder below `parent` that is deleted before return.
 ///
-/// Others may write to `parent`, as to the system's temporary folder, but not to the new folder: it is this user's alone
-/// and has a name that nobody could foresee, so that neither file can be one that somebody else put there.
+/// Others may write to `parent`, but the new folder is private and has an unpredictable name, so that no file
+/// in it can be planted.
 ///
 /// # Safety
 ///
-/// The system's linker and loader read an unchecked file and may have faults. The caller must accept that they can crash this
-/// process.
+/// The system's linker and loader read an unchecked file. The caller accepts that they may crash this process.
 ///
 /// # Errors
 ///
-/// Opening the library would run its code, the files cannot be written, there is no linker, it refuses the object, or a symbol is
-/// not to be found.
+/// The library would run code when opened, files cannot be written, linking fails, or a symbol is missing.
 pub unsafe fn load_through_linker(bytes: &[u8], parent: &Path) -> Result<LoadedObject, LoadError> {
-    on_loading::refuse(bytes)?;
+    on_loading::reject_loading_code(bytes)?;
     let unavailable = |path: &Path| {
         let path = path.to_owned();
         |source| LoadError::LinkerUnavailable { path, source }
@@ -35,7 +33,7 @@ pub unsafe fn load_through_linker(bytes: &[u8], parent: &Path) -> Result<LoadedO
     let folder = tempfile::Builder::new().prefix("opcollect-link-").tempdir_in(parent).map_err(unavailable(parent))?;
     let (object, linked) = (folder.path().join("kernel.o"), folder.path().join("kernel.so"));
     fs::write(&object, bytes).map_err(unavailable(&object))?;
-    link(&object, &linked)?;
+    run_linker(&object, &linked)?;
     // SAFETY: the object has no initialisers; the file is the linker's, since the folder is ours. What else may go wrong, the
     // caller allows.
     let library = unsafe { Library::open(Some(&linked), RTLD_NOW | RTLD_LOCAL) }
@@ -44,7 +42,7 @@ pub unsafe fn load_through_linker(bytes: &[u8], parent: &Path) -> Result<LoadedO
     Ok(LoadedObject { backing: Arc::new(Backing::Library(library)) })
 }
 
-fn link(object: &Path, linked: &Path) -> Result<(), LoadError> {
+fn run_linker(object: &Path, linked: &Path) -> Result<(), LoadError> {
     let mut command = Command::new("ld");
     command.args(["-shared", "-z", "noexecstack", "-o"]).arg(linked).arg(object).stdin(Stdio::null());
     let output =
@@ -58,7 +56,7 @@ fn link(object: &Path, linked: &Path) -> Result<(), LoadError> {
     })
 }
 
-/// The dynamic loader keeps its reason in the cause.
+/// Returns the cause of an error, where the dynamic loader puts its reason.
 fn with_cause(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |cause| cause.to_string())
 }

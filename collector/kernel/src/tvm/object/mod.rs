@@ -37,68 +37,64 @@ pub use linker::load_through_linker;
 use image::{Draft, Image};
 use layout::Layout;
 
-/// What TVM puts before the name of a function in the symbol table.
+/// TVM's prefix of function names in the symbol table.
 const FUNCTION_PREFIX: &str = "__tvm_ffi_";
 
-/// The code and data of one object in this process, unmapped when this and every function taken from it are gone.
+/// Code and data of one object, unmapped after the last function taken from it.
 #[derive(Debug)]
 pub struct LoadedObject {
     backing: Arc<Backing>,
 }
 
-/// Where the bytes live; the two routes differ in nothing else.
 #[derive(Debug)]
 enum Backing {
     Image { image: Image, exports: HashMap<String, Export> },
     Library(libloading::os::unix::Library),
 }
 
-/// One symbol that the object offers.
 #[derive(Debug, Clone, Copy)]
 struct Export {
     offset: usize,
     is_code: bool,
 }
 
-/// Loads an object file (x86-64 ELF, relocatable) from memory.
-///
-/// Undefined symbols are looked up among the libraries of this process, so TVM's runtime must be open first.
+/// Loads a relocatable x86-64 ELF object from memory. TVM's runtime must be open: undefined symbols are resolved
+/// among the libraries of this process.
 ///
 /// # Errors
 ///
-/// Every malformed, oversized or unsupported input is an error that names the section, symbol or relocation.
-/// [`LoadError::linker_may_help`] says whether [`load_through_linker`] is worth trying.
-pub fn load(bytes: &[u8]) -> Result<LoadedObject, LoadError> {
-    let object = read::read(bytes)?;
+/// Names the section, symbol or relocation at fault; see [`LoadError::linker_may_help`] for the alternative.
+pub fn load_object(bytes: &[u8]) -> Result<LoadedObject, LoadError> {
+    let object = read::read_object(bytes)?;
     let layout = Layout::new(&object)?;
     let imports = context::resolve_imports(&object)?;
-    let mut draft = Draft::map(layout.size).map_err(|source| LoadError::Map { size: layout.size, source })?;
+    let mut draft = Draft::map_zeros(layout.size).map_err(|source| LoadError::Map { size: layout.size, source })?;
     let base = draft.base_address();
-    let exports = exports(&object, &layout);
+    let exports = global_symbols(&object, &layout);
     layout.copy_sections(&object, draft.bytes_mut())?;
-    relocate::relocate(&object, &layout, &imports, base, draft.bytes_mut())?;
-    context::fill(&exports, &layout, draft.bytes_mut())?;
-    let image = draft.seal(&layout).map_err(|source| LoadError::Map { size: layout.size, source })?;
+    relocate::relocate_image(&object, &layout, &imports, base, draft.bytes_mut())?;
+    context::fill_variables(&exports, &layout, draft.bytes_mut())?;
+    let image = draft.seal_pages(&layout).map_err(|source| LoadError::Map { size: layout.size, source })?;
     Ok(LoadedObject { backing: Arc::new(Backing::Image { image, exports }) })
 }
 
-/// Bytes of machine code in an object file, for whatever processor: what is built for a board is not loaded here.
+/// Returns the bytes of machine code in an object file of any processor.
 pub fn code_bytes(bytes: &[u8]) -> Result<u64, LoadError> {
-    size::code_bytes(bytes).map_err(|error| LoadError::malformed(error.to_string()))
+    size::code_bytes(bytes).map_err(|error| LoadError::malformed_file(error.to_string()))
 }
 
-/// The functions of an object file by name, in the order of their code.
-pub fn functions(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, LoadError> {
-    let object = read::read(bytes)?;
+/// Returns the functions of an object file by name, in code order.
+pub fn object_functions(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, LoadError> {
+    let object = read::read_object(bytes)?;
     let code = |(name, section, range): (&str, usize, Range<usize>)| {
         (name.to_owned(), object.sections[section].bytes.get(range).unwrap_or_default().to_vec())
     };
     Ok(of_code(&object).into_iter().map(code).collect())
 }
 
-/// Where the functions of an object file are once it is loaded, from the image's first byte.
-pub fn places(bytes: &[u8]) -> Result<Vec<(String, Range<usize>)>, LoadError> {
-    let object = read::read(bytes)?;
+/// Returns the ranges of functions in the loaded image.
+pub fn function_ranges(bytes: &[u8]) -> Result<Vec<(String, Range<usize>)>, LoadError> {
+    let object = read::read_object(bytes)?;
     let layout = Layout::new(&object)?;
     let place = |(name, section, range): (&str, usize, Range<usize>)| {
         let start = layout.sections[section].start;
@@ -107,7 +103,7 @@ pub fn places(bytes: &[u8]) -> Result<Vec<(String, Range<usize>)>, LoadError> {
     Ok(of_code(&object).into_iter().map(place).collect())
 }
 
-/// The functions of an object by name, in the order of their code, with their sections and their places in those.
+/// Returns the functions of an object, in code order, with their sections and ranges.
 fn of_code<'a>(object: &read::Object<'a>) -> Vec<(&'a str, usize, Range<usize>)> {
     let mut begins: Vec<(usize, usize, &'a str)> = Vec::new();
     for symbol in &object.symbols {
@@ -131,37 +127,32 @@ fn of_code<'a>(object: &read::Object<'a>) -> Vec<(&'a str, usize, Range<usize>)>
 }
 
 impl LoadedObject {
-    /// Where the image begins; nothing where the system's loader chose, which knows the names itself.
+    /// Returns the start of the image, or None if the system's loader chose it.
     pub fn base_address(&self) -> Option<u64> {
         match &*self.backing {
-            Backing::Image { image, .. } => image.address(0).map(|base| base.as_ptr() as u64),
+            Backing::Image { image, .. } => image.address_at(0).map(|base| base.as_ptr() as u64),
             Backing::Library(_) => None,
         }
     }
 
-    /// The address of a symbol that the object defines, or `None`.
-    ///
-    /// The address is valid as long as this value, or a function made from it, lives.
-    pub fn symbol(&self, name: &str) -> Option<NonNull<c_void>> {
+    /// Returns the address of a defined symbol, valid while this value or one of its functions lives.
+    pub fn find_symbol(&self, name: &str) -> Option<NonNull<c_void>> {
         match &*self.backing {
-            Backing::Image { image, exports } => image.address(exports.get(name)?.offset),
-            Backing::Library(library) => context::find(library, name),
+            Backing::Image { image, exports } => image.address_at(exports.get(name)?.offset),
+            Backing::Library(library) => context::find_symbol(library, name),
         }
     }
 
-    /// The packed function that TVM emitted under `name`; a module's entry is usually `main`.
-    ///
-    /// The function keeps the mapping alive.
+    /// Returns the packed function that TVM emitted under `name`, usually `main`. It keeps the mapping alive.
     ///
     /// # Safety
     ///
-    /// The binding lets anyone call the function, which runs the object's code. So whoever asks for it promises that the
-    /// code under this name keeps the signature of TVM's packed functions, and that this process may be lost to it.
+    /// The code must have the signature of TVM's packed functions, and may bring down this process when called.
     ///
     /// # Errors
     ///
-    /// The object defines no such function, or defines it outside of its code.
-    pub unsafe fn function(&self, name: &str) -> Result<Function, LoadError> {
+    /// The object does not define the function in its code.
+    pub unsafe fn packed_function(&self, name: &str) -> Result<Function, LoadError> {
         let symbol = format!("{FUNCTION_PREFIX}{name}");
         let address = self.code_address(&symbol).ok_or(LoadError::MissingFunction { symbol })?;
         // SAFETY: the address lies in executable memory, under the symbol that TVM reserves for functions with this
@@ -175,7 +166,7 @@ impl LoadedObject {
     fn code_address(&self, symbol: &str) -> Option<NonNull<c_void>> {
         match &*self.backing {
             Backing::Image { exports, .. } if !exports.get(symbol)?.is_code => None,
-            _ => self.symbol(symbol),
+            _ => self.find_symbol(symbol),
         }
     }
 }
@@ -190,8 +181,7 @@ unsafe extern "C" fn release_backing(handle: *mut c_void) {
     drop(unsafe { Arc::from_raw(handle.cast_const().cast::<Backing>()) });
 }
 
-/// The global symbols of the object, by name.
-fn exports(object: &read::Object<'_>, layout: &Layout) -> HashMap<String, Export> {
+fn global_symbols(object: &read::Object<'_>, layout: &Layout) -> HashMap<String, Export> {
     let mut exports = HashMap::new();
     for symbol in object.symbols.iter().filter(|symbol| symbol.is_global) {
         if let read::Place::Section { section, offset } = symbol.place

@@ -14,20 +14,19 @@ use object::read::elf::{FileHeader, SectionHeader, Sym};
 use super::LoadError;
 use super::size::WIDTH;
 
-/// Sections whose code the system's loader calls, with whatever follows in their names.
+/// Section name prefixes of code that the system's loader calls.
 const CALLED: [&str; 7] = [".init", ".fini", ".preinit", ".ctors", ".dtors", ".init_array", ".fini_array"];
 
-/// Functions that linkers register for loading and unloading by their names alone.
+/// Functions that linkers register by name for loading and unloading.
 const REGISTERED: [&str; 2] = ["_init", "_fini"];
 
-/// Returns whether the system's loader calls code in a section, or at addresses in it.
 pub fn is_called(name: &str, kind: SectionType) -> bool {
     let is_of = |prefix: &str| name.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     [SHT_INIT_ARRAY, SHT_FINI_ARRAY, SHT_PREINIT_ARRAY].contains(&kind) || CALLED.iter().any(|prefix| is_of(prefix))
 }
 
-/// Refuses objects whose linked library would run code on loading, and files that are not objects.
-pub fn refuse(bytes: &[u8]) -> Result<(), LoadError> {
+/// Rejects objects whose linked library would run code on loading, and files that are not objects.
+pub fn reject_loading_code(bytes: &[u8]) -> Result<(), LoadError> {
     match bytes.get(WIDTH.0) == Some(&WIDTH.1) {
         true => refuse_in::<FileHeader32<LittleEndian>>(bytes),
         false => refuse_in::<FileHeader64<LittleEndian>>(bytes),
@@ -38,7 +37,7 @@ fn refuse_in<Header: FileHeader<Endian = LittleEndian>>(bytes: &[u8]) -> Result<
     let header = Header::parse(bytes)?;
     let endian = header.endian()?;
     if header.e_type(endian) != ET_REL {
-        return Err(LoadError::malformed("only an object file that is not linked yet is given to a linker"));
+        return Err(LoadError::malformed_file("only an object file that is not linked yet is given to a linker"));
     }
     let sections = header.sections(endian, bytes)?;
     for section in sections.iter() {

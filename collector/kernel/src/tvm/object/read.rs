@@ -10,39 +10,33 @@ use object::read::elf::{FileHeader, Rela, SectionHeader, SectionTable, Sym, Symb
 use super::error::LoadError;
 use super::on_loading::is_called;
 
-/// Larger objects are refused; a kernel is some ten kilobytes, and a frame between processes holds no more.
+/// Larger objects are rejected: kernels are small, and a frame between processes holds no more.
 const OBJECT_LIMIT_BYTES: usize = 64 << 20;
-/// More relocations than an honest object of that size has; overlapping tables could otherwise claim billions.
+/// More than a valid object of that size has; overlapping tables could otherwise claim billions.
 const RELOCATION_LIMIT: usize = 4 << 20;
-/// Alignments above the smallest page cannot be kept by a mapping.
+/// A mapping aligns only to the smallest page.
 const ALIGNMENT_LIMIT: u64 = 4096;
 
-/// The tables of one object. Sections that are not loaded (debug information, comments) are left out.
+/// Tables of one object, without unloaded sections such as debug information.
 #[derive(Debug)]
 pub struct Object<'a> {
-    /// The sections that occupy memory.
     pub sections: Vec<Section<'a>>,
-    /// All symbols, in the file's numbering; number 0 stands for "no symbol".
+    /// All symbols, numbered as in the file; 0 means "no symbol".
     pub symbols: Vec<Symbol<'a>>,
-    /// All patches of loaded sections.
     pub relocations: Vec<Relocation>,
 }
 
-/// One section that occupies memory.
 #[derive(Debug)]
 pub struct Section<'a> {
     pub name: &'a str,
-    /// What the process may do with it.
     pub access: Access,
     /// A power of two, at most one page.
     pub alignment: usize,
-    /// How much memory it takes.
     pub size: usize,
-    /// Its bytes; shorter than `size` where the rest is zero.
+    /// May be shorter than `size`; the rest is zero.
     pub bytes: &'a [u8],
 }
 
-/// What the process may do with a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     Code,
@@ -52,65 +46,58 @@ pub enum Access {
 
 #[derive(Debug)]
 pub struct Symbol<'a> {
-    /// Its name; empty for sections.
+    /// Empty for sections.
     pub name: &'a str,
     pub place: Place,
-    /// Whether other files may refer to it.
     pub is_global: bool,
 }
 
-/// Where a symbol is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// In a loaded section, by index into [`Object::sections`]; the offset may be the section's end.
+    /// Index into [`Object::sections`]; the offset may be the section's end.
     Section {
         section: usize,
-        /// Bytes from its start.
         offset: usize,
     },
     Absolute(u64),
-    /// In some library of the process; a weak one may be nowhere.
+    /// In a library of the process; a weak symbol may be missing.
     Import {
-        /// Whether its absence is no error.
         is_weak: bool,
     },
-    /// In a section that is not loaded, or of a kind that cannot be referred to here.
+    /// In an unloaded section, or of an unsupported kind.
     Unreachable,
 }
 
-/// One patch.
 #[derive(Debug)]
 pub struct Relocation {
-    /// The section to patch, by index into [`Object::sections`].
+    /// Index into [`Object::sections`].
     pub section: usize,
     pub offset: u64,
     pub kind: Kind,
-    /// The symbol, by index into [`Object::symbols`].
+    /// Index into [`Object::symbols`].
     pub symbol: usize,
-    /// Added to the symbol's address.
     pub addend: i64,
 }
 
-/// What a relocation writes. S is the symbol's address, A the addend, P the address of the patched field, and G the
-/// address of a slot that holds S.
+/// Value of a relocation: S is the symbol's address, A the addend, P the patched address, G a slot that holds S.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Nothing,
     Absolute64,
-    /// S + A in four bytes, which the processor widens with zeros.
+    /// S + A in four bytes, zero-extended.
     Absolute32,
-    /// S + A in four bytes, which the processor widens with the sign.
+    /// S + A in four bytes, sign-extended.
     Absolute32Signed,
     /// S + A - P in four bytes.
     Relative32,
-    /// S + A - P in four bytes; a call, so S may be a stub that jumps to it.
+    /// S + A - P in four bytes; for calls, S may be a jump stub.
     Call32,
     /// G + A - P in four bytes.
     Slot32,
 }
 
 impl Kind {
-    fn of(kind: elf::RelocationType) -> Option<Self> {
+    fn of_type(kind: elf::RelocationType) -> Option<Self> {
         Some(match kind {
             elf::R_X86_64_NONE => Self::Nothing,
             elf::R_X86_64_64 => Self::Absolute64,
@@ -130,8 +117,7 @@ type Sections<'a> = SectionTable<'a, Header>;
 type Symbols<'a> = SymbolTable<'a, Header>;
 type HeaderOfSection = elf::SectionHeader64<LittleEndian>;
 
-/// Reads and checks the tables of an object file.
-pub fn read(bytes: &[u8]) -> Result<Object<'_>, LoadError> {
+pub fn read_object(bytes: &[u8]) -> Result<Object<'_>, LoadError> {
     if bytes.len() > OBJECT_LIMIT_BYTES {
         return Err(too_large("the object file", bytes.len() as u64, OBJECT_LIMIT_BYTES as u64));
     }
@@ -161,7 +147,7 @@ fn check_header(bytes: &[u8]) -> Result<&Header, LoadError> {
         return Err(LoadError::UnsupportedMachine { machine: machine_name(machine) });
     }
     if header.e_type(LittleEndian) != elf::ET_REL {
-        return Err(LoadError::malformed("it is linked already, an object file that is not is wanted"));
+        return Err(LoadError::malformed_file("it is linked already, an object file that is not is wanted"));
     }
     Ok(header)
 }
@@ -180,7 +166,7 @@ fn read_section<'a>(
     table: &Sections<'a>,
     header: &'a HeaderOfSection,
 ) -> Result<Section<'a>, LoadError> {
-    let name = text(table.section_name(LittleEndian, header)?)?;
+    let name = utf8_text(table.section_name(LittleEndian, header)?)?;
     let flags = header.sh_flags(LittleEndian).0;
     let unsupported = |what: &str| LoadError::Unsupported { what: format!("{what} (section `{name}`)") };
     match header.sh_type(LittleEndian) {
@@ -206,10 +192,10 @@ fn read_section<'a>(
     };
     let alignment = header.sh_addralign(LittleEndian).max(1);
     if !alignment.is_power_of_two() || alignment > ALIGNMENT_LIMIT {
-        return Err(LoadError::malformed(format!("alignment {alignment} of section `{name}`")));
+        return Err(LoadError::malformed_file(format!("alignment {alignment} of section `{name}`")));
     }
     let size = usize::try_from(header.sh_size(LittleEndian))
-        .map_err(|_| LoadError::malformed(format!("size of section `{name}`")))?;
+        .map_err(|_| LoadError::malformed_file(format!("size of section `{name}`")))?;
     // `data` is empty for sections without bytes in the file (bss).
     Ok(Section { name, access, alignment: alignment as usize, size, bytes: header.data(LittleEndian, bytes)? })
 }
@@ -222,7 +208,7 @@ fn read_symbols<'a>(
     // The table's own entry number 0 says nothing; relocations without a symbol refer to it.
     let mut symbols = vec![Symbol { name: "", place: Place::Absolute(0), is_global: false }];
     for (index, symbol) in table.enumerate().skip(1) {
-        let name = text(table.symbol_name(LittleEndian, symbol)?)?;
+        let name = utf8_text(table.symbol_name(LittleEndian, symbol)?)?;
         let section = table.symbol_section(LittleEndian, symbol, index)?;
         let place = match section {
             Some(section) => match loaded_as.get(section.0).copied().flatten() {
@@ -247,7 +233,7 @@ fn read_symbols<'a>(
 fn place_in(section: usize, value: u64, name: &str, sections: &[Section<'_>]) -> Result<Place, LoadError> {
     match usize::try_from(value) {
         Ok(offset) if offset <= sections[section].size => Ok(Place::Section { section, offset }),
-        _ => Err(LoadError::malformed(format!("symbol `{name}` lies outside of its section"))),
+        _ => Err(LoadError::malformed_file(format!("symbol `{name}` lies outside of its section"))),
     }
 }
 
@@ -262,11 +248,11 @@ fn read_relocations(
     for (_, header) in table.enumerate() {
         let Some(section) = loaded_as.get(header.sh_info(LittleEndian) as usize).copied().flatten() else { continue };
         if header.sh_type(LittleEndian) == elf::SHT_REL {
-            return Err(LoadError::malformed("relocations without addends, which x86-64 does not use"));
+            return Err(LoadError::malformed_file("relocations without addends, which x86-64 does not use"));
         }
         let Some((entries, link)) = header.rela(LittleEndian, bytes)? else { continue };
         if link != symbols.section() {
-            return Err(LoadError::malformed("relocations that refer to an unknown symbol table"));
+            return Err(LoadError::malformed_file("relocations that refer to an unknown symbol table"));
         }
         let count = relocations.len().saturating_add(entries.len());
         if count > RELOCATION_LIMIT {
@@ -275,10 +261,10 @@ fn read_relocations(
         for entry in entries {
             let symbol = entry.r_sym(LittleEndian, false) as usize;
             if symbol >= symbols.len().max(1) {
-                return Err(LoadError::malformed(format!("a relocation refers to symbol number {symbol}")));
+                return Err(LoadError::malformed_file(format!("a relocation refers to symbol number {symbol}")));
             }
             let (offset, kind) = (entry.r_offset(LittleEndian), entry.r_type(LittleEndian, false));
-            let kind = Kind::of(kind).ok_or_else(|| LoadError::UnsupportedRelocation {
+            let kind = Kind::of_type(kind).ok_or_else(|| LoadError::UnsupportedRelocation {
                 section: sections[section].name.to_owned(),
                 offset,
                 kind: kind.0,
@@ -289,8 +275,8 @@ fn read_relocations(
     Ok(relocations)
 }
 
-fn text(bytes: &[u8]) -> Result<&str, LoadError> {
-    std::str::from_utf8(bytes).map_err(|_| LoadError::malformed("a name that is not UTF-8"))
+fn utf8_text(bytes: &[u8]) -> Result<&str, LoadError> {
+    std::str::from_utf8(bytes).map_err(|_| LoadError::malformed_file("a name that is not UTF-8"))
 }
 
 fn too_large(what: &'static str, size: u64, limit: u64) -> LoadError {

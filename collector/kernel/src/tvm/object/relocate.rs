@@ -6,7 +6,7 @@ use super::layout::Layout;
 use super::read::{Kind, Object, Place, Relocation};
 
 /// Fills slots and stubs, then applies every relocation to `image`, which will run at address `base`.
-pub fn relocate(
+pub fn relocate_image(
     object: &Object<'_>,
     layout: &Layout,
     imports: &Imports,
@@ -15,18 +15,17 @@ pub fn relocate(
 ) -> Result<(), LoadError> {
     let addresses = Addresses { object, layout, imports, base };
     for (symbol, slot) in &layout.slots {
-        write(image, *slot, &addresses.symbol(*symbol)?.to_le_bytes())?;
+        patch_bytes(image, *slot, &addresses.symbol_address(*symbol)?.to_le_bytes())?;
     }
     for (symbol, stub) in &layout.stubs {
-        write(image, *stub, &jump_to(addresses.symbol(*symbol)?))?;
+        patch_bytes(image, *stub, &jump_to(addresses.symbol_address(*symbol)?))?;
     }
     for relocation in &object.relocations {
-        apply(relocation, &addresses, image)?;
+        apply_relocation(relocation, &addresses, image)?;
     }
     Ok(())
 }
 
-/// Where symbols, slots and stubs are once the image is in place.
 struct Addresses<'a> {
     object: &'a Object<'a>,
     layout: &'a Layout,
@@ -35,10 +34,10 @@ struct Addresses<'a> {
 }
 
 impl Addresses<'_> {
-    fn symbol(&self, index: usize) -> Result<u64, LoadError> {
+    fn symbol_address(&self, index: usize) -> Result<u64, LoadError> {
         let symbol = &self.object.symbols[index];
         match symbol.place {
-            Place::Section { section, offset } => Ok(self.at(self.layout.sections[section].start + offset)),
+            Place::Section { section, offset } => Ok(self.image_address(self.layout.sections[section].start + offset)),
             Place::Absolute(value) => Ok(value),
             Place::Import { .. } => self
                 .imports
@@ -51,34 +50,39 @@ impl Addresses<'_> {
         }
     }
 
-    fn at(&self, offset: usize) -> u64 {
+    fn image_address(&self, offset: usize) -> u64 {
         self.base.wrapping_add(offset as u64)
     }
 }
 
-fn apply(relocation: &Relocation, addresses: &Addresses<'_>, image: &mut [u8]) -> Result<(), LoadError> {
+fn apply_relocation(relocation: &Relocation, addresses: &Addresses<'_>, image: &mut [u8]) -> Result<(), LoadError> {
     let section = &addresses.layout.sections[relocation.section];
     let outside = || {
         let name = addresses.object.sections[relocation.section].name;
-        LoadError::malformed(format!("a relocation at offset {:#x} is outside of section `{name}`", relocation.offset))
+        LoadError::malformed_file(format!(
+            "a relocation at offset {:#x} is outside of section `{name}`",
+            relocation.offset
+        ))
     };
     let offset =
         usize::try_from(relocation.offset).ok().filter(|offset| *offset < section.len()).ok_or_else(outside)?;
     let place = section.start + offset;
     let field = |target: u64| target.wrapping_add_signed(relocation.addend);
-    let relative = |target: u64| field(target).wrapping_sub(addresses.at(place));
-    let symbol = || addresses.symbol(relocation.symbol);
+    let relative = |target: u64| field(target).wrapping_sub(addresses.image_address(place));
+    let symbol = || addresses.symbol_address(relocation.symbol);
     let value = match relocation.kind {
         Kind::Nothing => return Ok(()),
         Kind::Absolute64 => RelocatedField::Eight(field(symbol()?)),
-        Kind::Absolute32 => RelocatedField::unsigned(field(symbol()?)),
-        Kind::Absolute32Signed => RelocatedField::signed(field(symbol()?)),
-        Kind::Relative32 => RelocatedField::signed(relative(symbol()?)),
+        Kind::Absolute32 => RelocatedField::unsigned_field(field(symbol()?)),
+        Kind::Absolute32Signed => RelocatedField::signed_field(field(symbol()?)),
+        Kind::Relative32 => RelocatedField::signed_field(relative(symbol()?)),
         Kind::Call32 => match addresses.layout.stubs.get(&relocation.symbol) {
-            Some(stub) => RelocatedField::signed(relative(addresses.at(*stub))),
-            None => RelocatedField::signed(relative(symbol()?)),
+            Some(stub) => RelocatedField::signed_field(relative(addresses.image_address(*stub))),
+            None => RelocatedField::signed_field(relative(symbol()?)),
         },
-        Kind::Slot32 => RelocatedField::signed(relative(addresses.at(addresses.layout.slots[&relocation.symbol]))),
+        Kind::Slot32 => {
+            RelocatedField::signed_field(relative(addresses.image_address(addresses.layout.slots[&relocation.symbol])))
+        }
     };
     // A field must end inside of its section, or it would patch its neighbour.
     let room = image.get_mut(place..section.end).ok_or_else(outside)?;
@@ -90,7 +94,6 @@ fn apply(relocation: &Relocation, addresses: &Addresses<'_>, image: &mut [u8]) -
     Ok(())
 }
 
-/// The bits to write.
 enum RelocatedField {
     Four(u32),
     Eight(u64),
@@ -98,13 +101,13 @@ enum RelocatedField {
 }
 
 impl RelocatedField {
-    /// Four bytes that the processor widens with zeros.
-    fn unsigned(value: u64) -> Self {
+    /// Four bytes, zero-extended.
+    fn unsigned_field(value: u64) -> Self {
         u32::try_from(value).map_or(Self::TooFar, Self::Four)
     }
 
-    /// Four bytes that the processor widens with the sign.
-    fn signed(value: u64) -> Self {
+    /// Four bytes, sign-extended.
+    fn signed_field(value: u64) -> Self {
         i32::try_from(value.cast_signed()).map_or(Self::TooFar, |value| Self::Four(value.cast_unsigned()))
     }
 }
@@ -116,9 +119,10 @@ fn jump_to(target: u64) -> [u8; 14] {
     stub
 }
 
-fn write(image: &mut [u8], offset: usize, bytes: &[u8]) -> Result<(), LoadError> {
+fn patch_bytes(image: &mut [u8], offset: usize, bytes: &[u8]) -> Result<(), LoadError> {
     let end = offset.saturating_add(bytes.len());
-    let target = image.get_mut(offset..end).ok_or_else(|| LoadError::malformed("an image too small for its parts"))?;
+    let target =
+        image.get_mut(offset..end).ok_or_else(|| LoadError::malformed_file("an image too small for its parts"))?;
     target.copy_from_slice(bytes);
     Ok(())
 }

@@ -5,18 +5,17 @@ use object::elf::{FileHeader32, FileHeader64, SHF_ALLOC, SHF_EXECINSTR};
 use object::read::Result;
 use object::read::elf::{FileHeader, SectionHeader};
 
-/// The place of the word width in a file, and what it is for 32 bits.
+/// Offset of the ELF class byte, and its value for 32 bits.
 pub const WIDTH: (usize, u8) = (4, 1);
 
-/// The sizes of all sections that are loaded to be executed.
 pub fn code_bytes(bytes: &[u8]) -> Result<u64> {
     match bytes.get(WIDTH.0) == Some(&WIDTH.1) {
-        true => code::<FileHeader32<LittleEndian>>(bytes),
-        false => code::<FileHeader64<LittleEndian>>(bytes),
+        true => code_size::<FileHeader32<LittleEndian>>(bytes),
+        false => code_size::<FileHeader64<LittleEndian>>(bytes),
     }
 }
 
-fn code<Header: FileHeader<Endian = LittleEndian>>(bytes: &[u8]) -> Result<u64> {
+fn code_size<Header: FileHeader<Endian = LittleEndian>>(bytes: &[u8]) -> Result<u64> {
     let header = Header::parse(bytes)?;
     let endian = header.endian()?;
     let wanted = SHF_ALLOC.0 | SHF_EXECINSTR.0;

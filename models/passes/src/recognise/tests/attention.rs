@@ -1,10 +1,10 @@
 //! Attention in the ways that exporters spell it.
 
 use super::counting;
-use crate::simplify;
+use crate::simplify_graph;
 use models::graph::Graph;
 use models::operators::{Attention, Op};
-use reference::{Tensor, Tolerance, compare, evaluate_graph};
+use reference::{Tensor, Tolerance, compare_tensors, evaluate_graph};
 
 /// Two batches of four heads; more keys than queries.
 const INPUTS: &str = r#"
@@ -49,12 +49,12 @@ fn simplified(text: &str) -> (Graph, String) {
         }
     }
     let graph = Graph::from_text(&ordered.replace("%new", "%")).unwrap();
-    let after = simplify(&graph).unwrap();
+    let after = simplify_graph(&graph).unwrap();
     let inputs: Vec<Tensor> = graph.inputs.iter().map(|id| counting(&graph, id.0 as usize)).collect();
     let (wanted, found) = (evaluate_graph(&graph, &inputs).unwrap(), evaluate_graph(&after, &inputs).unwrap());
     for (found, wanted) in found.iter().zip(&wanted) {
         let tolerance = Tolerance { absolute: 1e-6, relative: 1e-5 };
-        assert!(compare(found, wanted, tolerance).unwrap().ok, "{}", after.to_text());
+        assert!(compare_tensors(found, wanted, tolerance).unwrap().ok, "{}", after.to_text());
     }
     let names: Vec<&str> = after.nodes.iter().map(|node| node.op.name()).collect();
     let names = names.join(" ");

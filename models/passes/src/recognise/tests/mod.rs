@@ -2,28 +2,28 @@
 
 mod attention;
 
-use crate::simplify;
+use crate::simplify_graph;
 use models::graph::Graph;
-use reference::{Tensor, Tolerance, compare, evaluate_graph};
+use reference::{Tensor, Tolerance, compare_tensors, evaluate_graph};
 
 /// Simplifies a graph given as text, compares the operators that remain, and that it still computes the same.
 #[track_caller]
 fn check(lines: &str, expected: &str) {
     let graph = Graph::from_text(&format!("graph \"pattern\"\n{lines}")).unwrap();
-    let after = simplify(&graph).unwrap();
+    let after = simplify_graph(&graph).unwrap();
     let names: Vec<&str> = after.nodes.iter().map(|node| node.op.name()).collect();
     assert_eq!(names.join(" "), expected, "{}", after.to_text());
     let inputs: Vec<Tensor> = graph.inputs.iter().map(|id| counting(&graph, id.0 as usize)).collect();
     let (before, after) = (evaluate_graph(&graph, &inputs).unwrap(), evaluate_graph(&after, &inputs).unwrap());
     let tolerance = Tolerance { absolute: 1e-5, relative: 1e-4 };
     for (after, before) in after.iter().zip(&before) {
-        assert!(compare(after, before, tolerance).unwrap().ok, "{after:?} {before:?}");
+        assert!(compare_tensors(after, before, tolerance).unwrap().ok, "{after:?} {before:?}");
     }
 }
 
 fn counting(graph: &Graph, value: usize) -> Tensor {
     let ty = graph.values[value].ty.clone();
-    let numbers: Vec<f64> = (0..ty.elements().unwrap()).map(|index| (index % 7) as f64 / 2.0 - 1.25).collect();
+    let numbers: Vec<f64> = (0..ty.element_count().unwrap()).map(|index| (index % 7) as f64 / 2.0 - 1.25).collect();
     Tensor::from_numbers(ty, &numbers).unwrap()
 }
 

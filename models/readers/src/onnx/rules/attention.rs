@@ -11,33 +11,33 @@ use reference::Tensor;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// Scores made here as a mask have at most this many elements.
 const MAX_MASK: i64 = 1 << 24;
 
 pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let is_flat = emit.rank(call.input(0)?)? == 3;
-    let mut q = heads(emit, call, call.input(0)?, "q_num_heads")?;
-    let mut k = heads(emit, call, call.input(1)?, "kv_num_heads")?;
-    let mut v = heads(emit, call, call.input(2)?, "kv_num_heads")?;
+    let mut q = split_heads(emit, call, call.input(0)?, "q_num_heads")?;
+    let mut k = split_heads(emit, call, call.input(1)?, "kv_num_heads")?;
+    let mut v = split_heads(emit, call, call.input(2)?, "kv_num_heads")?;
     let mut past = 0;
-    if let (Some(past_k), Some(past_v)) = (call.optional(4), call.optional(5)) {
+    if let (Some(past_k), Some(past_v)) = (call.optional_input(4), call.optional_input(5)) {
         past = emit.extents(past_k)?.get(2).copied().unwrap_or(0);
-        k = emit.concat(&[past_k, k], 2)?;
-        v = emit.concat(&[past_v, v], 2)?;
+        k = emit.concat_parts(&[past_k, k], 2)?;
+        v = emit.concat_parts(&[past_v, v], 2)?;
     }
     let (present_k, present_v) = (k, v);
     let dtype = emit.dtype(q)?;
     let [_, _, places, width] = emit.extents(q)?[..] else { return malformed("the queries need 4 dimensions") };
     let total = emit.extents(k)?.get(2).copied().unwrap_or(0);
     let scale = call.optional_float("scale").unwrap_or(1.0 / (width as f64).sqrt());
-    let softcap = Some(call.float("softcap", 0.0)).filter(|softcap| *softcap > 0.0);
-    let mask = mask(emit, call, [places, total], past, dtype)?;
+    let softcap = Some(call.float_attribute("softcap", 0.0)).filter(|softcap| *softcap > 0.0);
+    let mask = build_mask(emit, call, [places, total], past, dtype)?;
     let mut outputs = Vec::new();
     // The scores themselves are asked for only by who looks inside; they have no place in the fused form.
     let y = if call.has_output(3) {
         let precision = call.optional_int("softmax_precision").map_or(Ok(dtype), |code| {
             let code = i32::try_from(code).unwrap_or(0);
-            crate::onnx::tensor::dtype(code).or_else(|reason| unsupported(format!("softmax in a type whose {reason}")))
+            crate::onnx::tensor::dtype_of_code(code)
+                .or_else(|reason| unsupported(format!("softmax in a type whose {reason}")))
         })?;
         if emit.extents(k)?[1] != emit.extents(q)?[1] {
             (k, v) = (repeat_heads(emit, k, q)?, repeat_heads(emit, v, q)?);
@@ -66,11 +66,11 @@ pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 }
 
 /// `[n, s, h · d]` as `[n, h, s, d]`.
-fn heads(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, attribute: &str) -> Outcome<ValueId> {
+fn split_heads(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, attribute: &str) -> Outcome<ValueId> {
     match emit.extents(x)?[..] {
         [_, _, _, _] => Ok(x),
         [n, s, width] => {
-            let heads = call.int(attribute, 0);
+            let heads = call.int_attribute(attribute, 0);
             if heads < 1 || width % heads != 0 {
                 return malformed(format!("`{attribute}` {heads} does not divide a width of {width}"));
             }
@@ -81,7 +81,7 @@ fn heads(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, attribute: &str) -> O
     }
 }
 
-/// Each head of keys as often as there are heads of queries for it.
+/// Repeats key heads to match the query heads of their group.
 fn repeat_heads(emit: &mut Emit<'_>, x: ValueId, q: ValueId) -> Outcome<ValueId> {
     let [n, groups, places, width] = emit.extents(x)?[..] else { return malformed("the keys need 4 dimensions") };
     let heads = emit.extents(q)?[1];
@@ -93,35 +93,39 @@ fn repeat_heads(emit: &mut Emit<'_>, x: ValueId, q: ValueId) -> Outcome<ValueId>
     emit.reshape(wide, &[n, heads, places, width])
 }
 
-/// What hides places from queries.
 struct Mask {
-    /// Added to the scores.
     value: Option<ValueId>,
-    /// Whether the fused operator hides later places itself.
+    /// Whether the fused operator applies the causal mask.
     is_causal: bool,
 }
 
-fn mask(emit: &mut Emit<'_>, call: &Call<'_>, [places, total]: [i64; 2], past: i64, dtype: DType) -> Outcome<Mask> {
-    let (left, right) = (call.int("left_window_size", -1), call.int("right_window_size", -1));
-    let causal = call.flag("is_causal");
-    let lengths = call.optional(6);
+fn build_mask(
+    emit: &mut Emit<'_>,
+    call: &Call<'_>,
+    [places, total]: [i64; 2],
+    past: i64,
+    dtype: DType,
+) -> Outcome<Mask> {
+    let (left, right) = (call.int_attribute("left_window_size", -1), call.int_attribute("right_window_size", -1));
+    let causal = call.flag_attribute("is_causal");
+    let lengths = call.optional_input(6);
     let is_fused = causal && left < 0 && right < 0 && past == total - places && lengths.is_none();
     let mut masks = Vec::new();
     if let Some(lengths) = lengths {
         let sight = VisibleRange { causal, left, right };
-        masks.push(beyond(emit, lengths, [places, total], dtype, &sight)?);
+        masks.push(length_mask(emit, lengths, [places, total], dtype, &sight)?);
     } else if (causal || left >= 0 || right >= 0) && !is_fused {
-        masks.push(hiding(emit, [places, total], dtype, |at, key| {
+        masks.push(constant_mask(emit, [places, total], dtype, |at, key| {
             let at = at + past;
             (causal && key > at)
                 || (left >= 0 && key < at.saturating_sub(left))
                 || (right >= 0 && key > at.saturating_add(right))
         })?);
     }
-    if let Some(given) = call.optional(3) {
+    if let Some(given) = call.optional_input(3) {
         let mut given = given;
         if emit.dtype(given)? == DType::Bool {
-            let (open, hidden) = (emit.scalar(dtype, 0.0)?, emit.scalar(dtype, f64::NEG_INFINITY)?);
+            let (open, hidden) = (emit.add_scalar(dtype, 0.0)?, emit.add_scalar(dtype, f64::NEG_INFINITY)?);
             given = emit.push(Op::Where(Where {}), &[given, open, hidden])?;
         }
         let extents = emit.extents(given)?;
@@ -130,7 +134,7 @@ fn mask(emit: &mut Emit<'_>, call: &Call<'_>, [places, total]: [i64; 2], past: i
             // Places beyond the mask are hidden.
             let mut pads = vec![0; 2 * extents.len()];
             pads[2 * extents.len() - 1] = total - last;
-            given = emit.push(Op::Pad(Pad { pads, value: crate::range(dtype).0 }), &[given])?;
+            given = emit.push(Op::Pad(Pad { pads, value: crate::finite_range(dtype).0 }), &[given])?;
         }
         masks.push(given);
     }
@@ -142,15 +146,15 @@ fn mask(emit: &mut Emit<'_>, call: &Call<'_>, [places, total]: [i64; 2], past: i
     Ok(Mask { value, is_causal: is_fused })
 }
 
-/// Which places a query may look at, counted from its own.
+/// Keys visible to a query, relative to the query's position.
 struct VisibleRange {
     causal: bool,
     left: i64,
     right: i64,
 }
 
-/// A mask that hides keys beyond how many count in each sequence. The queries are the last places of those.
-fn beyond(
+/// Masks keys beyond each sequence's length. The queries are the last positions of a sequence.
+fn length_mask(
     emit: &mut Emit<'_>,
     lengths: ValueId,
     [places, total]: [i64; 2],
@@ -160,8 +164,8 @@ fn beyond(
     let batch = emit.extents(lengths)?.first().copied().unwrap_or(1);
     let lengths = emit.cast(lengths, DType::I64)?;
     let lengths = emit.reshape(lengths, &[batch, 1, 1, 1])?;
-    let keys = counted(emit, total, &[1, 1, 1, total])?;
-    let rows = counted(emit, places, &[1, 1, places, 1])?;
+    let keys = counting_tensor(emit, total, &[1, 1, 1, total])?;
+    let rows = counting_tensor(emit, places, &[1, 1, places, 1])?;
     let ends = emit.binary_with(BinaryOp::Sub, lengths, places as f64)?;
     let own = emit.binary(BinaryOp::Add, rows, ends)?;
     let mut visible = emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[keys, lengths])?;
@@ -180,19 +184,19 @@ fn beyond(
     if sight.right >= 0 {
         bound(emit, CompareOp::LessOrEqual, sight.right)?;
     }
-    let (open, hidden) = (emit.scalar(dtype, 0.0)?, emit.scalar(dtype, f64::NEG_INFINITY)?);
+    let (open, hidden) = (emit.add_scalar(dtype, 0.0)?, emit.add_scalar(dtype, f64::NEG_INFINITY)?);
     emit.push(Op::Where(Where {}), &[visible, open, hidden])
 }
 
-/// The numbers from 0 on.
-pub(super) fn counted(emit: &mut Emit<'_>, count: i64, shape: &[i64]) -> Outcome<ValueId> {
-    let data = Const::counting(DType::I64, &[count], 0, 0);
-    let numbers = emit.constant(TensorType::new(DType::I64, &[count]), data)?;
+/// Returns `0..count` in the given shape.
+pub(super) fn counting_tensor(emit: &mut Emit<'_>, count: i64, shape: &[i64]) -> Outcome<ValueId> {
+    let data = Const::range_along(DType::I64, &[count], 0, 0);
+    let numbers = emit.add_constant(TensorType::new(DType::I64, &[count]), data)?;
     emit.reshape(numbers, shape)
 }
 
-/// A constant mask that hides keys from places.
-fn hiding(
+/// Builds a constant mask from a predicate of query and key position.
+fn constant_mask(
     emit: &mut Emit<'_>,
     [places, total]: [i64; 2],
     dtype: DType,
@@ -207,7 +211,6 @@ fn hiding(
     emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, &[places, total]), &numbers)?)
 }
 
-/// The operands of attention.
 struct Parts {
     q: ValueId,
     k: ValueId,
@@ -219,10 +222,10 @@ struct Parts {
     precision: DType,
 }
 
-/// Attention operator by operator, with the scores that `qk_matmul_output_mode` asks for.
+/// Decomposes attention and returns the scores that `qk_matmul_output_mode` selects.
 fn written_out(emit: &mut Emit<'_>, call: &Call<'_>, parts: &Parts) -> Outcome<(ValueId, ValueId)> {
     let dtype = emit.dtype(parts.q)?;
-    let mode = call.int("qk_matmul_output_mode", 0);
+    let mode = call.int_attribute("qk_matmul_output_mode", 0);
     let root = parts.scale.sqrt();
     let q = emit.binary_with(BinaryOp::Mul, parts.q, root)?;
     let k = emit.binary_with(BinaryOp::Mul, parts.k, root)?;
@@ -240,14 +243,14 @@ fn written_out(emit: &mut Emit<'_>, call: &Call<'_>, parts: &Parts) -> Outcome<(
     if parts.causal {
         // The fused operator would do this; written out, later places are hidden by a mask.
         let [_, _, places, total] = emit.extents(scores)?[..] else { return malformed("scores need 4 dimensions") };
-        let mask = hiding(emit, [places, total], dtype, |at, key| key > at + total - places)?;
+        let mask = constant_mask(emit, [places, total], dtype, |at, key| key > at + total - places)?;
         scores = emit.binary(BinaryOp::Add, scores, mask)?;
     }
     let wide = emit.cast(scores, parts.precision)?;
     let weights = emit.push(Op::Softmax(Softmax { axis: 3, log: false }), &[wide])?;
     // A row without any visible place has weights that are no numbers; it answers zero.
     let is_empty = emit.unary(UnaryOp::IsNan, weights)?;
-    let zero = emit.scalar(parts.precision, 0.0)?;
+    let zero = emit.add_scalar(parts.precision, 0.0)?;
     let weights = emit.push(Op::Where(Where {}), &[is_empty, zero, weights])?;
     let weights = emit.cast(weights, dtype)?;
     let y = emit.mat_mul(weights, parts.v)?;
@@ -261,13 +264,13 @@ fn written_out(emit: &mut Emit<'_>, call: &Call<'_>, parts: &Parts) -> Outcome<(
     Ok((y, asked))
 }
 
-pub(super) fn rotary(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+pub(super) fn rotary_embedding(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let extents = emit.extents(x)?;
     let split = match extents[..] {
         [_, _, _, _] => x,
         [n, s, width] => {
-            let heads = call.int("num_heads", 0);
+            let heads = call.int_attribute("num_heads", 0);
             if heads < 1 || width % heads != 0 {
                 return malformed(format!("{heads} heads do not divide a width of {width}"));
             }
@@ -277,14 +280,14 @@ pub(super) fn rotary(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         _ => return malformed("the data must have 3 or 4 dimensions"),
     };
     let width = emit.extents(split)?[3];
-    let rotary = match call.int("rotary_embedding_dim", 0) {
+    let rotary = match call.int_attribute("rotary_embedding_dim", 0) {
         0 => width,
         rotary => rotary,
     };
     let mut tables = Vec::new();
     for index in [1, 2] {
         let mut table = call.input(index)?;
-        if let Some(places) = call.optional(3) {
+        if let Some(places) = call.optional_input(3) {
             let places = emit.cast(places, DType::I64)?;
             table = emit.push(Op::Gather(Gather { axis: 0 }), &[table, places])?;
         }
@@ -292,7 +295,7 @@ pub(super) fn rotary(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         // One table for all heads.
         tables.push(emit.reshape(table, &[n, 1, s, half])?);
     }
-    let op = Op::Rope(Rope { rotary, interleaved: call.flag("interleaved") });
+    let op = Op::Rope(Rope { rotary, interleaved: call.flag_attribute("interleaved") });
     let mut y = emit.push(op, &[split, tables[0], tables[1]])?;
     if extents.len() == 3 {
         y = emit.transpose(y, &[0, 2, 1, 3])?;

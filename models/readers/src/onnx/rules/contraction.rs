@@ -6,11 +6,11 @@ use models::graph::ValueId;
 use models::operators::{BiasAdd, BinaryOp, Dense, Einsum, MatMul, Op};
 
 pub(super) fn mat_mul(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
-    Ok(vec![product(emit, call.input(0)?, call.input(1)?)?])
+    Ok(vec![numpy_product(emit, call.input(0)?, call.input(1)?)?])
 }
 
-/// A product as numpy has it: a vector is a row on the left and a column on the right, and loses that dimension after.
-pub(super) fn product(emit: &mut Emit<'_>, a: ValueId, b: ValueId) -> Outcome<ValueId> {
+/// Multiplies as numpy does: a vector is a row on the left, a column on the right, and that dimension is dropped.
+pub(super) fn numpy_product(emit: &mut Emit<'_>, a: ValueId, b: ValueId) -> Outcome<ValueId> {
     let (a_extents, b_extents) = (emit.extents(a)?, emit.extents(b)?);
     let a = match a_extents.as_slice() {
         [k] => emit.reshape(a, &[1, *k])?,
@@ -33,7 +33,7 @@ pub(super) fn product(emit: &mut Emit<'_>, a: ValueId, b: ValueId) -> Outcome<Va
 }
 
 pub(super) fn einsum(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
-    let Some(equation) = call.text("equation") else { return malformed("it has no `equation`") };
+    let Some(equation) = call.text_attribute("equation") else { return malformed("it has no `equation`") };
     let equation = equation.chars().filter(|sign| !sign.is_whitespace()).collect();
     Ok(vec![emit.push(Op::Einsum(Einsum { equation }), &call.all_inputs()?)?])
 }
@@ -41,8 +41,8 @@ pub(super) fn einsum(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueI
 /// `alpha · A · B + beta · C`
 pub(super) fn gemm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let (a, b) = (call.input(0)?, call.input(1)?);
-    let (alpha, beta) = (call.float("alpha", 1.0), call.float("beta", 1.0));
-    let (transpose_a, transpose_b) = (call.flag("transA"), call.flag("transB"));
+    let (alpha, beta) = (call.float_attribute("alpha", 1.0), call.float_attribute("beta", 1.0));
+    let (transpose_a, transpose_b) = (call.flag_attribute("transA"), call.flag_attribute("transB"));
     if emit.rank(a)? != 2 || emit.rank(b)? != 2 {
         return malformed(format!("{} and {} must be matrices", emit.ty(a)?, emit.ty(b)?));
     }
@@ -54,7 +54,7 @@ pub(super) fn gemm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>
     if alpha != 1.0 {
         y = emit.binary_with(BinaryOp::Mul, y, alpha)?;
     }
-    if let Some(mut c) = call.optional(2).filter(|_| beta != 0.0) {
+    if let Some(mut c) = call.optional_input(2).filter(|_| beta != 0.0) {
         if beta != 1.0 {
             c = emit.binary_with(BinaryOp::Mul, c, beta)?;
         }

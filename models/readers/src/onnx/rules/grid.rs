@@ -9,10 +9,9 @@ use reference::Tensor;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// Grids made here have at most this many places.
 const MAX_PLACES: i64 = 1 << 22;
 
-/// What a place outside of the data reads.
+/// Value of positions outside the data.
 #[derive(Clone, Copy, PartialEq)]
 enum Beyond {
     Zeros,
@@ -27,14 +26,14 @@ enum Blend {
     Cubic,
 }
 
-/// One neighbour along one axis: where it stands, and how much of it counts (all of it where nothing is said).
+/// A neighbour along one axis: its position and weight (1 if None).
 struct Tap {
     place: ValueId,
     weight: Option<ValueId>,
 }
 
-/// `x[n, c, s…]` at `grid[n, places…, rank]`, whose last dimension names the innermost axis first.
-pub(super) fn sample(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+/// `x[n, c, s…]` at `grid[n, places…, rank]`, whose last dimension starts with the innermost axis.
+pub(super) fn grid_sample(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (x, grid) = (call.input(0)?, call.input(1)?);
     let (extents, places) = (emit.extents(x)?, emit.extents(grid)?);
     let rank = extents.len().saturating_sub(2);
@@ -44,29 +43,29 @@ pub(super) fn sample(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     if extents.contains(&0) {
         return unsupported("data without elements");
     }
-    let blend = match call.text("mode").unwrap_or("linear") {
+    let blend = match call.text_attribute("mode").unwrap_or("linear") {
         "nearest" => Blend::Nearest,
         "linear" | "bilinear" => Blend::Linear,
         "cubic" | "bicubic" => Blend::Cubic,
         other => return malformed(format!("`mode` is `{other}`")),
     };
-    let beyond = match call.text("padding_mode").unwrap_or("zeros") {
+    let beyond = match call.text_attribute("padding_mode").unwrap_or("zeros") {
         "zeros" => Beyond::Zeros,
         "border" => Beyond::Border,
         "reflection" => Beyond::Reflection,
         other => return malformed(format!("`padding_mode` is `{other}`")),
     };
-    let is_aligned = call.flag("align_corners");
+    let is_aligned = call.flag_attribute("align_corners");
     let count: i64 = places[1..=rank].iter().product();
     let mut axes = Vec::new();
     for axis in 0..rank {
         let last = (rank - 1 - axis) as i64;
         let own = emit.slice(grid, rank + 1, last, last + 1)?;
         let own = emit.reshape(own, &[places[0], count])?;
-        let own = denormalised(emit, own, extents[axis + 2], is_aligned)?;
-        axes.push(taps(emit, own, extents[axis + 2], blend, (beyond, is_aligned))?);
+        let own = denormalise_coords(emit, own, extents[axis + 2], is_aligned)?;
+        axes.push(axis_taps(emit, own, extents[axis + 2], blend, (beyond, is_aligned))?);
     }
-    let y = blended(emit, x, &axes)?;
+    let y = blend_taps(emit, x, &axes)?;
     let order: Vec<usize> = [0, 2, 1].to_vec();
     let y = emit.transpose(y, &order)?;
     let shape: Vec<i64> = [places[0], extents[1]].into_iter().chain(places[1..=rank].iter().copied()).collect();
@@ -74,7 +73,7 @@ pub(super) fn sample(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 }
 
 /// Converts coordinates from -1 to 1 into positions along an axis.
-fn denormalised(emit: &mut Emit<'_>, x: ValueId, extent: i64, is_aligned: bool) -> Outcome<ValueId> {
+fn denormalise_coords(emit: &mut Emit<'_>, x: ValueId, extent: i64, is_aligned: bool) -> Outcome<ValueId> {
     let extent = extent as f64;
     let x = emit.binary_with(BinaryOp::Add, x, 1.0)?;
     if is_aligned {
@@ -84,7 +83,7 @@ fn denormalised(emit: &mut Emit<'_>, x: ValueId, extent: i64, is_aligned: bool) 
     emit.binary_with(BinaryOp::Sub, x, 0.5)
 }
 
-fn taps(
+fn axis_taps(
     emit: &mut Emit<'_>,
     x: ValueId,
     extent: i64,
@@ -96,12 +95,12 @@ fn taps(
     let neighbours: Vec<(f64, Option<ValueId>)> = match blend {
         Blend::Nearest => vec![(0.0, None)],
         Blend::Linear => {
-            let one = emit.scalar(emit.dtype(x)?, 1.0)?;
+            let one = emit.add_scalar(emit.dtype(x)?, 1.0)?;
             vec![(0.0, Some(emit.binary(BinaryOp::Sub, one, fraction)?)), (1.0, Some(fraction))]
         }
         Blend::Cubic => [-1.0, 0.0, 1.0, 2.0]
             .into_iter()
-            .map(|shift| Ok((shift, Some(cubic(emit, fraction, shift)?))))
+            .map(|shift| Ok((shift, Some(cubic_weight(emit, fraction, shift)?))))
             .collect::<Outcome<_>>()?,
     };
     let mut taps = Vec::new();
@@ -109,22 +108,22 @@ fn taps(
         let mut place = if shift == 0.0 { base } else { emit.binary_with(BinaryOp::Add, base, shift)? };
         match beyond {
             Beyond::Zeros => {
-                let inside = inside(emit, place, extent)?;
+                let inside = inside_mask(emit, place, extent)?;
                 weight = Some(match weight {
                     Some(weight) => emit.binary(BinaryOp::Mul, weight, inside)?,
                     None => inside,
                 });
             }
             Beyond::Border => {}
-            Beyond::Reflection => place = reflected(emit, place, extent, is_aligned)?,
+            Beyond::Reflection => place = reflect_position(emit, place, extent, is_aligned)?,
         }
-        taps.push(Tap { place: index(emit, place, extent)?, weight });
+        taps.push(Tap { place: clamp_index(emit, place, extent)?, weight });
     }
     Ok(taps)
 }
 
-/// Keys' kernel with the coefficient -0.75, of a neighbour this far from the base.
-fn cubic(emit: &mut Emit<'_>, fraction: ValueId, shift: f64) -> Outcome<ValueId> {
+/// Weight of Keys' kernel (coefficient -0.75) for a neighbour at `shift` from the base.
+fn cubic_weight(emit: &mut Emit<'_>, fraction: ValueId, shift: f64) -> Outcome<ValueId> {
     const A: f64 = -0.75;
     let negative = emit.unary(UnaryOp::Neg, fraction)?;
     let distance = emit.binary_with(BinaryOp::Add, negative, shift)?;
@@ -145,17 +144,17 @@ fn cubic(emit: &mut Emit<'_>, fraction: ValueId, shift: f64) -> Outcome<ValueId>
 }
 
 /// Returns 1 where a position lies within an axis, else 0.
-fn inside(emit: &mut Emit<'_>, place: ValueId, extent: i64) -> Outcome<ValueId> {
+fn inside_mask(emit: &mut Emit<'_>, place: ValueId, extent: i64) -> Outcome<ValueId> {
     let dtype = emit.dtype(place)?;
-    let (first, last) = (emit.scalar(dtype, 0.0)?, emit.scalar(dtype, extent as f64 - 1.0)?);
+    let (first, last) = (emit.add_scalar(dtype, 0.0)?, emit.add_scalar(dtype, extent as f64 - 1.0)?);
     let above = emit.push(Op::Compare(Compare { function: CompareOp::GreaterOrEqual }), &[place, first])?;
     let below = emit.push(Op::Compare(Compare { function: CompareOp::LessOrEqual }), &[place, last])?;
     let both = emit.binary(BinaryOp::And, above, below)?;
     emit.cast(both, dtype)
 }
 
-/// A place mirrored at both ends until it is among the elements.
-fn reflected(emit: &mut Emit<'_>, place: ValueId, extent: i64, is_aligned: bool) -> Outcome<ValueId> {
+/// Mirrors positions at both ends until they lie within the axis.
+fn reflect_position(emit: &mut Emit<'_>, place: ValueId, extent: i64, is_aligned: bool) -> Outcome<ValueId> {
     let (low, range) = if is_aligned { (0.0, extent as f64 - 1.0) } else { (-0.5, extent as f64) };
     if range == 0.0 {
         return emit.binary_with(BinaryOp::Mul, place, 0.0);
@@ -170,14 +169,14 @@ fn reflected(emit: &mut Emit<'_>, place: ValueId, extent: i64, is_aligned: bool)
     emit.binary_with(BinaryOp::Add, back, range + low)
 }
 
-/// A place as the index of an element.
-pub(super) fn index(emit: &mut Emit<'_>, place: ValueId, extent: i64) -> Outcome<ValueId> {
+/// Converts a position to an element index.
+pub(super) fn clamp_index(emit: &mut Emit<'_>, place: ValueId, extent: i64) -> Outcome<ValueId> {
     let bounded = emit.push(Op::Clip(Clip { low: 0.0, high: extent as f64 - 1.0 }), &[place])?;
     emit.cast(bounded, DType::I64)
 }
 
-/// `x[n, c, s…]` as `[n, places, c]`: all combinations of neighbours along the axes, weighted and summed.
-fn blended(emit: &mut Emit<'_>, x: ValueId, axes: &[Vec<Tap>]) -> Outcome<ValueId> {
+/// `x[n, c, s…]` as `[n, places, c]`: all combinations of taps along the axes, weighted and summed.
+fn blend_taps(emit: &mut Emit<'_>, x: ValueId, axes: &[Vec<Tap>]) -> Outcome<ValueId> {
     let extents = emit.extents(x)?;
     let (spatial, area) = (&extents[2..], extents[2..].iter().product());
     let flat = emit.reshape(x, &[extents[0], extents[1], area])?;
@@ -217,8 +216,8 @@ fn blended(emit: &mut Emit<'_>, x: ValueId, axes: &[Vec<Tap>]) -> Outcome<ValueI
     sum.map_or_else(|| malformed("there are no places"), Ok)
 }
 
-/// `theta[n, rank, rank + 1], size`: places of the elements of a tensor of this size after a linear map.
-pub(super) fn affine(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+/// `theta[n, rank, rank + 1], size`: element positions of a tensor of this size after an affine map.
+pub(super) fn affine_grid(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let theta = call.input(0)?;
     let size = emit.known_integers(call.input(1)?, "size")?;
     let spatial = size.get(2..).unwrap_or_default();
@@ -230,7 +229,7 @@ pub(super) fn affine(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     if !(2..=3).contains(&rank) || spatial.iter().any(|&extent| extent < 1) {
         return malformed(format!("`size` is {size:?}"));
     }
-    let is_aligned = call.flag("align_corners");
+    let is_aligned = call.flag_attribute("align_corners");
     let coordinate = |index: i64, extent: i64| match (is_aligned, extent) {
         (true, 1) => 0.0,
         (true, _) => -1.0 + 2.0 * index as f64 / (extent - 1) as f64,

@@ -11,12 +11,10 @@ use passes::fold::MAX_SMALL;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// Boxes among which the best ones are chosen, each compared with those before.
 const MAX_BOXES: usize = 4096;
 
-/// Returns the numbers of a small constant.
-fn elements(emit: &Emit<'_>, id: ValueId) -> Outcome<Vec<f64>> {
-    match emit.numbers(id)? {
+fn small_constant(emit: &Emit<'_>, id: ValueId) -> Outcome<Vec<f64>> {
+    match emit.known_numbers(id)? {
         Some(numbers) => Ok(numbers),
         None => unsupported(
             "the shape of its result depends on data; `--bind NAME=VALUE` fixes an input that decides it, and \
@@ -25,20 +23,19 @@ fn elements(emit: &Emit<'_>, id: ValueId) -> Outcome<Vec<f64>> {
     }
 }
 
-/// A list of integers, or rows of them.
-fn list(emit: &mut Emit<'_>, extents: &[i64], numbers: Vec<i64>) -> Outcome<ValueId> {
+fn integer_constant(emit: &mut Emit<'_>, extents: &[i64], numbers: Vec<i64>) -> Outcome<ValueId> {
     let numbers = numbers.into_iter().map(|number| number as f64).collect();
-    emit.constant(TensorType::new(DType::I64, extents), Const::Small(numbers))
+    emit.add_constant(TensorType::new(DType::I64, extents), Const::Small(numbers))
 }
 
-/// Indices of the elements that are not zero, one row for each axis.
+/// One row of indices for each axis.
 pub(super) fn non_zero(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
-    let numbers = elements(emit, x)?;
+    let numbers = small_constant(emit, x)?;
     let extents = emit.extents(x)?;
     let extents = if extents.is_empty() { vec![1] } else { extents };
     if numbers.is_empty() {
-        return Ok(vec![list(emit, &[extents.len() as i64, 0], Vec::new())?]);
+        return Ok(vec![integer_constant(emit, &[extents.len() as i64, 0], Vec::new())?]);
     }
     let places: Vec<i64> = (0..).zip(&numbers).filter(|(_, number)| **number != 0.0).map(|(place, _)| place).collect();
     let mut rows = Vec::with_capacity(extents.len() * places.len());
@@ -46,16 +43,16 @@ pub(super) fn non_zero(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         let inner: i64 = extents[axis + 1..].iter().product();
         rows.extend(places.iter().map(|place| place / inner % extents[axis]));
     }
-    Ok(vec![list(emit, &[extents.len() as i64, places.len() as i64], rows)?])
+    Ok(vec![integer_constant(emit, &[extents.len() as i64, places.len() as i64], rows)?])
 }
 
-/// The parts along an axis for which a condition holds. The condition must be known, the data need not be.
+/// Selects parts along an axis by a constant condition; the data may be computed.
 pub(super) fn compress(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let mut x = call.input(0)?;
-    let condition = elements(emit, call.input(1)?)?;
+    let condition = small_constant(emit, call.input(1)?)?;
     let mut extents = emit.extents(x)?;
     let axis = match call.optional_int("axis") {
-        Some(axis) => emit.axis(axis, extents.len())?,
+        Some(axis) => emit.resolve_axis(axis, extents.len())?,
         None => {
             let Some(all) = extents.iter().try_fold(1i64, |all, extent| all.checked_mul(*extent)) else {
                 return malformed("its input has more elements than 64 bits can count");
@@ -67,20 +64,20 @@ pub(super) fn compress(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     };
     let kept: Vec<i64> =
         (0..extents[axis]).zip(condition).filter(|(_, holds)| *holds != 0.0).map(|(at, _)| at).collect();
-    let at = list(emit, &[kept.len() as i64], kept)?;
+    let at = integer_constant(emit, &[kept.len() as i64], kept)?;
     Ok(vec![emit.push(Op::Gather(Gather { axis: axis as i64 }), &[x, at])?])
 }
 
-/// Different parts along an axis, where each stands first, which of them each part is, and how many there are of each.
+/// Returns distinct parts along an axis, their first positions, the inverse index and the counts.
 pub(super) fn unique(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
-    let numbers = elements(emit, x)?;
+    let numbers = small_constant(emit, x)?;
     if numbers.is_empty() {
         return unsupported("different elements among none");
     }
     let mut extents = emit.extents(x)?;
     let axis = match call.optional_int("axis") {
-        Some(axis) => emit.axis(axis, extents.len())?,
+        Some(axis) => emit.resolve_axis(axis, extents.len())?,
         None => {
             extents = vec![numbers.len() as i64];
             0
@@ -104,7 +101,7 @@ pub(super) fn unique(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
             _ => groups.push(vec![place]),
         }
     }
-    if call.int("sorted", 1) == 0 {
+    if call.int_attribute("sorted", 1) == 0 {
         groups.sort_by_key(|group| group[0]);
     }
     let mut found = vec![0; count];
@@ -114,16 +111,16 @@ pub(super) fn unique(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let firsts = groups.iter().map(|group| group[0] as i64).collect();
     let counts = groups.iter().map(|group| group.len() as i64).collect();
     let kept = [groups.len() as i64];
-    let firsts = list(emit, &kept, firsts)?;
+    let firsts = integer_constant(emit, &kept, firsts)?;
     let flat = emit.reshape(x, &extents)?;
     let y = emit.push(Op::Gather(Gather { axis: axis as i64 }), &[flat, firsts])?;
-    Ok(vec![y, firsts, list(emit, &[count as i64], found)?, list(emit, &kept, counts)?])
+    Ok(vec![y, firsts, integer_constant(emit, &[count as i64], found)?, integer_constant(emit, &kept, counts)?])
 }
 
-/// Edges of a box: low and high, of both axes.
+/// Low and high edges of a box, for both axes.
 type Edges = [[f64; 2]; 2];
 
-fn edges(numbers: &[f64], is_centered: bool) -> Edges {
+fn box_edges(numbers: &[f64], is_centered: bool) -> Edges {
     let [a, b, c, d] = [numbers[0], numbers[1], numbers[2], numbers[3]];
     if is_centered {
         [[a - c / 2.0, a + c / 2.0], [b - d / 2.0, b + d / 2.0]]
@@ -132,8 +129,7 @@ fn edges(numbers: &[f64], is_centered: bool) -> Edges {
     }
 }
 
-/// The common area of two boxes as a share of the area that either covers.
-fn overlap(a: &Edges, b: &Edges) -> f64 {
+fn intersection_over_union(a: &Edges, b: &Edges) -> f64 {
     let area = |edges: &Edges| edges.iter().map(|[low, high]| (high - low).max(0.0)).product::<f64>();
     let common = [0, 1].map(|axis| [a[axis][0].max(b[axis][0]), a[axis][1].min(b[axis][1])]);
     let common = area(&common);
@@ -141,12 +137,12 @@ fn overlap(a: &Edges, b: &Edges) -> f64 {
     if common > 0.0 && all > 0.0 { common / all } else { 0.0 }
 }
 
-/// The best boxes of each class that do not cover each other: `batch, class, box` of each.
+/// Returns the best boxes of each class without overlaps, as `batch, class, box`.
 pub(super) fn non_max_suppression(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (boxes, scores) = (call.input(0)?, call.input(1)?);
-    let (numbers, all_scores) = (elements(emit, boxes)?, elements(emit, scores)?);
+    let (numbers, all_scores) = (small_constant(emit, boxes)?, small_constant(emit, scores)?);
     let number = |index: usize, default: Option<f64>, emit: &Emit<'_>| {
-        call.optional(index).map_or(Ok(default), |id| emit.known_number(id, "threshold").map(Some))
+        call.optional_input(index).map_or(Ok(default), |id| emit.known_number(id, "threshold").map(Some))
     };
     let most = number(2, Some(0.0), emit)?.unwrap_or(0.0).max(0.0) as usize;
     let covered = number(3, Some(0.0), emit)?.unwrap_or(0.0);
@@ -160,13 +156,13 @@ pub(super) fn non_max_suppression(emit: &mut Emit<'_>, call: &Call<'_>) -> Outpu
     }
     let count = count as usize;
     if numbers.is_empty() || all_scores.is_empty() {
-        return Ok(vec![list(emit, &[0, 3], Vec::new())?]);
+        return Ok(vec![integer_constant(emit, &[0, 3], Vec::new())?]);
     }
     if count > MAX_BOXES {
         return unsupported(format!("{count} boxes, of which up to {MAX_BOXES} are compared"));
     }
-    let is_centered = call.flag("center_point_box");
-    let all: Vec<Edges> = numbers.chunks_exact(4).map(|numbers| edges(numbers, is_centered)).collect();
+    let is_centered = call.flag_attribute("center_point_box");
+    let all: Vec<Edges> = numbers.chunks_exact(4).map(|numbers| box_edges(numbers, is_centered)).collect();
     let mut rows = Vec::new();
     for (batch, class) in (0..batches).flat_map(|batch| (0..classes).map(move |class| (batch, class))) {
         let first = (batch * classes + class) as usize * count;
@@ -180,33 +176,33 @@ pub(super) fn non_max_suppression(emit: &mut Emit<'_>, call: &Call<'_>) -> Outpu
             if chosen.len() >= most {
                 break;
             }
-            if chosen.iter().all(|&other| overlap(&boxes[place], &boxes[other]) <= covered) {
+            if chosen.iter().all(|&other| intersection_over_union(&boxes[place], &boxes[other]) <= covered) {
                 chosen.push(place);
                 rows.extend([batch, class, place as i64]);
             }
         }
     }
-    Ok(vec![list(emit, &[rows.len() as i64 / 3, 3], rows)?])
+    Ok(vec![integer_constant(emit, &[rows.len() as i64 / 3, 3], rows)?])
 }
 
-/// The bits of elements as those of another type: of constants, and of integers, whose casts keep their bits.
+/// Reinterprets bits: of constants, and of integers whose casts keep their bits.
 pub(super) fn bit_cast(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
-    let code = i32::try_from(call.int("to", 0)).unwrap_or(0);
-    let to = tensor::dtype(code).or_else(|reason| unsupported(format!("it makes a type whose {reason}")))?;
+    let code = i32::try_from(call.int_attribute("to", 0)).unwrap_or(0);
+    let to = tensor::dtype_of_code(code).or_else(|reason| unsupported(format!("it makes a type whose {reason}")))?;
     let ty = emit.ty(x)?;
-    if tensor::narrow(code).is_some() || emit.narrow(x).is_some() {
+    if tensor::narrow_type(code).is_some() || emit.narrow_range(x).is_some() {
         return unsupported("it reinterprets bits of a type that is held in a wider one");
     }
-    if ty.dtype.bytes() != to.bytes() {
+    if ty.dtype.size_bytes() != to.size_bytes() {
         return malformed(format!("bits of {} are not those of one {to}", ty.dtype));
     }
-    if let Some(data) = emit.builder.data(x)
-        && ty.elements().is_some_and(|elements| elements <= MAX_SMALL)
+    if let Some(data) = emit.builder.constant_data(x)
+        && ty.element_count().is_some_and(|elements| elements <= MAX_SMALL)
     {
-        let bytes = reference::constant(&ty, data)?.bytes().to_vec();
+        let bytes = reference::constant_tensor(&ty, data)?.as_bytes().to_vec();
         let made = TensorType { dtype: to, ..ty };
-        return Ok(vec![emit.constant(made, Const::Bytes(Contents::new(bytes)))?]);
+        return Ok(vec![emit.add_constant(made, Const::Bytes(Contents::new(bytes)))?]);
     }
     let is_whole = |dtype: DType| !dtype.is_float() && dtype != DType::Bool;
     if (is_whole(ty.dtype) || ty.dtype == DType::Bool) && is_whole(to) {

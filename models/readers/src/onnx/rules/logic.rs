@@ -44,7 +44,7 @@ binary! {
     bit_xor => BitXor,
 }
 
-pub(super) fn not(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+pub(super) fn logical_not(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![emit.unary(UnaryOp::Not, call.input(0)?)?])
 }
 
@@ -53,7 +53,7 @@ pub(super) fn bit_not(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 }
 
 pub(super) fn bit_shift(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let function = match call.text("direction") {
+    let function = match call.text_attribute("direction") {
         Some("LEFT") => BinaryOp::ShiftLeft,
         Some("RIGHT") => BinaryOp::ShiftRight,
         other => return malformed(format!("`direction` is {other:?}")),
@@ -63,8 +63,8 @@ pub(super) fn bit_shift(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let is_signed = matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64);
     if function == BinaryOp::ShiftRight && is_signed {
         // A negative number of places shifts everything out.
-        let zero = emit.scalar(dtype, 0.0)?;
-        let all = emit.scalar(dtype, (8 * dtype.bytes() - 1) as f64)?;
+        let zero = emit.add_scalar(dtype, 0.0)?;
+        let all = emit.add_scalar(dtype, (8 * dtype.size_bytes() - 1) as f64)?;
         let is_negative = emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[places, zero])?;
         places = emit.push(Op::Where(Where {}), &[is_negative, all, places])?;
     }
@@ -76,10 +76,11 @@ pub(super) fn is_nan(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 }
 
 pub(super) fn is_inf(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let (negative, positive) = (call.int("detect_negative", 1) != 0, call.int("detect_positive", 1) != 0);
+    let (negative, positive) =
+        (call.int_attribute("detect_negative", 1) != 0, call.int_attribute("detect_positive", 1) != 0);
     Ok(vec![emit.unary(UnaryOp::IsInf { negative, positive }, call.input(0)?)?])
 }
 
-pub(super) fn choose(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+pub(super) fn select_where(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![emit.push(Op::Where(Where {}), &[call.input(0)?, call.input(1)?, call.input(2)?])?])
 }

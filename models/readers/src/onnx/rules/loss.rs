@@ -1,6 +1,6 @@
 //! Losses of classes, as files that were exported for training hold them.
 
-use super::reduce::over;
+use super::reduce::reduce_over;
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed};
 use models::graph::ValueId;
@@ -9,7 +9,7 @@ use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// `scores[n, c, d…], labels[n, d…], weights[c]`, and the logarithms of the probabilities as the second result.
+/// `scores[n, c, d…], labels[n, d…], weights[c]`; the second result is the log-probabilities.
 pub(super) fn cross_entropy(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let logarithms = emit.push(Op::Softmax(Softmax { axis: 1, log: true }), &[call.input(0)?])?;
     Ok(vec![of_logarithms(emit, call, logarithms)?, logarithms])
@@ -27,14 +27,14 @@ fn of_logarithms(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId) -> Outcome<Va
     }
     let (mut safe, mut counts) = (labels, None);
     if let Some(ignored) = call.optional_int("ignore_index") {
-        let ignored = emit.scalar(DType::I64, ignored as f64)?;
+        let ignored = emit.add_scalar(DType::I64, ignored as f64)?;
         let is_ignored = emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[labels, ignored])?;
-        let first = emit.scalar(DType::I64, 0.0)?;
+        let first = emit.add_scalar(DType::I64, 0.0)?;
         safe = emit.push(Op::Where(Where {}), &[is_ignored, first, labels])?;
-        let (none, all) = (emit.scalar(dtype, 0.0)?, emit.scalar(dtype, 1.0)?);
+        let (none, all) = (emit.add_scalar(dtype, 0.0)?, emit.add_scalar(dtype, 1.0)?);
         counts = Some(emit.push(Op::Where(Where {}), &[is_ignored, none, all])?);
     }
-    if let Some(weights) = call.optional(2) {
+    if let Some(weights) = call.optional_input(2) {
         let own = emit.push(Op::Gather(Gather { axis: 0 }), &[weights, safe])?;
         counts = Some(match counts {
             Some(counts) => emit.binary(BinaryOp::Mul, counts, own)?,
@@ -51,14 +51,14 @@ fn of_logarithms(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId) -> Outcome<Va
         loss = emit.binary(BinaryOp::Mul, loss, counts)?;
     }
     let all: Vec<usize> = (0..shape.len()).collect();
-    match (call.text("reduction").unwrap_or("mean"), counts) {
+    match (call.text_attribute("reduction").unwrap_or("mean"), counts) {
         ("none", _) => Ok(loss),
-        ("sum", _) => over(emit, loss, ReduceOp::Sum, all, false),
-        ("mean", None) => over(emit, loss, ReduceOp::Mean, all, false),
+        ("sum", _) => reduce_over(emit, loss, ReduceOp::Sum, all, false),
+        ("mean", None) => reduce_over(emit, loss, ReduceOp::Mean, all, false),
         ("mean", Some(counts)) => {
             // Not every label counts as much.
-            let sum = over(emit, loss, ReduceOp::Sum, all.clone(), false)?;
-            let count = over(emit, counts, ReduceOp::Sum, all, false)?;
+            let sum = reduce_over(emit, loss, ReduceOp::Sum, all.clone(), false)?;
+            let count = reduce_over(emit, counts, ReduceOp::Sum, all, false)?;
             emit.binary(BinaryOp::Div, sum, count)
         }
         (other, _) => malformed(format!("`reduction` is `{other}`")),

@@ -27,14 +27,14 @@ use super::call::Call;
 use crate::{Emit, Outcome};
 use models::graph::ValueId;
 
-/// Adds a node to the graph and answers with its outputs; trailing ones may be left out.
+/// Adds a node to the graph and returns its outputs; trailing ones may be omitted.
 pub(super) type Rule = fn(&mut Emit<'_>, &Call<'_>) -> Outcome<Vec<ValueId>>;
 
-/// The rule of an operator of a domain, of which the default one has no name.
-pub(super) fn rule(domain: &str, operator: &str) -> Option<Rule> {
+/// Returns the rule of an operator; the default domain is empty.
+pub(super) fn find_rule(domain: &str, operator: &str) -> Option<Rule> {
     match domain {
         "" => look_up(RULES, operator),
-        microsoft::DOMAIN => microsoft::rule(operator),
+        microsoft::DOMAIN => microsoft::find_rule(operator),
         _ => None,
     }
 }
@@ -50,7 +50,7 @@ const RULES: &[(&str, Rule)] = &[
     ("Acos", pointwise::acos),
     ("Acosh", pointwise::acosh),
     ("Add", pointwise::add),
-    ("AffineGrid", grid::affine),
+    ("AffineGrid", grid::affine_grid),
     ("And", logic::and),
     ("ArgMax", reduce::arg_max),
     ("ArgMin", reduce::arg_min),
@@ -67,7 +67,7 @@ const RULES: &[(&str, Rule)] = &[
     ("BitwiseNot", logic::bit_not),
     ("BitwiseOr", logic::bit_or),
     ("BitwiseXor", logic::bit_xor),
-    ("BlackmanWindow", signal::blackman),
+    ("BlackmanWindow", signal::blackman_window),
     ("Cast", pointwise::cast),
     ("CastLike", pointwise::cast_like),
     ("CausalConvWithState", state::causal_conv),
@@ -89,7 +89,7 @@ const RULES: &[(&str, Rule)] = &[
     ("CumSum", reduce::cum_sum),
     ("DFT", signal::dft),
     ("DepthToSpace", movement::depth_to_space),
-    ("DequantizeLinear", quantise::dequantize),
+    ("DequantizeLinear", quantise::dequantize_linear),
     ("Div", pointwise::div),
     ("Dropout", pointwise::dropout),
     ("DynamicQuantizeLinear", quantise::dynamic_quantize),
@@ -102,7 +102,7 @@ const RULES: &[(&str, Rule)] = &[
     ("EyeLike", lookup::eye_like),
     ("Flatten", movement::flatten),
     ("Floor", pointwise::floor),
-    ("GRU", recurrent::gru),
+    ("GRU", recurrent::gru_layer),
     ("Gather", lookup::gather),
     ("GatherElements", lookup::gather_elements),
     ("GatherND", lookup::gather_nd),
@@ -113,10 +113,10 @@ const RULES: &[(&str, Rule)] = &[
     ("GlobalMaxPool", window::global_max_pool),
     ("Greater", logic::greater),
     ("GreaterOrEqual", logic::greater_or_equal),
-    ("GridSample", grid::sample),
+    ("GridSample", grid::grid_sample),
     ("GroupNormalization", normalise::group_norm),
-    ("HammingWindow", signal::hamming),
-    ("HannWindow", signal::hann),
+    ("HammingWindow", signal::hamming_window),
+    ("HannWindow", signal::hann_window),
     ("HardSigmoid", pointwise::hard_sigmoid),
     ("HardSwish", pointwise::hard_swish),
     ("Hardmax", reduce::hard_max),
@@ -125,7 +125,7 @@ const RULES: &[(&str, Rule)] = &[
     ("IsInf", logic::is_inf),
     ("IsNaN", logic::is_nan),
     ("LRN", normalise::lrn),
-    ("LSTM", recurrent::lstm),
+    ("LSTM", recurrent::lstm_layer),
     ("LayerNormalization", normalise::layer_norm),
     ("LeakyRelu", pointwise::leaky_relu),
     ("Less", logic::less),
@@ -137,20 +137,20 @@ const RULES: &[(&str, Rule)] = &[
     ("LpPool", window::lp_pool),
     ("MatMul", contraction::mat_mul),
     ("MatMulInteger", quantise::mat_mul_integer),
-    ("Max", pointwise::max),
+    ("Max", pointwise::max_inputs),
     ("MaxPool", window::max_pool),
-    ("Mean", pointwise::mean),
+    ("Mean", pointwise::mean_inputs),
     ("MeanVarianceNormalization", normalise::mean_variance_norm),
-    ("MelWeightMatrix", signal::mel),
-    ("Min", pointwise::min),
+    ("MelWeightMatrix", signal::mel_weights),
+    ("Min", pointwise::min_inputs),
     ("Mish", pointwise::mish),
-    ("Mod", pointwise::modulo),
+    ("Mod", pointwise::modulo_op),
     ("Mul", pointwise::mul),
     ("Neg", pointwise::neg),
     ("NegativeLogLikelihoodLoss", loss::negative_log_likelihood),
     ("NonMaxSuppression", known::non_max_suppression),
     ("NonZero", known::non_zero),
-    ("Not", logic::not),
+    ("Not", logic::logical_not),
     ("OneHot", lookup::one_hot),
     ("Or", logic::or),
     ("PRelu", pointwise::p_relu),
@@ -158,10 +158,10 @@ const RULES: &[(&str, Rule)] = &[
     ("Pow", pointwise::pow),
     ("QLinearConv", quantise::linear_conv),
     ("QLinearMatMul", quantise::linear_mat_mul),
-    ("QuantizeLinear", quantise::quantize),
+    ("QuantizeLinear", quantise::quantize_linear),
     ("RMSNormalization", normalise::rms_norm),
-    ("RNN", recurrent::rnn),
-    ("Range", lookup::range),
+    ("RNN", recurrent::rnn_layer),
+    ("Range", lookup::integer_range),
     ("Reciprocal", pointwise::reciprocal),
     ("ReduceL1", reduce::l1),
     ("ReduceL2", reduce::l2),
@@ -178,7 +178,7 @@ const RULES: &[(&str, Rule)] = &[
     ("Resize", resize::resize),
     ("ReverseSequence", state::reverse_sequence),
     ("RoiAlign", regions::roi_align),
-    ("RotaryEmbedding", attention::rotary),
+    ("RotaryEmbedding", attention::rotary_embedding),
     ("Round", pointwise::round),
     ("STFT", signal::stft),
     ("Scatter", lookup::scatter_elements),
@@ -203,7 +203,7 @@ const RULES: &[(&str, Rule)] = &[
     ("Sqrt", pointwise::sqrt),
     ("Squeeze", movement::squeeze),
     ("Sub", pointwise::sub),
-    ("Sum", pointwise::sum),
+    ("Sum", pointwise::sum_all_inputs),
     ("SwiGLU", pointwise::swi_glu),
     ("Swish", pointwise::swish),
     ("Tan", pointwise::tan),
@@ -213,16 +213,15 @@ const RULES: &[(&str, Rule)] = &[
     ("Tile", movement::tile),
     ("TopK", reduce::top_k),
     ("Transpose", movement::transpose),
-    ("Trilu", lookup::trilu),
+    ("Trilu", lookup::keep_triangle),
     ("Unique", known::unique),
     ("Unsqueeze", movement::unsqueeze),
     ("Upsample", resize::upsample),
-    ("Where", logic::choose),
+    ("Where", logic::select_where),
     ("Xor", logic::xor),
 ];
 
-/// Why an operator has no rule.
-pub(super) fn reason(domain: &str, operator: &str) -> String {
+pub(super) fn refusal_reason(domain: &str, operator: &str) -> String {
     let reason = match domain {
         "" => standard_reason(operator),
         "com.microsoft.nchwc" => {
@@ -234,7 +233,7 @@ pub(super) fn reason(domain: &str, operator: &str) -> String {
         _ => {
             return format!(
                 "operators of the domain `{}` are not known; export the model with this one as a function of standard operators",
-                crate::shown(domain)
+                crate::escape_name(domain)
             );
         }
     };

@@ -8,27 +8,27 @@ use models::operators::{Border, BorderPad, Expand, Flatten, Op, Slice, Tile, Tra
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// Integers that were an attribute before a version of the operator set, and are an input since.
-pub(super) fn integers(
+/// Reads integers that were an attribute before operator set `since`, and an input after.
+pub(super) fn integer_list(
     emit: &Emit<'_>,
     call: &Call<'_>,
     name: &str,
     (index, since): (usize, i64),
 ) -> Outcome<Option<Vec<i64>>> {
     if call.opset < since {
-        return Ok(call.ints(name));
+        return Ok(call.int_list(name));
     }
-    call.optional(index).map(|id| emit.known_integers(id, name)).transpose()
+    call.optional_input(index).map(|id| emit.known_integers(id, name)).transpose()
 }
 
 pub(super) fn reshape(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
-    let Some(shape) = integers(emit, call, "shape", (1, 5))? else { return malformed("it has no `shape`") };
+    let Some(shape) = integer_list(emit, call, "shape", (1, 5))? else { return malformed("it has no `shape`") };
     let extents = emit.extents(x)?;
     let mut wanted = Vec::with_capacity(shape.len());
     for (index, &extent) in shape.iter().enumerate() {
         wanted.push(match (extent, extents.get(index)) {
-            (0, _) if call.flag("allowzero") => 0,
+            (0, _) if call.flag_attribute("allowzero") => 0,
             (0, Some(kept)) => *kept,
             (0, None) => return malformed(format!("0 keeps dimension {index}, the data has {}", extents.len())),
             (extent, _) => extent,
@@ -49,7 +49,7 @@ pub(super) fn reshape(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 pub(super) fn flatten(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let rank = emit.rank(x)? as i64;
-    let axis = call.int("axis", 1);
+    let axis = call.int_attribute("axis", 1);
     let axis = if axis < 0 { axis.saturating_add(rank) } else { axis };
     Ok(vec![emit.push(Op::Flatten(Flatten { axis }), &[x])?])
 }
@@ -57,7 +57,7 @@ pub(super) fn flatten(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 pub(super) fn transpose(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let rank = emit.rank(x)? as i64;
-    let permutation = call.ints("perm").unwrap_or_else(|| (0..rank).rev().collect());
+    let permutation = call.int_list("perm").unwrap_or_else(|| (0..rank).rev().collect());
     Ok(vec![emit.push(Op::Transpose(Transpose { permutation }), &[x])?])
 }
 
@@ -65,10 +65,10 @@ pub(super) fn squeeze(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let extents = emit.extents(x)?;
     let mut is_dropped: Vec<bool> = extents.iter().map(|&extent| extent == 1).collect();
-    if let Some(axes) = integers(emit, call, "axes", (1, 13))? {
+    if let Some(axes) = integer_list(emit, call, "axes", (1, 13))? {
         is_dropped.fill(false);
         for axis in axes {
-            let axis = emit.axis(axis, extents.len())?;
+            let axis = emit.resolve_axis(axis, extents.len())?;
             if extents[axis] != 1 {
                 return malformed(format!("dimension {axis} has extent {}, not 1", extents[axis]));
             }
@@ -81,12 +81,12 @@ pub(super) fn squeeze(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 
 pub(super) fn unsqueeze(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
-    let Some(axes) = integers(emit, call, "axes", (1, 13))? else { return malformed("it has no `axes`") };
+    let Some(axes) = integer_list(emit, call, "axes", (1, 13))? else { return malformed("it has no `axes`") };
     let extents = emit.extents(x)?;
     let rank = extents.len() + axes.len();
     let mut is_new = vec![false; rank];
     for axis in axes {
-        if std::mem::replace(&mut is_new[emit.axis(axis, rank)?], true) {
+        if std::mem::replace(&mut is_new[emit.resolve_axis(axis, rank)?], true) {
             return malformed(format!("axis {axis} is named twice"));
         }
     }
@@ -97,21 +97,21 @@ pub(super) fn unsqueeze(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 
 pub(super) fn concat(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let inputs = call.all_inputs()?;
-    let axis = emit.axis(call.int("axis", 1), emit.rank(inputs[0])?)?;
-    Ok(vec![emit.concat(&inputs, axis)?])
+    let axis = emit.resolve_axis(call.int_attribute("axis", 1), emit.rank(inputs[0])?)?;
+    Ok(vec![emit.concat_parts(&inputs, axis)?])
 }
 
-/// Crops or pads axes around their middle to wanted extents.
+/// Crops or pads axes around their centre to the given extents.
 pub(super) fn center_crop_pad(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let mut x = call.input(0)?;
     let rank = emit.rank(x)?;
     let shape = emit.known_integers(call.input(1)?, "shape")?;
-    let axes = call.ints("axes").unwrap_or_else(|| (0..rank as i64).collect());
+    let axes = call.int_list("axes").unwrap_or_else(|| (0..rank as i64).collect());
     if axes.len() != shape.len() || shape.iter().any(|&extent| extent < 0) {
         return malformed(format!("`shape` is {shape:?} for the axes {axes:?}"));
     }
     for (axis, wanted) in axes.into_iter().zip(shape) {
-        let axis = emit.axis(axis, rank)?;
+        let axis = emit.resolve_axis(axis, rank)?;
         let extent = emit.extents(x)?[axis];
         if extent >= wanted {
             let head = (extent - wanted) / 2;
@@ -129,12 +129,12 @@ pub(super) fn center_crop_pad(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 pub(super) fn split(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let extents = emit.extents(x)?;
-    let axis = emit.axis(call.int("axis", 0), extents.len())?;
+    let axis = emit.resolve_axis(call.int_attribute("axis", 0), extents.len())?;
     let count = call.node.output.len() as i64;
-    let parts = match integers(emit, call, "split", (1, 13))? {
+    let parts = match integer_list(emit, call, "split", (1, 13))? {
         Some(parts) => parts,
         None => {
-            if call.int("num_outputs", count) != count || count < 1 {
+            if call.int_attribute("num_outputs", count) != count || count < 1 {
                 return malformed(format!("`num_outputs` differs from its {count} outputs"));
             }
             // All parts are equal, but for a smaller last one.
@@ -161,13 +161,14 @@ pub(super) fn slice(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let extents = emit.extents(x)?;
     let rank = extents.len();
-    let (Some(starts), Some(ends)) = (integers(emit, call, "starts", (1, 10))?, integers(emit, call, "ends", (2, 10))?)
+    let (Some(starts), Some(ends)) =
+        (integer_list(emit, call, "starts", (1, 10))?, integer_list(emit, call, "ends", (2, 10))?)
     else {
         return malformed("it has no `starts` or no `ends`");
     };
-    let axes = integers(emit, call, "axes", (3, 10))?.unwrap_or_else(|| (0..starts.len() as i64).collect());
+    let axes = integer_list(emit, call, "axes", (3, 10))?.unwrap_or_else(|| (0..starts.len() as i64).collect());
     let steps = match call.opset {
-        10.. => integers(emit, call, "steps", (4, 10))?.unwrap_or_else(|| vec![1; starts.len()]),
+        10.. => integer_list(emit, call, "steps", (4, 10))?.unwrap_or_else(|| vec![1; starts.len()]),
         _ => vec![1; starts.len()],
     };
     if [ends.len(), axes.len(), steps.len()] != [starts.len(); 3] {
@@ -175,7 +176,7 @@ pub(super) fn slice(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     }
     let mut cuts = Vec::new();
     for index in 0..starts.len() {
-        let axis = emit.axis(axes[index], rank)?;
+        let axis = emit.resolve_axis(axes[index], rank)?;
         let (extent, step) = (extents[axis], steps[index]);
         if step == 0 {
             return malformed("a step is 0");
@@ -205,13 +206,13 @@ pub(super) fn pad(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let extents = emit.extents(x)?;
     let rank = extents.len();
-    let Some(given) = integers(emit, call, "pads", (1, 11))? else { return malformed("it has no `pads`") };
-    let value = match call.optional(2).filter(|_| call.opset >= 11) {
+    let Some(given) = integer_list(emit, call, "pads", (1, 11))? else { return malformed("it has no `pads`") };
+    let value = match call.optional_input(2).filter(|_| call.opset >= 11) {
         Some(value) => emit.known_number(value, "constant_value")?,
-        None if call.opset < 11 => call.float("value", 0.0),
+        None if call.opset < 11 => call.float_attribute("value", 0.0),
         None => 0.0,
     };
-    let axes = match call.optional(3).filter(|_| call.opset >= 18) {
+    let axes = match call.optional_input(3).filter(|_| call.opset >= 18) {
         Some(axes) => emit.known_integers(axes, "axes")?,
         None => (0..rank as i64).collect(),
     };
@@ -220,7 +221,7 @@ pub(super) fn pad(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     }
     let mut pads = vec![0; 2 * rank];
     for (index, axis) in axes.iter().enumerate() {
-        let axis = emit.axis(*axis, rank)?;
+        let axis = emit.resolve_axis(*axis, rank)?;
         pads[axis] = given[index];
         pads[axis + rank] = given[index + axes.len()];
     }
@@ -237,7 +238,7 @@ pub(super) fn pad(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     if pads.iter().all(|&pad| pad == 0) {
         return Ok(vec![y]);
     }
-    match call.text("mode").unwrap_or("constant") {
+    match call.text_attribute("mode").unwrap_or("constant") {
         "constant" => Ok(vec![emit.pad(y, &pads, value)?]),
         "reflect" => Ok(vec![emit.push(Op::BorderPad(BorderPad { border: Border::Reflect, pads }), &[y])?]),
         "edge" => Ok(vec![emit.push(Op::BorderPad(BorderPad { border: Border::Edge, pads }), &[y])?]),
@@ -260,15 +261,19 @@ pub(super) fn tile(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 }
 
 pub(super) fn depth_to_space(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let (x, block, order) = (call.input(0)?, call.int("blocksize", 0), depth_order(call));
+    let (x, block, order) = (call.input(0)?, call.int_attribute("blocksize", 0), depth_order(call));
     Ok(vec![compose::depth_to_space(&mut emit.builder, x, block, order)?])
 }
 
 pub(super) fn space_to_depth(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let (x, block, order) = (call.input(0)?, call.int("blocksize", 0), depth_order(call));
+    let (x, block, order) = (call.input(0)?, call.int_attribute("blocksize", 0), depth_order(call));
     Ok(vec![compose::space_to_depth(&mut emit.builder, x, block, order)?])
 }
 
 fn depth_order(call: &Call<'_>) -> DepthOrder {
-    if call.text("mode").unwrap_or("DCR") == "DCR" { DepthOrder::BlockFirst } else { DepthOrder::ChannelFirst }
+    if call.text_attribute("mode").unwrap_or("DCR") == "DCR" {
+        DepthOrder::BlockFirst
+    } else {
+        DepthOrder::ChannelFirst
+    }
 }

@@ -1,6 +1,6 @@
 //! Normalisations.
 
-use super::reduce::over;
+use super::reduce::reduce_over;
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 pub(super) fn batch_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     call.expect_int("spatial", 1)?;
-    if call.flag("training_mode") {
+    if call.flag_attribute("training_mode") {
         return of_own_statistics(emit, call);
     }
     let x = call.input(0)?;
@@ -22,10 +22,10 @@ pub(super) fn batch_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<Va
         // Statistics may be wider than the data.
         inputs.push(emit.cast(call.input(index)?, dtype)?);
     }
-    Ok(vec![emit.push(Op::BatchNorm(BatchNorm { epsilon: call.float("epsilon", 1e-5) }), &inputs)?])
+    Ok(vec![emit.push(Op::BatchNorm(BatchNorm { epsilon: call.float_attribute("epsilon", 1e-5) }), &inputs)?])
 }
 
-/// In training the statistics are those of the data, and those that run on are results.
+/// Training mode: normalises by batch statistics and also returns the running ones.
 fn of_own_statistics(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let x = call.input(0)?;
     let (rank, dtype) = (emit.rank(x)?, emit.dtype(x)?);
@@ -33,16 +33,16 @@ fn of_own_statistics(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueI
         return malformed(format!("{} has no channels", emit.ty(x)?));
     }
     let axes: Vec<usize> = (0..rank).filter(|&axis| axis != 1).collect();
-    let mean = over(emit, x, ReduceOp::Mean, axes.clone(), true)?;
+    let mean = reduce_over(emit, x, ReduceOp::Mean, axes.clone(), true)?;
     let centred = emit.binary(BinaryOp::Sub, x, mean)?;
     let squares = emit.unary(UnaryOp::Square, centred)?;
-    let variance = over(emit, squares, ReduceOp::Mean, axes, false)?;
+    let variance = reduce_over(emit, squares, ReduceOp::Mean, axes, false)?;
     let channels = emit.extents(variance)?;
     let mean = emit.reshape(mean, &channels)?;
     let (scale, shift) = (emit.cast(call.input(1)?, dtype)?, emit.cast(call.input(2)?, dtype)?);
-    let op = Op::BatchNorm(BatchNorm { epsilon: call.float("epsilon", 1e-5) });
+    let op = Op::BatchNorm(BatchNorm { epsilon: call.float_attribute("epsilon", 1e-5) });
     let mut outputs = vec![emit.push(op, &[x, scale, shift, mean, variance])?];
-    let momentum = call.float("momentum", 0.9);
+    let momentum = call.float_attribute("momentum", 0.9);
     for (index, own) in [(3, mean), (4, variance)] {
         let before = call.input(index)?;
         let own = emit.cast(own, emit.dtype(before)?)?;
@@ -56,29 +56,28 @@ fn of_own_statistics(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueI
 pub(super) fn layer_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let x = call.input(0)?;
     let extents = emit.extents(x)?;
-    let axis = emit.axis(call.int("axis", -1), extents.len())?;
-    let epsilon = call.float("epsilon", 1e-5);
+    let axis = emit.resolve_axis(call.int_attribute("axis", -1), extents.len())?;
+    let epsilon = call.float_attribute("epsilon", 1e-5);
     let dtype = emit.dtype(x)?;
-    let scale = spread(emit, call.input(1)?, &extents[axis..])?;
-    let shift = match call.optional(2) {
-        Some(shift) => spread(emit, shift, &extents[axis..])?,
-        None => emit.filled(dtype, &extents[axis..], 0.0)?,
+    let scale = broadcast_to(emit, call.input(1)?, &extents[axis..])?;
+    let shift = match call.optional_input(2) {
+        Some(shift) => broadcast_to(emit, shift, &extents[axis..])?,
+        None => emit.add_filled(dtype, &extents[axis..], 0.0)?,
     };
     let mut outputs = vec![emit.push(Op::LayerNorm(LayerNorm { axis: axis as i64, epsilon }), &[x, scale, shift])?];
     if call.has_output(1) || call.has_output(2) {
         let axes: Vec<usize> = (axis..extents.len()).collect();
-        let mean = over(emit, x, ReduceOp::Mean, axes.clone(), true)?;
+        let mean = reduce_over(emit, x, ReduceOp::Mean, axes.clone(), true)?;
         let centred = emit.binary(BinaryOp::Sub, x, mean)?;
         let squares = emit.unary(UnaryOp::Square, centred)?;
-        let variance = over(emit, squares, ReduceOp::Mean, axes, true)?;
+        let variance = reduce_over(emit, squares, ReduceOp::Mean, axes, true)?;
         let variance = emit.binary_with(BinaryOp::Add, variance, epsilon)?;
         outputs.extend([mean, emit.unary(UnaryOp::Rsqrt, variance)?]);
     }
     Ok(outputs)
 }
 
-/// A scale or a shift repeated to the shape it broadcasts to.
-pub(super) fn spread(emit: &mut Emit<'_>, id: ValueId, extents: &[i64]) -> Outcome<ValueId> {
+pub(super) fn broadcast_to(emit: &mut Emit<'_>, id: ValueId, extents: &[i64]) -> Outcome<ValueId> {
     if emit.extents(id)? == extents {
         return Ok(id);
     }
@@ -91,22 +90,22 @@ pub(super) fn spread(emit: &mut Emit<'_>, id: ValueId, extents: &[i64]) -> Outco
 pub(super) fn rms_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let x = call.input(0)?;
     let extents = emit.extents(x)?;
-    let axis = emit.axis(call.int("axis", -1), extents.len())?;
-    let scale = spread(emit, call.input(1)?, &extents[axis..])?;
-    let op = Op::RmsNorm(RmsNorm { axis: axis as i64, epsilon: call.float("epsilon", 1e-5) });
+    let axis = emit.resolve_axis(call.int_attribute("axis", -1), extents.len())?;
+    let scale = broadcast_to(emit, call.input(1)?, &extents[axis..])?;
+    let op = Op::RmsNorm(RmsNorm { axis: axis as i64, epsilon: call.float_attribute("epsilon", 1e-5) });
     Ok(vec![emit.push(op, &[x, scale])?])
 }
 
 pub(super) fn instance_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let x = call.input(0)?;
     let groups = emit.extents(x)?.get(1).copied().unwrap_or(1);
-    let op = Op::GroupNorm(GroupNorm { groups, epsilon: call.float("epsilon", 1e-5) });
+    let op = Op::GroupNorm(GroupNorm { groups, epsilon: call.float_attribute("epsilon", 1e-5) });
     Ok(vec![emit.push(op, &[x, call.input(1)?, call.input(2)?])?])
 }
 
 pub(super) fn group_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let x = call.input(0)?;
-    let groups = call.int("num_groups", 0);
+    let groups = call.int_attribute("num_groups", 0);
     let channels = emit.extents(x)?.get(1).copied().unwrap_or(1);
     if groups < 1 || channels % groups != 0 {
         return malformed(format!("{groups} groups do not divide {channels} channels"));
@@ -122,27 +121,29 @@ pub(super) fn group_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<Va
         }
         inputs.push(vector);
     }
-    Ok(vec![emit.push(Op::GroupNorm(GroupNorm { groups, epsilon: call.float("epsilon", 1e-5) }), &inputs)?])
+    Ok(vec![emit.push(Op::GroupNorm(GroupNorm { groups, epsilon: call.float_attribute("epsilon", 1e-5) }), &inputs)?])
 }
 
 pub(super) fn mean_variance_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let x = call.input(0)?;
     let rank = emit.rank(x)?;
-    let axes = call.ints("axes").unwrap_or_else(|| vec![0, 2, 3]);
-    let axes = axes.iter().map(|&axis| Ok(emit.axis(axis, rank)? as i64)).collect::<Outcome<BTreeSet<i64>>>()?;
+    let axes = call.int_list("axes").unwrap_or_else(|| vec![0, 2, 3]);
+    let axes =
+        axes.iter().map(|&axis| Ok(emit.resolve_axis(axis, rank)? as i64)).collect::<Outcome<BTreeSet<i64>>>()?;
     let op = Op::MeanVarianceNorm(MeanVarianceNorm { axes: axes.into_iter().collect(), epsilon: 1e-9 });
     Ok(vec![emit.push(op, &[x])?])
 }
 
 pub(super) fn lp_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let x = call.input(0)?;
-    let axis = emit.axis(call.int("axis", -1), emit.rank(x)?)? as i64;
-    Ok(vec![emit.push(Op::LpNorm(LpNorm { axis, order: call.int("p", 2) }), &[x])?])
+    let axis = emit.resolve_axis(call.int_attribute("axis", -1), emit.rank(x)?)? as i64;
+    Ok(vec![emit.push(Op::LpNorm(LpNorm { axis, order: call.int_attribute("p", 2) }), &[x])?])
 }
 
 pub(super) fn lrn(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
-    let (alpha, beta, bias) = (call.float("alpha", 1e-4), call.float("beta", 0.75), call.float("bias", 1.0));
-    Ok(vec![emit.push(Op::Lrn(Lrn { size: call.int("size", 0), alpha, beta, bias }), &[call.input(0)?])?])
+    let (alpha, beta, bias) =
+        (call.float_attribute("alpha", 1e-4), call.float_attribute("beta", 0.75), call.float_attribute("bias", 1.0));
+    Ok(vec![emit.push(Op::Lrn(Lrn { size: call.int_attribute("size", 0), alpha, beta, bias }), &[call.input(0)?])?])
 }
 
 pub(super) fn softmax(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
@@ -154,14 +155,14 @@ pub(super) fn log_softmax(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<V
 }
 
 fn of_node(emit: &mut Emit<'_>, call: &Call<'_>, log: bool) -> Outcome<Vec<ValueId>> {
-    let axis = call.int("axis", if call.opset < 13 { 1 } else { -1 });
-    Ok(vec![exponential(emit, call.input(0)?, axis, call.opset, log)?])
+    let axis = call.int_attribute("axis", if call.opset < 13 { 1 } else { -1 });
+    Ok(vec![softmax_of_opset(emit, call.input(0)?, axis, call.opset, log)?])
 }
 
-/// The softmax of a version of the operator set, or its logarithm.
-pub(super) fn exponential(emit: &mut Emit<'_>, x: ValueId, axis: i64, opset: i64, log: bool) -> Outcome<ValueId> {
+/// Softmax or log-softmax, as an operator set version defines it.
+pub(super) fn softmax_of_opset(emit: &mut Emit<'_>, x: ValueId, axis: i64, opset: i64, log: bool) -> Outcome<ValueId> {
     let extents = emit.extents(x)?;
-    let axis = emit.axis(axis, extents.len())?;
+    let axis = emit.resolve_axis(axis, extents.len())?;
     if opset >= 13 || axis + 1 == extents.len() {
         return emit.push(Op::Softmax(Softmax { axis: axis as i64, log }), &[x]);
     }

@@ -70,34 +70,34 @@ fn binary(emit: &mut Emit<'_>, call: &Call<'_>, function: BinaryOp) -> Outputs {
     Ok(vec![emit.binary(function, a, b)?])
 }
 
-/// Two operands; before version 7 the second one could say at which dimension of the first it begins.
+/// Returns two operands; before version 7, an attribute could align the second one with an axis.
 pub(super) fn operands(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<(ValueId, ValueId)> {
     let (a, b) = (call.input(0)?, call.input(1)?);
     let Some(axis) = call.optional_int("axis").filter(|_| call.opset < 7) else { return Ok((a, b)) };
-    let axis = emit.axis(axis, emit.rank(a)?)?;
+    let axis = emit.resolve_axis(axis, emit.rank(a)?)?;
     let mut extents = emit.extents(b)?;
     extents.resize(extents.len().max(emit.rank(a)? - axis), 1);
     Ok((a, emit.reshape(b, &extents)?))
 }
 
-pub(super) fn max(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    Ok(vec![chain(emit, call, BinaryOp::Max)?])
+pub(super) fn max_inputs(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    Ok(vec![chain_binary(emit, call, BinaryOp::Max)?])
 }
 
-pub(super) fn min(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    Ok(vec![chain(emit, call, BinaryOp::Min)?])
+pub(super) fn min_inputs(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    Ok(vec![chain_binary(emit, call, BinaryOp::Min)?])
 }
 
-pub(super) fn sum(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    Ok(vec![chain(emit, call, BinaryOp::Add)?])
+pub(super) fn sum_all_inputs(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    Ok(vec![chain_binary(emit, call, BinaryOp::Add)?])
 }
 
-pub(super) fn mean(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let sum = chain(emit, call, BinaryOp::Add)?;
+pub(super) fn mean_inputs(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let sum = chain_binary(emit, call, BinaryOp::Add)?;
     Ok(vec![emit.binary_with(BinaryOp::Div, sum, call.inputs.len() as f64)?])
 }
 
-fn chain(emit: &mut Emit<'_>, call: &Call<'_>, function: BinaryOp) -> Outcome<ValueId> {
+fn chain_binary(emit: &mut Emit<'_>, call: &Call<'_>, function: BinaryOp) -> Outcome<ValueId> {
     let inputs = call.all_inputs()?;
     inputs[1..].iter().try_fold(inputs[0], |sum, &next| emit.binary(function, sum, next))
 }
@@ -108,43 +108,44 @@ pub(super) fn identity(_: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 
 pub(super) fn dropout(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
-    if let Some(training) = call.optional(2)
+    if let Some(training) = call.optional_input(2)
         && emit.known_number(training, "training_mode")? != 0.0
     {
-        let ratio = call.optional(1).map_or(Ok(0.5), |ratio| emit.known_number(ratio, "ratio"))?;
+        let ratio = call.optional_input(1).map_or(Ok(0.5), |ratio| emit.known_number(ratio, "ratio"))?;
         if ratio != 0.0 {
             return malformed("it drops elements; only a model for inference can be read");
         }
     }
-    let mask = emit.filled(DType::Bool, &emit.extents(x)?, 1.0)?;
+    let mask = emit.add_filled(DType::Bool, &emit.extents(x)?, 1.0)?;
     Ok(vec![x, mask])
 }
 
 pub(super) fn cast(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
-    let code = i32::try_from(call.int("to", 0)).unwrap_or(0);
-    let to = tensor::dtype(code).or_else(|reason| crate::unsupported(format!("it casts to a type whose {reason}")))?;
-    Ok(vec![narrow::cast(emit, call, x, to, tensor::narrow(code))?])
+    let code = i32::try_from(call.int_attribute("to", 0)).unwrap_or(0);
+    let to = tensor::dtype_of_code(code)
+        .or_else(|reason| crate::unsupported(format!("it casts to a type whose {reason}")))?;
+    Ok(vec![narrow::cast_narrow(emit, call, x, to, tensor::narrow_type(code))?])
 }
 
 pub(super) fn cast_like(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let like = call.input(1)?;
-    Ok(vec![narrow::cast(emit, call, call.input(0)?, emit.dtype(like)?, emit.narrow(like))?])
+    Ok(vec![narrow::cast_narrow(emit, call, call.input(0)?, emit.dtype(like)?, emit.narrow_range(like))?])
 }
 
 pub(super) fn leaky_relu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    Ok(vec![emit.unary(UnaryOp::LeakyRelu { alpha: call.float("alpha", 0.01) }, call.input(0)?)?])
+    Ok(vec![emit.unary(UnaryOp::LeakyRelu { alpha: call.float_attribute("alpha", 0.01) }, call.input(0)?)?])
 }
 
 pub(super) fn hard_sigmoid(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let (slope, offset) = (call.float("alpha", 0.2), call.float("beta", 0.5));
+    let (slope, offset) = (call.float_attribute("alpha", 0.2), call.float_attribute("beta", 0.5));
     let is_usual = offset == 0.5 && (slope - 1.0 / 6.0).abs() < 1e-7;
     let function = if is_usual { UnaryOp::HardSigmoid } else { UnaryOp::HardSigmoidOf { slope, offset } };
     Ok(vec![emit.unary(function, call.input(0)?)?])
 }
 
 pub(super) fn gelu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let function = match call.text("approximate").unwrap_or("none") {
+    let function = match call.text_attribute("approximate").unwrap_or("none") {
         "none" => UnaryOp::Gelu,
         "tanh" => UnaryOp::GeluTanh,
         other => return malformed(format!("`approximate` is `{other}`")),
@@ -153,7 +154,7 @@ pub(super) fn gelu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 }
 
 fn swish_of(call: &Call<'_>) -> UnaryOp {
-    let beta = call.float("alpha", 1.0);
+    let beta = call.float_attribute("alpha", 1.0);
     if beta == 1.0 { UnaryOp::Silu } else { UnaryOp::Swish { beta } }
 }
 
@@ -168,27 +169,28 @@ pub(super) fn swi_glu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 }
 
 pub(super) fn elu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    Ok(vec![emit.unary(UnaryOp::Elu { alpha: call.float("alpha", 1.0) }, call.input(0)?)?])
+    Ok(vec![emit.unary(UnaryOp::Elu { alpha: call.float_attribute("alpha", 1.0) }, call.input(0)?)?])
 }
 
 pub(super) fn celu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    Ok(vec![emit.unary(UnaryOp::Celu { alpha: call.float("alpha", 1.0) }, call.input(0)?)?])
+    Ok(vec![emit.unary(UnaryOp::Celu { alpha: call.float_attribute("alpha", 1.0) }, call.input(0)?)?])
 }
 
 pub(super) fn selu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    if call.attribute("alpha").is_none() && call.attribute("gamma").is_none() {
+    if call.resolve_attribute("alpha").is_none() && call.resolve_attribute("gamma").is_none() {
         return Ok(vec![emit.unary(UnaryOp::Selu, call.input(0)?)?]);
     }
-    let elu = emit.unary(UnaryOp::Elu { alpha: call.float("alpha", 1.673_263_2) }, call.input(0)?)?;
-    Ok(vec![emit.binary_with(BinaryOp::Mul, elu, call.float("gamma", 1.050_701))?])
+    let elu = emit.unary(UnaryOp::Elu { alpha: call.float_attribute("alpha", 1.673_263_2) }, call.input(0)?)?;
+    Ok(vec![emit.binary_with(BinaryOp::Mul, elu, call.float_attribute("gamma", 1.050_701))?])
 }
 
 pub(super) fn thresholded_relu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    Ok(vec![emit.unary(UnaryOp::ThresholdedRelu { alpha: call.float("alpha", 1.0) }, call.input(0)?)?])
+    Ok(vec![emit.unary(UnaryOp::ThresholdedRelu { alpha: call.float_attribute("alpha", 1.0) }, call.input(0)?)?])
 }
 
 pub(super) fn shrink(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let function = UnaryOp::Shrink { lambda: call.float("lambd", 0.5), bias: call.float("bias", 0.0) };
+    let function =
+        UnaryOp::Shrink { lambda: call.float_attribute("lambd", 0.5), bias: call.float_attribute("bias", 0.0) };
     Ok(vec![emit.unary(function, call.input(0)?)?])
 }
 
@@ -204,11 +206,11 @@ pub(super) fn p_relu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![emit.push(Op::PRelu(PRelu {}), &[x, slope])?])
 }
 
-/// The base decides the type of the result, whatever the type of the exponent.
+/// The base determines the result type.
 pub(super) fn pow(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (base, exponent) = operands(emit, call)?;
     let dtype = emit.dtype(base)?;
-    if emit.rank(exponent)? == 0 && emit.numbers(exponent)?.as_deref() == Some(&[2.0]) && dtype.is_float() {
+    if emit.rank(exponent)? == 0 && emit.known_numbers(exponent)?.as_deref() == Some(&[2.0]) && dtype.is_float() {
         return Ok(vec![emit.unary(UnaryOp::Square, base)?]);
     }
     let wide = if dtype.is_float() { dtype } else { DType::F64 };
@@ -217,8 +219,8 @@ pub(super) fn pow(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![emit.cast(y, dtype)?])
 }
 
-pub(super) fn modulo(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let function = if call.flag("fmod") { BinaryOp::Fmod } else { BinaryOp::Mod };
+pub(super) fn modulo_op(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let function = if call.flag_attribute("fmod") { BinaryOp::Fmod } else { BinaryOp::Mod };
     Ok(vec![emit.binary(function, call.input(0)?, call.input(1)?)?])
 }
 
@@ -227,16 +229,16 @@ pub(super) fn clip(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let dtype = emit.dtype(x)?;
     if call.opset < 11 {
         let (low, high) = (call.optional_float("min"), call.optional_float("max"));
-        return Ok(vec![clamp(emit, x, low, high)?]);
+        return Ok(vec![clamp_value(emit, x, low, high)?]);
     }
-    let (low, high) = (call.optional(1), call.optional(2));
+    let (low, high) = (call.optional_input(1), call.optional_input(2));
     let number = |emit: &Emit<'_>, id: Option<ValueId>| -> Outcome<Option<Option<f64>>> {
         // The outer level says whether the bound is known now, the inner one whether there is a bound.
         let Some(id) = id else { return Ok(Some(None)) };
-        Ok(emit.numbers(id)?.and_then(|numbers| numbers.first().copied()).map(Some))
+        Ok(emit.known_numbers(id)?.and_then(|numbers| numbers.first().copied()).map(Some))
     };
     if let (Some(low), Some(high)) = (number(emit, low)?, number(emit, high)?) {
-        return Ok(vec![clamp(emit, x, low, high)?]);
+        return Ok(vec![clamp_value(emit, x, low, high)?]);
     }
     let mut y = x;
     for (function, bound) in [(BinaryOp::Max, low), (BinaryOp::Min, high)] {
@@ -248,8 +250,8 @@ pub(super) fn clip(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![y])
 }
 
-pub(super) fn clamp(emit: &mut Emit<'_>, x: ValueId, low: Option<f64>, high: Option<f64>) -> Outcome<ValueId> {
-    let (lowest, highest) = crate::range(emit.dtype(x)?);
+pub(super) fn clamp_value(emit: &mut Emit<'_>, x: ValueId, low: Option<f64>, high: Option<f64>) -> Outcome<ValueId> {
+    let (lowest, highest) = crate::finite_range(emit.dtype(x)?);
     let low = low.filter(|low| *low > lowest);
     let high = high.filter(|high| *high < highest);
     match (low, high) {

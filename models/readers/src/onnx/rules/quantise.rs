@@ -1,8 +1,8 @@
 //! Integers that stand for real numbers.
 
-use super::contraction::product;
+use super::contraction::numpy_product;
 use super::narrow;
-use super::window::convolve;
+use super::window::convolve_operands;
 use crate::narrow::Narrow;
 use crate::onnx::call::Call;
 use crate::onnx::tensor;
@@ -15,20 +15,20 @@ use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// One number as a scalar, and everything else as it is.
+/// Converts a one-element tensor to a scalar; returns other tensors unchanged.
 fn scalar_of_one(emit: &mut Emit<'_>, id: ValueId) -> Outcome<ValueId> {
     let is_one = emit.extents(id)?.iter().all(|&extent| extent == 1);
     if is_one { emit.reshape(id, &[]) } else { Ok(id) }
 }
 
-/// Scale and perhaps zero point as operators without an axis take them: repeated over blocks, and shaped to broadcast.
-fn broadcast(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, id: ValueId) -> Outcome<ValueId> {
+/// Returns scale and optional zero point, repeated over blocks and shaped to broadcast.
+fn broadcast_scales(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, id: ValueId) -> Outcome<ValueId> {
     let (extents, own) = (emit.extents(x)?, emit.extents(id)?);
-    let block = call.int("block_size", 0);
+    let block = call.int_attribute("block_size", 0);
     if own.iter().all(|&extent| extent == 1) && own.len() <= 1 {
         return emit.reshape(id, &[]);
     }
-    let axis = emit.axis(call.int("axis", 1), extents.len())?;
+    let axis = emit.resolve_axis(call.int_attribute("axis", 1), extents.len())?;
     if block == 0 {
         let [count] = own[..] else { return malformed(format!("{} is no scale", emit.ty(id)?)) };
         let mut shape = vec![1; extents.len()];
@@ -52,57 +52,56 @@ fn broadcast(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, id: ValueId) -> O
     emit.slice(repeated, axis, 0, extents[axis])
 }
 
-/// Scale and perhaps zero point, as a scalar or a vector along an axis of `x`, and that axis.
-fn scales(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId) -> Outcome<(Vec<ValueId>, i64)> {
+/// Returns scale and optional zero point, as a scalar or along an axis of `x`, and that axis.
+fn quantisation_scales(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId) -> Outcome<(Vec<ValueId>, i64)> {
     let is_one = emit.extents(call.input(1)?)?.iter().all(|&extent| extent == 1);
     let mut axis = 0;
     if !is_one {
-        axis = emit.axis(call.int("axis", 1), emit.rank(x)?)? as i64;
+        axis = emit.resolve_axis(call.int_attribute("axis", 1), emit.rank(x)?)? as i64;
     }
     let mut found = Vec::new();
-    for id in [Some(call.input(1)?), call.optional(2)].into_iter().flatten() {
+    for id in [Some(call.input(1)?), call.optional_input(2)].into_iter().flatten() {
         found.push(scalar_of_one(emit, id)?);
     }
     Ok((found, axis))
 }
 
-pub(super) fn quantize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+pub(super) fn quantize_linear(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
-    let code = i32::try_from(call.int("output_dtype", 0)).unwrap_or(0);
-    let to = match (call.optional(2), code) {
+    let code = i32::try_from(call.int_attribute("output_dtype", 0)).unwrap_or(0);
+    let to = match (call.optional_input(2), code) {
         (Some(zero), _) => emit.dtype(zero)?,
         (None, 0) => DType::U8,
-        (None, code) => {
-            tensor::dtype(code).or_else(|reason| unsupported(format!("it quantises to a type whose {reason}")))?
-        }
+        (None, code) => tensor::dtype_of_code(code)
+            .or_else(|reason| unsupported(format!("it quantises to a type whose {reason}")))?,
     };
-    let narrow = match call.optional(2) {
-        Some(zero) => emit.narrow(zero),
-        None => tensor::narrow(code),
+    let narrow = match call.optional_input(2) {
+        Some(zero) => emit.narrow_range(zero),
+        None => tensor::narrow_type(code),
     };
-    if call.int("block_size", 0) == 0 && narrow.is_none() {
-        let (scales, axis) = scales(emit, call, x)?;
+    if call.int_attribute("block_size", 0) == 0 && narrow.is_none() {
+        let (scales, axis) = quantisation_scales(emit, call, x)?;
         let mut inputs = vec![emit.cast(x, emit.dtype(scales[0])?)?];
         inputs.extend(scales);
         return Ok(vec![emit.push(Op::Quantize(Quantize { to, axis }), &inputs)?]);
     }
-    let scale = broadcast(emit, call, x, call.input(1)?)?;
+    let scale = broadcast_scales(emit, call, x, call.input(1)?)?;
     let dtype = emit.dtype(scale)?;
     let x = emit.cast(x, dtype)?;
     let steps = emit.binary(BinaryOp::Div, x, scale)?;
     if matches!(narrow, Some(Narrow::Float(_))) {
         // Their zero point is zero.
-        return Ok(vec![narrow::cast(emit, call, steps, to, narrow)?]);
+        return Ok(vec![narrow::cast_narrow(emit, call, steps, to, narrow)?]);
     }
     let mut whole = emit.unary(UnaryOp::Round, steps)?;
-    if let Some(zero) = call.optional(2) {
-        let zero = broadcast(emit, call, x, zero)?;
+    if let Some(zero) = call.optional_input(2) {
+        let zero = broadcast_scales(emit, call, x, zero)?;
         let zero = emit.cast(zero, dtype)?;
         whole = emit.binary(BinaryOp::Add, whole, zero)?;
     }
     let (low, high) = match narrow {
         Some(Narrow::Whole { low, high }) => (low as f64, high as f64),
-        _ => crate::range(to),
+        _ => crate::finite_range(to),
     };
     let bounded = emit.push(Op::Clip(Clip { low, high }), &[whole])?;
     let y = emit.cast(bounded, to)?;
@@ -112,40 +111,45 @@ pub(super) fn quantize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![y])
 }
 
-pub(super) fn dequantize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+pub(super) fn dequantize_linear(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let has_operator = matches!(emit.dtype(x)?, DType::I8 | DType::U8 | DType::I16 | DType::U16 | DType::I32);
-    let y = if call.int("block_size", 0) == 0 && has_operator {
-        let (scales, axis) = scales(emit, call, x)?;
+    let y = if call.int_attribute("block_size", 0) == 0 && has_operator {
+        let (scales, axis) = quantisation_scales(emit, call, x)?;
         let mut inputs = vec![x];
         inputs.extend(scales);
         emit.push(Op::Dequantize(Dequantize { axis }), &inputs)?
     } else {
-        let scale = broadcast(emit, call, x, call.input(1)?)?;
+        let scale = broadcast_scales(emit, call, x, call.input(1)?)?;
         let dtype = emit.dtype(scale)?;
         let mut real = emit.cast(x, dtype)?;
-        if let Some(zero) = call.optional(2) {
-            let zero = broadcast(emit, call, x, zero)?;
+        if let Some(zero) = call.optional_input(2) {
+            let zero = broadcast_scales(emit, call, x, zero)?;
             let zero = emit.cast(zero, dtype)?;
             real = emit.binary(BinaryOp::Sub, real, zero)?;
         }
         emit.binary(BinaryOp::Mul, real, scale)?
     };
-    match i32::try_from(call.int("output_dtype", 0)).unwrap_or(0) {
+    match i32::try_from(call.int_attribute("output_dtype", 0)).unwrap_or(0) {
         0 => Ok(vec![y]),
         code => {
-            let to = tensor::dtype(code).or_else(|reason| unsupported(format!("it makes a type whose {reason}")))?;
+            let to =
+                tensor::dtype_of_code(code).or_else(|reason| unsupported(format!("it makes a type whose {reason}")))?;
             Ok(vec![emit.cast(y, to)?])
         }
     }
 }
 
-/// Integers with one scale as real numbers.
-pub(super) fn real(emit: &mut Emit<'_>, x: ValueId, scale: ValueId, zero: Option<ValueId>) -> Outcome<ValueId> {
+pub(super) fn dequantise_scalar(
+    emit: &mut Emit<'_>,
+    x: ValueId,
+    scale: ValueId,
+    zero: Option<ValueId>,
+) -> Outcome<ValueId> {
     real_along(emit, x, scale, zero, 0)
 }
 
-/// Integers with one scale, or one for each element of an axis, as real numbers.
+/// Dequantises with one scale, or one for each element of an axis.
 pub(super) fn real_along(
     emit: &mut Emit<'_>,
     x: ValueId,
@@ -161,8 +165,7 @@ pub(super) fn real_along(
     emit.push(Op::Dequantize(Dequantize { axis }), &inputs)
 }
 
-/// Real numbers as integers with one scale.
-pub(super) fn stored(
+pub(super) fn quantise_scalar(
     emit: &mut Emit<'_>,
     x: ValueId,
     scale: ValueId,
@@ -177,14 +180,14 @@ pub(super) fn stored(
 }
 
 pub(super) fn dynamic_quantize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    Ok(dynamically(emit, call.input(0)?)?.to_vec())
+    Ok(quantise_dynamic(emit, call.input(0)?)?.to_vec())
 }
 
-/// Range of the data with zero inside, spread over eight bits.
-pub(super) fn dynamically(emit: &mut Emit<'_>, x: ValueId) -> Outcome<[ValueId; 3]> {
+/// Quantises to 8 bits by the range of the data, extended to include zero.
+pub(super) fn quantise_dynamic(emit: &mut Emit<'_>, x: ValueId) -> Outcome<[ValueId; 3]> {
     let all: Vec<usize> = (0..emit.rank(x)?).collect();
-    let highest = super::reduce::over(emit, x, ReduceOp::Max, all.clone(), false)?;
-    let lowest = super::reduce::over(emit, x, ReduceOp::Min, all, false)?;
+    let highest = super::reduce::reduce_over(emit, x, ReduceOp::Max, all.clone(), false)?;
+    let lowest = super::reduce::reduce_over(emit, x, ReduceOp::Min, all, false)?;
     let highest = emit.binary_with(BinaryOp::Max, highest, 0.0)?;
     let lowest = emit.binary_with(BinaryOp::Min, lowest, 0.0)?;
     let spread = emit.binary(BinaryOp::Sub, highest, lowest)?;
@@ -198,17 +201,16 @@ pub(super) fn dynamically(emit: &mut Emit<'_>, x: ValueId) -> Outcome<[ValueId; 
     Ok([y, scale, zero])
 }
 
-/// A zero point that is one number, if it is known.
-pub(super) fn zero(emit: &Emit<'_>, id: Option<ValueId>) -> Outcome<Option<i64>> {
+pub(super) fn known_zero(emit: &Emit<'_>, id: Option<ValueId>) -> Outcome<Option<i64>> {
     let Some(id) = id else { return Ok(Some(0)) };
-    Ok(match emit.numbers(id)?.as_deref() {
+    Ok(match emit.known_numbers(id)?.as_deref() {
         Some([first, rest @ ..]) if rest.iter().all(|number| number == first) => Some(*first as i64),
         _ => None,
     })
 }
 
-/// The integers less their zero point, in 32 bits; the zero point is one number or one per element of an axis.
-fn centred(emit: &mut Emit<'_>, x: ValueId, zero: Option<ValueId>, axis: usize) -> Outcome<ValueId> {
+/// Subtracts the zero point in 32 bits; the zero point is one number or one per element of an axis.
+fn subtract_zero(emit: &mut Emit<'_>, x: ValueId, zero: Option<ValueId>, axis: usize) -> Outcome<ValueId> {
     let x = emit.cast(x, DType::I32)?;
     let Some(zero) = zero else { return Ok(x) };
     let zero = emit.cast(zero, DType::I32)?;
@@ -227,21 +229,23 @@ fn centred(emit: &mut Emit<'_>, x: ValueId, zero: Option<ValueId>, axis: usize) 
 
 pub(super) fn conv_integer(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let operands = [call.input(0)?, call.input(1)?];
-    Ok(vec![conv_sums(emit, call, operands, [call.optional(2), call.optional(3)])?])
+    Ok(vec![conv_sums(emit, call, operands, [call.optional_input(2), call.optional_input(3)])?])
 }
 
-/// Sums of a convolution of integers less their zero points.
+/// Convolves integers minus their zero points.
 fn conv_sums(
     emit: &mut Emit<'_>,
     call: &Call<'_>,
     [x, w]: [ValueId; 2],
     [x_zero, w_zero]: [Option<ValueId>; 2],
 ) -> Outcome<ValueId> {
-    if let (Some(x_zero), Some(w_zero), true) = (zero(emit, x_zero)?, zero(emit, w_zero)?, are_bytes(emit, [x, w])?) {
+    if let (Some(x_zero), Some(w_zero), true) =
+        (known_zero(emit, x_zero)?, known_zero(emit, w_zero)?, are_bytes(emit, [x, w])?)
+    {
         return super::window::convolve_quantised(emit, call, [x, w], [x_zero, w_zero]);
     }
-    let (x, w) = (centred(emit, x, x_zero, 1)?, centred(emit, w, w_zero, 0)?);
-    convolve(emit, call, x, w)
+    let (x, w) = (subtract_zero(emit, x, x_zero, 1)?, subtract_zero(emit, w, w_zero, 0)?);
+    convolve_operands(emit, call, x, w)
 }
 
 fn are_bytes(emit: &Emit<'_>, operands: [ValueId; 2]) -> Outcome<bool> {
@@ -251,17 +255,17 @@ fn are_bytes(emit: &Emit<'_>, operands: [ValueId; 2]) -> Outcome<bool> {
 
 pub(super) fn mat_mul_integer(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let operands = [call.input(0)?, call.input(1)?];
-    Ok(vec![product_sums(emit, operands, [call.optional(2), call.optional(3)])?])
+    Ok(vec![product_sums(emit, operands, [call.optional_input(2), call.optional_input(3)])?])
 }
 
-/// Sums of a product of integers less their zero points.
+/// Multiplies integers minus their zero points.
 pub(super) fn product_sums(
     emit: &mut Emit<'_>,
     [a, b]: [ValueId; 2],
     [a_zero, b_zero]: [Option<ValueId>; 2],
 ) -> Outcome<ValueId> {
     let (a_rank, b_rank) = (emit.rank(a)?, emit.rank(b)?);
-    let numbers = (zero(emit, a_zero)?, zero(emit, b_zero)?);
+    let numbers = (known_zero(emit, a_zero)?, known_zero(emit, b_zero)?);
     let are_bytes = are_bytes(emit, [a, b])?;
     if let ((Some(a_zero), Some(b_zero)), 2.., 2.., true) = (numbers, a_rank, b_rank, are_bytes) {
         return emit.push(Op::QMatMul(QMatMul { a_zero, b_zero }), &[a, b]);
@@ -273,49 +277,50 @@ pub(super) fn product_sums(
         let sums = emit.push(Op::QMatMul(QMatMul { a_zero: 0, b_zero }), &[a, b])?;
         let weights = emit.cast(b, DType::I32)?;
         let weights = emit.binary_with(BinaryOp::Sub, weights, b_zero as f64)?;
-        let of_columns = super::reduce::over(emit, weights, ReduceOp::Sum, vec![0], false)?;
+        let of_columns = super::reduce::reduce_over(emit, weights, ReduceOp::Sum, vec![0], false)?;
         let a_zero = emit.reshape(a_zero, &[])?;
         let a_zero = emit.cast(a_zero, DType::I32)?;
         let beyond = emit.binary(BinaryOp::Mul, of_columns, a_zero)?;
         return emit.binary(BinaryOp::Sub, sums, beyond);
     }
-    let a = centred(emit, a, a_zero, a_rank.saturating_sub(2))?;
-    let b = centred(emit, b, b_zero, b_rank.saturating_sub(1))?;
-    product(emit, a, b)
+    let a = subtract_zero(emit, a, a_zero, a_rank.saturating_sub(2))?;
+    let b = subtract_zero(emit, b, b_zero, b_rank.saturating_sub(1))?;
+    numpy_product(emit, a, b)
 }
 
 pub(super) fn linear_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![linear_conv_of(emit, call, call.input(0)?)?])
 }
 
-/// The convolution that a node describes, of this operand.
 pub(super) fn linear_conv_of(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId) -> Outcome<ValueId> {
-    let mut sums = conv_sums(emit, call, [x, call.input(3)?], [call.optional(2), call.optional(5)])?;
-    if let Some(bias) = call.optional(8) {
+    let mut sums = conv_sums(emit, call, [x, call.input(3)?], [call.optional_input(2), call.optional_input(5)])?;
+    if let Some(bias) = call.optional_input(8) {
         let bias = emit.cast(bias, DType::I32)?;
         sums = emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[sums, bias])?;
     }
     let scales = [call.input(1)?, call.input(4)?, call.input(6)?];
-    requantised(emit, sums, scales, call.input(7)?, 1)
+    requantise_sums(emit, sums, scales, call.input(7)?, 1)
 }
 
 pub(super) fn linear_mat_mul(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let operands = [call.input(0)?, call.input(3)?];
-    let sums = product_sums(emit, operands, [call.optional(2), call.optional(5)])?;
+    let sums = product_sums(emit, operands, [call.optional_input(2), call.optional_input(5)])?;
     let scales = [call.input(1)?, call.input(4)?, call.input(6)?];
     let last = (emit.rank(sums)? as i64 - 1).max(0);
-    Ok(vec![requantised(emit, sums, scales, call.input(7)?, last)?])
+    Ok(vec![requantise_sums(emit, sums, scales, call.input(7)?, last)?])
 }
 
-/// Sums times the scales of both operands over the scale of the result; a scale is one number, or one along an axis.
-pub(super) fn requantised(
+/// Multiplies sums by both operand scales over the result scale; scales are scalars or along an axis.
+pub(super) fn requantise_sums(
     emit: &mut Emit<'_>,
     sums: ValueId,
     [x_scale, w_scale, y_scale]: [ValueId; 3],
     y_zero: ValueId,
     axis: i64,
 ) -> Outcome<ValueId> {
-    let Some(zero) = zero(emit, Some(y_zero))? else { return unsupported("the zero point of the result is data") };
+    let Some(zero) = known_zero(emit, Some(y_zero))? else {
+        return unsupported("the zero point of the result is data");
+    };
     let to = emit.dtype(y_zero)?;
     let mut wide = Vec::new();
     for scale in [x_scale, w_scale, y_scale] {
@@ -329,13 +334,13 @@ pub(super) fn requantised(
         1 if emit.rank(sums)? > 1 => axis,
         _ => return malformed("a scale must be one number or one per channel"),
     };
-    let (low, high) = crate::range(to);
+    let (low, high) = crate::finite_range(to);
     let op = Op::Requantize(Requantize { to, axis, zero, low: low as i64, high: high as i64 });
     emit.push(op, &[sums, multiplier])
 }
 
-/// Sums as real numbers; a scale is one number, or one for each column.
-pub(super) fn scaled(emit: &mut Emit<'_>, sums: ValueId, scales: [ValueId; 2], to: DType) -> Outcome<ValueId> {
+/// Converts sums to real numbers; a scale is one number, or one per column.
+pub(super) fn scale_sums(emit: &mut Emit<'_>, sums: ValueId, scales: [ValueId; 2], to: DType) -> Outcome<ValueId> {
     let [a, b] = scales;
     let (a, b) = (scalar_of_one(emit, a)?, scalar_of_one(emit, b)?);
     let scale = emit.binary(BinaryOp::Mul, a, b)?;

@@ -12,7 +12,7 @@ use models::operators::{BiasAdd, Dense, Op, UnaryOp};
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// Longer sequences are refused: each step becomes some twenty operators.
+/// Longer sequences are refused: each step adds about twenty operators.
 const MAX_STEPS: i64 = 4096;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -23,7 +23,7 @@ enum Kind {
 }
 
 impl Kind {
-    fn gates(self) -> i64 {
+    fn gate_count(self) -> i64 {
         match self {
             Kind::Plain => 1,
             Kind::Gru => 3,
@@ -31,7 +31,7 @@ impl Kind {
         }
     }
 
-    fn activations(self) -> &'static [&'static str] {
+    fn default_activations(self) -> &'static [&'static str] {
         match self {
             Kind::Plain => &["Tanh"],
             Kind::Gru => &["Sigmoid", "Tanh"],
@@ -40,58 +40,55 @@ impl Kind {
     }
 }
 
-pub(super) fn rnn(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    layer(emit, call, Kind::Plain, &LayerWeights::of(call)?)
+pub(super) fn rnn_layer(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    recurrent_layer(emit, call, Kind::Plain, &LayerWeights::from_inputs(call)?)
 }
 
-pub(super) fn gru(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    layer(emit, call, Kind::Gru, &LayerWeights::of(call)?)
+pub(super) fn gru_layer(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    recurrent_layer(emit, call, Kind::Gru, &LayerWeights::from_inputs(call)?)
 }
 
-pub(super) fn lstm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    layer(emit, call, Kind::Lstm, &LayerWeights::of(call)?)
+pub(super) fn lstm_layer(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    recurrent_layer(emit, call, Kind::Lstm, &LayerWeights::from_inputs(call)?)
 }
 
-/// A layer of these weights, of the data and of the states, whose data and states are rounded to 8 bits before products.
 pub(super) fn rounded_lstm(emit: &mut Emit<'_>, call: &Call<'_>, [inputs, states]: [ValueId; 2]) -> Outputs {
-    layer(emit, call, Kind::Lstm, &LayerWeights { inputs, states, rounds: true })
+    recurrent_layer(emit, call, Kind::Lstm, &LayerWeights { inputs, states, rounds: true })
 }
 
-/// Weights of all directions.
 struct LayerWeights {
     inputs: ValueId,
     states: ValueId,
-    /// Whether what they are multiplied with is rounded to 8 bits.
+    /// Whether the multiplied data is rounded to 8 bits.
     rounds: bool,
 }
 
 impl LayerWeights {
-    fn of(call: &Call<'_>) -> Outcome<LayerWeights> {
+    fn from_inputs(call: &Call<'_>) -> Outcome<LayerWeights> {
         Ok(LayerWeights { inputs: call.input(1)?, states: call.input(2)?, rounds: false })
     }
 
-    /// What a product of these weights sees of some data.
-    fn seen(&self, emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
+    /// Rounds data to 8 bits if the weights require it.
+    fn round_operand(&self, emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
         if !self.rounds {
             return Ok(x);
         }
-        let [stored, scale, zero] = quantise::dynamically(emit, x)?;
-        quantise::real(emit, stored, scale, Some(zero))
+        let [stored, scale, zero] = quantise::quantise_dynamic(emit, x)?;
+        quantise::dequantise_scalar(emit, stored, scale, Some(zero))
     }
 }
 
-/// One direction of a layer.
 struct Direction {
     kind: Kind,
     weight: ValueId,
-    /// Of the inputs.
+    /// Input bias.
     bias: Option<ValueId>,
     recurrent: Recurrent,
     reset_at: Reset,
 }
 
-fn layer(emit: &mut Emit<'_>, call: &Call<'_>, kind: Kind, weights: &LayerWeights) -> Outputs {
-    let is_batch_first = call.flag("layout");
+fn recurrent_layer(emit: &mut Emit<'_>, call: &Call<'_>, kind: Kind, weights: &LayerWeights) -> Outputs {
+    let is_batch_first = call.flag_attribute("layout");
     let mut x = call.input(0)?;
     if is_batch_first {
         x = emit.transpose(x, &[1, 0, 2])?;
@@ -101,40 +98,44 @@ fn layer(emit: &mut Emit<'_>, call: &Call<'_>, kind: Kind, weights: &LayerWeight
         return unsupported(format!("{steps} steps are not between 1 and {MAX_STEPS}"));
     }
     check_lengths(emit, call, steps)?;
-    let x = weights.seen(emit, x)?;
-    if call.flag("input_forget") {
+    let x = weights.round_operand(emit, x)?;
+    if call.flag_attribute("input_forget") {
         return unsupported("its input and forget gates are coupled");
     }
-    let orders: &[bool] = match call.text("direction").unwrap_or("forward") {
+    let orders: &[bool] = match call.text_attribute("direction").unwrap_or("forward") {
         "forward" => &[false],
         "reverse" => &[true],
         "bidirectional" => &[false, true],
         other => return malformed(format!("`direction` is `{other}`")),
     };
-    let hidden = call.int("hidden_size", emit.extents(weights.states)?.last().copied().unwrap_or(0));
+    let hidden = call.int_attribute("hidden_size", emit.extents(weights.states)?.last().copied().unwrap_or(0));
     let mut by_direction = Vec::new();
     let (mut last_states, mut last_cells) = (Vec::new(), Vec::new());
     for (index, &is_reversed) in orders.iter().enumerate() {
-        let direction = direction(emit, call, (kind, weights), (index, orders.len()), hidden)?;
-        let mut state = initial(emit, call, 5, (index, is_batch_first), [batch, hidden], x)?;
-        let mut cell = initial(emit, call, 6, (index, is_batch_first), [batch, hidden], x)?;
+        let direction = build_direction(emit, call, (kind, weights), (index, orders.len()), hidden)?;
+        let mut state = initial_state(emit, call, 5, (index, is_batch_first), [batch, hidden], x)?;
+        let mut cell = initial_state(emit, call, 6, (index, is_batch_first), [batch, hidden], x)?;
         let mut states = Vec::new();
         for step in 0..steps {
             let step = if is_reversed { steps - 1 - step } else { step };
             let now = emit.slice(x, 0, step, step + 1)?;
             let now = emit.reshape(now, &[batch, inputs])?;
-            let seen = weights.seen(emit, state)?;
-            (state, cell) = direction.step(emit, now, seen, cell)?;
+            let seen = weights.round_operand(emit, state)?;
+            (state, cell) = direction.emit_step(emit, now, seen, cell)?;
             states.push(emit.reshape(state, &[1, 1, batch, hidden])?);
         }
         if is_reversed {
             states.reverse();
         }
-        by_direction.push(emit.concat(&states, 0)?);
+        by_direction.push(emit.concat_parts(&states, 0)?);
         last_states.push(emit.reshape(state, &[1, batch, hidden])?);
         last_cells.push(emit.reshape(cell, &[1, batch, hidden])?);
     }
-    let mut outputs = vec![emit.concat(&by_direction, 1)?, emit.concat(&last_states, 0)?, emit.concat(&last_cells, 0)?];
+    let mut outputs = vec![
+        emit.concat_parts(&by_direction, 1)?,
+        emit.concat_parts(&last_states, 0)?,
+        emit.concat_parts(&last_cells, 0)?,
+    ];
     if is_batch_first {
         outputs[0] = emit.transpose(outputs[0], &[2, 0, 1, 3])?;
         for index in [1, 2] {
@@ -147,16 +148,15 @@ fn layer(emit: &mut Emit<'_>, call: &Call<'_>, kind: Kind, weights: &LayerWeight
     Ok(outputs)
 }
 
-/// All sequences must have the length of the data.
 fn check_lengths(emit: &Emit<'_>, call: &Call<'_>, steps: i64) -> Outcome<()> {
-    let Some(lengths) = call.optional(4) else { return Ok(()) };
+    let Some(lengths) = call.optional_input(4) else { return Ok(()) };
     if emit.known_integers(lengths, "sequence_lens")?.iter().all(|&length| length == steps) {
         return Ok(());
     }
     unsupported("its sequences differ in length")
 }
 
-fn initial(
+fn initial_state(
     emit: &mut Emit<'_>,
     call: &Call<'_>,
     place: usize,
@@ -164,54 +164,53 @@ fn initial(
     extents: [i64; 2],
     x: ValueId,
 ) -> Outcome<ValueId> {
-    let Some(given) = call.optional(place) else {
+    let Some(given) = call.optional_input(place) else {
         let dtype = emit.dtype(x)?;
-        return emit.filled(dtype, &extents, 0.0);
+        return emit.add_filled(dtype, &extents, 0.0);
     };
     let given = if is_batch_first { emit.transpose(given, &[1, 0, 2])? } else { given };
-    part(emit, given, index, &extents)
+    direction_part(emit, given, index, &extents)
 }
 
-/// What belongs to one direction, without that dimension.
-fn part(emit: &mut Emit<'_>, x: ValueId, index: usize, extents: &[i64]) -> Outcome<ValueId> {
+fn direction_part(emit: &mut Emit<'_>, x: ValueId, index: usize, extents: &[i64]) -> Outcome<ValueId> {
     let one = emit.slice(x, 0, index as i64, index as i64 + 1)?;
     emit.reshape(one, extents)
 }
 
-fn direction(
+fn build_direction(
     emit: &mut Emit<'_>,
     call: &Call<'_>,
     (kind, weights): (Kind, &LayerWeights),
     (index, directions): (usize, usize),
     hidden: i64,
 ) -> Outcome<Direction> {
-    let rows = kind.gates().checked_mul(hidden).filter(|rows| *rows > 0 && rows.checked_mul(2).is_some());
+    let rows = kind.gate_count().checked_mul(hidden).filter(|rows| *rows > 0 && rows.checked_mul(2).is_some());
     let Some(rows) = rows else { return malformed(format!("`hidden_size` is {hidden}")) };
     let inputs = emit.extents(weights.inputs)?.last().copied().unwrap_or(0);
-    let weight = part(emit, weights.inputs, index, &[rows, inputs])?;
-    let recurrence = part(emit, weights.states, index, &[rows, hidden])?;
+    let weight = direction_part(emit, weights.inputs, index, &[rows, inputs])?;
+    let recurrence = direction_part(emit, weights.states, index, &[rows, hidden])?;
     let (mut bias, mut state_bias) = (None, None);
-    if let Some(both) = call.optional(3) {
-        let both = part(emit, both, index, &[2 * rows])?;
+    if let Some(both) = call.optional_input(3) {
+        let both = direction_part(emit, both, index, &[2 * rows])?;
         bias = Some(emit.slice(both, 0, 0, rows)?);
         state_bias = Some(emit.slice(both, 0, rows, 2 * rows)?);
     }
     let mut peepholes = None;
-    if let Some(all) = call.optional(7).filter(|_| kind == Kind::Lstm) {
-        let all = part(emit, all, index, &[3 * hidden])?;
+    if let Some(all) = call.optional_input(7).filter(|_| kind == Kind::Lstm) {
+        let all = direction_part(emit, all, index, &[3 * hidden])?;
         let mut gate = |number: i64| emit.slice(all, 0, number * hidden, (number + 1) * hidden);
         // Input, output and forget gate stand in this order.
         peepholes = Some([gate(0)?, gate(2)?, gate(1)?]);
     }
-    let names: Vec<String> = match call.attribute("activations") {
+    let names: Vec<String> = match call.resolve_attribute("activations") {
         Some(attribute) => attribute.strings.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect(),
-        None => kind.activations().repeat(directions).iter().map(|name| (*name).to_owned()).collect(),
+        None => kind.default_activations().repeat(directions).iter().map(|name| (*name).to_owned()).collect(),
     };
-    let count = kind.activations().len();
+    let count = kind.default_activations().len();
     let Some(names) = names.get(index * count..(index + 1) * count) else {
         return malformed(format!("{} activations are not {count} per direction", names.len()));
     };
-    if call.attribute("activation_alpha").is_some() || call.attribute("activation_beta").is_some() {
+    if call.resolve_attribute("activation_alpha").is_some() || call.resolve_attribute("activation_beta").is_some() {
         return unsupported("its activations have parameters");
     }
     let functions = names.iter().map(|name| match name.to_lowercase().as_str() {
@@ -230,13 +229,12 @@ fn direction(
         peepholes,
         ..Recurrent::new(recurrence, state_bias, hidden)
     };
-    let reset_at = if call.flag("linear_before_reset") { Reset::AfterProduct } else { Reset::BeforeProduct };
+    let reset_at = if call.flag_attribute("linear_before_reset") { Reset::AfterProduct } else { Reset::BeforeProduct };
     Ok(Direction { kind, weight, bias, recurrent, reset_at })
 }
 
 impl Direction {
-    /// State and cell after one step.
-    fn step(&self, emit: &mut Emit<'_>, x: ValueId, state: ValueId, cell: ValueId) -> Outcome<(ValueId, ValueId)> {
+    fn emit_step(&self, emit: &mut Emit<'_>, x: ValueId, state: ValueId, cell: ValueId) -> Outcome<(ValueId, ValueId)> {
         let mut given = emit.push(Op::Dense(Dense {}), &[x, self.weight])?;
         if let Some(bias) = self.bias {
             given = emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[given, bias])?;

@@ -1,6 +1,6 @@
 //! Reductions over whole dimensions.
 
-use super::movement::integers;
+use super::movement::integer_list;
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
@@ -34,16 +34,18 @@ fn reduce(emit: &mut Emit<'_>, call: &Call<'_>, function: ReduceOp) -> Outcome<V
     let x = call.input(0)?;
     let extents = emit.extents(x)?;
     let since = if function == ReduceOp::Sum { 13 } else { 18 };
-    let named = integers(emit, call, "axes", (1, since))?.filter(|axes| !axes.is_empty());
+    let named = integer_list(emit, call, "axes", (1, since))?.filter(|axes| !axes.is_empty());
     let axes = match named {
-        Some(axes) => axes.iter().map(|&axis| emit.axis(axis, extents.len())).collect::<Outcome<Vec<usize>>>()?,
-        None if call.flag("noop_with_empty_axes") => return without_axes(x, function),
+        Some(axes) => {
+            axes.iter().map(|&axis| emit.resolve_axis(axis, extents.len())).collect::<Outcome<Vec<usize>>>()?
+        }
+        None if call.flag_attribute("noop_with_empty_axes") => return without_axes(x, function),
         None => (0..extents.len()).collect(),
     };
-    over(emit, x, function, axes, call.int("keepdims", 1) != 0)
+    reduce_over(emit, x, function, axes, call.int_attribute("keepdims", 1) != 0)
 }
 
-/// A reduction over no dimensions: whatever sums or compares leaves each element as it is.
+/// A reduction over no dimensions, which leaves elements unchanged for sums and comparisons.
 fn without_axes(x: ValueId, function: ReduceOp) -> Outcome<ValueId> {
     match function {
         ReduceOp::Sum | ReduceOp::Mean | ReduceOp::Max | ReduceOp::Min | ReduceOp::Prod => Ok(x),
@@ -51,8 +53,7 @@ fn without_axes(x: ValueId, function: ReduceOp) -> Outcome<ValueId> {
     }
 }
 
-/// A reduction over these dimensions, in any order.
-pub(super) fn over(
+pub(super) fn reduce_over(
     emit: &mut Emit<'_>,
     x: ValueId,
     function: ReduceOp,
@@ -67,21 +68,20 @@ pub(super) fn over(
     if axes.is_empty() {
         // One number is its own sum; give it a dimension to reduce for what is not.
         let vector = emit.reshape(x, &[1])?;
-        return over(emit, vector, function, vec![0], false);
+        return reduce_over(emit, vector, function, vec![0], false);
     }
     if axes.iter().any(|&axis| extents[axis] == 0) {
         return of_nothing(emit, function, &extents, &axes, keep, dtype);
     }
     if dtype == DType::Bool {
         let numbers = emit.cast(x, DType::U8)?;
-        let reduced = over(emit, numbers, function, axes, keep)?;
+        let reduced = reduce_over(emit, numbers, function, axes, keep)?;
         return emit.cast(reduced, DType::Bool);
     }
     let axes = axes.iter().map(|&axis| axis as i64).collect();
     emit.push(Op::Reduce(Reduce { function, axes, keep }), &[x])
 }
 
-/// What a reduction of no elements is.
 fn of_nothing(
     emit: &mut Emit<'_>,
     function: ReduceOp,
@@ -90,7 +90,7 @@ fn of_nothing(
     keep: bool,
     dtype: DType,
 ) -> Outcome<ValueId> {
-    let (lowest, highest) = crate::range(dtype);
+    let (lowest, highest) = crate::finite_range(dtype);
     let (lowest, highest) = if dtype.is_float() { (f64::NEG_INFINITY, f64::INFINITY) } else { (lowest, highest) };
     let number = match function {
         ReduceOp::Sum | ReduceOp::L1 | ReduceOp::L2 | ReduceOp::SumSquare => 0.0,
@@ -105,7 +105,7 @@ fn of_nothing(
         true => None,
         false => Some(extent),
     });
-    emit.filled(dtype, &reduced.collect::<Vec<i64>>(), number)
+    emit.add_filled(dtype, &reduced.collect::<Vec<i64>>(), number)
 }
 
 pub(super) fn arg_max(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
@@ -118,46 +118,46 @@ pub(super) fn arg_min(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 
 fn arg_reduce(emit: &mut Emit<'_>, call: &Call<'_>, largest: bool) -> Outputs {
     let x = call.input(0)?;
-    let axis = emit.axis(call.int("axis", 0), emit.rank(x)?)? as i64;
-    let (keep, last) = (call.int("keepdims", 1) != 0, call.flag("select_last_index"));
+    let axis = emit.resolve_axis(call.int_attribute("axis", 0), emit.rank(x)?)? as i64;
+    let (keep, last) = (call.int_attribute("keepdims", 1) != 0, call.flag_attribute("select_last_index"));
     Ok(vec![emit.push(Op::ArgReduce(ArgReduce { largest, axis, keep, last }), &[x])?])
 }
 
-/// Values and places of the best. Any order will do where none is asked for.
+/// Ignores `sorted`: unsorted results may have any order.
 pub(super) fn top_k(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
-    let count = match call.optional(1) {
+    let count = match call.optional_input(1) {
         Some(count) => emit.known_number(count, "K")? as i64,
         None => call.optional_int("k").unwrap_or(1),
     };
-    let axis = emit.axis(call.int("axis", -1), emit.rank(x)?)? as i64;
-    let place = emit.push(Op::ArgTop(ArgTop { count, axis, largest: call.int("largest", 1) != 0 }), &[x])?;
+    let axis = emit.resolve_axis(call.int_attribute("axis", -1), emit.rank(x)?)? as i64;
+    let place = emit.push(Op::ArgTop(ArgTop { count, axis, largest: call.int_attribute("largest", 1) != 0 }), &[x])?;
     Ok(vec![emit.push(Op::GatherElements(GatherElements { axis }), &[x, place])?, place])
 }
 
 pub(super) fn cum_sum(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let axis = emit.known_number(call.input(1)?, "axis")? as i64;
-    let axis = emit.axis(axis, emit.rank(x)?)? as i64;
-    let (exclusive, reverse) = (call.flag("exclusive"), call.flag("reverse"));
+    let axis = emit.resolve_axis(axis, emit.rank(x)?)? as i64;
+    let (exclusive, reverse) = (call.flag_attribute("exclusive"), call.flag_attribute("reverse"));
     Ok(vec![emit.push(Op::CumSum(CumSum { axis, exclusive, reverse }), &[x])?])
 }
 
-/// Running products: each round multiplies by what stands twice as far away as in the one before.
+/// Running products by doubling: each round multiplies by elements twice as far away as the last.
 pub(super) fn cum_prod(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let mut y = call.input(0)?;
     let extents = emit.extents(y)?;
     let rank = extents.len();
     let axis = emit.known_number(call.input(1)?, "axis")? as i64;
-    let axis = emit.axis(axis, rank)?;
-    let (extent, is_reversed) = (extents[axis], call.flag("reverse"));
+    let axis = emit.resolve_axis(axis, rank)?;
+    let (extent, is_reversed) = (extents[axis], call.flag_attribute("reverse"));
     let moved = |emit: &mut Emit<'_>, x: ValueId, by: i64| {
         let mut pads = vec![0; 2 * rank];
         pads[if is_reversed { rank + axis } else { axis }] = by;
         let kept = if is_reversed { emit.slice(x, axis, by, extent)? } else { emit.slice(x, axis, 0, extent - by)? };
         emit.pad(kept, &pads, 1.0)
     };
-    if call.flag("exclusive") && extent > 0 {
+    if call.flag_attribute("exclusive") && extent > 0 {
         y = moved(emit, y, 1)?;
     }
     let mut by = 1;
@@ -169,11 +169,10 @@ pub(super) fn cum_prod(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![y])
 }
 
-/// One at the first largest element, zero elsewhere.
 pub(super) fn hard_max(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let (extents, to) = (emit.extents(x)?, emit.dtype(x)?);
-    let axis = emit.axis(call.int("axis", if call.opset < 13 { 1 } else { -1 }), extents.len())?;
+    let axis = emit.resolve_axis(call.int_attribute("axis", if call.opset < 13 { 1 } else { -1 }), extents.len())?;
     // Before version 13 all dimensions from the axis on were one.
     let (rows, at) = if call.opset < 13 {
         let (outer, inner) = extents.split_at(axis);

@@ -1,7 +1,7 @@
 //! Regions of images, each pooled to one size.
 
-use super::grid::index;
-use super::reduce::over;
+use super::grid::clamp_index;
+use super::reduce::reduce_over;
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
@@ -11,14 +11,12 @@ use reference::Tensor;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// Samples of one axis of one region; more would not fit what a region is.
 const MAX_SAMPLES: i64 = 1 << 16;
 
-/// Samples of one axis: two neighbours of each, as floats, and how much of each counts.
+/// Samples of one axis: two neighbours of each, as floats, with their weights.
 struct SampledAxis {
     places: [ValueId; 2],
     weights: [ValueId; 2],
-    /// Samples of one region.
     count: i64,
 }
 
@@ -29,7 +27,7 @@ pub(super) fn roi_align(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         return malformed("the data must have 4 dimensions");
     };
     let [count, 4] = emit.extents(regions)?[..] else { return malformed("a region must be 4 numbers") };
-    let ratio = call.int("sampling_ratio", 0);
+    let ratio = call.int_attribute("sampling_ratio", 0);
     if ratio < 1 {
         return unsupported(
             "the number of samples depends on the regions; export the model with a fixed `sampling_ratio`",
@@ -38,26 +36,26 @@ pub(super) fn roi_align(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     if n.min(channels).min(height).min(width) < 1 {
         return unsupported("data without elements");
     }
-    let sizes = [call.int("output_height", 1), call.int("output_width", 1)];
+    let sizes = [call.int_attribute("output_height", 1), call.int_attribute("output_width", 1)];
     let mut axes = Vec::new();
     for (axis, extent) in [height, width].into_iter().enumerate() {
         let first = 1 - axis as i64;
         let ends = [emit.slice(regions, 1, first, first + 1)?, emit.slice(regions, 1, first + 2, first + 3)?];
-        axes.push(samples(emit, call, ends, (extent, sizes[axis], ratio))?);
+        axes.push(sample_axis(emit, call, ends, (extent, sizes[axis], ratio))?);
     }
     let flat = emit.transpose(x, &[0, 2, 3, 1])?;
     let rows = emit.reshape(flat, &[n * height * width, channels])?;
     let images = emit.cast(images, DType::I64)?;
     let images = emit.reshape(images, &[count, 1, 1])?;
     let offset = emit.binary_with(BinaryOp::Mul, images, (height * width) as f64)?;
-    let is_max = match call.text("mode").unwrap_or("avg") {
+    let is_max = match call.text_attribute("mode").unwrap_or("avg") {
         "avg" => false,
         "max" => true,
         other => return malformed(format!("`mode` is `{other}`")),
     };
     let mut blend = None;
     for (down, right) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-        let term = corner(emit, rows, offset, [&axes[0], &axes[1]], [down, right], [height, width])?;
+        let term = weighted_corner(emit, rows, offset, [&axes[0], &axes[1]], [down, right], [height, width])?;
         let function = if is_max { BinaryOp::Max } else { BinaryOp::Add };
         blend = Some(match blend {
             Some(blend) => emit.binary(function, blend, term)?,
@@ -67,18 +65,17 @@ pub(super) fn roi_align(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let Some(blend) = blend else { return malformed("there are no samples") };
     let cells = emit.reshape(blend, &[count, sizes[0], ratio, sizes[1], ratio, channels])?;
     let function = if is_max { ReduceOp::Max } else { ReduceOp::Mean };
-    let pooled = over(emit, cells, function, vec![2, 4], false)?;
+    let pooled = reduce_over(emit, cells, function, vec![2, 4], false)?;
     Ok(vec![emit.transpose(pooled, &[0, 3, 1, 2])?])
 }
 
-/// Returns the sampling positions of a region along an axis.
-fn samples(
+fn sample_axis(
     emit: &mut Emit<'_>,
     call: &Call<'_>,
     ends: [ValueId; 2],
     (extent, size, ratio): (i64, i64, i64),
 ) -> Outcome<SampledAxis> {
-    let half_pixel = match call.text("coordinate_transformation_mode") {
+    let half_pixel = match call.text_attribute("coordinate_transformation_mode") {
         Some("half_pixel") => true,
         Some("output_half_pixel") => false,
         None => call.opset >= 16,
@@ -86,7 +83,7 @@ fn samples(
     };
     let count = size.checked_mul(ratio).filter(|count| (1..=MAX_SAMPLES).contains(count));
     let Some(count) = count else { return malformed(format!("{size} x {ratio} samples")) };
-    let scale = call.float("spatial_scale", 1.0);
+    let scale = call.float_attribute("spatial_scale", 1.0);
     let mut scaled = Vec::new();
     for end in ends {
         let end = emit.binary_with(BinaryOp::Mul, end, scale)?;
@@ -102,7 +99,7 @@ fn samples(
     let steps = emit.binary(BinaryOp::Mul, reach, parts)?;
     let place = emit.binary(BinaryOp::Add, scaled[0], steps)?;
     // One element beyond the edge still reads the edge.
-    let (least, most) = (emit.scalar(dtype, -1.0)?, emit.scalar(dtype, extent as f64)?);
+    let (least, most) = (emit.add_scalar(dtype, -1.0)?, emit.add_scalar(dtype, extent as f64)?);
     let above = emit.push(Op::Compare(Compare { function: CompareOp::GreaterOrEqual }), &[place, least])?;
     let below = emit.push(Op::Compare(Compare { function: CompareOp::LessOrEqual }), &[place, most])?;
     let inside = emit.binary(BinaryOp::And, above, below)?;
@@ -111,14 +108,14 @@ fn samples(
     let low = emit.unary(UnaryOp::Floor, place)?;
     let high = emit.binary_with(BinaryOp::Add, low, 1.0)?;
     let fraction = emit.binary(BinaryOp::Sub, place, low)?;
-    let one = emit.scalar(dtype, 1.0)?;
+    let one = emit.add_scalar(dtype, 1.0)?;
     let rest = emit.binary(BinaryOp::Sub, one, fraction)?;
     let weights = [emit.binary(BinaryOp::Mul, rest, inside)?, emit.binary(BinaryOp::Mul, fraction, inside)?];
     Ok(SampledAxis { places: [low, high], weights, count })
 }
 
-/// One neighbour of all samples, times what counts of it: `[r, samples, samples, c]`.
-fn corner(
+/// Returns one neighbour of all samples, times its weight: `[r, samples, samples, c]`.
+fn weighted_corner(
     emit: &mut Emit<'_>,
     rows: ValueId,
     offset: ValueId,
@@ -128,9 +125,9 @@ fn corner(
 ) -> Outcome<ValueId> {
     let regions = emit.extents(offset)?[0];
     let shapes = [[regions, axes[0].count, 1], [regions, 1, axes[1].count]];
-    let y = index(emit, axes[0].places[sides[0]], height)?;
+    let y = clamp_index(emit, axes[0].places[sides[0]], height)?;
     let y = emit.reshape(y, &shapes[0])?;
-    let x = index(emit, axes[1].places[sides[1]], width)?;
+    let x = clamp_index(emit, axes[1].places[sides[1]], width)?;
     let x = emit.reshape(x, &shapes[1])?;
     let y = emit.binary_with(BinaryOp::Mul, y, width as f64)?;
     let at = emit.binary(BinaryOp::Add, y, x)?;

@@ -13,29 +13,28 @@ use reference::Tensor;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// Weights of one axis have at most this many elements.
 const MAX_WEIGHTS: i64 = 1 << 24;
 
-/// What is asked of one axis.
 pub(crate) struct ResizeAxis {
     pub old: i64,
     pub new: i64,
     pub scale: f64,
-    /// Part of the data that is looked at, for `tf_crop_and_resize`.
+    /// Sampled part of the data, for `tf_crop_and_resize`.
     pub region: (f64, f64),
 }
 
 pub(super) fn resize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
-    let (scales, sizes) = if call.opset < 11 { (call.optional(1), None) } else { (call.optional(2), call.optional(3)) };
+    let (scales, sizes) =
+        if call.opset < 11 { (call.optional_input(1), None) } else { (call.optional_input(2), call.optional_input(3)) };
     let extents = emit.extents(x)?;
     let rank = extents.len();
-    let named = match call.ints("axes") {
-        Some(axes) => axes.iter().map(|&axis| emit.axis(axis, rank)).collect::<Outcome<Vec<usize>>>()?,
+    let named = match call.int_list("axes") {
+        Some(axes) => axes.iter().map(|&axis| emit.resolve_axis(axis, rank)).collect::<Outcome<Vec<usize>>>()?,
         None => (0..rank).collect(),
     };
     let list = |id: Option<ValueId>, what: &str| -> Outcome<Option<Vec<f64>>> {
-        let numbers = id.map(|id| emit.known(id, what)).transpose()?.filter(|numbers| !numbers.is_empty());
+        let numbers = id.map(|id| emit.require_numbers(id, what)).transpose()?.filter(|numbers| !numbers.is_empty());
         match numbers {
             Some(numbers) if numbers.len() != named.len() => {
                 malformed(format!("`{what}` has {} numbers for {} dimensions", numbers.len(), named.len()))
@@ -44,10 +43,11 @@ pub(super) fn resize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         }
     };
     let (scales, sizes) = (list(scales, "scales")?, list(sizes, "sizes")?);
-    let region = call.optional(1).filter(|_| is_cropped(call)).map(|id| emit.known(id, "roi")).transpose()?;
+    let region =
+        call.optional_input(1).filter(|_| is_cropped(call)).map(|id| emit.require_numbers(id, "roi")).transpose()?;
     let mut axes: Vec<ResizeAxis> =
         extents.iter().map(|&old| ResizeAxis { old, new: old, scale: 1.0, region: (0.0, 1.0) }).collect();
-    let factor = policy(call, &named, &extents, sizes.as_deref())?;
+    let factor = shared_factor(call, &named, &extents, sizes.as_deref())?;
     for (index, &axis) in named.iter().enumerate() {
         let old = extents[axis] as f64;
         if let Some(region) = &region {
@@ -70,14 +70,14 @@ pub(super) fn resize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         }
         (axes[axis].new, axes[axis].scale) = (new as i64, scale);
     }
-    Ok(vec![resampled(emit, call, x, &axes)?])
+    Ok(vec![resize_axes(emit, call, x, &axes)?])
 }
 
 pub(super) fn upsample(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
-    let scales: Vec<f64> = match call.optional(1) {
-        Some(scales) => emit.known(scales, "scales")?,
-        None => match call.attribute("scales") {
+    let scales: Vec<f64> = match call.optional_input(1) {
+        Some(scales) => emit.require_numbers(scales, "scales")?,
+        None => match call.resolve_attribute("scales") {
             Some(attribute) => attribute.floats.iter().map(|&scale| scale.into()).collect(),
             None => return malformed("it has no `scales`"),
         },
@@ -89,18 +89,18 @@ pub(super) fn upsample(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let axis =
         |(&old, &scale): (&i64, &f64)| ResizeAxis { old, new: (old as f64 * scale) as i64, scale, region: (0.0, 1.0) };
     let axes: Vec<ResizeAxis> = extents.iter().zip(&scales).map(axis).collect();
-    Ok(vec![resampled(emit, call, x, &axes)?])
+    Ok(vec![resize_axes(emit, call, x, &axes)?])
 }
 
 fn is_cropped(call: &Call<'_>) -> bool {
-    call.text("coordinate_transformation_mode") == Some("tf_crop_and_resize")
+    call.text_attribute("coordinate_transformation_mode") == Some("tf_crop_and_resize")
 }
 
-/// One factor for all axes, when their proportions are kept.
-fn policy(call: &Call<'_>, named: &[usize], extents: &[i64], sizes: Option<&[f64]>) -> Outcome<Option<f64>> {
+/// Returns one factor for all axes, if their proportions are kept.
+fn shared_factor(call: &Call<'_>, named: &[usize], extents: &[i64], sizes: Option<&[f64]>) -> Outcome<Option<f64>> {
     let Some(sizes) = sizes else { return Ok(None) };
     let factors = named.iter().zip(sizes).map(|(&axis, size)| size / extents[axis] as f64);
-    match call.text("keep_aspect_ratio_policy").unwrap_or("stretch") {
+    match call.text_attribute("keep_aspect_ratio_policy").unwrap_or("stretch") {
         "stretch" => Ok(None),
         "not_larger" => Ok(factors.reduce(f64::min)),
         "not_smaller" => Ok(factors.reduce(f64::max)),
@@ -108,15 +108,15 @@ fn policy(call: &Call<'_>, named: &[usize], extents: &[i64], sizes: Option<&[f64
     }
 }
 
-fn resampled(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, axes: &[ResizeAxis]) -> Outcome<ValueId> {
-    let mode = call.text("mode").unwrap_or("nearest");
+fn resize_axes(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, axes: &[ResizeAxis]) -> Outcome<ValueId> {
+    let mode = call.text_attribute("mode").unwrap_or("nearest");
     // Before version 11 there was one rule of coordinates.
-    let rule = match call.text("coordinate_transformation_mode") {
+    let rule = match call.text_attribute("coordinate_transformation_mode") {
         Some(rule) => rule,
         None if call.opset < 11 => "asymmetric",
         None => "half_pixel",
     };
-    let nearest = match call.text("nearest_mode") {
+    let nearest = match call.text_attribute("nearest_mode") {
         Some(nearest) => nearest,
         None if call.opset < 11 => "floor",
         None => "round_prefer_floor",
@@ -125,12 +125,12 @@ fn resampled(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, axes: &[ResizeAxi
         mode,
         rule,
         nearest,
-        cubic: call.float("cubic_coeff_a", -0.75),
-        excludes_outside: call.flag("exclude_outside"),
-        antialias: call.flag("antialias"),
-        outside: call.float("extrapolation_value", 0.0),
+        cubic: call.float_attribute("cubic_coeff_a", -0.75),
+        excludes_outside: call.flag_attribute("exclude_outside"),
+        antialias: call.flag_attribute("antialias"),
+        outside: call.float_attribute("extrapolation_value", 0.0),
     };
-    if let Some(mode) = filter.native(axes) {
+    if let Some(mode) = filter.native_mode(axes) {
         let extents = axes[2..].iter().map(|axis| axis.new).collect();
         return emit.push(Op::Resize(Resize { mode, extents }), &[x]);
     }
@@ -138,13 +138,12 @@ fn resampled(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, axes: &[ResizeAxi
     let mut y = x;
     for (index, axis) in axes.iter().enumerate() {
         if axis.old != axis.new || axis.region != (0.0, 1.0) {
-            y = filter.along(emit, y, index, axis)?;
+            y = filter.resample_axis(emit, y, index, axis)?;
         }
     }
     emit.cast(y, dtype)
 }
 
-/// How old elements make new ones.
 pub(crate) struct ResizeFilter<'a> {
     pub mode: &'a str,
     pub rule: &'a str,
@@ -156,8 +155,8 @@ pub(crate) struct ResizeFilter<'a> {
 }
 
 impl ResizeFilter<'_> {
-    /// The operator that does exactly this, if there is one.
-    fn native(&self, axes: &[ResizeAxis]) -> Option<ResizeMode> {
+    /// Returns the graph operator with exactly this behaviour, if one exists.
+    fn native_mode(&self, axes: &[ResizeAxis]) -> Option<ResizeMode> {
         let is_spatial = axes.len() > 2 && axes[..2].iter().all(|axis| axis.old == axis.new);
         // A scale that is not the ratio of the extents puts elements elsewhere.
         let is_ratio = axes.iter().all(|axis| (axis.scale - axis.new as f64 / axis.old as f64).abs() < 1e-6);
@@ -174,41 +173,47 @@ impl ResizeFilter<'_> {
         }
     }
 
-    pub(crate) fn along(&self, emit: &mut Emit<'_>, x: ValueId, index: usize, axis: &ResizeAxis) -> Outcome<ValueId> {
+    pub(crate) fn resample_axis(
+        &self,
+        emit: &mut Emit<'_>,
+        x: ValueId,
+        index: usize,
+        axis: &ResizeAxis,
+    ) -> Outcome<ValueId> {
         if axis.old < 1 || axis.new < 0 {
             return malformed(format!("{} elements cannot become {}", axis.old, axis.new));
         }
         if axis.old.checked_mul(axis.new).is_none_or(|count| count > MAX_WEIGHTS) {
             return unsupported(format!("resampling {} elements to {} in this mode", axis.old, axis.new));
         }
-        let places: Vec<f64> = (0..axis.new).map(|new| self.place(new as f64, axis)).collect::<Outcome<_>>()?;
+        let places: Vec<f64> =
+            (0..axis.new).map(|new| self.source_position(new as f64, axis)).collect::<Outcome<_>>()?;
         let last = axis.old - 1;
         let is_outside = |place: f64| self.rule == "tf_crop_and_resize" && !(0.0..=last as f64).contains(&place);
         let mut y = if self.mode == "nearest" {
-            let chosen = places.iter().map(|&place| Ok((self.chosen(place)? as i64).clamp(0, last)));
+            let chosen = places.iter().map(|&place| Ok((self.nearest_index(place)? as i64).clamp(0, last)));
             let chosen = chosen.collect::<Outcome<Vec<i64>>>()?;
-            let chosen = emit.integers(&chosen)?;
+            let chosen = emit.add_integers(&chosen)?;
             emit.push(Op::Gather(Gather { axis: index as i64 }), &[x, chosen])?
         } else {
             let mut weights = vec![0.0; (axis.old * axis.new) as usize];
             for (row, &place) in weights.chunks_exact_mut(axis.old as usize).zip(&places) {
-                self.fill(row, place, axis.scale)?;
+                self.fill_weights(row, place, axis.scale)?;
             }
-            self.product(emit, x, index, axis, &weights)?
+            self.weigh_axis(emit, x, index, axis, &weights)?
         };
         if places.iter().any(|&place| is_outside(place)) {
             let mut shape = vec![1; emit.rank(y)?];
             shape[index] = axis.new;
             let marks: Vec<f64> = places.iter().map(|&place| f64::from(u8::from(is_outside(place)))).collect();
             let marks = emit.constant_of(&Tensor::from_numbers(TensorType::new(DType::Bool, &shape), &marks)?)?;
-            let value = emit.scalar(emit.dtype(y)?, self.outside)?;
+            let value = emit.add_scalar(emit.dtype(y)?, self.outside)?;
             y = emit.push(Op::Where(Where {}), &[marks, value, y])?;
         }
         Ok(y)
     }
 
-    /// Where a new element lies among the old ones.
-    fn place(&self, new: f64, axis: &ResizeAxis) -> Outcome<f64> {
+    fn source_position(&self, new: f64, axis: &ResizeAxis) -> Outcome<f64> {
         let (old_extent, new_extent) = (axis.old as f64, axis.new as f64);
         // With a scale given, the exact extent may have a fraction.
         let full = axis.scale * old_extent;
@@ -236,7 +241,7 @@ impl ResizeFilter<'_> {
         })
     }
 
-    fn chosen(&self, place: f64) -> Outcome<f64> {
+    fn nearest_index(&self, place: f64) -> Outcome<f64> {
         Ok(match self.nearest {
             "floor" => place.floor(),
             "ceil" => place.ceil(),
@@ -246,14 +251,14 @@ impl ResizeFilter<'_> {
         })
     }
 
-    /// Weights of the old elements for a new one at this place.
-    fn fill(&self, row: &mut [f64], place: f64, scale: f64) -> Outcome<()> {
+    /// Fills the weights of the old elements for a new one at `place`.
+    fn fill_weights(&self, row: &mut [f64], place: f64, scale: f64) -> Outcome<()> {
         let last = row.len() as i64 - 1;
         // Shrinking with a filter that is stretched over all elements it stands for.
         let stretch = if self.antialias { scale.min(1.0) } else { 1.0 };
         let (kernel, radius): (fn(f64, f64) -> f64, f64) = match self.mode {
             "linear" => (|distance, _| (1.0 - distance).max(0.0), 1.0),
-            "cubic" => (cubic, 2.0),
+            "cubic" => (cubic_kernel, 2.0),
             other => return malformed(format!("`mode` is `{other}`")),
         };
         if radius / stretch > 4.0 * (row.len() as f64) + 16.0 {
@@ -275,8 +280,8 @@ impl ResizeFilter<'_> {
         Ok(())
     }
 
-    /// The data times the weights along one axis.
-    fn product(
+    /// Multiplies the data by the weights along one axis.
+    fn weigh_axis(
         &self,
         emit: &mut Emit<'_>,
         x: ValueId,
@@ -299,8 +304,8 @@ impl ResizeFilter<'_> {
     }
 }
 
-/// Keys' kernel of two elements' reach.
-fn cubic(distance: f64, a: f64) -> f64 {
+/// Evaluates Keys' kernel, which reaches two elements.
+fn cubic_kernel(distance: f64, a: f64) -> f64 {
     let d = distance;
     if d <= 1.0 {
         ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0

@@ -9,28 +9,28 @@ use models::types::{DType, TensorType};
 type Outputs = Outcome<Vec<ValueId>>;
 
 pub(super) fn constant(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    if let Some(message) = call.attribute("value").and_then(|attribute| attribute.t.as_ref()) {
-        if let Some(&id) = emit.shared.get(&tensor::key(message)) {
+    if let Some(message) = call.resolve_attribute("value").and_then(|attribute| attribute.t.as_ref()) {
+        if let Some(&id) = emit.shared.get(&tensor::message_key(message)) {
             return Ok(vec![id]);
         }
-        let (ty, data) = match tensor::constant(message, emit.folder) {
+        let (ty, data) = match tensor::constant_data(message, emit.folder) {
             Ok(constant) => constant,
             Err(reason) => return unsupported(reason),
         };
-        let id = emit.constant(ty, data)?;
-        tensor::note(emit, message, id);
+        let id = emit.add_constant(ty, data)?;
+        tensor::record_constant(emit, message, id);
         return Ok(vec![id]);
     }
     let numbers = |list: Vec<f64>, dtype: DType, emit: &mut Emit<'_>| {
-        emit.constant(TensorType::new(dtype, &[list.len() as i64]), Const::Small(list))
+        emit.add_constant(TensorType::new(dtype, &[list.len() as i64]), Const::Small(list))
     };
     let found = if let Some(number) = call.optional_float("value_float") {
-        emit.scalar(DType::F32, number)?
+        emit.add_scalar(DType::F32, number)?
     } else if let Some(number) = call.optional_int("value_int") {
-        emit.scalar(DType::I64, number as f64)?
-    } else if let Some(list) = call.ints("value_ints") {
-        emit.integers(&list)?
-    } else if let Some(attribute) = call.attribute("value_floats") {
+        emit.add_scalar(DType::I64, number as f64)?
+    } else if let Some(list) = call.int_list("value_ints") {
+        emit.add_integers(&list)?
+    } else if let Some(attribute) = call.resolve_attribute("value_floats") {
         numbers(attribute.floats.iter().map(|&number| number.into()).collect(), DType::F32, emit)?
     } else {
         return unsupported("its value is neither a tensor nor a number");
@@ -42,26 +42,26 @@ pub(super) fn shape(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let extents = emit.extents(call.input(0)?)?;
     let rank = extents.len() as i64;
     let place = |number: i64| (if number < 0 { number.saturating_add(rank) } else { number }).clamp(0, rank) as usize;
-    let (start, end) = (place(call.int("start", 0)), place(call.int("end", rank)));
-    Ok(vec![emit.integers(extents.get(start..end).unwrap_or_default())?])
+    let (start, end) = (place(call.int_attribute("start", 0)), place(call.int_attribute("end", rank)));
+    Ok(vec![emit.add_integers(extents.get(start..end).unwrap_or_default())?])
 }
 
 pub(super) fn size(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let ty = emit.ty(call.input(0)?)?;
-    let Some(elements) = ty.elements() else { return unsupported(format!("{ty} has no number of elements")) };
-    Ok(vec![emit.scalar(DType::I64, elements as f64)?])
+    let Some(elements) = ty.element_count() else { return unsupported(format!("{ty} has no number of elements")) };
+    Ok(vec![emit.add_scalar(DType::I64, elements as f64)?])
 }
 
 pub(super) fn constant_of_shape(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let extents = emit.known_integers(call.input(0)?, "shape")?;
-    let (dtype, number) = match call.attribute("value").and_then(|attribute| attribute.t.as_ref()) {
+    let (dtype, number) = match call.resolve_attribute("value").and_then(|attribute| attribute.t.as_ref()) {
         None => (DType::F32, 0.0),
         Some(message) => {
-            let (ty, data) = match tensor::constant(message, None) {
+            let (ty, data) = match tensor::constant_data(message, None) {
                 Ok(constant) => constant,
                 Err(reason) => return unsupported(reason),
             };
-            let numbers = reference::constant(&ty, &data)?.numbers();
+            let numbers = reference::constant_tensor(&ty, &data)?.to_numbers();
             let [number] = numbers.as_slice() else {
                 return malformed(format!("`value` must be one number, is {ty}"));
             };
@@ -69,8 +69,8 @@ pub(super) fn constant_of_shape(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs
         }
     };
     let ty = TensorType::new(dtype, &extents);
-    if ty.elements().is_none() {
+    if ty.element_count().is_none() {
         return malformed(format!("{ty} cannot exist"));
     }
-    Ok(vec![emit.constant(ty, Const::Fill(number))?])
+    Ok(vec![emit.add_constant(ty, Const::Fill(number))?])
 }

@@ -11,11 +11,9 @@ use std::f64::consts::PI;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// Matrices and lists made here have at most this many elements.
 const MAX_MADE: i64 = 1 << 24;
 
-/// Adds a constant matrix.
-fn table(
+fn constant_matrix(
     emit: &mut Emit<'_>,
     dtype: DType,
     [rows, columns]: [i64; 2],
@@ -31,30 +29,30 @@ fn table(
     emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, &[rows, columns]), &numbers)?)
 }
 
-/// The angle of an element's share in a frequency; whole turns are dropped before they cost precision.
-fn angle(frequency: i64, element: i64, length: i64) -> f64 {
+/// Angle of a Fourier term; whole turns are removed first, to keep precision.
+fn dft_angle(frequency: i64, element: i64, length: i64) -> f64 {
     2.0 * PI * (i128::from(frequency) * i128::from(element) % i128::from(length)) as f64 / length as f64
 }
 
-/// `x[…, n, …, 1 or 2]`: the last dimension holds real and perhaps imaginary parts.
+/// `x[…, n, …, 1 or 2]`: the last dimension holds the real and optionally imaginary part.
 pub(super) fn dft(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let extents = emit.extents(x)?;
     let rank = extents.len();
-    let axis = match call.optional(2).filter(|_| call.opset >= 20) {
+    let axis = match call.optional_input(2).filter(|_| call.opset >= 20) {
         Some(axis) => emit.known_number(axis, "axis")? as i64,
         None if call.opset >= 20 => -2,
-        None => call.int("axis", 1),
+        None => call.int_attribute("axis", 1),
     };
-    let axis = emit.axis(axis, rank)?;
+    let axis = emit.resolve_axis(axis, rank)?;
     let parts = extents.last().copied().unwrap_or(0);
     if axis + 1 >= rank || !matches!(parts, 1 | 2) {
         return malformed(format!("{} has no dimension of real and imaginary parts behind axis {axis}", emit.ty(x)?));
     }
-    let (is_inverse, is_half) = (call.flag("inverse"), call.flag("onesided"));
+    let (is_inverse, is_half) = (call.flag_attribute("inverse"), call.flag_attribute("onesided"));
     let given = extents[axis];
     let stated_length =
-        call.optional(1).map(|id| emit.known_number(id, "dft_length")).transpose()?.map(|length| length as i64);
+        call.optional_input(1).map(|id| emit.known_number(id, "dft_length")).transpose()?.map(|length| length as i64);
     let default = if is_inverse && is_half { (given - 1).saturating_mul(2) } else { given };
     let length = stated_length.unwrap_or(default);
     if length < 1 {
@@ -68,7 +66,7 @@ pub(super) fn dft(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let imaginary = if parts == 2 { Some(emit.slice(turned, rank - 2, 1, 2)?) } else { None };
     let used = given.min(if is_inverse && is_half { length / 2 + 1 } else { length });
     let form = Transform { length, used, is_inverse, is_half };
-    let (cosines, sines) = form.matrices(emit, dtype, imaginary.is_some())?;
+    let (cosines, sines) = form.transform_matrices(emit, dtype, imaginary.is_some())?;
     let mut product = |part: ValueId, matrix: ValueId| -> Outcome<ValueId> {
         let part = emit.slice(part, rank - 1, 0, used)?;
         emit.push(Op::Dense(Dense {}), &[part, matrix])
@@ -82,14 +80,13 @@ pub(super) fn dft(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     if is_inverse && is_half {
         y.truncate(1);
     }
-    let all = emit.concat(&y, rank - 2)?;
+    let all = emit.concat_parts(&y, rank - 2)?;
     let mut back: Vec<usize> = (0..rank - 2).collect();
     back.insert(axis, rank - 1);
     back.push(rank - 2);
     Ok(vec![emit.transpose(all, &back)?])
 }
 
-/// What a transform makes of how many elements.
 struct Transform {
     length: i64,
     used: i64,
@@ -98,8 +95,8 @@ struct Transform {
 }
 
 impl Transform {
-    /// Rows of the transform's real and imaginary parts.
-    fn matrices(&self, emit: &mut Emit<'_>, dtype: DType, is_complex: bool) -> Outcome<(ValueId, ValueId)> {
+    /// Builds the matrices of the real and imaginary parts.
+    fn transform_matrices(&self, emit: &mut Emit<'_>, dtype: DType, is_complex: bool) -> Outcome<(ValueId, ValueId)> {
         let Transform { length, used, is_inverse, is_half } = *self;
         if is_inverse && is_half && !is_complex {
             return malformed("an inverse from one side needs real and imaginary parts");
@@ -112,15 +109,17 @@ impl Transform {
             if is_mirrored { 2.0 * share } else { share }
         };
         let sign = if is_inverse { 1.0 } else { -1.0 };
-        let cosines =
-            table(emit, dtype, [rows, used], |row, column| angle(row, column, length).cos() * factor(column))?;
-        let sines =
-            table(emit, dtype, [rows, used], |row, column| sign * angle(row, column, length).sin() * factor(column))?;
+        let cosines = constant_matrix(emit, dtype, [rows, used], |row, column| {
+            dft_angle(row, column, length).cos() * factor(column)
+        })?;
+        let sines = constant_matrix(emit, dtype, [rows, used], |row, column| {
+            sign * dft_angle(row, column, length).sin() * factor(column)
+        })?;
         Ok((cosines, sines))
     }
 }
 
-/// `signal[n, length, 1], step, window, frame length`: a convolution whose kernels are the waves of the frequencies.
+/// `signal[n, length, 1], step, window, frame length`: a convolution with one kernel per frequency.
 pub(super) fn stft(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let signal = call.input(0)?;
     let step = emit.known_number(call.input(1)?, "frame_step")? as i64;
@@ -128,8 +127,8 @@ pub(super) fn stft(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         [n, length] | [n, length, 1] => (n, length),
         _ => return unsupported("complex signals"),
     };
-    let window = call.optional(2);
-    let frame = match (call.optional(3), window) {
+    let window = call.optional_input(2);
+    let frame = match (call.optional_input(3), window) {
         (Some(frame), _) => emit.known_number(frame, "frame_length")? as i64,
         (None, Some(window)) => emit.extents(window)?.first().copied().unwrap_or(0),
         (None, None) => return malformed("it has neither a window nor a `frame_length`"),
@@ -138,11 +137,11 @@ pub(super) fn stft(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         return malformed(format!("frames of {frame} elements every {step} of {length}"));
     }
     let dtype = emit.dtype(signal)?;
-    let count = if call.int("onesided", 1) != 0 { frame / 2 + 1 } else { frame };
+    let count = if call.int_attribute("onesided", 1) != 0 { frame / 2 + 1 } else { frame };
     let rows = count.saturating_mul(2);
-    let waves = table(emit, dtype, [rows, frame], |row, element| match row < count {
-        true => angle(row, element, frame).cos(),
-        false => -angle(row - count, element, frame).sin(),
+    let waves = constant_matrix(emit, dtype, [rows, frame], |row, element| match row < count {
+        true => dft_angle(row, element, frame).cos(),
+        false => -dft_angle(row - count, element, frame).sin(),
     })?;
     let mut kernel = waves;
     if let Some(window) = window {
@@ -162,40 +161,38 @@ pub(super) fn stft(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![emit.transpose(split, &[0, 3, 2, 1])?])
 }
 
-pub(super) fn hann(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    window(emit, call, [0.5, 0.5, 0.0])
+pub(super) fn hann_window(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    cosine_window(emit, call, [0.5, 0.5, 0.0])
 }
 
-pub(super) fn hamming(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    window(emit, call, [25.0 / 46.0, 21.0 / 46.0, 0.0])
+pub(super) fn hamming_window(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    cosine_window(emit, call, [25.0 / 46.0, 21.0 / 46.0, 0.0])
 }
 
-pub(super) fn blackman(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    window(emit, call, [0.42, 0.5, 0.08])
+pub(super) fn blackman_window(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    cosine_window(emit, call, [0.42, 0.5, 0.08])
 }
 
-/// A sum of cosines of no, one and two turns.
-fn window(emit: &mut Emit<'_>, call: &Call<'_>, [flat, one, two]: [f64; 3]) -> Outputs {
+fn cosine_window(emit: &mut Emit<'_>, call: &Call<'_>, [flat, one, two]: [f64; 3]) -> Outputs {
     let size = emit.known_number(call.input(0)?, "size")? as i64;
     if !(1..=MAX_MADE).contains(&size) {
         return malformed(format!("a window of {size} elements"));
     }
-    let span = if call.int("periodic", 1) != 0 { size } else { (size - 1).max(1) };
-    let dtype = made(call)?;
+    let span = if call.int_attribute("periodic", 1) != 0 { size } else { (size - 1).max(1) };
+    let dtype = output_dtype(call)?;
     let number =
-        |_: i64, element: i64| flat - one * angle(1, element, span).cos() + two * angle(2, element, span).cos();
-    let row = table(emit, dtype, [1, size], number)?;
+        |_: i64, element: i64| flat - one * dft_angle(1, element, span).cos() + two * dft_angle(2, element, span).cos();
+    let row = constant_matrix(emit, dtype, [1, size], number)?;
     Ok(vec![emit.reshape(row, &[size])?])
 }
 
-/// The element type that a node names.
-fn made(call: &Call<'_>) -> Outcome<DType> {
-    let code = i32::try_from(call.int("output_datatype", 1)).unwrap_or(0);
-    tensor::dtype(code).or_else(|reason| unsupported(format!("it makes a type whose {reason}")))
+fn output_dtype(call: &Call<'_>) -> Outcome<DType> {
+    let code = i32::try_from(call.int_attribute("output_datatype", 1)).unwrap_or(0);
+    tensor::dtype_of_code(code).or_else(|reason| unsupported(format!("it makes a type whose {reason}")))
 }
 
-/// Triangles that overlap by half, evenly spread over pitches.
-pub(super) fn mel(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+/// Triangles that overlap by half, evenly spaced on the mel scale.
+pub(super) fn mel_weights(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let known = |index: usize, name: &str| emit.known_number(call.input(index)?, name);
     let (bins, length, rate) = (known(0, "num_mel_bins")?, known(1, "dft_length")?, known(2, "sample_rate")?);
     let (low, high) = (known(3, "lower_edge_hertz")?, known(4, "upper_edge_hertz")?);
@@ -222,5 +219,5 @@ pub(super) fn mel(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
             0.0
         }
     };
-    Ok(vec![table(emit, made(call)?, [rows, bins], number)?])
+    Ok(vec![constant_matrix(emit, output_dtype(call)?, [rows, bins], number)?])
 }

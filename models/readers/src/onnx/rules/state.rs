@@ -1,6 +1,6 @@
 //! Operators that carry a state from call to call, lowered to operators over their parts.
 
-use super::attention::counted;
+use super::attention::counting_tensor;
 use super::window::add_bias;
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};
@@ -12,10 +12,10 @@ use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// Longest sequence whose steps are written out.
+/// Longer sequences are not unrolled.
 const MAX_STEPS: i64 = 4096;
 
-/// A convolution over the past of each channel: `x[n, c, length], weight[c, 1, k], bias, past[n, c, k - 1]`
+/// A convolution over each channel's past: `x[n, c, length], weight[c, 1, k], bias, past[n, c, k - 1]`
 pub(super) fn causal_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (x, weight) = (call.input(0)?, call.input(1)?);
     let (extents, kernel) = (emit.extents(x)?, emit.extents(weight)?);
@@ -26,18 +26,18 @@ pub(super) fn causal_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         return malformed("its kernel has no elements");
     }
     let before = taps - 1;
-    let padded = match call.optional(3) {
+    let padded = match call.optional_input(3) {
         _ if before < 1 => x,
-        Some(past) => emit.concat(&[past, x], 2)?,
+        Some(past) => emit.concat_parts(&[past, x], 2)?,
         None => {
-            let past = emit.filled(emit.dtype(x)?, &[batch, channels, before], 0.0)?;
-            emit.concat(&[past, x], 2)?
+            let past = emit.add_filled(emit.dtype(x)?, &[batch, channels, before], 0.0)?;
+            emit.concat_parts(&[past, x], 2)?
         }
     };
     let conv = Conv { strides: vec![1], pads: vec![0, 0], dilations: vec![1], groups: channels };
     let y = emit.push(Op::Conv(conv), &[padded, weight])?;
-    let y = add_bias(emit, y, call.optional(2))?;
-    let y = match call.text("activation").unwrap_or("none") {
+    let y = add_bias(emit, y, call.optional_input(2))?;
+    let y = match call.text_attribute("activation").unwrap_or("none") {
         "none" => y,
         "silu" | "swish" => emit.unary(UnaryOp::Silu, y)?,
         other => return malformed(format!("`activation` is `{other}`")),
@@ -46,7 +46,7 @@ pub(super) fn causal_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![y, emit.slice(padded, 2, length - before, length)?])
 }
 
-/// Heads before places: `[n, length, heads · size]` as `[n, heads, length, size]`.
+/// `[n, length, heads · size]` as `[n, heads, length, size]`.
 fn by_head(emit: &mut Emit<'_>, x: ValueId, heads: i64) -> Outcome<ValueId> {
     let extents = emit.extents(x)?;
     let [batch, length, width] = extents[..] else { return malformed(format!("{extents:?} must have 3 dimensions")) };
@@ -58,7 +58,7 @@ fn by_head(emit: &mut Emit<'_>, x: ValueId, heads: i64) -> Outcome<ValueId> {
     emit.transpose(x, &[0, 2, 1, 3])
 }
 
-/// The tensors that one step of linear attention reads, heads first.
+/// Inputs of a linear attention step, with heads first.
 struct Steps {
     q: ValueId,
     k: ValueId,
@@ -68,8 +68,8 @@ struct Steps {
 }
 
 impl Steps {
-    fn of(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Steps> {
-        let rule = call.text("update_rule").unwrap_or("gated_delta");
+    fn parse_steps(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Steps> {
+        let rule = call.text_attribute("update_rule").unwrap_or("gated_delta");
         let (has_decay, has_rate) = match rule {
             "linear" => (false, false),
             "gated" => (true, false),
@@ -77,7 +77,7 @@ impl Steps {
             "gated_delta" => (true, true),
             other => return malformed(format!("`update_rule` is `{other}`")),
         };
-        let (heads, shared) = (call.int("q_num_heads", 0), call.int("kv_num_heads", 0));
+        let (heads, shared) = (call.int_attribute("q_num_heads", 0), call.int_attribute("kv_num_heads", 0));
         if shared < 1 || heads % shared != 0 {
             return malformed(format!("{heads} query heads do not share {shared} others"));
         }
@@ -98,8 +98,8 @@ impl Steps {
         })
     }
 
-    /// The state after a step, and what the queries of the step read from it.
-    fn step(&self, emit: &mut Emit<'_>, state: ValueId, step: i64) -> Outcome<(ValueId, ValueId)> {
+    /// Returns the state after a step, and the values that its queries read.
+    fn emit_step(&self, emit: &mut Emit<'_>, state: ValueId, step: i64) -> Outcome<(ValueId, ValueId)> {
         let at = |emit: &mut Emit<'_>, x: ValueId| emit.slice(x, 2, step, step + 1);
         let (q, k, mut v) = (at(emit, self.q)?, at(emit, self.k)?, at(emit, self.v)?);
         let mut state = state;
@@ -126,9 +126,9 @@ impl Steps {
     }
 }
 
-/// Attention whose past is one matrix for each head, step by step.
+/// Attention with one state matrix per head, unrolled over steps.
 pub(super) fn linear_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let steps = Steps::of(emit, call)?;
+    let steps = Steps::parse_steps(emit, call)?;
     let (queries, keys, values) = (emit.extents(steps.q)?, emit.extents(steps.k)?, emit.extents(steps.v)?);
     let (batch, length) = (queries[0], queries[2]);
     if queries[3] != keys[3] || [keys[2], values[2]] != [length; 2] {
@@ -138,18 +138,18 @@ pub(super) fn linear_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs 
         return unsupported(format!("{length} steps; 1 to {MAX_STEPS} are written out"));
     }
     let to = emit.dtype(call.input(0)?)?;
-    let (mut state, to_of_state) = match call.optional(3) {
+    let (mut state, to_of_state) = match call.optional_input(3) {
         Some(past) => (emit.cast(past, DType::F32)?, emit.dtype(past)?),
-        None => (emit.filled(DType::F32, &[batch, keys[1], keys[3], values[3]], 0.0)?, to),
+        None => (emit.add_filled(DType::F32, &[batch, keys[1], keys[3], values[3]], 0.0)?, to),
     };
     let mut parts = Vec::new();
     for step in 0..length {
-        let (next, read) = steps.step(emit, state, step)?;
+        let (next, read) = steps.emit_step(emit, state, step)?;
         state = next;
         parts.push(read);
     }
-    let read = emit.concat(&parts, 2)?;
-    let scale = match call.float("scale", 0.0) {
+    let read = emit.concat_parts(&parts, 2)?;
+    let scale = match call.float_attribute("scale", 0.0) {
         0.0 => 1.0 / (keys[3].max(1) as f64).sqrt(),
         scale => scale,
     };
@@ -159,14 +159,14 @@ pub(super) fn linear_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs 
     Ok(vec![emit.cast(y, to)?, emit.cast(state, to_of_state)?])
 }
 
-/// Places along one axis for an operator on elements: `[1, …, count, …, 1]`.
-fn places(emit: &mut Emit<'_>, count: i64, axis: usize, rank: usize) -> Outcome<ValueId> {
+/// Positions along one axis, shaped to broadcast: `[1, …, count, …, 1]`.
+fn axis_positions(emit: &mut Emit<'_>, count: i64, axis: usize, rank: usize) -> Outcome<ValueId> {
     let mut shape = vec![1; rank];
     shape[axis] = count;
-    counted(emit, count, &shape)
+    counting_tensor(emit, count, &shape)
 }
 
-/// One number for each sample, shaped to broadcast.
+/// Reshapes one number per sample to broadcast.
 fn of_samples(emit: &mut Emit<'_>, x: ValueId, axis: usize, rank: usize) -> Outcome<ValueId> {
     let extents = emit.extents(x)?;
     let [count] = extents[..] else { return malformed(format!("{extents:?} must be one number for each sample")) };
@@ -176,20 +176,20 @@ fn of_samples(emit: &mut Emit<'_>, x: ValueId, axis: usize, rank: usize) -> Outc
     emit.reshape(x, &shape)
 }
 
-/// A cache in which places along one axis are written: `cache, update, first place of each sample`
+/// Writes to positions of a cache along one axis: `cache, update, first place of each sample`
 pub(super) fn tensor_scatter(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (cache, update) = (call.input(0)?, call.input(1)?);
     let (whole, extents) = (emit.extents(cache)?, emit.extents(update)?);
-    let axis = emit.axis(call.int("axis", -2), whole.len())?;
+    let axis = emit.resolve_axis(call.int_attribute("axis", -2), whole.len())?;
     if axis == 0 || whole.len() != extents.len() {
         return malformed(format!("an update {extents:?} of axis {axis} does not fit {whole:?}"));
     }
-    let mut at = places(emit, extents[axis], axis, extents.len())?;
-    if let Some(first) = call.optional(2) {
+    let mut at = axis_positions(emit, extents[axis], axis, extents.len())?;
+    if let Some(first) = call.optional_input(2) {
         let first = of_samples(emit, first, 0, extents.len())?;
         at = emit.binary(BinaryOp::Add, at, first)?;
     }
-    match call.text("mode").unwrap_or("linear") {
+    match call.text_attribute("mode").unwrap_or("linear") {
         "linear" => {}
         "circular" => at = emit.binary_with(BinaryOp::Mod, at, whole[axis].max(1) as f64)?,
         other => return malformed(format!("`mode` is `{other}`")),
@@ -199,17 +199,16 @@ pub(super) fn tensor_scatter(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![emit.push(Op::ScatterElements(scatter), &[cache, at, update])?])
 }
 
-/// Sequences of a batch, each reversed up to its own length.
 pub(super) fn reverse_sequence(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let extents = emit.extents(x)?;
     let rank = extents.len();
-    let (time, batch) = (call.int("time_axis", 0), call.int("batch_axis", 1));
-    let (time, batch) = (emit.axis(time, rank)?, emit.axis(batch, rank)?);
+    let (time, batch) = (call.int_attribute("time_axis", 0), call.int_attribute("batch_axis", 1));
+    let (time, batch) = (emit.resolve_axis(time, rank)?, emit.resolve_axis(batch, rank)?);
     if time == batch {
         return malformed(format!("time and batch are both axis {time}"));
     }
-    let at = places(emit, extents[time], time, rank)?;
+    let at = axis_positions(emit, extents[time], time, rank)?;
     let length = of_samples(emit, call.input(1)?, batch, rank)?;
     let is_inside = emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[at, length])?;
     let behind = emit.binary(BinaryOp::Sub, length, at)?;

@@ -7,10 +7,8 @@ use models::operators::{BiasAdd, Conv, ConvTranspose, GlobalPool, Op, Pool, Pool
 use models::types::TensorType;
 use reference::Tensor;
 
-/// Kernels made here have at most this many elements.
 const MAX_COLUMNS: i64 = 1 << 24;
 
-/// Attributes that every window has, one entry per spatial dimension, written out.
 struct WindowAttributes {
     kernel: Vec<i64>,
     strides: Vec<i64>,
@@ -20,10 +18,10 @@ struct WindowAttributes {
 }
 
 impl WindowAttributes {
-    /// The window of a node over data of these extents, padding rules resolved except for a transposed convolution.
-    fn of(call: &Call<'_>, kernel: Vec<i64>, spatial: &[i64]) -> Outcome<WindowAttributes> {
+    /// Reads a node's window; `auto_pad` is resolved except for a transposed convolution.
+    fn parse_window(call: &Call<'_>, kernel: Vec<i64>, spatial: &[i64]) -> Outcome<WindowAttributes> {
         let rank = kernel.len();
-        let list = |name: &str, default: i64, length: usize| match call.ints(name) {
+        let list = |name: &str, default: i64, length: usize| match call.int_list(name) {
             Some(list) if list.len() == length => Ok(list),
             Some(list) => malformed(format!("`{name}` has {} entries, must have {length}", list.len())),
             None => Ok(vec![default; length]),
@@ -34,7 +32,7 @@ impl WindowAttributes {
         let strides = list("strides", 1, rank)?;
         let dilations = list("dilations", 1, rank)?;
         let mut window = WindowAttributes { kernel, strides, pads: list("pads", 0, 2 * rank)?, dilations };
-        match call.text("auto_pad").unwrap_or("NOTSET") {
+        match call.text_attribute("auto_pad").unwrap_or("NOTSET") {
             "NOTSET" | "" => {}
             "VALID" => window.pads = vec![0; 2 * rank],
             "SAME_UPPER" => window.pad_to_same(spatial, false)?,
@@ -44,18 +42,18 @@ impl WindowAttributes {
         Ok(window)
     }
 
-    /// How far the window reaches along an axis.
-    fn reach(&self, axis: usize) -> Outcome<i64> {
+    /// Returns the dilated extent of the window along an axis.
+    fn window_reach(&self, axis: usize) -> Outcome<i64> {
         let reach = self.kernel[axis].checked_sub(1).and_then(|steps| steps.checked_mul(self.dilations[axis]));
         let reach = reach.and_then(|reach| reach.checked_add(1));
         reach.map_or_else(|| malformed("the window reaches further than 64 bits can count"), Ok)
     }
 
-    /// Pads such that there are as many places as strides begin in the data.
+    /// Pads so that the output extent is the input extent over the stride, rounded up.
     fn pad_to_same(&mut self, spatial: &[i64], more_before: bool) -> Outcome<()> {
         let rank = self.kernel.len();
         for (axis, &extent) in spatial.iter().enumerate() {
-            let (stride, reach) = (self.strides[axis], self.reach(axis)?);
+            let (stride, reach) = (self.strides[axis], self.window_reach(axis)?);
             if stride < 1 {
                 return malformed(format!("stride {stride} must be at least 1"));
             }
@@ -71,10 +69,10 @@ impl WindowAttributes {
     }
 }
 
-/// The extents of the kernel: of the weight, or of the attribute, which must agree.
+/// Returns the kernel extents of the weight; the attribute must agree.
 fn kernel_of(call: &Call<'_>, weight: &[i64]) -> Outcome<Vec<i64>> {
     let of_weight = weight.get(2..).unwrap_or_default().to_vec();
-    match call.ints("kernel_shape") {
+    match call.int_list("kernel_shape") {
         Some(kernel) if kernel != of_weight => {
             malformed(format!("`kernel_shape` is {kernel:?}, the weight has {of_weight:?}"))
         }
@@ -82,7 +80,7 @@ fn kernel_of(call: &Call<'_>, weight: &[i64]) -> Outcome<Vec<i64>> {
     }
 }
 
-fn spatial(extents: &[i64]) -> Outcome<&[i64]> {
+fn spatial_extents(extents: &[i64]) -> Outcome<&[i64]> {
     match extents.get(2..) {
         Some(spatial) if !spatial.is_empty() => Ok(spatial),
         _ => malformed(format!("the data has {} dimensions; batch, channel and 1 to 3 more are needed", extents.len())),
@@ -91,19 +89,18 @@ fn spatial(extents: &[i64]) -> Outcome<&[i64]> {
 
 pub(super) fn conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let (x, w) = (call.input(0)?, call.input(1)?);
-    let y = convolve(emit, call, x, w)?;
-    Ok(vec![add_bias(emit, y, call.optional(2))?])
+    let y = convolve_operands(emit, call, x, w)?;
+    Ok(vec![add_bias(emit, y, call.optional_input(2))?])
 }
 
-/// The convolution that a node describes, of these operands.
-pub(super) fn convolve(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, w: ValueId) -> Outcome<ValueId> {
+pub(super) fn convolve_operands(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, w: ValueId) -> Outcome<ValueId> {
     let kernel = kernel_of(call, &emit.extents(w)?)?;
-    let window = WindowAttributes::of(call, kernel, spatial(&emit.extents(x)?)?)?;
+    let window = WindowAttributes::parse_window(call, kernel, spatial_extents(&emit.extents(x)?)?)?;
     let WindowAttributes { strides, pads, dilations, .. } = window;
-    emit.push(Op::Conv(Conv { strides, pads, dilations, groups: call.int("group", 1) }), &[x, w])
+    emit.push(Op::Conv(Conv { strides, pads, dilations, groups: call.int_attribute("group", 1) }), &[x, w])
 }
 
-/// The same of 8-bit operands, each less its zero point.
+/// Convolves 8-bit operands, each less its zero point.
 pub(super) fn convolve_quantised(
     emit: &mut Emit<'_>,
     call: &Call<'_>,
@@ -112,23 +109,26 @@ pub(super) fn convolve_quantised(
 ) -> Outcome<ValueId> {
     let kernel = kernel_of(call, &emit.extents(w)?)?;
     let WindowAttributes { strides, pads, dilations, .. } =
-        WindowAttributes::of(call, kernel, spatial(&emit.extents(x)?)?)?;
-    emit.push(Op::QConv(QConv { strides, pads, dilations, groups: call.int("group", 1), x_zero, w_zero }), &[x, w])
+        WindowAttributes::parse_window(call, kernel, spatial_extents(&emit.extents(x)?)?)?;
+    emit.push(
+        Op::QConv(QConv { strides, pads, dilations, groups: call.int_attribute("group", 1), x_zero, w_zero }),
+        &[x, w],
+    )
 }
 
 pub(super) fn conv_transpose(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let (x, w) = (call.input(0)?, call.input(1)?);
     let kernel = kernel_of(call, &emit.extents(w)?)?;
     let extents = emit.extents(x)?;
-    let spatial = spatial(&extents)?;
-    let mut window = WindowAttributes::of(call, kernel, spatial)?;
+    let spatial = spatial_extents(&extents)?;
+    let mut window = WindowAttributes::parse_window(call, kernel, spatial)?;
     let rank = window.kernel.len();
-    let mut output_pads = call.ints("output_padding").unwrap_or_else(|| vec![0; rank]);
+    let mut output_pads = call.int_list("output_padding").unwrap_or_else(|| vec![0; rank]);
     if output_pads.len() != rank {
         return malformed(format!("`output_padding` has {} entries, must have {rank}", output_pads.len()));
     }
-    let auto_pad = call.text("auto_pad").unwrap_or("NOTSET");
-    let wanted = match call.ints("output_shape") {
+    let auto_pad = call.text_attribute("auto_pad").unwrap_or("NOTSET");
+    let wanted = match call.int_list("output_shape") {
         Some(shape) if shape.len() >= rank => Some(shape[shape.len() - rank..].to_vec()),
         Some(shape) => return malformed(format!("`output_shape` has {} entries, must have {rank}", shape.len())),
         None if auto_pad.starts_with("SAME") => {
@@ -139,7 +139,7 @@ pub(super) fn conv_transpose(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Ve
     if let Some(wanted) = wanted {
         for axis in 0..rank {
             let places = i128::from(spatial[axis] - 1) * i128::from(window.strides[axis]);
-            let full = places + i128::from(window.reach(axis)?) + i128::from(output_pads[axis]);
+            let full = places + i128::from(window.window_reach(axis)?) + i128::from(output_pads[axis]);
             let total = full - i128::from(wanted[axis]);
             let number =
                 |wide: i128| i64::try_from(wide).or_else(|_| malformed("pads are larger than 64 bits can count"));
@@ -154,9 +154,15 @@ pub(super) fn conv_transpose(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Ve
         }
     }
     let WindowAttributes { strides, pads, dilations, .. } = window;
-    let op = Op::ConvTranspose(ConvTranspose { strides, pads, output_pads, dilations, groups: call.int("group", 1) });
+    let op = Op::ConvTranspose(ConvTranspose {
+        strides,
+        pads,
+        output_pads,
+        dilations,
+        groups: call.int_attribute("group", 1),
+    });
     let y = emit.push(op, &[x, w])?;
-    Ok(vec![add_bias(emit, y, call.optional(2))?])
+    Ok(vec![add_bias(emit, y, call.optional_input(2))?])
 }
 
 pub(super) fn add_bias(emit: &mut Emit<'_>, y: ValueId, bias: Option<ValueId>) -> Outcome<ValueId> {
@@ -166,7 +172,7 @@ pub(super) fn add_bias(emit: &mut Emit<'_>, y: ValueId, bias: Option<ValueId>) -
     }
 }
 
-/// Data whose last dimension are channels, with them as the second.
+/// Moves channels from the last to the second dimension.
 pub(super) fn channels_first(emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
     let rank = emit.rank(x)?;
     if rank < 3 {
@@ -176,15 +182,14 @@ pub(super) fn channels_first(emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId
     emit.transpose(x, &order)
 }
 
-/// The inverse of `channels_first`.
 pub(super) fn channels_last(emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
     let rank = emit.rank(x)?;
     let order: Vec<usize> = std::iter::once(0).chain(2..rank).chain([1]).collect();
     emit.transpose(x, &order)
 }
 
-/// `columns[n, c · block, places], image, block`: columns added up where they overlap, which a transposed convolution with
-/// one kernel of a single one for each place of the block does.
+/// `columns[n, c · block, places], image, block`: sums overlapping columns, as a transposed convolution
+/// with a kernel of a single one for each position of the block.
 pub(super) fn columns_to_image(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let x = call.input(0)?;
     let (image, block) = (call.input(1)?, call.input(2)?);
@@ -196,7 +201,7 @@ pub(super) fn columns_to_image(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<
     let Some(area) = area.filter(|area| image.len() == rank && rows % area == 0 && rows > 0) else {
         return malformed(format!("{} does not hold blocks of {block:?} of {image:?}", emit.ty(x)?));
     };
-    let WindowAttributes { strides, pads, dilations, kernel } = WindowAttributes::of(call, block, &image)?;
+    let WindowAttributes { strides, pads, dilations, kernel } = WindowAttributes::parse_window(call, block, &image)?;
     let (mut counts, mut output_pads) = (Vec::new(), Vec::new());
     for axis in 0..rank {
         let reach = i128::from(dilations[axis]) * i128::from(kernel[axis] - 1) + 1;
@@ -229,27 +234,26 @@ pub(super) fn columns_to_image(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<
 }
 
 pub(super) fn max_pool(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
-    pool(emit, call, PoolMode::Max)
+    emit_pool(emit, call, PoolMode::Max)
 }
 
 pub(super) fn average_pool(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
-    pool(emit, call, PoolMode::Average)
+    emit_pool(emit, call, PoolMode::Average)
 }
 
 pub(super) fn lp_pool(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
-    pool(emit, call, PoolMode::Lp { order: call.int("p", 2) })
+    emit_pool(emit, call, PoolMode::Lp { order: call.int_attribute("p", 2) })
 }
 
-fn pool(emit: &mut Emit<'_>, call: &Call<'_>, mode: PoolMode) -> Outcome<Vec<ValueId>> {
+fn emit_pool(emit: &mut Emit<'_>, call: &Call<'_>, mode: PoolMode) -> Outcome<Vec<ValueId>> {
     Ok(vec![pool_of(emit, call, call.input(0)?, mode)?])
 }
 
-/// The pool that a node describes, of this operand.
 pub(super) fn pool_of(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, mode: PoolMode) -> Outcome<ValueId> {
-    let Some(kernel) = call.ints("kernel_shape") else { return malformed("it has no `kernel_shape`") };
-    let window = WindowAttributes::of(call, kernel, spatial(&emit.extents(x)?)?)?;
+    let Some(kernel) = call.int_list("kernel_shape") else { return malformed("it has no `kernel_shape`") };
+    let window = WindowAttributes::parse_window(call, kernel, spatial_extents(&emit.extents(x)?)?)?;
     let WindowAttributes { kernel, strides, pads, dilations } = window;
-    let (ceil, count_pad) = (call.flag("ceil_mode"), call.flag("count_include_pad"));
+    let (ceil, count_pad) = (call.flag_attribute("ceil_mode"), call.flag_attribute("count_include_pad"));
     emit.push(Op::Pool(Pool { mode, kernel, strides, pads, dilations, ceil, count_pad }), &[x])
 }
 
@@ -258,7 +262,7 @@ pub(super) fn global_max_pool(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<V
 }
 
 pub(super) fn global_lp_pool(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
-    let mode = PoolMode::Lp { order: call.int("p", 2) };
+    let mode = PoolMode::Lp { order: call.int_attribute("p", 2) };
     Ok(vec![emit.push(Op::GlobalPool(GlobalPool { mode }), &[call.input(0)?])?])
 }
 

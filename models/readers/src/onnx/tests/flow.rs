@@ -34,7 +34,7 @@ fn doubling(turns: &str, condition: &str, next: &str) -> Node {
 fn evaluated(model: &messages::Model, options: &Options, x: &[f64]) -> Vec<Vec<f64>> {
     let graph = read(model, options).unwrap().graph;
     let x = Tensor::from_numbers(graph.values[0].ty.clone(), x).unwrap();
-    reference::evaluate_graph(&graph, &[x]).unwrap().iter().map(Tensor::numbers).collect()
+    reference::evaluate_graph(&graph, &[x]).unwrap().iter().map(Tensor::to_numbers).collect()
 }
 
 fn with_outputs(mut model: messages::Model, names: &[&str]) -> messages::Model {

@@ -8,7 +8,7 @@ use super::*;
 use expect_test::{Expect, expect};
 use models::operators::{Binary, BinaryOp, Op, QDense, Reshape, Unary, UnaryOp};
 use models::types::DType;
-use passes::simplify;
+use passes::simplify_graph;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -122,7 +122,7 @@ fn arithmetic_around_shapes_disappears() {
     "#]]
     .assert_eq(&graph.to_text());
     let x = Tensor::from_numbers(graph.values[0].ty.clone(), &[1.0; 12]).unwrap();
-    assert_eq!(reference::evaluate_graph(&graph, &[x]).unwrap()[0].numbers(), [2.0; 6]);
+    assert_eq!(reference::evaluate_graph(&graph, &[x]).unwrap()[0].to_numbers(), [2.0; 6]);
 }
 
 #[test]
@@ -268,18 +268,18 @@ fn elements_of_less_than_a_byte_are_unpacked() {
         ..messages::Tensor::default()
     };
     let numbers = |tensor: &messages::Tensor| {
-        let (ty, data) = tensor::constant(tensor, None).unwrap();
-        (ty.dtype, reference::constant(&ty, &data).unwrap().numbers())
+        let (ty, data) = tensor::constant_data(tensor, None).unwrap();
+        (ty.dtype, reference::constant_tensor(&ty, &data).unwrap().to_numbers())
     };
     assert_eq!(numbers(&nibbles(21, &[3], &[0x21, 0x0f])), (DType::U8, vec![1.0, 2.0, 15.0]));
     assert_eq!(numbers(&nibbles(22, &[3], &[0x81, 0x0f])), (DType::I8, vec![1.0, -8.0, -1.0]));
     assert_eq!(numbers(&nibbles(25, &[5], &[0b1110_0100, 1])), (DType::U8, vec![0.0, 1.0, 2.0, 3.0, 1.0]));
-    assert!(tensor::constant(&nibbles(22, &[5], &[0, 0]), None).is_err());
+    assert!(tensor::constant_data(&nibbles(22, &[5], &[0, 0]), None).is_err());
     // A large one is an expression over the bytes of the file.
     let bytes: Vec<u8> = (0..40_000u32).map(|index| index as u8).collect();
-    let (ty, data) = tensor::constant(&nibbles(22, &[80_000 - 1], &bytes), None).unwrap();
+    let (ty, data) = tensor::constant_data(&nibbles(22, &[80_000 - 1], &bytes), None).unwrap();
     assert!(matches!(data, models::graph::Const::Computed(_)));
-    let large = reference::constant(&ty, &data).unwrap().numbers();
+    let large = reference::constant_tensor(&ty, &data).unwrap().to_numbers();
     let signed = |nibble: u8| f64::from(((nibble << 4) as i8) >> 4);
     let expected: Vec<f64> = bytes.iter().flat_map(|byte| [signed(byte & 15), signed(byte >> 4)]).collect();
     assert_eq!(large, expected[..79_999]);
@@ -291,7 +291,7 @@ fn nothing_is_summed_without_a_kernel() {
     let graph = read(&net, &Options::default()).unwrap().graph;
     assert!(graph.nodes.is_empty(), "{}", graph.to_text());
     let x = Tensor::from_numbers(graph.values[0].ty.clone(), &[]).unwrap();
-    assert_eq!(reference::evaluate_graph(&graph, &[x]).unwrap()[0].numbers(), [0.0; 6]);
+    assert_eq!(reference::evaluate_graph(&graph, &[x]).unwrap()[0].to_numbers(), [0.0; 6]);
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn sequences_of_known_length_disappear() {
     let constants = vec![integers("parts", &[1, 2]), scalar("last", -1), scalar("first", 0)];
     let graph = read(&model(&["3"], constants, nodes), &Options::default()).unwrap().graph;
     let x = Tensor::from_numbers(graph.values[0].ty.clone(), &[1.0, 2.0, 3.0]).unwrap();
-    assert_eq!(reference::evaluate_graph(&graph, &[x]).unwrap()[0].numbers(), [2.0, 3.0, 1.0, 2.0, 3.0]);
+    assert_eq!(reference::evaluate_graph(&graph, &[x]).unwrap()[0].to_numbers(), [2.0, 3.0, 1.0, 2.0, 3.0]);
 }
 
 #[test]
@@ -411,11 +411,11 @@ fn data_beside_the_file_is_read_when_wanted_and_only_from_its_folder() {
     let load_with = |tensor: messages::Tensor| {
         let path = inner.join("model.onnx");
         std::fs::write(&path, model(&["2"], vec![tensor], vec![node("y = Add(x, w)")]).encode_to_vec()).unwrap();
-        load(&path, &Options::default())
+        load_file(&path, &Options::default())
     };
     let graph = load_with(tensor("weights", "4")).unwrap().graph;
     let x = Tensor::from_numbers(graph.values[0].ty.clone(), &[0.5, 0.5]).unwrap();
-    assert_eq!(reference::evaluate_graph(&graph, &[x]).unwrap()[0].numbers(), [1.5, 2.5]);
+    assert_eq!(reference::evaluate_graph(&graph, &[x]).unwrap()[0].to_numbers(), [1.5, 2.5]);
     for (location, offset, says) in [
         ("../outside", "0", "only files below the model's own folder"),
         ("/etc/hostname", "0", "only files below the model's own folder"),
@@ -438,7 +438,7 @@ fn a_weight_is_a_slice_of_the_file() {
     let range = bytes.as_ptr_range();
     let graph = import(bytes.clone(), "small.onnx", None, &Options::default()).unwrap().graph;
     let weight = graph.values.iter().find_map(|value| match &value.data {
-        Some(models::graph::Const::Bytes(contents)) => Some(contents.bytes().as_ptr()),
+        Some(models::graph::Const::Bytes(contents)) => Some(contents.as_bytes().as_ptr()),
         _ => None,
     });
     assert!(range.contains(&weight.unwrap()));
@@ -510,7 +510,7 @@ proptest! {
         }
         let options = Options { skip_unsupported, ..Options::default() };
         if let Ok(imported) = import(bytes.into(), "damaged.onnx", None, &options) {
-            let _ = simplify(&imported.graph);
+            let _ = simplify_graph(&imported.graph);
         }
     }
 }
@@ -521,7 +521,7 @@ fn sums_and_products_become_layers() {
     let constants = vec![floats("w", &[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), floats("b", &[3], &[0.5, 1.0, 1.5])];
     let graph = read(&model(&["1", "2"], constants, nodes), &Options::default()).unwrap().graph;
     assert!(matches!(graph.nodes[1].op, Op::Binary(Binary { function: BinaryOp::Add })));
-    let after = simplify(&graph).unwrap();
+    let after = simplify_graph(&graph).unwrap();
     assert_eq!(after.nodes.iter().map(|node| node.op.name()).collect::<Vec<_>>(), ["dense", "bias_add"]);
     let x = [Tensor::from_numbers(graph.values[0].ty.clone(), &[1.0, -1.0]).unwrap()];
     assert_eq!(reference::evaluate_graph(&graph, &x).unwrap(), reference::evaluate_graph(&after, &x).unwrap());
@@ -545,7 +545,7 @@ fn quantised_at_run_time_is_a_product_of_bytes() {
         let nodes =
             vec![node("q,scale,zero = DynamicQuantizeLinear(x)"), node("y = MatMulInteger(q, w, zero, w_zero)")];
         let graph = read(&model(&["2", "2"], constants, nodes), &Options::default()).unwrap().graph;
-        let after = simplify(&graph).unwrap();
+        let after = simplify_graph(&graph).unwrap();
         let dense = after.nodes.iter().find_map(|node| match node.op {
             Op::QDense(QDense { w_zero, .. }) => Some(w_zero),
             _ => None,
@@ -553,7 +553,7 @@ fn quantised_at_run_time_is_a_product_of_bytes() {
         assert_eq!(dense, Some(expected), "{}", after.to_text());
         // From -1 to 254 in steps of one, so that the zero point is 1: the data is its own integers.
         let x = [Tensor::from_numbers(graph.values[0].ty.clone(), &[-1.0, 254.0, 0.0, 7.0]).unwrap()];
-        let y = reference::evaluate_graph(&after, &x).unwrap()[0].numbers();
+        let y = reference::evaluate_graph(&after, &x).unwrap()[0].to_numbers();
         assert_eq!(y, [1017.0, -1272.0, 1527.0, 28.0, -35.0, 42.0]);
     }
 }

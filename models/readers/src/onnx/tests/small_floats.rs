@@ -13,12 +13,12 @@ fn cast(code: i64) -> messages::Model {
 fn rounded(model: &messages::Model, number: f32) -> f32 {
     let graph = read(model, &Options::default()).unwrap().graph;
     let x = Tensor::from_numbers(graph.values[0].ty.clone(), &[number.into()]).unwrap();
-    reference::evaluate_graph(&graph, &[x]).unwrap()[0].numbers()[0] as f32
+    reference::evaluate_graph(&graph, &[x]).unwrap()[0].to_numbers()[0] as f32
 }
 
 /// The nearest number of a format, with the even pattern of bits where two are as near.
 fn nearest(format: SmallFloat, number: f32) -> f32 {
-    let table = format.table().into_iter().enumerate().filter(|(_, candidate)| candidate.is_finite());
+    let table = format.decode_table().into_iter().enumerate().filter(|(_, candidate)| candidate.is_finite());
     let distance = |candidate: f32| (f64::from(candidate) - f64::from(number)).abs();
     table
         .min_by(|(a, x), (b, y)| distance(*x).total_cmp(&distance(*y)).then((a % 2).cmp(&(b % 2))))
@@ -77,7 +77,7 @@ fn stored_patterns_are_looked_up() {
         let graph =
             read(&model(&[extent], vec![weight], vec![like, node("y = Add(x, z)")]), &Options::default()).unwrap();
         let x = Tensor::from_numbers(graph.graph.values[0].ty.clone(), &vec![0.0; extent.parse().unwrap()]).unwrap();
-        reference::evaluate_graph(&graph.graph, &[x]).unwrap()[0].numbers()
+        reference::evaluate_graph(&graph.graph, &[x]).unwrap()[0].to_numbers()
     };
     assert_eq!(result(tensor(17, &[3], vec![0x38, 0xB8, 0x7E]), "3"), [1.0, -1.0, 448.0]);
     // Two numbers in a byte, the first one in the lower half.

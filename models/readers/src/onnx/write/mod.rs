@@ -14,7 +14,7 @@ mod tests;
 mod window;
 
 use super::messages;
-use super::tensor::code;
+use super::tensor::dtype_code;
 use models::Graph;
 use models::error::{Error, Result};
 use models::graph::Node;
@@ -23,15 +23,14 @@ use models::types::{Dim, TensorType};
 use prost::Message;
 use sheet::Sheet;
 
-/// What every library of recent years reads, and the first that has `Gelu` as one operator.
+/// Supported by all recent libraries, and the first version with `Gelu`.
 const OPERATOR_SET: i64 = 20;
-/// The version of the file's own form that goes with it.
+/// The matching file format version.
 const FORM: i64 = 9;
 
-/// The file of a graph.
-pub fn write(graph: &Graph) -> Result<Vec<u8>> {
+pub fn write_graph(graph: &Graph) -> Result<Vec<u8>> {
     let graph = &passes::split_attention(graph)?;
-    let bytes: u64 = graph.values.iter().filter(|one| one.data.is_some()).filter_map(|one| one.ty.bytes()).sum();
+    let bytes: u64 = graph.values.iter().filter(|one| one.data.is_some()).filter_map(|one| one.ty.size_bytes()).sum();
     let refused =
         |place: &str, reason: String| Error::Graph { graph: graph.name.clone(), place: place.to_owned(), reason };
     if bytes >= super::MAX_FILE_BYTES {
@@ -40,20 +39,20 @@ pub fn write(graph: &Graph) -> Result<Vec<u8>> {
     if let Some(value) = graph.values.iter().find(|value| value.ty.extents().is_none()) {
         return Err(refused(&value.name, format!("{} has a dimension without a number", value.ty)));
     }
-    let mut sheet = Sheet::of(graph)?;
+    let mut sheet = Sheet::open_sheet(graph)?;
     for (index, node) in graph.nodes.iter().enumerate() {
         if sheet.is_done(index) {
             continue;
         }
-        let made = operator(&mut sheet, node);
+        let made = write_operator(&mut sheet, node);
         let made = made.map_err(|reason| refused(&format!("`{}` ({})", node.op.name(), node.origin.scope), reason))?;
-        sheet.made(node.outputs[0], made);
+        sheet.set_name(node.outputs[0], made);
     }
-    let (nodes, initializer, outputs) = sheet.finish();
+    let (nodes, initializer, outputs) = sheet.finish_sheet();
     let input = graph.inputs.iter().zip(sheet::port_names(graph, &graph.inputs));
-    let input = input.map(|(id, name)| port(name, &graph.values[id.0 as usize].ty)).collect();
+    let input = input.map(|(id, name)| port_info(name, &graph.values[id.0 as usize].ty)).collect();
     let output = graph.outputs.iter().zip(outputs);
-    let output = output.map(|(id, name)| port(name, &graph.values[id.0 as usize].ty)).collect();
+    let output = output.map(|(id, name)| port_info(name, &graph.values[id.0 as usize].ty)).collect();
     let model = messages::Model {
         ir_version: FORM,
         producer_name: "opcollect".to_owned(),
@@ -75,7 +74,7 @@ pub fn write(graph: &Graph) -> Result<Vec<u8>> {
     Ok(model.encode_to_vec())
 }
 
-fn port(name: String, ty: &TensorType) -> messages::ValueInfo {
+fn port_info(name: String, ty: &TensorType) -> messages::ValueInfo {
     let dimension = |dim: &Dim| messages::Dimension {
         value: Some(match dim {
             Dim::Known(extent) => messages::Extent::Value(*extent),
@@ -83,28 +82,27 @@ fn port(name: String, ty: &TensorType) -> messages::ValueInfo {
         }),
     };
     let shape = messages::Shape { dim: ty.shape.iter().map(dimension).collect() };
-    let tensor = messages::TensorType { elem_type: code(ty.dtype), shape: Some(shape) };
+    let tensor = messages::TensorType { elem_type: dtype_code(ty.dtype), shape: Some(shape) };
     messages::ValueInfo { name, ty: Some(messages::Type { tensor: Some(tensor) }) }
 }
 
-/// What a rule answers: the name of its result, or why there is none.
+/// The name of a rule's result, or why there is none.
 type Made = std::result::Result<String, String>;
 
-/// Writes one operator down: each class of operators is a family of rules.
-fn operator(sheet: &mut Sheet<'_>, node: &Node) -> Made {
+/// Each class of operators is a family of rules.
+fn write_operator(sheet: &mut Sheet<'_>, node: &Node) -> Made {
     let rule = match node.op.class() {
-        Class::Contraction if node.op.window().is_some() => window::convolution,
-        Class::Contraction => contraction::product,
-        Class::Normalisation => normalise::normalisation,
-        Class::Pool => window::pool,
-        Class::Reduction => normalise::reduction,
-        Class::Pointwise => pointwise::pointwise,
-        Class::Movement | Class::View => movement::movement,
+        Class::Contraction if node.op.window().is_some() => window::write_convolution,
+        Class::Contraction => contraction::write_product,
+        Class::Normalisation => normalise::write_normalisation,
+        Class::Pool => window::write_pool,
+        Class::Reduction => normalise::write_reduction,
+        Class::Pointwise => pointwise::write_pointwise,
+        Class::Movement | Class::View => movement::write_movement,
     };
     rule(sheet, node)
 }
 
-/// The answer of a family that has no rule for an operator.
-fn unwritten(op: &Op) -> Made {
+fn refuse_operator(op: &Op) -> Made {
     Err(format!("this version does not write `{}`", op.name()))
 }

@@ -1,7 +1,7 @@
 //! Operators that move elements.
 
-use super::sheet::{Sheet, flag, int, ints, text};
-use super::{Made, unwritten};
+use super::sheet::{Sheet, flag_attribute, int_attribute, ints_attribute, text_attribute};
+use super::{Made, refuse_operator};
 use models::graph::Node;
 use models::operators::{
     Border, BorderPad, Concat, Expand, Gather, GatherElements, GatherNd, OneHot, Op, Pad, Resize, ResizeMode, Rope,
@@ -9,11 +9,11 @@ use models::operators::{
 };
 use models::types::DType;
 
-pub(super) fn movement(sheet: &mut Sheet<'_>, node: &Node) -> Made {
+pub(super) fn write_movement(sheet: &mut Sheet<'_>, node: &Node) -> Made {
     let inputs = &node.inputs;
-    let x = sheet.name(inputs[0]);
+    let x = sheet.value_name(inputs[0]);
     let extents = sheet.extents(inputs[0]);
-    let names = sheet.names(inputs);
+    let names = sheet.value_names(inputs);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     Ok(match &node.op {
         // The result's extents say all, whatever was deduced.
@@ -22,11 +22,13 @@ pub(super) fn movement(sheet: &mut Sheet<'_>, node: &Node) -> Made {
             sheet.reshape(&x, &wanted)
         }
         Op::Identity(_) => x,
-        Op::Transpose(Transpose { permutation }) => sheet.call("Transpose", &names, vec![ints("perm", permutation)]),
-        Op::Concat(Concat { axis }) => sheet.call("Concat", &names, vec![int("axis", *axis)]),
+        Op::Transpose(Transpose { permutation }) => {
+            sheet.add_node("Transpose", &names, vec![ints_attribute("perm", permutation)])
+        }
+        Op::Concat(Concat { axis }) => sheet.add_node("Concat", &names, vec![int_attribute("axis", *axis)]),
         Op::Pad(Pad { pads, value }) => {
-            let (pads, value) = (sheet.integers(pads), sheet.number(sheet.dtype(inputs[0]), *value));
-            sheet.call("Pad", &[&x, &pads, &value], vec![text("mode", "constant")])
+            let (pads, value) = (sheet.add_integers(pads), sheet.add_scalar(sheet.dtype(inputs[0]), *value));
+            sheet.add_node("Pad", &[&x, &pads, &value], vec![text_attribute("mode", "constant")])
         }
         Op::BorderPad(BorderPad { border, pads }) => {
             let mode = match border {
@@ -34,8 +36,8 @@ pub(super) fn movement(sheet: &mut Sheet<'_>, node: &Node) -> Made {
                 Border::Edge => "edge",
                 Border::Wrap => "wrap",
             };
-            let pads = sheet.integers(pads);
-            sheet.call("Pad", &[&x, &pads], vec![text("mode", mode)])
+            let pads = sheet.add_integers(pads);
+            sheet.add_node("Pad", &[&x, &pads], vec![text_attribute("mode", mode)])
         }
         Op::Slice(Slice { axes, starts, stops, steps }) => {
             // There, -1 is the last element; before the first one is as far below.
@@ -44,39 +46,46 @@ pub(super) fn movement(sheet: &mut Sheet<'_>, node: &Node) -> Made {
                 (stop, _) => *stop,
             };
             let stops: Vec<i64> = stops.iter().zip(axes).map(before).collect();
-            slice(sheet, &x, [starts, &stops, axes, steps])
+            write_slice(sheet, &x, [starts, &stops, axes, steps])
         }
         Op::Expand(Expand { shape }) => {
-            let shape = sheet.integers(shape);
-            sheet.call("Expand", &[&x, &shape], Vec::new())
+            let shape = sheet.add_integers(shape);
+            sheet.add_node("Expand", &[&x, &shape], Vec::new())
         }
         Op::Tile(Tile { repeats }) => {
-            let repeats = sheet.integers(repeats);
-            sheet.call("Tile", &[&x, &repeats], Vec::new())
+            let repeats = sheet.add_integers(repeats);
+            sheet.add_node("Tile", &[&x, &repeats], Vec::new())
         }
-        Op::Gather(Gather { axis }) => sheet.call("Gather", &names, vec![int("axis", *axis)]),
-        Op::GatherElements(GatherElements { axis }) => sheet.call("GatherElements", &names, vec![int("axis", *axis)]),
+        Op::Gather(Gather { axis }) => sheet.add_node("Gather", &names, vec![int_attribute("axis", *axis)]),
+        Op::GatherElements(GatherElements { axis }) => {
+            sheet.add_node("GatherElements", &names, vec![int_attribute("axis", *axis)])
+        }
         Op::GatherNd(GatherNd { batch }) => {
-            let at = wide(sheet, node);
-            sheet.call("GatherND", &[&x, &at], vec![int("batch_dims", *batch)])
+            let at = wide_indices(sheet, node);
+            sheet.add_node("GatherND", &[&x, &at], vec![int_attribute("batch_dims", *batch)])
         }
         Op::ScatterElements(ScatterElements { axis, combine }) => {
-            let attributes = vec![int("axis", *axis), text("reduction", reduction(*combine))];
-            sheet.call("ScatterElements", &names, attributes)
+            let attributes =
+                vec![int_attribute("axis", *axis), text_attribute("reduction", scatter_reduction(*combine))];
+            sheet.add_node("ScatterElements", &names, attributes)
         }
         Op::ScatterNd(ScatterNd { combine }) => {
-            let at = wide(sheet, node);
-            sheet.call("ScatterND", &[&x, &at, names[2]], vec![text("reduction", reduction(*combine))])
+            let at = wide_indices(sheet, node);
+            sheet.add_node(
+                "ScatterND",
+                &[&x, &at, names[2]],
+                vec![text_attribute("reduction", scatter_reduction(*combine))],
+            )
         }
         Op::OneHot(OneHot { axis, depth, on, off, to }) => {
-            let depth = sheet.number(DType::I64, *depth as f64);
+            let depth = sheet.add_scalar(DType::I64, *depth as f64);
             let values = reference::Tensor::from_numbers(models::types::TensorType::new(*to, &[2]), &[*off, *on]);
-            let values = sheet.constant(&values.map_err(|error| error.to_string())?);
-            sheet.call("OneHot", &[&x, &depth, &values], vec![int("axis", *axis)])
+            let values = sheet.add_constant(&values.map_err(|error| error.to_string())?);
+            sheet.add_node("OneHot", &[&x, &depth, &values], vec![int_attribute("axis", *axis)])
         }
         Op::Trilu(Trilu { upper, diagonal }) => {
-            let diagonal = sheet.number(DType::I64, *diagonal as f64);
-            sheet.call("Trilu", &[&x, &diagonal], vec![flag("upper", *upper)])
+            let diagonal = sheet.add_scalar(DType::I64, *diagonal as f64);
+            sheet.add_node("Trilu", &[&x, &diagonal], vec![flag_attribute("upper", *upper)])
         }
         Op::Resize(Resize { mode, extents: spatial }) => {
             let (mode, places) = match mode {
@@ -84,25 +93,27 @@ pub(super) fn movement(sheet: &mut Sheet<'_>, node: &Node) -> Made {
                 ResizeMode::Linear => ("linear", "half_pixel"),
                 ResizeMode::LinearAligned => ("linear", "align_corners"),
             };
-            let sizes = sheet.integers(&[&extents[..2], spatial].concat());
-            let attributes =
-                vec![text("mode", mode), text("coordinate_transformation_mode", places), text("nearest_mode", "floor")];
-            sheet.call("Resize", &[&x, "", "", &sizes], attributes)
+            let sizes = sheet.add_integers(&[&extents[..2], spatial].concat());
+            let attributes = vec![
+                text_attribute("mode", mode),
+                text_attribute("coordinate_transformation_mode", places),
+                text_attribute("nearest_mode", "floor"),
+            ];
+            sheet.add_node("Resize", &[&x, "", "", &sizes], attributes)
         }
         Op::Rope(Rope { rotary, interleaved }) => {
-            rope(sheet, [&x, names[1], names[2]], &extents, *rotary, *interleaved)
+            write_rope(sheet, [&x, names[1], names[2]], &extents, *rotary, *interleaved)
         }
-        other => return unwritten(other),
+        other => return refuse_operator(other),
     })
 }
 
-/// Indices of the type that these operators take.
-fn wide(sheet: &mut Sheet<'_>, node: &Node) -> String {
-    let at = sheet.name(node.inputs[1]);
+fn wide_indices(sheet: &mut Sheet<'_>, node: &Node) -> String {
+    let at = sheet.value_name(node.inputs[1]);
     if sheet.dtype(node.inputs[1]) == DType::I64 { at } else { sheet.cast(&at, DType::I64) }
 }
 
-fn reduction(combine: ScatterOp) -> &'static str {
+fn scatter_reduction(combine: ScatterOp) -> &'static str {
     match combine {
         ScatterOp::Replace => "none",
         ScatterOp::Add => "add",
@@ -112,38 +123,41 @@ fn reduction(combine: ScatterOp) -> &'static str {
     }
 }
 
-/// Starts, stops, axes and steps.
-fn slice(sheet: &mut Sheet<'_>, x: &str, lists: [&[i64]; 4]) -> String {
-    let lists = lists.map(|list| sheet.integers(list));
-    sheet.call("Slice", &[x, &lists[0], &lists[1], &lists[2], &lists[3]], Vec::new())
+/// Lists are starts, stops, axes and steps.
+fn write_slice(sheet: &mut Sheet<'_>, x: &str, lists: [&[i64]; 4]) -> String {
+    let lists = lists.map(|list| sheet.add_integers(list));
+    sheet.add_node("Slice", &[x, &lists[0], &lists[1], &lists[2], &lists[3]], Vec::new())
 }
 
-/// Pairs of elements turned by angles, whose cosines and sines are given.
-fn rope(sheet: &mut Sheet<'_>, names: [&str; 3], extents: &[i64], rotary: i64, interleaved: bool) -> String {
+fn write_rope(sheet: &mut Sheet<'_>, names: [&str; 3], extents: &[i64], rotary: i64, interleaved: bool) -> String {
     let [x, cos, sin] = names;
     let (axis, width) = (extents.len() as i64 - 1, extents[extents.len() - 1]);
-    let mut part = |from: i64, to: i64, step: i64| slice(sheet, x, [&[from], &[to], &[axis], &[step]]);
+    let mut part = |from: i64, to: i64, step: i64| write_slice(sheet, x, [&[from], &[to], &[axis], &[step]]);
     let (first, second) = match interleaved {
         true => (part(0, rotary, 2), part(1, rotary, 2)),
         false => (part(0, rotary / 2, 1), part(rotary / 2, rotary, 1)),
     };
     let rest = (rotary < width).then(|| part(rotary, width, 1));
-    let mut product = |a: &str, b: &str| sheet.call("Mul", &[a, b], Vec::new());
+    let mut product = |a: &str, b: &str| sheet.add_node("Mul", &[a, b], Vec::new());
     let [a, b] = [product(&first, cos), product(&second, sin)];
     let [c, d] = [product(&second, cos), product(&first, sin)];
-    let mut turned = vec![sheet.call("Sub", &[&a, &b], Vec::new()), sheet.call("Add", &[&c, &d], Vec::new())];
+    let mut turned = vec![sheet.add_node("Sub", &[&a, &b], Vec::new()), sheet.add_node("Add", &[&c, &d], Vec::new())];
     if interleaved {
         let last = extents.len() - 1;
         let mut columns = extents.to_vec();
         columns[last] = rotary / 2;
         columns.push(1);
         let apart: Vec<String> = turned.iter().map(|name| sheet.reshape(name, &columns)).collect();
-        let pairs = sheet.call("Concat", &[&apart[0], &apart[1]], vec![int("axis", axis + 1)]);
+        let pairs = sheet.add_node("Concat", &[&apart[0], &apart[1]], vec![int_attribute("axis", axis + 1)]);
         columns.pop();
         columns[last] = rotary;
         turned = vec![sheet.reshape(&pairs, &columns)];
     }
     turned.extend(rest);
     let turned: Vec<&str> = turned.iter().map(String::as_str).collect();
-    if turned.len() == 1 { turned[0].to_owned() } else { sheet.call("Concat", &turned, vec![int("axis", axis)]) }
+    if turned.len() == 1 {
+        turned[0].to_owned()
+    } else {
+        sheet.add_node("Concat", &turned, vec![int_attribute("axis", axis)])
+    }
 }

@@ -1,7 +1,7 @@
 //! A file in the making: nodes and constants so far, and what each value of the graph is called in it.
 
 use crate::onnx::messages::{self, Attribute};
-use crate::onnx::tensor::code;
+use crate::onnx::tensor::dtype_code;
 use bytes::Bytes;
 use models::Graph;
 use models::error::Result;
@@ -11,26 +11,24 @@ use models::types::{DType, TensorType};
 use reference::Tensor;
 use std::collections::{HashMap, HashSet};
 
-/// What is written so far.
+/// The ONNX graph under construction.
 pub(super) struct Sheet<'a> {
     graph: &'a Graph,
     constants: Vec<Option<Tensor>>,
-    /// Nodes that read each value.
     readers: Vec<Vec<usize>>,
-    /// What each value is called, once it is there.
     names: Vec<Option<String>>,
-    /// Constants in another form than the graph's, by what was done to them.
+    /// Constants in another form than the graph's, by value and transformation.
     derived: HashMap<(ValueId, String), String>,
     nodes: Vec<messages::Node>,
     initializers: Vec<messages::Tensor>,
     taken: HashSet<String>,
     fresh: usize,
-    /// Nodes that were written with the one before them.
+    /// Nodes that are already part of a previous node.
     done: HashSet<usize>,
 }
 
 impl<'a> Sheet<'a> {
-    pub fn of(graph: &'a Graph) -> Result<Sheet<'a>> {
+    pub fn open_sheet(graph: &'a Graph) -> Result<Sheet<'a>> {
         let mut readers = vec![Vec::new(); graph.values.len()];
         for (index, node) in graph.nodes.iter().enumerate() {
             node.inputs.iter().for_each(|id| readers[id.0 as usize].push(index));
@@ -44,7 +42,7 @@ impl<'a> Sheet<'a> {
         }
         Ok(Sheet {
             graph,
-            constants: reference::constants(graph)?,
+            constants: reference::graph_constants(graph)?,
             readers,
             names,
             derived: HashMap::new(),
@@ -72,40 +70,39 @@ impl<'a> Sheet<'a> {
         self.ty(id).extents().expect("graphs with symbols were refused")
     }
 
-    /// The name of a value; a constant is written down when it is first asked for.
-    pub fn name(&mut self, id: ValueId) -> String {
+    /// Returns the name of a value; writes a constant at its first use.
+    pub fn value_name(&mut self, id: ValueId) -> String {
         if let Some(name) = &self.names[id.0 as usize] {
             return name.clone();
         }
         let name = match &self.graph.values[id.0 as usize].data {
-            Some(Const::Computed(stored)) if matches!(stored.op, Op::Dequantize(_)) => self.stored(stored),
+            Some(Const::Computed(stored)) if matches!(stored.op, Op::Dequantize(_)) => self.write_stored(stored),
             _ => {
                 let tensor = self.constants[id.0 as usize].clone();
-                self.constant(&tensor.expect("a checked graph makes a value before it is used"))
+                self.add_constant(&tensor.expect("a checked graph makes a value before it is used"))
             }
         };
-        self.made(id, name.clone());
+        self.set_name(id, name.clone());
         name
     }
 
-    /// A constant that is stored as integers stays so: libraries compute with them.
-    fn stored(&mut self, stored: &Computed) -> String {
+    /// Keeps a quantised constant as integers: libraries compute with them.
+    fn write_stored(&mut self, stored: &Computed) -> String {
         let Op::Dequantize(Dequantize { axis }) = stored.op else { unreachable!("it was asked for") };
         let parts: Vec<String> = stored
             .inputs
             .iter()
-            .map(|(ty, data)| self.constant(&reference::constant(ty, data).expect("it was computed once")))
+            .map(|(ty, data)| self.add_constant(&reference::constant_tensor(ty, data).expect("it was computed once")))
             .collect();
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-        self.call("DequantizeLinear", &parts, vec![int("axis", axis)])
+        self.add_node("DequantizeLinear", &parts, vec![int_attribute("axis", axis)])
     }
 
-    pub fn names(&mut self, ids: &[ValueId]) -> Vec<String> {
-        ids.iter().map(|id| self.name(*id)).collect()
+    pub fn value_names(&mut self, ids: &[ValueId]) -> Vec<String> {
+        ids.iter().map(|id| self.value_name(*id)).collect()
     }
 
-    /// Says what a value is called.
-    pub fn made(&mut self, id: ValueId, name: String) {
+    pub fn set_name(&mut self, id: ValueId, name: String) {
         self.names[id.0 as usize] = Some(name);
     }
 
@@ -113,18 +110,18 @@ impl<'a> Sheet<'a> {
         self.done.contains(&node)
     }
 
-    /// The bias that is added to a node's result along this axis and has no other use: it is written with the node.
+    /// Returns a node's bias along `axis` if it has no other use; the bias is written with the node.
     pub fn take_bias(&mut self, node: &Node, axis: usize) -> Option<(ValueId, ValueId)> {
-        let (reader, bias) = self.bias(node.outputs[0], axis)?;
+        let (reader, bias) = self.find_bias(node.outputs[0], axis)?;
         self.done.insert(reader);
         Some((bias, self.graph.nodes[reader].outputs[0]))
     }
 
-    /// The requantisation of sums, and before it their bias, if they have no other use: they are written with the sums.
+    /// Returns the only use of sums: requantisation, optionally after a bias; both are written with the sums.
     pub fn take_requantization(&mut self, sums: &Node, axis: usize) -> Option<(Option<ValueId>, &'a Node)> {
-        let bias = self.bias(sums.outputs[0], axis);
+        let bias = self.find_bias(sums.outputs[0], axis);
         let biased = bias.map_or(sums.outputs[0], |(reader, _)| self.graph.nodes[reader].outputs[0]);
-        let reader = self.reader(biased)?;
+        let reader = self.single_reader(biased)?;
         let requantize = &self.graph.nodes[reader];
         let Op::Requantize(Requantize { to, axis: at, .. }) = requantize.op else { return None };
         let multiplier = requantize.inputs[1];
@@ -138,16 +135,16 @@ impl<'a> Sheet<'a> {
         Some((bias.map(|(_, bias)| bias), requantize))
     }
 
-    /// The node that adds a constant bias along this axis to a value without other uses, and the bias.
-    fn bias(&self, sums: ValueId, axis: usize) -> Option<(usize, ValueId)> {
-        let reader = self.reader(sums)?;
+    /// Finds the node that adds a constant bias along `axis` to a value without other uses.
+    fn find_bias(&self, sums: ValueId, axis: usize) -> Option<(usize, ValueId)> {
+        let reader = self.single_reader(sums)?;
         let adding = &self.graph.nodes[reader];
         let is_bias = matches!(adding.op, Op::BiasAdd(BiasAdd { axis: at }) if usize::try_from(at) == Ok(axis));
         (is_bias && self.is_constant(adding.inputs[1])).then(|| (reader, adding.inputs[1]))
     }
 
-    /// The one node that reads a value, as what it works on.
-    fn reader(&self, id: ValueId) -> Option<usize> {
+    /// Returns the only node that reads a value, as its first input.
+    fn single_reader(&self, id: ValueId) -> Option<usize> {
         let [reader] = self.readers[id.0 as usize][..] else { return None };
         (self.graph.nodes[reader].inputs[0] == id && !self.graph.outputs.contains(&id)).then_some(reader)
     }
@@ -156,107 +153,100 @@ impl<'a> Sheet<'a> {
         self.constants[id.0 as usize].is_some()
     }
 
-    /// A value under another shape of as many elements.
-    pub fn reshaped(&mut self, id: ValueId, extents: &[i64]) -> String {
+    pub fn reshape_value(&mut self, id: ValueId, extents: &[i64]) -> String {
         if self.extents(id) == extents {
-            return self.name(id);
+            return self.value_name(id);
         }
         let (dtype, wanted) = (self.dtype(id), extents.to_vec());
         let of_constant = |tensor: &Tensor| {
-            Tensor::from_bytes(TensorType::new(dtype, &wanted), tensor.bytes().to_vec()).expect("as many elements")
+            Tensor::from_bytes(TensorType::new(dtype, &wanted), tensor.as_bytes().to_vec()).expect("as many elements")
         };
-        if let Some(name) = self.derive(id, format!("reshaped {extents:?}"), of_constant) {
+        if let Some(name) = self.derive_constant(id, format!("reshaped {extents:?}"), of_constant) {
             return name;
         }
-        let name = self.name(id);
+        let name = self.value_name(id);
         self.reshape(&name, extents)
     }
 
-    /// A vector along one axis of tensors of this rank.
-    pub fn along(&mut self, id: ValueId, axis: i64, rank: usize) -> String {
+    /// Shapes a vector to broadcast along one axis of tensors of this rank.
+    pub fn broadcast_along(&mut self, id: ValueId, axis: i64, rank: usize) -> String {
         let extents = self.extents(id);
         let axis = usize::try_from(axis).unwrap_or(0);
         // The last dimensions meet without help.
         if extents.len() != 1 || axis + 1 == rank {
-            return self.name(id);
+            return self.value_name(id);
         }
         let mut wanted = vec![1; rank - axis];
         wanted[0] = extents[0];
-        self.reshaped(id, &wanted)
+        self.reshape_value(id, &wanted)
     }
 
-    /// A value with its dimensions in another order.
-    pub fn transposed(&mut self, id: ValueId, permutation: &[i64]) -> String {
+    pub fn transpose_value(&mut self, id: ValueId, permutation: &[i64]) -> String {
         let op = Op::Transpose(Transpose { permutation: permutation.to_vec() });
         let of_constant = |tensor: &Tensor| {
             reference::evaluate_operator(&op, std::slice::from_ref(tensor)).expect("a permutation of its dimensions")
         };
-        if let Some(name) = self.derive(id, format!("transposed {permutation:?}"), of_constant) {
+        if let Some(name) = self.derive_constant(id, format!("transposed {permutation:?}"), of_constant) {
             return name;
         }
-        let name = self.name(id);
-        self.call("Transpose", &[&name], vec![ints("perm", permutation)])
+        let name = self.value_name(id);
+        self.add_node("Transpose", &[&name], vec![ints_attribute("perm", permutation)])
     }
 
-    /// A value with its last two dimensions exchanged.
-    pub fn turned(&mut self, id: ValueId) -> String {
+    /// Swaps the last two dimensions.
+    pub fn transpose_last(&mut self, id: ValueId) -> String {
         let rank = self.rank(id) as i64;
         let mut permutation: Vec<i64> = (0..rank).collect();
         permutation.swap(rank as usize - 1, rank as usize - 2);
-        self.transposed(id, &permutation)
+        self.transpose_value(id, &permutation)
     }
 
-    /// What becomes of a constant, once for all who want it; nothing where the value is made at run time.
-    fn derive(&mut self, id: ValueId, how: String, make: impl Fn(&Tensor) -> Tensor) -> Option<String> {
+    /// Derives a constant once per transformation; None for a value computed at run time.
+    fn derive_constant(&mut self, id: ValueId, how: String, make: impl Fn(&Tensor) -> Tensor) -> Option<String> {
         if let Some(name) = self.derived.get(&(id, how.clone())) {
             return Some(name.clone());
         }
         let made = make(self.constants[id.0 as usize].as_ref()?);
-        let name = self.constant(&made);
+        let name = self.add_constant(&made);
         self.derived.insert((id, how), name.clone());
         Some(name)
     }
 
-    /// A new constant.
-    pub fn constant(&mut self, tensor: &Tensor) -> String {
-        let name = self.fresh();
+    pub fn add_constant(&mut self, tensor: &Tensor) -> String {
+        let name = self.fresh_name();
         self.initializers.push(messages::Tensor {
-            dims: tensor.ty().extents().unwrap_or_default(),
-            data_type: code(tensor.ty().dtype),
+            dims: tensor.tensor_type().extents().unwrap_or_default(),
+            data_type: dtype_code(tensor.tensor_type().dtype),
             name: name.clone(),
-            raw_data: Some(Bytes::copy_from_slice(tensor.bytes())),
+            raw_data: Some(Bytes::copy_from_slice(tensor.as_bytes())),
             ..messages::Tensor::default()
         });
         name
     }
 
-    /// A vector of 64-bit integers.
-    pub fn integers(&mut self, numbers: &[i64]) -> String {
+    pub fn add_integers(&mut self, numbers: &[i64]) -> String {
         let bytes = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
         let ty = TensorType::new(DType::I64, &[numbers.len() as i64]);
-        self.constant(&Tensor::from_bytes(ty, bytes).expect("as many bytes"))
+        self.add_constant(&Tensor::from_bytes(ty, bytes).expect("as many bytes"))
     }
 
-    /// One number without dimensions.
-    pub fn number(&mut self, dtype: DType, number: f64) -> String {
-        self.filled(dtype, &[], number)
+    pub fn add_scalar(&mut self, dtype: DType, number: f64) -> String {
+        self.add_filled(dtype, &[], number)
     }
 
-    /// The same number everywhere.
-    pub fn filled(&mut self, dtype: DType, extents: &[i64], number: f64) -> String {
+    pub fn add_filled(&mut self, dtype: DType, extents: &[i64], number: f64) -> String {
         let count = usize::try_from(extents.iter().product::<i64>()).unwrap_or(0);
         let ty = TensorType::new(dtype, extents);
-        self.constant(&Tensor::from_numbers(ty, &vec![number; count]).expect("as many numbers"))
+        self.add_constant(&Tensor::from_numbers(ty, &vec![number; count]).expect("as many numbers"))
     }
 
-    /// A node of one result.
-    pub fn call(&mut self, operator: &str, inputs: &[&str], attributes: Vec<Attribute>) -> String {
-        let name = self.fresh();
+    /// Adds a node with one result and returns its name.
+    pub fn add_node(&mut self, operator: &str, inputs: &[&str], attributes: Vec<Attribute>) -> String {
+        let name = self.fresh_name();
         self.call_for(operator, inputs, attributes, vec![name.clone()]);
         name
     }
 
-    /// A node whose results are called so.
     pub fn call_for(&mut self, operator: &str, inputs: &[&str], attribute: Vec<Attribute>, output: Vec<String>) {
         self.nodes.push(messages::Node {
             input: inputs.iter().map(|&name| name.to_owned()).collect(),
@@ -269,17 +259,17 @@ impl<'a> Sheet<'a> {
     }
 
     pub fn reshape(&mut self, name: &str, extents: &[i64]) -> String {
-        let shape = self.integers(extents);
+        let shape = self.add_integers(extents);
         // Without it, 0 stands for the extent that was there.
-        let literal = extents.contains(&0).then(|| int("allowzero", 1));
-        self.call("Reshape", &[name, &shape], literal.into_iter().collect())
+        let literal = extents.contains(&0).then(|| int_attribute("allowzero", 1));
+        self.add_node("Reshape", &[name, &shape], literal.into_iter().collect())
     }
 
     pub fn cast(&mut self, name: &str, to: DType) -> String {
-        self.call("Cast", &[name], vec![int("to", code(to).into())])
+        self.add_node("Cast", &[name], vec![int_attribute("to", dtype_code(to).into())])
     }
 
-    pub fn fresh(&mut self) -> String {
+    pub fn fresh_name(&mut self) -> String {
         loop {
             self.fresh += 1;
             let name = format!("t{}", self.fresh);
@@ -289,10 +279,9 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    /// Nodes, constants, and the names of the outputs.
-    pub fn finish(mut self) -> (Vec<messages::Node>, Vec<messages::Tensor>, Vec<String>) {
+    pub fn finish_sheet(mut self) -> (Vec<messages::Node>, Vec<messages::Tensor>, Vec<String>) {
         let wanted = port_names(self.graph, &self.graph.outputs);
-        let outputs = self.names(&self.graph.outputs.clone());
+        let outputs = self.value_names(&self.graph.outputs.clone());
         let is_made: HashSet<&String> = self.nodes.iter().flat_map(|node| &node.output).collect();
         let mut renamed: HashMap<String, String> = HashMap::new();
         let mut copies = Vec::new();
@@ -316,7 +305,7 @@ impl<'a> Sheet<'a> {
     }
 }
 
-/// Names of inputs or outputs, each of its own. Outputs are told from inputs by what stands before them.
+/// Unique names of inputs or outputs; a prefix separates outputs from inputs.
 pub(super) fn port_names(graph: &Graph, ids: &[ValueId]) -> Vec<String> {
     let inputs: HashSet<&str> = match ids == graph.inputs {
         true => HashSet::new(),
@@ -339,7 +328,6 @@ pub(super) fn port_names(graph: &Graph, ids: &[ValueId]) -> Vec<String> {
         .collect()
 }
 
-/// Which field of an attribute holds its value, as the format counts them.
 mod kind {
     pub const FLOAT: i32 = 1;
     pub const INT: i32 = 2;
@@ -347,23 +335,23 @@ mod kind {
     pub const INTS: i32 = 7;
 }
 
-pub(super) fn int(name: &str, value: i64) -> Attribute {
+pub(super) fn int_attribute(name: &str, value: i64) -> Attribute {
     Attribute { name: name.to_owned(), kind: kind::INT, i: Some(value), ..Attribute::default() }
 }
 
-pub(super) fn flag(name: &str, value: bool) -> Attribute {
-    int(name, value.into())
+pub(super) fn flag_attribute(name: &str, value: bool) -> Attribute {
+    int_attribute(name, value.into())
 }
 
-pub(super) fn ints(name: &str, values: &[i64]) -> Attribute {
+pub(super) fn ints_attribute(name: &str, values: &[i64]) -> Attribute {
     Attribute { name: name.to_owned(), kind: kind::INTS, ints: values.to_vec(), ..Attribute::default() }
 }
 
-pub(super) fn float(name: &str, value: f64) -> Attribute {
+pub(super) fn float_attribute(name: &str, value: f64) -> Attribute {
     Attribute { name: name.to_owned(), kind: kind::FLOAT, f: Some(value as f32), ..Attribute::default() }
 }
 
-pub(super) fn text(name: &str, value: &str) -> Attribute {
+pub(super) fn text_attribute(name: &str, value: &str) -> Attribute {
     let value = Bytes::copy_from_slice(value.as_bytes());
     Attribute { name: name.to_owned(), kind: kind::TEXT, s: Some(value), ..Attribute::default() }
 }

@@ -5,14 +5,14 @@ use expect_test::expect;
 use models::operators::{Dense, Unary};
 use models::types::TensorType;
 use models::{DType, Graph, GraphBuilder, Op};
-use passes::simplify;
+use passes::simplify_graph;
 use reference::Tensor;
 use std::collections::BTreeSet;
 use zoo::{simple, transformers};
 
 /// What the file of a graph computes, as our own reader sees it, beside what the graph does.
 fn both(graph: &Graph) -> models::Result<(Vec<Tensor>, Vec<Tensor>)> {
-    let file = onnx::write(graph)?;
+    let file = onnx::write_graph(graph)?;
     let again = onnx::import(file.into(), "written.onnx", None, &Options::default())?.graph;
     let types = |graph: &Graph, ids: &[models::ValueId]| -> Vec<TensorType> {
         ids.iter().map(|id| graph.values[id.0 as usize].ty.clone()).collect()
@@ -28,7 +28,7 @@ fn apart(found: &[Tensor], wanted: &[Tensor]) -> f64 {
     assert_eq!(found.len(), wanted.len());
     let mut worst = 0.0f64;
     for (found, wanted) in found.iter().zip(wanted) {
-        let (found, wanted) = (found.numbers(), wanted.numbers());
+        let (found, wanted) = (found.to_numbers(), wanted.to_numbers());
         let largest =
             wanted.iter().filter(|one| one.is_finite()).fold(f64::MIN_POSITIVE, |most, one| most.max(one.abs()));
         for (one, other) in found.iter().zip(&wanted) {
@@ -49,8 +49,8 @@ fn same(graph: &Graph) {
 #[test]
 fn networks_compute_the_same_from_their_files() {
     for name in ["mlp", "lstm", "resnet-18:hw=32", "mobilenet-v2:hw=32", "squeezenet:hw=64", "densenet-121:hw=32"] {
-        let graph = zoo::build(name, 2).expect(name);
-        same(&simplify(&graph).expect(name));
+        let graph = zoo::build_model(name, 2).expect(name);
+        same(&simplify_graph(&graph).expect(name));
     }
 }
 
@@ -67,8 +67,9 @@ fn transformers_compute_the_same_from_their_files() {
             if name.starts_with("bert") && phase == transformers::Phase::Decode {
                 continue;
             }
-            let loaded = transformers::load(name, &options(phase)).unwrap_or_else(|error| panic!("{name}: {error}"));
-            same(&simplify(&loaded.graph).expect(name));
+            let loaded =
+                transformers::load_model(name, &options(phase)).unwrap_or_else(|error| panic!("{name}: {error}"));
+            same(&simplify_graph(&loaded.graph).expect(name));
         }
     }
 }
@@ -76,8 +77,8 @@ fn transformers_compute_the_same_from_their_files() {
 #[test]
 fn operators_compute_the_same_from_their_files_or_are_refused() {
     let mut refused = Vec::new();
-    for form in simple::list() {
-        let graph = simple::build(form.example).expect(form.example);
+    for form in simple::list_forms() {
+        let graph = simple::build_operator(form.example).expect(form.example);
         match both(&graph) {
             Ok((found, wanted)) => {
                 let apart = apart(&found, &wanted);
@@ -98,7 +99,7 @@ fn operators_compute_the_same_from_their_files_or_are_refused() {
 /// Adding an operator that is not written fails here, until it is named.
 #[test]
 fn operators_that_are_not_written_are_named() {
-    let is_written = |text: &str| onnx::write(&simple::build(text).expect(text)).is_ok();
+    let is_written = |text: &str| onnx::write_graph(&simple::build_operator(text).expect(text)).is_ok();
     let missing = models::operators::EXAMPLES.iter().filter(|(_, texts)| !texts.iter().all(|text| is_written(text)));
     assert_eq!(missing.map(|(name, _)| *name).collect::<Vec<_>>(), Vec::<&str>::new());
 }
@@ -120,7 +121,7 @@ fn quantised_convolutions_are_one_operator() {
         let text = format!("{SUMS}{rest}");
         let graph = Graph::from_text(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
         same(&graph);
-        onnx::operators(onnx::write(&graph).expect("a file").into(), "written.onnx").expect("operators")
+        onnx::operator_names(onnx::write_graph(&graph).expect("a file").into(), "written.onnx").expect("operators")
     };
     let named = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<BTreeSet<_>>();
     let requantized = "%6 \"y\": u8[1,2,4,4] = requantize(%5, %3) axis=1 high=255 low=0 to=\"u8\" zero=3\noutput %6";
@@ -140,11 +141,12 @@ fn what_is_stored_as_integers_stays_so() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tflite-cases/one_layer_int8/qdq.onnx");
     let file = bytes::Bytes::from(std::fs::read(path).expect("the sample"));
     let source = onnx::import(file.clone(), "qdq.onnx", None, &Options::default()).expect("a model").graph;
-    let written = onnx::write(&source).expect("a file");
-    let operators = |file| onnx::operators(file, "qdq.onnx").expect("operators");
+    let written = onnx::write_graph(&source).expect("a file");
+    let operators = |file| onnx::operator_names(file, "qdq.onnx").expect("operators");
     assert_eq!(operators(written.clone().into()), operators(file));
     let again = onnx::import(written.into(), "written.onnx", None, &Options::default()).expect("a model").graph;
-    let operators = |graph: &Graph| simplify(graph).expect("a graph").nodes.into_iter().map(|node| node.op).collect();
+    let operators =
+        |graph: &Graph| simplify_graph(graph).expect("a graph").nodes.into_iter().map(|node| node.op).collect();
     let (again, source): (Vec<Op>, Vec<Op>) = (operators(&again), operators(&source));
     assert_eq!(again, source);
     assert!(source.iter().any(|op| matches!(op, Op::QConv(_) | Op::QDense(_))), "{source:?}");
@@ -153,8 +155,8 @@ fn what_is_stored_as_integers_stays_so() {
 #[test]
 fn what_is_given_constant_or_answered_twice_is_copied() {
     let mut builder = GraphBuilder::new("copies");
-    let x = builder.input("x", TensorType::f32(&[2, 3])).expect("an input");
-    let c = builder.constant("c", TensorType::f32(&[4]), models::Const::Fill(2.0)).expect("a constant");
+    let x = builder.add_input("x", TensorType::f32(&[2, 3])).expect("an input");
+    let c = builder.add_constant("c", TensorType::f32(&[4]), models::Const::Fill(2.0)).expect("a constant");
     let y = builder.push(Op::Unary(Unary { function: models::UnaryOp::Relu }), &[x]).expect("a call");
     same(&builder.finish(&[y, x, y, c]).expect("a graph"));
 }
@@ -162,16 +164,16 @@ fn what_is_given_constant_or_answered_twice_is_copied() {
 #[test]
 fn what_is_too_large_or_has_no_size_is_refused() {
     let mut builder = GraphBuilder::new("large");
-    let x = builder.input("x", TensorType::f32(&[1, 32_768])).expect("an input");
-    let w = builder.constant("w", TensorType::f32(&[32_768, 32_768]), models::Const::Random { seed: 1 });
+    let x = builder.add_input("x", TensorType::f32(&[1, 32_768])).expect("an input");
+    let w = builder.add_constant("w", TensorType::f32(&[32_768, 32_768]), models::Const::Random { seed: 1 });
     let y = builder.push(Op::Dense(Dense {}), &[x, w.expect("a constant")]).expect("a call");
     let graph = builder.finish(&[y]).expect("a graph");
     expect!["graph `large`, constants: they take 4294967296 bytes, and an ONNX file holds at most 2 GiB"]
-        .assert_eq(&onnx::write(&graph).expect_err("too large").to_string());
+        .assert_eq(&onnx::write_graph(&graph).expect_err("too large").to_string());
     let mut builder = GraphBuilder::new("open");
-    let x = builder.input("x", "f32[n,3]".parse().expect("a type")).expect("an input");
+    let x = builder.add_input("x", "f32[n,3]".parse().expect("a type")).expect("an input");
     let y = builder.push(Op::Unary(Unary { function: models::UnaryOp::Relu }), &[x]).expect("a call");
     let graph = builder.finish(&[y]).expect("a graph");
     expect!["graph `open`, x: f32[n,3] has a dimension without a number"]
-        .assert_eq(&onnx::write(&graph).expect_err("no size").to_string());
+        .assert_eq(&onnx::write_graph(&graph).expect_err("no size").to_string());
 }

@@ -1,22 +1,22 @@
 //! Operators that slide a window.
 
-use super::sheet::{Sheet, flag, int, ints};
-use super::{Made, unwritten};
+use super::sheet::{Sheet, flag_attribute, int_attribute, ints_attribute};
+use super::{Made, refuse_operator};
 use crate::onnx::messages::Attribute;
 use models::graph::{Node, ValueId};
 use models::operators::{AdaptivePool, ConvTranspose, GlobalPool, Op, Pool, PoolMode, QConv, Requantize};
 use models::types::DType;
 
-pub(super) fn convolution(sheet: &mut Sheet<'_>, node: &Node) -> Made {
+pub(super) fn write_convolution(sheet: &mut Sheet<'_>, node: &Node) -> Made {
     let [x, w] = [node.inputs[0], node.inputs[1]];
     let kernel = sheet.extents(w)[2..].to_vec();
-    let Some(window) = node.op.window() else { return unwritten(&node.op) };
+    let Some(window) = node.op.window() else { return refuse_operator(&node.op) };
     let mut attributes = vec![
-        ints("kernel_shape", &kernel),
-        ints("strides", window.strides),
-        ints("pads", window.pads),
-        ints("dilations", window.dilations),
-        int("group", window.groups),
+        ints_attribute("kernel_shape", &kernel),
+        ints_attribute("strides", window.strides),
+        ints_attribute("pads", window.pads),
+        ints_attribute("dilations", window.dilations),
+        int_attribute("group", window.groups),
     ];
     let (operator, zeros) = match &node.op {
         Op::Conv(_) => match sheet.dtype(x) {
@@ -27,7 +27,7 @@ pub(super) fn convolution(sheet: &mut Sheet<'_>, node: &Node) -> Made {
         Op::QConv(QConv { x_zero, w_zero, .. }) => {
             let zeros = [*x_zero, *w_zero];
             if let Some((bias, requantize)) = sheet.take_requantization(node, 1) {
-                return Ok(requantized(sheet, node, (attributes, zeros), bias, requantize));
+                return Ok(write_requantised(sheet, node, (attributes, zeros), bias, requantize));
             }
             ("ConvInteger", zeros)
         }
@@ -35,32 +35,31 @@ pub(super) fn convolution(sheet: &mut Sheet<'_>, node: &Node) -> Made {
             if !sheet.dtype(x).is_float() {
                 return Err(format!("ONNX has no transposed convolution of {}", sheet.dtype(x)));
             }
-            attributes.push(ints("output_padding", output_pads));
+            attributes.push(ints_attribute("output_padding", output_pads));
             ("ConvTranspose", [0, 0])
         }
-        other => return unwritten(other),
+        other => return refuse_operator(other),
     };
-    let mut inputs = vec![sheet.name(x), sheet.name(w)];
+    let mut inputs = vec![sheet.value_name(x), sheet.value_name(w)];
     let mut result = None;
     if operator == "ConvInteger" {
         for (id, zero) in [x, w].into_iter().zip(zeros) {
-            inputs.push(sheet.number(sheet.dtype(id), zero as f64));
+            inputs.push(sheet.add_scalar(sheet.dtype(id), zero as f64));
         }
     } else if let Some((bias, sum)) = sheet.take_bias(node, 1) {
-        inputs.push(sheet.name(bias));
+        inputs.push(sheet.value_name(bias));
         result = Some(sum);
     }
     let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
-    let made = sheet.call(operator, &inputs, attributes);
+    let made = sheet.add_node(operator, &inputs, attributes);
     if let Some(sum) = result {
-        sheet.made(sum, made.clone());
+        sheet.set_name(sum, made.clone());
     }
     Ok(made)
 }
 
-/// A convolution of bytes whose sums become bytes at once. Only the quotient of the scales counts: it stands where that of
-/// the weights does, and the others are one.
-fn requantized(
+/// Writes an 8-bit convolution with requantised sums. Its scale replaces the weights' scale; the others are 1.
+fn write_requantised(
     sheet: &mut Sheet<'_>,
     node: &Node,
     (windows, zeros): (Vec<Attribute>, [i64; 2]),
@@ -71,69 +70,70 @@ fn requantized(
         unreachable!("it was asked for")
     };
     let [x, w] = [node.inputs[0], node.inputs[1]];
-    let (scale, one) = (sheet.name(requantize.inputs[1]), sheet.number(DType::F32, 1.0));
-    let [x_zero, w_zero] = [(x, zeros[0]), (w, zeros[1])].map(|(id, zero)| sheet.number(sheet.dtype(id), zero as f64));
-    let y_zero = sheet.number(to, zero as f64);
-    let mut inputs = vec![sheet.name(x), one.clone(), x_zero, sheet.name(w), scale, w_zero, one, y_zero];
-    inputs.extend(bias.map(|bias| sheet.name(bias)));
+    let (scale, one) = (sheet.value_name(requantize.inputs[1]), sheet.add_scalar(DType::F32, 1.0));
+    let [x_zero, w_zero] =
+        [(x, zeros[0]), (w, zeros[1])].map(|(id, zero)| sheet.add_scalar(sheet.dtype(id), zero as f64));
+    let y_zero = sheet.add_scalar(to, zero as f64);
+    let mut inputs = vec![sheet.value_name(x), one.clone(), x_zero, sheet.value_name(w), scale, w_zero, one, y_zero];
+    inputs.extend(bias.map(|bias| sheet.value_name(bias)));
     let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
-    let mut made = sheet.call("QLinearConv", &inputs, windows);
+    let mut made = sheet.add_node("QLinearConv", &inputs, windows);
     if to.integer_range() != Some((low, high)) {
-        let (low, high) = (sheet.number(to, low as f64), sheet.number(to, high as f64));
-        made = sheet.call("Clip", &[&made, &low, &high], Vec::new());
+        let (low, high) = (sheet.add_scalar(to, low as f64), sheet.add_scalar(to, high as f64));
+        made = sheet.add_node("Clip", &[&made, &low, &high], Vec::new());
     }
-    sheet.made(requantize.outputs[0], made.clone());
+    sheet.set_name(requantize.outputs[0], made.clone());
     made
 }
 
-pub(super) fn pool(sheet: &mut Sheet<'_>, node: &Node) -> Made {
+pub(super) fn write_pool(sheet: &mut Sheet<'_>, node: &Node) -> Made {
     let x = node.inputs[0];
-    let name = sheet.name(x);
+    let name = sheet.value_name(x);
     match &node.op {
-        Op::GlobalPool(GlobalPool { mode }) => Ok(global(sheet, *mode, &name)),
+        Op::GlobalPool(GlobalPool { mode }) => Ok(write_global_pool(sheet, *mode, &name)),
         Op::AdaptivePool(AdaptivePool { mode, extents }) => {
             if extents.iter().all(|&extent| extent == 1) {
-                return Ok(global(sheet, *mode, &name));
+                return Ok(write_global_pool(sheet, *mode, &name));
             }
             let old = sheet.extents(x)[2..].to_vec();
             if old.iter().zip(extents).any(|(old, new)| *new < 1 || old % new != 0) {
                 return Err(format!("ONNX has no windows that make {extents:?} places of {old:?}"));
             }
             let kernel: Vec<i64> = old.iter().zip(extents).map(|(old, new)| old / new).collect();
-            let (operator, mut attributes) = reduction(*mode);
-            attributes.extend([ints("kernel_shape", &kernel), ints("strides", &kernel)]);
-            Ok(sheet.call(operator, &[&name], attributes))
+            let (operator, mut attributes) = pool_operator(*mode);
+            attributes.extend([ints_attribute("kernel_shape", &kernel), ints_attribute("strides", &kernel)]);
+            Ok(sheet.add_node(operator, &[&name], attributes))
         }
         Op::Pool(Pool { mode, kernel, strides, pads, dilations, ceil, count_pad }) => {
-            let (operator, mut attributes) = reduction(*mode);
+            let (operator, mut attributes) = pool_operator(*mode);
             attributes.extend([
-                ints("kernel_shape", kernel),
-                ints("strides", strides),
-                ints("pads", pads),
-                ints("dilations", dilations),
-                flag("ceil_mode", *ceil),
+                ints_attribute("kernel_shape", kernel),
+                ints_attribute("strides", strides),
+                ints_attribute("pads", pads),
+                ints_attribute("dilations", dilations),
+                flag_attribute("ceil_mode", *ceil),
             ]);
             if *mode == PoolMode::Average {
-                attributes.push(flag("count_include_pad", *count_pad));
+                attributes.push(flag_attribute("count_include_pad", *count_pad));
             }
-            Ok(sheet.call(operator, &[&name], attributes))
+            Ok(sheet.add_node(operator, &[&name], attributes))
         }
-        other => unwritten(other),
+        other => refuse_operator(other),
     }
 }
 
-fn reduction(mode: PoolMode) -> (&'static str, Vec<Attribute>) {
+fn pool_operator(mode: PoolMode) -> (&'static str, Vec<Attribute>) {
     match mode {
         PoolMode::Max => ("MaxPool", Vec::new()),
         PoolMode::Average => ("AveragePool", Vec::new()),
-        PoolMode::Lp { order } => ("LpPool", vec![int("p", order)]),
+        PoolMode::Lp { order } => ("LpPool", vec![int_attribute("p", order)]),
     }
 }
 
-fn global(sheet: &mut Sheet<'_>, mode: PoolMode, name: &str) -> String {
+fn write_global_pool(sheet: &mut Sheet<'_>, mode: PoolMode, name: &str) -> String {
     match mode {
-        PoolMode::Max => sheet.call("GlobalMaxPool", &[name], Vec::new()),
-        PoolMode::Average => sheet.call("GlobalAveragePool", &[name], Vec::new()),
-        PoolMode::Lp { order } => sheet.call("GlobalLpPool", &[name], vec![int("p", order)]),
+        PoolMode::Max => sheet.add_node("GlobalMaxPool", &[name], Vec::new()),
+        PoolMode::Average => sheet.add_node("GlobalAveragePool", &[name], Vec::new()),
+        PoolMode::Lp { order } => sheet.add_node("GlobalLpPool", &[name], vec![int_attribute("p", order)]),
     }
 }

@@ -15,18 +15,18 @@ use crate::{Outcome, unsupported};
 use models::graph::ValueId;
 use std::borrow::Cow;
 
-/// Adds an operator to the graph and answers with its outputs, as real numbers or already as the file stores them.
+/// Adds an operator to the graph and returns its outputs, real or as stored in the file.
 pub(super) type Rule = fn(&mut Call<'_, '_>) -> Outcome<Vec<ValueId>>;
 
-/// Number of operators that are not TFLite's own.
+/// Code of custom operators.
 const CUSTOM: i32 = 32;
 
-/// The rule of an operator; nothing for one that merely lacks a rule.
-pub(super) fn rule(operator: &Operator<'_>) -> Outcome<Option<Rule>> {
+/// Returns None for an operator that merely lacks a rule.
+pub(super) fn find_rule(operator: &Operator<'_>) -> Outcome<Option<Rule>> {
     if operator.code == CUSTOM {
         return unsupported("operators outside of TFLite's own set are not known");
     }
-    let Some(name) = names::name(operator.code) else { return Ok(None) };
+    let Some(name) = names::builtin_name(operator.code) else { return Ok(None) };
     if let Some((_, reason)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
         return unsupported(*reason);
     }
@@ -34,16 +34,15 @@ pub(super) fn rule(operator: &Operator<'_>) -> Outcome<Option<Rule>> {
     Ok(found.ok().map(|found| RULES[found].1))
 }
 
-/// The name of an operator.
-pub(super) fn name<'a>(operator: &'a Operator<'_>) -> Cow<'a, str> {
-    match names::name(operator.code) {
+pub(super) fn operator_name<'a>(operator: &'a Operator<'_>) -> Cow<'a, str> {
+    match names::builtin_name(operator.code) {
         _ if operator.code == CUSTOM => operator.custom.as_str().into(),
         Some(name) => name.into(),
         None => format!("operator {}", operator.code).into(),
     }
 }
 
-/// By name, in alphabetical order.
+/// In alphabetical order.
 const RULES: &[(&str, Rule)] = &[
     ("ABS", pointwise::abs),
     ("ADD", pointwise::add),
@@ -60,7 +59,7 @@ const RULES: &[(&str, Rule)] = &[
     ("CAST", pointwise::cast),
     ("CEIL", pointwise::ceil),
     ("CONCATENATION", movement::concat),
-    ("CONV_2D", window::conv),
+    ("CONV_2D", window::conv_2d),
     ("CONV_3D", window::conv_3d),
     ("COS", pointwise::cos),
     ("CUMSUM", reduce::cum_sum),
@@ -112,11 +111,11 @@ const RULES: &[(&str, Rule)] = &[
     ("PADV2", movement::pad),
     ("POW", pointwise::pow),
     ("PRELU", pointwise::p_relu),
-    ("QUANTIZE", pointwise::quantize),
-    ("RANGE", rearrange::range),
-    ("RANK", rearrange::rank),
-    ("REDUCE_ALL", reduce::all),
-    ("REDUCE_ANY", reduce::any),
+    ("QUANTIZE", pointwise::quantise_real),
+    ("RANGE", rearrange::integer_range),
+    ("RANK", rearrange::rank_of),
+    ("REDUCE_ALL", reduce::all_set),
+    ("REDUCE_ANY", reduce::any_set),
     ("REDUCE_MAX", reduce::max),
     ("REDUCE_MIN", reduce::min),
     ("REDUCE_PROD", reduce::prod),
@@ -125,8 +124,8 @@ const RULES: &[(&str, Rule)] = &[
     ("RELU_0_TO_1", pointwise::relu0),
     ("RELU_N1_TO_1", pointwise::relu1),
     ("RESHAPE", movement::reshape),
-    ("RESIZE_BILINEAR", resize::bilinear),
-    ("RESIZE_NEAREST_NEIGHBOR", resize::nearest),
+    ("RESIZE_BILINEAR", resize::bilinear_resize),
+    ("RESIZE_NEAREST_NEIGHBOR", resize::nearest_resize),
     ("REVERSE_SEQUENCE", rearrange::reverse_sequence),
     ("REVERSE_V2", movement::reverse),
     ("RIGHT_SHIFT", pointwise::right_shift),
@@ -135,14 +134,14 @@ const RULES: &[(&str, Rule)] = &[
     ("SCATTER_ND", rearrange::scatter_nd),
     ("SELECT", pointwise::select),
     ("SELECT_V2", pointwise::select),
-    ("SHAPE", movement::shape),
+    ("SHAPE", movement::shape_of),
     ("SIGN", pointwise::sign),
     ("SIN", pointwise::sin),
     ("SLICE", movement::slice),
     ("SOFTMAX", reduce::softmax),
     ("SPACE_TO_BATCH_ND", rearrange::space_to_batch),
     ("SPACE_TO_DEPTH", movement::space_to_depth),
-    ("SPLIT", movement::split),
+    ("SPLIT", movement::split_equally),
     ("SPLIT_V", movement::split_v),
     ("SQRT", pointwise::sqrt),
     ("SQUARE", pointwise::square),
@@ -160,7 +159,7 @@ const RULES: &[(&str, Rule)] = &[
     ("ZEROS_LIKE", movement::zeros_like),
 ];
 
-/// Operators that can have no rule, and why.
+/// Operators that cannot have a rule, with the reason.
 const REFUSED: &[(&str, &str)] = &[
     ("LSH_PROJECTION", "it looks up strings"),
     ("LSTM", "it keeps a state from run to run"),

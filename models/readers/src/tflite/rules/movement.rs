@@ -8,28 +8,27 @@ use models::operators::{Border, BorderPad, Expand, Gather, GatherNd, OneHot, Op,
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-fn moved(call: &mut Call<'_, '_>) -> Outcome<ValueId> {
-    Ok(call.movable(&[0])?[0])
+fn movable_input(call: &mut Call<'_, '_>) -> Outcome<ValueId> {
+    Ok(call.movable_inputs(&[0])?[0])
 }
 
 pub(super) fn concat(call: &mut Call<'_, '_>) -> Outputs {
-    let activation = call.activation(1)?;
+    let activation = call.read_activation(1)?;
     let all: Vec<usize> = (0..call.inputs.len()).collect();
     if all.is_empty() {
         return malformed("it has no inputs");
     }
-    let parts = if activation == Activation::None { call.movable(&all)? } else { call.reals()? };
-    let axis = call.emit.axis(call.int(0, 0)?, call.emit.rank(parts[0])?)?;
-    let y = call.emit.concat(&parts, axis)?;
-    Ok(vec![call.activate(y, activation)?])
+    let parts = if activation == Activation::None { call.movable_inputs(&all)? } else { call.real_inputs()? };
+    let axis = call.emit.resolve_axis(call.int_option(0, 0)?, call.emit.rank(parts[0])?)?;
+    let y = call.emit.concat_parts(&parts, axis)?;
+    Ok(vec![call.apply_activation(y, activation)?])
 }
 
-/// Along a new dimension.
 pub(super) fn pack(call: &mut Call<'_, '_>) -> Outputs {
     let all: Vec<usize> = (0..call.inputs.len()).collect();
-    let mut parts = call.movable(&all)?;
+    let mut parts = call.movable_inputs(&all)?;
     let Some(&first) = parts.first() else { return malformed("it has no inputs") };
-    let axis = call.emit.axis(call.int(1, 0)?, call.emit.rank(first)? + 1)?;
+    let axis = call.emit.resolve_axis(call.int_option(1, 0)?, call.emit.rank(first)? + 1)?;
     for part in &mut parts {
         let mut extents = call.emit.extents(*part)?;
         if axis > extents.len() {
@@ -38,16 +37,19 @@ pub(super) fn pack(call: &mut Call<'_, '_>) -> Outputs {
         extents.insert(axis, 1);
         *part = call.emit.reshape(*part, &extents)?;
     }
-    Ok(vec![call.emit.concat(&parts, axis)?])
+    Ok(vec![call.emit.concat_parts(&parts, axis)?])
 }
 
 pub(super) fn unpack(call: &mut Call<'_, '_>) -> Outputs {
-    let x = moved(call)?;
+    let x = movable_input(call)?;
     let mut extents = call.emit.extents(x)?;
-    let axis = call.emit.axis(call.int(1, 0)?, extents.len())?;
+    let axis = call.emit.resolve_axis(call.int_option(1, 0)?, extents.len())?;
     let count = extents.remove(axis);
-    if count != call.outputs() as i64 {
-        return malformed(format!("dimension {axis} has the extent {count} and it has {} outputs", call.outputs()));
+    if count != call.output_count() as i64 {
+        return malformed(format!(
+            "dimension {axis} has the extent {count} and it has {} outputs",
+            call.output_count()
+        ));
     }
     let mut parts = Vec::new();
     for index in 0..count {
@@ -57,32 +59,32 @@ pub(super) fn unpack(call: &mut Call<'_, '_>) -> Outputs {
     Ok(parts)
 }
 
-/// The dimension comes first, then the data.
-pub(super) fn split(call: &mut Call<'_, '_>) -> Outputs {
+/// The axis is the first input, the data the second.
+pub(super) fn split_equally(call: &mut Call<'_, '_>) -> Outputs {
     let axis = call.emit.known_number(call.input(0)?, "axis")? as i64;
-    let x = call.movable(&[1])?[0];
-    let axis = call.emit.axis(axis, call.emit.rank(x)?)?;
-    let (extent, count) = (call.emit.extents(x)?[axis], call.outputs() as i64);
+    let x = call.movable_inputs(&[1])?[0];
+    let axis = call.emit.resolve_axis(axis, call.emit.rank(x)?)?;
+    let (extent, count) = (call.emit.extents(x)?[axis], call.output_count() as i64);
     if count < 1 || extent % count != 0 {
         return malformed(format!("dimension {axis} of extent {extent} cannot be cut into {count} equal parts"));
     }
-    pieces(call, x, axis, &vec![extent / count; count as usize])
+    slice_pieces(call, x, axis, &vec![extent / count; count as usize])
 }
 
 pub(super) fn split_v(call: &mut Call<'_, '_>) -> Outputs {
-    let x = moved(call)?;
+    let x = movable_input(call)?;
     let mut sizes = call.emit.known_integers(call.input(1)?, "size_splits")?;
     let axis = call.emit.known_number(call.input(2)?, "axis")? as i64;
-    let axis = call.emit.axis(axis, call.emit.rank(x)?)?;
+    let axis = call.emit.resolve_axis(axis, call.emit.rank(x)?)?;
     let given = sizes.iter().filter(|&&size| size >= 0).try_fold(0i64, |sum, &size| sum.checked_add(size));
     let Some(rest) = given.and_then(|given| Some(call.emit.extents(x).ok()?[axis] - given)) else {
         return malformed("`size_splits` is too large");
     };
     sizes.iter_mut().filter(|size| **size == -1).for_each(|size| *size = rest);
-    pieces(call, x, axis, &sizes)
+    slice_pieces(call, x, axis, &sizes)
 }
 
-fn pieces(call: &mut Call<'_, '_>, x: ValueId, axis: usize, sizes: &[i64]) -> Outputs {
+fn slice_pieces(call: &mut Call<'_, '_>, x: ValueId, axis: usize, sizes: &[i64]) -> Outputs {
     let extent = call.emit.extents(x)?[axis];
     let (mut start, mut parts) = (0i64, Vec::new());
     for &size in sizes {
@@ -94,15 +96,14 @@ fn pieces(call: &mut Call<'_, '_>, x: ValueId, axis: usize, sizes: &[i64]) -> Ou
     Ok(parts)
 }
 
-/// The new shape is an input, or an attribute of old files.
 pub(super) fn reshape(call: &mut Call<'_, '_>) -> Outputs {
-    let x = moved(call)?;
-    let shape = match call.optional(1) {
+    let x = movable_input(call)?;
+    let shape = match call.optional_input(1) {
         Some(shape) => call.emit.known_integers(shape, "shape")?,
-        None => call.ints(0)?,
+        None => call.ints_option(0)?,
     };
     // An extent of 0 is 0 here.
-    if shape.contains(&0) && call.emit.ty(x)?.elements() != Some(0) {
+    if shape.contains(&0) && call.emit.ty(x)?.element_count() != Some(0) {
         return malformed(format!("shape {shape:?} has no elements"));
     }
     let y = call.emit.push(Op::Reshape(Reshape { shape }), &[x])?;
@@ -111,11 +112,11 @@ pub(super) fn reshape(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 pub(super) fn squeeze(call: &mut Call<'_, '_>) -> Outputs {
-    let x = moved(call)?;
-    let (extents, named) = (call.emit.extents(x)?, call.ints(0)?);
+    let x = movable_input(call)?;
+    let (extents, named) = (call.emit.extents(x)?, call.ints_option(0)?);
     let mut is_dropped: Vec<bool> = extents.iter().map(|&extent| named.is_empty() && extent == 1).collect();
     for axis in named {
-        let axis = call.emit.axis(axis, extents.len())?;
+        let axis = call.emit.resolve_axis(axis, extents.len())?;
         if extents[axis] != 1 {
             return malformed(format!("dimension {axis} has the extent {}, not 1", extents[axis]));
         }
@@ -126,38 +127,38 @@ pub(super) fn squeeze(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 pub(super) fn expand_dims(call: &mut Call<'_, '_>) -> Outputs {
-    let x = moved(call)?;
+    let x = movable_input(call)?;
     let axis = call.emit.known_number(call.input(1)?, "axis")? as i64;
     let mut extents = call.emit.extents(x)?;
-    let axis = call.emit.axis(axis, extents.len() + 1)?;
+    let axis = call.emit.resolve_axis(axis, extents.len() + 1)?;
     extents.insert(axis, 1);
     Ok(vec![call.emit.reshape(x, &extents)?])
 }
 
 pub(super) fn transpose(call: &mut Call<'_, '_>) -> Outputs {
-    let x = moved(call)?;
+    let x = movable_input(call)?;
     let permutation = call.emit.known_integers(call.input(1)?, "perm")?;
     Ok(vec![call.emit.push(Op::Transpose(Transpose { permutation }), &[x])?])
 }
 
 pub(super) fn tile(call: &mut Call<'_, '_>) -> Outputs {
-    let x = moved(call)?;
+    let x = movable_input(call)?;
     let repeats = call.emit.known_integers(call.input(1)?, "multiples")?;
     Ok(vec![call.emit.push(Op::Tile(Tile { repeats }), &[x])?])
 }
 
 pub(super) fn broadcast_to(call: &mut Call<'_, '_>) -> Outputs {
-    let x = moved(call)?;
+    let x = movable_input(call)?;
     let shape = call.emit.known_integers(call.input(1)?, "shape")?;
     Ok(vec![call.emit.push(Op::Expand(Expand { shape }), &[x])?])
 }
 
 pub(super) fn reverse(call: &mut Call<'_, '_>) -> Outputs {
-    let x = moved(call)?;
+    let x = movable_input(call)?;
     let extents = call.emit.extents(x)?;
     let mut axes = Vec::new();
     for axis in call.emit.known_integers(call.input(1)?, "axis")? {
-        axes.push(call.emit.axis(axis, extents.len())?);
+        axes.push(call.emit.resolve_axis(axis, extents.len())?);
     }
     axes.sort_unstable();
     axes.dedup();
@@ -167,9 +168,9 @@ pub(super) fn reverse(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![call.emit.push(Op::Slice(Slice { axes, starts, stops, steps }), &[x])?])
 }
 
-/// A start and a size per dimension; a size of -1 goes to the end.
+/// A start and a size per dimension; size -1 extends to the end.
 pub(super) fn slice(call: &mut Call<'_, '_>) -> Outputs {
-    let x = moved(call)?;
+    let x = movable_input(call)?;
     let starts = call.emit.known_integers(call.input(1)?, "begin")?;
     let sizes = call.emit.known_integers(call.input(2)?, "size")?;
     let extents = call.emit.extents(x)?;
@@ -188,10 +189,9 @@ pub(super) fn slice(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![y])
 }
 
-/// As in Python, with masks: bit `i` of the first two says that dimension `i` is not limited there, of the last that
-/// it disappears.
+/// Python slicing with masks: bit `i` of the first two removes the limits of axis `i`, of the last the axis.
 pub(super) fn strided_slice(call: &mut Call<'_, '_>) -> Outputs {
-    let x = moved(call)?;
+    let x = movable_input(call)?;
     let extents = call.emit.extents(x)?;
     let mut lists = Vec::new();
     for (index, what) in ["begin", "end", "strides"].into_iter().enumerate() {
@@ -201,8 +201,8 @@ pub(super) fn strided_slice(call: &mut Call<'_, '_>) -> Outputs {
         }
         lists.push(list);
     }
-    let (from_start, to_end, vanishes) = (call.int(0, 0)?, call.int(1, 0)?, call.int(4, 0)?);
-    if call.int(2, 0)? != 0 || call.int(3, 0)? != 0 || call.flag(5)? {
+    let (from_start, to_end, vanishes) = (call.int_option(0, 0)?, call.int_option(1, 0)?, call.int_option(4, 0)?);
+    if call.int_option(2, 0)? != 0 || call.int_option(3, 0)? != 0 || call.flag_option(5)? {
         return unsupported("an ellipsis, a new dimension or ends that are offsets");
     }
     let (mut axes, mut starts, mut stops, mut steps) = (vec![], vec![], vec![], vec![]);
@@ -246,12 +246,12 @@ pub(super) fn strided_slice(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![call.emit.reshape(y, &kept)?])
 }
 
-/// Pairs of pads per dimension, perhaps with a value.
+/// Pads in pairs per dimension, with an optional value.
 pub(super) fn pad(call: &mut Call<'_, '_>) -> Outputs {
-    let x = moved(call)?;
-    let pads = pads(call, x)?;
+    let x = movable_input(call)?;
+    let pads = pad_list(call, x)?;
     let is_stored = !call.emit.dtype(x)?.is_float();
-    let value = match (call.optional(2), call.scales_of_input(0)) {
+    let value = match (call.optional_input(2), call.scales_of_input(0)) {
         (Some(value), _) => {
             let value = if is_stored { value } else { call.real(2)? };
             call.emit.known_number(value, "constant_values")?
@@ -264,15 +264,15 @@ pub(super) fn pad(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 pub(super) fn mirror_pad(call: &mut Call<'_, '_>) -> Outputs {
-    let x = moved(call)?;
-    let pads = pads(call, x)?;
-    if call.byte(0)? != 0 {
-        return Ok(vec![super::rearrange::mirrored(call, x, &pads)?]);
+    let x = movable_input(call)?;
+    let pads = pad_list(call, x)?;
+    if call.byte_option(0)? != 0 {
+        return Ok(vec![super::rearrange::mirror_pad(call, x, &pads)?]);
     }
     Ok(vec![call.emit.push(Op::BorderPad(BorderPad { border: Border::Reflect, pads }), &[x])?])
 }
 
-fn pads(call: &Call<'_, '_>, x: ValueId) -> Outcome<Vec<i64>> {
+fn pad_list(call: &Call<'_, '_>, x: ValueId) -> Outcome<Vec<i64>> {
     let pairs = call.emit.known_integers(call.input(1)?, "paddings")?;
     if pairs.len() != 2 * call.emit.rank(x)? {
         return malformed(format!("`paddings` has {} numbers", pairs.len()));
@@ -282,11 +282,11 @@ fn pads(call: &Call<'_, '_>, x: ValueId) -> Outcome<Vec<i64>> {
 }
 
 pub(super) fn gather(call: &mut Call<'_, '_>) -> Outputs {
-    let x = moved(call)?;
+    let x = movable_input(call)?;
     let indices = call.input(1)?;
     let (rank, count) = (call.emit.rank(x)?, call.emit.rank(indices)?);
-    let axis = call.emit.axis(call.int(0, 0)?, rank)?;
-    let batch = call.int(1, 0)?;
+    let axis = call.emit.resolve_axis(call.int_option(0, 0)?, rank)?;
+    let batch = call.int_option(1, 0)?;
     match usize::try_from(if batch < 0 { batch + count as i64 } else { batch }) {
         Ok(0) => Ok(vec![call.emit.push(Op::Gather(Gather { axis: axis as i64 }), &[x, indices])?]),
         // One index per row is a look-up of single coordinates.
@@ -301,7 +301,7 @@ pub(super) fn gather(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 pub(super) fn gather_nd(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, indices) = (moved(call)?, call.input(1)?);
+    let (x, indices) = (movable_input(call)?, call.input(1)?);
     Ok(vec![call.emit.push(Op::GatherNd(GatherNd { batch: 0 }), &[x, indices])?])
 }
 
@@ -310,13 +310,13 @@ pub(super) fn one_hot(call: &mut Call<'_, '_>) -> Outputs {
     let (on, off) =
         (call.emit.known_number(call.input(2)?, "on_value")?, call.emit.known_number(call.input(3)?, "off_value")?);
     let (indices, to) = (call.input(0)?, call.emit.dtype(call.input(2)?)?);
-    Ok(vec![call.emit.push(Op::OneHot(OneHot { axis: call.int(0, 0)?, depth, on, off, to }), &[indices])?])
+    Ok(vec![call.emit.push(Op::OneHot(OneHot { axis: call.int_option(0, 0)?, depth, on, off, to }), &[indices])?])
 }
 
-/// The shape of what is known before the model runs is a constant.
-pub(super) fn shape(call: &mut Call<'_, '_>) -> Outputs {
+/// A shape known before run time is a constant.
+pub(super) fn shape_of(call: &mut Call<'_, '_>) -> Outputs {
     let extents = call.emit.extents(call.input(0)?)?;
-    let shape = call.emit.integers(&extents)?;
+    let shape = call.emit.add_integers(&extents)?;
     let to = call.output_dtype(0)?;
     Ok(vec![call.emit.cast(shape, to)?])
 }
@@ -324,7 +324,7 @@ pub(super) fn shape(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn zeros_like(call: &mut Call<'_, '_>) -> Outputs {
     let ty = call.emit.ty(call.input(0)?)?;
     let extents = call.emit.extents(call.input(0)?)?;
-    Ok(vec![call.emit.filled(ty.dtype, &extents, 0.0)?])
+    Ok(vec![call.emit.add_filled(ty.dtype, &extents, 0.0)?])
 }
 
 pub(super) fn fill(call: &mut Call<'_, '_>) -> Outputs {
@@ -334,16 +334,16 @@ pub(super) fn fill(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 pub(super) fn depth_to_space(call: &mut Call<'_, '_>) -> Outputs {
-    let block = call.int(0, 0)?;
-    let x = moved(call)?;
+    let block = call.int_option(0, 0)?;
+    let x = movable_input(call)?;
     let x = call.channels_first(x)?;
     let y = compose::depth_to_space(&mut call.emit.builder, x, block, DepthOrder::BlockFirst)?;
     Ok(vec![call.channels_last(y)?])
 }
 
 pub(super) fn space_to_depth(call: &mut Call<'_, '_>) -> Outputs {
-    let block = call.int(0, 0)?;
-    let x = moved(call)?;
+    let block = call.int_option(0, 0)?;
+    let x = movable_input(call)?;
     let x = call.channels_first(x)?;
     let y = compose::space_to_depth(&mut call.emit.builder, x, block, DepthOrder::BlockFirst)?;
     Ok(vec![call.channels_last(y)?])

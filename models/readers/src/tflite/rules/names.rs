@@ -1,12 +1,10 @@
 //! Names of TFLite's operators by their numbers in the schema.
 
-/// The name of an operator.
-pub(super) fn name(code: i32) -> Option<&'static str> {
+pub(super) fn builtin_name(code: i32) -> Option<&'static str> {
     let found = NAMES.binary_search_by_key(&code, |(code, _)| *code).ok()?;
     Some(NAMES[found].1)
 }
 
-/// By number.
 const NAMES: &[(i32, &str)] = &[
     (0, "ADD"),
     (1, "AVERAGE_POOL_2D"),

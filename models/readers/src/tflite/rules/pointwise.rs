@@ -65,13 +65,13 @@ binary! {
     right_shift => ShiftRight,
 }
 
-/// Two operands. Sums, differences, products and quotients can have an activation; it is the first field of theirs.
+/// `ADD`, `SUB`, `MUL` and `DIV` can have an activation, as their first field.
 fn binary(call: &mut Call<'_, '_>, function: BinaryOp) -> Outputs {
     let (a, b) = (call.real(0)?, call.real(1)?);
     let y = call.binary(function, a, b)?;
     let has_activation = matches!(function, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div);
-    let activation = if has_activation { call.activation(0)? } else { Activation::None };
-    Ok(vec![call.activate(y, activation)?])
+    let activation = if has_activation { call.read_activation(0)? } else { Activation::None };
+    Ok(vec![call.apply_activation(y, activation)?])
 }
 
 pub(super) fn identity(call: &mut Call<'_, '_>) -> Outputs {
@@ -79,7 +79,7 @@ pub(super) fn identity(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 /// From real numbers, or from one scale to another.
-pub(super) fn quantize(call: &mut Call<'_, '_>) -> Outputs {
+pub(super) fn quantise_real(call: &mut Call<'_, '_>) -> Outputs {
     let is_stored = call.scales_of_output(0).is_some_and(|(scales, to)| {
         call.scales_of_input(0) == Some(scales) && call.input(0).is_ok_and(|x| call.emit.dtype(x).ok() == Some(to))
     });
@@ -87,24 +87,24 @@ pub(super) fn quantize(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 pub(super) fn relu1(call: &mut Call<'_, '_>) -> Outputs {
-    bounded(call, -1.0, 1.0)
+    clip_bounds(call, -1.0, 1.0)
 }
 
 pub(super) fn relu0(call: &mut Call<'_, '_>) -> Outputs {
-    bounded(call, 0.0, 1.0)
+    clip_bounds(call, 0.0, 1.0)
 }
 
 pub(super) fn relu6(call: &mut Call<'_, '_>) -> Outputs {
-    bounded(call, 0.0, 6.0)
+    clip_bounds(call, 0.0, 6.0)
 }
 
-fn bounded(call: &mut Call<'_, '_>, low: f64, high: f64) -> Outputs {
+fn clip_bounds(call: &mut Call<'_, '_>, low: f64, high: f64) -> Outputs {
     let x = call.real(0)?;
     Ok(vec![call.emit.push(Op::Clip(Clip { low, high }), &[x])?])
 }
 
 pub(super) fn leaky_relu(call: &mut Call<'_, '_>) -> Outputs {
-    let alpha = call.float(0)?;
+    let alpha = call.float_option(0)?;
     unary(call, UnaryOp::LeakyRelu { alpha })
 }
 
@@ -113,7 +113,7 @@ pub(super) fn elu(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 pub(super) fn gelu(call: &mut Call<'_, '_>) -> Outputs {
-    let function = if call.flag(0)? { UnaryOp::GeluTanh } else { UnaryOp::Gelu };
+    let function = if call.flag_option(0)? { UnaryOp::GeluTanh } else { UnaryOp::Gelu };
     unary(call, function)
 }
 
@@ -133,12 +133,11 @@ pub(super) fn squared_difference(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 pub(super) fn add_n(call: &mut Call<'_, '_>) -> Outputs {
-    let parts = call.reals()?;
+    let parts = call.real_inputs()?;
     let sum = parts[1..].iter().try_fold(parts[0], |sum, &next| call.binary(BinaryOp::Add, sum, next))?;
     Ok(vec![sum])
 }
 
-/// To the type that the file states for the result.
 pub(super) fn cast(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.real(0)?;
     let to = call.output_dtype(0)?;
@@ -168,7 +167,7 @@ compare! {
     not_equal => NotEqual,
 }
 
-/// The condition of the older form may be a vector that chooses whole rows.
+/// In the older form, a vector condition selects whole rows.
 pub(super) fn select(call: &mut Call<'_, '_>) -> Outputs {
     let (mut condition, yes, no) = (call.input(0)?, call.real(1)?, call.real(2)?);
     let (rank, extents) = (call.emit.rank(yes)?, call.emit.extents(condition)?);
@@ -185,5 +184,5 @@ pub(super) fn select(call: &mut Call<'_, '_>) -> Outputs {
 
 pub(super) fn atan2(call: &mut Call<'_, '_>) -> Outputs {
     let (y, x) = (call.real(0)?, call.real(1)?);
-    Ok(vec![call.emit.angle(y, x)?])
+    Ok(vec![call.emit.emit_angle(y, x)?])
 }

@@ -12,10 +12,9 @@ use reference::Tensor;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// Numbers that a rule writes down, such as indices.
 const MAX_NUMBERS: i64 = 1 << 22;
 
-/// Rows of a table by their numbers. Each row may have a scale of its own.
+/// Looks up rows by index. Each row may have a scale of its own.
 pub(super) fn embedding_lookup(call: &mut Call<'_, '_>) -> Outputs {
     let numbers = call.input(0)?;
     let table = if call.scales_of_input(1) == call.scales_of_output(0).map(|(scales, _)| scales) {
@@ -26,13 +25,13 @@ pub(super) fn embedding_lookup(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![call.emit.push(Op::Gather(Gather { axis: 0 }), &[table, numbers])?])
 }
 
-/// A sparse constant, which was made dense when it was read.
+/// Sparse constants are already dense when read.
 pub(super) fn densify(call: &mut Call<'_, '_>) -> Outputs {
-    Ok(vec![call.movable(&[0])?[0]])
+    Ok(vec![call.movable_inputs(&[0])?[0]])
 }
 
-/// Extents of blocks, and pairs of numbers of each, for the dimensions after the first.
-fn blocks(call: &Call<'_, '_>, what: &str, rank: usize) -> Outcome<(Vec<i64>, Vec<i64>)> {
+/// Returns block extents, and a pair of numbers per block, for the dimensions after the first.
+fn block_pairs(call: &Call<'_, '_>, what: &str, rank: usize) -> Outcome<(Vec<i64>, Vec<i64>)> {
     let blocks = call.emit.known_integers(call.input(1)?, "block_shape")?;
     let pairs = call.emit.known_integers(call.input(2)?, what)?;
     if blocks.len() + 1 > rank || pairs.len() != 2 * blocks.len() {
@@ -44,11 +43,10 @@ fn blocks(call: &Call<'_, '_>, what: &str, rank: usize) -> Outcome<(Vec<i64>, Ve
     Ok((blocks, pairs))
 }
 
-/// Elements of blocks become images of their own.
 pub(super) fn space_to_batch(call: &mut Call<'_, '_>) -> Outputs {
-    let mut x = call.movable(&[0])?[0];
+    let mut x = call.movable_inputs(&[0])?[0];
     let rank = call.emit.rank(x)?;
-    let (blocks, pairs) = blocks(call, "paddings", rank)?;
+    let (blocks, pairs) = block_pairs(call, "paddings", rank)?;
     let mut pads = vec![0; 2 * rank];
     for (index, pair) in pairs.chunks(2).enumerate() {
         (pads[index + 1], pads[rank + index + 1]) = (pair[0], pair[1]);
@@ -82,11 +80,10 @@ pub(super) fn space_to_batch(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![call.emit.reshape(turned, &[&[batch], after.as_slice(), kept].concat())?])
 }
 
-/// Images become elements of the blocks of larger ones.
 pub(super) fn batch_to_space(call: &mut Call<'_, '_>) -> Outputs {
-    let x = call.movable(&[0])?[0];
+    let x = call.movable_inputs(&[0])?[0];
     let extents = call.emit.extents(x)?;
-    let (blocks, crops) = blocks(call, "crops", extents.len())?;
+    let (blocks, crops) = block_pairs(call, "crops", extents.len())?;
     let area = blocks.iter().try_fold(1i64, |all, &block| all.checked_mul(block));
     let Some(batch) = area.filter(|area| extents[0] % area == 0).map(|area| extents[0] / area) else {
         return malformed(format!("blocks {blocks:?} do not divide {} images", extents[0]));
@@ -114,8 +111,7 @@ pub(super) fn batch_to_space(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![y])
 }
 
-/// Numbers at equal distances, where they are known before the model runs.
-pub(super) fn range(call: &mut Call<'_, '_>) -> Outputs {
+pub(super) fn integer_range(call: &mut Call<'_, '_>) -> Outputs {
     let mut numbers = [0.0; 3];
     for (index, what) in ["start", "limit", "delta"].into_iter().enumerate() {
         numbers[index] = call.emit.known_number(call.input(index)?, what)?;
@@ -130,29 +126,27 @@ pub(super) fn range(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![call.emit.constant_of(&Tensor::from_numbers(ty, &numbers)?)?])
 }
 
-/// How many dimensions a tensor has.
-pub(super) fn rank(call: &mut Call<'_, '_>) -> Outputs {
+pub(super) fn rank_of(call: &mut Call<'_, '_>) -> Outputs {
     let rank = call.emit.rank(call.input(0)?)?;
     let to = call.output_dtype(0)?;
-    Ok(vec![call.emit.scalar(to, rank as f64)?])
+    Ok(vec![call.emit.add_scalar(to, rank as f64)?])
 }
 
-/// The shape that two known shapes broadcast to.
 pub(super) fn broadcast_shapes(call: &mut Call<'_, '_>) -> Outputs {
     let mut shapes = Vec::new();
     for index in 0..2 {
         let extents = call.emit.known_integers(call.input(index)?, "shape")?;
         shapes.push(TensorType::new(DType::I32, &extents).shape);
     }
-    let shape = models::shapes::broadcast(&shapes[0], &shapes[1]).or_else(malformed)?;
+    let shape = models::shapes::broadcast_shapes(&shapes[0], &shapes[1]).or_else(malformed)?;
     let extents = TensorType { dtype: DType::I32, shape }.extents().unwrap_or_default();
-    let shape = call.emit.integers(&extents)?;
+    let shape = call.emit.add_integers(&extents)?;
     let to = call.output_dtype(0)?;
     Ok(vec![call.emit.cast(shape, to)?])
 }
 
-/// Numbers from 0 on, along one dimension of several.
-fn counting(call: &mut Call<'_, '_>, rank: usize, axis: usize, extent: i64) -> Outcome<ValueId> {
+/// Returns numbers from 0 on along `axis`.
+fn counting_tensor(call: &mut Call<'_, '_>, rank: usize, axis: usize, extent: i64) -> Outcome<ValueId> {
     if !(0..=MAX_NUMBERS).contains(&extent) {
         return unsupported(format!("{extent} numbers"));
     }
@@ -162,17 +156,19 @@ fn counting(call: &mut Call<'_, '_>, rank: usize, axis: usize, extent: i64) -> O
     call.emit.constant_of(&Tensor::from_numbers(TensorType::new(DType::I64, &shape), &numbers)?)
 }
 
-/// The first elements of each row in reverse order, as many as another tensor has numbers for.
+/// Reverses a prefix of each row; another tensor gives its length.
 pub(super) fn reverse_sequence(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, lengths) = (call.movable(&[0])?[0], call.input(1)?);
+    let (x, lengths) = (call.movable_inputs(&[0])?[0], call.input(1)?);
     let extents = call.emit.extents(x)?;
-    let (axis, batch) =
-        (call.emit.axis(call.int(0, 0)?, extents.len())?, call.emit.axis(call.int(1, 0)?, extents.len())?);
+    let (axis, batch) = (
+        call.emit.resolve_axis(call.int_option(0, 0)?, extents.len())?,
+        call.emit.resolve_axis(call.int_option(1, 0)?, extents.len())?,
+    );
     let mut shape = vec![1; extents.len()];
     shape[batch] = extents[batch];
     let lengths = call.emit.cast(lengths, DType::I64)?;
     let lengths = call.emit.reshape(lengths, &shape)?;
-    let places = counting(call, extents.len(), axis, extents[axis])?;
+    let places = counting_tensor(call, extents.len(), axis, extents[axis])?;
     let last = call.emit.binary_with(BinaryOp::Sub, lengths, 1.0)?;
     let mirrored = call.emit.binary(BinaryOp::Sub, last, places)?;
     let is_inside = call.emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[places, lengths])?;
@@ -181,28 +177,26 @@ pub(super) fn reverse_sequence(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![call.emit.push(Op::GatherElements(GatherElements { axis: axis as i64 }), &[x, from])?])
 }
 
-/// The last dimension as the diagonal of matrices.
 pub(super) fn matrix_diagonal(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.real(0)?;
     let mut shape = call.emit.extents(x)?;
     let Some(&extent) = shape.last() else { return malformed("a number has no diagonal") };
     shape.insert(shape.len() - 1, 1);
     let wide = call.emit.reshape(x, &shape)?;
-    let (rows, columns) = (counting(call, 2, 0, extent)?, counting(call, 2, 1, extent)?);
+    let (rows, columns) = (counting_tensor(call, 2, 0, extent)?, counting_tensor(call, 2, 1, extent)?);
     let is_on = call.emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[rows, columns])?;
-    let zero = call.emit.scalar(call.emit.dtype(x)?, 0.0)?;
+    let zero = call.emit.add_scalar(call.emit.dtype(x)?, 0.0)?;
     Ok(vec![call.emit.push(Op::Where(Where {}), &[is_on, wide, zero])?])
 }
 
-/// Rows added to zeros at given places.
 pub(super) fn scatter_nd(call: &mut Call<'_, '_>) -> Outputs {
     let (places, updates) = (call.input(0)?, call.real(1)?);
     let shape = call.emit.known_integers(call.input(2)?, "shape")?;
-    let zeros = call.emit.filled(call.emit.dtype(updates)?, &shape, 0.0)?;
+    let zeros = call.emit.add_filled(call.emit.dtype(updates)?, &shape, 0.0)?;
     Ok(vec![call.emit.push(Op::ScatterNd(ScatterNd { combine: ScatterOp::Add }), &[zeros, places, updates])?])
 }
 
-/// A tensor with a part of it replaced. Where the part begins may be computed, for one dimension.
+/// Replaces a part of a tensor. The start may be computed for one dimension.
 pub(super) fn dynamic_update(call: &mut Call<'_, '_>) -> Outputs {
     let (x, part) = (call.real(0)?, call.real(1)?);
     let starts = call.input(2)?;
@@ -222,7 +216,7 @@ pub(super) fn dynamic_update(call: &mut Call<'_, '_>) -> Outputs {
     let last = whole[axis] - extents[axis];
     let start = call.emit.binary_with(BinaryOp::Max, start, 0.0)?;
     let start = call.emit.binary_with(BinaryOp::Min, start, last as f64)?;
-    let steps = counting(call, 2, 0, extents[axis])?;
+    let steps = counting_tensor(call, 2, 0, extents[axis])?;
     let start = call.emit.reshape(start, &[1, 1])?;
     let places = call.emit.binary(BinaryOp::Add, steps, start)?;
     let mut order: Vec<usize> = (0..whole.len()).collect();
@@ -232,14 +226,13 @@ pub(super) fn dynamic_update(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![call.emit.transpose(y, &order)?])
 }
 
-/// Elements of each dimension by number.
-fn chosen(call: &mut Call<'_, '_>, x: ValueId, axis: usize, places: &[i64]) -> Outcome<ValueId> {
-    let places = call.emit.integers(places)?;
+fn gather_axis(call: &mut Call<'_, '_>, x: ValueId, axis: usize, places: &[i64]) -> Outcome<ValueId> {
+    let places = call.emit.add_integers(places)?;
     call.emit.push(Op::Gather(Gather { axis: axis as i64 }), &[x, places])
 }
 
-/// Mirrored at the outermost element, which is repeated.
-pub(super) fn mirrored(call: &mut Call<'_, '_>, x: ValueId, pads: &[i64]) -> Outcome<ValueId> {
+/// The outermost element is repeated.
+pub(super) fn mirror_pad(call: &mut Call<'_, '_>, x: ValueId, pads: &[i64]) -> Outcome<ValueId> {
     let rank = call.emit.rank(x)?;
     let mut y = x;
     for axis in (0..rank).filter(|&axis| pads[axis] != 0 || pads[rank + axis] != 0) {
@@ -249,13 +242,12 @@ pub(super) fn mirrored(call: &mut Call<'_, '_>, x: ValueId, pads: &[i64]) -> Out
             return malformed(format!("{head} and {tail} elements cannot be mirrored of {extent}"));
         }
         let places: Vec<i64> = (0..head).rev().chain(0..extent).chain((extent - tail..extent).rev()).collect();
-        y = chosen(call, y, axis, &places)?;
+        y = gather_axis(call, y, axis, &places)?;
     }
     Ok(y)
 }
 
-/// Returns the extents of an image.
-fn image(call: &Call<'_, '_>, x: ValueId) -> Outcome<Vec<i64>> {
+fn image_extents(call: &Call<'_, '_>, x: ValueId) -> Outcome<Vec<i64>> {
     let extents = call.emit.extents(x)?;
     if extents.len() != 4 {
         return malformed(format!("an image has 4 dimensions, not {}", extents.len()));
@@ -263,14 +255,14 @@ fn image(call: &Call<'_, '_>, x: ValueId) -> Outcome<Vec<i64>> {
     Ok(extents)
 }
 
-/// The nearest element by its centre or with the corners in place, of images with their channels last.
-pub(super) fn nearest(
+/// Channels-last nearest-neighbour resize, by element centre or with aligned corners.
+pub(super) fn resize_nearest(
     call: &mut Call<'_, '_>,
     x: ValueId,
     extents: &[i64],
     (is_aligned, is_centred): (bool, bool),
 ) -> Outcome<ValueId> {
-    let old = image(call, x)?;
+    let old = image_extents(call, x)?;
     let mut y = x;
     for (index, &new) in extents.iter().enumerate() {
         let last = old[index + 1] - 1;
@@ -286,13 +278,13 @@ pub(super) fn nearest(
             (if is_aligned { place.round() } else { place.floor() } as i64).clamp(0, last)
         };
         let places: Vec<i64> = (0..new).map(place).collect();
-        y = chosen(call, y, index + 1, &places)?;
+        y = gather_axis(call, y, index + 1, &places)?;
     }
     Ok(y)
 }
 
-/// Blends of neighbours whose places count from the corner, of images with their channels last.
-pub(super) fn blended(call: &mut Call<'_, '_>, x: ValueId, extents: &[i64]) -> Outcome<ValueId> {
+/// Channels-last interpolation with positions counted from the corner.
+pub(super) fn resize_bilinear(call: &mut Call<'_, '_>, x: ValueId, extents: &[i64]) -> Outcome<ValueId> {
     let filter = ResizeFilter {
         mode: "linear",
         rule: "asymmetric",
@@ -302,13 +294,13 @@ pub(super) fn blended(call: &mut Call<'_, '_>, x: ValueId, extents: &[i64]) -> O
         antialias: false,
         outside: 0.0,
     };
-    let old = image(call, x)?;
+    let old = image_extents(call, x)?;
     let mut y = x;
     for (index, &new) in extents.iter().enumerate() {
         let old = old[index + 1];
         if old != new && old > 0 {
             let axis = ResizeAxis { old, new, scale: new as f64 / old as f64, region: (0.0, 1.0) };
-            y = filter.along(call.emit, y, index + 1, &axis)?;
+            y = filter.resample_axis(call.emit, y, index + 1, &axis)?;
         }
     }
     Ok(y)

@@ -29,36 +29,35 @@ reduce! {
 fn reduce(call: &mut Call<'_, '_>, function: ReduceOp) -> Outputs {
     let x = call.real(0)?;
     let rank = call.emit.rank(x)?;
-    let axes = axes(call, rank)?;
-    Ok(vec![call.emit.push(Op::Reduce(Reduce { function, axes, keep: call.flag(0)? }), &[x])?])
+    let axes = reduction_axes(call, rank)?;
+    Ok(vec![call.emit.push(Op::Reduce(Reduce { function, axes, keep: call.flag_option(0)? }), &[x])?])
 }
 
-/// The dimensions of the second input, in ascending order.
-fn axes(call: &Call<'_, '_>, rank: usize) -> Outcome<Vec<i64>> {
+/// Returns the axes of the second input, in ascending order.
+fn reduction_axes(call: &Call<'_, '_>, rank: usize) -> Outcome<Vec<i64>> {
     let mut axes = Vec::new();
     for axis in call.emit.known_integers(call.input(1)?, "axes")? {
-        axes.push(call.emit.axis(axis, rank)? as i64);
+        axes.push(call.emit.resolve_axis(axis, rank)? as i64);
     }
     axes.sort_unstable();
     axes.dedup();
     Ok(axes)
 }
 
-pub(super) fn any(call: &mut Call<'_, '_>) -> Outputs {
-    flags(call, ReduceOp::Max)
+pub(super) fn any_set(call: &mut Call<'_, '_>) -> Outputs {
+    reduce_flags(call, ReduceOp::Max)
 }
 
-pub(super) fn all(call: &mut Call<'_, '_>) -> Outputs {
-    flags(call, ReduceOp::Min)
+pub(super) fn all_set(call: &mut Call<'_, '_>) -> Outputs {
+    reduce_flags(call, ReduceOp::Min)
 }
 
-/// Of flags: whether any, or all, are set.
-fn flags(call: &mut Call<'_, '_>, function: ReduceOp) -> Outputs {
+fn reduce_flags(call: &mut Call<'_, '_>, function: ReduceOp) -> Outputs {
     let x = call.input(0)?;
     let rank = call.emit.rank(x)?;
-    let axes = axes(call, rank)?;
+    let axes = reduction_axes(call, rank)?;
     let x = call.emit.cast(x, DType::I32)?;
-    let y = call.emit.push(Op::Reduce(Reduce { function, axes, keep: call.flag(0)? }), &[x])?;
+    let y = call.emit.push(Op::Reduce(Reduce { function, axes, keep: call.flag_option(0)? }), &[x])?;
     Ok(vec![call.emit.cast(y, DType::Bool)?])
 }
 
@@ -79,10 +78,9 @@ fn arg_reduce(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
     Ok(vec![call.emit.cast(y, to)?])
 }
 
-/// Values and places of the largest along the last dimension.
 pub(super) fn top_k(call: &mut Call<'_, '_>) -> Outputs {
     // As stored: the values keep their scale.
-    let x = call.movable(&[0])?[0];
+    let x = call.movable_inputs(&[0])?[0];
     let count = call.emit.known_number(call.input(1)?, "k")? as i64;
     let axis = call.emit.rank(x)?.saturating_sub(1) as i64;
     let place = call.emit.push(Op::ArgTop(ArgTop { count, axis, largest: true }), &[x])?;
@@ -94,12 +92,15 @@ pub(super) fn top_k(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn cum_sum(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.real(0)?;
     let axis = call.emit.known_number(call.input(1)?, "axis")? as i64;
-    Ok(vec![call.emit.push(Op::CumSum(CumSum { axis, exclusive: call.flag(0)?, reverse: call.flag(1)? }), &[x])?])
+    Ok(vec![
+        call.emit
+            .push(Op::CumSum(CumSum { axis, exclusive: call.flag_option(0)?, reverse: call.flag_option(1)? }), &[x])?,
+    ])
 }
 
 pub(super) fn softmax(call: &mut Call<'_, '_>) -> Outputs {
     let mut x = call.real(0)?;
-    let beta = call.float(0)?;
+    let beta = call.float_option(0)?;
     if beta != 1.0 {
         x = call.emit.binary_with(BinaryOp::Mul, x, beta)?;
     }
@@ -112,16 +113,17 @@ pub(super) fn log_softmax(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 pub(super) fn l2_normalise(call: &mut Call<'_, '_>) -> Outputs {
-    if call.activation(0)? != Activation::None {
+    if call.read_activation(0)? != Activation::None {
         return unsupported("an activation of a normalisation");
     }
     let x = call.real(0)?;
     Ok(vec![call.emit.push(Op::LpNorm(LpNorm { axis: -1, order: 2 }), &[x])?])
 }
 
-/// Sums over `radius` channels on either side, scaled by alpha as it is.
+/// Sums `radius` channels on either side; alpha is not divided by their count.
 pub(super) fn local_response(call: &mut Call<'_, '_>) -> Outputs {
-    let (radius, bias, alpha, beta) = (call.int(0, 0)?, call.float(1)?, call.float(2)?, call.float(3)?);
+    let (radius, bias, alpha, beta) =
+        (call.int_option(0, 0)?, call.float_option(1)?, call.float_option(2)?, call.float_option(3)?);
     let Some(size) = radius.checked_mul(2).map(|size| size + 1).filter(|&size| size > 0) else {
         return malformed(format!("a radius of {radius}"));
     };

@@ -7,41 +7,41 @@ use models::operators::{Op, Resize, ResizeMode};
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-pub(super) fn bilinear(call: &mut Call<'_, '_>) -> Outputs {
-    let (is_aligned, is_centred) = (call.flag(2)?, call.flag(3)?);
+pub(super) fn bilinear_resize(call: &mut Call<'_, '_>) -> Outputs {
+    let (is_aligned, is_centred) = (call.flag_option(2)?, call.flag_option(3)?);
     let x = call.real(0)?;
-    let extents = extents(call)?;
+    let extents = output_extents(call)?;
     let mode = match (is_aligned, is_centred) {
         (true, false) if extents.iter().all(|&extent| extent > 1) => ResizeMode::LinearAligned,
         (false, true) => ResizeMode::Linear,
         // With one element left, aligned corners are the first one.
         (true, _) => return unsupported("corners that cannot be aligned"),
-        (false, false) => return Ok(vec![super::rearrange::blended(call, x, &extents)?]),
+        (false, false) => return Ok(vec![super::rearrange::resize_bilinear(call, x, &extents)?]),
     };
-    resize(call, x, mode, extents)
+    resize_image(call, x, mode, extents)
 }
 
-pub(super) fn nearest(call: &mut Call<'_, '_>) -> Outputs {
-    let (is_aligned, is_centred) = (call.flag(0)?, call.flag(1)?);
-    let x = call.movable(&[0])?[0];
-    let extents = extents(call)?;
+pub(super) fn nearest_resize(call: &mut Call<'_, '_>) -> Outputs {
+    let (is_aligned, is_centred) = (call.flag_option(0)?, call.flag_option(1)?);
+    let x = call.movable_inputs(&[0])?[0];
+    let extents = output_extents(call)?;
     let old = call.emit.extents(x)?;
     // Where every pixel is repeated, its centre and its corner choose alike.
     let is_repeated = old.len() == 4 && (1..3).all(|axis| old[axis] > 0 && extents[axis - 1] % old[axis] == 0);
     if is_aligned || (is_centred && !is_repeated) {
-        return Ok(vec![super::rearrange::nearest(call, x, &extents, (is_aligned, is_centred))?]);
+        return Ok(vec![super::rearrange::resize_nearest(call, x, &extents, (is_aligned, is_centred))?]);
     }
-    resize(call, x, ResizeMode::Nearest, extents)
+    resize_image(call, x, ResizeMode::Nearest, extents)
 }
 
-fn extents(call: &Call<'_, '_>) -> Outcome<Vec<i64>> {
+fn output_extents(call: &Call<'_, '_>) -> Outcome<Vec<i64>> {
     match call.emit.known_integers(call.input(1)?, "size")? {
         extents if extents.len() == 2 => Ok(extents),
         extents => malformed(format!("`size` has {} numbers, not 2", extents.len())),
     }
 }
 
-fn resize(call: &mut Call<'_, '_>, x: ValueId, mode: ResizeMode, extents: Vec<i64>) -> Outputs {
+fn resize_image(call: &mut Call<'_, '_>, x: ValueId, mode: ResizeMode, extents: Vec<i64>) -> Outputs {
     let x = call.channels_first(x)?;
     let y = call.emit.push(Op::Resize(Resize { mode, extents }), &[x])?;
     Ok(vec![call.channels_last(y)?])

@@ -7,7 +7,7 @@ use models::operators::{BiasAdd, Conv, ConvTranspose, Op, Pool, PoolMode, QConv}
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// Where a window goes: height first, as everywhere here; the file has width first.
+/// Height first; the file has width first.
 struct WindowOptions {
     strides: Vec<i64>,
     dilations: Vec<i64>,
@@ -15,29 +15,30 @@ struct WindowOptions {
 }
 
 impl WindowOptions {
-    /// Padding is the first field of all windows, the strides follow it.
-    fn of(call: &Call<'_, '_>, dilations_at: Option<usize>) -> Outcome<WindowOptions> {
-        let is_same = match call.byte(0)? {
+    /// Padding is the first field of every window, strides follow.
+    fn parse_window(call: &Call<'_, '_>, dilations_at: Option<usize>) -> Outcome<WindowOptions> {
+        let is_same = match call.byte_option(0)? {
             0 => true,
             1 => false,
             other => return unsupported(format!("padding {other}")),
         };
         let dilations = match dilations_at {
-            Some(at) => vec![call.int(at + 1, 1)?, call.int(at, 1)?],
+            Some(at) => vec![call.int_option(at + 1, 1)?, call.int_option(at, 1)?],
             None => vec![1, 1],
         };
-        let window = WindowOptions { strides: vec![call.int(2, 0)?, call.int(1, 0)?], dilations, is_same };
+        let window =
+            WindowOptions { strides: vec![call.int_option(2, 0)?, call.int_option(1, 0)?], dilations, is_same };
         if window.strides.iter().chain(&window.dilations).any(|&step| step < 1) {
             return malformed("strides and dilations must be at least 1");
         }
         Ok(window)
     }
 
-    /// Pads so that there is an output per stride; of an odd number the larger half comes after the data.
-    fn pads(&self, spatial: &[i64], kernel: &[i64]) -> Outcome<Vec<i64>> {
+    /// Returns the pads per axis; the larger half of an odd number comes after the data.
+    fn same_pads(&self, spatial: &[i64], kernel: &[i64]) -> Outcome<Vec<i64>> {
         let (mut heads, mut tails) = (vec![], vec![]);
         for axis in 0..self.strides.len() {
-            let total = if self.is_same { self.same(axis, spatial[axis], kernel[axis])? } else { 0 };
+            let total = if self.is_same { self.total_pad(axis, spatial[axis], kernel[axis])? } else { 0 };
             heads.push(total / 2);
             tails.push(total - total / 2);
         }
@@ -45,7 +46,7 @@ impl WindowOptions {
         Ok(heads)
     }
 
-    fn same(&self, axis: usize, extent: i64, kernel: i64) -> Outcome<i64> {
+    fn total_pad(&self, axis: usize, extent: i64, kernel: i64) -> Outcome<i64> {
         let (stride, dilation) = (i128::from(self.strides[axis]), i128::from(self.dilations[axis]));
         let (extent, kernel) = (i128::from(extent), i128::from(kernel));
         let places = (extent + stride - 1) / stride;
@@ -54,36 +55,40 @@ impl WindowOptions {
     }
 }
 
-/// Height and width of an image, behind its first dimension.
-fn spatial(call: &Call<'_, '_>, x: ValueId) -> Outcome<[i64; 2]> {
+fn spatial_extents(call: &Call<'_, '_>, x: ValueId) -> Outcome<[i64; 2]> {
     match call.emit.extents(x)?[..] {
         [_, height, width, _] => Ok([height, width]),
         ref other => malformed(format!("an image and a filter have 4 dimensions, not {}", other.len())),
     }
 }
 
-pub(super) fn conv(call: &mut Call<'_, '_>) -> Outputs {
-    let window = WindowOptions::of(call, Some(4))?;
-    let activation = call.activation(3)?;
+pub(super) fn conv_2d(call: &mut Call<'_, '_>) -> Outputs {
+    let window = WindowOptions::parse_window(call, Some(4))?;
+    let activation = call.read_activation(3)?;
     // Filters lie as output, height, width, input.
-    convolve(call, &window, activation, [0, 3, 1, 2])
+    convolve_data(call, &window, activation, [0, 3, 1, 2])
 }
 
 pub(super) fn depthwise_conv(call: &mut Call<'_, '_>) -> Outputs {
-    let window = WindowOptions::of(call, Some(5))?;
-    let activation = call.activation(4)?;
+    let window = WindowOptions::parse_window(call, Some(5))?;
+    let activation = call.read_activation(4)?;
     // Filters lie as 1, height, width, output.
-    convolve(call, &window, activation, [3, 0, 1, 2])
+    convolve_data(call, &window, activation, [3, 0, 1, 2])
 }
 
-fn convolve(call: &mut Call<'_, '_>, window: &WindowOptions, activation: Activation, order: [usize; 4]) -> Outputs {
+fn convolve_data(
+    call: &mut Call<'_, '_>,
+    window: &WindowOptions,
+    activation: Activation,
+    order: [usize; 4],
+) -> Outputs {
     // The outputs are the first dimension of the filter once it is in our order.
-    let factor = call.factor([0, 1], order[0] as i32, activation)?;
+    let factor = call.exact_factor([0, 1], order[0] as i32, activation)?;
     let (x, w) = match factor {
         Some(_) => (call.input(0)?, call.input(1)?),
         None => (call.real(0)?, call.real(1)?),
     };
-    let pads = window.pads(&spatial(call, x)?, &spatial(call, w)?)?;
+    let pads = window.same_pads(&spatial_extents(call, x)?, &spatial_extents(call, w)?)?;
     let channels = *call.emit.extents(x)?.last().expect("an image has 4 dimensions");
     let w = call.emit.transpose(w, &order)?;
     let per_group = call.emit.extents(w)?[1];
@@ -94,32 +99,32 @@ fn convolve(call: &mut Call<'_, '_>, window: &WindowOptions, activation: Activat
     let (strides, dilations, groups) = (window.strides.clone(), window.dilations.clone(), channels / per_group);
     let Some(factor) = factor else {
         let mut y = call.emit.push(Op::Conv(Conv { strides, pads, dilations, groups }), &[x, w])?;
-        if let Some(bias) = call.bias(2, false)? {
+        if let Some(bias) = call.bias_vector(2, false)? {
             y = call.emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[y, bias])?;
         }
-        let y = call.activate(y, activation)?;
+        let y = call.apply_activation(y, activation)?;
         return Ok(vec![call.channels_last(y)?]);
     };
     let (x_zero, w_zero) = (factor.x.zeros[0], factor.w.zeros[0]);
     let mut y = call.emit.push(Op::QConv(QConv { strides, pads, dilations, groups, x_zero, w_zero }), &[x, w])?;
-    if let Some(bias) = call.bias(2, true)? {
+    if let Some(bias) = call.bias_vector(2, true)? {
         y = call.emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[y, bias])?;
     }
-    let y = call.requantised(y, factor, 1, activation)?;
+    let y = call.requantise_sums(y, factor, 1, activation)?;
     Ok(vec![call.channels_last(y)?])
 }
 
-/// A window over depth, height and width. Filters lie as depth, height, width, input, output.
+/// Filters have the order depth, height, width, input, output.
 pub(super) fn conv_3d(call: &mut Call<'_, '_>) -> Outputs {
     let window = WindowOptions {
-        strides: vec![call.int(1, 1)?, call.int(3, 1)?, call.int(2, 1)?],
-        dilations: vec![call.int(5, 1)?, call.int(7, 1)?, call.int(6, 1)?],
-        is_same: call.byte(0)? == 0,
+        strides: vec![call.int_option(1, 1)?, call.int_option(3, 1)?, call.int_option(2, 1)?],
+        dilations: vec![call.int_option(5, 1)?, call.int_option(7, 1)?, call.int_option(6, 1)?],
+        is_same: call.byte_option(0)? == 0,
     };
     if window.strides.iter().chain(&window.dilations).any(|&step| step < 1) {
         return malformed("strides and dilations must be at least 1");
     }
-    let activation = call.activation(4)?;
+    let activation = call.read_activation(4)?;
     let (x, w) = (call.real(0)?, call.real(1)?);
     let (data, filter) = (call.emit.extents(x)?, call.emit.extents(w)?);
     let (&[_, _, _, _, channels], &[_, _, _, per_group, _]) = (&data[..], &filter[..]) else {
@@ -128,26 +133,26 @@ pub(super) fn conv_3d(call: &mut Call<'_, '_>) -> Outputs {
     if per_group < 1 || channels % per_group != 0 {
         return malformed(format!("{channels} channels cannot be cut into groups of {per_group}"));
     }
-    let pads = window.pads(&data[1..4], &filter[..3])?;
+    let pads = window.same_pads(&data[1..4], &filter[..3])?;
     let w = call.emit.transpose(w, &[4, 3, 0, 1, 2])?;
     let x = call.channels_first(x)?;
     let WindowOptions { strides, dilations, .. } = window;
     let op = Op::Conv(Conv { strides, pads, dilations, groups: channels / per_group });
     let mut y = call.emit.push(op, &[x, w])?;
-    if let Some(bias) = call.bias(2, false)? {
+    if let Some(bias) = call.bias_vector(2, false)? {
         y = call.emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[y, bias])?;
     }
-    let y = call.activate(y, activation)?;
+    let y = call.apply_activation(y, activation)?;
     Ok(vec![call.channels_last(y)?])
 }
 
-/// The wanted shape comes first, then the filter and the data.
+/// Inputs are output shape, filter, data.
 pub(super) fn transpose_conv(call: &mut Call<'_, '_>) -> Outputs {
-    let window = WindowOptions::of(call, None)?;
-    let activation = call.activation(3)?;
+    let window = WindowOptions::parse_window(call, None)?;
+    let activation = call.read_activation(3)?;
     let wanted = call.emit.known_integers(call.input(0)?, "output_shape")?;
     let (w, x) = (call.real(1)?, call.real(2)?);
-    let (kernel, old) = (spatial(call, w)?, spatial(call, x)?);
+    let (kernel, old) = (spatial_extents(call, w)?, spatial_extents(call, x)?);
     let &[_, height, width, _] = wanted.as_slice() else {
         return malformed(format!("`output_shape` has {} numbers, not 4", wanted.len()));
     };
@@ -174,32 +179,32 @@ pub(super) fn transpose_conv(call: &mut Call<'_, '_>) -> Outputs {
         groups: 1,
     });
     let mut y = call.emit.push(op, &[x, w])?;
-    if let Some(bias) = call.bias(3, false)? {
+    if let Some(bias) = call.bias_vector(3, false)? {
         y = call.emit.push(Op::BiasAdd(BiasAdd { axis: 1 }), &[y, bias])?;
     }
-    let y = call.activate(y, activation)?;
+    let y = call.apply_activation(y, activation)?;
     Ok(vec![call.channels_last(y)?])
 }
 
 pub(super) fn max_pool(call: &mut Call<'_, '_>) -> Outputs {
-    pool(call, PoolMode::Max)
+    emit_pool(call, PoolMode::Max)
 }
 
 pub(super) fn average_pool(call: &mut Call<'_, '_>) -> Outputs {
-    pool(call, PoolMode::Average)
+    emit_pool(call, PoolMode::Average)
 }
 
-fn pool(call: &mut Call<'_, '_>, mode: PoolMode) -> Outputs {
-    let window = WindowOptions::of(call, None)?;
-    let activation = call.activation(5)?;
-    let kernel = vec![call.int(4, 0)?, call.int(3, 0)?];
+fn emit_pool(call: &mut Call<'_, '_>, mode: PoolMode) -> Outputs {
+    let window = WindowOptions::parse_window(call, None)?;
+    let activation = call.read_activation(5)?;
+    let kernel = vec![call.int_option(4, 0)?, call.int_option(3, 0)?];
     let keeps_integers = mode == PoolMode::Max && activation == Activation::None;
-    let x = if keeps_integers { call.movable(&[0])?[0] } else { call.real(0)? };
-    let pads = window.pads(&spatial(call, x)?, &kernel)?;
+    let x = if keeps_integers { call.movable_inputs(&[0])?[0] } else { call.real(0)? };
+    let pads = window.same_pads(&spatial_extents(call, x)?, &kernel)?;
     let x = call.channels_first(x)?;
     let WindowOptions { strides, dilations, .. } = window;
     let op = Op::Pool(Pool { mode, kernel, strides, pads, dilations, ceil: false, count_pad: false });
     let y = call.emit.push(op, &[x])?;
-    let y = call.activate(y, activation)?;
+    let y = call.apply_activation(y, activation)?;
     Ok(vec![call.channels_last(y)?])
 }

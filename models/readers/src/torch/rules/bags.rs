@@ -1,31 +1,29 @@
 //! Counts and sums of rows that belong together: histograms, bags of embeddings, places among sorted numbers.
 
-use super::{Call, Made, Memory, Outputs, numbers_of, own};
+use super::{Call, Made, Memory, Outputs, numbers_of, own_output};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{BinaryOp, Compare, CompareOp, Gather, Op, Reduce, ReduceOp, UnaryOp, Where};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
-/// Numbers from 0 on, of this shape, which has one extent other than 1.
-pub(super) fn counting(emit: &mut Emit<'_>, dtype: DType, shape: &[i64]) -> Outcome<ValueId> {
+pub(super) fn counting_tensor(emit: &mut Emit<'_>, dtype: DType, shape: &[i64]) -> Outcome<ValueId> {
     let numbers: Vec<f64> = (0..numbers_of(shape)?).map(|number| number as f64).collect();
     emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, shape), &numbers)?)
 }
 
-pub(super) fn compare(emit: &mut Emit<'_>, function: CompareOp, a: ValueId, b: ValueId) -> Outcome<ValueId> {
+pub(super) fn emit_compare(emit: &mut Emit<'_>, function: CompareOp, a: ValueId, b: ValueId) -> Outcome<ValueId> {
     emit.push(Op::Compare(Compare { function }), &[a, b])
 }
 
-/// The sum over one dimension, which is dropped.
-fn sum(emit: &mut Emit<'_>, x: ValueId, axis: i64) -> Outcome<ValueId> {
+fn sum_axis(emit: &mut Emit<'_>, x: ValueId, axis: i64) -> Outcome<ValueId> {
     emit.push(Op::Reduce(Reduce { function: ReduceOp::Sum, axes: vec![axis], keep: false }), &[x])
 }
 
-/// Counts elements by equal ranges from `min` to `max`. The last range includes its end.
+/// Counts elements in equal ranges from `min` to `max`; the last range includes its end.
 pub(super) fn histogram(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, bins) = (call.tensor("self")?, call.int("bins", 100)?);
-    let (low, high) = (call.float("min", 0.0)?, call.float("max", 0.0)?);
+    let (x, bins) = (call.tensor_argument("self")?, call.int_argument("bins", 100)?);
+    let (low, high) = (call.float_argument("min", 0.0)?, call.float_argument("max", 0.0)?);
     if !(1..=1 << 16).contains(&bins) {
         return unsupported(format!("{bins} ranges"));
     }
@@ -38,48 +36,49 @@ pub(super) fn histogram(call: &mut Call<'_, '_>) -> Outputs {
     let count = emit.extents(x)?.iter().product::<i64>();
     let flat = emit.reshape(x, &[count, 1])?;
     let flat = emit.cast(flat, dtype)?;
-    let (least, most) = (emit.scalar(dtype, low)?, emit.scalar(dtype, high)?);
-    let is_above = compare(emit, CompareOp::GreaterOrEqual, flat, least)?;
-    let is_below = compare(emit, CompareOp::LessOrEqual, flat, most)?;
+    let (least, most) = (emit.add_scalar(dtype, low)?, emit.add_scalar(dtype, high)?);
+    let is_above = emit_compare(emit, CompareOp::GreaterOrEqual, flat, least)?;
+    let is_below = emit_compare(emit, CompareOp::LessOrEqual, flat, most)?;
     let is_inside = emit.binary(BinaryOp::And, is_above, is_below)?;
     let from_low = emit.binary_with(BinaryOp::Sub, flat, low)?;
     let part = emit.binary_with(BinaryOp::Div, from_low, high - low)?;
     let place = emit.binary_with(BinaryOp::Mul, part, bins as f64)?;
     let place = emit.unary(UnaryOp::Floor, place)?;
     let place = emit.binary_with(BinaryOp::Min, place, (bins - 1) as f64)?;
-    let numbers = counting(emit, dtype, &[1, bins])?;
-    let is_here = compare(emit, CompareOp::Equal, place, numbers)?;
+    let numbers = counting_tensor(emit, dtype, &[1, bins])?;
+    let is_here = emit_compare(emit, CompareOp::Equal, place, numbers)?;
     let is_counted = emit.binary(BinaryOp::And, is_here, is_inside)?;
     let ones = emit.cast(is_counted, to)?;
-    own(sum(emit, ones, 0)?)
+    own_output(sum_axis(emit, ones, 0)?)
 }
 
-/// Counts integers, at least `minlength` of them.
+/// Counts integers; the result has at least `minlength` elements.
 pub(super) fn bin_count(call: &mut Call<'_, '_>) -> Outputs {
-    let x = call.tensor("self")?;
+    let x = call.tensor_argument("self")?;
     // One more than the largest integer, which only constants tell before the model runs.
-    let largest = match call.emit.numbers(x)? {
+    let largest = match call.emit.known_numbers(x)? {
         Some(numbers) => (numbers.into_iter().fold(-1.0, f64::max) as i64).saturating_add(1),
         None => return unsupported("the size of its result depends on the data"),
     };
-    let bins = largest.max(call.int("minlength", 0)?).max(1);
-    if call.has("weights") || bins > 1 << 16 {
+    let bins = largest.max(call.int_argument("minlength", 0)?).max(1);
+    if call.has_argument("weights") || bins > 1 << 16 {
         return unsupported("it has weights or too many integers");
     }
     let count = call.emit.extents(x)?.iter().product::<i64>();
     let flat = call.emit.reshape(x, &[count, 1])?;
     let flat = call.emit.cast(flat, DType::I64)?;
-    let numbers = counting(call.emit, DType::I64, &[1, bins])?;
-    let is_here = compare(call.emit, CompareOp::Equal, flat, numbers)?;
+    let numbers = counting_tensor(call.emit, DType::I64, &[1, bins])?;
+    let is_here = emit_compare(call.emit, CompareOp::Equal, flat, numbers)?;
     let ones = call.emit.cast(is_here, DType::I64)?;
-    own(sum(call.emit, ones, 0)?)
+    own_output(sum_axis(call.emit, ones, 0)?)
 }
 
-/// Sums, means or maxima of rows of a table, one for each bag of indices.
+/// Reduces table rows to a sum, mean or maximum per bag of indices.
 pub(super) fn embedding_bag(call: &mut Call<'_, '_>) -> Outputs {
-    let (table, numbers, offsets) = (call.tensor("weight")?, call.tensor("indices")?, call.tensor("offsets")?);
-    let (mode, padding) = (call.int("mode", 0)?, call.int("padding_idx", -1)?);
-    let is_last_left_out = call.flag("include_last_offset", false)?;
+    let (table, numbers, offsets) =
+        (call.tensor_argument("weight")?, call.tensor_argument("indices")?, call.tensor_argument("offsets")?);
+    let (mode, padding) = (call.int_argument("mode", 0)?, call.int_argument("padding_idx", -1)?);
+    let is_last_left_out = call.flag_argument("include_last_offset", false)?;
     let weights = call.optional_tensor("per_sample_weights")?;
     let emit = &mut *call.emit;
     let [count] = emit.extents(numbers)?[..] else { return malformed("`indices` has no single dimension") };
@@ -99,17 +98,17 @@ pub(super) fn embedding_bag(call: &mut Call<'_, '_>) -> Outputs {
         let weights = emit.reshape(weights, &[count, 1])?;
         rows = emit.binary(BinaryOp::Mul, rows, weights)?;
     }
-    let members = members(emit, offsets, [bags, count])?;
+    let members = bag_members(emit, offsets, [bags, count])?;
     let members = if padding < 0 {
         members
     } else {
         let numbers = emit.cast(numbers, DType::I64)?;
-        let hidden = emit.scalar(DType::I64, padding as f64)?;
-        let is_shown = compare(emit, CompareOp::NotEqual, numbers, hidden)?;
+        let hidden = emit.add_scalar(DType::I64, padding as f64)?;
+        let is_shown = emit_compare(emit, CompareOp::NotEqual, numbers, hidden)?;
         emit.binary(BinaryOp::And, members, is_shown)?
     };
     let id = if mode == 2 {
-        largest(emit, rows, members, [bags, count, width])?
+        max_rows(emit, rows, members, [bags, count, width])?
     } else {
         let ones = emit.cast(members, dtype)?;
         let sums = emit.mat_mul(ones, rows)?;
@@ -122,49 +121,50 @@ pub(super) fn embedding_bag(call: &mut Call<'_, '_>) -> Outputs {
             emit.binary(BinaryOp::Div, sums, sizes)?
         }
     };
-    own(id)
+    own_output(id)
 }
 
-/// Which index belongs to which bag: `[bags, indices]` of `bool`.
-fn members(emit: &mut Emit<'_>, offsets: ValueId, [bags, count]: [i64; 2]) -> Outcome<ValueId> {
+/// Maps indices to bags: `[bags, indices]` of `bool`.
+fn bag_members(emit: &mut Emit<'_>, offsets: ValueId, [bags, count]: [i64; 2]) -> Outcome<ValueId> {
     let offsets = emit.cast(offsets, DType::I64)?;
     let starts = emit.reshape(offsets, &[bags, 1])?;
-    let places = counting(emit, DType::I64, &[1, count])?;
-    let is_started = compare(emit, CompareOp::LessOrEqual, starts, places)?;
+    let places = counting_tensor(emit, DType::I64, &[1, count])?;
+    let is_started = emit_compare(emit, CompareOp::LessOrEqual, starts, places)?;
     if bags == 1 {
         return Ok(is_started);
     }
     // A bag ends where the next one begins.
     let later = emit.slice(is_started, 0, 1, bags)?;
-    let none = emit.filled(DType::Bool, &[1, count], 0.0)?;
-    let is_over = emit.concat(&[later, none], 0)?;
+    let none = emit.add_filled(DType::Bool, &[1, count], 0.0)?;
+    let is_over = emit.concat_parts(&[later, none], 0)?;
     let is_not_over = emit.unary(UnaryOp::Not, is_over)?;
     emit.binary(BinaryOp::And, is_started, is_not_over)
 }
 
-/// The largest row elements of each bag, zeros for an empty one.
-fn largest(emit: &mut Emit<'_>, rows: ValueId, members: ValueId, [bags, count, width]: [i64; 3]) -> Outcome<ValueId> {
+fn max_rows(emit: &mut Emit<'_>, rows: ValueId, members: ValueId, [bags, count, width]: [i64; 3]) -> Outcome<ValueId> {
     let dtype = emit.dtype(rows)?;
     let rows = emit.reshape(rows, &[1, count, width])?;
     let members = emit.reshape(members, &[bags, count, 1])?;
-    let lowest = emit.scalar(dtype, f64::NEG_INFINITY)?;
+    let lowest = emit.add_scalar(dtype, f64::NEG_INFINITY)?;
     let shown = emit.push(Op::Where(Where {}), &[members, rows, lowest])?;
     let y = emit.push(Op::Reduce(Reduce { function: ReduceOp::Max, axes: vec![1], keep: false }), &[shown])?;
-    let is_empty = compare(emit, CompareOp::Equal, y, lowest)?;
-    let zero = emit.scalar(dtype, 0.0)?;
+    let is_empty = emit_compare(emit, CompareOp::Equal, y, lowest)?;
+    let zero = emit.add_scalar(dtype, 0.0)?;
     emit.push(Op::Where(Where {}), &[is_empty, zero, y])
 }
 
-/// How many of the sorted numbers stand before each element.
+/// Counts the sorted boundaries before each element.
 pub(super) fn bucketize(call: &mut Call<'_, '_>) -> Outputs {
     let (sorted, is_shared) = match call.operator {
-        "searchsorted" => (call.tensor("sorted_sequence")?, call.emit.rank(call.tensor("sorted_sequence")?)? == 1),
-        _ => (call.tensor("boundaries")?, true),
+        "searchsorted" => {
+            (call.tensor_argument("sorted_sequence")?, call.emit.rank(call.tensor_argument("sorted_sequence")?)? == 1)
+        }
+        _ => (call.tensor_argument("boundaries")?, true),
     };
-    if call.has("sorter") {
+    if call.has_argument("sorter") {
         return unsupported("`sorter` is given");
     }
-    let is_right = call.flag("right", false)? || call.text("side", "left")? == "right";
+    let is_right = call.flag_argument("right", false)? || call.text_argument("side", "left")? == "right";
     let to = call.result_dtype()?;
     let mut dtype = call.emit.dtype(sorted)?;
     if let Some(super::Argument::Tensor(x)) = call.arguments.get("self")
@@ -172,7 +172,7 @@ pub(super) fn bucketize(call: &mut Call<'_, '_>) -> Outputs {
     {
         dtype = call.emit.dtype(*x)?;
     }
-    let x = call.operand("self", dtype)?;
+    let x = call.operand_as("self", dtype)?;
     let emit = &mut *call.emit;
     let sorted = emit.cast(sorted, dtype)?;
     let (mut shape, mut bounds) = (emit.extents(x)?, emit.extents(sorted)?);
@@ -183,39 +183,39 @@ pub(super) fn bucketize(call: &mut Call<'_, '_>) -> Outputs {
     shape.push(1);
     let (x, sorted) = (emit.reshape(x, &shape)?, emit.reshape(sorted, &bounds)?);
     let function = if is_right { CompareOp::LessOrEqual } else { CompareOp::Less };
-    let is_before = compare(emit, function, sorted, x)?;
+    let is_before = emit_compare(emit, function, sorted, x)?;
     let ones = emit.cast(is_before, to)?;
     let axis = emit.rank(ones)? as i64 - 1;
-    own(sum(emit, ones, axis)?)
+    own_output(sum_axis(emit, ones, axis)?)
 }
 
-/// Whether each element is one of these numbers.
 pub(super) fn is_in(call: &mut Call<'_, '_>) -> Outputs {
     let name = if call.arguments.contains_key("test_elements") { "test_elements" } else { "test_element" };
-    let x = call.tensor("elements")?;
+    let x = call.tensor_argument("elements")?;
     let dtype = call.emit.dtype(x)?;
-    let known = call.operand(name, dtype)?;
-    let is_inverted = call.flag("invert", false)?;
+    let known = call.operand_as(name, dtype)?;
+    let is_inverted = call.flag_argument("invert", false)?;
     let emit = &mut *call.emit;
     let mut shape = emit.extents(x)?;
     shape.push(1);
     let count = emit.extents(known)?.iter().product::<i64>();
     let (x, known) = (emit.reshape(x, &shape)?, emit.reshape(known, &[count])?);
-    let is_equal = compare(emit, CompareOp::Equal, x, known)?;
+    let is_equal = emit_compare(emit, CompareOp::Equal, x, known)?;
     let ones = emit.cast(is_equal, DType::I32)?;
     let axes = vec![shape.len() as i64 - 1];
     let any = emit.push(Op::Reduce(Reduce { function: ReduceOp::Max, axes, keep: false }), &[ones])?;
     let y = emit.cast(any, DType::Bool)?;
-    own(if is_inverted { emit.unary(UnaryOp::Not, y)? } else { y })
+    own_output(if is_inverted { emit.unary(UnaryOp::Not, y)? } else { y })
 }
 
-/// Rows times the matrix of their group; groups end at offsets. The graph has no product of groups, so each row meets
-/// every matrix and the products of other groups are left out.
+/// Multiplies rows by the matrix of their group, which ends at an offset. The graph has no grouped product, so each
+/// row meets every matrix and foreign products are discarded.
 pub(super) fn grouped_mat_mul(call: &mut Call<'_, '_>) -> Outputs {
     let name = if call.arguments.contains_key("input") { "input" } else { "self" };
     let matrices = if call.arguments.contains_key("mat2") { "mat2" } else { "weight" };
-    let (x, matrices, ends) = (call.tensor(name)?, call.tensor(matrices)?, call.tensor("offs")?);
-    if call.has("bias") {
+    let (x, matrices, ends) =
+        (call.tensor_argument(name)?, call.tensor_argument(matrices)?, call.tensor_argument("offs")?);
+    if call.has_argument("bias") {
         return unsupported("`bias` is given");
     }
     let emit = &mut *call.emit;
@@ -225,14 +225,14 @@ pub(super) fn grouped_mat_mul(call: &mut Call<'_, '_>) -> Outputs {
     let (rows, width, groups, columns) = (*rows, *width, *groups, *columns);
     let ends = emit.cast(ends, DType::I64)?;
     let ends = emit.reshape(ends, &[groups, 1])?;
-    let places = counting(emit, DType::I64, &[1, rows])?;
-    let is_before_end = compare(emit, CompareOp::Less, places, ends)?;
-    let earlier = emit.filled(DType::Bool, &[1, rows], 0.0)?;
+    let places = counting_tensor(emit, DType::I64, &[1, rows])?;
+    let is_before_end = emit_compare(emit, CompareOp::Less, places, ends)?;
+    let earlier = emit.add_filled(DType::Bool, &[1, rows], 0.0)?;
     let is_earlier = match groups {
         1 => earlier,
         _ => {
             let others = emit.slice(is_before_end, 0, 0, groups - 1)?;
-            emit.concat(&[earlier, others], 0)?
+            emit.concat_parts(&[earlier, others], 0)?
         }
     };
     let is_not_earlier = emit.unary(UnaryOp::Not, is_earlier)?;
@@ -240,9 +240,9 @@ pub(super) fn grouped_mat_mul(call: &mut Call<'_, '_>) -> Outputs {
     let is_member = emit.reshape(is_member, &[groups, rows, 1])?;
     let x = emit.reshape(x, &[1, rows, width])?;
     let all = emit.mat_mul(x, matrices)?;
-    let zero = emit.scalar(emit.dtype(all)?, 0.0)?;
+    let zero = emit.add_scalar(emit.dtype(all)?, 0.0)?;
     let chosen = emit.push(Op::Where(Where {}), &[is_member, all, zero])?;
-    let y = sum(emit, chosen, 0)?;
+    let y = sum_axis(emit, chosen, 0)?;
     let id = emit.reshape(y, &[rows, columns])?;
     Ok(vec![Made { id, window: Memory::Own }])
 }

@@ -1,28 +1,25 @@
 //! Sliding blocks of a tensor as columns, and columns summed back to where they come from.
 
-use super::{Call, Outputs, numbers_of, own, view};
+use super::{Call, Outputs, numbers_of, own_output, view_output};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{Gather, Op, Pad, ScatterNd, ScatterOp};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
-/// Blocks of one image.
 struct Blocks {
     kernel: [i64; 2],
     strides: [i64; 2],
     dilations: [i64; 2],
     pads: [i64; 2],
-    /// Extents of the image with its pads.
     padded: [i64; 2],
-    /// How many blocks there are along each side.
     counts: [i64; 2],
 }
 
 impl Blocks {
-    fn read(call: &Call<'_, '_>, [height, width]: [i64; 2]) -> Outcome<Blocks> {
+    fn parse_blocks(call: &Call<'_, '_>, [height, width]: [i64; 2]) -> Outcome<Blocks> {
         let pair = |name: &str, default: i64| -> Outcome<[i64; 2]> {
-            let numbers = call.spatial(name, 2, default)?;
+            let numbers = call.spatial_list(name, 2, default)?;
             Ok([numbers[0], numbers[1]])
         };
         let (kernel, strides) = (pair("kernel_size", 1)?, pair("stride", 1)?);
@@ -47,8 +44,8 @@ impl Blocks {
         Ok(Blocks { kernel, strides, dilations, pads, padded, counts })
     }
 
-    /// Places in the padded image of the elements of all blocks: element of the block first, then the block.
-    fn places(&self) -> Outcome<Vec<f64>> {
+    /// Positions of all block elements in the padded image: element first, then block.
+    fn block_positions(&self) -> Outcome<Vec<f64>> {
         let along = |side: usize| {
             let elements = 0..self.kernel[side];
             elements.map(move |element| {
@@ -68,18 +65,18 @@ impl Blocks {
         Ok(places)
     }
 
-    fn elements(&self) -> i64 {
+    fn element_count(&self) -> i64 {
         self.kernel[0] * self.kernel[1]
     }
 
-    fn count(&self) -> i64 {
+    fn block_count(&self) -> i64 {
         self.counts[0] * self.counts[1]
     }
 }
 
-/// A batch of images, and whether it was one image alone.
-fn images(call: &mut Call<'_, '_>) -> Outcome<(ValueId, [i64; 4], bool)> {
-    let x = call.tensor("self")?;
+/// Returns a batch of images, and whether the input was a single image.
+fn image_batch(call: &mut Call<'_, '_>) -> Outcome<(ValueId, [i64; 4], bool)> {
+    let x = call.tensor_argument("self")?;
     match call.emit.extents(x)?[..] {
         [n, c, h, w] => Ok((x, [n, c, h, w], false)),
         [c, h, w] => Ok((call.emit.reshape(x, &[1, c, h, w])?, [1, c, h, w], true)),
@@ -89,8 +86,8 @@ fn images(call: &mut Call<'_, '_>) -> Outcome<(ValueId, [i64; 4], bool)> {
 
 /// `[n, c, h, w]` as `[n, c · block, blocks]`.
 pub(super) fn im2col(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, [n, c, h, w], is_single) = images(call)?;
-    let blocks = Blocks::read(call, [h, w])?;
+    let (x, [n, c, h, w], is_single) = image_batch(call)?;
+    let blocks = Blocks::parse_blocks(call, [h, w])?;
     let emit = &mut *call.emit;
     let [top, left] = blocks.pads;
     let padded = match blocks.pads {
@@ -108,21 +105,21 @@ pub(super) fn im2col(call: &mut Call<'_, '_>) -> Outputs {
         emit.transpose(cut, &[0, 1, 3, 5, 2, 4])?
     } else {
         let flat = emit.reshape(padded, &[n, c, height * width])?;
-        let ty = TensorType::new(DType::I64, &[blocks.elements(), blocks.count()]);
-        let places = emit.constant_of(&Tensor::from_numbers(ty, &blocks.places()?)?)?;
+        let ty = TensorType::new(DType::I64, &[blocks.element_count(), blocks.block_count()]);
+        let places = emit.constant_of(&Tensor::from_numbers(ty, &blocks.block_positions()?)?)?;
         emit.push(Op::Gather(Gather { axis: 2 }), &[flat, places])?
     };
-    let shape = [n, c * blocks.elements(), blocks.count()];
-    own(emit.reshape(columns, if is_single { &shape[1..] } else { &shape })?)
+    let shape = [n, c * blocks.element_count(), blocks.block_count()];
+    own_output(emit.reshape(columns, if is_single { &shape[1..] } else { &shape })?)
 }
 
-/// `[n, c · block, blocks]` as `[n, c, h, w]`; elements of several blocks are sums.
+/// `[n, c · block, blocks]` as `[n, c, h, w]`; overlapping elements are summed.
 pub(super) fn col2im(call: &mut Call<'_, '_>) -> Outputs {
-    let x = call.tensor("self")?;
-    let [h, w] = call.spatial("output_size", 2, 1)?[..] else { return malformed("`output_size` is no pair") };
-    let blocks = Blocks::read(call, [h, w])?;
+    let x = call.tensor_argument("self")?;
+    let [h, w] = call.spatial_list("output_size", 2, 1)?[..] else { return malformed("`output_size` is no pair") };
+    let blocks = Blocks::parse_blocks(call, [h, w])?;
     // Bounds the products below.
-    let numbers = blocks.places()?;
+    let numbers = blocks.block_positions()?;
     let emit = &mut *call.emit;
     let mut extents = emit.extents(x)?;
     let is_single = extents.len() == 2;
@@ -130,15 +127,15 @@ pub(super) fn col2im(call: &mut Call<'_, '_>) -> Outputs {
         extents.insert(0, 1);
     }
     let [n, rows, count] = extents[..] else { return malformed("its columns need 3 dimensions") };
-    let c = rows / blocks.elements();
-    if count != blocks.count() || c * blocks.elements() != rows {
+    let c = rows / blocks.element_count();
+    if count != blocks.block_count() || c * blocks.element_count() != rows {
         return malformed(format!("{rows} x {count} are not the blocks of {h} x {w}"));
     }
     let [height, width] = blocks.padded;
-    let split = emit.reshape(x, &[n, c, blocks.elements() * count])?;
+    let split = emit.reshape(x, &[n, c, blocks.element_count() * count])?;
     let updates = emit.transpose(split, &[2, 0, 1])?;
-    let zeros = emit.filled(emit.dtype(x)?, &[height * width, n, c], 0.0)?;
-    let ty = TensorType::new(DType::I64, &[blocks.elements() * count, 1]);
+    let zeros = emit.add_filled(emit.dtype(x)?, &[height * width, n, c], 0.0)?;
+    let ty = TensorType::new(DType::I64, &[blocks.element_count() * count, 1]);
     let places = emit.constant_of(&Tensor::from_numbers(ty, &numbers)?)?;
     let sums = emit.push(Op::ScatterNd(ScatterNd { combine: ScatterOp::Add }), &[zeros, places, updates])?;
     let turned = emit.transpose(sums, &[1, 2, 0])?;
@@ -147,28 +144,33 @@ pub(super) fn col2im(call: &mut Call<'_, '_>) -> Outputs {
         let from = blocks.pads[side];
         y = emit.slice(y, side + 2, from, from + extent)?;
     }
-    own(if is_single { emit.reshape(y, &[c, h, w])? } else { y })
+    own_output(if is_single { emit.reshape(y, &[c, h, w])? } else { y })
 }
 
-/// Windows of one dimension, whose elements become the last dimension.
-pub(super) fn unfold(call: &mut Call<'_, '_>) -> Outputs {
-    let x = call.tensor("self")?;
-    let axis = call.axis(x, "dimension", 0)?;
-    let (size, step) = (call.int("size", 1)?, call.int("step", 1)?);
+/// Extracts windows along one axis; their elements become the last axis.
+pub(super) fn unfold_axis(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.tensor_argument("self")?;
+    let axis = call.axis_argument(x, "dimension", 0)?;
+    let (size, step) = (call.int_argument("size", 1)?, call.int_argument("step", 1)?);
     let extents = call.emit.extents(x)?;
     let extent = extents.get(axis).copied().unwrap_or(1);
     if size < 1 || step < 1 || size > extent || extents.is_empty() {
         return unsupported(format!("windows of {size} every {step} elements of {extent}"));
     }
     let count = (extent - size) / step + 1;
-    let windows = windows(call.emit, x, axis, [extent, count, size, step])?;
+    let windows = split_windows(call.emit, x, axis, [extent, count, size, step])?;
     let mut order: Vec<usize> = (0..=extents.len()).filter(|&at| at != axis + 1).collect();
     order.push(axis + 1);
-    view(call.emit.transpose(windows, &order)?)
+    view_output(call.emit.transpose(windows, &order)?)
 }
 
-/// One dimension as `[count, size]`.
-fn windows(emit: &mut Emit<'_>, x: ValueId, axis: usize, [extent, count, size, step]: [i64; 4]) -> Outcome<ValueId> {
+/// Splits one axis into `[count, size]`.
+fn split_windows(
+    emit: &mut Emit<'_>,
+    x: ValueId,
+    axis: usize,
+    [extent, count, size, step]: [i64; 4],
+) -> Outcome<ValueId> {
     if size == step && count * size == extent {
         let mut shape = emit.extents(x)?;
         shape.splice(axis..=axis, [count, size]);

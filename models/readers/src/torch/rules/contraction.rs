@@ -1,6 +1,6 @@
 //! Products: linear layers, matrices, convolutions, attention.
 
-use super::{Call, Outputs, own, push};
+use super::{Call, Outputs, own_output, push_output};
 use crate::{Outcome, malformed, unsupported};
 use models::compose;
 use models::graph::ValueId;
@@ -10,26 +10,26 @@ use models::operators::{
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
-pub(super) fn linear(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, w) = (call.tensor("input")?, call.tensor("weight")?);
-    if call.emit.rank(w)? == 1 && !call.has("bias") {
-        return own(product(call, x, w)?);
+pub(super) fn linear_layer(call: &mut Call<'_, '_>) -> Outputs {
+    let (x, w) = (call.tensor_argument("input")?, call.tensor_argument("weight")?);
+    if call.emit.rank(w)? == 1 && !call.has_argument("bias") {
+        return own_output(matrix_product(call, x, w)?);
     }
     let y = call.emit.push(Op::Dense(Dense {}), &[x, w])?;
     match call.optional_tensor("bias")? {
-        Some(bias) => push(call, Op::BiasAdd(BiasAdd { axis: -1 }), &[y, bias]),
-        None => own(y),
+        Some(bias) => push_output(call, Op::BiasAdd(BiasAdd { axis: -1 }), &[y, bias]),
+        None => own_output(y),
     }
 }
 
 pub(super) fn mat_mul(call: &mut Call<'_, '_>) -> Outputs {
-    let a = call.tensor(if call.arguments.contains_key("input") { "input" } else { "self" })?;
+    let a = call.tensor_argument(if call.arguments.contains_key("input") { "input" } else { "self" })?;
     let second = ["other", "mat2", "vec"].into_iter().find(|name| call.arguments.contains_key(name));
-    let b = call.tensor(second.unwrap_or("other"))?;
-    own(product(call, a, b)?)
+    let b = call.tensor_argument(second.unwrap_or("other"))?;
+    own_output(matrix_product(call, a, b)?)
 }
 
-fn product(call: &mut Call<'_, '_>, a: ValueId, b: ValueId) -> Outcome<ValueId> {
+fn matrix_product(call: &mut Call<'_, '_>, a: ValueId, b: ValueId) -> Outcome<ValueId> {
     if call.emit.rank(a)? >= 2 && call.emit.rank(b)? >= 2 {
         return call.emit.mat_mul(a, b);
     }
@@ -40,29 +40,30 @@ fn product(call: &mut Call<'_, '_>, a: ValueId, b: ValueId) -> Outcome<ValueId> 
 pub(super) fn addmm(call: &mut Call<'_, '_>) -> Outputs {
     let names = [["mat1", "mat2"], ["batch1", "batch2"], ["mat", "vec"]];
     let names = names.into_iter().find(|names| call.arguments.contains_key(names[0])).unwrap_or(["mat1", "mat2"]);
-    let (added, a, b) = (call.tensor("self")?, call.tensor(names[0])?, call.tensor(names[1])?);
-    let (alpha, beta) = (call.float("alpha", 1.0)?, call.float("beta", 1.0)?);
-    let mut y = product(call, a, b)?;
+    let (added, a, b) =
+        (call.tensor_argument("self")?, call.tensor_argument(names[0])?, call.tensor_argument(names[1])?);
+    let (alpha, beta) = (call.float_argument("alpha", 1.0)?, call.float_argument("beta", 1.0)?);
+    let mut y = matrix_product(call, a, b)?;
     if alpha != 1.0 {
         y = call.emit.binary_with(BinaryOp::Mul, y, alpha)?;
     }
     if beta == 0.0 {
-        return own(y);
+        return own_output(y);
     }
     let added = if beta == 1.0 { added } else { call.emit.binary_with(BinaryOp::Mul, added, beta)? };
-    own(call.emit.binary(BinaryOp::Add, y, added)?)
+    own_output(call.emit.binary(BinaryOp::Add, y, added)?)
 }
 
 pub(super) fn einsum(call: &mut Call<'_, '_>) -> Outputs {
-    let equation: String = call.text("equation", "")?.chars().filter(|sign| !sign.is_whitespace()).collect();
-    let operands = call.tensors("tensors")?;
-    push(call, Op::Einsum(Einsum { equation }), &operands)
+    let equation: String = call.text_argument("equation", "")?.chars().filter(|sign| !sign.is_whitespace()).collect();
+    let operands = call.tensor_list("tensors")?;
+    push_output(call, Op::Einsum(Einsum { equation }), &operands)
 }
 
 pub(super) fn conv(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, w) = (call.tensor("input")?, call.tensor("weight")?);
+    let (x, w) = (call.tensor_argument("input")?, call.tensor_argument("weight")?);
     let rank = call.emit.rank(w)?.saturating_sub(2);
-    let (strides, dilations) = (call.spatial("stride", rank, 1)?, call.spatial("dilation", rank, 1)?);
+    let (strides, dilations) = (call.spatial_list("stride", rank, 1)?, call.spatial_list("dilation", rank, 1)?);
     let pads = match call.arguments.get("padding") {
         Some(super::Argument::Text(text)) if text == "valid" => vec![0; 2 * rank],
         Some(super::Argument::Text(text)) if text == "same" => {
@@ -73,16 +74,16 @@ pub(super) fn conv(call: &mut Call<'_, '_>) -> Outputs {
         }
         Some(super::Argument::Text(other)) => return unsupported(format!("`padding` is `{other}`")),
         _ => {
-            let pads = call.spatial("padding", rank, 0)?;
+            let pads = call.spatial_list("padding", rank, 0)?;
             [pads.as_slice(), &pads].concat()
         }
     };
-    let op = Op::Conv(Conv { strides, pads, dilations, groups: call.int("groups", 1)? });
-    batched(call, x, rank, op, w)
+    let op = Op::Conv(Conv { strides, pads, dilations, groups: call.int_argument("groups", 1)? });
+    batch_window(call, x, rank, op, w)
 }
 
-/// A window with its bias; an image without a batch gets one for the time being.
-fn batched(call: &mut Call<'_, '_>, x: ValueId, rank: usize, op: Op, w: ValueId) -> Outputs {
+/// Applies a window operator and its bias; an unbatched image gets a temporary batch axis.
+fn batch_window(call: &mut Call<'_, '_>, x: ValueId, rank: usize, op: Op, w: ValueId) -> Outputs {
     let mut x = x;
     let is_single = call.emit.rank(x)? == rank + 1;
     if is_single {
@@ -97,31 +98,31 @@ fn batched(call: &mut Call<'_, '_>, x: ValueId, rank: usize, op: Op, w: ValueId)
         let extents = call.emit.extents(y)?;
         y = call.emit.reshape(y, &extents[1..])?;
     }
-    own(y)
+    own_output(y)
 }
 
 pub(super) fn conv_transpose(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, w) = (call.tensor("input")?, call.tensor("weight")?);
+    let (x, w) = (call.tensor_argument("input")?, call.tensor_argument("weight")?);
     let rank = call.emit.rank(w)?.saturating_sub(2);
-    let pads = call.spatial("padding", rank, 0)?;
+    let pads = call.spatial_list("padding", rank, 0)?;
     let op = Op::ConvTranspose(ConvTranspose {
-        strides: call.spatial("stride", rank, 1)?,
+        strides: call.spatial_list("stride", rank, 1)?,
         pads: [pads.as_slice(), &pads].concat(),
-        output_pads: call.spatial("output_padding", rank, 0)?,
-        dilations: call.spatial("dilation", rank, 1)?,
-        groups: call.int("groups", 1)?,
+        output_pads: call.spatial_list("output_padding", rank, 0)?,
+        dilations: call.spatial_list("dilation", rank, 1)?,
+        groups: call.int_argument("groups", 1)?,
     });
-    batched(call, x, rank, op, w)
+    batch_window(call, x, rank, op, w)
 }
 
 pub(super) fn convolution(call: &mut Call<'_, '_>) -> Outputs {
-    if call.flag("transposed", false)? { conv_transpose(call) } else { conv(call) }
+    if call.flag_argument("transposed", false)? { conv_transpose(call) } else { conv(call) }
 }
 
-/// Later places are hidden by the place of the row alone, even where there are more keys than queries.
+/// The causal mask depends on the row alone, even with more keys than queries.
 pub(super) fn attention(call: &mut Call<'_, '_>) -> Outputs {
-    let mut parts = [call.tensor("query")?, call.tensor("key")?, call.tensor("value")?];
-    if call.float("dropout_p", 0.0)? != 0.0 {
+    let mut parts = [call.tensor_argument("query")?, call.tensor_argument("key")?, call.tensor_argument("value")?];
+    if call.float_argument("dropout_p", 0.0)? != 0.0 {
         return unsupported("`dropout_p` is not 0, so its result is random");
     }
     let dtype = call.emit.dtype(parts[0])?;
@@ -138,12 +139,12 @@ pub(super) fn attention(call: &mut Call<'_, '_>) -> Outputs {
         if own.len() != rank {
             return unsupported("queries, keys and values differ in their number of dimensions");
         }
-        let shape = four(&own);
+        let shape = fold_to_rank_4(&own);
         *part = call.emit.reshape(*part, &shape)?;
     }
-    let [_, _, rows, _] = four(&extents);
+    let [_, _, rows, _] = fold_to_rank_4(&extents);
     let places = call.emit.extents(parts[1])?[2];
-    let mut causal = call.flag("is_causal", false)?;
+    let mut causal = call.flag_argument("is_causal", false)?;
     let mut mask = call.optional_tensor("attn_mask")?;
     if let Some(given) = mask {
         match plain_mask(call, given, rows, places)? {
@@ -154,7 +155,7 @@ pub(super) fn attention(call: &mut Call<'_, '_>) -> Outputs {
             None => {
                 let own = call.emit.extents(given)?;
                 if own.len() > 4 {
-                    let shape = four(&own);
+                    let shape = fold_to_rank_4(&own);
                     mask = Some(call.emit.reshape(given, &shape)?);
                 }
             }
@@ -172,29 +173,29 @@ pub(super) fn attention(call: &mut Call<'_, '_>) -> Outputs {
     }
     let mut inputs = parts.to_vec();
     if let Some(given) = mask {
-        inputs.push(added(call, given, dtype)?);
+        inputs.push(additive_mask(call, given, dtype)?);
     }
     let y = call.emit.push(Op::Attention(Attention { causal, scale, window: None, softcap: None }), &inputs)?;
     let value = call.emit.extents(parts[2])?[3];
     let shape = [&extents[..rank - 1], &[value]].concat();
-    own(call.emit.reshape(y, &shape)?)
+    own_output(call.emit.reshape(y, &shape)?)
 }
 
-/// The last three dimensions as they are, those before as one.
-fn four(extents: &[i64]) -> [i64; 4] {
+/// Keeps the last three extents and folds those before into one.
+fn fold_to_rank_4(extents: &[i64]) -> [i64; 4] {
     let from_end = |index: usize| extents.len().checked_sub(index).map_or(1, |at| extents[at]);
     let batch = extents[..extents.len().saturating_sub(3)].iter().product();
     [batch, from_end(3), from_end(2), from_end(1)]
 }
 
-/// Whether a mask of constants hides nothing, or just what comes later; nothing for any other mask.
+/// Returns whether a constant mask is empty (false) or causal (true); None for any other mask.
 fn plain_mask(call: &Call<'_, '_>, mask: ValueId, rows: i64, places: i64) -> Outcome<Option<bool>> {
     let ty = call.emit.ty(mask)?;
-    let is_small = ty.elements().is_some_and(|elements| elements <= passes::fold::MAX_SMALL);
-    if ty.dtype != DType::Bool || !is_small || call.emit.builder.data(mask).is_none() {
+    let is_small = ty.element_count().is_some_and(|elements| elements <= passes::fold::MAX_SMALL);
+    if ty.dtype != DType::Bool || !is_small || call.emit.builder.constant_data(mask).is_none() {
         return Ok(None);
     }
-    let numbers = call.emit.known(mask, "attn_mask")?;
+    let numbers = call.emit.require_numbers(mask, "attn_mask")?;
     if numbers.iter().all(|&number| number != 0.0) {
         return Ok(Some(false));
     }
@@ -205,47 +206,46 @@ fn plain_mask(call: &Call<'_, '_>, mask: ValueId, rows: i64, places: i64) -> Out
     Ok(is_causal.then_some(true))
 }
 
-/// A mask as numbers to be added.
-fn added(call: &mut Call<'_, '_>, mask: ValueId, dtype: DType) -> Outcome<ValueId> {
+fn additive_mask(call: &mut Call<'_, '_>, mask: ValueId, dtype: DType) -> Outcome<ValueId> {
     if call.emit.dtype(mask)? != DType::Bool {
         return call.emit.cast(mask, dtype);
     }
-    let (open, hidden) = (call.emit.scalar(dtype, 0.0)?, call.emit.scalar(dtype, f64::NEG_INFINITY)?);
+    let (open, hidden) = (call.emit.add_scalar(dtype, 0.0)?, call.emit.add_scalar(dtype, f64::NEG_INFINITY)?);
     call.emit.push(Op::Where(Where {}), &[mask, open, hidden])
 }
 
-/// A sum of products over the last dimension of both operands.
-pub(super) fn inner(call: &mut Call<'_, '_>) -> Outputs {
-    let a = call.tensor("self")?;
-    let b = call.tensor(if call.arguments.contains_key("tensor") { "tensor" } else { "other" })?;
+pub(super) fn inner_product(call: &mut Call<'_, '_>) -> Outputs {
+    let a = call.tensor_argument("self")?;
+    let b = call.tensor_argument(if call.arguments.contains_key("tensor") { "tensor" } else { "other" })?;
     let rank = call.emit.rank(b)?;
     if rank > 2 || call.emit.rank(a)? == 0 || rank == 0 {
         return unsupported(format!("an operand of {rank} dimensions"));
     }
     let b = if rank == 2 { call.emit.transpose(b, &[1, 0])? } else { b };
-    own(product(call, a, b)?)
+    own_output(matrix_product(call, a, b)?)
 }
 
 /// `bias + x1 · weight · x2`, one matrix per output.
 pub(super) fn bilinear(call: &mut Call<'_, '_>) -> Outputs {
-    let (a, b, w) = (call.tensor("input1")?, call.tensor("input2")?, call.tensor("weight")?);
+    let (a, b, w) = (call.tensor_argument("input1")?, call.tensor_argument("input2")?, call.tensor_argument("weight")?);
     let equation = "...i,oij,...j->...o".to_owned();
     let y = call.emit.push(Op::Einsum(Einsum { equation }), &[a, w, b])?;
     match call.optional_tensor("bias")? {
-        Some(bias) => push(call, Op::BiasAdd(BiasAdd { axis: -1 }), &[y, bias]),
-        None => own(y),
+        Some(bias) => push_output(call, Op::BiasAdd(BiasAdd { axis: -1 }), &[y, bias]),
+        None => own_output(y),
     }
 }
 
-/// Products summed over these dimensions of both operands.
 pub(super) fn tensor_dot(call: &mut Call<'_, '_>) -> Outputs {
-    let (a, b) = (call.tensor("self")?, call.tensor("other")?);
+    let (a, b) = (call.tensor_argument("self")?, call.tensor_argument("other")?);
     let mut sides = Vec::new();
     for (x, name, is_first) in [(a, "dims_self", true), (b, "dims_other", false)] {
         let extents = call.emit.extents(x)?;
-        let summed = call.ints(name)?;
-        let summed =
-            summed.into_iter().map(|axis| call.emit.axis(axis, extents.len())).collect::<Outcome<Vec<usize>>>()?;
+        let summed = call.int_list(name)?;
+        let summed = summed
+            .into_iter()
+            .map(|axis| call.emit.resolve_axis(axis, extents.len()))
+            .collect::<Outcome<Vec<usize>>>()?;
         let kept: Vec<usize> = (0..extents.len()).filter(|axis| !summed.contains(axis)).collect();
         let of = |axes: &[usize]| axes.iter().map(|&axis| extents[axis]).collect::<Vec<i64>>();
         let order = if is_first { [kept.as_slice(), &summed].concat() } else { [summed.as_slice(), &kept].concat() };
@@ -256,16 +256,15 @@ pub(super) fn tensor_dot(call: &mut Call<'_, '_>) -> Outputs {
     }
     let y = call.emit.mat_mul(sides[0].0, sides[1].0)?;
     let shape = [sides[0].1.as_slice(), &sides[1].1].concat();
-    own(call.emit.reshape(y, &shape)?)
+    own_output(call.emit.reshape(y, &shape)?)
 }
 
-/// The product of vectors of three elements that is upright on both.
-pub(super) fn cross(call: &mut Call<'_, '_>) -> Outputs {
+pub(super) fn cross_product(call: &mut Call<'_, '_>) -> Outputs {
     let dtype = call.result_dtype()?;
-    let (a, b) = (call.operand("self", dtype)?, call.operand("other", dtype)?);
+    let (a, b) = (call.operand_as("self", dtype)?, call.operand_as("other", dtype)?);
     let extents = call.emit.extents(a)?;
     let axis = match call.optional_int("dim")? {
-        Some(axis) => call.emit.axis(axis, extents.len())?,
+        Some(axis) => call.emit.resolve_axis(axis, extents.len())?,
         None if call.operator == "linalg_cross" => extents.len().saturating_sub(1),
         None => extents.iter().position(|&extent| extent == 3).unwrap_or(0),
     };
@@ -274,32 +273,31 @@ pub(super) fn cross(call: &mut Call<'_, '_>) -> Outputs {
     }
     let emit = &mut *call.emit;
     // Elements 1, 2, 0 and 2, 0, 1.
-    let places = [emit.integers(&[1, 2, 0])?, emit.integers(&[2, 0, 1])?];
+    let places = [emit.add_integers(&[1, 2, 0])?, emit.add_integers(&[2, 0, 1])?];
     let mut turned =
         |x: ValueId, which: usize| emit.push(Op::Gather(Gather { axis: axis as i64 }), &[x, places[which]]);
     let (a1, b2, a2, b1) = (turned(a, 0)?, turned(b, 1)?, turned(a, 1)?, turned(b, 0)?);
     let (first, second) = (call.emit.binary(BinaryOp::Mul, a1, b2)?, call.emit.binary(BinaryOp::Mul, a2, b1)?);
-    own(call.emit.binary(BinaryOp::Sub, first, second)?)
+    own_output(call.emit.binary(BinaryOp::Sub, first, second)?)
 }
 
-/// Products of elements summed over one dimension.
 pub(super) fn vector_dot(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, y) = (call.tensor("x")?, call.tensor("y")?);
+    let (x, y) = (call.tensor_argument("x")?, call.tensor_argument("y")?);
     let z = call.emit.binary(BinaryOp::Mul, x, y)?;
-    let axes = vec![call.axis(z, "dim", -1)? as i64];
-    push(call, Op::Reduce(Reduce { function: ReduceOp::Sum, axes, keep: false }), &[z])
+    let axes = vec![call.axis_argument(z, "dim", -1)? as i64];
+    push_output(call, Op::Reduce(Reduce { function: ReduceOp::Sum, axes, keep: false }), &[z])
 }
 
-/// Three tensors multiplied after each got new dimensions, and summed.
+/// Multiplies three tensors after inserting dimensions, and sums the products.
 pub(super) fn trilinear(call: &mut Call<'_, '_>) -> Outputs {
     let mut product = None;
     for (tensor, added) in [("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")] {
-        let x = call.tensor(tensor)?;
+        let x = call.tensor_argument(tensor)?;
         let mut shape = call.emit.extents(x)?;
-        let mut axes = call.ints(added)?;
+        let mut axes = call.int_list(added)?;
         axes.sort_unstable();
         for axis in axes {
-            let axis = call.emit.axis(axis, shape.len() + 1)?;
+            let axis = call.emit.resolve_axis(axis, shape.len() + 1)?;
             shape.insert(axis, 1);
         }
         let x = call.emit.reshape(x, &shape)?;
@@ -309,9 +307,9 @@ pub(super) fn trilinear(call: &mut Call<'_, '_>) -> Outputs {
         });
     }
     let Some(product) = product else { return malformed("it has no tensors") };
-    if call.ints("sumdim")?.is_empty() {
-        return own(product);
+    if call.int_list("sumdim")?.is_empty() {
+        return own_output(product);
     }
-    let axes = call.axes(product, "sumdim")?;
-    push(call, Op::Reduce(Reduce { function: ReduceOp::Sum, axes, keep: false }), &[product])
+    let axes = call.axis_list(product, "sumdim")?;
+    push_output(call, Op::Reduce(Reduce { function: ReduceOp::Sum, axes, keep: false }), &[product])
 }

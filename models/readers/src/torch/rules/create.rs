@@ -1,6 +1,6 @@
 //! Constants, copies and changes of type.
 
-use super::{Call, Made, Memory, Outputs, own, view};
+use super::{Call, Made, Memory, Outputs, own_output, view_output};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::{Const, ValueId};
 use models::operators::{BinaryOp, Expand, Op};
@@ -8,89 +8,86 @@ use models::types::{DType, TensorType};
 use passes::fold::MAX_SMALL;
 use reference::Tensor;
 
-/// The same tensor under another name.
-pub(super) fn same(call: &mut Call<'_, '_>) -> Outputs {
-    let x = call.tensor(if call.arguments.contains_key("input") { "input" } else { "self" })?;
-    view(x)
+pub(super) fn alias_input(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.tensor_argument(if call.arguments.contains_key("input") { "input" } else { "self" })?;
+    view_output(x)
 }
 
-pub(super) fn copy(call: &mut Call<'_, '_>) -> Outputs {
-    own(call.tensor("self")?)
+pub(super) fn copy_tensor(call: &mut Call<'_, '_>) -> Outputs {
+    own_output(call.tensor_argument("self")?)
 }
 
-/// At inference it is the input itself.
+/// At inference, dropout is the identity.
 pub(super) fn dropout(call: &mut Call<'_, '_>) -> Outputs {
-    if call.flag("train", false)? && call.float("p", 0.5)? != 0.0 {
+    if call.flag_argument("train", false)? && call.float_argument("p", 0.5)? != 0.0 {
         return unsupported("it drops elements at random; export the model after `eval()`");
     }
-    same(call)
+    alias_input(call)
 }
 
-pub(super) fn to(call: &mut Call<'_, '_>) -> Outputs {
-    let x = call.tensor("self")?;
+pub(super) fn convert_tensor(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.tensor_argument("self")?;
     let dtype = call.result_dtype()?;
-    view(call.emit.cast(x, dtype)?)
+    view_output(call.emit.cast(x, dtype)?)
 }
 
 pub(super) fn type_as(call: &mut Call<'_, '_>) -> Outputs {
-    to(call)
+    convert_tensor(call)
 }
 
-/// The type that the file states for the result.
-fn stated(call: &Call<'_, '_>) -> Outcome<TensorType> {
+fn stated_type(call: &Call<'_, '_>) -> Outcome<TensorType> {
     match call.stated.first() {
         Some(Some(ty)) => Ok(ty.clone()),
         _ => malformed("the file does not state the type of its result"),
     }
 }
 
-fn filled(call: &mut Call<'_, '_>, number: f64) -> Outputs {
-    let ty = stated(call)?;
+fn fill_result(call: &mut Call<'_, '_>, number: f64) -> Outputs {
+    let ty = stated_type(call)?;
     // A size that follows from shapes is found with them, not in the example.
     let extents = match call.arguments.contains_key("size") {
-        true => call.ints("size")?,
+        true => call.int_list("size")?,
         false => match call.optional_tensor("self") {
             Ok(Some(x)) => call.emit.extents(x)?,
             _ => ty.extents().unwrap_or_default(),
         },
     };
-    own(call.emit.filled(ty.dtype, &extents, number)?)
+    own_output(call.emit.add_filled(ty.dtype, &extents, number)?)
 }
 
 pub(super) fn zeros(call: &mut Call<'_, '_>) -> Outputs {
-    filled(call, 0.0)
+    fill_result(call, 0.0)
 }
 
 pub(super) fn ones(call: &mut Call<'_, '_>) -> Outputs {
-    filled(call, 1.0)
+    fill_result(call, 1.0)
 }
 
 pub(super) fn full(call: &mut Call<'_, '_>) -> Outputs {
-    let number = call.float("fill_value", 0.0)?;
-    filled(call, number)
+    let number = call.float_argument("fill_value", 0.0)?;
+    fill_result(call, number)
 }
 
-pub(super) fn scalar(call: &mut Call<'_, '_>) -> Outputs {
-    let (dtype, number) = (stated(call)?.dtype, call.float("s", 0.0)?);
-    own(call.emit.scalar(dtype, number)?)
+pub(super) fn scalar_tensor(call: &mut Call<'_, '_>) -> Outputs {
+    let (dtype, number) = (stated_type(call)?.dtype, call.float_argument("s", 0.0)?);
+    own_output(call.emit.add_scalar(dtype, number)?)
 }
 
-/// Every element becomes a number.
-pub(super) fn fill(call: &mut Call<'_, '_>) -> Outputs {
-    let x = call.tensor("self")?;
+pub(super) fn fill_number(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.tensor_argument("self")?;
     let (dtype, extents) = (call.emit.dtype(x)?, call.emit.extents(x)?);
     if let Some(super::Argument::Tensor(value)) = call.arguments.get("value").cloned() {
-        return own(broadcast_to(call, value, dtype, &extents)?);
+        return own_output(broadcast_to(call, value, dtype, &extents)?);
     }
-    let number = call.float("value", 0.0)?;
-    own(call.emit.filled(dtype, &extents, number)?)
+    let number = call.float_argument("value", 0.0)?;
+    own_output(call.emit.add_filled(dtype, &extents, number)?)
 }
 
 pub(super) fn copy_into(call: &mut Call<'_, '_>) -> Outputs {
-    let x = call.tensor("self")?;
+    let x = call.tensor_argument("self")?;
     let (dtype, extents) = (call.emit.dtype(x)?, call.emit.extents(x)?);
-    let source = call.operand(if call.arguments.contains_key("other") { "other" } else { "src" }, dtype)?;
-    own(broadcast_to(call, source, dtype, &extents)?)
+    let source = call.operand_as(if call.arguments.contains_key("other") { "other" } else { "src" }, dtype)?;
+    own_output(broadcast_to(call, source, dtype, &extents)?)
 }
 
 fn broadcast_to(call: &mut Call<'_, '_>, x: ValueId, dtype: DType, extents: &[i64]) -> Outcome<ValueId> {
@@ -102,9 +99,9 @@ fn broadcast_to(call: &mut Call<'_, '_>, x: ValueId, dtype: DType, extents: &[i6
 }
 
 pub(super) fn arange(call: &mut Call<'_, '_>) -> Outputs {
-    let dtype = stated(call)?.dtype;
-    let (start, end) = (call.float("start", 0.0)?, call.float("end", 0.0)?);
-    let step = call.float("step", 1.0)?;
+    let dtype = stated_type(call)?.dtype;
+    let (start, end) = (call.float_argument("start", 0.0)?, call.float_argument("end", 0.0)?);
+    let step = call.float_argument("step", 1.0)?;
     let count = ((end - start) / step).ceil();
     if !(step != 0.0 && count.is_finite()) {
         return malformed(format!("from {start} to {end} by {step} is no range"));
@@ -118,17 +115,18 @@ pub(super) fn arange(call: &mut Call<'_, '_>) -> Outputs {
         let numbers: Vec<f64> = (0..count).map(|index| start + index as f64 * step).collect();
         call.emit.constant_of(&Tensor::from_numbers(ty, &numbers)?)?
     } else {
-        let places = call.emit.constant(ty.clone(), Const::counting(dtype, &[count], 0, 0))?;
+        let places = call.emit.add_constant(ty.clone(), Const::range_along(dtype, &[count], 0, 0))?;
         let scaled = call.emit.binary_with(BinaryOp::Mul, places, step)?;
         call.emit.binary_with(BinaryOp::Add, scaled, start)?
     };
     Ok(vec![Made { id, window: Memory::Own }])
 }
 
-/// Numbers at equal distances, both ends included.
+/// Evenly spaced numbers, both ends included.
 pub(super) fn linspace(call: &mut Call<'_, '_>) -> Outputs {
-    let dtype = stated(call)?.dtype;
-    let (start, end, steps) = (call.float("start", 0.0)?, call.float("end", 0.0)?, call.int("steps", 0)?);
+    let dtype = stated_type(call)?.dtype;
+    let (start, end, steps) =
+        (call.float_argument("start", 0.0)?, call.float_argument("end", 0.0)?, call.int_argument("steps", 0)?);
     if !(1..=MAX_SMALL as i64).contains(&steps) {
         return unsupported(format!("{steps} numbers"));
     }
@@ -138,16 +136,15 @@ pub(super) fn linspace(call: &mut Call<'_, '_>) -> Outputs {
         if at < steps / 2 { start + at as f64 * step } else { end - (steps - 1 - at) as f64 * step }
     };
     let numbers: Vec<f64> = (0..steps).map(|at| if steps == 1 { start } else { number(at) }).collect();
-    own(call.emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, &[steps]), &numbers)?)?)
+    own_output(call.emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, &[steps]), &numbers)?)?)
 }
 
-/// A window of cosines, by its coefficients.
 pub(super) fn cosine_window(call: &mut Call<'_, '_>) -> Outputs {
-    let dtype = stated(call)?.dtype;
-    let (length, is_periodic) = (call.int("window_length", 0)?, call.flag("periodic", true)?);
+    let dtype = stated_type(call)?.dtype;
+    let (length, is_periodic) = (call.int_argument("window_length", 0)?, call.flag_argument("periodic", true)?);
     let coefficients = match call.operator {
         "hann_window" => [0.5, 0.5, 0.0],
-        "hamming_window" => [call.float("alpha", 0.54)?, call.float("beta", 0.46)?, 0.0],
+        "hamming_window" => [call.float_argument("alpha", 0.54)?, call.float_argument("beta", 0.46)?, 0.0],
         _ => [0.42, 0.5, 0.08],
     };
     if !(1..=MAX_SMALL as i64).contains(&length) {
@@ -159,5 +156,5 @@ pub(super) fn cosine_window(call: &mut Call<'_, '_>) -> Outputs {
         coefficients[0] - coefficients[1] * turn.cos() + coefficients[2] * (2.0 * turn).cos()
     };
     let numbers: Vec<f64> = (0..length).map(|at| if length == 1 { 1.0 } else { number(at) }).collect();
-    own(call.emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, &[length]), &numbers)?)?)
+    own_output(call.emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, &[length]), &numbers)?)?)
 }

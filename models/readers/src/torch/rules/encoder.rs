@@ -1,13 +1,13 @@
 //! Layers of transformers that PyTorch computes by one operator when no gradients are needed.
 
-use super::{Argument, Call, Made, Memory, Outputs, Rule, contraction, normalise, own, pointwise};
+use super::{Argument, Call, Made, Memory, Outputs, Rule, contraction, normalise, own_output, pointwise};
 use crate::{Outcome, unsupported};
 use models::graph::ValueId;
 use models::operators::{BinaryOp, UnaryOp};
 use models::types::TensorType;
 
 /// Runs the rule of another operator and returns its first result.
-fn step(call: &mut Call<'_, '_>, rule: Rule, arguments: Vec<(&'static str, Argument)>) -> Outcome<ValueId> {
+fn apply_rule(call: &mut Call<'_, '_>, rule: Rule, arguments: Vec<(&'static str, Argument)>) -> Outcome<ValueId> {
     let first = arguments.iter().find_map(|(_, argument)| match argument {
         Argument::Tensor(id) => Some(*id),
         _ => None,
@@ -21,16 +21,15 @@ fn step(call: &mut Call<'_, '_>, rule: Rule, arguments: Vec<(&'static str, Argum
     }
 }
 
-/// The product of `x` with the named weight, and the named bias.
-fn linear(call: &mut Call<'_, '_>, x: ValueId, weight: &str, bias: &str) -> Outcome<ValueId> {
-    let (weight, bias) = (call.tensor(weight)?, call.tensor(bias)?);
+fn linear_layer(call: &mut Call<'_, '_>, x: ValueId, weight: &str, bias: &str) -> Outcome<ValueId> {
+    let (weight, bias) = (call.tensor_argument(weight)?, call.tensor_argument(bias)?);
     let arguments = [("input", x), ("weight", weight), ("bias", bias)];
-    step(call, contraction::linear, arguments.map(|(name, id)| (name, Argument::Tensor(id))).to_vec())
+    apply_rule(call, contraction::linear_layer, arguments.map(|(name, id)| (name, Argument::Tensor(id))).to_vec())
 }
 
-/// Self-attention of heads that lie next to each other in one product.
+/// One product computes the projections of all heads.
 fn self_attention(call: &mut Call<'_, '_>, x: ValueId, heads: i64) -> Outcome<ValueId> {
-    if call.has("mask") {
+    if call.has_argument("mask") {
         return unsupported("`mask` is given; export the model with `torch.export.save`");
     }
     let extents = call.emit.extents(x)?;
@@ -38,63 +37,64 @@ fn self_attention(call: &mut Call<'_, '_>, x: ValueId, heads: i64) -> Outcome<Va
     if heads < 1 || width % heads != 0 {
         return unsupported(format!("{heads} heads of {width} elements"));
     }
-    let joint = linear(call, x, "qkv_weight", "qkv_bias")?;
+    let joint = linear_layer(call, x, "qkv_weight", "qkv_bias")?;
     let mut parts = Vec::new();
     for (part, name) in (0i64..).zip(["query", "key", "value"]) {
         let rows = call.emit.slice(joint, 2, part * width, (part + 1) * width)?;
         let rows = call.emit.reshape(rows, &[batch, tokens, heads, width / heads])?;
         parts.push((name, Argument::Tensor(call.emit.transpose(rows, &[0, 2, 1, 3])?)));
     }
-    let y = step(call, contraction::attention, parts)?;
+    let y = apply_rule(call, contraction::attention, parts)?;
     let y = call.emit.transpose(y, &[0, 2, 1, 3])?;
     let y = call.emit.reshape(y, &extents)?;
-    linear(call, y, "proj_weight", "proj_bias")
+    linear_layer(call, y, "proj_weight", "proj_bias")
 }
 
-pub(super) fn attention(call: &mut Call<'_, '_>) -> Outputs {
-    let (query, key, value) = (call.tensor("query")?, call.tensor("key")?, call.tensor("value")?);
+pub(super) fn multi_head_attention(call: &mut Call<'_, '_>) -> Outputs {
+    let (query, key, value) =
+        (call.tensor_argument("query")?, call.tensor_argument("key")?, call.tensor_argument("value")?);
     if query != key || key != value {
         return unsupported("its queries, keys and values are different tensors");
     }
-    if call.flag("need_weights", true)? {
+    if call.flag_argument("need_weights", true)? {
         return unsupported("its weights are a result, too; export the model with `torch.export.save`");
     }
-    let heads = call.int("num_head", 1)?;
+    let heads = call.int_argument("num_head", 1)?;
     let id = self_attention(call, query, heads)?;
     Ok(vec![Made { id, window: Memory::Own }])
 }
 
-fn norm(call: &mut Call<'_, '_>, x: ValueId, weight: &str, bias: &str) -> Outcome<ValueId> {
-    let (weight, bias) = (call.tensor(weight)?, call.tensor(bias)?);
+fn apply_layer_norm(call: &mut Call<'_, '_>, x: ValueId, weight: &str, bias: &str) -> Outcome<ValueId> {
+    let (weight, bias) = (call.tensor_argument(weight)?, call.tensor_argument(bias)?);
     let shape = call.emit.extents(weight)?;
-    let epsilon = call.float("eps", 1e-5)?;
+    let epsilon = call.float_argument("eps", 1e-5)?;
     let mut arguments =
         [("input", x), ("weight", weight), ("bias", bias)].map(|(name, id)| (name, Argument::Tensor(id))).to_vec();
     arguments.extend([("normalized_shape", Argument::Ints(shape)), ("eps", Argument::Float(epsilon))]);
-    step(call, normalise::layer_norm, arguments)
+    apply_rule(call, normalise::layer_norm, arguments)
 }
 
-/// Attention and two layers, each added to what it reads and normalised before or after.
+/// Attention and two linear layers, each added to its input and normalised before or after.
 pub(super) fn encoder_layer(call: &mut Call<'_, '_>) -> Outputs {
-    let (mut x, heads) = (call.tensor("src")?, call.int("num_heads", 1)?);
-    let is_first = call.flag("norm_first", false)?;
-    let read = if is_first { norm(call, x, "norm_weight_1", "norm_bias_1")? } else { x };
+    let (mut x, heads) = (call.tensor_argument("src")?, call.int_argument("num_heads", 1)?);
+    let is_first = call.flag_argument("norm_first", false)?;
+    let read = if is_first { apply_layer_norm(call, x, "norm_weight_1", "norm_bias_1")? } else { x };
     let y = self_attention(call, read, heads)?;
     x = call.emit.binary(BinaryOp::Add, x, y)?;
     if !is_first {
-        x = norm(call, x, "norm_weight_1", "norm_bias_1")?;
+        x = apply_layer_norm(call, x, "norm_weight_1", "norm_bias_1")?;
     }
-    let read = if is_first { norm(call, x, "norm_weight_2", "norm_bias_2")? } else { x };
-    let y = linear(call, read, "ffn_weight_1", "ffn_bias_1")?;
-    let bend: Rule = match call.flag("use_gelu", false)? {
+    let read = if is_first { apply_layer_norm(call, x, "norm_weight_2", "norm_bias_2")? } else { x };
+    let y = linear_layer(call, read, "ffn_weight_1", "ffn_bias_1")?;
+    let bend: Rule = match call.flag_argument("use_gelu", false)? {
         true => |call| pointwise::unary(call, UnaryOp::Gelu),
         false => |call| pointwise::unary(call, UnaryOp::Relu),
     };
-    let y = step(call, bend, vec![("self", Argument::Tensor(y))])?;
-    let y = linear(call, y, "ffn_weight_2", "ffn_bias_2")?;
+    let y = apply_rule(call, bend, vec![("self", Argument::Tensor(y))])?;
+    let y = linear_layer(call, y, "ffn_weight_2", "ffn_bias_2")?;
     x = call.emit.binary(BinaryOp::Add, x, y)?;
     if !is_first {
-        x = norm(call, x, "norm_weight_2", "norm_bias_2")?;
+        x = apply_layer_norm(call, x, "norm_weight_2", "norm_bias_2")?;
     }
-    own(x)
+    own_output(x)
 }

@@ -1,6 +1,6 @@
 //! Elements by their numbers, and choices between tensors.
 
-use super::{Call, Made, Memory, Outputs, own, push};
+use super::{Call, Made, Memory, Outputs, own_output, push_output};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{
@@ -9,42 +9,39 @@ use models::operators::{
 use models::types::DType;
 
 pub(super) fn embedding(call: &mut Call<'_, '_>) -> Outputs {
-    let (table, numbers) = (call.tensor("weight")?, call.tensor("indices")?);
-    push(call, Op::Gather(Gather { axis: 0 }), &[table, numbers])
+    let (table, numbers) = (call.tensor_argument("weight")?, call.tensor_argument("indices")?);
+    push_output(call, Op::Gather(Gather { axis: 0 }), &[table, numbers])
 }
 
 pub(super) fn index_select(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, numbers) = (call.tensor("self")?, call.tensor("index")?);
-    let axis = call.axis(x, "dim", 0)? as i64;
-    push(call, Op::Gather(Gather { axis }), &[x, numbers])
+    let (x, numbers) = (call.tensor_argument("self")?, call.tensor_argument("index")?);
+    let axis = call.axis_argument(x, "dim", 0)? as i64;
+    push_output(call, Op::Gather(Gather { axis }), &[x, numbers])
 }
 
-/// Other dimensions of the indices may be shorter than those of the data.
+/// Index extents may be smaller than the data's in other dimensions.
 pub(super) fn gather(call: &mut Call<'_, '_>) -> Outputs {
-    let (mut x, numbers) = (call.tensor("self")?, call.tensor("index")?);
-    let axis = call.axis(x, "dim", 0)?;
+    let (mut x, numbers) = (call.tensor_argument("self")?, call.tensor_argument("index")?);
+    let axis = call.axis_argument(x, "dim", 0)?;
     for (at, extent) in call.emit.extents(numbers)?.into_iter().enumerate() {
         if at != axis {
             x = call.emit.slice(x, at, 0, extent)?;
         }
     }
-    push(call, Op::GatherElements(GatherElements { axis: axis as i64 }), &[x, numbers])
+    push_output(call, Op::GatherElements(GatherElements { axis: axis as i64 }), &[x, numbers])
 }
 
-/// Dimensions that have indices, brought to the front, and the indices joined: `[places…, how many]`.
+/// Indexed dimensions moved to the front, and the joined indices: `[places…, how many]`.
 struct Places {
-    /// The data with its indexed dimensions first.
     data: ValueId,
     numbers: ValueId,
-    /// How many dimensions the places have.
     rank: usize,
-    /// Where they stand in the result.
     at: usize,
-    /// Dimensions of the original data in the order that `data` has.
+    /// Dimensions of the original data in the order of `data`.
     order: Vec<usize>,
 }
 
-fn places(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<Option<Places>> {
+fn index_places(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<Option<Places>> {
     let given = call.optional_tensors("indices")?;
     let indexed: Vec<(usize, ValueId)> =
         given.iter().enumerate().filter_map(|(axis, id)| id.map(|id| (axis, id))).collect();
@@ -63,7 +60,7 @@ fn places(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<Option<Places>> {
     for (_, id) in &indexed {
         let own = call.emit.ty(*id)?;
         let known = models::types::TensorType::new(own.dtype, &shape);
-        let both = models::shapes::broadcast(&known.shape, &own.shape).or_else(malformed)?;
+        let both = models::shapes::broadcast_shapes(&known.shape, &own.shape).or_else(malformed)?;
         shape = models::types::TensorType { dtype: own.dtype, shape: both }.extents().unwrap_or_default();
     }
     let mut columns = Vec::new();
@@ -74,7 +71,7 @@ fn places(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<Option<Places>> {
         }
         columns.push(call.emit.reshape(id, &[shape.as_slice(), &[1]].concat())?);
     }
-    let numbers = call.emit.concat(&columns, shape.len())?;
+    let numbers = call.emit.concat_parts(&columns, shape.len())?;
     let axes: Vec<usize> = indexed.iter().map(|(axis, _)| *axis).collect();
     let rest = (0..rank).filter(|axis| !axes.contains(axis));
     let order: Vec<usize> = axes.iter().copied().chain(rest).collect();
@@ -84,39 +81,39 @@ fn places(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<Option<Places>> {
     Ok(Some(Places { data, numbers, rank: shape.len(), at: if is_together { first } else { 0 }, order }))
 }
 
-pub(super) fn index(call: &mut Call<'_, '_>) -> Outputs {
-    let x = call.tensor("self")?;
+pub(super) fn index_tensor(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.tensor_argument("self")?;
     let given = call.optional_tensors("indices")?;
     let indexed: Vec<(usize, ValueId)> =
         given.iter().enumerate().filter_map(|(axis, id)| id.map(|id| (axis, id))).collect();
     if let [(axis, numbers)] = indexed[..]
         && !matches!(call.emit.dtype(numbers)?, DType::Bool | DType::U8)
     {
-        return push(call, Op::Gather(Gather { axis: axis as i64 }), &[x, numbers]);
+        return push_output(call, Op::Gather(Gather { axis: axis as i64 }), &[x, numbers]);
     }
-    let Some(places) = places(call, x)? else { return own(x) };
+    let Some(places) = index_places(call, x)? else { return own_output(x) };
     let y = call.emit.push(Op::GatherNd(GatherNd { batch: 0 }), &[places.data, places.numbers])?;
     // `[places…, rest…]` becomes `[rest before, places…, rest after]`.
     let rank = call.emit.rank(y)?;
     let before = places.rank..places.rank + places.at;
     let after = places.rank + places.at..rank;
     let order: Vec<usize> = before.chain(0..places.rank).chain(after).collect();
-    own(call.emit.transpose(y, &order)?)
+    own_output(call.emit.transpose(y, &order)?)
 }
 
 pub(super) fn index_put(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, values) = (call.tensor("self")?, call.tensor("values")?);
-    let combine = if call.flag("accumulate", false)? { ScatterOp::Add } else { ScatterOp::Replace };
+    let (x, values) = (call.tensor_argument("self")?, call.tensor_argument("values")?);
+    let combine = if call.flag_argument("accumulate", false)? { ScatterOp::Add } else { ScatterOp::Replace };
     let dtype = call.emit.dtype(x)?;
     let mut values = call.emit.cast(values, dtype)?;
     if let Some(mask) = single_mask(call, x)?
-        && call.emit.ty(values)?.elements() == Some(1)
+        && call.emit.ty(values)?.element_count() == Some(1)
         && combine == ScatterOp::Replace
     {
         let value = call.emit.reshape(values, &[])?;
-        return push(call, Op::Where(Where {}), &[mask, value, x]);
+        return push_output(call, Op::Where(Where {}), &[mask, value, x]);
     }
-    let Some(places) = places(call, x)? else { return unsupported("it has no indices") };
+    let Some(places) = index_places(call, x)? else { return unsupported("it has no indices") };
     // Values have the shape of what the same indices would read: `[rest before, places…, rest after]`.
     let mut found = call.emit.extents(places.numbers)?;
     let count = usize::try_from(found.pop().unwrap_or(0)).unwrap_or(0);
@@ -131,10 +128,10 @@ pub(super) fn index_put(call: &mut Call<'_, '_>) -> Outputs {
     let y = call.emit.push(Op::ScatterNd(ScatterNd { combine }), &[places.data, places.numbers, values])?;
     let mut back = vec![0; places.order.len()];
     places.order.iter().enumerate().for_each(|(at, &axis)| back[axis] = at);
-    own(call.emit.transpose(y, &back)?)
+    own_output(call.emit.transpose(y, &back)?)
 }
 
-/// The only index, when it is a mask of the first dimensions, with the rank of the data.
+/// Returns the only index if it is a mask of the leading dimensions, at the rank of the data.
 fn single_mask(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<Option<ValueId>> {
     let [Some(mask)] = call.optional_tensors("indices")?[..] else { return Ok(None) };
     let (mut extents, whole) = (call.emit.extents(mask)?, call.emit.extents(x)?);
@@ -145,9 +142,9 @@ fn single_mask(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<Option<ValueId>> 
     call.emit.reshape(mask, &extents).map(Some)
 }
 
-pub(super) fn scatter(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, numbers) = (call.tensor("self")?, call.tensor("index")?);
-    let axis = call.axis(x, "dim", 0)? as i64;
+pub(super) fn scatter_elements(call: &mut Call<'_, '_>) -> Outputs {
+    let (x, numbers) = (call.tensor_argument("self")?, call.tensor_argument("index")?);
+    let axis = call.axis_argument(x, "dim", 0)? as i64;
     let dtype = call.emit.dtype(x)?;
     let extents = call.emit.extents(numbers)?;
     let updates = match call.optional_tensor("src")? {
@@ -158,55 +155,55 @@ pub(super) fn scatter(call: &mut Call<'_, '_>) -> Outputs {
             source
         }
         None => {
-            let number = call.float("value", 0.0)?;
-            call.emit.filled(dtype, &extents, number)?
+            let number = call.float_argument("value", 0.0)?;
+            call.emit.add_filled(dtype, &extents, number)?
         }
     };
-    let combine = match (call.operator, call.text("reduce", "")?.as_str()) {
+    let combine = match (call.operator, call.text_argument("reduce", "")?.as_str()) {
         ("scatter_add", _) | (_, "add") => ScatterOp::Add,
         (_, "") => ScatterOp::Replace,
         (_, "multiply") => ScatterOp::Mul,
         (_, other) => return unsupported(format!("`reduce` is `{other}`")),
     };
-    push(call, Op::ScatterElements(ScatterElements { axis, combine }), &[x, numbers, updates])
+    push_output(call, Op::ScatterElements(ScatterElements { axis, combine }), &[x, numbers, updates])
 }
 
 pub(super) fn one_hot(call: &mut Call<'_, '_>) -> Outputs {
-    let x = call.tensor("self")?;
-    let depth = call.int("num_classes", -1)?;
+    let x = call.tensor_argument("self")?;
+    let depth = call.int_argument("num_classes", -1)?;
     if depth < 1 {
         return unsupported("how many classes there are depends on the data");
     }
-    push(call, Op::OneHot(OneHot { axis: -1, depth, on: 1.0, off: 0.0, to: DType::I64 }), &[x])
+    push_output(call, Op::OneHot(OneHot { axis: -1, depth, on: 1.0, off: 0.0, to: DType::I64 }), &[x])
 }
 
 pub(super) fn masked_fill(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, mask) = (call.tensor("self")?, call.tensor("mask")?);
+    let (x, mask) = (call.tensor_argument("self")?, call.tensor_argument("mask")?);
     let dtype = call.emit.dtype(x)?;
-    let value = call.operand("value", dtype)?;
-    push(call, Op::Where(Where {}), &[mask, value, x])
+    let value = call.operand_as("value", dtype)?;
+    push_output(call, Op::Where(Where {}), &[mask, value, x])
 }
 
-pub(super) fn choose(call: &mut Call<'_, '_>) -> Outputs {
-    let condition = call.operand("condition", DType::Bool)?;
-    if !call.has("self") && !call.has("other") {
+pub(super) fn select_where(call: &mut Call<'_, '_>) -> Outputs {
+    let condition = call.operand_as("condition", DType::Bool)?;
+    if !call.has_argument("self") && !call.has_argument("other") {
         return unsupported("the size of its result depends on the data");
     }
     let dtype = call.result_dtype()?;
-    let (yes, no) = (call.operand("self", dtype)?, call.operand("other", dtype)?);
-    push(call, Op::Where(Where {}), &[condition, yes, no])
+    let (yes, no) = (call.operand_as("self", dtype)?, call.operand_as("other", dtype)?);
+    push_output(call, Op::Where(Where {}), &[condition, yes, no])
 }
 
-/// The results of one of two parts of a program. Where the predicate is not known, both are computed.
-pub(super) fn condition(call: &mut Call<'_, '_>) -> Outputs {
-    let (then, otherwise) = (call.tensors("then")?, call.tensors("otherwise")?);
+/// Returns the results of one branch; an unknown predicate computes both.
+pub(super) fn choose_branch(call: &mut Call<'_, '_>) -> Outputs {
+    let (then, otherwise) = (call.tensor_list("then")?, call.tensor_list("otherwise")?);
     let predicate = match call.arguments.get("predicate") {
         Some(super::Argument::Tensor(id)) => Err(*id),
-        _ => Ok(call.flag("predicate", false)?),
+        _ => Ok(call.flag_argument("predicate", false)?),
     };
     let known = match predicate {
         Ok(flag) => Some(flag),
-        Err(id) => call.emit.numbers(id)?.and_then(|numbers| numbers.first().map(|number| *number != 0.0)),
+        Err(id) => call.emit.known_numbers(id)?.and_then(|numbers| numbers.first().map(|number| *number != 0.0)),
     };
     let mut made = Vec::new();
     for (yes, no) in then.into_iter().zip(otherwise) {
@@ -224,11 +221,11 @@ pub(super) fn condition(call: &mut Call<'_, '_>) -> Outputs {
     Ok(made)
 }
 
-/// Rows of a dimension that are added to, or replaced, at places of that dimension.
 pub(super) fn index_rows(call: &mut Call<'_, '_>, combine: ScatterOp) -> Outputs {
-    let (x, numbers, mut source) = (call.tensor("self")?, call.tensor("index")?, call.tensor("source")?);
-    let axis = call.axis(x, "dim", 0)?;
-    let alpha = call.float("alpha", 1.0)?;
+    let (x, numbers, mut source) =
+        (call.tensor_argument("self")?, call.tensor_argument("index")?, call.tensor_argument("source")?);
+    let axis = call.axis_argument(x, "dim", 0)?;
+    let alpha = call.float_argument("alpha", 1.0)?;
     let emit = &mut *call.emit;
     if alpha != 1.0 {
         source = emit.binary_with(models::operators::BinaryOp::Mul, source, alpha)?;
@@ -240,15 +237,14 @@ pub(super) fn index_rows(call: &mut Call<'_, '_>, combine: ScatterOp) -> Outputs
     let places = emit.cast(places, DType::I64)?;
     let (data, updates) = (emit.transpose(x, &order)?, emit.transpose(source, &order)?);
     let y = emit.push(Op::ScatterNd(ScatterNd { combine }), &[data, places, updates])?;
-    own(emit.transpose(y, &order)?)
+    own_output(emit.transpose(y, &order)?)
 }
 
-/// Rows of a dimension filled with one number.
 pub(super) fn index_fill(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, numbers) = (call.tensor("self")?, call.tensor("index")?);
-    let axis = call.axis(x, "dim", 0)?;
+    let (x, numbers) = (call.tensor_argument("self")?, call.tensor_argument("index")?);
+    let axis = call.axis_argument(x, "dim", 0)?;
     let dtype = call.emit.dtype(x)?;
-    let value = call.operand("value", dtype)?;
+    let value = call.operand_as("value", dtype)?;
     let emit = &mut *call.emit;
     let mut shape = emit.extents(x)?;
     let rows = emit.extents(numbers)?.iter().product();
@@ -259,19 +255,19 @@ pub(super) fn index_fill(call: &mut Call<'_, '_>) -> Outputs {
     index_rows(call, ScatterOp::Replace)
 }
 
-/// Elements by indices that broadcast to the data; without a dimension both are vectors.
+/// Gathers by broadcast indices; without a dimension, both operands are flattened.
 pub(super) fn take_along(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, numbers) = (call.tensor("self")?, call.tensor("indices")?);
+    let (x, numbers) = (call.tensor_argument("self")?, call.tensor_argument("indices")?);
     let Some(axis) = call.optional_int("dim")? else {
         let count: i64 = call.emit.extents(x)?.iter().product();
         let flat = call.emit.reshape(x, &[count])?;
         let places = call.emit.extents(numbers)?.iter().product();
         let numbers = call.emit.reshape(numbers, &[places])?;
-        return push(call, Op::Gather(Gather { axis: 0 }), &[flat, numbers]);
+        return push_output(call, Op::Gather(Gather { axis: 0 }), &[flat, numbers]);
     };
     let emit = &mut *call.emit;
     let (mut data_shape, mut shape) = (emit.extents(x)?, emit.extents(numbers)?);
-    let axis = emit.axis(axis, data_shape.len())?;
+    let axis = emit.resolve_axis(axis, data_shape.len())?;
     if shape.len() != data_shape.len() {
         return malformed("`indices` has another number of dimensions than the data");
     }
@@ -281,25 +277,26 @@ pub(super) fn take_along(call: &mut Call<'_, '_>) -> Outputs {
     }
     let x = emit.push(Op::Expand(Expand { shape: data_shape }), &[x])?;
     let numbers = emit.push(Op::Expand(Expand { shape }), &[numbers])?;
-    push(call, Op::GatherElements(GatherElements { axis: axis as i64 }), &[x, numbers])
+    push_output(call, Op::GatherElements(GatherElements { axis: axis as i64 }), &[x, numbers])
 }
 
-/// Elements by their place in the tensor as one vector.
-pub(super) fn take(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, numbers) = (call.tensor("self")?, call.tensor("index")?);
+/// Gathers by flat index.
+pub(super) fn take_flat(call: &mut Call<'_, '_>) -> Outputs {
+    let (x, numbers) = (call.tensor_argument("self")?, call.tensor_argument("index")?);
     let count: i64 = call.emit.extents(x)?.iter().product();
     let flat = call.emit.reshape(x, &[count])?;
-    push(call, Op::Gather(Gather { axis: 0 }), &[flat, numbers])
+    push_output(call, Op::Gather(Gather { axis: 0 }), &[flat, numbers])
 }
 
-/// Elements that meet at a place are added, multiplied or compared.
+/// Colliding elements are added, multiplied or compared.
 pub(super) fn scatter_reduce(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, numbers, mut source) = (call.tensor("self")?, call.tensor("index")?, call.tensor("src")?);
-    let axis = call.axis(x, "dim", 0)? as i64;
-    if !call.flag("include_self", true)? {
+    let (x, numbers, mut source) =
+        (call.tensor_argument("self")?, call.tensor_argument("index")?, call.tensor_argument("src")?);
+    let axis = call.axis_argument(x, "dim", 0)? as i64;
+    if !call.flag_argument("include_self", true)? {
         return unsupported("`include_self` is false");
     }
-    let combine = match call.text("reduce", "")?.as_str() {
+    let combine = match call.text_argument("reduce", "")?.as_str() {
         "sum" => ScatterOp::Add,
         "prod" => ScatterOp::Mul,
         "amax" => ScatterOp::Max,
@@ -309,5 +306,5 @@ pub(super) fn scatter_reduce(call: &mut Call<'_, '_>) -> Outputs {
     for (at, extent) in call.emit.extents(numbers)?.into_iter().enumerate() {
         source = call.emit.slice(source, at, 0, extent)?;
     }
-    push(call, Op::ScatterElements(ScatterElements { axis, combine }), &[x, numbers, source])
+    push_output(call, Op::ScatterElements(ScatterElements { axis, combine }), &[x, numbers, source])
 }

@@ -1,8 +1,8 @@
 //! Axes in another order, diagonals, grids, and other ways to look at the same elements.
 
-use super::bags::counting;
-use super::movement::input;
-use super::{Call, Made, Memory, Outputs, numbers_of, own, push, view};
+use super::bags::counting_tensor;
+use super::movement::primary_input;
+use super::{Call, Made, Memory, Outputs, numbers_of, own_output, push_output, view_output};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{
@@ -11,10 +11,10 @@ use models::operators::{
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
-/// Each vector along a dimension of its own, all of one shape.
+/// Expands each vector along its own dimension to a common shape.
 pub(super) fn mesh_grid(call: &mut Call<'_, '_>) -> Outputs {
-    let vectors = call.tensors("tensors")?;
-    let is_swapped = call.text("indexing", "ij")? == "xy" && vectors.len() > 1;
+    let vectors = call.tensor_list("tensors")?;
+    let is_swapped = call.text_argument("indexing", "ij")? == "xy" && vectors.len() > 1;
     let mut place: Vec<usize> = (0..vectors.len()).collect();
     if is_swapped {
         place.swap(0, 1);
@@ -36,33 +36,31 @@ pub(super) fn mesh_grid(call: &mut Call<'_, '_>) -> Outputs {
     Ok(made)
 }
 
-/// Two axes change places.
 pub(super) fn swap_axes(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
+    let x = primary_input(call)?;
     let names = if call.operator == "swapaxes" { ["axis0", "axis1"] } else { ["dim0", "dim1"] };
-    let (a, b) = (call.axis(x, names[0], 0)?, call.axis(x, names[1], 1)?);
+    let (a, b) = (call.axis_argument(x, names[0], 0)?, call.axis_argument(x, names[1], 1)?);
     let mut order: Vec<usize> = (0..call.emit.rank(x)?).collect();
     order.swap(a, b);
-    view(call.emit.transpose(x, &order)?)
+    view_output(call.emit.transpose(x, &order)?)
 }
 
-/// The last two axes change places.
 pub(super) fn transpose_last(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
+    let x = primary_input(call)?;
     let rank = call.emit.rank(x)?;
     let mut order: Vec<usize> = (0..rank).collect();
     if rank < 2 {
         return malformed(format!("a matrix has no {rank} dimensions"));
     }
     order.swap(rank - 2, rank - 1);
-    view(call.emit.transpose(x, &order)?)
+    view_output(call.emit.transpose(x, &order)?)
 }
 
 pub(super) fn move_axes(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
+    let x = primary_input(call)?;
     let rank = call.emit.rank(x)?;
     let axes = |name: &str| -> Outcome<Vec<usize>> {
-        call.ints(name)?.into_iter().map(|axis| call.emit.axis(axis, rank)).collect()
+        call.int_list(name)?.into_iter().map(|axis| call.emit.resolve_axis(axis, rank)).collect()
     };
     let (from, to) = (axes("source")?, axes("destination")?);
     if from.len() != to.len() {
@@ -77,19 +75,18 @@ pub(super) fn move_axes(call: &mut Call<'_, '_>) -> Outputs {
             None => return malformed("an axis moves twice"),
         }
     }
-    view(call.emit.transpose(x, &order)?)
+    view_output(call.emit.transpose(x, &order)?)
 }
 
-/// Elements along a diagonal, as the last dimension.
 pub(super) fn diagonal(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
+    let x = primary_input(call)?;
     let rank = call.emit.rank(x)?;
     if call.operator == "diag" && rank == 1 {
         return diagonal_matrix(call);
     }
     let is_named = call.operator != "diag";
-    let offset = call.int(if is_named { "offset" } else { "diagonal" }, 0)?;
-    let (a, b) = if is_named { (call.axis(x, "dim1", 0)?, call.axis(x, "dim2", 1)?) } else { (0, 1) };
+    let offset = call.int_argument(if is_named { "offset" } else { "diagonal" }, 0)?;
+    let (a, b) = if is_named { (call.axis_argument(x, "dim1", 0)?, call.axis_argument(x, "dim2", 1)?) } else { (0, 1) };
     if a == b || rank < 2 {
         return malformed("a diagonal needs two dimensions");
     }
@@ -109,15 +106,16 @@ pub(super) fn diagonal(call: &mut Call<'_, '_>) -> Outputs {
     shape.push(rows * columns);
     let flat = emit.reshape(turned, &shape)?;
     let places: Vec<i64> = (0..count).map(|at| (row + at) * columns + column + at).collect();
-    let places = emit.integers(&places)?;
-    view(emit.push(Op::Gather(Gather { axis: rank as i64 - 2 }), &[flat, places])?)
+    let places = emit.add_integers(&places)?;
+    view_output(emit.push(Op::Gather(Gather { axis: rank as i64 - 2 }), &[flat, places])?)
 }
 
-/// The last dimension as the diagonal of matrices of zeros.
+/// Places the last dimension on the diagonal of zero matrices.
 pub(super) fn diagonal_matrix(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
+    let x = primary_input(call)?;
     let name = if call.operator == "diag" { "diagonal" } else { "offset" };
-    if call.int(name, 0)? != 0 || call.int("dim1", -2)? != -2 || call.int("dim2", -1)? != -1 {
+    if call.int_argument(name, 0)? != 0 || call.int_argument("dim1", -2)? != -2 || call.int_argument("dim2", -1)? != -1
+    {
         return unsupported("a diagonal with an offset, or of other dimensions than the last");
     }
     let emit = &mut *call.emit;
@@ -125,15 +123,16 @@ pub(super) fn diagonal_matrix(call: &mut Call<'_, '_>) -> Outputs {
     let Some(&extent) = shape.last() else { return malformed("a number has no diagonal") };
     shape.insert(shape.len() - 1, 1);
     let wide = emit.reshape(x, &shape)?;
-    let (rows, columns) = (counting(emit, DType::I64, &[extent, 1])?, counting(emit, DType::I64, &[1, extent])?);
+    let (rows, columns) =
+        (counting_tensor(emit, DType::I64, &[extent, 1])?, counting_tensor(emit, DType::I64, &[1, extent])?);
     let is_on = emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[rows, columns])?;
-    let zero = emit.scalar(emit.dtype(x)?, 0.0)?;
-    own(emit.push(Op::Where(Where {}), &[is_on, wide, zero])?)
+    let zero = emit.add_scalar(emit.dtype(x)?, 0.0)?;
+    own_output(emit.push(Op::Where(Where {}), &[is_on, wide, zero])?)
 }
 
-/// Channels of each group become neighbours of those of the other groups.
+/// Interleaves the channels of the groups.
 pub(super) fn channel_shuffle(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, groups) = (input(call)?, call.int("groups", 1)?);
+    let (x, groups) = (primary_input(call)?, call.int_argument("groups", 1)?);
     let extents = call.emit.extents(x)?;
     let Some(&channels) = extents.get(1) else { return malformed("the data needs 2 dimensions") };
     if groups < 1 || channels % groups != 0 {
@@ -145,14 +144,14 @@ pub(super) fn channel_shuffle(call: &mut Call<'_, '_>) -> Outputs {
     let mut order: Vec<usize> = (0..shape.len()).collect();
     order.swap(1, 2);
     let turned = call.emit.transpose(cut, &order)?;
-    own(call.emit.reshape(turned, &extents)?)
+    own_output(call.emit.reshape(turned, &extents)?)
 }
 
-/// Elements by strides over the tensor in the order of its dimensions.
-pub(super) fn strided(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
-    let (sizes, strides) = (call.ints("size")?, call.ints("stride")?);
-    let offset = call.int("storage_offset", 0)?;
+/// Gathers elements by strides over the row-major tensor.
+pub(super) fn as_strided(call: &mut Call<'_, '_>) -> Outputs {
+    let x = primary_input(call)?;
+    let (sizes, strides) = (call.int_list("size")?, call.int_list("stride")?);
+    let offset = call.int_argument("storage_offset", 0)?;
     let count: i64 = call.emit.extents(x)?.iter().product();
     if sizes.len() != strides.len() || sizes.iter().any(|&size| size < 1) {
         return unsupported(format!("sizes {sizes:?} with strides {strides:?}"));
@@ -171,24 +170,27 @@ pub(super) fn strided(call: &mut Call<'_, '_>) -> Outputs {
     }
     let flat = call.emit.reshape(x, &[count])?;
     if places.iter().enumerate().all(|(index, &place)| index as i64 == place) && places.len() as i64 == count {
-        return view(call.emit.reshape(flat, &sizes)?);
+        return view_output(call.emit.reshape(flat, &sizes)?);
     }
     let numbers: Vec<f64> = places.iter().map(|&place| place as f64).collect();
     let places = call.emit.constant_of(&Tensor::from_numbers(TensorType::new(DType::I64, &sizes), &numbers)?)?;
-    view(call.emit.push(Op::Gather(Gather { axis: 0 }), &[flat, places])?)
+    view_output(call.emit.push(Op::Gather(Gather { axis: 0 }), &[flat, places])?)
 }
 
-/// Parts by their number or by where they begin.
 pub(super) fn tensor_split(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
-    let axis = call.axis(x, "dim", 0)?;
+    let x = primary_input(call)?;
+    let axis = call.axis_argument(x, "dim", 0)?;
     let extent = call.emit.extents(x)?.get(axis).copied().unwrap_or(1);
     let mut ends: Vec<i64> = if call.arguments.contains_key("sections") {
-        let count = call.int("sections", 1)?.clamp(1, 1 << 12);
+        let count = call.int_argument("sections", 1)?.clamp(1, 1 << 12);
         // The first parts are one element longer where the extent has a remainder.
         (1..=count).map(|part| part * (extent / count) + part.min(extent % count)).collect()
     } else {
-        call.ints("indices")?.into_iter().map(|at| super::movement::place(at, extent)).chain([extent]).collect()
+        call.int_list("indices")?
+            .into_iter()
+            .map(|at| super::movement::clamp_position(at, extent))
+            .chain([extent])
+            .collect()
     };
     let mut start = 0;
     for end in &mut ends {
@@ -196,12 +198,12 @@ pub(super) fn tensor_split(call: &mut Call<'_, '_>) -> Outputs {
         *end = stop - start;
         start = stop;
     }
-    super::movement::pieces(call, x, axis, &ends)
+    super::movement::split_windows(call, x, axis, &ends)
 }
 
-/// Tensors joined along a dimension after vectors were made as wide as they need be.
+/// Joins tensors along a dimension; vectors are expanded first.
 pub(super) fn stack_flat(call: &mut Call<'_, '_>) -> Outputs {
-    let mut parts = call.tensors("tensors")?;
+    let mut parts = call.tensor_list("tensors")?;
     let is_rows = matches!(call.operator, "vstack" | "row_stack");
     for part in &mut parts {
         let extents = call.emit.extents(*part)?;
@@ -216,12 +218,13 @@ pub(super) fn stack_flat(call: &mut Call<'_, '_>) -> Outputs {
     }
     let Some(&first) = parts.first() else { return malformed("there is nothing to join") };
     let axis = usize::from(!is_rows && call.emit.rank(first)? > 1);
-    own(call.emit.concat(&parts, axis)?)
+    own_output(call.emit.concat_parts(&parts, axis)?)
 }
 
-/// Places of the upper or lower triangle: rows, then columns.
+/// Row indices, then column indices, of the upper or lower triangle.
 pub(super) fn triangle_indices(call: &mut Call<'_, '_>, upper: bool) -> Outputs {
-    let (rows, columns, offset) = (call.int("row", 0)?, call.int("col", 0)?, call.int("offset", 0)?);
+    let (rows, columns, offset) =
+        (call.int_argument("row", 0)?, call.int_argument("col", 0)?, call.int_argument("offset", 0)?);
     let dtype = call.result_dtype()?;
     numbers_of(&[rows.max(1), columns.max(1)])?;
     let all = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
@@ -233,31 +236,30 @@ pub(super) fn triangle_indices(call: &mut Call<'_, '_>, upper: bool) -> Outputs 
     let numbers: Vec<f64> =
         places.iter().map(|place| place.0 as f64).chain(places.iter().map(|place| place.1 as f64)).collect();
     let ty = TensorType::new(dtype, &[2, places.len() as i64]);
-    own(call.emit.constant_of(&Tensor::from_numbers(ty, &numbers)?)?)
+    own_output(call.emit.constant_of(&Tensor::from_numbers(ty, &numbers)?)?)
 }
 
-/// Quarter turns from the first of two axes to the second.
-pub(super) fn rotate(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
+/// Rotates by quarter turns from the first of two axes to the second.
+pub(super) fn rotate_quarters(call: &mut Call<'_, '_>) -> Outputs {
+    let x = primary_input(call)?;
     let rank = call.emit.rank(x)?;
-    let dims = call.ints("dims")?;
-    let [a, b] = dims.iter().map(|&axis| call.emit.axis(axis, rank)).collect::<Outcome<Vec<_>>>()?[..] else {
+    let dims = call.int_list("dims")?;
+    let [a, b] = dims.iter().map(|&axis| call.emit.resolve_axis(axis, rank)).collect::<Outcome<Vec<_>>>()?[..] else {
         return malformed("`dims` is no pair");
     };
     let mut order: Vec<usize> = (0..rank).collect();
     order.swap(a, b);
-    let turns = call.int("k", 1)?.rem_euclid(4);
+    let turns = call.int_argument("k", 1)?.rem_euclid(4);
     let flipped = match turns {
-        1 => reversed(call, x, &[b])?,
-        2 => reversed(call, x, &[a, b])?,
-        3 => reversed(call, x, &[a])?,
+        1 => reverse_axes(call, x, &[b])?,
+        2 => reverse_axes(call, x, &[a, b])?,
+        3 => reverse_axes(call, x, &[a])?,
         _ => x,
     };
-    own(if turns % 2 == 1 { call.emit.transpose(flipped, &order)? } else { flipped })
+    own_output(if turns % 2 == 1 { call.emit.transpose(flipped, &order)? } else { flipped })
 }
 
-/// Elements of these axes in reverse order.
-fn reversed(call: &mut Call<'_, '_>, x: ValueId, axes: &[usize]) -> Outcome<ValueId> {
+fn reverse_axes(call: &mut Call<'_, '_>, x: ValueId, axes: &[usize]) -> Outcome<ValueId> {
     let extents = call.emit.extents(x)?;
     let mut axes = axes.to_vec();
     axes.sort_unstable();
@@ -267,46 +269,43 @@ fn reversed(call: &mut Call<'_, '_>, x: ValueId, axes: &[usize]) -> Outcome<Valu
     call.emit.push(Op::Slice(Slice { axes, starts, stops, steps }), &[x])
 }
 
-/// The first axis, or the second, in reverse order.
 pub(super) fn flip_side(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
-    let axis = call.emit.axis(i64::from(call.operator == "fliplr"), call.emit.rank(x)?)?;
-    own(reversed(call, x, &[axis])?)
+    let x = primary_input(call)?;
+    let axis = call.emit.resolve_axis(i64::from(call.operator == "fliplr"), call.emit.rank(x)?)?;
+    own_output(reverse_axes(call, x, &[axis])?)
 }
 
-/// A matrix with ones on its diagonal.
-pub(super) fn eye(call: &mut Call<'_, '_>) -> Outputs {
-    let rows = call.int("n", 0)?;
-    let columns = call.int("m", rows)?;
+pub(super) fn identity_matrix(call: &mut Call<'_, '_>) -> Outputs {
+    let rows = call.int_argument("n", 0)?;
+    let columns = call.int_argument("m", rows)?;
     let dtype = call.result_dtype()?;
     if !(1..=1 << 13).contains(&rows) || !(1..=1 << 13).contains(&columns) {
         return unsupported(format!("a unit matrix of {rows} x {columns}"));
     }
     let emit = &mut *call.emit;
-    let (down, across) = (counting(emit, DType::I64, &[rows, 1])?, counting(emit, DType::I64, &[1, columns])?);
+    let (down, across) =
+        (counting_tensor(emit, DType::I64, &[rows, 1])?, counting_tensor(emit, DType::I64, &[1, columns])?);
     let is_on = emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[down, across])?;
-    own(emit.cast(is_on, dtype)?)
+    own_output(emit.cast(is_on, dtype)?)
 }
 
-/// Every pair of elements of two vectors, multiplied.
-pub(super) fn outer(call: &mut Call<'_, '_>) -> Outputs {
-    let (a, b) = (input(call)?, call.tensor("vec2")?);
+pub(super) fn outer_product(call: &mut Call<'_, '_>) -> Outputs {
+    let (a, b) = (primary_input(call)?, call.tensor_argument("vec2")?);
     let (rows, columns) =
         (call.emit.extents(a)?.iter().product::<i64>(), call.emit.extents(b)?.iter().product::<i64>());
     let (a, b) = (call.emit.reshape(a, &[rows, 1])?, call.emit.reshape(b, &[1, columns])?);
-    push(call, Op::Binary(Binary { function: BinaryOp::Mul }), &[a, b])
+    push_output(call, Op::Binary(Binary { function: BinaryOp::Mul }), &[a, b])
 }
 
-/// All elements as one vector.
 pub(super) fn ravel(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
+    let x = primary_input(call)?;
     let count = call.emit.extents(x)?.iter().product();
-    view(call.emit.reshape(x, &[count])?)
+    view_output(call.emit.reshape(x, &[count])?)
 }
 
-/// Dimensions of extent 1 in front, and behind a matrix, until there are enough.
+/// Adds dimensions of extent 1 in front (and behind a matrix) up to the required rank.
 pub(super) fn at_least(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
+    let x = primary_input(call)?;
     let extents = call.emit.extents(x)?;
     let shape = match (call.operator, &extents[..]) {
         ("atleast_1d", []) => vec![1],
@@ -317,42 +316,41 @@ pub(super) fn at_least(call: &mut Call<'_, '_>) -> Outputs {
         ("atleast_3d", &[rows, columns]) => vec![rows, columns, 1],
         _ => extents,
     };
-    view(call.emit.reshape(x, &shape)?)
+    view_output(call.emit.reshape(x, &shape)?)
 }
 
-/// Repeats each dimension; dimensions that are left out are repeated once.
+/// Repeats each dimension; missing counts are 1.
 pub(super) fn tile(call: &mut Call<'_, '_>) -> Outputs {
-    let mut x = input(call)?;
-    let (mut repeats, extents) = (call.ints("dims")?, call.emit.extents(x)?);
+    let mut x = primary_input(call)?;
+    let (mut repeats, extents) = (call.int_list("dims")?, call.emit.extents(x)?);
     let missing = extents.len().saturating_sub(repeats.len());
     repeats.splice(0..0, vec![1; missing]);
     let added = repeats.len() - extents.len();
     x = call.emit.reshape(x, &[vec![1; added], extents].concat())?;
-    push(call, Op::Tile(Tile { repeats }), &[x])
+    push_output(call, Op::Tile(Tile { repeats }), &[x])
 }
 
-/// Repeats each element of a dimension.
 pub(super) fn repeat_interleave(call: &mut Call<'_, '_>) -> Outputs {
     if !call.arguments.contains_key("self") {
         return repeated_numbers(call);
     }
-    let mut x = input(call)?;
+    let mut x = primary_input(call)?;
     if let Some(super::Argument::Tensor(repeats)) = call.arguments.get("repeats") {
         let numbers = call.emit.known_integers(*repeats, "repeats")?;
-        let places = repeated(&numbers)?;
-        let axis = call.axis(x, "dim", 0)?;
+        let places = repeat_indices(&numbers)?;
+        let axis = call.axis_argument(x, "dim", 0)?;
         let extent = call.emit.extents(x)?.get(axis).copied().unwrap_or(0);
-        if !call.has("dim") || numbers.len() as i64 != extent {
+        if !call.has_argument("dim") || numbers.len() as i64 != extent {
             return unsupported("its repeats are not one for each element of a dimension");
         }
-        let places = call.emit.integers(&places)?;
-        return push(call, Op::Gather(Gather { axis: axis as i64 }), &[x, places]);
+        let places = call.emit.add_integers(&places)?;
+        return push_output(call, Op::Gather(Gather { axis: axis as i64 }), &[x, places]);
     }
-    if !call.has("dim") {
+    if !call.has_argument("dim") {
         let count = call.emit.extents(x)?.iter().product();
         x = call.emit.reshape(x, &[count])?;
     }
-    let (times, axis) = (call.int("repeats", 1)?, call.axis(x, "dim", 0)?);
+    let (times, axis) = (call.int_argument("repeats", 1)?, call.axis_argument(x, "dim", 0)?);
     let mut extents = call.emit.extents(x)?;
     if axis >= extents.len() {
         return malformed("a number has no dimension to repeat");
@@ -363,26 +361,25 @@ pub(super) fn repeat_interleave(call: &mut Call<'_, '_>) -> Outputs {
     let wide = call.emit.push(Op::Expand(Expand { shape: extents.clone() }), &[wide])?;
     extents.remove(axis + 1);
     extents[axis] = extents[axis].saturating_mul(times);
-    own(call.emit.reshape(wide, &extents)?)
+    own_output(call.emit.reshape(wide, &extents)?)
 }
 
-/// Returns the index of the source element of each repeated element.
 fn repeated_numbers(call: &mut Call<'_, '_>) -> Outputs {
-    let numbers = call.emit.known_integers(call.tensor("repeats")?, "repeats")?;
-    let places = repeated(&numbers)?;
-    own(call.emit.integers(&places)?)
+    let numbers = call.emit.known_integers(call.tensor_argument("repeats")?, "repeats")?;
+    let places = repeat_indices(&numbers)?;
+    own_output(call.emit.add_integers(&places)?)
 }
 
-fn repeated(repeats: &[i64]) -> Outcome<Vec<i64>> {
+fn repeat_indices(repeats: &[i64]) -> Outcome<Vec<i64>> {
     let total = repeats.iter().try_fold(0i64, |all, &times| all.checked_add(times).filter(|_| times >= 0));
     numbers_of(&[total.unwrap_or(i64::MAX)])?;
     let numbered = (0..).zip(repeats);
     Ok(numbered.flat_map(|(number, &times)| std::iter::repeat_n(number, times as usize)).collect())
 }
 
-/// Pads of elements of the data itself, from the last dimension on.
+/// Pads with elements of the data, from the last dimension on.
 pub(super) fn border_pad(call: &mut Call<'_, '_>, border: Border) -> Outputs {
-    let (x, given) = (input(call)?, call.ints("padding")?);
+    let (x, given) = (primary_input(call)?, call.int_list("padding")?);
     let rank = call.emit.rank(x)?;
     if given.len() % 2 != 0 || given.len() / 2 > rank || given.iter().any(|&pad| pad < 0) {
         return unsupported(format!("pads {given:?} of {rank} dimensions"));
@@ -392,5 +389,5 @@ pub(super) fn border_pad(call: &mut Call<'_, '_>, border: Border) -> Outputs {
         let axis = rank - 1 - index;
         (pads[axis], pads[rank + axis]) = (pair[0], pair[1]);
     }
-    push(call, Op::BorderPad(BorderPad { border, pads }), &[x])
+    push_output(call, Op::BorderPad(BorderPad { border, pads }), &[x])
 }

@@ -26,13 +26,12 @@ use std::collections::HashMap;
 
 pub(super) use movement::write_range;
 
-/// One output of a rule.
 pub(super) struct Made {
     pub id: ValueId,
     pub window: Memory,
 }
 
-/// Whether an output has memory of its own, or is a window on the memory of the first input.
+/// Whether an output owns its memory, or is a window on the memory of the first input.
 #[derive(Clone, Copy)]
 pub(super) enum Memory {
     Own,
@@ -43,14 +42,13 @@ pub(super) enum Memory {
         stop: i64,
         is_row: bool,
     },
-    /// Some other way, or perhaps.
+    /// Unknown or possible sharing.
     Other,
 }
 
-/// Numbers that a rule writes down, such as indices.
 const MAX_NUMBERS: i64 = 1 << 22;
 
-/// The product of some extents, which bounds how many numbers a rule writes down.
+/// Returns the product of extents, limited to the size of a generated constant.
 fn numbers_of(extents: &[i64]) -> Outcome<i64> {
     let count = extents.iter().try_fold(1i64, |all, &extent| all.checked_mul(extent));
     match count.filter(|count| (0..=MAX_NUMBERS).contains(count)) {
@@ -64,26 +62,24 @@ fn numbers_of(extents: &[i64]) -> Outcome<i64> {
 type Outputs = Outcome<Vec<Made>>;
 pub(super) type Rule = fn(&mut Call<'_, '_>) -> Outputs;
 
-/// One output with memory of its own.
-fn own(id: ValueId) -> Outputs {
+fn own_output(id: ValueId) -> Outputs {
     Ok(vec![Made { id, window: Memory::Own }])
 }
 
 /// One output that may share the memory of the input.
-fn view(id: ValueId) -> Outputs {
+fn view_output(id: ValueId) -> Outputs {
     Ok(vec![Made { id, window: Memory::Other }])
 }
 
-/// Operators that only check or announce something.
+/// Operators that only check or report something.
 pub(super) fn is_dropped(target: &str) -> bool {
     const DROPPED: &[&str] =
         &["aten._assert", "aten.sym_constrain", "aten._functional_assert", "higher_order._assert", "_assert"];
     DROPPED.iter().any(|start| target.starts_with(start))
 }
 
-/// The operator of a target such as `aten.add_.Tensor`, without the mark of those that write to their input. Operators of
-/// other libraries keep the name of the library.
-pub(super) fn operator(target: &str) -> Option<(&str, bool)> {
+/// Splits a target such as `aten.add_.Tensor` into operator and in-place flag. Other libraries' names are kept.
+pub(super) fn split_target(target: &str) -> Option<(&str, bool)> {
     const LIBRARIES: &[&str] = &["torchvision.", "transformers."];
     if target.starts_with("higher_order.") {
         return Some((target, false));
@@ -102,19 +98,19 @@ pub(super) fn operator(target: &str) -> Option<(&str, bool)> {
     })
 }
 
-/// The integer a node computes from shapes; nothing for the nodes that compute tensors.
-pub(super) fn number(target: &str, arguments: &HashMap<&str, Argument>, emit: &Emit<'_>) -> Outcome<Option<i64>> {
+/// Returns the integer that a node computes from shapes, or None for a node that computes tensors.
+pub(super) fn shape_number(target: &str, arguments: &HashMap<&str, Argument>, emit: &Emit<'_>) -> Outcome<Option<i64>> {
     if target.starts_with("aten.sym_size") {
         let (Some(Argument::Tensor(x)), Some(Argument::Int(dim))) = (arguments.get("self"), arguments.get("dim"))
         else {
             return malformed("it has no tensor or no dimension");
         };
-        let axis = emit.axis(*dim, emit.rank(*x)?)?;
+        let axis = emit.resolve_axis(*dim, emit.rank(*x)?)?;
         return Ok(Some(emit.extents(*x)?[axis]));
     }
     if target.starts_with("aten.item.") || target.starts_with("aten._local_scalar_dense.") {
         let Some(Argument::Tensor(x)) = arguments.get("self") else { return malformed("it has no tensor") };
-        return match emit.numbers(*x)?.as_deref() {
+        return match emit.known_numbers(*x)?.as_deref() {
             Some([number]) if number.fract() == 0.0 => Ok(Some(*number as i64)),
             Some([_]) => unsupported("it makes a number of Python that is no integer"),
             _ => unsupported("it makes a number of Python that depends on the data"),
@@ -122,11 +118,11 @@ pub(super) fn number(target: &str, arguments: &HashMap<&str, Argument>, emit: &E
     }
     if target.starts_with("aten.sym_numel") {
         let Some(Argument::Tensor(x)) = arguments.get("self") else { return malformed("it has no tensor") };
-        let count = emit.ty(*x)?.elements().and_then(|count| i64::try_from(count).ok());
+        let count = emit.ty(*x)?.element_count().and_then(|count| i64::try_from(count).ok());
         return Ok(count);
     }
     if let Some(name) = target.strip_prefix("torch.sym_") {
-        return symbolic(name, arguments).map(Some);
+        return symbolic_number(name, arguments).map(Some);
     }
     let Some(name) = target.strip_prefix("_operator.").or(target.strip_prefix("math.")) else { return Ok(None) };
     let operand = |names: [&str; 2]| match names.iter().find_map(|name| arguments.get(name)) {
@@ -160,8 +156,8 @@ pub(super) fn number(target: &str, arguments: &HashMap<&str, Argument>, emit: &E
     }
 }
 
-/// A number of `torch.sym_ite` and its like.
-fn symbolic(name: &str, arguments: &HashMap<&str, Argument>) -> Outcome<i64> {
+/// Evaluates `torch.sym_ite` and similar functions.
+fn symbolic_number(name: &str, arguments: &HashMap<&str, Argument>) -> Outcome<i64> {
     let number = |names: &[&str]| match names.iter().find_map(|name| arguments.get(name)) {
         Some(Argument::Int(number)) => Ok(*number),
         Some(Argument::Bool(flag)) => Ok(i64::from(*flag)),
@@ -178,8 +174,7 @@ fn symbolic(name: &str, arguments: &HashMap<&str, Argument>) -> Outcome<i64> {
     })
 }
 
-/// The rule of an operator.
-pub(super) fn rule(operator: &str) -> Option<Rule> {
+pub(super) fn find_rule(operator: &str) -> Option<Rule> {
     let found = table::RULES.binary_search_by(|(name, _)| name.cmp(&operator)).ok()?;
     Some(table::RULES[found].1)
 }
@@ -190,23 +185,23 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     table::RULES.iter().map(|(name, _)| *name)
 }
 
-/// Whether a target has a rule, computes a number, or has a reason of its own to be refused.
+/// Returns whether a target has a rule, computes a number, or has its own refusal reason.
 pub(super) fn is_known(target: &str) -> bool {
     let has_rule = |target| {
-        operator(target)
-            .is_some_and(|(name, _)| rule(name).is_some() || complex::rule(name).is_some() || reason(name).is_some())
+        split_target(target).is_some_and(|(name, _)| {
+            find_rule(name).is_some() || complex::find_rule(name).is_some() || refusal_reason(name).is_some()
+        })
     };
     is_dropped(target) || is_number(target) || has_rule(target)
 }
 
-/// Whether a node computes a number of Python.
 pub(super) fn is_number(target: &str) -> bool {
     const NUMBERS: &[&str] = &["aten.sym_size", "aten.sym_numel", "aten.item.", "aten._local_scalar_dense."];
     NUMBERS.iter().chain(&["_operator.", "math.", "torch.sym_"]).any(|start| target.starts_with(start))
 }
 
-/// Why an operator can have no rule; nothing for operators that only lack one.
-pub(super) fn reason(operator: &str) -> Option<&'static str> {
+/// Explains why an operator cannot have a rule; None if it only lacks one.
+pub(super) fn refusal_reason(operator: &str) -> Option<&'static str> {
     Some(match operator {
         "nonzero" | "unique" | "masked_select" | "unique2" | "_unique2" | "unique_consecutive" | "unique_dim"
         | "nonzero_numpy" | "argwhere" => "the size of its result depends on the data",
@@ -225,21 +220,21 @@ pub(super) fn reason(operator: &str) -> Option<&'static str> {
     })
 }
 
-/// An operator with one output of its own.
-fn push(call: &mut Call<'_, '_>, op: Op, inputs: &[ValueId]) -> Outputs {
-    own(call.emit.push(op, inputs)?)
+/// Adds an operator whose only output owns its memory.
+fn push_output(call: &mut Call<'_, '_>, op: Op, inputs: &[ValueId]) -> Outputs {
+    own_output(call.emit.push(op, inputs)?)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::operator;
+    use super::split_target;
 
     #[test]
     fn names_of_operators_lose_overload_and_mark() {
-        assert_eq!(operator("aten.add_.Tensor"), Some(("add", true)));
-        assert_eq!(operator("aten.__and__.Tensor"), Some(("and", false)));
-        assert_eq!(operator("aten._softmax.default"), Some(("_softmax", false)));
-        assert_eq!(operator("torchvision.nms.default"), Some(("torchvision.nms", false)));
-        assert_eq!(operator("prims.add.default"), None);
+        assert_eq!(split_target("aten.add_.Tensor"), Some(("add", true)));
+        assert_eq!(split_target("aten.__and__.Tensor"), Some(("and", false)));
+        assert_eq!(split_target("aten._softmax.default"), Some(("_softmax", false)));
+        assert_eq!(split_target("torchvision.nms.default"), Some(("torchvision.nms", false)));
+        assert_eq!(split_target("prims.add.default"), None);
     }
 }

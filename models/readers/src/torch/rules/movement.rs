@@ -1,21 +1,20 @@
 //! The same elements in other places, and windows on other tensors' memory.
 
-use super::{Call, Made, Memory, Outputs, own, push, view};
+use super::{Call, Made, Memory, Outputs, own_output, push_output, view_output};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::compose::{self, DepthOrder};
 use models::graph::ValueId;
 use models::operators::{Border, BorderPad, Expand, Op, Slice, Tile, Trilu};
 use models::types::DType;
 
-/// Parts of one tensor.
 const MAX_PARTS: usize = 1 << 12;
 
-pub(super) fn input(call: &Call<'_, '_>) -> Outcome<ValueId> {
-    call.tensor(if call.arguments.contains_key("input") { "input" } else { "self" })
+pub(super) fn primary_input(call: &Call<'_, '_>) -> Outcome<ValueId> {
+    call.tensor_argument(if call.arguments.contains_key("input") { "input" } else { "self" })
 }
 
-/// A shape with at most one extent left to be deduced.
-fn shaped(call: &mut Call<'_, '_>, x: ValueId, shape: &[i64]) -> Outcome<ValueId> {
+/// Reshapes; one extent may be -1.
+fn infer_shape(call: &mut Call<'_, '_>, x: ValueId, shape: &[i64]) -> Outcome<ValueId> {
     let all: i64 = call.emit.extents(x)?.iter().product();
     let known = shape.iter().filter(|&&extent| extent >= 0).try_fold(1i64, |all, &extent| all.checked_mul(extent));
     let mut shape = shape.to_vec();
@@ -27,103 +26,106 @@ fn shaped(call: &mut Call<'_, '_>, x: ValueId, shape: &[i64]) -> Outcome<ValueId
         _ => return malformed(format!("{shape:?} is no shape for {all} elements")),
     }
     if shape.contains(&0) {
-        return nothing(call.emit, x, &shape);
+        return empty_like(call.emit, x, &shape);
     }
     call.emit.reshape(x, &shape)
 }
 
-/// A tensor without elements, of the type of another one.
-fn nothing(emit: &mut Emit<'_>, x: ValueId, shape: &[i64]) -> Outcome<ValueId> {
-    emit.filled(emit.dtype(x)?, shape, 0.0)
+fn empty_like(emit: &mut Emit<'_>, x: ValueId, shape: &[i64]) -> Outcome<ValueId> {
+    emit.add_filled(emit.dtype(x)?, shape, 0.0)
 }
 
-/// Elements `start` to `stop` of one dimension, of which there may be none.
-fn range(emit: &mut Emit<'_>, x: ValueId, axis: usize, [start, stop]: [i64; 2]) -> Outcome<ValueId> {
+/// Elements `start` to `stop` of one dimension; the range may be empty.
+fn slice_range(emit: &mut Emit<'_>, x: ValueId, axis: usize, [start, stop]: [i64; 2]) -> Outcome<ValueId> {
     if start < stop {
         return emit.slice(x, axis, start, stop);
     }
     let mut shape = emit.extents(x)?;
     let Some(extent) = shape.get_mut(axis) else { return malformed("a number has no dimension to cut") };
     *extent = 0;
-    nothing(emit, x, &shape)
+    empty_like(emit, x, &shape)
 }
 
 pub(super) fn view_as(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
-    let shape = if call.arguments.contains_key("shape") { call.ints("shape")? } else { call.ints("size")? };
-    view(shaped(call, x, &shape)?)
+    let x = primary_input(call)?;
+    let shape = if call.arguments.contains_key("shape") { call.int_list("shape")? } else { call.int_list("size")? };
+    view_output(infer_shape(call, x, &shape)?)
 }
 
 pub(super) fn reshape_as(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, other) = (input(call)?, call.tensor("other")?);
+    let (x, other) = (primary_input(call)?, call.tensor_argument("other")?);
     let shape = call.emit.extents(other)?;
-    view(shaped(call, x, &shape)?)
+    view_output(infer_shape(call, x, &shape)?)
 }
 
 pub(super) fn flatten(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
-    let (first, last) = (call.axis(x, "start_dim", 0)?, call.axis(x, "end_dim", -1)?);
+    let x = primary_input(call)?;
+    let (first, last) = (call.axis_argument(x, "start_dim", 0)?, call.axis_argument(x, "end_dim", -1)?);
     let extents = call.emit.extents(x)?;
     if extents.is_empty() {
-        return view(call.emit.reshape(x, &[1])?);
+        return view_output(call.emit.reshape(x, &[1])?);
     }
     if first > last {
         return malformed(format!("`start_dim` {first} is after `end_dim` {last}"));
     }
     let middle = extents[first..=last].iter().product();
     let shape = [&extents[..first], &[middle], &extents[last + 1..]].concat();
-    view(call.emit.reshape(x, &shape)?)
+    view_output(call.emit.reshape(x, &shape)?)
 }
 
 pub(super) fn unflatten(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
-    let axis = call.axis(x, "dim", 0)?;
-    let (extents, sizes) = (call.emit.extents(x)?, call.ints("sizes")?);
+    let x = primary_input(call)?;
+    let axis = call.axis_argument(x, "dim", 0)?;
+    let (extents, sizes) = (call.emit.extents(x)?, call.int_list("sizes")?);
     let shape = [&extents[..axis], &sizes, &extents[axis + 1..]].concat();
-    view(shaped(call, x, &shape)?)
+    view_output(infer_shape(call, x, &shape)?)
 }
 
 pub(super) fn squeeze(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
-    let (extents, axes) = (call.emit.extents(x)?, call.axes(x, "dim")?);
+    let x = primary_input(call)?;
+    let (extents, axes) = (call.emit.extents(x)?, call.axis_list(x, "dim")?);
     let stays = |(axis, extent): &(usize, &i64)| **extent != 1 || !axes.contains(&(*axis as i64));
     let shape: Vec<i64> = extents.iter().enumerate().filter(stays).map(|(_, extent)| *extent).collect();
-    view(call.emit.reshape(x, &shape)?)
+    view_output(call.emit.reshape(x, &shape)?)
 }
 
 pub(super) fn unsqueeze(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
+    let x = primary_input(call)?;
     let mut shape = call.emit.extents(x)?;
-    let axis = call.emit.axis(call.int("dim", 0)?, shape.len() + 1)?;
+    let axis = call.emit.resolve_axis(call.int_argument("dim", 0)?, shape.len() + 1)?;
     shape.insert(axis, 1);
-    view(call.emit.reshape(x, &shape)?)
+    view_output(call.emit.reshape(x, &shape)?)
 }
 
 pub(super) fn permute(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
+    let x = primary_input(call)?;
     let rank = call.emit.rank(x)?;
-    let order = call.ints("dims")?.into_iter().map(|axis| call.emit.axis(axis, rank)).collect::<Outcome<Vec<_>>>()?;
-    view(call.emit.transpose(x, &order)?)
+    let order = call
+        .int_list("dims")?
+        .into_iter()
+        .map(|axis| call.emit.resolve_axis(axis, rank))
+        .collect::<Outcome<Vec<_>>>()?;
+    view_output(call.emit.transpose(x, &order)?)
 }
 
 pub(super) fn transpose(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
-    let (a, b) = (call.axis(x, "dim0", 0)?, call.axis(x, "dim1", 1)?);
+    let x = primary_input(call)?;
+    let (a, b) = (call.axis_argument(x, "dim0", 0)?, call.axis_argument(x, "dim1", 1)?);
     let mut order: Vec<usize> = (0..call.emit.rank(x)?).collect();
     order.swap(a, b);
-    view(call.emit.transpose(x, &order)?)
+    view_output(call.emit.transpose(x, &order)?)
 }
 
 pub(super) fn transpose_all(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
+    let x = primary_input(call)?;
     let order: Vec<usize> = (0..call.emit.rank(x)?).rev().collect();
-    view(call.emit.transpose(x, &order)?)
+    view_output(call.emit.transpose(x, &order)?)
 }
 
-/// An extent of -1 stays as it is.
+/// An extent of -1 stays unchanged.
 pub(super) fn expand(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
-    let (mut shape, extents) = (call.ints("size")?, call.emit.extents(x)?);
+    let x = primary_input(call)?;
+    let (mut shape, extents) = (call.int_list("size")?, call.emit.extents(x)?);
     let Some(added) = shape.len().checked_sub(extents.len()) else {
         return malformed(format!("{shape:?} has fewer dimensions than the data"));
     };
@@ -133,98 +135,100 @@ pub(super) fn expand(call: &mut Call<'_, '_>) -> Outputs {
             None => return malformed("a new dimension has no extent"),
         }
     }
-    expanded(call, x, &shape)
+    expand_to(call, x, &shape)
 }
 
 pub(super) fn expand_as(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, other) = (input(call)?, call.tensor("other")?);
+    let (x, other) = (primary_input(call)?, call.tensor_argument("other")?);
     let shape = call.emit.extents(other)?;
-    expanded(call, x, &shape)
+    expand_to(call, x, &shape)
 }
 
-fn expanded(call: &mut Call<'_, '_>, x: ValueId, shape: &[i64]) -> Outputs {
+fn expand_to(call: &mut Call<'_, '_>, x: ValueId, shape: &[i64]) -> Outputs {
     let extents = call.emit.extents(x)?;
     if extents == shape {
-        return view(x);
+        return view_output(x);
     }
     // New dimensions of extent 1 need no copies.
     let added = shape.len().saturating_sub(extents.len());
     if shape[..added].iter().all(|&extent| extent == 1) && shape[added..] == extents {
-        return view(call.emit.reshape(x, shape)?);
+        return view_output(call.emit.reshape(x, shape)?);
     }
-    view(call.emit.push(Op::Expand(Expand { shape: shape.to_vec() }), &[x])?)
+    view_output(call.emit.push(Op::Expand(Expand { shape: shape.to_vec() }), &[x])?)
 }
 
 pub(super) fn repeat(call: &mut Call<'_, '_>) -> Outputs {
-    let mut x = input(call)?;
-    let (repeats, extents) = (call.ints("repeats")?, call.emit.extents(x)?);
+    let mut x = primary_input(call)?;
+    let (repeats, extents) = (call.int_list("repeats")?, call.emit.extents(x)?);
     let Some(added) = repeats.len().checked_sub(extents.len()) else {
         return malformed(format!("{repeats:?} has fewer dimensions than the data"));
     };
     x = call.emit.reshape(x, &[vec![1; added], extents].concat())?;
-    push(call, Op::Tile(Tile { repeats }), &[x])
+    push_output(call, Op::Tile(Tile { repeats }), &[x])
 }
 
 pub(super) fn cat(call: &mut Call<'_, '_>) -> Outputs {
     let dtype = call.result_dtype()?;
     let mut parts = Vec::new();
-    for id in call.tensors("tensors")? {
+    for id in call.tensor_list("tensors")? {
         // Nothing may be joined with anything.
-        if call.emit.ty(id)?.elements() != Some(0) {
+        if call.emit.ty(id)?.element_count() != Some(0) {
             parts.push(call.emit.cast(id, dtype)?);
         }
     }
     let Some(&first) = parts.first() else {
         let Some(Some(ty)) = call.stated.first() else { return malformed("there is nothing to join") };
         let extents = ty.extents().unwrap_or_default();
-        return own(call.emit.filled(dtype, &extents, 0.0)?);
+        return own_output(call.emit.add_filled(dtype, &extents, 0.0)?);
     };
-    let axis = call.axis(first, "dim", 0)?;
-    own(call.emit.concat(&parts, axis)?)
+    let axis = call.axis_argument(first, "dim", 0)?;
+    own_output(call.emit.concat_parts(&parts, axis)?)
 }
 
 pub(super) fn stack(call: &mut Call<'_, '_>) -> Outputs {
-    let tensors = call.tensors("tensors")?;
+    let tensors = call.tensor_list("tensors")?;
     let Some(&first) = tensors.first() else { return malformed("there is nothing to join") };
     let mut shape = call.emit.extents(first)?;
-    let axis = call.emit.axis(call.int("dim", 0)?, shape.len() + 1)?;
+    let axis = call.emit.resolve_axis(call.int_argument("dim", 0)?, shape.len() + 1)?;
     shape.insert(axis, 1);
     let parts = tensors.into_iter().map(|id| call.emit.reshape(id, &shape)).collect::<Outcome<Vec<_>>>()?;
-    own(call.emit.concat(&parts, axis)?)
+    own_output(call.emit.concat_parts(&parts, axis)?)
 }
 
-/// A place in a dimension: negative ones count from the end, and those beyond it are the end.
-pub(super) fn place(at: i64, extent: i64) -> i64 {
+/// Resolves a position: negative ones count from the end, larger ones are clamped to it.
+pub(super) fn clamp_position(at: i64, extent: i64) -> i64 {
     if at < 0 { at.saturating_add(extent).max(0) } else { at.min(extent) }
 }
 
 pub(super) fn slice(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
-    let axis = call.axis(x, "dim", 0)?;
-    let extent = call.extent(x, axis)?;
-    let (start, stop) = (place(call.int("start", 0)?, extent), place(call.int("end", i64::MAX)?, extent));
-    let step = call.int("step", 1)?;
+    let x = primary_input(call)?;
+    let axis = call.axis_argument(x, "dim", 0)?;
+    let extent = call.axis_extent(x, axis)?;
+    let (start, stop) = (
+        clamp_position(call.int_argument("start", 0)?, extent),
+        clamp_position(call.int_argument("end", i64::MAX)?, extent),
+    );
+    let step = call.int_argument("step", 1)?;
     if step == 1 || start >= stop {
         let stop = stop.max(start);
-        let id = range(call.emit, x, axis, [start, stop])?;
+        let id = slice_range(call.emit, x, axis, [start, stop])?;
         return Ok(vec![Made { id, window: Memory::Range { axis, start, stop, is_row: false } }]);
     }
     let op = Op::Slice(Slice { axes: vec![axis as i64], starts: vec![start], stops: vec![stop], steps: vec![step] });
-    view(call.emit.push(op, &[x])?)
+    view_output(call.emit.push(op, &[x])?)
 }
 
 pub(super) fn narrow(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
-    let axis = call.axis(x, "dim", 0)?;
-    let extent = call.extent(x, axis)?;
-    let start = place(call.int("start", 0)?, extent);
-    let stop = start.saturating_add(call.int("length", 1)?);
-    let id = range(call.emit, x, axis, [start, stop])?;
+    let x = primary_input(call)?;
+    let axis = call.axis_argument(x, "dim", 0)?;
+    let extent = call.axis_extent(x, axis)?;
+    let start = clamp_position(call.int_argument("start", 0)?, extent);
+    let stop = start.saturating_add(call.int_argument("length", 1)?);
+    let id = slice_range(call.emit, x, axis, [start, stop])?;
     Ok(vec![Made { id, window: Memory::Range { axis, start, stop, is_row: false } }])
 }
 
-/// One row of a dimension, which is dropped.
-fn row(emit: &mut Emit<'_>, x: ValueId, axis: usize, at: i64) -> Outcome<ValueId> {
+fn take_row(emit: &mut Emit<'_>, x: ValueId, axis: usize, at: i64) -> Outcome<ValueId> {
     let mut shape = emit.extents(x)?;
     shape.remove(axis);
     let cut = emit.slice(x, axis, at, at + 1)?;
@@ -232,20 +236,20 @@ fn row(emit: &mut Emit<'_>, x: ValueId, axis: usize, at: i64) -> Outcome<ValueId
 }
 
 pub(super) fn select(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
-    let axis = call.axis(x, "dim", 0)?;
+    let x = primary_input(call)?;
+    let axis = call.axis_argument(x, "dim", 0)?;
     let extent = call.emit.extents(x)?.get(axis).copied().unwrap_or(0);
-    let at = call.int("index", 0)?;
+    let at = call.int_argument("index", 0)?;
     let start = if at < 0 { at.saturating_add(extent) } else { at };
     if !(0..extent).contains(&start) {
         return malformed(format!("`index` {at} is outside of {extent} rows"));
     }
-    let id = row(call.emit, x, axis, start)?;
+    let id = take_row(call.emit, x, axis, start)?;
     Ok(vec![Made { id, window: Memory::Range { axis, start, stop: start + 1, is_row: true } }])
 }
 
-/// Parts of a dimension as windows on it.
-pub(super) fn pieces(call: &mut Call<'_, '_>, x: ValueId, axis: usize, sizes: &[i64]) -> Outputs {
+/// Splits a dimension into windows on it.
+pub(super) fn split_windows(call: &mut Call<'_, '_>, x: ValueId, axis: usize, sizes: &[i64]) -> Outputs {
     if sizes.len() > MAX_PARTS {
         return unsupported(format!("{} parts are too many", sizes.len()));
     }
@@ -253,55 +257,54 @@ pub(super) fn pieces(call: &mut Call<'_, '_>, x: ValueId, axis: usize, sizes: &[
     let mut made = Vec::new();
     for &size in sizes {
         let stop = start.saturating_add(size);
-        let id = range(call.emit, x, axis, [start, stop])?;
+        let id = slice_range(call.emit, x, axis, [start, stop])?;
         made.push(Made { id, window: Memory::Range { axis, start, stop, is_row: false } });
         start = stop;
     }
     Ok(made)
 }
 
-/// Sizes of parts, the last of which may be smaller.
-fn even(extent: i64, size: i64) -> Vec<i64> {
+/// Returns the sizes of equal parts; the last may be smaller.
+fn part_sizes(extent: i64, size: i64) -> Vec<i64> {
     let size = size.clamp(1, extent.max(1));
     (0..(extent + size - 1) / size).map(|part| size.min(extent - part * size)).collect()
 }
 
 pub(super) fn split(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
-    let axis = call.axis(x, "dim", 0)?;
-    let extent = call.extent(x, axis)?;
+    let x = primary_input(call)?;
+    let axis = call.axis_argument(x, "dim", 0)?;
+    let extent = call.axis_extent(x, axis)?;
     let sizes = match call.optional_int("split_size") {
-        Ok(Some(size)) => even(extent, size),
-        _ if call.arguments.contains_key("split_sizes") => call.ints("split_sizes")?,
-        _ => call.ints("split_size")?,
+        Ok(Some(size)) => part_sizes(extent, size),
+        _ if call.arguments.contains_key("split_sizes") => call.int_list("split_sizes")?,
+        _ => call.int_list("split_size")?,
     };
-    pieces(call, x, axis, &sizes)
+    split_windows(call, x, axis, &sizes)
 }
 
 pub(super) fn chunk(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
-    let axis = call.axis(x, "dim", 0)?;
-    let extent = call.extent(x, axis)?;
-    let count = call.int("chunks", 1)?.clamp(1, extent.max(1));
-    pieces(call, x, axis, &even(extent, (extent + count - 1) / count))
+    let x = primary_input(call)?;
+    let axis = call.axis_argument(x, "dim", 0)?;
+    let extent = call.axis_extent(x, axis)?;
+    let count = call.int_argument("chunks", 1)?.clamp(1, extent.max(1));
+    split_windows(call, x, axis, &part_sizes(extent, (extent + count - 1) / count))
 }
 
 pub(super) fn unbind(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
-    let axis = call.axis(x, "dim", 0)?;
-    let extent = call.extent(x, axis)?;
+    let x = primary_input(call)?;
+    let axis = call.axis_argument(x, "dim", 0)?;
+    let extent = call.axis_extent(x, axis)?;
     if extent > MAX_PARTS as i64 {
         return unsupported(format!("{extent} parts are too many"));
     }
     let mut made = Vec::new();
     for start in 0..extent {
-        let id = row(call.emit, x, axis, start)?;
+        let id = take_row(call.emit, x, axis, start)?;
         made.push(Made { id, window: Memory::Range { axis, start, stop: start + 1, is_row: true } });
     }
     Ok(made)
 }
 
-/// The tensor with one of its ranges replaced.
 pub(in crate::torch) fn write_range(
     emit: &mut Emit<'_>,
     whole: ValueId,
@@ -325,38 +328,41 @@ pub(in crate::torch) fn write_range(
     if stop < extents[axis] {
         parts.push(emit.slice(whole, axis, stop, extents[axis])?);
     }
-    emit.concat(&parts, axis)
+    emit.concat_parts(&parts, axis)
 }
 
 pub(super) fn slice_scatter(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, part) = (input(call)?, call.tensor("src")?);
+    let (x, part) = (primary_input(call)?, call.tensor_argument("src")?);
     call.expect_int("step", 1)?;
-    let axis = call.axis(x, "dim", 0)?;
-    let extent = call.extent(x, axis)?;
-    let (start, stop) = (place(call.int("start", 0)?, extent), place(call.int("end", i64::MAX)?, extent));
-    own(write_range(call.emit, x, part, axis, [start, stop], false)?)
+    let axis = call.axis_argument(x, "dim", 0)?;
+    let extent = call.axis_extent(x, axis)?;
+    let (start, stop) = (
+        clamp_position(call.int_argument("start", 0)?, extent),
+        clamp_position(call.int_argument("end", i64::MAX)?, extent),
+    );
+    own_output(write_range(call.emit, x, part, axis, [start, stop], false)?)
 }
 
 pub(super) fn select_scatter(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, part) = (input(call)?, call.tensor("src")?);
-    let axis = call.axis(x, "dim", 0)?;
-    let extent = call.extent(x, axis)?;
-    let start = place(call.int("index", 0)?, extent);
-    own(write_range(call.emit, x, part, axis, [start, start + 1], true)?)
+    let (x, part) = (primary_input(call)?, call.tensor_argument("src")?);
+    let axis = call.axis_argument(x, "dim", 0)?;
+    let extent = call.axis_extent(x, axis)?;
+    let start = clamp_position(call.int_argument("index", 0)?, extent);
+    own_output(write_range(call.emit, x, part, axis, [start, start + 1], true)?)
 }
 
 pub(super) fn flip(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
-    let axes = call.axes(x, "dims")?;
+    let x = primary_input(call)?;
+    let axes = call.axis_list(x, "dims")?;
     let extents = call.emit.extents(x)?;
     let starts = axes.iter().map(|&axis| extents[axis as usize] - 1).collect();
     let (stops, steps) = (vec![-1; axes.len()], vec![-1; axes.len()]);
-    push(call, Op::Slice(Slice { axes, starts, stops, steps }), &[x])
+    push_output(call, Op::Slice(Slice { axes, starts, stops, steps }), &[x])
 }
 
 pub(super) fn roll(call: &mut Call<'_, '_>) -> Outputs {
-    let mut x = input(call)?;
-    let (shifts, mut dims) = (call.ints("shifts")?, call.ints("dims")?);
+    let mut x = primary_input(call)?;
+    let (shifts, mut dims) = (call.int_list("shifts")?, call.int_list("dims")?);
     let extents = call.emit.extents(x)?;
     let is_flat = dims.is_empty() && shifts.len() == 1;
     if is_flat {
@@ -368,21 +374,21 @@ pub(super) fn roll(call: &mut Call<'_, '_>) -> Outputs {
         return malformed(format!("{} shifts do not fit {} dimensions", shifts.len(), dims.len()));
     }
     for (shift, dim) in shifts.into_iter().zip(dims) {
-        let axis = call.emit.axis(dim, call.emit.rank(x)?)?;
-        let extent = call.extent(x, axis)?;
+        let axis = call.emit.resolve_axis(dim, call.emit.rank(x)?)?;
+        let extent = call.axis_extent(x, axis)?;
         let cut = extent - shift.rem_euclid(extent.max(1));
         if cut != extent {
             let (last, first) = (call.emit.slice(x, axis, cut, extent)?, call.emit.slice(x, axis, 0, cut)?);
-            x = call.emit.concat(&[last, first], axis)?;
+            x = call.emit.concat_parts(&[last, first], axis)?;
         }
     }
-    own(if is_flat { call.emit.reshape(x, &extents)? } else { x })
+    own_output(if is_flat { call.emit.reshape(x, &extents)? } else { x })
 }
 
-/// Pads stand in pairs from the last dimension on; negative ones cut.
+/// Pads are pairs from the last dimension on; negative ones crop.
 pub(super) fn pad(call: &mut Call<'_, '_>) -> Outputs {
-    let mut x = input(call)?;
-    let given = call.ints("pad")?;
+    let mut x = primary_input(call)?;
+    let given = call.int_list("pad")?;
     let rank = call.emit.rank(x)?;
     if given.len() % 2 != 0 || given.len() / 2 > rank {
         return malformed(format!("{} pads do not fit {rank} dimensions", given.len()));
@@ -390,47 +396,46 @@ pub(super) fn pad(call: &mut Call<'_, '_>) -> Outputs {
     let mut pads = vec![0; 2 * rank];
     for (index, pair) in given.chunks(2).enumerate() {
         let axis = rank - 1 - index;
-        let extent = call.extent(x, axis)?;
+        let extent = call.axis_extent(x, axis)?;
         let cut = |pad: i64| pad.saturating_neg().max(0);
         x = call.emit.slice(x, axis, cut(pair[0]), extent.saturating_sub(cut(pair[1])))?;
         (pads[axis], pads[rank + axis]) = (pair[0].max(0), pair[1].max(0));
     }
-    let border = match call.text("mode", "constant")?.as_str() {
+    let border = match call.text_argument("mode", "constant")?.as_str() {
         "constant" => {
-            let value = call.float("value", 0.0)?;
-            return own(call.emit.pad(x, &pads, value)?);
+            let value = call.float_argument("value", 0.0)?;
+            return own_output(call.emit.pad(x, &pads, value)?);
         }
         "reflect" => Border::Reflect,
         "replicate" => Border::Edge,
         "circular" => Border::Wrap,
         other => return unsupported(format!("`mode` is `{other}`")),
     };
-    push(call, Op::BorderPad(BorderPad { border, pads }), &[x])
+    push_output(call, Op::BorderPad(BorderPad { border, pads }), &[x])
 }
 
-/// Flags have no triangle of their own.
 pub(super) fn triangle(call: &mut Call<'_, '_>, upper: bool) -> Outputs {
-    let x = input(call)?;
-    let diagonal = call.int("diagonal", 0)?;
+    let x = primary_input(call)?;
+    let diagonal = call.int_argument("diagonal", 0)?;
     let dtype = call.emit.dtype(x)?;
     let numbers = if dtype == DType::Bool { call.emit.cast(x, DType::U8)? } else { x };
     let cut = call.emit.push(Op::Trilu(Trilu { upper, diagonal }), &[numbers])?;
-    own(call.emit.cast(cut, dtype)?)
+    own_output(call.emit.cast(cut, dtype)?)
 }
 
 pub(super) fn pixel_shuffle(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, block) = (input(call)?, call.int("upscale_factor", 1)?);
-    own(compose::depth_to_space(&mut call.emit.builder, x, block, DepthOrder::ChannelFirst)?)
+    let (x, block) = (primary_input(call)?, call.int_argument("upscale_factor", 1)?);
+    own_output(compose::depth_to_space(&mut call.emit.builder, x, block, DepthOrder::ChannelFirst)?)
 }
 
-/// The channel stands outside of the place in a block, unlike in `space_to_depth`.
+/// Channels come before block positions, unlike in `space_to_depth`.
 pub(super) fn pixel_unshuffle(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, block) = (input(call)?, call.int("downscale_factor", 1)?);
+    let (x, block) = (primary_input(call)?, call.int_argument("downscale_factor", 1)?);
     let [n, c, h, w] = call.emit.extents(x)?[..] else { return unsupported("the data has no 4 dimensions") };
     if block < 1 || h % block != 0 || w % block != 0 {
         return malformed(format!("blocks of {block} do not divide {h} x {w}"));
     }
     let cut = call.emit.reshape(x, &[n, c, h / block, block, w / block, block])?;
     let turned = call.emit.transpose(cut, &[0, 1, 3, 5, 2, 4])?;
-    own(call.emit.reshape(turned, &[n, c * block * block, h / block, w / block])?)
+    own_output(call.emit.reshape(turned, &[n, c * block * block, h / block, w / block])?)
 }

@@ -1,6 +1,6 @@
 //! Normalisations and softmax. Scales and shifts that a file leaves out are ones and zeros.
 
-use super::{Call, Made, Memory, Outputs, own, push};
+use super::{Call, Made, Memory, Outputs, own_output, push_output};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{
@@ -8,46 +8,46 @@ use models::operators::{
     UnaryOp, Where,
 };
 
-/// A vector that may be left out.
-fn vector(call: &mut Call<'_, '_>, name: &str, x: ValueId, extents: &[i64], default: f64) -> Outcome<ValueId> {
+/// Returns a vector, or a constant one if omitted.
+fn optional_vector(call: &mut Call<'_, '_>, name: &str, x: ValueId, extents: &[i64], default: f64) -> Outcome<ValueId> {
     let dtype = call.emit.dtype(x)?;
     match call.optional_tensor(name)? {
         Some(id) => {
             let id = call.emit.cast(id, dtype)?;
             call.emit.reshape(id, extents)
         }
-        None => call.emit.filled(dtype, extents, default),
+        None => call.emit.add_filled(dtype, extents, default),
     }
 }
 
-fn input(call: &Call<'_, '_>) -> Outcome<ValueId> {
-    call.tensor(if call.arguments.contains_key("input") { "input" } else { "self" })
+fn primary_input(call: &Call<'_, '_>) -> Outcome<ValueId> {
+    call.tensor_argument(if call.arguments.contains_key("input") { "input" } else { "self" })
 }
 
 pub(super) fn batch_norm(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
+    let x = primary_input(call)?;
     let Some(&channels) = call.emit.extents(x)?.get(1) else { return malformed("the data needs 2 dimensions") };
-    let is_training = call.flag("training", call.operator == "_native_batch_norm_legit_functional")?;
-    let has_statistics = call.has("running_mean") && call.has("running_var");
+    let is_training = call.flag_argument("training", call.operator == "_native_batch_norm_legit_functional")?;
+    let has_statistics = call.has_argument("running_mean") && call.has_argument("running_var");
     // Standardised weights are normalised by their own statistics at inference, too.
-    if is_training && has_statistics && call.emit.builder.data(x).is_none() {
+    if is_training && has_statistics && call.emit.builder.constant_data(x).is_none() {
         return unsupported("it is in training; export the model after `eval()`");
     }
-    let epsilon = call.float("eps", 1e-5)?;
+    let epsilon = call.float_argument("eps", 1e-5)?;
     if is_training || !has_statistics {
-        return own(normalised_by_batch(call, x, channels, epsilon)?);
+        return own_output(normalised_by_batch(call, x, channels, epsilon)?);
     }
     let mut inputs = vec![x];
     for (name, default) in [("weight", 1.0), ("bias", 0.0), ("running_mean", 0.0), ("running_var", 1.0)] {
-        inputs.push(vector(call, name, x, &[channels], default)?);
+        inputs.push(optional_vector(call, name, x, &[channels], default)?);
     }
-    push(call, Op::BatchNorm(BatchNorm { epsilon }), &inputs)
+    push_output(call, Op::BatchNorm(BatchNorm { epsilon }), &inputs)
 }
 
-/// Normalises each channel by mean and variance of the data itself.
 fn normalised_by_batch(call: &mut Call<'_, '_>, x: ValueId, channels: i64, epsilon: f64) -> Outcome<ValueId> {
     let rank = call.emit.rank(x)?;
-    let (scale, shift) = (vector(call, "weight", x, &[channels], 1.0)?, vector(call, "bias", x, &[channels], 0.0)?);
+    let (scale, shift) =
+        (optional_vector(call, "weight", x, &[channels], 1.0)?, optional_vector(call, "bias", x, &[channels], 0.0)?);
     if call.emit.extents(x)?[0] == 1 && rank > 2 {
         return call.emit.push(Op::GroupNorm(GroupNorm { groups: channels, epsilon }), &[x, scale, shift]);
     }
@@ -64,9 +64,9 @@ fn normalised_by_batch(call: &mut Call<'_, '_>, x: ValueId, channels: i64, epsil
     emit.push(Op::ScaleShift(ScaleShift { axis: 1 }), &[y, scale, shift])
 }
 
-/// The extents of the last dimensions, over which is normalised, and the first of them.
+/// Returns the normalised trailing extents, and the first normalised axis.
 fn last_dimensions(call: &Call<'_, '_>, x: ValueId) -> Outcome<(Vec<i64>, i64)> {
-    let (shape, extents) = (call.ints("normalized_shape")?, call.emit.extents(x)?);
+    let (shape, extents) = (call.int_list("normalized_shape")?, call.emit.extents(x)?);
     if shape.is_empty() || !extents.ends_with(&shape) {
         return malformed(format!("`normalized_shape` {shape:?} is not the end of {extents:?}"));
     }
@@ -74,67 +74,74 @@ fn last_dimensions(call: &Call<'_, '_>, x: ValueId) -> Outcome<(Vec<i64>, i64)> 
 }
 
 pub(super) fn layer_norm(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
+    let x = primary_input(call)?;
     let (shape, axis) = last_dimensions(call, x)?;
-    let (scale, shift) = (vector(call, "weight", x, &shape, 1.0)?, vector(call, "bias", x, &shape, 0.0)?);
-    let epsilon = call.float("eps", 1e-5)?;
-    push(call, Op::LayerNorm(LayerNorm { axis, epsilon }), &[x, scale, shift])
+    let (scale, shift) =
+        (optional_vector(call, "weight", x, &shape, 1.0)?, optional_vector(call, "bias", x, &shape, 0.0)?);
+    let epsilon = call.float_argument("eps", 1e-5)?;
+    push_output(call, Op::LayerNorm(LayerNorm { axis, epsilon }), &[x, scale, shift])
 }
 
 pub(super) fn rms_norm(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
+    let x = primary_input(call)?;
     let (shape, axis) = last_dimensions(call, x)?;
-    let scale = vector(call, "weight", x, &shape, 1.0)?;
+    let scale = optional_vector(call, "weight", x, &shape, 1.0)?;
     // Without one it is the smallest step of the type.
-    let epsilon = call.float("eps", f64::from(f32::EPSILON))?;
-    push(call, Op::RmsNorm(RmsNorm { axis, epsilon }), &[x, scale])
+    let epsilon = call.float_argument("eps", f64::from(f32::EPSILON))?;
+    push_output(call, Op::RmsNorm(RmsNorm { axis, epsilon }), &[x, scale])
 }
 
 pub(super) fn group_norm(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
+    let x = primary_input(call)?;
     let Some(&channels) = call.emit.extents(x)?.get(1) else { return malformed("the data needs 2 dimensions") };
-    let groups = if call.operator == "native_group_norm" { call.int("group", 1)? } else { call.int("num_groups", 1)? };
-    let (scale, shift) = (vector(call, "weight", x, &[channels], 1.0)?, vector(call, "bias", x, &[channels], 0.0)?);
-    let epsilon = call.float("eps", 1e-5)?;
-    push(call, Op::GroupNorm(GroupNorm { groups, epsilon }), &[x, scale, shift])
+    let groups = if call.operator == "native_group_norm" {
+        call.int_argument("group", 1)?
+    } else {
+        call.int_argument("num_groups", 1)?
+    };
+    let (scale, shift) =
+        (optional_vector(call, "weight", x, &[channels], 1.0)?, optional_vector(call, "bias", x, &[channels], 0.0)?);
+    let epsilon = call.float_argument("eps", 1e-5)?;
+    push_output(call, Op::GroupNorm(GroupNorm { groups, epsilon }), &[x, scale, shift])
 }
 
 pub(super) fn instance_norm(call: &mut Call<'_, '_>) -> Outputs {
-    if call.has("running_mean") && !call.flag("use_input_stats", true)? {
+    if call.has_argument("running_mean") && !call.flag_argument("use_input_stats", true)? {
         return batch_norm(call);
     }
-    let x = input(call)?;
+    let x = primary_input(call)?;
     let Some(&channels) = call.emit.extents(x)?.get(1) else { return malformed("the data needs 2 dimensions") };
-    let (scale, shift) = (vector(call, "weight", x, &[channels], 1.0)?, vector(call, "bias", x, &[channels], 0.0)?);
-    let epsilon = call.float("eps", 1e-5)?;
-    push(call, Op::GroupNorm(GroupNorm { groups: channels, epsilon }), &[x, scale, shift])
+    let (scale, shift) =
+        (optional_vector(call, "weight", x, &[channels], 1.0)?, optional_vector(call, "bias", x, &[channels], 0.0)?);
+    let epsilon = call.float_argument("eps", 1e-5)?;
+    push_output(call, Op::GroupNorm(GroupNorm { groups: channels, epsilon }), &[x, scale, shift])
 }
 
 pub(super) fn softmax(call: &mut Call<'_, '_>, log: bool) -> Outputs {
-    let x = input(call)?;
+    let x = primary_input(call)?;
     let dtype = call.result_dtype()?;
     let x = call.emit.cast(x, dtype)?;
-    let axis = call.axis(x, "dim", -1)? as i64;
+    let axis = call.axis_argument(x, "dim", -1)? as i64;
     let y = call.emit.push(Op::Softmax(Softmax { axis, log }), &[x])?;
     if call.operator != "_safe_softmax" {
-        return own(y);
+        return own_output(y);
     }
     // A row that is hidden as a whole answers zeros, where a quotient would be no number.
-    let lowest = call.emit.scalar(dtype, f64::NEG_INFINITY)?;
+    let lowest = call.emit.add_scalar(dtype, f64::NEG_INFINITY)?;
     let largest = Op::Reduce(Reduce { function: ReduceOp::Max, axes: vec![axis], keep: true });
     let largest = call.emit.push(largest, &[x])?;
     let is_hidden = call.emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[largest, lowest])?;
-    let zero = call.emit.scalar(dtype, 0.0)?;
+    let zero = call.emit.add_scalar(dtype, 0.0)?;
     let id = call.emit.push(Op::Where(Where {}), &[is_hidden, zero, y])?;
     Ok(vec![Made { id, window: Memory::Own }])
 }
 
-/// A weight as a direction and its lengths: `v · g / |v|`, the length over all dimensions but `dim`.
+/// `v · g / |v|`, with the length over all dimensions but `dim`.
 pub(super) fn weight_norm(call: &mut Call<'_, '_>) -> Outputs {
-    let (v, g) = (call.tensor("v")?, call.tensor("g")?);
+    let (v, g) = (call.tensor_argument("v")?, call.tensor_argument("g")?);
     let rank = call.emit.rank(v)? as i64;
-    let dim = call.int("dim", 0)?;
-    let kept = if dim == -1 { None } else { Some(call.emit.axis(dim, rank as usize)? as i64) };
+    let dim = call.int_argument("dim", 0)?;
+    let kept = if dim == -1 { None } else { Some(call.emit.resolve_axis(dim, rank as usize)? as i64) };
     let axes: Vec<i64> = (0..rank).filter(|&axis| Some(axis) != kept).collect();
     let emit = &mut *call.emit;
     let length = emit.push(Op::Reduce(Reduce { function: ReduceOp::L2, axes, keep: true }), &[v])?;
@@ -143,20 +150,19 @@ pub(super) fn weight_norm(call: &mut Call<'_, '_>) -> Outputs {
     Ok([w, length].map(|id| Made { id, window: Memory::Own }).into())
 }
 
-/// The product of two vectors along a dimension, over their lengths.
 pub(super) fn cosine_similarity(call: &mut Call<'_, '_>) -> Outputs {
-    let (mut a, mut b) = (call.tensor("x1")?, call.tensor("x2")?);
-    let epsilon = call.float("eps", 1e-8)?;
+    let (mut a, mut b) = (call.tensor_argument("x1")?, call.tensor_argument("x2")?);
+    let epsilon = call.float_argument("eps", 1e-8)?;
     let product = call.emit.binary(BinaryOp::Mul, a, b)?;
-    let axis = call.axis(product, "dim", 1)? as i64;
+    let axis = call.axis_argument(product, "dim", 1)? as i64;
     let emit = &mut *call.emit;
     let from_end = axis - emit.rank(product)? as i64;
     for x in [&mut a, &mut b] {
-        let axes = vec![emit.axis(from_end, emit.rank(*x)?)? as i64];
+        let axes = vec![emit.resolve_axis(from_end, emit.rank(*x)?)? as i64];
         let length = emit.push(Op::Reduce(Reduce { function: ReduceOp::L2, axes, keep: true }), &[*x])?;
         let length = emit.binary_with(BinaryOp::Max, length, epsilon)?;
         *x = emit.binary(BinaryOp::Div, *x, length)?;
     }
     let y = emit.binary(BinaryOp::Mul, a, b)?;
-    own(emit.push(Op::Reduce(Reduce { function: ReduceOp::Sum, axes: vec![axis], keep: false }), &[y])?)
+    own_output(emit.push(Op::Reduce(Reduce { function: ReduceOp::Sum, axes: vec![axis], keep: false }), &[y])?)
 }

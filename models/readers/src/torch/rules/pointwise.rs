@@ -1,13 +1,13 @@
 //! Functions of elements. Operands of different types meet in the type that the file states for the result.
 
-use super::{Call, Made, Memory, Outputs, own};
+use super::{Call, Made, Memory, Outputs, own_output};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{BinaryOp, Clip, Compare, CompareOp, Identity, Op, PRelu, UnaryOp, Where};
 use models::types::DType;
 
 pub(super) fn unary(call: &mut Call<'_, '_>, function: UnaryOp) -> Outputs {
-    let mut x = call.tensor(if call.arguments.contains_key("self") { "self" } else { "input" })?;
+    let mut x = call.tensor_argument(if call.arguments.contains_key("self") { "self" } else { "input" })?;
     let is_floating = !matches!(
         function,
         UnaryOp::Relu
@@ -24,30 +24,29 @@ pub(super) fn unary(call: &mut Call<'_, '_>, function: UnaryOp) -> Outputs {
             x = call.emit.cast(x, dtype)?;
         } else {
             // Rounding integers leaves them as they are.
-            return own(call.emit.push(Op::Identity(Identity {}), &[x])?);
+            return own_output(call.emit.push(Op::Identity(Identity {}), &[x])?);
         }
     }
-    own(call.emit.unary(function, x)?)
+    own_output(call.emit.unary(function, x)?)
 }
 
-/// Both operands in the type of the result.
+/// Returns both operands in the result type.
 fn operands(call: &mut Call<'_, '_>) -> Outcome<[ValueId; 2]> {
     let dtype = call.result_dtype()?;
-    Ok([call.operand(first(call), dtype)?, call.operand("other", dtype)?])
+    Ok([call.operand_as(first_operand(call), dtype)?, call.operand_as("other", dtype)?])
 }
 
-/// The name of the first operand.
-fn first(call: &Call<'_, '_>) -> &'static str {
+fn first_operand(call: &Call<'_, '_>) -> &'static str {
     if call.arguments.contains_key("input") { "input" } else { "self" }
 }
 
 pub(super) fn binary(call: &mut Call<'_, '_>, function: BinaryOp) -> Outputs {
     let [a, b] = operands(call)?;
-    own(sized(call, function, a, b)?)
+    own_output(typed_binary(call, function, a, b)?)
 }
 
-/// A function of two elements; of two `bool` a product is both and a sum is either.
-fn sized(call: &mut Call<'_, '_>, function: BinaryOp, a: ValueId, b: ValueId) -> Outcome<ValueId> {
+/// Applies a function; for two `bool`, a product is `and` and a sum is `or`.
+fn typed_binary(call: &mut Call<'_, '_>, function: BinaryOp, a: ValueId, b: ValueId) -> Outcome<ValueId> {
     let function = match (call.emit.dtype(a)?, function) {
         (DType::Bool, BinaryOp::Mul | BinaryOp::Min) => BinaryOp::And,
         (DType::Bool, BinaryOp::Add | BinaryOp::Max) => BinaryOp::Or,
@@ -60,9 +59,8 @@ pub(super) fn whole_binary(call: &mut Call<'_, '_>, function: BinaryOp) -> Outpu
     binary(call, function)
 }
 
-/// The second operand times `alpha`, which is 1 unless it is given.
 fn with_alpha(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<ValueId> {
-    match call.float("alpha", 1.0)? {
+    match call.float_argument("alpha", 1.0)? {
         1.0 => Ok(x),
         alpha => call.emit.binary_with(BinaryOp::Mul, x, alpha),
     }
@@ -71,40 +69,39 @@ fn with_alpha(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<ValueId> {
 pub(super) fn add(call: &mut Call<'_, '_>) -> Outputs {
     let [a, b] = operands(call)?;
     let b = with_alpha(call, b)?;
-    own(sized(call, BinaryOp::Add, a, b)?)
+    own_output(typed_binary(call, BinaryOp::Add, a, b)?)
 }
 
 pub(super) fn sub(call: &mut Call<'_, '_>) -> Outputs {
     let [a, b] = operands(call)?;
     let b = with_alpha(call, b)?;
-    own(call.emit.binary(BinaryOp::Sub, a, b)?)
+    own_output(call.emit.binary(BinaryOp::Sub, a, b)?)
 }
 
 pub(super) fn rsub(call: &mut Call<'_, '_>) -> Outputs {
     let [a, b] = operands(call)?;
     let a = with_alpha(call, a)?;
-    own(call.emit.binary(BinaryOp::Sub, b, a)?)
+    own_output(call.emit.binary(BinaryOp::Sub, b, a)?)
 }
 
 pub(super) fn div(call: &mut Call<'_, '_>) -> Outputs {
     let [a, b] = operands(call)?;
-    let mode = call.text("rounding_mode", "")?;
+    let mode = call.text_argument("rounding_mode", "")?;
     let is_float = call.result_dtype()?.is_float();
     let function = if mode == "floor" { BinaryOp::FloorDiv } else { BinaryOp::Div };
     let y = call.emit.binary(function, a, b)?;
     match mode.as_str() {
-        "" | "floor" => own(y),
-        "trunc" if is_float => own(call.emit.unary(UnaryOp::Trunc, y)?),
-        "trunc" => own(y),
+        "" | "floor" => own_output(y),
+        "trunc" if is_float => own_output(call.emit.unary(UnaryOp::Trunc, y)?),
+        "trunc" => own_output(y),
         other => unsupported(format!("`rounding_mode` is `{other}`")),
     }
 }
 
-/// The type in which two operands are compared.
-fn common(call: &Call<'_, '_>) -> Outcome<DType> {
-    let x = call.tensor(first(call))?;
+fn common_type(call: &Call<'_, '_>) -> Outcome<DType> {
+    let x = call.tensor_argument(first_operand(call))?;
     let dtype = call.emit.dtype(x)?;
-    let rank = |dtype: DType| (dtype.is_float(), dtype != DType::Bool, dtype.bytes());
+    let rank = |dtype: DType| (dtype.is_float(), dtype != DType::Bool, dtype.size_bytes());
     if let Ok(Some(other)) = call.optional_tensor("other") {
         let theirs = call.emit.dtype(other)?;
         // A tensor without dimensions counts only by its kind.
@@ -128,57 +125,57 @@ fn common(call: &Call<'_, '_>) -> Outcome<DType> {
 }
 
 pub(super) fn compare(call: &mut Call<'_, '_>, function: CompareOp) -> Outputs {
-    let mut dtype = common(call)?;
+    let mut dtype = common_type(call)?;
     if dtype == DType::Bool && !matches!(function, CompareOp::Equal | CompareOp::NotEqual) {
         dtype = DType::U8;
     }
-    let (a, b) = (call.operand(first(call), dtype)?, call.operand("other", dtype)?);
-    own(call.emit.push(Op::Compare(Compare { function }), &[a, b])?)
+    let (a, b) = (call.operand_as(first_operand(call), dtype)?, call.operand_as("other", dtype)?);
+    own_output(call.emit.push(Op::Compare(Compare { function }), &[a, b])?)
 }
 
-fn logical(call: &mut Call<'_, '_>, of_flags: BinaryOp, of_integers: Option<BinaryOp>) -> Outputs {
+fn logical_op(call: &mut Call<'_, '_>, of_flags: BinaryOp, of_integers: Option<BinaryOp>) -> Outputs {
     let dtype = match of_integers {
         Some(_) => call.result_dtype()?,
         None => DType::Bool,
     };
-    let (a, b) = (call.operand(first(call), dtype)?, call.operand("other", dtype)?);
+    let (a, b) = (call.operand_as(first_operand(call), dtype)?, call.operand_as("other", dtype)?);
     let function = if dtype == DType::Bool { of_flags } else { of_integers.unwrap_or(of_flags) };
-    own(call.emit.binary(function, a, b)?)
+    own_output(call.emit.binary(function, a, b)?)
 }
 
-pub(super) fn and(call: &mut Call<'_, '_>) -> Outputs {
-    logical(call, BinaryOp::And, Some(BinaryOp::BitAnd))
+pub(super) fn elementwise_and(call: &mut Call<'_, '_>) -> Outputs {
+    logical_op(call, BinaryOp::And, Some(BinaryOp::BitAnd))
 }
 
-pub(super) fn or(call: &mut Call<'_, '_>) -> Outputs {
-    logical(call, BinaryOp::Or, Some(BinaryOp::BitOr))
+pub(super) fn elementwise_or(call: &mut Call<'_, '_>) -> Outputs {
+    logical_op(call, BinaryOp::Or, Some(BinaryOp::BitOr))
 }
 
-pub(super) fn xor(call: &mut Call<'_, '_>) -> Outputs {
-    logical(call, BinaryOp::Xor, Some(BinaryOp::BitXor))
+pub(super) fn elementwise_xor(call: &mut Call<'_, '_>) -> Outputs {
+    logical_op(call, BinaryOp::Xor, Some(BinaryOp::BitXor))
 }
 
 pub(super) fn logical_and(call: &mut Call<'_, '_>) -> Outputs {
-    logical(call, BinaryOp::And, None)
+    logical_op(call, BinaryOp::And, None)
 }
 
 pub(super) fn logical_or(call: &mut Call<'_, '_>) -> Outputs {
-    logical(call, BinaryOp::Or, None)
+    logical_op(call, BinaryOp::Or, None)
 }
 
 pub(super) fn logical_xor(call: &mut Call<'_, '_>) -> Outputs {
-    logical(call, BinaryOp::Xor, None)
+    logical_op(call, BinaryOp::Xor, None)
 }
 
 pub(super) fn logical_not(call: &mut Call<'_, '_>) -> Outputs {
-    let x = call.operand("self", DType::Bool)?;
-    own(call.emit.unary(UnaryOp::Not, x)?)
+    let x = call.operand_as("self", DType::Bool)?;
+    own_output(call.emit.unary(UnaryOp::Not, x)?)
 }
 
-pub(super) fn not(call: &mut Call<'_, '_>) -> Outputs {
-    let x = call.tensor("self")?;
+pub(super) fn elementwise_not(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.tensor_argument("self")?;
     let function = if call.emit.dtype(x)? == DType::Bool { UnaryOp::Not } else { UnaryOp::BitNot };
-    own(call.emit.unary(function, x)?)
+    own_output(call.emit.unary(function, x)?)
 }
 
 pub(super) fn pow(call: &mut Call<'_, '_>) -> Outputs {
@@ -187,9 +184,9 @@ pub(super) fn pow(call: &mut Call<'_, '_>) -> Outputs {
         Some(super::Argument::Tensor(_)) => None,
         _ => call.optional_float("exponent")?,
     };
-    let x = call.operand("self", dtype)?;
+    let x = call.operand_as("self", dtype)?;
     let function = match exponent {
-        Some(1.0) => return own(call.emit.push(Op::Identity(Identity {}), &[x])?),
+        Some(1.0) => return own_output(call.emit.push(Op::Identity(Identity {}), &[x])?),
         Some(2.0) => Some(UnaryOp::Square),
         Some(0.5) => Some(UnaryOp::Sqrt),
         Some(-0.5) => Some(UnaryOp::Rsqrt),
@@ -197,14 +194,14 @@ pub(super) fn pow(call: &mut Call<'_, '_>) -> Outputs {
         _ => None,
     };
     if let Some(function) = function {
-        return own(call.emit.unary(function, x)?);
+        return own_output(call.emit.unary(function, x)?);
     }
-    let exponent = call.operand("exponent", dtype)?;
-    own(call.emit.binary(BinaryOp::Pow, x, exponent)?)
+    let exponent = call.operand_as("exponent", dtype)?;
+    own_output(call.emit.binary(BinaryOp::Pow, x, exponent)?)
 }
 
 pub(super) fn gelu(call: &mut Call<'_, '_>) -> Outputs {
-    match call.text("approximate", "none")?.as_str() {
+    match call.text_argument("approximate", "none")?.as_str() {
         "none" => unary(call, UnaryOp::Gelu),
         "tanh" => unary(call, UnaryOp::GeluTanh),
         other => unsupported(format!("`approximate` is `{other}`")),
@@ -212,39 +209,39 @@ pub(super) fn gelu(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 pub(super) fn leaky_relu(call: &mut Call<'_, '_>) -> Outputs {
-    let alpha = call.float("negative_slope", 0.01)?;
+    let alpha = call.float_argument("negative_slope", 0.01)?;
     unary(call, UnaryOp::LeakyRelu { alpha })
 }
 
 pub(super) fn elu(call: &mut Call<'_, '_>) -> Outputs {
     for name in ["scale", "input_scale"] {
-        if call.float(name, 1.0)? != 1.0 {
+        if call.float_argument(name, 1.0)? != 1.0 {
             return unsupported(format!("`{name}` is not 1"));
         }
     }
-    let alpha = call.float("alpha", 1.0)?;
+    let alpha = call.float_argument("alpha", 1.0)?;
     unary(call, UnaryOp::Elu { alpha })
 }
 
 pub(super) fn celu(call: &mut Call<'_, '_>) -> Outputs {
-    let alpha = call.float("alpha", 1.0)?;
+    let alpha = call.float_argument("alpha", 1.0)?;
     unary(call, UnaryOp::Celu { alpha })
 }
 
 pub(super) fn hardshrink(call: &mut Call<'_, '_>) -> Outputs {
-    let lambda = call.float("lambd", 0.5)?;
+    let lambda = call.float_argument("lambd", 0.5)?;
     unary(call, UnaryOp::Shrink { lambda, bias: 0.0 })
 }
 
 pub(super) fn softshrink(call: &mut Call<'_, '_>) -> Outputs {
-    let lambda = call.float("lambd", 0.5)?;
+    let lambda = call.float_argument("lambd", 0.5)?;
     unary(call, UnaryOp::Shrink { lambda, bias: lambda })
 }
 
-/// Beyond the threshold it is the input itself, to which the exact function is equal at 32 bits.
+/// Returns the input beyond the threshold, where the exact function is equal in 32 bits.
 pub(super) fn softplus(call: &mut Call<'_, '_>) -> Outputs {
-    let (beta, x) = (call.float("beta", 1.0)?, call.tensor("self")?);
-    if call.float("threshold", 20.0)? < 20.0 {
+    let (beta, x) = (call.float_argument("beta", 1.0)?, call.tensor_argument("self")?);
+    if call.float_argument("threshold", 20.0)? < 20.0 {
         return unsupported("a `threshold` below 20 changes the function");
     }
     if beta == 1.0 {
@@ -252,69 +249,68 @@ pub(super) fn softplus(call: &mut Call<'_, '_>) -> Outputs {
     }
     let x = call.emit.binary_with(BinaryOp::Mul, x, beta)?;
     let y = call.emit.unary(UnaryOp::Softplus, x)?;
-    own(call.emit.binary_with(BinaryOp::Div, y, beta)?)
+    own_output(call.emit.binary_with(BinaryOp::Div, y, beta)?)
 }
 
 pub(super) fn log_sigmoid(call: &mut Call<'_, '_>) -> Outputs {
-    let x = call.tensor("self")?;
+    let x = call.tensor_argument("self")?;
     let x = call.emit.unary(UnaryOp::Neg, x)?;
     let y = call.emit.unary(UnaryOp::Softplus, x)?;
-    own(call.emit.unary(UnaryOp::Neg, y)?)
+    own_output(call.emit.unary(UnaryOp::Neg, y)?)
 }
 
 pub(super) fn glu(call: &mut Call<'_, '_>) -> Outputs {
-    let x = call.tensor("self")?;
-    let axis = call.axis(x, "dim", -1)?;
-    let extent = call.extent(x, axis)?;
+    let x = call.tensor_argument("self")?;
+    let axis = call.axis_argument(x, "dim", -1)?;
+    let extent = call.axis_extent(x, axis)?;
     let value = call.emit.slice(x, axis, 0, extent / 2)?;
     let gate = call.emit.slice(x, axis, extent / 2, extent / 2 * 2)?;
     let gate = call.emit.unary(UnaryOp::Sigmoid, gate)?;
-    own(call.emit.binary(BinaryOp::Mul, value, gate)?)
+    own_output(call.emit.binary(BinaryOp::Mul, value, gate)?)
 }
 
-/// Numbers that bound a result; an open side is the end of the type.
-fn clip(call: &mut Call<'_, '_>, x: ValueId, low: Option<f64>, high: Option<f64>) -> Outputs {
-    let (least, most) = crate::range(call.emit.dtype(x)?);
+/// Clips a result; an open side is the limit of the type.
+fn clip_range(call: &mut Call<'_, '_>, x: ValueId, low: Option<f64>, high: Option<f64>) -> Outputs {
+    let (least, most) = crate::finite_range(call.emit.dtype(x)?);
     let low = low.unwrap_or(least).clamp(least, most);
     let high = high.unwrap_or(most).clamp(least, most);
     if low.is_nan() || high.is_nan() {
         return malformed("a bound is no number");
     }
     // Where the bounds cross, every element is the upper one.
-    own(call.emit.push(Op::Clip(Clip { low: low.min(high), high }), &[x])?)
+    own_output(call.emit.push(Op::Clip(Clip { low: low.min(high), high }), &[x])?)
 }
 
 pub(super) fn clamp(call: &mut Call<'_, '_>) -> Outputs {
     let dtype = call.result_dtype()?;
-    let mut x = call.operand("self", dtype)?;
+    let mut x = call.operand_as("self", dtype)?;
     let is_tensor = |call: &Call<'_, '_>, name| matches!(call.arguments.get(name), Some(super::Argument::Tensor(_)));
     if !is_tensor(call, "min") && !is_tensor(call, "max") {
         let (low, high) = (call.optional_float("min")?, call.optional_float("max")?);
-        return clip(call, x, low, high);
+        return clip_range(call, x, low, high);
     }
     for (name, function) in [("min", BinaryOp::Max), ("max", BinaryOp::Min)] {
-        if call.has(name) {
-            let bound = call.operand(name, dtype)?;
+        if call.has_argument(name) {
+            let bound = call.operand_as(name, dtype)?;
             x = call.emit.binary(function, x, bound)?;
         }
     }
-    own(x)
+    own_output(x)
 }
 
 pub(super) fn hardtanh(call: &mut Call<'_, '_>) -> Outputs {
-    let x = call.tensor("self")?;
-    let (low, high) = (call.float("min_val", -1.0)?, call.float("max_val", 1.0)?);
-    clip(call, x, Some(low), Some(high))
+    let x = call.tensor_argument("self")?;
+    let (low, high) = (call.float_argument("min_val", -1.0)?, call.float_argument("max_val", 1.0)?);
+    clip_range(call, x, Some(low), Some(high))
 }
 
 pub(super) fn relu6(call: &mut Call<'_, '_>) -> Outputs {
-    let x = call.tensor("self")?;
-    clip(call, x, Some(0.0), Some(6.0))
+    let x = call.tensor_argument("self")?;
+    clip_range(call, x, Some(0.0), Some(6.0))
 }
 
-/// One slope, or one per channel.
 pub(super) fn prelu(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, slope) = (call.tensor("self")?, call.tensor("weight")?);
+    let (x, slope) = (call.tensor_argument("self")?, call.tensor_argument("weight")?);
     let rank = call.emit.rank(x)?;
     let count = call.emit.extents(slope)?.iter().product::<i64>();
     let mut shape = vec![1; rank.saturating_sub(1).max(1)];
@@ -326,59 +322,59 @@ pub(super) fn prelu(call: &mut Call<'_, '_>) -> Outputs {
 /// `self + weight · (end - self)`
 pub(super) fn lerp(call: &mut Call<'_, '_>) -> Outputs {
     let dtype = call.result_dtype()?;
-    let (start, end) = (call.operand("self", dtype)?, call.operand("end", dtype)?);
-    let weight = call.operand("weight", dtype)?;
+    let (start, end) = (call.operand_as("self", dtype)?, call.operand_as("end", dtype)?);
+    let weight = call.operand_as("weight", dtype)?;
     let apart = call.emit.binary(BinaryOp::Sub, end, start)?;
     let part = call.emit.binary(BinaryOp::Mul, apart, weight)?;
-    own(call.emit.binary(BinaryOp::Add, start, part)?)
+    own_output(call.emit.binary(BinaryOp::Add, start, part)?)
 }
 
 /// `self + value · tensor1 · tensor2`, or with a quotient.
 pub(super) fn add_of(call: &mut Call<'_, '_>, function: BinaryOp) -> Outputs {
     let dtype = call.result_dtype()?;
-    let (x, a, b) = (call.operand("self", dtype)?, call.operand("tensor1", dtype)?, call.operand("tensor2", dtype)?);
-    let value = call.float("value", 1.0)?;
+    let (x, a, b) =
+        (call.operand_as("self", dtype)?, call.operand_as("tensor1", dtype)?, call.operand_as("tensor2", dtype)?);
+    let value = call.float_argument("value", 1.0)?;
     let mut part = call.emit.binary(function, a, b)?;
     if value != 1.0 {
         part = call.emit.binary_with(BinaryOp::Mul, part, value)?;
     }
-    own(call.emit.binary(BinaryOp::Add, x, part)?)
+    own_output(call.emit.binary(BinaryOp::Add, x, part)?)
 }
 
-/// Whether elements are neither infinite nor missing.
 pub(super) fn is_finite(call: &mut Call<'_, '_>) -> Outputs {
-    let x = call.tensor("self")?;
+    let x = call.tensor_argument("self")?;
     if !call.emit.dtype(x)?.is_float() {
         let extents = call.emit.extents(x)?;
-        return own(call.emit.filled(DType::Bool, &extents, 1.0)?);
+        return own_output(call.emit.add_filled(DType::Bool, &extents, 1.0)?);
     }
     let size = call.emit.unary(UnaryOp::Abs, x)?;
-    let most = call.emit.scalar(call.emit.dtype(x)?, f64::INFINITY)?;
-    own(call.emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[size, most])?)
+    let most = call.emit.add_scalar(call.emit.dtype(x)?, f64::INFINITY)?;
+    own_output(call.emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[size, most])?)
 }
 
-/// Numbers in place of missing and infinite ones.
+/// Replaces NaN and infinities.
 pub(super) fn nan_to_num(call: &mut Call<'_, '_>) -> Outputs {
-    let x = call.tensor("self")?;
+    let x = call.tensor_argument("self")?;
     let dtype = call.emit.dtype(x)?;
     if !dtype.is_float() {
-        return own(x);
+        return own_output(x);
     }
-    let (least, most) = crate::range(dtype);
+    let (least, most) = crate::finite_range(dtype);
     let emit = &mut *call.emit;
     let is_missing = emit.unary(UnaryOp::IsNan, x)?;
     let highest = emit.unary(UnaryOp::IsInf { negative: false, positive: true }, x)?;
     let lowest = emit.unary(UnaryOp::IsInf { negative: true, positive: false }, x)?;
     let mut y = x;
     for (name, mask, default) in [("nan", is_missing, 0.0), ("posinf", highest, most), ("neginf", lowest, least)] {
-        let number = call.float(name, default)?;
-        let number = call.emit.scalar(dtype, number)?;
+        let number = call.float_argument(name, default)?;
+        let number = call.emit.add_scalar(dtype, number)?;
         y = call.emit.push(Op::Where(Where {}), &[mask, number, y])?;
     }
-    own(y)
+    own_output(y)
 }
 
-/// The logarithm of the sum of two exponentials, whose larger one is taken out.
+/// Log of the sum of two exponentials; the larger one is factored out.
 pub(super) fn log_add_exp(call: &mut Call<'_, '_>) -> Outputs {
     let [a, b] = operands(call)?;
     let most = call.emit.binary(BinaryOp::Max, a, b)?;
@@ -387,78 +383,75 @@ pub(super) fn log_add_exp(call: &mut Call<'_, '_>) -> Outputs {
     let apart = call.emit.unary(UnaryOp::Neg, apart)?;
     let part = call.emit.unary(UnaryOp::Exp, apart)?;
     let part = call.emit.unary(UnaryOp::Log1p, part)?;
-    own(call.emit.binary(BinaryOp::Add, most, part)?)
+    own_output(call.emit.binary(BinaryOp::Add, most, part)?)
 }
 
-/// The part behind the point, with the sign of the number.
-pub(super) fn fraction(call: &mut Call<'_, '_>) -> Outputs {
-    let x = call.tensor("self")?;
+/// Keeps the sign of the number.
+pub(super) fn fractional_part(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.tensor_argument("self")?;
     let whole = call.emit.unary(UnaryOp::Trunc, x)?;
-    own(call.emit.binary(BinaryOp::Sub, x, whole)?)
+    own_output(call.emit.binary(BinaryOp::Sub, x, whole)?)
 }
 
-/// The number where it is above a threshold, else a value.
 pub(super) fn threshold(call: &mut Call<'_, '_>) -> Outputs {
-    let x = call.tensor("self")?;
+    let x = call.tensor_argument("self")?;
     let dtype = call.emit.dtype(x)?;
-    let (bound, value) = (call.operand("threshold", dtype)?, call.operand("value", dtype)?);
+    let (bound, value) = (call.operand_as("threshold", dtype)?, call.operand_as("value", dtype)?);
     let is_above = call.emit.push(Op::Compare(Compare { function: CompareOp::Greater }), &[x, bound])?;
-    own(call.emit.push(Op::Where(Where {}), &[is_above, x, value])?)
+    own_output(call.emit.push(Op::Where(Where {}), &[is_above, x, value])?)
 }
 
 /// The inverse of the sigmoid.
 pub(super) fn logit(call: &mut Call<'_, '_>) -> Outputs {
-    let mut x = call.tensor("self")?;
+    let mut x = call.tensor_argument("self")?;
     if let Some(epsilon) = call.optional_float("eps")? {
         x = call.emit.push(Op::Clip(Clip { low: epsilon, high: 1.0 - epsilon }), &[x])?;
     }
-    let one = call.emit.scalar(call.emit.dtype(x)?, 1.0)?;
+    let one = call.emit.add_scalar(call.emit.dtype(x)?, 1.0)?;
     let rest = call.emit.binary(BinaryOp::Sub, one, x)?;
     let odds = call.emit.binary(BinaryOp::Div, x, rest)?;
-    own(call.emit.unary(UnaryOp::Log, odds)?)
+    own_output(call.emit.unary(UnaryOp::Log, odds)?)
 }
 
-/// At inference the slope is the middle of its bounds.
+/// At inference, the slope is the mean of its bounds.
 pub(super) fn random_relu(call: &mut Call<'_, '_>) -> Outputs {
-    if call.flag("training", false)? {
+    if call.flag_argument("training", false)? {
         return unsupported("its slope is random; export the model after `eval()`");
     }
-    let alpha = (call.float("lower", 0.125)? + call.float("upper", 1.0 / 3.0)?) / 2.0;
+    let alpha = (call.float_argument("lower", 0.125)? + call.float_argument("upper", 1.0 / 3.0)?) / 2.0;
     unary(call, UnaryOp::LeakyRelu { alpha })
 }
 
-/// The length of the vector of two elements.
 pub(super) fn hypotenuse(call: &mut Call<'_, '_>) -> Outputs {
     let [a, b] = operands(call)?;
     let (a, b) = (call.emit.unary(UnaryOp::Square, a)?, call.emit.unary(UnaryOp::Square, b)?);
     let sum = call.emit.binary(BinaryOp::Add, a, b)?;
-    own(call.emit.unary(UnaryOp::Sqrt, sum)?)
+    own_output(call.emit.unary(UnaryOp::Sqrt, sum)?)
 }
 
 pub(super) fn atan2(call: &mut Call<'_, '_>) -> Outputs {
     let [y, x] = operands(call)?;
-    own(call.emit.angle(y, x)?)
+    own_output(call.emit.emit_angle(y, x)?)
 }
 
 pub(super) fn bitwise_shift(call: &mut Call<'_, '_>, function: BinaryOp) -> Outputs {
     binary(call, function)
 }
 
-/// The complement of the error function.
 pub(super) fn erfc(call: &mut Call<'_, '_>) -> Outputs {
-    let x = call.tensor("self")?;
+    let x = call.tensor_argument("self")?;
     let y = call.emit.unary(UnaryOp::Erf, x)?;
-    let one = call.emit.scalar(call.emit.dtype(x)?, 1.0)?;
-    own(call.emit.binary(BinaryOp::Sub, one, y)?)
+    let one = call.emit.add_scalar(call.emit.dtype(x)?, 1.0)?;
+    own_output(call.emit.binary(BinaryOp::Sub, one, y)?)
 }
 
-/// Zero below zero, one above, and a given value at it.
+/// Zero below zero, one above, and a given value at zero.
 pub(super) fn heaviside(call: &mut Call<'_, '_>) -> Outputs {
     let dtype = call.result_dtype()?;
-    let (x, values) = (call.operand("self", dtype)?, call.operand("values", dtype)?);
-    let (zero, one) = (call.emit.scalar(dtype, 0.0)?, call.emit.scalar(dtype, 1.0)?);
+    let (x, values) = (call.operand_as("self", dtype)?, call.operand_as("values", dtype)?);
+    let (zero, one) = (call.emit.add_scalar(dtype, 0.0)?, call.emit.add_scalar(dtype, 1.0)?);
     let is_above = call.emit.push(Op::Compare(Compare { function: CompareOp::Greater }), &[x, zero])?;
     let is_zero = call.emit.push(Op::Compare(Compare { function: CompareOp::Equal }), &[x, zero])?;
     let y = call.emit.push(Op::Where(Where {}), &[is_above, one, zero])?;
-    own(call.emit.push(Op::Where(Where {}), &[is_zero, values, y])?)
+    own_output(call.emit.push(Op::Where(Where {}), &[is_zero, values, y])?)
 }

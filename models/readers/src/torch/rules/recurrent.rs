@@ -6,11 +6,10 @@ use models::compose::{self, Recurrent, Reset};
 use models::graph::ValueId;
 use models::operators::{BiasAdd, Dense, Gather, Op, UnaryOp};
 
-/// Longer sequences are refused: each step becomes some twenty operators.
+/// Longer sequences are refused: each step adds about twenty operators.
 const MAX_STEPS: i64 = 4096;
 
-/// What a step computes. Gates stand in the order of PyTorch: input, forgetting, content, output; or reset, update,
-/// content.
+/// Cell type. Gates in PyTorch order: input, forget, content, output; or reset, update, content.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Lstm,
@@ -20,7 +19,7 @@ enum Kind {
 }
 
 impl Kind {
-    fn gates(self) -> i64 {
+    fn gate_count(self) -> i64 {
         match self {
             Kind::Lstm => 4,
             Kind::Gru => 3,
@@ -28,8 +27,8 @@ impl Kind {
         }
     }
 
-    /// States after one step, of which the first is the output.
-    fn step(
+    /// Returns the states after one step; the first is the output.
+    fn next_states(
         self,
         call: &mut Call<'_, '_>,
         now: ValueId,
@@ -54,7 +53,7 @@ impl Kind {
         })
     }
 
-    fn recurrent(self, weight: ValueId, bias: Option<ValueId>, units: i64) -> Recurrent {
+    fn recurrent_weights(self, weight: ValueId, bias: Option<ValueId>, units: i64) -> Recurrent {
         let usual = Recurrent::new(weight, bias, units);
         match self {
             Kind::Plain(function) => Recurrent { functions: [function; 3], ..usual },
@@ -63,41 +62,41 @@ impl Kind {
     }
 }
 
-pub(super) fn lstm(call: &mut Call<'_, '_>) -> Outputs {
-    layers(call, Kind::Lstm)
+pub(super) fn lstm_layers(call: &mut Call<'_, '_>) -> Outputs {
+    run_layers(call, Kind::Lstm)
 }
 
-pub(super) fn gru(call: &mut Call<'_, '_>) -> Outputs {
-    layers(call, Kind::Gru)
+pub(super) fn gru_layers(call: &mut Call<'_, '_>) -> Outputs {
+    run_layers(call, Kind::Gru)
 }
 
-pub(super) fn plain(call: &mut Call<'_, '_>, function: UnaryOp) -> Outputs {
-    layers(call, Kind::Plain(function))
+pub(super) fn plain_layers(call: &mut Call<'_, '_>, function: UnaryOp) -> Outputs {
+    run_layers(call, Kind::Plain(function))
 }
 
-fn states(call: &Call<'_, '_>) -> Outcome<Vec<ValueId>> {
+fn initial_states(call: &Call<'_, '_>) -> Outcome<Vec<ValueId>> {
     match call.arguments.get("hx") {
         Some(super::Argument::Tensor(id)) => Ok(vec![*id]),
-        _ => call.tensors("hx"),
+        _ => call.tensor_list("hx"),
     }
 }
 
-fn layers(call: &mut Call<'_, '_>, kind: Kind) -> Outputs {
+fn run_layers(call: &mut Call<'_, '_>, kind: Kind) -> Outputs {
     if call.arguments.contains_key("batch_sizes") {
         return unsupported("its sequences are packed");
     }
-    let (mut x, weights) = (call.tensor("input")?, call.tensors("params")?);
-    if call.flag("train", false)? && call.float("dropout", 0.0)? != 0.0 {
+    let (mut x, weights) = (call.tensor_argument("input")?, call.tensor_list("params")?);
+    if call.flag_argument("train", false)? && call.float_argument("dropout", 0.0)? != 0.0 {
         return unsupported("it drops elements at random; export the model after `eval()`");
     }
-    let states = states(call)?;
+    let states = initial_states(call)?;
     if states.len() != if kind == Kind::Lstm { 2 } else { 1 } {
         return malformed(format!("it has {} states", states.len()));
     }
     let is_projected = kind == Kind::Lstm && call.emit.extents(states[0])? != call.emit.extents(states[1])?;
-    let per_direction = if call.flag("has_biases", true)? { 4 } else { 2 } + usize::from(is_projected);
-    let directions = if call.flag("bidirectional", false)? { 2 } else { 1 };
-    let (count, is_batch_first) = (call.int("num_layers", 1)?, call.flag("batch_first", false)?);
+    let per_direction = if call.flag_argument("has_biases", true)? { 4 } else { 2 } + usize::from(is_projected);
+    let directions = if call.flag_argument("bidirectional", false)? { 2 } else { 1 };
+    let (count, is_batch_first) = (call.int_argument("num_layers", 1)?, call.flag_argument("batch_first", false)?);
     if !(1..=256).contains(&count) || weights.len() != (count * directions) as usize * per_direction {
         return malformed(format!("{} weights do not fit {count} layers", weights.len()));
     }
@@ -113,7 +112,7 @@ fn layers(call: &mut Call<'_, '_>, kind: Kind) -> Outputs {
         for direction in 0..directions {
             let index = layer * directions + direction;
             let from = index as usize * per_direction;
-            let starts = states.iter().map(|&state| row(call, state, index)).collect::<Outcome<Vec<_>>>()?;
+            let starts = states.iter().map(|&state| take_row(call, state, index)).collect::<Outcome<Vec<_>>>()?;
             let weights = &weights[from..from + per_direction];
             let (weights, projection) = match weights {
                 [weights @ .., projection] if is_projected => (weights, Some(*projection)),
@@ -121,24 +120,23 @@ fn layers(call: &mut Call<'_, '_>, kind: Kind) -> Outputs {
             };
             let (is_reversed, layers) = (direction == 1, count * directions);
             let side = Side { kind, weights, projection, starts, is_reversed, layers };
-            let (y, ends) = side.run(call, x)?;
+            let (y, ends) = side.unroll_steps(call, x)?;
             sides.push(y);
             ends.into_iter().zip(&mut last).for_each(|(end, last)| last.push(end));
         }
-        x = call.emit.concat(&sides, 2)?;
+        x = call.emit.concat_parts(&sides, 2)?;
     }
     if is_batch_first {
         x = call.emit.transpose(x, &[1, 0, 2])?;
     }
     let mut outputs = vec![x];
     for states in last.iter().filter(|states| !states.is_empty()) {
-        outputs.push(stacked(call, states)?);
+        outputs.push(stack_rows(call, states)?);
     }
     Ok(outputs.into_iter().map(|id| Made { id, window: Memory::Own }).collect())
 }
 
-/// One row of the first dimension.
-fn row(call: &mut Call<'_, '_>, x: ValueId, at: i64) -> Outcome<ValueId> {
+fn take_row(call: &mut Call<'_, '_>, x: ValueId, at: i64) -> Outcome<ValueId> {
     let [rows, batch, width] = call.emit.extents(x)?[..] else { return malformed("a state needs 3 dimensions") };
     if at >= rows {
         return malformed(format!("a state has {rows} rows"));
@@ -147,60 +145,60 @@ fn row(call: &mut Call<'_, '_>, x: ValueId, at: i64) -> Outcome<ValueId> {
     call.emit.reshape(cut, &[batch, width])
 }
 
-fn stacked(call: &mut Call<'_, '_>, rows: &[ValueId]) -> Outcome<ValueId> {
+fn stack_rows(call: &mut Call<'_, '_>, rows: &[ValueId]) -> Outcome<ValueId> {
     let mut parts = Vec::new();
     for &id in rows {
         let shape = [vec![1], call.emit.extents(id)?].concat();
         parts.push(call.emit.reshape(id, &shape)?);
     }
-    call.emit.concat(&parts, 0)
+    call.emit.concat_parts(&parts, 0)
 }
 
-/// One layer in one direction of time.
+/// One layer in one time direction.
 struct Side<'a> {
     kind: Kind,
     weights: &'a [ValueId],
-    /// A product that makes the output of a step smaller.
+    /// Product that reduces the output of a step.
     projection: Option<ValueId>,
     starts: Vec<ValueId>,
     is_reversed: bool,
-    /// How many such layers there are.
+    /// Number of such layers.
     layers: i64,
 }
 
 impl Side<'_> {
-    /// All states of `[steps, batch, width]`, and the last.
-    fn run(&self, call: &mut Call<'_, '_>, x: ValueId) -> Outcome<(ValueId, Vec<ValueId>)> {
+    /// Returns all states of `[steps, batch, width]`, and the last.
+    fn unroll_steps(&self, call: &mut Call<'_, '_>, x: ValueId) -> Outcome<(ValueId, Vec<ValueId>)> {
         let steps = call.emit.extents(x)?[0];
         if !(1..=MAX_STEPS).contains(&(steps.saturating_mul(self.layers))) {
             return unsupported(format!("{steps} steps of {} layers are above {MAX_STEPS}", self.layers));
         }
         let from_input = from_input(call, x, self.weights[0], self.weights.get(2).copied())?;
         let width = call.emit.extents(from_input)?[2];
-        if width % self.kind.gates() != 0 {
-            return malformed(format!("{width} rows of a weight are no {} gates", self.kind.gates()));
+        if width % self.kind.gate_count() != 0 {
+            return malformed(format!("{width} rows of a weight are no {} gates", self.kind.gate_count()));
         }
         let bias = self.weights.get(3).copied();
-        let recurrent = self.kind.recurrent(self.weights[1], bias, width / self.kind.gates());
+        let recurrent = self.kind.recurrent_weights(self.weights[1], bias, width / self.kind.gate_count());
         let mut states = self.starts.clone();
         let mut all = Vec::new();
         for step in 0..steps {
             let at = if self.is_reversed { steps - 1 - step } else { step };
             // An index, unlike the offset of a slice, is no part of a task: all steps share one.
-            let at = call.emit.integers(&[at])?;
+            let at = call.emit.add_integers(&[at])?;
             let now = call.emit.push(Op::Gather(Gather { axis: 0 }), &[from_input, at])?;
-            let now = row(call, now, 0)?;
-            states = self.kind.step(call, now, &states, (&recurrent, self.projection))?;
+            let now = take_row(call, now, 0)?;
+            states = self.kind.next_states(call, now, &states, (&recurrent, self.projection))?;
             all.push(states[0]);
         }
         if self.is_reversed {
             all.reverse();
         }
-        Ok((stacked(call, &all)?, states))
+        Ok((stack_rows(call, &all)?, states))
     }
 }
 
-/// The product of a weight with the input, and its bias.
+/// Multiplies the input by a weight and adds its bias.
 fn from_input(call: &mut Call<'_, '_>, x: ValueId, weight: ValueId, bias: Option<ValueId>) -> Outcome<ValueId> {
     let y = call.emit.push(Op::Dense(Dense {}), &[x, weight])?;
     match bias {
@@ -209,29 +207,28 @@ fn from_input(call: &mut Call<'_, '_>, x: ValueId, weight: ValueId, bias: Option
     }
 }
 
-/// One step of a layer.
-fn cell(call: &mut Call<'_, '_>, kind: Kind) -> Outputs {
-    let (x, states) = (call.tensor("input")?, states(call)?);
-    let (weight, bias) = (call.tensor("w_hh")?, call.optional_tensor("b_hh")?);
-    let (from_x, from_bias) = (call.tensor("w_ih")?, call.optional_tensor("b_ih")?);
+fn single_step(call: &mut Call<'_, '_>, kind: Kind) -> Outputs {
+    let (x, states) = (call.tensor_argument("input")?, initial_states(call)?);
+    let (weight, bias) = (call.tensor_argument("w_hh")?, call.optional_tensor("b_hh")?);
+    let (from_x, from_bias) = (call.tensor_argument("w_ih")?, call.optional_tensor("b_ih")?);
     let now = from_input(call, x, from_x, from_bias)?;
     let width = call.emit.extents(now)?.last().copied().unwrap_or(0);
-    if call.emit.rank(now)? != 2 || width % kind.gates() != 0 {
-        return malformed(format!("{width} rows of a weight are no {} gates", kind.gates()));
+    if call.emit.rank(now)? != 2 || width % kind.gate_count() != 0 {
+        return malformed(format!("{width} rows of a weight are no {} gates", kind.gate_count()));
     }
-    let recurrent = kind.recurrent(weight, bias, width / kind.gates());
-    let states = kind.step(call, now, &states, (&recurrent, None))?;
+    let recurrent = kind.recurrent_weights(weight, bias, width / kind.gate_count());
+    let states = kind.next_states(call, now, &states, (&recurrent, None))?;
     Ok(states.into_iter().map(|id| Made { id, window: Memory::Own }).collect())
 }
 
 pub(super) fn lstm_cell(call: &mut Call<'_, '_>) -> Outputs {
-    cell(call, Kind::Lstm)
+    single_step(call, Kind::Lstm)
 }
 
 pub(super) fn gru_cell(call: &mut Call<'_, '_>) -> Outputs {
-    cell(call, Kind::Gru)
+    single_step(call, Kind::Gru)
 }
 
 pub(super) fn plain_cell(call: &mut Call<'_, '_>, function: UnaryOp) -> Outputs {
-    cell(call, Kind::Plain(function))
+    single_step(call, Kind::Plain(function))
 }

@@ -1,6 +1,6 @@
 //! Whole dimensions become one number.
 
-use super::{Call, Made, Memory, Outputs, own, push};
+use super::{Call, Made, Memory, Outputs, own_output, push_output};
 use crate::{Outcome, unsupported};
 use models::graph::ValueId;
 use models::operators::{
@@ -8,97 +8,95 @@ use models::operators::{
 };
 use models::types::DType;
 
-/// Elements that running products and extremes go over one by one.
+/// Limit on elements that running products and extremes process one by one.
 const MAX_RUNNING: i64 = 1024;
 
 pub(super) fn reduce(call: &mut Call<'_, '_>, function: ReduceOp) -> Outputs {
-    let x = call.tensor(if call.arguments.contains_key("input") { "input" } else { "self" })?;
+    let x = call.tensor_argument(if call.arguments.contains_key("input") { "input" } else { "self" })?;
     let dtype = call.result_dtype()?;
     let x = call.emit.cast(x, dtype)?;
-    own(reduced(call, function, x)?)
+    own_output(reduce_input(call, function, x)?)
 }
 
-fn reduced(call: &mut Call<'_, '_>, function: ReduceOp, x: ValueId) -> Outcome<ValueId> {
-    let axes = call.axes(x, "dim")?;
+fn reduce_input(call: &mut Call<'_, '_>, function: ReduceOp, x: ValueId) -> Outcome<ValueId> {
+    let axes = call.axis_list(x, "dim")?;
     if axes.is_empty() {
         // A number has nothing to reduce.
         return call.emit.push(Op::Identity(Identity {}), &[x]);
     }
-    let keep = call.flag("keepdim", false)?;
+    let keep = call.flag_argument("keepdim", false)?;
     call.emit.push(Op::Reduce(Reduce { function, axes, keep }), &[x])
 }
 
-/// Of flags: whether any, or all, are set.
-fn flags(call: &mut Call<'_, '_>, function: ReduceOp) -> Outputs {
-    let x = call.operand("self", DType::Bool)?;
+fn reduce_flags(call: &mut Call<'_, '_>, function: ReduceOp) -> Outputs {
+    let x = call.operand_as("self", DType::Bool)?;
     let x = call.emit.cast(x, DType::I32)?;
-    let y = reduced(call, function, x)?;
-    own(call.emit.cast(y, DType::Bool)?)
+    let y = reduce_input(call, function, x)?;
+    own_output(call.emit.cast(y, DType::Bool)?)
 }
 
-pub(super) fn any(call: &mut Call<'_, '_>) -> Outputs {
-    flags(call, ReduceOp::Max)
+pub(super) fn any_set(call: &mut Call<'_, '_>) -> Outputs {
+    reduce_flags(call, ReduceOp::Max)
 }
 
-pub(super) fn all(call: &mut Call<'_, '_>) -> Outputs {
-    flags(call, ReduceOp::Min)
+pub(super) fn all_set(call: &mut Call<'_, '_>) -> Outputs {
+    reduce_flags(call, ReduceOp::Min)
 }
 
 pub(super) fn arg_reduce(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
-    let x = call.tensor("self")?;
+    let x = call.tensor_argument("self")?;
     if let Some(axis) = call.optional_int("dim")? {
-        let axis = call.emit.axis(axis, call.emit.rank(x)?.max(1))? as i64;
-        let keep = call.flag("keepdim", false)?;
-        return push(call, Op::ArgReduce(ArgReduce { largest, axis, keep, last: false }), &[x]);
+        let axis = call.emit.resolve_axis(axis, call.emit.rank(x)?.max(1))? as i64;
+        let keep = call.flag_argument("keepdim", false)?;
+        return push_output(call, Op::ArgReduce(ArgReduce { largest, axis, keep, last: false }), &[x]);
     }
     let count = call.emit.extents(x)?.iter().product();
     let flat = call.emit.reshape(x, &[count])?;
-    push(call, Op::ArgReduce(ArgReduce { largest, axis: 0, keep: false, last: false }), &[flat])
+    push_output(call, Op::ArgReduce(ArgReduce { largest, axis: 0, keep: false, last: false }), &[flat])
 }
 
-/// Values and places of the best, or of all in order.
-pub(super) fn top(call: &mut Call<'_, '_>) -> Outputs {
-    let x = call.tensor("self")?;
+/// Values and indices of the largest or smallest elements, or of all in order.
+pub(super) fn top_elements(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.tensor_argument("self")?;
     if call.emit.rank(x)? == 0 {
         return unsupported("a number has no order");
     }
-    let axis = call.axis(x, "dim", -1)?;
+    let axis = call.axis_argument(x, "dim", -1)?;
     let (count, largest) = match call.operator {
-        "topk" => (call.int("k", 1)?, call.flag("largest", true)?),
-        _ => (call.extent(x, axis)?, call.flag("descending", false)?),
+        "topk" => (call.int_argument("k", 1)?, call.flag_argument("largest", true)?),
+        _ => (call.axis_extent(x, axis)?, call.flag_argument("descending", false)?),
     };
     let axis = axis as i64;
     let place = call.emit.push(Op::ArgTop(ArgTop { count, axis, largest }), &[x])?;
     if call.operator == "argsort" {
-        return own(place);
+        return own_output(place);
     }
     let value = call.emit.push(Op::GatherElements(GatherElements { axis }), &[x, place])?;
     Ok([value, place].map(|id| Made { id, window: Memory::Own }).into())
 }
 
-/// The largest of all, of a dimension with its place, or of two tensors.
-pub(super) fn extreme(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
-    if call.has("other") {
+/// The extreme of all elements, of a dimension with its index, or of two tensors.
+pub(super) fn extreme_value(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
+    if call.has_argument("other") {
         return super::pointwise::binary(call, if largest { BinaryOp::Max } else { BinaryOp::Min });
     }
     let function = if largest { ReduceOp::Max } else { ReduceOp::Min };
-    if !call.has("dim") {
+    if !call.has_argument("dim") {
         return reduce(call, function);
     }
-    let x = call.tensor("self")?;
-    let value = reduced(call, function, x)?;
-    let axis = call.axis(x, "dim", 0)? as i64;
-    let keep = call.flag("keepdim", false)?;
+    let x = call.tensor_argument("self")?;
+    let value = reduce_input(call, function, x)?;
+    let axis = call.axis_argument(x, "dim", 0)? as i64;
+    let keep = call.flag_argument("keepdim", false)?;
     let place = call.emit.push(Op::ArgReduce(ArgReduce { largest, axis, keep, last: false }), &[x])?;
     Ok([value, place].map(|id| Made { id, window: Memory::Own }).into())
 }
 
-/// Variance, or its root.
-pub(super) fn spread(call: &mut Call<'_, '_>, has_root: bool) -> Outputs {
-    own(spread_and_mean(call, has_root)?.0)
+pub(super) fn variance_or_deviation(call: &mut Call<'_, '_>, has_root: bool) -> Outputs {
+    own_output(spread_and_mean(call, has_root)?.0)
 }
 
-/// Variance, or its root, and the mean.
+/// Returns variance or standard deviation, and the mean.
 pub(super) fn spread_with_mean(call: &mut Call<'_, '_>, has_root: bool) -> Outputs {
     let (y, mean) = spread_and_mean(call, has_root)?;
     let shape = call.emit.extents(y)?;
@@ -106,13 +104,13 @@ pub(super) fn spread_with_mean(call: &mut Call<'_, '_>, has_root: bool) -> Outpu
     Ok([y, mean].map(|id| Made { id, window: Memory::Own }).into())
 }
 
-/// Variance, or its root, and the mean with all dimensions.
+/// Returns variance or standard deviation, and the mean, keeping all dimensions.
 fn spread_and_mean(call: &mut Call<'_, '_>, has_root: bool) -> Outcome<(ValueId, ValueId)> {
-    let x = call.tensor("self")?;
-    let axes = call.axes(x, "dim")?;
+    let x = call.tensor_argument("self")?;
+    let axes = call.axis_list(x, "dim")?;
     let correction = match call.arguments.get("unbiased") {
-        Some(_) => f64::from(u8::from(call.flag("unbiased", true)?)),
-        None => call.float("correction", 1.0)?,
+        Some(_) => f64::from(u8::from(call.flag_argument("unbiased", true)?)),
+        None => call.float_argument("correction", 1.0)?,
     };
     let extents = call.emit.extents(x)?;
     let count: i64 = axes.iter().map(|&axis| extents[axis as usize]).product();
@@ -122,7 +120,7 @@ fn spread_and_mean(call: &mut Call<'_, '_>, has_root: bool) -> Outcome<(ValueId,
     let mean = call.emit.push(Op::Reduce(Reduce { function: ReduceOp::Mean, axes: axes.clone(), keep: true }), &[x])?;
     let apart = call.emit.binary(BinaryOp::Sub, x, mean)?;
     let squares = call.emit.unary(UnaryOp::Square, apart)?;
-    let sum = reduced(call, ReduceOp::Sum, squares)?;
+    let sum = reduce_input(call, ReduceOp::Sum, squares)?;
     let mut y = call.emit.binary_with(BinaryOp::Div, sum, count as f64 - correction)?;
     if has_root {
         y = call.emit.unary(UnaryOp::Sqrt, y)?;
@@ -130,9 +128,9 @@ fn spread_and_mean(call: &mut Call<'_, '_>, has_root: bool) -> Outcome<(ValueId,
     Ok((y, mean))
 }
 
-/// The norm of vectors: of any order.
+/// Norms of any order.
 pub(super) fn vector_norm(call: &mut Call<'_, '_>) -> Outputs {
-    let x = call.tensor("self")?;
+    let x = call.tensor_argument("self")?;
     let name = if call.arguments.contains_key("ord") { "ord" } else { "p" };
     if let Some(super::Argument::Text(order)) = call.arguments.get("ord")
         && order != "fro"
@@ -140,47 +138,46 @@ pub(super) fn vector_norm(call: &mut Call<'_, '_>) -> Outputs {
         return unsupported(format!("a norm of the order `{order}`"));
     }
     let is_text = matches!(call.arguments.get("ord"), Some(super::Argument::Text(_)));
-    let order = if is_text { 2.0 } else { call.float(name, 2.0)? };
-    if call.operator == "linalg_norm" && call.has("ord") && !is_text && call.axes(x, "dim")?.len() != 1 {
+    let order = if is_text { 2.0 } else { call.float_argument(name, 2.0)? };
+    if call.operator == "linalg_norm" && call.has_argument("ord") && !is_text && call.axis_list(x, "dim")?.len() != 1 {
         return unsupported("a norm of matrices");
     }
     let dtype = call.result_dtype()?;
     let x = call.emit.cast(x, dtype)?;
-    own(norm(call, x, order)?)
+    own_output(norm_of_order(call, x, order)?)
 }
 
-fn norm(call: &mut Call<'_, '_>, x: ValueId, order: f64) -> Outcome<ValueId> {
+fn norm_of_order(call: &mut Call<'_, '_>, x: ValueId, order: f64) -> Outcome<ValueId> {
     if order == 2.0 || order == 1.0 {
-        return reduced(call, if order == 2.0 { ReduceOp::L2 } else { ReduceOp::L1 }, x);
+        return reduce_input(call, if order == 2.0 { ReduceOp::L2 } else { ReduceOp::L1 }, x);
     }
     if order == 0.0 {
-        let zero = call.emit.scalar(call.emit.dtype(x)?, 0.0)?;
+        let zero = call.emit.add_scalar(call.emit.dtype(x)?, 0.0)?;
         let is_something = call.emit.push(Op::Compare(Compare { function: CompareOp::NotEqual }), &[x, zero])?;
         let ones = call.emit.cast(is_something, call.emit.dtype(x)?)?;
-        return reduced(call, ReduceOp::Sum, ones);
+        return reduce_input(call, ReduceOp::Sum, ones);
     }
     let sizes = call.emit.unary(UnaryOp::Abs, x)?;
     if order.is_infinite() {
-        return reduced(call, if order > 0.0 { ReduceOp::Max } else { ReduceOp::Min }, sizes);
+        return reduce_input(call, if order > 0.0 { ReduceOp::Max } else { ReduceOp::Min }, sizes);
     }
     let powers = call.emit.binary_with(BinaryOp::Pow, sizes, order)?;
-    let sum = reduced(call, ReduceOp::Sum, powers)?;
+    let sum = reduce_input(call, ReduceOp::Sum, powers)?;
     call.emit.binary_with(BinaryOp::Pow, sum, 1.0 / order)
 }
 
-/// The norm of the difference of two tensors along their last dimension.
 pub(super) fn pairwise_distance(call: &mut Call<'_, '_>) -> Outputs {
-    let (a, b) = (call.tensor("x1")?, call.tensor("x2")?);
-    let (order, epsilon) = (call.float("p", 2.0)?, call.float("eps", 1e-6)?);
+    let (a, b) = (call.tensor_argument("x1")?, call.tensor_argument("x2")?);
+    let (order, epsilon) = (call.float_argument("p", 2.0)?, call.float_argument("eps", 1e-6)?);
     let apart = call.emit.binary(BinaryOp::Sub, a, b)?;
     let apart = call.emit.binary_with(BinaryOp::Add, apart, epsilon)?;
     call.arguments.insert("dim", super::Argument::Int(-1));
-    own(norm(call, apart, order)?)
+    own_output(norm_of_order(call, apart, order)?)
 }
 
-/// Norms of all differences of a row of the one with a row of the other.
-pub(super) fn distances(call: &mut Call<'_, '_>) -> Outputs {
-    let (a, b, order) = (call.tensor("x1")?, call.tensor("x2")?, call.float("p", 2.0)?);
+/// Norms of the differences of each row of one tensor with each row of the other.
+pub(super) fn pairwise_norms(call: &mut Call<'_, '_>) -> Outputs {
+    let (a, b, order) = (call.tensor_argument("x1")?, call.tensor_argument("x2")?, call.float_argument("p", 2.0)?);
     let (mut rows, mut columns) = (call.emit.extents(a)?, call.emit.extents(b)?);
     if rows.len() < 2 || columns.len() < 2 {
         return unsupported("its rows do not stand in matrices");
@@ -190,38 +187,36 @@ pub(super) fn distances(call: &mut Call<'_, '_>) -> Outputs {
     let (a, b) = (call.emit.reshape(a, &rows)?, call.emit.reshape(b, &columns)?);
     let apart = call.emit.binary(BinaryOp::Sub, a, b)?;
     call.arguments.insert("dim", super::Argument::Int(-1));
-    own(norm(call, apart, order)?)
+    own_output(norm_of_order(call, apart, order)?)
 }
 
-/// How many elements are not zero.
 pub(super) fn count_nonzero(call: &mut Call<'_, '_>) -> Outputs {
-    let x = call.tensor("self")?;
-    let flags = call.operand("self", DType::Bool)?;
+    let x = call.tensor_argument("self")?;
+    let flags = call.operand_as("self", DType::Bool)?;
     let ones = call.emit.cast(flags, DType::I64)?;
     if call.emit.rank(x)? == 0 {
-        return own(ones);
+        return own_output(ones);
     }
-    own(reduced(call, ReduceOp::Sum, ones)?)
+    own_output(reduce_input(call, ReduceOp::Sum, ones)?)
 }
 
-/// The smallest and the largest element.
-pub(super) fn extremes(call: &mut Call<'_, '_>) -> Outputs {
-    let x = call.tensor("self")?;
-    let (least, most) = (reduced(call, ReduceOp::Min, x)?, reduced(call, ReduceOp::Max, x)?);
+pub(super) fn min_and_max(call: &mut Call<'_, '_>) -> Outputs {
+    let x = call.tensor_argument("self")?;
+    let (least, most) = (reduce_input(call, ReduceOp::Min, x)?, reduce_input(call, ReduceOp::Max, x)?);
     Ok([least, most].map(|id| Made { id, window: Memory::Own }).into())
 }
 
-/// The median (the lower of two) or the k-th smallest element, and its index.
+/// Returns the lower median or the k-th smallest element, and its index.
 pub(super) fn median(call: &mut Call<'_, '_>) -> Outputs {
-    let mut x = call.tensor("self")?;
-    let is_whole = call.operator != "kthvalue" && !call.has("dim");
+    let mut x = call.tensor_argument("self")?;
+    let is_whole = call.operator != "kthvalue" && !call.has_argument("dim");
     if is_whole {
         let count = call.emit.extents(x)?.iter().product();
         x = call.emit.reshape(x, &[count])?;
     }
-    let axis = if is_whole { 0 } else { call.axis(x, "dim", -1)? };
+    let axis = if is_whole { 0 } else { call.axis_argument(x, "dim", -1)? };
     let extent = call.emit.extents(x)?.get(axis).copied().unwrap_or(1);
-    let at = if call.operator == "kthvalue" { call.int("k", 1)?.saturating_sub(1) } else { (extent - 1) / 2 };
+    let at = if call.operator == "kthvalue" { call.int_argument("k", 1)?.saturating_sub(1) } else { (extent - 1) / 2 };
     if !(0..extent).contains(&at) || call.emit.rank(x)? == 0 {
         return unsupported(format!("element {at} of {extent} by size"));
     }
@@ -229,7 +224,7 @@ pub(super) fn median(call: &mut Call<'_, '_>) -> Outputs {
     let place = call.emit.slice(order, axis, at, at + 1)?;
     let value = call.emit.push(Op::GatherElements(GatherElements { axis: axis as i64 }), &[x, place])?;
     let mut shape = call.emit.extents(x)?;
-    if call.flag("keepdim", false)? {
+    if call.flag_argument("keepdim", false)? {
         shape[axis] = 1;
     } else {
         shape.remove(axis);
@@ -238,12 +233,12 @@ pub(super) fn median(call: &mut Call<'_, '_>) -> Outputs {
     Ok([value, place].map(|id| Made { id, window: Memory::Own }).into())
 }
 
-/// The largest or smallest element up to each, with its place: the last of equals.
+/// Running maximum or minimum with its index; the last of equals.
 pub(super) fn running_extreme(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
-    let x = call.tensor("self")?;
-    let axis = call.axis(x, "dim", 0)?;
+    let x = call.tensor_argument("self")?;
+    let axis = call.axis_argument(x, "dim", 0)?;
     let extents = call.emit.extents(x)?;
-    let Some(&extent) = extents.get(axis) else { return own(x) };
+    let Some(&extent) = extents.get(axis) else { return own_output(x) };
     if extent > MAX_RUNNING {
         return unsupported(format!("{extent} elements are above {MAX_RUNNING}"));
     }
@@ -257,16 +252,15 @@ pub(super) fn running_extreme(call: &mut Call<'_, '_>, largest: bool) -> Outputs
             call.emit.push(Op::ArgReduce(ArgReduce { largest, axis: axis as i64, keep: true, last: true }), &[part])?,
         );
     }
-    let (values, places) = (call.emit.concat(&values, axis)?, call.emit.concat(&places, axis)?);
+    let (values, places) = (call.emit.concat_parts(&values, axis)?, call.emit.concat_parts(&places, axis)?);
     Ok([values, places].map(|id| Made { id, window: Memory::Own }).into())
 }
 
-/// The product of all elements up to each.
 pub(super) fn cum_prod(call: &mut Call<'_, '_>) -> Outputs {
     let dtype = call.result_dtype()?;
-    let x = call.operand("self", dtype)?;
-    let axis = call.axis(x, "dim", 0)?;
-    let Some(&extent) = call.emit.extents(x)?.get(axis) else { return own(x) };
+    let x = call.operand_as("self", dtype)?;
+    let axis = call.axis_argument(x, "dim", 0)?;
+    let Some(&extent) = call.emit.extents(x)?.get(axis) else { return own_output(x) };
     if extent > MAX_RUNNING {
         return unsupported(format!("{extent} elements are above {MAX_RUNNING}"));
     }
@@ -278,28 +272,27 @@ pub(super) fn cum_prod(call: &mut Call<'_, '_>) -> Outputs {
             None => one,
         });
     }
-    own(call.emit.concat(&products, axis)?)
+    own_output(call.emit.concat_parts(&products, axis)?)
 }
 
 pub(super) fn cum_sum(call: &mut Call<'_, '_>) -> Outputs {
     let dtype = call.result_dtype()?;
-    let x = call.operand("self", dtype)?;
+    let x = call.operand_as("self", dtype)?;
     if call.emit.rank(x)? == 0 {
-        return own(x);
+        return own_output(x);
     }
-    let axis = call.axis(x, "dim", 0)? as i64;
-    push(call, Op::CumSum(CumSum { axis, exclusive: false, reverse: false }), &[x])
+    let axis = call.axis_argument(x, "dim", 0)? as i64;
+    push_output(call, Op::CumSum(CumSum { axis, exclusive: false, reverse: false }), &[x])
 }
 
-/// Each element less the one before it.
-pub(super) fn diff(call: &mut Call<'_, '_>) -> Outputs {
-    let mut x = call.tensor("self")?;
-    let axis = call.axis(x, "dim", -1)?;
+pub(super) fn adjacent_difference(call: &mut Call<'_, '_>) -> Outputs {
+    let mut x = call.tensor_argument("self")?;
+    let axis = call.axis_argument(x, "dim", -1)?;
     let (before, after) = (call.optional_tensor("prepend")?, call.optional_tensor("append")?);
     let parts: Vec<ValueId> = before.into_iter().chain([x]).chain(after).collect();
-    x = call.emit.concat(&parts, axis)?;
-    for _ in 0..call.int("n", 1)?.clamp(0, 64) {
-        let extent = call.extent(x, axis)?;
+    x = call.emit.concat_parts(&parts, axis)?;
+    for _ in 0..call.int_argument("n", 1)?.clamp(0, 64) {
+        let extent = call.axis_extent(x, axis)?;
         if extent < 1 {
             return unsupported("there is nothing to take the difference of");
         }
@@ -310,5 +303,5 @@ pub(super) fn diff(call: &mut Call<'_, '_>) -> Outputs {
             call.emit.binary(BinaryOp::Sub, later, earlier)?
         };
     }
-    own(x)
+    own_output(x)
 }

@@ -3,24 +3,24 @@
 //! Each place becomes a few neighbours along each axis, with an index and a weight; every combination of neighbours is
 //! looked up and the weighted elements are added.
 
-use super::bags::{compare, counting};
-use super::{Call, Outputs, numbers_of, own};
+use super::bags::{counting_tensor, emit_compare};
+use super::{Call, Outputs, numbers_of, own_output};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{BiasAdd, BinaryOp, Clip, CompareOp, Dense, GatherNd, Op, Reduce, ReduceOp, UnaryOp, Where};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
-/// One neighbour along one axis: its index inside the axis, and its weight.
+/// One neighbour along one axis.
 #[derive(Clone, Copy)]
 struct Neighbour {
-    /// A whole number, as a float, inside the axis.
+    /// An integral float inside the axis.
     place: ValueId,
-    /// Nothing where it is 1.
+    /// None for a weight of 1.
     weight: Option<ValueId>,
 }
 
-/// What stands outside of an image.
+/// Treatment of positions outside an image.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outside {
     Zeros,
@@ -28,10 +28,10 @@ enum Outside {
     Reflection,
 }
 
-/// A regular grid that affine matrices move: `[n, h, w, 2]`, or with a depth `[n, d, h, w, 3]`.
+/// A regular grid transformed by affine matrices: `[n, h, w, 2]`, or with a depth `[n, d, h, w, 3]`.
 pub(super) fn affine_grid(call: &mut Call<'_, '_>) -> Outputs {
-    let (theta, size) = (call.tensor("theta")?, call.ints("size")?);
-    let is_aligned = call.flag("align_corners", false)?;
+    let (theta, size) = (call.tensor_argument("theta")?, call.int_list("size")?);
+    let is_aligned = call.flag_argument("align_corners", false)?;
     let emit = &mut *call.emit;
     let Some(rank) = size.len().checked_sub(2).filter(|rank| (2..=3).contains(rank)) else {
         return malformed(format!("{size:?} is no size of images"));
@@ -65,14 +65,13 @@ pub(super) fn affine_grid(call: &mut Call<'_, '_>) -> Outputs {
     let turned = emit.transpose(theta, &[0, 2, 1])?;
     let grid = emit.mat_mul(base, turned)?;
     let shape = [&size[..1], space, &[rank as i64]].concat();
-    own(emit.reshape(grid, &shape)?)
+    own_output(emit.reshape(grid, &shape)?)
 }
 
-/// Elements of images at the places of a grid.
 pub(super) fn grid_sample(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, grid) = (call.tensor("input")?, call.tensor("grid")?);
-    let (mode, padding) = (call.int("interpolation_mode", 0)?, call.int("padding_mode", 0)?);
-    let is_aligned = call.flag("align_corners", false)?;
+    let (x, grid) = (call.tensor_argument("input")?, call.tensor_argument("grid")?);
+    let (mode, padding) = (call.int_argument("interpolation_mode", 0)?, call.int_argument("padding_mode", 0)?);
+    let is_aligned = call.flag_argument("align_corners", false)?;
     let outside = match padding {
         0 => Outside::Zeros,
         1 => Outside::Edge,
@@ -92,23 +91,23 @@ pub(super) fn grid_sample(call: &mut Call<'_, '_>) -> Outputs {
         // The last axis comes first.
         let at = (rank - 1 - axis) as i64;
         let cut = emit.slice(grid, rank + 1, at, at + 1)?;
-        let place = unnormalised(emit, cut, extent, is_aligned)?;
+        let place = denormalise_coords(emit, cut, extent, is_aligned)?;
         let axis = SampledAxis { extent, outside, is_aligned };
         axes.push(match mode {
-            0 => axis.linear(emit, place)?,
-            1 => axis.nearest(emit, place)?,
-            2 if rank == 2 => axis.cubic(emit, place)?,
+            0 => axis.linear_neighbours(emit, place)?,
+            1 => axis.nearest_neighbour(emit, place)?,
+            2 if rank == 2 => axis.cubic_neighbours(emit, place)?,
             other => return unsupported(format!("`interpolation_mode` is {other}")),
         });
     }
     let y = looked_up(emit, x, &axes)?;
     let mut order = vec![0, rank + 1];
     order.extend(1..=rank);
-    own(emit.transpose(y, &order)?)
+    own_output(emit.transpose(y, &order)?)
 }
 
-/// Places from -1 to 1 as places of elements.
-fn unnormalised(emit: &mut Emit<'_>, x: ValueId, extent: i64, is_aligned: bool) -> Outcome<ValueId> {
+/// Converts coordinates from -1 to 1 into element positions.
+fn denormalise_coords(emit: &mut Emit<'_>, x: ValueId, extent: i64, is_aligned: bool) -> Outcome<ValueId> {
     let extent = extent as f64;
     let x = emit.binary_with(BinaryOp::Add, x, 1.0)?;
     if is_aligned {
@@ -119,7 +118,6 @@ fn unnormalised(emit: &mut Emit<'_>, x: ValueId, extent: i64, is_aligned: bool) 
     emit.binary_with(BinaryOp::Div, x, 2.0)
 }
 
-/// One axis of an image.
 #[derive(Clone, Copy)]
 struct SampledAxis {
     extent: i64,
@@ -128,24 +126,24 @@ struct SampledAxis {
 }
 
 impl SampledAxis {
-    /// A place moved inside the axis, unless zeros stand outside.
-    fn inside(self, emit: &mut Emit<'_>, place: ValueId) -> Outcome<ValueId> {
+    /// Moves a position inside the axis, unless outside positions read zeros.
+    fn clamp_inside(self, emit: &mut Emit<'_>, place: ValueId) -> Outcome<ValueId> {
         match self.outside {
             Outside::Zeros => Ok(place),
-            Outside::Edge => self.clipped(emit, place),
+            Outside::Edge => self.clip_position(emit, place),
             Outside::Reflection => {
-                let reflected = self.reflected(emit, place)?;
-                self.clipped(emit, reflected)
+                let reflected = self.reflect_position(emit, place)?;
+                self.clip_position(emit, reflected)
             }
         }
     }
 
-    fn clipped(self, emit: &mut Emit<'_>, place: ValueId) -> Outcome<ValueId> {
+    fn clip_position(self, emit: &mut Emit<'_>, place: ValueId) -> Outcome<ValueId> {
         emit.push(Op::Clip(Clip { low: 0.0, high: (self.extent - 1) as f64 }), &[place])
     }
 
-    /// Reflects at the outermost elements, or at their outer sides.
-    fn reflected(self, emit: &mut Emit<'_>, place: ValueId) -> Outcome<ValueId> {
+    /// Reflects at the outermost elements, or at their outer edges.
+    fn reflect_position(self, emit: &mut Emit<'_>, place: ValueId) -> Outcome<ValueId> {
         let (low, span) = match self.is_aligned {
             true => (0.0, (self.extent - 1) as f64),
             false => (-0.5, self.extent as f64),
@@ -157,22 +155,22 @@ impl SampledAxis {
         let apart = emit.unary(UnaryOp::Abs, from_low)?;
         // A wave of period twice the span: up to the span and down again.
         let part = emit.binary_with(BinaryOp::Fmod, apart, 2.0 * span)?;
-        let down = emit.scalar(emit.dtype(place)?, 2.0 * span)?;
+        let down = emit.add_scalar(emit.dtype(place)?, 2.0 * span)?;
         let down = emit.binary(BinaryOp::Sub, down, part)?;
         let wave = emit.binary(BinaryOp::Min, part, down)?;
         emit.binary_with(BinaryOp::Add, wave, low)
     }
 
-    /// A whole place as a neighbour: outside it has no weight.
-    fn neighbour(self, emit: &mut Emit<'_>, place: ValueId, weight: Option<ValueId>) -> Outcome<Neighbour> {
-        let inside = self.clipped(emit, place)?;
+    /// Turns an integral position into a neighbour with weight zero outside.
+    fn bounded_neighbour(self, emit: &mut Emit<'_>, place: ValueId, weight: Option<ValueId>) -> Outcome<Neighbour> {
+        let inside = self.clip_position(emit, place)?;
         if self.outside != Outside::Zeros {
             return Ok(Neighbour { place: inside, weight });
         }
-        let is_inside = compare(emit, CompareOp::Equal, inside, place)?;
+        let is_inside = emit_compare(emit, CompareOp::Equal, inside, place)?;
         let weight = match weight {
             Some(weight) => {
-                let zero = emit.scalar(emit.dtype(place)?, 0.0)?;
+                let zero = emit.add_scalar(emit.dtype(place)?, 0.0)?;
                 emit.push(Op::Where(Where {}), &[is_inside, weight, zero])?
             }
             None => emit.cast(is_inside, emit.dtype(place)?)?,
@@ -180,48 +178,51 @@ impl SampledAxis {
         Ok(Neighbour { place: inside, weight: Some(weight) })
     }
 
-    fn nearest(self, emit: &mut Emit<'_>, place: ValueId) -> Outcome<Vec<Neighbour>> {
-        let place = self.inside(emit, place)?;
+    fn nearest_neighbour(self, emit: &mut Emit<'_>, place: ValueId) -> Outcome<Vec<Neighbour>> {
+        let place = self.clamp_inside(emit, place)?;
         let whole = emit.unary(UnaryOp::Round, place)?;
-        Ok(vec![self.neighbour(emit, whole, None)?])
+        Ok(vec![self.bounded_neighbour(emit, whole, None)?])
     }
 
-    fn linear(self, emit: &mut Emit<'_>, place: ValueId) -> Outcome<Vec<Neighbour>> {
-        let place = self.inside(emit, place)?;
+    fn linear_neighbours(self, emit: &mut Emit<'_>, place: ValueId) -> Outcome<Vec<Neighbour>> {
+        let place = self.clamp_inside(emit, place)?;
         let first = emit.unary(UnaryOp::Floor, place)?;
         let second = emit.binary_with(BinaryOp::Add, first, 1.0)?;
         let (to_first, to_second) =
             (emit.binary(BinaryOp::Sub, second, place)?, emit.binary(BinaryOp::Sub, place, first)?);
-        Ok(vec![self.neighbour(emit, first, Some(to_first))?, self.neighbour(emit, second, Some(to_second))?])
+        Ok(vec![
+            self.bounded_neighbour(emit, first, Some(to_first))?,
+            self.bounded_neighbour(emit, second, Some(to_second))?,
+        ])
     }
 
-    /// Keys' kernel with a slope of -3/4; each of four neighbours is moved inside on its own.
-    fn cubic(self, emit: &mut Emit<'_>, place: ValueId) -> Outcome<Vec<Neighbour>> {
+    /// Keys' kernel with a slope of -3/4; each of four neighbours is clamped separately.
+    fn cubic_neighbours(self, emit: &mut Emit<'_>, place: ValueId) -> Outcome<Vec<Neighbour>> {
         const SLOPE: f64 = -0.75;
         let first = emit.unary(UnaryOp::Floor, place)?;
         let part = emit.binary(BinaryOp::Sub, place, first)?;
-        let one = emit.scalar(emit.dtype(place)?, 1.0)?;
+        let one = emit.add_scalar(emit.dtype(place)?, 1.0)?;
         let rest = emit.binary(BinaryOp::Sub, one, part)?;
         let mut neighbours = Vec::new();
         for (step, distance, is_near) in [(-1.0, part, false), (0.0, part, true), (1.0, rest, true), (2.0, rest, false)]
         {
             let weight = if is_near {
-                polynomial(emit, distance, &[SLOPE + 2.0, -(SLOPE + 3.0), 0.0, 1.0])?
+                evaluate_polynomial(emit, distance, &[SLOPE + 2.0, -(SLOPE + 3.0), 0.0, 1.0])?
             } else {
                 let distance = emit.binary_with(BinaryOp::Add, distance, 1.0)?;
-                polynomial(emit, distance, &[SLOPE, -5.0 * SLOPE, 8.0 * SLOPE, -4.0 * SLOPE])?
+                evaluate_polynomial(emit, distance, &[SLOPE, -5.0 * SLOPE, 8.0 * SLOPE, -4.0 * SLOPE])?
             };
             let at = emit.binary_with(BinaryOp::Add, first, step)?;
-            let at = self.inside(emit, at)?;
+            let at = self.clamp_inside(emit, at)?;
             // A reflection at the side of an element leaves whole places whole.
-            neighbours.push(self.neighbour(emit, at, Some(weight))?);
+            neighbours.push(self.bounded_neighbour(emit, at, Some(weight))?);
         }
         Ok(neighbours)
     }
 }
 
-/// A polynomial by its coefficients, the highest power first.
-fn polynomial(emit: &mut Emit<'_>, x: ValueId, coefficients: &[f64]) -> Outcome<ValueId> {
+/// Coefficients start with the highest power.
+fn evaluate_polynomial(emit: &mut Emit<'_>, x: ValueId, coefficients: &[f64]) -> Outcome<ValueId> {
     let mut y = emit.binary_with(BinaryOp::Mul, x, coefficients[0])?;
     for (index, &coefficient) in coefficients.iter().enumerate().skip(1) {
         if coefficient != 0.0 {
@@ -234,8 +235,7 @@ fn polynomial(emit: &mut Emit<'_>, x: ValueId, coefficients: &[f64]) -> Outcome<
     Ok(y)
 }
 
-/// The weighted elements of all combinations of neighbours, whose values have the shape `[n, places…, 1]`:
-/// `[n, places…, channels]`.
+/// Sums the weighted elements of all neighbour combinations: `[n, places…, 1]` to `[n, places…, channels]`.
 fn looked_up(emit: &mut Emit<'_>, x: ValueId, axes: &[Vec<Neighbour>]) -> Outcome<ValueId> {
     let extents = emit.extents(x)?;
     let count: i64 = extents[2..].iter().product();
@@ -279,12 +279,11 @@ fn looked_up(emit: &mut Emit<'_>, x: ValueId, axes: &[Vec<Neighbour>]) -> Outcom
     total.map_or_else(|| malformed("an axis has no neighbours"), Ok)
 }
 
-/// Averages over the parts of regions of images.
 pub(super) fn roi_align(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, regions) = (call.tensor("input")?, call.tensor("rois")?);
-    let pooled = [call.int("pooled_height", 1)?, call.int("pooled_width", 1)?];
-    let (scale, samples) = (call.float("spatial_scale", 1.0)?, call.int("sampling_ratio", -1)?);
-    let is_aligned = call.flag("aligned", false)?;
+    let (x, regions) = (call.tensor_argument("input")?, call.tensor_argument("rois")?);
+    let pooled = [call.int_argument("pooled_height", 1)?, call.int_argument("pooled_width", 1)?];
+    let (scale, samples) = (call.float_argument("spatial_scale", 1.0)?, call.int_argument("sampling_ratio", -1)?);
+    let is_aligned = call.flag_argument("aligned", false)?;
     let emit = &mut *call.emit;
     let ([n, c, h, w], [count, 5]) = (&emit.extents(x)?[..], &emit.extents(regions)?[..]) else {
         return malformed("its regions need 5 numbers each and its images 4 dimensions");
@@ -326,15 +325,14 @@ pub(super) fn roi_align(call: &mut Call<'_, '_>) -> Outputs {
     let axes = [vec![vec![Neighbour { place: image, weight: None }]], axes].concat();
     let turned = emit.transpose(x, &[1, 0, 2, 3])?;
     let all = emit.reshape(turned, &[1, c, n, space[0], space[1]])?;
-    let axes = axes.into_iter().map(|neighbours| batched(emit, neighbours)).collect::<Outcome<Vec<_>>>()?;
+    let axes = axes.into_iter().map(|neighbours| add_batch_axis(emit, neighbours)).collect::<Outcome<Vec<_>>>()?;
     let y = looked_up(emit, all, &axes)?;
     let y = emit.reshape(y, &[count, pooled[0], samples, pooled[1], samples, c])?;
     let y = emit.push(Op::Reduce(Reduce { function: ReduceOp::Mean, axes: vec![2, 4], keep: false }), &[y])?;
-    own(emit.transpose(y, &[0, 3, 1, 2])?)
+    own_output(emit.transpose(y, &[0, 3, 1, 2])?)
 }
 
-/// Neighbours with a first dimension of extent 1 for the one batch of all images.
-fn batched(emit: &mut Emit<'_>, neighbours: Vec<Neighbour>) -> Outcome<Vec<Neighbour>> {
+fn add_batch_axis(emit: &mut Emit<'_>, neighbours: Vec<Neighbour>) -> Outcome<Vec<Neighbour>> {
     let mut wider = |id: ValueId| -> Outcome<ValueId> {
         let shape = [vec![1], emit.extents(id)?].concat();
         emit.reshape(id, &shape)
@@ -347,18 +345,18 @@ fn batched(emit: &mut Emit<'_>, neighbours: Vec<Neighbour>) -> Outcome<Vec<Neigh
         .collect()
 }
 
-/// The two neighbours of places in a region. Places more than one element outside count as zeros, others move inside.
+/// Returns both neighbours of each position. More than one element outside reads zero, other positions are clamped.
 fn region_neighbours(emit: &mut Emit<'_>, place: ValueId, extent: i64) -> Outcome<Vec<Neighbour>> {
     let dtype = emit.dtype(place)?;
-    let (least, most) = (emit.scalar(dtype, -1.0)?, emit.scalar(dtype, extent as f64)?);
-    let is_above = compare(emit, CompareOp::GreaterOrEqual, place, least)?;
-    let is_below = compare(emit, CompareOp::LessOrEqual, place, most)?;
+    let (least, most) = (emit.add_scalar(dtype, -1.0)?, emit.add_scalar(dtype, extent as f64)?);
+    let is_above = emit_compare(emit, CompareOp::GreaterOrEqual, place, least)?;
+    let is_below = emit_compare(emit, CompareOp::LessOrEqual, place, most)?;
     let is_inside = emit.binary(BinaryOp::And, is_above, is_below)?;
     let is_inside = emit.cast(is_inside, dtype)?;
     let place = emit.push(Op::Clip(Clip { low: 0.0, high: (extent - 1) as f64 }), &[place])?;
     let first = emit.unary(UnaryOp::Floor, place)?;
     let to_second = emit.binary(BinaryOp::Sub, place, first)?;
-    let one = emit.scalar(dtype, 1.0)?;
+    let one = emit.add_scalar(dtype, 1.0)?;
     let to_first = emit.binary(BinaryOp::Sub, one, to_second)?;
     let second = emit.binary_with(BinaryOp::Add, first, 1.0)?;
     let second = emit.binary_with(BinaryOp::Min, second, (extent - 1) as f64)?;
@@ -370,16 +368,17 @@ fn region_neighbours(emit: &mut Emit<'_>, place: ValueId, extent: i64) -> Outcom
     Ok(neighbours)
 }
 
-/// A convolution whose taps look at places that are moved by offsets and scaled by a mask.
+/// A convolution whose taps are displaced by offsets and scaled by a mask.
 pub(super) fn deformed_conv(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, w, offset) = (call.tensor("input")?, call.tensor("weight")?, call.tensor("offset")?);
+    let (x, w, offset) =
+        (call.tensor_argument("input")?, call.tensor_argument("weight")?, call.tensor_argument("offset")?);
     let pair = |names: [&str; 2], default: i64| -> Outcome<[i64; 2]> {
-        Ok([call.int(names[0], default)?, call.int(names[1], default)?])
+        Ok([call.int_argument(names[0], default)?, call.int_argument(names[1], default)?])
     };
     let (strides, pads) = (pair(["stride_h", "stride_w"], 1)?, pair(["pad_h", "pad_w"], 0)?);
     let dilations = pair(["dilation_h", "dilation_w"], 1)?;
-    let (groups, offset_groups) = (call.int("groups", 1)?, call.int("offset_groups", 1)?);
-    let mask = if call.flag("use_mask", false)? { Some(call.tensor("mask")?) } else { None };
+    let (groups, offset_groups) = (call.int_argument("groups", 1)?, call.int_argument("offset_groups", 1)?);
+    let mask = if call.flag_argument("use_mask", false)? { Some(call.tensor_argument("mask")?) } else { None };
     let bias = call.optional_tensor("bias")?;
     let emit = &mut *call.emit;
     let ([n, c, h, width], [out, _, kh, kw], [_, _, oh, ow]) =
@@ -396,10 +395,14 @@ pub(super) fn deformed_conv(call: &mut Call<'_, '_>) -> Outputs {
     let moves = emit.reshape(offset, &[n, taps, 2, to[0], to[1]])?;
     let mut axes = Vec::new();
     for axis in 0..2 {
-        let tap =
-            counting(emit, dtype, &if axis == 0 { [1, kernel[0], 1, 1, 1, 1] } else { [1, 1, kernel[1], 1, 1, 1] })?;
+        let tap = counting_tensor(
+            emit,
+            dtype,
+            &if axis == 0 { [1, kernel[0], 1, 1, 1, 1] } else { [1, 1, kernel[1], 1, 1, 1] },
+        )?;
         let tap = emit.binary_with(BinaryOp::Mul, tap, dilations[axis] as f64)?;
-        let place = counting(emit, dtype, &if axis == 0 { [1, 1, 1, to[0], 1, 1] } else { [1, 1, 1, 1, to[1], 1] })?;
+        let place =
+            counting_tensor(emit, dtype, &if axis == 0 { [1, 1, 1, to[0], 1, 1] } else { [1, 1, 1, 1, to[1], 1] })?;
         let place = emit.binary_with(BinaryOp::Mul, place, strides[axis] as f64)?;
         let place = emit.binary_with(BinaryOp::Sub, place, pads[axis] as f64)?;
         let regular = emit.binary(BinaryOp::Add, tap, place)?;
@@ -408,7 +411,7 @@ pub(super) fn deformed_conv(call: &mut Call<'_, '_>) -> Outputs {
         let place = emit.binary(BinaryOp::Add, own_moves, regular)?;
         let place = emit.reshape(place, &[n, taps, to[0], to[1], 1])?;
         let axis = SampledAxis { extent: space[axis], outside: Outside::Zeros, is_aligned: false };
-        axes.push(axis.linear(emit, place)?);
+        axes.push(axis.linear_neighbours(emit, place)?);
     }
     let mut seen = looked_up(emit, x, &axes)?;
     if let Some(mask) = mask {
@@ -423,5 +426,5 @@ pub(super) fn deformed_conv(call: &mut Call<'_, '_>) -> Outputs {
     if let Some(bias) = bias {
         y = emit.push(Op::BiasAdd(BiasAdd { axis: -1 }), &[y, bias])?;
     }
-    own(emit.transpose(y, &[0, 3, 1, 2])?)
+    own_output(emit.transpose(y, &[0, 3, 1, 2])?)
 }

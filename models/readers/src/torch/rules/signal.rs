@@ -1,8 +1,8 @@
 //! Fourier transforms as products with matrices of cosines and sines. Complex numbers are pairs of real ones, see
 //! `complex`.
 
-use super::movement::input;
-use super::{Call, Made, Memory, Outputs, numbers_of, own};
+use super::movement::primary_input;
+use super::{Call, Made, Memory, Outputs, numbers_of, own_output};
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{BinaryOp, Border, BorderPad, Expand, Gather, Op, Pad, ScatterNd, ScatterOp, UnaryOp};
@@ -11,30 +11,27 @@ use reference::Tensor;
 
 /// Points of one transform; `MAX_MATRIX` is the tighter bound for complex ones.
 const MAX_POINTS: i64 = 4096;
-/// Elements of a transform's matrix.
 const MAX_MATRIX: i64 = 1 << 25;
 
-/// A transform of one dimension.
 #[derive(Clone, Copy)]
 struct Fourier {
     /// Points in time.
     points: i64,
-    /// Frequencies that are kept.
+    /// Number of retained frequencies.
     kept: i64,
     is_inverse: bool,
-    /// What results are multiplied with.
     factor: f64,
 }
 
 impl Fourier {
-    fn angle(self, time: i64, frequency: i64) -> f64 {
+    fn point_angle(self, time: i64, frequency: i64) -> f64 {
         let turns = (time * frequency % self.points) as f64 / self.points as f64;
         let angle = 2.0 * std::f64::consts::PI * turns;
         if self.is_inverse { angle } else { -angle }
     }
 
-    /// `[rows, columns]` of numbers by row and column.
-    fn matrix(
+    /// Builds `[rows, columns]` from a function of row and column.
+    fn build_matrix(
         self,
         emit: &mut Emit<'_>,
         dtype: DType,
@@ -52,10 +49,10 @@ impl Fourier {
     /// `[…, points]` of real numbers as `[…, kept, 2]`.
     fn of_real(self, emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
         let number = |time: i64, column: i64| {
-            let angle = self.angle(time, column / 2);
+            let angle = self.point_angle(time, column / 2);
             if column % 2 == 0 { angle.cos() } else { angle.sin() }
         };
-        let matrix = self.matrix(emit, emit.dtype(x)?, [self.points, 2 * self.kept], number)?;
+        let matrix = self.build_matrix(emit, emit.dtype(x)?, [self.points, 2 * self.kept], number)?;
         let y = product_of_rows(emit, x, matrix)?;
         let mut shape = emit.extents(y)?;
         shape.pop();
@@ -66,14 +63,14 @@ impl Fourier {
     /// `[…, points, 2]` as `[…, kept, 2]`.
     fn of_complex(self, emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
         let number = |row: i64, column: i64| {
-            let angle = self.angle(row / 2, column / 2);
+            let angle = self.point_angle(row / 2, column / 2);
             match (row % 2, column % 2) {
                 (0, 0) | (1, 1) => angle.cos(),
                 (0, _) => angle.sin(),
                 _ => -angle.sin(),
             }
         };
-        let matrix = self.matrix(emit, emit.dtype(x)?, [2 * self.points, 2 * self.kept], number)?;
+        let matrix = self.build_matrix(emit, emit.dtype(x)?, [2 * self.points, 2 * self.kept], number)?;
         let mut shape = emit.extents(x)?;
         shape.truncate(shape.len() - 2);
         let flat = emit.reshape(x, &[shape.as_slice(), &[2 * self.points]].concat())?;
@@ -89,10 +86,10 @@ impl Fourier {
             // The other half mirrors all frequencies but zero and the Nyquist frequency.
             let is_alone = frequency == 0 || 2 * frequency == self.points;
             let times = if is_alone { 1.0 } else { 2.0 };
-            let angle = self.angle(time, frequency);
+            let angle = self.point_angle(time, frequency);
             times * if is_imaginary { -angle.sin() } else { angle.cos() }
         };
-        let matrix = self.matrix(emit, emit.dtype(x)?, [2 * given, self.points], number)?;
+        let matrix = self.build_matrix(emit, emit.dtype(x)?, [2 * given, self.points], number)?;
         let mut shape = emit.extents(x)?;
         shape.truncate(shape.len() - 2);
         let flat = emit.reshape(x, &[shape.as_slice(), &[2 * given]].concat())?;
@@ -100,7 +97,6 @@ impl Fourier {
     }
 }
 
-/// The last dimension times a matrix.
 fn product_of_rows(emit: &mut Emit<'_>, x: ValueId, matrix: ValueId) -> Outcome<ValueId> {
     if emit.rank(x)? >= 2 {
         return emit.mat_mul(x, matrix);
@@ -108,8 +104,8 @@ fn product_of_rows(emit: &mut Emit<'_>, x: ValueId, matrix: ValueId) -> Outcome<
     Ok(models::compose::mat_mul(&mut emit.builder, x, matrix)?)
 }
 
-/// What a direction and a way to scale multiply with: 0 for nothing, 1 for a root, 2 for all points.
-fn factor(mode: i64, points: i64) -> Outcome<f64> {
+/// Returns the scale of a normalisation mode: 0 for none, 1 for the square root, 2 for all points.
+fn scale_factor(mode: i64, points: i64) -> Outcome<f64> {
     match mode {
         0 => Ok(1.0),
         1 => Ok(1.0 / (points as f64).sqrt()),
@@ -118,8 +114,8 @@ fn factor(mode: i64, points: i64) -> Outcome<f64> {
     }
 }
 
-fn mode(call: &Call<'_, '_>, is_inverse: bool) -> Outcome<i64> {
-    Ok(match (call.text("norm", "backward")?.as_str(), is_inverse) {
+fn norm_mode(call: &Call<'_, '_>, is_inverse: bool) -> Outcome<i64> {
+    Ok(match (call.text_argument("norm", "backward")?.as_str(), is_inverse) {
         ("ortho", _) => 1,
         ("backward", true) | ("forward", false) => 2,
         ("backward" | "forward", _) => 0,
@@ -133,7 +129,7 @@ fn rank_of_numbers(emit: &Emit<'_>, x: ValueId, is_complex: bool) -> Outcome<usi
     rank.map_or_else(|| malformed("a complex number has no two parts"), Ok)
 }
 
-/// How the ends of a transform look.
+/// Real or complex input and output of a transform.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ends {
     RealToComplex,
@@ -141,8 +137,8 @@ enum Ends {
     ComplexToReal,
 }
 
-/// A transform of one axis, counted without the dimension of parts.
-fn along(emit: &mut Emit<'_>, x: ValueId, axis: usize, ends: Ends, fourier: Fourier) -> Outcome<ValueId> {
+/// Transforms one axis, counted without the dimension of parts.
+fn transform_axis(emit: &mut Emit<'_>, x: ValueId, axis: usize, ends: Ends, fourier: Fourier) -> Outcome<ValueId> {
     if !(1..=MAX_POINTS).contains(&fourier.points) {
         return unsupported(format!("a transform of {} points", fourier.points));
     }
@@ -162,11 +158,11 @@ fn along(emit: &mut Emit<'_>, x: ValueId, axis: usize, ends: Ends, fourier: Four
     let given = emit.extents(turned)?[rank - 1];
     let y = match ends {
         Ends::RealToComplex => {
-            let turned = resized(emit, turned, rank - 1, fourier.points)?;
+            let turned = resize_axis(emit, turned, rank - 1, fourier.points)?;
             fourier.of_real(emit, turned)?
         }
         Ends::ComplexToComplex => {
-            let turned = resized(emit, turned, rank - 1, fourier.points)?;
+            let turned = resize_axis(emit, turned, rank - 1, fourier.points)?;
             fourier.of_complex(emit, turned)?
         }
         Ends::ComplexToReal => {
@@ -178,8 +174,7 @@ fn along(emit: &mut Emit<'_>, x: ValueId, axis: usize, ends: Ends, fourier: Four
     emit.transpose(y, &back)
 }
 
-/// A dimension cut, or filled with zeros behind.
-fn resized(emit: &mut Emit<'_>, x: ValueId, axis: usize, extent: i64) -> Outcome<ValueId> {
+fn resize_axis(emit: &mut Emit<'_>, x: ValueId, axis: usize, extent: i64) -> Outcome<ValueId> {
     let extents = emit.extents(x)?;
     if extents[axis] >= extent {
         return emit.slice(x, axis, 0, extent);
@@ -189,79 +184,79 @@ fn resized(emit: &mut Emit<'_>, x: ValueId, axis: usize, extent: i64) -> Outcome
     emit.push(Op::Pad(Pad { pads, value: 0.0 }), &[x])
 }
 
-pub(super) fn transform(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
+pub(super) fn single_transform(call: &mut Call<'_, '_>) -> Outputs {
+    let x = primary_input(call)?;
     let is_complex = call.complex.contains(&"self");
     let rank = rank_of_numbers(call.emit, x, is_complex)?;
-    let axis = call.emit.axis(call.int("dim", -1)?, rank)?;
-    let given = call.extent(x, axis)?;
+    let axis = call.emit.resolve_axis(call.int_argument("dim", -1)?, rank)?;
+    let given = call.axis_extent(x, axis)?;
     let is_inverse = matches!(call.operator, "fft_ifft" | "fft_irfft");
     let to_real = call.operator == "fft_irfft";
-    let points = call.int("n", if to_real { 2 * (given - 1) } else { given })?;
+    let points = call.int_argument("n", if to_real { 2 * (given - 1) } else { given })?;
     let kept = if call.operator == "fft_rfft" { points / 2 + 1 } else { points };
-    let factor = factor(mode(call, is_inverse)?, points)?;
+    let factor = scale_factor(norm_mode(call, is_inverse)?, points)?;
     let ends = match (to_real, is_complex) {
         (true, true) => Ends::ComplexToReal,
         (false, true) => Ends::ComplexToComplex,
         (false, false) => Ends::RealToComplex,
         (true, false) => return unsupported("its spectrum is real"),
     };
-    own(along(call.emit, x, axis, ends, Fourier { points, kept, is_inverse, factor })?)
+    own_output(transform_axis(call.emit, x, axis, ends, Fourier { points, kept, is_inverse, factor })?)
 }
 
-/// A transform of several dimensions, one after the other.
-pub(super) fn transforms(call: &mut Call<'_, '_>) -> Outputs {
-    let mut x = input(call)?;
+/// Transforms several dimensions in turn.
+pub(super) fn multi_transform(call: &mut Call<'_, '_>) -> Outputs {
+    let mut x = primary_input(call)?;
     let mut is_complex = call.complex.contains(&"self");
     let rank = rank_of_numbers(call.emit, x, is_complex)?;
     let is_inverse = call.operator.starts_with("fft_i");
     let default = if call.operator.ends_with('2') { vec![-2, -1] } else { (0..rank as i64).collect() };
-    let dims = call.ints("dim")?;
+    let dims = call.int_list("dim")?;
     let dims = if dims.is_empty() { default } else { dims };
-    if call.has("s") {
+    if call.has_argument("s") {
         return unsupported("`s` is given");
     }
-    let mode = mode(call, is_inverse)?;
+    let mode = norm_mode(call, is_inverse)?;
     for dim in dims {
-        let axis = call.emit.axis(dim, rank)?;
-        let points = call.extent(x, axis)?;
+        let axis = call.emit.resolve_axis(dim, rank)?;
+        let points = call.axis_extent(x, axis)?;
         let ends = if is_complex { Ends::ComplexToComplex } else { Ends::RealToComplex };
-        let fourier = Fourier { points, kept: points, is_inverse, factor: factor(mode, points)? };
-        x = along(call.emit, x, axis, ends, fourier)?;
+        let fourier = Fourier { points, kept: points, is_inverse, factor: scale_factor(mode, points)? };
+        x = transform_axis(call.emit, x, axis, ends, fourier)?;
         is_complex = true;
     }
-    own(x)
+    own_output(x)
 }
 
-/// The transforms that others are made of.
 pub(super) fn core_transform(call: &mut Call<'_, '_>) -> Outputs {
-    let mut x = input(call)?;
+    let mut x = primary_input(call)?;
     let to_real = call.operator == "_fft_c2r";
     let from_real = call.operator == "_fft_r2c";
     let rank = rank_of_numbers(call.emit, x, !from_real)?;
-    let (dims, mode) = (call.ints("dim")?, call.int("normalization", 0)?);
-    let is_inverse = to_real || (!from_real && !call.flag("forward", true)?);
-    let is_half = from_real && call.flag("onesided", true)?;
+    let (dims, mode) = (call.int_list("dim")?, call.int_argument("normalization", 0)?);
+    let is_inverse = to_real || (!from_real && !call.flag_argument("forward", true)?);
+    let is_half = from_real && call.flag_argument("onesided", true)?;
     let Some(&last) = dims.last() else { return malformed("it has no dimensions") };
     // The last dimension is the real one: the first to go and the last to come back.
     let order: Vec<i64> = if from_real { dims.iter().rev().copied().collect() } else { dims.clone() };
     for (index, &dim) in order.iter().enumerate() {
-        let axis = call.emit.axis(dim, rank)?;
-        let given = call.extent(x, axis)?;
+        let axis = call.emit.resolve_axis(dim, rank)?;
+        let given = call.axis_extent(x, axis)?;
         let ends = match (from_real && index == 0, to_real && dim == last) {
             (true, _) => Ends::RealToComplex,
             (_, true) => Ends::ComplexToReal,
             _ => Ends::ComplexToComplex,
         };
-        let points = if ends == Ends::ComplexToReal { call.int("last_dim_size", 2 * (given - 1))? } else { given };
+        let points =
+            if ends == Ends::ComplexToReal { call.int_argument("last_dim_size", 2 * (given - 1))? } else { given };
         let kept = if is_half && index == 0 { points / 2 + 1 } else { points };
-        let fourier = Fourier { points, kept, is_inverse, factor: factor(mode, points)? };
-        x = along(call.emit, x, axis, ends, fourier)?;
+        let fourier = Fourier { points, kept, is_inverse, factor: scale_factor(mode, points)? };
+        x = transform_axis(call.emit, x, axis, ends, fourier)?;
     }
-    own(x)
+    own_output(x)
 }
 
-/// What transforms of frames have in common.
+/// Common properties of framed transforms.
 struct Frames {
     points: i64,
     hop: i64,
@@ -269,20 +264,19 @@ struct Frames {
     window: ValueId,
     is_centred: bool,
     kept: i64,
-    /// What a frame's spectrum is multiplied with.
     factor: f64,
 }
 
 impl Frames {
-    fn read(call: &mut Call<'_, '_>, dtype: DType) -> Outcome<Frames> {
-        let points = call.int("n_fft", 0)?;
-        let (hop, length) = (call.int("hop_length", points / 4)?, call.int("win_length", points)?);
+    fn parse_frames(call: &mut Call<'_, '_>, dtype: DType) -> Outcome<Frames> {
+        let points = call.int_argument("n_fft", 0)?;
+        let (hop, length) = (call.int_argument("hop_length", points / 4)?, call.int_argument("win_length", points)?);
         if !(1..=MAX_POINTS).contains(&points) || hop < 1 || !(1..=points).contains(&length) {
             return unsupported(format!("frames of {points} points every {hop}"));
         }
         let window = match call.optional_tensor("window")? {
             Some(window) => call.emit.cast(window, dtype)?,
-            None => call.emit.filled(dtype, &[length], 1.0)?,
+            None => call.emit.add_filled(dtype, &[length], 1.0)?,
         };
         // A short window stands in the middle of its frame.
         let before = (points - length) / 2;
@@ -290,15 +284,15 @@ impl Frames {
             0 => window,
             rest => call.emit.push(Op::Pad(Pad { pads: vec![before, rest - before], value: 0.0 }), &[window])?,
         };
-        let kept = if call.flag("onesided", true)? { points / 2 + 1 } else { points };
-        let factor = if call.flag("normalized", false)? { 1.0 / (points as f64).sqrt() } else { 1.0 };
+        let kept = if call.flag_argument("onesided", true)? { points / 2 + 1 } else { points };
+        let factor = if call.flag_argument("normalized", false)? { 1.0 / (points as f64).sqrt() } else { 1.0 };
         // Without the argument a transform of the overload that lacks it is not centred.
-        let is_centred = call.flag("center", call.operator == "istft")?;
+        let is_centred = call.flag_argument("center", call.operator == "istft")?;
         Ok(Frames { points, hop, window, is_centred, kept, factor })
     }
 
-    /// Places of the points of each frame.
-    fn places(&self, emit: &mut Emit<'_>, count: i64, has_own_dimension: bool) -> Outcome<ValueId> {
+    /// Sample positions of each frame.
+    fn frame_positions(&self, emit: &mut Emit<'_>, count: i64, has_own_dimension: bool) -> Outcome<ValueId> {
         numbers_of(&[count, self.points])?;
         let frames = (0..count).flat_map(|frame| (0..self.points).map(move |at| (frame, at)));
         let places: Vec<f64> = frames.map(|(frame, at)| (frame * self.hop + at) as f64).collect();
@@ -309,12 +303,12 @@ impl Frames {
 
 /// Spectra of overlapping frames: `[…, samples]` as `[…, frequencies, frames, 2]`.
 pub(super) fn short_time(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
+    let x = primary_input(call)?;
     if call.complex.contains(&"self") {
         return unsupported("its signal is complex");
     }
-    let frames = Frames::read(call, call.emit.dtype(x)?)?;
-    let border = match call.text("pad_mode", "reflect")?.as_str() {
+    let frames = Frames::parse_frames(call, call.emit.dtype(x)?)?;
+    let border = match call.text_argument("pad_mode", "reflect")?.as_str() {
         "reflect" => Border::Reflect,
         "replicate" => Border::Edge,
         "circular" => Border::Wrap,
@@ -337,23 +331,22 @@ pub(super) fn short_time(call: &mut Call<'_, '_>) -> Outputs {
         return malformed(format!("{samples} samples are no frame of {}", frames.points));
     }
     let count = (samples - frames.points) / frames.hop + 1;
-    let places = frames.places(emit, count, false)?;
+    let places = frames.frame_positions(emit, count, false)?;
     let cut = emit.push(Op::Gather(Gather { axis: rank as i64 - 1 }), &[signal, places])?;
     let shaped = emit.binary(BinaryOp::Mul, cut, frames.window)?;
     let fourier = Fourier { points: frames.points, kept: frames.kept, is_inverse: false, factor: frames.factor };
     let spectra = fourier.of_real(emit, shaped)?;
     let mut order: Vec<usize> = (0..rank + 2).collect();
     order.swap(rank - 1, rank);
-    own(emit.transpose(spectra, &order)?)
+    own_output(emit.transpose(spectra, &order)?)
 }
 
-/// A signal from spectra of overlapping frames.
 pub(super) fn inverse_short_time(call: &mut Call<'_, '_>) -> Outputs {
-    let x = input(call)?;
+    let x = primary_input(call)?;
     let dtype = call.emit.dtype(x)?;
-    let frames = Frames::read(call, dtype)?;
+    let frames = Frames::parse_frames(call, dtype)?;
     let length = call.optional_int("length")?;
-    if call.flag("return_complex", false)? || frames.kept != frames.points / 2 + 1 {
+    if call.flag_argument("return_complex", false)? || frames.kept != frames.points / 2 + 1 {
         return unsupported("its signal is complex");
     }
     let emit = &mut *call.emit;
@@ -371,11 +364,11 @@ pub(super) fn inverse_short_time(call: &mut Call<'_, '_>) -> Outputs {
     let pieces = emit.binary(BinaryOp::Mul, pieces, frames.window)?;
     let total = frames.hop.checked_mul(count - 1).and_then(|rest| rest.checked_add(frames.points));
     let Some(total) = total else { return unsupported(format!("{count} frames with a hop of {}", frames.hop)) };
-    let sum = overlapped(emit, &frames, pieces, [batch, count, total])?;
+    let sum = overlap_add(emit, &frames, pieces, [batch, count, total])?;
     // What the windows themselves add up to.
     let weights = emit.unary(UnaryOp::Square, frames.window)?;
     let weights = emit.push(Op::Expand(Expand { shape: vec![1, count, frames.points] }), &[weights])?;
-    let weight = overlapped(emit, &frames, weights, [1, count, total])?;
+    let weight = overlap_add(emit, &frames, weights, [1, count, total])?;
     let start = if frames.is_centred { frames.points / 2 } else { 0 };
     let end = match length {
         Some(length) => start.saturating_add(length),
@@ -390,8 +383,8 @@ pub(super) fn inverse_short_time(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![Made { id, window: Memory::Own }])
 }
 
-/// `[batch, frames, points]` added where they lie: `[batch, samples]`.
-fn overlapped(
+/// `[batch, frames, points]` summed at their positions: `[batch, samples]`.
+fn overlap_add(
     emit: &mut Emit<'_>,
     frames: &Frames,
     pieces: ValueId,
@@ -399,8 +392,8 @@ fn overlapped(
 ) -> Outcome<ValueId> {
     let flat = emit.reshape(pieces, &[batch, count * frames.points])?;
     let updates = emit.transpose(flat, &[1, 0])?;
-    let zeros = emit.filled(emit.dtype(pieces)?, &[total, batch], 0.0)?;
-    let places = frames.places(emit, count, true)?;
+    let zeros = emit.add_filled(emit.dtype(pieces)?, &[total, batch], 0.0)?;
+    let places = frames.frame_positions(emit, count, true)?;
     let sum = emit.push(Op::ScatterNd(ScatterNd { combine: ScatterOp::Add }), &[zeros, places, updates])?;
     emit.transpose(sum, &[1, 0])
 }

@@ -1,6 +1,6 @@
 //! Pools and changes of resolution.
 
-use super::{Call, Outputs, numbers_of, push};
+use super::{Call, Outputs, numbers_of, push_output};
 use crate::onnx::{ResizeAxis, ResizeFilter};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
@@ -14,9 +14,9 @@ fn rank_of(call: &Call<'_, '_>) -> usize {
     }
 }
 
-/// `[batch, channels, space…]`; data without a batch is refused, because that is rare.
-fn image(call: &Call<'_, '_>, rank: usize) -> Outcome<(ValueId, Vec<i64>)> {
-    let x = call.tensor(if call.arguments.contains_key("input") { "input" } else { "self" })?;
+/// `[batch, channels, space…]`; refuses unbatched data, which is rare.
+fn batched_image(call: &Call<'_, '_>, rank: usize) -> Outcome<(ValueId, Vec<i64>)> {
+    let x = call.tensor_argument(if call.arguments.contains_key("input") { "input" } else { "self" })?;
     let extents = call.emit.extents(x)?;
     if extents.len() != rank + 2 {
         return unsupported(format!("the data has {} dimensions; give it a batch", extents.len()));
@@ -24,16 +24,17 @@ fn image(call: &Call<'_, '_>, rank: usize) -> Outcome<(ValueId, Vec<i64>)> {
     Ok((x, extents))
 }
 
-fn pool(call: &mut Call<'_, '_>, mode: PoolMode) -> Outputs {
+fn emit_pool(call: &mut Call<'_, '_>, mode: PoolMode) -> Outputs {
     let rank = rank_of(call);
-    let (x, extents) = image(call, rank)?;
-    let mut kernel = call.spatial("kernel_size", rank, 1)?;
-    let strides = if call.ints("stride")?.is_empty() { kernel.clone() } else { call.spatial("stride", rank, 1)? };
-    let pads = call.spatial("padding", rank, 0)?;
-    if call.has("divisor_override") {
+    let (x, extents) = batched_image(call, rank)?;
+    let mut kernel = call.spatial_list("kernel_size", rank, 1)?;
+    let strides =
+        if call.int_list("stride")?.is_empty() { kernel.clone() } else { call.spatial_list("stride", rank, 1)? };
+    let pads = call.spatial_list("padding", rank, 0)?;
+    if call.has_argument("divisor_override") {
         return unsupported("`divisor_override` is given");
     }
-    if call.flag("ceil_mode", false)? {
+    if call.flag_argument("ceil_mode", false)? {
         // A window that is wider than the data sees all of it.
         let widest = extents[2..].iter().zip(&pads).map(|(&extent, &pad)| extent.saturating_add(pad.saturating_mul(2)));
         kernel.iter_mut().zip(widest).for_each(|(kernel, widest)| *kernel = (*kernel).min(widest));
@@ -43,54 +44,53 @@ fn pool(call: &mut Call<'_, '_>, mode: PoolMode) -> Outputs {
         kernel,
         strides,
         pads: [pads.as_slice(), &pads].concat(),
-        dilations: call.spatial("dilation", rank, 1)?,
-        ceil: call.flag("ceil_mode", false)?,
-        count_pad: mode == PoolMode::Average && call.flag("count_include_pad", true)?,
+        dilations: call.spatial_list("dilation", rank, 1)?,
+        ceil: call.flag_argument("ceil_mode", false)?,
+        count_pad: mode == PoolMode::Average && call.flag_argument("count_include_pad", true)?,
     });
-    push(call, op, &[x])
+    push_output(call, op, &[x])
 }
 
 pub(super) fn max_pool(call: &mut Call<'_, '_>) -> Outputs {
-    pool(call, PoolMode::Max)
+    emit_pool(call, PoolMode::Max)
 }
 
 pub(super) fn average_pool(call: &mut Call<'_, '_>) -> Outputs {
-    pool(call, PoolMode::Average)
+    emit_pool(call, PoolMode::Average)
 }
 
-fn adaptive(call: &mut Call<'_, '_>, mode: PoolMode) -> Outputs {
+fn adaptive_pool(call: &mut Call<'_, '_>, mode: PoolMode) -> Outputs {
     let rank = rank_of(call);
-    let (x, before) = image(call, rank)?;
-    let extents = call.spatial("output_size", rank, 1)?;
+    let (x, before) = batched_image(call, rank)?;
+    let extents = call.spatial_list("output_size", rank, 1)?;
     if extents.iter().all(|&extent| extent == 1) {
-        return push(call, Op::GlobalPool(GlobalPool { mode }), &[x]);
+        return push_output(call, Op::GlobalPool(GlobalPool { mode }), &[x]);
     }
     if extents == before[2..] {
-        return push(call, Op::Identity(Identity {}), &[x]);
+        return push_output(call, Op::Identity(Identity {}), &[x]);
     }
-    push(call, Op::AdaptivePool(AdaptivePool { mode, extents }), &[x])
+    push_output(call, Op::AdaptivePool(AdaptivePool { mode, extents }), &[x])
 }
 
 pub(super) fn adaptive_average_pool(call: &mut Call<'_, '_>) -> Outputs {
-    adaptive(call, PoolMode::Average)
+    adaptive_pool(call, PoolMode::Average)
 }
 
 pub(super) fn adaptive_max_pool(call: &mut Call<'_, '_>) -> Outputs {
-    adaptive(call, PoolMode::Max)
+    adaptive_pool(call, PoolMode::Max)
 }
 
-/// An image and what becomes of each of its sides.
 struct Sides {
     x: ValueId,
     axes: Vec<ResizeAxis>,
-    /// Whether each scale is the quotient of its extents.
+    /// Whether each scale equals the quotient of the extents.
     are_quotients: bool,
 }
 
-/// A given scale counts, not the quotient of the extents, where those differ, unless corners are aligned.
-fn sides(call: &Call<'_, '_>) -> Outcome<Sides> {
+/// A given scale overrides the quotient of extents, except with aligned corners.
+fn resize_sides(call: &Call<'_, '_>) -> Outcome<Sides> {
     let rank = rank_of(call);
-    let (x, before) = image(call, rank)?;
+    let (x, before) = batched_image(call, rank)?;
     let before = &before[2..];
     let named: &[&str] = match rank {
         1 => &["scales"],
@@ -101,7 +101,7 @@ fn sides(call: &Call<'_, '_>) -> Outcome<Sides> {
         Some(super::Argument::Floats(scales)) if scales.len() == rank => scales.iter().copied().map(Some).collect(),
         _ => named.iter().map(|name| call.optional_float(name)).collect::<Outcome<Vec<_>>>()?,
     };
-    let mut extents = call.ints("output_size")?;
+    let mut extents = call.int_list("output_size")?;
     if extents.is_empty() {
         let new = |(&extent, scale): (&i64, &Option<f64>)| Some((extent as f64 * (*scale)?) as i64);
         match before.iter().zip(&scales).map(new).collect() {
@@ -112,7 +112,7 @@ fn sides(call: &Call<'_, '_>) -> Outcome<Sides> {
     if extents.len() != rank || extents.iter().any(|&extent| extent < 1) {
         return malformed(format!("a size of {extents:?} does not fit {rank} dimensions"));
     }
-    let is_aligned = call.flag("align_corners", false)?;
+    let is_aligned = call.flag_argument("align_corners", false)?;
     let mut axes = Vec::new();
     let mut are_quotients = true;
     for ((&old, &new), scale) in before.iter().zip(&extents).zip(scales) {
@@ -128,26 +128,31 @@ fn sides(call: &Call<'_, '_>) -> Outcome<Sides> {
     Ok(Sides { x, axes, are_quotients })
 }
 
-fn resize(call: &mut Call<'_, '_>, mode: ResizeMode) -> Outputs {
-    let Sides { x, axes, are_quotients } = sides(call)?;
+fn emit_resize(call: &mut Call<'_, '_>, mode: ResizeMode) -> Outputs {
+    let Sides { x, axes, are_quotients } = resize_sides(call)?;
     if are_quotients {
         let extents = axes.iter().map(|axis| axis.new).collect();
-        return push(call, Op::Resize(Resize { mode, extents }), &[x]);
+        return push_output(call, Op::Resize(Resize { mode, extents }), &[x]);
     }
     match mode {
-        ResizeMode::Nearest => chosen(call, x, &axes, |new, axis| new * (1.0 / axis.scale) as f32),
-        _ => resample(call, "linear", false),
+        ResizeMode::Nearest => select_elements(call, x, &axes, |new, axis| new * (1.0 / axis.scale) as f32),
+        _ => resample_axes(call, "linear", false),
     }
 }
 
-/// Elements whose centre is the nearest.
+/// Selects the elements with the nearest centre.
 pub(super) fn nearest_exact(call: &mut Call<'_, '_>) -> Outputs {
-    let Sides { x, axes, .. } = sides(call)?;
-    chosen(call, x, &axes, |new, axis| (new + 0.5) * (1.0 / axis.scale) as f32)
+    let Sides { x, axes, .. } = resize_sides(call)?;
+    select_elements(call, x, &axes, |new, axis| (new + 0.5) * (1.0 / axis.scale) as f32)
 }
 
-/// One old element for each new one, at places rounded down. Places are 32-bit floats in PyTorch, too.
-fn chosen(call: &mut Call<'_, '_>, x: ValueId, axes: &[ResizeAxis], place: fn(f32, &ResizeAxis) -> f32) -> Outputs {
+/// Selects one old element for each new one, rounding positions down. PyTorch also uses 32-bit positions.
+fn select_elements(
+    call: &mut Call<'_, '_>,
+    x: ValueId,
+    axes: &[ResizeAxis],
+    place: fn(f32, &ResizeAxis) -> f32,
+) -> Outputs {
     let mut y = x;
     for (index, axis) in axes.iter().enumerate() {
         numbers_of(&[axis.new])?;
@@ -156,16 +161,15 @@ fn chosen(call: &mut Call<'_, '_>, x: ValueId, axes: &[ResizeAxis], place: fn(f3
         }
         let at = |new: i64| (place(new as f32, axis).floor() as i64).clamp(0, axis.old - 1);
         let places: Vec<i64> = (0..axis.new).map(at).collect();
-        let places = call.emit.integers(&places)?;
+        let places = call.emit.add_integers(&places)?;
         y = call.emit.push(Op::Gather(Gather { axis: index as i64 + 2 }), &[y, places])?;
     }
-    super::own(y)
+    super::own_output(y)
 }
 
-/// Blends of old elements with weights that are known before the model runs.
-pub(super) fn resample(call: &mut Call<'_, '_>, mode: &str, antialias: bool) -> Outputs {
-    let Sides { x, axes, .. } = sides(call)?;
-    let rule = if call.flag("align_corners", false)? { "align_corners" } else { "half_pixel" };
+pub(super) fn resample_axes(call: &mut Call<'_, '_>, mode: &str, antialias: bool) -> Outputs {
+    let Sides { x, axes, .. } = resize_sides(call)?;
+    let rule = if call.flag_argument("align_corners", false)? { "align_corners" } else { "half_pixel" };
     // The filter for images that shrink is the one of Pillow.
     let cubic = if antialias { -0.5 } else { -0.75 };
     let filter =
@@ -173,17 +177,17 @@ pub(super) fn resample(call: &mut Call<'_, '_>, mode: &str, antialias: bool) -> 
     let mut y = x;
     for (index, axis) in axes.iter().enumerate() {
         if axis.old != axis.new || axis.scale != 1.0 {
-            y = filter.along(call.emit, y, index + 2, axis)?;
+            y = filter.resample_axis(call.emit, y, index + 2, axis)?;
         }
     }
-    super::own(y)
+    super::own_output(y)
 }
 
-pub(super) fn nearest(call: &mut Call<'_, '_>) -> Outputs {
-    resize(call, ResizeMode::Nearest)
+pub(super) fn nearest_resize(call: &mut Call<'_, '_>) -> Outputs {
+    emit_resize(call, ResizeMode::Nearest)
 }
 
-pub(super) fn bilinear(call: &mut Call<'_, '_>) -> Outputs {
-    let is_aligned = call.flag("align_corners", false)?;
-    resize(call, if is_aligned { ResizeMode::LinearAligned } else { ResizeMode::Linear })
+pub(super) fn bilinear_resize(call: &mut Call<'_, '_>) -> Outputs {
+    let is_aligned = call.flag_argument("align_corners", false)?;
+    emit_resize(call, if is_aligned { ResizeMode::LinearAligned } else { ResizeMode::Linear })
 }

@@ -1,7 +1,7 @@
 //! Operators on values that are known while a program is followed: numbers, texts, lists, and the shapes and types of tensors.
 
 use super::dtypes;
-use super::heap::{Heap, Value, is_tensor, number};
+use super::heap::{Heap, Value, is_tensor, number_of};
 use super::interpreter::Interpreter;
 use super::lists;
 use super::numbers::{as_kind, of_numbers};
@@ -10,8 +10,8 @@ use models::types::{DType, TensorType};
 use reference::Tensor;
 use std::rc::Rc;
 
-/// Computes an operator on known values. Nothing is returned for those that belong into the graph.
-pub(super) fn call(
+/// Computes an operator on known values; None if it belongs to the graph.
+pub(super) fn call_builtin(
     interpreter: &mut Interpreter<'_>,
     name: &str,
     given: &[Value],
@@ -47,40 +47,40 @@ fn of_tensor(
     let first = given.first().copied().unwrap_or(Value::None);
     Ok(Some(match (name, given) {
         ("NumToTensor", [value]) => {
-            let (dtype, number) = typed(*value)?;
-            let id = tensors.emit.scalar(dtype, number)?;
-            tensors.add(id)
+            let (dtype, number) = typed_number(*value)?;
+            let id = tensors.emit.add_scalar(dtype, number)?;
+            tensors.add_tensor(id)
         }
         ("tensor" | "as_tensor", [value, rest @ ..]) if !is_tensor(*value) => {
             let asked = keywords.iter().find(|(name, _)| *name == "dtype").map(|(_, value)| *value);
             let asked = asked.or(rest.first().copied());
-            constant(interpreter, *value, asked)?
+            nested_tensor(interpreter, *value, asked)?
         }
         _ if !is_tensor(first) => return Ok(None),
         ("size" | "shape", [x]) => {
-            let extents = tensors.extents(*x, heap)?;
-            heap.list(extents.into_iter().map(Value::Int).collect())?
+            let extents = tensors.tensor_extents(*x, heap)?;
+            heap.add_list(extents.into_iter().map(Value::Int).collect())?
         }
         ("size", [x, Value::Int(axis)]) => {
-            let extents = tensors.extents(*x, heap)?;
-            let axis = tensors.emit.axis(*axis, extents.len())?;
+            let extents = tensors.tensor_extents(*x, heap)?;
+            let axis = tensors.emit.resolve_axis(*axis, extents.len())?;
             Value::Int(extents[axis])
         }
-        ("dim" | "ndim" | "ndimension", [x]) => Value::Int(tensors.extents(*x, heap)?.len() as i64),
-        ("numel", [x]) => Value::Int(tensors.extents(*x, heap)?.iter().product()),
-        ("len", [x]) => match tensors.extents(*x, heap)?.first() {
+        ("dim" | "ndim" | "ndimension", [x]) => Value::Int(tensors.tensor_extents(*x, heap)?.len() as i64),
+        ("numel", [x]) => Value::Int(tensors.tensor_extents(*x, heap)?.iter().product()),
+        ("len", [x]) => match tensors.tensor_extents(*x, heap)?.first() {
             Some(&extent) => Value::Int(extent),
             None => return malformed("a number has no length"),
         },
         ("dtype", [x]) => {
-            let code = dtypes::code_of_dtype(tensors.dtype(*x, heap)?);
+            let code = dtypes::code_of_dtype(tensors.tensor_dtype(*x, heap)?);
             // Those of floats are three below those of complex numbers of such parts.
             Value::Int(if tensors.is_complex(*x, heap)? { code + 3 } else { code })
         }
         ("device", [_]) => Value::Device,
         ("layout", [_]) => Value::Int(0),
         ("is_floating_point", [x]) => {
-            Value::Bool(tensors.dtype(*x, heap)?.is_float() && !tensors.is_complex(*x, heap)?)
+            Value::Bool(tensors.tensor_dtype(*x, heap)?.is_float() && !tensors.is_complex(*x, heap)?)
         }
         ("is_complex", [x]) => Value::Bool(tensors.is_complex(*x, heap)?),
         ("is_contiguous", _) => Value::Bool(true),
@@ -101,17 +101,15 @@ fn of_tensor(
     }))
 }
 
-/// Converts a tensor of one element to a number of Python.
 fn to_number(interpreter: &mut Interpreter<'_>, name: &str, x: Value) -> Outcome<Value> {
     let (heap, tensors) = (&interpreter.heap, &mut interpreter.tensors);
-    let Some(number) = tensors.number(x, heap)? else {
+    let Some(number) = tensors.known_number(x, heap)? else {
         return unsupported("it makes a number of Python that depends on the data");
     };
-    Ok(as_kind(name, number, tensors.dtype(x, heap)?))
+    Ok(as_kind(name, number, tensors.tensor_dtype(x, heap)?))
 }
 
-/// The element type of a number of Python.
-fn typed(value: Value) -> Outcome<(DType, f64)> {
+fn typed_number(value: Value) -> Outcome<(DType, f64)> {
     Ok(match value {
         Value::Int(number) => (DType::I64, number as f64),
         Value::Float(number) => (DType::F32, number),
@@ -120,10 +118,9 @@ fn typed(value: Value) -> Outcome<(DType, f64)> {
     })
 }
 
-/// A tensor of nested lists of numbers.
-fn constant(interpreter: &mut Interpreter<'_>, value: Value, asked: Option<Value>) -> Outcome<Value> {
+fn nested_tensor(interpreter: &mut Interpreter<'_>, value: Value, asked: Option<Value>) -> Outcome<Value> {
     let (mut extents, mut numbers, mut dtype) = (Vec::new(), Vec::new(), None);
-    collect(&mut interpreter.heap, value, 0, (&mut extents, &mut numbers, &mut dtype))?;
+    collect_numbers(&mut interpreter.heap, value, 0, (&mut extents, &mut numbers, &mut dtype))?;
     if extents.iter().product::<i64>() != numbers.len() as i64 {
         return malformed("a tensor is made of lists of different lengths");
     }
@@ -134,15 +131,20 @@ fn constant(interpreter: &mut Interpreter<'_>, value: Value, asked: Option<Value
     };
     let ty = TensorType::new(asked.or(dtype).unwrap_or(DType::F32), &extents);
     let id = interpreter.tensors.emit.constant_of(&Tensor::from_numbers(ty, &numbers)?)?;
-    Ok(interpreter.tensors.add(id))
+    Ok(interpreter.tensors.add_tensor(id))
 }
 
 type Collected<'c> = (&'c mut Vec<i64>, &'c mut Vec<f64>, &'c mut Option<DType>);
 
-fn collect(heap: &mut Heap, value: Value, depth: usize, (extents, numbers, dtype): Collected<'_>) -> Outcome<()> {
-    heap.charge(1)?;
-    let Some(items) = heap.items(value).map(<[Value]>::to_vec) else {
-        let (found, number) = typed(value)?;
+fn collect_numbers(
+    heap: &mut Heap,
+    value: Value,
+    depth: usize,
+    (extents, numbers, dtype): Collected<'_>,
+) -> Outcome<()> {
+    heap.charge_units(1)?;
+    let Some(items) = heap.sequence_items(value).map(<[Value]>::to_vec) else {
+        let (found, number) = typed_number(value)?;
         *dtype = match *dtype {
             Some(before) if before.is_float() || before == found => Some(before),
             Some(_) if found.is_float() => Some(found),
@@ -160,14 +162,14 @@ fn collect(heap: &mut Heap, value: Value, depth: usize, (extents, numbers, dtype
         Some(&extent) if extent == items.len() as i64 => {}
         Some(_) => return malformed("a tensor is made of lists of different lengths"),
     }
-    items.into_iter().try_for_each(|item| collect(heap, item, depth + 1, (extents, numbers, dtype)))
+    items.into_iter().try_for_each(|item| collect_numbers(heap, item, depth + 1, (extents, numbers, dtype)))
 }
 
-/// Lists, tuples and dictionaries.
+/// Operators on lists, tuples and dictionaries.
 fn of_container(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) -> Outcome<Option<Value>> {
     let heap = &mut interpreter.heap;
     Ok(Some(match (name, given) {
-        ("range", [..]) => lists::range(heap, given)?,
+        ("range", [..]) => lists::range_list(heap, given)?,
         ("__range_length", &[Value::Int(start), Value::Int(end), Value::Int(step)]) => {
             Value::Int(lists::range_length(start, end, step)?)
         }
@@ -177,19 +179,21 @@ fn of_container(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) 
         ("len", &[Value::List(at) | Value::Tuple(at)]) => Value::Int(heap.sequences[at].items.len() as i64),
         ("len", &[Value::Dict(at)]) => Value::Int(heap.dicts[at].len() as i64),
         ("append" | "extend" | "insert" | "pop" | "clear" | "reverse", [Value::List(at), rest @ ..]) => {
-            return lists::change(heap, name, *at, rest).map(Some);
+            return lists::change_list(heap, name, *at, rest).map(Some);
         }
         ("list" | "copy", [Value::List(_) | Value::Tuple(_)]) => {
-            let items = heap.items(given[0]).unwrap_or_default().to_vec();
-            heap.list(items)?
+            let items = heap.sequence_items(given[0]).unwrap_or_default().to_vec();
+            heap.add_list(items)?
         }
         ("add" | "add_", [Value::List(_), Value::List(_)]) => {
-            let items = [heap.items(given[0]).unwrap_or_default(), heap.items(given[1]).unwrap_or_default()].concat();
-            heap.list(items)?
+            let items =
+                [heap.sequence_items(given[0]).unwrap_or_default(), heap.sequence_items(given[1]).unwrap_or_default()]
+                    .concat();
+            heap.add_list(items)?
         }
-        ("mul", &[list @ Value::List(_), Value::Int(count)]) => lists::repeat(heap, list, count)?,
-        ("slice", [list @ (Value::List(_) | Value::Tuple(_)), rest @ ..]) => lists::slice(heap, *list, rest)?,
-        ("__getitem__", &[base, index]) => interpreter.item(base, index)?,
+        ("mul", &[list @ Value::List(_), Value::Int(count)]) => lists::repeat_list(heap, list, count)?,
+        ("slice", [list @ (Value::List(_) | Value::Tuple(_)), rest @ ..]) => lists::slice_list(heap, *list, rest)?,
+        ("__getitem__", &[base, index]) => interpreter.get_item(base, index)?,
         ("_set_item" | "__setitem__", [container, key, value]) => {
             lists::set_item(heap, *container, *key, *value)?;
             Value::None
@@ -201,20 +205,20 @@ fn of_container(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) 
                 all.push(match name {
                     "keys" => key,
                     "values" => value,
-                    _ => heap.tuple(vec![key, value])?,
+                    _ => heap.add_tuple(vec![key, value])?,
                 });
             }
-            heap.list(all)?
+            heap.add_list(all)?
         }
-        ("__contains__", &[container, key]) => Value::Bool(lists::contains(heap, container, key)?),
+        ("__contains__", &[container, key]) => Value::Bool(lists::contains_key(heap, container, key)?),
         ("sum" | "max" | "min", &[Value::List(at)]) => lists::of_list(name, &heap.sequences[at].items)?,
         ("any" | "all", &[Value::List(at)]) => {
             let mut flags =
-                heap.sequences[at].items.iter().map(|&item| number(item).is_some_and(|number| number != 0.0));
+                heap.sequences[at].items.iter().map(|&item| number_of(item).is_some_and(|number| number != 0.0));
             Value::Bool(if name == "any" { flags.any(|flag| flag) } else { flags.all(|flag| flag) })
         }
         ("eq" | "ne", &[a @ (Value::List(_) | Value::Tuple(_)), b]) => {
-            Value::Bool(heap.equal(a, b, 0)? == (name == "eq"))
+            Value::Bool(heap.values_equal(a, b, 0)? == (name == "eq"))
         }
         _ => return Ok(None),
     }))
@@ -222,17 +226,17 @@ fn of_container(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) 
 
 impl Interpreter<'_> {
     /// Returns an element of a list, a tuple, a dictionary or a text.
-    pub(super) fn item(&mut self, base: Value, index: Value) -> Outcome<Value> {
+    pub(super) fn get_item(&mut self, base: Value, index: Value) -> Outcome<Value> {
         if base == Value::Missing {
             return Ok(Value::Missing);
         }
         if let Value::Dict(at) = base {
-            return match lists::find(&mut self.heap, at, index)? {
+            return match lists::find_key(&mut self.heap, at, index)? {
                 Some(place) => Ok(self.heap.dicts[at][place].1),
                 None => malformed("a dictionary has no such key"),
             };
         }
-        let (Some(items), Value::Int(index)) = (self.heap.items(base), index) else {
+        let (Some(items), Value::Int(index)) = (self.heap.sequence_items(base), index) else {
             return unsupported("it takes an element of something that is no list");
         };
         let place = if index < 0 { index + items.len() as i64 } else { index };
@@ -243,33 +247,33 @@ impl Interpreter<'_> {
     }
 }
 
-/// Texts, exceptions and other things that are only said.
+/// Operators on texts, exceptions and messages.
 fn of_text(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) -> Outcome<Option<Value>> {
     let texts: Vec<Option<Rc<str>>> = given.iter().map(|&value| interpreter.heap.text_of(value)).collect();
     let heap = &mut interpreter.heap;
     Ok(Some(match (name, given) {
         ("RaiseException", _) => {
             let message = texts.first().cloned().flatten().unwrap_or_default();
-            return Err(interpreter.raise(&message));
+            return Err(interpreter.raise_error(&message));
         }
         ("warn" | "set_grad_enabled" | "print" | "Print" | "_assert" | "manual_seed", _) => Value::None,
         ("is_grad_enabled" | "is_autocast_enabled" | "is_autocast_cpu_enabled" | "is_scripting" | "is_tracing", _) => {
             Value::Bool(name == "is_scripting")
         }
         ("device", _) => Value::Device,
-        ("type", [Value::Device]) => heap.text("cpu")?,
+        ("type", [Value::Device]) => heap.add_text("cpu")?,
         ("unchecked_unwrap_optional" | "_unwrap_optional" | "unchecked_cast", [value]) => *value,
         ("format", [_, rest @ ..]) => {
             let text = format_text(heap, &texts[0].clone().unwrap_or_default(), rest)?;
-            heap.text(&text)?
+            heap.add_text(&text)?
         }
         ("str", [value]) => {
             let text = shown_value(heap, *value);
-            heap.text(&text)?
+            heap.add_text(&text)?
         }
         ("add", [Value::Text(_), Value::Text(_)]) => {
             let text: String = texts.into_iter().flatten().map(|text| text.to_string()).collect();
-            heap.text(&text)?
+            heap.add_text(&text)?
         }
         ("startswith" | "endswith", [Value::Text(_), Value::Text(_)]) => {
             let (text, part) = (texts[0].clone().unwrap_or_default(), texts[1].clone().unwrap_or_default());
@@ -280,21 +284,20 @@ fn of_text(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) -> Ou
     }))
 }
 
-/// Puts values in the place of `{}`.
+/// Replaces each `{}` by a value.
 fn format_text(heap: &mut Heap, text: &str, values: &[Value]) -> Outcome<String> {
     let mut parts = text.split("{}");
     let mut made = parts.next().unwrap_or_default().to_owned();
     let mut values = values.iter();
     for part in parts {
         let shown = values.next().map_or_else(String::new, |value| shown_value(heap, *value));
-        heap.charge((shown.len() + part.len()) / 16)?;
+        heap.charge_units((shown.len() + part.len()) / 16)?;
         made.push_str(&shown);
         made.push_str(part);
     }
     Ok(made)
 }
 
-/// A value for a message, without the elements of nested lists.
 fn shown_value(heap: &Heap, value: Value) -> String {
     match value {
         Value::None => "None".to_owned(),
@@ -303,7 +306,7 @@ fn shown_value(heap: &Heap, value: Value) -> String {
         Value::Float(number) => number.to_string(),
         Value::Text(at) => heap.texts[at].to_string(),
         Value::List(_) | Value::Tuple(_) => {
-            let items = heap.items(value).unwrap_or_default();
+            let items = heap.sequence_items(value).unwrap_or_default();
             let shown = items.iter().take(16).map(|item| match item {
                 Value::Int(number) => number.to_string(),
                 _ => "…".to_owned(),

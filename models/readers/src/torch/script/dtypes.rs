@@ -7,7 +7,7 @@ use models::types::DType;
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 
-/// Functions of elements that make floating-point numbers of integers.
+/// Element-wise functions that convert integers to floating point.
 const FLOATING: [&str; 41] = [
     "acos",
     "acosh",
@@ -52,14 +52,14 @@ const FLOATING: [&str; 41] = [
     "var",
 ];
 
-/// Arguments whose types meet in the type of a result.
+/// Arguments whose types are promoted to the result type.
 const OPERANDS: [&str; 12] =
     ["self", "input", "other", "exponent", "min", "max", "end", "tensor1", "tensor2", "values", "tensors", "x1"];
 
-/// PyTorch's numbers of complex types, in the order of those of their parts.
+/// PyTorch's codes of complex types, ordered like their real types.
 pub(super) const COMPLEX: RangeInclusive<i64> = 8..=10;
 
-/// The element type of PyTorch's number for it; that of the parts of a complex type.
+/// Returns the element type of a PyTorch code; for a complex type, that of its parts.
 pub(super) fn dtype_of_code(code: i64) -> Option<DType> {
     Some(match code {
         0 => DType::U8,
@@ -79,16 +79,15 @@ pub(super) fn dtype_of_code(code: i64) -> Option<DType> {
     })
 }
 
-/// PyTorch's number of an element type.
 pub(super) fn code_of_dtype(dtype: DType) -> i64 {
     (0..30).filter(|code| !COMPLEX.contains(code)).find(|&code| dtype_of_code(code) == Some(dtype)).unwrap_or(6)
 }
 
-/// The graph, and its constants that stand for numbers of Python.
+/// The graph, and its constants that represent Python numbers.
 type Known<'e, 'b> = (&'e Emit<'b>, &'e HashSet<ValueId>);
 
-/// Returns the element type of an operator's first result. `asked` is the type that the call asks for.
-pub(super) fn result(
+/// Returns the element type of an operator's first result. `asked` is the requested type.
+pub(super) fn result_dtype(
     operator: &str,
     arguments: &HashMap<&str, Argument>,
     asked: Option<DType>,
@@ -117,16 +116,16 @@ pub(super) fn result(
             (Some(Argument::Tensor(id)), _) | (_, Some(Argument::Tensor(id))) => known.0.dtype(*id)?,
             _ => default,
         },
-        "sum" | "prod" | "cumsum" | "cumprod" => match promoted(arguments, &["self"], known)? {
+        "sum" | "prod" | "cumsum" | "cumprod" => match promote_operands(arguments, &["self"], known)? {
             dtype if dtype.is_float() => dtype,
             _ => DType::I64,
         },
         "histc" | "new_zeros" | "new_ones" | "new_full" | "new_empty" | "zeros_like" | "ones_like" | "full_like"
-        | "empty_like" | "new_empty_strided" => promoted(arguments, &["self"], known)?,
+        | "empty_like" | "new_empty_strided" => promote_operands(arguments, &["self"], known)?,
         "div" | "divide" if matches!(arguments.get("rounding_mode"), Some(Argument::Text(_))) => {
-            promoted(arguments, &OPERANDS, known)?
+            promote_operands(arguments, &OPERANDS, known)?
         }
-        operator => match promoted(arguments, &OPERANDS, known)? {
+        operator => match promote_operands(arguments, &OPERANDS, known)? {
             dtype if !dtype.is_float() && (FLOATING.contains(&operator) || matches!(operator, "div" | "divide")) => {
                 default
             }
@@ -135,8 +134,8 @@ pub(super) fn result(
     })
 }
 
-/// The order of the kinds of types: flags, integers, floating-point numbers.
-fn kind(dtype: DType) -> u8 {
+/// Ranks the kinds of types: flags, integers, floating-point numbers.
+fn kind_rank(dtype: DType) -> u8 {
     match dtype {
         DType::Bool => 0,
         dtype if dtype.is_float() => 2,
@@ -144,18 +143,22 @@ fn kind(dtype: DType) -> u8 {
     }
 }
 
-/// The type in which operands meet. Tensors with dimensions count before those without, and these before numbers, unless a later
-/// one is of a higher kind.
-fn promoted(arguments: &HashMap<&str, Argument>, names: &[&str], (emit, numbers): Known<'_, '_>) -> Outcome<DType> {
+/// Returns the promoted type. Tensors with dimensions precede those without, then numbers;
+/// a later operand of a higher kind overrides both.
+fn promote_operands(
+    arguments: &HashMap<&str, Argument>,
+    names: &[&str],
+    (emit, numbers): Known<'_, '_>,
+) -> Outcome<DType> {
     let mut found: [Option<DType>; 3] = [None; 3];
     let mut add = |place: usize, dtype: DType| {
-        found[place] = Some(found[place].map_or(dtype, |other| joined(other, dtype)));
+        found[place] = Some(found[place].map_or(dtype, |other| join_types(other, dtype)));
     };
     for name in names {
         match arguments.get(name) {
             Some(Argument::Tensor(id)) if numbers.contains(id) => add(
                 2,
-                match kind(emit.dtype(*id)?) {
+                match kind_rank(emit.dtype(*id)?) {
                     0 => DType::Bool,
                     1 => DType::I64,
                     _ => DType::F32,
@@ -173,14 +176,14 @@ fn promoted(arguments: &HashMap<&str, Argument>, names: &[&str], (emit, numbers)
             _ => {}
         }
     }
-    let meets = |first: DType, next: DType| if kind(next) > kind(first) { next } else { first };
+    let meets = |first: DType, next: DType| if kind_rank(next) > kind_rank(first) { next } else { first };
     Ok(found.into_iter().flatten().reduce(meets).unwrap_or(DType::F32))
 }
 
-/// The smallest type that holds the numbers of both.
-fn joined(a: DType, b: DType) -> DType {
+/// Returns the smallest type that holds the values of both.
+fn join_types(a: DType, b: DType) -> DType {
     let is_unsigned = |dtype: DType| matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64);
-    match (kind(a), kind(b)) {
+    match (kind_rank(a), kind_rank(b)) {
         _ if a == b => a,
         (x, y) if x != y => {
             if x > y {
@@ -189,18 +192,18 @@ fn joined(a: DType, b: DType) -> DType {
                 b
             }
         }
-        (2, _) if a.bytes() == b.bytes() => DType::F32,
+        (2, _) if a.size_bytes() == b.size_bytes() => DType::F32,
         (1, _) if is_unsigned(a) != is_unsigned(b) => {
             let (signed, unsigned) = if is_unsigned(a) { (b, a) } else { (a, b) };
-            match unsigned.bytes() {
-                bytes if signed.bytes() > bytes => signed,
+            match unsigned.size_bytes() {
+                bytes if signed.size_bytes() > bytes => signed,
                 1 => DType::I16,
                 2 => DType::I32,
                 _ => DType::I64,
             }
         }
         _ => {
-            if a.bytes() >= b.bytes() {
+            if a.size_bytes() >= b.size_bytes() {
                 a
             } else {
                 b

@@ -6,14 +6,12 @@ use crate::{Outcome, unsupported};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// Memory that values of a small file may take, in units of 16 bytes.
+/// Memory limit for values of a small file, in units of 16 bytes.
 const MAX_UNITS: u64 = 8 << 20;
-/// Names of modules within modules.
 const MAX_PATH_BYTES: usize = 256;
-/// Containers within containers that are followed.
 pub(super) const MAX_NESTING: usize = 32;
 
-/// A value. Places of containers and texts are those in their [`Heap`].
+/// Containers and texts are indices into their [`Heap`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Value {
     None,
@@ -21,9 +19,9 @@ pub(super) enum Value {
     Int(i64),
     Float(f64),
     Text(usize),
-    /// A tensor by its memory.
+    /// A tensor by its memory cell.
     Tensor(usize),
-    /// A tensor of the file that was not used yet.
+    /// A tensor of the file that is unused so far.
     Stored(usize),
     List(usize),
     Tuple(usize),
@@ -32,33 +30,30 @@ pub(super) enum Value {
     /// A function or a class by its full name.
     Path(usize),
     Device,
-    /// The result of an operator that was left out, or what follows from it.
+    /// The result of a skipped operator, or a value derived from it.
     Missing,
 }
 
-/// Elements of a list or a tuple.
 pub(super) struct Sequence {
     pub items: Vec<Value>,
-    /// The class of a tuple whose elements have names.
+    /// The class of a named tuple.
     pub class: Option<Rc<str>>,
 }
 
-/// An instance of a class.
 pub(super) struct Object {
     pub class: Rc<str>,
     pub attributes: BTreeMap<Rc<str>, Value>,
-    /// The place within the model, such as `layer1.0.conv1`.
+    /// Position within the model, such as `layer1.0.conv1`.
     pub path: Rc<str>,
 }
 
-/// A tensor of the file, and its name within the model.
+/// A tensor of the file with its name in the model.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NamedTensor {
     pub tensor: StoredTensor,
     pub name: Rc<str>,
 }
 
-/// All containers of a program.
 pub(super) struct Heap {
     pub texts: Vec<Rc<str>>,
     pub sequences: Vec<Sequence>,
@@ -69,7 +64,7 @@ pub(super) struct Heap {
 }
 
 impl Heap {
-    /// Creates a heap that may grow with the size of the file.
+    /// The limit grows with the size of the file.
     pub fn new(file_bytes: u64) -> Heap {
         Heap {
             texts: Vec::new(),
@@ -81,8 +76,8 @@ impl Heap {
         }
     }
 
-    /// Takes some units of 16 bytes from what is left.
-    pub fn charge(&mut self, units: usize) -> Outcome<()> {
+    /// Charges units of 16 bytes to the budget.
+    pub fn charge_units(&mut self, units: usize) -> Outcome<()> {
         match self.units.checked_sub(units as u64) {
             Some(left) => {
                 self.units = left;
@@ -92,48 +87,48 @@ impl Heap {
         }
     }
 
-    pub fn text(&mut self, text: &str) -> Outcome<Value> {
-        self.charge(4 + text.len() / 16)?;
+    pub fn add_text(&mut self, text: &str) -> Outcome<Value> {
+        self.charge_units(4 + text.len() / 16)?;
         self.texts.push(text.into());
         Ok(Value::Text(self.texts.len() - 1))
     }
 
-    pub fn path(&mut self, path: &str) -> Outcome<Value> {
-        self.text(path)?;
+    pub fn add_path(&mut self, path: &str) -> Outcome<Value> {
+        self.add_text(path)?;
         Ok(Value::Path(self.texts.len() - 1))
     }
 
-    fn sequence(&mut self, items: Vec<Value>, class: Option<Rc<str>>) -> Outcome<usize> {
-        self.charge(4 + items.len())?;
+    fn add_sequence(&mut self, items: Vec<Value>, class: Option<Rc<str>>) -> Outcome<usize> {
+        self.charge_units(4 + items.len())?;
         self.sequences.push(Sequence { items, class });
         Ok(self.sequences.len() - 1)
     }
 
-    pub fn list(&mut self, items: Vec<Value>) -> Outcome<Value> {
-        Ok(Value::List(self.sequence(items, None)?))
+    pub fn add_list(&mut self, items: Vec<Value>) -> Outcome<Value> {
+        Ok(Value::List(self.add_sequence(items, None)?))
     }
 
-    pub fn tuple(&mut self, items: Vec<Value>) -> Outcome<Value> {
-        Ok(Value::Tuple(self.sequence(items, None)?))
+    pub fn add_tuple(&mut self, items: Vec<Value>) -> Outcome<Value> {
+        Ok(Value::Tuple(self.add_sequence(items, None)?))
     }
 
     pub fn named_tuple(&mut self, items: Vec<Value>, class: Rc<str>) -> Outcome<Value> {
-        Ok(Value::Tuple(self.sequence(items, Some(class))?))
+        Ok(Value::Tuple(self.add_sequence(items, Some(class))?))
     }
 
-    pub fn dict(&mut self, entries: Vec<(Value, Value)>) -> Outcome<Value> {
-        self.charge(4 + 2 * entries.len())?;
+    pub fn add_dict(&mut self, entries: Vec<(Value, Value)>) -> Outcome<Value> {
+        self.charge_units(4 + 2 * entries.len())?;
         self.dicts.push(entries);
         Ok(Value::Dict(self.dicts.len() - 1))
     }
 
-    pub fn object(&mut self, class: Rc<str>) -> Outcome<Value> {
-        self.charge(8)?;
+    pub fn add_object(&mut self, class: Rc<str>) -> Outcome<Value> {
+        self.charge_units(8)?;
         self.objects.push(Object { class, attributes: BTreeMap::new(), path: "".into() });
         Ok(Value::Object(self.objects.len() - 1))
     }
 
-    /// Gives objects and tensors the names of the attributes that lead to them.
+    /// Names objects and tensors by their attribute path.
     pub fn name_parts(&mut self, root: usize) -> Outcome<()> {
         let mut left: Vec<(Value, Rc<str>)> = vec![(Value::Object(root), "".into())];
         let mut seen = BTreeSet::new();
@@ -151,7 +146,7 @@ impl Heap {
                     };
                     left.extend(attributes.map(|(attribute, value)| (*value, name(attribute))));
                     self.objects[at].path = path;
-                    self.charge(units)?;
+                    self.charge_units(units)?;
                 }
                 _ => {}
             }
@@ -159,15 +154,13 @@ impl Heap {
         Ok(())
     }
 
-    /// Returns the elements of a list or a tuple.
-    pub fn items(&self, value: Value) -> Option<&[Value]> {
+    pub fn sequence_items(&self, value: Value) -> Option<&[Value]> {
         match value {
             Value::List(at) | Value::Tuple(at) => Some(&self.sequences[at].items),
             _ => None,
         }
     }
 
-    /// Returns the text of a value.
     pub fn text_of(&self, value: Value) -> Option<Rc<str>> {
         match value {
             Value::Text(at) => Some(Rc::clone(&self.texts[at])),
@@ -175,9 +168,9 @@ impl Heap {
         }
     }
 
-    /// Compares values by their contents. Tensors are equal if they are the same one.
-    pub fn equal(&mut self, a: Value, b: Value, nesting: usize) -> Outcome<bool> {
-        self.charge(1)?;
+    /// Compares values by content; tensors by identity.
+    pub fn values_equal(&mut self, a: Value, b: Value, nesting: usize) -> Outcome<bool> {
+        self.charge_units(1)?;
         if nesting > MAX_NESTING {
             return unsupported(format!("it compares containers that are nested deeper than {MAX_NESTING}"));
         }
@@ -189,13 +182,13 @@ impl Heap {
                 }
                 for index in 0..self.sequences[x].items.len() {
                     let (a, b) = (self.sequences[x].items[index], self.sequences[y].items[index]);
-                    if !self.equal(a, b, nesting + 1)? {
+                    if !self.values_equal(a, b, nesting + 1)? {
                         return Ok(false);
                     }
                 }
                 true
             }
-            (a, b) => match (number(a), number(b)) {
+            (a, b) => match (number_of(a), number_of(b)) {
                 (Some(a), Some(b)) => a == b,
                 _ => a == b,
             },
@@ -203,13 +196,12 @@ impl Heap {
     }
 }
 
-/// Whether a value is a tensor.
 pub(super) fn is_tensor(value: Value) -> bool {
     matches!(value, Value::Tensor(_) | Value::Stored(_))
 }
 
-/// Returns a number or a flag as a number.
-pub(super) fn number(value: Value) -> Option<f64> {
+/// Returns a number, or a flag as a number.
+pub(super) fn number_of(value: Value) -> Option<f64> {
     match value {
         Value::Bool(flag) => Some(f64::from(u8::from(flag))),
         Value::Int(number) => Some(number as f64),

@@ -3,14 +3,14 @@
 use super::heap::{Value, is_tensor};
 use super::interpreter::Interpreter;
 use super::syntax::{Expr, Function, Parameter};
-use crate::{Options, Outcome, malformed, shown, unsupported};
+use crate::{Options, Outcome, escape_name, malformed, unsupported};
 use models::types::{DType, TensorType};
 use std::collections::BTreeSet;
 
-/// Tensors of one list that is an argument.
+/// Limit on the tensors of one list argument.
 const MAX_ELEMENTS: usize = 64;
 
-/// A stated shape: the name or the number of an input, perhaps its element type, and the extents.
+/// A stated shape: the name or the number of an input, an optional element type, and the extents.
 struct Stated<'o> {
     key: &'o str,
     name: &'o str,
@@ -22,55 +22,54 @@ struct Inputs<'i, 'a, 'o> {
     interpreter: &'i mut Interpreter<'a>,
     options: &'o Options,
     stated: Vec<Stated<'o>>,
-    /// Keys of `--shape` that were used.
     used: BTreeSet<&'o str>,
-    /// Names of all inputs that are tensors, and of those without a shape.
+    /// Names of all tensor inputs, and of those without a shape.
     names: Vec<String>,
     missing: Vec<String>,
 }
 
-/// Makes the arguments of a method, without the object it belongs to.
-pub(super) fn given<'a>(
+/// Builds the arguments of a method, without `self`.
+pub(super) fn build_arguments<'a>(
     interpreter: &mut Interpreter<'a>,
     method: &Function<'a>,
     examples: &[Value],
     options: &Options,
 ) -> Outcome<Vec<Value>> {
-    let stated = options.shapes.iter().map(|(key, extents)| stated(key, extents)).collect::<Outcome<_>>()?;
+    let stated = options.shapes.iter().map(|(key, extents)| parse_stated(key, extents)).collect::<Outcome<_>>()?;
     let (names, missing) = (Vec::new(), Vec::new());
     let mut inputs = Inputs { interpreter, options, stated, used: BTreeSet::new(), names, missing };
     let mut values = Vec::new();
     for (index, parameter) in method.parameters.iter().skip(1).enumerate() {
-        values.push(inputs.argument(parameter, index, examples.get(index).copied())?);
+        values.push(inputs.build_argument(parameter, index, examples.get(index).copied())?);
     }
-    inputs.check()?;
+    inputs.check_shapes()?;
     Ok(values)
 }
 
-fn stated<'o>(key: &'o str, extents: &'o [i64]) -> Outcome<Stated<'o>> {
+fn parse_stated<'o>(key: &'o str, extents: &'o [i64]) -> Outcome<Stated<'o>> {
     let (name, dtype) = match key.rsplit_once(':') {
         None => (key, None),
         Some((name, dtype)) => match DType::from_name(dtype) {
             Some(dtype) => (name, Some(dtype)),
-            None => return malformed(format!("`{}` is no element type", shown(dtype))),
+            None => return malformed(format!("`{}` is no element type", escape_name(dtype))),
         },
     };
     Ok(Stated { key, name, dtype, extents })
 }
 
 impl Inputs<'_, '_, '_> {
-    /// Refuses shapes of inputs that do not exist, and inputs without a shape.
-    fn check(&mut self) -> Outcome<()> {
+    /// Refuses shapes of unknown inputs, and inputs without a shape.
+    fn check_shapes(&mut self) -> Outcome<()> {
         let names = self.names.join(", ");
         let bound = self.options.bindings.keys().map(String::as_str);
         let unknown = self.stated.iter().map(|stated| stated.key).chain(bound).find(|key| !self.used.contains(key));
         if let Some(key) = unknown {
-            self.interpreter.tensors.refused = Some(format!("input `{}`", shown(key)));
+            self.interpreter.tensors.refused = Some(format!("input `{}`", escape_name(key)));
             return malformed(format!("there is no such input; the inputs are {names}"));
         }
         let Some(first) = self.missing.first() else { return Ok(()) };
-        self.interpreter.tensors.refused = Some(format!("input `{}`", shown(first)));
-        let first = shown(first);
+        self.interpreter.tensors.refused = Some(format!("input `{}`", escape_name(first)));
+        let first = escape_name(first);
         unsupported(format!(
             "TorchScript does not state shapes; give those of {} with `--shape`, such as `--shape {first}=1x3x224x224`, or \
              `--shape {first}:i64=1x128` for integers",
@@ -78,16 +77,16 @@ impl Inputs<'_, '_, '_> {
         ))
     }
 
-    fn argument(&mut self, parameter: &Parameter<'_>, index: usize, example: Option<Value>) -> Outcome<Value> {
+    fn build_argument(&mut self, parameter: &Parameter<'_>, index: usize, example: Option<Value>) -> Outcome<Value> {
         let name = parameter.name;
         let number = index.to_string();
         if let Some(value) = self.stated_tensor(name, Some(&number), example)? {
             return Ok(value);
         }
-        if let Some(elements) = self.elements(name, example)? {
+        if let Some(elements) = self.list_elements(name, example)? {
             let is_tuple = matches!(&parameter.ty, Some(Expr::Index(base, _)) if matches!(**base, Expr::Name("Tuple")));
             let heap = &mut self.interpreter.heap;
-            return if is_tuple { heap.tuple(elements) } else { heap.list(elements) };
+            return if is_tuple { heap.add_tuple(elements) } else { heap.add_list(elements) };
         }
         match (&parameter.ty, &parameter.default, example) {
             (_, _, Some(value)) if !is_tensor(value) => Ok(value),
@@ -95,7 +94,7 @@ impl Inputs<'_, '_, '_> {
             (_, Some(Expr::Bool(flag)), _) => Ok(Value::Bool(*flag)),
             (_, Some(Expr::Int(number)), _) => Ok(Value::Int(*number)),
             (_, Some(Expr::Float(number)), _) => Ok(Value::Float(*number)),
-            (_, Some(Expr::Text(text)), _) => self.interpreter.heap.text(text),
+            (_, Some(Expr::Text(text)), _) => self.interpreter.heap.add_text(text),
             (Some(Expr::Index(base, _)), ..) if matches!(**base, Expr::Name("Optional")) => Ok(Value::None),
             (Some(Expr::Name("Tensor")) | None, ..) => {
                 self.names.push(name.to_owned());
@@ -103,7 +102,7 @@ impl Inputs<'_, '_, '_> {
                 Ok(Value::None)
             }
             (Some(Expr::Name(ty @ ("int" | "float" | "bool" | "str"))), ..) => {
-                self.interpreter.tensors.refused = Some(format!("input `{}`", shown(name)));
+                self.interpreter.tensors.refused = Some(format!("input `{}`", escape_name(name)));
                 unsupported(format!(
                     "it is a value of the type `{ty}` that the file does not state; trace the model with it"
                 ))
@@ -114,15 +113,16 @@ impl Inputs<'_, '_, '_> {
                 Ok(Value::None)
             }
             _ => {
-                self.interpreter.tensors.refused = Some(format!("input `{}`", shown(name)));
+                self.interpreter.tensors.refused = Some(format!("input `{}`", escape_name(name)));
                 unsupported("it is no tensor and no list of tensors")
             }
         }
     }
 
-    /// Makes the elements of a list of tensors, which are named by their places.
-    fn elements(&mut self, name: &str, example: Option<Value>) -> Outcome<Option<Vec<Value>>> {
-        let items = example.and_then(|example| self.interpreter.heap.items(example)).unwrap_or_default().to_vec();
+    /// Builds the elements of a list of tensors, named by their index.
+    fn list_elements(&mut self, name: &str, example: Option<Value>) -> Outcome<Option<Vec<Value>>> {
+        let items =
+            example.and_then(|example| self.interpreter.heap.sequence_items(example)).unwrap_or_default().to_vec();
         let mut elements = Vec::new();
         for index in 0..MAX_ELEMENTS {
             match self.stated_tensor(&format!("{name}.{index}"), None, items.get(index).copied())? {
@@ -133,7 +133,7 @@ impl Inputs<'_, '_, '_> {
         Ok((!elements.is_empty()).then_some(elements))
     }
 
-    /// Makes a tensor of the stated shape, or of that of an example.
+    /// Builds a tensor with the stated shape, or with that of an example.
     fn stated_tensor(&mut self, name: &str, number: Option<&str>, example: Option<Value>) -> Outcome<Option<Value>> {
         let example = match example {
             Some(Value::Stored(at)) => Some(self.interpreter.heap.stored[at].tensor.clone()),
@@ -150,23 +150,27 @@ impl Inputs<'_, '_, '_> {
             }
             (None, Some(example)) => TensorType::new(example.dtype, &example.extents),
             (None, None) => match self.options.bindings.get(name) {
-                Some(bound) => bound.ty().clone(),
+                Some(bound) => bound.tensor_type().clone(),
                 None => return Ok(None),
             },
         };
         self.names.push(name.to_owned());
         let tensors = &mut self.interpreter.tensors;
         if example.is_some_and(|example| example.is_complex) {
-            tensors.refused = Some(format!("input `{}`", shown(name)));
+            tensors.refused = Some(format!("input `{}`", escape_name(name)));
             return unsupported("it is complex");
         }
         let id = match self.options.bindings.get_key_value(name) {
             Some((key, bound)) => {
                 self.used.insert(key);
-                tensors.emit.builder.constant(name, bound.ty().clone(), passes::fold::contents_of(bound))?
+                tensors.emit.builder.add_constant(
+                    name,
+                    bound.tensor_type().clone(),
+                    passes::fold::contents_of(bound),
+                )?
             }
-            None => tensors.emit.builder.input(name, ty)?,
+            None => tensors.emit.builder.add_input(name, ty)?,
         };
-        Ok(Some(tensors.add(id)))
+        Ok(Some(tensors.add_tensor(id)))
     }
 }

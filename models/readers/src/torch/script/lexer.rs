@@ -7,7 +7,6 @@ use std::str::CharIndices;
 pub(super) enum Token<'a> {
     Name(&'a str),
     Number(&'a str),
-    /// The text between the quotes, with its escapes.
     Text(&'a str),
     Symbol(&'a str),
     Newline,
@@ -16,7 +15,6 @@ pub(super) enum Token<'a> {
     End,
 }
 
-/// A token and its line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spanned<'a> {
     pub token: Token<'a>,
@@ -24,7 +22,6 @@ pub(super) struct Spanned<'a> {
 }
 
 const SYMBOLS: [&str; 16] = ["->", "(", ")", "[", "]", "{", "}", ",", ":", ".", "=", "-", "*", "@", "+", "/"];
-/// Blocks within blocks.
 const MAX_INDENTS: usize = 64;
 
 struct Lexer<'a> {
@@ -36,30 +33,30 @@ struct Lexer<'a> {
     line: u32,
 }
 
-/// Splits a source into tokens. The last token is [`Token::End`].
-pub(super) fn tokens(source: &str) -> Result<Vec<Spanned<'_>>, String> {
+/// The last token is [`Token::End`].
+pub(super) fn split_tokens(source: &str) -> Result<Vec<Spanned<'_>>, String> {
     let chars = source.char_indices().peekable();
     let mut lexer = Lexer { source, chars, tokens: Vec::new(), indents: vec![0], brackets: 0, line: 1 };
-    lexer.indentation()?;
+    lexer.lex_indentation()?;
     while let Some(&(at, sign)) = lexer.chars.peek() {
-        lexer.next(at, sign).map_err(|reason| format!("line {}: {reason}", lexer.line))?;
+        lexer.next_token(at, sign).map_err(|reason| format!("line {}: {reason}", lexer.line))?;
     }
-    lexer.push(Token::Newline);
+    lexer.push_token(Token::Newline);
     while lexer.indents.pop().is_some_and(|indent| indent > 0) {
-        lexer.push(Token::Dedent);
+        lexer.push_token(Token::Dedent);
     }
-    lexer.push(Token::End);
+    lexer.push_token(Token::End);
     Ok(lexer.tokens)
 }
 
 impl<'a> Lexer<'a> {
-    fn push(&mut self, token: Token<'a>) {
+    fn push_token(&mut self, token: Token<'a>) {
         self.tokens.push(Spanned { token, line: self.line });
     }
 
-    fn next(&mut self, at: usize, sign: char) -> Result<(), String> {
+    fn next_token(&mut self, at: usize, sign: char) -> Result<(), String> {
         match sign {
-            '\n' => self.newline(),
+            '\n' => self.lex_newline(),
             ' ' | '\t' | '\r' | '\\' => {
                 self.chars.next();
                 Ok(())
@@ -68,29 +65,28 @@ impl<'a> Lexer<'a> {
                 self.skip_while(|sign| sign != '\n');
                 Ok(())
             }
-            '"' | '\'' => self.text(at, sign),
+            '"' | '\'' => self.lex_text(at, sign),
             sign if sign.is_ascii_digit() => {
-                let end = self.number(at);
-                self.push(Token::Number(&self.source[at..end]));
+                let end = self.skip_number(at);
+                self.push_token(Token::Number(&self.source[at..end]));
                 Ok(())
             }
             sign if sign.is_alphabetic() || sign == '_' => {
                 let end = self.skip_while(|sign| sign.is_alphanumeric() || sign == '_');
-                self.push(Token::Name(&self.source[at..end]));
+                self.push_token(Token::Name(&self.source[at..end]));
                 Ok(())
             }
-            _ => self.symbol(at),
+            _ => self.lex_symbol(at),
         }
     }
 
-    /// Skips characters and returns where the rest begins.
     fn skip_while(&mut self, is_skipped: impl Fn(char) -> bool) -> usize {
         while self.chars.next_if(|&(_, sign)| is_skipped(sign)).is_some() {}
         self.chars.peek().map_or(self.source.len(), |&(at, _)| at)
     }
 
     /// Skips a number such as `1`, `2.`, `1.5e-05` or `3j`, and returns its end.
-    fn number(&mut self, start: usize) -> usize {
+    fn skip_number(&mut self, start: usize) -> usize {
         let end = self.skip_while(|sign| sign.is_ascii_alphanumeric() || sign == '.');
         let is_exponent = self.source[start..end].ends_with(['e', 'E']) && !self.source[start..end].starts_with("0x");
         match is_exponent && self.chars.next_if(|&(_, sign)| sign == '-' || sign == '+').is_some() {
@@ -99,7 +95,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn text(&mut self, at: usize, quote: char) -> Result<(), String> {
+    fn lex_text(&mut self, at: usize, quote: char) -> Result<(), String> {
         self.chars.next();
         let mut is_escaped = false;
         while let Some((end, sign)) = self.chars.next() {
@@ -108,7 +104,7 @@ impl<'a> Lexer<'a> {
                 '\\' => is_escaped = true,
                 '\n' => break,
                 sign if sign == quote => {
-                    self.push(Token::Text(&self.source[at + 1..end]));
+                    self.push_token(Token::Text(&self.source[at + 1..end]));
                     return Ok(());
                 }
                 _ => {}
@@ -117,7 +113,7 @@ impl<'a> Lexer<'a> {
         Err("a text has no end".to_owned())
     }
 
-    fn symbol(&mut self, at: usize) -> Result<(), String> {
+    fn lex_symbol(&mut self, at: usize) -> Result<(), String> {
         let rest = &self.source[at..];
         let Some(symbol) = SYMBOLS.iter().find(|symbol| rest.starts_with(**symbol)) else {
             let sign: String = rest.chars().take(1).flat_map(char::escape_debug).collect();
@@ -131,21 +127,21 @@ impl<'a> Lexer<'a> {
         for _ in symbol.chars() {
             self.chars.next();
         }
-        self.push(Token::Symbol(symbol));
+        self.push_token(Token::Symbol(symbol));
         Ok(())
     }
 
-    fn newline(&mut self) -> Result<(), String> {
+    fn lex_newline(&mut self) -> Result<(), String> {
         if self.brackets == 0 {
-            self.push(Token::Newline);
+            self.push_token(Token::Newline);
         }
         self.chars.next();
         self.line += 1;
-        if self.brackets == 0 { self.indentation() } else { Ok(()) }
+        if self.brackets == 0 { self.lex_indentation() } else { Ok(()) }
     }
 
-    /// Compares the indentation of a line that is not empty with the block around it.
-    fn indentation(&mut self) -> Result<(), String> {
+    /// Compares the indentation of a non-empty line with the enclosing block.
+    fn lex_indentation(&mut self) -> Result<(), String> {
         let start = self.chars.peek().map_or(self.source.len(), |&(at, _)| at);
         let width = self.skip_while(|sign| sign == ' ') - start;
         if self.chars.peek().is_none_or(|&(_, sign)| matches!(sign, '\n' | '#' | '\r')) {
@@ -156,11 +152,11 @@ impl<'a> Lexer<'a> {
                 return Err(format!("blocks are nested deeper than {MAX_INDENTS}"));
             }
             self.indents.push(width);
-            self.push(Token::Indent);
+            self.push_token(Token::Indent);
         }
         while self.indents.last().is_some_and(|&around| width < around) {
             self.indents.pop();
-            self.push(Token::Dedent);
+            self.push_token(Token::Dedent);
         }
         match self.indents.last() == Some(&width) {
             true => Ok(()),

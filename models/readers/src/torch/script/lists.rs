@@ -1,9 +1,8 @@
 //! Lists, tuples and dictionaries of a program that is being followed.
 
-use super::heap::{Heap, Value, number};
+use super::heap::{Heap, Value, number_of};
 use crate::{Outcome, malformed, unsupported};
 
-/// Elements of a list that a program makes at once.
 const MAX_ITEMS: i64 = 1 << 20;
 
 pub(super) fn range_length(start: i64, end: i64, step: i64) -> Outcome<i64> {
@@ -18,7 +17,7 @@ pub(super) fn range_length(start: i64, end: i64, step: i64) -> Outcome<i64> {
     }
 }
 
-pub(super) fn range(heap: &mut Heap, given: &[Value]) -> Outcome<Value> {
+pub(super) fn range_list(heap: &mut Heap, given: &[Value]) -> Outcome<Value> {
     let (start, end, step) = match *given {
         [Value::Int(end)] => (0, end, 1),
         [Value::Int(start), Value::Int(end)] => (start, end, 1),
@@ -26,21 +25,21 @@ pub(super) fn range(heap: &mut Heap, given: &[Value]) -> Outcome<Value> {
         _ => return unsupported("the number of turns of a loop is not known"),
     };
     let length = range_length(start, end, step)?;
-    heap.charge(length as usize)?;
-    heap.list((0..length).map(|index| Value::Int(start + index * step)).collect())
+    heap.charge_units(length as usize)?;
+    heap.add_list((0..length).map(|index| Value::Int(start + index * step)).collect())
 }
 
-pub(super) fn repeat(heap: &mut Heap, list: Value, count: i64) -> Outcome<Value> {
-    let items = heap.items(list).unwrap_or_default().to_vec();
+pub(super) fn repeat_list(heap: &mut Heap, list: Value, count: i64) -> Outcome<Value> {
+    let items = heap.sequence_items(list).unwrap_or_default().to_vec();
     let count = usize::try_from(count.max(0)).unwrap_or(usize::MAX);
     let length = items.len().checked_mul(count).filter(|length| *length <= MAX_ITEMS as usize);
     let Some(length) = length else { return unsupported("a list is too long") };
-    heap.charge(length)?;
-    heap.list(items.repeat(count))
+    heap.charge_units(length)?;
+    heap.add_list(items.repeat(count))
 }
 
-/// A place counted from the end if it is negative, between the ends.
-fn bounded(value: Option<&Value>, default: i64, length: i64) -> Outcome<i64> {
+/// Resolves a position, negative from the end, and clamps it.
+fn bounded_position(value: Option<&Value>, default: i64, length: i64) -> Outcome<i64> {
     match value {
         None | Some(Value::None) => Ok(default),
         Some(&Value::Int(at)) if at < 0 => Ok(at.saturating_add(length).max(0)),
@@ -49,10 +48,10 @@ fn bounded(value: Option<&Value>, default: i64, length: i64) -> Outcome<i64> {
     }
 }
 
-pub(super) fn slice(heap: &mut Heap, list: Value, rest: &[Value]) -> Outcome<Value> {
-    let items = heap.items(list).unwrap_or_default();
+pub(super) fn slice_list(heap: &mut Heap, list: Value, rest: &[Value]) -> Outcome<Value> {
+    let items = heap.sequence_items(list).unwrap_or_default();
     let length = items.len() as i64;
-    let (start, end) = (bounded(rest.first(), 0, length)?, bounded(rest.get(1), length, length)?);
+    let (start, end) = (bounded_position(rest.first(), 0, length)?, bounded_position(rest.get(1), length, length)?);
     let step = match rest.get(2) {
         None | Some(Value::None) => 1,
         Some(&Value::Int(step)) if step > 0 => step,
@@ -60,19 +59,18 @@ pub(super) fn slice(heap: &mut Heap, list: Value, rest: &[Value]) -> Outcome<Val
     };
     let items = (start..end).step_by(step as usize).map(|at| items[at as usize]).collect();
     match list {
-        Value::Tuple(_) => heap.tuple(items),
-        _ => heap.list(items),
+        Value::Tuple(_) => heap.add_tuple(items),
+        _ => heap.add_list(items),
     }
 }
 
-/// Changes a list in its place.
-pub(super) fn change(heap: &mut Heap, name: &str, at: usize, rest: &[Value]) -> Outcome<Value> {
-    heap.charge(2)?;
+pub(super) fn change_list(heap: &mut Heap, name: &str, at: usize, rest: &[Value]) -> Outcome<Value> {
+    heap.charge_units(2)?;
     let added = match (name, rest) {
-        ("extend", &[list]) => heap.items(list).unwrap_or_default().to_vec(),
+        ("extend", &[list]) => heap.sequence_items(list).unwrap_or_default().to_vec(),
         _ => Vec::new(),
     };
-    heap.charge(added.len())?;
+    heap.charge_units(added.len())?;
     let items = &mut heap.sequences[at].items;
     let length = items.len() as i64;
     let place = |index: i64| usize::try_from(if index < 0 { index + length } else { index }).unwrap_or(usize::MAX);
@@ -104,10 +102,10 @@ pub(super) fn set_item(heap: &mut Heap, container: Value, key: Value, value: Val
                 None => return malformed("a list has no such element"),
             }
         }
-        (Value::Dict(at), key) => match find(heap, at, key)? {
+        (Value::Dict(at), key) => match find_key(heap, at, key)? {
             Some(place) => heap.dicts[at][place].1 = value,
             None => {
-                heap.charge(2)?;
+                heap.charge_units(2)?;
                 heap.dicts[at].push((key, value));
             }
         },
@@ -116,36 +114,34 @@ pub(super) fn set_item(heap: &mut Heap, container: Value, key: Value, value: Val
     Ok(())
 }
 
-/// The place of a key in a dictionary.
-pub(super) fn find(heap: &mut Heap, dict: usize, key: Value) -> Outcome<Option<usize>> {
+pub(super) fn find_key(heap: &mut Heap, dict: usize, key: Value) -> Outcome<Option<usize>> {
     for place in 0..heap.dicts[dict].len() {
         let known = heap.dicts[dict][place].0;
-        if heap.equal(known, key, 0)? {
+        if heap.values_equal(known, key, 0)? {
             return Ok(Some(place));
         }
     }
     Ok(None)
 }
 
-pub(super) fn contains(heap: &mut Heap, container: Value, key: Value) -> Outcome<bool> {
+pub(super) fn contains_key(heap: &mut Heap, container: Value, key: Value) -> Outcome<bool> {
     if let Value::Dict(at) = container {
-        return Ok(find(heap, at, key)?.is_some());
+        return Ok(find_key(heap, at, key)?.is_some());
     }
     if let (Some(text), Some(part)) = (heap.text_of(container), heap.text_of(key)) {
         return Ok(text.contains(&*part));
     }
-    for place in 0..heap.items(container).map_or(0, <[Value]>::len) {
-        let item = heap.items(container).unwrap_or_default()[place];
-        if heap.equal(item, key, 0)? {
+    for place in 0..heap.sequence_items(container).map_or(0, <[Value]>::len) {
+        let item = heap.sequence_items(container).unwrap_or_default()[place];
+        if heap.values_equal(item, key, 0)? {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-/// The sum or an extreme of a list of numbers.
 pub(super) fn of_list(name: &str, items: &[Value]) -> Outcome<Value> {
-    let Some(numbers) = items.iter().map(|&item| number(item)).collect::<Option<Vec<f64>>>() else {
+    let Some(numbers) = items.iter().map(|&item| number_of(item)).collect::<Option<Vec<f64>>>() else {
         return unsupported(format!("`{name}` of a list that is not of numbers"));
     };
     let found = match name {

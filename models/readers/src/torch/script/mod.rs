@@ -23,35 +23,35 @@ mod tensors;
 mod tests;
 
 use crate::archive::Archive;
-use crate::{Imported, Options, Outcome, Refusal, finish, malformed};
+use crate::{Imported, Options, Outcome, Refusal, finish_graph, malformed};
 use heap::{Heap, Value};
 use interpreter::Interpreter;
-use library::{Library, Texts, entry};
+use library::{Library, Texts, read_entry};
 use models::error::{Error, Result};
-use pickle::unpickle;
+use pickle::read_pickle;
 use tensors::Tensors;
 
-/// The objects of a file with very many modules.
+/// Pickle size of a file with very many modules.
 const MAX_PICKLE_BYTES: u64 = 64 << 20;
 
-/// Reads the program of an archive.
-pub(super) fn import(archive: &Archive, file: &str, options: &Options) -> Result<Imported> {
+pub(super) fn import_archive(archive: &Archive, file: &str, options: &Options) -> Result<Imported> {
     let fail =
         |place: &str, reason: String| Error::Malformed { file: file.to_owned(), place: place.to_owned(), reason };
     let top = top_of(archive).map_err(|reason| fail("as a whole", reason))?;
     let texts = Texts::read(archive, &top).map_err(|reason| fail("its source", reason))?;
     let library = Library::parse(&texts);
     let mut heap = Heap::new(archive.file_length());
-    let objects =
-        Objects::read(archive, &top, &mut heap).map_err(|refusal| error_of(refusal, file, "its objects".to_owned()))?;
+    let objects = Objects::read_objects(archive, &top, &mut heap)
+        .map_err(|refusal| error_of(refusal, file, "its objects".to_owned()))?;
     let tensors = Tensors::new(file, archive, options);
-    let mut interpreter = Interpreter::new(&library, builtins::call, heap, tensors, objects.constants);
-    let outputs = run(&mut interpreter, objects.root, objects.examples, options)
-        .map_err(|refusal| error_of(refusal, file, interpreter.place()))?;
+    let mut interpreter = Interpreter::new(&library, builtins::call_builtin, heap, tensors, objects.constants);
+    let outputs = run_program(&mut interpreter, objects.root, objects.examples, options)
+        .map_err(|refusal| error_of(refusal, file, interpreter.error_place()))?;
     let Tensors { emit, skipped, loose_ends, .. } = interpreter.tensors;
-    let graph = finish(emit.builder, file, outputs, &loose_ends)?;
-    let hashed = archive.names().filter(|name| name.ends_with(".py") || name.ends_with(".pkl")).collect::<Vec<_>>();
-    let hash = archive.hash(&hashed).map_err(|reason| fail("as a whole", reason))?;
+    let graph = finish_graph(emit.builder, file, outputs, &loose_ends)?;
+    let hashed =
+        archive.entry_names().filter(|name| name.ends_with(".py") || name.ends_with(".pkl")).collect::<Vec<_>>();
+    let hash = archive.hash_entries(&hashed).map_err(|reason| fail("as a whole", reason))?;
     Ok(Imported { graph, skipped, notes: Vec::new(), bytes: archive.file_length(), hash })
 }
 
@@ -63,37 +63,34 @@ fn error_of(refusal: Refusal, file: &str, place: String) -> Error {
     }
 }
 
-/// The folder that all entries lie in.
 fn top_of(archive: &Archive) -> std::result::Result<String, String> {
-    let top = archive.names().find_map(|name| name.strip_suffix("/data.pkl").filter(|top| !top.contains('/')));
+    let top = archive.entry_names().find_map(|name| name.strip_suffix("/data.pkl").filter(|top| !top.contains('/')));
     top.map(|top| format!("{top}/")).ok_or_else(|| "it holds no pickled module".to_owned())
 }
 
-/// What the pickles of an archive hold.
 struct Objects {
-    /// The module.
     root: usize,
-    /// Tensors that stand in the source by their numbers.
+    /// Tensor constants of the source, by number.
     constants: Vec<Value>,
-    /// Arguments that the program was traced with.
+    /// Arguments of the traced call.
     examples: Vec<Value>,
 }
 
 impl Objects {
-    fn read(archive: &Archive, top: &str, heap: &mut Heap) -> Outcome<Objects> {
+    fn read_objects(archive: &Archive, top: &str, heap: &mut Heap) -> Outcome<Objects> {
         let mut read = |name: &str, folder: &str| -> Outcome<Option<Value>> {
             let name = format!("{top}{name}");
-            if archive.length(&name).is_none() {
+            if archive.entry_length(&name).is_none() {
                 return Ok(None);
             }
-            let bytes = entry(archive, &name, MAX_PICKLE_BYTES).map_err(Refusal::Malformed)?;
-            unpickle(&bytes, &format!("{top}{folder}"), heap).map(Some)
+            let bytes = read_entry(archive, &name, MAX_PICKLE_BYTES).map_err(Refusal::Malformed)?;
+            read_pickle(&bytes, &format!("{top}{folder}"), heap).map(Some)
         };
         let root = read("data.pkl", "data/")?;
         let constants = read("constants.pkl", "constants/")?;
         let traced = read("traced_inputs.pkl", "traced_inputs/")?;
         let Some(Value::Object(root)) = root else { return malformed("its pickle holds no module") };
-        let constants = constants.and_then(|all| heap.items(all)).unwrap_or_default().to_vec();
+        let constants = constants.and_then(|all| heap.sequence_items(all)).unwrap_or_default().to_vec();
         for (index, value) in constants.iter().enumerate() {
             if let Value::Stored(at) = value {
                 heap.stored[*at].name = format!("CONSTANTS.c{index}").into();
@@ -102,25 +99,25 @@ impl Objects {
         heap.name_parts(root)?;
         let entries = if let Some(Value::Dict(at)) = traced { heap.dicts[at].as_slice() } else { &[] };
         let forward = entries.iter().find(|(name, _)| heap.text_of(*name).as_deref() == Some("forward"));
-        let examples = forward.and_then(|(_, all)| heap.items(*all)).unwrap_or_default().to_vec();
+        let examples = forward.and_then(|(_, all)| heap.sequence_items(*all)).unwrap_or_default().to_vec();
         Ok(Objects { root, constants, examples })
     }
 }
 
-/// Follows the program and returns its results.
-fn run(
+/// Runs the program and returns its results.
+fn run_program(
     interpreter: &mut Interpreter<'_>,
     root: usize,
     examples: Vec<Value>,
     options: &Options,
 ) -> Outcome<Vec<models::ValueId>> {
-    let (name, method) = match interpreter.method(root, "forward") {
+    let (name, method) = match interpreter.find_method(root, "forward") {
         Ok(method) => ("forward", method),
-        Err(refusal) => ("forward__0", interpreter.method(root, "forward__0").map_err(|_| refusal)?),
+        Err(refusal) => ("forward__0", interpreter.find_method(root, "forward__0").map_err(|_| refusal)?),
     };
-    let given = inputs::given(interpreter, method, &examples, options)?;
+    let given = inputs::build_arguments(interpreter, method, &examples, options)?;
     let result = interpreter.call_method(root, name, given, &[])?;
     let mut all = Vec::new();
-    interpreter.flatten(result, 0, &mut all)?;
-    all.into_iter().map(|value| interpreter.tensors.id(value, &interpreter.heap)).collect()
+    interpreter.flatten_tensors(result, 0, &mut all)?;
+    all.into_iter().map(|value| interpreter.tensors.value_id(value, &interpreter.heap)).collect()
 }

@@ -1,10 +1,9 @@
 //! Arithmetic and comparisons of numbers that are known while a program is followed, as Python computes them.
 
-use super::heap::{Heap, Value, number};
+use super::heap::{Heap, Value, number_of};
 use crate::{Outcome, malformed};
 use models::types::DType;
 
-/// A number as what a conversion makes of it.
 pub(super) fn as_kind(name: &str, number: f64, dtype: DType) -> Value {
     match name {
         "int" | "Int" | "IntImplicit" => Value::Int(number as i64),
@@ -21,9 +20,9 @@ pub(super) fn of_numbers(heap: &mut Heap, name: &str, given: &[Value]) -> Outcom
     match (name, given) {
         ("__not__", &[Value::Bool(flag)]) => return Ok(Some(Value::Bool(!flag))),
         ("__is__" | "__isnot__", &[a, b]) => return Ok(Some(Value::Bool((a == b) == (name == "__is__")))),
-        ("eq" | "ne", &[a, b]) => return Ok(Some(Value::Bool(heap.equal(a, b, 0)? == (name == "eq")))),
+        ("eq" | "ne", &[a, b]) => return Ok(Some(Value::Bool(heap.values_equal(a, b, 0)? == (name == "eq")))),
         ("int" | "Int" | "float" | "Float" | "bool" | "Bool" | "IntImplicit" | "FloatImplicit", &[value]) => {
-            return Ok(number(value).map(|number| match (name, value) {
+            return Ok(number_of(value).map(|number| match (name, value) {
                 ("int" | "Int" | "IntImplicit", Value::Int(exact)) => Value::Int(exact),
                 _ => as_kind(name, number, DType::F64),
             }));
@@ -39,7 +38,7 @@ pub(super) fn of_numbers(heap: &mut Heap, name: &str, given: &[Value]) -> Outcom
     let result = match *given {
         [a] => match integer(a) {
             Some(a) => of_integer(name, a),
-            None => number(a).and_then(|a| of_float(name, a)),
+            None => number_of(a).and_then(|a| of_float(name, a)),
         },
         [a, b] => match (integer(a), integer(b)) {
             (Some(x), Some(y)) => {
@@ -49,13 +48,13 @@ pub(super) fn of_numbers(heap: &mut Heap, name: &str, given: &[Value]) -> Outcom
                     made => made,
                 })
             }
-            _ => number(a).zip(number(b)).and_then(|(a, b)| of_floats(name, a, b)),
+            _ => number_of(a).zip(number_of(b)).and_then(|(a, b)| of_floats(name, a, b)),
         },
         _ => None,
     };
     let is_arithmetic =
         matches!(name, "add" | "sub" | "mul" | "floordiv" | "remainder" | "div" | "pow" | "neg" | "mod");
-    let are_numbers = !given.is_empty() && given.iter().all(|&value| number(value).is_some());
+    let are_numbers = !given.is_empty() && given.iter().all(|&value| number_of(value).is_some());
     match result {
         None if is_arithmetic && are_numbers => malformed(format!("`{name}` of its numbers has no result")),
         result => Ok(result),

@@ -1,9 +1,8 @@
 //! Parses TorchScript's source by recursive descent.
 
-use super::lexer::{Spanned, Token, tokens};
+use super::lexer::{Spanned, Token, split_tokens};
 use super::syntax::{Call, Class, Expr, Function, Parameter, Source, Statement, StatementKind};
 
-/// Expressions and blocks within each other.
 const MAX_DEPTH: usize = 96;
 
 struct Parser<'a> {
@@ -14,20 +13,19 @@ struct Parser<'a> {
 
 type Parsed<T> = Result<T, String>;
 
-/// Parses a source file.
-pub(super) fn parse(source: &str) -> Parsed<Source<'_>> {
-    let mut parser = Parser { tokens: tokens(source)?, at: 0, depth: 0 };
+pub(super) fn parse_source(source: &str) -> Parsed<Source<'_>> {
+    let mut parser = Parser { tokens: split_tokens(source)?, at: 0, depth: 0 };
     let mut parsed = Source::default();
     loop {
-        match parser.peek() {
+        match parser.peek_token() {
             Token::End => return Ok(parsed),
             Token::Newline => parser.at += 1,
             Token::Name("class") => {
-                let class = parser.class()?;
+                let class = parser.parse_class()?;
                 parsed.classes.push(class);
             }
             Token::Name("def") => {
-                let function = parser.function()?;
+                let function = parser.parse_function()?;
                 parsed.functions.push(function);
             }
             // Imports and operator versions of old files.
@@ -38,48 +36,48 @@ pub(super) fn parse(source: &str) -> Parsed<Source<'_>> {
 }
 
 impl<'a> Parser<'a> {
-    fn peek(&self) -> Token<'a> {
+    fn peek_token(&self) -> Token<'a> {
         self.tokens.get(self.at).map_or(Token::End, |spanned| spanned.token)
     }
 
-    fn line(&self) -> u32 {
+    fn current_line(&self) -> u32 {
         self.tokens.get(self.at).map_or(0, |spanned| spanned.line)
     }
 
     fn advance(&mut self) -> Token<'a> {
-        let token = self.peek();
+        let token = self.peek_token();
         self.at += 1;
         token
     }
 
     fn unexpected(&self, expected: &str) -> String {
-        let found = match self.peek() {
-            Token::Name(text) | Token::Number(text) | Token::Symbol(text) => format!("`{}`", crate::shown(text)),
+        let found = match self.peek_token() {
+            Token::Name(text) | Token::Number(text) | Token::Symbol(text) => format!("`{}`", crate::escape_name(text)),
             Token::Text(_) => "a text".to_owned(),
             Token::Newline | Token::Indent | Token::Dedent => "the end of the line".to_owned(),
             Token::End => "the end of the file".to_owned(),
         };
-        format!("line {}: {found} stands where {expected} is expected", self.line())
+        format!("line {}: {found} stands where {expected} is expected", self.current_line())
     }
 
-    fn takes(&mut self, symbol: &str) -> bool {
-        let is_there = self.peek() == Token::Symbol(symbol);
+    fn take_symbol(&mut self, symbol: &str) -> bool {
+        let is_there = self.peek_token() == Token::Symbol(symbol);
         self.at += usize::from(is_there);
         is_there
     }
 
-    fn expect(&mut self, symbol: &str) -> Parsed<()> {
-        if self.takes(symbol) { Ok(()) } else { Err(self.unexpected(&format!("`{symbol}`"))) }
+    fn expect_symbol(&mut self, symbol: &str) -> Parsed<()> {
+        if self.take_symbol(symbol) { Ok(()) } else { Err(self.unexpected(&format!("`{symbol}`"))) }
     }
 
     fn takes_word(&mut self, word: &str) -> bool {
-        let is_there = self.peek() == Token::Name(word);
+        let is_there = self.peek_token() == Token::Name(word);
         self.at += usize::from(is_there);
         is_there
     }
 
-    fn name(&mut self) -> Parsed<&'a str> {
-        match self.peek() {
+    fn take_name(&mut self) -> Parsed<&'a str> {
+        match self.peek_token() {
             Token::Name(name) => {
                 self.at += 1;
                 Ok(name)
@@ -102,10 +100,9 @@ impl<'a> Parser<'a> {
         while !matches!(self.advance(), Token::Newline | Token::End) {}
     }
 
-    /// Runs a part of the parser one level deeper.
-    fn nested<T>(&mut self, part: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+    fn nest_part<T>(&mut self, part: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth >= MAX_DEPTH {
-            return Err(format!("line {}: expressions are nested deeper than {MAX_DEPTH}", self.line()));
+            return Err(format!("line {}: expressions are nested deeper than {MAX_DEPTH}", self.current_line()));
         }
         self.depth += 1;
         let parsed = part(self);
@@ -113,127 +110,127 @@ impl<'a> Parser<'a> {
         parsed
     }
 
-    fn class(&mut self) -> Parsed<Class<'a>> {
+    fn parse_class(&mut self) -> Parsed<Class<'a>> {
         self.at += 1;
-        let name = self.name()?;
-        self.expect("(")?;
-        let base = if let Token::Name(base) = self.peek() { base } else { "" };
+        let name = self.take_name()?;
+        self.expect_symbol("(")?;
+        let base = if let Token::Name(base) = self.peek_token() { base } else { "" };
         self.at += usize::from(!base.is_empty());
-        self.expect(")")?;
-        self.expect(":")?;
+        self.expect_symbol(")")?;
+        self.expect_symbol(":")?;
         self.end_of_line()?;
         let mut class = Class { name, base, fields: Vec::new(), constants: Vec::new(), methods: Vec::new() };
-        if self.peek() != Token::Indent {
+        if self.peek_token() != Token::Indent {
             return Ok(class);
         }
         self.at += 1;
         loop {
-            match self.peek() {
+            match self.peek_token() {
                 Token::Dedent => {
                     self.at += 1;
                     return Ok(class);
                 }
                 Token::End => return Ok(class),
-                Token::Name("def") => class.methods.push(self.function()?),
-                Token::Name(name) => self.field(&mut class, name)?,
+                Token::Name("def") => class.methods.push(self.parse_function()?),
+                Token::Name(name) => self.parse_field(&mut class, name)?,
                 Token::Newline => self.at += 1,
                 _ => return Err(self.unexpected("an attribute or a method")),
             }
         }
     }
 
-    /// Parses the declaration of an attribute, such as `weight : Tensor` or `p : Final[float] = 0.5`.
-    fn field(&mut self, class: &mut Class<'a>, name: &'a str) -> Parsed<()> {
+    /// Parses an attribute declaration, such as `weight : Tensor` or `p : Final[float] = 0.5`.
+    fn parse_field(&mut self, class: &mut Class<'a>, name: &'a str) -> Parsed<()> {
         self.at += 1;
-        if name == "pass" || name.starts_with("__") || self.peek() != Token::Symbol(":") {
+        if name == "pass" || name.starts_with("__") || self.peek_token() != Token::Symbol(":") {
             self.skip_line();
             return Ok(());
         }
         self.at += 1;
-        self.expression()?;
+        self.parse_expression()?;
         class.fields.push(name);
-        if self.takes("=") {
-            let value = self.expression()?;
+        if self.take_symbol("=") {
+            let value = self.parse_expression()?;
             class.constants.push((name, value));
         }
         self.end_of_line()
     }
 
-    fn function(&mut self) -> Parsed<Function<'a>> {
+    fn parse_function(&mut self) -> Parsed<Function<'a>> {
         self.at += 1;
-        let name = self.name()?;
-        self.expect("(")?;
+        let name = self.take_name()?;
+        self.expect_symbol("(")?;
         let mut parameters = Vec::new();
-        while !self.takes(")") {
+        while !self.take_symbol(")") {
             // What follows a star can only be given by its name.
-            if !self.takes("*") {
-                let name = self.name()?;
-                let ty = if self.takes(":") { Some(self.expression()?) } else { None };
-                let default = if self.takes("=") { Some(self.expression()?) } else { None };
+            if !self.take_symbol("*") {
+                let name = self.take_name()?;
+                let ty = if self.take_symbol(":") { Some(self.parse_expression()?) } else { None };
+                let default = if self.take_symbol("=") { Some(self.parse_expression()?) } else { None };
                 parameters.push(Parameter { name, ty, default });
             }
-            if !self.takes(",") && self.peek() != Token::Symbol(")") {
+            if !self.take_symbol(",") && self.peek_token() != Token::Symbol(")") {
                 return Err(self.unexpected("`,` or `)`"));
             }
         }
-        if self.takes("->") {
-            self.expression()?;
+        if self.take_symbol("->") {
+            self.parse_expression()?;
         }
-        let body = self.block()?;
+        let body = self.parse_block()?;
         Ok(Function { name, parameters, body })
     }
 
-    fn block(&mut self) -> Parsed<Vec<Statement<'a>>> {
-        self.expect(":")?;
+    fn parse_block(&mut self) -> Parsed<Vec<Statement<'a>>> {
+        self.expect_symbol(":")?;
         self.end_of_line()?;
-        if self.peek() != Token::Indent {
+        if self.peek_token() != Token::Indent {
             return Err(self.unexpected("a block"));
         }
         self.at += 1;
-        self.nested(|parser| {
+        self.nest_part(|parser| {
             let mut statements = Vec::new();
             loop {
-                match parser.peek() {
+                match parser.peek_token() {
                     Token::Dedent => {
                         parser.at += 1;
                         return Ok(statements);
                     }
                     Token::End => return Ok(statements),
                     Token::Newline => parser.at += 1,
-                    _ => statements.push(parser.statement()?),
+                    _ => statements.push(parser.parse_statement()?),
                 }
             }
         })
     }
 
-    fn statement(&mut self) -> Parsed<Statement<'a>> {
-        let line = self.line();
-        let word = if let Token::Name(name) = self.peek() { name } else { "" };
+    fn parse_statement(&mut self) -> Parsed<Statement<'a>> {
+        let line = self.current_line();
+        let word = if let Token::Name(name) = self.peek_token() { name } else { "" };
         self.at += 1;
         let kind = match word {
-            "if" => return self.conditional(line),
-            "while" => StatementKind::While { condition: self.expression()?, body: self.block()? },
+            "if" => return self.parse_conditional(line),
+            "while" => StatementKind::While { condition: self.parse_expression()?, body: self.parse_block()? },
             "for" => {
-                let target = self.expressions()?.0;
+                let target = self.parse_expressions()?.0;
                 if !self.takes_word("in") {
                     return Err(self.unexpected("`in`"));
                 }
-                StatementKind::For { target, items: self.expression()?, body: self.block()? }
+                StatementKind::For { target, items: self.parse_expression()?, body: self.parse_block()? }
             }
             "with" => {
-                let value = self.expression()?;
-                let target = if self.takes_word("as") { Some(self.name()?) } else { None };
-                StatementKind::With { value, target, body: self.block()? }
+                let value = self.parse_expression()?;
+                let target = if self.takes_word("as") { Some(self.take_name()?) } else { None };
+                StatementKind::With { value, target, body: self.parse_block()? }
             }
-            "return" if self.peek() == Token::Newline => StatementKind::Return(Expr::None),
-            "return" => StatementKind::Return(self.expressions()?.0),
+            "return" if self.peek_token() == Token::Newline => StatementKind::Return(Expr::None),
+            "return" => StatementKind::Return(self.parse_expressions()?.0),
             "pass" => StatementKind::Pass,
             "break" => StatementKind::Break,
             "continue" => StatementKind::Continue,
             "def" | "lambda" | "class" => return Err(format!("line {line}: functions within functions are not read")),
             _ => {
                 self.at -= 1;
-                self.assignment()?
+                self.parse_assignment()?
             }
         };
         if !matches!(kind, StatementKind::While { .. } | StatementKind::For { .. } | StatementKind::With { .. }) {
@@ -242,30 +239,30 @@ impl<'a> Parser<'a> {
         Ok(Statement { line, kind })
     }
 
-    fn conditional(&mut self, line: u32) -> Parsed<Statement<'a>> {
-        let (condition, then) = (self.expression()?, self.block()?);
-        let next = self.line();
+    fn parse_conditional(&mut self, line: u32) -> Parsed<Statement<'a>> {
+        let (condition, then) = (self.parse_expression()?, self.parse_block()?);
+        let next = self.current_line();
         let otherwise = match () {
             () if self.takes_word("elif") => {
-                let inner = self.nested(|parser| parser.conditional(next))?;
+                let inner = self.nest_part(|parser| parser.parse_conditional(next))?;
                 vec![inner]
             }
-            () if self.takes_word("else") => self.block()?,
+            () if self.takes_word("else") => self.parse_block()?,
             () => Vec::new(),
         };
         Ok(Statement { line, kind: StatementKind::If { condition, then, otherwise } })
     }
 
-    /// Parses `a = x`, `a : T = x`, `a, b, = x`, or an expression alone.
-    fn assignment(&mut self) -> Parsed<StatementKind<'a>> {
-        let (target, is_unpacked) = self.expressions()?;
-        if self.takes(":") {
-            self.expression()?;
+    /// Parses `a = x`, `a : T = x`, `a, b, = x`, or a single expression.
+    fn parse_assignment(&mut self) -> Parsed<StatementKind<'a>> {
+        let (target, is_unpacked) = self.parse_expressions()?;
+        if self.take_symbol(":") {
+            self.parse_expression()?;
         }
-        if !self.takes("=") {
+        if !self.take_symbol("=") {
             return Ok(StatementKind::Expr(target));
         }
-        let value = self.expressions()?.0;
+        let value = self.parse_expressions()?.0;
         let targets = match target {
             Expr::Tuple(targets) if is_unpacked => targets,
             target => vec![target],
@@ -273,82 +270,83 @@ impl<'a> Parser<'a> {
         Ok(StatementKind::Assign { targets, is_unpacked, value })
     }
 
-    /// Parses expressions with commas between them as one tuple, and whether there was a comma.
-    fn expressions(&mut self) -> Parsed<(Expr<'a>, bool)> {
-        let first = self.expression()?;
-        if self.peek() != Token::Symbol(",") {
+    /// Parses comma-separated expressions as one tuple, and returns whether there was a comma.
+    fn parse_expressions(&mut self) -> Parsed<(Expr<'a>, bool)> {
+        let first = self.parse_expression()?;
+        if self.peek_token() != Token::Symbol(",") {
             return Ok((first, false));
         }
         let mut all = vec![first];
-        while self.takes(",") {
-            if matches!(self.peek(), Token::Newline | Token::Symbol("=" | ":")) || self.peek() == Token::Name("in") {
+        while self.take_symbol(",") {
+            if matches!(self.peek_token(), Token::Newline | Token::Symbol("=" | ":"))
+                || self.peek_token() == Token::Name("in")
+            {
                 break;
             }
-            all.push(self.expression()?);
+            all.push(self.parse_expression()?);
         }
         Ok((Expr::Tuple(all), true))
     }
 
-    fn expression(&mut self) -> Parsed<Expr<'a>> {
-        self.nested(|parser| {
-            let mut parsed = parser.atom()?;
+    fn parse_expression(&mut self) -> Parsed<Expr<'a>> {
+        self.nest_part(|parser| {
+            let mut parsed = parser.parse_atom()?;
             // Each link makes the tree one level deeper.
             for _ in 0..MAX_DEPTH {
-                parsed = match parser.peek() {
+                parsed = match parser.peek_token() {
                     Token::Symbol(".") => {
                         parser.at += 1;
-                        Expr::Attribute(Box::new(parsed), parser.name()?)
+                        Expr::Attribute(Box::new(parsed), parser.take_name()?)
                     }
                     Token::Symbol("[") => {
                         parser.at += 1;
-                        let index = parser.elements("]")?;
+                        let index = parser.parse_elements("]")?;
                         let index = one_or_tuple(index);
                         Expr::Index(Box::new(parsed), Box::new(index))
                     }
                     Token::Symbol("(") => {
                         parser.at += 1;
-                        parser.call(parsed)?
+                        parser.parse_call(parsed)?
                     }
                     _ => return Ok(parsed),
                 };
             }
-            Err(format!("line {}: more than {MAX_DEPTH} attributes and calls in a row", parser.line()))
+            Err(format!("line {}: more than {MAX_DEPTH} attributes and calls in a row", parser.current_line()))
         })
     }
 
-    fn call(&mut self, callee: Expr<'a>) -> Parsed<Expr<'a>> {
+    fn parse_call(&mut self, callee: Expr<'a>) -> Parsed<Expr<'a>> {
         let (mut arguments, mut keywords) = (Vec::new(), Vec::new());
-        while !self.takes(")") {
+        while !self.take_symbol(")") {
             let is_named = self.tokens.get(self.at + 1).is_some_and(|next| next.token == Token::Symbol("="));
-            match self.peek() {
+            match self.peek_token() {
                 Token::Name(name) if is_named => {
                     self.at += 2;
-                    keywords.push((name, self.expression()?));
+                    keywords.push((name, self.parse_expression()?));
                 }
-                _ => arguments.push(self.expression()?),
+                _ => arguments.push(self.parse_expression()?),
             }
-            if !self.takes(",") && self.peek() != Token::Symbol(")") {
+            if !self.take_symbol(",") && self.peek_token() != Token::Symbol(")") {
                 return Err(self.unexpected("`,` or `)`"));
             }
         }
         Ok(Expr::Call(Box::new(Call { callee, arguments, keywords })))
     }
 
-    /// Parses expressions up to a closing bracket.
-    fn elements(&mut self, close: &str) -> Parsed<(Vec<Expr<'a>>, bool)> {
+    fn parse_elements(&mut self, close: &str) -> Parsed<(Vec<Expr<'a>>, bool)> {
         let (mut elements, mut has_comma) = (Vec::new(), false);
-        while !self.takes(close) {
-            elements.push(self.expression()?);
-            if self.takes(",") {
+        while !self.take_symbol(close) {
+            elements.push(self.parse_expression()?);
+            if self.take_symbol(",") {
                 has_comma = true;
-            } else if self.peek() != Token::Symbol(close) {
+            } else if self.peek_token() != Token::Symbol(close) {
                 return Err(self.unexpected(&format!("`,` or `{close}`")));
             }
         }
         Ok((elements, has_comma))
     }
 
-    fn atom(&mut self) -> Parsed<Expr<'a>> {
+    fn parse_atom(&mut self) -> Parsed<Expr<'a>> {
         Ok(match self.advance() {
             Token::Name("None") => Expr::None,
             Token::Name("True") => Expr::Bool(true),
@@ -356,55 +354,54 @@ impl<'a> Parser<'a> {
             Token::Name("inf") => Expr::Float(f64::INFINITY),
             Token::Name("nan") => Expr::Float(f64::NAN),
             Token::Name(name) => Expr::Name(name),
-            Token::Number(text) => self.number(text, "")?,
+            Token::Number(text) => self.parse_number(text, "")?,
             Token::Symbol("-") => match self.advance() {
-                Token::Number(text) => self.number(text, "-")?,
+                Token::Number(text) => self.parse_number(text, "-")?,
                 Token::Name("inf") => Expr::Float(f64::NEG_INFINITY),
                 Token::Name("nan") => Expr::Float(f64::NAN),
-                _ => return Err(self.before("a number")),
+                _ => return Err(self.unexpected_before("a number")),
             },
-            Token::Text(raw) => self.text(raw),
-            Token::Symbol("(") => one_or_tuple(self.elements(")")?),
-            Token::Symbol("[") => Expr::List(self.elements("]")?.0),
-            Token::Symbol("{") => self.dict()?,
-            _ => return Err(self.before("an expression")),
+            Token::Text(raw) => self.join_texts(raw),
+            Token::Symbol("(") => one_or_tuple(self.parse_elements(")")?),
+            Token::Symbol("[") => Expr::List(self.parse_elements("]")?.0),
+            Token::Symbol("{") => self.parse_dict()?,
+            _ => return Err(self.unexpected_before("an expression")),
         })
     }
 
-    /// Describes the token that was taken last.
-    fn before(&mut self, expected: &str) -> String {
+    fn unexpected_before(&mut self, expected: &str) -> String {
         self.at -= 1;
         self.unexpected(expected)
     }
 
-    fn number(&self, text: &str, sign: &str) -> Parsed<Expr<'a>> {
+    fn parse_number(&self, text: &str, sign: &str) -> Parsed<Expr<'a>> {
         let signed = format!("{sign}{text}");
         if let Ok(number) = signed.parse::<i64>() {
             return Ok(Expr::Int(number));
         }
         match signed.parse::<f64>() {
             Ok(number) => Ok(Expr::Float(number)),
-            Err(_) => Err(format!("line {}: `{}` is no number", self.line(), crate::shown(text))),
+            Err(_) => Err(format!("line {}: `{}` is no number", self.current_line(), crate::escape_name(text))),
         }
     }
 
-    /// Joins texts that stand next to each other.
-    fn text(&mut self, first: &str) -> Expr<'a> {
-        let mut text = unescaped(first);
-        while let Token::Text(more) = self.peek() {
+    /// Joins adjacent string literals.
+    fn join_texts(&mut self, first: &str) -> Expr<'a> {
+        let mut text = unescape_text(first);
+        while let Token::Text(more) = self.peek_token() {
             self.at += 1;
-            text.push_str(&unescaped(more));
+            text.push_str(&unescape_text(more));
         }
         Expr::Text(text)
     }
 
-    fn dict(&mut self) -> Parsed<Expr<'a>> {
+    fn parse_dict(&mut self) -> Parsed<Expr<'a>> {
         let mut entries = Vec::new();
-        while !self.takes("}") {
-            let key = self.expression()?;
-            self.expect(":")?;
-            entries.push((key, self.expression()?));
-            if !self.takes(",") && self.peek() != Token::Symbol("}") {
+        while !self.take_symbol("}") {
+            let key = self.parse_expression()?;
+            self.expect_symbol(":")?;
+            entries.push((key, self.parse_expression()?));
+            if !self.take_symbol(",") && self.peek_token() != Token::Symbol("}") {
                 return Err(self.unexpected("`,` or `}`"));
             }
         }
@@ -423,8 +420,7 @@ fn one_or_tuple((mut elements, has_comma): (Vec<Expr<'_>>, bool)) -> Expr<'_> {
     }
 }
 
-/// Resolves the escapes that PyTorch writes.
-fn unescaped(raw: &str) -> String {
+fn unescape_text(raw: &str) -> String {
     let mut text = String::with_capacity(raw.len());
     let mut chars = raw.chars();
     while let Some(sign) = chars.next() {

@@ -3,11 +3,11 @@
 
 use super::heap::{Heap, NamedTensor, Value};
 use crate::torch::weights::StoredTensor;
-use crate::{Outcome, malformed, shown, unsupported};
+use crate::{Outcome, escape_name, malformed, unsupported};
 use models::types::DType;
 use std::collections::HashMap;
 
-/// Functions of Python that pickles of TorchScript call. None of them is called here: the reader knows what they make.
+/// Python functions that TorchScript pickles call. The reader constructs their results itself and calls none of them.
 const KNOWN: [&str; 10] = [
     "torch._utils._rebuild_tensor_v2",
     "collections.OrderedDict",
@@ -23,32 +23,31 @@ const KNOWN: [&str; 10] = [
 
 struct Unpickler<'a> {
     bytes: &'a [u8],
-    /// The folder of the entries that storages name.
     folder: &'a str,
     heap: &'a mut Heap,
-    /// Values, and marks that are none.
+    /// Values; None is a mark.
     stack: Vec<Option<Value>>,
     memo: HashMap<u32, Value>,
 }
 
-/// Builds the value of a pickle. Storages are entries of the folder.
-pub(super) fn unpickle(bytes: &[u8], folder: &str, heap: &mut Heap) -> Outcome<Value> {
+/// Storages are entries of the folder.
+pub(super) fn read_pickle(bytes: &[u8], folder: &str, heap: &mut Heap) -> Outcome<Value> {
     let mut unpickler = Unpickler { bytes, folder, heap, stack: Vec::new(), memo: HashMap::new() };
     loop {
-        unpickler.heap.charge(2)?;
-        match unpickler.u8()? {
-            b'.' => return unpickler.pop(),
-            opcode => unpickler.step(opcode)?,
+        unpickler.heap.charge_units(2)?;
+        match unpickler.take_u8()? {
+            b'.' => return unpickler.pop_value(),
+            opcode => unpickler.run_opcode(opcode)?,
         }
     }
 }
 
 impl Unpickler<'_> {
-    fn step(&mut self, opcode: u8) -> Outcome<()> {
+    fn run_opcode(&mut self, opcode: u8) -> Outcome<()> {
         let value = match opcode {
             // The version of the protocol, and frames of bytes.
-            0x80 => return self.take(1).map(drop),
-            0x95 => return self.take(8).map(drop),
+            0x80 => return self.take_bytes(1).map(drop),
+            0x95 => return self.take_bytes(8).map(drop),
             b'(' => {
                 self.stack.push(None);
                 return Ok(());
@@ -56,43 +55,43 @@ impl Unpickler<'_> {
             b'N' => Value::None,
             0x88 => Value::Bool(true),
             0x89 => Value::Bool(false),
-            b'K' => Value::Int(self.u8()?.into()),
-            b'M' => Value::Int(u16::from_le_bytes(self.array()?).into()),
-            b'J' => Value::Int(i32::from_le_bytes(self.array()?).into()),
-            b'G' => Value::Float(f64::from_be_bytes(self.array()?)),
-            0x8a => self.long()?,
+            b'K' => Value::Int(self.take_u8()?.into()),
+            b'M' => Value::Int(u16::from_le_bytes(self.take_array()?).into()),
+            b'J' => Value::Int(i32::from_le_bytes(self.take_array()?).into()),
+            b'G' => Value::Float(f64::from_be_bytes(self.take_array()?)),
+            0x8a => self.take_long()?,
             b'X' => {
-                let length = u32::from_le_bytes(self.array()?);
-                let text = String::from_utf8_lossy(self.take(length as usize)?).into_owned();
-                self.heap.text(&text)?
+                let length = u32::from_le_bytes(self.take_array()?);
+                let text = String::from_utf8_lossy(self.take_bytes(length as usize)?).into_owned();
+                self.heap.add_text(&text)?
             }
-            b'c' => self.global()?,
-            b')' => self.heap.tuple(Vec::new())?,
-            b']' => self.heap.list(Vec::new())?,
-            b'}' => self.heap.dict(Vec::new())?,
+            b'c' => self.take_global()?,
+            b')' => self.heap.add_tuple(Vec::new())?,
+            b']' => self.heap.add_list(Vec::new())?,
+            b'}' => self.heap.add_dict(Vec::new())?,
             b't' => {
-                let items = self.marked()?;
-                self.heap.tuple(items)?
+                let items = self.pop_marked()?;
+                self.heap.add_tuple(items)?
             }
             0x85..=0x87 => {
-                let mut items = (0x85..=opcode).map(|_| self.pop()).collect::<Outcome<Vec<_>>>()?;
+                let mut items = (0x85..=opcode).map(|_| self.pop_value()).collect::<Outcome<Vec<_>>>()?;
                 items.reverse();
-                self.heap.tuple(items)?
+                self.heap.add_tuple(items)?
             }
-            b'Q' => self.storage()?,
-            b'R' => self.reduce()?,
+            b'Q' => self.resolve_storage()?,
+            b'R' => self.reduce_call()?,
             0x81 => self.new_object()?,
-            b'h' => self.recall(|pickle| Ok(pickle.u8()?.into()))?,
-            b'j' => self.recall(|pickle| Ok(u32::from_le_bytes(pickle.array()?)))?,
-            b'q' | b'r' => return self.remember(opcode),
-            b'a' | b'e' | b's' | b'u' | b'b' => return self.fill(opcode),
+            b'h' => self.load_memo(|pickle| Ok(pickle.take_u8()?.into()))?,
+            b'j' => self.load_memo(|pickle| Ok(u32::from_le_bytes(pickle.take_array()?)))?,
+            b'q' | b'r' => return self.store_memo(opcode),
+            b'a' | b'e' | b's' | b'u' | b'b' => return self.fill_container(opcode),
             other => return malformed(format!("its pickle has the unknown instruction {other}")),
         };
         self.stack.push(Some(value));
         Ok(())
     }
 
-    fn take(&mut self, count: usize) -> Outcome<&[u8]> {
+    fn take_bytes(&mut self, count: usize) -> Outcome<&[u8]> {
         match self.bytes.split_at_checked(count) {
             Some((taken, rest)) => {
                 self.bytes = rest;
@@ -102,19 +101,19 @@ impl Unpickler<'_> {
         }
     }
 
-    fn u8(&mut self) -> Outcome<u8> {
-        Ok(self.array::<1>()?[0])
+    fn take_u8(&mut self) -> Outcome<u8> {
+        Ok(self.take_array::<1>()?[0])
     }
 
-    fn array<const COUNT: usize>(&mut self) -> Outcome<[u8; COUNT]> {
+    fn take_array<const COUNT: usize>(&mut self) -> Outcome<[u8; COUNT]> {
         let mut array = [0; COUNT];
-        array.copy_from_slice(self.take(COUNT)?);
+        array.copy_from_slice(self.take_bytes(COUNT)?);
         Ok(array)
     }
 
-    fn long(&mut self) -> Outcome<Value> {
-        let count = self.u8()?;
-        let bytes = self.take(count.into())?;
+    fn take_long(&mut self) -> Outcome<Value> {
+        let count = self.take_u8()?;
+        let bytes = self.take_bytes(count.into())?;
         if bytes.len() > 8 {
             return unsupported("a number has more than 64 bits");
         }
@@ -124,34 +123,34 @@ impl Unpickler<'_> {
         Ok(Value::Int(i64::from_le_bytes(all)))
     }
 
-    fn line(&mut self) -> Outcome<String> {
+    fn take_line(&mut self) -> Outcome<String> {
         let Some(length) = self.bytes.iter().position(|&byte| byte == b'\n') else {
             return malformed("its pickle is cut off");
         };
-        let line = String::from_utf8_lossy(self.take(length)?).into_owned();
-        self.take(1)?;
+        let line = String::from_utf8_lossy(self.take_bytes(length)?).into_owned();
+        self.take_bytes(1)?;
         Ok(line)
     }
 
-    fn global(&mut self) -> Outcome<Value> {
-        let (module, name) = (self.line()?, self.line()?);
+    fn take_global(&mut self) -> Outcome<Value> {
+        let (module, name) = (self.take_line()?, self.take_line()?);
         let full = format!("{module}.{name}");
         let is_class = module == "__torch__" || module.starts_with("__torch__.");
         if is_class || KNOWN.contains(&full.as_str()) || (module == "torch" && name.ends_with("Storage")) {
-            return self.heap.path(&full);
+            return self.heap.add_path(&full);
         }
-        unsupported(format!("its pickle names `{}`, which is not called", shown(&full)))
+        unsupported(format!("its pickle names `{}`, which is not called", escape_name(&full)))
     }
 
-    fn pop(&mut self) -> Outcome<Value> {
+    fn pop_value(&mut self) -> Outcome<Value> {
         match self.stack.pop() {
             Some(Some(value)) => Ok(value),
             _ => malformed("its pickle takes more than it has"),
         }
     }
 
-    /// Takes the values since the last mark.
-    fn marked(&mut self) -> Outcome<Vec<Value>> {
+    /// Pops the values since the last mark.
+    fn pop_marked(&mut self) -> Outcome<Vec<Value>> {
         let Some(mark) = self.stack.iter().rposition(Option::is_none) else {
             return malformed("its pickle takes more than it has");
         };
@@ -159,15 +158,15 @@ impl Unpickler<'_> {
         Ok(items)
     }
 
-    fn remember(&mut self, opcode: u8) -> Outcome<()> {
-        let place = if opcode == b'q' { self.u8()?.into() } else { u32::from_le_bytes(self.array()?) };
+    fn store_memo(&mut self, opcode: u8) -> Outcome<()> {
+        let place = if opcode == b'q' { self.take_u8()?.into() } else { u32::from_le_bytes(self.take_array()?) };
         let Some(&Some(value)) = self.stack.last() else { return malformed("its pickle keeps nothing") };
-        self.heap.charge(4)?;
+        self.heap.charge_units(4)?;
         self.memo.insert(place, value);
         Ok(())
     }
 
-    fn recall(&mut self, place: impl Fn(&mut Self) -> Outcome<u32>) -> Outcome<Value> {
+    fn load_memo(&mut self, place: impl Fn(&mut Self) -> Outcome<u32>) -> Outcome<Value> {
         let place = place(self)?;
         match self.memo.get(&place) {
             Some(&value) => Ok(value),
@@ -175,17 +174,17 @@ impl Unpickler<'_> {
         }
     }
 
-    /// Adds elements, entries or attributes to what lies below them on the stack.
-    fn fill(&mut self, opcode: u8) -> Outcome<()> {
+    /// Adds elements, entries or attributes to the container below them on the stack.
+    fn fill_container(&mut self, opcode: u8) -> Outcome<()> {
         let added = match opcode {
-            b'e' | b'u' => self.marked()?,
+            b'e' | b'u' => self.pop_marked()?,
             b's' => {
-                let value = self.pop()?;
-                vec![self.pop()?, value]
+                let value = self.pop_value()?;
+                vec![self.pop_value()?, value]
             }
-            _ => vec![self.pop()?],
+            _ => vec![self.pop_value()?],
         };
-        self.heap.charge(2 * added.len())?;
+        self.heap.charge_units(2 * added.len())?;
         match (opcode, self.stack.last()) {
             (b'a' | b'e', Some(&Some(Value::List(at)))) => self.heap.sequences[at].items.extend(added),
             (b's' | b'u', Some(&Some(Value::Dict(at)))) => {
@@ -200,7 +199,7 @@ impl Unpickler<'_> {
     fn set_attributes(&mut self, object: usize, state: Value) -> Outcome<()> {
         // Any other state belongs to a class that PyTorch implements in C++, of which nothing is read.
         let Value::Dict(at) = state else { return Ok(()) };
-        self.heap.charge(4 * self.heap.dicts[at].len())?;
+        self.heap.charge_units(4 * self.heap.dicts[at].len())?;
         for index in 0..self.heap.dicts[at].len() {
             let (name, value) = self.heap.dicts[at][index];
             let Some(name) = self.heap.text_of(name) else { return malformed("the name of an attribute is no text") };
@@ -209,74 +208,74 @@ impl Unpickler<'_> {
         Ok(())
     }
 
-    /// Looks up a storage: a word, its type, its key, its device, and its number of elements.
-    fn storage(&mut self) -> Outcome<Value> {
-        let tuple = self.pop()?;
-        let parts = self.heap.items(tuple).unwrap_or_default();
+    /// Resolves a storage reference: tag, type, key, device, and number of elements.
+    fn resolve_storage(&mut self) -> Outcome<Value> {
+        let tuple = self.pop_value()?;
+        let parts = self.heap.sequence_items(tuple).unwrap_or_default();
         let (Some(&Value::Path(class)), Some(&key)) = (parts.get(1), parts.get(2)) else {
             return malformed("a storage has no type or no key");
         };
         let Some(key) = self.heap.text_of(key) else { return malformed("the key of a storage is no text") };
         let class = &self.heap.texts[class];
         let Some((dtype, is_complex)) = storage_type(class.trim_start_matches("torch.")) else {
-            return unsupported(format!("its tensors are of the type `{}`", shown(class)));
+            return unsupported(format!("its tensors are of the type `{}`", escape_name(class)));
         };
         let entry = format!("{}{key}", self.folder);
-        self.store(StoredTensor { entry, dtype, is_complex, ..StoredTensor::default() })
+        self.store_tensor(StoredTensor { entry, dtype, is_complex, ..StoredTensor::default() })
     }
 
-    fn store(&mut self, tensor: StoredTensor) -> Outcome<Value> {
-        self.heap.charge(12 + (tensor.entry.len() + 8 * (tensor.extents.len() + tensor.strides.len())) / 16)?;
+    fn store_tensor(&mut self, tensor: StoredTensor) -> Outcome<Value> {
+        self.heap.charge_units(12 + (tensor.entry.len() + 8 * (tensor.extents.len() + tensor.strides.len())) / 16)?;
         self.heap.stored.push(NamedTensor { tensor, ..NamedTensor::default() });
         Ok(Value::Stored(self.heap.stored.len() - 1))
     }
 
-    /// Makes what a known function makes of its arguments.
-    fn reduce(&mut self) -> Outcome<Value> {
-        let (arguments, function) = (self.pop()?, self.pop()?);
+    fn reduce_call(&mut self) -> Outcome<Value> {
+        let (arguments, function) = (self.pop_value()?, self.pop_value()?);
         let Value::Path(function) = function else {
             return malformed("its pickle calls something else than a function");
         };
         let function = self.heap.texts[function].clone();
-        let arguments = self.heap.items(arguments).unwrap_or_default().to_vec();
+        let arguments = self.heap.sequence_items(arguments).unwrap_or_default().to_vec();
         match (function.trim_start_matches("torch.jit._pickle."), arguments.as_slice()) {
             (
                 "torch._utils._rebuild_tensor_v2",
                 &[Value::Stored(storage), Value::Int(offset), extents, strides, ..],
             ) => {
-                let (extents, strides) = (self.integers(extents)?, self.integers(strides)?);
+                let (extents, strides) = (self.integer_tuple(extents)?, self.integer_tuple(strides)?);
                 let storage = self.heap.stored[storage].tensor.clone();
-                self.store(StoredTensor { offset, extents, strides, ..storage })
+                self.store_tensor(StoredTensor { offset, extents, strides, ..storage })
             }
             ("torch._utils._rebuild_qtensor", _) => unsupported("its weights are quantised"),
-            ("collections.OrderedDict", _) => self.heap.dict(Vec::new()),
+            ("collections.OrderedDict", _) => self.heap.add_dict(Vec::new()),
             ("torch.device", _) => Ok(Value::Device),
             (name, &[value, ..]) if name.starts_with("build_") || name == "restore_type_tag" => Ok(value),
-            (name, _) => malformed(format!("its pickle calls `{}` with other arguments than it takes", shown(name))),
+            (name, _) => {
+                malformed(format!("its pickle calls `{}` with other arguments than it takes", escape_name(name)))
+            }
         }
     }
 
-    fn integers(&self, value: Value) -> Outcome<Vec<i64>> {
+    fn integer_tuple(&self, value: Value) -> Outcome<Vec<i64>> {
         let integer = |value: &Value| if let Value::Int(number) = value { Some(*number) } else { None };
-        match self.heap.items(value).unwrap_or_default().iter().map(integer).collect() {
+        match self.heap.sequence_items(value).unwrap_or_default().iter().map(integer).collect() {
             Some(numbers) => Ok(numbers),
             None => malformed("an extent or a stride is no integer"),
         }
     }
 
     fn new_object(&mut self) -> Outcome<Value> {
-        let (_, class) = (self.pop()?, self.pop()?);
+        let (_, class) = (self.pop_value()?, self.pop_value()?);
         match class {
             Value::Path(class) => {
                 let class = self.heap.texts[class].clone();
-                self.heap.object(class)
+                self.heap.add_object(class)
             }
             _ => malformed("its pickle makes an object of something else than a class"),
         }
     }
 }
 
-/// The type of a storage's elements, and whether they are complex numbers.
 fn storage_type(name: &str) -> Option<(DType, bool)> {
     Some(match name {
         "DoubleStorage" => (DType::F64, false),
@@ -301,7 +300,7 @@ mod tests {
     use super::*;
 
     fn refusal(bytes: &[u8]) -> String {
-        match unpickle(bytes, "data/", &mut Heap::new(0)).unwrap_err() {
+        match read_pickle(bytes, "data/", &mut Heap::new(0)).unwrap_err() {
             crate::Refusal::Malformed(reason) | crate::Refusal::Unsupported(reason) => reason,
         }
     }

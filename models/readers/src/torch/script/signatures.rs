@@ -6,12 +6,11 @@
 //! integers `I*` and of floats `F*`; for `I+` and `F+` one number stands for as many as are needed; `?` allows `None`. At the end
 //! stands `->*` if the result is a list, and `->2` for two results.
 
-use super::heap::{Heap, Value, is_tensor, number};
+use super::heap::{Heap, Value, is_tensor, number_of};
 use crate::torch::call::Argument;
 
 const SIGNATURES: &str = include_str!("signatures.txt");
 
-/// An argument of an operator.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Formal {
     pub name: &'static str,
@@ -20,7 +19,6 @@ pub(super) struct Formal {
     is_named: bool,
 }
 
-/// Results of an operator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Returns {
     Tensor,
@@ -28,26 +26,25 @@ pub(super) enum Returns {
     List,
 }
 
-/// One overload.
 #[derive(Debug)]
 pub(super) struct Signature {
     formals: Vec<Formal>,
     pub returns: Returns,
 }
 
-/// Arguments of a call with the overload that takes them.
+/// The arguments of a call, assigned to an overload.
 pub(super) struct Assigned<'s> {
     pub signature: &'s Signature,
     pub arguments: Vec<(&'s Formal, Value)>,
 }
 
-/// Returns the overloads of an operator, those to try first first.
-pub(super) fn signatures(operator: &str) -> Vec<Signature> {
+/// Returns the overloads of an operator in matching order.
+pub(super) fn operator_signatures(operator: &str) -> Vec<Signature> {
     let of_operator = |line: &&'static str| line.split(' ').next() == Some(operator);
-    SIGNATURES.lines().filter(of_operator).map(parse).collect()
+    SIGNATURES.lines().filter(of_operator).map(parse_signature).collect()
 }
 
-fn parse(line: &'static str) -> Signature {
+fn parse_signature(line: &'static str) -> Signature {
     let mut is_named = false;
     let (mut formals, mut returns) = (Vec::new(), Returns::Tensor);
     for word in line.split(' ').skip(1) {
@@ -64,8 +61,8 @@ fn parse(line: &'static str) -> Signature {
     Signature { formals, returns }
 }
 
-/// Assigns the arguments of a call to the first overload that they fit.
-pub(super) fn assign<'s>(
+/// Assigns the arguments of a call to the first matching overload.
+pub(super) fn assign_arguments<'s>(
     signatures: &'s [Signature],
     given: &[Value],
     keywords: &[(&str, Value)],
@@ -92,12 +89,11 @@ fn assign_to<'s>(
     }
     let is_missing =
         |formal: &Formal| !formal.is_optional && !assigned.iter().any(|(assigned, _)| assigned.name == formal.name);
-    let all_fit = assigned.iter().all(|(formal, value)| fits(formal.ty, *value, heap));
+    let all_fit = assigned.iter().all(|(formal, value)| fits_type(formal.ty, *value, heap));
     (all_fit && !formals.iter().any(is_missing)).then_some(Assigned { signature, arguments: assigned })
 }
 
-/// Whether a value can be an argument of a type.
-fn fits(ty: &str, value: Value, heap: &Heap) -> bool {
+fn fits_type(ty: &str, value: Value, heap: &Heap) -> bool {
     if value == Value::Missing {
         return true;
     }
@@ -109,12 +105,12 @@ fn fits(ty: &str, value: Value, heap: &Heap) -> bool {
         return is_optional || matches!(ty, "D" | "G");
     }
     if let Some(list) = ty.strip_suffix(['*', '+']) {
-        return match heap.items(value) {
+        return match heap.sequence_items(value) {
             Some(items) => items.iter().all(|&item| match list {
-                "O" => item == Value::None || fits("T", item, heap),
-                list => fits(list, item, heap),
+                "O" => item == Value::None || fits_type("T", item, heap),
+                list => fits_type(list, item, heap),
             }),
-            None => ty.ends_with('+') && fits(list, value, heap),
+            None => ty.ends_with('+') && fits_type(list, value, heap),
         };
     }
     match ty {
@@ -128,8 +124,8 @@ fn fits(ty: &str, value: Value, heap: &Heap) -> bool {
     }
 }
 
-/// Converts a value to an argument of a rule; its tensors are known by `tensor`.
-pub(super) fn argument<E>(
+/// Converts a value to a rule argument; `tensor` resolves tensors.
+pub(super) fn convert_argument<E>(
     formal: &Formal,
     value: Value,
     heap: &Heap,
@@ -144,10 +140,10 @@ pub(super) fn argument<E>(
         Value::Text(at) => Argument::Text(heap.texts[at].to_string()),
         value if is_tensor(value) => Argument::Tensor(tensor(value)?),
         Value::List(_) | Value::Tuple(_) => {
-            let items = heap.items(value).unwrap_or_default();
+            let items = heap.sequence_items(value).unwrap_or_default();
             match formal.ty.trim_end_matches(['?', '*', '+']) {
-                "I" => Argument::Ints(items.iter().map(|&item| integer(item)).collect()),
-                "F" => Argument::Floats(items.iter().filter_map(|&item| number(item)).collect()),
+                "I" => Argument::Ints(items.iter().map(|&item| integer_of(item)).collect()),
+                "F" => Argument::Floats(items.iter().filter_map(|&item| number_of(item)).collect()),
                 _ => {
                     let each = items.iter().map(|&item| match item {
                         Value::None => Ok(None),
@@ -161,7 +157,7 @@ pub(super) fn argument<E>(
     })
 }
 
-fn integer(value: Value) -> i64 {
+fn integer_of(value: Value) -> i64 {
     if let Value::Int(number) = value { number } else { 0 }
 }
 
@@ -173,25 +169,31 @@ mod tests {
     #[test]
     fn every_rule_has_a_signature() {
         let is_other = |name: &&str| name.starts_with("transformers.") || name.starts_with("higher_order.");
-        let missing: Vec<&str> = rules::names().filter(|name| !is_other(name) && signatures(name).is_empty()).collect();
+        let missing: Vec<&str> =
+            rules::names().filter(|name| !is_other(name) && operator_signatures(name).is_empty()).collect();
         assert!(missing.is_empty(), "{missing:?}");
     }
 
     #[test]
     fn arguments_choose_the_overload() {
         let mut heap = Heap::new(0);
-        let axes = heap.list(vec![Value::Int(1)]).unwrap();
+        let axes = heap.add_list(vec![Value::Int(1)]).unwrap();
         let names = |given: &[Value], keywords: &[(&str, Value)], heap: &Heap| -> Vec<&str> {
-            let all = signatures("sum");
-            assign(&all, given, keywords, heap).unwrap().arguments.iter().map(|(formal, _)| formal.name).collect()
+            let all = operator_signatures("sum");
+            assign_arguments(&all, given, keywords, heap)
+                .unwrap()
+                .arguments
+                .iter()
+                .map(|(formal, _)| formal.name)
+                .collect()
         };
         let x = Value::Tensor(0);
         assert_eq!(names(&[x], &[("dtype", Value::None)], &heap), ["self", "dtype"]);
         assert_eq!(names(&[x, axes, Value::Bool(true)], &[], &heap), ["self", "dim", "keepdim"]);
-        let all = signatures("add");
-        let added = assign(&all, &[x, Value::Float(1.0), Value::Int(1)], &[], &heap);
+        let all = operator_signatures("add");
+        let added = assign_arguments(&all, &[x, Value::Float(1.0), Value::Int(1)], &[], &heap);
         let names: Vec<&str> = added.unwrap().arguments.iter().map(|(formal, _)| formal.name).collect();
         assert_eq!(names, ["self", "other", "alpha"]);
-        assert!(assign(&all, &[x, axes], &[], &heap).is_none());
+        assert!(assign_arguments(&all, &[x, axes], &[], &heap).is_none());
     }
 }

@@ -1,6 +1,6 @@
 //! The syntax tree of TorchScript's source, a small part of Python. Types are parsed as expressions.
 
-/// An expression. Names and texts are slices of the source.
+/// Names and texts are slices of the source.
 #[derive(Debug)]
 pub(super) enum Expr<'a> {
     None,
@@ -17,7 +17,6 @@ pub(super) enum Expr<'a> {
     Dict(Vec<(Expr<'a>, Expr<'a>)>),
 }
 
-/// A call with positional and named arguments.
 #[derive(Debug)]
 pub(super) struct Call<'a> {
     pub callee: Expr<'a>,
@@ -34,7 +33,7 @@ pub(super) struct Statement<'a> {
 
 #[derive(Debug)]
 pub(super) enum StatementKind<'a> {
-    /// Several targets take the elements of the value apart.
+    /// Several targets unpack the value.
     Assign {
         targets: Vec<Expr<'a>>,
         is_unpacked: bool,
@@ -66,7 +65,6 @@ pub(super) enum StatementKind<'a> {
     Continue,
 }
 
-/// A function or a method.
 #[derive(Debug)]
 pub(super) struct Function<'a> {
     pub name: &'a str,
@@ -81,26 +79,25 @@ pub(super) struct Parameter<'a> {
     pub default: Option<Expr<'a>>,
 }
 
-/// A class: a module, or a tuple whose elements have names.
+/// A module or named tuple.
 #[derive(Debug)]
 pub(super) struct Class<'a> {
     pub name: &'a str,
     pub base: &'a str,
-    /// Names of attributes in the order of their declarations.
+    /// Attribute names in order of declaration.
     pub fields: Vec<&'a str>,
-    /// Attributes whose value stands in the source.
+    /// Attributes with a literal value.
     pub constants: Vec<(&'a str, Expr<'a>)>,
     pub methods: Vec<Function<'a>>,
 }
 
-/// A source file.
 #[derive(Debug, Default)]
 pub(super) struct Source<'a> {
     pub classes: Vec<Class<'a>>,
     pub functions: Vec<Function<'a>>,
 }
 
-/// The name of an operator such as `torch.add` or `ops.prim.NumToTensor`, without the module of tensors.
+/// Names an operator such as `torch.add` or `ops.prim.NumToTensor`, without the module of tensors.
 pub(super) fn operator_name(callee: &Expr<'_>) -> Option<String> {
     let Expr::Attribute(base, name) = callee else { return None };
     match &**base {

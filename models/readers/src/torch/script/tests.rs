@@ -2,7 +2,7 @@
 
 use crate::Options;
 use crate::torch::tests::{cases_of, check_answer};
-use crate::torch::{import, load};
+use crate::torch::{import_bytes, load_file};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use zoo::safetensors;
@@ -13,7 +13,7 @@ fn folder() -> PathBuf {
 
 /// Shapes of the inputs, which scripted files do not state.
 fn options(path: &Path) -> Options {
-    let tensors = safetensors::load(&path.with_extension("safetensors")).unwrap();
+    let tensors = safetensors::list_tensors(&path.with_extension("safetensors")).unwrap();
     let inputs = tensors.iter().filter(|(name, _)| !name.starts_with("output."));
     let shapes = inputs.map(|(name, entry)| (format!("{name}:{}", entry.ty.dtype.name()), entry.ty.extents().unwrap()));
     Options { shapes: shapes.collect(), ..Options::default() }
@@ -76,7 +76,7 @@ fn shaped(shapes: &[(&str, &[i64])]) -> Options {
 
 #[track_caller]
 fn check_refused(bytes: Vec<u8>, says: &str) {
-    let error = import(bytes.into(), "x.pt", &shaped(&[("x", &[2, 3])])).unwrap_err().to_string();
+    let error = import_bytes(bytes.into(), "x.pt", &shaped(&[("x", &[2, 3])])).unwrap_err().to_string();
     assert!(error.contains(says), "{error}");
 }
 
@@ -93,7 +93,7 @@ fn known_values_decide_what_is_read() {
     else:
       y = torch.mul(x, torch.__getitem__(sizes, 3))
     return torch.relu_(y)";
-    let graph = import(module(body).into(), "x.pt", &shaped(&[("x", &[2, 3])])).unwrap().graph;
+    let graph = import_bytes(module(body).into(), "x.pt", &shaped(&[("x", &[2, 3])])).unwrap().graph;
     assert_eq!(graph.nodes.len(), 2);
     assert_eq!(graph.value(graph.inputs[0]).unwrap().name, "x");
 }
@@ -101,20 +101,20 @@ fn known_values_decide_what_is_read() {
 #[test]
 fn inputs_are_given_their_shapes() {
     let sound = module("    return torch.relu(x)");
-    let error = |options: &Options| import(sound.clone().into(), "x.pt", options).unwrap_err().to_string();
+    let error = |options: &Options| import_bytes(sound.clone().into(), "x.pt", options).unwrap_err().to_string();
     let without = error(&Options::default());
     assert!(without.contains("TorchScript does not state shapes; give those of x with `--shape`"), "{without}");
     let other = error(&shaped(&[("x", &[1]), ("y", &[1])]));
     assert!(other.contains("input `y`: there is no such input; the inputs are x"), "{other}");
     let odd = error(&shaped(&[("x:f8", &[1])]));
     assert!(odd.contains("`f8` is no element type"), "{odd}");
-    let by_place = import(sound.into(), "x.pt", &shaped(&[("0:i64", &[4])])).unwrap().graph;
+    let by_place = import_bytes(sound.into(), "x.pt", &shaped(&[("0:i64", &[4])])).unwrap().graph;
     assert_eq!(by_place.value(by_place.inputs[0]).unwrap().ty.to_string(), "i64[4]");
 }
 
 #[test]
 fn a_traced_file_has_the_shapes_it_was_traced_with() {
-    let imported = load(&folder().join("attention.pt"), &Options::default()).unwrap();
+    let imported = load_file(&folder().join("attention.pt"), &Options::default()).unwrap();
     let ty = |index: usize| imported.graph.value(imported.graph.inputs[index]).unwrap().ty.to_string();
     assert_eq!(ty(0), "f32[2,5,16]");
 }
@@ -147,7 +147,7 @@ fn programs_that_cannot_be_followed_name_the_place() {
 fn what_has_no_rule_can_be_left_out() {
     let options = Options { skip_unsupported: true, ..shaped(&[("x", &[2, 3])]) };
     let body = "    y = torch.foo(torch.relu(x))\n    return (torch.neg(y), torch.sigmoid(x))";
-    let imported = import(module(body).into(), "x.pt", &options).unwrap();
+    let imported = import_bytes(module(body).into(), "x.pt", &options).unwrap();
     let skipped: Vec<&str> = imported.skipped.iter().map(|skipped| skipped.operator.as_str()).collect();
     assert_eq!(skipped, ["aten.foo", "aten.neg"]);
     assert_eq!(imported.graph.outputs.len(), 2, "the result that is left, and what the missing operator reads");
@@ -156,10 +156,10 @@ fn what_has_no_rule_can_be_left_out() {
 #[test]
 fn a_write_changes_the_tensor_that_a_slice_is_cut_from() {
     let body = "    y = torch.clone(x)\n    _0 = torch.zero_(torch.select(y, 0, 1))\n    return y";
-    let graph = import(module(body).into(), "x.pt", &shaped(&[("x", &[2, 3])])).unwrap().graph;
+    let graph = import_bytes(module(body).into(), "x.pt", &shaped(&[("x", &[2, 3])])).unwrap().graph;
     let x = reference::Tensor::from_numbers(models::TensorType::f32(&[2, 3]), &[1.0; 6]).unwrap();
     let answers = reference::evaluate_graph(&graph, &[x]).unwrap();
-    assert_eq!(answers[0].numbers(), [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
+    assert_eq!(answers[0].to_numbers(), [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
     let stale =
         "    y = torch.clone(x)\n    z = torch.view(y, [6])\n    _0 = torch.zero_(torch.select(y, 0, 1))\n    return z";
     check_refused(module(stale), "its memory was written to under another name");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use libloading::os::unix::Library;
 use tvm_ffi::AnyView;
 
-use super::super::{context, load};
+use super::super::{context, load_object};
 use super::{address, by_both_routes, c_function, compile};
 
 #[test]
@@ -82,7 +82,7 @@ fn pointers_to_text_and_a_jump_table() {
 #[test]
 fn the_address_of_an_imported_function_is_the_real_one() {
     let object = compile("#include <string.h>\nvoid *where(void) { return (void *)memcmp; }");
-    let here = context::find(&Library::this(), "memcmp").expect("the C library has it").as_ptr();
+    let here = context::find_symbol(&Library::this(), "memcmp").expect("the C library has it").as_ptr();
     by_both_routes(&object, |loaded| {
         let place = c_function!(loaded, "where", fn() -> *mut c_void);
         // SAFETY: a pure function.
@@ -112,10 +112,10 @@ const PACKED: &str = "typedef struct { int type; int pad; long value; } Any;\n\
 
 #[test]
 fn a_packed_function_keeps_the_mapping_alive() {
-    let loaded = load(&compile(PACKED)).expect("the object loads");
+    let loaded = load_object(&compile(PACKED)).expect("the object loads");
     let backing = Arc::downgrade(&loaded.backing);
     // SAFETY: the object defines it with the signature of the binding.
-    let function = unsafe { loaded.function("next") }.expect("the object has the function");
+    let function = unsafe { loaded.packed_function("next") }.expect("the object has the function");
     let second = function.clone();
     drop(loaded);
     drop(function);
@@ -131,28 +131,28 @@ fn a_packed_function_keeps_the_mapping_alive() {
 fn a_packed_function_through_the_linker() {
     by_both_routes(&compile(PACKED), |loaded| {
         // SAFETY: the object defines it with the signature of the binding.
-        let function = unsafe { loaded.function("next") }.expect("the object has the function");
+        let function = unsafe { loaded.packed_function("next") }.expect("the object has the function");
         let answer: i64 =
             function.call_packed(&[AnyView::from(&1i64)]).expect("the call succeeds").try_into().expect("an integer");
         assert_eq!(answer, 2);
         // SAFETY: there is none to be called.
-        let missing = unsafe { loaded.function("absent") }.err().map(|error| error.to_string());
+        let missing = unsafe { loaded.packed_function("absent") }.err().map(|error| error.to_string());
         assert_eq!(missing.as_deref(), Some("the object defines no function `__tvm_ffi_absent`"));
     });
 }
 
 #[test]
 fn data_is_never_offered_as_a_function() {
-    let loaded = load(&compile(PACKED)).expect("the object loads");
-    assert!(loaded.symbol("__tvm_ffi_data").is_some());
+    let loaded = load_object(&compile(PACKED)).expect("the object loads");
+    assert!(loaded.find_symbol("__tvm_ffi_data").is_some());
     // SAFETY: there is none to be called.
-    assert!(unsafe { loaded.function("data") }.is_err());
+    assert!(unsafe { loaded.packed_function("data") }.is_err());
 }
 
 #[test]
 fn variables_for_the_runtime_are_filled() {
     let object = compile("void *__TVMFFIFunctionCall; void *call(void) { return __TVMFFIFunctionCall; }");
-    let here = context::find(&Library::this(), "TVMFFIFunctionCall").expect("the binding links it").as_ptr();
+    let here = context::find_symbol(&Library::this(), "TVMFFIFunctionCall").expect("the binding links it").as_ptr();
     by_both_routes(&object, |loaded| {
         let call = c_function!(loaded, "call", fn() -> *mut c_void);
         // SAFETY: a pure function.
@@ -163,7 +163,7 @@ fn variables_for_the_runtime_are_filled() {
 #[test]
 fn no_page_is_writable_and_executable() {
     let object = compile("int data = 1; const int constant = 2; int code(void) { return data; }");
-    let loaded = load(&object).expect("the object loads");
+    let loaded = load_object(&object).expect("the object loads");
     let rights = ["code", "constant", "data"].map(|symbol| rights_of(address(&loaded, symbol) as usize));
     assert_eq!(rights, ["r-xp", "r--p", "rw-p"]);
 }

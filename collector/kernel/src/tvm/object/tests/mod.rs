@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{LoadError, LoadedObject, load, load_through_linker};
+use super::{LoadError, LoadedObject, load_object, load_through_linker};
 
 /// Compiles C to object bytes, position-independent as TVM's kernels are.
 fn compile(source: &str) -> Vec<u8> {
@@ -42,7 +42,7 @@ fn run(command: &mut Command) {
 
 /// Loads the same object by both routes and lets `check` look at each.
 fn by_both_routes(bytes: &[u8], check: impl Fn(&LoadedObject)) {
-    check(&load(bytes).expect("the object loads in memory"));
+    check(&load_object(bytes).expect("the object loads in memory"));
     let dir = tempfile::tempdir().expect("a temporary folder can be made");
     let linked = link(bytes, dir.path()).expect("the object loads through the linker");
     let left = fs::read_dir(dir.path()).expect("the folder is readable").count();
@@ -57,7 +57,7 @@ fn link(bytes: &[u8], parent: &Path) -> Result<LoadedObject, LoadError> {
 
 /// The address of a symbol, as a pointer to transmute.
 fn address(loaded: &LoadedObject, name: &str) -> *mut c_void {
-    loaded.symbol(name).unwrap_or_else(|| panic!("the object defines `{name}`")).as_ptr()
+    loaded.find_symbol(name).unwrap_or_else(|| panic!("the object defines `{name}`")).as_ptr()
 }
 
 /// Takes a C function out of a loaded object.

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use proptest::prelude::*;
 
-use super::super::load;
+use super::super::load_object;
 use super::compile;
 use super::damage::Damage;
 
@@ -48,9 +48,9 @@ fn damage() -> impl Strategy<Value = Damage> {
 }
 
 fn load_and_let_go(bytes: &[u8]) {
-    if let Ok(loaded) = load(bytes) {
+    if let Ok(loaded) = load_object(bytes) {
         // SAFETY: it is let go and never called.
-        let _ = (loaded.symbol("g"), unsafe { loaded.function("main") }.is_ok());
+        let _ = (loaded.find_symbol("g"), unsafe { loaded.packed_function("main") }.is_ok());
     }
 }
 
@@ -66,7 +66,7 @@ proptest! {
 
     #[test]
     fn any_bytes_fail(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        prop_assert!(load(&bytes).is_err());
+        prop_assert!(load_object(&bytes).is_err());
     }
 }
 
@@ -75,7 +75,7 @@ proptest! {
 fn every_prefix_and_every_single_byte() {
     for original in originals() {
         for length in 0..original.len() {
-            assert!(load(&original[..length]).is_err(), "an object cut at {length} loads");
+            assert!(load_object(&original[..length]).is_err(), "an object cut at {length} loads");
         }
         let mut bytes = original.clone();
         for at in 0..bytes.len() {

@@ -2,11 +2,11 @@
 
 use expect_test::{Expect, expect};
 
-use super::super::load;
+use super::super::load_object;
 use super::{compile, compile_with, link};
 
 fn check(object: &[u8], expected: Expect) {
-    let error = load(object).expect_err("the loader refuses this");
+    let error = load_object(object).expect_err("the loader refuses this");
     expected.assert_eq(&format!("{error} [linker may help: {}]", error.linker_may_help()));
 }
 
@@ -53,7 +53,7 @@ fn code_that_runs_on_loading_is_taken_by_nothing() {
         assert!(error.to_string().contains(what) && !error.linker_may_help(), "{what}: {error}");
         // The loader in memory calls nothing, so that a name alone does no harm there.
         if what.starts_with("section") {
-            let error = load(&object).expect_err(what);
+            let error = load_object(&object).expect_err(what);
             assert!(error.to_string().contains(what) && !error.linker_may_help(), "{what}: {error}");
         }
     }
@@ -74,7 +74,8 @@ fn an_unknown_relocation() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn absolute_addresses_of_32_bits() {
-    let error = load(&compile_with("int x; int *f(int i) { return &x + i; }", &["-O2", "-fno-pic", "-mcmodel=medium"]));
+    let error =
+        load_object(&compile_with("int x; int *f(int i) { return &x + i; }", &["-O2", "-fno-pic", "-mcmodel=medium"]));
     // Where the kernel maps an image is its choice: nearly always beyond four gigabytes, which 32 bits cannot name.
     if let Err(error) = error {
         assert!(error.to_string().starts_with("symbol `"), "{error}");
@@ -115,7 +116,7 @@ fn a_linked_library() {
 #[test]
 fn zeros_beyond_the_limit() {
     let object = compile("static char huge[1l << 31]; char f(long i) { return ++huge[i]; }");
-    let error = load(&object).expect_err("no kernel is that large").to_string();
+    let error = load_object(&object).expect_err("no kernel is that large").to_string();
     assert!(error.starts_with("the loaded image is 21474"), "{error}");
     assert!(error.ends_with("bytes, more than the limit of 1073741824"), "{error}");
 }

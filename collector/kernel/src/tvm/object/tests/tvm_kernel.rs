@@ -6,9 +6,9 @@ use std::process::Command;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use tvm_ffi::{AnyView, DLDataType, DLDataTypeExt};
 
-use super::super::load;
+use super::super::load_object;
 use super::{by_both_routes, run, workspace};
-use crate::tvm::memory::{Bounds, read, tensor, write};
+use crate::tvm::memory::{Bounds, allocate_tensor, read_values, write_values};
 
 const EMIT: &str = r#"
 import sys, tvm
@@ -44,14 +44,15 @@ fn a_parallel_kernel_of_tvm_computes() {
     }
     by_both_routes(&object, |loaded| {
         let float = DLDataType::try_from_str("float32").expect("TVM knows the type");
-        let [a, b, c] = [(); 3].map(|()| tensor(&[1000], float, Bounds::Guarded).expect("memory for the test"));
+        let [a, b, c] =
+            [(); 3].map(|()| allocate_tensor(&[1000], float, Bounds::Guarded).expect("memory for the test"));
         let values: Vec<f32> = (0..1000).map(|i| i as f32 / 1000.0).collect();
-        write(&a, &values).expect("the type and length fit");
-        write(&b, &vec![2.0f32; 1000]).expect("the type and length fit");
+        write_values(&a, &values).expect("the type and length fit");
+        write_values(&b, &vec![2.0f32; 1000]).expect("the type and length fit");
         // SAFETY: TVM compiled it with the signature of its packed functions.
-        let main = unsafe { loaded.function("main") }.expect("TVM emitted the entry");
+        let main = unsafe { loaded.packed_function("main") }.expect("TVM emitted the entry");
         main.call_packed(&[AnyView::from(&a), AnyView::from(&b), AnyView::from(&c)]).expect("the kernel runs");
-        for (result, x) in read::<f32>(&c).expect("the type fits").iter().zip(&values) {
+        for (result, x) in read_values::<f32>(&c).expect("the type fits").iter().zip(&values) {
             assert!((result - 2.0 * x.exp()).abs() < 1e-5, "exp({x}) * 2 is not {result}");
         }
         let error = main.call_packed(&[AnyView::from(&a)]).err().expect("the kernel checks its arguments");
@@ -61,7 +62,7 @@ fn a_parallel_kernel_of_tvm_computes() {
 
 /// Before the runtime is open, the kernel's need for it is an error that names the missing function.
 fn linker_is_needed_first(object: &[u8]) -> bool {
-    match load(object) {
+    match load_object(object) {
         Ok(_) => false,
         Err(error) => {
             assert!(error.to_string().contains("`TVMBackendParallelLaunch`"), "{error}");

@@ -1,8 +1,8 @@
 //! Attention with its projections, and without them.
 
-use super::fused::biased;
+use super::fused::add_last_bias;
 use crate::onnx::call::Call;
-use crate::onnx::rules::attention::counted;
+use crate::onnx::rules::attention::counting_tensor;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{Attention, BinaryOp, Compare, CompareOp, Op, Where};
@@ -10,15 +10,15 @@ use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// `input, weights, bias, mask, past, attention bias`: queries, keys and values are one product.
-pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+/// `input, weights, bias, mask, past, attention bias`: one product gives queries, keys and values.
+pub(super) fn fused_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     call.expect_int("do_rotary", 0)?;
     call.expect_int("past_present_share_buffer", 0)?;
     let (x, w, count) = (call.input(0)?, call.input(1)?, head_count(call)?);
     let joint = emit.mat_mul(x, w)?;
-    let joint = biased(emit, joint, call.optional(2))?;
+    let joint = add_last_bias(emit, joint, call.optional_input(2))?;
     let width = emit.extents(joint)?.last().copied().unwrap_or(0);
-    let widths = match call.ints("qkv_hidden_sizes") {
+    let widths = match call.int_list("qkv_hidden_sizes") {
         Some(widths) if widths.len() == 3 && widths.iter().all(|&part| part > 0) => widths,
         Some(widths) => return malformed(format!("`qkv_hidden_sizes` is {widths:?}")),
         None => vec![width / 3; 3],
@@ -34,7 +34,7 @@ pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         start += part;
     }
     let [q, mut k, mut v] = parts[..] else { return malformed("three parts are needed") };
-    if let Some(past) = call.optional(4) {
+    if let Some(past) = call.optional_input(4) {
         let [two, rest @ ..] = &emit.extents(past)?[..] else { return malformed("the past must have 5 dimensions") };
         if *two != 2 {
             return malformed("the past must hold keys and values");
@@ -42,11 +42,11 @@ pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         for (index, part) in [(0, &mut k), (1, &mut v)] {
             let one = emit.slice(past, 0, index, index + 1)?;
             let one = emit.reshape(one, rest)?;
-            *part = emit.concat(&[one, *part], 2)?;
+            *part = emit.concat_parts(&[one, *part], 2)?;
         }
     }
-    let masks = Masks { padding: call.optional(3), bias: call.optional(5) };
-    let y = attended(emit, call, [q, k, v], &masks)?;
+    let masks = Masks { padding: call.optional_input(3), bias: call.optional_input(5) };
+    let y = masked_attention(emit, call, [q, k, v], &masks)?;
     let mut outputs = vec![y];
     if call.has_output(1) {
         let mut shape = emit.extents(k)?;
@@ -55,58 +55,58 @@ pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         }
         shape.insert(0, 1);
         let (k, v) = (emit.reshape(k, &shape)?, emit.reshape(v, &shape)?);
-        outputs.push(emit.concat(&[k, v], 0)?);
+        outputs.push(emit.concat_parts(&[k, v], 0)?);
     }
     Ok(outputs)
 }
 
 /// `query, key, value, bias, key padding mask, attention bias, past key, past value`
 pub(super) fn multi_head(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let (q, Some(k), Some(v)) = (call.input(0)?, call.optional(1), call.optional(2)) else {
+    let (q, Some(k), Some(v)) = (call.input(0)?, call.optional_input(1), call.optional_input(2)) else {
         return unsupported("queries, keys and values packed in one tensor");
     };
-    if call.has_output(3) || call.optional(8).is_some() || call.optional(9).is_some() {
+    if call.has_output(3) || call.optional_input(8).is_some() || call.optional_input(9).is_some() {
         return unsupported("its scores as a result, or a past in a buffer that is longer than what it holds");
     }
     let count = head_count(call)?;
     let (mut q, mut k, mut v) = (q, k, v);
-    if let Some(bias) = call.optional(3) {
+    if let Some(bias) = call.optional_input(3) {
         let widths = [q, k, v]
             .map(|part| emit.extents(part).map(|extents| (extents.len(), extents.last().copied().unwrap_or(0))));
         let mut start = 0;
         for (part, width) in [&mut q, &mut k, &mut v].into_iter().zip(widths) {
             let (3, width) = width? else { return unsupported("a bias of keys that are split into heads") };
             let own = emit.slice(bias, 0, start, start + width)?;
-            *part = biased(emit, *part, Some(own))?;
+            *part = add_last_bias(emit, *part, Some(own))?;
             start += width;
         }
     }
     let q = split_heads(emit, q, count)?;
     let (mut k, mut v) = (split_heads(emit, k, count)?, split_heads(emit, v, count)?);
-    if let (Some(past_k), Some(past_v)) = (call.optional(6), call.optional(7)) {
-        k = joined(emit, past_k, k)?;
-        v = joined(emit, past_v, v)?;
+    if let (Some(past_k), Some(past_v)) = (call.optional_input(6), call.optional_input(7)) {
+        k = append_past(emit, past_k, k)?;
+        v = append_past(emit, past_v, v)?;
     }
-    let masks = Masks { padding: call.optional(4), bias: call.optional(5) };
-    Ok(vec![attended(emit, call, [q, k, v], &masks)?, k, v])
+    let masks = Masks { padding: call.optional_input(4), bias: call.optional_input(5) };
+    Ok(vec![masked_attention(emit, call, [q, k, v], &masks)?, k, v])
 }
 
-/// What was before, in front of what is new. A past of no places is nothing.
-pub(super) fn joined(emit: &mut Emit<'_>, past: ValueId, new: ValueId) -> Outcome<ValueId> {
+/// Concatenates past and new keys or values; an empty past is dropped.
+pub(super) fn append_past(emit: &mut Emit<'_>, past: ValueId, new: ValueId) -> Outcome<ValueId> {
     if emit.extents(past)?.get(2) == Some(&0) {
         return Ok(new);
     }
-    emit.concat(&[past, new], 2)
+    emit.concat_parts(&[past, new], 2)
 }
 
 fn head_count(call: &Call<'_>) -> Outcome<i64> {
-    match call.int("num_heads", 0) {
+    match call.int_attribute("num_heads", 0) {
         count if count > 0 => Ok(count),
         count => malformed(format!("`num_heads` is {count}")),
     }
 }
 
-/// `[n, s, h · d]` as `[n, h, s, d]`; what is split already stays.
+/// `[n, s, h · d]` as `[n, h, s, d]`; input that is already split is unchanged.
 pub(super) fn split_heads(emit: &mut Emit<'_>, x: ValueId, count: i64) -> Outcome<ValueId> {
     match emit.extents(x)?[..] {
         [_, _, _, _] => Ok(x),
@@ -125,28 +125,26 @@ pub(super) fn join_heads(emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
     emit.reshape(turned, &[n, s, h * d])
 }
 
-/// What hides keys.
 struct Masks {
-    /// Lengths of sequences, or what is 0 where a key does not count.
+    /// Sequence lengths, or a mask with 0 for ignored keys.
     padding: Option<ValueId>,
-    /// Added to scores.
     bias: Option<ValueId>,
 }
 
-fn attended(emit: &mut Emit<'_>, call: &Call<'_>, parts: [ValueId; 3], masks: &Masks) -> Outcome<ValueId> {
+fn masked_attention(emit: &mut Emit<'_>, call: &Call<'_>, parts: [ValueId; 3], masks: &Masks) -> Outcome<ValueId> {
     let [q, k, _] = parts;
     let width = emit.extents(q)?.get(3).copied().unwrap_or(1);
     let batch = emit.extents(q)?[0];
     let total = emit.extents(k)?.get(2).copied().unwrap_or(0);
     let dtype = emit.dtype(q)?;
-    let scale = match call.float("scale", 0.0) {
+    let scale = match call.float_attribute("scale", 0.0) {
         0.0 => 1.0 / (width as f64).sqrt(),
         scale => scale,
     };
     let mut mask = None;
     if let Some(padding) = masks.padding {
-        let hidden = call.float("mask_filter_value", -10_000.0);
-        mask = Some(padded(emit, padding, [batch, total], dtype, hidden)?);
+        let hidden = call.float_attribute("mask_filter_value", -10_000.0);
+        mask = Some(padding_mask(emit, padding, [batch, total], dtype, hidden)?);
     }
     if let Some(bias) = masks.bias {
         mask = Some(match mask {
@@ -154,15 +152,16 @@ fn attended(emit: &mut Emit<'_>, call: &Call<'_>, parts: [ValueId; 3], masks: &M
             None => bias,
         });
     }
-    let op = Op::Attention(Attention { causal: call.flag("unidirectional"), scale, window: None, softcap: None });
+    let op =
+        Op::Attention(Attention { causal: call.flag_attribute("unidirectional"), scale, window: None, softcap: None });
     let mut inputs = parts.to_vec();
     inputs.extend(mask);
     let y = emit.push(op, &inputs)?;
     join_heads(emit, y)
 }
 
-/// A mask to add: zero where a key counts.
-fn padded(
+/// Builds an additive mask: zero for valid keys.
+fn padding_mask(
     emit: &mut Emit<'_>,
     padding: ValueId,
     [batch, total]: [i64; 2],
@@ -173,32 +172,32 @@ fn padded(
     let visible = match extents[..] {
         [count] if count == batch || count == batch.saturating_mul(2) => {
             let ends = emit.slice(padding, 0, 0, batch)?;
-            let mut visible = compared(emit, CompareOp::Less, ends, batch, total)?;
+            let mut visible = compare_keys(emit, CompareOp::Less, ends, batch, total)?;
             if count != batch {
                 let starts = emit.slice(padding, 0, batch, count)?;
-                let after = compared(emit, CompareOp::GreaterOrEqual, starts, batch, total)?;
+                let after = compare_keys(emit, CompareOp::GreaterOrEqual, starts, batch, total)?;
                 visible = emit.binary(BinaryOp::And, visible, after)?;
             }
             visible
         }
-        [n, keys] if keys == total => flagged(emit, padding, &[n, 1, 1, keys])?,
-        [n, queries, keys] if keys == total => flagged(emit, padding, &[n, 1, queries, keys])?,
+        [n, keys] if keys == total => reshape_flags(emit, padding, &[n, 1, 1, keys])?,
+        [n, queries, keys] if keys == total => reshape_flags(emit, padding, &[n, 1, queries, keys])?,
         _ => return unsupported(format!("a mask of the type {}", emit.ty(padding)?)),
     };
-    let (open, hidden) = (emit.scalar(dtype, 0.0)?, emit.scalar(dtype, hidden)?);
+    let (open, hidden) = (emit.add_scalar(dtype, 0.0)?, emit.add_scalar(dtype, hidden)?);
     emit.push(Op::Where(Where {}), &[visible, open, hidden])
 }
 
-/// Keys compared with a bound of each sequence.
-fn compared(emit: &mut Emit<'_>, function: CompareOp, bounds: ValueId, batch: i64, total: i64) -> Outcome<ValueId> {
+/// Compares key positions with a bound for each sequence.
+fn compare_keys(emit: &mut Emit<'_>, function: CompareOp, bounds: ValueId, batch: i64, total: i64) -> Outcome<ValueId> {
     let bounds = emit.cast(bounds, DType::I64)?;
     let bounds = emit.reshape(bounds, &[batch, 1, 1, 1])?;
-    let keys = counted(emit, total, &[1, 1, 1, total])?;
+    let keys = counting_tensor(emit, total, &[1, 1, 1, total])?;
     emit.push(Op::Compare(Compare { function }), &[keys, bounds])
 }
 
-fn flagged(emit: &mut Emit<'_>, mask: ValueId, shape: &[i64]) -> Outcome<ValueId> {
+fn reshape_flags(emit: &mut Emit<'_>, mask: ValueId, shape: &[i64]) -> Outcome<ValueId> {
     let mask = emit.reshape(mask, shape)?;
-    let zero = emit.scalar(emit.dtype(mask)?, 0.0)?;
+    let zero = emit.add_scalar(emit.dtype(mask)?, 0.0)?;
     emit.push(Op::Compare(Compare { function: CompareOp::Greater }), &[mask, zero])
 }

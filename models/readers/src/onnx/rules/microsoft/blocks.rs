@@ -1,6 +1,6 @@
 //! Weights of few bits, several to a byte, with a scale for each block of a row.
 
-use super::fused::biased;
+use super::fused::add_last_bias;
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
@@ -12,55 +12,55 @@ type Outputs = Outcome<Vec<ValueId>>;
 /// `A, B[n, blocks, bytes], scales, zero points, group index, bias`: `A` times the transposed weight.
 pub(super) fn mat_mul(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (a, packed, scales) = (call.input(0)?, call.input(1)?, call.input(2)?);
-    if call.optional(4).is_some() {
+    if call.optional_input(4).is_some() {
         return unsupported("columns in another order, which its group index gives");
     }
-    let [columns, rows] = ["N", "K"].map(|name| call.int(name, 0));
-    let blocks = Blocks::of(call, 4)?;
+    let [columns, rows] = ["N", "K"].map(|name| call.int_attribute(name, 0));
+    let blocks = Blocks::parse_blocks(call, 4)?;
     let count = rows / blocks.size + i64::from(rows % blocks.size != 0);
     let padded = count.checked_mul(blocks.size).filter(|_| columns > 0 && rows > 0);
     let Some(padded) = padded else { return malformed(format!("a weight of {columns} x {rows}")) };
-    let bytes = blocks.bytes(padded)?;
+    let bytes = blocks.packed_bytes(padded)?;
     let flat = emit.reshape(packed, &[columns, bytes])?;
-    let numbers = unpacked(emit, flat, blocks.bits)?;
+    let numbers = unpack_bits(emit, flat, blocks.bits)?;
     let dtype = emit.dtype(scales)?;
-    let zero = match call.optional(3) {
+    let zero = match call.optional_input(3) {
         Some(zeros) if emit.dtype(zeros)? == DType::U8 => {
-            let zeros = emit.reshape(zeros, &[columns, blocks.bytes(count)?])?;
-            let zeros = unpacked(emit, zeros, blocks.bits)?;
+            let zeros = emit.reshape(zeros, &[columns, blocks.packed_bytes(count)?])?;
+            let zeros = unpack_bits(emit, zeros, blocks.bits)?;
             let zeros = emit.slice(zeros, 1, 0, count)?;
             Some(emit.cast(zeros, dtype)?)
         }
         Some(zeros) => Some(zeros),
         None => None,
     };
-    let weight = blocks.real(emit, numbers, [columns, count], scales, zero)?;
+    let weight = blocks.dequantise_blocks(emit, numbers, [columns, count], scales, zero)?;
     let weight = emit.slice(weight, 1, 0, rows)?;
     let weight = emit.cast(weight, emit.dtype(a)?)?;
     let y = emit.push(Op::Dense(Dense {}), &[a, weight])?;
-    Ok(vec![biased(emit, y, call.optional(5))?])
+    Ok(vec![add_last_bias(emit, y, call.optional_input(5))?])
 }
 
-/// `data, indices, scales, zero points`: rows of a table, made real after they are looked up.
-pub(super) fn gather(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+/// `data, indices, scales, zero points`: looks up table rows, then dequantises them.
+pub(super) fn gather_blocks(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (data, indices, scales) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let rank = emit.rank(data)?;
-    let axis = emit.axis(call.int("gather_axis", 0), rank)?;
-    if axis != 0 || rank != 2 || emit.axis(call.int("quantize_axis", 1), rank)? != 1 {
+    let axis = emit.resolve_axis(call.int_attribute("gather_axis", 0), rank)?;
+    if axis != 0 || rank != 2 || emit.resolve_axis(call.int_attribute("quantize_axis", 1), rank)? != 1 {
         return unsupported("blocks along other axes than the rows of a matrix");
     }
-    let blocks = Blocks::of(call, 4)?;
+    let blocks = Blocks::parse_blocks(call, 4)?;
     let mut look_up = |table: ValueId| emit.push(Op::Gather(Gather { axis: 0 }), &[table, indices]);
     let (rows, scales) = (look_up(data)?, look_up(scales)?);
-    let zeros = call.optional(3).map(look_up).transpose()?;
-    let is_packed = emit.dtype(rows)? == DType::U8 && emit.narrow(data).is_none();
+    let zeros = call.optional_input(3).map(look_up).transpose()?;
+    let is_packed = emit.dtype(rows)? == DType::U8 && emit.narrow_range(data).is_none();
     let extents = emit.extents(rows)?;
     let outer: i64 = extents[..extents.len() - 1].iter().product();
     let bytes = extents[extents.len() - 1];
     let count = emit.extents(scales)?.last().copied().unwrap_or(0);
     let mut numbers = emit.reshape(rows, &[outer, bytes])?;
     if is_packed {
-        numbers = unpacked(emit, numbers, blocks.bits)?;
+        numbers = unpack_bits(emit, numbers, blocks.bits)?;
     }
     let width = emit.extents(numbers)?[1];
     if count.checked_mul(blocks.size) != Some(width) {
@@ -72,45 +72,44 @@ pub(super) fn gather(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
             let bytes = emit.extents(zeros)?.last().copied().unwrap_or(0);
             let mut zeros = emit.reshape(zeros, &[outer, bytes])?;
             if is_packed {
-                zeros = unpacked(emit, zeros, blocks.bits)?;
+                zeros = unpack_bits(emit, zeros, blocks.bits)?;
                 zeros = emit.slice(zeros, 1, 0, count)?;
             }
             Some(emit.cast(zeros, dtype)?)
         }
         None if is_packed => None,
-        None => Some(emit.scalar(dtype, 0.0)?),
+        None => Some(emit.add_scalar(dtype, 0.0)?),
     };
-    let y = blocks.real(emit, numbers, [outer, count], scales, zero)?;
+    let y = blocks.dequantise_blocks(emit, numbers, [outer, count], scales, zero)?;
     let mut shape = extents;
     *shape.last_mut().unwrap_or(&mut 0) = width;
     Ok(vec![emit.reshape(y, &shape)?])
 }
 
-/// How numbers are packed.
+/// Packing of quantised numbers.
 struct Blocks {
     bits: i64,
     size: i64,
 }
 
 impl Blocks {
-    fn of(call: &Call<'_>, usual: i64) -> Outcome<Blocks> {
-        let (bits, size) = (call.int("bits", usual), call.int("block_size", 128));
+    fn parse_blocks(call: &Call<'_>, usual: i64) -> Outcome<Blocks> {
+        let (bits, size) = (call.int_attribute("bits", usual), call.int_attribute("block_size", 128));
         if !matches!(bits, 2 | 4 | 8) || size < 1 {
             return unsupported(format!("blocks of {size} numbers of {bits} bits"));
         }
         Ok(Blocks { bits, size })
     }
 
-    /// Returns the size in bytes of a number of packed elements.
-    fn bytes(&self, numbers: i64) -> Outcome<i64> {
+    fn packed_bytes(&self, numbers: i64) -> Outcome<i64> {
         match numbers.checked_mul(self.bits) {
             Some(bits) => Ok(bits / 8 + i64::from(bits % 8 != 0)),
             None => malformed(format!("{numbers} numbers are more than 64 bits can count")),
         }
     }
 
-    /// `(number - zero) · scale`, a zero point and a scale for each block of each row; without a zero point, 2^(bits - 1) is zero.
-    fn real(
+    /// `(number - zero) · scale` with zero and scale per block of a row; the default zero is 2^(bits - 1).
+    fn dequantise_blocks(
         &self,
         emit: &mut Emit<'_>,
         numbers: ValueId,
@@ -124,7 +123,7 @@ impl Blocks {
         let zero = match zero {
             Some(zero) if emit.rank(zero)? == 0 => zero,
             Some(zero) => emit.reshape(zero, &[rows, count, 1])?,
-            None => emit.scalar(dtype, f64::from(1i32 << (self.bits - 1)))?,
+            None => emit.add_scalar(dtype, f64::from(1i32 << (self.bits - 1)))?,
         };
         let scales = emit.reshape(scales, &[rows, count, 1])?;
         let centred = emit.binary(BinaryOp::Sub, split, zero)?;
@@ -133,8 +132,8 @@ impl Blocks {
     }
 }
 
-/// The numbers in the bytes of each row, the lowest bits first.
-pub(super) fn unpacked(emit: &mut Emit<'_>, bytes: ValueId, bits: i64) -> Outcome<ValueId> {
+/// Unpacks the bytes of each row, lowest bits first.
+pub(super) fn unpack_bits(emit: &mut Emit<'_>, bytes: ValueId, bits: i64) -> Outcome<ValueId> {
     let [rows, columns] = emit.extents(bytes)?[..] else { return malformed("bytes must stand in rows") };
     let each = 8 / bits;
     if each == 1 {
@@ -151,6 +150,6 @@ pub(super) fn unpacked(emit: &mut Emit<'_>, bytes: ValueId, bits: i64) -> Outcom
         }
         parts.push(emit.reshape(part, &[rows, columns, 1])?);
     }
-    let all = emit.concat(&parts, 2)?;
+    let all = emit.concat_parts(&parts, 2)?;
     emit.reshape(all, &[rows, columns * each])
 }

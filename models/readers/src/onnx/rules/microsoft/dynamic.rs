@@ -1,8 +1,8 @@
 //! Products of integers whose scale follows from the data while the model runs.
 
-use super::fused::biased;
+use super::fused::add_last_bias;
 use crate::onnx::call::Call;
-use crate::onnx::rules::quantise::{self, dynamically};
+use crate::onnx::rules::quantise::{self, quantise_dynamic};
 use crate::onnx::rules::recurrent;
 use crate::{Emit, Outcome, malformed};
 use models::graph::ValueId;
@@ -12,23 +12,23 @@ type Outputs = Outcome<Vec<ValueId>>;
 
 /// `A, B, scale, zero point, bias`: `A` is quantised first.
 pub(super) fn mat_mul(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let [a, a_scale, a_zero] = dynamically(emit, call.input(0)?)?;
-    let sums = quantise::product_sums(emit, [a, call.input(1)?], [Some(a_zero), call.optional(3)])?;
-    let y = quantise::scaled(emit, sums, [a_scale, call.input(2)?], DType::F32)?;
-    Ok(vec![biased(emit, y, call.optional(4))?])
+    let [a, a_scale, a_zero] = quantise_dynamic(emit, call.input(0)?)?;
+    let sums = quantise::product_sums(emit, [a, call.input(1)?], [Some(a_zero), call.optional_input(3)])?;
+    let y = quantise::scale_sums(emit, sums, [a_scale, call.input(2)?], DType::F32)?;
+    Ok(vec![add_last_bias(emit, y, call.optional_input(4))?])
 }
 
 /// `A, B, scale of A, scale of B, zero of A, zero of B, bias`
 pub(super) fn to_float(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let operands = [call.input(0)?, call.input(1)?];
-    let sums = quantise::product_sums(emit, operands, [call.optional(4), call.optional(5)])?;
+    let sums = quantise::product_sums(emit, operands, [call.optional_input(4), call.optional_input(5)])?;
     let (a_scale, b_scale) = (call.input(2)?, call.input(3)?);
-    let y = quantise::scaled(emit, sums, [a_scale, b_scale], emit.dtype(a_scale)?)?;
-    Ok(vec![biased(emit, y, call.optional(6))?])
+    let y = quantise::scale_sums(emit, sums, [a_scale, b_scale], emit.dtype(a_scale)?)?;
+    Ok(vec![add_last_bias(emit, y, call.optional_input(6))?])
 }
 
-/// The standard's layer with stored weights, transposed; data and states are rounded to 8 bits before each product.
-pub(super) fn lstm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+/// An LSTM with transposed quantised weights; data and states are rounded to 8 bits before each product.
+pub(super) fn quantised_lstm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let mut weights = Vec::new();
     for (place, scale) in [(1, 8), (2, 10)] {
         let w = call.input(place)?;
@@ -40,19 +40,19 @@ pub(super) fn lstm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
             let own = emit.slice(w, 0, index, index + 1)?;
             let own = emit.reshape(own, &[rows, columns])?;
             let mut scales = Vec::new();
-            for id in [Some(call.input(scale)?), call.optional(scale + 1)].into_iter().flatten() {
+            for id in [Some(call.input(scale)?), call.optional_input(scale + 1)].into_iter().flatten() {
                 scales.push(of_direction(emit, id, index, directions)?);
             }
             let real = quantise::real_along(emit, own, scales[0], scales.get(1).copied(), 1)?;
             let turned = emit.transpose(real, &[1, 0])?;
             reals.push(emit.reshape(turned, &[1, columns, rows])?);
         }
-        weights.push(emit.concat(&reals, 0)?);
+        weights.push(emit.concat_parts(&reals, 0)?);
     }
     recurrent::rounded_lstm(emit, call, [weights[0], weights[1]])
 }
 
-/// The scales of one direction: one number, or one for each column.
+/// Returns the scales of one direction: one number, or one per column.
 fn of_direction(emit: &mut Emit<'_>, scales: ValueId, index: i64, directions: i64) -> Outcome<ValueId> {
     let extents = emit.extents(scales)?;
     if extents.first() != Some(&directions) {

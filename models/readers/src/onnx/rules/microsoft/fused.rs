@@ -8,47 +8,46 @@ use models::operators::{BiasAdd, BinaryOp, Dense, MatMul, Op, UnaryOp};
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// A convolution, the bias, another tensor that is added, and a function.
-pub(super) fn conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+/// Convolution, bias, residual and activation.
+pub(super) fn fused_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
-    let y = convolve(emit, call, x)?;
-    let y = match call.optional(3) {
+    let y = convolve_data(emit, call, x)?;
+    let y = match call.optional_input(3) {
         Some(other) => emit.binary(BinaryOp::Add, y, other)?,
         None => y,
     };
-    Ok(vec![activated(emit, y, call.text("activation"), &call.floats("activation_params"))?])
+    Ok(vec![apply_activation(emit, y, call.text_attribute("activation"), &call.float_list("activation_params"))?])
 }
 
-fn convolve(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId) -> Outcome<ValueId> {
-    let y = window::convolve(emit, call, x, call.input(1)?)?;
-    window::add_bias(emit, y, call.optional(2))
+fn convolve_data(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId) -> Outcome<ValueId> {
+    let y = window::convolve_operands(emit, call, x, call.input(1)?)?;
+    window::add_bias(emit, y, call.optional_input(2))
 }
 
-/// The same over data whose channels come last.
 pub(super) fn channels_last_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = window::channels_first(emit, call.input(0)?)?;
-    let mut y = convolve(emit, call, x)?;
-    if let Some(other) = call.optional(3) {
+    let mut y = convolve_data(emit, call, x)?;
+    if let Some(other) = call.optional_input(3) {
         let other = window::channels_first(emit, other)?;
         y = emit.binary(BinaryOp::Add, y, other)?;
     }
-    let y = activated(emit, y, call.text("activation"), &call.floats("activation_params"))?;
+    let y = apply_activation(emit, y, call.text_attribute("activation"), &call.float_list("activation_params"))?;
     Ok(vec![window::channels_last(emit, y)?])
 }
 
-pub(super) fn gemm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+pub(super) fn fused_gemm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let y = contraction::gemm(emit, call)?[0];
     let names = ["activation_alpha", "activation_beta", "activation_gamma"];
     let parameters: Vec<f64> = names.iter().map_while(|name| call.optional_float(name)).collect();
-    Ok(vec![activated(emit, y, call.text("activation"), &parameters)?])
+    Ok(vec![apply_activation(emit, y, call.text_attribute("activation"), &parameters)?])
 }
 
-/// The function of this name; parameters that are not given have the default of the standard's operator.
-fn activated(emit: &mut Emit<'_>, x: ValueId, name: Option<&str>, parameters: &[f64]) -> Outcome<ValueId> {
+/// Applies an activation by name; missing parameters default to those of the ONNX operator.
+fn apply_activation(emit: &mut Emit<'_>, x: ValueId, name: Option<&str>, parameters: &[f64]) -> Outcome<ValueId> {
     let given = |index: usize, default: f32| parameters.get(index).copied().unwrap_or(default.into());
     let function = match name.unwrap_or_default() {
         "" => return Ok(x),
-        "Clip" => return pointwise::clamp(emit, x, parameters.first().copied(), parameters.get(1).copied()),
+        "Clip" => return pointwise::clamp_value(emit, x, parameters.first().copied(), parameters.get(1).copied()),
         "Relu" => UnaryOp::Relu,
         "Sigmoid" => UnaryOp::Sigmoid,
         "Tanh" => UnaryOp::Tanh,
@@ -65,27 +64,27 @@ fn activated(emit: &mut Emit<'_>, x: ValueId, name: Option<&str>, parameters: &[
     emit.unary(function, x)
 }
 
-/// `alpha · A · B`, of which either may be transposed, also around its batches.
+/// `alpha · A · B`; either operand may be transposed, also around its batches.
 pub(super) fn mat_mul(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let a = batches_first(emit, call.input(0)?, call.flag("transBatchA"))?;
-    let b = batches_first(emit, call.input(1)?, call.flag("transBatchB"))?;
+    let a = batches_first(emit, call.input(0)?, call.flag_attribute("transBatchA"))?;
+    let b = batches_first(emit, call.input(1)?, call.flag_attribute("transBatchB"))?;
     let (a_rank, b_rank) = (emit.rank(a)?, emit.rank(b)?);
     // A vector has nothing to transpose.
-    let (transpose_a, transpose_b) = (call.flag("transA") && a_rank > 1, call.flag("transB") && b_rank > 1);
+    let (transpose_a, transpose_b) =
+        (call.flag_attribute("transA") && a_rank > 1, call.flag_attribute("transB") && b_rank > 1);
     let mut y = match (transpose_a, transpose_b) {
-        (false, false) => contraction::product(emit, a, b)?,
+        (false, false) => contraction::numpy_product(emit, a, b)?,
         (false, true) if b_rank == 2 && a_rank > 1 => emit.push(Op::Dense(Dense {}), &[a, b])?,
         _ if a_rank > 1 && b_rank > 1 => emit.push(Op::MatMul(MatMul { transpose_a, transpose_b }), &[a, b])?,
         _ => return malformed(format!("{} and {} must be matrices", emit.ty(a)?, emit.ty(b)?)),
     };
-    let alpha = call.float("alpha", 1.0);
+    let alpha = call.float_attribute("alpha", 1.0);
     if alpha != 1.0 {
         y = emit.binary_with(BinaryOp::Mul, y, alpha)?;
     }
     Ok(vec![y])
 }
 
-/// The first dimension moved behind the batches.
 fn batches_first(emit: &mut Emit<'_>, x: ValueId, is_apart: bool) -> Outcome<ValueId> {
     let rank = emit.rank(x)?;
     if !is_apart || rank < 3 {
@@ -96,23 +95,22 @@ fn batches_first(emit: &mut Emit<'_>, x: ValueId, is_apart: bool) -> Outcome<Val
 }
 
 pub(super) fn bias_gelu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let x = biased(emit, call.input(0)?, Some(call.input(1)?))?;
+    let x = add_last_bias(emit, call.input(0)?, Some(call.input(1)?))?;
     Ok(vec![emit.unary(UnaryOp::Gelu, x)?])
 }
 
 pub(super) fn fast_gelu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let x = biased(emit, call.input(0)?, call.optional(1))?;
+    let x = add_last_bias(emit, call.input(0)?, call.optional_input(1))?;
     Ok(vec![emit.unary(UnaryOp::GeluTanh, x)?])
 }
 
 pub(super) fn quick_gelu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let beta = call.float("alpha", 1.702);
+    let beta = call.float_attribute("alpha", 1.702);
     let function = if beta == 1.0 { UnaryOp::Silu } else { UnaryOp::Swish { beta } };
     Ok(vec![emit.unary(function, call.input(0)?)?])
 }
 
-/// A vector added along the last dimension.
-pub(super) fn biased(emit: &mut Emit<'_>, x: ValueId, bias: Option<ValueId>) -> Outcome<ValueId> {
+pub(super) fn add_last_bias(emit: &mut Emit<'_>, x: ValueId, bias: Option<ValueId>) -> Outcome<ValueId> {
     match bias {
         Some(bias) if emit.rank(bias)? == 1 => {
             emit.push(Op::BiasAdd(BiasAdd { axis: emit.rank(x)? as i64 - 1 }), &[x, bias])

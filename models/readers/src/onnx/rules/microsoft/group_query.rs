@@ -1,8 +1,8 @@
 //! Attention of grouped heads with a past, and rotated positions.
 
-use super::attention::{join_heads, joined, split_heads};
+use super::attention::{append_past, join_heads, split_heads};
 use crate::onnx::call::Call;
-use crate::onnx::rules::attention::counted;
+use crate::onnx::rules::attention::counting_tensor;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{Attention, BinaryOp, Gather, Op, Rope};
@@ -10,56 +10,59 @@ use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// `query, key, value, past key, past value, lengths - 1, total length, cos, sin, position ids, attention bias, sinks`
+/// `query, key, value, past key, past value, lengths - 1, total length, cos, sin, …`
 ///
-/// All sequences are as long as their tensors: shorter ones would put new keys at other places than the shapes say.
-pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+/// Sequences must fill their tensors: shorter ones would shift the positions of new keys.
+pub(super) fn group_query_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     call.expect_int("smooth_softmax", 0)?;
-    if (11..=13).any(|index| call.optional(index).is_some()) || call.has_output(3) {
+    if (11..=13).any(|index| call.optional_input(index).is_some()) || call.has_output(3) {
         return unsupported("sinks of attention, a quantised past, or its scores as a result");
     }
-    let [mut q, mut k, mut v] = parts(emit, call)?;
+    let [mut q, mut k, mut v] = split_projections(emit, call)?;
     let tokens = emit.extents(q)?[2];
-    let past = match call.optional(3) {
+    let past = match call.optional_input(3) {
         Some(past) => emit.extents(past)?.get(2).copied().unwrap_or(0),
         None => 0,
     };
     check_lengths(emit, call, past, past.saturating_add(tokens))?;
-    if call.flag("do_rotary") {
-        let places = match call.optional(9) {
+    if call.flag_attribute("do_rotary") {
+        let places = match call.optional_input(9) {
             Some(places) => TokenPlaces::Given(places),
             None => TokenPlaces::From(past),
         };
-        let turn =
-            AngleTables { cos: call.input(7)?, sin: call.input(8)?, interleaved: call.flag("rotary_interleaved") };
-        q = turned(emit, q, &places, &turn)?;
-        k = turned(emit, k, &places, &turn)?;
+        let turn = AngleTables {
+            cos: call.input(7)?,
+            sin: call.input(8)?,
+            interleaved: call.flag_attribute("rotary_interleaved"),
+        };
+        q = rotate_pairs(emit, q, &places, &turn)?;
+        k = rotate_pairs(emit, k, &places, &turn)?;
     }
-    if let (Some(past_k), Some(past_v)) = (call.optional(3), call.optional(4)) {
-        k = joined(emit, past_k, k)?;
-        v = joined(emit, past_v, v)?;
+    if let (Some(past_k), Some(past_v)) = (call.optional_input(3), call.optional_input(4)) {
+        k = append_past(emit, past_k, k)?;
+        v = append_past(emit, past_v, v)?;
     }
     let width = emit.extents(q)?[3];
-    let scale = match call.float("scale", 0.0) {
+    let scale = match call.float_attribute("scale", 0.0) {
         0.0 => 1.0 / (width as f64).sqrt(),
         scale => scale,
     };
-    let window = Some(call.int("local_window_size", -1)).filter(|window| *window > 0);
-    let softcap = Some(call.float("softcap", 0.0)).filter(|softcap| *softcap > 0.0);
+    let window = Some(call.int_attribute("local_window_size", -1)).filter(|window| *window > 0);
+    let softcap = Some(call.float_attribute("softcap", 0.0)).filter(|softcap| *softcap > 0.0);
     let mut inputs = vec![q, k, v];
-    inputs.extend(call.optional(10));
+    inputs.extend(call.optional_input(10));
     let y = emit.push(Op::Attention(Attention { causal: true, scale, window, softcap }), &inputs)?;
     Ok(vec![join_heads(emit, y)?, k, v])
 }
 
-/// Queries, keys and values by heads; the three may lie in one tensor.
-fn parts(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<[ValueId; 3]> {
-    let (count, groups) = (call.int("num_heads", 0), call.int("kv_num_heads", 0));
+/// Returns queries, keys and values by heads; one tensor may hold all three.
+fn split_projections(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<[ValueId; 3]> {
+    let (count, groups) = (call.int_attribute("num_heads", 0), call.int_attribute("kv_num_heads", 0));
     if count < 1 || groups < 1 {
         return malformed(format!("`num_heads` is {count} and `kv_num_heads` is {groups}"));
     }
     let q = call.input(0)?;
-    if let (Some(k), Some(v)) = (call.optional(1), call.optional(2)) {
+    if let (Some(k), Some(v)) = (call.optional_input(1), call.optional_input(2)) {
         return Ok([split_heads(emit, q, count)?, split_heads(emit, k, groups)?, split_heads(emit, v, groups)?]);
     }
     let width = emit.extents(q)?.last().copied().unwrap_or(0);
@@ -75,12 +78,11 @@ fn parts(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<[ValueId; 3]> {
     Ok([part(0, count)?, part(count, groups)?, part(count + groups, groups)?])
 }
 
-/// Lengths that are known must be those of the tensors. Without a past a sequence may be shorter: no token looks at what is
-/// behind it.
+/// Checks known lengths against the tensors. Without a past, shorter is fine: tokens never attend ahead.
 fn check_lengths(emit: &Emit<'_>, call: &Call<'_>, past: i64, total: i64) -> Outcome<()> {
     for (index, shift) in [(5, 1), (6, 0)] {
-        let Some(id) = call.optional(index) else { continue };
-        let Some(known) = emit.numbers(id)? else { continue };
+        let Some(id) = call.optional_input(index) else { continue };
+        let Some(known) = emit.known_numbers(id)? else { continue };
         let fits = |&length: &f64| {
             let length = (length as i64).saturating_add(shift);
             length == total || (index == 5 && past == 0 && (1..=total).contains(&length))
@@ -95,14 +97,14 @@ fn check_lengths(emit: &Emit<'_>, call: &Call<'_>, past: i64, total: i64) -> Out
 }
 
 /// `input, position ids, cos, sin`
-pub(super) fn rotary(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    if call.float("scale", 1.0) != 1.0 || call.flag("is_packed_batching") {
+pub(super) fn rotary_embedding(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    if call.float_attribute("scale", 1.0) != 1.0 || call.flag_attribute("is_packed_batching") {
         return unsupported("scaled positions, or sequences packed into one");
     }
     let (x, places, cos) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let extents = emit.extents(x)?;
     let half = emit.extents(cos)?.last().copied().unwrap_or(0);
-    let count = match (call.int("num_heads", 0), extents.last()) {
+    let count = match (call.int_attribute("num_heads", 0), extents.last()) {
         (0, Some(&width)) if half > 0 => width / half.saturating_mul(2),
         (count, _) => count,
     };
@@ -110,13 +112,13 @@ pub(super) fn rotary(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         return malformed(format!("{count} heads"));
     }
     let split = split_heads(emit, x, count)?;
-    let turn = AngleTables { cos, sin: call.input(3)?, interleaved: call.flag("interleaved") };
+    let turn = AngleTables { cos, sin: call.input(3)?, interleaved: call.flag_attribute("interleaved") };
     let places = match emit.extents(places)?[..] {
-        [] | [1] => match emit.numbers(places)? {
+        [] | [1] => match emit.known_numbers(places)? {
             Some(first) => TokenPlaces::From(first[0] as i64),
             None => {
                 let tokens = emit.extents(split)?[2];
-                let numbers = counted(emit, tokens, &[tokens])?;
+                let numbers = counting_tensor(emit, tokens, &[tokens])?;
                 let first = emit.cast(places, DType::I64)?;
                 let all = emit.binary(BinaryOp::Add, numbers, first)?;
                 TokenPlaces::Given(emit.reshape(all, &[1, tokens])?)
@@ -124,11 +126,10 @@ pub(super) fn rotary(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         },
         _ => TokenPlaces::Given(places),
     };
-    let y = turned(emit, split, &places, &turn)?;
+    let y = rotate_pairs(emit, split, &places, &turn)?;
     Ok(vec![if extents.len() == 3 { join_heads(emit, y)? } else { y }])
 }
 
-/// Tables of angles, one row for each place.
 struct AngleTables {
     cos: ValueId,
     sin: ValueId,
@@ -136,14 +137,14 @@ struct AngleTables {
 }
 
 enum TokenPlaces {
-    /// Neighbouring places from this one on.
+    /// Consecutive positions from this one.
     From(i64),
-    /// One for each token of each sequence, or of all of them.
+    /// A position per token of each sequence, or shared by all.
     Given(ValueId),
 }
 
-/// `x[n, h, s, d]` with pairs of elements turned by the angles of their places.
-fn turned(emit: &mut Emit<'_>, x: ValueId, places: &TokenPlaces, turn: &AngleTables) -> Outcome<ValueId> {
+/// Rotates element pairs of `x[n, h, s, d]` by the angles of their positions.
+fn rotate_pairs(emit: &mut Emit<'_>, x: ValueId, places: &TokenPlaces, turn: &AngleTables) -> Outcome<ValueId> {
     let [_, _, tokens, _] = emit.extents(x)?[..] else { return malformed("the data must have 4 dimensions") };
     let mut tables = Vec::new();
     let mut half = 0;

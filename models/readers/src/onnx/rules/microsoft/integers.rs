@@ -9,15 +9,14 @@ use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// The operand at this place as real numbers: scale and zero point follow it.
-fn real(emit: &mut Emit<'_>, call: &Call<'_>, place: usize) -> Outcome<ValueId> {
-    quantise::real(emit, call.input(place)?, call.input(place + 1)?, call.optional(place + 2))
+fn dequantise_operand(emit: &mut Emit<'_>, call: &Call<'_>, place: usize) -> Outcome<ValueId> {
+    quantise::dequantise_scalar(emit, call.input(place)?, call.input(place + 1)?, call.optional_input(place + 2))
 }
 
-/// Real numbers as integers of the type that the first operand has; scale and zero point stand at this place.
-fn stored(emit: &mut Emit<'_>, call: &Call<'_>, y: ValueId, place: usize, like: usize) -> Outputs {
+/// Quantises to the type of operand `like`; scale and zero point stand at `place`.
+fn quantise_result(emit: &mut Emit<'_>, call: &Call<'_>, y: ValueId, place: usize, like: usize) -> Outputs {
     let to = emit.dtype(call.input(like)?)?;
-    Ok(vec![quantise::stored(emit, y, call.input(place)?, call.optional(place + 1), to)?])
+    Ok(vec![quantise::quantise_scalar(emit, y, call.input(place)?, call.optional_input(place + 1), to)?])
 }
 
 pub(super) fn add(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
@@ -29,56 +28,60 @@ pub(super) fn mul(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 }
 
 fn binary(emit: &mut Emit<'_>, call: &Call<'_>, function: BinaryOp) -> Outputs {
-    let (a, b) = (real(emit, call, 0)?, real(emit, call, 3)?);
+    let (a, b) = (dequantise_operand(emit, call, 0)?, dequantise_operand(emit, call, 3)?);
     let y = emit.binary(function, a, b)?;
-    stored(emit, call, y, 6, 0)
+    quantise_result(emit, call, y, 6, 0)
 }
 
-pub(super) fn choose(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let (yes, no) = (real(emit, call, 1)?, real(emit, call, 4)?);
+pub(super) fn select_where(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let (yes, no) = (dequantise_operand(emit, call, 1)?, dequantise_operand(emit, call, 4)?);
     let y = emit.push(Op::Where(Where {}), &[call.input(0)?, yes, no])?;
-    stored(emit, call, y, 7, 1)
+    quantise_result(emit, call, y, 7, 1)
 }
 
 /// `scale, zero point` of the result, then each part with its own.
 pub(super) fn concat(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let (scale, zero) = (call.input(0)?, call.optional(1));
+    let (scale, zero) = (call.input(0)?, call.optional_input(1));
     let count = call.inputs.len().saturating_sub(2) / 3;
     let mut parts = Vec::new();
     for index in 0..count {
         let place = 2 + 3 * index;
         let x = call.input(place)?;
-        let is_same = same(emit, Some(scale), call.optional(place + 1))? && same(emit, zero, call.optional(place + 2))?;
+        let is_same = known_equal(emit, Some(scale), call.optional_input(place + 1))?
+            && known_equal(emit, zero, call.optional_input(place + 2))?;
         parts.push(if is_same {
             x
         } else {
-            let x = real(emit, call, place)?;
-            quantise::stored(emit, x, scale, zero, emit.dtype(call.input(place)?)?)?
+            let x = dequantise_operand(emit, call, place)?;
+            quantise::quantise_scalar(emit, x, scale, zero, emit.dtype(call.input(place)?)?)?
         });
     }
     let Some(&first) = parts.first() else { return malformed("it has no parts") };
-    let axis = emit.axis(call.int("axis", 0), emit.rank(first)?)?;
-    Ok(vec![emit.concat(&parts, axis)?])
+    let axis = emit.resolve_axis(call.int_attribute("axis", 0), emit.rank(first)?)?;
+    Ok(vec![emit.concat_parts(&parts, axis)?])
 }
 
-/// Whether two constants are known to be equal.
-fn same(emit: &Emit<'_>, a: Option<ValueId>, b: Option<ValueId>) -> Outcome<bool> {
+fn known_equal(emit: &Emit<'_>, a: Option<ValueId>, b: Option<ValueId>) -> Outcome<bool> {
     let (Some(a), Some(b)) = (a, b) else { return Ok(a == b) };
-    let (a, b) = (emit.numbers(a)?, emit.numbers(b)?);
+    let (a, b) = (emit.known_numbers(a)?, emit.known_numbers(b)?);
     Ok(a.is_some() && a == b)
 }
 
 pub(super) fn average_pool(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    pooled(emit, call, |emit, x| window::pool_of(emit, call, x, PoolMode::Average))
+    quantised_pool(emit, call, |emit, x| window::pool_of(emit, call, x, PoolMode::Average))
 }
 
 pub(super) fn global_average_pool(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    pooled(emit, call, |emit, x| emit.push(Op::GlobalPool(GlobalPool { mode: PoolMode::Average }), &[x]))
+    quantised_pool(emit, call, |emit, x| emit.push(Op::GlobalPool(GlobalPool { mode: PoolMode::Average }), &[x]))
 }
 
-fn pooled(emit: &mut Emit<'_>, call: &Call<'_>, pool: impl Fn(&mut Emit<'_>, ValueId) -> Outcome<ValueId>) -> Outputs {
-    let is_last = call.flag("channels_last");
-    let mut x = real(emit, call, 0)?;
+fn quantised_pool(
+    emit: &mut Emit<'_>,
+    call: &Call<'_>,
+    pool: impl Fn(&mut Emit<'_>, ValueId) -> Outcome<ValueId>,
+) -> Outputs {
+    let is_last = call.flag_attribute("channels_last");
+    let mut x = dequantise_operand(emit, call, 0)?;
     if is_last {
         x = window::channels_first(emit, x)?;
     }
@@ -86,7 +89,7 @@ fn pooled(emit: &mut Emit<'_>, call: &Call<'_>, pool: impl Fn(&mut Emit<'_>, Val
     if is_last {
         y = window::channels_last(emit, y)?;
     }
-    stored(emit, call, y, 3, 0)
+    quantise_result(emit, call, y, 3, 0)
 }
 
 pub(super) fn sigmoid(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
@@ -94,27 +97,27 @@ pub(super) fn sigmoid(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 }
 
 pub(super) fn leaky_relu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    unary(emit, call, UnaryOp::LeakyRelu { alpha: call.float("alpha", 0.01) })
+    unary(emit, call, UnaryOp::LeakyRelu { alpha: call.float_attribute("alpha", 0.01) })
 }
 
 fn unary(emit: &mut Emit<'_>, call: &Call<'_>, function: UnaryOp) -> Outputs {
-    let x = real(emit, call, 0)?;
+    let x = dequantise_operand(emit, call, 0)?;
     let y = emit.unary(function, x)?;
-    stored(emit, call, y, 3, 0)
+    quantise_result(emit, call, y, 3, 0)
 }
 
-/// The attribute `opset` names the version of the standard's operator that it was.
+/// The attribute `opset` gives the version of the ONNX operator.
 pub(super) fn softmax(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let x = real(emit, call, 0)?;
-    let opset = call.int("opset", 13);
-    let axis = call.int("axis", if opset < 13 { 1 } else { -1 });
-    let y = normalise::exponential(emit, x, axis, opset, false)?;
-    stored(emit, call, y, 3, 0)
+    let x = dequantise_operand(emit, call, 0)?;
+    let opset = call.int_attribute("opset", 13);
+    let axis = call.int_attribute("axis", if opset < 13 { 1 } else { -1 });
+    let y = normalise::softmax_of_opset(emit, x, axis, opset, false)?;
+    quantise_result(emit, call, y, 3, 0)
 }
 
-/// The standard's operator, whose data may have its channels last.
-pub(super) fn conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let is_last = call.flag("channels_last");
+/// The ONNX operator, optionally on channels-last data.
+pub(super) fn quantised_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let is_last = call.flag_attribute("channels_last");
     let mut x = call.input(0)?;
     if is_last {
         x = window::channels_first(emit, x)?;
@@ -126,18 +129,18 @@ pub(super) fn conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![y])
 }
 
-/// `A, scale, zero, B, scale, zero, C, scale, zero`: `C` is in the scale of the sums; without a scale for the result it is real.
-pub(super) fn gemm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+/// `A, scale, zero, B, scale, zero, C, scale, zero`: `C` uses the scale of the sums; no result scale, real result.
+pub(super) fn quantised_gemm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (mut a, mut b) = (call.input(0)?, call.input(3)?);
     if emit.rank(a)? != 2 || emit.rank(b)? != 2 {
         return malformed(format!("{} and {} must be matrices", emit.ty(a)?, emit.ty(b)?));
     }
-    if call.flag("transA") {
+    if call.flag_attribute("transA") {
         a = emit.transpose(a, &[1, 0])?;
     }
-    let (a_zero, b_zero) = (call.optional(2), call.optional(5));
-    let numbers = (quantise::zero(emit, a_zero)?, quantise::zero(emit, b_zero)?);
-    let mut sums = match (numbers, call.flag("transB")) {
+    let (a_zero, b_zero) = (call.optional_input(2), call.optional_input(5));
+    let numbers = (quantise::known_zero(emit, a_zero)?, quantise::known_zero(emit, b_zero)?);
+    let mut sums = match (numbers, call.flag_attribute("transB")) {
         ((Some(x_zero), Some(w_zero)), true) => emit.push(Op::QDense(QDense { x_zero, w_zero }), &[a, b])?,
         (_, is_turned) => {
             if is_turned {
@@ -146,7 +149,7 @@ pub(super) fn gemm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
             quantise::product_sums(emit, [a, b], [a_zero, b_zero])?
         }
     };
-    if let Some(c) = call.optional(6) {
+    if let Some(c) = call.optional_input(6) {
         let columns = emit.extents(sums)?[1];
         sums = match emit.extents(c)?[..] {
             [n] | [1, n] if n == columns => {
@@ -157,16 +160,16 @@ pub(super) fn gemm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         };
     }
     let mut scales = [call.input(1)?, call.input(4)?];
-    let alpha = call.float("alpha", 1.0);
+    let alpha = call.float_attribute("alpha", 1.0);
     if alpha != 1.0 {
         scales[0] = emit.binary_with(BinaryOp::Mul, scales[0], alpha)?;
     }
-    if let Some(y_scale) = call.optional(7) {
-        let y_zero = match call.optional(8) {
+    if let Some(y_scale) = call.optional_input(7) {
+        let y_zero = match call.optional_input(8) {
             Some(zero) => zero,
-            None => emit.scalar(emit.dtype(call.input(0)?)?, 0.0)?,
+            None => emit.add_scalar(emit.dtype(call.input(0)?)?, 0.0)?,
         };
-        return Ok(vec![quantise::requantised(emit, sums, [scales[0], scales[1], y_scale], y_zero, 1)?]);
+        return Ok(vec![quantise::requantise_sums(emit, sums, [scales[0], scales[1], y_scale], y_zero, 1)?]);
     }
-    Ok(vec![quantise::scaled(emit, sums, scales, DType::F32)?])
+    Ok(vec![quantise::scale_sums(emit, sums, scales, DType::F32)?])
 }

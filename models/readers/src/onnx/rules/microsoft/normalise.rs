@@ -1,6 +1,6 @@
 //! Normalisations of sums: residual connections and embeddings.
 
-use super::fused::biased;
+use super::fused::add_last_bias;
 use crate::onnx::call::Call;
 use crate::onnx::rules::{normalise, reduce};
 use crate::{Emit, Outcome, malformed, unsupported};
@@ -12,27 +12,26 @@ type Outputs = Outcome<Vec<ValueId>>;
 
 /// `input, skip, gamma, beta, bias`
 pub(super) fn skip_layer_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let sum = sum(emit, call, call.optional(4))?;
-    let y = layer_norm(emit, sum, call.input(2)?, call.optional(3), call.float("epsilon", 1e-12))?;
-    outputs(call, y, sum)
+    let sum = sum_inputs(emit, call, call.optional_input(4))?;
+    let y = layer_norm(emit, sum, call.input(2)?, call.optional_input(3), call.float_attribute("epsilon", 1e-12))?;
+    norm_outputs(call, y, sum)
 }
 
 /// `input, skip, gamma, bias`
 pub(super) fn skip_rms_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    let sum = sum(emit, call, call.optional(3))?;
+    let sum = sum_inputs(emit, call, call.optional_input(3))?;
     let axis = last_axis(emit, sum)?;
-    let op = Op::RmsNorm(RmsNorm { axis, epsilon: call.float("epsilon", 1e-12) });
+    let op = Op::RmsNorm(RmsNorm { axis, epsilon: call.float_attribute("epsilon", 1e-12) });
     let y = emit.push(op, &[sum, call.input(2)?])?;
-    outputs(call, y, sum)
+    norm_outputs(call, y, sum)
 }
 
-fn sum(emit: &mut Emit<'_>, call: &Call<'_>, bias: Option<ValueId>) -> Outcome<ValueId> {
+fn sum_inputs(emit: &mut Emit<'_>, call: &Call<'_>, bias: Option<ValueId>) -> Outcome<ValueId> {
     let sum = emit.binary(BinaryOp::Add, call.input(0)?, call.input(1)?)?;
-    biased(emit, sum, bias)
+    add_last_bias(emit, sum, bias)
 }
 
-/// The normalised sum, two statistics, and the sum itself.
-fn outputs(call: &Call<'_>, y: ValueId, sum: ValueId) -> Outputs {
+fn norm_outputs(call: &Call<'_>, y: ValueId, sum: ValueId) -> Outputs {
     if call.has_output(1) || call.has_output(2) {
         return unsupported("its mean and variance, which only training needs");
     }
@@ -57,19 +56,20 @@ fn layer_norm(
     let extents = emit.extents(x)?[axis as usize..].to_vec();
     let shift = match shift {
         Some(shift) => shift,
-        None => emit.filled(emit.dtype(x)?, &extents, 0.0)?,
+        None => emit.add_filled(emit.dtype(x)?, &extents, 0.0)?,
     };
-    let (scale, shift) = (normalise::spread(emit, scale, &extents)?, normalise::spread(emit, shift, &extents)?);
+    let (scale, shift) =
+        (normalise::broadcast_to(emit, scale, &extents)?, normalise::broadcast_to(emit, shift, &extents)?);
     emit.push(Op::LayerNorm(LayerNorm { axis, epsilon }), &[x, scale, shift])
 }
 
 /// `ids, kinds, words, places, segments, gamma, beta, mask, position ids`: rows of three tables, summed.
-pub(super) fn embed(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+pub(super) fn embed_layer_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let ids = call.input(0)?;
     let [batch, tokens] = emit.extents(ids)?[..] else { return malformed("ids must have 2 dimensions") };
     let mut sum = emit.push(Op::Gather(Gather { axis: 0 }), &[call.input(2)?, ids])?;
     let table = call.input(3)?;
-    let places = match call.optional(8) {
+    let places = match call.optional_input(8) {
         Some(places) => emit.push(Op::Gather(Gather { axis: 0 }), &[table, places])?,
         None => {
             let [rows, width] = emit.extents(table)?[..] else { return malformed("places must have 2 dimensions") };
@@ -81,14 +81,14 @@ pub(super) fn embed(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         }
     };
     sum = emit.binary(BinaryOp::Add, sum, places)?;
-    if let (Some(kinds), Some(table)) = (call.optional(1), call.optional(4)) {
+    if let (Some(kinds), Some(table)) = (call.optional_input(1), call.optional_input(4)) {
         let kinds = emit.push(Op::Gather(Gather { axis: 0 }), &[table, kinds])?;
         sum = emit.binary(BinaryOp::Add, sum, kinds)?;
     }
-    let y = layer_norm(emit, sum, call.input(5)?, Some(call.input(6)?), call.float("epsilon", 1e-12))?;
-    let lengths = match call.optional(7) {
-        Some(mask) if call.has_output(1) => reduce::over(emit, mask, ReduceOp::Sum, vec![1], false)?,
-        _ => emit.filled(DType::I32, &[batch], 0.0)?,
+    let y = layer_norm(emit, sum, call.input(5)?, Some(call.input(6)?), call.float_attribute("epsilon", 1e-12))?;
+    let lengths = match call.optional_input(7) {
+        Some(mask) if call.has_output(1) => reduce::reduce_over(emit, mask, ReduceOp::Sum, vec![1], false)?,
+        _ => emit.add_filled(DType::I32, &[batch], 0.0)?,
     };
     Ok(vec![y, lengths, sum])
 }
