@@ -85,7 +85,7 @@ pub fn predict_kernel(
         let slow = |watts: f64| ((watts - idle) / (limit - idle)).max(1.0).powf(1.0 / POWER_PER_CLOCK);
         let (least, most) = (slow(watts.low), slow(watts.high));
         slow_down = slow(watts.watts);
-        *watts = Watts { watts: watts.watts.min(limit), low: watts.low.min(limit), high: watts.high.min(limit) };
+        *watts = watts.limit_power(limit);
         answer.time.seconds *= slow_down;
         answer.time.low *= least;
         answer.time.high *= most;

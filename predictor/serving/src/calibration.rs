@@ -1,6 +1,7 @@
 //! Intervals by split conformal prediction: reaches of held-out errors at several levels, by size of the kernel.
 
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 
 pub const LEVELS: [f64; 4] = [0.5, 0.8, 0.9, 0.95];
 /// Index of the 90 % level.
@@ -18,37 +19,61 @@ pub struct Reaches {
     pub rows: usize,
 }
 
-/// Size class by bound plus overhead.
+/// An error on a kernel of a device that was held out.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceError {
+    /// Number of the device.
+    pub device: usize,
+    /// Number of the device's generation.
+    pub generation: usize,
+    /// Class of the kernel's size.
+    pub class: usize,
+    /// The error as a logarithm.
+    pub error: f64,
+}
+
+/// Returns the class of a kernel whose bound plus overhead is known.
 pub fn size_class(reference_seconds: f64) -> usize {
     CLASSES.iter().take_while(|limit| reference_seconds > **limit).count()
 }
 
 impl Reaches {
-    /// Fits reaches to held-out errors: pairs of class and log error.
+    /// Fits reaches to held-out errors: pairs of a class and an error as a logarithm.
     pub fn fit_reaches(errors: &[(usize, f64)]) -> Option<Reaches> {
-        if errors.is_empty() {
-            return None;
-        }
-        let of = |class: Option<usize>| {
+        Reaches::collect_classes(|class| {
             let own = errors.iter().filter(|(one, _)| class.is_none_or(|class| class == *one));
             let mut sizes: Vec<f64> = own.map(|(_, error)| error.abs()).collect();
             sizes.sort_by(f64::total_cmp);
             (!sizes.is_empty()).then(|| (sizes.len(), LEVELS.map(|level| conformal_quantile(&sizes, level))))
-        };
-        let (_, all) = of(None)?;
+        })
+    }
+
+    /// Fits reaches for devices that were not learned to errors on devices that were held out, each counted alike.
+    ///
+    /// Kernels of a generation err together, so generations count as observations: the reaches are wider by the factor of
+    /// a prediction interval for one more of them.
+    pub fn fit_device_reaches(errors: &[DeviceError]) -> Option<Reaches> {
+        Reaches::collect_classes(|class| {
+            let own = || errors.iter().filter(|one| class.is_none_or(|class| class == one.class));
+            let mut rows = BTreeMap::<usize, usize>::new();
+            own().for_each(|one| *rows.entry(one.device).or_default() += 1);
+            let generations = own().map(|one| one.generation).collect::<BTreeSet<_>>().len();
+            let mut sizes: Vec<(f64, f64)> =
+                own().map(|one| (one.error.abs(), 1.0 / (rows[&one.device] * rows.len()) as f64)).collect();
+            sizes.sort_by(|one, two| one.0.total_cmp(&two.0));
+            let wider = (1.0 + 1.0 / generations as f64).sqrt();
+            (!sizes.is_empty()).then(|| (sizes.len(), LEVELS.map(|level| wider * weighted_quantile(&sizes, level))))
+        })
+    }
+
+    /// Collects the number of errors and the reaches of each class (None stands for all classes).
+    fn collect_classes(of: impl Fn(Option<usize>) -> Option<(usize, [f64; LEVELS.len()])>) -> Option<Reaches> {
+        let (rows, all) = of(None)?;
         let by_class = (0..CLASS_COUNT).map(|class| match of(Some(class)) {
             Some((count, own)) if count >= FEWEST => own,
             _ => all,
         });
-        Some(Reaches { by_class: by_class.collect(), rows: errors.len() })
-    }
-
-    /// Takes the larger reach per class and level, valid for every held-out device.
-    pub fn or_larger(mut self, other: &Reaches) -> Reaches {
-        let pairs = self.by_class.iter_mut().flatten().zip(other.by_class.iter().flatten());
-        pairs.for_each(|(own, other)| *own = own.max(*other));
-        self.rows += other.rows;
-        self
+        Some(Reaches { by_class: by_class.collect(), rows })
     }
 
     /// Returns the reach of a class at a level.
@@ -69,9 +94,21 @@ pub(crate) fn conformal_quantile(ascending: &[f64], level: f64) -> f64 {
     ascending[place.clamp(1, ascending.len()) - 1]
 }
 
+/// Returns the quantile of ascending errors with weights that sum to 1.
+fn weighted_quantile(ascending: &[(f64, f64)], level: f64) -> f64 {
+    let mut sum = 0.0;
+    let reached = ascending.iter().find(|(_, weight)| {
+        sum += weight;
+        sum >= level
+    });
+    reached.or(ascending.last()).map_or(0.0, |(size, _)| *size)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
 
     #[test]
     fn reaches_hold_the_share_that_they_promise() {
@@ -87,5 +124,40 @@ mod tests {
         assert_eq!(Reaches::fit_reaches(&[]), None);
         // A class without errors of its own takes those of all.
         assert_eq!(reaches.get_reach(3, USUAL), reaches.get_reach(2, USUAL));
+    }
+
+    /// Errors of devices: each generation has an offset of its own, each device a smaller one, and rows scatter.
+    fn drawn_errors(generations: usize, random: &mut ChaCha8Rng) -> Vec<DeviceError> {
+        let mut normal = || (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0;
+        let mut errors = Vec::new();
+        for generation in 0..generations {
+            let of_generation = 0.2 * normal();
+            for device in 2 * generation..2 * generation + 2 {
+                let of_device = of_generation + 0.1 * normal();
+                // Devices have different numbers of rows.
+                let rows = if device % 3 == 0 { 400 } else { 100 };
+                errors.extend((0..rows).map(|row| {
+                    let error = of_device + 0.15 * normal();
+                    DeviceError { device, generation, class: row % 2, error }
+                }));
+            }
+        }
+        errors
+    }
+
+    #[test]
+    fn reaches_of_held_out_devices_hold_for_further_devices() {
+        let mut random = ChaCha8Rng::seed_from_u64(7);
+        for (generations, least) in [(2, 0.85), (4, 0.88), (12, 0.88)] {
+            let (mut held, mut of) = (0usize, 0usize);
+            for _ in 0..300 {
+                let reaches = Reaches::fit_device_reaches(&drawn_errors(generations, &mut random)).expect("errors");
+                let strange = drawn_errors(1, &mut random);
+                held += strange.iter().filter(|one| one.error.abs() <= reaches.get_reach(one.class, USUAL)).count();
+                of += strange.len();
+            }
+            let held = held as f64 / of as f64;
+            assert!((least..0.93).contains(&held), "{generations} generations: {held}");
+        }
     }
 }

@@ -225,13 +225,15 @@ fn hold_out_devices(all: &Measurements, plan: &Plan, options: &TrainOptions) -> 
         };
         let plain = PlainTrees::fit_trees(&train, options)?;
         let test = filter_rows(all, is_test);
-        let adapted = adapt_devices(&test, &learned, options)?;
+        // Other devices are asked for the usual framework.
+        let is_usual = |row: &Measurement| {
+            let key = GroupKey::for_kernel(&row.kernel, test.devices[usize::from(row.device)]);
+            times.by_key.get(&key).is_some_and(|group| times.usual_framework(group) == row.framework)
+        };
+        let adapted = adapt_devices(&test, &learned, options, is_usual)?;
         for place in scored_rows(&test, options.seed) {
             let row = &test.rows[place];
-            // Other devices are asked for the usual framework.
-            let key = GroupKey::for_kernel(&row.kernel, test.devices[usize::from(row.device)]);
-            let usual = times.by_key.get(&key).map(|group| times.usual_framework(group));
-            if usual == Some(row.framework) || row.power.is_some() {
+            if is_usual(row) || row.power.is_some() {
                 let nearest = measured.nearest_time(all, row, &out);
                 score_row(&test, row, &learned, &plain, nearest, &mut scored)?;
                 if let Some(last) = scored.last_mut().filter(|_| row.power.is_none()) {
@@ -243,32 +245,45 @@ fn hold_out_devices(all: &Measurements, plan: &Plan, options: &TrainOptions) -> 
     Ok(scored)
 }
 
-/// Measurements of a held-out device, with method names.
+/// Numbers of chosen rows of each format that are measured of a held-out device, with the names of the methods.
 const SHOTS: [(usize, &str); 3] = [(10, "10 chosen"), (50, "50 chosen"), (200, "200 chosen")];
-/// Candidate rows per operator and device for these measurements.
+/// Rows of an operator, format and device that the chosen ones are among.
 const CANDIDATES: usize = 1000;
 
-/// Corrections of held-out devices, by operator, device and number of measurements.
-struct Adapted {
-    corrections: BTreeMap<(&'static str, u16), Vec<(&'static str, Adaptation)>>,
-    /// Measured shapes, which are not scored.
-    measured: BTreeSet<(u16, u64)>,
+/// Operator, number format and device that chosen rows correct.
+type Part = (&'static str, &'static str, u16);
+
+fn row_part(row: &Measurement) -> Part {
+    (row.kernel.operator_name(), row.kernel.format_key(), row.device)
 }
 
-fn adapt_devices(test: &Measurements, learned: &Learned, options: &TrainOptions) -> Result<Adapted> {
-    let mut parts: BTreeMap<(&'static str, u16), Vec<usize>> = BTreeMap::new();
-    for (place, row) in test.rows.iter().enumerate().filter(|(_, row)| row.power.is_none()) {
-        parts.entry((row.kernel.operator_name(), row.device)).or_default().push(place);
+/// Corrections of held-out devices by chosen rows, by number of rows.
+struct Adapted {
+    corrections: BTreeMap<Part, Vec<(&'static str, Adaptation)>>,
+    /// Shapes that were measured, which are not scored.
+    measured: BTreeSet<(Part, u64)>,
+}
+
+/// Corrects by chosen rows of the usual framework, which other devices are asked for.
+fn adapt_devices(
+    test: &Measurements,
+    learned: &Learned,
+    options: &TrainOptions,
+    is_usual: impl Fn(&Measurement) -> bool,
+) -> Result<Adapted> {
+    let mut parts: BTreeMap<Part, Vec<usize>> = BTreeMap::new();
+    for (place, row) in test.rows.iter().enumerate().filter(|(_, row)| row.power.is_none() && is_usual(row)) {
+        parts.entry(row_part(row)).or_default().push(place);
     }
     let mut adapted = Adapted { corrections: BTreeMap::new(), measured: BTreeSet::new() };
     for (part, rows) in parts {
-        let device = test.devices[usize::from(part.1)];
+        let device = test.devices[usize::from(part.2)];
         let pool = sample_rows(test, rows, CANDIDATES, options.seed + 5);
         let kernels: Vec<Kernel> = pool.iter().map(|place| test.rows[*place].kernel).collect();
         let chosen = choose_kernels(&learned.times, &kernels, device, SHOTS[2].0)?;
         let rows: Vec<(Kernel, f64)> =
             chosen.iter().map(|place| (kernels[*place], test.rows[pool[*place]].seconds)).collect();
-        adapted.measured.extend(rows.iter().map(|(kernel, _)| (part.1, shape_hash(kernel))));
+        adapted.measured.extend(rows.iter().map(|(kernel, _)| (part, shape_hash(kernel))));
         let fit = |(count, name): (usize, &'static str)| {
             let some = &rows[..count.min(rows.len())];
             Ok(Adaptation::fit_correction(&learned.times, some, device)?.map(|fitted| (name, fitted)))
@@ -286,8 +301,8 @@ impl Adapted {
         row: &Measurement,
         learned: &Learned,
     ) -> Result<Vec<(&'static str, f64)>> {
-        let corrections = self.corrections.get(&(row.kernel.operator_name(), row.device));
-        if self.measured.contains(&(row.device, shape_hash(&row.kernel))) {
+        let corrections = self.corrections.get(&row_part(row));
+        if self.measured.contains(&(row_part(row), shape_hash(&row.kernel))) {
             return Ok(Vec::new());
         }
         let mut errors = Vec::new();
@@ -324,7 +339,8 @@ fn score_row(
                 errors: vec![("ours", log)],
                 intervals,
             };
-            scored.push(one("power", log, vec![]));
+            let share = |(low, high): (f64, f64)| (low * scale / watts, high * scale / watts);
+            scored.push(one("power", log, power.intervals.map(share).to_vec()));
             scored.push(one("energy", log + error(answer.time.seconds), Vec::new()));
         }
         return Ok(());

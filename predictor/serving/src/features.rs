@@ -24,7 +24,36 @@ pub struct Features {
     pub compute_seconds: f64,
 }
 
-/// Shared-cache bandwidth of one unit, in bytes per second.
+/// Features of every operator, before those of its sizes.
+const COMMON: usize = 13;
+/// Features that describe the device alone.
+const OF_DEVICE: std::ops::Range<usize> = 7..COMMON;
+
+impl Features {
+    /// Returns the features without those of the device alone: few devices are measured, and what trees tell of them by
+    /// such features does not hold for others.
+    pub fn shared_values(&self) -> Vec<f32> {
+        [&self.values[..OF_DEVICE.start], &self.values[OF_DEVICE.end..]].concat()
+    }
+
+    /// Returns the features by which kernels of one operator and format are similar: the times of products and memory,
+    /// the bound plus overhead, the share of the shared cache, and the sizes.
+    pub fn similarity_values(&self, kernel: &Kernel) -> Vec<f32> {
+        let sizes: &[usize] = match kernel {
+            Kernel::Gemm(_) => &[0, 1, 2],
+            Kernel::Prefill(_) => &[0, 1, 2, 6, 7, 8],
+            Kernel::Decode(_) => &[0, 1, 2, 6, 7],
+            Kernel::Experts(_) => &[0, 1, 2, 3, 4, 5, 6],
+        };
+        [1, 2, 4, 5]
+            .into_iter()
+            .chain(sizes.iter().map(|place| COMMON + place))
+            .map(|place| self.values[place])
+            .collect()
+    }
+}
+
+/// Bytes per second that one unit reads from the shared cache.
 const CACHE_BYTES_PER_UNIT: f64 = 40e9;
 /// Ratios of bytes to shared-cache size: up to the first all are read from there, from the second on none.
 const WARM_UP_TO: f64 = 0.6;

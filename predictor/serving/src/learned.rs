@@ -61,12 +61,23 @@ pub struct Watts {
     pub watts: f64,
     pub low: f64,
     pub high: f64,
+    /// Lower and upper ends at 50, 80, 90 and 95 %.
+    #[serde(skip)]
+    pub intervals: [(f64, f64); LEVELS.len()],
+}
+
+impl Watts {
+    /// Returns the power of a device that is limited to some watts.
+    pub fn limit_power(self, limit: f64) -> Watts {
+        let Watts { watts, low, high, intervals } = self;
+        let intervals = intervals.map(|(low, high)| (low.min(limit), high.min(limit)));
+        Watts { watts: watts.min(limit), low: low.min(limit), high: high.min(limit), intervals }
+    }
 }
 
 struct Guess<'a> {
     log: f64,
-    /// Reaches, which add up.
-    reaches: [Option<&'a Reaches>; 2],
+    reaches: Option<&'a Reaches>,
     held_out: Option<HeldOut>,
     distance: Distance,
     similar: Option<String>,
@@ -74,8 +85,7 @@ struct Guess<'a> {
 
 impl Guess<'_> {
     fn total_reach(&self, class: usize, level: usize) -> Option<f64> {
-        let known = self.reaches.iter().flatten().map(|reaches| reaches.get_reach(class, level));
-        known.reduce(|one, two| one + two)
+        self.reaches.map(|reaches| reaches.get_reach(class, level))
     }
 }
 
@@ -94,29 +104,17 @@ impl Knowledge {
                 false => (group.at_new_sites.as_ref(), Distance::NewSite),
             };
             let log = self.groups.predict_log(group, kernel, device, framework)?;
-            return Ok(Some(Guess {
-                log,
-                reaches: [reaches, None],
-                held_out: group.held_out,
-                distance,
-                similar: None,
-            }));
+            return Ok(Some(Guess { log, reaches, held_out: group.held_out, distance, similar: None }));
         }
-        let is_of_vendor = self.groups.devices.iter().any(|known| known.vendor() == device.vendor());
-        let Some(transfer) = self.transfers.get(kernel.operator_name()).filter(|_| is_of_vendor) else {
-            return Ok(None);
-        };
+        let Some(transfer) = self.transfers.get(kernel.operator_name()) else { return Ok(None) };
         let (log, ballot) = transfer.blended_log(&self.groups, kernel, device)?;
         let is_sibling = ballot.is_sibling(device);
         let blend = transfer.blend_for(is_sibling);
         // Without held-out siblings the errors of strangers bound theirs.
         let reaches = blend.reaches.as_ref().or(transfer.stranger.reaches.as_ref());
-        // A sibling's utilisation has the errors of its own trees, too.
-        let lender = ballot.similar.filter(|_| is_sibling).map(|(_, group)| group);
-        let lent = lender.and_then(|group| group.at_known_sites.as_ref().or(group.at_new_sites.as_ref()));
         Ok(Some(Guess {
             log,
-            reaches: [reaches, lent],
+            reaches,
             held_out: blend.held_out,
             distance: if is_sibling { Distance::SiblingDevice } else { Distance::NewGeneration },
             similar: ballot.similar.map(|(similar, _)| similar.name.clone()),
@@ -159,14 +157,18 @@ impl Learned {
         })
     }
 
-    /// Mean power of a kernel in a loop, limited by the board; None without a power model.
+    /// Returns the mean power of a kernel while it runs in a loop, where power was learned. The board's limit bounds it.
     pub fn mean_power(&self, kernel: &Kernel, device: &GpuFacts, framework: Option<u16>) -> Result<Option<Watts>> {
         let Some(guess) = self.power.predict_guess(kernel, device, framework)? else { return Ok(None) };
         let class = size_class(kernel_features(kernel, device, 0.0)?.reference_seconds);
-        let reach = guess.total_reach(class, USUAL).unwrap_or(0.5);
         let limit = device.power_limit_w;
         let watts = limit * guess.log.exp().min(1.0);
-        Ok(Some(Watts { watts, low: watts * (-reach).exp(), high: (watts * reach.exp()).min(limit) }))
+        let intervals = std::array::from_fn(|level| {
+            let reach = guess.total_reach(class, level).unwrap_or(0.5);
+            (watts * (-reach).exp(), watts * reach.exp())
+        });
+        let (low, high) = intervals[USUAL];
+        Ok(Some(Watts { watts, low, high, intervals }.limit_power(limit)))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::learned::{Knowledge, Learned};
 use crate::measurements::{Measurement, Measurements};
 use crate::packed::PackedTrees;
 use crate::times::LAUNCH_SECONDS;
-use crate::transfer::{Blend, Overhead, Transfer, Trial, collect_votes};
+use crate::transfer::{Blend, Overhead, SIBLING_WEIGHTS, STRANGER_WEIGHTS, Transfer, Trial, collect_votes};
 use learn::boosted::{self, BoostingParameters};
 use learn::trees::Trees;
 use samples::features::Matrix;
@@ -108,6 +108,7 @@ pub fn fit_groups(all: &Measurements, target: Target, options: &TrainOptions) ->
     Ok(groups)
 }
 
+/// The matrix and labels of rows. `is_shared` leaves the framework and the device out, for trees that serve other devices.
 struct Examples {
     matrix: Matrix,
     labels: Vec<f32>,
@@ -123,8 +124,9 @@ fn build_examples(all: &Measurements, rows: &[usize], target: Target, is_shared:
         let label = target.log_label(row, facts.reference_seconds);
         labels.push(label.ok_or_else(|| Error::Data("a row without power".to_owned()))? as f32);
         classes.push(size_class(facts.reference_seconds));
-        columns = facts.values.len();
-        values.extend(facts.values);
+        let own = if is_shared { facts.shared_values() } else { facts.values };
+        columns = own.len();
+        values.extend(own);
     }
     Ok(Examples { matrix: Matrix::from_rows(columns, values), labels, classes })
 }
@@ -261,6 +263,7 @@ fn fit_transfer(
         let facts = facts.ok_or_else(|| Error::Data(format!("no facts of {device}")))?;
         let relatives: Vec<&str> =
             groups.devices.iter().filter(|known| known.is_sibling(facts)).map(|known| known.name.as_str()).collect();
+        let generation = groups.devices.iter().position(|known| known.is_sibling(facts)).unwrap_or(number);
         // Held out with its siblings, a device shows what other generations say of it.
         let mut strange = groups.clone();
         strange.devices.retain(|known| !known.is_sibling(facts));
@@ -276,7 +279,8 @@ fn fit_transfer(
                     let reference = kernel_features(&row.kernel, facts, 0.0)?.reference_seconds;
                     let Some(measured) = target.log_label(row, reference) else { continue };
                     let ballot = collect_votes(groups, &trees, &overheads, &row.kernel, facts)?;
-                    let trial = Trial { device: number, votes: ballot.votes, class: ballot.class, measured };
+                    let (votes, class) = (ballot.votes, ballot.class);
+                    let trial = Trial { device: number, generation, votes, class, measured };
                     match (is_whole, ballot.is_sibling(facts)) {
                         (true, true) => siblings.push(trial),
                         (true, false) => {}
@@ -287,7 +291,7 @@ fn fit_transfer(
         }
     }
     let (trees, overheads) = shared_trees(all, target, parts, &[], options)?;
-    let stranger = Blend::fit_weights(&strangers, [0.5, 0.0, 0.25, 0.25]);
-    let sibling = Blend::fit_weights(&siblings, [0.0, 0.5, 0.5, 0.0]).holding_for_each(&siblings);
+    let stranger = Blend::collect_errors(&strangers, STRANGER_WEIGHTS);
+    let sibling = Blend::collect_errors(&siblings, SIBLING_WEIGHTS);
     Ok(Transfer { trees, overheads, sibling, stranger })
 }

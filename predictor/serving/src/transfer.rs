@@ -1,7 +1,7 @@
-//! Devices that were not learned: utilisation of the most similar learned device, trees over device facts, and the
-//! calibrated bound, blended by what was best for devices that were held out.
+//! Devices that were not learned: utilisation of the most similar learned device, trees of all devices, and the
+//! calibrated bound.
 
-use crate::calibration::{Reaches, size_class};
+use crate::calibration::{DeviceError, Reaches, size_class};
 use crate::device::GpuFacts;
 use crate::error::Result;
 use crate::features::{Features, kernel_features};
@@ -12,13 +12,19 @@ use crate::times::LAUNCH_SECONDS;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Number of predictors for an unseen device.
-pub const VOTES: usize = 4;
+/// Ways to predict an unseen device.
+pub const VOTES: usize = 3;
 
-/// Log predictions: trees over data sheets, similar device scaled by bounds, its utilisation times a learned
-/// ratio, and bound plus operator overhead.
+/// Logarithms by way: trees of all devices, the similar device's time scaled by the bounds, and the bound plus the
+/// operator's overhead.
 pub type Votes = [Option<f64>; VOTES];
 
+/// Weights of the votes on a device of a learned generation: its sibling alone.
+pub const SIBLING_WEIGHTS: [f64; VOTES] = [0.0, 1.0, 0.0];
+/// Weights of the votes on other devices. Weights that were fitted to the few devices that can be held out did worse.
+pub const STRANGER_WEIGHTS: [f64; VOTES] = [1.0, 1.0, 1.0];
+
+/// What carries over to devices that were not learned, for one operator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Transfer {
     #[serde(skip)]
@@ -77,29 +83,32 @@ pub fn collect_votes<'a>(
 ) -> Result<Ballot<'a>> {
     let own = kernel_features(kernel, device, 0.0)?;
     let class = size_class(own.reference_seconds);
-    let by_trees = predict_trees(trees, &own.values)?;
+    let by_trees = predict_trees(trees, &own.shared_values())?;
     let overhead = overheads.get(kernel.format_key()).or_else(|| overheads.get(""));
     let bound = own.warm_seconds - LAUNCH_SECONDS;
     let by_bound = overhead.map(|of| ((of.slope * bound + of.seconds) / own.reference_seconds).ln());
-    let mut votes = [Some(by_trees), None, None, by_bound];
+    let mut votes = [Some(by_trees), None, by_bound];
     let nearest = groups.other_groups(kernel, device).into_iter().min_by(|(one, _), (two, _)| {
         device_distance(one, device, kernel).total_cmp(&device_distance(two, device, kernel))
     });
     if let Some((similar, group)) = nearest {
         let lent = groups.predict_log(group, kernel, similar, None)?;
-        let theirs = kernel_features(kernel, similar, 0.0)?;
-        let seconds = scale_by_bound(
-            theirs.reference_seconds * lent.exp(),
-            theirs.warm_seconds,
-            lent_bound(&own, &theirs, device, similar),
-        );
-        votes[1] = Some((seconds / own.reference_seconds).ln());
-        votes[2] = Some(lent + by_trees - predict_trees(trees, &theirs.values)?);
+        // Power has no bound by which it scales: the share of the limit carries over.
+        votes[1] = Some(if overheads.is_empty() { lent } else { scaled_log(lent, &own, kernel, device, similar)? });
     }
     Ok(Ballot { votes, similar: nearest, class })
 }
 
-/// Bound on the scale of a similar device; half of the peak difference counts, because power limits level clocks.
+/// Returns the logarithm of a similar device as that of a device whose features are its own.
+fn scaled_log(lent: f64, own: &Features, kernel: &Kernel, device: &GpuFacts, similar: &GpuFacts) -> Result<f64> {
+    let theirs = kernel_features(kernel, similar, 0.0)?;
+    let seconds = theirs.reference_seconds * lent.exp();
+    let scaled = scale_by_bound(seconds, theirs.warm_seconds, lent_bound(own, &theirs, device, similar));
+    Ok((scaled / own.reference_seconds).ln())
+}
+
+/// Returns the bound of a device on the scale of a similar one. Nominal peaks of siblings differ by clocks, which power
+/// levels out in part; so half of that difference counts.
 fn lent_bound(own: &Features, theirs: &Features, device: &GpuFacts, similar: &GpuFacts) -> f64 {
     if !device.is_sibling(similar) || own.compute_seconds + LAUNCH_SECONDS < own.warm_seconds {
         return own.warm_seconds;
@@ -164,59 +173,25 @@ impl Transfer {
 #[derive(Clone, Debug)]
 pub struct Trial {
     pub device: usize,
+    /// Number of the device's generation.
+    pub generation: usize,
+    /// The votes.
     pub votes: Votes,
     pub class: usize,
     pub measured: f64,
 }
 
 impl Blend {
-    /// Minimises the mean error over held-out devices, equally weighted.
-    pub fn fit_weights(trials: &[Trial], default: [f64; VOTES]) -> Blend {
-        if trials.is_empty() {
-            return Blend { weights: default, reaches: None, held_out: None };
-        }
-        let loss = |weights: &[f64; VOTES]| {
-            let mut by_device = BTreeMap::<usize, (f64, f64)>::new();
-            for trial in trials {
-                let sum = by_device.entry(trial.device).or_default();
-                sum.0 += (blend_votes(weights, &trial.votes) - trial.measured).abs();
-                sum.1 += 1.0;
-            }
-            by_device.values().map(|(sum, count)| sum / count).sum::<f64>()
+    /// Learns the errors that weights had on held-out devices.
+    pub fn collect_errors(trials: &[Trial], weights: [f64; VOTES]) -> Blend {
+        let error = |trial: &Trial| {
+            let &Trial { device, generation, class, .. } = trial;
+            DeviceError { device, generation, class, error: blend_votes(&weights, &trial.votes) - trial.measured }
         };
-        let weights = weight_grid().into_iter().min_by(|one, two| loss(one).total_cmp(&loss(two))).unwrap_or(default);
-        let errors: Vec<(usize, f64)> =
-            trials.iter().map(|trial| (trial.class, blend_votes(&weights, &trial.votes) - trial.measured)).collect();
-        let held_out = HeldOut::from_log_errors(errors.iter().map(|(_, error)| *error));
-        Blend { weights, reaches: Reaches::fit_reaches(&errors), held_out }
+        let errors: Vec<DeviceError> = trials.iter().map(error).collect();
+        let held_out = HeldOut::from_log_errors(errors.iter().map(|one| one.error));
+        Blend { weights, reaches: Reaches::fit_device_reaches(&errors), held_out }
     }
-
-    /// Widens reaches to hold on every held-out device, of which there are few.
-    pub fn holding_for_each(mut self, trials: &[Trial]) -> Blend {
-        let mut by_device: BTreeMap<usize, Vec<(usize, f64)>> = BTreeMap::new();
-        for trial in trials {
-            let error = blend_votes(&self.weights, &trial.votes) - trial.measured;
-            by_device.entry(trial.device).or_default().push((trial.class, error));
-        }
-        for errors in by_device.values() {
-            let own = Reaches::fit_reaches(errors);
-            self.reaches = self.reaches.zip(own).map(|(all, own)| all.or_larger(&own));
-        }
-        self
-    }
-}
-
-/// Weights in quarters that sum to 1.
-fn weight_grid() -> Vec<[f64; VOTES]> {
-    let mut all = Vec::new();
-    for one in 0..=4u8 {
-        for two in 0..=4 - one {
-            for three in 0..=4 - one - two {
-                all.push([one, two, three, 4 - one - two - three].map(|part| f64::from(part) / 4.0));
-            }
-        }
-    }
-    all
 }
 
 #[cfg(test)]
@@ -239,16 +214,14 @@ mod tests {
     }
 
     #[test]
-    fn the_blend_follows_the_vote_that_was_right() {
-        let trial = |device: usize, step: usize| {
-            let truth = step as f64 / 10.0;
-            let votes = [Some(truth + 0.3), Some(truth), Some(truth - 0.5), Some(0.0)];
-            Trial { device, votes, class: 0, measured: truth }
-        };
-        let trials: Vec<Trial> = (0..3).flat_map(|device| (0..50).map(move |step| trial(device, step))).collect();
-        let blend = Blend::fit_weights(&trials, [1.0, 0.0, 0.0, 0.0]);
-        assert_eq!(blend.weights, [0.0, 1.0, 0.0, 0.0]);
+    fn votes_that_are_absent_do_not_count() {
+        let all = [Some(2.0), None, Some(4.0)];
+        assert_eq!(blend_votes(&STRANGER_WEIGHTS, &all), 3.0);
+        // Without a sibling's vote, the others count alike.
+        assert_eq!(blend_votes(&SIBLING_WEIGHTS, &all), 3.0);
+        assert_eq!(blend_votes(&SIBLING_WEIGHTS, &[Some(2.0), Some(5.0), Some(4.0)]), 5.0);
+        let trial = |device: usize| Trial { device, generation: device, votes: all, class: 0, measured: 3.0 };
+        let blend = Blend::collect_errors(&[trial(0), trial(1)], STRANGER_WEIGHTS);
         assert_eq!(blend.held_out.map(|held_out| held_out.mape), Some(0.0));
-        assert_eq!(blend_votes(&blend.weights, &[Some(2.0), None, None, Some(4.0)]), 3.0);
     }
 }

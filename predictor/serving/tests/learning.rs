@@ -12,11 +12,11 @@ use std::sync::LazyLock;
 
 const SYSTEMS: [&str; 4] = ["a100_sxm", "h100_sxm", "h200_sxm", "b200_sxm"];
 
-/// A time that follows the bound with a utilisation that depends on waves and on the device.
+/// A time that follows the bound of replayed kernels with a utilisation that depends on waves and on the device.
 fn seconds(kernel: &Kernel, device: &GpuFacts) -> f64 {
     let facts = kernel_features(kernel, device, 0.0).expect("features");
     let wobble = 1.0 + 0.02 * ((kernel.kernel_work().bytes.ln() * 7.0).sin());
-    facts.reference_seconds * wobble * (1.3 + 0.1 * (10.0 - device.generation).max(0.0) / 2.0)
+    facts.warm_seconds * wobble * (1.3 + 0.1 * (10.0 - device.generation).max(0.0) / 2.0)
 }
 
 fn measurements() -> Measurements {
@@ -71,19 +71,21 @@ fn answers_are_near_and_say_how_far_they_reach() {
 #[test]
 fn devices_that_were_not_learned_borrow_from_their_siblings() {
     let text = "gemm:m=64,n=4096,k=4096";
-    for (system, distance, similar) in [
-        ("gb200", Distance::SiblingDevice, "NVIDIA B200"),
-        ("h100_pcie", Distance::SiblingDevice, "NVIDIA H100 80GB HBM3"),
-        ("l40s", Distance::NewGeneration, "NVIDIA A100-SXM4-80GB"),
+    // The shared cache of the last is larger than that of any learned device.
+    for (system, distance, similar, tolerance) in [
+        ("gb200", Distance::SiblingDevice, "NVIDIA B200", 0.25),
+        ("h100_pcie", Distance::SiblingDevice, "NVIDIA H100 80GB HBM3", 0.25),
+        ("l40s", Distance::NewGeneration, "NVIDIA A100-SXM4-80GB", 0.75),
     ] {
         let device = find_device(system).expect(system);
         let answer = LEARNED.predict_kernel(&kernel(text), device).expect(system);
         assert_eq!((answer.distance, answer.similar.as_deref()), (distance, Some(similar)), "{system}");
         let truth = seconds(&kernel(text), device);
-        assert!((answer.time.seconds / truth - 1.0).abs() < 0.25, "{system}: {} {truth}", answer.time.seconds);
+        assert!((answer.time.seconds / truth - 1.0).abs() < tolerance, "{system}: {} {truth}", answer.time.seconds);
     }
-    let arc = find_device("b60").expect("a device");
-    assert_eq!(LEARNED.predict_kernel(&kernel(text), arc).expect("a bound").distance, Distance::Bound);
+    // Of another vendor, nothing lends its utilisation.
+    let arc = LEARNED.predict_kernel(&kernel(text), find_device("b60").expect("a device")).expect("an answer");
+    assert_eq!((arc.distance, arc.similar), (Distance::NewGeneration, None));
 }
 
 #[test]
