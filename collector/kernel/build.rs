@@ -1,5 +1,5 @@
-//! Compiles the search path of TVM's libraries into the programs: the package next to the installed program, the folder
-//! of the pinned wheel, then `../lib` next to the program.
+//! Compiles the search path of TVM's libraries into the programs: the package folder next to the installed program,
+//! the folder of the pinned wheel, then `../lib` relative to the program.
 
 #[path = "../worker/tvm_ffi_config.rs"]
 mod tvm_ffi_config;

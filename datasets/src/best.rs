@@ -33,7 +33,7 @@ pub struct Question {
 /// The result of a query.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answer {
-    /// Best of each task, slowest first.
+    /// Best schedule of each task; the slowest task comes first.
     pub tasks: Vec<Best>,
     /// Number of times left out because of their versions.
     pub left_out: usize,
@@ -56,7 +56,7 @@ pub struct Best {
     pub cache_state: Option<&'static str>,
     /// Median time of one run.
     pub median_ns: f64,
-    /// 95 % interval of the median over visits, if their scatter is known.
+    /// 95 % confidence interval of the median over processes (visits), if their scatter is known.
     pub interval_ns: Option<(f64, f64)>,
     /// Schedule.
     pub schedule: Option<Json>,
@@ -95,7 +95,8 @@ pub struct Best {
 /// The group of comparable records: task, target, device, board, threads and cache state.
 type TaskPlace<'a> = (&'a str, Target, Option<&'a str>, Option<&'a str>, Option<i64>, Option<CacheState>);
 
-/// Returns the best schedule of every task that matches a query. `here` describes the host to be similar to.
+/// Returns the best schedule of every task that matches a query.
+/// `here` describes the host to which the results should be closest.
 pub fn best_records(records: &[Record], question: &Question, here: &Record) -> Answer {
     let asked: Vec<&Record> = records.iter().filter(|record| question.is_about(record)).collect();
     let (asked, left_out) = match question.all_versions {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub struct RowError {
     /// Column, if known.
     pub field: Option<String>,
-    /// Problem.
+    /// Description of the problem.
     pub problem: String,
     /// Remedy, if known.
     pub hint: Option<String>,
@@ -77,7 +77,7 @@ pub enum Error {
     NotAStore {
         /// The folder.
         folder: PathBuf,
-        /// Content of the folder.
+        /// Description of what the folder contains.
         problem: String,
     },
     /// A newer program wrote the store or file.

@@ -37,7 +37,7 @@ impl Times {
         self.rounds.insert(round, median_ns);
     }
 
-    /// Returns the number of repeated rounds.
+    /// Returns the number of rounds in which the candidate was measured again.
     pub fn round_count(&self) -> usize {
         self.rounds.len()
     }
@@ -77,7 +77,8 @@ fn median_value(values: &mut [f64]) -> Option<f64> {
     Some((values[low] + values[high]) / 2.0)
 }
 
-/// Returns the fastest repeated candidate: from the lowest median on, follows those faster within common rounds.
+/// Returns the fastest of the repeated candidates. Starts from the lowest median, and moves on to candidates that are
+/// faster within common rounds.
 pub fn find_leader(times: &[&Times]) -> Option<usize> {
     let again: Vec<usize> = (0..times.len()).filter(|number| times[*number].round_count() > 0).collect();
     let by_middle = |one: &&usize, other: &&usize| times[**one].middle_ns().total_cmp(&times[**other].middle_ns());

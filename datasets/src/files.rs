@@ -13,7 +13,7 @@ use tempfile::NamedTempFile;
 /// Prefix of temporary files; readers ignore names with a leading dot.
 const TEMPORARY: &str = ".tmp-";
 
-/// Deleted on drop unless it is kept.
+/// A temporary file, which is deleted on drop unless it is kept.
 pub(crate) struct Scratch {
     file: NamedTempFile,
     folder: PathBuf,
@@ -74,9 +74,9 @@ impl Scratch {
 }
 
 pub(crate) enum KeptFile {
-    /// The file has its name and stays open and locked.
+    /// The file got the requested name, and stays open and locked.
     Yes(PathBuf, File),
-    /// Another file has the name.
+    /// The name was taken by another file; the temporary file is returned.
     NameTaken(Scratch),
 }
 
@@ -151,7 +151,7 @@ pub(super) fn remove_if_exists(path: &Path) -> Result<()> {
     }
 }
 
-/// Includes links; empty if the folder does not exist.
+/// Lists all entries of a folder, including links; none if the folder does not exist.
 pub(super) fn list_all(folder: &Path) -> Result<Vec<PathBuf>> {
     match std::fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
@@ -162,7 +162,8 @@ pub(super) fn list_all(folder: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Sorted; empty without the folder. Skips links, and pipes, because opening a pipe blocks.
+/// Lists the files and folders with wanted names, sorted; none if the folder does not exist. Skips links, and pipes,
+/// because opening a pipe blocks.
 pub(super) fn list_matching(folder: &Path, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

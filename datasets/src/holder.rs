@@ -15,7 +15,7 @@ pub(super) enum Holder {
     Alive,
     /// No process held the lock; this process now does.
     Gone,
-    /// Locks do not work here.
+    /// File locks do not work on this file system.
     Unknown,
 }
 
@@ -36,7 +36,8 @@ impl Holder {
     }
 }
 
-/// Returns whether a process runs and began before `wrote_at_us` (since 1970): a later one reuses the number.
+/// Returns whether the process that wrote something at `wrote_at_us` (microseconds since 1970) still runs. A process
+/// that began later only reuses the process id.
 pub(super) fn is_running(pid: u32, wrote_at_us: Option<u64>) -> bool {
     /// Tolerance for the resolution of the boot time.
     const SLACK: Duration = Duration::from_secs(2);
@@ -49,7 +50,8 @@ pub(super) fn is_running(pid: u32, wrote_at_us: Option<u64>) -> bool {
 }
 
 fn began_at(stat: &str) -> Option<SystemTime> {
-    /// Index of the start time after the process name, which is in parentheses and may contain anything.
+    /// Index of the start time among the fields after the process name, which is in parentheses and may contain
+    /// anything.
     const BEGINNING: usize = 19;
     let ticks: u64 = stat.rsplit_once(')')?.1.split_whitespace().nth(BEGINNING)?.parse().ok()?;
     let per_second = u64::try_from(nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??).ok()?;

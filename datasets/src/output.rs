@@ -1,7 +1,7 @@
 //! Output files that are checked before the work, written to a temporary file and renamed when complete.
 //!
-//! An unwritable path fails before minutes are spent, and a full disk or a kill leaves the old file. Pipes and devices
-//! are written directly.
+//! An unwritable path is an error before any time is spent, and a full disk or a kill leaves the old file unchanged.
+//! Pipes and devices are written directly.
 
 use crate::error::{Error, IoContext, Result};
 use crate::files::Scratch;

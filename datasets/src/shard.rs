@@ -1,9 +1,9 @@
 //! Splits a list of work into independent shards.
 //!
-//! A key belongs to one of `count` shards by its first bytes; keys are hashes, so shards have similar sizes. The number
-//! of shards may change between nightly runs, because recorded work is skipped in any shard. Shards may run on
-//! different machines, so the key must not depend on the machine. An experiment key does, and would assign the same
-//! work to different shards.
+//! The first bytes of a key determine its shard; keys are hashes, so shards have similar sizes. The number of shards
+//! may change between nightly runs, because recorded work is skipped in any shard. Shards may run on different
+//! machines, so the key must not depend on the machine. An experiment key depends on it and must not be used here:
+//! different shards would repeat the same work.
 
 use crate::record::key::Key;
 use std::fmt;
@@ -17,10 +17,10 @@ pub struct Shard {
     count: u32,
 }
 
-/// An error of a shard specification.
+/// An error in the assignment of a shard.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShardError {
-    /// The text is no shard.
+    /// The text is not a valid `i/n`.
     #[error("`{0}` is not a shard\nhint: write `i/n`, from `1/n` to `n/n`, for example `2/8`")]
     Text(String),
     /// A scheduler variable is invalid.
@@ -30,10 +30,10 @@ pub enum ShardError {
         name: &'static str,
         /// Value of the variable.
         value: String,
-        /// Problem of the value.
+        /// What is wrong with the value.
         problem: &'static str,
     },
-    /// A scheduler sets the index but not the number of shards.
+    /// A job scheduler sets the index but not the number of shards.
     #[error("`{present}` is set, but `{missing}` is not\nhint: {hint}")]
     Missing {
         /// Variable that is set.
@@ -54,7 +54,7 @@ impl Shard {
         (index < count).then_some(Shard { index, count })
     }
 
-    /// Returns the index from 0.
+    /// Returns the index, counted from 0.
     pub fn index(self) -> u32 {
         self.index
     }
@@ -64,16 +64,16 @@ impl Shard {
         self.count
     }
 
-    /// Returns whether a key, which must depend on the request alone, belongs to this shard.
+    /// Returns whether a key belongs to this shard. The key must not depend on the machine.
     pub fn contains(self, key: Key) -> bool {
         let mut first = [0; 8];
         first.copy_from_slice(&key.0[..8]);
         u64::from_be_bytes(first) % u64::from(self.count) == u64::from(self.index)
     }
 
-    /// Returns the shard assigned by a scheduler, or None without one; `lookup` reads an environment variable.
+    /// Returns the shard assigned by a job scheduler, or None without one; `lookup` reads an environment variable.
     /// Slurm: `SLURM_ARRAY_TASK_ID`, `_COUNT` and `_MIN`, numbered without gaps. Kubernetes indexed job:
-    /// `JOB_COMPLETION_INDEX`, with the number of completions repeated as `JOB_COMPLETIONS` in the manifest.
+    /// `JOB_COMPLETION_INDEX`, and `JOB_COMPLETIONS`, to which the manifest must copy the number of completions.
     pub fn from_environment(lookup: impl Fn(&str) -> Option<String>) -> Result<Option<Shard>, ShardError> {
         let slurm = Scheduler {
             index: "SLURM_ARRAY_TASK_ID",
@@ -99,7 +99,7 @@ impl Shard {
 struct Scheduler {
     index: &'static str,
     count: &'static str,
-    /// Index of the first shard; 0 without this variable.
+    /// Variable with the index of the first shard; without it, indices start from 0.
     first: Option<&'static str>,
     hint: &'static str,
 }

@@ -1,4 +1,4 @@
-//! SQL schemas of the record table for three databases, and statements to load parts.
+//! SQL schemas of the record table for three databases, and statements that load sealed Parquet files.
 
 use crate::record::column::Kind;
 use crate::record::table::COLUMNS;
@@ -6,7 +6,7 @@ use crate::record::table::Column;
 use models::names;
 use std::fmt::Write;
 
-/// A database.
+/// A supported database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// PostgreSQL.

@@ -1,7 +1,7 @@
-//! Builds a graph operator by operator; the only door through which readers, the zoo and the passes make one.
+//! Builds a graph operator by operator. Readers, the zoo and passes create graphs only through this builder.
 //!
-//! Each operator's output type comes from the shape rules at the moment it is added, so a mistake is reported where
-//! it was made and not three layers later.
+//! Each operator's output type is inferred as soon as the operator is added, so a mistake is reported where it is
+//! made.
 
 use crate::error::{Error, Result};
 use crate::graph::{Const, Graph, Node, Origin, Value, ValueId};
@@ -16,13 +16,13 @@ pub struct GraphBuilder {
 }
 
 impl GraphBuilder {
-    /// An empty graph.
+    /// Creates a builder with an empty graph.
     pub fn new(name: &str) -> GraphBuilder {
         let graph = Graph { name: name.to_owned(), values: vec![], nodes: vec![], inputs: vec![], outputs: vec![] };
         GraphBuilder { graph, origin: Origin::default() }
     }
 
-    /// Adds a tensor that is given at every run.
+    /// Adds an input: a tensor that the caller provides at every run.
     pub fn add_input(&mut self, name: &str, ty: TensorType) -> Result<ValueId> {
         let id = self.add_value(name, ty, None)?;
         self.graph.inputs.push(id);
@@ -34,12 +34,12 @@ impl GraphBuilder {
         self.add_value(name, ty, Some(data))
     }
 
-    /// Sets the source location of the operators added from now on.
+    /// Sets the source location of all operators that are added after this call.
     pub fn set_origin(&mut self, origin: Origin) {
         self.origin = origin;
     }
 
-    /// Sets the scope of the operators added from now on, for sources without names.
+    /// Sets the scope of all operators that are added after this call; used for sources without names.
     pub fn set_scope(&mut self, scope: &str) {
         self.set_origin(Origin { source_op: String::new(), scope: scope.to_owned() });
     }
@@ -76,7 +76,7 @@ impl GraphBuilder {
         self.graph.value(id)?.data.as_ref()
     }
 
-    /// Returns the id of the next value.
+    /// Returns the id that the next added value will have.
     pub fn next_id(&self) -> ValueId {
         ValueId(u32::try_from(self.graph.values.len()).unwrap_or(u32::MAX))
     }

@@ -1,7 +1,7 @@
-//! The rules every graph keeps, tested after each reader and each pass.
+//! Checks the invariants of a graph, after each reader and each pass.
 //!
-//! Topological order, one producer per value, stored types equal to inferred ones, and caps on sizes: code that works
-//! on a checked graph may index without looking and add up bytes without overflow.
+//! The invariants are topological order, one producer per value, stored types equal to inferred ones, and size limits.
+//! So code that handles a checked graph can index without checks and add sizes without overflow.
 
 use crate::error::{Error, Result};
 use crate::graph::{Computed, Const, Graph, Node, Value, ValueId};
@@ -9,15 +9,15 @@ use crate::infer::infer_type;
 use crate::shapes::check_type;
 use crate::types::{Dim, TensorType, is_identifier};
 
-/// Limit of operators and contents in one computed constant.
+/// Maximum number of operators and leaf constants in one computed constant.
 pub const MAX_COMPUTED: usize = 64;
 
 /// Size limits of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraphLimits {
-    /// Bytes of one tensor.
+    /// Maximum size of one tensor.
     pub tensor_bytes: u64,
-    /// Number of operators.
+    /// Maximum number of operators.
     pub nodes: usize,
 }
 
@@ -28,12 +28,12 @@ impl Default for GraphLimits {
 }
 
 impl Graph {
-    /// Checks all rules under the default limits.
+    /// Checks all invariants, with the default limits.
     pub fn check_default(&self) -> Result<()> {
         self.check_within(&GraphLimits::default())
     }
 
-    /// Checks all rules.
+    /// Checks all invariants, with the given limits.
     pub fn check_within(&self, limits: &GraphLimits) -> Result<()> {
         if self.nodes.len() > limits.nodes {
             let reason = format!("{} operators are above the limit of {}", self.nodes.len(), limits.nodes);
@@ -137,7 +137,7 @@ fn check_const(ty: &TensorType, data: &Const) -> Result<(), String> {
     }
 }
 
-/// The number of operators bounds the nesting.
+/// Checks the types of a computed constant recursively. The limit on its operators bounds the recursion.
 fn check_computed(ty: &TensorType, computed: &Computed) -> Result<(), String> {
     for (ty, data) in &computed.inputs {
         check_const(ty, data)?;

@@ -1,14 +1,14 @@
 //! Enums whose variants are chosen by name: on the command line, in files and in Python.
 
-/// Named choice of a command line or a file.
+/// An enum whose values are selected by name on the command line or in a file.
 pub trait Choice: Copy + 'static {
-    /// All values, in the order in which help texts list them.
+    /// All values, in the order of the help text.
     const ALL: &'static [Self];
 
     /// Returns the name on the command line and in files.
     fn name(self) -> &'static str;
 
-    /// Returns the help line.
+    /// Returns the description in the help text.
     fn help(self) -> &'static str;
 
     /// Returns further accepted names, which help texts omit.
@@ -20,7 +20,8 @@ pub trait Choice: Copy + 'static {
     }
 }
 
-/// Declares an enum with [`Choice`] and serde's traits by name. Aliases follow: `= "device_time" | "cuda_time"`.
+/// Declares an enum that implements [`Choice`], and serde's traits by name. Aliases follow the name: `= "device_time"
+/// | "cuda_time"`.
 #[macro_export]
 macro_rules! choice {
     (

@@ -1,23 +1,23 @@
-//! Operators of sources that are a few of ours: rewrites that every reader would otherwise do on its own.
+//! Composite operators: builds operators of model formats from several graph operators, for all readers.
 //!
-//! Each function adds plain operators to a graph, so shapes, work and lowering need nothing new. Recurrent steps take
-//! the product with the input from outside, where it is one product for all steps.
+//! Each function adds plain operators to a graph, so shape inference, cost model and lowering need no additions.
+//! Recurrent steps take the product with the input as an argument, because it can be computed once for all steps.
 
 use crate::builder::GraphBuilder;
 use crate::error::{Error, Result};
 use crate::graph::ValueId;
 use crate::operators::{BiasAdd, Binary, BinaryOp, Clip, Dense, MatMul, Op, Reshape, Slice, Transpose, Unary, UnaryOp};
 
-/// Order of channels and block positions.
+/// Order in which channels and block positions are stored in the channel dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DepthOrder {
-    /// Block position outside, channel inside.
+    /// Block position is the outer index, channel the inner one.
     BlockFirst,
-    /// Channel outside, block position inside.
+    /// Channel is the outer index, block position the inner one.
     ChannelFirst,
 }
 
-/// `x[n, c · block², h, w]` as `[n, c, h · block, w · block]`.
+/// Rearranges `x[n, c · block², h, w]` to `[n, c, h · block, w · block]`.
 pub fn depth_to_space(builder: &mut GraphBuilder, x: ValueId, block: i64, order: DepthOrder) -> Result<ValueId> {
     let [channels, height, width] = image_extents(builder, x)?;
     let area = area_of(builder, x, block)?;
@@ -31,7 +31,7 @@ pub fn depth_to_space(builder: &mut GraphBuilder, x: ValueId, block: i64, order:
     builder.push(Op::Reshape(Reshape { shape: vec![0, kept, height * block, width * block] }), &[x])
 }
 
-/// `x[n, c, h, w]` as `[n, block² · c, h / block, w / block]`.
+/// Rearranges `x[n, c, h, w]` to `[n, block² · c, h / block, w / block]`.
 pub fn space_to_depth(builder: &mut GraphBuilder, x: ValueId, block: i64, order: DepthOrder) -> Result<ValueId> {
     let [channels, height, width] = image_extents(builder, x)?;
     let area = area_of(builder, x, block)?;
@@ -52,7 +52,7 @@ fn image_extents(builder: &GraphBuilder, x: ValueId) -> Result<[i64; 3]> {
     extents.ok_or_else(|| tensor_error(builder, x, "must be an image of four dimensions, the last three numbers"))
 }
 
-/// Returns the positions of a block, within a limit.
+/// Returns the number of positions in a square block; fails if it overflows or is not positive.
 fn area_of(builder: &GraphBuilder, x: ValueId, block: i64) -> Result<i64> {
     let area = block.checked_mul(block).filter(|_| block > 0);
     area.ok_or_else(|| tensor_error(builder, x, "cannot be cut into blocks of this extent"))
@@ -63,7 +63,7 @@ fn tensor_error(builder: &GraphBuilder, x: ValueId, reason: &str) -> Error {
     Error::Tensor { ty, reason: reason.to_owned() }
 }
 
-/// Multiplies operands of any rank as numpy does; vectors are rows on the left and columns on the right.
+/// Multiplies operands of any rank as numpy does: a vector is a row on the left and a column on the right.
 pub fn mat_mul(builder: &mut GraphBuilder, a: ValueId, b: ValueId) -> Result<ValueId> {
     let (a_rank, b_rank) = (builder.value_type(a)?.rank(), builder.value_type(b)?.rank());
     let left = if a_rank == 1 { builder.push(Op::Reshape(Reshape { shape: vec![1, -1] }), &[a])? } else { a };
@@ -83,25 +83,26 @@ pub fn mat_mul(builder: &mut GraphBuilder, a: ValueId, b: ValueId) -> Result<Val
     builder.push(Op::Reshape(Reshape { shape }), &[product])
 }
 
-/// State part of a recurrent layer: `weight[gates · units, units]`.
+/// The part of a recurrent layer that is applied to the state: `weight[gates · units, units]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Recurrent {
-    /// One row per unit of each gate.
+    /// Weight of the product with the state, with one row per unit of each gate.
     pub weight: ValueId,
-    /// One number per unit of each gate.
+    /// Bias of the product with the state, with one number per unit of each gate.
     pub bias: Option<ValueId>,
     /// Width of the state.
     pub units: i64,
-    /// Activations of gates, candidate content and shown memory; a plain layer has only the first.
+    /// Activations of the gates, of the candidate content, and of the memory when it is output. A plain layer uses
+    /// only the first.
     pub functions: [UnaryOp; 3],
-    /// Limit of the absolute sums before activations.
+    /// Limit to which the absolute values of the sums are clipped before activations.
     pub clip: Option<f64>,
-    /// Peephole weights of input, forget and output gates on the memory, one number per unit each.
+    /// Peephole weights from the memory to the input, forget and output gates; one number per unit each.
     pub peepholes: Option<[ValueId; 3]>,
 }
 
 impl Recurrent {
-    /// Creates a layer with sigmoid gates and tangent activations.
+    /// Creates a layer with sigmoid gates and hyperbolic tangent activations.
     pub fn new(weight: ValueId, bias: Option<ValueId>, units: i64) -> Recurrent {
         let functions = [UnaryOp::Sigmoid, UnaryOp::Tanh, UnaryOp::Tanh];
         Recurrent { weight, bias, units, functions, clip: None, peepholes: None }
@@ -144,8 +145,8 @@ fn push_unary(builder: &mut GraphBuilder, function: UnaryOp, x: ValueId) -> Resu
     builder.push(Op::Unary(Unary { function }), &[x])
 }
 
-/// Builds one LSTM step and returns `(state, memory)`. `from_input[batch, 4 · units]` includes the bias;
-/// `order` gives the places of the input, forget, content and output gates.
+/// Builds one LSTM step and returns `(state, memory)`. `from_input[batch, 4 · units]` is the product with the input,
+/// including its bias. `order` gives the positions of the input, forget, content and output gates.
 pub fn lstm_step(
     builder: &mut GraphBuilder,
     from_input: ValueId,
@@ -174,7 +175,7 @@ pub fn lstm_step(
     Ok((push_binary(builder, BinaryOp::Mul, output, shown)?, memory))
 }
 
-/// Position of a gated unit's reset.
+/// Where the reset gate of a GRU is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reset {
     /// The reset scales the state before the product with the weight.
@@ -183,8 +184,8 @@ pub enum Reset {
     AfterProduct,
 }
 
-/// Builds one GRU step. `from_input[batch, 3 · units]` includes the bias;
-/// `order` gives the places of reset, update and fresh content.
+/// Builds one GRU step and returns the new state. `from_input[batch, 3 · units]` is the product with the input,
+/// including its bias. `order` gives the positions of the reset, update and content gates.
 pub fn gru_step(
     builder: &mut GraphBuilder,
     from_input: ValueId,
@@ -222,7 +223,7 @@ pub fn gru_step(
     push_binary(builder, BinaryOp::Add, change, fresh)
 }
 
-/// One step of a plain recurrent layer.
+/// Builds one step of a plain (Elman) recurrent layer and returns the new state.
 pub fn elman_step(
     builder: &mut GraphBuilder,
     from_input: ValueId,

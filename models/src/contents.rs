@@ -1,6 +1,6 @@
-//! Elements of a constant as they lie in a file: a shared slice, never copied.
+//! Contents of a constant as stored in its file: a shared slice, never copied.
 //!
-//! A weight can have gigabytes, so a text, a message or a JSON document names its size and its hash instead.
+//! A weight can have gigabytes, so texts, messages and JSON documents give its size and hash instead.
 
 use bytes::Bytes;
 use serde::de::Error as _;
@@ -22,7 +22,7 @@ impl Contents {
         &self.0
     }
 
-    /// Stable hash of the bytes: 32 hexadecimal digits.
+    /// Returns a stable hash of the bytes: 32 hexadecimal digits.
     pub fn hash(&self) -> String {
         blake3::hash(&self.0).to_hex()[..32].to_owned()
     }

@@ -1,4 +1,4 @@
-//! A graph as a drawing, in the language of Graphviz. Constants are left out: they say little and are many.
+//! Draws a graph in the language of Graphviz. Constants are omitted: they are many and add little.
 
 use crate::graph::{Graph, ValueId};
 use std::fmt::Write;
@@ -39,7 +39,8 @@ impl Graph {
     }
 }
 
-/// Quotes a text for Graphviz, which knows these three escapes. Unprintable characters become escapes first.
+/// Quotes a text for Graphviz, which has escapes only for `\`, `"` and line breaks. Other unprintable characters
+/// become visible escapes first.
 fn quote_label(text: &str) -> String {
     let is_plain = |c: char| c == '\n' || crate::names::is_printable(c);
     let shown = |c: char| if is_plain(c) { c.to_string() } else { c.escape_unicode().to_string() };

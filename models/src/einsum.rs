@@ -1,10 +1,10 @@
-//! Einstein's notation: which dimension of which operand is which letter.
+//! Einstein notation: assigns a letter to each dimension of each operand.
 //!
-//! Read once here; the shape rule, the reference computation and the lowering all work on letters as numbers.
+//! Equations are parsed only here; the shape rule, the reference computation and the lowering use letters as numbers.
 
 use crate::types::{Dim, TensorType};
 
-/// An equation with the shapes it was read for; letters and the dimensions of `...` count from 0.
+/// A parsed equation for given operand shapes; letters and the dimensions of `...` are numbered from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Equation {
     /// The letter of each dimension of each operand.

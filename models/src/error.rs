@@ -1,4 +1,4 @@
-//! What can go wrong, in words for the person who gave the model.
+//! Errors of this crate, with messages for the user who supplied the model.
 
 use thiserror::Error;
 
@@ -57,7 +57,7 @@ pub enum Error {
     /// A model cannot have the requested size.
     #[error("model `{model}`: {reason}")]
     Model {
-        /// Name of the model.
+        /// Suggestion with the nearest existing names.
         model: String,
         /// Reason.
         reason: String,
@@ -83,7 +83,7 @@ pub enum Error {
     Tensor {
         /// Type of the tensor.
         ty: String,
-        /// Reason.
+        /// Why the file cannot be read.
         reason: String,
     },
     /// A file cannot be read at all.
@@ -91,7 +91,7 @@ pub enum Error {
     Unreadable {
         /// The file.
         file: String,
-        /// Reason.
+        /// Why the file cannot be read.
         reason: String,
     },
     /// A model file breaks the rules of its format.
@@ -114,12 +114,12 @@ pub enum Error {
         /// Missing feature.
         reason: String,
     },
-    /// A count was requested of a shape with symbols.
+    /// A count was requested for a shape with symbolic dimensions.
     #[error("`{ty}` has a dimension without a number, so {what} cannot be counted; bind its symbols first")]
     Symbolic {
         /// The type.
         ty: String,
-        /// Requested count.
+        /// The requested count, such as `bytes`.
         what: &'static str,
     },
 }

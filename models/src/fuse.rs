@@ -1,9 +1,10 @@
 //! Cuts a graph into tasks.
 //!
-//! A group starts at a contraction, a pool, a reduction or a normalisation and takes the pointwise operators after it for as long as
-//! each is the only reader of the value before and keeps its shape; what else they read becomes a parameter. Pointwise
-//! and moving operators that are left start groups of their own. Views are free and belong to no group; neither does
-//! what has no elements, nor anything that is computed from constants alone, because that happens once and not at every run.
+//! A group starts at a contraction, a pool, a reduction or a normalisation. It is extended by the next pointwise
+//! operator as long as this operator is the only reader of the previous value and keeps its shape; other inputs of the
+//! group become parameters. The remaining pointwise and movement operators start groups of their own. Views are free
+//! and belong to no group. Neither do operators without output elements, nor operators on constants only, which run
+//! once and not per run.
 
 use crate::choice;
 use crate::error::Result;
@@ -55,7 +56,7 @@ pub struct Claim {
     pub partner: &'static str,
 }
 
-/// Returns the distinct tasks of a graph with their places, in the order of their first call.
+/// Returns the distinct tasks of a graph, each with the scopes where it occurs, in the order of their first call.
 pub fn distinct_tasks(graph: &Graph, fuse: Fuse) -> Result<Vec<TaskUse>> {
     Ok(plan_calls(graph, fuse)?.tasks)
 }
@@ -65,7 +66,7 @@ pub fn plan_calls(graph: &Graph, fuse: Fuse) -> Result<Plan> {
     plan_with(graph, fuse, &[])
 }
 
-/// Like `plan_calls`, with some operators claimed by partners. Claims that are no tasks are ignored.
+/// Like `plan_calls`, with some operators claimed by partners. Claims that do not form a valid task are ignored.
 pub fn plan_with(graph: &Graph, fuse: Fuse, claims: &[Claim]) -> Result<Plan> {
     graph.check_default()?;
     let cut = Cut::from_graph(graph);
@@ -85,13 +86,13 @@ pub fn plan_with(graph: &Graph, fuse: Fuse, claims: &[Claim]) -> Result<Plan> {
     Ok(plan)
 }
 
-/// A checked graph with precomputed lookups for the search.
+/// A checked graph with the lookups that cutting it into tasks needs.
 struct Cut<'a> {
     graph: &'a Graph,
     /// Nodes that read each value, once per read.
     readers: Vec<Vec<usize>>,
     is_output: Vec<bool>,
-    /// Whether a value is equal in all runs.
+    /// Whether a value is the same in all runs, because it depends on constants only.
     is_constant: Vec<bool>,
 }
 
@@ -108,7 +109,7 @@ impl<'a> Cut<'a> {
         Cut { graph, readers, is_output, is_constant }
     }
 
-    /// Returns the nodes of each task with the claiming partner, in an executable order.
+    /// Returns the nodes of each task, with the partner that claimed them if any, in an executable order.
     fn group_nodes<'c>(&self, fuse: Fuse, claims: &'c [Claim]) -> Vec<(Vec<usize>, Option<&'c str>)> {
         let mut is_taken: Vec<bool> = (0..self.graph.nodes.len())
             .map(|node| {
@@ -142,7 +143,7 @@ impl<'a> Cut<'a> {
         groups
     }
 
-    /// Returns whether the nodes are free and form a chain as the steps of a task do.
+    /// Returns whether no node belongs to a group yet and the nodes form a valid task, a chain of steps.
     fn is_line(&self, nodes: &[usize], is_taken: &[bool]) -> bool {
         !nodes.is_empty() && !nodes.iter().any(|&node| is_taken[node]) && self.build_task(nodes).0.check().is_ok()
     }

@@ -32,7 +32,7 @@ pub struct Value {
     pub name: String,
     /// Element type and shape.
     pub ty: TensorType,
-    /// Source of the contents of a constant.
+    /// Contents, if the tensor is a constant.
     pub data: Option<Const>,
 }
 
@@ -49,7 +49,7 @@ pub enum Const {
     Fill(f64),
     /// Small tensors (shapes, indices), as numbers.
     Small(Vec<f64>),
-    /// A slice of the file the model came in.
+    /// A slice of the file that contained the model.
     Bytes(Contents),
     /// Elements in another file, little-endian and without gaps, read on demand.
     File {
@@ -74,7 +74,8 @@ pub struct Computed {
 }
 
 impl Const {
-    /// Counts operators and contents: a measure of computation cost and nesting depth.
+    /// Counts the operators and leaf constants of a computed constant: an upper bound of its nesting depth, and a
+    /// measure of its cost.
     pub fn part_count(&self) -> usize {
         match self {
             Const::Computed(computed) => 1 + computed.inputs.iter().map(|(_, data)| data.part_count()).sum::<usize>(),
@@ -87,7 +88,7 @@ impl Const {
         Const::Computed(Box::new(Computed { op, inputs }))
     }
 
-    /// Describes the numbers from `first` on along one dimension; other extents are 1.
+    /// Describes a constant that counts up from `first` along one dimension; all other extents are 1.
     pub fn range_along(dtype: DType, extents: &[i64], axis: i64, first: i64) -> Const {
         let ty = TensorType::new(dtype, extents);
         let ones = vec![(ty.clone(), Const::Fill(1.0))];
@@ -96,7 +97,7 @@ impl Const {
         Const::from_operator(Op::Binary(Binary { function: BinaryOp::Add }), vec![(ty, places), first])
     }
 
-    /// Whether a formula computes the constant (a mask, position angles) and it is not learned.
+    /// Returns whether a formula computes the constant (a mask, position angles), so that it is not learned.
     pub fn is_formula(&self) -> bool {
         match self {
             Const::Computed(computed) => computed.inputs.iter().all(|(_, data)| match data {
@@ -139,17 +140,17 @@ pub struct Origin {
     pub scope: String,
 }
 
-/// Numbers in a model.
+/// Parameter counts of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ParameterCount {
-    /// Numbers that gradients train, the usual parameter count.
+    /// Trainable parameters, the usual parameter count.
     pub learned: u64,
-    /// Running means and variances of normalisations.
+    /// Running means and variances of batch normalisations, which are not trained.
     pub statistics: u64,
 }
 
 impl Graph {
-    /// Returns the value of an index, if any.
+    /// Returns the value with this index, if it exists.
     pub fn value(&self, id: ValueId) -> Option<&Value> {
         self.values.get(id.0 as usize)
     }

@@ -1,15 +1,15 @@
-//! Names as people type them: spelling is forgiven where names are long, and a mistake gets the nearest ones.
+//! Look-up of names that users type: ignores case and separators, and suggests the nearest names after a mistake.
 //!
-//! One place for all programs, so that every unknown name is answered alike: `did you mean …?`, or what there is.
+//! All programs use it, so that every unknown name gets the same kind of error: `did you mean …?`, or the known names.
 
 use std::collections::BTreeSet;
 
 const OFFERED: usize = 3;
-/// Longer names are truncated, since the search for the nearest would be slow.
+/// Maximum length of a compared name; longer names are truncated, because the nearest-name search would be slow.
 const LONGEST: usize = 64;
 const LISTED: usize = 256;
 
-/// Returns the index of the name or alias, ignoring case, `-`, `_` and `.`, or else a hint.
+/// Returns the index of the entry with this name or alias, ignoring case, `-`, `_` and `.`; else an error with a hint.
 pub fn find_name<'a>(
     name: &str,
     entries: impl Iterator<Item = (&'a str, &'a [&'a str])> + Clone,
@@ -30,12 +30,12 @@ pub fn name_spellings<'a>(name: &'a str, aliases: &'a [&'a str]) -> impl Iterato
     std::iter::once(name).chain(aliases.iter().copied())
 }
 
-/// Strips case and separators from a name.
+/// Reduces a name to its lower-case ASCII letters and digits, truncated to the maximum length.
 pub fn normalise_name(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).take(LONGEST).collect()
 }
 
-/// Suggests the nearest known names, or lists all of them.
+/// Suggests the nearest known names; lists all known names if none is near and the list is short.
 pub fn name_hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let mut seen = BTreeSet::new();
     let known: Vec<&str> = known.into_iter().filter(|name| seen.insert(*name)).collect();
@@ -52,7 +52,7 @@ pub fn suggest_nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>)
     did_you_mean(&nearest_names(&normalise_name(name), known.into_iter().map(|name| (name, [].as_slice()))))
 }
 
-/// Finds the device of a name in any spelling, or by words that no other device has, such as `T4`.
+/// Finds a device by its name in any spelling, or by words that only this device's name contains, such as `T4`.
 pub fn resolve_device<'a>(known: impl IntoIterator<Item = &'a str>, name: &str) -> Result<&'a str, String> {
     let known: Vec<&str> = known.into_iter().collect();
     if let Some(exact) = known.iter().find(|device| **device == name) {
@@ -80,7 +80,7 @@ pub fn name_words(name: &str) -> Vec<String> {
     words.map(str::to_lowercase).collect()
 }
 
-/// Adds the nearest expected names to a parser's message on an unknown name, which lists all of them.
+/// Appends a suggestion to a parser's error for an unknown name: the nearest of the names that the error lists.
 pub fn with_hint(message: &str) -> String {
     let asked = || {
         let after = ["unknown field `", "unknown variant `"].iter().find_map(|start| message.split_once(start))?.1;
@@ -118,7 +118,7 @@ fn quote_names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| format!("`{name}`")).collect()
 }
 
-/// Returns whether a character is neither a control character nor changes the text direction.
+/// Returns whether a character is safe to print: no control character, and no change of the text direction.
 pub fn is_printable(c: char) -> bool {
     c.is_ascii_graphic() || c.escape_debug().count() == 1
 }

@@ -1,16 +1,16 @@
-//! Counts of the multiplied pairs of operators that leave some pairs out: queries and keys of attention, outputs and taps of
-//! transposed convolution. The counts are closed formulas, because extents come from files.
+//! Counts multiplied pairs for operators that skip some pairs: queries and keys in attention, outputs and taps in
+//! transposed convolution. The counts are closed formulas and no loops, because extents come from untrusted files.
 
-/// Attention mask of one head. The query of row `i` is at place `i + places - queries`.
+/// Attention mask of one head. Query row `i` has position `i + places - queries`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttentionMask {
-    /// Rows of queries.
+    /// Number of query rows.
     pub queries: u64,
-    /// Rows of keys and values.
+    /// Number of key and value rows (positions).
     pub places: u64,
-    /// Whether a query sees no later places.
+    /// Whether each query sees no positions after its own.
     pub is_causal: bool,
-    /// Number of visible places up to the query's own; all if absent.
+    /// Number of visible positions that end at the query's own; None means no lower limit.
     pub window: Option<i64>,
 }
 
@@ -20,7 +20,7 @@ impl AttentionMask {
         AttentionMask { queries, places, is_causal: false, window: None }
     }
 
-    /// Counts the visible pairs of query and place.
+    /// Counts the pairs of a query and a key position visible to it.
     pub fn visible_pairs(&self) -> u64 {
         let (queries, places) = (i128::from(self.queries), i128::from(self.places));
         // Row `i` sees the places from `first` up to and excluding `end`; both grow by one per row, within all places.
@@ -29,14 +29,14 @@ impl AttentionMask {
         u64::try_from(ends - firsts).unwrap_or(u64::MAX)
     }
 
-    /// Counts the places that at least one query sees.
+    /// Counts the key positions that at least one query sees.
     pub fn seen_places(&self) -> u64 {
         let places = i128::from(self.places);
         let first = self.window.map_or(0, |window| self.first_of_window(window).clamp(0, places));
         u64::try_from(places - first).unwrap_or(u64::MAX)
     }
 
-    /// Negative if the window begins before all places.
+    /// Returns the first key position visible to the first query; negative if the window begins before the first key.
     fn first_of_window(&self, window: i64) -> i128 {
         i128::from(self.places) - i128::from(self.queries) + 1 - i128::from(window)
     }
@@ -50,9 +50,9 @@ fn clamped_sum(first: i128, count: i128, most: i128) -> i128 {
     above(0) - above(most)
 }
 
-/// Counts the pairs of an output element and a contributing tap, along one axis of a transposed convolution.
-/// Taps outside the input count, as taps on padding do in a convolution. With dilation and stride together
-/// the count is the average over phases of the stride.
+/// Counts the pairs of an output element and a contributing tap, along one axis of a transposed convolution. Taps
+/// outside the input count, as taps on padding do in a convolution. If both dilation and stride exceed 1, the count is
+/// the average over the phases of the stride.
 pub fn transposed_pairs(outputs: u64, kernel: u64, stride: u64, head: u64, dilation: u64) -> u64 {
     let [outputs, kernel, stride, head] = [outputs, kernel, stride.max(1), head].map(u128::from);
     let pairs = if dilation == 1 {

@@ -1,5 +1,5 @@
-//! Checks and computations on types that the shape rules of operators share. Reasons are plain words here; `infer` adds the
-//! operator and its inputs.
+//! Checks and computations on types that the shape rules of several operators use. Errors contain only the reason;
+//! `infer` adds the operator and its inputs.
 
 use crate::types::{DType, Dim, TensorType};
 use std::ops::Range;
@@ -15,7 +15,7 @@ pub fn accumulator_type(dtype: DType) -> DType {
     }
 }
 
-/// Rejects negative extents and overflowing products, also next to an extent of 0.
+/// Rejects negative extents and overflowing products, even if another extent is 0.
 pub fn check_type(ty: &TensorType) -> Rule<()> {
     let mut bytes = ty.dtype.size_bytes();
     for dim in &ty.shape {
@@ -64,7 +64,7 @@ pub(crate) fn count_from_front(axis: &mut i64, rank: usize) {
     }
 }
 
-/// Converts an axis that is checked elsewhere.
+/// Converts an axis that was already checked; negative axes become 0.
 pub(crate) fn axis_index(axis: i64) -> usize {
     usize::try_from(axis).unwrap_or(0)
 }
@@ -110,7 +110,7 @@ pub(crate) fn known_extent(dim: &Dim, what: &str) -> Rule<i64> {
     }
 }
 
-/// Rule of one vector per channel along `axis`; the output is as `x`.
+/// Checks that each input has one number per channel along `axis`; the output has the type of `x`.
 pub(crate) fn check_vectors(x: &TensorType, axis: usize, vectors: &[&TensorType]) -> Rule<TensorType> {
     let Some(channels) = x.shape.get(axis) else {
         return Err(format!("`x` has {} dimensions, the channel is dimension {axis}", x.rank()));
@@ -125,7 +125,7 @@ pub(crate) fn check_vectors(x: &TensorType, axis: usize, vectors: &[&TensorType]
     Ok(x.clone())
 }
 
-/// Rule of normalisations over the dimensions from `axis` on, whose shape each vector has.
+/// Checks a normalisation over the dimensions from `axis` on, whose shape each vector must have.
 pub(crate) fn check_normalised(x: &TensorType, axis: i64, epsilon: f64, vectors: &[&TensorType]) -> Rule<TensorType> {
     finite_positive(epsilon, "epsilon")?;
     let axis = axis_of(axis, x)?;
@@ -138,7 +138,7 @@ pub(crate) fn check_normalised(x: &TensorType, axis: i64, epsilon: f64, vectors:
     floating(x)
 }
 
-/// Rejects empty axes: nothing has no maximum.
+/// Removes reduced axes, or keeps them with extent 1. Rejects axes without elements, which have no maximum.
 pub(crate) fn remove_axes(x: &TensorType, axes: &[usize], keep: bool) -> Rule<TensorType> {
     if let Some(axis) = axes.iter().find(|axis| x.shape[**axis] == Dim::Known(0)) {
         return Err(format!("dimension {axis} of {x} has no elements to reduce"));
@@ -157,7 +157,7 @@ pub(crate) fn element_count(mut extents: impl Iterator<Item = i64>) -> Rule<i64>
         .ok_or_else(|| "the element count is more than 64 bits can count".to_owned())
 }
 
-/// Multiplies the known extents of an input; 1 if there are none.
+/// Multiplies the known extents of an input over a range of dimensions; 1 if there are none.
 pub(crate) fn known_product(inputs: &[&TensorType], input: usize, dimensions: Range<usize>) -> i64 {
     let shape = inputs.get(input).map_or(&[][..], |ty| &ty.shape);
     let dims = shape.get(dimensions.start..dimensions.end.min(shape.len())).unwrap_or_default();
@@ -167,7 +167,7 @@ pub(crate) fn known_product(inputs: &[&TensorType], input: usize, dimensions: Ra
     })
 }
 
-/// Extent of the first input along an axis; 1 if symbolic.
+/// Returns the extent of the first input along an axis; 1 if symbolic.
 pub(crate) fn extent_along(inputs: &[&TensorType], axis: i64) -> i64 {
     known_product(inputs, 0, axis_index(axis)..axis_index(axis) + 1)
 }

@@ -1,10 +1,10 @@
-//! One task for several sizes.
+//! Unifies tasks that differ only in sizes into one task with symbolic sizes.
 //!
-//! The tasks of a model at two sizes are the same line of steps over other extents. Where the extents of a dimension
-//! differ, a symbol takes their place; dimensions that have equal extents at every size get the same symbol, and what is
-//! equal everywhere stays a number. The shape rules then decide whether those symbols say it all: where they need a sum
-//! or a product of symbols, or where an attribute changed with the size, there is no such task, and the sizes stay
-//! tasks of their own.
+//! The tasks of a model at two sizes have the same steps with other extents. A dimension whose extents differ between
+//! the tasks becomes a symbol; dimensions with equal extents in every task share a symbol, and a dimension that is
+//! equal in all tasks stays a number. The shape rules then decide whether these symbols suffice. If a rule needs a sum
+//! or product of symbols, or if an attribute differs between the tasks, they cannot be unified and remain separate
+//! tasks.
 
 use crate::operators::Op;
 use crate::task::{Parameter, Step, Task};
@@ -24,7 +24,7 @@ pub struct Family {
     pub sizes: Vec<Sizes>,
 }
 
-/// Finds the task of which these tasks are sizes, or returns the reason. `names` are symbols of known
+/// Unifies tasks that differ only in sizes, or returns the reason why this fails. `names` predefines symbols for known
 /// extents, such as the batch, with one number per task.
 pub fn unify_tasks(tasks: &[&Task], names: &[(&str, Vec<i64>)]) -> Result<Family, String> {
     let Some((first, others)) = tasks.split_first() else { return Err("there are no tasks".to_owned()) };
@@ -91,7 +91,7 @@ impl Symbols<'_> {
 }
 
 impl Task {
-    /// Returns the task with numbers for its symbols.
+    /// Returns the task with its symbols replaced by numbers.
     pub fn with_sizes(&self, size_of: impl Fn(&str) -> i64) -> Task {
         let mut task = self.clone();
         let outputs = task.steps.iter_mut().map(|step| &mut step.output);

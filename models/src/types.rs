@@ -1,8 +1,8 @@
 //! Element types, dimensions and tensor types.
 //!
-//! A dimension is a number or a symbol; everything that is compiled for one size has only numbers
-//! (`TensorType::extents` says so). Element counts are computed with overflow checks, because shapes come from
-//! untrusted files.
+//! A dimension is a number or a symbol. What is compiled for one size has only numbers, for which
+//! `TensorType::extents` returns a value. Element counts are computed with overflow checks, because shapes come
+//! from untrusted files.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -64,12 +64,12 @@ impl DType {
         }
     }
 
-    /// Returns the type of a short name.
+    /// Returns the element type with this short name.
     pub fn from_name(name: &str) -> Option<DType> {
         DType::ALL.iter().copied().find(|dtype| dtype.name() == name)
     }
 
-    /// Size of one element in bytes.
+    /// Returns the size of one element in bytes.
     pub fn size_bytes(self) -> u64 {
         match self {
             DType::I8 | DType::U8 | DType::Bool => 1,
@@ -79,7 +79,7 @@ impl DType {
         }
     }
 
-    /// Returns kind and bits by DLPack's numbers, which TVM and its RPC protocol use.
+    /// Returns DLPack's type code and number of bits, which TVM and its RPC protocol use.
     pub fn dlpack_code(self) -> (u8, u8) {
         match self {
             DType::I8 => (0, 8),
@@ -111,7 +111,7 @@ impl DType {
         }
     }
 
-    /// Returns whether values have a fraction.
+    /// Returns whether the type is a floating-point type.
     pub fn is_float(self) -> bool {
         matches!(self, DType::F32 | DType::F16 | DType::BF16 | DType::F64)
     }
@@ -129,7 +129,7 @@ impl fmt::Display for DType {
 pub enum Dim {
     /// Number, at least zero.
     Known(i64),
-    /// Name of a number given later.
+    /// Symbolic dimension, whose number is supplied later, by name.
     Symbol(String),
 }
 
@@ -178,12 +178,12 @@ impl TensorType {
         self.shape.len()
     }
 
-    /// Returns None if a dimension is a symbol or negative, or the count overflows.
+    /// Returns the number of elements; None if a dimension is a symbol or negative, or on overflow.
     pub fn element_count(&self) -> Option<u64> {
         self.extents()?.iter().try_fold(1u64, |count, &extent| count.checked_mul(u64::try_from(extent).ok()?))
     }
 
-    /// Returns None if `element_count` does.
+    /// Returns the size in bytes; None if the element count or the size is unknown or overflows.
     pub fn size_bytes(&self) -> Option<u64> {
         self.element_count()?.checked_mul(self.dtype.size_bytes())
     }
@@ -199,7 +199,7 @@ impl fmt::Display for TensorType {
     }
 }
 
-/// Error in the text of a type.
+/// Error for a text that is not a tensor type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a tensor type such as `f32[1,3,224,224]`")]
 pub struct NotAType(String);
@@ -207,7 +207,7 @@ pub struct NotAType(String);
 impl std::str::FromStr for TensorType {
     type Err = NotAType;
 
-    /// Reads what `Display` writes.
+    /// Parses the output of `Display`.
     fn from_str(text: &str) -> Result<TensorType, NotAType> {
         let parts = text.strip_suffix(']').and_then(|text| text.split_once('['));
         let ty = parts.and_then(|(dtype, dims)| {

@@ -1,7 +1,7 @@
-//! Tasks like a given one, with other sizes: what a dataset needs between and around the shapes of known networks.
+//! Varies the sizes of a task, so that datasets cover shapes between and around those of known networks.
 //!
-//! Equal extents stay equal, so that images stay square and what is joined still fits; kernels, strides and extents of 1
-//! stay as they are. The operator, its epilogue and its element types stay, too.
+//! Equal extents stay equal, so that images stay square and joined tensors still fit; kernels, strides and extents of
+//! 1 are kept. The operator, its epilogue and its element types are kept, too.
 
 use crate::infer::infer_type;
 use crate::operators::{BiasAdd, Conv, ConvTranspose, Dequantize, Op, QConv, Requantize, Resize, ScaleShift, Slice};
@@ -10,11 +10,11 @@ use crate::types::TensorType;
 use rand::{Rng, RngExt};
 use std::collections::BTreeMap;
 
-/// Attempts per variation. Tasks whose operator fixes its sizes never succeed.
+/// Attempts per variation. Some tasks cannot be varied, because their operator fixes the sizes.
 const TRIES: usize = 32;
-/// Largest growth of work and bytes.
+/// Maximum ratio of the varied task's work and bytes to the original's.
 const MOST: u64 = 2;
-/// Exponent of the largest power of two whose multiples stay multiples.
+/// Exponent of the largest power of two whose multiples are preserved: a multiple of 8 stays a multiple of 8.
 const STEP: u32 = 3;
 
 /// Returns a task of the same operators with other sizes and at most twice the work, if any was found.
@@ -34,7 +34,7 @@ pub fn vary_task(task: &Task, random: &mut impl Rng) -> Option<Task> {
 
 type Sizes<'a> = dyn FnMut(i64) -> i64 + 'a;
 
-/// Samples sizes, which need not fit together.
+/// Samples new sizes for all dimensions; None if the operators do not accept them.
 fn sample_task(task: &Task, random: &mut impl Rng) -> Option<Task> {
     let mut drawn: BTreeMap<i64, i64> = BTreeMap::new();
     let mut size = |extent: i64| *drawn.entry(extent).or_insert_with(|| vary_extent(extent, random));
@@ -67,7 +67,7 @@ fn push_step(task: &mut Task, op: Op, inputs: &[Operand]) -> Option<()> {
     Some(())
 }
 
-/// Scales the extent by 0.5 to 2, often by exactly 0.5, 1 or 2.
+/// Scales the extent by a random factor from 0.5 to 2, often exactly 0.5, 1 or 2.
 fn vary_extent(extent: i64, random: &mut impl Rng) -> i64 {
     if extent <= 1 {
         return extent;

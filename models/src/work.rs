@@ -1,15 +1,15 @@
-//! How much there is to compute and to move, counted from shapes.
+//! Counts arithmetic and memory traffic from shapes.
 //!
-//! The definitions, which the columns of a dataset repeat: a contraction counts two operations per multiply-add;
+//! Definitions, also used for the columns of a dataset: a contraction counts two operations per multiply-add;
 //! everything else counts one per addition, multiplication, division, comparison, selection, maximum or transcendental
-//! function of an element. Transcendental functions are also counted apart, because they cost a target more or less than
-//! one. Moving and casting count nothing. Numbers that exist once per channel or row (the inverse deviation of a
-//! normalisation) are left out.
+//! function of an element. Transcendental functions are also counted separately, because their cost differs between
+//! targets. Moving and casting count nothing. Operations on numbers that exist once per channel or row (such as the
+//! inverse deviation of a normalisation) are not counted.
 //!
-//! Windows of convolutions and pools count every tap, also those that meet padding, as other programs count them. A
-//! transposed convolution counts the taps that reach an element of its result, not those that its pads cut off. Attention
-//! counts the pairs of a query and a place that `causal` and `window` leave: code skips whole tiles of all others. A mask
-//! that is an operand hides nothing here, because its values are not known.
+//! Windows of convolutions and pools count every tap, including those on padding, as other tools do. A transposed
+//! convolution counts the taps that contribute to an element of its result, not those removed by its pads. Attention
+//! counts the pairs of query and key position that `causal` and `window` leave visible, because code skips whole tiles
+//! of hidden ones. A mask operand hides nothing here, because its values are unknown.
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, ValueId};
@@ -30,7 +30,7 @@ pub fn operator_work(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Re
 }
 
 impl Task {
-    /// Returns the work of the task; intermediate results are not stored.
+    /// Returns the work of the task; intermediate results count no memory traffic.
     pub fn work(&self) -> Result<Work> {
         let mut sum = Work::default();
         for step in &self.steps {
@@ -61,7 +61,7 @@ impl Task {
             .ok_or_else(|| Error::Task { task: self.name(), reason: format!("there is no {what}") })
     }
 
-    /// Like `operand_type` for possibly invalid tasks, whose error messages need types.
+    /// Returns the type of a step's input, if it exists, also in tasks that were not checked.
     pub(crate) fn type_if_any(&self, operand: Operand) -> Option<&TensorType> {
         match operand {
             Operand::Parameter(index) => self.parameters.get(index).map(|parameter| &parameter.ty),
@@ -71,7 +71,7 @@ impl Task {
 }
 
 impl Graph {
-    /// Sums the work of all operators, each run on its own.
+    /// Sums the work of all operators as if each ran alone, without fusion.
     pub fn work(&self) -> Result<Work> {
         self.check_default()?;
         let ty = |id: &ValueId| &self.values[id.0 as usize].ty;
@@ -82,7 +82,7 @@ impl Graph {
     }
 }
 
-/// Independent of the placement of tensors.
+/// Returns the arithmetic work, without bytes, after checking the types.
 fn arithmetic_work(op: &Op, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
     infer_type(op, inputs)?;
     // Symbols are refused even where there is nothing to count.

@@ -1,5 +1,5 @@
-//! Records the folder of the XGBoost library in the wheel. The library is opened at run time and not linked, so a build
-//! without the wheel still works.
+//! Build script: records the folder of the XGBoost library that the Python wheel contains. The library is opened at
+//! run time and not linked, so builds without the wheel work, too.
 
 use std::path::{Path, PathBuf};
 

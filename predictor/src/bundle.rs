@@ -1,11 +1,11 @@
-//! A predictor in one file: a header of text and the trees as columns of numbers, compressed, and a hash over all of it.
+//! A predictor in one file: a text header, the trees as columns of numbers (compressed), and a hash over everything.
 //!
-//! Written by strangers as far as reading goes: every length is checked before memory is taken, every tree is checked
-//! before it is climbed, nothing in a file is run. A file of another format, or one whose features are not those of this
-//! program, is refused rather than misread.
+//! Files may come from untrusted sources: every length is checked before memory is allocated, every tree is checked
+//! before it is evaluated, and nothing in a file is executed. A file of another format, or with features other than
+//! those of this program, is rejected.
 //!
-//! A file of format 7 has two sections: the predictor with its length before it and a hash behind it, and what was
-//! learned of kernels of language models (`serving::store`). Either may be all that is needed; the predictor may be
+//! A file of format 7 has two sections: the predictor, preceded by its length and followed by a hash, and the trained
+//! models of language-model kernels (`serving::store`). Either section may suffice for a query; the predictor may be
 //! empty.
 
 use crate::error::{Error, Result};
@@ -25,15 +25,15 @@ use std::io::Read;
 use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"oppred\r\n";
-/// Bundle format without kernels.
+/// Version of the file format without a section for language-model kernels.
 const FORMAT: u32 = 6;
-/// Bundle format with a section for language-model kernels.
+/// Version of the file format with a section for language-model kernels.
 const FORMAT_WITH_KERNELS: u32 = 7;
 const DAMAGED: &str = "it is damaged: its content does not match its hash";
 const MAX_BYTES: u64 = 1 << 29;
 const MAX_HEADER_BYTES: usize = 64 << 20;
 const HASH_BYTES: usize = 32;
-/// Slow compression for smaller files: training takes minutes anyway.
+/// Compression level: slow but small, because training takes minutes anyway.
 const LEVEL: i32 = 22;
 
 #[derive(Serialize, Deserialize)]
@@ -51,11 +51,11 @@ struct Operator {
     transfer: usize,
     per_device: usize,
     corrections: BTreeMap<String, Correction>,
-    /// Classes of the choice classifiers, by device.
+    /// Classes of the classifiers that predict a library's choice, by device.
     choice_classifiers: BTreeMap<String, Vec<u32>>,
 }
 
-/// Writes a predictor atomically.
+/// Writes a predictor to a file, atomically.
 pub fn write_bundle(predictor: &Predictor, path: &Path) -> Result<()> {
     Ok(datasets::output::write_file(path, to_bytes(predictor))?)
 }
@@ -71,7 +71,7 @@ fn read_content(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads the devices a predictor was trained on, without its trees and without checking the hash.
+/// Reads the names of the devices that a predictor was trained on, without reading its trees or checking the hash.
 pub fn read_devices(path: &Path) -> Result<Vec<String>> {
     let of = |bytes: &[u8]| -> std::result::Result<Vec<String>, String> {
         let mut body = match split_sections(bytes)?.packed {
@@ -96,7 +96,7 @@ pub fn to_bytes(predictor: &Predictor) -> Vec<u8> {
     bytes
 }
 
-/// Encodes header length, header and trees.
+/// Encodes the length of the header, the header and the trees.
 fn encode_body(predictor: &Predictor) -> Vec<u8> {
     let operator = |of: &OperatorEnsemble| Operator {
         statistics: of.statistics.clone(),
@@ -151,7 +151,7 @@ pub fn from_bytes(bytes: &[u8]) -> std::result::Result<Predictor, String> {
     Ok(predictor)
 }
 
-/// Reads the learned kernels of a bundle; None without such a section.
+/// Reads the models of language-model kernels from a bundle; None if it has no such section.
 pub fn read_kernels(path: &Path) -> Result<Option<Learned>> {
     kernels_from_bytes(&read_content(path)?).map_err(|problem| Error::bundle_error(path, problem))
 }
@@ -160,7 +160,7 @@ fn kernels_from_bytes(bytes: &[u8]) -> std::result::Result<Option<Learned>, Stri
     split_sections(bytes)?.kernels.map(serving::store::from_bytes).transpose()
 }
 
-/// Returns a bundle of the predictor in `base`, if any, with learned kernels.
+/// Encodes a bundle of the predictor in `base`, if any, and models of language-model kernels.
 pub fn with_kernels(base: Option<&Path>, kernels: &Learned) -> Result<Vec<u8>> {
     let base_bytes = base.map(read_content).transpose()?.unwrap_or_default();
     let packed = match base {

@@ -1,6 +1,7 @@
-//! How features and utilisation go together: six measures, with the chance of seeing as much by accident corrected for
-//! how many were tried; all rows of an operator on a device, and where several thread counts were measured, also those up
-//! to the knee and those beyond it.
+//! Correlates features with utilisation by six measures. Significance is corrected for the number of features tested.
+//!
+//! Correlations cover all rows of an operator on a device and, where several thread counts were measured, also
+//! separately the rows up to the knee and beyond it.
 
 use learn::by_operator;
 use rand::SeedableRng;
@@ -13,15 +14,15 @@ use samples::statistics::{average_ranks, kendall, pearson};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Most rows, evenly spaced, for correlations of quadratic cost.
+/// Maximum number of rows, evenly spaced, for correlations of quadratic cost.
 const MOST: usize = 600;
-/// Bins per side for mutual information.
+/// Number of bins per variable for mutual information.
 const CELLS: usize = 8;
 
-/// Fewest rows of a group that is correlated.
+/// Minimum number of rows of a group for correlations.
 const FEWEST: usize = 8;
 
-/// Rows of an operator on a device that a correlation covers.
+/// Rows that a correlation covers, among those of an operator on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
@@ -31,7 +32,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Suffix of the group's name in reports.
+    /// Returns the suffix of the group's name in reports.
     pub fn group_suffix(self) -> &'static str {
         match self {
             Part::All => "",
@@ -41,7 +42,7 @@ impl Part {
     }
 }
 
-/// Correlation of a feature with log utilisation, for one operator on one device.
+/// Correlation of a feature with the logarithm of utilisation, for one operator on one device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Correlation {
     pub operator: String,
@@ -52,18 +53,18 @@ pub struct Correlation {
     pub pearson: f64,
     pub spearman: f64,
     pub kendall: f64,
-    /// Rank correlation with the roofline bound held fixed.
+    /// Rank correlation, controlled for the roofline bound.
     pub partial: f64,
     /// Distance correlation; 0 only for independent values.
     pub distance: f64,
-    /// In bits, from equally populated bins.
+    /// Mutual information in bits, from equally populated bins.
     pub mutual_information: f64,
     /// False-discovery rate of the rank correlation over all features (Benjamini–Hochberg).
     #[serde(rename = "chance")]
     pub q_value: f64,
 }
 
-/// Returns correlations by operator and device, the strongest first; constant features are left out.
+/// Computes the correlations by operator and device, the strongest first. Constant features are skipped.
 pub fn correlate_features(samples: &Samples) -> Vec<Correlation> {
     let all: Vec<usize> = (0..samples.rows.len()).collect();
     let mut groups: Vec<FeatureGroup> = Vec::new();
@@ -90,8 +91,8 @@ struct FeatureGroup {
     rows: Vec<usize>,
 }
 
-/// Splits rows at the knee of their shape: the smallest thread count within 5 % of the fastest. Shapes with
-/// one thread count have no knee.
+/// Splits rows at the knee of their shape: the smallest thread count whose time is within 5 % of the fastest. Shapes
+/// with a single thread count have no knee.
 fn split_at_knees(samples: &Samples, rows: &[usize]) -> (Vec<usize>, Vec<usize>) {
     const NEAR: f64 = 1.05;
     let column = FEATURES.iter().position(|feature| feature.name == "threads").expect("threads are a feature");
@@ -170,7 +171,7 @@ fn p_value(spearman: f64, rows: usize) -> f64 {
     (series * (-x * x).exp()).clamp(0.0, 1.0)
 }
 
-/// Turns p-values into q-values (Benjamini–Hochberg).
+/// Converts p-values to q-values (Benjamini–Hochberg).
 fn adjust_p_values(found: &mut [Correlation]) {
     let mut order: Vec<usize> = (0..found.len()).collect();
     order.sort_by(|one, two| found[*two].q_value.total_cmp(&found[*one].q_value));
@@ -194,7 +195,7 @@ fn centred_distances(values: &[f64]) -> Vec<f64> {
     distances
 }
 
-/// Székely's distance correlation of two centred distance matrices.
+/// Returns Székely's distance correlation, from two centred distance matrices.
 fn distance_correlation(one: &[f64], two: &[f64]) -> f64 {
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     (dot(one, two).max(0.0) / (dot(one, one) * dot(two, two)).sqrt()).sqrt()

@@ -1,4 +1,4 @@
-//! Devices by the names that people have for them, and what predictors know of them.
+//! Finds devices by common spellings of their names, and lists what predictors know of each device.
 
 use crate::error::{Error, Result};
 use learn::predictor::Predictor;
@@ -9,9 +9,9 @@ use serde::Serialize;
 pub struct KnownDevice {
     pub device: String,
     pub aliases: Vec<String>,
-    /// Number of learned operators; 0 if only the data sheet is known.
+    /// Number of operators with training data; 0 if only the data sheet is known.
     pub learned_operators: usize,
-    /// Multiprocessors of a GPU, cores of a CPU.
+    /// Number of multiprocessors of a GPU, or cores of a CPU.
     pub units: f64,
     /// Peak of all units, in GFLOP/s.
     pub gflops: f64,
@@ -20,7 +20,8 @@ pub struct KnownDevice {
     pub cache_bytes: f64,
 }
 
-/// Returns the device with a name, in any spelling, or with words that only its name has, such as `T4`.
+/// Returns the device with this name in any spelling, or whose name alone contains these words, such as
+/// `T4`.
 pub fn resolve_device<'a>(known: impl IntoIterator<Item = &'a str>, name: &str) -> Result<&'a str> {
     names::resolve_device(known, name).map_err(Error::Query)
 }

@@ -1,4 +1,4 @@
-//! What can go wrong between a file and an answer, said so that a person can act.
+//! Errors of reading files and of answering queries, with texts that state how to resolve them.
 
 use std::path::{Path, PathBuf};
 
@@ -9,12 +9,12 @@ pub enum Error {
     Samples(#[from] samples::Error),
     #[error(transparent)]
     Learn(#[from] learn::Error),
-    /// A bundle is damaged, foreign or too new.
+    /// A bundle is damaged, not a bundle, or of a newer format.
     #[error("cannot use the predictor `{}`: {problem}", path.display())]
     Bundle { path: PathBuf, problem: String },
     #[error("{0}")]
     Data(String),
-    /// The query is outside the supported range.
+    /// The query is not supported, or is outside the supported range.
     #[error("{0}")]
     Query(String),
     /// A probe measurement failed.
@@ -56,7 +56,7 @@ impl Error {
         Error::Bundle { path: path.to_owned(), problem: problem.into() }
     }
 
-    /// Reports whether the installation, not the input, is at fault.
+    /// Returns whether the installation, not the input, causes the error.
     pub fn is_of_environment(&self) -> bool {
         matches!(self, Error::Learn(learn::Error::XgBoost(_)) | Error::Probe(_))
     }

@@ -1,8 +1,11 @@
-//! Trees to and from XGBoost's own JSON files, so that they can be looked at, grown further or replaced elsewhere.
+//! Exports and imports trees as XGBoost's own JSON files, so that they can be inspected, trained further or replaced
+//! elsewhere.
 //!
-//! A file per set of trees, in a folder: `conv2d.known.0.json` holds the first set for devices that were learned from,
-//! `conv2d.transfer.1.json` the second for others, `conv2d.alone.0.json` that of the first known device alone. What the trees answer is the logarithm of time over bound. Files come
-//! from outside: their size is bounded, their features must be the predictor's, their trees are checked as any others.
+//! A folder has one file per set of trees: `conv2d.known.0.json` contains the first set for devices with training
+//! data, `conv2d.transfer.1.json` the second set for other devices, and `conv2d.alone.0.json` the set of the first
+//! known device alone. Trees predict the logarithm of the ratio of time to roofline bound. Files may come from
+//! untrusted sources: their size is limited, their features must be those of the predictor, and their trees are
+//! checked.
 
 use crate::error::{Error, Result};
 use learn::operator::OperatorEnsemble;
@@ -12,15 +15,15 @@ use serde::Deserialize;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Size limit of a file.
+/// Size limit of a file, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
-/// Limit of tree sets of one kind for one operator.
+/// Maximum number of tree sets of one kind for one operator.
 const MAX_SETS: usize = 256;
 
-/// Feature appended to those of the samples.
+/// Name of the feature that is appended to the features of samples.
 pub const LAST_FEATURE: &str = "bound_of_overhead";
 
-/// Writes all trees of a predictor into a folder, created if missing.
+/// Writes all trees of a predictor into a folder, which is created if missing. Returns the paths of the files.
 pub fn export_trees(predictor: &Predictor, folder: &Path) -> Result<Vec<PathBuf>> {
     std::fs::create_dir_all(folder).map_err(|error| Error::io_error("make", folder, error))?;
     let names = feature_names(predictor);
@@ -37,8 +40,8 @@ pub fn export_trees(predictor: &Predictor, folder: &Path) -> Result<Vec<PathBuf>
     Ok(written)
 }
 
-/// Replaces the trees of operators that have files, and returns these operators. They lose their intervals,
-/// because the errors of the new trees are unknown.
+/// Replaces the trees of those operators that have files in the folder, and returns their names. Their prediction
+/// intervals are removed, because the errors of the new trees are unknown.
 pub fn import_trees(predictor: &mut Predictor, folder: &Path) -> Result<Vec<String>> {
     let names = feature_names(predictor);
     let mut replaced = Vec::new();

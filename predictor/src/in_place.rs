@@ -1,4 +1,4 @@
-//! Networks whose operators were timed in their places, and what is learned of the difference.
+//! Networks whose operators were timed in the network, and the model of the difference to separate measurements.
 
 use crate::error::Result;
 use learn::in_place::InPlace;
@@ -8,11 +8,11 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Records of operators in networks.
+/// Networks with their operators' records in the network, and the models learned from them.
 #[derive(Clone, Debug, Serialize)]
 pub struct PlacedNetworks {
     pub networks: Vec<PlacedNetwork>,
-    /// In-network model by device; None if data is insufficient.
+    /// Model of in-network times, by device; None if there are too few measurements.
     pub learned: BTreeMap<String, Option<InPlace>>,
     pub left_out: BTreeMap<String, u64>,
 }

@@ -1,4 +1,4 @@
-//! Kernels of language models: learning from tables through a mapping, and answers with power and energy.
+//! Kernels of language models: training from tables through a mapping, and predictions of time, power and energy.
 
 use crate::bundle;
 use crate::error::{Error, Result};
@@ -7,7 +7,7 @@ use serving::learned::{Answer, Watts};
 use serving::{GpuFacts, Kernel, Learned, Mapping, Measurements};
 use std::path::Path;
 
-/// Dynamic power grows with about the third power of the clock, because the voltage follows it.
+/// Exponent of dynamic power as a function of the clock: about 3, because the voltage rises with the clock.
 const POWER_PER_CLOCK: f64 = 3.0;
 /// Share of the power limit that an idle GPU draws.
 const IDLE_SHARE: f64 = 0.15;
@@ -18,20 +18,20 @@ const MAX_MAPPING_BYTES: u64 = 4 << 20;
 pub struct KernelAnswer {
     pub kernel: String,
     pub device: String,
-    /// Time with intervals, distance and held-out errors.
+    /// Predicted time with intervals, distance from the training data and held-out errors.
     #[serde(flatten)]
     pub answer: Answer,
-    /// Power under load, if learned.
+    /// Power under load; None without a power model.
     pub power: Option<Watts>,
     pub joules: Option<f64>,
-    /// Slow-down by the power limit; 1 if the limit does not bind.
+    /// Factor by which the power limit increases the time; 1 if the limit is not reached.
     pub slow_down: f64,
     pub flops: f64,
-    /// Compulsory bytes, each value moved once.
+    /// Compulsory traffic in bytes, with each value moved once.
     pub bytes: f64,
 }
 
-/// Reads a mapping of kernel tables; None if the file is a mapping of another kind.
+/// Reads a mapping of kernel tables; None if the file is another kind of mapping.
 pub fn read_mapping(path: &Path) -> Result<Option<Mapping>> {
     let text = samples::text::read_bounded(path, MAX_MAPPING_BYTES)?;
     if !Mapping::is_mapping(&text) {
@@ -47,12 +47,12 @@ pub fn read_tables(folders: &[std::path::PathBuf], mapping: &Mapping) -> Result<
     }
 }
 
-/// Reads the learned kernels of a file; without them predictions are bounds.
+/// Reads the models of language-model kernels from a file. If it has none, predictions are roofline bounds.
 pub fn read_learned(path: &Path) -> Result<Learned> {
     Ok(bundle::read_kernels(path)?.unwrap_or_default())
 }
 
-/// Finds a data sheet by any spelling of the device's name.
+/// Finds the data sheet of a device, whose name may have any spelling.
 pub fn find_device(name: &str) -> Result<&'static GpuFacts> {
     Ok(serving::device::find_device(name)?)
 }

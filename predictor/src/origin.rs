@@ -1,4 +1,4 @@
-//! Whether what a predictor learned from is what these programs make now: the same code, by the same TVM.
+//! Checks whether a predictor was trained on code that the current programs still generate, with the same TVM version.
 
 use job::revision::Revisions;
 use learn::predictor::About;
@@ -6,7 +6,7 @@ use samples::provenance::Provenance;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Requirements that `scripts/setup` installs.
+/// Python requirements that `scripts/setup` installs.
 const REQUIREMENTS: &str = include_str!("../../requirements.txt");
 
 pub fn tvm_version() -> &'static str {
@@ -17,15 +17,15 @@ pub fn tvm_version() -> &'static str {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Origin {
     pub program_version: String,
-    /// Common provenance of the records; None if not recorded.
+    /// Provenance that all records have in common; None if not recorded.
     pub provenance: Option<Provenance>,
-    /// Number of records, by operator, whose generated code differs from the current one.
+    /// Number of records whose generated code differs from that of the current programs, by operator.
     pub other_code: BTreeMap<String, usize>,
     /// Number of records with generated code.
     pub compiled: usize,
-    /// TVM versions of the records that differ from the current one.
+    /// TVM versions of records that differ from the current version.
     pub other_tvm: Vec<String>,
-    /// Whether the training data are records, not foreign tables, which have no provenance.
+    /// Whether the training data are records of this project, rather than foreign tables, which have no provenance.
     #[serde(skip)]
     is_of_records: bool,
 }
@@ -56,7 +56,7 @@ impl Origin {
         }
     }
 
-    /// Describes differences between training and current programs; None if there are none.
+    /// Describes differences between the training data and the current programs; None if there are none.
     pub fn mismatch_note(&self) -> Option<String> {
         if !self.is_of_records {
             return None;

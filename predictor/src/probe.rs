@@ -1,7 +1,7 @@
-//! Measures one operator at one thread count, or several at several, by the program `opcollect` in a process of its own.
+//! Measures operators with the program `opcollect` in a child process.
 //!
-//! The record that it writes into a folder of this process is read back like any other. The child has a deadline, and
-//! what it says is only looked at when it fails.
+//! The child writes records to a temporary folder, from which they are read. It has a deadline. Its output is only
+//! used to explain a failure.
 
 use crate::error::{Error, Result};
 use datasets::{Choose, Outcome, Record, Source, Store};
@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     pub time_ns: f64,
-    /// Standard deviation over mean, if known.
+    /// Coefficient of variation: standard deviation over mean, if known.
     pub cv: Option<f64>,
-    /// Half-width of the median's 95 % interval over the median, if known.
+    /// Half-width of the median's 95 % confidence interval, relative to the median, if known.
     pub uncertainty: Option<f64>,
-    /// Device name used by predictors.
+    /// Device name as predictors use it.
     pub device: String,
 }
 
@@ -30,11 +30,11 @@ pub struct Timed {
     pub operator: String,
     pub threads: u32,
     pub time_ns: f64,
-    /// Half-width of the median's 95 % interval over the median, if known.
+    /// Half-width of the median's 95 % confidence interval, relative to the median, if known.
     pub uncertainty: Option<f64>,
 }
 
-/// Measures an operator, in short form, at its default schedule.
+/// Measures an operator, given in short form such as `dense:m=1,n=1000,k=1024`, at its default schedule.
 pub fn measure_operator(program: &Path, operator: &str, threads: u32, deadline: Duration) -> Result<Measured> {
     let (records, said) = collect_records(program, &[operator], &[threads], deadline)?;
     let record = records
@@ -50,12 +50,12 @@ pub fn measure_operator(program: &Path, operator: &str, threads: u32, deadline: 
     })
 }
 
-/// Interleaved measurement of concurrent and sequential execution.
+/// Result of an interleaved measurement of concurrent and sequential execution.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Raced {
-    /// Concurrent execution.
+    /// Median time of concurrent execution.
     pub together_ns: f64,
-    /// Sequential execution.
+    /// Median time of sequential execution.
     pub in_turns_ns: f64,
     pub ratio: Ratio,
     pub rounds: u32,
@@ -64,11 +64,11 @@ pub struct Raced {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Ratio {
     pub median: f64,
-    /// 95 % interval; None for fewer than six rounds.
+    /// 95 % confidence interval of the ratio; None for fewer than six rounds.
     pub interval: Option<(f64, f64)>,
 }
 
-/// Runs both choices interleaved with `opcollect race`.
+/// Measures the concurrent and the sequential choice in interleaved rounds, with `opcollect race`.
 pub fn race_choices(program: &Path, choice: &Value, rounds: u32, deadline: Duration) -> Result<Raced> {
     let folder = tempfile::tempdir().map_err(|error| Error::io_error("make", &std::env::temp_dir(), error))?;
     let (file, answer) = (folder.path().join("choice.json"), folder.path().join("answer.json"));
@@ -86,7 +86,7 @@ pub fn race_choices(program: &Path, choice: &Value, rounds: u32, deadline: Durat
         .map_err(|error| failed(format!("its output is invalid JSON: {error}")))
 }
 
-/// Measures operators at their default schedules for each thread count; returns those with a time.
+/// Measures operators at their default schedules, on each number of threads; leaves out failed measurements.
 pub fn measure_all(program: &Path, operators: &[&str], threads: &[u32], deadline: Duration) -> Result<Vec<Timed>> {
     let (records, _) = collect_records(program, operators, threads, deadline)?;
     let timed = |record: &Record| {
@@ -131,7 +131,7 @@ fn collect_records(
 
 /// Waits for a child and returns its output; kills it after the deadline.
 fn wait_for_output(mut child: Child, deadline: Duration) -> std::result::Result<String, String> {
-    /// Limit of a child's output.
+    /// Limit on a child's output that is kept.
     const MOST_BYTES: u64 = 64 << 10;
     let end = Instant::now() + deadline;
     let mut pipe = child.stderr.take().expect("standard error is piped");

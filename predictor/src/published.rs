@@ -1,7 +1,7 @@
-//! The predictors that come with the programs, and what is known of this machine beside them.
+//! Finds the predictors that are shipped with the programs, and the calibration of this machine.
 //!
-//! They lie in `datasets/published` of a checkout, or where the wheel puts them, `published` beside the folder of programs; so the
-//! first question needs no file of one's own. A calibration of this machine is kept in the user's cache.
+//! The predictors are in `datasets/published` of a checkout. A wheel installs them in the folder `published` next to
+//! the folder of programs. The calibration of this machine is kept in the user's cache.
 
 use crate::bundle;
 use crate::devices::resolve_device;
@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 pub const CPU: &str = "cpu.opp";
 pub const GPU: &str = "gpu.opp";
 
-/// Published predictors in the checkout that this program was built from.
+/// Folder of published predictors in the checkout that this program was built from.
 const BUILT_FROM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../datasets/published");
 
-/// Paths of both predictors, relative to the program; the GPU one may be missing.
+/// Returns the paths of the CPU and the GPU predictor, searched relative to the program. The GPU file may not exist.
 fn predictor_paths(program: &Path) -> Result<[PathBuf; 2]> {
     let installed = program.ancestors().nth(2).map(|folder| folder.join("published"));
     let checkouts = program.ancestors().skip(1).map(|folder| folder.join("datasets/published"));
@@ -39,7 +39,8 @@ pub fn list_predictors(program: &Path) -> Result<Vec<PathBuf>> {
     Ok(predictor_paths(program)?.into_iter().filter(|file| file.is_file()).collect())
 }
 
-/// Path of the GPU predictor if it knows the device or a mapping describes the query; otherwise the CPU one.
+/// Returns the path of the GPU predictor if it knows the device, or if a mapping describes the query; otherwise of the
+/// CPU predictor.
 pub fn find_predictor(program: &Path, device: Option<&str>, is_described: bool) -> Result<PathBuf> {
     let [cpu, gpu] = predictor_paths(program)?;
     let Some(device) = device.filter(|_| gpu.is_file()) else {
@@ -56,18 +57,18 @@ pub fn find_predictor(program: &Path, device: Option<&str>, is_described: bool) 
     }
 }
 
-/// Path of a host class's calibration, below the user's cache.
+/// Returns the path of a host class's calibration in the user's cache.
 pub fn calibration_file(cache: &Path, host_class: &str) -> PathBuf {
     cache.join("opcollect/calibrations").join(format!("{host_class}.json"))
 }
 
-/// User's cache by environment variables; None if they name neither cache nor home.
+/// Returns the user's cache folder from environment variables; None if they state neither cache nor home.
 pub fn cache_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let set = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))
 }
 
-/// Applies this machine's calibration, if `adapt` stored one for this predictor.
+/// Applies the calibration of this machine, if `adapt` stored one for exactly this predictor.
 pub fn apply_calibration(predictor: &mut Predictor, cache: Option<&Path>, host_class: &str, cpus: usize) -> Result<()> {
     let kept = cache.map(|cache| calibration_file(cache, host_class));
     let Some(path) = kept.filter(|path| path.is_file()) else { return Ok(()) };

@@ -1,6 +1,7 @@
-//! Schedules to choose from, as `opcollect space --sample N --json` prints them or the plan of `opcollect build` lists them.
+//! Lists of schedules to choose from: the output of `opcollect space --sample N --json`, or the plan of
+//! `opcollect build`.
 //!
-//! Schedules stay texts until each is read: a tree of JSON takes many times its text.
+//! A schedule stays JSON text until it is read, because a parsed JSON tree takes many times the memory of its text.
 
 use models::Task;
 use samples::records::{add_figures, of_knobs, of_schedule};
@@ -10,9 +11,9 @@ use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::io::Read;
 
-/// Size limit of a list, as for plans of `opcollect`.
+/// Size limit of a list; the same as for plans in `opcollect`.
 const MAX_BYTES: u64 = 256 << 20;
-/// Size limit of one task, one schedule or its code figures.
+/// Size limit of one task, one schedule or the code features of one schedule.
 const MAX_ENTRY_BYTES: usize = 1 << 20;
 
 pub fn read_text(source: impl Read) -> std::io::Result<String> {
@@ -29,7 +30,7 @@ pub fn read_text(source: impl Read) -> std::io::Result<String> {
 
 pub enum ScheduleList<'a> {
     Spaces(Vec<Space<'a>>),
-    /// Knobs and code figures of a plan.
+    /// A plan: tasks, and builds with their knobs and code features.
     Plan {
         tasks: Vec<String>,
         builds: Vec<Build<'a>>,
@@ -69,10 +70,10 @@ pub struct Build<'a> {
     features: Option<&'a RawValue>,
 }
 
-/// A printable schedule and its features.
+/// A schedule as JSON to print, and its features for the predictor.
 pub type NamedSchedule = (Value, BTreeMap<String, f64>);
 
-/// One schedule of an operator.
+/// One schedule of an operator, still as JSON text.
 pub struct ListedSchedule<'a>(ListSource<'a>);
 
 enum ListSource<'a> {
@@ -100,7 +101,7 @@ fn check_length(text: &str) -> Result<(), String> {
 }
 
 impl<'a> ScheduleList<'a> {
-    /// Parses a plan (one document), or the last line of printed output as a list of spaces.
+    /// Parses a plan, which is one JSON document, or a list of schedule spaces, which is the last line of the output.
     pub fn parse_list(text: &'a str) -> Result<ScheduleList<'a>, String> {
         let is_neither =
             "it is neither output of `opcollect space --sample N --json` nor the plan of `opcollect build`";
@@ -138,7 +139,7 @@ impl<'a> ScheduleList<'a> {
 }
 
 impl ListedSchedule<'_> {
-    /// Reads the schedule; None if the text is no schedule.
+    /// Parses the schedule; None if the text is not a schedule.
     pub fn read_schedule(&self) -> Result<Option<NamedSchedule>, String> {
         match self.0 {
             ListSource::Knobs(text) => {

@@ -1,8 +1,8 @@
-//! The factors between this machine and the one that a predictor learned from, by a few operators measured in several rounds.
+//! Calibrates a predictor for this machine, by measuring a few operators (*sentinels*) in several rounds.
 //!
-//! Each round measures all of these operators, the *sentinels*, in a process of its own. The ratio of a sentinel's median over
-//! the rounds to its prediction gives a factor for each kind of operator, else for each kind of bound (arithmetic, memory,
-//! overhead), shrunk towards the common factor. Predicting each sentinel from the others gives the error; where it exceeds the
+//! Each round measures all sentinels in one process. The ratio of a sentinel's median over the rounds to its
+//! prediction gives a factor for each kind of operator, else for each bottleneck (arithmetic, memory, overhead),
+//! shrunk towards the common factor. Predicting each sentinel from the others gives the error. If it exceeds the
 //! predictor's intervals, all intervals are widened.
 
 use crate::error::{Error, Result};
@@ -17,7 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Operators measured on one and two threads: convolutions of high and low intensity, weight streaming, pooling.
+/// Sentinel operators, measured on one and two threads: convolutions of high and low intensity, weight streaming,
+/// pooling.
 pub const SENTINELS: [&str; 7] = [
     "conv2d:ci=64,hw=56,co=64,k=3,p=1",
     "conv2d:ci=256,hw=14,co=512,k=1",
@@ -27,20 +28,20 @@ pub const SENTINELS: [&str; 7] = [
     "depthwise_conv2d:c=384,hw=14,k=3,p=1",
     "max_pool2d:c=64,hw=112,k=3,s=2,p=1",
 ];
-/// Weight of the common factor, in measurements.
+/// Weight of the common factor when other factors are shrunk towards it, in number of measurements.
 const TOWARDS_COMMON: f64 = 1.0;
-/// Fewest sentinels with a known time.
+/// Minimum number of sentinels with a usable time.
 const FEWEST: usize = 4;
-/// Largest relative uncertainty of a usable median.
+/// Largest relative half-width of the interval of a usable median.
 const UNCERTAINTY_MOST: f64 = 0.1;
-/// Regular and maximum number of rounds; extra ones run while the factors disagree.
+/// Regular number of rounds. Extra rounds, up to `MOST_ROUNDS`, run while the factors of the rounds disagree.
 const ROUNDS: usize = 3;
 const MOST_ROUNDS: usize = 7;
-/// Largest relative spread between factors of agreeing rounds.
+/// Largest relative spread between the factors of rounds that agree.
 const AGREEMENT: f64 = 0.03;
-/// Outlier limit, in standard deviations estimated from the median absolute deviation.
+/// Limit for outliers, as a multiple of the median absolute deviation: three standard deviations.
 const OUTLIER: f64 = 3.0 * 1.4826;
-/// Lower limit of that standard deviation, as a share of the median.
+/// Lower limit of the deviation used to reject outliers, as a share of the median.
 const LEAST_DEVIATION: f64 = 0.01;
 /// Size limit of a calibration file.
 const MOST_BYTES: u64 = 1 << 20;
@@ -49,32 +50,32 @@ const MOST_BYTES: u64 = 1 << 20;
 #[serde(deny_unknown_fields)]
 pub struct Sentinel {
     pub operator: String,
-    /// Operator kind in the predictor; empty in older files.
+    /// Operator kind, as named in the predictor; empty in older files.
     #[serde(default)]
     pub kind: String,
     pub threads: u32,
-    /// Predicted bottleneck.
+    /// Predicted bottleneck, such as memory.
     pub bound: String,
-    /// Median over rounds on this machine.
+    /// Median time over the rounds on this machine.
     pub measured_ns: f64,
-    /// Medians of the usable rounds, in order; empty in older files.
+    /// Median time of each round, in order; None for a round that is not usable. Empty in older files.
     #[serde(default)]
     pub rounds_ns: Vec<Option<f64>>,
-    /// Half-width of the median's 95 % interval over the median, if known; at least half the range of rounds.
+    /// Relative half-width of the median's 95 % confidence interval, if known; at least half the range of the rounds.
     pub uncertainty: Option<f64>,
-    /// Prediction for the training machine.
+    /// Predicted time on the machine of the training data.
     pub predicted_ns: f64,
-    /// Half-width of its 90 % interval, in log space.
+    /// Half-width of the prediction's 90 % interval, as a logarithm.
     pub half_width: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
-    /// Version of the measuring program.
+    /// Version of the program that measured the sentinels.
     pub program_version: String,
     pub host_class: String,
-    /// Device of the training data.
+    /// Device that the training data were measured on.
     pub learned_on: String,
     /// Hash of the training data.
     pub data_hash: String,
@@ -82,7 +83,7 @@ pub struct Calibration {
 }
 
 impl Sentinel {
-    /// Reports whether the time has a usable uncertainty.
+    /// Returns whether the uncertainty of the measured time is known and small enough.
     pub fn is_known(&self) -> bool {
         self.uncertainty.is_some_and(|share| share <= UNCERTAINTY_MOST)
     }
@@ -93,7 +94,7 @@ impl Sentinel {
 }
 
 impl Calibration {
-    /// Measures the sentinels with `opcollect` in rounds, within a deadline.
+    /// Measures the sentinels in rounds, with `opcollect` and within a deadline.
     pub fn measure_sentinels(
         program: &Path,
         predictor: &Predictor,
@@ -139,7 +140,7 @@ impl Calibration {
         Ok(known)
     }
 
-    /// Relative spread of the common factors of the rounds; None for a single round.
+    /// Returns the relative spread between the common factors of the rounds; None for fewer than two rounds.
     pub fn repeats_within(&self) -> Option<f64> {
         let rounds = self.usable_sentinels().map(|one| one.rounds_ns.len()).max()?;
         let deviations = |round: usize| {
@@ -153,13 +154,14 @@ impl Calibration {
         (factors.len() > 1).then(|| (most - least).exp() - 1.0)
     }
 
-    /// Reports whether rounds agree clearly better than in another calibration of the same predictor.
+    /// Returns whether another calibration of the same predictor has disagreeing rounds, and this one's rounds agree
+    /// better.
     pub fn is_better_than(&self, other: &Calibration) -> bool {
         let range = |one: &Calibration| one.repeats_within().unwrap_or(f64::INFINITY);
         self.data_hash == other.data_hash && range(self) < range(other) && range(other) > AGREEMENT
     }
 
-    /// Reads a calibration written for exactly this predictor.
+    /// Reads a calibration; fails if it was made for another predictor.
     pub fn read_for(path: &Path, predictor: &Predictor) -> Result<Calibration> {
         let known = Calibration::read_file(path)?;
         if known.data_hash != predictor.about.data_hash {
@@ -192,7 +194,7 @@ impl Calibration {
         self.sentinels.iter().filter(|one| one.is_known())
     }
 
-    /// Common factor of this machine, with its interval.
+    /// Returns the common factor of this machine, with its interval.
     pub fn overall_distance(&self) -> Distance {
         let factor = mean_of(self.usable_sentinels().map(Sentinel::log_ratio));
         let width = self.log_half_width();
@@ -217,7 +219,8 @@ impl Calibration {
         }
     }
 
-    /// Log factor of the sentinels that share a word, shrunk towards the common one, without one operator.
+    /// Returns the log factor of the sentinels with the given kind or bottleneck, shrunk towards the common factor.
+    /// `without` names an operator that is left out.
     fn log_factor(&self, word: &str, of: fn(&Sentinel) -> &str, without: Option<&str>) -> f64 {
         let others = || self.usable_sentinels().filter(|one| Some(one.operator.as_str()) != without);
         let common = mean_of(others().map(Sentinel::log_ratio));
@@ -225,7 +228,7 @@ impl Calibration {
         (alike.iter().sum::<f64>() + TOWARDS_COMMON * common) / (alike.len() as f64 + TOWARDS_COMMON)
     }
 
-    /// Log factor of a sentinel, predicted from the other operators.
+    /// Returns the log factor of a sentinel as predicted from the other operators.
     fn log_ratio_of_others(&self, one: &Sentinel) -> f64 {
         let without = Some(one.operator.as_str());
         let is_known = self.usable_sentinels().any(|other| other.operator != one.operator && other.kind == one.kind);
@@ -235,7 +238,7 @@ impl Calibration {
         }
     }
 
-    /// Half-width of a 90 % interval in log space, from the leave-one-out errors of the sentinels.
+    /// Returns the half-width of a 90 % interval in log space, from the leave-one-out errors of the sentinels.
     fn log_half_width(&self) -> f64 {
         /// Student's t, two-sided 90 %, by degrees of freedom.
         const STUDENT: [f64; 10] = [6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83, 1.81];
@@ -245,14 +248,15 @@ impl Calibration {
         STUDENT[(operators.len().max(2) - 1).min(STUDENT.len()) - 1] * square.sqrt()
     }
 
-    /// Variance to add to the squares of half-widths.
+    /// Returns the variance to add to squared half-widths of predictions, so that their intervals match the observed
+    /// errors.
     fn extra_variance(&self) -> f64 {
         let own = mean_of(self.usable_sentinels().map(|one| one.half_width * one.half_width));
         (self.log_half_width().powi(2) - own).max(0.0)
     }
 }
 
-/// Returns the only device of the training data; several would be ambiguous.
+/// Returns the device of the training data; fails if there are several.
 pub fn learned_on(predictor: &Predictor) -> Result<String> {
     queries::find_device(predictor, &Setting::default()).map(str::to_owned)
 }
@@ -300,7 +304,8 @@ fn build_sentinel(
     }))
 }
 
-/// Median over rounds, its uncertainty, and the usable rounds: those with a known median that is no outlier.
+/// Returns the median over the rounds, its uncertainty, and the usable rounds: those with a known uncertainty that are
+/// no outliers.
 fn robust_time(times: &[Option<&Timed>]) -> (f64, Option<f64>, Vec<Option<f64>>) {
     let is_known = |one: &&Timed| one.uncertainty.is_some_and(|share| share <= UNCERTAINTY_MOST);
     let known: Vec<Option<&Timed>> = times.iter().map(|one| one.filter(is_known)).collect();

@@ -1,5 +1,4 @@
-//! Runs work of the engine in a separate thread, while the caller's thread delivers progress and
-//! handles Ctrl-C.
+//! Runs work of the engine in a separate thread. Meanwhile, the caller's thread delivers progress and handles Ctrl-C.
 
 use crate::failure_error;
 use engine::campaign::CampaignEvent;

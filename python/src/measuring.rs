@@ -1,5 +1,5 @@
-//! Collections, runs of whole models and profiles. Results are the engine's reports as JSON, and
-//! the texts that the commands print.
+//! Collections, measurements of whole models, and profiles. Results are the engine's reports as JSON, and the texts
+//! that the commands print.
 
 use crate::engine_thread::{self, Callbacks};
 use crate::settings::{self, Configuration};

@@ -1,7 +1,7 @@
-//! Notes on standard error during long silent work.
+//! Prints progress notes on standard error during long silent work.
 //!
-//! A thread polls a few times a second. On a terminal it rewrites one line; elsewhere it writes a line after two seconds of
-//! silence and then one every half minute.
+//! A thread polls a few times a second. On a terminal it rewrites one line. Otherwise it writes a line after two
+//! seconds of silence, and then one every half minute.
 
 use crate::{ColorChoice, Paper};
 use std::io::{self, IsTerminal, Write};
@@ -9,18 +9,18 @@ use std::sync::{Mutex, MutexGuard, Once};
 use std::time::{Duration, Instant};
 
 const SILENCE: Duration = Duration::from_secs(2);
-/// Without a terminal on standard error.
+/// Interval between notes if standard error is not a terminal.
 const INTERVAL: Duration = Duration::from_secs(30);
 const TICK: Duration = Duration::from_millis(200);
 
 struct Activity {
     what: String,
     began: Instant,
-    /// Time of the last output.
+    /// Time of the last output to standard error.
     written: Instant,
-    /// Whether a line about this work was written.
+    /// Whether a line about the current work was written.
     is_told: bool,
-    /// Whether a terminal line will be replaced.
+    /// Whether the terminal shows a line that will be rewritten.
     has_line: bool,
     /// Whether other output shows the progress.
     is_paused: bool,
@@ -34,7 +34,7 @@ fn lock_activity() -> MutexGuard<'static, Option<Activity>> {
     ACTIVITY.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Sets the activity to report.
+/// Sets the activity that notes report.
 pub fn begin_activity(what: impl Into<String>) {
     clear_line();
     let now = Instant::now();
@@ -47,7 +47,7 @@ pub fn begin_activity(what: impl Into<String>) {
     });
 }
 
-/// Pauses reports while other output, such as a bar, shows the progress.
+/// Pauses notes while other output, such as a progress bar, shows the progress.
 pub fn set_paused(is_paused: bool) {
     clear_line();
     if let Some(activity) = lock_activity().as_mut() {
@@ -55,13 +55,13 @@ pub fn set_paused(is_paused: bool) {
     }
 }
 
-/// Stops reports: the work is done, or waits for others.
+/// Stops notes, because the work is done or waits for others.
 pub fn end_activity() {
     clear_line();
     *lock_activity() = None;
 }
 
-/// Clears the line for other output, which restarts the silence.
+/// Clears the terminal line before other output, and restarts the waiting time.
 pub fn clear_line() {
     if let Some(activity) = lock_activity().as_mut() {
         activity.written = Instant::now();

@@ -1,6 +1,6 @@
-//! Next steps for errors whose origin cannot name one: those of the system, of readers, and of the command line.
+//! Hints for errors whose origin cannot give one: errors of the system, of readers, and of the command line.
 
-/// Words of an error, all required, and the hint.
+/// Substrings that an error must all contain, and the hint for it.
 type Advice = (&'static [&'static str], &'static str);
 
 const FILES: [Advice; 12] = [
@@ -28,7 +28,7 @@ const USAGE: [Advice; 5] = [
 
 const NEGATIVE: &str = "numbers below zero are not accepted here; give a whole number";
 
-/// Returns the next step for an error without one.
+/// Returns a hint for an error that has none.
 pub fn of_error(text: &str) -> Option<String> {
     if ["hint:", "did you mean", "for example", "known: ", "`opcollect list`"].iter().any(|sign| text.contains(sign)) {
         return None;
@@ -47,7 +47,7 @@ fn of_model(text: &str) -> Option<String> {
     }
 }
 
-/// Returns the next step for a printed command line error, unless it names one.
+/// Returns a hint for a printed command-line error, unless the error already has one.
 pub fn of_usage(text: &str) -> Option<String> {
     if text.contains("similar") || text.contains("possible values") {
         return None;

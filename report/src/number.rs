@@ -3,7 +3,7 @@
 /// Text of an unknown number.
 pub const UNKNOWN: &str = "–";
 
-/// Uses three significant digits and no exponent: `0.0123`, `1.23`, `12.3`, `123`, `1235`.
+/// Formats a number with three significant digits and no exponent: `0.0123`, `1.23`, `12.3`, `123`, `1235`.
 pub fn format_number(value: f64) -> String {
     if !value.is_finite() {
         return UNKNOWN.to_owned();
@@ -19,9 +19,9 @@ pub fn format_number(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// Returns the divisor and name of a suitable unit.
+/// Returns the divisor and the name of a time unit that suits the value.
 pub fn time_unit(nanoseconds: f64) -> (f64, &'static str) {
-    /// Three digits round to a thousand from here on.
+    /// Values from this one on round to 1000 with three digits.
     const FULL: f64 = 999.5;
     match nanoseconds {
         ns if ns < FULL => (1.0, "ns"),
@@ -31,7 +31,7 @@ pub fn time_unit(nanoseconds: f64) -> (f64, &'static str) {
     }
 }
 
-/// Chooses a suitable unit.
+/// Formats a time in a suitable unit.
 pub fn format_duration(nanoseconds: f64) -> String {
     if !nanoseconds.is_finite() {
         return UNKNOWN.to_owned();
@@ -40,7 +40,7 @@ pub fn format_duration(nanoseconds: f64) -> String {
     format!("{} {name}", format_number(nanoseconds / divisor))
 }
 
-/// Writes `…` between; an infinite upper end is unknown.
+/// Formats a range of times as `low … high`; with an infinite upper end, as `≥ low`.
 pub fn format_range(low_ns: f64, high_ns: f64) -> String {
     match (low_ns.is_finite(), high_ns.is_finite()) {
         (true, true) => format!("{} … {}", format_duration(low_ns), format_duration(high_ns)),
@@ -49,7 +49,7 @@ pub fn format_range(low_ns: f64, high_ns: f64) -> String {
     }
 }
 
-/// Chooses a suitable unit.
+/// Formats a size in a suitable unit.
 pub fn format_size(bytes: u64) -> String {
     match bytes {
         0..=0xf_ffff => format!("{:.1} KiB", bytes as f64 / f64::from(1 << 10)),
@@ -57,18 +57,18 @@ pub fn format_size(bytes: u64) -> String {
     }
 }
 
-/// Formats a share of one, with one decimal.
+/// Formats a fraction as a percentage with one decimal.
 pub fn format_percent(part: f64) -> String {
     // An empty sum of floats is -0.0, and adding zero makes it 0.0.
     if part.is_finite() { format!("{:.1} %", part * 100.0 + 0.0) } else { UNKNOWN.to_owned() }
 }
 
-/// Formats a value, or returns the text of an unknown one.
+/// Formats a value; None becomes the text for unknown values.
 pub fn or_unknown<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), text)
 }
 
-/// Uses at most three decimals and no trailing zeros.
+/// Formats a number with at most three decimals and without trailing zeros.
 pub fn format_plain(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -7,15 +7,15 @@ use std::os::fd::AsFd;
 const WITHOUT_TERMINAL: usize = 180;
 const NARROWEST: usize = 20;
 
-/// Whether texts have colours.
+/// Whether output is coloured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ColorChoice {
-    /// Depends on the output and `NO_COLOR`.
+    /// Colours if the output is a terminal and `NO_COLOR` is not set.
     #[default]
     Auto,
-    /// On request.
+    /// Always colours.
     Always,
-    /// Off on request.
+    /// Never colours.
     Never,
 }
 
@@ -23,7 +23,7 @@ impl ColorChoice {
     /// Values of `--color`.
     pub const NAMES: [&'static str; 3] = ["auto", "always", "never"];
 
-    /// Returns the choice of a word.
+    /// Returns the choice for a value of `--color`.
     pub fn from_name(name: &str) -> Option<ColorChoice> {
         match name {
             "auto" => Some(ColorChoice::Auto),
@@ -49,7 +49,8 @@ impl Paper {
         Paper { width, has_colours: false }
     }
 
-    /// Honours `COLUMNS` and <https://no-color.org>; colours need a terminal that is not `dumb`.
+    /// Returns the properties of an output stream. Respects `COLUMNS` and <https://no-color.org>; by default, only a
+    /// terminal that is not `dumb` has colours.
     pub fn for_stream(
         stream: &(impl AsFd + IsTerminal),
         colours: ColorChoice,

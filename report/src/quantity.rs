@@ -1,6 +1,6 @@
-//! Durations and sizes as people type them: a number alone, or with a unit.
+//! Parses durations and sizes that users enter: a number, optionally with a unit.
 
-/// In seconds.
+/// Units of time, in seconds.
 const DURATIONS: [(&str, f64); 9] = [
     ("ms", 1e-3),
     ("s", 1.0),
@@ -12,7 +12,7 @@ const DURATIONS: [(&str, f64); 9] = [
     ("hours", 3600.0),
     ("minutes", 60.0),
 ];
-/// In bytes.
+/// Units of size, in bytes.
 const SIZES: [(&str, f64); 10] = [
     ("b", 1.0),
     ("k", 1024.0),
@@ -26,13 +26,13 @@ const SIZES: [(&str, f64); 10] = [
     ("gb", 1e9),
 ];
 
-/// Parses seconds, or a number with a unit such as `90s`, `30m` or `2h`.
+/// Parses a duration: a number of seconds, or a number with a unit such as `90s`, `30m` or `2h`.
 pub fn parse_seconds(text: &str) -> Result<f64, String> {
     parse_quantity(text, 1.0, &DURATIONS)
         .ok_or_else(|| format!("`{text}` is not a duration; write it as `90`, `30m` or `2h`"))
 }
 
-/// Parses a duration, rounds up to whole seconds, and checks the limits.
+/// Parses a duration, rounds it up to whole seconds, and checks the limits.
 pub fn whole_seconds<const LEAST: u64, const MOST: u64>(text: &str) -> Result<u64, String> {
     let seconds = parse_seconds(text)?.ceil();
     match seconds >= LEAST as f64 && seconds <= MOST as f64 {
@@ -41,7 +41,7 @@ pub fn whole_seconds<const LEAST: u64, const MOST: u64>(text: &str) -> Result<u6
     }
 }
 
-/// Parses minutes, or a number with a unit.
+/// Parses a duration: a number of minutes, or a number with a unit. Returns minutes.
 pub fn parse_minutes(text: &str) -> Result<f64, String> {
     let seconds = parse_quantity(text, 60.0, &DURATIONS);
     seconds.map(|seconds| seconds / 60.0).ok_or_else(|| {
@@ -49,7 +49,7 @@ pub fn parse_minutes(text: &str) -> Result<f64, String> {
     })
 }
 
-/// Parses MiB, or a number with a unit such as `512MiB` or `2GiB`.
+/// Parses a size: a number of MiB, or a number with a unit such as `512MiB` or `2GiB`. Returns MiB.
 pub fn parse_mebibytes(text: &str) -> Result<f64, String> {
     const MIB: f64 = 1_048_576.0;
     let bytes = parse_quantity(text, MIB, &SIZES);
@@ -58,7 +58,7 @@ pub fn parse_mebibytes(text: &str) -> Result<f64, String> {
     })
 }
 
-/// Multiplies a nonnegative number by its unit, or by `usual`.
+/// Parses a non-negative number and multiplies it by its unit, or by `usual` if it has none.
 fn parse_quantity(text: &str, usual: f64, units: &[(&str, f64)]) -> Option<f64> {
     let text = text.trim();
     let end = text.find(|sign: char| !sign.is_ascii_digit() && sign != '.').unwrap_or(text.len());

@@ -1,6 +1,6 @@
-//! Standard output and standard error of a program: results, JSON documents, notes and errors.
+//! Prints to standard output and standard error: results, JSON documents, notes and errors.
 //!
-//! A reader that has closed either of them, such as `head`, is no error: the rest of the output is dropped.
+//! If the reader of a stream has closed it, as `head` does, that is not an error: the rest of the output is discarded.
 
 use crate::activity;
 use crate::advice;
@@ -14,7 +14,8 @@ use std::sync::OnceLock;
 
 static COLOURS: OnceLock<ColorChoice> = OnceLock::new();
 
-/// Removes `--color WHEN` before `--` from a command line and applies it. Returns the other arguments and the choice.
+/// Removes `--color WHEN` from a command line, unless it follows `--`, and applies it. Returns the other arguments and
+/// the choice.
 pub fn take_color_flag(
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<(Vec<OsString>, ColorChoice), &'static str> {
@@ -50,7 +51,8 @@ pub fn stdout_paper() -> Paper {
     Paper::for_stream(&io::stdout(), colour_choice(), |name| std::env::var_os(name))
 }
 
-/// Prints a line. On a terminal, control characters from file names are replaced.
+/// Prints a text and a line end. On a terminal, control characters are replaced, because texts may contain names from
+/// files.
 pub fn print_result(text: &str) -> io::Result<()> {
     let is_terminal = io::stdout().is_terminal();
     let text = if is_terminal { escape_controls(text) } else { text.into() };
@@ -77,7 +79,7 @@ fn with_advice(text: &str) -> String {
     advice::of_error(text).map_or_else(|| text.to_owned(), |hint| format!("{text}\nhint: {hint}"))
 }
 
-/// Prints the next step for a printed command line error, unless it names one.
+/// Prints a hint for a printed command-line error, unless the error already has one.
 pub fn print_usage_advice(text: &str) {
     advice::of_usage(text).iter().for_each(|hint| print_errors(&format!("hint: {hint}\n")));
 }
@@ -88,7 +90,7 @@ pub fn print_progress(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// Colours a leading word such as `error:`.
+/// Prints lines on standard error; a leading word such as `error:` is coloured.
 fn print_errors(lines: &str) {
     let paper = Paper::for_stream(&io::stderr(), colour_choice(), |name| std::env::var_os(name));
     let lines =

@@ -8,12 +8,12 @@ pub fn escape_controls(text: &str) -> Cow<'_, str> {
     escape_unless(text, colour_length)
 }
 
-/// Escapes all control characters except line breaks and tabs, for texts without our colours.
+/// Escapes all control characters except line breaks and tabs. For texts that should contain no colours.
 pub fn escape_all_controls(text: &str) -> Cow<'_, str> {
     escape_unless(text, |_| None)
 }
 
-/// Escapes control characters, except those at which `stays` returns a number of bytes to keep.
+/// Escapes control characters, except where `stays` returns a number of bytes to keep.
 fn escape_unless(text: &str, stays: impl Fn(&str) -> Option<usize>) -> Cow<'_, str> {
     if !text.chars().any(is_command) {
         return Cow::Borrowed(text);
@@ -31,13 +31,14 @@ fn escape_unless(text: &str, stays: impl Fn(&str) -> Option<usize>) -> Cow<'_, s
     Cow::Owned(tamed)
 }
 
-/// Parser messages quote lines, which may be megabytes long.
+/// Length to which each line of an error is shortened: messages of parsers may quote lines of many megabytes.
 const ERROR_LINE_CHARS: usize = 1000;
 const ERROR_LINES: usize = 60;
 
 const MAX_NOTES: usize = 20;
 
-/// Formats notes of one kind, such as `warning`, shortened like errors; after the first ones, only their number.
+/// Formats notes of one kind, such as `warning`, shortened like errors. After the first notes, only the number of the
+/// others is given.
 pub fn note_lines<Note: ToString>(kind: &str, notes: impl IntoIterator<Item = Note>) -> String {
     let mut notes = notes.into_iter();
     let mut lines: String =
@@ -59,13 +60,13 @@ pub fn error_text(text: &str) -> String {
     shown.collect::<Vec<_>>().join("\n")
 }
 
-/// Whether a character controls the terminal or text direction.
+/// Whether a character controls the terminal or the text direction.
 fn is_command(sign: char) -> bool {
     (sign.is_control() && sign != '\n' && sign != '\t')
         || matches!(sign, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }
 
-/// Returns the length of a leading colour sequence.
+/// Returns the length of a colour escape sequence at the start of a text.
 fn colour_length(text: &str) -> Option<usize> {
     let numbers = text.strip_prefix("\x1b[")?;
     let end = numbers.find(|sign: char| !sign.is_ascii_digit() && sign != ';')?;

@@ -1,4 +1,4 @@
-//! Attention by register tiles of queries, and what such a tile need not look at.
+//! Schedule axes of attention: register tiles of queries, and the treatment of masked positions.
 
 use super::Space;
 use super::axes::{BLOCK, ChoiceAxis, Declaration, HELPERS_AT, LAYOUT, TILE_Y, divisors};
@@ -10,23 +10,23 @@ use crate::tiles::{filled_extent, reach_little_past};
 use models::operators::Attention;
 use models::{Op, Task};
 
-/// Treatment of positions that no query of a register tile sees.
+/// Treatment of key positions that no query of a register tile attends to.
 pub static UNSEEN: ChoiceAxis<Unseen> =
     ChoiceAxis::new("unseen").only_when(|knobs| !LAYOUT.is_set_to(knobs, LayoutKind::Plain));
 
 pub(crate) static AXES: &[&Declaration] = &[&UNSEEN.0];
 
-/// Visibility in causal attention, possibly limited to a window of earlier positions.
+/// Which keys a query attends to in causal attention, possibly limited to a window of earlier positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sight {
-    /// Last position that the first query sees.
+    /// Last key position that the first query attends to.
     pub earlier: i64,
     pub window: Option<i64>,
     places: i64,
 }
 
 impl Sight {
-    /// Returns None unless the sizes are known and some query does not see all positions.
+    /// Returns the visibility of a task; None unless it is causal attention with known sizes.
     pub fn from_task(task: &Task) -> Option<Sight> {
         let Op::Attention(Attention { causal: true, window, .. }) = &task.steps[0].op else { return None };
         let [_, _, queries, _] = parameter_extents(task, 0)[..] else { return None };
@@ -36,16 +36,17 @@ impl Sight {
         Some(Sight { earlier: places - queries, window, places })
     }
 
-    /// Returns the number of positions that are tested at once; a divisor of all positions.
+    /// Returns the number of key positions that one visibility test covers: a divisor of all positions. None if no
+    /// size fits.
     pub fn visibility_block(&self) -> Option<i64> {
-        /// A test per iteration costs more than it saves.
+        /// Smallest block of positions: with fewer, a test costs more than it saves.
         const LEAST: i64 = 8;
         const MOST: i64 = 64;
         divisors(self.places).filter(|places| (LEAST..=MOST).contains(places)).last()
     }
 }
 
-/// Adds register tiles over rows of queries; the default if there are several queries.
+/// Adds axes for register tiles of several queries, and makes such tiles the default. Does nothing for a single query.
 pub(crate) fn add_query_tiles(space: &mut Space, task: &Task, machine: &Cpu) {
     let [batch, heads, queries, _] = task.steps[0].output.extents().unwrap_or_default()[..] else { return };
     let places = parameter_extents(task, 1).get(2).copied().unwrap_or(1);
@@ -75,11 +76,12 @@ pub(crate) fn add_query_tiles(space: &mut Space, task: &Task, machine: &Cpu) {
     }
 }
 
-/// Returns query counts of a tile: divisors, otherwise counts whose last tile overhangs by at most an eighth.
+/// Returns the possible numbers of queries in a tile: divisors, or else numbers whose last tile overhangs by at most
+/// an eighth.
 fn query_tiles(machine: &Cpu, queries: i64) -> Vec<i64> {
     const ENOUGH: i64 = 4;
     const MOST: i64 = 8;
-    /// Queries whose scores with two vectors of positions fit 16 registers.
+    /// Number of queries whose scores fit 16 registers, with two vectors of positions.
     const FITTING: i64 = 6;
     let most = if has_few_registers(machine) { FITTING } else { MOST };
     let dividing: Vec<i64> = divisors(queries).filter(|&rows| rows <= MOST).collect();
@@ -88,9 +90,10 @@ fn query_tiles(machine: &Cpu, queries: i64) -> Vec<i64> {
     if is_enough { dividing } else { (1..=MOST.min(queries)).filter(is_close).collect() }
 }
 
-/// Returns the positions and queries of the default tile: the least work, overhang included, that fits the registers.
+/// Returns positions and queries of the default tile: the tile with the least work, including overhang, among those
+/// that fit the registers.
 fn best_tile(machine: &Cpu, [queries, places]: [i64; 2], blocks: &[i64], tiles: &[i64]) -> (i64, i64) {
-    /// Cost that is equal for all tiles, in loads per multiply-add.
+    /// Cost per multiply-add that is equal for all tiles, in loads.
     const OTHER_STEPS: f64 = 2.0;
     let vectors = |block: i64| block / machine.vector_lanes;
     let fits = |(block, rows): &(i64, i64)| {

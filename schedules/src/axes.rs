@@ -1,5 +1,5 @@
-//! Axes by name: what their settings are, which setting leaves their move out, and when they decide nothing. Axes that several
-//! families of operators share are declared here, all others with their family.
+//! Declares schedule axes by name: their neutral setting and the condition under which they have an effect. Axes that
+//! several families of operators share are declared here, all others with their family.
 
 use crate::knobs::{Knobs, Setting, Settings};
 use crate::{Axis, choices::*};
@@ -10,10 +10,10 @@ use std::marker::PhantomData;
 pub struct Ways(u8);
 
 impl Ways {
-    /// Tiles and loops, on CPUs and over the threads of a GPU.
+    /// Direct computation with tiles and loops, on CPUs and over the threads of a GPU.
     pub const DIRECT: Ways = Ways(1);
     pub const WINOGRAD: Ways = Ways(2);
-    /// Products of quads of bytes whose lanes are positions.
+    /// 8-bit dot-product instructions, each of which multiplies groups of 4 bytes; vector lanes are positions.
     pub const DOTS: Ways = Ways(4);
     pub const TENSOR: Ways = Ways(8);
     pub const BLOCK_SUM: Ways = Ways(16);
@@ -31,9 +31,9 @@ impl Ways {
 pub struct Declaration {
     pub name: &'static str,
     neutral: Option<Neutral>,
-    /// Ways to compute a task in which the axis has an effect.
+    /// Ways of computing a task in which the axis has an effect.
     pub ways: Ways,
-    /// Whether the axis has an effect, given the other knobs of a point.
+    /// Whether the axis has an effect, given the other knobs of the schedule.
     pub decides: fn(&Knobs) -> bool,
 }
 
@@ -52,7 +52,7 @@ impl Declaration {
         knobs.0.contains_key(self.name)
     }
 
-    /// Returns the setting without effect, which a point has if it does not name the axis.
+    /// Returns the setting without effect, which a schedule has if it does not name the axis.
     pub fn neutral_setting(&self) -> Option<Setting> {
         self.neutral.map(|neutral| match neutral {
             Neutral::Number(number) => Setting::Number(number),
@@ -76,7 +76,8 @@ pub struct NumberAxis(pub Declaration);
 pub struct ChoiceAxis<T>(pub Declaration, PhantomData<fn() -> T>);
 
 impl NumberAxis {
-    /// Declares an axis that has an effect in all points of [`Ways::DIRECT`].
+    /// Declares an axis that has an effect in all schedules that compute the task directly with tiles and loops
+    /// ([`Ways::DIRECT`]).
     pub const fn new(name: &'static str) -> NumberAxis {
         NumberAxis(Declaration::new(name))
     }
@@ -89,7 +90,7 @@ impl NumberAxis {
         NumberAxis(Declaration { ways, ..self.0 })
     }
 
-    /// Declares the condition under which the axis has an effect.
+    /// Adds a condition on the other knobs under which the axis has an effect.
     pub const fn only_when(self, decides: fn(&Knobs) -> bool) -> NumberAxis {
         NumberAxis(Declaration { decides, ..self.0 })
     }
@@ -128,7 +129,7 @@ impl<T: Choice + PartialEq> ChoiceAxis<T> {
         ChoiceAxis(Declaration { decides, ..self.0 }, PhantomData)
     }
 
-    /// Returns None for unknown words.
+    /// Returns the setting of the axis; None if it is missing or unknown.
     pub fn setting_in(&self, knobs: &impl Settings) -> Option<T> {
         T::from_name(knobs.choice(self.0.name)?)
     }
@@ -153,7 +154,7 @@ pub static LAYOUT: ChoiceAxis<LayoutKind> = ChoiceAxis::new("layout").with_ways(
 pub static BLOCK: NumberAxis = NumberAxis::new("block")
     .with_ways(Ways::DIRECT.or(Ways::WINOGRAD))
     .only_when(|knobs| !LAYOUT.is_set_to(knobs, LayoutKind::Plain) || winograd_tile(knobs).is_some());
-/// Channels, or blocks of channels, in a tile.
+/// Channels, or blocks of channels, in a register tile; `TILE_Y` and `TILE_X` are rows and columns.
 pub static TILE_C: NumberAxis = NumberAxis::new("tile_c");
 pub static TILE_Y: NumberAxis = NumberAxis::new("tile_y");
 pub static TILE_X: NumberAxis = NumberAxis::new("tile_x");
@@ -166,22 +167,22 @@ pub static VECTOR: NumberAxis = NumberAxis::new("vector")
     .only_when(|knobs| knobs.number("dots_x").is_none() || LAYOUT.is_set_to(knobs, LayoutKind::Dots));
 /// Number of outer loops that are fused and run on the thread pool.
 pub static PARALLEL: NumberAxis = NumberAxis::new("parallel");
-/// Steps of the parallel loop per chunk of a thread.
+/// Steps of the parallel loop that a thread takes at a time (chunk size).
 pub static GRAIN: NumberAxis =
     NumberAxis::new("grain").with_neutral(1).only_when(|knobs| !POOL.is_set_to(knobs, YesNo::No));
-/// Where padded input is computed.
+/// Compute location of the padded input.
 pub static PAD_AT: ChoiceAxis<PadAt> =
     ChoiceAxis::new("pad_at").only_when(|knobs| !WINDOWS.is_set_to(knobs, Windows::ColumnsFirst));
 pub static POOL: ChoiceAxis<YesNo> = ChoiceAxis::new("pool").with_ways(EVERYWHERE_ON_CPUS);
-/// How exponentials and similar functions are computed.
+/// Implementation of exponentials and similar functions.
 pub static FUNCTIONS: ChoiceAxis<Functions> = ChoiceAxis::new("functions").with_ways(EVERYWHERE_ON_CPUS);
-/// Direct, or with Winograd transforms.
+/// Direct convolution, or Winograd's algorithm.
 pub static ALGORITHM: ChoiceAxis<Algorithm> = ChoiceAxis::new("algorithm").with_ways(Ways::DIRECT.or(Ways::WINOGRAD));
-/// Part of the result for which row helpers are computed at once.
+/// Compute location of the intermediate results of row operators, such as maxima and sums.
 pub static HELPERS_AT: ChoiceAxis<HelpersAt> = ChoiceAxis::new("helpers_at");
-/// How pooling windows are reduced.
+/// Order in which pooling windows are reduced.
 pub static WINDOWS: ChoiceAxis<Windows> = ChoiceAxis::new("windows").with_neutral("whole");
-/// Whether a thread or a block sums an element of the result on a GPU.
+/// Whether one thread or a whole block sums an element of the result, on GPUs.
 pub static SUM: ChoiceAxis<SummedBy> = ChoiceAxis::new("sum").with_ways(Ways::DIRECT.or(Ways::BLOCK_SUM));
 
 pub static SHARED: &[&Declaration] = &[
@@ -213,7 +214,7 @@ pub fn winograd_tile(knobs: &impl Settings) -> Option<i64> {
     }
 }
 
-/// Returns the wished numbers that divide the extent.
+/// Returns the candidates in `wished` that divide the extent.
 pub(crate) fn wished_divisors(extent: i64, wished: &[i64]) -> impl Iterator<Item = i64> {
     wished.iter().copied().filter(move |&number| number <= extent && extent % number == 0)
 }

@@ -1,4 +1,4 @@
-//! Which knobs of a point decide nothing: points that make the same moves are equal once these are left out.
+//! Removes knobs without effect, so that equal schedules compare equal.
 
 use crate::axes::{Declaration, SHARED, SUM, Ways, winograd_tile};
 use crate::choices::{SummedBy, Unit};
@@ -43,7 +43,7 @@ fn computing_way(knobs: &Knobs) -> Ways {
     }
 }
 
-/// Removes knobs without effect, so that equal schedules are equal points.
+/// Removes knobs without effect, so that equal schedules are equal points of the space.
 pub fn canonical_knobs(mut knobs: Knobs) -> Knobs {
     let way = computing_way(&knobs);
     // Both are in the order of names.

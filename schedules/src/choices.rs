@@ -1,15 +1,15 @@
-//! Settings of axes that are words.
+//! Settings of axes that are selected by name.
 
 use models::choice;
 
 choice! {
     /// How weights and sums are stored.
     pub enum LayoutKind {
-        /// Channels in blocks.
+        /// Blocks of output channels.
         Blocked = "blocked",
-        /// As in the task.
+        /// Same layout as in the task.
         Plain = "plain",
-        /// Quads of bytes along the depth.
+        /// Groups of 4 bytes along the depth, for 8-bit dot-product instructions.
         Dots = "dots",
     }
 }
@@ -53,9 +53,9 @@ choice! {
 choice! {
     /// When sums are finished.
     pub enum SumAt {
-        /// For each tile before the next one.
+        /// Each tile, before the next tile starts.
         Tile = "tile",
-        /// For a group of tiles at once.
+        /// All tiles of a group together.
         Cache = "cache",
     }
 }
@@ -63,9 +63,9 @@ choice! {
 choice! {
     /// Where padded input is computed.
     pub enum PadAt {
-        /// Where the input is read.
+        /// Inline, where the input is read.
         Inline = "inline",
-        /// Before all tiles.
+        /// Once, before all tiles.
         Root = "root",
         /// For each step of the parallel loop.
         Outer = "outer",
@@ -77,11 +77,11 @@ choice! {
 choice! {
     /// Where what tiles read is copied.
     pub enum CopyAt {
-        /// Nowhere.
+        /// No copy.
         No = "no",
         /// For each step of the parallel loop.
         Outer = "outer",
-        /// For each part of the depth.
+        /// For each part of the depth (`cache_r`).
         Part = "part",
     }
 }
@@ -91,7 +91,7 @@ choice! {
     pub enum WriteAt {
         /// In each tile.
         Tile = "tile",
-        /// After all tiles.
+        /// Once, after all tiles.
         Root = "root",
     }
 }
@@ -109,7 +109,7 @@ choice! {
 choice! {
     /// How a convolution is computed.
     pub enum Algorithm {
-        /// Product by product.
+        /// Direct convolution.
         Direct = "direct",
         /// Winograd's algorithm with tiles of 2 × 2.
         Winograd2 = "winograd2",
@@ -121,9 +121,9 @@ choice! {
 choice! {
     /// How exponentials and their kin are computed on CPUs.
     pub enum Functions {
-        /// Vector arithmetic, with errors of a few units in the last place.
+        /// Vectorised approximations, with errors of a few units in the last place.
         Vector = "vector",
-        /// A call of the system's library per element, as exact as the library.
+        /// A call of the system's math library for each element, as exact as that library.
         Library = "library",
     }
 }
@@ -131,7 +131,7 @@ choice! {
 choice! {
     /// How windows of pools are reduced.
     pub enum Windows {
-        /// As a whole.
+        /// All window positions in one reduction.
         Whole = "whole",
         /// Columns first, then rows.
         ColumnsFirst = "columns_first",
@@ -141,11 +141,11 @@ choice! {
 choice! {
     /// For how much of the result helpers of rows are computed at once.
     pub enum HelpersAt {
-        /// For a row.
+        /// For each row.
         Row = "row",
         /// For all rows of a head.
         Head = "head",
-        /// For all rows.
+        /// Once, for all rows.
         Root = "root",
     }
 }
@@ -153,9 +153,9 @@ choice! {
 choice! {
     /// What becomes of places that no query of a register tile sees.
     pub enum Unseen {
-        /// Skipped.
+        /// Skipped, in blocks of positions that no query of the tile attends to.
         Skipped = "skipped",
-        /// Computed.
+        /// Computed, then masked.
         Computed = "computed",
     }
 }
@@ -163,9 +163,9 @@ choice! {
 choice! {
     /// Whether data enters products of bytes with a sign.
     pub enum Bytes {
-        /// Signed.
+        /// Data as signed bytes.
         Signed = "signed",
-        /// Unsigned.
+        /// Data as unsigned bytes.
         Unsigned = "unsigned",
     }
 }
@@ -173,7 +173,7 @@ choice! {
 choice! {
     /// Where quads of bytes are put together.
     pub enum QuadsAt {
-        /// Before all tiles.
+        /// Once, before all tiles.
         Root = "root",
         /// For each tile of columns.
         Outer = "outer",
@@ -195,9 +195,9 @@ choice! {
 choice! {
     /// Whether even parts of a thread's tile lie apart.
     pub enum Spread {
-        /// Spread over the tile.
+        /// Interleaved with the parts of other threads.
         Apart = "apart",
-        /// Adjacent.
+        /// Adjacent elements for each thread.
         Together = "together",
     }
 }
@@ -215,7 +215,7 @@ choice! {
 choice! {
     /// What multiplies.
     pub enum Unit {
-        /// Threads.
+        /// Regular arithmetic units.
         Threads = "threads",
         /// Tensor cores.
         Tensor = "tensor",
@@ -225,7 +225,7 @@ choice! {
 choice! {
     /// What pieces go through on their way to shared memory.
     pub enum CopyThrough {
-        /// Registers.
+        /// Registers of the threads.
         Registers = "registers",
         /// Asynchronous copies.
         Async = "async",

@@ -1,4 +1,4 @@
-//! Declares the space of convolutions and matrix products.
+//! Declares the schedule space of convolutions and matrix products.
 
 use super::axes::{
     BLOCK, ChoiceAxis, Declaration, GRAIN, LAYOUT, NumberAxis, OUTER, PAD_AT, PARALLEL, SPLIT_R, TILE_C, TILE_X,
@@ -19,18 +19,18 @@ use crate::tiles::{filled_extent, reach_little_past, tile_count};
 use models::Choice;
 use std::ops::RangeInclusive;
 
-/// Tiles in a group along channels; likewise `CACHE_Y` along rows and `CACHE_X` along columns.
+/// Tiles per group along channels; `CACHE_Y` and `CACHE_X` are the same along rows and columns.
 pub static CACHE_C: NumberAxis = NumberAxis::new("cache_c").with_neutral(1);
 pub static CACHE_Y: NumberAxis = NumberAxis::new("cache_y").with_neutral(1);
 pub static CACHE_X: NumberAxis = NumberAxis::new("cache_x").with_neutral(1);
-/// When sums are finished; without groups of tiles there is no alternative.
+/// When sums are finished: per tile, or for all tiles of a group. Without groups there is no choice.
 pub static SUM_AT: ChoiceAxis<SumAt> = ChoiceAxis::new("sum_at").with_neutral("tile").only_when(takes_together);
-/// Depth steps that a group of tiles sums at once.
+/// Depth steps that a group of tiles sums before the next group; the depth is split into such parts.
 pub static CACHE_R: NumberAxis = NumberAxis::new("cache_r").with_neutral(1).only_when(sums_together);
 pub static ORDER: ChoiceAxis<SumOrder> = ChoiceAxis::new("order");
-/// Where the operand read by tiles is copied.
+/// Compute location of a copy of the operand that tiles read; none by default.
 pub static COPY_AT: ChoiceAxis<CopyAt> = ChoiceAxis::new("copy_at").with_neutral("no");
-/// Where the epilogue is computed.
+/// Compute location of the epilogue.
 pub static WRITE_AT: ChoiceAxis<WriteAt> = ChoiceAxis::new("write_at").with_neutral("tile");
 pub static VECTORIZE: ChoiceAxis<YesNo> = ChoiceAxis::new("vectorize");
 
@@ -45,20 +45,20 @@ fn sums_together(knobs: &Knobs) -> bool {
     takes_together(knobs) && SUM_AT.is_set_to(knobs, SumAt::Cache)
 }
 
-/// Adjusts dependent settings: without parts of the depth, a copy per part is a copy per parallel step.
+/// Adjusts a dependent setting: if the depth has no parts, the copy is made once per parallel step, not per part.
 pub(crate) fn settle_copies(knobs: &mut Knobs) {
     if COPY_AT.is_set_to(knobs, CopyAt::Part) && CACHE_R.setting_in(knobs).is_none() {
         COPY_AT.set(knobs, CopyAt::Outer);
     }
 }
 
-/// Channels, or channel blocks, of a register tile; the last tile may overhang.
+/// Candidates for the channels, or blocks of channels, of a register tile; the last tile may overhang.
 const ANY_CHANNELS: [i64; 9] = [1, 2, 3, 4, 5, 6, 8, 12, 16];
 
-/// Tiles along one dimension that may form a group, to share the data in a cache.
+/// Candidates for the number of tiles per group along one dimension; the tiles of a group share data in a cache.
 const TOGETHER: [i64; 6] = [1, 2, 3, 4, 8, 16];
 
-/// Depth steps of a group before the next group: the operands read in a part stay in the cache.
+/// Candidates for the depth steps of a group, chosen so that the operands of one part stay in the cache.
 const PARTS: [i64; 4] = [64, 128, 256, 512];
 
 pub(crate) fn contraction_space(machine: &Cpu, extents: &Extents, domain: Domain, has_epilogue: bool) -> Space {
@@ -134,7 +134,8 @@ pub(crate) fn contraction_space(machine: &Cpu, extents: &Extents, domain: Domain
     Space { template: Template::Contraction, axes, default, limits }
 }
 
-/// Returns columns of a register tile: divisors, or, if these are too small, widths with little overhang.
+/// Returns the candidates for the columns of a register tile: divisors, or, if these are too small, widths with little
+/// overhang.
 fn tile_widths(machine: &Cpu, extents: &Extents) -> Vec<i64> {
     const MOST: i64 = 32;
     let (columns, is_depthwise) = (extents.columns, is_depthwise(extents));
@@ -163,10 +164,11 @@ fn tile_widths(machine: &Cpu, extents: &Extents) -> Vec<i64> {
     widths
 }
 
-/// Columns of tiles that have two or three vectors of channels and fit 16 registers.
+/// Columns of register tiles with two or three vectors of channels that fit 16 registers.
 const NARROW: RangeInclusive<i64> = 4..=6;
 
-/// Returns whether narrow tiles may overhang, with few registers. Short sums gain less than the last block costs.
+/// Returns whether narrow tiles that overhang are allowed, on CPUs with few registers. For short sums, the gain is
+/// less than the cost of the last tile.
 fn needs_narrow(machine: &Cpu, extents: &Extents, widths: &[i64]) -> bool {
     const LONG_SUM: i64 = 192;
     let is_pointwise = extents.is_single && extents.is_dense && extents.may_fill;
@@ -174,7 +176,7 @@ fn needs_narrow(machine: &Cpu, extents: &Extents, widths: &[i64]) -> bool {
     has_few_registers(machine) && is_pointwise && (is_odd || extents.has_functions)
 }
 
-/// Adds widths whose last tile overhangs: a convolution computes columns past the end and discards them.
+/// Adds widths whose last tile overhangs. A convolution computes columns past the end and discards them.
 fn any_widths(extents: &Extents, widths: &[i64], may_block: bool) -> Vec<i64> {
     let is_any = may_block && !extents.is_conv;
     let others = (1..=extents.columns.min(MOST_PAST))
@@ -187,17 +189,18 @@ fn any_widths(extents: &Extents, widths: &[i64], may_block: bool) -> Vec<i64> {
 
 const MOST_PAST: i64 = 16;
 
-/// Allows divisors, and widths up to 16 with little overhang.
+/// Returns whether a tile may have this width: divisors, and widths up to 16 with little overhang.
 pub fn may_be_columns(columns: i64, width: i64) -> bool {
     columns % width == 0 || (width <= MOST_PAST && reach_little_past(columns, width))
 }
 
-/// Allows divisors, and all heights up to 16.
+/// Returns whether a tile may have this height: divisors, and all heights up to 16.
 pub fn may_be_rows(rows: i64, height: i64) -> bool {
     rows % height == 0 || height <= MOST_PAST.min(rows)
 }
 
-/// Returns powers of two, because vectors of other widths compile badly.
+/// Returns candidates for the channels per block: powers of two, because compilers generate poor code for vectors of
+/// other widths.
 fn block_sizes(machine: &Cpu, extents: &Extents) -> Vec<i64> {
     let lanes = machine.vector_lanes;
     let wished = [lanes / 2, lanes, 2 * lanes, 4 * lanes].into_iter().filter(|&block| block > 1);
@@ -211,12 +214,12 @@ fn block_sizes(machine: &Cpu, extents: &Extents) -> Vec<i64> {
     }
 }
 
-/// Keeps the blocks that can read an operand without a copy.
+/// Returns the block sizes for which the operand can be read without a copy.
 fn read_as_they_are(extents: &Extents, blocks: &[i64]) -> Vec<i64> {
     blocks.iter().copied().filter(|block| extents.whole.is_none_or(|whole| whole % block == 0)).collect()
 }
 
-/// Returns a register tile that fills most of the vector registers with accumulators.
+/// Returns the default knobs: a register tile whose accumulators fill most vector registers.
 fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths: &[i64]) -> Knobs {
     let is_depthwise = is_depthwise(extents);
     let row_tile = row_tile(machine, extents, widths).or_else(|| group_tile(machine, extents, widths));
@@ -292,7 +295,8 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
     knobs
 }
 
-/// Returns whether threads share the tiles of a row more evenly than channels, with weights in a core's cache.
+/// Returns whether distributing the tiles of a row gives threads a more even load than distributing channels, if the
+/// weights fit a core's cache.
 fn is_balanced_by_space(machine: &Cpu, extents: &Extents, tile: &Tile) -> bool {
     const CACHED: i64 = 1 << 18;
     const UNEVEN: f64 = 1.1;
@@ -301,13 +305,15 @@ fn is_balanced_by_space(machine: &Cpu, extents: &Extents, tile: &Tile) -> bool {
     extents.rows == 1 && extents.weights <= CACHED && by_channels > UNEVEN * by_columns
 }
 
-/// Tiles along columns whose input is copied together by default; more unbalance two threads.
+/// Tiles along columns for which the input is copied together by default. With more, the load of two threads becomes
+/// uneven.
 const COPIED_TOGETHER: i64 = 4;
 
-/// Tiles along columns in a group if the planes of the result are far apart.
+/// Tiles per group along columns, if the channel planes of the result are far apart in memory.
 const FAR_TOGETHER: i64 = 8;
 
-/// Returns whether planes of a large pointwise result are far apart, so that tiles of all channels scatter writes.
+/// Returns whether a pointwise convolution has a large result with distant channel planes, so that tiles of all
+/// channels scatter their writes.
 fn has_far_planes(extents: &Extents, tile: &Tile) -> bool {
     const LARGE: i64 = 1 << 19;
     const PLANE: i64 = 6 << 10;
@@ -316,7 +322,8 @@ fn has_far_planes(extents: &Extents, tile: &Tile) -> bool {
     is_plain && plane >= PLANE && extents.channels * plane >= LARGE
 }
 
-/// Returns whether depthwise input is padded by planes; by tile rows, the rows between tiles are read twice.
+/// Returns whether a depthwise convolution pads whole planes. Padding each row of tiles would read the rows between
+/// tiles twice.
 fn pads_planes(machine: &Cpu, extents: &Extents, tile: &Tile) -> bool {
     const PLANE: i64 = 5 << 10;
     const ROWS_OF_TILES: i64 = 5;
@@ -330,13 +337,15 @@ fn pads_planes(machine: &Cpu, extents: &Extents, tile: &Tile) -> bool {
         && extents.channels >= SHARED * machine.cores
 }
 
-/// Window first, except for rows of seven, which the compiler vectorises with rows, channels and columns first.
+/// Returns the loop order of a depthwise sum: window outermost, except for rows of seven, which the compiler
+/// vectorises better with rows outermost.
 fn taps_order(machine: &Cpu, extents: &Extents, tile: &Tile) -> SumOrder {
     let is_left = is_depthwise(extents) && tile.columns == 1 && extents.columns == 7;
     if machine.is_intel && is_left && extents.step == 2 { SumOrder::Ycx } else { SumOrder::KernelFirst }
 }
 
-/// True for unpadded convolution input, and for the second operand of a product if it is not packed.
+/// Returns whether an operand may be copied: unpadded convolution input, or the second operand of a product if it is
+/// not packed.
 fn may_copy(extents: &Extents) -> bool {
     match extents.is_conv {
         true => !extents.is_padded && extents.may_fill && !is_depthwise(extents),
@@ -344,15 +353,16 @@ fn may_copy(extents: &Extents) -> bool {
     }
 }
 
-/// Returns the tile of a product whose second operand is copied by panels: large, or not readable as vectors.
+/// Returns the tile of a product whose second operand is copied by panels, because it is large or cannot be read as
+/// vectors.
 fn panel_tile(machine: &Cpu, extents: &Extents, blocks: &[i64]) -> Option<Tile> {
-    /// Minimum rows that amortise a copy, and the minimum if the operand is not readable as vectors.
+    /// Minimum number of rows that amortises a copy. `FEW_ROWS` applies if the operand cannot be read as vectors.
     const ROWS: i64 = 32;
     const FEW_ROWS: i64 = 8;
     const LARGE: i64 = 1 << 17;
-    /// Products that one core finishes before other cores have started.
+    /// Number of multiply-adds that one core finishes before other cores have started.
     const FEW: i64 = 1 << 20;
-    /// Loads per multiply-add that are hidden.
+    /// Loads per multiply-add whose cost is hidden.
     const HIDDEN: f64 = 0.55;
     let (whole, lanes) = (extents.whole?, machine.vector_lanes);
     let is_readable = whole % (2 * lanes) == 0;
@@ -380,7 +390,8 @@ fn panel_tile(machine: &Cpu, extents: &Extents, blocks: &[i64]) -> Option<Tile> 
 
 const PRODUCT_ROWS: i64 = 16;
 
-/// Returns whether product rows may overhang: the row loop is then not parallel, so channels need enough blocks.
+/// Returns whether the rows of a product may overhang. The row loop is then not parallel, so there must be enough
+/// blocks of channels.
 fn may_reach(machine: &Cpu, extents: &Extents) -> bool {
     !extents.is_conv
         && !matches!(extents.blocking, Blocking::None)
@@ -388,7 +399,8 @@ fn may_reach(machine: &Cpu, extents: &Extents) -> bool {
         && extents.batch * tile_count(extents.channels, 4 * machine.vector_lanes) >= 2 * machine.cores
 }
 
-/// Returns whether pointwise input is copied: beyond a core's cache, with colliding channels or large weights.
+/// Returns whether the input of a pointwise convolution is copied: it exceeds a core's cache, and either channel
+/// planes collide in the cache or weights are large.
 fn is_copied(extents: &Extents) -> bool {
     const LARGE: i64 = 1 << 19;
     const MANY: i64 = 1 << 18;
@@ -402,9 +414,12 @@ fn is_copied(extents: &Extents) -> bool {
         && extents.columns >= 2 * COPIED_TOGETHER * 16
 }
 
-/// A separate copy crosses memory and cores; a copy per tile row stays near and costs less than sums of few channels.
+/// Returns the default compute location of the padded input. A copy of the whole input goes through memory and to
+/// other cores; a copy per row of tiles stays in the cache. For few channels and small windows, bound checks are
+/// cheapest.
 fn padded_at(extents: &Extents, tile: &Tile) -> PadAt {
-    /// Channels of images, and windows so short that bound checks cost less than a copy.
+    /// Maximum number of channels of an input image. `SMALL` is the maximum window extent for which bound checks cost
+    /// less than a copy.
     const IMAGE: i64 = 4;
     const SMALL: i64 = 3;
     let is_image = extents.depth <= IMAGE;
@@ -423,7 +438,8 @@ fn padded_at(extents: &Extents, tile: &Tile) -> PadAt {
     }
 }
 
-/// Unrolled reduction steps. Window steps are always unrolled; channel steps if taps are apart and share no data.
+/// Returns the number of unrolled steps over channels. Window steps are always unrolled; channel steps only for
+/// products, pointwise and dilated convolutions.
 fn steps_written_out(machine: &Cpu, extents: &Extents, tile: &Tile) -> i64 {
     // Seen on one core with the instructions of Sapphire Rapids: products take from 1 % more to 23 % less, most 4 to 10, and
     // windows of places that lie apart from 9 to 52 % less.
@@ -437,7 +453,7 @@ fn steps_written_out(machine: &Cpu, extents: &Extents, tile: &Tile) -> i64 {
     [8, 4].into_iter().filter(|_| is_product && !is_full).find(fits).unwrap_or(1)
 }
 
-/// Limits elements of a register tile times unrolled steps, to bound build time.
+/// Returns the limit on tile elements times unrolled steps, which bounds build time.
 fn written_out(machine: &Cpu) -> i64 {
     8 * machine.vector_registers * machine.vector_lanes
 }

@@ -1,4 +1,4 @@
-//! The space of a task on a board's core: how its extents are cut, and which of its parts take turns.
+//! The schedule space of a task on the FPGA accelerator of a board: tile extents, and the number of virtual threads.
 
 use super::{Axis, Knobs, Setting, Space, SpaceLimits, Template};
 use accelerator::{Core, Layer, check_fit, default_knobs, knob_choices, layer_of};
@@ -20,7 +20,8 @@ pub(crate) struct CoreLimits {
     layer: Option<Layer>,
 }
 
-/// Returns one rejected point for a task that the core cannot run.
+/// Returns the space of a task. If the accelerator does not support the task, the space has one point, which its
+/// limits reject.
 pub fn core_space(task: &Task, core: &Core) -> Space {
     let layer = layer_of(task).ok();
     let (axes, default) = match &layer {
@@ -52,7 +53,7 @@ fn knobs_of(knobs: &accelerator::Knobs) -> Knobs {
     Knobs(numbers.map(|(name, number)| (name.to_owned(), Setting::Number(number.into()))).collect())
 }
 
-/// Returns None for points of other spaces.
+/// Returns the knobs of the accelerator, or None for a point of another space.
 pub fn core_knobs(knobs: &Knobs) -> Option<accelerator::Knobs> {
     let number = |name: &str| u32::try_from(knobs.number(name)?).ok();
     let numbers = accelerator::Knobs::NAMES.map(number);

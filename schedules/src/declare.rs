@@ -1,4 +1,4 @@
-//! Declares the space of each family of operators on CPUs.
+//! Declares the schedule space of each family of operators on CPUs.
 
 use super::axes::{
     Declaration, FUNCTIONS, GRAIN, HELPERS_AT, NumberAxis, PAD_AT, PARALLEL, SPLIT_R, VECTOR, WINDOWS, wished_divisors,
@@ -13,7 +13,7 @@ use crate::machine::Cpu;
 use models::operators::{LpNorm, MeanVarianceNorm, Pool, Reduce, Softmax};
 use models::{Op, PoolMode, Task};
 
-/// Columns of windows that are reduced as one vector, with columns first.
+/// Columns of pooling windows that are reduced as one vector, if columns are reduced first.
 pub static ROW: NumberAxis = NumberAxis::new("row").only_when(|knobs| WINDOWS.is_set_to(knobs, Windows::ColumnsFirst));
 
 pub(crate) static AXES: &[&Declaration] = &[&ROW.0];
@@ -142,11 +142,12 @@ fn spatial_space(machine: &Cpu, output: &[i64], vector: i64, is_padded: bool) ->
     Space { template: Template::Spatial, axes, default, limits: no_limits() }
 }
 
-/// Sets knobs of strided pooling with unusual costs, found with AVX-512; `padded` is the extent of a padded window.
+/// Sets default knobs for strided pooling, whose costs are irregular (found with AVX-512). `padded` is the number of
+/// window elements if the pooling is padded.
 fn set_strided(default: &mut Knobs, machine: &Cpu, output: &[i64], padded: Option<i64>) {
     const LONG: i64 = 16;
     const SMALL: i64 = 3;
-    /// Maximum length of rows that are unrolled.
+    /// Maximum length of rows that are fully unrolled.
     const WRITTEN_OUT: i64 = 10;
     let (columns, lanes) = (output.last().copied().unwrap_or(1), machine.vector_lanes);
     let all = i64::try_from(output.len().saturating_sub(1)).unwrap_or(0).max(1);
@@ -186,7 +187,7 @@ fn set_strided(default: &mut Knobs, machine: &Cpu, output: &[i64], padded: Optio
     }
 }
 
-/// Adds pooling with columns first, the default of maxima and some strided means (found with AVX-512).
+/// Adds pooling that reduces columns first, the default for maxima and some strided means (found with AVX-512).
 fn add_columns(space: &mut Space, machine: &Cpu, task: &Task, usual: Knobs) {
     let anchor = &task.steps[0];
     let Op::Pool(Pool { mode, kernel, strides, pads, count_pad, .. }) = &anchor.op else { return };
@@ -233,7 +234,8 @@ fn add_columns(space: &mut Space, machine: &Cpu, task: &Task, usual: Knobs) {
     }
 }
 
-/// Keeps chunks of a thread within one image plane: TVM does not see which window columns the next step reuses.
+/// Restricts a thread's chunks to one image plane, because TVM does not detect which reduced columns the next step can
+/// reuse.
 fn keep_planes_apart(space: &mut Space, output: &[i64]) {
     let [images, _, rows, _, ..] = output else { return };
     let fits = |setting: &Setting| matches!(setting, Setting::Number(grain) if rows % grain == 0);
@@ -248,7 +250,7 @@ fn keep_planes_apart(space: &mut Space, output: &[i64]) {
     }
 }
 
-/// Returns whether the row helpers reduce adjacent elements.
+/// Returns whether the intermediate results of a row operator reduce elements that are adjacent in memory.
 fn sums_neighbours(op: &Op, rank: usize) -> bool {
     let is_last = |axis: i64| axis + 1 == i64::try_from(rank).unwrap_or(i64::MAX);
     match op {
@@ -260,13 +262,14 @@ fn sums_neighbours(op: &Op, rank: usize) -> bool {
     }
 }
 
-/// Returns the widest vector that divides the columns, because others need a test per step.
+/// Returns the widest vector that divides the columns. Other widths need a bound check per step.
 fn whole_vector(machine: &Cpu, columns: i64) -> i64 {
     let fits = |vector: &i64| *vector <= machine.vector_lanes.min(columns) && columns % vector == 0;
     VECTORS.into_iter().filter(fits).max().unwrap_or(1)
 }
 
-/// The compiler vectorises single elements itself, except in short rows that no vector divides.
+/// Returns the default vector width of pointwise operators. It is 1 for most widths that no vector divides: the
+/// compiler vectorises these loops itself.
 fn element_vector(machine: &Cpu, columns: i64) -> i64 {
     let lanes = machine.vector_lanes;
     if columns % lanes == 0 {
@@ -278,7 +281,7 @@ fn element_vector(machine: &Cpu, columns: i64) -> i64 {
     }
 }
 
-/// Returns the number of adjacent elements that one output element reduces.
+/// Returns the number of adjacent elements that one result element reduces, or None if they are not adjacent.
 fn reduced_row(task: &Task) -> Option<i64> {
     let data = parameter_extents(task, 0);
     let first = match &task.steps[0].op {
@@ -294,7 +297,7 @@ fn reduced_row(task: &Task) -> Option<i64> {
     data.get(first..)?.iter().copied().reduce(|all, extent| all.saturating_mul(extent))
 }
 
-/// Reduces rows by vectors, whose lanes are combined last.
+/// Adds an axis for partial results: rows are reduced by vectors, whose lanes are combined last.
 fn add_partial_sums(space: &mut Space, machine: &Cpu, columns: i64) {
     let lanes = machine.vector_lanes;
     let settings: Vec<i64> =

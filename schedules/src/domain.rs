@@ -1,4 +1,5 @@
-//! What a template sees of a task: the extents of its result, and what is summed for an element of it.
+//! The view of a task that templates have: extents of the result, and extents that are summed for each element of the
+//! result.
 
 use crate::Template;
 use crate::dots::is_flat;
@@ -13,14 +14,14 @@ use models::{Op, Task};
 pub enum Walk {
     /// Channels, or the columns of a product.
     Channels,
-    /// Rows, images, and all other result dimensions.
+    /// Rows, images, and all other dimensions of the result.
     Rows,
     /// Columns, or the rows of a product.
     Columns,
     Depth,
     /// Positions of a window.
     Taps,
-    /// Elements of Winograd's transformed windows, which share nothing.
+    /// Elements of Winograd's transformed windows, each of which is an independent product.
     Transformed,
 }
 
@@ -30,9 +31,9 @@ impl Walk {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// `n, c, …, y, x`, with sums over windows.
+    /// Result `n, c, …, y, x`, with sums over windows.
     Convolution,
-    /// `…, row, column`; the columns are the channels.
+    /// Result `…, row, column`; columns are treated as channels.
     Product,
     Elements,
 }
@@ -40,18 +41,18 @@ pub enum Form {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Domain {
     pub form: Form,
-    /// Extents of the result, or of one of its phases.
+    /// Extents of the result, or of one phase of a transposed convolution's result.
     pub extents: Vec<i64>,
-    /// Whether extra columns may fill the last tile and be cut off.
+    /// Whether the last tile may be filled with extra columns, which are cut off.
     pub may_fill: bool,
-    /// Channels, or row elements, that are summed per result element.
+    /// Number of channels, or row elements, that are summed for each element of the result.
     pub depth: i64,
     /// Summed window extents, by dimension.
     pub window: Vec<i64>,
     pub is_depthwise: bool,
-    /// Whether all result positions form one row that reads one row.
+    /// Whether the result is one row of positions, and reads one row.
     pub is_row: bool,
-    /// Input positions between neighbouring windows.
+    /// Distance of adjacent windows, in input positions.
     pub stride: i64,
 }
 
@@ -69,7 +70,7 @@ impl Domain {
         }
     }
 
-    /// Returns the domain for CPU templates, after flattening.
+    /// Returns the domain for CPU templates, after flattening the task.
     pub fn on_cpu(task: &Task) -> Domain {
         let flat = flatten_task(task);
         let task = flat.as_ref().map_or(task, |flat| &flat.task);
@@ -123,7 +124,7 @@ impl Domain {
         }
     }
 
-    /// Merges positions of an image or rows of a product into one dimension if the templates do.
+    /// Merges the positions of an image, or the rows of a product, into one dimension where the templates do so.
     pub fn in_one_row(mut self) -> Domain {
         let together = match self.form {
             Form::Convolution => 2..self.extents.len(),
@@ -143,7 +144,7 @@ impl Domain {
         if self.form == Form::Convolution { 1 } else { self.extents.len() - 1 }
     }
 
-    /// Returns the dimension of neighbours in a tile.
+    /// Returns the dimension along which a tile has adjacent columns.
     pub fn column_dimension(&self) -> usize {
         self.extents.len() - if self.form == Form::Convolution { 1 } else { 2 }
     }

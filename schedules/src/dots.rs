@@ -1,8 +1,8 @@
-//! Products of bytes that a processor multiplies four at a time: neighbours along the depth lie in one number of 32 bits,
-//! and one instruction adds their four products to a sum.
+//! 8-bit dot products. A group of four bytes along the depth is stored as a 32-bit number, and one instruction adds
+//! their four products to a sum.
 //!
-//! The places of a convolution's result are the lanes of a vector, its channels are broadcast. A convolution of single
-//! places is one row of all of them.
+//! In convolutions, positions of the result are vector lanes and channels are broadcast. In pointwise convolutions,
+//! all positions form one row.
 
 use super::axes::{ChoiceAxis, Declaration, LAYOUT, NumberAxis, OUTER, SPLIT_R, VECTOR, Ways, divisors};
 use super::choices::{Bytes, LayoutKind, QuadsAt, TileOrder};
@@ -14,39 +14,40 @@ use models::{Choice, DType, Op, Operand, Task};
 
 pub const QUAD: i64 = 4;
 
-/// Signedness of the data in byte products.
+/// Signedness of the data operand of 8-bit dot products.
 pub static BYTES: ChoiceAxis<Bytes> = ChoiceAxis::new("bytes")
     .with_ways(Ways::DIRECT.or(Ways::DOTS))
     .only_when(|knobs| LAYOUT.is_set_to(knobs, LayoutKind::Dots));
 pub static DOTS_C: NumberAxis = NumberAxis::new("dots_c").with_ways(Ways::DOTS);
 pub static DOTS_X: NumberAxis = NumberAxis::new("dots_x").with_ways(Ways::DOTS);
-/// Where depth neighbours are packed into quads.
+/// Compute location of the packing of four bytes along the depth into a 32-bit number.
 pub static QUADS_AT: ChoiceAxis<QuadsAt> = ChoiceAxis::new("quads_at").with_ways(Ways::DOTS);
 
 pub(crate) static AXES: &[&Declaration] = &[&BYTES.0, &DOTS_C.0, &DOTS_X.0, &QUADS_AT.0];
 
-/// Part of a level-one cache that a data tile may fill.
+/// Number of bytes that the data of a tile may use in a level-one cache.
 const CACHED_BYTES: i64 = 32 << 10;
 
 pub(crate) struct Dots {
-    /// Channels that read the same data.
+    /// Number of channels that read the same data.
     together: i64,
-    /// Positions outside a row, including the batch.
+    /// Number of rows of positions, including those of all images of the batch.
     rows: i64,
     columns: i64,
     steps: i64,
     is_flat: bool,
-    /// Whether quads consist of row neighbours.
+    /// Whether the four bytes of a group are neighbours in a row, not along the depth.
     is_of_columns: bool,
 }
 
-/// Returns whether each position reads only the input position of the same index.
+/// Returns whether each position of the result reads only the input at the same position.
 pub fn is_flat(op: &Op, kernel: &[i64]) -> bool {
     let Op::QConv(QConv { strides, pads, .. }) = op else { return false };
     strides.iter().chain(kernel).all(|&one| one == 1) && pads.iter().all(|&pad| pad == 0)
 }
 
-/// Returns None unless weights are packed, have no zero point, and the epilogue ignores positions.
+/// Returns the convolution as 8-bit dot products. None unless weights are packed and have no zero point, and the
+/// epilogue treats all positions alike.
 pub(crate) fn as_dots(task: &Task) -> Option<Dots> {
     let anchor = &task.steps[0];
     let Op::QConv(QConv { groups, w_zero: 0, .. }) = &anchor.op else { return None };
@@ -71,7 +72,7 @@ pub(crate) fn as_dots(task: &Task) -> Option<Dots> {
     Some(Dots { together, rows: output[0] * rows, columns, steps, is_flat, is_of_columns })
 }
 
-/// Returns whether the epilogue is equal at every position of a channel.
+/// Returns whether the epilogue treats all positions of a channel alike.
 pub(crate) fn follows_channels(task: &Task) -> bool {
     task.steps.iter().enumerate().skip(1).all(|(place, step)| {
         let is_pointwise = matches!(
@@ -129,7 +130,8 @@ pub(crate) fn is_of_places(knobs: &impl Settings) -> bool {
     LAYOUT.is_set_to(knobs, LayoutKind::Dots) && DOTS_X.setting_in(knobs).is_some()
 }
 
-/// Returns whether a matrix product has packed weights; its columns are the lanes, and data quads are broadcast.
+/// Returns whether the task is an 8-bit matrix product with packed weights. Its columns become vector lanes, and the
+/// data are broadcast.
 pub(crate) fn is_product(task: &Task) -> bool {
     let anchor = &task.steps[0];
     let (Op::QDense(_), DType::I32) = (&anchor.op, anchor.output.dtype) else { return false };
@@ -138,7 +140,7 @@ pub(crate) fn is_product(task: &Task) -> bool {
     matches!(data.ty.dtype, DType::I8 | DType::U8) && weight.ty.dtype == DType::I8 && weight.is_constant
 }
 
-/// Adds byte products with unchanged tiles to a matrix product and makes them the default.
+/// Adds 8-bit dot products to the space of a matrix product, with unchanged tiles, and makes them the default.
 pub(crate) fn add_to_product(space: &mut Space, machine: &Cpu) {
     let Some(layout) = space.axes.iter_mut().find(|axis| axis.name == LAYOUT.0.name) else { return };
     layout.settings.push(Setting::Choice(LayoutKind::Dots.name().to_owned()));
@@ -149,7 +151,7 @@ pub(crate) fn add_to_product(space: &mut Space, machine: &Cpu) {
     BYTES.set(&mut space.default, data_signedness(machine));
 }
 
-/// Byte instructions take signed data on Arm and unsigned data elsewhere.
+/// Returns the signedness of data that the dot-product instructions take: signed on Arm, unsigned elsewhere.
 fn data_signedness(machine: &Cpu) -> Bytes {
     if machine.vector_lanes == 4 && machine.vector_registers == 32 { Bytes::Signed } else { Bytes::Unsigned }
 }
@@ -158,7 +160,7 @@ fn bytes_axis(machine: &Cpu) -> Axis {
     BYTES.to_axis("whether data enters products of bytes with a sign (dots)", [data_signedness(machine)])
 }
 
-/// Adjusts dependent settings: tile order follows where quads and data of a tile are computed.
+/// Adjusts dependent settings, so that the order of tiles fits the compute location of the packing.
 pub(crate) fn settle_quads(knobs: &mut Knobs) {
     if !matches!(OUTER.setting_in(knobs), Some(TileOrder::Channels | TileOrder::Space)) && OUTER.0.is_in(knobs) {
         OUTER.set(knobs, TileOrder::Channels);
@@ -181,14 +183,14 @@ pub(crate) fn sum_registers(machine: &Cpu) -> i64 {
 struct DotTile {
     channels: i64,
     vectors: i64,
-    /// Cycles per useful product, with two products and two loads per cycle.
+    /// Estimated cycles per useful product, at two products and two loads per cycle.
     cost: f64,
 }
 
 fn dot_tiles(machine: &Cpu, dots: &Dots) -> Vec<DotTile> {
-    /// Independent products that hide the latency of one.
+    /// Number of independent products that hide the latency of one product.
     const LATENCY: f64 = 10.0;
-    /// Cost factor of another copy of the result, which removes unused columns.
+    /// Cost factor of an additional copy of the result, which removes unused columns.
     const COPY: f64 = 1.02;
     const FAR: f64 = 1.1;
     let registers = sum_registers(machine);

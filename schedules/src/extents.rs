@@ -1,4 +1,4 @@
-//! What a register tile has to do with: extents of a convolution or a product, and which blocks of channels it allows.
+//! Extents of a convolution or a product from which register tiles are chosen, and its possible blocks of channels.
 
 use super::dots;
 use super::taps::{Reach, conv_reaches};
@@ -88,7 +88,8 @@ pub(crate) fn contraction_extents(task: &Task, output: &[i64]) -> Extents {
     }
 }
 
-/// Returns extents of one phase of a transposed convolution if phases are equal and the epilogue ignores positions.
+/// Returns the extents of one phase of a transposed convolution. Returns `extents` unless phases are equal and the
+/// epilogue treats all positions alike.
 pub(crate) fn by_phases(task: &Task, output: &[i64], extents: Extents) -> Extents {
     let anchor = &task.steps[0];
     let Op::ConvTranspose(ConvTranspose { strides, .. }) = &anchor.op else { return extents };
@@ -132,36 +133,36 @@ pub(crate) struct Extents {
     pub(crate) is_conv: bool,
     /// Whether columns beyond the result may be computed and discarded.
     pub(crate) may_fill: bool,
-    /// Elements that are summed per result element.
+    /// Number of elements that are summed for each element of the result.
     pub(crate) summed: i64,
-    /// Whether result neighbours read input neighbours.
+    /// Whether adjacent elements of the result read adjacent elements of the input.
     pub(crate) is_dense: bool,
-    /// Input positions between neighbouring result columns.
+    /// Distance in the input of adjacent columns of the result.
     pub(crate) step: i64,
     /// Whether a convolution is pointwise.
     pub(crate) is_single: bool,
-    /// Whether the taps of a window read neighbours, which they can share.
+    /// Whether a window's elements are adjacent (no dilation), so that adjacent windows share inputs.
     pub(crate) is_close: bool,
-    /// Reach of windows that may leave the image.
+    /// Windows along each dimension, where they may leave the image.
     pub(crate) reaches: Vec<Reach>,
     pub(crate) window: i64,
     pub(crate) taps: i64,
-    /// Elements of a convolution's input, and of its weights.
+    /// Number of elements of a convolution's input. `weights` is the number of its weights.
     pub(crate) sources: i64,
     pub(crate) weights: i64,
     pub(crate) weight_bytes: i64,
     /// Whether the epilogue computes exponentials or similar functions.
     pub(crate) has_functions: bool,
-    /// Number of products of these extents.
+    /// Number of matrix products with these extents.
     pub(crate) batch: i64,
     pub(crate) outside: i64,
-    /// Extent that channel blocks must divide if the copyable second operand is not copied.
+    /// Extent that channel blocks must divide, unless the second operand, which may be copied, is copied.
     pub(crate) whole: Option<i64>,
     pub(crate) blocking: Blocking,
 }
 
 impl Extents {
-    /// Returns whether a convolution is dilated, so that neighbouring columns share no inputs.
+    /// Returns whether a convolution is dilated, so that adjacent columns share no inputs.
     pub(crate) fn is_apart(&self) -> bool {
         self.is_conv && !self.is_single && !self.is_close && self.may_fill && !is_depthwise(self)
     }
@@ -169,11 +170,11 @@ impl Extents {
 
 #[derive(Clone, Copy)]
 pub(crate) enum Blocking {
-    /// No blocks: neighbouring channels are not readable as a vector.
+    /// No blocks: adjacent channels cannot be read as a vector.
     None,
-    /// Divisors of this extent: the operand is not copied, or groups read other inputs.
+    /// Block sizes that divide this extent, because the operand is not copied or groups read different inputs.
     Dividing(i64),
-    /// Any block: the operand is packed and padded with zeros to whole blocks.
+    /// Any block size: the operand is packed, and padded with zeros to whole blocks.
     Padded,
 }
 

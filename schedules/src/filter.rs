@@ -1,10 +1,10 @@
-//! Parts of spaces: only some settings of some axes.
+//! Restricts schedule spaces to some settings of some axes.
 
 use super::{Knobs, Setting, Space, sample::random_points};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Allowed settings by axis name. Filters of absent axes, and of axes without effect in a point, do nothing.
+/// Allowed settings by axis name. Entries for absent axes, and for axes without effect in a schedule, are ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Filter(pub BTreeMap<String, Vec<Setting>>);
@@ -48,9 +48,10 @@ impl Space {
         self.axes.iter().any(|axis| axis.name == name)
     }
 
-    /// Replaces a default point that the filter removes by another point.
+    /// Restricts the space to the allowed settings. If the default schedule is removed, another one becomes the
+    /// default.
     pub fn filter_axes(&self, filter: &Filter) -> Result<Space, FilterError> {
-        /// Random points tried before a space counts as empty.
+        /// Number of random schedules that are tried before a space counts as empty.
         const DRAWS: usize = 4096;
         let mut left = self.clone();
         for axis in &mut left.axes {

@@ -1,25 +1,26 @@
-//! Convolutions of single places as products: each place of the result reads the place of the same number, so that all
-//! places of an image are one row, which vectors and tiles divide better than they divide its width. Work on each element by
-//! itself sees such rows, too, and so does what puts images one behind the other. Products by one weight have their rows in one
-//! dimension, whichever dimensions they came in.
+//! Flattens tasks: pointwise convolutions become products over one row of all positions of an image, because vectors
+//! and tiles divide this row better than the image's width.
+//!
+//! Pointwise operators and concatenations of images are flattened, too. The rows of a product with one weight are
+//! merged into one dimension.
 
 use crate::Packing;
 use models::operators::{BiasAdd, Concat, Conv, Dequantize, QConv, Quantize, Requantize, ScaleShift};
 use models::{Dim, Op, Operand, Task, TensorType};
 use std::ops::{Range, RangeInclusive};
 
-/// Columns of a register tile that keep a processor busy.
+/// Numbers of columns of a register tile that keep a core's arithmetic units busy.
 pub(crate) const ENOUGH: RangeInclusive<i64> = 7..=16;
 
-/// Task whose images are one row each, or whose rows are in one dimension.
+/// A flattened task: each image is one row, or all rows of a product are in one dimension.
 pub struct Flat {
     pub task: Task,
-    /// Reshaping of the tensors whose extents differ.
+    /// Reshape that is applied to the tensors whose extents differ from the original task.
     pub packing: Packing,
 }
 
-/// Returns the task with image positions in one row, or product rows in one dimension, without copies; None unless
-/// the operators (pointwise convolution, concatenation, elementwise work) ignore rows.
+/// Flattens a task without copies: image positions into one row, or product rows into one dimension. None unless all
+/// operators (pointwise convolution, concatenation, pointwise functions) treat all positions alike.
 pub fn flatten_task(task: &Task) -> Option<Flat> {
     let (anchor, followers) = task.steps.split_first()?;
     let is_of_elements = of_elements(&anchor.op);
@@ -70,7 +71,8 @@ pub fn flatten_task(task: &Task) -> Option<Flat> {
     Some(Flat { task: flat, packing: Packing::OneRow { dimensions: spatial, behind } })
 }
 
-/// Returns whether a row of all positions has no tiles; rows then overhang a little one by one.
+/// Returns whether no good tile width divides the row of all positions. The image's rows are then tiled separately,
+/// with a small overhang.
 pub(crate) fn is_odd(places: i64, columns: i64) -> bool {
     !ENOUGH.clone().any(|width| places % width == 0) && columns > *ENOUGH.end()
 }
@@ -79,7 +81,7 @@ pub(crate) fn of_elements(op: &Op) -> bool {
     broadcast_way(op, &(0..2)).is_some()
 }
 
-/// How a position-independent operator broadcasts its other operands to its first one.
+/// How a pointwise operator broadcasts its other operands to the first one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Broadcast {
     AlongChannels,
@@ -111,7 +113,7 @@ fn broadcast_way(op: &Op, channels: &Range<usize>) -> Option<Broadcast> {
 
 struct FlatImage<'a> {
     shape: &'a [Dim],
-    /// Dimensions that are merged.
+    /// Range of dimensions that are merged.
     together: Range<usize>,
 }
 
@@ -124,7 +126,7 @@ impl FlatImage<'_> {
         })
     }
 
-    /// Returns None unless the tensor spans the whole image or is constant over it.
+    /// Returns the flattened type. None unless the tensor spans the whole image or is constant over the image.
     fn flatten_type(&self, ty: &TensorType) -> Option<TensorType> {
         // Dimensions that a tensor lacks are the first ones.
         let lacking = self.shape.len().checked_sub(ty.shape.len())?;

@@ -1,4 +1,4 @@
-//! A point of a space: one setting per axis, by name.
+//! A point of a schedule space: one setting per axis, by name.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,9 +1,9 @@
-//! Schedules: what there is to choose, and what a choice does to a task.
+//! Schedules: which choices a task has, and what each choice does.
 //!
-//! A space is a list of axes that can be read: each has a name and the settings it may take, and a point of the
-//! space is one setting per axis. Declaring, counting and sampling need no compiler and are pure: the same task, machine
-//! and seed give the same schedules in the same order. [`LoopNest`] is the one description of the loops that a template makes
-//! of a task by a point.
+//! A space is a list of axes. Each axis has a name and possible settings, and a point of the space (a schedule) is one
+//! setting per axis. Declaring, counting and sampling need no compiler and are pure functions: the same task, machine
+//! and seed give the same schedules in the same order. [`LoopNest`] is the single description of the loops that a
+//! template generates for a task and a schedule.
 
 mod attention;
 pub mod axes;
@@ -56,9 +56,9 @@ pub use template::{rows_of, task_template};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Space {
     pub template: Template,
-    /// In the order in which the moves are made.
+    /// Axes, in the order in which their transformations are applied.
     pub axes: Vec<Axis>,
-    /// Point used without a search.
+    /// Default schedule, used without a search.
     pub default: Knobs,
     limits: SpaceLimits,
 }
@@ -72,28 +72,28 @@ pub struct Axis {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Template {
-    /// Convolutions and matrix products, with register tiles of the output.
+    /// Convolutions and matrix products, with register tiles of the result.
     Contraction,
-    /// Operators with independent output elements.
+    /// Operators whose result elements are independent.
     Spatial,
-    /// Normalisations and other operators that compute several values per row.
+    /// Normalisations and other operators that compute intermediate results per row.
     Rows,
 }
 
 /// Constraints that involve several axes.
 #[derive(Clone, Debug, PartialEq)]
 enum SpaceLimits {
-    /// Limits of a CPU's registers and of build time.
+    /// Limits from a CPU's registers and from build time.
     Registers {
         tile_elements: i64,
-        /// Maximum of tile elements times unrolled steps, which bounds build time.
+        /// Maximum of tile elements times unrolled steps; it bounds build time.
         unrolled_elements: i64,
         window: i64,
-        /// Result tiles of Winograd's algorithm with 2 × 2 and 4 × 4, if it is applicable.
+        /// Numbers of tiles in Winograd's algorithm with 2 × 2 and 4 × 4 tiles; None if it is not applicable.
         tiles: Option<[winograd::Tiles; 2]>,
         sums: i64,
         domain: Domain,
-        /// Extent that blocks must divide if the second operand of a product is not copied.
+        /// Extent that channel blocks must divide if the second operand of a product is not copied.
         whole: Option<i64>,
     },
     Device(gpu::GpuLimits),
@@ -110,12 +110,12 @@ impl Space {
         Space { template, axes, default, limits: declare::no_limits() }
     }
 
-    /// Returns the setting without effect, which a point has if it does not name the axis.
+    /// Returns the setting without effect, which a schedule has if it does not name the axis.
     pub fn neutral_setting(name: &str) -> Option<Setting> {
         find_declaration(name)?.neutral_setting()
     }
 
-    /// Ignores limits; saturates.
+    /// Returns the number of points, including those that the limits reject; saturates.
     pub fn point_count(&self) -> u64 {
         self.axes.iter().fold(1u64, |size, axis| size.saturating_mul(axis.settings.len() as u64))
     }

@@ -1,11 +1,11 @@
-//! Facts of machines that spaces of schedules depend on.
+//! Properties of machines on which schedule spaces depend.
 
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gpu {
     pub block_threads: i64,
-    /// Per block.
+    /// Shared memory per block, in bytes.
     pub shared_bytes: i64,
     pub warp_threads: i64,
     /// Ten times the minimum compute capability of the generated code; 0 without tensor cores.
@@ -14,14 +14,14 @@ pub struct Gpu {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
-    /// 32-bit floats per vector.
+    /// Number of 32-bit floats in a vector.
     pub vector_lanes: i64,
     pub vector_registers: i64,
     pub cores: i64,
-    /// Whether a core computes vectors in two halves.
+    /// Whether a core executes a vector instruction in two halves.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_halved: bool,
-    /// Whether the CPU is Intel's, with 512-bit vectors.
+    /// Whether the CPU is made by Intel and has 512-bit vectors.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_intel: bool,
 }

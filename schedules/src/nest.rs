@@ -1,7 +1,8 @@
-//! The loops that a template makes of a task by a point: how far they go, what each walks, and how it is run.
+//! The loops that a template generates for a task and a schedule: trip counts, the dimension of each loop, and its
+//! execution.
 //!
-//! CPU rules, search features and predictor features read loops only here. A test of the crate `kernel` compares the loops of CPU
-//! templates with those of TVM.
+//! CPU rules, search features and predictor features read loops only here. A test in the crate `kernel` compares these
+//! loops with those of TVM.
 
 use crate::axes::{
     BLOCK, GRAIN, HELPERS_AT, LAYOUT, NumberAxis, OUTER, PARALLEL, SPLIT_R, TILE_C, TILE_X, TILE_Y, UNROLL, VECTOR,
@@ -19,11 +20,11 @@ use crate::winograd::{STRIP, TILE_P};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// Sequential.
+    /// Sequential loop.
     Plain,
     Unrolled,
     Vector,
-    /// On the thread pool.
+    /// Loop that runs on the thread pool.
     Parallel,
 }
 
@@ -40,7 +41,7 @@ pub struct Dimension {
     pub extent: i64,
     /// Extent of a tile; the last tile may overhang.
     pub tile: i64,
-    /// Threads of a GPU block along the dimension, with a tile each.
+    /// Threads of a GPU block along this dimension; each computes one tile.
     pub threads: i64,
     /// Tiles per group; the last group may be incomplete.
     pub together: i64,
@@ -51,12 +52,12 @@ impl Dimension {
         Dimension { walk, extent, tile, threads: 1, together: 1 }
     }
 
-    /// Returns the number of tiles, or of tiles of all threads of a block.
+    /// Returns the number of tiles. On GPUs, the tiles of all threads of a block count as one.
     pub fn tile_count(&self) -> i64 {
         tile_count(self.extent, self.tile * self.threads)
     }
 
-    /// Returns the share of covered elements that belong to the result.
+    /// Returns the share of the computed elements that belong to the result; the others are overhang.
     pub fn used_share(&self) -> f64 {
         self.extent as f64 / filled_extent(self.extent, self.tile * self.threads) as f64
     }
@@ -67,24 +68,24 @@ pub struct LoopNest {
     pub dimensions: Vec<Dimension>,
     /// Dimensions in the order of the tile loops, outermost first.
     pub order: Vec<usize>,
-    /// Number of loops over tiles and groups that are fused and shared by threads.
+    /// Number of outer loops over tiles and groups that are fused and distributed over threads.
     pub shared: usize,
-    /// Fused steps per chunk of a thread.
+    /// Steps of the fused loop that a thread takes at a time (chunk size).
     pub grain: i64,
-    /// Whether the sums of a group of tiles are finished at once.
+    /// Whether the sums of all tiles of a group are finished together.
     pub is_cached: bool,
-    /// Channels per block, the innermost sum dimension; 1 without blocks.
+    /// Channels per block, which are the innermost dimension of the sums; 1 without blocks.
     pub block: i64,
     pub sums: Vec<NestLoop>,
     pub is_vector: bool,
-    /// Loops around all others: Winograd's strips and transformed windows.
+    /// Loops outside of all others: strips and transformed windows of Winograd's algorithm.
     around: Vec<NestLoop>,
-    /// Vector elements in products of quads; 0 otherwise.
+    /// Vector lanes of 8-bit dot-product instructions, which multiply groups of 4 bytes; 0 if these are not used.
     lanes: i64,
 }
 
 impl LoopNest {
-    /// Returns the loops of a contraction, or the result loops of another task.
+    /// Returns all loops of a contraction; for other tasks, the loops over the result.
     pub fn of_point(domain: &Domain, knobs: &impl Settings) -> LoopNest {
         match domain.form {
             Form::Elements => LoopNest::of_elements(domain, knobs),
@@ -101,7 +102,8 @@ impl LoopNest {
         LoopNest { sums: sum_loops(domain, knobs), ..LoopNest::without_sums(domain, knobs) }
     }
 
-    /// Register tiles alone, which suffice for the limits of a space.
+    /// Returns the loops over register tiles, without the loops of the sums. This suffices to check the limits of a
+    /// space.
     pub(crate) fn without_sums(domain: &Domain, knobs: &impl Settings) -> LoopNest {
         let number = |axis: &NumberAxis| axis.or_one(knobs).max(1);
         let layout = LAYOUT.setting_in(knobs).unwrap_or(LayoutKind::Plain);
@@ -178,7 +180,7 @@ impl LoopNest {
         LoopNest { dimensions, order, shared, grain, is_cached, block, sums: loops, is_vector: true, around, lanes }
     }
 
-    /// One matrix product per element of a transformed window.
+    /// Returns the loops of Winograd's algorithm: one matrix product per element of a transformed window.
     fn of_winograd(domain: &Domain, tile: i64, knobs: &impl Settings) -> LoopNest {
         let (block, places) = (BLOCK.or_one(knobs).max(1), TILE_P.or_one(knobs).max(1));
         let strip = STRIP.setting_in(knobs).unwrap_or(0);
@@ -210,7 +212,7 @@ impl LoopNest {
         }
     }
 
-    /// One result tile per thread of a GPU block.
+    /// Returns the loops of a GPU schedule in which each thread of a block computes one tile.
     fn of_threads(domain: &Domain, knobs: &impl Settings) -> LoopNest {
         let number = |axis: &NumberAxis| axis.or_one(knobs).max(1);
         let dimension = |place: usize| {
@@ -244,7 +246,7 @@ impl LoopNest {
         }
     }
 
-    /// Independent elements, with the last dimension in vectors.
+    /// Returns the loops over independent elements; the last dimension is vectorised.
     fn of_elements(domain: &Domain, knobs: &impl Settings) -> LoopNest {
         let last = domain.extents.len().saturating_sub(1);
         let dimension = |(place, &extent): (usize, &i64)| {
@@ -271,7 +273,7 @@ impl LoopNest {
         }
     }
 
-    /// Returns the trip counts of loops over tiles and groups, outermost first.
+    /// Returns dimension and trip count of the loops over tiles and groups, outermost first.
     fn outer_loops(&self) -> impl Iterator<Item = (Walk, i64)> {
         let dimensions = self.order.iter().map(|&place| &self.dimensions[place]);
         let inside = dimensions.clone().filter(|dimension| dimension.together > 1);
@@ -280,7 +282,7 @@ impl LoopNest {
         counts.chain(inside.map(|dimension| (dimension.walk, dimension.together)))
     }
 
-    /// Returns the trip count of the fused loop that threads share, before chunking.
+    /// Returns the trip count of the fused loop that is distributed over threads, before chunking.
     pub fn shared_steps(&self) -> i64 {
         self.outer_loops().take(self.shared).map(|(_, extent)| extent).product()
     }
@@ -290,7 +292,7 @@ impl LoopNest {
         around.product::<i64>() * tile_count(self.shared_steps(), self.grain)
     }
 
-    /// Returns executed over necessary steps; groups of tiles and chunks may overhang.
+    /// Returns the ratio of executed to necessary steps; above 1, because groups of tiles and chunks may overhang.
     pub fn walked_ratio(&self) -> f64 {
         if self.dimensions.len() < 2 {
             return 1.0;
@@ -304,7 +306,8 @@ impl LoopNest {
         walked * filled_extent(steps, self.grain) as f64 / steps.max(1) as f64
     }
 
-    /// Returns all loops around one product, outermost first; fused loops separately, without single-trip loops.
+    /// Returns all loops around one multiply-add, outermost first. Fused loops are listed separately, and loops with
+    /// one iteration left out.
     pub fn all_loops(&self) -> Vec<NestLoop> {
         let mut loops = self.around.clone();
         let home = if self.is_cached { self.order.len() } else { usize::MAX };
@@ -329,7 +332,7 @@ impl LoopNest {
         loops
     }
 
-    /// Innermost last.
+    /// Returns the loops within a tile, the innermost last.
     fn tile_loops(&self) -> Vec<NestLoop> {
         let mut own: Vec<NestLoop> = Vec::with_capacity(self.dimensions.len() + 1);
         for dimension in &self.dimensions {
@@ -358,7 +361,7 @@ fn plain_loop(walk: Walk, extent: i64) -> NestLoop {
     NestLoop { walk, extent, mark: Mark::Plain }
 }
 
-/// Returns sum loops in order: depth parts of a group, depth, window, and unrolled depth.
+/// Returns the loops of a sum, outermost first. The depth may be split into parts of a group and unrolled steps.
 fn sum_loops(domain: &Domain, knobs: &impl Settings) -> Vec<NestLoop> {
     let is_of_quads = LAYOUT.is_set_to(knobs, LayoutKind::Dots);
     let depth = if is_of_quads { tile_count(domain.depth, QUAD) } else { domain.depth };

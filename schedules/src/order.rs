@@ -1,11 +1,11 @@
-//! Orders of loops by letters, the outermost first.
+//! Loop orders that are written as letters, the outermost loop first.
 
 use crate::choices::{SumOrder, TileOrder};
 
-/// Loops over channels, rows and columns of the result, or over depth, rows and columns of a window.
+/// A loop: over channels, rows or columns of the result, or over the depth, rows or columns of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Letter {
-    /// Channels; in sums, the depth.
+    /// Channels of the result, or the depth of a sum.
     C,
     Y,
     X,
@@ -13,7 +13,8 @@ enum Letter {
 
 use Letter::{C, X, Y};
 
-/// Returns dimension indices in an order; rows and columns are the last two others, and the rest stays outside.
+/// Returns dimension indices in the order of the letters. Rows and columns are the last two dimensions other than the
+/// channels; all others stay outermost.
 fn order_dimensions(letters: [Letter; 3], channel: usize, rank: usize) -> Vec<usize> {
     let mut others: Vec<usize> = (0..rank).filter(|place| *place != channel).collect();
     let columns = others.pop();
@@ -45,7 +46,7 @@ impl TileOrder {
 }
 
 impl SumOrder {
-    /// Returns the loop indices of a sum, whose first is the depth.
+    /// Returns the order of a sum's loops as indices; index 0 is the depth, the others are window dimensions.
     pub fn loop_order(self, count: usize) -> Vec<usize> {
         match self {
             SumOrder::DepthFirst => (0..count).collect(),

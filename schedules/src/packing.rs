@@ -1,4 +1,4 @@
-//! How the parameters of built code are stored.
+//! Storage formats of the parameters of compiled code.
 
 use crate::dots::QUAD;
 use crate::phases::{self, RANK};
@@ -9,41 +9,43 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Packing {
-    /// As in the task.
+    /// Same format as in the task.
     Plain,
-    /// `[o, …]` as `[o / block, …, block]`, zero-padded to a whole block.
+    /// `[o, …]` stored as `[o / block, …, block]`, padded with zeros to whole blocks.
     Blocked { block: i64 },
-    /// `[o, c, …]` as `[o / block, …, c, block]`, zero-padded to a whole block.
+    /// `[o, c, …]` stored as `[o / block, …, c, block]`, padded with zeros to whole blocks.
     Taps { block: i64 },
-    /// `[c, o, …]` of a transposed convolution as `[o / block, phases…, c, …, block]`; zero if a phase has no tap.
+    /// `[c, o, …]` of a transposed convolution stored as `[o / block, phases…, c, …, block]`; zero where a phase has
+    /// no tap.
     Phases {
         block: i64,
         /// Strides of the spatial dimensions, padded with 1.
         strides: [i64; RANK],
-        /// Padding before the result, which is not computed.
+        /// Leading padding of the transposed convolution: positions before the result, which are not computed.
         heads: [i64; RANK],
     },
-    /// Signed bytes `[o, c, …]` as 32-bit `[o / block, 1 + … · c / 4, block]`: a row's sum, then quads of
-    /// neighbours along `c` (along the last dimension if `c` is 1).
+    /// Signed bytes `[o, c, …]` stored as 32-bit numbers `[o / block, 1 + … · c / 4, block]`: first the sum of a row,
+    /// then groups of four bytes along `c` (along the last dimension if `c` is 1).
     Quads {
-        /// Tensor rows per block.
+        /// Number of rows (output channels) per block.
         block: i64,
     },
-    /// `[o, …]` as the matrix `[o, rest]`, without moving data.
+    /// `[o, …]` reshaped to the matrix `[o, rest]`; no data are moved.
     Matrix,
-    /// Adjacent dimensions merged into the last of them, with 1 for the others, without moving data.
+    /// Adjacent dimensions merged into the last of them; the others become 1. No data are moved.
     OneRow {
         dimensions: usize,
-        /// Number of dimensions after them.
+        /// Number of dimensions after the merged ones.
         #[serde(default)]
         behind: usize,
     },
-    /// Float filters `[o, i, 3, 3]` as Winograd's `[window, window, o / block, i, block]`, zero-padded to a block.
+    /// Float filters `[o, i, 3, 3]`, transformed for Winograd's algorithm and stored as `[window, window, o / block,
+    /// i, block]`; padded with zeros to whole blocks.
     Winograd { tile: i64, block: i64 },
 }
 
 impl Packing {
-    /// Validates a packing from an untrusted file.
+    /// Returns whether the parameters of a packing, which may come from an untrusted file, are in range.
     pub fn is_sound(&self) -> bool {
         const LARGEST: i64 = 65_536;
         match *self {
@@ -148,7 +150,7 @@ impl Packing {
     }
 }
 
-/// Computes Winograd's filters in 64 bits and rounds once.
+/// Transforms filters for Winograd's algorithm, in 64-bit floats that are rounded once.
 fn transform_filters(tile: i64, block: i64, extents: &[i64], bytes: &[u8]) -> Vec<u8> {
     let transforms = tile_transforms(tile).expect("a packing is of a tile that there is");
     let count = |extent: i64| usize::try_from(extent).expect("an extent is positive");
@@ -172,7 +174,8 @@ fn transform_filters(tile: i64, block: i64, extents: &[i64], bytes: &[u8]) -> Ve
     packed
 }
 
-/// Returns whether quads lie along the last dimension, the taps of a row, and the neighbours forming quads.
+/// Returns three numbers: 1 if groups of four bytes are along the last dimension, else 0; the number of taps of a row;
+/// and the extent along which groups are formed.
 fn taps_and_depth(extents: &[i64]) -> [i64; 3] {
     let depth = extents.get(1).copied().unwrap_or(1);
     let taps = extents.iter().skip(2);
@@ -182,7 +185,7 @@ fn taps_and_depth(extents: &[i64]) -> [i64; 3] {
     }
 }
 
-/// Packs rows of bytes as their sums and quads.
+/// Packs each row of bytes as its sum and its groups of four bytes.
 fn pack_quads(extents: &[i64], block: i64, bytes: &[u8]) -> Vec<u8> {
     const WIDTH: usize = QUAD as usize;
     let size = |extent: i64| usize::try_from(extent).expect("an extent is positive");

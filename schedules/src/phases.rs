@@ -1,5 +1,5 @@
-//! Weights of transposed convolutions by phase. A phase is a position of the result within a stride; it is computed
-//! from every `stride`-th tap.
+//! Packs the weights of transposed convolutions by phase. A phase is a position of the result within a stride; it is
+//! computed from every `stride`-th tap.
 
 use crate::Packing;
 use crate::tiles::tile_count;
@@ -9,7 +9,7 @@ use models::operators::ConvTranspose;
 /// Maximum number of spatial dimensions of a convolution.
 pub(crate) const RANK: usize = 3;
 
-/// Returns None unless the convolution can be computed by phases.
+/// Returns the packing of the weights by phase. None unless the convolution can be computed by phases.
 pub fn phase_packing(op: &Op, block: i64) -> Option<Packing> {
     let Op::ConvTranspose(ConvTranspose { strides, pads, dilations, groups: 1, .. }) = op else { return None };
     let is_plain = dilations.iter().all(|&dilation| dilation == 1) && pads.iter().all(|&pad| pad >= 0);
@@ -22,7 +22,7 @@ pub fn phase_packing(op: &Op, block: i64) -> Option<Packing> {
     Some(Packing::Phases { block, strides: own_strides, heads })
 }
 
-/// Returns the stored extents of a weight `[ci, co, …]`.
+/// Returns the extents of a packed weight, whose original extents are `[ci, co, …]`.
 pub(crate) fn phase_extents(extents: &[i64], block: i64, strides: [i64; RANK]) -> Vec<i64> {
     let kernel = extents.get(2..).unwrap_or_default();
     let phases = strides.iter().take(kernel.len());

@@ -1,4 +1,4 @@
-//! Whether the threads of the pool share the work: waking them takes longer than a little work.
+//! Decides whether a task runs on the thread pool: for little work, waking the threads takes longer than the work.
 
 use super::Space;
 use super::axes::POOL;
@@ -6,12 +6,12 @@ use super::choices::YesNo;
 use crate::machine::Cpu;
 use models::{Task, Work};
 
-/// Nanoseconds to start and finish a loop on an awake pool.
+/// Nanoseconds to start and finish a loop on a pool whose threads are awake.
 const LAUNCH: u64 = 1000;
-/// Work, in thread launches, above which a pool always runs in parallel.
+/// Work above which loops always run on the pool, as a multiple of `LAUNCH`.
 const QUESTIONABLE: u64 = 8;
 
-/// Adds the choice and its default to the space of a small task.
+/// Adds the axis `POOL` and its default to the space of a small task.
 pub(crate) fn add_pool_axis(space: &mut Space, task: &Task, machine: &Cpu) {
     let Ok(work) = task.work() else { return };
     let alone = estimate_ns(&work);
@@ -24,9 +24,10 @@ pub(crate) fn add_pool_axis(space: &mut Space, task: &Task, machine: &Cpu) {
     POOL.set(&mut space.default, answer);
 }
 
-/// Returns a rough time on one core with data in near caches.
+/// Returns a rough estimate of the time on one core, with data in the nearest caches.
 fn estimate_ns(work: &Work) -> u64 {
-    /// Per core and nanosecond.
+    /// Multiply-adds per nanosecond on one core. The other constants are rates of functions, other operations and
+    /// bytes.
     const PRODUCTS: u64 = 60;
     const FUNCTIONS: u64 = 8;
     const OTHERS: u64 = 32;

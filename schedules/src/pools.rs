@@ -1,4 +1,4 @@
-//! Windows of pools: how far they reach, and what sums are divided by.
+//! Windows of pools: how far they overhang the input, and the number that sums are divided by.
 
 use models::operators::Pool;
 use models::{Op, Task, TensorType};
@@ -6,12 +6,12 @@ use models::{Op, Task, TensorType};
 #[derive(Clone, Debug)]
 pub struct PoolWindow {
     pub kernel: Vec<i64>,
-    /// Input positions between neighbouring windows.
+    /// Distance of adjacent windows, in input positions.
     pub strides: Vec<i64>,
     pub heads: Vec<i64>,
-    /// Padding after the input, which counts as input if `count_pad` is set.
+    /// Trailing padding, which counts as input if `count_pad` is set.
     pub tails: Vec<i64>,
-    /// Input positions between neighbouring window positions.
+    /// Distance of adjacent window elements, in input positions.
     pub dilations: Vec<i64>,
     pub count_pad: bool,
 }
@@ -30,13 +30,15 @@ impl PoolWindow {
         }
     }
 
-    /// Returns how far windows leave the input; rounding up may let the last one leave the padding, too.
+    /// Returns by how many positions the last window overhangs the end of the input. If the result's extent was
+    /// rounded up, it may also overhang the padding.
     pub fn end_overhang(&self, d: usize, old: i64, new: i64) -> i64 {
         let last = (new - 1) * self.strides[d] + (self.kernel[d] - 1) * self.dilations[d] + 1;
         (last - self.heads[d] - old).max(0)
     }
 
-    /// Returns the positions that count in every window, None if they differ; `old` is the input, `new` the result.
+    /// Returns the number of positions that are counted in each window, or None if it differs between windows. `old`
+    /// are the extents of the input, `new` those of the result.
     pub fn window_divisor(&self, old: &[i64], new: &[i64]) -> Option<i64> {
         let counts_all = |d: usize| {
             let reach = self.end_overhang(d, old[d], new[d]);
@@ -46,7 +48,7 @@ impl PoolWindow {
     }
 }
 
-/// Returns whether windows at row ends overhang the input.
+/// Returns whether windows overhang the input at the ends of rows.
 pub fn has_ends(task: &Task) -> bool {
     let step = &task.steps[0];
     let Op::Pool(pool) = &step.op else { return false };

@@ -1,8 +1,8 @@
-//! What tensor cores multiply.
+//! Matrix products that tensor cores support.
 
 use models::DType;
 
-/// Rows and columns of a sum fragment, the unit of products of a warp.
+/// Rows and columns of an accumulator fragment, which a warp computes at once.
 pub const FRAGMENT: i64 = 16;
 
 pub const WARP_THREADS: u32 = 32;
@@ -14,7 +14,7 @@ pub enum Product {
     BF16,
     I8,
     U8,
-    /// 32-bit floats, multiplied with the ten highest bits of their fractions.
+    /// TF32: 32-bit floats, multiplied with the ten highest fraction bits.
     TF32,
 }
 
@@ -27,7 +27,7 @@ pub enum OperandSide {
 }
 
 impl Product {
-    /// Returns None unless devices of this capability (in tens) support the types.
+    /// Returns the product of these operand types. None unless the compute capability (times ten) supports it.
     pub fn for_operands(left: DType, right: DType, capability: u32) -> Option<Product> {
         let (product, since) = match (left, right) {
             (DType::F16, DType::F16) => (Product::F16, 70),
@@ -50,7 +50,7 @@ impl Product {
         }
     }
 
-    /// Returns the columns of a left fragment, which are the rows of a right one.
+    /// Returns the depth of a product of fragments: columns of the left, rows of the right fragment.
     pub fn fragment_depth(self) -> i64 {
         if self == Product::TF32 { 8 } else { 16 }
     }

@@ -1,4 +1,4 @@
-//! Register tiles that default schedules have.
+//! Register tiles of default schedules.
 
 use super::axes::wished_divisors;
 use super::dots;
@@ -7,7 +7,7 @@ use super::is_vector;
 use crate::machine::Cpu;
 use crate::tiles::{filled_extent, tile_count};
 
-/// Channels of the default schedule's tile.
+/// Candidates for the channels of the default register tile.
 const TILE_CHANNELS: [i64; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 
 pub(crate) struct Tile {
@@ -17,8 +17,8 @@ pub(crate) struct Tile {
     pub(crate) columns: i64,
 }
 
-/// Returns the tile with the fewest loads per multiply-add whose accumulators fit the registers.
-/// A reduction step loads a vector per vector of channels and a number per position, so square tiles are best.
+/// Returns the tile with the fewest loads per multiply-add whose accumulators fit the registers. A reduction step
+/// loads one vector per vector of channels and one number per position, so square tiles are best.
 pub(crate) fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], widths: &[i64]) -> Tile {
     const WIDE: i64 = 32;
     let lanes = machine.vector_lanes;
@@ -70,11 +70,11 @@ pub(crate) fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], widths
     best.map_or(Tile { block: 1, channels: 1, rows: 1, columns: 1 }, |(_, tile)| tile)
 }
 
-/// Returns the slowdown by spilled accumulators, or None if the tile is unsuitable.
-/// A spill adds a store and a load to the latency of every reduction step, which only many unrolled taps hide.
+/// Returns the slowdown by spilled accumulators, or None if the tile is unsuitable. A spill adds a store and a load to
+/// the latency of every reduction step; only many unrolled taps hide this.
 fn spill_slowdown(machine: &Cpu, extents: &Extents, vectors: i64, broadcasts: i64) -> Option<f64> {
     const HIDING_TAPS: i64 = 9;
-    /// Minimum registers in addition to the accumulators of a window.
+    /// Minimum number of registers that are needed in addition to the accumulators of a convolution.
     const OTHERS: i64 = 4;
     let accumulators = vectors * broadcasts;
     if used_registers(extents, vectors, broadcasts) <= machine.vector_registers {
@@ -89,8 +89,8 @@ fn spill_slowdown(machine: &Cpu, extents: &Extents, vectors: i64, broadcasts: i6
     }
 }
 
-/// Returns the groups whose inputs a tile reads, as far as they matter.
-/// A tile of one group spills shared inputs with AVX2, and takes too many sums with NEON.
+/// Returns the number of groups whose inputs a tile reads. With AVX2 and NEON it counts as 1, so that tiles may span
+/// several groups: a tile of one group spills shared inputs with AVX2, and has too many accumulators with NEON.
 fn groups_of(machine: &Cpu, extents: &Extents, channels: i64) -> i64 {
     const LANES: i64 = 16;
     match extents.blocking {
@@ -99,12 +99,13 @@ fn groups_of(machine: &Cpu, extents: &Extents, channels: i64) -> i64 {
     }
 }
 
-/// Returns whether the machine has long vectors but only 16 registers, as with AVX2.
+/// Returns whether the machine has wide vectors but only 16 registers, as with AVX2.
 pub(crate) fn has_few_registers(machine: &Cpu) -> bool {
     machine.vector_registers <= 16 && machine.vector_lanes >= 8
 }
 
-/// Counts steps of epilogue exponentials per result vector, with few registers.
+/// Returns the cost of exponentials in the epilogue, in steps per vector of the result; 0 unless the machine has few
+/// registers.
 fn function_steps(machine: &Cpu, extents: &Extents, columns: i64) -> f64 {
     const FULL_VECTOR: f64 = 40.0;
     if !extents.has_functions || !has_few_registers(machine) {
@@ -118,8 +119,9 @@ fn function_steps(machine: &Cpu, extents: &Extents, columns: i64) -> f64 {
     }
 }
 
-/// Returns the slowdown of single-position tiles whose weights exceed a core's caches, since each is used once.
-/// With few registers, other tiles are better while the nearest cache holds their inputs, a line per channel.
+/// Returns the slowdown of single-position tiles whose weights exceed a cache, because each weight is used only once.
+/// The limit is a core's caches. With few registers, it is the nearest cache if that holds the inputs, one line per
+/// channel, because other tiles are then better.
 fn read_slowdown(machine: &Cpu, extents: &Extents, channels: i64, broadcasts: i64) -> f64 {
     const CACHED_BYTES: i64 = 1 << 19;
     const NEAREST_BYTES: i64 = 1 << 15;
@@ -130,9 +132,9 @@ fn read_slowdown(machine: &Cpu, extents: &Extents, channels: i64, broadcasts: i6
     if extents.is_conv && broadcasts == 1 && bytes > cached { 1.4 } else { 1.0 }
 }
 
-/// Returns vector registers for accumulators, weights and broadcast inputs.
-/// Inputs that several unrolled taps read stay in registers; with stride `s` a column reads `s` interleaved
-/// sequences, shared with neighbouring columns if they have several taps.
+/// Returns the number of vector registers for accumulators, weights and broadcast inputs. Inputs that several unrolled
+/// taps read stay in registers. With stride `s`, a column reads `s` interleaved sequences, which adjacent columns
+/// share if they have several taps.
 pub(crate) fn used_registers(extents: &Extents, vectors: i64, broadcasts: i64) -> i64 {
     // A transposed convolution is computed phase by phase, each with a stride of one.
     let (window, step) = match extents.may_fill {
@@ -148,34 +150,37 @@ pub(crate) fn used_registers(extents: &Extents, vectors: i64, broadcasts: i64) -
     }
 }
 
-/// Assumes one broadcast at a time, and weights in registers if they are reused.
+/// Returns the number of vector registers of a product, with one broadcast at a time. Weights are kept in registers if
+/// they are reused.
 pub(crate) fn product_registers(vectors: i64, broadcasts: i64) -> i64 {
     vectors * broadcasts + if broadcasts > 1 { vectors } else { 1 } + 1
 }
 
-/// Maximum tile rows of a deep product, whose tiles have few channels.
+/// Maximum number of rows of a tile in a deep product, where tiles have few channels.
 pub(crate) const DEEP_ROWS: i64 = 8;
 
-/// Returns whether a product is so deep that the widest tile's weights leave the cache between tile rows.
+/// Returns whether a product is so deep that the weights of the widest tile are evicted from the cache between rows of
+/// tiles.
 pub(crate) fn is_deep(machine: &Cpu, extents: &Extents) -> bool {
     const KEPT: i64 = 3 << 19;
     const ROWS: i64 = 16;
     !extents.is_conv && extents.columns >= ROWS && panel_bytes(extents, 4 * machine.vector_lanes) > KEPT
 }
 
-/// Returns the bytes of weights that these channels read.
+/// Returns the size of the weights that these channels read.
 fn panel_bytes(extents: &Extents, channels: i64) -> i64 {
     channels.saturating_mul(extents.depth).saturating_mul(extents.weight_bytes)
 }
 
-/// Grouping of a deep product's tiles, part by part of the depth.
+/// Groups of tiles of a deep product, which is summed part by part of the depth.
 pub(crate) struct Together {
     pub(crate) channels: i64,
     pub(crate) rows: i64,
     pub(crate) part: i64,
 }
 
-/// Returns None unless even a narrow tile's weights leave the cache, or few rows cannot amortise loading them.
+/// Returns groups of tiles for a deep product. None unless even the weights of a narrow tile are evicted from the
+/// cache, or there are too few rows to amortise loading the weights.
 pub(crate) fn deep_grouping(machine: &Cpu, extents: &Extents, tile: &Tile) -> Option<Together> {
     const KEPT: i64 = 5 << 18;
     const ROWS: i64 = 32;
@@ -192,8 +197,9 @@ pub(crate) fn deep_grouping(machine: &Cpu, extents: &Extents, tile: &Tile) -> Op
     Some(Together { channels: CHANNELS, rows, part })
 }
 
-/// Returns steps per result vector of a convolution: its sum, slower with exposed loads or spills, and the final
-/// transposition of channels (fitted on a core with 512-bit vectors). Taps share loads if they are close.
+/// Returns the cost of a convolution, in steps per vector of the result: the sum, slowed down by loads that are not
+/// hidden and by spills, plus the final transposition of channels. Fitted on a core with 512-bit vectors. Adjacent
+/// taps share loads.
 fn conv_steps(extents: &Extents, loads: f64, accumulators: i64, columns: i64) -> f64 {
     const EASY_ACCUMULATORS: i64 = 16;
     const LONG_SUM: i64 = 64;
@@ -208,11 +214,11 @@ fn conv_steps(extents: &Extents, loads: f64, accumulators: i64, columns: i64) ->
     extents.summed as f64 * (loads / hidden_loads).max(1.0) * registers + apart
 }
 
-/// Returns a tile of position vectors shared by channels, without a final transposition.
-/// Single vectors share less, so they suit short sums and partly empty channel blocks.
+/// Returns a tile with vectors of positions that several channels share, which needs no final transposition. With a
+/// single vector less is shared, so this pays only for short sums and for partly empty blocks of channels.
 pub(crate) fn row_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Option<Tile> {
     const OTHERS: i64 = 3;
-    /// Sums that hide the latency of one product.
+    /// Number of independent sums that hide the latency of a product.
     const BUSY: i64 = 8;
     let lanes = machine.vector_lanes;
     let is_short = extents.summed <= 4 * lanes;
@@ -232,7 +238,8 @@ pub(crate) fn row_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Opti
     Some(Tile { block: 1, channels, rows: 1, columns: vectors * lanes })
 }
 
-/// Returns channels that share two position vectors with few registers: the fewest loads per multiply-add.
+/// Returns the number of channels that share two vectors of positions, on a machine with few registers: the number
+/// with the fewest loads per multiply-add.
 fn channels_of_rows(extents: &Extents, dividing: i64) -> i64 {
     const CANDIDATES: [i64; 2] = [6, 5];
     const VECTORS: i64 = 2;
@@ -244,8 +251,8 @@ fn channels_of_rows(extents: &Extents, dividing: i64) -> i64 {
     beyond.chain([dividing]).min_by(|one, other| cost(*one).total_cmp(&cost(*other))).unwrap_or(dividing)
 }
 
-/// Returns a tile for groups smaller than a vector: a column vector, the group's channels, and rows that fit.
-/// Small groups share a tile, which hides latencies.
+/// Returns a tile for groups that are smaller than a vector: one vector of columns, the channels of the group, and as
+/// many rows as fit. Several small groups share a tile, which hides latencies.
 pub(crate) fn group_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Option<Tile> {
     const LANES: i64 = 8;
     let lanes = machine.vector_lanes;
@@ -268,12 +275,14 @@ pub(crate) fn group_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Op
     Some(Tile { block: 1, channels, rows, columns })
 }
 
-/// Maximum image positions for computing two channels at once; larger on Intel with small adjacent windows.
+/// Maximum number of image positions for which a tile has two channels. `SMALL_IMAGE_ON_INTEL` applies to small
+/// windows with stride 1.
 const SMALL_IMAGE: i64 = 400;
 
 const SMALL_IMAGE_ON_INTEL: i64 = 784;
 
-/// Returns columns with a few rows: channels share nothing, so only neighbouring windows do.
+/// Returns the tile of a depthwise convolution: columns and a few rows. Channels share no inputs, only adjacent
+/// windows do.
 pub(crate) fn depthwise_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Tile {
     const MOST_ROWS: i64 = 8;
     if extents.step > 2 {
@@ -300,18 +309,19 @@ pub(crate) fn depthwise_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -
     Tile { block: 1, channels, rows, columns: if is_left { 1 } else { columns } }
 }
 
-/// Counts half multiply-adds per window column. Odd widths need a load per power of two, 1.5 times as costly.
+/// Returns the cost per column of the window, in half multiply-adds. An odd width needs one load for each power of two
+/// in it, each of which costs 1.5 multiply-adds.
 fn column_steps(extents: &Extents, width: i64, rows: i64) -> i64 {
     let loads = ((rows - 1) * extents.step + extents.window) * i64::from(width.count_ones());
     tile_count(extents.columns, width) * (2 * rows * extents.window + 3 * loads)
 }
 
-/// Returns the input rows that tiles of this height read.
+/// Returns the number of input rows that all tiles of this height read.
 fn input_rows(extents: &Extents, rows: i64) -> i64 {
     tile_count(extents.rows, rows) * ((rows - 1) * extents.step + extents.window)
 }
 
-/// Returns the slowdown of tiles that overhang one row: threads then share the channels alone.
+/// Returns the slowdown of tiles that overhang a single row: threads are then distributed over channels only.
 fn cut_imbalance(machine: &Cpu, extents: &Extents, channels: i64, columns: i64) -> f64 {
     if !extents.is_conv || extents.rows > 1 || extents.columns % columns == 0 {
         return 1.0;
@@ -319,14 +329,14 @@ fn cut_imbalance(machine: &Cpu, extents: &Extents, channels: i64, columns: i64) 
     thread_imbalance(machine, tile_count(extents.channels, channels))
 }
 
-/// Returns the largest share of a thread over the mean share.
+/// Returns the largest number of steps of a thread, divided by the mean over the threads.
 pub(crate) fn thread_imbalance(machine: &Cpu, steps: i64) -> f64 {
     filled_extent(steps, machine.cores) as f64 / steps.max(1) as f64
 }
 
-/// Returns executed over useful work: half-empty vectors and overhanging blocks compute too much.
+/// Returns the ratio of executed to useful work: partly empty vectors and overhanging blocks compute too much.
 fn wasted_work(machine: &Cpu, extents: &Extents, block: i64, columns: i64, may_block: bool) -> f64 {
-    /// Cost factor of another copy of the result and its sources.
+    /// Cost factor of an additional copy of the result and of its input.
     const COPIES: f64 = 1.1;
     /// Cost factor of separate code for the last tile of a product's rows.
     const APART: f64 = 1.02;

@@ -1,4 +1,4 @@
-//! What no single axis can state: the rules that forbid points, each with a name, so that what is refused is refused by it.
+//! Rules on several axes that forbid schedules. Each has a name, which is reported for a rejected schedule.
 
 use super::{Domain, Form, Knobs, LoopNest, Space, SpaceLimits, canonical_knobs, dots, is_vector};
 use crate::axes::{BLOCK, GRAIN, LAYOUT, NumberAxis, PAD_AT, SPLIT_R, TILE_C, TILE_X, TILE_Y, UNROLL, winograd_tile};
@@ -12,10 +12,10 @@ pub struct Rule {
     pub text: String,
 }
 
-/// Compile time of a scalar element over that of a vector element.
+/// Compile time of a scalar element, relative to an element of a vector.
 const SCALAR_COST: i64 = 8;
 
-/// Compile time of an odd vector's element per unrolled window column.
+/// Compile time of an element of a vector of odd width, relative to other vectors and per unrolled window column.
 const ODD_COST: i64 = 2;
 
 const REGISTERS: &str = "registers";
@@ -29,16 +29,16 @@ const PADDED: &str = "padded";
 const BEYOND: &str = "beyond";
 const CORE: &str = "core";
 
-/// Maximum ratio of padded to unpadded size, in tiles.
+/// Maximum ratio of executed to necessary steps, counted in tiles.
 const MOST_WALKED: f64 = 1.25;
 
-/// Maximum elements of sums finished together, which stay in the nearest cache.
+/// Maximum number of elements whose sums are finished together, so that they stay in the nearest cache.
 const CACHED_ELEMENTS: i64 = 4096;
 
-/// Maximum if sums take many steps before the next group: they stay in a core's own cache.
+/// The same limit if sums take many steps before the next group: the elements stay in a cache of the core.
 const PART_ELEMENTS: i64 = 1 << 18;
 
-/// Returns executed over necessary steps; 1 without tiles.
+/// Returns the ratio of executed to necessary steps; 1 without tiles.
 fn walked_ratio(domain: &Domain, knobs: &Knobs) -> f64 {
     if domain.form == Form::Elements { 1.0 } else { LoopNest::without_sums(domain, knobs).walked_ratio() }
 }
@@ -127,7 +127,7 @@ impl Space {
         rules
     }
 
-    /// Returns the name of the rule that forbids a point.
+    /// Returns the name of the rule that forbids a schedule, or None.
     pub fn forbidding_rule(&self, knobs: &Knobs) -> Option<&'static str> {
         let (tile_elements, unrolled_elements, window, tiles, sums, domain, whole) = match &self.limits {
             SpaceLimits::Device(limits) => return limits.forbidding_rule(knobs),
@@ -190,7 +190,8 @@ impl Space {
         (written_out > unrolled_elements).then_some(CODE)
     }
 
-    /// Reduces group sizes and chunks of a point until the overhang is allowed, because few random points satisfy it.
+    /// Removes groups and chunks from a schedule until its overhang is allowed, because few random schedules satisfy
+    /// this rule.
     pub fn reduce_overhang(&self, mut knobs: Knobs) -> Knobs {
         static MANY: [&NumberAxis; 4] = [&GRAIN, &CACHE_C, &CACHE_Y, &CACHE_X];
         let SpaceLimits::Registers { domain, .. } = &self.limits else { return knobs };

@@ -1,12 +1,12 @@
-//! Draws schedules from a space.
+//! Samples schedules from a space.
 
 use super::{Knobs, Space, canonical_knobs};
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeSet;
 
-/// Returns up to `count` distinct points, the default first, in an order that depends on the seed alone.
-/// Small spaces are shuffled; large ones are sampled at random with a bound on rejections.
+/// Returns up to `count` distinct schedules, the default first, in an order that depends only on the seed. A small
+/// space is shuffled; a large one is sampled at random with a limit on rejections.
 pub fn sample_points(space: &Space, seed: u64, count: usize) -> Vec<Knobs> {
     const LISTED_AT_MOST: u64 = 4096;
     const DRAWS_PER_POINT: usize = 64;
@@ -36,7 +36,7 @@ pub fn sample_points(space: &Space, seed: u64, count: usize) -> Vec<Knobs> {
     chosen
 }
 
-/// Endless and deterministic; ignores rules.
+/// Returns an endless, deterministic sequence of random points; ignores rules.
 pub(crate) fn random_points(space: &Space) -> impl Iterator<Item = Knobs> {
     let mut random = ChaCha8Rng::seed_from_u64(0);
     std::iter::repeat_with(move || draw_point(space, &mut random))
@@ -50,7 +50,7 @@ fn draw_point(space: &Space, random: &mut ChaCha8Rng) -> Knobs {
     space.reduce_overhang(canonical_knobs(Knobs(knobs.collect())))
 }
 
-/// Returns a point by index in the product of the axes; ignores rules.
+/// Returns the point at an index of the product of all axes; ignores rules.
 pub fn nth_point(space: &Space, mut position: u64) -> Knobs {
     let knobs = space.axes.iter().map(|axis| {
         let count = axis.settings.len() as u64;

@@ -1,4 +1,4 @@
-//! How operands are stored for a point, and in what form its task is lowered.
+//! How operands are stored for a schedule, and as which computation the task is lowered.
 
 use crate::axes::{BLOCK, FUNCTIONS, LAYOUT, PAD_AT, TILE_X, TILE_Y, WINDOWS, winograd_tile};
 use crate::choices::{Bytes, CopyAt, Functions, LayoutKind, PadAt, SumOrder, Unit, Windows, YesNo};
@@ -9,36 +9,37 @@ use crate::knobs::Knobs;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// As in the task.
+    /// Same layout as in the task.
     Plain,
-    /// Blocks of output channels (or columns).
+    /// Blocks of output channels (or of a product's columns).
     Blocked { block: i64 },
-    /// Convolution with four depth neighbours in one number, for byte instructions.
+    /// Convolution with four bytes along the depth in one number, for 8-bit dot-product instructions.
     Dots {
-        /// Multiple to which result columns are padded.
+        /// Number of which the padded columns of the result are a multiple.
         columns: i64,
         is_signed: bool,
     },
-    /// Matrix product with quads as in `Dots`, and columns in blocks.
+    /// Matrix product with groups of four bytes as in `Dots`, and columns in blocks.
     BlockedDots { block: i64, is_signed: bool },
-    /// Convolution as a matrix product of weights and window columns.
+    /// Convolution as a product of a weight matrix and a matrix of windows (implicit GEMM).
     Columns {
-        /// Multiple to which columns are padded with zeros.
+        /// Number of which the columns, padded with zeros, are a multiple.
         multiple: i64,
     },
     /// Winograd's algorithm, with output channels in blocks.
     Winograd { tile: i64, block: i64 },
 }
 
-/// Sum over a convolution's window, tap by tap; taps that are padding for a whole tile are skipped.
+/// Computes a convolution tap by tap; for each tile, taps that read only padding are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByTaps {
-    /// Rows and columns of a register tile if padded input is copied, which then needs only padding that tiles read.
+    /// Rows and columns of a register tile, if padded input is copied. The copy then needs only the padding that tiles
+    /// read.
     pub tile: Option<[i64; 2]>,
 }
 
 impl Knobs {
-    /// Returns the layout for lowering.
+    /// Returns the layout with which the task is lowered.
     pub fn layout(&self) -> Layout {
         let block = BLOCK.or_one(self);
         if let Some(tile) = winograd_tile(self) {
@@ -54,7 +55,8 @@ impl Knobs {
         }
     }
 
-    /// Returns the multiple to which convolution columns are padded: whole register tiles.
+    /// Returns the number of which the padded columns of a convolution must be a multiple: the width of a register
+    /// tile.
     pub fn column_multiple(&self) -> i64 {
         match self.layout() {
             Layout::Plain | Layout::Blocked { .. } => TILE_X.or_one(self),
@@ -72,7 +74,7 @@ impl Knobs {
         ORDER.is_set_to(self, SumOrder::KernelFirst).then_some(ByTaps { tile })
     }
 
-    /// Returns whether pooling reduces window columns before rows.
+    /// Returns whether pooling reduces the columns of a window before its rows.
     pub fn columns_first(&self) -> bool {
         WINDOWS.is_set_to(self, Windows::ColumnsFirst)
     }

@@ -1,7 +1,7 @@
-//! How many of a convolution's products are with padding, and whether they are worth leaving out.
+//! Estimates how many products of a convolution are with padding, and whether skipping them pays.
 //!
-//! Windows whose places lie far apart reach far beyond the image. Where all places of a register tile that one tap reads lie
-//! there, its products are zeros: a sum by taps (`order=kernel_first`) leaves them out.
+//! Dilated windows extend far beyond the image. Where a tap reads only padding for all positions of a register tile,
+//! its products are zero. A sum by taps (`order=kernel_first`) skips them.
 
 use super::template::parameter_extents;
 use models::operators::{Conv, QConv};
@@ -17,7 +17,7 @@ pub(crate) struct Reach {
     head: i64,
 }
 
-/// Outermost first.
+/// Returns the windows of a convolution along each spatial dimension, outermost first.
 pub(crate) fn conv_reaches(task: &Task) -> Vec<Reach> {
     let anchor = &task.steps[0];
     let (Op::Conv(Conv { strides, pads, dilations, .. }) | Op::QConv(QConv { strides, pads, dilations, .. })) =
@@ -41,16 +41,16 @@ pub(crate) fn conv_reaches(task: &Task) -> Vec<Reach> {
         .collect()
 }
 
-/// Returns whether tiles skip enough padding to make a sum by taps faster.
+/// Returns whether tiles skip so much padding that a sum by taps is faster.
 pub(crate) fn is_worth_it(reaches: &[Reach], rows: i64, columns: i64) -> bool {
-    /// Slowdown of a sum by taps that skips nothing, since neighbours share no loads.
+    /// Speed of a sum by taps that skips nothing, relative to other loop orders: adjacent taps share no loads.
     const LOSS: f64 = 0.85;
     let tiles = [columns, rows].into_iter().chain(std::iter::repeat(1));
     let kept: f64 = reaches.iter().rev().zip(tiles).map(|(reach, tile)| kept_share(reach, tile)).product();
     kept < LOSS
 }
 
-/// Returns the share of tile and tap pairs that read the input.
+/// Returns the share of pairs of a tile and a tap that read the input, not only padding.
 fn kept_share(reach: &Reach, tile: i64) -> f64 {
     let tile = tile.max(1);
     let firsts: Vec<i64> = (0..reach.result).step_by(usize::try_from(tile).unwrap_or(1)).collect();

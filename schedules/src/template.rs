@@ -1,4 +1,4 @@
-//! Which template makes the moves of a task.
+//! Selects the template that generates the code of a task.
 
 use super::Template;
 use super::choices::HelpersAt;
@@ -28,7 +28,7 @@ pub fn task_template(task: &Task) -> Template {
     }
 }
 
-/// Returns whether a task computes functions with two forms on CPUs, see [`super::choices::Functions`].
+/// Returns whether a task computes functions with two implementations on CPUs (see [`super::choices::Functions`]).
 pub fn has_functions(task: &Task) -> bool {
     task.steps.iter().any(|step| {
         let is_narrow = matches!(step.output.dtype, DType::F32 | DType::F16 | DType::BF16);
@@ -62,7 +62,7 @@ pub fn has_functions(task: &Task) -> bool {
     })
 }
 
-/// Returns the extent of an Einstein sum's first summed letter.
+/// Returns the extent of the first summed index of an Einstein sum.
 pub fn summed_extent(task: &Task) -> Option<i64> {
     let anchor = &task.steps[0];
     let Op::Einsum(Einsum { equation }) = &anchor.op else { return None };
@@ -73,7 +73,7 @@ pub fn summed_extent(task: &Task) -> Option<i64> {
     TensorType { dtype: anchor.output.dtype, shape: vec![first] }.extents().map(|extents| extents[0])
 }
 
-/// Returns the result dimensions of a row, for which helpers are computed once.
+/// Returns the dimensions of the result that form a row, for which intermediate results are computed once.
 pub fn rows_of(task: &Task, helpers_at: HelpersAt) -> Vec<usize> {
     let anchor = &task.steps[0];
     let rank = anchor.output.rank();
@@ -99,7 +99,7 @@ pub fn rows_of(task: &Task, helpers_at: HelpersAt) -> Vec<usize> {
     }
 }
 
-/// Empty if they are unknown.
+/// Returns the extents of a parameter; an empty list if they are symbolic.
 pub(crate) fn parameter_extents(task: &Task, parameter: usize) -> Vec<i64> {
     task.parameters.get(parameter).and_then(|parameter| parameter.ty.extents()).unwrap_or_default()
 }

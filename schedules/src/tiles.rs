@@ -1,4 +1,4 @@
-//! How often a tile fits an extent, when the last one may reach past the end.
+//! Numbers of tiles that cover an extent, where the last tile may overhang.
 
 pub fn tile_count(extent: i64, tile: i64) -> i64 {
     (extent + tile - 1) / tile

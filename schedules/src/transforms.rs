@@ -1,29 +1,29 @@
-//! Winograd's minimal filters of 3 × 3: a tile of the result from fewer products, each a number of a transformed window
-//! times one of a transformed filter.
+//! Winograd's minimal filtering for 3 × 3 filters: computes a tile of the result with fewer products, as products
+//! of a transformed window and a transformed filter, element by element.
 //!
-//! With `B`, `G` and `A` below, a tile is `Aᵀ ((G g Gᵀ) ⊙ (Bᵀ d B)) A` of a window `d` and a filter `g`. The products of all
-//! channels are summed before the last step. Larger tiles save more and are less exact, as their numbers differ more in
-//! size.
+//! With the matrices `B`, `G` and `A` below, a tile is `Aᵀ ((G g Gᵀ) ⊙ (Bᵀ d B)) A` for a window `d` and a filter
+//! `g`. The products are summed over all channels before the last step. Larger tiles save more products but are
+//! less exact, because their coefficients differ more in magnitude.
 
 pub const KERNEL: usize = 3;
 
-/// Vector elements, over channels or positions; input channels are a multiple.
+/// Number of vector elements, over channels or positions. The number of input channels must be a multiple of this.
 pub const LANES: i64 = 16;
 
-/// Transform matrices of a tile extent, row by row.
+/// Transform matrices of a tile size, row by row.
 #[derive(Debug)]
 pub struct Transforms {
-    /// Result positions per tile dimension.
+    /// Number of result positions along each dimension of a tile.
     pub tile: i64,
-    /// `Bᵀ`: transforms a window.
+    /// The matrix `Bᵀ`, which transforms a window.
     pub window: &'static [&'static [f64]],
-    /// `G`: transforms a filter.
+    /// The matrix `G`, which transforms a filter.
     pub filter: &'static [[f64; KERNEL]],
-    /// `Aᵀ`: transforms the sums.
+    /// The matrix `Aᵀ`, which transforms the sums to the result.
     pub result: &'static [&'static [f64]],
 }
 
-/// Tiles of 2 × 2: 16 products instead of 36.
+/// Transforms of 2 × 2 tiles: 16 products in place of 36.
 static TWO: Transforms = Transforms {
     tile: 2,
     window: &[&[1.0, 0.0, -1.0, 0.0], &[0.0, 1.0, 1.0, 0.0], &[0.0, -1.0, 1.0, 0.0], &[0.0, 1.0, 0.0, -1.0]],
@@ -31,16 +31,17 @@ static TWO: Transforms = Transforms {
     result: &[&[1.0, 1.0, 1.0, 0.0], &[0.0, 1.0, -1.0, -1.0]],
 };
 
-/// Evaluation points of 4 × 4 tiles in addition to zero and infinity: `±NEAR` and `±FAR`, more exact than the usual 1 and 2.
+/// Evaluation points of 4 × 4 tiles are `±NEAR` and `±FAR`, in addition to zero and infinity. They are more exact than
+/// the usual points 1 and 2.
 const NEAR: f64 = 3.0 / 4.0;
 const FAR: f64 = 4.0 / 3.0;
 const NEAR2: f64 = NEAR * NEAR;
 const FAR2: f64 = FAR * FAR;
-/// Divisor of filters.
+/// Divisor in the filter transform at the points `±NEAR`; `OF_FAR` is that at `±FAR`.
 const OF_NEAR: f64 = 2.0 * NEAR2 * (NEAR2 - FAR2);
 const OF_FAR: f64 = 2.0 * FAR2 * (FAR2 - NEAR2);
 
-/// Tiles of 4 × 4: 36 products instead of 144.
+/// Transforms of 4 × 4 tiles: 36 products in place of 144.
 static FOUR: Transforms = Transforms {
     tile: 4,
     window: &[
@@ -71,7 +72,7 @@ pub fn tile_transforms(tile: i64) -> Option<&'static Transforms> {
     [&TWO, &FOUR].into_iter().find(|one| one.tile == tile)
 }
 
-/// Returns the input positions that these result positions read.
+/// Returns the number of input positions that adjacent result positions read.
 pub fn reached_positions(places: i64) -> i64 {
     places + KERNEL as i64 - 1
 }
@@ -81,7 +82,7 @@ impl Transforms {
         reached_positions(self.tile)
     }
 
-    /// `G g Gᵀ`, row by row.
+    /// Returns the transformed filter `G g Gᵀ`, row by row.
     pub(crate) fn of_filter(&self, filter: &[f64; KERNEL * KERNEL]) -> Vec<f64> {
         let columns = |row: &[f64; KERNEL], column: usize| -> f64 {
             (0..KERNEL).map(|tap| row[tap] * filter[tap * KERNEL + column]).sum()

@@ -1,4 +1,4 @@
-//! Convolutions of 3 × 3 filters may save products by Winograd's transforms; a rule says where that pays.
+//! Adds Winograd's algorithm to the space of 3 × 3 convolutions, and estimates where it pays.
 
 use super::axes::{ALGORITHM, BLOCK, Declaration, NumberAxis, Ways, divisors};
 use super::choices::Algorithm;
@@ -9,16 +9,16 @@ use crate::transforms::{KERNEL, LANES, tile_transforms};
 use models::operators::Conv;
 use models::{Choice, DType, Op, Task};
 
-/// Maximum tiles that fit the registers with a block of channels.
+/// Maximum number of tiles in a register tile, so that they fit the registers with a block of channels.
 const MOST_TILES: i64 = 28;
 
 pub static TILE_P: NumberAxis = NumberAxis::new("tile_p").with_ways(Ways::WINOGRAD);
-/// Rows of tiles per strip, 0 for all.
+/// Rows of tiles per strip, which passes through all steps of the algorithm before the next strip; 0 for all rows.
 pub static STRIP: NumberAxis = NumberAxis::new("strip").with_neutral(0).with_ways(Ways::WINOGRAD);
 
 pub(crate) static AXES: &[&Declaration] = &[&TILE_P.0, &STRIP.0];
 
-/// Allowed rows of tiles per strip.
+/// Candidates for the rows of tiles per strip.
 const STRIPS: [i64; 5] = [0, 1, 2, 4, 8];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,12 +33,12 @@ impl Tiles {
         self.images * self.rows * self.columns
     }
 
-    /// Returns the tiles of a strip with these rows of tiles; 0 for all rows.
+    /// Returns the number of tiles in a strip of this many rows of tiles; 0 stands for all rows.
     fn strip_tiles(self, strip: i64) -> i64 {
         if strip == 0 { self.tile_count() } else { strip * self.columns }
     }
 
-    /// Returns whether register tiles divide the strip, and strips the image.
+    /// Returns whether strips divide the image, and register tiles divide a strip.
     pub(crate) fn allows_strip(self, strip: i64, places: i64) -> bool {
         (strip == 0 || self.rows % strip == 0) && self.strip_tiles(strip) % places == 0
     }
@@ -51,7 +51,7 @@ struct WinogradShape {
     places: [i64; 2],
 }
 
-/// Adds the algorithm to a suitable space, as the default if it is faster.
+/// Adds Winograd's algorithm to the space of a suitable task; makes it the default if it is estimated to be faster.
 pub(crate) fn add_winograd(space: &mut Space, task: &Task, machine: &Cpu) {
     let Some(shape) = winograd_shape(task) else { return };
     let Some(blocks) = space.axes.iter().find(|axis| axis.name == BLOCK.0.name) else { return };
@@ -105,20 +105,21 @@ struct BestTile {
     cost: f64,
 }
 
-/// Costs in floating-point operations of a matrix product, measured on one core with 512-bit vectors.
+/// Costs, in floating-point operations of a matrix product; fitted on one core with 512-bit vectors.
 mod cost {
     pub(crate) const LANES: i64 = 16;
-    /// Cost of a filter byte, which comes from memory in a whole model.
+    /// Cost of loading a byte of the filters, which come from memory when a whole model runs.
     pub(crate) const BYTE: f64 = 15.0;
-    /// Cost of a filter byte with half-width or narrower vectors, which hide more of the latency.
+    /// Cost of loading a byte of the filters on cores with half-width or narrower vectors, which hide more of the
+    /// latency.
     pub(crate) const BYTE_OF_HALVES: f64 = 3.0;
-    /// Cost of transforming an element of the input or the result.
+    /// Cost of transforming an element of the input or the result, for 2 × 2 and 4 × 4 tiles.
     pub(crate) const ELEMENT: [f64; 2] = [150.0, 110.0];
-    /// Loads per product that a register tile hides.
+    /// Loads per multiply-add whose cost a register tile hides.
     pub(crate) const HIDDEN_LOADS: f64 = 0.65;
-    /// Maximum accumulators that leave enough registers.
+    /// Maximum number of accumulators that leaves enough registers for operands.
     pub(crate) const EASY_ACCUMULATORS: i64 = 18;
-    /// Maximum relative cost, so that small estimated gains are ignored.
+    /// Maximum cost relative to direct convolution, so that small estimated gains are ignored.
     pub(crate) const MARGIN: f64 = 0.9;
 }
 
@@ -128,15 +129,17 @@ impl WinogradShape {
         Tiles { images: self.images, rows, columns }
     }
 
-    /// Returns rows of tiles per strip (0 for all) with relative product times.
-    /// Strips pay if they stay in a core's caches, the whole does not, and their tiles amortise loading the filters.
+    /// Returns candidates for the rows of tiles per strip (0 for all), each with the relative time of the products.
+    /// Strips pay if their data stay in the caches of a core, those of the whole image do not, and the tiles of a
+    /// strip amortise loading the filters.
     fn strip_choices(&self, tiles: Tiles, window: i64, machine: &Cpu) -> Vec<(i64, f64)> {
         const KEPT: i64 = 1 << 20;
         const FAR: i64 = 3 << 20;
-        /// Tiles that amortise loading distant filters; cores with half-width vectors need fewer.
+        /// Number of tiles that amortises loading filters from distant caches. `ENOUGH_OF_NARROW` is that of cores
+        /// with narrower vectors.
         const ENOUGH: i64 = 28;
         const ENOUGH_OF_NARROW: i64 = 7;
-        /// Cost factor of full height if strips would pay.
+        /// Cost factor of a single pass over the full height, if strips would pay.
         const WITHOUT: f64 = 1.15;
         let numbers = window * window * 4;
         let bytes = |tiles: i64| numbers * tiles * (self.sources + self.channels);

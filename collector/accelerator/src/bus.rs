@@ -1,4 +1,5 @@
-//! Board interface of a core: the registers of four blocks, contiguous memory, and a wait with a time limit.
+//! Board interface of an accelerator core: the registers of its four blocks, contiguous memory, and a wait with a
+//! time limit.
 //!
 //! **Not run on hardware.** It was tested on a bus that simulates the core's response to its registers.
 
@@ -14,7 +15,7 @@ pub enum BusBlock {
 }
 
 impl BusBlock {
-    /// In address order.
+    /// All blocks, in the order of their addresses.
     pub const ALL: [BusBlock; 4] = [BusBlock::Fetch, BusBlock::Load, BusBlock::Compute, BusBlock::Store];
 }
 
@@ -38,19 +39,19 @@ pub mod registers {
     pub const RESTART: u32 = 0x81;
 }
 
-/// Registers, memory, clock and fabric of a board.
+/// Interface to a board: accelerator registers, memory, a clock, and loading of bitstreams.
 pub trait Bus {
     fn write_register(&mut self, block: BusBlock, register: u32, value: u32);
     fn read_register(&mut self, block: BusBlock, register: u32) -> u32;
     fn memory_bytes(&self) -> u64;
     fn memory_address(&self) -> u64;
-    /// Copies bytes to a memory offset. They must fit.
+    /// Copies bytes to a memory offset. The range must lie within the memory.
     fn write_memory(&mut self, at: u64, bytes: &[u8]);
-    /// Copies `count` bytes from a memory offset. They must lie inside.
+    /// Copies `count` bytes from a memory offset. The range must lie within the memory.
     fn read_memory(&mut self, at: u64, count: u64) -> Vec<u8>;
-    /// Monotonic.
+    /// Returns the time of a monotonic clock in nanoseconds.
     fn now_ns(&mut self) -> u64;
-    /// Loads a bitstream file; without one, the core is already loaded.
+    /// Loads a bitstream file into the FPGA. Without a file, the core must already be loaded.
     fn load_core(&mut self, core: &Core, file: Option<&str>) -> Result<(), String>;
 }
 
@@ -63,7 +64,8 @@ pub enum LaunchError {
     TimedOut(u64),
 }
 
-/// Runs `count` instructions from an address. Returns the nanoseconds from the first register write to the end.
+/// Runs `count` instructions from an address. Returns the nanoseconds from the first register write to the end of the
+/// run.
 pub fn launch_program(bus: &mut dyn Bus, address: u32, count: u32, limit_ns: u64) -> Result<u64, LaunchError> {
     bus.write_register(BusBlock::Compute, registers::NOT_DONE, 0);
     if is_done(bus) {

@@ -1,28 +1,29 @@
-//! Configuration of a core (blocks, widths, buffers), and the supported boards.
+//! Configuration of an accelerator core (block sizes, index widths, buffers), and the supported boards.
 
 use serde::{Deserialize, Serialize};
 
 pub(crate) const MICRO_OP_BYTES: u64 = 4;
 
-/// Data and weights are 8-bit, sums 32-bit.
+/// Configuration of an accelerator core. Data and weights have 8 bits, sums 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Core {
-    /// Rows of data per element.
+    /// Rows of data per buffer element.
     pub batch: u32,
-    /// Channels per element of data and results.
+    /// Channels per buffer element of data and results.
     pub block: u32,
     pub micro_ops: u32,
-    /// Capacity in elements.
+    /// Capacity of the data buffer in elements.
     pub data: u32,
-    /// Capacity in elements.
+    /// Capacity of the weight buffer in elements.
     pub weights: u32,
-    /// Capacity in elements; the result buffer has the same.
+    /// Capacity of the sum buffer in elements; the result buffer has the same capacity.
     pub sums: u32,
-    /// Minimum steps between two products into the same sum: the pipeline's read-after-write hazard.
+    /// Minimum number of steps between two products that are added to the same sum, due to the pipeline's
+    /// read-after-write hazard.
     pub distance: u32,
 }
 
-/// In the order of their instruction codes.
+/// On-chip buffers of the accelerator, in the order of their instruction codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Buffer {
@@ -118,7 +119,7 @@ impl Core {
         }
     }
 
-    /// Returns the capacity in elements.
+    /// Returns the capacity of a buffer in elements.
     pub fn buffer_capacity(&self, buffer: Buffer) -> u32 {
         match buffer {
             Buffer::MicroOps => self.micro_ops,
@@ -142,7 +143,7 @@ impl Core {
         u64::from(self.batch) * u64::from(self.block) * u64::from(self.block)
     }
 
-    /// Index widths of micro-operations, sums, data and weights.
+    /// Returns the widths in bits of the indices of micro-operations, sums, data and weights.
     pub(crate) fn index_bits(&self) -> [u32; 4] {
         [self.micro_ops, self.sums, self.data, self.weights].map(index_width)
     }

@@ -1,14 +1,14 @@
-//! Feasibility of a tiling on a core, and the resulting buffer layout.
+//! Check whether a tiling fits on an accelerator core, and the resulting buffer layout.
 
 use crate::core::{Buffer, Core};
 use crate::knobs::Knobs;
 use crate::layer::{Kind, Layer, Post};
 use crate::layout::{operand_bytes, result_bytes};
 
-/// Due to the maximum size of a buffer.
+/// Limit of instructions per program, due to the maximum size of a buffer.
 pub(crate) const MOST_INSTRUCTIONS: u64 = 1 << 21;
 const MOST_BYTES: u64 = 1 << 30;
-/// Per side, due to the instruction format.
+/// Limit of padding elements per side, due to the instruction format.
 const MOST_PADS: u32 = 15;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,21 +30,21 @@ pub enum Misfit {
     Empty,
 }
 
-/// Buffer layout of one virtual thread. The next thread's part follows it.
+/// Buffer layout of one virtual thread. The next thread's layout follows it in each buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    /// Rows and columns of input data under a tile.
+    /// Rows and columns of input data that a tile reads.
     pub under: [u32; 2],
     /// Channel blocks of data per tile.
     pub data_blocks: u32,
     pub data: u32,
     pub weights: u32,
     pub tile: u32,
-    /// Sums including operands of post-processing and fillers.
+    /// Number of sums, including the operands of post-processing and the `fillers`.
     pub sums: u32,
     /// Whether a tile has fewer rows of sums than the minimum distance, so that columns must be iterated innermost.
     pub is_narrow: bool,
-    /// Dummy products into unused sums that enforce the minimum distance.
+    /// Number of dummy products into unused sums that enforce the minimum distance.
     pub fillers: u32,
     pub threads: u32,
 }
@@ -156,7 +156,7 @@ fn check_shape(layer: &Layer) -> Result<(), Misfit> {
     Ok(())
 }
 
-/// Returns an upper bound of a program's instructions.
+/// Returns an upper bound of the number of instructions of a program.
 fn instruction_bound(core: &Core, layer: &Layer, knobs: &Knobs) -> u64 {
     let Wide { tile_b, tile_h, tile_w, tile_ci, tile_co } = knobs.as_array().map(u64::from).into();
     let ([height, width], [batches, _, blocks_out]) = (layer.output_extents(), layer.block_counts(core));

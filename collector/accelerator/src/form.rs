@@ -1,4 +1,4 @@
-//! Tasks that a core can execute: 8-bit inputs, 32-bit sums, shifts instead of scales, 8-bit results.
+//! Tasks that an accelerator core can execute: 8-bit inputs, 32-bit sums, shifts instead of scales, 8-bit results.
 
 use crate::instruction::AluOp;
 use crate::layer::{Kind, Layer, Post, Tensors};
@@ -19,8 +19,8 @@ fn cpu_error<T>(why: impl Into<String>) -> Result<T, CpuReason> {
     Err(CpuReason(why.into()))
 }
 
-/// Converts a task to symmetric 8-bit values and power-of-two scales, with the same shapes and work. Accuracy is not
-/// considered.
+/// Converts a task to a form that an accelerator core executes: symmetric 8-bit values and power-of-two scales, with
+/// the same shapes and the same amount of work. Accuracy is not considered.
 pub fn in_core_form(task: &Task) -> Result<Task, CpuReason> {
     if layer_of(task).is_ok() {
         return Ok(task.clone());
@@ -245,9 +245,9 @@ fn elementwise_layer([images, channels, height, width]: [u32; 4]) -> Layer {
     }
 }
 
-/// Returns a matrix operation as a layer with one image row. The matrix rows fill the batch of any core.
+/// Returns a matrix operation as a layer with one image row. Up to `BATCH` adjacent matrix rows form a batch.
 fn matrix_layer(kind: Kind, data: &[u32], channels_out: u32) -> Result<Layer, CpuReason> {
-    /// Rows per element on the core with the largest batch.
+    /// Rows per buffer element on the core with the largest batch.
     const BATCH: u32 = 4;
     let Some((&channels_in, rows)) = data.split_last() else { return cpu_error("it has no dimensions") };
     let rows = rows.iter().try_fold(1u32, |rows, &extent| rows.checked_mul(extent));

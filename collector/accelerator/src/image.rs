@@ -1,4 +1,4 @@
-//! Memory image of a program for a board, with the operands of a run.
+//! Memory image of a program and its operands, ready to be copied to a board.
 
 use crate::instruction::{DecodeError, Instruction, decode_instruction, encode_instruction};
 use crate::layout::{LayoutError, pack_operand, unpack_result};
@@ -8,7 +8,7 @@ use crate::program::{ALIGNMENT, Program, Role};
 pub struct CoreImage {
     /// Operands and micro-operations with their offsets in the program's memory.
     pub parts: Vec<(u64, Vec<u8>)>,
-    /// Encoded instructions with absolute addresses. They may be placed anywhere.
+    /// Encoded instructions with absolute addresses. The instructions themselves may be placed at any address.
     pub instructions: Vec<u8>,
 }
 
@@ -26,7 +26,7 @@ pub enum ImageError {
 }
 
 impl CoreImage {
-    /// `address` is the start of the program's memory.
+    /// Creates the image of a program whose memory starts at `address`.
     pub fn new(program: &Program, operands: &[&[u8]], address: u64) -> Result<CoreImage, ImageError> {
         let wanted = program.layer.layer_operands();
         if wanted.len() != operands.len() {
@@ -54,7 +54,7 @@ pub fn external_result(program: &Program, packed: &[u8]) -> Result<Vec<u8>, Layo
     unpack_result(&program.core, &program.layer, packed)
 }
 
-/// Encodes absolute addresses, since all base registers are zero.
+/// Encodes the instructions with absolute addresses, since all base registers are zero.
 fn relocate_program(program: &Program, address: u64) -> Result<Vec<u8>, ImageError> {
     let core = &program.core;
     let mut bytes = Vec::with_capacity(16 * program.instructions.len());

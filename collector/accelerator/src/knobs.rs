@@ -2,22 +2,23 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Tile sizes in elements of the core, and numbers of virtual threads, which hide loads behind products of the other.
+/// Tile sizes in elements of the core, and numbers of virtual threads. With two threads, the loads of one overlap with
+/// the products of the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Knobs {
-    /// Batch elements per tile.
+    /// Batch elements (groups of `Core::batch` images) per tile.
     pub tile_b: u32,
     /// Result rows per tile.
     pub tile_h: u32,
     /// Result columns per tile.
     pub tile_w: u32,
-    /// Input channel blocks loaded at once.
+    /// Input channel blocks loaded at once per tile.
     pub tile_ci: u32,
     /// Output channel blocks per tile.
     pub tile_co: u32,
-    /// Virtual threads over output channels, 1 or 2.
+    /// Number of virtual threads over output channels, 1 or 2.
     pub oc_threads: u32,
-    /// Virtual threads over rows, 1 or 2.
+    /// Number of virtual threads over result rows, 1 or 2.
     pub h_threads: u32,
 }
 
@@ -27,13 +28,13 @@ impl Knobs {
     pub const LEAST: Knobs =
         Knobs { tile_b: 1, tile_h: 1, tile_w: 1, tile_ci: 1, tile_co: 1, oc_threads: 1, h_threads: 1 };
 
-    /// In the order of `NAMES`.
+    /// Returns the knobs in the order of `NAMES`.
     pub fn as_array(&self) -> [u32; 7] {
         let Knobs { tile_b, tile_h, tile_w, tile_ci, tile_co, oc_threads, h_threads } = *self;
         [tile_b, tile_h, tile_w, tile_ci, tile_co, oc_threads, h_threads]
     }
 
-    /// In the order of `NAMES`.
+    /// Creates the knobs from values in the order of `NAMES`.
     pub fn from_array([tile_b, tile_h, tile_w, tile_ci, tile_co, oc_threads, h_threads]: [u32; 7]) -> Knobs {
         Knobs { tile_b, tile_h, tile_w, tile_ci, tile_co, oc_threads, h_threads }
     }

@@ -1,16 +1,16 @@
-//! Layers that a core executes: convolutions, matrix products and element-wise operations, with post-processing of
-//! sums.
+//! Layers that an accelerator core executes: convolutions, matrix products and element-wise operations, with
+//! post-processing of the sums.
 
 use crate::core::Core;
 use crate::instruction::AluOp;
 use serde::{Deserialize, Serialize};
 
-/// Operands are data, weights if any, and operands of post-processing in order.
+/// A layer. Its operands are the data, the weights if any, and the operands of post-processing in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {
     pub kind: Kind,
     pub tensors: Tensors,
-    /// Number of images; for matrices, rows per element.
+    /// Number of images; for matrices, the number of adjacent rows that are treated as images.
     pub images: u32,
     pub channels_in: u32,
     pub height: u32,
@@ -22,24 +22,24 @@ pub struct Layer {
     pub strides: [u32; 2],
     /// Padding at the top, left, bottom and right.
     pub pads: [u32; 4],
-    /// Applied before truncation to 8 bits.
+    /// Post-processing of the sums, applied before truncation to 8 bits.
     pub post: Vec<Post>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
-    /// All channels of a window.
+    /// Each result sums over all channels of a window.
     Convolution,
-    /// One channel of a window, with zero weights for all others.
+    /// Each result sums over one channel of a window; the weights of all other channels are zero.
     Depthwise,
-    /// No reduction: the data are 32-bit sums.
+    /// No summation: the data are 32-bit sums.
     Elementwise,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tensors {
     Images,
-    /// Rows of channels. Adjacent rows become images at the same position.
+    /// Matrices with `rows` rows of channels. Adjacent rows become images, at the same position of the layer.
     Matrix {
         rows: u32,
     },
@@ -48,9 +48,9 @@ pub enum Tensors {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Post {
     Immediate(AluOp, i16),
-    /// Operation with a 32-bit value per channel.
+    /// Operation with one 32-bit operand value per channel.
     PerChannel(AluOp),
-    /// Operation with a 32-bit value per element.
+    /// Operation with one 32-bit operand value per result element.
     Tensor(AluOp),
 }
 
@@ -77,7 +77,7 @@ impl Layer {
         operands
     }
 
-    /// Height and width of the result.
+    /// Returns height and width of the result.
     pub fn output_extents(&self) -> [u32; 2] {
         let [top, left, bottom, right] = self.pads;
         let places = |extent: u32, kernel: u32, stride: u32, pads: u32| {
@@ -89,7 +89,7 @@ impl Layer {
         ]
     }
 
-    /// Batch elements, input channel blocks and output channel blocks on a core.
+    /// Returns the number of batch elements, input channel blocks and output channel blocks on a core.
     pub fn block_counts(&self, core: &Core) -> [u32; 3] {
         [
             self.images.div_ceil(core.batch),
@@ -98,7 +98,7 @@ impl Layer {
         ]
     }
 
-    /// Returns the input channel blocks that are reduced into one output block.
+    /// Returns the number of input channel blocks that are summed into one output block.
     pub fn summed_blocks(&self, core: &Core) -> u32 {
         match self.kind {
             Kind::Convolution => self.block_counts(core)[1],

@@ -1,4 +1,4 @@
-//! Conversion of tensors between the external layout and the core's blocked layout.
+//! Conversion of tensors between their layout outside of the accelerator and its blocked layout.
 
 use crate::core::Core;
 use crate::layer::{Kind, Layer, Operand, Tensors};
@@ -127,7 +127,7 @@ fn scatter_elements(core: &Core, layer: &Layer, image: &Blocked, batches: u32, b
     packed
 }
 
-/// Calls `visit` with the external index and the blocked index of every element.
+/// Calls `visit` with the index in the external layout and the index in the blocked layout of every element.
 fn visit_elements(core: &Core, layer: &Layer, image: &Blocked, mut visit: impl FnMut(usize, usize)) {
     let [batch, block] = [core.batch, core.block].map(|extent| extent as usize);
     let [height, width, channels] = [image.height, image.width, image.channels].map(|extent| extent as usize);
@@ -160,7 +160,8 @@ fn visit_elements(core: &Core, layer: &Layer, image: &Blocked, mut visit: impl F
     }
 }
 
-/// Packs weights as output blocks, input blocks, taps and square channel blocks, which are diagonal for depthwise.
+/// Packs weights in the order of output blocks, input blocks, kernel positions and square channel blocks. The channel
+/// blocks of depthwise convolutions are diagonal.
 fn pack_weights(core: &Core, layer: &Layer, bytes: &[u8]) -> Vec<u8> {
     let block = core.block as usize;
     let taps = (layer.kernel[0] * layer.kernel[1]) as usize;

@@ -10,8 +10,8 @@
 
 #![forbid(unsafe_code)]
 
-/// Revision of code generation and timing. Raised whenever the program or the cycles of any layer change, which
-/// invalidates earlier times.
+/// Revision of code generation and timing. It is raised whenever the program or the cycle count of any layer changes,
+/// which invalidates earlier times.
 pub const REVISION: u32 = 1;
 
 mod bus;

@@ -4,7 +4,7 @@ use crate::core::{Buffer, Core};
 use crate::layer::Layer;
 use serde::{Deserialize, Serialize};
 
-/// A multiple of all element sizes and of the page size.
+/// Alignment of memory regions in bytes: a multiple of all element sizes and of the page size.
 pub(crate) const ALIGNMENT: u64 = 4096;
 
 /// A program without its operands.
@@ -14,7 +14,7 @@ pub struct Program {
     pub layer: Layer,
     pub instructions: Vec<[u64; 2]>,
     pub micro_ops: Vec<u32>,
-    /// Instruction addresses are relative to the start of the memory.
+    /// Memory regions of the program. Addresses in instructions are relative to the start of the memory.
     pub regions: Vec<Region>,
 }
 
@@ -56,7 +56,7 @@ impl Program {
 pub(crate) struct Regions(pub Vec<Region>);
 
 impl Regions {
-    /// Returns the index of its first element.
+    /// Appends an aligned region. Returns the index of its first element.
     pub fn append_region(&mut self, core: &Core, role: Role, buffer: Buffer, bytes: u64) -> u32 {
         let end = self.0.last().map_or(0, |last| last.begin + last.bytes);
         let begin = end.next_multiple_of(ALIGNMENT);

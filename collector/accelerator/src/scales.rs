@@ -1,18 +1,18 @@
-//! Conversion of a quantised layer with its constants to the core's form.
+//! Conversion of a quantised layer with its constants to a form that the accelerator core executes.
 //!
 //! A core has shifts but no multiplier after its sums. The scale of each channel is therefore rounded up to a power of
 //! two, and the remaining factor between one half and one is folded into the channel's weights. Rounding the weights
-//! again is the only loss. Zero points are exact: the result's is added before the shift, and the data's contributes
-//! the sum of the weights inside the image, since padding has no zero point.
+//! again is the only loss. Zero points are exact: the result's zero point is added before the shift. The data's zero
+//! point contributes the sum of the weights inside the image, since padding has no zero point.
 
 use crate::form::{CpuReason, layer_of};
 use models::operators::{Binary, Cast, Clip, Conv, Dense, QConv, QDense, Requantize};
 use models::{BinaryOp, DType, Op, Operand, Parameter, Step, Task, TensorType};
 
-/// A layer in the core's form with all operands except its data.
+/// A layer in a form that the accelerator core executes, with all operands except its data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Folded {
-    /// Its first parameter is the data.
+    /// The task. Its first parameter is the data.
     pub task: Task,
     pub constants: Vec<Vec<u8>>,
 }
@@ -21,9 +21,9 @@ fn cpu_error<T>(why: impl Into<String>) -> Result<T, CpuReason> {
     Err(CpuReason::new(why))
 }
 
-/// Intermediate sums stay below, so that 32-bit additions do not overflow.
+/// Limit of the magnitude of intermediate sums, so that 32-bit additions do not overflow.
 const SUM_MAX: f64 = 2_147_483_647.0;
-/// Below the width of a sum.
+/// Maximum shift, which is less than the width of a sum.
 const SHIFT_MAX: f64 = 30.0;
 
 struct QuantisedParts<'a> {
@@ -87,7 +87,7 @@ fn add_vectors(left: &[f64], right: &[f64]) -> Vec<f64> {
     left.iter().zip(right).map(|(left, right)| left + right).collect()
 }
 
-/// Builds the task in the core's form: sums, addition, shifts, clipping, truncation.
+/// Builds the task for the accelerator core: sums, addition, shifts, clipping, truncation.
 fn core_task(task: &Task, parts: &QuantisedParts<'_>, added: &[i64], shifts: &[i64]) -> Task {
     let own = |place: Operand| match place {
         Operand::Parameter(place) => task.parameters[place].ty.clone(),
@@ -115,7 +115,7 @@ fn core_task(task: &Task, parts: &QuantisedParts<'_>, added: &[i64], shifts: &[i
     Task { parameters, steps }
 }
 
-/// Decomposes a quantised layer. Any other task must run on the CPU.
+/// Decomposes a quantised layer into its parts. Returns the reason to use the CPU for any other task.
 fn split_layer<'a>(task: &Task, constants: &'a [Option<Vec<f64>>]) -> Result<QuantisedParts<'a>, CpuReason> {
     let numbers = |operand: &Operand| match operand {
         Operand::Parameter(place) => constants.get(*place).and_then(Option::as_ref).map(Vec::as_slice),
@@ -162,7 +162,7 @@ fn split_layer<'a>(task: &Task, constants: &'a [Option<Vec<f64>>]) -> Result<Qua
     }
 }
 
-/// Contribution of the data's zero point to sums.
+/// Contribution of the data's zero point to the sums.
 enum Correction {
     PerChannel(Vec<f64>),
     PerElement(Vec<f64>),

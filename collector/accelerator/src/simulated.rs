@@ -1,6 +1,6 @@
 //! Simulated board: memory, and a bit-exact core that responds to its registers.
 //!
-//! The clock advances with every read of it. It carries no information about speed and only makes waits end.
+//! The clock advances whenever it is read. It carries no information about speed and only makes waits end.
 
 use crate::bus::{Bus, BusBlock, registers};
 use crate::core::Core;
@@ -8,9 +8,9 @@ use crate::functional::{Place, execute_instructions};
 use crate::stream::{INSTRUCTION_BYTES, read_stream};
 use std::collections::BTreeMap;
 
-/// Longer programs appear to hang.
+/// Step limit of a program. Programs with more steps never finish, as if they hang.
 const MOST_STEPS: u64 = 1 << 30;
-/// Time that passes per read of the clock.
+/// Time in nanoseconds by which the clock advances per read.
 const LOOK_NS: u64 = 1000;
 
 pub struct SimulatedBus {
@@ -37,7 +37,8 @@ impl SimulatedBus {
         BusBlock::ALL.into_iter().all(|block| self.register_value(block, registers::CONTROL) & registers::START != 0)
     }
 
-    /// Programs that deadlock or leave their memory never finish.
+    /// Runs the program that the registers describe. Returns `None` if it never finishes: it deadlocks, or accesses
+    /// memory outside of the board's.
     fn run_program(&mut self) -> Option<()> {
         let count = u64::from(self.register_value(BusBlock::Fetch, registers::COUNT));
         let at = u64::from(self.register_value(BusBlock::Fetch, registers::INSTRUCTIONS)).checked_sub(self.address)?;

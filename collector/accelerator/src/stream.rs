@@ -29,7 +29,7 @@ pub fn read_stream(core: &Core, bytes: &[u8]) -> Result<Vec<Instruction>, Stream
     decoded.collect()
 }
 
-/// Rejects instructions that access foreign memory, since the core performs no checks itself.
+/// Rejects instructions that access memory outside of the session's blocks, since the core itself performs no checks.
 pub fn check_places(
     core: &Core,
     instructions: &[Instruction],

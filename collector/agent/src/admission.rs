@@ -15,7 +15,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 const GREETING: Duration = Duration::from_secs(5);
-/// Limit of concurrent greetings; beyond it, the oldest one ends.
+/// Limit of concurrent greetings; when it is exceeded, the oldest greeting is ended.
 const GREETINGS_MAX: usize = 64;
 const STACK_BYTES: usize = 256 << 10;
 
@@ -27,21 +27,21 @@ pub struct Client {
 pub type Admitted = (Arc<Client>, Key);
 
 pub struct Admission {
-    /// Agent key and the secret that clients must send.
+    /// Key that clients must send, together with `secret` if there is one.
     key: String,
     secret: Option<String>,
     tell: fn(String),
-    /// Held while waiting for the tracker. Taken before `occupancy`.
+    /// Registration at the tracker. Locked while waiting for the tracker, and always before `occupancy`.
     registration: Option<Mutex<Registration>>,
-    /// Never held while waiting for a peer, since every greeting takes it.
+    /// Occupancy of the board. Never locked while waiting for a peer, since every greeting locks it.
     occupancy: Mutex<Occupancy>,
 }
 
 #[derive(Default)]
 struct Occupancy {
-    /// Key that the tracker gives to the next client; `None` while no session is offered or one is running.
+    /// Key that the tracker gives to the next client. `None` if no session is offered, or while a session runs.
     match_key: Option<String>,
-    /// Client of the running session, or of the next one after a disconnect.
+    /// Client of the running session; once it disconnects, the client of the next session.
     holder: Option<Arc<Client>>,
 }
 
@@ -66,7 +66,7 @@ impl Admission {
         }
     }
 
-    /// Returns false if a client has occupied the board meanwhile.
+    /// Sets the tracker's key for the next client. Returns false if a client has occupied the board meanwhile.
     fn set_match_key(&self, key: Option<String>) -> bool {
         let mut occupancy = self.lock_occupancy();
         let is_free = occupancy.holder.is_none();
@@ -101,7 +101,7 @@ impl Admission {
         }
     }
 
-    /// Admits a client with the right key if the board is free. A tracker's match key is valid for one session.
+    /// Admits a client with the correct key if the board is free. The match key of a tracker is valid for one session.
     fn admit_client(&self, key: &Key, client: &Arc<Client>) -> HandshakeVerdict {
         let mut occupancy = self.lock_occupancy();
         let offered = self.registration.as_ref().map(|_| occupancy.match_key.as_deref().unwrap_or_default());
@@ -161,7 +161,7 @@ fn is_same(left: &str, right: &str) -> bool {
     differences == 0 && left.len() == right.len()
 }
 
-/// Reports whether a client has disconnected. Its requests may still be unread.
+/// Reports whether a client has disconnected. Requests that it sent before may still be unread.
 pub fn has_hung_up(stream: &TcpStream) -> bool {
     // `nix` does not define this flag. poll reports no other event on an intact connection.
     let ends = PollFlags::from_bits_retain(POLLRDHUP);

@@ -1,8 +1,8 @@
-//! Detection of emulators: times from an emulator are no times of a board.
+//! Detection of emulators, because times measured on an emulator are not those of the board.
 
 use std::fs;
 
-/// Evidence of an emulator. Unreadable files count as evidence.
+/// Returns a reason to assume that the machine is emulated, if any. Unreadable files count as a reason.
 pub fn emulator_evidence() -> Option<String> {
     let unreadable = |what: &str| Some(format!("`{what}` cannot be read"));
     let Ok(maps) = fs::read_to_string("/proc/thread-self/maps") else { return unreadable("/proc/thread-self/maps") };

@@ -1,4 +1,4 @@
-//! Accelerator core of a session: the board's own, accessed by its registers, or a simulated one.
+//! Accelerator core of a session: a simulated one, or the core in the board's FPGA, accessed by its registers.
 
 use crate::native::Devmem;
 use accelerator::{Bus, Core, SimulatedBus};
@@ -8,7 +8,7 @@ const ADDRESS: u64 = 0x1000_0000;
 const BYTES_MAX: usize = 1 << 30;
 const PAGE_BYTES: usize = 4096;
 
-/// Parses the value of `--fpga`.
+/// Parses the value of `--fpga`; `None` for `none`.
 pub fn kind_of(word: &str) -> Result<Option<FabricKind>, String> {
     match word {
         "none" => Ok(None),
@@ -25,7 +25,7 @@ pub fn fabric_word(kind: FabricKind) -> &'static str {
     }
 }
 
-/// `memory_bytes` limits a simulated core's memory.
+/// Opens an accelerator core of the given kind. `memory_bytes` limits the memory of a simulated core.
 pub fn open_fabric(kind: FabricKind, memory_bytes: usize) -> Result<Box<dyn Bus>, String> {
     match kind {
         FabricKind::Devmem => Ok(Box::new(Devmem::open()?)),

@@ -1,5 +1,5 @@
-//! Folder of a session's files. Its agent holds a lock in it, so that the next agent recognises folders of killed
-//! agents.
+//! Folder with the files of a session. The agent holds a lock on a file in it, so that a later agent can recognise
+//! folders whose agents were killed.
 
 use nix::libc::O_NOFOLLOW;
 use nix::unistd::geteuid;
@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 const PREFIX: &str = "opcollect-board-";
-/// Hidden from clients, whose file names cannot start with a dot.
+/// Name of the lock file. It is hidden from clients, whose file names cannot start with a dot.
 const LOCK: &str = ".lock";
-/// Exists while a board's core runs. A left-over file means that the core may still run.
+/// Name of a file that exists while a board's accelerator core runs. If the file is left over, the core may still run.
 pub const CORE_AT_WORK: &str = ".core-at-work";
 
-/// A folder that is removed on drop.
+/// Folder of a session's files. It is removed on drop.
 pub struct SessionFolder {
     folder: TempDir,
     _lock: File,
@@ -38,7 +38,7 @@ impl SessionFolder {
         self.folder.path()
     }
 
-    /// Keeps the folder if it marks a running core; removes it otherwise.
+    /// Keeps the folder if it marks a running accelerator core; removes it otherwise.
     pub fn into_marked(mut self) -> Option<MarkedFolder> {
         let path = self.path().to_owned();
         path.join(CORE_AT_WORK).exists().then(|| {
@@ -48,7 +48,8 @@ impl SessionFolder {
     }
 }
 
-/// Folder of an ended session that marks a running core. Not removed on drop, so that the next agent sees the mark.
+/// Folder of an ended session whose accelerator core may still run. It is not removed on drop, so that the next agent
+/// finds the mark.
 pub struct MarkedFolder {
     path: PathBuf,
     _lock: File,
@@ -61,8 +62,8 @@ impl MarkedFolder {
     }
 }
 
-/// Removes left-over folders of this user. Marks of a running core are returned to an agent that serves it by
-/// `/dev/mem`, and kept otherwise.
+/// Removes left-over folders of this user. Folders that mark a running accelerator core are returned to an agent that
+/// accesses the core by `/dev/mem`, and kept otherwise.
 pub fn sweep_folders(parent: &Path, serves_devmem: bool) -> Vec<MarkedFolder> {
     let mut marked = Vec::new();
     for entry in parent.read_dir().into_iter().flatten().flatten() {

@@ -1,4 +1,4 @@
-//! Listening process of the agent. It starts one process per session and survives its crash.
+//! Listening process of the agent. It starts one process per session, and continues if that process crashes.
 
 use crate::admission::{Admission, greet_all, has_hung_up};
 use crate::fabric;
@@ -24,32 +24,33 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// Time limit for sending the reason of a session's end.
+/// Time limit for sending the reason of a session's end to the client.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// Grace period of a session after its client disconnects.
+/// Delay before a session is killed after its client has disconnected.
 const CLOSED_GRACE: Duration = Duration::from_millis(500);
-/// `CLOSED_GRACE` while requests are unread.
+/// Delay as in `CLOSED_GRACE` if requests of the client are still unread.
 const CLOSED_GRACE_UNREAD: Duration = Duration::from_millis(5000);
 const TICK: Duration = Duration::from_secs(2);
 
-/// Exit code of a session whose client stops the agent.
+/// Exit code of a session process whose client has requested to stop the agent.
 pub const LEAVING: u8 = 17;
 
 #[derive(Clone)]
 pub struct Options {
     pub bind: IpAddr,
-    /// 0 selects a free port.
+    /// TCP port; 0 selects a free one.
     pub port: u16,
-    /// Key of direct clients, and of the device at a tracker.
+    /// Key that direct clients must send, and name of the device at a tracker.
     pub key: String,
     pub secret: Option<String>,
     pub tracker: Option<Address>,
-    /// Time limit of a session; overrides the client's request.
+    /// Time limit of a session; overrides the limit that the client requests.
     pub session: Duration,
     pub memory_bytes: usize,
     pub fabric: Option<FabricKind>,
     pub is_emulated: bool,
-    /// Command prefix for programs of this architecture, such as an emulator.
+    /// Command that starts session processes, such as an emulator, if the system cannot run programs of this
+    /// architecture itself.
     pub through: Vec<OsString>,
 }
 
@@ -116,7 +117,8 @@ enum SessionEnd {
     Bad(String),
 }
 
-/// A board's core may outlive its session: folders with the mark are kept until the next session's folder has it.
+/// Runs one session. The board's accelerator core may still run afterwards: folders that mark this are kept until the
+/// folder of the next session has the mark.
 fn run_session(
     stream: &TcpStream,
     options: &Options,
@@ -197,7 +199,8 @@ enum How {
     Left,
 }
 
-/// Kills the process at its limit or after its client disconnects: an endless kernel would block the board.
+/// Waits for the session process. Kills it at the time limit or after its client disconnects, because an endless
+/// kernel would block the board.
 fn wait_for_end(child: &mut Child, stream: &TcpStream, limit: Duration) -> std::io::Result<How> {
     const LONGEST: Duration = Duration::from_millis(20);
     let process = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
@@ -233,7 +236,7 @@ fn has_ended(process: Pid) -> std::io::Result<bool> {
     Ok(waitid(Id::Pid(process), flags)? != WaitStatus::StillAlive)
 }
 
-/// Grace period after a client's disconnect; longer with unread requests.
+/// Returns the delay before a session is killed if its client has disconnected; longer with unread requests.
 fn leaving_limit(stream: &TcpStream) -> Option<Duration> {
     let mut byte = [0];
     let has_unread = || recv(stream.as_raw_fd(), &mut byte, MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) == Ok(1);

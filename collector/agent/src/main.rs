@@ -184,7 +184,7 @@ fn read_secret(path: &str) -> Result<String, String> {
     Ok(secret.to_owned())
 }
 
-/// Half of the available memory in bytes, with a lower limit.
+/// Returns half of the available memory in bytes, with a lower limit.
 fn half_of_free() -> usize {
     const LEAST: usize = 64 << 20;
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Registration of the agent at a tracker. An unavailable tracker is retried without end.
+//! Registration of the agent at a tracker. The agent retries without limit while the tracker is unavailable.
 
 use remote::{Address, RemoteError, Tracker};
 use std::io::Read;
@@ -16,12 +16,12 @@ pub struct Registration {
     tracker: Option<Tracker>,
     lent_for: u32,
     again_at: Instant,
-    /// Whether the outage of the tracker has been reported.
+    /// Whether the current outage of the tracker has been reported.
     is_told: bool,
 }
 
 impl Registration {
-    /// Does not contact the tracker yet.
+    /// Creates a registration without contacting the tracker.
     pub fn new(address: Address, key: &str, port: u16) -> Registration {
         Registration {
             address,
@@ -34,9 +34,9 @@ impl Registration {
         }
     }
 
-    /// Ensures that a session is offered; returns an error once per outage. `offered` is the key already offered.
-    /// `set_key` receives a new key before the tracker, `None` during an outage; false means that a client has
-    /// occupied the board.
+    /// Ensures that the tracker offers a session; returns an error once per outage. `offered` is the match key already
+    /// offered. `set_key` receives a new key before the tracker does, and `None` during an outage; it returns false if
+    /// a client has occupied the board.
     pub fn ensure_offer(
         &mut self,
         offered: Option<&str>,

@@ -1,4 +1,4 @@
-//! The breeder process, which generates schedules of TVM's own space and is started on first use.
+//! The breeder process, which generates schedules of TVM's own search space. The process is started on first use.
 
 use job::space::Schedule;
 use job::{BreedJob, BreedReply};
@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use worker::{ProcessLimits, Supervisor, WorkerSpec};
 
-/// Timeout of a batch. A batch takes far less unless the machine is overloaded.
+/// Timeout of a batch. On a machine that is not overloaded, batches take far less.
 const DEADLINE: Duration = Duration::from_secs(900);
 
 #[derive(Clone)]

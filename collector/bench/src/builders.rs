@@ -15,13 +15,13 @@ pub enum Build {
     Fault(Fault),
 }
 
-/// Results come in the order of the requests.
+/// Pool of builder processes. Results are returned in the order of the requests.
 pub struct Builders {
     seats: Vec<BuilderSlot>,
     deadline: Duration,
     queue: VecDeque<(u64, BuildJob)>,
     ended: BTreeMap<u64, Build>,
-    /// Tickets of pending results, and the number of the first one.
+    /// Tickets of pending builds, oldest first.
     tickets: VecDeque<Ticket>,
     first: u64,
 }
@@ -33,7 +33,8 @@ struct BuilderSlot {
 }
 
 impl Builders {
-    /// Pins each to a CPU, from the last to the first, because runners start with the first; none without CPUs.
+    /// Creates `count` builders, each pinned to a CPU if `cpus` are given. The last CPU is used first, because runners
+    /// start with the first one.
     pub fn new(spec: &WorkerSpec, count: usize, cpus: &[usize], deadline: Duration) -> Builders {
         let seats = (0..count.max(1)).map(|place| {
             let cpu = (!cpus.is_empty()).then(|| cpus[cpus.len() - 1 - place % cpus.len()]);

@@ -1,8 +1,8 @@
 //! The interface through which code is built and run.
 //!
-//! A caller submits [`BenchWork`] to a [`Bench`] and receives [`Done`] in an order that the bench chooses. [`Workers`] use
-//! this machine, [`Boards`] use remote devices. [`Prebuilt`] and [`Remembering`] wrap another bench and supply known
-//! builds. A [`Simulator`] models a core of a board; a [`FabricBoard`] runs on such a core.
+//! A caller submits [`BenchWork`] to a [`Bench`] and receives [`Done`] in an order that the bench chooses. [`Workers`]
+//! use this machine, [`Boards`] use remote devices. [`Prebuilt`] and [`Remembering`] wrap another bench and supply
+//! known builds. A [`Simulator`] models the accelerator core of a board; a [`FabricBoard`] runs on such a core.
 
 mod boards;
 mod breeder;
@@ -64,17 +64,19 @@ pub enum Ability {
 }
 
 pub trait Bench {
-    /// Returns the versions, or why the capability is missing.
+    /// Returns the versions of the libraries that provide a capability, or the reason why it is missing.
     fn capability(&mut self, of: Ability) -> Result<Versions, Fault>;
 
     fn submit(&mut self, ticket: Ticket, work: BenchWork);
 
-    /// Calls `goes_on` before starting anything. Returns None if `goes_on` returns false or nothing is in progress.
+    /// Waits for the next result, and calls `goes_on` before starting further work. Returns None if `goes_on` returns
+    /// false or if nothing is in progress.
     fn next_result(&mut self, goes_on: &mut dyn FnMut() -> bool) -> Option<(Ticket, Done)>;
 
     fn abandon_all(&mut self);
 
-    /// Returns the results in order; nothing else may be in progress. Calls `done` after each build.
+    /// Builds jobs and returns the results in the order of the jobs. Calls `done` after each build. Nothing else may
+    /// be in progress.
     fn build_jobs(&mut self, jobs: &[BuildJob], done: &mut dyn FnMut()) -> Vec<Build> {
         let mut done = || {
             done();
@@ -83,7 +85,8 @@ pub trait Bench {
         self.build_while(jobs, &mut done)
     }
 
-    /// Abandons the remaining jobs, so that results may be missing, when `goes_on` returns false after a build.
+    /// Builds jobs while `goes_on`, which is called after each build, returns true. The remaining jobs are abandoned,
+    /// so results may be missing.
     fn build_while(&mut self, jobs: &[BuildJob], goes_on: &mut dyn FnMut() -> bool) -> Vec<Build> {
         for (ticket, job) in (0..).zip(jobs) {
             self.submit(ticket, BenchWork::Build(job.clone()));
@@ -99,22 +102,22 @@ pub trait Bench {
         builds.into_values().collect()
     }
 
-    /// Nothing else may be in progress.
+    /// Runs a job and waits for the reply. Nothing else may be in progress.
     fn run_job(&mut self, job: &RunJob, deadline: Duration) -> Result<RunReply, Fault> {
         run_for_reply(self, BenchWork::Run(job.clone(), deadline))
     }
 
-    /// Nothing else may be in progress.
+    /// Runs a library's operator and waits for the reply. Nothing else may be in progress.
     fn run_library(&mut self, job: &LibraryJob, deadline: Duration) -> Result<RunReply, Fault> {
         run_for_reply(self, BenchWork::Library(job.clone(), deadline))
     }
 
-    /// Nothing else may be in progress.
+    /// Runs a whole model and waits for the reply. Nothing else may be in progress.
     fn run_network(&mut self, job: &NetworkJob, deadline: Duration) -> Result<RunReply, Fault> {
         run_for_reply(self, BenchWork::Network(job.clone(), deadline))
     }
 
-    /// Nothing else may be in progress.
+    /// Runs a job of concurrent members and waits for its result. Nothing else may be in progress.
     fn run_together(&mut self, job: TogetherJob, deadline: Duration) -> Ran {
         run_single(self, BenchWork::Together(job, deadline))
     }

@@ -1,4 +1,4 @@
-//! A bench that computes a core's programs bit by bit and times them by a model. Its replies are
+//! A bench that computes programs of an accelerator core bit by bit and times them by a model. Its replies are
 //! [`RunReply::Simulated`] and never count as measurements.
 
 use crate::{Ability, Bench, BenchWork, Build, Done, Ran, Ticket, Versions};
@@ -17,7 +17,7 @@ use worker::Fault;
 pub struct Simulator {
     fabric: Fabric,
     queue: VecDeque<(Ticket, BenchWork)>,
-    /// Cache of the last task's inputs and reference result, because schedules of a task are consecutive.
+    /// Inputs and reference result of the last task, cached because schedules of a task are run consecutively.
     known: Option<KnownTask>,
 }
 
@@ -84,7 +84,7 @@ impl Simulator {
     }
 }
 
-/// Returns nanoseconds and the model's counters.
+/// Returns the modelled time in nanoseconds and the model's counters.
 pub(crate) fn model_time(fabric: &Fabric, program: &Program) -> Result<(f64, BTreeMap<String, f64>), String> {
     let set = fabric.timing_set();
     let timed = simulate_program(program, &set.timing).map_err(|error| error.to_string())?;
@@ -114,7 +114,7 @@ pub(crate) fn compare_outputs(given: &[u8], wanted: &[u8]) -> Check {
     Check { max_abs_error, max_rel_error, is_right: given == wanted }
 }
 
-/// Rejects schedules that do not fit.
+/// Generates and checks the program of a job. Fails for schedules that do not fit the core.
 fn build_program(core: &Core, job: &BuildJob) -> Build {
     let begin = Instant::now();
     let program = match schedule_program(core, job) {

@@ -1,8 +1,9 @@
 //! The bench of this machine: builder and runner processes.
 //!
-//! Runs are sequential, and no core both builds and runs. A run that leaves CPUs to builders starts at once and
-//! overlaps with builds. A run that needs all CPUs is delayed until there are several of them or nothing is left to
-//! build, because builders pause meanwhile. `docs/performance.md` has the effect of the overlap on times.
+//! Runs are sequential, and no CPU core builds and runs at the same time. A run that leaves CPUs to builders starts at
+//! once and overlaps with builds. A run that needs all CPUs makes builders pause. It is therefore delayed until
+//! several such runs are waiting, or nothing is left to build. `docs/performance.md` describes the effect of the
+//! overlap on times.
 
 use crate::builders::Builders;
 use crate::{Ability, Bench, BenchWork, Done, Ran, Ticket, Versions};
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use worker::{Fault, ProcessLimits, Recycle, Supervisor, WorkerSpec, wait_any};
 
-/// Environment variable that TVM reads once per process.
+/// Environment variable for the number of polls before a thread of TVM's pool sleeps. TVM reads it once per process.
 const SPIN_VARIABLE: &str = "TVM_THREAD_POOL_SPIN_COUNT";
 
 #[derive(Clone, Debug)]
@@ -25,7 +26,7 @@ pub struct WorkerLimits {
     pub builder_cpus: Vec<usize>,
     /// Whether builders continue while a candidate runs on other CPUs.
     pub overlap: bool,
-    /// Number of waiting runs on all CPUs at which builders pause.
+    /// Number of waiting runs that need all CPUs at which builders pause.
     pub wide_runs: usize,
     pub start_deadline: Duration,
     pub build_deadline: Duration,
@@ -33,7 +34,7 @@ pub struct WorkerLimits {
     pub run_memory_bytes: u64,
     /// Number of jobs after which a runner is replaced.
     pub runner_jobs: u32,
-    /// Polls of an idle pool thread before it sleeps.
+    /// Number of times that an idle pool thread polls for work before it sleeps.
     pub spin_count: u32,
 }
 
@@ -43,18 +44,18 @@ pub struct Workers {
     overlap: bool,
     builder_cpus: Vec<usize>,
     topology: Topology,
-    /// Runs that can overlap with builds.
+    /// Waiting runs that can overlap with builds.
     narrow: VecDeque<(Ticket, WorkerRun)>,
-    /// Runs for which builders pause.
+    /// Waiting runs during which builders must pause.
     wide: VecDeque<(Ticket, WorkerRun)>,
     wide_runs: usize,
     /// Whether builders pause until no wide run is left.
     are_resting: bool,
-    /// Number of the runner process in the last job's placement.
+    /// Process number in the placement of the last job. A job with a greater number gets a new runner process.
     process: u32,
 }
 
-/// Each is started on first use.
+/// Runner processes, each started on first use.
 struct Runners {
     cpu: Supervisor<RunJob, RunReply>,
     gpu: Supervisor<RunJob, RunReply>,
@@ -72,7 +73,7 @@ enum WorkerRun {
     Code(RunJob, Duration),
     Library(LibraryJob, Duration),
     Network(NetworkJob, Duration),
-    /// Includes the CPUs of all members.
+    /// Operators that run concurrently, the CPUs of all of them, and the deadline.
     Together(TogetherJob, Vec<usize>, Duration),
 }
 
@@ -81,7 +82,7 @@ pub fn worker_program() -> std::io::Result<PathBuf> {
     Ok(worker::libraries::base_program()?.with_file_name("opcollect-worker"))
 }
 
-/// For hosts such as Python. Only the first call has an effect.
+/// Sets the worker program, for hosts such as Python. Only the first call has an effect.
 pub fn set_worker_program(path: PathBuf) {
     worker::libraries::set_program(path);
 }
@@ -91,7 +92,7 @@ pub fn library_program(worker: &Path) -> PathBuf {
 }
 
 impl Workers {
-    /// Processes start on first use.
+    /// Creates the bench. Processes are started on first use.
     pub fn new(program: &Path, limits: &WorkerLimits) -> Workers {
         /// Resident memory above which a builder is replaced.
         const BUILDER_RSS_BYTES: u64 = 1 << 30;
@@ -113,7 +114,7 @@ impl Workers {
         }
     }
 
-    /// The next job starts a new runner.
+    /// Ends the runner processes, so that the next job starts a new one.
     pub fn recycle_runners(&mut self) {
         self.runners.cpu.recycle_worker();
         self.runners.gpu.recycle_worker();
@@ -125,7 +126,7 @@ impl Workers {
         self.runners.together.recycle_worker();
     }
 
-    /// Includes siblings of the run's CPUs, which share the core's units.
+    /// Returns the CPUs of a run and their hyper-threading siblings, which share execution units.
     fn busy_cpus(&self, run: &WorkerRun) -> Vec<usize> {
         self.topology.with_siblings(run.cpus())
     }
@@ -329,7 +330,8 @@ impl WorkerRun {
     }
 }
 
-/// A wrong result may come with corrupted memory, and a device stays in error after a failed launch.
+/// Returns whether a runner must be replaced: after a wrong result, because its memory may be corrupted, and after a
+/// failed launch, because a device stays in error.
 fn is_spent(reply: &Result<RunReply, Fault>, is_device: bool) -> bool {
     match reply {
         Ok(RunReply::WrongResult(_)) => true,
@@ -343,7 +345,7 @@ fn is_spent(reply: &Result<RunReply, Fault>, is_device: bool) -> bool {
     }
 }
 
-/// Lets builders work on CPUs outside `busy_cpus` meanwhile.
+/// Calls a runner. Meanwhile, builders work on CPUs outside `busy_cpus`.
 fn call_runner<Job: Serialize>(
     runner: &mut Supervisor<Job, RunReply>,
     builders: Option<&mut Builders>,

@@ -1,4 +1,5 @@
-//! Commands and global options. Options of one command are in the command's file, shared ones in `options.rs`.
+//! Arguments of all commands, and global options. Options of a single command are in the file of that command, shared
+//! options in `options.rs`.
 
 use crate::board::BoardCommand;
 use crate::collect::Collect;

@@ -1,4 +1,4 @@
-//! Flags that name a board.
+//! Flags that select a board.
 
 use super::Result;
 use super::fleet::tracker_of_environment;
@@ -10,7 +10,7 @@ use engine::failure::Failure;
 #[derive(Clone, Copy)]
 pub struct BoardRequest<'a> {
     pub boards: &'a BoardFlags,
-    /// Models and target kind.
+    /// Models, and settings with the target kind.
     pub models: &'a Models,
 }
 
@@ -26,7 +26,7 @@ impl<'a> BoardRequest<'a> {
     }
 }
 
-/// Returns None if the command measures on this machine.
+/// Returns the access to the board that the flags select; None if the command measures on this machine.
 pub fn board_access(wanted: BoardRequest<'_>) -> Result<Option<Access>> {
     let BoardFlags { host, port, tracker, key, secret_file, board_wait, .. } = wanted.boards;
     let settings = &wanted.models.settings;
@@ -51,7 +51,7 @@ pub fn board_access(wanted: BoardRequest<'_>) -> Result<Option<Access>> {
     access.map(Some)
 }
 
-/// Refuses board flags without a board, and a target that needs one.
+/// Returns an error for board flags that select no board, and for a target that needs a board.
 fn refuse_without(boards: &BoardFlags, needs_board: bool) -> Result<()> {
     const HINT: &str = "give `--host` and `--port`, or `--tracker` and `--key`, or `--unit fpga` for a core on a fabric, simulated; \
                         docs/guide/boards.md describes the setup of a board";

@@ -96,7 +96,7 @@ pub fn run(arguments: &Collect) -> Result<u8> {
 }
 
 pub struct CollectionOutput<'a> {
-    /// Address that records are also pushed to at the end.
+    /// Address to which the records are also pushed at the end.
     pub sink: Option<&'a str>,
     pub as_json: bool,
     pub curves: Option<Output>,
@@ -133,7 +133,7 @@ pub fn collect_and_report(session: &Session, shown: CollectionOutput<'_>) -> Res
     })
 }
 
-/// Pushes the records to an address. Returns whether that failed; the store keeps them for a later push.
+/// Pushes the records to an address. Returns true if that failed; the records then stay in the store for a later push.
 fn is_sink_away(store: &Store, sink: &str) -> bool {
     match sharing::push_sealed(store, sink) {
         Ok(told) => {
@@ -157,7 +157,7 @@ fn keep_curves(searched: &Searched, config: &Config, mut file: Output) -> Result
     Ok(())
 }
 
-/// Reads the flag or the scheduler's variables.
+/// Returns the shard that the flag or the environment variables of the job scheduler specify.
 fn shard_of_process(flag: Option<&str>) -> Result<Option<Shard>> {
     match flag {
         Some(text) => text.parse().map(Some).map_err(Failure::usage),

@@ -1,4 +1,4 @@
-//! `model compare`: ways to run one model, timed in interleaved rounds.
+//! `model compare`: several ways to run one model, timed in interleaved rounds.
 
 use super::pace::Pace;
 use super::progress::terminal_observer;
@@ -91,7 +91,7 @@ pub fn run(arguments: &ModelCompare) -> Result<u8> {
     Ok(if report.is_wrong() { DONE_WITH_LOSSES } else { DONE })
 }
 
-/// Rejects duplicates.
+/// Returns the variants to compare; fails for duplicates.
 fn requested_variants(arguments: &ModelCompare) -> Result<Vec<Way>> {
     let wanted = match arguments.variant.as_slice() {
         [] => vec![Way::Default, Way::Onnxruntime],

@@ -312,13 +312,13 @@ fn seal_journals(path: &Path, options: SealOptions, as_json: bool) -> Result<u8>
     Ok(code)
 }
 
-/// Reports journals that were not sealed, and lost records.
+/// Reports journals that were not sealed, and lost records. Returns the exit code.
 fn tell_sealed(done: &SealReport) -> u8 {
     note_sealed(done, terminal_observer(Pace::default()).as_ref());
     damage_code(&done.damage)
 }
 
-/// Any damage counts as a loss.
+/// Returns the exit code. Any damage counts as a loss.
 fn damage_code<'a>(damage: impl IntoIterator<Item = &'a Damage>) -> u8 {
     if damage.into_iter().next().is_none() { DONE } else { DONE_WITH_LOSSES }
 }

@@ -1,4 +1,4 @@
-//! `doctor`: what this machine can measure, what not, and how to improve it.
+//! `doctor`: what this machine can and cannot measure, and how to improve it.
 
 use super::{DONE, Result, print_json, print_text, stdout_paper};
 use crate::pace::Pace;

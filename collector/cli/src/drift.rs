@@ -1,4 +1,4 @@
-//! `drift`: two sides of records compared, or the last night of a store with those before it.
+//! `drift`: comparison of two sets of records, or of a store's last nightly run with the earlier ones.
 
 use super::night_arguments::{By, DriftRun, FailOnNight, Judging};
 use super::pace::Pace;

@@ -1,4 +1,4 @@
-//! `fleet`: devices of a tracker.
+//! `fleet`: the devices of a tracker.
 
 use super::{DONE, DONE_WITH_LOSSES, Result, print_json, print_text, stdout_paper};
 use clap::{Args, Subcommand};

@@ -35,7 +35,7 @@ struct Listed {
     name: &'static str,
     source: &'static str,
     aliases: &'static [&'static str],
-    /// Without the batch.
+    /// Shape of the input without the batch dimension.
     input: Vec<i64>,
     parameters: u64,
     macs: u64,
@@ -129,7 +129,7 @@ pub fn print_graph(
     Ok(DONE)
 }
 
-/// Writes the loaded graph if ONNX can represent it, else the simplified one.
+/// Writes the loaded graph as ONNX or, if ONNX cannot represent it and `raw` is false, the simplified graph.
 pub fn write_onnx(arguments: &Models, raw: bool, path: &Path) -> Result<u8> {
     let Resolved { config, loaded } = config_of(arguments)?;
     let [request] = config.models.as_slice() else {
@@ -251,7 +251,7 @@ fn tasks_of(
     format!("{title}\n{}\n{sum}\n", table.format_for(&stdout_paper()))
 }
 
-/// Describes the tasks compiled for several sizes, and why others are not.
+/// Describes the tasks that are compiled once for several sizes, and why other tasks are not.
 fn describe_compiled(planned: &[PlannedTask]) -> String {
     let (open, bound): (Vec<_>, Vec<_>) = planned.iter().partition(|planned| planned.symbolic.is_some());
     let once: HashSet<&str> = open.iter().map(|planned| planned.compiled_json()).collect();

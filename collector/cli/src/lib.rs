@@ -53,11 +53,11 @@ use report::{ColorChoice, activity};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Exit code: all attempts gave a time.
+/// Exit code if all attempts gave a time.
 const DONE: u8 = 0;
-/// Exit code: some attempts gave no time.
+/// Exit code if some attempts gave no time.
 const DONE_WITH_LOSSES: u8 = 1;
-/// Exit code: a comparison found a regression, with `--fail-on`.
+/// Exit code if a comparison with `--fail-on` found a regression.
 const SLOWER: u8 = 4;
 
 pub fn run_command_line() -> ExitCode {
@@ -78,7 +78,7 @@ fn command_name(matches: &ArgMatches) -> String {
     matches.subcommand().map_or_else(String::new, |(name, inner)| format!(" {name}{}", command_name(inner)))
 }
 
-/// Exits with help or an error, as `clap` does, in the colours of `--color`.
+/// Parses the command line. For help and errors, it prints in the colours of `--color` and exits, as `clap` does.
 fn parse_arguments() -> Arguments {
     let (words, colours) = take_color_flag(std::env::args_os())
         .unwrap_or_else(|problem| Arguments::command().error(clap::error::ErrorKind::InvalidValue, problem).exit());
@@ -155,7 +155,7 @@ fn dispatch_command(arguments: Arguments) -> Result<u8> {
     }
 }
 
-/// Checks that the only model is not a mistyped command.
+/// Returns an error if the only model name is probably a mistyped command.
 fn check_command(models: &Models) -> Result<()> {
     let word = models.model.first().filter(|word| models.modelsource.is_none() && zoo::source_of(word).is_none());
     let Some(word) = word else { return Ok(()) };
@@ -191,7 +191,7 @@ fn print_note_lines(notes: &[String]) {
     print_notes("note", notes);
 }
 
-/// Returns the exit code.
+/// Reports damaged parts of a store. Returns the exit code.
 fn tell_damage(damage: &[Damage]) -> u8 {
     print_note_lines(&damage.iter().map(ToString::to_string).collect::<Vec<_>>());
     if damage.is_empty() { DONE } else { DONE_WITH_LOSSES }

@@ -1,5 +1,5 @@
-//! `model run --unit fpga`: a quantised model on a simulated core, compared with the unmodified model, and the
-//! processor of each task.
+//! `model run --unit fpga`: runs a quantised model on a simulated accelerator core, compares it with the
+//! unmodified model, and lists the processor of each task.
 
 use super::boards::{self, BoardRequest};
 use super::pace::Pace;

@@ -1,4 +1,4 @@
-//! `model`: a whole model, run as programs run it.
+//! `model`: runs a whole model in the way that applications run it.
 
 use super::boards::{self, BoardRequest};
 use super::pace::Pace;

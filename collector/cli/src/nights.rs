@@ -1,4 +1,4 @@
-//! `night`: a nightly run, and what it did.
+//! `night`: a nightly run and its report.
 
 use super::drift::{change_bounds, drift_code, page_paths};
 use super::night_arguments::NightRun;
@@ -14,10 +14,11 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Overrides the folder for state of this machine.
+/// Environment variable that overrides the folder for this machine's state.
 const STATE_VARIABLE: &str = "OPCOLLECT_STATE";
 
-/// Ends with the nightly run that started this process, if any, so that it does not measure alongside the next one.
+/// Makes this process end with the nightly run that started it, if any, so that it does not measure at the same time
+/// as the next one.
 pub fn end_with_parent() -> Result<()> {
     let Some(parent) = std::env::var(PARENT_VARIABLE).ok().and_then(|text| text.parse().ok()) else { return Ok(()) };
     worker::end_with(parent).map_err(Failure::environment)
@@ -73,7 +74,7 @@ fn render_report(report: &NightReport) -> String {
     format!("{}{notes}\n\n{changes}\n{}", table.format_for(&stdout_paper()), report.title_line())
 }
 
-/// Returns the user's state folder, or else the folder of the locks.
+/// Returns the user's folder for state, or a folder next to the lock files if there is none.
 fn state_folder() -> PathBuf {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     named(STATE_VARIABLE)

@@ -1,4 +1,4 @@
-//! Options that several commands share. Names are those of earlier tools of the field where such exist.
+//! Options that several commands share. Names follow earlier tools of the field where there are such tools.
 
 use crate::pace::Pace;
 use clap::Args;

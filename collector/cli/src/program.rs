@@ -1,4 +1,4 @@
-//! `model build`, and `run` of the folder that it wrote.
+//! `model build`, and `run` for a folder that `model build` has written.
 
 use super::model;
 use super::pace::Pace;

@@ -1,4 +1,4 @@
-//! Notes and progress on standard error: a bar on a terminal, now and then a line elsewhere.
+//! Notes and progress on standard error: a progress bar on a terminal, and occasional lines otherwise.
 
 use super::pace::Pace;
 use engine::campaign::CampaignEvent;
@@ -45,7 +45,7 @@ impl Observer for Terminal {
     }
 }
 
-/// Returns None if a bar is drawn.
+/// Returns the function that prints progress lines. None if a bar is drawn or lines are disabled.
 fn progress_printer(pace: Pace) -> Option<ReadingSink> {
     let seconds = match pace {
         Pace::Json => {

@@ -1,4 +1,4 @@
-//! `replay`: one record of a store, or saved candidates of TVM's tuner, built and measured again.
+//! `replay`: builds and measures one record of a store, or saved candidates of TVM's tuner, again.
 
 use super::{DONE, DONE_WITH_LOSSES, Pace, Result, print_json, print_text, stdout_paper, terminal_observer};
 use crate::options::ExclusiveUse;

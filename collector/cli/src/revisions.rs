@@ -1,4 +1,4 @@
-//! `dataset revisions`: which records were measured by code that this program still generates.
+//! `dataset revisions`: counts the records whose code this program would still generate.
 
 use super::{DONE, DONE_WITH_LOSSES, Pace, Result, print_json, print_text, stdout_paper, terminal_observer};
 use engine::revisions::{CodeCounts, count_revisions};

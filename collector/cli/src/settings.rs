@@ -1,4 +1,4 @@
-//! From a configuration file and flags to a checked configuration: flags win over the file.
+//! Merges a configuration file and flags into a checked configuration. Flags override the file.
 
 use super::Result;
 use crate::options::{Models, Sweep, Tuning};
@@ -10,12 +10,12 @@ use job::space::Filter;
 use models::{Choice, names};
 use std::collections::BTreeMap;
 
-/// For commands that measure or build without search.
+/// Returns the configuration of commands that measure or build without search.
 pub fn resolve_config(models: &Models, sweep: &Sweep) -> Result<Resolved> {
     Settings { tune: None, ..merge_settings(models, sweep)? }.resolve_here()
 }
 
-/// For commands that may search, and may measure on a board.
+/// Returns the configuration of commands that may search, and may measure on a board.
 pub fn config_of_search(models: &Models, sweep: &Sweep, tuning: &Tuning, is_on_board: bool) -> Result<Resolved> {
     // The number of a board's CPUs is known once it is reached. No board has more.
     const BOARD_CPUS: usize = 1024;
@@ -34,7 +34,7 @@ pub fn config_of_coruns(models: &Models, sweep: &Sweep) -> Result<(Resolved, Opt
     Ok((settings.resolve_here()?, corun))
 }
 
-/// Flags override the file.
+/// Merges the configuration file and the flags. Flags override the file.
 fn merge_settings(models: &Models, sweep: &Sweep) -> Result<Settings> {
     let file = match &models.config {
         Some(path) => Settings::read(path).map_err(Failure::usage)?,
@@ -80,7 +80,7 @@ fn model_entries(models: &Models) -> Result<Option<Vec<ModelEntry>>> {
     Ok(Some(entries))
 }
 
-/// For an operator name without sizes, or one that is misspelt before its sizes.
+/// Returns a hint for an operator name without sizes, or for a misspelt one.
 fn operator_hint(name: &str) -> Option<String> {
     let (kind, has_sizes) = name.split_once(':').map_or((name, false), |(kind, _)| (kind, true));
     let forms = zoo::simple::list_forms();
@@ -93,7 +93,7 @@ fn operator_hint(name: &str) -> Option<String> {
     }
 }
 
-/// Returns the given source, or the one that the name implies.
+/// Returns the given source of the model, or else the one that the name implies.
 fn model_source(given: Option<ModelSource>, name: &str) -> Result<ModelSource> {
     let said = zoo::source_of(name).and_then(ModelSource::from_name);
     match (given, said) {
@@ -116,7 +116,7 @@ fn model_source(given: Option<ModelSource>, name: &str) -> Result<ModelSource> {
     }
 }
 
-/// Returns shapes by name, one map per size; repeated inputs give further sizes.
+/// Parses input shapes. Returns one map from names to shapes per model size; a repeated input starts the next size.
 fn parse_sizes(texts: &[String]) -> Result<Vec<BTreeMap<String, Vec<i64>>>> {
     let mut given: BTreeMap<String, Vec<Vec<i64>>> = BTreeMap::new();
     for text in texts {
@@ -134,7 +134,7 @@ fn parse_sizes(texts: &[String]) -> Result<Vec<BTreeMap<String, Vec<i64>>>> {
     Ok((0..count).map(|place| at(place).collect()).collect())
 }
 
-/// `x=1x3x224x224`; the name may contain any character.
+/// Parses a shape such as `x=1x3x224x224`. The name may contain any character.
 fn parse_shape(text: &str) -> Result<(String, Vec<i64>)> {
     let parsed = text.rsplit_once('=').and_then(|(name, extents)| {
         let extents = extents.split('x').filter(|extent| !extent.is_empty());
@@ -145,7 +145,7 @@ fn parse_shape(text: &str) -> Result<(String, Vec<i64>)> {
     })
 }
 
-/// `sr=16000` or `size=2,3`; the name may contain any character.
+/// Parses a binding such as `sr=16000` or `size=2,3`. The name may contain any character.
 fn parse_binding(text: &str) -> Result<(String, Vec<f64>)> {
     let number = |text: &str| match text.trim() {
         "true" => Some(1.0),

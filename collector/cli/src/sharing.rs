@@ -1,4 +1,5 @@
-//! `dataset push` and `pull`, and `--sink`: records in other places, by their address.
+//! `dataset push` and `pull`, and `--sink`: exchange of records with folders, buckets and databases, by their
+//! address.
 
 use super::pace::Pace;
 use super::progress::terminal_observer;
@@ -20,7 +21,7 @@ pub fn pull_store(store: &Path, address: &str, as_json: bool) -> Result<u8> {
     print_transfer(&report, as_json)
 }
 
-/// Pushes what a campaign sealed, and describes the result.
+/// Pushes the sealed records of a campaign, and describes the result.
 pub fn push_sealed(store: &Store, address: &str) -> Result<String> {
     transfer_with(address, |transfer| sharing::push_sealed(store, address, transfer))
         .map(|report| describe_transfer(&report))

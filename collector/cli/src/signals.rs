@@ -1,4 +1,4 @@
-//! Signals that stop the program: work in flight is finished, and its results are kept.
+//! Signals that stop the program: attempts in progress are finished, and their results are stored.
 
 use super::Result;
 use engine::failure::Failure;
@@ -7,15 +7,16 @@ use signal_hook::flag;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-/// Returns a number that the first interrupting signal sets; the run then ends after the current
-/// attempt. The second signal ends the process at once.
+/// Returns a number that the first interrupting signal sets; the run then ends after the current attempt. The second
+/// signal ends the process at once.
 pub fn watch_signals() -> Result<Arc<AtomicUsize>> {
     let seen = Arc::default();
     watch_signals_for(&seen)?;
     Ok(seen)
 }
 
-/// Until this call, signals end the process, also while it waits for another one.
+/// Starts to handle signals, which set `seen`. Before this call, signals end the process at once, also while it waits
+/// for another process.
 pub fn watch_signals_for(seen: &Arc<AtomicUsize>) -> Result<()> {
     let again = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {

@@ -1,4 +1,4 @@
-//! `status`: what processes at work on a store say of themselves.
+//! `status`: state of the processes that work on a store, as they report it.
 
 use super::{DONE, Result, print_json, print_text, stdout_paper};
 use datasets::store::ProcessView;

@@ -48,7 +48,7 @@ pub struct TpuView {
     pub outputs: TpuOutputs,
 }
 
-/// Flags of both generations of bigTpuProfile keep their names.
+/// Outputs of the TPU profiler. The flags have the names of both generations of bigTpuProfile.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TpuOutputs {
     /// Write the Perfetto trace; always on, accepted for bigTpuProfile 0.3.0

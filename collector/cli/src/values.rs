@@ -2,7 +2,7 @@
 
 use report::quantity;
 
-/// From 0 to `MOST`.
+/// Parses a percentage from 0 to `MOST`.
 pub fn percent<const MOST: u32>(text: &str) -> Result<f64, String> {
     let percent: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if (0.0..=f64::from(MOST)).contains(&percent) { Ok(percent) } else { Err(format!("give 0 to {MOST}")) }

@@ -19,7 +19,8 @@ pub enum CompileError {
     Unnamed(String),
 }
 
-/// Compiles for every architecture; checks launch limits before and kernel limits afterwards.
+/// Compiles CUDA C for every architecture. Checks limits of launches before the compilation, and limits of kernels
+/// after it.
 pub fn compile_source(
     nvrtc: &Nvrtc,
     source: &str,

@@ -9,12 +9,13 @@ use std::ffi::CStr;
 #[error("not machine code for a GPU: {0}")]
 pub struct CubinError(String);
 
-/// An image that lies completely within its bytes: the driver gets no length and determines it from the content.
+/// A device-code image that lies completely within its bytes. The driver gets no length and determines it from the
+/// content, so it would read beyond the end of an incomplete image.
 #[derive(Clone, Copy, Debug)]
 pub struct Image<'a>(&'a [u8]);
 
 impl<'a> Image<'a> {
-    /// Checks that all sections and segments lie within the bytes.
+    /// Creates an image of machine code. Checks that all sections and segments lie within the bytes.
     pub fn from_cubin(bytes: &'a [u8]) -> Result<Image<'a>, CubinError> {
         let header = parse_header(bytes)?;
         let sections = header.section_headers(LittleEndian, bytes).map_err(cubin_error)?;
@@ -31,7 +32,7 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// The driver compiles PTX itself.
+    /// Creates an image of PTX text, which the driver compiles.
     pub fn from_ptx(text: &'a CStr) -> Image<'a> {
         Image(text.to_bytes_with_nul())
     }
@@ -41,7 +42,7 @@ impl<'a> Image<'a> {
     }
 }
 
-/// Returns name and machine code bytes of each kernel.
+/// Returns the name and the size of the machine code in bytes of each kernel.
 pub fn kernel_sizes(bytes: &[u8]) -> Result<Vec<(String, u64)>, CubinError> {
     let sections = parse_header(bytes)?.sections(LittleEndian, bytes).map_err(cubin_error)?;
     let mut found = Vec::new();

@@ -1,9 +1,9 @@
-//! The fence around CUPTI, NVIDIA's profiling library: the duration of each kernel by the device's
-//! clock. Hardware counters are in `profiler`.
+//! The fence (all unsafe calls) around CUPTI, NVIDIA's profiling library, for the duration of each kernel by the
+//! device's clock. Hardware counters are in `profiler`.
 //!
-//! CUPTI comes with a toolkit or as the wheel `nvidia-cuda-cupti`, and is opened at run time.
-//! Records are read at offsets that releases 12 and 13 share; a test compares them with the wheel's
-//! header. Recording costs time, so recorded runs are separate from timed ones.
+//! CUPTI comes with a toolkit or as the wheel `nvidia-cuda-cupti`, and is opened at run time. Records are read at
+//! offsets that releases 12 and 13 share; a test compares them with the wheel's header. Recording costs time, so
+//! recorded runs are separate from timed ones.
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::alloc::{Layout, alloc, dealloc};
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::ptr::null_mut;
 use std::sync::Mutex;
 
-/// Overrides the search: the only file to try.
+/// Environment variable with the only file to try, instead of a search.
 pub const FILE_VARIABLE: &str = "OPCOLLECT_CUPTI";
 
 pub const SETUP_HINT: &str = "install the wheel `nvidia-cuda-cupti` of the driver's major release next to NVRTC's, or set `OPCOLLECT_CUPTI` to a `libcupti.so`";
@@ -32,7 +32,7 @@ pub enum CuptiError {
 }
 
 impl CuptiError {
-    /// CUPTI's code of a failed call.
+    /// Returns CUPTI's status code of a failed call.
     pub fn status_code(&self) -> Option<i32> {
         match self {
             CuptiError::Failed { status, .. } => Some(*status),
@@ -45,7 +45,7 @@ pub(super) type Result<T> = std::result::Result<T, CuptiError>;
 pub(super) type CuptiStatus = c_int;
 
 const SUCCESS: CuptiStatus = 0;
-/// Missing permission to read counters; the second code is that of virtual devices.
+/// Status codes for a missing permission to read counters; the second one is that of virtual devices.
 const NOT_PERMITTED: [CuptiStatus; 2] = [35, 40];
 
 pub const PERMISSION_HINT: &str = "load NVIDIA's kernel module with NVreg_RestrictProfilingToAdminUsers=0 (a line \
@@ -58,7 +58,7 @@ type Requested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
 type NextRecord = unsafe extern "C" fn(*mut u8, usize, *mut *mut u8) -> CuptiStatus;
 
-/// Function that describes a status code.
+/// CUPTI's function that describes a status code.
 #[derive(Clone, Copy)]
 pub(super) struct Words(unsafe extern "C" fn(CuptiStatus, *mut *const c_char) -> CuptiStatus);
 
@@ -71,7 +71,7 @@ struct CuptiFunctions {
     flush: unsafe extern "C" fn(u32) -> CuptiStatus,
 }
 
-/// At most one per process, because the callbacks share static state.
+/// Functions of CUPTI. There must be at most one value per process, because the callbacks share static state.
 pub struct Cupti {
     functions: CuptiFunctions,
     version: Option<u32>,
@@ -80,17 +80,17 @@ pub struct Cupti {
     library: std::mem::ManuallyDrop<Library>,
 }
 
-/// Byte offsets in a kernel record.
+/// Byte offsets of fields in a kernel record.
 pub mod offsets {
-    /// 32 bits.
+    /// Kind of the record, 32 bits.
     pub const KIND: usize = 0;
-    /// Nanoseconds, 64 bits.
+    /// Start of the kernel in nanoseconds, 64 bits.
     pub const START: usize = 16;
-    /// Nanoseconds, 64 bits.
+    /// End of the kernel in nanoseconds, 64 bits.
     pub const END: usize = 24;
 }
 
-/// State shared by callbacks and caller: the record iterator, and kernel times in nanoseconds.
+/// State that the callbacks and the caller share: the record iterator, and kernel times in nanoseconds.
 static FOUND: Mutex<(Option<NextRecord>, Vec<u64>)> = Mutex::new((None, Vec::new()));
 
 fn lock_found() -> std::sync::MutexGuard<'static, (Option<NextRecord>, Vec<u64>)> {
@@ -143,7 +143,7 @@ unsafe extern "C" fn collect_buffer(_context: *mut c_void, _stream: u32, buffer:
     }
 }
 
-/// Preferred path first.
+/// Returns the paths at which the library may be, the preferred one first.
 pub fn candidate_paths() -> Vec<PathBuf> {
     const NAMES: [&str; 3] = ["libcupti.so.13", "libcupti.so.12", "libcupti.so"];
     if let Some(file) = std::env::var_os(FILE_VARIABLE).filter(|file| !file.is_empty()) {
@@ -195,12 +195,12 @@ impl Cupti {
         Ok(Cupti { functions, version, registered: OnceCell::new(), library: std::mem::ManuallyDrop::new(library) })
     }
 
-    /// Unknown without a driver.
+    /// Returns the version of CUPTI's interface; None without a driver.
     pub fn interface_version(&self) -> Option<u32> {
         self.version
     }
 
-    /// Never unloaded.
+    /// Returns the loaded library, which is never unloaded.
     pub(super) fn loaded_library(&self) -> &Library {
         &self.library
     }
@@ -209,7 +209,7 @@ impl Cupti {
         self.functions.words
     }
 
-    /// Returns durations of all kernels that `work` launches and waits for.
+    /// Returns the durations of all kernels that `work` launches and waits for.
     pub fn kernel_times_ns<E: From<CuptiError>>(
         &self,
         work: impl FnOnce() -> std::result::Result<(), E>,
@@ -245,7 +245,8 @@ impl CuptiFunctions {
 }
 
 impl Words {
-    /// Names the call and the reason, with a hint if the permission is missing.
+    /// Converts a status to a result. The error contains the call and the reason, and a hint if the permission is
+    /// missing.
     pub(super) fn check_status(self, call: &'static str, status: CuptiStatus) -> Result<()> {
         if status == SUCCESS {
             return Ok(());

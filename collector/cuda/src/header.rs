@@ -1,10 +1,10 @@
-//! The prelude of generated CUDA C: definitions of the features that TVM lists for a kernel.
+//! Source text in front of generated CUDA C: definitions of the features that TVM lists for a kernel.
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the generated code wants `{0}`, which this version does not provide")]
 pub struct UnknownTag(String);
 
-/// Short unsigned types, which generated code assumes, and fixed-width types, which NVRTC lacks.
+/// Definitions of short unsigned types, which generated code expects, and of fixed-width types, which NVRTC lacks.
 const TYPES: &str = "\
 typedef signed char int8_t;
 typedef short int16_t;
@@ -26,7 +26,8 @@ const MATH_CONSTANTS: &str = "\
 #define CUDART_NAN __longlong_as_double(0xfff8000000000000LL)
 ";
 
-/// Defines comparisons, the vector of four in generated code, and functions computed in single precision.
+/// Returns definitions for a half-precision type: comparisons, the four-element vector of generated code, and
+/// functions computed in single precision.
 fn half_definitions(scalar: &str, to_float: &str, from_float: &str, four: &str, pack: &str, has_tanh: bool) -> String {
     let mut text = format!(
         "\

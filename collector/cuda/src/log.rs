@@ -1,4 +1,4 @@
-//! Parses the assembler's verbose output about each kernel.
+//! Parser of the assembler's verbose output about each kernel.
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assembled {
@@ -10,7 +10,7 @@ pub struct Assembled {
     pub barriers: u32,
 }
 
-/// Returns None if the log does not mention the kernel.
+/// Returns the resources that a kernel uses, or None if the log does not mention the kernel.
 pub fn parse_resources(log: &str, kernel: &str) -> Option<Assembled> {
     let begin = format!("Compiling entry function '{kernel}'");
     let mut lines = log.lines().skip_while(|line| !line.contains(&begin)).skip(1);

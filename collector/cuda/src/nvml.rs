@@ -1,5 +1,5 @@
-//! NVML, the library of the NVIDIA driver that reports the state of a GPU: clocks, power,
-//! temperature and throttling. It is part of the driver and opened at run time.
+//! Interface to NVML, the library of the NVIDIA driver that reports the state of a GPU: clocks, power, temperature and
+//! throttling. NVML is part of the driver and opened at run time.
 
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::{Device, Nvml as Library};
@@ -26,7 +26,7 @@ pub struct Fares {
     pub memory_clock_mhz: Result<u32>,
     pub power_mw: Result<u32>,
     pub temperature_celsius: Result<u32>,
-    /// One bit per reason; see [`throttle_names`].
+    /// Reasons for throttling, one bit per reason; see [`throttle_names`].
     pub throttle: Result<u64>,
 }
 
@@ -46,7 +46,7 @@ pub fn throttle_names(reasons: u64) -> Vec<&'static str> {
 }
 
 impl Nvml {
-    /// Expects an address such as `0000:01:00.0`.
+    /// Opens the device with a PCI address such as `0000:01:00.0`.
     pub fn open_device(pci_bus_id: &str) -> Result<Nvml> {
         let device = open_library()?.device_by_pci_bus_id(pci_bus_id);
         Ok(Nvml { device: device.map_err(failed_call("nvmlDeviceGetHandleByPciBusId"))? })
@@ -66,13 +66,14 @@ impl Nvml {
         }
     }
 
-    /// Board energy since the driver was loaded, with a resolution of some ten milliseconds' consumption.
+    /// Returns the energy that the board has used since the driver was loaded. Its resolution is the energy of some
+    /// ten milliseconds.
     pub fn energy_millijoules(&self) -> Result<u64> {
         self.device.total_energy_consumption().map_err(failed_call("nvmlDeviceGetTotalEnergyConsumption"))
     }
 }
 
-/// Opened once and never closed.
+/// Opens the library once. It is never closed.
 fn open_library() -> Result<&'static Library> {
     static LIBRARY: OnceLock<Result<Library>> = OnceLock::new();
     let open = || Library::init().map_err(|error| NvmlError::NotFound(innermost_cause(&error)));
@@ -83,7 +84,7 @@ fn failed_call(call: &'static str) -> impl Fn(nvml_wrapper::error::NvmlError) ->
     move |error| NvmlError::Failed { call, why: error.to_string() }
 }
 
-/// Returns the cause in which the dynamic loader reports its reason.
+/// Returns the innermost cause of an error, in which the dynamic loader reports its reason.
 fn innermost_cause(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), innermost_cause)
 }

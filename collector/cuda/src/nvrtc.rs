@@ -1,10 +1,10 @@
-//! The fence around NVRTC, NVIDIA's compiler library, which compiles CUDA C to machine code with
-//! the assembler's log.
+//! The fence (all unsafe calls) around NVRTC, NVIDIA's compiler library, which compiles CUDA C to machine code and
+//! returns the assembler's log.
 //!
-//! NVRTC needs neither a toolkit nor a GPU. The library is opened at run time: the file that
-//! `OPCOLLECT_NVRTC` names, one in a `lib` folder next to the program's own, the wheel in `.venv`,
-//! or whatever the system's loader finds. Headers for half precision come from the wheel of the
-//! CUDA runtime, which installs them next to the library's folder.
+//! NVRTC needs neither a toolkit nor a GPU. The library is opened at run time: the file that `OPCOLLECT_NVRTC` names,
+//! or else the first one found in a `lib` folder next to the program's own folder, the wheel in `.venv`, a toolkit,
+//! and the search path of the system's loader. Headers for half precision come from the wheel of the CUDA runtime,
+//! which installs them next to the library's folder.
 
 use job::device::Architecture;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -12,7 +12,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use worker::libraries;
 
-/// Overrides the search: the only file to try.
+/// Environment variable with the only file to try, instead of a search.
 pub const FILE_VARIABLE: &str = "OPCOLLECT_NVRTC";
 
 pub const SETUP_HINT: &str = "run `scripts/setup`, which installs the pinned wheel `nvidia-cuda-nvrtc`, or name a \
@@ -44,7 +44,7 @@ type NvrtcProgram = *mut c_void;
 
 const SUCCESS: Status = 0;
 
-/// Signatures as in `nvrtc.h`, the same in releases 12 and 13.
+/// Functions of NVRTC, with signatures as in `nvrtc.h` of releases 12 and 13.
 struct NvrtcFunctions {
     version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Status,
     supported_count: unsafe extern "C" fn(*mut c_int) -> Status,
@@ -83,7 +83,7 @@ pub struct Compiled {
     pub log: String,
 }
 
-/// Preferred path first.
+/// Returns the paths at which the library may be, the preferred one first.
 pub fn candidate_paths() -> Vec<PathBuf> {
     const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
     if let Some(file) = std::env::var_os(FILE_VARIABLE).filter(|file| !file.is_empty()) {
@@ -173,12 +173,12 @@ impl Nvrtc {
         format!("{}.{}", self.version.0, self.version.1)
     }
 
-    /// Compute capabilities times ten.
+    /// Returns the supported compute capabilities times ten.
     pub fn known_capabilities(&self) -> &[u32] {
         &self.known
     }
 
-    /// Returns the CUDA runtime's headers, without which half precision does not compile.
+    /// Returns the folder of the CUDA runtime's headers, without which half-precision code does not compile.
     pub fn include_folder(&self) -> Option<&Path> {
         self.include.as_deref()
     }
@@ -187,7 +187,7 @@ impl Nvrtc {
         self.include_folder().is_some_and(|folder| folder.join("crt/mma.h").is_file())
     }
 
-    /// The error lists the supported architectures.
+    /// Checks that NVRTC supports an architecture. The error lists the supported architectures.
     pub fn check_architecture(&self, architecture: Architecture) -> Result<()> {
         if self.known.contains(&architecture.number) {
             return Ok(());
@@ -200,7 +200,8 @@ impl Nvrtc {
         })
     }
 
-    /// Disables fast mathematics, so that results are comparable with the reference.
+    /// Compiles CUDA C for one architecture, without fast mathematics, so that results are comparable with the
+    /// reference.
     pub fn compile_source(&self, source: &str, architecture: Architecture) -> Result<Compiled> {
         self.check_architecture(architecture)?;
         let text = c_string("nvrtcCreateProgram", source)?;
@@ -222,7 +223,7 @@ impl Nvrtc {
     }
 }
 
-/// Returns the first errors, because later ones are often consequences.
+/// Returns the first errors of a log, because later ones are often consequences.
 fn first_lines(log: &str) -> String {
     const LINES: usize = 6;
     let said = || log.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -245,7 +246,7 @@ impl NvrtcFunctions {
     }
 }
 
-/// Closed on drop.
+/// A program of NVRTC, which is destroyed on drop.
 struct OpenProgram<'a> {
     functions: &'a NvrtcFunctions,
     handle: NvrtcProgram,
@@ -273,7 +274,7 @@ impl OpenProgram<'_> {
         self.read_sized("nvrtcGetCUBIN", self.functions.cubin_size, self.functions.cubin)
     }
 
-    /// Requests the size, then the bytes.
+    /// Reads an output of NVRTC: first its size, then its bytes.
     fn read_sized(
         &self,
         call: &'static str,

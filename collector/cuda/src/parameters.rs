@@ -1,9 +1,9 @@
-//! Parameters of CUPTI's profiler: one structure per call, as declared in `cupti_profiler_host.h`,
+//! Parameter structures of CUPTI's profiler: one per call, as declared in `cupti_profiler_host.h`,
 //! `cupti_profiler_target.h`, `cupti_range_profiler.h` and `cupti_target.h`.
 //!
-//! Each structure begins with its own size, by which CUPTI determines the available fields. Fields
-//! that were added after the first releases of this profiler are left out, so that one declaration
-//! works with all releases. A test compiles NVIDIA's headers and compares every offset and size.
+//! Each structure begins with its own size, by which CUPTI determines the available fields. Fields that were
+//! added after the first releases of this profiler are omitted, so that one declaration is valid for all
+//! releases. A test compiles NVIDIA's headers and compares every offset and size.
 
 use super::cupti::{CuptiError, CuptiStatus, Result};
 use libloading::os::unix::Library;
@@ -15,7 +15,7 @@ pub type Names = *const *const c_char;
 
 pub struct ParameterLayout {
     pub structure: &'static str,
-    /// Size passed to CUPTI: the end of the last field.
+    /// Size that is passed to CUPTI: the offset of the end of the last field.
     pub size: usize,
     pub fields: Vec<(&'static str, usize)>,
 }
@@ -33,7 +33,7 @@ macro_rules! calls {
             }
 
             impl $name {
-                /// Returns a structure in which everything except its size is zero.
+                /// Returns a structure that contains its size, and zero in all other fields.
                 pub fn blank() -> $name {
                     // SAFETY: the structure consists of numbers and addresses, for which zero is a
                     // valid value.
@@ -90,7 +90,7 @@ calls! {
     initialize = "cuptiProfilerInitialize",
     Initialize = "CUpti_Profiler_Initialize_Params" {}
 
-    /// Checks whether a device can be profiled, and what prevents it.
+    /// Checks whether a device can be profiled, and returns the obstacles if not.
     supported = "cuptiProfilerDeviceSupported",
     Supported = "CUpti_Profiler_DeviceSupported_Params" {
         device = "cuDevice": c_int,
@@ -130,7 +130,7 @@ calls! {
         host = "pHostObject": Handle,
     }
 
-    /// Lists metrics of one kind, by their names before the first point.
+    /// Lists the base metrics of one kind. A base metric is the part of a metric's name before the first point.
     base_metrics = "cuptiProfilerHostGetBaseMetrics",
     BaseMetrics = "CUpti_Profiler_Host_GetBaseMetrics_Params" {
         host = "pHostObject": Handle,
@@ -152,7 +152,7 @@ calls! {
         bytes = "configImageSize": usize,
     }
 
-    /// Returns the counters of each pass.
+    /// Returns the configuration image, which describes the counters of each pass.
     config = "cuptiProfilerHostGetConfigImage",
     ConfigImage = "CUpti_Profiler_Host_GetConfigImage_Params" {
         host = "pHostObject": Handle,
@@ -160,7 +160,7 @@ calls! {
         image = "pConfigImage": *mut u8,
     }
 
-    /// Returns the number of passes, in each of which the work is repeated.
+    /// Returns the number of passes. The work is repeated in each of them.
     passes = "cuptiProfilerHostGetNumOfPasses",
     Passes = "CUpti_Profiler_Host_GetNumOfPasses_Params" {
         bytes = "configImageSize": usize,
@@ -207,7 +207,7 @@ calls! {
         data = "pCounterData": *mut u8,
     }
 
-    /// Sets the configuration, the destination of the counters, and who repeats the work.
+    /// Sets the configuration, the destination of the counters, and whether CUPTI or the caller repeats the work.
     set_config = "cuptiRangeProfilerSetConfig",
     SetConfig = "CUpti_RangeProfiler_SetConfig_Params" {
         profiler = "pRangeProfilerObject": Handle,
@@ -229,7 +229,7 @@ calls! {
         profiler = "pRangeProfilerObject": Handle,
     }
 
-    /// Ends a pass, and returns whether it was the last.
+    /// Ends a pass, and returns whether it was the last one.
     stop = "cuptiRangeProfilerStop",
     Stop = "CUpti_RangeProfiler_Stop_Params" {
         profiler = "pRangeProfilerObject": Handle,

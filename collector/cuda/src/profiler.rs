@@ -1,9 +1,9 @@
-//! The fence around CUPTI's range profiler, which reads hardware counters while kernels run.
+//! The fence (all unsafe calls) around CUPTI's range profiler, which reads hardware counters while kernels run.
 //!
-//! A device reads only a few counters at once, so the work is repeated, pass after pass, until all
-//! were read. The caller repeats the work. That is correct for work with the same result each time,
-//! and lets the caller control the caches. One range covers the whole work of a pass. Host objects,
-//! which know the metrics of a chip, also need a driver.
+//! A device can read only a few counters at once, so the work is repeated in several passes until all counters have
+//! been read. The caller repeats the work, which must have the same result each time; this lets the caller control the
+//! caches. One range covers the whole work of a pass. CUPTI's host objects, which know the metrics of a chip, also
+//! need a driver.
 
 use super::cupti::{Cupti, CuptiError, CuptiStatus, Result, Words};
 use super::driver::Device;
@@ -24,7 +24,7 @@ pub struct Profiler {
 
 struct Chip {
     name: CString,
-    /// In CUPTI's encoding.
+    /// Counters that the device can read, in CUPTI's encoding.
     availability: CounterImage,
 }
 
@@ -35,7 +35,7 @@ pub struct Config {
     passes: usize,
 }
 
-/// Profiler functions, and the one that describes status codes.
+/// Functions of the profiler, and the function that describes status codes.
 struct ProfilerCalls {
     functions: Functions,
     words: Words,
@@ -55,20 +55,21 @@ struct ProfilerSession<'a> {
     _device: &'a Device,
 }
 
-/// Reads counters. CUPTI keeps the addresses of both images, so the session is the first field and ends before them.
+/// A session that reads counters. CUPTI keeps the addresses of both images, so the session is the first field: it is
+/// dropped, and thus ended, before them.
 struct Counting<'a> {
     session: ProfilerSession<'a>,
     data: CounterImage,
     config: &'a mut Config,
 }
 
-/// Words, for CUPTI's alignment.
+/// Data of CUPTI, stored as 64-bit words for alignment.
 struct CounterImage {
     words: Vec<u64>,
     bytes: usize,
 }
 
-/// Calls a function with its structure; an error names the function.
+/// Calls a CUPTI function with its parameter structure. Errors contain the name of the function.
 macro_rules! call {
     ($calls:expr, $function:ident, $given:ident) => {{
         let calls: &ProfilerCalls = $calls;
@@ -80,7 +81,7 @@ macro_rules! call {
 }
 
 impl Profiler {
-    /// Checks whether the device can be profiled and reads the available counters.
+    /// Checks whether the device can be profiled, and reads which counters are available.
     pub fn open(cupti: &Cupti, device: &Device) -> Result<Profiler> {
         let calls =
             ProfilerCalls { functions: Functions::look_up(cupti.loaded_library())?, words: cupti.status_words() };
@@ -103,17 +104,18 @@ impl Profiler {
         Ok(Profiler { calls: Rc::new(calls), chip: Rc::new(Chip { name, availability }) })
     }
 
-    /// Such as `GH100`.
+    /// Returns the name of the chip, such as `GH100`.
     pub fn read_chip_name(&self) -> String {
         self.chip.name.to_string_lossy().into_owned()
     }
 
-    /// Enables the profiler once.
+    /// Checks the permission to read counters by beginning and ending a session.
     pub fn check_permission(&self, device: &Device) -> Result<()> {
         ProfilerSession::begin_session(&self.calls, device).map(drop)
     }
 
-    /// Names up to the first point; the rest selects an aggregation.
+    /// Returns the names of the base metrics: the part of a metric's name before the first point. The rest of a name
+    /// selects an aggregation.
     pub fn base_metrics(&self) -> Result<BTreeSet<String>> {
         const COUNTERS_RATIOS_THROUGHPUTS: [c_int; 3] = [0, 1, 2];
         let host = HostProfiler::create_host(self)?;
@@ -131,7 +133,7 @@ impl Profiler {
         Ok(found)
     }
 
-    /// Metrics are read together.
+    /// Prepares a configuration that reads all given metrics.
     pub fn prepare_config(&self, metrics: &[&str]) -> Result<Config> {
         let named = |metric: &&str| {
             CString::new(*metric).map_err(|_| CuptiError::Unsupported(metric.escape_default().to_string()))
@@ -161,7 +163,8 @@ impl Profiler {
         Ok(Config { host, names, image, passes: counted.count })
     }
 
-    /// Repeats `work` for each pass, each time after `ready`. Neither may depend on an earlier pass.
+    /// Measures metrics by repeating `work` for each pass, each time after `ready`. Neither may depend on an earlier
+    /// pass.
     pub fn measure_metrics<E: From<CuptiError>>(
         &self,
         device: &Device,
@@ -169,7 +172,8 @@ impl Profiler {
         mut ready: impl FnMut() -> std::result::Result<(), E>,
         mut work: impl FnMut() -> std::result::Result<(), E>,
     ) -> std::result::Result<Vec<f64>, E> {
-        /// Passes beyond the announced ones: some metrics need one per level of ranges.
+        /// Number of passes that are allowed beyond the announced number, because some metrics need one per level of
+        /// ranges.
         const PASSES_SPARE: usize = 4;
         let mut counting = ProfilerSession::begin_session(&self.calls, device)?.start_counting(config)?;
         let passes = counting.config.passes.saturating_add(PASSES_SPARE);
@@ -184,8 +188,8 @@ impl Profiler {
     }
 }
 
-/// Returns the readable counters. Releases before 13.1 reject the field for counters of the whole device, and
-/// include these counters anyway.
+/// Returns the counters that the device can read. Releases before 13.1 reject the field for counters of the whole
+/// device, and include these counters anyway.
 fn read_availability(calls: &ProfilerCalls, device: &Device) -> Result<CounterImage> {
     const INVALID_PARAMETER: CuptiStatus = 1;
     let mut given =
@@ -204,7 +208,7 @@ fn read_availability(calls: &ProfilerCalls, device: &Device) -> Result<CounterIm
 }
 
 impl Config {
-    /// Returns the metrics of the only range, in their order.
+    /// Returns the values of the metrics in the only range, in the order of the metrics.
     fn evaluate_metrics(&self, data: &mut CounterImage) -> Result<Vec<f64>> {
         let texts = text_pointers(&self.names);
         let mut values = vec![f64::NAN; texts.len()];
@@ -274,7 +278,7 @@ impl<'a> ProfilerSession<'a> {
         Ok(data)
     }
 
-    /// The caller marks the range and repeats the work.
+    /// Starts to read counters, in the mode in which the caller marks the range and repeats the work.
     fn start_counting(self, config: &'a mut Config) -> Result<Counting<'a>> {
         let data = self.allocate_data(config)?;
         let mut counting = Counting { session: self, data, config };
@@ -297,7 +301,8 @@ impl<'a> ProfilerSession<'a> {
         Ok(counting)
     }
 
-    /// Returns whether the pass was the last. The range excludes waiting, which would be counted.
+    /// Runs the work as one pass, and returns whether it was the last one. The range excludes the waiting for kernels,
+    /// which would be counted.
     fn run_pass<E: From<CuptiError>>(
         &self,
         work: &mut impl FnMut() -> std::result::Result<(), E>,
@@ -354,14 +359,14 @@ fn text_pointers(names: &[CString]) -> Vec<*const c_char> {
     names.iter().map(|name| name.as_ptr()).collect()
 }
 
-/// Levels of the advisory check.
+/// Results of CUPTI's check whether a device is supported, as number and name.
 pub const SUPPORT_LEVELS: [(c_int, &str); 3] = [
     (1, "CUPTI_PROFILER_CONFIGURATION_UNSUPPORTED"),
     (2, "CUPTI_PROFILER_CONFIGURATION_DISABLED"),
     (3, "CUPTI_PROFILER_CONFIGURATION_SUPPORTED"),
 ];
 
-/// Describes the obstacles.
+/// Returns an error that describes the obstacles if the device cannot be profiled.
 fn check_support(asked: &given::Supported) -> Result<()> {
     let [(unsupported, _), (disabled, _), _] = SUPPORT_LEVELS;
     let stands_in_the_way = |level| level == unsupported || level == disabled;

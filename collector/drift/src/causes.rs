@@ -1,4 +1,4 @@
-//! Candidate causes of a difference: versions, settings and hosts of nights, and the generated code of lines.
+//! Possible causes of a difference: versions, settings and hosts of nightly runs, and the generated code of lines.
 
 use super::cell::cell_text;
 use super::history::{LineFacts, Night, Side};
@@ -6,7 +6,7 @@ use datasets::{ColumnId, Record};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// Columns that usually have one value per night.
+/// Columns that usually have one value in a nightly run.
 const OF_NIGHT: [ColumnId; 13] = [
     ColumnId::host,
     ColumnId::host_class,
@@ -23,7 +23,7 @@ const OF_NIGHT: [ColumnId; 13] = [
     ColumnId::plan,
 ];
 
-/// Columns that describe the code of a line.
+/// Columns that describe the code of a line (a task with one schedule).
 const OF_LINE: [ColumnId; 6] = [
     ColumnId::code_revision,
     ColumnId::code_bytes,
@@ -35,7 +35,7 @@ const OF_LINE: [ColumnId; 6] = [
 
 const VALUES_MAX: usize = 16;
 
-/// A column that differs between the sides.
+/// A column whose values differ between the two sides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cause {
     pub name: &'static str,

@@ -2,7 +2,7 @@
 
 use datasets::Cell;
 
-/// Empty cells and lists have no text.
+/// Returns the text of a cell. Empty cells and lists have no text.
 pub(super) fn cell_text(cell: Cell<'_>) -> Option<String> {
     match cell {
         Cell::Null | Cell::List(_) => None,
@@ -14,7 +14,8 @@ pub(super) fn cell_text(cell: Cell<'_>) -> Option<String> {
     }
 }
 
-/// Counts characters, since a store may contain arbitrary text in place of a hash.
+/// Returns the first characters of a hash. Characters are counted instead of bytes, since a store may contain
+/// arbitrary text in place of a hash.
 pub(super) fn first_signs(hash: &str) -> String {
     hash.chars().take(6).collect()
 }

@@ -1,6 +1,6 @@
 //! Student's t distribution, gamma functions and multiple-testing correction. Tests compare them with published tables.
 
-/// Log gamma, for positive numbers.
+/// Returns the logarithm of the gamma function for positive numbers.
 pub(super) fn ln_gamma(x: f64) -> f64 {
     let (x, shift) = raise_argument(x, f64::ln);
     let series = 1.0 / (12.0 * x) - 1.0 / (360.0 * x.powi(3)) + 1.0 / (1260.0 * x.powi(5));
@@ -19,7 +19,8 @@ pub(super) fn trigamma(x: f64) -> f64 {
     1.0 / x + 0.5 / x.powi(2) + 1.0 / (6.0 * x.powi(3)) - 1.0 / (30.0 * x.powi(5)) + 1.0 / (42.0 * x.powi(7)) + shift
 }
 
-/// Raises `x` until asymptotic series are accurate; also sums `step` over the recurrence.
+/// Raises `x` by the recurrence of the function until the asymptotic series is accurate. Also returns the sum of
+/// `step` over the skipped values.
 fn raise_argument(mut x: f64, step: impl Fn(f64) -> f64) -> (f64, f64) {
     let mut sum = 0.0;
     while x < 8.0 {
@@ -29,7 +30,7 @@ fn raise_argument(mut x: f64, step: impl Fn(f64) -> f64) -> (f64, f64) {
     (x, sum)
 }
 
-/// Two-sided tail probability of Student's t.
+/// Returns the two-sided tail probability of Student's t distribution.
 pub(super) fn student_tails(t: f64, freedom: f64) -> f64 {
     if !t.is_finite() {
         return 0.0;
@@ -37,7 +38,7 @@ pub(super) fn student_tails(t: f64, freedom: f64) -> f64 {
     incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5)
 }
 
-/// Two-sided critical value of Student's t.
+/// Returns the two-sided critical value of Student's t distribution.
 pub(super) fn student_reach(tails: f64, freedom: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1e4);
     for _ in 0..80 {
@@ -47,7 +48,7 @@ pub(super) fn student_reach(tails: f64, freedom: f64) -> f64 {
     high
 }
 
-/// Regularised incomplete beta function.
+/// Returns the regularised incomplete beta function.
 fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -62,7 +63,7 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     }
 }
 
-/// Continued fraction of the incomplete beta function, by Lentz's method.
+/// Returns the continued fraction of the incomplete beta function, computed by Lentz's method.
 fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
     const TINY: f64 = 1e-300;
     let whole = |value: f64| if value.abs() < TINY { TINY } else { value };
@@ -86,7 +87,7 @@ fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
     result
 }
 
-/// Returns q-values (Benjamini–Hochberg).
+/// Returns q-values for p-values, by the method of Benjamini and Hochberg.
 pub(super) fn adjust_p_values(tails: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..tails.len()).collect();
     order.sort_by(|&one, &other| tails[other].total_cmp(&tails[one]));

@@ -1,4 +1,4 @@
-//! Conversion of records to lines over nights.
+//! Conversion of records to lines: the times of one task and schedule over several nightly runs.
 
 use super::causes::{of_line, of_night};
 use super::cell::cell_text;
@@ -7,7 +7,7 @@ use super::sentinels::{Aspect, aspect_of};
 use datasets::{ColumnId, DOUBTED, Outcome, Record, Source};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Half-width of a 95 % interval in standard errors.
+/// Half-width of a 95 % interval in units of the standard error.
 const HALF: f64 = 1.96;
 const NIGHT: &str = "night-";
 
@@ -18,11 +18,11 @@ pub struct RecordGatherer {
     lines: BTreeMap<LineIdentity, Gathered>,
     schemas: BTreeSet<i64>,
     left_out: BTreeMap<&'static str, usize>,
-    /// Sentinel measurements skipped for lack of an interval.
+    /// Number of sentinel measurements that were skipped because they have no confidence interval.
     doubtful_sentinels: usize,
-    /// Whether a line is a task with its best schedule per night, instead of a fixed schedule.
+    /// Whether a line contains the best schedule of a task in each night, instead of a fixed schedule.
     by_task: bool,
-    /// Whether each host has its own lines and nights.
+    /// Whether the records of each host form separate lines and nights.
     by_host: bool,
 }
 
@@ -41,7 +41,8 @@ struct MeasuredTime {
     at_us: i64,
 }
 
-/// Run of `opcollect night`, or else the UTC date of the preceding noon.
+/// Returns the night that a record belongs to: its run of `opcollect night`, or else the UTC date of the preceding
+/// noon.
 pub fn night_of(record: &Record) -> String {
     const DAY_US: i64 = 86_400_000_000;
     match record.run_id.starts_with(NIGHT) {
@@ -140,10 +141,11 @@ impl RecordGatherer {
     }
 }
 
-/// Relative standard error of a median. A disturbance may cover most of a visit, which the interval of the
-/// median does not show: the undisturbed median can be as low as the minimum.
+/// Returns the relative standard error of a median. A disturbance may affect most samples of a process, which the
+/// interval of the median does not show. If the interval is wide, the error therefore extends to the minimum, since
+/// the undisturbed median may be that low.
 fn doubt_of(record: &Record, median_ns: f64) -> f64 {
-    /// Relative interval up to which a visit counts as undisturbed.
+    /// Relative half-width of the interval up to which a process counts as undisturbed.
     const QUIET: f64 = 0.02;
     let within = record.uncertainty_within_visit();
     let own = within.unwrap_or(DOUBTED) / HALF;
@@ -180,7 +182,7 @@ fn line_identity(record: &Record, by_task: bool, by_host: bool) -> LineIdentity 
     }
 }
 
-/// Mean of a night's times, or the best if they belong to several schedules.
+/// Combines a night's times: their mean or, if they belong to several schedules, the best one.
 fn combine_night(night: usize, times: &[MeasuredTime], is_best: bool) -> LinePoint {
     if is_best {
         let upper = |time: &&MeasuredTime| time.log_ns + HALF * time.doubt;
@@ -204,14 +206,15 @@ fn log_variance(times: &[MeasuredTime]) -> Option<f64> {
     (times.len() > 1).then(|| squares / (times.len() - 1) as f64)
 }
 
-/// Pooled variance within nights, and its degrees of freedom.
+/// Returns the pooled variance within nights, and its degrees of freedom.
 fn pooled_variance<'a>(nights: impl Iterator<Item = &'a Vec<MeasuredTime>>) -> (f64, f64) {
     let known = nights.filter_map(|times| Some((log_variance(times)?, times.len() as f64 - 1.0)));
     let (squares, freedom) = known.fold((0.0, 0.0), |(squares, all), (own, more)| (squares + own * more, all + more));
     if freedom > 0.0 { (squares / freedom, freedom) } else { (0.0, 0.0) }
 }
 
-/// Half the mean squared step between repetitions of a sentinel, so that slow trends within a night do not count.
+/// Returns half the mean squared difference between consecutive repetitions of a sentinel. Unlike the variance, it is
+/// insensitive to slow trends within a night.
 fn step_variance(times: &[MeasuredTime]) -> Option<f64> {
     let mut sorted = times.to_vec();
     sorted.sort_by_key(|time| time.at_us);

@@ -1,4 +1,4 @@
-//! Lines over nights as plain data.
+//! Data of a comparison: lines over nightly runs.
 
 use super::sentinels::Aspect;
 use serde::Serialize;
@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 #[serde(rename_all = "lowercase")]
 pub enum Side {
     Before,
-    /// Compared with the baseline.
+    /// The side that is compared with the baseline.
     After,
 }
 
-/// Values that may explain a difference, by column.
+/// Values of columns that may explain a difference, by column.
 pub type LineFacts = BTreeMap<&'static str, BTreeSet<String>>;
 
 /// A run of `opcollect night`, or all records from one noon to the next.
@@ -25,7 +25,7 @@ pub struct Night {
     pub first_us: i64,
     pub last_us: i64,
     pub records: usize,
-    /// Versions, settings and hosts.
+    /// Versions, settings and hosts of the night's records.
     pub facts: LineFacts,
 }
 
@@ -36,16 +36,16 @@ pub struct LineIdentity {
     pub op_kind: String,
     pub task: String,
     pub task_hash: String,
-    /// `None` if the best schedule of each night counts.
+    /// Hash of the schedule; `None` if the best schedule of each night is compared.
     pub schedule_hash: Option<String>,
     pub threads: Option<i64>,
     pub cache_state: Option<&'static str>,
-    /// Hash of the surrounding network, for in-network times.
+    /// Hash of the network in which the operator was timed, for in-network times.
     pub network: Option<String>,
-    /// Target, device and co-run mode.
+    /// Target, board, device, threading mode, and other columns that describe the conditions, as text.
     pub place: String,
     pub source: &'static str,
-    /// Host, if hosts are separated.
+    /// Host, if each host has its own lines.
     pub host: Option<String>,
 }
 
@@ -53,7 +53,7 @@ pub struct LineIdentity {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LinePoint {
     pub night: usize,
-    /// Log nanoseconds, averaged over repetitions.
+    /// Logarithm of the time in nanoseconds, averaged over repetitions.
     pub log_ns: f64,
     /// Standard error of `log_ns`.
     pub doubt: f64,
@@ -67,10 +67,10 @@ pub struct DriftLine {
     pub aspect: Option<Aspect>,
     /// In the order of nights; nights without a measurement are absent.
     pub points: Vec<LinePoint>,
-    /// Variance of single measurements within a night, and its degrees of freedom.
+    /// Variance of repeated measurements within a night, and its degrees of freedom.
     pub looks: (f64, f64),
     pub facts: BTreeMap<Side, LineFacts>,
-    /// Failed attempts, by side.
+    /// Number of failed attempts on each side.
     pub losses: BTreeMap<Side, usize>,
 }
 
@@ -83,10 +83,10 @@ impl DriftLine {
 /// All nights and lines of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct History {
-    /// By side, then by time.
+    /// Nights, ordered by side and then by time.
     pub nights: Vec<Night>,
     pub lines: Vec<DriftLine>,
-    /// Variance of `log_ns` between repetitions within a night, from sentinels.
+    /// Variance of `log_ns` between repetitions within a night, estimated from sentinels.
     pub unrest: Option<f64>,
     pub notes: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Comparison of the two sides, line by line and then with a common false discovery rate.
+//! Comparison of the two sides, first of each line, and then of all lines with a common false discovery rate.
 
 use super::causes::{Cause, differing_columns, night_causes};
 use super::cell::first_signs;
@@ -11,13 +11,13 @@ use measure::statistics::median_of_sorted;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Degrees of freedom of a median's interval, which rests on many samples.
+/// Degrees of freedom of the variance of a single median, whose interval is based on many samples.
 const SINGLE_FREEDOM: f64 = 30.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Bounds {
     pub false_discoveries: f64,
-    /// Relative change that counts as equal.
+    /// Relative change below which times count as equal.
     pub threshold: f64,
 }
 
@@ -31,10 +31,10 @@ impl Default for Bounds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Significant, and beyond the threshold.
+    /// Significantly slower, by more than the threshold.
     Slower,
     Faster,
-    /// Any change is below the threshold.
+    /// Any change is smaller than the threshold.
     Same,
     /// The uncertainty is too large for a decision.
     Unclear,
@@ -46,7 +46,7 @@ pub struct Change {
     pub identity: LineIdentity,
     pub before_ns: f64,
     pub after_ns: f64,
-    /// Time after over time before, corrected for the machine.
+    /// Ratio of the time after to the time before, corrected for changes of the machine.
     pub ratio: f64,
     /// 95 % interval of `ratio`.
     pub interval: (f64, f64),
@@ -63,14 +63,14 @@ pub struct Drift {
     pub machine: MachineDrift,
     pub machine_ratio: f64,
     pub machine_aspects: Vec<(Aspect, f64)>,
-    /// Slower, faster, then others, each by decreasing change.
+    /// Changed lines: slower ones first, then faster ones, then all others, each by decreasing change.
     pub changes: Vec<Change>,
-    /// Lines with a time before and only failures after.
+    /// Lines that have a time before and only failed attempts after.
     pub lost: Vec<LineIdentity>,
-    /// Lines that exist only before and only after.
+    /// Number of lines that exist only before, and of those that exist only after.
     pub only: (usize, usize),
     pub causes: Vec<Cause>,
-    /// Relative change detectable in half of the lines.
+    /// Smallest relative change that is detectable in half of the lines.
     pub seen_from: Option<f64>,
     pub bounds: Bounds,
     pub notes: Vec<String>,
@@ -81,24 +81,24 @@ impl Drift {
         self.changes.iter().filter(|change| change.verdict == verdict).count()
     }
 
-    /// Reports whether a line became slower or lost its time.
+    /// Reports whether a line became slower, or has no time any more.
     pub fn has_regressed(&self) -> bool {
         self.count_verdict(Verdict::Slower) > 0 || !self.lost.is_empty()
     }
 }
 
-/// Statistics of one line before the joint decision.
+/// Statistics of one line, before all lines are judged together.
 struct SeenChange<'a> {
     line: &'a DriftLine,
     means: (f64, f64),
     nights: (usize, usize),
     difference: f64,
-    /// Variance of nights within their side, and its degrees of freedom.
+    /// Variance between the nights of a side, and its degrees of freedom.
     spread: (f64, f64),
-    /// Variance of the difference from standard errors of medians, and from the machine factor.
+    /// Variance of the difference that results from the standard errors of the medians.
     own: f64,
     of_machine: f64,
-    /// Variance of the difference, relative to a single measurement.
+    /// Variance of the difference, as a multiple of the variance of a single measurement.
     looks: f64,
     causes: Vec<Cause>,
 }
@@ -227,9 +227,9 @@ fn line_statistics<'a>(line: &'a DriftLine, nights: &[Night], machine: &MachineD
     })
 }
 
-/// Estimates false discovery rates from changes in the opposite direction. A disturbance of a whole measurement
-/// does not show in its interval but affects both sides alike, so changes of unaltered code in the other
-/// direction count false positives.
+/// Estimates false discovery rates from changes in the opposite direction. The interval of a measurement does not
+/// include disturbances of the whole measurement, but these are equally likely on both sides. So the number of changes
+/// of unaltered code in the opposite direction estimates the number of false positives.
 fn mirrored_discovery_rates(scores: &[f64], is_same_code: &[bool]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|&one, &other| scores[other].abs().total_cmp(&scores[one].abs()));
@@ -259,9 +259,10 @@ fn network_key<'a>(one: &SeenChange<'a>) -> Option<Around<'a>> {
     Some((network.as_deref()?, *threads, host.as_deref()))
 }
 
-/// Median shift per network, because operators timed in a network share one period and its disturbances.
+/// Returns the median shift of each network. Operators that are timed in a network are timed together, so disturbances
+/// of that period affect all of them.
 fn network_shifts<'a>(seen: &[SeenChange<'a>]) -> BTreeMap<Around<'a>, f64> {
-    /// With fewer operators, one change would dominate the median.
+    /// Minimum number of operators. With fewer of them, one change would dominate the median.
     const LEAST: usize = 4;
     let mut networks: BTreeMap<Around<'a>, Vec<f64>> = BTreeMap::new();
     for (around, one) in seen.iter().filter_map(|one| Some((network_key(one)?, one))) {
@@ -301,9 +302,9 @@ fn degrees_of_freedom(one: &SeenChange<'_>, prior: Option<Prior>, of_looks: f64)
     prior.map_or(of_looks.min(SINGLE_FREEDOM), |prior| prior.freedom + one.spread.1)
 }
 
-/// Ratio of actual to expected scatter, assuming that most lines are unchanged.
+/// Returns the ratio of actual to expected scatter, assuming that most lines are unchanged.
 fn spread_of_all(seen: &[SeenChange<'_>], judged: &[(f64, f64)]) -> f64 {
-    /// Ratio of standard deviation to median absolute deviation of a normal distribution.
+    /// Ratio of standard deviation to median absolute deviation for a normal distribution.
     const NORMAL: f64 = 1.4826;
     let mut sizes: Vec<f64> = standard_scores(seen, judged).into_iter().map(f64::abs).collect();
     sizes.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! Speed of the machine in each night, from sentinels or, without sentinels, from the median of all lines.
+//! Speed of the machine in each night, estimated from sentinels or, if there are none, from the median of all lines.
 
 use super::history::{DriftLine, History};
 use super::sentinels::{ASPECTS, Aspect};
@@ -6,23 +6,24 @@ use measure::statistics::median_of_sorted;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Fewest lines to estimate the machine factor.
+/// Minimum number of lines to estimate the machine factor.
 const LINES_MIN: usize = 10;
-/// Iterations of the alternating fit.
+/// Number of iterations of the alternating fit.
 const TURNS: usize = 20;
 
-/// Log machine factor per night, relative to a typical night.
+/// Logarithm of the machine's speed factor in each night, relative to a typical night.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MachineDrift {
     pub log_factor: Vec<f64>,
-    /// Standard error of `log_factor` for one line, which may depend on one aspect more than on others.
+    /// Standard error of `log_factor` for a single line, which may depend on some aspects of the machine more than on
+    /// others.
     pub doubt: Vec<f64>,
     pub aspects: BTreeMap<Aspect, Vec<Option<f64>>>,
-    /// Sentinels in at least two nights.
+    /// Number of sentinels that were measured in at least two nights.
     pub sentinels: usize,
 }
 
-/// Estimates machine factors per night, with remarks.
+/// Estimates the machine factor of each night. Also returns notes.
 pub(super) fn estimate_machine(history: &History) -> (MachineDrift, Vec<String>) {
     let nights = history.nights.len();
     let has_two = |line: &&DriftLine| line.points.len() > 1;
@@ -81,14 +82,14 @@ fn by_middle(lines: &[&DriftLine], nights: usize) -> MachineDrift {
     MachineDrift { log_factor, doubt, aspects: BTreeMap::new(), sentinels: 0 }
 }
 
-/// Variance of a night's mean over lines, from their standard errors.
+/// Returns the variance of a night's mean over lines, from the standard errors of the lines.
 fn own_doubt(lines: &[&DriftLine], night: usize) -> f64 {
     let points = lines.iter().flat_map(|line| &line.points).filter(|point| point.night == night);
     let doubts: Vec<f64> = points.map(|point| point.doubt.powi(2)).collect();
     doubts.iter().sum::<f64>() / (doubts.len().max(1) as f64).powi(2)
 }
 
-/// Fits log time = line level + night level; the typical night has level 0.
+/// Fits log time = line level + night level, such that the typical night has level 0. Returns the level of each night.
 fn fit_levels(lines: &[&DriftLine], nights: usize, centre: fn(&[f64]) -> f64) -> Vec<Option<f64>> {
     let mut of_nights = vec![0.0; nights];
     let mut is_seen = vec![false; nights];

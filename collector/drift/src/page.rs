@@ -1,4 +1,4 @@
-//! HTML report: changes, a heat map of nights and operators, and a curve for each changed line.
+//! HTML report: changes, a heat map of operators by night, and a curve for each changed line.
 
 use super::history::{DriftLine, History, Side};
 use super::judge::{Drift, Verdict};
@@ -13,7 +13,7 @@ use std::fmt::Write;
 
 const CURVES: usize = 200;
 const CELL: (f64, f64) = (54.0, 22.0);
-/// Left margin for names, top margin for labels.
+/// Left margin for names, and top margin for labels.
 const MARGIN: (f64, f64) = (190.0, 30.0);
 const CURVE: (f64, f64) = (520.0, 120.0);
 
@@ -73,7 +73,7 @@ fn changes_section(history: &History, drift: &Drift) -> String {
     body
 }
 
-/// Median of each operator's corrected times per night, relative to its first night.
+/// Draws the median of each operator's times per night, corrected for the machine and relative to its first night.
 fn heat_map(history: &History, machine: &MachineDrift) -> String {
     let mut rests: BTreeMap<&str, Vec<Vec<f64>>> = BTreeMap::new();
     let mut firsts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -141,7 +141,7 @@ fn heat_map(history: &History, machine: &MachineDrift) -> String {
     out + "</svg>"
 }
 
-/// Keeps the day, and the time of day if present.
+/// Shortens the label of a night to its day and, if present, its time of day.
 fn shorten_label(label: &str) -> String {
     let signs: Vec<char> = label.chars().collect();
     let text = |from: usize, to: usize| signs[from..to].iter().collect::<String>();
@@ -152,7 +152,7 @@ fn shorten_label(label: &str) -> String {
     }
 }
 
-/// Times relative to the first night, with intervals.
+/// Draws the times of a line relative to its first night, with intervals.
 fn line_curve(line: &DriftLine, history: &History, machine: &MachineDrift) -> String {
     let Some(first) = line.points.first() else { return String::new() };
     let of = |point: &super::history::LinePoint| point.log_ns - machine.log_factor[point.night];

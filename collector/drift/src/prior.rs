@@ -1,14 +1,14 @@
-//! Empirical Bayes estimate of variances: each line has few nights, so its variance is shrunk towards that of all
+//! Empirical Bayes estimate of variances. Each line has few nights, so its variance is shrunk towards that of all
 //! lines.
 //!
 //! Variances are assumed to follow a scaled inverse chi-square distribution. Its scale and degrees of freedom are
-//! fitted to the mean and the variance of the logarithms (Smyth 2004).
+//! fitted to the mean and the variance of the logarithms of the observed variances (Smyth 2004).
 
 use super::distributions::{digamma, trigamma};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Prior {
-    /// Scale of the distribution.
+    /// Scale of the prior distribution.
     pub variance: f64,
     pub freedom: f64,
 }
@@ -18,7 +18,7 @@ const FREEDOM_MAX: f64 = 1000.0;
 const VARIANCE_LEAST: f64 = 1e-10;
 
 impl Prior {
-    /// Fits to variances with degrees of freedom; `None` with too few.
+    /// Fits the prior to observed variances with their degrees of freedom; `None` if there are too few.
     pub fn fit_prior(found: &[(f64, f64)]) -> Option<Prior> {
         let known: Vec<(f64, f64)> =
             found.iter().filter(|(_, freedom)| *freedom > 0.0).map(|(s, f)| (s.max(VARIANCE_LEAST), *f)).collect();
@@ -45,7 +45,7 @@ impl Prior {
     }
 }
 
-/// Inverts trigamma of half the degrees of freedom, by bisection.
+/// Returns the degrees of freedom for a given trigamma value of half of them, by bisection.
 fn freedom_of(trigamma_of_half: f64) -> f64 {
     if trigamma_of_half <= trigamma(FREEDOM_MAX / 2.0) {
         return FREEDOM_MAX;

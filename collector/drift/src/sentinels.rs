@@ -1,4 +1,4 @@
-//! Sentinels: tasks whose code never changes, so that changes of their times are changes of the machine.
+//! Sentinels: tasks whose code never changes, so that changes of their times result from changes of the machine.
 
 use datasets::Record;
 use serde::Serialize;
@@ -30,14 +30,14 @@ impl Aspect {
 /// An operator of `--modelsource simple` with the aspects it tests.
 #[derive(Clone, Copy, Debug)]
 pub struct Sentinel {
-    /// Operator with extents that occur in no network.
+    /// Operator with sizes that occur in no network.
     pub name: &'static str,
     pub alone: Aspect,
     pub together: Aspect,
 }
 
-/// Matrix product in caches, element-wise operators on large and small tensors, and a task so short that on several
-/// threads it measures their start and end.
+/// The sentinels: a matrix product whose data fits in the caches, element-wise operators on large and small tensors,
+/// and a task so short that on several threads it measures the cost of starting and joining them.
 pub const SENTINELS: [Sentinel; 4] = [
     Sentinel { name: "matmul:m=251,n=257,k=263", alone: Aspect::Arithmetic, together: Aspect::Arithmetic },
     Sentinel { name: "relu:shape=8x1021x2053", alone: Aspect::Bandwidth, together: Aspect::Bandwidth },

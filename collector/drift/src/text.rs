@@ -9,7 +9,7 @@ use report::{Paper, Table, format_duration, format_number, format_percent, numbe
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Row limit of tables; the JSON document is complete.
+/// Maximum number of rows of a table. The JSON document contains all rows.
 const ROWS: usize = 40;
 
 pub fn render_text(drift: &Drift, turns: &[Turn], paper: &Paper) -> String {
@@ -87,7 +87,7 @@ pub fn render_markdown(drift: &Drift, turns: &[Turn]) -> String {
     text
 }
 
-/// Escapes untrusted text.
+/// Escapes untrusted text for a cell of a Markdown table.
 fn escape_cell(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }

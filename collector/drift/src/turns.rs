@@ -1,7 +1,7 @@
 //! Change points of lines over many nights.
 //!
-//! For each line, the best split into two stretches is searched. Its p-value is multiplied by the number of tried
-//! splits, and all lines are judged jointly. A line with a change point is cut there and both stretches are searched
+//! For each line, the best split into two periods is determined. Its p-value is multiplied by the number of possible
+//! splits, and all lines are judged together. A line with a change point is split there, and both periods are searched
 //! again.
 
 use super::distributions::{adjust_p_values, student_tails};
@@ -20,13 +20,13 @@ pub struct Turn {
     pub identity: LineIdentity,
     /// First night after the change.
     pub night: String,
-    /// Time after over time before, corrected for the machine.
+    /// Ratio of the time after to the time before, corrected for changes of the machine.
     pub ratio: f64,
     /// Smallest false discovery rate at which the change point is significant.
     pub q_value: f64,
 }
 
-/// Best split; `place` is the first point after it.
+/// The best split of a line; `place` is the index of the first point after it.
 #[derive(Clone, Copy, Debug)]
 struct TurnSplit {
     place: usize,
@@ -92,7 +92,7 @@ fn best_split(line: &DriftLine, from: usize, to: usize, machine: &MachineDrift) 
     })
 }
 
-/// Corrected for the number of tried splits.
+/// Returns the p-value of a split, corrected for the number of possible splits.
 fn split_p_value(split: &TurnSplit, prior: Option<Prior>, nights: usize) -> f64 {
     let (variance, freedom) = match prior {
         Some(prior) => prior.posterior_variance(split.variance, split.freedom),

@@ -1,5 +1,5 @@
-//! Creates folders atomically: a folder is written under a temporary name next to its destination
-//! and renamed when it is complete.
+//! Atomic creation of folders: a folder is written under a temporary name next to its destination, and renamed when it
+//! is complete.
 
 use crate::Result;
 use crate::failure::Failure;
@@ -79,9 +79,9 @@ fn sync_folder(folder: &Path) -> std::io::Result<()> {
 
 /// Removes temporary folders of killed processes, which are no longer locked.
 fn remove_abandoned(parent: &Path) {
-    /// The process that created a younger folder may not have locked it yet.
+    /// Age below which a folder is kept: the process that created it may not have locked it yet.
     const YOUNG: Duration = Duration::from_secs(60);
-    /// An older folder has been abandoned, whether or not its file system supports locks.
+    /// Age above which a folder is certainly abandoned, even if its file system does not support locks.
     const OLD: Duration = Duration::from_secs(24 * 3600);
     let entries = parent.read_dir().into_iter().flatten().flatten();
     let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));

@@ -1,5 +1,5 @@
-//! Base records: the columns of the machine, the target and the versions, which are known before
-//! the tasks are planned.
+//! Base records: records with only those columns that are known before tasks are planned, which describe the machine,
+//! the target and the versions.
 
 use crate::Result;
 use crate::campaign::{Bases, Config, record};
@@ -11,7 +11,7 @@ use job::revision::Revisions;
 use measure::host::Facts;
 use targets::Target;
 
-/// Returns records with all columns that are known before the tasks are planned.
+/// Returns base records with all columns that are known before the tasks are planned.
 pub fn base_records(config: &Config, target: &Target, facts: &Facts, versions: &Versions) -> Result<Bases> {
     let compiled = Record {
         config_hash: Some(config.hash()),

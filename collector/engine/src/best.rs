@@ -1,4 +1,4 @@
-//! The best known schedule and time of each task in a store, for this machine or the nearest host.
+//! The best known schedule and time of each task in a store, for this machine or the most similar host.
 
 use crate::campaign::CurrentConditions;
 use crate::campaign::config::Limits;
@@ -19,12 +19,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use targets::{HOST, Kind, Target};
 
-/// The best known times of the tasks that match a question.
+/// The best known times of the tasks that match a query.
 #[derive(Debug, Serialize)]
 pub struct BestTimes {
     /// Best time of each task, slowest first.
     pub tasks: Vec<Best>,
-    /// Number of times that were left out because of their versions.
+    /// Number of times that were omitted because they were measured with other versions.
     pub left_out: usize,
     /// Sum of the best times of the model's tasks, each weighted by its count.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,7 +34,7 @@ pub struct BestTimes {
     pub is_damaged: bool,
 }
 
-/// Returns the best time of each task that matches a question, or an error if there is none.
+/// Returns the best time of each task that matches a query, or an error if there is none.
 pub fn find_best(store: &Path, question: &Question, observer: &dyn Observer) -> Result<BestTimes> {
     let (times, hosts) = find_in_store(store, question, observer)?;
     if let Some(host) = question.host.as_ref().filter(|host| !hosts.contains(*host)) {
@@ -57,7 +57,8 @@ pub fn find_best(store: &Path, question: &Question, observer: &dyn Observer) -> 
     Ok(BestTimes { total_ns, ..times })
 }
 
-/// Returns the best time of each task: under current conditions for this host class, else of the newest versions.
+/// Returns the best time of each task. Times of this host class are those under current conditions; times of other
+/// classes are those of the newest versions.
 pub fn best_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> Result<Vec<Best>> {
     Ok(find_in_store(store, question, observer)?.0.tasks)
 }
@@ -95,7 +96,7 @@ fn find_in_store(store: &Path, question: &Question, observer: &dyn Observer) -> 
     Ok((BestTimes { tasks, left_out: left_out + old_count, total_ns: None, is_damaged }, hosts))
 }
 
-/// Returns the conditions on this machine. None without records, or if the compiler cannot be started.
+/// Returns the current conditions on this machine. None if there are no records, or if the compiler cannot be started.
 fn current_conditions(records: &[Record], facts: &Facts, observer: &dyn Observer) -> Option<CurrentConditions> {
     if records.is_empty() {
         return None;
@@ -134,7 +135,7 @@ fn current_conditions(records: &[Record], facts: &Facts, observer: &dyn Observer
     }
 }
 
-/// Returns the knobs of a schedule, or the beginning of its hash where this program cannot read it.
+/// Returns the knobs of a schedule, or the beginning of its hash if this program cannot decode it.
 fn schedule_text(best: &Best) -> String {
     let read = best.schedule.as_ref().and_then(|json| Schedule::from_json(json.as_text()).ok());
     let hash = || best.schedule_hash.as_deref().map_or_else(String::new, |hash| hash.chars().take(8).collect());
@@ -154,7 +155,7 @@ fn total_ns(tasks: &[Best]) -> Option<f64> {
 }
 
 impl BestTimes {
-    /// Returns a note on the tasks that were not measured on this machine, if there are any.
+    /// Returns a note that tasks were not measured on this machine, if there are such tasks.
     pub fn elsewhere_note(&self) -> Option<String> {
         let elsewhere: Vec<&Best> = self.tasks.iter().filter(|best| best.distance > 0.0).collect();
         elsewhere.first().map(|Best { host, versions, .. }| {
@@ -166,7 +167,7 @@ impl BestTimes {
         })
     }
 
-    /// Returns the times as a table, with versions if `all_versions` is set or a host is not this machine.
+    /// Formats the times as a table. Versions are included if `all_versions` is set or a time is from another host.
     pub fn format_table(&self, all_versions: bool, paper: &Paper) -> String {
         let has_versions = all_versions || self.tasks.iter().any(|best| best.distance >= 1.0);
         let columns = [

@@ -1,4 +1,4 @@
-//! Boards: how they are found, what they report about themselves, and the target of their code.
+//! Connection to boards: addresses and credentials, the facts that boards report, and the target of their code.
 
 use crate::campaign::choices::{Backend, CacheChoice};
 use crate::campaign::{Config, record};
@@ -19,11 +19,11 @@ use targets::{Fabric, HOST, Kind, Machine, Target};
 pub struct BoardOptions<'a> {
     /// Name of the board, such as `pynq-z2`.
     pub board: Option<&'a str>,
-    /// The linker for the board's programs; by default it follows from the architecture.
+    /// Command of the C compiler that links the board's programs; by default it follows from the board's architecture.
     pub cross_cc: Option<&'a str>,
-    /// Whether the server runs on real hardware, if the server does not report that.
+    /// Whether the server runs on real hardware; needed only if the server does not report this itself.
     pub on_hardware: bool,
-    /// File with a bitstream, for a core on the board's fabric.
+    /// File with a bitstream that contains an accelerator core for the board's FPGA.
     pub bitstream: Option<&'a str>,
 }
 
@@ -31,27 +31,28 @@ const SERVER_PORT: u16 = 9090;
 
 /// The server through which a board is reached.
 pub enum BoardServer<'a> {
-    /// An RPC server on the board itself, by host and port.
+    /// An RPC server on the board itself, given by host and port.
     Host(&'a str, Option<u16>),
-    /// A tracker, which lends boards by their keys.
+    /// A tracker, which assigns boards to clients by the boards' keys.
     Tracker(Address),
 }
 
 /// Address and credentials of a board.
 pub struct BoardAddress<'a> {
-    /// The server.
+    /// The server through which the board is reached.
     pub server: BoardServer<'a>,
-    /// The key of the board.
+    /// Key that the user gave for the board.
     pub key: Option<&'a str>,
-    /// Key at a tracker if none is given.
+    /// Key by which a tracker selects the board if the user gave none.
     pub default_key: Option<&'a str>,
-    /// File with the secret of the server.
+    /// File with the secret that the server requires.
     pub secret_file: Option<&'a Path>,
     /// Longest wait for a board, in seconds.
     pub wait_seconds: u64,
 }
 
-/// Resolves the address of a board.
+/// Returns the access to a board: its address, key, secret and timeout. Fails if a tracker needs a key and there is
+/// none, or if the secret cannot be read.
 pub fn resolve_access(address: BoardAddress<'_>) -> Result<Access> {
     let (at, default_key) = match address.server {
         BoardServer::Host(host, port) => {
@@ -71,39 +72,40 @@ pub fn resolve_access(address: BoardAddress<'_>) -> Result<Access> {
     })
 }
 
-/// The machine that executes the measured code.
+/// The machine that executes the measured code: this machine or a board.
 pub struct Standing {
     /// Facts about the machine.
     pub facts: Facts,
-    /// CPUs that may be used on it.
+    /// CPUs of the machine that may be used.
     pub cpus: Vec<usize>,
-    /// The board, or None if the machine is this one.
+    /// The board; None if the code runs on this machine.
     pub board: Option<Board>,
 }
 
-/// A board that was found.
+/// A board to which a connection was made.
 pub struct Board {
-    /// The access to this board and to all boards that are like it.
+    /// The access to this board, and to all boards with the same processor.
     pub fleet: Fleet,
     /// Name that the user gave to the board.
     name: Option<String>,
     source: Source,
-    /// Reason why the board's times count as emulated.
+    /// Reason why times of the board are recorded as emulated, if they are.
     why_emulated: Option<String>,
-    /// Version of the board's agent, if it runs ours.
+    /// Version of this project's agent, if the board runs it.
     agent: Option<String>,
     part: BoardPart,
 }
 
 enum BoardPart {
-    /// Its processor, selected by a target of this kind.
+    /// The board's processor. A target of this kind selects it.
     Processor(Kind),
-    /// A core on the fabric, with the facts of the host processor, which affect times only on real cores.
+    /// An accelerator core in the board's FPGA, with the facts of the host processor. These affect times only if the
+    /// core is real, not simulated.
     Fabric(Box<Facts>),
 }
 
 impl Standing {
-    /// Returns this machine.
+    /// Returns the facts and the usable CPUs of this machine.
     pub fn this_machine() -> Result<Standing> {
         Ok(Standing { facts: Facts::read_facts(), cpus: machine::allowed_cpus()?, board: None })
     }
@@ -245,7 +247,7 @@ pub fn connect_board(
     Ok((own, Standing { facts, cpus, board: Some(board) }))
 }
 
-/// Rejects cold caches on several threads, which only our agent supports.
+/// Rejects a configuration with cold caches on several threads if the board runs another agent than ours.
 fn reject_cold_caches(config: &Config, device: &Device) -> Result<()> {
     let is_cold = config.cache.contains(&CacheChoice::Cold) && config.threads.iter().any(|threads| *threads > 1);
     match device.told {
@@ -258,7 +260,7 @@ fn reject_cold_caches(config: &Config, device: &Device) -> Result<()> {
     }
 }
 
-/// Connects to a core on a board's fabric, and determines its target and its facts.
+/// Connects to an accelerator core in a board's FPGA, and determines its target and its facts.
 pub fn connect_core(
     access: &Access,
     wanted: BoardOptions<'_>,
@@ -302,8 +304,8 @@ pub fn connect_core(
     Ok((bench, Standing { facts: told.facts, cpus: vec![0], board: Some(board) }))
 }
 
-/// Returns why times are emulated if another processor stands in for a board.
-/// Only an agent started as an emulator may do that; others of the wrong architecture are rejected.
+/// Returns the reason why times are emulated if the agent, started as an emulator, runs on another architecture than
+/// the board. None if the architecture is the same or the agent is no emulator.
 fn emulation_reason(board: &Target, name: &str, device: &Device) -> Option<String> {
     let told = device.told.as_ref()?;
     let (is, wanted) = (&told.facts.architecture, targets::target_architecture(&board.text));
@@ -348,7 +350,7 @@ fn board_target(asked: &str, device: &Device, bench: &mut dyn Bench) -> Result<T
     }
 }
 
-/// Returns the facts that the board's agent reports, or else those that follow from the target.
+/// Returns the facts that the board's agent reports, or else the facts that follow from the target.
 fn board_facts(device: &Device, target: &Target) -> Facts {
     match &device.told {
         Some(told) => told.facts.clone(),

@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use targets::Fabric;
 
-/// A campaign with its store and its machine, on which no other process measures.
+/// A campaign with its store and its machine, on which no other process measures at the same time.
 pub struct Collection<'a> {
     /// Tasks, target and configuration.
     pub campaign: Campaign<'a>,
@@ -40,17 +40,17 @@ pub struct Collection<'a> {
     pub versions: &'a Versions,
     /// Revisions of the code generators.
     pub revisions: &'a Revisions,
-    /// The store that records are written to.
+    /// The store to which records are written.
     pub store: &'a Store,
     /// The shard of this process, if the work is divided.
     pub shard: Option<Shard>,
-    /// Selection of experiments: known ones to repeat, and unknown ones to leave out.
+    /// Selection of experiments: known ones to repeat, and unknown ones to skip.
     pub repeat: &'a Repeat,
-    /// The nightly run that this belongs to.
+    /// Name of the nightly run to which this collection belongs, if any.
     pub night: Option<&'a str>,
     /// The models that were read.
     pub loaded: &'a LoadedModels,
-    /// The machine that code runs on.
+    /// The machine that executes the measured code.
     pub on: &'a Standing,
     /// Start of the command, from which the time budget counts.
     pub start: Instant,
@@ -119,7 +119,7 @@ impl Collection<'_> {
         Ok(bases)
     }
 
-    /// Times the best schedules of a search of whole models in the network.
+    /// Times the best schedules of the searches while the whole models run, if the campaign searches whole models.
     pub fn time_in_network(&self, done: &Collected) -> Vec<InPlace> {
         let config = self.campaign.config;
         let Some(searched) = done.searched.as_ref().filter(|_| done.signal == 0) else { return Vec::new() };
@@ -136,7 +136,7 @@ impl Collection<'_> {
         )
     }
 
-    /// Runs the models as a whole by the default and by the best schedules, and compares their times.
+    /// Runs whole models with the default schedules and with the best ones, and compares their times.
     pub fn compare_models(&self, done: &Collected) -> Vec<Compared> {
         ifcompare::compare_all(self.campaign.config, self.loaded, self.store.root(), &self.after(done), &self.observer)
     }
@@ -223,7 +223,7 @@ impl Collection<'_> {
         Ok(CollectionResult { wanted, known_before, outcomes, load, searched })
     }
 
-    /// Returns the record of each of these experiments, without long columns.
+    /// Returns the record with the median over visits for each of these experiments, without long columns.
     fn read_records(&self, wanted: &HashSet<Key>) -> Result<Vec<Record>> {
         let mut records = Vec::new();
         for record in self.store.select_records(Choose::Middle).map_err(store_failure)? {
@@ -236,7 +236,7 @@ impl Collection<'_> {
         Ok(records)
     }
 
-    /// Reports experiments that have a time but lack requested counters, and how they are handled.
+    /// Notes how many experiments have a time but lack requested counters. `what` states what is done about them.
     fn note_counters(&self, ledger: &Ledger<'_>, wanted: &HashSet<Key>, what: &str) {
         let Some(counters) = &self.repeat.counters else { return };
         let lacking = wanted.iter().filter(|key| ledger.lacks_counters(**key)).count();
@@ -247,7 +247,8 @@ impl Collection<'_> {
         }
     }
 
-    /// Returns all attempts at these experiments, and the rates that current versions reached on this host.
+    /// Returns all attempts at these experiments, and the highest rates that records of the current versions on this
+    /// host reached.
     fn read_attempts(&self, wanted: &HashSet<Key>, bases: &Bases) -> Result<(Vec<Record>, Reached)> {
         let (mut tried, mut reached, now) = (Vec::new(), Reached::default(), CurrentConditions::from_bases(bases));
         for record in self.store.select_records(Choose::All).map_err(store_failure)? {
@@ -260,7 +261,7 @@ impl Collection<'_> {
         Ok((tried, reached))
     }
 
-    /// Runs the trials of a search, and measures the best of each task again.
+    /// Runs the trials of a search, and then measures the best schedules of each task again to confirm the winner.
     fn run_search(
         &self,
         at: &pass::At<'_>,
@@ -304,7 +305,7 @@ fn of_tuning(error: TuningError) -> Failure {
     }
 }
 
-/// Returns a note if other processes use the machine before the campaign, because intervals will be wider.
+/// Returns a note if other processes load the machine before the campaign, because intervals will be wider.
 fn busy_note() -> Option<String> {
     const LOOK: Duration = Duration::from_millis(200);
     let before = LoadReading::now();
@@ -329,27 +330,27 @@ pub struct Collected {
     pub host: String,
     /// Class of the host.
     pub host_class: String,
-    /// Name of the campaign in records.
+    /// Identifier of this run in records; all parts of a nightly run share one.
     pub run_id: String,
-    /// Source of the times.
+    /// Origin of the times: measured or simulated.
     pub source: datasets::Source,
     /// Number of planned attempts.
     pub attempts: usize,
     /// Number of planned attempts whose records the store already had.
     pub known_before: usize,
-    /// Outcomes of the other attempts.
+    /// Outcomes of the planned attempts whose records the store lacked.
     pub outcomes: Outcomes,
     /// The signal that ended the run early, or 0.
     pub signal: usize,
-    /// Load of the machine by other processes during the run.
+    /// Load of the machine by other processes during the run, if it was measured.
     pub load: Option<Load>,
-    /// One record of each planned experiment, with its median over all visits.
+    /// One record per planned experiment, with the median over all visits.
     pub records: Vec<Record>,
     /// Results of the searches, if there were any.
     pub searched: Option<Searched>,
     /// Peak rates of the host.
     pub peaks: Peaks,
-    /// The operators of each model.
+    /// Summary table of each model's operators.
     pub summaries: Vec<Summary>,
 }
 

@@ -15,7 +15,7 @@ use measure::host::Load;
 use report::Paper;
 use serde::Serialize;
 
-/// The report of a collection, for programs.
+/// The report of a collection, serialised for scripts.
 #[derive(Serialize)]
 pub struct CollectionReport<'a> {
     store: String,
@@ -45,7 +45,7 @@ pub struct CollectionReport<'a> {
 }
 
 impl<'a> CollectionReport<'a> {
-    /// Summarises a collection with the runs of whole models that followed it.
+    /// Creates the report of a collection, including the runs of whole models that followed the collection.
     pub fn new(
         session: &'a Session,
         done: &'a Collected,

@@ -14,14 +14,15 @@ use models::{Choice, Parallel, StagePlan, Task, choice};
 use report::{Paper, Table, format_duration, format_percent, number_column, or_unknown, text_column};
 use serde::Serialize;
 
-/// Sampling time of a variant per round: caches and clocks settle, and typical disturbances last longer.
+/// Sampling time of a variant per round: long enough for caches and clocks to settle. It bounds the influence of
+/// disturbances, which typically last longer.
 const ROUND_NS: u64 = 100_000_000;
 
-/// Number of visits that the rounds of a pass are divided into.
+/// Largest number of visits (fresh processes) per variant and pass; the rounds are divided evenly among them.
 const VISITS: u32 = 5;
-/// Largest number of passes on a machine where visits disagree.
+/// Largest number of passes if the ratios of different visits (fresh processes) disagree.
 const MOST_PASSES: u32 = 3;
-/// Half-width of the interval of a ratio, as a log ratio, from which another pass follows.
+/// Half-width of a ratio's confidence interval, on a logarithmic scale, above which another pass is run.
 const DISAGREEMENT: f64 = 0.1;
 
 choice! {
@@ -39,7 +40,7 @@ choice! {
         Openvino = "openvino",
         /// PyTorch in eager mode; see `docs/guide/torch.md`
         Torch = "torch",
-        /// Compiled code, concurrent by `--plan`
+        /// Compiled code, concurrent according to `--plan`
         Plan = "plan",
         /// Compiled code, one operator at a time, on the threads of `plan`
         Sequential = "sequential",
@@ -51,7 +52,7 @@ choice! {
 }
 
 impl Way {
-    /// Returns the engine that runs it.
+    /// Returns the engine that runs this variant.
     pub fn engine(self) -> Engine {
         match self {
             Way::Default | Way::Best | Way::Plan | Way::Sequential | Way::Stream | Way::Full => Engine::Program,
@@ -71,9 +72,9 @@ pub struct Report {
     threads: usize,
     seed: u64,
     rounds: u32,
-    /// Number of visits: fresh processes of each variant.
+    /// Number of visits (fresh processes) per variant.
     visits: usize,
-    /// Whether the visits agree on all ratios.
+    /// Whether the ratios of all visits agree closely enough that no further pass was needed.
     has_agreement: bool,
     variants: Vec<TimedVariant>,
 }
@@ -85,14 +86,14 @@ struct TimedVariant {
     min_ns: f64,
     p95_ns: f64,
     n: u32,
-    /// Time over that of the first variant, with the interval for another comparison.
+    /// Median over visits of the time relative to the first variant, with an interval for a repeated comparison.
     ratio: Option<Ratio>,
-    /// Smallest relative difference that exceeds the noise between visits.
+    /// Smallest relative difference that can be distinguished from the scatter between visits.
     detectable: Option<f64>,
-    /// Ratio of each visit.
+    /// Median ratio to the first variant within each visit.
     visit_ratios: Vec<f64>,
     round_medians_ns: Vec<f64>,
-    /// For compiled variants: the number of tasks, and of those with a schedule in the store.
+    /// Number of tasks of a compiled variant. `tasks_found` counts those with a schedule in the store.
     tasks: Option<usize>,
     tasks_found: Option<usize>,
     peak_memory_bytes: u64,
@@ -126,7 +127,7 @@ pub struct Variant {
     peak_memory_bytes: u64,
     samples_ns: Vec<f64>,
     round_medians_ns: Vec<f64>,
-    /// Visit of each round.
+    /// Visit (process) in which each round ran.
     visits: Vec<u32>,
 }
 
@@ -136,7 +137,7 @@ pub fn prepare_variants(wanted: &ComparisonRequest<'_>, whole: &mut PreparedMode
     wanted.variants.iter().map(made).collect()
 }
 
-/// Times the variants in interleaved rounds, and again as long as visits disagree.
+/// Times the variants in interleaved rounds. Repeats the pass while visits disagree, up to `MOST_PASSES` passes.
 pub fn time_variants(mut variants: Vec<Variant>, rounds: u32, whole: &mut PreparedModel) -> Result<Report> {
     for variant in &mut variants {
         load_variant(variant, whole)?;
@@ -159,7 +160,7 @@ pub fn time_variants(mut variants: Vec<Variant>, rounds: u32, whole: &mut Prepar
     unreachable!("the last pass returns")
 }
 
-/// Builds a variant, or writes the file of its model.
+/// Builds a compiled variant, or writes the model file for another engine.
 fn prepare_variant(argument: Way, wanted: &ComparisonRequest<'_>, whole: &mut PreparedModel) -> Result<Variant> {
     whole.stages = match argument {
         Way::Plan => wanted.plan.cloned(),
@@ -209,14 +210,14 @@ fn prepare_variant(argument: Way, wanted: &ComparisonRequest<'_>, whole: &mut Pr
     })
 }
 
-/// Loads a variant and checks its outputs in a first run that is not counted.
+/// Loads a variant, and checks the outputs of a first run, which is not timed.
 fn load_variant(variant: &mut Variant, whole: &mut PreparedModel) -> Result<()> {
     variant.peak_memory_bytes = whole.runs.run_job(&variant.job)?.peak_memory_bytes;
     variant.check = whole.check_outputs(&whole.last_outputs(&variant.job)?);
     Ok(())
 }
 
-/// Times a variant in a round. Stack addresses differ between rounds, and processes between visits.
+/// Times a variant in one round. Each round has its own stack address, and each visit its own process.
 fn sample_variant(variant: &mut Variant, (round, visit): (u32, u32), whole: &mut PreparedModel) -> Result<()> {
     let (method, seed) = (&variant.job.method, whole.runs.config.seed);
     let stack_bytes = method.placement(seed, round, 0).stack_bytes;
@@ -240,7 +241,7 @@ fn visit_ratios(variant: &Variant, first: &Variant) -> Vec<f64> {
     (0..visits).filter_map(of).collect()
 }
 
-/// Returns the median of the visits' ratios, with the interval for another comparison of as many visits.
+/// Returns the median of the visits' ratios, with an interval for a repeated comparison with as many visits.
 fn over_visits(ratios: &[f64]) -> Option<Ratio> {
     let mut sorted = ratios.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -248,7 +249,7 @@ fn over_visits(ratios: &[f64]) -> Option<Ratio> {
     Some(Ratio { median, interval: OverVisits::of_medians(median, ratios).interval_ns })
 }
 
-/// Returns the half-width of a ratio's interval, as a log ratio.
+/// Returns the half-width of a ratio's interval, on a logarithmic scale.
 fn half_width(ratio: Ratio) -> Option<f64> {
     ratio.interval.map(|(low, high)| (high / low).ln() / 2.0)
 }
@@ -338,7 +339,7 @@ pub fn describe_report(report: &Report, paper: &Paper) -> String {
     text
 }
 
-/// Describes which differences the comparison can tell from noise.
+/// Describes the smallest difference that the comparison can distinguish from noise.
 fn describe_noise(report: &Report) -> String {
     let least = report
         .variants

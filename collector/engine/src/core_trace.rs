@@ -1,5 +1,4 @@
-//! Simulates one operator on a core of a board's fabric, and writes a trace and a table of the
-//! activity of its modules.
+//! Simulates one operator on the FPGA accelerator, and writes a trace and a table of the activity of its modules.
 
 use crate::Result;
 use crate::campaign::config::Config;
@@ -23,7 +22,7 @@ use std::io::Write;
 use std::path::Path;
 use targets::{Fabric, parse_fabric};
 
-/// Options of a simulation, and the file of its trace.
+/// Options of a simulation and of its trace file.
 pub struct CoreTraceOptions<'a> {
     /// Index of the task among those of the models, from 1.
     pub task: usize,
@@ -35,7 +34,7 @@ pub struct CoreTraceOptions<'a> {
     pub trace_mib: u32,
 }
 
-/// Result of a simulated operator; all times are simulated.
+/// Result of the simulation of one operator; all times are simulated.
 #[derive(Serialize)]
 pub struct CoreTrace {
     bound: &'static str,
@@ -166,7 +165,7 @@ fn replace_knobs(default: Knobs, given: &[String]) -> Result<Knobs> {
 
 const KEYS: [&str; 3] = ["instruction", "cycles", "port_wait_cycles"];
 
-/// Writes the lanes, each in the order of time.
+/// Writes one track per module of the accelerator, each in chronological order.
 fn write_lanes<W: Write>(
     what: &str,
     program: &Program,

@@ -1,4 +1,4 @@
-//! Comparison of two sets of records, or of the last night of a store with those before it.
+//! Comparison of two sets of records, or of the last nightly run in a store with the earlier ones.
 
 use crate::Result;
 use crate::failure::Failure;
@@ -13,25 +13,25 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Name that selects records by their night, as if it were a column.
+/// Column name that selects records by nightly run, although records have no such column.
 const NIGHT: &str = "night";
 
 /// Options of a comparison.
 #[derive(Clone, Debug)]
 pub struct DriftOptions {
-    /// A store, or a part of it as `STORE@COLUMN=VALUE`.
+    /// Baseline: a store, or a part of it as `STORE@COLUMN=VALUE`.
     pub before: String,
-    /// Set compared with `before`, in the same form. None compares the last night with those before it.
+    /// Records compared with `before`, in the same form. None compares the last nightly run with the earlier ones.
     pub after: Option<String>,
-    /// Whether tasks are compared by their best schedules instead of each schedule.
+    /// Whether the best schedules of each task are compared, instead of every schedule.
     pub by_task: bool,
-    /// Bounds of significant changes.
+    /// Thresholds for significant changes.
     pub bounds: Bounds,
-    /// Files to write.
+    /// Report files to write.
     pub pages: PagePaths,
 }
 
-/// Files about a comparison.
+/// Paths of the report files of a comparison.
 #[derive(Clone, Debug, Default)]
 pub struct PagePaths {
     /// A page with curves and a heat map.
@@ -43,12 +43,12 @@ pub struct PagePaths {
 /// Result of a comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct DriftReport {
-    /// Changes between the sides.
+    /// Changes from the earlier to the later records.
     #[serde(flatten)]
     pub drift: Drift,
-    /// Points at which series changed over nights.
+    /// Change points of each series over nightly runs.
     pub turns: Vec<Turn>,
-    /// Series over nights.
+    /// Time series over nightly runs.
     #[serde(skip)]
     pub history: History,
 }
@@ -59,7 +59,7 @@ impl DriftReport {
     }
 }
 
-/// Compares two sets of records, or the last night of one with those before it.
+/// Compares two sets of records, or the last nightly run of one set with its earlier runs.
 pub fn compare_records(options: &DriftOptions, observer: &dyn Observer) -> Result<DriftReport> {
     let before = StorePart::parse(&options.before, observer)?;
     let after = options.after.as_deref().map(|text| StorePart::parse(text, observer)).transpose()?;
@@ -81,7 +81,7 @@ pub fn compare_records(options: &DriftOptions, observer: &dyn Observer) -> Resul
     Ok(report)
 }
 
-/// Compares one night of a store with some of those before it.
+/// Compares one nightly run of a store with the last `nights` earlier ones.
 pub fn compare_night(
     store: &Path,
     night: &str,
@@ -95,20 +95,20 @@ pub fn compare_night(
     Ok(DriftReport::new(history, bounds))
 }
 
-/// Open files, created before the work so that a wrong path is reported early.
+/// Opened output files. They are created before the work, so that a wrong path is reported early.
 pub struct Pages {
     html: Option<Output>,
     markdown: Option<Output>,
 }
 
 impl Pages {
-    /// Creates the files.
+    /// Creates the files whose paths are given.
     pub fn create(paths: &PagePaths) -> Result<Pages> {
         let create = |path: &Option<PathBuf>| path.as_deref().map(Output::create).transpose().map_err(store_failure);
         Ok(Pages { html: create(&paths.html)?, markdown: create(&paths.markdown)? })
     }
 
-    /// Writes the files. `above` precedes the changes in the summary.
+    /// Writes the files. `above` is text that precedes the changes in the Markdown summary.
     pub fn write(self, name: &str, report: &DriftReport, above: Option<&str>, observer: &dyn Observer) -> Result<()> {
         let above = above.map(|text| format!("{text}\n")).unwrap_or_default();
         let DriftReport { drift, turns, history } = report;
@@ -187,7 +187,7 @@ impl FilterColumn {
 }
 
 impl<'a> StorePart<'a> {
-    /// Parses `STORE` or `STORE@COLUMN=VALUE`.
+    /// Parses a store or a part of it: `STORE` or `STORE@COLUMN=VALUE`.
     fn parse(text: &str, observer: &'a dyn Observer) -> Result<StorePart<'a>> {
         let whole = StorePart { store: PathBuf::from(text), filter: None, observer };
         if Store::open(&whole.store).is_ok() {
@@ -232,7 +232,7 @@ impl<'a> StorePart<'a> {
         }
     }
 
-    /// Collects the records. Those of `night` are on the side after, all others before.
+    /// Reads the records as time series. Records of `night` form the later set, all others the baseline.
     fn read_history(&self, night: &str, by_task: bool) -> Result<History> {
         let mut gather = RecordGatherer::new(by_task, self.read_hosts()?.len() > 1);
         let side = |record: &Record| if night_of(record) == night { Side::After } else { Side::Before };

@@ -14,9 +14,9 @@ pub struct Failure {
 /// The party that has to act on an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The caller: wrong usage or input.
+    /// The caller, for wrong usage or input.
     Use,
-    /// The machine or the installation.
+    /// The administrator of the machine or the installation.
     Environment,
 }
 
@@ -31,17 +31,17 @@ impl Kind {
 }
 
 impl Failure {
-    /// Creates an error of wrong usage or input.
+    /// Creates an error for wrong usage or input.
     pub fn usage(error: impl fmt::Display) -> Failure {
         Failure { kind: Kind::Use, message: error.to_string(), hint: None }
     }
 
-    /// Creates an error of the machine or the installation.
+    /// Creates an error for a problem of the machine or the installation.
     pub fn environment(error: impl fmt::Display) -> Failure {
         Failure { kind: Kind::Environment, message: error.to_string(), hint: None }
     }
 
-    /// Converts the refusal of a target.
+    /// Creates a failure from the reason why a target cannot be used.
     pub fn from_refusal(refusal: Refusal) -> Failure {
         let kind = if refusal.is_of_environment { Kind::Environment } else { Kind::Use };
         Failure { kind, message: refusal.message, hint: refusal.hint }

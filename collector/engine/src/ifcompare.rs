@@ -1,5 +1,5 @@
-//! `--ifcompare`: after a campaign, runs its models as a whole, by the default schedules and by the
-//! best ones in the store.
+//! `--ifcompare`: after a campaign, runs its whole models with the default schedules and with the best
+//! ones in the store.
 
 use crate::Result;
 use crate::campaign::graphs::LoadedModels;
@@ -16,13 +16,13 @@ use serde::Serialize;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Result of a model on a number of threads.
+/// Comparison of default and best schedules for one model and number of threads.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum Compared {
-    /// The times of both variants.
+    /// The times with the default and with the best schedules.
     Timed(Box<Report>),
-    /// A model without times.
+    /// A model that could not be compared.
     Left {
         /// Name of the model.
         model: String,
@@ -30,7 +30,7 @@ pub enum Compared {
         batch: Option<i64>,
         /// The number of threads.
         threads: usize,
-        /// Reason of the failure.
+        /// Reason why there are no times.
         why: String,
     },
 }
@@ -56,7 +56,7 @@ impl Compared {
     }
 }
 
-/// Rejects campaigns whose models cannot be run as a whole.
+/// Rejects campaigns whose models cannot be run as whole models.
 pub fn reject_campaign(
     config: &Config,
     tasks: &[PlannedTask],
@@ -79,7 +79,7 @@ pub fn reject_campaign(
     Ok(())
 }
 
-/// Compares every model on every number of threads. A failure does not end the comparison.
+/// Compares every model for every number of threads. A failure does not end the comparison.
 pub fn compare_all(
     config: &Config,
     loaded: &LoadedModels,
@@ -107,7 +107,7 @@ fn of_model(
     seen.into_iter().map(compared).collect()
 }
 
-/// Times both variants interleaved. Returns None if both would be the same code.
+/// Times default and best schedules interleaved. Returns None if the store has no better schedule for any task.
 fn on_threads(whole: &mut PreparedModel, store: &Path) -> Result<Option<Report>> {
     let best = whole.best_schedules(store, false)?;
     if best.found_count() == 0 {

@@ -1,7 +1,6 @@
-//! Times the schedules that a search found in the network: the winners of the search and the
-//! schedules that are fastest alone are interleaved with the default schedules and with the fastest
-//! schedules of other algorithms. From then on, these records determine the best schedules of the
-//! models.
+//! Measures the results of a search in the network, that is, while the whole model runs. The winners of the search and
+//! the schedules that are fastest alone are interleaved with the default schedules and with the fastest schedules of
+//! other algorithms. From then on, these records determine the best schedules of the models.
 
 use crate::Result;
 use crate::campaign::graphs::LoadedModels;
@@ -24,12 +23,12 @@ use serde::Serialize;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Number of rounds; each round runs every variant.
+/// Number of rounds; each round runs every variant once.
 const ROUNDS: usize = 5;
-/// Largest number of listed tasks whose fastest schedules alone and in the network differ.
+/// Largest number of tasks listed whose fastest schedule differs between alone and in the network.
 const NAMED: usize = 5;
 
-/// Results of one model.
+/// Times of one model with the default schedules and with the best ones.
 #[derive(Serialize)]
 pub struct InPlace {
     model: String,
@@ -38,11 +37,11 @@ pub struct InPlace {
     tasks: usize,
     /// Sum of the operators' times in the network with the default schedules.
     default_ns: f64,
-    /// Sum with the schedules that are fastest alone.
+    /// Sum of the operators' times in the network with the schedules that are fastest alone.
     alone_ns: f64,
-    /// Sum with the schedules that are fastest in the network.
+    /// Sum of the operators' times in the network with the schedules that are fastest in the network.
     best_ns: f64,
-    /// Tasks for which the last two differ, sorted by their influence.
+    /// Tasks whose fastest schedule alone differs from that in the network, sorted by influence.
     changed: Vec<Changed>,
 }
 
@@ -57,7 +56,7 @@ struct Changed {
     is_default: bool,
 }
 
-/// Returns whether a campaign searches whole models that run on this machine.
+/// Returns whether a campaign searches whole models that run on this machine, so that they can be timed here.
 pub fn is_for(config: &Config, is_shard: bool, is_elsewhere: bool) -> bool {
     config.tune.as_ref().is_some_and(|tune| tune.in_place)
         && config.target_kind().runs_on_cpus()
@@ -105,7 +104,7 @@ struct NetworkVariant {
     keeping: Keeping,
     job: NetworkJob,
     made: BuiltModel,
-    /// Profile of all rounds so far, and peak memory.
+    /// Profile merged over all rounds so far, and peak memory in bytes.
     seen: Option<(Profile, u64)>,
 }
 
@@ -115,7 +114,7 @@ fn found_schedule<'a>(searches: &'a [Learning], task: &Task, threads: usize) -> 
     searches.iter().find(own)?.schedule.as_ref()
 }
 
-/// Times a model on its threads. Returns None if no task has several candidates.
+/// Times a model in its thread configuration. None if no task has several candidates that are still to be compared.
 fn on_threads(whole: &mut PreparedModel, store: &Path, searches: &[Learning]) -> Result<Option<InPlace>> {
     let known = whole.known_schedules(store)?;
     let threads = whole.runs.cpus.len();
@@ -186,7 +185,7 @@ impl NetworkVariant {
         Ok(())
     }
 
-    /// Stores the records of some tasks, and adds their times.
+    /// Stores the records of the tasks selected by `is_wanted`, and appends their times to `times`.
     fn store_records(self, is_wanted: impl Fn(usize) -> bool, times: &mut [Vec<(f64, Schedule)>]) -> Result<()> {
         let NetworkVariant { schedules, keeping, made, seen, .. } = self;
         let Some((profile, peak_memory_bytes)) = seen else { return Ok(()) };

@@ -6,12 +6,12 @@ use crate::network::arrays;
 use reference::Tensor;
 use std::path::{Path, PathBuf};
 
-/// Files of a model's inputs.
+/// Options that name the files with a model's inputs.
 #[derive(Clone, Debug, Default)]
 pub struct InputFiles {
     /// Files of single inputs, as `NAME=FILE`.
     pub input: Vec<String>,
-    /// A file with all inputs by their names.
+    /// File with several inputs, found by their names.
     pub inputs: Option<PathBuf>,
 }
 
@@ -22,7 +22,7 @@ impl InputFiles {
     }
 }
 
-/// Replaces inputs by the tensors of the files with the same names.
+/// Replaces inputs by tensors of the same name from files.
 pub fn replace_inputs(given: &InputFiles, names: &[&str], inputs: &mut [Tensor]) -> Result<()> {
     if let Some(path) = &given.inputs {
         take_all(path, given, names, inputs)?;
@@ -38,7 +38,7 @@ pub fn replace_inputs(given: &InputFiles, names: &[&str], inputs: &mut [Tensor])
     Ok(())
 }
 
-/// Replaces all inputs that have no file of their own by the tensors of one file.
+/// Replaces all inputs without a file of their own by the tensors of one file.
 fn take_all(path: &Path, given: &InputFiles, names: &[&str], inputs: &mut [Tensor]) -> Result<()> {
     let found = arrays::tensor_names(path).map_err(Failure::usage)?;
     if let Some(other) = found.iter().find(|name| !names.contains(&name.as_str())) {

@@ -1,5 +1,5 @@
-//! A store from the view of a campaign: known experiments, claims of other processes, and the
-//! journal of new records.
+//! The state of a store that a campaign needs: known experiments, claims of other processes, and the journal of new
+//! records.
 
 use crate::campaign::collect::{Turn, Turns, Visit};
 use crate::failure::format_chain;
@@ -12,15 +12,16 @@ use measure::host::command::own_command;
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 
-/// View of a store by a process that adds to it.
+/// View of a store for a process that adds records.
 pub struct Ledger<'a> {
     store: &'a Store,
     repeat: &'a Repeat,
     keys: Keys,
-    /// Experiments that were measured with the requested counters, if any were requested.
+    /// Experiments whose measurements include the requested counters; None if none were requested.
     counted: Option<HashSet<Key>>,
     claims: Option<Claims>,
-    /// Claim files of processes that hold visits of the last request; the next claim checks their progress.
+    /// Claim files of the processes that hold visits of the last claim request; the next request checks them for
+    /// progress.
     holders: BTreeSet<PathBuf>,
     journal: Option<Journal>,
     observer: &'a dyn Observer,
@@ -49,13 +50,13 @@ impl<'a> Ledger<'a> {
         self.repeat.is_known(&self.keys, key) && !self.lacks_counters(key)
     }
 
-    /// Returns whether an experiment has a time but was never measured with the requested counters.
+    /// Returns whether an experiment has a time but lacks the requested counters.
     pub fn lacks_counters(&self, key: Key) -> bool {
         let is_counted = self.counted.as_ref().is_none_or(|counted| counted.contains(&key));
         !is_counted && self.keys.known_outcome(key) == Some(Outcome::Ok)
     }
 
-    /// Returns the tries left for an experiment that should have `times` times; 1 with `--again`.
+    /// Returns the number of attempts left for an experiment that needs `times` measurements; 1 with `--again`.
     pub fn tries_left(&self, key: Key, times: i64) -> i64 {
         match self.keys.known_outcome(key) {
             _ if self.repeat.again => 1,
@@ -65,7 +66,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Returns the number of visits left for an experiment that should have `visits` visits.
+    /// Returns the number of visits (repetitions in fresh processes) left for an experiment that needs `visits`.
     pub fn visits_left(&self, key: Key, visits: u32) -> u32 {
         match self.lacks_counters(key) {
             _ if self.repeat.again => visits,
@@ -75,12 +76,12 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Returns the claim files of other processes that hold visits of the last request.
+    /// Returns the claim files of other processes that hold visits of the last claim request.
     pub fn holders(&self) -> &BTreeSet<PathBuf> {
         &self.holders
     }
 
-    /// Claims visits of experiments that are not known.
+    /// Claims visits whose experiments are not known yet.
     pub fn claim(&mut self, wanted: &[Visit]) -> Result<Turns> {
         self.claim_where(wanted, |ledger, visit| match ledger.keys.known_outcome(visit.key) {
             Some(Outcome::Ok) if !ledger.repeat.again && !ledger.lacks_counters(visit.key) => {
@@ -90,12 +91,12 @@ impl<'a> Ledger<'a> {
         })
     }
 
-    /// Claims visits, including those of known experiments.
+    /// Claims visits, including those of experiments that are already known.
     pub fn claim_again(&mut self, wanted: &[Visit]) -> Result<Turns> {
         self.claim_where(wanted, |_, _| false)
     }
 
-    /// Claims visits of experiments that have fewer times than `times`.
+    /// Claims visits of experiments that were measured fewer than `times` times.
     pub fn claim_until(&mut self, wanted: &[Visit], times: i64) -> Result<Turns> {
         self.claim_where(wanted, |ledger, visit| ledger.tries_left(visit.key, times) == 0)
     }
@@ -137,7 +138,7 @@ impl<'a> Ledger<'a> {
         Ok(())
     }
 
-    /// Seals the journal into a part of the store, and merges small parts.
+    /// Seals the journal into a part of the store, and merges small parts of the store.
     pub fn seal(self) -> Result<()> {
         let Some(journal) = self.journal else { return Ok(()) };
         journal.seal()?;

@@ -12,15 +12,15 @@ const REASON_CHARACTERS: usize = 160;
 pub struct Loss {
     /// Outcome of the attempts.
     pub outcome: &'static str,
-    /// Reason in one line, with numbers left out.
+    /// First line of the reason, with numbers replaced by `…`.
     pub reason: String,
     /// Number of attempts.
     pub count: usize,
-    /// Operator of the first attempt.
+    /// Operator of the first such attempt.
     pub example: String,
 }
 
-/// Groups the losses among some records, the most frequent reason first.
+/// Groups the records without a time by reason, the most frequent reason first.
 pub fn group_losses(records: &[Record]) -> Vec<Loss> {
     let mut losses: Vec<Loss> = Vec::new();
     for record in records.iter().filter(|record| record.outcome.is_loss()) {

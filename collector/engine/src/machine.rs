@@ -1,4 +1,4 @@
-//! The machine of a command: workers, targets, CPUs, and the versions of libraries.
+//! The environment of a command: workers, targets, CPUs, and the versions of libraries.
 
 use crate::Result;
 use crate::campaign::PlannedModule;
@@ -18,11 +18,11 @@ use std::time::Duration;
 use targets::{Architecture, Host, HostCpu, Kind, Machine, Refusal, Resolved, Target};
 use worker::Fault;
 
-/// Hint for a TVM that cannot be used.
+/// Hint for the error that TVM cannot be used.
 pub const SETUP_HINT: &str =
     "run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing";
 
-/// Returns the CPUs of this process in the order of their use: a run on n threads uses the first n.
+/// Returns the CPUs of this process in the order of preference: a run on n threads uses the first n.
 pub fn allowed_cpus() -> Result<Vec<usize>> {
     host::allowed_cpus().map_err(Failure::environment)
 }
@@ -39,7 +39,7 @@ pub fn select_cpus(threads: Option<usize>, allowed: &[usize], machine: &str) -> 
     }
 }
 
-/// Creates workers within the limits of a configuration.
+/// Creates workers with the limits of a configuration.
 pub fn create_workers(limits: &Limits) -> Result<Workers> {
     const MIB: u64 = 1 << 20;
     let program = bench::worker_program().map_err(Failure::environment)?;
@@ -59,7 +59,7 @@ pub fn create_workers(limits: &Limits) -> Result<Workers> {
     Ok(Workers::new(&program, &limits))
 }
 
-/// Returns notes on thread counts whose threads share physical cores.
+/// Returns a note for each thread count at which threads share physical cores.
 pub fn shared_core_notes(threads: &[usize], cpus: &[usize]) -> Vec<String> {
     let topology = Topology::read_topology(cpus);
     threads.iter().filter_map(|&count| shared_cores(&topology, cpus.get(..count)?)).collect()
@@ -72,14 +72,14 @@ fn shared_cores(topology: &Topology, cpus: &[usize]) -> Option<String> {
     (cores < cpus.len()).then(note)
 }
 
-/// Creates the process that evolves schedules, within the limits of builders.
+/// Creates the process that evolves schedules for TVM's own space, with the limits of a builder.
 pub fn create_breeder(limits: &Limits) -> Result<Breeder> {
     let program = bench::worker_program().map_err(Failure::environment)?;
     let start_deadline = Duration::from_secs_f64(limits.start_seconds);
     Ok(Breeder::new(&program, start_deadline, limits.build_memory_mib << 20))
 }
 
-/// Locks the CPUs of this process: no other process measures on them while the value exists.
+/// Locks the CPUs of this process: no other process measures on them until the returned value is dropped.
 pub fn lock_cpus(wait_seconds: u64, observer: &dyn Observer) -> Result<Exclusive> {
     let mut waits = |busy: &ExclusiveError| observer.note(format!("{busy}; waiting up to {wait_seconds} s for it"));
     let patience = Duration::from_secs(wait_seconds);
@@ -93,7 +93,8 @@ pub fn lock_cpus(wait_seconds: u64, observer: &dyn Observer) -> Result<Exclusive
 
 const LIBRARY_HINT: &str = "run `scripts/setup --torch`, which installs PyTorch's library, then `scripts/opcollect`, which builds with it; see docs/guide/torch.md";
 
-/// Returns the versions of the library that tasks need, if any. Fails if its worker was not built.
+/// Returns the versions of the library that computes tasks or whole programs; empty if none does. Fails if the
+/// library's worker was not built.
 pub fn library_versions(tasks: &[PlannedTask], modules: &[PlannedModule], bench: &mut dyn Bench) -> Result<Versions> {
     let count = tasks.iter().filter(|planned| planned.partner.is_some()).count();
     if count == 0 && modules.is_empty() {
@@ -106,7 +107,7 @@ pub fn library_versions(tasks: &[PlannedTask], modules: &[PlannedModule], bench:
     library_worker(&what, bench)
 }
 
-/// Returns the versions that the library's worker reports. `what` names the library's user for errors.
+/// Returns the versions that the library's worker reports. `what` states what needs the library, for error messages.
 pub fn library_worker(what: &str, bench: &mut dyn Bench) -> Result<Versions> {
     let worker = bench::worker_program().map_err(Failure::environment)?;
     if !bench::library_program(&worker).exists() {
@@ -116,7 +117,7 @@ pub fn library_worker(what: &str, bench: &mut dyn Bench) -> Result<Versions> {
     bench.capability(Ability::RunLibrary).map_err(|fault| Failure::environment(fault).with_hint(LIBRARY_HINT))
 }
 
-/// Rejects tasks of a library for commands that need compiled code.
+/// Rejects tasks that a library computes, for commands that need compiled code.
 pub fn refuse_library(tasks: &[PlannedTask]) -> Result<()> {
     if tasks.iter().all(|planned| planned.partner.is_none()) {
         return Ok(());
@@ -130,7 +131,7 @@ pub fn library_target(versions: &Versions) -> Result<Target> {
     Ok(targets::torch_target(versions.get("torch").map(String::as_str), &host_cpu("generic", &Facts::read_facts())?))
 }
 
-/// Resolves the description of a target, which need not run on this machine.
+/// Resolves a target description for compilation; the target need not run on this machine.
 pub fn compiled_target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
     let resolved = kind_of(description)?.resolve(description, &mut Compilers(bench));
     let Resolved { target, is_host } = resolved.map_err(Failure::from_refusal)?;
@@ -140,7 +141,7 @@ pub fn compiled_target(description: &str, bench: &mut dyn Bench) -> Result<Targe
     Ok(target)
 }
 
-/// Resolves a target of this machine: its CPU by the LLVM name, or a description in JSON.
+/// Resolves a target description for a target that can run on this machine.
 pub fn resolve_target(description: &str, bench: &mut dyn Bench) -> Result<Target> {
     match kind_of(description)?.run_refusal() {
         Some(refusal) => Err(Failure::from_refusal(refusal)),
@@ -181,7 +182,7 @@ fn host_cpu(name: &str, facts: &Facts) -> Result<HostCpu> {
     Ok(HostCpu { name, extensions, cores: allowed_cpus()?.len() })
 }
 
-/// Builds a small task, so that a rejected target is one error instead of a loss per attempt.
+/// Builds a small task, so that an unusable target causes one error instead of a failure of every attempt.
 fn try_target(target: &Target, bench: &mut dyn Bench) -> Result<()> {
     let small = zoo::simple::build_operator("relu:shape=16").map_err(Failure::environment)?;
     let tasks = models::fuse::distinct_tasks(&small, models::fuse::Fuse::None).map_err(Failure::environment)?;
@@ -219,7 +220,7 @@ pub fn runner_versions(bench: &mut dyn Bench) -> Result<Versions> {
     bench.capability(Ability::RunOnCpu).map_err(worker_missing)
 }
 
-/// Returns the version of another runtime's library that its runner reports.
+/// Returns the version of another runtime's library, as its runner reports it.
 pub fn runtime_versions(of: Ability, runtime: &Described, bench: &mut dyn Bench) -> Result<Versions> {
     bench.capability(of).map_err(|fault| {
         Failure::environment(format!("{} cannot run here: {}", runtime.name, last_words(&fault)))
@@ -227,7 +228,7 @@ pub fn runtime_versions(of: Ability, runtime: &Described, bench: &mut dyn Bench)
     })
 }
 
-/// Returns the last line of a worker's output, which has the reason if a worker ends at its start.
+/// Returns the last line of a fault's text, which names the cause if a worker ended during its start.
 fn last_words(fault: &Fault) -> String {
     fault.to_string().trim().lines().last().unwrap_or_default().trim().to_owned()
 }
@@ -244,7 +245,7 @@ fn worker_missing(fault: Fault) -> Failure {
     Failure::environment(fault).with_hint(SETUP_HINT)
 }
 
-/// Returns the description of the machine that a space needs, without starting a worker.
+/// Returns a machine description for schedule spaces, estimated from the CPU vendor without starting a worker.
 pub fn guess_machine(description: &str) -> Result<Machine> {
     let facts = Facts::read_facts();
     // Without the compiler, the processor's name is unknown. Defaults depend on its vendor.

@@ -1,5 +1,5 @@
-//! The noise floor of this machine: the scatter of the times of fixed pieces of work between
-//! visits.
+//! The noise floor of this machine: the scatter of the times of fixed workloads between visits (repeated
+//! measurements).
 
 use crate::failure::Failure;
 use crate::observer::Observer;
@@ -18,11 +18,11 @@ struct Floor {
     work: String,
     threads: usize,
     visits: usize,
-    /// Median over visits of the half-width of the interval within a visit, relative to the median of the visit.
+    /// Half-width of the confidence interval within a visit, relative to its median; the median over all visits.
     within_visit: Option<f64>,
     /// Standard deviation of the logarithms of the visits' medians.
     between_visits: Option<f64>,
-    /// Half-width of the interval for the median of three visits.
+    /// Expected half-width of the confidence interval for the median of three visits, relative to the median.
     three_visits: Option<f64>,
     largest_over_smallest: f64,
 }
@@ -36,7 +36,7 @@ pub struct NoiseReport {
     floors: Vec<Floor>,
 }
 
-/// Visits fixed pieces of work for a minute, while no other process measures.
+/// Measures fixed workloads repeatedly for a minute, while no other process measures.
 pub fn measure_noise(observer: &dyn Observer) -> Result<NoiseReport> {
     let (facts, cpus) = (Facts::read_facts(), machine::allowed_cpus()?);
     let _exclusive = machine::lock_cpus(0, observer)?;
@@ -74,7 +74,7 @@ fn compute_floor(of: &FloorVisits) -> Floor {
 }
 
 impl NoiseReport {
-    /// Formats the noise floor, and the smallest difference that exceeds it.
+    /// Formats the noise floor, and the smallest difference that can be distinguished from noise.
     pub fn text(&self, paper: &Paper) -> String {
         let mut table = Table::new([
             text_column("work"),

@@ -8,7 +8,7 @@ pub trait Observer {
     /// Receives notes of one kind for the user, in addition to the result.
     fn receive_notes(&self, notes: &[String]);
 
-    /// Announces a step that takes long and has no other progress display.
+    /// Announces a long step that has no progress display of its own.
     fn announce_step(&self, _what: &str) {}
 
     /// Receives a single note.
@@ -16,23 +16,23 @@ pub trait Observer {
         self.receive_notes(&[note]);
     }
 
-    /// Starts a progress report over a number of attempts, also to a store's status file if there is one.
+    /// Starts a progress report over a number of attempts. `store` is the status file that is also updated, if any.
     fn begin_progress(&self, attempts: usize, store: Option<StoreStatus>) -> Box<dyn Progress>;
 }
 
-/// Progress of one pass over attempts.
+/// Progress display during one pass over attempts.
 pub trait Progress {
-    /// Receives an event.
+    /// Updates the display by an event of the campaign.
     fn observe_event(&mut self, event: &CampaignEvent<'_>);
 
-    /// Ends the report.
+    /// Ends the display.
     fn finish(self: Box<Self>);
 }
 
-/// The status file of this process in a store.
+/// Status file that this process writes in a store.
 pub struct StoreStatus {
-    /// The file.
+    /// The status file.
     pub telling: Telling,
-    /// The fields that do not change.
+    /// Status fields that do not change during the process.
     pub status: Status,
 }

@@ -11,7 +11,7 @@ use std::io::{BufWriter, Write};
 
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// Writes a file through `fill`, compressed if its name ends in `.gz`, and moves it to its final path.
+/// Writes a file through `fill`, compressed if its name ends in `.gz`. The file appears at its path when complete.
 pub fn write_packed<T>(output: Output, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<T>) -> Result<T> {
     let path = output.path().to_owned();
     let failed = |error| Failure::environment(format!("cannot write `{}`: {error}", path.display()));
@@ -30,7 +30,7 @@ pub fn write_packed<T>(output: Output, fill: impl FnOnce(&mut dyn Write) -> std:
     Ok(filled)
 }
 
-/// Writes a trace through `fill`, and notes how many events exceeded its size limit.
+/// Writes a trace through `fill`, and notes how many events were omitted because of its size limit.
 pub fn write_trace(
     output: Output,
     observer: &dyn Observer,

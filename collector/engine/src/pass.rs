@@ -1,4 +1,5 @@
-//! Runs a source of attempts against a store, and reads the records from which searches learn.
+//! Runs the attempts that a source proposes, writes their records to a store, and reads the records from which
+//! searches learn.
 
 use crate::Result;
 use crate::campaign::record::now_us;
@@ -16,29 +17,29 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use targets::Target;
 
-/// Context of a pass: the store, the host, and the signal that ends it.
+/// Context of a pass over attempts: the store, the host, and the signal that ends the pass.
 pub struct At<'a> {
-    /// Number of the signal that ends the pass, or 0.
+    /// Number of the signal that ends the pass; 0 as long as none was received.
     pub signal: &'a AtomicUsize,
     /// Receives notes and progress.
     pub observer: &'a dyn Observer,
-    /// Store, whose status file also receives the progress.
+    /// Store for the records and for the status file.
     pub store: &'a Store,
     /// Name of the host in records.
     pub host: &'a str,
 }
 
-/// Selection of the proposed attempts.
+/// Selects which proposed attempts are executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Makes {
-    /// Only attempts that the store lacks are made.
+    /// Only attempts whose experiments the store lacks are executed.
     Unknown,
-    /// Attempts are repeated even if the store has them.
+    /// All attempts are executed, even if the store has their experiments.
     Again,
 }
 
 impl At<'_> {
-    /// Makes the attempts that a source proposes, and seals their records.
+    /// Executes the attempts that a source proposes, and seals their records in the store.
     pub fn run_pass(
         &self,
         makes: Makes,
@@ -72,7 +73,7 @@ impl At<'_> {
         outcomes.map_err(store_failure)
     }
 
-    /// Opens the status file of this process. The pass works without it if that fails.
+    /// Creates the status file of this process. Returns None if that fails, which does not stop the pass.
     fn to_store(&self) -> Option<StoreStatus> {
         let status = Status {
             host: self.host.to_owned(),
@@ -85,7 +86,7 @@ impl At<'_> {
     }
 }
 
-/// Returns the records of a store from which searches can learn, in addition to their own.
+/// Returns the records of a store from which searches can learn in addition to their own trials.
 pub fn read_lessons(store: &Store, tuning: &Tuning, target: &Target) -> Result<Lessons> {
     let mut lessons = Lessons::new(tuning.searches(), target).map_err(Failure::environment)?;
     for record in store.select_records(Choose::Middle).map_err(store_failure)? {
@@ -94,12 +95,12 @@ pub fn read_lessons(store: &Store, tuning: &Tuning, target: &Target) -> Result<L
     Ok(lessons)
 }
 
-/// Returns the records of some tasks, in the order of time and without long columns.
+/// Returns the records of the given tasks, in chronological order and without long columns.
 pub fn read_records(store: &Store, tasks: &[PlannedTask], choose: Choose) -> Result<Vec<Record>> {
     read_shortened(store, tasks, choose, Record::without_long_columns)
 }
 
-/// Returns the records of some tasks like `read_records`, with the features of their code.
+/// Returns the same records as `read_records`, but with the features of their code.
 pub fn read_records_with_features(store: &Store, tasks: &[PlannedTask], choose: Choose) -> Result<Vec<Record>> {
     read_shortened(store, tasks, choose, |mut record| {
         let features = record.features.take();

@@ -17,12 +17,13 @@ use report::{format_number, or_unknown};
 use std::time::Duration;
 use targets::Target;
 
-/// Number of measurements per host that are sufficient.
+/// Number of measurements per host and thread count after which peaks are not measured again.
 const ENOUGH: usize = 5;
-/// Smallest distance between two measurements; load by other processes often lasts for minutes.
+/// Shortest interval between two measurements, in microseconds; load by other processes often lasts for minutes.
 const APART_US: i64 = 120_000_000;
 
-/// Returns the host's peaks, measured if the store has few, and raised to rates that operators reached.
+/// Returns the host's peak rates. Measures them if the store has too few measurements, and raises them to the rates
+/// that operators reached.
 pub fn host_peaks(
     store: &Store,
     base: &Record,
@@ -44,7 +45,7 @@ pub fn host_peaks(
     Ok(peaks)
 }
 
-/// Measures the peaks for one number of threads; devices have none.
+/// Measures the peak rates for one number of threads. Returns no rates for targets that are not CPUs.
 pub fn measure_now(threads: usize, target: &Target, bench: &mut dyn Bench) -> Peaks {
     let facts = Facts::read_facts();
     let mut measured = PeaksMeasured::new("", &facts.host_class(), env!("CARGO_PKG_VERSION"), now_us());
@@ -69,7 +70,7 @@ fn is_due(known: &[PeaksMeasured], threads: usize) -> bool {
     taken.len() < ENOUGH && taken.last().is_none_or(|last| now_us().saturating_sub(*last) >= APART_US)
 }
 
-/// Measures the peaks for some thread counts. Rates that cannot be measured are left out.
+/// Measures the peak rates for some thread counts. Rates that cannot be measured are omitted.
 fn measure_peaks(
     counts: &[usize],
     target: &Target,
@@ -96,9 +97,9 @@ fn measure_peaks(
     }
 }
 
-/// Returns the higher rate of two operators that are large compared with waking the threads: a product, split
-/// by rows, whose right operand stays in the first-level cache, and a convolution with one image per thread.
-/// The windows of the convolution are chosen so that no algorithm can save multiplications.
+/// Returns the higher rate of two operators that are large compared with the cost of waking threads: a matrix product,
+/// split by rows, whose right operand stays in the first-level cache, and a convolution with one image per thread. The
+/// convolution's window size is chosen so that no algorithm can save multiplications.
 fn multiply_adds(target: &Target, cpus: &[usize], bench: &mut dyn Bench) -> Option<f64> {
     peak_operators(cpus.len()).iter().filter_map(|text| flops_per_second(text, target, cpus, bench)).reduce(f64::max)
 }
@@ -140,7 +141,7 @@ fn flops_per_second(text: &str, target: &Target, cpus: &[usize], bench: &mut dyn
     }
 }
 
-/// Formats the peaks that rooflines refer to, in lines of text.
+/// Formats the peak rates of the roofline model, in lines of text.
 pub fn describe_peaks(peaks: &Peaks) -> Vec<String> {
     let on = |threads: u32| if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
     let one = |peak: &ComputePeak| {

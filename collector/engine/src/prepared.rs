@@ -1,5 +1,5 @@
-//! Prepares a whole model for runs: reads it, cuts it into calls, generates its inputs, and
-//! computes the reference, all in one folder.
+//! Prepares a whole model for runs: reads it, cuts it into calls, generates its inputs, and computes the reference
+//! outputs. All files are written to one temporary folder.
 
 use crate::bases::base_records;
 use crate::boards::{self, BoardOptions, Standing};
@@ -43,13 +43,13 @@ pub struct PreparedModel {
     pub target: Target,
     /// The model after simplification.
     pub graph: Graph,
-    /// Outputs of the reference computation, if outputs are compared.
+    /// Outputs of the reference computation, if it was requested.
     pub expected: Option<Vec<Tensor>>,
-    /// Bench, CPUs and folder of its runs.
+    /// Bench, CPUs and temporary folder for runs of the model.
     pub runs: Runs,
-    /// The machine on which it runs.
+    /// The machine on which the model runs.
     pub standing: Standing,
-    /// Parallel plan of the calls that later builds use, if there is one.
+    /// Parallel plan of the calls for the builds that follow, if there is one.
     pub stages: Option<StagePlan>,
     /// The model before simplification.
     source: Graph,
@@ -71,13 +71,13 @@ pub struct PreparationRequest<'a> {
     pub is_checked: bool,
     /// Engines that will run the model.
     pub engines: &'a [Engine],
-    /// Machine on which the model may run.
+    /// The machines or devices on which the model may run.
     pub on: On<'a>,
-    /// Receives notes and progress.
+    /// Receiver of notes and progress.
     pub observer: Rc<dyn Observer>,
 }
 
-/// The machine or device on which a model may run.
+/// The machines or devices on which a model may run.
 pub enum On<'a> {
     /// The CPUs of this machine.
     Cpus,
@@ -88,7 +88,7 @@ pub enum On<'a> {
 }
 
 impl PreparedModel {
-    /// Prepares the model of a request. The inputs are written to a file.
+    /// Prepares the model of a request, and writes its inputs to a file for the runner.
     pub fn from_request(asked: PreparationRequest<'_>) -> Result<PreparedModel> {
         let request = only_model(&asked.config)?.clone();
         refuse_sweeps(&asked.config, "`model` runs one model at one size")?;
@@ -181,8 +181,8 @@ impl PreparedModel {
         Ok(base)
     }
 
-    /// Returns the fastest correct schedules in a store for this target and number of threads. Notes tasks without
-    /// one, and times of other versions, which count only with `all_versions`.
+    /// Returns the fastest correct schedules in a store for this target and number of threads. Notes the tasks without
+    /// one and the number of times of other versions, which are used only with `all_versions`.
     pub fn best_schedules(&mut self, store: &Path, all_versions: bool) -> Result<Best> {
         let best = self.read_best(store, all_versions)?;
         let threads = self.runs.cpus.len();
@@ -199,7 +199,7 @@ impl PreparedModel {
         Ok(best)
     }
 
-    /// Returns the fastest correct schedules of the current versions, without notes.
+    /// Returns the fastest correct schedules that were measured with the current versions, without any notes.
     pub fn known_schedules(&mut self, store: &Path) -> Result<Best> {
         self.read_best(store, false)
     }
@@ -216,7 +216,7 @@ impl PreparedModel {
         Ok(best)
     }
 
-    /// Returns the record of a run with these schedules, with the columns that are known before it.
+    /// Returns the record of a model run with these schedules, with the columns that are known before the run.
     pub fn run_record(
         &self,
         (schedules, source): (&[Schedule], ScheduleSource),
@@ -245,7 +245,7 @@ impl PreparedModel {
         }
     }
 
-    /// Returns the records of operators in the network, with the columns that are known before the run.
+    /// Returns a record per task, for measurements in the network, with the columns that are known before the run.
     pub fn operator_records(
         &self,
         (schedules, source): (&[Schedule], ScheduleSource),
@@ -258,13 +258,14 @@ impl PreparedModel {
         network::in_network::task_records(&attempt, &network, plan, base).map_err(Failure::environment)
     }
 
-    /// Completes the profile that a runner measured with facts about the model.
+    /// Adds names, work and memory of the model's operators to the profile that a runner measured.
     pub fn complete_profile(&self, seen: Profile, made: &BuiltModel, peaks: &Peaks) -> Result<Profile> {
         let built = network::profile::Built { graph: &self.graph, plan: &self.plan, made };
         network::profile::complete_profile(seen, &built, self.runs.cpus.len(), peaks).map_err(not_built)
     }
 
-    /// Counts one call of each task in a simulator. Also returns tasks that could not be counted, with reasons.
+    /// Counts the events of one call of each task in a simulator. Also returns the tasks that could not be counted,
+    /// with reasons.
     pub fn simulate_calls(&mut self, simulator: &Simulator) -> Result<(Simulation, Vec<String>)> {
         // Simulators support no newer instructions.
         const OLDER: &str = r#"{"kind": "llvm", "mcpu": "x86-64-v3"}"#;
@@ -292,7 +293,7 @@ impl PreparedModel {
         &self.plan.tasks
     }
 
-    /// Builds one of the model's tasks again, with a listing of its code.
+    /// Builds a task of the model again and requests a listing of its code (TIR, LLVM IR and assembly).
     pub fn build_listed(&mut self, task: usize, schedule: &Schedule) -> Result<Artifact> {
         let task = serde_json::to_string(&self.plan.tasks[task].task).map_err(Failure::environment)?;
         let job = BuildJob { wants_listing: true, ..BuildJob::for_schedule(&task, &self.target, schedule) };
@@ -304,14 +305,14 @@ impl PreparedModel {
         }
     }
 
-    /// Returns the schedule of each task that `choose` selects.
+    /// Returns the schedule that `choose` selects for each task.
     pub fn choose_schedules(&self, choose: &dyn Fn(&Task) -> Schedule) -> Vec<Schedule> {
         self.plan.tasks.iter().map(|one| choose(&one.task)).collect()
     }
 
-    /// Writes an ONNX file into a folder: the model before simplification, because other libraries simplify by
-    /// their own rules. Exceptions are operators with an ONNX form only after simplification, and constants that
-    /// are generated from seeds, because simplification changes them.
+    /// Writes the model as ONNX into a folder, in its form before simplification, because other libraries apply their
+    /// own simplifications. The simplified model is written if an operator has an ONNX form only after simplification,
+    /// or if constants are generated from seeds, because simplification changes these constants.
     pub fn write_onnx(&self, folder: &Path) -> Result<()> {
         let is_drawn =
             |graph: &Graph| graph.values.iter().filter_map(|value| value.data.as_ref()?.random_seed()).count() > 0;
@@ -322,7 +323,8 @@ impl PreparedModel {
         fs::write(folder.join(runtimes::MODEL), bytes).map_err(Failure::environment)
     }
 
-    /// Writes the given ONNX file with numbers for open dimensions. Data files next to it are linked or copied.
+    /// Writes the user's original ONNX file with its dynamic dimensions replaced by numbers. Files with external data
+    /// are linked or copied.
     pub fn write_original(&self, folder: &Path) -> Result<()> {
         let refused = |error: models::Error| Failure::usage(format_chain(&error));
         let Some(path) = self.request.onnx_file().map_err(|error| Failure::usage(format_chain(&error)))? else {
@@ -364,12 +366,12 @@ impl PreparedModel {
         &self.plan
     }
 
-    /// Returns the engine that runs the program.
+    /// Returns the engine that runs the compiled program.
     pub fn engine(&self) -> Engine {
         if self.target.kind.runs_on_gpu() { Engine::Cuda } else { Engine::Program }
     }
 
-    /// Creates a temporary folder with this name.
+    /// Creates a subfolder of the temporary folder with this name.
     pub fn new_folder(&self, name: &str) -> Result<PathBuf> {
         let folder = self.runs.join_path(name);
         fs::create_dir(&folder).map_err(Failure::environment)?;
@@ -389,7 +391,7 @@ impl PreparedModel {
     }
 }
 
-/// Starts the workers of other engines, whose errors describe what is missing.
+/// Starts the workers of the other engines first, because their errors describe best what is missing.
 fn start_engines(engines: &[Engine], bench: &mut dyn Bench) -> Result<()> {
     for (engine, ability, runtime) in [
         (Engine::OnnxRuntime, Ability::RunOnnxRuntime, &onnxruntime::DESCRIBED),
@@ -421,7 +423,7 @@ fn connect_board(
     Ok((Runs::with_bench(config, cpus, Box::new(bench), observer)?, target, standing))
 }
 
-/// Returns the only model of a configuration.
+/// Returns the only model of a configuration; fails if there are several.
 pub fn only_model(config: &Config) -> Result<&ModelRequest> {
     match config.models.as_slice() {
         [one] => Ok(one),
@@ -432,7 +434,7 @@ pub fn only_model(config: &Config) -> Result<&ModelRequest> {
     }
 }
 
-/// Rejects a model whose constants exceed the memory limit of a runner, before they are read.
+/// Rejects a model whose constants exceed the memory limit of a runner, before the constants are read.
 fn refuse_too_large(request: &ModelRequest, graph: &Graph, run_memory_mib: u64) -> Result<()> {
     let constants = graph.values.iter().filter(|value| value.data.is_some());
     let bytes = constants.filter_map(|value| value.ty.size_bytes()).fold(0, u64::saturating_add);
@@ -447,7 +449,7 @@ fn refuse_too_large(request: &ModelRequest, graph: &Graph, run_memory_mib: u64) 
     }
 }
 
-/// Converts the error of a build.
+/// Converts the error of a failed build.
 pub fn not_built(error: NetworkError) -> Failure {
     Failure::usage(format_chain(&error))
 }
@@ -458,7 +460,7 @@ pub fn not_on_cpus() -> Failure {
         .with_hint("give `--target llvm`, or use `opcollect model run`")
 }
 
-/// Rejects settings that produce several variants of a model where only one can be run.
+/// Rejects settings that produce several variants of a model, for commands that run only one variant.
 pub fn refuse_sweeps(config: &Config, what_runs: &str) -> Result<()> {
     let refused = |flag: &str, why: &str| {
         let message = format!("`{flag}` {why}, and {what_runs}");
@@ -476,7 +478,7 @@ pub fn refuse_sweeps(config: &Config, what_runs: &str) -> Result<()> {
     Ok(())
 }
 
-/// Simplifies a graph and cuts it into calls.
+/// Simplifies a graph and cuts it into calls. Fails if a partner library computes some of the tasks.
 pub fn cut_simplified(graph: &Graph, config: &Config) -> Result<(Graph, Plan)> {
     let cuts = graphs::cut_graph(graph, config).map_err(|error| Failure::usage(format_chain(&error)))?;
     let (graph, plan) = cuts.into_iter().next().expect("a graph is cut in at least one way");
@@ -494,7 +496,7 @@ pub fn input_names(graph: &Graph) -> Vec<&str> {
     graph.inputs.iter().map(|id| graph.values[id.0 as usize].name.as_str()).collect()
 }
 
-/// Calls a function with a prepared model for each number of threads.
+/// Calls `on` with the model prepared for each number of threads of the configuration.
 pub fn for_each_thread_count<T>(
     model: &ModelRequest,
     models: &LoadedModels,

@@ -1,4 +1,4 @@
-//! Runs other programs for one response, with a deadline, a stop signal, and a limit of the output.
+//! Runs another program and returns its output, with a deadline, a stop signal and an output limit.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -6,22 +6,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Interval between two checks of a process.
+/// Interval between two checks of whether the process has ended.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Limits of a process.
 pub struct ProcessLimits<'a> {
-    /// Longest time until the process ends.
+    /// Time limit after which the process is killed.
     pub deadline: Duration,
-    /// Number of bytes of standard output, and of standard error, that are kept.
+    /// Largest number of bytes kept of standard output, and of standard error.
     pub max_bytes: u64,
-    /// The process is killed when this becomes non-zero.
+    /// Flag that, once non-zero, causes the process to be killed.
     pub signal: &'a AtomicUsize,
     /// Function called at every check, which returns a reason to kill the process.
     pub look: &'a dyn Fn() -> Option<String>,
 }
 
-/// Reason why a process gave no response.
+/// Reason why a process returned no output.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// The program is missing, or may not be started.
@@ -32,7 +32,7 @@ pub enum ProcessError {
     Ended(String),
 }
 
-/// Runs a program on some input, and returns its standard output if it succeeds.
+/// Runs a program with `input` as its standard input, and returns its standard output if it succeeds.
 pub fn run_for_output(
     command: &mut Command,
     input: &[u8],
@@ -80,7 +80,7 @@ fn wait_for_exit(child: &mut Child, limits: &ProcessLimits<'_>) -> Result<ExitSt
     }
 }
 
-/// Keeps the first `max_bytes` of a pipe, and drains it, so that the process never blocks on a full pipe.
+/// Keeps the first `max_bytes` of a pipe and discards the rest, so that the process never blocks on a full pipe.
 pub fn read_pipe(mut pipe: impl Read + Send + 'static, max_bytes: u64) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();

@@ -1,5 +1,5 @@
-//! Programs of whole models in folders: built on one machine, run on machines that have neither
-//! compiler nor model.
+//! Folders with programs of whole models. They are built on one machine and run on machines that have neither the
+//! compiler nor the model.
 
 use crate::appearing::Appearing;
 use crate::campaign::graphs::LoadedModels;
@@ -23,22 +23,22 @@ use std::rc::Rc;
 
 /// Options of a program that is built into a folder.
 pub struct ProgramOptions<'a> {
-    /// Number of threads for which schedules of a store were measured; by default one per CPU.
+    /// Number of threads, used to choose schedules from the store; by default one per CPU.
     pub threads: Option<usize>,
-    /// Store with measured schedules, and whether times of other versions count.
+    /// Store with measured schedules, and whether measurements with other versions are used.
     pub best: Option<(&'a Path, bool)>,
-    /// Whether the folder contains outputs of the reference computation.
+    /// Whether the reference computation is run and its outputs are stored in the folder.
     pub is_checked: bool,
 }
 
 /// Summary of a program that was built into a folder.
 #[derive(Clone, Debug, Serialize)]
 pub struct BuiltProgram {
-    /// The folder.
+    /// Path of the folder.
     pub folder: String,
-    /// The model.
+    /// Name of the model.
     pub model: String,
-    /// Its batch size, if it has one.
+    /// Batch size of the model, if it has one.
     pub batch: Option<i64>,
     /// Target as text.
     pub target: String,
@@ -48,7 +48,7 @@ pub struct BuiltProgram {
     pub calls: usize,
     /// Number of tasks.
     pub tasks: usize,
-    /// Number of tasks whose schedule came from the store, if one was given.
+    /// Number of tasks whose schedule came from the store; None if no store was given.
     pub tasks_found: Option<usize>,
     /// Size of the constants in bytes.
     pub constant_bytes: u64,
@@ -56,7 +56,7 @@ pub struct BuiltProgram {
     pub is_checkable: bool,
 }
 
-/// Builds the only model of a configuration into a folder, which is moved to `out`.
+/// Builds the only model of a configuration in a temporary folder, which is then moved to `out`.
 pub fn build_program(
     (config, models): (Config, &LoadedModels),
     (folder, out): (Appearing, &Path),
@@ -98,7 +98,7 @@ pub fn build_program(
     Ok(built)
 }
 
-/// Returns the metadata by which machines without the model run a program.
+/// Returns the metadata that machines without the model need to run a program.
 fn program_metadata(whole: &mut PreparedModel, made: &BuiltModel) -> Result<Portable> {
     let object = made.artifacts.first().map_or(&[][..], |artifact| &artifact.object);
     let mut used: Vec<String> = made.artifacts.iter().flat_map(|artifact| artifact.instruction_sets.clone()).collect();
@@ -122,14 +122,14 @@ fn program_metadata(whole: &mut PreparedModel, made: &BuiltModel) -> Result<Port
     })
 }
 
-/// Returns whether a folder contains a complete or incomplete program.
+/// Returns whether a folder contains a program, complete or not.
 pub fn has_program(folder: &Path) -> bool {
     executor::folder::description_path(folder).exists() || portable::metadata_path(folder).exists()
 }
 
 /// Options of a run of a program in a folder.
 pub struct ProgramRunOptions<'a> {
-    /// Method, counters and limits. The number of threads is given by `threads`.
+    /// Measurement method, counters and limits. The number of threads is taken from `threads` only.
     pub config: Settings,
     /// Number of threads; by default one per CPU.
     pub threads: Option<usize>,
@@ -151,11 +151,11 @@ pub struct ProgramRun {
     pub threads: usize,
     /// Seed of input values.
     pub seed: u64,
-    /// Times.
+    /// Measured times.
     pub measured: Measured,
     /// Outputs of the last run.
     pub outputs: Vec<Tensor>,
-    /// Comparison with the expected outputs, if they belong to the same inputs.
+    /// Comparison with the expected outputs, if these belong to the inputs of the run.
     pub check: Option<Comparison>,
 }
 

@@ -15,7 +15,7 @@ use std::path::Path;
 pub struct QueryReport {
     /// Columns and rows.
     pub answer: Answer,
-    /// Whether damaged records were left out.
+    /// Whether damaged records were skipped.
     pub has_damage: bool,
 }
 
@@ -41,7 +41,7 @@ pub fn run_query(
     Ok(QueryReport { answer, has_damage })
 }
 
-/// Returns the failure of a statement, with a hint about existing tables or the memory needed.
+/// Converts the error of a query. `tables` is the hint for wrong statements, `memory` that for too little memory.
 pub(crate) fn query_failure(error: Error, tables: &'static str, memory: &'static str) -> Failure {
     let hint = match error {
         Error::Query(_) | Error::Refused { .. } => tables,
@@ -53,7 +53,7 @@ pub(crate) fn query_failure(error: Error, tables: &'static str, memory: &'static
     Failure::usage(error).with_hint(hint)
 }
 
-/// Returns the columns that a statement may use; all if it may select every column.
+/// Returns the columns that a statement names; all columns if the statement contains `*`.
 fn named_columns(sql: &str) -> Vec<&'static Column> {
     let compact: String = sql.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_lowercase();
     let wants_all = compact.replace("count(*)", "").contains('*');

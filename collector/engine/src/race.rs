@@ -1,5 +1,4 @@
-//! Times a few operators concurrently and in sequence, in interleaved rounds, with chosen
-//! schedules.
+//! Times a few operators run concurrently and run in sequence, in interleaved rounds, with given schedules.
 
 use crate::campaign::config::Limits;
 use crate::failure::{Failure, format_chain};
@@ -24,15 +23,15 @@ use targets::{HOST, Target};
 const MAX_CHOICE_BYTES: u64 = 1 << 20;
 const MAX_OPERATORS: usize = 16;
 
-/// Two ways to run a few operators, in the form that `oppredict cotune` writes.
+/// Two schemes for running a few operators, concurrent and sequential, as written by `oppredict cotune`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Choice {
-    /// Number of cores.
+    /// Total number of cores.
     threads: usize,
-    /// Operators that run concurrently, each on cores of its own.
+    /// Operators of the concurrent scheme, each on cores of its own.
     together: Vec<ChosenOperator>,
-    /// Operators that run in sequence, each on all cores.
+    /// Operators of the sequential scheme, each on all cores.
     in_turns: Vec<ChosenOperator>,
 }
 
@@ -40,9 +39,9 @@ struct Choice {
 #[serde(deny_unknown_fields)]
 struct ChosenOperator {
     operator: OperatorForm,
-    /// The schedule in the form of records.
+    /// Schedule as JSON, in the format of records.
     schedule: Box<RawValue>,
-    /// Number of cores of an operator that runs concurrently with others; 1 by default.
+    /// Number of cores of the operator in the concurrent scheme; 1 by default.
     #[serde(default)]
     cores: Option<usize>,
 }
@@ -56,7 +55,7 @@ impl ChosenOperator {
     }
 }
 
-/// An operator in its short form, or a task in the form of `opcollect tasks --json`.
+/// An operator in its short text form, or a task as printed by `opcollect tasks --json`.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected an operator in its short form, or a task")]
 enum OperatorForm {
@@ -88,24 +87,25 @@ impl fmt::Display for OperatorForm {
     }
 }
 
-/// Times of both variants.
+/// Times of the concurrent and the sequential scheme.
 #[derive(Debug, Serialize)]
 pub struct RaceReport {
-    /// Median of all operators running concurrently.
+    /// Median time until all concurrent operators have ended, in nanoseconds.
     pub together_ns: f64,
-    /// Median of all operators in sequence.
+    /// Median total time of the operators in sequence, in nanoseconds.
     pub in_turns_ns: f64,
-    /// Concurrent time over sequential time, within rounds.
+    /// Concurrent time divided by sequential time, compared within rounds.
     pub ratio: Option<Ratio>,
     /// Number of rounds.
     pub rounds: usize,
-    /// Number of cores.
+    /// Total number of cores.
     pub threads: usize,
     /// Class of the host.
     pub host_class: String,
 }
 
-/// Times both variants of a choice in rounds. Waits up to `wait_seconds` for another measuring process.
+/// Times concurrent and sequential execution of the operators in a choice file, in interleaved rounds. Waits up to
+/// `wait_seconds` for another measuring process.
 pub fn run_race(path: &Path, rounds: u32, wait_seconds: u64, observer: &dyn Observer) -> Result<RaceReport> {
     let choice = read_choice(path)?;
     let cpus = machine::allowed_cpus()?;
@@ -136,7 +136,7 @@ pub fn run_race(path: &Path, rounds: u32, wait_seconds: u64, observer: &dyn Obse
     })
 }
 
-/// Builds all operators of a choice. Returns their code and number of floating-point operations.
+/// Builds all operators of a choice file. Returns their code, and their total floating-point operations.
 fn build_operators(choice: &Choice, target: &Target, workers: &mut Workers) -> Result<(Vec<What>, u64)> {
     let operators: Vec<&ChosenOperator> = choice.together.iter().chain(&choice.in_turns).collect();
     let (mut jobs, mut flops) = (Vec::new(), 0);
@@ -183,7 +183,7 @@ fn run_lanes(job: TogetherJob, deadline: Duration, workers: &mut Workers) -> Res
     }
 }
 
-/// Reads the tasks and schedules of a choice for a machine with a number of cores.
+/// Reads the tasks and schedules of a choice file, and checks that `cpus` cores are enough.
 pub fn read_jobs(path: &Path, cpus: usize) -> Result<Vec<(Task, Schedule)>> {
     let choice = read_choice(path)?;
     check_choice(&choice, cpus, path)?;

@@ -19,7 +19,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Records of a run that is about to begin, with their store.
+/// Records of a planned run, with the store to which they will be written.
 pub struct Keeping {
     store: Store,
     observer: Rc<dyn Observer>,
@@ -27,7 +27,7 @@ pub struct Keeping {
     warnings: Vec<String>,
 }
 
-/// Location of a record.
+/// Store and key of a record.
 #[derive(Clone, Debug, Serialize)]
 pub struct RecordLocation {
     /// The folder of the store.
@@ -37,7 +37,7 @@ pub struct RecordLocation {
 }
 
 impl Keeping {
-    /// Opens or creates the store, and fills the columns that are known before the run.
+    /// Opens or creates the store, and fills the columns of the model's record that are known before the run.
     pub fn begin(
         path: &Path,
         whole: &mut PreparedModel,
@@ -48,7 +48,7 @@ impl Keeping {
         Keeping::with_records(path, whole, given, |whole, base| Ok(vec![whole.run_record(schedules, method, base)?]))
     }
 
-    /// Like `begin`, for the operators of the model in the network.
+    /// Opens or creates the store, and fills the columns of one record per task that are known before the run.
     pub fn begin_operators(
         path: &Path,
         whole: &mut PreparedModel,
@@ -82,7 +82,7 @@ impl Keeping {
         Ok(Keeping { store, observer: Rc::clone(&whole.runs.observer), records, warnings })
     }
 
-    /// Stores the record after `fill` has added the result, as one more attempt of its experiment.
+    /// Completes the record with `fill`, and stores it as one more attempt of its experiment.
     pub fn store_record(
         self,
         fill: impl FnOnce(&mut Record) -> std::result::Result<(), RowError>,
@@ -95,7 +95,7 @@ impl Keeping {
         Ok(RecordLocation { store: keys.0, key: keys.1.first().cloned().unwrap_or_default() })
     }
 
-    /// Stores all records after `fill` has added each result. Returns the store's path and the keys.
+    /// Completes all records with `fill`, and stores them. Returns the store's path and the keys.
     pub fn store_all(
         self,
         fill: impl FnMut(usize, &mut Record) -> std::result::Result<(), Box<dyn std::error::Error>>,
@@ -104,7 +104,7 @@ impl Keeping {
         self.store_some(all, fill)
     }
 
-    /// Like `store_all`, for the records at some indices, in rising order.
+    /// Completes and stores only the records at the given indices, in ascending order.
     pub fn store_some(
         mut self,
         places: impl Iterator<Item = usize>,

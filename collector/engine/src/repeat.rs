@@ -1,4 +1,4 @@
-//! Decides which experiments are measured again.
+//! Decides which experiments of a store are measured again.
 
 use crate::Result;
 use crate::campaign::Config;
@@ -11,25 +11,25 @@ use std::path::{Path, PathBuf};
 
 /// Default number of retries of an experiment that crashed or timed out.
 pub const DEFAULT_RETRY_FAULTS: i64 = 2;
-/// Largest difference of two medians that agree, as a share of the smaller one.
+/// Largest relative difference between medians of one experiment in different stores that agree.
 const AGREEMENT: f64 = 0.02;
 
-/// Selection of experiments: known ones to repeat, and unknown ones to leave out.
+/// Selection of experiments: known ones to repeat, and unknown ones to skip.
 #[derive(Debug)]
 pub struct Repeat {
     /// Whether known experiments are measured again.
     pub again: bool,
-    /// Experiments about which other stores agree.
+    /// Experiments to skip, because other stores agree about their times or this nightly run has measured them.
     pub agreed: HashSet<Key>,
     /// Number of retries of an experiment that crashed or timed out.
     pub retry_faults: i64,
-    /// The only experiments to measure, if given.
+    /// Keys of the only experiments to measure; None measures all.
     pub only: Option<HashSet<Key>>,
-    /// Counters that a known measurement must have, or must have rejected.
+    /// Counters that a known measurement must have read, or must have failed to read.
     pub counters: Option<WantedCounters>,
 }
 
-/// Options of the selection.
+/// Options that determine which experiments are measured.
 #[derive(Clone, Copy, Debug)]
 pub struct RepeatOptions<'a> {
     /// Whether known experiments are measured again.
@@ -38,7 +38,7 @@ pub struct RepeatOptions<'a> {
     pub retry_faults: i64,
     /// File with the keys of the only experiments to measure.
     pub keys: Option<&'a Path>,
-    /// Stores whose agreement about an experiment makes its measurement unnecessary.
+    /// Stores; an experiment is skipped if all of them have a time for it and the times agree.
     pub unless_agree: &'a [PathBuf],
 }
 
@@ -47,12 +47,12 @@ pub struct RepeatOptions<'a> {
 pub struct WantedCounters {
     /// Names of the counters.
     pub names: Vec<String>,
-    /// Hash of the configuration that requests them.
+    /// Hash of the configuration that requests the counters.
     pub config_hash: String,
 }
 
 impl WantedCounters {
-    /// Returns the counters that a configuration names, if it names any.
+    /// Returns the counters that a configuration requests by name; None if it requests the default ones or none.
     pub fn from_config(config: &Config) -> Option<WantedCounters> {
         let CounterRequest { backend, events, .. } = &config.counters;
         let is_asked = *backend != Backend::None && *events != CounterRequest::default().events;
@@ -73,7 +73,7 @@ impl Repeat {
         !self.agreed.contains(&key) && self.only.as_ref().is_none_or(|only| only.contains(&key))
     }
 
-    /// Excludes experiments that this nightly run already measured, unless they were requested by key.
+    /// Excludes experiments that this nightly run has already measured, unless experiments were selected by key.
     pub fn leave_to_night(&mut self, store: &Store, night: Option<&str>) -> Result<()> {
         let Some(night) = night.filter(|_| self.again && self.only.is_none()) else { return Ok(()) };
         for record in store.select_records(Choose::All).map_err(store_failure)? {
@@ -85,7 +85,7 @@ impl Repeat {
         Ok(())
     }
 
-    /// Returns whether an experiment need not be measured. Crashes and timeouts count only after several tries.
+    /// Returns whether an experiment need not be measured. A crash or timeout is known only after all retries.
     pub fn is_known(&self, keys: &Keys, key: Key) -> bool {
         match keys.known_outcome(key) {
             _ if self.again => false,
@@ -110,7 +110,7 @@ fn read_keys(path: &Path) -> Result<HashSet<Key>> {
     lines.map(|line| line.parse().map_err(|error: RowError| wrong(error.problem))).collect()
 }
 
-/// Returns the experiments of which all stores have a time, and whose times agree.
+/// Returns the experiments for which all stores have a time and these times agree.
 fn agreed_keys(stores: &[PathBuf]) -> Result<HashSet<Key>> {
     let mut known: HashMap<Key, Vec<f64>> = HashMap::new();
     for path in stores {

@@ -11,25 +11,25 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Numbers of records by the state of their code.
+/// Numbers of records by whether this program still generates their code.
 #[derive(Debug, Default, Serialize)]
 pub struct CodeCounts {
     /// Records of single operators whose code this program generates.
     pub current: usize,
     /// Records of single operators whose code this program no longer generates.
     pub other: usize,
-    /// Records without such code: of whole networks, of libraries, or without a task or a schedule.
+    /// Records without code of a single operator: whole networks, libraries, and records without a task or schedule.
     pub without: usize,
-    /// Records of other code, by operator.
+    /// Records of single operators whose code this program no longer generates, by operator.
     pub other_by_operator: BTreeMap<String, usize>,
-    /// Revisions in records that this program generates.
+    /// Code revisions that occur in records and that this program still generates.
     pub current_revisions: BTreeSet<String>,
     /// Whether a part of the store could not be read.
     #[serde(skip)]
     pub is_damaged: bool,
 }
 
-/// Counts the records of a store by the state of their code.
+/// Counts the records of a store by whether this program still generates their code.
 pub fn count_revisions(store: &Path, observer: &dyn Observer) -> Result<CodeCounts> {
     let records = open_existing(store)?.select_records(Choose::All).map_err(store_failure)?;
     note_damage(records.damage(), observer);

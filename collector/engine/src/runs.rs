@@ -1,4 +1,4 @@
-//! Runs whole models: the bench, the CPUs, and a folder for inputs and outputs.
+//! Runs whole models on a bench, with a CPU per thread and a folder for inputs and outputs.
 
 use crate::campaign::Config;
 use crate::failure::{Failure, format_chain};
@@ -32,7 +32,7 @@ pub fn model_method(config: &Config) -> Method {
     Method::Sample(Plan { time_budget_ns: SAMPLING_TIME_NS, ..config.measure.clone() })
 }
 
-/// Returns the measurement of a reply, or the reason why there is none.
+/// Returns the measurement in a runner's reply, or the reason why there is none.
 pub(crate) fn reply_measurement(
     reply: std::result::Result<RunReply, Fault>,
 ) -> std::result::Result<Box<Measured>, String> {
@@ -51,15 +51,15 @@ pub(crate) fn reply_measurement(
 pub struct Runs {
     /// Checked configuration.
     pub config: Config,
-    /// CPUs of the threads, one thread on each.
+    /// CPUs that the threads are pinned to, one thread per CPU.
     pub cpus: Vec<usize>,
-    /// Bench that builds and runs.
+    /// Bench that builds and runs the models.
     pub bench: Box<dyn Bench>,
     /// Receives notes and progress.
     pub observer: Rc<dyn Observer>,
     /// Id of the preceding campaign in records, if the runs follow one.
     pub run_id: Option<String>,
-    /// Number of the signal that ends the runs, or 0.
+    /// Number of the signal that stops the runs, or 0.
     pub signal: Arc<AtomicUsize>,
     folder: TempDir,
 }
@@ -69,12 +69,12 @@ pub struct Runs {
 pub struct After {
     /// Id of the campaign in records.
     pub run_id: String,
-    /// Number of the signal that ended it, or 0.
+    /// Number of the signal that ended the campaign, or 0.
     pub signal: Arc<AtomicUsize>,
 }
 
 impl Runs {
-    /// Creates the resources for a number of threads, or for all CPUs.
+    /// Creates the resources for models that run on `threads` threads, or on all CPUs if that is None.
     pub fn new(config: Config, threads: Option<usize>, observer: Rc<dyn Observer>) -> Result<Runs> {
         let cpus = machine::select_cpus(threads, &machine::allowed_cpus()?, "this machine")?;
         observer.receive_notes(&machine::shared_core_notes(&[cpus.len()], &cpus));
@@ -82,7 +82,7 @@ impl Runs {
         Runs::with_bench(config, cpus, bench, observer)
     }
 
-    /// Creates the resources for a bench and CPUs of its machine.
+    /// Creates the resources for models that run on a given bench, on CPUs of the bench's machine.
     pub fn with_bench(
         config: Config,
         cpus: Vec<usize>,
@@ -98,7 +98,7 @@ impl Runs {
         self.folder.path().join(name)
     }
 
-    /// Fails if a signal came, so that no further work starts.
+    /// Fails if a signal was received, so that no further work starts.
     pub fn check_signal(&self) -> Result<()> {
         match self.signal.load(Ordering::Relaxed) {
             0 => Ok(()),
@@ -110,13 +110,13 @@ impl Runs {
         self.join_path("inputs.bin")
     }
 
-    /// Writes the inputs of later runs.
+    /// Writes the model inputs that later runs read.
     pub fn write_inputs(&self, inputs: &[Tensor]) -> Result<()> {
         let bytes: Vec<u8> = inputs.iter().flat_map(|tensor| tensor.as_bytes().iter().copied()).collect();
         fs::write(self.inputs_path(), bytes).map_err(Failure::environment)
     }
 
-    /// Returns a job that runs a program in a folder. `name` distinguishes the outputs from those of others.
+    /// Creates a job that runs a program. `name` distinguishes its output file from those of other programs.
     pub fn create_job(
         &self,
         engine: Engine,
@@ -145,8 +145,8 @@ impl Runs {
         Runs::reply_times(self.run_visits(job))
     }
 
-    /// Runs a job: one visit if it profiles, otherwise all visits of its method, each with another
-    /// placement and the last in a fresh process. A signal ends it after the visit in flight.
+    /// Runs a job: once if it profiles, otherwise all visits (repetitions) of its method, each with another memory
+    /// placement and the last in a fresh process. A signal stops the job after the current visit.
     pub fn run_visits(&mut self, job: &NetworkJob) -> std::result::Result<RunReply, Fault> {
         let deadline = job.time_limit(Duration::from_secs_f64(self.config.limits.run_seconds));
         let visits = if job.profile.is_some() { 1 } else { job.method.visit_count() };
@@ -173,7 +173,7 @@ impl Runs {
         Ok(RunReply::Measured(Box::new(Measured { measurement, peak_memory_bytes, ..last })))
     }
 
-    /// Returns the times of a reply, or its failure.
+    /// Returns the measurement in a runner's reply, or its failure as an error.
     pub fn reply_times(reply: std::result::Result<RunReply, Fault>) -> Result<Measured> {
         match reply {
             Ok(RunReply::Measured(measured)) => Ok(*measured),

@@ -30,37 +30,37 @@ use targets::{BenchKind, Fabric, Target};
 
 /// Options of a session in addition to its configuration.
 pub struct SessionOptions<'a> {
-    /// The board that code runs on, if it is not this machine.
+    /// The board that code runs on; None for this machine.
     pub board: Option<(&'a Access, BoardOptions<'a>)>,
     /// Folder of the store; None for the default one.
     pub store: Option<PathBuf>,
     /// Shard of this process, if the work is divided.
     pub shard: Option<Shard>,
-    /// Selection of known experiments to repeat.
+    /// Selection of already measured experiments to repeat.
     pub repeat: RepeatOptions<'a>,
     /// Name of the nightly run that the session belongs to.
     pub night: Option<String>,
-    /// Whether models are also run as a whole, by the default and by the best schedules.
+    /// Whether whole models are also run, with default schedules and with the best schedules found.
     pub compares: bool,
     /// Longest wait for another process that measures on the same CPUs, in seconds.
     pub wait_seconds: u64,
-    /// Start of the command, from which the time budget counts.
+    /// Start of the command; the time budget counts from here.
     pub start: Instant,
-    /// Set to the number of a signal that ends the collection after the attempt in flight.
+    /// Set to the number of a received signal; the collection then ends after the current attempt.
     pub signal: Arc<AtomicUsize>,
 }
 
-/// A configuration with all resources for a collection.
+/// A configuration with all resources that a collection needs: target, store, machine and bench.
 pub struct Session {
     /// Checked configuration.
     pub config: Config,
-    /// Target of the compiled code.
+    /// Target that code is compiled for.
     pub target: Target,
     /// The store that records are written to.
     pub store: Store,
     /// The machine that code runs on.
     pub on: Standing,
-    /// Selection of known experiments to repeat.
+    /// Selection of already measured experiments to repeat.
     pub repeat: Repeat,
     loaded: LoadedModels,
     tasks: Vec<PlannedTask>,
@@ -86,7 +86,8 @@ struct OpenedSession {
 }
 
 impl Session {
-    /// Plans tasks, starts workers or connects to the board, and opens the store last, so that errors leave none.
+    /// Opens a session: plans tasks, starts workers or connects to the board, and opens the store last, so that a
+    /// failure leaves no new store behind.
     pub fn open(resolved: Resolved, options: SessionOptions<'_>, observer: Rc<dyn Observer>) -> Result<Session> {
         let Resolved { config, loaded } = resolved;
         let chooses = options.repeat.again || !options.repeat.unless_agree.is_empty() || options.repeat.keys.is_some();
@@ -128,7 +129,8 @@ impl Session {
         })
     }
 
-    /// Opens a session that measures artifacts on this machine, without options of boards and whole models.
+    /// Opens a session that measures prebuilt artifacts on this machine. Options for boards and for comparisons of
+    /// whole models are ignored.
     pub fn open_artifacts(
         artifacts: Artifacts,
         options: SessionOptions<'_>,
@@ -161,17 +163,17 @@ impl Session {
         })
     }
 
-    /// Runs the attempts that the store lacks, and summarises all records of the campaign.
+    /// Runs the attempts that are missing in the store, and summarises all records of the campaign.
     pub fn collect(&self) -> Result<Collected> {
         self.to_collection().run(self.bench.borrow_mut().as_mut())
     }
 
-    /// Times the best schedules of a search of whole models in the network.
+    /// Times the best schedules of a whole-model search again, in the network.
     pub fn time_in_network(&self, done: &Collected) -> Vec<InPlace> {
         self.to_collection().time_in_network(done)
     }
 
-    /// Runs whole models by default and by best schedules, if that was requested and no signal came.
+    /// Runs whole models with default and with best schedules, if that was requested and no signal was received.
     pub fn compare_models(&self, done: &Collected) -> Option<Vec<Compared>> {
         (self.compares && done.signal == 0).then(|| self.to_collection().compare_models(done))
     }
@@ -181,7 +183,7 @@ impl Session {
         self.start.elapsed().as_secs_f64()
     }
 
-    /// Returns the number of the signal that ends the session, or 0.
+    /// Returns the number of the signal that stops the session, or 0.
     pub fn signal_number(&self) -> usize {
         self.signal.load(Ordering::Relaxed)
     }
@@ -242,7 +244,8 @@ fn open_machine(
     Ok(OpenedSession { target, on, versions, bench, exclusive })
 }
 
-/// Connects to the core on a board's fabric, or simulates one. No CPU is locked, as nothing is measured here.
+/// Connects to the accelerator in a board's FPGA, or simulates it. Locks no CPU, because nothing is measured on this
+/// machine.
 fn open_core(
     config: &Config,
     tasks: &[PlannedTask],

@@ -1,11 +1,11 @@
-//! Checks that the schedule columns of a record are consistent, which the crate `datasets` cannot
-//! do.
+//! Checks that the schedule columns of a record are consistent. The crate `datasets` cannot check this, because it
+//! does not know schedules.
 
 use datasets::Record;
 use job::space::Schedule;
 use std::collections::BTreeMap;
 
-/// Returns the inconsistency in the schedule of a record, or None if it is sound or absent.
+/// Returns a description of the inconsistency in a record's schedule, or None if it is consistent or absent.
 pub fn wrong_schedule(record: &Record) -> Option<String> {
     let text = record.schedule.as_ref()?;
     let is_named = |hash: String| record.schedule_hash.as_ref().is_none_or(|named| *named == hash);

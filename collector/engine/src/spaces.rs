@@ -1,5 +1,5 @@
-//! Rejects searches that were started in another version of the schedule spaces, because they
-//! cannot be resumed.
+//! Rejects stores that contain the same search in another version of the schedule spaces, because such a search cannot
+//! be resumed.
 
 use crate::Result;
 use crate::campaign::Config;
@@ -9,10 +9,10 @@ use datasets::Store;
 use job::space::VERSION;
 use serde_json::Value;
 
-/// Path of the version of the spaces in a configuration.
+/// Path of the version of the schedule spaces in a configuration's JSON.
 const PLACE: [&str; 2] = ["tune", "spaces"];
 
-/// Rejects a store that contains the same search in another version of the spaces.
+/// Rejects a store that contains the same search in another version of the schedule spaces.
 pub fn refuse_others(config: &Config, store: &Store) -> Result<()> {
     if config.tune.is_none() {
         return Ok(());
@@ -33,7 +33,7 @@ pub fn refuse_others(config: &Config, store: &Store) -> Result<()> {
     Ok(())
 }
 
-/// Returns a configuration without the version of its spaces, and that version, which is 1 by default.
+/// Splits a configuration into the part without the version of the schedule spaces, and that version (1 if absent).
 fn without_version(text: &str) -> (Value, u64) {
     const FIRST: u64 = 1;
     let mut value: Value = serde_json::from_str(text).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Parallel plans of whole models, from a file or by a rule.
+//! Creates plans for concurrent execution of a model's operators, from a file or by a rule.
 
 use crate::Result;
 use crate::failure::{Failure, format_chain};
@@ -12,11 +12,11 @@ use std::path::Path;
 
 const PLAN_BYTES_MAX: u64 = 64 << 20;
 
-/// Number of concurrent groups that a rule creates on a GPU.
+/// Number of concurrent groups (streams) that a rule creates on a GPU.
 const STREAMS: usize = 4;
 
-/// Reads the plan of a file, if it fits the model, the machine and the number of cores. On a GPU, streams
-/// replace cores, whose number is not checked, and plans for a specific machine are rejected.
+/// Reads a plan from a file, if it matches the model, the machine and the number of cores. On a GPU, streams replace
+/// cores: their number is not checked, and plans for a specific machine are rejected.
 pub fn read_plan(path: &Path, whole: &PreparedModel) -> Result<StagePlan> {
     let unreadable = |why: &dyn std::fmt::Display| {
         Failure::usage(format!("cannot read the plan `{}`: {why}", path.display()))
@@ -44,7 +44,7 @@ pub fn read_plan(path: &Path, whole: &PreparedModel) -> Result<StagePlan> {
     Ok(if is_on_gpu { stages.on_streams(STREAMS_MOST) } else { stages })
 }
 
-/// Creates a plan by a rule.
+/// Creates a plan for concurrent execution by a rule.
 pub fn plan_by_rule(parallel: Parallel, whole: &PreparedModel) -> StagePlan {
     let of = |cores| StagePlan::by_rule(&whole.graph, whole.plan(), cores, parallel);
     match whole.target.kind.runs_on_gpu() {

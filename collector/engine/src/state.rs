@@ -1,5 +1,4 @@
-//! State of this program on a machine, kept outside of stores, because other machines may write to
-//! those.
+//! State of this program on a machine, kept outside of stores, because other machines may also write to stores.
 
 use crate::Result;
 use crate::failure::{Failure, format_chain};
@@ -14,7 +13,7 @@ const MAX_BYTES: u64 = 1 << 20;
 pub struct StateFile(PathBuf);
 
 impl StateFile {
-    /// Returns the file of a kind for a folder, such as a store. `state` is the folder for state.
+    /// Returns the state file of a `kind` that belongs to `folder`, such as a store. `state` is the folder for state.
     pub fn new(state: &Path, kind: &str, folder: &Path) -> StateFile {
         let folder = resolve_folder(folder);
         let host = nix::unistd::gethostname().unwrap_or_default();
@@ -44,7 +43,7 @@ impl StateFile {
     }
 }
 
-/// Returns the canonical path of a folder that may not exist yet: the same as once it exists.
+/// Returns the canonical path of a folder that may not exist yet; creating the folder does not change this path.
 fn resolve_folder(folder: &Path) -> PathBuf {
     if let Ok(path) = std::fs::canonicalize(folder) {
         return path;

@@ -13,29 +13,29 @@ use std::path::{Path, PathBuf};
 /// Default folder of records.
 pub const DEFAULT_STORE: &str = "opcollect-data";
 
-/// Opens the store of a flag, or the default one, and creates it if needed.
+/// Opens the store that an option names, or the default one, and creates it if needed.
 pub fn open_store(flag: Option<&Path>) -> Result<Store> {
     let path = flag.unwrap_or(Path::new(DEFAULT_STORE));
     Store::create(path).map_err(store_failure)
 }
 
-/// Opens a store that must exist.
+/// Opens a store; fails if it does not exist.
 pub fn open_existing(path: &Path) -> Result<Store> {
     Store::open(path).map_err(store_failure)
 }
 
-/// Converts an error of a store or file.
+/// Converts an error of a store or file to a failure of the command.
 pub fn store_failure(error: datasets::Error) -> Failure {
     let text = format_chain(&error);
     if error.is_of_machine() { Failure::environment(text) } else { Failure::usage(text) }
 }
 
-/// Notes damaged parts that were skipped.
+/// Reports to the observer which damaged parts of a store were skipped.
 pub fn note_damage(damage: &[Damage], observer: &dyn Observer) {
     observer.receive_notes(&damage.iter().map(ToString::to_string).collect::<Vec<_>>());
 }
 
-/// Notes journals that end in an incomplete line.
+/// Reports to the observer which journals end in an incomplete line.
 pub fn note_torn(torn: &[TornTail], observer: &dyn Observer) {
     let text = |torn: &TornTail| {
         let name = torn.journal.display();
@@ -44,7 +44,7 @@ pub fn note_torn(torn: &[TornTail], observer: &dyn Observer) {
     observer.receive_notes(&torn.iter().map(text).collect::<Vec<_>>());
 }
 
-/// Notes journals that were not sealed, and what was lost while sealing.
+/// Reports to the observer which journals were not sealed, and what was lost while sealing.
 pub fn note_sealed(sealed: &SealReport, observer: &dyn Observer) {
     note_torn(&sealed.torn, observer);
     let left = sealed.left.iter().map(|left| format!("`{}` is left alone: {}", left.journal.display(), left.reason));
@@ -55,25 +55,25 @@ pub fn note_sealed(sealed: &SealReport, observer: &dyn Observer) {
 /// Result of checking a whole store.
 #[derive(Clone, Debug, Serialize)]
 pub struct StoreCheck {
-    /// Counts of what was read, and the problems found.
+    /// Counts of the files and rows that were read, and the problems found.
     #[serde(flatten)]
     pub found: VerifyReport,
-    /// Damaged files and rows that were set aside before; None if that was not requested.
+    /// Damaged files and rows that were quarantined before the check; None if that was not requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quarantine: Option<QuarantineReport>,
-    /// Folder of files that were set aside.
+    /// Folder of quarantined files.
     #[serde(skip)]
     pub quarantine_folder: PathBuf,
 }
 
 impl StoreCheck {
-    /// Returns whether no problem was found or set aside.
+    /// Returns whether no problem was found and nothing was quarantined.
     pub fn is_sound(&self) -> bool {
         self.found.problems.is_empty() && self.quarantine.as_ref().is_none_or(QuarantineReport::is_empty)
     }
 }
 
-/// Reads and checks a whole store. `has_quarantine` first sets damaged files and rows aside.
+/// Reads and checks a whole store. With `has_quarantine`, damaged files and rows are first moved to quarantine.
 pub fn verify_store(store: &Path, has_quarantine: bool) -> Result<StoreCheck> {
     let store = open_existing(store)?;
     let set_aside = || store.quarantine_with(&wrong_schedule).map_err(store_failure);
@@ -82,12 +82,13 @@ pub fn verify_store(store: &Path, has_quarantine: bool) -> Result<StoreCheck> {
     Ok(StoreCheck { found, quarantine, quarantine_folder: store.root().join("quarantine") })
 }
 
-/// Returns a note on the number of times that were left out because of their versions, if there are any.
+/// Returns a note on the number of times that were skipped because they are from other versions of TVM or of the
+/// generated code; None if there are none.
 pub fn left_out_note(left_out: usize) -> Option<String> {
     (left_out > 0).then(|| format!("{left_out} times of other versions were skipped; `--all-versions` includes them"))
 }
 
-/// Adds rows to a store, created if needed, as one table: a journal would flush to disk after every row.
+/// Adds records to a store, created if needed, as one table, because a journal would flush to disk after every row.
 pub fn import_records(store: &Path, records: &[Record]) -> Result<ImportReport> {
     let folder = tempfile::tempdir().map_err(Failure::environment)?;
     let path = folder.path().join("rows.parquet");

@@ -1,4 +1,4 @@
-//! Profiler captures of TPU cards: reading, import into stores, comparison, and recording.
+//! Profiler captures of TPU cards: reads, imports into stores, compares and records them.
 
 use crate::Result;
 use crate::campaign::record::now_us;
@@ -30,15 +30,15 @@ pub fn write_outputs(
     view::write_outputs(timeline, summary, folder, outputs).map_err(capture_failure)
 }
 
-/// Options of an import.
+/// Options of the import of a capture.
 pub struct ImportOptions<'a> {
     /// Store; it is created if needed.
     pub store: &'a Path,
-    /// Unit of a row.
+    /// Unit that a row of the store describes.
     pub per: Per,
     /// Name of the host on which the capture was taken.
     pub host: Option<&'a str>,
-    /// Clock of the tensor unit in MHz, instead of the capture's own.
+    /// Clock of the tensor unit in MHz, which replaces the one in the capture.
     pub tiu_mhz: Option<f64>,
 }
 
@@ -56,7 +56,7 @@ pub fn import_capture(input: &Path, options: &ImportOptions<'_>) -> Result<(Impo
     Ok((import_records(options.store, &records)?, timeline.losses))
 }
 
-/// Compares two captures of the same work. Also returns the skipped parts of each.
+/// Compares two captures of the same work. Also returns which parts of each capture were skipped.
 pub fn compare_capture_files(
     before: &Path,
     after: &Path,
@@ -67,7 +67,7 @@ pub fn compare_capture_files(
     Ok((compare_captures(&before, &after), [before.losses, after.losses]))
 }
 
-/// Runs a command with profiling enabled in a folder, and returns the captures that it wrote, at least one.
+/// Runs a command with profiling enabled, and returns the captures that it wrote to `folder`. Fails if it wrote none.
 pub fn capture_command(
     request: &Request,
     folder: &Path,

@@ -1,4 +1,4 @@
-//! Traces of any origin: summaries, queries, checks, conversion, and import into stores.
+//! Traces from any tool: summaries, queries, checks, conversion, and import into stores.
 
 use crate::Result;
 use crate::campaign::record::now_us;
@@ -27,9 +27,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// Options of a summary.
+/// Options of a summary by operator.
 pub struct TopOptions<'a> {
-    /// The tool whose table style is used.
+    /// Tool whose table style is used.
     pub style: Style,
     /// The order of rows.
     pub sort_by: SortBy,
@@ -43,11 +43,11 @@ pub struct TopOptions<'a> {
     pub csv: Option<&'a Path>,
 }
 
-/// Operators of a trace with their sums.
+/// Operators of a trace with their total times.
 pub struct OperatorSums {
     /// Table of the operators.
     pub table: StyledTable,
-    /// Counts of the reader.
+    /// Tracks and numbers of events that the reader found in the trace.
     pub found: FoundEvent,
     format: String,
 }
@@ -61,7 +61,7 @@ impl OperatorSums {
         }
     }
 
-    /// Returns the JSON document for scripts. TVM's report is a document by itself.
+    /// Returns the summary as a JSON document for scripts. TVM's report already is such a document.
     pub fn to_document(&self, row_limit: usize) -> OperatorDocument<'_> {
         match &self.table {
             StyledTable::Torch(averages) => OperatorDocument::Torch(self.averages_document(averages, row_limit)),
@@ -86,9 +86,9 @@ impl OperatorSums {
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum OperatorDocument<'a> {
-    /// Averages as torch.profiler computes them.
+    /// Averages in the format of torch.profiler.
     Torch(Value),
-    /// TVM's report.
+    /// Report in TVM's format.
     Tvm(&'a tvm::TvmReport),
 }
 
@@ -145,15 +145,15 @@ pub fn check_trace(file: &Path, memory_mib: u32) -> Result<CheckReport> {
     Ok(check::check_trace(&held::read_trace(file, memory_mib).map_err(read_failure)?))
 }
 
-/// Options of an import.
+/// Options of the import of a trace.
 pub struct ImportOptions<'a> {
     /// Store; it is created if needed.
     pub store: &'a Path,
     /// Name of the host on which the trace was taken.
     pub host: Option<&'a str>,
-    /// Number of threads that operators could use there.
+    /// Number of threads that operators could use on that host.
     pub threads: Option<i64>,
-    /// Name of the model, instead of that of the file.
+    /// Name of the model, which replaces the one in the file.
     pub model: Option<&'a str>,
     /// Memory limit for the trace in MiB.
     pub memory_mib: u32,
@@ -219,11 +219,11 @@ pub struct WriteBounds {
     pub memory_mib: u32,
 }
 
-/// Alignment of the clocks of several traces.
+/// How the clocks of several traces are aligned.
 pub enum Clocks<'a> {
-    /// Alignment by a rule.
+    /// Aligns clocks by a rule.
     Align(Align),
-    /// Offsets in nanoseconds that are added to the times of each trace.
+    /// Adds an offset in nanoseconds to the times of each trace, in the order of the traces.
     Offsets(&'a [i64]),
 }
 
@@ -234,7 +234,7 @@ pub struct WrittenTrace {
     pub bytes: u64,
     /// Number of slices and counter values.
     pub events: u64,
-    /// Merged traces, if there are several.
+    /// The input traces, if several were merged.
     pub inputs: Vec<TraceInput>,
     /// Number of slices and counter values that exceeded the size limit.
     pub left_out: u64,
@@ -249,10 +249,10 @@ pub struct TraceInput {
     pub offset_ns: i64,
 }
 
-/// Receives the reader's counts for each trace.
+/// Callback that receives what the reader found in each trace.
 pub type FoundSink<'a> = &'a mut dyn FnMut(&FoundEvent);
 
-/// Converts a trace to the format that the name of the output file implies.
+/// Converts a trace to the format implied by the output file's name.
 pub fn convert_trace(input: &Path, output: &Path, bounds: WriteBounds, report: FoundSink<'_>) -> Result<WrittenTrace> {
     let format = implied_format(output)?;
     let file = Output::create(output).map_err(Failure::environment)?;

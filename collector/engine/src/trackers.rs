@@ -1,4 +1,4 @@
-//! Queries of device trackers, and the removal of devices from service.
+//! Queries of device trackers, and removal of devices from service.
 
 use crate::Result;
 use crate::failure::Failure;
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 /// Longest wait for a tracker's response.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// Largest number of devices of a key that are used concurrently, each by a thread.
+/// Largest number of devices with the same key that are used concurrently, each by one thread.
 const DEVICES_MAX: usize = 64;
 
-/// Returns the number of devices of a key that can be used concurrently.
+/// Returns the number of devices with the requested key that can be used concurrently.
 pub fn usable_devices(access: &Access) -> Result<usize> {
     let At::Tracker(tracker) = &access.at else { return Ok(1) };
     Ok(count_devices(tracker, &access.key)?.clamp(1, DEVICES_MAX))
@@ -26,7 +26,7 @@ pub fn request_summary(tracker: &Address) -> Result<TrackerSummary> {
     told.map_err(device_failure)
 }
 
-/// Returns the number of devices of a key that a tracker knows.
+/// Returns the number of devices with this key that are registered at a tracker.
 pub fn count_devices(tracker: &Address, key: &str) -> Result<usize> {
     Ok(request_summary(tracker)?.servers.iter().filter(|(_, own)| own == key).count())
 }
@@ -47,40 +47,40 @@ pub struct DrainOptions {
 /// Result of taking devices out of service.
 #[derive(Clone, Debug, Serialize)]
 pub struct DrainReport {
-    /// Devices of the key that the tracker knows afterwards.
+    /// Devices with the key that are registered at the tracker afterwards.
     pub devices: usize,
     /// Key of the devices.
     pub key: String,
-    /// Addresses of devices that left.
+    /// Addresses of the devices whose agents stopped.
     pub left: Vec<String>,
-    /// Devices that did not leave.
+    /// Devices whose agents did not stop.
     pub stay: Vec<StayingDevice>,
     /// Address of the tracker.
     pub tracker: String,
-    /// Number of devices of the key before.
+    /// Number of devices with the key before the request.
     #[serde(skip)]
     pub devices_before: usize,
 }
 
 impl DrainReport {
-    /// Returns whether no device of the key is left.
+    /// Returns whether no device with the key remains.
     pub fn is_complete(&self) -> bool {
         self.stay.is_empty() && self.devices == 0
     }
 }
 
-/// A device that did not leave.
+/// A device whose agent did not stop.
 #[derive(Clone, Debug, Serialize)]
 pub struct StayingDevice {
-    /// Address of the device, or `?`.
+    /// Address of the device, or `?` if no connection was made.
     pub address: String,
-    /// The reason.
+    /// Reason why the agent did not stop.
     pub why: String,
 }
 
-/// Takes all devices of a key out of service: each agent ends after its current session.
+/// Takes all devices with a key out of service: each agent stops after its current session.
 pub fn drain_devices(options: &DrainOptions) -> Result<DrainReport> {
-    /// Shortest wait for a device. Free devices receive the request even if the time is over.
+    /// Shortest wait for a device, so that free devices receive the request even after the time limit.
     const MIN_PATIENCE: Duration = Duration::from_secs(1);
     let DrainOptions { tracker, key, secret, wait } = options;
     let until = Instant::now() + *wait;
@@ -124,7 +124,7 @@ pub fn drain_devices(options: &DrainOptions) -> Result<DrainReport> {
     Ok(DrainReport { devices, key: key.clone(), left, stay, tracker: tracker.to_string(), devices_before: count })
 }
 
-/// Returns the number of devices of a key, after the tracker has noticed those that left.
+/// Waits until the tracker has at most `expected` devices of a key, or until the deadline, and returns their number.
 fn settled_devices(tracker: &Address, key: &str, expected: usize, until: Instant) -> Result<usize> {
     const PAUSE: Duration = Duration::from_millis(50);
     let until = until.min(Instant::now() + PATIENCE);
@@ -144,7 +144,7 @@ pub fn read_secret(path: &Path) -> Result<String> {
         .map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", path.display())))
 }
 
-/// Converts the error of a device that cannot be used, with a hint.
+/// Converts the error of an unusable device to a failure with a hint.
 pub fn device_failure(error: RemoteError) -> Failure {
     let hint = error.hint();
     let failure = match error {

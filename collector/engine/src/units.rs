@@ -1,8 +1,8 @@
-//! Computes a quantised model on a simulated core of a board's fabric, compares its outputs with
-//! those of the model's file, and lists the unit that computes each layer.
+//! Computes a quantised model on a simulated FPGA accelerator (the core), compares its outputs with those of the
+//! model's file, and lists the unit (core or CPU) that computes each layer.
 //!
-//! Times of the core are simulated, and those of the CPU are measured on a board if one is given.
-//! The two are never added.
+//! Times of the core are simulated, and those of the CPU are measured on a board if one is given. The two are never
+//! added.
 
 use crate::Result;
 use crate::boards::{self, BoardOptions};
@@ -24,93 +24,94 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use targets::{ARM, FPGA, Fabric, parse_fabric};
 
-/// Options of a model on a core and a CPU.
+/// Options of running a model on the FPGA accelerator (the core) and a CPU.
 pub struct UnitsOptions<'a> {
-    /// Configuration of the core.
+    /// Configuration of the FPGA accelerator.
     pub config: &'a Config,
-    /// Cache of models that were read for it.
+    /// Cache of the models that were read for this configuration.
     pub loaded: &'a LoadedModels,
-    /// Files of inputs.
+    /// Files with inputs of the model.
     pub inputs: &'a InputFiles,
     /// Whether outputs are compared with those of the reference.
     pub is_checked: bool,
-    /// Board on which layers of the CPU are measured, if any.
+    /// Board on which the layers computed by the CPU are measured, if any.
     pub board: Option<CpuBoard<'a>>,
 }
 
-/// Board on which layers of the CPU are measured.
+/// Board on which the layers computed by the CPU are measured.
 pub struct CpuBoard<'a> {
     /// Access to the board.
     pub access: &'a Access,
     /// Options of the board.
     pub options: BoardOptions<'a>,
-    /// Configuration of its CPU.
+    /// Configuration of the board's CPU.
     pub config: Config,
     /// Number of threads; None for all CPUs.
     pub threads: Option<usize>,
 }
 
-/// Result of a model on a core and a CPU. The order of the fields is that of the JSON document.
+/// Result of running a model on the FPGA accelerator (the core) and a CPU. The order of the fields is that of the JSON
+/// document.
 #[derive(Clone, Debug, Serialize)]
 pub struct UnitsReport {
-    /// Whether layers of the core equal the reference in every byte.
+    /// Whether layers computed by the FPGA accelerator equal the reference in every byte.
     pub bit_exact: bool,
-    /// Whether the timing model of the core was calibrated.
+    /// Whether the timing model of the FPGA accelerator was calibrated.
     pub calibrated: bool,
-    /// Calls in their order.
+    /// Calls of the model, in execution order.
     pub calls: Vec<UnitCall>,
     /// Largest output of the reference; None without a check.
     pub largest_output: Option<f64>,
-    /// The model.
+    /// Name of the model.
     pub model: String,
     /// Largest difference from the reference; None without a check.
     pub off_by: Option<f64>,
-    /// Sums of the core and of the CPU.
+    /// Sums for the FPGA accelerator and for the CPU.
     pub units: [UnitSum; 2],
     /// Whether all requested times exist.
     #[serde(skip)]
     pub is_complete: bool,
 }
 
-/// A call, and the unit that computes it.
+/// A call of the model, and the unit (accelerator or CPU) that computes it.
 #[derive(Clone, Debug, Serialize)]
 pub struct UnitCall {
     /// Name of the call in the model.
     pub scope: String,
-    /// Source of the time.
+    /// Source of the time: simulated or measured.
     pub source: Option<&'static str>,
-    /// Median time.
+    /// Median time of the call, in nanoseconds.
     pub time_ns: Option<f64>,
-    /// Name of the unit.
+    /// Name of the unit that computes the call.
     pub unit: &'static str,
     /// Description of the task.
     pub what: String,
-    /// Reason why the CPU computes the call, and why the call has no time.
+    /// Reason why the CPU computes the call, or why the call has no time.
     pub why: Option<String>,
 }
 
-/// Sums over the calls of a unit.
+/// Sums over all calls that a unit (accelerator or CPU) computes.
 #[derive(Clone, Debug, Serialize)]
 pub struct UnitSum {
     /// Number of calls.
     pub calls: usize,
-    /// Name of the machine.
+    /// Name of the machine that the unit belongs to.
     pub on: String,
-    /// Source of its times; None without a board.
+    /// Source of the unit's times; None without a board.
     pub source: Option<&'static str>,
-    /// Sum of times; None unless all calls have one.
+    /// Total time of the unit's calls; None unless all calls have a time.
     pub sum_ns: Option<f64>,
-    /// Name of the unit.
+    /// Name of the unit that computes the call.
     pub unit: &'static str,
     /// Number of calls with a time.
     #[serde(skip)]
     pub timed_calls: usize,
-    /// Sum of the existing times.
+    /// Total time of those calls that have a time.
     #[serde(skip)]
     pub timed_ns: f64,
 }
 
-/// Computes a model on a core and a CPU, and measures layers of the CPU on a board.
+/// Computes a model on the FPGA accelerator and a CPU, and measures the CPU's layers on a board if one is given.
 pub fn run_on_units(options: &UnitsOptions<'_>, observer: &dyn Observer) -> Result<UnitsReport> {
     let UnitsOptions { config, loaded, .. } = options;
     refuse_sweeps(config, "`model` runs one model at one size")?;
@@ -160,7 +161,7 @@ fn nothing_for_the_core(label: &str, mapped: &Mapped, plan: &Plan) -> Failure {
 struct CpuTimes {
     source: Source,
     board: String,
-    /// Median of each task, or the reason why there is none.
+    /// Median time of each task, or the reason why there is none, by task index.
     times: BTreeMap<usize, std::result::Result<f64, String>>,
 }
 

@@ -1,8 +1,8 @@
-//! Memory planning of intermediate tensors: tensors with overlapping lifetimes get disjoint places.
+//! Memory planning of intermediate tensors: tensors with overlapping lifetimes get disjoint address ranges.
 //!
-//! Tensors are placed one by one at the lowest sufficient gap among the tensors that live at the same time. The best
-//! order depends on the model, so several are tried. The lower bound is the maximum size of simultaneously live
-//! tensors, [`MemoryLayout::least_bytes`].
+//! Tensors are placed one by one into the lowest sufficient gap between the tensors that are live at the same time.
+//! The best order depends on the model, so several are tried. The lower bound is the maximum total size of
+//! simultaneously live tensors, [`MemoryLayout::least_bytes`].
 
 pub const ALIGNMENT_BYTES: u64 = 64;
 
@@ -18,12 +18,12 @@ pub struct Lifetime {
 pub struct MemoryLayout {
     pub offsets: Vec<u64>,
     pub bytes: u64,
-    /// Maximum size of simultaneously live tensors, a lower bound of `bytes`.
+    /// Maximum total size of simultaneously live tensors, a lower bound of `bytes`.
     pub least_bytes: u64,
 }
 
 impl Lifetime {
-    /// Size with alignment padding.
+    /// Returns the size rounded up to the alignment.
     pub fn stored_bytes(&self) -> u64 {
         self.bytes.next_multiple_of(ALIGNMENT_BYTES)
     }
@@ -68,7 +68,7 @@ fn peak_live_bytes(lifetimes: &[Lifetime]) -> u64 {
     u64::try_from(most).expect("sizes are positive")
 }
 
-/// Returns total memory and offsets.
+/// Places tensors in this order; returns the total memory in bytes and the offset of each tensor.
 fn place_in_order(lifetimes: &[Lifetime], order: &[usize]) -> (u64, Vec<u64>) {
     let mut offsets = vec![0; lifetimes.len()];
     let mut done: Vec<usize> = Vec::with_capacity(lifetimes.len());

@@ -4,11 +4,11 @@ use measure::Placement;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Cache key: files with sizes and modification times, CPUs, and tensor placement.
+/// Cache key of a job: files with their sizes and modification times, CPUs, and memory placement of tensors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamps(Vec<(PathBuf, Option<(u64, SystemTime)>)>, Vec<usize>, Placement);
 
-/// Stacks are placed again for every job and are not part of the key.
+/// Builds the cache key of a job. The stack placement is not part of the key, because every job sets it anew.
 pub fn cache_key(files: &[&Path], cpus: &[usize], placement: Placement) -> Stamps {
     let stamp = |file: &Path| {
         let metadata = file.metadata().ok()?;
@@ -19,7 +19,7 @@ pub fn cache_key(files: &[&Path], cpus: &[usize], placement: Placement) -> Stamp
 }
 
 impl Stamps {
-    /// Whether all files exist; otherwise the key is never equal.
+    /// Returns whether all files exist; a key with a missing file never matches.
     fn are_known(&self) -> bool {
         self.0.iter().all(|(_, stamp)| stamp.is_some())
     }
@@ -35,7 +35,8 @@ impl<Thing> Default for JobCache<Thing> {
 }
 
 impl<Thing> JobCache<Thing> {
-    /// Drops another value first, so that two values never exist at once.
+    /// Takes the cached value if its key matches. Otherwise drops the value before a new one is created, so that two
+    /// never exist at once.
     pub fn take_matching(&mut self, stamps: &Stamps) -> Option<Thing> {
         self.0.take().filter(|(known, _)| known == stamps && known.are_known()).map(|(_, thing)| thing)
     }

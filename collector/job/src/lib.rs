@@ -34,16 +34,17 @@ use targets::Target;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BuildJob {
     pub task: String,
-    /// JSON description for TVM.
+    /// Target as JSON for TVM.
     pub target: String,
     pub schedule: String,
     pub wants_trace: bool,
-    /// Whether the reply should contain the code of every stage.
+    /// Whether the reply should contain the code at every stage of compilation.
     pub wants_listing: bool,
 }
 
 impl BuildJob {
-    /// The moves of a random schedule are known only from its trace.
+    /// Creates a build job. The trace of a random schedule is requested, because only it contains the schedule's
+    /// moves.
     pub fn for_schedule(task: &str, target: &Target, schedule: &Schedule) -> BuildJob {
         BuildJob {
             task: task.to_owned(),
@@ -55,11 +56,11 @@ impl BuildJob {
     }
 }
 
-/// Breeds schedules of one task from measured ones, with TVM's evolutionary search.
+/// Creates new schedules of one task from measured ones, by TVM's evolutionary search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BreedJob {
     pub task: String,
-    /// JSON description for TVM.
+    /// Target as JSON for TVM.
     pub target: String,
     /// Measured schedules of TVM's space, as JSON, with their times in nanoseconds.
     pub measured: Vec<(String, f64)>,
@@ -69,9 +70,9 @@ pub struct BreedJob {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum BreedReply {
-    /// Schedules, as JSON, best predictions first. There are fewer than requested if the space has no more.
+    /// New schedules as JSON, best predictions first; fewer than requested if the space is exhausted.
     Bred(Vec<String>),
-    /// Error of TVM or of training, with the step and the reason.
+    /// Error of TVM or of the cost model's training, with the step and the reason.
     Failed(String),
 }
 
@@ -79,30 +80,30 @@ pub enum BreedReply {
 pub enum BuildReply {
     Built(Box<Artifact>),
     Failed(String),
-    /// The space has no schedule for this seed.
+    /// The schedule space has no schedule for this seed.
     Rejected(String),
 }
 
 /// Built code with everything a runner needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Artifact {
-    /// ELF; empty for device code.
+    /// ELF object file; empty for device code.
     pub object: Vec<u8>,
-    /// Instruction set extensions that the object file uses, in the kernel's spelling.
+    /// Instruction set extensions that the object file uses, in the Linux kernel's spelling.
     pub instruction_sets: Vec<String>,
     /// Kernels and their launches, for GPU targets.
     pub device: Option<DeviceCode>,
-    /// Of the first architecture if there are several.
+    /// Size of the machine code in bytes; for several architectures, that of the first.
     pub code_bytes: u64,
     /// Packing of each parameter and, last, of the result.
     pub packings: Vec<Packing>,
-    /// On request.
+    /// Moves of the schedule as a trace, if requested.
     pub trace: Option<String>,
-    /// On request.
+    /// Code at every stage of compilation, if requested.
     pub listing: Option<Box<Listing>>,
-    /// Lowering and scheduling.
+    /// Time for lowering and scheduling, in milliseconds.
     pub schedule_ms: f64,
-    /// TVM's passes.
+    /// Time for TVM's passes, in milliseconds.
     pub lower_ms: f64,
     pub codegen_ms: f64,
     /// Features of the scheduled program and its code, by name.
@@ -110,7 +111,7 @@ pub struct Artifact {
 }
 
 impl Artifact {
-    /// The object file, or the kernels with their launches.
+    /// Returns the object file, or for GPUs the kernels with their launches, as bytes.
     pub fn stored_code(&self) -> Cow<'_, [u8]> {
         match &self.device {
             None => Cow::Borrowed(&self.object),
@@ -123,9 +124,9 @@ impl Artifact {
 pub struct RunJob {
     pub task: String,
     pub seed: u64,
-    /// Empty for tasks of a library.
+    /// ELF object file; empty if a library runs the task.
     pub object: Vec<u8>,
-    /// For GPU targets.
+    /// Kernels and their launches, for GPU targets.
     pub device: Option<DeviceCode>,
     /// Packing of each parameter and, last, of the result.
     pub packings: Vec<Packing>,
@@ -135,12 +136,12 @@ pub struct RunJob {
     pub counters: CounterRequest,
     /// Whether the result is compared with the reference computation.
     pub is_checked: bool,
-    /// Rule for an additional measurement with TVM's own evaluator.
+    /// Parameters of an additional measurement with TVM's own time evaluator, if any.
     pub tvm_evaluator: Option<Evaluator>,
 }
 
 impl RunJob {
-    /// Creates a checked run without counters, with inputs of seed 0.
+    /// Creates a checked job for a library, without counters and with inputs of seed 0.
     pub fn library_run(task: String, cpus: Vec<usize>, method: Method) -> RunJob {
         RunJob {
             task,
@@ -162,19 +163,21 @@ impl RunJob {
         RunJob { object, device, packings, ..self }
     }
 
-    /// Sums measuring rule, slow reference computation of `flops` operations, and slack.
+    /// Returns the job's time limit: the sum of the measuring time, the time for a reference computation of
+    /// `flops` operations on a slow machine, and `slack`.
     pub fn time_limit(&self, flops: u64, slack: Duration) -> Duration {
         rule_limit(&self.method) + reference_time(flops) + slack
     }
 }
 
 fn reference_time(flops: u64) -> Duration {
-    /// Any machine that can compile models computes faster than this.
+    /// Lower bound of the reference computation's speed on any machine that can compile models.
     const REFERENCE_FLOPS_PER_SECOND: f64 = 5e7;
     Duration::from_secs_f64(flops as f64 / REFERENCE_FLOPS_PER_SECOND)
 }
 
-/// The evaluator's rule is unbounded: slow candidates of a large operator take seconds per run.
+/// Returns the time limit of a measuring method. TVM's evaluator has no limit of its own; one second per run is
+/// allowed, because slow candidates of a large operator take that long.
 fn rule_limit(method: &Method) -> Duration {
     match method {
         Method::Sample(plan) => Duration::from_nanos(plan.time_limit_ns),
@@ -197,16 +200,16 @@ impl ModuleJob {
 pub enum RunReply {
     Measured(Box<Measured>),
     Simulated(Box<Simulated>),
-    /// Exceeds the tolerance; no time is given.
+    /// The error of the result exceeds the tolerance, so no time is reported.
     WrongResult(Check),
     Failed(String),
-    /// The library lacks an operator of the task, with the operator and the reason.
+    /// The library lacks an operator of the task; names the operator and the reason.
     Unsupported(String),
     Profiled(Box<Profiled>),
     Together(TogetherReply),
 }
 
-/// Runs code of a library, without compilation.
+/// Job that runs a library's code, without compilation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum LibraryJob {
     Task(RunJob),
@@ -233,25 +236,25 @@ pub enum Engine {
     Program,
     OnnxRuntime,
     OpenVino,
-    /// PyTorch's library, on a program whose codes are tasks in JSON.
+    /// PyTorch, running a program whose code entries are tasks in JSON.
     Torch,
-    /// The compiled program, on a GPU.
+    /// The compiled program on a GPU.
     Cuda,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NetworkJob {
     pub engine: Engine,
-    /// Folder of the program or file.
+    /// Folder of the compiled program, or file of the model.
     pub program: PathBuf,
     pub inputs: PathBuf,
-    /// Destination file of concatenated outputs.
+    /// File that receives the concatenated outputs.
     pub outputs: PathBuf,
     pub cpus: Vec<usize>,
     pub method: Method,
     pub placement: Placement,
     pub counters: CounterRequest,
-    /// Profiling plan, if operators are profiled instead of timing the whole.
+    /// Profiling plan, if operators are profiled instead of timing the whole model.
     pub profile: Option<profile::Plan>,
     pub code: CodeRequests,
 }
@@ -277,10 +280,10 @@ impl NetworkJob {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Profiled {
-    /// Spans of calls; the requester knows the names of the calls.
+    /// Time spans of calls; the requester knows the names of the calls.
     pub profile: Profile,
     pub samples: Option<Samples>,
-    /// Symbols for `perf`, on request.
+    /// Symbol file for `perf`, if requested.
     pub perf_map: Option<PathBuf>,
     pub peak_memory_bytes: u64,
 }
@@ -290,16 +293,16 @@ pub struct Measured {
     pub measurement: Measurement,
     pub check: Option<Check>,
     pub peak_memory_bytes: u64,
-    /// Seconds per run of TVM's own evaluator, one number per repeat, on request.
+    /// Seconds per run from TVM's own time evaluator, one value per repeat; empty unless requested.
     pub tvm_seconds: Vec<f64>,
     /// Whether an error after the measurement makes the runner unusable for the next job.
     pub is_runner_spent: bool,
-    /// Start and end of each group of each stage, relative to the start of the median run, for staged programs.
+    /// For staged programs: start and end of each group of each stage, relative to the start of the median run.
     pub stages_ns: Vec<Vec<(f64, f64)>>,
 }
 
 impl Measured {
-    /// The runner remains usable.
+    /// Creates a result without optional parts, after which the runner remains usable.
     pub fn from_measurement(measurement: Measurement, check: Option<Check>, peak_memory_bytes: u64) -> Measured {
         Measured {
             measurement,
@@ -312,10 +315,10 @@ impl Measured {
     }
 }
 
-/// Not a measurement.
+/// Result of a simulation, which is not a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Simulated {
-    /// Time on the device, without the host's part.
+    /// Simulated time on the device, without the host's part.
     pub time_ns: f64,
     pub counts: BTreeMap<String, f64>,
     pub check: Check,

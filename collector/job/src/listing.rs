@@ -1,15 +1,15 @@
-//! The code of a schedule at each stage of compilation, for display, with samples of a run.
+//! The code of a schedule at each stage of compilation, for display, with the samples of a sampling run.
 
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Listing {
-    /// TIR after all moves of the schedule.
+    /// TIR after all moves of the schedule were applied.
     pub scheduled: String,
     /// TIR after lowering, the input of code generation.
     pub lowered: String,
     pub llvm: String,
-    /// Machine code of each function; none for processors of another kind.
+    /// Machine code of each function; empty for processors other than x86-64.
     pub functions: Vec<ListedFunction>,
 }
 
@@ -32,13 +32,13 @@ pub struct ListedLoop {
     pub first: usize,
     pub last: usize,
     pub around: Option<usize>,
-    /// Iterations per entry, if they are constant.
+    /// Iterations each time the loop is entered, if they are constant.
     pub turns: Option<f64>,
-    /// Estimated share of the cycles of the loop's own instructions, without inner loops.
+    /// Share of the operator's estimated cycles that the loop's own instructions take, without inner loops.
     pub estimated_share: f64,
 }
 
-/// Requests for loaded code, in addition to times.
+/// Requests for information on loaded code, in addition to times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CodeRequests {
     pub sampling: Option<Sampling>,
@@ -60,7 +60,7 @@ pub struct Samples {
     pub taken: u64,
     /// Number of samples lost for lack of buffer space.
     pub lost: u64,
-    /// Number of samples outside of built code, in the runtime or in libraries.
+    /// Number of samples outside of compiled code, in the runtime or in libraries.
     pub elsewhere: u64,
     pub hits: Vec<Hit>,
 }

@@ -1,6 +1,6 @@
-//! Cached data of tasks, for the next job of the same task.
+//! Caches the data of tasks for later jobs of the same task.
 //!
-//! Inputs are generated from the job's seed and the expected result by the reference computation, both once per task
+//! Inputs are generated from the job's seed, and the expected result by the reference computation, both once per task
 //! for all kinds of jobs.
 
 use super::Check;
@@ -8,9 +8,10 @@ use anyhow::{Context, Result};
 use models::{Task, TensorType};
 use reference::{Rounding, Tensor};
 
-/// Code with dynamic sizes runs at one size after another, and a batch of builds on different CPUs.
+/// Largest number of cached tasks. Several are needed, because code with dynamic sizes is run at each of its sizes,
+/// and batches of builds contain several tasks.
 const KEPT_TASKS: usize = 64;
-/// Size limit of the cache; the latest task always stays.
+/// Size limit of the cache in bytes; the latest task is always kept.
 const KEPT_BYTES: usize = 512 << 20;
 
 pub struct PreparedTask {
@@ -46,12 +47,12 @@ pub struct PreparedTasks {
 }
 
 impl PreparedTasks {
-    /// Whether the latest job had this task and seed.
+    /// Returns whether the latest job had this task and seed.
     pub fn is_latest(&self, text: &str, seed: u64) -> bool {
         self.tasks.first().is_some_and(|known| known.text == text && known.seed == seed)
     }
 
-    /// The expected result is computed on request.
+    /// Returns the prepared task from the cache, or prepares it. The expected result is computed only if requested.
     pub fn get_task(&mut self, text: &str, seed: u64, with_expected: bool) -> Result<&PreparedTask> {
         let found = self.tasks.iter().position(|known| known.text == text && known.seed == seed);
         let mut prepared = match found {

@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use targets::Kind;
 
-/// Table of this program, which `tests/revisions.rs` writes.
+/// Revision table of this program, which `tests/revisions.rs` writes.
 const OWN: &str = include_str!("revisions.txt");
 
-/// Operator name of the line for TVM's own space and its sampling.
+/// Operator name of the table's line for TVM's own schedule space and its sampling.
 const DRAWN: &str = "metaschedule";
 
-/// Hashes of code, by `target operator`.
+/// Hashes of generated code, by `target operator`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Revisions(pub BTreeMap<String, String>);
@@ -29,7 +29,7 @@ impl Revisions {
         REVISIONS.get_or_init(|| Revisions::parse_table(OWN))
     }
 
-    /// One line per entry, the hash last.
+    /// Parses a table with one entry per line, whose last word is the hash.
     fn parse_table(text: &str) -> Revisions {
         let lines = text.lines().filter_map(|line| line.rsplit_once(' '));
         Revisions(lines.map(|(name, hash)| (name.to_owned(), hash.to_owned())).collect())
@@ -39,13 +39,13 @@ impl Revisions {
         self.0.iter().map(|(name, hash)| format!("{name} {hash}\n")).collect()
     }
 
-    /// Returns 16 hexadecimal digits.
+    /// Returns the revision of the code generated for a task, as 16 hexadecimal digits.
     pub fn revision_of(&self, task: &Task, target: Kind, schedule: &Schedule) -> Arc<str> {
         let operators: Vec<String> = task.steps.iter().map(|step| operator_name(&step.op)).collect();
         self.of_operators(target.code_name(), &operators, matches!(schedule, Schedule::MetaSchedule { .. }))
     }
 
-    /// `is_drawn`: the schedule is from TVM's own space.
+    /// Returns the combined revision of several operators. `is_drawn`: the schedule is from TVM's own space.
     pub fn of_operators(&self, target: &str, operators: &[String], is_drawn: bool) -> Arc<str> {
         let mut hasher = blake3::Hasher::new();
         for operator in operators.iter().map(String::as_str).chain(is_drawn.then_some(DRAWN)) {

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-/// Thread with a loaded model.
+/// Thread with a loaded model, which replies to jobs.
 pub struct Serving<Answer> {
     jobs: Option<Sender<NetworkJob>>,
     answers: Receiver<Answer>,
@@ -19,7 +19,7 @@ pub struct Serving<Answer> {
 }
 
 impl<Answer: Send + 'static> Serving<Answer> {
-    /// The thread replies to jobs until the channel is closed.
+    /// Starts a thread that replies to jobs until the channel is closed.
     pub fn start_thread(
         serve: impl FnOnce(&Receiver<NetworkJob>, &Sender<Answer>) + Send + 'static,
     ) -> Serving<Answer> {
@@ -29,7 +29,7 @@ impl<Answer: Send + 'static> Serving<Answer> {
         Serving { jobs: Some(jobs), answers, thread: Some(thread) }
     }
 
-    /// None if the thread panicked.
+    /// Sends a job to the thread and waits for the reply; None if the thread panicked.
     pub fn request_reply(&self, job: &NetworkJob) -> Option<Answer> {
         // A thread that ended has sent an error or panicked.
         let _ = self.jobs.as_ref().map(|jobs| jobs.send(job.clone()).is_ok());
@@ -38,7 +38,7 @@ impl<Answer: Send + 'static> Serving<Answer> {
 }
 
 impl<Answer: Send + 'static> JobCache<Serving<Result<Answer>>> {
-    /// Uses the cached thread for these files or a new one, which is cached again unless it ended.
+    /// Runs a job on the cached thread for these files, or on a new one, and caches the thread again unless it ended.
     pub fn serve_job(
         &mut self,
         job: &NetworkJob,

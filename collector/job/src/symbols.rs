@@ -1,11 +1,11 @@
-//! Dimensions of operators that may be symbolic.
+//! Which dimensions of operators may be symbolic.
 //!
-//! This is known without TVM, because it determines the tasks: a task that needs a static size is compiled for each
-//! size.
+//! Known without TVM, because the set of tasks depends on it: a task that needs a static size is compiled separately
+//! for each size.
 
 use models::{Step, Task, TensorType};
 
-/// Returns why a task cannot be compiled with its symbols, or None.
+/// Returns the reason why a task cannot be compiled with its symbolic dimensions, or None if it can.
 pub fn find_refusal(task: &Task) -> Option<String> {
     let types = |step: &Step| -> Vec<&TensorType> {
         step.inputs.iter().filter_map(|operand| task.operand_type(*operand).ok()).collect()

@@ -1,4 +1,4 @@
-//! Concurrent members and their results.
+//! Jobs that run several codes concurrently, and the results of each.
 
 use crate::{Artifact, Check, Packing};
 use measure::counters::CounterRequest;
@@ -7,14 +7,14 @@ use measure::{Course, Shared, Together};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Runs several members concurrently, each in a loop.
+/// Runs several members (codes or synthetic loads) concurrently, each in a loop.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CoRunJob {
     pub members: Vec<Member>,
     pub seed: u64,
     pub rule: Together,
     pub counters: CounterRequest,
-    /// Size of the largest cache, which some partners must exceed.
+    /// Size of the largest cache, which synthetic loads of memory bandwidth must exceed.
     pub cache_bytes: u64,
 }
 
@@ -24,7 +24,7 @@ pub struct Member {
     pub cpus: Vec<usize>,
 }
 
-/// Code that runs concurrently.
+/// Member of a concurrent run: compiled code, or a synthetic load.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum What {
     Code {
@@ -36,7 +36,8 @@ pub enum What {
     Synthetic(Synthetic),
 }
 
-/// Alternatives of running built code, in interleaved rounds. The lanes of an alternative start together.
+/// Compares alternative ways of running compiled codes, in interleaved rounds. The lanes of an alternative start
+/// together.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RaceJob {
     pub ways: Vec<Vec<RaceLane>>,
@@ -44,10 +45,10 @@ pub struct RaceJob {
     pub rule: Together,
 }
 
-/// Sequence of codes on the same CPUs.
+/// Compiled codes that run one after another on the same CPUs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RaceLane {
-    /// Built code with its tasks; lanes contain no synthetic partners.
+    /// Compiled code with its tasks; lanes contain no synthetic loads.
     pub codes: Vec<What>,
     pub cpus: Vec<usize>,
 }
@@ -69,7 +70,8 @@ impl TogetherJob {
         cpus
     }
 
-    /// Sums the rule's limit, slow reference computations of `flops` operations, and slack.
+    /// Returns the time limit of the job: the sum of its measuring time, reference computations of `flops` operations
+    /// on a slow machine, and `slack`.
     pub fn time_limit(&self, flops: u64, slack: Duration) -> Duration {
         let rule = match self {
             TogetherJob::CoRun(job) => &job.rule,
@@ -88,9 +90,9 @@ pub enum TogetherReply {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum MemberReply {
-    /// Times, and the comparison of its result, if there is one.
+    /// Times of a member, and the comparison of its result with the reference, if there is one.
     Shared(Box<Shared>, Option<Check>),
-    /// Exceeds the tolerance; no time is given.
+    /// The error of the result exceeds the tolerance, so no time is reported.
     WrongResult(Check),
     /// Error when loading or running the code.
     Failed(String),

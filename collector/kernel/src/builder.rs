@@ -21,7 +21,7 @@ fn is_glue(name: &str) -> bool {
     name.starts_with("__")
 }
 
-/// Checks the work-group sizes of OpenCL C code, which the device's driver compiles.
+/// Creates the device code from OpenCL C, which the device's driver compiles, after a check of work-group sizes.
 fn opencl_code(source: &str, launches: Launches, items: i64) -> Result<DeviceCode> {
     let Launches { launches, workspaces } = launches;
     for launch in &launches {
@@ -116,7 +116,7 @@ impl Builder {
         })
     }
 
-    /// Compiles kernels for a device; fields that depend on the schedule are empty.
+    /// Compiles kernels for a device. Fields of the result that depend on the schedule are left empty.
     fn device_code(&mut self, module: &Module, target: &CompileTarget, schedule: &Schedule) -> Result<Artifact> {
         let source = device::generate_source(module, target, schedule.has_fragments());
         let source = source.context("cannot generate device code")?;

@@ -1,12 +1,13 @@
-//! The thread that measures: a fresh one for each job, or for jobs that are alike, because TVM's pool belongs to the thread
-//! that calls and keeps its first size.
+//! The thread that measures: a new one for each job, or for a series of similar jobs, because TVM's thread pool
+//! belongs to the calling thread and keeps its first size.
 
 use crate::tvm::pool;
 use anyhow::{Result, anyhow, ensure};
 use measure::affinity;
 use measure::counters::{CounterRequest, CounterSession};
 
-/// Runs a job on a new thread, pinned to the first CPU, with a pool on all of them and counters open.
+/// Runs a job on a new thread that is pinned to the first CPU, has a pool of threads on all CPUs, and has open
+/// counters.
 pub(crate) fn on_fresh_thread<T: Send>(
     cpus: &[usize],
     counters: &CounterRequest,
@@ -21,7 +22,7 @@ pub(crate) fn on_fresh_thread<T: Send>(
     })
 }
 
-/// Pins a thread without a pool to the first CPU, creates a pool on all of them and opens counters.
+/// Pins a thread that has no pool yet to the first CPU, creates a pool of threads on all CPUs, and opens counters.
 pub(crate) fn ready_this_thread(cpus: &[usize], counters: &CounterRequest) -> Result<CounterSession> {
     // Before the pool is made, so that its threads are counted too.
     let with_descendants = counters.with_descendants || cpus.len() > 1;

@@ -1,8 +1,8 @@
-//! The runner of whole models: a program's folder in, times and outputs out.
+//! The runner of whole models: reads a program's folder, and returns times and outputs.
 //!
-//! A program is loaded by the thread that measures it, and both are kept while folder, inputs and CPUs are the same: many
-//! short rounds of one model load it once. Inputs come in a file and outputs go to one: they may be larger than what passes
-//! between two processes at once.
+//! A program is loaded by the thread that measures it. Both are kept while folder, inputs and CPUs are the same, so
+//! that many short rounds of one model load it once. Inputs and outputs are passed in files, because they may exceed
+//! the size limit of messages between processes.
 
 use crate::measuring::ready_this_thread;
 use crate::perf_map;
@@ -56,7 +56,7 @@ impl Runner {
     }
 }
 
-/// Loads the program that the first job names and measures it for all jobs.
+/// Loads the program of the first job and measures it for all jobs.
 fn serve_program(
     process: RunnerProcess,
     jobs: &Receiver<NetworkJob>,
@@ -127,7 +127,7 @@ fn serve_program(
     }
 }
 
-/// Returns the number of profiled calls, as a counter that PAPI can read.
+/// Returns the counter of profiled calls that PAPI can read as an event, if that event was requested.
 fn watched_calls(request: &CounterRequest) -> Option<&'static AtomicI64> {
     static NUMBER: OnceLock<Option<&'static AtomicI64>> = OnceLock::new();
     const NAME: &str = "calls";
@@ -138,7 +138,7 @@ fn watched_calls(request: &CounterRequest) -> Option<&'static AtomicI64> {
 
 fn measure_program(calls: &mut Calls<'_>, job: &NetworkJob, counters: &mut CounterSession) -> Result<RunReply> {
     let measurement = measure_runs(&mut |times| calls.run_times(times), &job.method, &mut HostClock::new(), counters)?;
-    /// Samples for a median that no disturbance reaches.
+    /// Number of samples, enough for a median that single disturbances do not affect.
     const LOOKS: usize = 11;
     let stages_ns = calls.stages_ns(LOOKS)?;
     let measured = Measured { stages_ns, ..Measured::from_measurement(measurement, None, peak_resident_bytes()) };

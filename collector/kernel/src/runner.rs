@@ -1,8 +1,8 @@
-//! The runner: object in, times out.
+//! The runner of single tasks: loads an object file and returns its times.
 //!
-//! Inputs are drawn from the job's seed, the expected result comes from the reference computation, both once per
-//! task. The output is filled with a pattern before the run, so that an unwritten element cannot pass for a right one;
-//! the comparison comes after measuring, and a wrong result throws the times away.
+//! Inputs are generated from the job's seed, the expected result by the reference computation, both once per task. The
+//! output is filled with a pattern before the run, so that unwritten elements are detected. The result is compared
+//! after the measurement, and a wrong result invalidates the times.
 
 use crate::measuring::on_fresh_thread;
 use crate::tvm::kernel::{Kernel, KernelBuffer};
@@ -17,7 +17,7 @@ use measure::{HostClock, Placement, measure_runs};
 use reference::Rounding;
 use worker::{RunnerProcess, peak_resident_bytes};
 
-/// Answers run jobs and caches the data of the last task.
+/// Executes run jobs and caches the data of the last task.
 pub struct Runner {
     process: RunnerProcess,
     prepared: PreparedTasks,
@@ -60,7 +60,8 @@ impl Runner {
     }
 }
 
-/// Calls generated code `times` times; nothing else depends on `times`, so simulated runs can be subtracted.
+/// Calls generated code `times` times. Nothing else depends on `times`, so the difference of two simulated runs is the
+/// cost of the calls alone.
 pub fn call_only(process: RunnerProcess, job: &RunJob, times: u32) -> Result<()> {
     let mut prepared = PreparedTasks::default();
     let prepared = prepared.get_task(&job.task, job.seed, false)?;
@@ -127,7 +128,7 @@ fn run_on_this_thread(
     Ok(RunReply::Measured(Box::new(measured)))
 }
 
-/// Fills a tensor with NaN for floats, or a rare value for integers.
+/// Fills a tensor with NaN for floats, or a rare value for integers, to detect unwritten elements.
 pub(crate) fn poison_output(output: &KernelBuffer, ty: &models::TensorType) -> Result<()> {
     let size = usize::try_from(ty.size_bytes().context("a dimension is a symbol")?)?;
     Ok(output.write(&vec![0xff; size])?)

@@ -1,4 +1,4 @@
-//! Where built code spends its time, instruction by instruction: runs in which the kernel looks many times a second.
+//! Samples the instruction pointer while compiled code runs, to find out which instructions take time.
 
 use crate::tvm::network::{Calls, PlacedFunction};
 use anyhow::Result;
@@ -7,7 +7,7 @@ use measure::counters::Sampler;
 use measure::{Clock, HostClock};
 use std::collections::BTreeMap;
 
-/// Runs a model until the sampling time is over and counts samples per function.
+/// Runs a model until the sampling time is over and counts samples by instruction address.
 pub fn sample_run(
     calls: &mut Calls<'_>,
     sampler: &mut Sampler,
@@ -31,7 +31,7 @@ pub fn sample_run(
     Ok(Samples { event: sampler.event.to_owned(), hertz: sampling.hertz, taken, lost, elsewhere, hits })
 }
 
-/// Finds the function of an address; functions are sorted by address.
+/// Finds the function that contains an address. `functions` must be sorted by address.
 fn find_hit(functions: &[PlacedFunction], address: u64, count: u64) -> Option<Hit> {
     let place = functions.partition_point(|function| function.start <= address).checked_sub(1)?;
     let function = functions.get(place).filter(|function| address < function.end)?;

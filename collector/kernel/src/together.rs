@@ -1,4 +1,4 @@
-//! Concurrent members: generated code and synthetic partners, each in a thread with its own pool.
+//! Runs members concurrently: generated code and synthetic loads, each in a thread with its own pool.
 //!
 //! TVM's pool belongs to the calling thread, so each member has a pool on its own CPUs. Results are compared after all
 //! members have run; a wrong result invalidates the times.
@@ -167,7 +167,8 @@ impl Ready<'_> {
     }
 }
 
-/// Runs one lane on its own thread. A lane that fails to set up still takes part, because others wait for it.
+/// Runs one lane on its own thread. A lane whose setup fails still joins the common barriers, because other lanes wait
+/// for it.
 fn run_lane(
     process: RunnerProcess,
     lane: &RaceLane,
@@ -196,7 +197,8 @@ fn run_lane(
     })
 }
 
-/// Runs one member on its own thread. A member that fails to set up still takes part, because others wait for it.
+/// Runs one member on its own thread. A member whose setup fails still joins the common barriers, because others wait
+/// for it.
 fn take_part(
     process: RunnerProcess,
     job: &CoRunJob,

@@ -1,4 +1,4 @@
-//! CPU affinity: read it, set it for the calling thread, and check it for the whole process.
+//! CPU affinity: reads it, sets it for the calling thread, and checks it for the whole process.
 //!
 //! TVM's thread pool pins its caller, sometimes outside of the CPUs of this process, and accepts CPU numbers that do
 //! not exist. Therefore [`thread_masks`] reads the actual affinity once the pool exists.
@@ -12,7 +12,7 @@ use nix::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Larger CPU numbers indicate damaged input.
+/// Limit on CPU numbers; larger ones indicate damaged input.
 const CPUS_MAX: usize = 1 << 16;
 
 #[derive(Debug, thiserror::Error)]
@@ -28,12 +28,12 @@ pub enum AffinityError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadMask {
     pub tid: i32,
-    /// Inherited from the creator of the thread.
+    /// Name of the thread, inherited from the thread that created it.
     pub name: String,
     pub cpus: Vec<usize>,
 }
 
-/// Returns the CPUs of the calling thread in ascending order, as set by job scheduler or container.
+/// Returns the CPUs that the calling thread may use, in ascending order, as restricted by job scheduler or container.
 pub fn allowed_cpus() -> Result<Vec<usize>, AffinityError> {
     let set = sched_getaffinity(Pid::from_raw(0)).map_err(|errno| AffinityError::Unreadable(errno.into()))?;
     Ok((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu) == Ok(true)).collect())
@@ -100,7 +100,7 @@ fn parse_status(status: &str) -> Option<ThreadMask> {
     })
 }
 
-/// Parses the kernel's lists such as `0-3,8`.
+/// Parses a CPU list in the Linux kernel's format, such as `0-3,8`.
 pub fn parse_cpu_list(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {

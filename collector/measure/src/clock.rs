@@ -1,5 +1,5 @@
-//! The clock and the process figures read around a batch, as a trait, so that measuring logic is tested without real
-//! time.
+//! Clock, and usage of the process, as read around a batch of runs. A trait, so that measuring logic is tested without
+//! real time.
 
 use std::{
     hint::black_box,
@@ -10,15 +10,16 @@ use crate::counters::Usage;
 use crate::flush::{CallingThread, Flusher, RunThreads};
 
 pub trait Clock {
-    /// Monotonic.
+    /// Returns a monotonic time in nanoseconds.
     fn now_ns(&mut self) -> u64;
-    /// Returns the smallest measurable difference, including the cost of reading the clock.
+    /// Returns the smallest measurable time difference, including the cost of reading the clock.
     fn precision_ns(&self) -> u64;
     fn read_usage(&mut self) -> Usage;
     /// Times a fixed computation, which depends only on the clock rate.
     fn speed_probe_ns(&mut self) -> u64;
     fn sleep(&mut self, duration: Duration);
-    /// Fills the caches of a run's processors, whose last level holds `bytes`; no-op if timed code does so.
+    /// Evicts data from the caches of a run's processors, whose last level has `bytes`; does nothing if the timed code
+    /// does so itself.
     fn empty_caches(&mut self, bytes: u64);
 }
 
@@ -84,7 +85,7 @@ fn elapsed_ns(origin: Instant) -> u64 {
     u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns the median difference of consecutive readings, or the smallest nonzero one if the median is zero.
+/// Returns the median difference of consecutive clock readings, or the smallest nonzero one if the median is zero.
 fn precision_ns(origin: Instant) -> u64 {
     let readings: Vec<u64> = (0..257).map(|_| elapsed_ns(origin)).collect();
     let mut steps: Vec<u64> = readings.windows(2).map(|pair| pair[1] - pair[0]).collect();

@@ -1,7 +1,7 @@
-//! Flushes caches: every CPU of a run writes data of its own.
+//! Flushes caches: every CPU of a run writes its own buffer.
 //!
-//! A thread evicts lines only from its private caches and from those it shares. A flush takes longer than idle pool
-//! threads poll for work, so the threads are woken after it; the wake-up is not part of the timed run.
+//! A thread evicts lines only from its private caches and from caches that it shares. A flush takes longer than idle
+//! pool threads poll for work, so the threads are woken after it; the wake-up is not part of the timed run.
 
 use crate::affinity;
 use crate::host::Topology;
@@ -9,22 +9,22 @@ use std::hint::black_box;
 use std::sync::Mutex;
 use std::thread;
 
-/// No cache has shorter lines.
+/// Smallest size of a cache line on any supported processor.
 const LINE_BYTES: usize = 64;
 
 pub trait RunThreads {
     fn cpus(&self) -> &[usize];
 
-    /// Calls `work` on every thread with its index into `cpus`, and waits.
+    /// Calls `work` on every thread, with the thread's index into `cpus`, and waits until all are done.
     fn on_each(&mut self, work: &(dyn Fn(usize) + Sync));
 
-    /// Makes threads poll for work when the next run begins.
+    /// Wakes the threads, so that they poll for work when the next run begins.
     fn wake_threads(&mut self) {
         self.on_each(&|_| ());
     }
 }
 
-/// Threads started and pinned for each call, for libraries whose pool accepts no foreign work and no wake-up.
+/// Threads that are started and pinned for each flush, for libraries whose pool cannot run other work or be woken.
 pub struct PinnedThreads(Vec<usize>);
 
 impl PinnedThreads {
@@ -78,7 +78,8 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
-    /// Allocates for a last-level cache of `bytes`. Threads touch their own buffer first, so pages are local.
+    /// Allocates buffers for a last-level cache of `bytes`. Each thread touches its own buffer first, so that pages
+    /// are local to its NUMA node.
     pub(crate) fn new(bytes: u64, threads: &mut dyn RunThreads) -> Flusher {
         let topology = Topology::read_topology(threads.cpus());
         let sizes = topology.flush_shares(threads.cpus(), bytes);

@@ -62,39 +62,39 @@ pub struct Measurement {
     pub min_ns: f64,
     pub max_ns: f64,
     pub p95_ns: f64,
-    /// `None` for one sample.
+    /// Standard deviation; `None` for one sample.
     pub std_ns: Option<f64>,
     /// Coefficient of variation; `None` for one sample.
     pub cv: Option<f64>,
-    /// 95 % confidence interval within one visit; `None` for too few samples.
+    /// 95 % confidence interval of the median within one visit; `None` for too few samples.
     pub median_interval_ns: Option<(f64, f64)>,
-    /// In time order; empty for a single visit.
+    /// Median of each visit, in time order; empty for a single visit.
     pub visits_ns: Vec<f64>,
 
-    /// Includes cold caches, page faults and lazy loading. Not a sample.
+    /// Duration of the first run, which includes cold caches, page faults and lazy loading. It is not a sample.
     pub first_run_ns: u64,
-    /// Excludes the first run.
+    /// Number of warm-up runs, not counting the first run.
     pub warm_up_runs: u64,
     /// Runs per sample; the final value if the evaluator's rule increased it.
     pub batch_size: u32,
-    /// Counters and CPU time are per run of these.
+    /// Number of timed runs; counters and CPU times are divided by it.
     pub timed_runs: u64,
-    /// Every `samples_stride`-th sample in time order.
+    /// Stored samples: every `samples_stride`-th one, in time order.
     pub samples_ns: Vec<f64>,
-    /// 1 if all samples are stored.
+    /// Stride of the stored samples; 1 if all samples are stored.
     pub samples_stride: u32,
     pub timed_ns: u64,
-    /// From before the first run to the last sample.
+    /// Duration from before the first run to the last sample.
     pub elapsed_ns: u64,
     /// Bytes written between runs for cold caches; `None` for warm caches.
     pub flush_bytes: Option<u64>,
     pub stop: StopReason,
 
-    /// Per run, all threads, kernel included.
+    /// CPU time per run of all threads, including time in the kernel.
     pub cpu_time_ns: f64,
-    /// Per run of the measuring thread.
+    /// CPU time per run of the measuring thread.
     pub thread_cpu_time_ns: f64,
-    /// Process total over all samples.
+    /// Resource usage of the process, summed over all samples.
     pub usage: Usage,
     pub counters: Vec<CounterValue>,
     pub refusals: Vec<Refusal>,
@@ -105,7 +105,8 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// Returns the visit with the median time (the earlier of two), with the medians of all; `None` without visits.
+    /// Combines visits into the one with the median time (the earlier of two), which also lists the medians of all
+    /// visits. `None` without visits.
     pub fn of_visits(visits: Vec<Measurement>) -> Option<Measurement> {
         let visits_ns: Vec<f64> = visits.iter().map(|visit| visit.median_ns).collect();
         let mut order: Vec<usize> = (0..visits.len()).collect();

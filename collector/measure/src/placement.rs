@@ -1,4 +1,5 @@
-//! The placement of a visit: factors that are known to change times and vary between visits.
+//! The placement of a visit (one of the separate measurements of an experiment): factors that are known to change
+//! times and that vary between visits.
 //!
 //! The stack address decides which spill slots cross a cache line; tensor addresses decide which loads and stores
 //! alias. Both effects repeat per page. One fixed placement is a bias that no number of samples removes, so the visits
@@ -8,20 +9,21 @@ use serde::{Deserialize, Serialize};
 
 pub const PAGE_BYTES: u32 = 4096;
 const STACK_STEP_BYTES: u32 = 16;
-/// Alignment of tensors: the longest vector.
+/// Alignment of tensors: the length of the longest vector register.
 const BUFFER_STEP_BYTES: u32 = 64;
-/// Golden ratio: consecutive visits are far apart, for any number of visits.
+/// Step between the offsets of consecutive visits, as a share of a page. The golden ratio spreads any number of visits
+/// evenly.
 const GOLDEN_SHARE: f64 = 0.618_033_988_749_895;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
     /// Offset of the measuring thread's stack within a page.
     pub stack_bytes: u32,
-    /// Otherwise the offset changes with each batch.
+    /// Whether the stack offset is fixed; otherwise it changes with each batch.
     pub is_stack_fixed: bool,
-    /// Tensor `n`, counted from 1, is offset by `n` times this within a page.
+    /// Unit of tensor offsets: tensor `n`, counted from 1, is offset by `n` times this value, modulo the page size.
     pub buffer_bytes: u32,
-    /// A new number requests a new runner process.
+    /// Number of the runner process; a new number requests a new process.
     pub process: u32,
 }
 
@@ -43,15 +45,16 @@ impl Placement {
         }
     }
 
-    /// `batch` counts from 0.
+    /// Returns the stack offset of a batch, counted from 0, within a page.
     pub fn stack_bytes_of(&self, batch: u32) -> usize {
-        /// An odd multiple of the alignment near the golden section: batches are far apart, and every offset occurs.
+        /// An odd multiple of the alignment, near the golden ratio of a page: offsets of consecutive batches are far
+        /// apart, and every offset occurs.
         const STEP_BYTES: u32 = 2544;
         let moved = if self.is_stack_fixed { 0 } else { batch % PAGE_BYTES * STEP_BYTES };
         ((self.stack_bytes + moved) % PAGE_BYTES) as usize
     }
 
-    /// `number` counts from 0.
+    /// Returns the offset of a tensor, counted from 0, within a page.
     pub fn tensor_bytes(&self, number: usize) -> usize {
         (self.buffer_bytes as usize).wrapping_mul(number + 1) % PAGE_BYTES as usize
     }

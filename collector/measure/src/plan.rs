@@ -16,31 +16,32 @@ pub enum Method {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Plan {
-    /// Visits at different times and placements share the times below.
+    /// Number of visits, at different times and placements, which share the durations below.
     pub visits: u32,
-    /// To study the effect of a placement; by default offsets spread over a page.
+    /// Fixed stack offset, to study the effect of a placement; by default, offsets spread over a page.
     pub stack_offset_bytes: Option<u32>,
-    /// Minimum after the first run. Runs of several times this length need no more: cold effects are small.
+    /// Minimum warm-up time after the first run. Runs of several times this length are not warmed up further, because
+    /// cold effects are small relative to them.
     pub warm_up_time_ns: u64,
     pub warm_up_runs: u32,
     pub batch_precisions: u32,
     pub batch_runs_max: u32,
-    /// Relative half-width of the median's confidence interval that stops sampling.
+    /// Precision at which sampling stops: relative half-width of the median's confidence interval.
     pub precision: f64,
     pub confidence: f64,
-    /// Ignored beyond the time budget.
+    /// Minimum number of samples within the time budget.
     pub samples_min: u32,
-    /// Minimum for runs too long for `samples_min`.
+    /// Minimum number of samples for slow runs, of which the time budget does not allow `samples_min`.
     pub samples_slow_min: u32,
     pub samples_max: u32,
-    /// A few early samples may agree by chance.
+    /// Minimum sampling time, because a few early samples may agree by chance.
     pub sampling_time_min_ns: u64,
-    /// Maximum, once the minimum number of samples is taken.
+    /// Maximum sampling time, once the minimum number of samples is taken.
     pub time_budget_ns: u64,
-    /// Whole measurement, checked between batches; runs are never interrupted.
+    /// Time limit of the whole measurement, checked between batches; runs are never interrupted.
     pub time_limit_ns: u64,
     pub cache: Cache,
-    /// Stored samples are evenly spaced; statistics use all.
+    /// Maximum number of stored samples, which are evenly spaced; statistics use all samples.
     pub samples_kept_max: u32,
 }
 
@@ -70,11 +71,12 @@ impl Default for Plan {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cache {
-    /// Content of the previous run.
+    /// The caches hold the data of the previous run.
     #[default]
     Warm,
-    /// Other content before each run. The buffer exceeds the last-level cache, see
-    /// [`crate::host::Facts::cold_cache_bytes`]. Threads on other CPUs write parts and stay awake for the run.
+    /// The caches are overwritten before each run, with a buffer of `flush_bytes` that exceeds the last-level cache,
+    /// see [`crate::host::Facts::cold_cache_bytes`]. Threads on other CPUs write parts of the buffer and stay awake
+    /// for the run.
     Cold { flush_bytes: u64 },
 }
 
@@ -87,22 +89,23 @@ impl Cache {
     }
 }
 
-/// TVM's time evaluator, with its names. After one untimed call, each of `repeat` repeats runs `number` times.
-/// While that takes less than `min_repeat_ms`, `number` grows to the larger of the estimate plus one and 1.618
-/// times itself, and runs start again. The grown `number` stays. A sample is the mean of the last `number` runs.
+/// TVM's time evaluator, with its names. After one untimed call, each of `repeat` repeats runs `number` times. If a
+/// repeat takes less than `min_repeat_ms`, `number` grows to the larger of the estimate plus one and 1.618 times its
+/// value, and the repeat restarts. Later repeats keep the grown `number`. A sample is the mean of the last `number`
+/// runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Evaluator {
     pub number: u32,
     pub repeat: u32,
-    /// 0 never increases `number`.
+    /// Minimum duration of a repeat; 0 never increases `number`.
     pub min_repeat_ms: u32,
-    /// Zero durations after which a repeat stops growing.
+    /// Number of measured durations of zero after which `number` stops growing in a repeat.
     pub limit_zero_time_iterations: u32,
     /// Pause after every `repeats_to_cooldown`-th repeat, including the first one.
     pub cooldown_interval_ms: u32,
     pub repeats_to_cooldown: u32,
-    /// State before each repeat, not before each run.
+    /// Cache state before each repeat, not before each run.
     pub cache: Cache,
 }
 
@@ -131,7 +134,7 @@ pub struct PlanError {
 const FLUSH_BYTES_MAX: u64 = 4 << 30;
 
 impl Method {
-    /// `visit` counts from 0.
+    /// Returns the placement of a visit, counted from 0.
     pub fn placement(&self, seed: u64, visit: u32, process: u32) -> Placement {
         let placement = Placement::of_visit(seed, visit, process);
         match self {
@@ -142,7 +145,7 @@ impl Method {
         }
     }
 
-    /// The evaluator's rule has one visit.
+    /// Returns the number of visits; always 1 for the evaluator's rule.
     pub fn visit_count(&self) -> u32 {
         match self {
             Method::Sample(plan) => plan.visits,
@@ -164,7 +167,7 @@ impl Method {
         }
     }
 
-    /// Time after which measuring ends by itself, up to one batch later. None for the evaluator's rule.
+    /// Returns the time after which measuring ends by itself, up to one batch later; None for the evaluator's rule.
     pub fn time_limit(&self) -> Option<Duration> {
         match self {
             Method::Sample(plan) => Some(Duration::from_nanos(plan.time_limit_ns)),

@@ -1,5 +1,5 @@
-//! Interleaved comparison of ways to do the same work. Each way has lanes that begin together, and takes until the last
-//! lane ends.
+//! Interleaved comparison of several ways (variants) to do the same work. Each way runs on several threads, its lanes,
+//! which start together; a run of a way lasts until the last lane ends.
 //!
 //! Lanes spin within a phase of their way and sleep during the others' phases, so that ways do not disturb each other.
 //! A lane that fails continues without running, so that no other lane waits for it.
@@ -35,14 +35,14 @@ impl Course {
         (!sorted.is_empty()).then(|| statistics::median_of_sorted(&sorted))
     }
 
-    /// Compares times within rounds.
+    /// Returns the ratio to another course, from times within the same rounds.
     pub fn ratio_to(&self, other: &Course) -> Option<Ratio> {
         paired_ratio(&self.rounds_ns, &other.rounds_ns)
     }
 }
 
 impl Race {
-    /// `lanes` holds the number of lanes of each way.
+    /// Creates a race; `lanes` holds the number of lanes of each way.
     pub fn new(lanes: &[usize]) -> Race {
         let way = |&lanes: &usize| RaceWay {
             lanes,
@@ -57,7 +57,7 @@ impl Race {
         }
     }
 
-    /// Runs a lane on the calling thread. The first lane of a way returns its times.
+    /// Runs a lane on the calling thread. Only the first lane of a way returns times: those of the whole way.
     pub fn take_part<E>(
         &self,
         (way, lane): (usize, usize),
@@ -98,7 +98,8 @@ impl Race {
 }
 
 impl RaceWay {
-    /// Runs all lanes of the way together for one phase; the first run is not counted.
+    /// Runs a lane for one phase, in step with the other lanes of the way. Only the first lane returns times, which
+    /// exclude the first run.
     fn run_phase(&self, lane: usize, run: &mut dyn FnMut(), rule: &Together) -> Vec<f64> {
         let (mut samples, began) = (Vec::new(), Instant::now());
         for time in 0usize.. {
@@ -135,7 +136,7 @@ fn elapsed_ns(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Yields now and then, because there may be more lanes than cores.
+/// Spins until `is_over`; yields occasionally, because there may be more lanes than cores.
 fn spin_until(mut is_over: impl FnMut() -> bool) {
     const ALONE: u32 = 10_000;
     let mut polls = 0u32;

@@ -6,17 +6,17 @@
 use crate::statistics::{CONFIDENCE, median_interval, median_of_sorted};
 use serde::{Deserialize, Serialize};
 
-/// Enough for an interval despite occasional disturbances.
+/// Number of rounds: enough for a confidence interval despite occasional disturbances.
 pub const ROUNDS: u32 = 15;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
     pub median: f64,
-    /// 95 % confidence; `None` for too few rounds.
+    /// 95 % confidence interval of the median; `None` for too few rounds.
     pub interval: Option<(f64, f64)>,
 }
 
-/// Compares two series over their common rounds; None without rounds.
+/// Returns the ratio of two series, paired round by round; None without common rounds.
 pub fn paired_ratio(times_ns: &[f64], others_ns: &[f64]) -> Option<Ratio> {
     let mut ratios: Vec<f64> = times_ns.iter().zip(others_ns).map(|(time, other)| time / other).collect();
     ratios.sort_by(f64::total_cmp);

@@ -68,7 +68,7 @@ pub fn sample_runs<E>(
     }))
 }
 
-/// Multiples of the warm-up time from which runs need no warm-up.
+/// Multiple of the warm-up time from which a run counts as long and needs no warm-up.
 const WARM_UP_MULTIPLE: u64 = 4;
 
 fn is_long(plan: &Plan, run_ns: u64) -> bool {
@@ -84,7 +84,7 @@ fn flush_caches(plan: &Plan, clock: &mut dyn Clock) {
 struct Warm {
     runs: u64,
     spent_ns: u64,
-    /// Minimum over all batches so far: other runs were disturbed or cold.
+    /// Time per run: the minimum over all batches so far, because the other batches were disturbed or cold.
     run_ns: u64,
 }
 
@@ -96,7 +96,8 @@ impl Warm {
     }
 }
 
-/// Runs growing batches within the time limit, at least one, because the cold first run gives a wrong batch size.
+/// Runs growing batches until the warm-up time has passed. Runs at least one, because the cold first run alone would
+/// give a wrong batch size.
 fn warm_up<E>(
     recorder: &mut Recorder<'_>,
     run: &mut dyn FnMut(u32) -> Result<(), E>,
@@ -114,7 +115,7 @@ fn warm_up<E>(
     Ok(())
 }
 
-/// Returns the smallest batch long enough for the clock; 1 for cold caches.
+/// Returns the smallest batch that is long compared with the clock's precision; 1 for cold caches.
 fn batch_size(plan: &Plan, run_ns: u64, precision_ns: u64) -> u32 {
     if matches!(plan.cache, Cache::Cold { .. }) {
         return 1;

@@ -11,7 +11,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Probability in every summary and record, independent of the plan's stopping rule.
+/// Confidence level of the intervals in every summary and record, independent of the plan's stopping rule.
 pub const CONFIDENCE: f64 = 0.95;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -22,15 +22,15 @@ pub struct SampleSummary {
     pub min: f64,
     pub max: f64,
     pub p95: f64,
-    /// `None` for one sample.
+    /// Standard deviation; `None` for one sample.
     pub std: Option<f64>,
     /// Coefficient of variation; `None` for one sample or a mean of zero.
     pub cv: Option<f64>,
-    /// `None` for too few samples.
+    /// Confidence interval of the median; `None` for too few samples.
     pub median_interval: Option<(f64, f64)>,
 }
 
-/// `None` without samples.
+/// Computes all statistics of sorted samples; `None` without samples.
 pub fn summarise_samples(sorted: &[f64]) -> Option<SampleSummary> {
     debug_assert!(sorted.is_sorted(), "samples must be sorted");
     let (first, last) = (*sorted.first()?, *sorted.last()?);
@@ -51,7 +51,7 @@ pub fn summarise_samples(sorted: &[f64]) -> Option<SampleSummary> {
     })
 }
 
-/// Panics without samples.
+/// Returns the median; panics without samples.
 pub fn median_of_sorted(sorted: &[f64]) -> f64 {
     let half = sorted.len() / 2;
     if sorted.len() % 2 == 1 { sorted[half] } else { f64::midpoint(sorted[half - 1], sorted[half]) }
@@ -65,14 +65,15 @@ pub fn interpolate_percentile(sorted: &[f64], part: f64) -> f64 {
     low + (high - low) * (place - below)
 }
 
-/// None for too few samples.
+/// Returns the confidence interval of the median; None for too few samples.
 pub fn median_interval(sorted: &[f64], confidence: f64) -> Option<(f64, f64)> {
     let outside = samples_outside_interval(sorted.len(), confidence)?;
     Some((sorted[outside], sorted[sorted.len() - 1 - outside]))
 }
 
-/// Returns the samples outside the interval at either end: samples below the true median are binomial with p = 1/2.
-/// Sums of logarithms stay exact after 2^-n underflows.
+/// Returns the number of order statistics to drop at each end for the confidence interval of the median; None for too
+/// few samples. The number of samples below the true median is binomial with p = 1/2. Terms are computed as
+/// logarithms, because 2^-n underflows for large n.
 fn samples_outside_interval(n: usize, confidence: f64) -> Option<usize> {
     let tail = (1.0 - confidence) / 2.0;
     let mut log_term = -(n as f64) * std::f64::consts::LN_2;
@@ -87,7 +88,7 @@ fn samples_outside_interval(n: usize, confidence: f64) -> Option<usize> {
     n.div_ceil(2).checked_sub(1)
 }
 
-/// Returns the median of the later over the earlier half, minus one; `None` if the rank sum test finds no
+/// Returns the ratio of the medians of the later and the earlier half, minus one. `None` if the rank sum test finds no
 /// significant difference, or for too few samples.
 pub fn detect_drift(samples: &[f64]) -> Option<f64> {
     if samples.len() < 16 {

@@ -13,7 +13,7 @@ pub enum StopReason {
     Precise,
     SamplesMax,
     TimeBudget,
-    /// Limit of the whole measurement, perhaps before the minimum number of samples.
+    /// The time limit of the whole measurement was reached, perhaps before the minimum number of samples.
     TimeLimit,
     RepeatsDone,
 }
@@ -24,7 +24,7 @@ pub struct Elapsed {
     pub total_ns: u64,
 }
 
-/// `None` continues. `sorted` holds all samples so far.
+/// Decides whether and why sampling stops; `None` continues. `sorted` holds all samples so far.
 pub fn decide_stop(plan: &Plan, sorted: &[f64], elapsed: Elapsed) -> Option<StopReason> {
     let is_enough = sorted.len() >= plan.samples_min as usize;
     if elapsed.total_ns >= plan.time_limit_ns {
@@ -46,7 +46,7 @@ fn is_precise(plan: &Plan, sorted: &[f64]) -> bool {
     is_turn && relative_half_width(sorted, plan.confidence).is_some_and(|width| width <= plan.precision)
 }
 
-/// Half-width of the median's interval over the median; None for too few samples.
+/// Returns the half-width of the median's confidence interval over the median; None for too few samples.
 pub fn relative_half_width(sorted: &[f64], confidence: f64) -> Option<f64> {
     let (low, high) = statistics::median_interval(sorted, confidence)?;
     let median = statistics::median_of_sorted(sorted);

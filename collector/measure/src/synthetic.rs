@@ -1,5 +1,5 @@
-//! Synthetic partners that each load one resource. An operator's slowdown next to a partner is its sensitivity; the
-//! partner's slowdown is its pressure.
+//! Synthetic workloads that each load one resource, to run next to an operator. The operator's slowdown is its
+//! sensitivity to that resource; the workload's slowdown is the operator's pressure on it.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -7,9 +7,9 @@ use std::hint::black_box;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Synthetic {
-    /// Multiply-adds in registers.
+    /// Multiply-adds on registers only.
     Arithmetic,
-    /// A buffer larger than any cache.
+    /// Updates of a buffer larger than any cache.
     Bandwidth,
     Cache {
         bytes: u64,
@@ -38,7 +38,7 @@ impl Synthetic {
         }
     }
 
-    /// Bytes moved between caches or memory and registers.
+    /// Returns the number of bytes moved between caches or memory and registers in a run.
     pub fn bytes_per_run(self) -> u64 {
         match self {
             Synthetic::Arithmetic => 0,
@@ -66,7 +66,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Touches the memory; `cache_bytes` is the size of the largest cache.
+    /// Creates a workload and touches its memory; `cache_bytes` is the size of the largest cache.
     pub fn new(what: Synthetic, cache_bytes: u64) -> Load {
         const CACHE_BYTES: u64 = 64 << 20;
         let bytes = match what {
@@ -102,7 +102,7 @@ impl Load {
     }
 }
 
-/// Independent chains keep all multiply-add units busy.
+/// Runs independent chains of multiply-adds, which keep all multiply-add units busy.
 fn run_arithmetic() {
     const CHAINS: usize = 64;
     const STEPS: usize = 500;

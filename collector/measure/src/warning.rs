@@ -5,11 +5,11 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub const FIRST_RUN_SLOW_RATIO: f64 = 3.0;
-/// Relative change of speed or times that causes a warning.
+/// Relative change of the processor speed or of the times that causes a warning.
 pub const CHANGE_MAX: f64 = 0.03;
-/// In clock precisions; shorter batches have an error of about a percent.
+/// Minimum length of a batch, in clock precisions; shorter batches have an error of about a percent.
 pub const BATCH_PRECISIONS_MIN: f64 = 100.0;
-/// Share of interrupted samples that causes a warning.
+/// Share of preempted samples that causes a warning.
 pub const PREEMPTED_PART_MAX: f64 = 0.1;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub enum Warning {
         ratio: f64,
     },
     Noisy {
-        /// Half-width of the median's interval over the median.
+        /// Half-width of the median's confidence interval, relative to the median.
         half_width: f64,
         wanted: f64,
     },
@@ -33,7 +33,8 @@ pub enum Warning {
         change: f64,
     },
     ClockMoved {
-        /// Time after over time before, minus one: positive if the processor became slower.
+        /// Duration of the speed test after the measurement over that before, minus one: positive if the processor
+        /// became slower.
         change: f64,
     },
     ClocksHeldBack {
@@ -53,7 +54,7 @@ pub enum Warning {
     },
     CountersMultiplexed {
         name: String,
-        /// Share of the time counted.
+        /// Share of the time in which the counter was active.
         running_ratio: f64,
     },
 }

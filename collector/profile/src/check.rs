@@ -8,7 +8,7 @@ pub(crate) const SUM_MAX: u64 = 1 << 62;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{list} {index}: {why}")]
 pub struct DataError {
-    /// One of `span`, `step`, `count`, `visit`, `memory` and `operator`.
+    /// Name of the invalid list: `span`, `step`, `count`, `visit`, `memory` or `operator`.
     pub list: &'static str,
     pub index: usize,
     pub why: &'static str,
@@ -81,7 +81,7 @@ impl Profile {
         if span.track == parent.track && !is_inside { Err("is not inside of its parent") } else { Ok(()) }
     }
 
-    /// Returns the kind of a span in other profilers' terms: an operator on a device queue is a kernel.
+    /// Returns the kind that other profilers would assign: an operator on a device queue is a kernel.
     pub fn external_kind(&self, span: &Span) -> Kind {
         match span.kind {
             Kind::Operator if self.tracks[span.track as usize].is_device => Kind::Kernel,
@@ -89,7 +89,7 @@ impl Profile {
         }
     }
 
-    /// Duration minus children on the same track, at least zero.
+    /// Returns the self time of each span: its duration minus its children on the same track, at least zero.
     pub fn self_ns(&self) -> Vec<u64> {
         let mut own: Vec<u64> = self.spans.iter().map(|span| span.duration_ns).collect();
         for span in &self.spans {

@@ -1,8 +1,9 @@
 //! Compares two profiles: which operators changed, by how much, and whether the change exceeds the noise.
 //!
-//! A row has changed if its times differ by more than visits differ, both absolutely and relative to the change that all
-//! operators have in common, which may be the machine. Profiles of a single visit know only the scatter within one
-//! process, which understates that between processes. Rows that exist in only one profile are new or gone.
+//! A row has changed if its times differ by more than the scatter between fresh processes (visits), both absolutely
+//! and relative to the change common to all operators, which may come from the machine. Profiles of a single visit
+//! only contain the scatter within one process, which understates that between processes. Rows that exist in only one
+//! profile are new or gone.
 
 use crate::data::Profile;
 use crate::sort::SortBy;
@@ -11,13 +12,13 @@ use measure::statistics::median_of_sorted;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Relative difference up to which medians count as equal, whatever their intervals.
+/// Relative difference up to which medians count as equal, regardless of their confidence intervals.
 pub const SAME: f64 = 0.02;
 
 /// Minimum number of rows for an estimate of the common ratio.
 const LEAST_ROWS: usize = 5;
 
-/// Largest common ratio, or its inverse, that the machine alone may cause.
+/// Largest common ratio (or inverse ratio) that is attributed to the machine.
 const MACHINE_MOST: f64 = 1.25;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -25,13 +26,13 @@ const MACHINE_MOST: f64 = 1.25;
 pub enum ProfileVerdict {
     Faster,
     Slower,
-    /// Within the noise.
+    /// The difference is within the noise.
     Same,
-    /// Too few calls for intervals.
+    /// There are too few calls for confidence intervals.
     Unknown,
-    /// Only in the second profile.
+    /// The row exists only in the second profile.
     New,
-    /// Only in the first profile.
+    /// The row exists only in the first profile.
     Gone,
 }
 
@@ -40,14 +41,14 @@ pub struct ProfileChange {
     /// Operator, with sizes if the row has a single task.
     pub name: String,
     pub scope: String,
-    /// Median of a call over the visits.
+    /// Median time of a call in the first profile, over all its processes (visits).
     pub before_ns: Option<f64>,
-    /// Median of a call over the visits.
+    /// Median time of a call in the second profile, over all its processes (visits).
     pub after_ns: Option<f64>,
     pub ratio: Option<f64>,
-    /// Smallest relative difference that exceeds the scatter between visits.
+    /// Smallest relative difference that exceeds the scatter between processes (visits).
     pub detectable: Option<f64>,
-    /// Difference of the typical time per run; negative if the second profile is faster.
+    /// Difference of the operator's typical time per run; negative if the second profile is faster.
     pub run_difference_ns: f64,
     pub verdict: ProfileVerdict,
 }
@@ -57,13 +58,14 @@ pub struct ProfileComparison {
     pub before_ns: f64,
     pub after_ns: f64,
     pub visits: (usize, usize),
-    /// Smallest relative difference that exceeds the noise in half of the rows; None for profiles of one visit.
+    /// Smallest relative difference that is detectable in half of the rows; None for profiles of one visit.
     pub detectable: Option<f64>,
-    /// Median ratio of common rows, if there are enough; indicates a change of the machine, not of the code.
+    /// Median ratio over the rows that both profiles have, if there are enough. It indicates a change of the machine,
+    /// not of the code.
     pub common: Option<f64>,
-    /// Rows that changed by more than noise relative to the common ratio.
+    /// Number of rows that differ from the common ratio by more than the noise.
     pub beside_common: usize,
-    /// All rows, sorted by decreasing difference per run.
+    /// All rows, sorted by decreasing absolute difference per run.
     pub changes: Vec<ProfileChange>,
 }
 
@@ -106,7 +108,7 @@ pub fn compare_profiles(before: &Profile, after: &Profile, group_by: GroupBy) ->
     }
 }
 
-/// Drops times over visits unless both profiles have them.
+/// Returns the rows by key. Omits the times of individual visits unless both profiles have several visits.
 fn rows_by_key(profile: &Profile, group_by: GroupBy, has_visits: bool) -> BTreeMap<String, Row> {
     let key = |(place, mut row): (usize, Row)| {
         if !has_visits {
@@ -135,13 +137,13 @@ fn sorted_median(mut all: Vec<f64>) -> Option<f64> {
     (!all.is_empty()).then(|| median_of_sorted(&all))
 }
 
-/// None if one of the profiles has a single visit.
+/// Returns the scatter between visits, averaged over both profiles; None if one has a single visit.
 fn noise_floor(before: &Profile, after: &Profile) -> Option<f64> {
     let (first, second) = visits::visit_scatter(before).zip(visits::visit_scatter(after))?;
     Some((0.5 * (first.powi(2) + second.powi(2))).sqrt())
 }
 
-/// Median ratio of rows with intervals or several visits.
+/// Returns the median ratio over the rows with confidence intervals or several visits; None for too few rows.
 fn common_ratio(pairs: &[(&Row, &Row)]) -> Option<f64> {
     let has_scatter = |row: &Row| row.median_interval_ns.is_some() || !row.visits_ns.is_empty();
     let is_known = |(before, after): &&(&Row, &Row)| {
@@ -152,7 +154,7 @@ fn common_ratio(pairs: &[(&Row, &Row)]) -> Option<f64> {
     if ratios.len() < LEAST_ROWS { None } else { sorted_median(ratios) }
 }
 
-/// Assumed gone until the counterpart is found.
+/// Creates the entry of a row without a counterpart, with the verdict `Gone` until a counterpart is found.
 fn unmatched_row(row: &Row) -> ProfileChange {
     ProfileChange {
         name: if row.text.is_empty() { row.name.clone() } else { row.text.clone() },
@@ -178,7 +180,8 @@ impl Noise {
         Some(log.exp_m1().max(SAME))
     }
 
-    /// Uses the row's own ratio, and the ratio to the common one if the machine may have caused that.
+    /// Judges a row by its own ratio. If the common ratio may come from the machine, the row must also differ from the
+    /// common ratio in the same direction.
     fn judge_row(&self, pair: &(&Row, &Row)) -> ProfileVerdict {
         let by_itself = self.compare_scaled(pair, 1.0);
         let is_machine = |common: &f64| (1.0 / MACHINE_MOST..=MACHINE_MOST).contains(common);
@@ -192,7 +195,7 @@ impl Noise {
         matches!(self.compare_scaled(pair, anyway), ProfileVerdict::Faster | ProfileVerdict::Slower)
     }
 
-    /// Compares two rows whose times are expected to differ by the ratio `anyway`.
+    /// Compares two rows whose times are expected to differ by the ratio `anyway`, such as the common ratio.
     fn compare_scaled(&self, pair: &(&Row, &Row), anyway: f64) -> ProfileVerdict {
         let (before, after) = *pair;
         let (before_ns, after_ns) = (anyway * call_ns(before), call_ns(after));

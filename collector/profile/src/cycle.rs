@@ -8,7 +8,8 @@ pub fn list_cycles(profile: &Profile) -> Vec<u32> {
     all
 }
 
-/// Omits processor times of threads, since they cover all steps together.
+/// Returns the part of a profile that belongs to one cycle. Omits the processor times of threads, which cover all
+/// cycles together.
 pub fn cut_cycle(profile: &Profile, cycle: u32) -> Profile {
     let is_of_cycle = |step: Option<u32>| step.is_some_and(|step| profile.steps[step as usize].cycle == cycle);
     let steps = new_indices(profile.steps.iter().map(|step| step.cycle == cycle));

@@ -1,8 +1,8 @@
 //! Data model of a profile: operators, their spans on threads and devices, counters and memory.
 //!
-//! Times are whole nanoseconds since the profile's own zero, so that rounding never makes children exceed their parent.
-//! Unknown values are absent: a zero has been observed. Lists refer to each other by index. `Profile::check` validates
-//! the indices and must run before a profile from a file is used.
+//! Times are whole nanoseconds since the start of the profile, so that rounding never makes children exceed their
+//! parent. Unknown values are absent, so a zero is an observed value. Lists refer to each other by index.
+//! `Profile::check` validates the indices and must run before a profile from a file is used.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,10 +22,10 @@ pub struct Profile {
     /// Counters that were requested but unavailable.
     pub refusals: Vec<Refusal>,
     pub steps: Vec<Step>,
-    /// Children follow their parents.
+    /// Spans, each after its parent.
     pub spans: Vec<Span>,
     pub counts: Vec<Count>,
-    /// In chronological order.
+    /// Memory events in chronological order.
     pub memory: Vec<MemoryEvent>,
     /// Durations of unprofiled runs, interleaved with the steps; the difference is the overhead of profiling.
     pub bare_ns: Vec<u64>,
@@ -70,13 +70,13 @@ pub struct SimulatedTask {
     pub counts: BTreeMap<String, f64>,
 }
 
-/// Times of different sources are never summed.
+/// Origin of the times. Times of different origins are never summed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     #[default]
     Measured,
-    /// On a stand-in for the target device.
+    /// Measured on a stand-in for the target device, such as an emulator.
     Emulated,
     Imported,
 }
@@ -97,19 +97,19 @@ pub struct Track {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Operator {
-    /// Without sizes: `conv2d +bias +relu`, `aten::addmm`.
+    /// Name without sizes, such as `conv2d +bias +relu` or `aten::addmm`.
     pub name: String,
-    /// With sizes; empty if only the name is known.
+    /// Description with sizes; empty if only the name is known.
     pub text: String,
     pub task: Option<String>,
     pub schedule: Option<String>,
     /// Module names from the outermost to the innermost, separated by `.` or `/`.
     pub scope: String,
     pub input_shapes: Vec<Vec<i64>>,
-    /// One per input shape.
+    /// Element types, one per input shape.
     pub input_dtypes: Vec<String>,
     pub output_shapes: Vec<Vec<i64>>,
-    /// None for the default layout.
+    /// Layout of the operands; None for the default layout.
     pub layout: Option<String>,
     /// Floating-point and integer operations per call.
     pub flops: Option<u64>,
@@ -122,16 +122,18 @@ pub struct Operator {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counter {
-    /// Stable name, or the native name as requested.
+    /// Stable name of the counter, or its native name if that was requested.
     pub name: String,
-    /// One of `count`, `ns`, `byte` and `microjoule`.
+    /// Unit of the counts: `count`, `ns`, `byte` or `microjoule`.
     pub unit: String,
-    /// One of `papi`, `perf`, `usage`, `powercap` and the imported format.
+    /// Source of the counts: `papi`, `perf`, `usage`, `powercap` or the imported format.
     pub source: String,
     pub native: String,
-    /// One of `thread`, `thread_user`, `descendants`, `descendants_user`, `process`, `machine` and `external`.
+    /// What is counted: `thread`, `thread_user`, `descendants`, `descendants_user`, `process`,
+    /// `machine` or `external`.
     pub coverage: String,
-    /// Count between two consecutive readings. Never subtracted: close counts only show that the true one is small.
+    /// Count between two consecutive readings: the overhead of reading. It is never subtracted; a count close to it
+    /// only shows that the true count is small.
     #[serde(default)]
     pub alone: Option<f64>,
 }
@@ -148,11 +150,11 @@ pub struct Refusal {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// Counts all runs, including unprofiled ones.
+    /// Number of the run, counting unprofiled runs too.
     pub number: u64,
     pub cycle: u32,
     pub start_ns: u64,
-    /// Includes time that belongs to no operator.
+    /// Duration of the step, including time that belongs to no operator.
     pub duration_ns: u64,
 }
 
@@ -183,14 +185,14 @@ pub enum Kind {
     Overhead,
 }
 
-/// Count of one counter during a span, or during the same call of a following run.
+/// Value of one counter during a span, or during the same call of a later run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Count {
     pub span: u32,
     pub counter: u32,
     pub value: u64,
-    /// Active fraction of the time; below 1 the value is extrapolated.
+    /// Share of the time in which the counter was active; below 1, the value is extrapolated.
     pub running_ratio: f64,
 }
 
@@ -201,7 +203,7 @@ pub struct MemoryEvent {
     /// Span that caused the event, if known.
     pub span: Option<u32>,
     pub pool: Pool,
-    /// Negative for a deallocation.
+    /// Allocated bytes; negative for a deallocation.
     pub bytes: i64,
     /// Bytes in use in the pool after the event.
     pub live_bytes: u64,

@@ -1,5 +1,5 @@
-//! Export of a profile as a trace: operators on their threads inside steps, arrows to their parts on other threads and
-//! devices, and counter tracks for memory, speed and processor time.
+//! Export of a profile as a trace: operators on their threads inside steps, flow arrows to their parts on other
+//! threads and devices, and counter tracks for memory, speed and processor time.
 
 use crate::data::{Kind, Operator, Pool, Profile, Span, Step};
 use capture::writer::sink::{Format, Heading, Role, ShownArgument, ShownSlice, Sink, Written};
@@ -23,7 +23,7 @@ mod key {
     pub const CPU: usize = 9;
 }
 
-/// Limits the trace to about `limit` bytes.
+/// Writes a profile as a trace of at most about `limit` bytes.
 pub fn write_trace<W: Write>(profile: &Profile, format: Format, out: W, limit: u64) -> std::io::Result<(Written, W)> {
     let tracks = ExportTracks::from_profile(profile);
     let steps: Vec<String> = profile.steps.iter().map(|step| format!("ProfilerStep#{}", step.number)).collect();
@@ -56,7 +56,7 @@ fn metadata_members(profile: &Profile) -> Vec<(String, String)> {
 
 struct ExportTracks {
     list: Vec<WrittenTrack>,
-    /// Indices into `list`, by the profile's tracks.
+    /// For each track of the profile, its index in `list`.
     places: Vec<usize>,
     memory: BTreeMap<Pool, usize>,
     speed: Option<usize>,
@@ -189,13 +189,13 @@ fn write_slices<'a, W: Write>(
     steps.try_for_each(|step| write_step(step, tracks, sink))
 }
 
-/// Returns the span itself if no call launched it.
+/// Returns the call that launched the span, or the span itself if no call did.
 fn launching_call(spans: &[Span], at: u32) -> u32 {
     let span = &spans[at as usize];
     if matches!(span.kind, Kind::Kernel | Kind::Copy) { span.parent.unwrap_or(at) } else { at }
 }
 
-/// Returns parents and children on different tracks, sorted by parent.
+/// Returns the pairs of parent and child on different tracks, sorted by parent.
 fn cross_track_pairs(profile: &Profile) -> Vec<(u32, u32)> {
     let spans = profile.spans.iter().enumerate();
     let elsewhere = spans.filter_map(|(at, span)| {
@@ -286,7 +286,7 @@ fn write_counts<W: Write>(profile: &Profile, tracks: &ExportTracks, sink: &mut S
     Ok(())
 }
 
-/// Saturates at the largest time that a trace can represent.
+/// Converts to a time of the trace; saturates at the largest time that a trace can represent.
 fn to_trace_ns(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -1,7 +1,8 @@
 //! Selection of the profiled runs, with the names and semantics of torch.profiler's schedule.
 //!
-//! Steps are counted from 0. After `skip_first` steps, cycles of `wait`, `warmup` and `active` steps follow, `repeat`
-//! times or without end. Warm-up steps are profiled and discarded. The last active step of a cycle completes it.
+//! Steps are counted from 0. After `skip_first` steps, cycles of `wait`, `warmup` and `active` steps follow,
+//! `repeat` times or without limit. Warm-up steps are profiled and discarded. The last active step of a cycle
+//! completes the cycle.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -17,19 +18,19 @@ pub struct ProfileSchedule {
     /// Steps that are profiled and discarded.
     pub warmup: u64,
     pub active: u64,
-    /// 0 for no limit.
+    /// Number of cycles; 0 for no limit.
     pub repeat: u64,
-    /// Any value but 0 omits the `wait` of the first cycle.
+    /// Whether the first cycle omits `wait`: any value but 0.
     pub skip_first_wait: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Nothing,
-    /// Profile and discard.
+    /// Profile the step and discard the result.
     Warmup,
     Record,
-    /// Profile, record and complete the cycle.
+    /// Profile the step, keep the result and complete the cycle.
     RecordAndSave,
 }
 
@@ -49,7 +50,7 @@ pub enum ScheduleError {
 const MOST: u64 = 1_000_000_000;
 
 impl Default for ProfileSchedule {
-    /// A few warm-up steps, then every step.
+    /// Returns a schedule of a few warm-up steps, after which every step is recorded.
     fn default() -> ProfileSchedule {
         ProfileSchedule { skip_first: 0, wait: 0, warmup: 3, active: MOST, repeat: 1, skip_first_wait: 0 }
     }
@@ -77,7 +78,7 @@ impl ProfileSchedule {
         (step.saturating_sub(self.skip_first) + waited) / self.cycle_steps()
     }
 
-    /// Returns `None` if recording does not end.
+    /// Returns the number of steps until recording ends; `None` if recording does not end.
     pub fn step_count(&self) -> Option<u64> {
         let waited = if self.skip_first_wait == 0 { 0 } else { self.wait };
         (self.repeat > 0).then(|| (self.skip_first + self.repeat * self.cycle_steps()).saturating_sub(waited))

@@ -1,4 +1,4 @@
-//! Sort keys of operator tables, named as in torch.profiler, which says `cuda` for `device`.
+//! Sort keys of operator tables, named as in torch.profiler, which uses `cuda` in place of `device`.
 
 models::choice! {
     /// Sort key; the largest value comes first.

@@ -7,13 +7,14 @@ use serde::{Deserialize, Serialize};
 
 /// Function that returns [`AgentDescription`] as JSON.
 pub const HOST: &str = "opcollect.host";
-/// Measures a kernel and returns a `Measurement` as JSON. Arguments: library, function name, [`Order`] as JSON
-/// and kernel arguments; or a call sequence built with [`CALLS`], and the order.
+/// Measures a kernel and returns a `Measurement` as JSON. Arguments: library, function name, [`Order`] as JSON and
+/// kernel arguments; or a call sequence built with [`CALLS`], followed by the order.
 pub const MEASURE: &str = "opcollect.measure";
 /// Returns an empty call sequence; given a sequence, a library, a function name and arguments, appends a call.
 pub const CALLS: &str = "opcollect.calls";
 
-/// Limits each later request of a session, in seconds: the agent ends a slower one even if the client vanished.
+/// Sets the limit of each later request of a session, in seconds. The agent ends a slower request even if the client
+/// has disappeared.
 pub const LIMIT: &str = "opcollect.limit";
 /// Makes an agent exit after the current session.
 pub const LEAVE: &str = "opcollect.leave";
@@ -22,7 +23,7 @@ pub const LEAVE: &str = "opcollect.leave";
 pub struct AgentDescription {
     pub agent_version: String,
     pub facts: Facts,
-    /// Evidence of an emulator; `None` on hardware.
+    /// Evidence that the host is emulated; `None` on hardware.
     pub emulated: Option<String>,
 }
 
@@ -30,7 +31,7 @@ pub struct AgentDescription {
 pub struct Order {
     /// Number of threads, pinned to the first CPUs that the agent may use.
     pub threads: usize,
-    /// Duration and repetitions.
+    /// Measuring method, with duration and repetitions.
     pub method: Method,
     pub counters: CounterRequest,
 }

@@ -39,7 +39,7 @@ pub enum RemoteError {
 }
 
 impl RemoteError {
-    /// Returns None if there is no useful suggestion.
+    /// Returns a suggestion for the user, or None if there is no useful one.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             RemoteError::Unreachable { .. } => Some(

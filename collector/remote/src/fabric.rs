@@ -1,14 +1,15 @@
-//! RPC functions that control an accelerator core on a board's FPGA fabric.
+//! RPC functions that control an accelerator on a board's FPGA.
 //!
 //! Integers are 64-bit, byte strings are raw bytes, and composite values are JSON.
 
 use serde::{Deserialize, Serialize};
 
-/// Selects the core by the name of a loaded core (`1x16`), or by a bitstream that starts with the name.
+/// Selects the accelerator by name, such as `1x16`, or loads the bitstream file with the given name, which begins with
+/// the accelerator's name.
 pub const PROGRAM: &str = "pynq.fpga.program";
-/// Returns [`Fabric`].
+/// Returns the [`Fabric`], which describes the FPGA and its accelerator.
 pub const INFO: &str = "pynq.fpga.info";
-/// Allocates a zeroed block of the given number of bytes that the core can access, and returns its handle.
+/// Allocates a zeroed block of the given number of bytes that the accelerator can access, and returns its handle.
 pub const ALLOCATE: &str = "pynq.fpga.alloc";
 /// Returns the physical address of the block with the given handle.
 pub const ADDRESS: &str = "pynq.fpga.phys";
@@ -27,16 +28,16 @@ pub const RUN_US_MAX: i64 = 60_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FabricKind {
-    /// Registers and memory of a board.
+    /// Hardware, through the registers and the memory of a board.
     Devmem,
-    /// Functional simulator; its times mean nothing.
+    /// Functional simulator, whose times are meaningless.
     Simulated,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fabric {
     pub kind: FabricKind,
-    /// Core on the fabric, if known.
+    /// Name of the accelerator on the FPGA, if known.
     pub core: Option<String>,
     pub memory_bytes: u64,
 }
@@ -49,9 +50,9 @@ pub struct Ran(pub FabricStatus, pub f64);
 #[serde(try_from = "u8", into = "u8")]
 pub enum FabricStatus {
     Done = 0,
-    /// Only loading a bitstream recovers the core.
+    /// The time limit expired. Only loading a bitstream recovers the accelerator.
     TimedOut = 1,
-    /// Completion before the start; only loading a bitstream recovers the core.
+    /// Completion was reported before the start. Only loading a bitstream recovers the accelerator.
     StaleDone = 2,
 }
 

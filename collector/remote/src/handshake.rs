@@ -12,7 +12,7 @@ const KEY_BYTES_MAX: usize = 4096;
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Key {
     pub name: String,
-    /// Shared with authorised clients.
+    /// Secret shared with authorised clients.
     pub secret: Option<String>,
     pub timeout: Option<Duration>,
 }
@@ -30,7 +30,7 @@ impl Key {
         format!("client:{}{secret}{timeout}", self.name)
     }
 
-    /// Returns `None` if the text is no client key.
+    /// Parses a key; returns `None` if the text is not a client's key.
     pub fn from_text(text: &str) -> Option<Key> {
         let text = text.strip_prefix("client:")?;
         let mut words = text.split(' ');
@@ -89,7 +89,7 @@ pub fn receive_key(from: &mut Waiting) -> Result<Key, RemoteError> {
         .ok_or_else(|| RemoteError::Malformed("a client's key does not begin with `client:`".to_owned()))
 }
 
-/// Appends the server's key if the client was accepted.
+/// Sends the verdict, followed by the server's key if the client was accepted.
 pub fn send_verdict(verdict: HandshakeVerdict, key: &str, to: &mut Waiting) -> Result<(), RemoteError> {
     let mut bytes = (MAGIC + verdict as i32).to_le_bytes().to_vec();
     if verdict == HandshakeVerdict::Taken {
@@ -110,7 +110,7 @@ fn wrong_protocol(address: &Address, wanted: &'static str, got: i32) -> RemoteEr
     RemoteError::SpeaksOtherwise { address: address.clone(), wanted, got: format_magic(got) }
 }
 
-/// As text if the bytes are printable, else as a number.
+/// Formats a magic number as text if its bytes are printable, else as a number.
 fn format_magic(number: i32) -> String {
     let bytes = number.to_le_bytes();
     match std::str::from_utf8(&bytes) {

@@ -4,7 +4,7 @@ use crate::wire::{Malformed, Tensor, Value, WireReader, put_list, put_tensor, pu
 use crate::{RemoteError, Waiting};
 
 pub const VERSION: &str = "0.8.0";
-/// Tensors are copied in much smaller pieces.
+/// Maximum length of a packet; tensors are copied in much smaller pieces.
 pub const PACKET_BYTES_MAX: u64 = 256 << 20;
 pub const PIECE_BYTES: u64 = 4 << 20;
 
@@ -69,7 +69,8 @@ impl Code {
 #[allow(missing_docs)]
 pub enum Packet {
     Shutdown,
-    /// Version of the client's protocol, and session arguments; without arguments the session runs in the server.
+    /// Starts a session with the client's protocol version and session arguments. Without arguments the session runs
+    /// in the server's own process.
     InitServer {
         version: String,
         arguments: Vec<Value>,
@@ -100,7 +101,7 @@ impl Packet {
         Packet::List(Code::Exception, vec![Value::Text(text.into())])
     }
 
-    /// Expects a packet without its length.
+    /// Parses a packet without its length field.
     pub fn parse_body(bytes: &[u8]) -> Result<Packet, Malformed> {
         let mut reader = WireReader::new(bytes);
         let packet = match Code::from_number(reader.read_i32()?)? {
@@ -121,7 +122,7 @@ impl Packet {
         }
     }
 
-    /// Includes the length.
+    /// Encodes the packet, including its length field.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; 8];
         let mut put = |code: Code| bytes.extend((code as i32).to_le_bytes());

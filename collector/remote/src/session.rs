@@ -9,14 +9,14 @@ use crate::wire::{DataType, Device, Tensor, Value};
 use crate::{Address, RemoteError, Waiting};
 use std::time::{Duration, Instant};
 
-/// In bytes, as in TVM.
+/// Alignment of tensors in bytes, as in TVM.
 const ALIGNMENT: i64 = 64;
 
 pub struct Session {
     waiting: Waiting,
     limit: Duration,
     until: Option<Instant>,
-    /// Deadline that the server does not know yet.
+    /// Deadline that the server has not received yet.
     unsent_limit: Option<Instant>,
     limit_function: LimitFunction,
     is_open: bool,
@@ -62,8 +62,8 @@ impl Session {
         Ok(session)
     }
 
-    /// Sets a common deadline for all later requests, so that slowness on each of them is noticed.
-    /// The agent gets it with the next call and ends a stuck kernel even if this client has disappeared.
+    /// Sets a common deadline for all later requests, so that many slow requests cannot add up beyond it. The agent
+    /// receives it with the next call and ends a stuck kernel even if this client has disappeared.
     pub fn set_deadline(&mut self, until: Instant) {
         (self.until, self.unsent_limit) = (Some(until), Some(until));
     }
@@ -81,7 +81,7 @@ impl Session {
         self.send_request("limiting requests", &Packet::CallFunction { function, arguments }).map(drop)
     }
 
-    /// Returns `None` if the server has no such function.
+    /// Looks up a function of the server; returns `None` if the server has no such function.
     pub fn find_function(&mut self, name: &str) -> Result<Option<u64>, RemoteError> {
         let packet = Packet::List(Code::GetGlobalFunction, vec![Value::Text(name.to_owned())]);
         let handle = parse_pointer(self.send_request("looking for a function", &packet)?)?;
@@ -114,7 +114,7 @@ impl Session {
         self.call_named("tvm.rpc.server.upload", vec![Value::Text(name.to_owned()), Value::Bytes(content)]).map(drop)
     }
 
-    /// Expects an uploaded library.
+    /// Loads a library that was uploaded before.
     pub fn load_library(&mut self, name: &str) -> Result<u64, RemoteError> {
         match self.call_named("tvm.rpc.server.load_module", vec![Value::Text(name.to_owned())])? {
             Value::Module(handle) => Ok(handle),
@@ -198,7 +198,7 @@ impl Session {
         }
     }
 
-    /// True after refused requests, which do not end a session.
+    /// Returns whether the session can be used; refused requests do not end a session.
     pub fn is_open(&self) -> bool {
         self.is_open
     }
@@ -224,7 +224,7 @@ impl Drop for Session {
     }
 }
 
-/// Splits into byte ranges that fit a packet.
+/// Splits a tensor into byte ranges that each fit a packet.
 fn split_tensor(tensor: &Tensor) -> impl Iterator<Item = Tensor> {
     const BYTE: DataType = DataType { code: 1, bits: 8, lanes: 1 };
     let all = tensor.byte_count().unwrap_or(0);

@@ -24,15 +24,15 @@ mod code {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lent {
     pub address: Address,
-    /// Key to offer to the server.
+    /// Key that the client offers to the server.
     pub match_key: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrackerTurn {
-    /// In order of arrival.
+    /// The request is served in order of arrival.
     Own = 1,
-    /// Before all waiting requests.
+    /// The request is served before all waiting requests.
     Next = 2,
 }
 
@@ -62,7 +62,8 @@ impl Tracker {
         Ok(Tracker { waiting, address: address.clone() })
     }
 
-    /// A request that times out consumes the connection, whose late reply would answer the next request.
+    /// Requests a device. Consumes the connection, because the late reply to a request that timed out would be taken
+    /// for the reply to the next one.
     pub fn request_device(
         mut self,
         key: &str,
@@ -99,7 +100,7 @@ impl Tracker {
         is_success(&answer).then_some(()).ok_or_else(|| refusal_error(&answer))
     }
 
-    /// Returns the match keys of this connection that are still free.
+    /// Returns the match keys offered over this connection that no client has used yet.
     pub fn pending_keys(&mut self, within: Duration) -> Result<Vec<String>, RemoteError> {
         let answer =
             self.send_request("querying the devices that are still offered", json!([code::PENDING]), within)?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of bytes reserved before any data has arrived.
 const TRUSTED_BYTES: usize = 64 << 10;
-/// Most replies are shorter.
+/// Size of the read buffer; most replies are shorter.
 const READ_BYTES: usize = 4 << 10;
 
 pub fn connect_within(address: &Address, within: Duration) -> Result<Waiting, RemoteError> {
@@ -41,7 +41,7 @@ const TO_SEND: usize = 0;
 const TO_RECEIVE: usize = 1;
 
 impl Waiting {
-    /// The deadline starts now.
+    /// Wraps a connection; its first deadline is `within` from now.
     pub fn new(stream: TcpStream, within: Duration) -> Waiting {
         // Requests are small and wait for their replies, so Nagle's algorithm only delays them. Without the option the
         // connection is slower but works.
@@ -99,7 +99,7 @@ impl Waiting {
         Ok(i32::from_le_bytes(bytes))
     }
 
-    /// Memory grows as the bytes arrive.
+    /// Reads `count` bytes. Memory grows as the bytes arrive.
     pub fn read_bytes(&mut self, count: usize) -> Result<Vec<u8>, RemoteError> {
         let mut bytes = Vec::with_capacity(count.min(TRUSTED_BYTES));
         while bytes.len() < count {
@@ -131,7 +131,8 @@ impl Waiting {
         }
     }
 
-    /// Caps the socket's timeout. Keeps a shorter one: setting it is a system call, and the caller retries anyway.
+    /// Lowers the socket's timeout to the time left. Keeps a shorter timeout, because setting one is a system call and
+    /// the caller retries anyway.
     fn wait_at_most(&mut self, way: usize) -> Result<(), RemoteError> {
         let left = self.time_left()?;
         if self.waits[way].is_none_or(|waits| waits > left) {
@@ -142,7 +143,7 @@ impl Waiting {
         Ok(())
     }
 
-    /// Returns Ok if the operation can be retried; `time_left` limits the retries.
+    /// Returns Ok if the operation can be retried; `time_left` ends the retries.
     fn check_retry(&mut self, error: &std::io::Error, way: usize) -> Result<(), RemoteError> {
         match error.kind() {
             ErrorKind::Interrupted => Ok(()),

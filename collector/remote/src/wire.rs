@@ -1,6 +1,6 @@
-//! Argument lists of calls and replies.
+//! Encoding of arguments and results of calls.
 
-/// No kernel takes more arguments.
+/// Maximum number of arguments; no kernel takes more.
 const ARGUMENTS_MAX: usize = 1024;
 const RANK_MAX: usize = 32;
 
@@ -8,20 +8,20 @@ const RANK_MAX: usize = 32;
 #[error("{0}")]
 pub struct Malformed(pub String);
 
-/// In DLPack's encoding.
+/// Element type in DLPack's encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataType {
-    /// 0 signed, 1 unsigned, 2 float, 4 bfloat, 6 bool.
+    /// Kind of number: 0 signed, 1 unsigned, 2 float, 4 bfloat, 6 bool.
     pub code: u8,
     /// Bits per lane.
     pub bits: u8,
     pub lanes: u16,
 }
 
-/// In DLPack's encoding.
+/// Device in DLPack's encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// 1 is a CPU.
+    /// Device type; 1 is a CPU.
     pub kind: i32,
     pub id: i32,
 }
@@ -36,12 +36,12 @@ pub struct Tensor {
     pub device: Device,
     pub dtype: DataType,
     pub shape: Vec<i64>,
-    /// Offset of the first element in the memory.
+    /// Offset of the first element from `data`, in bytes.
     pub byte_offset: u64,
 }
 
 impl Tensor {
-    /// Returns `None` if the size exceeds any addressable memory.
+    /// Returns the size in bytes, or `None` if it exceeds any addressable memory.
     pub fn byte_count(&self) -> Option<u64> {
         let element = (u64::from(self.dtype.bits) * u64::from(self.dtype.lanes)).div_ceil(8);
         let mut bytes = element;
@@ -89,7 +89,7 @@ mod kind {
 }
 
 impl Value {
-    /// Returns the code of the value as the result of a call.
+    /// Returns the type code that marks the value as the result of a call.
     pub fn type_code(&self) -> i32 {
         match self {
             Value::None => kind::NONE,
@@ -164,7 +164,7 @@ impl<'a> WireReader<'a> {
         Ok(Device { kind: self.read_i32()?, id: self.read_i32()? })
     }
 
-    /// Expects a tensor without its type code.
+    /// Reads a tensor that has no type code in front.
     pub fn read_tensor(&mut self) -> Result<Tensor, Malformed> {
         let (data, device, rank) = (self.read_u64()?, self.read_device()?, self.read_i32()?);
         let rank = usize::try_from(rank).ok().filter(|rank| *rank <= RANK_MAX);
@@ -224,7 +224,7 @@ fn put_type(dtype: DataType, to: &mut Vec<u8>) {
     to.extend(dtype.lanes.to_le_bytes());
 }
 
-/// Writes a tensor without its type code.
+/// Writes a tensor without a type code in front.
 pub fn put_tensor(tensor: &Tensor, to: &mut Vec<u8>) {
     to.extend(tensor.data.to_le_bytes());
     to.extend(tensor.device.kind.to_le_bytes());
@@ -235,7 +235,7 @@ pub fn put_tensor(tensor: &Tensor, to: &mut Vec<u8>) {
     to.extend(tensor.byte_offset.to_le_bytes());
 }
 
-/// Texts and bytes use their plain encoding, which every version of TVM reads.
+/// Writes a list of values. Texts and bytes use their plain encoding, which every version of TVM reads.
 pub fn put_list(values: &[Value], to: &mut Vec<u8>) {
     to.extend((values.len() as i32).to_le_bytes());
     values.iter().for_each(|value| put_value(value, to));

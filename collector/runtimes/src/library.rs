@@ -15,7 +15,7 @@ pub fn library_file(of: &Described) -> Result<PathBuf> {
     })
 }
 
-/// Returns the last match by name from the first folder that has one.
+/// Returns the file whose name sorts last among those with the prefix, from the first folder that has one.
 fn find_library(folders: &[PathBuf], beginning: &str) -> Option<PathBuf> {
     let in_folder = |folder: &PathBuf| {
         let files = folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path());

@@ -6,10 +6,10 @@
 use crate::error::{Result, RuntimeError};
 use std::ffi::c_void;
 
-/// Above the size of any tensor of a model.
+/// Maximum size, above that of any tensor of a model.
 const BYTES_MAX: u64 = 1 << 40;
 
-/// Aligns tensors to cache lines.
+/// Unit of tensor memory, which aligns tensors to cache lines.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct PortLine([u8; 64]);
@@ -86,7 +86,7 @@ impl<Handle> Ports<Handle> {
         Ok(())
     }
 
-    /// Fills the outputs with a pattern that results hardly contain, so that unwritten elements are detected.
+    /// Fills the outputs with a pattern that results are unlikely to contain, so that unwritten elements are detected.
     pub fn poison_outputs(&mut self) {
         self.outputs.iter_mut().for_each(|port| port.memory.write(&vec![0xff; port.memory.bytes]));
     }
@@ -96,7 +96,7 @@ impl<Handle> Ports<Handle> {
     }
 }
 
-/// Returns the size of a tensor, or why its extents are invalid.
+/// Returns the size of a tensor in bytes, or why its extents are invalid.
 pub fn bytes_of(extents: &[i64], element_bytes: u64) -> std::result::Result<usize, String> {
     let bytes = extents.iter().try_fold(element_bytes, |all, extent| all.checked_mul(u64::try_from(*extent).ok()?));
     let bytes = bytes.filter(|bytes| *bytes <= BYTES_MAX).and_then(|bytes| usize::try_from(bytes).ok());

@@ -1,8 +1,8 @@
 //! Runner of whole models in another runtime: reads a model file from a folder, and returns times and outputs.
 //!
-//! It mirrors the runner of this project's own programs. A session is kept while folder, inputs and CPUs stay the same,
-//! so that many short measurement rounds load a model once. After each measurement the affinity of all threads is
-//! verified, whatever options the library received.
+//! This runner mirrors the runner of this project's own programs. A session is kept while folder, inputs and CPUs stay
+//! the same, so that many short measurement rounds load a model once. After each measurement the affinity of all
+//! threads is verified, whatever options the library received.
 
 use crate::MODEL;
 use crate::error::RuntimeError;

@@ -8,7 +8,7 @@ use worker::RunnerProcess;
 #[derive(Debug)]
 pub struct Described {
     pub name: &'static str,
-    /// Key in lists of versions.
+    /// Key of the runtime in lists of versions.
     pub key: &'static str,
     /// Folder of the library among installed wheels.
     pub(crate) folder: &'static str,

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const WALKERS: usize = 64;
 const STEPS: usize = 36;
-/// Steps without a new best point before all walkers stop.
+/// Number of steps without a new best point after which all walkers stop.
 const PATIENCE: usize = 12;
 
-/// Returns up to `count` new points, highest scores first.
+/// Anneals from `starts` and random points. Returns up to `count` new points, highest scores first.
 pub fn anneal_points(points: &mut Points, starts: &[Knobs], count: usize, score: impl Fn(&Knobs) -> f64) -> Vec<Knobs> {
     let mut known: BTreeMap<Knobs, f64> = BTreeMap::new();
     let mut found: Vec<(f64, Knobs)> = Vec::new();

@@ -1,19 +1,21 @@
 //! `draft`: the default tuner.
 //!
-//! The first proposals are the default schedule and points that differ from it in one knob. Each later batch is chosen
-//! from several hundred candidates (neighbours of the best points, crossovers and random points) by boosted trees over
-//! knobs, tiles and loops. The trees are trained again whenever there are new results. They predict times relative to
-//! the default schedule, so they also learn from other sizes of the operator. A share of each batch is random.
+//! The first proposals are the default schedule and points that differ from it in one knob. Each later batch
+//! is chosen from several hundred candidates (neighbours of the best points, crossovers and random points) by
+//! boosted trees over knobs, tiles and loops. The trees are trained again whenever there are enough new
+//! results. They predict times relative to the default schedule, so they also learn from other sizes of the
+//! operator. A share of each batch is random.
 //!
-//! Points that were faster than the default for an equal problem, such as the same sums with another epilogue, are
-//! tried first, one per batch.
+//! Hints are points that were faster than the default for an equal problem, such as the same contraction with
+//! another epilogue. They are tried first, one per batch.
 //!
-//! Of recently built candidates, only the half with the best predicted times is run. Random points, hints, trials of a
-//! kind, and points that are not clearly slower than the best are always run.
+//! Of recently built candidates, only the half with the best predicted times is run. Exceptions that are
+//! always run: random points, hints, first trials of a combination of algorithm and layout (a kind), and
+//! points that are not clearly slower than the best.
 //!
-//! Similar points take similar times, and most candidates are similar to a good point. So the predicted speed decreases
-//! with the number of trials of a tile, every algorithm and layout is tried a few times, and neighbours of the best
-//! point of each kind are candidates.
+//! Similar points take similar times, and most candidates are similar to a good point. So the predicted speed
+//! decreases with the number of trials of a tile, every algorithm and layout is tried a few times, and
+//! neighbours of the best point of each kind are candidates.
 
 use crate::features::{self, View};
 use crate::judge::Judge;
@@ -26,30 +28,31 @@ use rand::RngExt;
 use rand::seq::SliceRandom;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Observed points before trees are trained.
+/// Number of observed points before trees are trained.
 const MIN_TRAINING_ROWS: usize = 8;
 const RANDOM_SHARE: f64 = 0.08;
-/// Best points whose neighbours are candidates.
+/// Number of best points whose neighbours are candidates.
 const PARENTS: usize = 6;
-/// Candidates: neighbours of a parent in two or three knobs, crossovers, and random points.
+/// Numbers of candidates: changes of two or three knobs per parent, crossovers, and random points.
 const CHANGED: usize = 24;
 const CROSSED: usize = 64;
 const DRAWN: usize = 192;
-/// Ensembles, whose spread is the uncertainty, and the weight of the uncertainty.
+/// Number of tree ensembles, whose spread is the uncertainty, and the weight of the uncertainty in the ranking.
 const ENSEMBLES: u64 = 2;
 const CURIOSITY: f64 = 0.5;
-/// Per earlier trial of the tile.
+/// Increase of the predicted logarithm of the time per earlier trial of the same tile.
 const REPEATED_TILE_PENALTY: f64 = 0.005;
-/// Minimum trials of each kind, and number of further kinds whose neighbours are candidates.
+/// Minimum number of trials of each kind (algorithm and layout), and number of further kinds whose neighbours are
+/// candidates.
 const KIND_TRIALS: usize = 6;
 const OTHER_KINDS: usize = 2;
-/// Knobs that define a kind, and a tile within a kind.
+/// Knobs that define the kind of a schedule, and knobs that define its tile within the kind.
 const KIND: [&str; 2] = ["algorithm", "layout"];
 const TILE: [&str; 6] = ["block", "tile_c", "tile_y", "tile_x", "tile_p", "vector"];
 /// Minimum relative improvement of a hint, and maximum number of hints.
 const MIN_HINT_GAIN: f64 = 0.02;
 const HINTS: usize = 6;
-/// Number or share of new rows.
+/// Trees are retrained when the new rows exceed the known rows divided by this number.
 const RETRAINING_ROWS: usize = 16;
 
 const FAILURE_FACTOR: f64 = 8.0;
@@ -58,13 +61,13 @@ const FAILURE_FACTOR: f64 = 8.0;
 enum DraftLabel {
     Own(f64),
     Failed,
-    /// Relative to the default schedule of another problem.
+    /// Time of another problem, relative to its default schedule.
     Other(f64),
 }
 
 pub struct Draft {
     problem: Problem,
-    /// Distinguish problems.
+    /// Features that distinguish this problem from others in the training data.
     sizes: Features,
     points: Points,
     seed: u64,
@@ -72,19 +75,19 @@ pub struct Draft {
     labels: Vec<DraftLabel>,
     timed: Vec<(f64, Knobs)>,
     default_ns: Option<f64>,
-    /// Proposed before trees are trained.
+    /// Points to propose before trees are trained.
     first: VecDeque<Knobs>,
     /// Points faster than the default of an equal problem, with relative times, fastest first.
     hints: Vec<(f64, Knobs)>,
-    /// Number of proposed hints.
+    /// Number of hints that were proposed.
     followed: usize,
-    /// Run regardless of their code.
+    /// Points that are run regardless of the features of their code.
     sure: BTreeSet<Knobs>,
     judge: Judge,
     trees: Growing,
 }
 
-/// Whether figures describe CPU code: the cost model was not validated on GPU kernels.
+/// Returns whether figures describe CPU code: the cost model was not validated on GPU kernels.
 fn is_told_of(figures: &Features) -> bool {
     figures.contains_key("code_cycles")
 }
@@ -148,7 +151,7 @@ impl Draft {
         self.labels.push(label);
     }
 
-    /// Returns the fastest untried hint that promises more than the best known time.
+    /// Returns the fastest untried hint, if it promises a shorter time than the best known one.
     fn next_hint(&self) -> Option<&(f64, Knobs)> {
         let (best, default_ns) = (self.timed.first()?.0, self.default_ns?);
         let is_open = |knobs: &Knobs| !self.points.is_taken(knobs) && self.problem.space.allows_point(knobs);
@@ -234,7 +237,8 @@ impl Draft {
         Ok(ranked.into_iter().take(count).map(|(_, knobs)| knobs).collect())
     }
 
-    /// Returns the index of the best candidate of the least tried kind, if that has too few trials.
+    /// Returns the index of the best candidate of the least tried kind (algorithm and layout), if that kind has too
+    /// few trials.
     fn rare_candidate(&self, ranked: &[(f64, Knobs)]) -> Option<usize> {
         let kinds = count_trials(self.points.iter_taken(), kind_settings);
         let tried = ranked.iter().map(|(_, knobs)| kinds.get(&kind_settings(knobs)).copied().unwrap_or(0));

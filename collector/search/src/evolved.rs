@@ -15,7 +15,7 @@ pub struct Evolved {
     /// Hashes of proposed and observed schedules.
     taken: HashSet<String>,
     measured: Vec<(Schedule, f64)>,
-    /// Unproposed children, and the number of taken schedules when they were bred.
+    /// Children that were not proposed yet, and the number of taken schedules when they were bred.
     children: VecDeque<Schedule>,
     bred_at: Option<usize>,
 }
@@ -45,7 +45,8 @@ impl Evolved {
         }
     }
 
-    /// Returns a new child. None if nothing was measured or all are known; random points follow.
+    /// Returns a new child. None if nothing was measured or all children are known; random schedules are then
+    /// proposed.
     fn next_child(&mut self) -> Result<Option<Schedule>> {
         let is_due = self.bred_at.is_none_or(|count| self.taken.len() >= count + BATCH);
         if self.children.is_empty() && is_due && !self.measured.is_empty() {

@@ -7,7 +7,7 @@ use crate::{Problem, Result};
 use job::space::{Knobs, Setting, Space, canonical_knobs};
 use serde::Serialize;
 
-/// Effect of an axis around the best schedules.
+/// Effect of changing one axis around the best schedules.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Effect {
     pub axis: String,
@@ -18,11 +18,11 @@ pub struct Effect {
 }
 
 const FEWEST: usize = 16;
-/// Fastest schedules around which axes are changed.
+/// Number of fastest schedules around which axes are changed.
 const BEST_SCHEDULES: usize = 8;
 const ENSEMBLES: u64 = 3;
 
-/// Returns axes, most important first, or none for too few timed points. Times are in nanoseconds.
+/// Returns the effects of the axes, largest first, or none for too few timed points. Times are in nanoseconds.
 pub fn axis_effects(problem: &Problem, timed: &[(Knobs, f64)], seed: u64) -> Result<Vec<Effect>> {
     if timed.len() < FEWEST {
         return Ok(Vec::new());
@@ -62,7 +62,7 @@ pub fn axis_effects(problem: &Problem, timed: &[(Knobs, f64)], seed: u64) -> Res
     Ok(effects)
 }
 
-/// Returns None if the setting is not allowed or has no effect.
+/// Returns the knobs with one axis changed, or None if the setting is not allowed or has no effect.
 fn with_setting(space: &Space, knobs: &Knobs, axis: &str, setting: &Setting) -> Option<Knobs> {
     let is_neutral = Space::neutral_setting(axis).as_ref() == Some(setting);
     let mut changed = knobs.clone();

@@ -8,18 +8,18 @@ use rand::RngExt;
 use std::collections::{BTreeSet, VecDeque};
 
 const POPULATION: usize = 32;
-/// Best points of all generations that may be parents.
+/// Number of best points of all generations that may be parents in addition to the last generation.
 const ELITE: usize = 3;
-/// Probability per axis of a child.
+/// Probability of a mutation per axis of a child.
 const MUTATION: f64 = 0.1;
-/// Known children before a random point replaces a child.
+/// Attempts to create a new child, after which a random point replaces it.
 const TRIES: usize = 16;
 
 pub struct Genetic {
     points: Points,
-    /// Operations per time; 0 for failures.
+    /// Observed points with their fitness: operations per time, 0 for failures.
     seen: Vec<(Knobs, f64)>,
-    /// Number of points of earlier generations.
+    /// Number of points observed in earlier generations.
     earlier: usize,
     waiting: VecDeque<Knobs>,
     unheard: BTreeSet<Knobs>,
@@ -65,7 +65,7 @@ impl Genetic {
         self.points.space.allows_point(&child).then_some(child)
     }
 
-    /// Weighted by speed.
+    /// Picks a parent at random, weighted by speed.
     fn pick_parent(&mut self, parents: &[(Knobs, f64)]) -> Knobs {
         let all: f64 = parents.iter().map(|parent| parent.1).sum();
         let mut place = self.points.random.random::<f64>() * all;

@@ -6,7 +6,7 @@ use crate::problem::Problem;
 use crate::{Features, Result, TrialResult, Tuner};
 use job::space::{Schedule, nth_point};
 
-/// Consecutive positions without a new point, after which the stride changes or the search ends.
+/// Number of consecutive positions without a new point, after which the stride changes or the search ends.
 const LOOKED_AT: u64 = 1 << 20;
 
 pub struct Grid {
@@ -38,7 +38,7 @@ impl Grid {
         Some(place)
     }
 
-    /// Restarts with a stride near the golden ratio of the grid; false if done before.
+    /// Restarts with a stride near the grid's size times the golden ratio; returns false if it did so before.
     fn restart_spread(&mut self) -> bool {
         if self.stride > 1 {
             return false;

@@ -13,44 +13,44 @@ use job::space::{Knobs, Schedule};
 use rand::RngExt;
 use std::collections::VecDeque;
 
-/// Points of a plan, and results before the first one.
+/// Number of points of a plan, and of results before the first plan.
 const PLAN: usize = 24;
 const RANDOM_SHARE: f64 = 0.05;
-/// Observed points at which annealing starts.
+/// Number of observed points at which annealing starts.
 const STARTS: usize = 16;
 
 #[derive(Clone, Copy)]
 enum GuidedLabel {
-    /// Nanoseconds.
+    /// Time of this problem in nanoseconds.
     Own(f64),
-    /// Relative to the default schedule of another problem.
+    /// Time of another problem, relative to its default schedule.
     Other(f64),
 }
 
 struct Guided {
     problem: Problem,
-    /// Distinguish problems, if trees learn from several.
+    /// Features that distinguish problems, if trees learn from several.
     sizes: Features,
     points: Points,
     view: View,
     goal: Goal,
     seed: u64,
     lessons: Lessons,
-    /// Infinite for failures.
+    /// Observed points with their times; infinite for failures.
     seen: Vec<(Knobs, f64)>,
-    /// Includes rows of other problems.
+    /// Labels of all training rows, including rows of other problems.
     labels: Vec<GuidedLabel>,
     default_ns: Option<f64>,
     plan: VecDeque<Knobs>,
     planned: usize,
 }
 
-/// Trees predict speeds.
+/// Creates a tuner whose trees predict speeds.
 pub fn regression_tuner(problem: &Problem, view: View, seed: u64) -> Result<Box<dyn Tuner>> {
     guided_tuner(problem, view, Goal::Value, seed)
 }
 
-/// Trees rank pairs of schedules.
+/// Creates a tuner whose trees rank pairs of schedules.
 pub fn ranking_tuner(problem: &Problem, view: View, seed: u64) -> Result<Box<dyn Tuner>> {
     guided_tuner(problem, view, Goal::Order, seed)
 }

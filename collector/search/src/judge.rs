@@ -1,20 +1,20 @@
 //! A cost model over generated code that selects the built candidates to run.
 //!
 //! Trees over code features predict better than trees over knobs, and building in parallel with a run costs little. So
-//! more candidates are built than run: the half of the recent candidates with the best predictions, and all that are
-//! not clearly slower than the best. If all predictions are similar, all candidates are run.
+//! more candidates are built than run. A candidate is run if its prediction is in the better half of the recent ones,
+//! or not clearly slower than the best. If all predictions are similar, all candidates are run.
 
 use crate::Result;
 use crate::model::{Goal, Growing, Lessons};
 use std::collections::VecDeque;
 
-/// Rows before trees are trained.
+/// Number of rows before trees are trained.
 const MIN_TRAINING_ROWS: usize = 8;
 const RETRAINING_ROWS: usize = 8;
-/// Predictions that a new one is compared with; also the minimum.
+/// Number of recent predictions that a new one is compared with, and the minimum number for a comparison.
 const RECENT_PREDICTIONS: usize = 7;
 const LEAST: usize = 3;
-/// Predicted time over the best of a clearly slower candidate.
+/// Ratio of the predicted time to the best time from which a candidate is clearly slower.
 const SLOWER: f64 = 1.2;
 
 pub struct Judge {
@@ -22,9 +22,9 @@ pub struct Judge {
     lessons: Lessons,
     labels: Vec<f32>,
     trees: Growing,
-    /// Logarithms of predicted times relative to the default schedule.
+    /// Recent predictions: logarithms of times relative to the default schedule.
     promises: VecDeque<f64>,
-    /// Candidates that may still be rejected.
+    /// Number of candidates that may still be rejected; each run adds one.
     spare: usize,
 }
 
@@ -34,13 +34,14 @@ impl Judge {
         Judge { seed, lessons, labels: Vec::new(), trees, promises: VecDeque::new(), spare: 0 }
     }
 
-    /// Takes features of generated code and a time relative to the default schedule.
+    /// Adds a training row: features of generated code, and a time relative to the default schedule.
     pub fn add_result<'a>(&mut self, row: impl IntoIterator<Item = (&'a str, f64)>, over_default: f64) {
         self.lessons.add_row(row);
         self.labels.push(over_default.ln() as f32);
     }
 
-    /// `best` is the best time relative to the default schedule. At most as many candidates are rejected as were run.
+    /// Returns whether a built candidate should be run. `best` is the best time relative to the default schedule. At
+    /// most as many candidates are rejected as were run.
     pub fn is_worth_a_run<'a>(&mut self, row: impl IntoIterator<Item = (&'a str, f64)>, best: f64) -> Result<bool> {
         self.train_if_due()?;
         let Some(model) = self.trees.trained_model() else { return Ok(true) };

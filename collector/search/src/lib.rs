@@ -35,11 +35,11 @@ use job::space::Schedule;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TrialResult {
     Time(f64),
-    /// Failed build, crash or wrong result.
+    /// The build failed, the code crashed, or its result was wrong.
     Failed,
-    /// Tried by another process; the result will not be observed.
+    /// The schedule was tried by another process; its result will not be observed.
     Elsewhere,
-    /// Built, but rejected by the cost model.
+    /// The schedule was built, but rejected by the cost model.
     PassedOver,
 }
 
@@ -54,10 +54,10 @@ pub trait Tuner {
         Ok(true)
     }
 
-    /// Takes the result of any schedule of the task, with features of its code if known.
+    /// Observes the result of any schedule of the task, with features of its code if known.
     fn observe_result(&mut self, schedule: &Schedule, figures: Option<&Features>, seen: TrialResult);
 
-    /// Takes a schedule of a similar problem, with its time relative to that problem's default schedule.
+    /// Observes a schedule of a similar problem, with its time relative to that problem's default schedule.
     fn learn_from_other(
         &mut self,
         _problem: &Problem,
@@ -74,7 +74,7 @@ pub trait Tuner {
     }
 }
 
-/// TVM's evolutionary search, in a process with TVM.
+/// TVM's evolutionary search, which runs in a process that has TVM.
 pub trait Evolution {
     /// Returns up to `count` children of measured schedules, whose times are in nanoseconds.
     fn breed_schedules(
@@ -85,7 +85,7 @@ pub trait Evolution {
     ) -> std::result::Result<Vec<Schedule>, String>;
 }
 
-/// Only `metaschedule` calls `evolution`.
+/// Creates a tuner by name. Only `metaschedule` calls `evolution`.
 pub fn create_tuner(
     name: TunerName,
     problem: &Problem,

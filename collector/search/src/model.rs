@@ -15,11 +15,11 @@ pub fn iter_features(features: &Features) -> impl Iterator<Item = (&str, f64)> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     Value,
-    /// Order of labels within a group.
+    /// Trees predict the order of labels within a group.
     Order,
 }
 
-/// Columns are all features of any row.
+/// Training rows, with the union of their features as columns.
 #[derive(Default)]
 pub struct Lessons {
     columns: BTreeMap<String, usize>,
@@ -27,7 +27,7 @@ pub struct Lessons {
 }
 
 impl Lessons {
-    /// Returns the row number.
+    /// Adds a row and returns its number.
     pub fn add_row<'a>(&mut self, features: impl IntoIterator<Item = (&'a str, f64)>) -> usize {
         // Columns are sorted by name, independent of the order of the parts.
         let features: BTreeMap<&str, f64> = features.into_iter().collect();
@@ -50,7 +50,7 @@ impl Lessons {
         matrix
     }
 
-    /// Takes a label for each row.
+    /// Trains one ensemble of trees per seed; `labels` has one label per row.
     pub fn train_trees(&self, labels: &[f32], goal: Goal, seeds: impl Iterator<Item = u64>) -> Result<CostModel> {
         let matrix = self.to_matrix();
         let grow = |seed: u64| match goal {
@@ -68,7 +68,7 @@ impl Lessons {
 /// Trees that are retrained after enough new rows.
 pub struct Growing {
     enough: usize,
-    /// Trees, and the number of their training rows.
+    /// Trained trees, and the number of their training rows.
     grown: Option<(CostModel, usize)>,
 }
 
@@ -89,7 +89,7 @@ impl Growing {
     }
 }
 
-/// Small trees, because there are few rows and many queries.
+/// Returns parameters for small trees, because there are few rows and many queries.
 fn tree_parameters(objective: Objective) -> BoostingParameters {
     BoostingParameters {
         objective,
@@ -115,7 +115,7 @@ pub struct CostModel {
     trees: Vec<Trees>,
 }
 
-/// Mean and spread over the ensembles.
+/// A prediction: mean and spread over the ensembles of trees.
 #[derive(Clone, Copy, Debug)]
 pub struct Guess {
     pub mean: f64,
@@ -123,7 +123,8 @@ pub struct Guess {
 }
 
 impl CostModel {
-    /// Ignores unknown features. Fastest if features are sorted by name, or are a few sorted parts.
+    /// Predicts from named features and ignores unknown ones. Fastest if the features are sorted by name, or consist
+    /// of a few sorted parts.
     pub fn predict_features<'a>(&self, features: impl IntoIterator<Item = (&'a str, f64)>) -> Guess {
         let mut row = vec![f32::NAN; self.columns.len().max(1)];
         let mut columns = self.columns.iter().peekable();

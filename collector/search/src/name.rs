@@ -42,9 +42,9 @@ pub(crate) struct Start<'a> {
 }
 
 struct Declaration {
-    /// Loop features exist only for CPU templates.
+    /// Whether the tuner learns from loop features, which exist only for CPU templates.
     learns_cpu_loops: bool,
-    /// TVM's own space has no axes.
+    /// Whether the tuner samples TVM's own space, which has no axes.
     samples_tvm_space: bool,
     make: fn(Start<'_>) -> Result<Box<dyn Tuner>>,
 }
@@ -92,7 +92,7 @@ impl TunerName {
         self.find_declaration().samples_tvm_space
     }
 
-    /// Returns None if the tuner supports the target.
+    /// Returns why the tuner does not support a target, or None if it does.
     pub fn why_unsupported(self, target: Kind) -> Option<String> {
         let Declaration { learns_cpu_loops, samples_tvm_space, .. } = self.find_declaration();
         target.refuse_tuner(&TunerNeeds { name: self.name(), learns_cpu_loops, draws: samples_tvm_space })

@@ -1,4 +1,4 @@
-//! Points of a space that were not taken yet: random points, mutations and crossovers.
+//! Points of a space that were not proposed yet: random points, mutations and crossovers.
 
 use job::space::{Axis, Knobs, Setting, Space, canonical_knobs, nth_point};
 use rand::{RngExt, SeedableRng};
@@ -6,7 +6,8 @@ use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeSet;
 
 const DRAWS: usize = 256;
-/// Rejected random points in spaces too large to list: some have few allowed points in a hundred thousand settings.
+/// Maximum number of rejected random points in spaces too large to list. Some spaces have few allowed points in a
+/// hundred thousand settings.
 const DRAWS_AT_MOST: usize = 1 << 18;
 const LISTED_AT_MOST: u64 = 1 << 16;
 
@@ -21,7 +22,7 @@ impl Points {
         Points { space: space.clone(), random: ChaCha8Rng::seed_from_u64(seed), taken: BTreeSet::new() }
     }
 
-    /// Returns whether the point was new.
+    /// Marks a point as taken. Returns whether the point was new.
     pub fn take_point(&mut self, knobs: &Knobs) -> bool {
         self.taken.insert(knobs.clone())
     }
@@ -44,12 +45,14 @@ impl Points {
         None
     }
 
-    /// Takes a new point, or None. Axes are independent, so kinds with few points are as likely as large ones.
+    /// Takes a new random point, or None. Axes are drawn independently, so kinds of schedules with few points are as
+    /// likely as those with many.
     pub fn draw_new(&mut self) -> Option<Knobs> {
         self.draw_by(|points| Some(points.draw_within()))
     }
 
-    /// Takes a new point, uniform over canonical points: of settings that canonicalise to one, one is kept.
+    /// Takes a new point, drawn uniformly from the canonical points: of all settings that canonicalise to the same
+    /// point, only one representative is accepted.
     pub fn draw_uniform(&mut self) -> Option<Knobs> {
         let drawn = self.draw_by(|points| {
             let settings = points.draw_settings();
@@ -89,7 +92,7 @@ impl Points {
         Knobs(self.space.axes.iter().map(|axis| (axis.name.to_owned(), random_setting(axis, random))).collect())
     }
 
-    /// Whether these settings represent all that canonicalise to the point.
+    /// Returns whether these settings are the representative of all settings that canonicalise to the point.
     fn is_representative(&self, settings: &Knobs, knobs: &Knobs) -> bool {
         let usual = self.usual_settings(knobs);
         match settings.0.iter().filter(|(name, setting)| usual.0.get(*name) != Some(*setting)).count() {
@@ -100,7 +103,8 @@ impl Points {
         }
     }
 
-    /// Returns settings of every axis that canonicalise to a point, as usual as possible.
+    /// Returns the representative settings that canonicalise to a point: a setting for every axis, neutral or default
+    /// where possible.
     fn representative_settings(&self, knobs: &Knobs) -> Option<Knobs> {
         let usual = self.usual_settings(knobs);
         let is_point = |settings: &Knobs| canonical_knobs(settings.clone()) == *knobs;
@@ -131,7 +135,7 @@ impl Points {
         neutral.or_else(|| self.space.default.0.get(axis.name).cloned())
     }
 
-    /// Adds a default or random setting for each axis without effect.
+    /// Adds a default or random setting for each axis that has no effect in the point.
     fn complete_point(&mut self, knobs: &Knobs) -> Knobs {
         let mut whole = knobs.clone();
         for place in 0..self.space.axes.len() {
@@ -178,7 +182,7 @@ impl Points {
         found.into_iter().collect()
     }
 
-    /// Takes settings of one parent up to a random axis, and of the other from there.
+    /// Takes the settings of one parent up to a random axis, and the settings of the other parent from there on.
     pub fn cross_points(&mut self, one: &Knobs, other: &Knobs) -> Knobs {
         let (mut child, other) = (self.complete_point(one), self.complete_point(other));
         let from = self.random.random_range(0..=self.space.axes.len());

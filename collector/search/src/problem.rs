@@ -10,7 +10,7 @@ use targets::{Machine, Target};
 pub struct Problem {
     pub space: Space,
     pub threads: usize,
-    /// None if operations and bytes cannot be counted.
+    /// Operations and bytes of the task; None if they cannot be counted.
     pub(crate) work: Option<Work>,
     pub(crate) domain: Domain,
     pub(crate) device: Device,
@@ -22,7 +22,7 @@ impl Problem {
         Problem { space, ..Problem::without_space(task, target, threads, work_of(task).ok()) }
     }
 
-    /// Creates a problem for observed times of another task, or None if the task is not supported.
+    /// Creates a problem without a space, for observed times of another task; None if the task is not supported.
     pub fn for_observations(task: &Task, target: &Target, threads: usize) -> Option<Problem> {
         Some(Problem::without_space(task, target, threads, Some(work_of(task).ok()?)))
     }
@@ -37,7 +37,8 @@ impl Problem {
     }
 }
 
-/// Fills unknown properties with typical values: all schedules of a search run on one machine.
+/// Describes a machine for features. Unknown properties get typical values, because all schedules of a search run on
+/// one machine.
 fn device_features(machine: &Machine) -> Device {
     const MULTIPLY_ADDS: f64 = 4.0;
     let (units, flops_per_cycle) = match machine {

@@ -2,30 +2,30 @@
 //! trials.
 
 const RECENT: usize = 8;
-/// Weight of recent gains; the rest is for the first gain after trials without one.
+/// Weight of recent gains in the expected gain; the rest is the weight of a first gain after trials without one.
 const BY_GAINS: f64 = 0.5;
-/// Trials without a gain that halve the hope for one.
+/// Number of trials without a gain after which the expected next gain is halved.
 const HALF: usize = 3;
-/// Maximum expected gain of a trial, relative to the time.
+/// Maximum expected gain of a trial, relative to the best time.
 const HOPE: f64 = 0.05;
-/// Share of an equal task's gain expected of the same schedule.
+/// Expected share of the gain that a hint promises, the hint being a fast schedule of an equal task.
 const BY_HINT: f64 = 0.5;
 const GAIN: f64 = 0.005;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Standing {
     pub weight: f64,
-    /// Best nanoseconds after each observed trial, from the first success on.
+    /// Best time in nanoseconds after each observed trial, from the first successful one on.
     pub bests: Vec<f64>,
     pub begun: usize,
-    /// Includes trials of other processes.
+    /// Number of observed trials, including trials of other processes.
     pub heard: usize,
-    /// Nanoseconds that a hint of an equal task promises.
+    /// Time in nanoseconds that a hint of an equal task promises.
     pub hinted: Option<f64>,
 }
 
 impl Standing {
-    /// None is a failure.
+    /// Records the time of a trial, or a failure as None.
     pub fn observe_trial(&mut self, ns: Option<f64>) {
         self.heard += 1;
         let best = self.best_ns().into_iter().chain(ns).fold(f64::INFINITY, f64::min);
@@ -38,7 +38,8 @@ impl Standing {
         self.bests.last().copied()
     }
 
-    /// Nanoseconds per trial over all calls of the task; infinite before the first trial.
+    /// Returns the expected saving of the next trial in nanoseconds, over all calls of the task; infinite before the
+    /// first trial.
     pub fn expected_saving(&self) -> f64 {
         if self.begun == 0 {
             return f64::INFINITY;
@@ -48,7 +49,7 @@ impl Standing {
         self.promise_after(self.begun.saturating_sub(self.heard)).max(self.weight * hinted)
     }
 
-    /// Expected saving after `more` further trials without a gain.
+    /// Returns the expected saving of a trial after `more` further trials without a gain.
     fn promise_after(&self, more: usize) -> f64 {
         let Some(best) = self.best_ns() else { return 0.0 };
         let past = self.bests.len().saturating_sub(1).min(RECENT);
@@ -65,8 +66,8 @@ impl Standing {
     }
 }
 
-/// Returns the nanoseconds that `trials` further trials save, each given to the search with the largest expected
-/// saving. Gains decrease over time; searches without trials add nothing.
+/// Returns the nanoseconds that `trials` further trials are expected to save, each given to the search with the
+/// largest expected saving. Gains decrease over time; searches without a successful trial add nothing.
 pub fn total_saving<'a>(standings: impl Iterator<Item = &'a Standing>, trials: usize) -> f64 {
     const STEPS: usize = 64;
     let open: Vec<&Standing> = standings.filter(|standing| standing.best_ns().is_some()).collect();

@@ -16,7 +16,7 @@ pub fn parse_problem(operator: &str) -> Problem {
     Problem::of_task(&plan.tasks[0].task, &example_machine(), 1)
 }
 
-/// A space of 10 axes with 8 settings; time is a product of axis costs and one interaction.
+/// Creates a space of 10 axes with 8 settings; time is a product of axis costs and one interaction.
 pub fn billion_points() -> Problem {
     const NAMES: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
     let axis = |name| Axis { name, meaning: "made up", settings: (0..8).map(Setting::Number).collect() };
@@ -74,7 +74,7 @@ pub fn run_trials(
     tried
 }
 
-/// For tuners without evolution.
+/// Returns an evolution that creates no children, for tuners that do not use evolution.
 pub fn childless_evolution() -> Box<dyn Evolution> {
     struct Childless;
     impl Evolution for Childless {

@@ -1,11 +1,12 @@
-//! Names of GPU architectures and what one multiprocessor of each offers.
+//! Names of GPU architectures, and the resources of a multiprocessor of each.
 //!
 //! The numbers are those of the CUDA programming guide's table of technical specifications per compute capability.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// An architecture by its compute capability, such as `sm_90`, with the suffix of its own features, such as `sm_90a`.
+/// A GPU architecture: a compute capability, as in `sm_90`, and an optional suffix for architecture-specific features,
+/// as in `sm_90a`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Architecture {
@@ -14,7 +15,7 @@ pub struct Architecture {
     suffix: Suffix,
 }
 
-/// Devices for which code may use features beyond those of the capability.
+/// Devices that code is generated for. Code for fewer devices may use features beyond those of the capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Suffix {
     /// Later devices of the same major capability.

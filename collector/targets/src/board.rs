@@ -1,4 +1,4 @@
-//! Boards that have names, and the processors that agents tell of.
+//! Named boards, and targets for the processors that agents report.
 
 use crate::llvm::Llvm;
 use crate::{Cpu, Machine, Target, llvm_target};
@@ -38,7 +38,8 @@ impl Board {
     }
 }
 
-/// Returns the target of an ARM processor. TVM's tags for boards have soft floats; the boards' systems do not.
+/// Returns the target of an ARM processor. TVM's own targets for these boards use software floating point, which the
+/// boards' systems do not.
 fn arm_target(architecture: &str, mcpu: &str, cores: i64) -> Target {
     // Both have vectors of four floats; the older ones have half as many registers for them.
     let (text, vector_registers) = match architecture {
@@ -57,7 +58,8 @@ fn arm_target(architecture: &str, mcpu: &str, cores: i64) -> Target {
     Target { kind: &Llvm, text: text.to_string(), machine }
 }
 
-/// Returns the target of a machine by architecture (Rust's spelling) and vector extensions; None for others.
+/// Returns the target of a machine by its architecture (Rust's spelling) and vector extensions; None for unknown
+/// architectures.
 pub fn architecture_target(architecture: &str, features: &[String], cores: usize) -> Option<Target> {
     let has = |names: &[&str]| names.iter().all(|name| features.iter().any(|feature| feature == name));
     let count = i64::try_from(cores).unwrap_or(1);
@@ -78,7 +80,7 @@ pub fn architecture_target(architecture: &str, features: &[String], cores: usize
     }
 }
 
-/// Returns the architecture of a target's text in Rust's spelling; without a triple, this machine's.
+/// Returns the architecture that a target's description names, in Rust's spelling; without a triple, this machine's.
 pub fn target_architecture(text: &str) -> String {
     let fields: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
     let triple = fields["mtriple"].as_str().unwrap_or(std::env::consts::ARCH);

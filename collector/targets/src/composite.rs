@@ -1,4 +1,4 @@
-//! Targets that name partners before the compiler's own: `cpu-vendor, llvm`.
+//! Composite targets: partner libraries, followed by the target for which code is generated, as in `cpu-vendor, llvm`.
 
 use models::partner::{PARTNERS, Partner, find_partner};
 

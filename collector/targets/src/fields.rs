@@ -18,7 +18,7 @@ pub enum Form {
     Flag,
 }
 
-/// Parses a description of a target, and checks every field against the list.
+/// Parses a description of a target, and checks every field against those that the kind of target lists.
 pub fn parse_checked(text: &str) -> Result<Value, String> {
     let read: Value = serde_json::from_str(text).map_err(|error| format!("target `{text:.200}`: {error}"))?;
     let fields = read.as_object().ok_or_else(|| format!("target `{text:.200}` is not a JSON object"))?;

@@ -1,4 +1,5 @@
-//! `pynq` with the unit `fpga`: a core on a board's fabric, which runs programs of our own generator.
+//! `pynq` with the unit `fpga`: an accelerator on a board's FPGA,
+//! which runs programs of this project's own generator.
 
 use crate::board::{DEFAULT_BOARD, PYNQ};
 use crate::kind::{BenchKind, Host, HostCpu, Refusal, Resolved, Setting, TargetKind, TaskForm, TunerNeeds};
@@ -7,10 +8,10 @@ use accelerator::{Core, FabricBoard, REVISION, TimingSet, fabric_boards, in_core
 use datasets::Record;
 use serde::{Deserialize, Serialize};
 
-/// Unit of a board: the fabric.
+/// Unit of a board: its FPGA.
 pub const FPGA: &str = "fpga";
 
-/// Programs for a core on a fabric.
+/// Target kind of an accelerator on a board's FPGA.
 pub struct Fpga;
 
 impl TargetKind for Fpga {
@@ -93,7 +94,8 @@ impl TargetKind for Fpga {
         datasets::Source::Simulated
     }
 
-    /// Clears the facts of this machine, on which the times of a simulated core do not depend.
+    /// Fills in board and device, and clears the facts of this machine, on which the times of a simulated accelerator
+    /// do not depend.
     fn fill_columns(&self, text: &str, record: &mut Record) -> Result<(), String> {
         let fabric = Fabric::parse_text(text)?;
         *record = Record {
@@ -120,7 +122,7 @@ impl TargetKind for Fpga {
     }
 }
 
-/// A core on a board, with the parameters of its timing model.
+/// An accelerator on a board's FPGA, with the parameters of its timing model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fabric {
@@ -129,15 +131,15 @@ pub struct Fabric {
     pub board: String,
     pub core: String,
     pub clock_mhz: u32,
-    /// Parameters of the timing model, with their version.
+    /// Name and version of the parameter set of the timing model.
     pub timing: String,
     /// Revision of the program generator.
     pub revision: u32,
-    /// Whether the parameters were compared with times of real hardware.
+    /// Whether the timing parameters were compared with times of real hardware.
     pub calibrated: bool,
 }
 
-/// Returns the text of a core on a board; missing parts are those that are usual for the board.
+/// Returns the target description of an accelerator on a board; missing parts get the board's defaults.
 pub fn fabric_text(board: Option<&str>, core: Option<&str>, timing: Option<&str>) -> Result<String, String> {
     let list =
         |names: &mut dyn Iterator<Item = &'static str>| names.map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ");
@@ -178,7 +180,7 @@ impl Fabric {
         cycles as f64 * 1e3 / f64::from(self.clock_mhz)
     }
 
-    /// Parses the text of a target that this program wrote.
+    /// Parses a target description. Fails if this program would write the same target differently.
     pub fn parse_text(text: &str) -> Result<Fabric, String> {
         let fabric: Fabric = serde_json::from_str(text).map_err(|error| format!("target `{text}`: {error}"))?;
         let name = fabric.timing.split('@').next().unwrap_or_default();
@@ -198,13 +200,13 @@ impl Fabric {
         TimingSet::find_set(name).expect("it was read")
     }
 
-    /// Describes the core, with the word that has to accompany all of its times.
+    /// Describes the accelerator, with the qualification that must accompany all of its times, such as "simulated".
     pub fn describe(&self) -> String {
         let doubt = if self.calibrated { "" } else { ", not calibrated" };
         format!("simulated: {} at {} MHz by {}{doubt}", self.plain_name(), self.clock_mhz, self.timing)
     }
 
-    /// Describes the core without the word about its times.
+    /// Describes the accelerator without the qualification of its times.
     pub fn plain_name(&self) -> String {
         format!("core {} of {}", self.core, self.board)
     }

@@ -1,4 +1,4 @@
-//! What a kind of target declares.
+//! The trait that declares a kind of target.
 
 use crate::fields::Form;
 use crate::{Architecture, Machine, Target};
@@ -9,7 +9,8 @@ use models::Task;
 /// A kind of target. Other crates call its methods and never compare kinds.
 /// The default of a method describes most kinds; a kind overrides it where it differs.
 pub trait TargetKind: Sync {
-    /// Returns the name of the kind: its word in `--target`, or that of the board's unit or the backend that selects it.
+    /// Returns the name of the kind: its value of `--target`, or else the name of the board's unit or of the backend
+    /// that selects the kind.
     fn name(&self) -> &'static str;
 
     /// Returns whether the name alone is a value of `--target`.
@@ -17,7 +18,7 @@ pub trait TargetKind: Sync {
         true
     }
 
-    /// Returns the name in revisions of code, plans of artifacts and the `kind` of JSON descriptions.
+    /// Returns the name that is used in code revisions, artifact plans and the `kind` of JSON descriptions.
     fn code_name(&self) -> &'static str {
         self.name()
     }
@@ -27,7 +28,7 @@ pub trait TargetKind: Sync {
         &[]
     }
 
-    /// Returns whether a text is the name, or a JSON description of this kind.
+    /// Returns whether a value of `--target` is the name or a JSON description of this kind.
     fn is_named_by(&self, text: &str) -> bool {
         let is_described = |json: serde_json::Value| json["kind"] == self.code_name();
         (self.has_word() && text == self.name())
@@ -47,7 +48,7 @@ pub trait TargetKind: Sync {
     /// Creates the target of a description, with missing facts taken from the host.
     fn resolve(&self, text: &str, host: &mut dyn Host) -> Result<Resolved, Refusal>;
 
-    /// Returns the facts that a space depends on, without starting a program.
+    /// Returns the machine facts that a schedule space depends on, without starting a program.
     fn guess_machine(&self, text: &str, host: &HostCpu) -> Result<Machine, String>;
 
     /// Parses the description in a record that was measured on this host. Returns None if this program does not measure the kind.
@@ -55,7 +56,8 @@ pub trait TargetKind: Sync {
         None
     }
 
-    /// Returns a board's target by its name, or else by its server's key. None if boards do not determine it.
+    /// Returns a board's target by its name, or else by its server's key. None if targets of this kind do not depend
+    /// on boards.
     fn board_target(&self, _name: Option<&str>, _key: &str) -> Option<Result<Target, String>> {
         None
     }
@@ -74,7 +76,7 @@ pub trait TargetKind: Sync {
         }
     }
 
-    /// Returns the lowest compute capability in the plan of a GPU.
+    /// Returns the lowest compute capability that a GPU of this kind may have.
     fn least_capability(&self) -> i64 {
         0
     }
@@ -113,12 +115,13 @@ pub trait TargetKind: Sync {
         true
     }
 
-    /// Returns whether the measured peaks of the host bound the times.
+    /// Returns whether the measured peak rates of the host are upper bounds of the target's performance.
     fn has_host_peaks(&self) -> bool {
         false
     }
 
-    /// Returns the conversion of tasks to the form of the target; rejected tasks stay on the CPU.
+    /// Returns the function that converts tasks to the form of the target, if one is needed; rejected tasks stay on
+    /// the CPU.
     fn task_form(&self) -> Option<TaskForm> {
         None
     }
@@ -138,10 +141,10 @@ pub trait TargetKind: Sync {
         None
     }
 
-    /// Returns the value of the column `target`.
+    /// Returns the value of the record's column `target`.
     fn record_word(&self) -> datasets::Target;
 
-    /// Returns the value of the column `unit`.
+    /// Returns the value of the record's column `unit`.
     fn unit_name(&self) -> Option<&'static str> {
         None
     }
@@ -150,7 +153,7 @@ pub trait TargetKind: Sync {
         datasets::Source::Measured
     }
 
-    /// Fills further columns from the description.
+    /// Fills further columns of a record from the target's description.
     fn fill_columns(&self, _text: &str, _record: &mut Record) -> Result<(), String> {
         Ok(())
     }
@@ -169,12 +172,12 @@ pub enum Generator {
     OpenclC,
 }
 
-/// Benches that measure operators; the engine has one table of how they are opened.
+/// Ways to run and measure operators; the engine has one table of how each is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BenchKind {
     /// Workers of this machine, or boards that run what the workers build.
     Workers,
-    /// A core on a board's fabric, simulated or real.
+    /// An accelerator on a board's FPGA, simulated or real.
     Core,
 }
 
@@ -203,9 +206,9 @@ pub struct TargetOptions {
     pub arch: Option<Vec<String>>,
     pub unit: Option<String>,
     pub board: Option<String>,
-    /// Configuration of a core on the board's fabric.
+    /// Name of the accelerator on the board's FPGA.
     pub fpga_config: Option<String>,
-    /// Parameters of the core's timing model.
+    /// Name of the parameter set of the accelerator's timing model.
     pub sim_params: Option<String>,
 }
 
@@ -268,21 +271,21 @@ pub struct HostCpu {
     pub cores: usize,
 }
 
-/// The machine that completes descriptions, with its compilers.
+/// This machine and its compilers, which supply the facts that a description lacks.
 pub trait Host {
-    /// Returns the CPU, as the compiler names it.
+    /// Returns the CPU, under the compiler's name for it.
     fn host_cpu(&mut self) -> Result<HostCpu, Refusal>;
 
     /// Returns the compute capability of the GPU, such as `90`.
     fn gpu_capability(&mut self) -> Result<String, Refusal>;
 
-    /// Checks that the compiler for GPUs makes machine code for these architectures.
+    /// Checks that the GPU compiler can generate machine code for these architectures.
     fn check_architectures(&mut self, architectures: &[Architecture]) -> Result<(), Refusal>;
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resolved {
     pub target: Target,
-    /// Whether its code is known to compile, because the target is the host itself.
+    /// Whether the target is the host itself, for which code is known to compile.
     pub is_host: bool,
 }

@@ -1,4 +1,5 @@
-//! Targets: what code is made for. Each kind of target is declared in a file of its own, and [`KINDS`] lists them.
+//! Targets: the machines that code is generated for. Each kind of target is declared in a file of its own, and
+//! [`KINDS`] lists them.
 
 mod architecture;
 mod board;
@@ -39,7 +40,7 @@ use std::sync::LazyLock;
 
 pub type Kind = &'static dyn TargetKind;
 
-/// All kinds of targets, in the order of messages.
+/// All kinds of targets, in the order in which messages list them.
 pub static KINDS: &[Kind] = &[&llvm::Llvm, &cuda::Cuda, &pynq::Pynq, &mali::Mali, &torch::Torch, &fpga::Fpga];
 
 static CODE_NAMES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
@@ -47,7 +48,7 @@ static CODE_NAMES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     (0..KINDS.len()).filter(is_first).map(|place| KINDS[place].code_name()).collect()
 });
 
-/// Returns the kind that a text of `--target` names or describes.
+/// Returns the kind that a value of `--target` names or describes.
 pub fn find_kind(text: &str) -> Option<Kind> {
     KINDS.iter().copied().find(|kind| kind.is_named_by(text))
 }
@@ -72,7 +73,7 @@ pub fn host_kind() -> Kind {
     &llvm::Llvm
 }
 
-/// Returns the kind whose tasks a library computes.
+/// Returns the kind whose tasks are computed by a library.
 pub fn library_kind() -> Kind {
     KINDS.iter().copied().find(|kind| kind.is_library()).expect("a kind is a library")
 }
@@ -86,18 +87,18 @@ pub fn allowed_names() -> String {
     format!("give {}, or TVM's JSON of such a target", words.collect::<Vec<_>>().join(", "))
 }
 
-/// A target with the facts that its spaces need.
+/// A target with the machine facts that its schedule spaces depend on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
     #[serde(deserialize_with = "read_kind")]
     pub kind: Kind,
-    /// TVM's JSON description.
+    /// JSON description of the target, in TVM's format if TVM generates the code.
     pub text: String,
     pub machine: Machine,
 }
 
 impl Target {
-    /// Checks a target from a file: its text belongs to its kind, and its facts are those of a machine.
+    /// Checks a target from a file: its text must belong to its kind, and its machine facts must be plausible.
     pub fn check(&self) -> Result<(), String> {
         let Target { kind, text, machine } = self;
         if !kind.is_named_by(text) || !kind.has_artifacts_for(machine) {
@@ -137,7 +138,7 @@ impl fmt::Display for dyn TargetKind {
     }
 }
 
-/// Facts of a machine that a space depends on.
+/// Facts of a machine that a schedule space depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Machine {

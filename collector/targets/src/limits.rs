@@ -3,14 +3,15 @@
 use crate::Gpu;
 use serde_json::{Map, Value as Json, json};
 
-/// Adds limits that a description lacks, by TVM's names.
+/// Adds the limits that a description lacks, under TVM's names.
 pub(super) fn add_limits(fields: &mut Map<String, Json>, limits: &[(&str, u32)]) {
     for (name, limit) in limits {
         fields.entry(*name).or_insert_with(|| json!(limit));
     }
 }
 
-/// Returns the facts that a space needs from a complete description; `text` is the user's input.
+/// Returns the facts that a schedule space depends on, from a complete description;
+/// `text` is the user's input, for messages.
 pub(super) fn gpu_facts(text: &str, fields: &Map<String, Json>, capability: u32) -> Result<Gpu, String> {
     let number = |name: &str| {
         fields[name]

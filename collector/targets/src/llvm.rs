@@ -102,8 +102,8 @@ pub fn llvm_target(cpu: &str, features: &[String], cores: usize) -> Target {
     }
 }
 
-/// Returns the host's target, or that of a JSON description, by default with the host's number of cores.
-/// The vectors are those of the described processor, or those of the host if its name is unknown.
+/// Returns the host's target, or that of a JSON description, by default with the host's number of cores. The vector
+/// registers are those of the described processor, or those of the host if its name is unknown.
 fn resolve_llvm(text: &str, host: Target) -> Result<Target, String> {
     if text == HOST {
         return Ok(host);

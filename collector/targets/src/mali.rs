@@ -1,4 +1,4 @@
-//! `mali`: Mali GPUs, through OpenCL C. Kernels are compiled, and nothing here runs them.
+//! `mali`: Mali GPUs, through OpenCL C. Kernels are only compiled; this program cannot run them.
 
 use crate::kind::{Generator, Host, HostCpu, Refusal, Resolved, TargetKind, TunerNeeds};
 use crate::{Form, Machine, Target, limits};
@@ -6,9 +6,9 @@ use serde_json::{Value as Json, json};
 
 pub(crate) const MALI: &str = "mali";
 
-/// Work-items of one group on the smallest Mali GPUs with OpenCL, the Midgard family.
+/// Maximum work-items of a work-group on the smallest Mali GPUs with OpenCL, the Midgard family.
 const GROUP_ITEMS: u32 = 256;
-/// Local memory of one group on those GPUs, in bytes.
+/// Local memory of a work-group on the smallest Mali GPUs with OpenCL, in bytes.
 const LOCAL_BYTES: u32 = 32 << 10;
 
 pub struct Mali;
@@ -67,7 +67,8 @@ fn mali_text() -> String {
     json!({ "kind": "opencl", "device": "mali" }).to_string()
 }
 
-/// Parses a description; missing limits are those of every Mali GPU. Threads do not run in lockstep.
+/// Parses a description; missing limits are those that every Mali GPU has. The warp size is 1, because threads do not
+/// run in lockstep.
 pub fn parse_mali(text: &str) -> Result<Target, String> {
     let any = mali_text();
     let text = if text == MALI { &any } else { text };

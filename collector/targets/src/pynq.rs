@@ -1,4 +1,5 @@
-//! `pynq`: the Arm cores of a board, through LLVM. The code is LLVM's, and records name the board's unit.
+//! `pynq`: the Arm cores of a board, through LLVM.
+//! Code is the same as for `llvm`; records also state the board's unit.
 
 use crate::board::{DEFAULT_BOARD, PYNQ};
 use crate::fpga::{FPGA, fabric_text};
@@ -7,7 +8,7 @@ use crate::llvm::{HOST, cpu_target};
 use crate::mali::MALI;
 use crate::{BOARDS, Machine, Target, find_board};
 
-/// Unit of a board: the cores.
+/// Unit of a board: its Arm cores.
 pub const ARM: &str = "arm";
 
 pub struct Pynq;

@@ -4,7 +4,7 @@ use crate::kind::{Host, HostCpu, Refusal, Resolved, TargetKind, TunerNeeds};
 use crate::llvm::cpu_target;
 use crate::{Machine, Target};
 
-/// A library on CPUs, selected by `--backend torch` and by partners.
+/// Target kind of a library on CPUs, selected by `--backend torch` and by partners.
 pub struct Torch;
 
 impl TargetKind for Torch {

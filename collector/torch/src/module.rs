@@ -29,7 +29,7 @@ pub fn run_module(job: &ModuleJob) -> anyhow::Result<RunReply> {
     Ok(RunReply::Measured(Box::new(Measured::from_measurement(measurement, None, peak_resident_bytes()))))
 }
 
-/// Integers are small and non-negative, so that they can be used as indices.
+/// Creates a random input. Integers are small and non-negative, so that they can be used as indices.
 fn random_input(ty: &str, seed: u64) -> anyhow::Result<IValue> {
     let ty: TensorType = ty.parse()?;
     let tensor = inputs::to_torch(&constant_tensor(&ty, &Const::Random { seed })?)?;

@@ -34,13 +34,13 @@ pub fn compute_movement(call: &Call<'_>) -> Result<Option<Tensor>> {
     }))
 }
 
-/// PyTorch's order: head and tail of the last dimension, then of the one before.
+/// Reorders padding to PyTorch's order: head and tail of the last dimension, then of the one before.
 pub fn from_last(pads: &[i64]) -> Vec<i64> {
     let (heads, tails) = pads.split_at(pads.len() / 2);
     heads.iter().zip(tails).rev().flat_map(|(head, tail)| [*head, *tail]).collect()
 }
 
-/// PyTorch's only index type.
+/// Converts indices to 64-bit integers, PyTorch's only index type.
 fn to_int64(indices: &Tensor) -> Result<Tensor> {
     Ok(if indices.f_kind()? == Kind::Int64 { indices.shallow_clone() } else { indices.f_to_kind(Kind::Int64)? })
 }

@@ -71,12 +71,12 @@ struct TorchNetwork {
     program: Program,
     tasks: Vec<(Task, Vec<Tensor>)>,
     given: HashMap<Place, Tensor>,
-    /// Places not needed after each call.
+    /// For each call, the buffers that are not needed after it.
     last_read: Vec<Vec<Place>>,
 }
 
 impl TorchNetwork {
-    /// The codes are tasks as JSON.
+    /// Loads a program, whose codes are tasks as JSON.
     fn load_program(job: &NetworkJob) -> anyhow::Result<Result<TorchNetwork>> {
         let content = folder::read_program(&job.program)?;
         let tasks = content.codes.iter().map(|text| {
@@ -131,7 +131,7 @@ impl TorchNetwork {
         outputs.collect()
     }
 
-    /// Tensor in the shape that a call expects.
+    /// Returns the tensor of a buffer in the shape that a call expects.
     fn read_place(&self, made: &HashMap<Place, Tensor>, argument: &CallArgument) -> Result<Tensor> {
         let there = made.get(&argument.place).or_else(|| self.given.get(&argument.place));
         let there = there.ok_or_else(|| Refusal::Failed(format!("nothing is at {:?}", argument.place)))?;
@@ -154,14 +154,14 @@ fn size_bytes(ty: &TensorType) -> usize {
     usize::try_from(ty.size_bytes().unwrap_or(0)).unwrap_or(usize::MAX)
 }
 
-/// Reads the first bytes of a slice.
+/// Creates a tensor from the first bytes of a slice.
 fn tensor_from_bytes(ty: &TensorType, bytes: &[u8]) -> Result<Tensor> {
     let own = bytes.get(..size_bytes(ty)).ok_or_else(|| Refusal::Failed(format!("there are no numbers for {ty}")))?;
     let own = reference::Tensor::from_bytes(ty.clone(), own.to_vec());
     inputs::to_torch(&own.map_err(|error| Refusal::Failed(error.to_string()))?)
 }
 
-/// Per call, places of intermediate tensors that are not read again before they are overwritten.
+/// Returns, for each call, the buffers of intermediate tensors that are not read again before they are overwritten.
 fn last_read(program: &Program) -> Vec<Vec<Place>> {
     let is_own = |place: &Place| matches!(place, Place::Activation(_));
     // Whether a later call reads the current content of a place.

@@ -12,7 +12,7 @@ use models::operators::{Attention, BiasAdd};
 use models::{Op, Operand, Step, Task};
 use tch::Tensor;
 
-/// Tensors that PyTorch's form of a task needs in addition, created before timing.
+/// Creates the additional tensors that PyTorch's form of a task needs, before timing.
 pub fn extra_tensors(task: &Task) -> Result<Vec<Tensor>> {
     match &task.steps[0].op {
         Op::Attention(Attention { causal, window, .. }) => contraction::attention_mask(task, *causal, *window),
@@ -39,7 +39,8 @@ fn step_operands<'a>(step: &Step, parameters: &'a [Tensor], before: Option<&'a T
     step.inputs.iter().map(operand).collect()
 }
 
-/// Parameter that is added as a bias directly after a contraction whose call supports one.
+/// Returns the index of the parameter that is added as a bias directly after a contraction, if PyTorch's call supports
+/// a bias.
 fn joining_bias(task: &Task) -> Option<usize> {
     let [anchor, step, ..] = task.steps.as_slice() else { return None };
     let channel = match &anchor.op {
@@ -71,7 +72,7 @@ fn apply_follower(task: &Task, step: &Step, mut value: Tensor, parameters: &[Ten
     apply_operator(&Call::from_step(step, &operands)?)
 }
 
-/// None if the operator belongs to another family.
+/// Computes an operator of one family; None if the operator belongs to another family.
 type OperatorFamily = fn(&Call<'_>) -> Result<Option<Tensor>>;
 
 const FAMILIES: &[OperatorFamily] = &[

@@ -38,7 +38,7 @@ pub fn broadcast_along(vector: &Tensor, axis: i64, rank: usize) -> Result<Tensor
     Ok(vector.f_reshape(shape)?)
 }
 
-/// Computes in the memory of the previous result. Returns whether that is supported.
+/// Computes a step in the memory of the previous result. Returns false if that is not supported.
 pub fn in_place(step: &Step, value: &mut Tensor, parameters: &[Tensor]) -> Result<bool> {
     let other = |at: usize| match step.inputs.get(at) {
         Some(Operand::Parameter(index)) => Some(&parameters[*index]),
@@ -80,7 +80,7 @@ fn scalar_like(number: f64, like: &Tensor) -> Result<Tensor> {
 }
 
 fn apply_unary(x: &Tensor, function: UnaryOp) -> Result<Tensor> {
-    /// Default slope in PyTorch.
+    /// Default slope of PyTorch's leaky ReLU.
     const USUAL_SLOPE: f64 = 0.01;
     let elu = |x: &Tensor, alpha: f64| -> Result<Tensor> {
         let below = x.f_clamp_max(0.0)?.f_expm1()?.f_mul_scalar(alpha)?;
@@ -250,7 +250,7 @@ fn requantize_axis(
     cast_owned(whole.f_add_scalar_(zero)?.f_clamp_(low, high)?, to)
 }
 
-/// For tensors that are not shared.
+/// Casts a tensor whose memory is not shared with another tensor.
 fn cast_owned(x: Tensor, kind: Kind) -> Result<Tensor> {
     Ok(if x.f_kind()? == kind { x } else { x.f_to_kind(kind)? })
 }

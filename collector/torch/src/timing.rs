@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use measure::counters::{CounterRequest, CounterSession};
 use measure::{HostClock, Measurement, Method, PinnedThreads, affinity, measure_runs};
 
-/// A thread prepared for measurements: open counters, pinned to its CPUs, as many library threads.
+/// A thread prepared for measurements: pinned to its CPUs, with open counters and one library thread per CPU.
 pub struct LibraryTiming {
     counters: CounterSession,
     cpus: Vec<usize>,
@@ -25,7 +25,7 @@ impl LibraryTiming {
         Ok(LibraryTiming { counters, cpus: cpus.to_vec() })
     }
 
-    /// Returns the measurement and the last result.
+    /// Times runs of `compute`; returns the measurement and the last result.
     pub fn time_runs<T>(
         &mut self,
         method: &Method,

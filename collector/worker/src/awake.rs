@@ -28,13 +28,13 @@ impl Moment {
         Moment(self.0.saturating_add(duration))
     }
 
-    /// Zero if the moment has passed.
+    /// Returns the time until the moment; zero if the moment has passed.
     pub fn time_left(self) -> Duration {
         self.0.saturating_sub(Moment::now().0)
     }
 }
 
-/// Last reading of the clock, and the accumulated time that does not count.
+/// A clock that does not count long gaps: the last reading, and the accumulated time of the gaps.
 struct AwakeClock {
     begin: Instant,
     last: Instant,
@@ -46,7 +46,7 @@ impl AwakeClock {
         AwakeClock { begin: now, last: now, stood_still: Duration::ZERO }
     }
 
-    /// A long gap counts only as much as a single wait can take.
+    /// Reads the clock. A long gap since the last reading counts only as much as a single wait can take.
     fn read_at(&mut self, now: Instant) -> Moment {
         let gap = now.saturating_duration_since(self.last);
         if gap > LONGEST_GAP {

@@ -15,9 +15,11 @@ use std::sync::{Arc, atomic::AtomicBool};
 /// Resource limits of a worker. `None` keeps the inherited limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessLimits {
-    /// Private writable memory. Limiting address space would fail: the compiler's library maps large unused regions.
+    /// Limit on private writable memory. Limiting address space would fail: the compiler's library maps large unused
+    /// regions.
     pub memory_bytes: Option<u64>,
-    /// Processor time of a job over all threads, then SIGXCPU. Also applies while the supervisor is stopped.
+    /// Limit on the processor time of a job over all threads, after which the kernel sends SIGXCPU. Also applies while
+    /// the supervisor is stopped.
     pub cpu_seconds_per_job: Option<u64>,
     pub cpus: Option<Vec<usize>>,
 }
@@ -35,7 +37,7 @@ pub enum ConfineError {
     #[error("parent process is {found}, not the supervisor {expected}: it has ended, or a wrapper forked in between")]
     Orphan {
         expected: i32,
-        /// Parent process id.
+        /// Actual parent process id.
         found: i32,
     },
 }
@@ -68,7 +70,8 @@ pub fn confine_process(limits: &ProcessLimits, supervisor_pid: i32) -> Result<()
     Ok(())
 }
 
-/// Ignores termination signals of schedulers: the supervisor handles them; a terminated worker would look crashed.
+/// Ignores the termination signals that job schedulers send to all processes. The supervisor handles them; a
+/// terminated worker would look like a crash.
 fn outlast_requests() -> std::io::Result<()> {
     let unread = Arc::new(AtomicBool::new(false));
     [SIGTERM, SIGINT, SIGHUP]
@@ -76,7 +79,7 @@ fn outlast_requests() -> std::io::Result<()> {
         .try_for_each(|signal| signal_hook::flag::register(signal, Arc::clone(&unread)).map(drop))
 }
 
-/// Extends the limit of processor time for the next job, since the system counts from the start of the process.
+/// Raises the limit of processor time for the next job, since the kernel counts from the start of the process.
 pub(super) fn arm_cpu_fuse(limits: &ProcessLimits) -> Result<(), ConfineError> {
     let Some(seconds) = limits.cpu_seconds_per_job else { return Ok(()) };
     let refused = |errno| ConfineError::Refused { what: "the processor-time limit", errno };

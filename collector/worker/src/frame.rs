@@ -75,7 +75,7 @@ pub fn read_frame<T: DeserializeOwned>(reader: &mut impl Read) -> Result<T, Fram
     }
 }
 
-/// Memory grows with the bytes that arrive.
+/// Reads up to `limit` bytes. Memory grows with the bytes that arrive.
 fn read_up_to(reader: &mut impl Read, limit: usize, into: &mut Vec<u8>) -> Result<(), FrameError> {
     reader.by_ref().take(limit as u64).read_to_end(into).map(drop).map_err(from_io)
 }

@@ -38,7 +38,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Both sides must have the same version, since they come from one build.
+/// Version of the protocol. Both sides must have the same version, since they come from one build.
 pub const PROTOCOL: u32 = 2;
 
 /// First frame of a conversation, sent by the supervisor.
@@ -55,7 +55,7 @@ struct Start {
 pub struct Hello {
     pub protocol: u32,
     pub pid: i32,
-    /// By name, stored in records.
+    /// Versions of the loaded libraries by name, as stored in records.
     pub versions: BTreeMap<String, String>,
     pub rss_bytes: u64,
 }
@@ -75,14 +75,14 @@ struct WorkerAnswer<Reply> {
     result: Result<Reply, String>,
 }
 
-/// Of this process; 0 without procfs.
+/// Returns the peak resident memory of this process; 0 without procfs.
 pub fn peak_resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// Of this process; 0 without procfs.
+/// Returns the resident memory of this process; 0 without procfs.
 fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm")
         .ok()

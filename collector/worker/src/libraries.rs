@@ -13,7 +13,8 @@ pub const FOLDER_VARIABLE: &str = "OPCOLLECT_TVM";
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Replaces the base program in hosts such as Python. Only the first call before the first worker has an effect.
+/// Sets the program relative to which workers and libraries are searched, for hosts such as Python, whose own
+/// executable is elsewhere. Only the first call, before the first worker starts, has an effect.
 pub fn set_program(path: PathBuf) {
     let _ = PROGRAM.set(path);
 }
@@ -23,7 +24,7 @@ pub fn base_program() -> std::io::Result<PathBuf> {
     PROGRAM.get().cloned().map_or_else(std::env::current_exe, Ok)
 }
 
-/// In order of preference.
+/// Returns the folders to search for TVM's library, in order of preference.
 pub fn tvm_folders() -> Vec<PathBuf> {
     if let Some(folder) = std::env::var_os(FOLDER_VARIABLE).filter(|folder| !folder.is_empty()) {
         return vec![PathBuf::from(folder)];
@@ -42,7 +43,8 @@ pub fn tvm_folders() -> Vec<PathBuf> {
     distinct_folders(folders)
 }
 
-/// Each folder is followed by the interface's folder in the same environment.
+/// Returns the folders of TVM's library, each followed by the folder of TVM's interface library in the same
+/// environment.
 pub fn tvm_and_interface() -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = Vec::new();
     for folder in tvm_folders() {

@@ -36,11 +36,11 @@ macro_rules! stream {
 }
 stream!(UnixStream, TcpStream);
 
-/// A peer that processes jobs. Dropping it ends it.
+/// A peer that processes jobs. Dropping the value ends the peer.
 pub trait Peer {
     fn frame_stream(&self) -> &dyn PeerStream;
     fn peer_hello(&self) -> &Hello;
-    /// By itself, as far as known.
+    /// Returns whether the peer has ended by itself, as far as known.
     fn has_ended(&self) -> bool;
     /// Ends the peer and classifies the fault, from the failed transfer and the way in which the peer ended.
     fn end_with_fault(self, error: FrameError, limit: Duration) -> Fault;

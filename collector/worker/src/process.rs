@@ -28,12 +28,12 @@ use super::{
     stderr::StderrTail,
 };
 
-/// Time for a process to end after closing its socket, before it counts as running.
+/// Time that a process has to end after its socket was closed; after that it counts as running.
 const ENDING_PATIENCE: Duration = Duration::from_secs(2);
 /// Time for the end of standard error to arrive after the process has ended.
 const STDERR_PATIENCE: Duration = Duration::from_millis(200);
 
-/// Killed when dropped.
+/// A worker process, which is killed on drop.
 pub struct Worker {
     child: Child,
     stderr: StderrTail,
@@ -109,7 +109,7 @@ impl Worker {
         read_frame(&mut timed)
     }
 
-    /// Waits for the end of the process, since the socket closes slightly earlier.
+    /// Waits for the end of the process, which follows slightly after its socket closes.
     fn await_end(&self) -> Option<WaitStatus> {
         let patience_ends = Instant::now() + ENDING_PATIENCE;
         loop {
@@ -162,7 +162,7 @@ impl Drop for Worker {
     }
 }
 
-/// Neither an exit nor a signal.
+/// Describes a status that is neither an exit nor a signal.
 fn describe_status(status: &WaitStatus) -> String {
     match status {
         WaitStatus::Stopped(_, signal) => format!("stopped by {signal}"),
@@ -171,7 +171,8 @@ fn describe_status(status: &WaitStatus) -> String {
     }
 }
 
-/// Returns `None` while the process runs. Does not reap it, so that its group id cannot be reused.
+/// Returns the exit status, or `None` while the process runs. Does not reap the process, so that its group id cannot
+/// be reused.
 fn peek_status(child: &Child) -> Option<WaitStatus> {
     let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     waitid(Id::Pid(child_pid(child)), look).ok().filter(|status| *status != WaitStatus::StillAlive)

@@ -1,12 +1,13 @@
 //! Worker's side of a conversation: takes over the socket, confines the process and serves requests until the
 //! supervisor closes the socket.
 //!
-//! There are two steps, because confinement must precede the first library and the greeting must follow the last one:
+//! There are two steps, because confinement must precede the first library and the greeting must follow the
+//! last one:
 //!
 //! ```no_run
-//! let entry = worker::enter()?;
+//! let entry = worker::enter_worker()?;
 //! let versions = Default::default(); // load libraries here, and report their versions
-//! entry.serve(versions, |request: String| request.len())?;
+//! entry.serve_requests(versions, |request: String| request.len())?;
 //! # Ok::<(), worker::ServeError>(())
 //! ```
 
@@ -42,7 +43,7 @@ pub enum ServeError {
     Frame(#[from] FrameError),
 }
 
-/// Prints the error.
+/// Returns the exit code of a worker, and prints the error if there is one.
 pub fn exit_code(served: anyhow::Result<()>) -> ExitCode {
     match served {
         Ok(()) => ExitCode::SUCCESS,
@@ -63,9 +64,9 @@ pub struct Entry {
     limits: ProcessLimits,
 }
 
-/// Capability to load and run machine code: proof that the calling process is a confined worker that its
-/// supervisor is prepared to lose. Machine code cannot be checked, so the guarantee concerns the process: only
-/// code of a builder of the same supervisor, or an artifact that the user named.
+/// Capability to load and run machine code: proof that the calling process is a confined worker that its supervisor is
+/// prepared to lose. Machine code itself cannot be checked, so only code from a builder of the same supervisor, or an
+/// artifact that the user named, may be run.
 #[derive(Clone, Copy, Debug)]
 pub struct RunnerProcess(());
 
@@ -87,7 +88,8 @@ pub fn enter_worker() -> Result<Entry, ServeError> {
     Ok(Entry { stream, limits: start.limits })
 }
 
-/// Confines a process with a single job and no socket, such as in a processor simulator; killed with its parent.
+/// Confines a process with a single job and no socket, such as a processor simulator. The process is killed when its
+/// parent ends.
 pub fn enter_alone(supervisor_pid: i32) -> Result<RunnerProcess, ServeError> {
     confine_process(&ProcessLimits::default(), supervisor_pid)?;
     Ok(RunnerProcess(()))
@@ -140,7 +142,7 @@ impl Entry {
 }
 
 thread_local! {
-    /// Latest panic of this thread. The payload alone would lack the location.
+    /// Message and location of the latest panic of this thread; the panic's payload lacks the location.
     static LAST_PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 

@@ -1,4 +1,4 @@
-//! End of a worker's standard error, quoted in the message of a fault.
+//! Tail of a worker's standard error, quoted in the message of a fault.
 //!
 //! A thread drains the pipe continuously, since a full pipe would block the worker. Only the last bytes are kept.
 
@@ -22,7 +22,7 @@ struct Tail {
 pub struct StderrTail(Arc<(Mutex<Tail>, Condvar)>);
 
 impl StderrTail {
-    /// Reads until all holders have closed the pipe.
+    /// Starts a thread that reads the pipe until all processes that hold it have closed it.
     pub fn follow_pipe(mut pipe: ChildStderr) -> std::io::Result<Self> {
         let shared = Arc::new((Mutex::<Tail>::default(), Condvar::new()));
         let writer = Arc::clone(&shared);
@@ -42,7 +42,7 @@ impl StderrTail {
         Ok(Self(shared))
     }
 
-    /// Returns the text so far. After the worker's end, waits up to `patience` for the rest of the pipe.
+    /// Returns the last bytes of standard error. Waits up to `patience` until the pipe is closed.
     pub fn text_within(&self, patience: Duration) -> String {
         let (tail, changed) = &*self.0;
         let tail = tail.lock().unwrap_or_else(PoisonError::into_inner);

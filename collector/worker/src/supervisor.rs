@@ -18,16 +18,16 @@ use super::{
 };
 
 const START_TRIES: u32 = 4;
-/// Delay before the second attempt. It triples with each further one.
+/// Delay before the second attempt to start a worker; triples with each further attempt.
 const START_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerSpec {
-    /// `opcollect-worker` in the product.
+    /// Program to start; `opcollect-worker` outside tests.
     pub program: PathBuf,
-    /// `build` or `run` in the product.
+    /// Arguments of the program; `build` or `run` outside tests.
     pub arguments: Vec<OsString>,
-    /// Added to the inherited environment.
+    /// Variables that are added to the inherited environment.
     pub environment: Vec<(OsString, OsString)>,
     pub limits: ProcessLimits,
     pub recycle: Recycle,
@@ -53,7 +53,7 @@ impl WorkerSpec {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recycle {
     pub after_jobs: Option<u32>,
-    /// Resident memory after a job.
+    /// Resident memory after a job above which the worker is replaced.
     pub above_rss_bytes: Option<u64>,
 }
 
@@ -67,13 +67,13 @@ pub struct SupervisorCounts {
 }
 
 impl SupervisorCounts {
-    /// Workers that replaced an earlier one.
+    /// Returns the number of workers that replaced an earlier one.
     pub fn respawn_count(&self) -> u64 {
         self.started.saturating_sub(1)
     }
 }
 
-/// Keeps one worker of a [`Place`] available for jobs. A single thread can keep several busy:
+/// Keeps one worker of a [`Place`] available for jobs. A single thread can keep several supervisors busy:
 /// [`send_request`](Self::send_request) to each, then [`wait_any`] and [`receive_reply`](Self::receive_reply).
 pub struct Supervisor<Request, Reply, At: Place = WorkerSpec> {
     place: At,
@@ -130,7 +130,7 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
         }
     }
 
-    /// Waits until the deadline of the last request. Panics if no request is pending.
+    /// Waits for the reply until the deadline of the last request. Panics if no request is pending.
     pub fn receive_reply(&mut self) -> Result<Reply, Fault> {
         let pending = self.pending.take().expect("send a request before waiting for its answer");
         let worker = self.worker.as_mut().expect("a pending request has a worker");

@@ -195,7 +195,7 @@ fn row_error(error: &csv::Error) -> RowError {
     }
 }
 
-/// Limits the bytes between two rows, because the CSV reader allocates memory for a row of any length.
+/// A reader that limits the bytes between two rows, because the CSV reader allocates memory for a row of any length.
 struct Bounded<R> {
     source: R,
     left: usize,

@@ -89,14 +89,14 @@ pub(crate) struct Lines {
     line: Vec<u8>,
     number: u64,
     is_done: bool,
-    /// Whether the previous line exceeded the limit, so that its rest comes next.
+    /// Whether the source is inside a line that exceeded the limit, whose rest is skipped next.
     is_inside: bool,
 }
 
 pub(crate) struct Line<'a> {
     pub text: &'a [u8],
     pub number: u64,
-    /// Whether the line has a line end, which an interrupted write lacks.
+    /// Whether the line ends with a newline; after an interrupted write it does not.
     pub is_finished: bool,
     pub is_too_long: bool,
 }
@@ -110,7 +110,7 @@ impl Lines {
         self.is_done = true;
     }
 
-    /// Returns the next line, or the beginning of one over the limit.
+    /// Returns the next line, or the beginning of a line that exceeds the limit.
     pub fn next_line(&mut self) -> std::io::Result<Option<Line<'_>>> {
         if std::mem::take(&mut self.is_inside) {
             self.source.skip_until(b'\n')?;

@@ -10,7 +10,7 @@ pub(crate) trait Batches {
     fn next_batch(&mut self) -> Result<Option<Batch>>;
 }
 
-/// Ends at the first error.
+/// An iterator over the records of batches, which ends at the first error.
 pub(crate) struct BatchRecords<S> {
     /// File or folder named in errors.
     path: PathBuf,

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Newest supported format version. Version 1 has no levels and kinds, and rates of scalar loops in the last cache.
+/// Newest supported format version. Version 1 has no levels and kinds, and its bandwidths are those of scalar loops in
+/// the last-level cache.
 const VERSION: u32 = 2;
 
 /// The measured peak rates of a host.
@@ -35,7 +36,7 @@ pub struct ComputeRate {
     pub flops_per_second: f64,
 }
 
-/// A bandwidth of streaming.
+/// A bandwidth of streaming loops.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryRate {

@@ -191,7 +191,7 @@ struct WorkingSet<'a> {
     rates: BTreeMap<Option<&'a str>, Rates>,
 }
 
-/// Each working set has the rate of its fastest kind of stream.
+/// Returns the peak bandwidth of each working set: the rate of its fastest kind of stream.
 fn memory_peaks(measured: &[&PeaksMeasured]) -> Vec<MemoryPeak> {
     let current = measured.iter().filter(|one| one.is_current()).flat_map(|one| &one.memory);
     let known: BTreeSet<u32> = current.map(|rate| rate.threads).collect();
@@ -235,7 +235,8 @@ fn interpolate_rate(rates: impl Iterator<Item = (f64, f64)>, threads: f64) -> Op
     (below.1 > 0.0).then_some(below.1)
 }
 
-/// Returns the best rate confirmed at another time, otherwise the best, because other load only lowers rates.
+/// Returns the best rate that a measurement at another time confirms, or else the best rate, because other load only
+/// lowers rates.
 fn confirmed_rate(mut rates: Rates) -> (f64, Certainty) {
     /// Minimum time between independent measurements, in microseconds.
     const APART_US: u64 = 60_000_000;

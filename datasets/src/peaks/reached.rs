@@ -28,9 +28,10 @@ struct Visits {
 }
 
 impl Reached {
-    /// Adds a record. Only operators measured alone in a quiet visit count.
+    /// Adds a record. Counts only operators that were measured alone and with little scatter within the process
+    /// (visit).
     pub fn add_record(&mut self, record: &Record) {
-        /// Maximum relative interval of a quiet visit.
+        /// Maximum relative half-width of the confidence interval within a process (visit).
         const QUIET: f64 = 0.02;
         let is_alone = record.outcome == Outcome::Ok && record.source == Source::Measured && record.is_alone();
         let is_quiet = record.uncertainty_within_visit().is_some_and(|uncertainty| uncertainty <= QUIET);
@@ -99,12 +100,14 @@ impl Rates {
     }
 }
 
-/// Excludes attention, because earlier versions counted pairs that the code skips.
+/// Returns whether the code computes all counted operations. Excludes attention, because earlier versions counted
+/// query-key pairs that the code skips.
 fn computes_all(record: &Record) -> bool {
     !record.saves_products() && record.op_kind != "attention"
 }
 
-/// Excludes strided windows, slices and masked attention, which skip bytes, and cold runs (incomplete flush).
+/// Returns whether a run moves all counted bytes. Excludes strided windows, slices and masked attention, which skip
+/// bytes, and cold runs, because the caches are not flushed completely.
 fn moves_all(record: &Record) -> bool {
     const ELEMENT_BYTES: f64 = 4.0;
     let is_alone = !record.op_name.contains('+');

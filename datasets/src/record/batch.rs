@@ -46,13 +46,14 @@ pub(crate) enum ColumnData {
     Bool(Vec<bool>),
     Integer(Vec<i64>),
     Float(Vec<f64>),
-    /// `ends[row]` is the end of the row's text; one allocation per text would dominate the cost.
+    /// Texts of all rows in one string; `ends[row]` is the end of the row's text. One allocation per text would
+    /// dominate the cost.
     Text {
         ends: Vec<usize>,
         text: String,
     },
     Key(Vec<Key>),
-    /// `ends[row]` is the end of the row's values.
+    /// Lists of all rows in one vector; `ends[row]` is the end of the row's values.
     List {
         ends: Vec<usize>,
         values: Vec<f64>,
@@ -120,7 +121,7 @@ impl Batch {
         self.rows += 1;
     }
 
-    /// Missing columns of the other batch become absent.
+    /// Appends rows of another batch. Columns that the other batch lacks become absent.
     pub(crate) fn extend(&mut self, other: &Batch, rows: Range<usize>) {
         for (values, others) in self.columns.iter_mut().zip(&other.columns) {
             match (values, others) {
@@ -132,7 +133,7 @@ impl Batch {
         self.rows += rows.len();
     }
 
-    /// Copies all columns of rows picked from batches, in order; missing columns are absent.
+    /// Copies all columns of the given rows of several batches, in order. Columns that a batch lacks become absent.
     pub(crate) fn gather_rows(pieces: &[Piece]) -> Batch {
         let rows = pieces.iter().map(|(_, rows)| rows.len()).sum();
         let gather = |column: &Column| {
@@ -148,7 +149,7 @@ impl Batch {
         Batch { columns: COLUMNS.par_iter().with_min_len(8).map(gather).collect(), rows }
     }
 
-    /// Returns the attempt number of a row, or 0 outside of the projection.
+    /// Returns the attempt number of a row, or 0 if the batch lacks this column.
     pub(crate) fn attempt_number(&self, row: usize) -> i64 {
         if let Cell::Integer(number) = self.row(row).cell(ColumnId::attempt) { number } else { 0 }
     }
@@ -225,7 +226,7 @@ impl Values {
         }
     }
 
-    /// Appends a cell. A cell of the wrong kind, which `Record` and `Batch` rule out, becomes a placeholder.
+    /// Appends a cell. A cell of the wrong kind, which `Record` and `Batch` never produce, becomes a placeholder.
     fn push(&mut self, cell: Cell<'_>) {
         if let Some(levels) = &mut self.levels {
             levels.push(i16::from(cell != Cell::Null));

@@ -20,7 +20,7 @@ pub enum Cell<'a> {
     Text(&'a str),
     /// List of floats.
     List(&'a [f64]),
-    /// Key.
+    /// Key of an experiment.
     Key(Key),
 }
 

@@ -2,31 +2,34 @@
 
 use super::table::Record;
 
-/// Relative half-width of the interval over visits up to which a median counts as well known.
+/// Relative half-width of the confidence interval over processes (visits) up to which a median counts as well known.
 pub const KNOWN_WELL: f64 = 0.1;
 
-/// Assumed relative error of a median without an interval.
+/// Relative error that is assumed for a median without a confidence interval.
 pub const DOUBTED: f64 = 0.25;
 
 impl Record {
-    /// Returns the relative half-width of the interval over visits, or None if no scatter is known, which is not zero.
+    /// Returns the relative half-width of the confidence interval over processes (visits). None if the scatter is
+    /// unknown, which must not be read as zero.
     pub fn uncertainty(&self) -> Option<f64> {
         self.over_visits()?.uncertainty()
     }
 
-    /// Returns the relative half-width of the interval within the row's visit, which does not cover other visits.
+    /// Returns the relative half-width of the confidence interval within the row's process (visit), which does not
+    /// cover the scatter between processes.
     pub fn uncertainty_within_visit(&self) -> Option<f64> {
         let (half_width, median) = (self.median_interval_ns?, self.median_ns?);
         (median > 0.0).then(|| half_width / median)
     }
 
-    /// Returns the upper end of the interval over visits. A median without an interval counts as known to [`DOUBTED`].
+    /// Returns the upper end of the confidence interval over processes (visits). Without an interval, a relative error
+    /// of [`DOUBTED`] is assumed.
     pub fn upper_end_ns(&self) -> Option<f64> {
         let known = self.over_visits()?;
         Some(known.interval_ns.map_or(self.median_ns? * (1.0 + DOUBTED), |(_, high)| high))
     }
 
-    /// Returns whether the median is known to [`KNOWN_WELL`]; false without an interval.
+    /// Returns whether the confidence interval of the median is at most [`KNOWN_WELL`]; false without an interval.
     pub fn is_known_well(&self) -> bool {
         self.uncertainty().is_some_and(|uncertainty| uncertainty <= KNOWN_WELL)
     }

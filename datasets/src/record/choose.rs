@@ -13,10 +13,11 @@ use std::ops::Range;
 /// The selection among the measurements of each experiment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choose {
-    /// The successful one with the median time (the earlier of two), with the interval over all.
+    /// The successful measurement with the median time (the earlier of two), with the confidence interval over all
+    /// measurements.
     #[default]
     Middle,
-    /// The last successful one.
+    /// The last successful measurement of the experiment.
     Latest,
     /// All measurements.
     All,
@@ -26,7 +27,7 @@ impl Choose {
     /// All selections.
     pub const ALL: &[Choose] = &[Choose::Middle, Choose::Latest, Choose::All];
 
-    /// Returns the word on the command line.
+    /// Returns the name of the selection on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Choose::Middle => "middle",
@@ -35,18 +36,19 @@ impl Choose {
         }
     }
 
-    /// Looks up a selection by its word.
+    /// Looks up a selection by its name.
     pub fn from_name(name: &str) -> Option<Choose> {
         Choose::ALL.iter().copied().find(|choose| choose.name() == name)
     }
 
-    /// Looks up a selection by its word; the error lists known words.
+    /// Looks up a selection by its name; the error lists known names.
     pub fn parse_name(name: &str) -> Result<Choose, String> {
         let hint = || names::name_hint(name, Choose::ALL.iter().map(|choose| choose.name()));
         Choose::from_name(name).ok_or_else(hint)
     }
 
-    /// Selected indices of attempts in time order; the last one if none has a time, because its reason is the newest.
+    /// Returns the indices of the selected attempts, which are in time order. If none has a time, the last one is
+    /// selected, because its reason is the newest.
     pub(crate) fn selected_range(self, attempts: &[Tried]) -> Range<usize> {
         let one = |place: Option<usize>| {
             let place = place.unwrap_or(attempts.len().saturating_sub(1));

@@ -7,7 +7,7 @@ use super::key::Key;
 use super::table::{ColumnId, Record};
 use serde_json::{Map, Value};
 
-/// Identifying columns; all are known before the run.
+/// Columns that identify an experiment; all are known before the run.
 pub const EXPERIMENT: &[ColumnId] = &[
     ColumnId::task_hash,
     ColumnId::schedule_hash,
@@ -43,7 +43,8 @@ impl Record {
         self.key_of(EXPERIMENT.iter().copied())
     }
 
-    /// Returns the key without the schedule: all schedules of a task share it if they were measured alike.
+    /// Returns the key of the experiment without the schedule. All schedules of a task share it if they were measured
+    /// under equal conditions.
     pub fn ground_key(&self) -> Key {
         self.key_of(EXPERIMENT.iter().copied().filter(|id| *id != ColumnId::schedule_hash))
     }
@@ -58,14 +59,15 @@ impl Record {
     }
 }
 
-/// Reformats JSON, so that a key does not depend on another library's spacing and number format.
+/// Reformats a JSON cell, so that a key does not depend on another library's spacing and number format.
 fn canonical_value(cell: Cell<'_>) -> Option<Value> {
     let Cell::Text(text) = cell else { return cell_value(cell) };
     let parsed = serde_json::from_str::<Value>(text).ok();
     Some(parsed.map_or_else(|| text.to_owned(), |parsed| Json::from(parsed).as_text().to_owned()).into())
 }
 
-/// Absent values give None, so that a new column does not change the keys of old experiments.
+/// Converts a cell to a JSON value. Absent values give None, so that a new column does not change the keys of old
+/// experiments.
 fn cell_value(cell: Cell<'_>) -> Option<Value> {
     match cell {
         Cell::Null => None,

@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use std::fmt;
 
 impl Record {
-    /// Parses a record from one JSON object, without the rules of `check`.
+    /// Parses a record from one JSON object, without checking the rules of `check`.
     pub fn from_json(text: &[u8]) -> Result<Record, RowError> {
         let mut refusal = None;
         let mut deserializer = serde_json::Deserializer::from_slice(text);
@@ -151,7 +151,7 @@ fn not_an_object(text: &[u8], error: &serde_json::Error) -> RowError {
     RowError::new(format!("`{}` is not a JSON object of columns: {}", excerpt(&start), without_line(error)))
 }
 
-/// The caller knows the line in the file.
+/// Formats an error without its line number, because the caller knows the line in the file.
 fn without_line(error: &impl fmt::Display) -> String {
     error.to_string().replace(" at line 1 column ", " at column ")
 }

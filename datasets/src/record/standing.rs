@@ -47,7 +47,8 @@ impl Likeness {
     }
 }
 
-/// Returns whether a record can replace an attempt; `now` holds the columns known before the run.
+/// Returns whether a record can replace an attempt;
+/// `now` holds the attempt's columns that are known before the run.
 pub fn stands_for(record: &Record, now: &Record, likeness: Likeness) -> bool {
     likeness.cells(record).eq(likeness.cells(now))
 }
@@ -65,7 +66,8 @@ impl Conditions {
     }
 }
 
-/// Keeps the newest conditions of each machine and code revision of each task; also returns the number of others.
+/// Keeps the records with the newest conditions of each machine, and of these the ones with the newest code revision
+/// of each task. Also returns the number of removed records.
 pub fn keep_newest_conditions<R: Borrow<Record>, M: Ord>(
     records: Vec<R>,
     machine: impl Fn(&Record) -> M,
@@ -80,7 +82,7 @@ pub fn keep_newest_conditions<R: Borrow<Record>, M: Ord>(
     (records, left_out)
 }
 
-/// Keeps, for each `place`, the records of the group that was measured last.
+/// Keeps, for each `place`, only the records of the `group` that was measured last.
 fn keep_newest<R: Borrow<Record>, P: Ord, G: Ord>(
     mut records: Vec<R>,
     place: impl Fn(&Record) -> P,
@@ -100,7 +102,8 @@ fn keep_newest<R: Borrow<Record>, P: Ord, G: Ord>(
     records
 }
 
-/// Returns the form of a record's schedule, because samples of TVM's own space have a code revision of their own.
+/// Returns the form of a record's schedule, because schedules sampled from TVM's own space have a code revision of
+/// their own.
 fn kind_of_schedule(record: &Record) -> Option<String> {
     #[derive(Deserialize)]
     struct WrittenStanding {

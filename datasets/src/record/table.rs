@@ -21,9 +21,9 @@ columns! {
     "Identity" {
         /// Version of this table that the row was written with.
         schema_version: i64 = Integer, "count", Before, since 1;
-        /// The experiment: equal keys mean the same candidate, host class, plan, seed and versions.
+        /// Key of the experiment: equal keys mean the same candidate, host class, plan, seed and versions.
         key: Key = Key, "hex", Before, since 1;
-        /// Number of this attempt at the experiment, by time over all that is read; the first is 1.
+        /// Number of this attempt at the experiment, counted from 1 by time over all records that are read.
         attempt: i64 = Integer, "count", Before, since 1;
         /// Identifier of the program run that produced the row.
         run_id: String = Label, "text", Before, since 1;
@@ -33,7 +33,7 @@ columns! {
     "Model" {
         /// Source of the model: `local`, `transformers`, `onnx`, `torch`, `tflite`, `simple`.
         model_source: Option<String> = Label, "name", Before, since 1;
-        /// Name, architecture or file of the model the task was found in.
+        /// Name, architecture or file of the model that contains the task.
         model_name: Option<String> = Label, "name", Before, since 1;
         /// Batch size the model was loaded with.
         batch: Option<i64> = Integer, "count", Before, since 1;
@@ -83,7 +83,7 @@ columns! {
         bytes_out: Option<i64> = Integer, "bytes", Before, since 1;
         /// Bytes of the inputs that are constants of the model.
         bytes_weights: Option<i64> = Integer, "bytes", Before, since 1;
-        /// Operations per byte moved at least once.
+        /// Operations per byte of inputs, weights and output, each moved once.
         arithmetic_intensity: Option<f64> = Float, "operations/byte", Before, since 1;
     }
     "Schedule" {
@@ -91,18 +91,20 @@ columns! {
         schedule_hash: Option<String> = Text, "hex", Before, since 1;
         /// Source of the schedule.
         schedule_source: Option<ScheduleSource> = Label, "name", Before, since 1;
-        /// Knob values or trace: enough to apply it again; for a network, the schedule of each task by its hash.
+        /// Knob values or trace, sufficient to apply the schedule again; for a network, the schedule of each task by
+        /// its hash.
         schedule: Option<Json> = Json, "JSON", Before, since 1;
-        /// Stable hash of the moves of a sampled schedule; `schedule_hash` excludes them, because it is known earlier.
+        /// Stable hash of the trace of a schedule sampled by TVM;
+        /// `schedule_hash` excludes the trace, because it is known before the trace.
         moves_hash: Option<String> = Text, "hex", Before, since 6;
-        /// Revision of the code that the program generates for the task's operators; another lowering has another
-        /// revision.
+        /// Revision of the code that the program generates for the task's operators; a change of the lowering changes
+        /// the revision.
         code_revision: Option<String> = Label, "hex", Before, since 3;
         /// Size of the generated machine code.
         code_bytes: Option<i64> = Integer, "bytes", Before, since 1;
         /// Time to compile the artifact.
         build_ms: Option<f64> = Float, "ms", After, since 1;
-        /// Static features of the generated code, name to number.
+        /// Static features of the generated code, a map from name to number.
         features: Option<Json> = Json, "JSON", Before, since 1;
     }
     "Target" {
@@ -114,10 +116,11 @@ columns! {
         board: Option<String> = Label, "name", Before, since 1;
         /// Device that ran the artifact, such as the name of a GPU.
         device: Option<String> = Label, "name", Before, since 1;
-        /// Unit of a board that executed it: `arm` for its processor's cores, `fpga` for a core on its fabric.
+        /// Unit of a board that ran the artifact:
+        /// `arm` for the processor's cores, `fpga` for an accelerator on its FPGA.
         unit: Option<String> = Label, "name", Before, since 5;
-        /// How a board was reached: `rpc` for a server, `tracker` for a device that a tracker lent; `local` where a
-        /// simulator here stood in for it.
+        /// Connection to a board: `rpc` for a server, `tracker` for a device assigned by a tracker; `local` for a
+        /// simulator on this host in place of the board.
         transport: Option<String> = Label, "name", Before, since 5;
         /// Version of the agent on the board, if it reports one.
         agent_version: Option<String> = Label, "text", Before, since 5;
@@ -127,11 +130,11 @@ columns! {
         threads: Option<i64> = Integer, "count", Before, since 1;
         /// Numbers of the CPUs the threads were bound to, a list.
         cpus: Option<Json> = Json, "JSON", Before, since 1;
-        /// NUMA nodes of these CPUs, an ascending list; absent where the system names none, and on boards.
+        /// NUMA nodes of the CPUs in `cpus`, an ascending list; absent on boards, and if the system lists none.
         numa_nodes: Option<Json> = Json, "JSON", Before, since 6;
         /// How threads were bound to CPUs.
         thread_mode: Option<String> = Label, "name", Before, since 1;
-        /// How often an idle worker thread polls before it sleeps.
+        /// Number of polls of an idle worker thread before it sleeps.
         spin_count: Option<i64> = Integer, "count", Before, since 1;
         /// How operators share the machine in a co-run: `stream` or `full`.
         parallel_type: Option<String> = Label, "name", Before, since 1;
@@ -153,13 +156,13 @@ columns! {
         logical_cpus: Option<i64> = Integer, "count", Before, since 1;
         /// Physical cores.
         physical_cores: Option<i64> = Integer, "count", Before, since 1;
-        /// First-level data cache of one core.
+        /// Size of the first-level data cache of one core.
         l1d_bytes: Option<i64> = Integer, "bytes", Before, since 1;
-        /// Second-level cache of one core.
+        /// Size of the second-level cache of one core.
         l2_bytes: Option<i64> = Integer, "bytes", Before, since 1;
-        /// Last-level cache.
+        /// Size of the last-level cache.
         l3_bytes: Option<i64> = Integer, "bytes", Before, since 1;
-        /// Main memory.
+        /// Size of the main memory.
         memory_bytes: Option<i64> = Integer, "bytes", Before, since 1;
         /// Clock governor and limits in force.
         clock_policy: Option<String> = Label, "text", Before, since 1;
@@ -199,34 +202,36 @@ columns! {
         std_ns: Option<f64> = Float, "ns", After, since 1;
         /// Standard deviation over mean.
         cv: Option<f64> = Float, "fraction", After, since 1;
-        /// Time of the very first run, before any warm-up.
+        /// Time of the first run, before any warm-up.
         first_run_ns: Option<f64> = Float, "ns", After, since 1;
-        /// Runs timed together as one sample.
+        /// Number of runs that are timed together as one sample.
         batch_size: Option<i64> = Integer, "count", After, since 1;
-        /// Half-width of the 95 % interval of the median; `interval_covers` says what it is an interval of.
+        /// Half-width of the 95 % confidence interval of the median;
+        /// `interval_covers` states which scatter it covers.
         median_interval_ns: Option<f64> = Float, "ns", After, since 1;
         /// Whether caches held the operands when a sample began.
         cache_state: Option<CacheState> = Label, "name", Before, since 1;
-        /// Samples in the order taken, each the time of one run; evenly thinned out when there are more than the plan
-        /// keeps.
+        /// Samples in the order taken, each the time of one run; an evenly spaced selection if there are more than the
+        /// plan allows to store.
         samples_ns: Vec<f64> = List, "ns", After, since 1;
         /// Lower end of the 95 % interval of the median.
         median_low_ns: Option<f64> = Float, "ns", After, since 6;
         /// Upper end of the 95 % interval of the median; times are skewed, so it may be farther from the median than
         /// the lower end.
         median_high_ns: Option<f64> = Float, "ns", After, since 6;
-        /// What the interval covers: `visit` or `visits`. Absent in older rows, where it is `visit`.
+        /// Scatter that the confidence interval covers: `visit` for that within one process, `visits` for that between
+        /// processes too. Absent in older rows, which mean `visit`.
         interval_covers: Option<Covers> = Label, "name", After, since 6;
-        /// Medians of the visits that the row sums up, in the order of time, a list; absent where the row is one visit.
+        /// Medians of the processes (visits) that the row combines, in time order, a list; absent for a single visit.
         visits_ns: Option<Json> = Json, "JSON", After, since 6;
-        /// Standard deviation of the logarithms of the visits' medians: how much the time depends on where in memory
-        /// and when the candidate ran.
+        /// Standard deviation of the logarithms of the medians in `visits_ns`: how much the time depends on memory
+        /// placement and on the time of the measurement.
         visit_spread: Option<f64> = Float, "fraction", After, since 6;
-        /// The same, pooled over all experiments that the program had visited more than once on as many threads when it
-        /// wrote the row.
+        /// `visit_spread` pooled over all experiments with the same number of threads and several visits that
+        /// the program had measured when it wrote the row.
         noise_floor: Option<f64> = Float, "fraction", After, since 6;
-        /// Where the visit ran: `stack_bytes` and `buffer_bytes` by which stacks and tensors were moved within a page,
-        /// and the number of the runner's `process`.
+        /// Memory placement of the visit: the offsets of stacks and tensors within a page (`stack_bytes`,
+        /// `buffer_bytes`), and the number of the runner's `process`.
         placement: Option<Json> = Json, "JSON", After, since 6;
     }
     "Check" {
@@ -236,13 +241,13 @@ columns! {
         max_rel_error: Option<f64> = Float, "fraction", After, since 1;
     }
     "Counters" {
-        /// Counters of one run, name to value.
+        /// Counters of one run, a map from name to value.
         counters: Option<Json> = Json, "JSON", After, since 1;
-        /// How each counter was read, name to its `source`, its name there (`native`), its `unit`, whose work it covers
-        /// (`coverage`), the `runs` it was counted over, and the share of them that it really counted (`running_share`;
-        /// below 1 the value is an estimate).
+        /// Origin of each counter, a map from its name to `source`, name there (`native`), `unit`, whose work is
+        /// counted (`coverage`), number of counted `runs`, and share of the time in which the counter was active
+        /// (`running_share`; below 1 the value is extrapolated).
         counter_origins: Option<Json> = Json, "JSON", After, since 3;
-        /// Counters that were requested and are not available, name to reason.
+        /// Requested counters that are not available, a map from name to reason.
         counters_refused: Option<Json> = Json, "JSON", After, since 1;
         /// Source of the counters.
         counter_source: Option<String> = Label, "name", After, since 1;

@@ -1,12 +1,12 @@
-//! Computes intervals over visits: what the visits of one experiment predict for the next measurement.
+//! Computes confidence intervals from several visits to an experiment, each in a fresh process.
 //!
-//! A visit is one placement of a candidate in time and memory. Medians scatter much more between visits than samples
-//! within one. The interval is for the median of another measurement with as many visits, at another time and
-//! placement.
+//! A visit is one measurement of a candidate, with its own time and memory placement. Medians scatter much more
+//! between visits than samples within one. The interval is for the median of another measurement with as many visits,
+//! at another time and placement.
 //!
-//! All computations use logarithms, because times scatter by factors. A few visits determine their own scatter poorly,
-//! so the noise floor (the pooled scatter of all experiments of the run) counts as [`FLOOR_FREEDOM`] additional degrees
-//! of freedom. A single visit without a noise floor has no interval.
+//! All computations use logarithms, because times scatter by factors. A few visits give a poor estimate of their own
+//! scatter, so the noise floor (the pooled scatter of all experiments of the run) counts as [`FLOOR_FREEDOM`]
+//! additional degrees of freedom. A single visit without a noise floor has no interval.
 
 use super::cell::Cell;
 use super::json::Json;
@@ -16,10 +16,11 @@ use super::words::{Covers, Outcome, Source};
 use crate::record::batch::{Batch, Row};
 use std::collections::HashMap;
 
-/// Few, because scatter differs widely between experiments.
+/// Degrees of freedom that the noise floor contributes. Few, because scatter differs widely between experiments.
 const FLOOR_FREEDOM: u32 = 4;
 
-/// Share of the variance between visits: the machine's state changes within minutes, unseen by one campaign's visits.
+/// Share of the variance between visits that all visits of one campaign have in common, because they are close in
+/// time. It is added to the variance of their median, because averaging over these visits does not reduce it.
 const SHARED_VARIANCE: f64 = 0.4;
 
 /// 97.5 % quantiles of Student's t distribution, by degrees of freedom from 1.
@@ -28,7 +29,7 @@ const STUDENT: [f64; 20] = [
     2.110, 2.101, 2.093, 2.086,
 ];
 
-/// The median of an attempt, for selection.
+/// Median time of an attempt, by which one of several attempts is selected; None if the attempt failed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Tried {
     pub median_ns: Option<f64>,
@@ -42,7 +43,7 @@ impl Tried {
     }
 }
 
-/// Returns the index of the median time, the earlier of two.
+/// Returns the index of the attempt with the median time; of two middle ones, the earlier.
 pub(crate) fn median_index(attempts: &[Tried]) -> Option<usize> {
     let times = attempts.iter().enumerate().filter_map(|(place, tried)| Some((tried.median_ns?, place)));
     let mut times: Vec<(f64, usize)> = times.collect();
@@ -51,7 +52,7 @@ pub(crate) fn median_index(attempts: &[Tried]) -> Option<usize> {
     Some(times[low].1.min(times[high].1))
 }
 
-/// Returns the record with the median time (the earlier of two) among successful attempts at one experiment.
+/// Returns the record with the median time among successful attempts; of two middle ones, the earlier.
 pub fn middle_of<'a>(attempts: &[&'a Record]) -> Option<&'a Record> {
     let tried: Vec<Tried> = attempts.iter().map(|record| Tried { median_ns: record.median_ns }).collect();
     median_index(&tried).map(|place| attempts[place])
@@ -66,14 +67,14 @@ const STATED: [ColumnId; 6] = [
     ColumnId::visit_spread,
 ];
 
-/// Statistics over visits.
+/// Statistics over all visits to one experiment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OverVisits {
-    /// Reported median.
+    /// Reported median time.
     pub shown_ns: f64,
     /// Medians of the visits, in time order.
     pub visits_ns: Vec<f64>,
-    /// Standard deviation of the log medians; None for one visit.
+    /// Standard deviation of the logarithms of the visits' medians; None for one visit.
     pub spread: Option<f64>,
     /// 95 % interval for the median of another measurement with as many visits; None if no scatter is known.
     pub interval_ns: Option<(f64, f64)>,
@@ -93,7 +94,7 @@ impl OverVisits {
         Some(student_quantile(u32::MAX) * variance.sqrt())
     }
 
-    /// Returns the relative half-width of the interval.
+    /// Returns half the width of the interval, relative to the reported median.
     pub fn uncertainty(&self) -> Option<f64> {
         let (low, high) = self.interval_ns?;
         (self.shown_ns > 0.0).then(|| (high - low) / 2.0 / self.shown_ns)
@@ -102,12 +103,12 @@ impl OverVisits {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Visit {
-    /// Median of the row, or of the visits that it summarises.
+    /// Median of the row, or medians of the visits that the row summarises.
     medians_ns: Vec<f64>,
-    /// Relative half-width of the interval within the visit.
+    /// Relative half-width of the confidence interval of the median, from the samples of this visit alone.
     within: Option<f64>,
     noise_floor: Option<f64>,
-    /// Interval of the row if it already covers visits, or if no other visit could differ.
+    /// Interval stored in the row, if it already covers several visits or if no other visit could differ.
     stated_ns: Option<(f64, f64)>,
 }
 
@@ -134,7 +135,7 @@ impl Visit {
     }
 }
 
-/// Computes statistics of the rows of one experiment, in time order, for a reported median.
+/// Computes statistics from the rows of one experiment, in time order; `shown_ns` is the reported median.
 pub(crate) fn statistics_over_visits(shown_ns: f64, visits: &[Visit]) -> OverVisits {
     let visits_ns: Vec<f64> = visits.iter().flat_map(|visit| visit.medians_ns.iter().copied()).collect();
     if let [only] = visits
@@ -153,7 +154,7 @@ pub(crate) fn statistics_over_visits(shown_ns: f64, visits: &[Visit]) -> OverVis
     OverVisits { shown_ns, visits_ns, spread, interval_ns }
 }
 
-/// Returns the standard deviation of log times, or None for fewer than two.
+/// Returns the standard deviation of the logarithms of times, or None for fewer than two times.
 pub fn log_spread(times_ns: &[f64]) -> Option<f64> {
     let logarithms: Vec<f64> = times_ns.iter().map(|time| time.max(f64::MIN_POSITIVE).ln()).collect();
     let count = logarithms.len() as f64;
@@ -162,7 +163,7 @@ pub fn log_spread(times_ns: &[f64]) -> Option<f64> {
     (logarithms.len() > 1).then(|| (squares / (count - 1.0)).sqrt())
 }
 
-/// Returns the log half-width of the interval for another measurement's median.
+/// Returns the half-width, as a logarithm, of the interval for the median of another measurement with as many visits.
 fn half_width(spread: Option<f64>, visits: usize, floor: Option<f64>) -> Option<f64> {
     let own = spread.and_then(|spread| Some((u32::try_from(visits - 1).ok()?, spread)));
     let (of_visits, freedom) = pool_variances(own.into_iter().chain(floor.map(|floor| (FLOOR_FREEDOM, floor))))?;
@@ -171,7 +172,8 @@ fn half_width(spread: Option<f64>, visits: usize, floor: Option<f64>) -> Option<
     Some(student_quantile(freedom) * variance.sqrt())
 }
 
-/// Returns the smallest log ratio that exceeds scatter with 95 % confidence; None if no scatter is known.
+/// Returns the smallest ratio of two medians, as a logarithm, that exceeds scatter with 95 % confidence. None if no
+/// scatter is known.
 pub fn detectable_ratio(first_ns: &[f64], second_ns: &[f64], floor: Option<f64>) -> Option<f64> {
     let sides = [first_ns, second_ns];
     let own = sides.iter().filter_map(|times| Some((u32::try_from(times.len() - 1).ok()?, log_spread(times)?)));
@@ -180,7 +182,7 @@ pub fn detectable_ratio(first_ns: &[f64], second_ns: &[f64], floor: Option<f64>)
     Some(student_quantile(freedom) * (of_medians * of_visits).sqrt())
 }
 
-/// Returns the variance of standard deviations with their degrees of freedom, and its degrees of freedom.
+/// Pools standard deviations, each with its degrees of freedom; returns the variance and its degrees of freedom.
 fn pool_variances(spreads: impl Iterator<Item = (u32, f64)>) -> Option<(f64, u32)> {
     let add = |(squares, all): (f64, u32), (freedom, spread): (u32, f64)| {
         (squares + f64::from(freedom) * spread.powi(2), all + freedom)
@@ -189,14 +191,16 @@ fn pool_variances(spreads: impl Iterator<Item = (u32, f64)>) -> Option<(f64, u32
     (freedom > 0).then(|| (squares / f64::from(freedom), freedom))
 }
 
-/// The farthest visit plus the noise floor, at least a factor of two: bounds the effect of one disturbed visit.
+/// Returns an upper limit of the interval's half-width, as a logarithm: the distance of the farthest visit plus the
+/// noise floor, but at least a factor of two. This bounds the effect of one disturbed visit.
 fn max_half_width(shown_ns: f64, visits_ns: &[f64], floor: Option<f64>) -> f64 {
     let distance = |time_ns: &f64| (time_ns / shown_ns).ln().abs();
     let farthest = visits_ns.iter().map(distance).filter(|distance| distance.is_finite()).fold(0.0, f64::max);
     (farthest + half_width(None, 1, floor).unwrap_or(0.0)).max(std::f64::consts::LN_2)
 }
 
-/// Relative to the variance of one value; exact for one value, an approximation beyond.
+/// Returns the variance of the median of `count` values, relative to the variance of one value. Exact for one value
+/// only.
 fn median_variance(count: usize) -> f64 {
     const HALF_PI: f64 = std::f64::consts::FRAC_PI_2;
     HALF_PI / (count as f64 + HALF_PI - 1.0)
@@ -207,13 +211,14 @@ fn student_quantile(freedom: u32) -> f64 {
     table.unwrap_or_else(|| 1.96 + 2.5 / f64::from(freedom))
 }
 
-/// The pooled scatter between visits: the root of the median variance, robust against a few wild experiments.
+/// Pooled scatter between visits: the square root of the median variance, which few outlying experiments cannot
+/// distort.
 #[derive(Clone, Debug, Default)]
 pub struct NoiseFloor {
     medians_ns: HashMap<Key, Vec<f64>>,
     /// Degrees of freedom of all experiments with repeated visits.
     freedom: usize,
-    /// Cached result, with the degrees of freedom that it was computed from.
+    /// Cached scatter, and the degrees of freedom that it was computed from.
     known: (Option<f64>, usize),
 }
 
@@ -261,12 +266,12 @@ pub(crate) fn state_in_batch(batch: &mut Batch, known: &[Option<OverVisits>]) {
 }
 
 impl Record {
-    /// Returns the statistics over visits from this row alone.
+    /// Returns the statistics over visits that the columns of this row state.
     pub fn over_visits(&self) -> Option<OverVisits> {
         Some(statistics_over_visits(self.median_ns?, &[Visit::from_row(self)?]))
     }
 
-    /// Writes statistics over visits into their columns.
+    /// Writes statistics over visits into the columns of this row.
     pub fn state_over_visits(&mut self, known: &OverVisits) {
         self.visit_spread = known.spread;
         self.visits_ns = match known.visits_ns.as_slice() {
@@ -281,7 +286,7 @@ impl Record {
     }
 }
 
-/// Returns the record with the median time of an experiment's attempts, with the interval over all of them.
+/// Returns the record with the median time among an experiment's attempts, with an interval from all attempts.
 pub fn median_record(attempts: &[&Record]) -> Option<Record> {
     let timed: Vec<&Record> =
         attempts.iter().copied().filter(|record| Tried::from_row(*record).median_ns.is_some()).collect();

@@ -1,4 +1,4 @@
-//! Enums for columns whose value is one word of a closed set.
+//! Enums for columns whose value is one word of a fixed set.
 
 use super::cell::{Cell, Field, Storage};
 use super::key::excerpt;
@@ -6,7 +6,7 @@ use crate::error::RowError;
 use models::names;
 use std::fmt;
 
-/// Generates an enum with a word for each variant.
+/// Defines an enum with the word in files and a description for each variant.
 macro_rules! words {
     ($(#[doc = $doc:literal])+ $type:ident { $first:ident = $first_word:literal: $first_doc:literal, $( $variant:ident = $word:literal: $variant_doc:literal, )* }) => {
         $(#[doc = $doc])+
@@ -19,10 +19,10 @@ macro_rules! words {
         }
 
         impl $type {
-            /// All values, in the order of the enum.
+            /// All variants, in declaration order.
             pub const ALL: &[$type] = &[$type::$first, $( $type::$variant, )*];
 
-            /// Returns the word in files.
+            /// Returns the word that stands for this value in files.
             pub fn name(self) -> &'static str {
                 match self { $type::$first => $first_word, $( $type::$variant => $word, )* }
             }
@@ -79,7 +79,7 @@ macro_rules! words {
 }
 
 words! {
-    /// How a time came about. Times of different sources are never mixed.
+    /// How a time was obtained, for example measured or estimated. Times from different sources are never mixed.
     Source {
         Measured = "measured": "Measured on the hardware named in the row.",
         Emulated = "emulated": "Measured on an emulator of the hardware.",
@@ -89,7 +89,7 @@ words! {
 }
 
 words! {
-    /// How an attempt ended.
+    /// Outcome of an attempt.
     Outcome {
         Ok = "ok": "The candidate was measured.",
         BuildFailed = "build_failed": "The artifact could not be built.",
@@ -103,14 +103,14 @@ words! {
 }
 
 impl Outcome {
-    /// Returns whether the attempt should have given a time and did not.
+    /// Returns whether a time was expected from the attempt but is missing.
     pub fn is_loss(self) -> bool {
         !matches!(self, Outcome::Ok | Outcome::PassedOver)
     }
 }
 
 words! {
-    /// Whether caches held the operands when a sample began.
+    /// Whether the caches held the operands at the start of a sample.
     CacheState {
         Warm = "warm": "Caches hold the data of the previous run.",
         Cold = "cold": "Caches were flushed before each sample.",
@@ -118,7 +118,7 @@ words! {
 }
 
 words! {
-    /// What the interval of a median covers.
+    /// Which variation the interval of a median covers.
     Covers {
         Visit = "visit": "Samples within one visit; the median of another visit can be outside.",
         Visits = "visits": "The median that as many visits at another time would give.",
@@ -126,7 +126,7 @@ words! {
 }
 
 words! {
-    /// What proposed a schedule.
+    /// Origin of a schedule.
     ScheduleSource {
         Default = "default": "The compiler's default lowering.",
         Template = "template": "Knobs of a hand-written template.",

@@ -9,7 +9,7 @@ const DIGITS: usize = 16;
 
 const TAIL: usize = BEFORE.len() + DIGITS + AFTER.len();
 
-/// Adds a checksum to a line with a nonempty object.
+/// Adds a checksum to a line that contains a nonempty JSON object.
 pub(super) fn append_checksum(line: &mut Vec<u8>) {
     line.truncate(line.trim_ascii_end().len());
     line.pop();
@@ -20,7 +20,7 @@ pub(super) fn append_checksum(line: &mut Vec<u8>) {
     line.push(b'\n');
 }
 
-/// Returns false and keeps the line if it has no checksum.
+/// Verifies the checksum at the end of a line and removes it. Returns false, and keeps the line, if there is none.
 pub(super) fn take_checksum(line: &mut Vec<u8>) -> Result<bool, RowError> {
     let Some(end) = line.len().checked_sub(TAIL) else { return Ok(false) };
     let tail = &line[end..];

@@ -1,4 +1,4 @@
-//! Selects the wanted measurements of each experiment during a merge.
+//! Applies the caller's selection among the measurements of each experiment during a merge.
 
 use super::merge::Merge;
 use crate::error::Result;
@@ -10,7 +10,7 @@ use std::ops::Range;
 pub(super) struct Chosen {
     merge: Merge,
     choose: Choose,
-    /// Attempts of the last experiment, which may continue in the next rows.
+    /// Attempts of the last experiment read, which may continue in the next rows.
     open: Batch,
 }
 
@@ -46,7 +46,7 @@ impl Chosen {
         Ok(Some(chosen).filter(|chosen| !chosen.is_empty()))
     }
 
-    /// Selects among the pending attempts.
+    /// Selects among the attempts of the last experiment, which is now complete.
     fn close_experiment(&mut self, chosen: &mut Batch, known: &mut Vec<Option<OverVisits>>) {
         let open = std::mem::replace(&mut self.open, Batch::all_columns());
         known.extend(self.over_visits(&open, 0..open.len()));

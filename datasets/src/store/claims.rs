@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! store/claims/turn                     locked while a process claims; holds the number of claims so far
-//! store/claims/<start>-<pid>-<boot>.txt one per process with a single writer: a line for each claimed experiment
+//! store/claims/<start>-<pid>-<boot>.txt one per process, its only writer: a line for each claimed experiment
 //! ```
 //!
-//! A claim is valid while its process lives. Within one boot, the file lock shows that, or the process table if locks
-//! do not work. For a process on another machine, a recent modification time of the file shows it. A lost claim only
-//! repeats an experiment; no record is lost.
+//! A claim is valid while its process lives. On the same machine since the same boot, the file lock shows whether
+//! it does, or the process table if locks do not work. For a process on another machine, the file's modification
+//! time must be recent. If a claim is lost, an experiment is only repeated; no record is lost.
 
 use super::Store;
 use super::identity::{Identity, Maker, create_own};
@@ -24,7 +24,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Expiry of remote claims: touched every minute, which some file systems delay for other machines.
+/// Age at which claims of other machines expire. Their files are touched every minute, but some file systems delay the
+/// new modification time.
 const LEASE: Duration = Duration::from_secs(5 * 60);
 
 const MOST_BYTES: u64 = 1 << 30;
@@ -46,14 +47,14 @@ pub struct Claims {
 pub struct TakenClaim {
     /// Experiments claimed by other processes.
     pub held: HashSet<Key>,
-    /// Files with these claims.
+    /// Claim files of the processes that hold these experiments.
     pub holders: BTreeSet<PathBuf>,
-    /// Whether other processes have claimed since this one did, so that the store may have new records.
+    /// Whether other processes have claimed since this one last did, so that the store may have new records.
     pub has_news: bool,
 }
 
 impl Store {
-    /// Creates an empty claim file for this process.
+    /// The claims that other processes hold, found while claiming.
     pub fn create_claims(&self) -> Result<Claims> {
         let folder = self.root().join("claims");
         make_folder(&folder)?;
@@ -72,7 +73,7 @@ impl Store {
 }
 
 impl Claims {
-    /// Claims the experiments that no other process has claimed.
+    /// Claims the wanted experiments that no other process has claimed, and returns the claims of others.
     pub fn claim_free(&mut self, wanted: &[Key]) -> Result<TakenClaim> {
         let turn_path = self.folder.join("turn");
         let mut options = OpenOptions::new();

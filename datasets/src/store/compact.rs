@@ -26,7 +26,7 @@ pub(super) const MANIFEST: &str = "manifest.json";
 
 const MAX_MANIFEST_BYTES: u64 = 256 << 20;
 
-/// Rows of a part after compaction, except the last of a folder.
+/// Rows of a part after compaction; the last part of a folder may have fewer.
 pub(super) const PART_ROWS: u64 = 4 * ROW_GROUP_ROWS as u64;
 
 // Merging returns rows in fixed portions, and parts can only be cut between them.
@@ -35,13 +35,13 @@ const _: () = assert!(PART_ROWS.is_multiple_of(ROWS_OUT as u64));
 /// The result of a compaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CompactReport {
-    /// Journals sealed first.
+    /// Result of sealing the journals, the first step of a compaction.
     pub sealed: SealReport,
     /// Number of parts before.
     pub parts_before: u64,
     /// Number of parts after.
     pub parts_after: u64,
-    /// Rows in parts afterwards, without damaged ones.
+    /// Rows in all parts after the compaction, without damaged ones.
     pub rows: u64,
     /// Damaged parts, which were kept as they are.
     pub damage: Vec<Damage>,
@@ -49,7 +49,7 @@ pub struct CompactReport {
     pub leftovers: u64,
 }
 
-/// Lists parts by their path in the dataset folder.
+/// The parts of a store, by their path in the dataset folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Manifest {
     schema_version: i64,
@@ -102,7 +102,7 @@ impl Store {
         Ok(report)
     }
 
-    /// Empty if there is no manifest.
+    /// Reads the list of parts; empty if there is no manifest.
     pub(super) fn read_manifest(&self) -> Result<Manifest> {
         let path = self.root.join(MANIFEST);
         if !path.exists() {

@@ -15,7 +15,7 @@ const MOST_BYTES: u64 = 64 << 20;
 
 const DIGITS: usize = 32;
 
-/// Returns the name of a configuration: a prefix of its hash.
+/// Returns the name of a configuration: the first digits of its hash.
 pub fn config_hash(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex()[..DIGITS].to_owned()
 }
@@ -42,7 +42,8 @@ impl Store {
         Ok(hash)
     }
 
-    /// Returns the configuration of a hash, or None if the store has none; fails if the content does not match.
+    /// Returns the configuration with a hash, or None if the store has none; fails if the content does not match the
+    /// hash.
     pub fn read_config(&self, hash: &str) -> Result<Option<String>> {
         if hash.len() != DIGITS || !hash.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return Ok(None);

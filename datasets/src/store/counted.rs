@@ -1,4 +1,4 @@
-//! Finds experiments measured with given counters, which are not part of an experiment's key.
+//! Finds experiments for which given hardware counters were requested. Counters are not part of an experiment's key.
 
 use super::index::row_key;
 use super::{Store, retry_if_missing};
@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 use std::collections::{BTreeMap, HashSet};
 
 impl Store {
-    /// Returns the experiments with all counters known or refused, or with the configuration of this hash.
+    /// Returns the experiments whose rows hold or refuse each of these counters, or have this configuration hash.
     pub fn counted_experiments(&self, counters: &[String], config_hash: &str) -> Result<HashSet<Key>> {
         let columns = [ColumnId::key, ColumnId::config_hash, ColumnId::counters, ColumnId::counters_refused];
         let note = |batch: &Batch, counted: &mut HashSet<Key>| {

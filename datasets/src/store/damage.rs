@@ -1,4 +1,4 @@
-//! Detects damaged content, which is left out and reported while reading continues.
+//! Detects damaged content. Readers leave it out, report it and continue.
 
 use super::Store;
 use super::hashing::hash_file;
@@ -21,7 +21,7 @@ pub struct Damage {
     pub file: PathBuf,
     /// Number of lines left out; None for the whole file.
     pub lines: Option<u64>,
-    /// Problem, with the first of the lines.
+    /// Description of the problem, with the number of the first damaged line.
     pub problem: String,
 }
 
@@ -38,7 +38,7 @@ impl std::fmt::Display for Damage {
 pub(super) type Parts = (Vec<PathBuf>, Vec<Damage>);
 
 impl Store {
-    /// Only parts whose content matches the hash in their name may be read.
+    /// Lists the parts whose content matches the hash in their name; only these may be read.
     pub(super) fn sound_parts(&self) -> Result<Parts> {
         split_sound(self.list_parts()?)
     }
@@ -96,7 +96,7 @@ pub(super) fn part_damage(part: &Path) -> Result<Option<Damage>> {
     Ok(Some(Damage { file: part.to_owned(), lines: None, problem }))
 }
 
-/// True for a disk error, or if the path is a folder.
+/// Returns whether an error is a disk error, or means that the path is a folder.
 pub(super) fn is_unreadable(error: &std::io::Error) -> bool {
     use nix::errno::Errno;
     [Errno::EIO, Errno::EISDIR].iter().any(|errno| error.raw_os_error() == Some(*errno as i32))

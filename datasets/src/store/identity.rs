@@ -1,4 +1,4 @@
-//! Identifies the process that wrote a file, and whether it still runs.
+//! Identifies the process that wrote a file and determines whether it still runs.
 
 use super::lease::Lease;
 use crate::error::{IoContext, Result};
@@ -42,9 +42,9 @@ impl Identity {
         Identity { machine: String::new(), boot: String::new(), pid: 0 }
     }
 
-    /// Returns the state of the process that wrote an open journal.
-    /// Within one boot the lock decides, and without file locks the process number; elsewhere only the lease is
-    /// reliable, because hosts may share a file system without locks and even a machine ID.
+    /// Returns the state of the process that wrote an open journal. Within one boot, the file lock decides, or the
+    /// process number if file locks do not work. For another machine only the lease is reliable, because hosts may
+    /// share a file system without locks and even a machine ID.
     pub fn owner_state(&self, (path, journal): (&Path, &File), here: &Identity, lease: Lease) -> Owner {
         let is_here = !self.boot.is_empty() && self.boot == here.boot;
         let wrote_at_us = Maker::from_file_name(path).map(|maker| maker.moment_us);
@@ -78,7 +78,7 @@ impl Maker {
     }
 }
 
-/// The name consists of the time, the process and the boot.
+/// Creates a file of this process, named after the time, the process and the boot.
 pub(super) fn create_own(folder: &Path, extension: &str, options: &mut OpenOptions) -> Result<(PathBuf, File)> {
     let Identity { boot, pid, .. } = Identity::current();
     let boot = boot.replace('-', "");

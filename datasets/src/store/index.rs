@@ -1,4 +1,4 @@
-//! The index of experiments: a scan of a few columns of all parts and journals.
+//! The index of experiments, built by scanning a few columns of all parts and journals.
 
 use super::damage::Damage;
 use super::journal_reader::JournalReader;
@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 
 const ROWS: usize = 8192;
 
-/// The experiments in a store, which need not be repeated.
+/// The experiments that a store already holds and that need not be repeated.
 #[derive(Debug, Default)]
 pub struct Keys {
     tried: HashMap<Key, Tried, BuildHasherDefault<KeyHasher>>,
@@ -37,7 +37,7 @@ impl Tried {
         Tried { outcome, attempts: u32::try_from(attempts.max(0)).unwrap_or(u32::MAX) }
     }
 
-    /// Combines two results independent of their order: `ok` wins, else the later outcome.
+    /// Combines two results of one experiment, in any order: `ok` wins, otherwise the later outcome.
     fn merge_with(self, other: Tried) -> Tried {
         let rank = |tried: &Tried| (tried.outcome == Outcome::Ok, tried.attempts, tried.outcome);
         let outcome = if rank(&self) >= rank(&other) { self.outcome } else { other.outcome };
@@ -64,7 +64,7 @@ impl Store {
         Ok(Keys { tried, damage })
     }
 
-    /// Scans several files in parallel; returns the result per file, journals first, and the damage.
+    /// Scans all files in parallel; returns one result per file, journals first, and the damage.
     pub(super) fn scan_batches<T: Send>(
         &self,
         columns: &[ColumnId],
@@ -116,7 +116,7 @@ pub(super) fn row_key(row: &impl Row) -> Key {
     if let Cell::Key(key) = row.cell(ColumnId::key) { key } else { Key::default() }
 }
 
-/// An unknown word, which reading the whole row would reject, counts as skipped.
+/// Returns the outcome of a row. An unknown word, which a full read would reject, counts as skipped.
 fn row_outcome(row: &impl Row) -> Outcome {
     match row.cell(ColumnId::outcome) {
         Cell::Text(word) => Outcome::from_name(word).unwrap_or(Outcome::Skipped),
@@ -140,17 +140,17 @@ impl Keys {
         self.tried.contains_key(&key)
     }
 
-    /// Returns the outcome of an experiment, if attempted; `ok` if any attempt was.
+    /// Returns the outcome of an experiment, or None if not attempted; `ok` if any attempt succeeded.
     pub fn known_outcome(&self, key: Key) -> Option<Outcome> {
         self.tried.get(&key).map(|tried| tried.outcome)
     }
 
-    /// Returns the number of attempts, as far as writers knew of each other.
+    /// Returns the number of attempts at an experiment. Concurrent attempts that got the same number count once.
     pub fn attempts(&self, key: Key) -> i64 {
         self.tried.get(&key).map_or(0, |tried| i64::from(tried.attempts))
     }
 
-    /// Returns the damage, whose content is missing from the index.
+    /// Returns the damaged content, which is missing from the index.
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }

@@ -47,7 +47,7 @@ pub struct Journal {
     path: PathBuf,
     file: File,
     renewal: Option<Renewal>,
-    /// Synced bytes and rows.
+    /// Synced length of the file in bytes, without preallocated zeros.
     bytes: u64,
     rows: u64,
     /// Length of the file including zeros.
@@ -89,7 +89,8 @@ impl Store {
     }
 }
 
-/// Named after host, time and process; renamed when locked and with header, so that others see its state.
+/// Creates a journal named after host, start time and process. The file gets its name only when it is locked and has a
+/// header, so that other processes can tell whether its writer lives.
 fn create_journal(folder: &Path, header: &JournalHeader) -> Result<(PathBuf, File, u64)> {
     let mut line = serde_json::to_vec(header).map_err(|error| Error::damaged(folder, error.to_string()))?;
     checksum::append_checksum(&mut line);
@@ -107,7 +108,7 @@ fn create_journal(folder: &Path, header: &JournalHeader) -> Result<(PathBuf, Fil
 }
 
 impl Journal {
-    /// Appends a record, safe from crashes after the return. After an error the journal is unchanged.
+    /// Appends a record, which survives a crash after the return. After an error the journal is unchanged.
     pub fn append(&mut self, record: &Record) -> Result<()> {
         record.check()?;
         let mut line = std::mem::take(&mut self.line);
@@ -149,7 +150,7 @@ impl Journal {
         std::mem::replace(self, next).seal().map(|_| ())
     }
 
-    /// A host that cannot see this process may have sealed the journal.
+    /// Returns whether the path still holds this journal. A host that cannot see this process may have sealed it.
     fn is_there(&self) -> bool {
         let place = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
         match (std::fs::symlink_metadata(&self.path).map(place), self.file.metadata().map(place)) {
@@ -159,7 +160,7 @@ impl Journal {
         }
     }
 
-    /// Starts a new journal with all kept rows and a line; rows sealed meanwhile are duplicates that readers drop.
+    /// Starts a new journal with all unsealed rows and a new line. Readers drop rows that were sealed in the meantime.
     fn begin_again(&mut self, line: &[u8]) -> Result<()> {
         let mut next = self.store.start_journal(self.origin.clone())?;
         next.write_lines(&self.kept)?;
@@ -190,7 +191,7 @@ impl Journal {
         }
     }
 
-    /// Errors are ignored, because the line may still fit.
+    /// Preallocates zeros up to `end`. Errors are ignored, because the next line may still fit.
     fn lay_down_zeros(&mut self, end: u64) {
         while self.length < end {
             match self.file.write_all_at(&ZEROS, self.length) {

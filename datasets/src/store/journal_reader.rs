@@ -33,7 +33,7 @@ pub struct JournalHeader {
     /// Start time, in microseconds since 1970-01-01 UTC.
     pub started_at_us: i64,
     pub(super) process: Identity,
-    /// Maximum seconds between modifications of the file while the process lives; None without such a promise.
+    /// Longest time between two modifications of the file while the process lives; None if the writer promised none.
     #[serde(default)]
     pub(super) lease_seconds: Option<u64>,
 }
@@ -64,11 +64,11 @@ impl NumberedLine {
 }
 
 enum JournalForm {
-    /// Preallocated zeros.
+    /// Only preallocated zeros.
     Zeros,
     Whole,
     TooLong,
-    /// Unfinished or with zeros: a torn tail, unless other lines follow.
+    /// Incomplete, or contains zeros: the torn last line if no line follows, otherwise damage.
     Broken,
 }
 
@@ -89,9 +89,9 @@ pub(super) struct JournalReader {
     lines: Lines,
     /// Header; None if the process died before writing it or if it is damaged.
     pub header: Option<JournalHeader>,
-    /// Whether a first line exists, so that others may follow.
+    /// Whether a first line has been read.
     is_begun: bool,
-    /// Number and length of a torn or damaged line.
+    /// Line number and length of a torn or damaged line.
     broken: Option<(u64, u64)>,
     damage: Option<Damage>,
     /// Length and modification time when the file was opened.
@@ -154,12 +154,12 @@ impl JournalReader {
         self.is_begun && self.header.is_none()
     }
 
-    /// Returns the unfinished last line, once all records are read.
+    /// Returns the unfinished last line; valid once all records are read.
     pub fn torn_tail(&self) -> Option<TornTail> {
         self.broken.map(|(_, bytes)| TornTail { journal: self.path.clone(), bytes })
     }
 
-    /// Returns the skipped lines, once all records are read.
+    /// Returns the skipped lines; valid once all records are read.
     pub fn damage(&self) -> Option<Damage> {
         self.damage.clone()
     }
@@ -177,7 +177,7 @@ impl JournalReader {
         self.before.is_none() || length_and_time(&self.file) != self.before
     }
 
-    /// Returns the next records, at most `most`; none at the end.
+    /// Returns the next records, at most `most`; an empty list at the end.
     pub fn next_rows(&mut self, most: usize) -> Result<Vec<Record>> {
         let mut rows = Vec::new();
         while rows.len() < most {

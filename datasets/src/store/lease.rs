@@ -1,5 +1,5 @@
-//! Leases of journals: a writer proves that it is alive by updating the modification time. Both compared times come
-//! from the file system, so clocks of different hosts need not agree.
+//! Leases of journals: a writer proves that it is alive by updating the journal's modification time. That time is
+//! compared with the current time of the same file system, so clocks of different hosts need not agree.
 
 use crate::files::Scratch;
 use nix::sys::stat::futimens;
@@ -20,12 +20,12 @@ pub(super) enum Lease {
     Held,
     /// Not renewed within the promised time.
     RanOut,
-    /// No lease, or unknown to the file system.
+    /// The journal has no lease, or the file system does not give its age.
     Unknown,
 }
 
 impl Lease {
-    /// Returns the state of an open journal's lease with a renewal limit in seconds.
+    /// Returns the state of an open journal's lease, which must be renewed within `seconds`.
     pub fn from_journal(journal: &File, folder: &Path, seconds: Option<u64>) -> Lease {
         let Some(seconds) = seconds else { return Lease::Unknown };
         // A new file has the current time of the file server.
@@ -48,7 +48,7 @@ pub(super) struct Renewal {
 }
 
 impl Renewal {
-    /// Starts the renewal. Without a thread, each record still renews the lease.
+    /// Starts a thread that renews the lease. If none can be started, each new record still renews the lease.
     pub fn begin(journal: &File) -> Renewal {
         let (stop, stopped) = channel::<()>();
         let renew = |journal: File| {
@@ -66,7 +66,7 @@ impl Renewal {
 }
 
 impl Drop for Renewal {
-    /// Joins the thread, because its file handle holds the lock.
+    /// Waits for the thread to end, because its file handle keeps the lock.
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {

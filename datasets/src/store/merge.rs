@@ -1,7 +1,7 @@
-//! Merges sorted parts into one sorted stream of distinct, numbered measurements.
+//! Merges sorted parts into one sorted stream of distinct measurements with attempt numbers.
 //!
-//! Memory is bounded by the number of open files: one batch, and one page of every column, for each. More files are
-//! merged in rounds through temporary files.
+//! Memory is bounded by the number of open files: each needs one batch of rows and one page of every column. If there
+//! are too many files, they are merged in several rounds through temporary files.
 
 use super::Store;
 use super::damage::Damage;
@@ -27,7 +27,7 @@ pub(super) const ROWS_OUT: usize = 8192;
 
 pub(super) struct Merge {
     cursors: Vec<Cursor>,
-    /// Cursors with rows, the smallest last.
+    /// Indices of the cursors that still have rows; the cursor with the smallest row is last.
     order: Vec<usize>,
     /// Last output row with its attempt number, if any.
     last: (Batch, i64),
@@ -74,7 +74,7 @@ impl Merge {
         Ok(merge)
     }
 
-    /// Returns the next rows in batches of fixed size, except the last; None at the end.
+    /// Returns the next batch of rows, or None at the end. All batches but the last have the same size.
     pub fn next_rows(&mut self) -> Result<Option<Batch>> {
         // Selects the next rows first, then copies them column by column in parallel.
         let (mut pieces, mut picked): (Vec<Piece>, usize) = (Vec::new(), 0);
@@ -120,7 +120,7 @@ impl Merge {
         before.extend(rows, last..last + 1);
     }
 
-    /// Returns how many distinct rows of the first cursor precede the rows of all others, at most `most`.
+    /// Returns how many distinct rows at the head of cursor `first` precede the rows of all others, at most `most`.
     fn run_length(&self, first: usize, most: usize) -> usize {
         let cursor = &self.cursors[first];
         let next = self.order.len().checked_sub(2).map(|second| self.cursors[self.order[second]].head_row());
@@ -156,7 +156,7 @@ impl Cursor {
         self.batch.row(self.row)
     }
 
-    /// Stops at the next batch; returns false at the end.
+    /// Advances by some rows, but not beyond the start of the next batch. Returns false at the end.
     fn advance_by(&mut self, rows: usize) -> Result<bool> {
         self.row += rows;
         if self.row < self.batch.len() {
@@ -180,7 +180,7 @@ impl Cursor {
         Ok(true)
     }
 
-    /// The merge relies on sorted parts.
+    /// Fails if the current row sorts before the previous one, because a merge needs sorted parts.
     fn check_order(&self, before: &BatchRow<'_>) -> Result<()> {
         match compare_attempts(before, &self.head_row()) {
             Ordering::Greater => Err(Error::damaged(&self.path, "its rows are not sorted; import the file instead")),
@@ -189,7 +189,7 @@ impl Cursor {
     }
 }
 
-/// Orders rows of parts by experiment, then by time. Equal means the same attempt.
+/// Orders the rows of parts by experiment, then by time. Equal rows are the same attempt.
 pub(super) fn compare_attempts(left: &impl Row, right: &impl Row) -> Ordering {
     compare_keys(left, right).then_with(|| order_rows(left, right))
 }
@@ -234,7 +234,7 @@ pub(super) struct Merged {
 }
 
 impl Store {
-    /// Sorted by operator kind, task, key and time, without duplicates.
+    /// Returns all rows without duplicates, sorted by operator kind, task, key and time.
     pub(super) fn merged_rows(&self) -> Result<Merged> {
         let mut scratch = Scratch::default();
         let (mut paths, mut torn, mut damage) = (Vec::new(), Vec::new(), Vec::new());

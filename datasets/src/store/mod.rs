@@ -76,7 +76,7 @@ const KIND: &str = "opcollect dataset";
 
 const ATTEMPTS: usize = 8;
 
-/// A folder of records.
+/// An open store: a folder of records.
 #[derive(Clone, Debug)]
 pub struct Store {
     root: PathBuf,
@@ -86,7 +86,7 @@ pub struct Store {
 struct Marker {
     store: String,
     schema_version: i64,
-    /// Hash of both fields; absent in older stores.
+    /// Hash of the other two fields; absent in older stores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     check: Option<String>,
 }
@@ -113,7 +113,7 @@ impl Marker {
     }
 }
 
-/// A link in a store would redirect writes and deletions.
+/// Files and folders of a store that must not be symbolic links, which would redirect writes and deletions.
 const OWN: [&str; 13] = [
     MARKER,
     "claims",
@@ -131,7 +131,8 @@ const OWN: [&str; 13] = [
 ];
 
 impl Store {
-    /// Opens a store without writing. Fails if the folder is no store or one of a newer version.
+    /// Opens a store without writing. Fails if the folder is not a store, or if its version is newer than this
+    /// program.
     pub fn open(root: &Path) -> Result<Store> {
         let marker = root.join(MARKER);
         let problem = |problem: String| Error::NotAStore { folder: root.to_owned(), problem };
@@ -261,7 +262,7 @@ fn is_journal(name: &str) -> bool {
     name.ends_with(".jsonl")
 }
 
-/// Repeats a read if a listed file has disappeared, which sealing and compacting cause.
+/// Repeats a read if a listed file has disappeared, which happens when another process seals or compacts.
 fn retry_if_missing<T>(read: impl Fn() -> Result<T>) -> Result<T> {
     for _ in 1..ATTEMPTS {
         match read() {

@@ -2,7 +2,8 @@
 
 const MOST_BYTES: usize = 120;
 
-/// Keeps letters, digits and `._-`, percent-encodes the rest: distinct texts give distinct, visible plain names.
+/// Encodes a text as a visible file name: keeps letters, digits and `._-`, and percent-encodes all other characters.
+/// Distinct texts give distinct names.
 pub(super) fn encode_name(text: &str) -> String {
     let mut name = String::new();
     for (index, byte) in text.bytes().enumerate() {
@@ -19,7 +20,8 @@ pub(super) fn encode_name(text: &str) -> String {
     name
 }
 
-/// The name differs from the columns, because some readers reject partitions that repeat a column.
+/// Returns the folder of a target's parts. Its partition names have the prefix `part_`, because some readers reject
+/// partitions that repeat a column.
 pub(super) fn part_folder(target: &str, host_class: &str) -> String {
     format!("part_target={}/part_host_class={}", encode_name(target), encode_name(host_class))
 }

@@ -27,7 +27,8 @@ impl Store {
         write_named(&folder, text.as_bytes())
     }
 
-    /// Returns all measurements by host and time, without damaged or newer ones, because peaks can be measured again.
+    /// Returns all measurements by host and time. Leaves out damaged ones and ones of newer versions: peaks can be
+    /// remeasured.
     pub fn peaks(&self) -> Result<Vec<PeaksMeasured>> {
         let mut all: Vec<PeaksMeasured> = Vec::new();
         for path in self.peak_files()? {
@@ -128,7 +129,7 @@ fn name_of(text: &[u8]) -> String {
     format!("peaks-{}.json", blake3::hash(text).to_hex())
 }
 
-/// Returns None if the content does not match the hash in the name.
+/// Reads a file and returns its text, or None if the content does not match the hash in the name.
 fn sound_text(path: &Path) -> Result<Option<Vec<u8>>> {
     let mut text = Vec::new();
     let file = File::open(path).context("opening", path)?;

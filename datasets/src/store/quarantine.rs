@@ -1,7 +1,7 @@
 //! Moves damaged files into quarantine and reports the lost rows.
 //!
-//! A part with a wrong content hash is lost as a whole. A part with the right hash but invalid rows first gives its
-//! valid rows to a new part. Nothing is deleted: files keep their relative path below `quarantine/`.
+//! A part with a wrong content hash is lost as a whole. If the hash is right but some rows are invalid, the valid rows
+//! are first copied to a new part. Nothing is deleted: files keep their relative path below `quarantine/`.
 
 use super::compact::Manifest;
 use super::damage::part_damage;
@@ -24,7 +24,7 @@ const ROWS: usize = 1024;
 pub struct QuarantineReport {
     /// Files in quarantine.
     pub files: Vec<SetAside>,
-    /// Journals sealed first; `damage` are their quarantined lines.
+    /// Result of sealing the journals first; `damage` lists their quarantined lines.
     pub sealed: SealReport,
 }
 
@@ -47,7 +47,7 @@ impl Store {
         self.quarantine_with(&|_| None)
     }
 
-    /// Also quarantines rows that a caller's check rejects; see [`Store::quarantine`].
+    /// Quarantines as [`Store::quarantine`] does, and also rows that the check of the caller rejects.
     pub fn quarantine_with(&self, look: &Look) -> Result<QuarantineReport> {
         let _lock = self.lock_compaction()?;
         let mut report =
@@ -76,7 +76,8 @@ impl Store {
         Ok(report)
     }
 
-    /// Returns the problem and the number of lost rows, after saving the valid rows to another part.
+    /// Copies the valid rows of a damaged part to a new one. Returns the problem and the number of lost rows; None for
+    /// an intact part.
     fn take_apart(&self, part: &Path, look: &Look, manifest: &Manifest) -> Result<Option<(String, Option<u64>)>> {
         if let Some(damage) = part_damage(part)? {
             let listed = manifest.parts.get(&self.name_of(part)).map(|part| part.rows);
@@ -95,7 +96,7 @@ impl Store {
         Ok(Some((problem, Some(self.keep_sound_rows(part, look)?))))
     }
 
-    /// Returns the number of invalid rows.
+    /// Copies the valid rows of a part to new parts; returns the number of invalid rows.
     fn keep_sound_rows(&self, part: &Path, look: &Look) -> Result<u64> {
         let mut cursor = PartCursor::open(part, &all_columns())?;
         let (mut sound, mut read, mut kept) = (Vec::new(), 0, 0);

@@ -19,7 +19,7 @@ impl Store {
     }
 }
 
-/// An iterator over checked records; ends at the first error.
+/// An iterator over validated records; ends after the first error.
 pub struct Records {
     rows: BatchRecords<Chosen>,
     torn: Vec<TornTail>,
@@ -32,13 +32,13 @@ impl Records {
         &self.torn
     }
 
-    /// Returns the damage, whose content is skipped.
+    /// Returns the damaged content, which is skipped.
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
 }
 
-/// Replaces aliases that older records keep by the zoo's name.
+/// Replaces an older alias of a model by its current name in the zoo.
 fn fold_name(record: &mut Record) {
     if record.model_source.as_deref() == Some("local") {
         let name = record.model_name.as_deref().and_then(zoo::canonical_name);

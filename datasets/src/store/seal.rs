@@ -39,7 +39,7 @@ pub struct SealOptions {
 pub struct SealReport {
     /// Number of sealed journals.
     pub journals: u64,
-    /// Number of their rows.
+    /// Number of rows in the sealed journals.
     pub rows: u64,
     /// Parts written.
     pub parts: Vec<PathBuf>,
@@ -47,16 +47,16 @@ pub struct SealReport {
     pub torn: Vec<TornTail>,
     /// Damaged lines; their journals were quarantined.
     pub damage: Vec<Damage>,
-    /// Skipped journals.
+    /// Journals that were not sealed, with the reason.
     pub left: Vec<JournalLeft>,
 }
 
-/// A skipped journal.
+/// A journal that was not sealed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct JournalLeft {
     /// Path of the journal.
     pub journal: PathBuf,
-    /// Reason.
+    /// Why it was not sealed.
     pub reason: String,
 }
 
@@ -162,7 +162,7 @@ pub(super) fn sort_and_dedup(rows: &mut Vec<&Record>) {
     rows.dedup_by(|later, kept| compare(kept, later).is_eq());
 }
 
-/// Returns the sort key before the time.
+/// Returns the columns by which the rows of parts are sorted first; the time comes after these.
 fn part_order(record: &Record) -> (&str, &str, Key) {
     (&record.op_kind, &record.task_hash, record.key)
 }
@@ -189,7 +189,7 @@ pub(super) fn keep_part(writer: PartWriter<HashedScratch>, rows: u64) -> Result<
     Ok(path)
 }
 
-/// Verifies a part that was just written, from the disk if the system drops its cache.
+/// Reads back a part that was just written and verifies it; from the disk, if the system drops its cached pages.
 fn read_back(path: &Path, name: &str, rows: u64) -> Result<()> {
     use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
     let file = File::open(path).context("opening", path)?;

@@ -25,7 +25,7 @@ pub struct Stats {
     pub rows: u64,
     /// Number of experiments.
     pub experiments: u64,
-    /// Number of all their measurements, including failed ones.
+    /// Number of attempts at these experiments, including failed ones.
     pub measurements: u64,
     /// Number of duplicate rows, which a compaction drops.
     pub duplicates: u64,
@@ -49,7 +49,7 @@ pub struct Stats {
     pub parts: Files,
     /// Size of the journals.
     pub journals: Files,
-    /// Damage, whose content is not counted.
+    /// Damaged content, which is not counted.
     pub damage: Vec<Damage>,
 }
 
@@ -107,7 +107,7 @@ struct Gathered {
 struct SeenRows {
     key: Key,
     started_at_us: i64,
-    /// NaN if absent.
+    /// Median time; NaN if absent.
     median_ns: f64,
     /// Hash of the run, which distinguishes attempts.
     run: u32,
@@ -177,7 +177,7 @@ impl Stats {
     }
 }
 
-/// Drops each file's result after use to limit memory.
+/// Merges the results of all files. Frees each file's result after use to limit memory.
 fn combine_files(files: Vec<Gathered>) -> Gathered {
     let mut all = Gathered::default();
     all.rows.reserve_exact(files.iter().map(|file| file.rows.len()).sum());

@@ -19,7 +19,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 const SILENT_SECONDS: u64 = 120;
-/// File sizes are multiples of this, so that a shorter text overwrites a longer one.
+/// File sizes are multiples of this number of bytes, so that a shorter text fully overwrites a longer one.
 const BLOCK: usize = 4096;
 const MOST_BYTES: u64 = 1 << 20;
 
@@ -47,7 +47,7 @@ pub struct Status {
     pub rate: Option<f64>,
     /// Estimated seconds left.
     pub seconds_left: Option<f64>,
-    /// Current activity, if there is more to report.
+    /// Description of the current activity, if any.
     pub standing: Option<String>,
 }
 
@@ -57,7 +57,8 @@ pub struct ProcessView {
     /// Last reported status.
     #[serde(flatten)]
     pub status: Status,
-    /// Whether the process is running: certain within this boot, otherwise by the age of the file.
+    /// Whether the process is running. Certain for processes of this boot; otherwise inferred from the age of the
+    /// file.
     pub is_running: bool,
 }
 
@@ -86,7 +87,7 @@ impl Store {
         Ok(Telling { path, file })
     }
 
-    /// Returns the status of all running processes and of those that were killed, the longest-running first.
+    /// Returns the status of all running and all killed processes, the longest-running first.
     pub fn read_statuses(&self) -> Result<Vec<ProcessView>> {
         let folder = self.root().join("status");
         let here = Identity::current().boot;

@@ -1,7 +1,7 @@
-//! Merges small parts while a store is written to.
+//! Merges small parts while a store is being written to.
 //!
-//! Every campaign ends with a part of its own, and a fleet makes thousands per night, which slows down reading. Unlike
-//! a compaction, this merges only small parts, so the cost does not depend on the size of the store.
+//! Every campaign writes at least one part, so a fleet of machines creates thousands per night, which slows down
+//! reading. Unlike a compaction, this merges only small parts, so the cost does not depend on the size of the store.
 
 use super::Store;
 use super::compact::PART_ROWS;
@@ -12,12 +12,12 @@ use crate::error::{Error, Result};
 use crate::files::list_matching;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of parts per folder that are not full.
+/// Maximum number of parts per folder that are not full; with more, they are merged.
 pub const SMALL_PARTS: usize = 64;
 
 impl Store {
-    /// Merges the parts of folders with more than [`SMALL_PARTS`] small ones; returns their number.
-    /// Skips folders whose compaction lock is held, and leaves damaged parts to a compaction.
+    /// Merges the small parts of folders with more than [`SMALL_PARTS`] of them; returns the number of merged parts.
+    /// Stops when another process holds the compaction lock, and leaves damaged parts to a compaction.
     pub fn merge_small_parts(&self) -> Result<u64> {
         let mut merged = 0;
         for folder in self.part_folders()? {

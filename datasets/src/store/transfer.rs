@@ -33,7 +33,7 @@ pub struct MergeReport {
     pub journal_rows: u64,
     /// Journals of the other store with an unfinished last line.
     pub torn: Vec<TornTail>,
-    /// Damage in the other store, which was not copied.
+    /// Damaged content of the other store, which was not copied.
     pub damage: Vec<Damage>,
 }
 
@@ -42,7 +42,7 @@ pub struct MergeReport {
 pub struct ExportReport {
     /// Number of rows written.
     pub rows: u64,
-    /// Damage, whose content was left out.
+    /// Damaged content, which was left out.
     pub damage: Vec<Damage>,
 }
 
@@ -92,7 +92,7 @@ impl Store {
         })
     }
 
-    /// Returns false if the content does not match the part's name.
+    /// Copies a part; returns false if the content does not match the hash in its name.
     fn copy_part(&self, from: &Path, to: &Path) -> Result<bool> {
         let folder = to.parent().unwrap_or(&self.root);
         let mut source = File::open(from).context("opening", from)?;
@@ -110,7 +110,7 @@ impl Store {
         Ok(is_sound)
     }
 
-    /// Exports the selected records into one sorted file, written atomically; fails first if the path is unwritable.
+    /// Exports the selected records into one sorted file, written atomically. An unwritable path fails before reading.
     pub fn export(&self, path: &Path, format: Format, choose: Choose) -> Result<ExportReport> {
         retry_if_missing(|| {
             let mut writer = Writer::new(path, format, Output::create(path)?)?;
@@ -139,7 +139,8 @@ impl Store {
         })
     }
 
-    /// Imports the records of a file, once all are checked, creating the store if needed. Repeated imports are equal.
+    /// Imports the records of a file after checking all of them; creates the store if needed. Repeated imports add
+    /// nothing.
     pub fn import(root: &Path, path: &Path, format: Format) -> Result<ImportReport> {
         Store::check_place(root)?;
         let folder = std::env::temp_dir();

@@ -43,11 +43,11 @@ pub struct VerifyReport {
 pub struct Problem {
     /// The file.
     pub file: PathBuf,
-    /// Problem, and a remedy.
+    /// Description of the problem, with a remedy.
     pub problem: String,
 }
 
-/// Returns the problem that a caller with more knowledge of the columns finds in a row, or None.
+/// A check by a caller that knows more about the columns. Returns the problem of a row, or None.
 pub type Look = dyn Fn(&Record) -> Option<String> + Sync;
 
 impl Store {
@@ -56,7 +56,7 @@ impl Store {
         self.verify_with(&|_| None)
     }
 
-    /// Reads every file and checks every row, with an additional check of the caller.
+    /// Reads every file and checks every row, also with a check of the caller.
     pub fn verify_with(&self, look: &Look) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
         let journals = self.list_journals()?;
@@ -134,7 +134,7 @@ impl Store {
         }
     }
 
-    /// Reports ignored files, because users should know that they have no effect.
+    /// Reports files that do not belong to the store: users should know that these are ignored.
     fn find_strangers(&self, report: &mut VerifyReport) -> Result<()> {
         for folder in self.written_folders()? {
             report.leftovers.extend(list_leftovers(&folder)?);

@@ -1,4 +1,5 @@
-//! Computes equal things once: operators with equal attributes and inputs, and constants with equal contents.
+//! Common-subexpression elimination: merges operators with equal attributes and inputs, and constants with equal
+//! contents.
 
 use super::rebuild::Rebuild;
 use models::error::Result;

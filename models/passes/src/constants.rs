@@ -1,4 +1,4 @@
-//! Computes what follows from constants alone.
+//! Constant folding: replaces operators whose inputs are all constants by constants.
 
 use super::rebuild::Rebuild;
 use crate::fold::fold_operator;

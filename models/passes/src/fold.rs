@@ -1,9 +1,9 @@
-//! Operators over constants become constants.
+//! Evaluates operators over constants.
 //!
-//! Files compute shapes with chains of small operators; here they turn into numbers, by the reference computation, so
-//! that no operator has a second definition. Small results are computed at once. Large ones (a transposed or scaled
-//! weight) are only written down, because a model that is counted or compiled never needs the values. What has a
-//! random part stays an operator: its values are made where they are used.
+//! Model files compute shapes with chains of small operators. Small results are computed at once, by the reference
+//! implementation, so that no operator is implemented twice. Large results (a transposed or scaled weight) are stored
+//! as an expression, because counting or compiling a model does not need the values. An operator with a random input
+//! is not folded; its values are generated where they are needed.
 
 use models::check::MAX_COMPUTED;
 use models::contents::Contents;
@@ -13,10 +13,10 @@ use models::operators::{Class, Op};
 use models::types::TensorType;
 use reference::Tensor;
 
-/// Tensors up to this many elements are computed at once.
+/// Largest number of elements of a tensor that is computed at once.
 pub const MAX_SMALL: u64 = 65_536;
 
-/// Computes an operator's output from constant inputs, or returns None. The inputs must fit the operator.
+/// Returns an operator's output for constant inputs, or None if it cannot be folded. The input types must be valid.
 pub fn fold_operator(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const> {
     // Any values are as good as others, in the range of the type too.
     if let (Op::Quantize(_), Some(seed)) = (op, inputs.first().and_then(|(_, data)| data.random_seed())) {
@@ -55,7 +55,7 @@ fn written_down(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const> {
     limit_size(Const::Computed(Box::new(Computed { op: op.clone(), inputs: owned })))
 }
 
-/// Returns None if later computation would take too many operators.
+/// Returns None if the constant is an expression of too many operators.
 pub(crate) fn limit_size(data: Const) -> Option<Const> {
     (data.part_count() <= MAX_COMPUTED).then_some(data)
 }
@@ -66,9 +66,9 @@ fn eval_small(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<Const> {
     reference::evaluate_operator(op, &tensors).ok().map(|tensor| contents_of(&tensor))
 }
 
-/// Returns the simplest form of a tensor: one number, a short list, or bytes.
+/// Returns the simplest representation of a tensor's contents: one number, a short list, or bytes.
 pub fn contents_of(tensor: &Tensor) -> Const {
-    /// Longer lists are kept as bytes.
+    /// Maximum length of a short list; longer ones are kept as bytes.
     const SHORT: usize = 64;
     let numbers = tensor.to_numbers();
     match numbers.as_slice() {
@@ -91,7 +91,7 @@ fn is_stored(data: &Const) -> bool {
     }
 }
 
-/// Keeps a fill value through operators that only move elements.
+/// Returns the fill value of the result if the operator only moves elements of a constant with equal elements.
 fn moved_fill(op: &Op, inputs: &[(&TensorType, &Const)]) -> Option<f64> {
     let [(_, Const::Fill(number))] = inputs else { return None };
     let only_moves = op.class() == Class::View || matches!(op, Op::Transpose(_) | Op::Slice(_) | Op::Concat(_));

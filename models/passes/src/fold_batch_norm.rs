@@ -1,9 +1,9 @@
-//! Folds batch normalisation with constant statistics into the contraction before it.
+//! Folds batch normalisation with constant statistics into the preceding contraction.
 //!
-//! `(x · w + b - mean) · g + shift` with `g = scale / sqrt(variance + epsilon)` is `x · (w g) + (b - mean) g + shift`: the
-//! weight is scaled and one bias remains. Where there is no contraction to take the scale, the normalisation becomes
-//! `ScaleShift`. Random contents stay random, because any values are as good as others; equal and listed contents
-//! are computed at once, large weights when they are wanted.
+//! `(x · w + b - mean) · g + shift` with `g = scale / sqrt(variance + epsilon)` is `x · (w g) + (b - mean) g +
+//! shift`: the weight is scaled and one bias remains. Without a preceding contraction that can absorb the scale,
+//! the normalisation becomes `ScaleShift`. Random contents stay random, because any values will do; uniform and
+//! listed contents are computed at once, large weights only when they are needed.
 
 use super::rebuild::Rebuild;
 use crate::fold;
@@ -41,7 +41,7 @@ pub(super) fn fold_batch_norm(graph: &Graph) -> Result<Graph> {
 #[derive(Default)]
 struct Folds {
     weights: HashMap<usize, Const>,
-    /// Absorbed biases, with the contraction output that replaces them.
+    /// Biases that were absorbed, with the contraction output that replaces their result.
     dropped_biases: HashMap<usize, ValueId>,
     biases: HashMap<usize, Const>,
 }
@@ -78,7 +78,7 @@ impl Folds {
     }
 }
 
-/// A normalisation as multiplication and addition per channel.
+/// A normalisation as one multiplication and one addition per channel.
 struct Affine {
     channels: TensorType,
     scale: Const,
@@ -86,7 +86,7 @@ struct Affine {
 }
 
 impl Affine {
-    /// Requires constant vectors.
+    /// Returns the affine form of a batch normalisation, or None unless its parameters are constant vectors.
     fn of_normalisation(graph: &Graph, node: &Node) -> Option<Affine> {
         let Op::BatchNorm(BatchNorm { epsilon }) = node.op else { return None };
         let [scale, shift, mean, variance] = [1, 2, 3, 4].map(|index| constant_vector(graph, node.inputs[index]));
@@ -97,7 +97,7 @@ impl Affine {
     }
 }
 
-/// Scales the constant weight of a contraction whose dimension 1 holds the output channels.
+/// Returns the scaled constant weight of a contraction whose dimension 1 holds the output channels, or None.
 fn scaled_weight(graph: &Graph, node: &Node, affine: &Affine) -> Option<Const> {
     let axis = match &node.op {
         Op::Conv(_) => 0,
@@ -121,7 +121,7 @@ fn scaled_weight(graph: &Graph, node: &Node, affine: &Affine) -> Option<Const> {
     }
 }
 
-/// Returns a seed, a number or a list.
+/// Returns the contents of a constant: a random seed, one number for all elements, or a list.
 fn constant_vector(graph: &Graph, id: ValueId) -> Option<Const> {
     let value = graph.value(id)?;
     match value.data.as_ref()? {
@@ -131,7 +131,7 @@ fn constant_vector(graph: &Graph, id: ValueId) -> Option<Const> {
     }
 }
 
-/// Includes the graph's outputs.
+/// Counts the readers of each value, including the graph's outputs.
 fn count_uses(graph: &Graph) -> Vec<usize> {
     let mut uses = vec![0; graph.values.len()];
     for id in graph.nodes.iter().flat_map(|node| &node.inputs).chain(&graph.outputs) {
@@ -146,7 +146,7 @@ fn mixed_seed<const N: usize>(parts: [&Const; N]) -> Option<u64> {
     seeds.reduce(|a, b| a.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(b))
 }
 
-/// Combines element by element. Any random part makes the result random; equal contents give equal contents.
+/// Combines constants element by element. The result is random if any of them is, and uniform if all are.
 fn combine_vectors<const N: usize>(parts: [&Const; N], function: impl Fn([f64; N]) -> f64) -> Const {
     if let Some(seed) = mixed_seed(parts) {
         return Const::Random { seed };

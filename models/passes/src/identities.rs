@@ -1,4 +1,4 @@
-//! Drops operators that change nothing: identities, casts to the same type, reshapes to the same shape, empty pads.
+//! Drops operators without effect: identities, casts to the same type, reshapes to the same shape, empty pads.
 
 use super::rebuild::Rebuild;
 use models::error::Result;

@@ -1,10 +1,10 @@
-//! One order of dimensions for images: channels before height and width.
+//! Converts images to one dimension order: channels before height and width.
 //!
-//! Files that have channels last are read with a transpose before and after each window. Here every transpose that
-//! moves channels is carried along instead of being computed: operators on single elements, joins, cuts and reductions
-//! work on the data as it was, with their axes moved, until two transposes meet and vanish or something needs the
-//! order of the file. A transpose of dimensions of which all but one are 1 is a view. If the graph does not get fewer
-//! transposes by that, it stays as it is.
+//! Channels-last files are read with a transpose before and after each window operator. This pass defers every
+//! transpose that moves channels. Pointwise operators, concatenations, slices and reductions are applied to the data
+//! before the transpose, with their axes permuted. A deferred transpose ends when it cancels with another one, or is
+//! emitted when an operator needs the original order. A transpose that moves no dimension other than those of extent 1
+//! is a view. If the number of transposes does not decrease, the graph stays unchanged.
 
 use super::rebuild::Rebuild;
 use super::rewrite::{Part, Replacement, rewrite_by};
@@ -27,7 +27,7 @@ pub(super) fn channels_first(graph: &Graph) -> Result<Graph> {
     Ok(if transposes(&moved) < transposes(graph) { moved } else { graph.clone() })
 }
 
-/// Moves a window's order to the preceding pads, so that they can be absorbed.
+/// Moves a transpose ahead of the pad whose result it reads, so that a window operator can absorb the pad.
 pub(super) fn pads_after_transposes(graph: &Graph) -> Result<Graph> {
     rewrite_by(
         graph,
@@ -84,7 +84,7 @@ fn carry_transposes(graph: &Graph) -> Result<Graph> {
 }
 
 impl Carry<'_> {
-    /// Returns whether a node is done without settling its inputs.
+    /// Rewrites a node so that its inputs' transposes stay deferred. Returns false if they must be emitted first.
     fn carry_along(&mut self, node: &Node) -> Result<bool> {
         if let Op::Transpose(Transpose { permutation }) = &node.op {
             let order: Vec<usize> = permutation.iter().map(|&axis| axis as usize).collect();
@@ -126,7 +126,7 @@ impl Carry<'_> {
         Ok(true)
     }
 
-    /// Reshapes the base if the transpose moves no element.
+    /// Reshapes the base of a deferred transpose, if the transpose moves no element.
     fn reshape_view(&mut self, node: &Node, base: ValueId, order: &[usize]) -> Result<bool> {
         if !keeps_elements(&self.rebuild.type_of(base)?.shape, order) {
             return Ok(false);
@@ -136,7 +136,7 @@ impl Carry<'_> {
         Ok(true)
     }
 
-    /// Returns the inputs in the base's order: carried values, and constants that are transposed now.
+    /// Returns the inputs in the order of the base: values before their transpose, and constants transposed now.
     fn base_inputs(&mut self, node: &Node, order: &[usize]) -> Result<Option<Vec<ValueId>>> {
         let mut inputs = Vec::new();
         for (index, &id) in node.inputs.iter().enumerate() {
@@ -169,7 +169,7 @@ impl Carry<'_> {
     }
 }
 
-/// Whether an order moves image channels from last to second, or back.
+/// Whether an order moves image channels from last to second position, or back.
 fn moves_channels(order: &[usize]) -> bool {
     let rank = order.len();
     let is_to_front = || order[1] == rank - 1 && order[2..].iter().copied().eq(1..rank - 1);
@@ -177,19 +177,19 @@ fn moves_channels(order: &[usize]) -> bool {
     rank >= 4 && order[0] == 0 && (is_to_front() || is_to_back())
 }
 
-/// Whether all dimensions other than 1 stay in order.
+/// Whether all dimensions other than those of extent 1 keep their order.
 fn keeps_elements(base: &[Dim], order: &[usize]) -> bool {
     order.iter().filter(|&&axis| base[axis] != Dim::Known(1)).is_sorted()
 }
 
-/// Keeps the order of the remaining dimensions.
+/// Removes axes from a permutation and renumbers the remaining ones in the same order.
 fn remove_axes(order: &[usize], axes: &[i64]) -> Vec<usize> {
     let is_dropped = |place: usize| axes.contains(&(place as i64));
     let kept: Vec<usize> = (0..order.len()).filter(|&place| !is_dropped(place)).map(|place| order[place]).collect();
     kept.iter().map(|axis| kept.iter().filter(|other| *other < axis).count()).collect()
 }
 
-/// Transposes a constant that broadcasts to the transposed base, so that it broadcasts to the base.
+/// Transposes a constant that broadcasts to the transposed value, so that it broadcasts to the value before.
 fn transpose_constant(ty: &TensorType, data: &Const, order: &[usize]) -> Option<(TensorType, Const)> {
     let missing = order.len().checked_sub(ty.rank())?;
     let mut shape = vec![Dim::Known(1); missing];
@@ -211,7 +211,7 @@ fn has_vectors(op: &Op) -> bool {
         || matches!(op, Op::Quantize(_) | Op::Dequantize(_) | Op::Requantize(_))
 }
 
-/// Returns the operator on the base that commutes with the transpose.
+/// Returns the operator to apply before the transpose in place of `op` after it, or None if there is none.
 fn on_base(op: &Op, order: &[usize]) -> Option<Op> {
     let at = |axis: i64| usize::try_from(axis).ok().and_then(|axis| order.get(axis)).map(|&axis| axis as i64);
     let all = |axes: &[i64]| axes.iter().map(|&axis| at(axis)).collect::<Option<Vec<i64>>>();

@@ -1,8 +1,8 @@
-//! Rewrites of a whole graph, one plain function each, with every rule of a graph tested in between; and the patterns that
-//! also say what a library beside the compiler would compute.
+//! Graph passes: each is a function that rewrites a whole graph. Also finds the operators that a library computes in
+//! place of the compiler.
 //!
-//! The order of the table is the order of the work. A pass takes a checked graph and builds a new one through the
-//! builder, so no pass can leave a type that disagrees with its operator.
+//! Passes run in the order of [`PASSES`], and the graph is checked in between. A pass takes a checked graph and builds
+//! a new one through the builder, so no pass can leave a type that disagrees with its operator.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! A graph as those see it who look for something in it.
+//! Read-only queries on a graph for pattern matching: producers, constants and the number of readers of each value.
 
 use models::graph::{Const, Graph, Node, ValueId};
 use models::operators::{Binary, BinaryOp, Op, Unary, UnaryOp};
@@ -38,17 +38,17 @@ impl<'a> Look<'a> {
         Some((index, &self.graph.nodes[index]))
     }
 
-    /// Whether the producer is read once and so belongs to its reader.
+    /// Whether the value has exactly one reader, so that a pattern may cover its producer.
     pub fn is_read_once(&self, id: ValueId) -> bool {
         self.count_reads(id) == 1
     }
 
-    /// Includes graph outputs.
+    /// Counts the readers of a value; being a graph output counts as one.
     pub fn count_reads(&self, id: ValueId) -> usize {
         self.reads[id.0 as usize]
     }
 
-    /// Returns the number of a constant that is equal everywhere.
+    /// Returns the number that all elements of a constant have in common.
     pub fn constant_scalar(&self, id: ValueId) -> Option<f64> {
         match self.constant_data(id)? {
             Const::Fill(number) => Some(*number),
@@ -78,7 +78,7 @@ impl<'a> Look<'a> {
         self.binary_operands(id, function).into_iter().flat_map(|[a, b]| [(a, b), (b, a)])
     }
 
-    /// Splits a value into a number and other values: products, quotients and powers by constants.
+    /// Splits a value into a constant factor and other factors. Looks through products, quotients and constant powers.
     pub fn split_factors(&self, id: ValueId) -> (f64, Vec<ValueId>) {
         self.factors_within(id, 4)
     }
@@ -115,7 +115,7 @@ impl<'a> Look<'a> {
     }
 }
 
-/// Tolerates 32-bit constants and different spellings.
+/// Whether two numbers are equal within a tolerance, for constants rounded to 32 bits or with few digits.
 pub(crate) fn is_close(found: f64, number: f64) -> bool {
     (found - number).abs() <= 1e-5 * number.abs().max(1e-3)
 }

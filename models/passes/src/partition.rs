@@ -1,7 +1,7 @@
-//! Groups of operators that a library computes instead of the compiler.
+//! Finds groups of operators that a library computes in place of the compiler.
 //!
-//! Each match of a partner's patterns becomes one task for the partner (`fuse::plan_with`), and what is left goes to the
-//! compiler.
+//! Each match of the patterns of a partner (a supported library) becomes one task for the partner (`fuse::plan_with`);
+//! the compiler gets the remaining operators.
 
 use crate::look::Look;
 use crate::pattern::{Match, Pattern};
@@ -9,7 +9,7 @@ use models::fuse::Claim;
 use models::graph::Graph;
 use models::partner::Partner;
 
-/// Returns the operators that partners would compute; none is claimed twice.
+/// Finds the operators that partners would compute; no operator is claimed twice.
 pub fn find_claims(graph: &Graph, partners: &[&'static Partner]) -> Vec<Claim> {
     let look = Look::of_graph(graph);
     let mut is_claimed = vec![false; graph.nodes.len()];
@@ -33,7 +33,7 @@ pub fn find_claims(graph: &Graph, partners: &[&'static Partner]) -> Vec<Claim> {
     claims
 }
 
-/// Whether no outside operator reads an inner value.
+/// Whether the values inside a match are read only by operators of the match.
 fn is_whole(look: &Look<'_>, found: &Match) -> bool {
     found.nodes[1..].iter().all(|&index| look.is_read_once(look.graph.nodes[index].outputs[0]))
 }

@@ -1,5 +1,5 @@
-//! Arithmetic of scales and zero points that readers and passes must do alike: an equal layer is an equal task only
-//! when its bounds come out equal whatever file it was in.
+//! Computes quantisation scales, biases and bounds in one way for readers and passes. Equal layers become equal tasks
+//! only if their integer constants are equal, whatever the file format.
 
 use crate::fold::{contents_of, fold_operator};
 use models::graph::Const;
@@ -7,7 +7,7 @@ use models::operators::{Dequantize, Op, Transpose};
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
-/// A constant of real numbers stored as integers.
+/// A constant that is stored as integers with scales and zero points.
 pub(crate) struct Stored {
     pub ty: TensorType,
     pub data: Const,
@@ -49,7 +49,7 @@ fn constant_numbers((ty, data): &(TensorType, Const)) -> Option<Vec<f64>> {
     Some(reference::constant_tensor(ty, data).ok()?.to_numbers())
 }
 
-/// Returns a bias as 32-bit integers in the scale of its sums, or None if it does not fit.
+/// Returns a bias as 32-bit integers with the scale of the layer's sums, or None if it does not fit.
 pub(crate) fn quantise_bias(
     ty: &TensorType,
     data: &Const,
@@ -80,12 +80,12 @@ pub(crate) fn quantise_bias(
     Some((integers, contents_of(&tensor)))
 }
 
-/// Factor from the scale of `x` times `w` to that of `y`, rounded once from double precision, as in all libraries.
+/// Returns `x_scale · w_scale / y_scale`, rounded once from double precision, as all libraries do.
 pub fn requantise_factor(x_scale: f32, w_scale: f32, y_scale: f32) -> f32 {
     (f64::from(x_scale) * f64::from(w_scale) / f64::from(y_scale)) as f32
 }
 
-/// Converts real bounds of a result to integers; None if the zero point does not fit the type.
+/// Converts real bounds of a result to integers; None if the zero point is outside of the type or no integer is left.
 pub fn integer_bounds(to: DType, scale: f32, zero: i64, low: Option<f64>, high: Option<f64>) -> Option<(i64, i64)> {
     let (least, most) = to.integer_range()?;
     if !(least..=most).contains(&zero) {

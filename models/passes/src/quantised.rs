@@ -1,10 +1,10 @@
-//! Quantised graphs in one form, whichever tool wrote them.
+//! Normalises quantised graphs, whichever tool wrote them.
 //!
-//! Some files spell a quantised layer as integers that become real numbers, a layer of real numbers, and integers
-//! again; others name the integer layer. All become the sums of an integer layer, a bias of 32 bits and one
-//! requantisation, which `fuse` makes one task: an equal layer is an equal task. Weights that are quantised at run
-//! time were folded before (`fold`). Bounds that a requantisation keeps anyway, pads beside pads, and changes of scale
-//! around operators that only move elements disappear.
+//! Some files express a quantised layer as dequantisation, a layer on real numbers, and quantisation; others have an
+//! operator for it. Both become an integer layer, a 32-bit bias and one requantisation, which `fuse` makes one task,
+//! so that equal layers become equal tasks. Weights that are quantised at run time were folded before (`fold`). The
+//! passes also remove bounds that a requantisation ensures anyway, pads next to pads, and scale changes around
+//! operators that only move elements.
 
 use super::rewrite::{Part, Replacement, rewrite_by, rewrite_nodes};
 use crate::look::Look;
@@ -19,7 +19,7 @@ use models::operators::{
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
-/// Replaces layers between a dequantisation and a quantisation.
+/// Replaces a layer on real numbers between a dequantisation and a quantisation by an integer layer.
 pub(super) fn recognise_integer_layers(graph: &Graph) -> Result<Graph> {
     rewrite_by(
         graph,
@@ -83,7 +83,8 @@ fn scalar_scale(look: &Look<'_>, node: &Node) -> Option<(f32, i64)> {
     is_single.then(|| Some((look.constant_scalar(node.inputs[1])? as f32, zero as i64)))?
 }
 
-/// Removes equal dequantisation and quantisation around operators that only move elements, or around nothing.
+/// Removes a dequantisation and a quantisation with equal scales around operators that only move elements, and those
+/// with nothing in between.
 pub(super) fn slide_movement(graph: &Graph) -> Result<Graph> {
     rewrite_nodes(graph, |look, node| {
         let Op::Quantize(Quantize { to, .. }) = node.op else { return None };
@@ -105,7 +106,7 @@ pub(super) fn slide_movement(graph: &Graph) -> Result<Graph> {
     })
 }
 
-/// Returns the operator that moves integers like the one on real numbers.
+/// Returns the operator on stored integers that moves elements as `op` does on real numbers, or None.
 fn integer_movement(op: &Op, zero: i64) -> Option<Op> {
     let is_mover = match op {
         Op::Pad(Pad { pads, value: 0.0 }) => return Some(Op::Pad(Pad { pads: pads.clone(), value: zero as f64 })),
@@ -120,7 +121,7 @@ fn integer_movement(op: &Op, zero: i64) -> Option<Op> {
     is_mover.then(|| op.clone())
 }
 
-/// Merges bounds after a requantisation, and casts to a wider type, into the requantisation.
+/// Merges bounds and casts to a wider type that follow a requantisation into the requantisation.
 pub(super) fn drop_clips(graph: &Graph) -> Result<Graph> {
     rewrite_by(
         graph,
@@ -153,7 +154,7 @@ pub(super) fn drop_clips(graph: &Graph) -> Result<Graph> {
     )
 }
 
-/// Merges zero-point pads of an integer convolution's data into its own.
+/// Merges a pad with the zero point into the padding of the integer convolution that follows.
 pub(super) fn merge_pads(graph: &Graph) -> Result<Graph> {
     rewrite_by(
         graph,
@@ -168,7 +169,7 @@ pub(super) fn merge_pads(graph: &Graph) -> Result<Graph> {
     )
 }
 
-/// Adds pads of all dimensions to a window's pads; None if other than the window's dimensions are padded.
+/// Adds the pads of a tensor to those of a window; None if dimensions that the window does not cover are padded.
 pub(super) fn join_pads(pads: &[i64], around: &[i64]) -> Option<Vec<i64>> {
     let (heads, tails) = around.split_at(around.len() / 2);
     let is_spatial = around.len() == pads.len() + 4 && heads[..2].iter().chain(&tails[..2]).all(|&pad| pad == 0);

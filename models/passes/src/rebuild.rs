@@ -1,4 +1,4 @@
-//! The loop all passes share: walk the old graph in order and build the new one, remembering what became of each value.
+//! Copies a graph node by node into a new graph and maps old values to new ones; all passes use this.
 
 use models::builder::GraphBuilder;
 use models::error::Result;
@@ -26,7 +26,7 @@ impl<'a> Rebuild<'a> {
         Ok(rebuild)
     }
 
-    /// Returns the new value of an old one. Only constants can be missing, because the old graph is in order.
+    /// Returns the new value of an old one. Only constants can be missing: they are then copied.
     pub(super) fn get(&mut self, id: ValueId) -> Result<ValueId> {
         if let Some(new) = self.new_of[id.0 as usize] {
             return Ok(new);

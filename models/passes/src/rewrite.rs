@@ -1,4 +1,4 @@
-//! Rebuilds a graph with some of its nodes replaced by what computes the same.
+//! Rebuilds a graph with some nodes replaced by equivalent operators.
 
 use super::rebuild::Rebuild;
 use crate::look::Look;
@@ -11,7 +11,7 @@ use models::types::TensorType;
 pub(super) struct Replacement {
     pub op: Op,
     pub inputs: Vec<Part>,
-    /// Operators on the result, each over the previous one and other inputs.
+    /// Operators that follow on the result; each reads the previous result and further inputs.
     pub then: Vec<(Op, Vec<Part>)>,
 }
 
@@ -27,10 +27,10 @@ impl Replacement {
     }
 }
 
-/// A pattern and its replacement; None if the match is not valid after all.
+/// A pattern and a function that returns the replacement of a match, or None if the match does not qualify.
 pub(super) type Rule = (&'static str, fn(&Look<'_>, &Node, &Match) -> Option<Replacement>);
 
-/// Applies the first rule that matches at each node.
+/// Applies to each node the first rule that matches there.
 pub(super) fn rewrite_by(graph: &Graph, rules: &[Rule]) -> Result<Graph> {
     let rules: Vec<_> = rules.iter().map(|(text, replace)| (Pattern::from_static(text), replace)).collect();
     rewrite_nodes(graph, |look, node| {

@@ -1,8 +1,8 @@
-//! Quantised bytes in one form: those without a sign, zero point `z`, become those with one, zero point `z - 128`.
+//! Converts quantised `u8` tensors with zero point `z` to `i8` with zero point `z - 128`.
 //!
-//! Some tools store activations as `u8`, others as `i8`; the numbers they stand for are the same, and so is the work.
-//! Values that operators move together change together, or not at all: what a model is given or answers with keeps its
-//! type, and so does everything that must agree with it, because a conversion would be work that the model does not do.
+//! Some tools store activations as `u8`, others as `i8`; values and work are the same. Tensors connected by data
+//! movement are converted together or not at all. Model inputs and outputs keep their types, and so do all tensors
+//! tied to them, because a conversion would add work that the model does not contain.
 
 use super::rebuild::Rebuild;
 use crate::fold::{contents_of, fold_operator};
@@ -16,7 +16,7 @@ use models::types::{DType, TensorType};
 use reference::Tensor;
 use std::collections::HashMap;
 
-/// Offset between unsigned and signed bytes.
+/// Difference between an unsigned byte and the signed byte that replaces it.
 const SHIFT: i64 = 128;
 
 pub(super) fn bytes_with_a_sign(graph: &Graph) -> Result<Graph> {
@@ -105,7 +105,7 @@ impl Changes {
         self.of_value[id.0 as usize]
     }
 
-    /// Whether the zero point of a scale change must change.
+    /// Whether the zero point of this quantisation or dequantisation must change.
     fn zero_of(&self, node: &Node) -> bool {
         match node.op {
             Op::Quantize(_) => self.has_value(node.outputs[0]),
@@ -117,9 +117,9 @@ impl Changes {
 
 struct Roles {
     data: std::ops::Range<usize>,
-    /// Whether the result consists of those bytes, so that all change together.
+    /// Whether the result consists of the input's bytes, so that both must be converted together.
     is_moving: bool,
-    /// Whether the result may change alone.
+    /// Whether the result may be converted independently of the inputs.
     makes_bytes: bool,
     has_zero: bool,
 }
@@ -204,7 +204,7 @@ fn signed_contents(value: &Value, data: &Const) -> Option<(TensorType, Const)> {
     Some((ty, data))
 }
 
-/// Values that change together, and whether they must not.
+/// Disjoint sets of values that must be converted together, and whether each set keeps its type.
 struct Groups {
     parent: Vec<usize>,
     is_kept: Vec<bool>,

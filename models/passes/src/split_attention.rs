@@ -1,8 +1,9 @@
-//! Attention as its parts: a product for the scores, what changes them, a softmax, a product with the values.
+//! Splits attention into its parts: a product for the scores, scale and mask, a softmax, and a product with the
+//! values.
 //!
-//! Not one of the passes that always run: fused or split is a choice of who measures. Heads that share keys become
-//! rows of one product, so that nothing is repeated. What a query must not see is a constant that is added, written
-//! down as a formula because scores of long sequences are large.
+//! This is no regular pass: the user selects whether attention is measured fused or split. Heads that share keys
+//! become rows of one product, so that no key is repeated. A mask is added as a constant, stored as an expression
+//! because the scores of long sequences are large.
 
 use super::rebuild::Rebuild;
 use models::error::Result;
@@ -10,7 +11,7 @@ use models::graph::{Const, Graph, Node, ValueId};
 use models::operators::{Attention, Binary, BinaryOp, MatMul, Op, Reshape, Softmax, Trilu, Unary, UnaryOp};
 use models::types::{DType, TensorType};
 
-/// Splits attentions of known extents whose queries all attend to something.
+/// Splits every attention of known extents in which each query attends to at least one key.
 pub fn split_attention(graph: &Graph) -> Result<Graph> {
     let mut rebuild = Rebuild::new(graph)?;
     for node in &graph.nodes {
@@ -46,7 +47,7 @@ impl AttentionShape {
         (!causal || places >= rows).then_some(shape)
     }
 
-    /// Returns the mask as numbers to add, or None without masked positions.
+    /// Returns the mask as numbers to add, or None if no position is masked.
     fn mask_numbers(&self) -> Option<(TensorType, Const)> {
         let ahead = self.places - self.rows;
         let later = (self.causal && self.rows > 1).then_some((true, ahead + 1));
@@ -71,7 +72,7 @@ impl AttentionShape {
     }
 }
 
-/// Masks a score but stays finite.
+/// Returns a finite number that masks a score when added.
 fn masking_number(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => -65_504.0,

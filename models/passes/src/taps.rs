@@ -1,8 +1,8 @@
-//! Convolutions without the taps that only ever meet the padding.
+//! Removes the kernel positions of convolutions that only ever multiply padding.
 //!
-//! A window that reaches further than its image, as those of wide dilations do on small images, multiplies zeros with the
-//! outer part of its weights. That part is cut off, with the padding that it stood on: the window of 3 × 3 with a dilation
-//! of 36 is a product of single places on an image of 33 × 33.
+//! A dilated kernel can be larger than a small image; its outer weights then multiply only zeros. These weights are
+//! cut off together with the padding that they cover. A 3 × 3 kernel with dilation 36 on a 33 × 33 image becomes a 1 ×
+//! 1 kernel.
 
 use super::rewrite::{Part, Replacement, rewrite_nodes};
 use crate::fold::fold_operator;
@@ -42,13 +42,13 @@ struct AxisWindow {
     stride: i64,
     before: i64,
     dilation: i64,
-    /// Positions of the image and of the result.
+    /// Extent of the image; `result` is that of the result.
     image: i64,
     result: i64,
 }
 
 impl AxisWindow {
-    /// Range of taps that touch the image for some result; None if none does.
+    /// Returns the range of kernel positions that touch the image for some output element; None if none does.
     fn taps_inside(&self) -> Option<Range<i64>> {
         let is_inside = |tap: &i64| {
             let first = tap * self.dilation - self.before;
@@ -83,7 +83,7 @@ fn axis_windows(
     Some((0..image.len()).map(window).collect())
 }
 
-/// Slices a weight to these taps. Random contents stay random, because any values are as good.
+/// Slices a weight to the kept kernel positions. Random contents stay random, because any values will do.
 fn cut_taps(ty: &TensorType, data: &Const, kept: &[Range<i64>]) -> Option<Part> {
     let mut extents = ty.extents()?;
     kept.iter().enumerate().for_each(|(axis, taps)| extents[axis + 2] = taps.end - taps.start);

@@ -1,9 +1,9 @@
-//! The directory of a zip archive: where each entry lies, and its bytes when they are needed.
+//! Reads the directory of a zip archive: the location of each entry, whose bytes are read only when needed.
 //!
-//! `torch.export.save` and `numpy.savez` write such archives. Nothing is extracted to disk, so names are only looked up. Encrypted
-//! or overlapping entries, two entries of one name, and a local header that disagrees with the directory are refused. A stored
-//! entry is a slice of the file, and a weight stays there until it is needed; a deflated one can only be read as a stream. What
-//! an archive contains may itself be a zip: only the directory at the end of the file counts.
+//! `torch.export.save` and `numpy.savez` write such archives. Nothing is extracted to disk, so names are only looked
+//! up. Encrypted or overlapping entries, duplicate names, and a local header that disagrees with the directory are
+//! refused. A stored entry is a slice of the file, so a weight is not read before it is needed; a deflated entry can
+//! only be streamed. An entry may itself be a zip archive: only the directory at the end of the file counts.
 
 use bytes::Bytes;
 use flate2::Crc;
@@ -17,17 +17,17 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Directory size of an archive of a million weights.
+/// Limit on the directory size, enough for an archive of a million weights.
 const MAX_DIRECTORY_BYTES: u64 = 64 << 20;
 const MAX_ENTRIES: u64 = 1 << 18;
-/// Bytes of an end record with the longest comment, and of its 64-bit locator.
+/// Size of an end record with the longest comment, plus the locator of the 64-bit end record.
 const MAX_END_BYTES: u64 = 22 + 65_535 + 20;
 
 const READ_AT_ONCE: usize = 4 << 20;
 
 pub enum ArchiveBytes {
     Memory(Bytes),
-    /// Read on demand.
+    /// A file that is read on demand.
     File {
         path: PathBuf,
         file: File,
@@ -90,7 +90,7 @@ impl ArchiveBytes {
 
 struct Entry {
     range: Range<u64>,
-    /// Size after inflation.
+    /// Uncompressed size.
     size: u64,
     crc: u32,
     is_deflated: bool,
@@ -120,7 +120,7 @@ pub fn list_entry_names(store: &ArchiveBytes) -> Result<Vec<String>, String> {
 }
 
 impl Archive {
-    /// Reads the directory and compares it with the header before each entry.
+    /// Reads the directory and checks it against the local header of each entry.
     pub fn read(store: ArchiveBytes) -> Result<Archive, String> {
         let directory = Directory::find_directory(&store)?;
         let bytes = store.read_range(directory.range.clone())?;
@@ -146,7 +146,7 @@ impl Archive {
         self.entries.keys().map(String::as_str)
     }
 
-    /// Returns the size of an entry after inflation.
+    /// Returns the uncompressed size of an entry.
     pub fn entry_length(&self, name: &str) -> Option<u64> {
         self.entries.get(name).map(|entry| entry.size)
     }
@@ -167,7 +167,7 @@ impl Archive {
         self.entry_names().try_for_each(|name| self.stored_range(name).map(drop))
     }
 
-    /// Reads a stored entry of at most `most` bytes.
+    /// Reads an uncompressed ("stored") entry of at most `most` bytes.
     pub fn read_entry(&self, name: &str, most: u64) -> Result<Bytes, String> {
         let range = self.stored_range(name)?;
         let length = range.end - range.start;
@@ -189,7 +189,7 @@ impl Archive {
         self.store.range_contents(range.start + start..range.start + end)
     }
 
-    /// Streams a stored or deflated entry; fails at the end if size or checksum differ from the directory.
+    /// Streams a stored or deflated entry; the stream fails at its end if size or checksum differ from the directory.
     pub fn stream_entry(&self, name: &str) -> Result<impl Read + '_, String> {
         let entry = self.find_entry(name)?;
         let packed = ArchiveSlice { store: &self.store, range: entry.range.clone() };
@@ -293,7 +293,7 @@ impl Directory {
     }
 }
 
-/// Reads the 64-bit end record that a locator just before the other end record points to.
+/// Reads the 64-bit end record, if its locator immediately precedes the regular end record.
 fn wide_end(store: &ArchiveBytes, before: &[u8]) -> Result<(u32, u64, u64, u64, u64), String> {
     let locator = before.len().checked_sub(20).map(|at| &before[at..]).filter(|bytes| bytes.starts_with(b"PK\x06\x07"));
     let mut fields = Fields { bytes: &locator.ok_or("the end of its 64-bit directory is missing")?[4..] };

@@ -1,4 +1,4 @@
-//! The tools every rule works with: add operators (folding those over constants), look at types, read constants.
+//! Helpers of all import rules: add operators (folding those over constants), query types, read constants.
 
 use super::narrow::Narrow;
 use super::{Outcome, malformed, unsupported};
@@ -14,13 +14,13 @@ use reference::Tensor;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-/// A graph under construction, as an import rule sees it.
+/// A graph under construction, with the operations that import rules need.
 pub(crate) struct Emit<'a> {
     pub builder: GraphBuilder,
     /// Folder of external data files.
     pub folder: Option<&'a Path>,
     pub narrow: BTreeMap<ValueId, Narrow>,
-    /// Constants by the address of their message: loop bodies name them in every iteration.
+    /// Constants by the memory address of their protobuf message, because loop bodies use them in every iteration.
     pub shared: HashMap<usize, ValueId>,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Emit<'a> {
         self.narrow.insert(id, narrow);
     }
 
-    /// Adds an operator, or its folded result if all inputs are constants.
+    /// Adds an operator and returns its output; if all inputs are constants, adds the folded result as a constant.
     pub fn push(&mut self, op: Op, inputs: &[ValueId]) -> Outcome<ValueId> {
         let types = inputs.iter().map(|&id| self.ty(id)).collect::<Outcome<Vec<_>>>()?;
         let op = op.with_front_axis(types.first().map_or(0, TensorType::rank));
@@ -55,7 +55,8 @@ impl<'a> Emit<'a> {
         Ok(self.builder.push(op, inputs)?)
     }
 
-    /// Returns the constant result of an operator without elements to compute, or of sums over none.
+    /// Returns the constant result of an operator with an empty input: empty itself, or zeros for sums over no
+    /// elements.
     fn of_nothing(&mut self, op: &Op, types: &[TensorType]) -> Outcome<Option<ValueId>> {
         let ty = models::infer::infer_type(op, &types.iter().collect::<Vec<_>>())?;
         match ty.element_count() {
@@ -109,7 +110,7 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Converts an axis that may count from the back.
+    /// Converts an axis, which may count from the back, to an index from the front.
     pub fn resolve_axis(&self, axis: i64, rank: usize) -> Outcome<usize> {
         let rank = rank as i64;
         let front = if axis < 0 { axis.saturating_add(rank) } else { axis };
@@ -129,7 +130,7 @@ impl<'a> Emit<'a> {
         Ok(Some(reference::constant_tensor(self.builder.value_type(id)?, data)?.to_numbers()))
     }
 
-    /// Returns the numbers of an input that decides a shape or an attribute.
+    /// Returns the numbers of an input that determines a shape or an attribute; refuses an input that is not constant.
     pub fn require_numbers(&self, id: ValueId, what: &str) -> Outcome<Vec<f64>> {
         match self.known_numbers(id)? {
             Some(numbers) => Ok(numbers),
@@ -158,7 +159,7 @@ impl<'a> Emit<'a> {
         self.push(Op::Binary(Binary { function }), &[a, b])
     }
 
-    /// A function of a tensor and one number of its type.
+    /// Applies a binary function to a tensor and one number of the tensor's type.
     pub fn binary_with(&mut self, function: BinaryOp, a: ValueId, number: f64) -> Outcome<ValueId> {
         let number = self.add_scalar(self.dtype(a)?, number)?;
         self.binary(function, a, number)
@@ -197,7 +198,8 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Pads with a number; `pads` holds all heads, then all tails. Non-finite pads are concatenated as constants.
+    /// Pads with a number; `pads` holds the leading pads of all axes, then the trailing ones. A non-finite number is
+    /// concatenated as a constant.
     pub fn pad(&mut self, x: ValueId, pads: &[i64], value: f64) -> Outcome<ValueId> {
         if value.is_finite() {
             return self.push(Op::Pad(Pad { pads: pads.to_vec(), value }), &[x]);

@@ -1,6 +1,6 @@
-//! Files of models become graphs: one folder per format, one rule per operator of the format.
+//! Reads model files as graphs: one folder per format, one rule per operator of the format.
 //!
-//! Here is what all of them share: how a file is asked for, what comes of it, and why a part of it is refused.
+//! This module contains what all formats share: import options, the import result, and refusals of unsupported parts.
 
 #![forbid(unsafe_code)]
 
@@ -26,15 +26,15 @@ use std::path::Path;
 #[derive(Clone, Debug)]
 pub struct Options {
     pub batch: i64,
-    /// Extent of open dimensions whose name denotes a sequence length.
+    /// Extent of unspecified dimensions whose name denotes a sequence length.
     pub sequence: Option<i64>,
     /// Shapes of inputs by name.
     pub shapes: BTreeMap<String, Vec<i64>>,
-    /// Inputs that are constants: their values decide shapes.
+    /// Inputs that become constants, because their values determine shapes.
     pub bindings: BTreeMap<String, Tensor>,
-    /// Constant inputs of ONNX files: one number for all elements, or one for each.
+    /// Inputs of ONNX files that become constants: one number for all elements, or one for each.
     pub values: BTreeMap<String, Vec<f64>>,
-    /// Leave out unsupported nodes and report them.
+    /// Whether to leave out unsupported nodes and report them.
     pub skip_unsupported: bool,
 }
 
@@ -51,15 +51,15 @@ impl Default for Options {
     }
 }
 
-/// A graph, and the nodes of the file that it lacks.
+/// An imported graph, with the nodes of the file that were left out.
 #[derive(Clone, Debug)]
 pub struct Imported {
     pub graph: Graph,
     pub skipped: Vec<Skipped>,
     pub notes: Vec<String>,
-    /// Size of the file, without data in other files.
+    /// Size of the model file, without external data files.
     pub bytes: u64,
-    /// BLAKE3 hash (64 hexadecimal digits) of the file, without data in other files.
+    /// BLAKE3 hash (64 hexadecimal digits) of the model file, without external data files.
     pub hash: String,
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn read_bounded(path: &Path, most_bytes: u64) -> Result<Bytes> {
     std::fs::read(path).map(Bytes::from).map_err(|error| unreadable(error.to_string()))
 }
 
-/// Shortens a name from a file and removes characters that would change the surrounding message.
+/// Shortens a name from a file and escapes characters that would disturb the surrounding message.
 pub(crate) fn escape_name(name: &str) -> String {
     const MOST: usize = 120;
     const END: usize = 20;

@@ -1,6 +1,6 @@
-//! Element types of files that a graph does not have. A graph holds their numbers in a wider type.
+//! Element types of files that graphs do not support. A graph stores their numbers in a wider type.
 
-/// The range of a file type that is narrower than the type of the graph.
+/// The values of a file's element type that is narrower than the graph's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Narrow {
     /// Integers of less than 8 bits, both bounds included.
@@ -9,17 +9,18 @@ pub(crate) enum Narrow {
     Float(SmallFloat),
 }
 
-/// A float of at most 8 bits, by the names of the ONNX project: bits of the exponent, bits of the fraction.
+/// A float of at most 8 bits. Names follow ONNX: exponent bits and fraction bits; `FN` is finite only, `UZ` unsigned
+/// zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SmallFloat {
     /// Without infinities; NaN has all bits set.
     E4M3Fn,
-    /// Without infinities and negative zero, whose bits are NaN.
+    /// Without infinities; the bit pattern of negative zero is NaN.
     E4M3Fnuz,
     E5M2,
-    /// Without infinities and negative zero, whose bits are NaN.
+    /// Without infinities; the bit pattern of negative zero is NaN.
     E5M2Fnuz,
-    /// Powers of two without a sign; NaN has all bits set.
+    /// Unsigned powers of two; NaN has all bits set.
     E8M0,
     /// 4 bits; every bit pattern is a number.
     E2M1,
@@ -60,7 +61,7 @@ impl SmallFloat {
         }
     }
 
-    /// Returns the exponents between which numbers have all fraction bits.
+    /// Returns the smallest and largest exponent of normal numbers.
     pub fn exponent_range(self) -> (i32, i32) {
         let lowest = if self == SmallFloat::E8M0 { -127 } else { 1 - self.exponent_bias() };
         (lowest, self.max_finite().log2().floor() as i32)

@@ -1,4 +1,4 @@
-//! Einstein sums, attention and the turning of pairs.
+//! Einstein sums, attention and rotary embeddings.
 
 use super::movement::{broadcast_strides, dense_strides, strided_offsets};
 use super::tensor::Array;
@@ -6,7 +6,7 @@ use models::einsum::Equation;
 use models::operators::{Attention, Einsum, Op, Rope};
 use models::types::{Dim, TensorType};
 
-/// Einstein sums, attention and rotary embeddings.
+/// Computes Einstein sums, attention and rotary embeddings; returns false for other operators.
 pub(super) fn compute_attention(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
     match op {
         Op::Einsum(Einsum { equation }) => {

@@ -1,8 +1,8 @@
-//! Whether a result is right, given how floating point rounds.
+//! Compares results within a tolerance that accounts for floating-point rounding.
 //!
-//! A sum of `n` products of numbers in [-1, 1) has partial sums of about `sqrt(n) / 3`; `n` roundings of that size and
-//! random sign add up to about `n / 3` units of roundoff. Four units per term leave room for another order of summation and the
-//! worst of many elements, and are still far below the error of a wrong index.
+//! A sum of `n` products of numbers in [-1, 1) has partial sums of about `sqrt(n) / 3`. `n` roundings of that size and
+//! random sign add up to about `n / 3` units of roundoff. The tolerance is four units per term. This allows another
+//! order of summation and the worst of many elements, and is still far below the error of a wrong index.
 
 use super::tensor::Tensor;
 use models::error::{Error, Result};
@@ -21,20 +21,20 @@ pub struct Tolerance {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     pub max_abs_error: f64,
-    /// Relative to the expected number, where that is not zero.
+    /// Largest error relative to the expected number, among elements where that is not zero.
     pub max_rel_error: f64,
-    /// Element with the largest error in terms of the tolerance, in storage order.
+    /// Index, in storage order, of the element with the largest error relative to the tolerance.
     pub worst_index: usize,
     pub ok: bool,
 }
 
-/// Rounding of the operands of a task's first step before multiplication.
+/// Precision to which an implementation rounds the operands of a task's first step before it multiplies them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rounding {
     #[default]
     None,
-    /// Keeps ten fraction bits.
+    /// TF32: ten fraction bits.
     Tf32,
 }
 
@@ -47,14 +47,14 @@ impl Rounding {
     }
 }
 
-/// Tolerance of a correct implementation on inputs from `random_inputs`.
+/// Returns the tolerance for a correct implementation on inputs from `random_inputs`.
 pub fn default_tolerance(task: &Task) -> Tolerance {
     tolerance_when_rounded(task, Rounding::None)
 }
 
-/// Tolerance of an implementation that rounds operands.
-/// Two rounded operands of `n` products have `2 n` independent errors, which add up to about `sqrt(n) / 4` units:
-/// a product is about 1/3, and an error about half of the largest.
+/// Returns the tolerance for an implementation that rounds operands before it multiplies them. Two rounded operands of
+/// `n` products have `2 n` independent errors, which add up to about `sqrt(n) / 4` units: a product is about 1/3, and
+/// an error about half of the largest.
 pub fn tolerance_when_rounded(task: &Task, rounding: Rounding) -> Tolerance {
     let types = task.parameters.iter().map(|parameter| &parameter.ty).chain(task.steps.iter().map(|step| &step.output));
     let roundoff = types.map(|ty| dtype_roundoff(ty.dtype)).fold(0.0, f64::max);
@@ -75,7 +75,8 @@ pub fn tolerance_when_rounded(task: &Task, rounding: Rounding) -> Tolerance {
     Tolerance { absolute: if is_off_by_one { absolute.max(1.0) } else { absolute }, relative }
 }
 
-/// Whether rounding may change a sum that is whole. The first step reads exact numbers: only quotients can be off.
+/// Whether a step drops a fraction, so that a rounding error can change its result by one. Inputs of the first step
+/// are exact, so only quantisation, which divides, can be off there.
 fn drops_fraction(index: usize, step: &Step) -> bool {
     match &step.op {
         Op::Quantize(_) | Op::Requantize(_) => true,
@@ -84,7 +85,7 @@ fn drops_fraction(index: usize, step: &Step) -> bool {
     }
 }
 
-/// Equal infinities agree, and so do two NaNs.
+/// Compares two tensors of the same type. Equal infinities agree, and so do two NaNs.
 pub fn compare_tensors(actual: &Tensor, expected: &Tensor, tolerance: Tolerance) -> Result<Comparison> {
     if actual.tensor_type() != expected.tensor_type() {
         let reason = format!("cannot be compared with {}", expected.tensor_type());

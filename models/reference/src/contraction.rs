@@ -1,7 +1,7 @@
-//! Convolution and matrix products, directly from their sums.
+//! Convolutions and matrix products, computed directly from their definition.
 //!
-//! The innermost loop always adds multiples of contiguous rows to another, which compilers turn into vector code
-//! without being allowed to reorder a sum.
+//! The innermost loop always adds a multiple of one contiguous row to another row. Compilers vectorise this without
+//! reordering a sum.
 
 use super::movement::{broadcast_strides, strided_offsets};
 use super::quantised::subtract_zero;
@@ -64,7 +64,7 @@ fn convolve_windows(x: &Array, w: &Array, window: &ConvWindow<'_>, y: &mut Array
     }
 }
 
-/// Runs the convolution that reads `y` and writes `x` backwards.
+/// Computes a transposed convolution: runs the convolution that reads `y` and writes `x` backwards.
 fn conv_transpose(x: &Array, w: &Array, window: &ConvWindow<'_>, y: &mut Array) {
     let [depth, height, width] = WindowAxis::three_axes(y, x, &w.extents[2..], window);
     let groups = usize::try_from(window.groups).expect("checked attributes are positive");
@@ -87,7 +87,7 @@ fn conv_transpose(x: &Array, w: &Array, window: &ConvWindow<'_>, y: &mut Array) 
     }
 }
 
-/// Adds an input plane, spread by a filter, to an output plane.
+/// Adds one input plane of a transposed convolution, multiplied by a filter, to an output plane.
 fn add_spread(x: &[f64], w: &[f64], depth: WindowAxis, height: WindowAxis, width: WindowAxis, y: &mut [f64]) {
     for (tap, &weight) in w.iter().enumerate() {
         let (kz, ky, kx) =
@@ -107,7 +107,7 @@ fn add_spread(x: &[f64], w: &[f64], depth: WindowAxis, height: WindowAxis, width
     }
 }
 
-/// Adds a filtered input plane to an output plane.
+/// Adds one input plane of a convolution, multiplied by a filter, to an output plane.
 fn add_filtered(x: &[f64], w: &[f64], depth: WindowAxis, height: WindowAxis, width: WindowAxis, y: &mut [f64]) {
     for (tap, &weight) in w.iter().enumerate() {
         let (kz, ky, kx) =
@@ -158,14 +158,14 @@ fn dense_product(x: &Array, w: &Array, y: &mut Array) {
     matrix_product(&x.data, &transpose_matrix(&w.data, n, k), k, n, &mut y.data);
 }
 
-/// Rows computed together, so that each row of `b` is read once for all.
+/// Rows computed together, so that each row of `b` is read once for all of them.
 const ROWS: usize = 16;
-/// Columns computed together, so that the sums stay in cache.
+/// Columns computed together, so that their sums stay in cache.
 const COLUMNS: usize = 512;
-/// Terms added per pass over a row, in order.
+/// Number of terms that are added, in order, per pass over a row of sums.
 const TERMS: usize = 4;
 
-/// `y[m, n] = a[m, k] · b[k, n]`; sums are computed in order.
+/// Computes `y[m, n] = a[m, k] · b[k, n]`; each sum is accumulated in order of `k`.
 fn matrix_product(a: &[f64], b: &[f64], k: usize, n: usize, y: &mut [f64]) {
     if k == 0 || n == 0 {
         return;
@@ -187,7 +187,7 @@ fn matrix_product(a: &[f64], b: &[f64], k: usize, n: usize, y: &mut [f64]) {
     }
 }
 
-/// All of the first row before all of the second.
+/// Adds the rows, each times its factor, to `y`; for each element, the rows are added in order.
 fn add_terms<'b>(factors: &[f64], row: impl Fn(usize) -> &'b [f64], y: &mut [f64]) {
     if let &[a, b, c, d] = factors {
         let rows = row(0).iter().zip(row(1)).zip(row(2)).zip(row(3));
@@ -199,7 +199,7 @@ fn add_terms<'b>(factors: &[f64], row: impl Fn(usize) -> &'b [f64], y: &mut [f64
     }
 }
 
-/// Side of the squares that are transposed in turn, so that both sides stay in cache.
+/// Side of the square blocks in which a matrix is transposed, so that source and target stay in cache.
 const SQUARE: usize = 32;
 
 fn transpose_matrix(matrix: &[f64], rows: usize, columns: usize) -> Vec<f64> {

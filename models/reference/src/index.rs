@@ -1,4 +1,4 @@
-//! Looking up, writing and repeating elements by index.
+//! Operators that read, write or repeat elements by index.
 
 use super::movement::dense_strides;
 use super::tensor::Array;
@@ -6,7 +6,7 @@ use models::operators::{
     Border, BorderPad, Gather, GatherElements, GatherNd, OneHot, Op, ScatterElements, ScatterNd, ScatterOp, Trilu,
 };
 
-/// In storage order, with the running number.
+/// Calls `visit` for each element in storage order, with its position and its running number.
 fn for_each(extents: &[usize], mut visit: impl FnMut(&[usize], usize)) {
     let mut place = vec![0; extents.len()];
     for number in 0..extents.iter().product() {
@@ -25,7 +25,7 @@ fn linear_offset(place: &[usize], strides: &[usize]) -> usize {
     place.iter().zip(strides).map(|(place, stride)| place * stride).sum()
 }
 
-/// Negative indices count from the end. Undefined indices outside are clamped.
+/// Resolves an index: a negative one counts from the end. Indices outside, whose result is undefined, are clamped.
 fn wrap_index(index: f64, extent: usize) -> usize {
     let extent = i64::try_from(extent).expect("a small extent");
     let index = index as i64;
@@ -37,7 +37,7 @@ fn to_size(number: i64) -> usize {
     usize::try_from(number).expect("checked attributes are not negative")
 }
 
-/// Look-ups, scatters and repetitions.
+/// Computes look-ups, scatters and repetitions; returns false for other operators.
 pub(super) fn compute_indexing(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
     let x = inputs[0];
     match op {

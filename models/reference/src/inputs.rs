@@ -1,7 +1,7 @@
-//! Tensors to try a task with: the same for the same seed, on every machine and in every version.
+//! Random input tensors for tasks and graphs: the same for the same seed, on every machine and in every version.
 //!
-//! Floats lie in [-1, 1), integers are small; where an operator needs a positive number (a variance, a divisor, the
-//! argument of a logarithm) the values lie in [0.5, 1.5), and indices are below the extent they look into.
+//! Floats are in [-1, 1), integers are small. Where an operator needs a positive number (a variance, a divisor, the
+//! argument of a logarithm), values are in [0.5, 1.5). Indices are below the extent that they index.
 
 use super::tensor::{Tensor, element_count};
 use models::error::{Error, Result};
@@ -34,7 +34,7 @@ pub fn random_inputs(task: &Task, seed: u64) -> Result<Vec<Tensor>> {
         .collect()
 }
 
-/// One tensor per input, valid for its readers.
+/// Returns one random tensor per graph input, with values that all its readers accept.
 pub fn graph_inputs(graph: &Graph, seed: u64) -> Result<Vec<Tensor>> {
     let types = graph.inputs.iter().map(|id| &graph.values[id.0 as usize].ty);
     drawn_inputs(types.zip(input_draws(graph)), seed)
@@ -45,12 +45,13 @@ pub fn input_draws(graph: &Graph) -> Vec<Draw> {
     graph.inputs.iter().map(|id| draws[id.0 as usize]).collect()
 }
 
-/// One tensor per type; repeats `graph_inputs` without the graph.
+/// Returns one random tensor per type and range. Gives the same tensors as `graph_inputs`, but does not need the
+/// graph.
 pub fn drawn_inputs<'a>(wanted: impl Iterator<Item = (&'a TensorType, Draw)>, seed: u64) -> Result<Vec<Tensor>> {
     (0..).zip(wanted).map(|(stream, (ty, draw))| random_tensor(ty, draw, seed, stream)).collect()
 }
 
-/// Ranges that all readers of each value accept.
+/// Returns, for each value, the range of numbers that all its readers accept.
 fn value_draws(graph: &Graph) -> Vec<Draw> {
     let mut draws = vec![Draw::Any; graph.values.len()];
     for node in &graph.nodes {
@@ -63,7 +64,7 @@ fn value_draws(graph: &Graph) -> Vec<Draw> {
     draws
 }
 
-/// None for values computed at run time.
+/// Returns the contents of each value that is a constant; None for values computed at run time.
 pub fn graph_constants(graph: &Graph) -> Result<Vec<Option<Tensor>>> {
     let tensor = |ty: &TensorType, data: &Const, draw: Draw| match (data, draw) {
         (Const::Random { seed }, Draw::Any) => random_weight(ty, *seed),
@@ -100,7 +101,8 @@ pub fn constant_tensor(ty: &TensorType, data: &Const) -> Result<Tensor> {
     }
 }
 
-/// Untrained weight. Long sums get small weights, so that values neither grow nor fade between layers.
+/// Returns a random weight. Its values are smaller the more products are summed, so that activations keep their
+/// magnitude from layer to layer.
 fn random_weight(ty: &TensorType, seed: u64) -> Result<Tensor> {
     let drawn = random_tensor(ty, Draw::Any, seed, 0)?;
     let summed: i64 = ty.extents().unwrap_or_default().iter().skip(1).product();
@@ -112,14 +114,14 @@ fn random_weight(ty: &TensorType, seed: u64) -> Result<Tensor> {
     Tensor::from_numbers(ty.clone(), &numbers)
 }
 
-/// Numbers that an operator accepts.
+/// Range of random numbers that an operator accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Draw {
     Any,
     Positive,
     AboveOne,
-    /// Whole numbers from zero to this, excluded.
+    /// Whole numbers from zero up to, but not including, this one.
     Below(i64),
 }
 

@@ -1,9 +1,9 @@
-//! What a task must answer, computed slowly and plainly.
+//! Reference implementation: computes the correct result of a task, slowly and plainly.
 //!
-//! Shares no code with what is measured: every operator is written from its definition, in 64-bit floating point, and
-//! rounded to its element type after each step. Integers are exact up to 2^53, far above any sum of narrow integers.
-//! Padding is skipped by computing ranges, and inner loops run over contiguous rows, so the largest layer of a common
-//! network takes well under a second in an optimised build.
+//! It shares no code with the measured implementations. Every operator is computed from its definition in 64-bit
+//! floating point, and rounded to its element type after each step. Integers are exact up to 2^53, far above any sum
+//! of narrow integers. Padding is skipped by index ranges, and inner loops run over contiguous rows, so that even
+//! large layers take well under a second in an optimised build.
 
 #![forbid(unsafe_code)]
 
@@ -103,7 +103,7 @@ fn made_value(values: &[Option<Array>], id: ValueId) -> &Array {
     values[id.0 as usize].as_ref().expect("a checked graph makes a value before it is used")
 }
 
-/// Computes an operator and returns true, or returns false if it belongs to another family.
+/// A group of operators: computes an operator and returns true, or returns false if it belongs to another group.
 type Family = fn(&Op, &[&Array], &mut Array) -> bool;
 
 const FAMILIES: &[Family] = &[

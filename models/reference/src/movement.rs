@@ -1,10 +1,10 @@
-//! Moving elements, and walking tensors whose extents broadcast.
+//! Operators that move elements, and iteration over tensors that are broadcast.
 
 use super::resize::resize_array;
 use super::tensor::Array;
 use models::operators::{Concat, Op, Pad, Resize, Slice, Transpose};
 
-/// Visits the elements in the order of `extents`.
+/// Returns the memory offset of each element, in row-major order of `extents`.
 pub(super) fn strided_offsets(extents: &[usize], strides: &[usize]) -> impl Iterator<Item = usize> + use<> {
     let (extents, strides) = (extents.to_vec(), strides.to_vec());
     let count: usize = extents.iter().product();
@@ -33,14 +33,15 @@ pub(super) fn dense_strides(extents: &[usize]) -> Vec<usize> {
     strides
 }
 
-/// New and repeated dimensions have stride 0.
+/// Returns the strides of a tensor that is broadcast to `rank` dimensions; added and repeated dimensions have stride
+/// 0.
 pub(super) fn broadcast_strides(extents: &[usize], rank: usize) -> Vec<usize> {
     let own =
         dense_strides(extents).into_iter().zip(extents).map(|(stride, &extent)| if extent == 1 { 0 } else { stride });
     std::iter::repeat_n(0, rank - extents.len()).chain(own).collect()
 }
 
-/// Moves of elements without indices.
+/// Computes operators that move elements without reading indices; returns false for other operators.
 pub(super) fn compute_movement(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
     let x = inputs[0];
     match op {
@@ -64,7 +65,7 @@ pub(super) fn broadcast_binary(a: &Array, b: &Array, y: &mut Array, function: im
     }
 }
 
-/// `condition`, `yes` and `no`, broadcast.
+/// Selects between `yes` and `no` by `condition`; the three inputs are broadcast.
 pub(super) fn select_elements(inputs: &[&Array], y: &mut Array) {
     let walk = |array: &Array| strided_offsets(&y.extents, &broadcast_strides(&array.extents, y.extents.len()));
     let (condition, yes, no) = (walk(inputs[0]), walk(inputs[1]), walk(inputs[2]));

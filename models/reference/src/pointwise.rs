@@ -1,4 +1,4 @@
-//! Functions of single elements, and normalisations.
+//! Pointwise functions, and normalisations.
 
 use super::movement::{broadcast_binary, select_elements};
 use super::tensor::Array;
@@ -6,7 +6,7 @@ use models::operators::{
     BatchNorm, BiasAdd, Binary, BinaryOp, Clip, Compare, CompareOp, LayerNorm, Op, ScaleShift, Softmax, Unary, UnaryOp,
 };
 
-/// Functions of elements, and normalisations within a channel or a row.
+/// Computes pointwise functions and normalisations within a channel or a row; returns false for other operators.
 pub(super) fn compute_pointwise(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
     let x = inputs[0];
     match op {
@@ -238,7 +238,8 @@ fn hard_sigmoid(x: f64) -> f64 {
     (x / 6.0 + 0.5).clamp(0.0, 1.0)
 }
 
-/// `erf(x) = 2 / sqrt(pi) · exp(-x²) · sum of 2^n x^(2n+1) / (1 · 3 · … · (2n+1))`; all terms have one sign.
+/// Computes `erf(x) = 2 / sqrt(pi) · exp(-x²) · sum of 2^n x^(2n+1) / (1 · 3 · … · (2n+1))`; no terms cancel, because
+/// all have one sign.
 pub fn error_function(x: f64) -> f64 {
     if x.is_nan() {
         return x;

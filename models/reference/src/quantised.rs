@@ -1,10 +1,10 @@
-//! Numbers with a scale and a zero point.
+//! Quantisation, dequantisation and requantisation.
 
 use super::tensor::{Array, round_to};
 use models::operators::{Dequantize, Op, Quantize, Requantize};
 use models::types::DType;
 
-/// Passes each element and the index of its scale.
+/// Applies a function to each element and the index of its scale.
 fn for_each_scaled(x: &Array, scale: &Array, axis: i64, y: &mut Array, function: impl Fn(f64, usize) -> f64) {
     if scale.extents.is_empty() {
         y.data.iter_mut().zip(&x.data).for_each(|(y, x)| *y = function(*x, 0));
@@ -13,7 +13,7 @@ fn for_each_scaled(x: &Array, scale: &Array, axis: i64, y: &mut Array, function:
     }
 }
 
-/// 32-bit floats unless the scale is wider.
+/// Returns the type in which scales are applied: 32-bit floats unless the scale is wider.
 fn scale_dtype(scale: &Array) -> DType {
     if scale.tensor_type().dtype == DType::F64 { DType::F64 } else { DType::F32 }
 }

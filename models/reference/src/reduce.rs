@@ -1,4 +1,4 @@
-//! Reductions of whole dimensions, sums up to each element, and the normalisations made of reductions.
+//! Reductions over dimensions, cumulative sums, and normalisations that are based on reductions.
 
 use super::movement::{dense_strides, strided_offsets};
 use super::tensor::Array;
@@ -6,7 +6,7 @@ use models::operators::{
     ArgReduce, ArgTop, CumSum, GroupNorm, LpNorm, Lrn, MeanVarianceNorm, Op, Reduce, ReduceOp, RmsNorm,
 };
 
-/// Index of the result for each element of `x`, in storage order.
+/// Returns, for each element of `x` in storage order, the index of the result that it contributes to.
 fn reduction_targets(x: &Array, axes: &[i64]) -> impl Iterator<Item = usize> + use<> {
     let is_reduced = |axis: usize| axes.iter().any(|&reduced| usize::try_from(reduced) == Ok(axis));
     let mut kept = vec![0; x.extents.len()];
@@ -94,7 +94,7 @@ fn arg_top(x: &Array, count: i64, axis: i64, largest: bool, y: &mut Array) {
     });
 }
 
-/// Passes each row along an axis and its index.
+/// Calls `visit` for each row along an axis, with the row's index.
 fn for_each_row(x: &Array, axis: i64, mut visit: impl FnMut(&[f64], usize)) {
     let axis = usize::try_from(axis).unwrap_or(0);
     let extent = x.extents[axis];

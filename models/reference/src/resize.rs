@@ -1,9 +1,9 @@
-//! Resampling of planes. One to three spatial axes are treated as three.
+//! Resizing of images. One to three spatial axes are treated as three.
 
 use super::tensor::Array;
 use models::operators::ResizeMode;
 
-/// Two neighbouring elements and the fraction towards the second.
+/// A sampled position: two neighbouring elements, and the fraction of the way to the second.
 #[derive(Clone, Copy)]
 struct Between {
     first: usize,

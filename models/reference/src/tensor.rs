@@ -1,12 +1,12 @@
-//! Tensors with contents: as bytes, the way a device holds them, and as numbers to compute with.
+//! Tensors with contents: as bytes in the device's format, and as numbers for computation.
 
 use models::error::{Error, Result};
 use models::types::{DType, TensorType};
 
-/// As 64-bit numbers this many elements take 2 GiB.
+/// Maximum number of elements of a tensor; as 64-bit numbers they take 2 GiB.
 const MAX_ELEMENTS: u64 = 1 << 28;
 
-/// A tensor with its contents, little-endian and without gaps, `bool` as one byte of 0 or 1.
+/// A tensor with its contents: little-endian, without padding, `bool` as one byte of 0 or 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
     ty: TensorType,
@@ -21,7 +21,7 @@ impl Tensor {
         Ok(Tensor { ty, bytes })
     }
 
-    /// Rounds each number to the element type.
+    /// Creates a tensor; each number is rounded to the element type.
     pub fn from_numbers(ty: TensorType, numbers: &[f64]) -> Result<Tensor> {
         if ty.element_count() != Some(numbers.len() as u64) {
             return Err(tensor_error(&ty, format!("is given {} numbers", numbers.len())));
@@ -38,13 +38,13 @@ impl Tensor {
         &self.bytes
     }
 
-    /// 64-bit integers beyond 2^53 lose their last digits.
+    /// Returns the contents as 64-bit floats. 64-bit integers beyond 2^53 are rounded.
     pub fn to_numbers(&self) -> Vec<f64> {
         decode_numbers(self.ty.dtype, &self.bytes)
     }
 }
 
-/// A tensor in computation; its numbers are representable in its element type.
+/// A tensor during computation; its 64-bit numbers are all representable in its element type.
 #[derive(Clone)]
 pub(super) struct Array {
     ty: TensorType,
@@ -78,7 +78,7 @@ impl Array {
     }
 }
 
-/// Rejects sizes that the reference cannot hold.
+/// Returns the number of elements; fails above the limit of the reference, or for symbolic extents.
 pub(super) fn element_count(ty: &TensorType) -> Result<usize> {
     let elements = ty.element_count().ok_or_else(|| Error::Symbolic { ty: ty.to_string(), what: "elements" })?;
     let small = usize::try_from(elements).ok().filter(|_| elements <= MAX_ELEMENTS);
@@ -87,7 +87,7 @@ pub(super) fn element_count(ty: &TensorType) -> Result<usize> {
     })
 }
 
-/// Rejects too many elements.
+/// Returns the extents; fails if the tensor has too many elements.
 fn checked_extents(ty: &TensorType) -> Result<Vec<usize>> {
     element_count(ty)?;
     let extents = ty.extents().unwrap_or_default();
@@ -101,7 +101,7 @@ fn tensor_error(ty: &TensorType, reason: String) -> Error {
     Error::Tensor { ty: ty.to_string(), reason }
 }
 
-/// Nearest number of an element type; integers drop the fraction and wrap.
+/// Rounds to the nearest number of an element type; for integers, drops the fraction and wraps.
 pub(super) fn round_to(dtype: DType, x: f64) -> f64 {
     let whole = x as i64;
     match dtype {
@@ -162,7 +162,7 @@ fn decode_numbers(dtype: DType, bytes: &[u8]) -> Vec<f64> {
     }
 }
 
-/// Nearest 16-bit float: 1 sign, 5 exponent, 10 fraction bits; ties to even.
+/// Rounds to a 16-bit float (IEEE half precision), ties to even; returns the bits.
 fn f64_to_half(x: f64) -> u16 {
     let sign = if x.is_sign_negative() { 0x8000 } else { 0 };
     let size = x.abs();
@@ -193,7 +193,7 @@ fn half_to_f64(bits: u16) -> f64 {
     sign * size
 }
 
-/// Upper half of the nearest 32-bit float whose lower half is zero; ties to even.
+/// Rounds to bfloat16, ties to even, via f32; returns the bits.
 fn f64_to_bfloat(x: f64) -> u16 {
     let bits = (x as f32).to_bits();
     if x.is_nan() {

@@ -1,4 +1,4 @@
-//! Sliding windows: pools, and the geometry convolutions share with them.
+//! Sliding windows: pools, and the window geometry that convolutions also use.
 //!
 //! One to three spatial axes are all treated as three; missing ones come first and have extent 1.
 
@@ -18,7 +18,7 @@ pub(super) struct WindowAxis {
 }
 
 impl WindowAxis {
-    /// Extents of inputs, outputs and kernels are the trailing ones.
+    /// Returns the three spatial axes of a window. Spatial extents are the last ones of `x` and `y`.
     pub(super) fn three_axes(x: &Array, y: &Array, kernel: &[usize], window: &ConvWindow<'_>) -> [WindowAxis; 3] {
         let rank = window.strides.len();
         let size = |number: i64| usize::try_from(number).expect("checked attributes are not negative");
@@ -36,12 +36,12 @@ impl WindowAxis {
         })
     }
 
-    /// An axis of this extent under a window of one element.
+    /// Returns an axis of this extent with a window of one element.
     pub(super) fn single_element(extent: usize) -> WindowAxis {
         WindowAxis { input: extent, output: extent, kernel: 1, stride: 1, dilation: 1, head: 0, tail: 0 }
     }
 
-    /// Output places at which element `tap` of the kernel meets data.
+    /// Returns the output positions at which kernel position `tap` reads data, not padding.
     pub(super) fn tap_places(&self, tap: usize) -> Range<usize> {
         let offset = tap * self.dilation;
         let first = self.head.saturating_sub(offset).div_ceil(self.stride);
@@ -53,7 +53,7 @@ impl WindowAxis {
         first.min(end)..end
     }
 
-    /// Input element that `tap` meets at a place from `tap_places`.
+    /// Returns the input position that `tap` reads for an output position from `tap_places`.
     pub(super) fn input_at(&self, place: usize, tap: usize) -> usize {
         place * self.stride + tap * self.dilation - self.head
     }
@@ -66,12 +66,12 @@ impl WindowAxis {
         (first..end).map(move |tap| start + tap * dilation - head)
     }
 
-    /// Counts data and padding under the window.
+    /// Returns how many elements of the window cover data or padding.
     fn inside_pads(&self, place: usize) -> usize {
         self.taps_before(place * self.stride, self.head + self.input + self.tail)
     }
 
-    /// Elements of a window from `start` that lie before `end`.
+    /// Returns how many elements of a window that starts at `start` are before `end`.
     fn taps_before(&self, start: usize, end: usize) -> usize {
         end.saturating_sub(start).div_ceil(self.dilation).min(self.kernel)
     }

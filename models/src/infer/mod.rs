@@ -1,8 +1,8 @@
-//! Shape rules: what an operator makes of the types it is given.
+//! Shape rules: infer the output type of an operator from its input types.
 //!
-//! Every reader and every pass goes through here, so a rule exists once. Attributes come from files, hence nothing
-//! is trusted: extents are computed in 128 bits or with checks, and an error names the number that was wrong.
-//! Symbols pass through wherever a dimension is only carried along; where arithmetic is needed they are refused.
+//! All readers and passes use these rules, so each rule exists once. Attributes come from untrusted files: extents are
+//! computed in 128 bits or with overflow checks, and errors name the invalid number. Symbolic dimensions are allowed
+//! where a dimension is only passed on, and are errors where a rule computes with it.
 
 use crate::error::{Error, Result};
 use crate::operators::Op;

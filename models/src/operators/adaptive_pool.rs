@@ -4,7 +4,8 @@ use super::pool::PoolMode;
 use super::prelude::*;
 use super::window::MAX_ATTRIBUTE;
 
-/// Pools to these extents: place `i` of `n` reduces `floor(i · old / n)` to `ceil((i + 1) · old / n)`, excluded.
+/// Pools to the given extents: output `i` of `n` reduces inputs `floor(i · old / n)` to `ceil((i + 1) · old / n)`,
+/// exclusive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AdaptivePool {
     pub mode: PoolMode,
@@ -33,7 +34,7 @@ impl Operator for AdaptivePool {
         Ok(output)
     }
 
-    /// Border elements are read twice.
+    /// Counts operations over all windows; input elements where neighbouring windows overlap count twice.
     fn count_arithmetic(&self, inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
         let x = inputs[0];
         let mut reads = axis_extent(x, 0)?.saturating_mul(axis_extent(x, 1)?);

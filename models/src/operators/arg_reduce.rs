@@ -1,8 +1,8 @@
-//! Places of the largest or smallest elements.
+//! Indices of the largest or smallest elements.
 
 use super::prelude::*;
 
-/// Index of the largest (or smallest) element along `axis`, as `i64`: the first or the last of equals.
+/// Index of the largest (or smallest) element along `axis`, as `i64`: the first or the last among equal elements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArgReduce {
     pub largest: bool,

@@ -1,8 +1,8 @@
-//! Places of the best few elements.
+//! Indices of the largest or smallest few elements.
 
 use super::prelude::*;
 
-/// Indices of the `count` largest (or smallest) elements along `axis`, as `i64`, best first, then in order.
+/// Indices of the `count` largest (or smallest) elements along `axis`, as `i64`, best first; ties by ascending index.
 /// `GatherElements` fetches the elements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArgTop {
@@ -29,7 +29,7 @@ impl Operator for ArgTop {
         Ok(TensorType { dtype: DType::I64, shape })
     }
 
-    /// Each element is compared at each level of a heap.
+    /// Counts one comparison per element and level of a heap of `count` elements.
     fn count_arithmetic(&self, inputs: &[&TensorType], _output: &TensorType) -> Result<Work> {
         let levels = u64::from(u64::BITS - self.count.unsigned_abs().leading_zeros());
         Ok(flops_work(elements(inputs[0])?.saturating_mul(levels)))

@@ -3,10 +3,10 @@
 use super::prelude::*;
 use crate::pairs::AttentionMask;
 
-/// `q[b, h, s, d]`, `k[b, g, t, d]`, `v[b, g, t, e]`, optionally a mask that is added and broadcasts to
-/// `[b, h, s, t]`; each of the `g` key heads serves `h / g` neighbouring query heads. Row `i` is at place
-/// `i + t - s`. `causal` hides later places, `window` all but the last `window` places up to its own;
-/// `softcap` turns scores into `softcap · tanh(score / softcap)` before the mask.
+/// Inputs: `q[b, h, s, d]`, `k[b, g, t, d]`, `v[b, g, t, e]`, optionally an additive mask that broadcasts to `[b, h,
+/// s, t]`. Each of the `g` key heads serves `h / g` neighbouring query heads. Query row `i` has position `i + t - s`.
+/// `causal` hides later positions; `window` limits each query to the `window` positions that end at its own. `softcap`
+/// turns scores into `softcap · tanh(score / softcap)` before the mask.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attention {
     pub causal: bool,
@@ -16,17 +16,17 @@ pub struct Attention {
 }
 
 impl Attention {
-    /// Every query sees every place; scores are divided by the root of the head width.
+    /// Creates attention without a mask, with scores divided by the square root of the head width.
     pub fn of_width(width: i64) -> Attention {
         Attention { causal: false, scale: 1.0 / (width as f64).sqrt(), window: None, softcap: None }
     }
 
-    /// Like `of_width`; no query sees later places.
+    /// Like `of_width`, with a causal mask: later positions are hidden.
     pub fn causal_of_width(width: i64) -> Attention {
         Attention { causal: true, ..Attention::of_width(width) }
     }
 
-    /// Returns the mask that the attributes define for these counts of queries and places.
+    /// Returns the mask that the attributes define for these numbers of query rows and key positions.
     pub fn attention_mask(&self, queries: u64, places: u64) -> AttentionMask {
         AttentionMask { queries, places, is_causal: self.causal, window: self.window }
     }
@@ -88,7 +88,7 @@ impl Operator for Attention {
         Ok(Work { macs, flops, exps: scores.saturating_mul(exps), ..Work::default() })
     }
 
-    /// Only the visible places of keys and values are read.
+    /// Counts only key and value rows at positions that at least one query sees.
     fn bytes_read(&self, input: usize, ty: &TensorType, output: &TensorType) -> Result<u64> {
         if ![1, 2].contains(&input) {
             return bytes_of(ty);

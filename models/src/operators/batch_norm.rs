@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// `x, scale, shift, mean, variance`; channel is dimension 1.
+/// Inputs: `x, scale, shift, mean, variance`. The channel is dimension 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BatchNorm {
     pub epsilon: f64,

@@ -1,4 +1,4 @@
-//! Addition of a number per channel.
+//! Addition of a bias per channel.
 
 use super::prelude::*;
 

@@ -1,11 +1,11 @@
-//! Functions of two elements.
+//! Elementwise functions of two operands.
 
 use super::functions::functions;
 use super::prelude::*;
 use crate::shapes::{boolean, integer};
 
 functions! {
-    /// Functions of two elements.
+    /// Elementwise functions of two operands.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum BinaryOp {
@@ -26,7 +26,7 @@ functions! {
         BitOr => "bit_or", integer, 1, 0;
         BitXor => "bit_xor", integer, 1, 0;
         ShiftLeft => "shift_left", integer, 1, 0;
-        /// Copies the sign of a signed integer.
+        /// Arithmetic shift for signed integers: the sign bit is copied.
         ShiftRight => "shift_right", integer, 1, 0;
         And => "and", boolean, 1, 0;
         Or => "or", boolean, 1, 0;
@@ -34,7 +34,7 @@ functions! {
     }
 }
 
-/// Two tensors, broadcast as numpy does.
+/// Applies a function to two tensors, broadcast as in NumPy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Binary {
     pub function: BinaryOp,

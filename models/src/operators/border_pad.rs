@@ -1,4 +1,4 @@
-//! Padding with elements of the tensor.
+//! Padding with elements of the tensor itself.
 
 use super::pad::padded_type;
 use super::prelude::*;

@@ -1,4 +1,4 @@
-//! Bounds of elements.
+//! Limits elements to a range.
 
 use super::prelude::*;
 

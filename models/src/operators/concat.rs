@@ -1,4 +1,4 @@
-//! Several tensors as one.
+//! Concatenation of tensors.
 
 use super::prelude::*;
 

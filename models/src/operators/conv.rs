@@ -3,8 +3,8 @@
 use super::prelude::*;
 use super::window::ConvWindow;
 
-/// `x[n, ci, s…]`, `w[co, ci / groups, k…]`. `pads` holds all heads, then all tails. Integers below 32 bits are
-/// summed in `i32`, as in every contraction.
+/// Inputs: `x[n, ci, s…]`, `w[co, ci / groups, k…]`. `pads` contains all leading pads, then all trailing pads.
+/// Integers below 32 bits are summed in `i32`, as in every contraction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conv {
     pub strides: Vec<i64>,

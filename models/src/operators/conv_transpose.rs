@@ -4,7 +4,8 @@ use super::prelude::*;
 use super::window::ConvWindow;
 use crate::pairs::transposed_pairs;
 
-/// Gradient of a convolution: `x[n, ci, s…]`, `w[ci, co / groups, k…]`; `output_pads` extends the trailing ends.
+/// Gradient of a convolution with respect to its input, for `x[n, ci, s…]`, `w[ci, co / groups, k…]`.
+/// `output_pads` extends the trailing ends of the output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ConvTranspose {
     pub strides: Vec<i64>,
@@ -63,7 +64,7 @@ impl Operator for ConvTranspose {
         Ok(contraction_work(macs))
     }
 
-    /// Each output meets at most one filter of each input channel of its group.
+    /// Returns an upper bound: one whole filter for each input channel of the group.
     fn summed_terms(&self, inputs: &[&TensorType]) -> i64 {
         (known_product(inputs, 1, 0..1) / self.groups.max(1)).saturating_mul(known_product(inputs, 1, 2..usize::MAX))
     }

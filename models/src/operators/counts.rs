@@ -1,10 +1,10 @@
-//! Counts of operations and bytes, and what counts of several operators share.
+//! Counts of operations and bytes, with helpers that several operators use.
 
 use crate::error::{Error, Result};
 use crate::types::TensorType;
 use serde::{Deserialize, Serialize};
 
-/// Work of one operator or task.
+/// Operations and bytes of one operator or task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Work {
     /// Arithmetic operations, with two per multiply-add and one per transcendental function.
@@ -13,7 +13,8 @@ pub struct Work {
     pub macs: u64,
     /// Transcendental functions.
     pub exps: u64,
-    /// Bytes of the activations read, each tensor once; of tables only found rows, of keys only visible places.
+    /// Bytes of the activations read, each tensor once; of look-up tables only the rows read, of keys and values only
+    /// the visible positions.
     pub bytes_in: u64,
     /// Bytes of the result.
     pub bytes_out: u64,
@@ -52,12 +53,12 @@ pub(super) fn contraction_work(macs: u64) -> Work {
     Work { macs, ..flops_work(macs.saturating_mul(2)) }
 }
 
-/// The number of elements.
+/// Returns the number of elements; an error for symbolic shapes.
 pub fn elements(ty: &TensorType) -> Result<u64> {
     ty.element_count().ok_or_else(|| Error::Symbolic { ty: ty.to_string(), what: "work" })
 }
 
-/// The number of bytes.
+/// Returns the size in bytes; an error for symbolic shapes.
 pub fn bytes_of(ty: &TensorType) -> Result<u64> {
     ty.size_bytes().ok_or_else(|| Error::Symbolic { ty: ty.to_string(), what: "bytes" })
 }

@@ -2,7 +2,8 @@
 
 use super::prelude::*;
 
-/// Sums of all elements up to each (with `reverse`: from each on), without itself when `exclusive`.
+/// Sums of all elements up to each element (with `reverse`: from each element on); `exclusive` leaves out the element
+/// itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CumSum {
     pub axis: i64,

@@ -1,4 +1,4 @@
-//! What every operator declares of itself, with defaults for what most of them share.
+//! The trait with which every operator declares its properties, with defaults for the common cases.
 
 use super::counts::{Work, bytes_of, pointwise};
 use super::window::ConvWindow;
@@ -7,20 +7,20 @@ use crate::shapes::{Rule, numbers_from};
 use crate::types::TensorType;
 use std::ops::{Range, RangeInclusive};
 
-/// Class of operators by what passes may assume.
+/// Classes of operators, by what passes may assume about them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Sums products over a dimension.
     Contraction,
-    /// Scales each element by statistics of many.
+    /// Scales each element by statistics of many elements, such as mean and variance.
     Normalisation,
     /// Reduces windows.
     Pool,
-    /// Reduces whole dimensions, or all that stands before each element.
+    /// Reduces whole dimensions, or all elements before each element (a scan).
     Reduction,
     /// Computes one element from one element of each input.
     Pointwise,
-    /// Moves elements, or blends neighbours.
+    /// Copies elements to other positions, or interpolates neighbours.
     Movement,
     /// The same elements in the same order, under another shape: free.
     View,
@@ -29,24 +29,24 @@ pub enum Class {
 /// Shape-independent facts of an operator.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// Name in texts.
+    /// Name in text formats and messages.
     pub name: &'static str,
-    /// Assumptions of passes.
+    /// What passes may assume about the operator.
     pub class: Class,
     /// Possible numbers of inputs.
     pub arity: RangeInclusive<usize>,
     /// Positions of the inputs that usually are constants of the model.
     pub weights: Range<usize>,
-    /// Operations per element of the output; an operator that counts otherwise has a rule of its own.
+    /// Operations per output element, for operators that do not override `count_arithmetic`.
     pub flops: u64,
-    /// First dimension of each input that must be a number for code generation.
+    /// First dimension of each input that must be a number, not a symbol, for code generation.
     pub numbers_from: usize,
-    /// Whether the operator returns its first input unchanged if the type is equal.
+    /// Whether the operator returns its first input unchanged if input and output types are equal.
     pub is_identity: bool,
 }
 
 impl Facts {
-    /// Facts of an operator without weights and arithmetic, compiled for all sizes at once.
+    /// Creates facts without weights, arithmetic and required numbers: one compilation serves all sizes.
     pub(super) fn new(name: &'static str, class: Class, arity: RangeInclusive<usize>) -> Facts {
         Facts { name, class, arity, weights: 0..0, flops: 0, numbers_from: usize::MAX, is_identity: false }
     }
@@ -81,17 +81,17 @@ pub trait Operator {
         pointwise(output, self.facts().flops)
     }
 
-    /// Bytes read of one input; all by default.
+    /// Returns the bytes read of one input; by default all of them.
     fn bytes_read(&self, _input: usize, ty: &TensorType, _output: &TensorType) -> Result<u64> {
         bytes_of(ty)
     }
 
-    /// Bounds the rounding error: the number of terms that each element of the result sums.
+    /// Returns the number of terms that each output element sums, which bounds the rounding error.
     fn summed_terms(&self, _inputs: &[&TensorType]) -> i64 {
         1
     }
 
-    /// Counts negative axes from the front, the one form that is stored. The rank is that of the first input.
+    /// Replaces negative axes by non-negative ones, the only stored form. `rank` is that of the first input.
     fn count_axes_from_front(&mut self, _rank: usize) {}
 
     /// Returns the sliding window, or None for an operator without one, or a pool whose window follows from extents.
@@ -104,22 +104,22 @@ pub trait Operator {
         self.facts().is_identity && inputs[0] == output
     }
 
-    /// Returns whether all dimensions that code generation needs are numbers.
+    /// Returns whether all dimensions that code generation needs are numbers, not symbols.
     fn has_needed_numbers(&self, inputs: &[&TensorType]) -> bool {
         inputs.iter().all(|input| numbers_from(input, self.facts().numbers_from))
     }
 
-    /// Returns the kind once shapes are known, such as `depthwise_conv2d`.
+    /// Returns the operator's kind for these input types, such as `depthwise_conv2d` for one group per channel.
     fn concrete_kind(&self, _inputs: &[&TensorType]) -> String {
         self.name().to_owned()
     }
 
-    /// Returns the short name in the epilogue of a task.
+    /// Returns the operator's short name in the list of fused operators of a task.
     fn epilogue_label(&self) -> &'static str {
         self.name()
     }
 
-    /// Returns attributes after the label, such as `(0.1)`.
+    /// Returns the attributes that follow the epilogue label, such as `(0.1)`.
     fn label_suffix(&self) -> String {
         String::new()
     }
@@ -133,7 +133,7 @@ pub trait Operator {
         }
     }
 
-    /// Returns the name in texts.
+    /// Returns the operator's name in text formats and messages.
     fn name(&self) -> &'static str {
         self.facts().name
     }

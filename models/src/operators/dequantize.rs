@@ -1,9 +1,10 @@
-//! Numbers from quantised ones.
+//! Conversion of quantised numbers to floats.
 
 use super::prelude::*;
 use super::quantised::{check_zero, per_channel, quantised_range};
 
-/// `x, scale` and perhaps the zero point, of the type of `x`: `(x - zero) · scale` in the type of the scale.
+/// Inputs: `x, scale` and optionally the zero point, of the type of `x`. Output: `(x - zero) · scale` in the type of
+/// `scale`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Dequantize {
     pub axis: i64,

@@ -4,8 +4,9 @@ use super::prelude::*;
 use crate::einsum::Equation;
 use crate::error::Error;
 
-/// One to eight operands in Einstein notation, such as `bhqd,bhkd->bhqk`. Absent letters of the result are summed;
-/// `...` are leading broadcast dimensions. Without `->` the result has every letter that occurs once.
+/// Sums products of one to eight operands in Einstein notation, such as `bhqd,bhkd->bhqk`. Letters absent from the
+/// result are summed; `...` are leading broadcast dimensions. Without `->` the result has every letter that occurs
+/// once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Einsum {
     pub equation: String,
@@ -26,7 +27,7 @@ impl Operator for Einsum {
         Ok(TensorType { dtype: accumulator_type(inputs[0].dtype), shape })
     }
 
-    /// Products of several operands count as multiply-adds, a sum of one operand as additions.
+    /// Counts multiply-adds for products of several operands, and additions for the sum of one operand.
     fn count_arithmetic(&self, inputs: &[&TensorType], _output: &TensorType) -> Result<Work> {
         let Ok(equation) = Equation::read_equation(&self.equation, inputs) else {
             unreachable!("the shape rule has read it")

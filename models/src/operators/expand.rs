@@ -1,8 +1,8 @@
-//! Repetition to a shape.
+//! Broadcasting to a given shape.
 
 use super::prelude::*;
 
-/// Broadcasts `x` with the given shape.
+/// Broadcasts `x` to the shape that results from broadcasting it with the given shape.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Expand {
     pub shape: Vec<i64>,

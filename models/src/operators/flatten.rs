@@ -1,8 +1,8 @@
-//! Two dimensions out of many.
+//! Flattening to two dimensions.
 
 use super::prelude::*;
 
-/// Flattens to two dimensions, split at `axis`.
+/// Joins the dimensions before `axis` into one, and those from `axis` on into another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Flatten {
     pub axis: i64,
@@ -31,7 +31,7 @@ impl Operator for Flatten {
     }
 }
 
-/// Multiplies extents; a lone symbol among ones stays a symbol.
+/// Multiplies extents. A symbol is allowed if all other extents are 1, and is the result.
 fn joined_extent(dims: &[Dim]) -> Rule<Dim> {
     let proper: Vec<&Dim> = dims.iter().filter(|dim| **dim != Dim::Known(1)).collect();
     match proper.as_slice() {

@@ -1,7 +1,8 @@
-//! Tables of functions of elements.
+//! A macro that declares elementwise functions as a table.
 
-/// Declares an enum of functions, each in one row: its name in texts, which element types it takes, operations and transcendental
-/// functions per element. Operations are additions, products, comparisons, selections, roots and divisions.
+/// Declares an enum of elementwise functions with one row each: name in texts, accepted element types, operations and
+/// transcendental functions per element. Operations are additions, products, comparisons, selections, roots and
+/// divisions.
 macro_rules! functions {
     ($(#[$attribute:meta])* pub enum $functions:ident {
         $($(#[$doc:meta])* $function:ident $({ $($field:ident: $ty:ty),* })?

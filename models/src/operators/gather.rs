@@ -1,10 +1,10 @@
-//! Look-up of slices.
+//! Look-up of slices by index.
 
 use super::lookup::{bytes_found, looked_up_axis};
 use super::prelude::*;
 
-/// `x, indices`: dimension `axis` becomes the dimensions of the indices. In all look-ups negative indices count
-/// from the end, and an index outside its dimension is undefined.
+/// Inputs: `x, indices`. Dimension `axis` of `x` is replaced by the dimensions of the indices. In all look-ups,
+/// negative indices count from the end, and an index outside its dimension is undefined.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gather {
     pub axis: i64,

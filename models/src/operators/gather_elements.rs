@@ -3,7 +3,8 @@
 use super::lookup::{bytes_found, looked_up_axis};
 use super::prelude::*;
 
-/// `x, indices` of one rank: element `[i, j, …]` is that of `x` with the index of dimension `axis` replaced.
+/// Inputs: `x, indices` of equal rank. Output `[i, j, …]` is the element of `x` whose coordinate along `axis` is
+/// `indices[i, j, …]`; the other coordinates are unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GatherElements {
     pub axis: i64,

@@ -3,7 +3,8 @@
 use super::lookup::{bytes_found, tuple_length};
 use super::prelude::*;
 
-/// `x, indices[b…, i…, k]`: the first `batch` dimensions go together, the next `k` are looked up.
+/// Inputs: `x, indices[b…, i…, k]`. The first `batch` dimensions of both are matched; each tuple of `k` indices
+/// selects a slice by the next `k` dimensions of `x`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GatherNd {
     pub batch: i64,

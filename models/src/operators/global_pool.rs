@@ -1,9 +1,9 @@
-//! Pooling over all of space.
+//! Pooling over all spatial dimensions.
 
 use super::pool::PoolMode;
 use super::prelude::*;
 
-/// Over all spatial dimensions, which stay with extent 1.
+/// Pools over all spatial dimensions, which remain with extent 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GlobalPool {
     pub mode: PoolMode,

@@ -2,8 +2,8 @@
 
 use super::prelude::*;
 
-/// `x[n, c, s…], scale[c], shift[c]`, normalised over each group of channels and all of space. `groups == c` is
-/// instance normalisation.
+/// Inputs: `x[n, c, s…], scale[c], shift[c]`. Normalises over each group of channels and all spatial dimensions.
+/// `groups == c` is instance normalisation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupNorm {
     pub groups: i64,

@@ -1,4 +1,4 @@
-//! Nothing at inference.
+//! Operators without effect at inference.
 
 use super::prelude::*;
 

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// `x, scale, shift`, both of the shape of the dimensions from `axis` on, over which it normalises.
+/// Inputs: `x, scale, shift`. Normalises over the dimensions from `axis` on, whose shape `scale` and `shift` have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LayerNorm {
     pub axis: i64,
@@ -10,7 +10,8 @@ pub struct LayerNorm {
 }
 
 impl Operator for LayerNorm {
-    /// Mean: one per element. Variance: subtraction, square, sum. Result: subtraction, division, scale, shift.
+    /// Counts operations per element: 1 for the mean; 3 for the variance (subtraction, square, sum); 4 for the result
+    /// (subtraction, division, scale, shift).
     fn facts(&self) -> Facts {
         Facts::new("layer_norm", Class::Normalisation, 3..=3).with_weights(1..3).with_flops(8)
     }

@@ -1,4 +1,4 @@
-//! Pieces of the line that describes a task.
+//! Formats the parts of a task's one-line description.
 
 use std::fmt::{Display, Write};
 
@@ -14,7 +14,7 @@ pub(super) fn append_flag(line: &mut String, name: &str, is_set: bool) {
     }
 }
 
-/// Formats a single number if all are equal.
+/// Formats numbers as a list, or as a single number if all are equal.
 pub(super) fn format_list(numbers: &[i64]) -> String {
     match numbers {
         [first, rest @ ..] if rest.iter().all(|number| number == first) => first.to_string(),
@@ -22,7 +22,7 @@ pub(super) fn format_list(numbers: &[i64]) -> String {
     }
 }
 
-/// Items with a separator between them.
+/// Joins items with a separator.
 pub fn join_items<T: Display>(items: &[T], separator: &str) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(separator)
 }

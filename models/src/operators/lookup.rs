@@ -1,4 +1,4 @@
-//! What operators share that look up or write elements by indices.
+//! Helpers of operators that read or write elements by index.
 
 use super::prelude::*;
 
@@ -25,7 +25,7 @@ impl ScatterOp {
     }
 }
 
-/// Rejects an empty looked-up dimension.
+/// Rejects an indexed dimension without elements.
 fn check_filled(x: &TensorType, axis: usize) -> Rule<()> {
     if x.shape[axis] == Dim::Known(0) {
         return Err(format!("dimension {axis} of {x} has no elements to look up"));
@@ -47,7 +47,7 @@ pub(super) fn looked_up_axis(x: &TensorType, at: &TensorType, axis: i64) -> Rule
     Ok(axis)
 }
 
-/// How many dimensions the last dimension of the indices looks up.
+/// Returns the length of the index tuples: the number of dimensions that each tuple selects.
 pub(super) fn tuple_length(x: &TensorType, at: &TensorType, batch: usize) -> Rule<usize> {
     check_indices(at)?;
     let last = at.shape.last().ok_or("the indices need at least 1 dimension")?;
@@ -76,7 +76,7 @@ pub(super) fn scatter_type(
     Ok(x.clone())
 }
 
-/// One operation per combined update.
+/// Counts one operation per update, or none if updates replace elements.
 pub(super) fn scatter_work(inputs: &[&TensorType], combine: ScatterOp) -> Result<Work> {
     match combine {
         ScatterOp::Replace => Ok(Work::default()),
@@ -84,7 +84,7 @@ pub(super) fn scatter_work(inputs: &[&TensorType], combine: ScatterOp) -> Result
     }
 }
 
-/// Worst case: all updates hit one place.
+/// Returns the number of terms in the worst case, in which all updates hit one element; at most 64.
 pub(super) fn scatter_terms(inputs: &[&TensorType]) -> i64 {
     known_product(inputs, 2, 0..usize::MAX).min(64)
 }

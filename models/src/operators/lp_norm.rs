@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// `x / (sum |x|^order)^(1/order)` along `axis`, zeros where that is zero; the order is 1 or 2.
+/// Computes `x / (sum |x|^order)^(1/order)` along `axis`; zeros where the norm is zero. The order is 1 or 2.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LpNorm {
     pub axis: i64,

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// `x / (bias + alpha / size · sum x²)^beta`, the sum over `size` neighbouring channels.
+/// Computes `x / (bias + alpha / size · sum x²)^beta`, with the sum over `size` neighbouring channels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Lrn {
     pub size: i64,
@@ -32,7 +32,7 @@ impl Operator for Lrn {
         floating(x)
     }
 
-    /// A square, the sum of the neighbours, scale, addition, power, division.
+    /// Counts operations per element: one square, the sum of the neighbours, scale, addition, power, division.
     fn count_arithmetic(&self, _inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
         Ok(Work { exps: elements(output)?, ..pointwise(output, self.size.unsigned_abs().saturating_add(4))? })
     }

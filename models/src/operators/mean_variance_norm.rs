@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// `(x - mean) / (sqrt(variance) + epsilon)` over these dimensions, which stand in ascending order.
+/// Computes `(x - mean) / (sqrt(variance) + epsilon)` over the given dimensions, in ascending order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MeanVarianceNorm {
     pub axes: Vec<i64>,

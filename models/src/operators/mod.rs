@@ -189,7 +189,7 @@ operators! {
 }
 
 impl Op {
-    /// Counts a negative axis from the front, the only stored form.
+    /// Replaces a negative axis by a non-negative one, the only stored form.
     pub fn with_front_axis(mut self, rank: usize) -> Op {
         self.count_axes_from_front(rank);
         self

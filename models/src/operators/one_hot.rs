@@ -1,9 +1,9 @@
-//! Indices as vectors.
+//! Indices as one-hot vectors.
 
 use super::lookup::check_indices;
 use super::prelude::*;
 
-/// `indices`: a new dimension `axis` of extent `depth`, `on` at the index and `off` elsewhere.
+/// Input: `indices`. Adds a dimension `axis` of extent `depth`, with `on` at the index and `off` elsewhere.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OneHot {
     pub axis: i64,
@@ -35,7 +35,7 @@ impl Operator for OneHot {
         Ok(TensorType { dtype: self.to, shape })
     }
 
-    /// The new dimension counts too.
+    /// Counts from the rank of the output, which has one dimension more.
     fn count_axes_from_front(&mut self, rank: usize) {
         count_from_front(&mut self.axis, rank.saturating_add(1));
     }

@@ -1,8 +1,8 @@
-//! A rectifier with a slope that is a tensor.
+//! Rectifier with slopes from a tensor.
 
 use super::prelude::*;
 
-/// `x, slope`: the slope broadcasts to `x` and scales negative elements.
+/// Inputs: `x, slope`. The slope broadcasts to `x` and scales negative elements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PRelu {}
 

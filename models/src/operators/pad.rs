@@ -1,8 +1,8 @@
-//! Padding with a number.
+//! Padding with a constant number.
 
 use super::prelude::*;
 
-/// Surrounds with a number; `pads` holds all heads, then all tails.
+/// Surrounds `x` with a constant number; `pads` contains all leading pads, then all trailing pads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pad {
     pub pads: Vec<i64>,

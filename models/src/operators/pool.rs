@@ -48,8 +48,8 @@ impl PoolMode {
     }
 }
 
-/// An average divides by the kernel's elements inside the data, with `count_pad` also inside the pads; elements
-/// that only `ceil` reaches never count. Padding never is a maximum.
+/// Sliding-window pooling. An average divides by the number of window elements inside the data, with `count_pad` also
+/// those inside the pads; elements only reached because of `ceil` never count. Padding never is a maximum.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pool {
     pub mode: PoolMode,

@@ -1,4 +1,4 @@
-//! Product of quantised numbers with a matrix of weights.
+//! Product of a quantised tensor with a matrix of quantised weights.
 
 use super::dense::Dense;
 use super::prelude::*;

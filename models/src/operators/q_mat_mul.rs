@@ -1,4 +1,4 @@
-//! Product of matrices of quantised numbers.
+//! Product of quantised matrices.
 
 use super::mat_mul::MatMul;
 use super::prelude::*;

@@ -1,8 +1,8 @@
-//! What operators of quantised numbers share.
+//! Helpers of operators on quantised tensors.
 
 use super::prelude::*;
 
-/// Checks one scale for all elements or one per channel.
+/// Checks that there is one scale for all elements, or one per channel along `axis`.
 pub(super) fn per_channel(x: &TensorType, scale: &TensorType, axis: i64) -> Rule<()> {
     match scale.shape.as_slice() {
         [] if axis == 0 => Ok(()),
@@ -27,7 +27,7 @@ pub(super) fn quantised_range(dtype: DType) -> Rule<(i64, i64)> {
         .ok_or_else(|| format!("needs an integer of 8 or 16 bits, not {dtype}"))
 }
 
-/// Operands of a quantised contraction as the plain contraction sees them.
+/// Checks the operands of a quantised contraction and returns their types for the shape rule of the plain contraction.
 pub(super) fn as_plain(operands: [(&TensorType, i64); 2]) -> Rule<[TensorType; 2]> {
     for (operand, zero) in operands {
         let (low, high) = match operand.dtype {

@@ -1,11 +1,11 @@
-//! Rounding to narrow integers.
+//! Quantisation to narrow integers.
 
 use super::prelude::*;
 use super::quantised::{check_zero, per_channel, quantised_range};
 
-/// `x, scale` and optionally the zero point, of type `to`: `clamp(round(x / scale) + zero)` into the range of `to`.
-/// The quotient is in 32-bit floats unless the scale is wider, ties to even. Scale and zero point are scalars
-/// (`axis` is then 0) or vectors along `axis`.
+/// Inputs: `x, scale` and optionally the zero point, of type `to`. Output: `round(x / scale) + zero`, clamped to the
+/// range of `to`. The quotient is computed in 32-bit floats unless the scale is wider; ties round to even. Scale and
+/// zero point are scalars (`axis` is then 0) or vectors along `axis`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Quantize {
     pub to: DType,
@@ -13,7 +13,7 @@ pub struct Quantize {
 }
 
 impl Operator for Quantize {
-    /// Scale, rounding, zero point, both bounds.
+    /// Counts five operations per element: scale, rounding, zero point, both bounds.
     fn facts(&self) -> Facts {
         Facts::new("quantize", Class::Pointwise, 2..=3).with_weights(1..3).with_flops(5)
     }

@@ -88,7 +88,7 @@ impl Operator for Reduce {
         self.axes.sort_unstable();
     }
 
-    /// A mean divides by the number of elements.
+    /// Also requires the number of reduced elements for a mean, which divides by it.
     fn has_needed_numbers(&self, inputs: &[&TensorType]) -> bool {
         self.function != ReduceOp::Mean || self.axes.iter().all(|&axis| is_number(inputs[0], axis_index(axis)))
     }

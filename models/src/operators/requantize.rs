@@ -1,10 +1,11 @@
-//! Rounding of sums to narrow integers.
+//! Rounding of `i32` sums to narrow integers.
 
 use super::prelude::*;
 use super::quantised::per_channel;
 
-/// `x: i32, multiplier`: `clamp(round(x · multiplier) + zero, low, high)`, the product in 32-bit floats unless the
-/// multiplier is wider, ties to even. The multiplier is a scalar (`axis` is then 0) or a vector along `axis`.
+/// Inputs: `x: i32, multiplier`. Output: `clamp(round(x · multiplier) + zero, low, high)`. The product is computed in
+/// 32-bit floats unless the multiplier is wider; ties round to even. The multiplier is a scalar (`axis` is then 0) or
+/// a vector along `axis`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Requantize {
     pub to: DType,
@@ -15,7 +16,7 @@ pub struct Requantize {
 }
 
 impl Operator for Requantize {
-    /// Scale, rounding, zero point, both bounds.
+    /// Counts five operations per element: scale, rounding, zero point, both bounds.
     fn facts(&self) -> Facts {
         Facts::new("requantize", Class::Pointwise, 2..=2).with_weights(1..2).with_flops(5)
     }

@@ -1,8 +1,8 @@
-//! Another shape of the same elements.
+//! Change of shape without a change of the elements.
 
 use super::prelude::*;
 
-/// One extent may be -1 (inferred); 0 keeps the input's.
+/// Gives the elements a new shape. One extent may be -1 (inferred); 0 keeps the input's extent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reshape {
     pub shape: Vec<i64>,

@@ -2,15 +2,16 @@
 
 use super::prelude::*;
 
-/// Interpolation of resized elements.
+/// Interpolation modes of a resize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResizeMode {
-    /// Element `floor(place · old extent / new extent)`.
+    /// Takes input element `floor(i · old / new)` for output element `i`, with old and new extent.
     Nearest,
-    /// Interpolates the neighbours of `(place + 1/2) · old / new - 1/2`, clamped to the input.
+    /// Interpolates the neighbours of `(i + 1/2) · old / new - 1/2` for output element `i`, clamped to the input.
     Linear,
-    /// Interpolates the neighbours of `place · (old - 1) / (new - 1)`: the corners coincide.
+    /// Interpolates the neighbours of `i · (old - 1) / (new - 1)` for output element `i`: the corner elements
+    /// coincide.
     LinearAligned,
 }
 
@@ -24,7 +25,7 @@ impl ResizeMode {
     }
 }
 
-/// Resizes the spatial dimensions to these extents.
+/// Resizes the spatial dimensions to the given extents.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Resize {
     pub mode: ResizeMode,
@@ -32,7 +33,7 @@ pub struct Resize {
 }
 
 impl Operator for Resize {
-    /// At the same extents every mode reads each element where it is.
+    /// Declares an identity at equal extents: every mode then returns the input elements unchanged.
     fn facts(&self) -> Facts {
         Facts::new("resize", Class::Movement, 1..=1).with_numbers_from(2).with_identity()
     }
@@ -56,7 +57,7 @@ impl Operator for Resize {
         Ok(output)
     }
 
-    /// A blend of two is a difference, a product and a sum; the corners of a cell are blended pairwise.
+    /// Counts three operations per interpolation of two elements: difference, product and sum.
     fn count_arithmetic(&self, _inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
         match self.mode {
             ResizeMode::Nearest => Ok(Work::default()),

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// `x / sqrt(mean(x²) + epsilon) · scale` over the dimensions from `axis` on, whose shape `scale` has.
+/// Computes `x / sqrt(mean(x²) + epsilon) · scale` over the dimensions from `axis` on, whose shape `scale` has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RmsNorm {
     pub axis: i64,
@@ -10,7 +10,7 @@ pub struct RmsNorm {
 }
 
 impl Operator for RmsNorm {
-    /// Square, sum; division, scale.
+    /// Counts operations per element: square, sum, division, scale.
     fn facts(&self) -> Facts {
         Facts::new("rms_norm", Class::Normalisation, 2..=2).with_weights(1..2).with_flops(4)
     }

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// `x · scale[c] + shift[c]` along `axis`: batch normalisation after its statistics are folded.
+/// Computes `x · scale[c] + shift[c]` along `axis`: batch normalisation after its statistics are folded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScaleShift {
     pub axis: i64,

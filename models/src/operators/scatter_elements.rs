@@ -4,7 +4,8 @@ use super::gather_elements::GatherElements;
 use super::lookup::{ScatterOp, scatter_terms, scatter_type, scatter_work};
 use super::prelude::*;
 
-/// `x, indices, updates`: writes where `GatherElements` reads; of two updates of one element the later counts.
+/// Inputs: `x, indices, updates`. Writes each update where `GatherElements` would read; of several updates of one
+/// element the last is kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScatterElements {
     pub axis: i64,

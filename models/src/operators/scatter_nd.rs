@@ -3,7 +3,7 @@
 use super::lookup::{ScatterOp, scatter_terms, scatter_type, scatter_work, tuple_length};
 use super::prelude::*;
 
-/// `x, indices[i…, k], updates[i…, s…]`: writes slices where `GatherNd` reads.
+/// Inputs: `x, indices[i…, k], updates[i…, s…]`. Writes slices where `GatherNd` would read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScatterNd {
     pub combine: ScatterOp,

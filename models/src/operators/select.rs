@@ -1,8 +1,8 @@
-//! Choice of one of two elements.
+//! Elementwise selection between two tensors.
 
 use super::prelude::*;
 
-/// `condition, yes, no`, broadcast.
+/// Inputs: `condition, yes, no`, broadcast. Takes elements of `yes` where the condition holds, else of `no`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Where {}
 

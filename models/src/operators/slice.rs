@@ -1,9 +1,9 @@
-//! Parts of dimensions.
+//! Contiguous or strided parts of dimensions.
 
 use super::prelude::*;
 
-/// Elements `starts` to `stops` (excluded) of the given ascending dimensions; negative steps count down,
-/// and a stop of -1 is before the first element.
+/// Takes elements `starts` to `stops` (exclusive) of the given ascending dimensions. Negative steps count down; for
+/// these, a stop of -1 means down to the first element.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slice {
     pub axes: Vec<i64>,

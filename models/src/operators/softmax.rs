@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-/// Exponentials along `axis` divided by their sum, or the logarithm.
+/// Computes exponentials along `axis` divided by their sum, or the logarithm of the result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Softmax {
     pub axis: i64,
@@ -19,7 +19,8 @@ impl Operator for Softmax {
         floating(inputs[0])
     }
 
-    /// Maximum, subtraction, exponential, sum, division; the logarithm instead of the division is once per row.
+    /// Counts five operations per element: maximum, subtraction, exponential, sum, and division (for the logarithm, a
+    /// subtraction of the logarithm of the sum, which is computed once per row and not counted).
     fn count_arithmetic(&self, _inputs: &[&TensorType], output: &TensorType) -> Result<Work> {
         Ok(Work { exps: elements(output)?, ..pointwise(output, 5)? })
     }

@@ -1,4 +1,4 @@
-//! Another order of dimensions.
+//! Permutation of dimensions.
 
 use super::prelude::*;
 

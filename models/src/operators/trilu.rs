@@ -1,4 +1,4 @@
-//! Triangles of matrices.
+//! Upper and lower triangles of matrices.
 
 use super::prelude::*;
 

@@ -1,11 +1,11 @@
-//! Functions of one element.
+//! Elementwise functions of one operand.
 
 use super::functions::functions;
 use super::prelude::*;
 use crate::shapes::{boolean, integer};
 
 functions! {
-    /// Functions of one element.
+    /// Elementwise functions of one operand.
     #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum UnaryOp {
@@ -18,7 +18,7 @@ functions! {
         Silu => "silu", floating, 5, 1;
         /// `x · HardSigmoid(x)`
         HardSwish => "hard_swish", floating, 5, 0;
-        /// The exact form, with the error function.
+        /// The exact definition of GELU, with the error function.
         Gelu => "gelu", floating, 5, 1;
         Exp => "exp", floating, 1, 1;
         Log => "log", floating, 1, 1;
@@ -53,11 +53,11 @@ functions! {
         Square => "square", numeric, 1, 0;
         Floor => "floor", floating, 1, 0;
         Ceil => "ceil", floating, 1, 0;
-        /// To the nearest whole number, ties to even.
+        /// Rounds to the nearest whole number, ties to even.
         Round => "round", floating, 1, 0;
-        /// Towards zero.
+        /// Rounds towards zero.
         Trunc => "trunc", floating, 1, 0;
-        /// -1, 0 or 1.
+        /// Returns -1, 0 or 1.
         Sign => "sign", numeric, 2, 0;
         /// `x` above zero, `alpha · (exp(x) - 1)` below.
         Elu { alpha: f64 } => "elu", floating, 5, 1;
@@ -73,7 +73,7 @@ functions! {
         Mish => "mish", floating, 5, 3;
         /// `min(max(slope · x + offset, 0), 1)`
         HardSigmoidOf { slope: f64, offset: f64 } => "hard_sigmoid_of", floating, 4, 0;
-        /// The form with the hyperbolic tangent.
+        /// The approximation of GELU with the hyperbolic tangent.
         GeluTanh => "gelu_tanh", floating, 9, 1;
         /// `x · sigmoid(beta · x)`
         Swish { beta: f64 } => "swish", floating, 6, 1;
@@ -83,7 +83,7 @@ functions! {
         Shrink { lambda: f64, bias: f64 } => "shrink", floating, 6, 0;
         /// Whether `x` is NaN, as `bool`.
         IsNan => "is_nan", floating, 1, 0;
-        /// Whether `x` is one of these infinities, as `bool`.
+        /// Whether `x` is an infinity of a selected sign, as `bool`.
         IsInf { negative: bool, positive: bool } => "is_inf", floating, 1, 0;
         /// Negation of a `bool`.
         Not => "not", boolean, 1, 0;
@@ -109,7 +109,7 @@ impl UnaryOp {
         }
     }
 
-    /// Attributes that distinguish functions of the same name.
+    /// Formats the attributes of a function, such as `(0.1)`; empty for functions without.
     fn attribute_suffix(self) -> String {
         match self {
             UnaryOp::LeakyRelu { alpha }
@@ -125,7 +125,7 @@ impl UnaryOp {
     }
 }
 
-/// A function of each element.
+/// Applies a function to each element.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Unary {
     pub function: UnaryOp,

@@ -1,26 +1,26 @@
-//! How operators slide windows over the spatial dimensions of their first input.
+//! Sliding windows of operators over the spatial dimensions of their first input.
 
 use super::line::{append_attribute, format_list};
 use crate::shapes::{Rule, known_extent};
 use crate::types::TensorType;
 
-/// Larger strides, pads, dilations and kernels are errors; smaller ones need no overflow checks.
+/// Maximum of strides, pads, dilations and kernel extents, so that computations with them cannot overflow.
 pub(super) const MAX_ATTRIBUTE: i64 = 1 << 31;
 
 /// The attributes of a sliding window. Spatial attributes have one entry per spatial dimension (1 to 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvWindow<'a> {
-    /// Extents of a window; empty if the operator's weight has them.
+    /// Window extents; empty if they follow from the shape of the operator's weight.
     pub kernel: &'a [i64],
     /// Elements from one window to the next.
     pub strides: &'a [i64],
-    /// All heads, then all tails.
+    /// All leading pads, then all trailing pads.
     pub pads: &'a [i64],
     /// Elements from one tap of a window to the next.
     pub dilations: &'a [i64],
     /// Channel groups; 1 where channels never mix.
     pub groups: i64,
-    /// Whether strides are those of the output.
+    /// Whether the strides apply to the output (transposed convolution).
     pub is_transposed: bool,
 }
 
@@ -31,7 +31,7 @@ impl ConvWindow<'_> {
         (heads == tails).then_some(heads)
     }
 
-    /// Also checks that the attributes and `x` agree on the rank.
+    /// Checks the attributes against each other and the rank of `x`, and returns the number of spatial dimensions.
     pub(super) fn spatial_rank(&self, x: &TensorType) -> Rule<usize> {
         let rank = self.strides.len();
         if !(1..=3).contains(&rank) {
@@ -57,7 +57,7 @@ impl ConvWindow<'_> {
         Ok(rank)
     }
 
-    /// Along one spatial axis.
+    /// Returns the number of windows along one spatial axis.
     pub(super) fn window_count(&self, x: &TensorType, axis: usize, kernel: i64, ceil: bool) -> Rule<i64> {
         if !(1..=MAX_ATTRIBUTE).contains(&kernel) {
             return Err(format!("kernel extent {kernel} must be at least 1 and at most {MAX_ATTRIBUTE}"));

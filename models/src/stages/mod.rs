@@ -1,10 +1,10 @@
-//! Which calls of a model run side by side, on which cores: a plan of stages, made by a planner or a rule and run by an executor.
+//! Stage plans: which calls of a model run concurrently, on which cores. A planner or a rule makes a plan; an executor
+//! runs it.
 //!
-//! A stage begins when the one before has ended. Its groups run side by side, the calls of a group one after the other on the
-//! group's cores. Three kinds have the names of the field: *sequential* is one group on all cores, in *stream* groups have
-//! cores of their own, in *full* all share all. A plan names the model's calls by their places, and says of which model, which
-//! machine and how many cores it speaks: for another one it is refused. A GPU has streams in the place of cores, one for each
-//! group.
+//! A stage begins when the previous one has ended. Its groups run concurrently; the calls of a group run sequentially
+//! on the group's cores. There are three kinds: *sequential* has one group on all cores, *stream* gives each group
+//! cores of its own, and in *full* every group uses all cores. On a GPU, streams replace cores, one per group. A plan
+//! refers to the model's calls by index and records model, machine and number of cores; it is rejected for any others.
 
 mod rules;
 
@@ -26,9 +26,10 @@ choice! {
 /// Calls that run sequentially.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
-    /// CPU cores of the group, counted from 0 among the given ones, with one thread each; on a GPU the stream.
+    /// CPU cores of the group, one thread each, as indices into the available cores; on a GPU, the index of the
+    /// stream.
     pub cores: Vec<usize>,
-    /// Indices of the calls.
+    /// Indices of the model's calls, in order of execution.
     pub calls: Vec<usize>,
 }
 
@@ -37,12 +38,12 @@ pub struct Group {
 pub struct Stage {
     /// The groups.
     pub groups: Vec<Group>,
-    /// Predicted time of the planner.
+    /// Time predicted by the planner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_ns: Option<f64>,
 }
 
-/// Prediction of a planner.
+/// A planner's prediction for a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Promise {
     /// Predicted time.
@@ -61,25 +62,25 @@ pub struct Promise {
 pub struct StagePlan {
     /// Version of the file format.
     pub format: u32,
-    /// Name of the model, for readers.
+    /// Name of the model, for human readers; not checked.
     pub model: String,
     /// Hash of the model's calls.
     pub calls_hash: String,
-    /// Host class of the times behind the plan; any if absent.
+    /// Host class on which the planner's times were measured; None if the plan is valid for any host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_class: Option<String>,
-    /// Number of cores.
+    /// Number of cores that the plan requires; on a GPU, of streams.
     pub cores: usize,
-    /// Sharing of cores among operators.
+    /// How operators share the cores.
     pub parallel: Parallel,
     /// The stages.
     pub stages: Vec<Stage>,
-    /// Prediction, if any.
+    /// The planner's prediction, if it made one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promise: Option<Promise>,
 }
 
-/// Rejection of a plan for a model.
+/// Reason why a plan is rejected for a model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum StageError {
@@ -103,7 +104,7 @@ pub const FORMAT: u32 = 1;
 /// Maximum streams of a GPU, limited by its hardware queues.
 pub const STREAMS_MOST: usize = 32;
 
-/// Returns the calls that produce what each call reads, through views.
+/// Returns, for each call, the calls that produce its inputs, directly or through views.
 pub fn call_dependencies(graph: &Graph, plan: &Plan) -> Vec<Vec<usize>> {
     let mut roots: Vec<ValueId> = (0..).map(ValueId).take(graph.values.len()).collect();
     for node in graph.nodes.iter().filter(|node| node.op.class() == Class::View) {
@@ -150,7 +151,7 @@ impl StagePlan {
         }
     }
 
-    /// Rejects a plan for another graph, cut, number of cores or host class.
+    /// Rejects a plan for another format, graph, task list, number of cores or host class, or with invalid stages.
     pub fn check_matches(&self, graph: &Graph, plan: &Plan, cores: usize, host_class: &str) -> Result<(), StageError> {
         if self.format != FORMAT {
             return Err(StageError::Format { found: self.format });
@@ -214,7 +215,7 @@ impl StagePlan {
         }
     }
 
-    /// Converts the plan for a GPU: one stream per group; groups beyond the limit follow earlier ones.
+    /// Converts the plan for a GPU: one stream per group; groups beyond the limit reuse the streams of earlier groups.
     #[must_use]
     pub fn on_streams(mut self, most: usize) -> StagePlan {
         let streams = most.clamp(1, STREAMS_MOST);

@@ -4,8 +4,9 @@ use super::{Group, Parallel, Stage, StagePlan, call_dependencies};
 use crate::{Graph, Plan};
 
 impl StagePlan {
-    /// Builds stages by a rule: sequentially, or by levels of calls that are ready at once. `Stream` splits a level
-    /// into as many groups as there are cores, calls with most work first.
+    /// Builds stages by a rule: one sequential stage, or one stage per dependency level, whose calls are independent
+    /// of each other. `Stream` distributes a level over at most as many groups as there are cores, the most work
+    /// first.
     pub fn by_rule(graph: &Graph, plan: &Plan, cores: usize, parallel: Parallel) -> StagePlan {
         let all: Vec<usize> = (0..cores).collect();
         let stages = match parallel {
@@ -32,7 +33,7 @@ fn make_stage(groups: Vec<Group>) -> Stage {
     Stage { groups, time_ns: None }
 }
 
-/// Groups calls by their longest chain of dependencies.
+/// Groups calls into levels by the length of their longest chain of dependencies.
 fn dependency_levels(graph: &Graph, plan: &Plan) -> Vec<Vec<usize>> {
     let mut level_of: Vec<usize> = Vec::with_capacity(plan.calls.len());
     let mut levels: Vec<Vec<usize>> = Vec::new();

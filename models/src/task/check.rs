@@ -1,4 +1,4 @@
-//! What a well-formed task is. Tasks also come from files and pipes, so readers test before they trust.
+//! Checks that a task is well-formed. Tasks also come from files and pipes, so readers check before they trust.
 
 use crate::error::{Error, Result};
 use crate::infer::infer_type;
@@ -6,8 +6,8 @@ use crate::operators::Class;
 use crate::task::{Operand, Step, Task};
 
 impl Task {
-    /// Checks all rules of a task: parameters all used, in order of first use; steps after the first pointwise, of
-    /// the anchor's shape and the only readers of the previous step; types as inferred.
+    /// Checks that all parameters are used, in order of first use; that every later step is pointwise, has the
+    /// anchor's shape and is the only reader of the previous step; and that all types are as inferred.
     pub fn check(&self) -> Result<()> {
         self.check_rules().map_err(|reason| Error::Task { task: self.name(), reason })
     }

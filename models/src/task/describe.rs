@@ -1,4 +1,4 @@
-//! A task in words: its kind for columns and filters, a name for tables, a line for people.
+//! Text forms of a task: its kind for columns and filters, a name for tables, a one-line description for users.
 
 use crate::operators::line::join_items;
 use crate::task::{Operand, Step, Task};
@@ -37,7 +37,7 @@ impl Task {
         line
     }
 
-    /// Activations with their element type, weights as `w`, without per-channel vectors.
+    /// Appends activations with their element type and weights as `w`; omits per-channel vectors.
     fn describe_inputs(&self, anchor: &Step, line: &mut String) {
         for (index, operand) in anchor.inputs.iter().enumerate() {
             let Operand::Parameter(parameter) = operand else { continue };

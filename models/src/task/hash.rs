@@ -1,13 +1,13 @@
-//! The identity of a task: equal work, equal hash, on every machine and in every version.
+//! Hash of a task: equal tasks have equal hashes, on every machine and in every version.
 //!
-//! The hash is taken over JSON with sorted keys and no spaces, so neither the order of fields in our structs nor a
-//! feature of the JSON library can move it. Renaming a field or a variant does, and then every stored dataset falls
-//! apart into old and new tasks: the golden values below guard that.
+//! The hash is computed over JSON with sorted keys and no spaces, so it does not depend on the order of fields in the
+//! structs or on the JSON library. Renaming a field or a variant changes it, and stored datasets would then no longer
+//! match new tasks; the expected values in the tests below guard against that.
 
 use crate::task::Task;
 use serde_json::Value;
 
-/// Prefix of the hashed text, so that a changed meaning of tasks changes all hashes.
+/// Prefix of the hashed text; changing it changes all hashes, for when the meaning of tasks changes.
 const DOMAIN: &[u8] = b"opcollect task 1\n";
 
 impl Task {

@@ -1,8 +1,8 @@
 //! A task: an operator, its fused epilogue, shapes and element types; the unit that is compiled.
 //!
-//! A task is a straight line of steps. The first is the anchor; each later one is elementwise or broadcast over
-//! the anchor's output and uses the step before it. Names and places are not part of a task, so equal work in two
-//! models is one task with one hash. `check` says what a well-formed task is; the pass that makes tasks makes only those.
+//! A task is a chain of steps. The first step is the anchor; each later one is elementwise or broadcast over the
+//! anchor's output and uses the previous step. Names and scopes are not part of a task, so equal work in two models is
+//! one task with one hash. `check` defines a well-formed task; the pass that cuts graphs only produces such tasks.
 
 mod check;
 mod describe;
@@ -15,18 +15,18 @@ use serde::{Deserialize, Serialize};
 /// The unit that is compiled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Task {
-    /// Tensors given from outside, in argument order: the anchor's, then the epilogue's.
+    /// Input tensors in argument order: the anchor's, then the epilogue's.
     pub parameters: Vec<Parameter>,
     /// The anchor, then the epilogue.
     pub steps: Vec<Step>,
 }
 
-/// A tensor given from outside.
+/// An input tensor of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameter {
     /// Element type and shape.
     pub ty: TensorType,
-    /// Whether it is a constant of the model (weight, bias) rather than an activation.
+    /// Whether the tensor is a constant of the model (weight, bias) rather than an activation.
     pub is_constant: bool,
 }
 
@@ -51,12 +51,12 @@ pub enum Operand {
     Step(usize),
 }
 
-/// A task of one model with its places.
+/// A task of one model with the scopes where it occurs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskUse {
     /// The task.
     pub task: Task,
-    /// Scopes of its anchors, one per occurrence, in graph order; the length is the count.
+    /// Scopes of the task's anchors, one per occurrence, in graph order; the length is the number of occurrences.
     pub places: Vec<String>,
     /// The library that computes the task instead of the compiler.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! Graphs as text.
+//! Text format of graphs.
 
 use super::scan::{Scan, Scanned, write_call};
 use crate::check::MAX_COMPUTED;
@@ -64,7 +64,7 @@ impl Graph {
     }
 }
 
-/// Quotes a text as JSON; unprintable characters become escapes, too.
+/// Quotes a text as JSON; characters that are not printable are escaped, too.
 fn quote_json(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     for c in serde_json::Value::from(text).to_string().chars() {
@@ -188,7 +188,7 @@ fn read_id(scan: &mut Scan<'_>) -> Scanned<ValueId> {
     Ok(ValueId(scan.read_number()?))
 }
 
-/// `%0 "name": f32[1,3]`, up to a sign or the end of the line.
+/// Reads `%0 "name": f32[1,3]`; the type ends at the character `end`, or at the end of the line.
 fn read_declaration(scan: &mut Scan<'_>, end: Option<char>) -> Scanned<(ValueId, Value)> {
     let id = read_id(scan)?;
     let name = scan.read_quoted()?;

@@ -1,10 +1,10 @@
-//! Reading and writing the pieces that lines are made of.
+//! Reads and writes the parts of a line of the text format.
 
 use crate::names;
 use crate::operators::Op;
 use serde_json::{Map, Value};
 
-/// The error text has no line; the caller knows it.
+/// Result of scanning; the error has no line number, which the caller adds.
 pub(super) type Scanned<T> = Result<T, String>;
 
 pub(super) struct Scan<'a> {
@@ -39,7 +39,7 @@ impl<'a> Scan<'a> {
         if self.is_done() { Ok(()) } else { Err(format!("expected the end, found {}", self.current_place())) }
     }
 
-    /// Letters, digits and `_`.
+    /// Reads letters, digits and `_`.
     pub(super) fn read_word(&mut self) -> Scanned<&'a str> {
         self.read_until(|c| !(c.is_ascii_alphanumeric() || c == '_'), "a name")
     }
@@ -111,14 +111,14 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Returns the serialised name and attributes.
+/// Returns an operator's serialised name and attributes.
 pub(super) fn parts_of(op: &Op) -> (String, Map<String, Value>) {
     let Ok(Value::Object(mut fields)) = serde_json::to_value(op) else { unreachable!("an operator is an object") };
     let Some(Value::String(kind)) = fields.remove("kind") else { unreachable!("an operator has a kind") };
     (kind, fields)
 }
 
-/// `conv(inputs) name=value …`
+/// Formats an operator as `conv(inputs) name=value …`.
 pub(super) fn write_call(op: &Op, inputs: &[String]) -> String {
     let (kind, attributes) = parts_of(op);
     let mut names: Vec<&String> = attributes.keys().collect();

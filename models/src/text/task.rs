@@ -1,4 +1,4 @@
-//! Tasks as text.
+//! Text format of tasks.
 
 use super::scan::{Scan, Scanned, write_call};
 use crate::error::{Error, Result};

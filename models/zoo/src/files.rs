@@ -4,7 +4,7 @@ use models::error::{Error, Result};
 use std::io::Read;
 use std::path::Path;
 
-/// Checks the kind first, because opening a pipe waits for its writer.
+/// Opens a regular file. Checks the file type before opening, because opening a pipe blocks until it has a writer.
 pub(crate) fn open_regular(path: &Path) -> std::io::Result<std::fs::File> {
     if !path.metadata()?.is_file() {
         return Err(std::io::Error::other("it is not a file"));

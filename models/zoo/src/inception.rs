@@ -7,7 +7,7 @@ use models::operators::PoolMode;
 
 const EPSILON: f64 = 1e-3;
 
-/// The branch named 5x5 uses 3x3 kernels, as the common implementation does.
+/// Builds GoogLeNet. The branch named 5x5 uses 3x3 kernels, as common implementations do.
 pub(super) fn build_googlenet(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let x = add_layer(net, "conv1", x, &same_conv(64, 7).with_stride(&[2, 2]))?;
     let x = net.add_pool("maxpool1", x, PoolMode::Max, [3, 2, 0], true)?;
@@ -49,7 +49,7 @@ fn googlenet_block(net: &mut Net, scope: &str, x: ValueId, channels: [i64; 6]) -
     net.concat(&format!("{scope}.concat"), &[a, b, c, d])
 }
 
-/// For images of 299x299.
+/// Builds Inception v3, for images of 299x299.
 pub(super) fn version_3(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let stem = [conv_layer(32, &[3, 3]).with_stride(&[2, 2]), conv_layer(32, &[3, 3]), same_conv(64, 3)];
     let x = add_chain(net, "stem1", x, &stem)?;
@@ -85,7 +85,7 @@ fn square_block(net: &mut Net, scope: &str, x: ValueId, after_pool: i64) -> Resu
     net.concat(&format!("{scope}.concat"), &[a, b, c, d])
 }
 
-/// Two branches and a pool, all of stride 2.
+/// Adds a block of two branches and a pool, all of stride 2.
 fn halving_block(net: &mut Net, scope: &str, x: ValueId, branches: &[Vec<ConvLayer>; 2]) -> Result<ValueId> {
     let a = add_chain(net, &format!("{scope}.branch1"), x, &branches[0])?;
     let b = add_chain(net, &format!("{scope}.branch2"), x, &branches[1])?;
@@ -93,7 +93,7 @@ fn halving_block(net: &mut Net, scope: &str, x: ValueId, branches: &[Vec<ConvLay
     net.concat(&format!("{scope}.concat"), &[a, b, c])
 }
 
-/// Branches with 7x7 kernels factored into 1x7 and 7x1.
+/// Adds a block with branches whose 7x7 kernels are factored into 1x7 and 7x1.
 fn long_block(net: &mut Net, scope: &str, x: ValueId, middle: i64) -> Result<ValueId> {
     let a = add_layer(net, &format!("{scope}.branch1x1"), x, &same_conv(192, 1))?;
     let once = [same_conv(middle, 1), row_conv(middle, 7), column_conv(192, 7)];
@@ -105,7 +105,7 @@ fn long_block(net: &mut Net, scope: &str, x: ValueId, middle: i64) -> Result<Val
     net.concat(&format!("{scope}.concat"), &[a, b, c, d])
 }
 
-/// Branches that fork into 1x3 and 3x1 kernels.
+/// Adds a block with branches that fork into 1x3 and 3x1 kernels.
 fn wide_block(net: &mut Net, scope: &str, x: ValueId) -> Result<ValueId> {
     let fork = |net: &mut Net, scope: &str, x: ValueId| -> Result<ValueId> {
         let a = add_layer(net, &format!("{scope}a"), x, &row_conv(384, 3))?;

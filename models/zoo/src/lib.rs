@@ -1,7 +1,7 @@
-//! Builds known networks by name without any file.
+//! Builds known networks by name, without model files.
 //!
-//! Shapes and layers follow common inference implementations without auxiliary heads; weights are random. Tests compare
-//! parameter and multiply-add counts with published code.
+//! Shapes and layers follow common inference implementations without auxiliary heads; weights are random. Tests
+//! compare parameter and multiply-add counts with published code.
 
 #![forbid(unsafe_code)]
 
@@ -37,7 +37,7 @@ use video::VideoTime;
 
 pub struct Entry {
     pub name: &'static str,
-    /// Aliases; names ignore case, `-`, `_` and `.`.
+    /// Alternative names. Look-ups ignore case, `-`, `_` and `.`.
     pub aliases: &'static [&'static str],
     pub input: &'static [i64],
     make: fn(&mut Net, ValueId) -> Result<Vec<ValueId>>,
@@ -163,8 +163,8 @@ pub fn build_model(name: &str, batch: i64) -> Result<Graph> {
     entry.build_for(&format!("{}:{change}", entry.name), &input, batch).map_err(|error| refused(error.to_string()))
 }
 
-/// Returns the name in records for an alias or spelling: `resnet-18:hw=160` for `ResNet:hw=160`.
-/// None if the name is canonical or unknown.
+/// Returns the canonical name, as used in records, of an alias or other spelling: `resnet-18:hw=160` for
+/// `ResNet:hw=160`. None if the name is already canonical or unknown.
 pub fn canonical_name(name: &str) -> Option<String> {
     let (base, change) = name.split_once(':').map_or((name, None), |(base, change)| (base, Some(change)));
     if MODELS.iter().any(|entry| entry.name == base) {

@@ -1,4 +1,4 @@
-//! A multilayer perceptron with three layers for handwritten digits.
+//! A multilayer perceptron with three layers, for recognising handwritten digits.
 
 use super::net::Net;
 use models::error::Result;

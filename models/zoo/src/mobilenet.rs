@@ -5,7 +5,7 @@ use models::error::Result;
 use models::graph::ValueId;
 use models::operators::{Op, Unary, UnaryOp};
 
-/// Alternating depthwise and pointwise convolutions.
+/// Builds MobileNet v1: alternating depthwise and pointwise convolutions.
 pub(super) fn version_1(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let epsilon = 1e-5;
     let mut x = net.conv_norm_act("stem", x, &same_conv(32, 3).with_stride(&[2, 2]), epsilon, &RELU)?;
@@ -141,7 +141,7 @@ fn version_3(net: &mut Net, x: ValueId, rows: &[BlockRow], hidden: i64) -> Resul
     Ok(vec![net.dense("classifier.3", x, 1000)?])
 }
 
-/// Rounds to the nearest multiple of 8, but not down by more than a tenth.
+/// Rounds to the nearest multiple of 8, or to the next larger one if rounding removes more than a tenth.
 fn divisible_by_8(channels: i64) -> i64 {
     let near = ((channels + 4) / 8 * 8).max(8);
     if near * 10 < channels * 9 { near + 8 } else { near }

@@ -28,13 +28,13 @@ pub(super) struct ConvLayer {
     has_bias: bool,
 }
 
-/// Stride 1, no padding.
+/// Returns a convolution layer with stride 1 and no padding.
 pub(super) fn conv_layer(out: i64, kernel: &[i64]) -> ConvLayer {
     let rank = kernel.len();
     ConvLayer { out, kernel: kernel.to_vec(), strides: vec![1; rank], pads: vec![0; rank], groups: 1, has_bias: false }
 }
 
-/// Square kernel with padding that keeps the extents at stride 1.
+/// Returns a convolution layer with a square kernel, and padding that preserves the extents at stride 1.
 pub(super) fn same_conv(out: i64, kernel: i64) -> ConvLayer {
     conv_layer(out, &[kernel; 2]).with_pads(&[(kernel - 1) / 2; 2])
 }
@@ -210,12 +210,12 @@ impl Net {
         self.binary(scope, BinaryOp::Add, a, b)
     }
 
-    /// Cubic window over all spatial dimensions.
+    /// Adds a max pool with equal kernel, stride and padding in all spatial dimensions.
     pub(super) fn max_pool(&mut self, scope: &str, x: ValueId, kernel: i64, stride: i64, pad: i64) -> Result<ValueId> {
         self.add_pool(scope, x, PoolMode::Max, [kernel, stride, pad], false)
     }
 
-    /// Includes padding, as training frameworks do.
+    /// Adds an average pool; `window` is kernel, stride, padding. Averages include padding, as in training frameworks.
     pub(super) fn average_pool(&mut self, scope: &str, x: ValueId, window: [i64; 3]) -> Result<ValueId> {
         self.add_pool(scope, x, PoolMode::Average, window, false)
     }
@@ -249,7 +249,7 @@ impl Net {
         self.push_op("dropout", Op::Identity(Identity {}), &[x])
     }
 
-    /// `stop` is exclusive.
+    /// Adds a slice of one dimension; `stop` is exclusive.
     pub(super) fn slice(&mut self, scope: &str, x: ValueId, axis: i64, start: i64, stop: i64) -> Result<ValueId> {
         let op = Op::Slice(Slice { axes: vec![axis], starts: vec![start], stops: vec![stop], steps: vec![1] });
         self.push_op(scope, op, &[x])
@@ -263,7 +263,7 @@ impl Net {
         self.push_op(scope, Op::Transpose(Transpose { permutation: permutation.to_vec() }), &[x])
     }
 
-    /// As `[batch, channels]`.
+    /// Adds the mean of each channel, as `[batch, channels]`.
     pub(super) fn channel_means(&mut self, scope: &str, x: ValueId) -> Result<ValueId> {
         let mean = self.push_op(scope, Op::GlobalPool(GlobalPool { mode: PoolMode::Average }), &[x])?;
         self.flatten(mean)

@@ -1,7 +1,8 @@
 //! Recurrent cells, unrolled over the steps of their input `[batch, steps, features]`.
 //!
-//! One product with the input serves all steps; the products with the state are sequential. Both have a bias, as in
-//! common implementations. The initial state is an input, so that all steps are equal; the output is the last state.
+//! One product with the input serves all steps; the products with the state are sequential. Both products have a bias,
+//! as in common implementations. The initial state is a model input, so that all steps are equal; the output is the
+//! last state.
 
 use super::net::Net;
 use models::compose::{Recurrent, Reset, gru_step, lstm_step};
@@ -38,7 +39,7 @@ struct RecurrentCell {
     steps: i64,
     /// Number of gates times number of units.
     width: i64,
-    /// Product with the input for all steps.
+    /// Product of the input with its weights, for all steps at once.
     from_input: ValueId,
     recurrent: Recurrent,
 }

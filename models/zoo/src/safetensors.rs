@@ -65,7 +65,7 @@ pub fn list_tensors(path: &Path) -> Result<BTreeMap<String, Entry>> {
     Ok(places.into_iter().map(entry).collect())
 }
 
-/// A tensor's position among the elements of a file.
+/// A tensor's type and byte range within the data section of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub ty: TensorType,

@@ -24,7 +24,7 @@ pub(super) fn version_2(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     Ok(vec![net.dense("fc", x, 1000)?])
 }
 
-/// Stride 2; both branches see all channels.
+/// Adds a block of stride 2, in which both branches process all channels.
 fn halving_block(net: &mut Net, scope: &str, x: ValueId, branch: i64) -> Result<ValueId> {
     let channels = net.channel_count(x)?;
     let depthwise = same_conv(channels, 3).with_stride(&[2, 2]).with_groups(channels);
@@ -35,7 +35,7 @@ fn halving_block(net: &mut Net, scope: &str, x: ValueId, branch: i64) -> Result<
     shuffle_channels(net, scope, short, long)
 }
 
-/// Filters half of the channels.
+/// Adds a block of stride 1, in which one half of the channels is filtered and the other half passes unchanged.
 fn keeping_block(net: &mut Net, scope: &str, x: ValueId, branch: i64) -> Result<ValueId> {
     let passing = net.slice(&format!("{scope}.split"), x, 1, 0, branch)?;
     let filtered = net.slice(&format!("{scope}.split"), x, 1, branch, 2 * branch)?;

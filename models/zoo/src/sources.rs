@@ -1,4 +1,4 @@
-//! Where a model comes from, by its name alone.
+//! Determines the source of a model (file format, zoo, single operator, transformer) from its name.
 
 use crate::{find_entry, simple, transformers};
 use std::path::Path;

@@ -4,7 +4,7 @@ use super::net::{Net, same_conv};
 use models::error::Result;
 use models::graph::ValueId;
 
-/// Each stage ends in a pool.
+/// Builds a VGG network from the number of convolutions in each of the five stages; each stage ends in a pool.
 pub(super) fn build_vgg(net: &mut Net, x: ValueId, convolutions: [usize; 5], has_norm: bool) -> Result<Vec<ValueId>> {
     let mut x = x;
     let mut layer = 0;

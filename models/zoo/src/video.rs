@@ -9,9 +9,9 @@ const EPSILON: f64 = 1e-5;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum VideoTime {
     Whole,
-    /// Three-dimensional convolutions in the first stage, two-dimensional ones later.
+    /// Three-dimensional convolutions in the first stage, two-dimensional ones (per frame) in later stages.
     Mixed,
-    /// Each convolution is factorised into space and time.
+    /// Each convolution is factorised into a spatial and a temporal one.
     Split,
 }
 

@@ -1,11 +1,11 @@
-//! Small YOLO detectors, without the final selection of boxes.
+//! Small YOLO detectors, without non-maximum suppression.
 
 use super::net::{ConvLayer, Net, same_conv};
 use models::error::Result;
 use models::graph::ValueId;
 use models::operators::{Op, Pool, PoolMode, Resize, ResizeMode, Unary, UnaryOp};
 
-/// Channels of three boxes per cell, each with four sides, a confidence and 80 classes.
+/// Output channels: three boxes per cell, each with four coordinates, a confidence and 80 classes.
 const OUTPUTS: i64 = 3 * (4 + 1 + 80);
 
 pub(super) fn version_3_tiny(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
@@ -49,8 +49,8 @@ fn leaky_layer(net: &mut Net, scope: &str, x: ValueId, channels: i64, kernel: i6
 const CLASSES: i64 = 80;
 const BINS: i64 = 16;
 
-/// Backbone of split blocks, a path up and one down, and branches for boxes and classes at three grids.
-/// Sides stay distributions over bins, and boxes are not selected.
+/// Builds YOLOv8-nano: backbone, feature pyramid, and branches for boxes and classes at three resolutions. Box sides
+/// remain distributions over bins; non-maximum suppression is not included.
 pub(super) fn version_8_nano(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
     let x = silu_layer(net, "model.0", x, &same_conv(16, 3).with_stride(&[2, 2]))?;
     let x = silu_layer(net, "model.1", x, &same_conv(32, 3).with_stride(&[2, 2]))?;
@@ -88,7 +88,8 @@ fn detection_branches(net: &mut Net, scope: &str, grid: ValueId) -> Result<Value
     net.concat(scope, &[boxes, classes])
 }
 
-/// Half of the channels bypasses the inner blocks, and all intermediate results are concatenated.
+/// Adds a block in which half of the channels bypasses the inner blocks, and all intermediate results are
+/// concatenated.
 fn split_block(net: &mut Net, scope: &str, x: ValueId, out: i64, blocks: usize, is_residual: bool) -> Result<ValueId> {
     let half = out / 2;
     let x = silu_layer(net, &format!("{scope}.first"), x, &same_conv(out, 1))?;
@@ -106,7 +107,7 @@ fn split_block(net: &mut Net, scope: &str, x: ValueId, out: i64, blocks: usize, 
     silu_layer(net, &format!("{scope}.last"), x, &same_conv(out, 1))
 }
 
-/// Windows of 5, 9 and 13 by chained pools of 5.
+/// Adds spatial pyramid pooling: windows of 5, 9 and 13 by chained pools of 5.
 fn pooling_pyramid(net: &mut Net, scope: &str, x: ValueId, out: i64) -> Result<ValueId> {
     let mut parts = vec![silu_layer(net, &format!("{scope}.first"), x, &same_conv(out / 2, 1))?];
     for pool in 0..3 {

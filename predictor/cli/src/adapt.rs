@@ -1,4 +1,4 @@
-//! `oppredict adapt`.
+//! The command `oppredict adapt`.
 
 use crate::installation::{cache_folder, find_collector, predictor_file};
 use crate::loading::load_samples_from;

@@ -1,4 +1,4 @@
-//! `oppredict correlate`.
+//! The command `oppredict correlate`.
 
 use crate::csv::quote_cell;
 use crate::loading::load_samples;

@@ -1,4 +1,4 @@
-//! `oppredict cotune`.
+//! The command `oppredict cotune`.
 
 use crate::installation::find_collector;
 use crate::loading::read_times;

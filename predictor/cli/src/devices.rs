@@ -1,4 +1,4 @@
-//! `oppredict devices`.
+//! The command `oppredict devices`.
 
 use crate::installation::shipped_predictors;
 use crate::{DONE, print_json, print_line, stdout_paper};

@@ -1,4 +1,4 @@
-//! `oppredict eval`.
+//! The command `oppredict eval`.
 
 use crate::kernels;
 use crate::language_models::evaluate_servers;
@@ -164,7 +164,7 @@ pub fn run(eval: &Eval) -> Result<u8> {
     Ok(if worse.is_empty() { DONE } else { WORSE })
 }
 
-/// Evaluates answers about the fastest thread count and prints their regret.
+/// Evaluates predictions of the fastest thread count and prints their regret.
 fn run_curves(eval: &Eval) -> Result<u8> {
     let Some(mapping) = eval.data.mapping.as_deref() else {
         let problem =
@@ -315,7 +315,7 @@ fn error_table(evaluation: &Evaluation) -> String {
     table.format_for(&stdout_paper())
 }
 
-/// Formats the coverage of 90 % intervals.
+/// Formats the coverage of 90 % intervals, marked if it is too low.
 fn coverage_cell(coverage: f64, of: &str) -> Cell {
     let cell = Cell::from(format!("{coverage:.1} %{of}"));
     if coverage < pages::KEPT { cell.mark_bad() } else { cell }

@@ -1,4 +1,4 @@
-//! `oppredict explain`.
+//! The command `oppredict explain`.
 
 use crate::loading::{load_samples_from, read_predictor};
 use crate::options::{Filter, PredictorFlags};

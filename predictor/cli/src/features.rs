@@ -1,4 +1,4 @@
-//! `oppredict features`.
+//! The command `oppredict features`.
 
 use crate::{DONE, print_line, stdout_paper};
 use predictor::Result;

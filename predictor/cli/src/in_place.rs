@@ -1,4 +1,4 @@
-//! `oppredict inplace`.
+//! The command `oppredict inplace`.
 
 use crate::loading::print_reasons;
 use crate::options::Filter;

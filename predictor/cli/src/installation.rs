@@ -1,9 +1,9 @@
-//! Files next to this program, and the user's cache.
+//! Locates files next to this program, and the user's cache.
 
 use predictor::{Error, Result, published};
 use std::path::{Path, PathBuf};
 
-/// Returns the given predictor file, or the built-in one for a device or a mapping, else for CPUs.
+/// Returns the given predictor file, else the built-in one for the device or the mapping, else the one for CPUs.
 pub fn predictor_file(given: Option<&Path>, device: Option<&str>, has_mapping: bool) -> Result<PathBuf> {
     given.map_or_else(|| published::find_predictor(&own_program()?, device, has_mapping), |file| Ok(file.to_owned()))
 }
@@ -17,7 +17,7 @@ fn own_program() -> Result<PathBuf> {
     program.map_err(|error| Error::io_error("find", Path::new("oppredict"), error))
 }
 
-/// Returns the program `opcollect` next to this program, else the first on the search path.
+/// Returns the path of `opcollect` next to this program, else its bare name, for the search path.
 pub fn find_collector() -> PathBuf {
     let beside = std::env::current_exe().ok().map(|program| program.with_file_name("opcollect"));
     beside.filter(|program| program.is_file()).unwrap_or_else(|| PathBuf::from("opcollect"))

@@ -1,4 +1,4 @@
-//! `oppredict interference`.
+//! The command `oppredict interference`.
 
 use crate::loading::print_left_out;
 use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_output};

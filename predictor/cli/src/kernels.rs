@@ -1,4 +1,4 @@
-//! Kernels of language models in `train`, `eval` and `predict`.
+//! Language-model kernels in the commands `train`, `eval` and `predict`.
 
 use crate::installation::shipped_predictors;
 use crate::{DONE, DONE_WITH_LOSSES, create_output, print_json, print_text, stdout_paper, write_output};
@@ -25,12 +25,12 @@ fn read_tables(data: &[PathBuf], mapping: &Mapping) -> Result<Measurements> {
 
 pub struct TrainingFiles<'a> {
     pub data: &'a [PathBuf],
-    /// Predictor that the output keeps.
+    /// Predictor file to which the kernels are added.
     pub base: Option<&'a Path>,
     pub out: &'a Path,
 }
 
-/// Learns kernels and writes them behind the predictor of `--base`.
+/// Trains predictors of language-model kernels and appends them to the predictor of `--base`.
 pub fn run_train(files: &TrainingFiles<'_>, mapping: &Mapping, options: &TrainOptions, as_json: bool) -> Result<u8> {
     let out = create_output(Some(files.out))?;
     let measurements = read_tables(files.data, mapping)?;
@@ -60,7 +60,7 @@ pub fn run_train(files: &TrainingFiles<'_>, mapping: &Mapping, options: &TrainOp
     Ok(DONE)
 }
 
-/// Formats the errors on held-out sites by operator, format and device.
+/// Formats the errors on held-out sites (layers at any number of tokens) by operator, number format and device.
 fn error_table(learned: &Learned) -> String {
     let mut table = Table::new([
         text_column("kernel"),
@@ -146,7 +146,7 @@ fn score_rows(scores: &Scores) -> Vec<[String; 11]> {
     scores.methods.iter().map(row).collect()
 }
 
-/// Returns the predictor of kernels: the given file, or else the built-in one for GPUs.
+/// Returns the file of the kernel predictor: the given file, else the built-in one for GPUs, if present.
 pub fn kernel_file(given: Option<&Path>) -> Result<Option<PathBuf>> {
     let is_of_gpus = |path: &PathBuf| path.ends_with(published::GPU);
     match given {
@@ -158,7 +158,7 @@ pub fn kernel_file(given: Option<&Path>) -> Result<Option<PathBuf>> {
 pub struct KernelQuestion<'a> {
     pub kernels: &'a [String],
     pub device: Option<&'a str>,
-    /// Power limit in watts.
+    /// Power limit of the GPU in watts.
     pub power_limit: Option<f64>,
     pub predictor: Option<&'a Path>,
 }

@@ -1,4 +1,4 @@
-//! `oppredict knee`.
+//! The command `oppredict knee`.
 
 use crate::installation::find_collector;
 use crate::language_models::{self, ServerFlags};
@@ -134,7 +134,7 @@ pub fn run(arguments: &KneeArguments) -> Result<u8> {
     Ok(DONE)
 }
 
-/// Prints the curve that the rows of a table contain.
+/// Prints the curve of times over thread counts in a foreign table, and its knee.
 fn run_table(
     arguments: &KneeArguments,
     (operator, device): (&str, &str),

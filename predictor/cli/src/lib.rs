@@ -40,9 +40,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 const DONE: u8 = 0;
-/// Exit code for results with losses, which notes name.
+/// Exit code for partial success; notes name what is missing.
 const DONE_WITH_LOSSES: u8 = 1;
-/// Exit code for an error that exceeds that of `eval --gate`.
+/// Exit code for an error larger than `eval --gate` allows.
 const WORSE: u8 = 4;
 
 pub fn run() -> ExitCode {
@@ -75,7 +75,7 @@ fn parse_arguments() -> Arguments {
     Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
-/// Ends the process with the help, or with an error of the command line and a hint.
+/// Prints the help, or a command-line error with a hint, and ends the process.
 fn end_with(error: &clap::Error) -> ! {
     let _ = error.print();
     if error.use_stderr() {
@@ -132,7 +132,7 @@ fn stdout_error(error: std::io::Error) -> Error {
     Error::io_error("write to", Path::new("standard output"), error)
 }
 
-/// Creates a requested output file, so that an unwritable path fails before the work.
+/// Creates the output file, if one was requested, before any work, so that an unwritable path fails early.
 fn create_output(path: Option<&Path>) -> Result<Option<Output>> {
     Ok(path.map(Output::create).transpose()?)
 }

@@ -1,4 +1,4 @@
-//! Reads samples and predictors from files, with notes about skipped rows.
+//! Reads samples and predictors from files, and prints notes about skipped rows.
 
 use crate::installation::{cache_folder, predictor_file};
 use crate::options::{Data, PredictorFlags, TimesFlags};
@@ -29,18 +29,18 @@ pub fn print_left_out(count: usize) {
     }
 }
 
-/// Reads training data and prints what was skipped.
+/// Reads training data and prints how many rows were skipped, and why.
 pub fn load_samples(data: &Data) -> Result<Samples> {
     load_samples_from(&data.data, data.mapping.as_deref(), data.filter.policy()?)
 }
 
-/// Reads training data with devices as described before any of these rows was measured.
+/// Reads training data without raising a device's peaks to the rates that its own rows reached.
 pub fn load_unmeasured_samples(data: &Data) -> Result<Samples> {
     let policy = Policy { has_reached_peaks: false, ..data.filter.policy()? };
     load_samples_from(&data.data, data.mapping.as_deref(), policy)
 }
 
-/// Reads records, or a foreign table through a mapping, and prints what was skipped.
+/// Reads records, or a foreign table through a mapping, and prints how many rows were skipped, and why.
 pub fn load_samples_from(paths: &[PathBuf], mapping: Option<&Path>, policy: Policy) -> Result<Samples> {
     let names: Vec<String> = paths.iter().map(|path| format!("`{}`", path.display())).collect();
     activity::begin_activity(format!("reading {}", names.join(", ")));
@@ -56,7 +56,8 @@ pub fn load_samples_from(paths: &[PathBuf], mapping: Option<&Path>, policy: Poli
     Ok(samples)
 }
 
-/// Reads a given or built-in predictor, and the mapping. A calibrated host is the default device.
+/// Reads the given or built-in predictor, and the mapping if one is given. Without a device, times are translated to
+/// this machine if it is calibrated.
 pub fn read_predictor(
     flags: &PredictorFlags,
     device: Option<&str>,
@@ -73,7 +74,7 @@ pub fn read_predictor(
     Ok((predictor, mapping))
 }
 
-/// Applies the calibration of this machine, if there is one, and prints a note.
+/// Applies the calibration of this machine, if one exists, and prints which machine the times belong to.
 fn apply_calibration(predictor: &mut Predictor, flags: &PredictorFlags, device: Option<&str>) -> Result<()> {
     if device.is_some() {
         return match flags.calibration {
@@ -105,7 +106,7 @@ fn apply_calibration(predictor: &mut Predictor, flags: &PredictorFlags, device: 
     Ok(())
 }
 
-/// Reads times of operators from records, a predictor or both, and prints what was skipped.
+/// Reads times of operators from records, a predictor or both, and prints how many records were skipped.
 pub fn read_times(flags: &TimesFlags, any_schedule: bool) -> Result<KnownTimes> {
     let choice = RecordChoice { class: flags.hardware.as_deref(), any_schedule, all_versions: flags.all_versions };
     let host = flags.data.as_ref().map(|path| Host::read_host(path, choice)).transpose()?;

@@ -1,4 +1,4 @@
-//! Flags that several commands share.
+//! Options that several commands share.
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -88,7 +88,7 @@ pub struct TimesFlags {
     pub device: Option<String>,
 }
 
-/// Parses a positive share; `inf` disables a limit.
+/// Parses a limit that is a positive number; `inf` disables the limit.
 fn parse_share(text: &str) -> std::result::Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
     if number > 0.0 { Ok(number) } else { Err("it must be larger than 0; `inf` disables the limit".to_owned()) }

@@ -1,4 +1,4 @@
-//! `oppredict place`.
+//! The command `oppredict place`.
 
 use crate::installation::predictor_file;
 use crate::options::model_source;

@@ -1,4 +1,4 @@
-//! `oppredict plan` and `oppredict stages`.
+//! The commands `oppredict plan` and `oppredict stages`.
 
 use crate::loading::read_times;
 use crate::options::{TimesFlags, model_source};
@@ -95,7 +95,7 @@ fn write_plan(
 struct PlanOfTimes {
     found: Planned,
     versions: Vec<String>,
-    /// Host of predicted times, if it is not the device of the training data.
+    /// Translation of predicted times to this machine, if they are not those of the training device.
     this_host: Option<HostTranslation>,
 }
 

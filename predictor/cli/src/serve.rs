@@ -1,4 +1,4 @@
-//! `oppredict serve`.
+//! The command `oppredict serve`.
 
 use crate::loading::read_predictor;
 use crate::options::PredictorFlags;

@@ -1,4 +1,4 @@
-//! `oppredict suggest`.
+//! The command `oppredict suggest`.
 
 use crate::installation::predictor_file;
 use crate::loading::load_unmeasured_samples;
@@ -58,7 +58,7 @@ pub fn run(arguments: &Suggest) -> Result<u8> {
     Ok(DONE)
 }
 
-/// Returns the command that measures a shape by its default schedule, or None for tables of other programs.
+/// Returns the `opcollect` command that measures a shape with its default schedule; None for shapes of foreign tables.
 fn measure_command(one: &Suggestion) -> Option<String> {
     let Suggestion { text, threads, .. } = one;
     let quoted = text.replace('\'', r"'\''");

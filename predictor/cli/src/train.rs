@@ -1,4 +1,4 @@
-//! `oppredict train`.
+//! The command `oppredict train`.
 
 use crate::kernels::{self, TrainingFiles};
 use crate::language_models::train_servers;

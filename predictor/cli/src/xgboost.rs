@@ -1,4 +1,4 @@
-//! `oppredict xgboost`.
+//! The command `oppredict xgboost`.
 
 use crate::{DONE, create_output, print_line, write_output};
 use clap::Args;

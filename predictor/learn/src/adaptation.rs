@@ -1,4 +1,4 @@
-//! Adapts a predictor to a new device by a few measurements, and suggests which shapes to measure.
+//! Adapts a predictor to a new device with a few measurements, and suggests which shapes to measure.
 
 use crate::calibration::half_width;
 use crate::ensemble::Ensemble;
@@ -11,22 +11,22 @@ use samples::features::{FEATURES, Origin};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Fewest shapes to calibrate intervals for a device.
+/// Minimum number of measured shapes for calibrating a device's intervals.
 const FEWEST: usize = 20;
 
-/// Effect of a device's measurements on predictions of one operator.
+/// Errors for one operator before and after adaptation to a device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceChange {
     pub operator: String,
     pub device: String,
     pub rows: usize,
-    /// Mean absolute error in percent without the measurements.
+    /// Mean absolute error in percent before adaptation.
     pub before: f64,
-    /// Two-fold cross-validated error in percent; None for a single shape.
+    /// Mean absolute error in percent after adaptation, two-fold cross-validated over shapes; None for a single shape.
     pub after: Option<f64>,
 }
 
-/// Corrects a predictor for every new device in the samples.
+/// Adapts a predictor to every device in the samples that it was not trained on.
 pub fn adapt_predictor(predictor: &mut Predictor, samples: Samples) -> Result<Vec<DeviceChange>> {
     let samples = samples.with_features(&predictor.about.names);
     let learned = &predictor.learned;
@@ -70,15 +70,15 @@ pub fn adapt_predictor(predictor: &mut Predictor, samples: Samples) -> Result<Ve
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Suggestion {
     pub operator: String,
-    /// Sizes, without those equal for all shapes of the operator.
+    /// Sizes of the shape, without those that are equal for all shapes of the operator.
     pub sizes: Vec<(&'static str, f64)>,
     /// Operator and sizes in the syntax of `opcollect`; empty for foreign tables.
     pub text: String,
-    /// Thread count of its measurements on other devices.
+    /// Thread count with which the shape was measured on another device.
     pub threads: f64,
 }
 
-/// Returns up to `count` shapes per operator that reduce the total uncertainty most, best first.
+/// Returns up to `count` shapes per operator whose measurement reduces the total variance most, best first.
 pub fn suggest_shapes(predictor: &Predictor, samples: Samples, count: usize) -> Result<Vec<Suggestion>> {
     let samples = samples.with_features(&predictor.about.names);
     let default: Vec<usize> = (0..samples.rows.len()).filter(|row| samples.rows[*row].is_default).collect();
@@ -107,7 +107,7 @@ pub fn suggest_shapes(predictor: &Predictor, samples: Samples, count: usize) -> 
     }
 }
 
-/// Columns of sizes that differ among the rows, without duplicates of another column.
+/// Returns the size columns that differ among the rows, without columns that repeat the values of another.
 fn sizes_that_differ(samples: &Samples, rows: &[usize]) -> Vec<usize> {
     let values = |column: usize| rows.iter().map(move |row| samples.features.row(*row)[column].to_bits());
     let mut found: Vec<usize> = Vec::new();
@@ -127,7 +127,8 @@ fn log_residuals(learned: &Ensemble, samples: &Samples, rows: &[usize]) -> Vec<f
     rows.iter().zip(times).map(|(row, time)| (time / samples.rows[*row].time_ns).ln()).collect()
 }
 
-/// Two-fold residuals over shapes; empty for a single shape. The last fold's correction stays in `learned`.
+/// Returns log errors from two-fold cross-validation over shapes; empty for a single shape. Leaves the correction of
+/// the last fold in `learned`.
 fn cross_validated(learned: &mut Ensemble, samples: &Samples, rows: &[usize]) -> Vec<f64> {
     let groups: Vec<u64> = rows.iter().map(|row| samples.rows[*row].shape).collect();
     if count_shapes(samples, rows) < 2 {

@@ -1,8 +1,8 @@
 //! The applicability domain: the distance of a query from the training data, and how much wider its interval must be.
 //!
-//! Randomly held-out shapes lie among the training shapes, so their errors say nothing about extrapolation. Therefore
-//! whole regions are held out, too: the largest tenth of each size together with the roundest sizes, then the smallest
-//! tenth. The errors there, as a function of distance, determine how intervals widen.
+//! Randomly held-out shapes are similar to training shapes, so their errors say nothing about extrapolation. Therefore
+//! whole regions are held out, too: the largest tenth of each size and of each alignment together, then the smallest
+//! tenths. The errors there, as a function of distance, determine by how much intervals widen.
 
 use super::COVERAGE;
 use samples::Samples;
@@ -11,17 +11,17 @@ use samples::statistics::quantile;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Sizes and alignments, which locate a query.
+/// Features (sizes and alignments) in which distances between shapes are measured.
 const COORDINATES: &[&str] =
     &["batch", "rows", "columns", "depth", "taps", "rows_alignment", "columns_alignment", "depth_alignment"];
-/// Limit of stored training shapes.
+/// Maximum number of stored training shapes.
 const MOST_POINTS: usize = 512;
-/// Fewest shapes for a domain; otherwise regions hold too few of them.
+/// Minimum number of shapes for a domain; with fewer, the held-out regions would contain too few.
 const FEWEST_SHAPES: usize = 40;
 const NEIGHBOURS: usize = 5;
 /// Share of shapes in each held-out region.
 const REGION: f64 = 0.1;
-/// Upper ends of distance bins, in usual distances beyond the first; a bin needs `FEWEST_ROWS` rows.
+/// Lower limits of the distance bins, as excess distances; a bin with fewer than `FEWEST_ROWS` rows is skipped.
 const STEPS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 const FEWEST_ROWS: usize = 40;
 
@@ -29,17 +29,17 @@ const FEWEST_ROWS: usize = 40;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApplicabilityDomain {
-    /// Indices of the features that vary in the training data.
+    /// Feature indices of the coordinates that vary in the training data.
     columns: Vec<usize>,
     scales: Vec<f32>,
     points: Vec<Vec<f32>>,
-    /// 90th percentile of the distance between training shapes.
+    /// 90th percentile of the distance of one half of the training shapes from the other half.
     usual_distance: f64,
-    /// Widening factors by excess distance, ascending; fitted on held-out regions.
+    /// Pairs of excess distance and widening factor, both ascending; fitted on held-out regions.
     widths: Vec<(f64, f64)>,
 }
 
-/// The end of each coordinate that is held out.
+/// End of the value ranges at which shapes are held out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Large,
@@ -80,7 +80,7 @@ impl ApplicabilityDomain {
         (domain.usual_distance > 0.0).then_some(domain)
     }
 
-    /// Widening of a query's interval.
+    /// Returns the factor by which a query's log half-width grows with the distance from the training data.
     pub fn widening_factor(&self, row: &[f32]) -> f64 {
         let beyond = self.excess_distance(row);
         let (mut from, mut width) = (0.0, 1.0);
@@ -94,7 +94,7 @@ impl ApplicabilityDomain {
         if from > 0.0 { 1.0 + (width - 1.0) * (beyond / from).sqrt() } else { 1.0 }
     }
 
-    /// Distance beyond the usual one, in usual distances. A training shape has none, even if isolated.
+    /// Returns the distance beyond `usual_distance`, in multiples of it; 0 for a training shape, even an isolated one.
     fn excess_distance(&self, row: &[f32]) -> f64 {
         let place = self.standardise_row(row);
         match self.points.contains(&place) {
@@ -107,7 +107,7 @@ impl ApplicabilityDomain {
         self.columns.iter().zip(&self.scales).map(|(column, scale)| row[*column] / scale).collect()
     }
 
-    /// Mean distance of a standardised row to its nearest points.
+    /// Returns the mean distance of a standardised row from its nearest training shapes.
     fn mean_distance(&self, place: &[f32]) -> f64 {
         let mut nearest = [f32::INFINITY; NEIGHBOURS];
         for point in &self.points {
@@ -122,7 +122,7 @@ impl ApplicabilityDomain {
         found.clone().map(|square| f64::from(*square).sqrt()).sum::<f64>() / found.count().max(1) as f64
     }
 
-    /// Checks consistency with rows of `width` features.
+    /// Checks the contents of a file: indices below `width`, the number of features, and valid numbers.
     pub fn is_sound(&self, width: usize) -> bool {
         let count = self.columns.len();
         self.scales.len() == count
@@ -163,13 +163,13 @@ impl ApplicabilityDomain {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeldOutError {
-    /// Distance in usual distances beyond the first.
+    /// Distance beyond the usual distance, in multiples of it.
     excess_distance: f64,
-    /// Error in half-widths of the interval.
+    /// Absolute log error in units of the interval's half-width.
     half_widths: f64,
 }
 
-/// Splits off the rows in the region at one end of any coordinate.
+/// Splits rows into training rows and held-out rows: those at the given end of at least one coordinate.
 pub(super) fn split_off_ends(samples: &Samples, rows: &[usize], end: End) -> (Vec<usize>, Vec<usize>) {
     let mut held: BTreeSet<usize> = BTreeSet::new();
     for column in coordinate_columns() {

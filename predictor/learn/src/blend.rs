@@ -1,8 +1,9 @@
-//! The blend of transfer trees and per-device trees that predicts for devices outside of the training data.
+//! Predicts for devices outside of the training data by a weighted mean (blend) of transfer trees and per-device
+//! trees.
 //!
-//! Some operators behave alike on all devices once their bound is known; then the average of per-device trees is
-//! better. For other operators the transfer trees, which use device features, are better. Each known device is held out
-//! once to choose a weight per operator.
+//! For some operators, the ratio of time to bound is similar on all devices; then the average of per-device trees is
+//! better. For other operators the transfer trees, which use device features, are better. The weight of each operator
+//! is chosen by holding out each known device once.
 
 use super::Fitted;
 use super::boosted::BoostingParameters;
@@ -14,12 +15,12 @@ use samples::Samples;
 /// Candidate weights of the per-device trees.
 const WEIGHTS: &[f64] = &[0.0, 0.5, 1.0];
 const FEWEST_DEVICES: usize = 4;
-/// Row limit per device; larger sets are thinned evenly.
+/// Maximum number of rows per device; larger sets are subsampled evenly.
 const MOST_ROWS: usize = 4000;
-/// Relative error reduction that a larger weight must bring.
+/// Minimum relative error reduction that justifies the next larger weight.
 const WORTH: f64 = 0.02;
 
-/// Sets the weight of the per-device trees that is best for held-out known devices.
+/// Sets each operator's weight of the per-device trees to the one with the smallest errors on held-out devices.
 pub(super) fn fit_blend(
     fitted: &mut Ensemble,
     samples: &Samples,

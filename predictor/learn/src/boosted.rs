@@ -1,4 +1,4 @@
-//! Gradient-boosted trees: parameters, fitting by XGBoost, and the check of `Trees` against XGBoost.
+//! Gradient-boosted trees: hyperparameters, fitting by XGBoost, and a check that `Trees` agree with XGBoost.
 
 use super::trees::Trees;
 use crate::error::{Error, Result};
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Objective {
-    /// Squared error; predictions are means.
+    /// Squared error: predicts means.
     SquaredError,
-    /// Pinball loss; the given share of labels lies below the predictions.
+    /// Pinball loss: predicts the given quantile.
     Quantile(f64),
-    /// Number of misordered pairs of rows within a group.
+    /// Number of misordered pairs of rows within a group: predicts an order.
     PairwiseRanking,
 }
 
@@ -52,7 +52,7 @@ impl BoostingParameters {
         }
     }
 
-    /// Fewer and smaller trees, because properties common to all devices are coarse.
+    /// Returns parameters for fewer and smaller trees, because properties common to all devices are coarse.
     pub fn for_transfer(&self) -> BoostingParameters {
         let (learning_rate, max_depth, min_child_weight) = (0.08, 7, 5.0);
         let (subsample, colsample) = (0.7, 0.4);
@@ -108,7 +108,8 @@ impl BoostingParameters {
     }
 }
 
-/// More bins only cost time with few rows; more than a byte can count double the memory.
+/// Returns the number of histogram bins: few for few rows, where more only cost time, and at most 256, so that an
+/// index fits a byte.
 fn histogram_bins(rows: usize) -> usize {
     (rows / 8).clamp(32, 128).max(rows / 64).min(256)
 }
@@ -117,7 +118,7 @@ pub fn fit_trees(matrix: &Matrix, labels: &[f32], parameters: &BoostingParameter
     train_booster(matrix, Data::from_matrix(matrix)?.with_labels(labels)?, parameters, seed)
 }
 
-/// Fits trees that rank rows within contiguous groups, highest label first.
+/// Fits trees that rank rows within consecutive groups, highest label first; `sizes` are the groups' row counts.
 pub fn fit_ranking(
     matrix: &Matrix,
     labels: &[f32],

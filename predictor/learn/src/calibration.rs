@@ -1,8 +1,8 @@
 //! Calibrates intervals by split conformal prediction, per operator and device.
 //!
-//! A fifth of the shapes is held out. The half-width is the 90 % quantile of its nonconformity scores (absolute log
-//! errors). For unseen devices, every device is held out once. `applicability` widens intervals away from the training
-//! data.
+//! A fifth of the shapes is held out. The half-width is the 90 % quantile of the nonconformity scores (absolute
+//! log errors) of the held-out rows. For intervals on unseen devices, every device is held out once.
+//! `applicability` widens intervals for queries far from the training data.
 
 use super::applicability::{ApplicabilityDomain, End, HeldOutError, split_off_ends};
 use super::ensemble::{Ensemble, ParametersOf, Purpose, fit_ensemble};
@@ -16,10 +16,10 @@ use samples::features::View;
 use samples::statistics::quantile;
 use std::collections::BTreeMap;
 
-/// Devices with fewer scores use the scores of all devices.
+/// Minimum number of scores of a device; devices with fewer use the scores of all devices.
 const FEWEST: usize = 30;
 
-/// Computes the half-widths of intervals.
+/// Computes the half-widths of all intervals and stores them in the ensemble.
 pub fn calibrate_intervals(
     fitted: &mut Ensemble,
     samples: &Samples,
@@ -70,7 +70,7 @@ pub fn calibrate_intervals(
     Ok(())
 }
 
-/// Rows that can be queried in a view: default schedules if only sizes are known.
+/// Returns the rows that a query of this view could ask for: in the view of sizes, only default schedules.
 pub(crate) fn asked_in_view(samples: &Samples, rows: &[usize], view: View) -> Vec<usize> {
     let asks = |row: &&usize| match view {
         View::Sizes => samples.rows[**row].is_default,
@@ -79,7 +79,7 @@ pub(crate) fn asked_in_view(samples: &Samples, rows: &[usize], view: View) -> Ve
     rows.iter().filter(asks).copied().collect()
 }
 
-/// Fits the widening away from the training data; the regions at one end of all sizes are held out together.
+/// Fits the widening of intervals away from the training data, with whole regions of sizes held out.
 fn calibrate_widening(
     fitted: &mut Ensemble,
     samples: &Samples,
@@ -124,7 +124,7 @@ fn calibrate_widening(
     Ok(())
 }
 
-/// Half-width of the nominal coverage, with the finite-sample correction of conformal prediction.
+/// Returns the half-width with nominal coverage, with the finite-sample correction of conformal prediction.
 pub fn half_width(scores: &mut [f64]) -> f64 {
     let share = COVERAGE * (scores.len() + 1) as f64 / scores.len() as f64;
     quantile(scores, share.min(1.0))
@@ -142,7 +142,8 @@ fn set_held_out_errors(fitted: &mut Ensemble, trial: &Ensemble, samples: &Sample
 
 type Scores = BTreeMap<(u32, Option<u32>), Vec<f64>>;
 
-/// Absolute log errors, limited to the schedule knowledge of `view`.
+/// Returns absolute log errors per operator and device. `view` limits what the trees know of the schedule;
+/// `unseen` merges all devices.
 fn nonconformity_scores(
     trial: &Ensemble,
     samples: &Samples,

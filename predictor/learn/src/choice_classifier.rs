@@ -1,7 +1,7 @@
-//! Classifies which kernel of a vendor library runs an operator of given sizes, one class against the rest.
+//! Classifies which kernel of a vendor library will run an operator of given sizes, one class against the rest.
 //!
-//! The choice is only known after the run, so a query cannot contain it. The trees that predict times see the recorded
-//! choice; for a query, this classifier supplies the most likely one.
+//! The library's choice is only known after the run, so a query cannot contain it. The trees that predict times use
+//! the recorded choice in training; for a query, this classifier supplies the most likely one.
 
 use super::boosted::{self, BoostingParameters};
 use super::trees::Trees;
@@ -10,19 +10,19 @@ use samples::features::Matrix;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Fewest occurrences of a class on a device.
+/// Minimum occurrences of a choice on a device.
 const FEWEST: usize = 20;
-/// Limit of classes; rarer choices are dropped.
+/// Maximum number of classes; the rarest choices are dropped.
 const MOST: usize = 128;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChoiceClassifier {
-    /// Feature value of each choice, with its score trees.
+    /// Value of the choice feature for each class, with the trees that compute the score of the class.
     pub classes: Vec<(u32, Trees)>,
 }
 
 impl ChoiceClassifier {
-    /// Fits to rows with their choices; None with fewer than two classes.
+    /// Fits a classifier to rows and their choices; None if fewer than two choices are frequent enough.
     pub fn fit_classifier(
         matrix: &Matrix,
         chosen: &[u32],
@@ -52,7 +52,7 @@ impl ChoiceClassifier {
         self.classes.iter().map(|(choice, _)| *choice)
     }
 
-    /// Feature value of the most likely choice per row.
+    /// Returns the feature value of the most likely choice for each row.
     pub fn predict_choices(&self, matrix: &Matrix) -> Vec<f32> {
         let mut best = vec![(f32::NEG_INFINITY, 0); matrix.row_count()];
         for (choice, trees) in &self.classes {
@@ -66,7 +66,7 @@ impl ChoiceClassifier {
     }
 }
 
-/// Library heuristics are simple rules, so few shallow trees suffice.
+/// Returns hyperparameters for few shallow trees, because libraries choose by simple rules.
 fn tree_parameters() -> BoostingParameters {
     BoostingParameters {
         rounds: 80,

@@ -1,5 +1,5 @@
-//! Cross-validated errors by operator and view. The shapes are divided into folds, and every shape is held out once
-//! with all its rows.
+//! Computes cross-validated errors by operator and view. The shapes are divided into folds, and every shape is held
+//! out once with all its rows.
 
 use super::by_operator;
 use super::calibration::asked_in_view;
@@ -25,7 +25,7 @@ pub type CrossValidatedErrors = BTreeMap<String, BTreeMap<View, CrossValidatedEr
 
 type Errors = (Vec<f64>, BTreeSet<u64>);
 
-/// Cross-validates over shapes; the devices are those of the training data.
+/// Cross-validates over shapes; held-out rows are from devices that are also in the training rows.
 pub(crate) fn cross_validate(
     samples: &Samples,
     rows: &[usize],

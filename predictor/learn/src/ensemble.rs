@@ -1,12 +1,12 @@
 //! Boosted trees per operator that predict the log ratio of the measured to the attainable time.
 //!
-//! The attainable time is the roofline plus the launch overhead of the operator on the device. If the code is known,
-//! the estimated time of its instructions replaces the roofline. Predictions are never below the attainable time
-//! multiplied by the best ratio in the training data, because trees extrapolate as constants. The known part of the
-//! schedule selects the trees (`features::View`).
+//! The attainable time is the roofline bound plus the launch overhead of the operator on the device. If the code is
+//! known, the estimated time of its instructions replaces the roofline bound. Predictions are never below the
+//! attainable time multiplied by the best ratio in the training data, because trees extrapolate as constants. How much
+//! of the schedule is known selects the trees (`features::View`).
 //!
-//! Known devices have trees that see device descriptors. Transfer trees see sizes mostly relative to the device and
-//! predict for unmeasured devices; `gaussian_process` corrects them by a few measurements.
+//! Trees for known devices may use device features. Transfer trees use sizes mostly relative to the device and predict
+//! for unmeasured devices; `gaussian_process` corrects their predictions with a few measurements.
 
 use super::boosted::{self, BoostingParameters};
 use super::choice_classifier::ChoiceClassifier;
@@ -20,14 +20,16 @@ use samples::Samples;
 use samples::features::{FEATURES, Feature, Matrix, Origin, View};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Operators with fewer rows also use pooled trees.
+/// Minimum number of rows; operators with fewer also use trees that were fitted to all operators together (pooled
+/// trees).
 const FEW: usize = 400;
-/// Operators with fewer shapes use only pooled trees, because their own would overfit.
+/// Minimum number of shapes for trees of an operator's own; with fewer they would overfit, and only pooled trees are
+/// used.
 const FEW_SHAPES: usize = 8;
-/// Shape limit of active selection; larger sets are thinned evenly.
+/// Maximum number of candidate shapes in active selection; larger sets are subsampled evenly.
 const MOST_CANDIDATES: usize = 1500;
 
-/// Devices that a predictor must support; decides which trees are fitted.
+/// Which devices a predictor must support, known or new ones; determines which trees are fitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     Known,
@@ -42,7 +44,7 @@ pub struct Ensemble {
     pub operators: BTreeMap<String, OperatorEnsemble>,
 }
 
-/// Features that identify a device without describing differences; hidden from transfer trees.
+/// Features that identify a training device and would not help on a new one; hidden from transfer trees.
 const IDENTIFYING_DEVICE: &[&str] =
     &["attainable", "threads", "flops_per_cycle", "clock", "peak", "bandwidth", "generation"];
 
@@ -129,7 +131,8 @@ pub fn fit_ensemble(
     Ok(fitted)
 }
 
-/// Fits trees per view, gated by the feature for schedule knowledge if it exists.
+/// Fits trees per view and joins them by splits on the view feature; without this feature, fits the view of sizes
+/// only.
 fn gated_by_view(
     samples: &Samples,
     views: &BTreeMap<View, TrainingSet>,
@@ -146,7 +149,8 @@ fn concatenate_sets(parts: &[TrainingSet]) -> TrainingSet {
     (Matrix::from_rows(columns, values), parts.iter().flat_map(|(_, labels)| labels.iter().copied()).collect())
 }
 
-/// Feature with the most device values, ascending; None for a single device or if a device lacks the feature.
+/// Returns the device feature with the most distinct values, and these values in ascending order. None for a single
+/// device, or if the feature is missing for some device.
 fn distinguishing_feature(matrix: &Matrix) -> Option<(usize, Vec<f32>)> {
     let of_device = |column: &usize| FEATURES[*column].origin == Origin::Device;
     let values = |column: usize| {
@@ -160,7 +164,7 @@ fn distinguishing_feature(matrix: &Matrix) -> Option<(usize, Vec<f32>)> {
     most.filter(|(_, values)| values.len() > 1 && !values.iter().any(|value| value.is_nan()))
 }
 
-/// Fits trees per device, gated by device, so that devices do not distort each other's fit.
+/// Fits trees per device and joins them by splits on a device feature, so that devices do not affect each other's fit.
 fn gated_by_device((matrix, labels): &TrainingSet, parameters: &BoostingParameters, seed: u64) -> Result<Trees> {
     let Some((column, values)) = distinguishing_feature(matrix) else {
         return boosted::fit_trees(matrix, labels, parameters, seed);
@@ -234,8 +238,8 @@ impl Ensemble {
         samples.views.iter().map(|view| (*view, self.training_set(samples, rows, *view))).collect()
     }
 
-    /// Training set in one view, with hidden features masked. The sizes view uses default schedules, or all rows
-    /// if too few match.
+    /// Returns the training set of one view, with the features masked that are unknown in it. The view of sizes uses
+    /// default schedules, or all rows if too few have one.
     fn training_set(&self, samples: &Samples, rows: &[usize], view: View) -> TrainingSet {
         const FEWEST: usize = 10;
         let belongs = |row: &&usize| match view {
@@ -257,7 +261,7 @@ impl Ensemble {
         (matrix, labels)
     }
 
-    /// Ranks library choices by mean label.
+    /// Ranks an operator's library choices by mean label; the rank becomes the value of the choice feature.
     fn rank_choices(&mut self, samples: &Samples, operator: &str, rows: &[usize], labels: &[f32]) {
         let mut found: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
         for (row, label) in rows.iter().zip(labels) {
@@ -274,7 +278,7 @@ impl Ensemble {
         }
     }
 
-    /// Feature value of a sample's choice; 0 if unknown.
+    /// Returns the value of the choice feature for a sample; 0 if its choice is unknown.
     fn choice_value(&self, samples: &Samples, row: usize) -> u32 {
         let name = samples.rows[row].choice.map(|choice| &samples.choices[choice as usize]);
         let known = self.find_operator(samples, row).map_or(&[][..], |known| &known.statistics.choices);
@@ -325,14 +329,15 @@ impl Ensemble {
         samples.rows[row].attainable_ns + self.overhead_ns(samples, row, samples.row_view(row))
     }
 
-    /// Bound, or instruction estimate if the code is known, plus overhead.
+    /// Returns the time that predicted ratios refer to: bound, or instruction estimate if the code is known, plus
+    /// overhead.
     fn reference_ns(&self, samples: &Samples, row: usize, view: View) -> f64 {
         let sample = &samples.rows[row];
         let of_code = sample.estimated_ns.filter(|_| view == View::Code);
         of_code.unwrap_or(sample.attainable_ns) + self.overhead_ns(samples, row, view)
     }
 
-    /// Converts a predicted log ratio to a time.
+    /// Converts a predicted log ratio to a time, but not below the best ratio in the training data.
     pub(super) fn time_ns(&self, samples: &Samples, row: usize, log: f64, view: View) -> f64 {
         let best_log = self.find_operator(samples, row).map_or(f64::NEG_INFINITY, |known| known.statistics.best_log);
         let least_ns = self.attainable_ns(samples, row) * best_log.exp();
@@ -347,7 +352,7 @@ impl Ensemble {
         (samples.rows[row].time_ns / self.reference_ns(samples, row, view)).ln() as f32
     }
 
-    /// The last column is the log ratio of bound to overhead.
+    /// Returns the features of the rows, followed by a column with the log ratio of bound to overhead.
     pub fn feature_matrix(&self, samples: &Samples, rows: &[usize]) -> Matrix {
         self.matrix_of(samples, rows, |row| samples.row_view(row))
     }
@@ -398,7 +403,7 @@ impl Ensemble {
         }
     }
 
-    /// Selects samples that reduce the posterior variance most, best first: `count` shapes per operator and new
+    /// Selects the samples that reduce the posterior variance most, best first: `count` shapes per operator and
     /// device. Does not read their times.
     pub fn most_informative(&self, samples: &Samples, rows: &[usize], count: usize) -> Vec<usize> {
         let mut found = Vec::new();
@@ -423,7 +428,7 @@ impl Ensemble {
         found
     }
 
-    /// Log ratios of one operator, without corrections, limited to the schedule knowledge of `view`.
+    /// Predicts log ratios for one operator, without corrections. `view` limits what the trees know of the schedule.
     fn log_ratios(&self, samples: &Samples, rows: &[usize], operator: &str, view: Option<View>) -> Vec<f64> {
         let Some(known) = self.operators.get(operator) else { return vec![0.0; rows.len()] };
         let is_known = |row: &usize| known.statistics.has_seen(samples.device_name(*row));
@@ -445,7 +450,7 @@ impl Ensemble {
     }
 }
 
-/// Overhead on a device with few samples: at most the shortest time.
+/// Estimates the overhead on a device with few samples: the shortest time, at most twice the usual overhead.
 fn overhead_of_few(samples: &Samples, rows: &[usize], usual_ns: f64) -> f64 {
     let smallest = rows.iter().map(|row| samples.rows[*row].time_ns).fold(f64::INFINITY, f64::min);
     smallest.min(2.0 * usual_ns)

@@ -12,18 +12,18 @@ use samples::features::Matrix;
 const TREES: usize = 100;
 const SPLIT_ROWS: usize = 2;
 const BINS: usize = 256;
-/// Fewest rows for a histogram; smaller nodes sort.
+/// Minimum number of rows for building a histogram; smaller nodes sort their rows.
 const COUNTED_ROWS: usize = 128;
 const MAX_DEPTH: usize = 64;
 
 struct Binned {
-    /// Bin index by feature, then row.
+    /// Bin index of each value, by feature and row.
     bins: Vec<Vec<u8>>,
-    /// Value range of each bin, by feature.
+    /// Smallest and largest value of each bin, by feature.
     values: Vec<Vec<(f32, f32)>>,
 }
 
-/// A split between neighbouring occupied bins.
+/// A split between two bins that contain rows, with no such bin in between.
 #[derive(Clone, Copy)]
 struct Cut {
     feature: usize,
@@ -77,7 +77,7 @@ fn midpoint_above(low: f32, high: f32) -> f32 {
     if middle > low { middle } else { high }
 }
 
-/// Splits nodes until labels agree; children follow their parents in the array.
+/// Grows one tree by splitting nodes until all labels of a node agree; children follow their parents in the array.
 fn grow_tree(binned: &Binned, labels: &[f32], rows: &mut [u32], nodes: &mut Vec<Grown>, random: &mut ChaCha8Rng) {
     let mean = |rows: &[u32]| {
         (rows.iter().map(|row| f64::from(labels[*row as usize])).sum::<f64>() / rows.len() as f64) as f32
@@ -114,7 +114,7 @@ fn grow_tree(binned: &Binned, labels: &[f32], rows: &mut [u32], nodes: &mut Vec<
     }
 }
 
-/// Cut with the largest error reduction; ties go to the first feature.
+/// Returns the split with the largest error reduction; ties go to the first feature.
 fn best_split(binned: &Binned, labels: &[f32], rows: &[u32], features: &[usize]) -> Option<Cut> {
     let total: f64 = rows.iter().map(|row| f64::from(labels[*row as usize])).sum();
     let count = rows.len() as f64;

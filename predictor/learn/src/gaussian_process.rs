@@ -1,4 +1,5 @@
-//! Few-shot correction for a new device: a Gaussian process over the residuals of its measurements.
+//! Corrects predictions for a new device with few measurements: a Gaussian process over the residuals of its
+//! measurements.
 //!
 //! The kernel is a sum of a constant, a linear part over the deviations of the per-device trees (a new device may
 //! resemble some known ones), a squared-exponential part over sizes and a forest kernel (shared leaves).
@@ -8,12 +9,12 @@
 use super::linear::Cholesky;
 use serde::{Deserialize, Serialize};
 
-/// Measurement limit; larger sets are thinned evenly.
+/// Maximum number of measurements; larger sets are subsampled evenly.
 const MOST: usize = 1024;
 const MOST_OF_LIKELIHOOD: usize = 256;
 /// Prior variance of the constant mean.
 const MEAN_VARIANCE: f64 = 0.25;
-/// Hyperparameter grid, each ascending.
+/// Candidate values of each hyperparameter, in ascending order.
 const GRID: [&[f64]; 5] = [
     // Length scale in doublings of a size.
     &[1.5, 3.0, 6.0],
@@ -26,12 +27,12 @@ const GRID: [&[f64]; 5] = [
     // Variance of the measurement noise, in squared logarithms.
     &[0.0004, 0.002, 0.01, 0.04],
 ];
-/// Prior mode as grid indices, chosen on held-out devices.
+/// Mode of the prior, as an index into each row of `GRID`; chosen on held-out devices.
 const PRIOR_MODE: [usize; 5] = [1, 1, 2, 1, 1];
-/// Minus twice the log prior of one grid step from the mode.
+/// Minus twice the log prior for each grid step away from the mode.
 const PRIOR_PENALTY: f64 = 3.0;
 
-/// Launch overhead and posterior mean of the residuals. Field names are part of the file format.
+/// Correction for one device: launch overhead and posterior of the residuals. Field names are part of the file format.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Correction {
@@ -41,12 +42,12 @@ pub struct Correction {
     weights: Vec<f64>,
 }
 
-/// A query in the input space of the process.
+/// A shape as input of the Gaussian process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
     pub sizes: Vec<f32>,
-    /// Difference of each ensemble member from the ensemble.
+    /// Difference of each ensemble member's prediction from the ensemble's.
     pub deviations: Vec<f32>,
     #[serde(default)]
     pub leaves: Vec<u32>,
@@ -62,7 +63,7 @@ struct CovarianceKernel {
     noise_variance: f64,
 }
 
-/// Kernel statistics of two inputs, independent of hyperparameters.
+/// Similarity of two inputs, from which the kernel is computed for any hyperparameters.
 #[derive(Clone, Copy, Debug)]
 struct Similarity {
     squared_distance: f64,
@@ -97,7 +98,7 @@ impl Correction {
             && self.overhead_ns > 0.0
     }
 
-    /// Posterior mean of the residual, to be added to the log ratio.
+    /// Returns the posterior mean of the residual, to be added to the predicted log ratio.
     pub fn posterior_mean(&self, input: &Input) -> f64 {
         let covariance = |other| self.kernel.pair_covariance(Similarity::between_inputs(other, input));
         self.inputs.iter().zip(&self.weights).map(|(other, weight)| weight * covariance(other)).sum()
@@ -130,7 +131,7 @@ impl CovarianceKernel {
         Cholesky::factor_matrix(lower, width)
     }
 
-    /// Minus twice the log marginal likelihood, up to a constant.
+    /// Returns minus twice the log marginal likelihood, up to a constant.
     fn likelihood_deviance(&self, pairs: &[Vec<Similarity>], residuals: &[f64]) -> f64 {
         let factored = self.factor_covariance(pairs);
         let weights = factored.solve(residuals.to_vec());
@@ -155,7 +156,7 @@ pub fn fit_correction(overhead_ns: f64, inputs: Vec<Input>, residuals: &[f64]) -
     }
 }
 
-/// Greedily selects inputs that minimise the total posterior variance.
+/// Selects inputs greedily, each of which minimises the remaining total posterior variance.
 pub fn most_informative(inputs: &[Input], count: usize) -> Vec<usize> {
     let kernel = CovarianceKernel::from_grid(PRIOR_MODE);
     let width = inputs.len();
@@ -187,14 +188,14 @@ pub fn most_informative(inputs: &[Input], count: usize) -> Vec<usize> {
     selected
 }
 
-/// Similarity of every input with itself and all earlier inputs.
+/// Returns the similarity of every input to itself and to all earlier inputs.
 fn pairwise_similarities(inputs: &[Input]) -> Vec<Vec<Similarity>> {
     let with_all_before =
         |(row, one): (usize, &Input)| inputs[..=row].iter().map(|two| Similarity::between_inputs(one, two)).collect();
     inputs.iter().enumerate().map(with_all_before).collect()
 }
 
-/// Maximum a-posteriori kernel, by coordinate search from the prior's mode.
+/// Returns the maximum a-posteriori kernel, by coordinate search from the prior's mode.
 fn likeliest_kernel(pairs: &[Vec<Similarity>], residuals: &[f64]) -> CovarianceKernel {
     let cost = |places: [usize; 5]| {
         let steps: usize = places.iter().zip(PRIOR_MODE).map(|(one, mode)| one.abs_diff(mode).pow(2)).sum();

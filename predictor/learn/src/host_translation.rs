@@ -1,20 +1,20 @@
-//! Factors that turn times of the machine that a predictor learned from into times of another one, on which a few operators were
-//! measured.
+//! Factors that convert times of the predictor's training machine into times of another machine, on which a few
+//! operators were measured.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Ratio of this machine to the training machine.
+/// Ratio of this machine's times to those of the training machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Distance {
-    /// Time here over time on the training machine.
+    /// Time on this machine divided by time on the training machine.
     pub factor: f64,
-    /// Ends of the range that holds 90 % of operators.
+    /// Lower end of the range that contains the factors of 90 % of the operators.
     pub low: f64,
     pub high: f64,
 }
 
-/// Factors from times of the training machine to another host.
+/// Factors that convert times of the training machine into times of another host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HostTranslation {
     pub host_class: String,
@@ -24,18 +24,18 @@ pub struct HostTranslation {
     pub cpus: usize,
     #[serde(skip)]
     pub kinds: BTreeMap<String, f64>,
-    /// Factors by bottleneck, for other kinds.
+    /// Factors by bottleneck, for operator kinds without a factor of their own.
     #[serde(skip)]
     pub factors: BTreeMap<String, f64>,
     #[serde(skip)]
     pub common_factor: f64,
-    /// Variance to add to squared log half-widths.
+    /// Variance to add to the square of an interval's log half-width.
     #[serde(skip)]
     pub extra_variance: f64,
 }
 
 impl HostTranslation {
-    /// Factor by operator kind, else by bottleneck.
+    /// Returns the factor of the operator kind, else of the bottleneck, else the common factor.
     pub fn find_factor(&self, kind: &str, bound: &str) -> f64 {
         self.kinds.get(kind).or_else(|| self.factors.get(bound)).copied().unwrap_or(self.common_factor)
     }

@@ -1,17 +1,18 @@
-//! Predicts an operator's time in the network from its time alone, learned from operators with both times.
+//! Predicts an operator's time in the network from its isolated time, learned from operators measured both ways.
 //!
-//! The log ratio of both times is linear in the log time alone, with an offset per operator kind that shrinks towards
-//! the common one if there is little data. The model is used only if it beats the time alone on held-out tasks.
+//! The log ratio of both times is linear in the logarithm of the isolated time, with an offset per operator kind that
+//! shrinks towards the common offset if there is little data. The model is used only if it has smaller errors on
+//! held-out tasks than the isolated times.
 
 use samples::placed::PlacedNetwork;
 use samples::statistics::median;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Minimum number of operators with both times.
+/// Minimum number of operators with both an isolated time and a time in the network.
 const LEAST: usize = 10;
 const FOLDS: usize = 5;
-/// Shrinkage: with this many operators of a kind, half of its own offset is used.
+/// Shrinkage: a kind with this many operators gets half of its own offset and half of the common one.
 const DRAW: f64 = 4.0;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,7 +22,7 @@ pub struct InPlace {
     pub networks: usize,
     pub error_alone: f64,
     pub error_learned: f64,
-    /// Run time outside of operators, per call; from networks timed as a whole.
+    /// Time per call spent outside of operators; None without networks that were timed as a whole.
     pub beside_call_ns: Option<f64>,
 }
 
@@ -29,7 +30,7 @@ pub struct InPlace {
 struct FittedLine {
     middle: f64,
     slope: f64,
-    /// Range of the training data, which clamps predicted logarithms.
+    /// Smallest value in the training data; predictions are clamped to the range from `least` to `most`.
     least: f64,
     most: f64,
     offset: f64,
@@ -44,7 +45,7 @@ struct Known<'a> {
 }
 
 impl InPlace {
-    /// Fits networks on one device; None with too few operators.
+    /// Fits the model to networks on one device; None if they have too few operators with both times.
     pub fn fit_networks(networks: &[&PlacedNetwork]) -> Option<InPlace> {
         let operators = networks.iter().flat_map(|network| &network.operators);
         let known: Vec<Known<'_>> = operators
@@ -71,7 +72,7 @@ impl InPlace {
         })
     }
 
-    /// Reports whether the model beats the time alone on held-out tasks.
+    /// Returns whether the model has smaller errors on held-out tasks than the isolated times.
     pub fn is_worth_it(&self) -> bool {
         self.error_learned < self.error_alone
     }

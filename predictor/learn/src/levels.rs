@@ -5,10 +5,10 @@ use samples::statistics::quantile;
 use serde::{Deserialize, Serialize};
 
 pub const LEVELS: [u8; 4] = [50, 80, 90, 95];
-/// With fewer scores, errors are assumed normal.
+/// Minimum number of scores; with fewer, errors are assumed to be normally distributed.
 const FEWEST: usize = 30;
 
-/// Log half-widths relative to the 90 % interval.
+/// Log half-widths at other coverage levels, relative to the 90 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LevelRatios {
@@ -30,7 +30,7 @@ impl LevelRatios {
         LevelRatios { at_50: ratio(0.5).min(1.0), at_80: ratio(0.8).min(1.0), at_95: ratio(0.95).max(1.0) }
     }
 
-    /// None for other levels than [`LEVELS`].
+    /// Returns the relative half-width at a level; None for levels that are not in [`LEVELS`].
     pub fn ratio_at(&self, level: u8) -> Option<f64> {
         match level {
             50 => Some(self.at_50),

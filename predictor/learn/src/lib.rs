@@ -1,5 +1,5 @@
-//! Learners behind one interface from samples to times, and the predictor, which is trained by our learner and adapted
-//! to other devices with a few measurements. `xgboost.rs` is the crate's only fence.
+//! Learners with a common interface, which predict times for samples; and the predictor, which our learner trains and
+//! which can be adapted to other devices with a few measurements. Unsafe code is only in `xgboost.rs`.
 
 pub mod adaptation;
 pub mod applicability;
@@ -47,7 +47,7 @@ use std::collections::BTreeMap;
 use trees::Trees;
 
 pub const COVERAGE: f64 = 0.9;
-/// Device key for unseen devices.
+/// Key for devices without training data, where values are stored by device.
 pub const UNSEEN: &str = "";
 
 models::choice! {
@@ -69,7 +69,7 @@ models::choice! {
         Linear = "linear",
         /// As linear, with an L1 penalty
         Lasso = "lasso",
-        /// Support vector regression on the same features
+        /// Support vector regression of log time per operator on sizes, work and device
         SupportVectors = "svr",
         /// Nearest measured shapes of the operator
         Neighbours = "neighbours",
@@ -121,7 +121,7 @@ pub struct FitOptions {
     pub seed: u64,
     pub purpose: Purpose,
     pub intervals: bool,
-    /// [`BoostingParameters::min_split_loss`] of our trees.
+    /// [`BoostingParameters::min_split_loss`] of the learner `ours`.
     pub min_split_loss: f64,
 }
 
@@ -129,7 +129,7 @@ pub struct FitOptions {
 pub struct LogInterval {
     pub below: f64,
     pub above: f64,
-    /// Relative reach at other levels, if known.
+    /// Half-widths at other coverage levels, relative to this interval, if known.
     pub levels: Option<LevelRatios>,
 }
 
@@ -137,17 +137,18 @@ pub trait Fitted {
     /// Predicts times in nanoseconds; does not read the measured times.
     fn predict(&self, samples: &Samples, rows: &[usize]) -> Vec<f64>;
 
-    /// Returns the 90 % interval of each row, or None where intervals were not fitted.
+    /// Returns the 90 % interval of each row; None without fitted intervals.
     fn intervals(&self, _samples: &Samples, rows: &[usize]) -> Vec<Option<LogInterval>> {
         vec![None; rows.len()]
     }
 
-    /// Selects up to `count` samples per operator to measure first, without reading times. None if unsupported.
+    /// Selects up to `count` samples per operator whose measurement is most useful, without reading times. None if the
+    /// learner does not support this.
     fn most_informative(&self, _samples: &Samples, _rows: &[usize], _count: usize) -> Option<Vec<usize>> {
         None
     }
 
-    /// Returns false if the learner cannot adapt.
+    /// Adapts to new devices with a few samples; returns false if the learner does not support this.
     fn adapt(&mut self, _samples: &Samples, _few: &[usize]) -> bool {
         false
     }
@@ -170,7 +171,7 @@ pub(crate) fn columns_of(samples: &Samples, origins: &[Origin]) -> Vec<usize> {
     (0..samples.names.len()).filter(|column| origins.contains(&origin(*column))).collect()
 }
 
-/// Origins for baseline learners; excludes quantisation features.
+/// Origins of the features that baseline learners use; features of tiles, waves and caches are excluded.
 const BASIC: &[Origin] = &[Origin::Sizes, Origin::Work, Origin::Device, Origin::Setting, Origin::Schedule];
 
 struct Medians(BTreeMap<u32, f64>);
@@ -223,7 +224,7 @@ impl Fitted for TimeTrees {
     }
 }
 
-/// Predicts by operator in the order of `rows`; unknown operators get their bound.
+/// Predicts times operator by operator, in the order of `rows`; rows of unknown operators get their roofline bound.
 pub(crate) fn predict_by_operator(
     samples: &Samples,
     rows: &[usize],

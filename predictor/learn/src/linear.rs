@@ -1,17 +1,18 @@
-//! Linear regression of the log time per operator on sizes, work and device features: ridge and lasso.
+//! Linear regression (ridge and lasso) of the log time per operator, on sizes, work and device features.
 
 use super::{BASIC, Fitted, by_operator, columns_of, predict_by_operator};
 use crate::split;
 use samples::Samples;
 use std::collections::BTreeMap;
 
-/// Ridge penalty per standardised coefficient, in rows.
+/// Ridge penalty of a squared standardised coefficient, added to the sum of squared errors over rows.
 const RIDGE_PENALTY: f64 = 1.0;
-/// Lasso penalties, relative to the smallest one with all-zero coefficients.
+/// Candidate lasso penalties, relative to the smallest penalty at which all coefficients are zero.
 const LASSO_PENALTIES: &[f64] = &[1e-1, 1e-2, 1e-3, 1e-4];
 /// Sweep limit; nearly collinear features need thousands of sweeps at small penalties.
 const SWEEPS: usize = 10_000;
-/// Largest coefficient step at convergence, relative to the largest target product; convergence is slow and monotone.
+/// Largest coefficient step at convergence, relative to the largest product of a feature with the target; convergence
+/// is slow and monotone.
 const CONVERGED: f64 = 1e-11;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +136,7 @@ impl NormalEquations {
         Cholesky::factor_matrix(gram, width).solve(self.targets.clone())
     }
 
-    /// Smallest lasso penalty with all-zero coefficients.
+    /// Returns the smallest lasso penalty at which all coefficients are zero.
     fn largest_penalty(&self) -> f64 {
         self.targets.iter().fold(0.0, |largest, target| target.abs().max(largest))
     }

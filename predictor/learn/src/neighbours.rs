@@ -1,5 +1,5 @@
-//! Nearest-neighbour prediction from measured shapes of the same operator and device, or the most similar device; times
-//! are scaled by the ratio of the bounds.
+//! Nearest-neighbour prediction from measured shapes of the same operator, on the same or the most similar device;
+//! times are scaled by the ratio of the roofline bounds.
 
 use super::{Fitted, columns_of, predict_by_operator};
 use samples::Samples;
@@ -7,7 +7,7 @@ use samples::features::Origin;
 use std::collections::BTreeMap;
 
 const NEAREST: usize = 5;
-/// Point limit per operator and device; larger sets are thinned evenly.
+/// Maximum number of points per operator and device; larger sets are subsampled evenly.
 const MOST: usize = 4096;
 
 type NeighbourPoint = (Vec<f32>, f64);

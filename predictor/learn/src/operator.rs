@@ -1,4 +1,4 @@
-//! The ensemble of one operator: several averaged sets of trees for known and for other devices.
+//! The ensemble of one operator: sets of trees for known and for other devices, whose predictions are averaged.
 
 use super::choice_classifier::ChoiceClassifier;
 use super::gaussian_process::{Correction, Input};
@@ -7,17 +7,17 @@ use super::trees::Trees;
 use samples::features::{FEATURES, Matrix};
 use std::collections::BTreeMap;
 
-/// Trees per device in the forest kernel; the first trees split on the most important features.
+/// Trees per set that the forest kernel uses; the first trees split on the most important features.
 const TREES_OF_KERNEL: usize = 40;
 
 #[derive(Clone, Debug, Default)]
 pub struct OperatorEnsemble {
-    /// Stored as text.
+    /// Statistics; stored as text in the file, unlike the trees.
     pub statistics: OperatorStatistics,
-    /// Trees for training devices; averaged.
+    /// Sets of trees for devices in the training data; their predictions are averaged.
     pub known: Vec<Trees>,
     pub transfer: Vec<Trees>,
-    /// Trees per known device, if useful: they show which known device a new one resembles.
+    /// One set of trees per known device, if useful: these show which known device a new one resembles.
     pub per_device: Vec<Trees>,
     pub choice_classifiers: BTreeMap<String, ChoiceClassifier>,
     /// Corrections from few measurements, by device.
@@ -83,7 +83,7 @@ impl OperatorEnsemble {
             .chain(classes.map(|(_, trees)| trees))
     }
 
-    /// Trees with weights for known or other devices; falls back to the other kind if missing.
+    /// Returns the trees for known or for other devices, with weights; uses the other kind if one is missing.
     pub fn weighted_trees(&self, is_known: bool) -> impl Iterator<Item = (f64, &Trees)> {
         let is_of_transfer = (!is_known && !self.transfer.is_empty()) || self.known.is_empty();
         let weight = if self.per_device.is_empty() { 0.0 } else { self.statistics.per_device_weight };
@@ -97,7 +97,7 @@ impl OperatorEnsemble {
     }
 }
 
-/// Log sizes, followed by the log ratio of bound to overhead.
+/// Returns the logarithms of the sizes, followed by the log ratio of bound to overhead.
 fn log_sizes(row: &[f32]) -> Vec<f32> {
     let sizes = FEATURES.iter().take_while(|feature| feature.unit.starts_with("log2")).count();
     let mut place = row[..sizes].to_vec();

@@ -10,10 +10,10 @@ use samples::statistics::{median, quantile};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Quantile of an operator's times used as overhead.
+/// Quantile of an operator's times that is taken as its launch overhead.
 const OVERHEAD_SHARE: f64 = 0.01;
 
-/// Fewest times for a separate overhead per thread count.
+/// Minimum number of times for an overhead of one thread count.
 const FEWEST_OF_THREADS: usize = 100;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -21,32 +21,32 @@ const FEWEST_OF_THREADS: usize = 100;
 pub struct OperatorStatistics {
     pub rows: usize,
     pub overheads_ns: BTreeMap<String, f64>,
-    /// Launch overhead by device and thread count, ascending, given enough times.
+    /// Pairs of thread count and launch overhead by device, ascending; only thread counts with enough times.
     pub overheads_by_threads_ns: BTreeMap<String, Vec<(f64, f64)>>,
-    /// Launch overhead on other devices: the median.
+    /// Launch overhead for devices without one of their own: the median over devices.
     pub overhead_ns: f64,
     pub best_log: f64,
-    /// Library choices by mean ratio to the bound, best first; the feature value is the index plus one.
+    /// Library choices by mean ratio of time to bound, best first; the feature value is the index plus one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
-    /// Weight of the per-device trees against the transfer trees in the blend for other devices.
+    /// Weight of the per-device trees in the mean with the transfer trees, for devices outside of the training data.
     pub per_device_weight: f64,
-    /// Minimum and maximum of each feature; None if always missing.
+    /// Minimum and maximum of each feature in the training data; None if always missing.
     pub ranges: Vec<Option<(f32, f32)>>,
     /// Mean absolute error in percent on held-out shapes, if computed.
     pub held_out_mape: Option<f64>,
     /// Log half-widths of 90 % intervals by device; the empty name means unseen devices.
     pub half_widths: BTreeMap<String, f64>,
-    /// Half-widths with less schedule knowledge than the training data.
+    /// Log half-widths by device, for queries that know less of the schedule than the training data.
     pub half_widths_by_view: BTreeMap<View, BTreeMap<String, f64>>,
-    /// Half-widths at other levels, by device; empty in older files.
+    /// Relative half-widths at other coverage levels, by device; empty in older files.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub levels: BTreeMap<String, LevelRatios>,
-    /// Size names in the source table, by feature.
+    /// Column names of sizes in the source table, by feature.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub size_names: BTreeMap<String, String>,
     pub schedules: Schedules,
-    /// Widens intervals away from the training data.
+    /// Training domain, which widens intervals for queries far from the training data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applicability: Option<ApplicabilityDomain>,
 }
@@ -142,7 +142,7 @@ impl OperatorStatistics {
         self.applicability.as_ref().map_or(1.0, |domain| domain.widening_factor(row))
     }
 
-    /// Falls back to unseen devices.
+    /// Returns the half-width for a device; for a device without one, that for unseen devices.
     pub fn half_width(&self, device: &str, view: View) -> Option<f64> {
         let of = |device: &str| {
             let of_view = self.half_widths_by_view.get(&view).and_then(|half_widths| half_widths.get(device));
@@ -151,12 +151,12 @@ impl OperatorStatistics {
         of(device).or_else(|| of(UNSEEN))
     }
 
-    /// Falls back to unseen devices.
+    /// Returns the relative half-widths for a device; for a device without them, those for unseen devices.
     pub fn levels_on(&self, device: &str) -> Option<LevelRatios> {
         self.levels.get(device).or_else(|| self.levels.get(UNSEEN)).copied()
     }
 
-    /// Launch overhead; thread counts above the known ones use the largest.
+    /// Returns the launch overhead; thread counts between known ones use the next larger, those above the largest.
     pub fn overhead_ns(&self, device: &str, threads: f64) -> f64 {
         let by_threads = self.overheads_by_threads_ns.get(device).map_or(&[][..], Vec::as_slice);
         let enough = by_threads.iter().find(|(known, _)| *known >= threads).or(by_threads.last());

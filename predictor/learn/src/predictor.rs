@@ -29,17 +29,17 @@ pub struct About {
     pub min_split_loss: f64,
     /// Tuned hyperparameters by operator; other operators use the defaults.
     pub parameters: BTreeMap<String, BoostingParameters>,
-    /// Number of shapes of operators with too few of them for training.
+    /// Number of shapes of each operator that had too few shapes for training.
     pub not_learned: BTreeMap<String, usize>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub in_place: BTreeMap<String, InPlace>,
-    /// Trained stand-ins for a network's operators, by task name.
+    /// Operators of foreign tables that replace a network's operators in queries, by task name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stand_ins: BTreeMap<String, Vec<StandIn>>,
     /// Cross-validated errors on known devices; empty in older files.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub held_out: CrossValidatedErrors,
-    /// None in older files and for foreign tables.
+    /// Origin of the training records; None in older files and for foreign tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Provenance>,
 }
@@ -54,11 +54,12 @@ impl About {
 pub struct Predictor {
     pub about: About,
     pub learned: Ensemble,
-    /// Translation to this machine for queries without a device; None for times of the training device.
+    /// Translation of times to this machine, for queries without a device; None if times stay those of the training
+    /// device.
     pub this_host: Option<HostTranslation>,
 }
 
-/// Prefix of the remark that another device limits a time.
+/// Start of the remark that a prediction was limited to the time on another device.
 const LIMITED: &str = "limited to what ";
 
 #[derive(Clone, Debug)]
@@ -66,7 +67,7 @@ pub struct Query<'a> {
     pub operator: &'a str,
     pub work: &'a Work,
     pub device: &'a str,
-    /// None for [`Predictor::default_threads`].
+    /// Thread count; None for [`Predictor::default_threads`].
     pub threads: Option<f64>,
     /// Schedule knobs and code features by name.
     pub extras: &'a BTreeMap<String, f64>,
@@ -76,9 +77,9 @@ pub struct Query<'a> {
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
     Learned,
-    /// Training data of the same kind with other sizes.
+    /// Trained operator, but sizes or settings outside of the training data.
     Extrapolated,
-    /// Roofline only, a lower bound: the operator has no training data.
+    /// Roofline bound only, a lower bound of the time: the operator has no training data.
     Bound,
 }
 
@@ -87,37 +88,38 @@ pub struct Prediction {
     pub time_ns: f64,
     /// Lower end of the 90 % interval.
     pub low_ns: f64,
-    /// Upper end; NaN without calibrated intervals.
+    /// Upper end of the 90 % interval; NaN without calibrated intervals.
     pub high_ns: f64,
     pub attainable_ns: f64,
     pub overhead_ns: f64,
-    /// Schedule knowledge: `sizes` (default schedule), `knobs` or `code`.
+    /// What is known of the schedule: `sizes` (default schedule), `knobs` or `code`.
     pub known: View,
-    /// Reference: bound, or instruction estimate if the code is known, plus overhead.
+    /// Time that the prediction is a multiple of: bound, or instruction estimate if the code is known, plus overhead.
     pub reference_ns: f64,
-    /// Dominant term of the reference: `arithmetic`, `memory` or `overhead`.
+    /// Largest term of the attainable time: `arithmetic`, `memory` or `overhead`.
     pub bound: &'static str,
     pub choice: Option<String>,
-    /// Name of the trained operator, if a foreign table names it differently.
+    /// Name of the trained operator, if the prediction uses an operator of a foreign table with another name.
     pub learned_as: Option<String>,
     pub threads: f64,
-    /// None for bounds, unseen devices and files without it.
+    /// Cross-validated error of the operator; None for lower bounds, for unseen devices, and if the file has none.
     pub held_out: Option<CrossValidatedError>,
     pub basis: Basis,
-    /// Reasons for extrapolation; empty inside the training data.
+    /// Reasons why the query is outside of the training data; empty inside.
     pub outside: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wide: Option<String>,
-    /// Target host class, if not the training device.
+    /// Host class of the machine that times were translated to; None for times of the training device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub this_host: Option<String>,
 }
 
-/// Interval ratio above which an interval is marked and explained.
+/// Ratio of upper to lower end above which an interval is marked and explained.
 pub const WIDE: f64 = 4.0;
 
 impl Prediction {
-    /// Limits the time to that of a trained device which this one exceeds in all figures.
+    /// Scales the prediction down to that for `device`, a trained device that the queried one surpasses in all
+    /// figures.
     fn bound_by(&mut self, other: &Prediction, device: &str) {
         let factor = other.time_ns / self.time_ns;
         if factor.is_finite() && factor < 1.0 {
@@ -171,8 +173,8 @@ impl Predictor {
         Ok(resolved.features)
     }
 
-    /// Predicts each query, or its own error. Devices without times are at most as slow as an older trained device
-    /// whose figures they reach (bandwidth to 90 %).
+    /// Predicts each query; each has an error of its own. The time on a device without measurements is limited to that
+    /// on any older trained device whose figures it reaches (bandwidth to 90 %).
     pub fn predict_all(&self, queries: &[Query<'_>]) -> Vec<Result<Prediction>> {
         let mut predictions = self.predict_unbounded(queries);
         for (name, device) in &self.about.devices {
@@ -199,7 +201,7 @@ impl Predictor {
         predictions
     }
 
-    /// Predicts each query from the training data alone.
+    /// Predicts each query from the training data alone, not limited by other devices.
     fn predict_unbounded(&self, queries: &[Query<'_>]) -> Vec<Result<Prediction>> {
         let mut resolved: Vec<Result<ResolvedQuery<'_>>> =
             queries.iter().map(|query| self.resolve_query(query)).collect();
@@ -224,7 +226,8 @@ impl Predictor {
             .collect()
     }
 
-    /// Trained operator: the same one, or a foreign table's stand-in with its sizes; None if neither exists.
+    /// Returns the trained operator for a query: the operator itself, or one of a foreign table that replaces it, with
+    /// the sizes of the table; None if neither exists.
     pub fn learned_as(&self, operator: &str, work: &Work) -> Option<(String, Work)> {
         let is_learned = |name: &String| self.learned.operators.contains_key(name);
         match self.about.stand_ins.get(operator) {
@@ -236,7 +239,7 @@ impl Predictor {
         }
     }
 
-    /// Roofline plus the smallest overhead, for an operator without training data.
+    /// Returns the roofline bound plus the smallest known overhead, for an operator without training data.
     pub fn bound_prediction(&self, query: &Query<'_>) -> Result<Prediction> {
         let (device, threads) = self.resolve_device(query)?;
         let starts = self.learned.operators.values().map(|of| of.statistics.overhead_ns(query.device, threads));
@@ -275,13 +278,14 @@ impl Predictor {
         })
     }
 
-    /// All units of the device, or the training maximum if smaller.
+    /// Returns the number of the device's units, limited to the largest thread count in the training data.
     pub fn default_threads(&self, device: &str) -> Option<f64> {
         let units = self.about.devices.get(device)?.units;
         Some(self.learned_threads(device).map_or(units, |(_, most)| units.min(most)))
     }
 
-    /// Range of thread counts in the operators measured on a device, including their rows of other devices.
+    /// Returns the range of thread counts of all operators that were measured on a device; their rows on other devices
+    /// count, too.
     pub fn learned_threads(&self, device: &str) -> Option<(f64, f64)> {
         let column = FEATURES.iter().position(|feature| feature.name == "threads")?;
         let seen = self.learned.operators.values().filter(|of| of.statistics.has_seen(device));
@@ -406,7 +410,7 @@ struct ResolvedQuery<'a> {
     basis: Basis,
     outside: Vec<String>,
     half_width: Option<f64>,
-    /// Widening by distance from the training data.
+    /// Factor by which the interval was widened for the distance from the training data.
     widening: f64,
     correction: f64,
     threads: f64,
@@ -456,7 +460,7 @@ impl ResolvedQuery<'_> {
     }
 }
 
-/// Dominant term: `arithmetic`, `memory` or `overhead`.
+/// Returns the dominant term: `arithmetic`, `memory` or `overhead`.
 fn bound_of(memory_ns: f64, roofline_ns: f64, overhead_ns: f64) -> &'static str {
     match () {
         () if overhead_ns > roofline_ns => "overhead",
@@ -465,7 +469,8 @@ fn bound_of(memory_ns: f64, roofline_ns: f64, overhead_ns: f64) -> &'static str 
     }
 }
 
-/// Reasons why a row is outside the training ranges, ignoring device features and other devices' thread counts.
+/// Returns the reasons why a row is outside of the training ranges. Device features are ignored, and settings such as
+/// the thread count on unseen devices.
 fn outside_reasons(statistics: &OperatorStatistics, form: Form, row: &[f32], is_known: bool) -> Vec<String> {
     let mut reasons = Vec::new();
     for (feature, (range, value)) in FEATURES.iter().zip(statistics.ranges.iter().zip(row)) {

@@ -1,7 +1,7 @@
-//! Predicts quantiles of the utilisation by XGBoost's quantile objective: the median and the ends of an interval.
+//! Predicts quantiles of the utilisation with XGBoost's quantile objective: the median and both ends of an interval.
 //!
 //! The half-width of `ours` is one number per operator and device; a quantile interval adapts to each query. Quantiles
-//! of training rows are too narrow for new rows, so a fifth of the shapes is held out to widen the intervals
+//! fitted to training rows are too narrow for new rows, so a fifth of the shapes is held out to widen the intervals
 //! (conformalised quantile regression, Romano and others, 2019).
 
 use super::COVERAGE;
@@ -19,11 +19,11 @@ use std::collections::BTreeMap;
 const SHARES: [f64; 3] = [(1.0 - COVERAGE) / 2.0, 0.5, (1.0 + COVERAGE) / 2.0];
 
 struct Quantiles {
-    /// Bounds and features; its trees are unused.
+    /// Ensemble that supplies bounds and features; its trees are not used.
     known: Ensemble,
-    /// Trees in the order of `SHARES`; only the median without intervals.
+    /// Trees by operator, one set per quantile of `SHARES`; only the median if no intervals are requested.
     trees: BTreeMap<u32, Vec<Trees>>,
-    /// Symmetric conformal widening by operator.
+    /// Conformal widening by operator, equal at both ends.
     margins: BTreeMap<u32, f64>,
 }
 
@@ -60,14 +60,14 @@ fn grow_quantiles(samples: &Samples, train: &[usize], seed: u64, shares: &[f64])
 }
 
 impl Quantiles {
-    /// Log ratios to the bound per quantile; None for unknown operators.
+    /// Predicts log ratios to the bound for each quantile; None for unknown operators.
     fn predict_logs(&self, samples: &Samples, operator: u32, rows: &[usize]) -> Option<Vec<Vec<f32>>> {
         let trees = self.trees.get(&operator)?;
         let matrix = self.known.feature_matrix(samples, rows);
         Some(trees.iter().map(|trees| trees.predict_rows(&matrix)).collect())
     }
 
-    /// Distance outside the interval, negative inside.
+    /// Returns how far each label is outside of its interval; negative inside.
     fn nonconformity_scores(&self, samples: &Samples, rows: &[usize]) -> Vec<f64> {
         let operator = rows.first().map(|row| samples.rows[*row].operator);
         let logs = operator.and_then(|one| self.predict_logs(samples, one, rows)).unwrap_or_default();

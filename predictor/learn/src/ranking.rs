@@ -1,5 +1,5 @@
-//! Ranks schedules within a task by XGBoost's ranking objective, which is all that a tuner needs. The predictions are
-//! no times, only the bound scaled by rank score.
+//! Ranks schedules within a task with XGBoost's ranking objective, which suffices for a tuner. Predictions are not
+//! times, only the bound scaled by the rank score.
 
 use super::boosted::{self, BoostingParameters, Objective};
 use super::trees::Trees;

@@ -1,24 +1,24 @@
 //! Shapley values of trees by the path-dependent algorithm of Lundberg, Erion and Lee (2018): each feature's
 //! contribution to the prediction, relative to the average training row.
 //!
-//! Computed here, so that explanations need no XGBoost library; XGBoost's values are the test oracle.
+//! Implemented here, so that explanations do not need the XGBoost library; tests compare with XGBoost's values.
 
 use crate::trees::{Node, Trees};
 
 /// A feature on the path to a node.
 #[derive(Clone, Copy)]
 struct Step {
-    /// None for the root.
+    /// Feature that the parent node splits on; None for the root.
     feature: Option<usize>,
-    /// Training share of this branch if the feature is unknown.
+    /// Share of training rows that take this branch: its weight if the feature is unknown.
     zero: f64,
     /// 1 if the row takes this branch, else 0.
     one: f64,
-    /// Weight of feature subsets by size.
+    /// Sum of Shapley weights over feature subsets of one size; the index in the path is the size.
     weight: f64,
 }
 
-/// Contribution per feature, then the average prediction; the sum is the prediction.
+/// Returns the contribution of each feature, followed by the average prediction; their sum is the prediction.
 pub fn feature_contributions(trees: &Trees, row: &[f32]) -> Vec<f64> {
     assert_eq!(row.len(), trees.features, "the row has the features the trees were grown on");
     let mut values = vec![0.0; row.len() + 1];
@@ -30,7 +30,8 @@ pub fn feature_contributions(trees: &Trees, row: &[f32]) -> Vec<f64> {
     values
 }
 
-/// Average of a tree. The reader bounds the depth, so the recursion ends.
+/// Returns the mean prediction of a subtree over the training rows. Recursion is bounded, because readers limit the
+/// depth.
 fn mean_prediction(trees: &Trees, place: usize) -> f64 {
     match trees.inspect_node(place, &[]) {
         Node::Leaf(value) => f64::from(value),
@@ -72,7 +73,7 @@ fn extend_path(path: &mut Vec<Step>, step: Step) {
     }
 }
 
-/// Removes a step as if it had never been added.
+/// Removes a step from the path and undoes its effect on the weights.
 fn unwind_path(path: &mut Vec<Step>, removed: usize) {
     let depth = path.len() - 1;
     let (zero, one, whole) = (path[removed].zero, path[removed].one, (depth + 1) as f64);

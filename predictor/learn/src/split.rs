@@ -1,4 +1,4 @@
-//! Splits of samples into training and test rows, always by whole groups and never by single rows.
+//! Splits samples into training and test rows by whole groups, such as shapes, never by single rows.
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use samples::Samples;
 use std::collections::BTreeMap;
 
-/// Folds over shapes. Operators with fewer shapes cannot be cross-validated.
+/// Number of folds over shapes. Operators with fewer shapes cannot be cross-validated.
 pub const PARTS: usize = 5;
 
 #[derive(Clone, Debug, PartialEq)]

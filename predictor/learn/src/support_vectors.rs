@@ -1,8 +1,8 @@
 //! Support vector regression of the log time per operator, with a Gaussian kernel.
 //!
-//! The dual is solved by coordinate descent. Centred targets and a constant in the kernel remove the bias term, so each
-//! multiplier has a closed-form optimum. Memory and time grow with the square of the rows, so large operators are
-//! thinned evenly.
+//! The dual is solved by coordinate descent. Centred targets and a constant in the kernel remove the bias term, so
+//! each multiplier has a closed-form optimum. Memory and time grow with the square of the rows, so large operators are
+//! subsampled evenly.
 
 use super::linear::{Standardisation, soft_threshold};
 use super::{Fitted, by_operator, predict_by_operator};
@@ -10,12 +10,12 @@ use samples::Samples;
 use std::collections::BTreeMap;
 
 const MOST: usize = 1500;
-/// Insensitive zone in log space: about the measurement noise.
+/// Half-width of the insensitive zone in log space, about the measurement noise.
 const EPSILON: f64 = 0.02;
-/// Upper bound of the multipliers, the cost of a residual.
+/// Upper bound of the multipliers: the cost of a unit residual.
 const C: f64 = 10.0;
 const SWEEPS: usize = 100;
-/// Largest prediction step of the last sweep.
+/// Convergence criterion: largest change of a prediction in the last sweep.
 const TOLERANCE: f64 = 1e-3;
 
 struct Regression {
@@ -42,7 +42,7 @@ fn fit_regression(samples: &Samples, rows: &[usize]) -> Regression {
     Regression { standard, vectors }
 }
 
-/// Gaussian kernel plus a constant.
+/// Evaluates the Gaussian kernel plus a constant.
 fn gaussian_kernel(one: &[f64], two: &[f64]) -> f64 {
     let distance: f64 = one.iter().zip(two).map(|(one, two)| (one - two) * (one - two)).sum();
     // Features have variance 1, so the expected squared distance grows with their number.

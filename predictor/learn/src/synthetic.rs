@@ -1,5 +1,5 @@
-//! Synthetic samples for comparing learners with another library: matrix products on one device whose times follow a
-//! rule.
+//! Synthetic samples for comparing learners with another library: matrix products on one device, with times from a
+//! formula.
 
 use samples::features::{Device, Work};
 use samples::{RawSample, Samples, SamplesBuilder, Timing};

@@ -1,4 +1,4 @@
-//! Trains a predictor that can be stored.
+//! Trains a predictor and its metadata, ready to be stored in a file.
 
 use crate::boosted::BoostingParameters;
 use crate::cross_validation::cross_validate;
@@ -85,7 +85,7 @@ fn in_place(samples: &Samples) -> BTreeMap<String, InPlace> {
     learned.collect()
 }
 
-/// Rows of operators with enough shapes, and shape counts of the others.
+/// Returns the rows of operators with enough shapes, and the shape counts of the other operators.
 fn trainable_rows(samples: &Samples) -> (Vec<usize>, BTreeMap<String, usize>) {
     let mut rows = Vec::new();
     let mut others = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The whole training of an ensemble: trees, blend, intervals.
+//! Trains a whole ensemble: trees, blend weights, intervals.
 
 use super::FitOptions;
 use super::blend::fit_blend;

@@ -1,7 +1,7 @@
 //! A small random search for the hyperparameters of each operator, within the training rows.
 //!
-//! A fifth of the training shapes is held out for the search, so an evaluation's test rows are never used. Large
-//! operators use a part of their shapes.
+//! A fifth of the training shapes is held out for the search, so the test rows of an evaluation are never used.
+//! Operators with many rows use a subset of their shapes.
 
 use super::boosted::BoostingParameters;
 use super::ensemble::{self, Purpose};
@@ -48,7 +48,7 @@ fn of_operator(samples: &Samples, rows: &[usize], seed: u64, purpose: Purpose) -
     Ok(best.map_or_else(BoostingParameters::default_parameters, |(_, parameters)| parameters))
 }
 
-/// Training and validation rows: held-out shapes, or a held-out device for transfer.
+/// Splits rows for training and validation: by held-out shapes, or by a held-out device for transfer.
 fn split_rows(samples: &Samples, rows: &[usize], seed: u64, purpose: Purpose) -> (Vec<usize>, Vec<usize>) {
     let step = rows.len().div_ceil(ROWS).max(1) as u64;
     let some: Vec<usize> = rows.iter().copied().filter(|row| samples.rows[*row].shape.is_multiple_of(step)).collect();

@@ -78,7 +78,8 @@ fn load_functions() -> Result<&'static XgboostFunctions> {
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Sets the program path for locating XGBoost's package, for a host such as Python. Only the first call counts.
+/// Sets the program path relative to which XGBoost's package is searched, for a host such as Python. Only the first
+/// call has an effect.
 pub fn set_program(path: PathBuf) {
     let _ = PROGRAM.set(path);
 }
@@ -153,11 +154,11 @@ fn c_string(value: &str) -> Result<CString> {
     CString::new(value).map_err(|_| Error::XgBoost(format!("XGBoost takes no zero byte: {value:?}")))
 }
 
-/// Values below which one thread copies.
+/// Number of values below which a single thread copies.
 const FEW: usize = 1 << 22;
 
 impl Data {
-    /// Copies rows; NaN means missing.
+    /// Copies the rows of a matrix into XGBoost's memory; NaN marks missing values.
     pub fn from_matrix(matrix: &Matrix) -> Result<Data> {
         let functions = load_functions()?;
         let (rows, columns) = (matrix.row_count(), matrix.column_count());

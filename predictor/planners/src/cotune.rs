@@ -9,7 +9,7 @@ use crate::stages::all_splits;
 use crate::{Error, Result};
 use serde::Serialize;
 
-/// Limit of exhaustive search.
+/// Maximum number of combinations that are searched exhaustively.
 pub const EXACT_MOST: usize = 100_000;
 /// Maximum slowdown of a frugal schedule relative to the fastest one.
 const FRUGAL: f64 = 1.10;
@@ -26,17 +26,17 @@ pub struct Joint {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cotuned {
     pub together: Joint,
-    /// Fastest schedule of each operator on all cores.
+    /// Fastest schedule of each operator on all cores, for sequential execution.
     pub in_turns: Vec<usize>,
     pub in_turns_ns: f64,
-    /// Whether concurrent execution is faster than the sequence.
+    /// Whether concurrent execution is faster than sequential execution.
     pub is_together: bool,
     pub gain: f64,
     pub tried: usize,
     pub is_exact: bool,
 }
 
-/// Finds the best execution of several operators, each with a list of schedules.
+/// Finds the best schedules, core counts and order of several operators, each with a list of candidate schedules.
 pub fn cotune(machine: &Machine, operators: &[Vec<Demand>]) -> Result<Cotuned> {
     check_operators(machine, operators)?;
     let in_turns: Vec<usize> = operators.iter().map(|schedules| fastest_schedule(schedules, machine.cores)).collect();
@@ -164,7 +164,7 @@ impl Search<'_> {
     }
 }
 
-/// Ties go to the more even core counts, then to the first.
+/// Returns the faster of two joint executions; ties go to the more even core counts, then to the first.
 fn better_joint(one: Joint, other: Joint) -> Joint {
     let spread =
         |joint: &Joint| joint.cores.iter().max().copied().unwrap_or(0) - joint.cores.iter().min().copied().unwrap_or(0);

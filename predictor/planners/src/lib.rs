@@ -40,7 +40,7 @@ fn not_negative(what: impl Fn() -> String, value: f64) -> Result<()> {
     if value >= 0.0 && value.is_finite() { Ok(()) } else { Err(Error::Negative { what: what(), value }) }
 }
 
-/// `before` lists the predecessors of each operator.
+/// Returns the operators in topological order; `before` lists the predecessors of each operator.
 pub fn topological_order(before: &[Vec<usize>]) -> Result<Vec<usize>> {
     let count = before.len();
     let mut after = vec![Vec::new(); count];

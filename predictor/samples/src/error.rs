@@ -1,4 +1,4 @@
-//! What can go wrong between a file and samples, said so that a person can act.
+//! Errors in the conversion of files to samples, with messages that say what to do.
 
 use std::path::{Path, PathBuf};
 

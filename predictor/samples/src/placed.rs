@@ -1,4 +1,4 @@
-//! Networks whose operators were timed while the whole network ran.
+//! Networks whose operators were timed individually while the whole network ran.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ pub struct Placed {
     pub text: String,
     pub task: String,
     pub count: f64,
-    /// Whether the default schedule ran; network sums use only these.
+    /// Whether the default schedule was used; sums over a network include only such rows.
     pub is_default: bool,
     /// Time per call in the network.
     pub in_place_ns: f64,
@@ -22,7 +22,7 @@ pub struct PlacedNetwork {
     pub device: String,
     pub threads: i64,
     pub operators: Vec<Placed>,
-    /// Time of one run with the default schedules, if known.
+    /// Time of one run of the whole network with default schedules, if known.
     pub whole_ns: Option<f64>,
 }
 
@@ -35,7 +35,7 @@ impl PlacedNetwork {
         self.by_default().map(|one| one.count * one.in_place_ns).sum()
     }
 
-    /// For operators that were also timed alone, returns the sums in the network and alone.
+    /// Sums the times of operators that were timed both ways: in the network and in isolation.
     pub fn both_ns(&self) -> (f64, f64) {
         let known = self.by_default().filter_map(|one| Some((one.count * one.in_place_ns, one.count * one.alone_ns?)));
         known.fold((0.0, 0.0), |all, one| (all.0 + one.0, all.1 + one.1))

@@ -1,10 +1,10 @@
-//! Where samples come from, as far as it decides what they say of another machine or another version of the programs.
+//! Origin of samples: settings and versions that determine whether they apply to another machine or program version.
 
 use datasets::Record;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Common settings and code of the training records.
+/// Settings and code versions of the records that a predictor was trained with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Provenance {
     pub settings: BTreeMap<String, BTreeMap<String, String>>,
@@ -16,22 +16,22 @@ pub struct Provenance {
     pub code: Vec<CodeOrigin>,
 }
 
-/// Records whose operators are compiled alike.
+/// Records whose operators were compiled by the same code.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CodeOrigin {
     /// Kind of the anchor operator.
     pub op_kind: String,
     pub target: String,
-    /// Operators of the task without attributes, anchor first: they determine its revision.
+    /// Operators of the task without attributes, anchor first, which determine the code revision that applies.
     pub steps: Vec<String>,
-    /// Whether schedules are sampled from TVM's own space.
+    /// Whether schedules were sampled by TVM's MetaSchedule.
     pub is_drawn: bool,
     /// Code revision; None if not recorded.
     pub revision: Option<String>,
     pub rows: usize,
 }
 
-/// The relevant fields of a task and a schedule.
+/// The fields of a task that are needed here.
 #[derive(Deserialize)]
 struct Steps {
     steps: Vec<Step>,
@@ -88,7 +88,7 @@ impl Provenance {
     }
 }
 
-/// None for library operators, which are not compiled.
+/// Returns the origin of a record's code; None for library operators, which are not compiled.
 fn code_origin(record: &Record) -> Option<CodeOrigin> {
     let target = match targets::kind_of_record(record) {
         Some(kind) if kind.is_library() => return None,

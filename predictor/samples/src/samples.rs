@@ -1,6 +1,6 @@
-//! What is learned from: one sample per measured row, with its groups, its bound and its features.
+//! Samples, the training data: one per measured row, with its groups, its bound and its features.
 //!
-//! Nothing is dropped silently: every row that does not become a sample is counted under the reason.
+//! No row is dropped silently: every row that does not become a sample is counted under a reason.
 
 use crate::error::{Error, Result};
 use crate::features::{self, CHOICE, Derived, Device, FEATURES, Form, KNOWN, Matrix, Revision, View, Work};
@@ -11,7 +11,7 @@ use crate::stand_in::StandIn;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// One measured row, as splitting and scoring use it.
+/// One measured row, with the properties that splits and scores need.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     pub operator: u32,
@@ -19,32 +19,32 @@ pub struct Sample {
     pub model: u32,
     /// Hash of operator and sizes.
     pub shape: u64,
-    /// Hash of operator, sizes, device and setting, within which schedules compete.
+    /// Hash of operator, sizes, device and thread count; schedules of the same task compete with each other.
     pub task: u64,
     pub threads: f64,
-    /// Threads with work under the schedule, if known.
+    /// Number of threads with work under the schedule; all threads if unknown.
     pub busy_threads: f64,
     pub is_default: bool,
-    /// Measured median; with repeats, that of the chosen measurement.
+    /// Measured median; with repeats, that of the measurement chosen among them.
     pub time_ns: f64,
-    /// Ascending medians of repeated measurements, else empty.
+    /// Medians of repeated measurements in ascending order; empty without repeats.
     pub measured_ns: Vec<f64>,
-    /// Lower bound of the time by the device's figures.
+    /// Lower bound of the time (roofline), from the device's figures.
     pub attainable_ns: f64,
     /// Estimated time of the code's instructions, if known.
     pub estimated_ns: Option<f64>,
     pub form: Form,
     pub flops: f64,
-    /// Compulsory bytes.
+    /// Compulsory bytes: inputs, weights and result, each once.
     pub bytes: f64,
-    /// Coefficient of variation of the (chosen) measurement, if known.
+    /// Coefficient of variation of the measurement, or of the chosen one of several; None if unknown.
     pub cv: Option<f64>,
-    /// Index into `Samples::choices`: a library's choice, if the data has it. Known only after the run.
+    /// Index into `Samples::choices` of a library's choice, such as a kernel, if recorded. Known only after the run.
     pub choice: Option<u32>,
 }
 
 impl Sample {
-    /// Maximum relative deviation of repeated measurements from the chosen one.
+    /// Returns the largest relative deviation of a repeated measurement from the chosen one; None without repeats.
     pub fn max_deviation(&self) -> Option<f64> {
         let far = |time: &f64| (time / self.time_ns - 1.0).abs();
         self.measured_ns.iter().map(far).max_by(f64::total_cmp)
@@ -63,31 +63,31 @@ pub struct Samples {
     pub rows: Vec<Sample>,
     pub features: Matrix,
     pub names: Vec<String>,
-    /// Possible extents of knowledge at prediction; each needs its own trees.
+    /// Views (how much of the schedule is known) that queries may have; each needs its own trees.
     pub views: Vec<View>,
     pub operators: Vec<String>,
     pub devices: Vec<(String, Device)>,
     pub models: Vec<String>,
     pub networks: Vec<Network>,
-    /// Networks with operators timed in context.
+    /// Networks whose operators were timed in the network.
     pub placed: Vec<PlacedNetwork>,
     /// Names of library choices, such as kernels.
     pub choices: Vec<String>,
     /// Knob settings and default schedules by operator, including those of rejected rows.
     pub schedules: BTreeMap<String, Schedules>,
-    /// By operator, foreign table names of sizes, by feature name.
+    /// Column names of sizes in foreign tables, by operator and feature name.
     pub size_names: BTreeMap<String, BTreeMap<String, String>>,
-    /// By task name, table operators that stand in for network operators.
+    /// Operators of foreign tables that can replace a network's operator in queries, by the operator's task name.
     pub stand_ins: BTreeMap<String, Vec<StandIn>>,
-    /// Command-line texts of operators and sizes, by shape.
+    /// Command-line form of operator and sizes, by shape hash.
     pub shape_texts: Arc<BTreeMap<u64, String>>,
     pub left_out: BTreeMap<String, u64>,
-    /// Doubts about the data, for the user.
+    /// Warnings about questionable data, for the user.
     pub warnings: Vec<String>,
     pub filter_hints: Option<FilterHints>,
-    /// Common source of the records; None for foreign tables.
+    /// Origin of the records; None for foreign tables.
     pub provenance: Option<Provenance>,
-    /// Whether device figures include what its own samples reached; if so, none can be held out as a new device.
+    /// Whether peaks were raised to the rates that samples reached; if so, no device can be held out.
     pub has_reached_peaks: bool,
 }
 
@@ -139,7 +139,7 @@ impl Samples {
         }
     }
 
-    /// The view feature, if the data has schedules.
+    /// Returns the column of the view feature; None if the data has no schedules.
     pub fn known_column(&self) -> Option<usize> {
         self.names.len().checked_sub(1).filter(|last| self.names[*last] == KNOWN)
     }
@@ -160,7 +160,8 @@ impl Samples {
         self
     }
 
-    /// The column of a library's choice, if any. Learners fill it: the choice is known only after the run.
+    /// Returns the column of the feature for the choice that a library made at run time, if present. For queries,
+    /// learners fill it with a prediction, because the choice is known only after the run.
     pub fn choice_column(&self) -> Option<usize> {
         self.names.iter().rposition(|name| name == CHOICE)
     }
@@ -169,7 +170,8 @@ impl Samples {
         self.known_column().map_or(View::Sizes, |column| View::of_number(self.features.row(row)[column]))
     }
 
-    /// Restricts samples to a view: without knobs, only default schedules remain, and later features become absent.
+    /// Restricts samples to what a view may use: for sizes, keeps only default schedules. Features that the view hides
+    /// become missing.
     pub fn restrict_view(mut self, view: View) -> Result<Samples> {
         let Some(known) = self.known_column() else { return Ok(self) };
         if view == View::Sizes {
@@ -202,24 +204,24 @@ impl Samples {
 pub struct RawSample {
     pub operator: String,
     pub device: u32,
-    /// The neural network; empty for none.
+    /// Name of the neural network; empty for none.
     pub model: String,
-    /// Distinguishes operators of equal name and sizes, such as by their epilogue.
+    /// Text that distinguishes operators of equal name and sizes, such as the name with the epilogue.
     pub detail: String,
     pub work: Work,
     pub threads: f64,
     pub is_default: bool,
     pub extras: BTreeMap<String, f64>,
     pub choice: Option<String>,
-    /// Command-line text of operator and sizes; empty if there is none.
+    /// Command-line form of operator and sizes; empty if there is none.
     pub text: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Timing {
-    /// Median time; with repeats, that of the chosen measurement.
+    /// Median time; with repeats, that of the measurement chosen among them.
     pub time_ns: f64,
-    /// Ascending medians of repeated measurements, else empty.
+    /// Medians of repeated measurements in ascending order; empty without repeats.
     pub measured_ns: Vec<f64>,
     /// Coefficient of variation of the chosen measurement, if known.
     pub cv: Option<f64>,
@@ -266,7 +268,7 @@ impl SamplesBuilder {
         self.samples.warnings.push(warning);
     }
 
-    /// Also warns about code that cannot be distinguished.
+    /// Sets the origin of the records, and warns about operators with rows of several code revisions.
     pub fn set_provenance(&mut self, provenance: Provenance, has_reached_peaks: bool) {
         for (operator, (most, others)) in provenance.mixed_revisions() {
             self.add_warning(format!(
@@ -334,14 +336,14 @@ impl SamplesBuilder {
         self.samples.stand_ins = stand_ins;
     }
 
-    /// Adds an operator's default schedule, even if its time is rejected.
+    /// Adds an operator's default schedule, also for rows whose time is rejected.
     pub fn add_default_schedule(&mut self, question: &RawSample) {
         let device = &self.samples.devices[question.device as usize].0;
         let schedules = self.samples.schedules.entry(question.operator.clone()).or_default();
         schedules.add_default(device, &question.work, &question.extras);
     }
 
-    /// Sets the composition of networks; by default, the shapes that were measured for each.
+    /// Sets which shapes each network contains, and how often; by default, each shape that was measured for it, once.
     pub fn set_networks(&mut self, networks: Vec<Network>) {
         self.samples.networks = networks;
     }
@@ -407,7 +409,7 @@ fn networks_as_measured(samples: &Samples) -> Vec<Network> {
 struct Interner(HashMap<String, u32>);
 
 impl Interner {
-    /// Returns the index of a name, appending new ones.
+    /// Returns the index of a name; a new name is appended to `names`.
     fn index_of(&mut self, name: String, names: &mut Vec<String>) -> u32 {
         let next = names.len() as u32;
         *self.0.entry(name).or_insert_with_key(|name| {

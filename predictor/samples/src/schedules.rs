@@ -1,19 +1,18 @@
-//! Which schedules an operator has, as far as they were collected: the settings of each knob, and which schedules are the
-//! default ones.
+//! The schedules of an operator that were collected: the settings of each knob, and the default schedules.
 //!
-//! The collector computes a task's default schedule from the task and the machine. A predictor has neither its rules nor the
-//! task, but sizes; so it keeps what the default schedule was wherever one was collected. What a question leaves open is as in
-//! the default schedule of the most similar sizes that fits the sizes asked for.
+//! The collector computes a task's default schedule from the task and the machine. A predictor has neither the
+//! collector's rules nor the task, only sizes. It therefore stores each collected default schedule. Knobs that a query
+//! leaves open are taken from the default schedule of the most similar sizes, as far as it fits the requested sizes.
 
 use crate::features::{Work, tiling};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Marks the source of a schedule, which is stored with its knobs.
+/// Prefix of the feature that contains a schedule's source, which is stored among the knobs but is no knob.
 const FROM: &str = "knob.from=";
-/// Coordinates whose difference makes another kind of operator …
+/// Number of coordinates that distinguish kinds of operators, such as rank, kernel and stride.
 const KINDS: usize = 8;
-/// … and coordinates whose difference makes another size of the same kind.
+/// Number of coordinates that distinguish sizes of the same kind.
 const EXTENTS: usize = 6;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -22,7 +21,7 @@ pub struct Schedules {
     axes: BTreeMap<String, KnobAxis>,
     /// Distinct knob settings of default schedules, by feature name.
     knobs: Vec<BTreeMap<String, f64>>,
-    /// By device, the sorted coordinates of default schedules, and their indices in `knobs`.
+    /// Default schedules by device: coordinates in sorted order, each with an index into `knobs`.
     defaults: BTreeMap<String, Vec<(Vec<f64>, usize)>>,
 }
 
@@ -35,7 +34,7 @@ struct KnobAxis {
     words: BTreeSet<String>,
 }
 
-/// Knobs by feature name.
+/// A schedule with a setting for every knob, by feature name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompleteSchedule {
     pub knobs: BTreeMap<String, f64>,
@@ -43,13 +42,13 @@ pub struct CompleteSchedule {
 }
 
 impl CompleteSchedule {
-    /// Returns no knobs for the default schedule, of which more is known than of others.
+    /// Returns the knobs for a query; none for the default schedule, which the view of sizes predicts from more data.
     pub fn knobs_to_query(self) -> BTreeMap<String, f64> {
         if self.is_default { BTreeMap::new() } else { self.knobs }
     }
 }
 
-/// A number under the knob's name, or a word as a feature of its own.
+/// Setting of a knob: a number is stored under the knob's name, a word as a feature `knob=word`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Setting<'a> {
     Number(f64),
@@ -87,7 +86,7 @@ impl Schedules {
         }
     }
 
-    /// Adds the default schedule of a shape on a device; the first one stays.
+    /// Adds the default schedule of a shape on a device, unless one is known already.
     pub fn add_default(&mut self, device: &str, work: &Work, extras: &BTreeMap<String, f64>) {
         let knobs = select_knobs(extras);
         if !knobs.is_empty() {
@@ -142,7 +141,8 @@ impl Schedules {
         Ok(CompleteSchedule { knobs: all, is_default })
     }
 
-    /// Returns the settings of a knob that fit these sizes, as features; empty without collected schedules.
+    /// Returns the settings of a knob that fit these sizes, as features; an error if the knob or its schedules are
+    /// unknown.
     pub fn fitting_settings(&self, work: &Work, device: &str, knob: &str) -> Result<Vec<(String, f64)>, String> {
         let default = self.default_of(work, device)?;
         let Some(axis) = self.axes.get(knob).filter(|_| default.keys().any(|name| knob_of(name) == Some(knob))) else {
@@ -153,7 +153,7 @@ impl Schedules {
         Ok(numbers.chain(axis.words.iter().map(|word| (format!("knob.{knob}={word}"), 1.0))).collect())
     }
 
-    /// Empty without collected schedules.
+    /// Returns the names of the knobs; empty without collected schedules.
     pub fn knob_names(&self, work: &Work, device: &str) -> Vec<String> {
         let names = |default: BTreeMap<String, f64>| {
             default.keys().filter_map(|name| knob_of(name)).map(str::to_owned).collect()
@@ -192,7 +192,7 @@ impl Schedules {
         Ok(default)
     }
 
-    /// Whether schedules are tiles of the result, not loops over its elements.
+    /// Returns whether the schedules divide the result into tiles, instead of looping over its elements.
     fn has_tiles(&self) -> bool {
         self.axes.contains_key("tile_x")
     }
@@ -219,7 +219,7 @@ impl Schedules {
         format!("the knob `{knob}` cannot be {wanted} here; known for these sizes: {}", known.join(", "))
     }
 
-    /// Checks values that may come from a file.
+    /// Checks values that may come from an untrusted file.
     pub fn check_consistency(&self) -> Result<(), String> {
         let mut places = self.defaults.values().flatten();
         let is_place = |(place, number): &(Vec<f64>, usize)| {
@@ -265,7 +265,8 @@ fn in_order(one: &[f64], two: &[f64]) -> std::cmp::Ordering {
         .unwrap_or(std::cmp::Ordering::Equal)
 }
 
-/// Compares operators by kind, then by unequal extents (tiles need divisors, not similar sizes), then by ratio.
+/// Returns the distance of two coordinates: a large term per differing kind, then a smaller one per unequal extent
+/// (tiles need equal divisors, not similar sizes), then the log ratios of extents.
 fn coordinate_distance(one: &[f64], two: &[f64]) -> f64 {
     const OTHER_KIND: f64 = 100.0;
     const OTHER_EXTENT: f64 = 1.0;

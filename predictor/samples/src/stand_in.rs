@@ -1,14 +1,15 @@
-//! Operators of foreign tables that stand for those of neural networks: other names, and only the sizes that a table has.
+//! Operators of foreign tables that replace those of neural networks in queries. They have other names, and only the
+//! sizes that a table contains.
 
 use crate::features::{Form, Work};
 use serde::{Deserialize, Serialize};
 
-/// Properties of a table's operator that all of its rows share.
+/// Properties of a foreign table's operator that are equal in all of its rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StandIn {
     pub operator: String,
     pub form: Form,
-    /// Whether all products use one right-hand side, a weight.
+    /// Whether all products have the same right-hand side, which counts as a weight.
     #[serde(default)]
     pub shared: bool,
     #[serde(default)]
@@ -17,7 +18,8 @@ pub struct StandIn {
     pub flops_per_element: Option<f64>,
 }
 
-/// Returns the best stand-in for a network operator with its sizes for the table; None if no table can express it.
+/// Returns the table operator that is closest to a network operator in bytes, with its sizes; None if none can express
+/// it.
 pub fn best_stand_in<'a>(stand_ins: &'a [StandIn], work: &Work) -> Option<(&'a StandIn, Work)> {
     let told = stand_ins.iter().filter_map(|one| Some((one, one.table_work(work)?)));
     told.min_by(|(_, one), (_, other)| {
@@ -26,7 +28,7 @@ pub fn best_stand_in<'a>(stand_ins: &'a [StandIn], work: &Work) -> Option<(&'a S
 }
 
 impl StandIn {
-    /// Returns the sizes as the table expresses them: the epilogue is ignored, all else must match.
+    /// Expresses an operator in the sizes of the table, without its epilogue; None if the table cannot represent it.
     fn table_work(&self, work: &Work) -> Option<Work> {
         if work.form != self.form {
             return None;
@@ -54,7 +56,8 @@ impl StandIn {
     }
 }
 
-/// Returns a square convolution of square images, with one group and no dilation.
+/// Describes a convolution as one with square kernel and image, one group and no dilation; None if it has other
+/// properties.
 fn square_convolution(work: &Work) -> Option<Work> {
     let kernel = work.taps.sqrt();
     let [batch, outputs, height, width] = work.output[..work.rank] else { return None };

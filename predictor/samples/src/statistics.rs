@@ -1,11 +1,11 @@
-//! The middle of some numbers, what stands elsewhere in their order, and how well two orders agree.
+//! Median, quantiles, ranks and correlation coefficients.
 
-/// For an even count, the mean of the two central values.
+/// Returns the median; for an even count, the mean of the two central values.
 pub fn median(values: &mut [f64]) -> f64 {
     quantile(values, 0.5)
 }
 
-/// Interpolates linearly between neighbours.
+/// Returns a quantile, with linear interpolation between neighbouring values.
 pub fn quantile(values: &mut [f64], share: f64) -> f64 {
     if values.is_empty() {
         return f64::NAN;
@@ -17,7 +17,7 @@ pub fn quantile(values: &mut [f64], share: f64) -> f64 {
     values[low] + (values[high] - values[low]) * part
 }
 
-/// NaN if an input is constant.
+/// Returns Pearson's correlation; NaN if an input is constant.
 pub fn pearson(one: &[f64], two: &[f64]) -> f64 {
     let count = one.len() as f64;
     let (mean_one, mean_two) = (one.iter().sum::<f64>() / count, two.iter().sum::<f64>() / count);
@@ -31,12 +31,12 @@ pub fn pearson(one: &[f64], two: &[f64]) -> f64 {
     both / (square_one * square_two).sqrt()
 }
 
-/// Pearson correlation of the ranks.
+/// Returns Spearman's correlation: Pearson's correlation of the ranks.
 pub fn spearman(one: &[f64], two: &[f64]) -> f64 {
     pearson(&average_ranks(one), &average_ranks(two))
 }
 
-/// Ranks from 1; ties share their mean rank.
+/// Returns the ranks of the values, from 1; ties have their mean rank.
 pub fn average_ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|one, two| values[*one].total_cmp(&values[*two]));
@@ -51,7 +51,7 @@ pub fn average_ranks(values: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// Kendall's tau-b over all pairs.
+/// Returns Kendall's tau-b over all pairs.
 pub fn kendall(one: &[f64], two: &[f64]) -> f64 {
     let (mut agree, mut pairs_one, mut pairs_two) = (0i64, 0i64, 0i64);
     for first in 0..one.len() {

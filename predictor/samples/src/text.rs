@@ -1,4 +1,4 @@
-//! Files of text with a bound on their length.
+//! Reads text files with a limit on their length.
 
 use crate::error::{Error, Result};
 use std::fs::File;

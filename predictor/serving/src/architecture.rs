@@ -1,20 +1,20 @@
-//! Architectures of language models, read from the `config.json` that each model is published with.
+//! Architectures of language models, read from the `config.json` that is published with each model.
 
 use crate::error::{Error, Result};
 use models::names;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Size limit; published configurations have a few kilobytes.
+/// Size limit of a `config.json`; published ones have a few kilobytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
-/// Limit of layers, heads and experts.
+/// Limit on the number of layers, heads and experts.
 const MAX_COUNT: u64 = 1 << 14;
-/// Limit of a matrix width.
+/// Limit on the width of a matrix.
 const MAX_WIDTH: u64 = 1 << 24;
-/// Families without a gate in the feed-forward network: two matrices instead of the three counted here.
+/// Model families whose feed-forward network has no gate: two matrices instead of the three that are counted here.
 const UNGATED: [&str; 8] = ["bloom", "falcon", "gpt2", "gpt_neo", "gpt_neox", "opt", "phi", "starcoder2"];
 
-/// Sizes of a language model that determine its kernels and memory.
+/// Sizes of a language model that determine its kernels and its memory.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Architecture {
     pub name: String,
@@ -23,20 +23,20 @@ pub struct Architecture {
     pub hidden: u64,
     pub vocabulary: u64,
     pub has_tied_embeddings: bool,
-    /// Whether only expert weights are quantised.
+    /// Whether only the weights of experts are quantised.
     pub quantises_experts_only: bool,
     pub attention: Attention,
     /// Inner width of the gated feed-forward network in dense layers.
     pub intermediate: u64,
     pub dense_layers: u64,
-    /// Expert layers; None in a dense model.
+    /// Sizes of expert layers; None in a dense model.
     pub experts: Option<ExpertLayers>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Attention {
-    /// Query heads that share key-value heads.
+    /// Grouped-query attention: several query heads share one key-value head.
     Grouped(GroupedAttention),
     /// Multi-head latent attention: one compressed vector per token replaces keys and values.
     Latent(LatentAttention),
@@ -47,11 +47,11 @@ pub struct GroupedAttention {
     pub heads: u64,
     pub kv_heads: u64,
     pub head_dim: u64,
-    /// Whether the query projection also computes a gate of the output.
+    /// Whether the query projection also computes a gate for the attention output.
     pub has_output_gate: bool,
     pub windowed_layers: u64,
     pub window: u64,
-    /// Layers with a recurrent state instead of keys and values.
+    /// Linear-attention layers, which have a recurrent state instead of keys and values.
     pub linear: Option<LinearAttention>,
 }
 
@@ -71,10 +71,10 @@ pub struct LatentAttention {
     pub query_rank: u64,
     pub kv_rank: u64,
     pub nope_dim: u64,
-    /// Numbers of a head with rotary position, shared by all heads.
+    /// Number of elements of a key with rotary position embedding, shared by all heads.
     pub rope_dim: u64,
     pub value_dim: u64,
-    /// Limit of keys selected by a sparse index; None for dense attention.
+    /// Maximum number of keys that a sparse index selects; None for dense attention.
     pub most_keys: Option<u64>,
 }
 
@@ -82,15 +82,15 @@ pub struct LatentAttention {
 pub struct ExpertLayers {
     pub layers: u64,
     pub experts: u64,
-    /// Routed experts per token.
+    /// Number of routed experts per token.
     pub top_k: u64,
     /// Inner width of one expert.
     pub intermediate: u64,
-    /// Inner width of the shared experts; 0 without.
+    /// Inner width of the shared experts; 0 if there are none.
     pub shared_intermediate: u64,
 }
 
-/// Fields of a `config.json`, under the names of all published families.
+/// Fields of a `config.json`, under the names that the published model families use.
 #[derive(Deserialize)]
 struct ModelConfig {
     #[serde(default)]
@@ -137,7 +137,7 @@ struct Quantization {
 
 struct Shipped {
     name: &'static str,
-    /// Other spellings; comparison ignores case, `-`, `_`, `.` and any prefix up to `/`.
+    /// Other spellings of the name. Comparisons ignore case, `-`, `_`, `.` and any prefix up to `/`.
     aliases: &'static [&'static str],
     text: &'static str,
 }
@@ -181,7 +181,7 @@ pub fn shipped_names() -> impl Iterator<Item = &'static str> {
 }
 
 impl Architecture {
-    /// Loads a shipped configuration by name, a `config.json`, or a folder with one.
+    /// Loads a configuration: a shipped one by name, a `config.json`, or one in a folder.
     pub fn load_architecture(model: &str) -> Result<Architecture> {
         let path = Path::new(model);
         let file = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
@@ -207,7 +207,7 @@ impl Architecture {
         config.into_architecture(name).map_err(refused)
     }
 
-    /// Returns `dense`, `experts` or `latent`.
+    /// Returns the kind of network: `dense`, `experts` or `latent`.
     pub fn network_kind(&self) -> &'static str {
         match (&self.attention, &self.experts) {
             (Attention::Latent(_), _) => "latent",
@@ -235,7 +235,7 @@ fn read_text(file: &Path) -> Result<String> {
 
 type Parsed<T> = std::result::Result<T, String>;
 
-/// Returns a required size within bounds.
+/// Returns a required size, or an error if it is missing or not within bounds.
 fn require_bounded(value: Option<u64>, field: &str, most: u64) -> Parsed<u64> {
     match value {
         None => Err(format!("its configuration lacks `{field}`")),

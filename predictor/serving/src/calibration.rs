@@ -1,18 +1,19 @@
-//! Intervals by split conformal prediction: reaches of held-out errors at several levels, by size of the kernel.
+//! Prediction intervals by split conformal prediction: half-widths from held-out errors, at several levels and by
+//! kernel size.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub const LEVELS: [f64; 4] = [0.5, 0.8, 0.9, 0.95];
-/// Index of the 90 % level.
+/// Index of the 90 % level, which is used by default.
 pub const USUAL: usize = 2;
-/// Upper limits of the reference seconds by class: mostly overhead, short, long; the last class has none.
+/// Upper limits of the size classes, in reference seconds: mostly overhead, short, long. The last class has no limit.
 const CLASSES: [f64; 3] = [6e-6, 25e-6, 150e-6];
 pub const CLASS_COUNT: usize = CLASSES.len() + 1;
-/// Classes with fewer errors use the pooled reaches.
+/// Minimum number of errors of a size class; for classes with fewer, the errors of all classes are pooled.
 const FEWEST: usize = 40;
 
-/// Half-widths of errors in log space, by size class and level.
+/// Half-widths ("reaches") of prediction intervals in log space, by size class and level.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reaches {
     by_class: Vec<[f64; LEVELS.len()]>,
@@ -76,19 +77,19 @@ impl Reaches {
         Some(Reaches { by_class: by_class.collect(), rows })
     }
 
-    /// Returns the reach of a class at a level.
+    /// Returns the half-width of a class at a level.
     pub fn get_reach(&self, class: usize, level: usize) -> f64 {
         self.by_class[class][level]
     }
 
-    /// Checks values read from a file.
+    /// Returns whether half-widths read from a file are complete, finite and not negative.
     pub fn is_sound(&self) -> bool {
         let is_reach = |reach: &f64| reach.is_finite() && *reach >= 0.0;
         self.by_class.len() == CLASS_COUNT && self.by_class.iter().flatten().all(is_reach)
     }
 }
 
-/// Quantile of ascending errors with the finite-sample correction of conformal prediction.
+/// Returns the quantile of errors in ascending order, with the finite-sample correction of conformal prediction.
 pub(crate) fn conformal_quantile(ascending: &[f64], level: f64) -> f64 {
     let place = (level * (ascending.len() + 1) as f64).ceil() as usize;
     ascending[place.clamp(1, ascending.len()) - 1]

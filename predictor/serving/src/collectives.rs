@@ -1,30 +1,30 @@
-//! Transfers between the GPUs of a replica, bounded by the bandwidth of their links.
+//! Collective transfers between the GPUs of a replica, bounded by the bandwidth of their links.
 
 use crate::device::GpuFacts;
 use serde::Serialize;
 
-/// GPUs on the fast link of a host.
+/// Number of GPUs that the fast link of a host joins.
 const HOST_DEVICES: u64 = 8;
-/// GPUs on the fast link of a rack.
+/// Number of GPUs that the fast link of a rack joins.
 const RACK_DEVICES: u64 = 72;
 /// Network bandwidth per GPU and direction: one 400 Gbit/s card each.
 const NETWORK_BYTES_PER_S: f64 = 5e10;
-/// Latency of a transfer, on the fast link and through the network.
+/// Latency of a transfer, both on the fast link and through the network.
 const LINK_LATENCY_S: f64 = 4e-6;
 const NETWORK_LATENCY_S: f64 = 2e-5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Collective {
-    /// Sum of all buffers, on every GPU.
+    /// Every GPU receives the sum of the buffers of all GPUs.
     AllReduce { bytes: f64, ranks: u64 },
-    /// Parts of all GPUs, on every GPU.
+    /// Every GPU receives the parts of all GPUs.
     AllGather {
-        /// Bytes of all parts.
+        /// Total bytes of all parts.
         bytes: f64,
         ranks: u64,
     },
-    /// Part of the sum of all buffers, on each GPU.
+    /// Each GPU receives one part of the sum of the buffers of all GPUs.
     ReduceScatter { bytes: f64, ranks: u64 },
 }
 
@@ -37,7 +37,7 @@ impl Collective {
         }
     }
 
-    /// Bytes that each GPU sends.
+    /// Returns the bytes that each GPU sends.
     pub fn sent_bytes(&self) -> f64 {
         let share = |ranks: u64| (ranks - 1) as f64 / ranks as f64;
         match *self {
@@ -46,7 +46,7 @@ impl Collective {
         }
     }
 
-    /// Lower bound: latency plus the bytes sent over the slowest link.
+    /// Returns a lower bound of the time: latency, plus the bytes sent over the slowest link.
     pub fn bound_seconds(&self, device: &GpuFacts) -> f64 {
         if self.rank_count() < 2 {
             return 0.0;
@@ -59,7 +59,7 @@ impl Collective {
     }
 }
 
-/// GPUs on the fast link: of a host, or of a rack for Grace hosts.
+/// Returns the number of GPUs that the fast link joins: those of a host, or of a rack for Grace hosts.
 fn joined_devices(device: &GpuFacts) -> u64 {
     if device.system.starts_with("gb") { RACK_DEVICES } else { HOST_DEVICES }
 }

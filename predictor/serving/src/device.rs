@@ -1,4 +1,4 @@
-//! GPUs by their data sheets.
+//! Properties of GPUs according to their data sheets.
 
 use crate::error::{Error, Result};
 use crate::scheme::Dtype;
@@ -9,28 +9,28 @@ use std::sync::LazyLock;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GpuFacts {
-    /// Name in the driver.
+    /// Name of the device as reported by the driver.
     pub name: String,
     pub system: String,
-    /// Architecture, such as `hopper`.
+    /// Name of the architecture, such as `hopper`.
     pub family: String,
-    /// Compute capability; other vendors have a number that orders generations.
+    /// Compute capability; for other vendors, a number that orders their generations.
     pub generation: f64,
-    /// Streaming multiprocessors, or cores of other vendors.
+    /// Number of streaming multiprocessors, or of the cores of other vendors.
     pub units: f64,
     pub l2_bytes: f64,
     pub memory_bytes: f64,
     pub bandwidth_bytes_per_s: f64,
-    /// Dense bf16 operations per second.
+    /// Dense bf16 operations per second at peak.
     pub bf16_flops: f64,
-    /// Dense fp8 operations per second, if supported.
+    /// Dense fp8 operations per second at peak, if supported.
     pub fp8_flops: Option<f64>,
-    /// Dense fp4 operations per second, if supported.
+    /// Dense fp4 operations per second at peak, if supported.
     pub fp4_flops: Option<f64>,
-    /// Dense int8 operations per second, if supported.
+    /// Dense int8 operations per second at peak, if supported.
     pub int8_flops: Option<f64>,
     pub power_limit_w: f64,
-    /// Bandwidth to GPUs of the same host, per direction.
+    /// Bandwidth to GPUs of the same host, in bytes per second and direction.
     pub link_bytes_per_s: f64,
 }
 
@@ -50,7 +50,7 @@ pub fn list_devices() -> &'static [GpuFacts] {
     &DEVICES
 }
 
-/// Finds a device by its name in any spelling, its short name, or words unique to it.
+/// Finds a device by its full name in any spelling, its short name, or words that occur in no other name.
 pub fn find_device(name: &str) -> Result<&'static GpuFacts> {
     if let Some(short) =
         list_devices().iter().find(|device| names::normalise_name(&device.system) == names::normalise_name(name))
@@ -62,7 +62,7 @@ pub fn find_device(name: &str) -> Result<&'static GpuFacts> {
     Ok(list_devices().iter().find(|device| device.name == known).expect("a name of the table"))
 }
 
-/// Returns the first word of a device's name.
+/// Returns the vendor: the first word of a device's name.
 pub fn vendor_of(name: &str) -> &str {
     name.split([' ', '(']).next().unwrap_or_default()
 }
@@ -79,12 +79,13 @@ impl GpuFacts {
         sizes.into_iter().chain(rest).chain(optional).all(|figure| figure.is_finite() && figure > 0.0)
     }
 
-    /// Reports whether both belong to one generation and family; siblings differ in memory, power or units.
+    /// Returns whether both devices belong to the same generation and family; they may differ in memory, power or
+    /// units.
     pub fn is_sibling(&self, other: &GpuFacts) -> bool {
         self.family == other.family && self.generation.floor() == other.generation.floor()
     }
 
-    /// Dense operations per second for a type; an error if unsupported.
+    /// Returns the peak of dense operations per second for a type; an error if the device does not support it.
     pub fn peak_flops(&self, dtype: Dtype) -> Result<f64> {
         self.peak_or_none(dtype).ok_or_else(|| {
             let known = Dtype::ALL.iter().filter(|dtype| self.peak_or_none(**dtype).is_some());

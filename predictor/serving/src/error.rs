@@ -1,33 +1,33 @@
-//! What can go wrong between a kernel's text and its time.
+//! Errors of kernel texts, devices, models and learned files.
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
     #[error("cannot read kernel `{text}`: {problem}")]
     Text {
         text: String,
-        /// Includes the nearest name for an unknown one.
+        /// What is wrong, with the nearest known name if a name is unknown.
         problem: String,
     },
     #[error("{0}")]
     Device(String),
-    /// The device does not support this type.
+    /// The device does not support this number format.
     #[error("{device} has no peak rate for {dtype}; it multiplies {known}")]
     NoPeak { device: String, dtype: &'static str, known: String },
-    /// Unknown model, or unusable configuration.
+    /// The model is unknown, or its configuration cannot be used.
     #[error("cannot use model `{model}`: {problem}")]
     Model {
         model: String,
-        /// Includes the nearest name for an unknown one.
+        /// What is wrong, with the nearest known name if a name is unknown.
         problem: String,
     },
-    /// A model cannot be divided among GPUs this way.
+    /// A model cannot be divided among GPUs in the requested way.
     #[error("cannot divide model `{model}`: {problem}")]
     Parallelism {
         model: String,
-        /// Includes sizes that fit.
+        /// What does not divide, with sizes that fit.
         problem: String,
     },
-    /// Unusable table or learned file.
+    /// A table or a file with learned data cannot be used.
     #[error("{0}")]
     Data(String),
 }

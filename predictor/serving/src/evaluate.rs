@@ -1,4 +1,4 @@
-//! Evaluates predictions of kernels under protocols that hold something out, alongside simpler methods.
+//! Evaluates kernel predictions on held-out measurements, and compares them with simpler methods.
 
 use crate::adaptation::{Adaptation, choose_kernels};
 use crate::calibration::LEVELS;
@@ -21,20 +21,20 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 models::choice! {
     /// What is held out.
     pub enum HoldOut {
-        /// Layers: (n, k) of products, heads of attention, sizes of expert layers; at any number of tokens
+        /// Layers: (n, k) of products, attention heads or expert sizes, at any number of tokens
         Site = "site" | "configuration",
-        /// Sizes at random, in all formats and on all devices
+        /// Sizes drawn at random, in all formats and on all devices
         Shape = "shape",
-        /// Devices
+        /// One device at a time
         Device = "device",
-        /// Generations of devices
+        /// One generation of devices at a time
         Generation = "generation",
     }
 }
 
-/// Parts of sites or shapes; one is held out per seed.
+/// Number of parts into which sites or shapes are divided; one part is held out per seed.
 const PARTS: u64 = 5;
-/// Rows per group that are scored, and used to train the plain XGBoost baseline.
+/// Maximum number of scored rows per group, and (`PLAIN_ROWS`) of rows that train the plain XGBoost baseline.
 const SCORED_ROWS: usize = 2000;
 const PLAIN_ROWS: usize = 4000;
 
@@ -43,7 +43,7 @@ pub struct Plan {
     pub hold_out: HoldOut,
     pub seeds: Vec<u64>,
     pub options: TrainOptions,
-    /// Evaluated operators; empty for all.
+    /// Operators to evaluate; empty for all.
     pub operators: Vec<String>,
 }
 
@@ -58,17 +58,17 @@ pub struct Evaluation {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Scores {
-    /// Target: `time`, `power` or `energy`.
+    /// Predicted quantity: `time`, `power` or `energy`.
     pub target: &'static str,
     pub operator: String,
-    /// Number formats, or `all`.
+    /// Number format of the kernels, or `all`.
     pub format: String,
     pub device: String,
     /// Errors by method.
     pub methods: BTreeMap<&'static str, HeldOut>,
-    /// Coverage of the interval at each level, in percent.
+    /// Share of measured values inside the interval, for each level, in percent.
     pub coverage: Vec<f64>,
-    /// Median ratio of upper to lower end at each level.
+    /// Median ratio of the interval's upper to its lower end, for each level.
     pub ratio: Vec<f64>,
 }
 
@@ -77,7 +77,7 @@ struct Scored {
     target: &'static str,
     /// Log ratio of predicted to measured value, by method.
     errors: Vec<(&'static str, f64)>,
-    /// Interval ends over the measured value, at each level.
+    /// Interval ends divided by the measured value, for each level.
     intervals: Vec<(f64, f64)>,
 }
 
@@ -144,7 +144,7 @@ fn group_scores(key: GroupKey, target: &'static str, rows: &[&Scored]) -> Scores
     }
 }
 
-/// Keeps some of the rows.
+/// Returns the measurements with only those rows for which `is_kept` is true.
 fn filter_rows(all: &Measurements, is_kept: impl Fn(&Measurement) -> bool) -> Measurements {
     let rows = all.rows.iter().filter(|row| is_kept(row)).copied().collect();
     let Measurements { devices, frameworks, choices, provenance, .. } = all;
@@ -158,7 +158,7 @@ fn filter_rows(all: &Measurements, is_kept: impl Fn(&Measurement) -> bool) -> Me
     }
 }
 
-/// Returns scored rows, a sample of every group.
+/// Returns the indices of the rows to score: a random sample of every group.
 fn scored_rows(all: &Measurements, seed: u64) -> Vec<usize> {
     let mut groups: BTreeMap<GroupKey, Vec<usize>> = BTreeMap::new();
     for (place, row) in all.rows.iter().enumerate() {
@@ -356,7 +356,7 @@ fn score_row(
     Ok(())
 }
 
-/// Baseline: XGBoost with default settings on sizes and data sheets.
+/// Baseline: XGBoost with default settings, trained on kernel sizes and data-sheet values.
 struct PlainTrees(BTreeMap<&'static str, Trees>);
 
 impl PlainTrees {
@@ -413,7 +413,7 @@ impl PlainTrees {
     }
 }
 
-/// Measured times by shape, for the nearest-device baseline.
+/// Measured times by shape and format, for the baseline that scales the time of the nearest device.
 struct Measured(HashMap<(u64, &'static str), Vec<(u16, f64)>>);
 
 impl Measured {
@@ -428,7 +428,7 @@ impl Measured {
         Measured(times)
     }
 
-    /// Time of the nearest other device at the same shape, scaled by the ratio of bounds.
+    /// Returns the time of the same shape on the nearest other device, scaled by the ratio of reference times.
     fn nearest_time(&self, all: &Measurements, row: &Measurement, out: &[String]) -> Option<f64> {
         let device = all.devices[usize::from(row.device)];
         let reference =

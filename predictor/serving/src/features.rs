@@ -1,15 +1,16 @@
-//! Features of kernels by mechanism: bounds, tiles and waves, residency in L2, keys read per step, imbalance of experts.
+//! Features of kernels that describe what limits them: roofline bounds, tiles and waves, residency in L2, keys read
+//! per step, and imbalance of experts.
 //!
-//! All features are dimensionless or logarithms, so that trees grown on some devices mean something on others.
+//! All features are dimensionless or logarithms, so that trees trained on some devices can be applied to others.
 
 use crate::device::GpuFacts;
 use crate::error::Result;
 use crate::kernel::{Decode, Distribution, Experts, Gemm, Kernel, Prefill};
 use crate::times::{LAUNCH_SECONDS, bound_seconds};
 
-/// Output tiles of matrix kernels.
+/// Sizes of output tiles that matrix kernels commonly use.
 const TILES: [(f64, f64); 5] = [(128.0, 128.0), (256.0, 128.0), (64.0, 128.0), (128.0, 256.0), (64.0, 64.0)];
-/// Reduction length of one tile step.
+/// Number of reduction elements in one step of a tile.
 const STEP: f64 = 64.0;
 
 /// Features of a kernel on a device, and its reference time.
@@ -17,9 +18,9 @@ const STEP: f64 = 64.0;
 pub struct Features {
     /// Features in a fixed order per operator.
     pub values: Vec<f32>,
-    /// Bound plus launch overhead; the model predicts the log ratio of time to this.
+    /// Roofline bound plus launch overhead. The model predicts the log ratio of the time to this value.
     pub reference_seconds: f64,
-    /// Like `reference_seconds`, but data that fits the shared cache is read from there, as in replayed kernels.
+    /// As `reference_seconds`, but with data that fits the shared cache read from it, as in replayed kernels.
     pub warm_seconds: f64,
     pub compute_seconds: f64,
 }
@@ -55,11 +56,11 @@ impl Features {
 
 /// Bytes per second that one unit reads from the shared cache.
 const CACHE_BYTES_PER_UNIT: f64 = 40e9;
-/// Ratios of bytes to shared-cache size: up to the first all are read from there, from the second on none.
+/// Ratio of bytes to shared-cache size up to which all data is read from the cache; from `COLD_FROM` on, none is.
 const WARM_UP_TO: f64 = 0.6;
 const COLD_FROM: f64 = 2.0;
 
-/// Seconds of memory traffic, with data that fits the shared cache read from there.
+/// Returns the seconds of memory traffic if data that fits the shared cache is read from it.
 fn warm_memory_seconds(bytes: f64, device: &GpuFacts) -> f64 {
     let fill = bytes / device.l2_bytes;
     let warm = ((COLD_FROM / fill).ln() / (COLD_FROM / WARM_UP_TO).ln()).clamp(0.0, 1.0);
@@ -86,12 +87,12 @@ impl Row {
         sizes.iter().for_each(|size| self.push_log((*size).max(1) as f64));
     }
 
-    /// Appends the log share of the shared cache that some bytes take.
+    /// Appends the logarithm of the ratio of some bytes to the size of the shared cache.
     fn push_residency(&mut self, bytes: f64) {
         self.push_log(bytes / self.l2);
     }
 
-    /// Appends the waves of blocks on all units, and the utilisation of the units.
+    /// Appends the number of waves in which blocks run on all units, and the utilisation of the units.
     fn push_waves(&mut self, blocks: f64, useful: f64) {
         let waves = blocks / self.units;
         self.push_log(waves);
@@ -100,7 +101,7 @@ impl Row {
     }
 }
 
-/// Computes features; `framework` is an index.
+/// Computes the features of a kernel on a device; `framework` is the index of the serving framework.
 pub fn kernel_features(kernel: &Kernel, device: &GpuFacts, framework: f32) -> Result<Features> {
     let peak = device.peak_flops(kernel.product_dtype())?;
     let work = kernel.kernel_work();
@@ -226,8 +227,8 @@ fn experts_features(of: &Experts, row: &mut Row) {
     row.push_residency(served * 3.0 * of.hidden as f64 * of.rank_width() * of.scheme.weight_bytes());
 }
 
-/// Relative load of the fullest expert, and active experts per rank, for expert shares that fall with a power of
-/// their rank.
+/// Returns the load of the busiest expert relative to the mean, and the number of active experts per rank, if the
+/// share of an expert falls with a power of its popularity rank.
 fn expert_loads(of: &Experts, power: f64) -> (f64, f64) {
     let experts = of.experts as f64;
     let pairs = of.tokens as f64 * of.top_k as f64;
@@ -242,7 +243,7 @@ fn expert_loads(of: &Experts, power: f64) -> (f64, f64) {
     (first * experts / pairs, (served / of.expert_parallel as f64).max(1.0))
 }
 
-/// Hash of the site: a layer of a model at any number of tokens.
+/// Returns a hash of the site: the layer sizes of a model, independent of the number of tokens.
 pub fn site_hash(kernel: &Kernel) -> u64 {
     let parts: [u64; 6] = match kernel {
         Kernel::Gemm(of) => [1, of.n, of.k, 0, 0, 0],
@@ -253,7 +254,7 @@ pub fn site_hash(kernel: &Kernel) -> u64 {
     mix_hash(parts.into_iter())
 }
 
-/// Hash of the sizes, in any number format.
+/// Returns a hash of all sizes of a kernel, independent of the number format.
 pub fn shape_hash(kernel: &Kernel) -> u64 {
     let rest: [u64; 4] = match kernel {
         Kernel::Gemm(of) => [of.m, 0, 0, 0],
@@ -270,7 +271,7 @@ pub fn shape_hash(kernel: &Kernel) -> u64 {
     mix_hash([site_hash(kernel)].into_iter().chain(rest))
 }
 
-/// Mixes numbers into a hash that is stable across machines and versions.
+/// Combines numbers into a hash that is the same on all machines and in all versions.
 pub fn mix_hash(parts: impl Iterator<Item = u64>) -> u64 {
     parts.fold(0x9e37_79b9_7f4a_7c15, |all, part| {
         let mut next = (all ^ part).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! Groups of kernels that are learned together: one operator, format and device.
+//! Groups of kernels for which one model is trained: the same operator, format and device.
 
 use crate::calibration::Reaches;
 use crate::device::GpuFacts;
@@ -9,13 +9,13 @@ use crate::packed::PackedTrees;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Framework of predictions, if trained.
+/// Framework for which times are predicted by default, if it was trained.
 const USUAL_FRAMEWORK: &str = "vllm";
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct GroupKey {
     pub operator: String,
-    /// Number formats, such as `fp8_block`.
+    /// Name of the number formats, such as `fp8_block`.
     pub format: String,
     pub device: String,
 }
@@ -33,20 +33,20 @@ impl GroupKey {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Group {
-    /// Trees for log ratios: time over reference, or power over limit.
+    /// Trees that predict log ratios: of time to reference time, or of power to the power limit.
     #[serde(skip)]
     pub trees: PackedTrees,
-    /// Sites in the training data.
+    /// Hashes of the sites in the training data.
     pub sites: BTreeSet<u64>,
     pub frameworks: BTreeMap<u16, u64>,
-    /// Reaches for other shapes of trained sites.
+    /// Interval half-widths for new shapes of trained sites.
     pub at_known_sites: Option<Reaches>,
-    /// Reaches for new sites.
+    /// Interval half-widths for new sites.
     pub at_new_sites: Option<Reaches>,
     pub held_out: Option<HeldOut>,
 }
 
-/// Errors on held-out rows, in percent.
+/// Prediction errors on held-out rows, in percent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeldOut {
     pub rows: usize,
@@ -56,7 +56,7 @@ pub struct HeldOut {
 }
 
 impl HeldOut {
-    /// Summarises log ratios of predicted to measured values.
+    /// Computes the errors from log ratios of predicted to measured values; None without any.
     pub fn from_log_errors(errors: impl Iterator<Item = f64>) -> Option<HeldOut> {
         let mut percents: Vec<f64> = errors.map(|error| 100.0 * (error.exp() - 1.0).abs()).collect();
         if percents.is_empty() {
@@ -71,7 +71,7 @@ impl HeldOut {
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Groups {
-    /// Training devices, by data sheet.
+    /// Devices with training data.
     pub devices: Vec<GpuFacts>,
     pub frameworks: Vec<String>,
     #[serde(with = "as_list")]
@@ -79,14 +79,15 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// vLLM if trained, else the framework with most rows.
+    /// Returns the default framework of a group: vLLM if it was trained, otherwise the framework with the most rows.
     pub fn usual_framework(&self, group: &Group) -> u16 {
         let name = |index: u16| self.frameworks.get(usize::from(index)).map_or("", String::as_str);
         let most = || group.frameworks.iter().max_by_key(|(_, rows)| **rows).map(|(index, _)| index);
         group.frameworks.keys().find(|index| name(**index) == USUAL_FRAMEWORK).or_else(most).copied().unwrap_or(0)
     }
 
-    /// Predicts the log ratio of a kernel, in the given or the usual framework.
+    /// Predicts the log ratio of a kernel (time to reference time, or power to limit), in the given or the default
+    /// framework.
     pub fn predict_log(
         &self,
         group: &Group,
@@ -99,7 +100,7 @@ impl Groups {
         predict_trees(&group.trees, &kernel_features(kernel, device, f32::from(framework))?.values)
     }
 
-    /// Groups of a kernel on other devices of the same vendor.
+    /// Returns the groups of the kernel's operator and format on other devices of the same vendor.
     pub fn other_groups<'a>(&'a self, kernel: &Kernel, device: &GpuFacts) -> Vec<(&'a GpuFacts, &'a Group)> {
         let is_candidate = |other: &&GpuFacts| other.name != device.name && other.vendor() == device.vendor();
         let group = |other: &'a GpuFacts| Some((other, self.by_key.get(&GroupKey::for_kernel(kernel, other))?));
@@ -107,7 +108,7 @@ impl Groups {
     }
 }
 
-/// Evaluates trees; an error if they were trained on other features.
+/// Evaluates trees; returns an error if they were trained on other features.
 pub fn predict_trees(trees: &PackedTrees, values: &[f32]) -> Result<f64> {
     let trees = trees.unpack_once().map_err(Error::Data)?;
     match trees.features == values.len() {
@@ -116,7 +117,7 @@ pub fn predict_trees(trees: &PackedTrees, values: &[f32]) -> Result<f64> {
     }
 }
 
-/// Groups as a list, because keys of a JSON map are strings.
+/// Serialises groups as a list, because the keys of a JSON map must be strings.
 mod as_list {
     use super::{BTreeMap, Group, GroupKey};
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

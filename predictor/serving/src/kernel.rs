@@ -1,9 +1,9 @@
-//! Kernels of serving frameworks: their sizes, the operations they really do and the bytes they really move.
+//! Kernels of serving frameworks: their sizes, and the operations and bytes that they require.
 
 use crate::scheme::{Dtype, Scheme};
 use serde::{Deserialize, Serialize};
 
-/// Bytes per element of outputs and queries, which frameworks keep in 16 bits.
+/// Bytes per element of outputs and queries, which frameworks store in 16 bits.
 const OUTPUT_BYTES: f64 = 2.0;
 
 /// One kernel call on one device.
@@ -20,61 +20,61 @@ pub enum Kernel {
 /// The product `y[m,n] = x[m,k] · w[n,k]` of activations `x` and weights `w`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gemm {
-    /// Rows of activations, usually tokens.
+    /// Rows of activations, usually the number of tokens.
     pub m: u64,
     pub n: u64,
     pub k: u64,
     pub scheme: Scheme,
 }
 
-/// Causal attention of `new_tokens` per sequence on themselves and on `past` tokens in the cache.
+/// Causal attention of the `new_tokens` of each sequence to themselves and to `past` cached tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prefill {
     pub batch: u64,
     pub new_tokens: u64,
-    /// Cached tokens of each sequence.
+    /// Number of cached tokens of each sequence.
     pub past: u64,
     pub heads: u64,
     pub kv_heads: u64,
     pub head_dim: u64,
-    /// Sliding window in keys; None for full attention.
+    /// Size of the sliding window in keys; None for full attention.
     pub window: Option<u64>,
     pub dtype: Dtype,
     /// Type of cached keys and values.
     pub cache_dtype: Dtype,
 }
 
-/// Attention of one new token of each sequence on `context` keys, its own included.
+/// Attention of one new token of each sequence to `context` keys, including its own.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decode {
     pub batch: u64,
-    /// Keys of each sequence, the new one included.
+    /// Number of keys of each sequence, including that of the new token.
     pub context: u64,
     pub heads: u64,
     pub kv_heads: u64,
     pub head_dim: u64,
-    /// Sliding window in keys; None for full attention.
+    /// Size of the sliding window in keys; None for full attention.
     pub window: Option<u64>,
     pub dtype: Dtype,
     /// Type of cached keys and values.
     pub cache_dtype: Dtype,
 }
 
-/// A fused layer of gated experts (three matrices each): the share of one rank.
+/// One rank's share of a fused layer of gated experts, which have three matrices each.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Experts {
     /// Tokens of all ranks of the expert-parallel group.
     pub tokens: u64,
     pub hidden: u64,
-    /// Inner width of one expert, before division by `tensor_parallel`.
+    /// Inner width of one expert, before it is divided by `tensor_parallel`.
     pub intermediate: u64,
-    /// Experts of the layer, before division by `expert_parallel`.
+    /// Number of experts of the layer, before it is divided by `expert_parallel`.
     pub experts: u64,
-    /// Experts per token.
+    /// Number of experts that each token is routed to.
     pub top_k: u64,
-    /// Devices that share each expert.
+    /// Number of devices among which each expert is split.
     pub tensor_parallel: u64,
-    /// Devices that share the experts.
+    /// Number of devices among which the experts are distributed.
     pub expert_parallel: u64,
     pub distribution: Distribution,
     pub scheme: Scheme,
@@ -85,15 +85,15 @@ pub struct Experts {
 #[serde(rename_all = "snake_case")]
 pub enum Distribution {
     Balanced,
-    /// The share of an expert falls with a power of its rank.
+    /// The share of an expert falls with this power of its popularity rank.
     PowerLaw(f64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Work {
-    /// Floating-point operations; a multiplication and an addition are two.
+    /// Floating-point operations; a multiply-add counts as two.
     pub flops: f64,
-    /// Compulsory bytes, each value moved once.
+    /// Compulsory traffic in bytes, with each value moved once.
     pub bytes: f64,
 }
 
@@ -116,7 +116,8 @@ impl Kernel {
         }
     }
 
-    /// Key of errors and intervals: the scheme, or the type of the cache.
+    /// Returns the key by which errors and intervals are grouped: the number scheme, or for attention the type of the
+    /// cache.
     pub fn format_key(&self) -> &'static str {
         use models::Choice;
         match self {
@@ -127,7 +128,7 @@ impl Kernel {
         }
     }
 
-    /// Operations and compulsory bytes.
+    /// Returns the operations and the compulsory bytes of the kernel.
     pub fn kernel_work(&self) -> Work {
         match self {
             Kernel::Gemm(gemm) => gemm.work(),
@@ -147,7 +148,7 @@ impl Gemm {
 }
 
 impl Prefill {
-    /// Query-key pairs in one head of one sequence.
+    /// Returns the number of query-key pairs in one head of one sequence.
     pub fn attended_pairs(&self) -> f64 {
         let (new, past) = (self.new_tokens as f64, self.past as f64);
         // Token i (from 1) sees past + i keys, at most the window.
@@ -156,7 +157,7 @@ impl Prefill {
         growing * past + growing * (growing + 1.0) / 2.0 + (new - growing) * window
     }
 
-    /// Keys of one sequence that its new tokens read.
+    /// Returns the number of keys of one sequence that its new tokens read.
     pub fn keys_read(&self) -> f64 {
         let all = (self.new_tokens + self.past) as f64;
         self.window.map_or(all, |window| all.min((window + self.new_tokens) as f64))
@@ -184,7 +185,7 @@ impl Decode {
 }
 
 impl Experts {
-    /// Token-expert pairs of one rank, for equal shares.
+    /// Returns the number of token-expert pairs of one rank, if all ranks have equal shares.
     pub fn routed_pairs(&self) -> f64 {
         self.tokens as f64 * self.top_k as f64 / self.expert_parallel as f64
     }
@@ -193,12 +194,12 @@ impl Experts {
         (self.experts as f64 / self.expert_parallel as f64).max(1.0)
     }
 
-    /// Experts of one rank with at least one token.
+    /// Returns the number of experts of one rank that receive at least one token.
     pub fn active_experts(&self) -> f64 {
         self.local_experts().min(self.routed_pairs()).max(1.0)
     }
 
-    /// Inner width of one expert on one rank.
+    /// Returns the inner width of one expert's share on one rank.
     pub fn rank_width(&self) -> f64 {
         self.intermediate as f64 / self.tensor_parallel as f64
     }

@@ -1,4 +1,4 @@
-//! What was learned of kernels: times and power by group, and what carries over to other devices.
+//! Trained models of kernels: time and power by group, and the transfer to devices that were not trained.
 
 use crate::calibration::{LEVELS, Reaches, USUAL, size_class};
 use crate::device::GpuFacts;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Knowledge {
     pub groups: Groups,
-    /// Transfer to new devices, by operator.
+    /// Models that predict new devices, by operator.
     pub transfers: BTreeMap<String, Transfer>,
 }
 
@@ -23,7 +23,7 @@ pub struct Knowledge {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Learned {
     pub times: Knowledge,
-    /// Mean power under load.
+    /// Models of mean power under load.
     pub power: Knowledge,
     pub provenance: Vec<Provenance>,
 }
@@ -31,27 +31,27 @@ pub struct Learned {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Distance {
-    /// Another shape of a trained site on a trained device.
+    /// A new shape of a trained site on a trained device.
     KnownSite,
     NewSite,
-    /// New device of a trained generation.
+    /// A new device of a trained generation and family.
     SiblingDevice,
-    /// New generation.
+    /// A device of a generation that was not trained.
     NewGeneration,
-    /// Operator without training data: the bound.
+    /// An operator without training data; the answer is the roofline bound.
     Bound,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answer {
     pub time: Estimate,
-    /// Interval ends at 50, 80, 90 and 95 %.
+    /// Ends of the prediction intervals at 50, 80, 90 and 95 %.
     pub intervals: Vec<(f64, f64)>,
     pub distance: Distance,
-    /// Bound plus launch overhead.
+    /// Roofline bound plus launch overhead.
     pub reference_seconds: f64,
     pub held_out: Option<HeldOut>,
-    /// Trained device that lent its utilisation to a new one.
+    /// For a new device, the trained device from whose utilisation the time was derived.
     pub similar: Option<String>,
 }
 
@@ -90,7 +90,8 @@ impl Guess<'_> {
 }
 
 impl Knowledge {
-    /// Blended log ratio on a new device, with its votes.
+    /// Returns the predicted log ratio on a new device, as a weighted mean of several estimates, together with these
+    /// estimates.
     pub(crate) fn blended_log(&self, kernel: &Kernel, device: &GpuFacts) -> Result<Option<(f64, Votes)>> {
         let Some(transfer) = self.transfers.get(kernel.operator_name()) else { return Ok(None) };
         let (log, ballot) = transfer.blended_log(&self.groups, kernel, device)?;
@@ -123,12 +124,12 @@ impl Knowledge {
 }
 
 impl Learned {
-    /// Predicts a kernel with distance, intervals and errors.
+    /// Predicts the time of a kernel, with its distance from the training data, intervals and errors on held-out rows.
     pub fn predict_kernel(&self, kernel: &Kernel, device: &GpuFacts) -> Result<Answer> {
         self.answer_in(kernel, device, None)
     }
 
-    /// Predicts a kernel in a framework, for devices trained with several.
+    /// Predicts the time of a kernel in a given framework, for devices whose training data has several.
     pub fn answer_in(&self, kernel: &Kernel, device: &GpuFacts, framework: Option<u16>) -> Result<Answer> {
         let reference_seconds = kernel_features(kernel, device, 0.0)?.reference_seconds;
         let Some(guess) = self.times.predict_guess(kernel, device, framework)? else {

@@ -1,7 +1,7 @@
-//! What the columns of foreign tables of kernels mean: a TOML file that names sizes, formats, device and time.
+//! Describes the columns of foreign tables of kernels: a TOML file that names sizes, formats, device and time.
 //!
-//! Every column must be named. The library that answered (`choice`) and the framework tell rows apart; a column that
-//! only repeats the device's name is checked for that.
+//! Every column must be named. The library that was chosen (`choice`) and the framework distinguish rows; a column
+//! that only repeats the device's name is checked for consistency with it.
 
 use crate::error::{Error, Result};
 use crate::text;
@@ -10,43 +10,43 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A mapping file for one source of tables.
+/// A mapping file, which describes the tables of one source.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mapping {
     pub source: String,
-    /// Licence with the holder of the rights.
+    /// Licence of the tables, with the holder of the rights.
     pub licence: String,
     pub tables: Vec<TableMapping>,
 }
 
-/// Meaning of one table.
+/// Describes the columns of one table.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableMapping {
-    /// File name in the folder of tables.
+    /// Name of the file in the folder of tables.
     pub file: String,
     /// Operator of the kernels, such as `gemm`.
     pub kernel: String,
-    /// Column of the device name.
+    /// Column with the device's name.
     pub device: String,
-    /// Column that repeats the device in other words.
+    /// Column that repeats the device under another name.
     pub same_as_device: Option<String>,
     pub framework: Option<String>,
     pub version: Option<String>,
-    /// Whether versions of a framework are trained separately.
+    /// Whether versions of a framework are trained as separate frameworks.
     #[serde(default)]
     pub tells_versions_apart: bool,
-    /// Column of the library or kernel that was chosen, known only after the run.
+    /// Column with the library or kernel that was chosen at run time, known only after the run.
     pub choice: Option<String>,
     pub time: Time,
     pub power: Option<Power>,
-    /// Sizes by the kernel's attribute names.
+    /// Columns of sizes, by the names of the kernel's attributes.
     pub sizes: BTreeMap<String, Size>,
-    /// Columns of number formats and token distribution, by the kernel's attribute names.
+    /// Columns of number formats and of the token distribution, by the names of the kernel's attributes.
     #[serde(default)]
     pub formats: BTreeMap<String, String>,
-    /// Rows known to be faulty.
+    /// Selections of rows that are known to be faulty and are dropped.
     #[serde(default)]
     pub drop: Vec<Fault>,
 }
@@ -55,7 +55,7 @@ pub struct TableMapping {
 #[serde(deny_unknown_fields)]
 pub struct Time {
     pub column: String,
-    /// `ns`, `us`, `ms` or `s`.
+    /// Unit of the times: `ns`, `us`, `ms` or `s`.
     pub unit: Unit,
 }
 
@@ -69,17 +69,17 @@ pub enum Unit {
     S,
 }
 
-/// Power columns, in watts.
+/// Columns with power, in watts.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Power {
-    /// Mean power in a loop.
+    /// Column with the mean power of a kernel that runs in a loop.
     pub watts: String,
-    /// Power limit of the board.
+    /// Column with the power limit of the board.
     pub limit: String,
 }
 
-/// A size: a column, a constant, or a sum of columns.
+/// Source of a size: a column, a constant, or a sum of columns.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 #[allow(missing_docs)]
@@ -89,7 +89,7 @@ pub enum Size {
     Sum { sum: Vec<String> },
 }
 
-/// Faulty rows, selected by cell values.
+/// Selects faulty rows by the values of their cells.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
@@ -98,7 +98,7 @@ pub struct Fault {
 }
 
 impl Unit {
-    /// Seconds of one unit.
+    /// Returns the number of seconds in one unit.
     pub fn in_seconds(self) -> f64 {
         match self {
             Unit::Ns => 1e-9,
@@ -119,12 +119,12 @@ impl Unit {
 }
 
 impl Mapping {
-    /// Reports whether a text is a mapping of kernel tables.
+    /// Returns whether a text is a mapping of kernel tables.
     pub fn is_mapping(text: &str) -> bool {
         text.lines().any(|line| line.trim() == "[[tables]]")
     }
 
-    /// Parses a mapping; the path only appears in errors.
+    /// Parses a mapping; `path` is only used in errors.
     pub fn parse_mapping(text: &str, path: &Path) -> Result<Mapping> {
         let wrong = |problem: String| Error::Data(format!("cannot read `{}`: {problem}", path.display()));
         let mapping: Mapping = toml::from_str(text).map_err(|error| wrong(names::with_hint(&error.to_string())))?;

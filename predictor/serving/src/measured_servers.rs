@@ -1,4 +1,4 @@
-//! Whole servers that others measured, from a table such as `llm_end_to_end.parquet`.
+//! Published measurements of whole servers, read from a table such as `llm_end_to_end.parquet`.
 
 use crate::architecture::Architecture;
 use crate::device::{self, GpuFacts};
@@ -18,26 +18,26 @@ use std::path::Path;
 pub struct MeasuredServer {
     pub deployment: Deployment,
     pub load: ServerLoad,
-    /// Time to the first token, then per token, in seconds.
+    /// Time to the first token and time per later token, in seconds.
     pub seconds: [f64; 2],
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MeasuredServers {
-    /// Distinct measurements.
+    /// Measurements without duplicates.
     pub servers: Vec<MeasuredServer>,
     pub left_out: BTreeMap<String, u64>,
 }
 
 impl MeasuredServer {
-    /// Key of the server under any load.
+    /// Returns a key of the server, independent of its load.
     pub fn server_key(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash_server(&mut hasher);
         hasher.finish()
     }
 
-    /// Key of the server and its load.
+    /// Returns a key of the server and its load.
     pub fn configuration_key(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash_server(&mut hasher);
@@ -46,7 +46,8 @@ impl MeasuredServer {
         hasher.finish()
     }
 
-    /// Framework versions share a key: predictions across versions would be too easy.
+    /// Hashes a server. Framework versions share a key, because predictions from one version to another would be too
+    /// easy a test.
     fn hash_server(&self, hasher: &mut DefaultHasher) {
         let Deployment { model, device, formats, framework, mode, prefill, decode, .. } = &self.deployment;
         (&model.name, &device.system, formats.weights, framework, mode).hash(hasher);
@@ -55,7 +56,7 @@ impl MeasuredServer {
         }
     }
 
-    /// Training sample for overheads.
+    /// Creates the sample from which framework overheads are learned.
     pub fn overhead_sample(&self) -> Result<OverheadSample> {
         let work = self.deployment.server_work(&self.load, &Roofline)?;
         let ratio = |target: usize| (self.seconds[target] / work.seconds[target]).ln();
@@ -111,10 +112,10 @@ struct ServerRows<'a> {
     table: &'a Table,
 }
 
-/// Limit of tokens, requests and GPUs in a row.
+/// Limit on tokens, requests and GPUs in a row.
 const MAX_COUNT: u64 = 1_000_000;
 
-/// Required columns.
+/// Names of the required columns.
 const NEEDED: [&str; 11] = [
     "model_path",
     "system",
@@ -146,7 +147,7 @@ impl<'a> ServerRows<'a> {
         }
     }
 
-    /// None if the cell is empty or 0.
+    /// Returns a number from a row; None if the cell is empty or 0.
     fn positive_number(&self, row: usize, name: &str) -> Option<f64> {
         match self.table.find_column(name) {
             Some(TableColumn { cells: Cells::Numbers(numbers), .. }) => {
@@ -237,7 +238,7 @@ impl<'a> ServerRows<'a> {
     }
 }
 
-/// Parallelism as stated in the table.
+/// Degrees of parallelism, as stated in a row of the table.
 #[derive(Clone, Copy)]
 struct Stated {
     tensor: u64,
@@ -247,8 +248,8 @@ struct Stated {
 }
 
 impl Stated {
-    /// Resolves the intended division: rows may multiply tensor and expert parallelism of the same GPUs,
-    /// or count the GPUs of all replicas.
+    /// Infers the intended division among GPUs: rows may multiply tensor and expert parallelism of the same GPUs, or
+    /// count the GPUs of all replicas.
     fn to_pool(self, model: &Architecture, mode: ServingMode) -> ReplicaPool {
         let Stated { tensor, expert_tensor, expert, data } = self;
         let is_product = tensor == expert_tensor * expert;
@@ -271,7 +272,7 @@ impl Stated {
     }
 }
 
-/// Formats of a server: weights only, if the device does not support the stated type.
+/// Returns the number formats of a server. If the device does not support the stated type, only the weights have it.
 fn server_formats(model: &Architecture, device: &GpuFacts, stated: &str) -> Read<Formats> {
     let weights = match stated {
         "" => Scheme::Bf16,

@@ -1,4 +1,4 @@
-//! Measured kernels, read from foreign tables through a mapping and checked against the rows.
+//! Measured kernels, read from foreign tables through a mapping and checked for plausibility.
 
 use crate::device::{self, GpuFacts};
 use crate::error::{Error, Result};
@@ -13,21 +13,21 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
-/// Plausible ratio to the nominal peak: clocks may exceed the nominal one.
+/// Plausible ratio of a rate to the nominal peak, above 1 because clocks may exceed the nominal one.
 const ABOVE_PEAK: f64 = 1.25;
-/// Share of implausible rows above which the mapping is considered wrong.
+/// Share of implausible rows above which the mapping is considered wrong and the table is rejected.
 const MOST_IMPLAUSIBLE: f64 = 0.05;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measurement {
     pub kernel: Kernel,
-    /// Index into `devices`.
+    /// Index of the device in [`Measurements::devices`].
     pub device: u16,
-    /// Index into `frameworks`.
+    /// Index of the framework in [`Measurements::frameworks`].
     pub framework: u16,
-    /// Index into `choices`.
+    /// Index of the chosen library in [`Measurements::choices`].
     pub choice: u16,
-    /// Time of one call.
+    /// Time of one call in seconds.
     pub seconds: f64,
     /// Mean power under load and power limit in watts, if measured.
     pub power: Option<(f64, f64)>,
@@ -38,7 +38,7 @@ pub struct Measurements {
     pub rows: Vec<Measurement>,
     pub devices: Vec<&'static GpuFacts>,
     pub frameworks: Vec<String>,
-    /// Chosen libraries.
+    /// Names of libraries that were chosen at run time.
     pub choices: Vec<String>,
     pub left_out: BTreeMap<String, u64>,
     pub provenance: Vec<Provenance>,
@@ -54,7 +54,7 @@ pub struct Provenance {
 }
 
 impl Measurements {
-    /// Reads the tables of a mapping; absent ones are skipped if at least one exists.
+    /// Reads the tables of a mapping. Missing tables are skipped if at least one exists.
     pub fn read_tables(folder: &Path, mapping: &Mapping) -> Result<Measurements> {
         let mut all = Measurements::default();
         for table_mapping in &mapping.tables {
@@ -113,7 +113,7 @@ impl Measurements {
         Ok(())
     }
 
-    /// Leaves out rows faster than the peak; rejects the table if there are many.
+    /// Drops rows that are faster than the peak allows; rejects the table if there are many of them.
     fn leave_out_implausible(&mut self, file: &str, implausible: Counts<'_>, counts: &Counts<'_>) -> Parsed<()> {
         for ((device, dtype), count) in implausible {
             let (device, all) = (&self.devices[usize::from(device)].name, counts[&(device, dtype)]);
@@ -129,7 +129,7 @@ impl Measurements {
     }
 }
 
-/// Rows by device and type of the products.
+/// Numbers of rows, by device and type of the products.
 type Counts<'a> = BTreeMap<(u16, &'a str), u64>;
 
 enum Numbers<'a> {
@@ -203,7 +203,7 @@ fn decode_column<'a, T>(table: &'a Table, name: &str, of: impl Fn(&str) -> Parse
     Ok(Coded { values: values.collect::<Parsed<_>>()?, codes: codes.into() })
 }
 
-/// Returns the index of a word, appending it if new.
+/// Returns the index of a word in the list, to which new words are appended.
 fn intern_word(list: &mut Vec<String>, word: &str) -> u16 {
     let known = list.iter().position(|known| known == word);
     known.unwrap_or_else(|| {
@@ -227,7 +227,7 @@ fn device_codes<'a>(table: &'a Table, name: &str, devices: &mut Vec<&'static Gpu
     Ok(Coded { values, codes: codes.into() })
 }
 
-/// Combines frameworks and versions into one word each.
+/// Returns frameworks with a separate entry for each version.
 fn versioned_frameworks<'a>(
     table: &'a Table,
     framework: &str,
@@ -319,7 +319,7 @@ impl<'a> Columns<'a> {
         Ok(columns)
     }
 
-    /// Checks that `same_as_device` distinguishes devices exactly like the device column.
+    /// Checks that the column `same_as_device` distinguishes devices exactly as the device column does.
     fn check_device_names(&self) -> Parsed<()> {
         let Some(name) = &self.mapping.same_as_device else { return Ok(()) };
         let (words, codes) = word_column(self.table, name)?;
@@ -337,7 +337,7 @@ impl<'a> Columns<'a> {
         Ok(())
     }
 
-    /// Reason why a row is known to be faulty.
+    /// Returns the reason why a row is known to be faulty, or None.
     fn known_fault(&self, row: usize) -> Option<&'a str> {
         let matches =
             |(name, wanted): (&String, &String)| match self.table.find_column(name).map(|column| &column.cells) {
@@ -357,7 +357,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    /// None for a size that is 0 or absent.
+    /// Returns a size, or None if it is 0 or missing.
     fn size_or_none(&self, word: &str, row: usize) -> Parsed<Option<u64>> {
         match self.sizes.get(word).map(|numbers| numbers.value_at(row)) {
             Some(number) if number != 0.0 && !number.is_nan() => self.read_size(word, row).map(Some),
@@ -437,7 +437,7 @@ impl<'a> Columns<'a> {
         parts.collect::<Vec<_>>().join(" ")
     }
 
-    /// Hash of everything that distinguishes rows.
+    /// Returns a hash of all values that distinguish experiments.
     fn row_hash(&self, row: usize, measurement: &Measurement) -> u64 {
         let mut hasher = DefaultHasher::new();
         measurement.kernel.to_string().hash(&mut hasher);
@@ -447,7 +447,8 @@ impl<'a> Columns<'a> {
         hasher.finish()
     }
 
-    /// Rejects two rows of one experiment that differ in a size; equal rows are repeats.
+    /// Rejects two rows of one experiment that differ in a column that the mapping does not use; equal rows are
+    /// repeats.
     fn refuse_repeats(&self, first: usize, second: usize) -> Parsed<()> {
         let measured = |name: &str| {
             let power = self.mapping.power.as_ref();

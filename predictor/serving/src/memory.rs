@@ -1,4 +1,4 @@
-//! Memory of a model on each GPU of a replica: weights, key-value cache, activations.
+//! Memory of a model on each GPU of a replica: weights, key-value cache and activations.
 
 use crate::architecture::{Architecture, Attention, GroupedAttention, LatentAttention, LinearAttention};
 use crate::device::GpuFacts;
@@ -6,30 +6,30 @@ use crate::plan::{Formats, Parallelism, STATE_BYTES};
 use crate::scheme::Scheme;
 use serde::Serialize;
 
-/// Default memory share of serving frameworks.
+/// Share of GPU memory that serving frameworks use by default.
 const USABLE_SHARE: f64 = 0.9;
-/// Chunk size of prefill; longer prompts are split.
+/// Number of prefill tokens per chunk; longer prompts are split.
 const CHUNK_TOKENS: u64 = 8192;
 const ACTIVATION_BYTES: f64 = 2.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Residents {
-    /// Sequences of the replica.
+    /// Number of concurrent sequences of the replica.
     pub sequences: u64,
-    /// Limit per sequence, prompt and answer together.
+    /// Maximum number of tokens of a sequence, prompt and answer together.
     pub tokens: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct GpuMemory {
     pub weights_bytes: f64,
-    /// Keys, values and recurrent states of all sequences.
+    /// Bytes of the keys, values and recurrent states of all sequences.
     pub cache_bytes: f64,
-    /// Estimated activations of one pass.
+    /// Estimated bytes of activations in one forward pass.
     pub activation_bytes: f64,
-    /// Bytes available to a framework.
+    /// Bytes that a framework may use.
     pub usable_bytes: f64,
-    /// Most sequences per replica; 0 if the weights alone do not fit.
+    /// Maximum number of sequences per replica; 0 if the weights alone do not fit.
     pub max_sequences: u64,
 }
 
@@ -79,7 +79,7 @@ fn weight_bytes(model: &Architecture, parallelism: Parallelism, scheme: Scheme) 
 struct WeightCounts {
     linear: f64,
     experts: f64,
-    /// Embeddings, output projection, routers and norms, which are not quantised.
+    /// Weights of embeddings, output projection, routers and norms, which are not quantised.
     plain: f64,
 }
 
@@ -151,7 +151,7 @@ fn cache_bytes(model: &Architecture, formats: Formats, parallelism: Parallelism,
     }
 }
 
-/// Estimated activations of one pass: residual stream, widest layer and logits.
+/// Estimates the bytes of activations in one forward pass: residual stream, widest layer and logits.
 fn activation_bytes(model: &Architecture, parallelism: Parallelism, sequences: u64, tokens: u64) -> f64 {
     let tokens = tokens.clamp(1, CHUNK_TOKENS).max(sequences.min(CHUNK_TOKENS));
     let dense = 3 * model.intermediate.div_ceil(parallelism.tensor);

@@ -1,9 +1,9 @@
-//! Overheads of serving frameworks: the ratio of a server's measured times to the roofline of its kernels, learned by a
-//! Gaussian process over the logarithm of the ratio.
+//! Overheads of serving frameworks: the ratio of a server's measured times to the roofline of its kernels, learned by
+//! a Gaussian process over the logarithm of the ratio.
 //!
-//! Servers whose sizes and names resemble each other have similar ratios. Part of the similarity depends on sizes and the
-//! kind of the network alone, so that a new model, device or framework is answered, too. Intervals are split conformal:
-//! the errors of held-out configurations, servers and devices, by similarity to what was learned from.
+//! Servers with similar sizes and names have similar ratios. Part of the similarity depends only on sizes and the kind
+//! of network, so that new models, devices and frameworks can be predicted, too. Intervals are split conformal: they
+//! are based on the errors of held-out configurations, servers and devices, by similarity to the training data.
 
 use crate::calibration::conformal_quantile;
 use crate::error::{Error, Result};
@@ -11,34 +11,34 @@ use learn::Cholesky;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Numeric features of a server and its load: logarithms or shares.
+/// Number of numeric features of a server and its load, which are logarithms or shares.
 pub const SIZES: usize = 22;
-/// Categorical features: kind of network, model, device, number format, mode, framework, version.
+/// Number of categorical features: kind of network, model, device, number format, mode, framework, version.
 pub const NAMES: usize = 7;
-/// Indices of device and mode among the categorical features.
+/// Index of the device among the categorical features; `MODE` is that of the serving mode.
 pub(crate) const DEVICE: usize = 2;
 const MODE: usize = 4;
-/// Targets: time to first token and time per token.
+/// Number of targets: time to first token and time per token.
 pub const TARGETS: usize = 2;
-/// Coverages of the intervals, in percent.
+/// Nominal coverages of the intervals, in percent.
 pub const COVERAGES: [u32; 4] = [50, 80, 90, 95];
 
-/// Limit of training servers; the Gram matrix has the square of that many `f64`.
+/// Maximum number of training servers; the Gram matrix has the square of this number of `f64`.
 const MAX_SAMPLES: usize = 8192;
-/// Distance of standardised sizes at which similarity falls by a factor of e.
+/// Distance of standardised sizes at which the similarity has fallen by a factor of e.
 const LENGTH_SCALE: f64 = 10.0;
-/// Remaining similarity if one of `NAMES` differs.
+/// For each categorical feature, the factor of the similarity if its values differ.
 const NAME_SIMILARITY: [f64; NAMES] = [0.5, 0.5, 0.5, 0.7, 0.4, 0.4, 0.6];
-/// Share of the similarity that depends on sizes and kind of network alone.
+/// Share of the similarity that depends only on sizes and the kind of network.
 const COMMON_SHARE: f64 = 0.3;
-/// Variance of a measurement relative to that of the ratio.
+/// Variance of the measurement noise, relative to the variance of the log ratio.
 const NOISE: f64 = 0.03;
-/// Cross-validation folds for the intervals.
+/// Number of cross-validation folds from which intervals are fitted.
 const FOLDS: u64 = 5;
-/// Similarity ranges with separate intervals.
+/// Number of similarity ranges with separate intervals.
 const RANGES: usize = 5;
 
-/// Features of a server under load.
+/// Numeric and categorical features of a server under a load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerFeatures {
     pub sizes: [f64; SIZES],
@@ -49,13 +49,13 @@ pub struct ServerFeatures {
 pub struct OverheadSample {
     pub features: ServerFeatures,
     pub ratios: [f64; TARGETS],
-    /// Key of the server with its load.
+    /// Key of the server and its load.
     pub configuration: u64,
-    /// Key of the server under any load.
+    /// Key of the server, independent of its load.
     pub server: u64,
 }
 
-/// Learned overheads. Field names are part of the file format.
+/// Trained model of framework overheads. Field names are part of the file format.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Overheads {
@@ -65,7 +65,7 @@ pub struct Overheads {
     words: Vec<String>,
     samples: Vec<LearnedSample>,
     means: [f64; TARGETS],
-    /// By serving mode.
+    /// Interval half-widths of similarity ranges, by serving mode.
     intervals: BTreeMap<String, Vec<[Range; TARGETS]>>,
 }
 
@@ -78,13 +78,13 @@ struct LearnedSample {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Range {
-    /// Smallest similarity to the training data in this range.
+    /// Lower limit of the similarity to the training data in this range.
     least_similarity: f64,
-    /// In log space, by `COVERAGES`.
+    /// Interval half-widths in log space, for each of `COVERAGES`.
     half_widths: Vec<f64>,
 }
 
-/// Ratio of a measured time to the roofline, with its intervals.
+/// Predicted ratio of a measured time to the roofline, with its intervals.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OverheadRatio {
     pub log: f64,
@@ -94,7 +94,7 @@ pub struct OverheadRatio {
 }
 
 impl Overheads {
-    /// Fits the process and its intervals.
+    /// Fits the Gaussian process and its intervals.
     pub fn learn_overheads(samples: &[OverheadSample], source: &str) -> Result<Overheads> {
         if samples.len() < 2 * RANGES {
             return Err(Error::Data(format!("{} measured servers are too few to learn overheads", samples.len())));
@@ -168,7 +168,7 @@ impl Overheads {
         (sizes.map(|((size, center), scale)| round_size((*size as f32 - center) / scale)).collect(), words.collect())
     }
 
-    /// Ratios to the roofline: first token, then each token.
+    /// Predicts the ratios to the roofline, of the time to first token and of the time per token.
     pub fn predict_ratios(&self, features: &ServerFeatures) -> [OverheadRatio; TARGETS] {
         let (sizes, words) = self.standardise_features(features);
         let (mut nearest, mut logs) = (0.0f64, self.means);
@@ -217,7 +217,7 @@ impl Overheads {
     }
 }
 
-/// Rounds a standardised size, to shorten files.
+/// Rounds a standardised size, to shorten the file.
 fn round_size(size: f32) -> f32 {
     (size * 1e3).round() / 1e3
 }
@@ -235,10 +235,11 @@ fn server_similarity(one: (&[f32], &[u16]), other: (&[f32], &[u16])) -> f64 {
     by_sizes * (COMMON_SHARE * by_kind + (1.0 - COMMON_SHARE) * by_names)
 }
 
-/// Similarity of a held-out server to the training data, and its absolute errors.
+/// Similarity of a held-out server to the training data, and its absolute log errors by target.
 type HeldOut = (f64, [f64; TARGETS]);
 
-/// Predicts each sample without its configuration, without its server and without its device. Errors by mode.
+/// Predicts each sample from others: without its configuration, without its server, and without its device. Returns
+/// the errors by serving mode.
 fn held_out_errors(samples: &[OverheadSample]) -> BTreeMap<String, Vec<HeldOut>> {
     let devices: BTreeMap<&str, u64> =
         samples.iter().map(|sample| sample.features.names[DEVICE].as_str()).zip(0..).collect();
@@ -267,7 +268,7 @@ fn held_out_errors(samples: &[OverheadSample]) -> BTreeMap<String, Vec<HeldOut>>
     errors
 }
 
-/// Half-widths by similarity, which never grow with similarity.
+/// Fits interval half-widths by similarity range, which never increase with similarity.
 fn fit_ranges(mut errors: Vec<HeldOut>) -> Vec<[Range; TARGETS]> {
     errors.sort_by(|one, two| two.0.total_cmp(&one.0));
     let size = errors.len().div_ceil(RANGES);

@@ -1,23 +1,23 @@
-//! Trees as compressed bytes that are unpacked at the first question.
+//! Trees stored as compressed bytes, which are unpacked on first use.
 
 use learn::trees::Trees;
 use learn::trees::columns::{Reader, TreeWriter};
 use std::sync::{Arc, OnceLock};
 
-/// Limit of one unpacked set of trees.
+/// Size limit of one unpacked set of trees, in bytes.
 const MAX_BYTES: usize = 1 << 28;
 const LEVEL: i32 = 19;
 
 #[derive(Clone, Debug, Default)]
 pub struct PackedTrees {
     bytes: Arc<Vec<u8>>,
-    /// Expected hash of the bytes.
+    /// Expected hash of the compressed bytes.
     hash: Arc<str>,
     trees: Arc<OnceLock<Result<Trees, String>>>,
 }
 
 impl PackedTrees {
-    /// Stores new trees, rounded to the required precision.
+    /// Compresses new trees after rounding their values to the required precision.
     pub fn from_trees(mut trees: Trees) -> PackedTrees {
         trees.round_values();
         let cell = OnceLock::new();

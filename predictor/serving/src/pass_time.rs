@@ -1,4 +1,4 @@
-//! Times of whole passes.
+//! Times of whole forward passes.
 
 use crate::device::GpuFacts;
 use crate::error::Result;
@@ -9,7 +9,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PassTime {
     pub seconds: f64,
-    /// Lower end of the 90 % interval, for fully correlated errors of the calls.
+    /// Lower end of the 90 % interval, under the assumption that errors of the calls are fully correlated.
     pub low: f64,
     pub high: f64,
     pub calls: Vec<CallTime>,

@@ -1,4 +1,4 @@
-//! Forward passes of a language model as calls of kernels, for one GPU of a replica.
+//! Forward passes of a language model, as kernel calls of one GPU of a replica.
 
 use crate::architecture::{Architecture, Attention, ExpertLayers, GroupedAttention, LatentAttention, LinearAttention};
 use crate::collectives::Collective;
@@ -12,27 +12,27 @@ const STREAM_BYTES: f64 = 2.0;
 pub(crate) const STATE_BYTES: f64 = 4.0;
 const MAX_DEVICES: u64 = 1024;
 
-/// Division of a replica among GPUs.
+/// How a replica is divided among GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Parallelism {
-    /// GPUs that share each attention layer and each matrix.
+    /// Number of GPUs among which each attention layer and each matrix is split.
     pub tensor: u64,
-    /// GPUs among which the experts are divided; 1 divides every expert among all GPUs.
+    /// Number of GPUs among which the experts are distributed; with 1, every expert is split among all GPUs.
     pub expert: u64,
-    /// Groups of `tensor` GPUs with their own sequences and shared experts.
+    /// Number of groups of `tensor` GPUs; each has its own sequences and its own copy of the shared experts.
     pub data: u64,
 }
 
 /// Number formats of weights and of the key-value cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Formats {
-    /// Format of linear-layer weights.
+    /// Number format of the weights of linear layers.
     pub weights: Scheme,
     /// Type of cached keys and values.
     pub cache: Dtype,
 }
 
-/// A forward pass over the sequences of one attention group.
+/// A forward pass over the sequences of one attention group, the GPUs that share them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ForwardPass {
@@ -50,9 +50,9 @@ pub struct KernelCall {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallWork {
-    /// A kernel with measured tables.
+    /// A kernel whose operator has measured tables.
     Kernel(Kernel),
-    /// A kernel with only a roofline bound.
+    /// A kernel without measured tables, for which only a roofline bound is known.
     Bounded {
         flops: f64,
         dtype: Dtype,
@@ -68,12 +68,12 @@ impl Parallelism {
         self.tensor * self.data
     }
 
-    /// GPUs that share each expert.
+    /// Returns the number of GPUs among which each expert is split.
     pub fn expert_tensor(&self) -> u64 {
         self.device_count() / self.expert
     }
 
-    /// Checks that heads and experts can be divided.
+    /// Checks that heads and experts can be divided among the GPUs.
     pub fn check_divisibility(&self, model: &Architecture) -> Result<()> {
         let refused = |problem: String| Err(Error::Parallelism { model: model.name.clone(), problem });
         let Parallelism { tensor, expert, data } = *self;
@@ -115,7 +115,7 @@ impl ForwardPass {
         }
     }
 
-    /// Tokens that one attention group computes.
+    /// Returns the number of tokens that one attention group computes in the pass.
     pub fn token_count(&self) -> u64 {
         match *self {
             ForwardPass::Prefill { sequences, tokens } => sequences * tokens,
@@ -156,7 +156,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Format of matrices outside of experts.
+    /// Returns the number format of matrices outside of experts.
     fn linear_scheme(&self) -> Scheme {
         if self.model.quantises_experts_only { Scheme::Bf16 } else { self.formats.weights }
     }
@@ -166,7 +166,7 @@ impl Planner<'_> {
         self.push_call(role, count, CallWork::Kernel(Kernel::Gemm(Gemm { m, n: n.max(1), k: k.max(1), scheme })));
     }
 
-    /// Adds a memory-bound kernel over the residual stream.
+    /// Adds a memory-bound kernel that reads or writes `numbers` elements of the residual stream.
     fn push_pointwise(&mut self, role: &'static str, count: u64, numbers: f64) {
         let bytes = STREAM_BYTES * numbers;
         self.push_call(role, count, CallWork::Bounded { flops: numbers, dtype: Dtype::Bf16, bytes });
@@ -214,7 +214,7 @@ impl Planner<'_> {
         self.push_call(role, count, CallWork::Kernel(kernel));
     }
 
-    /// Adds the gated delta rule, whose state is read and written once per pass and sequence.
+    /// Adds the gated delta rule (linear attention), whose state is read and written once per pass and sequence.
     fn linear_attention(&mut self, linear: &LinearAttention) {
         let tensor = self.parallelism.tensor;
         let (keys, values) = (linear.key_heads * linear.key_dim, linear.value_heads * linear.value_dim);
@@ -229,7 +229,8 @@ impl Planner<'_> {
         self.push_gemm("linear attention output", linear.layers, self.model.hidden, values.div_ceil(tensor));
     }
 
-    /// Adds multi-head latent attention; decoding absorbs key and value projections into query and output.
+    /// Adds multi-head latent attention. For decoding, the key and value projections are absorbed into the query and
+    /// output projections.
     fn latent_attention(&mut self, attention: &LatentAttention) {
         let LatentAttention { query_rank, kv_rank, nope_dim, rope_dim, value_dim, .. } = *attention;
         let (layers, hidden) = (self.model.layers, self.model.hidden);
@@ -292,7 +293,7 @@ impl Planner<'_> {
         self.push_call("experts", experts.layers, CallWork::Kernel(kernel));
     }
 
-    /// Adds norms, collectives and the output projection.
+    /// Adds the kernels outside of attention and feed-forward layers: norms, collectives and the output projection.
     fn around_layers(&mut self) {
         let (layers, hidden, Parallelism { tensor, data, .. }) =
             (self.model.layers, self.model.hidden, self.parallelism);

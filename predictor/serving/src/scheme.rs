@@ -1,4 +1,4 @@
-//! Number formats: the type of the products, and how weights and activations are stored.
+//! Number formats: the type in which products are computed, and the types in which weights and activations are stored.
 
 models::choice! {
     /// The type of the numbers that the matrix units multiply, or of a key-value cache.
@@ -58,7 +58,7 @@ impl Scheme {
         }
     }
 
-    /// Bytes of one weight, including scales.
+    /// Returns the bytes of one weight, including its share of scales.
     pub fn weight_bytes(self) -> f64 {
         match self {
             Scheme::Bf16 => 2.0,
@@ -74,7 +74,7 @@ impl Scheme {
         }
     }
 
-    /// Bytes of one activation as read by the kernel.
+    /// Returns the bytes of one activation, as the kernel reads it.
     pub fn activation_bytes(self) -> f64 {
         match self {
             Scheme::Bf16 | Scheme::Int8Weights | Scheme::Int4Weights | Scheme::Mxfp4Weights => 2.0,

@@ -13,7 +13,7 @@ use models::Choice;
 use serde::Serialize;
 use std::sync::LazyLock;
 
-/// Share of all prompts that a new prompt waits for, without learned overheads.
+/// Share of its attention group's prompts that a new prompt waits for, if overheads were not learned.
 const WAITING_SHARE: f64 = 0.05;
 
 models::choice! {
@@ -33,12 +33,12 @@ models::choice! {
     pub enum ServingMode {
         /// On the GPUs that also decode
         Aggregated = "aggregated" | "agg",
-        /// On GPUs of their own
+        /// On separate GPUs
         Disaggregated = "disaggregated" | "disagg",
     }
 }
 
-/// Replicas with the same work.
+/// Replicas that perform the same phase (prefill or decoding).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ReplicaPool {
     pub parallelism: Parallelism,
@@ -50,7 +50,7 @@ impl ReplicaPool {
         self.parallelism.device_count() * self.replicas
     }
 
-    /// Groups with their own sequences.
+    /// Returns the number of attention groups in all replicas, each with its own sequences.
     fn group_count(&self) -> f64 {
         (self.parallelism.data * self.replicas) as f64
     }
@@ -62,16 +62,16 @@ pub struct Deployment {
     pub device: &'static GpuFacts,
     pub formats: Formats,
     pub framework: Framework,
-    /// Framework version; empty for any.
+    /// Version of the framework; empty if it does not matter.
     pub version: String,
     pub mode: ServingMode,
-    /// GPUs for prompts; equal to `decode` if `Aggregated`.
+    /// GPUs that compute prompts; equal to `decode` in mode `Aggregated`.
     pub prefill: ReplicaPool,
-    /// GPUs for decoding.
+    /// GPUs that decode.
     pub decode: ReplicaPool,
 }
 
-/// Closed loop: a new request arrives when one completes.
+/// Load of a server in a closed loop: a new request arrives as soon as one completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ServerLoad {
     pub concurrency: u64,
@@ -79,7 +79,7 @@ pub struct ServerLoad {
     pub output_tokens: u64,
 }
 
-/// A time with its 90 % interval.
+/// A predicted time with its 90 % interval.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Predicted {
     pub seconds: f64,
@@ -91,38 +91,38 @@ pub struct Predicted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServerSource {
-    /// Kernels times learned framework overhead.
+    /// Kernel times, multiplied by learned framework overheads.
     MeasuredServers,
-    /// Kernels without overhead.
+    /// Kernel times without framework overheads.
     Kernels,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PassPower {
-    /// Mean over kernels with known power.
+    /// Mean power over the kernels whose power is known.
     pub watts: f64,
-    /// Share of the pass in these kernels.
+    /// Share of the pass's time in kernels whose power is known.
     pub known_share: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ServerAnswer {
-    /// Kernels of one prompt.
+    /// Kernel times of computing one prompt.
     pub prefill: PassTime,
-    /// Kernels of one decoding step at the mean context.
+    /// Kernel times of one decoding step at the mean context length.
     pub decode: PassTime,
     /// Time to the first token, under this load.
     pub first_token: Predicted,
     pub per_token: Predicted,
-    /// Time to first token and per token from kernels alone, other requests' prompts included.
+    /// Time to first token and time per token from kernel times alone, including the prompts of other requests.
     pub kernel_seconds: [f64; 2],
-    /// Output tokens per second and request.
+    /// Output tokens per second of one request.
     pub tokens_per_s_per_user: f64,
-    /// Output tokens per second and GPU.
+    /// Output tokens per second of all requests, divided by the number of GPUs.
     pub tokens_per_s_per_gpu: f64,
     pub devices: u64,
     pub memory: GpuMemory,
-    /// Power of a decoding step per GPU, if known.
+    /// Power of one GPU in a decoding step, if known.
     pub decode_power: Option<PassPower>,
     /// Similarity to the nearest measured server, from 0 to 1; None without overheads.
     pub similarity: Option<f64>,
@@ -132,7 +132,7 @@ pub struct ServerAnswer {
 pub struct ServerWork {
     pub prefill: PassTime,
     pub decode: PassTime,
-    /// Time to first token and per token, without overheads.
+    /// Time to first token and time per token in seconds, without framework overheads.
     pub seconds: [f64; 2],
 }
 
@@ -238,7 +238,7 @@ impl Deployment {
         }
     }
 
-    /// Memory of a decoding GPU.
+    /// Returns the memory use of a GPU that decodes.
     pub fn decode_memory(&self, load: &ServerLoad) -> GpuMemory {
         let sequences = load.concurrency.div_ceil(self.decode.replicas);
         let residents = Residents { sequences, tokens: load.input_tokens + load.output_tokens };
@@ -246,7 +246,7 @@ impl Deployment {
     }
 }
 
-/// Shipped overheads, which `oppredict train --servers` learned from public tables.
+/// Returns the shipped overheads, which `oppredict train --servers` learned from public tables.
 pub fn shipped_overheads() -> &'static Overheads {
     static SHIPPED: LazyLock<Overheads> = LazyLock::new(|| {
         let text = include_str!("../../../datasets/published/servers.json");
@@ -255,17 +255,18 @@ pub fn shipped_overheads() -> &'static Overheads {
     &SHIPPED
 }
 
-/// Prompts that one group of a pool computes for all sequences.
+/// Returns the number of prompts that each attention group of a pool computes: the concurrent requests, divided by the
+/// number of groups.
 fn prompts_per_group(pool: &ReplicaPool, load: &ServerLoad) -> f64 {
     load.concurrency as f64 / pool.group_count()
 }
 
-/// Ratio of prompt to decoding time if both shared a GPU.
+/// Returns the ratio of prompt time to decoding time if both run on the same GPU.
 fn prefill_to_decode(work: &ServerWork, load: &ServerLoad) -> f64 {
     work.prefill.seconds * load.concurrency as f64 / load.output_tokens as f64 / work.decode.seconds
 }
 
-/// Shares of matrix products, attention, experts and transfers.
+/// Returns the shares of a pass's time in matrix products, attention, experts and transfers.
 fn time_shares(pass: &PassTime) -> [f64; 4] {
     [
         pass.share_of(|call| matches!(call.work, CallWork::Kernel(Kernel::Gemm(_)))),
@@ -284,14 +285,14 @@ fn apply_overhead(seconds: f64, ratio: &OverheadRatio) -> Predicted {
     Predicted { seconds, low: seconds / factor, high: seconds * factor, source: ServerSource::MeasuredServers }
 }
 
-/// Relative interval ends of both passes.
+/// Returns the interval ends relative to the predicted time: the wider ones of both passes.
 fn pass_interval(work: &ServerWork) -> (f64, f64) {
     let relative = |pass: &PassTime| (pass.low / pass.seconds, pass.high / pass.seconds);
     let (prefill, decode) = (relative(&work.prefill), relative(&work.decode));
     (prefill.0.min(decode.0), prefill.1.max(decode.1))
 }
 
-/// Mean power over kernels with known power.
+/// Returns the mean power over those kernels whose power is known.
 fn pass_power(pass: &PassTime, device: &GpuFacts, times: &dyn KernelTimes) -> Option<PassPower> {
     let (mut joules, mut seconds) = (0.0, 0.0);
     for call in &pass.calls {

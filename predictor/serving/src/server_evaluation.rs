@@ -1,4 +1,4 @@
-//! Errors of predicted servers, half of which are held out.
+//! Errors of predictions for whole servers that were held out of training.
 
 use crate::error::{Error, Result};
 use crate::measured_servers::{MeasuredServer, MeasuredServers};
@@ -12,11 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 models::choice! {
     /// What is held out together.
     pub enum HeldOutServers {
-        /// Half of the configurations: a server under one load, with all its repeats
+        /// Half of the configurations (a server under one load, with its repeats)
         Configurations = "configurations",
         /// Half of the servers, under all loads
         Servers = "servers",
-        /// One device after the other, with all its servers
+        /// Each device in turn, with all its servers
         Devices = "devices",
     }
 }
@@ -26,9 +26,9 @@ models::choice! {
     pub enum ServerLearner {
         /// Kernels and learned overheads
         Overheads = "ours",
-        /// The roofline and one factor for each device
+        /// The roofline, multiplied by one factor for each device
         DeviceFactor = "factor",
-        /// The roofline of the kernels
+        /// The roofline of the kernels alone
         Roofline = "roofline",
     }
 }
@@ -40,13 +40,13 @@ pub struct ServerErrors {
     pub held_out: HeldOutServers,
     pub target: &'static str,
     pub learner: ServerLearner,
-    /// Framework or device; `all` for all.
+    /// Framework or device; `all` for all servers.
     pub group: String,
     pub rows: usize,
     pub median: f64,
     pub p90: f64,
     pub mape: f64,
-    /// Empty for learners without intervals.
+    /// Errors of the intervals; empty for methods without intervals.
     pub intervals: Vec<IntervalErrors>,
 }
 
@@ -55,18 +55,19 @@ pub struct IntervalErrors {
     /// Nominal coverage in percent.
     pub promised: u32,
     pub held: f64,
-    /// Median ratio of upper to lower end.
+    /// Median ratio of the interval's upper to its lower end.
     pub high_over_low: f64,
 }
 
 struct Outcome<'a> {
     server: &'a MeasuredServer,
-    /// Log ratio of predicted to measured time, by target and learner.
+    /// Log ratios of predicted to measured time, by target and method.
     errors: [[f64; ServerLearner::ALL.len()]; TARGETS],
     half_widths: [[f64; COVERAGES.len()]; TARGETS],
 }
 
-/// Evaluates with half of the servers held out per seed, or with one device held out.
+/// Evaluates predictions with half of the servers or configurations held out per seed, or with one device held out at
+/// a time.
 pub fn evaluate_overheads(
     measured: &MeasuredServers,
     protocols: &[HeldOutServers],
@@ -95,7 +96,7 @@ pub fn evaluate_overheads(
     Ok(found)
 }
 
-/// Returns the training mask of each division.
+/// Returns, for each division, which servers are used for training.
 fn training_masks(held_out: HeldOutServers, measured: &MeasuredServers, seeds: &[u64]) -> Vec<Vec<bool>> {
     let key = |server: &MeasuredServer| match held_out {
         HeldOutServers::Configurations => server.configuration_key(),

@@ -1,7 +1,7 @@
-//! What was learned as a section of a predictor's file: a header, and behind it the trees of each group.
+//! Stores trained models as a section of a predictor's file: a header, followed by the trees of each group.
 //!
-//! The header has the length and the hash of each set of trees, so that a group is checked when it is first needed and
-//! the others are not read.
+//! The header contains the length and the hash of each set of trees, so that only the trees that are used are read and
+//! checked.
 
 use crate::group::Groups;
 use crate::learned::{Knowledge, Learned};
@@ -30,7 +30,7 @@ fn all_trees(learned: &mut Learned) -> Vec<&mut PackedTrees> {
         .collect()
 }
 
-/// Encodes a section: header length, header, trees.
+/// Encodes a section: length of the header, header, trees.
 pub fn to_bytes(learned: &Learned) -> Result<Vec<u8>, String> {
     let mut learned = learned.clone();
     let trees: Vec<Vec<u8>> =
@@ -45,7 +45,7 @@ pub fn to_bytes(learned: &Learned) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Reads a section; trees are unpacked on first use.
+/// Reads a section; trees are unpacked when they are first used.
 pub fn from_bytes(bytes: &[u8]) -> Result<Learned, String> {
     let (length, rest) = bytes.split_first_chunk::<8>().ok_or("it ends early")?;
     let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| "its header is longer than any")?;
@@ -71,7 +71,7 @@ pub fn from_bytes(bytes: &[u8]) -> Result<Learned, String> {
     Ok(learned)
 }
 
-/// Checks values that predictions index with or divide by.
+/// Checks values that predictions use as indices or divisors.
 fn check_figures(learned: &Learned) -> Result<(), String> {
     for Knowledge { groups, transfers } in [&learned.times, &learned.power] {
         let of_groups = groups.by_key.values().flat_map(|group| [&group.at_known_sites, &group.at_new_sites]);

@@ -1,4 +1,4 @@
-//! The text form of kernels, such as `gemm:m=4096,n=4096,k=4096,dtype=fp8`.
+//! Textual form of kernels, such as `gemm:m=4096,n=4096,k=4096,dtype=fp8`.
 
 use crate::error::{Error, Result};
 use crate::kernel::{Decode, Distribution, Experts, Gemm, Kernel, Prefill};
@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// Kernel names in texts.
+/// Names of kernels in their textual form.
 pub const OPERATORS: [&str; 4] = ["gemm", "attention_prefill", "attention_decode", "moe"];
 
-/// Limit of a kernel size.
+/// Largest allowed value of a kernel size.
 const MAX_SIZE: u64 = 1 << 32;
 
 struct Values<'a>(BTreeMap<&'a str, &'a str>);
@@ -88,7 +88,7 @@ impl fmt::Display for Distribution {
     }
 }
 
-/// Reports whether a text starts with a kernel name.
+/// Returns whether a text starts with the name of a kernel.
 pub fn is_kernel(text: &str) -> bool {
     text.split_once(':').is_some_and(|(operator, _)| OPERATORS.contains(&operator.trim()))
 }

@@ -1,4 +1,4 @@
-//! Times of kernels on devices: the interface, and the roofline as its simplest implementation.
+//! Times of kernels on devices: the trait, and the roofline as its simplest implementation.
 
 use crate::device::GpuFacts;
 use crate::error::Result;
@@ -17,15 +17,15 @@ pub struct Estimate {
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     Learned,
-    /// Roofline plus launch overhead.
+    /// Roofline bound plus launch overhead.
     Bound,
 }
 
 pub trait KernelTimes {
-    /// Time of one call; an error if the device does not support the kernel's type.
+    /// Returns the time of one call; an error if the device does not support the kernel's type.
     fn kernel_time(&self, kernel: &Kernel, device: &GpuFacts) -> Result<Estimate>;
 
-    /// Mean power of the kernel in a loop, if known.
+    /// Returns the mean power in watts of a kernel that runs in a loop, if known.
     fn kernel_watts(&self, _kernel: &Kernel, _device: &GpuFacts) -> Option<f64> {
         None
     }
@@ -34,12 +34,12 @@ pub trait KernelTimes {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Roofline;
 
-/// Seconds between starts of empty kernels in a replayed graph.
+/// Seconds from the start of an empty kernel to the start of the next one, in a replayed CUDA graph.
 pub const LAUNCH_SECONDS: f64 = 2.5e-6;
-/// Usual upper limit of time over bound, for the interval of the roofline.
+/// Usual upper limit of the ratio of time to roofline bound, for the interval of roofline predictions.
 pub(crate) const SLOWEST: f64 = 4.0;
 
-/// Lower bound of a kernel's seconds on a device.
+/// Returns a lower bound (roofline) of a kernel's time on a device, in seconds.
 pub fn bound_seconds(kernel: &Kernel, device: &GpuFacts) -> Result<f64> {
     let work = kernel.kernel_work();
     Ok((work.flops / device.peak_flops(kernel.product_dtype())?).max(work.bytes / device.bandwidth_bytes_per_s))

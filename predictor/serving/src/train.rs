@@ -1,4 +1,4 @@
-//! Fits groups and transfers to measured kernels.
+//! Trains the models of groups, and the transfer to new devices, on measured kernels.
 
 use crate::calibration::{Reaches, size_class};
 use crate::device::{self, GpuFacts};
@@ -15,23 +15,24 @@ use learn::trees::Trees;
 use samples::features::Matrix;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Rows per device and format for cross-device trees, and for scoring a held-out device.
+/// Maximum number of rows per device and format: for training cross-device trees, and (`TRIAL_ROWS`) for scoring a
+/// held-out device.
 const TRANSFER_ROWS: usize = 3000;
 const TRIAL_ROWS: usize = 1200;
-/// Boosting rounds of cross-device trees.
+/// Number of boosting rounds of cross-device trees.
 const TRANSFER_ROUNDS: usize = 150;
-/// Fewest devices for transfer.
+/// Minimum number of measured devices for a transfer to new devices.
 const FEWEST_DEVICES: usize = 3;
-/// Fewest rows of a group.
+/// Minimum number of rows of a group.
 const FEWEST_ROWS: usize = 50;
 
 #[derive(Clone, Copy, Debug)]
 pub struct TrainOptions {
     pub seed: u64,
     pub rounds: usize,
-    /// Row limit per group; None for all.
+    /// Maximum number of training rows per group; None for all.
     pub most_rows: Option<usize>,
-    /// Minimum loss reduction of a split, in squared log error.
+    /// Minimum loss reduction of a tree split, in squared log error.
     pub min_split_loss: f64,
     /// Whether intervals are calibrated, which doubles the training time.
     pub calibrates: bool,
@@ -50,7 +51,8 @@ pub enum Target {
 }
 
 impl Target {
-    /// Label of a row: log time over bound plus overhead, or log power over limit.
+    /// Returns the training label of a row: the log ratio of time to `reference_seconds`, or of power to the power
+    /// limit.
     pub fn log_label(self, row: &Measurement, reference_seconds: f64) -> Option<f64> {
         match self {
             Target::Time => Some((row.seconds / reference_seconds).ln()),
@@ -86,7 +88,7 @@ fn by_group(all: &Measurements, target: Target) -> BTreeMap<GroupKey, Vec<usize>
     groups
 }
 
-/// Samples rows, deterministically by seed.
+/// Samples at most `most` rows, reproducibly by seed.
 pub fn sample_rows(all: &Measurements, mut rows: Vec<usize>, most: usize, seed: u64) -> Vec<usize> {
     if rows.len() > most {
         rows.sort_by_cached_key(|row| mix_hash([seed, *row as u64, all.rows[*row].seconds.to_bits()].into_iter()));
@@ -136,7 +138,7 @@ impl Examples {
         (self.matrix.select_rows(rows), rows.iter().map(|row| self.labels[*row]).collect())
     }
 
-    /// Errors of trees on rows, with their size classes.
+    /// Returns the log errors of trees on rows, each with the size class of its kernel.
     fn tree_errors(&self, trees: &Trees, rows: &[usize]) -> Vec<(usize, f64)> {
         let predicted = trees.predict_rows(&self.matrix.select_rows(rows));
         let error = |(row, predicted): (&usize, f32)| (self.classes[*row], f64::from(predicted - self.labels[*row]));
@@ -184,7 +186,7 @@ fn fit_group(all: &Measurements, rows: &[usize], target: Target, options: &Train
     Ok(Group { trees: PackedTrees::from_trees(trees), sites, frameworks, at_known_sites, at_new_sites, held_out })
 }
 
-/// Fits transfer for each operator measured on enough devices of a vendor.
+/// Trains the transfer to new devices, for each operator that was measured on enough devices of a vendor.
 pub fn fit_transfers(
     all: &Measurements,
     target: Target,

@@ -29,23 +29,23 @@ pub const STRANGER_WEIGHTS: [f64; VOTES] = [1.0, 1.0, 1.0];
 pub struct Transfer {
     #[serde(skip)]
     pub trees: PackedTrees,
-    /// Overhead by number format; the empty name means all formats.
+    /// Overhead by number format; the empty name is for formats without an entry.
     pub overheads: BTreeMap<String, Overhead>,
-    /// Blend for devices of a trained generation.
+    /// Weights of the estimates for devices of a trained generation.
     pub sibling: Blend,
     pub stranger: Blend,
 }
 
-/// Linear model of a kernel's time.
+/// Linear model of a kernel's time: `slope` times the roofline bound, plus a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Overhead {
-    /// Asymptotic ratio of time to bound.
+    /// Ratio of time to bound for long kernels.
     pub slope: f64,
-    /// Seconds of an empty kernel.
+    /// Constant part of the time, in seconds.
     pub seconds: f64,
 }
 
-/// Vote weights with held-out errors.
+/// Weights of the estimates, with the errors on held-out devices.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Blend {
     pub weights: [f64; VOTES],
@@ -54,14 +54,14 @@ pub struct Blend {
 }
 
 pub struct Ballot<'a> {
-    /// The votes.
+    /// Estimates of the log ratio.
     pub votes: Votes,
-    /// Most similar trained device and its group.
+    /// The most similar trained device, and its group.
     pub similar: Option<(&'a GpuFacts, &'a Group)>,
     pub class: usize,
 }
 
-/// Distance of two devices for a kernel's type: log ratios and generation steps.
+/// Returns the distance of two devices for a kernel's type, from log ratios of their properties and their generations.
 fn device_distance(one: &GpuFacts, two: &GpuFacts, kernel: &Kernel) -> f64 {
     let ratio = |one: f64, two: f64| (one / two).ln().abs();
     let peaks = match (one.peak_flops(kernel.product_dtype()), two.peak_flops(kernel.product_dtype())) {
@@ -73,7 +73,7 @@ fn device_distance(one: &GpuFacts, two: &GpuFacts, kernel: &Kernel) -> f64 {
     peaks + ratio(one.bandwidth_bytes_per_s, two.bandwidth_bytes_per_s) + 0.5 * sizes + generations
 }
 
-/// Predicts a kernel on a new device in each way.
+/// Computes all estimates for a kernel on a new device.
 pub fn collect_votes<'a>(
     groups: &'a Groups,
     trees: &PackedTrees,
@@ -117,18 +117,18 @@ fn lent_bound(own: &Features, theirs: &Features, device: &GpuFacts, similar: &Gp
     (own.compute_seconds * units).sqrt() + LAUNCH_SECONDS
 }
 
-/// Scales a similar device's time by the ratio of bounds. Kernels far above their bound wait for latencies,
-/// which do not depend on bandwidth.
+/// Scales a similar device's time by the ratio of bounds. Kernels far above their bound are scaled less, because they
+/// wait for latencies, which do not depend on bandwidth.
 fn scale_by_bound(seconds: f64, their_bound: f64, own_bound: f64) -> f64 {
     let explained = (BOUND_WEIGHT * (their_bound - LAUNCH_SECONDS) / seconds).clamp(0.0, 1.0);
     seconds * (own_bound / their_bound).powf(explained)
 }
 
-/// Kernels at this share of their bound follow it fully.
+/// Reciprocal of the ratio of bound to time from which the time is fully proportional to the bound.
 const BOUND_WEIGHT: f64 = 1.0 / 0.8;
 
 impl Overhead {
-    /// Fits slope and constant with the least mean log error.
+    /// Fits slope and constant so that the mean absolute log error is smallest.
     pub fn fit_overhead(times: &[(f64, f64)]) -> Overhead {
         let slopes = [1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0];
         let constants = [2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 24.0, 40.0, 80.0, 150.0];
@@ -142,13 +142,13 @@ impl Overhead {
 }
 
 impl Ballot<'_> {
-    /// Reports whether the similar device has the same generation.
+    /// Returns whether the most similar device is of the same generation.
     pub fn is_sibling(&self, device: &GpuFacts) -> bool {
         self.similar.is_some_and(|(similar, _)| similar.is_sibling(device))
     }
 }
 
-/// Weighted mean of the available votes.
+/// Returns the weighted mean of those estimates that exist.
 pub fn blend_votes(weights: &[f64; VOTES], votes: &Votes) -> f64 {
     let known = || weights.iter().zip(votes).filter_map(|(weight, vote)| Some((*weight, (*vote)?)));
     let total: f64 = known().map(|(weight, _)| weight).sum();
@@ -163,7 +163,8 @@ impl Transfer {
         if is_sibling { &self.sibling } else { &self.stranger }
     }
 
-    /// Blended log prediction on a new device, with its votes.
+    /// Returns the predicted log ratio on a new device, as a weighted mean of several estimates, together with these
+    /// estimates.
     pub fn blended_log<'a>(&self, groups: &'a Groups, kernel: &Kernel, device: &GpuFacts) -> Result<(f64, Ballot<'a>)> {
         let ballot = collect_votes(groups, &self.trees, &self.overheads, kernel, device)?;
         Ok((blend_votes(&self.blend_for(ballot.is_sibling(device)).weights, &ballot.votes), ballot))
@@ -175,7 +176,7 @@ pub struct Trial {
     pub device: usize,
     /// Number of the device's generation.
     pub generation: usize,
-    /// The votes.
+    /// Estimates of the log ratio.
     pub votes: Votes,
     pub class: usize,
     pub measured: f64,

@@ -1,4 +1,4 @@
-//! Predictions as reports: single operators, whole networks, rows of a table, and schedules of a space.
+//! Predictions as reports, for single operators, whole networks, rows of a table, and schedules of a space.
 
 mod schedules;
 mod table;
@@ -14,7 +14,7 @@ use crate::queries::{
 use learn::predictor::Predictor;
 use serde::Serialize;
 
-/// A predictor with the setting of its queries, completed by assumed threads.
+/// A predictor and the setting of its queries, in which an unspecified thread count is replaced by the assumed one.
 pub struct Conditions<'a> {
     predictor: &'a Predictor,
     setting: Setting,
@@ -23,7 +23,7 @@ pub struct Conditions<'a> {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refusal {
-    /// Readable text of the operator.
+    /// Readable description of the operator.
     pub operator: String,
     pub reason: String,
 }
@@ -32,19 +32,19 @@ pub struct Refusal {
 pub struct NetworkAnswer {
     pub model: String,
     pub batch: i64,
-    /// Distinct operators in the order of the graph.
+    /// Predictions of the distinct operators, in the order of the graph.
     pub layers: Vec<OperatorPrediction>,
     pub total: Total,
-    /// Correction for operators in the network; None without learned in-network data.
+    /// Total with a correction for running in the network; None if no in-network measurements were learned.
     pub in_place: Option<InPlaceTotal>,
-    /// Errors of the layers on held-out shapes; None if not recorded.
+    /// Errors of the predictor on held-out shapes of these operators; None if not recorded.
     pub held_out: Option<HeldOutErrors>,
-    /// The operator kind that adds most to the width of the interval; None if a layer has no interval.
+    /// The operator kind that contributes most to the width of the total's interval; None if a layer has no interval.
     pub widest: Option<WidestKind>,
 }
 
 impl<'a> Conditions<'a> {
-    /// Resolves the assumed threads of a setting.
+    /// Determines the assumed thread count, and sets it in the setting.
     pub fn new(predictor: &'a Predictor, setting: Setting) -> Result<Conditions<'a>> {
         let threads = queries::assumed_threads(predictor, &setting)?;
         let setting = Setting { threads: Some(threads.count), ..setting };
@@ -52,7 +52,7 @@ impl<'a> Conditions<'a> {
     }
 }
 
-/// Predicts single operators. Returns predictions, and refusals with their reasons.
+/// Predicts single operators. Returns the predictions, and the refused operators with reasons.
 pub fn predict_operators(
     conditions: &Conditions<'_>,
     operators: Vec<Operator>,
@@ -71,7 +71,7 @@ pub fn predict_operators(
     (answered, refused)
 }
 
-/// Predicts a whole network at the default schedules of its operators.
+/// Predicts a whole network, with the default schedules of its operators.
 pub fn predict_network(
     conditions: &Conditions<'_>,
     question: &NetworkQuestion<'_>,

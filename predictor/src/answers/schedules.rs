@@ -1,4 +1,4 @@
-//! Schedules of an operator, ranked by what a predictor expects of them.
+//! Ranks the schedules of an operator by their predicted times.
 
 use crate::error::{Error, Result};
 use crate::queries::{self, AssumedThreads, Setting};
@@ -15,7 +15,7 @@ pub struct RankedSchedules {
     pub operator: String,
     pub best: Vec<RankedSchedule>,
     pub threads: AssumedThreads,
-    /// Cross-validated error of such rankings on held-out shapes, if recorded.
+    /// Cross-validated error of such rankings on held-out shapes; None if not recorded.
     pub held_out: Option<CrossValidatedError>,
 }
 
@@ -25,7 +25,7 @@ pub struct RankedSchedule {
     pub knobs: Value,
 }
 
-/// Ranks the schedules in a file (of `opcollect space`, or a build plan) and returns the fastest `limit`.
+/// Ranks the schedules in a file (written by `opcollect space`, or a build plan) and returns the `limit` fastest.
 pub fn rank_schedules(
     predictor: &Predictor,
     path: &Path,

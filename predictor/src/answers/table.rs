@@ -1,4 +1,4 @@
-//! Answers for every row of a table of questions.
+//! Predictions for every row of a table of queries.
 
 use crate::error::{Error, Result};
 use crate::queries::{self, Cell, Setting};
@@ -17,11 +17,12 @@ pub struct TableAnswers {
 pub struct RowAnswer {
     pub operator: String,
     pub answer: Option<Prediction>,
-    /// Reasons for a refusal or for extrapolation.
+    /// Reasons why the row was refused, or why its prediction is an extrapolation.
     pub reasons: String,
 }
 
-/// Predicts every row of a table. Rows that do not describe a query are errors.
+/// Predicts every row of a table. `usual` is the setting for rows without their own. Rows that do not describe a query
+/// are errors.
 pub fn answer_table(
     predictor: &Predictor,
     path: &Path,

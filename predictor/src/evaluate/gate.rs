@@ -1,4 +1,4 @@
-//! An evaluation compared with an earlier one, or with what an earlier predictor was found to have.
+//! Compares an evaluation with an earlier evaluation, or with the recorded held-out errors of an earlier predictor.
 
 use super::Evaluation;
 use super::protocol::Protocol;
@@ -10,7 +10,7 @@ use models::Choice;
 use samples::text::read_bounded;
 use std::path::Path;
 
-/// Baseline that errors are compared with.
+/// Baseline with which the errors of an evaluation are compared.
 pub enum Gate {
     /// An earlier predictor with its held-out errors.
     Predictor(Box<Predictor>),
@@ -18,7 +18,7 @@ pub enum Gate {
 }
 
 impl Gate {
-    /// Reads a predictor or an evaluation; rejects one that is not comparable under the protocol.
+    /// Reads a predictor or an evaluation. Rejects a baseline that is not comparable under the protocol.
     pub fn read_baseline(path: &Path, protocol: Protocol) -> Result<Gate> {
         if path.extension().is_some_and(|extension| extension == "opp") {
             if protocol != Protocol::P1 {
@@ -64,7 +64,7 @@ fn worse_than_predictor(evaluation: &Evaluation, before: &Predictor) -> Vec<Stri
 }
 
 fn worse_than_evaluation(evaluation: &Evaluation, before: &Evaluation) -> Vec<String> {
-    /// Tolerated loss of shares and scores, which have no interval.
+    /// Tolerated decrease of shares and scores, which have no confidence interval.
     const SLACK: f64 = 0.01;
     let mut worse = Vec::new();
     for (operator, learners) in &evaluation.operators {

@@ -1,4 +1,4 @@
-//! How far predictions are from measurements.
+//! Error metrics of predictions against measurements.
 
 use learn::LogInterval;
 use learn::levels::LEVELS;
@@ -8,7 +8,7 @@ use samples::statistics::quantile;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
-/// Bootstrap resamples for the interval of the MAPE.
+/// Number of bootstrap resamples for the interval of the MAPE.
 const DRAWS: usize = 200;
 
 /// Prediction errors, in percent of the measured time.
@@ -16,38 +16,38 @@ const DRAWS: usize = 200;
 pub struct Metrics {
     pub rows: usize,
     pub mape: f64,
-    /// 95 % interval of the MAPE, by resampling whole shapes.
+    /// 95 % confidence interval of the MAPE, by resampling whole shapes.
     pub mape_interval: (f64, f64),
     pub median: f64,
     pub p90: f64,
     pub rmspe: f64,
-    /// Share of predictions within 5 %.
+    /// Share of predictions within 5 % of the measurement, in percent.
     pub hit5: f64,
     pub hit10: f64,
     pub hit20: f64,
-    /// Sum of absolute errors over the sum of times.
+    /// Sum of absolute errors divided by the sum of measured times, in percent.
     pub weighted_mape: f64,
-    /// Mean signed error; above 0 where predictions are too slow.
+    /// Mean signed error in percent; positive if predictions are too slow.
     pub bias: f64,
     pub interval: Option<IntervalScore>,
 }
 
-/// Calibration of 90 % intervals.
+/// Calibration of intervals, in particular of 90 % intervals.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IntervalScore {
-    /// Share of measurements inside.
+    /// Share of measurements inside the interval, in percent.
     pub coverage: f64,
-    /// Mean half-width, in percent of the prediction.
+    /// Mean half-width of the interval, in percent of the prediction.
     pub half_width: f64,
     #[serde(default)]
     pub rows: usize,
-    /// Share of measurements inside the interval of each level, by percentage.
+    /// Share of measurements inside the interval of each level, both in percent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub levels: BTreeMap<u8, f64>,
 }
 
 impl IntervalScore {
-    /// Scores the intervals; None if no prediction has one.
+    /// Computes the scores of the intervals; None if no prediction has one.
     pub fn score_intervals(
         predicted: &[f64],
         measured: &[f64],
@@ -68,7 +68,8 @@ impl IntervalScore {
     }
 }
 
-/// Returns the share of measurements inside of intervals at a level, in percent; None if no prediction has them.
+/// Returns the share of measurements inside the intervals of a level, in percent; None if no prediction has such an
+/// interval.
 fn coverage_at(level: u8, known: &[(f64, LogInterval)]) -> Option<f64> {
     let ratios = known.iter().filter_map(|(log, reach)| Some((log, reach, reach.levels?.ratio_at(level)?)));
     let (mut inside, mut count) = (0, 0);
@@ -79,7 +80,7 @@ fn coverage_at(level: u8, known: &[(f64, LogInterval)]) -> Option<f64> {
     (count > 0).then(|| 100.0 * f64::from(inside as u32) / f64::from(count))
 }
 
-/// Computes errors; rows of one group are not independent.
+/// Computes the error metrics. Rows of the same group are not treated as independent.
 pub fn error_metrics(predicted: &[f64], measured: &[f64], groups: &[u64]) -> Metrics {
     assert!(predicted.len() == measured.len() && groups.len() == measured.len(), "one prediction per measurement");
     let count = measured.len() as f64;
@@ -106,7 +107,7 @@ pub fn error_metrics(predicted: &[f64], measured: &[f64], groups: &[u64]) -> Met
     }
 }
 
-/// The 95 % interval of the mean, by resampling whole groups.
+/// Returns the 95 % confidence interval of the mean error, by resampling whole groups.
 fn bootstrap_interval(errors: &[f64], groups: &[u64]) -> (f64, f64) {
     let mut places: HashMap<u64, usize> = HashMap::new();
     let mut sums: Vec<(f64, f64)> = Vec::new();

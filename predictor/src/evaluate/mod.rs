@@ -1,4 +1,5 @@
-//! Proof under protocols that the field respects: what is held out, who predicts, and how far off they are.
+//! Evaluates predictors under protocols that are common in the field: they define what is held out, which learners
+//! predict, and which errors are reported.
 
 mod gate;
 pub mod metrics;
@@ -31,17 +32,17 @@ pub use thread_curves::{CURVES_PROTOCOL, CurvesEvaluation, Regret, evaluate_curv
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Evaluation {
     pub protocol: String,
-    /// MAPE of the ensemble in percent, over all rows; under few-shot at the fewest measurements.
+    /// MAPE of the ensemble in percent, over all rows; under few-shot protocols, with the fewest measurements.
     pub mape: Option<f64>,
     pub learners: BTreeMap<String, Metrics>,
-    /// By operator, then learner.
+    /// Errors by operator, then by learner.
     pub operators: BTreeMap<String, BTreeMap<String, Metrics>>,
-    /// By held-out part, then learner; empty for random splits.
+    /// Errors by held-out part, then by learner; empty for random splits.
     pub held_out: BTreeMap<String, BTreeMap<String, Metrics>>,
     pub ranking: BTreeMap<String, Ranking>,
     #[serde(default)]
     pub end_to_end: Option<EndToEnd>,
-    /// MAPE by share of training shapes.
+    /// Learning curve: MAPE by the share of training shapes.
     #[serde(default)]
     pub curve: Vec<Point>,
     #[serde(default)]
@@ -51,10 +52,10 @@ pub struct Evaluation {
     #[serde(default)]
     pub mean_cv: Option<f64>,
     pub samples: usize,
-    /// Rows that became no sample, by reason.
+    /// Number of input rows that were not used as samples, by reason.
     pub left_out: BTreeMap<String, u64>,
     pub seeds: Vec<u64>,
-    /// Some predictions with their measurements, for charts.
+    /// A selection of predictions with their measurements, for charts.
     #[serde(skip)]
     pub scatter_points: Vec<ScatterPoint>,
 }
@@ -77,12 +78,12 @@ pub struct Point {
 
 const SHARES: &[f64] = &[0.125, 0.25, 0.5, 1.0];
 
-/// Wall-clock cost of a learner; splits run in parallel, one per core.
+/// Wall-clock cost of a learner. Splits are trained in parallel, one per core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// Mean training time in seconds.
+    /// Mean training time of a split in seconds.
     pub learn_s: f64,
-    /// Mean prediction time per row of a batch, in microseconds.
+    /// Mean prediction time per row, in batches, in microseconds.
     pub answer_us: f64,
 }
 
@@ -91,15 +92,15 @@ pub struct Plan {
     pub protocol: Protocol,
     pub learners: Vec<Learner>,
     pub seeds: Vec<u64>,
-    /// Number of folds; None for the protocol's default.
+    /// Number of cross-validation folds; None for the protocol's default.
     pub folds: Option<usize>,
-    /// Whether intervals are computed and scored.
+    /// Whether prediction intervals are computed and scored.
     pub intervals: bool,
-    /// Share of the shapes in the training set.
+    /// Share of the available shapes that are used for training.
     pub share: f64,
-    /// Largest coefficient of variation of scored rows; None scores all.
+    /// Largest coefficient of variation of rows that are scored; None scores all rows.
     pub score_cv: Option<f64>,
-    /// Largest deviation between repeated measurements of scored rows, as a share; None scores all.
+    /// Largest relative deviation between repeated measurements of rows that are scored; None scores all rows.
     pub score_apart: Option<f64>,
     /// Whether only default schedules are scored.
     pub score_default: bool,
@@ -110,7 +111,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The default split, trained and scored on all rows, without intervals.
+    /// Creates the default plan of a protocol: trained and scored on all rows, without intervals.
     pub fn for_protocol(protocol: Protocol, learners: &[Learner]) -> Plan {
         Plan {
             protocol,
@@ -132,10 +133,10 @@ impl Plan {
 struct HeldOutPredictions {
     rows: Vec<usize>,
     predicted: Vec<f64>,
-    /// Index of the held-out part of each row.
+    /// For each row, the index of its held-out part.
     held_out: Vec<u32>,
     intervals: Vec<Option<LogInterval>>,
-    /// Range of rows of each split.
+    /// Index of each split, with the range of its rows.
     splits: Vec<(usize, std::ops::Range<usize>)>,
 }
 
@@ -205,7 +206,7 @@ pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
     Ok(evaluation)
 }
 
-/// Evaluates the ensemble at increasing shares of the training shapes.
+/// Evaluates the ensemble with increasing shares of the training shapes.
 pub fn learning_curve(samples: &Samples, plan: &Plan) -> Result<Vec<Point>> {
     let point = |share: &f64| {
         let plan = Plan { share: *share, learners: vec![Learner::Ensemble], intervals: false, ..plan.clone() };
@@ -238,7 +239,7 @@ fn round_label(learner: Learner, round: &Round) -> String {
     }
 }
 
-/// Fits a learner and predicts every round; None for rounds that the learner cannot take part in.
+/// Trains a learner on a split and predicts all of its rounds; None for rounds that the learner does not support.
 fn predict_rounds(
     samples: &Samples,
     plan: &Plan,

@@ -1,9 +1,9 @@
-//! What P1m holds out: shapes as networks have them.
+//! Protocol P1m: holds out shapes that occur in neural networks.
 //!
-//! Data of drawn shapes says how well other drawn shapes are answered; people ask for those of networks, whose sizes are
-//! round and far apart. Where the data names networks, all their shapes are held out and what stands in none is learned
-//! from. Tables that name none are given the built-in models: the tenth of each operator's shapes that lies nearest to
-//! what those ask for is held out whole, which leaves the region around them empty.
+//! Errors on randomly drawn shapes only show how well other drawn shapes are predicted. Users query shapes of
+//! networks, whose sizes are round and far apart. If the data names networks, all of their shapes are held out, and
+//! all other shapes are training data. Otherwise the built-in models are used: the tenth of each operator's shapes
+//! that is nearest to shapes of these models is held out, so that the region around them has no training data.
 
 use learn::applicability::coordinate_columns;
 use learn::by_operator;
@@ -15,7 +15,7 @@ use samples::records::work_of;
 use std::collections::{BTreeMap, BTreeSet};
 use zoo::transformers;
 
-/// Share of an operator's shapes that is held out if the data names no network.
+/// Share of an operator's shapes that is held out if the data does not name networks.
 const SHARE: f64 = 0.1;
 /// Batch sizes of the built-in models.
 const BATCHES: [i64; 2] = [1, 8];
@@ -29,10 +29,10 @@ pub(super) fn model_shapes_out(samples: &Samples) -> Fold {
     Fold { name: "shapes of models".to_owned(), train, test }
 }
 
-/// An operator form, and whether it has weights.
+/// Kind of operator, and whether it has weights.
 type Kind = (Form, bool);
 
-/// Returns the share of each operator's shapes nearest to shapes of the built-in models.
+/// Returns the `SHARE` of each operator's shapes that is nearest to shapes of the built-in models.
 fn nearest_to_models(samples: &Samples) -> BTreeSet<u64> {
     let Some((_, device)) = samples.devices.first() else { return BTreeSet::new() };
     let columns: Vec<usize> = coordinate_columns().collect();
@@ -60,7 +60,7 @@ fn nearest_to_models(samples: &Samples) -> BTreeSet<u64> {
     held
 }
 
-/// Returns the standard deviation, or 1 if there is none.
+/// Returns the standard deviation, or 1 if it is zero or undefined.
 fn standard_deviation(values: impl Iterator<Item = f32> + Clone) -> f32 {
     let count = values.clone().count().max(1) as f32;
     let mean = values.clone().sum::<f32>() / count;
@@ -74,7 +74,7 @@ fn operator_kind(samples: &Samples, row: usize) -> Kind {
     (samples.rows[row].form, has_weights)
 }
 
-/// Collects feature vectors of the operators of the built-in models.
+/// Collects the distinct feature vectors of the operators in the built-in models.
 fn model_points(device: &Device, columns: &[usize]) -> BTreeMap<Kind, Vec<Vec<f32>>> {
     let mut places: BTreeMap<Kind, BTreeSet<Vec<u32>>> = BTreeMap::new();
     for work in build_zoo_graphs().iter().flat_map(works_of) {
@@ -107,7 +107,7 @@ fn works_of(graph: &Graph) -> Vec<Work> {
     tasks.unwrap_or_default().iter().flat_map(|found| task_works(&found.task)).collect()
 }
 
-/// Returns the work of a task; attention is split into its products and softmax.
+/// Returns the work of the operators in a task; attention is split into its products and its softmax.
 fn task_works(task: &Task) -> Vec<Work> {
     let is_attention = matches!(task.steps.first().map(|step| &step.op), Some(Op::Attention(_)));
     let extents = |place: usize| task.parameters.get(place).and_then(|parameter| parameter.ty.extents());

@@ -1,8 +1,8 @@
-//! Whole neural networks: the sum of their operators as predicted against the same sum as measured.
+//! Evaluates whole neural networks: compares the sum of their operators' predicted times with the sum of the measured
+//! times.
 //!
-//! Each operator counts as often as it occurs, at the schedule that is taken where none is asked for. Both sums are over
-//! the operators that were measured; a network most of whose operators were not says little and is listed, but not
-//! scored.
+//! Each operator is counted as often as it occurs, with its default schedule. Both sums only cover operators that were
+//! measured. A network with too few measured operators is listed, but not scored.
 
 use super::HeldOutPredictions;
 use samples::statistics::median;
@@ -10,35 +10,35 @@ use samples::{Network, Samples};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Share of a network's operators that must be measured for the network to count.
+/// Share of a network's operators that must be measured for the network to be scored.
 const WHOLE: f64 = 0.9;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EndToEnd {
     pub networks: Vec<NetworkResult>,
-    /// By learner.
+    /// Scores by learner.
     pub learners: BTreeMap<String, NetworkScores>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NetworkResult {
     pub name: String,
-    /// Device and threads.
+    /// Device and number of threads.
     pub setting: String,
-    /// Number of operators, with repetitions.
+    /// Number of operators, counting repetitions.
     pub operators: f64,
     pub measured: f64,
     pub measured_ns: f64,
-    /// Sum of the predicted times by learner.
+    /// Sum of the predicted times in nanoseconds, by learner.
     pub predicted_ns: BTreeMap<String, f64>,
 }
 
-/// Errors of network sums, over networks with enough measured operators.
+/// Errors of the sums of operator times, over networks with enough measured operators.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NetworkScores {
     pub networks: usize,
     pub mape: f64,
-    /// Share within 5 %, in percent.
+    /// Share of networks whose predicted sum is within 5 % of the measured one, in percent.
     pub hit5: f64,
     pub hit10: f64,
 }
@@ -48,16 +48,16 @@ impl NetworkResult {
         self.measured >= WHOLE * self.operators
     }
 
-    /// Error of a learner's sum, in percent.
+    /// Returns the error of a learner's sum, in percent of the measured sum.
     pub fn error_percent(&self, learner: &str) -> Option<f64> {
         self.predicted_ns.get(learner).map(|predicted| 100.0 * (predicted / self.measured_ns - 1.0))
     }
 }
 
-/// A device and the bits of its thread count, which sort like the number.
+/// Index of a device, and the bits of a thread count as a float; these have the same order as the number.
 type Setting = (u32, u64);
 
-/// Sums predictions over held-out networks, given per split; None if none were held out.
+/// Sums predictions over the networks that each split holds out; None if no networks were held out.
 pub(super) fn end_to_end(
     samples: &Samples,
     answers: &BTreeMap<String, HeldOutPredictions>,
@@ -105,7 +105,7 @@ fn network_result(
     }
 }
 
-/// Median measured and predicted time of each shape at its default schedule, by setting.
+/// Returns, for each setting and shape, the median measured and predicted time with the default schedule.
 fn default_times(samples: &Samples, rows: &[usize], predicted: &[f64]) -> BTreeMap<Setting, BTreeMap<u64, (f64, f64)>> {
     type Times = (Vec<f64>, Vec<f64>);
     let mut all: BTreeMap<Setting, BTreeMap<u64, Times>> = BTreeMap::new();

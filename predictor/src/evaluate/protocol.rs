@@ -1,4 +1,4 @@
-//! What is held out under each protocol.
+//! Evaluation protocols, which define the data that is held out.
 
 use super::model_shapes::model_shapes_out;
 use crate::error::{Error, Result};
@@ -13,27 +13,27 @@ use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// Nothing: deviation of repeated measurements, the lower bound of any error.
+    /// Holds out nothing: reports the deviation of repeated measurements, a lower bound of any error.
     P0,
-    /// Shapes, at random: inside the range of the data.
+    /// Holds out random shapes: interpolation within the range of the data.
     P1,
-    /// The tenth of each operator's shapes with the most work: extrapolation.
+    /// Holds out the tenth of each operator's shapes with the most work: extrapolation.
     P1x,
-    /// Shapes of neural networks; all other shapes are training data.
+    /// Holds out shapes of neural networks; all other shapes are training data.
     P1m,
-    /// Neural networks.
+    /// Holds out whole neural networks.
     P2,
-    /// Families of neural networks, by the prefix of their names.
+    /// Holds out families of neural networks, by the prefix of their names.
     P2f,
-    /// Devices, without any measurement.
+    /// Holds out devices, without any measurement of them.
     P3,
-    /// Devices, with a few measurements per operator.
+    /// Holds out devices, except for a few measurements per operator.
     P4,
-    /// Shapes, scored by the order of schedules within a task.
+    /// Holds out shapes, and scores the predicted order of the schedules within each task.
     P5,
 }
 
-/// Measurements per operator of a new device.
+/// Numbers of measurements per operator that are available of a new device.
 pub const SHOTS: &[usize] = &[10, 20, 50, 200];
 
 #[derive(Clone, Debug, PartialEq)]
@@ -42,13 +42,13 @@ pub struct Split {
     /// Neural networks that are held out entirely, as indices.
     pub networks: Vec<usize>,
     pub train: Vec<usize>,
-    /// Test rounds, all after the same training.
+    /// Test rounds, all with the same training data.
     pub rounds: Vec<Round>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Round {
-    /// Few-shot samples of the test device; their shapes are not tested.
+    /// Few-shot samples of the test device, whose shapes are not tested; None without few-shot learning.
     pub few_shot: Option<FewShot>,
     pub test: Vec<usize>,
 }
@@ -56,7 +56,7 @@ pub struct Round {
 #[derive(Clone, Debug, PartialEq)]
 pub struct FewShot {
     pub shots: usize,
-    /// Random samples; None lets the learner choose.
+    /// Randomly drawn samples; None if the learner chooses them.
     pub drawn: Option<Vec<usize>>,
 }
 
@@ -91,7 +91,8 @@ impl Protocol {
         Protocol::ALL.iter().copied().find(|protocol| protocol.name().eq_ignore_ascii_case(name))
     }
 
-    /// Returns the purpose a predictor is trained for.
+    /// Returns the purpose (known devices or transfer to new ones) for which predictors are trained under this
+    /// protocol.
     pub fn purpose(self) -> Purpose {
         match self {
             Protocol::P3 | Protocol::P4 => Purpose::Transfer,
@@ -99,12 +100,13 @@ impl Protocol {
         }
     }
 
-    /// Reports whether a seed changes the split.
+    /// Returns whether the split depends on the seed.
     pub fn is_random(self) -> bool {
         matches!(self, Protocol::P1 | Protocol::P4 | Protocol::P5)
     }
 
-    /// Splits samples into `folds` parts, five by default. Networks and families are held out one by one by default.
+    /// Splits samples into `folds` parts, by default five. Networks and families are held out one at a time by
+    /// default.
     pub fn split_samples(self, samples: &Samples, folds: Option<usize>, seed: u64) -> Result<Vec<Split>> {
         let label = |of: fn(&samples::Sample) -> u32| samples.rows.iter().map(of).collect::<Vec<u32>>();
         let devices: Vec<String> = samples.devices.iter().map(|(name, _)| name.clone()).collect();
@@ -140,7 +142,7 @@ impl Protocol {
     }
 }
 
-/// Holds out every shape of the networks whose names have the same key; `folds` groups keys at random.
+/// Holds out every shape of the networks whose names have the same key. With `folds`, keys are grouped at random.
 fn networks_out(samples: &Samples, key: fn(&str) -> &str, folds: Option<usize>, seed: u64) -> Result<Vec<Split>> {
     let mut groups: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (place, network) in samples.networks.iter().enumerate() {
@@ -191,7 +193,8 @@ fn largest_out(samples: &Samples) -> split::Fold {
     fold
 }
 
-/// Splits with random samples and with samples the learner chooses.
+/// Creates the split of a held-out device, with rounds for randomly drawn samples and for samples that the learner
+/// chooses.
 fn few_shot(samples: &Samples, fold: split::Fold, seed: u64) -> Split {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut orders: BTreeMap<u32, Vec<usize>> = by_operator(samples, &fold.test);

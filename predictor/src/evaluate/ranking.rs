@@ -1,4 +1,4 @@
-//! How well a predictor orders the schedules of one task, which is what a tuner needs of it.
+//! Evaluates how well a predictor orders the schedules of a task, which is what a tuner requires.
 
 use super::HeldOutPredictions;
 use samples::Samples;
@@ -6,23 +6,24 @@ use samples::statistics::median;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Fewest schedules of a ranked task.
+/// Minimum number of schedules of a task that is ranked.
 const FEWEST: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ranking {
     pub tasks: usize,
-    /// Mean over tasks of the best time over the time of the schedule predicted best.
+    /// Mean over tasks of the ratio of the best time to the time of the schedule that is predicted to be fastest.
     pub top1: f64,
-    /// Like `top1` for the best of the five schedules predicted best.
+    /// As `top1`, with the best of the five schedules that are predicted to be fastest.
     pub top5: f64,
-    /// Like `top1`, weighted by task time, as in TenSet's tables of cost models.
+    /// As `top1`, weighted by the time of each task, as in TenSet's tables of cost models.
     #[serde(default)]
     pub top1_by_time: f64,
-    /// Like `top5`, weighted by task time.
+    /// As `top5`, weighted by the time of each task.
     #[serde(default)]
     pub top5_by_time: f64,
-    /// Mean slow-down in percent of the best of ten chosen schedules against the best of all.
+    /// Mean slow-down in percent of the best of the ten schedules predicted to be fastest, relative to the best of
+    /// all.
     pub regret10: f64,
     /// Median over tasks of Kendall's rank correlation.
     pub kendall: f64,
@@ -30,7 +31,7 @@ pub struct Ranking {
     pub spearman: f64,
 }
 
-/// Scores the order of schedules per task and split; None without a task of enough schedules.
+/// Scores the predicted order of schedules, per task and split; None if no task has enough schedules.
 pub(super) fn rank_tasks(samples: &Samples, answers: &HeldOutPredictions) -> Option<Ranking> {
     let mut tasks: BTreeMap<(usize, u64), Vec<(f64, f64)>> = BTreeMap::new();
     for (round, (_, range)) in answers.splits.iter().enumerate() {

@@ -1,28 +1,29 @@
-//! P0: how far repeated measurements of one candidate are apart. No predictor can be expected to do better.
+//! Protocol P0: deviation between repeated measurements of the same candidate, a lower bound of the error of any
+//! predictor.
 
 use samples::Samples;
 use samples::statistics::{median, quantile};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Repeatability of measurements, the noise floor of predictions.
+/// Repeatability of measurements, the noise floor of prediction errors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Repeats {
     pub candidates: usize,
     /// Mean absolute deviation of a measurement from the candidate's training time, in percent of that time.
     pub mape: f64,
-    /// 90th percentile of that deviation.
+    /// 90th percentile of the absolute deviation of a measurement from the candidate's training time, in percent.
     pub p90: f64,
 }
 
 #[derive(Default)]
 struct RepeatTimes {
-    /// Training times.
+    /// Training times of the samples of a candidate.
     of_samples: Vec<f64>,
     all: Vec<f64>,
 }
 
-/// Computes the noise floor; None if nothing was measured twice.
+/// Computes the noise floor of prediction errors; None if no candidate was measured twice.
 pub fn measure_repeatability(samples: &Samples) -> Option<Repeats> {
     let mut groups: BTreeMap<(u64, Vec<u32>), RepeatTimes> = BTreeMap::new();
     for (row, sample) in samples.rows.iter().enumerate() {

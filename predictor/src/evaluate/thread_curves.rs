@@ -1,4 +1,5 @@
-//! Protocol K: the fastest thread count of every curve of a table, by a few probes, with its machine held out.
+//! Protocol K: finds the fastest thread count of every curve in a table by a few probe measurements, with data of the
+//! curve's own machine held out.
 
 use crate::error::{Error, Result};
 use crate::knee::{ScalingPosterior, ScalingPrior, fit_law, log_shape};
@@ -9,30 +10,31 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub const CURVES_PROTOCOL: &str = "K";
-/// Probe counts that are evaluated.
+/// Numbers of probe measurements that are evaluated.
 const PROBES: [usize; 2] = [3, 4];
-/// Curves with fewer thread counts would be measured completely by the fewest probes.
+/// Minimum number of thread counts of a curve. With fewer, even the smallest number of probes would measure all of
+/// them.
 const FEWEST_POINTS: usize = PROBES[0] + 1;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CurvesEvaluation {
     pub protocol: String,
     pub curves: usize,
-    /// Curves with too few thread counts.
+    /// Number of curves that were skipped because they have too few thread counts.
     pub left_out: usize,
     pub methods: BTreeMap<String, Regret>,
-    /// By machine, then method.
+    /// Slow-downs by machine, then by method.
     pub machines: BTreeMap<String, BTreeMap<String, Regret>>,
 }
 
-/// Slow-down against the fastest measured thread count.
+/// Slow-down relative to the fastest measured thread count.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Regret {
     pub curves: usize,
     pub mean_percent: f64,
-    /// 90th percentile over the curves.
+    /// 90th percentile of the slow-down over the curves, in percent.
     pub p90_percent: f64,
-    /// Share of curves whose fastest thread count was found.
+    /// Share of curves whose fastest thread count was found, in percent.
     pub found_percent: f64,
 }
 
@@ -73,7 +75,7 @@ pub fn evaluate_curves(curves: &[ThreadCurve]) -> Result<CurvesEvaluation> {
     })
 }
 
-/// Returns the measured time at the thread count that each method chooses.
+/// Returns, for each method, the measured time at the thread count that it chooses.
 fn method_times(curve: &ThreadCurve, prior: &ScalingPrior) -> Vec<(String, f64)> {
     let threads: Vec<f64> = curve.points.iter().map(|point| point.0).collect();
     let time_ns = |at: f64| curve.points.iter().find(|point| point.0 == at).map_or(f64::NAN, |point| point.1);
@@ -92,7 +94,7 @@ fn method_times(curve: &ThreadCurve, prior: &ScalingPrior) -> Vec<(String, f64)>
     found
 }
 
-/// Returns the fastest thread count by Gunther's law through evenly spaced probes alone.
+/// Returns the fastest thread count according to Gunther's law, fitted to evenly spaced probes only.
 fn fastest_by_law(curve: &ThreadCurve, probes: usize) -> f64 {
     let last = curve.points.len() - 1;
     let places: BTreeSet<usize> = (0..probes).map(|probe| (probe * last + (probes - 1) / 2) / (probes - 1)).collect();

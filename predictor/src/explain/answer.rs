@@ -1,4 +1,5 @@
-//! One answer explained: its parts, its limits, what would improve it, and the rows near it.
+//! Explains one prediction: its parts, its bottleneck, changes that would reduce the time, and the nearest measured
+//! rows.
 
 use super::{
     Change, Effect, Explanation, Limits, Neighbour, Summary, explain_prediction, feature_effects, find_improvements,
@@ -10,9 +11,9 @@ use learn::predictor::Predictor;
 use samples::Samples;
 use serde::Serialize;
 
-/// Reported neighbours.
+/// Number of reported neighbours.
 const NEIGHBOURS: usize = 5;
-/// Row limit of a summary.
+/// Maximum number of rows that a summary uses.
 const ROWS: usize = 300;
 
 #[derive(Clone, Debug, Serialize)]
@@ -20,9 +21,9 @@ pub struct ExplainedAnswer {
     pub operator: String,
     pub explanation: Explanation,
     pub limits: Limits,
-    /// Single changes that reduce the time.
+    /// Changes of a single feature that reduce the time.
     pub improvements: Vec<Change>,
-    /// Nearest measured rows; empty without samples.
+    /// Nearest measured rows; empty if no samples were given.
     pub neighbours: Vec<Neighbour>,
     /// Predictions for other values of one feature; empty unless requested.
     pub varied: Vec<Change>,
@@ -62,7 +63,7 @@ pub fn explain_answer(
     })
 }
 
-/// Scales all times to this machine if the prediction is for it, by the prediction's own factor.
+/// Scales all times to this machine, if the prediction is for it, by the factor that was applied to the prediction.
 fn translate_to_host(
     predictor: &Predictor,
     setting: &Setting,
@@ -78,7 +79,7 @@ fn translate_to_host(
     (Explanation { prediction, bound_ns, ..explanation }, Limits { arithmetic_ns, memory_ns, ..limits })
 }
 
-/// Summarises feature effects for each learned operator, the one with most rows first.
+/// Summarises the feature effects of each trained operator, those with most rows first.
 pub fn summarise_operators(predictor: &Predictor, samples: &Samples) -> Result<Vec<Summary>> {
     let known = samples.operators.iter().filter(|name| predictor.learned.operators.contains_key(*name));
     let mut found = known

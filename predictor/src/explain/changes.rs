@@ -1,5 +1,5 @@
-//! What would change an answer: one feature swept for one question, its effect over many rows, and the choices that save
-//! time.
+//! Effects of changing a query: one feature swept for one query, the mean effect of a feature over many rows, and the
+//! changes that reduce the time.
 
 use super::background_rows;
 use crate::error::{Error, Result};
@@ -9,20 +9,20 @@ use samples::Samples;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Values of a swept feature.
+/// Number of values of a swept feature.
 const STEPS: usize = 12;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
-    /// Changed feature; for a choice, `feature=word`.
+    /// Name of the changed feature; for a feature with named settings, `feature=setting`.
     pub feature: String,
     pub value: f32,
-    /// Factor on the predicted time.
+    /// Ratio of the predicted time with the change to that without it.
     pub factor: f64,
 }
 
-/// Predicts factors while a feature sweeps its trained range. Derived features follow threads and knobs; for
-/// other features, everything else is fixed. A knob may be given by its axis name.
+/// Predicts the time factors while a feature sweeps its trained range. If threads or a knob are swept, features
+/// derived from them change, too; for other features, everything else is fixed. A knob may be given by its axis name.
 pub fn sweep_feature(predictor: &Predictor, query: &Query<'_>, feature: &str) -> Result<Vec<Change>> {
     let operator = predictor.find_operator(query.operator)?;
     if let Some(knob) = knob_name(predictor, query, feature)? {
@@ -45,7 +45,7 @@ pub fn sweep_feature(predictor: &Predictor, query: &Query<'_>, feature: &str) ->
     sweep_values(operator, feature, column).into_iter().map(change).collect()
 }
 
-/// Returns the knob of a feature, with or without its prefix; None if the feature is no knob.
+/// Returns the knob that a feature refers to, with or without its prefix; None if the feature is not a knob.
 fn knob_name(predictor: &Predictor, query: &Query<'_>, feature: &str) -> Result<Option<String>> {
     let schedules = &predictor.find_operator(query.operator)?.statistics.schedules;
     let name = feature.strip_prefix("knob.").unwrap_or(feature);
@@ -55,7 +55,7 @@ fn knob_name(predictor: &Predictor, query: &Query<'_>, feature: &str) -> Result<
     Ok(is_knob.then(|| name.to_owned()))
 }
 
-/// Predicts the factor of each setting of a knob. The baseline uses the knob model as well.
+/// Predicts the time factor of each setting of a knob. The baseline is predicted by the knob model, too.
 fn sweep_knob(predictor: &Predictor, query: &Query<'_>, knob: &str) -> Result<Vec<Change>> {
     let schedules = &predictor.find_operator(query.operator)?.statistics.schedules;
     let refused = |problem: String| Error::Query(format!("`{}`: {problem}", query.operator));
@@ -73,7 +73,7 @@ fn sweep_knob(predictor: &Predictor, query: &Query<'_>, knob: &str) -> Result<Ve
     schedules.fitting_settings(query.work, query.device, knob).map_err(refused)?.into_iter().map(change).collect()
 }
 
-/// Predicts the time with other threads and knobs.
+/// Predicts the time of a query with another thread count and other knobs.
 fn predict_variant(
     predictor: &Predictor,
     query: &Query<'_>,
@@ -83,12 +83,12 @@ fn predict_variant(
     Ok(predictor.predict(&Query { threads, extras, ..query.clone() })?.time_ns)
 }
 
-/// Thread counts in the trained range.
+/// Returns the thread counts in the trained range of an operator.
 pub fn thread_counts(predictor: &Predictor, operator: &str) -> Result<Vec<f32>> {
     Ok(sweep_values(predictor.find_operator(operator)?, "threads", find_column(&predictor.about.names, "threads")?))
 }
 
-/// Returns single changes of threads or knobs that save at least a tenth of the time, the best first.
+/// Returns changes of the thread count or of a single knob that save at least a tenth of the time, the best first.
 pub fn find_improvements(predictor: &Predictor, query: &Query<'_>) -> Result<Vec<Change>> {
     const ENOUGH: f64 = 0.9;
     let best = |changes: Vec<Change>| changes.into_iter().min_by(|one, two| one.factor.total_cmp(&two.factor));
@@ -115,7 +115,8 @@ fn with_value(row: &[f32], column: usize, value: f32) -> Vec<f32> {
     changed
 }
 
-/// Returns thread counts, or evenly spaced values over the trained range.
+/// Returns the values over which a feature is swept: all thread counts, or evenly spaced values, within the trained
+/// range.
 fn sweep_values(operator: &OperatorEnsemble, feature: &str, column: usize) -> Vec<f32> {
     let Some((low, high)) = operator.statistics.ranges[column].filter(|(low, high)| low < high) else {
         return Vec::new();
@@ -129,17 +130,18 @@ fn sweep_values(operator: &OperatorEnsemble, feature: &str, column: usize) -> Ve
     values
 }
 
-/// Mean effect of a feature value over measured rows.
+/// Mean effect of one value of a feature over measured rows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Effect {
     pub value: f32,
-    /// Partial dependence: mean factor when every row takes this value, relative to all values.
+    /// Partial dependence: mean time factor if all rows have this value, relative to the mean over all values.
     pub partial: f64,
-    /// Accumulated local effect: small steps within rows near this value avoid unrealistic combinations.
+    /// Accumulated local effect: accumulates small changes in rows near each value, which avoids unrealistic
+    /// combinations.
     pub accumulated: f64,
 }
 
-/// Computes effects over up to 400 measured rows of an operator; derived features stay fixed.
+/// Computes the effects of a feature over up to 400 measured rows of an operator. Derived features do not change.
 pub fn feature_effects(predictor: &Predictor, samples: &Samples, operator: &str, feature: &str) -> Result<Vec<Effect>> {
     const ROWS: usize = 400;
     let matrix = background_rows(predictor, samples, operator, ROWS)?;

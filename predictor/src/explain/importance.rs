@@ -1,4 +1,4 @@
-//! Which features matter at all: what mixing each up costs on shapes that were not learned from.
+//! Ranks features by permutation importance: the increase of the error on held-out shapes if a feature is permuted.
 
 use crate::error::{Error, Result};
 use learn::boosted::BoostingParameters;
@@ -17,11 +17,11 @@ use serde::Serialize;
 pub struct Importance {
     pub operator: String,
     pub feature: String,
-    /// Rise of the MAPE on held-out shapes when the feature is permuted, in percentage points.
+    /// Increase of the MAPE on held-out shapes if the feature is permuted, in percentage points.
     pub cost: f64,
 }
 
-/// Ranks features by importance on a held-out fifth of the shapes.
+/// Ranks features by permutation importance, on a held-out fifth of the shapes.
 pub fn rank_importance(samples: &Samples, seed: u64) -> Result<Vec<Importance>> {
     let folds = split::by_group(&split::shape_groups(samples), 5, seed);
     let fold = folds.first().ok_or_else(|| Error::Data("there are no shapes".to_owned()))?;

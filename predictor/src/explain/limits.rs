@@ -1,30 +1,30 @@
-//! What limits an operator: the roofline, the overhead, the caches, or how well it is spread over threads.
+//! Determines the bottleneck of an operator: the roofline, overhead, caches, or the distribution over threads.
 
 use crate::error::Result;
 use learn::predictor::{Prediction, Predictor, Query};
 use samples::features;
 use serde::Serialize;
 
-/// Bottleneck of an operator and shares of its time.
+/// Bottleneck of an operator, and the times and ratios from which it is derived.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Limits {
-    /// `overhead`, `arithmetic`, `memory`, `threads`, `cache` or `code`.
+    /// Bottleneck: `overhead`, `arithmetic`, `memory`, `threads`, `cache` or `code`.
     pub limit: &'static str,
-    /// `limit` as a sentence.
+    /// Explanation of `limit` in a sentence.
     pub reason: String,
-    /// Arithmetic time at the device's peak with these threads.
+    /// Arithmetic time at the device's peak with the query's threads.
     pub arithmetic_ns: f64,
     /// Transfer time of the compulsory bytes at the device's bandwidth.
     pub memory_ns: f64,
-    /// Reached share of the roofline; above 1 only if measured operators exceed it too.
+    /// Ratio of the roofline bound to the predicted time; above 1 only if measured operators exceed the roofline, too.
     pub utilisation: f64,
-    /// Compulsory bytes over the size of the shared cache.
+    /// Ratio of the compulsory bytes to the size of the shared cache.
     pub bytes_of_cache: f64,
-    /// Time on one thread over the total thread time; None if only one thread count was trained.
+    /// Time on one thread, divided by the time times the number of threads; None if only one thread count was trained.
     pub parallel_efficiency: Option<f64>,
 }
 
-/// Determines the bottleneck from the device's figures and the trained model.
+/// Determines the bottleneck from the device's data and the trained model.
 pub fn find_limits(predictor: &Predictor, query: &Query<'_>, prediction: &Prediction) -> Result<Limits> {
     let device = &predictor.about.devices[query.device];
     let threads = query.threads.unwrap_or(device.units);
@@ -70,7 +70,7 @@ pub fn find_limits(predictor: &Predictor, query: &Query<'_>, prediction: &Predic
     Ok(Limits { limit, reason, arithmetic_ns, memory_ns, utilisation, bytes_of_cache, parallel_efficiency })
 }
 
-/// Explains a prediction faster than the device's roofline.
+/// Explains why a prediction is faster than the device's roofline.
 fn explain_excess(predictor: &Predictor, operator: &str, utilisation: &str) -> String {
     let best = 100.0 * (-predictor.learned.operators[operator].statistics.best_log).exp();
     format!(

@@ -1,7 +1,8 @@
-//! Why a predictor answers as it does, and what would change the answer.
+//! Explains predictions, and which changes would affect them.
 //!
-//! Contributions are Shapley values of the trees: they add up to the logarithm of the ratio between the answer and its
-//! bound, so each is a factor of time. Importance is what mixing a feature up costs on shapes that were held out.
+//! Contributions are Shapley values of the trees. They sum to the logarithm of the ratio of the predicted time to its
+//! bound, so each is a factor of the time. Importance is the increase of the error on held-out shapes if a feature is
+//! permuted.
 
 mod answer;
 mod changes;
@@ -28,9 +29,9 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Contribution {
     pub feature: String,
-    /// NaN if the query leaves the feature open.
+    /// Value of the feature; NaN if the query does not specify it.
     pub value: f32,
-    /// Factor on the time, relative to the average training row.
+    /// Time factor of the feature, relative to the average training row.
     pub factor: f64,
 }
 
@@ -39,13 +40,13 @@ pub struct Contribution {
 pub struct Explanation {
     #[serde(rename = "answer")]
     pub prediction: Prediction,
-    /// Lower bound of the time, overhead included.
+    /// Lower bound of the time in nanoseconds, including overhead.
     pub bound_ns: f64,
-    /// Time of the average training row over its bound.
+    /// Ratio of time to bound for the average training row.
     pub average: f64,
-    /// Contributions, the largest first.
+    /// Contributions of the features, the largest first.
     pub parts: Vec<Contribution>,
-    /// Factor outside of the trees: device corrections and the clamp to the best measured ratio.
+    /// Factor that the trees do not contribute: device corrections, and the clamp to the best measured ratio.
     pub rest: f64,
 }
 
@@ -68,7 +69,7 @@ pub fn explain_prediction(predictor: &Predictor, query: &Query<'_>) -> Result<Ex
     Ok(Explanation { bound_ns, average: average.exp(), parts, rest, prediction })
 }
 
-/// The names of all that the trees see.
+/// Returns the names of all features that trees use.
 fn feature_names(predictor: &Predictor) -> impl Iterator<Item = &str> {
     predictor.about.names.iter().map(String::as_str).chain([crate::exchange::LAST_FEATURE])
 }
@@ -88,7 +89,7 @@ fn feature_contributions(operator: &OperatorEnsemble, row: &[f32], is_known: boo
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     pub operator: String,
-    /// Features, the most influential first.
+    /// Summaries of the features, the most influential first.
     pub features: Vec<FeatureSummary>,
     pub rows: usize,
 }
@@ -96,12 +97,12 @@ pub struct Summary {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FeatureSummary {
     pub feature: String,
-    /// Median factor on the time, up or down.
+    /// Median size of the feature's time factor, whether it increases or reduces the time.
     pub typical: f64,
     pub points: Vec<(f32, f64)>,
 }
 
-/// Summarises up to `most` evenly spaced rows of an operator.
+/// Summarises the contributions of features over up to `most` evenly spaced rows of an operator.
 pub fn summarise_operator(predictor: &Predictor, samples: &Samples, operator: &str, most: usize) -> Result<Summary> {
     let matrix = background_rows(predictor, samples, operator, most)?;
     let known = predictor.find_operator(operator)?;

@@ -1,4 +1,4 @@
-//! The measured rows that are most like a question.
+//! Finds the measured rows that are most similar to a query.
 
 use crate::error::Result;
 use learn::predictor::{Predictor, Query};
@@ -8,20 +8,20 @@ use serde::Serialize;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Neighbour {
-    /// Distance in sizes and threads, in doublings.
+    /// Distance in sizes and threads, measured in doublings.
     pub distance: f64,
     pub device: String,
-    /// Neural network of the operator; empty if unknown.
+    /// Neural network in which the operator occurs; empty if unknown.
     pub model: String,
     pub sizes: Vec<(String, f64)>,
     pub threads: f64,
-    /// Fastest time of these sizes.
+    /// Fastest measured time of these sizes, in nanoseconds.
     pub time_ns: f64,
-    /// Number of rows with these sizes: schedules and repeats.
+    /// Number of rows with these sizes, including schedules and repeats.
     pub rows: usize,
 }
 
-/// Returns the `most` nearest shapes of the query's operator, with their fastest schedule.
+/// Returns the `most` nearest measured shapes of the query's operator, each with its fastest schedule.
 pub fn nearest_rows(
     predictor: &Predictor,
     query: &Query<'_>,

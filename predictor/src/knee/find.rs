@@ -1,4 +1,4 @@
-//! The knee of an operator over threads or over a knob, by a predictor and a few measurements.
+//! Finds the knee of an operator's time over thread counts or over a knob, by a predictor and optional measurements.
 
 use super::{Knee, Point, Posterior, Probe, knee_of_curve};
 use crate::error::{Error, Result};
@@ -9,15 +9,15 @@ use learn::predictor::{Prediction, Predictor};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Limit of measurements.
+/// Maximum number of measurements.
 const MOST_PROBES: usize = 3;
 
-/// Range of a curve, and whether some points are measured.
+/// Range of a curve, and settings for measuring some of its points.
 #[derive(Clone, Debug, Default)]
 pub struct KneeOptions {
-    /// End of a thread curve; None for all trained thread counts.
+    /// Largest thread count of the curve; None for all trained thread counts.
     pub most_threads: Option<u32>,
-    /// Measurement settings; None for predictions only.
+    /// Settings of measurements; None to use predictions only.
     pub probing: Option<Probing>,
 }
 
@@ -29,7 +29,7 @@ pub struct Probing {
     pub deadline: Duration,
 }
 
-/// Finds the knee of an operator over `threads` or a knob.
+/// Finds the knee of an operator's time over `threads` or over a knob.
 pub fn find_knee(
     predictor: &Predictor,
     operator: &Operator,

@@ -1,43 +1,44 @@
-//! Gunther's law of scalability: time(n) = time(1) · (1 + contention · (n - 1) + coherence · n · (n - 1)) / n.
+//! Gunther's scaling law: time(n) = time(1) · (1 + contention · (n - 1) + coherence · n · (n - 1)) / n.
 //!
-//! Fitted by least squares on the logarithm, over a grid that is refined around the best. Where the machine's topology
-//! makes a step (the second socket, the second thread of a core) the law is the same on both sides and the step is kept as
-//! a factor: a break is taken in where it explains most of what the law leaves over.
+//! Fitted by least squares on logarithms, over a grid that is refined around the best parameters. The machine's
+//! topology can cause a step in the curve (the second socket, or the second thread of a core). The law is then the
+//! same on both sides and the step is a factor, a break. Breaks are added where they explain most of the remaining
+//! error.
 
 use super::Point;
 use serde::Serialize;
 
-/// Limit of breaks.
+/// Maximum number of breaks.
 const MOST_BREAKS: usize = 3;
-/// Largest share of the squared error that may remain after a break is added.
+/// Largest share of the squared error that may remain for a break to be accepted.
 const EXPLAINED: f64 = 0.4;
-/// Smallest factor of a break, up or down.
+/// Smallest factor of a break; its reciprocal for a decrease.
 const SMALLEST: f64 = 1.04;
 
-/// Scaling law of a thread curve (Gunther) with breaks.
+/// Gunther's scaling law of a thread curve, with breaks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Law {
-    /// Serial share of the work.
+    /// Contention parameter: serial share of the work.
     pub contention: f64,
-    /// Cost per pair of threads.
+    /// Coherence parameter: cost per pair of threads.
     pub coherence: f64,
-    /// Steps that the law does not explain.
+    /// Steps of the curve that the law does not explain.
     pub breaks: Vec<Break>,
-    /// Median deviation from the curve, in percent.
+    /// Median absolute deviation of the law from the curve, in percent.
     pub error: f64,
-    /// Fitted time at every point, breaks included.
+    /// Fitted time at every point, including breaks, in nanoseconds.
     pub times_ns: Vec<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Break {
-    /// First thread count after the step.
+    /// First thread count at which the factor applies.
     pub at: f64,
-    /// Factor on all times from here on.
+    /// Factor of the times at this and all larger thread counts.
     pub factor: f64,
 }
 
-/// Fits a law to a curve, with as many breaks as needed.
+/// Fits the law to a curve, with as many breaks as are justified.
 pub fn fit_with_breaks(curve: &[Point]) -> Law {
     let mut starts = vec![0];
     let mut best = fit_segments(curve, &starts);
@@ -83,7 +84,7 @@ fn relative_time(threads: f64, contention: f64, coherence: f64) -> f64 {
     (1.0 + contention * (threads - 1.0) + coherence * threads * (threads - 1.0)) / threads
 }
 
-/// Logarithm of the time relative to one thread.
+/// Returns the logarithm of the time relative to that of one thread.
 pub(crate) fn log_shape(threads: f64, contention: f64, coherence: f64) -> f64 {
     relative_time(threads, contention, coherence).ln()
 }
@@ -96,13 +97,13 @@ pub(crate) fn fit_law(points: &[(f64, f64)]) -> (f64, f64) {
     (fitted.contention, fitted.coherence)
 }
 
-/// A fitted law for given breaks.
+/// A law fitted with given positions of breaks.
 struct Fit {
     contention: f64,
     coherence: f64,
-    /// Log time of one thread, by segment.
+    /// Logarithm of the time on one thread, for each segment between breaks.
     levels: Vec<f64>,
-    /// Sum of squared residuals.
+    /// Sum of the squared residuals in log space.
     squares: f64,
 }
 

@@ -1,8 +1,9 @@
-//! The knee of a curve of times: its fastest thread count or tile, the smallest one within 5 % of it, its last minimum, and
-//! for threads its law of scalability.
+//! The knee of a curve of times over thread counts or knob values: its fastest value, the smallest value
+//! within 5 % of the fastest time, its last minimum, and for threads its scaling law.
 //!
-//! `find` takes the curve of an operator from a predictor, `law` fits a law with breaks to it, and `update` conditions it on
-//! measurements. `scaling` needs no predictor: its prior is the curves of other machines in a table, which `table` reads.
+//! `find` gets the curve of an operator from a predictor, `law` fits a scaling law with breaks to it, and
+//! `update` conditions it on measurements. `scaling` needs no predictor: its prior consists of the curves
+//! of other machines in a table, which `table` reads.
 
 mod find;
 mod law;
@@ -20,44 +21,44 @@ pub use update::{Posterior, Probe};
 use samples::statistics::kendall;
 use serde::Serialize;
 
-/// Factor on the fastest time that still counts as fastest.
+/// Factor on the fastest time up to which a time is treated as equally fast.
 const NEAR: f64 = 1.05;
 /// Half-width of a 90 % interval, in standard deviations.
 const HALF_WIDTH_OF_90: f64 = 1.645;
-/// Points of a local correlation.
+/// Number of points of a local correlation.
 const WINDOW: usize = 5;
-/// Smallest local correlation that has a direction.
+/// Smallest absolute local correlation that counts as rising or falling.
 const CLEAR: f64 = 0.3;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// Thread count or knob value.
+    /// Thread count or knob value of the point.
     pub at: f64,
     pub time_ns: f64,
-    /// Lower end of the 90 % interval.
+    /// Lower end of the 90 % interval of the time, in nanoseconds.
     pub low_ns: f64,
     pub high_ns: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Knee {
-    /// `threads` or the name of a knob.
+    /// Variable of the curve: `threads` or the name of a knob.
     pub over: String,
     /// Value with the fastest time.
     pub fastest: f64,
-    /// The smallest value within 5 % of the fastest time.
+    /// The smallest value whose time is within 5 % of the fastest time.
     pub knee: f64,
-    /// Value after which the curve stops falling; None if it falls to its end.
+    /// Value after which the times no longer decrease; None if they decrease up to the last value.
     pub turns_at: Option<f64>,
-    /// Values where the local correlation changes from falling to rising.
+    /// Values at which the local correlation of the times changes from falling to rising.
     pub flips_at: Vec<f64>,
-    /// Scaling law; None for knobs and for fewer than three points.
+    /// Scaling law; None for knobs, and for fewer than three points.
     pub law: Option<Law>,
     pub probes: Vec<Probe>,
     pub curve: Vec<Point>,
 }
 
-/// Returns the knee of a curve sorted by value; None for fewer than two points.
+/// Finds the knee of a curve that is sorted by value; None for fewer than two points.
 pub fn knee_of_curve(over: &str, curve: Vec<Point>) -> Option<Knee> {
     let fastest = curve.iter().min_by(|one, two| one.time_ns.total_cmp(&two.time_ns))?.clone();
     let knee = curve.iter().find(|point| point.time_ns <= NEAR * fastest.time_ns)?.at;

@@ -1,8 +1,9 @@
-//! The fastest thread count of a machine from a few measurements, with a prior from curves of other machines.
+//! Finds the fastest thread count of a machine from a few measurements, with a prior from the curves of other
+//! machines.
 //!
-//! The prior is a set of laws of scalability: those of the other machines, spread out. A curve is one of the laws plus a
-//! smooth deviation, a Gaussian process over the logarithm of the thread count. Each measurement weighs the laws by how well
-//! they predicted it and conditions the deviations of all of them.
+//! The prior is a set of Gunther's scaling laws, with parameters sampled around those of the other machines. A curve
+//! is one of these laws plus a smooth deviation, a Gaussian process over the logarithm of the thread count. Each
+//! measurement weights the laws by how well they predicted it, and conditions the deviations from all of them.
 
 use super::law::{fit_law, log_shape};
 use super::update::NOISE;
@@ -12,26 +13,29 @@ use rand_chacha::ChaCha8Rng;
 use samples::table::ThreadCurve;
 use std::collections::BTreeMap;
 
-/// Number of laws in the prior.
+/// Number of scaling laws in the prior.
 const LAWS: usize = 400;
-/// Standard deviation of the log parameters around known laws.
+/// Standard deviation of the logarithms of the sampled parameters around those of known laws.
 const SPREAD: f64 = 1.0;
-/// Smallest parameters that are spread.
+/// Lower limits of contention and coherence, from which parameters are sampled.
 const LEAST: (f64, f64) = (1e-3, 1e-5);
-/// Largest parameters.
+/// Upper limits of contention and coherence.
 const MOST: (f64, f64) = (1.0, 0.5);
-/// Without curves of other machines: medians of the parameters, and standard deviations of their logarithms.
+/// Prior without curves of other machines: for contention and for coherence, the median and the standard deviation of
+/// the logarithm.
 const USUAL: [(f64, f64); 2] = [(0.03, 1.5), (5e-4, 2.5)];
-/// Standard deviation of the smooth deviation from a law, and of the noise per thread count, in log space.
+/// Standard deviation of the smooth deviation from a law, in log space; `ROUGHNESS` is that of the independent part
+/// per thread count.
 const DEVIATION: f64 = 0.06;
 const ROUGHNESS: f64 = 0.03;
-/// Correlation length of deviations, in doublings.
+/// Correlation length of the smooth deviation, in doublings of the thread count.
 const DOUBLINGS: f64 = 1.0;
-/// Standard deviation of the log time of one thread in seconds: an uninformative prior.
+/// Prior standard deviation of the logarithm of the time on one thread in seconds, so large that the prior is
+/// uninformative.
 const LEVEL: f64 = 5.0;
-/// Sampled curves for the probability of being fastest.
+/// Number of sampled curves from which the probability of being fastest is estimated.
 const DRAWS: usize = 256;
-/// Fewest points that determine a law.
+/// Minimum number of points of a curve to which a law is fitted.
 const FEWEST_POINTS: usize = 3;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -42,7 +46,7 @@ pub struct ScalingPrior {
 }
 
 impl ScalingPrior {
-    /// Learns from all machines but `without`, with equal weights.
+    /// Creates the prior from all machines except `without`, each with equal weight.
     pub fn learn_prior(curves: &[ThreadCurve], without: &str) -> ScalingPrior {
         let mut known: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
         for curve in curves.iter().filter(|curve| curve.device != without && curve.points.len() >= FEWEST_POINTS) {
@@ -68,27 +72,27 @@ impl ScalingPrior {
     }
 }
 
-/// Draws a standard normal number (Box–Muller).
+/// Draws a standard normal number by the Box–Muller method.
 fn standard_normal(random: &mut ChaCha8Rng) -> f64 {
     let radius = (-2.0 * (1.0 - random.random::<f64>()).ln()).sqrt();
     radius * (std::f64::consts::TAU * random.random::<f64>()).cos()
 }
 
-/// Posterior of a curve after some points were measured.
+/// Posterior of a curve, given the measured points.
 #[derive(Clone, Debug)]
 pub struct ScalingPosterior {
     threads: Vec<f64>,
-    /// Log time in seconds at each thread count, by law.
+    /// For each law, the posterior mean of the logarithm of the time in seconds, at each thread count.
     means: Vec<Vec<f64>>,
-    /// Log weights of the laws.
+    /// Logarithms of the laws' weights.
     log_weights: Vec<f64>,
-    /// Covariance of the deviations from a law.
+    /// Covariance of the deviation from a law, the same for all laws.
     covariance: Vec<Vec<f64>>,
     measured: Vec<usize>,
 }
 
 impl ScalingPosterior {
-    /// Creates the posterior without measurements, for ascending thread counts.
+    /// Creates a posterior without measurements. `threads` must be in ascending order.
     pub fn from_prior(prior: &ScalingPrior, threads: &[f64]) -> ScalingPosterior {
         let covariance = |one: usize, two: usize| {
             let distance = (threads[one] / threads[two]).log2() / DOUBLINGS;
@@ -109,7 +113,7 @@ impl ScalingPosterior {
         }
     }
 
-    /// Conditions on the time at one of the thread counts.
+    /// Conditions on a measured time at one of the thread counts.
     pub fn condition_on(&mut self, threads: f64, time_ns: f64) {
         let Some(place) = self.threads.iter().position(|at| *at == threads) else { return };
         let variance = self.covariance[place][place];
@@ -127,13 +131,14 @@ impl ScalingPosterior {
         self.measured.push(place);
     }
 
-    /// Returns the unmeasured thread count most probably fastest, or None if all were measured.
+    /// Returns the unmeasured thread count that is most probably the fastest, or None if all were measured.
     pub fn next_probe(&self) -> Option<f64> {
         let is_open = |at: &f64| !self.measured.iter().any(|place| self.threads[*place] == *at);
         self.by_probability().into_iter().find(is_open)
     }
 
-    /// Returns thread counts by decreasing probability of being fastest; ties prefer fewer threads.
+    /// Returns the thread counts in the order of decreasing probability of being the fastest; ties prefer fewer
+    /// threads.
     pub fn by_probability(&self) -> Vec<f64> {
         let mut wins = vec![0usize; self.threads.len()];
         let factors = self.covariance_factors();
@@ -158,7 +163,8 @@ impl ScalingPosterior {
         places.into_iter().map(|place| self.threads[place]).collect()
     }
 
-    /// Returns the expected curve with intervals. Before the first measurement, only ratios of times are meaningful.
+    /// Returns the expected curve with intervals. Before the first measurement, only the ratios of its times are
+    /// meaningful.
     pub fn expected_curve(&self) -> Vec<Point> {
         let weights = self.law_weights();
         let average = |of: &dyn Fn(&Vec<f64>) -> f64| -> f64 {
@@ -187,9 +193,10 @@ impl ScalingPosterior {
         weights.into_iter().map(|weight| weight / sum).collect()
     }
 
-    /// Returns columns whose sum weighted by standard normal numbers is a deviation.
+    /// Returns the columns of a square root of the covariance: their sum, weighted by standard normal numbers, is a
+    /// random deviation.
     fn covariance_factors(&self) -> Vec<Vec<f64>> {
-        /// Variance below which a point counts as measured.
+        /// Variance up to which a point counts as measured.
         const NOTHING: f64 = 1e-12;
         let mut rest = self.covariance.clone();
         let mut factors = Vec::new();
@@ -205,7 +212,7 @@ impl ScalingPosterior {
     }
 }
 
-/// Subtracts the covariance that a measurement explains.
+/// Subtracts the part of the covariance that a measurement explains.
 fn subtract_explained(covariance: &mut [Vec<f64>], gain: &[f64], variance: f64) {
     for (row, one) in covariance.iter_mut().zip(gain) {
         row.iter_mut().zip(gain).for_each(|(cell, two)| *cell -= one * two * variance);

@@ -1,4 +1,4 @@
-//! The knee of an operator on a device whose measurements are rows of a table.
+//! Finds the knee of an operator on a device from measurements in the rows of a table.
 
 use super::{Knee, Probe, ScalingPosterior, ScalingPrior, knee_of_curve};
 use crate::error::{Error, Result};
@@ -11,15 +11,17 @@ use std::collections::BTreeMap;
 pub struct TableKnee {
     #[serde(flatten)]
     pub knee: Knee,
-    /// Other machines in the table, used for the prior.
+    /// Number of other machines in the table that are used for the prior.
     pub machines: usize,
     /// Thread count to measure next; None if all were measured.
     pub next_probe: Option<f64>,
-    /// Slow-down against the fastest row in percent, if some rows were not used as probes.
+    /// Slow-down in percent of the chosen thread count, relative to the fastest row; None if all rows were used as
+    /// probes.
     pub regret_percent: Option<f64>,
 }
 
-/// Finds a knee from all rows, or from `most_probes` chosen one by one, optionally up to `most_threads`.
+/// Finds a knee from all rows, or from `most_probes` rows that are chosen one by one, optionally up to
+/// `most_threads`.
 pub fn find_table_knee(
     curves: &[ThreadCurve],
     operator: &str,
@@ -85,7 +87,7 @@ fn thread_counts_up_to(most: u32) -> Vec<u32> {
     counts
 }
 
-/// Returns the median time at each thread count.
+/// Returns the median time of an operator on a device, for each thread count.
 fn rows_of(curves: &[ThreadCurve], operator: &str, device: &str) -> Result<BTreeMap<u32, f64>> {
     if !curves.iter().any(|curve| curve.operator == operator) {
         return Err(Error::unknown_name("operator", operator, curves.iter().map(|curve| curve.operator.as_str())));

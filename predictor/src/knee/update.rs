@@ -1,20 +1,21 @@
-//! A predicted curve updated through a few measurements.
+//! Updates a predicted curve by a few measurements.
 //!
-//! The prior of the curve is a Gaussian over the logarithms of its times: most of a prediction's error is the same
-//! for all thread counts of an operator, the rest agrees over a doubling. A measurement moves its neighbours as far as they
-//! agree with it, and narrows their posterior; where to measure next follows from what is left.
+//! The prior of the curve is Gaussian in the logarithms of its times: most of a prediction's error is common to all
+//! thread counts of an operator, and the remainder is correlated over about one doubling. A measurement shifts the
+//! times at neighbouring thread counts according to their correlation, and narrows their posterior. The next point to
+//! measure is chosen from the remaining uncertainty.
 
 use super::{HALF_WIDTH_OF_90, Point};
 use datasets::DOUBTED;
 use serde::Serialize;
 
-/// Share of the variance common to all points.
+/// Share of the prior variance that is common to all points.
 const SHARED_VARIANCE: f64 = 0.7;
 /// Correlation length of the remaining variance, in doublings.
 const LENGTH_SCALE: f64 = 1.0;
-/// Log standard deviation assumed for predictions without intervals.
+/// Standard deviation of the log time that is assumed for predictions without intervals.
 const PRIOR_SPREAD: f64 = 0.3;
-/// Smallest log deviation between runs of the same program.
+/// Minimum standard deviation of the log time between runs of the same program.
 pub(super) const NOISE: f64 = 0.01;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -22,15 +23,16 @@ pub struct Probe {
     pub at: f64,
     pub predicted_ns: f64,
     pub measured_ns: f64,
-    /// Standard deviation over mean, if known.
+    /// Standard deviation divided by the mean, if known.
     pub cv: Option<f64>,
-    /// Half-width of the median's 95 % interval over the median, if known.
+    /// Half-width of the 95 % confidence interval of the median, divided by the median, if known.
     pub uncertainty: Option<f64>,
 }
 
 impl Probe {
-    /// Relative standard deviation of the time. Prefers the interval of the median, which outliers hardly affect; a
-    /// single run has neither interval nor spread and gets [`DOUBTED`].
+    /// Returns the relative standard deviation of the measured time. Prefers the interval of the median, which
+    /// outliers hardly affect. A single run has neither interval nor standard deviation; [`DOUBTED`] is assumed for
+    /// it.
     pub fn known_to(&self) -> f64 {
         /// Half-width of a 95 % interval, in standard deviations.
         const HALF_WIDTH_OF_95: f64 = 1.96;
@@ -39,7 +41,7 @@ impl Probe {
     }
 }
 
-/// Posterior of a curve after measurements.
+/// Posterior of a predicted curve, given measurements.
 #[derive(Clone, Debug)]
 pub struct Posterior {
     at: Vec<f64>,
@@ -49,7 +51,7 @@ pub struct Posterior {
 }
 
 impl Posterior {
-    /// Builds the prior from predictions with intervals.
+    /// Creates the prior from predictions with intervals.
     pub fn from_curve(curve: &[Point]) -> Posterior {
         let spread = |point: &Point| {
             let half = (point.high_ns / point.time_ns).ln();
@@ -72,8 +74,8 @@ impl Posterior {
         }
     }
 
-    /// Returns the most informative point for the minimum: the lowest, then the least certain that could be as low.
-    /// None if nothing remains to measure.
+    /// Returns the next point to measure: first the one with the lowest expected time, then the least certain of those
+    /// that may be as fast. None if no such point remains.
     pub fn next_probe(&self) -> Option<f64> {
         let lowest = (0..self.at.len()).min_by(|one, two| self.logs[*one].total_cmp(&self.logs[*two]))?;
         if self.probed.is_empty() {

@@ -1,4 +1,5 @@
-//! Curves over threads or a knob: the time with its interval, the knee, the law and what was measured.
+//! Draws curves over threads or a knob: the times with their intervals, the knee, the scaling law and the
+//! measurements.
 
 use super::{escape, styled_page};
 use crate::knee::Knee;
@@ -12,10 +13,10 @@ const LEFT: f64 = 70.0;
 const RIGHT: f64 = 30.0;
 const TOP: f64 = 46.0;
 const BOTTOM: f64 = 52.0;
-/// Ratio of longest to shortest time above which the scale is logarithmic.
+/// Ratio of the longest to the shortest time above which the scale is logarithmic.
 const FLAT: f64 = 40.0;
 
-/// A page of curves of one operator.
+/// Returns an HTML page with curves of one operator on one device.
 pub fn curves_page(operator: &str, device: &str, knees: &[Knee]) -> String {
     let mut body = format!("<p class=\"soft\">{} on {}</p>", escape(operator), escape(device));
     for knee in knees {
@@ -25,7 +26,7 @@ pub fn curves_page(operator: &str, device: &str, knees: &[Knee]) -> String {
     styled_page("Knee: point of diminishing returns", &body)
 }
 
-/// Describes a curve in a sentence.
+/// Describes the knee of a curve in one sentence.
 pub fn describe_knee(knee: &Knee) -> String {
     let what = &knee.over;
     let mut text = format!(
@@ -57,12 +58,12 @@ pub fn describe_knee(knee: &Knee) -> String {
     text
 }
 
-/// Vertical time scale of a curve.
+/// Vertical scale of a curve, for times.
 struct CurveTimes {
     scale: Scale,
     marks: Vec<(f64, String)>,
     unit_ns: f64,
-    /// Name of the unit; empty if each mark names it.
+    /// Name of the unit; empty if each mark of the scale has its own unit.
     name: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! The page of an evaluation: every table, ours marked.
+//! HTML page of an evaluation with all tables, in which this project's predictor is highlighted.
 
 use super::evaluation_charts::draw_charts;
 use super::{escape, styled_page};
@@ -106,7 +106,7 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
     styled_page(&format!("Evaluation under protocol {}", evaluation.protocol), &body)
 }
 
-/// Table of errors by share of training shapes.
+/// Appends a table of errors by the share of training shapes.
 fn curve_of_learning(points: &[Point], body: &mut String) {
     *body += "<h2>Our MAPE by the share of shapes learned from, %</h2><div class=\"wide\"><table><tr><th>operator<th>";
     points.iter().for_each(|point| *body += &format!("<th>{}", point.share));

@@ -1,5 +1,5 @@
-//! The charts of an evaluation: what we predicted against what was measured, our error by operator, and how often
-//! intervals that promise 90 % hold the time.
+//! Charts of an evaluation: predicted against measured times, errors by operator, and the actual coverage of 90 %
+//! intervals.
 
 use super::escape;
 use crate::evaluate::metrics::Metrics;
@@ -16,7 +16,7 @@ const MARGIN: f64 = 16.0;
 const BOTTOM: f64 = 50.0;
 const LANE: f64 = 26.0;
 const BARS: f64 = 380.0;
-/// Nominal coverage of intervals, in percent.
+/// Nominal coverage of the intervals, in percent.
 const PROMISE: f64 = 90.0;
 
 pub fn draw_charts(evaluation: &Evaluation) -> String {
@@ -52,7 +52,7 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
     text
 }
 
-/// A bar with the interval of its value.
+/// A bar whose value has a confidence interval.
 struct Bar {
     name: String,
     value: f64,

@@ -1,4 +1,4 @@
-//! Correlations as colours: features down, operators and devices across, one map for each measure.
+//! Draws correlations as heat maps, one for each measure, with a row per feature and a column per operator and device.
 
 use super::{escape, styled_page};
 use crate::correlate::Correlation;
@@ -6,13 +6,13 @@ use report::page::chart::{label_width, svg_start};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Limit of features on the page; the CSV has all.
+/// Maximum number of features on the page; the CSV file contains all.
 const MOST: usize = 40;
-/// Largest q-value of a significant correlation.
+/// Largest q-value of a correlation that counts as significant.
 pub const SIGNIFICANT: f64 = 0.05;
 const CELL: (usize, usize) = (44, 19);
 
-/// Name, meaning and accessor of a measure.
+/// Name, explanation and accessor of a correlation measure.
 type Measure = (&'static str, &'static str, fn(&Correlation) -> f64);
 
 const MEASURES: &[Measure] = &[
@@ -28,7 +28,7 @@ const MEASURES: &[Measure] = &[
     }),
 ];
 
-/// A page with a map for each measure.
+/// Returns an HTML page with one heat map for each measure.
 pub fn heat_map(found: &[Correlation]) -> String {
     let mut groups: Vec<String> = Vec::new();
     let mut strength: BTreeMap<&str, f64> = BTreeMap::new();

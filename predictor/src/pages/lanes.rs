@@ -1,5 +1,7 @@
-//! A plan of stages as lanes: cores down, time across, one box for each operator; beside it what was measured, and what operators
-//! take on other numbers of cores. Boxes and table show the same times.
+//! Draws a plan of stages as lanes: a row for each core, time from left to right, and a box for each operator.
+//!
+//! If the plan was measured, a second chart shows the measured times. A table lists the times of operators on other
+//! numbers of cores. Boxes and table show the same times.
 
 use super::{escape, styled_page};
 use crate::error::{Error, Result};
@@ -17,14 +19,14 @@ use std::path::Path;
 const WIDTH: f64 = 1120.0;
 const LANE: f64 = 46.0;
 const LEFT: f64 = 70.0;
-/// Width of a letter.
+/// Width of a letter, in SVG units.
 const LETTER: f64 = 6.3;
 
-/// Measured execution of a plan.
+/// Measured execution times of a plan.
 #[derive(Clone, Debug, Deserialize)]
 pub struct MeasuredLanes {
     pub median_ns: f64,
-    /// Groups, as medians over runs.
+    /// Groups of the plan, with times that are medians over runs.
     #[serde(default)]
     pub lanes: Vec<Lane>,
 }
@@ -32,7 +34,7 @@ pub struct MeasuredLanes {
 impl MeasuredLanes {
     /// Reads the output of `opcollect model run --plan … --json`.
     pub fn read_lanes(path: &Path) -> Result<MeasuredLanes> {
-        /// Size limit of the file.
+        /// Size limit of the file, in bytes.
         const BYTES_MAX: u64 = 64 << 20;
         let text = read_bounded(path, BYTES_MAX)?;
         let last = text.lines().last().unwrap_or_default();
@@ -61,19 +63,19 @@ pub struct Lane {
     pub cores: Vec<usize>,
     pub begin_ns: f64,
     pub end_ns: f64,
-    /// Locations of its calls in the model.
+    /// Names, in the model, of the calls that the group runs.
     #[serde(default)]
     pub scopes: Vec<String>,
 }
 
-/// A rectangle over cores and time, with its text.
+/// A box over some cores and a time range, with its text.
 struct ShownLanes {
     cores: Vec<usize>,
     from_ns: f64,
     to_ns: f64,
     is_beside: bool,
     is_even: bool,
-    /// Text inside the box, if it fits.
+    /// Text inside the box; empty if it does not fit.
     label: String,
     title: String,
 }
@@ -155,7 +157,7 @@ fn planned_lanes(planned: &Planned) -> Vec<ShownLanes> {
     shown
 }
 
-/// Returns a function that gives the time of a call alone on a number of cores.
+/// Returns a function of a call and a number of cores, which returns the time of the call if nothing else runs.
 fn alone_times(alternatives: &[Alternative], calls: usize) -> impl Fn(usize, usize) -> f64 {
     let mut of_call = vec![None; calls];
     for one in alternatives {
@@ -226,7 +228,7 @@ fn draw_lanes(all: &[ShownLanes], cores: usize, total_ns: f64, name: &str) -> St
     picture + "</svg>"
 }
 
-/// Table of operator times by number of cores; bold where the plan uses them.
+/// Returns an HTML table of operator times by number of cores; times that the plan uses are bold.
 fn alternatives_table(all: &[Alternative], cores: usize) -> String {
     let mut text =
         "<h2>Operator times by number of cores</h2><div class=\"wide\"><table><tr><th>operator</th><th>calls</th><th>data moved</th>".to_owned();

@@ -1,4 +1,4 @@
-//! Pages a browser shows without help: evaluations, heat maps, curves. Text, inline SVG, no scripts.
+//! HTML pages that need no server: evaluations, heat maps and curves, as text and inline SVG without scripts.
 
 mod curve;
 mod evaluation;
@@ -19,7 +19,7 @@ pub use swarm::swarm_page;
 
 use report::page::escape_html as escape;
 
-/// Smallest acceptable coverage of 90 % intervals, in percent.
+/// Smallest acceptable actual coverage of 90 % intervals, in percent.
 pub const KEPT: f64 = 85.0;
 
 const NARROW: &str = "@media (max-width: 600px) {

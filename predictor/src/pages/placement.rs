@@ -1,4 +1,4 @@
-//! A placement for the browser: what each operator pays on each device.
+//! HTML page of a placement: the cost of each operator on its device, and what it would cost on each of the others.
 
 use super::{escape, styled_page};
 use crate::planning::tables::TimesTable;
@@ -41,7 +41,7 @@ pub fn placement_page(table: &TimesTable, instance: &Instance, found: &Placement
 const WIDTH: f64 = 900.0;
 const LANE: f64 = 40.0;
 
-/// Draws the operators of each device sequentially, by their times alone.
+/// Draws the operators of each device one after another, with the times that they take in isolation.
 fn draw_devices(table: &TimesTable, instance: &Instance, found: &Placement) -> String {
     const LETTER: f64 = 6.3;
     let left = 20.0 + label_width(table.devices.iter().map(String::as_str)).min(WIDTH / 3.0);

@@ -1,4 +1,5 @@
-//! Slowdowns of operators beside each other as colours, and how far off rules are.
+//! HTML page with slow-downs of operators that run concurrently, as a heat map, and with the errors of prediction
+//! rules.
 
 use super::{escape, styled_page};
 use crate::planning::coruns::{CoRuns, Scores};
@@ -7,7 +8,7 @@ use report::page::chart::svg_start;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Limit of operators on the page.
+/// Maximum number of operators on the page.
 const MOST: usize = 60;
 const CELL: (usize, usize) = (42, 22);
 
@@ -50,7 +51,7 @@ pub fn slowdowns_page(coruns: &CoRuns, scores: &Scores) -> String {
     styled_page("Slowdown of concurrent operators", &body)
 }
 
-/// Draws a heat map of pairs; operators are numbered as in the list below.
+/// Draws a heat map of operator pairs. Operators are numbered as in the list below the map.
 fn draw_pairs(coruns: &CoRuns) -> String {
     let mut cells: BTreeMap<(usize, usize), Vec<f64>> = BTreeMap::new();
     for one in coruns.beside.iter().filter(|one| one.others.len() == 1) {
@@ -96,7 +97,7 @@ fn draw_pairs(coruns: &CoRuns) -> String {
     picture + "</svg>"
 }
 
-/// Slowdowns next to synthetic partners, in both directions.
+/// Returns a table of slow-downs with synthetic loads, in both directions.
 fn profiles_table(coruns: &CoRuns) -> String {
     if coruns.partners.is_empty() || coruns.operators.iter().all(|one| one.demand.profile.is_none()) {
         return String::new();

@@ -1,4 +1,5 @@
-//! What features do to many answers: a dot for every row, its place the factor of time, its colour the feature's value.
+//! Swarm chart: the effect of features on many predictions. Each prediction is a dot; its position is the factor on
+//! the time, its colour the value of the feature.
 
 use super::{escape, styled_page};
 use crate::explain::{FeatureSummary, Summary};
@@ -6,12 +7,12 @@ use report::page::chart::{Scale, format_factor, label_width, svg_start};
 use std::fmt::Write;
 
 const MOST: usize = 16;
-/// Horizontal centre of the dots.
+/// Horizontal position of factor 1, the centre of the dots.
 const MIDDLE: f64 = 610.0;
 const RIGHT: f64 = 150.0;
 const TOP: f64 = 34.0;
 const LANE: f64 = 28.0;
-/// Width of a column in which dots are stacked.
+/// Width of a column in which overlapping dots are stacked.
 const COLUMN: f64 = 4.0;
 
 pub fn swarm_page(summaries: &[Summary]) -> String {
@@ -74,7 +75,7 @@ fn draw_swarms(features: &[FeatureSummary]) -> String {
     svg + "</svg>"
 }
 
-/// Round factors on both sides of 1, as many as fit.
+/// Returns round factors up to `most`, their reciprocals, and 1, as axis ticks.
 fn factor_ticks(most: f64) -> Vec<f64> {
     let steps: &[f64] = match most {
         most if most > 30.0 => &[10.0, 100.0, 1000.0],

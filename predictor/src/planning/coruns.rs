@@ -1,5 +1,5 @@
-//! What records of operators beside each other say: slowdowns, what follows from them, and how far off that is for operators
-//! that were held out.
+//! Reads records of co-runs (operators measured while others run concurrently), fits the interference model to the
+//! slowdowns, and evaluates it on held-out operators.
 
 use super::demand::{Time, cache_bytes, task_demand};
 use super::versions::of_versions;
@@ -13,13 +13,14 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
-/// The `op_kind` of synthetic partners.
+/// The `op_kind` of synthetic co-run partners.
 const SYNTHETIC: &str = "synthetic";
-/// Fewest pairs to fit weights beyond bandwidth and cache.
+/// Minimum number of measured co-runs. With fewer, the model uses bandwidth and cache only.
 const LEAST_PAIRS: usize = 20;
-/// Largest relative half-width of a slowdown's interval; wider ones were disturbed.
+/// Largest relative half-width of a slowdown's confidence interval. Slowdowns with wider intervals were disturbed and
+/// are left out.
 const KNOWN: f64 = 0.05;
-/// Folds of the cross-validation by operator.
+/// Number of folds of the cross-validation; all co-runs of an operator are in one fold.
 const FOLDS: usize = 5;
 
 #[derive(Clone, Debug, Serialize)]
@@ -27,12 +28,12 @@ pub struct Operator {
     pub task_hash: String,
     pub text: String,
     pub alone_ns: f64,
-    /// Demand on shared resources.
+    /// Demand on shared resources such as bandwidth and cache.
     #[serde(skip)]
     pub demand: Demand,
 }
 
-/// A co-run slowdown.
+/// A measured slowdown of one operator while others run concurrently.
 #[derive(Clone, Debug, Serialize)]
 pub struct Beside {
     /// Index of the operator that is slowed down.
@@ -40,11 +41,11 @@ pub struct Beside {
     /// Indices of the operators that run concurrently.
     pub others: Vec<usize>,
     pub cores: usize,
-    /// Co-run time over time alone.
+    /// Time next to the other operators, relative to the time alone.
     pub slowdown: f64,
-    /// Lower end of its interval.
+    /// Lower end of the slowdown's confidence interval.
     pub low: Option<f64>,
-    /// Upper end of its interval.
+    /// Upper end of the slowdown's confidence interval.
     pub high: Option<f64>,
 }
 
@@ -54,30 +55,30 @@ pub struct CoRuns {
     pub beside: Vec<Beside>,
     /// Synthetic partners, in the order of profiles.
     pub partners: Vec<String>,
-    /// Number of slowdowns that were disturbed.
+    /// Number of slowdowns that were left out because they were disturbed.
     pub left_out: usize,
 }
 
-/// Errors of a prediction rule.
+/// Errors of a rule that predicts slowdowns.
 #[derive(Clone, Debug, Serialize)]
 pub struct Score {
     pub rule: &'static str,
     /// Mean absolute error of the slowdown, in percent.
     pub mape: f64,
-    /// Median absolute error.
+    /// Median absolute error of the slowdown, in percent.
     pub median: f64,
-    /// 90th percentile of the absolute error.
+    /// 90th percentile of the absolute error of the slowdown, in percent.
     pub p90: f64,
 }
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Scores {
-    /// Our rule first.
+    /// Errors by rule; the fitted interference model comes first.
     pub rules: Vec<Score>,
     /// Number of predicted slowdowns.
     pub asked: usize,
     pub operators: usize,
-    /// Median relative half-width of measured slowdowns in percent, the lower bound of any error.
+    /// Median relative half-width of the measured slowdowns' intervals, in percent: no rule can have a smaller error.
     pub noise: f64,
     pub middle: f64,
 }
@@ -86,7 +87,7 @@ fn median_of(values: &[f64]) -> f64 {
     samples::statistics::median(&mut values.to_vec())
 }
 
-/// Columns of a co-run record.
+/// Columns that are read from a co-run record.
 struct CoRunRow {
     slowdown: f64,
     alone_ns: f64,
@@ -112,7 +113,8 @@ impl CoRuns {
         record.co_run.is_some() && record.outcome == Outcome::Ok && record.source == Source::Measured
     }
 
-    /// Reads the records of one host class, by name or the only one, and counts those of other versions.
+    /// Reads the co-runs of one host class: the given class, or the only one. Also returns the records, and the number
+    /// of records that were left out because of other versions.
     pub fn read_coruns(path: &Path, class: Option<&str>, all_versions: bool) -> Result<(CoRuns, Vec<Record>, usize)> {
         let mut by_class: BTreeMap<String, Vec<Record>> = BTreeMap::new();
         for record in Store::open(path)?.select_records(datasets::Choose::Middle)? {
@@ -218,7 +220,7 @@ impl CoRuns {
         of.iter().map(one).collect()
     }
 
-    /// Fits the interference model; without enough pairs, bandwidth and cache alone.
+    /// Fits the interference model. With too few co-runs, the model uses bandwidth and cache only.
     pub fn learn_weights(&self, machine: &Machine) -> Learned {
         let all: Vec<usize> = (0..self.beside.len()).collect();
         if all.len() < LEAST_PAIRS {
@@ -228,7 +230,7 @@ impl CoRuns {
         }
     }
 
-    /// Scores rules on held-out operators, none of whose slowdowns next to other operators were used for training.
+    /// Evaluates rules by cross-validation on held-out operators. Training excludes all co-runs with these operators.
     pub fn score_rules(&self, machine: &Machine, seed: u64) -> Result<Scores> {
         if self.beside.len() < LEAST_PAIRS || self.operators.len() < FOLDS {
             return Err(Error::Query(format!(

@@ -1,4 +1,4 @@
-//! Schedules and cores of a few operators that run together.
+//! Chooses schedules and core counts for a few operators that run concurrently.
 
 use super::demand::{Time, task_demand};
 use super::known_times::KnownTimes;
@@ -15,7 +15,7 @@ pub const TOGETHER: &str = "side by side";
 /// Label for sequential operators on all cores.
 pub const IN_TURNS: &str = "one after the other";
 
-/// Operators that run together, and the choices for them.
+/// Operators that run concurrently, with the schedules to choose from.
 pub struct CotuningQuestion {
     operators: Vec<(String, Task)>,
     cores: usize,
@@ -25,7 +25,7 @@ pub struct CotuningQuestion {
 pub struct Cotuning {
     pub operators: Vec<String>,
     pub schedules: Vec<Vec<(String, Vec<Time>)>>,
-    /// Indices of the best schedules.
+    /// The chosen schedules, as indices into `schedules`.
     pub cotuned: Cotuned,
     pub promised: Promised,
     cores: usize,
@@ -85,7 +85,7 @@ fn parse_single_task(text: &str) -> Result<Task> {
 }
 
 impl Cotuning {
-    /// Returns both choices in the input format of `opcollect race`.
+    /// Returns the concurrent and the sequential choice in the input format of `opcollect race`.
     pub fn both_choices(&self) -> Value {
         let Cotuning { operators, schedules, cotuned, cores, .. } = self;
         let way = |chosen: &[usize], own: &dyn Fn(usize) -> usize| -> Vec<Value> {
@@ -103,7 +103,7 @@ impl Cotuning {
     }
 }
 
-/// The better choice with its predicted time and cores.
+/// The faster of the concurrent and the sequential choice, with its predicted time and cores.
 #[derive(Serialize)]
 pub struct Promised {
     pub time_ns: f64,
@@ -111,12 +111,13 @@ pub struct Promised {
     pub low_ns: f64,
     /// Upper end of the 90 % interval.
     pub high_ns: f64,
-    /// Cores of each concurrent operator, from 0 among the given ones.
+    /// Cores of each operator in the concurrent choice, numbered from 0 among the given cores.
     pub affinity: Vec<Vec<usize>>,
 }
 
 impl Promised {
-    /// Sequential errors are independent; concurrent operators end with the slowest.
+    /// Computes the prediction and its interval. Errors of sequential operators are independent; for concurrent
+    /// operators, the largest error counts, because the slowest operator determines the time.
     fn from_cotuned(found: &Cotuned, schedules: &[Vec<(String, Vec<Time>)>], cores: usize) -> Promised {
         let off = |of: fn(&Time) -> f64| -> f64 {
             let operators = schedules.iter().enumerate();

@@ -1,36 +1,38 @@
-//! What operators ask of a machine, from their times and what they move; what a machine has, from records and peaks.
+//! Demand of operators on shared resources, from their times and memory traffic; capacity of a machine, from records
+//! and measured peaks.
 
 use datasets::{Peaks, Record};
 use models::Task;
 use planners::interference::{Demand, Machine};
 
-/// A time with its interval.
+/// A time with its 90 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Time {
     pub time_ns: f64,
     pub low_ns: f64,
-    /// … to here.
+    /// Upper end of the interval.
     pub high_ns: f64,
     pub is_measured: bool,
 }
 
-/// Size of the last-level cache if no record has one.
+/// Assumed size of the last-level cache if no record states it.
 const CACHE_BYTES: f64 = 32e6;
 
-/// Memory bandwidth of all cores, if measured.
+/// Returns the memory bandwidth of all cores, or an estimate if it was not measured.
 pub fn bytes_per_ns(peaks: &Peaks, cores: usize) -> f64 {
     let rate = peaks.bytes_per_second(cores as f64, f64::INFINITY).map(|rate| rate * 1e-9);
     rate.filter(|rate| *rate > 0.0).unwrap_or(10.0 * cores as f64)
 }
 
-/// Last-level cache of the recorded host.
+/// Returns the last-level cache size of the recorded host.
 pub fn cache_bytes(records: &[Record]) -> f64 {
     let bytes = records.iter().filter_map(|record| record.l3_bytes.or(record.l2_bytes)).max();
     bytes.filter(|bytes| *bytes > 0).map_or(CACHE_BYTES, |bytes| bytes as f64)
 }
 
-/// Demand of a task with these times alone, `crowding` times longer while other cores are busy. Memory traffic
-/// counts only if its data do not fit the last-level cache.
+/// Returns the demand of a task from its times without other load. `crowding` are factors by number of cores, for the
+/// lower clock rate while other cores are busy. Memory traffic counts only if the task's data exceed the last-level
+/// cache.
 pub fn task_demand(task: &Task, times: &[Time], machine: &Machine, crowding: &[f64]) -> Demand {
     let bytes = task.work().map_or(0.0, |work| work.total_bytes() as f64);
     let is_resident = bytes <= machine.cache_bytes;

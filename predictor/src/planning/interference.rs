@@ -1,4 +1,5 @@
-//! What a store says operators lose beside each other on one class of hosts, and how far off that is for held-out operators.
+//! Slowdowns of concurrent operators on one host class, from the records of a store, and the prediction error for
+//! held-out operators.
 
 use super::coruns::{CoRuns, Scores};
 use super::demand::{bytes_per_ns, cache_bytes};

@@ -1,4 +1,4 @@
-//! Times of operators that a plan is made of: records of a host, a predictor, or both.
+//! Times of operators for planning: from records of a host, from a predictor, or from both.
 
 use super::network::{Planned, plan};
 use super::times::{Host, Times};
@@ -8,7 +8,7 @@ use learn::host_translation::HostTranslation;
 use learn::predictor::Predictor;
 use planners::interference::{Learned, Machine};
 
-/// Times from records, from a predictor, or from both, with records first.
+/// Sources of operator times: records, a predictor, or both, with records first.
 pub struct KnownTimes {
     host: Option<Host>,
     predictor: Option<Predictor>,
@@ -16,7 +16,7 @@ pub struct KnownTimes {
 }
 
 impl KnownTimes {
-    /// Combines sources, of which at least one must be given. The device belongs to the predictor.
+    /// Combines the sources; at least one is required. `device` is the predictor's device.
     pub fn new(host: Option<Host>, predictor: Option<Predictor>, device: Option<String>) -> Result<KnownTimes> {
         if host.is_none() && predictor.is_none() {
             let problem = "no times: give --data STORE with records of this machine, or --predictor FILE, or both";
@@ -29,7 +29,7 @@ impl KnownTimes {
         self.host.as_ref()
     }
 
-    /// Returns the target host of predicted times, if it is not the trained device.
+    /// Returns how predictions are translated to this host; None if they are for a device with training data.
     pub fn this_host(&self) -> Option<&HostTranslation> {
         let predictor = self.predictor.as_ref().filter(|_| self.setting.device.is_none())?;
         predictor.this_host.as_ref()

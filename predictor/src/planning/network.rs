@@ -1,4 +1,5 @@
-//! One answer for a whole model: one operator after the other or side by side, on how many cores, how long, and why.
+//! Plans a whole model: sequential or concurrent execution, cores of each operator, predicted time, and the reason for
+//! the choice.
 
 use super::times::{Time, Times, task_demand};
 use crate::error::{Error, Result};
@@ -10,12 +11,12 @@ use report::format_duration;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Cost of starting concurrent groups and waiting for them.
+/// Default cost of a barrier: starting concurrent groups and waiting for all of them.
 pub const BARRIER_NS: f64 = 1_000.0;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Planned {
-    /// Stages that the executor runs.
+    /// Stages of the chosen plan, in the format of the executor.
     #[serde(skip)]
     pub stages: StagePlan,
     /// Label of each call.
@@ -25,24 +26,24 @@ pub struct Planned {
     pub parallel: Parallel,
     pub cores: usize,
     pub promise: Promise,
-    /// Length of the critical path, a lower bound.
+    /// Time of the critical path, a lower bound of any plan.
     pub critical_ns: f64,
-    /// Number of operator sets explored.
+    /// Number of sets of operators that the search explored.
     pub states: usize,
     /// Whether the search was exhaustive.
     pub is_exact: bool,
     /// Share of the time that is measured, not predicted.
     pub measured_share: f64,
-    /// Time of the best stages found, chosen or not.
+    /// Predicted time of the best plan with concurrent stages, whether or not it was chosen.
     pub best_ns: f64,
-    /// Operators that take longer on all cores than on fewer.
+    /// Number of operators that take longer on all cores than on fewer.
     pub slower_on_all: usize,
-    /// Stages with concurrent groups.
+    /// Number of stages with concurrent groups.
     pub stages_side_by_side: usize,
     pub stages_count: usize,
     /// Reason for the choice, in a sentence.
     pub why: String,
-    /// Times by number of cores for each operator.
+    /// Times and chosen core counts of each operator.
     pub alternatives: Vec<Alternative>,
 }
 
@@ -50,22 +51,23 @@ pub struct Planned {
 pub struct Alternative {
     pub operator: String,
     pub calls: Vec<usize>,
-    /// Time alone on one core, two, and so on.
+    /// Times without other load on one core, two cores, and so on.
     pub alone_ns: Vec<f64>,
-    /// Core counts of its calls in the plan, without duplicates.
+    /// Core counts of the operator's calls in the plan, without duplicates.
     pub cores: Vec<usize>,
-    /// Bytes moved or kept in the last-level cache per run.
+    /// Bytes that a run moves or keeps in the last-level cache.
     pub bytes: f64,
 }
 
 impl Alternative {
-    /// Reports whether calls take longer on all cores than on fewer.
+    /// Returns whether the operator takes longer on all cores than on some smaller number.
     fn is_slower_on_all(&self) -> bool {
         self.alone_ns.split_last().is_some_and(|(all, fewer)| fewer.iter().any(|fewer| fewer < all))
     }
 }
 
-/// Smallest predicted gain for concurrent groups. Plans from times alone are off by nearly as much on shared hosts.
+/// Smallest predicted gain, as a share, for which concurrent groups are chosen. On shared hosts, plans from times
+/// alone are off by nearly as much.
 const LEAST_GAIN: f64 = 0.10;
 
 pub fn plan(graph: &Graph, times: &Times<'_>, machine: &Machine, barrier_ns: f64) -> Result<Planned> {
@@ -91,14 +93,15 @@ pub fn plan(graph: &Graph, times: &Times<'_>, machine: &Machine, barrier_ns: f64
     Ok(assemble_plan(&graph, &cut, &known, machine.cores, &found))
 }
 
-/// Times of tasks and their source.
+/// Times of tasks, and the host whose records they come from.
 struct Known<'a> {
     of_tasks: &'a [Vec<Time>],
     host: Option<String>,
 }
 
 impl Known<'_> {
-    /// Relative half-width of the sum of all calls: errors are identical within a key and independent between keys.
+    /// Returns the relative half-width of the interval of the sum of all calls. Errors are taken as equal for tasks
+    /// with the same key, and as independent between keys.
     fn relative_half_width<K: Ord>(
         &self,
         cut: &Plan,
@@ -115,7 +118,7 @@ impl Known<'_> {
         halves.values().map(|half| half.powi(2)).sum::<f64>().sqrt() / sum_ns
     }
 
-    /// Share of the calls' time on all cores that is measured.
+    /// Returns the share of the total time on all cores that is measured, not predicted.
     fn measured_share(&self, cut: &Plan, cores: usize) -> f64 {
         let of = |is_wanted: fn(&Time) -> bool| {
             let times = cut.calls.iter().map(|call| &self.of_tasks[call.task][cores - 1]);
@@ -191,7 +194,8 @@ fn call_alternatives(cut: &Plan, of_tasks: &[Vec<Time>], stages: &[Stage]) -> Ve
     of_tasks.iter().enumerate().map(of).collect()
 }
 
-/// Explains the choice. `slower` counts operators that all cores slow down; then all operators, and cores.
+/// Explains the choice in a sentence. The last argument is the number of operators that all cores slow down, of all
+/// operators, and of cores.
 fn explain_choice(
     found: &Stages,
     gain: f64,

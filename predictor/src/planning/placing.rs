@@ -1,4 +1,4 @@
-//! Operators on devices: the times of a network by a predictor, and what links and energy cost.
+//! Places operators on devices, by predicted times of a network and the costs of transfers and energy.
 
 use super::tables::TimesTable;
 use crate::devices::resolve_device;
@@ -31,7 +31,8 @@ pub fn place_operators(
     Ok((instance, found))
 }
 
-/// Predicts the calls of a network on the given devices, or all known ones, with data edges between calls.
+/// Predicts the calls of a network on the given devices, or on all known ones. Also returns the data edges between
+/// calls.
 pub fn times_of_network(
     predictor: &Predictor,
     question: &NetworkQuestion<'_>,

@@ -1,4 +1,4 @@
-//! Times that somebody else has, as a small table: an operator a line, a device a column.
+//! Tables with times from other sources: one line per operator, one column per device.
 
 use crate::error::{Error, Result};
 use samples::text::read_bounded;
@@ -11,11 +11,11 @@ const BYTES_MAX: u64 = 16 << 20;
 pub struct TimesTable {
     pub operators: Vec<String>,
     pub devices: Vec<String>,
-    /// By operator, then device.
+    /// Times, indexed by operator, then by device.
     pub times_ns: Vec<Vec<f64>>,
 }
 
-/// Reads `operator,DEVICE,DEVICE…` and lines below it.
+/// Reads a CSV table with the header `operator,DEVICE,DEVICE…`.
 pub fn read_table(path: &Path) -> Result<TimesTable> {
     parse_table(&read_bounded(path, BYTES_MAX)?).map_err(|problem| Error::table_error(path, problem))
 }

@@ -1,4 +1,5 @@
-//! What operators take on so many cores, by records of a store or by a predictor, and what their host shares.
+//! Times of operators by number of cores, from records of a store or a predictor, and the shared resources of their
+//! host.
 
 use super::coruns::CoRuns;
 pub use super::demand::{Time, task_demand};
@@ -25,9 +26,9 @@ pub struct Host {
     /// Slowdowns of concurrent operators.
     coruns: CoRuns,
     profiles: HashMap<String, Profile>,
-    /// By task and thread count: schedules with times, the fastest first.
+    /// Schedules with their times, the fastest first; the key is task hash and thread count.
     times: HashMap<(String, usize), Vec<(String, Time)>>,
-    /// Versions of the records.
+    /// Program versions of the records.
     pub versions: BTreeSet<String>,
     pub left_out: usize,
 }
@@ -36,14 +37,14 @@ pub struct Host {
 pub struct RecordChoice<'a> {
     pub class: Option<&'a str>,
     pub any_schedule: bool,
-    /// Whether all versions count, and not only the newest ones.
+    /// Whether to use records of all versions, and not only of the newest.
     pub all_versions: bool,
 }
 
-/// Sources of times: records first, then a predictor.
+/// Sources of operator times: records first, then a predictor.
 pub struct Times<'a> {
     pub host: Option<&'a Host>,
-    /// Source of unmeasured times.
+    /// Predictor and setting for times that were not measured.
     pub predictor: Option<(&'a Predictor, &'a Setting)>,
 }
 
@@ -109,15 +110,16 @@ impl Host {
         Host { class, cache_bytes, peaks, times, coruns, profiles, versions, left_out: 0 }
     }
 
-    /// Resources that operators share on `cores` cores.
+    /// Returns the resources that operators share on `cores` cores, with fitted interference weights.
     pub fn shared_machine(&self, cores: usize) -> Machine {
         let bytes_per_ns = bytes_per_ns(&self.peaks, cores);
         let machine = Machine { cores, bytes_per_ns, cache_bytes: self.cache_bytes, learned: Learned::default() };
         Machine { learned: self.coruns.learn_weights(&machine), ..machine }
     }
 
-    /// Slow-down on each number of cores while the others are busy: the rate of a core alone over its rate next to
-    /// all others. Measured slowdowns already include this.
+    /// Returns, by number of cores, how much slower these cores are while all others are busy: their peak rate per
+    /// core, relative to the rate per core with all cores busy. It is 1 if the weights are fitted, because measured
+    /// slowdowns already include this.
     pub fn crowding_factors(&self, cores: usize) -> Vec<f64> {
         if !self.shared_machine(cores).learned.is_physical() {
             return vec![1.0; cores];
@@ -130,17 +132,18 @@ impl Host {
         (1..=cores).map(factor).collect()
     }
 
-    /// Sensitivity and pressure of a task next to synthetic partners, if measured.
+    /// Returns the sensitivity and the pressure of a task, measured with synthetic co-run partners, or None.
     pub fn task_profile(&self, task: &Task) -> Option<Profile> {
         self.profiles.get(&task.hash()).cloned()
     }
 
-    /// Number of slowdowns used to fit the machine's weights.
+    /// Returns the number of slowdowns to which the interference weights were fitted.
     pub fn slowdown_count(&self) -> usize {
         self.coruns.beside.len()
     }
 
-    /// Schedules measured on every thread count up to `cores`, the fastest on all first.
+    /// Returns up to `most` schedules that were measured on every number of threads up to `cores`, in order of their
+    /// time on all cores.
     pub fn measured_schedules(&self, task: &Task, cores: usize, most: usize) -> Vec<(String, Vec<Time>)> {
         let hash = task.hash();
         let on = |threads: usize| self.times.get(&(hash.clone(), threads)).map_or(&[][..], Vec::as_slice);
@@ -177,7 +180,7 @@ fn rank_schedules(attempts: &[&Record]) -> Vec<(String, Time)> {
 }
 
 impl Times<'_> {
-    /// Times of each task on one core, two, and so on.
+    /// Returns the times of each task on one core, two cores, and so on.
     pub fn task_times(&self, tasks: &[TaskUse], cores: usize) -> Result<Vec<Vec<Time>>> {
         let mut found: Vec<Vec<Option<Time>>> = tasks
             .iter()

@@ -1,9 +1,9 @@
-//! Selection of records with comparable versions.
+//! Selects records whose versions are comparable.
 
 use datasets::Record;
 use datasets::record::standing::keep_newest_conditions;
 
-/// Keeps records of the newest versions, and counts the others.
+/// Keeps the records of the newest versions, and returns the number of the others.
 pub fn of_versions(records: Vec<Record>, all_versions: bool) -> (Vec<Record>, usize) {
     match all_versions {
         true => (records, 0),

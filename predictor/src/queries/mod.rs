@@ -1,4 +1,5 @@
-//! Questions in words: an operator, a whole neural network, or a row of a table, each as sizes that can be predicted.
+//! Parses queries: an operator, a whole network, or a row of a table. Each is converted to operator sizes, for which
+//! times are predicted.
 
 mod networks;
 mod threads;
@@ -25,27 +26,27 @@ use std::collections::BTreeMap;
 pub struct Operator {
     pub name: String,
     pub text: String,
-    /// Sizes of the operator.
+    /// Features of the operator, such as its sizes.
     pub work: Work,
     pub count: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Setting {
-    /// Optional if the predictor knows only one device.
+    /// Device name; optional if the predictor has only one device.
     pub device: Option<String>,
-    /// None for [`threads::default_threads`].
+    /// Number of threads; None for [`threads::default_threads`].
     pub threads: Option<f64>,
-    /// Knobs by feature name; missing ones take the value of the default schedule.
+    /// Schedule knobs by feature name; missing knobs take the value of the default schedule.
     pub extras: BTreeMap<String, f64>,
-    /// Whether queries outside the trained range are answered.
+    /// Whether queries outside of the trained range are answered.
     pub extrapolate: bool,
-    /// Interval level in percent, one of [`learn::levels::LEVELS`]; None for 90.
+    /// Interval level in percent, one of [`learn::levels::LEVELS`]; None for 90 %.
     pub level: Option<u8>,
 }
 
 impl Operator {
-    /// Maps the operator to the name and sizes of a trained foreign table, if that has it.
+    /// Returns the operator under the name and with the sizes of a trained foreign table, if it has this operator.
     pub fn as_learned(&self, predictor: &Predictor) -> Operator {
         match predictor.learned_as(&self.name, &self.work) {
             Some((name, work)) => Operator { name, work, ..self.clone() },
@@ -62,7 +63,7 @@ pub struct OperatorPrediction {
     pub prediction: Prediction,
 }
 
-/// A cell of a table of questions.
+/// A cell of a table of queries.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     Absent,
@@ -70,8 +71,8 @@ pub enum Cell {
     Word(String),
 }
 
-/// Parses a row: `operator`, `device`, `threads` and `knob.NAME`, or a mapping's columns. Missing cells take the
-/// usual setting.
+/// Parses a row with the columns `operator`, `device`, `threads` and `knob.NAME`, or with those of a mapping. Missing
+/// cells take the values of `usual`.
 pub fn parse_row(cells: &[(String, Cell)], usual: &Setting, mapping: Option<&Mapping>) -> Result<(Operator, Setting)> {
     let known = mapping.map(Mapping::mapped_columns);
     let (operator_column, device_column) = mapping.map_or(("operator", "device"), Mapping::key_columns);
@@ -120,7 +121,7 @@ pub fn parse_row(cells: &[(String, Cell)], usual: &Setting, mapping: Option<&Map
 }
 
 impl Setting {
-    /// Sets a knob by feature name; a word becomes an indicator feature.
+    /// Sets a schedule knob by feature name; a text value becomes an indicator feature.
     pub fn set_extra(&mut self, name: &str, cell: &Cell) {
         match cell {
             Cell::Absent => None,
@@ -143,7 +144,7 @@ impl Setting {
         Ok(())
     }
 
-    /// Fills in missing knobs from the operator's default schedule.
+    /// Fills in missing schedule knobs from the operator's default schedule.
     pub fn complete_knobs(&self, predictor: &Predictor, operator: &Operator) -> Result<Setting> {
         Ok(Setting { extras: self.complete_schedule(predictor, operator)?.knobs, ..self.clone() })
     }
@@ -155,7 +156,7 @@ impl Setting {
         schedules.complete_schedule(&operator.work, device, &self.extras).map_err(refused)
     }
 
-    /// Drops knobs that equal the default schedule, for which most training data exist.
+    /// Removes all schedule knobs if they equal the default schedule, for which most training data exist.
     pub fn without_default_knobs(&self, predictor: &Predictor, operator: &Operator) -> Result<Setting> {
         match self.extras.is_empty() {
             true => Ok(self.clone()),
@@ -170,8 +171,8 @@ fn unreadable_operator(text: &str, problem: String) -> Error {
     Error::Query(format!("cannot read the operator `{}`: {problem}", excerpt_text(text)))
 }
 
-/// Parses an operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`, or with a mapping, its operators and columns,
-/// such as `bmm:B=8,M=128,N=128,K=64`.
+/// Parses an operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`. With a mapping, its operators and columns are
+/// accepted, too, such as `bmm:B=8,M=128,N=128,K=64`.
 pub fn parse_operator(text: &str, mapping: Option<&Mapping>) -> Result<Operator> {
     let wrong = |problem: String| unreadable_operator(text, problem);
     if let Some(mapping) = mapping {
@@ -232,7 +233,8 @@ pub fn predict_operators(
     predictions.collect()
 }
 
-/// Predicts a model's operators at default schedules; values outside the trained range are extrapolated and marked.
+/// Predicts the operators of a model at default schedules. Operators outside of the trained range are extrapolated and
+/// marked.
 pub fn predict_model(
     predictor: &Predictor,
     operators: &[Operator],
@@ -245,8 +247,8 @@ pub fn predict_model(
     predict_operators(predictor, operators, &Setting { extrapolate: true, ..setting.clone() })
 }
 
-/// Predicts each query, or its own error. Missing knobs take the default schedule. An operator without training
-/// data gets its bound, marked as such.
+/// Predicts each query; each fails on its own. Missing schedule knobs take the default schedule. An operator without
+/// training data gets a lower bound of its time, marked as such.
 pub fn predict_each(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Prediction>> {
     // Of knobs something must be known.
     let is_unlearned = |(operator, setting): &(Operator, Setting)| {
@@ -275,7 +277,7 @@ pub fn predict_each(predictor: &Predictor, questions: &[(Operator, Setting)]) ->
     questions.iter().map(answer).collect()
 }
 
-/// Scales a prediction to this machine, if it is calibrated and no other device was named.
+/// Converts a prediction to this machine, if it is calibrated and the user named no other device.
 pub(crate) fn translate_to_host(
     predictor: &Predictor,
     setting: &Setting,
@@ -288,7 +290,8 @@ pub(crate) fn translate_to_host(
     prediction
 }
 
-/// Predicts settings that name every knob. Default schedules use the knob model too, so that all are comparable.
+/// Predicts complete schedules. Missing knobs are filled in even for default schedules, so that all predictions come
+/// from the same model and are comparable.
 pub fn predict_schedules(predictor: &Predictor, questions: &[(Operator, Setting)]) -> Vec<Result<Prediction>> {
     let asked = |(operator, setting): &(Operator, Setting)| {
         Ok((operator.clone(), setting.complete_knobs(predictor, operator)?))
@@ -296,7 +299,7 @@ pub fn predict_schedules(predictor: &Predictor, questions: &[(Operator, Setting)
     predict_some(predictor, questions.iter().map(asked).collect())
 }
 
-/// Predicts the valid queries.
+/// Predicts the valid queries; the others keep their error.
 fn predict_some(predictor: &Predictor, questions: Vec<Result<(Operator, Setting)>>) -> Vec<Result<Prediction>> {
     let queries: Vec<Option<Result<Query<'_>>>> = questions
         .iter()
@@ -326,7 +329,7 @@ fn predict_some(predictor: &Predictor, questions: Vec<Result<(Operator, Setting)
     questions.into_iter().zip(answered).map(result).collect()
 }
 
-/// Sets the interval at the requested level.
+/// Replaces the interval of a prediction by the one at the requested level.
 fn at_level(
     predictor: &Predictor,
     setting: &Setting,
@@ -366,7 +369,7 @@ pub fn describe_devices(predictor: &mut Predictor, mapping: &Mapping) {
     }
 }
 
-/// Returns the setting's device, in any spelling, or the only trained one.
+/// Returns the device of the setting, in any spelling, or the only device of the predictor.
 pub fn find_device<'a>(predictor: &'a Predictor, setting: &Setting) -> Result<&'a str> {
     if let Some(device) = &setting.device {
         let known = &predictor.about.devices;

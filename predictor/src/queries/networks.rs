@@ -1,4 +1,4 @@
-//! Neural networks of any source.
+//! Networks from any supported source.
 
 use super::{Operator, of_graph};
 use crate::error::{Error, Result};

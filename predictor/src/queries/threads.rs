@@ -1,15 +1,15 @@
-//! How many threads answers are for.
+//! Determines the number of threads that predictions assume.
 
 use super::{Setting, find_device};
 use crate::error::{Error, Result};
 use learn::predictor::Predictor;
 use serde::Serialize;
 
-/// Thread count that predictions assume, with its reason.
+/// Number of threads that a prediction assumes, with the reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AssumedThreads {
     pub count: f64,
-    /// Noun for threads: `unit` for devices that always run as a whole, such as GPUs.
+    /// Noun for the count: `unit` in place of `thread` for devices that always run as a whole, such as GPUs.
     pub word: &'static str,
     pub from: ThreadsOrigin,
     pub reason: String,
@@ -24,19 +24,19 @@ pub enum ThreadsOrigin {
     Default,
 }
 
-/// CPUs of this machine, if predictions are for it.
+/// Returns the number of CPUs of this machine, if predictions are for this machine.
 fn cpus_here(predictor: &Predictor, setting: &Setting) -> Option<f64> {
     let host = predictor.this_host.as_ref().filter(|_| setting.device.is_none())?;
     Some(host.cpus as f64)
 }
 
-/// Default thread count; None for an undescribed device.
+/// Returns the default number of threads; None for a device without a description.
 pub(super) fn default_threads(predictor: &Predictor, setting: &Setting) -> Option<f64> {
     let most = predictor.default_threads(find_device(predictor, setting).ok()?)?;
     Some(cpus_here(predictor, setting).map_or(most, |here| most.min(here)))
 }
 
-/// Resolves the thread count; for this machine, limited to its CPUs.
+/// Returns the number of threads to assume: given or default; for this machine, at most its CPUs.
 pub fn assumed_threads(predictor: &Predictor, setting: &Setting) -> Result<AssumedThreads> {
     if let Some(count) = setting.threads {
         let reason = "--threads".to_owned();

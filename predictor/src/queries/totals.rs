@@ -1,4 +1,4 @@
-//! What a whole network takes: the sum of its operators, what that sum misses, and how far off it is.
+//! Predicts the total time of a network: the sum of its operators, executor overhead, and the error of the total.
 
 use super::{Operator, OperatorPrediction, Setting, find_device};
 use crate::error::Result;
@@ -12,29 +12,30 @@ use std::collections::BTreeMap;
 pub struct Run {
     /// Executor overhead per operator.
     pub dispatch_ns: f64,
-    /// Share of dispatch hidden behind running operators: 0 if each is awaited, 1 if the queue is always full.
+    /// Share of dispatch time that is hidden behind running operators: 0 if the executor waits for each operator, 1 if
+    /// its queue is always full.
     pub overlap: f64,
 }
 
 impl Run {
-    /// Reports whether both values are in range.
+    /// Returns whether both values are in their valid range.
     pub fn is_sound(&self) -> bool {
         self.dispatch_ns >= 0.0 && self.dispatch_ns.is_finite() && (0.0..=1.0).contains(&self.overlap)
     }
 }
 
-/// Held-out errors behind a model's total.
+/// Held-out errors of the operator kinds in a model's total.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HeldOutErrors {
     pub weighted_percent: f64,
-    /// Share of the time with a known error.
+    /// Share of the total time for which a held-out error is known.
     pub known_share: f64,
-    /// Kind with the largest error.
+    /// Operator kind with the largest error.
     pub worst: String,
     pub worst_error: CrossValidatedError,
 }
 
-/// Errors behind a model's total; None if none is known.
+/// Returns the held-out errors behind a model's total; None if none is known.
 pub fn held_out_errors(operators: &[Operator], predictions: &[OperatorPrediction]) -> Option<HeldOutErrors> {
     let time_ns = |one: &OperatorPrediction| one.count as f64 * one.prediction.time_ns;
     let all_ns: f64 = predictions.iter().map(time_ns).sum();
@@ -54,7 +55,7 @@ pub fn held_out_errors(operators: &[Operator], predictions: &[OperatorPrediction
     })
 }
 
-/// Largest share of bounds in a total with an upper end.
+/// Largest share of lower bounds in a total that still gets an upper end.
 const BOUNDS_MOST: f64 = 0.1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -62,23 +63,24 @@ pub struct Total {
     pub time_ns: f64,
     /// Lower end of the 90 % interval.
     pub low_ns: f64,
-    /// Upper end; None if bounds are a large share of the time.
+    /// Upper end of the 90 % interval; NaN if lower bounds are a large share of the time.
     pub high_ns: f64,
-    /// Sum of the operators' own times.
+    /// Sum of the operators' times without the executor's overhead.
     pub operators_ns: f64,
-    /// Dispatch time.
+    /// Total dispatch time, including the operators' launch overhead.
     pub dispatch_ns: f64,
-    /// Dispatch time hidden behind running operators.
+    /// Part of the dispatch time that is hidden behind running operators.
     pub hidden_ns: f64,
     pub calls: u64,
-    /// Time of operators outside the trained range.
+    /// Time of operators outside of the trained range.
     pub extrapolated_ns: f64,
-    /// Time of operators without training data: lower bounds, so the total is at least this long.
+    /// Time of operators without training data. These times are lower bounds, and so the total may be longer.
     pub bounds_ns: f64,
 }
 
-/// Adds up a model. Dispatch and execution are two queues: their sum without overlap, the longer one with full
-/// overlap. Errors are identical within a kind, which shares its trees, and independent between kinds.
+/// Adds up the operators of a model. Dispatch and execution are two queues: the total is their sum without overlap,
+/// and the longer of them with full overlap. Errors are taken as equal within an operator kind, which shares its
+/// trees, and as independent between kinds.
 pub fn total_time(operators: &[Operator], predictions: &[OperatorPrediction], run: &Run) -> Total {
     let (mut starting, mut running, mut calls) = (0.0, 0.0, 0);
     let (mut extrapolated_ns, mut bounds_ns) = (0.0, 0.0);
@@ -121,11 +123,12 @@ pub fn total_time(operators: &[Operator], predictions: &[OperatorPrediction], ru
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WidestKind {
     pub kind: String,
-    /// Share of the squared distance from the time to the upper end.
+    /// Share of this kind in the squared distance from the total to the upper end of its interval.
     pub share: f64,
 }
 
-/// Kind that contributes most to a total's upper end, ignoring bounds; None if another operator has no interval.
+/// Returns the operator kind that contributes most to a total's upper end, ignoring lower bounds. None if another
+/// operator has no interval.
 pub fn widest_kind(operators: &[Operator], predictions: &[OperatorPrediction]) -> Option<WidestKind> {
     let mut halves: BTreeMap<&str, f64> = BTreeMap::new();
     for (operator, OperatorPrediction { count, prediction, .. }) in operators.iter().zip(predictions) {
@@ -138,20 +141,20 @@ pub fn widest_kind(operators: &[Operator], predictions: &[OperatorPrediction]) -
     (all.is_finite() && all > 0.0).then(|| WidestKind { kind: kind.to_owned(), share: half * half / all })
 }
 
-/// Correction of a total for operators in the network.
+/// Total that is corrected for the effect that operators take another time in the network than alone.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct InPlaceTotal {
-    /// Sum of the operators in the network.
+    /// Sum of the operators' times in the network.
     pub operators_ns: f64,
-    /// Ratio to the same operators alone.
+    /// Ratio of this sum to the sum of the operators' times alone.
     pub over_alone: f64,
-    /// Time per run outside of operators; None if no complete network was timed.
+    /// Time per run that is spent outside of operators; None if no complete network was measured.
     pub beside_ns: Option<f64>,
-    /// The in-network model.
+    /// The model that gives the ratio of times in the network to times alone.
     pub learned: InPlace,
 }
 
-/// Predicts a model's operators in the network on the requested device.
+/// Predicts the times of a model's operators in the network, on the requested device.
 pub fn in_place_total(
     predictor: &Predictor,
     operators: &[Operator],

@@ -1,8 +1,8 @@
-//! Connections and requests, within bounds; HTTP/1 itself is `hyper`'s.
+//! Accepts connections and reads requests, within limits; `hyper` implements HTTP/1.
 //!
-//! One thread waits for all connections, so that one which is idle or slow costs a socket and nothing else; answers are
-//! computed on a few threads beside it. Bounded are: connections, the time and size of a head, the time and size of a
-//! body, the size of all bodies, answers at a time and those that wait for that, and the life of a connection, however it is spent.
+//! One thread waits for all connections, so an idle or slow connection costs only a socket. Replies are computed by a
+//! few other threads. Limits apply to the number of connections, the time and size of a request's head and body, the
+//! total size of all bodies, the number of requests in progress and queued, and the lifetime of a connection.
 
 use super::{Reply, Service, refusal_reply, route_request};
 use crate::error::{Error, Result};
@@ -21,21 +21,25 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
-/// Requests processed concurrently, and requests queued with their bodies read.
+/// Number of requests that are processed concurrently; `MOST_WAITING` limits those that are queued with their bodies
+/// read.
 const WORKERS: usize = 4;
 const MOST_WAITING: usize = 32;
-/// Bodies up to this size bypass the shared budget for large ones, so slow large uploads do not block small requests.
+/// Bodies up to this size do not count against the total size of large bodies. So slow large uploads do not block
+/// small requests.
 const SMALL_BODY_BYTES: usize = 32 << 10;
 const MOST_LARGE_BYTES: usize = 16 << 20;
-/// Open connections, half the usual file limit; further ones wait in the system's queue.
+/// Maximum number of open connections: half the usual limit on open files. Further connections wait in the kernel's
+/// queue.
 const MOST_CONNECTIONS: usize = 512;
 const MOST_HEAD_BYTES: usize = 16 << 10;
 const MOST_BODY_BYTES: usize = 1 << 20;
-/// Bytes drained from a body that is too large: closing earlier would lose the reply.
+/// Number of bytes that are read and discarded from a body that is too large: closing the connection earlier would
+/// lose the reply.
 const MOST_DRAINED_BYTES: usize = 4 << 20;
-/// Lifetime of a connection, in multiples of the client timeout.
+/// Maximum lifetime of a connection, in multiples of the client's time limit.
 const LIVES: u32 = 12;
-/// Pause after a failed accept, such as without file descriptors, and the limit of consecutive failures.
+/// Pause after a failed accept, for example without free file descriptors. `MOST_PAUSES` limits consecutive failures.
 const PAUSE: Duration = Duration::from_millis(50);
 const MOST_PAUSES: u32 = 600;
 
@@ -75,7 +79,7 @@ async fn accept_connection(listener: &tokio::net::TcpListener, service: &Arc<Ser
     }
 }
 
-/// Serves one connection; a slow or lost client affects no other.
+/// Serves one connection; a slow or lost client does not affect other connections.
 async fn handle_connection(stream: tokio::net::TcpStream, service: Arc<Service>, room: Arc<Room>) {
     let patience = service.patience;
     let is_local = stream.local_addr().is_ok_and(|address| address.ip().is_loopback());
@@ -120,7 +124,8 @@ async fn handle_request(
     Ok(build_response(reply, is_last))
 }
 
-/// Returns why a loopback server rejects a request: another site's page may send one, under its own host name.
+/// Returns why a request to a loopback server is rejected, or None. A web page of another site could send such a
+/// request, under its own host name.
 fn foreign_reason(headers: &HeaderMap) -> Option<String> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
     let host = text(HOST)?;
@@ -132,7 +137,7 @@ fn foreign_reason(headers: &HeaderMap) -> Option<String> {
     (!is_loopback(of_page)).then(|| format!("requests of pages from `{origin:.80}` are rejected"))
 }
 
-/// Reports whether a host name, with or without port, is loopback.
+/// Returns whether a host name, with or without port, is loopback.
 fn is_loopback(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|sign| sign.is_ascii_digit()) => name,
@@ -142,9 +147,9 @@ fn is_loopback(host: &str) -> bool {
     address == "localhost" || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Limits shared by all connections.
+/// Semaphores that all connections share.
 struct Room {
-    /// Requests in progress or queued.
+    /// Permits for requests that are in progress or queued.
     answers: Arc<Semaphore>,
     large: Arc<Semaphore>,
 }
@@ -160,7 +165,7 @@ fn busy_reply() -> Reply {
     refusal_reply(503, "too many requests are waiting; try again later")
 }
 
-/// Reads a body with its permit, or returns a refusal.
+/// Reads the body of a request. Returns it with its permit for large bodies, or the reply that refuses it.
 async fn read_body(
     mut body: Incoming,
     room: &Room,

@@ -1,4 +1,4 @@
-//! What a store knows beside what a predictor thinks: the best measured schedules, and the tasks there are.
+//! Queries on a store of measurements: the best measured schedules, and the list of tasks.
 
 use crate::error::{Error, Result};
 use datasets::best::{Question, best_records, host_names};
@@ -11,7 +11,7 @@ use std::path::Path;
 pub struct Known(Vec<Record>);
 
 impl Known {
-    /// Reads a store once; later records are not seen.
+    /// Reads all records of a store. Records that are added later are not seen.
     pub fn read_store(path: &Path) -> Result<Known> {
         let failed = |error: datasets::Error| Error::Data(error.to_string());
         let records = Store::open(path).and_then(|store| store.select_records(Choose::All)).map_err(failed)?;
@@ -23,7 +23,8 @@ impl Known {
         ))
     }
 
-    /// Returns the best schedule of each task on the named or nearest host, at its newest versions.
+    /// Returns the best measured schedule of each task on the named or nearest host, from records of its newest
+    /// versions.
     pub(super) fn best_schedules(&self, body: &[u8]) -> Result<Value> {
         let question: Question = serde_json::from_slice(body).map_err(|error| {
             Error::Query(format!(
@@ -48,7 +49,7 @@ impl Known {
         Ok(json!(best_records(&self.0, &question, &here)))
     }
 
-    /// All tasks with measurement counts and hosts.
+    /// Returns all tasks, with their number of measurements and their hosts.
     pub(super) fn list_tasks(&self) -> Value {
         let mut tasks: BTreeMap<&str, (&Record, BTreeSet<Key>, BTreeSet<&str>)> = BTreeMap::new();
         for record in self.0.iter().filter(|record| record.is_alone()) {

@@ -1,7 +1,7 @@
-//! Answers over HTTP, on this machine alone unless told otherwise.
+//! HTTP server for predictions; by default, only this machine can connect.
 //!
-//! `http.rs` has the connections and their bounds. `openapi.json` describes the two questions; `/` is a page to try
-//! them; there is no way to name a file.
+//! `http.rs` handles connections and their limits. `openapi.json` describes both requests, and `/` is a page to
+//! try them. No request can name a file.
 
 mod http;
 mod known;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Default time limit for a client to send or receive a message.
+/// Default time limit for a client to send a request or receive a reply.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 const MOST_OPERATORS: usize = 1000;
 
@@ -77,7 +77,7 @@ fn route_request(method: &str, path: &str, body: &[u8], service: &Service) -> Re
     }
 }
 
-/// Answers from the store, if one is open.
+/// Replies to a query on the store; refuses it if the server has no store.
 fn of_store(service: &Service, answer: impl FnOnce(&Known) -> Result<Value>) -> Reply {
     match service.known.as_ref().map(answer) {
         None => refusal_reply(404, "this server was given no store; start it with `--store`"),
@@ -97,7 +97,7 @@ fn describe_service(service: &Service) -> Value {
     })
 }
 
-/// Status and document for a query's body.
+/// Returns the status and the JSON document for the body of a query.
 pub fn answer_query(body: &[u8], service: &Service) -> (u16, Value) {
     match serde_json::from_slice(body) {
         Ok(request) => match predict_request(request, service) {

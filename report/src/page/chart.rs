@@ -6,9 +6,9 @@ pub const STYLE: &str = include_str!("charts.css");
 /// A linear or logarithmic scale from numbers to coordinates.
 #[derive(Clone, Copy)]
 pub struct Scale {
-    /// Smallest and largest number.
+    /// Smallest and largest number of the scale.
     pub range: (f64, f64),
-    /// Coordinates of both.
+    /// Coordinates of the smallest and the largest number.
     pub places: (f64, f64),
     /// Whether the scale is logarithmic.
     pub is_log: bool,
@@ -24,9 +24,10 @@ impl Scale {
     }
 }
 
-/// Narrow windows shrink the image while its text is readable, and then scroll.
+/// Returns the start of an SVG image. The image shrinks with the window down to a readable size; below that, the page
+/// scrolls.
 pub fn svg_start(width: f64, height: f64, label: &str) -> String {
-    /// Minimum for readable text.
+    /// Smallest scale at which text stays readable.
     const SMALLEST: f64 = 0.64;
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"{}\" width=\"{width:.0}\" height=\"{height:.0}\" \
@@ -36,16 +37,16 @@ pub fn svg_start(width: f64, height: f64, label: &str) -> String {
     )
 }
 
-/// Returns the powers of ten in a range, or its ends if there are none.
+/// Returns the powers of ten within a range, or the ends of the range if there are none.
 pub fn decades_between(low: f64, high: f64) -> Vec<f64> {
     let (first, last) = (low.log10().ceil() as i32, high.log10().floor() as i32);
     let found: Vec<f64> = (first..=last).map(|power| 10f64.powi(power)).collect();
     if found.is_empty() { vec![low, high] } else { found }
 }
 
-/// Returns the width of the longest label in a chart.
+/// Returns an estimate of the width of the longest label, in pixels.
 pub fn label_width<'a>(labels: impl IntoIterator<Item = &'a str>) -> f64 {
-    /// Upper bound of the average, for any system font.
+    /// Upper bound of the average width of a character in any system font, in pixels.
     const LETTER: f64 = 7.0;
     let longest = labels.into_iter().map(|label| label.chars().count()).max().unwrap_or(0);
     LETTER * longest as f64
@@ -65,7 +66,7 @@ pub fn round_ticks(low: f64, high: f64, count: usize) -> Vec<f64> {
     steps.map(|at| (first + at as f64) * step).filter(|tick| *tick <= high + 1e-9 * step).collect()
 }
 
-/// Formats `× 2`, `× 0.5`.
+/// Formats a factor, such as `× 2` or `× 0.5`.
 pub fn format_factor(value: f64) -> String {
     let digits = if value >= 10.0 {
         0

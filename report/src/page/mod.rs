@@ -1,16 +1,16 @@
-//! The frame of all HTML pages: head, light and dark colours, common styles. Pages are self-contained, without network
-//! access or foreign fonts.
+//! The frame of all HTML pages: head, light and dark colours, common styles. Pages are self-contained: they load
+//! nothing from the network and use system fonts.
 
 pub mod chart;
 
 const STYLE: &str = include_str!("page.css");
 
-/// Returns a whole page with its own styles and body.
+/// Returns a complete page with additional styles and a body.
 pub fn whole_page(title: &str, style: &str, body: &str) -> String {
     format!("{}{body}\n</body>\n</html>\n", page_head(title, style))
 }
 
-/// Returns a page up to the start of its body, for bodies too large for memory.
+/// Returns the beginning of a page, up to its body. For pages whose body is too large for memory.
 pub fn page_head(title: &str, style: &str) -> String {
     let title = escape_html(title);
     format!(
@@ -20,12 +20,12 @@ pub fn page_head(title: &str, style: &str) -> String {
     )
 }
 
-/// Escapes for content and attributes.
+/// Escapes a text for the content and the attributes of HTML elements.
 pub fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").replace('\'', "&#39;")
 }
 
-/// Escapes JSON in a page element, which `<` in a text could end.
+/// Escapes JSON that is embedded in a page, because `<` in a text could end the element.
 pub fn escape_json(json: &str) -> String {
     json.replace('<', "\\u003c")
 }

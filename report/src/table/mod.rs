@@ -32,7 +32,7 @@ impl Tone {
     }
 }
 
-/// A cell of a table.
+/// A table cell: its text, and how it is highlighted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
     text: String,
@@ -50,7 +50,7 @@ impl Cell {
         Cell { tone: Tone::Uncertain, ..self }
     }
 
-    /// Marks the cell as wrong or lost.
+    /// Marks the cell as wrong or failed.
     pub fn mark_bad(self) -> Cell {
         Cell { tone: Tone::Bad, ..self }
     }
@@ -76,12 +76,12 @@ pub struct Column {
     drops: Option<u8>,
 }
 
-/// Wraps in narrow tables.
+/// Creates a text column, which wraps in narrow tables.
 pub fn text_column(heading: impl Into<String>) -> Column {
     Column { heading: heading.into(), is_figures: false, least: LEAST_WORDS, drops: None }
 }
 
-/// Right-aligned; never wraps.
+/// Creates a column of numbers: right-aligned, never wrapped.
 pub fn number_column(heading: impl Into<String>) -> Column {
     Column { is_figures: true, ..text_column(heading) }
 }
@@ -92,7 +92,7 @@ impl Column {
         Column { least, ..self }
     }
 
-    /// Allows to drop the column; higher numbers are dropped first.
+    /// Allows the column to be dropped from narrow tables; the highest number is dropped first.
     pub fn drop_order(self, order: u8) -> Column {
         Column { drops: Some(order), ..self }
     }
@@ -117,7 +117,7 @@ impl Table {
         Table { columns: columns.into_iter().collect(), rows: Vec::new() }
     }
 
-    /// Missing cells at the end are empty.
+    /// Adds a row; missing cells at the end are empty.
     pub fn add_row<C: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = C>) {
         let mut row: Vec<Cell> = cells.into_iter().map(Into::into).collect();
         assert!(row.len() <= self.columns.len(), "a row has no more cells than there are headings");
@@ -232,7 +232,8 @@ fn side_by_side(cells: &[&Cell], layout: &[ColumnPlace], paper: &Paper) -> Vec<S
     (0..height).map(line).collect()
 }
 
-/// Fills the medium between minimum and natural widths; the narrowest columns grow first.
+/// Distributes the width of the output over the columns, between their minimum and natural widths. The narrowest
+/// column grows first.
 fn spread_widths(room: &[Room], width: usize) -> Vec<usize> {
     let mut widths: Vec<usize> = room.iter().map(|room| room.least).collect();
     let mut spare = width.saturating_sub(widths.iter().sum::<usize>() + GAP * room.len().saturating_sub(1));

@@ -1,4 +1,4 @@
-//! Axes of spaces on GPUs alone.
+//! Schedule axes that exist only on GPUs.
 
 use crate::axes::{ChoiceAxis, Declaration, NumberAxis, Ways};
 use crate::choices::{Kernels, Spread, StagedIn, Unit};
@@ -8,10 +8,10 @@ pub static BLOCK_THREADS: NumberAxis = NumberAxis::new("threads");
 pub static THREADS_C: NumberAxis = NumberAxis::new("threads_c");
 pub static THREADS_Y: NumberAxis = NumberAxis::new("threads_y");
 pub static THREADS_X: NumberAxis = NumberAxis::new("threads_x");
-/// Whether equal parts of a thread's tile lie apart.
+/// Whether the parts of a thread's tile are interleaved with those of other threads.
 pub static SPREAD: ChoiceAxis<Spread> = ChoiceAxis::new("spread");
 pub static STAGE: ChoiceAxis<StagedIn> = ChoiceAxis::new("stage");
-/// Parts of the sum in separate blocks.
+/// Number of parts of a sum that are computed in separate blocks.
 pub static SPLIT_K: NumberAxis = NumberAxis::new("split_k").with_ways(Ways::DIRECT.or(Ways::TENSOR));
 pub static FETCH: NumberAxis = NumberAxis::new("fetch").only_when(is_staged);
 pub static PAD_ROWS: NumberAxis =

@@ -1,6 +1,7 @@
-//! Declares the space of each family on a GPU.
+//! Declares the schedule space of each family of operators on GPUs.
 //!
-//! Every point can be bound to a grid; what a device has too little of is refused here, before anything is built.
+//! Every point can be mapped to a grid. Points that exceed the resources of a device are rejected here, before a
+//! build.
 
 mod axes;
 pub mod sum;
@@ -20,7 +21,7 @@ use crate::machine::Gpu;
 use models::operators::{Conv, ConvTranspose, QConv};
 use models::{Dim, Op, Task};
 
-/// Replaces open extents by a prime, because no tile may rely on dividing them; threads past an end do nothing.
+/// Replaces symbolic extents by a prime, because no tile may rely on dividing them. Threads past the end do nothing.
 pub fn assume_sizes(task: &Task) -> Task {
     const OPEN: i64 = 127;
     task.with_sizes(|_| OPEN)
@@ -28,9 +29,9 @@ pub fn assume_sizes(task: &Task) -> Task {
 
 #[derive(Clone, Copy)]
 struct Open {
-    /// Any extent of the result.
+    /// Whether any extent of the result is symbolic.
     anywhere: bool,
-    /// An extent along which tiles lie.
+    /// Whether an extent along which tiles are formed is symbolic.
     tile: bool,
 }
 
@@ -58,23 +59,23 @@ pub fn gpu_space(task: &Task, gpu: &Gpu) -> Space {
 pub(crate) struct GpuLimits {
     block_threads: i64,
     shared_bytes: i64,
-    /// Channels, rows and columns that tiles must divide.
+    /// Extents of channels, rows and columns, which tiles must divide.
     extents: [i64; 3],
     depth: i64,
     sums: Option<sum::SumChoices>,
     stage: Option<FetchStage>,
     can_pad: bool,
-    /// Operands, if tensor cores can multiply them.
+    /// Operands for tensor cores; None if these cannot compute the product.
     tensor: Option<tensor::Operands>,
 }
 
-/// Data of both operands that a block stages, independent of the point.
+/// Data of both operands that a block copies to shared memory, as far as they do not depend on the schedule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct FetchStage {
     element_bytes: i64,
     rows: Window,
     columns: Window,
-    /// Weights per output channel and depth step.
+    /// Number of weights per output channel and depth step.
     taps: i64,
     is_depthwise: bool,
 }
@@ -88,13 +89,13 @@ struct Window {
 impl Window {
     const POINT: Window = Window { stride: 1, reach: 1 };
 
-    /// Returns the inputs under a number of neighbouring windows.
+    /// Returns the number of input positions that adjacent windows read.
     fn input_extent(self, windows: i64) -> i64 {
         (windows - 1) * self.stride + self.reach
     }
 }
 
-/// Registers per thread for the result tile, with room for operands and addresses.
+/// Registers per thread for the tile of the result, which leaves room for operands and addresses.
 const TILE_ELEMENTS: i64 = 128;
 
 const THREADS: &str = "threads";
@@ -104,10 +105,10 @@ const STAGED: &str = "staged";
 const FRAGMENTS: &str = "fragments";
 const SUMMED: &str = "summed";
 
-/// Limit of unrolled multiply-adds, which bounds build time.
+/// Maximum number of unrolled multiply-adds, which bounds build time.
 const UNROLLED_ELEMENTS: i64 = 2048;
 
-/// Work of a block: threads and elements per thread along channels, rows and columns.
+/// Work of a block: threads, and elements per thread, along channels, rows and columns.
 #[derive(Clone, Copy, Debug)]
 struct ProductShape {
     threads: [i64; 3],
@@ -311,7 +312,8 @@ fn contraction_space(task: &Task, gpu: &Gpu, output: &[i64], is_open: Open) -> S
     Space { template: Template::Contraction, axes, default, limits: super::SpaceLimits::Device(limits) }
 }
 
-/// Minimises loads per multiply-add over the occupied share of a device. An estimate from counts, never measured.
+/// Returns the default schedule: the fewest loads per multiply-add, divided by the share of the device that is busy.
+/// This is an estimate from counts, not from measurements.
 fn contraction_default(
     limits: &GpuLimits,
     has_padding: bool,
@@ -372,7 +374,7 @@ fn contraction_default(
 }
 
 fn estimate_time(limits: &GpuLimits, shape: &ProductShape, places: i64) -> f64 {
-    /// Cost of a shared-memory load in multiply-adds.
+    /// Cost of a load from shared memory, in multiply-adds.
     const LOAD: f64 = 4.0;
     let threads: f64 = shape.threads.iter().product::<i64>() as f64;
     let [tile_c, _, tile_x] = shape.tile.map(|tile| tile as f64);
@@ -392,13 +394,13 @@ fn occupied_share(blocks: f64, threads: f64) -> f64 {
     (blocks * threads / (MULTIPROCESSORS * BUSY_THREADS)).min(1.0) * (blocks / MULTIPROCESSORS).min(1.0)
 }
 
-/// Rates the size of a block; 1 is best.
+/// Rates the number of threads of a block; 1 is best.
 fn block_fit(threads: f64) -> f64 {
     const GOOD_BLOCK: [f64; 2] = [128.0, 256.0];
     (threads / GOOD_BLOCK[0]).min(1.0) * (GOOD_BLOCK[1] / threads).min(1.0)
 }
 
-/// Returns None unless both operands are plain tensors.
+/// Returns the data to copy to shared memory. None unless both operands are plain tensors.
 fn find_stage(task: &Task, output: &[i64]) -> Option<FetchStage> {
     let anchor = &task.steps[0];
     let element_bytes = task.parameters.iter().map(|parameter| parameter.ty.dtype.size_bytes()).max()?;
@@ -453,7 +455,7 @@ fn threads_axis(gpu: &Gpu) -> Axis {
     BLOCK_THREADS.to_axis("threads of a block", settings)
 }
 
-/// Minimum sum length of a block of threads.
+/// Minimum number of summed elements for which a block of threads computes one sum.
 const BLOCK_SUM: i64 = 64;
 
 fn spatial_space(task: &Task, gpu: &Gpu) -> Space {

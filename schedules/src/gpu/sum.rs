@@ -1,4 +1,4 @@
-//! Long sums of few elements: parts of a sum in blocks of their own, and sums across the threads of a block.
+//! Long sums with few results: split over several blocks, or computed by all threads of a block.
 
 use super::super::axes::{Declaration, NumberAxis, SUM, Ways, wished_divisors};
 use super::super::choices::SummedBy;
@@ -8,7 +8,7 @@ use crate::product::WARP_THREADS;
 use models::operators::MatMul;
 use models::{Op, Task};
 
-/// Threads that a large device runs at once; larger results keep it busy without split sums.
+/// Number of threads that a large device runs at once. A result with more elements keeps it busy without split sums.
 const DEVICE_THREADS: i64 = 132 * 2048;
 
 const PART_DEPTH: i64 = 16;
@@ -22,11 +22,12 @@ pub(super) fn part_counts(elements: i64, depth: i64) -> Vec<i64> {
 pub(super) struct SumChoices {
     elements: i64,
     depth: i64,
-    /// Maximum depth neighbours per fetch, which are adjacent in both operands.
+    /// Maximum number of depth neighbours per load; they must be adjacent in both operands.
     most_fetched: i64,
 }
 
-/// Returns None unless there are few sums, or sums of a single row, whose elements share only that row.
+/// Returns the choices for sums by blocks. None unless there are few sums, or one row, whose elements share no other
+/// data.
 pub(super) fn block_sums(task: &Task, elements: i64, depth: i64, is_row: bool) -> Option<SumChoices> {
     const FETCHED_BYTES: i64 = 16;
     let is_offered = depth >= BLOCK_SUM && (is_row || elements * i64::from(WARP_THREADS) <= DEVICE_THREADS);
@@ -55,7 +56,8 @@ impl SumChoices {
         ]
     }
 
-    /// Divisors only: threads of all blocks must reach the same barrier.
+    /// Returns the candidates for elements per block. They divide the result, because all threads must reach the same
+    /// barrier.
     fn element_counts(self) -> impl Iterator<Item = i64> {
         wished_divisors(self.elements, &[1, 2, 4, 8])
     }
@@ -64,13 +66,13 @@ impl SumChoices {
         wished_divisors(self.depth, &[1, 2, 4, 8, 16]).filter(move |&count| count <= self.most_fetched)
     }
 
-    /// Returns whether a block fits and all threads fetch whole vectors.
+    /// Returns whether a block has few enough threads, and all threads load whole vectors.
     pub(super) fn allows_point(self, knobs: &Knobs, block_threads: i64) -> bool {
         let (threads, fetched) = (SUM_THREADS.or_one(knobs), SUM_FETCH.or_one(knobs));
         threads * SUM_ELEMENTS.or_one(knobs) <= block_threads && (fetched == 1 || self.depth % (threads * fetched) == 0)
     }
 
-    /// Assigns one warp per element.
+    /// Returns the default knobs for sums by blocks: one warp per element.
     pub(super) fn default_knobs(self, others: &Knobs) -> Knobs {
         let warp = i64::from(WARP_THREADS);
         let together = self.element_counts().filter(|&count| count <= 4).max().unwrap_or(1);

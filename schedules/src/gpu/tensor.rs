@@ -1,4 +1,4 @@
-//! Which products tensor cores make, and the points that use them.
+//! Products that tensor cores can compute, and schedules that use them.
 
 use super::super::axes::{ChoiceAxis, Declaration, NumberAxis, Ways};
 use super::super::choices::{CopyThrough, Precision};
@@ -13,20 +13,21 @@ pub struct Operands {
     pub product: Product,
     pub is_left_transposed: bool,
     pub is_right_transposed: bool,
-    /// Elements per fetch of a thread, of the left and of the right operand.
+    /// Elements per load of a thread, for the left and the right operand.
     pub vectors: [i64; 2],
-    /// Whether the right operand consists of the windows of a convolution.
+    /// Whether the right operand consists of the windows of a convolution (implicit GEMM).
     pub is_conv: bool,
-    /// Whether the device copies whole vectors to shared memory asynchronously.
+    /// Whether the device can copy whole vectors to shared memory asynchronously.
     can_copy: bool,
-    /// Rows, columns and depth.
+    /// Extents of rows, columns and depth.
     extents: [i64; 3],
 }
 
-/// Returns None unless the task is a product of whole fragments that this capability supports.
+/// Returns the operands for tensor cores. None unless the task is a product of whole fragments whose types this
+/// compute capability supports.
 pub fn tensor_operands(task: &Task, capability: u32) -> Option<Operands> {
     const FETCHED_BYTES: u64 = 16;
-    /// Minimum capability of devices with asynchronous copies.
+    /// Minimum compute capability, times ten, of devices with asynchronous copies.
     const ASYNC_COPIES: u32 = 80;
     let anchor = &task.steps[0];
     let [first, second] = [0, 1].map(|place| task.operand_type(*anchor.inputs.get(place)?).ok());
@@ -66,10 +67,10 @@ pub fn tensor_operands(task: &Task, capability: u32) -> Option<Operands> {
     (is_whole && depth % product.fragment_depth() == 0).then_some(operands)
 }
 
-/// Maximum number of columns, because untrusted records hold arbitrary knobs.
+/// Maximum number of columns per block, because untrusted records may hold arbitrary knobs.
 const MAX_COLUMNS: i64 = 1 << 20;
 
-/// Returns the columns of a convolution's windows per block.
+/// Returns the number of columns (windows of a convolution) per block.
 pub(crate) fn block_columns(knobs: &Knobs) -> i64 {
     FRAGMENT.saturating_mul(FRAGMENTS_X.or_one(knobs)).saturating_mul(WARPS_X.or_one(knobs)).clamp(1, MAX_COLUMNS)
 }
@@ -79,9 +80,9 @@ pub static WARPS_X: NumberAxis = NumberAxis::new("warps_x").with_ways(Ways::TENS
 pub static FRAGMENTS_Y: NumberAxis = NumberAxis::new("fragments_y").with_ways(Ways::TENSOR);
 pub static FRAGMENTS_X: NumberAxis = NumberAxis::new("fragments_x").with_ways(Ways::TENSOR);
 pub static FRAGMENTS_R: NumberAxis = NumberAxis::new("fragments_r").with_ways(Ways::TENSOR);
-/// Iterations by which fetches precede products.
+/// Number of iterations by which loads precede products.
 pub static AHEAD: NumberAxis = NumberAxis::new("ahead").with_ways(Ways::TENSOR);
-/// What staged data passes on its way to shared memory.
+/// Path of data to shared memory: through registers, or by asynchronous copies.
 pub static COPY: ChoiceAxis<CopyThrough> = ChoiceAxis::new("copy").with_ways(Ways::TENSOR);
 pub static PRECISION: ChoiceAxis<Precision> = ChoiceAxis::new("precision").with_ways(Ways::TENSOR);
 
@@ -118,7 +119,7 @@ impl Operands {
         self.product == Product::TF32
     }
 
-    /// Returns whether a point divides the extents and fits a block of threads.
+    /// Returns whether a schedule divides the extents and fits the limits of a block.
     pub(super) fn allows_point(&self, knobs: &Knobs, block_threads: i64, shared_bytes: i64) -> bool {
         let fragments = [FRAGMENTS_Y.or_one(knobs), FRAGMENTS_X.or_one(knobs)];
         let warps = [WARPS_Y.or_one(knobs), WARPS_X.or_one(knobs)];
@@ -148,15 +149,16 @@ impl Operands {
             && AHEAD.or_one(knobs) < self.extents[2] / part
     }
 
-    /// Allows padding by less than a tile of zeros.
+    /// Returns whether tiles of this width are allowed. A convolution may be padded with zeros by less than a tile.
     fn fits_columns(&self, tile: i64) -> bool {
         let columns = self.extents[1];
         if self.is_conv { tile < columns + FRAGMENT } else { columns % tile == 0 }
     }
 
-    /// Returns the allowed point with the fewest fetches per product over the occupied share of a device.
+    /// Returns the allowed schedule with the fewest loads per product, divided by the share of the device that is
+    /// busy.
     pub(super) fn default_knobs(&self, places: i64, block_threads: i64, shared_bytes: i64) -> Option<Knobs> {
-        /// Cost of fetching a fragment, in products of fragments.
+        /// Cost of loading a fragment, in products of two fragments.
         const FETCH: f64 = 1.0;
         let mut best: Option<(f64, Knobs)> = None;
         let sides = [1, 2, 4].into_iter().flat_map(|y| [1, 2, 4].map(|x| [y, x]));

@@ -20,7 +20,7 @@ pub struct CheckError {
     pub why: String,
 }
 
-/// In the order of the data flow.
+/// Hardware modules, in the order of the data flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Module {
     Load,
@@ -66,7 +66,7 @@ pub fn check_program(program: &Program) -> Result<(), CheckError> {
     }
 }
 
-/// `Finish` has none.
+/// Returns the module that executes an instruction; `None` for `Finish`.
 pub(crate) fn module_of_instruction(instruction: &Instruction) -> Option<Module> {
     match instruction {
         Instruction::Load(Memory { buffer: Buffer::Data | Buffer::Weights, .. }) => Some(Module::Load),
@@ -85,8 +85,8 @@ pub(crate) fn tokens_of_instruction(instruction: &Instruction) -> Tokens {
     }
 }
 
-/// Returns the token queues that an instruction pops from and pushes to: 0 from load to compute,
-/// 1 back, 2 from compute to store, 3 back.
+/// Returns the token queues that an instruction pops from and pushes to. Queue 0 leads from load to compute, 1 from
+/// compute to load, 2 from compute to store, and 3 from store to compute.
 pub(crate) fn queues_of(module: Module, tokens: Tokens) -> (Vec<usize>, Vec<usize>) {
     let (from_previous, from_next, to_previous, to_next) = match module {
         Module::Load => (None, Some(1), None, Some(0)),

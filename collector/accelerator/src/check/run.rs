@@ -1,4 +1,4 @@
-//! Execution order of a program as far as tokens guarantee it, and accesses to buffers.
+//! Execution order that the tokens of a program guarantee, and the resulting check of its buffer accesses.
 
 use super::{Module, each_step, is_empty, on_core, queues_of, step_count, tokens_of_instruction};
 use crate::core::{Buffer, Core};
@@ -6,13 +6,14 @@ use crate::instruction::{Instruction, Memory, MicroOp, Steps, Tokens};
 use crate::program::{Program, Role};
 use std::collections::VecDeque;
 
-/// The hardware counts tokens in 8 bits.
+/// Limit of tokens in a queue, because the hardware counts them in 8 bits.
 const MOST_TOKENS: usize = 254;
 
-/// Guaranteed progress: ended instructions of each module.
+/// Number of instructions of each module that are guaranteed to have ended.
 type LoadedState = [usize; 3];
 
-/// Last write and last read of an element, as the number of instructions that the module has ended by then.
+/// Last write and last read of a buffer element. Each is the number of instructions that the accessing module has
+/// ended after the access.
 #[derive(Clone, Copy, Default)]
 struct Used {
     written: usize,
@@ -67,7 +68,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Rejects accesses that may be too early.
+    /// Records the buffer accesses of an instruction. Rejects an access if an earlier conflicting access may not have
+    /// ended.
     fn record_accesses(&mut self, instruction: &Instruction, ended: usize) -> Result<(), String> {
         let [loads, computes, stores] = [Module::Load, Module::Compute, Module::Store].map(|module| module as usize);
         match instruction {
@@ -161,7 +163,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Returns the micro-operations of an instruction, which must have been loaded.
+    /// Returns the micro-operations that an instruction executes; fails if they have not been loaded.
     fn loaded_sequence(&self, steps: Steps) -> Result<Vec<MicroOp>, String> {
         let range = self.micro_ops.get(usize::from(steps.begin)..usize::from(steps.end));
         let loaded = range.and_then(|ops| ops.iter().copied().collect::<Option<Vec<MicroOp>>>());
@@ -174,7 +176,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Records a write by the `ended`-th instruction. Its module knows that `known` readers have ended.
+/// Records a write by the `ended`-th instruction of a module. Rejects the write if an element has a reader later than
+/// `known`, the last reader that is guaranteed to have ended.
 fn record_write(elements: &mut [Used], ended: usize, known: usize, what: &str) -> Result<(), String> {
     if elements.iter().any(|element| element.read > known) {
         return Err(format!("it writes {what}"));

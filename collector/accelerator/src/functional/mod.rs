@@ -1,7 +1,7 @@
 //! Bit-exact functional simulation of a program.
 //!
-//! A seed selects the order in which modules advance, within the limits of tokens. A missing token therefore causes a
-//! wrong result or a deadlock for some seed.
+//! A seed selects the order in which modules advance, as far as tokens allow. A missing token therefore causes a wrong
+//! result or a deadlock for some seeds.
 
 mod steps;
 
@@ -42,7 +42,7 @@ pub struct Totals {
     pub products: u64,
     pub resets: u64,
     pub changes: u64,
-    /// Bytes transferred by buffer of the core.
+    /// Bytes transferred to or from each buffer of the core.
     pub bytes: [u64; 5],
 }
 
@@ -72,7 +72,7 @@ impl<'a> FunctionalMachine<'a> {
         Ok(machine)
     }
 
-    /// Operands and result have their external layout.
+    /// Runs a program on operands and returns its result; both have the layout used outside of the accelerator.
     pub fn compute_result(
         program: &Program,
         operands: &[&[u8]],
@@ -108,7 +108,7 @@ impl<'a> FunctionalMachine<'a> {
         self.program.find_region(role).map_or(0..0, |region| place(region.begin)..place(region.begin + region.bytes))
     }
 
-    /// The seed selects which ready module advances.
+    /// Runs the program. `seed` selects which of the ready modules advances in each step.
     pub fn run(&mut self, seed: u64) -> Result<Totals, FunctionalError> {
         let memory = Place { bytes: &mut self.memory, origin: 0 };
         execute_instructions(&self.program.core, &self.instructions, memory, seed, MOST_STEPS)
@@ -121,7 +121,7 @@ pub(crate) struct Place<'m> {
 }
 
 impl Place<'_> {
-    /// Returns `count` elements of `element` bytes. `first` counts elements from address zero.
+    /// Returns `count` elements of `element` bytes each. `first` is an element index relative to address zero.
     fn element_slice(&mut self, first: u64, count: usize, element: usize) -> Option<&mut [u8]> {
         let begin = first.checked_mul(element as u64)?.checked_sub(self.origin)?;
         let begin = usize::try_from(begin).ok()?;
@@ -129,7 +129,7 @@ impl Place<'_> {
     }
 }
 
-/// Starts with zeroed buffers and is limited to `most_steps` steps.
+/// Executes instructions until the end of the program or until `most_steps` steps. Buffers start with zeros.
 pub(crate) fn execute_instructions(
     core: &Core,
     instructions: &[Instruction],
@@ -210,7 +210,8 @@ impl<'m> Modules<'m> {
         }
     }
 
-    /// The error names the exceeded memory; it is empty if the step limit is exceeded.
+    /// Executes one instruction. The error names the memory whose bounds are exceeded, or is empty if the step limit
+    /// is exceeded.
     fn execute_step(&mut self, instruction: &Instruction) -> Result<(), &'static str> {
         match instruction {
             Instruction::Load(memory) | Instruction::Store(memory) if is_empty(memory) => Ok(()),

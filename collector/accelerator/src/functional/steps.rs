@@ -71,7 +71,7 @@ impl Modules<'_> {
     }
 }
 
-/// Shifts right, or left by a negative amount.
+/// Shifts a sum right by `by` bits, or left if `by` is negative.
 fn shift_sum(sum: i32, by: i32) -> i32 {
     match u32::try_from(by) {
         Ok(by) => sum >> by.min(31),

@@ -68,7 +68,8 @@ impl ProgramWriter<'_> {
         }));
     }
 
-    /// Returns rectangles of a tile: first element on the core and in memory, rows, columns, stride.
+    /// Returns the memory transfers of a tile as rectangles: first element on the core, first element in memory, rows,
+    /// columns and row stride.
     fn tile_rectangles(&self, tile: LayerTile, at: u32, on_core: u16) -> Vec<(u16, u32, u32, u32, u32)> {
         let Knobs { tile_b, tile_h, tile_w, tile_co, .. } = *self.knobs;
         let ([height, width], [_, _, blocks]) = (self.layer.output_extents(), self.layer.block_counts(self.core));
@@ -98,7 +99,7 @@ impl ProgramWriter<'_> {
         }
     }
 
-    /// Returns the indices of the first and the last instruction.
+    /// Stores a tile's results. Returns the indices of the first and the last instruction.
     fn store_tile(&mut self, thread: usize, tile: LayerTile) -> (usize, usize) {
         let first = self.instructions.len();
         for (on_core, in_memory, rows, columns, stride) in self.tile_rectangles(tile, self.result, self.sums_of(thread))

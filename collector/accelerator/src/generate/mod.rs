@@ -58,7 +58,7 @@ pub fn generate_program(core: &Core, layer: &Layer, knobs: &Knobs) -> Result<Pro
     })
 }
 
-/// Instructions that later ones of a virtual thread wait for.
+/// Instructions of a virtual thread that its later instructions must wait for.
 #[derive(Clone, Copy, Default)]
 struct VirtualThread {
     /// Last instruction that read the loaded data.
@@ -69,7 +69,7 @@ struct VirtualThread {
     stored: Option<usize>,
 }
 
-/// First batch element, channel block, row and column of a result tile.
+/// Indices of the first batch element, channel block, row and column of a result tile.
 #[derive(Clone, Copy)]
 struct LayerTile {
     image: u32,
@@ -83,13 +83,13 @@ struct ProgramWriter<'a> {
     layer: &'a Layer,
     knobs: &'a Knobs,
     plan: Plan,
-    /// First elements of the operands in memory.
+    /// Index of the first element of each operand in memory.
     at: Vec<u32>,
     result: u32,
     micro_ops_at: u32,
     instructions: Vec<Instruction>,
     micro_ops: Vec<MicroOp>,
-    /// Ranges of micro-operations on the core.
+    /// Micro-operation sequences that are loaded on the core, with their ranges of indices.
     sequences: HashMap<Vec<MicroOp>, (u16, u16)>,
     threads: Vec<VirtualThread>,
 }
@@ -181,7 +181,7 @@ impl ProgramWriter<'_> {
         self.push_instruction(Instruction::Finish);
     }
 
-    /// Returns the range of micro-operations on the core, and loads them if necessary.
+    /// Loads a sequence of micro-operations onto the core unless it is already there. Returns its range of indices.
     fn load_sequence(&mut self, micro_ops: &[MicroOp]) -> (u16, u16) {
         if let Some(&range) = self.sequences.get(micro_ops) {
             return range;

@@ -1,4 +1,4 @@
-//! Loads of data and weights, and their products.
+//! Code for loading data and weights, and for multiplying them.
 
 use super::{LayerTile, ProgramWriter, to_u16};
 use crate::core::Buffer;
@@ -57,7 +57,7 @@ impl ProgramWriter<'_> {
         }))
     }
 
-    /// Returns the indices of the first and the last instruction.
+    /// Multiplies the loaded data and weights of a tile. Returns the indices of the first and the last instruction.
     pub(super) fn multiply_tile(&mut self, thread: usize) -> (usize, usize) {
         let Knobs { tile_w, tile_ci, .. } = *self.knobs;
         let [kernel_rows, kernel_columns] = self.layer.kernel;
@@ -86,7 +86,8 @@ impl ProgramWriter<'_> {
         (pushed[0], pushed[pushed.len() - 1])
     }
 
-    /// Returns the products of one window row and one channel block of data, for all rows of a tile.
+    /// Returns the micro-operations that multiply one window row and one channel block of data, for all rows of a
+    /// tile.
     fn window_products(&self, thread: usize, ci: u32, kernel_row: u32) -> Vec<MicroOp> {
         let Knobs { tile_b, tile_h, tile_w, tile_ci, tile_co, .. } = *self.knobs;
         let Plan { under: [rows, columns], data_blocks, fillers, tile, .. } = self.plan;

@@ -48,7 +48,7 @@ impl BitReader {
     }
 }
 
-/// Fields fit, since programs are checked before.
+/// Encodes an instruction for a core. Its fields must fit; programs are checked before encoding.
 pub fn encode_instruction(core: &Core, instruction: &Instruction) -> [u64; 2] {
     let [micro_op, sum, data, weight] = core.index_bits();
     let (mut low, mut high) = (BitWriter(0, 0), BitWriter(0, 0));

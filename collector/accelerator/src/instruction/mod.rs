@@ -1,4 +1,4 @@
-//! Instruction set of a core; `codec` defines the 128-bit encoding.
+//! Instruction set of an accelerator core; `codec` defines the 128-bit encoding.
 
 mod codec;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub enum Instruction {
     Load(Memory),
     Store(Memory),
-    /// Multiply-accumulate into sums, or reset of sums.
+    /// Multiplies and accumulates into sums, or resets sums.
     Multiply(Multiply),
     Alu(Alu),
     Finish,
@@ -37,7 +37,7 @@ pub struct Memory {
     pub buffer: Buffer,
     pub on_core: u16,
     pub in_memory: u32,
-    /// Without rows or columns, the instruction only synchronises.
+    /// Number of rows. With zero rows or columns, the instruction only synchronises.
     pub rows: u16,
     pub columns: u16,
     /// Distance between rows in memory, in elements.
@@ -45,7 +45,7 @@ pub struct Memory {
     pub pads: Pads,
 }
 
-/// At most 15 elements on each side.
+/// Padding of a transfer, at most 15 elements on each side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Pads {
@@ -59,7 +59,7 @@ pub struct Pads {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
     pub begin: u16,
-    /// Exclusive.
+    /// End of the range, exclusive.
     pub end: u16,
     pub outer: u16,
     pub inner: u16,
@@ -68,7 +68,7 @@ pub struct Steps {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Multiply {
     pub tokens: Tokens,
-    /// Whether sums are reset instead.
+    /// Whether the instruction sets sums to zero instead of adding products.
     pub is_reset: bool,
     pub steps: Steps,
     /// Increments of the sum index per outer and inner iteration.
@@ -77,7 +77,7 @@ pub struct Multiply {
     pub weight: [u16; 2],
 }
 
-/// ALU operation of a sum with an immediate or another sum, repeated.
+/// Repeated ALU operation whose operands are a sum and either an immediate or another sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alu {
     pub tokens: Tokens,
@@ -85,9 +85,9 @@ pub struct Alu {
     pub steps: Steps,
     /// Increments of the destination index per outer and inner iteration.
     pub sum: [u16; 2],
-    /// Increments of the source index.
+    /// Increments of the source index per outer and inner iteration.
     pub other: [u16; 2],
-    /// Immediate that replaces the source.
+    /// Immediate operand in place of the source sum.
     pub immediate: Option<i16>,
 }
 

@@ -25,9 +25,9 @@ struct ModuleWork {
     row: u64,
     rows: u64,
     left: u64,
-    /// Cycles after all bursts.
+    /// Cycles that follow the last burst of the instruction.
     beside: u64,
-    /// Cycles before each row.
+    /// Latency in cycles before each row.
     row_start: u64,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Clock<'a> {
     timing: &'a Timing,
     instructions: &'a [Instruction],
     pub(super) lanes: [ModuleProgress; 4],
-    /// Cycles at which tokens become available.
+    /// Cycles at which the tokens of each queue become available.
     tokens: [VecDeque<u64>; 4],
     fetched: usize,
     port_free: u64,
@@ -63,7 +63,7 @@ impl<'a> Clock<'a> {
         ready.min_by_key(|(when, lane)| (*when, *lane as usize)).map(|(_, lane)| lane)
     }
 
-    /// `None` if the lane waits for another one.
+    /// Returns the cycle at which a lane can advance. `None` if the lane waits for another one.
     fn ready_cycle(&self, lane: TimingLane) -> Option<u64> {
         let ModuleProgress { now, work, queue } = &self.lanes[lane as usize];
         if work.is_some() {
@@ -133,7 +133,7 @@ impl<'a> Clock<'a> {
         progress.work = Some(ModuleWork { place, begin: when, waited: 0, row, rows, left: row, beside, row_start });
     }
 
-    /// Returns rows, bytes per row and additional cycles of an instruction.
+    /// Returns the number of rows, the bytes per row and the additional cycles of an instruction.
     fn instruction_cost(&self, instruction: &Instruction) -> (u64, u64, u64) {
         let timing = self.timing;
         match instruction {
@@ -182,7 +182,7 @@ impl<'a> Clock<'a> {
         progress.work = Some(work);
     }
 
-    /// Simulates one burst. Returns its end and the time it waited for the port.
+    /// Simulates one burst of a lane. Returns the burst's end and the time that it waited for the memory port.
     fn transfer_burst(&mut self, lane: TimingLane, (now, delay): (u64, u64), bytes: u64) -> (u64, u64) {
         let timing = self.timing;
         let beats = bytes.div_ceil(timing.beat_bytes);

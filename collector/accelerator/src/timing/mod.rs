@@ -16,7 +16,7 @@ use clock::Clock;
 
 const MOST_CYCLES: u64 = 1 << 50;
 
-/// A unit that works concurrently with the others.
+/// A hardware unit that works concurrently with the other lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum TimingLane {
@@ -27,7 +27,7 @@ pub enum TimingLane {
 }
 
 impl TimingLane {
-    /// In the order of their priority at the port.
+    /// All lanes, in the order of their priority at the memory port.
     pub const ALL: [TimingLane; 4] = [TimingLane::Load, TimingLane::Compute, TimingLane::Store, TimingLane::Fetch];
 
     pub fn name(self) -> &'static str {
@@ -40,15 +40,15 @@ impl TimingLane {
     }
 }
 
-/// In cycles.
+/// Execution of one instruction by a lane. Times are in cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModuleSpan {
     pub place: usize,
     pub lane: TimingLane,
-    /// Start, after its tokens were available.
+    /// Cycle at which execution started, after the instruction's tokens were available.
     pub begin: u64,
     pub end: u64,
-    /// Cycles spent waiting for the port.
+    /// Cycles spent waiting for the memory port.
     pub waited: u64,
 }
 
@@ -56,9 +56,9 @@ pub struct ModuleSpan {
 pub struct TimedProgram {
     pub cycles: u64,
     pub busy: [u64; 4],
-    /// Busy cycles of each lane spent waiting for the port.
+    /// Cycles that each lane spent waiting for the memory port, as part of its busy cycles.
     pub waited: [u64; 4],
-    /// Busy cycles of the port.
+    /// Cycles in which the memory port was busy.
     pub port: u64,
     pub bytes: u64,
     pub instructions: u64,
@@ -108,7 +108,7 @@ pub fn simulate_program(program: &Program, timing: &Timing) -> Result<TimedProgr
     simulate_with(program, timing, &mut |_| ())
 }
 
-/// Calls `seen` at the end of each instruction.
+/// Simulates a program. Calls `seen` at the end of each instruction.
 pub fn simulate_with(
     program: &Program,
     timing: &Timing,

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// In core cycles, unless noted otherwise.
+/// Parameters of the timing model, in core cycles unless noted otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
     pub instruction: u64,
-    /// Per row read.
+    /// Cycles per row read.
     pub row: u64,
-    /// Per row written.
+    /// Cycles per row written.
     pub store_row: u64,
     /// Latency of the first burst of a row.
     pub burst: u64,
@@ -17,18 +17,18 @@ pub struct Timing {
     /// Beats per burst, one cycle each.
     pub burst_beats: u64,
     pub beat_bytes: u64,
-    /// Whether the port is occupied during the latency, too.
+    /// Whether the memory port is occupied during the latency, too.
     pub is_one_at_a_time: bool,
-    /// Whether contiguous rows are read as one.
+    /// Whether contiguous rows are transferred as one row.
     pub joins_rows: bool,
-    /// Per element of padding.
+    /// Cycles per element of padding.
     pub pad: u64,
     pub multiply_fill: u64,
-    /// Per product.
+    /// Cycles per product.
     pub multiply_step: u64,
-    /// Pipeline fill of ALU operations.
+    /// Cycles to fill the pipeline of ALU operations.
     pub alu_fill: u64,
-    /// Per ALU operation.
+    /// Cycles per ALU operation.
     pub alu_step: u64,
     /// Host time per instruction in nanoseconds.
     pub host_instruction_ns: u64,
@@ -41,7 +41,7 @@ pub struct TimingSet {
     pub name: &'static str,
     pub version: u32,
     pub provenance: &'static str,
-    /// Whether the set was validated with times of hardware.
+    /// Whether the parameters were validated with times measured on hardware.
     pub is_calibrated: bool,
     pub timing: Timing,
 }

@@ -1,8 +1,8 @@
-//! Access to a core's registers by `/dev/mem`, and to contiguous memory of the u-dma-buf kernel module. **Not run on
-//! hardware.**
+//! Access to an accelerator core's registers by `/dev/mem`, and to contiguous memory of the u-dma-buf kernel module.
+//! **Not run on hardware.**
 //!
-//! Memory is mapped cached, since the ports of the published designs (ACP, HPC0) are coherent. It is accessed by copies
-//! and never as a slice, because the core writes it concurrently.
+//! Memory is mapped cached, since the ports of the published designs (ACP, HPC0) are coherent. It is accessed by
+//! copies and never as a slice, because the core writes it concurrently.
 
 use accelerator::{Bus, BusBlock, Core, fabric_boards, registers};
 use nix::libc::off_t;
@@ -21,7 +21,7 @@ struct FabricAddresses {
     base: u64,
     /// Device file of the contiguous memory.
     memory: PathBuf,
-    /// Candidate folders with its attributes; the first existing one is used.
+    /// Candidate folders with the attributes of the contiguous memory; the first existing one is used.
     told: Vec<PathBuf>,
     manager: PathBuf,
 }
@@ -95,7 +95,7 @@ impl Devmem {
         self.registers.start.as_ptr().cast::<u8>().wrapping_add(at).cast()
     }
 
-    /// Bounds-checked.
+    /// Returns the address of `count` bytes at an offset. Panics if they exceed the mapped memory.
     fn mapped_address(&self, at: u64, count: u64) -> *mut u8 {
         let is_inside = at.checked_add(count).is_some_and(|end| end <= self.memory.bytes as u64);
         assert!(is_inside, "{count} bytes from {at} on are not in memory");
@@ -158,7 +158,7 @@ impl Bus for Devmem {
     }
 }
 
-/// Orders earlier before later memory accesses, also as observed by the core.
+/// Orders earlier before later memory accesses, also as observed by the accelerator core.
 fn memory_barrier() {
     #[cfg(any(target_arch = "arm", target_arch = "aarch64"))]
     // SAFETY: the instruction is a memory barrier without other effects.
@@ -173,7 +173,7 @@ fn open_device(path: &Path, flags: i32) -> Result<File, String> {
     file.map_err(|error| format!("cannot open `{}`: {error}", path.display()))
 }
 
-/// Decimal, or hexadecimal with the prefix `0x`.
+/// Reads a number from a file: decimal, or hexadecimal with the prefix `0x`.
 fn read_number(path: &Path) -> Result<u64, String> {
     let wrong = |why: &dyn std::fmt::Display| format!("cannot read a number from `{}`: {why}", path.display());
     let text = read_to_string(path).map_err(|error| wrong(&error))?;

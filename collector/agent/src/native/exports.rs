@@ -1,16 +1,16 @@
 //! Functions of TVM's runtime that compiled kernels call, as far as the agent provides them.
 //!
-//! One is resolved by its symbol name when a library is loaded and must be exported by the program. The others are
-//! stored into function pointers of the library.
+//! `TVMFFIErrorSetRaisedFromCStrParts` is resolved by its symbol name when a library is loaded, and must be
+//! exported by the program. The other functions are stored into function pointers of the library.
 
 use super::{pool, workspace};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Mutex;
 
-/// Error of the last failed kernel. Only one kernel runs at a time, on any number of threads.
+/// Error message of the last failed kernel. One static suffices, because only one kernel runs at a time.
 static ERROR: Mutex<String> = Mutex::new(String::new());
 
-/// Keeps the linker from removing the exported function.
+/// Reference that keeps the linker from removing the exported function.
 #[used]
 static KEPT: unsafe extern "C" fn(*const c_char, *const *const c_char, i32) = TVMFFIErrorSetRaisedFromCStrParts;
 
@@ -80,7 +80,7 @@ unsafe extern "C" fn free_workspace(_: c_int, _: c_int, piece: *mut c_void) -> c
     if workspace::take_back(piece.cast()) { 0 } else { -1 }
 }
 
-/// Stands in for runtime functions that the agent lacks.
+/// Returns an error. Replaces runtime functions that the agent does not provide.
 extern "C" fn refuse_call() -> c_int {
     record_error(
         "RuntimeError",

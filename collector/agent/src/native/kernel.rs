@@ -8,7 +8,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 const PREFIX: &str = "__tvm_ffi_";
-/// Symbol of embedded modules, which need TVM's runtime.
+/// Symbol that a library exports if it embeds modules, which need TVM's runtime.
 const IMPORTS: &str = "__tvm_ffi__library_bin";
 
 #[repr(C)]
@@ -45,7 +45,8 @@ pub struct LibraryKernel {
     _library: Library,
 }
 
-/// Prepared arguments for many calls. Referents live in vectors: moving a box would invalidate pointers into it.
+/// Arguments prepared for many calls. The tensors that they point to are stored in vectors, because moving a box would
+/// invalidate pointers to its content.
 pub struct Arguments {
     cells: Vec<ArgumentCell>,
     _tensors: Vec<RawTensor>,
@@ -53,7 +54,7 @@ pub struct Arguments {
 }
 
 impl Library {
-    /// Loading may crash the process, which belongs to a single session.
+    /// Loads a library. A crash while loading affects only this process, which serves a single session.
     pub fn load_library(path: &Path) -> Result<Library, NativeError> {
         check_machine(path)?;
         // SAFETY: loading executes uploaded code, which is the purpose of a session; the session has its own process.
@@ -92,7 +93,7 @@ impl Library {
 }
 
 impl Arguments {
-    /// Prepares a client's values; tensors refer to blocks in `memory`.
+    /// Converts a client's values to arguments; tensors refer to blocks in `memory`.
     pub fn new(values: &[Value], memory: &Memory) -> Result<Arguments, NativeError> {
         let (mut tensors, mut extents) = (Vec::new(), Vec::new());
         for value in values {
@@ -120,7 +121,7 @@ impl Arguments {
     }
 }
 
-/// Raw tensor with the extents and strides that it points to.
+/// Converts a tensor. Also returns the extents and strides that the raw tensor points to.
 fn to_raw(tensor: &Tensor, memory: &Memory) -> Result<(RawTensor, [Vec<i64>; 2]), NativeError> {
     let address = memory.tensor_address(tensor)?;
     let mut shape = tensor.shape.clone();
@@ -161,7 +162,7 @@ impl LibraryKernel {
     }
 }
 
-/// Checks the architecture, because the dynamic linker's message is less clear.
+/// Checks that a library was compiled for this architecture, because the dynamic linker's message is less clear.
 fn check_machine(path: &Path) -> Result<(), NativeError> {
     use std::io::Read;
     let mut header = [0; 20];

@@ -9,9 +9,9 @@ use std::ffi::c_void;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
-/// Guard size, at least the page size of every machine.
+/// Size of the inaccessible guard at the end of a block, at least the page size of every machine.
 const PAGE_BYTES: usize = 64 << 10;
-/// Alignment for vector instructions.
+/// Alignment of blocks in bytes, for vector instructions.
 const ALIGNMENT: usize = 64;
 
 pub struct Memory {
@@ -29,7 +29,7 @@ struct MemoryBlock {
 }
 
 impl Memory {
-    /// `most` is the limit in bytes.
+    /// Creates an empty memory that can allocate up to `most` bytes.
     pub fn new(most: usize) -> Memory {
         Memory { blocks: BTreeMap::new(), next: 1, used: 0, most }
     }
@@ -70,7 +70,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Address of the first element; checks that all elements lie in the block.
+    /// Returns the address of a tensor's first element. Fails if an element lies outside the tensor's block.
     pub(super) fn tensor_address(&self, tensor: &Tensor) -> Result<NonNull<u8>, NativeError> {
         let bytes = tensor.byte_count().ok_or_else(|| NativeError("a tensor is too large".to_owned()))?;
         self.checked_range(tensor.data, tensor.byte_offset, bytes)

@@ -1,7 +1,7 @@
 //! Thread pool of parallel kernels, with one thread per CPU of a measurement, including the caller.
 //!
-//! Between launches a thread polls for work and yields each time before it finally sleeps, like the threads of the
-//! local runner. Later launches therefore find it awake.
+//! Between launches a thread polls for work, yields after each poll, and finally sleeps, like the threads of the local
+//! runner. A launch that follows soon therefore finds the threads awake.
 
 use measure::{RunThreads, affinity};
 use std::ffi::{c_int, c_void};
@@ -71,7 +71,7 @@ pub fn use_cpus(cpus: &[usize]) -> Result<(), affinity::AffinityError> {
 
 pub struct PoolThreads(Vec<usize>);
 
-/// `None` before `use_cpus`.
+/// Returns the threads of the pool; `None` before the first `use_cpus`.
 pub fn pool_threads() -> Option<PoolThreads> {
     POOL.lock().ok()?.as_ref().map(|pool| PoolThreads(pool.cpus.clone()))
 }

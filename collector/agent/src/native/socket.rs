@@ -7,7 +7,8 @@ use nix::libc::{
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 
-/// Makes the system close connections to a vanished peer. Optional: other session limits still apply.
+/// Makes the operating system close connections to a vanished peer. Errors are ignored, since the other limits of a
+/// session still apply.
 pub fn detect_dead_peer(stream: &TcpStream) {
     for (level, option, value) in [
         (SOL_SOCKET, SO_KEEPALIVE, 1),

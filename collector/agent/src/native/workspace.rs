@@ -1,4 +1,5 @@
-//! Workspace memory of kernels, cached by size: requesting it from the system would be part of the measured time.
+//! Workspace memory of kernels, cached by size, because allocation by the operating system would be part of the
+//! measured time.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::sync::Mutex;
@@ -7,7 +8,8 @@ use std::sync::Mutex;
 const ALIGNMENT: usize = 64;
 const KEPT: usize = 64;
 
-/// Pieces by address and size, under one lock because threads of a kernel allocate and free concurrently.
+/// Workspace allocations by address and size, free and in use. One lock protects both lists, because the threads of a
+/// kernel allocate and free concurrently.
 struct Pieces {
     free: Vec<(usize, usize)>,
     lent: Vec<(usize, usize)>,
@@ -32,7 +34,7 @@ pub fn lend_piece(bytes: usize) -> Option<*mut u8> {
     Some(address as *mut u8)
 }
 
-/// Returns false if the address was not lent.
+/// Marks an allocation as free. Returns false if the address is not that of an allocation in use.
 pub fn take_back(address: *mut u8) -> bool {
     let Ok(mut pieces) = PIECES.lock() else { return false };
     let Pieces { free, lent } = &mut *pieces;

@@ -1,4 +1,4 @@
-//! Call sequences: a whole model is a single function on the board, so that no call waits for the client.
+//! Call sequences: a whole model is offered as a single function on the board, so that no call waits for the client.
 
 use super::{RequestRefusal, refuse_request};
 use crate::native::{Arguments, LibraryKernel, Memory, NativeError};
@@ -10,7 +10,7 @@ const CALLS_MAX: usize = 100_000;
 
 type Call = (LibraryKernel, Vec<Value>);
 
-/// Calls as given by the client. Addresses are resolved for every run, since tensors may be freed meanwhile.
+/// Calls as given by the client. Addresses are resolved for every run, since tensors may have been freed before it.
 #[derive(Clone, Default)]
 pub struct CallList(Rc<RefCell<Vec<Call>>>);
 

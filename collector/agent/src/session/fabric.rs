@@ -1,4 +1,5 @@
-//! Functions of an accelerator core on the fabric: memory that the core can access, and runs of instructions.
+//! Functions that give clients access to an accelerator core in the FPGA: memory that the core can access, and runs of
+//! instructions.
 //!
 //! All addresses in instructions are validated before a run, since nothing else prevents the core from accessing other
 //! memory. Blocks are freed when the session ends; there is only one session at a time.
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// A multiple of all element sizes and of the page size.
+/// Alignment of memory blocks in bytes: a multiple of all element sizes and of the page size.
 const ALIGNMENT: u64 = 4096;
 const BLOCKS_MAX: usize = 1024;
 const INSTRUCTIONS_MAX: u64 = 1 << 21;
@@ -52,9 +53,9 @@ pub struct OnFabric {
     core: Option<(String, Core)>,
     blocks: BTreeMap<i64, Range<u64>>,
     next: i64,
-    /// Whether a run did not finish, in this or an earlier session.
+    /// Whether a run of the core did not finish, in this or an earlier session.
     is_stuck: bool,
-    /// Marks a core that outlives the session.
+    /// File that exists while the core may still run, also after the end of the session.
     mark: Option<PathBuf>,
 }
 
@@ -63,13 +64,13 @@ impl OnFabric {
         OnFabric { kind, bus, core: None, blocks: BTreeMap::new(), next: 1, is_stuck: false, mark: None }
     }
 
-    /// Restores from the folder whether the core was running at the end of an earlier session.
+    /// Adds the path of the mark file. If the file exists, the core did not finish in an earlier session.
     pub(super) fn in_folder(self, folder: &Path) -> OnFabric {
         let mark = Some(folder.join(CORE_AT_WORK)).filter(|_| self.kind == FabricKind::Devmem);
         OnFabric { is_stuck: mark.as_ref().is_some_and(|mark| mark.exists()), mark, ..self }
     }
 
-    /// Records whether the core runs without a known end, also for later sessions.
+    /// Records whether a run of the core did not finish, also for later sessions.
     fn set_stuck(&mut self, is_stuck: bool) -> Result<(), RequestRefusal> {
         self.is_stuck = is_stuck;
         let done = match &self.mark {
@@ -117,7 +118,7 @@ impl OnFabric {
         }
     }
 
-    /// Selects the core, after loading its bitstream if one is named.
+    /// Selects the core by name, after loading its bitstream if one is named.
     fn select_core(&mut self, name: &str) -> Result<(), RequestRefusal> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || ['_', '.', '-'].contains(&c);
         if name.len() > 100 || !name.chars().all(is_plain) {
@@ -138,7 +139,7 @@ impl OnFabric {
         Ok(())
     }
 
-    /// Allocates zeroed memory in the first sufficient gap.
+    /// Allocates zeroed memory in the first gap that is large enough.
     fn allocate_block(&mut self, bytes: i64) -> Result<i64, RequestRefusal> {
         let wanted = parse_size(bytes)?.max(1);
         if self.blocks.len() >= BLOCKS_MAX {

@@ -17,7 +17,7 @@ impl SessionFiles {
         SessionFiles { folder: folder.to_owned(), count: 0 }
     }
 
-    /// Rejects names that could lead out of the folder.
+    /// Returns the path of a file in the folder. Rejects names that could refer to files outside of it.
     pub fn checked_path(&self, name: &str) -> Result<PathBuf, RequestRefusal> {
         let is_plain = !name.is_empty()
             && name.len() <= NAME_BYTES_MAX
@@ -30,7 +30,7 @@ impl SessionFiles {
         }
     }
 
-    /// Removes an existing file first, so that a loaded library keeps its content.
+    /// Writes a file. An existing file is removed first, so that a library loaded from it keeps its content.
     pub fn write_file(&mut self, name: &str, content: &[u8]) -> Result<(), RequestRefusal> {
         let path = self.checked_path(name)?;
         self.count += 1;

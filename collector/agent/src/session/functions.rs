@@ -11,7 +11,7 @@ use measure::{Cache, HostClock, evaluate_rule, measure_runs};
 use remote::agent::{AgentDescription, CALLS, HOST, LEAVE, LIMIT, MEASURE, Order};
 use remote::wire::Value;
 
-/// Set by the front process for sessions on an emulator.
+/// Environment variable that the front process sets for sessions on an emulator.
 pub const EMULATED_VARIABLE: &str = "OPCOLLECT_BOARD_EMULATED";
 
 const REPEATS_MAX: i64 = 100_000;
@@ -34,7 +34,7 @@ pub enum Builtin {
 }
 
 impl Builtin {
-    /// RPC names are TVM's or this project's.
+    /// Returns the function with a name of TVM's RPC protocol or of this project.
     pub fn from_name(name: &str) -> Option<Builtin> {
         Some(match name {
             "tvm.rpc.server.upload" => Builtin::Upload,
@@ -61,7 +61,7 @@ pub struct Evaluator {
 }
 
 impl Evaluator {
-    /// Seconds per run as eight-byte floats, one per repeat.
+    /// Times the kernel. Returns seconds per run as eight-byte floats, one per repeat.
     pub fn time_runs(&self, arguments: &Arguments) -> Result<Vec<u8>, RequestRefusal> {
         let none = CounterRequest { backend: measure::counters::Backend::None, ..CounterRequest::default() };
         let mut counters = CounterSession::open_counters(&none);
@@ -155,8 +155,8 @@ impl Session {
     }
 }
 
-/// Parses number, repeat, minimum milliseconds, limit of zero-time repeats, cooldown time, repeats between
-/// cooldowns and bytes to flush; rejects a preprocessing function.
+/// Parses the arguments of TVM's time evaluator: number, repeat, minimum milliseconds, limit of zero-time repeats,
+/// cooldown time, repeats between cooldowns and bytes to flush. Rejects a preprocessing function.
 fn rule_of(arguments: &[Value]) -> Result<measure::Evaluator, RequestRefusal> {
     let number = |place: usize, other: i64| match arguments.get(place) {
         Some(Value::Int(number)) => Ok(*number),
@@ -191,7 +191,7 @@ fn order_of(text: &str) -> Result<Order, RequestRefusal> {
     serde_json::from_str(text).map_err(|error| RequestRefusal(format!("an order to measure: {error}")))
 }
 
-/// Measures like the local runner: pinned, with counters around exactly the timed runs.
+/// Measures calls like the local runner: with pinned threads, and with counters around exactly the timed runs.
 fn measure_calls(calls: &Laid, order: &Order, cpus: &[usize]) -> Result<String, RequestRefusal> {
     order.method.check_settings().map_err(|error| RequestRefusal(error.to_string()))?;
     let Some(cpus) = cpus.get(..order.threads).filter(|cpus| !cpus.is_empty()) else {
@@ -209,7 +209,7 @@ fn measure_calls(calls: &Laid, order: &Order, cpus: &[usize]) -> Result<String, 
     to_json_text(&measure_runs(&mut run, &order.method, &mut host_clock(), &mut counters)?)
 }
 
-/// Also reads the pool's threads, if any.
+/// Returns a clock that also reads the CPU times of the pool's threads, if there is a pool.
 fn host_clock() -> HostClock {
     native::pool_threads().map_or_else(HostClock::new, HostClock::with_threads)
 }

@@ -22,7 +22,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// Time limit between two requests.
+/// Maximum time between two requests.
 const IDLE: Duration = Duration::from_secs(3600);
 
 #[derive(Clone)]
@@ -37,7 +37,7 @@ enum SessionObject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Session,
-    /// Session and agent, on the client's request.
+    /// The client ends both the session and the agent.
     AgentToo,
 }
 
@@ -47,7 +47,7 @@ pub struct Session {
     memory: Memory,
     files: SessionFiles,
     fabric: Option<OnFabric>,
-    /// CPUs of the process before kernels are pinned.
+    /// CPUs that the process was allowed to use before kernels were pinned.
     cpus: Vec<usize>,
     limit_seconds: Option<u32>,
     end: End,
@@ -181,7 +181,7 @@ impl Session {
         }
     }
 
-    /// Type code, then value.
+    /// Encodes a result as its type code and its value.
     fn encode_result(&mut self, result: Returned) -> Vec<Value> {
         let value = match result {
             Returned::Value(Value::None) => return vec![Value::Int(0), Value::None],

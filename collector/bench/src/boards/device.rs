@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     pub at: At,
-    /// Key of the server, or key of the devices at a tracker.
+    /// Key that the server requires, or name of the devices at a tracker.
     pub key: String,
     pub secret: Option<String>,
-    /// Timeout for a server's greeting and for a tracker's grant.
+    /// Timeout for a server's greeting and for the assignment of a device by a tracker.
     pub patience: Duration,
     pub turn: TrackerTurn,
 }
@@ -36,7 +36,7 @@ pub struct Device {
     pub llvm: Option<(String, String)>,
 }
 
-/// Limit of the session's own watchdog, beyond the deadline of any single job.
+/// Time limit that the session requests from the device's server; longer than the deadline of any single job.
 const SESSION: Duration = Duration::from_secs(3000);
 
 impl Device {
@@ -62,13 +62,13 @@ impl Device {
         Ok(Device { session, told, address, uploads: 0, threads, llvm })
     }
 
-    /// Returns false if the agent cannot stop after this session.
+    /// Asks the agent to stop. Returns false if the agent cannot stop after this session.
     pub fn stop_agent(mut self) -> Result<bool, RemoteError> {
         let Some(function) = self.session.find_function(LEAVE)? else { return Ok(false) };
         self.session.call(function, Vec::new()).map(|_| true)
     }
 
-    /// Returns the processor and whether it is emulated, which devices of one set of records must share.
+    /// Describes the processor and whether it is emulated. All devices of one set of records must agree in this.
     pub fn likeness(&self) -> String {
         let unknown = "an unknown processor";
         match (&self.told, &self.llvm) {
@@ -82,7 +82,7 @@ impl Device {
         }
     }
 
-    /// Retries until the timeout, because a killed server may be restarted.
+    /// Opens a session as `open` does, and retries until the timeout, because a killed server may be restarted.
     pub fn open_again(access: &Access, is_wanted: &dyn Fn() -> bool) -> Result<Device, RemoteError> {
         const FIRST: Duration = Duration::from_millis(50);
         const LONGEST: Duration = Duration::from_secs(2);

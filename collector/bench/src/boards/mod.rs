@@ -1,8 +1,8 @@
 //! A bench of boards: code is built on this machine and run on devices.
 //!
 //! One thread passes builds to local workers. Each device has a thread that runs jobs, from the upload to the
-//! comparison. If a device is lost, its current run fails and the thread retries until the timeout of `Access`. Once no
-//! device is left, waiting jobs fail.
+//! comparison of the result. If a device is lost, its current run fails and the thread tries to reconnect until the
+//! timeout of `Access`. Once no device is left, waiting jobs fail.
 
 mod device;
 mod link;
@@ -36,7 +36,7 @@ pub struct Fleet {
     pub devices: usize,
     /// Number of runs after which a session is replaced.
     pub jobs: u32,
-    /// Required [`Device::likeness`], because the records describe all devices by one of them.
+    /// Required [`Device::likeness`] of all devices, because the records contain the description of only one of them.
     pub likeness: String,
 }
 
@@ -51,10 +51,11 @@ pub struct Boards {
     builds: Option<Sender<(Ticket, job::BuildJob)>>,
     shared: Arc<SharedBoards>,
     events: Receiver<(u64, Ticket, Done)>,
-    /// Device threads are detached, because one that waits for a tracker must not block.
+    /// Thread that passes builds to the local workers. Device threads are detached, because the end of a thread that
+    /// waits for a tracker must not be waited for.
     builder: Option<JoinHandle<()>>,
     versions: Versions,
-    /// Jobs that were rejected without a device.
+    /// Results of jobs that were rejected before they reached a device.
     answered: VecDeque<(Ticket, Done)>,
     in_hand: usize,
     round: u64,
@@ -63,7 +64,7 @@ pub struct Boards {
 struct SharedBoards {
     runs: Mutex<VecDeque<Run>>,
     is_more: Condvar,
-    /// Current round; abandoning work starts a new one, and results of older rounds are dropped.
+    /// Number of the current round. Abandoning work starts a new round, and results of older rounds are dropped.
     round: AtomicU64,
     is_over: AtomicBool,
     alive: Mutex<usize>,
@@ -110,7 +111,7 @@ impl Boards {
         self.shared.is_more.notify_one();
     }
 
-    /// Returns None while a device is left.
+    /// Returns why all devices were lost. None while a device is left.
     fn loss_reason(&self) -> Option<String> {
         let alive = *self.shared.alive.lock().expect("no thread panics with the lock");
         if alive > 0 {
@@ -273,7 +274,7 @@ fn serve_device(fleet: &Fleet, shared: &SharedBoards, tell: &Sender<(u64, Ticket
     *shared.alive.lock().expect("no thread panics with the lock") -= 1;
 }
 
-/// Waits for a run; returns false at the end.
+/// Waits until a run is queued. Returns false if the bench ends.
 fn wait_for_work(shared: &SharedBoards) -> bool {
     let runs = shared.runs.lock().expect("no thread panics with the lock");
     let nothing = |runs: &mut VecDeque<Run>| runs.is_empty() && !shared.is_over.load(Ordering::Acquire);

@@ -15,10 +15,10 @@ use remote::wire::{Tensor, Value};
 use std::time::{Duration, Instant};
 use worker::Fault;
 
-/// Minimum size of an allocation, because empty memory has no address.
+/// Minimum size of an allocation in bytes, because empty memory has no address.
 const LEAST_BYTES: u64 = 64;
 
-/// Runs a model within its deadline and writes its outputs where the job requests them.
+/// Runs a model within its deadline and writes its outputs to the files that the job names.
 pub fn run_network(
     device: &mut Device,
     linker: &Linker,
@@ -98,7 +98,7 @@ struct BoardMemory<'a> {
 }
 
 impl<'a> BoardMemory<'a> {
-    /// Fills outputs with a pattern that no result equals.
+    /// Allocates memory for tensors and fills it; outputs receive a pattern that no result equals.
     fn allocate_filled(
         session: &mut Session,
         content: &'a Content,

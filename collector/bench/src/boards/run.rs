@@ -33,7 +33,7 @@ impl From<anyhow::Error> for Stop {
     }
 }
 
-/// The session reports whether it is still usable.
+/// Runs a job and converts errors to a reply or a fault. Afterwards, the session reports whether it is usable.
 pub fn run_job(
     device: &mut Device,
     prepared: &mut PreparedTasks,
@@ -101,7 +101,7 @@ fn try_run(
     Ok(RunReply::Measured(Box::new(Measured::from_measurement(measurement, check, 0))))
 }
 
-/// Returns the file name and the handle.
+/// Uploads and loads a library. Returns its file name and its handle.
 pub fn load_library(device: &mut Device, library: Vec<u8>) -> Result<(String, u64), RemoteError> {
     // Each upload has a new name, because TVM's server would overwrite the file of a library in use.
     device.uploads += 1;
@@ -111,7 +111,7 @@ pub fn load_library(device: &mut Device, library: Vec<u8>) -> Result<(String, u6
     Ok((file, library))
 }
 
-/// Creates packed inputs, and an output with a pattern that no result equals.
+/// Creates the inputs with their packed content, and an output with a pattern that no result equals.
 fn create_tensors(device: &mut Device, prepared: &PreparedTask, job: &RunJob) -> Result<Vec<Tensor>, Stop> {
     let (result, packings) = job.packings.split_last().context("an artifact has an output")?;
     if packings.len() != prepared.inputs.len() {

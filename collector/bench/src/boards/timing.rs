@@ -1,7 +1,7 @@
 //! Measures kernels on a board.
 //!
-//! Our agent measures like the local runner. TVM's own server has only a batch evaluator; there the stopping rule runs
-//! on this machine, on a clock that only the reported times advance.
+//! Our agent measures like the local runner. TVM's own server has only a batch evaluator. With it, the stopping rule
+//! is evaluated on this machine, with a clock that advances only by the reported times.
 
 use measure::counters::{Backend, CounterReader, CounterRequest, CounterSession, Usage};
 use measure::{Cache, Clock, Measurement, Method, Plan};
@@ -50,7 +50,7 @@ fn parse_measurement(answer: Value) -> Result<Measurement, RemoteError> {
     }
 }
 
-/// The first run and the CPU times are unknown, hence zero.
+/// Measures with the batch evaluator of TVM's server. First-run and CPU times are unknown and set to zero.
 pub fn by_evaluator(
     session: &mut Session,
     loaded: &LoadedLibrary<'_>,
@@ -79,7 +79,7 @@ pub fn by_evaluator(
     Ok(Measurement { first_run_ns: 0, warnings: without_first(&measured), ..measured })
 }
 
-/// Removes warnings about the first run, because the evaluator does not time it.
+/// Returns the warnings except those about the first run, which the evaluator does not time.
 fn without_first(measured: &Measurement) -> Vec<measure::Warning> {
     let is_first = |warning: &&measure::Warning| matches!(warning, measure::Warning::FirstRunSlow { .. });
     measured.warnings.iter().filter(|warning| !is_first(warning)).cloned().collect()
@@ -133,7 +133,7 @@ fn take_threads(session: &mut Session, threads: usize) -> Result<(), RemoteError
     }
 }
 
-/// Only the reported times advance the clock.
+/// Clock that advances only by the times that a server reports.
 pub struct ReportedClock(pub Rc<Cell<u64>>);
 
 impl Clock for ReportedClock {
@@ -141,7 +141,7 @@ impl Clock for ReportedClock {
         self.0.get()
     }
 
-    /// A microsecond is a safe upper bound, because the precision of the remote clock is unknown.
+    /// Returns one microsecond, a safe upper bound, because the precision of the remote clock is unknown.
     fn precision_ns(&self) -> u64 {
         1000
     }

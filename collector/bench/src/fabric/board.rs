@@ -1,4 +1,4 @@
-//! Uploads, runs and reads back a program on a board's fabric through the agent's functions.
+//! Upload, execution and read-back of a program for the accelerator in a board's FPGA, through the agent's functions.
 
 use crate::boards::Stop;
 use accelerator::{CoreImage, ImageError, LayoutError, Program, external_result, result_place};
@@ -52,7 +52,7 @@ impl<'a> LoadedProgram<'a> {
         Ok(write_block(session, self.memory, at, &pattern)?)
     }
 
-    /// Returns the duration that the board reports.
+    /// Runs the program until it ends or the time is up. Returns the duration that the board reports.
     pub fn run_until(&self, session: &mut Session, until: Instant) -> Result<Duration, RunError> {
         let left = i64::try_from(until.saturating_duration_since(Instant::now()).as_micros()).unwrap_or(RUN_US_MAX);
         let count = self.program.instructions.len() as i64;

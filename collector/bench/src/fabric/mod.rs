@@ -1,9 +1,9 @@
-//! A bench of a core on a board's fabric, reached over RPC. Programs are generated and compared on this machine and run
-//! on the board.
+//! A bench of the accelerator core in a board's FPGA, reached over RPC. Programs are generated and results compared on
+//! this machine; programs run on the board.
 //!
-//! A time is accepted only after a correct result. If the agent only simulates a core, its duration is no measurement:
-//! the reply is [`RunReply::Simulated`] with the time of our own model, as from a [`Simulator`], and the session only
-//! confirms that the bytes were computed there.
+//! A time is accepted only after a correct result. If the agent only simulates a core, its duration is not a
+//! measurement. The reply is then [`RunReply::Simulated`] with the time of our own model, as from a [`Simulator`], and
+//! the session only confirms that the board computed the correct bytes.
 
 mod board;
 
@@ -27,10 +27,10 @@ use worker::Fault;
 pub struct FabricBoard {
     simulator: Simulator,
     access: Access,
-    /// Bitstream that the agent loads onto the fabric; empty for the present one.
+    /// Bitstream that the agent loads into the FPGA; empty to use the core that is already loaded.
     bitstream: String,
     device: Option<Device>,
-    /// Number of runs after which a session is replaced, and the runs of this session.
+    /// Number of runs after which the session is replaced.
     jobs: u32,
     done: u32,
     told: FoundCore,
@@ -53,7 +53,7 @@ pub enum NoCore {
 }
 
 impl FabricBoard {
-    /// Connects to the board and loads the bitstream, if one is named.
+    /// Connects to the board and loads the bitstream, if one is given.
     pub fn open(
         fabric: Fabric,
         access: Access,
@@ -124,7 +124,7 @@ fn begin_session(device: &mut Device, bitstream: &str) -> Result<FoundCore, NoCo
     Ok(FoundCore { fabric, likeness: device.likeness() })
 }
 
-/// Only a correct result gets a time.
+/// Runs a job. Returns a time only if the result is correct.
 fn try_run(
     simulator: &mut Simulator,
     session: &mut Session,
@@ -161,7 +161,7 @@ fn try_run(
     Ok(reply)
 }
 
-/// Uses our stopping rule, on a clock that only the board's times advance.
+/// Measures a program with our stopping rule, with a clock that advances only by the times that the board reports.
 fn measure_program(
     loaded: &LoadedProgram<'_>,
     session: &mut Session,

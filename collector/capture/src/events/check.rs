@@ -1,4 +1,4 @@
-//! Consistency checks of a trace: readability, nesting, complete arrows and the order of device work.
+//! Consistency checks of a trace: readable records, nested slices, complete flow arrows, and the order of device work.
 
 use super::held::{Slice, Trace};
 use crate::writer::sink::Role;
@@ -17,7 +17,7 @@ pub struct CheckReport {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fault {
-    /// Identifier for scripts.
+    /// Identifier of the kind of fault, for scripts.
     pub kind: &'static str,
     pub count: u64,
     pub meaning: &'static str,
@@ -110,7 +110,7 @@ fn find_overlaps(trace: &Trace) -> Vec<String> {
     found
 }
 
-/// Checks for arrows with a single end and points outside of slices.
+/// Checks for flow arrows with only one end, and for arrow ends outside of slices.
 fn check_flows(trace: &Trace, faults: &mut Faults) {
     // Perfetto's arrows have no start or end: any two points form an arrow.
     let mut ends: HashMap<u64, (u64, bool, bool)> = HashMap::new();

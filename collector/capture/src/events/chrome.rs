@@ -13,10 +13,10 @@ use std::io::Read;
 
 /// JSON members that hold events.
 pub const LISTS: &[&str] = &["traceEvents"];
-/// Longer members of the outermost object are dropped.
+/// Limit of the length of a member of the outermost object; longer ones are dropped.
 const MEMBER_BYTES: usize = 4096;
 
-/// A string, or a number in its textual form. Other values are empty.
+/// Text of a JSON string, or the textual form of any other JSON value; empty for `null`.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Word<'a>(Cow<'a, str>);
 
@@ -61,7 +61,7 @@ struct Raw<'a> {
 #[derive(Default)]
 struct ChromeTracks {
     by_key: HashMap<Vec<u8>, u32>,
-    /// Most recent lookup, since consecutive events often share a track.
+    /// Key and result of the most recent lookup, since consecutive events often share a track.
     last: (Vec<u8>, u32),
     key: Vec<u8>,
     process_names: HashMap<String, String>,
@@ -198,7 +198,7 @@ fn read_record(
     take(Event { track, ..event }).map_err(Trouble::Full)
 }
 
-/// Returns the id of an arrow, which is identified by category, name and number.
+/// Returns the hash of a flow arrow's category, name and number, which identify the arrow.
 fn flow_id(raw: &Raw<'_>) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in [&raw.cat.0, &raw.name.0, &raw.id.0].into_iter().flat_map(|text| text.bytes().chain([0])) {
@@ -235,7 +235,7 @@ fn take_counters(
     Ok(())
 }
 
-/// Reads names of processes and threads and ignores other metadata. Returns `None` at too many tracks.
+/// Reads the names of processes and threads, and ignores other metadata. Returns `None` if there are too many tracks.
 fn name_track(raw: &Raw<'_>, found: &mut FoundEvent, tracks: &mut ChromeTracks) -> Option<()> {
     let name = || {
         let mut name = None;

@@ -21,13 +21,14 @@ const MAX_LANES: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// By the wall-clock time of zero, which torch.profiler records, if all traces have it.
+    /// Aligns all traces by the wall-clock time of their time zero, if all record it, as torch.profiler does.
     Clock,
     Start,
     Keep,
 }
 
-/// Returns `None` if a trace does not record the wall-clock time of its zero.
+/// Returns the offset to add to the times of each trace. `None` if `align` is `Clock` and a trace does not record the
+/// wall-clock time of its time zero.
 pub fn clock_offsets(traces: &[&Trace], align: Align) -> Option<Vec<i64>> {
     match align {
         Align::Keep => Some(vec![0; traces.len()]),
@@ -110,11 +111,11 @@ struct ConversionPlan<'a> {
 
 struct Own {
     tracks: Vec<usize>,
-    /// Additional lanes of tracks.
+    /// Additional lanes, by track and lane number.
     lanes: HashMap<(u32, u16), usize>,
     lane_of: HashMap<u32, u16>,
     ends: HashMap<u64, (u32, u32)>,
-    /// Salt that separates this trace's arrows from others.
+    /// Salt of the ids of flow arrows. It keeps this trace's arrows distinct from those of other traces.
     salt: u64,
 }
 
@@ -130,7 +131,8 @@ impl Own {
         flow ^ self.salt
     }
 
-    /// Perfetto's arrows have only steps: the first one becomes the start, the last one the end.
+    /// Returns the role of an arrow's point when written. Perfetto's arrows contain only steps, so the first one
+    /// becomes the start, and the last one the end.
     fn written_role(&self, flow: u64, role: Role, slice: u32) -> Role {
         match (role, self.ends.get(&flow)) {
             (Role::Step, Some((first, _))) if *first == slice => Role::Start,

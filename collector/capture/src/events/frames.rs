@@ -1,9 +1,10 @@
 //! Streaming splitter of a JSON text into records. Records are delimited by brackets and returned as raw bytes, which
 //! need not be valid JSON.
 //!
-//! A malformed record therefore affects no other. Lists of records are the outermost list, or members of the outermost
-//! object with known names. Other members are returned whole if they are small, and skipped otherwise. A string ends at
-//! the end of its line, since JSON strings cannot contain line breaks. This limits the effect of a stray quote.
+//! A malformed record therefore does not affect others. Lists of records are the outermost list, or members of the
+//! outermost object with known names. Other members are returned whole if they are small, and skipped otherwise. A
+//! string ends at the end of its line at the latest, since JSON strings cannot contain line breaks. This limits the
+//! effect of a stray quote.
 
 use memchr::memchr3;
 use std::io::{ErrorKind, Read};
@@ -15,7 +16,7 @@ pub const MAX_RECORD: usize = 16 << 20;
 #[derive(Debug, PartialEq)]
 pub enum Frame<'a> {
     Record(&'a [u8]),
-    /// Name and value of another member of the outermost object.
+    /// Name and value of a member of the outermost object that is not a list of records.
     Member(&'a [u8], &'a [u8]),
     /// Length of a skipped record or member.
     Long(u64),
@@ -33,7 +34,7 @@ pub struct Frames<R> {
     name: Vec<u8>,
 }
 
-/// A part of the text by its range in the buffer.
+/// A record or member of the text, given by its range in the buffer.
 enum FoundFrame {
     Record(usize, usize),
     Member(usize, usize),
@@ -51,7 +52,7 @@ enum FrameValue {
 enum State {
     Before,
     InObject,
-    /// Inside a list of records; true if an object encloses it.
+    /// Inside a list of records; true if the list is a member of an object.
     InList(bool),
     After,
 }
@@ -65,7 +66,8 @@ struct Scan {
 }
 
 impl Scan {
-    /// Returns the end of the value, scanning from `at`, or else the position up to which it was scanned.
+    /// Scans a value from `at`. Returns the end of the value, or as an error the position up to which bytes were
+    /// scanned.
     fn find_end(&mut self, bytes: &[u8], mut at: usize) -> Result<usize, usize> {
         while at < bytes.len() {
             if self.in_text {
@@ -208,7 +210,8 @@ impl<R: Read> Frames<R> {
         Ok(read > 0)
     }
 
-    /// Returns the length of the value at the current position. Values longer than a record are skipped.
+    /// Returns the length of the value at the current position. Values that exceed the maximum length of a record are
+    /// skipped.
     fn scan_value(&mut self) -> std::io::Result<FrameValue> {
         let (mut scan, mut seen) = (Scan::default(), 0);
         loop {
@@ -260,7 +263,8 @@ impl<R: Read> Frames<R> {
         })
     }
 
-    /// Parses a member. Returns `None` if it is a list that is entered, or has no value.
+    /// Parses a member of the outermost object. Returns `None` if the member has no value, or is a list of records,
+    /// which is entered.
     fn scan_member(&mut self) -> std::io::Result<Option<FoundFrame>> {
         let FrameValue::Whole(length) = self.scan_value()? else { return Ok(Some(self.end_early())) };
         self.name.clear();

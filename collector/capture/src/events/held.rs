@@ -21,7 +21,7 @@ pub struct Slice {
     pub arguments: (u32, u32),
 }
 
-/// Value of an argument.
+/// Value of an event's argument.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum KeptEvents {
     Whole(i64),
@@ -53,7 +53,7 @@ pub struct Trace {
     pub found: FoundEvent,
     /// Slices sorted by start, longer ones first.
     pub slices: Vec<Slice>,
-    /// Counter values as track, time and value.
+    /// Counter values, as track, time in nanoseconds, and value.
     pub values: Vec<(u32, i64, f64)>,
     pub points: Vec<HeldPoint>,
     pub arguments: Vec<(u32, KeptEvents)>,
@@ -218,8 +218,8 @@ impl Trace {
         Some((start, end))
     }
 
-    /// Assigns each point of an arrow to the innermost open slice, an end outside of all to the next slice.
-    /// Also returns the number of points without a slice.
+    /// Assigns each point of a flow arrow to the innermost open slice; an end outside of all slices is assigned to the
+    /// next slice. Also returns the number of points without a slice.
     pub fn assign_arrows(&self) -> (HashMap<u32, Vec<(u64, Role)>>, u64) {
         let mut by_track: HashMap<u32, Vec<&HeldPoint>> = HashMap::new();
         self.points.iter().for_each(|point| by_track.entry(point.track).or_default().push(point));

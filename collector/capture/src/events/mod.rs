@@ -21,9 +21,9 @@ pub struct Event<'a> {
     /// Index in [`FoundEvent::tracks`].
     pub track: u32,
     pub name: Cow<'a, str>,
-    /// Empty if there is none.
+    /// Category; empty if there is none.
     pub category: Cow<'a, str>,
-    /// Time, or start time.
+    /// Time of the event in nanoseconds, or start time of a slice.
     pub at_ns: i64,
     pub arguments: Arguments<'a>,
 }
@@ -38,10 +38,10 @@ pub enum Kind {
     End,
     Instant,
     Counter(f64),
-    /// Start of an arrow in the currently open slice.
+    /// Start of a flow arrow in the currently open slice.
     FlowStart(u64),
     FlowStep(u64),
-    /// End of an arrow in the open slice, or in the next one.
+    /// End of a flow arrow, in the open slice or in the next one.
     FlowEnd(u64),
 }
 
@@ -72,12 +72,12 @@ pub struct Track {
     pub is_counter: bool,
 }
 
-/// Tracks, metadata and statistics of a trace.
+/// Tracks, metadata and statistics of the trace, collected while its events are read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FoundEvent {
-    /// In the order of their first occurrence.
+    /// Tracks, in the order of their first occurrence.
     pub tracks: Vec<Track>,
-    /// Short members of the outermost object.
+    /// Names and values of those members of the outermost object that are short.
     pub members: Vec<(String, String)>,
     pub events: u64,
     pub malformed: u64,
@@ -86,11 +86,11 @@ pub struct FoundEvent {
     pub is_cut: bool,
 }
 
-/// Maximum number of described unreadable records.
+/// Maximum number of unreadable records that are described.
 const EXAMPLES: usize = 5;
-/// Maximum number of kept members of the outermost object.
+/// Maximum number of members of the outermost object that are kept.
 const MEMBERS: usize = 100;
-/// Maximum number of tracks. More of them indicate that the file is no trace.
+/// Maximum number of tracks. A file with more tracks is probably not a trace.
 pub const MAX_TRACKS: usize = 100_000;
 
 impl FoundEvent {
@@ -101,7 +101,7 @@ impl FoundEvent {
         }
     }
 
-    /// Returns a member of the outermost object, without quotes.
+    /// Returns the value of a member of the outermost object, without quotes.
     pub fn find_member(&self, name: &str) -> Option<&str> {
         self.members.iter().find(|(known, _)| known == name).map(|(_, value)| value.trim_matches('"'))
     }
@@ -118,12 +118,12 @@ pub enum Error {
     Large { path: PathBuf, limit: usize, what: &'static str },
 }
 
-/// Limit that a consumer of events has reached, and what is limited.
+/// Limit that a consumer of events has reached, and the name of what is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full(pub usize, pub &'static str);
 
 impl Arguments<'_> {
-    /// Calls `take` with each argument. JSON other than objects has none.
+    /// Calls `take` with each argument. JSON values other than objects have no arguments.
     pub fn visit_arguments(&self, take: &mut dyn FnMut(&str, Value)) {
         match self {
             Arguments::None => {}

@@ -1,4 +1,4 @@
-//! Opening of traces with detection of format and compression.
+//! Opening of trace files, with detection of format and compression.
 
 use super::{Error, Event, FoundEvent, Full, chrome, perfetto};
 use flate2::read::MultiGzDecoder;

@@ -14,7 +14,7 @@ use std::io::{BufReader, Read};
 pub const FIRST_BYTE: u8 = 0x0a;
 /// Maximum length of a packet. Longer ones are skipped.
 const MAX_PACKET: u64 = 8 << 20;
-/// Maximum number of interned texts. References to further ones have no name.
+/// Maximum number of interned texts. References to later ones yield no name.
 const MAX_TEXTS: usize = 10_000_000;
 /// Maximum nesting of dictionaries, the same as in the decoder.
 const MAX_DEPTH: usize = 16;
@@ -34,7 +34,7 @@ struct PacketReader {
     texts: HashMap<u32, Texts>,
     held: usize,
     tracks: HashMap<u64, u32>,
-    /// Descriptors by track. A parent may be described after its children.
+    /// Track descriptors by track. A descriptor may refer to a parent that is described later.
     descriptors: HashMap<u32, TrackDescriptor>,
     /// Accumulated values of counters that record differences.
     sums: HashMap<u32, f64>,
@@ -81,7 +81,7 @@ enum PacketPiece {
     Over,
 }
 
-/// Reads one field of the file into `bytes` if it is a packet.
+/// Reads one field of the file. If the field is a packet, its content is stored in `bytes`.
 fn read_field(input: &mut impl Read, bytes: &mut Vec<u8>, offset: &mut u64) -> std::io::Result<PacketPiece> {
     let Some(key) = read_varint(input, offset)? else { return Ok(PacketPiece::Over) };
     let length = match key & 7 {

@@ -1,5 +1,5 @@
-//! Alignment of all cores and ports to one clock that starts at the first record, and removal of the profiler's own
-//! markers.
+//! Alignment of all cores and ports to one clock that starts at the first record, and removal of the records that the
+//! profiler itself caused.
 
 use super::chip::Engine;
 use super::core::{Core, ENGINES};
@@ -59,7 +59,7 @@ fn shift_to_zero(timeline: &mut Timeline) {
     timeline.tail_ns = streams.iter().filter_map(|records| records.last()).map(|record| record.end).max().unwrap_or(0);
 }
 
-/// Removes pairs of system records that the profiler itself caused at the ends of streams.
+/// Removes the pairs of system records at the ends of streams that the profiler itself caused.
 pub fn trim_profiler_records(timeline: &mut Timeline) {
     let settings = timeline.settings;
     let mut ports = std::mem::take(&mut timeline.ports);
@@ -109,8 +109,8 @@ fn drop_lonely(records: &mut Vec<Record>, is_system: impl Fn(&Record) -> bool) {
     }
 }
 
-/// A known command decides; `compat` keeps the label that the record had before pairing.
-/// `core` is the core whose command the record may have.
+/// Returns whether a record belongs to a system command, according to its command in `core` if known, and to its label
+/// otherwise. With `compat`, a label that was set before pairing has precedence over the command.
 fn is_system(settings: &Settings, engine: Engine, record: &Record, core: Option<&Core>) -> bool {
     if settings.compat && record.label != Label::None {
         return true;

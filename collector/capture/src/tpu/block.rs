@@ -11,7 +11,7 @@ pub enum Kind {
     TiuRecords,
     GdmaRecords,
     SdmaRecords,
-    /// PMU records of a port between chips.
+    /// PMU records of a port to another chip.
     CdmaRecords,
     /// Words that describe dynamically issued commands.
     Nodes,
@@ -73,12 +73,12 @@ fn kind_of(number: u32) -> Option<Kind> {
     })
 }
 
-/// Returns whether a type is known but irrelevant, such as summaries and logs.
+/// Returns whether a type of blocks is known but irrelevant, such as summaries and logs.
 fn is_known(number: u32) -> bool {
     matches!(number, 1 | 2 | 7..=10 | 16 | 100)
 }
 
-/// Reads a 32-bit little-endian word, which must exist.
+/// Reads a 32-bit little-endian word. Panics if the bytes end before it.
 pub fn word_at(bytes: &[u8], index: usize) -> u32 {
     let at = index * 4;
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])

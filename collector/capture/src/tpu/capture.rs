@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Level of detail: 0 records only, 1 also commands, 2 also their registers.
+    /// Level of detail: 0 for records only, 1 for records and commands, 2 for records, commands and their registers.
     pub mode: Option<u8>,
     /// Maximum number of records per engine.
     pub records: Option<u64>,
@@ -16,7 +16,7 @@ pub struct Request {
     pub firmware: Option<PathBuf>,
 }
 
-/// Result of a recording.
+/// Exit status of the profiled command, and the captures that it produced.
 #[derive(Debug)]
 pub struct CommandRun {
     pub status: ExitStatus,
@@ -34,7 +34,7 @@ pub fn profiling_environment(request: &Request) -> Vec<(&'static str, String)> {
     variables
 }
 
-/// Runs a command in a folder and waits for it; the command inherits the output streams.
+/// Runs a command in a folder and waits for it. The command inherits the output streams.
 pub fn record_command(request: &Request, directory: &Path, command: &[String]) -> Result<CommandRun> {
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -51,7 +51,8 @@ pub fn record_command(request: &Request, directory: &Path, command: &[String]) -
     Ok(CommandRun { status, captures: new.into_iter().map(|(_, path)| path).collect() })
 }
 
-/// Returns the captures in a folder with their modification times, since an overwritten capture counts as new.
+/// Returns the captures in a folder with their modification times, by which an overwritten capture is recognised as
+/// new.
 fn list_captures(directory: &Path) -> std::io::Result<BTreeSet<(SystemTime, PathBuf)>> {
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(directory)? {

@@ -1,4 +1,4 @@
-//! Ports between chips. Their records have a separate clock and execute commands of any core.
+//! Ports between chips. Their records have a clock of their own, and belong to commands of any core.
 
 use super::block::{self, Kind};
 use super::chip::{Chip, Engine};
@@ -18,12 +18,12 @@ pub struct Port {
     pub path: PathBuf,
     pub bytes: Vec<u8>,
     pub stream: Stream,
-    /// Core whose clock the port was aligned to.
+    /// Core that the port's clock was aligned to.
     pub anchor: Option<u32>,
     pub losses: Losses,
 }
 
-/// First command number of each launch.
+/// Number of the first command of each launch.
 const FIRST_ID: u64 = 1;
 /// A decrease of the command number by more than this starts a new launch.
 const DROP: u64 = 10;
@@ -54,7 +54,8 @@ pub fn parse_port(settings: &Settings, mut port: Port, bytes: Vec<u8>) -> Port {
     port
 }
 
-/// Aligns the ports to the last core: the record before a port's work ends with an SDMA send of that core.
+/// Aligns the clock of each port to the last core: the record before the port's work ends at the same time as an SDMA
+/// send of that core.
 pub fn anchor_ports(settings: &Settings, ports: &mut [Port], core: &mut Core, losses: &mut Losses) {
     let preamble = settings.chip.facts().preamble;
     let mut sends = 0;
@@ -82,7 +83,7 @@ pub fn anchor_ports(settings: &Settings, ports: &mut [Port], core: &mut Core, lo
     nodes.drain(..sends.min(nodes.len()));
 }
 
-/// Sorts the records of each launch and removes duplicates.
+/// Sorts the records of each launch by number and removes duplicates.
 fn repair_launches(records: &mut Vec<Record>, preamble: usize) {
     let Some(first) = records.iter().position(|record| record.id == FIRST_ID) else { return };
     let body = records.split_off(first);
@@ -114,7 +115,7 @@ fn sort_launch(mut launch: Vec<Record>) -> Vec<Record> {
     kept
 }
 
-/// Assigns commands to the records of a port if exactly one core matches.
+/// Assigns commands to the records of a port, if exactly one core has matching commands.
 pub fn pair_port(chip: Chip, port: &mut Port, cores: &mut [Core], losses: &mut Losses) {
     let mut records = std::mem::take(&mut port.stream.records);
     let mut claims: Vec<(u32, Option<(u8, pair::Match)>)> = vec![(0, None); records.len()];

@@ -6,7 +6,8 @@ use report::{Cell, Paper, Table, format_duration, format_number, number_column, 
 use serde_json::{Value, json};
 
 impl CaptureComparison {
-    /// Formats up to `limit` changes of each kind. An operator counts as slower if its time grew by more than `share`.
+    /// Formats up to `limit` changes of each kind as text. An operator counts as slower if its time grew by more than
+    /// `share` and significantly.
     pub fn format_text(&self, share: f64, limit: usize, paper: &Paper) -> String {
         let (table, lines) = self.change_table(share, limit);
         table.map(|table| table.format_for(paper)).into_iter().chain(lines).collect::<Vec<_>>().join("\n")
@@ -19,7 +20,7 @@ impl CaptureComparison {
         page::whole_page("Two captures compared", "", &format!("<h1>Two captures compared</h1>\n{table}{lines}"))
     }
 
-    /// Returns the table of changed operators, and notes below it.
+    /// Returns the table of changed operators, and the notes below it.
     fn change_table(&self, share: f64, limit: usize) -> (Option<Table>, Vec<String>) {
         let (before, after) = self.spans_ns;
         if self.is_equal() {
@@ -110,7 +111,7 @@ fn change_rows(changes: &[&CaptureChange], share: f64) -> Table {
     table
 }
 
-/// Coloured if the ratio differs notably from 1.
+/// Formats a ratio, coloured if it differs notably from 1.
 fn ratio_cell(ratio: f64) -> Cell {
     const NOTABLE: f64 = 0.01;
     let cell = Cell::from(format!("{ratio:.3}"));

@@ -2,12 +2,12 @@
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Chip {
-    /// SG2260, BM1690.
+    /// SG2260 or BM1690.
     Aks,
     /// SG2260E.
     Aksv,
     Bm1688,
-    /// CV84X6, also called BM1684X2.
+    /// CV84X6 or BM1684X2, two names of one chip.
     Cv84x6,
 }
 
@@ -17,13 +17,13 @@ pub enum Engine {
     Tiu,
     /// DMA engine between DDR, L2 and local memory.
     Gdma,
-    /// DMA engine within DDR.
+    /// DMA engine for transfers within DDR.
     Sdma,
-    /// Port to another chip.
+    /// Port that transfers data to another chip.
     Cdma,
 }
 
-/// Names and numbers of chips in `global.profile`.
+/// Names and numbers by which `global.profile` identifies chips.
 const NAMES: &[(&str, Chip)] = &[
     ("AKS", Chip::Aks),
     ("5", Chip::Aks),
@@ -38,11 +38,11 @@ const NAMES: &[(&str, Chip)] = &[
     ("7", Chip::Cv84x6),
 ];
 
-/// Parameters of a chip, printed verbatim.
+/// Parameters of a chip.
 #[derive(Clone, Copy, Debug)]
 pub struct ChipFacts {
     pub name: &'static str,
-    /// Letter of the chip in the files of `tables/`.
+    /// Letter that identifies the chip in the files of `tables/`.
     pub letter: char,
     pub cores: u32,
     pub ports: u32,
@@ -51,15 +51,16 @@ pub struct ChipFacts {
     /// Number of records per engine that the profiler adds at the start.
     pub preamble: usize,
     pub lanes: u64,
-    /// Elements per lane and cycle for 32, 16, 8 and 4 bits.
+    /// Elements per lane and cycle of the vector unit, for 32, 16, 8 and 4 bits.
     pub elements: [u64; 4],
-    /// Elements per lane and cycle in the matrix cube.
+    /// Elements per lane and cycle of the matrix cube, for 32, 16, 8 and 4 bits.
     pub cube: [u64; 4],
     /// DDR bandwidth available to one core.
     pub ddr_gb_per_s: f64,
     /// L2 bandwidth available to one core; 0 without L2.
     pub l2_gb_per_s: f64,
-    /// Labels and texts of the register report between name and clocks.
+    /// Further parameters in the register report, between the name and the clocks, as labels and texts printed
+    /// verbatim.
     rows: [(&'static str, &'static str); 17],
 }
 
@@ -159,12 +160,12 @@ const CV84X6: ChipFacts = ChipFacts {
 };
 
 impl Chip {
-    /// Returns the chip with a name or number of `global.profile`.
+    /// Returns the chip that a name or number in `global.profile` identifies.
     pub fn from_name(name: &str) -> Option<Chip> {
         NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, chip)| *chip)
     }
 
-    /// Returns the names of all chips for messages.
+    /// Returns the names of all chips as text for messages.
     pub fn chip_names() -> String {
         let names: Vec<_> =
             NAMES.iter().filter(|(name, _)| !name.starts_with(|first: char| first.is_ascii_digit())).collect();
@@ -189,7 +190,8 @@ impl Chip {
         lines
     }
 
-    /// Returns `None` for engines that are not profiled. The virtual SDMA shares the list of SDMA.
+    /// Returns the engine that a code identifies, or `None` if that engine is not profiled. The virtual SDMA counts as
+    /// SDMA.
     pub fn engine_of_code(self, code: u32) -> Option<Engine> {
         let known: &[Option<Engine>] = match self {
             Chip::Aks => &[
@@ -205,7 +207,7 @@ impl Chip {
         known.get(code as usize).copied().flatten()
     }
 
-    /// Returns whether a code in a dynamic node is valid.
+    /// Returns whether a dynamic node may contain this engine code.
     pub fn knows_engine(self, code: u32) -> bool {
         code < if self == Chip::Aks { 6 } else { 5 }
     }
@@ -216,7 +218,7 @@ pub fn format_number(value: f64) -> String {
 }
 
 impl Engine {
-    /// In the order of reports.
+    /// All engines, in the order of reports.
     pub const ALL: [Engine; 4] = [Engine::Tiu, Engine::Gdma, Engine::Sdma, Engine::Cdma];
 
     pub fn name(self) -> &'static str {

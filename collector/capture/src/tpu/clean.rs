@@ -1,13 +1,13 @@
 //! Restoration of the order and the times of one stream's records.
 //!
-//! Counters are 32-bit and wrap around within seconds. The first record of an overrun ring
-//! buffer is not the oldest one. Both look like a single backward step of time; the smaller of two gaps distinguishes
-//! them.
+//! Counters are 32-bit and wrap around within seconds. When a ring buffer was overrun, its first record is not the
+//! oldest one. Both appear as a single backward step of time. To distinguish them, the gap at the step is compared
+//! with the gap from the last to the first record.
 
 use super::record::Record;
 
 const RANGE: i64 = 1 << 32;
-/// A larger backward step is a wrap-around; a smaller one means records out of order.
+/// Backward step of the counter above which it has wrapped around. A smaller step means records out of order.
 const HALF: i64 = 1 << 31;
 /// Maximum number of wrap-arounds of a valid capture.
 const MAX_TURNS: i64 = 1 << 20;
@@ -15,13 +15,13 @@ const MAX_TURNS: i64 = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overrun {
     pub kept: usize,
-    /// Highest command number plus one.
+    /// Number of commands that were numbered before the overrun: the highest command number plus one.
     pub numbered: u64,
 }
 
-/// Rotates an overrun ring buffer to its oldest record.
-/// If a counter wraps at record p, p closely follows p-1 (modulo the range), while first and last record
-/// are the whole recording apart; after an overrun it is the reverse. `compat`: every wrap is an overrun.
+/// If the ring buffer was overrun, rotates it such that its oldest record comes first. If a counter wraps at record p,
+/// p closely follows p-1 (modulo the range), and the first and the last record are far apart. After an overrun, p and
+/// p-1 are far apart, and the first record closely follows the last. With `compat`, every wrap counts as an overrun.
 pub fn rotate_overrun(records: &mut [Record], compat: bool) -> Option<Overrun> {
     if count_regressions(records.iter()) == 0 {
         return None;
@@ -54,7 +54,7 @@ fn count_regressions<'a>(records: impl Iterator<Item = &'a Record>) -> usize {
     count
 }
 
-/// Extends 16-bit command numbers after a wrap-around.
+/// Extends 16-bit command numbers beyond wrap-arounds.
 pub fn lift_ids(records: &mut [Record]) {
     let (mut previous, mut lift) = (0, 0);
     for record in records {
@@ -94,8 +94,8 @@ pub fn swap_ids(records: &mut [Record]) {
     }
 }
 
-/// Extends times after a wrap-around. `compat`: every backward step in the upper half is a wrap-around,
-/// as in the vendor's tool, even between records that merely overlap.
+/// Extends the times of records beyond wrap-arounds of the counter. With `compat`, every backward step in the upper
+/// half of the range counts as a wrap-around, even between records that merely overlap, as in the vendor's tool.
 pub fn lift_times(records: &mut [Record], compat: bool) {
     let (mut last, mut lift) = (0, 0);
     for record in records {
@@ -113,7 +113,7 @@ pub fn lift_times(records: &mut [Record], compat: bool) {
     }
 }
 
-/// Extends times of a port, whose records may overlap.
+/// Extends the times of a port's records beyond wrap-arounds. These records may overlap.
 pub fn lift_port_times(records: &mut [Record], compat: bool) {
     let mut lift = 0;
     let mut previous: Option<(i64, i64)> = None;

@@ -1,7 +1,7 @@
-//! Comparison of two captures of the same work: which operators became slower, and the time lost.
+//! Comparison of two captures of the same work: which operators became slower, and how much time was lost.
 //!
-//! An operator is *slower* if its mean grew by more than a given share and by more than its spread explains. A capture
-//! is slower if its total time grew by more than that share.
+//! An operator is *slower* if its mean time grew by more than a given share, and by more than its spread explains. A
+//! capture is slower if its total time grew by more than that share.
 
 use super::operators::{self, Operator, Runs};
 use super::timeline::Timeline;
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 /// Number of standard errors beyond which a difference of means is significant.
 const STANDARD_ERRORS: f64 = 3.0;
 
-/// Runs of an operator in one capture.
+/// Statistics of the runs of an operator in one capture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CaptureSide {
     pub count: usize,
@@ -45,7 +45,7 @@ impl CaptureChange {
         self.after.mean_ns / self.before.mean_ns
     }
 
-    /// Returns whether count or mean differ.
+    /// Returns whether the number of runs or their mean time differs.
     pub fn differs(&self) -> bool {
         self.before.count != self.after.count || self.before.mean_ns != self.after.mean_ns
     }
@@ -87,7 +87,7 @@ impl CaptureComparison {
     }
 }
 
-/// Compares over all cores.
+/// Compares two captures, with the operators of all cores merged.
 pub fn compare_captures(before: &Timeline, after: &Timeline) -> CaptureComparison {
     let spans_ns = (span_ns(before), span_ns(after));
     let (mut before, after) = (merge_cores(before), merge_cores(after));

@@ -1,4 +1,4 @@
-//! Reading of one core's file: streams of records, commands, and their pairing.
+//! Reading of one core's file: streams of records, commands, and the pairing of records with commands.
 
 use super::block::{self, CaptureBlock, Kind};
 use super::chip::{Chip, Engine};
@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, Default)]
 pub struct Stream {
-    /// In chronological order.
+    /// Records in chronological order.
     pub records: Vec<Record>,
-    /// Number of records in the file, including ones dropped later.
+    /// Number of records in the file, including those that were dropped later.
     pub read: u64,
     blocks: Vec<(u32, usize)>,
     stride: usize,
@@ -59,16 +59,16 @@ pub struct Core {
     /// Records of TIU, GDMA and SDMA.
     pub streams: [Stream; 3],
     pub nodes: Nodes,
-    /// Time of the synchronisation of all cores, on this core's clock.
+    /// Time at which all cores synchronised, on this core's clock.
     pub sync: Option<i64>,
-    /// Number of the first kernel call among those of all cores.
+    /// Number of this core's first kernel call in the numbering over all cores.
     pub first_scope: u32,
     pub losses: Losses,
     keyed: Keyed,
     statics: [Vec<Range<usize>>; 3],
 }
 
-/// In the order of `Core::streams`.
+/// Engines of a core, in the order of `Core::streams`.
 pub const ENGINES: [Engine; 3] = [Engine::Tiu, Engine::Gdma, Engine::Sdma];
 
 impl Core {
@@ -88,7 +88,7 @@ impl Core {
             || self.statics.iter().any(|blocks| !blocks.is_empty())
     }
 
-    /// Returns the sections of commands that this core issued to a port.
+    /// Returns the commands that this core issued to a port, divided into sections.
     pub fn port_commands(&mut self, chip: Chip, nodes: &[Node], losses: &mut Losses) -> Commands {
         let source = NodeSource { path: &self.path, bytes: &self.bytes };
         pair::of_nodes(chip, Engine::Cdma, nodes, &mut self.nodes.commands, &self.keyed, source, losses)
@@ -186,7 +186,7 @@ fn clean_streams(settings: &Settings, core: &mut Core, losses: &mut Losses) {
     }
 }
 
-/// Shifts DMA streams by one counter range if that brings them closer to the tensor unit's stream.
+/// Shifts each DMA stream by one counter range if this brings it closer in time to the tensor unit's stream.
 fn join_turns(settings: &Settings, streams: &mut [Stream; 3]) {
     let Some(base) = streams[0].records.first().map(|record| record.start) else { return };
     for (slot, stream) in streams.iter_mut().enumerate().skip(1) {
@@ -202,7 +202,7 @@ fn join_turns(settings: &Settings, streams: &mut [Stream; 3]) {
     }
 }
 
-/// Returns the end of the record at which all cores synchronised.
+/// Returns the end time of the record at which all cores synchronised.
 fn sync_point(settings: &Settings, tiu: &[Record]) -> Option<i64> {
     let preamble = settings.chip.facts().preamble;
     let record = match (settings.chip, settings.compat, settings.is_bmodel) {
@@ -224,7 +224,7 @@ fn drop_preamble(chip: Chip, core: &mut Core) {
     }
 }
 
-/// Removes stray records and pairs the others with commands.
+/// Removes stray records and pairs the remaining ones with commands.
 pub fn pair_core(settings: &Settings, core: &mut Core) {
     let mut losses = std::mem::take(&mut core.losses);
     drop_strays(settings, core);
@@ -325,7 +325,8 @@ fn pair_bmodel(settings: &Settings, core: &mut Core, engine: Engine, losses: &mu
     }
 }
 
-/// Returns whether any record was paired. `are_all`: no other commands will be tried later.
+/// Pairs the records of an engine with commands; returns whether any was paired. `are_all` means that no other
+/// commands will be tried later.
 fn pair_stream(
     settings: &Settings,
     core: &mut Core,

@@ -1,5 +1,5 @@
-//! Check of the record counts that `global.profile` declares. It detects files that are empty or truncated at the end
-//! of a block, which have no other symptom.
+//! Check of the record counts that `global.profile` declares. It detects files that are empty, or truncated at the end
+//! of a block, which nothing else reveals.
 
 use super::cdma::Port;
 use super::chip::Engine;
@@ -16,7 +16,8 @@ pub struct Declared {
 }
 
 impl Declared {
-    /// Parses a line `core3_gdma_record = 17` or `cdma_port2_record = 17`. Other names are ignored.
+    /// Stores the count of a line such as `core3_gdma_record = 17` or `cdma_port2_record = 17`. Other keys are
+    /// ignored.
     pub fn add_count(&mut self, key: &str, count: u64) {
         if let Some(stream) = parse_stream(key) {
             self.counts.insert(stream, count);
@@ -27,7 +28,7 @@ impl Declared {
         self.limit = limit;
     }
 
-    /// Reports missing records of cores and ports. Cores below `shown` without a file are reported elsewhere.
+    /// Reports missing records of cores and ports. Missing files of cores below `shown` are reported elsewhere.
     pub fn report_missing(
         &self,
         directory: &Path,
@@ -71,7 +72,8 @@ impl Declared {
         note_cores_without_commands(cores, losses);
     }
 
-    /// A full buffer keeps fewer records than declared, so only an empty stream counts as missing then.
+    /// Returns whether records are missing. A full buffer keeps fewer records than declared; then only an empty stream
+    /// counts as missing.
     fn falls_short(&self, read: u64, count: u64) -> bool {
         let is_full = self.limit != 0 && count >= self.limit;
         read < count && (read == 0 || !is_full)
@@ -96,7 +98,8 @@ fn parse_stream(key: &str) -> Option<(Engine, u32)> {
     Some((engine, number.parse().ok()?))
 }
 
-/// Notes cores without commands if others have some. Commands are not declared, so a loss is unproven.
+/// Notes cores without commands if other cores have some. The number of commands is not declared, so this does not
+/// prove a loss.
 fn note_cores_without_commands(cores: &[(u32, &Core)], losses: &mut Losses) {
     let has_records = |core: &Core| core.streams.iter().any(|stream| stream.read > 0);
     if !cores.iter().any(|(_, core)| core.has_commands()) {

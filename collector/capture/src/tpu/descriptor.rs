@@ -8,7 +8,7 @@ use super::chip::{Chip, Engine};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// Position of a field.
+/// Position of a field in a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub offset: u16,
@@ -25,13 +25,14 @@ pub struct Field {
 pub struct DescriptorLayout {
     pub class: String,
     pub bytes: usize,
-    /// Fields in bit order. A repeated name appears once, with its first position in the list and its last bits.
+    /// Fields in bit order. A field name that occurs twice is listed once, at its first position in the list but with
+    /// the bits of its last occurrence.
     pub fields: Vec<Field>,
     slots: HashMap<String, Place>,
     hot: [Option<Place>; HOT.len()],
 }
 
-/// Fields that are accessed for every record, resolved once per layout.
+/// Fields whose positions are resolved once per layout, because they are accessed for every record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Hot {
@@ -73,18 +74,18 @@ impl DescriptorLayout {
         self.slots.get(name).copied()
     }
 
-    /// Returns `None` if the layout lacks the field.
+    /// Returns the value of a field, or `None` if the layout lacks it.
     pub fn field_value(&self, bytes: &[u8], name: &str) -> Option<u64> {
         self.find_field(name).map(|place| extract_bits(bytes, place))
     }
 
-    /// Returns `None` if the layout lacks the field.
+    /// Returns the value of a frequently accessed field, or `None` if the layout lacks it.
     pub fn hot_value(&self, bytes: &[u8], field: Hot) -> Option<u64> {
         self.hot[field as usize].map(|place| extract_bits(bytes, place))
     }
 }
 
-/// Extracts a field. Missing bytes are read as zero.
+/// Extracts the bits of a field. Missing bytes are read as zero.
 pub fn extract_bits(bytes: &[u8], place: Place) -> u64 {
     let at = usize::from(place.offset / 64) * 8;
     let mut buffer = [0; 8];
@@ -131,7 +132,7 @@ pub struct Decoder {
 #[derive(Clone, Copy, Debug)]
 pub struct Decoded<'a> {
     pub layout: &'a DescriptorLayout,
-    /// Number of the layout for `Decoder::layout`.
+    /// Number of the layout, as used by `Decoder::layout_at`.
     pub number: u16,
 }
 
@@ -146,7 +147,7 @@ impl Decoder {
         &self.layouts[usize::from(number)]
     }
 
-    /// Decodes the descriptor at the start of the bytes. Returns `None` if there is none or it is truncated.
+    /// Decodes the descriptor at the start of `bytes`. Returns `None` if there is no valid one or if it is truncated.
     pub fn decode(&self, stream: Stream, bytes: &[u8]) -> Option<Decoded<'_>> {
         let entry = self.find_entry(stream, bytes)?;
         let layout = self.layout_at(entry.layout);
@@ -188,14 +189,14 @@ impl Decoder {
 /// Maximum length of the zero padding that may follow the system command at the end of a stream.
 const TRAILING_ZERO_BYTES: usize = 128;
 
-/// A command in a stream.
+/// Offset and layout of a command in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoundField {
     pub at: usize,
     pub layout: u16,
 }
 
-/// Decodes up to `limit` commands; also returns the offset of the first undecodable one, if any.
+/// Decodes up to `limit` commands. Also returns the offset of the first command that cannot be decoded, if any.
 pub fn decode_stream(chip: Chip, stream: Stream, bytes: &[u8], limit: usize) -> (Vec<FoundField>, Option<usize>) {
     let decoder = Decoder::for_chip(chip);
     let (mut found, mut at) = (Vec::new(), 0);

@@ -8,19 +8,19 @@ use std::io::Read;
 use std::path::Path;
 
 const MAX_BYTES: u64 = 1 << 20;
-/// Maximum number of cores, since each becomes a row of the reports.
+/// Maximum number of cores, since every core becomes a row of the reports.
 const MAX_CORES: u32 = 64;
-/// Maximum host time after the records, so that sums of times fit into 64 bits.
+/// Maximum host time after the last record, so that sums of times fit into 64 bits.
 const MAX_TAIL_NS: u64 = 31_536_000_000_000_000;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Global {
     pub chip: Chip,
-    /// Whether a compiled model with static commands was profiled.
+    /// Whether the profiled program is a compiled model, whose commands are static.
     pub is_bmodel: bool,
     pub tiu_mhz: Option<f64>,
     pub cores: u32,
-    /// Host time between the end of the records and the end of `disable_profile`.
+    /// Host time in nanoseconds between the end of the last record and the end of `disable_profile`.
     pub tail_offset_ns: Option<i64>,
     pub declared: Declared,
 }

@@ -1,6 +1,6 @@
-//! Dataset records of a capture: one per operator and core, or one per command.
+//! Conversion of a capture to dataset records: one per operator and core, or one per command.
 //!
-//! The source of the records is `imported`, since the card's counters provide the times. Values from registers are
+//! The source of the records is `imported`, since the times come from the card's counters. Values from registers are
 //! known before a run and become features; values from counters become counters.
 
 use super::chip::Engine;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Per {
-    /// Equal commands of one core.
+    /// One record for all equal commands of one core.
     Operator,
     Command,
 }
@@ -26,7 +26,7 @@ pub struct CaptureProvenance {
     pub capture_hash: String,
 }
 
-/// Hashes everything that was read from a capture.
+/// Hashes everything that was read from the files of a capture.
 pub fn capture_hash(timeline: &Timeline) -> String {
     let mut hasher = blake3::Hasher::new();
     for (number, bytes) in timeline.cores.iter().map(|core| (core.id, &core.bytes)) {

@@ -8,10 +8,10 @@ use super::pmu;
 use super::record::{Label, NONE, Record};
 use super::rows::Rows;
 
-/// Duration above which a system record is a wait, whatever its position.
+/// Duration in nanoseconds above which a system record counts as a wait, whatever its position.
 const LONG_NS: i64 = 1000;
 
-/// Labels system records that have neither command nor label.
+/// Labels system records that have neither a command nor a label.
 pub fn label_records(chip: Chip, engine: Engine, records: &mut [Record], rows: Rows<'_>) {
     let is_system = |record: &Record| record.command == NONE && pmu::is_system(chip, engine, rows.row(record.row));
     let mut totals = [0i64; 2];

@@ -1,7 +1,7 @@
-//! Layers of a compiled model, from the files of its compiler: assignment of commands to layers.
+//! Layers of a compiled model, read from files of its compiler, and assignment of commands to layers.
 //!
-//! Requires `tensor_location.json` (layers with their tensors and the command numbers before and after each) and
-//! `final.mlir` (whose first line names the network) in the folder of the capture.
+//! Requires two files in the folder of the capture: `tensor_location.json` lists the layers with their tensors and the
+//! command numbers before and after each layer, and the first line of `final.mlir` names the network.
 
 use super::chip::Engine;
 use super::event::Event;
@@ -15,25 +15,25 @@ use std::path::Path;
 const TENSORS: &str = "tensor_location.json";
 const NETWORK: &str = "final.mlir";
 const MAX_BYTES: u64 = 256 << 20;
-/// Number of bytes read from the network's text.
+/// Number of bytes read from the start of the network's file.
 const HEAD_BYTES: u64 = 1 << 20;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layers {
     pub network: Option<Network>,
     pub all: Vec<Layer>,
-    /// Command ranges of layers by core and engine, in order.
+    /// Command ranges of the layers, in order, by core and engine.
     commands: HashMap<(u32, Engine), Vec<Commands>>,
 }
 
-/// First command, last command, and index of the layer in `Layers::all`.
+/// Numbers of a layer's first and last command, and index of the layer in `Layers::all`.
 type Commands = (u64, u64, usize);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
     pub name: String,
     pub operations: u64,
-    /// Element type in lower case.
+    /// Element type of the network in lower case.
     pub mode: String,
 }
 
@@ -41,13 +41,13 @@ pub struct Network {
 pub struct Layer {
     pub id: usize,
     pub core: u32,
-    /// Unit that computes the layer, such as `TPU`.
+    /// Processing unit that computes the layer, such as `TPU`.
     pub engine: String,
-    /// Operation, such as `Conv2D`.
+    /// Name of the layer's operation, such as `Conv2D`.
     pub name: String,
-    /// Whether all tensors are in local memory.
+    /// Whether all tensors of the layer are in local memory.
     pub is_local: bool,
-    /// Input tensors; constants from the third on.
+    /// Input tensors. Those from the third on are constants.
     pub inputs: Vec<Tensor>,
     pub outputs: Vec<Tensor>,
     pub computes: bool,
@@ -100,14 +100,14 @@ struct LayerEntry {
     results: Vec<LayerPlace>,
 }
 
-/// Tensor of an entry; an absent tensor is an empty object.
+/// Location of a layer's tensor. All fields are absent if the tensor is.
 #[derive(Deserialize)]
 struct LayerPlace {
     memory_type: Option<String>,
     layout: Option<String>,
 }
 
-/// Returns `None` unless both files exist.
+/// Reads the layers from the folder of a capture. Returns `None` unless both files exist and are valid.
 pub fn read_layers(directory: &Path, losses: &mut Losses) -> Option<Layers> {
     let (tensors, network) = (directory.join(TENSORS), directory.join(NETWORK));
     match (tensors.is_file(), network.is_file()) {
@@ -228,7 +228,7 @@ impl Layers {
         self.place_of(event).map(|place| &self.all[place])
     }
 
-    /// Returns the index in `all` of an event's layer.
+    /// Returns the index in `all` of the layer that an event's command belongs to.
     pub fn place_of(&self, event: &Event<'_>) -> Option<usize> {
         let engine = match event.engine {
             // The vendor's tool looks up SDMA commands among those of GDMA.

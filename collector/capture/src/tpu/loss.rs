@@ -1,9 +1,9 @@
-//! Record of skipped input and of remarks for the user.
+//! List of skipped parts of the input, and of notes for the user.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Maximum number of described losses, since a broken file may cause a large number.
+/// Maximum number of losses that are described, since a broken file may cause many.
 pub const DESCRIBED: usize = 50;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct Loss {
     pub path: PathBuf,
     pub offset: Option<u64>,
     pub what: String,
-    /// Number of equal losses that followed directly, and the offset of the last one.
+    /// Number of equal losses that directly followed this one, and the file offset of the last of them.
     pub followed: Option<(usize, Option<u64>)>,
 }
 

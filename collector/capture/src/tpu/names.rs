@@ -1,4 +1,4 @@
-//! Printed names of operations, from text files in `tables/`. Missing names are derived from the numbers.
+//! Printed names of operations, from text files in `tables/`. Missing names are formed from the code numbers.
 
 use super::chip::Chip;
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ impl NameTable {
         self.0[(op as usize % CODES) * CODES + sub as usize % CODES]
     }
 
-    /// Parses lines `OP type: SUB name; …`; `missing` provides absent names.
+    /// Parses lines of the form `OP type: SUB name; …`. `missing` provides the names of operations that have none.
     fn parse_lines<'a>(
         lines: impl Iterator<Item = &'a str>,
         missing: impl Fn(u32, &str, u32) -> Option<String>,
@@ -66,7 +66,7 @@ pub fn tiu_names(op: u32, sub: u32) -> Names {
     TABLE.names_of(op, sub)
 }
 
-/// Names of a GDMA or SDMA command.
+/// Returns type and name of a GDMA or SDMA command.
 pub fn dma_names(chip: Chip, op: u32, sub: u32) -> Names {
     static TABLES: LazyLock<[NameTable; 3]> = LazyLock::new(|| {
         ["[a v]", "[b]", "[c]"].map(|head| {
@@ -89,7 +89,8 @@ pub fn port_names(op: u32, sub: u32) -> Names {
     TABLE.names_of(op, sub)
 }
 
-/// Names of a CV84X6 generator; the variant is the sub-operation plus the upper bits of the node.
+/// Returns type and name of a CV84X6 generator. Its variant is given by the sub-operation and the upper bits of the
+/// node.
 pub fn rvt_names(function: u32, sub: u32, extra: u32) -> Names {
     static TABLE: LazyLock<Vec<(&str, Vec<String>)>> = LazyLock::new(|| {
         let rows = table_lines(include_str!("tables/rvt_names.txt"));
@@ -111,14 +112,15 @@ pub fn rvt_names(function: u32, sub: u32, extra: u32) -> Names {
 
 pub const DTYPES: [&str; 10] = ["INT8", "FP16", "FP32", "INT16", "INT32", "BFP16", "INT4", "FP8", "FP20", "TF32"];
 
-/// The vendor's tool fails for codes without a name.
+/// Returns the name of an element type. Codes without a name yield names such as `dtype_10`, where the vendor's tool
+/// fails.
 pub fn dtype_name(code: u64) -> &'static str {
     const BEYOND: [&str; 6] = ["dtype_10", "dtype_11", "dtype_12", "dtype_13", "dtype_14", "dtype_15"];
     let code = code as usize;
     DTYPES.get(code).or(BEYOND.get(code.wrapping_sub(DTYPES.len()))).copied().unwrap_or("unknown")
 }
 
-/// Pair of element types as in the workbook.
+/// Returns the name of a conversion in the workbook, which consists of both element types.
 pub fn conversion_name(from: Option<u64>, to: Option<u64>) -> &'static str {
     const CODES: usize = 17;
     static TABLE: LazyLock<Vec<String>> = LazyLock::new(|| {

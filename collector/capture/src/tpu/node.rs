@@ -1,7 +1,7 @@
 //! Dynamic nodes: words that describe issued commands with their kernel and batch.
 //!
-//! The words of one core form a single stream. Each command gets the number that its engine counted to, and in mode 2
-//! its stored descriptor.
+//! The words of one core form a single stream. Each command gets the number to which its engine had counted and, if
+//! registers were recorded (mode 2), its stored descriptor.
 
 use super::block::word_at;
 use super::chip::{Chip, Engine};
@@ -18,16 +18,16 @@ pub enum Node {
     /// Reference to a block of descriptors.
     Descriptors {
         key: u32,
-        /// Expected number of commands.
+        /// Expected number of commands in the block.
         count: u32,
-        /// Index of the tags of all commands.
+        /// Index of the tags that all commands of the block share.
         tags: u32,
     },
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct Nodes {
-    /// Lists of TIU, GDMA and SDMA.
+    /// Nodes of TIU, GDMA and SDMA.
     pub lists: [Vec<Node>; 3],
     pub ports: BTreeMap<u32, Vec<Node>>,
     pub commands: Vec<RecordedCommand>,
@@ -42,10 +42,11 @@ pub struct NodeSource<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Count at which AKSV's generators restart their numbers.
+/// Command number after which AKSV's generators restart their numbering.
 const RVT_LIMIT: u32 = 0x3ffff;
 
-/// Reads the words of all blocks; `extras` are the stored descriptors in order of issue.
+/// Reads the nodes of all blocks. `extras` are the stored descriptors in the order in which their commands were
+/// issued.
 pub fn read_nodes(
     chip: Chip,
     source: NodeSource<'_>,
@@ -253,7 +254,7 @@ impl NodeReader<'_> {
     }
 }
 
-/// Returns the index of a core's engine in arrays of three.
+/// Returns the index of a core's engine in arrays with one entry per engine.
 pub fn engine_slot(engine: Engine) -> usize {
     match engine {
         Engine::Tiu => 0,
@@ -262,7 +263,7 @@ pub fn engine_slot(engine: Engine) -> usize {
     }
 }
 
-/// Returns the ranges of stored descriptors in their blocks.
+/// Returns the byte ranges of the stored descriptors in the given blocks.
 pub fn extra_ranges(source: NodeSource<'_>, blocks: &[Range<usize>], losses: &mut Losses) -> Vec<Range<usize>> {
     let mut places = Vec::new();
     for block in blocks {

@@ -1,4 +1,4 @@
-//! Operations and cycles of decoded TIU commands: operations of the algorithm and of the hardware, and their time.
+//! Work of decoded TIU commands: operations of the algorithm, operations that the hardware executes, and cycles.
 //!
 //! Products of 16-bit registers exceed 64 bits but always fit into 128.
 
@@ -8,9 +8,9 @@ use super::descriptor::DescriptorLayout;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OperationWork {
     pub asked: u128,
-    /// Operations of the hardware, including padding.
+    /// Operations that the hardware executes, including padding.
     pub done: u128,
-    /// Minimum cycles of the algorithm at full rate.
+    /// Minimum number of cycles of the algorithm, at the full rate.
     pub cycles: u128,
     /// Cycles before the first result (BM1688, CV84X6).
     pub initial: u128,
@@ -19,7 +19,7 @@ pub struct OperationWork {
 }
 
 const EACH: OperationWork = OperationWork { asked: 1, done: 1, cycles: 0, initial: 0, conflicts: 0 };
-/// Output rows that the cube processes at once.
+/// Output rows that the matrix cube processes at once.
 const CUBE_ROWS: u128 = 4;
 const LANE_BYTES: u128 = 16;
 
@@ -74,7 +74,7 @@ fn round_up(value: u128, to: u128) -> u128 {
     value.div_ceil(to) * to
 }
 
-/// Index of an element type among 32, 16, 8 and 4 bits.
+/// Returns the index of an element type's width in arrays for 32, 16, 8 and 4 bits.
 fn width_index(dtype: u128) -> usize {
     match dtype {
         2 | 4 => 0,
@@ -88,7 +88,7 @@ fn size_bytes(dtype: u128) -> u128 {
     [4, 2, 1, 1][width_index(dtype)]
 }
 
-/// Code of 32-bit floats, which the cube does not support.
+/// Code of 32-bit floats, which the matrix cube does not support.
 const FP32: u128 = 2;
 
 impl OperationCommand<'_> {
@@ -185,13 +185,15 @@ impl OperationCommand<'_> {
         Self::work_at_rate(2 * rows * inner * columns, done, rate)
     }
 
-    /// Elements with lanes padded, and planes padded to a multiple of `step`.
+    /// Returns the number of result elements after padding channels to the lanes, and height × width to a multiple of
+    /// `step`.
     fn padded_plane(&self, step: u128) -> u128 {
         let shape = self.result_shape();
         shape.n * round_up(shape.c, self.lane_count()) * round_up(shape.h * shape.w, step)
     }
 
-    /// Elements with lanes padded, and rows padded to a multiple of `step`.
+    /// Returns the number of result elements after padding channels to the lanes, and the width to a multiple of
+    /// `step`.
     fn padded_rows(&self, step: u128) -> u128 {
         let shape = self.result_shape();
         shape.n * round_up(shape.c, self.lane_count()) * shape.h * round_up(shape.w, step)

@@ -1,7 +1,7 @@
-//! Grouping of records into operators: equal commands of one core, or of all, with their times.
+//! Grouping of records into operators: equal commands of one core, or of all cores, with their times.
 //!
-//! Records belong to the same operator if engine, names, element type and shape agree. Addresses, dependencies and
-//! launches do not matter.
+//! Records belong to the same operator if engine, names, element type and shape are equal. Addresses, dependencies and
+//! launches are ignored.
 
 use super::chip::Engine;
 use super::core::ENGINES;
@@ -16,7 +16,7 @@ pub struct Operator {
     pub engine: Engine,
     pub kind: &'static str,
     pub name: &'static str,
-    /// Empty if unknown.
+    /// Name of the element type; empty if unknown.
     pub dtype: &'static str,
     pub direction: &'static str,
     /// Named sizes: shapes of operands and result, or the transferred bytes.
@@ -32,11 +32,11 @@ pub struct Runs {
     pub bytes: u64,
     /// Operations of the algorithm per record; 0 if unknown.
     pub asked: u128,
-    /// Operations of the hardware per record.
+    /// Operations that the hardware executes per record.
     pub done: u128,
 }
 
-/// Registers with shapes. All others may differ between runs of an operator.
+/// Registers that contain shapes. The values of all other registers may differ between runs of an operator.
 const SHAPES: [&str; 21] = [
     "res0_n",
     "res0_c",
@@ -62,7 +62,7 @@ const SHAPES: [&str; 21] = [
 ];
 
 impl Operator {
-    /// Returns `None` for system commands.
+    /// Returns the operator of an event; `None` for system commands.
     pub fn from_event(event: &Event<'_>, layers: Option<&Layers>) -> Option<Operator> {
         if event.is_system() {
             return None;
@@ -103,7 +103,8 @@ impl Operator {
         }
     }
 
-    /// Returns the sizes with the given prefix and suffix as a shape, as far as they are known.
+    /// Returns the shape formed by the sizes with the given prefix and suffix, as far as they are known; `None` if
+    /// none is.
     pub fn shape_of(&self, prefix: &str, suffix: &str) -> Option<Vec<u64>> {
         let known = ["n", "c", "h", "w"].iter().filter_map(|letter| {
             let wanted = format!("{prefix}{letter}{suffix}");
@@ -155,7 +156,8 @@ pub fn visit_operators(timeline: &Timeline, take: &mut impl FnMut(&Event<'_>, Op
     }
 }
 
-/// In order of first occurrence. Ports belong to the core they are displayed under.
+/// Groups the records of a timeline by core and operator, in order of first occurrence. Records of a port count as
+/// those of the core under which they are displayed.
 pub fn by_core(timeline: &Timeline) -> Vec<(Option<u32>, Operator, Runs)> {
     let mut groups: Vec<(Option<u32>, Operator, Runs)> = Vec::new();
     let mut places: HashMap<(Option<u32>, Operator), usize> = HashMap::new();

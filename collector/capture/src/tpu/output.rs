@@ -7,7 +7,7 @@ use std::path::Path;
 
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// Writes what `fill` produces, and creates the folder if necessary.
+/// Writes a file with the content that `fill` produces, and creates its folder if necessary.
 pub fn write_file(path: &Path, fill: impl FnOnce(&mut BufWriter<Output>) -> std::io::Result<()>) -> Result<()> {
     let failed = |source| Error::Write { path: path.to_owned(), source };
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -19,7 +19,7 @@ pub fn write_file(path: &Path, fill: impl FnOnce(&mut BufWriter<Output>) -> std:
     output.keep().map_err(|error| failed(system_error(error)))
 }
 
-/// Extracts the operating system's error, since the outer error already contains the path.
+/// Returns the operating system's error without its context, since the caller's error already contains the path.
 fn system_error(error: datasets::Error) -> std::io::Error {
     match error {
         datasets::Error::Io { source, .. } => source,

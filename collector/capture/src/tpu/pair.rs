@@ -1,7 +1,7 @@
 //! Pairing of records with commands.
 //!
-//! Records and commands are divided into sections at resets of their numbers. Sections of equal span are matched
-//! (`section`), and inside a section the number identifies the command of a record.
+//! Records and commands are divided into sections where their numbers restart. Sections whose numbers cover equal
+//! ranges are matched (`section`). Within a section, the number identifies the command of a record.
 
 use super::chip::{Chip, Engine};
 use super::descriptor::{self, Stream};
@@ -16,9 +16,9 @@ use std::ops::Range;
 pub struct Section {
     first: usize,
     count: usize,
-    /// Range of command numbers.
+    /// Size of the range of command numbers that the section covers.
     span: u64,
-    /// Tags of records without a command, or `NONE`.
+    /// Tags of records that have no command, or `NONE`.
     tags: u32,
 }
 
@@ -33,7 +33,7 @@ impl Commands {
         self.sections.is_empty()
     }
 
-    /// Counts the sections that contain a command with this number.
+    /// Returns the number of sections whose range of command numbers contains `number`.
     fn count_sections(&self, number: u64, pool: &[RecordedCommand]) -> usize {
         let covers = |section: &&Section| {
             let first = self.list[section.first..].first().filter(|_| section.count > 0);
@@ -55,10 +55,11 @@ impl Commands {
     }
 }
 
-/// Descriptors that nodes refer to, by key and count.
+/// Ranges of the file with the descriptors that nodes refer to, by key and count.
 pub type Keyed = HashMap<(u32, u32), Range<usize>>;
 
-/// Decodes referenced descriptors and adds them to `pool`.
+/// Returns the commands of a list of nodes. Decodes the descriptors that nodes refer to, and adds their commands to
+/// `pool`.
 pub fn of_nodes(
     chip: Chip,
     engine: Engine,
@@ -101,7 +102,7 @@ pub fn of_nodes(
     commands
 }
 
-/// One section per block of static commands.
+/// Returns the static commands, with one section per block.
 pub fn of_static(
     chip: Chip,
     engine: Engine,
@@ -147,7 +148,7 @@ fn add_stream(
     }
 }
 
-/// Pairs records without a command; returns whether any was paired.
+/// Pairs those records with commands that have none yet; returns whether any was paired.
 pub fn pair_records(
     records: &mut [Record],
     commands: &Commands,
@@ -161,9 +162,9 @@ pub fn pair_records(
     matches.iter().any(|matched| matched.command != NONE)
 }
 
-/// Returns whether disabling the profiler caused the last two records instead of a command.
-/// Such records move no data, restart the numbers, and span as many numbers as a section of two commands. Matched
-/// with such a last section, they would shift each earlier section to its predecessor.
+/// Returns whether the last two records were caused by disabling the profiler instead of by commands. Such records
+/// transfer no data, restart the numbers, and cover as many numbers as a section of two commands. If they were matched
+/// with a last section of two commands, each earlier section would be matched with its predecessor.
 pub fn ends_with_markers(records: &[Record], commands: &Commands, pool: &[RecordedCommand]) -> bool {
     let [.., before, first, last] = records else { return false };
     let is_open = |record: &Record| record.command == NONE;
@@ -241,10 +242,10 @@ fn record_sections(records: &[Record], open: &[usize]) -> Vec<Range<usize>> {
 
 /// Minimum length of a section that can be matched by position alone.
 const SHORTEST: usize = 4;
-/// A later section of records that starts below this number belongs to the next block of commands.
+/// Start number below which a section of records, except for the first one, belongs to the next block of commands.
 const NEXT_BLOCK: u64 = 1000;
 
-/// Pairs records by their numbers: record m is command m+1 of its block.
+/// Pairs records by number: in each block, the record with number m belongs to command m, counted from 0.
 pub fn pair_by_number(records: &mut [Record], commands: &Commands) {
     let open: Vec<usize> = (0..records.len()).filter(|index| records[*index].command == NONE).collect();
     let mut block = 0;
@@ -265,7 +266,8 @@ pub fn pair_by_number(records: &mut [Record], commands: &Commands) {
     }
 }
 
-/// Occurrences of command numbers among the tensor unit's nodes. A reference covers all numbers below its count.
+/// Number of occurrences of each command number in the tensor unit's nodes. A reference to descriptors covers all
+/// numbers below its count.
 #[derive(Debug, Default)]
 pub struct Numbers {
     commands: HashMap<u64, u32>,

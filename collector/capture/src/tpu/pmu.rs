@@ -4,7 +4,7 @@ use super::block::word_at;
 use super::chip::{Chip, Engine};
 use super::record::{Label, NONE, Record};
 
-/// In bytes.
+/// Returns the size of a record in bytes.
 pub fn record_size(chip: Chip, engine: Engine) -> usize {
     match (engine, chip) {
         (Engine::Cdma, _) => 128,
@@ -15,7 +15,7 @@ pub fn record_size(chip: Chip, engine: Engine) -> usize {
     }
 }
 
-/// Parses a block; times are in cycles.
+/// Parses a block of records, whose times are in cycles.
 pub fn parse_records(chip: Chip, engine: Engine, bytes: &[u8], first_row: u32) -> Vec<Record> {
     let rows = bytes.chunks_exact(record_size(chip, engine));
     rows.zip(first_row..)
@@ -42,7 +42,7 @@ fn command_number(chip: Chip, engine: Engine, row: &[u8]) -> u32 {
     }
 }
 
-/// Whether the counters show a message or a marker instead of work.
+/// Returns whether a record's counters identify a message or a marker instead of work.
 pub fn is_system(chip: Chip, engine: Engine, row: &[u8]) -> bool {
     match (engine, chip) {
         (_, Chip::Bm1688) | (Engine::Tiu, Chip::Cv84x6) => false,

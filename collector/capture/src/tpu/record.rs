@@ -1,6 +1,6 @@
 //! PMU records with their times and commands.
 
-/// Marker of a missing command or missing tags.
+/// Index that marks a missing command or missing tags.
 pub const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,43 +11,43 @@ pub enum Label {
     Send,
 }
 
-/// Times are cycles until `clean::to_ns`, nanoseconds after it.
+/// A PMU record. Its times are in cycles before `clean::to_ns` and in nanoseconds afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     pub start: i64,
     pub end: i64,
-    /// Cycles from start to end, inclusive.
+    /// Number of cycles from start to end, both included.
     pub cycles: i64,
-    /// Command number since the last reset.
+    /// Command number, counted from the last reset.
     pub id: u64,
     /// Index of the raw record in its stream.
     pub row: u32,
-    /// Index, or `NONE`.
+    /// Index of the command, or `NONE`.
     pub command: u32,
-    /// Index, or `NONE`.
+    /// Index of the tags, or `NONE`.
     pub tags: u32,
     pub label: Label,
-    /// Core whose command the record executes; ambiguous only for ports.
+    /// Core that issued the record's command. For ports, this is not known in advance.
     pub core: Option<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
-    /// Dynamic node.
+    /// Dynamic node with registers.
     Tdi,
     /// Node that names a generator instead of registers.
     Rvt,
-    /// Descriptor that a node refers to.
+    /// Descriptor to which a node refers.
     Des,
     Static,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordedCommand {
-    /// Word of the node; 0 for descriptors without a node.
+    /// Word of the node; 0 for descriptors that no node refers to.
     pub word: u32,
     pub id: u32,
-    /// Index, or `NONE`.
+    /// Index of the tags, or `NONE`.
     pub tags: u32,
     /// Layout of the descriptor, or `NO_LAYOUT`.
     pub layout: u16,
@@ -57,7 +57,7 @@ pub struct RecordedCommand {
 
 pub const NO_LAYOUT: u16 = u16::MAX;
 
-/// Context of a node in its stream.
+/// Kernel call, batch and origin of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tags {
     /// Index of the kernel's name, or `NONE`.
@@ -69,7 +69,7 @@ pub struct Tags {
 }
 
 impl Origin {
-    /// Static commands have none.
+    /// Returns the name in reports. Static commands have none.
     pub fn report_name(self) -> Option<&'static str> {
         match self {
             Origin::Tdi => Some("TDI"),

@@ -1,4 +1,4 @@
-//! Register reports: all keys of all events as text, one file per core and kind of engine.
+//! Register reports: all columns of all events as text, one file per core and kind of engine.
 
 use super::chip::Engine;
 use super::event::{Event, Value};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 const PIECE: usize = 1 << 16;
 
-/// Returns the number of reports.
+/// Writes the register reports. Returns their number.
 pub fn write_reports(timeline: &Timeline, directory: &Path) -> Result<usize> {
     let mut jobs: Vec<(PathBuf, ReportJob<'_>)> = Vec::new();
     for core in &timeline.cores {

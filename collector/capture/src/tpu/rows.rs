@@ -8,7 +8,8 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Creates the access to records of `stride` bytes, in blocks given by first row and offset.
+    /// Creates access to the records of a stream. Each record has `stride` bytes; blocks are given by the index of
+    /// their first record and their offset.
     pub fn new(bytes: &'a [u8], blocks: &'a [(u32, usize)], stride: usize) -> Rows<'a> {
         Rows { bytes, blocks, stride }
     }

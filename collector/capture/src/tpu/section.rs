@@ -1,14 +1,15 @@
 //! Matching of sections of records with sections of commands.
 //!
-//! Two sections can only match if their spans are equal, so the result is a longest common subsequence of two lists of
-//! spans. Among equally long ones, the vendor's is chosen: its tool walks an edit-distance table from the end, matches
-//! equal spans whenever possible and prefers to drop records rather than commands. That table is quadratic. Here, equal
-//! prefixes and suffixes are skipped and the rest is computed in a diagonal band.
+//! Two sections can only match if they cover equally many numbers (their span), so the result is a longest common
+//! subsequence of two lists of spans. Among several longest ones, that of the vendor's tool is chosen. The tool
+//! follows an edit-distance table from the end, matches equal spans whenever possible, and prefers to drop records
+//! rather than commands. Its table has quadratic size. Here, equal prefixes and suffixes are skipped, and only a
+//! diagonal band of the table is computed.
 
-/// Maximum size of the band; larger differences are not worth matching.
+/// Maximum number of cells of the band. Lists that differ too much for it are not matched.
 const MAX_CELLS: usize = 1 << 24;
 
-/// Returns pairs of record and command sections, ascending, or `None` if the lists differ too much.
+/// Returns pairs of matching record and command sections in ascending order, or `None` if the lists differ too much.
 pub fn align_sections(records: &[u64], commands: &[u64]) -> Option<Vec<(usize, usize)>> {
     let mut pairs = Vec::new();
     let (mut i, mut j) = (records.len(), commands.len());
@@ -40,7 +41,7 @@ pub fn align_sections(records: &[u64], commands: &[u64]) -> Option<Vec<(usize, u
     Some(pairs)
 }
 
-/// Edit distances of all prefixes near the diagonal.
+/// Edit distances of all pairs of prefixes near the diagonal of the table.
 struct Band {
     half: usize,
     columns: usize,
@@ -50,7 +51,7 @@ struct Band {
 const FAR: u32 = u32::MAX / 2;
 
 impl Band {
-    /// Computes the narrowest band that contains every distance the walk compares.
+    /// Computes the narrowest band that contains all distances that tracing back the path compares.
     fn narrowest_band(records: &[u64], commands: &[u64]) -> Option<Band> {
         let longest = records.len().max(commands.len()) + 1;
         let mut half = records.len().abs_diff(commands.len()) + 16;

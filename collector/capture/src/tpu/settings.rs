@@ -4,9 +4,9 @@ use super::chip::{Chip, Engine};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reading {
-    /// Clock of the tensor unit, overriding the capture.
+    /// Clock of the tensor unit in MHz, overriding that of the capture.
     pub tiu_mhz: Option<f64>,
-    /// Whether to reproduce the vendor's results where they are wrong.
+    /// Whether to reproduce the vendor's results even where they are wrong.
     pub compat: bool,
 }
 

@@ -16,18 +16,18 @@ pub struct Moved {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CoreSums {
-    /// Cycles of TIU records without system commands.
+    /// Cycles of TIU records, except for system commands.
     pub tiu_cycles: i64,
-    /// Operations of the algorithm.
+    /// Number of operations of the algorithm.
     pub asked: u128,
-    /// Operations of the hardware.
+    /// Number of operations that the hardware executes.
     pub done: u128,
-    /// Cycles of GDMA records without system commands.
+    /// Cycles of GDMA records, except for system commands.
     pub gdma_cycles: i64,
     pub gdma_ddr: Moved,
-    /// GDMA traffic within the chip.
+    /// Traffic of GDMA with the shared memory within the chip.
     pub gdma_l2: Moved,
-    /// Cycles of SDMA records without waits.
+    /// Cycles of SDMA records, except for waits.
     pub sdma_cycles: i64,
     pub sdma_ddr: Moved,
 }
@@ -35,13 +35,13 @@ pub struct CoreSums {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaptureSummary {
     pub cores: Vec<CoreSums>,
-    /// Time from the first start to the last end.
+    /// Time in nanoseconds from the first start to the last end of a record.
     pub total_ns: i64,
     tiu_mhz: f64,
     dma_mhz: f64,
 }
 
-/// Returns `None` without events.
+/// Returns the totals of a timeline; `None` if it has no events.
 pub fn sum_timeline(timeline: &Timeline) -> Option<CaptureSummary> {
     let start = timeline.all_records().map(|record| record.start).min()?;
     let end = timeline.all_records().map(|record| record.end).max()?;
@@ -173,7 +173,7 @@ impl CaptureSummary {
         HEADER.map(|(name, _)| name)
     }
 
-    /// The overall row is last.
+    /// Returns one row per core, followed by the overall row.
     pub fn text_rows(&self) -> Vec<[String; 11]> {
         let cores = self.cores.iter().enumerate().map(|(id, core)| self.core_row(id, core));
         cores.chain(std::iter::once(self.overall_row())).collect()
@@ -247,7 +247,7 @@ impl CaptureSummary {
     }
 }
 
-/// Rounds to two decimals and truncates, as in the vendor's tool.
+/// Converts cycles to nanoseconds, rounded to two decimals and then truncated, as in the vendor's tool.
 pub fn time_ns(cycles: i64, mhz: f64) -> i64 {
     let time = cycles as f64 / mhz * 1000.0;
     format!("{time:.2}").parse::<f64>().unwrap_or(time) as i64

@@ -8,17 +8,17 @@ use std::path::Path;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outputs<'a> {
-    /// In the vendor's format.
+    /// Whether to write the summary table, in the vendor's format.
     pub has_summary: bool,
     pub has_trace: bool,
-    /// Workbook. The register reports are written with the workbook or the page.
+    /// Whether to write the workbook. The register reports are written whenever the workbook or the page is.
     pub has_book: bool,
     pub has_page: bool,
     pub host_trace: Option<&'a Path>,
     pub core_limit: Option<u32>,
 }
 
-/// Returns the names of the outputs. Skipped parts of the host trace become losses of the timeline.
+/// Writes the outputs and returns their names. Skipped parts of the host trace are recorded as losses of the timeline.
 pub fn write_outputs(
     timeline: &mut Timeline,
     summary: Option<&CaptureSummary>,

@@ -1,4 +1,4 @@
-//! Sandbox of SQL queries: they can only read the trace's tables and compute, within limits of time and memory.
+//! Sandbox of SQL queries. Queries can only compute and read the trace's tables, within limits of time and memory.
 
 use super::Error;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueryBounds {
-    /// Time limit of the query, without loading the trace.
+    /// Time limit of the query, excluding the time for loading the trace.
     pub time: Duration,
-    /// Tables and result, in MiB. Global to the process; the lowest limit ever set applies.
+    /// Memory limit in MiB for tables and result. It applies to the whole process, where the lowest limit ever set is
+    /// used.
     pub memory_mib: u32,
     pub rows: usize,
-    /// Maximum size of the result's texts in bytes.
+    /// Maximum total size in bytes of the texts in the result.
     pub bytes: usize,
 }
 
@@ -26,15 +27,15 @@ impl Default for QueryBounds {
 
 const VALUE_BYTES: i32 = 64 << 20;
 const QUESTION_BYTES: i32 = 1 << 20;
-/// Maximum length of a LIKE or GLOB pattern, since matching can be superlinear in it.
+/// Maximum length of a LIKE or GLOB pattern, since the time for matching can grow faster than linearly with it.
 const PATTERN_BYTES: i32 = 1000;
-/// Number of SQLite's steps between checks of the time limit.
+/// Number of instructions of SQLite's virtual machine between checks of the time limit.
 const STEPS: i32 = 1000;
 
-/// Readable tables in addition to those of the trace; the last two are table-valued JSON functions.
+/// Readable tables in addition to those of the trace. The last two are SQLite's table-valued JSON functions.
 const OTHER_TABLES: [&str; 4] = ["sqlite_master", "sqlite_schema", "json_each", "json_tree"];
 
-/// Allowed functions, all without side effects.
+/// Names of the allowed functions, all without side effects.
 const FUNCTIONS: &str = "-> ->> abs acos acosh asin asinh atan atan2 atanh avg ceil ceiling char coalesce concat \
     concat_ws cos cosh count cume_dist current_date current_time current_timestamp date datetime degrees dense_rank exp \
     first_value floor format glob group_concat hex if ifnull iif instr json json_array json_array_length json_each \
@@ -45,10 +46,10 @@ const FUNCTIONS: &str = "-> ->> abs acos acosh asin asinh atan atan2 atanh avg c
     row_number rtrim sign sin sinh soundex sqlite_version sqrt strftime string_agg substr substring subtype sum tan tanh \
     time timediff total trim trunc typeof unhex unicode unistr unistr_quote unixepoch unlikely upper zeroblob";
 
-/// Description of the rejected action, for the error.
+/// Description of the action that was rejected, for the error message.
 pub type Refused = Arc<Mutex<Option<String>>>;
 
-/// Limits the memory of a database before it is filled.
+/// Limits the memory of a database. Must be called before the database is filled.
 pub fn bound_memory(database: &Connection, bounds: &QueryBounds) -> Result<(), rusqlite::Error> {
     // Otherwise temporary tables would be stored in files without a size limit.
     database.pragma_update(None, "temp_store", "memory")?;
@@ -84,7 +85,7 @@ pub fn confine_queries(
     Ok(refused)
 }
 
-/// Returns why an action is rejected, or `None` if it only reads and computes.
+/// Returns the reason why an action is rejected, or `None` for actions that only read and compute.
 fn find_refusal(action: AuthAction<'_>, tables: &[String]) -> Option<String> {
     match action {
         AuthAction::Select | AuthAction::Recursive => None,

@@ -19,7 +19,7 @@ pub struct Packet {
 /// Bit of `Packet::flags` that clears the interned texts of a sequence.
 pub const STATE_CLEARED: u32 = 1;
 
-/// Start, end or value on a track.
+/// Start or end of a slice, or a counter value, on a track.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct TrackEvent {
     #[prost(uint64, repeated, tag = "3")]
@@ -87,7 +87,7 @@ pub struct Interned {
     pub strings: Vec<Text>,
 }
 
-/// An interned text. Perfetto's schema uses both strings and bytes; bytes can read either.
+/// An interned text. Perfetto's schema declares some texts as strings and others as bytes; bytes can decode both.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Text {
     #[prost(uint64, tag = "1")]

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// Maximum size of a file, the same as that of a protobuf message.
 const MAX_BYTES: u64 = 2 << 30;
-/// Time for a query to notice that its time limit has passed, since a single step may be long.
+/// Additional time for a query to stop by itself after its time limit, since a single step may take long.
 const GRACE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
@@ -36,15 +36,15 @@ pub enum Error {
     TooLarge(String),
     #[error("{0}")]
     Query(#[from] rusqlite::Error),
-    /// The text is not exactly one statement.
+    /// The text does not consist of exactly one statement.
     #[error("a question is one statement, such as \"select count(*) from slice\"")]
     Statements,
-    /// The query does more than read the trace.
+    /// The query does more than read the trace and compute.
     #[error("a question can only read: {what}")]
     Refused { what: String },
     #[error("no answer after {seconds} s")]
     Late { seconds: f64 },
-    /// Tables or result exceed the limit.
+    /// The tables or the result exceed the memory limit.
     #[error("tables and answer need more than {mib} MiB of memory")]
     Memory { mib: u32 },
     #[error("the answer has more than {rows} rows or {} MiB", bytes >> 20)]
@@ -74,7 +74,7 @@ impl Answer {
         self.rows.iter().map(object).collect()
     }
 
-    /// Columns without texts are right-aligned.
+    /// Converts the result to a table, in which columns without texts are right-aligned.
     pub fn to_table(&self) -> Table {
         let is_number = |at: usize| self.rows.iter().all(|row| !matches!(row[at], Value::Text(_)));
         let column = |(at, name): (usize, &String)| if is_number(at) { number_column(name) } else { text_column(name) };
@@ -115,8 +115,8 @@ fn read_limited(path: &Path) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Runs a query with a hard time limit. SQLite checks the time only between steps, and one step, such as a search
-/// in a long text, may take hours; hence a separate thread, abandoned when the limit passes.
+/// Runs a query with a hard time limit. SQLite checks the time only between steps, and one step, such as a search in a
+/// long text, may take hours. The query therefore runs in a separate thread, which is abandoned when the limit passes.
 pub fn ask_in_time(mut database: Connection, sql: String, bounds: QueryBounds) -> Result<Answer, Error> {
     let (sender, receiver) = sync_channel(1);
     let asking = std::thread::spawn(move || {

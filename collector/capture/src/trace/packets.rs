@@ -1,5 +1,5 @@
-//! Iteration over the packets of a file. Decoding the whole file at once would take a multiple of its size if packets
-//! are empty.
+//! Iteration over the packets of a file. Decoding the whole file at once would need several times its size in memory
+//! if most packets are empty.
 
 use super::message::Packet;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};

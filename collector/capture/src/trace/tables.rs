@@ -15,7 +15,7 @@ CREATE TABLE args (id INTEGER PRIMARY KEY, arg_set_id INTEGER, flat_key TEXT, ke
 CREATE VIEW slices AS SELECT * FROM slice;
 CREATE VIEW counter_track AS SELECT * FROM track WHERE type = 'counter';
 ";
-/// Created after filling, when that is cheapest.
+/// Statements that create indices after the tables have been filled, when that is cheapest.
 const INDICES: &str =
     "CREATE INDEX args_by_set ON args (arg_set_id); CREATE INDEX slice_by_args ON slice (arg_set_id);";
 
@@ -65,15 +65,16 @@ pub enum Error {
     Decode(#[from] prost::DecodeError),
     #[error(transparent)]
     Fill(#[from] rusqlite::Error),
-    /// Repetition of interned texts would make the tables too large.
+    /// Repeated interned texts would make the tables too large.
     #[error("its texts would fill more than {most} bytes of tables; it is larger than it seems")]
     TooLarge {
-        /// In bytes, for a file of this size.
+        /// Limit of the texts' size in bytes, for a file of this size.
         most: u64,
     },
 }
 
-/// Remaining size of the tables' texts. Names are stored once in the file but repeated in the tables.
+/// Remaining size of the tables' texts. It is limited because names are stored once in the file but repeated in the
+/// tables.
 struct Budget {
     most: u64,
     left: u64,

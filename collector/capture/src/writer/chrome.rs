@@ -1,5 +1,5 @@
-//! Writer of Chrome's JSON in torch.profiler's style, which Perfetto, chrome://tracing and HolisticTraceAnalysis can
-//! open.
+//! Writer of Chrome's JSON format in torch.profiler's style, which Perfetto, chrome://tracing and
+//! HolisticTraceAnalysis can open.
 
 use super::slice::{Heading, Role, ShownArgument, ShownSlice, TRUNCATED};
 use super::{Sort, WrittenTrack};
@@ -52,7 +52,7 @@ impl<'a, W: Write> ChromeSink<'a, W> {
         self.bytes
     }
 
-    /// Writes a slice and its arrows.
+    /// Writes a slice and the flow arrows through it.
     pub fn write_slice(&mut self, slice: &ShownSlice<'_, '_>) -> std::io::Result<()> {
         self.begin_event(if slice.end_ns.is_some() { "X" } else { "i" }, slice.track);
         self.put_member("cat", |line| put_text(line, slice.category));
@@ -156,7 +156,8 @@ impl<'a, W: Write> ChromeSink<'a, W> {
     }
 }
 
-/// As JSON. Tracks other than threads use their index.
+/// Returns the process and the thread of a track as JSON values. Tracks other than threads use their index as the
+/// thread.
 fn process_and_thread(tracks: &[WrittenTrack], track: usize) -> [String; 2] {
     let process = |mut at: usize| loop {
         match (&tracks[at].sort, tracks[at].parent) {
@@ -188,7 +189,7 @@ fn put_number(line: &mut Vec<u8>, value: f64) {
     value.serialize(&mut serde_json::Serializer::new(line)).expect("a number can be written");
 }
 
-/// With three decimals.
+/// Appends a time in microseconds with three decimals.
 fn put_micros(line: &mut Vec<u8>, ns: i64) {
     let (sign, size) = (if ns < 0 { "-" } else { "" }, ns.unsigned_abs());
     write!(line, "{sign}{}.{:03}", size / 1000, size % 1000).expect("a buffer takes all");

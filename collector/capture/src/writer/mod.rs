@@ -1,7 +1,7 @@
-//! Writers of traces. This module encodes Perfetto packets, in pieces with their own tables of interned texts.
+//! Writers of traces. This module encodes Perfetto packets in pieces, each with its own table of interned texts.
 //!
 //! Pieces can therefore be encoded on different threads and written in order. Texts are identified by their addresses,
-//! so they must not move while a piece is encoded.
+//! so they must not move in memory while a piece is encoded.
 
 pub mod chrome;
 pub mod perfetto;
@@ -21,12 +21,13 @@ const END: u64 = 2;
 const INSTANT: u64 = 3;
 const COUNTER: u64 = 4;
 
-/// A track. Its index in the list is its identity in the trace.
+/// A track of a trace. Tracks refer to each other by their index in the list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WrittenTrack {
     pub name: String,
     pub parent: Option<usize>,
-    /// Rank among its siblings, highest first; `None` leaves the order to the viewer.
+    /// Rank among the tracks with the same parent; the track with the highest rank comes first. `None` leaves the
+    /// order to the viewer.
     pub rank: Option<i64>,
     pub sort: Sort,
     pub orders_children: bool,
@@ -36,14 +37,14 @@ pub struct WrittenTrack {
 pub enum Sort {
     #[default]
     Slices,
-    /// Counter with a unit, which may be empty.
+    /// Counter, with its unit; the unit may be empty.
     Counter(&'static str),
     Process(i32),
-    /// Thread with its process id and thread id.
+    /// Thread, with its process id and its thread id.
     Thread(i32, i64),
 }
 
-/// Hasher for addresses, which need little mixing except in the low bits.
+/// Hasher for addresses. They need little mixing except in the low bits.
 #[derive(Default)]
 struct AddressHasher(u64);
 
@@ -68,13 +69,13 @@ enum TrackKind {
     Text,
 }
 
-/// Encoder of one piece.
+/// Encoder of one piece of the trace.
 pub struct Packets<'a> {
     out: Encoder,
     tables: [Table; 3],
     fresh: Encoder,
     begun: bool,
-    /// Names of annotations; the index is the number in the trace.
+    /// Names of annotations. The index of a name is its number in the trace.
     keys: &'a [&'a str],
 }
 
@@ -117,7 +118,7 @@ impl Annotations<'_> {
         });
     }
 
-    /// Interned.
+    /// Adds an annotation with an interned text.
     pub fn add_text(&mut self, key: usize, text: &str) {
         let iid = intern_text(self.texts, self.fresh, TrackKind::Text, text);
         self.event.put_small_message(field::ANNOTATION, |annotation| {
@@ -133,7 +134,7 @@ impl Annotations<'_> {
         });
     }
 
-    /// Adds an arrow through this slice, or its end.
+    /// Adds a flow arrow through this slice, or one that ends in it if `is_last`.
     pub fn add_flow(&mut self, id: u64, is_last: bool) {
         self.event.put_fixed64(if is_last { field::LAST_FLOW } else { field::FLOW }, id);
     }
@@ -175,7 +176,7 @@ impl<'a> Packets<'a> {
         self.out.bytes.len()
     }
 
-    /// Writes a slice that ends before the next one starts on its track.
+    /// Writes a slice. Its end must not be later than the start of the next slice of the track.
     pub fn write_slice(
         &mut self,
         track: usize,
@@ -188,7 +189,7 @@ impl<'a> Packets<'a> {
         self.end_slice(track, end);
     }
 
-    /// An empty category is omitted.
+    /// Writes the start of a slice. An empty category is omitted.
     pub fn begin_slice(
         &mut self,
         track: usize,
@@ -264,7 +265,7 @@ impl<'a> Packets<'a> {
         });
     }
 
-    /// Resets the interned texts at the start of a piece, and interns the names of annotations.
+    /// Starts a new piece: discards the interned texts, and interns the names of annotations.
     fn start_piece(&mut self) {
         if self.begun {
             return;
@@ -316,7 +317,7 @@ pub fn encode_descriptors(tracks: &[WrittenTrack]) -> Vec<u8> {
     out.bytes
 }
 
-/// Encodes the kind of a track. Viewers expect the names of processes and threads in their own fields.
+/// Encodes the kind of a track. Names of processes and threads are written to the fields in which viewers expect them.
 fn describe_track(descriptor: &mut Encoder, track: &WrittenTrack) {
     match &track.sort {
         Sort::Slices => descriptor.put_text(field::TRACK_NAME, &track.name),

@@ -1,18 +1,18 @@
-//! Writer of Perfetto traces, with slice starts and ends in chronological order.
+//! Writer of Perfetto traces. Starts and ends of slices are written in chronological order.
 
 use super::slice::{Heading, Role, ShownArgument, ShownSlice, TRUNCATED};
 use super::{Packets, WrittenTrack, encode_descriptors};
 use std::io::Write;
 
 const PIECE: usize = 1 << 18;
-/// Maximum length of names from other programs.
+/// Maximum length in bytes of names from other programs.
 const NAME_BYTES: usize = 256;
 
 pub struct PerfettoSink<'a, W: Write> {
     packets: Packets<'a>,
     out: W,
     bytes: u64,
-    /// Ends of open slices by track, innermost last.
+    /// End times of the open slices of each track, innermost last.
     open: Vec<Vec<i64>>,
     latest_ns: i64,
 }
@@ -31,7 +31,7 @@ impl<'a, W: Write> PerfettoSink<'a, W> {
         self.bytes + self.packets.held_size() as u64
     }
 
-    /// Closes earlier slices of the track first.
+    /// Writes the start of a slice, after the ends of earlier slices of the track.
     pub fn write_slice(&mut self, slice: &ShownSlice<'a, '_>) -> std::io::Result<()> {
         let PerfettoSink { packets, open, .. } = self;
         let open = &mut open[slice.track];
@@ -79,7 +79,7 @@ impl<'a, W: Write> PerfettoSink<'a, W> {
         Ok(())
     }
 
-    /// Closes all slices, and marks the trace if events were omitted.
+    /// Writes the ends of all open slices, and marks the trace if events were omitted.
     pub fn finish_trace(mut self, left_out: u64) -> std::io::Result<(u64, W)> {
         for (track, open) in self.open.iter_mut().enumerate() {
             while let Some(end) = open.pop() {

@@ -1,7 +1,7 @@
-//! Encoder of the few Perfetto messages that are written. Allocating a tree of messages for each of many records would
-//! dominate the cost.
+//! Encoder of the few Perfetto messages that are written. A tree of message objects for each of many records would be
+//! too slow.
 //!
-//! The length of a nested message has a fixed width and is filled in at its end, so nothing is copied.
+//! The length of a nested message has a fixed width and is filled in when the message ends, so no bytes are copied.
 
 /// Field numbers by message, from Perfetto's `trace_packet.proto` and related files.
 #[allow(missing_docs)]
@@ -53,7 +53,7 @@ pub mod field {
     pub const TEXT: u32 = 2;
 }
 
-/// Width of a nested length: four groups of seven bits.
+/// Width in bytes of a nested message's length: four groups of seven bits.
 const LENGTH_BYTES: usize = 4;
 
 #[derive(Debug, Default)]
@@ -91,7 +91,7 @@ impl Encoder {
         self.bytes.extend_from_slice(text.as_bytes());
     }
 
-    /// Shorter than 128 bytes.
+    /// Writes a nested message, which must be shorter than 128 bytes.
     pub fn put_small_message(&mut self, field: u32, fill: impl FnOnce(&mut Encoder)) {
         self.put_varint(u64::from(field << 3 | 2));
         let at = self.bytes.len();

@@ -1,4 +1,4 @@
-//! Writer of a trace in either format. Events must be in chronological order within each track.
+//! Writer of a trace in either of two formats. Events must be in chronological order within each track.
 
 use super::chrome::ChromeSink;
 use super::perfetto::PerfettoSink;
@@ -35,7 +35,7 @@ enum SinkForm<'a, W: Write> {
 }
 
 impl<'a, W: Write> Sink<'a, W> {
-    /// Starts a trace of about `limit` bytes. Closing open slices may exceed the limit.
+    /// Starts a trace of about `limit` bytes. The ends of open slices may exceed the limit.
     pub fn new(format: Format, heading: Heading<'a>, out: W, limit: u64) -> std::io::Result<Sink<'a, W>> {
         let form = match format {
             Format::Perfetto => SinkForm::Perfetto(PerfettoSink::new(heading, out)?),

@@ -12,17 +12,17 @@ pub struct ShownSlice<'a, 'b> {
     pub name: &'a str,
     /// Category; empty if there is none.
     pub category: &'a str,
-    /// Arrows through this slice.
+    /// Flow arrows through this slice, by id, and the role of the slice in each.
     pub flows: &'b [(u64, Role)],
-    /// By index of the key.
+    /// Arguments, as index of the name and value.
     pub arguments: &'b [(usize, ShownArgument<'b>)],
 }
 
-/// Role of a slice in an arrow.
+/// Role of a slice in a flow arrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Start,
-    /// Intermediate point.
+    /// Intermediate point of a flow arrow.
     Step,
     End,
 }
@@ -41,7 +41,7 @@ pub struct Heading<'a> {
     /// Tracks; parents precede their children.
     pub tracks: &'a [WrittenTrack],
     pub keys: &'a [&'a str],
-    /// Members of the outermost object as names and JSON values, for formats that have one.
+    /// Names and JSON values of members of the outermost object, for formats that have such an object.
     pub members: &'a [(String, String)],
 }
 

@@ -1,4 +1,4 @@
-//! `board`: serve this machine as a board, or simulate an operator on the core on its fabric.
+//! `board`: serve this machine as a board, or simulate an operator on the accelerator in a board's FPGA.
 
 mod serve;
 mod trace;

@@ -1,4 +1,4 @@
-//! `board serve`.
+//! `board serve`: serve this machine as a board for remote clients.
 
 use crate::Result;
 use clap::Args;

@@ -1,4 +1,5 @@
-//! `board trace`: one operator on a simulated core, as a trace with a track for each module and a table.
+//! `board trace`: simulate one operator on an accelerator core, and write a trace with a track for each module
+//! and a table.
 
 use super::super::{DONE, Result, print_json, print_text, settings, stdout_paper};
 use crate::options::{Models, Sweep};

@@ -1,4 +1,4 @@
-//! `profile`: where the time of a model goes, operator by operator.
+//! `profile`: the time of a model, by operator.
 
 pub mod arguments;
 

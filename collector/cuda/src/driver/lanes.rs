@@ -1,8 +1,8 @@
-//! Launches kernels on several streams of a device. Kernels on different streams run concurrently,
-//! except where a stream waits for an event of another one.
+//! Launches kernels on several streams of a device. Kernels on different streams run concurrently, except where a
+//! stream waits for an event of another one.
 //!
-//! The first stream is the default stream of the other launches, so its work is ordered after all
-//! earlier requests. The other streams are not ordered with it, and wait only for events.
+//! The first stream is the default stream, which is also used by the other launches of this crate, so its work is
+//! ordered after all earlier requests. The other streams are not ordered with it, and wait only for events.
 
 use super::{Device, DeviceEvent, DriverHandle, Graph, Prepared, Result};
 use std::ffi::c_uint;
@@ -10,7 +10,7 @@ use std::ptr::null_mut;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// After all earlier requests of the stream.
+    /// Launches a kernel after all earlier requests of the stream.
     Launch { kernel: usize, stream: usize },
     /// Records an event after all earlier requests of the stream.
     Mark { event: usize, stream: usize },
@@ -26,7 +26,7 @@ pub struct Lanes<'a> {
 }
 
 impl<'a> Lanes<'a> {
-    /// `streams` is at least one.
+    /// Creates `streams` streams, at least one, and `events` events.
     pub fn new(device: &'a Device, kernels: &'a [Prepared<'a>], streams: usize, events: usize) -> Result<Lanes<'a>> {
         Ok(Lanes {
             device,
@@ -58,7 +58,7 @@ impl<'a> Lanes<'a> {
     }
 }
 
-/// Not implicitly ordered with the default stream.
+/// A stream that is not implicitly ordered with the default stream.
 struct LaneStream<'a> {
     device: &'a Device,
     handle: DriverHandle,

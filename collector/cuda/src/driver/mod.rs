@@ -1,8 +1,8 @@
-//! The fence around the CUDA driver: device memory, kernels, launches and events as safe types.
+//! The fence (all unsafe calls) around the CUDA driver: device memory, kernels, launches and events as safe types.
 //!
-//! The driver is installed wherever kernels can be launched. It is opened at run time, so neither a
-//! toolkit nor a runtime library is needed. All calls belong to one thread, which `Device` ensures
-//! because it is not `Send`. Addresses never leave the fence.
+//! The driver is installed wherever kernels can be launched. It is opened at run time, so neither a toolkit nor a
+//! runtime library is needed. All calls belong to one thread, which `Device` ensures because it is not `Send`. Other
+//! modules never get device addresses.
 
 mod lanes;
 
@@ -51,10 +51,10 @@ const SUCCESS: Status = 0;
 
 macro_rules! functions {
     ($($field:ident = $symbol:literal, ($($argument:ty),*);)*) => {
-        /// Signatures as in `cuda.h`.
+        /// Functions of the driver, with signatures as in `cuda.h`.
         struct DriverFunctions {
             $($field: unsafe extern "C" fn($($argument),*) -> Status,)*
-            /// Returns offset and size of a kernel's parameter; missing before driver 12.4.
+            /// Returns offset and size of a kernel's parameter; missing in drivers before CUDA 12.4.
             parameter: Option<unsafe extern "C" fn(DriverHandle, usize, *mut usize, *mut usize) -> Status>,
         }
 
@@ -117,7 +117,7 @@ functions! {
     error_text = "cuGetErrorString", (Status, *mut *const c_char);
 }
 
-/// The driver with the context of its first device.
+/// The CUDA driver, with a context on its first device.
 pub struct Device {
     functions: DriverFunctions,
     ordinal: c_int,
@@ -131,7 +131,7 @@ pub struct Device {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
     pub name: String,
-    /// Times ten.
+    /// Compute capability times ten.
     pub capability: u32,
     pub multiprocessors: u32,
     pub memory_bytes: u64,
@@ -196,7 +196,7 @@ impl Device {
         self.ordinal
     }
 
-    /// Valid as long as the device.
+    /// Returns the context, which is valid as long as the device.
     pub(super) fn raw_context(&self) -> DriverHandle {
         self.context
     }
@@ -233,7 +233,7 @@ impl Device {
         Ok(u32::try_from(value).unwrap_or(0))
     }
 
-    /// The content is undefined.
+    /// Allocates device memory with undefined content.
     pub fn allocate_buffer(&self, bytes: usize) -> Result<DeviceBuffer<'_>> {
         let mut address = 0;
         // SAFETY: the call writes one address. The driver rejects zero bytes, so at least one is
@@ -258,7 +258,7 @@ impl Device {
         self.capture_requests(|stream| kernels.iter().try_for_each(|kernel| kernel.launch_on(stream)))
     }
 
-    /// Captures the requests of `ask` to a stream as one graph, which the kernels must outlive.
+    /// Records the requests that `ask` makes to a stream as one graph. The requests' kernels must outlive the graph.
     fn capture_requests<'a>(&'a self, ask: impl FnOnce(DriverHandle) -> Result<()>) -> Result<Graph<'a>> {
         const DEFAULT: c_uint = 0;
         const OF_THIS_THREAD: c_int = 1;
@@ -290,7 +290,7 @@ impl Device {
         Ok(DeviceEvent { device: self, handle, is_recorded: Cell::new(false) })
     }
 
-    /// Waits for all requests and reports any failure of them.
+    /// Waits for all requests to the device and reports any failure of them.
     pub fn synchronize(&self) -> Result<()> {
         // SAFETY: the call takes no arguments; the context is current on this thread.
         self.check_status("cuCtxSynchronize", unsafe { (self.functions.synchronize)() })
@@ -346,7 +346,7 @@ impl DeviceBuffer<'_> {
         self.device.check_status("cuMemcpyHtoD", status)
     }
 
-    /// Waits for all earlier requests.
+    /// Copies the content to the host, after waiting for all earlier requests.
     pub fn read(&self) -> Result<Vec<u8>> {
         let mut bytes = vec![0u8; self.bytes];
         // SAFETY: the vector has as many bytes as the buffer.
@@ -355,7 +355,7 @@ impl DeviceBuffer<'_> {
         Ok(bytes)
     }
 
-    /// Points `offset` bytes into the buffer; None beyond its end.
+    /// Returns a kernel argument that points `offset` bytes into the buffer; None beyond its end.
     pub fn argument_at(&self, offset: u64) -> Option<LaunchArgument<'_>> {
         (offset <= self.bytes as u64).then_some(LaunchArgument::Part(self, offset))
     }
@@ -399,7 +399,7 @@ pub struct DeviceModule<'a> {
 pub struct Prepared<'a> {
     device: &'a Device,
     kernel: DriverHandle,
-    /// Addresses and integers; kernels read 32-bit integers from the first four bytes.
+    /// Kernel arguments: addresses and integers. Kernels read 32-bit integers from the first four bytes.
     arguments: Vec<u64>,
     grid: [u32; 3],
     block: [u32; 3],
@@ -409,8 +409,8 @@ pub struct Prepared<'a> {
 }
 
 impl DeviceModule<'_> {
-    /// Prepares a launch with known sizes and one argument per kernel parameter. Effects of the kernel on its
-    /// arguments are unchecked, so modules exist only in runner processes.
+    /// Prepares a launch with known sizes and one argument per kernel parameter. Nothing checks which memory the
+    /// kernel accesses, so modules exist only in runner processes.
     pub fn prepare_launch<'a>(
         &'a self,
         launch: &job::device::Launch,
@@ -445,8 +445,8 @@ impl DeviceModule<'_> {
         })
     }
 
-    /// Checks the number of parameters, of at most eight bytes each, because the driver reads as many as the kernel
-    /// has. Drivers without this query trust the builder.
+    /// Checks that there is one argument for each of the kernel's parameters, each of at most eight bytes, because the
+    /// driver reads as many as the kernel has. If the driver cannot report the parameters, the builder is trusted.
     fn check_arguments(&self, name: &str, kernel: DriverHandle, given: usize) -> Result<()> {
         let Some(parameter) = self.device.functions.parameter else { return Ok(()) };
         let bytes = |place| {
@@ -473,7 +473,7 @@ impl Drop for DeviceModule<'_> {
 }
 
 impl Prepared<'_> {
-    /// Does not wait.
+    /// Launches the kernel without waiting for it.
     pub fn submit_kernel(&self) -> Result<()> {
         self.launch_on(null_mut())
     }
@@ -514,7 +514,7 @@ pub struct Graph<'a> {
 }
 
 impl Graph<'_> {
-    /// Does not wait.
+    /// Launches the graph without waiting for it.
     pub fn submit_graph(&self) -> Result<()> {
         // SAFETY: the graph is instantiated, and its kernels, modules and buffers are borrowed.
         self.device
@@ -550,7 +550,7 @@ impl DeviceEvent<'_> {
         self.record_on(null_mut())
     }
 
-    /// A null stream is the default stream.
+    /// Records the event on a stream, after all earlier requests. A null stream is the default stream.
     fn record_on(&self, stream: DriverHandle) -> Result<()> {
         // SAFETY: the event and the stream exist.
         self.device.check_status("cuEventRecord", unsafe { (self.device.functions.record)(self.handle, stream) })?;
@@ -566,13 +566,13 @@ impl DeviceEvent<'_> {
         self.device.check_status("cuStreamWaitEvent", status)
     }
 
-    /// Reports any earlier failure of the device.
+    /// Waits for the event. Reports any earlier failure of the device.
     pub fn wait_until_reached(&self) -> Result<()> {
         // SAFETY: the event exists.
         self.device.check_status("cuEventSynchronize", unsafe { (self.device.functions.wait)(self.handle) })
     }
 
-    /// Both events must have been reached.
+    /// Returns the nanoseconds between two events, both of which must have been reached.
     pub fn since_ns(&self, earlier: &DeviceEvent<'_>) -> Result<u64> {
         assert!(self.is_recorded.get() && earlier.is_recorded.get(), "marks are put before they are compared");
         let mut elapsed_ms = 0f32;

@@ -1,5 +1,5 @@
-//! Results of a job in addition to its times: counters, rejections, warnings, and the failure that
-//! ended the reading of counters.
+//! Results of a job in addition to its times: counters, rejected counters, warnings, and the failure that ended the
+//! reading of counters.
 
 use measure::Warning;
 use measure::counters::gpu as names;
@@ -15,13 +15,13 @@ pub(super) struct CounterReport {
 }
 
 impl CounterReport {
-    /// Expects a stable name.
+    /// Adds a counter under one of this project's names.
     pub(super) fn add_counter(&mut self, name: &str, native: &str, number: f64) {
         let counter = names::find_counter(name).expect("counters have names of the table");
         self.give_as(name, counter.unit, counter.step, native, number);
     }
 
-    /// Uses the requested name.
+    /// Adds a counter under the given name, such as the one that was requested.
     pub(super) fn give_as(&mut self, name: &str, unit: &str, step: Step, native: &str, number: f64) {
         self.values.push(CounterValue {
             name: name.to_owned(),
@@ -40,7 +40,7 @@ impl CounterReport {
         self.refusals.push(Refusal { event: name.to_owned(), step, errno, why: why.to_string() });
     }
 
-    /// Reads counters with `look`. After a failure, these and all later counters are refused.
+    /// Reads counters with `look`. After a failure, these and all later counters are rejected.
     pub(super) fn read_or_refuse<E: std::fmt::Display>(
         &mut self,
         names: &[&str],

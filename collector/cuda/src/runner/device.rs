@@ -1,9 +1,9 @@
 //! Runs kernels on a GPU and times them with the device's clock.
 //!
-//! A batch is timed by two events on the device, so the host's cost of a launch counts only where
-//! the device waits for it; the host's time is kept separately. Data is copied to the device once
-//! per job, and the result is copied back once and compared with the reference. After a failed call
-//! the state of the device is undefined, so the supervisor replaces the process.
+//! A batch is timed by two events on the device, so the host's launch cost counts only where the device waits for it;
+//! the host's time is stored separately. Data is copied to the device once per job, and the result is copied back once
+//! and compared with the reference. After a failed call the state of the device is undefined, so the supervisor
+//! replaces the process.
 
 use super::counter_report::CounterReport;
 use super::gpu::{Gpu, is_papi_of_gpu};
@@ -25,7 +25,7 @@ use reference::Tensor;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Compares the result with the reference.
+/// Runs and times a job, and compares its result with the reference.
 pub(super) fn run_device(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &PreparedTask) -> Result<RunReply> {
     let (inputs, output) = (&prepared.inputs[..], prepared.output_type());
     code.check_launches(inputs.len() + 1).map_err(anyhow::Error::msg)?;
@@ -86,7 +86,7 @@ pub(super) fn run_device(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &
     Ok(RunReply::Measured(Box::new(measured)))
 }
 
-/// Returns the machine code that fits this device best.
+/// Returns the machine code for the architecture that fits this device best.
 pub(super) fn best_cubin<'a>(code: &'a DeviceCode, facts: &DeviceFacts) -> Result<&'a Cubin> {
     let fitting = code.cubins.iter().filter(|cubin| cubin.architecture.runs_on(facts.capability));
     fitting.max_by_key(|cubin| cubin.architecture).with_context(|| {
@@ -95,7 +95,8 @@ pub(super) fn best_cubin<'a>(code: &'a DeviceCode, facts: &DeviceFacts) -> Resul
     })
 }
 
-/// Explains a driver that is older than the compiler, because the driver's own message is unclear.
+/// Loads machine code. If the driver is older than the compiler, the error says so, because the driver's own message
+/// is unclear.
 pub(super) fn load_cubin<'a>(gpu: &'a Gpu, cubin: &Cubin, driver_cuda: &str) -> Result<DeviceModule<'a>> {
     let loaded = gpu.load_image(Image::from_cubin(&cubin.bytes)?);
     if loaded.is_err() && is_too_new(&cubin.compiler, driver_cuda) {
@@ -110,7 +111,7 @@ pub(super) fn load_cubin<'a>(gpu: &'a Gpu, cubin: &Cubin, driver_cuda: &str) -> 
     Ok(loaded?)
 }
 
-/// Adds kernel counters and device state; see `gpu`.
+/// Adds the counters of the kernels and the device's state; see the module `gpu`.
 fn add_counters(
     gpu: &Gpu,
     timer: &Timer<'_>,
@@ -157,10 +158,10 @@ fn add_counters(
     }
 }
 
-/// Shorter runs are also measured as a graph, because launches take as long as their kernels.
+/// Time in nanoseconds below which runs are also measured as a graph, because launches take as long as their kernels.
 const TINY_NS: f64 = 20_000.0;
 
-/// Inputs with their content, then the output.
+/// Allocates the inputs with their content, and then the output.
 fn allocate_tensors<'a>(device: &'a Device, inputs: &[Tensor], output_bytes: usize) -> Result<Vec<DeviceBuffer<'a>>> {
     let mut tensors = Vec::with_capacity(inputs.len() + 1);
     for input in inputs {
@@ -210,8 +211,8 @@ struct Copies<'a> {
     l2_bytes: u64,
 }
 
-/// Measures runs that find other data in the second-level cache: they cycle through copies that together exceed it.
-/// None if memory does not suffice.
+/// Measures runs with a cold second-level cache: they alternate between copies of the data that together exceed the
+/// cache. None if memory does not suffice.
 fn rotated_ns(device: &Device, of: &Copies<'_>, marks: [&DeviceEvent<'_>; 2]) -> Result<Option<f64>> {
     const COPIES_MAX: u64 = 64;
     let own_bytes = of.inputs.iter().map(|input| input.as_bytes().len() as u64).sum::<u64>() + of.output_bytes as u64;
@@ -231,7 +232,7 @@ fn rotated_ns(device: &Device, of: &Copies<'_>, marks: [&DeviceEvent<'_>; 2]) ->
 #[derive(Clone, Copy)]
 pub(super) enum DeviceRun<'a> {
     InTurns,
-    /// On several streams.
+    /// Launches on several streams, with events between them.
     InSteps(&'a Lanes<'a>, &'a [Step]),
     Graph(&'a Graph<'a>),
 }
@@ -240,11 +241,11 @@ pub(super) struct Timer<'a> {
     device: &'a Device,
     kernels: &'a [Prepared<'a>],
     run: DeviceRun<'a>,
-    /// Overwritten before each batch for cold caches.
+    /// Buffer that is overwritten before each batch to make the caches cold.
     flush: Option<DeviceBuffer<'a>>,
     start: DeviceEvent<'a>,
     end: DeviceEvent<'a>,
-    /// Excess of host time over device time during batches: launch calls, flushing, waiting and queries.
+    /// Excess of host time over device time in all batches: launch calls, flushing, waiting and queries.
     ahead_ns: Cell<i64>,
     watch: Watch<'a>,
 }
@@ -259,7 +260,7 @@ impl<'a> Timer<'a> {
         Timer { device: &gpu.device, kernels, run, flush, start, end, ahead_ns: Cell::new(0), watch: gpu.start_watch() }
     }
 
-    /// Does not wait.
+    /// Submits all kernels of a run without waiting for them.
     pub(super) fn submit_run(&self) -> Result<(), DriverError> {
         match self.run {
             DeviceRun::InTurns => self.kernels.iter().try_for_each(Prepared::submit_kernel),
@@ -288,7 +289,8 @@ impl<'a> Timer<'a> {
     }
 }
 
-/// Host clock, set back after each batch by the host's excess, so that differences equal device time.
+/// Clock that follows the host's clock but is set back after each batch by the excess of host time, so that
+/// differences equal device time.
 pub(super) struct DeviceClock<'a> {
     host: HostClock,
     timer: &'a Timer<'a>,
@@ -301,7 +303,7 @@ impl<'a> DeviceClock<'a> {
     }
 }
 
-/// According to NVIDIA's documentation.
+/// Precision of event times in nanoseconds, according to NVIDIA's documentation.
 const EVENT_PRECISION_NS: u64 = 500;
 
 impl Clock for DeviceClock<'_> {
@@ -333,6 +335,6 @@ impl Clock for DeviceClock<'_> {
         self.host.sleep(duration);
     }
 
-    /// No effect: the timer flushes the device's cache, and kernels do not use the host's.
+    /// Does nothing: the timer flushes the device's cache, and kernels do not use the host's caches.
     fn empty_caches(&mut self, _: u64) {}
 }

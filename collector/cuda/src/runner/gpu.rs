@@ -1,9 +1,8 @@
-//! Counters of a GPU and of its kernels: each is a value with its source, or a rejection with its
-//! reason.
+//! Counters of a GPU and of its kernels. Each is either a value with its source, or a rejection with its reason.
 //!
-//! They are read after the timed runs, in separate runs, so that they do not disturb the times.
-//! Only the state of the device is read between timed runs (`watch`). A failed call loses its own
-//! counters and those after it, but never the record.
+//! Counters are read after the timed runs, in separate runs, so that they do not disturb the times. Only the state of
+//! the device is read between timed runs (`watch`). A failed call loses its own counters and all later ones, but never
+//! the record.
 
 use super::counter_report::CounterReport;
 use super::launch_costs::{LaunchCosts, launch_costs};
@@ -32,14 +31,14 @@ pub struct Gpu {
     launch_costs: OnceCell<Result<LaunchCosts, DriverError>>,
 }
 
-/// The prepared profiler, or the reason why preparation failed.
+/// Requested metrics, and the profiler prepared for them or the reason why preparation failed.
 struct KeptTensors {
     metrics: Vec<WantedMetric>,
     profiling: Result<Profiling, CuptiError>,
 }
 
 impl Gpu {
-    /// NVML is optional.
+    /// Opens the GPU. NVML is optional.
     pub fn open(process: RunnerProcess) -> Result<Gpu, DriverError> {
         let device = Device::open()?;
         let nvml = Nvml::open_device(&device.pci_bus_id()?);
@@ -51,12 +50,12 @@ impl Gpu {
         self.device.load_image(self.process, image)
     }
 
-    /// Watches nothing without NVML.
+    /// Starts to sample the device's state; without NVML, there are no samples.
     pub(super) fn start_watch(&self) -> Watch<'_> {
         Watch::new(self.nvml.as_ref().ok())
     }
 
-    /// Refuses names that are no GPU counters.
+    /// Rejects names of requested counters that are not counters of a GPU.
     pub(super) fn refuse_unknown(events: &[String], told: &mut CounterReport) {
         let is_unknown =
             |name: &&String| names::find_counter(name).is_none() && !name.starts_with(names::METRIC_PREFIX);
@@ -99,7 +98,7 @@ impl Gpu {
         }
     }
 
-    /// Measured once per process.
+    /// Adds the launch costs, which are measured once per process.
     pub(super) fn tell_launch_costs(&self, told: &mut CounterReport) {
         match self.launch_costs.get_or_init(|| launch_costs(&self.device, self.process)) {
             Ok(costs) => {
@@ -115,7 +114,7 @@ impl Gpu {
         }
     }
 
-    /// Adds kernel time without gaps, as CUPTI records it.
+    /// Adds the total duration of the kernels without the gaps between them, as recorded by CUPTI.
     pub(super) fn tell_kernel_time(
         &self,
         kernels: &[Prepared<'_>],
@@ -150,8 +149,8 @@ impl Gpu {
         Ok(())
     }
 
-    /// Adds hardware counters, read over enough runs to make the ends of the range negligible, or over one run
-    /// with cold caches.
+    /// Adds hardware counters. They are read over so many runs that the ends of the range are negligible, or over one
+    /// run if caches are cold.
     pub(super) fn tell_metrics(
         &self,
         wanted: &[WantedMetric],
@@ -205,7 +204,7 @@ impl Gpu {
         Profiling::begin_profiling(cupti, &self.device, wanted)
     }
 
-    /// Measured over many consecutive runs.
+    /// Adds the energy per run, measured over many consecutive runs because of the counter's low resolution.
     pub(super) fn tell_energy(
         &self,
         kernels: &[Prepared<'_>],
@@ -239,7 +238,7 @@ impl Gpu {
         Ok(())
     }
 
-    /// Covers the GPU components of PAPI.
+    /// Adds the requested events of PAPI's GPU components.
     pub(super) fn tell_papi(
         &self,
         request: &CounterRequest,
@@ -273,10 +272,10 @@ impl Gpu {
     }
 }
 
-/// Largest plausible percentage: the parts of a share may be counted in different passes.
+/// Largest plausible percentage. It exceeds 100 because numerator and denominator may be counted in different passes.
 const SHARE_MAX: f64 = 110.0;
 
-/// Adds metrics per run, measured over `runs` runs.
+/// Adds the values of metrics per run, which were measured over `runs` runs.
 fn tell_values(profiling: &Profiling, values: &[f64], runs: usize, told: &mut CounterReport) {
     for (metric, &value) in profiling.chosen_metrics().zip(values) {
         let per_run = if names::is_sum(&metric.native) { value / runs as f64 } else { value };
@@ -293,7 +292,7 @@ fn tell_values(profiling: &Profiling, values: &[f64], runs: usize, told: &mut Co
     profiling.refused_counters().for_each(|(name, error)| told.add_refusal(name, error.status_code(), error));
 }
 
-/// Name, name in NVML, samples and summary function.
+/// Name of a counter, its name in NVML, its samples, and the function that summarises them.
 type Figure<'a> = (&'a str, &'a str, &'a Result<Vec<u32>, NvmlError>, fn(&[u32]) -> f64);
 
 fn median_sample(seen: &[u32]) -> f64 {

@@ -8,19 +8,19 @@ use std::ffi::CStr;
 use std::time::Instant;
 use worker::RunnerProcess;
 
-/// Costs of an empty kernel.
+/// Launch costs, measured with an empty kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LaunchCosts {
-    /// Device time from one kernel to the next.
+    /// Time in nanoseconds on the device from the start of one kernel to that of the next.
     pub(super) launch_ns: f64,
     pub(super) host_ns: f64,
-    /// Device time from one kernel to the next within a graph.
+    /// Time in nanoseconds on the device from one kernel to the next within a graph.
     pub(super) graph_ns: f64,
 }
 
 const SAMPLES: usize = 8;
 
-/// Uses device time, after one warm-up.
+/// Returns the median device time of `work`, after one warm-up.
 pub(super) fn median_ns(
     [start, end]: [&DeviceEvent<'_>; 2],
     mut work: impl FnMut() -> Result<(), DriverError>,

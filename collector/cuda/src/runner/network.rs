@@ -1,8 +1,7 @@
-//! Runs a whole model on a GPU: the calls of its program as one list of launches on placed tensors.
+//! Runs a whole model on a GPU: the calls of its program as one list of launches on tensors at fixed addresses.
 //!
-//! Intermediate tensors share one buffer, constants are in another, and each input and output has
-//! its own. If the program has stages, groups of calls run on separate streams. The list is
-//! launched as a graph if that is faster.
+//! Intermediate tensors share one buffer, constants are in another, and each input and output has its own. If the
+//! program has stages, groups of calls run on separate streams. The list is launched as a graph if that is faster.
 
 use super::device::{DeviceClock, DeviceRun, Timer, best_cubin, load_cubin, prepare_launches};
 use super::gpu::Gpu;
@@ -20,7 +19,7 @@ use measure::{HostClock, Method, measure_runs};
 use models::stages::Stage;
 use std::ops::Range;
 
-/// Runs the program of a folder on the inputs of a file.
+/// Runs the program in a folder on the inputs from a file.
 pub(super) fn run_program(gpu: &Gpu, job: &NetworkJob) -> Result<RunReply> {
     let device = &gpu.device;
     let content = folder::read_program(&job.program)?;
@@ -88,15 +87,15 @@ pub(super) fn run_program(gpu: &Gpu, job: &NetworkJob) -> Result<RunReply> {
     Ok(RunReply::Measured(Box::new(measured)))
 }
 
-/// Returns start and end of each group of each stage, relative to the run's start; of several runs on streams, the
-/// one with the median duration.
+/// Returns start and end of each group of each stage, relative to the start of the run. Of several runs, the one with
+/// the median duration is returned.
 fn stages_ns(
     device: &Device,
     kernels: &[Prepared<'_>],
     stages: &[Stage],
     of_calls: &[Range<usize>],
 ) -> Result<Vec<Vec<(f64, f64)>>, DriverError> {
-    /// Runs for an undisturbed median.
+    /// Number of runs of which the median is taken.
     const LOOKS: usize = 11;
     let order = order_calls(stages, of_calls, true);
     let lanes = Lanes::new(device, kernels, order.streams, order.events)?;
@@ -117,12 +116,12 @@ fn stages_ns(
     Ok(seen.swap_remove(LOOKS / 2).1)
 }
 
-/// None if the sum is unknown.
+/// Returns the total size of the workspaces of the launches; None if it is not known in advance.
 fn workspace_bytes(launches: &Launches) -> Option<u64> {
     launches.workspaces.iter().map(|bytes| bytes.known_value().and_then(|bytes| u64::try_from(bytes).ok())).sum()
 }
 
-/// Returns for each stream the largest size that any call needs at each index.
+/// Returns for each stream the sizes of its workspaces. Each is the largest size that any call needs at this index.
 fn workspace_sizes(lists: &[Launches], streams: &[usize]) -> Result<Vec<Vec<u64>>> {
     let mut sizes: Vec<Vec<u64>> = vec![Vec::new(); streams.iter().max().map_or(0, |last| last + 1)];
     for (list, stream) in lists.iter().zip(streams) {
@@ -148,12 +147,12 @@ struct NetworkMemory<'a> {
     offsets: &'a [u64],
     inputs: Vec<DeviceBuffer<'a>>,
     outputs: Vec<DeviceBuffer<'a>>,
-    /// Shared by consecutive calls of each stream.
+    /// Workspaces of each stream. The calls of a stream share them, because they run one after another.
     workspaces: Vec<Vec<DeviceBuffer<'a>>>,
 }
 
 impl<'a> NetworkMemory<'a> {
-    /// Allocates memory for calls with these launches and streams, and copies inputs and constants.
+    /// Allocates memory for calls with the given launches and streams, and copies inputs and constants to it.
     fn for_calls(
         device: &'a Device,
         content: &'a Content,
@@ -205,7 +204,7 @@ impl<'a> NetworkMemory<'a> {
         .with_context(missing)
     }
 
-    /// Concatenated.
+    /// Returns the content of all outputs, concatenated.
     fn all_outputs(&self, ports: &[ProgramPort]) -> Result<Vec<u8>> {
         let mut all = Vec::new();
         for (place, port) in ports.iter().enumerate() {

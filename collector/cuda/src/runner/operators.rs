@@ -1,9 +1,9 @@
-//! Profiles the calls of a whole model on a GPU with events between the calls, which are read when
-//! a run is over.
+//! Profiles the calls of a whole model on a GPU with events between the calls. The events are evaluated after each
+//! run.
 //!
-//! The times are the device's own. A call lasts from the event before its first kernel to the one
-//! after its last, so it includes the time in which the device waits for launches. The only
-//! overhead is recording the events, which is determined by a comparison with runs without them.
+//! The times are those of the device's clock. A call lasts from the event before its first kernel to the event after
+//! its last kernel, so it includes the time in which the device waits for launches. The only overhead is recording the
+//! events, which is determined by a comparison with runs without events.
 
 use super::counter_report::CounterReport;
 use super::gpu::Gpu;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 pub(super) struct Calls<'a> {
     kernels: &'a [Prepared<'a>],
-    /// Exclusive.
+    /// Index after the last kernel of each call.
     ends: Vec<usize>,
     workspaces: Option<Vec<u64>>,
     /// One event before each call, and one after the last.
@@ -28,7 +28,7 @@ pub(super) struct Calls<'a> {
 }
 
 impl<'a> Calls<'a> {
-    /// `ends` holds the index after the last kernel of each call.
+    /// Creates the events around calls. `ends` holds the index after the last kernel of each call.
     pub(super) fn new(
         device: &'a Device,
         kernels: &'a [Prepared<'a>],
@@ -44,14 +44,14 @@ impl<'a> Calls<'a> {
     }
 }
 
-/// Latest device time, for the clock of a session.
+/// Device times of the latest run, which the clock of a session reads.
 #[derive(Default)]
 struct OperatorTimes {
     read_ns: Cell<u64>,
     told_ns: Cell<Option<u64>>,
 }
 
-/// Device time if known, else host time.
+/// Clock that returns the device time if it is known, and the host time otherwise.
 struct DeviceTimes<'a> {
     host: HostClock,
     times: &'a OperatorTimes,
@@ -137,7 +137,7 @@ impl Subject for Watched<'_, '_> {
     }
 }
 
-/// Also reports the times of a run as a list of launches and as one graph.
+/// Profiles the calls. If a run as one graph is faster than as a list of launches, a note states both times.
 pub(super) fn profile_calls(
     calls: Calls<'_>,
     plan: &Plan,
@@ -157,7 +157,7 @@ pub(super) fn profile_calls(
     Ok(profile)
 }
 
-/// Adds the energy of whole runs; all other counters are refused.
+/// Adds the energy of whole runs to the profile. All other counters are rejected.
 pub(super) fn add_energy(
     gpu: &Gpu,
     kernels: &[Prepared<'_>],

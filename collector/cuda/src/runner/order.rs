@@ -1,8 +1,8 @@
 //! Orders the kernels of a program whose calls run concurrently on several streams.
 //!
-//! The kernels of a group run on the stream that its plan specifies. A stage forks from the first
-//! stream by an event for which all other streams wait, and joins it by an event of each stream. So
-//! a stage begins when the previous one has ended.
+//! The kernels of a group run on the stream that the program's plan specifies. At the start of a stage, all other
+//! streams wait for an event of the first stream. At its end, the first stream waits for an event of each other
+//! stream. So a stage begins when the previous one has ended.
 
 use crate::driver::Step;
 use anyhow::{Result, ensure};
@@ -16,11 +16,11 @@ pub(super) struct Order {
     pub(super) steps: Vec<Step>,
     pub(super) streams: usize,
     pub(super) events: usize,
-    /// Events around each group of each stage, if timed.
+    /// Start and end events of each group of each stage, if groups are timed.
     pub(super) marks: Vec<Vec<[usize; 2]>>,
 }
 
-/// A program without stages has one group on the first stream.
+/// Returns the stages of a program. A program without stages becomes one group on the first stream.
 pub(super) fn program_stages(program: &Program) -> Result<Vec<Stage>> {
     if program.stages.is_empty() {
         let all = Group { cores: vec![FIRST], calls: (0..program.calls.len()).collect() };
@@ -40,14 +40,14 @@ pub(super) fn streams_of(stages: &[Stage], calls: usize) -> Vec<usize> {
     streams
 }
 
-/// All other streams fork from this one.
+/// Index of the first stream, from which all other streams fork.
 const FIRST: usize = 0;
 
 fn stream_of(group: &Group) -> usize {
     group.cores[0]
 }
 
-/// Orders calls with these kernel ranges. Groups are timed if `is_watched`.
+/// Orders calls, each of which consists of a range of kernels. Groups are timed if `is_watched`.
 pub(super) fn order_calls(stages: &[Stage], kernels: &[Range<usize>], is_watched: bool) -> Order {
     let streams = stages.iter().flat_map(|stage| &stage.groups).map(stream_of).max().unwrap_or(FIRST) + 1;
     let mut order = Order { steps: Vec::new(), streams, events: streams, marks: Vec::new() };

@@ -14,7 +14,7 @@ pub(super) struct Profiling {
     refused: Vec<(String, CuptiError)>,
 }
 
-/// A counter with its metric on this chip.
+/// A counter, with the metric of this chip that provides it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Chosen {
     pub(super) name: String,
@@ -65,7 +65,7 @@ impl Profiling {
         Ok(Profiling { profiler, chosen, config, refused })
     }
 
-    /// In the order of their values.
+    /// Returns the selected metrics, in the order of their values.
     pub(super) fn chosen_metrics(&self) -> impl Iterator<Item = &Chosen> {
         self.chosen.iter()
     }
@@ -74,7 +74,7 @@ impl Profiling {
         self.refused.iter().map(|(name, error)| (name.as_str(), error))
     }
 
-    /// Repeats `work`, each time after `ready`.
+    /// Measures the metrics by repeating `work`, each time after `ready`.
     pub(super) fn measure_metrics(
         &mut self,
         device: &Device,

@@ -20,7 +20,7 @@ pub(super) struct WatchedRun {
     pub(super) memory_clock_mhz: Result<Vec<u32>, NvmlError>,
     pub(super) power_mw: Result<Vec<u32>, NvmlError>,
     pub(super) temperature_celsius: Result<Vec<u32>, NvmlError>,
-    /// Reasons in any sample.
+    /// Reasons for throttling that occurred in any sample.
     pub(super) throttle: Result<u64, NvmlError>,
 }
 
@@ -37,7 +37,8 @@ impl Default for WatchedRun {
 }
 
 impl WatchedRun {
-    /// A value that was unavailable once stays so: its remaining samples would not be representative.
+    /// Adds a sample. A value that was unavailable in one sample is dropped, since its other samples would not be
+    /// representative.
     fn add_sample(&mut self, fares: Fares) {
         let add = |all: &mut Result<Vec<u32>, NvmlError>, one: Result<u32, NvmlError>| match one {
             Ok(number) => all.iter_mut().for_each(|seen| seen.push(number)),
@@ -69,7 +70,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Returns the clock of the multiprocessors, if known.
+    /// Takes a sample. Returns the clock of the multiprocessors in MHz, if known.
     pub(super) fn look_now(&self) -> Option<u32> {
         let fares = self.nvml?.read_fares();
         let clock = fares.sm_clock_mhz.clone().ok();

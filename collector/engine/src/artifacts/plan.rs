@@ -1,4 +1,4 @@
-//! The plan of a folder of artifacts: everything but the code. It is parsed as untrusted input.
+//! The plan of a folder of artifacts: all its data except the code. It is parsed as untrusted input.
 
 use crate::campaign::{Config, PlannedTask};
 use bench::Versions;
@@ -19,10 +19,10 @@ pub const PLAN: &str = "plan.json";
 /// Version of the plan format; version 5 added the packing of results.
 pub const FORMAT: u32 = 5;
 
-/// Limits the text of one entry, because its parsed tree takes many times the memory of the text.
+/// Maximum size of an entry's text, because its parsed tree takes many times the memory of the text.
 const MAX_ENTRY_BYTES: usize = 1 << 20;
 
-/// Everything about a folder of artifacts but the code.
+/// All data of a folder of artifacts except the code.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
@@ -40,7 +40,7 @@ pub struct Plan {
     pub(super) builds: Vec<Built>,
 }
 
-/// The field that plans of every format have.
+/// The field that the plans of all format versions contain.
 #[derive(Deserialize)]
 struct PlanFormat {
     format: u32,
@@ -70,14 +70,14 @@ pub struct Built {
     pub(super) features: BTreeMap<String, f64>,
 }
 
-/// Device code whose machine code is stored in files.
+/// Device code of a build, whose machine code is stored in separate files.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BuiltDevice {
     /// File with the CUDA C source.
     pub(super) source: String,
     pub(super) launches: Vec<Launch>,
-    /// Sizes in bytes of the buffers that only kernels access.
+    /// Sizes in bytes of the buffers that only kernels access, not the host.
     pub(super) workspaces: Vec<Count>,
     pub(super) cubins: Vec<BuiltCubin>,
 }

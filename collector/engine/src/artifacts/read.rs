@@ -19,7 +19,7 @@ pub struct Artifacts {
     plan: Plan,
     /// Indices of tasks by the text of their compiled form, which several tasks may share.
     tasks: HashMap<String, usize>,
-    /// Indices of the builds in the plan, by the index of the task and the schedule.
+    /// Indices of the builds in the plan, by task index and schedule.
     builds: HashMap<(usize, String), usize>,
 }
 
@@ -61,7 +61,7 @@ impl Artifacts {
         &self.plan.revisions
     }
 
-    /// Returns the versions of the libraries that built the folder and of those that run here.
+    /// Returns the versions of the libraries that built the folder's code, and of the libraries that run it here.
     pub fn query_versions(&self, bench: &mut dyn Bench) -> Result<Versions> {
         if self.plan.target.kind.runs_on_gpu() {
             let device = machine::device_versions(bench)?;
@@ -73,7 +73,8 @@ impl Artifacts {
         Ok(versions)
     }
 
-    /// Reads the build of a job; None for tasks outside the folder, such as those that measure peaks.
+    /// Reads the build of a job; None for tasks that are not in the folder, such as those that measure the peaks of
+    /// the machine.
     pub fn read_build(&self, job: &BuildJob) -> Option<Build> {
         let task = *self.tasks.get(&job.task)?;
         let Some(&place) = self.builds.get(&(task, job.schedule.clone())) else {
@@ -100,7 +101,7 @@ fn read_plan(dir: &Path) -> Result<Plan> {
     Plan::parse(&text).map_err(|error| wrong(&error))
 }
 
-/// Checks the files of all builds without keeping their content, as a plan may name one file many times.
+/// Checks the files of all builds without keeping their content, since a plan may name the same file many times.
 fn check_builds(dir: &Path, plan: &Plan) -> Result<()> {
     let mut objects = HashSet::new();
     for built in &plan.builds {

@@ -20,7 +20,7 @@ use std::fs;
 use std::path::Path;
 use targets::Target;
 
-/// Counts of a folder that was built.
+/// Numbers of schedules and tasks in a folder that was built.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct BuildCounts {
     /// Number of schedules with code.

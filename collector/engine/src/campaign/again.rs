@@ -1,5 +1,5 @@
-//! Reconstructs the attempt that a record describes, to repeat it: its task, code, threads and
-//! plan.
+//! Reconstructs from a record the attempt that produced it, in order to repeat it: its task, code, threads and
+//! measurement plan.
 
 use super::attempt::create_attempt;
 use super::config::{Limits, ModelRequest};
@@ -14,22 +14,22 @@ use models::partner::CPU_VENDOR;
 use std::sync::Arc;
 use targets::{Machine, Target};
 
-/// An attempt as a record describes it.
+/// An attempt that was reconstructed from a record.
 #[derive(Clone, Debug)]
 pub struct RecordedAttempt {
     /// The measured task.
     pub task: PlannedTask,
-    /// The target of its code.
+    /// The target for which the code was compiled.
     pub target: Target,
     /// The code or library that computed the task.
     pub code: Code,
-    /// CPUs of the threads, one thread on each.
+    /// CPUs on which the threads run, one thread per CPU.
     pub cpus: Vec<usize>,
-    /// Method of the measurement.
+    /// Method of measurement, with its stopping rule.
     pub method: Method,
     /// State of the caches before a run.
     pub state: CacheState,
-    /// Seed of its input values.
+    /// Seed of the random input values.
     pub seed: u64,
     /// Number of times that an idle thread polled for work before it slept.
     pub spin_count: u32,
@@ -62,7 +62,7 @@ fn unusable_column<E: std::fmt::Display>(column: &'static str) -> impl Fn(E) -> 
 }
 
 impl RecordedAttempt {
-    /// Reconstructs the attempt of a record. `machine` describes what this machine's spaces may use.
+    /// Reconstructs the attempt of a record. `machine` limits the search spaces from which the code may be generated.
     pub fn from_record(record: &Record, machine: Machine) -> Result<RecordedAttempt, AgainError> {
         if record.is_network() {
             return Err(AgainError::Network);
@@ -93,7 +93,7 @@ impl RecordedAttempt {
         })
     }
 
-    /// Returns the attempt on the machine and with the program that `base` describes.
+    /// Returns the attempt as it is made on the machine and by the program that `base` describes.
     pub fn plan_attempt(&self, base: &Record) -> Result<Attempt, PlanningError> {
         let with_task = Arc::new(record::task_record(&self.task, base)?);
         let run = (self.state, self.method.clone(), self.cpus.len());

@@ -1,8 +1,7 @@
-//! Plans the attempts of models, each with the key of its experiment.
+//! Plans the attempts of models. Each attempt contains the key of its experiment.
 //!
-//! The plan is a pure function of the configuration, the target and the facts of the host: equal
-//! inputs give equal attempts in equal order. So processes can divide the list into shards, or
-//! resume it, without communication.
+//! The plan is a pure function of the configuration, the target and the facts of the host: equal inputs give equal
+//! attempts in equal order. So processes can divide the list into shards, or resume it, without communication.
 
 use super::choices::{Executor, SamplerName};
 use super::config::{Config, ModelRequest};
@@ -21,7 +20,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use targets::Target;
 
-/// Returns the distinct tasks in order of first occurrence; tasks that are compiled together are adjacent.
+/// Returns the distinct tasks in the order of their first occurrence, except that tasks that are compiled together are
+/// adjacent.
 pub fn planned_tasks(config: &Config, models: &LoadedModels) -> Result<Vec<PlannedTask>, PlanningError> {
     let mut planned: Vec<PlannedTask> = Vec::new();
     let mut index_of = HashMap::new();
@@ -94,11 +94,12 @@ pub fn task_schedules(task: &Task, target: &Target, config: &Config) -> Vec<Sche
     schedules
 }
 
-/// Returns all attempts, ordered by the hash of the schedule, then size, cache state and threads.
-/// The order by hashes spreads slow attempts, failures and drift of the machine over all tasks. Attempts of
-/// a task with large data are adjacent, because runners do not keep such data for long.
+/// Returns all attempts, ordered by the hash of the schedule, then by size, cache state and threads. The order by
+/// hashes spreads slow attempts, failures and drift of the machine over all tasks. Attempts of a task with large data
+/// are adjacent, because runners do not cache such data for long.
 ///
-/// A task that a library computes has one attempt. A cold cache is produced by writing `flush_bytes`.
+/// A task that a library computes has one implementation instead of several schedules. Cold caches are produced by
+/// writing `flush_bytes` bytes.
 pub fn plan_attempts(
     tasks: &[PlannedTask],
     modules: &[PlannedModule],
@@ -135,10 +136,11 @@ pub fn plan_attempts(
     Ok(shuffle_attempts(attempts, tasks))
 }
 
-/// Size of a task's data above which runners do not keep the data for long.
+/// Total size of a task's data in bytes above which runners do not cache the data for long.
 const LARGE_BYTES: u64 = 32 << 20;
 
-/// Shuffles attempts; those that share a build stay adjacent.
+/// Orders attempts by the hash of their experiment, so that tasks are mixed. Attempts that share a build stay
+/// adjacent.
 fn shuffle_attempts(attempts: Vec<Attempt>, tasks: &[PlannedTask]) -> Vec<Attempt> {
     let is_large = |attempt: &Attempt| {
         let parameters = tasks.get(attempt.task).map(|planned| planned.task.parameters.as_slice()).unwrap_or_default();
@@ -181,7 +183,7 @@ pub(super) fn create_attempt(
     Ok(attempt)
 }
 
-/// Returns the library that computes a task, or the code of each schedule.
+/// Returns the implementations of a task: the library that computes it, or else the code of each schedule.
 fn task_implementations(
     planned: &PlannedTask,
     compiled: &Task,
@@ -202,7 +204,7 @@ fn task_implementations(
     schedules.map(code).collect()
 }
 
-/// Returns the ways to run one schedule: each cache state with each number of threads.
+/// Returns the variants in which each schedule is measured: all cache states with all numbers of threads.
 fn run_variants(
     config: &Config,
     source: Source,

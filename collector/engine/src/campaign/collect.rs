@@ -1,4 +1,4 @@
-//! Executes attempts and turns them into records.
+//! Execution of attempts, and conversion of their results to records.
 
 use super::config::Config;
 use super::module::PlannedModule;
@@ -17,30 +17,30 @@ use worker::Fault;
 /// A progress event of a campaign.
 #[derive(Debug)]
 pub enum CampaignEvent<'a> {
-    /// A build ended.
+    /// A build has ended.
     Built,
-    /// An attempt ended with this record.
+    /// An attempt has ended with this record.
     Recorded(&'a Record),
-    /// A progress message of the source.
+    /// Progress message of the source of attempts.
     Standing(&'a str),
-    /// Only attempts that other processes have claimed are left; contains their number.
+    /// All remaining attempts are claimed by other processes. Contains the number of these attempts.
     Waiting(usize),
 }
 
 /// Counts of attempts by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Outcomes {
-    /// Count by outcome.
+    /// Number of attempts by outcome.
     pub counts: BTreeMap<String, usize>,
-    /// Number of candidates that were built and then rejected by the cost model; they are not attempts.
+    /// Number of candidates that were built and then rejected by the cost model. They do not count as attempts.
     pub passed_over: usize,
     /// Reason why no worker can be started, which ended the campaign.
     pub broken: Option<String>,
-    /// Attempts not made because of the budget, a signal, or delays of other processes.
+    /// Number of attempts that were not made because of the budget, a signal, or delays of other processes.
     pub left: usize,
-    /// Attempts among `left` that other processes have claimed.
+    /// Number of attempts, included in `left`, that other processes have claimed.
     pub held: usize,
-    /// Attempts that other processes have claimed or made, and that are not counted in `left`.
+    /// Number of attempts that other processes have claimed or made, not included in `left`.
     pub elsewhere: usize,
     /// Time spent waiting for builds, in milliseconds.
     pub build_ms: u64,
@@ -55,7 +55,7 @@ impl Outcomes {
         if counts.is_empty() { "nothing new".to_owned() } else { counts.join(", ") }
     }
 
-    /// Merges these counts with those of later attempts.
+    /// Adds the counts of later attempts to these counts.
     pub fn merge_with(mut self, next: Outcomes) -> Outcomes {
         next.counts.into_iter().for_each(|(name, count)| *self.counts.entry(name).or_default() += count);
         Outcomes {
@@ -70,42 +70,43 @@ impl Outcomes {
         }
     }
 
-    /// Returns the number of attempts without a time.
+    /// Returns the number of attempts that gave no time.
     pub fn loss_count(&self) -> usize {
         self.counts.iter().filter(|(name, _)| name.as_str() != Outcome::Ok.name()).map(|(_, count)| count).sum()
     }
 }
 
-/// The process that makes a visit.
+/// Result of claiming a visit, which is one of the separate measurements of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// This process makes the visit, as the try of the experiment with this number.
+    /// This process has claimed the visit. Contains the number of this attempt at the experiment.
     Ours(i64),
-    /// Another process has made the visit.
+    /// Another process has already made the visit.
     Made,
-    /// Another process has claimed the visit, but may end before it has made it.
+    /// Another process has claimed the visit, but may end before making it.
     Held,
 }
 
-/// Results of claiming several visits, in their order.
+/// Results of claiming several visits, in the order of the visits.
 pub type Turns = Vec<Turn>;
 
 impl Turn {
-    /// Returns the number of the try if this process makes the visit.
+    /// Returns the attempt number if this process has claimed the visit, else None.
     pub fn try_number(self) -> Option<i64> {
         if let Turn::Ours(number) = self { Some(number) } else { None }
     }
 }
 
-/// Callbacks of a campaign: sink of records, listener of events, stop condition and claims.
+/// Callbacks of a campaign: consumer of records, listener of events, stop condition, and coordination with other
+/// processes.
 pub struct Outside<'a, E> {
-    /// Receives every record as soon as it exists; an error ends the campaign.
+    /// Receives every record as soon as it is complete. An error ends the campaign.
     pub sink: &'a mut dyn FnMut(&Record) -> Result<(), E>,
     /// Receives progress events.
     pub listener: &'a mut dyn FnMut(CampaignEvent<'_>),
-    /// Checked between attempts to decide whether to stop.
+    /// Returns whether the campaign should stop; called between attempts.
     pub should_stop: &'a dyn Fn() -> bool,
-    /// Called before a batch is started, to claim its visits.
+    /// Claims the visits of a batch before the batch is started.
     pub claim: &'a mut dyn FnMut(&[Visit]) -> Result<Turns, E>,
 }
 
@@ -114,30 +115,30 @@ pub fn claim_all<E>(wanted: &[Visit]) -> Result<Turns, E> {
     Ok(wanted.iter().map(|visit| Turn::Ours(i64::from(visit.number) + 1)).collect())
 }
 
-/// A visit of an experiment that is to be made.
+/// A visit (one of the separate measurements of an experiment) that is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visit {
     /// Key of the experiment.
     pub key: Key,
-    /// Number of the visit, counted from 0.
+    /// Number of the visit within its experiment, counted from 0.
     pub number: u32,
 }
 
 /// The tasks and settings of a campaign.
 #[derive(Clone, Copy)]
 pub struct Campaign<'a> {
-    /// Tasks of the models.
+    /// Tasks of all models.
     pub tasks: &'a [PlannedTask],
     /// Models that are run as whole programs.
     pub modules: &'a [PlannedModule],
-    /// Target of the compiled code.
+    /// Target for which code is compiled.
     pub target: &'a Target,
-    /// Checked configuration.
+    /// Configuration of the campaign, already validated.
     pub config: &'a Config,
 }
 
-/// Makes all attempts that a source proposes.
-/// Two batches are in flight, so that builds continue during runs. The bench decides when each job runs.
+/// Makes all attempts that a source proposes. Two batches are in progress at a time, so that builds continue during
+/// runs. The bench decides when each job runs.
 pub fn collect_attempts<E: From<RowError>>(
     source: &mut dyn Source,
     campaign: &Campaign<'_>,
@@ -178,39 +179,39 @@ struct Pass<'a, 'b, E> {
     outside: &'a mut Outside<'b, E>,
     start: Instant,
     outcomes: Outcomes,
-    /// Jobs that were submitted to the bench.
+    /// Jobs that were submitted to the bench and have not ended, by ticket.
     in_hand: BTreeMap<Ticket, InHand>,
     seen: SeenAttempt,
-    /// Number of tries without a record.
+    /// Number of this process's attempts that have no record yet.
     open: usize,
-    /// Number of tries in the newest batch.
+    /// Number of this process's attempts in the newest batch.
     newest: usize,
     tickets: Ticket,
-    /// Start of the current wait for other processes, or None if they have made progress since.
+    /// Start of the current wait for other processes; None while this process does not wait.
     waiting_since: Option<Instant>,
 }
 
-/// Interval between two checks for attempts that other processes have made.
+/// Interval between two checks whether other processes have made their attempts.
 const ASKED_EVERY: Duration = Duration::from_secs(2);
-/// Longest wait without progress of other processes. The claims of a killed process expire earlier.
+/// Maximum time to wait without progress of other processes. Claims of a killed process expire earlier.
 const MOST_WAITED: Duration = Duration::from_secs(8 * 60);
 
 enum InHand {
-    /// A build for these tries.
+    /// A build that these attempts share.
     Build(Vec<Try>),
-    /// A run, with the record as far as it is known before the run.
+    /// A run, with the columns of its record that are known before the run.
     Run(Box<Try>, Box<Record>),
 }
 
-/// An attempt that this process makes.
+/// An attempt that this process has claimed.
 struct Try {
     attempt: Attempt,
-    /// Number of the try of its experiment, from 1.
+    /// Number of this attempt among all attempts at its experiment, from 1.
     number: i64,
 }
 
 enum AttemptEnd<E> {
-    /// The campaign was stopped, or no worker can be started.
+    /// The campaign was stopped, or no worker could be started.
     Stopped,
     /// A record could not be created or stored.
     Failed(E),
@@ -243,7 +244,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         }
     }
 
-    /// Starts batches until two are in flight.
+    /// Starts batches until two are in progress.
     fn fill_pipeline(&mut self) -> Result<(), AttemptEnd<E>> {
         while self.open <= self.newest {
             let proposed = self.source.propose(self.campaign.config.limits.build_batch);
@@ -270,7 +271,8 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         if since.elapsed() > MOST_WAITED || is_over(self) { Err(AttemptEnd::Stopped) } else { Ok(()) }
     }
 
-    /// Claims a batch and submits this process's attempts. Returns whether the source postponed all of it.
+    /// Claims a batch and submits the attempts that were claimed. Returns true if other processes hold all of its
+    /// attempts and the source has postponed them.
     fn begin_batch(&mut self, proposed: Vec<Attempt>) -> Result<bool, AttemptEnd<E>> {
         let wanted = proposed.iter().map(|attempt| Visit { key: attempt.key, number: attempt.visit });
         let turns = (self.outside.claim)(&wanted.collect::<Vec<Visit>>()).map_err(AttemptEnd::Failed)?;
@@ -301,7 +303,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         Ok(is_put_off)
     }
 
-    /// Submits the build of a group, or its runs if nothing is built.
+    /// Submits the build that a group of attempts shares, or its runs if there is nothing to build.
     fn submit_group(&mut self, group: Vec<Try>) -> Result<(), AttemptEnd<E>> {
         match jobs::build_job(&group[0].attempt, self.campaign.tasks, self.campaign.target) {
             Some(job) => self.submit_job(BenchWork::Build(job), InHand::Build(group)),
@@ -315,7 +317,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         Ok(())
     }
 
-    /// Runs an artifact, unless the source rejects it after the build.
+    /// Runs a built artifact, unless the source rejects the candidate on the basis of the artifact.
     fn run_accepted(&mut self, one: Try, artifact: &Artifact) -> Result<(), AttemptEnd<E>> {
         let mut record = begin_record(&one).map_err(wrap_row_error)?;
         if let Code::Compiled { schedule, .. } = &one.attempt.code {
@@ -401,12 +403,13 @@ fn begin_record(one: &Try) -> Result<Record, RowError> {
     Ok(Record { attempt: one.number, placement: Some(placement), ..record::attempt_record(&one.attempt)? })
 }
 
-/// Results of earlier visits that later records repeat.
+/// Results of earlier visits to experiments, which later records need.
 #[derive(Default)]
 struct SeenAttempt {
-    /// Errors against the reference, which is compared only in the first visit.
+    /// Largest absolute and relative errors of each experiment. Results are compared with the reference only in the
+    /// first visit.
     errors: HashMap<Key, (Option<f64>, Option<f64>)>,
-    /// Scatter between visits, by threads and cache state.
+    /// Scatter between the visits of experiments, by number of threads and cache state.
     noise_floors: HashMap<(usize, CacheState), NoiseFloor>,
 }
 

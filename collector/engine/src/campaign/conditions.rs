@@ -1,4 +1,4 @@
-//! The conditions under which this program would measure now, compared with those of records.
+//! Conditions of a measurement made now on this machine by this program, for comparison with those of records.
 
 use super::planned::Bases;
 use datasets::{Likeness, Record, stands_for};
@@ -9,12 +9,12 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Conditions of a measurement that would be made now.
+/// Conditions under which a measurement made now would take place: machine, versions and code revisions.
 pub struct CurrentConditions {
-    /// Records with the columns of machine and versions, one per kind of target.
+    /// Base records with the columns of machine and versions, one per kind of target.
     bases: Vec<Record>,
     revisions: Revisions,
-    /// Cache of computed revisions, because a store has many records of few tasks.
+    /// Cache of computed code revisions, because a store has many records of few tasks.
     known: RefCell<HashMap<CodeOf, Option<Arc<str>>>>,
 }
 
@@ -22,7 +22,7 @@ pub struct CurrentConditions {
 type CodeOf = (String, Option<String>, &'static str, bool);
 
 impl CurrentConditions {
-    /// Creates the conditions that these records describe, with the code revisions of this table.
+    /// Creates conditions from base records and a table of code revisions.
     pub fn new(bases: Vec<Record>, revisions: Revisions) -> CurrentConditions {
         CurrentConditions { bases, revisions, known: RefCell::default() }
     }
@@ -32,7 +32,7 @@ impl CurrentConditions {
         CurrentConditions::new(vec![bases.compiled.clone(), bases.library.clone()], bases.revisions.clone())
     }
 
-    /// Returns whether a record has these conditions and code that this program generates.
+    /// Returns whether a record was measured under these conditions, with code that this program would generate.
     pub fn match_record(&self, record: &Record) -> bool {
         self.bases.iter().any(|base| stands_for(record, base, Likeness::Conditions)) && self.match_code(record)
     }

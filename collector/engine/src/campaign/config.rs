@@ -18,7 +18,7 @@ use zoo::transformers::{self, Phase};
 pub struct Limits {
     /// Number of concurrent builders; 0 means one per CPU.
     pub builders: usize,
-    /// Number of builds between two rounds of runs that occupy all CPUs.
+    /// Number of builds per batch, and number of waiting runs on all CPUs at which builders pause.
     pub build_batch: usize,
     /// Whether builders keep working while a candidate runs on other CPUs.
     pub overlap: bool,
@@ -62,28 +62,28 @@ pub struct ModelRequest {
     pub source: String,
     /// Name of the model within the source.
     pub name: String,
-    /// Requested batch size, or that of the file once loaded. None if the model has no batch.
+    /// Requested batch size; once the model is loaded, its actual batch size. None if the model has no batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<i64>,
     /// Shapes of inputs by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shapes: BTreeMap<String, Vec<i64>>,
-    /// Inputs by name that are constants.
+    /// Values of inputs that are constant, by input name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, Vec<f64>>,
     /// Whether unsupported operators are skipped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skip_unsupported: bool,
-    /// The part of a transformer that is run.
+    /// For a transformer: the sequence length, the inference phase and the number of decoding steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Tokens>,
-    /// Length of dimensions that a file calls a sequence.
+    /// Sequence length, for model files with symbolic sequence dimensions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<i64>,
 }
 
 impl ModelRequest {
-    /// Returns the name of the model with the part of it that is run.
+    /// Returns the name of the model, with the sequence length, phase and steps that are run.
     pub fn label(&self) -> String {
         match self.tokens {
             None => match self.sequence {
@@ -98,14 +98,14 @@ impl ModelRequest {
     }
 }
 
-/// The part of a transformer that is run.
+/// The part of a transformer's inference that is run: phase, sequence length and decoding steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tokens {
     /// Number of tokens per sequence.
     pub sequence: i64,
     /// Phase of the inference.
     pub phase: Phase,
-    /// Number of decoding steps, each of which reads the keys and values of those before it.
+    /// Number of decoding steps; each step reads the keys and values of all previous steps. None means one step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<i64>,
 }
@@ -120,7 +120,7 @@ pub struct Config {
     /// Libraries that compute the operators they support instead of the target.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partners: Vec<String>,
-    /// Backend of the tasks that no partner library computes.
+    /// Compiler or library that computes the tasks not claimed by a partner library.
     #[serde(default, skip_serializing_if = "is_default_backend")]
     pub backend: Backend,
     /// Thread counts.
@@ -129,20 +129,20 @@ pub struct Config {
     pub samplers: Vec<SamplerName>,
     /// Number of schedules per task and sampler.
     pub schedules: usize,
-    /// A search that replaces sampling.
+    /// Settings of a schedule search, which replaces sampling. None samples schedules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tune: Option<Tune>,
-    /// Whether pointwise operators are fused with the operator before them.
+    /// Which pointwise operators are fused with the preceding operator into one task.
     pub fuse: Fuse,
     /// Representation of attention in tasks.
     pub attention: AttentionChoice,
-    /// Whether code is compiled for one size or for all sizes of a model.
+    /// Whether code is compiled for each size separately, or once for all sizes of a model.
     #[serde(default)]
     pub executor: Executor,
-    /// Number of additional tasks of other sizes for each task.
+    /// Number of additional tasks per task, with the same operators but other sizes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub variations: usize,
-    /// Cache states.
+    /// Cache states before a timed run, such as warm or cold.
     pub cache: Vec<CacheChoice>,
     /// Seed of schedules and of input values.
     pub seed: u64,
@@ -254,7 +254,7 @@ impl Limits {
 }
 
 impl Config {
-    /// Validates all settings. A valid configuration can be executed on every machine that has the CPUs.
+    /// Validates all settings. A valid configuration can be executed on every machine with enough CPUs.
     pub fn check(&self) -> Result<(), ConfigError> {
         check_each("threads", &self.threads, "allowed are 1 to 4096", |count| (1..=THREADS_MAX).contains(count))?;
         check_each("schedules", &[self.schedules], "allowed are 1 to 1000000", |count| {
@@ -350,7 +350,7 @@ impl Config {
         Config { budget_seconds: None, ..self.clone() }.to_json()
     }
 
-    /// Returns a stable hash of the text that a store keeps: 32 hexadecimal digits.
+    /// Returns a stable hash of the configuration without its time budget: 32 hexadecimal digits.
     pub fn hash(&self) -> String {
         datasets::store::config_hash(&self.kept_text())
     }

@@ -1,4 +1,4 @@
-//! Settings of co-runs: which operators run concurrently, on how many cores, and for how long.
+//! Settings of co-runs: which operators run concurrently, on which cores, and how they are measured.
 
 use measure::Together;
 use measure::synthetic::Synthetic;
@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 pub struct CoRun {
     /// Numbers of concurrent members: 2 for pairs, 3 for triples.
     pub sizes: Vec<usize>,
-    /// Largest number of operators, sampled at random from those of the models.
+    /// Largest number of operators; they are sampled at random from all operators of the models.
     pub operators: usize,
     /// Largest number of combinations of each size, sampled at random.
     pub combinations: usize,
-    /// Number of measurements of each combination. A pass measures all once, which spreads disturbances.
+    /// Number of measurements of each combination. One pass measures every combination once, so that a disturbance
+    /// does not affect all measurements of one combination.
     pub passes: usize,
     /// Threads of each member.
     pub threads: usize,
@@ -47,7 +48,7 @@ impl Default for CoRun {
 }
 
 impl CoRun {
-    /// Upper limits of the numbers of members, operators, combinations and passes.
+    /// Upper limit of the number of members; the constants below limit operators, combinations and passes.
     const SIZE_MOST: usize = 8;
     const OPERATORS_MOST: usize = 128;
     const COMBINATIONS_MOST: usize = 100_000;

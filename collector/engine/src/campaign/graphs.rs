@@ -18,14 +18,14 @@ use std::rc::Rc;
 use targets::{HOST, TaskForm};
 use zoo::transformers;
 
-/// A graph with notes on its source.
+/// A graph with notes about the file from which it was read.
 #[derive(Clone, Debug)]
 pub struct LoadedGraph {
     /// The graph.
     pub graph: Graph,
-    /// Notes about the file and the parts that were left out.
+    /// Notes about the file, such as its hash and the operators that were skipped.
     pub notes: Vec<String>,
-    /// Reason why a file does not run with the requested batch size.
+    /// Reason why the file cannot be run with the requested batch size, if it cannot.
     pub batch_refusal: Option<String>,
 }
 
@@ -54,7 +54,7 @@ impl LoadedModels {
         self.reads.get()
     }
 
-    /// Returns the batch size of a file, and caches the model under that size.
+    /// Returns the batch size of a model file, and caches the loaded model under a request with that batch size.
     fn batch_of_file(&self, request: &ModelRequest) -> Result<Option<i64>, PlanningError> {
         let loaded = self.load(request)?;
         let batch = batch_of(&loaded.graph);
@@ -80,7 +80,7 @@ fn read_uncached(request: &ModelRequest) -> Result<LoadedGraph, PlanningError> {
     loaded.map_err(|source| PlanningError::Model { name: request.name.clone(), source })
 }
 
-/// Returns notes about the models of a configuration.
+/// Returns notes about the loaded models, such as skipped operators, for the user.
 pub fn model_notes(config: &Config, models: &LoadedModels) -> Result<Vec<String>, PlanningError> {
     let has_notes =
         |model: &&ModelRequest| !matches!(model.source.as_str(), "local" | SIMPLE) && !module::is_whole(model, config);
@@ -137,7 +137,7 @@ fn load_file(
     Ok(LoadedGraph { graph: imported.graph, notes, batch_refusal })
 }
 
-/// Reads the model with another batch size, unless something in the graph forbids that.
+/// Reads the model again with another batch size. Returns the reason if the model cannot be resized.
 fn change_batch(
     graph: &Graph,
     (has, wanted): (i64, i64),
@@ -192,7 +192,8 @@ impl ModelRequest {
     }
 }
 
-/// Replaces requested batch sizes by those of the models, since a file has a fixed batch size.
+/// Replaces requested batch sizes by those of the loaded models, because a file may have a fixed batch size. Fails if
+/// a requested batch size is not possible.
 pub fn settle_batches(config: &mut Config, models: &LoadedModels) -> Result<(), PlanningError> {
     let is_whole: Vec<bool> = config.models.iter().map(|model| module::is_whole(model, config)).collect();
     for (request, is_whole) in config.models.iter_mut().zip(is_whole) {
@@ -211,14 +212,14 @@ pub fn settle_batches(config: &mut Config, models: &LoadedModels) -> Result<(), 
     Ok(())
 }
 
-/// Returns the first extent of all inputs if it is the same for all.
+/// Returns the batch size of a graph: the first extent of its inputs, or None if the inputs differ.
 fn batch_of(graph: &Graph) -> Option<i64> {
     let types = graph.inputs.iter().filter_map(|&input| graph.value(input)).map(|value| &value.ty);
     let extents = types.filter(|ty| ty.rank() > 0).map(|ty| ty.extents());
     common_value(extents.map(|extents| extents.and_then(|extents| extents.first().copied())))
 }
 
-/// Returns the common value of some numbers, or None if they differ.
+/// Returns the value that all numbers have; None if they differ or one is missing.
 fn common_value(mut numbers: impl Iterator<Item = Option<i64>>) -> Option<i64> {
     let first = numbers.next()??;
     numbers.all(|number| number == Some(first)).then_some(first)
@@ -240,7 +241,8 @@ pub(super) fn tasks_of(graph: &Graph, config: &Config) -> Result<Vec<TaskUse>, m
     })
 }
 
-/// Converts tasks to the form of a target. Also returns the tasks that stay on the CPU, with the reason.
+/// Converts tasks to the representation that a target supports, and merges equal results. Also returns the tasks that
+/// stay on the CPU, with the reason.
 fn convert_to_form(tasks: Vec<TaskUse>, form: TaskForm) -> (Vec<TaskUse>, Vec<(TaskUse, CpuReason)>) {
     let (mut computed, mut left): (Vec<TaskUse>, _) = (Vec::new(), Vec::new());
     for found in tasks {
@@ -278,7 +280,7 @@ fn fabric_notes(config: &Config, models: &LoadedModels) -> Result<Vec<String>, P
     Ok(notes)
 }
 
-/// Cuts a graph into calls in each requested way. Returns each graph with its calls.
+/// Cuts a graph into calls, once for each requested representation of attention. Returns each graph with its plan.
 pub fn cut_graph(graph: &Graph, config: &Config) -> Result<Vec<(Graph, Plan)>, models::Error> {
     let graph = passes::simplify_graph(graph)?;
     let partners: Vec<_> = config.partners.iter().filter_map(|name| find_partner(name)).collect();

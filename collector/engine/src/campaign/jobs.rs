@@ -14,13 +14,13 @@ pub fn build_job(attempt: &Attempt, tasks: &[PlannedTask], target: &Target) -> O
     Some(BuildJob::for_schedule(tasks[attempt.task].compiled_json(), target, schedule))
 }
 
-/// Returns the placement of a try, counted from 1. Each try of an experiment has another placement.
+/// Returns the memory placement of an attempt's repetition `number`, counted from 1; each repetition has another.
 pub fn try_placement(attempt: &Attempt, number: i64) -> Placement {
     let seed = u64::from_le_bytes(attempt.key.0[..8].try_into().expect("a key has 16 bytes"));
     attempt.method.placement(seed, u32::try_from(number - 1).unwrap_or(0), attempt.process)
 }
 
-/// Returns the job that runs an attempt: its artifact, or the library that computes the task.
+/// Returns the job that runs an attempt: its artifact if there is one, otherwise the library that computes the task.
 pub fn run_job(
     (attempt, number): (&Attempt, i64),
     artifact: Option<&Artifact>,

@@ -19,9 +19,9 @@ pub struct PlannedModule {
     pub model: ModelRequest,
     /// Path of the file.
     pub path: PathBuf,
-    /// The BLAKE3 hash of its content.
+    /// BLAKE3 hash of the file's content.
     pub hash: String,
-    /// Types of its inputs.
+    /// Types of the program's inputs.
     pub inputs: Vec<TensorType>,
 }
 
@@ -70,7 +70,7 @@ fn parse_input_type(name: &str, extents: &[i64]) -> Result<TensorType, ModuleErr
 }
 
 impl PlannedModule {
-    /// Returns a description of the program.
+    /// Returns a one-line description of the program.
     pub fn describe(&self) -> String {
         let inputs: Vec<String> = self.inputs.iter().map(ToString::to_string).collect();
         format!("torchscript {}", inputs.join(" "))

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The table `[night]` of a configuration.
+/// Settings of nightly runs: the table `[night]` of a configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Night {
@@ -14,11 +14,11 @@ pub struct Night {
     pub deadline: Option<String>,
     /// Interval between sentinel runs in minutes. Sentinels also run at the beginning and the end.
     pub sentinel_minutes: f64,
-    /// Share of the time in which default schedules and doubtful results are measured again.
+    /// Share of the run's time that is spent on measuring default schedules and doubtful results again.
     pub again_share: f64,
     /// Number of resized variants of each task that are measured when all other work is done.
     pub variations: usize,
-    /// Number of earlier nightly runs that this one is compared with.
+    /// Number of earlier nightly runs with which this run is compared.
     pub nights: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The parts of a planned campaign: tasks, attempts and planning errors.
+//! Parts of a planned campaign: tasks, attempts and planning errors.
 
 use super::config::ModelRequest;
 use super::module::{ModuleError, PlannedModule};
@@ -11,7 +11,7 @@ use models::symbolic::{Family, Sizes};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// A task of the campaign with its occurrences in models.
+/// A task of the campaign, with its occurrences in models.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PlannedTask {
     /// The task.
@@ -20,17 +20,17 @@ pub struct PlannedTask {
     pub json: String,
     /// The first model that contains the task.
     pub model: ModelRequest,
-    /// Names of the calls in that model.
+    /// Names of the task's calls in `model`.
     pub places: Vec<String>,
-    /// Numbers of calls in all models of the campaign, by the index of the model.
+    /// Number of the task's calls in each model that contains it, as pairs of model index and count.
     pub counts: Vec<(usize, usize)>,
     /// Partner library that computes the task instead of the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partner: Option<String>,
-    /// The symbolic task that is compiled for it, if code serves several sizes.
+    /// The task with symbolic sizes that is compiled in place of this task, if one build serves several sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub symbolic: Option<Symbolic>,
-    /// Reason why the task is compiled for its own size although code for several sizes was requested.
+    /// Reason why the task is compiled for its own size, although one build for several sizes was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_because: Option<String>,
 }
@@ -47,7 +47,7 @@ pub struct Symbolic {
 }
 
 impl Symbolic {
-    /// Returns one size of a family.
+    /// Creates the symbolic task of a family, with the symbol values of the size at index `place`.
     pub(super) fn from_family(family: &Family, place: usize) -> Symbolic {
         Symbolic { task: family.task.clone(), json: task_json(&family.task), sizes: family.sizes[place].clone() }
     }
@@ -60,9 +60,9 @@ pub(super) fn task_json(task: &Task) -> String {
 /// A planned measurement.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// Index of the task; the indices of modules follow those of the tasks.
+    /// Index of the task. Whole programs (modules) have the indices that follow those of the tasks.
     pub task: usize,
-    /// Index of the first task that is compiled together with this one.
+    /// Index of the first of the tasks that one build serves; equal to `task` if the task is compiled alone.
     pub family: usize,
     /// Code or library that computes the task.
     pub code: Code,
@@ -72,15 +72,15 @@ pub struct Attempt {
     pub method: Method,
     /// The key of the experiment.
     pub key: Key,
-    /// Record that all attempts of the task share, because records are large and attempts many.
+    /// Record with the task's columns. All attempts of the task share it, because records are large and attempts many.
     pub(super) with_task: Arc<Record>,
     /// State of the caches before a run.
     pub(super) state: CacheState,
-    /// Number of the visit, counted from 0.
+    /// Index of the visit (a repetition of the experiment in a fresh process), counted from 0.
     pub visit: u32,
-    /// Whether this is the first visit in this run of the program, which is compared with the reference.
+    /// Whether this is the first visit in this run of the program; only its output is checked against the reference.
     pub is_first: bool,
-    /// Number of the runner process, which differs from that of the previous visit.
+    /// Number that identifies the runner process; consecutive visits of an experiment have different numbers.
     pub process: u32,
 }
 
@@ -98,11 +98,11 @@ pub enum Code {
     },
     /// A library; nothing is built.
     Library,
-    /// A whole program that the library runs.
+    /// A whole program that PyTorch's library runs.
     Module(Arc<PlannedModule>),
 }
 
-/// Base records with the columns of host, target and run, to which attempts add theirs.
+/// Base records with the columns of host, target and run; each attempt's record extends one of them.
 #[derive(Clone, Debug)]
 pub struct Bases {
     /// Base record of compiled code.
@@ -114,7 +114,7 @@ pub struct Bases {
 }
 
 impl Attempt {
-    /// Returns the next visit, if there is one.
+    /// Returns the attempt for the next visit, or None if this is the last visit.
     pub fn next_visit(&self) -> Option<Attempt> {
         let next = Attempt { visit: self.visit + 1, is_first: false, ..self.clone() };
         (next.visit < self.method.visit_count()).then_some(next)

@@ -1,5 +1,5 @@
-//! Fills records from top to bottom: the columns of machine and target, task, attempt, artifact,
-//! and result. All records that this program measures are filled here.
+//! Fills records step by step: the columns of machine and target, task, attempt, artifact, and result. All records
+//! that this program measures are filled here.
 
 use super::module::PlannedModule;
 use super::planned::{Attempt, Code, PlannedTask, PlanningError};
@@ -65,7 +65,7 @@ pub fn host_record(facts: &Facts) -> Record {
     }
 }
 
-/// Sets the columns of the host of a real core on a board, whose processor influences the times.
+/// Replaces the host columns by those of the board with the FPGA accelerator, because its CPU influences the times.
 pub fn set_host_columns(record: &mut Record, facts: &Facts) {
     let host = host_record(facts);
     *record = Record {
@@ -86,7 +86,7 @@ pub fn set_host_columns(record: &mut Record, facts: &Facts) {
     };
 }
 
-/// Returns the base record of library tasks: no versions of TVM, and threads that share the CPUs.
+/// Returns the base record of tasks that a library computes: no TVM version, and threads that share the CPUs.
 pub fn library_record(compiled: &Record, target: &Target) -> Record {
     Record {
         target: target.kind.record_word(),
@@ -99,7 +99,7 @@ pub fn library_record(compiled: &Record, target: &Target) -> Record {
     }
 }
 
-/// Adds the columns of model, operator and work to those of the machine.
+/// Adds the columns of model, operator and work to a base record.
 pub fn task_record(planned: &PlannedTask, base: &Record) -> Result<Record, PlanningError> {
     let task = &planned.task;
     let mut record = base.clone();
@@ -134,7 +134,7 @@ pub fn task_record(planned: &PlannedTask, base: &Record) -> Result<Record, Plann
     Ok(record)
 }
 
-/// Returns the order of dimensions if the anchor has spatial ones.
+/// Returns the data layout, such as NCHW, of convolutions and pooling; None for other anchors.
 fn anchor_layout(task: &Task) -> Option<&'static str> {
     let anchor = &task.steps[0];
     let is_spatial =
@@ -147,7 +147,7 @@ fn anchor_layout(task: &Task) -> Option<&'static str> {
     }
 }
 
-/// Adds the columns of a whole program, whose amount of work is unknown.
+/// Adds the columns of a whole program to a base record; its amount of work is unknown.
 pub fn module_record(module: &PlannedModule, base: &Record) -> Result<Record, RowError> {
     let extents: Vec<_> = module.inputs.iter().map(TensorType::extents).collect();
     Ok(Record {
@@ -165,7 +165,7 @@ pub fn module_record(module: &PlannedModule, base: &Record) -> Result<Record, Ro
     })
 }
 
-/// Adds all remaining columns that are known before the run to those of the task.
+/// Adds the remaining columns that are known before the run to the record of the task.
 pub fn attempt_record(attempt: &Attempt) -> Result<Record, RowError> {
     let mut record = Record::clone(&attempt.with_task);
     if let Code::Compiled { schedule, source, revision } = &attempt.code {
@@ -181,7 +181,7 @@ pub fn attempt_record(attempt: &Attempt) -> Result<Record, RowError> {
     Ok(record)
 }
 
-/// Fills the columns of CPUs, one thread on each, and of their NUMA nodes if they are this machine's.
+/// Fills the columns of CPUs (one thread on each) and of their NUMA nodes, if the CPUs belong to this machine.
 pub fn describe_cpus(record: &mut Record, cpus: &[usize]) -> Result<(), RowError> {
     static TOPOLOGY: OnceLock<Topology> = OnceLock::new();
     record.threads = i64::try_from(cpus.len()).ok();
@@ -311,8 +311,8 @@ pub fn describe_measurement(record: &mut Record, m: &Measurement) -> Result<(), 
     Ok(())
 }
 
-/// Returns the energy of one run in joules: of a GPU's board, or of the packages and their memory.
-/// Package energy requires meters around all timed runs; board energy is only measured with warm caches.
+/// Returns the energy of one run in joules: of the GPU board, or of the CPU packages and their memory. Package energy
+/// is used only if the meters covered all timed runs; board energy only with warm caches.
 fn energy_joules(m: &Measurement, caches: Option<CacheState>) -> Option<f64> {
     const MILLIJOULE: f64 = 1e-3;
     const MICROJOULE: f64 = 1e-6;
@@ -328,7 +328,7 @@ fn energy_joules(m: &Measurement, caches: Option<CacheState>) -> Option<f64> {
     }
 }
 
-/// The columns of a counter other than its value.
+/// The properties of a counter value, such as its source and unit, as stored in a record.
 #[derive(Serialize)]
 struct CounterOrigin<'a> {
     source: &'static str,
@@ -369,7 +369,7 @@ pub fn mark_failed(record: &mut Record, outcome: Outcome, why: String) {
     record.reason = Some(if why.is_empty() { "no reason was given".to_owned() } else { why });
 }
 
-/// Returns the outcome of an attempt that ended with a fault.
+/// Returns `Crashed` or `TimedOut` if a fault is of that kind, and `other` for all other faults.
 pub fn fault_outcome(fault: &Fault, other: Outcome) -> Outcome {
     match fault {
         Fault::Crashed { .. } | Fault::Exited { .. } | Fault::Lost { .. } => Outcome::Crashed,

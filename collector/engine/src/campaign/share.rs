@@ -1,11 +1,10 @@
 //! Selects the attempts of a campaign that belong to one shard.
 //!
-//! Every process plans the whole campaign and keeps its own shard. The assignment must not depend
-//! on the machine: not on its CPUs, host class or versions, and not on the target text that was
-//! derived from its processor. Even the schedules of a task differ between machines, because spaces
-//! depend on the processor. So the assignment uses the request alone: the task, the index of the
-//! schedule among those of the task, the position of the thread count in the list, and the cache
-//! state.
+//! Every process plans the whole campaign and keeps the attempts of its own shard. The assignment must not depend on
+//! the machine: not on its CPUs, host class or versions, and not on the target text that was derived from its
+//! processor. Even the schedules of a task differ between machines, because schedule spaces depend on the processor.
+//! So the assignment uses the request alone: the task, the index of the schedule among those of the task, the position
+//! of the thread count in the list, and the cache state.
 
 use super::attempt::task_schedules;
 use super::config::Config;
@@ -15,15 +14,15 @@ use job::space::Schedule;
 use std::collections::HashMap;
 use targets::Target;
 
-/// Assignment of attempts to a shard.
+/// Decides which attempts of a campaign belong to a shard.
 pub struct Share<'a> {
     shard: Shard,
     config: &'a Config,
-    /// Index of each schedule, by the first task compiled with its task and by the schedule's hash.
+    /// Sampler and index of each schedule, by index of the first task of its family and by schedule hash.
     drawn: HashMap<(usize, String), RandomSchedule>,
 }
 
-/// Sampler and index of a schedule; a sampler may have fewer points on another machine.
+/// Sampler of a schedule, and the schedule's index among those of the sampler.
 type RandomSchedule = (&'static str, usize);
 
 impl<'a> Share<'a> {
@@ -50,7 +49,7 @@ impl<'a> Share<'a> {
         self.shard.contains(self.request_key(attempt))
     }
 
-    /// Returns a key of an attempt that depends on the request alone.
+    /// Returns a key of an attempt that depends only on the request, not on the machine.
     fn request_key(&self, attempt: &Attempt) -> Key {
         let drawn = match &attempt.code {
             Code::Compiled { schedule, .. } => self.drawn.get(&(attempt.family, schedule.stable_hash())),

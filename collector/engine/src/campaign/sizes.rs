@@ -1,9 +1,9 @@
 //! Plans models at several sizes, whose tasks are compiled once if possible.
 //!
-//! A model is loaded at each of its sizes and cut into calls of tasks. Calls at the same position
-//! are one task at different sizes. If one symbolic task (`models::symbolic`) can represent all of
-//! them, a builder compiles it once, and the tasks of the sizes are run. Every other task is
-//! compiled for each size, and the reason is kept.
+//! A model is loaded at each of its sizes and cut into calls of tasks. Calls at the same position are instances of one
+//! task at different sizes. If one symbolic task (`models::symbolic`) can represent all instances, a builder compiles
+//! the symbolic task once, and each instance is run with this code. Otherwise, each instance is compiled separately,
+//! and the reason is recorded.
 
 use super::config::{Config, ModelRequest};
 use super::graphs::{LoadedModels, cut_graph};
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 struct SizeMember<'a> {
     request: &'a ModelRequest,
-    /// Index among all models of the campaign.
+    /// Index of the model among all models of the campaign.
     index: usize,
     cuts: Vec<(Graph, Plan)>,
 }
@@ -100,14 +100,15 @@ fn plan_cut(
     }
 }
 
-/// Returns the names of the symbols of a group, with their values at each size.
+/// Returns the symbols of a group of models, `batch` and `sequence`, with their values for each member.
 fn symbol_values(members: &[SizeMember<'_>]) -> Vec<(&'static str, Vec<i64>)> {
     let batch = members.iter().map(|member| member.request.batch.unwrap_or(0)).collect();
     let sequence = members.iter().map(|member| member.request.tokens.map_or(0, |tokens| tokens.sequence)).collect();
     vec![("batch", batch), ("sequence", sequence)]
 }
 
-/// Returns the symbolic task of several sizes; None if the tasks are equal or computed by a library.
+/// Returns the symbolic task that covers one task at several sizes. None if the tasks are equal or computed by a
+/// library; an error with the reason if there is none.
 fn unify_uses(used: &[&TaskUse], names: &[(&str, Vec<i64>)]) -> Result<Option<Family>, String> {
     if used.iter().any(|used| used.partner.is_some()) {
         return Ok(None);
@@ -124,7 +125,7 @@ fn unify_uses(used: &[&TaskUse], names: &[(&str, Vec<i64>)]) -> Result<Option<Fa
 }
 
 impl PlannedTask {
-    /// Returns whether two tasks are sizes of the same symbolic task.
+    /// Returns whether both tasks are instances of the same symbolic task, so that one build serves both.
     pub fn is_compiled_with(&self, other: &PlannedTask) -> bool {
         match (&self.symbolic, &other.symbolic) {
             (Some(own), Some(theirs)) => own.task == theirs.task,
@@ -132,12 +133,12 @@ impl PlannedTask {
         }
     }
 
-    /// Returns the task that is compiled, as JSON.
+    /// Returns the task that is compiled, as JSON: the symbolic task if there is one.
     pub fn compiled_json(&self) -> &str {
         self.symbolic.as_ref().map_or(&self.json, |symbolic| &symbolic.json)
     }
 
-    /// Returns the task whose space contains the schedules of the compiled code.
+    /// Returns the task from whose schedule space the compiled code is chosen: the symbolic task if there is one.
     pub fn scheduled_task(&self) -> &Task {
         self.symbolic.as_ref().map_or(&self.task, |symbolic| &symbolic.task)
     }

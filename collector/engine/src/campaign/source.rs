@@ -15,10 +15,10 @@ pub trait Source {
         None
     }
 
-    /// Receives the record of an attempt.
+    /// Passes the record of a finished attempt to the source.
     fn observe(&mut self, attempt: &Attempt, record: &Record);
 
-    /// Notes that an attempt is not made here, because another process makes or has made it.
+    /// Reports an attempt that is not executed here because another process executes or has executed it.
     fn skip_attempt(&mut self, _attempt: &Attempt) {}
 
     /// Notes that another process has claimed an attempt. Returns whether the source will propose
@@ -35,7 +35,7 @@ pub trait Source {
     /// Returns the number of attempts that the source still expects to propose.
     fn attempts_left(&self) -> usize;
 
-    /// Returns the number of attempts left that the source has postponed.
+    /// Returns how many of the remaining attempts the source has postponed because other processes claimed them.
     fn postponed_count(&self) -> usize {
         0
     }
@@ -43,24 +43,25 @@ pub trait Source {
 
 /// A source that proposes a list from beginning to end, with all visits of each experiment.
 ///
-/// Visits of an experiment are at least a quarter of the list apart, so that they meet different states of
-/// the machine. The bench keeps artifacts for later visits; [`MOST_BETWEEN`] bounds their number.
+/// Visits of an experiment are a quarter of the list apart (at most [`MOST_BETWEEN`] attempts), so that they sample
+/// different states of the machine. The limit bounds the number of artifacts kept for later visits.
 pub struct Sweep {
     /// Position of each experiment in the list.
     places: HashMap<Key, usize>,
-    /// First visits.
+    /// Attempts of the list that have not been proposed yet; each is the first visit of its experiment.
     waiting: VecDeque<Attempt>,
-    /// Further visits, by the number of preceding attempts of the list and by position in it.
+    /// Further visits, by the value of `moment` at which they are due and by position of the experiment in the list.
     later: BTreeMap<(usize, usize), Attempt>,
-    /// Number of proposed attempts of the list; after its end, the count continues with further visits.
+    /// Progress counter: the number of list entries proposed so far; after the end of the list, it advances to the due
+    /// times of further visits.
     moment: usize,
     /// Number of attempts between two visits of one experiment.
     between: usize,
     /// Attempts claimed by other processes when proposed; proposed again when nothing else is left.
     held: VecDeque<Attempt>,
-    /// Moment at which each experiment was last proposed.
+    /// Value of `moment` when each experiment was last proposed.
     proposed: HashMap<Key, usize>,
-    /// Number of proposed attempts that have not ended.
+    /// Number of attempts in flight.
     open: usize,
 }
 
@@ -97,7 +98,7 @@ impl Sweep {
         due.iter().filter_map(|place| self.later.remove(place)).collect()
     }
 
-    /// Proposes a visit in the runner process of the current moment.
+    /// Marks an attempt as proposed, and assigns it to the runner process that corresponds to `moment`.
     fn propose_now(&mut self, attempt: Attempt) -> Attempt {
         self.proposed.insert(attempt.key, self.moment);
         self.open += 1;

@@ -17,17 +17,17 @@ pub struct Tune {
     pub tuner: TunerName,
     /// Number of trials of each model, over all tasks, thread counts and cache states.
     pub trials: usize,
-    /// Largest number of trials of a task on one number of threads.
+    /// Largest number of trials per task and number of threads; None sets no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trials_per_task: Option<usize>,
-    /// Number of trials without a gain after which a task gets no more; 0 disables this limit.
+    /// Number of trials without improvement after which the search of a task stops; 0 disables this limit.
     pub patience: usize,
-    /// Filter of the settings that schedules may have.
+    /// Restriction of the schedule axes to given values.
     #[serde(skip_serializing_if = "Filter::is_empty")]
     pub only: Filter,
-    /// Whether the fastest schedules are then timed in the network, compared with the default.
+    /// Whether the fastest schedules are afterwards timed in the network, compared with the default schedules.
     pub in_place: bool,
-    /// Version of the searched spaces; this program supports one.
+    /// Version of the searched schedule spaces; this program supports one version.
     pub spaces: u32,
 }
 
@@ -64,7 +64,7 @@ pub struct TuneSettings {
 }
 
 impl TuneSettings {
-    /// Returns these settings, completed by those of `file`.
+    /// Returns these settings (of flags), with missing ones taken from the configuration file.
     pub fn with_fallback(self, file: TuneSettings) -> TuneSettings {
         TuneSettings {
             tuner: self.tuner.or(file.tuner),
@@ -113,7 +113,7 @@ const TRIALS_ALLOWED: &str = "allowed are 1 to 1000000";
 pub type Refusal = (&'static str, String, String);
 
 impl Tune {
-    /// Returns a setting that a target does not support. `is_for_sizes`: code serves several sizes.
+    /// Returns a setting that the target does not support, if any. `is_for_sizes`: one build serves several sizes.
     pub fn unsupported_setting(&self, target: Kind, is_for_sizes: bool) -> Option<Refusal> {
         let per_task = self.trials_per_task.unwrap_or(self.trials);
         let counts = [

@@ -6,7 +6,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::collections::HashSet;
 
-/// Returns distinct variants of the planned tasks with other sizes, which occur in no model.
+/// Returns distinct tasks that are derived from the planned ones by choosing other sizes and occur in no model.
 pub(super) fn resize_tasks(planned: &[PlannedTask], config: &Config) -> Vec<PlannedTask> {
     if config.variations == 0 {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Runs the co-runs of a configuration that a store lacks, and reports the slowdowns of all.
+//! Runs the co-runs of a configuration that the store lacks, and reports the slowdowns of all co-runs.
 
 mod report;
 
@@ -44,7 +44,7 @@ pub struct CoRunCampaign {
 }
 
 impl CoRunCampaign {
-    /// Plans the co-runs of a configuration with its table `[corun]`.
+    /// Plans the co-runs that the table `[corun]` of a configuration describes.
     pub fn plan(
         (config, corun): (Config, Option<CoRun>),
         loaded: &LoadedModels,
@@ -90,7 +90,8 @@ impl CoRunCampaign {
         Ok(CoRunCampaign { config, corun, repeat, tasks, operators, planned, target, cache_bytes, workers, observer })
     }
 
-    /// Runs the combinations that a store lacks, up to a signal, and reports the slowdowns of all.
+    /// Runs the combinations that the store lacks, until a signal is received, and reports the slowdowns of all
+    /// combinations.
     pub fn run(mut self, store: &Store, signal: &AtomicUsize) -> Result<CoRunReport> {
         store.keep_config(&self.config.kept_text()).map_err(store_failure)?;
         let (outcomes, known_before) = self.run_missing(store, signal)?;

@@ -20,13 +20,13 @@ pub struct CoRunReport {
     pub combinations: usize,
     /// Number of combinations that the store already had.
     pub known_before: usize,
-    /// Outcomes of the other combinations.
+    /// Outcomes of the combinations that the store lacked.
     pub outcomes: Outcomes,
     /// Attempts without a time.
     pub losses: Vec<Loss>,
-    /// Members of combinations with a time.
+    /// Operators and synthetic partners of the combinations that have a time.
     pub members: Vec<CoRunMember>,
-    /// Number of retries of faults by further runs.
+    /// Limit on retries of combinations that crashed or timed out, by later runs of the command.
     #[serde(skip)]
     pub retry_faults: i64,
 }
@@ -36,19 +36,19 @@ pub struct CoRunReport {
 pub struct CoRunMember {
     /// The operator as text.
     pub operator: String,
-    /// The other members.
+    /// The other members of the combination, which run concurrently with this one.
     pub beside: Vec<String>,
     /// Assignment of cores to the members.
     pub parallel: Option<String>,
-    /// Median time next to the others.
+    /// Median time in the co-run, in nanoseconds.
     pub median_ns: f64,
-    /// Median time alone on the same cores.
+    /// Median time without the other members, on the same cores, in nanoseconds.
     pub alone_ns: f64,
-    /// Time next to the others over time alone.
+    /// Time in the co-run divided by the time alone.
     pub slowdown: f64,
-    /// Lower end of the interval of the slowdown.
+    /// Lower end of the slowdown's confidence interval.
     pub slowdown_low: Option<f64>,
-    /// Upper end of the interval of the slowdown.
+    /// Upper end of the slowdown's confidence interval.
     pub slowdown_high: Option<f64>,
 }
 
@@ -87,7 +87,7 @@ fn is_synthetic(name: &str) -> bool {
 }
 
 impl CoRunReport {
-    /// Returns a table of operators with their slowdown next to others and the slowdown that they cause.
+    /// Returns a table of operators, with the slowdown that each suffers and the slowdown that each causes.
     pub fn format_table(&self, paper: &Paper) -> String {
         let members = &self.members;
         let mut partners: Vec<&str> =
@@ -132,7 +132,7 @@ impl CoRunReport {
         row
     }
 
-    /// Returns the losses as text.
+    /// Returns the attempts without a time, grouped by reason, as text.
     pub fn describe_losses(&self) -> String {
         describe_losses(&self.losses, self.retry_faults)
     }

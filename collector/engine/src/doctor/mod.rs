@@ -1,8 +1,8 @@
-//! Checks the machine before a long campaign: what it offers and lacks, the consequence, and the
-//! remedy.
+//! Checks the machine before a long campaign. Each finding states what is available or missing, the consequence for
+//! measurements, and the remedy.
 //!
-//! [`check_machine`] collects evidence, and [`judge_evidence`] is a pure function that judges it. The command
-//! line prints the findings.
+//! [`check_machine`] collects evidence, and [`judge_evidence`] is a pure function that judges it. The command line
+//! prints the findings.
 
 mod gpu;
 
@@ -39,7 +39,7 @@ pub struct DoctorRequest {
 pub enum Status {
     /// Works without limitations.
     Ok,
-    /// Works, with less than the best result.
+    /// Works with restrictions.
     Limited,
     /// Does not work.
     Missing,
@@ -68,10 +68,10 @@ pub struct LibraryFound {
     pub path: Option<PathBuf>,
 }
 
-/// PAPI as it was loaded on this machine.
+/// PAPI, as loaded on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PapiFound {
-    /// Version and file of the library.
+    /// Version and file name of the loaded library.
     pub version: String,
     /// Components of the library.
     pub components: Vec<papi::Component>,
@@ -90,7 +90,7 @@ pub struct GpuFound {
     pub state: Result<(), String>,
     /// NVIDIA's profiling library, by the version of its interface.
     pub profiler: Result<Option<u32>, String>,
-    /// First device of the driver.
+    /// Facts about the first device that the driver lists.
     pub device: Result<DeviceFacts, String>,
     /// Counters of the range profiler, or the reason why there are none.
     pub counters: Result<GpuCounters, String>,
@@ -103,9 +103,9 @@ pub struct GpuFound {
 pub struct GpuCounters {
     /// Name of the device's chip.
     pub chip: String,
-    /// Number of supported counters.
+    /// Number of counters with a stable name that the chip supports.
     pub given: usize,
-    /// Counters that the chip lacks.
+    /// Counters with a stable name that the chip lacks.
     pub lacking: Vec<String>,
 }
 
@@ -122,7 +122,7 @@ pub struct Evidence {
     pub papi: Result<PapiFound, String>,
     /// Availability of every counter with a stable name.
     pub counters: Vec<Availability>,
-    /// Interruptions that a spinning thread observed.
+    /// Interruptions of a spinning thread, as a measure of the machine's noise.
     pub noise: Noise,
     /// Precision of the clock.
     pub clock_precision_ns: u64,
@@ -307,7 +307,7 @@ fn processor_finding(facts: &Facts) -> Finding {
     new_finding("processors", status, found, consequence, "give the process more processors")
 }
 
-/// Smallest sensible memory: the compiler takes some hundred MiB per builder.
+/// Smallest amount of memory that is not reported as a problem: the compiler takes some hundred MiB per builder.
 const MEMORY_MIN_BYTES: u64 = 2 << 30;
 
 fn memory_finding(evidence: &Evidence) -> Finding {

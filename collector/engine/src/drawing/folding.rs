@@ -1,5 +1,5 @@
-//! Folds blocks of boxes that repeat, such as the layers of a transformer: the first block stays, one box stands for the
-//! others.
+//! Folds repeated blocks of boxes in a drawing, such as the layers of a transformer: the first block is shown, and a
+//! single box replaces its repetitions.
 
 use super::Card;
 use report::format_percent;
@@ -10,7 +10,7 @@ const LEAST_TIMES: usize = 3;
 /// Smallest number of boxes that a fold replaces.
 const LEAST_FOLDED: usize = 6;
 
-/// A block of boxes and its repetitions, which follow it.
+/// A block of consecutive boxes that is repeated `times` times without gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Block {
     first: usize,
@@ -19,13 +19,13 @@ struct Block {
 }
 
 pub(super) struct Folded {
-    /// Indices of the boxes that are shown, in an order in which all edges lead forwards.
+    /// Indices of the boxes that are shown, in topological order.
     pub shown: Vec<usize>,
-    /// Pairs of places in `shown`.
+    /// Edges as pairs of positions in `shown`.
     pub edges: Vec<(usize, usize)>,
 }
 
-/// Folds the repeated blocks of a drawing and appends the boxes that stand for them. Returns None if nothing repeats.
+/// Replaces the repetitions of each block by one box, which is appended to `cards`. None if nothing repeats.
 pub(super) fn fold_cards(cards: &mut Vec<Card>, edges: &[(usize, usize)]) -> Option<Folded> {
     let count = cards.len();
     let mut blocks = Vec::new();
@@ -67,7 +67,7 @@ pub(super) fn fold_cards(cards: &mut Vec<Card>, edges: &[(usize, usize)]) -> Opt
     Some(Folded { shown, edges })
 }
 
-/// Returns the keys by which boxes are compared; None for inputs and results, which no block contains.
+/// Returns the keys by which boxes are compared; None for model inputs and outputs, which no block contains.
 fn card_keys(cards: &[Card]) -> Vec<Option<(&'static str, &str, &str)>> {
     let is_inner = |card: &&Card| !matches!(card.style, "input" | "output");
     cards
@@ -76,7 +76,7 @@ fn card_keys(cards: &[Card]) -> Vec<Option<(&'static str, &str, &str)>> {
         .collect()
 }
 
-/// Adds the block that covers most boxes of a range, and those before and after it.
+/// Finds the block that covers most boxes of a range, and recursively those in the ranges before and after it.
 fn find_blocks<Key: PartialEq>(keys: &[Option<Key>], range: Range<usize>, found: &mut Vec<Block>) {
     let Some(best) = longest_block(keys, range.clone()) else { return };
     find_blocks(keys, range.start..best.first, found);
@@ -84,7 +84,7 @@ fn find_blocks<Key: PartialEq>(keys: &[Option<Key>], range: Range<usize>, found:
     found.push(best);
 }
 
-/// Returns the block whose repetitions cover most boxes; of several the shortest.
+/// Returns the block whose repetitions cover the most boxes; among equals, the one with the shortest period.
 fn longest_block<Key: PartialEq>(keys: &[Option<Key>], range: Range<usize>) -> Option<Block> {
     let mut best: Option<Block> = None;
     for length in 1..=range.len() / LEAST_TIMES {

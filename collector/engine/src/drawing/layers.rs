@@ -20,7 +20,7 @@ pub(super) struct Placed {
     pub width: f64,
 }
 
-/// A line from the lower side of a box to the upper side of another.
+/// A line from the lower edge of a box to the upper edge of another box.
 pub(super) struct DrawnLine {
     pub from: usize,
     pub to: usize,
@@ -33,7 +33,7 @@ const CORNER_WIDTH: f64 = 10.0;
 const MAX_CORNERS: usize = 40_000;
 const SWEEPS: usize = 12;
 
-/// A box, or the corner of a line.
+/// A box, or a corner of a line that crosses a layer.
 struct LayerPlace {
     width: f64,
     layer: usize,
@@ -42,7 +42,7 @@ struct LayerPlace {
     x: f64,
 }
 
-/// Computes the layout of boxes of these widths. Edges lead from a lower to a higher index.
+/// Computes the layout of boxes with the given widths. Every edge leads from a lower to a higher index.
 pub(super) fn layout_boxes(widths: &[f64], edges: &[(usize, usize)]) -> Layered {
     let layer_of = assign_layers(widths.len(), edges);
     let mut places: Vec<LayerPlace> = widths
@@ -74,7 +74,7 @@ pub(super) fn layout_boxes(widths: &[f64], edges: &[(usize, usize)]) -> Layered 
     finish_layout(widths, &places, edges, &chains, layers.len())
 }
 
-/// Returns the layer of each box, below its inputs; a box without inputs is directly above its first reader.
+/// Returns the layer of each box: below all its inputs. Boxes without inputs are directly above their first reader.
 fn assign_layers(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     let mut layer = vec![0usize; count];
     let mut by_reader: Vec<(usize, usize)> = edges.iter().map(|&(from, to)| (to, from)).collect();
@@ -150,7 +150,8 @@ fn arrange_boxes(layers: &[Vec<usize>], places: &mut [LayerPlace]) {
     }
 }
 
-/// Returns positions near the wanted ones without overlap: the mean of shifting all right and all left.
+/// Returns positions without overlap that are near the wanted ones: the mean of two solutions, one of which only
+/// shifts boxes to the right, the other only to the left.
 fn separate_boxes(wanted: &[f64], widths: &[f64]) -> Vec<f64> {
     let room = |at: usize| (widths[at] + widths[at + 1]) / 2.0 + GAP;
     let (mut right, mut left) = (wanted.to_vec(), wanted.to_vec());

@@ -19,10 +19,10 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("style.css");
-/// Body of the page, with marks for the drawing and its facts.
+/// Body of the page, with placeholders for the drawing and its facts.
 const BODY: &str = include_str!("body.html");
 const HEIGHT: f64 = 44.0;
-/// Largest number of characters of a line in a box.
+/// Largest number of characters per line in a box.
 const LONGEST: usize = 48;
 
 struct Card {
@@ -32,7 +32,7 @@ struct Card {
     subtitle: String,
     /// Lines of the tooltip.
     facts: Vec<(&'static str, String)>,
-    /// Share of the model's time, or of its operations if a call has no time.
+    /// Share of the model's time, or of its operations if some call has no time.
     share: f64,
 }
 
@@ -41,11 +41,11 @@ struct Card {
 pub struct MeasuredMedian {
     /// The time, in nanoseconds.
     pub time_ns: f64,
-    /// Description of its uncertainty and of the place of the measurement.
+    /// Description of the uncertainty, and of where the time was measured.
     pub remark: String,
 }
 
-/// Renders a graph as HTML. `times` contains times by the hashes of tasks.
+/// Renders a graph as HTML. `times` contains measured times by task hash.
 pub fn render_graph(
     graph: &Graph,
     fuse: Fuse,
@@ -85,7 +85,7 @@ pub fn render_graph(
 
 struct Drawing {
     cards: Vec<Card>,
-    /// Pairs of boxes: source and destination.
+    /// Edges as pairs of box indices: source and destination.
     edges: Vec<(usize, usize)>,
     totals: String,
 }
@@ -197,7 +197,7 @@ impl Drawing {
         Ok(Drawing { cards, edges, totals })
     }
 
-    /// Returns the drawing with repeated blocks folded, if there are any, and the whole drawing.
+    /// Returns two drawings: one with repeated blocks folded, if there are any, and the complete one.
     fn render_views(&mut self) -> String {
         let all: Vec<usize> = (0..self.cards.len()).collect();
         let folded = folding::fold_cards(&mut self.cards, &self.edges);
@@ -291,7 +291,7 @@ fn render_svg(cards: &[Card], shown: &[usize], layered: &Layered) -> String {
     text
 }
 
-/// Returns the path of a curve that is vertical at each point.
+/// Returns the SVG path of a curve that is vertical at each point.
 fn curve_path(points: &[(f64, f64)]) -> String {
     let mut path = String::new();
     for (index, &(x, y)) in points.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Runs whole models: builds a model, runs it the way applications do, compares its outputs with
-//! the reference, and reports its times.
+//! Runs whole models: builds a model, runs it in the manner of an application, compares its outputs with the
+//! reference, and reports its times.
 
 mod report;
 
@@ -38,29 +38,29 @@ pub struct ModelRunOptions<'a> {
     pub inputs: &'a InputFiles,
     /// Whether outputs are compared with the reference.
     pub is_checked: bool,
-    /// A file with a parallel plan of calls.
+    /// File with a parallel plan, which assigns calls to concurrent stages.
     pub plan: Option<&'a Path>,
-    /// The rule of a parallel plan, if no file is given.
+    /// Rule by which a parallel plan is derived, if no file is given.
     pub parallel: Option<Parallel>,
-    /// The store for a record of the run.
+    /// Store to which a record of the run is written; None writes none.
     pub store: Option<&'a Path>,
     /// Longest wait for another process that measures on the same CPUs, in seconds.
     pub wait_seconds: u64,
-    /// Set to the number of a signal that ends the run after the build or the visit in flight, without a record.
+    /// Set to the number of a signal, which ends the run after the current build or visit, without a record.
     pub signal: Arc<AtomicUsize>,
 }
 
-/// A whole model that ran.
+/// Result of a run of a whole model.
 pub struct ModelRun {
-    /// The report.
+    /// Times, memory and comparison of outputs.
     pub report: ModelReport,
-    /// The program.
+    /// The program that was built and run.
     pub program: Program,
     /// Outputs of the last run.
     pub outputs: Vec<Tensor>,
 }
 
-/// Refuses a plan on a board.
+/// Rejects a parallel plan if the model runs on a board.
 pub fn refuse_plan_on_board(options: &ModelRunOptions<'_>) -> Result<()> {
     if options.board.is_some() && (options.plan.is_some() || options.parallel.is_some()) {
         return Err(Failure::usage("a board makes the calls of a model one after the other")
@@ -69,7 +69,7 @@ pub fn refuse_plan_on_board(options: &ModelRunOptions<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Runs the one model of a configuration.
+/// Builds and runs the only model of a configuration.
 pub fn run_model(options: &ModelRunOptions<'_>, resolved: Resolved, observer: Rc<dyn Observer>) -> Result<ModelRun> {
     refuse_plan_on_board(options)?;
     let Resolved { config, loaded } = resolved;
@@ -98,7 +98,7 @@ pub fn run_model(options: &ModelRunOptions<'_>, resolved: Resolved, observer: Rc
     measure_model(options, &mut whole, &folder, &job)
 }
 
-/// Builds and runs a model, and keeps the record of it.
+/// Builds and runs a model, and stores the record if a store was given.
 fn measure_model(
     options: &ModelRunOptions<'_>,
     whole: &mut PreparedModel,

@@ -12,9 +12,9 @@ use models::{Choice, Parallel, StagePlan};
 use report::{format_duration, format_range, format_size};
 use serde::Serialize;
 
-/// A program that ran.
+/// The facts about a finished run from which its report is created.
 pub struct RanProgram<'a> {
-    /// Name of the model with its size.
+    /// Name of the model, with its sequence length and phase if it has them.
     pub model: String,
     /// Batch size of the model, if it has one.
     pub batch: Option<i64>,
@@ -28,7 +28,7 @@ pub struct RanProgram<'a> {
     pub seed: u64,
     /// The program.
     pub program: &'a Program,
-    /// Times.
+    /// Measured times and their method.
     pub measured: &'a Measured,
     /// Comparison with the reference, if outputs are compared.
     pub check: Option<Comparison>,
@@ -74,16 +74,16 @@ pub struct ModelReport {
     parallel: Option<Parallel>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stages: Option<usize>,
-    /// Largest number of concurrent groups.
+    /// Largest number of call groups that run concurrently in a stage of the parallel plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     width: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     promised: Option<Promise>,
-    /// Median times of each group of each stage.
+    /// Median start and end of each group of calls in each stage of the parallel plan.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     lanes: Vec<ReportLane>,
     warnings: Vec<String>,
-    /// Heading about the board, which is only part of the text.
+    /// Heading that describes the board; part of the text report only.
     #[serde(skip)]
     heading: String,
 }
@@ -93,17 +93,17 @@ struct ReportLane {
     stage: usize,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     cores: Vec<usize>,
-    /// The stream of a GPU that the group ran on.
+    /// The GPU stream in which the group ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     stream: Option<usize>,
     begin_ns: f64,
     end_ns: f64,
-    /// Names of the calls in the model.
+    /// Names of the group's calls in the model.
     scopes: Vec<String>,
 }
 
 impl ModelReport {
-    /// Summarises a run.
+    /// Creates the report of a run.
     pub fn new(ran: &RanProgram<'_>) -> Result<ModelReport, RowError> {
         let RanProgram { program, measured, .. } = ran;
         let m = &measured.measurement;

@@ -1,8 +1,8 @@
-//! Annotates an operator of a model: its calls, its schedule, the code that was compiled from it,
-//! and the share of time of each loop.
+//! Annotates an operator of a model: its calls, its schedule, the code that was compiled from it, and the share of
+//! time of each loop.
 //!
-//! If a run has too few samples in the operator, the shares are estimated from the code alone. The
-//! field `basis` distinguishes the two.
+//! If a run has too few samples in the operator, the shares are estimated from the code alone. The field `basis`
+//! states whether shares are sampled or estimated.
 
 use job::listing::{Hit, Line, ListedFunction, ListedLoop, Listing, Samples};
 use job::space::Schedule;
@@ -11,25 +11,25 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// Smallest number of samples in an operator from which shares of its loops are computed.
+/// Smallest number of samples in an operator from which the shares of its loops are computed.
 const SAMPLES_MIN: u64 = 30;
 
-/// An operator with its schedule, its code and its samples.
+/// An operator with its schedule, its code and its profile samples.
 #[derive(Clone, Debug, Serialize)]
 pub struct Annotation {
     /// Description of the operator with its sizes.
     pub text: String,
-    /// Hash of its task.
+    /// Hash of the operator's task.
     pub task: String,
-    /// Names of its calls in the model.
+    /// Names of the operator's calls in the model.
     pub places: Vec<String>,
-    /// Hash of its schedule.
+    /// Hash of the operator's schedule.
     pub schedule: String,
-    /// Schedule in the form of records.
+    /// Schedule as JSON, in the format of records.
     pub schedule_json: Value,
     /// Whether the annotated code equals the code that ran, byte for byte.
     pub is_code_that_ran: bool,
-    /// Origin of the shares of loops.
+    /// Whether the shares of loops are sampled or estimated.
     pub basis: Basis,
     /// Numbers of samples, if the run was sampled.
     pub samples: Option<Sampled>,
@@ -43,7 +43,7 @@ pub struct Annotation {
     pub functions: Vec<Function>,
 }
 
-/// Origin of the shares of loops.
+/// Whether the shares of loops are sampled or estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
@@ -58,13 +58,13 @@ pub enum Basis {
 pub struct Sampled {
     /// Sampled event: `cycles` or `cpu-clock`.
     pub event: String,
-    /// Sampling frequency per processor.
+    /// Sampling frequency per CPU, in Hz.
     pub hertz: u64,
     /// Samples within the operator.
     pub own: u64,
-    /// Samples of the operator in functions that are not shown, which check arguments and raise errors.
+    /// Samples of the operator in functions that are not shown: argument checks and error handling.
     pub in_glue: u64,
-    /// All samples.
+    /// Number of samples in the whole process.
     pub all: u64,
     /// Samples that were lost because the buffer was full.
     pub lost: u64,
@@ -95,9 +95,9 @@ pub struct AnnotatedInstruction {
 /// A loop of the machine code.
 #[derive(Clone, Debug, Serialize)]
 pub struct AnnotatedLoop {
-    /// Index of its first instruction.
+    /// Index of the loop's first instruction.
     pub first: usize,
-    /// Index of its last instruction.
+    /// Index of the loop's last instruction.
     pub last: usize,
     /// Index of the enclosing loop.
     pub around: Option<usize>,
@@ -109,7 +109,8 @@ pub struct AnnotatedLoop {
     pub share: f64,
 }
 
-/// Returns tasks by the beginning of a hash, by a whole name or call, or else by a part of those.
+/// Returns the indices of tasks that match by hash prefix, else by complete name or call, else by a substring of name,
+/// call or description. Case is ignored.
 pub fn match_tasks(tasks: &[TaskUse], wanted: &str) -> Vec<usize> {
     const HASH_LEAST: usize = 6;
     let wanted = wanted.to_lowercase();

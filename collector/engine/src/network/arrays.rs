@@ -1,8 +1,8 @@
-//! Reads named tensors from files: NumPy's `.npz` archives, `.safetensors`, and `.npy` files, which
-//! contain one array without a name.
+//! Reads named tensors from files: NumPy's `.npz` archives, `.safetensors`, and `.npy` files, which contain one array
+//! without a name.
 //!
-//! The extension selects the format. The expected type is known before anything is read, so no more
-//! than its size is unpacked from a member of an archive, whatever size the archive claims.
+//! The extension selects the format. The expected type is known before anything is read, so no more bytes than this
+//! type needs are unpacked from an archive, whatever size the archive claims.
 
 use super::npy;
 use models::TensorType;
@@ -26,7 +26,7 @@ fn detect_format(path: &Path) -> ArrayFormat {
     }
 }
 
-/// Reads the tensor of a name, which must have the expected type.
+/// Reads the tensor called `name`, which must have the expected type.
 pub fn read_tensor(path: &Path, name: &str, wanted: &TensorType) -> Result<Tensor, String> {
     let failed = |why: String| format!("cannot use `{}`: {why}", path.display());
     match detect_format(path) {

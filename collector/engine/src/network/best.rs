@@ -1,11 +1,10 @@
-//! The fastest correct schedule of each task according to records, and the reason why some tasks
-//! have none.
+//! The fastest correct schedule of each task according to records, and the reason why some tasks have none.
 //!
 //! [`datasets::fastest`] ranks the attempts. Medians with wide intervals are ignored.
 //!
-//! The schedule that is fastest alone, with its constants in a near cache, may not be the fastest
-//! when constants come from memory. So if schedules were timed interleaved in the network, the
-//! fastest of those is the best, provided that the one that is fastest alone was among them.
+//! A schedule that is fastest alone, with its constants in a near cache, may not be the fastest when constants come
+//! from memory. If schedules were timed interleaved in the network, the best schedule is the fastest of these,
+//! provided that the schedule that is fastest alone was also timed there.
 
 use super::default_schedule;
 use datasets::{CacheState, Json, Key, Likeness, Outcome, Record, Source, find_fastest, stands_for};
@@ -15,12 +14,12 @@ use models::{Plan, Task};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use targets::Target;
 
-/// Reason why a task has the default schedule, ordered by how close the task came to having another.
+/// Reason why a task has the default schedule. Later variants are closer to a usable measured schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
     /// No record of a correct time with warm caches exists for this target and number of threads.
     NotMeasured,
-    /// The interval of the median is too wide.
+    /// The interval of the measured median is too wide.
     Disturbed,
     /// The task was measured only on hosts of other classes.
     OtherHost,
@@ -28,7 +27,7 @@ pub enum Why {
     OtherVersions,
     /// The task was measured, but this program generates different code for the schedule.
     OtherCode,
-    /// The space no longer contains the measured schedule.
+    /// The schedule space no longer contains the measured schedule.
     Gone,
 }
 
@@ -46,13 +45,13 @@ impl Why {
     }
 }
 
-/// Largest half-width of an interval, relative to the median, with which a median counts.
+/// Largest half-width of an interval, relative to its median; medians with wider intervals are ignored.
 const WIDE: f64 = 0.25;
 
-/// Schedules that are slower alone than the fastest by this factor are not timed in the network.
+/// Largest slowdown relative to the schedule that is fastest alone, with which a schedule is timed in the network.
 const HOPELESS: f64 = 1.6;
 
-/// Axis that selects the algorithm of an operator. Each algorithm has constants of its own size.
+/// Axis that selects the algorithm of an operator. The algorithm determines the size of the operator's constants.
 const ALGORITHM: &str = "algorithm";
 
 #[derive(Clone, Debug)]
@@ -60,7 +59,7 @@ struct KnownSchedules {
     task: Task,
     /// Attempts that were measured alone.
     alone: Attempts,
-    /// Reason why no attempt counts.
+    /// Reason why no attempt can be used.
     why: Why,
     /// Attempts that were timed interleaved in the network.
     in_place: Attempts,
@@ -100,7 +99,8 @@ impl KnownSchedules {
         self.alone.fastest_attempt().map(|(_, schedule)| schedule)
     }
 
-    /// Returns the schedule fastest in the network if `fastest_alone` was timed there too, else the latter.
+    /// Returns the schedule that is fastest in the network, if the one that is fastest alone was timed there too;
+    /// otherwise the one that is fastest alone.
     fn best_schedule(&self) -> Option<(&Record, &Schedule)> {
         let alone = self.alone.fastest_attempt()?;
         if self.in_place.has_schedule(alone.1) { self.in_place.fastest_attempt() } else { Some(alone) }
@@ -114,18 +114,18 @@ pub struct Best {
     places: HashMap<String, usize>,
     target: Target,
     threads: usize,
-    /// Record with the columns of this machine and its versions.
+    /// Record with the columns of this machine and of the current library versions.
     now: Record,
-    /// Whether times of other versions and code revisions count.
+    /// Whether measurements with other library versions and code revisions are used.
     all_versions: bool,
-    /// Number of times that do not count because of other versions or code revisions.
+    /// Number of measurements ignored because of other library versions or code revisions.
     left_out: usize,
     network: String,
     contest: String,
 }
 
 impl Best {
-    /// Creates an empty collection. `network` is the model's hash, `contest` the plan of timing in the network.
+    /// Creates an empty collection. `network` is the model's hash; `contest` is the profiling plan in the network.
     pub fn for_plan(
         plan: &Plan,
         (target, threads): (&Target, usize),
@@ -151,7 +151,7 @@ impl Best {
         }
     }
 
-    /// Takes a record into account.
+    /// Adds a record, if it is a usable measurement of one of the model's tasks.
     pub fn add_record(&mut self, record: &Record) {
         let is_like_it = record.outcome == Outcome::Ok
             && record.source == Source::Measured
@@ -174,14 +174,15 @@ impl Best {
         }
     }
 
-    /// Returns whether a record is an operator of this model timed interleaved in the network.
+    /// Returns whether a record is an operator of this model that was timed in the network, interleaved with variants.
     fn is_contest_record(&self, record: &Record) -> bool {
         record.network_hash.as_ref() == Some(&self.network)
             && record.co_run.is_none()
             && record.plan.as_ref().is_some_and(|plan| plan.as_text() == self.contest)
     }
 
-    /// Parses the schedule of a record, if its time is valid for this program's code on this machine.
+    /// Parses the schedule of a record if its time is valid for this program's code on this machine; otherwise returns
+    /// the reason.
     fn usable_schedule(&self, record: &Record, task: &Task, schedule: &str) -> Result<Schedule, Why> {
         if record.uncertainty_within_visit().is_some_and(|uncertainty| uncertainty > WIDE) {
             return Err(Why::Disturbed);
@@ -232,9 +233,9 @@ impl Best {
         known.is_some_and(|timed| candidates.iter().all(|one| timed.has_schedule(one)))
     }
 
-    /// Returns the candidates for a task's fastest schedule in the network: the default schedule, the one that
-    /// a search found, and the one that is fastest alone for each algorithm, which may come from other searches.
-    /// Only the default is returned if the search found nothing faster and the other one shares its algorithm.
+    /// Returns the schedules to be timed in the network: the default one, the one that the search found (`found`), and
+    /// for each algorithm the one that is fastest alone, which may come from other searches. Returns only the default
+    /// if the search found nothing faster and the only alternative uses the same algorithm.
     pub fn candidates(&self, task: &Task, found: Option<&Schedule>) -> Vec<Schedule> {
         let mut candidates = vec![default_schedule(task, &self.target)];
         let known = self.places.get(&task.hash()).map(|place| &self.tasks[*place]);
@@ -262,22 +263,22 @@ impl Best {
         candidates
     }
 
-    /// Returns the best schedule of a task, or the default one.
+    /// Returns the best schedule of a task, or the default schedule if there is none.
     pub fn choose_schedule(&self, task: &Task) -> Schedule {
         self.best_schedule(task).cloned().unwrap_or_else(|| default_schedule(task, &self.target))
     }
 
-    /// Returns the number of tasks with a best schedule.
+    /// Returns the number of tasks with a measured best schedule.
     pub fn found_count(&self) -> usize {
         self.tasks.iter().filter(|known| known.fastest_alone().is_some()).count()
     }
 
-    /// Returns the number of times that do not count because of their versions or code revision.
+    /// Returns the number of measurements ignored because of other library versions or code revisions.
     pub fn left_out(&self) -> usize {
         self.left_out
     }
 
-    /// Describes the versions of the best schedules that were not measured under current conditions, if there are any.
+    /// Describes the versions of the best schedules that were measured with other versions; None if there are none.
     pub fn describe_foreign(&self) -> Option<String> {
         let mut versions: BTreeMap<String, usize> = BTreeMap::new();
         for known in &self.tasks {
@@ -294,7 +295,7 @@ impl Best {
             .then(|| format!("{count} of the best schedules were measured with other versions: {}", named.join("; ")))
     }
 
-    /// Describes which tasks keep the default schedule, and why. Returns None if there are none.
+    /// Describes which tasks keep the default schedule, and why. Returns None if no task does.
     pub fn describe_lacking(&self) -> Option<String> {
         let mut whys: BTreeMap<Why, BTreeMap<String, usize>> = BTreeMap::new();
         for known in &self.tasks {

@@ -1,30 +1,31 @@
 //! Compares a model's outputs with the reference.
 //!
-//! Each operator has its own tolerance. Over a whole model errors accumulate, and a small output
-//! may be the difference of large numbers. So the largest error is compared with the largest
-//! output.
+//! The tolerances of single operators do not apply to a whole model, because errors accumulate and a small output may
+//! be the difference of large numbers. So the largest error is compared with the largest output.
 
 use models::{DType, Graph};
 use reference::{Tensor, Tolerance};
 use serde::Serialize;
 
-/// Comparison of a run's outputs with those of the reference.
+/// Comparison of a run's outputs with the reference outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// Largest absolute difference.
     pub max_abs_error: f64,
-    /// Largest magnitude of the reference.
+    /// Largest magnitude in the reference output.
     pub largest_output: f64,
     /// Tolerated error as a share of the largest output.
     pub tolerance: f64,
-    /// Whether the error is within the tolerance and no number is missing.
+    /// Whether the error of every output is within the tolerance.
     pub is_right: bool,
 }
 
-/// Smallest normal number. Smaller numbers have lost digits, and some machines flush them to zero.
+/// Smallest normal number, used as the least tolerated error: subnormal numbers have fewer digits, and some machines
+/// flush them to zero.
 const LEAST_NORMAL: f64 = f32::MIN_POSITIVE as f64;
 
-/// Compares outputs pairwise; returns the worst. Errors may be up to `share` of the largest output.
+/// Compares outputs pairwise and returns the worst comparison. `share` is the tolerated error relative to the largest
+/// output.
 pub fn compare_outputs(share: f64, found: &[Tensor], wanted: &[Tensor]) -> Comparison {
     let mut worst = Comparison { max_abs_error: 0.0, largest_output: 0.0, tolerance: share, is_right: true };
     for (found, wanted) in found.iter().zip(wanted) {
@@ -42,7 +43,8 @@ pub fn compare_outputs(share: f64, found: &[Tensor], wanted: &[Tensor]) -> Compa
     worst
 }
 
-/// Returns the tolerated share: half precision has fewer digits, and quantised layers may round differently.
+/// Returns the tolerated error as a share of the largest output. It is larger for half precision, which has fewer
+/// digits, and for quantised layers, which may round differently.
 pub fn error_tolerance(graph: &Graph) -> f64 {
     let has = |wanted: &[DType]| graph.values.iter().any(|value| wanted.contains(&value.ty.dtype));
     match () {

@@ -1,5 +1,5 @@
-//! Records of the operators of a model, timed in the network while it ran: one row for each task,
-//! next to the rows of the same tasks alone.
+//! Records of a model's operators, timed in the network while the whole model ran: one row per task, separate from the
+//! rows of the same tasks measured alone.
 
 use super::record::Attempt;
 use crate::campaign::{PlannedTask, record};
@@ -13,20 +13,20 @@ use profile::data::{Counter, Kind, MemoryEvent, Pool, Span};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Largest number of samples in a row; more are thinned out evenly.
+/// Largest number of samples in a row; of more samples, an evenly spaced subset is kept.
 const SAMPLES_MAX: usize = 256;
 
 /// Profiling time of one variant per round, when several variants are interleaved.
 const TURN_NS: u64 = 300_000_000;
 
-/// Returns the profiling plan of one variant per round.
+/// Returns the profiling plan for one round of one variant.
 pub fn round_plan() -> profile::Plan {
     profile::Plan::new(profile::ProfileSchedule::default(), TURN_NS)
 }
 
 type CallTimes<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// Returns a record of each task with the columns known before the run. `network` is the model's record.
+/// Returns one record per task, with the columns known before the run. `network` is the model's record.
 pub fn task_records(
     attempt: &Attempt<'_>,
     network: &Record,

@@ -1,9 +1,9 @@
-//! Runs a quantised model on the core of a board's fabric, with the CPU computing the rest.
+//! Runs a quantised model on a simulated FPGA accelerator, with the CPU computing the rest.
 //!
-//! Layers that the core supports are computed from its instructions, bit by bit. Everything else is
-//! computed by the reference. A layer's scales become shifts (`accelerator::fold_scales`), so the
-//! outputs are those of the model as the core represents it, which are compared with the model of
-//! the file. Times of the core are cycles of a timing model and are never added to other times.
+//! Layers that the accelerator supports are computed by executing its instructions, with bit-exact results. Everything
+//! else is computed by the reference. A layer's scales become shifts (`accelerator::fold_scales`), so the outputs are
+//! those of the model as the accelerator represents it, which are compared with the outputs of the original model.
+//! Times of the accelerator are cycles of a timing model and are never added to other times.
 
 use accelerator::{
     FunctionalMachine, Program, TimedProgram, check_program, fold_scales, generate_program, simulate_program,
@@ -14,7 +14,7 @@ use reference::Tensor;
 use std::collections::HashMap;
 use targets::{Fabric, Target};
 
-/// Reason why a model cannot be computed on a core.
+/// Reason why a model cannot be computed on the FPGA accelerator.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum MappedError {
@@ -26,33 +26,33 @@ pub enum MappedError {
     Model(#[from] models::Error),
 }
 
-/// Result of a model on a core.
+/// Result of a model whose supported layers ran on the FPGA accelerator.
 pub struct Mapped {
     /// Outputs of the model.
     pub outputs: Vec<Tensor>,
-    /// Calls of the model in their order.
+    /// Calls of the model in execution order.
     pub calls: Vec<OnUnit>,
 }
 
-/// A call with the unit that computes it.
+/// A call of the model, with the unit that computes it.
 pub struct OnUnit {
     /// Index of the task in the plan.
     pub task: usize,
     /// Name of the call in the model.
     pub scope: String,
-    /// The core with the times of its timing model, or the CPU with the reason.
+    /// The accelerator with the times of its timing model, or the CPU with the reason.
     pub unit: ComputeUnit,
 }
 
 /// A computing unit of a board.
 pub enum ComputeUnit {
-    /// The core on the fabric.
+    /// The FPGA accelerator.
     Core(TimedProgram),
-    /// The CPU next to the core, with the reason why the core does not compute the call.
+    /// The board's CPU, with the reason why the accelerator does not compute the call.
     Cpu(String),
 }
 
-/// Computes a graph that was cut into calls. `done` is called after each call.
+/// Computes all calls and remaining nodes of a graph. `done` is called after each call.
 pub fn compute_graph(
     (graph, plan): (&Graph, &Plan),
     constants: &[Option<Tensor>],
@@ -95,18 +95,18 @@ pub fn compute_graph(
     Ok(Mapped { outputs, calls })
 }
 
-/// A simulated core.
+/// A simulated FPGA accelerator.
 pub struct MappedCore<'a> {
-    /// Description of the core.
+    /// Description of the accelerator and its board.
     pub fabric: &'a Fabric,
-    /// Target that determines the spaces.
+    /// Target that determines the schedule spaces.
     pub target: &'a Target,
-    /// Seed that selects the next module if several can proceed.
+    /// Seed that selects which accelerator module proceeds next if several can.
     pub seed: u64,
 }
 
 impl MappedCore<'_> {
-    /// Computes a layer and its times, or returns the reason why the CPU computes it.
+    /// Computes a layer on the accelerator and its simulated times, or returns why the CPU must compute it.
     fn compute_layer(
         &self,
         task: &Task,
@@ -183,7 +183,7 @@ impl<'a> MappedValues<'a> {
         self.is_constant[id.0 as usize]
     }
 
-    /// Computes a node outside of calls: a view, or a value that depends on constants only.
+    /// Computes a node that belongs to no call: a view, or a value that depends only on constants.
     fn evaluate_node(&mut self, node: usize) -> Result<(), models::Error> {
         let node = &self.graph.nodes[node];
         let inputs: Vec<Tensor> = node.inputs.iter().map(|id| self.get(*id).clone()).collect();

@@ -1,8 +1,7 @@
-//! Whole models: built call by call into a program's folder, run by a worker, and compared with the
-//! reference.
+//! Whole models: built call by call into a program's folder, run by a worker, and compared with the reference.
 //!
-//! The graph is cut as a campaign cuts it, each task is built once with its chosen schedule, and
-//! the program is written with its constants. Nothing here prints.
+//! The graph is cut into tasks in the same way as for a campaign, each task is built once with its chosen schedule,
+//! and the program is written with its constants. This module prints nothing.
 
 pub mod annotation;
 pub mod arrays;
@@ -66,7 +65,7 @@ pub struct BuiltModel {
     pub artifacts: Vec<Artifact>,
 }
 
-/// Returns the size of a program's constants as they are stored.
+/// Returns the stored size of a program's constants, in bytes.
 pub fn constant_bytes(program: &Program) -> u64 {
     let size = |one: &executor::program::Constant| {
         let extents = one.packing.stored_extents(&one.ty.extents().unwrap_or_default());
@@ -77,13 +76,13 @@ pub fn constant_bytes(program: &Program) -> u64 {
     program.constants.iter().map(size).fold(0, u64::saturating_add)
 }
 
-/// Returns the schedule of a task that was not searched.
+/// Returns the default schedule of a task.
 pub fn default_schedule(task: &Task, target: &Target) -> Schedule {
     Schedule::Template { knobs: task_space(task, &target.machine).default }
 }
 
-/// Builds every task of a model, and writes its program with the constants into a folder. Calls run in
-/// sequence or by `stages`. `goes_on` is called after each build; `false` ends the builds.
+/// Builds every task of a model, and writes its program with the constants into a folder. Calls run in sequence, or
+/// concurrently according to `stages`. `goes_on` is called after each build; false stops building.
 pub fn build_model(
     numbers: &mut Numbers<'_>,
     (plan, stages): (&Plan, Option<&StagePlan>),
@@ -133,7 +132,7 @@ pub fn build_model(
     Ok(BuiltModel { program, schedules, artifacts })
 }
 
-/// Writes a model as a program for a library: a task's code is its JSON, and constants are unpacked.
+/// Writes a model as a program for a library: the code of a task is its JSON, and constants keep their plain layout.
 pub fn write_tasks(numbers: &mut Numbers<'_>, plan: &Plan, folder: &Path) -> Result<Program> {
     let plain = |task: &Task| vec![Packing::Plain; task.parameters.len() + 1];
     let packings: Vec<_> = plan.tasks.iter().map(|one| plain(&one.task)).collect();

@@ -10,7 +10,7 @@ use std::io::Read;
 const MAGIC: &[u8] = b"\x93NUMPY";
 const HEADER_BYTES_MAX: usize = 1 << 16;
 
-/// Reads a tensor of the expected type. Reads no more bytes than that type needs.
+/// Reads a tensor of the expected type, and no more bytes than this type needs.
 pub fn read_tensor(reader: impl Read, wanted: &TensorType) -> Result<Tensor, String> {
     let most = wanted.size_bytes().unwrap_or(0).saturating_add(HEADER_BYTES_MAX as u64 + 16);
     let mut bytes = Vec::new();

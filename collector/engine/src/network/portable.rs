@@ -1,6 +1,6 @@
-//! Metadata in the folder of a program, by which it runs on machines without the compiler or the
-//! model: the name of the model, the processor that its code requires, the suitable inputs, and the
-//! expected outputs for the inputs of its seed.
+//! Metadata in the folder of a program that allow it to run on machines without the compiler or the
+//! model: the name of the model, the processor that its code requires, the distributions of its
+//! inputs, and the expected outputs for the inputs generated from its seed.
 //!
 //! `model.json` is written last, so a folder without it is incomplete. It contains the hashes of
 //! the program's description and of the expected outputs; the description contains the hashes of
@@ -20,11 +20,11 @@ const EXPECTED: &str = "expected.bin";
 const FORMAT: u32 = 1;
 const MODEL_BYTES_MAX: u64 = 16 << 20;
 
-/// Metadata of a program.
+/// Metadata of a program in a folder, stored as `model.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Portable {
-    /// The format of the folder; `write` uses the current one.
+    /// Version of the folder's format; new folders have the current version.
     pub format: u32,
     /// Version of the program that built the folder.
     pub program_version: String,
@@ -32,38 +32,38 @@ pub struct Portable {
     pub versions: Versions,
     /// Name of the model.
     pub model: String,
-    /// Batch size of the model.
+    /// Batch size of the model, if it has one.
     pub batch: Option<i64>,
     /// Target of the code.
     pub target: String,
-    /// Architecture of the code.
+    /// Processor architecture of the code.
     pub architecture: String,
-    /// Extensions of the instruction set that its code uses, in the kernel's spelling.
+    /// Instruction set extensions that the code uses, spelled as in the Linux kernel.
     pub instruction_sets: Vec<String>,
-    /// Seed of the inputs to which the expected outputs belong.
+    /// Seed of the inputs for which the expected outputs were computed.
     pub seed: u64,
     /// Distribution of random numbers for each input.
     pub draws: Vec<Draw>,
     /// Tolerated error as a share of the largest output.
     pub tolerance: f64,
-    /// Hash of the program, computed by `write`.
+    /// Hash of the program's description, computed when the metadata are written.
     pub program_hash: String,
-    /// Hash of the expected outputs, computed by `write`.
+    /// Hash of the expected outputs, computed when the metadata are written.
     pub expected_hash: Option<String>,
 }
 
-/// Content of a folder.
+/// Contents of a program's folder.
 #[derive(Debug)]
 pub struct FoundSets {
     /// Metadata of the program.
     pub portable: Portable,
     /// The program.
     pub program: Program,
-    /// Expected outputs for the inputs of the seed, if they were computed.
+    /// Expected outputs for the inputs generated from the seed, if they were computed.
     pub expected: Option<Vec<Tensor>>,
 }
 
-/// The field that metadata of every format have.
+/// The field that metadata of every format version contain.
 #[derive(Deserialize)]
 struct PortableFormat {
     format: u32,
@@ -90,7 +90,7 @@ impl Default for Portable {
 }
 
 impl Portable {
-    /// Returns why the code cannot run on a processor of this architecture with these extensions.
+    /// Returns why the code cannot run on a processor with this architecture and these extensions; None if it can.
     pub fn describe_lacking(&self, architecture: &str, flags: &dyn Fn(&str) -> bool) -> Option<String> {
         if self.architecture != architecture {
             return Some(format!("its code is for {}, this machine is {architecture}", self.architecture));
@@ -99,7 +99,7 @@ impl Portable {
         (!lacking.is_empty()).then(|| format!("its code uses {}, which this processor lacks", lacking.join(", ")))
     }
 
-    /// Returns the processor that the code requires as text.
+    /// Returns a description of the processor that the code requires.
     pub fn required_processor(&self) -> String {
         match self.instruction_sets.as_slice() {
             [] => self.architecture.clone(),
@@ -118,7 +118,7 @@ pub fn object_architecture(object: &[u8]) -> String {
     }
 }
 
-/// Returns the path of the metadata.
+/// Returns the path of the metadata file in a program's folder.
 pub fn metadata_path(folder: &Path) -> PathBuf {
     folder.join(MODEL)
 }

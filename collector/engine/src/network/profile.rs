@@ -9,9 +9,9 @@ use models::{Graph, Plan, TaskUse, TensorType};
 use profile::Profile;
 use profile::data::{MemoryEvent, Operator, Pool, Span};
 
-/// A model that was cut into calls, with its program.
+/// A model that was cut into calls, with the program built from it.
 pub struct Built<'a> {
-    /// Graph that was cut.
+    /// Graph from which the calls were cut.
     pub graph: &'a Graph,
     /// Calls of the graph.
     pub plan: &'a Plan,
@@ -19,7 +19,7 @@ pub struct Built<'a> {
     pub made: &'a BuiltModel,
 }
 
-/// Completes the profile that a runner measured.
+/// Adds names, work, rooflines and memory of the model's operators to the profile that a runner measured.
 pub fn complete_profile(seen: Profile, built: &Built<'_>, threads: usize, peaks: &Peaks) -> super::Result<Profile> {
     let Built { graph, plan, made } = built;
     let threads = u32::try_from(threads).unwrap_or(u32::MAX);
@@ -61,7 +61,7 @@ fn describe_operator(one: &TaskUse, packings: &[Packing]) -> Operator {
     }
 }
 
-/// Returns the lifetimes of memory in the first step; all steps are equal.
+/// Returns the memory events of the first step, computed from the lifetimes of tensors; all steps are equal.
 fn memory_events(seen: &Profile, built: &Built<'_>, lifetimes: &[Lifetime]) -> Vec<MemoryEvent> {
     let Some(step) = seen.steps.first() else { return Vec::new() };
     let program = &built.made.program;

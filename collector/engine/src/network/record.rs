@@ -1,5 +1,5 @@
-//! The record of a whole model: one row next to those of operators, with the columns that apply to
-//! a model.
+//! The record of a whole model: a row of the same table as the records of operators, with the columns that apply to a
+//! model.
 
 use super::compare::Comparison;
 use super::{BuiltModel, constant_bytes};
@@ -19,7 +19,7 @@ use worker::Fault;
 pub struct Attempt<'a> {
     /// The model.
     pub model: &'a ModelRequest,
-    /// Graph that was cut.
+    /// Graph from which the calls were cut.
     pub graph: &'a Graph,
     /// Calls of the graph.
     pub plan: &'a Plan,
@@ -37,7 +37,7 @@ pub struct Attempt<'a> {
     pub stages: Option<&'a StagePlan>,
 }
 
-/// Returns a record with all columns known before the build, added to those of the machine.
+/// Returns a copy of the base record with all columns of the model that are known before the build.
 pub fn model_record(attempt: &Attempt<'_>, base: &Record) -> Result<Record, RowError> {
     let Attempt { model, graph, plan, schedules, target, .. } = attempt;
     let types = |ids: &[ValueId]| ids.iter().map(|id| &graph.values[id.0 as usize].ty).collect::<Vec<&TensorType>>();

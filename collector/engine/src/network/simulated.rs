@@ -1,10 +1,10 @@
 //! Counts the events of one call of each task with a simulated processor, `valgrind
 //! --tool=cachegrind`.
 //!
-//! A task is called once and three times, alone and on one thread. Half of the difference is one
-//! call, because the cost of loading is the same in both. The simulator supports only older
-//! instructions, so the code is built again for them. Its counts are not measurements and are never
-//! mixed with measured ones.
+//! Each task runs alone on one thread, once with one call and once with three calls. Half of the
+//! difference is one call, because the cost of loading is the same in both runs. The simulator supports
+//! only older instructions, so the code is built again for them. Its counts are not measurements and
+//! are never mixed with measured ones.
 
 use bench::{Bench, Build, worker_program};
 use job::{BuildJob, RunJob};
@@ -20,14 +20,14 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use targets::Target;
 
-/// Name that selects the simulator among counters.
+/// Name that selects the simulator in a list of counters.
 pub const NAME: &str = "cachegrind";
 const PROGRAM: &str = "valgrind";
 /// Longest duration of one simulation.
 const LIMIT: Duration = Duration::from_secs(300);
 /// Interval between two checks of whether the simulator has ended.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Numbers of calls whose counts are subtracted.
+/// Numbers of calls in the two simulations whose counts are subtracted.
 const CALLS: [u32; 2] = [1, 3];
 
 /// Events of the simulator, and their names in profiles.
@@ -60,7 +60,7 @@ struct SimulatedCounts {
 }
 
 impl Simulator {
-    /// Finds the simulator of this machine.
+    /// Finds the simulator that is installed on this machine, or returns the reason why it cannot be used.
     pub fn find() -> Result<Simulator, String> {
         let asked = Command::new(PROGRAM).arg("--version").stdin(Stdio::null()).output();
         let version = match asked {
@@ -74,7 +74,8 @@ impl Simulator {
         Ok(Simulator { version, worker: worker_program().map_err(|error| error.to_string())? })
     }
 
-    /// Counts one call of each task on all CPUs. Also returns tasks that could not be counted, with reasons.
+    /// Counts one call of each task, simulating several tasks in parallel. Also returns the tasks that could not be
+    /// counted, with reasons.
     pub fn count_tasks(
         &self,
         tasks: &[(&TaskUse, BuildJob)],
@@ -136,7 +137,7 @@ impl Simulator {
         share.iter().map(|(one, job, path)| (*one, self.one_call(job, path))).collect()
     }
 
-    /// Returns the counts of two calls.
+    /// Returns the difference between simulations with three calls and with one: the counts of two calls.
     fn one_call(&self, job: &RunJob, path: &Path) -> Result<SimulatedCounts, String> {
         let file = path.with_extension("json");
         let text = serde_json::to_vec(job).map_err(|error| error.to_string())?;
@@ -147,7 +148,7 @@ impl Simulator {
         Ok(SimulatedCounts { counts: more.counts.iter().filter_map(passed).collect(), ..more })
     }
 
-    /// Runs the simulator once.
+    /// Runs the simulator once, with `times` calls of the task.
     fn run(&self, job: &Path, out: &Path, times: u32) -> Result<SimulatedCounts, String> {
         let log = out.with_extension("log");
         let mut command = Command::new(PROGRAM);

@@ -1,5 +1,4 @@
-//! Saved progress of a nightly run, by which a killed run resumes where it stopped, within its
-//! original time.
+//! Saved progress of a nightly run. A run that was killed resumes from it and keeps its original deadline.
 
 use crate::state::StateFile;
 use datasets::Key;
@@ -13,22 +12,22 @@ use std::path::Path;
 pub struct NightCourse {
     /// Name of the nightly run.
     pub id: String,
-    /// Hash of its configuration, store and time.
+    /// Hash of the configuration, the store and the duration, which identifies the request.
     pub asked: String,
     /// Deadline, in microseconds since 1970.
     pub end_us: i64,
     /// Duration in seconds.
     pub seconds: f64,
-    /// Completed phases.
+    /// Names of the completed phases.
     pub done: Vec<String>,
-    /// Duration of each phase in seconds.
+    /// Time spent in each phase so far, in seconds.
     pub spent: BTreeMap<String, f64>,
     /// Last run of the sentinels: its end in microseconds since 1970, and its duration in seconds.
     pub looked: Option<(i64, f64)>,
 }
 
 impl NightCourse {
-    /// Returns the name of the night without the prefix.
+    /// Returns the name of the nightly run without the prefix `night-`.
     pub fn label(&self) -> &str {
         self.id.trim_start_matches("night-")
     }
@@ -38,7 +37,7 @@ impl NightCourse {
         file.read::<NightCourse>().filter(|course| course.asked == asked && course.end_us > now_us)
     }
 
-    /// Returns the hash of a configuration, store and time.
+    /// Returns the hash that identifies a request: a configuration, a store and a duration.
     pub fn hash_of_request(config: &str, store: &Path, minutes: f64) -> String {
         let text = format!("{config}\n{}\n{minutes}", store.display());
         Key::of_bytes(text.as_bytes()).to_hex()
@@ -49,12 +48,12 @@ impl NightCourse {
         self.done.iter().any(|done| done == phase)
     }
 
-    /// Returns the duration of a phase in seconds, including that in killed processes.
+    /// Returns the seconds spent in a phase so far, including those of killed processes.
     pub fn phase_seconds(&self, phase: &str) -> f64 {
         self.spent.get(phase).copied().unwrap_or(0.0)
     }
 
-    /// Adds the duration of a slice in seconds to that of its phase.
+    /// Adds the duration of a slice to the time spent in its phase.
     pub fn add_seconds(&mut self, phase: &str, seconds: f64) {
         *self.spent.entry(phase.to_owned()).or_default() += seconds;
     }

@@ -12,10 +12,10 @@ use datasets::{Choose, Key, Record};
 use drift::{LineIdentity, Verdict, aspect_of};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Largest number of keys; more measurements would take longer than a nightly run.
+/// Largest number of experiments to repeat; more would take longer than a nightly run.
 const KEYS_MAX: usize = 20_000;
 
-/// Returns keys of a run that became slower or are uncertain, slower ones first, then older uncertain ones.
+/// Returns the experiments to repeat: those that became slower in this run, then those with uncertain medians.
 pub fn doubtful_keys(
     options: &NightOptions,
     course: &NightCourse,
@@ -39,7 +39,7 @@ pub fn doubtful_keys(
     Ok(keys.into_iter().map(|(_, key)| key).take(KEYS_MAX).collect())
 }
 
-/// Returns the keys that were not measured again in a run.
+/// Returns the keys that were measured fewer than twice in the run `id`.
 pub fn keys_measured_once(options: &NightOptions, id: &str, keys: &[Key]) -> Result<Vec<Key>> {
     let mut made: BTreeMap<Key, usize> = BTreeMap::new();
     for record in open_existing(&options.store)?.select_records(Choose::All).map_err(store_failure)? {

@@ -1,5 +1,5 @@
-//! Executes the phases of a nightly run: slices of campaigns within its time, with sentinels after
-//! each.
+//! Executes the phases of a nightly run: slices of campaigns within its time, with sentinel measurements after each
+//! slice.
 
 use super::course::NightCourse;
 use super::doubts::{doubtful_keys, keys_measured_once};
@@ -16,12 +16,12 @@ use crate::state::StateFile;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Shortest slice, in seconds; shorter ones would hardly measure.
+/// Shortest slice, in seconds; a shorter one would spend most of its time on starting and ending.
 const MIN_SLICE: f64 = 5.0;
-/// Seconds that a slice may need beyond its budget, for attempts in flight and the machine's peaks.
+/// Seconds by which a slice may exceed its budget, for attempts in flight and for measuring the machine's peaks.
 const GRACE: f64 = 60.0;
 
-/// State of a nightly run.
+/// A nightly run in progress.
 pub struct NightJob<'a> {
     /// Options of the run.
     pub options: &'a NightOptions,
@@ -37,11 +37,11 @@ pub struct NightJob<'a> {
     pub sentinels: Sentinels,
     /// Reports of the phases so far.
     pub phases: Vec<NightPhase>,
-    /// Whether attempts had no time, or slices no report.
+    /// Whether an attempt ended without a time, or a slice without a report.
     pub has_losses: bool,
-    /// Progress of the run.
+    /// Progress of the run, which is saved to `file`.
     pub course: NightCourse,
-    /// File of the progress.
+    /// File to which the progress is saved.
     pub file: StateFile,
 }
 
@@ -50,12 +50,12 @@ impl NightJob<'_> {
         self.end.saturating_duration_since(Instant::now()).as_secs_f64()
     }
 
-    /// Returns the seconds left for work. Time for the last sentinels is reserved.
+    /// Returns the seconds left for slices, after time is reserved for the last sentinel run.
     fn left_for_work(&self) -> f64 {
         self.seconds_left() - 1.5 * self.sentinels.seconds
     }
 
-    /// Saves the progress. If that fails, a killed run starts from the beginning.
+    /// Saves the progress. If saving fails, a run that is killed later starts from the beginning.
     pub fn keep_course(&self) {
         let _ = self.file.write(&self.course);
     }
@@ -85,7 +85,7 @@ impl NightJob<'_> {
         Ok(())
     }
 
-    /// Runs the slices of a phase until it is complete or its time is over.
+    /// Runs slices of a phase until its work is complete, a slice achieves nothing, or its time is over.
     fn run_phase(&mut self, name: &'static str, seconds: f64, flags: &[&str]) -> Result<()> {
         if self.course.has_done(name) {
             return Ok(());
@@ -102,7 +102,7 @@ impl NightJob<'_> {
         Ok(())
     }
 
-    /// Repeats measurements that regressed in this run or are uncertain.
+    /// Repeats measurements that became slower in this run or are uncertain.
     fn repeat_doubtful(&mut self, seconds: f64) -> Result<()> {
         const NAME: &str = "doubts again";
         if self.course.has_done(NAME) {
@@ -150,7 +150,7 @@ impl NightJob<'_> {
         (slice >= MIN_SLICE && !self.is_stopped()).then_some(slice)
     }
 
-    /// Runs one slice and the sentinels after it. Returns whether its work is complete, and the attempts made.
+    /// Runs one slice and the sentinels after it. Returns whether its work is complete, and the number of attempts.
     fn run_slice(&mut self, phase: &mut NightPhase, slice: f64, flags: &[String]) -> Result<(bool, u64)> {
         let begun = Instant::now();
         let mut arguments: Vec<String> = ["--config".to_owned(), self.options.config.display().to_string()]
@@ -176,7 +176,7 @@ impl NightJob<'_> {
         ["--store", &store, "--night", &self.course.id, "--progress", "0", "--json"].map(str::to_owned)
     }
 
-    /// Adds the report of a slice to its phase. Returns the numbers of attempts left and made.
+    /// Adds the report of a slice to its phase. Returns the numbers of remaining and of finished attempts.
     fn add_report(&mut self, phase: &mut NightPhase, ended: &SliceEnd) -> Result<(u64, u64)> {
         match (&ended.report, ended.code) {
             (_, Some(2)) => return Err(Failure::usage("a slice of the nightly run was rejected; its error is above")),

@@ -1,10 +1,9 @@
-//! Nightly runs: slices of campaigns, each a process with a deadline, sentinels between them, and a
-//! report of the changes.
+//! Nightly runs: slices of campaigns, each a process with a deadline, sentinels between them, and a report of the
+//! changes.
 //!
-//! This process measures nothing and keeps only its progress; slices write records to the store. A
-//! slice has a time budget. If it exceeds the budget, it receives a signal, after which it seals
-//! its records, and is killed at its deadline. Slices end when this process ends. A restarted
-//! nightly run resumes where it stopped.
+//! This process measures nothing and saves only its progress; slices write records to the store. A slice has a time
+//! budget. If it exceeds the budget, it receives SIGTERM, after which it seals its records, and it is killed at its
+//! deadline. Slices end when this process ends. A restarted nightly run resumes where it stopped.
 
 mod course;
 mod doubts;
@@ -50,7 +49,7 @@ pub struct PreparedNight<'a> {
     _exclusive: Exclusive,
 }
 
-/// Validates a nightly run, and waits for another one on this machine.
+/// Validates a nightly run, and waits until no other nightly run holds this machine's lock.
 pub fn prepare_night<'a>(options: &'a NightOptions, observer: &'a dyn Observer) -> Result<PreparedNight<'a>> {
     let raw = Settings::read(&options.config).map_err(Failure::usage)?;
     let mut settings = raw.night.clone().ok_or_else(|| {
@@ -81,7 +80,7 @@ pub fn prepare_night<'a>(options: &'a NightOptions, observer: &'a dyn Observer) 
 }
 
 impl PreparedNight<'_> {
-    /// Measures until the time is over or a signal comes, and compares this night with earlier ones.
+    /// Measures until the time is over or a signal is received, and compares this run with earlier ones.
     pub fn run(self, signal: &AtomicUsize) -> Result<NightReport> {
         let PreparedNight { options, observer, .. } = self;
         let file = StateFile::new(&options.state, "nights", &options.store);
@@ -100,7 +99,7 @@ impl PreparedNight<'_> {
         self.build_report(job)
     }
 
-    /// Returns the progress of a killed run with the same request, or that of a new run.
+    /// Returns the progress of a killed run with the same request, or the initial progress of a new run.
     fn load_course(&self, file: &StateFile) -> NightCourse {
         let asked = NightCourse::hash_of_request(&self.text, &self.options.store, self.settings.minutes);
         if let Some(course) = NightCourse::resume_course(file, &asked, now_us()) {
@@ -140,7 +139,7 @@ fn seconds_until(moment_us: i64) -> f64 {
     moment_us.saturating_sub(now_us()).max(0) as f64 / 1e6
 }
 
-/// Returns a moment in UTC as the name of a night, such as `20261122-213000`.
+/// Formats a time in seconds since 1970 as the UTC name of a nightly run, such as `20261122-213000`.
 fn night_name(seconds: u64) -> String {
     let day = ::drift::night_of(&datasets::Record {
         // Noon is part of the night of the same date.

@@ -10,18 +10,18 @@ use std::time::Duration;
 pub struct NightOptions {
     /// Configuration file with the settings of campaigns and a table `[night]`.
     pub config: PathBuf,
-    /// Store for records; it is created if needed.
+    /// Store for records; it is created if it does not exist.
     pub store: PathBuf,
-    /// Duration in minutes; None for that of the configuration.
+    /// Duration in minutes; None uses the duration of the configuration.
     pub minutes: Option<f64>,
     /// Longest wait for another nightly run on this machine.
     pub wait: Duration,
-    /// Bounds of significant changes.
+    /// Thresholds for significant changes.
     pub bounds: Bounds,
-    /// Files to write.
+    /// Report files to write.
     pub pages: PagePaths,
     /// Path of the program `opcollect`, which is started for each slice.
     pub program: PathBuf,
-    /// Folder for the state of this machine.
+    /// Folder for the state of nightly runs on this machine.
     pub state: PathBuf,
 }

@@ -16,14 +16,14 @@ pub struct NightPhase {
     pub seconds: f64,
     /// Numbers of attempts by outcome.
     pub outcomes: BTreeMap<String, u64>,
-    /// Number of attempts that were not made.
+    /// Number of attempts left undone.
     pub left: u64,
     /// Notes for the user.
     pub notes: Vec<String>,
 }
 
 impl NightPhase {
-    /// Returns a phase without slices.
+    /// Creates the report of a phase in which no slice has run yet.
     pub fn new(name: &'static str) -> NightPhase {
         NightPhase { name, ..NightPhase::default() }
     }
@@ -38,13 +38,13 @@ impl NightPhase {
 /// Report of a nightly run, with the changes since earlier ones.
 #[derive(Clone, Debug, Serialize)]
 pub struct NightReport {
-    /// Start of the run, in UTC, as the name of its night.
+    /// Name of the nightly run: its start in UTC.
     pub night: String,
-    /// The store.
+    /// Path of the store.
     pub store: String,
-    /// Duration of this process in minutes.
+    /// Minutes that this process took.
     pub minutes: f64,
-    /// Time available to this process in minutes.
+    /// Minutes that were available to this process.
     pub allowed_minutes: f64,
     /// Reports of the phases.
     pub phases: Vec<NightPhase>,
@@ -52,17 +52,17 @@ pub struct NightReport {
     pub sentinels: usize,
     /// Notes about the sentinels.
     pub notes: Vec<String>,
-    /// Changes compared with earlier nights.
+    /// Changes compared with earlier nightly runs.
     pub drift: Drift,
-    /// Points at which series changed over nights.
+    /// Change points of each series over nightly runs.
     pub turns: Vec<Turn>,
-    /// Whether attempts had no time, or slices no report.
+    /// Whether an attempt ended without a time, or a slice without a report.
     #[serde(skip)]
     pub has_losses: bool,
 }
 
 impl NightReport {
-    /// Returns a line with the night, times and store.
+    /// Returns a line with the name, duration and store of the nightly run.
     pub fn title_line(&self) -> String {
         format!(
             "night {}: {:.1} of {:.1} minutes, sentinels {} times, records in `{}`",
@@ -75,7 +75,7 @@ impl NightReport {
         self.phases.iter().flat_map(|phase| phase.notes.iter().map(|note| format!("{}: {note}", phase.name)))
     }
 
-    /// Returns the summary of the work in Markdown.
+    /// Returns a Markdown summary of the phases.
     pub fn render_markdown(&self) -> String {
         let mut text = format!(
             "## {}\n\n| work | slices | minutes | attempts | left |\n| --- | ---: | ---: | --- | ---: |\n",

@@ -1,8 +1,8 @@
-//! Sentinels: tasks that are built once for a store and a class of hosts, and measured repeatedly
-//! with identical machine code.
+//! Sentinels: tasks that are built once per store and host class, and measured repeatedly with identical machine code,
+//! so that a change of their times is a change of the machine.
 //!
-//! Other machines may write to a store. So this machine keeps a hash of the sentinels that it
-//! built, and runs only a copy that matches the hash, in a folder to which only its user can write.
+//! Other machines may write to a store. So this machine keeps a hash of the sentinels that it built, and runs only a
+//! copy that matches the hash, in a folder to which only its user can write.
 
 use super::options::NightOptions;
 use super::slice::SliceProcess;
@@ -33,7 +33,7 @@ pub struct Sentinels {
     private: Option<TempDir>,
     /// Duration of the last run, in seconds.
     pub seconds: f64,
-    /// Number of runs.
+    /// Number of times that the sentinels were run.
     pub runs: usize,
     /// Notes for the user.
     pub notes: Vec<String>,
@@ -41,7 +41,7 @@ pub struct Sentinels {
 }
 
 impl Sentinels {
-    /// Creates the sentinels of a store for this class of hosts, with the plan of the nightly run.
+    /// Creates the sentinels of a store for this host class, with the nightly run's measurement plan.
     pub fn new(options: &NightOptions, raw: &Settings, facts: &Facts) -> Sentinels {
         let models = SENTINELS.iter().map(|sentinel| ModelEntry {
             source: "simple".to_owned(),
@@ -102,7 +102,7 @@ impl Sentinels {
         Ok(())
     }
 
-    /// Returns the folder of the copy that is run, created on the first call; None without time to build it.
+    /// Returns the folder of the verified copy, which the first call creates. None if there was no time to build it.
     fn prepare_copy(&mut self, left: Duration, signal: &AtomicUsize) -> Result<Option<PathBuf>> {
         const NAME: &str = "sentinels";
         if let Some(private) = &self.private {
@@ -122,7 +122,7 @@ impl Sentinels {
         Ok(Some(folder))
     }
 
-    /// Copies the store's sentinels, if there are any. Returns whether this machine built them.
+    /// Copies the store's sentinels, if there are any. Returns whether their hash proves that this machine built them.
     fn is_ours(&self, copy: &Path) -> Result<bool> {
         let Some(known) = self.file.read::<String>().filter(|_| self.folder.exists()) else { return Ok(false) };
         let is_ours = copy_files(&self.folder, copy).and_then(|()| hash_files(copy)).is_ok_and(|found| found == known);
@@ -132,7 +132,7 @@ impl Sentinels {
         Ok(is_ours)
     }
 
-    /// Moves built sentinels into the store, and saves their hash.
+    /// Copies built sentinels into the store, and saves their hash on this machine.
     fn store_built(&self, built: &Path) -> Result<()> {
         self.file.write(&hash_files(built)?)?;
         let parent = self.folder.parent().expect("it lies below the store");
@@ -142,7 +142,7 @@ impl Sentinels {
         appearing.finish(&self.folder)
     }
 
-    /// Moves sentinels aside that this machine did not build.
+    /// Renames the store's sentinels, because this machine did not build them.
     fn set_aside(&mut self) -> Result<()> {
         if !self.folder.exists() {
             return Ok(());
@@ -175,7 +175,7 @@ impl Sentinels {
     }
 }
 
-/// Lists the files of a sentinel folder, sorted. Fails for folders, links, large files or too many files.
+/// Lists the files of a sentinel folder, sorted. Fails for subfolders, links, large files or too many files.
 fn list_files(folder: &Path) -> Result<Vec<PathBuf>> {
     const MAX_FILES: usize = 1000;
     const MAX_BYTES: u64 = 64 << 20;

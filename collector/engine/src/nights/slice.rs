@@ -17,17 +17,17 @@ pub const PARENT_VARIABLE: &str = "OPCOLLECT_PARENT";
 
 /// Interval between two checks of a slice.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Time for sealing after SIGTERM.
+/// Time between SIGTERM and the deadline, in which a slice seals its records.
 const SEALING: Duration = Duration::from_secs(20);
-/// Longest report of a slice that is kept.
+/// Largest size of a slice's output that is kept, in bytes.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// Returns the time before its deadline at which a slice receives SIGTERM.
+/// Returns how long before its deadline a slice receives SIGTERM.
 pub fn sealing_time(deadline: Duration) -> Duration {
     SEALING.min(deadline / 4)
 }
 
-/// A running slice.
+/// A child process that runs a slice.
 pub struct SliceProcess {
     process: std::process::Child,
     stdout: JoinHandle<Vec<u8>>,
@@ -37,14 +37,14 @@ pub struct SliceProcess {
 pub struct SliceEnd {
     /// Exit code; None if a signal ended the process.
     pub code: Option<i32>,
-    /// JSON document in the last line of the output.
+    /// Whether this process sent SIGTERM to the slice.
     pub report: Option<Value>,
     /// Whether the process received SIGTERM.
     pub was_terminated: bool,
 }
 
 impl SliceProcess {
-    /// Starts the program, whose standard error is that of this process.
+    /// Starts the program. It inherits the standard error of this process.
     pub fn start(program: &Path, arguments: &[String]) -> Result<SliceProcess> {
         let mut command = Command::new(program);
         command.args(arguments).env(PARENT_VARIABLE, std::process::id().to_string());

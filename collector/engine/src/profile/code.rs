@@ -1,4 +1,4 @@
-//! Annotates an operator of a profile with its code, and writes files of that code.
+//! Annotates an operator of a profile with its code, and writes the code to files.
 
 use crate::Result;
 use crate::failure::Failure;
@@ -12,24 +12,24 @@ use std::path::Path;
 
 const SAMPLING_NS: u64 = 2_000_000_000;
 
-/// Default number of samples per second.
+/// Default sampling frequency of the code annotation, in Hz.
 pub const DEFAULT_SAMPLE_HERTZ: u64 = 3989;
 
 /// Options that select the annotated code.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CodeOptions<'a> {
-    /// Selects the annotated operator by a part of its name, sizes or call, or by its task's hash prefix.
+    /// Operator to annotate, given by a part of its name, sizes or call, or by a prefix of its task's hash.
     pub annotate: Option<&'a str>,
-    /// Folder for files of the annotated code.
+    /// Folder to which the annotated code is written.
     pub folder: Option<&'a Path>,
-    /// Number of samples per second.
+    /// Sampling frequency, in Hz.
     pub sample_hertz: u64,
     /// Whether symbols of built code are written to a file in `/tmp`, for `perf` and debuggers.
     pub has_perf_map: bool,
 }
 
 impl CodeOptions<'_> {
-    /// Returns the requests to the runner that follow from these options.
+    /// Returns what these options require from the runner: sampling and a symbol file.
     pub fn runner_requests(&self) -> CodeRequests {
         let sampling = Sampling { hertz: self.sample_hertz, budget_ns: SAMPLING_NS };
         CodeRequests { sampling: self.annotate.is_some().then_some(sampling), has_perf_map: self.has_perf_map }
@@ -52,7 +52,7 @@ pub fn find_tasks(model: &PreparedModel, name: &str) -> Result<Vec<usize>> {
     Ok(found)
 }
 
-/// Annotates the task that takes the most time among `tasks`.
+/// Annotates the task that takes the most time in the profile, out of `tasks`.
 pub fn annotate_slowest(
     model: &mut PreparedModel,
     made: &BuiltModel,
@@ -72,7 +72,7 @@ pub fn annotate_slowest(
     Ok(annotate_task((&model.tasks()[code], code), &made.schedules[code], (listing, is_same), samples))
 }
 
-/// Writes schedule, TIR, LLVM IR and machine code to files in a folder, which is created if needed.
+/// Writes schedule, TIR, LLVM IR and assembly to files in a folder, which is created if needed.
 pub fn write_files(folder: &Path, annotation: &Annotation) -> Result<()> {
     let failed = |error: std::io::Error| Failure::usage(format!("cannot make `{}`: {error}", folder.display()));
     fs::create_dir_all(folder).map_err(failed)?;
@@ -90,7 +90,7 @@ pub fn write_files(folder: &Path, annotation: &Annotation) -> Result<()> {
     Ok(())
 }
 
-/// Returns all machine code, each line with the number of samples in it.
+/// Formats the assembly of all functions, with the number of samples before each line.
 fn format_assembly(annotation: &Annotation) -> String {
     let mut text = String::new();
     for function in &annotation.functions {

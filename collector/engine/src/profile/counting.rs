@@ -8,7 +8,8 @@ use crate::prepared::PreparedModel;
 use profile::Profile;
 use targets::Kind;
 
-/// Returns the counters to read for names; processor time if there are none. Drops a simulator's name.
+/// Returns the counters to read, without the simulator's name: thread CPU time if no names are given, and an empty
+/// list, which selects the default counters, for the name `default`.
 pub fn requested_counters(names: &[String]) -> Vec<String> {
     let names: Vec<String> = names.iter().filter(|name| *name != simulated::NAME).cloned().collect();
     match &names[..] {
@@ -18,7 +19,7 @@ pub fn requested_counters(names: &[String]) -> Vec<String> {
     }
 }
 
-/// Rejects options about machine code and simulators for GPU targets.
+/// Rejects options that need CPU machine code, such as annotation and simulation, for GPU targets.
 pub fn check_target(counters: &[String], code: &CodeOptions<'_>, target: Kind) -> Result<()> {
     let given = [
         ("--annotate", code.annotate.is_some()),
@@ -38,7 +39,7 @@ fn is_simulated(names: &[String]) -> bool {
     names.iter().any(|name| name == simulated::NAME)
 }
 
-/// Returns the simulator if it is among the names of counters.
+/// Returns the installed simulator if `names` contains its name.
 pub fn find_simulator(names: &[String]) -> Result<Option<Simulator>> {
     if !is_simulated(names) {
         return Ok(None);

@@ -1,5 +1,4 @@
-//! Passes a trace of each profiling cycle to a command, as torch.profiler does with
-//! `on_trace_ready`.
+//! Runs a user's command on a trace of each profiling cycle, like `on_trace_ready` of torch.profiler.
 
 use crate::Result;
 use crate::failure::Failure;
@@ -17,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Interval between two checks of the command.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Runs the command on a temporary trace of each cycle. Stops at the first failure and returns the reason.
+/// Runs the command once per cycle, on a temporary trace file. Stops at the first failure and returns the reason.
 pub fn hand_over(profile: &Profile, command: &str, limit_bytes: u64) -> Result<Option<String>> {
     let folder = tempfile::Builder::new().prefix("opcollect-traces-").tempdir().map_err(Failure::environment)?;
     let cycles = cycle::list_cycles(profile);
@@ -39,7 +38,7 @@ pub fn hand_over(profile: &Profile, command: &str, limit_bytes: u64) -> Result<O
     Ok(None)
 }
 
-/// Starts the command with the file of a trace as its last argument, in a process group of its own.
+/// Starts the command in its own process group, with the path of a trace file as its last argument.
 fn start_command(command: &str, path: &Path) -> std::result::Result<Child, String> {
     Command::new("sh")
         .args(["-c", &format!("{command} \"$1\""), "sh"])

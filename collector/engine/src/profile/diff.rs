@@ -10,12 +10,12 @@ use report::Paper;
 use std::fs;
 use std::path::Path;
 
-/// Largest file of a profile in bytes. The number of spans in a profile is limited.
+/// Largest size of a profile's file in bytes; a profile has a limited number of spans, so none is larger.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// Changes between two profiles.
+/// Changes between two profiles, with a title.
 pub struct ProfileDiff {
-    /// The changes.
+    /// Changes per row, and common to all rows.
     pub changes: ProfileComparison,
     title: String,
 }

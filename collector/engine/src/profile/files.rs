@@ -12,7 +12,7 @@ use profile::{Profile, export, page};
 use std::io::Write;
 use std::path::Path;
 
-/// Default of the largest size of a trace before compression, in MiB.
+/// Default limit on the size of a trace before compression, in MiB.
 pub const DEFAULT_TRACE_MIB: u32 = 1024;
 
 /// Paths of the files to write; files without a path are not written.
@@ -39,7 +39,7 @@ impl FileOptions<'_> {
     }
 }
 
-/// Files that are opened before the work, so that a wrong path is reported early.
+/// Output files, which are opened before the work so that a wrong path is reported early.
 pub struct ProfileFiles {
     profile: Option<Output>,
     csv: Option<Output>,
@@ -65,7 +65,7 @@ impl ProfileFiles {
         })
     }
 
-    /// Writes the files. The rows are those of `styled`, if there is one.
+    /// Writes the files. The CSV file contains the table `styled` if there is one, otherwise `rows`.
     pub fn write(
         self,
         profile: &Profile,

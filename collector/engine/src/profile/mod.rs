@@ -42,7 +42,7 @@ use std::sync::atomic::AtomicUsize;
 
 /// Default duration of profiling in seconds.
 const SECONDS: f64 = 2.0;
-/// Default time limit of profiling with a schedule, which ends by itself.
+/// Default time limit of profiling with a schedule, in seconds; such profiling normally ends earlier by itself.
 const SECONDS_WITH_SCHEDULE: f64 = 600.0;
 
 /// Options of a profile.
@@ -55,11 +55,11 @@ pub struct ProfileOptions<'a> {
     pub is_checked: bool,
     /// Schedule that selects the profiled runs.
     pub schedule: Option<ProfileSchedule>,
-    /// Profiles one of this many runs, if there is no schedule.
+    /// Profile one of every n runs, if there is no schedule.
     pub sample: Option<u64>,
-    /// Duration after which profiling ends.
+    /// Time limit of profiling in seconds.
     pub seconds: Option<f64>,
-    /// Names of counters. [`requested_counters`] returns those that the configuration needs for them.
+    /// Names of counters and simulators. [`requested_counters`] returns the hardware counters among them.
     pub counters: &'a [String],
     /// Shell command that receives the trace of each cycle.
     pub on_trace_ready: Option<&'a str>,
@@ -73,7 +73,7 @@ pub struct ProfileOptions<'a> {
     pub group_by: GroupBy,
     /// The order of rows.
     pub sort_by: SortBy,
-    /// Table style of another tool, instead of our own.
+    /// Tool whose table style is imitated, if not our own.
     pub style: Option<Style>,
     /// The files to write.
     pub files: FileOptions<'a>,
@@ -82,7 +82,8 @@ pub struct ProfileOptions<'a> {
 }
 
 impl ProfileOptions<'_> {
-    /// Returns whether the model is profiled in further processes. A given selection of runs is for one process.
+    /// Returns whether the model is also profiled in additional processes (visits). This is not done if the caller
+    /// selects the profiled runs or passes traces to a command.
     fn has_visits(&self) -> bool {
         self.schedule.is_none() && self.sample.is_none() && self.on_trace_ready.is_none()
     }
@@ -94,13 +95,13 @@ pub struct ModelProfile {
     pub profile: Profile,
     /// Summary of the profile.
     pub report: Report,
-    /// Table in the style of another tool, if one was requested.
+    /// Table in the style of another tool, if a style was requested.
     pub styled: Option<StyledTable>,
     /// Peak rates of the machine.
     pub peaks: Peaks,
-    /// Whether outputs are wrong, or traces could not be passed on.
+    /// Whether outputs are wrong, or traces could not be passed to the command.
     pub has_losses: bool,
-    /// Number of other operators that match the name of the annotated one.
+    /// Number of other operators that match the name given for annotation.
     homonyms: usize,
 }
 
@@ -126,7 +127,7 @@ struct MeasuredProfile {
     peak_memory_bytes: u64,
 }
 
-/// Profiles the one model of a configuration.
+/// Profiles the only model of a configuration.
 pub fn profile_model(
     options: &ProfileOptions<'_>,
     config: Config,
@@ -217,7 +218,7 @@ fn begin_records(options: &ProfileOptions<'_>, model: &mut PreparedModel, job: &
     Keeping::begin_operators(store, model, (&schedules, ScheduleSource::Default), job, options.inputs).map(Some)
 }
 
-/// Builds and runs the model; a failure is recorded.
+/// Builds the model and profiles its runs. A failure is stored as records without times.
 fn measure_model(
     model: &mut PreparedModel,
     folder: &Path,
@@ -298,7 +299,7 @@ fn styled_table(profile: &Profile, style: Style, options: &ProfileOptions<'_>, t
     table
 }
 
-/// Summarises a profile, without records and annotation.
+/// Creates the summary of a profile, without records and annotation.
 fn summarise_profile(measured: &MeasuredProfile, options: &ProfileOptions<'_>, model: &PreparedModel) -> Report {
     let MeasuredProfile { profile, made, .. } = measured;
     Report {

@@ -1,4 +1,5 @@
-//! Profiles a model in further processes, so that comparisons know how much processes differ.
+//! Profiles a model in additional processes (visits), so that comparisons of profiles know the scatter between
+//! processes.
 
 use crate::Result;
 use crate::runs::Runs;
@@ -9,15 +10,16 @@ use profile::summary::visits::{medians_ns, visit_scatter};
 use profile::{Plan, Profile, ProfileSchedule};
 use report::format_percent;
 
-/// Number of further visits on a quiet machine, and the most on a busy one.
+/// Number of additional visits (processes) if they agree; the constant below limits their number if they do not.
 const VISITS: usize = 2;
 const MOST_VISITS: usize = 6;
-/// Scatter between visits, as a log ratio, from which more visits follow.
+/// Scatter between visits, on a logarithmic scale, from which visits are added.
 const BUSY: f64 = 0.1;
-/// Share of the time budget that each further visit has.
+/// Divisor of the time budget: each additional visit gets one such fraction.
 const SHARE: u64 = 4;
 
-/// Adds the operators' times in two further visits, and in more while they disagree; notes if they still do.
+/// Adds the operators' times in two additional visits (processes), and in more while the visits disagree. Adds a note
+/// if they still disagree at the limit.
 pub fn add_visits(profile: &mut Profile, job: &NetworkJob, runs: &mut Runs) -> Result<()> {
     let Some(plan) = &job.profile else { return Ok(()) };
     let plan = Plan::new(ProfileSchedule::default(), plan.budget_ns / SHARE);

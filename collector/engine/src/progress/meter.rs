@@ -1,4 +1,4 @@
-//! A thread that counts events, and keeps the status file of a store up to date while the campaign
+//! A thread that reports the counts of a campaign's events, and updates the status file of a store while the campaign
 //! waits for workers.
 
 use super::Counts;
@@ -9,12 +9,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Progress at one moment.
+/// Progress of a campaign at one moment.
 #[derive(Clone, Debug)]
 pub struct MeterReading {
-    /// Progress in the form of the status file.
+    /// Progress as fields of the status file.
     pub status: Status,
-    /// The progress as one line of text.
+    /// Progress as one line of text.
     pub line: String,
     /// Time since the start.
     pub elapsed: Duration,
@@ -22,10 +22,10 @@ pub struct MeterReading {
     pub is_last: bool,
 }
 
-/// Receives readings.
+/// Function that receives readings.
 pub type ReadingSink = Box<dyn FnMut(&MeterReading) + Send>;
 
-/// Counter of a campaign's events, which a thread reads every second.
+/// Counter of a campaign's events, with a thread that reports the counts every second.
 pub struct Meter {
     start: Instant,
     shared: Arc<MeterState>,
@@ -46,7 +46,7 @@ impl MeterState {
 }
 
 impl Meter {
-    /// Starts counting. Every second, progress goes to the status file, if there is one, and to `report`.
+    /// Starts counting. Every second, the progress is written to the status file, if there is one, and to `report`.
     pub fn start(attempts: usize, store: Option<StoreStatus>, report: Option<ReadingSink>) -> Meter {
         let (start, shared) = (Instant::now(), Arc::new(MeterState::default()));
         let is_read = attempts > 0 && (report.is_some() || store.is_some());
@@ -65,7 +65,7 @@ impl Meter {
         state.0.clone()
     }
 
-    /// Stops the thread after its last reading. Dropping the meter has the same effect.
+    /// Stops the thread after it has reported the final counts. Dropping the meter has the same effect.
     pub fn finish(self) {}
 }
 
@@ -79,7 +79,7 @@ impl Drop for Meter {
     }
 }
 
-/// Reads the counts until they are final.
+/// Reports the counts every second, until they are final.
 fn poll_counts(
     shared: &MeterState,
     start: Instant,

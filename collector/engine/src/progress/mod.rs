@@ -1,5 +1,5 @@
-//! Progress of a campaign: counts of finished attempts, their rate and the time left, for users and
-//! for the status file of a store.
+//! Progress of a campaign: counts of finished attempts, the rate, and the remaining time, for users and for the status
+//! file of a store.
 
 mod meter;
 
@@ -10,7 +10,7 @@ use datasets::Outcome;
 use datasets::store::Status;
 use std::time::Duration;
 
-/// Counts of a campaign.
+/// Counts of a campaign's events.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// Number of attempts that ended.
@@ -19,7 +19,7 @@ pub struct Counts {
     losses: u64,
     /// Progress message of the source, if it reported one.
     standing: Option<String>,
-    /// Time until the first attempt ended, including the start of workers; rates are computed from then on.
+    /// Time until the first attempt ended, including the start of workers; rates are computed from this moment on.
     first: Option<Duration>,
 }
 
@@ -42,7 +42,7 @@ impl Counts {
         }
     }
 
-    /// Returns the attempts per second since the first one ended.
+    /// Returns the rate of attempts since the first one ended.
     fn attempts_per_second(&self, elapsed: Duration) -> Option<f64> {
         let since = elapsed.checked_sub(self.first?)?.as_secs_f64();
         match self.done {

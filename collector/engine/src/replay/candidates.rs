@@ -1,4 +1,4 @@
-//! Builds and measures the candidates of trace files again.
+//! Builds and measures again the candidates that trace files contain.
 
 use super::trace_file::{self, RecordedCandidate, TraceFile};
 use crate::campaign::config::Limits;
@@ -23,15 +23,15 @@ use targets::{HOST, Target};
 pub struct TraceReplayOptions {
     /// Method of the measurement.
     pub method: Method,
-    /// Whether each artifact is also measured by TVM's own evaluator, if the method uses its rule.
+    /// Whether TVM's own evaluator also measures each artifact; only if `method` follows the evaluator's rule.
     pub compares_evaluator: bool,
     /// Number of threads.
     pub threads: usize,
-    /// Number of builders; 0 for one per CPU.
+    /// Number of builders; 0 means one per CPU.
     pub builders: usize,
-    /// Whether candidates are built while others run.
+    /// Whether candidates are built while other candidates run.
     pub overlap: bool,
-    /// Number of candidates of each file; by default all.
+    /// Largest number of candidates per file; None means all.
     pub limit: Option<usize>,
     /// Longest wait for another process that measures on the same CPUs, in seconds.
     pub wait_seconds: u64,
@@ -50,11 +50,12 @@ pub struct FileReplay {
     pub build_seconds: f64,
     /// Time spent waiting for the runner.
     pub run_seconds: f64,
-    /// Number of candidates per minute.
+    /// Number of candidates built and measured per minute.
     pub candidates_per_minute: f64,
-    /// Median over candidates of our time over the time in the file.
+    /// Ratio of our time to the time in the file; median over the candidates.
     pub over_recorded: Option<f64>,
-    /// Median over candidates of |ours over TVM's evaluator on the same artifact − 1|.
+    /// Relative difference between our time and that of TVM's evaluator for the same artifact; median over the
+    /// candidates.
     pub evaluator_difference: Option<f64>,
     /// All candidates in the order of the file.
     pub candidates: Vec<CandidateTimes>,
@@ -65,25 +66,26 @@ pub struct FileReplay {
 pub struct CandidateTimes {
     /// Number of the candidate in its file.
     pub i: i64,
-    /// Time in the file.
+    /// Time recorded in the file, in milliseconds.
     pub recorded_ms: f64,
-    /// Median of the samples; the mean of the only sample under the evaluator's rule.
+    /// Our time in milliseconds: the median of the samples, or the mean if the evaluator's rule yields a single
+    /// sample.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_ms: Option<f64>,
-    /// Minimum of the samples.
+    /// Minimum of our samples, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_ms: Option<f64>,
-    /// Number of samples.
+    /// Number of our samples.
     pub n: u32,
-    /// Median of TVM's own evaluator.
+    /// Median time measured by TVM's own evaluator, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tvm_evaluator_ms: Option<f64>,
-    /// Reason why there is no time.
+    /// Reason why there is no time of our own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<String>,
 }
 
-/// Returns the rule of TVM's evaluator from its three numbers, or our own rule without numbers.
+/// Returns the method of TVM's evaluator with its three numbers, or our own sampling method if none are given.
 pub fn evaluator_method(numbers: &[u32]) -> Result<Method> {
     let method = match *numbers {
         [] => Method::Sample(measure::Plan::default()),
@@ -147,7 +149,7 @@ type Reply = std::result::Result<Box<Measured>, String>;
 struct Replies {
     build_seconds: f64,
     run_seconds: f64,
-    /// Results in the order of the file.
+    /// Results, in the order of the candidates in the file.
     measured: Vec<Reply>,
 }
 
@@ -225,7 +227,7 @@ impl CandidateTimes {
     }
 }
 
-/// Returns a table with a line for each file.
+/// Returns a table with one row per file.
 pub fn format_table(replays: &[FileReplay], paper: &Paper) -> String {
     let mut table = Table::new([
         text_column("operator"),

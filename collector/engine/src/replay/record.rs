@@ -1,4 +1,4 @@
-//! Measures one record of a store again, with its own settings.
+//! Measures one record of a store again, with the record's own settings.
 
 use crate::bases::base_records;
 use crate::campaign::collect::{Outside, claim_all};
@@ -34,17 +34,17 @@ pub struct RecordReplay {
     pub recorded_median_ns: Option<f64>,
     /// Median of the replay.
     pub median_ns: Option<f64>,
-    /// Width of the interval of the replay's median.
+    /// Width of the confidence interval of the replay's median, in nanoseconds.
     pub median_interval_ns: Option<f64>,
     /// Time of the replay over the time of the record.
     pub ratio: Option<f64>,
     /// Reason why the replay has no time.
     pub loss: Option<String>,
-    /// Columns whose values make the record and the replay different experiments.
+    /// Columns in which the record and the replay differ, so that they are different experiments.
     pub differs_in: Vec<&'static str>,
 }
 
-/// Measures the record of a key again without storing it. Waits up to `wait_seconds` for other processes.
+/// Measures a record again without storing the result. Waits up to `wait_seconds` for other processes.
 pub fn replay_record(store: &Path, key: &str, wait_seconds: u64, observer: &dyn Observer) -> Result<RecordReplay> {
     let key: Key = key.parse().map_err(|_| {
         Failure::usage(format!("`{key}` is not a key"))
@@ -55,7 +55,7 @@ pub fn replay_record(store: &Path, key: &str, wait_seconds: u64, observer: &dyn 
     Ok(RecordReplay::new(&recorded, &now))
 }
 
-/// Returns the record of a key. Damaged parts are noted, because one of them may contain the record.
+/// Returns the record with a key. If there is none, damaged parts are noted, because they may contain it.
 fn find_record(store: &Path, key: Key, observer: &dyn Observer) -> Result<Record> {
     let mut records = open_existing(store)?.select_records(Choose::Middle).map_err(store_failure)?;
     for record in records.by_ref() {
@@ -73,7 +73,7 @@ fn find_record(store: &Path, key: Key, observer: &dyn Observer) -> Result<Record
     })
 }
 
-/// Runs a campaign of one attempt, and returns its record.
+/// Measures a record's experiment once, as a campaign of one attempt, and returns the new record.
 fn measure_again(recorded: &Record, wait_seconds: u64, observer: &dyn Observer) -> Result<Record> {
     let facts = Facts::read_facts();
     let told = RecordedAttempt::from_record(recorded, machine::guess_machine(HOST)?)

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Size limit of a line. JSON values may take a hundred times the memory of their text.
+/// Size limit of a line. Parsed JSON may need a hundred times the memory of its text.
 const MAX_LINE_BYTES: u64 = 2 << 20;
 
 #[derive(Deserialize)]
@@ -32,13 +32,13 @@ pub(super) struct TraceFile {
     pub(super) candidates: Vec<RecordedCandidate>,
 }
 
-/// Reads the task and the moves of all candidates of a trace file.
+/// Reads the task of a trace file, and the schedule trace of each candidate.
 pub fn read_moves(path: &Path) -> Result<(Task, Vec<Moves>)> {
     let TraceFile { task, candidates, .. } = read_trace(path, None)?;
     Ok((task, candidates.into_iter().map(|candidate| candidate.trace).collect()))
 }
 
-/// Reads the header and the first `limit` candidates of a file; the lines after them are only checked for their length.
+/// Reads the header and the first `limit` candidates of a file; of later lines, only the length is checked.
 pub(super) fn read_trace(path: &Path, limit: Option<usize>) -> Result<TraceFile> {
     let at = |line: usize, error: &dyn std::fmt::Display| {
         Failure::usage(format!("`{}`, line {line}: {error}", path.display()))
@@ -68,7 +68,7 @@ pub(super) fn read_trace(path: &Path, limit: Option<usize>) -> Result<TraceFile>
     Ok(TraceFile { task, operator: op, candidates })
 }
 
-/// Returns the task of an operator's short name, such as `matmul512` or `conv2d_64x56_k3`, or of a `simple` text.
+/// Parses an operator: a short name, such as `matmul512` or `conv2d_64x56_k3`, or a name of the source `simple`.
 fn parse_operator(op: &str) -> Result<Task> {
     let text = if op.contains(':') { op.to_owned() } else { simple_text(op).ok_or_else(|| unknown_operator(op))? };
     let request = ModelRequest { source: SIMPLE.to_owned(), name: text, ..ModelRequest::default() };

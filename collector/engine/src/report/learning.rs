@@ -20,13 +20,13 @@ pub struct Learning {
     pub task: String,
     /// Hash of the task.
     pub task_hash: String,
-    /// Number of calls in the models of the campaign.
+    /// Number of calls of the task in the models of the campaign.
     pub count: usize,
     /// Number of threads.
     pub threads: usize,
     /// State of the caches.
     pub cache_state: CacheState,
-    /// Number of schedules that were tried, including those of other campaigns.
+    /// Number of distinct schedules that were tried, including those of other campaigns.
     pub trials: usize,
     /// Number of additional candidates that were built and then rejected by the cost model.
     pub passed_over: usize,
@@ -34,62 +34,64 @@ pub struct Learning {
     pub without_time: usize,
     /// Start of the first trial, in microseconds since 1970.
     pub began_at_us: Option<i64>,
-    /// Duration of the trials in seconds, summed over processes, each from its first trial to its last.
+    /// Duration of the trials in seconds: the sum over processes of the time from the first trial to the last.
     pub seconds: f64,
-    /// Time of the default schedule in nanoseconds; the median if it was measured again.
+    /// Time of the default schedule in nanoseconds; a median over repetitions if it was measured again.
     pub default_ns: Option<f64>,
-    /// Best time in nanoseconds; the median if the schedule was measured again.
+    /// Time of the best schedule in nanoseconds; a median over repetitions if it was measured again.
     pub best_ns: Option<f64>,
-    /// Time of the default over the best; within rounds if both were measured again, as the machine may drift.
+    /// Time of the default schedule over that of the best one; compared within rounds if both were measured again,
+    /// because the machine's speed may drift.
     pub gain: Option<f64>,
-    /// Differences between the best schedule and the default one.
+    /// Differences of the best schedule from the default one.
     pub difference: String,
-    /// Complete best schedule.
+    /// The best schedule.
     pub schedule: Option<Schedule>,
-    /// Comparison of the schedules that were measured again.
+    /// Result of the repeated measurements of the best schedules, if there were any.
     #[serde(rename = "final")]
     pub verdict: Option<Verdict>,
     /// Reason why the search ended.
     pub stop: Stop,
-    /// Every trial that improved the best time, and the last one.
+    /// Learning curve: every trial that improved the best time, and the last trial.
     pub curve: Vec<LearningPoint>,
     /// Effects of the axes around the best schedules, the largest first.
     pub axes: Vec<Effect>,
-    /// Start of each trial, its process, and the best time after it.
+    /// For each trial: its start in microseconds since 1970, the run that made it, and the best time after it.
     #[serde(skip)]
     course: Vec<(i64, String, f64)>,
 }
 
-/// Sum of the best times of all tasks on a number of threads, each weighted by its number of calls.
+/// Learning curve of all tasks together for one number of threads and one cache state: the sum of their best times,
+/// each weighted by its number of calls.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LearningCourse {
     /// Number of threads.
     pub threads: usize,
     /// State of the caches.
     pub cache_state: CacheState,
-    /// Number of tasks.
+    /// Number of searched tasks.
     pub tasks: usize,
-    /// The sum after each trial, beginning when every task has a time.
+    /// The sum after each trial that improved it, from the trial after which every task has a time.
     pub curve: Vec<LearningPoint>,
 }
 
-/// Cost of a search in addition to its trials.
+/// Time that the searches of a campaign took, and the shares of tuners, builds and runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Effort {
     /// Duration of all trials and final measurements in seconds.
     pub seconds: f64,
-    /// Part of that duration which tuners took to propose and to learn.
+    /// Time that tuners took to propose and to learn, in seconds.
     pub tuner_seconds: f64,
     /// Share of the duration that tuners took.
     pub tuner_share: f64,
-    /// Share of waiting for runs.
+    /// Share of the duration spent waiting for runs.
     pub run_share: f64,
-    /// Share of waiting for builds.
+    /// Share of the duration spent waiting for builds.
     pub build_share: f64,
 }
 
 impl Effort {
-    /// Computes the cost from the waiting times of a campaign.
+    /// Computes the cost. `busy` is the time of the tuners, `all` the whole duration.
     pub fn new(outcomes: &Outcomes, busy: Duration, all: Duration) -> Effort {
         let seconds = all.as_secs_f64();
         let share = |part: f64| if seconds > 0.0 { part / seconds } else { 0.0 };
@@ -108,13 +110,13 @@ impl Effort {
 pub struct Searched {
     /// Result of each search.
     pub learnings: Vec<Learning>,
-    /// Sums over all tasks.
+    /// Learning curves of all tasks together, one per number of threads and cache state.
     pub courses: Vec<LearningCourse>,
     /// Cost of the searches.
     pub effort: Effort,
 }
 
-/// The best time after a trial, by the upper ends of medians.
+/// A point of a learning curve. A time is the upper end of a median's confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LearningPoint {
     /// Number of the trial, from 1.
@@ -125,7 +127,7 @@ pub struct LearningPoint {
     pub best_ns: f64,
 }
 
-/// Returns the result of each search. `records` contains every measurement, in the order of time.
+/// Returns the result of each search. `records` contains every measurement, in chronological order.
 pub fn summarise_searches(
     tuning: &Tuning,
     finals: &Finals,
@@ -186,7 +188,7 @@ fn summarise_search(
     }
 }
 
-/// Returns each experiment's first attempt with a time, or its first attempt, in the order of time.
+/// Returns one attempt per experiment, in chronological order: the first one with a time, or the first one.
 fn first_times(trials: Vec<Trial<'_>>) -> Vec<Trial<'_>> {
     let mut firsts: HashMap<Key, Trial<'_>> = HashMap::new();
     for trial in trials {
@@ -208,7 +210,7 @@ fn median_upper_end(record: &Record) -> Option<f64> {
     record.upper_end_ns().filter(|_| record.outcome == Outcome::Ok)
 }
 
-/// Estimates the effects of a search's axes with regression trees.
+/// Estimates the effects of the schedule axes on the time, with regression trees.
 fn search_effects(search: &Search, trials: &[Trial<'_>]) -> Vec<Effect> {
     const SEED: u64 = 1;
     let timed = trials.iter().filter_map(|trial| {
@@ -219,7 +221,7 @@ fn search_effects(search: &Search, trials: &[Trial<'_>]) -> Vec<Effect> {
     axis_effects(search.problem(), &timed, SEED).unwrap_or_default()
 }
 
-/// Returns the start of each trial, its process, and the best time after it.
+/// Returns, for each trial, its start, the run that made it, and the best time after it.
 fn trial_course(trials: &[&Record]) -> Vec<(i64, String, f64)> {
     let mut best_ns = f64::INFINITY;
     let steps = trials.iter().map(|record| {
@@ -230,7 +232,7 @@ fn trial_course(trials: &[&Record]) -> Vec<(i64, String, f64)> {
     steps.collect()
 }
 
-/// Returns the sums over all searches with the same number of threads and cache state.
+/// Returns one learning curve per number of threads and cache state, summed over the searches.
 pub fn sum_courses(learnings: &[Learning]) -> Vec<LearningCourse> {
     let mut grounds: Vec<(usize, CacheState)> = Vec::new();
     for one in learnings {
@@ -246,7 +248,7 @@ pub fn sum_courses(learnings: &[Learning]) -> Vec<LearningCourse> {
     grounds.into_iter().map(of).collect()
 }
 
-/// Returns the sum of best times after each trial, once all searches have a time.
+/// Returns the sum of the searches' best times after each trial, from when all searches have a time.
 fn sum_curves(learnings: &[&Learning]) -> Vec<LearningPoint> {
     let trials = learnings.iter().enumerate();
     let trials = trials
@@ -281,13 +283,13 @@ fn describe_difference(schedule: &Schedule, default: &Schedule) -> String {
     }
 }
 
-/// Returns the start of each trial in seconds since the first.
+/// Returns the start of each trial in seconds since the first trial; gaps between runs do not count.
 fn start_seconds(trials: &[&Record]) -> Vec<f64> {
     let starts: Vec<(&str, i64)> = trials.iter().map(|record| (record.run_id.as_str(), record.started_at_us)).collect();
     elapsed_seconds(&starts)
 }
 
-/// Returns the seconds from the first moment to each. Gaps between processes do not count.
+/// Returns the seconds from the first start to each start; gaps between runs do not count.
 fn elapsed_seconds(starts: &[(&str, i64)]) -> Vec<f64> {
     let mut spans: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
     let mut order: Vec<&str> = Vec::new();
@@ -322,14 +324,14 @@ fn improvement_curve(trials: &[&Record], moments: &[f64]) -> Vec<LearningPoint> 
 }
 
 impl Learning {
-    /// Returns the trial after which the best time improved by at most one percent.
+    /// Returns the first trial after which the best time was within one percent of the final best time.
     fn near_best_point(&self) -> Option<&LearningPoint> {
         const ALMOST: f64 = 1.01;
         let best_ns = self.curve.last()?.best_ns;
         self.curve.iter().find(|point| point.best_ns <= ALMOST * best_ns)
     }
 
-    /// Describes the certainty of the best schedule.
+    /// Describes how certain it is that the best schedule is the fastest.
     pub fn describe_certainty(&self) -> String {
         let Some(verdict) = &self.verdict else { return "measured once".to_owned() };
         let second = verdict.second_over_best.map(|ratio| format!(", next {:.3}×", ratio.median)).unwrap_or_default();
@@ -391,7 +393,8 @@ fn rejected_note(learnings: &[Learning]) -> String {
     if count == 0 { String::new() } else { format!("\n{count} {text}") }
 }
 
-/// Describes how many searches found nothing faster than the default; there all tuners are equally good.
+/// Describes how many searches found nothing faster than the default schedule. For these, the choice of the tuner
+/// makes no difference.
 fn unimproved_note(learnings: &[Learning]) -> String {
     const LITTLE: f64 = 1.01;
     let few = learnings.iter().filter_map(|one| one.gain).filter(|gain| *gain < LITTLE).count();

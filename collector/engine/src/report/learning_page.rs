@@ -1,5 +1,5 @@
-//! Learning curves as an HTML page: for all tasks together and for each search, the best time over
-//! trials and over seconds, and the effects of axes.
+//! Learning curves as an HTML page. For all tasks together and for each search, the page shows the best time over
+//! trials and over seconds, and the effects of the schedule axes.
 
 use super::learning::{Learning, LearningCourse, LearningPoint, Searched};
 use report::page::chart::{STYLE, Scale, round_ticks, svg_start};
@@ -98,7 +98,7 @@ fn render_axes(effects: &[Effect]) -> String {
     )
 }
 
-/// Renders a curve over trials and over seconds.
+/// Renders a learning curve twice: over trials and over seconds.
 fn render_curves(curve: &[LearningPoint], default_ns: Option<f64>, best_ns: Option<f64>) -> String {
     let trials = render_curve(curve, default_ns, best_ns, "trials", |point| point.trial as f64);
     let seconds = render_curve(curve, default_ns, best_ns, "seconds", |point| point.seconds);

@@ -1,4 +1,4 @@
-//! Tables of a profile in the style of other tools: torch.profiler, and the report that TVM had.
+//! Tables of a profile in the style of other tools: torch.profiler, and the profiling report of earlier TVM versions.
 
 use crate::Result;
 use crate::failure::Failure;
@@ -18,13 +18,13 @@ models::choice! {
     }
 }
 
-/// The table of another tool. Its serialised form has the columns of that tool.
+/// A profile as a table in the style of another tool. Its serialised form has the columns of that tool.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum StyledTable {
-    /// Table of torch.profiler.
+    /// Table in the style of torch.profiler.
     Torch(Averages),
-    /// Table of TVM.
+    /// Table in the style of TVM's former profiling report.
     Tvm(tvm::TvmReport),
 }
 
@@ -41,14 +41,14 @@ impl StyledTable {
         }
     }
 
-    /// Adds a line of configuration, if the tool has such lines.
+    /// Adds a configuration entry below the table, if the style has such entries (TVM's does).
     pub fn add_configuration(&mut self, name: &str, value: impl Into<Value>) {
         if let StyledTable::Tvm(report) = self {
             report.configuration.insert(name.to_owned(), value.into());
         }
     }
 
-    /// Returns at most `row_limit` rows.
+    /// Returns the table with at most `row_limit` rows.
     pub fn table_rows(&self, row_limit: usize) -> Table {
         match self {
             StyledTable::Torch(averages) => style::torch_table(averages, row_limit),
@@ -56,7 +56,7 @@ impl StyledTable {
         }
     }
 
-    /// Returns the rows and the lines below them.
+    /// Formats at most `row_limit` rows and the table's footer as text.
     pub fn format_text(&self, row_limit: usize, paper: &Paper) -> String {
         let rows = self.table_rows(row_limit).format_for(paper);
         match self {

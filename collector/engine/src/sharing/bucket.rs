@@ -20,14 +20,14 @@ use std::process::Command;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-/// Folders of a store whose files are shared, and the extensions of the files.
+/// Folders of a store that are shared, and the file extension of the shared files in each.
 const SHARED: [(&str, &str); 3] = [("dataset", ".parquet"), ("hosts", ".json"), ("configs", ".json")];
 const MAX_DEPTH: usize = 6;
-/// Largest number of list requests, each for a thousand names.
+/// Largest number of list requests, each of which returns up to a thousand names.
 const MAX_LISTS: usize = 10_000;
 const MAX_LIST_BYTES: u64 = 16 << 20;
 const MAX_OBJECT_BYTES: u64 = 4 << 30;
-/// Time limit for one object, in seconds, and retries.
+/// Time limit of one attempt to transfer an object, in seconds; `RETRIES` is the number of further attempts.
 const OBJECT_SECONDS: u64 = 1800;
 const RETRIES: u64 = 3;
 
@@ -39,7 +39,7 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// Parses the part behind `s3://`.
+    /// Parses the part of an address after `s3://`.
     pub fn parse(rest: &str) -> std::result::Result<Bucket, String> {
         let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._".contains(&byte);
@@ -55,12 +55,12 @@ impl Bucket {
     }
 }
 
-/// Server of buckets, and access keys for it.
+/// S3 server, and access keys for it.
 #[derive(Clone, Default)]
 pub struct BucketServer {
-    /// Address of the server; None for Amazon's server of the region.
+    /// Address of the server; None for Amazon's server of the configured region.
     pub address: Option<String>,
-    /// Region; None for `us-east-1`.
+    /// Region of the server; None for `us-east-1`.
     pub region: Option<String>,
     /// Name and secret of an access key; None for anonymous access.
     pub key: Option<(String, String)>,
@@ -80,7 +80,7 @@ impl BucketServer {
         }
     }
 
-    /// Returns the access keys as a configuration file of `curl`.
+    /// Formats the access keys as a configuration file of `curl`.
     fn curl_config(&self) -> String {
         let Some((id, secret)) = &self.key else { return String::new() };
         let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
@@ -98,15 +98,15 @@ impl BucketServer {
 /// Counts of transferred objects.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ObjectCounts {
-    /// Objects that were absent.
+    /// Objects that were absent at the destination.
     pub new: u64,
-    /// Objects that were present.
+    /// Objects that were already present at the destination.
     pub known: u64,
     /// Objects whose content does not match their name, which were skipped.
     pub damaged: u64,
 }
 
-/// A bucket on its server.
+/// Client that transfers the shared files of stores to and from a bucket.
 pub struct BucketClient<'a> {
     bucket: &'a Bucket,
     base: String,
@@ -131,7 +131,7 @@ impl<'a> BucketClient<'a> {
         Ok(counts)
     }
 
-    /// Downloads the objects that a store lacks, and keeps those whose content matches their name.
+    /// Downloads the objects that a store lacks, and discards those whose content does not match their name.
     pub fn pull(&self, store: &Store, observer: &dyn Observer) -> Result<ObjectCounts> {
         let here: BTreeSet<String> = shared_files(store.root())?.into_iter().collect();
         let mut counts = ObjectCounts::default();
@@ -209,7 +209,8 @@ impl<'a> BucketClient<'a> {
         format!("{}/{}", self.base, encode_path(&format!("{}{name}", self.bucket.prefix)))
     }
 
-    /// Makes a request, writes the body of the response into a file of at most `max_bytes`, and returns the status code.
+    /// Sends a request, writes the response body to the file `answer`, and returns the status code. Fails if the body
+    /// exceeds `max_bytes`.
     fn send_request(&self, url: &str, answer: &Path, max_bytes: u64, more: &[String]) -> Result<u16> {
         let mut command = Command::new("curl");
         command.args([
@@ -319,7 +320,7 @@ pub fn list_page(text: &str, prefix: &str) -> (Vec<String>, Option<String>) {
     (names.filter(|name| is_shared(name)).collect(), next)
 }
 
-/// Returns the texts of all elements with a tag. Elements of S3's responses have no attributes.
+/// Returns the text of each XML element named `tag`. Elements in S3's responses have no attributes.
 fn element_texts<'a>(text: &'a str, tag: &str) -> impl Iterator<Item = &'a str> {
     let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
     let mut rest = text;
@@ -332,20 +333,20 @@ fn element_texts<'a>(text: &'a str, tag: &str) -> impl Iterator<Item = &'a str> 
     })
 }
 
-/// Bytes that signatures require to be encoded: all except letters, digits and `-._~`.
+/// Bytes that S3 signatures require to be percent-encoded: all except letters, digits and `-._~`.
 const ENCODED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 fn encode_parameter(text: &str) -> PercentEncode<'_> {
     utf8_percent_encode(text, &ENCODED)
 }
 
-/// Encodes a text as a path of an address, in which slashes stay.
+/// Percent-encodes the path of a URL, except for slashes.
 fn encode_path(text: &str) -> PercentEncode<'_> {
     const PATH: AsciiSet = ENCODED.remove(b'/');
     utf8_percent_encode(text, &PATH)
 }
 
-/// Decodes a name of a list, in which a plus sign represents a space. None if the name is malformed.
+/// Decodes a percent-encoded name from a list response; a plus sign is a space. None if the name is malformed.
 fn decode_name(text: &str) -> Option<String> {
     let is_encoded = |rest: &str| rest.as_bytes().get(..2).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
     if !text.split('%').skip(1).all(is_encoded) {

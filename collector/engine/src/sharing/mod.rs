@@ -1,9 +1,8 @@
-//! Exchange of records with other locations: push, pull, and merges of stores.
+//! Exchanges records with other locations: push, pull, and merges of stores.
 //!
-//! A folder or bucket (`bucket.rs`) receives parts unchanged. Their names are the hashes of their
-//! content, so existing parts are skipped and an interrupted push resumes. A database
-//! (`postgres.rs`) receives rows. A failed push loses no records: the store keeps them for the next
-//! one.
+//! A folder or a bucket (`bucket.rs`) receives the store's files (parts) unchanged. Their names are the hashes of
+//! their content, so existing parts are skipped and an interrupted push resumes. A database (`postgres.rs`) receives
+//! rows. A failed push loses no records, because the store keeps them for the next push.
 
 mod bucket;
 mod postgres;
@@ -22,7 +21,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 
-/// Address of records outside of a store.
+/// Address of a location outside the store that records are copied to or from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Address {
     /// A folder.
@@ -51,15 +50,15 @@ impl Address {
 
 /// Options of a transfer in addition to its address.
 pub struct Transfer<'a> {
-    /// Server of buckets, with access keys.
+    /// S3 server with access keys, for transfers to and from buckets.
     pub server: &'a BucketServer,
-    /// Number of a signal; transfers through other programs stop when it becomes non-zero.
+    /// Number of the received signal, or 0. Transfers through external programs stop when it becomes non-zero.
     pub signal: &'a AtomicUsize,
     /// Receives notes about skipped parts.
     pub observer: &'a dyn Observer,
 }
 
-/// Counts of a transfer.
+/// Counts of copied and skipped records of a transfer.
 #[derive(Clone, Debug, Serialize)]
 pub struct TransferReport {
     /// Address without a password.
@@ -68,9 +67,9 @@ pub struct TransferReport {
     pub parts: u64,
     /// Parts or objects that already existed.
     pub known: u64,
-    /// Rows that were copied from journals, or into a database.
+    /// Rows that were copied from journals (parts that were not sealed yet), or into a database.
     pub rows: u64,
-    /// Whether something was damaged and therefore skipped.
+    /// Whether damaged parts were skipped.
     #[serde(skip)]
     pub has_losses: bool,
 }
@@ -82,7 +81,7 @@ impl TransferReport {
     }
 }
 
-/// Seals a store, and copies its records to an address. Records being written follow with the next push.
+/// Seals a store, and copies its records to an address. Records still being written follow with the next push.
 pub fn push_store(store: &Path, address: &str, transfer: &Transfer<'_>) -> Result<TransferReport> {
     Address::parse(address)?;
     let store = open_existing(store)?;
@@ -142,7 +141,7 @@ fn copy_store(from: &Store, to: &Store, address: &str, observer: &dyn Observer) 
 /// Result of merging one store into another.
 #[derive(Clone, Debug, Serialize)]
 pub struct MergedStore {
-    /// Folder of the merged store.
+    /// Folder of the store that was merged in.
     pub from: PathBuf,
     /// Counts of the merge.
     #[serde(flatten)]

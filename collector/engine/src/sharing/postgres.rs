@@ -1,7 +1,7 @@
-//! PostgreSQL databases, accessed through its client `psql`.
+//! Copies records into PostgreSQL databases through the client program `psql`.
 //!
-//! Rows are staged by COPY and merged in one transaction, so that a crash of client or server
-//! leaves either all rows or none.
+//! Rows are staged by COPY and merged in one transaction, so that a crash of client or server leaves either all rows
+//! or none.
 
 use crate::Result;
 use crate::failure::Failure;
@@ -16,10 +16,10 @@ use std::process::Command;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-/// Time limit of the server in seconds, for one statement and for all.
+/// Server-side time limit in seconds, for each statement and for all together.
 const DATABASE_SECONDS: u64 = 3600;
 
-/// Address of a database, and its password.
+/// Address of a database, and the password for it.
 #[derive(Clone, PartialEq)]
 pub struct Database {
     address: String,
@@ -33,7 +33,7 @@ impl std::fmt::Debug for Database {
 }
 
 impl Database {
-    /// Parses an address. The password is kept apart, because all users can read the arguments of a process.
+    /// Parses an address and separates the password from it, because all users can read the arguments of a process.
     pub fn parse(text: &str) -> Database {
         let (address, password) = split_password(text);
         let password = password.map(|password| percent_decode_str(password).decode_utf8_lossy().into_owned());
@@ -75,7 +75,7 @@ impl Database {
     }
 }
 
-/// Returns `psql` commands that create a missing table, stage rows as texts, and insert new ones as typed rows.
+/// Builds the `psql` commands that create a missing table, stage rows as text, and insert new rows with typed columns.
 fn psql_script(table: &Path) -> String {
     let schema = datasets::sql::create_statement(Dialect::Postgres)
         .replace("CREATE TABLE records", "CREATE TABLE IF NOT EXISTS records")

@@ -1,8 +1,9 @@
-//! On-disk format of a compiled program: everything that a runner needs, without compilation.
+//! On-disk format of a compiled program: everything that a runner needs to execute it without compiling.
 //!
-//! `program.json` describes the calls. The code of each task is a separate file, and one more file contains all
-//! constants in the layouts that the code expects. All files are verified by their hashes. Code is executed unchecked,
-//! so only trusted folders may be run. Inconsistent descriptions are rejected before anything runs.
+//! `program.json` describes the calls. The code of each task is a separate file, and one more file
+//! contains all constants in the layouts that the code expects. All files are verified by their hashes.
+//! Code is executed unchecked, so only trusted folders may be run. Inconsistent descriptions are rejected
+//! before anything runs.
 
 use crate::memory::ALIGNMENT_BYTES;
 use crate::program::{CallArgument, Place, Program};
@@ -15,11 +16,11 @@ use std::path::{Path, PathBuf};
 const PROGRAM: &str = "program.json";
 const CONSTANTS: &str = "constants.bin";
 const FORMAT: u32 = 1;
-/// Size limit of the description.
+/// Size limit of `program.json`.
 const DESCRIPTION_BYTES_MAX: u64 = 256 << 20;
 const CODE_BYTES_MAX: u64 = 256 << 20;
 
-/// The content changes with every change of the folder.
+/// Returns the path of `program.json`. It contains hashes of the other files, so it changes with any of them.
 pub fn description_path(folder: &Path) -> PathBuf {
     folder.join(PROGRAM)
 }
@@ -37,7 +38,7 @@ struct Description {
 #[derive(Debug)]
 pub struct Content {
     pub program: Program,
-    /// By the index in calls: object files, or tasks as JSON for a library that compiles nothing.
+    /// Code by the code index of calls: object files, or tasks as JSON for libraries that need no compilation.
     pub codes: Vec<Vec<u8>>,
     pub offsets: Vec<u64>,
     pub constants: Vec<u8>,
@@ -58,7 +59,7 @@ pub enum FolderError {
 
 type Result<T> = std::result::Result<T, FolderError>;
 
-/// Writes into an existing folder. `constant` returns the stored bytes of each constant.
+/// Writes a program into an existing folder. `constant` returns the stored bytes of a constant by index.
 pub fn write_program<E: From<FolderError>>(
     folder: &Path,
     program: &Program,
@@ -97,7 +98,7 @@ pub fn write_program<E: From<FolderError>>(
     Ok(write_file(&folder.join(PROGRAM), &text)?)
 }
 
-/// Validates completeness and consistency.
+/// Reads a program and checks that it is complete and consistent.
 pub fn read_program(folder: &Path) -> Result<Content> {
     let path = folder.join(PROGRAM);
     let text = read_file(&path, DESCRIPTION_BYTES_MAX)?;
@@ -146,12 +147,12 @@ fn read_intact(path: &Path, most: u64, hash: &str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Above the number of cores of any machine.
+/// Limit on core indices, larger than the number of cores of any machine.
 const CORES_MOST: usize = 1 << 16;
 
 const BYTES_MAX: u64 = 1 << 46;
 
-/// Checks all indices, and that all tensors fit their memory.
+/// Checks that all indices are valid, and that all tensors fit the memory that they refer to.
 fn check_program(
     program: &Program,
     offsets: &[u64],
@@ -194,7 +195,7 @@ fn check_program(
     check_stages(program)
 }
 
-/// Checks that stages run each call once, on valid cores.
+/// Checks that the stages run each call exactly once, on valid cores.
 fn check_stages(program: &Program) -> std::result::Result<(), String> {
     if program.stages.is_empty() {
         return Ok(());
@@ -240,7 +241,7 @@ fn check_tensor_fits(
     Ok(())
 }
 
-/// Size of a tensor; `None` above the limit.
+/// Returns the size of a tensor in bytes; `None` if it is above the limit.
 fn bytes_of(ty: &TensorType) -> Option<u64> {
     let extents = ty.extents()?;
     let elements = extents.iter().try_fold(1u64, |all, &extent| all.checked_mul(u64::try_from(extent).ok()?))?;

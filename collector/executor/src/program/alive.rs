@@ -7,7 +7,8 @@ use crate::memory::Lifetime;
 use models::{Graph, Plan, ValueId};
 use std::collections::HashMap;
 
-/// Lifetimes of intermediate tensors in calls of the plan, extended over calls that may run concurrently.
+/// Returns the lifetimes of intermediate tensors, as ranges of the plan's calls, extended over calls that may run
+/// concurrently.
 pub(super) fn live_ranges(
     values: &ProgramValues,
     parts: &ResultParts,
@@ -33,7 +34,8 @@ pub(super) fn live_ranges(
     lifetimes
 }
 
-/// Lifetimes in calls of the program, which skips calls of the plan without work.
+/// Returns the lifetimes of intermediate tensors, as ranges of the program's calls. Calls of the plan that need no
+/// work are not part of the program.
 pub fn program_lifetimes(graph: &Graph, plan: &Plan, writing: Writing) -> Result<Vec<Lifetime>> {
     let values = ProgramValues::from_graph(graph)?;
     let spans = in_turns(plan);

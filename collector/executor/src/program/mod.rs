@@ -1,8 +1,8 @@
-//! Lowering of a partitioned graph to a program: calls of compiled code on tensors with places.
+//! Lowers a partitioned graph to a program: calls of compiled code on tensors with memory locations.
 //!
-//! Views need no call and no memory: a reshaped value shares the place of its source. Values that depend only on
-//! constants are computed once at lowering and stored in the layout that their reader expects. Inputs and outputs lie
-//! outside of the shared activation memory, because they belong to the caller.
+//! Views need no call and no memory: a reshaped value shares the location of its source. Values that depend only on
+//! constants are computed once at lowering and stored in the layout that their reader expects. Inputs and outputs are
+//! not part of the shared activation memory, because they belong to the caller.
 
 mod alive;
 mod parts;
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use staged::{StageSpan, Staged, in_turns};
 use std::collections::HashMap;
 
-/// Everything to run a model except constants and code.
+/// Everything needed to run a model except constants and code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Program {
     pub name: String,
@@ -32,11 +32,11 @@ pub struct Program {
     pub outputs: Vec<ProgramPort>,
     pub constants: Vec<Constant>,
     pub codes: usize,
-    /// Memory for intermediate tensors.
+    /// Size of the memory for intermediate tensors, in bytes.
     pub activation_bytes: u64,
-    /// Maximum size of simultaneously live tensors, a lower bound of `activation_bytes`.
+    /// Maximum total size of simultaneously live tensors, a lower bound of `activation_bytes`.
     pub least_activation_bytes: u64,
-    /// Empty for sequential execution.
+    /// Stages of concurrent calls; empty for sequential execution.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Stage>,
 }
@@ -54,7 +54,7 @@ impl Program {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Call {
     pub code: usize,
-    /// Operands; the last one is the result.
+    /// Tensors that are passed to the code; the last one is the result.
     pub arguments: Vec<CallArgument>,
     pub scope: String,
 }
@@ -63,7 +63,7 @@ pub struct Call {
 pub struct CallArgument {
     pub place: Place,
     pub dtype: DType,
-    /// Extents of the stored layout.
+    /// Extents of the tensor in its stored layout.
     pub extents: Vec<i64>,
 }
 
@@ -81,7 +81,7 @@ pub enum Place {
 pub struct ProgramPort {
     pub name: String,
     pub ty: TensorType,
-    /// Place of an output that no call writes.
+    /// Location of an output that no call writes, such as a constant or a view of an input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub same_as: Option<Place>,
 }
@@ -106,12 +106,12 @@ pub enum ProgramError {
 
 type Result<T> = std::result::Result<T, ProgramError>;
 
-/// Lowers a partitioned graph. `packings` are the layouts of each task's operands and result.
+/// Lowers a partitioned graph to calls in sequence. `packings` are the layouts of each task's operands and result.
 pub fn lower_sequential(graph: &Graph, plan: &Plan, packings: &[Vec<Packing>], writing: Writing) -> Result<Program> {
     Ok(lower_with_spans(graph, plan, packings, &in_turns(plan), writing)?.0)
 }
 
-/// Lowers to concurrent calls, by a validated plan of stages.
+/// Lowers a partitioned graph to concurrent calls, according to a validated stage plan.
 pub fn lower_staged(
     graph: &Graph,
     plan: &Plan,
@@ -124,8 +124,8 @@ pub fn lower_staged(
     Ok(Program { stages: staged.program_stages(&place_of), ..program })
 }
 
-/// Returns the program, and each planned call's index in it, `None` without work. `spans` are the calls that may
-/// run concurrently with each call.
+/// Lowers a partitioned graph. `spans` are, for each call, the calls that may run concurrently with it. Also returns
+/// each planned call's index in the program; `None` if the call needs no work.
 fn lower_with_spans(
     graph: &Graph,
     plan: &Plan,
@@ -190,7 +190,7 @@ fn lower_with_spans(
     Ok((program, place_of))
 }
 
-/// Values of a graph, resolved through views.
+/// Values of a graph, with views resolved to the values that they refer to.
 struct ProgramValues<'a> {
     graph: &'a Graph,
     roots: Vec<ValueId>,
@@ -229,7 +229,7 @@ impl<'a> ProgramValues<'a> {
     }
 }
 
-/// Places of intermediate tensors, total memory and its lower bound.
+/// Returns the memory locations of intermediate tensors, and the total memory with its lower bound, in bytes.
 fn place_activations(
     values: &ProgramValues,
     parts: &ResultParts,
@@ -272,7 +272,7 @@ impl ProgramWriter<'_> {
     }
 }
 
-/// Constants and values that depend only on them, computed on demand.
+/// Constants, and values that depend only on constants, computed on demand.
 pub struct Numbers<'a> {
     pub graph: &'a Graph,
     constants: &'a [Option<Tensor>],

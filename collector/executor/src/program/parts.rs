@@ -1,7 +1,7 @@
 //! Tensors that share the memory of other tensors.
 //!
 //! If all dimensions outside of the concatenation axis have extent 1, each operand of a concatenation is a contiguous
-//! part of the result. Its producer then writes it there directly, and the concatenation needs no call.
+//! part of the result. Its producer then writes directly into the result, and the concatenation needs no call.
 //!
 //! A result may also overwrite an operand that has no later reader, if each element depends only on the operand's
 //! element at the same index. A residual addition then needs no second tensor.
@@ -15,22 +15,23 @@ use std::collections::{HashMap, HashSet};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writing {
-    /// Never over an operand. GPU code may compute an element more than once.
+    /// Results never overwrite operands, because GPU code may compute an element more than once.
     Apart,
-    /// Over an operand that is read for the last time, element by element.
+    /// Element-wise results overwrite an operand that is read for the last time.
     InPlace,
 }
 
 #[derive(Default)]
 pub(super) struct ResultParts {
-    /// Containing tensor and offset in it.
+    /// For each tensor that is part of another: the containing tensor, and the offset in it.
     wholes: HashMap<ValueId, (ValueId, u64)>,
-    /// Concatenations whose operands are already in place.
+    /// Concatenations that need no call, because their operands are written directly into the result.
     done: HashSet<usize>,
 }
 
 impl ResultParts {
-    /// `spans` are the calls that may run concurrently with each call.
+    /// Finds tensors that can be stored within other tensors. `spans` are, for each call, the calls that may run
+    /// concurrently with it.
     pub(super) fn find_nesting(
         values: &ProgramValues,
         plan: &Plan,
@@ -66,7 +67,7 @@ impl ResultParts {
         parts
     }
 
-    /// Places results over operands that have no later or concurrent reader.
+    /// Lets results overwrite operands that have no later or concurrent reader.
     fn overwrite_operands(
         &mut self,
         values: &ProgramValues,
@@ -101,7 +102,7 @@ impl ResultParts {
         }
     }
 
-    /// Returns it with the offset in it.
+    /// Returns the outermost tensor that contains the value, and the value's offset in that tensor.
     pub(super) fn outermost_tensor(&self, mut id: ValueId) -> (ValueId, u64) {
         let mut offset = 0;
         while let Some((whole, within)) = self.wholes.get(&id) {
@@ -110,13 +111,14 @@ impl ResultParts {
         (id, offset)
     }
 
-    /// Reports whether a call has no work.
+    /// Returns whether a call needs no work, because its result is already in memory.
     pub(super) fn is_done(&self, call: usize) -> bool {
         self.done.contains(&call)
     }
 }
 
-/// Operand offsets in a concatenation's result, if each is one aligned contiguous part.
+/// Returns the operands of a concatenation with their offsets in the result, if each is one aligned contiguous part of
+/// it.
 fn concat_offsets(values: &ProgramValues, plan: &Plan, call: &Call) -> Option<Vec<(ValueId, u64)>> {
     let [step] = &plan.tasks[call.task].task.steps[..] else { return None };
     let Op::Concat(Concat { axis }) = step.op else { return None };
@@ -141,7 +143,8 @@ fn concat_offsets(values: &ProgramValues, plan: &Plan, call: &Call) -> Option<Ve
     Some(found)
 }
 
-/// Parameters that each element of the result depends on only at the same index.
+/// Returns the indices of parameters that the result may overwrite: each result element depends only on the
+/// parameter's element at the same index.
 fn overwritable_parameters(task: &Task) -> impl Iterator<Item = usize> + '_ {
     let result = &task.steps[task.steps.len() - 1].output;
     let looks_around = |step: &models::Step| step.op.class() != Class::Pointwise || step.output.shape != result.shape;

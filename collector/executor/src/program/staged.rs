@@ -1,4 +1,4 @@
-//! Ordering of calls by the stages of a plan, and the concurrency of calls.
+//! Order of calls by the stages of a plan, and which calls run concurrently.
 
 use models::Plan;
 use models::stages::{Group, Stage, StagePlan};
@@ -36,7 +36,7 @@ impl<'a> Staged<'a> {
         Staged { plan: Plan { tasks: plan.tasks.clone(), calls }, spans, stages }
     }
 
-    /// Stages with indices of the program, without calls that have no work.
+    /// Returns the stages with the program's call indices, without calls that need no work.
     pub fn program_stages(&self, place_of: &[Option<usize>]) -> Vec<Stage> {
         let mut places = place_of.iter().copied();
         let mut group = |group: &Group| {

@@ -1,4 +1,4 @@
-//! Device code: kernels, their launches, and properties that are known before a run.
+//! Device code: kernels, their launches, and properties of kernels that are known before a run.
 
 use super::count::Count;
 use super::occupancy::Occupancy;
@@ -8,7 +8,7 @@ use targets::{Architecture, BLOCK_REGISTERS, BLOCK_THREADS, STATIC_SHARED_BYTES}
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceCode {
-    /// Generated CUDA C, or OpenCL C for targets without machine code.
+    /// Generated CUDA C, or OpenCL C for targets without cubins.
     pub source: String,
     pub launches: Vec<Launch>,
     /// Sizes in bytes of intermediate buffers.
@@ -32,9 +32,9 @@ pub struct Launches {
 pub struct Launch {
     pub kernel: String,
     pub arguments: Vec<Argument>,
-    /// Blocks in x, y and z.
+    /// Number of blocks in x, y and z.
     pub grid: [Count; 3],
-    /// Threads of a block in x, y and z.
+    /// Number of threads per block in x, y and z.
     pub block: [u32; 3],
     pub dynamic_shared_bytes: u32,
 }
@@ -42,10 +42,10 @@ pub struct Launch {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Argument {
-    /// Parameter of the task by index; the output follows the last one.
+    /// Buffer of a task parameter, by index; the index after the last parameter is the output.
     Tensor(usize),
     Workspace(usize),
-    /// Integer of 32 or 64 bits.
+    /// Scalar integer argument of 32 or 64 bits.
     Number(Count),
 }
 
@@ -56,7 +56,7 @@ pub struct Cubin {
     /// Version of the CUDA compiler, such as `13.5`. Drivers of an earlier major version reject the code.
     pub compiler: String,
     pub bytes: Vec<u8>,
-    /// In launch order.
+    /// Kernels, in launch order.
     pub kernels: Vec<Kernel>,
 }
 
@@ -74,13 +74,13 @@ pub struct Kernel {
     pub barriers: u32,
     pub code_bytes: u64,
     pub block_threads: u32,
-    /// Blocks of the grid; None if their number depends on the call.
+    /// Number of blocks of the grid; None if it depends on the call's tensor extents.
     #[serde(default)]
     pub grid_blocks: Option<u64>,
     pub occupancy: Occupancy,
 }
 
-/// Whether the CUDA compiler has a later major version than the driver, which then rejects its code.
+/// Returns whether the CUDA compiler has a later major version than the driver, which then rejects its code.
 pub fn is_too_new(compiler: &str, driver: &str) -> bool {
     let major = |release: &str| release.split('.').next().and_then(|major| major.parse::<u32>().ok());
     major(compiler).zip(major(driver)).is_some_and(|(compiler, driver)| compiler > driver)
@@ -101,19 +101,20 @@ impl Launch {
         self.block.iter().fold(1, |product: u64, &extent| product.saturating_mul(u64::from(extent)))
     }
 
-    /// Returns the blocks in x, y and z; None if they depend on the call or are out of range.
+    /// Returns the number of blocks in x, y and z; None if they depend on the call's tensor extents or are out of
+    /// range.
     pub fn known_grid(&self) -> Option<[u64; 3]> {
         let [x, y, z] =
             [0, 1, 2].map(|axis: usize| u64::try_from(self.grid[axis].known_value()?).ok().filter(|&n| n > 0));
         Some([x?, y?, z?])
     }
 
-    /// Returns the number of blocks; None if it depends on the call.
+    /// Returns the total number of blocks; None if it depends on the call's tensor extents.
     pub fn grid_blocks(&self) -> Option<u64> {
         self.known_grid().map(|grid| grid.iter().fold(1, |product: u64, &extent| product.saturating_mul(extent)))
     }
 
-    /// Limits known before compilation.
+    /// Checks the launch against those device limits that can be checked before compilation.
     pub fn check_launch(&self, architecture: Architecture) -> Result<(), LimitExceeded> {
         const GRID_X: u32 = i32::MAX as u32;
         const GRID_YZ: u32 = u16::MAX as u32;
@@ -162,7 +163,8 @@ impl Launch {
 }
 
 impl Cubin {
-    /// Sums additive features over all kernels, takes the worst kernel for others.
+    /// Returns static features by name: additive features are summed over all kernels, others are those of the worst
+    /// kernel.
     pub fn static_features(&self) -> Vec<(&'static str, f64)> {
         let all = |of: fn(&Kernel) -> f64| self.kernels.iter().map(of);
         let most = |of: fn(&Kernel) -> f64| all(of).fold(0.0, f64::max);
@@ -193,7 +195,7 @@ impl DeviceCode {
         postcard::from_bytes(bytes).map_err(|error| format!("this is no code for a device: {error}"))
     }
 
-    /// `extents` has the output last. All sizes are checked.
+    /// Evaluates all sizes in the launches for these tensor extents, which include the output's last, and checks them.
     pub fn resolve_launches(&self, extents: &[Vec<i64>]) -> Result<Launches, String> {
         let known = |count: &Count| count.evaluate_at(extents).map(Count::Known).map_err(|error| error.to_string());
         let launch = |launch: &Launch| -> Result<Launch, String> {
@@ -216,8 +218,9 @@ impl DeviceCode {
         })
     }
 
-    /// Checks that launches refer to existing buffers and kernels within their architectures' limits. Untrusted code
-    /// passes this check before any launch. `tensors` counts the task's parameters and the output.
+    /// Checks that launches refer only to existing buffers and kernels and respect the architectures' limits.
+    /// Untrusted code passes this check before any launch. `tensors` is the number of task parameters plus one for the
+    /// output.
     pub fn check_launches(&self, tensors: usize) -> Result<(), String> {
         for launch in &self.launches {
             for argument in &launch.arguments {

@@ -1,4 +1,4 @@
-//! Integers that are constants of generated code, or expressions of the extents of its tensors.
+//! Integers in launches: constants, or expressions of tensor extents.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 pub enum Count {
     Known(i64),
-    /// Extent of a tensor: of a parameter by index, or of the output after the last one.
+    /// Extent of a dimension of a tensor. `tensor` is the index of a parameter, or for the output the index after the
+    /// last one.
     Extent {
         tensor: usize,
         dimension: usize,
@@ -24,7 +25,7 @@ pub enum Operator {
     Add,
     Subtract,
     Multiply,
-    /// Rounds down.
+    /// Integer division, rounded down.
     Divide,
     /// Remainder with the sign of the divisor.
     Remainder,
@@ -62,7 +63,7 @@ impl Operator {
 }
 
 impl Count {
-    /// Folds constants.
+    /// Creates the expression of an operation, or its value if both operands are constants.
     pub fn from_operation(operator: Operator, left: Count, right: Count) -> Result<Count, CountError> {
         match (&left, &right) {
             (Count::Known(left), Count::Known(right)) => {
@@ -72,7 +73,7 @@ impl Count {
         }
     }
 
-    /// Returns the value of a constant.
+    /// Returns the value if it is a constant, otherwise None.
     pub fn known_value(&self) -> Option<i64> {
         match self {
             Count::Known(number) => Some(*number),

@@ -1,14 +1,14 @@
-//! Parser of the launches in the host part of a split function.
+//! Parses the kernel launches in the host part of a function that TVM split into host and device code.
 //!
 //! TVM serializes the function as a graph of nodes with types and fields that refer to other nodes. The host part may
-//! only contain buffers and launches with constant sizes or expressions of extents. Anything else is work that the
-//! schedule left on the host, and an error.
+//! only contain buffers and launches whose sizes are constants or expressions of tensor extents. Anything else is work
+//! that the schedule left on the host, and is rejected as an error.
 
 use super::code::{Argument, Launch, Launches};
 use super::count::{Count, Operator};
 use serde_json::Value as Json;
 
-/// Host code that is not a list of launches.
+/// Error: the host code does more than allocate buffers and launch kernels.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the schedule leaves something to the host: {0}")]
 pub struct HostWork(String);
@@ -92,7 +92,7 @@ fn json_index(json: &Json) -> Option<usize> {
 struct LaunchReader<'a> {
     graph: NodeGraph<'a>,
     buffers: Vec<(usize, Argument)>,
-    /// Extents of parameters, and expressions of extents.
+    /// Variables, by node, that stand for parameter extents or expressions of these.
     symbols: Vec<(usize, Count)>,
     found: Launches,
 }
@@ -144,7 +144,7 @@ impl LaunchReader<'_> {
         Ok(())
     }
 
-    /// Resolves an address: a variable, or the data of one.
+    /// Resolves an address expression (a variable, or the data pointer of one) to a buffer.
     fn resolve_buffer(&self, node: usize) -> Result<Argument> {
         let variable = match self.graph.node_kind(node) {
             "ir.Call" if self.call_operator(node)? == "tirx.buffer_data" => {
@@ -159,7 +159,7 @@ impl LaunchReader<'_> {
             .ok_or_else(|| self.graph.unexpected_node(variable, "a known buffer"))
     }
 
-    /// Parses an integer: a constant, an extent of a parameter, or an expression of them.
+    /// Parses an integer expression of constants and parameter extents.
     fn parse_count(&self, node: usize) -> Result<Count> {
         // A malformed graph may be cyclic.
         let mut parts = 256;
@@ -195,7 +195,7 @@ impl LaunchReader<'_> {
         Count::from_operation(operator, left, right).map_err(|error| HostWork(error.to_string()))
     }
 
-    /// Evaluates a condition that is independent of extents.
+    /// Evaluates a constant condition, which does not depend on tensor extents.
     fn condition_holds(&self, node: usize) -> Result<bool> {
         if self.graph.node_kind(node).ends_with(".Not") {
             return Ok(self.graph.parse_constant(self.graph.node_field(node, "a")?)? == 0);
@@ -273,7 +273,7 @@ fn extent_of<'a>(launch: &'a mut Launch, axis: &str) -> Result<&'a mut u32> {
     })
 }
 
-/// Size of a type such as `float16` or `bool`.
+/// Returns the size in bytes of a type such as `float16` or `bool`.
 fn element_bytes(name: &str) -> Option<i64> {
     if name == "bool" {
         return Some(1);

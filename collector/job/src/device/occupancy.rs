@@ -9,7 +9,7 @@ use targets::{Architecture, WARP_THREADS};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Occupancy {
     pub blocks: u32,
-    /// Resident warps as a share of the maximum.
+    /// Resident warps per multiprocessor as a share of the maximum.
     pub part: f64,
     pub limiter: Limiter,
 }

@@ -10,11 +10,13 @@ pub use schedules::*;
 use models::Task;
 use targets::Machine;
 
-/// Version of the spaces. A resumed search must propose the same points, so a store of another version is refused. A change of
-/// axes, settings or rules increments it; `tests/spaces.rs` fails otherwise.
+/// Version of the schedule spaces. A resumed search must propose the same points, so a store of another
+/// version is rejected. Any change of axes, settings or rules increments the version; otherwise
+/// `tests/spaces.rs` fails.
 pub const VERSION: u32 = 7;
 
-/// A symbolic extent can be 1, so CPU tiles along one have size 1.
+/// Returns the schedule space of a task. On CPUs, tiles along a symbolic dimension have size 1, because its extent can
+/// be 1.
 pub fn task_space(task: &Task, machine: &Machine) -> Space {
     match machine {
         Machine::Cpu(machine) => cpu_space(&task.with_sizes(|_| 1), machine),

@@ -1,8 +1,9 @@
-//! Moves of a schedule (TVM's trace instructions), checked against an allow list.
+//! Moves of a schedule (instructions of a TVM trace), checked against an allow list.
 //!
-//! Moves may come from an untrusted record, and TVM generates any code that they request: an annotation can hold assembly text, and
-//! an index map can call any function. [`Moves`] can only be made of moves on the list below, which gives for each instruction the
-//! form of its inputs and attributes. All other input is refused before TVM reads it.
+//! Moves may come from an untrusted record, and TVM generates any code that they request: an annotation can contain
+//! assembly text, and an index map can call any function. [`Moves`] can only be constructed from instructions on the
+//! list below, which gives the form of the inputs and attributes of each. All other input is rejected before TVM reads
+//! it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,10 +20,10 @@ pub struct MovesError {
     why: String,
 }
 
-/// TVM's own traces have some hundreds.
+/// Limit on the number of moves; TVM's own traces have some hundreds.
 const MOST_MOVES: usize = 10_000;
 
-/// Length of a name or word, in bytes.
+/// Maximum length of a name or word, in bytes.
 const MOST_SIGNS: usize = 200;
 
 const MOST_NODES: usize = 1_000;
@@ -49,7 +50,7 @@ enum ValueForm {
     Scope,
     /// GPU thread axis.
     Thread,
-    /// Tensor intrinsic registered by this program or TVM.
+    /// Name of a tensor intrinsic registered by this program or TVM.
     Step,
     /// Index map made of integer arithmetic alone.
     IndexMap,
@@ -59,10 +60,10 @@ enum ValueForm {
     Annotated,
 }
 
-/// Forms of a list: of its first elements in order, and of all further ones, if further ones are allowed.
+/// Forms of the values in a list: of its first values in order, and of all further values, if these are allowed.
 type Forms = (&'static [ValueForm], Option<ValueForm>);
 
-/// Instructions with the forms of their inputs and attributes.
+/// Allowed instructions, with the forms of their inputs and attributes.
 const MOVES: &[(&str, Forms, Forms)] = {
     use ValueForm::*;
     const NONE: Forms = (&[], None);
@@ -116,7 +117,7 @@ const MOVES: &[(&str, Forms, Forms)] = {
 enum AnnotationForm {
     Number,
     Numbers,
-    /// Word, or the name of a tensor intrinsic.
+    /// A word, or the name of a tensor intrinsic.
     Word,
 }
 
@@ -173,7 +174,7 @@ impl Moves {
         Ok(Moves(trace))
     }
 
-    /// Returns the moves in the form of TVM's traces.
+    /// Returns the moves as JSON in the format of TVM's traces.
     pub fn as_json(&self) -> &Value {
         &self.0
     }
@@ -304,7 +305,7 @@ fn fits_form(form: ValueForm, value: &Value) -> bool {
     }
 }
 
-/// Returns whether a text names a result of an earlier move: a letter and a number.
+/// Returns whether a text names a result of an earlier move: a letter followed by a number.
 fn is_found(text: &str) -> bool {
     let digits = text.strip_prefix(['b', 'l', 'v']);
     text == "_"
@@ -317,14 +318,15 @@ fn is_word(text: &str) -> bool {
     text.len() <= MOST_SIGNS && text.bytes().all(is_sign)
 }
 
-/// Parameters may follow: `opcollect.F16.Multiply { is_left_transposed: false }`.
+/// Returns whether a text names a tensor intrinsic. Parameters may follow the name:
+/// `opcollect.F16.Multiply { is_left_transposed: false }`.
 fn is_step(text: &str) -> bool {
     let is_sign = |sign: u8| sign.is_ascii_alphanumeric() || b"_. {}:,".contains(&sign);
     text.len() <= MOST_SIGNS && text.bytes().all(is_sign)
 }
 
-/// A serialized graph of TVM objects, inline or as text, whose nodes are all on a list and refer to earlier
-/// nodes only.
+/// Returns whether a value is an index map: a serialized graph of TVM objects, inline or as text, whose nodes all have
+/// allowed types and refer to earlier nodes only.
 fn is_index_map(value: &Value) -> bool {
     let graph = match value {
         // Other readers recognise such texts by their first character, so nothing may precede the brace.

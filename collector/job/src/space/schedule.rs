@@ -1,4 +1,4 @@
-//! A schedule: one point of a space, which its text reproduces.
+//! A schedule: one point of a schedule space, which can be reproduced from its text.
 
 use super::moves::Moves;
 use reference::Rounding;
@@ -7,11 +7,11 @@ use schedules::gpu::{UNIT, tensor::PRECISION};
 use schedules::{ByTaps, Knobs, Layout};
 use serde::{Deserialize, Serialize};
 
-/// Point of a space.
+/// Point of a schedule space.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "from", rename_all = "lowercase")]
 pub enum Schedule {
-    /// Template of this program with knobs.
+    /// Template of this program, with the settings (knobs) of its axes.
     Template {
         /// One setting per axis.
         knobs: Knobs,
@@ -24,7 +24,7 @@ pub enum Schedule {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         trace: Option<Moves>,
     },
-    /// Moves without a space.
+    /// Moves that do not belong to a schedule space.
     Trace { trace: Moves },
 }
 
@@ -45,7 +45,8 @@ impl Schedule {
         Ok(serde_json::from_str(text)?)
     }
 
-    /// 32 hexadecimal digits. Moves of a sample are excluded; see [`Schedule::moves_hash`].
+    /// Returns a hash of 32 hexadecimal digits. The moves of a random sample are excluded; see
+    /// [`Schedule::moves_hash`].
     pub fn stable_hash(&self) -> String {
         let named = match self {
             Schedule::MetaSchedule { space, seed, .. } => {
@@ -56,7 +57,7 @@ impl Schedule {
         hash_digits(&named.to_json())
     }
 
-    /// None if the moves are unknown.
+    /// Returns a hash of the moves; None if they are unknown.
     pub fn moves_hash(&self) -> Option<String> {
         let Schedule::MetaSchedule { trace: Some(trace), .. } = self else { return None };
         Some(hash_digits(&trace.as_json().to_string()))
@@ -73,7 +74,8 @@ impl Schedule {
         self.knobs().map_or(Layout::Plain, Knobs::layout)
     }
 
-    /// Returns the number that columns of a convolution's sums are padded to a multiple of: whole register tiles.
+    /// Returns the number whose multiple a convolution's columns are padded to, so that they fill whole register
+    /// tiles; 1 without padding.
     pub fn column_multiple(&self) -> i64 {
         self.knobs().map_or(1, Knobs::column_multiple)
     }
@@ -82,17 +84,17 @@ impl Schedule {
         self.knobs().is_some_and(Knobs::has_vectors)
     }
 
-    /// Returns how the sum over window positions is ordered, if it is the outer sum.
+    /// Returns how a convolution sums kernel position by kernel position (tap by tap), or None if it does not.
     pub fn by_taps(&self) -> Option<ByTaps> {
         self.knobs()?.by_taps()
     }
 
-    /// Whether a pool reduces columns of windows before rows.
+    /// Returns whether a pooling operator reduces each column of a window first, then the results of the columns.
     pub fn columns_first(&self) -> bool {
         self.knobs().is_some_and(Knobs::columns_first)
     }
 
-    /// Whether the inputs of tiles are copied to contiguous memory.
+    /// Returns whether the input of each tile is copied to contiguous memory.
     pub fn copies_inputs(&self) -> bool {
         self.knobs().is_some_and(Knobs::copies_operand)
     }
@@ -117,7 +119,7 @@ impl Schedule {
         }
     }
 
-    /// Describes the knobs that differ from another schedule, or returns `default`.
+    /// Describes the knobs that differ from `default`; returns "default" if none does.
     pub fn describe_difference(&self, default: &Knobs) -> String {
         let Schedule::Template { knobs } = self else { return self.describe_knobs() };
         let changed = knobs.0.iter().filter(|(name, setting)| default.0.get(*name) != Some(setting));
@@ -125,7 +127,7 @@ impl Schedule {
         if parts.is_empty() { "default".to_owned() } else { parts.join(" ") }
     }
 
-    /// In one line: `block=16 tile_x=14 …`.
+    /// Describes all knobs in one line: `block=16 tile_x=14 …`.
     pub fn describe_knobs(&self) -> String {
         match self {
             Schedule::Template { knobs } => {

@@ -1,8 +1,8 @@
-//! Schedules attention with register tiles: a few queries of a head at a time, whose scores stay in the first-level
-//! cache.
+//! Schedules attention on CPUs with register tiles: a few queries of a head at a time, whose scores stay in the
+//! first-level cache.
 //!
-//! Keys are transposed first, so that scores of adjacent positions are vectors. Maxima and sums are vectors, too, and
-//! are reduced last.
+//! Keys are transposed first, so that vectors hold the scores of adjacent key positions. Maxima and sums are
+//! accumulated as vectors, which are reduced to numbers at the end.
 
 use super::rows::{along_rows, split_partial};
 use super::{
@@ -91,7 +91,7 @@ pub(super) fn schedule_attention(lowered: &Lowered, knobs: &Knobs, moves: &Moves
     Ok(())
 }
 
-/// Returns how many vectors of a row of values are accumulated at once, so that they fit the registers.
+/// Returns the number of vectors of a row of values that are accumulated at once, so that they fit the registers.
 fn vectors_at_once(lowered: &Lowered, knobs: &Knobs) -> Result<i64> {
     const FEWEST_REGISTERS: i64 = 16;
     let (vector, rows) = (required_number(knobs, &VECTOR)?, required_number(knobs, &TILE_Y)?);
@@ -103,14 +103,14 @@ fn vectors_at_once(lowered: &Lowered, knobs: &Knobs) -> Result<i64> {
     Ok((1..=most).rev().find(|at_once| vectors % at_once == 0).unwrap_or(1))
 }
 
-/// Positions that a tile of queries attends to.
+/// Rule that skips key positions to which no query of a tile attends.
 struct Skipping {
     sight: Sight,
     queries: i64,
 }
 
 impl Skipping {
-    /// Builds the condition that some query of the tile attends to one of `places` positions.
+    /// Builds the condition that a query of the tile attends to at least one of `places` consecutive key positions.
     fn attends_to(&self, variables: &[Expression], place: usize, places: i64) -> Result<Expression> {
         let Sight { earlier, window, .. } = self.sight;
         let (query, first) = (&variables[LEADING], &variables[place]);
@@ -127,7 +127,8 @@ fn own_loops(moves: &Moves, block: &Block) -> Result<Vec<Loop>> {
     Ok(loops[loops.len() - count..].to_vec())
 }
 
-/// Unrolls a reduction around a tile and vectorises its last loop. Returns the outer loop of the reduction.
+/// Moves a reduction outside of a tile, unrolls the tile's loops and vectorises the last. Returns the outermost
+/// reduction loop.
 fn vectorize_tile(moves: &Moves, reduction: &[Loop], tile: &[Loop], vector: &Loop) -> Result<Loop> {
     moves.reorder_loops(&[reduction, tile, std::slice::from_ref(vector)].concat())?;
     moves.vectorize_loop(vector)?;

@@ -17,9 +17,9 @@ use job::space::contraction::{CACHE_C, CACHE_R, CACHE_X, CACHE_Y, COPY_AT, ORDER
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// `n, c, …, y, x`
+    /// Convolution, with dimensions `n, c, …, y, x`.
     Conv,
-    /// `…, row, column`; the columns are the channels.
+    /// Matrix product, with dimensions `…, row, column`; columns are treated as channels.
     Product,
 }
 
@@ -101,7 +101,7 @@ pub(super) fn schedule_contraction(form: Form, lowered: &Lowered, knobs: &Knobs,
     Ok(())
 }
 
-/// Skips sums whose input is padding for a whole tile.
+/// Skips reduction steps for which the input of a whole tile is padding.
 fn skip_padding(moves: &Moves, window: &ReachedInput, tile: &ContractionTile, reduction: &[Loop]) -> Result<()> {
     let spatial = window.strides.len();
     let depth = &reduction[spatial];
@@ -125,7 +125,7 @@ fn skip_padding(moves: &Moves, window: &ReachedInput, tile: &ContractionTile, re
     Ok(moves.only_if(depth, inside.expect("a window has dimensions"))?)
 }
 
-/// Returns the block to tile, and the following block that copies the result if the tiles exceed it.
+/// Returns the block to tile, and the next block, which copies the valid part if tiles extend beyond the result.
 fn split_at_cut(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<(Block, Option<Block>)> {
     let Some(place) = lowered.blocks.iter().position(|block| block.part == Part::Cut) else {
         return Ok((single_epilogue(lowered, moves, anchor)?, None));
@@ -149,12 +149,13 @@ fn split_at_cut(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<(Blo
 struct Dimensions {
     form: Form,
     rank: usize,
-    /// Whether channels are split into blocks, with the channels of a block innermost.
+    /// Whether channels are split into blocks, with the channels of a block as the innermost dimension.
     is_blocked: bool,
 }
 
 impl Dimensions {
-    /// Describes a block with `count` loops. Sums of blocked layouts have one loop more than the result.
+    /// Describes the dimensions of a block with `count` loops. In blocked layouts, sums have one loop more than the
+    /// result.
     fn for_block(form: Form, count: usize, is_blocked: bool, lowered: &Lowered) -> Dimensions {
         let rank = lowered.task.steps[0].output.shape.len();
         let is_blocked = is_blocked && count == rank + 1;
@@ -205,8 +206,8 @@ impl ContractionTile {
     }
 }
 
-/// Returns the block to tile, and the last block after it if that is separate. Columns that fill whole tiles are cut as
-/// usual.
+/// Returns the block to tile; the block that copies the valid part if tiles extend beyond the result; otherwise the
+/// last epilogue block, which is scheduled separately.
 fn written_apart(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<(Block, Option<Block>, Option<Block>)> {
     if lowered.blocks.iter().any(|block| block.part == Part::Cut) {
         return split_at_cut(lowered, moves, anchor).map(|(result, cut)| (result, cut, None));
@@ -220,12 +221,12 @@ struct Tiled {
     inner: Vec<Loop>,
     /// Number of outer loops around all tiles of a row.
     rows: usize,
-    /// Number of outer loops around tiles that are computed together.
+    /// Number of outer loops around the tiles whose sums are accumulated together.
     together: usize,
 }
 
 impl Tiled {
-    /// Returns the number of outer loops around the sums.
+    /// Returns the number of outer loops around the reduction.
     fn sum_depth(&self, knobs: &Knobs) -> usize {
         if SUM_AT.is_set_to(knobs, SumAt::Cache) { self.together } else { self.outer.len() }
     }
@@ -283,8 +284,8 @@ fn order_of_places(dimensions: &Dimensions, outer: TileOrder) -> Vec<usize> {
     places
 }
 
-/// Schedules the anchor inside a tile and returns its reduction loops, outermost first. If the sums of
-/// several tiles are finished together, the outermost reduction loop surrounds those tiles.
+/// Schedules the anchor inside a tile and returns its reduction loops, outermost first. If the sums of several tiles
+/// are accumulated together, the outermost reduction loop surrounds those tiles.
 fn schedule_anchor(
     dimensions: &impl Fn(usize) -> Dimensions,
     moves: &Moves,
@@ -333,7 +334,8 @@ fn split_last(loops: &[Loop]) -> (Loop, Vec<Loop>) {
     (last.clone(), others.to_vec())
 }
 
-/// Splits and orders the reduction loops; returns whether the whole depth is the last of them.
+/// Splits and orders the reduction loops. Also returns whether the innermost loop, apart from a split part, covers the
+/// depth.
 fn order_reduction(moves: &Moves, reduction: &[Loop], knobs: &Knobs) -> Result<(Vec<Loop>, bool)> {
     let inner = required_number(knobs, &SPLIT_R)?;
     let (depth, kernel) = reduction.split_first().expect("a contraction reduces");

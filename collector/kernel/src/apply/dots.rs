@@ -1,7 +1,8 @@
-//! Register tiles for products of quads: vectors of columns, a broadcast weight for each channel.
+//! Schedules products of bytes with register tiles.
 //!
-//! The quads of the data are put together for a whole tile of columns, or before all tiles; the sums of a tile live in
-//! registers for the whole reduction, and what follows them is computed before they leave.
+//! Four bytes along the depth form a quad, a 32-bit integer. Vector lanes are columns; the weights of each channel are
+//! broadcast. Quads of the data are packed for a whole tile of columns, or before all tiles. The sums of a tile stay
+//! in registers during the whole reduction, and the epilogue is computed before they are stored.
 
 use super::{Knobs, Result, block_of_part, fuse_parallel, required_choice, required_number, single_epilogue};
 use crate::lower::{Lowered, Part};
@@ -79,7 +80,7 @@ pub(super) fn schedule_dots(task: &Task, lowered: &Lowered, knobs: &Knobs, moves
     vector_of(moves, &loops[loops.len() - 3..])
 }
 
-/// Fuses the spatial loops of a result into one row.
+/// Fuses the spatial dimensions of a result into one.
 fn in_one_row(moves: &Moves, block: &Block, extents: &[i64]) -> Result<()> {
     moves.remap_loops(block, |i| Ok(vec![i[0].clone(), i[1].clone(), flat_column(&i[2..], &extents[2..])?]))?;
     Ok(())
@@ -93,7 +94,7 @@ fn flat_column(places: &[Expression], extents: &[i64]) -> std::result::Result<Ex
     Ok(column)
 }
 
-/// Orders the loops of the sums inside a tile: reduction, channels, vectors. Returns the outermost one.
+/// Orders the loops of the sums inside a tile: reduction, channels, vectors. Returns the outermost loop.
 fn order_sums(moves: &Moves, anchor: &Block, (outer, spatial): (usize, usize), lanes: i64) -> Result<Loop> {
     let loops = moves.loops(anchor)?;
     // A tile has one image and one row.
@@ -122,7 +123,7 @@ fn vector_of(moves: &Moves, loops: &[Loop]) -> Result<()> {
     Ok(())
 }
 
-/// Copies the wanted columns; short rows are copied whole.
+/// Schedules the block that copies the valid columns of the padded result. Short rows are vectorised as a whole.
 fn plain_rows(moves: &Moves, cut: &Block, extents: &[i64], is_flat: bool) -> Result<()> {
     const AT_ONCE: i64 = 256;
     let mut row = extents[extents.len() - 1];

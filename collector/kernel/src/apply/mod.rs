@@ -1,4 +1,4 @@
-//! Makes the moves of a schedule on a lowered task.
+//! Applies a schedule to a lowered task, as moves (instructions of TVM's schedules).
 
 mod attention;
 mod contraction;
@@ -32,7 +32,7 @@ pub enum ApplyError {
 
 type Result<T> = std::result::Result<T, ApplyError>;
 
-/// TVM's own spaces of the current task: generating them takes as long as many draws from them.
+/// TVM's own schedule spaces of the current task, cached because generating them takes as long as many samples.
 #[derive(Default)]
 pub struct SpaceCache(Option<meta_schedule::Spaces>);
 
@@ -121,7 +121,8 @@ fn required_choice<T: Choice + PartialEq>(knobs: &Knobs, axis: &'static ChoiceAx
     axis.setting_in(knobs).ok_or(ApplyError::MissingKnob(axis.0.name))
 }
 
-/// Inlines every epilogue block but the last. Returns the block that writes the result, or a copy if none does.
+/// Inlines all epilogue blocks except the last, and returns that block. Without an epilogue, returns a new block that
+/// copies the anchor's result.
 fn single_epilogue(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<Block> {
     match last_epilogue(&lowered.blocks, moves)? {
         Some(last) => Ok(last),
@@ -151,7 +152,8 @@ fn fuse_parallel(moves: &Moves, loops: &[Loop], count: usize) -> Result<Loop> {
     Ok(fused)
 }
 
-/// Runs the fused first loops on the pool, several steps at once if asked for; returns the loop of these steps.
+/// Fuses the first `count` loops and runs them on the thread pool, `GRAIN` iterations per parallel step. Returns the
+/// innermost of the resulting loops.
 fn fuse_grains(moves: &Moves, loops: &[Loop], count: usize, knobs: &Knobs) -> Result<Loop> {
     let grain = GRAIN.or_one(knobs);
     if grain == 1 {
@@ -164,7 +166,7 @@ fn fuse_grains(moves: &Moves, loops: &[Loop], count: usize, knobs: &Knobs) -> Re
     Ok(parts[1].clone())
 }
 
-/// Runs a separate block on the pool, with its last loop vectorised.
+/// Runs a separate block on the thread pool, with its last loop vectorised.
 fn plain_copy(moves: &Moves, block: &Block) -> Result<()> {
     const VECTOR: i64 = 16;
     let loops = moves.loops(block)?;

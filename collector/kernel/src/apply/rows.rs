@@ -1,4 +1,5 @@
-//! Normalisations, attention and other work in steps: one row at a time, so that a row stays in the nearest cache.
+//! Schedules normalisations, attention and other tasks of several steps on CPUs: one row at a time, so that a row
+//! stays in the first-level cache.
 
 use super::{Knobs, Result, fuse_parallel, required_choice, required_number, single_epilogue};
 use crate::lower::{Lowered, Part};
@@ -58,7 +59,7 @@ pub(super) fn schedule_rows(task: &Task, lowered: &Lowered, knobs: &Knobs, moves
     Ok(())
 }
 
-/// Moves the reduction outside the last dimension of its result. Returns the outermost reduction loop.
+/// Moves the reduction loops outside the last dimension of the result. Returns the outermost reduction loop.
 fn rows_inside(moves: &Moves, anchor: &Block, rank: usize) -> Result<Loop> {
     let loops = moves.loops(anchor)?;
     // One fused loop, then the result's own dimensions, then what is summed.
@@ -73,7 +74,7 @@ fn vectorize_row(moves: &Moves, row: &Loop, vector: i64) -> Result<()> {
     Ok(moves.vectorize_loop(&parts[1])?)
 }
 
-/// Splits the last reduction loop into as many partial results as a vector has elements.
+/// Splits the last reduction loop into partial results, one per vector lane.
 pub(super) fn split_partial(moves: &Moves, block: &Block, vector: i64) -> Result<Block> {
     let loops = moves.loops(block)?;
     let parts = moves.split_loop(loops.last().expect("a reduction has a loop"), &[None, Some(vector)])?;

@@ -1,5 +1,5 @@
-//! Operators whose output elements are independent: outer loops on the pool, columns as vectors. Where each is a sum of
-//! neighbours, these are added as vectors.
+//! Schedules operators with independent output elements on CPUs: outer loops run on the thread pool, columns are
+//! vectors. Reductions over windows add vectors of adjacent columns.
 
 use super::rows::{along_rows, split_partial};
 use super::{Knobs, Result, block_of_part, fuse_grains, fuse_parallel, plain_copy, required_number};
@@ -66,7 +66,7 @@ pub(super) fn schedule_spatial(rank: usize, lowered: &Lowered, knobs: &Knobs, mo
     Ok(())
 }
 
-/// Returns the block that writes the output; inlines everything between it and the anchor.
+/// Inlines the blocks between the anchor and the output, and returns the block that writes the output.
 pub(super) fn result_block(lowered: &Lowered, moves: &Moves, anchor: &Block, is_reduction: bool) -> Result<Block> {
     if is_reduction {
         return super::single_epilogue(lowered, moves, anchor);
@@ -84,7 +84,7 @@ pub(super) fn result_block(lowered: &Lowered, moves: &Moves, anchor: &Block, is_
     Ok(moves.block(last)?)
 }
 
-/// Computes one vector of windows at a time. Returns the outermost window loop.
+/// Computes the windows of one vector of output columns at a time. Returns the outermost window loop.
 fn reduce_in_vectors(moves: &Moves, anchor: &Block, rank: usize) -> Result<Loop> {
     let loops = moves.loops(anchor)?;
     // The loops over tiles (one per dimension), then the anchor's own dimensions, then its window.

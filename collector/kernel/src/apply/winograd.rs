@@ -1,5 +1,4 @@
-//! Schedules Winograd convolutions: windows by rows of tiles, matrix products in register tiles, results by rows of
-//! tiles.
+//! Schedules Winograd convolutions: input and output transforms by rows of tiles, matrix products in register tiles.
 
 use super::{Knobs, Result, block_of_part, fuse_parallel, required_number};
 use crate::lower::{Lowered, Part};
@@ -24,7 +23,7 @@ pub(super) fn schedule_winograd(tile: i64, lowered: &Lowered, knobs: &Knobs, mov
     Ok(())
 }
 
-/// Transposes channels to the innermost dimension; reads and writes are separate vectors.
+/// Schedules the padding block, which also moves channels to the innermost dimension; vectors are along channels.
 fn schedule_padding(moves: &Moves, pad: &Block, strip: Option<&Loop>) -> Result<()> {
     let [image, y, x, channel] = own_loops(moves, pad, strip)?;
     let channels = moves.split_loop(&channel, &[None, Some(LANES)])?;
@@ -34,7 +33,7 @@ fn schedule_padding(moves: &Moves, pad: &Block, strip: Option<&Loop>) -> Result<
     Ok(())
 }
 
-/// Computes all windows of a row of tiles and a vector of channels at once.
+/// Schedules the input transform: all windows of a row of tiles, for one vector of channels at a time.
 fn schedule_windows(moves: &Moves, strip: Option<&Loop>) -> Result<()> {
     let block = moves.block("winograd_windows")?;
     let [e, f, image, y, x, channel] = own_loops(moves, &block, strip)?;
@@ -54,7 +53,7 @@ fn schedule_windows(moves: &Moves, strip: Option<&Loop>) -> Result<()> {
     Ok(())
 }
 
-/// Schedules register tiles of positions and channels. Returns the loop of the sum.
+/// Schedules the matrix products with register tiles of positions and channels. Returns the reduction loop.
 fn schedule_products(moves: &Moves, anchor: &Block, places: i64, strip: Option<&Loop>) -> Result<Loop> {
     let loops: [Loop; 8] = own_loops(moves, anchor, strip)?;
     let place = moves.fuse_loops(&loops[3..6])?;
@@ -67,7 +66,8 @@ fn schedule_products(moves: &Moves, anchor: &Block, places: i64, strip: Option<&
     Ok(depth)
 }
 
-/// Computes all positions of a row of tiles and a block of channels at once. Returns the loop over strips, if any.
+/// Schedules the output transform: all positions of a row of tiles, for one block of channels at a time. Returns the
+/// loop over strips, if any.
 fn schedule_results(moves: &Moves, result: &Block, (tile, strip): (i64, i64), block: i64) -> Result<Option<Loop>> {
     let [image, channel, y, x] = last_of(moves, result)?;
     let channels = moves.split_loop(&channel, &[None, Some(block)])?;
@@ -119,7 +119,7 @@ fn own_loops<const COUNT: usize>(moves: &Moves, block: &Block, strip: Option<&Lo
     last_of(moves, block)
 }
 
-/// Runs loops on the pool, unless the strips run there. Returns the innermost loop.
+/// Runs loops on the thread pool, unless the loop over strips already runs there. Returns the innermost loop.
 fn run_on_pool(moves: &Moves, loops: &[Loop], strip: Option<&Loop>) -> Result<Loop> {
     match strip {
         Some(_) => Ok(loops.last().expect("there are loops").clone()),

@@ -56,7 +56,7 @@ fn serve_role() -> anyhow::Result<()> {
     }
 }
 
-/// Calls the artifact of a file a number of times, for a simulator: `call SUPERVISOR FILE TIMES`.
+/// Calls the code in a file repeatedly, to be run in a simulator: `call SUPERVISOR FILE TIMES`.
 fn call_artifact() -> anyhow::Result<()> {
     let words: Vec<String> = std::env::args().skip(2).collect();
     let [supervisor, file, times] = &words[..] else { anyhow::bail!("`call` takes a process, a file and a number") };
@@ -76,7 +76,7 @@ fn serve_with_tvm(role: NameRole, serve: impl FnOnce(Entry, Versions) -> anyhow:
     serve(entry, versions)
 }
 
-/// Serves as a runner that needs the driver but not TVM.
+/// Serves jobs as a runner that needs the GPU driver but not TVM.
 fn serve_device<Job: DeserializeOwned>(answer: fn(&mut cuda::Runner, &Job) -> RunReply) -> anyhow::Result<()> {
     let entry = worker::enter_worker()?;
     let process = entry.become_runner();
@@ -91,7 +91,7 @@ fn serve_device<Job: DeserializeOwned>(answer: fn(&mut cuda::Runner, &Job) -> Ru
     Ok(())
 }
 
-/// Serves as a runner of whole models with another runtime, which has its own thread pool.
+/// Serves jobs of whole models with another runtime, which has its own thread pool.
 fn serve_runtime<R: Runtime>() -> anyhow::Result<()> {
     let entry = worker::enter_worker()?;
     let mut runner = runtimes::Runner::<R>::open(entry.become_runner())?;

@@ -1,10 +1,10 @@
-//! Which extensions of the instruction set code uses: a processor without one of them cannot run it.
+//! Finds the instruction set extensions that code uses. A processor that lacks one of them cannot run the code.
 
 use super::step::decode_steps;
 use iced_x86::CpuidFeature;
 use std::collections::BTreeSet;
 
-/// Extensions beyond the 64-bit baseline, with the kernel's names for them.
+/// Extensions beyond the 64-bit baseline, with the Linux kernel's names for them.
 const EXTENSIONS: &[(CpuidFeature, &str)] = &[
     (CpuidFeature::SSE3, "pni"),
     (CpuidFeature::SSSE3, "ssse3"),

@@ -1,4 +1,4 @@
-//! Disassembled machine code with its loops and the estimated share of each.
+//! Disassembles machine code and lists its loops with the estimated share of each.
 
 use super::{Body, Nest, loop_weights, loops, split_bodies, step};
 use iced_x86::{Formatter, Instruction, IntelFormatter};
@@ -10,7 +10,7 @@ pub fn list_functions<'a>(functions: impl IntoIterator<Item = (&'a str, &'a [u8]
     listed
 }
 
-/// Disassembles a function; `estimated_share` of its loops contains cycles.
+/// Disassembles a function. `estimated_share` of its loops still holds cycles, not shares.
 fn list_function(name: &str, code: &[u8]) -> ListedFunction {
     let steps = step::decode_steps(code);
     let found = loops::find_loops(&steps);

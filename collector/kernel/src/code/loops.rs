@@ -1,17 +1,17 @@
-//! The loops of a function: where they are, how they nest, and how often they turn where constants say so.
+//! Finds the loops of a function: their position, nesting, and iterations if these are constant.
 //!
-//! Compilers write a counted loop as a counter that starts from a constant, grows by a constant in the body, and is compared
-//! with a constant before the jump back. What is written in another way has no count.
+//! Compilers emit a counted loop as a counter that starts from a constant, is incremented by a constant in the body,
+//! and is compared with a constant before the backward jump. Loops in any other form have no known count.
 
 use super::step::{Kind, Step, is_comparison, register_operand};
 use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
 
-/// Instructions from the target of a jump back to that jump.
+/// Instructions from the target of a backward jump to the jump itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loop {
     pub first: usize,
     pub last: usize,
-    /// Iterations per entry; None if they depend on values at run time.
+    /// Iterations each time the loop is entered; None if they depend on values at run time.
     pub turns: Option<f64>,
     /// Index of the enclosing loop.
     pub around: Option<usize>,
@@ -40,7 +40,7 @@ pub fn find_loops(steps: &[Step]) -> Vec<Loop> {
 }
 
 fn count_turns(steps: &[Step], this: &Loop) -> Option<f64> {
-    /// More than any operator has elements.
+    /// Limit on iterations, larger than the number of elements of any operator.
     const MOST: f64 = 1e9;
     let body = &steps[this.first..=this.last];
     let jump = &body.last()?.instruction;
@@ -70,7 +70,7 @@ fn count_turns(steps: &[Step], this: &Loop) -> Option<f64> {
     (1.0..MOST).contains(&turns).then_some(turns)
 }
 
-/// Returns the increment of a register per iteration, and the index of the instruction.
+/// Returns the increment of a register per iteration, and the index of the instruction that adds it.
 fn register_growth(body: &[Step], counter: Register) -> Option<(i64, usize)> {
     let place = last_write(body, counter)?;
     let step = &body[place].instruction;
@@ -94,7 +94,7 @@ fn register_growth(body: &[Step], counter: Register) -> Option<(i64, usize)> {
 }
 
 fn start_of(steps: &[Step], first: usize, counter: Register) -> Option<i64> {
-    /// Instructions before a loop that are searched for the start value.
+    /// Number of instructions before a loop that are searched for the counter's start value.
     const NEAR: usize = 400;
     let before = &steps[first.saturating_sub(NEAR)..first];
     let step = &before[last_write(before, counter)?].instruction;

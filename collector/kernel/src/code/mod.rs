@@ -21,15 +21,15 @@ use std::collections::{BTreeMap, HashMap};
 use step::{Kind, Step};
 use sums::Sums;
 
-/// Assumed iterations of a loop with a count that is unknown at compile time, mostly window positions at the border.
+/// Assumed iterations of a loop whose count is unknown at compile time, mostly over window positions at the border.
 const TURNS_UNKNOWN: f64 = 3.0;
-/// Assumed iterations of such a loop around all others, which is a thread's share of the work.
+/// Assumed iterations of an outermost loop whose count is unknown at compile time: a thread's share of the work.
 const TURNS_UNKNOWN_OUTSIDE: f64 = 8.0;
-/// Latency between multiply-adds on the same accumulator.
+/// Latency in cycles between multiply-adds on the same accumulator.
 const FMA_LATENCY_CYCLES: f64 = 4.0;
 
-/// Returns static features of the functions of an operator, by name. Nests with multiply-adds are scaled to `macs`,
-/// because the iterations of loops over a thread's work are unknown.
+/// Returns static features of the functions of an operator, by name. Loop nests with multiply-adds are scaled to
+/// `macs`, because the iterations of loops over a thread's work are unknown.
 pub fn code_features<'a>(functions: impl IntoIterator<Item = &'a [u8]>, macs: f64) -> BTreeMap<String, f64> {
     let mut nests: Vec<Nest> = functions.into_iter().flat_map(find_nests).collect();
     let multiplies = |nest: &Nest| nest.sums.fma_lanes > 0.0;
@@ -67,7 +67,7 @@ pub fn code_features<'a>(functions: impl IntoIterator<Item = &'a [u8]>, macs: f6
     found
 }
 
-/// Outermost loop with its contents, or code outside of loops.
+/// An outermost loop with all its inner loops, or the code outside of loops.
 #[derive(Default)]
 struct Nest {
     sums: Sums,
@@ -111,7 +111,7 @@ impl Nest {
     }
 }
 
-/// Returns the nests of a function, with code outside of loops first.
+/// Returns the loop nests of a function, after the code outside of loops.
 fn find_nests(code: &[u8]) -> Vec<Nest> {
     let steps = step::decode_steps(code);
     let found = loops::find_loops(&steps);
@@ -126,7 +126,7 @@ fn find_nests(code: &[u8]) -> Vec<Nest> {
     nests
 }
 
-/// Splits the code by innermost loop.
+/// Counts each instruction in the innermost loop that contains it; also returns the counts outside of loops.
 fn split_bodies(steps: &[Step], found: &[Loop]) -> (Vec<Body>, Sums) {
     let mut bodies = vec![Body::default(); found.len()];
     let mut plain = Sums::default();

@@ -1,11 +1,11 @@
-//! One instruction as the cost of a program sees it.
+//! A decoded instruction with the properties that determine its cost.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Fma,
-    /// Other arithmetic on vectors and floating-point numbers.
+    /// Vector and floating-point arithmetic other than multiply-adds and divisions.
     Arithmetic,
     Division,
     /// Permutations within and between vectors.
@@ -13,7 +13,7 @@ pub enum Kind {
     /// Gathers and scatters.
     Gather,
     Move,
-    /// Addresses, counters, tests.
+    /// Scalar integer instructions: address arithmetic, loop counters and comparisons.
     Integer,
     Jump,
     Call,
@@ -22,21 +22,21 @@ pub enum Kind {
 #[derive(Clone, Debug)]
 pub struct Step {
     pub kind: Kind,
-    /// Elements computed at once.
+    /// Number of vector elements that the instruction computes.
     pub lanes: u32,
-    /// Bytes of the vector; 0 for integers.
+    /// Vector width in bytes; 0 for scalar integers.
     pub width: u32,
     pub loaded_bytes: u32,
     pub stored_bytes: u32,
-    /// Whether the memory is the stack, which holds spilled registers.
+    /// Whether the memory operand is on the stack, where spilled registers are stored.
     pub is_stack: bool,
     pub target: Option<u64>,
-    /// The full register that is written or compared first.
+    /// Full-width register of the first operand, which is written or compared.
     pub first: Register,
     pub instruction: Instruction,
 }
 
-/// Decodes a function up to the first invalid bytes.
+/// Decodes a function up to the first bytes that are no valid instruction.
 pub fn decode_steps(code: &[u8]) -> Vec<Step> {
     let mut decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
     std::iter::from_fn(|| decoder.can_decode().then(|| decoder.decode()))
@@ -77,7 +77,7 @@ fn describe_step(instruction: Instruction) -> Step {
     }
 }
 
-/// Returns the full register that contains an operand.
+/// Returns the full-width register that contains an operand.
 pub fn register_operand(instruction: &Instruction, place: u32) -> Option<Register> {
     let is_register = place < instruction.op_count() && instruction.op_kind(place) == OpKind::Register;
     is_register.then(|| instruction.op_register(place).full_register())
@@ -91,7 +91,7 @@ fn is_direct_jump(instruction: &Instruction) -> bool {
     matches!(instruction.flow_control(), FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch)
 }
 
-/// Classifies by prefix of the mnemonic: the instruction set has more than a thousand names.
+/// Classifies an instruction by the prefix of its mnemonic, because there are more than a thousand mnemonics.
 fn classify_mnemonic(instruction: &Instruction, name: &str, vector: u32) -> Kind {
     const FMA: &[&str] = &["Vfmadd", "Vfnmadd", "Vfmsub", "Vfnmsub", "Vpdp"];
     const DIVISION: &[&str] = &["Vdiv", "Div", "Vsqrt", "Sqrt", "Idiv"];

@@ -1,10 +1,10 @@
-//! Counts of instructions.
+//! Sums of instruction counts by kind.
 
 use super::step::{Kind, Step};
 
 macro_rules! sums {
     ($( $(#[$note:meta])* $name:ident, )*) => {
-        /// Instruction counts; fractions once they are weighted by loop iterations.
+        /// Instruction counts; fractional after they are weighted by loop iterations.
         #[derive(Clone, Copy, Debug, Default, PartialEq)]
         pub struct Sums {
             $( $(#[$note])* pub $name: f64, )*
@@ -29,10 +29,10 @@ sums! {
     wide,
     arithmetic,
     lanes,
-    /// Quotients and roots.
+    /// Divisions and square roots.
     divisions,
     shuffles,
-    /// Elements gathered or scattered.
+    /// Elements that are gathered or scattered.
     gathers,
     loads,
     loaded_bytes,
@@ -83,8 +83,8 @@ impl Sums {
         }
     }
 
-    /// Models two vector operations, two loads, one store and six instructions per cycle; one can be a shuffle.
-    /// The second most used unit adds a part of its cycles.
+    /// Estimates cycles for a processor with two vector operations, two loads, one store and six instructions per
+    /// cycle. The busiest unit counts in full, the second busiest in part; divisions, gathers and calls are added.
     pub fn estimate_cycles(&self) -> f64 {
         let mut busy = [
             (self.fmas + self.arithmetic) / 2.0 + 0.7 * self.shuffles,

@@ -1,6 +1,6 @@
-//! Attention as one task, and the turning of pairs.
+//! Lowers attention as one task, and rotary position embeddings.
 //!
-//! Scores, their maximum, exponentials, sums and the weighted values are blocks of their own, so that a schedule can
+//! Scores, their maximum, exponentials, sums and the weighted values are separate blocks, so that a schedule can
 //! compute them for one head, or one query, at a time.
 
 use super::pointwise::{apply_unary, broadcast_read};
@@ -28,7 +28,7 @@ pub(super) fn lower_attention(
     .map(Some)
 }
 
-/// Returns whether the query at `own` attends to a position, or None if every query attends to all.
+/// Builds the condition that the query at `own` attends to the position `place`; None if every query attends to all.
 fn sight_condition(
     attributes: &Attention,
     own: &Expression,
@@ -145,7 +145,7 @@ fn attend_queries(writer: &mut Writer, attributes: &Attention, inputs: &[Tensor]
     })
 }
 
-/// Transposes keys so that positions are last, padded with zeros.
+/// Transposes keys so that positions are the last dimension, which is padded with zeros.
 fn transpose_keys(writer: &mut Writer, name: &str, keys: &Tensor, stored: &Extent) -> Result<Tensor> {
     let places = writer.known_extent(&keys.extents[2])?;
     let extents = [keys.extents[0].clone(), keys.extents[1].clone(), keys.extents[3].clone(), stored.clone()];

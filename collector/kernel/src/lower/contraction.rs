@@ -1,11 +1,11 @@
-//! Convolution of any spatial rank, dense and batched matrix products.
+//! Lowers convolutions of any spatial rank, and dense and batched matrix products.
 //!
-//! Three forms. Plain: one reduction in the task's own dimension order, with the block names that TVM's operator
-//! library uses, so that traces tuned on its definitions replay on ours. Blocked: the output's channel (or column)
-//! dimension is cut into an outer and an innermost part, `acc[…, o / block, …, o % block]`, so that one vector holds
-//! a block of channels; a second block puts the result back into the task's order. Columns: a convolution as a product of
-//! two matrices, for tensor cores: the weight as it is stored, and the windows, made by a block that schedules keep in
-//! pieces; a last block puts the result back.
+//! There are three forms. Plain: one reduction in the task's own dimension order, with the block names that TVM's
+//! operator library uses, so that traces tuned on its definitions can be replayed. Blocked: the output's channel (or
+//! column) dimension is split into an outer and an innermost part, `acc[…, o / block, …, o % block]`, so that one
+//! vector holds a block of channels; a second block restores the task's order. Columns: a convolution as a product of
+//! two matrices, for tensor cores: the weight as it is stored, and the windows, which a separate block arranges as a
+//! matrix part by part; a last block restores the task's order.
 
 use super::movement::{padded_at, padded_extents};
 use super::products::{
@@ -127,11 +127,8 @@ fn convolve_input(
     };
     let per_group = sources / groups;
     let channel_axis = (!is_depthwise).then(|| loop_axis("rc", &Extent::Known(per_group), true)).transpose()?;
-    let kernel_axes = kernel
-        .iter()
-        .enumerate()
-        .map(|(d, extent)| loop_axis(&format!("r{d}"), extent, true))
-        .collect::<std::result::Result<Vec<_>, _>>()?;
+    let kernel_axis = |(d, extent): (usize, &Extent)| loop_axis(&format!("r{d}"), extent, true);
+    let kernel_axes = kernel.iter().enumerate().map(kernel_axis).collect::<std::result::Result<Vec<_>, _>>()?;
     let product =
         |batch: &Expression, channel: &Expression, place: &[Expression], lane: Option<&Expression>| -> Element {
             let whole = match (block, lane) {
@@ -189,7 +186,7 @@ fn convolve_input(
     }
 }
 
-/// Returns enlarged padding and extents if the columns do not fill whole tiles.
+/// Returns enlarged padding and output extents if the output columns do not fill whole tiles, otherwise None.
 fn fill_columns(
     writer: &Writer,
     shape: &ConvShape,
@@ -213,8 +210,9 @@ fn fill_columns(
     Ok(Some((pads, extents)))
 }
 
-/// Returns the padding that sums by taps read, and by how much the head padding of each dimension shrinks.
-/// Tiles that lie in the padding are skipped, so all others begin less than a tile before the input.
+/// Returns the part of the padding that is read when a convolution is accumulated one kernel position at a time, and
+/// by how much the leading padding of each dimension shrinks. Tiles that lie entirely in the padding are skipped, so
+/// every other tile begins less than one tile before the input.
 fn reached_by_taps(
     writer: &mut Writer,
     shape: &ConvShape,
@@ -245,7 +243,8 @@ fn reached_by_taps(
     Ok((pads, offsets))
 }
 
-/// Convolves as a product of the weights, one row per output channel, and the windows, one column per position.
+/// Computes a convolution as a matrix product: weights with one row per output channel, times windows with one column
+/// per output position.
 fn conv_of_columns(
     writer: &mut Writer,
     shape: &ConvShape,
@@ -309,7 +308,7 @@ fn conv_of_columns(
     })
 }
 
-/// Returns row and column of an element of a convolution's result with these spatial extents.
+/// Returns the row (channel) and the column (flattened position) of a result element of a convolution in matrix form.
 pub(crate) fn column_of(at: &[Expression], places: &[i64]) -> std::result::Result<Vec<Expression>, TvmError> {
     let mut column = at[0].clone();
     for (place, &extent) in at[2..].iter().zip(places) {
@@ -329,17 +328,18 @@ fn conv_names(spatial: usize, is_depthwise: bool, is_grouped: bool, is_blocked: 
     }
 }
 
-/// How a padded input is stored.
+/// Storage order of a padded input.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SumOrder {
     Own,
-    /// The even columns of each row, then the odd ones.
+    /// In each row, the even columns come before the odd ones.
     Apart,
     /// The rows of all channels at one height are adjacent.
     Rows,
 }
 
-/// Surrounds the input with its zero point; `pads` holds all heads, then all tails, of the spatial dimensions.
+/// Pads the input with its zero point. `pads` holds the leading padding of all spatial dimensions, then the trailing
+/// padding.
 fn pad_input(
     writer: &mut Writer,
     name: &str,
@@ -468,7 +468,7 @@ fn multiply_matrices(
     unblock_result(writer, &accumulated, rank - 1, block, output, &output.extents)
 }
 
-/// Returns the indices of an operand's batch dimensions, broadcast.
+/// Returns the indices of an operand's batch dimensions, with broadcasting.
 fn batch_indices(tensor: &Tensor, place: &[Expression]) -> std::result::Result<Vec<Expression>, TvmError> {
     let batch = tensor.extents.len() - 2;
     let skipped = place.len() - batch;
@@ -479,7 +479,7 @@ fn batch_indices(tensor: &Tensor, place: &[Expression]) -> std::result::Result<V
         .collect()
 }
 
-/// Copies the second operand into panels: a block of columns by the whole depth, padded with zeros.
+/// Copies the second operand into panels. Each panel holds a block of columns over the whole depth, padded with zeros.
 fn copy_panels(
     writer: &mut Writer,
     operand: &Tensor,
@@ -552,7 +552,8 @@ fn blocked_extents(writer: &Writer, extents: &[Extent], dimension: usize, block:
     Ok(blocked)
 }
 
-/// Returns the block of the layout; `must_divide` if the operand is read unpacked.
+/// Returns the block size of a blocked layout, None for other layouts. With `must_divide`, for an operand that is read
+/// unpacked, the block must divide the extent.
 fn block_of(writer: &Writer, extent: &Extent, must_divide: bool) -> Result<Option<i64>> {
     let Layout::Blocked { block } = writer.layout else { return Ok(None) };
     let extent = writer.known_extent(extent)?;

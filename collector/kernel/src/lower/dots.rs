@@ -1,9 +1,9 @@
-//! Products of bytes as products of quads: four neighbours along the depth in one number of 32 bits.
+//! Lowers products of bytes to products of quads: four adjacent bytes along the depth, packed into a 32-bit integer.
 //!
-//! Of convolutions a first block puts the quads of the data together, padded with its zero point, and gives the bytes the sign that the
-//! processor wants. The weight is packed as quads already, with the sum of each row before them: what a zero point adds
-//! to each product is known by it. Columns that fill a register tile may be more than the result has; then what
-//! follows is computed for all of them, and a last block takes those that are wanted.
+//! For convolutions, a first block packs the data, padded with its zero point, into quads and converts the bytes to
+//! the signedness that the processor's instructions require. The weight is already stored as quads, preceded by the
+//! sum of each row, from which the contribution of the data's zero point is computed. Columns may be padded to whole
+//! register tiles; the epilogue is then computed for all of them, and a last block selects the valid ones.
 
 use super::products::{ConvShape, Element, split_digits};
 use super::{Output, Part, Result, Writer, known_sizes};
@@ -18,14 +18,14 @@ use schedules::tiles::{filled_extent, tile_count};
 
 pub(super) struct DotTile {
     pub(super) columns: i64,
-    /// Whether products take data as signed bytes.
+    /// Whether dot-product instructions read the data as signed bytes.
     pub(super) is_signed: bool,
 }
 
-/// Flips the sign bit of all bytes of a quad.
+/// Mask that flips the sign bit of all four bytes of a quad.
 const SIGNS: i64 = 0x8080_8080_u32.cast_signed() as i64;
 
-/// Convolves with a weight that has no zero point.
+/// Lowers a convolution of bytes whose weight has no zero point.
 pub(super) fn convolve_bytes(
     writer: &mut Writer,
     op: &Op,
@@ -89,7 +89,7 @@ fn with_channels(images: &Extent, channels: Extent, rest: &[i64]) -> Vec<Extent>
     [images.clone(), channels].into_iter().chain(known_sizes(rest)).collect()
 }
 
-/// Returns the position of a result element among sums whose positions may be flattened into one row.
+/// Returns the index of a result element within the sums, whose spatial dimensions may be flattened into one row.
 fn place_in(wide: &[i64], at: &[Expression], extents: &[i64]) -> std::result::Result<Vec<Expression>, TvmError> {
     let last = wide.len() - 1;
     if wide[..last] == extents[..last] {
@@ -105,7 +105,8 @@ fn place_in(wide: &[i64], at: &[Expression], extents: &[i64]) -> std::result::Re
     Ok(place)
 }
 
-/// Multiplies matrices: quads of data are broadcast, the lanes are columns in the blocks of the packed weight.
+/// Lowers a matrix product of bytes: quads of the data are broadcast, vector lanes are the columns of a block of the
+/// packed weight.
 pub(super) fn multiply_bytes(
     writer: &mut Writer,
     [x_zero, w_zero]: [i64; 2],
@@ -171,7 +172,7 @@ pub(super) fn multiply_bytes(
     })
 }
 
-/// Returns the offset of each byte that gives it the signedness of products.
+/// Returns the offset that converts each byte to the signedness that the dot products require.
 fn sign_shift(dtype: DType, is_signed: bool) -> i64 {
     const SHIFT: i64 = 128;
     match (dtype, is_signed) {
@@ -209,16 +210,16 @@ fn pack_quad(mut byte: impl FnMut(i64) -> Element) -> Element {
 struct DotShape<'a> {
     places: &'a [i64],
     kernel: &'a [i64],
-    /// Input channels of one output channel.
+    /// Number of input channels that each output channel reads.
     depth: i64,
-    /// The last spatial extent, rounded up to whole tiles.
+    /// Extent of the last spatial dimension, rounded up to whole tiles.
     padded: i64,
     convolution: &'a ConvShape<'a>,
     is_signed: bool,
 }
 
 impl DotShape<'_> {
-    /// Returns the zero point after the sign shift.
+    /// Returns the data's zero point after its bytes are converted to the required signedness.
     fn shifted_zero(&self, dtype: DType) -> i64 {
         self.convolution.zeros[0] + sign_shift(dtype, self.is_signed)
     }
@@ -227,12 +228,12 @@ impl DotShape<'_> {
         self.kernel.len() - 1
     }
 
-    /// Whether quads are neighbours in a row, because the depth is 1.
+    /// Returns whether a quad holds four adjacent columns of a row, because the depth is 1.
     fn has_columns(&self) -> bool {
         self.depth == 1
     }
 
-    /// Returns the quads at one position of the window, or in one row if quads lie along rows.
+    /// Returns the number of quads per kernel position, or per kernel row if quads are along rows.
     fn quad_count(&self) -> i64 {
         let along = if self.has_columns() { self.kernel[self.last_dimension()] } else { self.depth };
         tile_count(along, QUAD)
@@ -264,13 +265,14 @@ impl DotShape<'_> {
         self.convolution.window.strides[self.last_dimension()]
     }
 
-    /// Returns the distance from the first to the last input position that a column reads.
+    /// Returns the distance between the first and the last input column that an output column reads.
     fn tap_reach(&self) -> i64 {
         let taps = if self.has_columns() { self.quad_count() * QUAD } else { self.kernel[self.last_dimension()] };
         (taps - 1) * self.convolution.window.dilations[self.last_dimension()]
     }
 
-    /// Returns the input row of an output row, for all dimensions but the last.
+    /// Returns the input index that an output position reads at a kernel position, for all spatial dimensions except
+    /// the last.
     fn rows_at(&self, i: &[Expression], taps: &[Axis]) -> std::result::Result<Vec<Expression>, TvmError> {
         (0..self.last_dimension())
             .map(|d| {
@@ -313,7 +315,7 @@ impl DotShape<'_> {
         Ok(at)
     }
 
-    /// Reads a byte along the depth, or zero beyond the last channel.
+    /// Reads one byte of a quad along the depth, or zero beyond the last channel.
     fn byte_of_depth(
         &self,
         data: &Tensor,
@@ -333,7 +335,7 @@ impl DotShape<'_> {
         within.less(&index_constant(self.depth)?)?.if_then_else(&element, &constant(data.dtype, 0.0)?)
     }
 
-    /// Quads along the depth of places that are one row: `[n, depth / 4, 1…, column]`.
+    /// Packs quads along the depth, with positions flattened into one row: `[n, depth / 4, 1…, column]`.
     fn flat_quads(&self, writer: &mut Writer, data: &Tensor, name: &str) -> Result<Tensor> {
         let read = places_of(writer, &data.extents)?;
         let whole = self.places[self.last_dimension()];
@@ -351,7 +353,7 @@ impl DotShape<'_> {
         })
     }
 
-    /// Quads along the depth: `[n, depth / 4, rows…, column % stride, column / stride]`.
+    /// Packs quads along the depth: `[n, depth / 4, rows…, column % stride, column / stride]`.
     fn quads_of_depth(&self, writer: &mut Writer, data: &Tensor, output: &Output) -> Result<Tensor> {
         let bytes = self.padded_bytes(writer, data, output)?;
         let mut extents = bytes.extents.clone();
@@ -362,7 +364,7 @@ impl DotShape<'_> {
         })
     }
 
-    /// Quads along a row: `[n, channel, rows…, four columns, column]`.
+    /// Packs quads along a row, for depth 1: `[n, channel, rows…, quad of kernel columns, column]`.
     fn quads_of_columns(&self, writer: &mut Writer, data: &Tensor, output: &Output) -> Result<Tensor> {
         let bytes = self.padded_bytes(writer, data, output)?;
         let rows = 2 + self.last_dimension();
@@ -380,8 +382,8 @@ impl DotShape<'_> {
         })
     }
 
-    /// Pads the data with its zero point, each row split by the phases of its stride:
-    /// `[n, channel, rows…, column % stride, column / stride]`.
+    /// Pads the data with its zero point and splits columns by their remainder modulo the stride: `[n, channel, rows…,
+    /// column % stride, column / stride]`.
     fn padded_bytes(&self, writer: &mut Writer, data: &Tensor, output: &Output) -> Result<Tensor> {
         let (stride, rows) = (self.column_stride(), 2 + self.last_dimension());
         let all = |rest: &[i64]| with_channels(&data.extents[0], data.extents[1].clone(), rest);
@@ -409,7 +411,7 @@ impl DotShape<'_> {
         })
     }
 
-    /// Pads the data with its zero point; `place` maps an element to its position in the data.
+    /// Pads the data with its zero point; `place` maps an element of the result to its position in the data.
     fn surround_data(
         &self,
         writer: &mut Writer,

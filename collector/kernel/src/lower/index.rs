@@ -1,7 +1,8 @@
-//! Looking up and writing elements by index.
+//! Lowers gathers and scatters: reading and writing elements by index.
 //!
-//! Writing is turned around: every element of the result looks for the updates that are meant for it. That is more
-//! work than writing, but elements stay independent, and of several updates at one place the right one wins.
+//! Scatters are inverted: every element of the result searches for the updates that target it. That is more work than
+//! writing the updates, but elements are independent, and the result of several updates of one element is well
+//! defined.
 
 use super::pointwise::axis_of;
 use super::{Output, Part, Result, Writer};
@@ -59,7 +60,7 @@ pub(super) fn lower_indexing(
     .map(Some)
 }
 
-/// Reads an index; negative ones count from the end.
+/// Reads an index and converts a negative one, which counts from the end.
 fn wrapped_index(indices: &Tensor, at: &[Expression], extent: &Extent) -> Element {
     let stored = indices.element_at(at)?.cast(index_type())?;
     stored.less(&index_constant(0)?)?.select(&stored.add(&extent.as_expression()?)?, &stored)
@@ -95,7 +96,7 @@ fn gather_nd(writer: &mut Writer, batch: usize, inputs: &[Tensor], output: &Outp
 trait IndexTarget {
     /// Creates loops over the updates that may target an element.
     fn update_loops(&self) -> Result<Vec<Axis>>;
-    /// Returns the index of the update, and whether it targets the element.
+    /// Returns the index of an update, and the condition that it targets the element at `own`.
     fn find_update(
         &self,
         indices: &Tensor,
@@ -104,7 +105,7 @@ trait IndexTarget {
     ) -> std::result::Result<(Vec<Expression>, Expression), TvmError>;
 }
 
-/// `ScatterElements`: all updates along one dimension.
+/// Target of `ScatterElements`: updates are searched along one dimension.
 struct Elements {
     axis: usize,
     data: Vec<i64>,
@@ -143,10 +144,10 @@ impl IndexTarget for Elements {
     }
 }
 
-/// `ScatterNd`: all index tuples.
+/// Target of `ScatterNd`: updates are searched over all index tuples.
 struct Slices {
     looked_up: i64,
-    /// Extents of the index tuples, without the dimension that holds them.
+    /// Extents of the index tensor, without the dimension that contains each tuple.
     tuples: Vec<i64>,
     data: Vec<i64>,
 }

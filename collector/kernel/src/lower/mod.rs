@@ -1,8 +1,8 @@
-//! Task → tensor expressions → a function that can be scheduled. One file per operator family.
+//! Lowers a task to tensor expressions and a function that can be scheduled. One file per operator family.
 //!
-//! Each step of a task becomes one named block, or a few: schedules find blocks by name, so names are stable and
-//! unique. Parameters come first in the order of the task, the output last. A layout may ask for a constant operand
-//! in packed form; the caller packs it once, outside of any timing.
+//! Each step of a task becomes one or several named blocks. Schedules find blocks by name, so names are stable and
+//! unique. Parameters come first in the order of the task, the output last. A layout may require a constant operand in
+//! packed form; the caller packs it once, outside of any timing.
 
 mod attention;
 mod contraction;
@@ -37,24 +37,25 @@ use std::collections::HashMap;
 pub struct Form {
     pub layout: Layout,
     pub sums: Sums,
-    /// Whether the spatial dimensions are flattened, where no operator needs rows.
+    /// Whether the spatial dimensions are flattened wherever no operator needs rows.
     pub is_flat: bool,
-    /// Columns of a convolution's sums are padded to a multiple of this.
+    /// Number whose multiple the columns of a convolution are padded to.
     pub columns: i64,
-    /// Whether vectors of columns are read even by a depthwise convolution of stride 2.
+    /// Whether depthwise convolutions of stride 2 store even and odd input columns separately, so that vectors of
+    /// columns are contiguous.
     pub has_vectors: bool,
-    /// Whether a convolution sums all channels of one tap before the next tap.
+    /// How a convolution sums all channels of one kernel position (tap) before the next; None if it does not.
     pub by_taps: Option<ByTaps>,
-    /// Whether a pool reduces columns of windows before rows.
+    /// Whether pooling reduces each column of a window first, then the results of the columns.
     pub columns_first: bool,
-    /// Whether the second operand of a product is copied into panels.
+    /// Whether the second operand of a matrix product is copied into panels.
     pub copies: bool,
     pub indices: DType,
 }
 
 impl Form {
-    /// Returns the form for which a schedule makes its moves. Our CPU schedules expect flat tasks, TVM's expect the
-    /// operators' own shapes.
+    /// Returns the form of the lowered task that a schedule expects. CPU templates of this program expect flattened
+    /// tasks, TVM's own schedules expect the operators' shapes.
     pub fn for_schedule(schedule: &Schedule, target: &CompileTarget) -> Form {
         let is_cpu = !target.is_device();
         Form {
@@ -76,19 +77,19 @@ impl Form {
 pub struct Lowered {
     /// The task in the form that was lowered.
     pub task: Task,
-    /// The function `main`.
+    /// Module with the function `main`.
     pub module: Module,
     /// Blocks in order of computation.
     pub blocks: Vec<Block>,
-    /// Storage of each parameter, in order, and last of the result.
+    /// Storage format of each parameter, in order, and last of the result.
     pub packings: Vec<Packing>,
-    /// Windows of a convolution whose sums must skip tiles that are all padding.
+    /// Input of a convolution whose sums must skip tiles that are entirely padding.
     pub window: Option<ReachedInput>,
     /// Whether the last tile of a product's rows is scheduled separately.
     pub has_tail: bool,
 }
 
-/// The input that the windows of a convolution reach, by spatial dimensions.
+/// Windows of a convolution: strides, dilations, leading padding and input extents, by spatial dimension.
 #[derive(Clone, Debug)]
 pub struct ReachedInput {
     pub strides: Vec<i64>,
@@ -105,20 +106,20 @@ pub struct Block {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Surrounds an input with its padding, or reads it in another order.
+    /// Pads an input, or stores it in another order.
     Pad,
     Copy,
     /// Packs four bytes into one integer, for products of bytes.
     Quads,
-    /// The windows of a convolution as a matrix.
+    /// Arranges the windows of a convolution as a matrix.
     Windows,
-    /// Supports the anchor, such as the maximum of a softmax.
+    /// Computes an intermediate result that the anchor reads, such as the maximum of a softmax.
     Helper,
-    /// Reduces the columns of a pool's windows.
+    /// Reduces the columns of a pooling operator's windows.
     Columns,
     Anchor,
     Epilogue,
-    /// Selects the columns of the result from columns that fill whole tiles.
+    /// Selects the valid columns of a result that is padded to whole tiles.
     Cut,
 }
 
@@ -126,7 +127,7 @@ pub enum Part {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sums {
     Own,
-    /// 32 bits, as on GPUs.
+    /// 32-bit accumulators, as on GPUs.
     Wide,
 }
 
@@ -148,12 +149,12 @@ pub(crate) struct Writer {
     blocks: Vec<Block>,
     layout: Layout,
     sums: Sums,
-    /// Sizes that are known only at the call, by name.
+    /// Symbolic sizes, which are known only at the call, by name.
     symbols: HashMap<String, Extent>,
     operator: &'static str,
-    /// Extents of a convolution's window, which are lost in a weight stored as a matrix.
+    /// Extents of a convolution's window, which the shape of a weight stored as a matrix no longer shows.
     kernel: Vec<i64>,
-    /// Padded extents that later steps compute, until the result is cut or reassembled.
+    /// Padded extents for which later steps are computed, until the result is cut or restored to the task's order.
     padded: Option<Vec<Extent>>,
     columns: i64,
     has_vectors: bool,
@@ -360,7 +361,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Returns the part of the block: the first step is the anchor, the others are its epilogue.
+    /// Returns the role of the block in its task: anchor for the first step, epilogue for the others.
     fn block_part(&self) -> Part {
         if self.place == 0 { Part::Anchor } else { Part::Epilogue }
     }
@@ -369,7 +370,7 @@ impl Output {
         (self.dtype, &self.extents)
     }
 
-    /// Block name of a step, unique by its place: `relu_2`.
+    /// Returns the block name of a step, made unique by the step's index: `relu_2`.
     fn block_name(&self, operator: &str) -> String {
         if self.place == 0 { operator.to_owned() } else { format!("{operator}_{}", self.place) }
     }
@@ -379,8 +380,8 @@ fn known_sizes(numbers: &[i64]) -> Vec<Extent> {
     numbers.iter().map(|&number| Extent::Known(number)).collect()
 }
 
-/// Returns how a layout stores a parameter: blocked layouts pack constant weights of contractions; layouts of
-/// columns pack convolution weights as a matrix.
+/// Returns the storage format of a parameter: blocked layouts pack constant weights of contractions; column layouts
+/// store convolution weights as a matrix.
 fn packing_of(task: &Task, place: usize, Form { layout, by_taps, .. }: Form) -> Packing {
     let anchor = &task.steps[0];
     let is_conv = matches!(anchor.op, Op::Conv(_) | Op::QConv(_));

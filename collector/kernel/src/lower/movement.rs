@@ -1,4 +1,4 @@
-//! Operators that only move elements.
+//! Lowers operators that only move elements.
 
 use super::{Output, Part, Result, Writer};
 use crate::lower::pointwise::axis_of;
@@ -94,7 +94,7 @@ pub(super) fn lower_movement(
     .map(Some)
 }
 
-/// Maps a position of a padded dimension to its source.
+/// Maps a position in a padded dimension to the source position whose value it has.
 fn source_position(border: Border, place: &Expression, extent: i64, head: i64, tail: i64) -> Element {
     if head == 0 && tail == 0 {
         return Ok(place.clone());
@@ -111,7 +111,7 @@ fn source_position(border: Border, place: &Expression, extent: i64, head: i64, t
     }
 }
 
-/// Reads from the last input whose start lies at or before the position.
+/// Reads an element of a concatenation, from the last input that starts at or before the position.
 fn concat_inputs(inputs: &[Tensor], lengths: &[i64], axis: usize, place: &[Expression]) -> Element {
     let mut start = lengths.iter().sum::<i64>();
     let mut chosen: Option<Expression> = None;

@@ -1,4 +1,4 @@
-//! Functions of single elements, broadcast over the output.
+//! Lowers element-wise operators, with operands broadcast to the output.
 
 use super::{Output, Result, Writer};
 use crate::tvm::TvmError;
@@ -75,13 +75,14 @@ pub(super) fn broadcast_read(operand: &Tensor, place: &[Expression]) -> Element 
     operand.element_at(&indices)
 }
 
-/// Normalises an axis that is negative if counted from the end.
+/// Converts an axis to an index; a negative axis counts from the end.
 pub(super) fn axis_of(axis: i64, rank: usize) -> usize {
     let rank = i64::try_from(rank).expect("a rank is small");
     usize::try_from(if axis < 0 { axis + rank } else { axis }).expect("checked by shape inference")
 }
 
-/// Clamps to the range of the element type: a bound outside it has no effect and no representation.
+/// Clamps a constant to the range of the element type, because a bound outside of that range has no effect and cannot
+/// be represented.
 fn saturate_constant(dtype: DType, number: f64) -> f64 {
     if dtype.is_float() {
         return number;
@@ -92,7 +93,7 @@ fn saturate_constant(dtype: DType, number: f64) -> f64 {
     number.clamp(low, f64::from(values).exp2() - 1.0)
 }
 
-/// Returns the type for transcendental functions: processors have none for half precision.
+/// Returns the type in which transcendental functions are computed: processors have none for half precision.
 pub(super) fn wide_type(dtype: DType) -> DType {
     match dtype {
         DType::F16 | DType::BF16 => DType::F32,

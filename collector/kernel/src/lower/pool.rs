@@ -1,4 +1,4 @@
-//! Pooling over windows and over all of space.
+//! Lowers pooling over windows, and global pooling.
 
 use super::movement::{join_conditions, pad_tensor, padded_at};
 use super::pointwise::apply_unary;
@@ -113,7 +113,8 @@ fn pool_windows(
     }
 }
 
-/// Reduces window columns once per output row: neighbouring windows share them and reads stay contiguous.
+/// Reduces each column of the windows once per output row, because neighbouring windows share columns and reads stay
+/// contiguous.
 fn reduce_columns(
     writer: &mut Writer,
     (mode, how): (PoolMode, Reduction),
@@ -171,7 +172,7 @@ fn pool_term(mode: PoolMode, x: &Expression) -> Element {
     }
 }
 
-/// The norm of a sum of powers.
+/// Computes the norm from a sum of powers, for Lp pooling.
 fn norm_root(writer: &mut Writer, order: i64, sums: &Tensor, output: &Output) -> Result<Tensor> {
     if order == 1 {
         return Ok(sums.clone());
@@ -186,7 +187,8 @@ fn norm_root(writer: &mut Writer, order: i64, sums: &Tensor, output: &Output) ->
     })
 }
 
-/// Pools windows whose sizes differ by at most two: iterates over the largest and masks the excess.
+/// Lowers adaptive pooling, whose window sizes differ by at most two: iterates over the largest size and masks the
+/// excess.
 fn pool_adaptive(writer: &mut Writer, mode: PoolMode, data: &Tensor, output: &Output) -> Result<Tensor> {
     let (old, new) = (writer.known_extents(&data.extents[2..])?, writer.known_extents(&output.extents[2..])?);
     let ends = |d: usize, place: &Expression| -> std::result::Result<[Expression; 2], TvmError> {

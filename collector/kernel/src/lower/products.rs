@@ -1,4 +1,5 @@
-//! What all contractions are made of: products of elements, channels of groups, blocks put back.
+//! Parts that all contractions share: products of elements, channels of groups, and blocks that restore the result's
+//! order.
 
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
@@ -34,7 +35,7 @@ pub(super) fn source_channel(
     }
 }
 
-/// Multiplies two elements, each less its zero point.
+/// Multiplies two elements after subtracting their zero points.
 pub(super) fn multiply_elements(
     a: (&Tensor, &[Expression]),
     b: (&Tensor, &[Expression]),
@@ -50,7 +51,7 @@ pub(super) fn multiply_elements(
     read(a, zeros[0])?.mul(&read(b, zeros[1])?)
 }
 
-/// Prepends zero padding for batch and channel.
+/// Prepends zeros for the batch and channel dimensions to the padding of the spatial dimensions.
 pub(super) fn with_leading(pads: &[i64]) -> Vec<i64> {
     [0, 0].iter().chain(pads).copied().collect()
 }

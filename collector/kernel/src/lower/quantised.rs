@@ -1,4 +1,5 @@
-//! Numbers with a scale and a zero point, computed in 32-bit floats unless the scale is wider.
+//! Lowers quantised operators: numbers with a scale and a zero point, computed in 32-bit floats unless the scale is
+//! wider.
 
 use super::pointwise::axis_of;
 use super::{Output, Result, Writer};

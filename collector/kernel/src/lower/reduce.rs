@@ -1,4 +1,4 @@
-//! Reductions of whole dimensions, arguments of the largest, and sums up to each element.
+//! Lowers reductions of whole dimensions, indices of extreme values, and cumulative sums.
 
 use super::pointwise::{apply_unary, axis_of};
 use super::{Output, Part, Result, Writer};
@@ -38,7 +38,7 @@ pub(super) fn lower_reduce(writer: &mut Writer, op: &Op, inputs: &[Tensor], outp
 
 pub(super) struct ReducedRows {
     pub(super) axes: Vec<usize>,
-    /// Whether reduced dimensions stay with extent 1 in the indexed tensor.
+    /// Whether reduced dimensions are kept, with extent 1, in the indexed tensor.
     pub(super) keep: bool,
 }
 
@@ -133,7 +133,7 @@ fn reduce_rows(
     }
 }
 
-/// Subtracts the maximum before the sum, so that no exponential overflows.
+/// Computes the logarithm of a sum of exponentials; subtracts the maximum first, so that no exponential overflows.
 fn log_sum_exp(writer: &mut Writer, rows: &ReducedRows, data: &Tensor, output: &Output) -> Result<Tensor> {
     let dtype = output.dtype;
     let loops = rows.reduction_loops(data)?;
@@ -150,7 +150,7 @@ fn log_sum_exp(writer: &mut Writer, rows: &ReducedRows, data: &Tensor, output: &
     })
 }
 
-/// Finds the extreme, then its first or last position: two plain reductions instead of one over pairs.
+/// Finds the extreme value, then its first or last position: two plain reductions instead of one over pairs.
 fn arg_reduce(
     writer: &mut Writer,
     largest: bool,
@@ -180,7 +180,8 @@ fn arg_reduce(
     })
 }
 
-/// Ranks each element by the number of those before it: more work than sorting, but elements are independent.
+/// Ranks each element by the number of elements that precede it in sorted order. This is more work than sorting, but
+/// elements are independent.
 fn arg_top(writer: &mut Writer, along: usize, largest: bool, data: &Tensor, output: &Output) -> Result<Tensor> {
     let other = loop_axis("k", &data.extents[along], true)?;
     let rank = writer.add_block(&output.block_name("top_rank"), Part::Helper, (PLACE, &data.extents), |i| {
@@ -206,7 +207,8 @@ fn arg_top(writer: &mut Writer, along: usize, largest: bool, data: &Tensor, outp
     })
 }
 
-/// Sums all preceding elements for each element: more work than a scan, but every element is independent.
+/// Computes cumulative sums by summing all preceding elements for each element. This is more work than a scan, but
+/// elements are independent.
 fn cum_sum(
     writer: &mut Writer,
     along: usize,

@@ -1,4 +1,4 @@
-//! Spatial dimensions at other extents.
+//! Lowers resampling, which changes the extents of spatial dimensions.
 
 use super::{Output, Part, Result, Sums, Writer};
 use crate::tvm::TvmError;
@@ -59,7 +59,7 @@ fn weighted_sum(data: &Tensor, terms: &[Term]) -> Element {
     Ok(sum.expect("there is at least one term"))
 }
 
-/// Index along one dimension with its weight; None stands for one.
+/// Source index along one dimension, and the weight of the element; None stands for weight 1.
 type SampleSource = (Expression, Option<Expression>);
 
 type Term = (Vec<Expression>, Option<Expression>);

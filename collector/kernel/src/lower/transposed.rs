@@ -1,9 +1,9 @@
 //! Lowers transposed convolutions.
 //!
-//! Two forms. Plain: a convolution of the input spread out by the strides, most of which is zeros then. Blocked: the places of
-//! the result by their *phases*, their places within a stride: each phase is a convolution of the input itself, with every
-//! `stride`-th tap. Weights are packed by phases. What
-//! follows is computed for all phases, which a last block brings together.
+//! There are two forms. Plain: a convolution of the input with zeros inserted between its elements, so that most
+//! products are with zeros. Blocked: result positions are grouped by *phase*, their remainder modulo the stride. Each
+//! phase is a convolution of the original input with every `stride`-th tap. Weights are packed by phase. The epilogue
+//! is computed for each phase, and a last block interleaves the phases.
 
 use super::movement::{padded_at, padded_extents};
 use super::products::{ConvShape, NO_ZEROS, multiply_elements, source_channel, unblock_result, with_leading};
@@ -30,7 +30,7 @@ pub(super) fn convolve_transposed(
     }
 }
 
-/// Convolves phase by phase. Output `stride * j + g` reads input `j + (g + head) / stride - t` through tap
+/// Computes each phase as a convolution. Output `stride * j + g` reads input `j + (g + head) / stride - t` through tap
 /// `(g + head) % stride + stride * t`.
 fn by_phases(
     writer: &mut Writer,
@@ -96,7 +96,7 @@ pub(super) fn merge_phases(writer: &mut Writer, apart: &Tensor, strides: &[i64],
     })
 }
 
-/// Convolves the input, spread by the strides, with the flipped kernel.
+/// Convolves the input, with zeros inserted between its elements, with the flipped kernel.
 fn spread_out(
     writer: &mut Writer,
     shape: &ConvShape,

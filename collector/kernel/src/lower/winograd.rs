@@ -1,8 +1,8 @@
-//! A convolution of 3 × 3 filters by Winograd's products, see [`schedules::transforms`].
+//! Lowers convolutions of 3 × 3 filters by Winograd's algorithm, see [`schedules::transforms`].
 //!
-//! The padded input has its channels innermost. Windows overlap by two places; each is transformed along its rows, then
-//! along its columns. The anchor is one product of matrices for each number of a transformed window. Its sums are
-//! transformed back, along rows and columns, and a last block puts them into the task's order.
+//! The padded input has its channels innermost. Windows overlap by two positions; each is transformed along its rows,
+//! then along its columns. The anchor is one matrix product for each element of a transformed window. Its sums are
+//! transformed back, along rows and columns, and a last block restores the task's order.
 
 use super::movement::padded_at;
 use super::products::with_leading;
@@ -15,7 +15,8 @@ use schedules::transforms::{KERNEL, reached_positions, tile_transforms};
 
 type Element = std::result::Result<Expression, TvmError>;
 
-/// Requires stride 1 and one group; `pads` holds all heads, then all tails.
+/// Lowers a convolution of stride 1 with one group. `pads` holds the leading padding of all spatial dimensions, then
+/// the trailing padding.
 pub(super) fn convolve_winograd(
     writer: &mut Writer,
     pads: &[i64],
@@ -94,7 +95,8 @@ struct WinogradForm<'a> {
 }
 
 impl WinogradForm<'_> {
-    /// Transposes the input to channels last and pads it with zeros up to the reach of the windows.
+    /// Moves the channels of the input to the innermost dimension and pads the input with zeros, so that all windows
+    /// are inside.
     fn pad_channels_last(&self, writer: &mut Writer, data: &Tensor, pads: &[i64], extents: &[i64]) -> Result<Tensor> {
         let own = writer.known_extents(&data.extents)?;
         let zero = constant(self.dtype, 0.0)?;
@@ -106,7 +108,8 @@ impl WinogradForm<'_> {
         })
     }
 
-    /// Multiplies a row of a matrix by the values read; `row` becomes a constant once its loop is unrolled.
+    /// Multiplies a row of a matrix by the vector that `read` returns. `row` becomes a constant once its loop is
+    /// unrolled.
     fn multiply_row(&self, matrix: &[&[f64]], row: &Expression, read: impl Fn(i64) -> Element) -> Element {
         let (last, others) = matrix.split_last().expect("a matrix has rows");
         let mut chosen = self.weighted_sum(last, &read)?;
@@ -116,7 +119,7 @@ impl WinogradForm<'_> {
         Ok(chosen)
     }
 
-    /// Sums products of factors and values read, without products by zero or one.
+    /// Sums the products of factors and the values that `read` returns, without multiplications by zero or one.
     fn weighted_sum(&self, factors: &[f64], read: &impl Fn(i64) -> Element) -> Element {
         let mut sum: Option<Expression> = None;
         for (at, &factor) in (0..).zip(factors).filter(|(_, factor)| **factor != 0.0) {

@@ -1,16 +1,17 @@
-//! Stacks whose slots for vectors and buffers begin with cache lines, whatever stack a function is called with.
+//! Aligns stack slots for vectors and buffers to cache lines, independent of the caller's stack address.
 //!
-//! TVM aligns buffers on the stack to 16 bytes. A vector that no register is left for goes to the stack, too, and LLVM aligns its
-//! slot only if the function can realign its stack, which from register allocation on only functions with frame pointers can. Where
-//! slots are less aligned than they are wide, accesses cross cache lines or not, depending on the caller's stack address, and a read
-//! that crosses lines waits until the write before it has reached the cache. TVM has no settings for either, so both are written into
-//! the text of the optimised module, and code is generated from that text: unchanged, it becomes the same bytes as the module itself.
+//! TVM aligns buffers on the stack to 16 bytes. Spilled vectors are on the stack, too, and LLVM aligns their slots
+//! only if the function can realign its stack, which after register allocation requires a frame pointer. Slots that
+//! are less aligned than they are wide may cross cache lines, depending on the caller's stack address, and a read that
+//! crosses lines waits until the preceding write has reached the cache. TVM has no settings for either alignment, so
+//! both are edited in the LLVM IR text of the optimised module, from which code is then generated. Unedited text gives
+//! the same bytes as the module itself.
 
 use super::call::{TvmError, Value, call};
 use super::memory_file::MemoryFile;
 use super::names;
 
-/// A cache line of most processors, and the widest vector.
+/// Size of a cache line on most processors, and of the widest vector.
 const LINE_BYTES: u32 = 64;
 
 pub(super) fn with_aligned_stack(built: &Value) -> Result<Value, TvmError> {
@@ -21,7 +22,7 @@ pub(super) fn with_aligned_stack(built: &Value) -> Result<Value, TvmError> {
     call!(names::LOAD_LLVM_IR, memory.path.as_str(), "ll")
 }
 
-/// Enlarges alignments and adds frame pointers in the text of a module.
+/// Raises the alignment of stack slots and adds frame pointers in the LLVM IR text of a module.
 fn align_stacks(text: &str) -> String {
     text.split_inclusive('\n').fold(String::with_capacity(text.len() + 1024), |mut all, line| {
         match with_alignment(line).or_else(|| with_frame_pointer(line)) {
@@ -32,7 +33,7 @@ fn align_stacks(text: &str) -> String {
     })
 }
 
-/// Aligns a line that reserves stack space to a cache line, or returns None for other lines.
+/// Aligns the stack allocation (`alloca`) in a line to a cache line, or returns None for other lines.
 fn with_alignment(line: &str) -> Option<String> {
     const ALIGNMENT: &str = ", align ";
     let place = line.find(" = alloca ").filter(|_| line.starts_with("  %"))?;
@@ -42,7 +43,8 @@ fn with_alignment(line: &str) -> Option<String> {
     Some(format!("{}{}{}", &line[..number], alignment.max(LINE_BYTES), &line[end..]))
 }
 
-/// Adds a frame pointer to the attribute group of target functions, recognised by its processor.
+/// Adds a frame pointer to the attribute group of compiled functions, which is recognised by its
+/// `target-cpu`.
 fn with_frame_pointer(line: &str) -> Option<String> {
     const PROCESSOR: &str = r#""target-cpu"="#;
     const WITH_FRAME: &str = r#""frame-pointer"="all" "target-cpu"="#;

@@ -1,5 +1,5 @@
-//! How copies in the background are written: TVM's passes make them, and only its Python package knows the text. Here it is
-//! calls of NVIDIA's own functions for them.
+//! Emits asynchronous copies in CUDA C. TVM's passes create them, but only TVM's Python package knows their text. Here
+//! they are calls of NVIDIA's pipeline functions.
 
 use super::call::{TvmError, Value, call};
 use super::device_function::call_own;
@@ -23,7 +23,7 @@ pub(super) fn register_operators() -> Result<()> {
     Ok(())
 }
 
-/// Returns the function that writes calls of an operator, or None if the operator is not an async copy.
+/// Returns the function that emits calls of an operator, or None if the operator is not an asynchronous copy.
 pub(super) fn operator_writer(operator: &str) -> Option<Function> {
     let write: fn(&[Value]) -> Result<Value> = match operator {
         "tirx.s_tir.cp_async_raw" => write_copy,
@@ -40,8 +40,8 @@ pub(super) fn operator_writer(operator: &str) -> Option<Function> {
     }))
 }
 
-/// Writes a copy of bytes; offsets are in elements. The element size comes from the source, because generated
-/// code keeps all shared memory in one byte array.
+/// Emits an asynchronous copy; offsets are in elements. The element size comes from the source, because generated code
+/// keeps all shared memory in one byte array.
 fn write_copy(arguments: &[Value]) -> Result<Value> {
     let [places @ .., bytes] = arguments else { return Err(TvmError::new("copy", "it has no arguments")) };
     if places.len() != 4 {

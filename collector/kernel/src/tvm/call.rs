@@ -1,4 +1,4 @@
-//! One way to call TVM: a name from the table, arguments as values, an error that says which call failed.
+//! Calls TVM's functions: the name comes from a table, arguments are values, and errors name the failed call.
 
 use super::names::{ALL, Name};
 use models::DType;
@@ -8,7 +8,7 @@ use tvm_ffi::{
     Any, AnyView, Array, DLDataType, FieldGetter, Function, Map, ObjectRefCore, String as TvmString, TypeIndex,
 };
 
-/// A number, a string or a counted reference to an object of TVM.
+/// A number, a string or a counted reference to a TVM object.
 #[derive(Clone)]
 pub struct Value(pub(in crate::tvm) Any);
 
@@ -26,7 +26,7 @@ impl TvmError {
     }
 }
 
-/// Calls a function of the table: `call!(names::FUSE, schedule, loops, true)`.
+/// Calls a function of the table of names: `call!(names::FUSE, schedule, loops, true)`.
 macro_rules! call {
     ($name:expr $(, $argument:expr)* $(,)?) => {
         $crate::tvm::call::call_named(&$name, &[$($crate::tvm::call::Value::from($argument)),*])
@@ -39,7 +39,7 @@ thread_local! {
     static FUNCTIONS: RefCell<Vec<Option<Function>>> = RefCell::new(vec![None; ALL.len()]);
 }
 
-/// Returns a global function, cached per thread.
+/// Returns a global function of TVM, cached per thread.
 pub(in crate::tvm) fn find_function(name: &Name) -> Result<Function, TvmError> {
     FUNCTIONS.with_borrow_mut(|functions| {
         if let Some(found) = &functions[name.index] {
@@ -75,7 +75,7 @@ impl Value {
         Value(Any::from(Map::<TvmString, Any>::new()))
     }
 
-    /// A map from texts.
+    /// Creates a map with text keys.
     pub(in crate::tvm) fn text_map<'a>(entries: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
         let entries = entries.into_iter().map(|(name, value)| (TvmString::from(name), value.0));
         Value(Any::from(entries.collect::<Map<TvmString, Any>>()))

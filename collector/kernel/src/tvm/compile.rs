@@ -1,7 +1,8 @@
-//! From a scheduled module to an object file in memory.
+//! Compiles a scheduled module to an object file in memory.
 //!
-//! The order of the passes is the order of TVM 0.27's own pipeline for schedulable functions, less what only
-//! concerns GPUs (see `device`) and accelerators. The code generator writes the object through an anonymous file, never to a disk.
+//! The passes are those of TVM 0.27's own pipeline for schedulable functions, in the same order, without those for
+//! GPUs (see `device`) and accelerators. The code generator writes the object to an anonymous file in memory, never to
+//! disk.
 
 use super::aligned_stack::with_aligned_stack;
 use super::call::{TvmError, Value, call, call_named};
@@ -22,7 +23,7 @@ type Result<T> = std::result::Result<T, TvmError>;
 #[derive(Clone)]
 pub struct CompileTarget {
     pub(in crate::tvm) value: Value,
-    /// Target for TVM's own space.
+    /// Target for which TVM's own schedule space is sampled.
     pub(in crate::tvm) sampled: Value,
     pub device: Device,
 }
@@ -31,7 +32,7 @@ pub struct CompileTarget {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Device {
     Cpu,
-    /// GPUs of these architectures; each gets machine code.
+    /// GPUs of these architectures; machine code is generated for each.
     Cuda(Vec<Architecture>),
     /// A GPU whose driver compiles OpenCL C.
     Opencl {
@@ -42,7 +43,7 @@ pub enum Device {
 
 impl CompileTarget {
     /// Parses TVM's JSON, such as `{"kind": "llvm", "mcpu": "…"}` or `{"kind": "cuda", "arch": "sm_90"}`.
-    /// `arch` may be a list: TVM's code is the same for all, machine code is made for each.
+    /// `arch` may be a list: TVM generates one source for all, and machine code is generated for each.
     pub fn from_json(json: &str) -> Result<CompileTarget> {
         // TVM sees what was checked, whatever it makes of names that stand there twice.
         let fields = targets::parse_checked(json).map_err(refused_error)?;
@@ -92,12 +93,12 @@ fn refused_error(why: String) -> TvmError {
     TvmError::new(names::TARGET.text, why)
 }
 
-/// Returns TVM's target of a device with a CPU as host.
+/// Returns TVM's target for a device, with a CPU as host.
 fn with_host(text: &str) -> Result<Value> {
     call!(names::TARGET_WITH_HOST, call!(names::TARGET, text)?, call!(names::TARGET, r#"{"kind": "llvm"}"#)?)
 }
 
-/// Rejects unknown CPU names: LLVM would silently take a generic CPU.
+/// Rejects unknown CPU names, for which LLVM would silently generate code for a generic CPU.
 fn check_cpu(fields: &serde_json::Value) -> Result<()> {
     let Some(cpu) = fields.get("mcpu").and_then(|cpu| cpu.as_str()) else { return Ok(()) };
     let triple = match fields.get("mtriple").and_then(|triple| triple.as_str()) {
@@ -126,14 +127,14 @@ pub struct Object {
 
 #[derive(Clone, Debug)]
 pub struct Texts {
-    /// TIR as scheduled.
+    /// TIR of the scheduled module.
     pub scheduled: String,
-    /// TIR that LLVM IR is generated from.
+    /// TIR from which LLVM IR is generated.
     pub lowered: String,
     pub llvm: String,
 }
 
-/// First passes that lower a scheduled function to explicit loops and buffers, in order; for GPUs too.
+/// First passes, which lower a scheduled function to explicit loops and buffers, in order. Also used for GPUs.
 pub(in crate::tvm) const FIRST: &[Name] = &[
     names::CANONICALIZE_LOOP,
     names::LOWER_CROSS_THREAD_REDUCTION,
@@ -149,7 +150,7 @@ const AFTER_COMPACTING: &[Name] = &[
     names::FLATTEN_BUFFER,
     names::BF16_COMPUTE_LEGALIZE,
 ];
-/// Passes after buffers share memory; for GPUs too.
+/// Passes after the one that lets buffers share memory, in order. Also used for GPUs.
 pub(in crate::tvm) const AFTER_STORAGE: &[Name] = &[
     names::HOIST_IF_THEN_ELSE,
     names::UNROLL_LOOP,
@@ -214,7 +215,7 @@ pub(in crate::tvm) fn run_pass(pass: &Value, module: &Module) -> Result<Module> 
     call!(names::RUN_PASS, pass, &module.0).map(Module)
 }
 
-/// Objects of one operator are far smaller.
+/// Size limit of an object file; the objects of single operators are far smaller.
 const MAX_OBJECT_BYTES: u64 = 64 << 20;
 
 fn write_object(built: &Value) -> Result<Vec<u8>> {

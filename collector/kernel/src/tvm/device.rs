@@ -1,7 +1,7 @@
-//! From a scheduled module to CUDA C, or OpenCL C, and the list of its launches.
+//! Lowers a scheduled module to CUDA C or OpenCL C, and a list of kernel launches.
 //!
-//! The order of the passes is the order of TVM 0.27's own pipeline. Of the host's half nothing is compiled: what
-//! it would do is a list of launches, which is read from it and travels as plain data.
+//! The order of the passes is that of TVM 0.27's own pipeline. The host part is not compiled: it is parsed into a list
+//! of launches, which is passed on as plain data.
 
 use super::async_copy;
 use super::call::{TvmError, Value, call};
@@ -17,7 +17,7 @@ use tvm_ffi::{Any, AnyView, Array, Error, Function, Map, String as TvmString};
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// Generated source, before the vendor's compiler.
+/// Generated device source code, before the vendor's compiler runs.
 #[derive(Clone, Debug)]
 pub struct DeviceSource {
     /// CUDA C or OpenCL C.
@@ -49,8 +49,9 @@ const AFTER_BARRIERS: &[Name] = &[
 ];
 const OF_DEVICE: &[Name] = &[names::LOWER_WARP_MEMORY, names::SIMPLIFY, names::LOWER_INTRINSIC];
 
-/// Lowers a module for a GPU and writes CUDA C or OpenCL C. With tensor-core fragments, buffers do not share memory,
-/// because TVM ignores their different element types, and `bf16` stays, because fragments know no other name.
+/// Lowers a module for a GPU and generates CUDA C or OpenCL C. With tensor-core fragments, buffers do not share
+/// memory, because TVM ignores their different element types, and `bf16` is not replaced by an integer type, because
+/// fragments require the type's own name.
 pub fn generate_source(module: &Module, target: &CompileTarget, has_fragments: bool) -> Result<DeviceSource> {
     provide_headers()?;
     let start = Instant::now();
@@ -122,7 +123,7 @@ fn side_filter(side: FunctionSide) -> Result<Value> {
     call!(names::FILTER, Value(Any::from(keep)))
 }
 
-/// Whether the host launches a function, by its calling convention.
+/// Returns whether a function is a kernel that the host launches, by its calling convention.
 fn is_kernel(function: &Value) -> Result<bool> {
     const KERNEL_LAUNCH: i64 = 2;
     let attributes = call!(names::FUNCTION_ATTRIBUTES, function)?;
@@ -135,7 +136,7 @@ fn is_kernel(function: &Value) -> Result<bool> {
     }
 }
 
-/// Reads an attribute: a plain number or a constant expression.
+/// Reads an integer attribute: a plain number or a constant expression.
 fn integer_of(value: &Value) -> Result<i64> {
     value.as_integer().or_else(|_| value.field("value")?.as_integer())
 }
@@ -144,7 +145,8 @@ fn runtime_error(why: impl std::fmt::Display) -> Error {
     Error::new(tvm_ffi::RUNTIME_ERROR, &why.to_string(), "")
 }
 
-/// Registers the text in front of kernels and the writers of async copies, once per process: TVM has them in Python.
+/// Registers the header of generated kernels and the functions that emit asynchronous copies, once per process. TVM
+/// has both only in its Python package.
 fn provide_headers() -> Result<()> {
     static PROVIDED: OnceLock<std::result::Result<(), TvmError>> = OnceLock::new();
     const HEADER: &str = "tirx.intrinsics.cuda.header_generator";

@@ -1,17 +1,18 @@
-//! Functions of our own in generated CUDA C: what TVM has no words for is a call of one, which comes with its text.
+//! Own functions in generated CUDA C, for what TVM cannot express: code calls such a function, whose source is added
+//! to the kernels.
 
 use super::call::{TvmError, Value, call};
 use super::names;
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// Calls a function of our own, whose source is written once in front of all kernels.
+/// Builds a call of an own function, whose source is emitted once before all kernels.
 pub(in crate::tvm) fn call_own(name: &str, source: &str, arguments: Vec<Value>) -> Result<Value> {
     let all = [vec![string_immediate(name)?], arguments, vec![string_immediate(source)?]].concat();
     call_intrinsic("tirx.cuda.func_call", all)
 }
 
-/// Calls a TVM operator for its side effect.
+/// Builds a call of a TVM operator for its side effect.
 pub(in crate::tvm) fn call_intrinsic(operator: &str, arguments: Vec<Value>) -> Result<Value> {
     let nothing = call!(names::PRIM_TYPE, "void")?;
     let operator = call!(names::GET_OPERATOR, operator)?;

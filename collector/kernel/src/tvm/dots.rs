@@ -1,9 +1,9 @@
-//! Sums of products of four bytes, by the instruction that the processor has for them.
+//! Sums of products of four bytes, computed by the processor's dot-product instructions.
 //!
-//! A reduction adds pairs of quads: numbers of 32 bits that are four bytes each. Its body is two operators of our own that
-//! every pass takes for functions. TVM's last pass asks how they are written, and the answer is the call of one function of
-//! a sum and two quads, which LLVM gets with the module and puts in the place of its call: vectors of so many lanes, or
-//! single numbers where a loop has no vectors.
+//! A reduction sums over pairs of quads, 32-bit integers of four bytes each. Its body consists of two own operators
+//! that all TVM passes treat as function calls. TVM's last pass lowers them to a call of one function of a sum and two
+//! quads. LLVM gets the definition of this function with the module and inlines it, for vectors of the required number
+//! of lanes, or for single numbers in loops that are not vectorised.
 
 use super::call::{TvmError, Value, call};
 use super::expression::{Axis, Expression, constant, reduce_by};
@@ -18,9 +18,9 @@ use tvm_ffi::{Any, AnyView, DLDataType, Error, Function};
 type Result<T> = std::result::Result<T, TvmError>;
 
 const ADD: &str = "opcollect.add_dot";
-/// Two quads, the first of unsigned bytes.
+/// Operator for a pair of quads, of which the first has unsigned bytes.
 const UNSIGNED: &str = "opcollect.pair";
-/// Two quads of signed bytes.
+/// Operator for a pair of quads with signed bytes.
 const SIGNED: &str = "opcollect.signed_pair";
 
 const RULE: &str = "llvm.FLowerIntrinsic";
@@ -30,7 +30,7 @@ pub struct Pair<'a> {
     pub is_signed: bool,
 }
 
-/// Sums products of data and weights over `axes`; only at the top level of a computed element.
+/// Sums products of the bytes of data and weight over `axes`. Must be the top-level expression of a computed element.
 pub fn sum_pairs(data: &Pair<'_>, weight: &Expression, axes: &[Axis]) -> Result<Expression> {
     register_operators()?;
     let operator = if data.is_signed { SIGNED } else { UNSIGNED };
@@ -41,13 +41,13 @@ pub fn sum_pairs(data: &Pair<'_>, weight: &Expression, axes: &[Axis]) -> Result<
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Instruction {
-    /// `vpdpbusd` of 16 lanes and, with `vl`, of 8 and 4.
+    /// `vpdpbusd` of 16, 8 and 4 lanes (AVX512-VNNI with AVX512-VL).
     Avx512Vnni,
     /// `vpdpbusd` of 8 and 4 lanes.
     AvxVnni,
     /// `sdot` of 4 lanes.
     NeonDot,
-    /// LLVM's code for products and sums.
+    /// No such instruction: LLVM's code for products and sums.
     None,
 }
 
@@ -65,7 +65,7 @@ pub(super) fn find_instruction(target: &Value) -> Result<Instruction> {
 }
 
 thread_local! {
-    /// Called functions: whether data is signed, and the number of lanes.
+    /// Functions called by the module being lowered: whether data is signed, and the number of lanes.
     static CALLED: RefCell<BTreeSet<(bool, u16)>> = const { RefCell::new(BTreeSet::new()) };
 }
 
@@ -73,7 +73,7 @@ pub(super) fn forget_calls() {
     CALLED.take();
 }
 
-/// Returns the functions called since [`forget_calls`].
+/// Returns the LLVM definitions of the functions called since [`forget_calls`].
 pub(super) fn called_definitions(instruction: Instruction) -> String {
     let mut called = CALLED.take();
     // Halves come with their wholes; a half of a power of two ends at the widest instruction.
@@ -94,12 +94,12 @@ pub(super) fn called_definitions(instruction: Instruction) -> String {
     text
 }
 
-/// Runs once per process.
+/// Registers the operators and their lowering rule, once per process.
 fn register_operators() -> Result<()> {
     static REGISTERED: OnceLock<Result<()>> = OnceLock::new();
     REGISTERED
         .get_or_init(|| {
-            /// Marks a call as reading state, so that equal calls are not merged and no sum loses its pair.
+            /// Effect kind "reads state", so that TVM neither merges equal calls nor separates a sum from its pair.
             const READS: i64 = 2;
             const LEVEL: i64 = 11;
             for operator in [ADD, UNSIGNED, SIGNED] {
@@ -118,7 +118,7 @@ fn register_operators() -> Result<()> {
         .clone()
 }
 
-/// Replaces an addition by a function call.
+/// Lowers the addition of a pair of quads to a function call.
 fn write_call(asked: &Value) -> Result<Value> {
     let kind: DLDataType = asked.field("ty")?.field("dtype")?.convert_to("element type")?;
     let [sum, pair] = two_arguments(asked)?;
@@ -145,7 +145,7 @@ fn function_name(is_signed: bool, lanes: u16) -> String {
     format!("opcollect.{}.{lanes}", if is_signed { "signed_dot" } else { "dot" })
 }
 
-/// Returns the width of the narrowest instruction for a vector of this many lanes.
+/// Returns the number of lanes of the narrowest instruction that can compute a vector of this many lanes, if any.
 fn native_width(instruction: Instruction, is_signed: bool, lanes: u16) -> Option<u16> {
     let widths: &[u16] = match (instruction, is_signed) {
         (Instruction::Avx512Vnni, false) => &[4, 8, 16],
@@ -156,14 +156,14 @@ fn native_width(instruction: Instruction, is_signed: bool, lanes: u16) -> Option
     widths.iter().copied().find(|&width| lanes > 1 && width >= lanes)
 }
 
-/// Whether only narrower vectors have an instruction.
+/// Returns whether a vector must be split into halves, because only narrower vectors have an instruction.
 fn is_halved(instruction: Instruction, is_signed: bool, lanes: u16) -> bool {
     lanes.is_multiple_of(2)
         && native_width(instruction, is_signed, lanes).is_none()
         && native_width(instruction, is_signed, 2).is_some()
 }
 
-/// Returns LLVM's name of an instruction and the type of its quads.
+/// Returns LLVM's name of an instruction's intrinsic, and the type of its quads.
 fn llvm_intrinsic(instruction: Instruction, lanes: u16) -> (String, String) {
     match instruction {
         Instruction::NeonDot => ("llvm.aarch64.neon.sdot.v4i32.v16i8".to_owned(), "<16 x i8>".to_owned()),
@@ -191,7 +191,7 @@ fn function_definition(instruction: Instruction, is_signed: bool, lanes: u16) ->
     format!("{head}{body}}}\n")
 }
 
-/// Uses one instruction of at least as many lanes.
+/// Defines the function by one instruction of at least as many lanes.
 fn by_instruction(instruction: Instruction, lanes: u16, width: u16) -> String {
     let mut text = String::new();
     let list = |count: u16, used: u16| {
@@ -218,7 +218,7 @@ fn by_instruction(instruction: Instruction, lanes: u16, width: u16) -> String {
     text
 }
 
-/// Calls the function of half as many lanes twice.
+/// Defines the function by two calls of the function with half as many lanes.
 fn by_halves(is_signed: bool, lanes: u16) -> String {
     let mut text = String::new();
     let mut line = |line: String| writeln!(text, "  {line}").expect("text takes what is written");
@@ -240,7 +240,7 @@ fn by_halves(is_signed: bool, lanes: u16) -> String {
     text
 }
 
-/// Uses 32-bit products, one byte of each quad at a time.
+/// Defines the function by 32-bit products, one byte of each quad at a time.
 fn by_products(is_signed: bool, lanes: u16, kind: &str) -> String {
     let mut text = String::new();
     let splat = |number: u16| if lanes == 1 { number.to_string() } else { format!("splat (i32 {number})") };

@@ -1,5 +1,5 @@
-//! TVM's evolutionary search over its own spaces: its populations, mutations, post-processors and picks, with what was
-//! measured as the first ancestors and a cost model of ours as the judge.
+//! Runs TVM's evolutionary search over TVM's own spaces. Mutations, post-processors and the selection are TVM's;
+//! measured schedules are the initial ancestors, and a cost model of this project scores the candidates.
 
 use super::call::{TvmError, Value, call};
 use super::compile::CompileTarget;
@@ -27,8 +27,9 @@ pub struct Breeding {
     pub threads: i64,
 }
 
-/// TVM's defaults: schedules per generation, measured share of the first, minimum of new ones, failed draws,
-/// generations, mutation probability, failed mutations, share of picks at random.
+/// TVM's default settings, in this order: schedules per generation, measured share of the first generation, minimum
+/// number of new schedules in it, limit of failed samples, generations, mutation probability, limit of failed
+/// mutations, share of random picks.
 const POPULATION: i64 = 512;
 const MEASURED: f64 = 0.2;
 const LEAST_DRAWN: i64 = 50;
@@ -38,7 +39,8 @@ const MUTATED: f64 = 0.85;
 const MUTATION_FAILURES: i64 = 10;
 const UNJUDGED: f64 = 0.05;
 
-/// Returns moves of new schedules, best first; fewer if the spaces are exhausted. A higher score is better.
+/// Returns the moves of new schedules, best first; fewer if the spaces are exhausted. `judge` scores candidates;
+/// higher is better.
 pub fn breed_schedules(
     module: &Module,
     target: &CompileTarget,
@@ -71,7 +73,7 @@ pub fn breed_schedules(
     bred.items()?.iter().map(|candidate| trace::of_schedule(&Schedule::of_value(candidate.field("sch")?))).collect()
 }
 
-/// Commits the measured schedules to TVM's database.
+/// Adds the measured schedules to a TVM database.
 fn of_ancestors(module: &Module, target: &CompileTarget, ancestors: &[Ancestor]) -> Result<Value> {
     const SAME: &str = "structural";
     const NANOSECONDS: f64 = 1e-9;
@@ -86,7 +88,7 @@ fn of_ancestors(module: &Module, target: &CompileTarget, ancestors: &[Ancestor])
     Ok(database)
 }
 
-/// Wraps a judge as TVM calls it: with a context, candidates and a buffer for their scores.
+/// Wraps a judge as a function that TVM calls with a context, candidates and a buffer for their scores.
 fn wrap_judge(judge: impl Fn(&[Features]) -> Vec<f64> + 'static) -> Value {
     let answer = move |arguments: &[AnyView<'_>]| {
         let failed = |why: &str| Error::new(RUNTIME_ERROR, why, "");

@@ -1,7 +1,7 @@
-//! Tensor expressions: what a task computes, before any schedule.
+//! Tensor expressions: what a task computes, before it is scheduled.
 //!
-//! Thin types over TVM's expression objects. Arithmetic on `Expression` never fails on its own, it fails in TVM when
-//! types do not agree; so every function returns a result. Indices are 32-bit while all tensors are small enough.
+//! Thin types over TVM's expression objects. Every operation on `Expression` returns a result, because TVM rejects
+//! operands whose types do not agree. Indices are 32-bit while all tensors are small enough.
 
 use super::call::{TvmError, Value, call};
 use super::names::{self, Name};
@@ -23,7 +23,7 @@ pub struct Tensor {
 #[derive(Clone)]
 pub enum Extent {
     Known(i64),
-    /// A size that each call takes from its tensors.
+    /// A symbolic size, which each call takes from its tensors.
     Symbol(Expression),
 }
 
@@ -80,7 +80,7 @@ pub(in crate::tvm) fn index_variable(name: &str) -> Result<Expression> {
 }
 
 impl Extent {
-    /// Creates a size that each call decides.
+    /// Creates a symbolic size, which each call determines.
     pub fn symbol(name: &str) -> Result<Extent> {
         index_variable(name).map(Extent::Symbol)
     }
@@ -92,7 +92,7 @@ impl Extent {
         }
     }
 
-    /// Whether the extent is this number at every call.
+    /// Returns whether the extent is known and equal to this number.
     pub fn is_always(&self, number: i64) -> bool {
         self.known_number() == Some(number)
     }
@@ -147,14 +147,14 @@ two_operands! {
     greater = GREATER;
     and = AND;
     or = OR;
-    /// The remainder with the sign of `self`, of integers
+    /// Integer remainder with the sign of `self`
     truncated_mod = TRUNCATED_MOD;
     bit_and = BITWISE_AND;
     bit_or = BITWISE_OR;
     bit_xor = BITWISE_XOR;
-    /// Bits moved up
+    /// `self << right`
     shift_left = LEFT_SHIFT;
-    /// Bits moved down
+    /// `self >> right`
     shift_right = RIGHT_SHIFT;
 }
 
@@ -169,23 +169,23 @@ macro_rules! one_operand {
 }
 one_operand! {
     abs = ABS;
-    /// The largest whole number not above it
+    /// The largest integer not above the operand
     floor = FLOOR;
-    /// The smallest whole number not below it
+    /// The smallest integer not below the operand
     ceil = CEIL;
-    /// The nearest whole number, ties to even
+    /// The nearest integer, ties to even
     nearest = NEARBYINT;
-    /// The fraction dropped
+    /// The operand rounded towards zero
     trunc = TRUNC;
     is_nan = IS_NAN;
     is_inf = IS_INF;
     not = NOT;
-    /// Every bit turned
+    /// The operand with every bit inverted
     bit_not = BITWISE_NOT;
 }
 
 impl Expression {
-    /// Marks the condition as mostly true, so that loops may be split where it changes.
+    /// Marks a condition as likely, so that TVM may split loops at the iteration where the condition changes.
     pub fn likely(&self) -> Result<Expression> {
         self.call_unary("prim.likely", DType::Bool)
     }
@@ -196,12 +196,12 @@ impl Expression {
         call!(names::CAST, call!(names::PRIM_TYPE, dtype)?, &self.0, Value::none()).map(Expression)
     }
 
-    /// `if self { yes } else { no }`, evaluating both.
+    /// Evaluates `if self { yes } else { no }`, with both branches computed.
     pub fn select(&self, yes: &Expression, no: &Expression) -> Result<Expression> {
         call!(names::SELECT, &self.0, &yes.0, &no.0, Value::none()).map(Expression)
     }
 
-    /// `if self { yes } else { no }`, evaluating one: guards a read.
+    /// Evaluates `if self { yes } else { no }`, but only the chosen branch, so that a read can be guarded.
     pub fn if_then_else(&self, yes: &Expression, no: &Expression) -> Result<Expression> {
         call!(names::IF_THEN_ELSE, &self.0, &yes.0, &no.0, Value::none()).map(Expression)
     }
@@ -223,7 +223,7 @@ fn function_of(operator: &str, dtype: DType, arguments: Vec<Value>) -> Result<Ex
     call!(names::CALL_OPERATOR, kind, operator, arguments, Value::none(), Vec::new(), Value::none()).map(Expression)
 }
 
-/// Creates a loop over `0..extent`; `is_reduction` if its results are combined.
+/// Creates a loop over `0..extent`. `is_reduction`: the results of its iterations are combined.
 pub fn loop_axis(name: &str, extent: &Extent, is_reduction: bool) -> Result<Axis> {
     const DATA: i64 = 0;
     const REDUCTION: i64 = 2;
@@ -247,7 +247,7 @@ impl Tensor {
     }
 }
 
-/// Builds the body of a reduction over `axes`; only at the top level of a computed element.
+/// Builds a reduction over `axes`. Must be the top-level expression of a computed element.
 pub fn reduce_axes(how: Reduction, dtype: DType, source: &Expression, axes: &[Axis]) -> Result<Expression> {
     let identity = match how {
         Reduction::Sum => constant(dtype, 0.0)?,
@@ -319,7 +319,8 @@ pub fn highest_number(dtype: DType) -> Result<Expression> {
     constant(dtype, number)
 }
 
-/// Computes a tensor: `element` gets the loop variables. `name` is the block's name and unique in its function.
+/// Creates a computed tensor. `element` receives the loop variables and returns the element. `name` is the name of the
+/// block, which must be unique in its function.
 pub fn compute_tensor(
     name: &str,
     dtype: DType,
@@ -339,7 +340,7 @@ pub fn compute_tensor(
     Ok(Tensor { value, dtype, extents: extents.to_vec() })
 }
 
-/// Builds the function `main` with these inputs, then the output.
+/// Builds the function `main`, whose parameters are the inputs followed by the output.
 pub fn build_module(inputs: &[Tensor], output: &Tensor) -> Result<Module> {
     let arguments: Vec<Value> = inputs.iter().chain([output]).map(|tensor| tensor.value.clone()).collect();
     let function = call!(names::CREATE_PRIM_FUNC, arguments, Value::none())?;

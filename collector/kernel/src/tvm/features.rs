@@ -1,9 +1,9 @@
-//! What TVM says of a scheduled program before code is made of it.
+//! Features of a scheduled program from TVM, before code is generated.
 //!
-//! TVM's own cost models see a vector of numbers for every place that writes a buffer (MetaSchedule's per-store
-//! features): arithmetic, annotations of the loops around, and for each buffer that is touched how much, how far apart
-//! and how often again. Programs differ in how many such places they have, so here they are pooled: what counts work is added
-//! up, the rest is taken from the place that does most.
+//! TVM's own cost models read a vector of numbers for every statement that writes a buffer (MetaSchedule's per-store
+//! features): arithmetic, annotations of the surrounding loops, and for each accessed buffer the number of bytes, the
+//! stride and the reuse. Programs have different numbers of such stores, so the vectors are pooled: amounts of work
+//! are summed, and other features are those of the store with most work.
 
 use super::call::{TvmError, Value, call};
 use super::compile::CompileTarget;
@@ -19,16 +19,16 @@ type Result<T> = std::result::Result<T, TvmError>;
 /// Predictors of a program's time before code generation, by name.
 pub type Features = BTreeMap<String, f64>;
 
-/// Described buffers of each store, most accessed first.
+/// Number of described buffers per store, most accessed first.
 const BUFFERS: usize = 5;
-/// Points of the curve of arithmetic intensity.
+/// Number of points of the curve of arithmetic intensity.
 const CURVE: usize = 10;
-/// Offsets of the groups of numbers: arithmetic, loop annotations, buffers.
+/// Offsets of the feature groups in the vector of a store: arithmetic, loop annotations, buffers.
 const LOOPS_AT: usize = ARITHMETIC.len();
 const BUFFERS_AT: usize = LOOPS_AT + 3 * LOOP_WIDTH + 8;
 const LOOP_WIDTH: usize = 11;
 const BUFFER_WIDTH: usize = 18;
-/// Numbers per store.
+/// Number of features per store.
 const WIDTH: usize = BUFFERS_AT + BUFFER_WIDTH * BUFFERS + CURVE + 4 + 3;
 
 const ARITHMETIC: [&str; 16] = [
@@ -50,13 +50,13 @@ const ARITHMETIC: [&str; 16] = [
     "selections",
 ];
 const LOOPS: [&str; 3] = ["vectorized", "unrolled", "parallel"];
-/// Features of a buffer, with their indices among the features of an access.
+/// Names of a buffer's traffic features, with their indices among the features of a buffer access.
 const TRAFFIC: [(&str, usize); 4] = [("bytes", 3), ("unique_bytes", 4), ("lines", 5), ("unique_lines", 6)];
 const REUSE: [(&str, usize); 4] = [("reuse_steps", 10), ("reuse_bytes", 11), ("reuses", 12), ("stride", 17)];
-/// Described buffers of the innermost block.
+/// Number of described buffers of the innermost block.
 const BUFFERS_TOLD: usize = 3;
 
-/// Returns one vector for each store, in program order.
+/// Returns one feature vector for each store, in program order.
 pub fn per_store(schedule: &Schedule, target: &CompileTarget) -> Result<Vec<Vec<f64>>> {
     let context = meta_schedule::tuning_context(&schedule.current_module()?, &target.value, &Value::none())?;
     let candidate = call!(names::META_CANDIDATE, &schedule.0, Value::array([]))?;
@@ -64,7 +64,7 @@ pub fn per_store(schedule: &Schedule, target: &CompileTarget) -> Result<Vec<Vec<
     found.into_iter().next().ok_or_else(|| TvmError::new(names::META_EXTRACT_FROM.text, "no features came back"))
 }
 
-/// Returns the vectors of TVM's candidates in their context.
+/// Returns the feature vectors of the candidates that TVM's search passes, one per store.
 pub(in crate::tvm) fn of_candidates(context: &Value, candidates: &Value) -> Result<Vec<Vec<Vec<f64>>>> {
     const CACHE_LINE_BYTES: i64 = 64;
     const WITHOUT_WORKLOAD: bool = false;
@@ -82,7 +82,8 @@ pub(in crate::tvm) fn of_candidates(context: &Value, candidates: &Value) -> Resu
     call!(names::META_EXTRACT_FROM, extractor, context, candidates)?.items()?.iter().map(stores).collect()
 }
 
-/// Merges the vectors of a program by name. TVM's `log2(1 + count)` is converted to counts.
+/// Merges the feature vectors of a program's stores into named features. TVM's `log2(1 + count)` values are converted
+/// to counts.
 pub fn of_stores(stores: &[Vec<f64>]) -> Features {
     let count = |value: f64| (value.exp2() - 1.0).round();
     let of_buffers = |store: &[f64], place: usize| -> f64 {

@@ -1,4 +1,4 @@
-//! Loops that run only where a condition holds: TVM has no move that says so.
+//! Loops that run only if a condition holds, which TVM's schedule instructions cannot express.
 
 use super::call::{TvmError, Value, call};
 use super::expression::{Expression, Module, index_constant};
@@ -22,7 +22,8 @@ pub(super) fn with_guards(module: Module, guards: &[Guard]) -> Result<Module> {
     super::expression::with_body(&module, &body)
 }
 
-/// Adds the condition of a loop, if any. Loops are recognised by variable, since bodies may have changed.
+/// Wraps a loop in its condition, if there is one. Loops are recognised by their variable, because bodies may have
+/// changed.
 fn guard_loop(statement: Value, guards: &[Guard]) -> Result<Value> {
     let variable = statement.field("loop_var")?;
     for guard in guards {
@@ -33,7 +34,7 @@ fn guard_loop(statement: Value, guards: &[Guard]) -> Result<Value> {
     Ok(statement)
 }
 
-/// Returns the variables of the block inside a loop at the first iteration of this and all inner loops.
+/// Returns the indices of the block inside a loop, at the first iteration of this loop and of all inner loops.
 pub(super) fn start_indices(statement: &Value) -> Result<Vec<Expression>> {
     let of_a_loop = statement.field("loop_var")?;
     let mut variables = vec![of_a_loop.clone()];
@@ -58,7 +59,7 @@ pub(super) fn start_indices(statement: &Value) -> Result<Vec<Expression>> {
     values.into_iter().map(at_the_start).collect()
 }
 
-/// Replaces each node of the type of `like`.
+/// Replaces each node that has the type of `like` by the result of `change`.
 fn map_nodes(root: &Value, like: &Value, change: impl Fn(Value) -> Result<Value> + 'static) -> Result<Value> {
     const CHILDREN_FIRST: i64 = 1;
     let change = Function::from_packed(move |arguments: &[AnyView]| {

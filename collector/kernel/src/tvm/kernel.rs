@@ -1,4 +1,4 @@
-//! A loaded artifact and the tensors it works on.
+//! Loaded compiled code, and the tensors that it reads and writes.
 
 use super::call::{TvmError, Value, call, data_type};
 use super::memory::{self, Bounds, MemoryError, Shared};
@@ -13,7 +13,7 @@ use worker::RunnerProcess;
 /// Loaded machine code; exists only in a runner.
 pub struct Kernel {
     function: Function,
-    /// Start of the image; None if the system's loader chose it.
+    /// Start address of the loaded image; None if the system's loader chose it.
     pub(in crate::tvm) base: Option<u64>,
 }
 
@@ -62,7 +62,7 @@ unsafe impl Send for KernelBuffer {}
 const ENTRY: &str = "main";
 
 impl Kernel {
-    /// Loads an object file in memory if supported, else through a linker.
+    /// Loads an object file in memory if that is supported, otherwise through the system's linker.
     pub fn load_object(_: RunnerProcess, bytes: &[u8]) -> Result<Kernel, LoadError> {
         let loaded = match object::load_object(bytes) {
             Err(error) if error.linker_may_help() => {
@@ -76,7 +76,7 @@ impl Kernel {
         Ok(Kernel { function: unsafe { loaded.packed_function(ENTRY) }?, base: loaded.base_address() })
     }
 
-    /// Calls the kernel `times` times on these tensors, the output last.
+    /// Calls the kernel `times` times on these tensors, of which the last is the output.
     pub fn call_repeatedly(&self, buffers: &[&KernelBuffer], times: u32) -> Result<(), TvmError> {
         let views: Vec<AnyView> = buffers.iter().map(|buffer| buffer.as_view()).collect();
         for _ in 0..times {
@@ -85,12 +85,12 @@ impl Kernel {
         Ok(())
     }
 
-    /// Calls the kernel once with prepared views.
+    /// Calls the kernel once with prepared argument views.
     pub(in crate::tvm) fn call_views(&self, views: &[AnyView]) -> Result<(), TvmError> {
         self.function.call_packed(views).map(drop).map_err(|error| TvmError::new(ENTRY, error.message()))
     }
 
-    /// Measures with TVM's own evaluator; seconds per run, one value per repeat.
+    /// Measures with TVM's own time evaluator; returns seconds per run, one value per repeat.
     pub fn evaluate_with_tvm(&self, buffers: &[&KernelBuffer], rule: &Evaluator) -> Result<Vec<f64>, TvmError> {
         // The evaluator finds a function by its name, and a name is taken for ever.
         static NEXT: AtomicU64 = AtomicU64::new(0);

@@ -1,8 +1,9 @@
-//! What threads of TVM's pool do of each call: the function that built code calls to start tasks is one of ours, which asks
-//! TVM's to run them and writes down when each begins and ends.
+//! Records the parallel tasks that the threads of TVM's pool run. Compiled code calls the launch function of this
+//! module instead of TVM's; it forwards to TVM's and records when each task begins and ends.
 //!
-//! Places for that are there before anything runs; a task costs two times and three stores, and nothing while nobody looks. What
-//! has no place is counted. A pool's threads get numbers as they first run a task; the thread that calls has one, too.
+//! Memory for the records is allocated before the run. A recorded task costs two clock reads and three stores, and
+//! almost nothing while recording is off. Tasks beyond the capacity are counted. Threads are numbered when they first
+//! run a task, including the calling thread.
 
 use super::team::{self, Lambda};
 use super::thread_counts;
@@ -16,19 +17,19 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// TVM's function that ours replaces.
+/// Name of TVM's launch function, which the one of this module replaces.
 pub const NAME: &str = "TVMBackendParallelLaunch";
 
 pub(super) type Launch = unsafe extern "C" fn(Lambda, *mut c_void, c_int) -> c_int;
 
-/// Capacity for the tasks of one run.
+/// Maximum number of recorded tasks per run.
 const PLACES: usize = 1 << 15;
 
 static HOOK: OnceLock<Hook> = OnceLock::new();
 static IS_LOOKING: AtomicBool = AtomicBool::new(false);
 static CALL: AtomicU32 = AtomicU32::new(0);
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
-/// System thread ids, by our thread number.
+/// System thread ids, by the number that this module assigned to the thread.
 static THREADS: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
 thread_local! {
@@ -43,7 +44,7 @@ struct Hook {
 
 #[derive(Default)]
 struct LaunchPlace {
-    /// Call in the upper half, thread in the lower.
+    /// Index of the call in the upper half, number of the thread in the lower half.
     what: AtomicU64,
     start_ns: AtomicU64,
     end_ns: AtomicU64,
@@ -55,7 +56,8 @@ struct LaunchRegion {
     data: *mut c_void,
 }
 
-/// Redirects launches of code loaded later; returns the clock of task times, or None if TVM's function is missing.
+/// Redirects task launches of code loaded later. Returns the clock of task times, or None if TVM's function is
+/// missing.
 pub fn install_hook() -> Option<HostClock> {
     if HOOK.get().is_none() {
         let original = original_launch()?;
@@ -65,18 +67,18 @@ pub fn install_hook() -> Option<HostClock> {
     HOOK.get().map(|hook| HostClock::with_origin(hook.origin))
 }
 
-/// Returns TVM's function, or None if it is missing.
+/// Returns TVM's launch function, or None if it is missing.
 pub(super) fn original_launch() -> Option<Launch> {
     // SAFETY: TVM's runtime exports a function of this name and signature in `c_backend_api.h`, and is never unloaded.
     unsafe { Library::this().get::<Launch>(NAME.as_bytes()).ok().map(|function| *function) }
 }
 
-/// Returns the address of our function if installed.
+/// Returns the address of the replacing launch function, if it is installed.
 pub(super) fn hook_address() -> Option<usize> {
     HOOK.get().map(|_| launch_tasks as Launch as usize)
 }
 
-/// Starts recording tasks, from the first place on.
+/// Starts recording tasks and discards earlier records.
 pub fn start_recording() {
     TAKEN.store(0, Ordering::Relaxed);
     IS_LOOKING.store(true, Ordering::Relaxed);
@@ -86,7 +88,7 @@ pub fn begin_call(call: usize) {
     CALL.store(u32::try_from(call).unwrap_or(u32::MAX), Ordering::Relaxed);
 }
 
-/// Stops recording; returns the recorded tasks and the number of lost ones.
+/// Stops recording; returns the recorded tasks and the number of those beyond the capacity.
 pub fn stop_recording() -> (Vec<Task>, usize) {
     IS_LOOKING.store(false, Ordering::Relaxed);
     let taken = TAKEN.load(Ordering::Relaxed);
@@ -104,14 +106,14 @@ pub fn stop_recording() -> (Vec<Task>, usize) {
     (tasks, taken.saturating_sub(PLACES))
 }
 
-/// Returns system thread ids of the threads that ran tasks, by our thread number.
+/// Returns the system thread ids of the threads that ran tasks, by assigned thread number.
 pub fn thread_ids() -> Vec<i32> {
     THREADS.lock().map(|threads| threads.clone()).unwrap_or_default()
 }
 
-/// Returns the CPU time of each of these threads so far.
+/// Returns the CPU time so far, in nanoseconds, of each thread that ran tasks.
 pub fn threads_cpu_ns() -> Vec<u64> {
-    /// Low bits of a clock id: a thread's clock, of CPU time.
+    /// Low bits of a clock id that select the CPU-time clock of a thread.
     const THREAD_AND_TIME: i32 = 4 | 2;
     let of = |id: i32| {
         let time = ClockId::from_raw((!id << 3) | THREAD_AND_TIME).now().map(Duration::from).unwrap_or_default();
@@ -120,11 +122,11 @@ pub fn threads_cpu_ns() -> Vec<u64> {
     thread_ids().into_iter().map(of).collect()
 }
 
-/// Starts tasks as TVM does.
+/// Launches tasks as TVM does, and records them if recording is on.
 ///
 /// # Safety
 ///
-/// Only built code calls it, with a lambda that may run with this data on any thread.
+/// Called only by compiled code, with a lambda that may run with this data on any thread.
 unsafe extern "C" fn launch_tasks(lambda: Lambda, data: *mut c_void, tasks: c_int) -> c_int {
     // SAFETY: the caller's own arguments.
     if let Some(code) = unsafe { team::launch_on_crew(lambda, data, tasks) } {
@@ -145,7 +147,7 @@ unsafe extern "C" fn launch_tasks(lambda: Lambda, data: *mut c_void, tasks: c_in
 ///
 /// # Safety
 ///
-/// Only TVM's pool calls it, with the region that `launch_tasks` passed.
+/// Called only by TVM's pool, with the region that `launch_tasks` passed.
 unsafe extern "C" fn record_task(number: c_int, environment: *mut c_void, region: *mut c_void) -> c_int {
     // SAFETY: `launch` gave its region, which lives until this task has ended, and nobody writes to it.
     let region = unsafe { &*region.cast::<LaunchRegion>() };
@@ -170,7 +172,7 @@ fn now_ns() -> u64 {
     HOOK.get().map_or(0, |hook| u64::try_from(hook.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Returns the number of this thread, assigned on the first call.
+/// Returns the number assigned to this thread; the first call assigns it.
 fn own_number() -> u32 {
     NUMBER.get().unwrap_or_else(|| {
         let mut threads = THREADS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

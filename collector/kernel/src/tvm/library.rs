@@ -1,7 +1,7 @@
-//! Opens TVM's libraries and checks that they are the ones this program was written for.
+//! Opens TVM's libraries and checks that they have the release that this program requires.
 //!
-//! What was tried is part of the error. After opening, TVM's handlers for
-//! fatal signals are removed: they spend half a second on a stack print before the process dies.
+//! Errors list the paths that were tried. After opening, TVM's handlers for fatal signals are removed, because they
+//! print a stack trace for half a second before the process ends.
 
 use super::call;
 use super::names::{ALL, NameRole};
@@ -10,7 +10,7 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 use std::path::{Path, PathBuf};
 use worker::libraries;
 
-/// Release that these calls were tested with.
+/// TVM release that this program was tested with.
 pub const TVM_VERSION: &str = "0.27.0.post1";
 
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +39,7 @@ pub struct Versions {
     pub folder: PathBuf,
 }
 
-/// Opens the libraries of a role, checks the release and looks up every function of the table.
+/// Opens the libraries of a role (runner or builder), checks the release and looks up every function of the table.
 pub fn open_libraries(role: NameRole) -> Result<Versions, LibraryError> {
     let tried = libraries::tvm_folders();
     let folder = tried.iter().find(|folder| folder.join("libtvm_runtime.so").is_file()).cloned();
@@ -99,7 +99,7 @@ fn open_library(path: &Path) -> Result<(), LibraryError> {
     Ok(())
 }
 
-/// Returns the cause of an error, where the dynamic loader puts its reason.
+/// Returns the text of an error's cause, which is where the dynamic loader states its reason.
 fn with_cause(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |cause| cause.to_string())
 }

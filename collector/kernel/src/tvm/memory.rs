@@ -1,22 +1,19 @@
 //! Memory for the tensors that kernels read and write.
 //!
-//! A kernel that writes past the end of its buffer usually succeeds silently and damages whatever lies there. So a
-//! *guarded* tensor ends where an inaccessible page begins: the first byte beyond its end, rounded up to 64, kills the
-//! process, which the supervisor records as a crash. One more inaccessible page lies before the tensor's first page,
-//! so that running backwards ends too. A *plain* tensor begins where a page begins, for kernels that are known to be
-//! sound and for code that relies on such an alignment.
+//! A kernel that writes past the end of its buffer usually succeeds silently and corrupts other data. So a
+//! *guarded* tensor ends at an inaccessible page: the first access beyond its end, rounded up to 64 bytes,
+//! kills the process, which the supervisor records as a crash. Another inaccessible page precedes the
+//! tensor's first page. A *plain* tensor begins at a page boundary, for kernels that are known to be
+//! correct and for code that requires such an alignment.
 //!
-//! Guarding costs no speed that could be seen: over 64-byte-aligned `malloc`, plain and guarded memory, the medians of a
-//! tuned matrix product and convolution of TVM, and of sums, stencils and transpositions of 4 KB to 64 MB, agreed within
-//! their spread (without huge pages for all three). What does move times, by up to 20 % where everything fits the first
-//! cache, is how the tensors lie to each other modulo 4096. Mappings of our own make that a function of the sizes alone,
-//! the same in every process; with `malloc` it depends on what was allocated before.
+//! Guarding has no measurable effect on times. What does affect times of cached data is the position of
+//! tensors relative to each other modulo 4096. Own mappings make these positions a function of the sizes
+//! alone, the same in every process; with `malloc` they depend on earlier allocations.
 //!
-//! Large tensors end where a huge page ends and ask for huge pages: a processor finds fewer pages faster. The calls of
-//! ResNet-50 took 1 % to 2 % less on one core with them.
+//! Large tensors end at a huge-page boundary and request huge pages, which need fewer TLB entries.
 //!
-//! Contents start as zeros. Access from Rust goes through [`read_values`] and [`write_values`], which check type, layout and length;
-//! the binding's own slices leave some of that to the caller.
+//! Memory is initially zero. Access from Rust is through [`read_values`] and [`write_values`], which check
+//! type, layout and length; the binding's own slices leave some of these checks to the caller.
 
 use std::ffi::c_void;
 use std::io;
@@ -32,15 +29,15 @@ use tvm_ffi::{DLDataType, DLDataTypeExt, DLDevice, DLDeviceType, NDAllocator, Te
 /// Alignment of every tensor, required by TVM's generated code.
 pub const ALIGNMENT_BYTES: usize = 64;
 
-/// Range of one TLB entry for huge pages.
+/// Size of a huge page, which needs one TLB entry.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Position of a tensor in its pages.
+/// Position of a tensor relative to page boundaries and guard pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bounds {
-    /// The end, rounded up to [`ALIGNMENT_BYTES`], touches an inaccessible page.
+    /// The tensor's end, rounded up to [`ALIGNMENT_BYTES`], is where an inaccessible page begins.
     Guarded,
-    /// This many bytes before that end, a multiple of [`ALIGNMENT_BYTES`].
+    /// As [`Bounds::Guarded`], but this many bytes earlier, a multiple of [`ALIGNMENT_BYTES`].
     Moved(usize),
     /// The tensor starts at a page boundary, without a guard page.
     Plain,
@@ -57,7 +54,7 @@ pub enum MemoryError {
     Type { tensor: String, values: String },
     #[error("the tensor holds {tensor} {unit}, but {values} were given")]
     Length { unit: &'static str, tensor: usize, values: usize },
-    /// The memory is not contiguous or not on this machine.
+    /// The memory is not contiguous, or belongs to another device.
     #[error("the tensor {what}, so its values cannot be accessed from here")]
     Inaccessible { what: &'static str },
 }
@@ -65,7 +62,7 @@ pub enum MemoryError {
 pub trait Element: AsDLDataType + Default + sealed::Sealed {}
 
 mod sealed {
-    /// Keeps [`super::Element`] to types for which every bit pattern is a value.
+    /// Restricts [`super::Element`] to types for which every bit pattern is a valid value.
     pub trait Sealed {}
 }
 
@@ -88,13 +85,13 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Allocates zeroed bytes.
+    /// Allocates zeroed memory that several tensors can share.
     pub fn new(size_bytes: usize, bounds: Bounds) -> Result<Shared, MemoryError> {
         let mapping = PageMapping::new(size_bytes, bounds).map_err(|source| MemoryError::Map { size_bytes, source })?;
         Ok(Shared { mapping: Arc::new(mapping), size_bytes })
     }
 
-    /// Sets all bytes; fails if the length differs.
+    /// Writes all bytes of the memory; fails if the length differs.
     pub fn write(&self, bytes: &[u8]) -> Result<(), MemoryError> {
         let all = [i64::try_from(self.size_bytes).unwrap_or(i64::MAX)];
         write_bytes(&self.place_tensor(0, &all, <u8 as AsDLDataType>::DL_DATA_TYPE)?, bytes)
@@ -137,12 +134,12 @@ unsafe impl NDAllocator for MemoryPart {
     }
 }
 
-/// Returns the size of the values; fails if they are not contiguous in this machine's memory.
+/// Returns the size of a tensor's values in bytes; fails if they are not contiguous in this machine's memory.
 pub fn bytes_of(tensor: &Tensor) -> Result<usize, MemoryError> {
     Ok(TensorRow::of_tensor(tensor)?.size_bytes)
 }
 
-/// Copies the values out; fails for another type, gaps, or memory of another device.
+/// Copies the values of a tensor; fails for another element type, a layout with gaps, or memory of another device.
 pub fn read_values<T: Element>(tensor: &Tensor) -> Result<Vec<T>, MemoryError> {
     let source = TensorRow::of_type::<T>(tensor)?;
     let mut values = vec![T::default(); source.count];
@@ -152,7 +149,7 @@ pub fn read_values<T: Element>(tensor: &Tensor) -> Result<Vec<T>, MemoryError> {
     Ok(values)
 }
 
-/// Overwrites all values; fails as [`read_values`], and if the count differs.
+/// Overwrites all values of a tensor; fails as [`read_values`] does, and if the number of values differs.
 pub fn write_values<T: Element>(tensor: &Tensor, values: &[T]) -> Result<(), MemoryError> {
     let target = TensorRow::of_type::<T>(tensor)?;
     if values.len() != target.count {
@@ -163,7 +160,8 @@ pub fn write_values<T: Element>(tensor: &Tensor, values: &[T]) -> Result<(), Mem
     Ok(())
 }
 
-/// Copies the bytes out, also of types that Rust lacks; fails for gaps, or memory of another device.
+/// Copies the bytes of a tensor, also of types that Rust lacks; fails for a layout with gaps, or memory of another
+/// device.
 pub fn read_bytes(tensor: &Tensor) -> Result<Vec<u8>, MemoryError> {
     let source = TensorRow::of_tensor(tensor)?;
     let mut bytes = vec![0; source.size_bytes];
@@ -172,7 +170,8 @@ pub fn read_bytes(tensor: &Tensor) -> Result<Vec<u8>, MemoryError> {
     Ok(bytes)
 }
 
-/// Overwrites all bytes, also of types that Rust lacks; fails as [`read_bytes`], and if the count differs.
+/// Overwrites all bytes of a tensor, also of types that Rust lacks; fails as [`read_bytes`] does, and if the length
+/// differs.
 pub fn write_bytes(tensor: &Tensor, bytes: &[u8]) -> Result<(), MemoryError> {
     let target = TensorRow::of_tensor(tensor)?;
     if bytes.len() != target.size_bytes {
@@ -225,7 +224,7 @@ impl TensorRow {
     }
 }
 
-/// Returns the size of a tensor without gaps; types below one byte are packed.
+/// Returns the size in bytes of a tensor without gaps; elements smaller than a byte are packed.
 fn size_bytes(shape: &[i64], dtype: DLDataType) -> Option<usize> {
     let bits_per_value = usize::from(dtype.bits).checked_mul(usize::from(dtype.lanes))?;
     let bits = shape.iter().try_fold(bits_per_value, |bits, extent| {

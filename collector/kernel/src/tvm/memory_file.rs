@@ -1,4 +1,4 @@
-//! Files in memory that TVM finds by a path.
+//! Files in memory that TVM opens by a path.
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::os::fd::{AsRawFd, OwnedFd};

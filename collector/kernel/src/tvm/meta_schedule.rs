@@ -1,8 +1,9 @@
-//! TVM's own schedule space (MetaSchedule) as a sampler.
+//! Samples TVM's own schedule space (MetaSchedule).
 //!
-//! A sample is named by a space and a seed: every sampling move of the space draws afresh from the seed, so the same
-//! pair gives the same schedule. The rule sets are the explicit ones for LLVM and for CUDA. Those for CUDA with tensor
-//! cores want steps that only TVM's Python package registers; the rule that makes them gets ours instead.
+//! A sample is identified by a space and a seed: every sampling instruction of the space draws anew from the seed, so
+//! the same pair gives the same schedule. The rule sets are TVM's explicit ones for LLVM and for CUDA. Those for CUDA
+//! with tensor cores require tensor intrinsics that only TVM's Python package registers; the rule gets the intrinsics
+//! of this program instead.
 
 use super::call::{TvmError, Value, call};
 use super::compile::CompileTarget;
@@ -16,31 +17,31 @@ type Result<T> = std::result::Result<T, TvmError>;
 
 pub struct Spaces {
     module: Module,
-    /// Spaces without tensor cores come first.
+    /// Generated spaces, those without tensor cores first.
     schedules: Vec<Designed>,
     families: Vec<SpaceFamily>,
-    /// Maximum draws of one sample.
+    /// Maximum number of draws for one sample.
     draws: usize,
 }
 
-/// A space with the index of its family.
+/// A space, and the index of its family.
 struct Designed {
     schedule: Value,
     family: usize,
 }
 
-/// Common data of spaces that were generated together.
+/// Common data of the spaces that were generated together.
 struct SpaceFamily {
     postprocs: Vec<Value>,
     // Keeps the post-processors' view of target and module alive.
     _context: Value,
 }
 
-/// On a GPU the space ignores the limits of a block, so most draws are rejected. A sample is the first valid
-/// draw of a series that its seed determines.
+/// Maximum number of draws for a sample on GPUs. Most draws are rejected there, because TVM's space ignores the limits
+/// of a block; a sample is the first valid draw of a series determined by its seed.
 const DEVICE_DRAWS: usize = 48;
 
-/// Generates the spaces of a module, including those with tensor cores if they support the product.
+/// Generates the spaces of a module. Includes those with tensor cores if `product` is given and the target is a GPU.
 pub fn generate_spaces(module: &Module, target: &CompileTarget, product: Option<TensorProduct>) -> Result<Spaces> {
     let is_device = target.is_device();
     let mut spaces = Spaces {
@@ -64,7 +65,7 @@ pub fn generate_spaces(module: &Module, target: &CompileTarget, product: Option<
     Ok(spaces)
 }
 
-/// Returns TVM's rule for tensor cores with its default settings and our steps.
+/// Returns TVM's rule for tensor cores with its default settings and the tensor intrinsics of this program.
 fn tensor_core_rule(product: TensorProduct) -> Result<Value> {
     const ROLES: [&str; 5] = ["init", "load_a", "load_b", "compute", "store"];
     let names = product.register_steps()?;
@@ -90,7 +91,7 @@ fn tensor_core_rule(product: TensorProduct) -> Result<Value> {
     )
 }
 
-/// Creates a tuning context; the generator may be None.
+/// Creates a tuning context with one thread and a fixed seed. The generator may be None.
 pub(in crate::tvm) fn tuning_context(module: &Module, target: &Value, generator: &Value) -> Result<Value> {
     const THREADS: i64 = 1;
     const SEED: i64 = 1;
@@ -109,7 +110,7 @@ pub(in crate::tvm) fn context_of(
     call!(names::META_CONTEXT, &module.0, target, generator, strategy, "task", threads, seed, silent)
 }
 
-/// Returns TVM's generator without tensor cores, with its post-processors.
+/// Returns TVM's space generator without tensor cores, and its post-processors.
 pub(in crate::tvm) fn plain_generator(target: &CompileTarget) -> Result<(Value, Value)> {
     let [rules, postprocs, mutators] = if target.is_device() {
         [call!(names::META_RULES_CUDA)?, call!(names::META_POSTPROCS_CUDA)?, call!(names::META_MUTATORS_CUDA)?]
@@ -138,7 +139,7 @@ impl Spaces {
         self.schedules.is_empty()
     }
 
-    /// Returns a schedule, or None if every draw is rejected.
+    /// Returns the schedule of a seed, or None if every draw is rejected.
     pub fn sample_schedule(&self, space: usize, seed: i64) -> Result<Option<Schedule>> {
         // The generator of Park and Miller, whose states are the seeds that TVM takes.
         let series = std::iter::successors(Some(seed), |seed| {

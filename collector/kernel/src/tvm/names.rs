@@ -1,21 +1,21 @@
-//! Every TVM function we call, once, with its argument count.
+//! Table of all TVM functions that this program calls, with their argument counts.
 //!
-//! Packed functions do not count their arguments and read past the end when one is missing, so the count is kept
-//! here and checked before each call. All names of a role are looked up when the libraries are opened: a missing one
-//! is an error that names itself in the first second and not in the third hour.
+//! Packed functions do not check the number of their arguments and read past the end if one is missing, so the count
+//! is stored here and checked before each call. All names of a role are looked up when the libraries are opened, so
+//! that a missing function is an error at the start.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRole {
-    /// Runs artifacts; maps only the small runtime.
+    /// Runs artifacts; loads only TVM's small runtime library.
     Runner,
-    /// Compiles; maps the compiler as well.
+    /// Compiles; also loads TVM's compiler library.
     Builder,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Name {
     pub text: &'static str,
-    /// Number of arguments, absent ones given as None.
+    /// Number of arguments, including optional ones that are passed as None.
     pub arguments: usize,
     pub role: NameRole,
     pub(super) index: usize,

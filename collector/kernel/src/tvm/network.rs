@@ -1,7 +1,8 @@
-//! A program in memory, ready to be run: all code loaded, all constants stored, every call with its tensors at hand.
+//! A program loaded into memory, ready to run: all code loaded, all constants stored, and the tensors of every call
+//! prepared.
 //!
-//! A run does nothing but the calls: no memory is asked for, nothing is looked up, and no lock is taken but those of TVM's
-//! pool of threads.
+//! A run consists only of the calls: it allocates nothing, looks up nothing, and takes no locks except those of TVM's
+//! thread pool.
 
 use super::call::TvmError;
 use super::kernel::{Kernel, KernelBuffer};
@@ -37,7 +38,7 @@ pub struct LoadedNetwork {
     calls: Vec<(usize, Vec<KernelBuffer>)>,
     inputs: Vec<KernelBuffer>,
     outputs: Vec<KernelBuffer>,
-    /// Whether an output is an input or a constant, which no call writes.
+    /// For each output, whether it is an input or a constant, which no call writes.
     is_given: Vec<bool>,
 }
 
@@ -53,13 +54,15 @@ pub struct Calls<'a> {
     all: Vec<(&'a Kernel, Vec<AnyView<'a>>)>,
     /// Counter of profiled calls, if requested.
     pub watched: Option<&'static AtomicI64>,
-    /// Whether pool threads are recorded: code was loaded after `launch::install_hook`.
+    /// Whether tasks of pool threads are recorded, which requires that code was loaded after
+    /// `launch::install_hook`.
     pub has_threads: bool,
-    /// Whether workspace requests are counted: code was loaded after `workspace::install_hook`.
+    /// Whether workspace requests are counted, which requires that code was loaded after
+    /// `workspace::install_hook`.
     pub has_workspace: bool,
-    /// Number of tasks without a record.
+    /// Number of tasks that did not fit the recording buffer.
     pub lost_tasks: usize,
-    /// Threads for parallel groups of calls, if the program has stages.
+    /// Threads that run the groups of a stage concurrently, if the program has stages.
     pub staging: Option<Staging>,
     placement: Placement,
     batches: u32,
@@ -78,7 +81,7 @@ impl SideBySide<'_, '_> {
 }
 
 impl LoadedNetwork {
-    /// Loads code, stores constants and allocates memory.
+    /// Loads the code of a program, stores its constants and allocates its memory.
     pub fn load_content(process: RunnerProcess, content: &Content, placement: Placement) -> Result<LoadedNetwork> {
         let load = |(code, bytes): (usize, &Vec<u8>)| {
             Kernel::load_object(process, bytes).map_err(|source| NetworkError::Code { code, source })
@@ -106,7 +109,7 @@ impl LoadedNetwork {
         Ok(LoadedNetwork { kernels, calls, inputs, outputs, is_given: is_given.collect() })
     }
 
-    /// Sets all inputs from their concatenated bytes.
+    /// Writes all inputs from their concatenated bytes.
     pub fn write_inputs(&self, mut bytes: &[u8]) -> Result<()> {
         let sizes = self.inputs.iter().map(KernelBuffer::size_bytes).collect::<std::result::Result<Vec<_>, _>>()?;
         let (wanted, found) = (sizes.iter().sum(), bytes.len());
@@ -138,7 +141,7 @@ impl LoadedNetwork {
         Ok(bytes)
     }
 
-    /// Returns functions of the loaded codes, by address.
+    /// Returns the functions of the loaded codes, with their address ranges.
     pub fn placed_functions(&self, codes: &[Vec<u8>]) -> Vec<PlacedFunction> {
         let of_code = |(code, (kernel, bytes)): (usize, (&Kernel, &Vec<u8>))| {
             let (base, places) = (kernel.base?, object::function_ranges(bytes).ok()?);
@@ -200,7 +203,7 @@ impl Calls<'_> {
         Ok(())
     }
 
-    /// Returns begin and end of each group of each stage, medians of `runs` runs; empty without stages.
+    /// Returns start and end of each group of each stage, as medians over `runs` runs; empty without stages.
     pub fn stages_ns(&self, runs: usize) -> std::result::Result<Vec<Vec<(f64, f64)>>, TvmError> {
         let Some(staging) = &self.staging else { return Ok(Vec::new()) };
         let calls = SideBySide(self);

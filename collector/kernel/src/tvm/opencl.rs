@@ -1,6 +1,7 @@
-//! What TVM writes down as OpenCL C that is none.
+//! Fixes invalid OpenCL C in TVM's output: renames C's single-precision functions, such as `expf`, to OpenCL's
+//! overloaded ones, such as `exp`.
 
-/// Functions that OpenCL C overloads by float width, while C has one name per width.
+/// Functions that OpenCL C overloads by floating-point width, while C has a separate name for each width.
 const FUNCTIONS: [&str; 30] = [
     "acos",
     "acosh",
@@ -34,7 +35,7 @@ const FUNCTIONS: [&str; 30] = [
     "trunc",
 ];
 
-/// Renames C's single-precision functions to those of OpenCL C.
+/// Renames C's single-precision functions to OpenCL C's overloaded ones.
 pub(super) fn with_own_functions(source: &str) -> String {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let mut own = String::with_capacity(source.len());

@@ -1,7 +1,7 @@
-//! TVM's thread pool: one per operating-system thread that calls a kernel.
+//! TVM's thread pool, of which each operating-system thread that calls a kernel has its own.
 //!
-//! Its size is fixed when it is made, and making it pins the caller. So each thread count gets a fresh thread, which
-//! configures the pool before anything else touches it and checks what it got.
+//! The size of a pool is fixed at its creation, which also pins the calling thread. So each thread count gets a new
+//! thread, which configures the pool before anything else uses it, and checks the resulting size.
 
 use super::call::{TvmError, Value, call};
 use super::launch::{self, Launch};
@@ -11,7 +11,7 @@ use std::ffi::{c_int, c_void};
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// Creates this thread's pool with one thread per CPU, the caller on the first, and returns its size.
+/// Creates the calling thread's pool with one thread per CPU, the caller on the first, and returns its size.
 pub fn configure_pool(cpus: &[usize]) -> Result<usize> {
     const ONE_CPU_PER_THREAD: i64 = -2;
     let count = i64::try_from(cpus.len()).map_err(|error| TvmError::new(names::CONFIG_THREADPOOL.text, error))?;

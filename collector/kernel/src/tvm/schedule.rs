@@ -1,4 +1,4 @@
-//! A schedule being made: the moves that turn a plain loop nest into a fast one.
+//! A schedule under construction: moves (TVM schedule instructions) that transform a plain loop nest into a fast one.
 
 use super::call::{TvmError, Value, call};
 use super::expression::{Expression, Module, index_variable};
@@ -11,7 +11,8 @@ use std::rc::Rc;
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// A module with applied moves, loop conditions (not moves of TVM), and whether loops stay on one thread.
+/// TVM's schedule object, conditions of loops (which TVM's instructions cannot express), and whether loops stay on one
+/// thread.
 #[derive(Clone)]
 pub struct Schedule(pub(in crate::tvm) Value, Rc<RefCell<Vec<Guard>>>, Rc<Cell<bool>>);
 
@@ -27,7 +28,7 @@ pub enum ThreadAxis {
     BlockX,
     ThreadX,
     ThreadY,
-    /// Tiles of one thread, interleaved with those of its block.
+    /// Virtual threads: several tiles per thread, interleaved with the tiles of the other threads in the block.
     Virtual,
 }
 
@@ -46,11 +47,11 @@ impl ThreadAxis {
 pub enum Memory {
     Global,
     Shared,
-    /// Shared memory sized at launch: buffers with disjoint lifetimes share space.
+    /// Shared memory whose size is set at launch, so that buffers with disjoint lifetimes can share space.
     SharedAtLaunch,
-    /// Registers of one thread.
+    /// Registers of a single thread.
     Local,
-    /// Registers of a warp that hold fragments of the left operand for tensor cores.
+    /// Registers of a warp, for fragments of the left operand of a tensor-core product.
     FragmentsLeft,
     FragmentsRight,
     FragmentsSum,
@@ -73,7 +74,7 @@ impl Memory {
 pub const ROOT: &str = "root";
 
 impl Schedule {
-    /// Starts from a module; `seed` drives sampling moves only.
+    /// Creates a schedule of a module without moves; `seed` only affects sampling instructions.
     pub fn new(module: &Module, seed: i64) -> Result<Schedule> {
         const NO_DEBUG_CHECKS: i64 = 0;
         const SHORT_ERRORS: i64 = 1;
@@ -88,12 +89,12 @@ impl Schedule {
         with_guards(call!(names::SCHEDULE_MODULE, &self.0).map(Module)?, &self.1.borrow())
     }
 
-    /// Returns the variables of the block inside a loop at the first iteration of this and all inner loops.
+    /// Returns the indices of the block inside a loop, at the first iteration of this loop and of all inner loops.
     pub fn start_indices(&self, target: &Loop) -> Result<Vec<Expression>> {
         guard::start_indices(&call!(names::GET_STATEMENT, &self.0, &target.0)?)
     }
 
-    /// Runs a loop only under a condition. Must be the last move.
+    /// Runs a loop only if a condition holds. No moves may follow.
     pub fn only_if(&self, target: &Loop, condition: Expression) -> Result<()> {
         let statement = call!(names::GET_STATEMENT, &self.0, &target.0)?;
         self.1.borrow_mut().push(Guard { statement, condition });
@@ -104,12 +105,12 @@ impl Schedule {
         call!(names::GET_BLOCK, &self.0, name, "main").map(Block)
     }
 
-    /// The loops around a block, outermost first.
+    /// Returns the loops around a block, outermost first.
     pub fn loops(&self, block: &Block) -> Result<Vec<Loop>> {
         Ok(call!(names::GET_LOOPS, &self.0, &block.0)?.items()?.into_iter().map(Loop).collect())
     }
 
-    /// Splits a loop; `factors` from outer to inner, at most one is None and deduced.
+    /// Splits a loop by `factors`, from the outermost to the innermost; one of them may be None and is then inferred.
     pub fn split_loop(&self, target: &Loop, factors: &[Option<i64>]) -> Result<Vec<Loop>> {
         let factors = factors
             .iter()
@@ -174,12 +175,12 @@ impl Schedule {
         call!(names::SET_SCOPE, &self.0, &block.0, 0i64, memory.scope_name()).map(drop)
     }
 
-    /// Pads a dimension of a block's output: its stride becomes a multiple of `factor` plus `offset`.
+    /// Pads a dimension of a block's output, so that its stride is `offset` more than a multiple of `factor`.
     pub fn align_storage(&self, block: &Block, dimension: i64, factor: i64, offset: i64) -> Result<()> {
         call!(names::STORAGE_ALIGN, &self.0, &block.0, 0i64, dimension, factor, offset).map(drop)
     }
 
-    /// Returns for each loop variable of a block whether it is reduced.
+    /// Returns, for each loop variable of a block, whether it belongs to a reduction.
     pub fn reduction_flags(&self, block: &Block) -> Result<Vec<bool>> {
         const REDUCTION: i64 = 2;
         let statement = call!(names::GET_STATEMENT, &self.0, &block.0)?;
@@ -187,7 +188,7 @@ impl Schedule {
         variables.iter().map(|variable| Ok(variable.field("iter_type")?.as_integer()? == REDUCTION)).collect()
     }
 
-    /// Replaces the loops of a block; `map` converts old indices of an element to new ones.
+    /// Replaces the loops of a block; `map` converts the current loop variables to the new ones.
     pub fn remap_loops(&self, block: &Block, map: impl FnOnce(&[Expression]) -> Result<Vec<Expression>>) -> Result<()> {
         let count = self.reduction_flags(block)?.len();
         let from = (0..count).map(|place| index_variable(&format!("i{place}"))).collect::<Result<Vec<_>>>()?;
@@ -209,13 +210,13 @@ impl Schedule {
         call!(names::COMPUTE_INLINE, &self.0, &block.0).map(drop)
     }
 
-    /// Moves the initialisation of a reduction in front of a loop.
+    /// Moves the initialisation of a reduction to a separate block before a loop, and returns that block.
     pub fn decompose_reduction(&self, block: &Block, target: &Loop) -> Result<Block> {
         call!(names::DECOMPOSE_REDUCTION, &self.0, &block.0, &target.0).map(Block)
     }
 
-    /// Turns a reduction loop into a dimension of partial results, the first or, by -1, the last. The returned block
-    /// computes them; the original block sums them.
+    /// Converts a reduction loop to a dimension of partial results, the first one or, with -1, the last. The returned
+    /// block computes the partial results; the original block sums them.
     pub fn factor_reduction(&self, target: &Loop, dimension: i64) -> Result<Block> {
         call!(names::FACTOR_REDUCTION, &self.0, &target.0, dimension).map(Block)
     }
@@ -232,7 +233,8 @@ impl Schedule {
         call!(names::ANNOTATE, &self.0, &target.0, key, number).map(drop)
     }
 
-    /// Pipelines a loop: `late` is each statement's delay in iterations; those without may copy in the background.
+    /// Software-pipelines a loop. `late` is the delay of each statement in iterations. With `is_async`, statements
+    /// without delay are asynchronous copies.
     pub fn overlap_iterations(&self, target: &Loop, late: &[i64], is_async: bool) -> Result<()> {
         const STAGE: &str = "software_pipeline_stage";
         const ORDER: &str = "software_pipeline_order";

@@ -1,8 +1,9 @@
-//! Accumulators that stay on the stack, where LLVM finds registers for them.
+//! Keeps accumulator buffers on the stack, where LLVM can assign them to registers.
 //!
-//! TVM keeps buffers of less than a kibibyte on the stack and asks its workspace for all others, which then are memory in
-//! every step of a sum. A tile that fills the vector registers of a processor with 512 bits in each has two. A buffer that
-//! says so stays where it is; nothing of TVM's says so from outside, so it is written into the text of the module.
+//! TVM keeps buffers of less than a kibibyte on the stack and allocates all others in its workspace, which the code
+//! then reads and writes in every step of a sum. A tile that fills all 512-bit registers has two kibibytes. Buffers
+//! with an annotation stay on the stack, but TVM's interface cannot set it, so it is added to the serialized text of
+//! the module.
 
 use super::call::{TvmError, Value, call};
 use super::expression::Module;
@@ -10,9 +11,9 @@ use super::names;
 use serde_json::{Value as Json, json};
 
 const ALLOCATION: &str = "tirx.AllocBuffer";
-/// TVM's own limit: smaller buffers stay on the stack anyway.
+/// TVM's own limit: smaller buffers are kept on the stack anyway.
 const SMALL_BYTES: u64 = 1 << 10;
-/// Twice the size of all registers of a processor.
+/// Size limit of a buffer that is kept on the stack: twice the size of all vector registers of a processor.
 const LARGEST_BYTES: u64 = 4 << 10;
 
 /// Keeps buffers up to [`LARGEST_BYTES`] on the stack.
@@ -29,7 +30,7 @@ pub(super) fn keep_small_buffers(module: Module) -> Result<Module, TvmError> {
     call!(names::FROM_JSON_GRAPH, unquote_numbers(&graph.to_string()).as_str()).map(Module)
 }
 
-/// Non-JSON numbers of TVM and their quoted forms, longest first.
+/// Numbers in TVM's output that JSON does not allow, and the texts that replace them, longest first.
 const UNUSUAL: [[&str; 2]; 3] = [
     ["-Infinity", r#""number: negative infinity""#],
     ["Infinity", r#""number: infinity""#],
@@ -62,7 +63,7 @@ fn unquote_numbers(text: &str) -> String {
     UNUSUAL.iter().fold(text.to_owned(), |text, [number, name]| text.replace(name, number))
 }
 
-/// Marks allocations and returns whether there are any.
+/// Marks the allocations that are kept on the stack, and returns whether there are any.
 fn mark_allocations(graph: &mut Json) -> bool {
     const KEY: &str = "disable_lower_builtin";
     let Some(nodes) = graph["nodes"].as_array_mut() else { return false };
@@ -106,7 +107,7 @@ fn allocation_bytes(nodes: &[Json], allocation: &Json) -> Option<u64> {
         .try_fold(element, |bytes, extent| bytes.checked_mul(at(&at(extent)?["data"]["value"])?["data"].as_u64()?))
 }
 
-/// Parses types such as `float32x16`.
+/// Returns the size in bytes of a type such as `float32x16`.
 fn bytes_of_type(dtype: &str) -> Option<u64> {
     let bits = dtype.trim_start_matches(|letter: char| letter.is_ascii_alphabetic());
     let (bits, lanes) = bits.split_once('x').unwrap_or((bits, "1"));

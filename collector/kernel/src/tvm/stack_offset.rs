@@ -1,14 +1,16 @@
-//! Calls at a chosen distance below the caller's stack, so that a time is not that of one stack address alone.
+//! Calls functions at a chosen offset below the caller's stack, so that a time does not depend on a single stack
+//! address.
 //!
-//! Which cache lines and sets a stack shares with data depends on its address modulo a page; the system's choice is the
-//! same in every run of a process or varies with its environment, and neither is what a measurement should depend on.
+//! Which cache lines and sets the stack shares with data depends on the stack address modulo the page size. The
+//! system's choice is the same in every run of a process, or depends on its environment; measurements should depend on
+//! neither.
 
-/// Caches see only offsets within a page.
+/// Size of a page. Cache conflicts depend only on offsets within a page.
 pub const PAGE_BYTES: usize = 4096;
 /// Stack alignment of the x86-64 and AArch64 calling conventions.
 pub const STEP_BYTES: usize = 16;
 
-/// Calls a function with the stack moved down by `bytes` modulo a page, in steps of 16, on x86-64 and AArch64.
+/// Calls a function with the stack pointer moved down by `bytes` modulo a page, in steps of 16, on x86-64 and AArch64.
 pub fn with_stack_offset<T, F: FnOnce() -> T>(bytes: usize, function: F) -> T {
     let mut call = OffsetCall { function: Some(function), result: None };
     moved::run(&mut call, bytes % PAGE_BYTES / STEP_BYTES * STEP_BYTES);
@@ -41,21 +43,22 @@ mod moved {
         unsafe { move_and_call((&raw mut *call).cast(), make::<T, F>, bytes) }
     }
 
-    /// Makes the call behind a pointer.
+    /// Makes the call that a pointer refers to.
     ///
     /// # Safety
     ///
-    /// The pointer leads to a call of these types that has no other user.
+    /// `call` must point to an `OffsetCall<T, F>` of the same types that nothing else uses.
     unsafe extern "C-unwind" fn make<T, F: FnOnce() -> T>(call: *mut c_void) {
         // SAFETY: the caller's promise.
         unsafe { &mut *call.cast::<OffsetCall<T, F>>() }.make_call();
     }
 
-    /// Calls `callee` with `data` after moving the stack pointer down. The frame pointer leads back to the caller.
+    /// Calls `callee` with `data` after moving the stack pointer down. The frame pointer links to the caller's
+    /// frame.
     ///
     /// # Safety
     ///
-    /// The offset is a multiple of 16 and at most a page, and `callee` accepts `data`.
+    /// `bytes` must be a multiple of 16 and at most a page, and `callee` must accept `data`.
     // SAFETY: the body follows the calling convention, and restores the registers that belong to its caller.
     #[cfg(target_arch = "x86_64")]
     #[unsafe(naked)]
@@ -77,11 +80,12 @@ mod moved {
         )
     }
 
-    /// Calls `callee` with `data` after moving the stack pointer down. The frame pointer leads back to the caller.
+    /// Calls `callee` with `data` after moving the stack pointer down. The frame pointer links to the caller's
+    /// frame.
     ///
     /// # Safety
     ///
-    /// The offset is a multiple of 16 and at most a page, and `callee` accepts `data`.
+    /// `bytes` must be a multiple of 16 and at most a page, and `callee` must accept `data`.
     // SAFETY: the body follows the calling convention, and restores the registers that belong to its caller.
     #[cfg(target_arch = "aarch64")]
     #[unsafe(naked)]

@@ -1,6 +1,7 @@
-//! A program's stages on a team of threads: groups of calls side by side, each on cores of its own.
+//! Runs the stages of a program on a team of threads: groups of calls run concurrently, each on its own cores.
 //!
-//! All that a run needs is there before it: who leads what, and where each group says how it went.
+//! Everything that a run needs is prepared before it: the leader of each group, and memory for the results of each
+//! group.
 
 use super::call::TvmError;
 use super::team::{Crew, Team};
@@ -27,12 +28,13 @@ struct ReadyStage {
     crews: Vec<Crew>,
     calls: Vec<Vec<usize>>,
     failures: Vec<Mutex<Option<TvmError>>>,
-    /// Start and end of each group in the last profiled run.
+    /// Start and end of each group in the last profiled run, in nanoseconds.
     seen_ns: Vec<(AtomicU64, AtomicU64)>,
 }
 
 impl Staging {
-    /// Starts one thread per CPU for these stages; the caller is the first.
+    /// Starts the threads that the stages need, one per CPU and more for groups that share cores. The caller is the
+    /// first thread.
     pub fn new(cpus: &[usize], stages: &[Stage]) -> Result<Staging, StagingError> {
         let cores = stages.iter().flat_map(|stage| &stage.groups).flat_map(|group| &group.cores);
         let wanted = cores.max().map_or(0, |core| core + 1);
@@ -60,7 +62,8 @@ impl Staging {
         Ok(Staging { team: Team::new(cpus, layers)?, stages })
     }
 
-    /// Runs all stages once with `run_one` per call; records group times relative to `beginning`, if given.
+    /// Runs all stages once, calling `run_one` for each call. Records the times of groups relative to
+    /// `beginning`, if given.
     pub(super) fn run_stages<F>(&self, run_one: &F, beginning: Option<Instant>) -> Result<(), TvmError>
     where
         F: Fn(usize) -> Result<(), TvmError> + Sync,

@@ -1,10 +1,10 @@
-//! Threads on CPUs of their own that wait awake for work: the cores on which groups of calls run side by side.
+//! A team of threads pinned to CPUs that wait for work by polling, so that groups of calls can run concurrently.
 //!
-//! TVM's pool belongs to the thread that calls, so several groups would need a pool each, and their threads would stand in each
-//! other's way. Here every core has one thread, its *seat*; a group is led by one seat and has others as members. An order
-//! goes to a seat through a place of its own in memory: whoever gives it writes what to do, then the order's number, and waits
-//! for the same number to come back. A seat polls for about a millisecond before it sleeps, as TVM's threads do. Where groups
-//! share cores (`full`), a core has a seat for each of them, and who waits lets others run.
+//! TVM's pool belongs to the calling thread, so several groups would need a pool each, and their threads would compete
+//! for cores. Here every core has one thread, its *seat*; a group (crew) has a leading seat and member seats. A
+//! command is passed to a seat through a separate memory location: the sender writes the command, then its number, and
+//! waits until the seat writes the same number back. A seat polls for about a millisecond before it sleeps, as TVM's
+//! threads do. If groups share cores (`full`), a core has one seat for each of them, and waiting threads yield.
 
 use measure::affinity;
 use std::cell::{Cell, UnsafeCell};
@@ -13,21 +13,21 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, Thread};
 
-/// A parallel part of an operator in TVM's generated code: task number, environment and data.
+/// Parallel part of an operator in TVM's generated code. Parameters are the task number, the environment and the data.
 pub(super) type Lambda = unsafe extern "C" fn(c_int, *mut c_void, *mut c_void) -> c_int;
 
-/// Number of polls while waiting.
+/// Number of polls before a waiting thread gives up its core.
 #[derive(Clone, Copy)]
 struct Patience {
-    /// Polls before a seat sleeps.
+    /// Number of polls before an idle seat sleeps.
     awake: u32,
-    /// Polls before a waiting thread yields.
+    /// Number of polls before a waiting thread yields.
     alone: u32,
 }
 
-/// For one seat per core; waiting threads yield before polling uses up their time slice.
+/// Numbers of polls if each core has one seat. Waiting threads yield before polling uses up their time slice.
 const ALONE: Patience = Patience { awake: 20_000, alone: 256 };
-/// For seats that share cores.
+/// Numbers of polls if several seats share a core.
 const CROWDED: Patience = Patience { awake: 400, alone: 100 };
 
 #[derive(Clone, Copy)]
@@ -37,7 +37,7 @@ struct TeamOrder {
     number: usize,
 }
 
-/// State of one thread, on its own cache line, so that polling does not disturb neighbours.
+/// State of one thread, on its own cache lines, so that polling does not slow down neighbouring seats.
 #[repr(align(128))]
 struct TeamSeat {
     given: AtomicU64,
@@ -61,7 +61,7 @@ pub(super) struct Team {
 }
 
 pub(super) struct Crew {
-    /// Leader first, then members.
+    /// Seats of the crew, the leader first.
     seats: Vec<usize>,
     /// Counters for synchronisation between tasks, as TVM's code expects; one cache line each.
     sync: Box<[CacheLine]>,
@@ -85,13 +85,13 @@ struct TeamRegion<'a> {
     crew: &'a Crew,
 }
 
-/// Executor of tasks that this thread launches.
+/// Threads that run the tasks that this thread launches.
 #[derive(Clone, Copy)]
 enum Starting {
     Pool,
-    /// A crew of a team; both outlive this value.
+    /// A crew of a team. Both must outlive this value.
     Crew(*const Team, *const Crew),
-    /// No other threads: tasks run sequentially.
+    /// No other threads: the launching thread runs the tasks sequentially.
     Alone,
 }
 
@@ -114,11 +114,12 @@ impl TeamSeat {
         }
     }
 
-    /// Submits a command and returns its number.
+    /// Submits a command to the seat and returns its number.
     ///
     /// # Safety
     ///
-    /// The previous command is done, no other thread submits one, and its data outlives it.
+    /// The previous command is done, no other thread submits a command, and the data of the command stays
+    /// valid until it is done.
     unsafe fn give_order(&self, order: TeamOrder) -> u64 {
         // SAFETY: the seat reads only after it has loaded the number that is stored next, and is not reading now.
         unsafe { *self.order.get() = order };
@@ -169,7 +170,7 @@ impl TeamSeat {
 }
 
 impl Team {
-    /// Starts `layers` threads per CPU. The calling thread, already pinned, has the first seat.
+    /// Starts `layers` threads per CPU. The calling thread, which is already pinned, has the first seat.
     pub fn new(cpus: &[usize], layers: usize) -> std::io::Result<Team> {
         let patience = if layers > 1 { CROWDED } else { ALONE };
         let seats: Vec<Arc<TeamSeat>> = (0..cpus.len() * layers).map(|_| Arc::new(TeamSeat::new())).collect();
@@ -188,7 +189,7 @@ impl Team {
         Ok(team)
     }
 
-    /// Runs `work` for each crew in parallel, each led by its first seat, and waits for all.
+    /// Runs `work` for all crews concurrently, each led by its first seat, and waits until all are done.
     pub fn side_by_side<W: Fn(usize) + Sync>(&self, crews: &[Crew], work: &W) {
         struct TeamJob<'a, W> {
             team: &'a Team,
@@ -250,7 +251,7 @@ impl Drop for Team {
 }
 
 impl Crew {
-    /// Creates a crew; the team's first seat leads if it is a member.
+    /// Creates a crew. If the team's first seat is a member, it becomes the leader.
     pub fn new(mut seats: Vec<usize>) -> Crew {
         if let Some(own) = seats.iter().position(|seat| *seat == 0) {
             seats.swap(0, own);
@@ -286,7 +287,7 @@ impl Crew {
 ///
 /// # Safety
 ///
-/// `data` is a region that lives until all members are done.
+/// `data` must point to the region of the launch, which lives until all members are done.
 unsafe fn run_share(data: *const c_void, number: usize) {
     // SAFETY: the caller's promise.
     let region = unsafe { &*data.cast::<TeamRegion<'_>>() };

@@ -1,8 +1,9 @@
-//! Tensor cores: for each step of a product of small matrices, what it computes in plain loops and what replaces it.
+//! Tensor cores: for each step of a product of fragments (small matrices), the plain loops that TVM matches, and the
+//! intrinsic that replaces them.
 //!
-//! TVM writes the replacements as calls of NVIDIA's `wmma` functions, which all lanes of a warp make together, or, of
-//! types for which it has no fragments, as calls of functions of our own (`tf32`). Its Python package registers such
-//! steps for some types; these are ours, registered once per process when first wanted.
+//! Replacements are calls of NVIDIA's `wmma` functions, which all lanes of a warp execute together, or, for types
+//! without fragments in TVM, calls of own functions (`tf32`). TVM's Python package registers such intrinsics for some
+//! types; those of this module are registered once per process, on first use.
 
 use super::call::{TvmError, Value, call};
 use super::device_function::{self, string_immediate};
@@ -17,7 +18,7 @@ type Result<T> = std::result::Result<T, TvmError>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// Sets a fragment of sums to zero.
+    /// Sets an accumulator fragment to zero.
     Fill,
     LoadLeft {
         is_transposed: bool,
@@ -25,7 +26,7 @@ pub enum Step {
     LoadRight {
         is_transposed: bool,
     },
-    /// Multiplies fragments and adds to a fragment of sums.
+    /// Multiplies two operand fragments and adds the product to an accumulator fragment.
     Multiply {
         is_left_transposed: bool,
         is_right_transposed: bool,
@@ -41,7 +42,8 @@ pub struct TensorProduct {
 }
 
 impl TensorProduct {
-    /// Registers all steps, which a trace may name, and returns their names in order.
+    /// Registers the intrinsics of all steps, which a trace may name, and returns their names in the order of the
+    /// steps.
     pub fn register_steps(self) -> Result<[String; 5]> {
         let TensorProduct { product, is_left_transposed, is_right_transposed } = self;
         Ok([
@@ -54,7 +56,7 @@ impl TensorProduct {
     }
 }
 
-/// Returns the name of a step for `tensorize`; registers a new one.
+/// Returns the name of a step's intrinsic for `tensorize`, and registers it on first use.
 pub fn step_name(product: Product, step: Step) -> Result<String> {
     static KNOWN: Mutex<BTreeSet<(Product, Step)>> = Mutex::new(BTreeSet::new());
     let name = format!("opcollect.{product:?}.{step:?}");
@@ -186,7 +188,7 @@ const SHARED: &str = "shared.dyn";
 const READ: i64 = 1;
 const WRITE: i64 = 2;
 
-/// Loop kinds: over elements of the result, and reduction.
+/// Kind of a loop over result elements (`DATA`) or over a reduction, as TVM numbers them.
 const DATA: i64 = 0;
 const REDUCTION: i64 = 2;
 
@@ -195,7 +197,7 @@ struct Matrix {
     dtype: DType,
     extents: [i64; 2],
     offset: Expression,
-    /// Elements between rows; only in buffers of a replacement.
+    /// Number of elements between rows; only for buffers of the replacing intrinsic.
     stride: Option<Expression>,
 }
 
@@ -246,7 +248,7 @@ impl Matrix {
         call!(names::BUFFER_ACCESS, &self.value, access, pointer, 1i64, index_constant(0)?.0, Value::none())
     }
 
-    /// Returns the index of this fragment in its buffer, row-major.
+    /// Returns the index of this fragment in its buffer, in row-major order.
     fn fragment_index(&self) -> Result<Value> {
         let (stride, [height, width]) = (self.row_stride()?, self.extents);
         let row = self.offset.floor_div(stride)?.floor_div(&index_constant(height)?)?;
@@ -286,7 +288,8 @@ fn pick_indices(at: &[Expression], places: [usize; 2]) -> [Expression; 2] {
     places.map(|place| at[place].clone())
 }
 
-/// Builds a loop nest around a statement; a third loop reduces. `read` has row and column loop of each matrix.
+/// Builds a loop nest around a statement; a third loop is a reduction. `read` gives the row and column loops of each
+/// input matrix.
 fn nest_loops(
     extents: &[i64],
     read: &[(&Matrix, [usize; 2])],

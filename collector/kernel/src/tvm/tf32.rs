@@ -1,7 +1,7 @@
-//! Steps on fragments of 32-bit floats, which TVM does not write: functions of our own around NVIDIA's `wmma`.
+//! Steps on TF32 fragments, which TVM cannot generate: own functions around NVIDIA's `wmma`.
 //!
-//! TVM sees an array for each lane, of as many numbers as a fragment has. Of those of a fragment a lane uses the first few;
-//! the compiler keeps them in registers, because all of their places are constants, and forgets the others.
+//! TVM sees an array per lane, with as many numbers as a whole fragment. A lane uses only the first few; the compiler
+//! keeps these in registers, because all indices are constants, and removes the others.
 
 use super::call::{TvmError, Value, call};
 use super::device_function::call_own;
@@ -10,7 +10,7 @@ use job::device::{OperandSide, Product};
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// An array of fragments and an index.
+/// A fragment, given by an array of fragments and an index.
 type FragmentPart = [Value; 2];
 
 pub(super) fn fill_sums(sums: FragmentPart) -> Result<Value> {
@@ -18,7 +18,7 @@ pub(super) fn fill_sums(sums: FragmentPart) -> Result<Value> {
     call_step("tf32_fill", &["sums"], &[(OperandSide::Sum, false, "c")], "", &body, sums.to_vec())
 }
 
-/// Loads a fragment of an operand and rounds its numbers to tf32.
+/// Loads a fragment of an operand and rounds its elements to TF32.
 pub(super) fn load_operand(
     side: OperandSide,
     is_transposed: bool,

@@ -1,7 +1,7 @@
-//! What threads of a pool count around the tasks that they do, each with counters of its own: work without the polling between.
+//! Counts events of pool threads around each task that they run, so that the polling between tasks is excluded.
 //!
-//! A thread opens its counters before the first task that is counted. What is not of one thread, as figures of the whole
-//! process are, is left out.
+//! A thread opens its own counters before its first counted task. Counters that do not belong to a single thread, such
+//! as those of the whole process, are skipped.
 
 use measure::counters::{Channel, CounterReader, CounterRequest, CounterSession, Coverage, Reading};
 use profile::session::ThreadCount;
@@ -29,7 +29,8 @@ struct ThreadCounts {
 struct Own {
     session: CounterSession,
     group: usize,
-    /// Index of each session channel among those of all threads; None if it does not count one thread.
+    /// For each channel of the session, its index among the channels of all threads; None if it does not count a
+    /// single thread.
     places: Vec<Option<usize>>,
     before: Vec<Option<Reading>>,
     after: Vec<Option<Reading>>,
@@ -52,7 +53,7 @@ pub(super) fn is_counting() -> bool {
     GROUP.load(Ordering::Relaxed) != NONE
 }
 
-/// Returns the counts since the last call.
+/// Returns the counts of all tasks since the last call.
 pub fn take_counts() -> Vec<ThreadCount> {
     let sums = std::mem::take(&mut lock_counts().sums);
     let count = |((call, thread, channel), reading)| ThreadCount { call: call as usize, thread, channel, reading };
@@ -63,7 +64,7 @@ pub fn counted_channels() -> Vec<Channel> {
     lock_counts().channels.clone()
 }
 
-/// Runs a task and counts it for this call and thread.
+/// Runs a task and adds its events to the counts of this call and thread.
 pub(super) fn count_task<T>(call: u32, thread: u32, task: impl FnOnce() -> T) -> T {
     let group = GROUP.load(Ordering::Relaxed);
     OWN.with_borrow_mut(|own| {

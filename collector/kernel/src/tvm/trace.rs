@@ -1,5 +1,5 @@
-//! Traces: the list of moves of a schedule as JSON, the form a record keeps and a replay needs. [`Moves`] lists
-//! what a trace may hold.
+//! Traces: the moves of a schedule as JSON, as stored in records and used for replays. [`Moves`] defines what a trace
+//! may contain.
 
 use super::call::{TvmError, Value, call};
 use super::names;
@@ -10,7 +10,7 @@ use tvm_ffi::{String as TvmString, TypeIndex};
 
 type Result<T> = std::result::Result<T, TvmError>;
 
-/// Returns the moves of a schedule that have an effect.
+/// Returns the moves of a schedule, without those that have no effect.
 pub fn of_schedule(schedule: &Schedule) -> Result<Moves> {
     let trace = call!(names::SCHEDULE_TRACE, &schedule.0)?;
     let simplified = call!(names::TRACE_SIMPLIFIED, trace, false)?;
@@ -18,13 +18,14 @@ pub fn of_schedule(schedule: &Schedule) -> Result<Moves> {
     Moves::new(json).map_err(|error| TvmError::new(names::TRACE_AS_JSON.text, error))
 }
 
-/// Applies a trace to a fresh schedule, with checks, because TVM generates any code that moves request.
+/// Applies the moves of a trace to a new schedule. They are checked, because TVM generates any code that moves
+/// request.
 pub fn replay_moves(moves: &Moves, schedule: &Schedule) -> Result<()> {
     moves.check_again().map_err(|error| TvmError::new(names::TRACE_APPLY_JSON.text, error))?;
     call!(names::TRACE_APPLY_JSON, value_of(moves.as_json())?, &schedule.0).map(drop)
 }
 
-/// Converts a plain number or a constant expression of a trace to JSON.
+/// Converts a value of a trace, a plain number or a constant expression, to JSON.
 fn json_of(value: &Value) -> Result<Json> {
     let index = value.0.type_index();
     if index == TypeIndex::kTVMFFIArray as i32 {

@@ -1,21 +1,21 @@
-//! What built code asks of TVM's workspace while it runs: the function that it calls for memory is one of ours, which counts the
-//! bytes and asks TVM's.
+//! Counts the bytes that compiled code requests from TVM's workspace. Code calls the allocation function of this
+//! module, which forwards to TVM's.
 
 use libloading::os::unix::Library;
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// TVM's function that ours replaces.
+/// Name of TVM's allocation function, which the one of this module replaces.
 pub const NAME: &str = "TVMBackendAllocWorkspace";
 
-/// Device type and number, bytes, element type code and bits.
+/// Signature of the allocation function: device type and number, bytes, element type code and bits.
 type Allocate = unsafe extern "C" fn(c_int, c_int, u64, c_int, c_int) -> *mut c_void;
 
 static ORIGINAL: OnceLock<Allocate> = OnceLock::new();
 static BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// Redirects allocations of code loaded later; returns whether TVM's function exists.
+/// Redirects workspace allocations of code loaded later. Returns false if TVM's function is missing.
 pub fn install_hook() -> bool {
     if ORIGINAL.get().is_none() {
         // SAFETY: TVM's runtime exports a function of this name and signature in `c_backend_api.h`, and is never unloaded.
@@ -26,21 +26,21 @@ pub fn install_hook() -> bool {
     ORIGINAL.get().is_some()
 }
 
-/// Returns the address of our function if installed.
+/// Returns the address of the replacing allocation function, if it is installed.
 pub(super) fn hook_address() -> Option<usize> {
     ORIGINAL.get().map(|_| allocate_workspace as Allocate as usize)
 }
 
-/// Returns the bytes requested since the last call.
+/// Returns the bytes that were requested since the last call.
 pub fn take_bytes() -> u64 {
     BYTES.swap(0, Ordering::Relaxed)
 }
 
-/// Allocates through TVM.
+/// Counts the requested bytes and allocates them through TVM.
 ///
 /// # Safety
 ///
-/// Only built code calls it, as it would call TVM's function.
+/// Called only by compiled code, with the arguments that TVM's function requires.
 unsafe extern "C" fn allocate_workspace(
     kind: c_int,
     device: c_int,

@@ -1,7 +1,7 @@
-//! The stable names of GPU counters and their sources.
+//! Stable names of GPU counters, and their sources.
 //!
-//! Records contain these names, so they must not change. Hardware metrics are named differently on different chips, so
-//! each range-profiler counter lists all equivalent metrics, best first. A test checks every one against NVIDIA's
+//! Records contain these names, so they must not change. Chips have different names for hardware metrics, so each
+//! range-profiler counter lists all equivalent metrics, best first. A test checks each metric against NVIDIA's
 //! library.
 
 use super::Step;
@@ -12,7 +12,7 @@ pub struct GpuCounter {
     pub unit: &'static str,
     pub description: &'static str,
     pub step: Step,
-    /// Whether the counter must be requested by name, because it takes extra runs.
+    /// Whether the counter must be requested by name, because it needs additional runs.
     pub is_on_demand: bool,
     /// Equivalent metrics of the range profiler, best first; empty for other sources.
     pub metrics: &'static [&'static str],
@@ -156,7 +156,7 @@ pub fn find_counter(name: &str) -> Option<&'static GpuCounter> {
     GPU_NAMES.iter().find(|counter| counter.name == name)
 }
 
-/// Also true for unknown GPU counters.
+/// Returns whether a name is that of a GPU counter, known or unknown.
 pub fn is_of_gpu(name: &str) -> bool {
     name.starts_with("gpu_") || name.starts_with(METRIC_PREFIX)
 }
@@ -191,14 +191,14 @@ impl WantedMetric {
         wanted
     }
 
-    /// Returns the first candidate among the base metrics of a chip.
+    /// Returns the first candidate whose base metric the chip has.
     pub fn choose_metric(&self, known: &std::collections::BTreeSet<String>) -> Option<&str> {
         let is_known = |metric: &&String| known.contains(metric.split('.').next().unwrap_or_default());
         self.candidates.iter().find(is_known).map(String::as_str)
     }
 }
 
-/// Whether a metric grows with the work, unlike a ratio or a rate.
+/// Returns whether a metric is a sum, which grows with the work, unlike a ratio or a rate.
 pub fn is_sum(metric: &str) -> bool {
     metric.split('.').skip(1).eq(["sum"])
 }

@@ -1,4 +1,4 @@
-//! The stable names of CPU counters and their names at each source.
+//! Stable names of CPU counters, and their names at each source.
 //!
 //! Records contain these names, so they must not change. Hardware counters are listed in groups of four, so that both
 //! parts of a ratio are counted in the same batches.
@@ -11,14 +11,14 @@ use super::usage::{Usage, UsageParts};
 #[derive(Debug)]
 pub struct CounterName {
     pub name: &'static str,
-    /// `count`, `ns` or `microjoule`.
+    /// Unit of the counter: `count`, `ns` or `microjoule`.
     pub unit: &'static str,
     pub description: &'static str,
-    /// Tried in order; empty if PAPI is not useful.
+    /// Names of the event in PAPI, tried in order; empty if PAPI is not useful for this counter.
     pub papi: &'static [&'static str],
     pub perf: Option<PerfEvent>,
     pub usage: Option<UsageFigure>,
-    /// Name prefix of the power-cap zones.
+    /// Name prefix of the power-cap zones that are summed.
     pub powercap: Option<&'static str>,
 }
 
@@ -30,7 +30,7 @@ pub struct UsageFigure {
     pub(super) parts: UsageParts,
 }
 
-/// A perf event by its kernel number.
+/// A perf event by its type and number in the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PerfEvent {
     pub kind: u32,
@@ -38,12 +38,12 @@ pub struct PerfEvent {
 }
 
 impl PerfEvent {
-    /// Software events need no counter register.
+    /// Returns whether the kernel counts the event in software, without a counter register.
     pub fn is_software(self) -> bool {
         self.kind == sys::PERF_TYPE_SOFTWARE
     }
 
-    /// Kernel-mode events, which a user-mode counter misses.
+    /// Returns whether the event occurs in kernel mode, where a user-mode counter misses it.
     pub fn is_of_kernel(self) -> bool {
         let of_kernel = [sys::PERF_COUNT_SW_CONTEXT_SWITCHES, sys::PERF_COUNT_SW_CPU_MIGRATIONS];
         self.is_software() && of_kernel.iter().any(|&config| u64::from(config) == self.config)
@@ -98,8 +98,8 @@ const fn energy_zone(name: &'static str, description: &'static str, zone: &'stat
 const CLOCK: UsageParts = UsageParts { thread_clock: false, process_clock: true, events: false };
 const EVENTS: UsageParts = UsageParts { thread_clock: false, process_clock: false, events: true };
 
-/// All CPU counters with a stable name. Page faults and context switches come from the kernel's accounting, because
-/// perf software events miss faults under load and count no switches in user mode.
+/// All CPU counters with a stable name. Page faults and context switches come from the kernel's process accounting,
+/// because perf software events miss faults under load and count no switches in user mode.
 pub const NAMES: &[CounterName] = &[
     papi_counter(
         "cycles",
@@ -223,7 +223,7 @@ pub const NAMES: &[CounterName] = &[
 pub const PACKAGE_ENERGY: &str = "package_energy_microjoules";
 pub const DRAM_ENERGY: &str = "dram_energy_microjoules";
 
-/// Three groups of hardware counters, two accounting fields and energy.
+/// Counters that are counted by default: three groups of hardware counters, two accounting fields and energy.
 pub const DEFAULT: &[&str] = &[
     "cycles",
     "instructions",

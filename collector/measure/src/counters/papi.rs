@@ -1,12 +1,12 @@
-//! PAPI, opened at run time without its header.
+//! Bindings to PAPI, opened at run time without its header.
 //!
-//! Call order matters. The library for software-defined events must be loaded with global symbols before PAPI starts,
-//! or its component stays empty. PAPI starts only with its own version number and rejects others without harm, so
-//! versions are tried from the newest. PAPI is initialised once per process and never shut down. A set belongs to the
-//! thread that created it and counts its user mode.
+//! Call order matters. The library for software-defined events must be loaded with global symbols before PAPI is
+//! initialised, or its component remains empty. PAPI accepts only its own version number and safely rejects others, so
+//! versions are tried from the newest. PAPI is initialised once per process and never shut down. An event set belongs
+//! to the thread that created it and counts that thread's user mode.
 //!
-//! Every call except initialisation requires a registered thread; otherwise PAPI follows a null pointer. PAPI claims to
-//! be thread-safe, but it grows its tables of threads, events and sets without locking, and concurrent calls have
+//! Every call except initialisation requires a registered thread; otherwise PAPI follows a null pointer. PAPI claims
+//! to be thread-safe, but it grows its tables of threads, events and sets without locking, and concurrent calls have
 //! corrupted memory. Therefore a mutex serialises all calls except reading, and the table of sets, which reading uses,
 //! is grown before the first read.
 
@@ -22,14 +22,14 @@ use super::names::NAMES;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 use nix::unistd::gettid;
 
-/// Library file names, newest first; distributions include the version.
+/// File names of PAPI's library, newest first; distributions include the version.
 const LIBRARIES: &[&str] =
     &["libpapi.so.7.3", "libpapi.so.7.2", "libpapi.so.7.1", "libpapi.so.7.0", "libpapi.so.6.0", "libpapi.so"];
-/// Versions with known structure layouts, newest first.
+/// PAPI versions whose structure layouts are known, newest first.
 const VERSIONS: &[(c_int, c_int)] = &[(7, 3), (7, 2), (7, 1), (7, 0), (6, 0)];
 const SDE_LIBRARY: &str = "libsde.so.1";
 
-/// Unknown event, or refused by the kernel.
+/// PAPI's error code for an event that is unknown or refused by the kernel.
 const NO_EVENT: c_int = -7;
 const CONFLICT: c_int = -8;
 const NULL_SET: c_int = -1;
@@ -38,19 +38,19 @@ const ENUMERATE_FIRST: c_int = 1;
 const ENUMERATE_NEXT: c_int = 0;
 const NATIVE_MASK: c_int = 0x4000_0000;
 
-/// Event names compared for a spelling suggestion.
+/// Maximum number of event names that are compared to suggest a spelling.
 const MOST_NAMES: usize = 10_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct PapiError {
     pub code: Option<i32>,
-    /// Includes a remedy if known.
+    /// Reason of the error, with a remedy if one is known.
     pub why: String,
 }
 
 impl PapiError {
-    /// Whether the event may count in a separate set.
+    /// Returns whether the event conflicts with others in its set, so that it may be countable in a separate set.
     pub fn is_conflict(&self) -> bool {
         self.code == Some(CONFLICT)
     }
@@ -65,14 +65,14 @@ pub struct Papi {
     version: (c_int, c_int),
     file: String,
     sde: Option<Library>,
-    /// Keeps the code of `functions` mapped.
+    /// Library that contains the code of `functions`, kept loaded.
     _library: Library,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Component {
     pub name: String,
-    /// Reason, if disabled.
+    /// Reason why PAPI disabled the component, if it did.
     pub disabled: Option<String>,
 }
 
@@ -115,7 +115,7 @@ functions! {
 type Read = unsafe extern "C" fn(c_int, *mut c_longlong) -> c_int;
 type StrError = unsafe extern "C" fn(c_int) -> *const c_char;
 
-/// Overrides the loader's search path for PAPI's library.
+/// Environment variable with the path of PAPI's library, which overrides the loader's search path.
 const FILE_VARIABLE: &str = "OPCOLLECT_PAPI";
 
 pub fn open_library() -> Result<&'static Papi, PapiError> {
@@ -197,12 +197,12 @@ impl Papi {
         call(&self.functions.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Such as `7.0 (libpapi.so.7.0)`.
+    /// Returns version and file name, such as `7.0 (libpapi.so.7.0)`.
     pub fn version_text(&self) -> String {
         format!("{}.{} ({})", self.version.0, self.version.1, self.file)
     }
 
-    /// Registers the calling thread until it ends.
+    /// Registers the calling thread with PAPI; it is unregistered when it ends.
     fn enter_thread(&self) -> Result<(), PapiError> {
         if IS_KNOWN.with(|known| known.0.get()) {
             return Ok(());
@@ -290,7 +290,8 @@ impl Papi {
         self.check_status(self.with_functions(|papi| unsafe { (papi.get_event_component)(code) }))
     }
 
-    /// Rejects software-defined events that do not exist; PAPI accepts any name because of later registrations.
+    /// Rejects software-defined events that do not exist. PAPI itself accepts any name, because events may be
+    /// registered later.
     fn is_offered(&self, event: &str) -> Result<(), PapiError> {
         if !event.starts_with("sde:::") || missing_component(event, &self.list_components()).is_some() {
             return Ok(());
@@ -303,12 +304,12 @@ impl Papi {
         Err(plain_error(format!("no library in this process provides it; {hint}")))
     }
 
-    /// Whether events of the component need counter registers.
+    /// Returns whether events of the component need counter registers.
     pub fn is_hardware(&self, component: c_int) -> bool {
         self.describe_component(component).is_some_and(|component| component.name.starts_with("perf_event"))
     }
 
-    /// Adds a reason for an unknown event: a disabled or missing component, or a similar name.
+    /// Adds a reason to the error for an unknown event: a disabled or missing component, or a similar name.
     fn with_reason(&self, event: &str, mut error: PapiError) -> PapiError {
         if error.code == Some(NO_EVENT)
             && let Some(reason) =
@@ -330,7 +331,7 @@ impl Papi {
     }
 }
 
-/// Describes the problem with an event's component: the one before `:::`, else the processor's.
+/// Describes what is wrong with an event's component, which is named before `:::` and otherwise is the processor's.
 fn missing_component(event: &str, components: &[Component]) -> Option<String> {
     let (name, is_named) = event.split_once(":::").map_or(("perf_event", false), |(name, _)| (name, true));
     match components.iter().find(|component| component.name == name) {
@@ -342,7 +343,7 @@ fn missing_component(event: &str, components: &[Component]) -> Option<String> {
     }
 }
 
-/// Unregisters a thread when it ends, because the kernel reuses thread numbers.
+/// Whether this thread is registered with PAPI. Unregisters it when it ends, because the kernel reuses thread numbers.
 struct IsKnown(Cell<bool>);
 
 thread_local! {
@@ -369,14 +370,14 @@ fn event_name(event: &str) -> Result<CString, PapiError> {
     CString::new(event).map_err(|_| plain_error(format!("`{}` is no event name", event.escape_default())))
 }
 
-/// Events of one component, counted for the creating thread.
+/// Events of one PAPI component, counted for the thread that created the set.
 pub struct EventSet {
     papi: &'static Papi,
     handle: c_int,
     count: usize,
     is_running: bool,
     values: Vec<c_longlong>,
-    /// PAPI binds the set to its thread.
+    /// Prevents sending to another thread, because PAPI binds the set to its thread.
     not_send: PhantomData<*const ()>,
 }
 
@@ -408,7 +409,7 @@ impl EventSet {
         Ok(())
     }
 
-    /// Requires a stopped set.
+    /// Adds an event; the set must be stopped.
     pub fn add_event(&mut self, event: &str) -> Result<(), PapiError> {
         let name = event_name(event)?;
         // SAFETY: the set is ours and the name ends with a zero.
@@ -430,7 +431,7 @@ impl EventSet {
         self.papi
     }
 
-    /// Returns counts in order of addition, or None if the set is stopped or PAPI fails.
+    /// Returns the counts in the order in which events were added, or None if the set is stopped or PAPI fails.
     pub fn read_counts(&mut self) -> Option<&[c_longlong]> {
         if !self.is_running {
             return None;
@@ -459,7 +460,8 @@ impl Drop for EventSet {
     }
 }
 
-/// Exports a number as the event `sde:::opcollect::NAME` for PAPI tools. Never freed: PAPI may read it any time.
+/// Exports a number to PAPI tools as the event `sde:::opcollect::NAME`. It is never freed, because PAPI may read it at
+/// any time.
 pub fn export_number(name: &str) -> Result<&'static AtomicI64, PapiError> {
     let papi = open_library()?;
     let sde =

@@ -1,7 +1,7 @@
-//! Perf events of the kernel: one file per event, opened for the calling thread.
+//! Perf events of the Linux kernel: one file descriptor per event, opened for the calling thread.
 //!
-//! Events are read one by one, because older kernels cannot read groups with descendants. They are still scheduled as a
-//! group.
+//! Events are read one by one, because older kernels cannot read groups with descendants. They are still scheduled as
+//! a group.
 
 use std::{
     fs::File,
@@ -17,7 +17,7 @@ use super::{Reading, names::PerfEvent};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mode {
     pub with_descendants: bool,
-    /// Needs fewer rights.
+    /// Whether only user mode is counted, which requires fewer privileges.
     pub is_user_only: bool,
 }
 
@@ -25,7 +25,7 @@ pub struct Mode {
 pub struct PerfCounter(File);
 
 impl PerfCounter {
-    /// Opens an event for the calling thread on any CPU. Events without leader start disabled and may lead a group.
+    /// Opens an event for the calling thread on any CPU. Events without a leader start disabled and may lead a group.
     pub fn open_event(event: PerfEvent, mode: Mode, leader: Option<&PerfCounter>) -> Result<Self, Errno> {
         let mut attributes = sys::perf_event_attr {
             type_: event.kind,
@@ -50,7 +50,7 @@ impl PerfCounter {
         Ok(Self(unsafe { File::from_raw_fd(descriptor) }))
     }
 
-    /// Opens a sampling event on one CPU for the calling thread and its later threads.
+    /// Opens a sampling event on one CPU, for the calling thread and the threads that it starts later.
     pub(super) fn open_sampling(mut attributes: sys::perf_event_attr, cpu: i32) -> Result<Self, Errno> {
         // SAFETY: `attributes` is a valid structure that says its own size and outlives the call.
         let descriptor =
@@ -77,7 +77,7 @@ impl PerfCounter {
         }
     }
 
-    /// Returns None if the kernel cannot schedule the group.
+    /// Returns the count, or None if the kernel cannot schedule the group.
     pub fn read_count(&mut self) -> Option<Reading> {
         let mut bytes = [0_u8; 24];
         self.0.read_exact(&mut bytes).ok()?;
@@ -86,7 +86,8 @@ impl PerfCounter {
     }
 }
 
-/// Opens an event with the most rights available and returns that mode.
+/// Tries to open an event, in user and kernel mode or, without the privilege, in user mode only; returns the mode that
+/// worked.
 pub fn probe_event(event: PerfEvent, with_descendants: bool) -> Result<Mode, Errno> {
     let mode = Mode { with_descendants, is_user_only: false };
     match PerfCounter::open_event(event, mode, None) {

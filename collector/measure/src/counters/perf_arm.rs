@@ -1,5 +1,5 @@
-//! Replacement for perf events on 32-bit ARM, which the `perf` bindings do not support: every event is refused, so that
-//! the other sources are used.
+//! Stub of perf events for 32-bit ARM, which the `perf` bindings do not support: every event is refused, so that the
+//! other sources are used.
 
 use nix::errno::Errno;
 use std::convert::Infallible;
@@ -12,7 +12,7 @@ pub struct Mode {
     pub is_user_only: bool,
 }
 
-/// No value exists.
+/// A counter that can never be opened, so that no value of this type exists.
 #[derive(Debug)]
 pub struct PerfCounter(Infallible);
 

@@ -1,7 +1,7 @@
-//! Energy of packages and their memory from the kernel's power caps, in microjoules.
+//! Energy of CPU packages and their memory from the kernel's power-cap interface, in microjoules.
 //!
-//! Each zone states the value at which its counter wraps. Counters update about once per millisecond, so a short call
-//! needs the mean over many runs. They include all processes on the package.
+//! Each zone states the value at which its counter wraps. Counters are updated about once per millisecond, so short
+//! calls need the mean over many runs. The energy includes all processes on the package.
 
 use std::fs;
 use std::path::{Path, PathBuf};

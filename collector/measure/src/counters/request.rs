@@ -1,4 +1,4 @@
-//! Requested counters and their names at each source.
+//! Requested counters, and their names at each source.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,9 +12,11 @@ use super::{
 #[serde(default, deny_unknown_fields)]
 pub struct CounterRequest {
     pub backend: Backend,
-    /// Stable names (see [`names::NAMES`], [`gpu::GPU_NAMES`]), `papi:NAME`, `perf:rHEX` or `cupti:METRIC`.
+    /// Requested events: stable names (see [`names::NAMES`], [`gpu::GPU_NAMES`]), `papi:NAME`, `perf:rHEX` or
+    /// `cupti:METRIC`.
     pub events: Vec<String>,
-    /// Includes threads that the opening thread starts later: open the session before TVM creates its pool.
+    /// Whether threads that the opening thread starts later are counted. The session must be opened before TVM creates
+    /// its pool.
     pub with_descendants: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Samples the instruction pointer of a thread and its descendants.
 //!
-//! Each CPU has one event with a ring buffer: cycles if the processor counts them, else the kernel's timer. Samples
-//! lost to a full buffer are counted.
+//! Each CPU has one event with a ring buffer: cycles if the processor counts them, otherwise the kernel's CPU timer.
+//! Samples that are lost because the buffer is full are counted.
 
 use super::perf::{PerfCounter, explain_errno};
 use super::values::Refusal;
@@ -14,10 +14,10 @@ use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A power of two; one control page precedes them. Unprivileged processes may map 516 KiB per CPU.
+/// Pages of a ring buffer, a power of two, after one control page. Unprivileged processes may map 516 KiB per CPU.
 const RING_PAGES: usize = 64;
 const PAGE_BYTES: usize = 4096;
-/// Upper bound with the requested sample fields.
+/// Upper bound of a record's size with the requested sample fields.
 const RECORD_BYTES: usize = 64;
 
 const EVENTS: [(&str, PerfEvent); 2] = [
@@ -25,7 +25,7 @@ const EVENTS: [(&str, PerfEvent); 2] = [
     ("cpu-clock", PerfEvent { kind: sys::PERF_TYPE_SOFTWARE, config: sys::PERF_COUNT_SW_CPU_CLOCK as u64 }),
 ];
 
-/// Samples the calling thread and its later threads on some CPUs.
+/// Samples the calling thread, and threads that it starts later, on some CPUs.
 #[derive(Debug)]
 pub struct Sampler {
     pub event: &'static str,
@@ -50,7 +50,7 @@ pub(super) fn sampling_attributes(event: PerfEvent, hertz: u64) -> sys::perf_eve
 }
 
 impl Sampler {
-    /// Opens a disabled sampler; the rate is per CPU.
+    /// Opens a sampler that is not yet enabled. `hertz` is the sampling rate per CPU.
     pub fn open_sampler(cpus: &[usize], hertz: u64) -> Result<Sampler, Refusal> {
         let mut last = None;
         for (name, event) in EVENTS {
@@ -70,7 +70,7 @@ impl Sampler {
         self.rings.iter().for_each(|ring| ring.event.set_enabled(is_on));
     }
 
-    /// Passes pending instruction addresses to `each`; returns the number of lost samples.
+    /// Passes the instruction addresses of pending samples to `each`; returns the number of lost samples.
     pub fn take_samples(&mut self, mut each: impl FnMut(u64)) -> u64 {
         self.rings.iter_mut().map(|ring| ring.take_samples(&mut each)).sum()
     }

@@ -1,10 +1,10 @@
-//! Replacement for the sampler on 32-bit ARM, where no perf event can be opened: opening always fails.
+//! Stub of the sampler for 32-bit ARM, where perf events cannot be opened: opening always fails.
 
 use super::Step;
 use super::values::Refusal;
 use std::convert::Infallible;
 
-/// No value exists.
+/// A sampler that can never be opened, so that no value of this type exists.
 #[derive(Debug)]
 pub struct Sampler {
     pub event: &'static str,

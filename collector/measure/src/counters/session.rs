@@ -1,4 +1,4 @@
-//! Opens counters for the calling thread from the first source that has them, and reads them.
+//! Opens counters for the calling thread, each from the first source that supports it, and reads them.
 
 use std::{collections::BTreeSet, marker::PhantomData, path::Path};
 
@@ -15,10 +15,10 @@ use super::{
     usage::UsageParts,
 };
 
-/// Typical number of general counter registers.
+/// Maximum number of events in a group: the typical number of general counter registers.
 const GROUP_EVENTS_MAX: usize = 4;
 
-/// Open counters of one thread. Not `Send`: a set counts the thread that opened it.
+/// Open counters of one thread. Not `Send`, because events count the thread that opened them.
 pub struct CounterSession {
     channels: Vec<Channel>,
     refusals: Vec<Refusal>,
@@ -37,13 +37,13 @@ struct PapiSet {
     places: Vec<usize>,
 }
 
-/// Perf events scheduled together, leader first.
+/// Perf events that are scheduled together, leader first.
 struct PerfGroup {
     members: Vec<(PerfCounter, usize)>,
     group: Option<usize>,
 }
 
-/// A counter accepted in a trial, before groups are formed.
+/// A counter that could be opened in a trial, before groups are formed.
 struct Granted {
     channel: Channel,
     event: PerfEvent,
@@ -52,7 +52,7 @@ struct Granted {
 }
 
 impl CounterSession {
-    /// Opens counters for the calling thread; [`CounterReader::refusals`] lists refusals of all sources.
+    /// Opens counters for the calling thread. [`CounterReader::refusals`] lists the counters that sources refused.
     pub fn open_counters(request: &CounterRequest) -> Self {
         let mut session = Self {
             channels: Vec::new(),
@@ -160,7 +160,8 @@ impl CounterSession {
         }
     }
 
-    /// Forms groups: software events always count; hardware events alternate in groups of up to `GROUP_EVENTS_MAX`.
+    /// Forms groups. Software events are always counted; hardware events are counted alternately, in groups of up to
+    /// `GROUP_EVENTS_MAX`.
     fn open_perf(&mut self, granted: Vec<Granted>) {
         let (software, hardware): (Vec<_>, Vec<_>) = granted.into_iter().partition(|one| one.event.is_software());
         for one in software {
@@ -173,7 +174,7 @@ impl CounterSession {
         }
     }
 
-    /// Halves a group until it fits, because a watchdog may occupy a register.
+    /// Opens hardware events as one group, which is halved until it fits, because a watchdog may occupy a register.
     fn open_hardware(&mut self, part: &[Granted]) {
         if part.len() == 1 || can_count(part) {
             let group = self.next_group();
@@ -313,7 +314,7 @@ pub struct Availability {
     pub name: &'static str,
     pub unit: &'static str,
     pub description: &'static str,
-    /// None if no source has the counter.
+    /// Source and coverage of the counter; None if no source has it.
     pub given: Option<(Step, Coverage)>,
     pub refusals: Vec<Refusal>,
 }

@@ -1,4 +1,4 @@
-//! Sets of PAPI events: planned, started for a trial, and split until they really count.
+//! Sets of PAPI events: planned, started in a trial, and split until each set can count.
 //!
 //! PAPI accepts events into sets that it then cannot start, for lack of registers or because the component already
 //! counts for this thread. Such a set would report zeros, so only sets that have started are kept.
@@ -12,7 +12,7 @@ pub(super) struct Planned {
     pub set: EventSet,
     pub members: Vec<Member>,
     component: c_int,
-    /// Hardware sets must alternate.
+    /// Whether the set has hardware events, so that it must alternate with other such sets.
     pub is_hardware: bool,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Member {
 
 pub(super) type Refused = Vec<(RequestedCounter, PapiError)>;
 
-/// Returns started sets. Sets without hardware events stay running.
+/// Returns the event sets that could be started. Sets without hardware events remain running.
 pub(super) fn start_sets(all: Vec<RequestedCounter>, request: &CounterRequest, refused: &mut Refused) -> Vec<Planned> {
     let mut sets: Vec<Planned> = Vec::new();
     for wanted in all {
@@ -35,7 +35,8 @@ pub(super) fn start_sets(all: Vec<RequestedCounter>, request: &CounterRequest, r
     sets.into_iter().flat_map(|set| set.start_set(request.with_descendants, refused)).collect()
 }
 
-/// Tries the PAPI names of a counter in order; returns the accepting set, or the last error.
+/// Tries the PAPI names of a counter in order; returns the index of the set that accepted one and that name, or the
+/// last error.
 fn add_first(
     wanted: &RequestedCounter,
     request: &CounterRequest,
@@ -52,7 +53,7 @@ fn add_first(
     Err(refusal)
 }
 
-/// Adds an event to the last set of its component, or to a new set if full.
+/// Adds an event to the last set of its component, or to a new set if that one is full.
 fn add_event(
     papi: &'static Papi,
     native: &str,
@@ -97,7 +98,7 @@ impl Planned {
         }
     }
 
-    /// Splits a set until the parts start.
+    /// Splits a set that does not start, until its parts start.
     fn take_apart(self, error: &PapiError, with_descendants: bool, refused: &mut Refused) -> Vec<Self> {
         let (papi, component, is_hardware) = (self.set.papi_library(), self.component, self.is_hardware);
         drop(self.set);
@@ -130,7 +131,7 @@ fn halve_members(mut members: Vec<Member>) -> SetParts {
     (vec![members, rest], Vec::new())
 }
 
-/// Removes events that do not start alone. Sets of such components cannot alternate: only one can run.
+/// Separates events that do not start even alone. Sets of such components cannot alternate, because only one can run.
 fn split_startable(members: Vec<Member>, start: impl Fn(&Member) -> Result<(), PapiError>) -> SetParts {
     let (able, unable): (Vec<_>, Vec<_>) = members.into_iter().partition(|member| start(member).is_ok());
     match able.is_empty() || unable.is_empty() {

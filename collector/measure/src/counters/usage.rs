@@ -1,4 +1,4 @@
-//! The kernel's accounting of processes and threads, which is always available.
+//! The kernel's resource accounting of processes and threads, which is always available.
 
 use nix::{
     sys::resource::{UsageWho, getrusage},
@@ -6,12 +6,12 @@ use nix::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Resources used so far, or between two moments, by the whole process unless a name says otherwise.
+/// Resources used so far, or between two moments, by the whole process unless the field's name mentions the thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Includes kernel time.
+    /// CPU time of the thread, including kernel mode.
     pub thread_cpu_ns: u64,
-    /// Includes kernel time.
+    /// CPU time of the process, including kernel mode.
     pub process_cpu_ns: u64,
     pub minor_faults: u64,
     pub major_faults: u64,
@@ -19,7 +19,7 @@ pub struct Usage {
     pub involuntary_switches: u64,
 }
 
-/// Parts of [`Usage`] with separate system calls.
+/// Parts of [`Usage`] that are read by separate system calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UsageParts {
     pub thread_clock: bool,
@@ -40,7 +40,7 @@ impl UsageParts {
 }
 
 impl Usage {
-    /// Reads all fields; unavailable ones stay 0.
+    /// Reads all fields; those that are unavailable are 0.
     pub fn now() -> Self {
         Usage::read_parts(UsageParts::ALL)
     }
@@ -69,7 +69,7 @@ impl Usage {
         usage
     }
 
-    /// Requires an earlier reading on the same thread.
+    /// Returns the change since an earlier reading, which must be from the same thread.
     pub fn since_reading(&self, earlier: &Self) -> Self {
         self.combine_with(earlier, u64::saturating_sub)
     }

@@ -55,48 +55,48 @@ impl Backend {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Coverage {
-    /// Opening thread, user mode only.
+    /// Thread that opened the counter, in user mode only.
     ThreadUser,
     Thread,
-    /// Opening thread and its later descendants, user mode only.
+    /// Thread that opened the counter and the threads that it starts later, in user mode only.
     DescendantsUser,
     Descendants,
     /// All threads of the process, in user and kernel mode.
     Process,
-    /// All processes on the machine's packages.
+    /// All processes on the machine's CPU packages.
     Machine,
     External,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Channel {
-    /// Stable name, or a native name as requested.
+    /// Stable name of the counter, or a native name as requested.
     pub name: String,
-    /// `count`, `ns` or `byte`.
+    /// Unit of the values: `count`, `ns` or `byte`.
     pub unit: String,
     pub step: Step,
     pub native: String,
     pub coverage: Coverage,
-    /// Group to select for counting; None counts always.
+    /// Group that must be selected for the channel to count; None if it always counts.
     pub group: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reading {
     pub value: u64,
-    /// 0 if the source always counts.
+    /// Time for which the counter was enabled; 0 if the source always counts.
     pub enabled_ns: u64,
-    /// Less than the time enabled if registers were shared.
+    /// Time for which the counter was running; less than `enabled_ns` if counters shared registers.
     pub running_ns: u64,
 }
 
 impl Reading {
-    /// Returns a reading of a source that always counts.
+    /// Creates the reading of a source that always counts.
     pub fn always_counting(value: u64) -> Self {
         Self { value, ..Self::default() }
     }
 
-    /// Returns None if a value decreased.
+    /// Returns the change since an earlier reading, or None if a value decreased.
     pub fn change_since(&self, earlier: &Self) -> Option<Self> {
         Some(Self {
             value: self.value.checked_sub(earlier.value)?,
@@ -120,7 +120,7 @@ pub struct CountedEvents {
 }
 
 impl CountedEvents {
-    /// Adds the change over some runs; runs with a missing reading are not counted.
+    /// Adds the change over a number of runs; runs without a reading before or after are not counted.
     pub fn add_runs(&mut self, before: Option<Reading>, after: Option<Reading>, runs: u64) {
         match after.zip(before).and_then(|(after, before)| after.change_since(&before)) {
             Some(passed) => {
@@ -140,9 +140,9 @@ pub struct CounterValue {
     pub native: String,
     pub coverage: Coverage,
     pub per_run: f64,
-    /// Fewer than all runs if groups alternated.
+    /// Number of runs in which the counter counted; fewer than all if groups alternated.
     pub runs: u64,
-    /// Share of the time counted; below 1 the value is an estimate.
+    /// Share of the time for which the counter was running; below 1 the value is an estimate.
     pub running_ratio: f64,
 }
 
@@ -173,24 +173,24 @@ impl CounterValue {
     }
 }
 
-/// A requested counter that one source does not have.
+/// A requested counter that one source cannot provide.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     pub event: String,
     pub step: Step,
     pub errno: Option<i32>,
-    /// Includes a remedy if known.
+    /// Reason of the refusal, with a remedy if one is known.
     pub why: String,
 }
 
 pub trait CounterReader {
-    /// Channels in reading order.
+    /// Returns the channels, in the order in which they are read.
     fn channels(&self) -> &[Channel];
-    /// Number of alternating groups, at least 1.
+    /// Returns the number of alternating groups, at least 1.
     fn group_count(&self) -> usize;
-    /// Channels of other groups pause.
+    /// Lets the channels of a group count; those of other groups pause.
     fn select_group(&mut self, group: usize);
-    /// Entries of failed sources become None.
+    /// Reads all channels; the entries of sources that fail become None.
     fn read_channels(&mut self, into: &mut [Option<Reading>]);
     fn refusals(&self) -> &[Refusal];
 }

@@ -1,5 +1,7 @@
-//! Partitions of the last-level cache by resource control (`resctrl`), which assigns cache ways to groups of CPUs. The
-//! folder is a parameter for tests.
+//! Partitions of the last-level cache, made by the kernel's resource control (`resctrl`), which assigns cache ways to
+//! groups of CPUs.
+//!
+//! The root folder is a parameter, for tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,7 +41,7 @@ fn count_ways(root: &Path) -> Result<u32, CacheShareError> {
 }
 
 impl CacheShares {
-    /// Gives each group of CPUs a share of the ways.
+    /// Assigns a share of the cache ways to each group of CPUs.
     pub fn take_shares(root: &Path, groups: &[&[usize]], share: f64) -> Result<CacheShares, CacheShareError> {
         let ways = count_ways(root)?;
         let own = ((f64::from(ways) * share) as u32).max(1);
@@ -75,7 +77,8 @@ impl Drop for CacheShares {
     }
 }
 
-/// Parses cache numbers from `L3:0=fff;1=fff`; `0` without such a line.
+/// Parses the numbers of the last-level caches from a line such as `L3:0=fff;1=fff`; returns `0` if there is no such
+/// line.
 fn cache_domains(schemata: &str) -> Vec<String> {
     let line = schemata.lines().find_map(|line| line.trim().strip_prefix("L3:"));
     let found = line.unwrap_or("0=").split(';').filter_map(|one| Some(one.split_once('=')?.0.trim().to_owned()));

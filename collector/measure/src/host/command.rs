@@ -1,16 +1,16 @@
-//! The command line of this process without passwords, for locks, journals and a store's status.
+//! Command line of this process with passwords removed, for locks, journals and a store's status.
 
 pub fn own_command() -> String {
     let words = std::env::args_os().map(|word| without_password(&word.to_string_lossy()));
     words.collect::<Vec<String>>().join(" ")
 }
 
-/// Returns other text than addresses unchanged.
+/// Removes the password from an address; other text is returned unchanged.
 pub fn without_password(text: &str) -> String {
     split_password(text).0
 }
 
-/// Splits off the password: the one after the user name, or the setting `password`.
+/// Separates the password of an address: the one after the user name, or that of the setting `password`.
 pub fn split_password(text: &str) -> (String, Option<&str>) {
     let Some((scheme, rest)) = text.split_once("://") else { return (text.to_owned(), None) };
     // A password may contain any character, even one that should be percent-encoded.
@@ -31,7 +31,7 @@ pub fn split_password(text: &str) -> (String, Option<&str>) {
     (format!("{scheme}://{user}{place}{settings}"), password)
 }
 
-/// Such as `password=`, `sslpassword=`, `passfile=`.
+/// Returns whether a setting of an address is secret, such as `password=`, `sslpassword=` or `passfile=`.
 fn is_secret(setting: &str) -> bool {
     let name = setting.split('=').next().unwrap_or_default().to_ascii_lowercase();
     name.contains("pass") || name.contains("secret") || name.contains("token")

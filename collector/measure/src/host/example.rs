@@ -1,4 +1,4 @@
-//! A fake machine for tests, as sysfs and procfs files.
+//! A simulated machine for tests, as sysfs and procfs files.
 
 use std::fs;
 

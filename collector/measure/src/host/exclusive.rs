@@ -1,8 +1,8 @@
 //! Locks that allow one measurement at a time per CPU, across all stores of a host.
 //!
-//! Concurrent measurements on one CPU disturb each other, and no statistic of one process shows it. A measuring process
-//! locks every CPU it may use; processes with disjoint CPUs do not conflict. The kernel releases the locks when the
-//! process ends.
+//! Concurrent measurements on one CPU disturb each other, and statistics of a single process cannot show it. A
+//! measuring process locks every CPU that it may use; processes with disjoint CPUs do not conflict. The kernel
+//! releases the locks when the process ends.
 
 use super::command;
 use nix::unistd::Uid;
@@ -12,7 +12,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Overrides the folder, for containers that share CPUs but not `/tmp`.
+/// Environment variable that overrides the lock folder, for containers that share CPUs but not `/tmp`.
 pub const FOLDER_VARIABLE: &str = "OPCOLLECT_LOCKS";
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub enum ExclusiveError {
     Folder { folder: PathBuf, why: String },
 }
 
-/// Ignores `TMPDIR`, which may differ between shells.
+/// Returns the lock folder. Ignores `TMPDIR`, which may differ between shells.
 pub fn lock_folder() -> PathBuf {
     match std::env::var_os(FOLDER_VARIABLE).filter(|name| !name.is_empty()) {
         Some(folder) => PathBuf::from(folder),
@@ -43,7 +43,8 @@ pub fn lock_folder() -> PathBuf {
 }
 
 impl Exclusive {
-    /// Locks CPUs until drop, with a timeout. Calls `waits` once with the current holder.
+    /// Locks CPUs until the returned value is dropped, waiting at most `patience`. Calls `waits` once, with the
+    /// current holder, if it must wait.
     pub fn lock_cpus(
         folder: &Path,
         cpus: &[usize],
@@ -53,7 +54,7 @@ impl Exclusive {
         Exclusive::wait_for_lock(folder, patience, waits, || try_all(folder, cpus))
     }
 
-    /// Takes the only nightly lock of a machine; parts of the nightly run lock CPUs themselves.
+    /// Takes the machine's only lock of nightly runs. Parts of the nightly run lock their CPUs themselves.
     pub fn lock_night(
         folder: &Path,
         patience: Duration,
@@ -97,7 +98,7 @@ impl Exclusive {
     }
 }
 
-/// Rejects a folder that other users can write to, because they could plant files.
+/// Creates the lock folder. Rejects a folder to which other users can write, because they could plant files.
 fn prepare_folder(folder: &Path) -> Result<(), String> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error.to_string()),
@@ -125,7 +126,7 @@ fn try_all(folder: &Path, cpus: &[usize]) -> Result<Exclusive, ExclusiveError> {
     Ok(Exclusive { _files: files })
 }
 
-/// Ignores errors, because the lock holds anyway.
+/// Writes process id and command into the lock file. Ignores errors, because the lock is held anyway.
 fn tell_owner(file: &mut File) {
     let own = format!("{} ({})", std::process::id(), own_command());
     let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(own.as_bytes()));

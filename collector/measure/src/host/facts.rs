@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::files::{Files, parse_size};
 use crate::affinity::parse_cpu_list;
 
-/// In the kernel's spelling; only those that affect code selection.
+/// Vector extensions that affect code selection, in the Linux kernel's spelling.
 const VECTOR_EXTENSIONS: &[&str] = &[
     "sse4_2",
     "avx",
@@ -37,7 +37,7 @@ const VECTOR_EXTENSIONS: &[&str] = &[
     "bf16",
 ];
 
-/// All processor flags in the kernel's spelling; [`Facts`] keeps only some.
+/// Returns all processor flags in the Linux kernel's spelling; [`Facts`] contains only some.
 pub fn cpu_flags() -> BTreeSet<String> {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     cpu_flags_line(&cpuinfo).split_ascii_whitespace().map(str::to_owned).collect()
@@ -50,14 +50,14 @@ fn cpu_flags_line(cpuinfo: &str) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheLevel {
     pub level: u32,
-    /// `Data`, `Instruction` or `Unified`.
+    /// Kind of the cache: `Data`, `Instruction` or `Unified`.
     pub kind: String,
     pub size_bytes: u64,
     pub line_bytes: u32,
     pub shared_by: u32,
 }
 
-/// Unknown values are `None` or empty.
+/// Facts about this machine; unknown values are `None` or empty.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     pub hostname: Option<String>,
@@ -68,7 +68,7 @@ pub struct Facts {
     pub cpu_model: Option<String>,
     pub vector_extensions: Vec<String>,
     pub logical_cpus: u32,
-    /// Online cores; fewer than logical CPUs with SMT.
+    /// Number of online cores; less than the number of logical CPUs with SMT.
     pub physical_cores: Option<u32>,
     pub sockets: Option<u32>,
     pub numa_nodes: Option<u32>,
@@ -77,12 +77,12 @@ pub struct Facts {
     pub isolated_cpus: Vec<usize>,
     pub caches: Vec<CacheLevel>,
     pub memory_bytes: Option<u64>,
-    /// Of the first allowed CPU.
+    /// Frequency governor of the first allowed CPU.
     pub governor: Option<String>,
     pub is_boost_on: Option<bool>,
-    /// Minimum of the policy.
+    /// Minimum clock of the frequency policy.
     pub clock_min_khz: Option<u64>,
-    /// Maximum of the policy.
+    /// Maximum clock of the frequency policy.
     pub clock_max_khz: Option<u64>,
     pub hypervisor: Option<String>,
     pub huge_pages: Option<String>,
@@ -139,7 +139,8 @@ impl Facts {
         }
     }
 
-    /// Returns governor, clock limits and boost state, or None without a governor, as in most virtual machines.
+    /// Returns frequency governor, clock limits and boost state, or None without a governor, as in most virtual
+    /// machines.
     pub fn clock_policy(&self) -> Option<String> {
         let governor = Some(format!("governor {}", self.governor.as_ref()?));
         let limit = |name: &str, khz: Option<u64>| khz.map(|khz| format!("{name} {khz} kHz"));
@@ -153,15 +154,16 @@ impl Facts {
         Some(last.size_bytes)
     }
 
-    /// Returns more than the last-level cache, limited by the memory size. A virtual machine sees its host's
-    /// whole cache, so the flush may be larger than needed.
+    /// Returns the number of bytes that a cache flush writes: more than the last-level cache, limited by the memory
+    /// size. A virtual machine sees its host's whole cache, so the number may be larger than needed.
     pub fn cold_cache_bytes(&self) -> u64 {
         let cache_bytes = self.last_level_cache_bytes().unwrap_or(64 << 20);
         let wanted = cache_bytes + cache_bytes / 4;
         self.memory_bytes.map_or(wanted, |memory_bytes| wanted.min(memory_bytes / 8)).max(1 << 20)
     }
 
-    /// Names machines with comparable times: processor, CPUs and a hash of stable facts; not host name and kernel.
+    /// Returns a name that machines with comparable times share: processor, CPUs and a hash of stable facts, without
+    /// host name and kernel.
     pub fn host_class(&self) -> String {
         let comparable = (
             (&self.architecture, &self.cpu_model, &self.vector_extensions),
@@ -176,7 +178,7 @@ impl Facts {
     }
 }
 
-/// Converts to lower-case words joined by hyphens, without trademark signs.
+/// Converts text to lower-case words joined by hyphens, without trademark signs.
 fn vendor_slug(text: &str) -> String {
     let text = text.replace("(R)", " ").replace("(TM)", " ").to_ascii_lowercase();
     let words: Vec<&str> = text
@@ -201,7 +203,7 @@ fn os_name(text: &str) -> Option<String> {
     Some(name.trim_matches('"').to_string())
 }
 
-/// Returns the value after the first `name :` at the start of a line.
+/// Returns the value after the first line start `name :`.
 fn field_value(text: &str, name: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -219,7 +221,7 @@ impl Files<'_> {
         cpus.iter().map(read).collect::<Option<BTreeSet<_>>>().filter(|ids| !ids.is_empty())
     }
 
-    /// A core is identified by its number within its package.
+    /// Counts the distinct cores of CPUs. A core is identified by its number within its package.
     fn count_cores(&self, cpus: &[usize]) -> Option<usize> {
         let read = |cpu: &usize| {
             let id = |name: &str| self.read_text(&format!("sys/devices/system/cpu/cpu{cpu}/topology/{name}"));

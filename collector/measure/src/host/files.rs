@@ -9,7 +9,7 @@ pub struct Files<'a> {
 }
 
 impl Files<'_> {
-    /// Returns trimmed text, or None if empty or unreadable.
+    /// Returns the trimmed text of a file, or None if the file is empty or unreadable.
     pub fn read_text(&self, path: &str) -> Option<String> {
         let text = fs::read_to_string(self.root.join(path)).ok()?;
         let text = text.trim_matches(['\0', '\n', ' ', '\t']);
@@ -21,7 +21,7 @@ impl Files<'_> {
     }
 }
 
-/// Parses `32K`, `260 MB` or `24674240 kB`, all in powers of two.
+/// Parses a size such as `32K`, `260 MB` or `24674240 kB`; all units are powers of two.
 pub fn parse_size(text: &str) -> Option<u64> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let factor = match text[digits..].trim_start().bytes().next() {

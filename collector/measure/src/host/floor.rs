@@ -1,4 +1,4 @@
-//! Measures the noise floor of this host: the scatter between visits of fixed workloads.
+//! Measures the noise floor of this host: the scatter between repeated measurements (visits) of fixed workloads.
 
 use super::Facts;
 use crate::counters::NoCounters;
@@ -9,19 +9,19 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Rounds over all workloads, spread evenly over the duration.
+/// Number of rounds over all workloads, spread evenly over the duration.
 pub const FLOOR_ROUNDS: u32 = 20;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct FloorVisits {
     pub load: Synthetic,
     pub threads: usize,
-    /// With several threads, the median measurement of each visit.
+    /// One measurement per round; with several threads, the measurement of the thread with the median time.
     pub visits: Vec<Measurement>,
 }
 
-/// Measures arithmetic, cache and memory workloads, on one CPU and on all given ones, for about `duration`.
-/// Calls `told` after each round; fails if a thread cannot be pinned.
+/// Measures arithmetic, cache and memory workloads, each on one CPU and on all given CPUs, for about
+/// `duration`. Calls `told` after each round; fails if a thread cannot be pinned.
 pub fn floor_visits(
     duration: Duration,
     facts: &Facts,

@@ -3,13 +3,13 @@
 use serde::Serialize;
 use std::path::Path;
 
-/// Cumulative kernel figures of all CPUs, in ticks.
+/// Cumulative CPU times from the kernel, in ticks, and the number of thermal throttling events.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadReading {
     busy: u64,
     stolen: u64,
     all: u64,
-    /// This process and its descendants, in ticks.
+    /// CPU time of this process and its descendants, in ticks.
     own: u64,
     throttled: u64,
     cpus: u64,
@@ -19,7 +19,7 @@ pub struct LoadReading {
 pub struct Load {
     pub others_cpus: f64,
     pub cpus: u64,
-    /// Share of the CPU time given to other guests.
+    /// Share of the CPU time that the hypervisor gave to other guests (steal time).
     pub stolen_share: f64,
     pub throttled: u64,
 }
@@ -31,7 +31,7 @@ impl LoadReading {
         Some(LoadReading { own, throttled: throttle_count(), ..LoadReading::parse_stat(&stat)? })
     }
 
-    /// Parses `/proc/stat`: user, nice, system, idle, waiting, interrupts, soft interrupts, stolen.
+    /// Parses the first line of `/proc/stat`: ticks in user, nice, system, idle, iowait, irq, softirq and steal.
     fn parse_stat(stat: &str) -> Option<LoadReading> {
         let mut fields = stat.lines().next()?.split_ascii_whitespace();
         fields.next().filter(|name| *name == "cpu")?;
@@ -57,7 +57,7 @@ impl LoadReading {
 }
 
 impl Load {
-    /// Returns None on a quiet machine.
+    /// Describes the disturbance by other processes, the hypervisor and throttling; None on a quiet machine.
     pub fn describe_disturbance(&self) -> Option<String> {
         const OTHERS_CPUS: f64 = 0.1;
         const STOLEN_SHARE: f64 = 0.01;
@@ -75,7 +75,7 @@ impl Load {
     }
 }
 
-/// Sums this process, its ended and its current children.
+/// Sums the CPU times of this process, of its ended children and of its current children, in ticks.
 fn own_ticks() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
@@ -84,7 +84,8 @@ fn own_ticks() -> u64 {
     processes.filter_map(|process| ticks_of(&std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?)).sum()
 }
 
-/// Sums fields 14 to 17, counted after the process name, which may contain anything.
+/// Sums fields 14 to 17 of `/proc/<pid>/stat`: the CPU times of a process and its ended children. Counts fields from
+/// the end of the process name, which may contain spaces and parentheses.
 fn ticks_of(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let times: Vec<u64> =

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Returns the lowest limit of control groups (both versions) and process, with its source; cached.
+/// Returns the lowest memory limit of the control groups (versions 1 and 2) and the process, with its source. Cached.
 pub fn memory_limit() -> Option<(u64, String)> {
     static FOUND: OnceLock<Option<(u64, String)>> = OnceLock::new();
     FOUND.get_or_init(find_limit).clone()

@@ -13,7 +13,7 @@ const GAP_MIN_NS: u64 = 2_000;
 pub struct Noise {
     pub elapsed_ns: u64,
     pub cpu_share: f64,
-    /// Gaps of any cause: other threads, interrupts, the hypervisor.
+    /// Share of the time lost in gaps of any cause: other threads, interrupts, the hypervisor.
     pub lost_share: f64,
     pub gaps_per_second: f64,
     pub gap_max_ns: u64,

@@ -15,18 +15,18 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Streaming {
     pub cpus: Vec<usize>,
-    /// Totals over all threads.
+    /// Working sets in bytes, each the total over all threads.
     pub working_sets: Vec<u64>,
-    /// L1 first, each with the total size of its caches.
+    /// Cache levels, L1 first, each with the total size of its caches.
     levels: Vec<(u32, u64)>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct StreamRate {
     pub working_set_bytes: u64,
-    /// `L1`, `L2`, `L3` or `DRAM`.
+    /// Memory level: `L1`, `L2`, `L3` or `DRAM`.
     pub level: String,
-    /// `read`, `write`, `copy` or `triad`.
+    /// Kind of access: `read`, `write`, `copy` or `triad`.
     pub kind: &'static str,
     pub bytes_per_second: f64,
 }
@@ -42,7 +42,7 @@ pub enum StreamingError {
 }
 
 impl Streaming {
-    /// Plans working sets from half of the L1 caches to a multiple of the last-level caches or the memory limit.
+    /// Plans working sets from half of the L1 caches to four times the last-level caches, if memory permits.
     pub fn for_cpus(cpus: &[usize], memory_bytes: u64) -> Streaming {
         let levels = Topology::read_topology(cpus).cache_levels(cpus);
         Streaming { cpus: cpus.to_vec(), working_sets: working_sets(&levels, memory_bytes), levels }
@@ -56,9 +56,9 @@ impl Streaming {
     }
 }
 
-/// Powers of two in the range.
+/// Returns the powers of two from half of the first cache level to four times the last, limited by the memory.
 fn working_sets(levels: &[(u32, u64)], memory_bytes: u64) -> Vec<u64> {
-    /// Defaults if sysfs has no caches.
+    /// Default size of the first cache level, if sysfs lists no caches.
     const FIRST_BYTES: u64 = 32 << 10;
     const LAST_BYTES: u64 = 32 << 20;
     const MOST_BYTES: u64 = 4 << 30;
@@ -72,7 +72,7 @@ fn working_sets(levels: &[(u32, u64)], memory_bytes: u64) -> Vec<u64> {
 #[derive(Clone, Copy)]
 struct PassPlan {
     elements: usize,
-    /// Makes a timed pass long compared with the skew between threads.
+    /// Repetitions within a timed pass, so that the pass is long compared with the skew between threads.
     repeats: usize,
     passes: usize,
 }
@@ -80,7 +80,7 @@ struct PassPlan {
 impl PassPlan {
     fn for_working_set(working_set_bytes: u64, threads: u64) -> PassPlan {
         const PASS_BYTES: u64 = 32 << 20;
-        /// Target per thread.
+        /// Target number of bytes per thread over all passes.
         const ALL_BYTES: u64 = 512 << 20;
         let own_bytes = (working_set_bytes / threads).max(3 * LINE_BYTES as u64);
         let repeats = PASS_BYTES.div_ceil(own_bytes);
@@ -146,7 +146,7 @@ fn all_threads(cpus: &[usize], plans: &[PassPlan]) -> Result<Vec<Passes>, Stream
     })
 }
 
-/// Spins, because a wake-up would take as long as a pass over a cache.
+/// A barrier that spins, because waking a sleeping thread would take as long as a pass over a cache.
 struct SpinBarrier {
     arrived: AtomicUsize,
     threads: usize,
@@ -154,7 +154,7 @@ struct SpinBarrier {
 
 impl SpinBarrier {
     fn wait_for_round(&self, round: usize) {
-        /// Polls between yields, in case of more threads than CPUs.
+        /// Number of polls between yields to the scheduler, in case there are more threads than CPUs.
         const PATIENCE: usize = 1 << 12;
         self.arrived.fetch_add(1, Ordering::AcqRel);
         let mut polled: usize = 0;
@@ -196,7 +196,7 @@ fn run_passes(cpu: usize, plans: &[PassPlan], barrier: &SpinBarrier) -> Result<P
     if has_memory { Ok(times) } else { Err(StreamingError::Thread) }
 }
 
-/// Measures from the first start to the last end of all threads.
+/// Returns the duration of the shortest pass, each timed from the first start to the last end of all threads.
 fn shortest_pass(times: &[Passes], passes: std::ops::Range<usize>) -> Duration {
     let whole = |pass: usize| {
         let of_pass = times.iter().map(|passes| passes[pass]);

@@ -25,7 +25,7 @@ impl Kind {
         }
     }
 
-    /// Write-allocate reads do not count.
+    /// Returns the number of arrays that a pass accesses; write-allocate reads do not count.
     pub fn array_count(self) -> usize {
         match self {
             Kind::Read | Kind::Write => 1,
@@ -35,7 +35,8 @@ impl Kind {
     }
 }
 
-/// Splits memory into equal arrays of whole lines. Returns a value that depends on everything read.
+/// Runs one pass over memory, split into equal arrays of whole cache lines. Returns a value that depends on everything
+/// read.
 pub fn run_pass(kind: Kind, memory: &mut [f64]) -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
@@ -63,7 +64,7 @@ fn by_256_bits(kind: Kind, memory: &mut [f64]) -> u64 {
     by_any(kind, memory)
 }
 
-/// Inlined and compiled for the caller's instruction set.
+/// Runs one pass. Inlined into its callers, and so compiled for their instruction sets.
 #[inline(always)]
 fn by_any(kind: Kind, memory: &mut [f64]) -> u64 {
     let count = elements_per_array(kind, memory.len());
@@ -86,7 +87,8 @@ pub fn elements_per_array(kind: Kind, all: usize) -> usize {
     all / kind.array_count() / LINE * LINE
 }
 
-/// Combines by XOR, which vectorises with one cycle of latency; a floating-point sum would be latency-bound.
+/// Combines all elements by XOR, which vectorises with one cycle of latency; a floating-point sum would be
+/// latency-bound.
 #[inline(always)]
 fn read_elements(memory: &[f64]) -> u64 {
     memory.iter().fold(0, |bits, element| bits ^ element.to_bits())

@@ -8,7 +8,7 @@ use crate::affinity::{self, AffinityError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// A CPU unknown to sysfs counts as a separate core.
+/// Cores, caches and NUMA nodes of CPUs. A CPU unknown to sysfs counts as a separate core.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Topology {
     places: BTreeMap<usize, CorePlace>,
@@ -16,10 +16,10 @@ pub struct Topology {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct CorePlace {
-    /// First SMT sibling, which identifies the core.
+    /// First SMT sibling of the core, which identifies the core.
     core: usize,
     node: Option<usize>,
-    /// Whether it is an efficiency core, and its capacity.
+    /// Core type: whether it is an efficiency core, and its capacity.
     kind: (bool, Option<String>),
     caches: Vec<Cache>,
 }
@@ -93,7 +93,7 @@ impl Topology {
         cpus.iter().copied().chain(siblings).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Returns nodes in ascending order; empty if sysfs has none.
+    /// Returns the NUMA nodes of the CPUs in ascending order; empty if sysfs lists none.
     pub fn numa_nodes(&self, cpus: &[usize]) -> Vec<usize> {
         let nodes: BTreeSet<usize> = cpus.iter().filter_map(|cpu| self.core_place(*cpu).node).collect();
         nodes.into_iter().collect()
@@ -112,7 +112,7 @@ impl Topology {
         cpus.iter().map(share).collect()
     }
 
-    /// Returns levels, L1 first, with the total size of distinct caches.
+    /// Returns the cache levels of the CPUs, L1 first, each with the total size of its distinct caches.
     pub fn cache_levels(&self, cpus: &[usize]) -> Vec<(u32, u64)> {
         let caches = cpus.iter().flat_map(|cpu| self.core_place(*cpu).caches);
         let distinct: BTreeMap<(u32, usize), u64> =

@@ -15,15 +15,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Together {
-    /// An interval needs at least six.
+    /// Number of rounds; a confidence interval needs at least six.
     pub rounds: u32,
     pub phase_ns: u64,
     pub samples_min: u32,
-    /// Minimum; shorter runs are batched.
+    /// Minimum duration of a sample; shorter runs are batched.
     pub sample_ns: u64,
-    /// No phase begins later.
+    /// Time after which no phase begins.
     pub time_limit_ns: u64,
-    /// Stored samples are evenly spaced; statistics use all.
+    /// Maximum number of stored samples, which are evenly spaced; statistics use all samples.
     pub samples_kept_max: u32,
 }
 
@@ -41,7 +41,7 @@ impl Default for Together {
 }
 
 impl Together {
-    /// The error holds the setting's name, its value and the allowed values.
+    /// Checks all settings. The error holds the setting's name, its value and the allowed values.
     pub fn check_settings(&self) -> Result<(), (&'static str, String, &'static str)> {
         let refuse = |field, found: u64, allowed| Err((field, found.to_string(), allowed));
         if !(1..=1000).contains(&self.rounds) {
@@ -71,22 +71,22 @@ pub struct Meeting {
     barrier: Barrier,
     arrived: AtomicUsize,
     satisfied: AtomicUsize,
-    /// Complete rounds once the time limit has passed; before, all rounds.
+    /// Number of rounds to run: all, until the time limit has passed; then the number of completed rounds.
     rounds: AtomicUsize,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shared {
-    /// Times alongside the other members.
+    /// Measurement while the other members run.
     pub beside: Measurement,
-    /// Median of each round alongside the other members.
+    /// Median time of each round while the other members run.
     pub beside_ns: Vec<f64>,
-    /// Median of each round alone.
+    /// Median time of each round while the other members sleep.
     pub alone_ns: Vec<f64>,
 }
 
 impl Shared {
-    /// Compares times alongside the others with times alone.
+    /// Returns the ratio of the times alongside the other members to the times alone, within rounds.
     pub fn slowdown_ratio(&self) -> Option<Ratio> {
         paired_ratio(&self.beside_ns, &self.alone_ns)
     }

@@ -23,7 +23,7 @@ impl Memory {
         !self.at_ns.is_empty()
     }
 
-    /// Includes events at both ends of the span.
+    /// Returns the net host and device allocation during a span, including events at both ends of the span.
     pub(super) fn bytes_during(&self, span: &Span) -> [i64; 2] {
         if is_device(span) {
             return [0; 2];

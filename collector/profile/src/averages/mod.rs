@@ -19,7 +19,7 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grouping {
     pub by_input_shape: bool,
-    /// Separates scopes by this number of outermost module names; 0 compares whole scopes.
+    /// Number of outermost module names by which rows are separated; 0 compares whole scopes, None ignores scopes.
     pub by_scope: Option<usize>,
 }
 
@@ -37,10 +37,10 @@ impl From<GroupBy> for Grouping {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct AverageRow {
     pub name: String,
-    /// None unless rows are grouped by scope.
+    /// Scope of the calls; None unless rows are grouped by scope.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
-    /// None unless rows are grouped by shape.
+    /// Shapes of the inputs; None unless rows are grouped by shape.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_shapes: Option<Vec<Vec<i64>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,21 +51,21 @@ pub struct AverageRow {
     pub cpu_time_total_ns: u64,
     pub self_device_time_total_ns: u64,
     pub device_time_total_ns: u64,
-    /// Net allocation.
+    /// Net bytes allocated by all calls, including child calls.
     pub cpu_memory_usage_bytes: i64,
-    /// Net allocation, without child calls.
+    /// Net bytes allocated by all calls, without child calls.
     pub self_cpu_memory_usage_bytes: i64,
     pub device_memory_usage_bytes: i64,
     pub self_device_memory_usage_bytes: i64,
     pub min_ns: u64,
-    /// Lower median for an even number of calls.
+    /// Median time of a call; the lower of the two central times for an even number of calls.
     pub median_ns: u64,
     pub p95_ns: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Averages {
-    /// In the order of first calls.
+    /// Rows in the order of first calls, until they are sorted.
     pub rows: Vec<AverageRow>,
     pub self_cpu_time_total_ns: u64,
     pub self_device_time_total_ns: u64,
@@ -73,12 +73,12 @@ pub struct Averages {
 }
 
 impl AverageRow {
-    /// Mean per call.
+    /// Returns the mean host time per call.
     pub fn cpu_time_ns(&self) -> f64 {
         self.cpu_time_total_ns as f64 / self.count.max(1) as f64
     }
 
-    /// Mean per call.
+    /// Returns the mean device time per call.
     pub fn device_time_ns(&self) -> f64 {
         self.device_time_total_ns as f64 / self.count.max(1) as f64
     }
@@ -143,7 +143,7 @@ impl Averages {
         table.into_inner().map_err(|error| error.into_error().into())
     }
 
-    /// Stable: equal rows stay in the order of first calls.
+    /// Sorts the rows. Stable: equal rows stay in the order of first calls.
     pub fn sort(&mut self, by: SortBy) {
         self.rows.sort_by(|left, right| right.sort_key(by).total_cmp(&left.sort_key(by)));
     }
@@ -212,7 +212,8 @@ fn is_device(span: &Span) -> bool {
 
 type GroupKey<'a> = (Kind, &'a str, Option<&'a str>, Option<&'a [Vec<i64>]>);
 
-/// Returns empty rows and a function from a span to its row. Tasks on other threads have no row.
+/// Returns a row without times for each group of calls, and a function from a span to the index of its row. Tasks on
+/// other threads have no row.
 fn group_calls(profile: &Profile, grouping: Grouping) -> (Vec<AverageRow>, impl Fn(&Span) -> Option<usize> + '_) {
     let mut rows: Vec<AverageRow> = Vec::new();
     let mut by_key: HashMap<GroupKey<'_>, usize> = HashMap::new();
@@ -241,7 +242,7 @@ fn group_calls(profile: &Profile, grouping: Grouping) -> (Vec<AverageRow>, impl 
     (rows, move |span: &Span| by_operator.get(&(profile.external_kind(span), span.operator)).copied())
 }
 
-/// Returns per span the time of directly launched work, and the total including child calls.
+/// Returns, for each span, the device time of the work that it launched, and the total including child calls.
 pub(crate) fn device_times(profile: &Profile) -> Vec<(u64, u64)> {
     let mut times = vec![(0, 0); profile.spans.len()];
     // Children follow their parents, so in reverse order all children of a span precede it.

@@ -67,7 +67,7 @@ pub fn torch_footer(averages: &Averages) -> String {
     lines
 }
 
-/// Uses torch.profiler's choice of unit.
+/// Formats a time in the unit that torch.profiler would choose.
 fn format_time(ns: f64) -> String {
     let us = ns / 1e3;
     match us {

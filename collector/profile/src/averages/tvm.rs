@@ -36,9 +36,9 @@ pub(crate) const DEVICE: &str = "Device";
 pub(crate) const COUNT: &str = "Count";
 pub(crate) const SHAPES: &str = "Argument Shapes";
 pub(crate) const HASH: &str = "Hash";
-/// Leading columns; others follow alphabetically.
+/// Leading columns; all other columns follow alphabetically.
 const FIRST: [&str; 6] = [NAME, DURATION, PERCENT, DEVICE, COUNT, SHAPES];
-/// Device of calls that name none.
+/// Device name for calls that name no device.
 const HOST: &str = "cpu0";
 
 impl Metric {
@@ -79,7 +79,7 @@ impl std::fmt::Display for Metric {
     }
 }
 
-/// Each span becomes a call whose duration is its self time.
+/// Converts a profile to TVM's report. Each span becomes a call whose duration is its self time.
 pub fn tvm_report(profile: &Profile) -> TvmReport {
     let own = profile.self_ns();
     let mut totals: BTreeMap<String, (u64, u64)> = BTreeMap::new();

@@ -8,7 +8,7 @@ use crate::data::{Kind, MemoryEvent, Operator, Pool, Profile, Source, Step, Trac
 use capture::events::{Arguments, Event, FoundEvent, Full, Kind as Sort};
 use std::collections::{HashMap, HashSet};
 
-/// A larger number indicates that names are not operators.
+/// Maximum number of operators; more indicate that the names are not operator names.
 const MAX_OPERATORS: usize = 5_000_000;
 const MAX_OPEN: usize = 100_000;
 
@@ -40,7 +40,7 @@ pub struct Gather {
     operators: Vec<Operator>,
     by_key: HashMap<Box<[u8]>, u32>,
     key: Vec<u8>,
-    /// Slices without a known end, with their start times.
+    /// Begun slices whose end is not known yet, with their start times.
     open: HashMap<u32, Vec<(Option<Called>, i64)>>,
     device_tracks: HashSet<u32>,
     memory: Vec<(i64, i64, Option<i64>, bool)>,
@@ -55,7 +55,7 @@ pub struct Gather {
 struct Called {
     kind: Kind,
     operator: u32,
-    /// Correlation number that device work refers to.
+    /// Correlation number that the launched device work refers to.
     external: Option<u64>,
     step: Option<u64>,
 }
@@ -126,7 +126,7 @@ impl Gather {
         Ok(())
     }
 
-    /// Returns `None` for slices that a profile does not contain.
+    /// Converts a slice to a call; `None` for slices that a profile does not contain.
     fn classify_slice(&mut self, event: &Event<'_>) -> Result<Option<Called>, Full> {
         let kind = match event.category.as_ref() {
             "python_function" | "Trace" => return Ok(None),
@@ -257,7 +257,7 @@ fn convert_track(track: &capture::events::Track) -> Track {
     Track { name, process, id, ..Track::default() }
 }
 
-/// Returns no steps if they overlap.
+/// Converts the steps found in a trace; returns none if steps overlap.
 fn build_steps(found: &mut [(u64, i64, i64)], zero: i64) -> Vec<Step> {
     found.sort_by_key(|(_, start, _)| *start);
     if found.windows(2).any(|pair| pair[1].1 < pair[0].2) {
@@ -272,7 +272,7 @@ fn build_steps(found: &mut [(u64, i64, i64)], zero: i64) -> Vec<Step> {
     found.iter().map(step).collect()
 }
 
-/// Bytes in use come from the trace, or else from the sum of the events.
+/// Converts memory events. The bytes in use come from the trace, or else are the sum of the events.
 fn convert_memory(events: &[(i64, i64, Option<i64>, bool)], zero: i64) -> Vec<MemoryEvent> {
     let mut live = [0_i64; 2];
     let event = |(at, bytes, total, is_device): &(i64, i64, Option<i64>, bool)| {

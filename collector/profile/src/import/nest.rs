@@ -20,7 +20,8 @@ pub struct Raw {
 
 const NONE: u32 = u32::MAX;
 
-/// `lift` merges only children with the name of their parent.
+/// Orders spans, assigns their parents and converts them.
+/// `lift` merges an only child into a parent of the same name.
 pub fn nest_spans(
     mut raw: Vec<Raw>,
     tracks: &[Track],
@@ -89,7 +90,7 @@ fn find_parents(spans: &[Raw], tracks: usize) -> Vec<u32> {
     parents
 }
 
-/// `same` maps each span to the one it is merged into.
+/// Merges only children into parents of the same name: `same` maps each span to the span that replaces it.
 fn lift_single(spans: &[Raw], operators: &[Operator], parents: &mut [u32], same: &mut [u32]) {
     let mut parts = vec![0_u32; spans.len()];
     parents.iter().filter(|parent| **parent != NONE).for_each(|parent| parts[*parent as usize] += 1);

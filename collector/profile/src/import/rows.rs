@@ -49,12 +49,12 @@ pub fn to_records(profile: &Profile, provenance: &Provenance) -> Result<Vec<Reco
     calls.iter().map(row).collect()
 }
 
-/// Only the mean time of a call is known, because a report has just totals and call counts.
+/// Converts a report to records. Only mean times of calls are known, because a report contains totals and call counts.
 pub fn of_report(report: &TvmReport, provenance: &Provenance) -> Result<Vec<Record>, RowError> {
     report.grouped_rows().iter().filter_map(|row| of_report_row(row, provenance).transpose()).collect()
 }
 
-/// Returns `None` for operators without time or calls.
+/// Converts a row of a report to a record; `None` for operators without time or calls.
 fn of_report_row(row: &Metrics, provenance: &Provenance) -> Result<Option<Record>, RowError> {
     const FORMAT: &str = "tvm";
     let number =

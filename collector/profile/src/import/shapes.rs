@@ -55,7 +55,7 @@ pub struct OnnxArguments<'a> {
     /// Input types and shapes: `[{"float":[1,3]}, …]`.
     #[serde(rename = "input_type_shape", borrow)]
     pub inputs: Option<&'a RawValue>,
-    /// Same form as the inputs.
+    /// Output types and shapes, in the same format as `inputs`.
     #[serde(rename = "output_type_shape", borrow)]
     pub outputs: Option<&'a RawValue>,
 }
@@ -68,7 +68,7 @@ enum Dims {
     Other(serde::de::IgnoredAny),
 }
 
-/// Lists of tensors get an empty shape, as in torch.profiler's own tables.
+/// Parses input shapes and their types. Lists of tensors get an empty shape, as in torch.profiler's own tables.
 pub fn parse_torch(dims: &str, types: Option<&str>) -> Option<Shapes> {
     let dims: Vec<Dims> = serde_json::from_str(dims).ok()?;
     let shapes: Vec<Vec<i64>> = dims

@@ -6,10 +6,10 @@ use capture::events::{FoundEvent, open};
 use std::io::Read;
 use std::path::Path;
 
-/// A larger number indicates another format, since a report has one row per operator.
+/// Maximum number of calls; more indicate another format, since a report has one row per operator.
 const MAX_CALLS: usize = 1_000_000;
 
-/// Expects an object whose first member is one of a report's three members.
+/// Returns whether a file begins as a report: an object whose first member is one of a report's three members.
 pub fn is_report(head: &[u8]) -> bool {
     let text = String::from_utf8_lossy(head);
     let Some(rest) = text.trim_start().strip_prefix('{') else { return false };
@@ -17,7 +17,7 @@ pub fn is_report(head: &[u8]) -> bool {
     matches!(name, Some(CALLS | "device_metrics" | "configuration"))
 }
 
-/// Returns `None` if the file has another format.
+/// Reads a report; returns `None` if the file has another format.
 pub fn read_report(path: &Path) -> Result<Option<(TvmReport, FoundEvent)>, capture::events::Error> {
     let (format, mut input) = open::open_trace(path)?;
     let failed = |source| capture::events::Error::Read { path: path.to_owned(), source };

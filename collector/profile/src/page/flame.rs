@@ -1,12 +1,12 @@
-//! Flame graph: calls merged by their path of names. The boxes of operators have their typical times, of which the table
-//! shows the shares; those of imported profiles have the totals, as the table of the terminal does.
+//! Flame graph: calls merged by their path of names. In measured profiles, an operator's box is as wide as its typical
+//! time, of which the table shows the share; in imported profiles, as its total time, as in the terminal's table.
 
 use crate::data::{Kind, Profile, Source};
 use crate::summary::visits::medians_ns;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Maximum number of displayed paths; the time of others remains in their parents.
+/// Maximum number of displayed paths; the time of omitted paths remains in their parents.
 const PATHS: usize = 5000;
 /// Maximum number of paths in memory: a trace may have a unique name for every call.
 const MAX_PATHS: usize = 1_000_000;

@@ -83,7 +83,7 @@ fn page_notes(profile: &Profile) -> Vec<String> {
     profile.notes.iter().cloned().chain(refusals).collect()
 }
 
-/// Returns displayed values and sort keys.
+/// Returns the displayed values and the sort keys of a row.
 fn table_row(row: &summary::Row) -> Value {
     let shapes: Vec<String> = row.input_shapes.iter().map(|shape| format!("{shape:?}")).collect();
     json!({

@@ -47,7 +47,7 @@ pub fn timeline_spans(profile: &Profile) -> Value {
     })
 }
 
-/// Returns the maximum per time bin and the overall peak of each pool.
+/// Returns, for each memory pool, the maximum of each time bin and the overall peak.
 pub fn memory_chart(profile: &Profile) -> Value {
     let mut courses: BTreeMap<Pool, Vec<(u64, u64)>> = BTreeMap::new();
     for event in &profile.memory {
@@ -71,7 +71,8 @@ pub fn memory_chart(profile: &Profile) -> Value {
     courses.iter().map(course).collect()
 }
 
-/// Rows of imported profiles have the shares of the terminal's table, which are of totals.
+/// Returns the rows of the page's table. In imported profiles, shares refer to total times, as in the terminal's
+/// table.
 pub fn shown_rows(profile: &Profile, group_by: GroupBy) -> Vec<Row> {
     let mut rows = summary::summary_rows(profile, group_by, SortBy::Share);
     if profile.source == Source::Imported {

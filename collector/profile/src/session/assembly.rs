@@ -78,7 +78,8 @@ impl Session {
         }
     }
 
-    /// Renames a thread channel, because it excludes polling; reading overhead is the calling thread's.
+    /// Returns a thread channel as a counter. Its name differs from the calling thread's, because it excludes polling;
+    /// its reading overhead is that of the calling thread.
     fn in_tasks(&self, channel: &Channel) -> Counter {
         let same = self.channels.iter().zip(&self.alone).find(|(own, _)| own.name == channel.name);
         let one = to_counter(channel, same.and_then(|(_, alone)| *alone));
@@ -106,7 +107,8 @@ impl Session {
         }
     }
 
-    /// Returns allocations of the first recorded step (others are equal); a call frees its workspace at its end.
+    /// Returns the workspace allocations of the first recorded step; all other steps have the same. A call frees its
+    /// workspace at its end.
     fn workspace_events(&self) -> Vec<MemoryEvent> {
         let events = |((call, bytes), stamps): ((usize, &u64), &[u64])| {
             let event = |at_ns: u64, bytes: i64, live_bytes: u64| MemoryEvent {
@@ -123,7 +125,7 @@ impl Session {
         asked.zip(self.kept_stamps.chunks_exact(2)).flat_map(events).collect()
     }
 
-    /// Reports a counter without any count as refused.
+    /// Adds the counts of all calls. Reports a counter without any count as refused.
     fn add_counts(&self, profile: &mut Profile) {
         let channels = self.channels.len();
         let mut seen = vec![false; channels];

@@ -12,13 +12,14 @@ pub(super) struct Session {
     pub(super) cells_max: usize,
     /// Start and end of each call of the last timed run.
     pub(super) stamps: Vec<u64>,
-    /// Readings of all channels before each call of the last counted runs and after the last call; one run per group.
+    /// Readings of all channels before each call of the last counted runs and after the last call; one run per counter
+    /// group.
     pub(super) readings: Vec<Option<Reading>>,
     pub(super) channels: Vec<Channel>,
-    /// Count of each channel between two consecutive readings.
+    /// Overhead of reading: count of each channel between two consecutive readings.
     pub(super) alone: Vec<Option<f64>>,
     pub(super) workspace_bytes: Option<Vec<u64>>,
-    /// Includes discarded steps.
+    /// Number of recorded steps, including those discarded since.
     pub(super) recorded: u64,
     pub(super) stride: u64,
     pub(super) steps: Vec<Step>,
@@ -136,7 +137,7 @@ impl Session {
         }
     }
 
-    /// Each channel's counts come from the run of its group.
+    /// Stores the counts of each call. A channel's counts come from the run of its counter group.
     fn keep_counts(&mut self) {
         let channels = self.channels.len();
         for call in 0..self.calls {

@@ -32,7 +32,7 @@ pub trait Subject {
     fn workspace_bytes(&mut self) -> Result<Option<Vec<u64>>, Self::Error> {
         Ok(None)
     }
-    /// Enables the recording of pool threads for the next run, if there are any.
+    /// Enables the recording of pool threads, if there are any, for the next run.
     fn look_at_threads(&mut self) {}
     /// Returns the tasks of pool threads in that run, in any order.
     fn tasks(&mut self) -> Vec<Task> {
@@ -57,7 +57,7 @@ pub trait Subject {
 pub struct Task {
     pub call: usize,
     pub thread: u32,
-    /// By the session's clock.
+    /// Start of the task, by the session's clock.
     pub start_ns: u64,
     pub end_ns: u64,
 }
@@ -77,7 +77,7 @@ pub struct Plan {
     pub budget_ns: u64,
     /// Time after which the session ends once any step is recorded.
     pub limit_ns: u64,
-    /// Maximum number of recorded times and counts.
+    /// Maximum number of stored times and counts.
     pub cells_max: usize,
 }
 
@@ -85,7 +85,7 @@ pub struct Plan {
 const STEPS_MIN: usize = 5;
 
 impl Plan {
-    /// A slow model may exceed the budget by one minute.
+    /// Creates a plan. Its time limit is one minute above the budget, for slow models.
     pub fn new(schedule: ProfileSchedule, budget_ns: u64) -> Plan {
         const MINUTE_NS: u64 = 60_000_000_000;
         Plan { schedule, budget_ns, limit_ns: budget_ns.saturating_add(MINUTE_NS), cells_max: 1 << 20 }
@@ -96,7 +96,8 @@ impl Plan {
     }
 }
 
-/// The caller adds operators, tracks and memory; until then a span's operator is the index of its call.
+/// Profiles a model. The caller adds operators, tracks and memory; until then a span's operator is the index of its
+/// call.
 pub fn profile_model<S: Subject>(
     subject: &mut S,
     plan: &Plan,

@@ -32,13 +32,13 @@ impl Sums {
 }
 
 impl SpanGroup {
-    /// Median self time of a call times the calls of a run, summed over the operators.
+    /// Returns the median self time of a call times the calls of a run, summed over the operators.
     pub(super) fn typical_ns(&self, profile: &Profile) -> f64 {
         let steps = profile.steps.len().max(1) as f64;
         self.own.values().map(|times| median_of_sorted(&sorted_copy(times)) * times.len() as f64 / steps).sum()
     }
 
-    /// The recorded visit comes first.
+    /// Returns the typical time in each visit (process), the recorded one first; empty for a single visit.
     fn visits_ns(&self, profile: &Profile, typical_ns: f64) -> Vec<f64> {
         if profile.visits.is_empty() {
             return Vec::new();
@@ -134,7 +134,7 @@ impl SpanGroup {
     }
 }
 
-/// Prefers the count over tasks, since the calling thread polls while it waits.
+/// Returns the processor time. Prefers the count over tasks, since the calling thread polls while it waits.
 fn cpu_ns(counters: &BTreeMap<String, f64>) -> Option<f64> {
     counters.get("thread_cpu_ns_in_tasks").filter(|ns| **ns > 0.0).or(counters.get("thread_cpu_ns")).copied()
 }
@@ -156,7 +156,7 @@ impl Derived {
     }
 }
 
-/// A value that is unknown for one operator is unknown for the row.
+/// Total work of a row. A value that is unknown for one operator is unknown for the row.
 struct Works {
     typical_ns: f64,
     flops: Option<f64>,

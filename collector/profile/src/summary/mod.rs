@@ -24,7 +24,7 @@ pub enum GroupBy {
     Name,
     #[default]
     InputShape,
-    /// Number of outermost module names.
+    /// Scopes, cut to this number of outermost module names.
     Scope(usize),
     Call,
 }
@@ -69,13 +69,13 @@ impl GroupName {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Row {
     pub name: String,
-    /// None unless the row has a single task.
+    /// Description with sizes; empty unless the row has a single task.
     pub text: String,
-    /// Common prefix if there are several scopes.
+    /// Scope in the model; the common prefix if there are several scopes.
     pub scope: String,
-    /// None unless the row has a single task.
+    /// Task; None unless the row has a single task.
     pub task: Option<String>,
-    /// None unless the row has a single schedule.
+    /// Schedule; None unless the row has a single schedule.
     pub schedule: Option<String>,
     /// Shapes of the inputs, if all calls agree.
     pub input_shapes: Vec<Vec<i64>>,
@@ -89,18 +89,18 @@ pub struct Row {
     pub self_total_ns: u64,
     pub min_ns: f64,
     pub median_ns: f64,
-    /// 95 % interval of the median; `None` for few calls.
+    /// 95 % confidence interval of the median; `None` for too few calls.
     pub median_interval_ns: Option<(f64, f64)>,
     pub mean_ns: f64,
     pub p95_ns: f64,
-    /// Average over calls, sum over threads, if it was counted.
+    /// Mean processor time of a call, summed over threads, if it was counted.
     pub cpu_ns: Option<f64>,
     /// Median self time of a call times the calls of a run, summed over operators.
     pub typical_ns: f64,
-    /// Share of the typical time of all operators, which one disturbed call does not change.
+    /// Share of the typical time of all operators, which is robust to single disturbed calls.
     pub share: f64,
     pub total_share: f64,
-    /// Typical time in each visit, the recorded one first; empty for profiles of a single visit.
+    /// Typical time in each visit (process), the recorded one first; empty for profiles of a single visit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub visits_ns: Vec<f64>,
     pub flops: Option<f64>,
@@ -113,7 +113,7 @@ pub struct Row {
     /// Bytes allocated for results by the calls of a run, if known.
     pub allocated_bytes: Option<u64>,
     pub workspace_bytes: Option<u64>,
-    /// Peak memory between operators during any of the calls.
+    /// Peak bytes of tensors between operators during any of the calls.
     pub live_bytes: Option<u64>,
     /// Mean count per call of each counter with data.
     pub counters: BTreeMap<String, f64>,
@@ -124,7 +124,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// The largest comes first; equal rows stay in call order.
+    /// Returns the sort key. The largest value comes first; equal rows stay in call order.
     fn sort_key(&self, by: SortBy) -> f64 {
         match by {
             SortBy::Share => self.typical_ns,
@@ -144,7 +144,7 @@ impl Row {
     }
 }
 
-/// None unless all required counters are present.
+/// Metrics derived from counters; each is None unless all required counters are present.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Derived {
     pub instructions_per_cycle: Option<f64>,
@@ -152,14 +152,14 @@ pub struct Derived {
     pub llc_misses_per_kflop: Option<f64>,
     /// Memory traffic due to last-level cache misses in 10⁹ bytes per second.
     pub llc_gbytes_per_second: Option<f64>,
-    /// Cycles per nanosecond of processor time.
+    /// Clock rate: cycles per nanosecond of processor time.
     pub ghz: Option<f64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Totals {
     pub steps: usize,
-    /// Operator time in all steps.
+    /// Total operator time of all steps.
     pub sum_ns: u64,
     pub total_ns: u64,
     /// Time of the steps that belongs to no operator.
@@ -211,7 +211,8 @@ pub fn summary_rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Ve
     rows
 }
 
-/// Returns bytes allocated between operators and the peak of each span, for steps with memory events.
+/// Returns, for each span in a step with memory events, the bytes that it allocated for tensors between operators, and
+/// their peak.
 fn span_memory(profile: &Profile) -> BTreeMap<usize, (u64, u64)> {
     let events = || profile.memory.iter().filter(|event| event.pool == Pool::Activations);
     let steps: BTreeSet<Option<u32>> =
@@ -277,16 +278,16 @@ fn group_key(operator: &Operator, place: u32, group_by: GroupBy) -> String {
     }
 }
 
-/// A dot in most formats, a slash in ONNX files.
+/// Separators of module names: a dot in most formats, a slash in ONNX files.
 const SEPARATORS: [char; 2] = ['.', '/'];
 
-/// Returns the whole scope for 0 levels.
+/// Returns the outermost `levels` module names of a scope, or the whole scope for 0 levels.
 pub(crate) fn outermost_names(scope: &str, levels: usize) -> &str {
     let end = scope.match_indices(SEPARATORS).map(|(end, _)| end).nth(levels.wrapping_sub(1));
     end.filter(|_| levels > 0).map_or(scope, |end| &scope[..end])
 }
 
-/// Returns the common prefix in whole names.
+/// Returns the common prefix of two scopes, in whole module names.
 fn common_scope<'a>(left: &'a str, right: &str) -> &'a str {
     let same = left.split(SEPARATORS).zip(right.split(SEPARATORS)).take_while(|(left, right)| left == right);
     let length = same.map(|(name, _)| name.len() + 1).sum::<usize>();

@@ -30,7 +30,7 @@ pub struct Spread {
     pub wake_ns: Option<f64>,
 }
 
-/// Skips threads without tasks.
+/// Returns the statistics of all threads that ran tasks.
 pub fn thread_statistics(profile: &Profile) -> Vec<Thread> {
     let total_ns: u64 = profile.steps.iter().map(|step| step.duration_ns).sum();
     let operators = profile.spans.iter().filter(|span| span.kind == Kind::Operator);
@@ -66,7 +66,7 @@ pub fn thread_statistics(profile: &Profile) -> Vec<Thread> {
     all.into_iter().map(&mut thread).collect()
 }
 
-/// By span index.
+/// Task statistics of calls, by span index.
 pub(super) type Parts = BTreeMap<usize, Part>;
 
 #[derive(Clone, Copy, Debug)]

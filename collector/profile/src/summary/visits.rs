@@ -1,11 +1,11 @@
-//! Times of operators in further visits: fresh processes, which differ more than the runs of one process.
+//! Times of operators in further visits: fresh processes, whose times differ more than those of runs in one process.
 
 use super::{GroupBy, median_of_sorted, sorted_copy, summary_rows};
 use crate::data::{Kind, Profile};
 use crate::sort::SortBy;
 use datasets::log_spread;
 
-/// In the order of the operators.
+/// Returns the median self time of each operator, in the order of the operators.
 pub fn medians_ns(profile: &Profile) -> Vec<u64> {
     let mut times = vec![Vec::new(); profile.operators.len()];
     let own = profile.self_ns();
@@ -17,7 +17,8 @@ pub fn medians_ns(profile: &Profile) -> Vec<u64> {
     times.iter().map(middle).collect()
 }
 
-/// Standard deviation of log times of the operator at the median of the run's time. None for a single visit.
+/// Returns the scatter between visits: the standard deviation of log times, as the time-weighted median over all
+/// operators. None for a single visit.
 pub fn visit_scatter(profile: &Profile) -> Option<f64> {
     let known = |row: super::Row| Some((log_spread(&row.visits_ns)?, row.share));
     let mut spreads: Vec<(f64, f64)> =

@@ -10,7 +10,7 @@ use std::ptr::null_mut;
 
 const ARENA: c_int = 1;
 const USUAL_MEMORY: c_int = 0;
-/// Above the rank of any tensor of a model.
+/// Maximum rank, above that of any tensor of a model.
 const RANK_MAX: usize = 64;
 
 /// A tensor over a port's memory, with its name in the model.
@@ -19,7 +19,7 @@ pub struct Tensor {
     pub value: Owned,
 }
 
-/// Queries the inputs or the outputs.
+/// Library functions that query either the inputs or the outputs of a model.
 pub struct Border {
     count: unsafe extern "C" fn(Handle, *mut usize) -> Status,
     name: unsafe extern "C" fn(Handle, usize, Handle, *mut *mut c_char) -> Status,
@@ -125,7 +125,7 @@ fn create_port(runtime: &OnnxRuntime, name: CString, ty: &Owned) -> Result<Port<
     Ok(Port::new(Tensor { name, value }, memory))
 }
 
-/// `code` is the interface's type code.
+/// Returns the element size of a type; `code` is the type code of the library's interface.
 fn element_bytes(code: c_int) -> Option<u64> {
     match code {
         2 | 3 | 9 => Some(1),

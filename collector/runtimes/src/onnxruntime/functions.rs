@@ -75,7 +75,7 @@ functions! {
 }
 
 impl OnnxRuntimeFunctions {
-    /// Releases the status.
+    /// Returns the error that a status describes, if any, and releases the status.
     pub fn check_status(&self, status: Status, doing: &'static str) -> Result<()> {
         if status.is_null() {
             return Ok(());

@@ -60,7 +60,7 @@ impl Runtime for OnnxRuntime {
         Ok(Session { ports: Ports { inputs, outputs }, session, runtime: self.clone() })
     }
 
-    /// The library uses the calling thread as the first thread of its pool.
+    /// Returns the first CPU, because the library uses the calling thread as the first thread of its pool.
     fn caller_cpus(cpus: &[usize]) -> &[usize] {
         &cpus[..1]
     }
@@ -109,7 +109,7 @@ fn to_c_string(text: &OsStr) -> Result<CString> {
     CString::new(text.as_bytes()).map_err(refused)
 }
 
-/// Sets all optimisations, the number of threads and their CPUs.
+/// Creates session options: all optimisations, and the number of threads with their CPUs.
 fn session_options(runtime: &OnnxRuntime, cpus: &[usize]) -> Result<Owned> {
     let functions = runtime.functions();
     let mut handle = null_mut();

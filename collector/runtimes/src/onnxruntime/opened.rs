@@ -10,7 +10,7 @@ use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::rc::Rc;
 
-/// Prints only errors to standard error.
+/// Log level at which only errors are printed to standard error.
 const LOG_ERRORS: c_int = 3;
 
 /// The loaded library with its environment.
@@ -55,7 +55,7 @@ impl OnnxRuntime {
         &self.0.version
     }
 
-    /// Returns the environment of all sessions.
+    /// Returns the library's environment, which all sessions share.
     pub fn environment_handle(&self) -> Handle {
         self.0.environment
     }

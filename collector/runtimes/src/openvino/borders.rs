@@ -7,11 +7,11 @@ use crate::handles::Handle;
 use crate::ports::{Memory, Port, bytes_of};
 use std::ptr::null_mut;
 
-/// Above the rank of any tensor of a model.
+/// Maximum rank, above that of any tensor of a model.
 const RANK_MAX: usize = 64;
 const ASKING: &str = "describe the inputs of the model";
 
-/// Queries the inputs or the outputs.
+/// Library functions that query either the inputs or the outputs of a model.
 pub struct OpenVinoBorder {
     count: unsafe extern "C" fn(Handle, *mut usize) -> Status,
     port: unsafe extern "C" fn(Handle, usize, *mut Handle) -> Status,
@@ -28,7 +28,7 @@ impl OpenVinoBorder {
     }
 }
 
-/// Returns inputs or outputs, whose memory is bound to a request.
+/// Creates the ports of the inputs or the outputs, and binds their memory to an inference request.
 pub fn bind_ports(
     runtime: &OpenVino,
     compiled: &Owned,
@@ -97,7 +97,7 @@ fn port_extents(functions: &OpenVinoFunctions, port: &Owned) -> Result<Vec<i64>>
     extents.ok_or_else(refused)
 }
 
-/// For error messages; some ports have none.
+/// Returns the name of a port for error messages; some ports have none.
 fn port_name(functions: &OpenVinoFunctions, port: &Owned) -> String {
     let mut name = null_mut();
     // SAFETY: the port is alive; the pointer refers to a local variable.
@@ -109,7 +109,8 @@ fn port_name(functions: &OpenVinoFunctions, port: &Owned) -> String {
     }
 }
 
-/// `code` is the interface's type code; types below one byte are not supported.
+/// Returns the element size of a type; `code` is the type code of the library's interface. Types below one byte are
+/// not supported.
 fn element_bytes(code: Element) -> Option<u64> {
     match code {
         1 | 7 | 16 => Some(1),

@@ -28,7 +28,7 @@ macro_rules! functions {
         }
 
         impl OpenVinoFunctions {
-            /// Fails at the first missing function.
+            /// Looks up all functions; fails at the first missing one.
             pub fn load_from(library: &Library) -> std::result::Result<OpenVinoFunctions, libloading::Error> {
                 Ok(OpenVinoFunctions {
                     $($field: {
@@ -103,7 +103,7 @@ impl OpenVinoFunctions {
     }
 }
 
-/// The last line states the error; earlier lines are locations in the library's source.
+/// Returns the last line, which states the error; earlier lines are locations in the library's source.
 fn last_line(message: &str) -> Option<&str> {
     message.lines().map(str::trim).rfind(|line| !line.is_empty())
 }

@@ -61,7 +61,8 @@ impl Runtime for OpenVino {
         Ok(Session { request, ports: Ports { inputs, outputs }, _compiled: compiled, runtime: self.clone() })
     }
 
-    /// The library pins the caller itself, and its other threads to the caller's CPUs: do not pin it before.
+    /// Returns all CPUs. The library pins the calling thread itself, and its other threads to the CPUs that the
+    /// calling thread may use, so the caller must not be pinned to fewer CPUs before.
     fn caller_cpus(cpus: &[usize]) -> &[usize] {
         cpus
     }
@@ -145,7 +146,7 @@ fn compile_model(runtime: &OpenVino, model: &Owned, threads: usize) -> Result<Ow
     Ok(Owned::new(runtime, handle, runtime.functions().release_compiled))
 }
 
-/// The library may choose fewer threads than requested.
+/// Checks that a compiled model uses the requested number of threads; the library may choose fewer.
 fn check_threads(runtime: &OpenVino, compiled: &Owned, threads: usize) -> Result<()> {
     let functions = runtime.functions();
     let mut found = null_mut();

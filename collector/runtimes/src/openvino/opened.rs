@@ -10,7 +10,7 @@ use std::cell::OnceCell;
 use std::ptr::{null, null_mut};
 use std::rc::Rc;
 
-/// The loaded library with its core, which owns its plugins.
+/// The loaded library with its core object, which owns the library's plugins.
 #[derive(Clone)]
 pub struct OpenVino(Rc<OpenedOpenVino>);
 
@@ -39,7 +39,7 @@ pub fn open_library() -> Result<OpenVino> {
     Ok(OpenVino(Rc::new(OpenedOpenVino { functions, core, version, cpus: OnceCell::new(), _library: library })))
 }
 
-/// Omits the build that follows the version number in the library's text.
+/// Returns the library's version number, without the build that follows it in the library's text.
 fn parse_version(functions: &OpenVinoFunctions) -> Result<String> {
     let mut version = OpenVinoVersion { build: null(), description: null() };
     // SAFETY: the pointer refers to a local variable.

@@ -3,14 +3,14 @@
 use super::nest::Nest;
 use std::sync::LazyLock;
 
-/// Powers of two of bytes.
+/// Cached footprints at which reuse is sampled: powers of two, in bytes.
 const FOOTPRINTS: [i32; 10] = [6, 8, 10, 12, 14, 16, 18, 20, 22, 24];
-/// Powers of two.
+/// Reuses for which the footprint is sampled: powers of two.
 const REUSES: [i32; 8] = [0, 1, 2, 3, 4, 6, 8, 10];
 
 const OPERANDS: [&str; 3] = ["data", "weights", "result"];
 
-/// In the order of `curve_samples`.
+/// Names of the samples, in the order in which `curve_samples` computes them.
 static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
     let of = |name: &&str| {
         let reuses = FOOTPRINTS.map(|footprint| format!("curve.{name}.reuse_in_2^{footprint}"));
@@ -26,7 +26,7 @@ static ORDER: LazyLock<Vec<usize>> = LazyLock::new(|| {
     order
 });
 
-/// In name order.
+/// Samples both curves of each operand; returns names and values in name order.
 pub fn curve_samples(nest: &Nest) -> Vec<(&'static str, f64)> {
     let mut samples = Vec::with_capacity(NAMES.len());
     let levels: Vec<([f64; 3], f64)> = nest.loop_footprints().collect();

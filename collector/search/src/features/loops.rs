@@ -4,7 +4,7 @@ use super::nest::Nest;
 use job::space::Mark;
 use std::sync::LazyLock;
 
-/// Outer loops are described by knobs only.
+/// Number of innermost loops with features of their own; outer loops are described only by knobs.
 const DESCRIBED: usize = 9;
 
 const FEATURES: [&str; 10] = [
@@ -23,7 +23,7 @@ const FEATURES: [&str; 10] = [
 static NAMES: LazyLock<Vec<[String; FEATURES.len()]>> =
     LazyLock::new(|| (0..DESCRIBED).map(|depth| FEATURES.map(|name| format!("loop{depth}.{name}"))).collect());
 
-/// In name order.
+/// Returns names and values of all loop features, in name order.
 pub fn loop_features(nest: &Nest) -> Vec<(&'static str, f64)> {
     let mut said = Vec::with_capacity(DESCRIBED * FEATURES.len() + 1);
     let count = nest.loops.len();

@@ -1,4 +1,4 @@
-//! Features of schedules that are known before a build.
+//! Features of schedules that can be computed before the schedules are built.
 
 mod curves;
 mod loops;
@@ -13,18 +13,18 @@ use samples::features as table;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     Knobs,
-    /// Knobs, tile sizes and each loop.
+    /// Features of knobs, tile sizes and each loop.
     Loops,
-    /// Knobs, tile sizes and curves of data reuse.
+    /// Features of knobs, tile sizes and curves of data reuse.
     Curves,
 }
 
 #[derive(Clone, Debug)]
 pub struct VisibleFeatures {
     knobs: Vec<(String, f64)>,
-    /// Sizes relative to the operator.
+    /// Tile sizes relative to the operator's sizes.
     tiles: Vec<(&'static str, f64)>,
-    /// Loops or curves.
+    /// Features of the loops or of the reuse curves.
     nest: Vec<(&'static str, f64)>,
 }
 
@@ -59,7 +59,7 @@ pub fn point_features(problem: &Problem, knobs: &Knobs, view: View) -> VisibleFe
     VisibleFeatures { knobs: named, tiles, nest }
 }
 
-/// Features that distinguish problems in common training data.
+/// Returns features that distinguish problems in common training data.
 pub fn of_problem(problem: &Problem) -> Features {
     let Some(work) = &problem.work else { return Features::new() };
     let sizes = [
@@ -77,7 +77,7 @@ pub fn of_problem(problem: &Problem) -> Features {
     sizes.into_iter().map(|(name, size)| (format!("size.{name}"), (1.0 + size).log2())).collect()
 }
 
-/// Whether two problems differ only in their epilogue.
+/// Returns whether two problems differ only in their epilogue.
 pub fn are_equal(one: &Problem, other: &Problem) -> bool {
     let sums = |problem: &Problem| {
         let mut sizes = of_problem(problem);

@@ -14,7 +14,7 @@ pub struct Nest {
     element_bytes: f64,
 }
 
-/// Bytes that a loop body touches: data, weights, results.
+/// Bytes of data, weights and results that a loop body touches.
 pub type Touched = [f64; 3];
 
 impl Nest {
@@ -29,7 +29,8 @@ impl Nest {
         }
     }
 
-    /// Returns touched bytes of each loop with its inner loops, innermost first, and the iterations.
+    /// Returns, from the innermost loop outwards, the bytes that each loop touches together with its inner loops, and
+    /// their iterations.
     pub fn loop_footprints(&self) -> impl Iterator<Item = (Touched, f64)> {
         let mut extents = [1.0; Walk::COUNT];
         self.loops.iter().rev().map(move |one| {

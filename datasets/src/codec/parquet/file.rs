@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 type Parquet<T> = parquet::errors::Result<T>;
 
-/// Read by position, so that readers of several columns and threads are independent.
+/// A Parquet file that is read by position, so that readers of several columns and threads are independent.
 #[derive(Clone)]
 pub(crate) struct PartFile {
     file: Arc<File>,

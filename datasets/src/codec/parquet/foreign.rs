@@ -1,4 +1,4 @@
-//! Parquet files of others: flat columns of numbers and texts.
+//! Parquet files of other programs, with flat columns of numbers and texts.
 
 use super::file::PartFile;
 use super::guard::catch_panics;
@@ -17,22 +17,22 @@ const MAX_ROWS: usize = 1 << 26;
 /// A column of a foreign file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForeignColumn {
-    /// Its name.
+    /// Name of the column.
     pub name: String,
-    /// Its values, one per row.
+    /// Values of the column, one per row.
     pub values: ForeignValues,
 }
 
 /// The values of a foreign column.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ForeignValues {
-    /// Numbers; not-a-number where the value is missing.
+    /// Numbers; NaN where the value is missing.
     Numbers(Vec<f64>),
-    /// Texts as indices into the distinct ones; a missing text is empty.
+    /// Texts, stored as indices into the distinct texts; a missing text is empty.
     Words {
         /// The distinct texts in order of appearance.
         words: Vec<String>,
-        /// The text of each row.
+        /// For each row, the index of its text in `words`.
         codes: Vec<u32>,
     },
 }
@@ -166,7 +166,7 @@ fn type_change_error() -> ParquetError {
     ParquetError::General("a column changes its type".to_owned())
 }
 
-/// Returns the present values of a row group without gaps, and the levels of all its rows.
+/// Returns the present values of a row group without gaps, and the definition levels of all its rows.
 fn read_present<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize) -> Parquet<(Vec<T::T>, Vec<i16>)> {
     let (mut values, mut levels) = (Vec::new(), Vec::new());
     let mut read = 0;

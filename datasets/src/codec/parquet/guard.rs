@@ -1,4 +1,4 @@
-//! Wraps the Parquet library: its errors and panics become ours.
+//! Converts errors and panics of the Parquet library to errors of this crate.
 
 use crate::error::{Error, Result};
 use std::cell::Cell;

@@ -1,7 +1,7 @@
 //! Reads the requested columns of Parquet files in batches.
 //!
-//! Accepts rewrites by other programs: columns in any order, required columns declared optional (a missing value is
-//! then an error of its row), missing nullable columns. Rejects unknown columns and other types.
+//! Accepts files that other programs have rewritten: columns in any order, required columns declared optional (a
+//! missing value is then an error of its row), missing nullable columns. Rejects unknown columns and other types.
 
 use super::file::PartFile;
 use super::guard::catch_panics;
@@ -168,7 +168,7 @@ fn check_type(kind: Kind, leaf: &ColumnDescriptor) -> std::result::Result<(), St
     Err(format!("the file stores it as {}, but it is a {}", leaf.physical_type(), kind.name()))
 }
 
-/// Adds levels to nullable columns and rejects a missing value of a required column, with its row.
+/// Adds definition levels to nullable columns. Rejects a missing value of a required column, and returns its row.
 fn complete_levels(mut values: Values, id: ColumnId) -> std::result::Result<Values, (usize, RowError)> {
     if id.column_metadata().nullable {
         let rows = values.data.len();
@@ -220,14 +220,14 @@ impl Leaf {
 
 type Scalars<T> = (Vec<T>, Option<Vec<i16>>);
 
-/// Returns the present values without gaps, and the levels of all rows.
+/// Returns the present values without gaps, and the definition levels of all rows.
 fn read_present<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize) -> Parquet<(Vec<T::T>, Vec<i16>)> {
     let (mut values, mut levels) = (Vec::new(), Vec::new());
     let (read, _, _) = reader.read_records(rows, Some(&mut levels), None, &mut values)?;
     if read == rows { Ok((values, levels)) } else { Err(too_few(rows, read)) }
 }
 
-/// Returns one value per row, with a placeholder where the level is 0.
+/// Returns one value per row, with a placeholder where the definition level is 0.
 fn read_scalars<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize, max_level: i16) -> Parquet<Scalars<T::T>> {
     let (mut values, levels) = read_present(reader, rows)?;
     if max_level == 0 {

@@ -28,11 +28,12 @@ pub(crate) const ROW_GROUP_ROWS: usize = 1 << 16;
 
 const ROW_GROUP_LIST_VALUES: usize = MAX_CHUNK_VALUES as usize / 2;
 
-/// Small, because a merge holds one page of every column of every file.
+/// Rows per page. Small, because a merge holds one page of every column of every file in memory.
 const PAGE_ROWS: usize = 1 << 11;
 const PAGE_BYTES: usize = 64 << 10;
 
-/// Small columns, and columns that hardly compress, stay plain: a reader needs a large buffer per compressed one.
+/// Largest column that is not compressed. Columns that hardly compress stay uncompressed too, because a reader needs a
+/// large buffer for each compressed column.
 const SMALL_BYTES: i64 = 4 << 10;
 const WORTH_PERCENT: i64 = 80;
 
@@ -165,7 +166,7 @@ fn encode_column(
     Ok((buffer.into_inner()?.into(), close))
 }
 
-/// Returns the system's error if there was one, otherwise the library's.
+/// Returns the operating system's error if there was one, otherwise the Parquet library's.
 fn write_error(path: &Path, failure: &Failure, error: ParquetError) -> Error {
     let failure = failure.lock().ok().and_then(|mut failure| failure.take());
     Error::io("writing", path, failure.unwrap_or_else(|| std::io::Error::other(error)))
@@ -274,7 +275,7 @@ fn list_levels(ends: &[usize]) -> (Vec<i16>, Vec<i16>) {
     (levels, repeats)
 }
 
-/// Keeps the system's error, because the Parquet library keeps only its text.
+/// A sink that keeps the operating system's error, because the Parquet library keeps only its text.
 struct Remembering<W> {
     sink: W,
     failure: Failure,

@@ -26,7 +26,7 @@ use models::operators::Op;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
-/// A pattern, seen from its last value.
+/// A parsed pattern; its root is the operator that computes the last value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pattern(PatternForm);
 
@@ -46,7 +46,7 @@ struct PatternCall {
     attributes: Vec<(String, Json)>,
     inputs: Vec<PatternForm>,
     is_open: bool,
-    /// Whether the operator may be missing, so that its first input matches instead.
+    /// Whether the operator may be absent; then its first input is matched in its place.
     is_optional: bool,
 }
 
@@ -65,7 +65,7 @@ pub struct Match {
 }
 
 impl Match {
-    /// Returns a named value; names outside of choices are always bound.
+    /// Returns the value bound to a name; every name that is not inside an alternative is bound.
     pub fn get(&self, name: &str) -> Option<ValueId> {
         self.values.get(name).copied()
     }
@@ -81,7 +81,7 @@ impl Pattern {
         Pattern::parse_text(text).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Matches the pattern with its last value at `id`.
+    /// Matches the pattern against the operators that compute `id`.
     pub fn find_at(&self, graph: &Graph, id: ValueId) -> Option<Match> {
         self.find_in(&Look::of_graph(graph), id)
     }
@@ -96,7 +96,7 @@ impl Pattern {
     }
 }
 
-/// Calls `then` for every match of a form until it returns true.
+/// Calls `then` for every match of `form`, until it returns true.
 fn match_form(
     form: &PatternForm,
     look: &Look<'_>,
@@ -147,7 +147,7 @@ fn find_all(
     }
 }
 
-/// Binds a name to a value, unless the name has another value.
+/// Binds a name to a value and calls `then`; fails if the name is bound to another value.
 fn bind_name(name: &str, id: ValueId, state: &mut Match, then: &mut dyn FnMut(&mut Match) -> bool) -> bool {
     match state.values.get(name) {
         Some(other) => *other == id && then(state),

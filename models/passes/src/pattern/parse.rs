@@ -1,4 +1,4 @@
-//! The text of a pattern.
+//! Parses the text of patterns.
 
 use super::{PatternCall, PatternForm};
 use serde_json::Value as Json;

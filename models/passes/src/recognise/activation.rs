@@ -1,4 +1,4 @@
-//! Activations written in sums and products, and a guard that guards nothing.
+//! Recognises activations that are expressed in sums and products, and removes needless guards after a softmax.
 
 use super::{Look, Part, Replacement, is_close, rewrite_nodes};
 use crate::rewrite::rewrite_by;
@@ -22,7 +22,7 @@ pub(crate) fn recognise_activations(graph: &Graph) -> Result<Graph> {
     })
 }
 
-/// Recognises `number · x · gate`.
+/// Recognises `number · x · gate` as an activation.
 fn match_gated(look: &Look<'_>, number: f64, x: ValueId, gate: ValueId) -> Option<UnaryOp> {
     if is_close(number, 0.5) {
         return match_gelu(look, x, gate);
@@ -44,7 +44,7 @@ fn match_gated(look: &Look<'_>, number: f64, x: ValueId, gate: ValueId) -> Optio
     (is_ramp && is_close(number, 1.0 / 6.0)).then_some(UnaryOp::HardSwish)
 }
 
-/// `x · (1 + erf(x / sqrt 2))` or `x · (1 + tanh(sqrt(2 / pi) · (x + 0.044715 x³)))`, halved.
+/// Recognises `0.5 · x · (1 + erf(x / sqrt 2))` or its tanh form, with `tanh(sqrt(2 / pi) · (x + 0.044715 x³))`.
 fn match_gelu(look: &Look<'_>, x: ValueId, gate: ValueId) -> Option<UnaryOp> {
     let (inner, _) = look.operand_orders(gate, BinaryOp::Add).find(|(_, one)| look.is_about(*one, 1.0))?;
     if let Some(argument) = look.unary_operand(inner, UnaryOp::Erf) {
@@ -69,7 +69,7 @@ fn match_gelu(look: &Look<'_>, x: ValueId, gate: ValueId) -> Option<UnaryOp> {
     is_tanh_form.then_some(UnaryOp::GeluTanh)
 }
 
-/// Removes the replacement of NaN after a softmax, which guards fully masked rows, where no mask exists.
+/// Removes `where(is_nan(y), 0, y)` after a softmax without a mask; the guard only matters for fully masked rows.
 pub(crate) fn drop_softmax_guard(graph: &Graph) -> Result<Graph> {
     rewrite_by(
         graph,
@@ -81,7 +81,7 @@ pub(crate) fn drop_softmax_guard(graph: &Graph) -> Result<Graph> {
     )
 }
 
-/// Whether no deliberate infinity can occur since the last contraction.
+/// Whether no mask with infinite entries is applied after the last contraction.
 fn is_finite(look: &Look<'_>, id: ValueId, depth: usize) -> bool {
     if let Some(data) = look.constant_data(id) {
         return is_finite_constant(look, id, data);

@@ -1,9 +1,9 @@
-//! Attention that a file spells in products, scales, masks and a softmax.
+//! Recognises attention that a file expresses in products, scales, masks and a softmax.
 //!
-//! Seen from its last product, `softmax(scale · q · kᵀ + mask) · v`: scales may stand on the scores, the queries, the keys
-//! or several of them, keys may come turned, heads of keys and values may be repeated, a mask may be added or choose
-//! between scores and a number that hides them. Nobody else may read what lies in between. A row in which all is hidden by
-//! infinities is no number in the file, unless a guard makes it zero as attention does.
+//! The pattern is `softmax(scale · q · kᵀ + mask) · v`. Scales may be applied to the scores, the queries, the keys or
+//! several of them. Keys may be transposed, and heads of keys and values repeated. A mask may be added, or may select
+//! between scores and a masking number. No other operator may read the values in between. A row that is masked
+//! entirely by infinities gives NaN in the file, unless a guard makes it zero, as the attention operator does.
 
 use super::{Look, Pattern, Rebuild};
 use crate::fold::fold_operator;
@@ -14,11 +14,11 @@ use models::operators::{
 };
 use models::types::{DType, Dim, TensorType};
 
-/// Larger constants are not searched for masks.
+/// Maximum number of elements of a constant that is examined as a mask.
 const MAX_LOOKED_AT: u64 = 1 << 24;
-/// Operators between the first product and the softmax.
+/// Maximum number of operators between the first product and the softmax.
 const MAX_STEPS: usize = 12;
-/// Guard against fully masked rows.
+/// Pattern of the guard that replaces the NaN of fully masked rows by zero.
 const GUARD: &str = "where(is_nan(y), 0, y@softmax(x))";
 
 pub(crate) fn recognise_attention(graph: &Graph) -> Result<Graph> {
@@ -34,7 +34,7 @@ pub(crate) fn recognise_attention(graph: &Graph) -> Result<Graph> {
     rebuild.finish_graph()
 }
 
-/// Attention as found, `b` batches of `h` heads.
+/// Attention as found in the graph, with `b` batches of `h` heads.
 struct Spelled {
     batch: i64,
     heads: i64,
@@ -48,14 +48,14 @@ struct Spelled {
     softcap: Option<f64>,
 }
 
-/// Queries, keys or values; the last two dimensions are positions and width.
+/// Queries, keys or values; the last two dimensions are positions and head size.
 #[derive(Clone)]
 struct ProductOperand {
     id: ValueId,
     /// Transpose to apply to the value.
     permutation: Option<Vec<i64>>,
     scale: f64,
-    /// Consecutive repetitions of each matrix.
+    /// How often each matrix is repeated consecutively.
     repeats: i64,
     extents: [i64; 2],
 }
@@ -63,7 +63,7 @@ struct ProductOperand {
 #[derive(Clone, Copy)]
 enum Mask {
     Added(ValueId),
-    /// Scores where a condition holds, or does not; one number elsewhere.
+    /// Keeps scores where a condition holds, or does not hold; all others are replaced by `hidden`.
     Chosen {
         condition: ValueId,
         is_seen_where_true: bool,
@@ -71,15 +71,16 @@ enum Mask {
     },
 }
 
-/// Operations between the product of queries and keys and the softmax.
+/// The operations between the product of queries and keys, and the softmax.
 struct AttentionScores<'a> {
     product: &'a Node,
     scale: f64,
     softcap: Option<f64>,
     masks: Vec<Mask>,
-    /// Batches and heads, once four dimensions were seen.
+    /// Batches and heads; None as long as all tensors have fewer than four dimensions.
     leading: Option<[i64; 2]>,
-    /// Whether a mask varies over the first of three dimensions.
+    /// Whether a mask of a three-dimensional score tensor varies over the first dimension, which merges batches and
+    /// heads.
     is_mask_merged: bool,
 }
 
@@ -184,7 +185,7 @@ impl Spelled {
     }
 }
 
-/// Returns the input of the softmax over the last dimension, guarded or not.
+/// Returns the input of the softmax over the last dimension, with or without a guard.
 fn softmax_input(look: &Look<'_>, guard: &Pattern, weights: ValueId) -> Option<ValueId> {
     let node = look.producer_of(weights).filter(|_| look.is_read_once(weights))?;
     match &node.op {
@@ -274,7 +275,7 @@ impl AttentionScores<'_> {
     }
 }
 
-/// Whether adding this number loses the score, so that addition equals selection.
+/// Whether adding this mask value to a score discards the score, so that an additive mask equals a boolean one.
 fn takes_all(dtype: DType, hidden: f64) -> bool {
     hidden == f64::NEG_INFINITY || (dtype != DType::F16 && hidden <= -1e30)
 }
@@ -304,7 +305,8 @@ fn keeps_matrices(look: &Look<'_>, node: &Node) -> bool {
 }
 
 impl ProductOperand {
-    /// `is_turned`: positions are the last dimension. `takes_scale`: a preceding scale may be absorbed.
+    /// Follows an operand back through views, repetitions and transposes. With `is_turned`, positions are the last
+    /// dimension. With `takes_scale`, a preceding scale is absorbed.
     fn match_operand(look: &Look<'_>, id: ValueId, is_turned: bool, takes_scale: bool) -> Option<ProductOperand> {
         let (_, mut extents) = split_last_two(&look.value_type(id).extents()?)?;
         if is_turned {
@@ -369,7 +371,7 @@ impl ProductOperand {
     }
 }
 
-/// Returns None if an expansion does more than repeat matrices.
+/// Returns how often an expansion repeats each matrix; None if it does anything else.
 fn matrix_repeats(look: &Look<'_>, node: &Node) -> Option<i64> {
     let (x, y) = (look.value_type(node.inputs[0]).extents()?, look.value_type(node.outputs[0]).extents()?);
     let last = y.len().checked_sub(3)?;
@@ -378,7 +380,7 @@ fn matrix_repeats(look: &Look<'_>, node: &Node) -> Option<i64> {
 }
 
 impl Mask {
-    /// Returns the mask attributes that replace a constant mask, or None.
+    /// Returns the attention attributes (such as causal) that have the effect of a constant mask, or None.
     fn structured_mask(&self, look: &Look<'_>, [rows, places]: [i64; 2]) -> Option<AttentionMask> {
         let nothing = AttentionMask::fully_visible(rows.unsigned_abs(), places.unsigned_abs());
         let (Mask::Added(id) | Mask::Chosen { condition: id, .. }) = *self;
@@ -409,7 +411,7 @@ impl Mask {
         (width > 0 && (0..).zip(&seen).all(is_expected)).then_some(AttentionMask { is_causal: true, window, ..nothing })
     }
 
-    /// Whether masked positions stay masked, whatever is added.
+    /// Whether the mask is infinite at masked positions, so that these stay masked whatever is added.
     fn is_endless(&self, look: &Look<'_>) -> bool {
         match *self {
             Mask::Chosen { hidden, .. } => hidden == f64::NEG_INFINITY,
@@ -423,7 +425,7 @@ impl Mask {
         }
     }
 
-    /// Emits numbers to add.
+    /// Emits the mask as numbers that are added to the scores.
     fn emit_mask(&self, look: &Look<'_>, rebuild: &mut Rebuild<'_>, node: &Node, dtype: DType) -> Result<ValueId> {
         let (condition, is_seen_where_true, hidden) = match *self {
             Mask::Added(id) => return rebuild.get(id),
@@ -446,7 +448,7 @@ impl Mask {
     }
 }
 
-/// Leaves no weight to a score when added.
+/// Returns a finite number that gives a score no weight when added.
 fn masking_number(dtype: DType) -> f64 {
     if dtype == DType::F16 { -60_000.0 } else { -1e30 }
 }

@@ -1,4 +1,4 @@
-//! What surrounds contractions: transposed weights, biases as sums, pads of their own, means over space.
+//! Recognises operators around contractions: transposed weights, biases as sums, separate pads, spatial means.
 
 use super::{Part, Replacement, rewrite_nodes};
 use crate::fold::fold_operator;
@@ -69,7 +69,8 @@ pub(crate) fn absorb_pads(graph: &Graph) -> Result<Graph> {
     })
 }
 
-/// Turns a mean over all spatial dimensions into a global pool, except with three dimensions: mostly normalisations.
+/// Turns a mean over all spatial dimensions into a global pool. Three-dimensional tensors are excluded, because these
+/// are mostly normalisations.
 pub(crate) fn global_pools(graph: &Graph) -> Result<Graph> {
     rewrite_nodes(graph, |look, node| {
         let Op::Reduce(Reduce { function: ReduceOp::Mean, axes, keep }) = &node.op else { return None };

@@ -1,4 +1,4 @@
-//! Attention repeats a mask for rows, heads and batches by itself; what a file repeated before is not written out.
+//! Removes explicit repetition of attention masks: the attention operator repeats a mask for rows, heads and batches.
 
 use super::{Look, Rebuild};
 use models::error::Result;
@@ -22,7 +22,8 @@ pub(crate) fn masks_unexpanded(graph: &Graph) -> Result<Graph> {
     rebuild.finish_graph()
 }
 
-/// Returns the mask before its repetition, also if repeated conditions then select between two numbers.
+/// Returns the mask before its repetition; None if it is not repeated. Also handles a selection between two numbers by
+/// a repeated condition.
 fn unexpanded_mask(look: &Look<'_>, rebuild: &mut Rebuild<'_>, mask: ValueId) -> Result<Option<ValueId>> {
     let Some(node) = look.producer_of(mask) else { return Ok(None) };
     if let Some(inner) = expansion_input(look, node) {

@@ -1,4 +1,4 @@
-//! Normalisations written in means, squares and roots.
+//! Recognises normalisations that are expressed in means, squares and roots.
 
 use super::{Look, Part, Replacement, rewrite_nodes};
 use crate::pattern::Match;
@@ -8,11 +8,11 @@ use models::graph::{Const, Graph, Node, ValueId};
 use models::operators::{BinaryOp, LayerNorm, Op, Reduce, ReduceOp, RmsNorm};
 use models::types::{Dim, TensorType};
 
-/// `x / sqrt(v)` in all spellings.
+/// Pattern of `x / sqrt(v)` in all forms.
 const QUOTIENT: &str = "div(x, sqrt(v) | pow(v, 0.5)) \
                         | mul(x, rsqrt(v) | reciprocal(sqrt(v) | pow(v, 0.5)) | div(1, sqrt(v) | pow(v, 0.5)))";
 
-/// `x / sqrt(mean(x²) + epsilon)`, also of `x - mean(x)`, without scale and shift.
+/// Recognises `x / sqrt(mean(x²) + epsilon)`, also of `x - mean(x)`. Scale and shift are absorbed later.
 pub(crate) fn recognise_normalisations(graph: &Graph) -> Result<Graph> {
     rewrite_by(graph, &[(QUOTIENT, match_normalisation)])
 }
@@ -42,7 +42,7 @@ fn sum_with_number(look: &Look<'_>, id: ValueId) -> Option<(ValueId, f64)> {
     look.operand_orders(id, BinaryOp::Add).find_map(|(a, b)| Some((a, look.constant_scalar(b)?)))
 }
 
-/// Returns the input of a mean over the last dimensions, and the first of them.
+/// Returns the input of a mean over the last dimensions, and the first of these dimensions.
 fn trailing_mean(look: &Look<'_>, id: ValueId) -> Option<(ValueId, usize)> {
     let node = look.producer_of(id)?;
     let Op::Reduce(Reduce { function: ReduceOp::Mean, axes, keep: true }) = &node.op else { return None };
@@ -52,7 +52,7 @@ fn trailing_mean(look: &Look<'_>, id: ValueId) -> Option<(ValueId, usize)> {
     is_trailing.then(|| Some((node.inputs[0], usize::try_from(first).ok()?)))?
 }
 
-/// Turns a product with a constant of the normalised shape into the scale, if there is none.
+/// Absorbs a product with a constant of the normalised shape into a normalisation that has no scale yet.
 pub(crate) fn absorb_scales(graph: &Graph) -> Result<Graph> {
     rewrite_nodes(graph, |look, node| {
         look.operand_orders(node.outputs[0], BinaryOp::Mul).find_map(|(normalised, scale)| {
@@ -79,7 +79,7 @@ pub(crate) fn absorb_shifts(graph: &Graph) -> Result<Graph> {
     })
 }
 
-/// Drops leading extents of 1 of a constant that broadcasts from the shape of another one.
+/// Removes leading extents of 1 from a constant, so that it has the shape of `like`; None if it does not fit.
 fn as_vector(look: &Look<'_>, id: ValueId, like: ValueId) -> Option<Part> {
     let (ty, wanted) = (look.value_type(id), look.value_type(like));
     let data = look.constant_data(id)?;

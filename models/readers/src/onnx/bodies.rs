@@ -1,7 +1,8 @@
-//! Operators with graphs of their own: branches, loops and functions of an attention's scores.
+//! Operators with subgraphs: branches, loops, and attention with functions that modify its scores.
 //!
-//! A graph has no loops. A branch whose condition is known takes the place of its node, and a loop whose number of turns is known
-//! is unrolled. Of others, the operators of one turn can be listed: they stand in the graph with the node left out.
+//! Graphs do not have loops. A branch with a constant condition replaces its node, and a loop with a constant trip
+//! count is unrolled. All others are refused. On request, the node is left out and the operators of one iteration are
+//! added to the graph.
 
 use super::call::Call;
 use super::import::{Failure, Importer, MAX_DEPTH, has_bodies, node_spot, normalise_domain};
@@ -25,7 +26,7 @@ fn graph_of<'a>(call: &Call<'a>, name: &str) -> Outcome<&'a messages::Graph> {
     graph.map_or_else(|| malformed(format!("it has no `{name}`")), Ok)
 }
 
-/// Returns the only number of a value, if it is constant.
+/// Returns the number of a constant with one element, or None for a value computed at run time.
 fn known_scalar(emit: &Emit<'_>, id: ValueId) -> Outcome<Option<f64>> {
     match emit.builder.constant_data(id) {
         Some(_) => emit.known_number(id, "it").map(Some),
@@ -53,7 +54,7 @@ fn stack_results(emit: &mut Emit<'_>, parts: &[ValueId], axis: i64, info: &messa
     emit.add_constant(TensorType::new(dtype, &extents), Const::Small(Vec::new()))
 }
 
-/// Returns one part of a tensor, without the axis along which it was cut.
+/// Returns the slice of a tensor at one index of an axis, without that axis.
 fn take_part(emit: &mut Emit<'_>, x: ValueId, axis: usize, place: i64) -> Outcome<ValueId> {
     let mut extents = emit.extents(x)?;
     let part = emit.slice(x, axis, place, place + 1)?;
@@ -146,7 +147,8 @@ impl<'a> Importer<'a> {
         outputs.ok_or_else(|| Refusal::Malformed("its graph does not make all of its outputs".to_owned()).into())
     }
 
-    /// Refuses a node with unknown trip count or branch. On request, lists its subgraphs once.
+    /// Refuses a node with unknown trip count or branch. If unsupported nodes are skipped, adds the operators of its
+    /// subgraphs once.
     fn refuse_open(
         &mut self,
         reason: &str,
@@ -180,7 +182,7 @@ impl<'a> Importer<'a> {
         self.inline_body(graph, Vec::new(), scope)
     }
 
-    /// Unrolls a `Loop`: `turns, condition, states… -> states…, results of each turn…`
+    /// Unrolls a `Loop`: `trip count, condition, states… -> states…, stacked results of all iterations…`.
     fn unroll_loop(&mut self, call: &Call<'a>, slots: &Slots, scope: &mut Scope<'a>) -> Slotted {
         let graph = graph_of(call, "body")?;
         let given = |index: usize| {
@@ -249,7 +251,7 @@ impl<'a> Importer<'a> {
         Ok(Err(format!("it has {count}, and up to {MAX_TURNS} are unrolled")))
     }
 
-    /// Returns the inputs of a loop body whose iteration number is a graph input.
+    /// Returns the inputs of a loop body for one iteration; its number and condition become graph inputs.
     fn one_turn(&mut self, states: Vec<Slot>, scope: &Scope<'a>) -> models::error::Result<Vec<Slot>> {
         let scalar = |dtype: DType| TensorType::new(dtype, &[]);
         let counter = self.emit.builder.add_input(&format!("{}turn", scope.place), scalar(DType::I64))?;
@@ -257,7 +259,7 @@ impl<'a> Importer<'a> {
         Ok([Slot::Value(counter), Slot::Value(goes_on)].into_iter().chain(states).collect())
     }
 
-    /// Unrolls a `Scan`: `states…, tensors that are cut… -> states…, results of each turn…`
+    /// Unrolls a `Scan`: `states…, tensors that are sliced… -> states…, stacked results of all iterations…`.
     fn unroll_scan(&mut self, call: &Call<'a>, scope: &mut Scope<'a>) -> Slotted {
         let graph = graph_of(call, "body")?;
         // Before version 9, lengths stood first and every tensor had a batch.
@@ -330,7 +332,7 @@ impl<'a> Importer<'a> {
         Ok(states)
     }
 
-    /// Applies a graph to each tensor of a sequence: `sequence, sequences and tensors… -> sequences…`
+    /// Applies a subgraph to each tensor of a sequence: `sequence, sequences and tensors… -> sequences…`.
     fn map_sequence(&mut self, call: &Call<'a>, slots: &Slots, scope: &mut Scope<'a>) -> Slotted {
         let graph = graph_of(call, "body")?;
         let Some(Slot::Sequence(first)) = slots.get(&0) else {
@@ -354,7 +356,7 @@ impl<'a> Importer<'a> {
         Ok(results.into_iter().map(sequence_slot).collect::<Outcome<Vec<_>>>()?)
     }
 
-    /// Attention with subgraphs that modify scores and probabilities.
+    /// Emits attention with subgraphs that modify scores and probabilities.
     fn flex_attention(&mut self, call: &Call<'a>, scope: &mut Scope<'a>) -> Slotted {
         let mut x = flex::scaled_scores(&mut self.emit, call)?;
         x = self.apply_modifier(call, "score_mod", x, scope)?;

@@ -1,4 +1,4 @@
-//! One node as its rule sees it: attributes by name, inputs by position.
+//! One ONNX node with its inputs resolved, as import rules use it: attributes by name, inputs by position.
 
 use super::messages;
 use crate::{Outcome, malformed, unsupported};
@@ -38,7 +38,7 @@ impl<'a> Call<'a> {
         self.node.output.get(index).is_some_and(|name| !name.is_empty())
     }
 
-    /// Returns an attribute, resolving references to the surrounding function.
+    /// Returns an attribute; a reference to an attribute of the surrounding function is resolved.
     pub fn resolve_attribute(&self, name: &str) -> Option<&'a messages::Attribute> {
         let attribute = self.node.attribute.iter().find(|attribute| attribute.name == name)?;
         match attribute.ref_attr_name.as_str() {

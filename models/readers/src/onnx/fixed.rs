@@ -1,4 +1,4 @@
-//! Replaces the types of a model's inputs and outputs and copies every other field unchanged.
+//! Rewrites an ONNX file with fixed types of inputs and outputs; copies every other field unchanged.
 
 use super::messages::{self, Dimension, Extent, Shape, ValueInfo};
 use super::{decode_error, tensor};
@@ -11,12 +11,12 @@ use prost::{DecodeError, Message};
 type Decoded<T> = std::result::Result<T, DecodeError>;
 type FieldChange = Decoded<Option<Vec<u8>>>;
 
-/// Field number in the public schema.
+/// Protobuf field number of `graph` in `ModelProto`.
 const MODEL_GRAPH: u32 = 7;
 const GRAPH_INPUT: u32 = 11;
 const GRAPH_OUTPUT: u32 = 12;
 
-/// Returns the file with the types of `graph` for its inputs and for the outputs that the graph names.
+/// Returns the file with the input types of `graph`, and with its output types where the output names agree.
 pub fn with_extents(bytes: Bytes, file: &str, graph: &Graph) -> Result<Vec<u8>> {
     let model = rewrite_message(&bytes, |tag, field| match tag {
         MODEL_GRAPH => rewrite_message(field, |tag, field| match tag {
@@ -39,7 +39,7 @@ pub fn with_extents(bytes: Bytes, file: &str, graph: &Graph) -> Result<Vec<u8>> 
     model.map_err(|error| decode_error(file, &error))
 }
 
-/// Replaces the extents that the file states for a value by those of the graph.
+/// Replaces the extents stated in the file for a value by those of the graph.
 fn state_extents(graph: &Graph, id: ValueId, info: ValueInfo) -> ValueInfo {
     let Some(ty) = graph.value(id).map(|value| &value.ty) else { return info };
     let dims = ty.extents().unwrap_or_default();

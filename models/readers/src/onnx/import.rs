@@ -1,7 +1,8 @@
-//! Walks the nodes of a file in order and hands each to the rule of its operator.
+//! Imports the nodes of an ONNX file in order, each by the rule of its operator.
 //!
-//! Names live in scopes: the graph's own, one more inside a branch of a condition, and a fresh one inside a function.
-//! Functions are inlined, branches whose condition is a constant too; both count against one limit of nodes.
+//! Names are resolved in scopes: one for the main graph, a nested one for each branch, a separate one for each
+//! function. Functions are inlined, and so are branches with a constant condition; both count against one limit on
+//! nodes.
 
 use super::call::{Arguments, Call};
 use super::messages;
@@ -18,7 +19,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 const OPSETS: std::ops::RangeInclusive<i64> = 6..=28;
-/// Limit on nested functions and branches.
+/// Maximum nesting depth of functions and branches.
 pub(super) const MAX_DEPTH: usize = 32;
 
 pub(super) struct Importer<'a> {
@@ -27,13 +28,13 @@ pub(super) struct Importer<'a> {
     pub(super) options: &'a Options,
     pub(super) emit: Emit<'a>,
     functions: HashMap<(&'a str, &'a str, &'a str), &'a messages::Function>,
-    /// Stated types of values of the main graph.
+    /// Types that the file states for values of the main graph.
     stated: HashMap<&'a str, &'a messages::ValueInfo>,
     skipped: Vec<Skipped>,
     /// Inputs of skipped nodes, which become outputs of the remaining graph.
     pub(super) loose_ends: Vec<ValueId>,
     visited: usize,
-    /// Limit on nodes after inlining, which nested function calls multiply.
+    /// Maximum number of nodes after inlining, because nested function calls multiply nodes.
     most: usize,
 }
 
@@ -84,7 +85,7 @@ pub(super) fn import_model(
     importer.finish_import(graph, &scope)
 }
 
-/// Returns the node limit of a file: a constant floor, or a multiple of its node count.
+/// Returns the limit on nodes after inlining: a multiple of the file's node count, but at least a constant.
 fn most_nodes(model: &messages::Model) -> usize {
     const ALWAYS: usize = 20_000;
     const FOR_EACH_NODE: usize = 8;
@@ -94,7 +95,7 @@ fn most_nodes(model: &messages::Model) -> usize {
     most.min(GraphLimits::default().nodes)
 }
 
-/// Maps both spellings of the default domain to the empty one.
+/// Maps `ai.onnx`, the other name of the default domain, to the empty name.
 pub(super) fn normalise_domain(name: &str) -> &str {
     if name == "ai.onnx" { "" } else { name }
 }
@@ -235,7 +236,7 @@ impl<'a> Importer<'a> {
         Ok(outputs.into_iter().map(Slot::Value).collect())
     }
 
-    /// Explains why an operator has no rule, and lists the file's other operators without one.
+    /// Explains why an operator cannot be imported, and lists the file's other operators without a rule.
     fn missing_rule_reason(&self, domain: &str, operator: &str) -> String {
         const MOST_NAMED: usize = 20;
         let reason = rules::refusal_reason(domain, operator);
@@ -336,7 +337,7 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    /// Checks that the stated type of a value agrees with its inferred type.
+    /// Checks that the type stated in the file for a value agrees with the inferred one.
     fn compare_with_stated(&self, node: &messages::Node, name: &str, id: ValueId, scope: &Scope<'a>) -> Result<()> {
         let Some(info) = self.stated.get(name).filter(|_| scope.depth == 0) else { return Ok(()) };
         let Ok(stated) = stated_type(info) else { return Ok(()) };
@@ -373,7 +374,7 @@ impl<'a> Importer<'a> {
         }
     }
 
-    /// Leaves a node out: its inputs become outputs of the graph, its outputs of known type become inputs.
+    /// Leaves a node out: its inputs become graph outputs, its outputs of known type become graph inputs.
     fn skip_node(&mut self, node: &'a messages::Node, scope: &mut Scope<'a>, reason: String) -> Result<()> {
         self.skipped.push(Skipped { place: node_spot(node, scope), operator: node.op_type.clone(), reason });
         for name in &node.input {
@@ -428,7 +429,8 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// Names a node by its name or first output; cut within functions, where each nested call adds a prefix.
+/// Returns the name of a node (or its first output) for messages. Within functions, each call adds a prefix; only the
+/// end of a long name is kept.
 pub(super) fn node_spot(node: &messages::Node, scope: &Scope<'_>) -> String {
     const MOST_WITHIN: usize = 200;
     let name = if node.name.is_empty() { node.output.first() } else { Some(&node.name) };

@@ -1,4 +1,4 @@
-//! What a model is given: the types of its inputs, with a number for every dimension.
+//! Resolves the input types of a model: every dimension gets a number.
 
 use super::import::Importer;
 use super::scope::{Scope, Slot};
@@ -43,7 +43,7 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    /// Rejects shapes and values for inputs that do not exist.
+    /// Rejects options that give shapes or values for inputs that do not exist.
     fn check_names(&self, given: &[&messages::ValueInfo]) -> Result<()> {
         const MOST_NAMED: usize = 20;
         let options = self.options;
@@ -68,7 +68,7 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    /// Requires a number for each input dimension; one error lists all that are missing.
+    /// Checks that each input dimension gets a number; one error lists all dimensions without.
     fn check_extents(&self, given: &[&messages::ValueInfo], symbols: &BTreeMap<String, i64>) -> Result<()> {
         let mut open: Vec<(&messages::ValueInfo, TensorType)> = Vec::new();
         for &info in given {
@@ -104,7 +104,7 @@ impl<'a> Importer<'a> {
         Err(self.malformed(place, reason))
     }
 
-    /// Returns the extent of a dimension that is stated, given, or the batch.
+    /// Returns the extent of a dimension: stated in the file, given as a symbol's value, or the batch size.
     fn resolve_extent(&self, dim: &Dim, index: usize, symbols: &BTreeMap<String, i64>) -> Option<i64> {
         let name = match dim {
             Dim::Known(extent) => return Some(*extent),
@@ -133,7 +133,7 @@ impl<'a> Importer<'a> {
         Err(self.malformed("inputs".to_owned(), reason))
     }
 
-    /// Maps dimension symbols to numbers, for inputs with a given shape.
+    /// Returns the value of each symbolic dimension, as determined by the shapes that options give to inputs.
     fn bind_symbols(&self, given: &[&messages::ValueInfo]) -> Result<BTreeMap<String, i64>> {
         let mut symbols = BTreeMap::new();
         for info in given {
@@ -152,7 +152,7 @@ impl<'a> Importer<'a> {
         Ok(symbols)
     }
 
-    /// Returns whether an input has other extents than stated, which invalidates the other stated types.
+    /// Returns whether options change stated input extents; other types stated in the file are then invalid.
     pub(super) fn is_reshaped(&self, graph: &messages::Graph) -> bool {
         graph.input.iter().any(|info| match (self.extents_given(info), stated_type(info)) {
             (Some(extents), Ok(stated)) => {
@@ -163,7 +163,7 @@ impl<'a> Importer<'a> {
         })
     }
 
-    /// Returns the extents that options give an input, by a shape or by bound numbers.
+    /// Returns the extents that the options give an input, by a shape or by constant values.
     fn extents_given(&self, info: &messages::ValueInfo) -> Option<Vec<i64>> {
         let options = self.options;
         let of_tensor = || options.bindings.get(&info.name).and_then(|tensor| tensor.tensor_type().extents());
@@ -211,7 +211,7 @@ fn bind_numbers(ty: &TensorType, numbers: &[f64]) -> std::result::Result<Const, 
     }
 }
 
-/// Returns whether a dimension name means a sequence length without the past.
+/// Returns whether a dimension name denotes a sequence length that excludes past tokens.
 fn is_sequence(name: &str) -> bool {
     let name = name.to_lowercase();
     name.contains("seq") && !["batch", "past", "total", "+"].iter().any(|other| name.contains(other))

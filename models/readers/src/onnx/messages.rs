@@ -1,7 +1,7 @@
-//! The messages of an ONNX file, as far as they are read and written.
+//! The protobuf messages of an ONNX file that are read or written.
 //!
-//! Numbers are those of the public schema; what is not listed here is skipped when decoding. Written by hand with the
-//! decoder's own attributes, so that building needs neither a compiler for the schema nor generated code.
+//! Field numbers are those of the public schema; decoding skips all other fields. The messages are written by hand
+//! with the attributes of `prost`, so that a build needs neither a schema compiler nor generated code.
 
 use bytes::Bytes;
 use prost::{Message, Oneof};
@@ -90,7 +90,7 @@ pub(super) struct Attribute {
     pub name: String,
     #[prost(string, tag = "21")]
     pub ref_attr_name: String,
-    /// The field that holds the value; required by other readers.
+    /// Type code that names the field with the value. Unused here; other readers require it.
     #[prost(int32, tag = "20")]
     pub kind: i32,
     #[prost(float, optional, tag = "2")]

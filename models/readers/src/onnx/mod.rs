@@ -1,10 +1,9 @@
-//! Reads ONNX files, and writes graphs as such.
+//! Reads ONNX files, and writes graphs as ONNX files.
 //!
-//! The file is read once; weights are slices of it, or stay in the files beside it. Every node is brought to one form
-//! at the door, whatever version of the operator set it was written for, and added through the builder, so the shape
-//! rules of `infer` hold here too: what the file itself says about shapes is compared with them. Operators over
-//! constants are computed on the way, which makes the arithmetic around shapes disappear. What cannot be represented
-//! is an error that names file, node and operator, or is left out on request.
+//! The file is read once; weights are slices of it, or stay in external data files. On import, every node is converted
+//! from any operator set version to one form and added through the builder, which infers shapes (`infer`). Shapes that
+//! the file states are compared with these. Operators over constants are computed during import, so shape arithmetic
+//! disappears. A node that cannot be represented is an error with file, node and operator, or is left out on request.
 
 mod bodies;
 mod call;
@@ -35,7 +34,7 @@ use reference::Tensor;
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Component, Path, PathBuf};
 
-/// Files above this size cannot be ONNX: a message has at most 2 GiB.
+/// Largest size of an ONNX file: a protobuf message has at most 2 GiB.
 pub const MAX_FILE_BYTES: u64 = 1 << 31;
 
 pub fn load_file(path: &Path, options: &Options) -> Result<Imported> {
@@ -63,7 +62,7 @@ pub fn output_count(bytes: Bytes, file: &str) -> Result<usize> {
     Ok(decode_model(bytes, file)?.graph.map_or(0, |graph| graph.output.len()))
 }
 
-/// Returns the files that hold tensors of a model, relative to its folder.
+/// Returns the external data files of a model, relative to its folder.
 pub fn data_files(bytes: Bytes, file: &str) -> Result<BTreeSet<PathBuf>> {
     let graph = decode_model(bytes, file)?.graph.unwrap_or_default();
     let mut found = BTreeSet::new();
@@ -82,13 +81,13 @@ pub fn data_files(bytes: Bytes, file: &str) -> Result<BTreeSet<PathBuf>> {
     Ok(found)
 }
 
-/// Lists a model's operators, without those of its functions and branches.
+/// Lists the operators of a model's main graph, without its functions and branches.
 pub fn operator_names(bytes: Bytes, file: &str) -> Result<BTreeSet<String>> {
     let graph = decode_model(bytes, file)?.graph.unwrap_or_default();
     Ok(graph.node.into_iter().map(|node| node.op_type).collect())
 }
 
-/// Reads a named tensor, in the format of the ONNX project's test data.
+/// Reads a name and a tensor from a `TensorProto` file, the format of ONNX test data.
 pub fn read_tensor(bytes: Bytes, file: &str) -> Result<(String, Tensor)> {
     let message = messages::Tensor::decode(bytes).map_err(|error| decode_error(file, &error))?;
     let (ty, data) = tensor::constant_data(&message, None).map_err(|reason| Error::Malformed {

@@ -1,9 +1,11 @@
-//! Nodes in an order in which each stands behind what it reads. Files should have one; converters append to the end.
+//! Sorts nodes so that each follows the nodes it reads. Files should be sorted, but some converters append nodes at
+//! the end.
 
 use super::messages::Node;
 use std::collections::HashMap;
 
-/// Returns a topological order, or None if file order is valid or cyclic nodes exist (the first is refused).
+/// Returns a topological order of the nodes, or None if the file order is valid already. A cycle stays, and its first
+/// node is refused on import.
 pub(super) fn sort_nodes(nodes: &[Node]) -> Option<Vec<usize>> {
     let mut makers: HashMap<&str, usize> = HashMap::with_capacity(nodes.len());
     for (index, node) in nodes.iter().enumerate() {
@@ -50,7 +52,8 @@ fn depth_first_order(before: &[Vec<usize>]) -> Vec<usize> {
     order
 }
 
-/// Visits each name that a node reads, also in its branches. A branch's own name only adds a predecessor.
+/// Visits each name that a node reads, also in its subgraphs. Names defined inside a subgraph may be included; they
+/// only add a predecessor.
 fn visit_reads<'a>(node: &'a Node, found: &mut dyn FnMut(&'a str)) {
     node.input.iter().for_each(|name| found(name));
     for graph in node.attribute.iter().filter_map(|attribute| attribute.g.as_ref()) {

@@ -1,29 +1,29 @@
-//! What names stand for where a node stands.
+//! Resolves names, in the main graph and in nested subgraphs.
 
 use super::call::Arguments;
 use models::graph::ValueId;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Meaning of a name.
+/// The value that a name refers to.
 #[derive(Clone)]
 pub(super) enum Slot {
     Value(ValueId),
     /// A sequence of tensors with known length.
     Sequence(Rc<Vec<ValueId>>),
-    /// A missing optional value.
+    /// An omitted optional value.
     Absent,
     Skipped,
-    /// An optional output that no rule produces; an error only if it is read.
+    /// An optional output that is not computed; an error only if it is read. The text is the reason.
     Unmade(&'static str),
 }
 
 pub(super) struct Scope<'a> {
-    /// Innermost last.
+    /// Scopes of names; the innermost is last.
     pub names: Vec<HashMap<&'a str, Slot>>,
     pub opsets: HashMap<&'a str, i64>,
     pub arguments: Arguments<'a>,
-    /// Put before the names of nodes.
+    /// Prefix of node names.
     pub place: String,
     pub depth: usize,
 }

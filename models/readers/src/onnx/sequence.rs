@@ -1,5 +1,5 @@
-//! Sequences of tensors whose length is known, and optional values: they are lists or nothing while the file is read, and no
-//! operators of the graph.
+//! Sequences of tensors with known length, and optional values. They exist only during import, as lists or absent
+//! values, and add no operators to the graph.
 
 use super::call::Call;
 use super::scope::Slot;
@@ -31,7 +31,7 @@ pub(super) fn is_known(operator: &str) -> bool {
     )
 }
 
-/// Returns the results of an operator on sequences, or None for other operators.
+/// Evaluates an operator on sequences, or returns None for other operators.
 pub(super) fn sequence_results(emit: &mut Emit<'_>, call: &Call<'_>, slots: &Slots) -> Option<Outcome<Vec<Slot>>> {
     let operator = call.node.op_type.as_str();
     if operator == "Identity" {
@@ -51,7 +51,7 @@ pub(super) fn input_slot(call: &Call<'_>, slots: &Slots, index: usize) -> Option
     slots.get(&index).cloned().or_else(|| call.optional_input(index).map(Slot::Value))
 }
 
-/// Represents an optional value by its content.
+/// Evaluates an operator on optional values. An optional value is represented by its content.
 fn optional_result(emit: &mut Emit<'_>, call: &Call<'_>, slots: &Slots) -> Outcome<Slot> {
     let held = input_slot(call, slots, 0).filter(|slot| !matches!(slot, Slot::Absent));
     match call.node.op_type.as_str() {
@@ -110,7 +110,7 @@ fn sequence_result(emit: &mut Emit<'_>, call: &Call<'_>, slots: &Slots) -> Outco
     }
 }
 
-/// Returns a position in a sequence, counted from the front.
+/// Reads a position in a sequence; a negative one counts from the end.
 fn sequence_position(emit: &Emit<'_>, call: &Call<'_>, input: usize, length: usize) -> Outcome<usize> {
     let place = emit.known_number(call.input(input)?, "position")? as i64;
     let front = if place < 0 { place.saturating_add(length as i64) } else { place };

@@ -1,7 +1,7 @@
-//! Tensors of a file as constants.
+//! Reads tensors of an ONNX file as constants.
 //!
-//! Raw bytes stay slices of the file. The typed lists, which only small tensors use, are written out as bytes. Data in
-//! other files stays there; their place is checked here, so that a model cannot name a file outside of its folder.
+//! Raw bytes stay slices of the file. The typed lists, which only small tensors use, are converted to bytes. External
+//! data stays in its file; the path is checked here, so that a model cannot read a file outside of its folder.
 
 use super::messages;
 use crate::Emit;
@@ -40,7 +40,7 @@ pub(super) fn dtype_of_code(code: i32) -> Result<DType, String> {
     })
 }
 
-/// Returns the bits of an element type of less than 8 bits.
+/// Returns the number of bits of an element type below 8 bits, or None for other types.
 fn narrow_bits(code: i32) -> Option<u32> {
     match code {
         21 | 22 => Some(4),
@@ -49,12 +49,12 @@ fn narrow_bits(code: i32) -> Option<u32> {
     }
 }
 
-/// Identifies a message by its address.
+/// Returns the memory address of a message as its key.
 pub(super) fn message_key(message: &messages::Tensor) -> usize {
     std::ptr::from_ref(message).addr()
 }
 
-/// Records the value of a message, and the range of its type.
+/// Registers the constant of a message for reuse, and its element type if graphs do not support it.
 pub(super) fn record_constant(emit: &mut Emit<'_>, message: &messages::Tensor, id: ValueId) {
     if let Some(narrow) = narrow_type(message.data_type) {
         emit.set_narrow(id, narrow);
@@ -122,7 +122,7 @@ pub(super) fn constant_data(tensor: &messages::Tensor, folder: Option<&Path>) ->
     Ok((ty, Const::Bytes(Contents::new(bytes))))
 }
 
-/// Reads elements of less than 8 bits, packed with the first in the lowest bits. Large tensors stay lazy.
+/// Reads elements of less than 8 bits, packed with the first in the lowest bits. Large tensors are unpacked lazily.
 fn packed_data(tensor: &messages::Tensor, folder: Option<&Path>, ty: &TensorType, bits: u32) -> Result<Const, String> {
     let elements = ty.element_count().ok_or_else(|| format!("{ty} has no size"))?;
     let length = elements.div_ceil(u64::from(8 / bits));
@@ -148,7 +148,7 @@ fn packed_data(tensor: &messages::Tensor, folder: Option<&Path>, ty: &TensorType
     Ok(Const::Bytes(Contents::new((0..elements).map(element).collect::<Vec<u8>>())))
 }
 
-/// Looks up floats of at most 8 bits in the table of their format: small tensors at once, large ones lazily.
+/// Decodes floats of at most 8 bits through the table of their format: small tensors at once, large ones lazily.
 fn small_floats(
     tensor: &messages::Tensor,
     folder: Option<&Path>,

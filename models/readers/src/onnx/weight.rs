@@ -1,5 +1,5 @@
-//! Estimates the memory that the messages of a file take once decoded, before anything is decoded: an empty attribute is two bytes
-//! in the file and some hundreds in memory.
+//! Estimates the memory that a decoded file takes, before decoding. A hostile file can expand: an empty attribute
+//! takes two bytes in the file and hundreds in memory.
 
 use super::messages::{
     Attribute, Dimension, Entry, Function, Graph, Node, OperatorSet, SparseTensor, Tensor, ValueInfo,
@@ -7,12 +7,12 @@ use super::messages::{
 use prost::DecodeError;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
-/// Budget of decoded bytes per byte of the file.
+/// Allowed bytes of decoded messages per byte of the file.
 const FOR_EACH_BYTE: u64 = 24;
-/// Budget of decoded bytes for any file.
+/// Allowed bytes of decoded messages for any file, in addition.
 const ALWAYS: u64 = 64 << 20;
 
-/// Nesting limit of the decoder.
+/// Nesting limit of the protobuf decoder.
 const MAX_DEPTH: usize = 100;
 
 #[derive(Clone, Copy)]
@@ -35,7 +35,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// Returns the kind of a field of this message, if each occurrence takes memory of its own.
+    /// Returns the message kind of a field, if each of its occurrences allocates memory.
     fn field_kind(self, tag: u32) -> Option<Kind> {
         Some(match (self, tag) {
             (Kind::Model, 7) | (Kind::Attribute, 6) => Kind::Graph,
@@ -56,7 +56,7 @@ impl Kind {
         })
     }
 
-    /// Returns the memory of one message, without its content.
+    /// Returns the memory of one message without its content.
     fn message_bytes(self) -> u64 {
         let bytes = match self {
             Kind::Model => 0,
@@ -86,7 +86,7 @@ pub fn excess_reason(file: &[u8]) -> Option<String> {
     })
 }
 
-/// Sums the decoded size of fields, up to the first damaged one, which the decoder reports.
+/// Sums the decoded sizes of all fields. Stops at the first damaged one, which the decoder reports.
 fn decoded_bytes(message: &[u8], kind: Kind, depth: usize) -> u64 {
     let mut total = 0;
     let _ = add_fields(message, kind, depth, &mut total);

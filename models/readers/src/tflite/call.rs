@@ -1,4 +1,4 @@
-//! One operator as its rule sees it: attributes by number, inputs by position as stored or as real numbers.
+//! One TFLite operator as rules see it: attributes by field number, inputs by position, as stored or as real numbers.
 
 use super::flatbuffer::{FlatTable, Read};
 use super::schema::{Operator, Quantisation, Tensor};
@@ -13,7 +13,7 @@ pub(super) struct Call<'a, 'b> {
     pub emit: &'a mut Emit<'b>,
     pub operator: &'a Operator<'a>,
     pub tensors: &'a [Tensor],
-    /// None for an omitted optional input.
+    /// Inputs by position; None for an omitted optional input.
     pub inputs: Vec<Option<ValueId>>,
 }
 
@@ -33,7 +33,7 @@ impl<'a> Call<'a, '_> {
         self.find_tensor(*self.operator.inputs.get(index)?)?.quantisation.as_ref()
     }
 
-    /// Returns the scales of an integer output.
+    /// Returns the quantisation and the type of an output, if it is quantised.
     pub fn scales_of_output(&self, index: usize) -> Option<(&'a Quantisation, DType)> {
         let tensor = self.find_tensor(*self.operator.outputs.get(index)?)?;
         let dtype = tensor.dtype().ok().filter(|dtype| !dtype.is_float())?;
@@ -57,7 +57,7 @@ impl<'a> Call<'a, '_> {
         self.operator.outputs.len()
     }
 
-    /// Returns an input as real numbers.
+    /// Returns an input as real numbers; dequantises a quantised one.
     pub fn real(&mut self, index: usize) -> Outcome<ValueId> {
         let x = self.input(index)?;
         match self.scales_of_input(index) {
@@ -77,7 +77,8 @@ impl<'a> Call<'a, '_> {
         }
     }
 
-    /// Returns inputs of an operator that moves elements: as stored if all scales are equal.
+    /// Returns the inputs of an operator that moves elements: as stored if all have the quantisation of the output,
+    /// else as real numbers.
     pub fn movable_inputs(&mut self, indices: &[usize]) -> Outcome<Vec<ValueId>> {
         let out = self.scales_of_output(0).map(|(scales, _)| scales);
         let keeps_scale = indices.iter().all(|&index| self.scales_of_input(index) == out);
@@ -99,7 +100,7 @@ impl<'a> Call<'a, '_> {
         self.emit.push(Op::Dequantize(Dequantize { axis }), &inputs)
     }
 
-    /// Multiplies wide integers by their scales: biases of layers with 16-bit data.
+    /// Multiplies 64-bit integers by their scales; such integers are biases of layers with 16-bit data.
     fn scale_wide(&mut self, x: ValueId, scale: ValueId, axis: usize) -> Outcome<ValueId> {
         let mut shape = vec![1; self.emit.rank(x)?];
         if let (Some(extent), [count]) = (shape.get_mut(axis), &self.emit.extents(scale)?[..]) {
@@ -110,7 +111,7 @@ impl<'a> Call<'a, '_> {
         self.emit.binary(BinaryOp::Mul, x, scale)
     }
 
-    /// Quantises a result if the file stores it so.
+    /// Quantises a result if the file stores it quantised.
     pub fn store_output(&mut self, y: ValueId, index: usize) -> Outcome<ValueId> {
         let Some((scales, to)) = self.scales_of_output(index) else { return Ok(y) };
         if !self.emit.dtype(y)?.is_float() {
@@ -125,13 +126,13 @@ impl<'a> Call<'a, '_> {
         self.emit.push(Op::Quantize(Quantize { to, axis: 0 }), &inputs)
     }
 
-    /// A scalar for a single scale, else a vector.
+    /// Adds the scales as a constant: a scalar for a single scale, else a vector.
     fn scale_constant(&mut self, scales: &Quantisation) -> Outcome<ValueId> {
         let numbers: Vec<f64> = scales.scales.iter().map(|&scale| scale.into()).collect();
         self.number_constant(DType::F32, &numbers)
     }
 
-    /// Returns the zero points, or None if all are 0.
+    /// Adds the zero points as a constant, or returns None if all are 0.
     fn zero_constant(&mut self, scales: &Quantisation, dtype: DType) -> Outcome<Option<ValueId>> {
         if scales.zeros.iter().all(|&zero| zero == 0) {
             return Ok(None);
@@ -145,7 +146,7 @@ impl<'a> Call<'a, '_> {
         self.number_constant(dtype, &numbers).map(Some)
     }
 
-    /// A single number becomes a scalar, others a vector.
+    /// Adds numbers as a constant: a scalar for a single number, else a vector.
     pub fn number_constant(&mut self, dtype: DType, numbers: &[f64]) -> Outcome<ValueId> {
         let ty = match numbers {
             [_] => TensorType::new(dtype, &[]),
@@ -208,7 +209,7 @@ impl<'a> Call<'a, '_> {
         }
     }
 
-    /// Returns the bias as a vector: some converters give it more dimensions.
+    /// Returns the bias as a vector, because some converters give it more dimensions.
     pub fn bias_vector(&mut self, index: usize, is_stored: bool) -> Outcome<Option<ValueId>> {
         if self.optional_input(index).is_none() {
             return Ok(None);
@@ -223,7 +224,7 @@ impl<'a> Call<'a, '_> {
         }
     }
 
-    /// Requantises exact sums of 8-bit products; refuses activations that integers cannot express.
+    /// Requantises integer sums of 8-bit products; refuses activations that integers cannot express.
     pub fn requantise_sums(
         &mut self,
         sums: ValueId,
@@ -249,8 +250,8 @@ impl<'a> Call<'a, '_> {
         self.emit.push(Op::Requantize(Requantize { to, axis, zero, low, high }), &[sums, multiplier])
     }
 
-    /// Returns the scales of an exact integer product, or None if operands or result are not 8-bit
-    /// or have scales that it cannot represent (several for the second operand only along its outputs).
+    /// Returns the scales of a product that can be computed exactly in integers, or None. Operands and result must be
+    /// 8-bit. Data and result need one scale each; the weight may have one scale per output.
     pub fn exact_factor(&self, [x, w]: [usize; 2], w_axis: i32, activation: Activation) -> Outcome<Option<Factor<'a>>> {
         let is_narrow = |id: ValueId| -> Outcome<bool> { Ok(matches!(self.emit.dtype(id)?, DType::I8 | DType::U8)) };
         let narrow = is_narrow(self.input(x)?)? && is_narrow(self.input(w)?)?;
@@ -308,7 +309,7 @@ impl Activation {
     }
 }
 
-/// Scales of two operands and their product, whose elements are of type `to`.
+/// Quantisations of two operands and their product, whose elements are of type `to`.
 #[derive(Clone, Copy)]
 pub(super) struct Factor<'a> {
     pub x: &'a Quantisation,

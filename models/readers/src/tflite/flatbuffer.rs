@@ -1,13 +1,13 @@
-//! Tables and vectors of a flatbuffer, every offset checked.
+//! Reads tables and vectors of a flatbuffer, and checks every offset.
 //!
-//! A table begins with the distance back to its list of fields; each entry of the list says how far into the table a
-//! field stands, or 0 where it has its default. Vectors and tables inside of a table are reached by distances forward.
-//! Nothing stops a hostile file from pointing at one vector a million times, so what is read is counted.
+//! A table starts with the distance back to its field list. Each entry of the list is the position of a field in the
+//! table, or 0 for the default. Nested vectors and tables are found by forward distances. A hostile file can refer to
+//! one vector a million times, so the bytes read are counted against a budget.
 
 use std::cell::Cell;
 use std::ops::Range;
 
-/// Errors are refusal reasons.
+/// A value, or the reason why the file is refused.
 pub(super) type Read<T> = Result<T, String>;
 
 pub(super) struct Buffer<'a> {
@@ -17,7 +17,7 @@ pub(super) struct Buffer<'a> {
 }
 
 impl<'a> Buffer<'a> {
-    /// Budgets a multiple of the file size: writers share equal vectors.
+    /// Creates a reader whose budget is a multiple of the file size, because several tables may share one vector.
     pub(super) fn new(bytes: &'a [u8]) -> Buffer<'a> {
         Buffer { bytes, budget: Cell::new(bytes.len().saturating_mul(4).saturating_add(1 << 16)) }
     }
@@ -148,12 +148,12 @@ impl<'a> FlatTable<'a> {
         self.read_list(number, i32::from_le_bytes)
     }
 
-    /// Widens 16-bit numbers.
+    /// Returns a vector of 16-bit numbers, widened.
     pub(super) fn u16s(&self, number: usize) -> Read<Vec<i32>> {
         self.read_list(number, |bytes| u16::from_le_bytes(bytes).into())
     }
 
-    /// Widens 8-bit numbers.
+    /// Returns a vector of 8-bit numbers, widened.
     pub(super) fn u8s(&self, number: usize) -> Read<Vec<i32>> {
         self.read_list(number, |[byte]| byte.into())
     }

@@ -1,4 +1,4 @@
-//! Walks the operators of a file in order and hands each to the rule of its code.
+//! Imports the operators of a TFLite file in order, each by the rule of its code.
 
 use super::call::Call;
 use super::rules;
@@ -125,7 +125,8 @@ impl<'a> TfliteImporter<'a> {
         Ok(())
     }
 
-    /// Returns the extents of an input: an open first one is the batch, others are as stated.
+    /// Returns the extents of an input. A first dimension without a fixed extent becomes the batch size; all others
+    /// are as stated.
     fn input_extents(&self, tensor: &Tensor) -> Vec<i64> {
         let mut extents = known_extents(&tensor.shape);
         if let (Some(-1), Some(first)) = (tensor.signature.first(), extents.first_mut()) {
@@ -182,7 +183,8 @@ impl<'a> TfliteImporter<'a> {
         }
     }
 
-    /// Binds outputs; those from `first_new` on are new and take the names of their tensors.
+    /// Binds the outputs of an operator to tensors. Values from `first_new` on were added by the operator and take the
+    /// tensors' names.
     fn bind_outputs(&mut self, operator: &Operator<'_>, outputs: &[ValueId], first_new: ValueId) -> Result<()> {
         for (&index, &id) in operator.outputs.iter().zip(outputs) {
             let (slot, tensor) = self.find_tensor(index)?;
@@ -198,7 +200,7 @@ impl<'a> TfliteImporter<'a> {
         Ok(())
     }
 
-    /// Checks stated against inferred types, unless inputs were resized.
+    /// Checks that the type stated in the file for a tensor agrees with the inferred one, unless inputs were resized.
     fn compare_with_stated(&self, operator: &Operator<'_>, tensor: &Tensor, id: ValueId) -> Result<()> {
         let found = self.emit.builder.value_type(id)?;
         let is_open = tensor.shape.is_empty() || tensor.signature.contains(&-1);
@@ -226,7 +228,7 @@ impl<'a> TfliteImporter<'a> {
         }
     }
 
-    /// Leaves an operator out: its inputs become graph outputs, its outputs of known type become inputs.
+    /// Leaves an operator out: its inputs become graph outputs, its outputs of known type become graph inputs.
     fn skip_operator(&mut self, operator: &Operator<'_>, reason: String) -> Result<()> {
         let (place, name) = (self.operator_spot(operator).to_owned(), rules::operator_name(operator).into_owned());
         self.skipped.push(Skipped { place, operator: name, reason });
@@ -289,7 +291,7 @@ impl<'a> TfliteImporter<'a> {
     }
 }
 
-/// Explains a missing rule, and lists all operators of the file without one.
+/// Explains that an operator has no import rule, and lists all operators of the file without one.
 fn without_rule(model: &Model<'_>) -> String {
     let mut counts: BTreeMap<Cow<'_, str>, usize> = BTreeMap::new();
     for operator in model.operators.iter().filter(|operator| matches!(rules::find_rule(operator), Ok(None))) {

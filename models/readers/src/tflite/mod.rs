@@ -1,13 +1,13 @@
 //! Reads TFLite files.
 //!
-//! The file is a flatbuffer; a small reader of our own checks every offset (`flatbuffer`), because generated accessors
-//! are unsafe code and expect a verified file. Weights are slices of the file. Operators keep the scales of quantised
-//! tensors: convolutions, dense layers and products of 8-bit integers become the exact integer operators that an ONNX
-//! file of the same network becomes; everything else on quantised data is computed in floats between a dequantisation
-//! and a quantisation, and operators that only move elements move the integers.
+//! The file is a flatbuffer. The reader in `flatbuffer` checks every offset; generated accessors are unsafe code and
+//! expect a verified file. Weights are slices of the file. Scales of quantised tensors stay with operators:
+//! convolutions, dense layers and products of 8-bit integers become the same integer operators as in an ONNX file of
+//! the network. Operators that only move elements move the integers. All other quantised operators compute in floats
+//! between a dequantisation and a quantisation.
 //!
-//! TFLite's images have their channels last, our windows theirs before the image. Each window is put between two
-//! transposes here, and a pass (`passes::layout`) removes those that meet.
+//! TFLite images have channels last, graphs have channels first. Each window operator gets a transpose before and
+//! after it; a pass (`passes::layout`) removes adjacent pairs.
 
 mod call;
 mod flatbuffer;
@@ -25,7 +25,7 @@ use models::error::{Error, Result};
 use schema::Model;
 use std::path::Path;
 
-/// Weights beyond two gigabytes lie after the flatbuffer.
+/// Maximum file size. Weights beyond 2 GiB are stored after the flatbuffer.
 pub const MAX_FILE_BYTES: u64 = 1 << 34;
 
 pub fn load_file(path: &Path, options: &Options) -> Result<Imported> {

@@ -1,4 +1,4 @@
-//! The tables of a TFLite model, with the numbers of their fields.
+//! The tables of a TFLite model, with their field numbers.
 
 use super::flatbuffer::{Buffer, FlatTable, Read};
 use super::stored::Sparsity;
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use models::types::DType;
 use std::ops::Range;
 
-/// One graph of tensors and operators. Other graphs belong to loops and branches, which are refused.
+/// The main graph of a model. Other graphs belong to loops and branches, which are refused.
 pub(super) struct Model<'a> {
     pub name: String,
     pub tensors: Vec<Tensor>,
@@ -19,7 +19,7 @@ pub(super) struct Model<'a> {
 pub(super) struct Tensor {
     pub name: String,
     pub shape: Vec<i32>,
-    /// Like `shape`, with -1 for open extents; empty if none is open.
+    /// Extents as in `shape`, with -1 for unspecified ones; empty if all are specified.
     pub signature: Vec<i32>,
     pub code: i8,
     /// Byte range in the file; None for a tensor computed at run time.
@@ -29,7 +29,7 @@ pub(super) struct Tensor {
     pub sparsity: Option<Sparsity>,
 }
 
-/// `real = scale · (stored - zero)`, with one scale or one per element of an axis.
+/// Quantisation parameters: `real = scale · (stored - zero)`, with one scale or one per index of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Quantisation {
     pub scales: Vec<f32>,
@@ -43,7 +43,7 @@ pub(super) struct Operator<'a> {
     /// Tensor indices; -1 for an omitted optional input.
     pub inputs: Vec<i32>,
     pub outputs: Vec<i32>,
-    /// None if all attributes have their defaults.
+    /// Table of attributes; None if all have their defaults.
     pub options: Option<FlatTable<'a>>,
 }
 
@@ -79,13 +79,14 @@ impl<'a> Model<'a> {
     }
 }
 
-/// Old files use the small field, new ones the large one; a custom operator has a name.
+/// Returns the operator's code, and its name if it is a custom operator. Old files use an 8-bit field, new ones a
+/// 32-bit field.
 fn operator_code(table: &FlatTable<'_>) -> Read<(i32, String)> {
     let code = i32::from(table.i8(0, 0)?).max(table.i32(3, 0)?);
     Ok((code, table.text(1)?))
 }
 
-/// Locates a buffer: in the flatbuffer, or behind it in files over two gigabytes.
+/// Returns the byte range of a buffer: in the flatbuffer, or behind it in files over 2 GiB.
 fn buffer_range(table: &FlatTable<'_>, length: usize) -> Read<Option<Range<usize>>> {
     let (offset, size) = (table.u64(1)?, table.u64(2)?);
     if offset > 1 {
@@ -117,7 +118,7 @@ impl Tensor {
         })
     }
 
-    /// For packed elements, returns bits per element and the type after unpacking to bytes.
+    /// Returns the bits per element and the type after unpacking to bytes, or None if elements are not packed.
     pub(super) fn packed_format(&self) -> Option<(u32, DType)> {
         match self.code {
             17 => Some((4, DType::I8)),
@@ -152,7 +153,7 @@ impl Tensor {
 }
 
 impl Quantisation {
-    /// None if the table holds only the range seen in training.
+    /// Reads the quantisation of a tensor; None if there is only a range that was recorded in training.
     fn parse_quantisation(table: &FlatTable<'_>) -> Read<Option<Quantisation>> {
         let scales = table.f32s(2)?;
         if scales.is_empty() {

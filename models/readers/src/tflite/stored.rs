@@ -1,4 +1,4 @@
-//! Constants that are stored in fewer bytes: several elements to a byte, or only those that are not zero.
+//! Expands constants that are stored compactly: several elements per byte, or only nonzero elements.
 
 use super::flatbuffer::{FlatTable, Read};
 use models::types::{DType, TensorType};
@@ -20,10 +20,10 @@ pub(super) fn unpack_bits(bytes: &[u8], (bits, dtype): (u32, DType), count: usiz
     Ok((0..count).map(element).collect())
 }
 
-/// Limit on levels, each of which is a recursion.
+/// Maximum number of levels of a sparse tensor; expansion recurses once per level.
 const MAX_LEVELS: usize = 32;
 
-/// One level per dimension of a sparse tensor, followed by the levels of blocks.
+/// Format of a sparse tensor: one level per dimension, followed by the levels of blocks.
 pub(super) struct Sparsity {
     /// Dimension of each level; block dimensions are numbered after the tensor's own.
     order: Vec<usize>,
@@ -34,7 +34,7 @@ pub(super) struct Sparsity {
 
 enum Level {
     Dense(usize),
-    /// Part `i` has the elements from `segments[i]` to `segments[i + 1]`, at these positions.
+    /// Stores only some positions: part `i` has the elements `segments[i]` to `segments[i + 1]`, at these positions.
     Sparse {
         segments: Vec<usize>,
         places: Vec<usize>,
@@ -87,7 +87,7 @@ impl Sparsity {
         Ok(dense.out)
     }
 
-    /// A blocked dimension counts blocks.
+    /// Returns the extent of each level; the level of a blocked dimension counts blocks.
     fn level_extents(&self, extents: &[usize]) -> Read<Vec<usize>> {
         let wrong = || "the dimensions of a sparse tensor do not fit its shape".to_owned();
         let mut seen = vec![false; self.order.len()];
@@ -115,7 +115,7 @@ impl Sparsity {
     }
 }
 
-/// Positions are stored in the smallest type that holds them.
+/// Reads a list of positions, which is stored in the smallest type that holds them.
 fn read_positions(level: &FlatTable<'_>, field: usize) -> Read<Vec<i32>> {
     let kind = level.i8(field, 0)?;
     let Some(table) = level.table(field + 1)? else { return Ok(Vec::new()) };

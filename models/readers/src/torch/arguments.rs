@@ -1,4 +1,4 @@
-//! Arguments of nodes: tensors and numbers by name, and constants as they are.
+//! Reads arguments of nodes: tensors and numbers by name, and literals.
 
 use super::call::Argument;
 use super::import::{Importer, shorten_text};
@@ -64,7 +64,7 @@ impl<'a> Importer<'a> {
         }
     }
 
-    /// Returns a literal, a number computed by the program, or its example value.
+    /// Returns an integer argument: a literal, a number computed by the program, or the value at export.
     fn resolve_integer(&self, value: &'a Value, variant: &str) -> Outcome<i64> {
         let wrong = || Refusal::Malformed(format!("an argument of the kind `{variant}` is damaged"));
         if let Some(number) = value.get("as_int") {
@@ -85,7 +85,7 @@ impl<'a> Importer<'a> {
     }
 }
 
-/// JSON has no literal for infinities and NaN: they are strings.
+/// Parses a float. JSON has no literals for infinities and NaN, so these are strings.
 fn parse_float(value: &Value) -> Option<f64> {
     match value.as_str() {
         Some("Infinity") => Some(f64::INFINITY),

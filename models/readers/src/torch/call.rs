@@ -1,4 +1,4 @@
-//! One node as its rule sees it: arguments by name, with the defaults that files leave out.
+//! One node with resolved arguments, as rules see it: arguments by name, with the defaults that files omit.
 
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
@@ -16,19 +16,20 @@ pub(super) enum Argument {
     Floats(Vec<f64>),
     Bool(bool),
     Text(String),
-    /// Devices, layouts, memory formats, and element types, which the stated results also have.
+    /// An argument without effect: devices, layouts and memory formats. Element types are ignored too, because the
+    /// file states the result types.
     Ignored,
 }
 
 /// One node with resolved arguments, and the graph under construction.
 pub(super) struct Call<'a, 'b> {
     pub emit: &'a mut Emit<'b>,
-    /// Without `aten.` and the underscore of in-place operators.
+    /// Operator name, without `aten.` and without the underscore of in-place operators.
     pub operator: &'a str,
     pub arguments: HashMap<&'a str, Argument>,
-    /// Names of complex arguments.
+    /// Names of the arguments that are complex tensors.
     pub complex: Vec<&'a str>,
-    /// Types that the file states for outputs with known extents.
+    /// Types that the file states for the outputs, where all extents are known.
     pub stated: Vec<Option<TensorType>>,
 }
 
@@ -79,7 +80,7 @@ impl Call<'_, '_> {
         }
     }
 
-    /// Empty for an omitted list; a single integer is a list of one.
+    /// Returns a list of integers: empty if omitted, one element for a single integer.
     pub fn int_list(&self, name: &str) -> Outcome<Vec<i64>> {
         match self.arguments.get(name) {
             None | Some(Argument::None) => Ok(Vec::new()),
@@ -92,7 +93,7 @@ impl Call<'_, '_> {
         }
     }
 
-    /// One integer per spatial dimension; a single one is repeated.
+    /// Returns one integer per spatial dimension; a single integer is repeated.
     pub fn spatial_list(&self, name: &str, rank: usize, default: i64) -> Outcome<Vec<i64>> {
         match self.int_list(name)?.as_slice() {
             [] => Ok(vec![default; rank]),
@@ -139,18 +140,18 @@ impl Call<'_, '_> {
         }
     }
 
-    /// Converts an axis that may count from the back.
+    /// Converts an axis, which may count from the back, to an index from the front.
     pub fn axis_argument(&self, x: ValueId, name: &str, default: i64) -> Outcome<usize> {
         self.emit.resolve_axis(self.int_argument(name, default)?, self.emit.rank(x)?.max(1))
     }
 
-    /// A scalar has no extent, although [`Call::axis_argument`] lets it have axis 0.
+    /// Returns the extent of an axis. Fails for a scalar, although [`Call::axis_argument`] accepts axis 0 of a scalar.
     pub fn axis_extent(&self, x: ValueId, axis: usize) -> Outcome<i64> {
         let extent = self.emit.extents(x)?.get(axis).copied();
         extent.map_or_else(|| malformed("a number has no dimensions"), Ok)
     }
 
-    /// Converts axes to ascending order from the front; all if none are given.
+    /// Converts axes to indices from the front, in ascending order; all axes if none are given.
     pub fn axis_list(&self, x: ValueId, name: &str) -> Outcome<Vec<i64>> {
         let rank = self.emit.rank(x)?;
         let given = self.int_list(name)?;
@@ -164,7 +165,7 @@ impl Call<'_, '_> {
         Ok(axes)
     }
 
-    /// Returns a tensor, or a number as a tensor, in this element type.
+    /// Returns a tensor, or a number as a tensor, cast to this element type.
     pub fn operand_as(&mut self, name: &str, dtype: DType) -> Outcome<ValueId> {
         match self.arguments.get(name).cloned() {
             Some(Argument::Tensor(id)) => self.emit.cast(id, dtype),
@@ -175,7 +176,7 @@ impl Call<'_, '_> {
         }
     }
 
-    /// Refuses any value of an argument but the expected one.
+    /// Refuses a node unless an integer argument has the expected value.
     pub fn expect_int(&self, name: &str, expected: i64) -> Outcome<()> {
         match self.int_argument(name, expected)? {
             found if found == expected => Ok(()),

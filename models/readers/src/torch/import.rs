@@ -1,4 +1,4 @@
-//! Walks the nodes of a program in order and hands each to the rule of its operator.
+//! Imports the nodes of a program in order, each by the rule of its operator.
 
 use super::call::{Argument, Call};
 use super::inline::is_loop;
@@ -32,7 +32,7 @@ pub(super) struct Importer<'a> {
     pub(super) emit: Emit<'a>,
     pub(super) cells: Cells,
     pub(super) cell_of: HashMap<&'a str, usize>,
-    /// Integers that the program computes from shapes.
+    /// Integers that the program computes, for example from shapes, by name.
     pub(super) numbers: HashMap<&'a str, i64>,
     skipped: Vec<Skipped>,
     notes: Vec<String>,
@@ -234,7 +234,7 @@ impl<'a> Importer<'a> {
         }
     }
 
-    /// Explains a missing rule, and lists all operators of the program without one.
+    /// Explains that an operator has no import rule, and lists all operators of the program without one.
     fn without_rule(&self) -> String {
         let mut counts = BTreeMap::new();
         count_without_rule(&self.program.graph_module.graph, &mut counts);
@@ -283,7 +283,7 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    /// Checks stated against inferred types, unless inputs were resized.
+    /// Checks that the type stated in the file for a value agrees with the inferred one, unless inputs were resized.
     fn compare_with_stated(&self, node: &Node, name: &str, id: ValueId) -> Result<()> {
         let found = self.emit.builder.value_type(id)?;
         let most = GraphLimits::default().tensor_bytes;
@@ -308,7 +308,7 @@ impl<'a> Importer<'a> {
         }
     }
 
-    /// Leaves a node out: its inputs become graph outputs, its outputs of known type become inputs.
+    /// Leaves a node out: its inputs become graph outputs, its outputs of known type become graph inputs.
     fn skip_node(&mut self, node: &'a Node, reason: String) -> Result<()> {
         let operator = node.target.strip_prefix("torch.ops.").unwrap_or(&node.target).to_owned();
         self.skipped.push(Skipped { place: node_spot(node), operator, reason });
@@ -378,7 +378,7 @@ fn number_name(union: &Union) -> Option<&str> {
     kinds.iter().find_map(|kind| union.value_of(kind))?.get("as_name")?.as_str()
 }
 
-/// Returns a node's module, such as `layer3.0.conv1`.
+/// Returns the module that a node belongs to, such as `layer3.0.conv1`.
 fn scope_of(node: &Node) -> String {
     let stack = node.metadata.nn_module_stack.text();
     let last = stack.rsplit(';').next().unwrap_or("");

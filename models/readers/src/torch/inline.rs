@@ -8,7 +8,7 @@ use super::schema::{Graph, Input, Node, Union, names_of};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// Limit on a part's name prefix, which grows with nesting.
+/// Maximum length of a subprogram's name prefix, which grows with nesting.
 const MAX_PREFIX_BYTES: usize = 1024;
 
 const MAX_DEPTH: usize = 16;
@@ -45,7 +45,8 @@ fn is_wrapper(node: &Node) -> bool {
     ["higher_order.wrap_with_set_grad_enabled", "higher_order.wrap_with_autocast"].contains(&target)
 }
 
-/// Removes and returns the part that a node runs, unless it has another precision, which is refused later.
+/// Removes and returns the subprogram that a node runs. None if there is none, or if `autocast` changes the precision;
+/// such a node is refused later.
 fn part_of(node: &mut Node) -> Result<Option<Graph>, String> {
     if !is_wrapper(node) {
         return Ok(None);
@@ -73,7 +74,7 @@ fn insert_part(graph: &mut Graph, node: &Node, part: Graph, depth: usize) -> Res
     Ok(())
 }
 
-/// Returns the name prefix of a part: the first result of the node that runs it.
+/// Returns the name prefix of a subprogram: the first result of the node that runs it.
 fn prefix_of(results: &[String]) -> Result<String, String> {
     let prefix = results.first().cloned().unwrap_or_default();
     if prefix.len() > MAX_PREFIX_BYTES {
@@ -108,7 +109,7 @@ fn take_program(input: Option<&mut Input>) -> Result<Graph, String> {
     serde_json::from_value(part).map_err(|error| format!("a part of the program is damaged ({error})"))
 }
 
-/// Adds both branches of a condition, then the condition with the results of both.
+/// Inlines both branches of a condition, then adds a node that selects between their results.
 fn insert_both(graph: &mut Graph, mut node: Node, depth: usize) -> Result<(), String> {
     let results = tensor_names(&node.outputs);
     let prefix = prefix_of(&results)?;
@@ -128,7 +129,7 @@ fn insert_both(graph: &mut Graph, mut node: Node, depth: usize) -> Result<(), St
     Ok(())
 }
 
-/// Adds the nodes of a part, renaming outer values, and returns the names of its results.
+/// Inlines the nodes of a subprogram, renames its arguments to outer values, and returns the names of its results.
 fn insert_nodes(
     graph: &mut Graph,
     mut part: Graph,

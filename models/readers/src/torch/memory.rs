@@ -1,14 +1,13 @@
-//! Memory that names share: a slice is a window on its tensor, and an operator that writes to its input changes every name of
-//! the same memory.
+//! Tracks tensors that share memory: views such as slices, and operators that write to their input.
 //!
-//! A name points to a cell, and a cell may be a window on another. A write goes through slices to the tensor they are cut from.
-//! All other cells of the same memory are out of date from then on, and reading one of them is refused.
+//! A name refers to a cell, and a cell may be a view of another cell. A write to a slice is propagated to the tensors
+//! that it is cut from. All other cells that share the memory become stale, and reading a stale cell is refused.
 
 use super::rules::{self, Memory};
 use crate::{Emit, Outcome, unsupported};
 use models::graph::ValueId;
 
-/// Limit on the nesting of windows that a write follows.
+/// Maximum number of nested views through which a write is propagated.
 const MAX_WINDOWS: usize = 64;
 
 pub(super) const STALE: &str = "its memory was written to under another name";
@@ -24,9 +23,9 @@ pub(super) enum Slot {
 /// Memory that one or more names refer to.
 struct Cell {
     slot: Slot,
-    /// The cell whose memory is shared, and the position in it.
+    /// The cell whose memory is shared, and the part of it that this cell views.
     parent: Option<(usize, Memory)>,
-    /// Windows on this cell.
+    /// Cells that are views of this cell.
     windows: Vec<usize>,
 }
 
@@ -41,7 +40,7 @@ impl Cells {
         self.cells.len() - 1
     }
 
-    /// Adds an operator's result, which may be a window on the memory of its first input.
+    /// Adds an operator's result, which may be a view of the first input's memory.
     pub fn add_result(&mut self, id: ValueId, window: Memory, source: Option<usize>) -> usize {
         let cell = self.add_cell(Slot::Value(id));
         if let (Some(source), false) = (source, matches!(window, Memory::Own)) {
@@ -80,7 +79,7 @@ impl Cells {
         Ok(())
     }
 
-    /// Returns whether a window is disjoint from the followed windows of the same cell.
+    /// Returns whether a view is disjoint from a view of the same cell that the write was propagated through.
     fn is_beside(&self, window: usize, kept: &[usize]) -> bool {
         let range = |cell: usize| match self.cells[cell].parent {
             Some((parent, Memory::Range { axis, start, stop, .. })) => Some((parent, axis, start, stop)),
@@ -92,7 +91,8 @@ impl Cells {
             .any(|(of, along, from, to)| (of, along) == (parent, axis) && (to <= start || stop <= from))
     }
 
-    /// Marks the cells of the same memory as stale, except those that a write followed or cannot reach.
+    /// Marks all cells that share the memory as stale, except those that the write updated or that are disjoint from
+    /// it.
     fn expire_others(&mut self, kept: &[usize]) {
         let mut root = kept[0];
         while let Some((parent, _)) = self.cells[root].parent {

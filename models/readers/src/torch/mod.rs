@@ -1,9 +1,9 @@
-//! Reads archives of `torch.export` (`.pt2`) and TorchScript files, without PyTorch and without running anything in them.
+//! Reads `torch.export` archives (`.pt2`) and TorchScript files, without PyTorch and without executing their code.
 //!
-//! An archive of `torch.export` is a zip of raw weights and a JSON of the program, whose nodes are ATen operators with named arguments.
-//! Each is handed to the rule of its operator, and everything goes through the builder and its shape rules; what the
-//! file states about shapes is compared with them. Weights stay in the archive until they are wanted. Operators that
-//! write to their input are followed to whatever else shares its memory, or refused.
+//! A `torch.export` archive is a zip file of raw weights and a JSON program, whose nodes are ATen operators with named
+//! arguments. Each node is imported by the rule of its operator, through the builder and its shape inference; shapes
+//! that the file states are compared with the inferred ones. Weights stay in the archive until they are needed. A
+//! write to a tensor is propagated to all tensors that share its memory, or refused.
 
 mod arguments;
 mod call;
@@ -25,9 +25,9 @@ use models::error::{Error, Result};
 use schema::ExportedProgram;
 use std::path::Path;
 
-/// JSON size of a program with a hundred thousand nodes.
+/// Limit on the size of the JSON program, enough for a hundred thousand nodes.
 const MAX_PROGRAM_BYTES: u64 = 256 << 20;
-/// Memory budget per byte of the program file, and a fixed budget for any file.
+/// Memory limit: a number of bytes per byte of the program file, plus a fixed number.
 const MEMORY_PER_BYTE: u64 = 60;
 const MEMORY_BYTES_FIXED: u64 = 224 << 20;
 const MAJOR: i64 = 8;
@@ -45,7 +45,7 @@ pub fn import_bytes(bytes: Bytes, file: &str, options: &Options) -> Result<Impor
     from_store(ArchiveBytes::Memory(bytes), file, options)
 }
 
-/// Returns whether a file is TorchScript, without running any of it.
+/// Returns whether a file is a TorchScript archive, without executing any of it.
 pub fn is_torchscript(path: &Path) -> bool {
     ArchiveBytes::open(path).is_ok_and(|store| holds_torchscript(&store))
 }
@@ -123,9 +123,9 @@ fn check_version(archive: &Archive, file: &str) -> Result<()> {
     Err(Error::Unsupported { file: file.to_owned(), place, reason })
 }
 
-/// Returns an upper bound of the memory of a text as JSON values. Non-empty maps have nodes with room
-/// for 11 entries; lists have room for 4 elements, or up to three times their length while growing.
-/// Signs within strings count, too.
+/// Returns an upper bound of the memory of a parsed JSON text. A non-empty map has nodes with room for 11 entries; a
+/// list has room for 4 elements, or up to three times its length while growing. Braces and commas within strings are
+/// counted, too.
 fn json_memory_bytes(text: &[u8]) -> u64 {
     let of_sign = |sign: &u8| match sign {
         b'{' => 800,

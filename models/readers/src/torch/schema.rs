@@ -1,4 +1,5 @@
-//! The exported program as JSON: only the parts a graph needs. Unions are objects of one key, the name of the variant.
+//! JSON schema of an exported program, restricted to the parts that a graph needs. Unions are objects with one key,
+//! the variant's name.
 
 use models::types::DType;
 use serde::Deserialize;
@@ -57,14 +58,15 @@ pub(super) struct Node {
     pub parts: Vec<Graph>,
 }
 
-/// Metadata that is read; the rest may be far larger in memory than in the file and is skipped.
+/// Metadata of a node. All entries that are not listed are skipped, because they may take far more memory than in the
+/// file.
 #[derive(Default, Deserialize)]
 pub(super) struct Metadata {
     #[serde(default)]
     pub nn_module_stack: Note,
 }
 
-/// Text of a metadata entry; other types are skipped.
+/// A metadata entry: its text, or a value of another type, which is skipped.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum Note {
@@ -114,7 +116,7 @@ pub(super) struct Payload {
     pub tensor_meta: Option<Meta>,
 }
 
-/// A JSON object with one key, its variant.
+/// A tagged union: a JSON object with one key, the name of the variant.
 #[derive(Clone, Deserialize)]
 pub(super) struct Union(Map<String, Value>);
 
@@ -139,12 +141,12 @@ impl Union {
         }
     }
 
-    /// Moves a subgraph out.
+    /// Removes and returns a subgraph.
     pub fn take_graph(&mut self) -> Option<Value> {
         Some(self.0.get_mut("as_graph")?.get_mut("graph")?.take())
     }
 
-    /// Returns the value if this is the variant.
+    /// Returns the value if the union holds this variant.
     pub fn value_of(&self, variant: &str) -> Option<&Value> {
         self.0.get(variant)
     }
@@ -165,13 +167,13 @@ fn rename_value(value: &mut Value, renamed: &impl Fn(&str) -> String) {
     }
 }
 
-/// Returns an extent or stride: known, or its value at export.
+/// Returns an extent or stride; for a symbolic one, its value at export.
 pub(super) fn known_integer(union: &Union) -> Option<i64> {
     let (_, value) = union.variant_and_value();
     integer_of(union.variant_and_value().0, value)
 }
 
-/// Returns the value of a symbol in the program's example.
+/// Returns an integer; for a symbolic expression, its value at export.
 pub(super) fn integer_of(variant: &str, value: &Value) -> Option<i64> {
     match variant {
         "as_int" => value.as_i64(),
@@ -190,7 +192,7 @@ impl Meta {
         (9..=11).contains(&self.dtype)
     }
 
-    /// Whether all extents are numbers, regardless of the example.
+    /// Whether all extents are literal numbers, not symbols.
     pub fn is_static(&self) -> bool {
         self.sizes.iter().all(|size| size.value_of("as_int").is_some())
     }

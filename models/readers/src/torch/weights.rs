@@ -1,7 +1,7 @@
-//! Weights and constants of an archive by their names in the model.
+//! Weights and constants of an archive, by their names in the model.
 //!
-//! A tensor is a view of stored elements: an offset and a stride per dimension. Those that are a permutation of a
-//! contiguous tensor become its lazy transposition, and those that repeat elements their lazy expansion.
+//! A tensor is a view of stored elements: an offset and a stride per dimension. A view that permutes a contiguous
+//! tensor becomes a lazy transposition, and a view that repeats elements a lazy expansion.
 
 use super::schema::{Meta, Payload, Payloads, dtype_of_code, known_integer};
 use crate::archive::Archive;
@@ -40,8 +40,8 @@ impl<'a> Weights<'a> {
         Ok(Weights { archive, payloads, seed: 0 })
     }
 
-    /// Returns type, contents, and a key that aliases share. Older archives have pickled weights, which
-    /// are never read: `stated` then gives the type, and values are random.
+    /// Returns type, contents and a key that all aliases have in common. Pickled weights of older archives are never
+    /// read: `stated` then gives the type, and the values are random.
     pub fn find_tensor(&mut self, name: &str, stated: Option<&Meta>) -> Result<(TensorType, Const, String), String> {
         let Some((folder, payload)) = self.payloads.get(name) else {
             let meta = stated.ok_or("the file does not state its type")?;
@@ -70,7 +70,7 @@ impl<'a> Weights<'a> {
 
 #[derive(Clone, Debug)]
 pub(super) struct StoredTensor {
-    /// Entry with the elements.
+    /// Archive entry with the elements.
     pub entry: String,
     pub dtype: DType,
     pub is_complex: bool,
@@ -87,7 +87,7 @@ impl Default for StoredTensor {
 }
 
 impl StoredTensor {
-    /// Complex numbers are pairs of real ones.
+    /// Returns the type; complex numbers get an additional last dimension of two.
     pub fn tensor_type(&self) -> Result<TensorType, String> {
         let mut extents = self.extents.clone();
         if self.is_complex {
@@ -98,7 +98,7 @@ impl StoredTensor {
         Ok(ty)
     }
 
-    /// Returns type, contents, and a key that aliases share.
+    /// Returns type, contents and a key that all aliases have in common.
     pub fn load_contents(&self, archive: &Archive) -> Result<(TensorType, Const, String), String> {
         let ty = self.tensor_type()?;
         let size = ty.dtype.size_bytes() * if self.is_complex { 2 } else { 1 };
@@ -117,7 +117,7 @@ impl StoredTensor {
         Ok((ty.clone(), permute_contents(&ty, &order, data), same))
     }
 
-    /// Returns the repeated tensor if a dimension has stride zero.
+    /// Returns the tensor without its repeated dimensions (stride zero), or None if no dimension is repeated.
     fn without_repetition(&self) -> Option<StoredTensor> {
         let is_repeated = |axis: usize| self.extents[axis] > 1 && self.strides.get(axis) == Some(&0);
         let axes = 0..self.extents.len();
@@ -128,7 +128,7 @@ impl StoredTensor {
         Some(StoredTensor { extents, ..self.clone() })
     }
 
-    /// Returns the dimensions from the slowest to the fastest in memory.
+    /// Returns the dimensions in memory order, from the largest stride to the smallest.
     fn memory_order(&self, ty: &TensorType) -> Result<Vec<usize>, String> {
         let extents = ty.extents().unwrap_or_default();
         let mut order: Vec<usize> = (0..extents.len()).collect();
@@ -160,7 +160,8 @@ impl StoredTensor {
     }
 }
 
-/// Returns the stated type, with checked extents. Complex numbers are pairs of real ones.
+/// Returns the type that the file states, with checked extents. Complex numbers get an additional last dimension of
+/// two.
 pub(super) fn type_of(meta: &Meta) -> Result<TensorType, String> {
     let mut extents = meta.known_extents().ok_or("an extent is no number")?;
     if meta.is_complex() {
@@ -171,7 +172,7 @@ pub(super) fn type_of(meta: &Meta) -> Result<TensorType, String> {
     Ok(ty)
 }
 
-/// Converts contiguous elements to a tensor whose dimensions they hold in this order.
+/// Transposes elements that are stored contiguously with the dimensions in `order`.
 fn permute_contents(ty: &TensorType, order: &[usize], data: Const) -> Const {
     if order.iter().enumerate().all(|(index, &axis)| index == axis) {
         return data;

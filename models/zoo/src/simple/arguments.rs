@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const MAX_RANK: usize = 16;
 
-/// The pairs of one line. Records which keys are read, so that unknown keys are reported.
+/// The `key=value` pairs of one line. Records which keys are read, so that unknown keys can be reported.
 pub(super) struct Arguments {
     values: BTreeMap<String, String>,
     asked: RefCell<BTreeSet<&'static str>>,
@@ -86,7 +86,7 @@ impl Arguments {
         })
     }
 
-    /// Returns None if the key is absent.
+    /// Returns the value that a name stands for; None if the key is absent, an error if the name is unknown.
     pub(super) fn one_of<T: Clone>(&self, key: &'static str, known: &[(&'static str, T)]) -> Result<Option<T>, String> {
         let Some(name) = self.find_text(key) else { return Ok(None) };
         match known.iter().find(|(known, _)| *known == name) {
@@ -109,7 +109,7 @@ impl Arguments {
         Ok(numbers)
     }
 
-    /// Returns one number for all axes, or one for each.
+    /// Returns one number per axis, from one number for all axes or one for each; the default if the key is absent.
     pub(super) fn per_axis(&self, key: &'static str, rank: usize, default: Option<i64>) -> Result<Vec<i64>, String> {
         match default {
             Some(default) if !self.has_key(key) => Ok(vec![default; rank]),
@@ -121,7 +121,7 @@ impl Arguments {
         }
     }
 
-    /// Returns the pads before and after each axis, from one number, one per axis, or all.
+    /// Returns the pads before and after each axis, from one number, one per axis, or one per end.
     pub(super) fn pads(&self, key: &'static str, rank: usize) -> Result<Vec<i64>, String> {
         if !self.has_key(key) {
             return Ok(vec![0; 2 * rank]);

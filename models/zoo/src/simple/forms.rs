@@ -1,8 +1,9 @@
-//! The table of short forms.
+//! The table of short forms for single operators.
 //!
-//! Keys: `n` batch, `ci` input channels, `co` output channels, `c` unchanged channels, `hw` the extent of every spatial
-//! axis or `size` each of them, `h` and `w` the two extents of an image, `k` kernel (of products: the summed extent), `s` strides, `p` pads, `d` dilations, `g`
-//! groups, `shape` all extents.
+//! Keys: `n` batch, `ci` input channels, `co` output channels, `c` channels if input and output have equally many,
+//! `hw` the extent of every spatial axis or `size` the extents one by one, `h` and `w` the two extents of an image,
+//! `k` kernel (of matrix products: the summed extent), `s` strides, `p` pads, `d` dilations, `g` groups, `shape` all
+//! extents.
 
 use super::{Arguments, Form, TextParts};
 use models::operators::{
@@ -336,7 +337,7 @@ fn with_epilogue(a: &Arguments, op: Op, inputs: Vec<TensorType>, axis: i64) -> M
     Ok(TextParts { op, inputs, bias_axis: a.is_set("bias")?.then_some(axis), activation })
 }
 
-/// The equation uses `;` for commas, because commas separate pairs here.
+/// Builds an einsum. The equation separates operands by `;`, because commas separate pairs here.
 fn make_einsum(a: &Arguments) -> Made {
     let equation = a.find_text("equation").ok_or("`equation` is missing")?.replace(';', ",");
     let (x, dtype) = (a.integers("shape")?, a.dtype("dtype")?);
@@ -347,7 +348,8 @@ fn make_einsum(a: &Arguments) -> Made {
     plain_parts(Op::Einsum(Einsum { equation }), inputs)
 }
 
-/// `h` query heads, `g` key heads, `s` queries, `t` keys, widths `d` and `e`.
+/// Builds attention: `h` query heads, `g` key heads, `s` queries, `t` keys, head widths `d` (queries, keys) and
+/// `e` (values).
 fn make_attention(a: &Arguments) -> Made {
     let (batch, heads, rows, width) = (a.integer_or("b", 1)?, a.integer("h")?, a.integer("s")?, a.integer("d")?);
     let (kept, places) = (a.integer_or("g", heads)?, a.integer_or("t", rows)?);
@@ -428,7 +430,7 @@ fn make_requantize(a: &Arguments) -> Made {
     plain_parts(op, vec![TensorType::new(DType::I32, &x), TensorType::new(a.dtype("dtype")?, &scale)])
 }
 
-/// One scale for all elements, or one per element of `axis`.
+/// Returns axis and shape of the scale: one number for all elements, or one per index of `axis` if this key is set.
 fn scale_shape(a: &Arguments, x: &[i64]) -> Result<(i64, Vec<i64>), String> {
     if !a.has_key("axis") {
         return Ok((0, vec![]));
@@ -443,7 +445,7 @@ fn make_where(a: &Arguments) -> Made {
     plain_parts(op, inputs)
 }
 
-/// Defaults to one slope per channel.
+/// Builds a PReLU, by default with one slope per channel.
 fn p_relu(a: &Arguments) -> Made {
     let (x, dtype) = (a.integers("shape")?, a.dtype("dtype")?);
     let slope = if a.has_key("slope") {
@@ -611,7 +613,7 @@ fn make_pad(a: &Arguments) -> Made {
     make_one_tensor(a, Op::Pad(Pad { pads: a.pads("p", rank)?, value: a.number_or("value", 0.0)? }))
 }
 
-/// On `shape` and `other`, which defaults to `shape`.
+/// Builds an operator on tensors of the shapes `shape` and `other`, which defaults to `shape`.
 fn make_two_tensor(a: &Arguments, op: Op) -> Made {
     let (x, dtype) = (a.integers("shape")?, a.dtype("dtype")?);
     let other = if a.has_key("other") { a.integers("other")? } else { x.clone() };

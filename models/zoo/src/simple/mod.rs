@@ -25,7 +25,7 @@ pub fn list_forms() -> &'static [Form] {
     forms::FORMS
 }
 
-/// From the short or the long form.
+/// Builds the graph of an operator in the short or the long form.
 pub fn build_operator(text: &str) -> Result<Graph> {
     if text.contains('(') {
         return task_graph(&Task::from_text(text)?);
@@ -73,7 +73,7 @@ pub fn task_graph(task: &Task) -> Result<Graph> {
     builder.finish(last.as_slice())
 }
 
-/// An operator on new tensors, with optional pointwise operators after it.
+/// Parsed parts of a short form: an operator with its input types, and optional pointwise operators after it.
 struct TextParts {
     op: Op,
     inputs: Vec<TensorType>,

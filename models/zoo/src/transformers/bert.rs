@@ -1,4 +1,4 @@
-//! BERT-style encoders: normalised after each residual sum, with learned positions.
+//! BERT-style encoders: normalisation after each residual sum, learned position embeddings.
 
 use super::fields::Fields;
 use super::net::{Bias, Net};
@@ -42,7 +42,7 @@ pub(super) fn build_bert(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>>
     build_encoder(net, config, 0, true)
 }
 
-/// Position numbers start after the padding token's number.
+/// Builds RoBERTa, whose position numbers start after the padding token's number.
 pub(super) fn build_roberta(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     let padding = config.find_field("pad_token_id").and_then(serde_json::Value::as_i64).unwrap_or(1);
     build_encoder(net, config, padding.clamp(0, 1 << 20) + 1, true)
@@ -135,7 +135,7 @@ pub(super) fn build_distilbert(net: &mut Net, config: &Fields) -> Result<Vec<Val
     Ok(vec![x])
 }
 
-/// The layers of a group share their weights.
+/// Builds ALBERT, whose layers share their weights within a group.
 pub(super) fn build_albert(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     let mut shape = BertShape::from_config(config)?;
     shape.embedding = config.size_or("embedding_size", 128)?;

@@ -1,4 +1,4 @@
-//! Decoders with learned positions or plain blocks: GPT-2, GPT-Neo, GPT-NeoX, OPT, Phi.
+//! Decoders with learned positions or without gated MLPs: GPT-2, GPT-Neo, GPT-NeoX, OPT, Phi.
 
 use super::fields::Fields;
 use super::net::{Bias, Net};
@@ -8,7 +8,7 @@ use models::error::Result;
 use models::graph::ValueId;
 use models::operators::Attention;
 
-/// With the embedding table or a weight of its own.
+/// Adds the output layer, whose weight is the embedding table if `table` is given, else a weight of its own.
 pub(super) fn output_layer(net: &mut Net, x: ValueId, scope: &str, table: Option<&str>, words: i64) -> Result<ValueId> {
     match table {
         Some(table) => {
@@ -63,7 +63,7 @@ fn with_positions(
     net.add("embeddings", x, places)
 }
 
-/// Every other layer has windowed attention, and scores are not scaled.
+/// Builds GPT-Neo. By default every other layer has windowed attention; scores are not scaled.
 pub(super) fn gpt_neo(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     let (width, heads) = (config.required_size("hidden_size")?, config.required_count("num_heads")?);
     check_divides(config, "num_heads", heads, width)?;
@@ -97,7 +97,8 @@ pub(super) fn gpt_neo(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     Ok(vec![output_layer(net, x, "lm_head", Some("wte"), words)?])
 }
 
-/// Returns which layers have windowed attention: `[[["global", "local"], 6]]` means 12 layers, repeated.
+/// Returns for each layer whether it has windowed attention, from a list such as `[[["global", "local"], 6]]` (12
+/// layers). Models with more layers repeat the list.
 fn local_layers(config: &Fields) -> Result<Vec<bool>> {
     let Some(value) = config.find_field("attention_types") else { return Ok(vec![false, true]) };
     let malformed = || config.malformed_field("attention_types", "it must be like `[[[\"global\",\"local\"],6]]`");
@@ -123,7 +124,7 @@ fn local_layers(config: &Fields) -> Result<Vec<bool>> {
     if layers.is_empty() { Err(malformed()) } else { Ok(layers) }
 }
 
-/// Queries, keys and values of a head are interleaved; attention and MLP are parallel.
+/// Builds GPT-NeoX. Queries, keys and values are interleaved by head; by default attention and MLP are parallel.
 pub(super) fn gpt_neox(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     let (width, heads) = (config.required_size("hidden_size")?, config.required_count("num_attention_heads")?);
     check_divides(config, "num_attention_heads", heads, width)?;
@@ -159,7 +160,7 @@ pub(super) fn gpt_neox(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     Ok(vec![output_layer(net, x, "embed_out", table, words)?])
 }
 
-/// Attention and MLP are parallel and share one normalisation.
+/// Builds Phi. Attention and MLP are parallel and share one normalisation.
 pub(super) fn build_phi(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     let (width, heads) = (config.required_size("hidden_size")?, config.required_count("num_attention_heads")?);
     check_divides(config, "num_attention_heads", heads, width)?;

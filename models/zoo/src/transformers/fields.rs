@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 
 /// Maximum of extents, counts and widths; products of two fit 64 bits.
 const MAX_SIZE: i64 = 1 << 24;
-/// Maximum number of layers and other multipliers.
+/// Maximum number of layers, heads and similar counts.
 const MAX_COUNT: i64 = 1 << 10;
 
 pub(super) struct Fields {
     file: String,
     map: Map<String, Value>,
-    /// Fields set individually, each of which must be read.
+    /// Fields that the user set one by one; fields that the model never reads are errors.
     given: BTreeSet<String>,
     used: RefCell<BTreeSet<String>>,
 }
@@ -34,14 +34,14 @@ impl Fields {
         Fields { file: file.to_owned(), map, given: BTreeSet::new(), used: RefCell::default() }
     }
 
-    /// Parses the value as JSON or else as a text. Returns false if the field was set before.
+    /// Sets a field; the value is parsed as JSON, else taken as text. Returns false if the field was set before.
     pub fn set_field(&mut self, key: &str, value: &str) -> bool {
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
         self.map.insert(key.to_owned(), value);
         self.given.insert(key.to_owned())
     }
 
-    /// Called after the configuration was read.
+    /// Reports fields that were set but never read. To be called after the configuration was read.
     pub fn check_given(&self) -> std::result::Result<(), String> {
         let used = self.used.borrow();
         match self.given.iter().find(|name| !used.contains(*name)) {
@@ -53,7 +53,7 @@ impl Fields {
         }
     }
 
-    /// Empty if absent.
+    /// Returns the fields of a nested object; empty if absent.
     pub fn nested_fields(&self, name: &str) -> Fields {
         let map = self.find_field(name).and_then(Value::as_object).cloned().unwrap_or_default();
         Fields::from_map(&self.file, map)
@@ -107,7 +107,7 @@ impl Fields {
         value.as_str().ok_or_else(|| self.wrong_value(name, value, "must be a text"))
     }
 
-    /// Returns None for `null`.
+    /// Returns the value of a field and records that it was read; None if absent or `null`.
     pub fn find_field(&self, name: &str) -> Option<&Value> {
         self.used.borrow_mut().insert(name.to_owned());
         self.map.get(name).filter(|value| !value.is_null())

@@ -11,14 +11,14 @@ use models::operators::{Attention, Op, RmsNorm, UnaryOp};
 
 #[derive(Clone, Copy, Default)]
 struct Habits {
-    /// Queries, keys and values have biases, independent of `attention_bias`.
+    /// Whether queries, keys and values have biases, independent of `attention_bias`.
     has_qkv_bias: bool,
     has_head_norms: bool,
-    /// Norm weights are stored minus one, and embeddings are scaled by the root of the width.
+    /// Whether norm weights are stored minus one, and embeddings are scaled by the square root of the width.
     is_gemma: bool,
-    /// Projections of one input are stored as one matrix.
+    /// Whether projections of the same input are stored as one matrix.
     is_packed: bool,
-    /// Attention is limited to the configured window.
+    /// Whether attention is limited to the configured window.
     has_window: bool,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn build_phi3(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>>
     build_decoder(net, config, Habits { is_packed: true, has_window: true, ..Habits::default() })
 }
 
-/// Rejects windows in some layers only; published models never use them.
+/// Rejects a configuration with windowed attention in some layers, which published models do not enable.
 fn check_no_window(config: &Fields) -> Result<()> {
     if config.flag_or("use_sliding_window", false)? {
         return Err(config.unsupported_field("use_sliding_window", "windows in some of the layers are not known"));
@@ -177,7 +177,7 @@ fn add_projection(
     net.transpose(scope, y, &[0, 2, 1, 3])
 }
 
-/// The activation of one product scales the other.
+/// Adds a gated MLP: the activation of one projection is multiplied by the other projection.
 fn gated_mlp(net: &mut Net, shape: &LlamaShape, scope: &str, x: ValueId) -> Result<ValueId> {
     let (gate, up) = if shape.habits.is_packed {
         let both = net.linear_layer(&format!("{scope}.gate_up_proj"), x, 2 * shape.inner, Bias::Without)?;

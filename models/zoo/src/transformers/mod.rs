@@ -1,8 +1,8 @@
-//! Builds transformers by name or from a folder, from their configuration.
+//! Builds transformers from a configuration, by name or from a folder.
 //!
-//! Configurations are `config.json` files as published; `configs/transformers` contains the shipped ones. A folder may
-//! add weights in safetensors files. Each family is described with the layers of `net`; module names equal those of the
-//! published weights. Weight values are not read here, so models of any size load quickly.
+//! Configurations are published `config.json` files; `configs/transformers` contains the shipped ones. A folder may
+//! add weights in safetensors files. Each family is described with the layers of `net`; module names equal those of
+//! the published weights. Weight values are not read here, so models of any size load quickly.
 
 mod bert;
 mod decoder;
@@ -67,7 +67,7 @@ pub struct LoadedTransformer {
 type Build = fn(&mut Net, &Fields) -> Result<Vec<ValueId>>;
 
 struct Family {
-    /// `model_type` of the configurations.
+    /// Value of the field `model_type` in configurations of this family.
     name: &'static str,
     /// Optional prefix of published weight names.
     prefix: &'static str,
@@ -114,7 +114,7 @@ const FAMILIES: &[Family] = &[
 
 pub struct Entry {
     pub name: &'static str,
-    /// Aliases; names ignore case, `-`, `_`, `.` and any text before a `/`.
+    /// Alternative names. Look-ups ignore case, `-`, `_`, `.` and any text before a `/`.
     pub aliases: &'static [&'static str],
     text: &'static str,
 }
@@ -188,12 +188,12 @@ pub fn list_entries() -> &'static [Entry] {
     SHIPPED
 }
 
-/// Includes families of architectures.
+/// Returns whether a name is a shipped configuration or a family (`model_type`).
 pub fn is_known(name: &str) -> bool {
     find_entry(name).is_ok() || FAMILIES.iter().any(|family| family.name == name)
 }
 
-/// `gpt2 prefill 64`
+/// Formats name, phase and sequence length, such as `gpt2 prefill 64`.
 pub fn format_label(name: &str, phase: Phase, sequence: i64) -> String {
     format!("{name} {} {sequence}", phase.name())
 }
@@ -205,8 +205,8 @@ pub fn of_label(label: &str) -> Option<(&str, Phase, i64)> {
     Some((name, phase, sequence.parse().ok()?))
 }
 
-/// Loads a folder with a `config.json`, a shipped configuration, optionally with `key=value` fields, or
-/// `model_type:key=value,…`.
+/// Loads a folder with a `config.json`, a shipped configuration with optional changes (`name:key=value,…`), or a
+/// configuration written in place (`model_type:key=value,…`).
 pub fn load_model(name: &str, options: &Options) -> Result<LoadedTransformer> {
     let config = Path::new(name).join("config.json");
     if config.is_file() {
@@ -236,7 +236,7 @@ pub fn load_model(name: &str, options: &Options) -> Result<LoadedTransformer> {
 
 pub const STEPS_MAX: i64 = 1024;
 
-/// Each step reads the keys and values of the previous ones.
+/// Loads a chain of decoding steps, each of which reads the keys and values of the previous ones.
 pub fn load_steps(name: &str, options: &Options, steps: i64) -> Result<LoadedTransformer> {
     let refused = |reason: String| Error::Model { model: name.to_owned(), reason };
     if !(1..=STEPS_MAX).contains(&steps) {
@@ -254,7 +254,7 @@ pub fn load_steps(name: &str, options: &Options, steps: i64) -> Result<LoadedTra
     Ok(LoadedTransformer { graph: steps::chain_steps(&graphs[0].name, &graphs)?, notes: loaded.swap_remove(0).notes })
 }
 
-/// With the weights of the folder, if it has any.
+/// Builds a model from the text of a configuration, with the weights of the folder if it contains any.
 pub fn from_config(text: &str, file: &str, folder: Option<&Path>, options: &Options) -> Result<LoadedTransformer> {
     build_from_fields(file, &Fields::parse_config(text, file)?, folder, options)
 }

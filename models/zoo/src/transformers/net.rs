@@ -60,7 +60,7 @@ impl Net {
         }
     }
 
-    /// Finishes the graph; its outputs are followed by the keys and values of each layer.
+    /// Finishes the graph with these outputs, followed by the keys and values of each layer.
     pub fn finish_graph(self, outputs: &[ValueId]) -> Result<(Graph, Weights)> {
         let outputs: Vec<ValueId> = outputs.iter().chain(&self.kept).copied().collect();
         Ok((self.builder.finish(&outputs)?, self.weights))
@@ -70,7 +70,7 @@ impl Net {
         self.options.batch
     }
 
-    /// In a decoding step, past tokens.
+    /// Returns the number of tokens of the prompt; in a decoding step, of past tokens.
     pub fn prompt_length(&self) -> i64 {
         self.options.sequence
     }
@@ -122,7 +122,7 @@ impl Net {
         Ok(id)
     }
 
-    /// Creates a constant that is no weight once per name.
+    /// Creates a computed constant (not a weight), or returns the existing one of that name.
     pub fn add_formula(&mut self, name: &str, make: impl FnOnce() -> (TensorType, Const)) -> Result<ValueId> {
         if let Some(&id) = self.made.get(name) {
             return Ok(id);
@@ -191,7 +191,7 @@ impl Net {
         self.push_op(scope, Op::Concat(Concat { axis }), parts)
     }
 
-    /// `stop` is exclusive.
+    /// Adds a slice of one dimension; `stop` is exclusive.
     pub fn slice(&mut self, scope: &str, x: ValueId, axis: i64, start: i64, stop: i64) -> Result<ValueId> {
         let op = Op::Slice(Slice { axes: vec![axis], starts: vec![start], stops: vec![stop], steps: vec![1] });
         self.push_op(scope, op, &[x])
@@ -212,20 +212,20 @@ impl Net {
         self.reshape(scope, first, &[self.options.batch, width])
     }
 
-    /// Weight stored as `[out, in]`.
+    /// Adds a linear layer whose weight is stored as `[out, in]`.
     pub fn linear_layer(&mut self, scope: &str, x: ValueId, out: i64, bias: Bias) -> Result<ValueId> {
         let weight = self.add_weight(&format!("{scope}.weight"), &[out, self.last_extent(x)?])?;
         self.shared_dense(scope, x, weight, bias)
     }
 
-    /// Weight stored as `[in, out]`.
+    /// Adds a linear layer whose weight is stored as `[in, out]`.
     pub fn linear_turned(&mut self, scope: &str, x: ValueId, out: i64) -> Result<ValueId> {
         let weight =
             self.stored_weight(&format!("{scope}.weight"), &[out, self.last_extent(x)?], Stored::Transposed)?;
         self.shared_dense(scope, x, weight, Bias::With)
     }
 
-    /// The weight may be shared; the bias is not.
+    /// Adds a linear layer with a given weight, which may be shared, and a bias of its own.
     pub fn shared_dense(&mut self, scope: &str, x: ValueId, weight: ValueId, bias: Bias) -> Result<ValueId> {
         let y = self.push_op(scope, Op::Dense(Dense {}), &[x, weight])?;
         if bias == Bias::Without {
@@ -282,7 +282,7 @@ impl Net {
         self.split_heads(scope, y, heads[0], heads[1])
     }
 
-    /// Merges the heads; adds the mask to the scores.
+    /// Adds attention with an optional additive mask, and merges the heads of the result.
     pub fn add_attention(
         &mut self,
         scope: &str,
@@ -299,7 +299,7 @@ impl Net {
         self.merge_heads(scope, y)
     }
 
-    /// Earlier keys and values are inputs, and all become outputs.
+    /// Prepends the cached keys and values, which are inputs of a decoding step; registers the results as outputs.
     pub fn extend_cache(&mut self, layer: i64, scope: &str, k: ValueId, v: ValueId) -> Result<[ValueId; 2]> {
         let mut all = [k, v];
         if self.options.phase == Phase::Decode {
@@ -314,7 +314,8 @@ impl Net {
         Ok(all)
     }
 
-    /// Computes keys and values from the encoder's result, or takes them as inputs in later steps.
+    /// Computes the keys and values of cross-attention from the encoder's result `memory`; without it, adds inputs for
+    /// them.
     pub fn encoder_cache(
         &mut self,
         layer: i64,
@@ -333,7 +334,7 @@ impl Net {
         Ok([k, self.add_input(&format!("encoder_values.{layer}"), DType::F32, &extents)?])
     }
 
-    /// Angles are `position · frequency`, one frequency per pair.
+    /// Adds a rotary embedding with the angles `position · frequency`, one frequency per pair.
     pub fn rotate_pairs(&mut self, scope: &str, x: ValueId, frequencies: &[f64]) -> Result<ValueId> {
         let (first, count) = (self.past_tokens(), self.fresh_tokens());
         let mut tables = Vec::new();
@@ -349,7 +350,8 @@ impl Net {
     }
 }
 
-/// A formula, because a table for long prompts would take megabytes.
+/// Returns the sines or cosines of the angles as a formula, because a stored table for long prompts would take
+/// megabytes.
 fn angle_formula(function: UnaryOp, first: i64, count: i64, frequencies: &[f64]) -> (TensorType, Const) {
     let pairs = frequencies.len() as i64;
     let places = (TensorType::f32(&[count, 1]), Const::range_along(DType::F32, &[count, 1], 0, first));

@@ -1,7 +1,7 @@
 //! Encoder-decoder models with cross-attention: T5, BART, Whisper.
 //!
-//! A prefill graph is a pass of the encoder and one of the decoder over as many tokens. A decoding step is the decoder
-//! alone, with the encoder's keys and values as inputs.
+//! A prefill graph contains one pass of the encoder and one of the decoder, over equally many tokens. A decoding step
+//! contains only the decoder, with the encoder's keys and values as inputs.
 
 use super::decoder::output_layer;
 use super::fields::Fields;
@@ -22,7 +22,7 @@ struct Half {
     inner: i64,
     activation: UnaryOp,
     is_norm_before: bool,
-    /// Whisper's keys have no bias.
+    /// Bias of the key projection; Whisper has none.
     key_bias: Bias,
 }
 
@@ -173,7 +173,7 @@ fn add_mlp(net: &mut Net, half: &Half, scope: &str, x: ValueId) -> Result<ValueI
     })
 }
 
-/// Normalises before or after the residual sum.
+/// Adds a residual branch, normalised before the branch or after the sum.
 fn add_residual(
     net: &mut Net,
     half: &Half,
@@ -244,7 +244,8 @@ pub(super) fn build_t5(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     Ok(vec![output_layer(net, x, "lm_head", is_tied.then_some("shared"), words)?])
 }
 
-/// `encoder` holds the encoder's result (None in later steps) and its number of positions for cross-attention.
+/// Builds T5's encoder or decoder. For a decoder, `encoder` holds the encoder's result (None in decoding steps) and
+/// its number of positions.
 fn t5_half(
     net: &mut Net,
     shape: &Distances,
@@ -311,7 +312,7 @@ fn t5_inner(net: &mut Net, shape: &Distances, scope: &str, x: ValueId) -> Result
     net.linear_layer(&format!("{scope}.wo"), y, shape.width, Bias::Without)
 }
 
-/// By distance between key and query: `[1, heads, queries, keys]`.
+/// Adds the learned bias of each head by distance between query and key, as `[1, heads, queries, keys]`.
 fn distance_bias(net: &mut Net, shape: &Distances, scope: &str, is_decoder: bool) -> Result<ValueId> {
     let (first, queries) = if is_decoder { (net.past_tokens(), net.fresh_tokens()) } else { (0, net.prompt_length()) };
     let keys = first + queries;
@@ -324,7 +325,7 @@ fn distance_bias(net: &mut Net, shape: &Distances, scope: &str, is_decoder: bool
     net.reshape(scope, turned, &[1, shape.heads.count, queries, keys])
 }
 
-/// Looks up each pair by distance in a short list.
+/// Returns the bucket of each pair of query and key, as a formula that looks up the distance in a short list.
 fn bucket_table(shape: &Distances, [first, queries, keys]: [i64; 3], is_decoder: bool) -> (TensorType, Const) {
     // Distances are `key - query`, from `-(first + queries - 1)` on.
     let lowest = -(first + queries - 1);
@@ -341,7 +342,8 @@ fn bucket_table(shape: &Distances, [first, queries, keys]: [i64; 3], is_decoder:
     (ty.clone(), Const::from_operator(Op::Gather(Gather { axis: 0 }), vec![list, (ty, distances)]))
 }
 
-/// One bucket each for near distances, logarithmic ones for far; an encoder has half for each side.
+/// Returns the bucket of a distance: one per near distance, logarithmically growing ones for far distances. An encoder
+/// uses half of the buckets for each direction.
 fn distance_bucket(shape: &Distances, distance: i64, is_two_sided: bool) -> i64 {
     let (count, side, distance) = if is_two_sided {
         let half = shape.buckets / 2;

@@ -1,4 +1,4 @@
-//! Rotary position embeddings: the rotation angle of each pair of a head per position.
+//! Rotary position embeddings: the rotation angle of each pair of head elements, by position.
 
 use super::fields::Fields;
 use super::net::Net;
@@ -7,12 +7,13 @@ use models::graph::ValueId;
 use models::names;
 
 pub(super) struct Rotary {
-    /// Angle per pair in radians.
+    /// Rotation angle of each pair per position, in radians.
     frequencies: Vec<f64>,
 }
 
 impl Rotary {
-    /// Older configurations name the rotated part in a separate field and keep base and scaling at the top level.
+    /// Reads base, rotated part and scaling. Older configurations keep base and scaling at the top level and name the
+    /// rotated part in `part_field`.
     pub fn from_config(config: &Fields, head: i64, part_field: &str, part: f64) -> Result<Rotary> {
         let inside = config.nested_fields("rope_parameters");
         let old = config.nested_fields("rope_scaling");
@@ -50,7 +51,7 @@ impl Rotary {
     }
 }
 
-/// Llama's scaling: low frequencies are divided, high ones stay, those in between are blended.
+/// Applies Llama 3's scaling: low frequencies are divided by a factor, high ones kept, those in between interpolated.
 fn scale_frequencies(frequencies: &mut [f64], scaling: &Fields) -> Result<()> {
     let factor = scaling.positive_or("factor", 8.0)?;
     let (low, high) = (scaling.positive_or("low_freq_factor", 1.0)?, scaling.positive_or("high_freq_factor", 4.0)?);

@@ -1,13 +1,13 @@
 //! Chains decoding steps into one graph: each step reads the keys and values of the previous one.
 //!
-//! Tokens are inputs of each step; encoder inputs and weights exist once. Outputs are those of every step, and the keys
-//! and values of the last one.
+//! Each step has its own token input; encoder inputs and weights exist once. Outputs are those of every step, followed
+//! by the keys and values of the last one.
 
 use models::error::{Error, Result};
 use models::graph::{Graph, Node, Value, ValueId};
 use std::collections::HashMap;
 
-/// Each graph has one more past token than the previous one.
+/// Joins graphs of consecutive decoding steps, each with one more past token than the previous one.
 pub(super) fn chain_steps(name: &str, steps: &[Graph]) -> Result<Graph> {
     let mut chain = Chain {
         graph: Graph { name: name.to_owned(), values: vec![], nodes: vec![], inputs: vec![], outputs: vec![] },

@@ -151,7 +151,7 @@ fn window_attention(net: &mut Net, stage: &SwinStage, scope: &str, x: ValueId, s
     net.linear_layer(&format!("{scope}.attention.output.dense"), seen, width, Bias::With)
 }
 
-/// `[1, heads, positions, positions]`
+/// Adds the learned bias of each head by relative position, as `[1, heads, positions, positions]`.
 fn distance_bias(net: &mut Net, stage: &SwinStage, scope: &str) -> Result<ValueId> {
     let (window, places) = (stage.window, stage.window * stage.window);
     let span = 2 * window - 1;
@@ -169,7 +169,8 @@ fn distance_bias(net: &mut Net, stage: &SwinStage, scope: &str) -> Result<ValueI
     net.reshape(scope, turned, &[1, stage.heads, places, places])
 }
 
-/// Hides positions that were not neighbours before the shift: `[windows, 1, positions, positions]`.
+/// Returns the mask that hides positions that were not neighbours before the shift: `[windows, 1, positions,
+/// positions]`.
 fn shift_mask(stage: &SwinStage, shift: i64) -> (TensorType, Const) {
     let (side, window) = (stage.side, stage.window);
     let (count, places) = (side / window, window * window);
@@ -193,7 +194,7 @@ fn shift_mask(stage: &SwinStage, shift: i64) -> (TensorType, Const) {
     (TensorType::f32(&extents), Const::from_operator(Op::Where(Where {}), vec![same, number(0.0), number(-100.0)]))
 }
 
-/// Merges four neighbouring patches into one of twice the width.
+/// Merges groups of 2x2 neighbouring patches into patches of twice the width.
 fn merge_patches(net: &mut Net, stage: &SwinStage, scope: &str, x: ValueId) -> Result<ValueId> {
     let SwinStage { side, width, .. } = *stage;
     let half = side / 2;

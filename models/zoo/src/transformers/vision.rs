@@ -106,7 +106,7 @@ pub(super) fn build_deit(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>>
     build_classifier(net, config, &["embeddings.cls_token", "embeddings.distillation_token"])
 }
 
-/// `extra` are learned tokens before the patches.
+/// Builds a ViT encoder with a pooler. `extra` names learned tokens that precede the patches.
 fn build_classifier(net: &mut Net, config: &Fields, extra: &[&str]) -> Result<Vec<ValueId>> {
     let shape = VisionShape::from_config(config, &VIT, "encoder.layer")?;
     let (patches, count) = add_patches(net, config, "embeddings.patch_embeddings.projection", shape.width, Bias::With)?;
@@ -128,7 +128,7 @@ fn build_classifier(net: &mut Net, config: &Fields, extra: &[&str]) -> Result<Ve
     Ok(vec![x, net.unary("pooler.activation", function, pooled)?])
 }
 
-/// Also returns the number of patches: `[batch, patches, width]`.
+/// Adds the patch embedding; returns it as `[batch, patches, width]`, with the number of patches.
 pub(super) fn add_patches(
     net: &mut Net,
     config: &Fields,
@@ -168,7 +168,7 @@ pub(super) fn clip_vision(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>
     Ok(vec![x, net.layer_norm("post_layernorm", first, shape.epsilon)?])
 }
 
-/// Also returns the output at each text's end token.
+/// Builds CLIP's text encoder. Returns the last hidden states, and the state at each text's end token.
 pub(super) fn clip_text(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     let shape = VisionShape { is_causal: true, ..VisionShape::from_config(config, &CLIP, "encoder.layers")? };
     let tokens = net.add_token_input("tokens", net.prompt_length())?;

@@ -1,4 +1,4 @@
-//! Weights by name: random, or from safetensors files.
+//! Looks up weights by name: random ones, or those in safetensors files.
 
 use crate::safetensors::{self, Entry};
 use models::error::{Error, Result};
@@ -8,7 +8,7 @@ use models::types::TensorType;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Optional prefixes of published tensor names, after the family's prefix.
+/// Prefixes that published tensor names may have in front of their name.
 const PREFIXES: &[&str] = &["", "model.", "transformer.", "base_model."];
 
 pub(super) enum Weights {
@@ -56,7 +56,7 @@ impl Weights {
         }
     }
 
-    /// Also counts all unused tensors.
+    /// Returns the number of unused tensors in the files and the name of the first; None if all are used.
     pub fn first_unused(&self) -> Option<(usize, String)> {
         let Weights::Stored { entries, used, .. } = self else { return None };
         let mut unused = entries.keys().filter(|name| !used.contains(*name));
@@ -65,7 +65,7 @@ impl Weights {
     }
 }
 
-/// Returns the name of a tensor in the files.
+/// Finds the name under which the files contain a weight, with or without prefix, including names of old formats.
 fn stored_name(entries: &BTreeMap<String, Entry>, prefix: &str, name: &str) -> Option<String> {
     let old = name
         .strip_suffix("LayerNorm.weight")

@@ -1,4 +1,4 @@
-//! `oppredict predict` for servers of language models.
+//! The command `oppredict predict` for language-model servers.
 
 use super::{ServerQuestion, texts};
 use crate::kernels;
@@ -11,7 +11,7 @@ use serving::KernelTimes;
 use serving::server::{ServerAnswer, shipped_overheads};
 use std::path::Path;
 
-/// Similarity to measured servers below which an answer is an extrapolation.
+/// Similarity to measured servers below which a prediction is reported as an extrapolation.
 const LEAST_SIMILARITY: f64 = 0.5;
 
 pub fn predict_servers(questions: &[ServerQuestion], predictor: Option<&Path>, as_json: bool) -> Result<u8> {
@@ -32,13 +32,13 @@ pub fn predict_servers(questions: &[ServerQuestion], predictor: Option<&Path>, a
     Ok(if has_losses { DONE_WITH_LOSSES } else { DONE })
 }
 
-/// Returns the times of kernels from a file or the built-in one; bounds for unknown kernels.
+/// Reads kernel predictors from the given file or the built-in one; unknown kernels get roofline bounds.
 pub fn kernel_times(predictor: Option<&Path>) -> Result<impl KernelTimes> {
     let file = kernels::kernel_file(predictor)?;
     Ok(file.as_deref().map(read_learned).transpose()?.unwrap_or_default())
 }
 
-/// Predicts with the built-in overheads.
+/// Predicts a server with the built-in overheads.
 pub fn predict_server(question: &ServerQuestion, times: &dyn KernelTimes) -> Result<ServerAnswer> {
     Ok(question.deployment.predict_server(&question.load, times, Some(shipped_overheads()))?)
 }

@@ -1,4 +1,4 @@
-//! `oppredict knee` for servers of language models: times over batch or context.
+//! The command `oppredict knee` for language-model servers: times over batch size or context length.
 
 use super::ServerQuestion;
 use super::answers::{kernel_times, predict_server};
@@ -12,13 +12,13 @@ use serving::KernelTimes;
 use serving::server::ServerAnswer;
 use std::path::Path;
 
-/// Largest batch and longest prompt of a curve.
+/// Largest batch size of a curve.
 const MAX_BATCH: u64 = 1024;
 const MAX_CONTEXT: u64 = 131_072;
 const LEAST_CONTEXT: u64 = 512;
-/// Gain of throughput by twice the batch below which a larger batch no longer pays.
+/// Minimum ratio of throughputs at which doubling the batch size is worthwhile.
 const LEAST_GAIN: f64 = 1.2;
-/// Time per token relative to the shortest context from which the context dominates.
+/// Ratio of the time per token to that at the shortest context, from which the context is said to dominate.
 const LONGEST: f64 = 1.5;
 const NS: f64 = 1e9;
 
@@ -89,7 +89,7 @@ fn curve_point(at: u64, answer: &ServerAnswer) -> ServerPoint {
     }
 }
 
-/// Returns the first batch that fits and whose double gains little or does not fit.
+/// Returns the first batch size whose doubling does not fit in memory or increases the throughput too little.
 fn batch_knee(points: &[ServerPoint]) -> Option<u64> {
     let pays = |one: &ServerPoint, two: &ServerPoint| {
         two.fits && two.tokens_per_s_per_gpu >= LEAST_GAIN * one.tokens_per_s_per_gpu
@@ -99,7 +99,7 @@ fn batch_knee(points: &[ServerPoint]) -> Option<u64> {
     knee.map(|place| points[place].at)
 }
 
-/// Returns the first context at which a token takes much longer than at the shortest.
+/// Returns the first context length that makes a token take much longer than the shortest context does.
 fn context_knee(points: &[ServerPoint]) -> Option<u64> {
     let first = points.first()?;
     points.iter().find(|point| point.fits && point.per_token_s >= LONGEST * first.per_token_s).map(|point| point.at)

@@ -1,4 +1,4 @@
-//! Training and evaluation of the overheads of servers.
+//! Training and evaluation of the overheads of language-model servers.
 
 use crate::{DONE, create_output, print_json, print_text, stdout_paper, write_output};
 use models::Choice;
@@ -10,7 +10,7 @@ use serving::measured_servers::MeasuredServers;
 use serving::server_evaluation::{HeldOutServers, ServerErrors, evaluate_overheads};
 use std::path::{Path, PathBuf};
 
-/// Evaluates servers with half of them held out, and prints.
+/// Evaluates server predictions with half of the servers held out, and prints the errors.
 pub fn evaluate_servers(paths: &[PathBuf], seeds: u64, as_json: bool) -> Result<u8> {
     let measured = read_servers(paths)?;
     let seeds: Vec<u64> = (0..seeds).collect();

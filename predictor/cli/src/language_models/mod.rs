@@ -1,4 +1,4 @@
-//! Language models served on GPUs: flags, answers, knees, and the evaluation of whole servers.
+//! Language-model servers on GPUs: options, predictions, knees, and the evaluation of whole servers.
 
 mod answers;
 mod curves;
@@ -18,7 +18,7 @@ use serving::plan::{Formats, Parallelism};
 use serving::server::{Deployment, Framework, ReplicaPool, ServerLoad, ServingMode};
 use serving::{Dtype, Scheme};
 
-/// Default number of tokens of a prompt.
+/// Default number of prompt tokens.
 const INPUT_TOKENS: u64 = 1024;
 
 /// How a language model is served on GPUs; any of these flags asks for a server.
@@ -123,7 +123,7 @@ impl ServerFlags {
     }
 }
 
-/// Returns the value of a name, or an error that names the nearest one.
+/// Parses the name of a choice; the error suggests the nearest name.
 fn parse_choice<T: Choice>(what: &str, name: &str) -> Result<T> {
     T::from_name(name).ok_or_else(|| Error::unknown_name(what, name, T::ALL.iter().map(|one| one.name())))
 }

@@ -1,4 +1,4 @@
-//! Answers about servers as tables and sentences.
+//! Formats predictions for language-model servers as tables and sentences.
 
 use super::ServerQuestion;
 use crate::stdout_paper;
@@ -16,7 +16,7 @@ pub fn format_gigabytes(bytes: f64) -> String {
     format!("{} GB", format_number(bytes / 1e9))
 }
 
-/// Returns the model, its GPUs and its load in one line.
+/// Describes a model, its GPUs and its load in one line.
 pub fn format_heading(question: &ServerQuestion) -> String {
     let ServerQuestion { deployment, load } = question;
     let (devices, name) = (deployment.device_count(), &deployment.device.name);
@@ -94,7 +94,7 @@ fn format_throughput(answer: &ServerAnswer) -> String {
     lines.join("\n")
 }
 
-/// Formats the calls of a pass, the longest first.
+/// Formats the kernel calls of a forward pass, the longest first.
 fn format_calls(pass: &PassTime) -> String {
     let mut table = Table::new([
         text_column("kernel").min_width(12),

@@ -1,4 +1,4 @@
-//! `oppredict predict`.
+//! The command `oppredict predict`.
 
 mod schedules;
 mod table;
@@ -216,7 +216,7 @@ fn print_network(name: &str, conditions: &Conditions<'_>, run: &Run, predict: &P
     Ok(answer)
 }
 
-/// Parses a supported level of intervals.
+/// Parses a coverage level of intervals in percent; only those of `LEVELS` are supported.
 fn parse_level(text: &str) -> std::result::Result<u8, String> {
     let known = || LEVELS.map(|level| level.to_string()).join(", ");
     text.parse().ok().filter(|level| LEVELS.contains(level)).ok_or_else(|| format!("give one of {}", known()))

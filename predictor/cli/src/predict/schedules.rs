@@ -1,4 +1,4 @@
-//! Ranking of the schedules of a space.
+//! Ranks the schedules of a schedule space by predicted time.
 
 use super::texts::{NOT_RECORDED, error_text, on_threads};
 use super::{Predict, read_setting};
@@ -10,7 +10,7 @@ use report::{Cell, Table, format_duration, number_column, text_column};
 use serde_json::json;
 use std::path::Path;
 
-/// Prints the schedules of a space or a build folder with the smallest predicted times.
+/// Prints the schedules with the smallest predicted times, from a schedule space or a build folder.
 pub fn print_schedules(predictor: &Predictor, path: &Path, predict: &Predict) -> Result<u8> {
     let [op] = &predict.op[..] else {
         return Err(Error::Query("--space needs one --op".to_owned()));

@@ -12,7 +12,7 @@ use serde_json::json;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Exit code: no row has a time.
+/// Exit code if no row of the table could be predicted.
 const NOTHING_ANSWERED: u8 = 2;
 
 pub fn predict_table(predictor: &Predictor, path: &Path, mapping: Option<&Mapping>, predict: &Predict) -> Result<u8> {

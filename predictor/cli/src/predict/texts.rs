@@ -1,4 +1,4 @@
-//! Predictions as tables and sentences.
+//! Formats predictions as tables and sentences.
 
 use crate::stdout_paper;
 use learn::cross_validation::CrossValidatedError;
@@ -8,7 +8,7 @@ use predictor::queries::{AssumedThreads, HeldOutErrors, InPlaceTotal, OperatorPr
 use report::{Cell, Table, UNKNOWN, format_duration, format_percent, format_range, number_column, text_column};
 use std::fmt::Write;
 
-/// Text for a predictor without errors on held-out shapes, or without those of the device.
+/// Text for predictors whose errors on held-out shapes are not stored for the operator or device.
 pub const NOT_RECORDED: &str = "the error on held-out shapes is not recorded";
 
 pub fn on_threads(threads: &AssumedThreads) -> String {
@@ -25,7 +25,7 @@ fn held_out_cell(prediction: &Prediction) -> Cell {
     prediction.held_out.map_or_else(|| Cell::from(UNKNOWN), |error| error_text(&error).into())
 }
 
-/// Formats the held-out errors of the layers of a network.
+/// Formats the errors on held-out shapes of a network's layers.
 pub fn held_out_text(errors: Option<&HeldOutErrors>) -> String {
     let Some(errors) = errors else { return NOT_RECORDED.to_owned() };
     let of_time = match errors.known_share {
@@ -65,7 +65,8 @@ pub fn operator_table(predictions: &[OperatorPrediction], level: u8) -> String {
     table.format_for(&stdout_paper())
 }
 
-/// Returns whether dispatch dominates a total by more than kernel launches of a driver explain.
+/// Returns whether dispatch takes a large share of the total, and too long per call to be kernel launches of the
+/// driver, so that a framework must cause it.
 fn is_of_framework(total: &Total) -> bool {
     /// Upper bound of a driver's time to launch a kernel.
     const LAUNCH_NS: f64 = 20_000.0;
@@ -145,7 +146,7 @@ pub fn network_table(heading: &str, answer: &NetworkAnswer, level: u8) -> String
     text
 }
 
-/// Describes the difference between the time in the network and the sum of isolated times.
+/// Compares the predicted time in the network with the sum of isolated times, with the evidence for the difference.
 pub fn in_place_text(total: &InPlaceTotal) -> String {
     let InPlaceTotal { operators_ns, over_alone, beside_ns, learned } = total;
     let worth = format!(
@@ -167,7 +168,7 @@ pub fn in_place_text(total: &InPlaceTotal) -> String {
     text
 }
 
-/// Formats an interval as a cell, marked as uncertain if it is wider than the time.
+/// Formats an interval as a cell, marked as uncertain if the interval is wider than the predicted time.
 fn interval_cell(prediction: &Prediction) -> Cell {
     let cell = Cell::from(format_range(prediction.low_ns, prediction.high_ns));
     let is_narrow = prediction.high_ns - prediction.low_ns <= prediction.time_ns;
@@ -175,7 +176,7 @@ fn interval_cell(prediction: &Prediction) -> Cell {
 }
 
 fn remarks_cell(prediction: &Prediction) -> Cell {
-    /// Largest length of a kernel's name, which may be a whole signature.
+    /// Maximum length of a displayed kernel name, which may be a whole C++ signature.
     const MOST: usize = 60;
     let short = |name: &String| match name.char_indices().nth(MOST) {
         Some((end, _)) => format!("by `{}…`", &name[..end]),

@@ -1,8 +1,8 @@
 //! A lossless columnar byte format for trees that compresses well: each column of numbers is stored as four byte
 //! planes.
 //!
-//! Neighbouring values are similar: most children are at the expected index, floats share their leading bytes, and a
-//! feature has few distinct thresholds, so nodes store threshold numbers.
+//! Neighbouring values are similar: most children have the expected index, and floats share their leading bytes. A
+//! feature has few distinct thresholds, so nodes store an index into a list of them.
 
 use super::{MAX_NODES, MAX_TREES, Split, Trees};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,13 +18,13 @@ pub struct Reader<'a> {
 
 #[derive(Default)]
 struct Columns<T> {
-    /// Per set: features, base, trees; per tree: nodes.
+    /// Per set: number of features, base value, number of trees; per tree: number of nodes.
     counts: T,
     /// Per node: 0 for a leaf, else one plus the offset of its children from their expected index.
     children: T,
-    /// Per inner node: feature; upper bits: whether missing values go left.
+    /// Per inner node: index of the feature; upper bits: whether missing values go left.
     questions: T,
-    /// Per inner node: index among its feature's thresholds.
+    /// Per inner node: index into the list of its feature's thresholds.
     thresholds: T,
     steps: T,
     differences: T,
@@ -92,7 +92,7 @@ impl TreeWriter {
 }
 
 impl<'a> Reader<'a> {
-    /// Opens untrusted bytes.
+    /// Starts reading bytes that need not be valid.
     pub fn new(mut bytes: &'a [u8]) -> Result<Reader<'a>, String> {
         let mut column = || -> Result<TreeColumn<'a>, String> {
             let (length, rest) = bytes.split_first_chunk::<4>().ok_or(ENDS)?;
@@ -175,7 +175,7 @@ impl<'a> Reader<'a> {
         Ok(trees)
     }
 
-    /// Fails if bytes are left.
+    /// Returns an error if bytes are left over.
     pub fn check_finished(self) -> Result<(), String> {
         match self.columns.in_order().iter().all(|column| column.next == column.rows[0].len()) {
             true => Ok(()),

@@ -1,8 +1,8 @@
 //! Boosted trees as flat arrays, read from XGBoost's JSON and checked once.
 //!
-//! Several rows go through one tree together, which keeps the tree in the cache and hides memory latency. A leaf points
-//! to itself, so that all rows take the same number of steps. Siblings are adjacent, so a node stores one index. Sums
-//! are single precision in tree order, as in XGBoost.
+//! Several rows traverse one tree together, which keeps the tree in the cache and hides memory latency. A leaf is its
+//! own child, so that all rows take the same number of steps. Siblings are adjacent, so a node stores one index. Sums
+//! are in single precision and tree order, as in XGBoost.
 
 pub mod columns;
 
@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::ops::Range;
 
-/// Limits of a file.
+/// Maximum number of trees in a file.
 const MAX_TREES: usize = 100_000;
 const MAX_NODES: usize = 1 << 24;
 const MAX_DEPTH: u32 = 512;
-/// Mantissa bits of leaf values and covers.
+/// Mantissa bits that leaf values keep after rounding.
 const LEAF_BITS: u32 = 12;
 const COVER_BITS: u32 = 8;
 /// Rows that traverse a tree together.
@@ -39,14 +39,14 @@ pub(crate) enum Node {
         feature: usize,
         taken: usize,
         other: usize,
-        /// Share of training rows in that child.
+        /// Share of the node's training rows that went to the child `taken`.
         share: f64,
     },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Split {
-    /// Left child, for rows below the threshold; the right one follows. A leaf holds its own index.
+    /// Index of the left child, for rows below the threshold; the right child follows it. A leaf holds its own index.
     left: u32,
     threshold: f32,
     feature: u16,
@@ -69,7 +69,8 @@ pub(super) struct Grown {
     pub cover: f32,
 }
 
-/// Relevant parts of XGBoost's model file. Write-only parts stay text, because parsed JSON values need much memory.
+/// Relevant parts of XGBoost's model file. Parts that are only written back stay text, because parsed JSON values need
+/// much memory.
 #[derive(Deserialize, Serialize)]
 struct Document {
     learner: Learner,
@@ -219,7 +220,8 @@ impl Trees {
         trees
     }
 
-    /// Joins tree sets by splits on a feature, at midpoints between ascending values. Sets have equal tree counts.
+    /// Joins one set of trees per value of a feature, by splits at midpoints between ascending values. All sets need
+    /// equal tree counts.
     pub(super) fn gated_by(feature: u16, sets: &[(f32, Trees)]) -> Trees {
         let first = &sets.first().expect("there is a set to choose").1;
         let mut joined = Trees { features: first.features, base: first.base, ..Trees::default() };
@@ -270,7 +272,7 @@ impl Trees {
         }
     }
 
-    /// Rounds leaf values and covers to shorten files.
+    /// Rounds the mantissas of leaf values and covers, so that files compress better.
     pub fn round_values(&mut self) {
         self.leaves.iter_mut().for_each(|leaf| *leaf = round_mantissa(*leaf, LEAF_BITS));
         self.covers.iter_mut().for_each(|cover| *cover = round_mantissa(*cover, COVER_BITS));
@@ -334,7 +336,7 @@ impl Trees {
         self.trees.iter().fold(self.base, |sum, tree| sum + self.leaves[self.find_leaf(tree, row)])
     }
 
-    /// Leaf reached in each tree, relative to the root.
+    /// Returns the leaf that a row reaches in each tree, as an index relative to the tree's root.
     pub fn reached_leaves(&self, row: &[f32]) -> impl Iterator<Item = u32> {
         self.trees.iter().map(move |tree| self.find_leaf(tree, row) as u32 - tree.root)
     }
@@ -351,7 +353,7 @@ impl Trees {
     }
 
     pub fn predict_rows(&self, matrix: &Matrix) -> Vec<f32> {
-        /// Rows per block; its features fit the L1 cache during the traversal of all trees.
+        /// Number of rows per block; the features of a block stay in the L1 cache while all trees are traversed.
         const BLOCK: usize = 64;
         assert_eq!(matrix.column_count(), self.features, "rows have the features the trees were grown on");
         if matrix.row_count() < LANES {
@@ -374,7 +376,8 @@ impl Trees {
         sums
     }
 
-    /// Moves up to `LANES` rows through a tree. `IS_WHOLE` rows miss no feature, so the check is compiled out.
+    /// Moves up to `LANES` rows through a tree and adds the leaf values to `sums`. With `IS_WHOLE` no row has missing
+    /// features, and the check for them is compiled out.
     fn climb_tree<const IS_WHOLE: bool>(&self, tree: &Span, matrix: &Matrix, first: usize, sums: &mut [f32]) {
         let mut places = [tree.root as usize; LANES];
         let rows: [&[f32]; LANES] = std::array::from_fn(|lane| matrix.row(first + lane.min(sums.len() - 1)));
@@ -400,7 +403,7 @@ impl Trees {
         self.trees.iter().map(|tree| tree.root as usize)
     }
 
-    /// Node and entered child; features beyond the row's end are missing.
+    /// Returns a node and the child that a row enters; features beyond the row's end count as missing.
     pub(crate) fn inspect_node(&self, place: usize, row: &[f32]) -> Node {
         let node = &self.nodes[place];
         let left = node.left as usize;
@@ -416,7 +419,7 @@ impl Trees {
         Node::Inner { feature, taken, other, share: if share.is_nan() { 0.5 } else { share } }
     }
 
-    /// Checks that indices from each root stay inside, increase, and end.
+    /// Checks that every child index is within its tree and larger than its parent's, and that the depth is limited.
     fn check_spans(&self, roots: &[u32]) -> std::result::Result<Vec<Span>, String> {
         let mut spans = Vec::with_capacity(roots.len());
         for (tree, root) in roots.iter().enumerate() {
@@ -461,7 +464,7 @@ impl Trees {
 }
 
 impl Split {
-    /// Node that points to itself.
+    /// Returns a leaf: a node that is its own child.
     fn leaf_at(place: u32) -> Split {
         Split { left: place, threshold: f32::INFINITY, feature: 0, absent_left: true }
     }

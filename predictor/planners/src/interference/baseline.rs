@@ -1,4 +1,4 @@
-//! Baseline rules for slowdowns, which are reported with the model's predictions.
+//! Baseline rules for slowdowns, reported alongside the model's predictions.
 
 use super::{Demand, Machine};
 use serde::Serialize;
@@ -12,7 +12,7 @@ pub enum Baseline {
     Sum,
     /// The slowdown is 1 plus the largest bandwidth share of a partner.
     Maximum,
-    /// Operators are either memory-bound or not; memory-bound operators share the bandwidth evenly.
+    /// Operators are classified as memory-bound or not; memory-bound operators share the bandwidth evenly.
     Class,
 }
 

@@ -1,34 +1,35 @@
-//! A learned model of slowdowns beyond bandwidth and cache: a weighted sum of terms that grow with the partners'
-//! demand.
+//! A model of slowdowns that is fitted to measured pairs of concurrent operators, and covers more than bandwidth and
+//! cache capacity.
 //!
-//! The slowdown is 1 plus nonnegative terms that never decrease with a partner's demand. With nonnegative weights,
-//! sharing never speeds an operator up, more demand never helps, and names do not matter. The fit minimises absolute
-//! relative errors, not squares, because some measurements were disturbed; regularisation keeps weights small if there
-//! are few pairs. Operators with a measured `Profile` have additional terms.
+//! The slowdown is 1 plus a weighted sum of nonnegative terms that never decrease with a partner's demand. With
+//! nonnegative weights, sharing never speeds an operator up, more demand of a partner never helps, and names of
+//! operators do not matter. The fit minimises absolute relative errors instead of squares, because some measurements
+//! were disturbed; regularisation keeps weights small if there are few pairs. Operators with a measured `Profile` have
+//! additional terms.
 
 use super::{Demand, Machine, physical_speeds};
 use serde::{Deserialize, Serialize};
 
-/// Measured losses of an operator with synthetic partners that each load one resource, and the partners' losses. A loss
-/// is a slowdown minus 1.
+/// Measured losses of an operator next to synthetic partners that each load one resource, and the losses that it
+/// causes in them. A loss is a slowdown minus 1.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
-    /// Loss of the operator with each partner.
+    /// Loss of the operator next to each synthetic partner.
     pub sensitivity: Vec<f64>,
     pub pressure: Vec<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Learned {
-    /// Weights if all operators have a profile; empty if too few had one.
+    /// Weights of the model for operators that all have a profile; empty if too few measurements had profiles.
     profiled: Vec<f64>,
     plain: Vec<f64>,
 }
 
-/// A measurement of concurrent operators: the slowdown of the first one.
+/// A measurement of concurrent operators, with the slowdown of one of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen<'a> {
-    /// Number of cores and demand of the operator.
+    /// Number of cores and demand of the measured operator.
     pub own: (usize, &'a Demand),
     /// Core counts and demands of its partners.
     pub others: Vec<(usize, &'a Demand)>,
@@ -71,7 +72,8 @@ fn weighted_sum(terms: &[f64], weights: &[f64]) -> f64 {
     terms.iter().zip(weights).map(|(term, weight)| term * weight).sum()
 }
 
-/// Returns the physical slowdown, then bandwidth use and cache use of each partner.
+/// Returns the slowdown from bandwidth and cache capacity minus 1, then terms of the partners' bandwidth and cache
+/// use.
 fn plain_terms(machine: &Machine, Seen { own, others, .. }: &Seen<'_>) -> Vec<f64> {
     let (cores, demand) = *own;
     let mut running = vec![*own];
@@ -93,8 +95,8 @@ fn plain_terms(machine: &Machine, Seen { own, others, .. }: &Seen<'_>) -> Vec<f6
     ]
 }
 
-/// Returns the plain terms, then for each synthetic partner the operator's sensitivity times the others' pressure, that
-/// pressure, and that sensitivity.
+/// Returns the plain terms, then for each synthetic partner: the operator's sensitivity times the other operators'
+/// pressure, this pressure alone, and this sensitivity alone.
 fn profiled_terms(machine: &Machine, seen: &Seen<'_>) -> Option<Vec<f64>> {
     let own = seen.own.1.profile.as_ref()?;
     let others = seen.others.iter().map(|(_, one)| one.profile.as_ref()).collect::<Option<Vec<_>>>()?;
@@ -112,10 +114,10 @@ fn profiled_terms(machine: &Machine, seen: &Seen<'_>) -> Option<Vec<f64>> {
     Some(terms)
 }
 
-/// Minimises absolute relative errors with nonnegative weights, by iteratively reweighted least squares.
+/// Fits nonnegative weights that minimise absolute relative errors, by iteratively reweighted least squares.
 fn fit_weights(rows: &[(Vec<f64>, f64)]) -> Vec<f64> {
     const TIMES: usize = 30;
-    /// Lower bound of a residual; it bounds the weight of a row.
+    /// Lower limit of residuals in the reweighting, which limits the weight of a row.
     const CLOSEST: f64 = 0.003;
     let mut trust = vec![1.0; rows.len()];
     let mut found = Vec::new();
@@ -129,7 +131,8 @@ fn fit_weights(rows: &[(Vec<f64>, f64)]) -> Vec<f64> {
     found
 }
 
-/// Weighted least squares of relative errors with nonnegative weights; a ridge penalty keeps undetermined ones low.
+/// Fits nonnegative weights by weighted least squares of relative errors; a small ridge penalty keeps undetermined
+/// weights low.
 fn least_squares(rows: &[(Vec<f64>, f64)], trust: &[f64]) -> Vec<f64> {
     const PRICE: f64 = 1e-4;
     const ROUNDS: usize = 300;

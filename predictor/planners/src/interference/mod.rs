@@ -20,14 +20,14 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Demand {
-    /// Time alone by number of cores, from one; the last entry holds for more cores.
+    /// Time without concurrent operators, by number of cores from one; the last entry applies to all larger numbers.
     pub alone_ns: Vec<f64>,
     pub bytes: f64,
     /// Footprint in the last-level cache.
     pub footprint_bytes: f64,
     /// Bytes of one run that hit the last-level cache and would otherwise be fetched from memory.
     pub reused_bytes: f64,
-    /// Losses with synthetic partners, if measured.
+    /// Measured losses next to synthetic partners, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
 }
@@ -37,15 +37,15 @@ pub struct Machine {
     pub cores: usize,
     /// Memory bandwidth of all cores; infinite if it is never the bottleneck.
     pub bytes_per_ns: f64,
-    /// Size of the last-level cache; infinite if it is never too small.
+    /// Size of the last-level cache; infinite if capacity never limits.
     pub cache_bytes: f64,
-    /// Learned interference model; by default bandwidth and cache alone.
+    /// Fitted interference model; by default, only bandwidth and cache capacity slow operators down.
     #[serde(default)]
     pub learned: Learned,
 }
 
 impl Demand {
-    /// Returns the demand of an operator that reaches the roofline, from its one-core work and memory traffic.
+    /// Returns the demand of an operator whose time is its roofline bound, from its one-core time and memory traffic.
     pub fn roofline_demand(work_ns: f64, bytes: f64, machine: &Machine) -> Demand {
         let alone = |cores: usize| (work_ns / cores as f64).max(bytes / machine.bytes_per_ns);
         let alone_ns = (1..=machine.cores).map(alone).collect();
@@ -81,7 +81,7 @@ impl Demand {
     }
 }
 
-/// Returns the speeds of concurrent operators with their core counts; 1 is the speed alone.
+/// Returns the speed of each concurrent operator, relative to its speed alone on the same cores.
 pub fn relative_speeds(machine: &Machine, running: &[(usize, &Demand)]) -> Vec<f64> {
     if machine.learned.is_physical() {
         return physical_speeds(machine, running);

@@ -1,4 +1,4 @@
-//! The timeline of several lanes of operators that begin together.
+//! Simulates lanes of operators: lanes start together and run concurrently, the operators of a lane sequentially.
 
 use super::{Demand, Machine, relative_speeds};
 
@@ -10,7 +10,7 @@ pub struct Lane<'a> {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Course {
-    /// End of each operator of each lane.
+    /// End time of each operator, by lane.
     pub ends_ns: Vec<Vec<f64>>,
     pub total_ns: f64,
 }

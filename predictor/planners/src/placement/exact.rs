@@ -2,7 +2,7 @@
 
 use super::Game;
 
-/// Limit of exhaustive search.
+/// Maximum number of assignments that are searched exhaustively.
 pub const EXACT_MOST: u64 = 1_000_000;
 
 pub(super) struct Exact {
@@ -15,7 +15,7 @@ pub fn count_assignments(operators: usize, devices: usize) -> Option<u64> {
     (devices as u64).checked_pow(u32::try_from(operators).ok()?)
 }
 
-/// Ties go to the first one.
+/// Returns the assignment with the smallest objective, ties to the first; None if there are too many assignments.
 pub(super) fn best_assignment(game: &Game<'_>) -> Option<Exact> {
     let (operators, count) = (game.instance.times_ns.len(), game.instance.device_count());
     let all = count_assignments(operators, count).filter(|all| *all <= EXACT_MOST)?;

@@ -4,15 +4,15 @@ use super::exact::Exact;
 use super::{Edge, Instance, Placement, bound};
 use crate::Result;
 
-/// An instance with precomputed order and edges.
+/// A placement instance with precomputed list order and incoming edges.
 pub(super) struct Game<'a> {
     pub instance: &'a Instance,
-    /// List order of the operators in a graph: by descending rank (longest remaining path first).
+    /// Order in which list scheduling considers operators: descending rank (longest remaining path first).
     order: Vec<usize>,
     reads: Vec<Vec<Edge>>,
 }
 
-/// Bound on best-response moves; no search of ours reaches it.
+/// Maximum number of best-response moves, as a safeguard; searches do not reach it.
 const MOVES_MOST: usize = 10_000;
 
 impl<'a> Game<'a> {
@@ -82,7 +82,7 @@ impl<'a> Game<'a> {
         self.makespan(devices) + self.instance.price_ns_per_j * self.total_energy(devices)
     }
 
-    /// Returns the cost of each operator on each device while the others stay.
+    /// Returns the cost of each operator on each device if all other operators stay where they are.
     pub fn unilateral_costs(&self, devices: &[usize]) -> Vec<Vec<f64>> {
         let loads = self.device_loads(devices);
         let mut moved = devices.to_vec();
@@ -117,7 +117,8 @@ impl<'a> Game<'a> {
         if most.0 == f64::NEG_INFINITY { (0.0, 0, devices[0]) } else { most }
     }
 
-    /// Performs gainful unilateral moves that do not raise the objective; ends in an equilibrium that is no worse.
+    /// Moves single operators to their advantage while the objective does not rise. The result is never worse than
+    /// `devices`, and an equilibrium unless a move would raise the objective.
     pub fn settle_moves(&self, mut devices: Vec<usize>, exact: Option<&Exact>) -> Placement {
         for _ in 0..MOVES_MOST {
             let (gain, operator, device) = Game::largest_gain(&self.unilateral_costs(&devices), &devices);

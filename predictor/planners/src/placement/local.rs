@@ -1,13 +1,14 @@
-//! Iterated local search from several initial assignments: moves, exchanges and random kicks. The result is an
-//! equilibrium.
+//! Iterated local search from several initial assignments: moves, exchanges and random kicks (perturbations). Ends
+//! with moves towards an equilibrium.
 
 use super::{Game, Instance, Placement};
 use crate::Result;
 
 const DRAWN: usize = 6;
-/// Kicks per initial assignment. A kick moves a few operators at random; the result is kept if it is better.
+/// Number of kicks per initial assignment. A kick moves a few operators at random; the result is kept if it is no
+/// worse.
 const KICKS: usize = 40;
-/// Large instances get fewer kicks.
+/// Maximum number of evaluated assignments, so that large instances get fewer kicks.
 const EVALUATIONS_MOST: usize = 2_000_000;
 
 /// Returns the best assignment found, for instances of any size.
@@ -47,7 +48,7 @@ fn fastest_devices(instance: &Instance) -> Vec<usize> {
     instance.times_ns.iter().map(|times| least(times).expect("there is a device")).collect()
 }
 
-/// Assigns operators to the device that finishes first, longest or shortest first.
+/// Assigns operators one by one, longest or shortest first, each to the device that then finishes first.
 fn assign_greedily(game: &Game<'_>, is_longest_first: bool) -> Vec<usize> {
     let times = &game.instance.times_ns;
     let least = |operator: usize| times[operator].iter().copied().fold(f64::INFINITY, f64::min);
@@ -67,7 +68,7 @@ fn assign_greedily(game: &Game<'_>, is_longest_first: bool) -> Vec<usize> {
 }
 
 /// Moves or exchanges operators while the cost falls. Ties in the makespan go to the smaller sum of squared loads,
-/// which makes the next move off the busiest device possible.
+/// which prepares a further move off the busiest device.
 fn descend_cost(game: &Game<'_>, devices: &mut [usize], budget: &mut usize) -> f64 {
     let mut now = assignment_cost(game, devices);
     loop {

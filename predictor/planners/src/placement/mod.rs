@@ -1,9 +1,10 @@
-//! Assigns operators to devices: an assignment in Nash equilibrium, with a bound on its distance from the optimum.
+//! Assigns operators to devices such that no operator gains by moving alone (Nash equilibrium), unless that would
+//! raise the objective; with a bound on the distance from the optimum.
 //!
 //! Without edges, the makespan is the largest device load. The cost of an operator is the load of its device plus its
 //! energy; an assignment is an equilibrium if no operator can lower its cost by moving alone. With edges and transfer
-//! costs, operators run in list order and all share one cost, the makespan. Small instances are searched exhaustively,
-//! others by local search; both results carry a lower bound.
+//! costs, operators run in list order and all share one cost, the makespan plus energy. Small instances are searched
+//! exhaustively, others by local search; both results include a lower bound.
 
 mod bound;
 mod exact;
@@ -25,7 +26,7 @@ pub struct Instance {
     pub links: Vec<Vec<Link>>,
     /// Energy of each operator on each device in joules; empty if irrelevant.
     pub energies_j: Vec<Vec<f64>>,
-    /// Weight of a joule in nanoseconds.
+    /// Price of one joule, in nanoseconds of the objective.
     pub price_ns_per_j: f64,
 }
 
@@ -49,21 +50,22 @@ pub struct Placement {
     pub energy_j: f64,
     pub objective_ns: f64,
     pub pays_ns: Vec<Vec<f64>>,
-    /// Largest gain of a unilateral move; not positive in an equilibrium.
+    /// Largest cost reduction of one operator by moving alone; not positive in an equilibrium.
     pub largest_gain_ns: f64,
     /// Lower bound of the objective, if operators run in list order.
     pub least_ns: f64,
     /// Lower bound of the objective for any order of the operators.
     pub least_in_any_order_ns: f64,
     pub is_exact: bool,
-    /// Price of anarchy: the worst equilibrium over the optimum, if every assignment was evaluated.
+    /// Price of anarchy: objective of the worst equilibrium over the optimum; None unless all assignments were
+    /// evaluated.
     pub anarchy: Option<f64>,
     /// Upper bound of the price of anarchy for identical devices without transfers and energy.
     pub anarchy_most: Option<f64>,
 }
 
 impl Placement {
-    /// Tolerates rounding errors.
+    /// Returns whether no operator gains by moving alone, except for rounding errors.
     pub fn is_equilibrium(&self) -> bool {
         self.largest_gain_ns <= self.objective_ns.abs() * 1e-9
     }
@@ -72,11 +74,11 @@ impl Placement {
         if self.least_ns > 0.0 { self.objective_ns / self.least_ns } else { 1.0 }
     }
 
-    /// Returns an upper bound of the objective over the optimum if every time may have a relative error up to
-    /// `off`, or None for an invalid `off`.
+    /// Returns an upper bound of the ratio of the objective to the optimum if every time may have a relative error up
+    /// to `off`; None for an invalid `off`.
     ///
-    /// With the true times, this assignment takes at most `1 + off` times its objective, any other at least
-    /// `1 - off` times. The bound must hold in any order, because other times may change the list order.
+    /// With the true times, this assignment takes at most `1 + off` times its objective, and any other at least `1 -
+    /// off` times. The lower bound for any order is used, because other times may change the list order.
     pub fn robust_ratio(&self, off: f64) -> Option<f64> {
         let is_bounded = (0.0..1.0).contains(&off) && self.least_in_any_order_ns > 0.0;
         is_bounded.then(|| self.objective_ns / self.least_in_any_order_ns * (1.0 + off) / (1.0 - off))

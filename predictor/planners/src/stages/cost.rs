@@ -6,13 +6,13 @@ use crate::interference::{Demand, Lane, Machine, simulate_lanes};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Costs {
     pub machine: Machine,
-    /// Cost of starting groups concurrently and of waiting for all of them.
+    /// Cost of starting groups concurrently and of the barrier at the end of a stage.
     pub barrier_ns: f64,
 }
 
-/// Limit of exhaustive search.
+/// Maximum number of core distributions that are all tried; above it, only those near a distribution by work.
 const SPLITS_MOST: usize = 64;
-/// Limit of exhaustive search.
+/// Maximum number of groupings that are all tried; above it, only balanced ones.
 const PARTITIONS_MOST: usize = 40;
 
 pub(super) fn lone_stage(demands: &[Demand], operator: usize, costs: &Costs) -> Stage {
@@ -23,7 +23,7 @@ pub(super) fn lone_stage(demands: &[Demand], operator: usize, costs: &Costs) -> 
     Stage { groups: vec![Group { cores, operators: vec![operator] }], time_ns: least_ns }
 }
 
-/// Returns the best stage of concurrent components, or None for fewer than two or too few cores.
+/// Returns the best stage that runs components concurrently; None for fewer than two components or too few cores.
 pub(super) fn side_by_side(
     demands: &[Demand],
     components: &[Vec<usize>],
@@ -96,7 +96,7 @@ fn sort_operators(mut operators: Vec<usize>) -> Vec<usize> {
     operators
 }
 
-/// The longest first, each into the shortest group.
+/// Distributes components over `count` groups, the longest first, each to the group with the shortest total time.
 fn by_length(demands: &[Demand], components: &[Vec<usize>], count: usize) -> Vec<Vec<usize>> {
     let length = |component: &Vec<usize>| component.iter().map(|&one| demands[one].time_alone(1)).sum::<f64>();
     let mut order: Vec<(f64, &Vec<usize>)> =
@@ -111,7 +111,8 @@ fn by_length(demands: &[Demand], components: &[Vec<usize>], count: usize) -> Vec
     groups.into_iter().map(|(_, group)| sort_operators(group)).collect()
 }
 
-/// Every group gets at least one core.
+/// Returns distributions of cores over groups, with at least one core per group: all, or only those near a
+/// distribution by work.
 fn core_splits(demands: &[Demand], groups: &[Vec<usize>], cores: usize) -> Vec<Vec<usize>> {
     if let Some(all) = all_splits(groups.len(), cores, SPLITS_MOST) {
         return all;
@@ -138,7 +139,8 @@ fn core_splits(demands: &[Demand], groups: &[Vec<usize>], cores: usize) -> Vec<V
     found
 }
 
-/// Returns None if there are more than `most`.
+/// Returns all distributions of cores over groups, with at least one core per group; None if there are more than
+/// `most`.
 pub(crate) fn all_splits(groups: usize, cores: usize, most: usize) -> Option<Vec<Vec<usize>>> {
     fn give_cores(
         groups: usize,

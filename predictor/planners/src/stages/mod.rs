@@ -1,10 +1,10 @@
 //! Plans a graph in stages: which operators run concurrently, on how many cores, and in which order.
 //!
 //! A stage is a set of operators that can run once all earlier stages have ended. Its connected components are
-//! distributed over groups, which run concurrently on cores of their own. Dynamic programming over down-sets of the
-//! graph finds the best stages (`search`); `cost` computes the time of a stage with the interference model. The graph
-//! is cut at operators that are comparable with all others, and the parts are planned separately. Beam search limits
-//! parts that are too wide; the result reports that.
+//! distributed over groups, which run concurrently on separate cores. Dynamic programming over down-sets of the graph
+//! finds the best stages (`search`); `cost` computes the time of a stage with the interference model. The graph is cut
+//! at operators that are ordered with respect to all others, and the parts between them are planned separately. Beam
+//! search limits parts that are too wide; the result reports this.
 
 mod cost;
 mod search;
@@ -27,13 +27,13 @@ pub struct Graph {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchLimits {
-    /// Per stage.
+    /// Maximum number of groups per stage.
     pub groups: usize,
-    /// Per group.
+    /// Maximum number of operators per group.
     pub operators: usize,
-    /// Beam width: sets kept per size.
+    /// Beam width: number of down-sets kept for each number of operators.
     pub beam: usize,
-    /// Budget of stage evaluations per part; the beam narrows if it is exceeded.
+    /// Maximum number of stage evaluations per part; the beam is narrowed to comply.
     pub tries: usize,
 }
 
@@ -61,9 +61,9 @@ pub struct Stages {
     pub time_ns: f64,
     pub sequential_ns: f64,
     pub critical_ns: f64,
-    /// Number of visited sets.
+    /// Number of down-sets that the search visited.
     pub states: usize,
-    /// Whether the search covered everything that the limits on groups allow.
+    /// Whether the search was exhaustive within the limits on groups and operators.
     pub is_exact: bool,
 }
 
@@ -112,8 +112,8 @@ fn critical_length(graph: &Graph, costs: &Costs, order: &[usize]) -> f64 {
     ends.into_iter().fold(0.0, f64::max)
 }
 
-/// Cuts the graph into parts between articulation operators, in order. Parts larger than `Set::MOST` are cut
-/// anywhere and marked as not whole.
+/// Cuts the graph into parts between articulation operators, in order. A part larger than `Set::MOST` is cut at
+/// arbitrary points, and its pieces are marked as not whole.
 fn cut_parts(graph: &Graph, order: &[usize]) -> Vec<(Vec<usize>, bool)> {
     let mut parts: Vec<(Vec<usize>, bool)> = Vec::new();
     let mut open: Vec<usize> = Vec::new();
@@ -136,7 +136,7 @@ fn cut_parts(graph: &Graph, order: &[usize]) -> Vec<(Vec<usize>, bool)> {
     parts
 }
 
-/// Returns which operators all earlier ones in topological order reach, and which reach all later ones.
+/// Returns for each operator whether it is an articulation: every other operator precedes or follows it in all orders.
 fn find_articulations(graph: &Graph, order: &[usize]) -> Vec<bool> {
     let count = order.len();
     let words = count.div_ceil(64);
@@ -161,7 +161,7 @@ fn find_articulations(graph: &Graph, order: &[usize]) -> Vec<bool> {
     before.iter().zip(&after).map(|(before, after)| before + after + 1 == count).collect()
 }
 
-/// Joins consecutive single-group stages with equal core counts.
+/// Joins consecutive stages that have a single group and equal core counts.
 fn join_stages(stages: Vec<Stage>) -> Vec<Stage> {
     let mut joined: Vec<Stage> = Vec::with_capacity(stages.len());
     for stage in stages {

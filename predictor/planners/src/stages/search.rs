@@ -5,14 +5,14 @@ use super::{Graph, SearchLimits, Set, Stage};
 use crate::interference::Demand;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// Minimum number of sets per size and of stages per set, regardless of the budget.
+/// Minimum number of down-sets kept for each number of operators, regardless of the budget.
 const LEAST_SETS: usize = 4;
 const LEAST_ENDINGS: usize = 8;
 const VISITS: usize = 16;
 
 pub(super) struct Part<'a> {
     demands: &'a [Demand],
-    /// Operators in topological order; sets hold positions in it.
+    /// Operators in topological order; a `Set` contains indices into this list.
     operators: Vec<usize>,
     before: Vec<Set>,
     beside: Vec<Set>,
@@ -30,7 +30,7 @@ pub(super) struct Found {
 
 struct Reached {
     time_ns: f64,
-    /// Previous set and the stage that follows it; None for the empty set.
+    /// Previous down-set and the stage between it and this one; None for the empty set.
     last: Option<(Set, Set)>,
 }
 
@@ -104,7 +104,7 @@ impl<'a> Part<'a> {
         Found { stages, states, is_exact: self.is_exact }
     }
 
-    /// Keeps the sets with the least time relative to the sequential time of their operators.
+    /// Keeps the sets that save most time compared with sequential execution of their operators.
     fn narrow_level(&mut self, level: &mut BTreeMap<Set, Reached>, most: usize, sequential: &[f64]) {
         if level.len() <= most {
             return;
@@ -120,7 +120,8 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// Returns single operators and disconnected sets; if too many, the smallest ones of the first ready operators.
+    /// Returns candidates for the next stage: single operators and disconnected sets. If there are too many, only
+    /// small ones that start at the first ready operators.
     fn stage_candidates(&mut self, done: Set, most: usize) -> Vec<Set> {
         let is_ready = |&place: &usize| !done.has_place(place) && self.before[place].is_in(done);
         let ready: Vec<usize> = (0..self.operators.len()).filter(is_ready).collect();
@@ -134,7 +135,7 @@ impl<'a> Part<'a> {
         if ready.len() <= first { found } else { self.endings_of(done, &ready[..first], most).0 }
     }
 
-    /// Returns candidates that start from the given ready operators, smallest first, and whether they are complete.
+    /// Returns the candidates that start at the given ready operators, smallest first, and whether these are all.
     fn endings_of(&self, done: Set, ready: &[usize], most: usize) -> (Vec<Set>, bool) {
         let mut grown: VecDeque<(Set, usize)> =
             ready.iter().map(|&place| (Set::default().with_place(place), place + 1)).collect();

@@ -1,4 +1,4 @@
-//! What runs an operator, in the few numbers that bound it.
+//! Hardware figures of a device that bound the time of an operator.
 
 use datasets::Peaks;
 use serde::{Deserialize, Serialize};
@@ -13,23 +13,24 @@ pub struct Device {
     pub clock_ghz: f64,
     pub bandwidth_gb_per_s: f64,
     pub cache_bytes: f64,
-    /// Cache or scratchpad of one unit, in bytes; 0 if unknown.
+    /// Size of the cache or scratchpad of one unit in bytes; 0 if unknown.
     #[serde(default)]
     pub near_bytes: f64,
-    /// 0 if unknown.
+    /// Memory capacity in bytes; 0 if unknown.
     #[serde(default)]
     pub memory_bytes: f64,
     /// Increasing architecture generation, such as a compute capability; 0 if unknown.
     #[serde(default)]
     pub generation: f64,
-    /// Measured peaks by threads and working set, if any. They bound times; other figures distinguish devices.
+    /// Measured peaks by thread count and working set, if any. Peaks determine the bound; the other figures are
+    /// features.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peaks: Option<Peaks>,
 }
 
 impl Device {
-    /// Returns whether this GPU is newer than another one and reaches its rates and caches.
-    /// Slightly lower bandwidth is accepted next to a larger cache.
+    /// Returns whether this GPU is newer than another one and at least equals its peak rate and cache. Its bandwidth
+    /// may be slightly lower.
     pub fn is_successor_of(&self, other: &Device) -> bool {
         let is_gpu = self.generation > 0.0 && other.generation > 0.0;
         is_gpu
@@ -39,7 +40,7 @@ impl Device {
             && self.cache_bytes >= other.cache_bytes
     }
 
-    /// Operations per nanosecond on all units.
+    /// Returns the peak rate of all units, in floating-point operations per nanosecond.
     pub fn flops_per_ns(&self) -> f64 {
         self.flops_per_ns_on(self.units)
     }
@@ -50,7 +51,7 @@ impl Device {
         measured.map_or_else(by_figures, |rate| rate / 1e9)
     }
 
-    /// Bytes per nanosecond for a repeated transfer of `bytes`.
+    /// Returns the bandwidth for repeated transfers of a working set of `bytes`.
     pub fn bytes_per_ns_on(&self, threads: f64, bytes: f64) -> f64 {
         let measured = self.peaks.as_ref().and_then(|peaks| peaks.bytes_per_second(threads, bytes));
         measured.map_or(self.bandwidth_gb_per_s, |rate| rate / 1e9)

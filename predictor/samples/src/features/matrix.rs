@@ -1,6 +1,6 @@
-//! Numbers by row: what learners take.
+//! Row-major matrix: the input of learners.
 
-/// Rows of equal length; NaN is absent.
+/// Rows of equal length; NaN marks missing values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Matrix {
     columns: usize,
@@ -12,7 +12,7 @@ impl Matrix {
         Matrix { columns, values: Vec::new() }
     }
 
-    /// Takes consecutive rows.
+    /// Creates a matrix from the values of consecutive rows.
     pub fn from_rows(columns: usize, values: Vec<f32>) -> Matrix {
         assert!(columns > 0 && values.len().is_multiple_of(columns), "{} values, {columns} columns", values.len());
         Matrix { columns, values }

@@ -1,4 +1,4 @@
-//! From an operator and a device to the numbers a learner sees.
+//! Computes the features of an operator on a device, which learners use.
 
 pub mod device;
 pub mod matrix;
@@ -20,13 +20,14 @@ pub use view::{CHOICE, KNOWN, View};
 pub use words::in_words;
 pub use work::{Form, Work};
 
-/// Lower bound of the time in nanoseconds: the larger of arithmetic at peak and compulsory bytes at full bandwidth.
+/// Returns a lower bound of the time in nanoseconds: the larger of arithmetic at peak rate and compulsory traffic at
+/// full bandwidth.
 pub fn attainable_ns(work: &Work, device: &Device, threads: f64) -> f64 {
     let (arithmetic_ns, memory_ns) = roofline_ns(work, device, threads);
     arithmetic_ns.max(memory_ns)
 }
 
-/// Returns the time of the arithmetic and the time of the bytes.
+/// Returns the time of the arithmetic at peak rate, and the time of the compulsory traffic at full bandwidth.
 pub fn roofline_ns(work: &Work, device: &Device, threads: f64) -> (f64, f64) {
     let situation = Situation { work, device, threads, attainable_ns: 1.0 };
     (table::compute_ns(&situation), table::memory_ns(&situation))
@@ -34,13 +35,13 @@ pub fn roofline_ns(work: &Work, device: &Device, threads: f64) -> (f64, f64) {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Derived {
-    /// Threads with work under the schedule.
+    /// Number of threads that have work under the schedule.
     pub busy_threads: f64,
     /// Estimated time of a contraction's instructions, if known.
     pub estimated_ns: Option<f64>,
 }
 
-/// Adds features that relate knobs and code figures to the operator.
+/// Adds features of the schedule to `extras`, and relates the figures of the generated code to the operator's size.
 pub fn derive_features(
     work: &Work,
     device: &Device,
@@ -54,7 +55,7 @@ pub fn derive_features(
     Derived { busy_threads, estimated_ns: program::relate_counts(work, device, busy_threads, attainable_ns, extras) }
 }
 
-/// Appends the table's features of one situation.
+/// Appends the features of [`FEATURES`] for an operator on a device.
 pub fn push_features(work: &Work, device: &Device, threads: f64, row: &mut Vec<f32>) {
     let situation = Situation { work, device, threads, attainable_ns: attainable_ns(work, device, threads) };
     row.extend(FEATURES.iter().map(|feature| (feature.of)(&situation) as f32));

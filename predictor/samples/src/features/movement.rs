@@ -1,25 +1,25 @@
-//! How data lies that is only moved: what comes in long runs is copied fast, what is picked one by one is not.
+//! Access pattern of operators that only move data: contiguous runs are copied fast, single elements are not.
 
 use super::work::Work;
 use models::Op;
 use models::operators::{Concat, Slice, Transpose};
 
-/// Source positions of an output's elements.
+/// Where an operator's output elements are in its input.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Movement {
-    /// Elements that are contiguous on both sides.
+    /// Number of consecutive elements that are contiguous in both input and output.
     pub run: i64,
-    /// Source distance of adjacent output elements.
+    /// Distance in the input of elements that are adjacent in the output.
     pub step: i64,
-    /// Elements before the first.
+    /// Number of input elements before the first one that is read.
     pub offset: i64,
 }
 
 impl Movement {
-    /// Elements that are gathered one by one.
+    /// Pattern of elements that are read one by one, from arbitrary positions.
     const SINGLE: Movement = Movement { run: 1, step: 1, offset: 0 };
 
-    /// Describes an operator that slices, transposes or concatenates its first input; None for others.
+    /// Describes the access pattern of a slice, transposition or concatenation; None for other operators.
     pub fn from_operator(op: &Op, input: &[i64], output: &[i64]) -> Option<Movement> {
         match op {
             Op::Slice(Slice { axes, starts, steps, .. }) => Some(slice_movement(input, output, axes, starts, steps)),

@@ -1,16 +1,16 @@
-//! What the scheduled program and its machine code say, seen against the work that was asked for.
+//! Features of the scheduled program and its machine code, relative to the operator's work.
 //!
-//! Counts of a program grow with the operator, so they are taken per multiply-add, or per element of the result where there
-//! are none: how many bytes are read for one says how well a schedule does, whatever the sizes. The collector's estimate
-//! of the cycles is compared with the bound.
+//! Counts grow with the operator, so they are divided by the number of multiply-adds, or of output elements if there
+//! are more of these. Bytes read per multiply-add, for example, show the quality of a schedule at any size. The
+//! collector's estimate of the cycles is compared with the bound.
 
 use super::device::Device;
 use super::work::{Form, Work};
 use std::collections::BTreeMap;
 
-/// Record prefixes of program and code figures.
+/// Name prefixes of figures of the program and its code in records.
 const PREFIXES: [&str; 2] = ["code.code_", "code.store_"];
-/// Counts that do not scale with the operator.
+/// Prefixes of counts that do not grow with the operator's size.
 const PLAIN: [&str; 7] = [
     "code_hot_",
     "code_loops",
@@ -21,8 +21,8 @@ const PLAIN: [&str; 7] = [
     "store_places",
 ];
 
-/// Divides counts among the extras by the work. Returns the estimated time of a contraction's instructions on the
-/// busy threads, if their cycles are estimated.
+/// Divides the counts in `extras` by the work. Returns the estimated time of a contraction's instructions on the busy
+/// threads, if `extras` contains an estimate of their cycles.
 pub fn relate_counts(
     work: &Work,
     device: &Device,

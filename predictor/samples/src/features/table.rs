@@ -1,9 +1,9 @@
-//! The one table of features: name, unit and source. All are known before the run.
+//! The table of features: name, unit and origin. All are known before the run.
 //!
-//! What is known only after a run (counters, launch grids, kernel names) may explain a time and must not predict it, so it
-//! has no place in this table; the columns of records say of themselves when they are known. To add a feature, add a line.
-//! Sizes enter as logarithms, because times multiply; what is taken relative to the device (waves, footprints) carries
-//! over to devices that were never seen, what is absolute does not.
+//! What is known only after a run (counters, launch grids, kernel names) may explain a time but must not predict it,
+//! so it is not in this table. To add a feature, add a line. Sizes enter as logarithms, because times scale with
+//! products. Features relative to the device (waves, footprints) are valid on unmeasured devices, too; absolute ones
+//! are not.
 
 use super::device::Device;
 use super::work::Work;
@@ -12,9 +12,9 @@ use super::work::Work;
 pub enum Origin {
     Sizes,
     Work,
-    /// Division of work into tiles, waves and vectors.
+    /// Division of the work into tiles, waves and vectors, and its rounding losses.
     Quantisation,
-    /// Operands relative to caches.
+    /// Sizes of the operands relative to the caches.
     Footprint,
     Device,
     Setting,
@@ -38,14 +38,14 @@ impl Origin {
 pub struct Situation<'a> {
     pub work: &'a Work,
     pub device: &'a Device,
-    /// Available threads; the number of units for a device with a fixed number.
+    /// Number of available threads; for devices without a choice, the number of units.
     pub threads: f64,
     /// Lower bound of the time, in nanoseconds.
     pub attainable_ns: f64,
 }
 
 pub struct Feature {
-    /// Name in bundles, reports and charts.
+    /// Name in predictor files, reports and charts.
     pub name: &'static str,
     pub unit: &'static str,
     pub origin: Origin,
@@ -58,8 +58,8 @@ macro_rules! features {
     };
 }
 
-/// Features of a situation. Further columns have the names of their makers, with the prefix `knob.` or `code.`, or
-/// `nest.` for features of knobs and sizes (`tiling.rs`).
+/// Features of an operator on a device. Further columns of a matrix have the prefix `knob.` (schedule knobs),
+/// `code.` (figures of the program and its code) or `nest.` (features of knobs and sizes, from `tiling.rs`).
 pub const FEATURES: &[Feature] = features! {
     Sizes {
         "batch", "log2 count", |s| s.work.batch.log2();
@@ -201,13 +201,13 @@ pub(super) fn memory_ns(s: &Situation<'_>) -> f64 {
     s.work.bytes() / s.device.bytes_per_ns_on(s.threads, s.work.bytes())
 }
 
-/// Trailing zero bits, up to five: vector and address alignment of a size.
+/// Returns the number of trailing zero bits of a size, at most five: its vector and address alignment.
 fn alignment(size: f64) -> f64 {
     f64::from((size as u64).trailing_zeros().min(5))
 }
 
-/// Logarithm of the power of two that divides the distance of adjacent rows or planes: multiples of the near cache's
-/// way size compete for its lines.
+/// Returns the logarithm of the largest power of two that divides the distance in bytes of adjacent rows or planes.
+/// Rows at multiples of the L1 cache's way size compete for the same lines.
 fn pitch(s: &Situation<'_>, elements: f64) -> f64 {
     const MOST: u32 = 16;
     f64::from(((elements * s.work.element_bytes) as u64).trailing_zeros().min(MOST))
@@ -217,18 +217,18 @@ fn tiles(s: &Situation<'_>, rows: f64, columns: f64) -> f64 {
     s.work.batch * (s.work.rows / rows).ceil() * (s.work.columns / columns).ceil()
 }
 
-/// Waves of such tiles over all units.
+/// Returns the logarithm of the number of waves if tiles of `ROWS` × `COLUMNS` are distributed over all units.
 fn waves<const ROWS: usize, const COLUMNS: usize>(s: &Situation<'_>) -> f64 {
     (tiles(s, ROWS as f64, COLUMNS as f64) / s.device.units).log2()
 }
 
-/// Share of the tiles that is not padding.
+/// Returns the share of useful elements in tiles of `ROWS` × `COLUMNS`; the rest is padding.
 fn used<const ROWS: usize, const COLUMNS: usize>(s: &Situation<'_>) -> f64 {
     let (rows, columns) = (ROWS as f64, COLUMNS as f64);
     s.work.batch * s.work.rows * s.work.columns / (tiles(s, rows, columns) * rows * columns)
 }
 
-/// Share of busy units, including the last wave.
+/// Returns the mean share of busy units over all waves of such tiles, including the partial last wave.
 fn filled<const ROWS: usize, const COLUMNS: usize>(s: &Situation<'_>) -> f64 {
     fill(tiles(s, ROWS as f64, COLUMNS as f64) / s.device.units)
 }

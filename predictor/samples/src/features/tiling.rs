@@ -1,8 +1,8 @@
-//! What the knobs of a schedule mean for an operator of these sizes: tiles and what they leave over, how the tiles fall on
-//! threads, what has to stay near while one is computed.
+//! Features of schedule knobs in relation to the operator's sizes: tiles and their remainders, distribution of tiles
+//! over threads, footprints in the caches.
 //!
-//! Knobs alone say little across shapes: a tile of eight columns is good where eight divides the columns. The loops are those of
-//! the crate `schedules`; schedules without tiles or vectors get none of these features.
+//! Knobs alone mean little across shapes: a tile of eight columns is good if eight divides the number of columns.
+//! Loops are computed by the crate `schedules`; schedules without tiles or vectors have none of these features.
 
 use super::device::Device;
 use super::work::{Form, Work};
@@ -14,13 +14,13 @@ use schedules::{Domain, LoopNest, Settings, Walk, dots};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Vector registers of the larger vector extensions.
+/// Number of vector registers in large vector extensions, such as AVX-512.
 const REGISTERS: f64 = 32.0;
 
 /// Revision of schedule features. A predictor keeps the revision of its training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revision {
-    /// Only tiles, blocks and two loop orders: files of format 6 from before the loop nest.
+    /// Features of tiles, blocks and two loop orders only, as in older predictor files (format 6).
     First,
     Second,
 }
@@ -65,7 +65,7 @@ pub fn add_features(
     extras.extend(found.into_iter().map(|(name, value)| (named(name), value)));
 }
 
-/// Returns the same features for the loops of a point.
+/// Returns the schedule features of a given loop nest and its knobs, instead of knobs in `extras`.
 pub fn of_loops(
     work: &Work,
     device: &Device,
@@ -75,13 +75,14 @@ pub fn of_loops(
     nest_features(&Seen { work, device, threads, revision: Revision::Second, domain, nest }, knobs)
 }
 
-/// Threads with work under the schedule; all if the number of chunks is unknown.
+/// Returns the number of threads with work under the schedule; all threads if the number of chunks is unknown.
 pub fn busy_threads(threads: f64, revision: Revision, extras: &BTreeMap<String, f64>) -> f64 {
     let chunks = extras.get(&format!("{}chunks", revision.feature_prefix()));
     chunks.map_or(threads, |chunks| threads.min(chunks.exp2().round().max(1.0)))
 }
 
-/// Returns whether a knob may have this setting. `has_tiles` decides which template the knob belongs to.
+/// Returns whether a knob can have this setting at these sizes. `has_tiles` selects the template to which the knob
+/// belongs.
 pub fn fits_sizes(work: &Work, knob: &str, setting: f64, has_tiles: bool) -> bool {
     fits_by(work, knob, setting, has_tiles, false)
 }
@@ -119,7 +120,7 @@ fn fits_by(work: &Work, knob: &str, setting: f64, has_tiles: bool, is_whole: boo
     }
 }
 
-/// Returns the operator's domain as its template sees it.
+/// Returns the iteration domain that the template schedules for an operator.
 fn template_domain(work: &Work, revision: Revision, has_tiles: bool, may_flatten: bool) -> Domain {
     let extents = work.output[..work.rank].iter().map(|extent| *extent as i64).collect();
     let elements = Domain::without_sums(extents);
@@ -173,7 +174,7 @@ impl Settings for TilingKnobs<'_> {
     }
 }
 
-/// Features with names of the second revision.
+/// Features by name, with the names of the second revision.
 type Found = Vec<(&'static str, f64)>;
 
 struct Seen<'a> {
@@ -193,7 +194,7 @@ fn nest_features(seen: &Seen<'_>, knobs: &impl Settings) -> Found {
     }
 }
 
-/// Features of a register tile and the loops over such tiles.
+/// Returns features of the register tile and of the loops over tiles.
 fn contraction_features(seen: &Seen<'_>, knobs: &impl Settings) -> Found {
     let Seen { work, device, domain, nest, .. } = *seen;
     let lanes = vector_lanes(device);
@@ -264,7 +265,7 @@ fn vector_lanes(device: &Device) -> f64 {
     (device.flops_per_cycle / 4.0).max(1.0)
 }
 
-/// Features of vectorised columns and outer loops.
+/// Returns features of the vectorised columns and of the outer loops.
 fn elementwise_features(seen: &Seen<'_>) -> Found {
     let Some(columns) = seen.nest.dimensions.last() else { return Vec::new() };
     let (vector, lanes) = (columns.tile as f64, vector_lanes(seen.device));
@@ -279,7 +280,7 @@ fn elementwise_features(seen: &Seen<'_>) -> Found {
     found
 }
 
-/// Features of the distribution of chunks over threads.
+/// Returns features of the distribution of chunks over threads.
 fn chunk_features(seen: &Seen<'_>, chunks: f64) -> Found {
     let Seen { work, threads, .. } = *seen;
     vec![

@@ -1,33 +1,33 @@
-//! How much is known of a schedule when a question is asked.
+//! Views: how much of a schedule is known when a time is predicted.
 //!
-//! A schedule that is not named is the default one. One that is named by its knobs has been chosen and not been built; one
-//! with figures of its program has been built and not been run. Each asks for trees of its own: trees that may look at code
-//! learn little from knobs, and trees that know a knob go astray without it.
+//! Without any information, the schedule is the default one. A schedule given by its knobs was chosen but not built;
+//! one with figures of its program was built but not run. Each case needs trees of its own: trees that may use code
+//! features learn little from knobs, and trees that expect knobs predict badly without them.
 
 use super::table::{FEATURES, Origin};
 use super::tiling;
 use std::collections::BTreeMap;
 
-/// The feature that distinguishes views, if the data has schedules.
+/// Name of the feature that contains the view; present if the data has schedules.
 pub const KNOWN: &str = "schedule_known";
 
-/// The feature for a library's choice, if the data has it.
+/// Name of the feature that contains a library's choice; present if the data has choices.
 pub const CHOICE: &str = "library_choice";
 
-/// Extent of the known information.
+/// How much is known of the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum View {
     /// Sizes only; the schedule is the default one.
     Sizes,
-    /// Sizes and knobs.
+    /// Sizes and schedule knobs.
     Knobs,
-    /// Sizes, knobs, and figures of the program and its code.
+    /// Sizes, knobs, and figures of the scheduled program and its machine code.
     Code,
 }
 
 impl View {
-    /// In ascending order of knowledge.
+    /// All views, in ascending order of knowledge.
     pub const ALL: [View; 3] = [View::Sizes, View::Knobs, View::Code];
 
     pub fn name(self) -> &'static str {
@@ -42,7 +42,7 @@ impl View {
         View::ALL.into_iter().find(|view| view.name() == name)
     }
 
-    /// Derives the view from the knobs and code features present.
+    /// Returns the view for the features that are present: code, else knobs, else sizes.
     pub fn of_extras(extras: &BTreeMap<String, f64>) -> View {
         let has =
             |prefix: &str| extras.range(prefix.to_owned()..).next().is_some_and(|(name, _)| name.starts_with(prefix));
@@ -53,7 +53,7 @@ impl View {
         }
     }
 
-    /// Derives the view from the feature `KNOWN`; sizes if it is absent.
+    /// Returns the view for a value of the feature `KNOWN`; sizes if it is missing.
     pub fn of_number(number: f32) -> View {
         match number {
             number if number >= 1.5 => View::Code,
@@ -70,8 +70,8 @@ impl View {
         }
     }
 
-    /// Returns whether trees of this view must not see a feature. The table's tiles guess a library's choice, which
-    /// misleads if the schedule is known.
+    /// Returns whether trees of this view must not use a feature. With a known schedule this includes the quantisation
+    /// features, whose tile sizes are guesses for vendor libraries.
     pub fn hides_feature(self, column: usize, name: &str) -> bool {
         let is_guess = FEATURES.get(column).is_some_and(|feature| feature.origin == Origin::Quantisation);
         let is_knob = name.starts_with("knob.") || tiling::is_feature(name);

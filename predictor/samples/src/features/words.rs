@@ -1,8 +1,8 @@
-//! Features in the words of those who ask: a person knows shapes and attributes, not how trees see them.
+//! Descriptions of features for users, who know shapes and attributes but not feature names.
 
 use super::work::Form;
 
-/// Name of a size or setting for operators of a form; by default the feature's own name.
+/// Returns the description of a size or setting for operators of a form; by default the feature's own name.
 pub fn in_words(form: Form, feature: &'static str) -> &'static str {
     match (form, feature) {
         (Form::Convolution, "rows") => "output positions (batch × height × width)",

@@ -1,7 +1,7 @@
-//! What an operator has to do, whatever does it: sizes, operations, bytes.
+//! Work of an operator, independent of what executes it: sizes, operations, bytes.
 //!
-//! Every operator is seen as one of a few forms. A convolution is also a matrix product (pixels × channels × taps), so
-//! that all contractions share the words `rows`, `columns` and `depth`.
+//! Every operator is described by one of a few forms. A convolution is also a matrix product (pixels × channels ×
+//! taps), so all contractions use the names `rows`, `columns` and `depth`.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub enum Form {
     /// `rows` independent rows of `columns` elements, each reduced and scaled.
     Rows,
     Pointwise,
-    /// Pooling, data movement, and all else.
+    /// Pooling, reduction and data movement.
     Other,
 }
 
@@ -26,44 +26,45 @@ pub const RANK: usize = 5;
 pub struct Work {
     pub form: Form,
     pub batch: f64,
-    /// Output rows, or pixels of a convolution.
+    /// Rows of the output; for a convolution, its pixels.
     pub rows: f64,
-    /// Output columns, or channels of a convolution.
+    /// Columns of the output; for a convolution, its channels per group.
     pub columns: f64,
-    /// Elements summed for one output; 1 without a sum.
+    /// Number of elements summed for one output element; 1 without a sum.
     pub depth: f64,
     /// Taps of a window, such as 9 for 3 × 3; 1 without a window.
     pub taps: f64,
-    /// 1 without a window.
+    /// Stride of the window; 1 without a window.
     pub stride: f64,
     pub groups: f64,
     /// Width of the image; 0 without one.
     pub width: f64,
     /// Output extents, outermost first; padded with 1, excess dimensions are folded into the first.
     pub output: [f64; RANK],
-    /// At most `RANK`.
+    /// Number of output dimensions, at most `RANK`.
     pub rank: usize,
-    /// Elements from one row of the first input to the next.
+    /// Distance in elements between adjacent rows of the first input.
     #[serde(default = "one")]
     pub row_in: f64,
-    /// Elements from one plane (the last two dimensions) of the first input to the next.
+    /// Distance in elements between adjacent planes (of the last two dimensions) of the first input.
     #[serde(default = "one")]
     pub plane_in: f64,
-    /// Elements added before each image row; 0 without padding.
+    /// Padding before each image row, in elements; 0 without padding.
     #[serde(default)]
     pub pad: f64,
-    /// Contiguous elements in both source and destination; 1 without pure movement.
+    /// Number of elements that are contiguous in both source and destination; 1 for operators that do more than move
+    /// data.
     #[serde(default = "one")]
     pub run: f64,
-    /// Source distance of adjacent output elements; 1 without pure movement.
+    /// Distance in the source of adjacent output elements; 1 for operators that do more than move data.
     #[serde(default = "one")]
     pub step: f64,
     #[serde(default)]
     pub offset: f64,
     pub epilogue: f64,
-    /// A multiply-add counts as two.
+    /// Floating-point operations; a multiply-add counts as two.
     pub flops: f64,
-    /// Compulsory input bytes, without weights.
+    /// Bytes of the inputs without weights, each read once.
     pub bytes_in: f64,
     pub bytes_weights: f64,
     pub bytes_out: f64,
@@ -76,13 +77,14 @@ fn of_single_precision() -> f64 {
     4.0
 }
 
-/// Default of counts that a file lacks.
+/// Default of fields that are missing in older files.
 fn one() -> f64 {
     1.0
 }
 
 impl Work {
-    /// Work of a form with all sizes 1, to be filled in.
+    /// Returns a description of an operator of this form (contraction, convolution, …) with all sizes 1, to be filled
+    /// in.
     pub fn of_form(form: Form) -> Work {
         Work {
             form,
@@ -112,7 +114,7 @@ impl Work {
         }
     }
 
-    /// `batch` matrix products; with `shared`, all use one right-hand side, a weight.
+    /// Describes `batch` matrix products; with `shared`, all have the same right-hand side, which counts as a weight.
     pub fn contraction_work(batch: f64, rows: f64, columns: f64, depth: f64, shared: bool) -> Work {
         let bytes_right = 4.0 * columns * depth * if shared { 1.0 } else { batch };
         Work {
@@ -130,7 +132,7 @@ impl Work {
         .with_output(&[batch, rows, columns])
     }
 
-    /// A square convolution of square images.
+    /// Describes a convolution with square kernels and square images.
     pub fn convolution_work(
         batch: f64,
         inputs: f64,
@@ -160,7 +162,7 @@ impl Work {
         .with_output(&[batch, outputs, out, out])
     }
 
-    /// Normalised rows, read once and written once.
+    /// Describes an operator on independent rows, such as a normalisation, that reads and writes each element once.
     pub fn rows_work(rows: f64, columns: f64, flops_per_element: f64) -> Work {
         let bytes = 4.0 * rows * columns;
         Work {
@@ -205,7 +207,7 @@ impl Work {
         self
     }
 
-    /// Elements of an output row, and of a plane (its last two dimensions).
+    /// Returns the number of elements of an output row, and of an output plane (its last two dimensions).
     pub fn row_and_plane_out(&self) -> (f64, f64) {
         let own = &self.output[..self.rank];
         (own.last().copied().unwrap_or(1.0), own.iter().rev().take(2).product())

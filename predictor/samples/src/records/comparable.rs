@@ -1,24 +1,25 @@
-//! Which records are learned from together: those that differ in nothing that changes times and is no feature.
+//! Selects records that may be used together: those with equal settings, where settings affect times but are not
+//! features.
 //!
-//! Records of the same features and another cache state, clock policy or compiler would teach noise. So of each device one group
-//! of settings is taken, the one with most records unless another is asked for, and of each candidate the newest code alone.
-//! Every other record is refused with the reason.
+//! Records with equal features but another cache state, clock policy or compiler would only add noise. For each device
+//! one group of settings is used, the one with most records unless the user requests another; for each candidate, only
+//! the newest code. Every other record is rejected with a reason.
 
 use super::{Policy, device_name};
 use crate::error::{Error, Result};
 use datasets::{Record, ScheduleSource};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// A column that affects times but is no feature.
+/// A record column that affects times but is not a feature.
 struct Setting {
     column: &'static str,
     /// Returns the value as text, if recorded.
     value: fn(&Record) -> Option<String>,
-    /// Whether the setting belongs to machine and compiler rather than to isolated runs.
+    /// Whether the setting belongs to the machine or the compiler, and not to isolated measurements.
     is_of_machine: bool,
 }
 
-/// An unrecorded cache state is the default one.
+/// All settings. A cache state that is not recorded counts as the default one.
 const SETTINGS: &[Setting] = &[
     Setting {
         column: "cache_state",
@@ -52,7 +53,7 @@ const SETTINGS: &[Setting] = &[
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     Operators,
-    /// Settings of machine and compiler only: operators in the network run as the network does.
+    /// Operators in a network: only settings of machine and compiler, because the other ones are those of the network.
     Networks,
 }
 
@@ -76,15 +77,15 @@ pub fn check_setting(column: &str) -> Result<()> {
     }
 }
 
-/// Setting values of a record, in order.
+/// Values of a record's settings, in the order of `SETTINGS`.
 type RecordGroup = Vec<Option<String>>;
 
 type Counts = BTreeMap<RecordGroup, (usize, i64)>;
 
-/// Task and schedule on a device, target and thread count; all default schedules of an isolated task count as one.
+/// Device, target, task, schedule and thread count; None as schedule means the default one, of any version.
 type Candidate<'a> = (String, &'static str, &'a str, Option<&'a str>, i64);
 
-/// TVM version, own code revision, and default schedule.
+/// TVM version, code revision of this project, and default schedule.
 type Version<'a> = (Option<&'a str>, Option<&'a str>, Option<&'a str>);
 
 fn candidate_version(record: &Record, scope: Scope) -> (Candidate<'_>, Version<'_>) {
@@ -97,7 +98,7 @@ fn candidate_version(record: &Record, scope: Scope) -> (Candidate<'_>, Version<'
     (candidate, (record.tvm_version.as_deref(), record.code_revision.as_deref(), default))
 }
 
-/// Requirements for comparable records.
+/// The group of settings per device, and the newest version per candidate, that comparable records must have.
 pub(super) struct Comparable<'a> {
     policy: &'a Policy,
     scope: Scope,
@@ -162,7 +163,7 @@ impl<'a> Comparable<'a> {
     }
 }
 
-/// Settings that differ from the device's group: possible alternatives for the user.
+/// Returns settings that differ from those of the device's group, as alternatives to suggest to the user.
 pub(super) fn differing_settings<'r>(
     records: impl Iterator<Item = &'r Record>,
     comparable: &Comparable<'_>,

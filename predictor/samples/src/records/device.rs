@@ -1,7 +1,8 @@
-//! The device of records: what it can do at best by the measurements of its hosts, and never less than an operator reached.
+//! The device figures of records: measured peaks of its hosts, raised to the rates that its operators reached.
 //!
-//! What was not measured is assumed, the same for learning and asking, because what is learned is the ratio to it. Of a GPU
-//! nothing is measured apart from operators: the best of them stand for it, or nominal figures where they may not be looked at.
+//! Figures that were not measured are assumed, in the same way for training and queries, because predictions are
+//! relative to them. No peaks are measured on a GPU: the best rates of its operators are used, or nominal figures if
+//! those must not be used.
 
 use crate::features::Device;
 use datasets::{Peaks, PeaksMeasured, Reached, Record};
@@ -10,7 +11,8 @@ use std::collections::BTreeSet;
 /// Operations per second and bytes per second.
 type Rates = (f64, f64);
 
-/// At least one record is required; `has_reached` includes the rates that records reached.
+/// Returns the figures of the device of `records`, of which there must be at least one. `has_reached` raises the peaks
+/// to the rates that these records reached.
 pub(super) fn device_of_records(records: &[&Record], hosts: &[PeaksMeasured], has_reached: bool) -> Device {
     let is_gpu = targets::kind_of_record(records[0]).is_some_and(|kind| kind.runs_on_gpu());
     let figures = if is_gpu { whole_gpu() } else { assumed_cpu(records[0]) };
@@ -31,7 +33,7 @@ pub(super) fn device_of_records(records: &[&Record], hosts: &[PeaksMeasured], ha
     described_device(figures, peaks, is_measured || is_gpu)
 }
 
-/// Distinguishing properties, raised to measured peaks.
+/// Returns the device with clock and bandwidth taken from its peaks, if these were measured.
 fn described_device(figures: Device, peaks: Peaks, is_measured: bool) -> Device {
     let alone = peaks.flops_per_second(1.0).map(|rate| rate * 1e-9 / figures.flops_per_cycle);
     let memory = peaks.bytes_per_second(figures.units, f64::INFINITY).map(|rate| rate * 1e-9);
@@ -43,7 +45,7 @@ fn described_device(figures: Device, peaks: Peaks, is_measured: bool) -> Device 
 }
 
 fn assumed_cpu(record: &Record) -> Device {
-    /// Clock under vector load in GHz, and bytes per nanosecond and core, of a typical server.
+    /// Clock of a typical server under vector load.
     const CLOCK_GHZ: f64 = 2.5;
     const BYTES_PER_NS: f64 = 10.0;
     let target = record.target_text.as_deref().unwrap_or_default();
@@ -69,7 +71,7 @@ fn assumed_cpu(record: &Record) -> Device {
     }
 }
 
-/// Describes a GPU as one unit: records have no figures of its parts, and host figures do not apply.
+/// Describes a GPU as a single unit with nominal figures, because records do not describe the units of a GPU.
 fn whole_gpu() -> Device {
     Device {
         units: 1.0,

@@ -13,12 +13,12 @@ use std::collections::BTreeMap;
 /// Common properties of both measurements: device, target, task, schedule, threads.
 type Experiment<'a> = (String, &'static str, &'a str, &'a str, i64);
 
-/// Device, target, hash and threads of a network run.
+/// Device, target, network hash and threads of a network run.
 type Place<'a> = (String, &'static str, &'a str, i64);
 
 type Inside<'a> = BTreeMap<Experiment<'a>, Vec<&'a Record>>;
 
-/// Returns all networks, and rejected operator rows by reason.
+/// Returns all networks with timed operators, and the counts of rejected operator rows by reason.
 pub fn placed_in_records(records: &[Record], policy: &Policy) -> (Vec<PlacedNetwork>, BTreeMap<String, u64>) {
     let mut alone: BTreeMap<Experiment<'_>, Vec<f64>> = BTreeMap::new();
     let mut wholes: BTreeMap<Experiment<'_>, Vec<f64>> = BTreeMap::new();

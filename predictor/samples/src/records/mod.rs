@@ -1,6 +1,6 @@
-//! From records to samples, by an explicit policy of what is learned from.
+//! Converts records to samples, by an explicit policy that selects records.
 //!
-//! What a device can do at best comes from the measurements of its hosts in the stores, and from the records themselves.
+//! The peaks of a device come from measurements of its hosts in the stores, and from the records themselves.
 
 mod comparable;
 mod device;
@@ -25,17 +25,18 @@ use zoo::transformers;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     pub source: Source,
-    /// Maximum half-width of the median's 95 % interval, relative to the median; infinite also accepts unknown ones.
-    /// Disturbed single runs widen the spread, not this interval.
+    /// Maximum half-width of the median's 95 % interval, relative to the median; if infinite, medians without an
+    /// interval are accepted, too. A few disturbed samples widen the spread, but not this interval.
     pub max_uncertainty: f64,
-    /// Maximum coefficient of variation of single runs; None for no limit.
+    /// Maximum coefficient of variation of the samples of a measurement; None for no limit.
     pub max_cv: Option<f64>,
     /// Whether to accept TVM versions other than the most frequent one, and older code.
     pub all_versions: bool,
     pub default_only: bool,
-    /// Requested settings by column; for other columns each device's most frequent value is used.
+    /// Requested values of setting columns; for other columns, each device's most frequent value is used.
     pub settings: BTreeMap<String, String>,
-    /// Whether peaks of a device are raised to what its records reached. Must be off to hold out a device's records.
+    /// Whether a device's peaks are raised to the rates that its records reached. Must be false if a device is held
+    /// out for evaluation.
     pub has_reached_peaks: bool,
 }
 
@@ -64,7 +65,7 @@ pub fn read_samples(paths: &[PathBuf], policy: &Policy) -> Result<Samples> {
     gather_beside(&records, &hosts, &damage, policy)
 }
 
-/// Returns the networks whose operators were timed in context, and rejected rows by reason.
+/// Returns the networks whose operators were timed in the network, and the counts of rejected rows by reason.
 pub fn placed_networks(paths: &[PathBuf], policy: &Policy) -> Result<(Vec<PlacedNetwork>, BTreeMap<String, u64>)> {
     let (mut records, mut damage) = (Vec::new(), Vec::new());
     for path in paths {
@@ -91,7 +92,7 @@ pub fn gather_samples(records: &[Record], hosts: &[PeaksMeasured], policy: &Poli
     gather_beside(records, hosts, &[], policy)
 }
 
-/// Gathers samples, also reporting damage.
+/// Converts records to samples; damaged parts of a store are counted as rejected rows.
 fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage], policy: &Policy) -> Result<Samples> {
     let filter = RecordFilter::from_records(records, policy);
     let mut taken = Vec::new();
@@ -155,7 +156,7 @@ impl<'a> RecordFilter<'a> {
     }
 }
 
-/// Uncertainty of the median of experiments with several visits, by key.
+/// Returns the uncertainty of the median for experiments that were measured in several processes (visits), by key.
 fn repeat_uncertainties(records: &[Record]) -> HashMap<Key, Option<f64>> {
     let of_visits: Vec<&Record> =
         records.iter().filter(|record| record.is_alone() && record.schema_version >= SCHEMA_OF_VISITS).collect();
@@ -187,7 +188,7 @@ fn devices_of(records: &[&Record], hosts: &[PeaksMeasured], policy: &Policy) -> 
     of_device.into_iter().map(|(name, records)| (name, of(&records))).collect()
 }
 
-/// Suggests flags if most measurements were rejected.
+/// Suggests options that would accept more records, if more than half of the measurements were rejected.
 fn filter_hints(records: &[Record], filter: &RecordFilter<'_>) -> Option<FilterHints> {
     const MOST_SETTINGS: usize = 8;
     let policy = filter.policy;
@@ -228,7 +229,7 @@ fn filter_hints(records: &[Record], filter: &RecordFilter<'_>) -> Option<FilterH
     Some(FilterHints { measured: measured.len(), left_out: left_out.len(), flags: found })
 }
 
-/// Returns one question per task and device with a default schedule, the newest. Rejected times do not matter here.
+/// Returns the newest default schedule of each task and device, including those whose times are rejected.
 fn default_schedules(records: &[Record], filter: &RecordFilter<'_>, devices: &[(String, Device)]) -> Vec<RawSample> {
     let is_of_group = |record: &&Record| filter.comparable.other_setting(record).is_none();
     let is_default = |record: &&Record| record.schedule_source == Some(ScheduleSource::Default);
@@ -246,8 +247,8 @@ fn default_schedules(records: &[Record], filter: &RecordFilter<'_>, devices: &[(
     found
 }
 
-/// Groups records by experiment, in order of first appearance. A machine drifts over minutes, so repeats
-/// are one sample.
+/// Groups records by experiment, in order of first appearance. Repeats become one sample, because a machine's speed
+/// drifts over minutes.
 fn group_experiments<'a>(records: &[&'a Record]) -> Vec<Vec<&'a Record>> {
     let mut places: HashMap<Key, usize> = HashMap::new();
     let mut experiments: Vec<Vec<&Record>> = Vec::new();
@@ -261,7 +262,8 @@ fn group_experiments<'a>(records: &[&'a Record]) -> Vec<Vec<&'a Record>> {
     experiments
 }
 
-/// Merges repeated measurements; the chosen one is that of the store.
+/// Merges repeated measurements: the time is that of the record which the store would choose, and all medians are
+/// kept.
 fn merge_timing(records: &[&Record]) -> Timing {
     let of = |record: &Record| Timing::single_timing(record.median_ns.unwrap_or(f64::NAN), record.cv);
     if let [only] = records {
@@ -273,8 +275,8 @@ fn merge_timing(records: &[&Record]) -> Timing {
     Timing { measured_ns, ..chosen.first().map_or_else(Timing::default, of) }
 }
 
-/// Returns the tasks of each network. A task of several networks is recorded for one only, so zoo networks and
-/// known transformers are rebuilt; others use their records.
+/// Returns the tasks of each network. A task that occurs in several networks is recorded for one of them only, so zoo
+/// networks and shipped transformers are rebuilt; the tasks of other networks are taken from the records.
 fn networks_of(records: &[Record]) -> Vec<Network> {
     let mut recorded: BTreeMap<(&str, i64, &str), BTreeMap<&str, &Record>> = BTreeMap::new();
     for record in records.iter().filter(|record| !record.is_network() && record.co_run.is_none()) {
@@ -294,7 +296,7 @@ fn networks_of(records: &[Record]) -> Vec<Network> {
     recorded.into_iter().map(network).collect()
 }
 
-/// Rebuilds a recorded network if it needs no file.
+/// Rebuilds the graph of a recorded network; None if this needs a file.
 fn rebuild_graph(source: &str, name: &str, batch: i64) -> Option<Graph> {
     match source {
         "local" => zoo::build_model(name, batch).ok(),
@@ -378,8 +380,8 @@ fn format_percent(share: f64) -> String {
 
 const SCHEMA_OF_VISITS: i64 = 6;
 
-/// Relative uncertainty of the median: half of its 95 % interval over visits. Older records, and operators in a
-/// network, cover one visit only.
+/// Returns the relative uncertainty of a median: half of its 95 % interval over several processes (visits). Older
+/// records, and those of operators in a network, have the interval within one visit only.
 pub fn uncertainty(record: &Record) -> Option<f64> {
     let knows_one_visit = record.schema_version < SCHEMA_OF_VISITS || !record.is_alone();
     if knows_one_visit { record.uncertainty_within_visit() } else { record.uncertainty() }
@@ -486,7 +488,7 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
     }
 }
 
-/// Sets convolution properties other than costs.
+/// Sets the sizes of a convolution in its work, but not operations and bytes.
 fn set_convolution(work: &mut Work, windows: &ConvWindow<'_>, task: &Task, extents: &[i64]) {
     let elements: f64 = extents.iter().map(|extent| *extent as f64).product();
     let channels = extents.get(1).copied().unwrap_or(1).max(1) as f64;
@@ -520,7 +522,7 @@ fn form_of(op: &Op) -> Form {
     }
 }
 
-/// Returns the padding before the last spatial axis; `pads` holds all heads, then all tails.
+/// Returns the padding before the last spatial axis; `pads` contains all leading pads, then all trailing pads.
 fn last_head(pads: &[i64]) -> f64 {
     pads.get((pads.len() / 2).saturating_sub(1)).copied().unwrap_or(0) as f64
 }
@@ -534,7 +536,7 @@ pub fn of_knobs(knobs: &Map<String, Value>) -> BTreeMap<String, f64> {
     of_named(Some(ScheduleSource::Template.name()), Some(knobs))
 }
 
-/// Features of a schedule as plans write it: its source, and its knobs if any.
+/// Returns the features of a schedule in the JSON form of plans: its source, and its knobs if it has any.
 pub fn of_schedule(schedule: &Value) -> BTreeMap<String, f64> {
     of_named(schedule.get("from").and_then(Value::as_str), knobs_of(schedule))
 }
@@ -561,7 +563,7 @@ pub fn add_figures(figures: &Value, extras: &mut BTreeMap<String, f64>) {
     }
 }
 
-/// Knobs and code features under their prefixed names.
+/// Returns the knobs and code features of a record, with the prefixes `knob.` and `code.`.
 fn schedule_features(record: &Record) -> BTreeMap<String, f64> {
     let schedule: Value = record.schedule.as_ref().and_then(|json| json.parse_as().ok()).unwrap_or_default();
     // A record says which of a template's schedules is the default one.
@@ -577,9 +579,9 @@ fn schedule_features(record: &Record) -> BTreeMap<String, f64> {
     extras
 }
 
-/// Numbers stay; a word becomes a feature of its own.
+/// Adds a number under its name, or a word as a feature `name=word` with the value 1.
 fn number_feature(name: String, value: &Value, extras: &mut BTreeMap<String, f64>) {
-    /// Names come from files; the excess is dropped.
+    /// Maximum number of features of a row; names come from files, and further ones are dropped.
     const MOST_NAMES: usize = 512;
     if extras.len() >= MOST_NAMES {
         return;

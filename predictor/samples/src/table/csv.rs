@@ -1,8 +1,9 @@
-//! Reads CSV by column, on all cores: the file is cut at line ends, each piece is parsed on its own, pieces are joined.
+//! Reads CSV by column, on all cores: the file is cut at line ends, and each piece is parsed separately.
 //!
-//! A column is one of numbers until a cell is met that is none; then the cells before it are read again as words. Quoted
-//! cells may hold separators but no line ends: a file whose pieces could start inside quotes cannot be cut. Lengths are
-//! bounded before memory is taken; `.gz` files are unpacked first, to at most `MAX_BYTES` and a multiple of their size.
+//! A column is numeric until a cell is not a number; then its earlier cells are parsed again as words. Quoted cells
+//! may contain separators but no line ends, since files are cut at line ends without regard to quotes. Lengths are
+//! checked before memory is allocated; `.gz` files are unpacked first, to at most `MAX_BYTES` and a multiple of their
+//! size.
 
 use super::{Cells, Table, TableColumn};
 use crate::error::{Error, Result};
@@ -12,11 +13,11 @@ use std::io::Read;
 use std::path::Path;
 
 pub const MAX_BYTES: u64 = 16 << 30;
-/// Limit on the compression ratio, plus a constant; public tables reach about ten.
+/// Maximum compression ratio beyond a constant size; public tables have much smaller ones.
 const MOST_UNPACKED: u64 = 60;
 const ALWAYS_UNPACKED: u64 = 64 << 20;
 const MAX_COLUMNS: usize = 4096;
-/// Smaller pieces are not worth a thread.
+/// Minimum size of a piece; smaller ones are not worth a thread.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// Reads a CSV file, optionally compressed with gzip.
@@ -92,7 +93,7 @@ fn split_line(bytes: &[u8]) -> (&[u8], &[u8]) {
     (line.strip_suffix(b"\r").unwrap_or(line), rest)
 }
 
-/// Splits at line ends into one piece per core.
+/// Splits a file at line ends into at most one piece per core.
 fn split_pieces(body: &[u8]) -> Vec<&[u8]> {
     let cores = rayon::current_num_threads();
     let wanted = (body.len() / PIECE_BYTES).clamp(1, cores);
@@ -112,10 +113,10 @@ fn split_pieces(body: &[u8]) -> Vec<&[u8]> {
     pieces
 }
 
-/// A raw cell.
+/// A cell as bytes of the file.
 struct Cell<'a> {
     bytes: &'a [u8],
-    /// Whether inner quotes are doubled.
+    /// Whether the cell was quoted and contains doubled quotes, which stand for single ones.
     has_quotes: bool,
 }
 
@@ -275,7 +276,7 @@ fn push_word(words: &mut Words, cell: &Cell<'_>) -> std::result::Result<(), Stri
     if cell.has_quotes { words.append_word(&cell.unquote_text(text)) } else { words.append_word(text) }
 }
 
-/// Exactly representable powers of ten.
+/// Powers of ten that `f64` represents exactly.
 const POWERS: [f64; 19] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18];
 
@@ -299,7 +300,7 @@ fn plain_number(line: &[u8]) -> Option<(f64, usize)> {
     (is_exact && is_whole_cell).then_some((if is_negative { -number } else { number }, end))
 }
 
-/// Appends digits to a number, wrapping on overflow, and counts them.
+/// Appends decimal digits to a number, wrapping on overflow, and returns how many there were.
 #[inline]
 fn accumulate_digits(line: &[u8], from: usize, value: &mut u64) -> usize {
     let digits =
@@ -310,7 +311,7 @@ fn accumulate_digits(line: &[u8], from: usize, value: &mut u64) -> usize {
     })
 }
 
-/// Returns NaN for an empty cell, None for text.
+/// Parses a number; returns NaN for an empty cell and None for text.
 #[inline]
 fn parse_cell(bytes: &[u8]) -> Option<f64> {
     if bytes.is_empty() {

@@ -1,7 +1,7 @@
-//! Curves of times over thread counts in tables of others, and the mapping that names their columns.
+//! Curves of times over thread counts in foreign tables, and the mapping that names their columns.
 //!
-//! A curve is one operator or network on one device. Its rows need no sizes, so whole networks can be read that no other
-//! mapping describes.
+//! A curve belongs to one operator or network on one device. Its rows need no sizes, so whole networks can be read,
+//! which other mappings cannot describe.
 
 use super::mapping::Time;
 use super::{Cells, Table};
@@ -19,10 +19,10 @@ pub struct CurveMapping {
     device: String,
     threads: String,
     time: Time,
-    /// Columns whose values separate the curves of one operator and device.
+    /// Columns that distinguish several curves of the same operator and device.
     #[serde(default)]
     apart: Vec<String>,
-    /// Required values of columns; other rows are skipped.
+    /// Required values by column; rows with other values are skipped.
     #[serde(default)]
     keep: BTreeMap<String, f64>,
     #[serde(default)]
@@ -33,7 +33,7 @@ pub struct CurveMapping {
 pub struct ThreadCurve {
     pub operator: String,
     pub device: String,
-    /// Thread counts in ascending order, without repetition, with times in nanoseconds.
+    /// Pairs of thread count and time in nanoseconds, in ascending order; each thread count occurs once.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -42,7 +42,7 @@ struct CurveKey {
     device: String,
     operator: String,
     apart: Vec<String>,
-    /// Number of earlier occurrences of each thread count.
+    /// Number of earlier rows with the same thread count on this operator and device; these belong to other curves.
     repeat: usize,
 }
 
@@ -58,7 +58,7 @@ impl CurveMapping {
         }
     }
 
-    /// A repeated thread count of the same operator and device starts another curve.
+    /// Reads the curves of all tables. A repeated thread count of the same operator and device starts another curve.
     pub fn read_curves(&self, paths: &[PathBuf]) -> Result<Vec<ThreadCurve>> {
         let mut curves: BTreeMap<CurveKey, ThreadCurve> = BTreeMap::new();
         for path in paths {

@@ -1,7 +1,7 @@
-//! What the columns of a foreign table mean: a TOML file that names the operator, the device, the time and the sizes.
+//! The mapping of a foreign table: a TOML file that names the columns of operator, device, time and sizes.
 //!
-//! Every column must be spoken for, as a size, a key or under `after_run`; an unknown one is an error, because silently
-//! unused columns are how units get mixed up.
+//! Every column must be mentioned, as a size, as a key or under `after_run`. An unknown column is an error, because
+//! columns that are ignored silently can hide confused units.
 
 use super::{Cells, Table, TableColumn};
 use crate::error::{Error, Result};
@@ -22,7 +22,7 @@ pub struct Mapping {
     pub(super) time: Time,
     model: Option<String>,
     pub(super) cv: Option<String>,
-    /// A library's choice, such as its kernel. Known only after the run, so it is predicted for queries.
+    /// Column of a library's choice, such as its kernel. Known only after the run, so it is predicted for queries.
     choice: Option<String>,
     #[serde(default)]
     after_run: Vec<String>,
@@ -113,7 +113,7 @@ pub(super) struct Shape {
     pad: Option<Size>,
     operands: Option<Size>,
     flops_per_element: Option<Size>,
-    /// Task names of the network operators that this one stands for.
+    /// Task names of network operators that this operator can replace in queries.
     #[serde(default)]
     kinds: Vec<String>,
 }
@@ -124,7 +124,7 @@ impl Mapping {
         Mapping::parse_text(&read_bounded(path, BYTES_MAX)?, path)
     }
 
-    /// `path` is only used in errors.
+    /// Parses the text of a mapping; `path` is only used in errors.
     pub fn parse_text(text: &str, path: &Path) -> Result<Mapping> {
         let mapping: Mapping =
             toml::from_str(text).map_err(|error| Error::table_error(path, names::with_hint(&error.to_string())))?;
@@ -147,7 +147,7 @@ impl Mapping {
         &self.after_run
     }
 
-    /// Columns that are no features: the library's choice, and columns known only after a run.
+    /// Returns the columns that are not features: the library's choice, and those known only after a run.
     pub(super) fn unused_columns(&self) -> impl Iterator<Item = &str> {
         self.choice.iter().chain(&self.after_run).map(String::as_str)
     }
@@ -182,7 +182,7 @@ impl Mapping {
         Ok(shape.work_of(&|name| given.get(name).copied()))
     }
 
-    /// Operators of the mapping that stand in for network operators, by task name.
+    /// Returns the operators of the mapping that can replace network operators in queries, by task name.
     pub fn stand_ins(&self) -> BTreeMap<String, Vec<StandIn>> {
         let mut stand_ins: BTreeMap<String, Vec<StandIn>> = BTreeMap::new();
         for (operator, shape) in &self.operators {
@@ -216,12 +216,12 @@ impl Shape {
         }
     }
 
-    /// Table columns of sizes, by feature name.
+    /// Returns the table columns of sizes, by feature name.
     pub(super) fn size_names(&self) -> BTreeMap<String, String> {
         self.size_columns().into_iter().map(|(word, name)| (word.to_owned(), format!("`{name}`"))).collect()
     }
 
-    /// Returns every given size with its word in the mapping.
+    /// Returns every size that is given, with its key in the mapping.
     fn named_sizes(&self) -> impl Iterator<Item = (&'static str, &Size)> {
         let all = [
             ("batch", &self.batch),
@@ -309,7 +309,7 @@ impl Shape {
         }
     }
 
-    /// Sizes that the form needs and the mapping lacks.
+    /// Returns the sizes that the form needs and the mapping lacks.
     fn missing_sizes(&self) -> Vec<&'static str> {
         let needed: &[(&'static str, &Option<Size>)] = match self.form {
             Form::Contraction => {

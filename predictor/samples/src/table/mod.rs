@@ -1,4 +1,4 @@
-//! Tables of others: named columns of numbers or texts, and the mapping that says what they mean.
+//! Foreign tables: named columns of numbers or texts, and the mapping that defines their meaning.
 
 mod csv;
 mod curves;
@@ -27,10 +27,10 @@ pub struct TableColumn {
     pub cells: Cells,
 }
 
-/// Numbers if every cell is a number or empty, else words.
+/// Cells of a column: numbers if every cell is a number or empty, else words.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cells {
-    /// NaN for an empty cell.
+    /// One number per row; NaN for an empty cell.
     Numbers(Vec<f64>),
     Words {
         words: Vec<String>,

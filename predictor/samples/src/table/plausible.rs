@@ -1,9 +1,9 @@
-//! Whether rows can be what their mapping says they are: a wrong mapping reads well, and everything learned of it is wrong.
+//! Checks whether rows are plausible under their mapping, because a wrong mapping causes no error when it is read.
 //!
-//! Times no device could reach are in another unit or of other devices; operands that do not fit a device's memory are of
-//! other sizes. Roofline and memory do not tell which factor of a product is which, but what was launched does: more threads
-//! stand ready where there are more outputs. So where a table has launch grids, every exchange of two columns is tried, and
-//! one that explains the grids far better than the mapping does is a mistake of the mapping.
+//! Times below what a device can reach indicate a wrong unit or device; operands larger than a device's memory
+//! indicate wrong sizes. Roofline and memory cannot reveal exchanged dimensions of a product, but launch grids can:
+//! more threads are launched for more outputs. So if a table has launch grids, every exchange of two columns is tried,
+//! and the mapping is rejected if one explains the grids far better.
 
 use super::Table;
 use super::mapping::{Mapping, Shape, number_column};
@@ -14,14 +14,14 @@ use crate::statistics::pearson;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Columns of launch grids and blocks, known after the run.
+/// Columns of grid and block sizes of GPU launches, known after the run.
 const LAUNCH: [&str; 6] = ["grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"];
-/// Tolerated share of impossible rows per operator.
+/// Share of impossible rows per operator that is tolerated without a warning.
 const DOUBTFUL: f64 = 0.001;
-/// Share of impossible rows that rejects the mapping.
+/// Share of impossible rows per operator above which the mapping is rejected.
 const WRONG: f64 = 0.1;
 const FEWEST: usize = 100;
-/// Registers per GPU thread, which limit its sums.
+/// Registers per GPU thread, which limit the number of sums that a thread can accumulate.
 const REGISTERS: f64 = 255.0;
 
 pub(super) struct PlausibleRows<'a> {
@@ -53,9 +53,9 @@ impl PlausibleRows<'_> {
         Ok(warnings)
     }
 
-    /// Rejects a table with mostly unreachable times: the unit must be wrong.
+    /// Rejects a table in which most times are far below the lower bound, which indicates a wrong unit.
     fn check_unit(&self) -> Result<()> {
-        /// Caches exceed memory bandwidth, but not by more than this factor.
+        /// Times below this share of the bound are impossible: caches exceed memory bandwidth, but not by this much.
         const FASTEST: f64 = 0.05;
         let known: Vec<usize> = (0..self.times_ns.len()).filter(|row| self.is_usable(*row)).collect();
         let least_ns =
@@ -74,7 +74,7 @@ impl PlausibleRows<'_> {
         ))
     }
 
-    /// Threads launched per row; blocks if the table has no threads, None if it has neither.
+    /// Returns the number of threads launched for each row, or of blocks if only grids are given; None without either.
     fn launched_threads(&self) -> Result<Option<Vec<f64>>> {
         let is_launch = |name: &&String| LAUNCH.contains(&name.as_str()) && self.table.find_column(name).is_some();
         let names: Vec<&String> = self.mapping.after_run().iter().filter(is_launch).collect();
@@ -122,9 +122,10 @@ impl PlausibleRows<'_> {
     }
 }
 
-/// Lower bound of plausible times: arithmetic at peak, or uncached bytes at full bandwidth.
+/// Returns a lower bound of plausible times: arithmetic at peak rate, or bytes beyond the cache size at full
+/// bandwidth.
 fn least_ns(work: &Work, device: &Device) -> f64 {
-    /// Reduction of multiplications by Winograd convolution.
+    /// Factor by which Winograd convolution reduces the number of multiplications.
     const FILTERING: f64 = 4.0;
     let saved = if work.form == Form::Convolution && work.taps > 1.0 { FILTERING } else { 1.0 };
     let bytes = (work.bytes() - device.cache_bytes).max(0.0);
@@ -157,7 +158,7 @@ impl OperatorRows<'_> {
         }
     }
 
-    /// Rejects a mapping if an alternative one explains the launches better.
+    /// Rejects a mapping if exchanging two of its columns explains the launch grids better.
     fn check_launches(&self, launched: Option<&[f64]>) -> Result<Option<String>> {
         let Some(launched) = launched.filter(|_| self.rows.len() >= FEWEST) else { return Ok(None) };
         let unexplained = |shape: &Shape| 1.0 - self.launch_correlation(shape, launched);
@@ -188,7 +189,8 @@ impl OperatorRows<'_> {
         self.check_crowding(&is_too_much)
     }
 
-    /// Warns about products with more sums per thread than registers. No error: kernels may process tiles in turn.
+    /// Warns about matrix products with more outputs per thread than registers. This is no error, because kernels may
+    /// process several tiles sequentially.
     fn check_crowding(&self, is_too_much: &dyn Fn(usize) -> bool) -> Result<Option<String>> {
         let crowded = self.rows.iter().filter(|row| is_too_much(**row)).count();
         let problem = || {
@@ -230,7 +232,7 @@ impl OperatorRows<'_> {
         said.join(", ")
     }
 
-    /// Formats what another shape maps differently.
+    /// Formats the columns that another shape maps differently.
     fn describe_difference(&self, other: &Shape) -> String {
         let own = self.shape.size_columns();
         let other = other.size_columns().into_iter().filter(|one| !own.contains(one));

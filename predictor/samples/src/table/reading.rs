@@ -1,4 +1,4 @@
-//! Tables through their mapping, checked against the rows.
+//! Reads foreign tables through their mapping, and checks the mapping against the rows.
 
 use super::mapping::{Mapping, in_table, number_column};
 use super::plausible::PlausibleRows;

@@ -1,4 +1,5 @@
-//! Rows with equal features that differ in a column of words which is no feature: they are not repeats of one measurement.
+//! Detects rows with equal features that differ in a text column which is not a feature: these are not repeats of one
+//! measurement.
 
 use super::mapping::Mapping;
 use super::{Cells, Table};
@@ -7,7 +8,7 @@ use crate::samples::{RawSample, shape_hash};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Tolerated share of such rows: a library may choose another kernel on a repeated run.
+/// Tolerated share of rows that differ only in such a column: a library may choose another kernel in a repeated run.
 const DOUBTFUL: f64 = 0.001;
 
 /// Rejects a table whose rows differ only in an unused column, such as a data type under `after_run`;

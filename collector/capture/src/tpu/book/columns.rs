@@ -1,4 +1,5 @@
-//! Columns of the workbook's sheets, in order. Except for layer and derived columns, the names are keys of events.
+//! Columns of the workbook's sheets, in order. Column names are keys of events, except for those of layer columns and
+//! derived columns.
 
 /// Columns of TIU sheets. Columns without data are omitted. `{…}` expands to one column per letter.
 const TIU: &str = "Engine Id|Core Id|Global Idx|Cmd Id|Layer Id|Layer Name|Function Type|Function Name|Alg Cycle|\

@@ -1,4 +1,4 @@
-//! First sheet: one row per core with totals of all engines.
+//! First sheet of the workbook: one row per core with totals of all engines.
 
 use super::sheet::{Cell, Sheet, Style};
 use super::sums::{DmaSums, TiuSums};
@@ -10,7 +10,7 @@ use crate::tpu::timeline::Timeline;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CoreTotals {
     pub tiu: TiuSums,
-    /// Totals of GDMA, SDMA, and the ports' records with this core's commands.
+    /// Totals of GDMA, SDMA and the ports. Of the ports, only records of this core's commands are included.
     pub dma: [DmaSums; 3],
 }
 
@@ -40,7 +40,7 @@ const COLUMNS: [&str; 23] = [
     "l2AvgBandwidth",
 ];
 
-/// Header bands of engines with their numbers of columns.
+/// Headers of column groups, one per engine, with their numbers of columns.
 const BANDS: [(&str, usize); 5] = [("", 5), ("TIU", 5), ("GDMA", 5), ("SDMA", 3), ("CDMA", 5)];
 
 const NOTES: [[&str; 2]; 7] = [
@@ -96,7 +96,7 @@ struct EngineTimes<'a> {
     total_ns: i64,
 }
 
-/// Totals that the summary sheet starts from.
+/// Total time and concurrency of the engines, from which the summary of the layers is computed.
 #[derive(Clone, Copy, Debug)]
 pub struct Overall {
     pub total_us: f64,

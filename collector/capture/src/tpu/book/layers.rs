@@ -39,7 +39,7 @@ pub struct LayerFigures<'a> {
 }
 
 impl<'a> LayerFigures<'a> {
-    /// Accumulates the records of each layer. Layers that only move data are omitted, as in the vendor's tool.
+    /// Accumulates the records of each layer. Layers that only move data are omitted, as by the vendor's tool.
     pub fn new(timeline: &'a Timeline, layers: &'a Layers) -> LayerFigures<'a> {
         let mut sums = vec![LayerSums::default(); layers.all.len()];
         for core in &timeline.cores {
@@ -115,13 +115,13 @@ impl Width {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Limit {
-    /// Matrix cube, two operations per multiplier.
+    /// Limited by the matrix cube, with two operations per multiplier and cycle.
     Cube,
-    /// Vector lanes, two operations each.
+    /// Limited by the vector lanes, with two operations per lane and cycle.
     Fused,
-    /// Vector lanes, one operation each.
+    /// Limited by the vector lanes, with one operation per lane and cycle.
     Vector,
-    /// One look-up per lane.
+    /// Limited by table look-ups, with one look-up per lane and cycle.
     Table,
 }
 
@@ -227,7 +227,7 @@ fn dtype_name(layer: &Layer, compat: bool) -> Cell {
     if compat { format!("DataType.{name}").into() } else { name.into() }
 }
 
-/// Returns the first tensor's shape as four extents; further ones are multiplied into the last.
+/// Returns the shape of the first tensor as four extents. Extents after the fourth are multiplied into the fourth.
 fn four_extents(tensors: &[Tensor]) -> [Cell; 4] {
     let mut extents = [1u64; 4];
     for (index, extent) in tensors.first().iter().flat_map(|tensor| tensor.shape.iter().enumerate()) {
@@ -241,14 +241,14 @@ fn total_bytes<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> u64 {
     tensors.fold(0, |sum, tensor| sum.saturating_add(tensor.size_bytes()))
 }
 
-/// Operands after the second are constants, which the list of layers does not state.
+/// Index of the first input that is a constant; the list of layers does not mark constants.
 const FIRST_CONSTANT: usize = 2;
 
 fn weight_bytes(layer: &Layer) -> u64 {
     total_bytes(layer.inputs.iter().skip(FIRST_CONSTANT))
 }
 
-/// Returns rows, reduction and columns of a matrix product.
+/// Returns the extents of a matrix product: rows, reduction and columns.
 fn product_extents(layer: &Layer) -> [u64; 3] {
     match (layer.name.to_lowercase().as_str(), layer.inputs.as_slice()) {
         ("matmul" | "batch_matmul", [left, right, ..]) => match (left.shape.as_slice(), right.shape.as_slice()) {
@@ -404,7 +404,7 @@ fn layer_category(layer: &str) -> &'static str {
     }
 }
 
-/// Returns the categories by decreasing time, with the rest last.
+/// Returns the categories by decreasing time, with the remaining layers last.
 fn sum_categories(shown: &LayerFigures<'_>) -> Vec<(&'static str, Category)> {
     let mut by_name: BTreeMap<&'static str, Category> = BTreeMap::new();
     for (layer, sums) in &shown.layers {
@@ -514,7 +514,7 @@ fn figure_cells(name: &str, own: &Category, total: &Category, mhz: f64, rate: Ce
     ]
 }
 
-/// Estimates the network time with overlapped engines, then with each category at its peak rate in turn.
+/// Estimates the network time if engines overlap, then if additionally one category at a time ran at its peak rate.
 fn estimate_cases(
     shown: &LayerFigures<'_>,
     categories: &[(&'static str, Category)],

@@ -1,8 +1,8 @@
 //! Workbook of a capture: a summary of all engines, a sheet per engine with all records, and one CSV table of all
 //! records. If the layers of a compiled model are known, two sheets about them come first.
 //!
-//! Sheets and columns match the vendor's tool. Sheets are rendered and compressed on all threads, row by row. The XML
-//! is written directly, since a general-purpose writer is much slower (docs/decisions/0007-own-sheets.md).
+//! Sheets and columns match those of the vendor's tool. Sheets are rendered and compressed on all threads, row by row.
+//! The XML is written directly, since a general-purpose writer is much slower (docs/decisions/0007-own-sheets.md).
 
 mod columns;
 mod engines;
@@ -29,7 +29,7 @@ use zip::{Packed, ZipMember};
 pub const FOLDER: &str = "PerfDoc";
 pub const BOOK: &str = "PerfAI_output.xlsx";
 pub const TABLE: &str = "PerfAI_output.csv";
-/// Number of highlighted columns.
+/// Number of highlighted columns at the start of a sheet.
 const KEYS: usize = 20;
 
 #[derive(Clone, Copy)]

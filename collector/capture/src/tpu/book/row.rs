@@ -8,21 +8,22 @@ use crate::tpu::layers::Layers;
 use crate::tpu::names;
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// Number of records in the moving average of cycles.
+/// Number of records that the moving average of cycles covers.
 const WINDOW: usize = 200;
 
 pub struct Rows<'a> {
     by_name: HashMap<&'a str, usize>,
-    /// Columns of the keys of each shape of event, in order.
+    /// For each shape of events, the columns of its keys in order.
     shapes: HashMap<RowShape, Vec<Option<usize>>>,
     cells: Vec<Value<'a>>,
     layers: Option<&'a Layers>,
-    /// Cells that the last event filled. Only these are cleared, since clearing all columns would be too slow.
+    /// Indices of cells that the last event filled. Only these are cleared, since clearing all columns would be too
+    /// slow.
     filled: Vec<usize>,
     recent: VecDeque<i64>,
 }
 
-/// Events of equal shape have the same keys in the same order.
+/// Identifies events that have the same keys in the same order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct RowShape {
     engine: Engine,

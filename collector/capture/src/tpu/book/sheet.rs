@@ -4,7 +4,7 @@ use super::zip::{Packed, ZipMember};
 use crate::tpu::event::Value;
 use crate::tpu::event::value::{write_float, write_int, write_percent};
 
-/// Style of a cell, as an index into `STYLES`.
+/// Style of a cell. Its number is the index in `STYLES`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     Plain = 0,
@@ -16,7 +16,7 @@ pub enum Style {
     Data = 6,
 }
 
-/// Maximum number of rows that spreadsheet programs support.
+/// Maximum number of rows of a sheet that spreadsheet programs support.
 pub const MAX_ROWS: usize = 1 << 20;
 const PIECE: usize = 1 << 16;
 
@@ -169,7 +169,7 @@ impl Sheet {
         }
     }
 
-    /// Merges cells, given as `Q5:AD5`.
+    /// Merges a range of cells, such as `Q5:AD5`.
     pub fn merge_cells(&mut self, cells: impl Into<String>) {
         self.merged.push(cells.into());
     }
@@ -200,6 +200,6 @@ pub fn escape_xml(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// In the order of `Style`.
+/// Style sheet of the workbook, with cell formats in the order of `Style`.
 pub const STYLES: &str = r#"<?xml version="1.0" encoding="UTF-8" standalone="yes"?>
 <styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><fonts count="3"><font><sz val="11"/><name val="Calibri"/></font><font><b/><sz val="10"/><color rgb="FF000000"/><name val="等线"/></font><font><b/><sz val="10"/><color rgb="FFFFFFFF"/><name val="Calibri"/></font></fonts><fills count="7"><fill><patternFill patternType="none"/></fill><fill><patternFill patternType="gray125"/></fill><fill><patternFill patternType="solid"><fgColor rgb="FFFFFFFF"/></patternFill></fill><fill><patternFill patternType="solid"><fgColor rgb="FF548235"/></patternFill></fill><fill><patternFill patternType="solid"><fgColor rgb="FF305496"/></patternFill></fill><fill><patternFill patternType="solid"><fgColor rgb="FFF2F2F2"/></patternFill></fill><fill><patternFill patternType="solid"><fgColor rgb="FFFCE4D6"/></patternFill></fill></fills><borders count="2"><border/><border><left style="thin"/><right style="thin"/><top style="thin"/><bottom style="thin"/></border></borders><cellStyleXfs count="1"><xf numFmtId="0" fontId="0" fillId="0" borderId="0"/></cellStyleXfs><cellXfs count="7"><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0"/><xf numFmtId="0" fontId="1" fillId="2" borderId="0" xfId="0" applyFont="1" applyFill="1"/><xf numFmtId="0" fontId="2" fillId="3" borderId="1" xfId="0" applyFont="1" applyFill="1" applyBorder="1"/><xf numFmtId="0" fontId="2" fillId="4" borderId="0" xfId="0" applyFont="1" applyFill="1"/><xf numFmtId="0" fontId="1" fillId="5" borderId="1" xfId="0" applyFont="1" applyFill="1" applyBorder="1"/><xf numFmtId="0" fontId="1" fillId="6" borderId="1" xfId="0" applyFont="1" applyFill="1" applyBorder="1" applyAlignment="1"><alignment horizontal="right" vertical="top"/></xf><xf numFmtId="0" fontId="1" fillId="0" borderId="0" xfId="0" applyFont="1"/></cellXfs><cellStyles count="1"><cellStyle name="Normal" xfId="0" builtinId="0"/></cellStyles></styleSheet>"#;

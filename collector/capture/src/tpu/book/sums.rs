@@ -1,21 +1,22 @@
-//! Totals for the workbook's boxes. They exclude only waits, while `summary` excludes all system commands.
+//! Totals for the summary boxes of the workbook. They exclude only waits, while `summary` excludes all system
+//! commands.
 
 use crate::tpu::chip::Engine;
 use crate::tpu::event::{Event, dma, tiu};
 use crate::tpu::summary::Moved;
 
-/// Totals of a tensor unit or of one type of its commands.
+/// Totals of a tensor unit, or of one type of its commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TiuSums {
     pub count: u64,
-    /// Cycles without waits.
+    /// Cycles of all commands except waits.
     pub cycles: i64,
     pub waits: i64,
-    /// Minimum cycles of the algorithm.
+    /// Minimum number of cycles that the algorithm needs.
     pub algorithm: u128,
-    /// Operations of the algorithm.
+    /// Number of operations of the algorithm.
     pub asked: u128,
-    /// Operations of the hardware, including padding.
+    /// Number of operations that the hardware executes, including padding.
     pub done: u128,
 }
 
@@ -25,7 +26,7 @@ pub struct DmaSums {
     pub waits: i64,
     pub stalls: u64,
     pub ddr: Moved,
-    /// Traffic within the chip.
+    /// Traffic of the shared memory (L2) within the chip.
     pub l2: Moved,
 }
 

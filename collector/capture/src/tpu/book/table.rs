@@ -69,7 +69,7 @@ pub fn write_table(timeline: &Timeline, out: &mut impl Write) -> std::io::Result
     out.write_all(&text)
 }
 
-/// Index of ports among the engines of a core.
+/// Index of the ports among the engines of a core.
 const PORT: usize = 3;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -70,7 +70,7 @@ pub fn write_archive(members: &[Packed], out: &mut impl Write) -> std::io::Resul
     out.write_all(&[0, 0])
 }
 
-/// Returns the fields shared by a member's local header and its directory entry.
+/// Returns the fields that are equal in a member's local header and in its directory entry.
 fn shared_head(member: &Packed) -> Vec<u8> {
     const VERSION: u16 = 20;
     const NAMES_ARE_UTF8: u16 = 1 << 11;

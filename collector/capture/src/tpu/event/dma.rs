@@ -12,7 +12,7 @@ use crate::tpu::pmu::sum_counters;
 pub enum Memory {
     Ddr,
     L2,
-    /// Shared memory as determined by an address of CV84X6, which has another name in the vendor's tool.
+    /// Shared memory, recognised by an address of CV84X6. The vendor's tool has another name for it in this case.
     L2Address,
     Local,
     Unknown,
@@ -39,7 +39,7 @@ pub struct Traffic {
     pub from: Memory,
     pub to: Memory,
     pub bytes: u64,
-    /// DDR bandwidth in bytes per nanosecond; `None` if the report shows an integer zero.
+    /// DDR bandwidth in bytes per nanosecond; `None` if reports print the integer 0 instead of a number with decimals.
     pub ddr: Option<f64>,
     /// Bandwidth of the shared memory in bytes per nanosecond.
     pub l2: Option<f64>,
@@ -47,7 +47,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Returns the printed direction.
+    /// Returns the direction of the transfer as printed.
     pub fn direction(&self) -> &'static str {
         const TABLE: [[&str; 5]; 5] = [
             ["DDR->DDR", "DDR->L2M", "DDR->L2", "DDR->LMEM", "DDR->MEM3"],
@@ -72,7 +72,7 @@ fn bandwidth_value(value: Option<f64>) -> Value<'static> {
     value.map_or(Value::Int(0), Value::Float)
 }
 
-/// Returns type and name. Plain copies are named after their direction.
+/// Returns type and name of an operation. Plain copies are named after their direction.
 pub fn operation_names(event: &Event<'_>, op: Option<u32>, sub: u32) -> Names {
     if event.engine == Engine::Cdma {
         return names::port_names(op.unwrap_or(UNKNOWN), sub);
@@ -93,7 +93,7 @@ pub fn operation_names(event: &Event<'_>, op: Option<u32>, sub: u32) -> Names {
     Names { name, ..names }
 }
 
-/// Returns source and destination.
+/// Returns the memories of source and destination.
 pub fn transfer_ends(event: &Event<'_>) -> (Memory, Memory) {
     if let Some(Descriptor { layout, bytes }) = event.descriptor {
         let kind = |high, low, high8| match event.chip() {
@@ -127,7 +127,7 @@ pub fn transfer_ends(event: &Event<'_>) -> (Memory, Memory) {
     (Memory::of_code(extra >> 4), Memory::of_code(extra >> 6))
 }
 
-/// Returns the memory of a CV84X6 address, from its tag and the window of the shared memory.
+/// Returns the memory that a CV84X6 address refers to, according to its tag and the window of the shared memory.
 fn cv_memory(address: u64) -> Memory {
     const WINDOW: std::ops::Range<u64> = 0x26D2_0000..0x26E2_0000;
     let (tag, low) = (address >> 40 & 31, address & ((1 << 40) - 1));
@@ -139,7 +139,7 @@ fn cv_memory(address: u64) -> Memory {
     }
 }
 
-/// Returns the ends of a transfer from the name of its generator variant.
+/// Returns source and destination of a transfer, as implied by the name of its generator variant.
 fn rvt_ends(event: &Event<'_>) -> Option<(Memory, Memory)> {
     let (op, sub) = event.operation_codes();
     let extra = event.command.map_or(0, |command| command.upper_bits());
@@ -153,7 +153,7 @@ fn rvt_ends(event: &Event<'_>) -> Option<(Memory, Memory)> {
     }
 }
 
-/// Returns the memory and type codes of a node, which system commands lack.
+/// Returns the bits of a node with the codes of memories and element type; 0 for system commands, which have none.
 fn memory_codes(event: &Event<'_>) -> u32 {
     match event.command {
         Some(command) if !event.is_system() => command.upper_bits(),
@@ -190,7 +190,7 @@ fn aks_traffic(event: &Event<'_>) -> Traffic {
     }
 }
 
-/// Returns the bytes at DDR and at local memory on BM1688.
+/// Returns the bytes transferred at DDR and at local memory, from the counters of BM1688.
 fn bm_bytes(event: &Event<'_>) -> (u64, u64) {
     (sum_counters(event.row, [3, 6, 5, 8]), sum_counters(event.row, [9, 11]))
 }
@@ -242,12 +242,13 @@ pub fn knows_ends(event: &Event<'_>) -> bool {
     event.command.is_some() && (!event.is_generated() || rvt_ends(event).is_some())
 }
 
-/// Empty if unknown.
+/// Returns the name of the element type; empty if unknown.
 pub fn known_dtype(event: &Event<'_>) -> &'static str {
     if event.command.is_some() { report_dtype(event) } else { "" }
 }
 
-/// As in reports, which print code zero for unknown commands; empty for generators and untyped classes.
+/// Returns the element type as printed in reports: that of code zero for unknown commands, and empty for generators
+/// and untyped classes.
 pub fn report_dtype(event: &Event<'_>) -> &'static str {
     match event.descriptor {
         Some(Descriptor { layout, bytes }) => layout.hot_value(bytes, Hot::Format).map_or("", names::dtype_name),
@@ -256,7 +257,7 @@ pub fn report_dtype(event: &Event<'_>) -> &'static str {
     }
 }
 
-/// Lists the main keys.
+/// Passes the main columns of a DMA event to `add`, as names and values.
 pub fn list_info(event: &Event<'_>, add: &mut impl FnMut(&str, Value<'static>)) {
     let traffic = event_traffic(event);
     match (event.descriptor, event.chip(), event.engine) {
@@ -379,7 +380,7 @@ fn cv_node(event: &Event<'_>, traffic: &Traffic, add: &mut impl FnMut(&str, Valu
     }
 }
 
-/// Lists the registers, followed by the keys in `more` that are no registers, with value zero.
+/// Passes the registers to `add`, followed by the keys in `more` that are not registers, with the value zero.
 fn add_registers(
     descriptor: &Descriptor<'_>,
     blank: &[&str],
@@ -398,7 +399,7 @@ fn add_registers(
     }
 }
 
-/// Returns source and destination; 0 if unknown.
+/// Returns the addresses of source and destination; 0 if unknown.
 pub fn transfer_addresses(event: &Event<'_>) -> (u64, u64) {
     let Some(Descriptor { layout, bytes }) = event.descriptor else { return (0, 0) };
     let value = |field| layout.hot_value(bytes, field).unwrap_or(0);

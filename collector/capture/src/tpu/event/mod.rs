@@ -1,6 +1,6 @@
 //! View of a record for reports: names, times, metrics, and ordered keys with values.
 //!
-//! Nothing is cached: each value is computed on request from the raw record and the command.
+//! Nothing is cached: each value is computed on request from the raw record and its command.
 
 pub mod dma;
 pub mod tiu;
@@ -25,7 +25,7 @@ pub struct Descriptor<'a> {
 pub struct Event<'a> {
     pub settings: &'a Settings,
     pub engine: Engine,
-    /// Core that the record is displayed under, if known.
+    /// Core under which the record is displayed, if known.
     pub core: Option<u32>,
     /// Index among the engine's records.
     pub index: usize,
@@ -36,17 +36,17 @@ pub struct Event<'a> {
     owner: Option<&'a Core>,
 }
 
-/// Context of a command in its stream.
+/// Kernel call, batch and origin of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place<'a> {
     pub mode: Origin,
     pub function: Option<&'a str>,
-    /// Number of the kernel call over all cores.
+    /// Number of the kernel call, in the numbering over all cores.
     pub scope: Option<u32>,
     pub batch: Option<u32>,
 }
 
-/// Returns the codes of operation and sub-operation from the descriptor or the node.
+/// Returns the codes of operation and sub-operation, from the command's descriptor or node.
 pub fn operation_codes(chip: Chip, engine: Engine, command: &RecordedCommand, file: &[u8]) -> (Option<u32>, u32) {
     match find_descriptor(chip, command, file) {
         None => (Some(command.op_code()), command.sub_code()),
@@ -71,7 +71,7 @@ fn find_descriptor<'a>(chip: Chip, command: &RecordedCommand, file: &'a [u8]) ->
 }
 
 impl<'a> Event<'a> {
-    /// Creates the event of a record. `owner` is the core whose command the record may have.
+    /// Creates the event of a record. `owner` is the core that issued the record's command, if it has one.
     pub fn new(
         settings: &'a Settings,
         engine: Engine,
@@ -94,17 +94,18 @@ impl<'a> Event<'a> {
         self.settings.chip
     }
 
-    /// Returns the duration, at least 1 ns.
+    /// Returns the duration in nanoseconds, at least 1.
     pub fn duration_ns(&self) -> i64 {
         (self.record.end - self.record.start).max(1)
     }
 
-    /// Returns the printed command number. Ports number their commands from one.
+    /// Returns the command number as printed, which is counted from one. Only ports record numbers that are counted
+    /// from one.
     pub fn command_id(&self) -> u64 {
         if self.engine == Engine::Cdma { self.record.id } else { self.record.id + 1 }
     }
 
-    /// Returns operation and sub-operation; no operation if they are unknown.
+    /// Returns the codes of operation and sub-operation; `None` for an unknown operation.
     pub fn operation_codes(&self) -> (Option<u32>, u32) {
         if let (Some(command), Some(owner)) = (self.command, self.owner) {
             return operation_codes(self.chip(), self.engine, command, &owner.bytes);
@@ -121,7 +122,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Returns whether only the generator of the command is known.
+    /// Returns whether the command's node names a generator instead of registers.
     pub fn is_rvt(&self) -> bool {
         self.command.is_some_and(|command| command.origin == Origin::Rvt)
     }
@@ -144,7 +145,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Returns the kernel, batch and origin of the command.
+    /// Returns the context of the event's command: kernel call, batch and origin.
     pub fn stream_place(&self) -> Option<Place<'a>> {
         let nodes = &self.owner?.nodes;
         let tags = nodes.tags.get(self.record.tags as usize)?;
@@ -156,7 +157,7 @@ impl<'a> Event<'a> {
         })
     }
 
-    /// Lists the main keys in order.
+    /// Passes the main columns of the event to `add`, as names and values in order.
     pub fn list_info(&self, add: &mut impl FnMut(&str, Value<'static>)) {
         match self.engine {
             Engine::Tiu => tiu::list_info(self, add),
@@ -164,7 +165,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Lists the keys that identify the record's context.
+    /// Passes the columns that identify the record's context to `add`, as names and values.
     pub fn list_context(&self, add: &mut impl FnMut(&str, Value<'_>)) {
         add("Global Idx", Value::Int(self.index as i64));
         add("Core Id", self.core.map_or(Value::None, |core| Value::Int(i64::from(core))));
@@ -183,7 +184,7 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// Lists the registers of a TIU command. Each key is given in two parts.
+    /// Passes the registers of a TIU command to `add`. The first two arguments are joined to the column name.
     pub fn list_registers(&self, add: &mut impl FnMut(&str, &str, Value<'static>)) {
         if self.engine == Engine::Tiu {
             tiu::list_registers(self, add);

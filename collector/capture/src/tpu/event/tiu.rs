@@ -17,7 +17,7 @@ pub fn operation_names(event: &Event<'_>, op: Option<u32>, sub: u32) -> Names {
     }
 }
 
-/// A command without registers counts as one operation.
+/// Returns the work of a TIU event. A command without registers counts as one operation.
 pub fn event_work(event: &Event<'_>) -> OperationWork {
     match event.descriptor {
         Some(Descriptor { layout, bytes }) => operations::command_work(event.chip(), layout, bytes),
@@ -25,7 +25,8 @@ pub fn event_work(event: &Event<'_>) -> OperationWork {
     }
 }
 
-/// Returns operations of the algorithm over those of the hardware.
+/// Returns the ratio of the algorithm's operations to those that the hardware executes; 0 for commands without
+/// registers.
 pub fn utilisation_rate(event: &Event<'_>, work: &OperationWork) -> f64 {
     if event.descriptor.is_none() {
         return 0.0;
@@ -44,7 +45,8 @@ pub fn result_type(event: &Event<'_>) -> Option<u64> {
     }
 }
 
-/// Returns whether a record without registers shows an element type (code zero for unknown commands).
+/// Returns whether reports print an element type for a record without registers (that of code zero for unknown
+/// commands).
 pub fn has_type(event: &Event<'_>) -> bool {
     !event.is_generated() && event.operation_names().kind != "sys"
 }
@@ -103,7 +105,7 @@ fn cv_conflicts(event: &Event<'_>, cycles: f64, add: &mut impl FnMut(&str, Value
     add("Thread Id", Value::Int(i64::from(word_at(event.row, 3) & 1)));
 }
 
-/// Denominator of a decoded command's ratios, as in the vendor's tool.
+/// Returns the denominator of the ratios of a decoded command, as in the vendor's tool: its cycles plus 0.0001.
 fn decoded_cycles(event: &Event<'_>) -> f64 {
     event.record.cycles as f64 + 0.0001
 }

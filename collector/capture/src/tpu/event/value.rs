@@ -1,4 +1,4 @@
-//! Values of printed keys.
+//! Values of report columns.
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
@@ -23,7 +23,7 @@ pub fn round4(value: f64) -> f64 {
 }
 
 impl Value<'_> {
-    /// Appends the value as in the register report.
+    /// Appends the value, formatted as in the register report.
     pub fn append_to(&self, out: &mut Vec<u8>) {
         match *self {
             Value::None => out.extend_from_slice(b"None"),
@@ -57,7 +57,7 @@ pub fn write_int(value: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// Appends the shortest form of a number, with a decimal point.
+/// Appends the shortest decimal form of a number that has a decimal point.
 pub fn write_float(value: f64, out: &mut Vec<u8>) {
     // Fast path: most values have at most four decimals.
     let scaled = value * 1e4;
@@ -78,7 +78,7 @@ pub fn write_float(value: f64, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("{value:?}").as_bytes());
 }
 
-/// With one decimal.
+/// Appends a fraction as a percentage with one decimal.
 pub fn write_percent(part: f64, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("{:.1}%", part * 100.0).as_bytes());
 }

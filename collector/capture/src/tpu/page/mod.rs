@@ -125,7 +125,8 @@ fn summary_cards(timeline: &Timeline, summary: Option<&CaptureSummary>) -> Vec<[
     ]
 }
 
-/// Returns calls as lists: kernel, start, end, group, scope or -1, records, mode.
+/// Returns the kernel calls, each as a list: kernel, start, end, group, scope (-1 if unknown), number of records,
+/// mode.
 fn kernel_calls(timeline: &Timeline, lists: &mut Lists) -> Vec<serde_json::Value> {
     let cores = timeline.cores.len();
     let mut result = Vec::new();

@@ -1,7 +1,7 @@
 //! Host traces in any supported format, to be merged with a capture.
 //!
-//! Calls with separate start and end events are joined. Calls without an end are closed at the end of the trace and
-//! marked.
+//! Separate start and end events are joined to calls. Calls without an end event are closed at the end of the trace
+//! and marked.
 
 use super::key;
 use super::track::Lanes;
@@ -23,9 +23,9 @@ pub struct HostSlice {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostTrace {
-    /// Calls by start, outer calls first.
+    /// Calls in the order of their starts, outer calls before inner ones.
     pub slices: Vec<HostSlice>,
-    /// Host time of the capture's zero, if known.
+    /// Host time in nanoseconds of the capture's time zero, if known.
     pub zero_ns: Option<i64>,
 }
 
@@ -46,13 +46,14 @@ struct SeenEvents {
     at_ns: i64,
 }
 
-/// `tail`: end of the last record, and host time from there to the end of `disable_profile`.
+/// Reads a host trace. `tail` contains the end of the last record, and the host time from there to the end of
+/// `disable_profile`.
 pub fn read_host_trace(path: &Path, tail: (i64, Option<i64>), losses: &mut Losses) -> Result<HostTrace> {
     let (format, input) = open::open_trace(path).map_err(|error| convert_error(path, error))?;
     gather_slices(path, tail, losses, |take| open::read_from(path, format, input, take))
 }
 
-/// Parses Chrome's JSON.
+/// Parses a host trace in Chrome's JSON format.
 pub fn parse_host_trace(path: &Path, bytes: &[u8], tail: (i64, Option<i64>), losses: &mut Losses) -> Result<HostTrace> {
     gather_slices(path, tail, losses, |take| {
         let read = chrome::read_events(bytes, take);
@@ -112,12 +113,12 @@ fn gather_slices(
     Ok(HostTrace { slices, zero_ns })
 }
 
-/// Limited to valid times.
+/// Returns the end time of a call, limited to valid times.
 fn end_of(at_ns: i64, length_ns: i64) -> i64 {
     at_ns.saturating_add(length_ns.max(0)).min(FARTHEST_NS)
 }
 
-/// Joins starts and ends to calls, in the order of the trace.
+/// Joins start and end events to calls, in the order of the trace.
 fn join_slices(path: &Path, seen: Vec<SeenEvents>, found: &FoundEvent, losses: &mut Losses) -> Vec<HostSlice> {
     let ends =
         seen.iter().map(|one| if let Kind::Slice(length) = one.kind { end_of(one.at_ns, length) } else { one.at_ns });
@@ -166,7 +167,7 @@ fn zero_time(slices: &[HostSlice], (tail_ns, tail_offset_ns): (i64, Option<i64>)
     }
 }
 
-/// Calls in the same lane are properly nested.
+/// Assigns a lane to each call, such that the calls in a lane are properly nested.
 pub fn assign_lanes(slices: &[&HostSlice]) -> Vec<u8> {
     const MAX_LANES: usize = 64;
     let mut stacks: Vec<Vec<i64>> = Vec::new();

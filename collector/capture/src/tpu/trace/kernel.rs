@@ -1,7 +1,7 @@
-//! Kernel calls as slices that span their records.
+//! Kernel calls as slices that cover the time of their records.
 //!
-//! Calls are identified by their numbers, so interleaved calls stay separate. Consecutive records of a kernel without a
-//! number form one call.
+//! Calls are identified by their numbers, so interleaved calls stay separate. Consecutive records of a kernel without
+//! a number form one call.
 
 use super::key;
 use super::track;
@@ -15,14 +15,14 @@ pub struct Call<'a> {
     pub function: &'a str,
     pub scope: Option<u32>,
     pub batches: BTreeSet<u32>,
-    /// Whether commands have the origins TDI, RVT and DES.
+    /// Whether the call has commands of the origins TDI, RVT and DES.
     pub modes: [bool; 3],
     pub start: i64,
     pub end: i64,
     pub count: usize,
 }
 
-/// In chronological order.
+/// Returns the kernel calls in chronological order.
 pub fn collect_calls<'a>(events: impl Iterator<Item = Event<'a>>) -> Vec<Call<'a>> {
     let mut calls: Vec<Call<'a>> = Vec::new();
     let mut by_scope: HashMap<u32, usize> = HashMap::new();

@@ -1,7 +1,7 @@
-//! Names of annotations, as in the vendor's tool.
+//! Names of annotations in the trace, as in the vendor's tool.
 #![allow(missing_docs)]
 
-/// Names of annotations; the index is the number in the trace.
+/// Names of annotations. The index of a name is its number in the trace.
 pub const KEYS: [&str; 38] = [
     "Batch Launch",
     "Kernel Function",

@@ -39,7 +39,8 @@ fn in_order(count: usize, make: impl Fn(usize) -> Vec<u8> + Sync, out: &mut impl
     Ok(())
 }
 
-/// Chronological order and lanes of a stream's records, if they are not trivial.
+/// Chronological order and lanes of a stream's records. Each is `None` if the records are already ordered, or need
+/// only one lane.
 #[derive(Default)]
 struct TraceOrder {
     order: Option<Vec<u32>>,
@@ -186,7 +187,7 @@ impl<'a> TracePlan<'a> {
         }
     }
 
-    /// Total DDR traffic of all engines at each change.
+    /// Encodes the total DDR bandwidth of all engines, at each time at which it changes.
     fn encode_total(&self, packets: &mut Packets) {
         let Some(track) = self.tracks.total else { return };
         let mut edges: Vec<(i64, i64)> = Vec::new();
@@ -209,7 +210,7 @@ impl<'a> TracePlan<'a> {
     }
 }
 
-/// Speeds are integers in units of GB/s divided by this number, so that the total returns to exactly zero.
+/// Number of integer units per GB/s. Bandwidths are summed as integers, so that the total returns to exactly zero.
 const EDGE_UNITS: f64 = 1e4;
 
 fn add_edges(edges: &mut Vec<(i64, i64)>, event: &Event<'_>) {

@@ -9,9 +9,9 @@ use crate::writer::{Annotations, Packets};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Level {
-    /// In percent.
+    /// Utilisation in percent.
     pub utilisation: f64,
-    /// In GB/s.
+    /// DDR bandwidth in GB/s.
     pub ddr: f64,
 }
 
@@ -96,7 +96,8 @@ fn annotate_transfer(event: &Event<'_>, is_system: bool, annotations: &mut Annot
     ddr
 }
 
-/// Fields of one end of a transfer: its address, then the registers that the command has.
+/// Returns the annotations of the source or the destination of a transfer: its address, and the related registers that
+/// the command has.
 fn end_fields(event: &Event<'_>, first: usize) -> impl Iterator<Item = (usize, u64)> {
     let (source, destination) = dma::transfer_addresses(event);
     let address = if first == key::SOURCE_FIELDS { source } else { destination };

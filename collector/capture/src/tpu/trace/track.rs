@@ -1,4 +1,4 @@
-//! Tracks of a trace, their order, and lanes for overlapping records.
+//! Tracks of a trace, their order, and additional lanes for overlapping records.
 
 use crate::tpu::chip::Engine;
 use crate::tpu::record::Record;
@@ -11,7 +11,7 @@ const MAX_LANES: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub struct CoreTracks {
     pub kernels: Lanes,
-    /// TIU, GDMA and SDMA.
+    /// Tracks of TIU, GDMA and SDMA.
     pub engines: [Lanes; 3],
     pub utilisation: usize,
     pub bandwidth: usize,
@@ -20,7 +20,7 @@ pub struct CoreTracks {
 #[derive(Clone, Debug, Default)]
 pub struct PortTracks {
     pub kernels: Lanes,
-    /// Records other than sends and receives.
+    /// Track of records other than sends and receives.
     pub other: Lanes,
     pub sends: Lanes,
     pub receives: Lanes,
@@ -46,7 +46,7 @@ impl Lanes {
 pub struct Tracks {
     pub list: Vec<WrittenTrack>,
     pub cores: Vec<CoreTracks>,
-    /// Tracks by index of the port; `None` for ports without records.
+    /// Tracks of the ports by port index; `None` for ports without records.
     pub ports: Vec<Option<PortTracks>>,
     pub total: Option<usize>,
 }
@@ -63,7 +63,7 @@ impl Tracks {
         track
     }
 
-    /// Adds lanes for overlapping slices.
+    /// Adds tracks for overlapping slices until there are `count` lanes.
     pub fn add_lanes(&mut self, lanes: &mut Lanes, count: usize) {
         let (name, parent) = (self.list[lanes.first].name.clone(), self.list[lanes.first].parent);
         for number in lanes.more.len() + 2..=count {
@@ -77,7 +77,7 @@ impl Tracks {
     }
 }
 
-/// One lane each.
+/// Creates the tracks of a capture, with one lane each.
 pub fn capture_tracks(timeline: &Timeline) -> Tracks {
     let mut tracks = Tracks::default();
     for core in &timeline.cores {
@@ -124,7 +124,7 @@ pub fn sort_records(records: &[Record]) -> Option<Vec<u32>> {
     Some(order)
 }
 
-/// For slices in chronological order. Returns `None` if one lane is sufficient.
+/// Assigns each slice the first free lane; slices must be in chronological order. Returns `None` if one lane suffices.
 pub fn first_free_lanes(spans: impl Iterator<Item = (i64, i64)> + Clone) -> Option<Vec<u8>> {
     let mut last = i64::MIN;
     let overlap = spans.clone().any(|(start, end)| {

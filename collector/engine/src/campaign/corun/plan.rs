@@ -17,9 +17,9 @@ pub const SYNTHETIC: &str = "synthetic";
 /// An operator with its schedule, shared by all its co-runs.
 #[derive(Clone, Debug)]
 pub struct Operator {
-    /// Index of its task.
+    /// Index of the operator's task.
     pub task: usize,
-    /// Schedule of its code.
+    /// Schedule of the operator's code.
     pub schedule: Schedule,
     /// Record with the columns that are known before the run.
     pub record: Record,
@@ -28,7 +28,7 @@ pub struct Operator {
 /// A participant of a combination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    /// An operator, by its index.
+    /// An operator, by its index among the sampled operators.
     Operator(usize),
     /// A synthetic partner.
     Synthetic(Synthetic),
@@ -41,7 +41,7 @@ pub struct Combination {
     pub parallel: Parallel,
     /// Participants, with the CPUs of each.
     pub members: Vec<(Part, Vec<usize>)>,
-    /// Records of the members, with the columns that are known before the run.
+    /// Records of the members, in the same order, with the columns that are known before the run.
     pub records: Vec<Record>,
 }
 
@@ -81,7 +81,7 @@ pub fn sample_operators(
     places.iter().map(operator).collect()
 }
 
-/// Returns all combinations, and the number of those left out because they need too many cores.
+/// Returns all combinations that fit the cores, and the number of combinations that need too many cores.
 pub fn plan_combinations(
     operators: &[Operator],
     corun: &CoRun,
@@ -122,7 +122,7 @@ pub fn plan_combinations(
 
 fn sample_multisets(operators: &[Operator], size: usize, most: usize, seed: u64) -> Vec<Vec<Part>> {
     fn extend_multiset(from: usize, count: usize, left: usize, chosen: &mut Vec<usize>, found: &mut Vec<Vec<usize>>) {
-        /// Limits the enumeration of multisets; the sample is taken from the enumerated ones.
+        /// Largest number of enumerated multisets of operators; combinations are sampled from the enumerated ones.
         const LOOKED_AT: usize = 500_000;
         if left == 0 {
             found.push(chosen.clone());

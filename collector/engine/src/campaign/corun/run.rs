@@ -23,7 +23,7 @@ use worker::Fault;
 pub struct CoRuns<'a> {
     /// Tasks of the models.
     pub tasks: &'a [PlannedTask],
-    /// Tasks that take part in co-runs.
+    /// Operators sampled for co-runs, each with its schedule.
     pub operators: &'a [Operator],
     /// Settings of co-runs.
     pub corun: &'a CoRun,
@@ -86,7 +86,7 @@ fn elapsed_ms(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Builds each operator that takes part. Returns its artifact, or the reason why the build failed.
+/// Builds each operator of the combinations. Returns its artifact, or the reason why the build failed.
 fn build_operators<E>(
     runs: &CoRuns<'_>,
     combinations: &[Combination],
@@ -217,7 +217,7 @@ fn fill_member(
     Ok(())
 }
 
-/// Adds the time alone and the slowdown to the counters of a record.
+/// Adds an operator's time when run alone and its slowdown in the co-run to the counters of a record.
 fn describe_shared(record: &mut Record, shared: &Shared) -> Result<(), RowError> {
     let mut counters: BTreeMap<String, f64> =
         record.counters.as_ref().map(Json::parse_as).transpose()?.unwrap_or_default();

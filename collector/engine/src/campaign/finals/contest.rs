@@ -1,12 +1,12 @@
-//! Selects the fastest of several schedules by repeated measurements, because the single time of a
-//! search may be low by chance.
+//! Selects the fastest of several schedules by repeated measurements, because the single time of a search may be low
+//! by chance.
 //!
-//! The schedules with the lowest times are measured again in rounds and compared within rounds. A
-//! schedule leaves when it is slower in every round, or equally fast. A schedule that was not
-//! measured again joins when its single time is lower than the confirmed time of the leader, so
-//! that no unconfirmed time ranks above a confirmed one. The default schedule always takes part:
-//! its first time is the oldest of the search, when the machine may have been in another state, so
-//! the gain of a search is a ratio within rounds.
+//! The schedules with the lowest times are measured again in rounds and compared within rounds. A schedule is removed
+//! when it is slower than the leader in every round, when the interval of its ratio to the leader excludes equality,
+//! or when the two are equally fast. A schedule that was measured only once is added when its time is lower than the
+//! confirmed time of the leader, so that no unconfirmed time ranks above a confirmed one. The default schedule is
+//! always measured again: its first time is the oldest of the search, when the machine may have been in another state,
+//! so the gain of a search is computed as a ratio within rounds.
 
 use datasets::fastest::{EQUAL, LEAST_ROUNDS, Times, find_leader};
 use measure::{Ratio, paired_ratio};
@@ -14,11 +14,11 @@ use serde::Serialize;
 
 /// Number of schedules in the first round.
 const FIRST: usize = 3;
-/// Largest number of participants.
+/// Largest number of schedules that are measured again.
 const MOST: usize = 8;
-/// Number of rounds after which a schedule that is still undecided stays so.
+/// Largest number of rounds per schedule; a schedule that is still undecided is then reported as undecided.
 const MOST_ROUNDS: usize = 9;
-/// Relative difference that decides: a slower schedule exceeds it in all of [`LEAST_ROUNDS`] or more rounds.
+/// Smallest relative difference that removes a schedule if it is exceeded in all of at least [`LEAST_ROUNDS`] rounds.
 const FAR: f64 = 0.03;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ enum ContestPlace {
     Outside,
     /// The schedule is measured in every round.
     Inside,
-    /// The schedule is as fast as the leader.
+    /// The schedule is as fast as the leader, within the tolerance.
     Equal,
     /// The schedule is slower than the leader.
     Slower,
@@ -35,7 +35,7 @@ enum ContestPlace {
     Failed,
 }
 
-/// A schedule with its times.
+/// A schedule's times and its state in the contest.
 #[derive(Clone, Debug)]
 pub struct Entry {
     times: Times,
@@ -63,11 +63,11 @@ pub struct Verdict {
     pub median_ns: f64,
     /// Number of rounds of the winner.
     pub rounds: usize,
-    /// Number of schedules that were measured again.
+    /// Number of schedules that were measured again, including the winner.
     pub measured_again: usize,
-    /// Number of schedules that are as fast as the winner.
+    /// Number of schedules that are as fast as the winner, within the tolerance.
     pub equals: usize,
-    /// Number of schedules not distinguished from the winner within the limit of rounds.
+    /// Number of schedules not distinguished from the winner within the largest number of rounds.
     pub undecided: usize,
     /// Time of the second-best schedule over that of the winner, within rounds.
     pub second_over_best: Option<Ratio>,
@@ -75,21 +75,21 @@ pub struct Verdict {
     pub default_over_best: Option<Ratio>,
 }
 
-/// The schedules of one search, ordered by the upper ends of their times.
+/// The schedules of one search, sorted by the upper end of the confidence interval of their first time.
 #[derive(Clone, Debug)]
 pub struct Contest {
     entries: Vec<Entry>,
     /// Index of the default schedule.
     default: Option<usize>,
     round: usize,
-    /// Schedules of the last round.
+    /// Schedules of the most recently started round.
     last: Vec<usize>,
-    /// Number of measurements of the round without a result.
+    /// Number of measurements of the current round that have no result yet.
     open: usize,
 }
 
 impl Contest {
-    /// Creates a contest of schedules in the order of their upper ends.
+    /// Creates a contest. `entries` must be sorted by the upper ends of their confidence intervals.
     pub fn new(entries: Vec<Entry>, default: Option<usize>) -> Contest {
         let mut contest = Contest { entries, default, round: 0, last: Vec::new(), open: 0 };
         let begins = |number: &usize| *number < FIRST || Some(*number) == default;
@@ -110,8 +110,9 @@ impl Contest {
         self.update_places();
     }
 
-    /// Returns the schedules of the next round in rotated order; none during a round or after the contest.
-    /// The first one was in the last round too, if possible, so that readers detect where a round begins.
+    /// Returns the schedules of the next round in rotated order; none during a round or after the contest. If
+    /// possible, the first schedule also belonged to the last round, so that readers of the records recognise its
+    /// repetition as the beginning of a round.
     pub fn next_round(&mut self) -> Vec<usize> {
         if self.open > 0 || self.is_over() {
             return Vec::new();
@@ -155,12 +156,12 @@ impl Contest {
         find_leader(&times).map(|place| able[place])
     }
 
-    /// Returns the default schedule, unless it is the leader.
+    /// Returns the default schedule if there is one and it is not the leader.
     fn default_unless_leader(&self, leader: usize) -> Option<usize> {
         self.default.filter(|default| *default != leader)
     }
 
-    /// Returns the default schedule if too few rounds with the leader determine the gain.
+    /// Returns the default schedule if it shares too few rounds with the leader to determine the gain.
     fn undecided_default(&self, leader: usize) -> Option<usize> {
         let default = self.default_unless_leader(leader)?;
         let is_measured = self.entries[default].place != ContestPlace::Failed;
@@ -173,7 +174,7 @@ impl Contest {
         (ratios, paired_ratio(&ones, &others))
     }
 
-    /// Removes decided schedules, and adds schedules whose unconfirmed times are lower than the leader's.
+    /// Removes schedules that are decided, and adds a schedule whose single time is lower than the leader's time.
     fn update_places(&mut self) {
         let Some(leader) = self.leader() else { return };
         self.entries[leader].place = ContestPlace::Inside;
@@ -209,7 +210,7 @@ impl Contest {
         }
     }
 
-    /// Returns whether every schedule is decided or out of rounds.
+    /// Returns whether every schedule is decided or has been measured in the largest number of rounds.
     pub fn is_over(&self) -> bool {
         // A single schedule needs no comparison.
         if self.entries.len() < 2 {

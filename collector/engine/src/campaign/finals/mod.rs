@@ -18,25 +18,25 @@ pub struct Finals {
     contests: Vec<FinalMatch>,
 }
 
-/// A contest with the attempts of its entries.
+/// The contest of one search, with the attempts and schedules of its entries.
 struct FinalMatch {
     contest: Contest,
     attempts: Vec<Attempt>,
     schedules: Vec<Schedule>,
 }
 
-/// The fastest schedule of a search, with its evidence.
+/// The fastest schedule of a search, with its attempt and the result of its contest.
 pub struct FoundBest<'a> {
     /// The schedule.
     pub schedule: &'a Schedule,
-    /// The attempt at it.
+    /// The planned measurement of that schedule.
     pub attempt: &'a Attempt,
-    /// Comparison with the other schedules.
+    /// Comparison of the schedule with the others that were measured again.
     pub verdict: Verdict,
 }
 
 impl Finals {
-    /// Creates the contests from all records of the searches' experiments, in the order of time.
+    /// Creates the contests from all records of the searches' experiments, which must be in chronological order.
     pub fn new(tuning: &Tuning, records: &[Record]) -> Finals {
         Finals { contests: tuning.searches().iter().map(|search| FinalMatch::new(search, records)).collect() }
     }
@@ -83,7 +83,7 @@ impl FinalMatch {
     }
 }
 
-/// Groups the measurements after the first ones into rounds.
+/// Groups all measurements after the first one of each schedule into rounds.
 fn group_rounds(later: &[(Key, &Record)], numbers: &HashMap<Key, usize>) -> Vec<Vec<(usize, Option<f64>)>> {
     let moments = later.iter().map(|(key, record)| (*key, record.run_id.clone(), record.started_at_us));
     let mut rounds: Vec<Vec<(usize, Option<f64>)>> = Vec::new();

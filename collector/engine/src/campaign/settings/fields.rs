@@ -1,4 +1,4 @@
-//! Rejects unknown names of settings, which serde does not do for a struct with flattened groups.
+//! Rejects unknown keys of a configuration file, which serde does not do for a struct with flattened groups.
 
 use super::Settings;
 use serde::de::{Error, IgnoredAny, MapAccess, Visitor};

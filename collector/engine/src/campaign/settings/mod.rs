@@ -1,5 +1,5 @@
-//! Settings of a campaign, from a configuration file and from flags. Each setting is declared once,
-//! in a group of which commands take flags and files have keys.
+//! Settings of a campaign, from a configuration file and from flags. Each setting is declared once, as a field of a
+//! struct that serves both as a group of flags and as keys of the file.
 
 mod fields;
 mod resolve;
@@ -23,25 +23,25 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use zoo::transformers::Phase;
 
-/// Settings of a campaign; everything that is left out has a default.
+/// Settings of a campaign; settings that are not given have defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
     /// Models to collect.
     pub models: Vec<ModelEntry>,
-    /// Sizes, forms and target of all models.
+    /// Sizes, representation and target of all models.
     #[serde(flatten)]
     pub model: ModelSettings,
     /// Schedules, thread counts and cache states.
     #[serde(flatten)]
     pub sweep: SweepSettings,
-    /// A search in place of samples.
+    /// Settings of a schedule search, which replaces sampling.
     pub tune: Option<TuneSettings>,
-    /// How to measure.
+    /// Measurement plan: how each experiment is timed.
     pub measure: Plan,
-    /// Plan of the measurements.
+    /// Hardware counters to read.
     pub counters: CounterRequest,
-    /// Bounds of every job.
+    /// Resource and time limits of every job.
     pub limits: Limits,
     /// Settings of `opcollect night`, which no other command reads.
     pub night: Option<Night>,
@@ -63,7 +63,7 @@ pub struct ModelEntry {
     /// Constant inputs by name, for files whose shapes or branches depend on them: one number, or one per element.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, Vec<f64>>,
-    /// Whether operators that cannot be represented are left out.
+    /// Whether unsupported operators are skipped instead of rejecting the model.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skip_unsupported: bool,
 }
@@ -177,7 +177,7 @@ pub struct SweepSettings {
 }
 
 impl ModelSettings {
-    /// Returns these settings, completed by those of `file`.
+    /// Returns these settings (of flags), with missing ones taken from the configuration file.
     pub fn with_fallback(self, file: ModelSettings) -> ModelSettings {
         ModelSettings {
             batch: self.batch.or(file.batch),
@@ -200,7 +200,7 @@ impl ModelSettings {
 }
 
 impl SweepSettings {
-    /// Returns these settings, completed by those of `file`.
+    /// Returns these settings (of flags), with missing ones taken from the configuration file.
     pub fn with_fallback(self, file: SweepSettings) -> SweepSettings {
         SweepSettings {
             schedules: self.schedules.or(file.schedules),
@@ -214,7 +214,7 @@ impl SweepSettings {
 }
 
 impl Settings {
-    /// Requests counters by name: only these, or none for `none`. An empty list changes nothing.
+    /// Requests exactly the named counters; `none` requests none, and an empty list leaves the settings unchanged.
     pub fn request_counters(&mut self, names: &[String]) {
         match names {
             [] => {}

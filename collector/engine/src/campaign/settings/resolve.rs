@@ -18,12 +18,12 @@ use zoo::transformers::{self, Phase};
 pub struct Resolved {
     /// The configuration.
     pub config: Config,
-    /// Its models.
+    /// Cache of the models that were loaded to check the configuration.
     pub loaded: LoadedModels,
 }
 
 impl ModelEntry {
-    /// Returns the name in records, which is the same for all aliases and spellings of the zoo.
+    /// Returns the name used in records; all aliases and spellings of a model in the zoo have the same one.
     fn canonical_name(&self) -> String {
         let is_of_zoo = self.source == ModelSource::Local.name();
         let other = is_of_zoo.then(|| zoo::canonical_name(&self.name)).flatten();
@@ -59,7 +59,7 @@ impl Settings {
         self.resolve(measure::host::allowed_cpus().map_err(Failure::environment)?.len())
     }
 
-    /// Validates all settings against this machine, and against the models, which are read for that.
+    /// Validates all settings against this machine and against the models, which are loaded for this purpose.
     pub fn resolve(self, allowed_cpus: usize) -> crate::Result<Resolved> {
         let mut config = self.check(allowed_cpus).map_err(Failure::usage)?;
         if config.models.is_empty() {
@@ -164,7 +164,7 @@ fn complete_target(text: String, options: TargetOptions) -> Result<String, Confi
     })
 }
 
-/// Returns the requested batch sizes, or a single None if there are none.
+/// Returns the requested batch sizes, or a single None if no batch size was requested.
 fn requested_batches(models: &[ModelEntry], batch: Option<Vec<i64>>) -> Result<Vec<Option<i64>>, ConfigError> {
     let Some(batch) = batch else { return Ok(vec![None]) };
     check_each("batch", &batch, BATCH_ALLOWED, |size| BATCH.contains(size))?;
@@ -175,7 +175,7 @@ fn requested_batches(models: &[ModelEntry], batch: Option<Vec<i64>>) -> Result<V
     Ok(batch.into_iter().map(Some).collect())
 }
 
-/// Returns the given number of decoding steps. Each number of steps is a graph of its own size.
+/// Validates the number of decoding steps. Returns None for a single step, which is the default.
 fn decoding_steps(
     steps: Option<i64>,
     phase: Option<&[Phase]>,
@@ -199,7 +199,7 @@ fn has_named_dimensions(model: &ModelEntry) -> bool {
     [ModelSource::Onnx, ModelSource::Remoteonnx].iter().any(|source| source.name() == model.source)
 }
 
-/// Returns every combination of phase and sequence length, which only transformers have.
+/// Returns every combination of phase and sequence length. Rejects them if no model supports them.
 fn token_combinations(
     models: &[ModelEntry],
     sequence: Option<Vec<i64>>,

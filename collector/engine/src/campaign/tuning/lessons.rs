@@ -1,6 +1,6 @@
-//! Lessons for a search before its first trial: records of other tasks, hosts, versions and plans.
-//! Their times are not those of this machine now, but the gain of a schedule over the default one
-//! is similar. Times are compared only between records that differ in nothing but the schedule.
+//! Prior knowledge for a search before its first trial: records of other tasks, hosts, versions and plans. Their
+//! absolute times do not apply to this machine, but the gain of a schedule over the default one is similar. Times are
+//! compared only between records that differ in nothing but the schedule.
 
 use super::{Search, TuningError};
 use datasets::{CacheState, Key, Outcome, Record, ScheduleSource, Source};
@@ -10,7 +10,7 @@ use search::{Problem, features};
 use std::collections::{BTreeMap, HashSet};
 use targets::Target;
 
-/// Largest number of lessons for one search, and from one task; training on more costs more than it gains.
+/// Largest number of lessons for one search, and from one task; more lessons cost more time than they save.
 const MOST: usize = 256;
 const MOST_OF_TASK: usize = 64;
 
@@ -28,7 +28,7 @@ struct LessonGroup {
 pub struct Lessons {
     kinds: HashSet<String>,
     target: String,
-    /// Experiments that belong to the searches themselves.
+    /// Experiment keys without the schedule, one per search; their records are trials, not lessons.
     own: HashSet<Key>,
     groups: BTreeMap<Key, LessonGroup>,
 }
@@ -69,7 +69,7 @@ impl Lessons {
         group.times.insert(hash.clone(), (schedule, ns));
     }
 
-    /// Passes lessons to searches of the same operator kind, most similar tasks first. Returns their number.
+    /// Passes lessons to searches of the same operator kind, most similar tasks first. Returns the number of lessons.
     pub(super) fn teach_searches(&self, searches: &mut [Search], target: &Target) -> usize {
         let problems: Vec<(&LessonGroup, Problem)> = self
             .groups
@@ -107,7 +107,7 @@ fn teach_search(search: &mut Search, problems: &[(&LessonGroup, Problem)]) -> us
     lessons
 }
 
-/// Returns the features by which the similarity of tasks is determined.
+/// Returns the size features of a task, whose squared distance measures the similarity of tasks.
 fn size_features(problem: &Problem) -> BTreeMap<String, f64> {
     features::of_problem(problem)
 }

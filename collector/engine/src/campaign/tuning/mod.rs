@@ -1,5 +1,5 @@
-//! The searches of a campaign as a source of attempts. Every trial is an ordinary attempt, known
-//! records are learned first, and trials go where they save most.
+//! The searches of a campaign as a source of attempts. Every trial is an ordinary attempt. Records of earlier runs are
+//! learned first, and the next trials go to the search with the largest expected saving.
 
 mod lessons;
 mod of_task;
@@ -30,7 +30,7 @@ const BATCH: usize = 4;
 /// Number of recent trials whose gain the progress message reports.
 const RECENT: usize = 32;
 
-/// All searches of a campaign, which share its trials.
+/// All searches of a campaign, which share its number of trials.
 pub struct Tuning {
     tune: Tune,
     /// Attempts that are measured once, independent of searches: library tasks and whole programs.
@@ -38,14 +38,14 @@ pub struct Tuning {
     searches: Vec<Search>,
     /// Number of trials that may still be started.
     left: usize,
-    /// Sum of the best times after each result, once every search has one.
+    /// Sum of the best times over all searches, appended after each result once every search has a time.
     totals: Vec<f64>,
     /// Keys of experiments with results.
     keys: HashSet<Key>,
-    /// Keys of experiments that belong to no search.
+    /// Keys of the experiments in `fixed`, including those that are already known.
     others: Vec<Key>,
     failure: Option<search::Error>,
-    /// Time spent on proposing and learning.
+    /// Time spent in tuners: proposing, learning and choosing the next search.
     busy: Duration,
 }
 
@@ -53,7 +53,7 @@ pub struct Tuning {
 pub struct Ground<'a> {
     /// The tasks.
     pub tasks: &'a [PlannedTask],
-    /// Models that are run as whole programs.
+    /// Models that are run as whole programs by a library.
     pub modules: &'a [PlannedModule],
     /// Target of the compiled code.
     pub target: &'a Target,
@@ -63,7 +63,7 @@ pub struct Ground<'a> {
     pub bases: &'a Bases,
     /// CPUs that may be used.
     pub cpus: &'a [usize],
-    /// Bytes to write for a cold cache.
+    /// Number of bytes to write in order to flush the caches before a run with cold caches.
     pub flush_bytes: u64,
     /// Process that evolves schedules of TVM's own space.
     pub breeder: &'a Breeder,
@@ -114,7 +114,7 @@ impl Tuning {
         })
     }
 
-    /// Trains the searches with records of others, which are not trials. Returns the number of lessons.
+    /// Trains the searches with records that are not trials of these searches. Returns the number of lessons.
     pub fn learn_lessons(&mut self, lessons: &Lessons, target: &Target) -> usize {
         let began = Instant::now();
         let count = lessons.teach_searches(&mut self.searches, target);
@@ -127,9 +127,9 @@ impl Tuning {
         self.busy
     }
 
-    /// Takes over records of a store, in the order of time, that are the same experiments as trials of these
-    /// searches. Records of other configurations are learned without being counted. Trials that crashed or
-    /// timed out are made again, unless `is_known` holds for them.
+    /// Reads stored records, in chronological order, that represent experiments which these searches would run.
+    /// Records of other configurations are learned but do not count as trials. Trials that crashed or timed out are
+    /// run again, unless `is_known` holds for their experiments.
     pub fn resume(&mut self, records: &[Record], is_known: impl Fn(Key) -> bool) {
         let mut places: BTreeMap<of_task::Ground, usize> = BTreeMap::new();
         for (place, search) in self.searches.iter().enumerate() {
@@ -184,17 +184,17 @@ impl Tuning {
         &self.searches
     }
 
-    /// Returns the reason why each search ended, in their order.
+    /// Returns the reason why each search ended, in the order of the searches.
     pub fn stop_reasons(&self) -> Vec<Stop> {
         self.searches.iter().map(|search| search.stop_reason(&self.tune).unwrap_or(Stop::Trials)).collect()
     }
 
-    /// Returns the keys of experiments with results.
+    /// Returns the keys of experiments with results, and of all attempts outside of searches.
     pub fn result_keys(&self) -> HashSet<Key> {
         self.keys.iter().chain(&self.others).copied().collect()
     }
 
-    /// Removes attempts outside of searches that are already known.
+    /// Removes attempts outside of searches whose experiments are already known.
     pub fn leave_out(&mut self, is_known: impl Fn(Key) -> bool) {
         self.fixed.retain(|attempt| !is_known(attempt.key));
     }
@@ -204,7 +204,7 @@ impl Tuning {
         self.keys.len() + self.others.len() - self.fixed.len()
     }
 
-    /// Returns the error of a tuner, if there was one.
+    /// Takes the error of a tuner, if one occurred.
     pub fn take_failure(&mut self) -> Option<search::Error> {
         self.failure.take()
     }

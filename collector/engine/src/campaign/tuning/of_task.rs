@@ -1,4 +1,4 @@
-//! The search for one task on one number of threads with one cache state.
+//! The search for the best schedule of one task, for one number of threads and one cache state.
 
 use super::TuningError;
 use crate::campaign::attempt::{create_attempt, source_of};
@@ -18,14 +18,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use targets::Target;
 
-/// The subject of a search: the hash of its task, its threads, and whether caches are cold.
+/// Identity of a search: the hash of its task, its number of threads, and whether caches are cold.
 pub(super) type Ground = (String, i64, bool);
 
 pub(super) fn record_ground(record: &Record) -> Option<Ground> {
     Some((record.task_hash.clone(), record.threads?, record.cache_state? == CacheState::Cold))
 }
 
-/// TVM's evolution of one task's schedules.
+/// TVM's evolutionary search applied to one task.
 struct Bred {
     breeder: Breeder,
     /// The task, as JSON.
@@ -57,7 +57,7 @@ pub enum Stop {
     TrialsPerTask,
     /// The best time did not improve for too many trials.
     Patience,
-    /// The space is exhausted.
+    /// All schedules of the space have been proposed.
     Exhausted,
 }
 
@@ -73,7 +73,7 @@ impl Stop {
     }
 }
 
-/// A search: its tuner and its state.
+/// The search of one task, with its tuner and its progress.
 pub struct Search {
     default: Attempt,
     task: Task,
@@ -129,7 +129,7 @@ impl Search {
         (self.default.with_task.task_hash.clone(), threads, self.default.state == CacheState::Cold)
     }
 
-    /// Returns the key that all records of its templates share.
+    /// Returns the experiment key without the schedule, which all trials of this search share.
     pub(super) fn ground_key(&self) -> Result<Key, TuningError> {
         Ok(record::attempt_record(&self.default).map_err(PlanningError::from)?.ground_key())
     }
@@ -143,8 +143,8 @@ impl Search {
         own.task == attempt.task && own.cpus.len() == attempt.cpus.len() && own.state == attempt.state
     }
 
-    /// Returns the trial that a record represents, if this search would run the same experiment now.
-    /// A different version, CPU or plan makes a different experiment.
+    /// Returns the trial that a record represents, if this search would run the same experiment now. A record with
+    /// another version, CPU or measurement plan is a different experiment.
     pub fn match_trial<'a>(&self, record: &'a Record) -> Option<Trial<'a>> {
         let schedule =
             record.schedule.as_ref().filter(|_| record_ground(record).as_ref() == Some(&self.search_ground()))?;
@@ -154,7 +154,7 @@ impl Search {
         stands_for(record, &now, Likeness::Experiment).then_some(Trial { key: attempt.key, schedule, attempt, record })
     }
 
-    /// Returns the trials among some records, in their order.
+    /// Returns the trials that the given records represent, in the order of the records.
     pub fn match_trials<'a>(&self, records: &'a [Record]) -> Vec<Trial<'a>> {
         records.iter().filter_map(|record| self.match_trial(record)).collect()
     }
@@ -171,7 +171,7 @@ impl Search {
         std::mem::take(&mut self.lost)
     }
 
-    /// Proposes the next trials. The first one is the default schedule, unless its time is known.
+    /// Returns the next trials. The first one is the default schedule, unless its time is known.
     pub(super) fn propose_trials(&mut self, count: usize) -> Result<Vec<Attempt>, TuningError> {
         let Code::Compiled { schedule: default, .. } = &self.default.code else { return Ok(Vec::new()) };
         if self.known.insert(default.stable_hash()) {
@@ -203,7 +203,7 @@ impl Search {
         self.standing.hinted = self.tuner.hinted().zip(self.default_ns).map(|(over_default, ns)| over_default * ns);
     }
 
-    /// Returns the attempt at a schedule.
+    /// Returns the attempt that measures a schedule.
     pub fn plan_attempt(&self, schedule: Schedule) -> Result<Attempt, TuningError> {
         let own = &self.default;
         let Code::Compiled { schedule: default, .. } = &own.code else { return Ok(own.clone()) };
@@ -225,7 +225,8 @@ impl Search {
         self.open = self.open.saturating_sub(1);
     }
 
-    /// Learns a result by the upper end of the median's interval, as the lowest of many medians is biased low.
+    /// Passes the result of a trial to the tuner. The time of a schedule is the upper end of its median's confidence
+    /// interval, because the lowest of many medians is biased low.
     pub(super) fn observe_record(&mut self, schedule: &Schedule, figures: Option<&Features>, record: &Record) {
         let ns = ranking_time(record);
         let Code::Compiled { schedule: default, .. } = &self.default.code else { return };
@@ -247,7 +248,7 @@ impl Search {
         self.tuner.is_worth_a_run(schedule, figures)
     }
 
-    /// Notes a candidate that was rejected after its build and does not count as a trial.
+    /// Records a candidate that was rejected after its build and does not count as a trial.
     pub(super) fn reject_trial(&mut self, schedule: &Schedule) {
         self.standing.begun = self.standing.begun.saturating_sub(1);
         self.observe_result(schedule, None, TrialResult::PassedOver);
@@ -259,7 +260,7 @@ impl Search {
         self.look_for_hints();
     }
 
-    /// Returns the time of a record over that of the default schedule, if both are known.
+    /// Returns the time of a record divided by that of the default schedule, if both are known.
     pub(super) fn time_over_default(&self, record: &Record) -> Option<f64> {
         Some(ranking_time(record)? / self.default_ns?)
     }
@@ -275,27 +276,27 @@ impl Search {
         self.look_for_hints();
     }
 
-    /// Returns the searched problem.
+    /// Returns the problem that is searched: a schedule space with the number of threads and the device.
     pub fn problem(&self) -> &Arc<Problem> {
         &self.problem
     }
 
-    /// Returns the kind of its operator.
+    /// Returns the operator kind of the searched task.
     pub fn operator_kind(&self) -> &str {
         &self.default.with_task.op_kind
     }
 
-    /// Returns the state of the caches.
+    /// Returns the state of the caches before a run.
     pub fn cache_state(&self) -> CacheState {
         self.default.state
     }
 
-    /// Returns the attempt at the default schedule, from which all others are derived.
+    /// Returns the attempt that measures the default schedule; all other attempts are derived from it.
     pub fn default_attempt(&self) -> &Attempt {
         &self.default
     }
 
-    /// Returns the best time of the search, weighted by the number of calls of its task.
+    /// Returns the best time of the search, multiplied by the number of calls of its task.
     pub(super) fn weighted_best(&self) -> Option<f64> {
         Some(self.standing.best_ns()? * self.standing.weight)
     }
@@ -315,7 +316,7 @@ impl Search {
 
 /// A record that represents a trial of a search.
 pub struct Trial<'a> {
-    /// Key of its experiment.
+    /// Key of the experiment.
     pub key: Key,
     /// Schedule of the trial.
     pub schedule: Schedule,

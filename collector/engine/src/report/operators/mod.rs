@@ -1,7 +1,7 @@
 //! The table at the end of a campaign: each task of a model with its best schedule.
 //!
-//! [`datasets::fastest`] determines the best schedule from all attempts. Unknown values are shown
-//! as `–`, never as zero.
+//! [`datasets::fastest`] determines the best schedule from all attempts of a task. Unknown values are shown as `–`,
+//! never as zero.
 
 use crate::campaign::{ModelRequest, PlannedModule, PlannedTask};
 use datasets::fastest::time_over;
@@ -24,37 +24,38 @@ pub struct OperatorRow {
     pub task_hash: String,
     /// Number of calls in the model.
     pub count: usize,
-    /// Schedule of the best time.
+    /// Text of the schedule with the best time.
     pub schedule: String,
-    /// Differences from the default schedule.
+    /// Differences of this schedule from the default schedule.
     pub difference: String,
     /// Number of threads.
     pub threads: i64,
-    /// Median in nanoseconds.
+    /// Median time of the best schedule, in nanoseconds.
     pub median_ns: f64,
-    /// Half-width of the median's interval over visits, relative to the median; None without an interval.
+    /// Half-width of the median's confidence interval over visits, relative to the median; None without an interval.
     pub spread: Option<f64>,
-    /// Medians of the visits, in the order of time.
+    /// Median of each visit (repeated measurement in a fresh process), in chronological order.
     pub visits_ns: Vec<f64>,
-    /// Operations per nanosecond.
+    /// Operation rate of the best schedule, in billions of operations per second.
     pub gflops: f64,
-    /// Attainable time over median, if the peaks are known.
+    /// Attainable time according to the roofline model, over the median; None if the peaks are unknown.
     pub roofline: Option<f64>,
-    /// Whether the best schedule needs fewer multiplications than are counted.
+    /// Whether the best schedule executes fewer multiplications than are counted, for example by Winograd's algorithm.
     pub saves_products: bool,
-    /// Share of the model's time.
+    /// Share of the model's total time.
     pub share: f64,
-    /// Half-width of the share's interval; None if an operator has no interval.
+    /// Half-width of the share's interval; None if any operator of the model lacks an interval.
     pub share_spread: Option<f64>,
-    /// Time of the default over the best on the same threads; within rounds if they were interleaved.
+    /// Time of the default schedule over that of the best one on the same threads; compared within rounds if the two
+    /// were measured interleaved.
     pub default_over_best: Option<f64>,
     /// Number of measurements of the best schedule.
     pub attempts: usize,
-    /// Number of experiments with a time, and of all experiments.
+    /// Number of experiments with a time, and number of all experiments.
     pub measured: (usize, usize),
 }
 
-/// Rows and sums of one model.
+/// Rows and totals of one model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// Name of the model.
@@ -68,15 +69,15 @@ pub struct Summary {
     pub rows: Vec<OperatorRow>,
     /// Tasks without any time.
     pub missing: Vec<String>,
-    /// Sum of median × count over the rows, in nanoseconds.
+    /// Total time: the sum of median × count over the rows, in nanoseconds.
     pub total_ns: f64,
-    /// Half-width of the sum's interval, relative to the sum; None if an operator has no interval.
+    /// Half-width of the total's interval, relative to the total; None if an operator has no interval.
     pub total_spread: Option<f64>,
-    /// Share of the total whose medians are known no better than [`KNOWN_WELL`].
+    /// Share of the total due to medians whose uncertainty exceeds [`KNOWN_WELL`] or is unknown.
     pub uncertain_share: f64,
 }
 
-/// Summarises one model, given with its index in the campaign. `records` may include those of other models.
+/// Summarises one model. `model` contains its index in the campaign; `records` may include other models.
 pub fn summarise_model(
     (tasks, modules): (&[PlannedTask], &[PlannedModule]),
     model: (usize, &ModelRequest),
@@ -136,12 +137,13 @@ pub fn summarise_model(
     }
 }
 
-/// Sums numbers. `Iterator::sum` returns a negative zero for an empty sequence.
+/// Sums numbers from 0.0, because `Iterator::sum` returns negative zero for an empty sequence.
 fn sum_numbers(numbers: impl Iterator<Item = f64>) -> f64 {
     numbers.fold(0.0, |sum, number| sum + number)
 }
 
-/// Computes the uncertainty of shares; errors are independent between operators, equal within one.
+/// Computes the half-width of each share's interval. Errors are assumed to be independent between operators and equal
+/// for all calls of one operator.
 fn set_share_spreads(rows: &mut [OperatorRow], total_ns: f64, half_widths: &[f64]) {
     let squares = sum_numbers(half_widths.iter().map(|width| width.powi(2)));
     for (row, width) in rows.iter_mut().zip(half_widths) {
@@ -153,7 +155,7 @@ fn set_share_spreads(rows: &mut [OperatorRow], total_ns: f64, half_widths: &[f64
 }
 
 impl OperatorRow {
-    /// Returns the time that the model spends in this operator, in nanoseconds.
+    /// Returns the time of all calls of this operator in one run of the model, in nanoseconds.
     fn time_ns(&self) -> f64 {
         self.median_ns * self.count as f64
     }
@@ -225,12 +227,13 @@ fn best_row(
     })
 }
 
-/// Ratios below this are shown as less than 1.
+/// Ratio of default to best time below which the default schedule is reported as faster than the best.
 const EVEN: f64 = 0.995;
-/// Share of the attainable rate below which an operator is likely to have potential.
+/// Share of the attainable rate below which the rate of an operator is marked as poor.
 const SLOW: f64 = 0.25;
 
-/// Explains why some rates exceed the host's peaks, which well-known rates raise when reached twice.
+/// Explains why some rates exceed the host's peaks although peaks are raised by rates of operators: only rates from
+/// repeated measurements with certain medians raise a peak.
 fn above_roofline(summary: &Summary) -> String {
     let above = summary.rows.iter().filter(|row| row.roofline.is_some_and(|part| part > 1.0));
     let (saving, above): (Vec<&OperatorRow>, Vec<&OperatorRow>) = above.partition(|row| row.saves_products);
@@ -253,7 +256,7 @@ fn above_roofline(summary: &Summary) -> String {
     text
 }
 
-/// Explains why some default schedules have a lower median than the best.
+/// Explains why some default schedules have a lower median than the best schedule.
 fn beaten_by_default(summary: &Summary) -> String {
     let is_beaten = |row: &&OperatorRow| row.default_over_best.is_some_and(|ratio| ratio < EVEN);
     match summary.rows.iter().filter(is_beaten).count() {

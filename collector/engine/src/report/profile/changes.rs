@@ -3,7 +3,7 @@
 use profile::compare::{ProfileChange, ProfileComparison, ProfileVerdict};
 use report::{Cell, Paper, Table, format_duration, format_percent, number_column, or_unknown, text_column};
 
-/// Smallest change common to all operators that is described.
+/// Smallest change common to all operators that is described to the user.
 const MIN_COMMON_CHANGE: f64 = 0.01;
 
 /// Formats a comparison with at most `row_limit` rows.

@@ -1,4 +1,4 @@
-//! Formats an operator with its code, and the loops in which it spends its time.
+//! Formats an operator with its code, and the loops in which the operator spends its time.
 
 use crate::network::annotation::{AnnotatedLoop, Annotation, Basis, Function};
 use report::{format_number, format_percent};
@@ -7,7 +7,7 @@ use report::{format_number, format_percent};
 const MAX_LOOPS: usize = 3;
 const MAX_LINES: usize = 60;
 
-/// Formats an operator. `homonyms` is the number of other operators that its name matches.
+/// Formats an annotated operator. `homonyms` is the number of other operators that match the requested name.
 pub fn describe_annotation(annotation: &Annotation, homonyms: usize) -> String {
     let mut lines = vec![
         String::new(),

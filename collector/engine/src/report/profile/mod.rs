@@ -13,7 +13,7 @@ use profile::summary::threads::Thread;
 use report::{Paper, format_duration, format_number, format_percent, format_size, or_unknown};
 use std::collections::BTreeSet;
 
-/// Formats a profile: its rows, or those of another tool's table, and the lines below them.
+/// Formats a profile: its rows, or the table in another tool's style, followed by totals and notes.
 pub fn describe_profile(report: &Report, view: ProfileView, styled: Option<&StyledTable>, paper: &Paper) -> String {
     let ProfileView { row_limit, .. } = view;
     let plural = if report.threads == 1 { "" } else { "s" };
@@ -103,7 +103,7 @@ fn total_lines(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Formats the counts that reading the counters itself causes.
+/// Formats the counts that are caused by reading the counters; None if there are none.
 fn reading_cost(report: &Report) -> Option<String> {
     let known =
         report.counters.iter().filter_map(|counter| Some((counter, counter.alone.filter(|alone| *alone > 0.0)?)));
@@ -111,7 +111,7 @@ fn reading_cost(report: &Report) -> Option<String> {
     (!all.is_empty()).then(|| format!("reading alone   counts {}", all.join(", ")))
 }
 
-/// Formats the counters that no source delivered, each with its last reason.
+/// Formats the counters that no source provided, each with the last reason for the failure.
 fn refused_lines(report: &Report) -> Vec<String> {
     let counted = |name: &&str| report.rows.iter().any(|row| row.counters.contains_key(*name));
     let given: BTreeSet<&str> = report.counters.iter().map(|counter| counter.name.as_str()).filter(counted).collect();

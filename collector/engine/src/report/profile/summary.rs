@@ -1,4 +1,4 @@
-//! The summary of a profile for scripts.
+//! Machine-readable summary of a profile, for scripts.
 
 use crate::network::Comparison;
 use crate::network::annotation::Annotation;
@@ -8,55 +8,55 @@ use profile::summary::{Row, Totals};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Summary of a profile.
+/// Summary of a profile, serialised as JSON.
 #[derive(Serialize)]
 pub struct Report {
     /// Name of the model.
     pub model: String,
     /// Batch size, if the model has one.
     pub batch: Option<i64>,
-    /// The target of its code.
+    /// Target of the compiled code.
     pub target: String,
     /// Number of threads.
     pub threads: usize,
-    /// Seed of its inputs.
+    /// Seed of the input values.
     pub seed: u64,
-    /// Schedule of the profiled runs, if one was given.
+    /// Profiling schedule, which selects the profiled runs, if one was given.
     pub schedule: Option<String>,
     /// Number of calls per run.
     pub calls: usize,
     /// Number of distinct tasks.
     pub tasks: usize,
-    /// The times of all runs.
+    /// Total times and statistics over all profiled runs.
     #[serde(flatten)]
     pub totals: TotalTimes,
-    /// Memory for tensors between operators.
+    /// Memory for the tensors between operators, in bytes.
     pub activation_bytes: u64,
-    /// Lower bound of that memory for any placement of the tensors.
+    /// Lower bound of the memory for tensors between operators, for any placement of the tensors, in bytes.
     pub least_activation_bytes: u64,
-    /// Memory for constants.
+    /// Memory for constants, in bytes.
     pub constant_bytes: u64,
-    /// The largest resident memory of the process.
+    /// Largest resident memory of the process, in bytes.
     pub peak_memory_bytes: u64,
     /// Comparison of the outputs with the reference, if it was requested.
     pub check: Option<Comparison>,
-    /// Location of the records of operators.
+    /// Location of the stored records of operators, if a store was given.
     pub records: Option<OperatorRecords>,
     /// Grouping of calls into rows.
     pub group_by: &'static str,
-    /// Times of the threads of the pool.
+    /// Times of each thread of the thread pool.
     pub threads_of_pool: Vec<Thread>,
     /// Annotated operator, if one was requested.
     pub annotation: Option<Annotation>,
-    /// File with the symbols of built code.
+    /// File with the symbols of the compiled code, for `perf`, if it was requested.
     pub perf_map: Option<PathBuf>,
-    /// All rows, in their order.
+    /// All rows of the table, in the requested order.
     pub rows: Vec<Row>,
-    /// Counters.
+    /// Counters of the profile, each with its unit, source and coverage.
     pub counters: Vec<Counter>,
     /// Reasons why counters could not be read.
     pub refusals: Vec<Refusal>,
-    /// Energy of runs.
+    /// Energy of the profiled runs, by domain of the meter.
     pub energy: Vec<Energy>,
     /// Counts of a simulator, if they were requested.
     pub simulated: Option<Simulation>,
@@ -64,7 +64,7 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-/// Location of the records of operators.
+/// Store and keys of the records of operators.
 #[derive(Serialize)]
 pub struct OperatorRecords {
     /// The folder of the store.
@@ -73,7 +73,7 @@ pub struct OperatorRecords {
     pub keys: Vec<String>,
 }
 
-/// Times of all runs. The slowdown by profiling is given as one number and with its interval.
+/// Total times and statistics over all profiled runs. The slowdown by profiling is given as a ratio and its interval.
 #[derive(Serialize)]
 pub struct TotalTimes {
     pub(super) steps: usize,
@@ -108,6 +108,6 @@ impl From<Totals> for TotalTimes {
 pub struct ProfileView {
     /// Largest number of rows.
     pub row_limit: usize,
-    /// Whether rows have columns of memory.
+    /// Whether the table has columns for memory.
     pub has_memory: bool,
 }

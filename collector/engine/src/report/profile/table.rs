@@ -8,7 +8,7 @@ use report::{
 };
 use std::collections::BTreeSet;
 
-/// A column that is derived from counters, shown if all of those were counted.
+/// Heading and formula of a column that is derived from counters; shown if any row has a value.
 type DerivedColumn = (&'static str, fn(&Row) -> Option<f64>);
 
 const DERIVED: [DerivedColumn; 4] = [
@@ -18,7 +18,7 @@ const DERIVED: [DerivedColumn; 4] = [
     ("GHz", |row| row.derived.ghz),
 ];
 
-/// Prefix of the counters of processor time, which has a column of its own.
+/// Prefix of the counters of CPU time, which are shown in a column of their own instead of as counters.
 const CPU_TIME: &str = "thread_cpu_ns";
 
 struct TableColumns<'a> {
@@ -29,7 +29,7 @@ struct TableColumns<'a> {
     counters: BTreeSet<&'a String>,
 }
 
-/// Returns the table.
+/// Builds the table of a profile, with at most `view.row_limit` rows.
 pub fn build_table(report: &Report, view: ProfileView) -> Table {
     let shown = &report.rows[..view.row_limit.min(report.rows.len())];
     let is_other = |name: &&String| !name.starts_with(CPU_TIME);
@@ -106,7 +106,7 @@ impl TableColumns<'_> {
     }
 }
 
-/// Formats a count, or only an upper bound if reading the counters alone causes a comparable count.
+/// Formats a counter value, with a `≤` if reading the counters alone causes a comparable count.
 fn count_text(report: &Report, name: &str, count: f64) -> String {
     let alone = report.counters.iter().find(|counter| counter.name == name).and_then(|counter| counter.alone);
     match alone {

@@ -1,5 +1,5 @@
-//! Convolutions and matrix products on a GPU: a tile of the result per block, a smaller one per thread in registers,
-//! both operands staged in shared memory piece by piece of the reduction.
+//! Schedules convolutions and matrix products on GPUs: a block computes a tile of the result, each thread a smaller
+//! tile in registers. Both operands are staged in shared memory, one part of the reduction at a time.
 
 use super::super::contraction::Form;
 use super::{Block, Knobs, Loop, Lowered, Memory, Moves, Part, Result, Summed, ThreadAxis};
@@ -50,7 +50,7 @@ struct Tiled {
     threads: i64,
 }
 
-/// Orders loops: blocks, the separate tiles of a thread, threads, one tile.
+/// Splits and orders the loops of the result: over blocks, the separate tiles of a thread, threads, and within a tile.
 fn tile_result(form: Form, moves: &Moves, summed: &Summed, knobs: &Knobs) -> Result<Tiled> {
     let mut loops = moves.loops(&summed.result)?;
     let sums: Vec<Loop> = loops.drain(..usize::from(summed.is_partial)).collect();
@@ -75,7 +75,7 @@ fn tile_result(form: Form, moves: &Moves, summed: &Summed, knobs: &Knobs) -> Res
     Ok(Tiled { thread, threads: thread_count })
 }
 
-/// Threads along a dimension and elements of each thread.
+/// Returns the number of threads along a dimension, and the number of elements that each of them computes.
 fn thread_extents(form: Form, knobs: &Knobs, place: usize, rank: usize) -> Result<(i64, i64)> {
     Ok(match form {
         Form::Conv if place == 1 => (required_number(knobs, &THREADS_C)?, required_number(knobs, &TILE_C)?),
@@ -91,7 +91,7 @@ fn thread_extents(form: Form, knobs: &Knobs, place: usize, rank: usize) -> Resul
     })
 }
 
-/// Orders the reduction loops outside a thread's tile; returns the outermost, in which operands are staged.
+/// Orders the reduction loops outside a thread's tile; returns the outermost loop, inside which operands are staged.
 fn order_anchor(moves: &Moves, anchor: &Block, knobs: &Knobs) -> Result<Loop> {
     let reduces = moves.reduction_flags(anchor)?;
     let loops = moves.loops(anchor)?;
@@ -116,7 +116,8 @@ fn order_anchor(moves: &Moves, anchor: &Block, knobs: &Knobs) -> Result<Loop> {
     Ok(parts[0].clone())
 }
 
-/// Pads rows so that they begin in different banks, at a multiple of the vectors that threads store.
+/// Pads the rows of an operand in shared memory, so that they begin in different banks and stay aligned to the vectors
+/// that threads store.
 fn pad_rows(moves: &Moves, copy: &Block, knobs: &Knobs) -> Result<()> {
     let vector = required_number(knobs, &FETCH)?.max(1);
     let factor = filled_extent(required_number(knobs, &SPLIT_R)?.max(2 * vector), vector);
@@ -124,7 +125,7 @@ fn pad_rows(moves: &Moves, copy: &Block, knobs: &Knobs) -> Result<()> {
     Ok(())
 }
 
-/// Returns the dimension whose stride the padding of a row changes.
+/// Returns the index of the last but one dimension, whose stride changes when rows are padded.
 fn innermost_but_one(moves: &Moves, copy: &Block) -> Result<i64> {
     Ok(i64::try_from(moves.reduction_flags(copy)?.len()).unwrap_or(i64::MAX) - 2)
 }

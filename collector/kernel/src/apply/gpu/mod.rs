@@ -1,5 +1,5 @@
-//! Puts the blocks of a task on a GPU's grid. Whatever a template leaves alone becomes a kernel of its own, so that no
-//! operator is without a schedule.
+//! Binds the blocks of a task to a GPU's grid. Each block that a template does not schedule becomes a separate kernel,
+//! so that no operator is left without a schedule.
 
 mod contraction;
 mod rows;
@@ -33,7 +33,8 @@ pub(super) fn schedule_task(task: &Task, lowered: &Lowered, knobs: &Knobs, moves
     }
 }
 
-/// Returns the product of a task if all devices of the target have tensor cores that are exact for its type.
+/// Returns the matrix multiplication that tensor cores of all target devices compute without rounding the operands;
+/// None otherwise, and for convolutions.
 pub(super) fn tensor_product(task: &Task, target: &CompileTarget) -> Option<TensorProduct> {
     let Device::Cuda(architectures) = &target.device else { return None };
     let capability = architectures.iter().map(|architecture| architecture.number).min()?;
@@ -43,7 +44,7 @@ pub(super) fn tensor_product(task: &Task, target: &CompileTarget) -> Option<Tens
     is_offered.then_some(TensorProduct { product, is_left_transposed, is_right_transposed })
 }
 
-/// Makes a kernel of a separate block, with one thread for each element of its result.
+/// Schedules a block as a separate kernel, with one thread for each element of its result.
 fn bind_alone(moves: &Moves, block: &Block, threads: i64) -> Result<()> {
     if moves.reduction_flags(block)?.contains(&true) {
         let result = moves.cache_write(block, Memory::Local)?;
@@ -53,7 +54,7 @@ fn bind_alone(moves: &Moves, block: &Block, threads: i64) -> Result<()> {
     bind_elements(moves, block, threads).map(drop)
 }
 
-/// Binds all loops of a block without reduction, and returns the loop of one thread.
+/// Distributes all loops of a block without reduction over blocks of threads; returns the loop bound to threads.
 fn bind_elements(moves: &Moves, block: &Block, threads: i64) -> Result<Loop> {
     bind_loop(moves, &all_loops(moves, block)?, threads)
 }
@@ -67,7 +68,7 @@ fn all_loops(moves: &Moves, block: &Block) -> Result<Loop> {
     })
 }
 
-/// Distributes a loop over blocks of threads and returns the loop of one thread.
+/// Distributes a loop over blocks of threads; returns the loop bound to threads.
 fn bind_loop(moves: &Moves, target: &Loop, threads: i64) -> Result<Loop> {
     let parts = moves.split_loop(target, &[None, Some(threads)])?;
     moves.bind_axis(&parts[0], ThreadAxis::BlockX)?;
@@ -75,8 +76,8 @@ fn bind_loop(moves: &Moves, target: &Loop, threads: i64) -> Result<Loop> {
     Ok(parts[1].clone())
 }
 
-/// Computes a shared sum inside a block: each thread sums a part, then all combine. A thread reads `together`
-/// neighbours at once. Returns the loop of a thread.
+/// Computes a sum within a block of threads: each thread sums a part, then the parts are combined. A thread reads
+/// `together` adjacent elements at once. Returns the loop bound to threads.
 fn reduce_across_threads(moves: &Moves, block: &Block, around: &Loop, threads: i64, together: i64) -> Result<Loop> {
     moves.compute_at(block, around)?;
     moves.set_memory(block, Memory::Shared)?;
@@ -94,11 +95,12 @@ fn reduce_across_threads(moves: &Moves, block: &Block, around: &Loop, threads: i
 struct Summed {
     anchor: Block,
     result: Block,
-    /// Whether the first dimension of the result holds partial sums.
+    /// Whether the first dimension of the result indexes partial sums.
     is_partial: bool,
 }
 
-/// Splits the depth of a sum over blocks of the grid; a second kernel adds the partial sums, one thread per element.
+/// Splits the depth of a sum over blocks of the grid (split-K). A second kernel adds the partial sums, one thread per
+/// element.
 fn split_sum(moves: &Moves, anchor: Block, result: Block, knobs: &Knobs) -> Result<Summed> {
     const THREADS: i64 = 256;
     let parts = SPLIT_K.or_one(knobs);

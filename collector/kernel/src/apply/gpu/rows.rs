@@ -1,4 +1,5 @@
-//! Normalisations, attention and other work in steps: a block of threads for each row, or a kernel for each step.
+//! Schedules normalisations, attention and other tasks of several steps on GPUs: a block of threads for each row, or a
+//! kernel for each step.
 
 use super::{
     Knobs, Loop, Result, ThreadAxis, bind_alone, block_of_part, reduce_across_threads, required_choice, required_number,
@@ -24,7 +25,8 @@ pub(super) fn schedule_rows(task: &Task, lowered: &Lowered, knobs: &Knobs, moves
     Ok(())
 }
 
-/// Gives each row to a block of threads, in one kernel. Intermediate steps are recomputed where they are read.
+/// Schedules all steps as one kernel, with a block of threads for each row. Intermediate steps are recomputed where
+/// they are read.
 fn one_kernel(task: &Task, lowered: &Lowered, moves: &Moves, threads: i64) -> Result<()> {
     let mut names: Vec<&str> =
         lowered.blocks.iter().filter(|block| block.part != Part::Pad).map(|block| block.name.as_str()).collect();

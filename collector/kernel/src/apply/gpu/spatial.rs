@@ -1,5 +1,5 @@
-//! Operators whose output elements are independent: one thread each, its window or row summed in registers,
-//! or one block each where there is much to sum.
+//! Schedules operators with independent output elements on GPUs: one thread per element, which sums its window or row
+//! in registers, or one block of threads per element for long sums.
 
 use super::super::spatial::result_block;
 use super::{Knobs, Result, all_loops, bind_alone, bind_elements, block_of_part, required_number};

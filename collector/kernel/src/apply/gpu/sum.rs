@@ -1,4 +1,5 @@
-//! Contractions with few elements: a group of threads sums each element of the result together.
+//! Schedules contractions with few result elements on GPUs: a group of threads computes the sum of each element
+//! together.
 
 use super::{Knobs, Result, all_loops, block_of_part, reduce_across_threads, required_number, single_epilogue};
 use crate::lower::{Lowered, Part};

@@ -1,6 +1,6 @@
-//! Matrix products and convolutions on tensor cores: a tile of the result per block, a smaller one of whole fragments per
-//! warp in its registers, both operands staged in shared memory piece by piece of the reduction. A convolution's windows
-//! become a matrix while they are staged.
+//! Schedules matrix products and convolutions on tensor cores: a block computes a tile of the result, each warp a
+//! smaller tile of whole fragments in its registers. Both operands are staged in shared memory, one part of the
+//! reduction at a time. The windows of a convolution are arranged as a matrix while they are staged.
 
 use super::{Block, Knobs, Loop, Lowered, Memory, Moves, Part, Result, ThreadAxis};
 use super::{Summed, block_of_part, required_number, single_epilogue, split_sum};
@@ -58,7 +58,8 @@ pub(super) fn schedule_tensor(task: &Task, lowered: &Lowered, knobs: &Knobs, mov
     Ok(())
 }
 
-/// Returns the memory of fragments. TVM has none for tf32: each lane's part is a plain array.
+/// Returns the memory scope of fragments. TVM has none for TF32, where each lane's part of a fragment is a plain
+/// array.
 fn fragment_memory(product: Product, side: OperandSide) -> Memory {
     match side {
         _ if product == Product::TF32 => Memory::Local,
@@ -80,7 +81,8 @@ fn tile_fragments(knobs: &Knobs) -> Result<[[i64; 2]; 2]> {
     Ok([fragments, warps])
 }
 
-/// Tiles the result for each block of threads and distributes its elements to all; returns the loop of a block.
+/// Tiles the result for blocks of threads and distributes a tile's elements over all threads; returns the loop over
+/// blocks.
 fn tile_result(moves: &Moves, result: &Block, knobs: &Knobs, at_once: i64) -> Result<Loop> {
     let [fragments, warps] = tile_fragments(knobs)?;
     let loops = moves.loops(result)?;
@@ -99,7 +101,7 @@ fn tile_result(moves: &Moves, result: &Block, knobs: &Knobs, at_once: i64) -> Re
 
 const RESULT_AT_ONCE: i64 = 4;
 
-/// Distributes a loop to the lanes of all warps of a block, `vector` neighbours to each.
+/// Distributes a loop over the lanes of all warps of a block, `vector` adjacent elements per lane.
 fn bind_lanes(moves: &Moves, elements: &Loop, warps: i64, vector: i64) -> Result<()> {
     const LANES: i64 = job::device::WARP_THREADS as i64;
     let parts = moves.split_loop(elements, &[None, Some(warps), Some(LANES), Some(vector)])?;
@@ -111,7 +113,7 @@ fn bind_lanes(moves: &Moves, elements: &Loop, warps: i64, vector: i64) -> Result
     Ok(())
 }
 
-/// Tiles sums for each warp; returns the loops of a warp and of a fragment's rows.
+/// Tiles the sums for warps and fragments; returns the loop over warps and the loop over the rows of a fragment.
 fn tile_sums(moves: &Moves, sums: &Block, knobs: &Knobs) -> Result<[Loop; 2]> {
     let [fragments, warps] = tile_fragments(knobs)?;
     let own = own_loops(moves, sums)?;
@@ -126,11 +128,11 @@ fn tile_sums(moves: &Moves, sums: &Block, knobs: &Knobs) -> Result<[Loop; 2]> {
 }
 
 struct Anchored {
-    /// Over parts of the depth that are staged at once.
+    /// Loop over the parts of the depth that are staged at once.
     rounds: Loop,
-    /// Over fragments of such a part.
+    /// Loop over the fragments within a staged part.
     depth: Loop,
-    /// Over the rows of a fragment.
+    /// Loop over the rows of a fragment.
     fragment: Loop,
 }
 
@@ -148,7 +150,7 @@ fn order_anchor(moves: &Moves, anchor: &Block, product: Product, knobs: &Knobs) 
     Ok(Anchored { rounds: depths[0].clone(), depth: depths[1].clone(), fragment: rows[1].clone() })
 }
 
-/// Stages both operands in shared memory, then in fragments; returns the rows of a fragment of each.
+/// Stages both operands in shared memory, then in fragments; returns for each operand the loop over a fragment's rows.
 fn stage_operands(
     moves: &Moves,
     (anchor, windows): (&Block, Option<&Block>),

@@ -1,6 +1,6 @@
-//! The body of a function of a vector of `f32`, as LLVM reads it.
+//! Builds the LLVM IR body of a function of a vector of `f32`.
 //!
-//! Numbers write down what makes them: `x * y` is an instruction, and its value can be used any number of times.
+//! Operations on `Number` record instructions: `x * y` appends one, and its value can be used any number of times.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
@@ -12,15 +12,15 @@ pub(super) struct Body {
     count: Cell<usize>,
 }
 
-/// A float per lane.
+/// A vector with a 32-bit float in each lane.
 #[derive(Clone, Copy)]
 pub(super) struct Number<'a>(BodyOperand<'a>);
 
-/// A 32-bit integer per lane.
+/// A vector with a 32-bit integer in each lane.
 #[derive(Clone, Copy)]
 pub(super) struct Whole<'a>(BodyOperand<'a>);
 
-/// A boolean per lane.
+/// A vector with a boolean in each lane.
 #[derive(Clone, Copy)]
 pub(super) struct Condition<'a>(BodyOperand<'a>);
 
@@ -95,7 +95,7 @@ impl<'a> Number<'a> {
         Number(self.0.constant(BodySource::Float(number as f32)))
     }
 
-    /// Returns the float of these bits in each lane.
+    /// Returns the float with these bits, in each lane.
     pub(super) fn of_bits(self, bits: u32) -> Number<'a> {
         Number(self.0.constant(BodySource::Float(f32::from_bits(bits))))
     }
@@ -112,7 +112,7 @@ impl<'a> Number<'a> {
         Condition(self.0.with("fcmp oeq", "float", other.0))
     }
 
-    /// `first + x (second + x (third + …))`
+    /// Evaluates `first + x (second + x (third + …))`.
     pub(super) fn polynomial(self, coefficients: &[f64]) -> Number<'a> {
         let (last, others) = coefficients.split_last().expect("a polynomial has coefficients");
         others.iter().rev().fold(self.with_constant(*last), |sum, coefficient| sum * self + *coefficient)
@@ -154,7 +154,7 @@ impl<'a> Whole<'a> {
         Whole(self.0.with("shl", "i32", self.with_constant(by).0))
     }
 
-    /// Arithmetic shift.
+    /// Shifts right arithmetically.
     pub(super) fn shift_down(self, by: i32) -> Whole<'a> {
         Whole(self.0.with("ashr", "i32", self.with_constant(by).0))
     }

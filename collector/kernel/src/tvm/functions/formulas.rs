@@ -1,15 +1,15 @@
-//! The functions themselves, for `f32`.
+//! Formulas of the functions, for `f32`.
 //!
-//! Each is within the error its test states over all floats, and right for infinities, for what is no number and for
-//! numbers below the normal ones. Sums of a product and a number may be rounded once or twice, as the processor has it:
-//! neither breaks a bound.
+//! The error of each is within the bound stated by its test for all floats, and results are correct for infinities,
+//! NaN and subnormal numbers. A multiply-add may be rounded once or twice, depending on the processor; both are within
+//! the bounds.
 
 use super::body::Number;
 
-/// Bits of a float's fraction.
+/// Number of fraction bits of a float.
 const FRACTION: i32 = 23;
 const BIAS: i32 = 127;
-/// Moves the nearest integer of a float below 2^22 into its last bits when added.
+/// Number that, added to a float below 2^22, rounds it to an integer and moves this integer into the last bits.
 const ROUNDER: f64 = 12_582_912.0;
 const ROUNDER_BITS: i32 = 0x4b40_0000;
 const INFINITY: u32 = 0x7f80_0000;
@@ -21,7 +21,7 @@ const LN_2: [f64; 2] = [0.693_145_751_953_125, 1.428_606_820_309_417_2e-6];
 /// Taylor series of `exp`, used up to ln 2 / 2.
 const EXP: [f64; 8] = [1.0, 1.0, 0.5, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0];
 
-/// Taylor series of `2^x`, used up to 1/2: powers of ln 2 over factorials.
+/// Taylor series of `2^x` (powers of ln 2 over factorials), used up to 1/2.
 const EXP_2: [f64; 8] = [
     1.0,
     std::f64::consts::LN_2,
@@ -33,7 +33,7 @@ const EXP_2: [f64; 8] = [
     1.525_273_380_405_984e-5,
 ];
 
-/// Beyond these bounds, `exp` of an `f32` is zero or infinite.
+/// Bounds beyond which `exp` of an `f32` is zero or infinite.
 const EXP_BOUNDS: [f64; 2] = [-104.0, 89.0];
 const EXP_2_BOUNDS: [f64; 2] = [-151.0, 129.0];
 
@@ -54,7 +54,7 @@ pub(super) fn exp2_formula(x: Number<'_>) -> Number<'_> {
     times_power(rest.polynomial(&EXP_2), turned)
 }
 
-/// Multiplies by two to the power of the integer in the last bits of `turned`, in two steps against overflow.
+/// Multiplies by two to the power of the integer in the last bits of `turned`, in two steps to avoid overflow.
 fn times_power<'a>(number: Number<'a>, turned: Number<'a>) -> Number<'a> {
     let whole = turned.as_integer() - ROUNDER_BITS;
     let half = whole.shift_down(1);
@@ -62,13 +62,14 @@ fn times_power<'a>(number: Number<'a>, turned: Number<'a>) -> Number<'a> {
     number * first * second
 }
 
-/// Bits of the float at or above the square root of 1/2.
+/// Bits of the smallest float not below the square root of 1/2.
 const ROOT_OF_HALF: i32 = 0x3f35_04f3;
-/// The smallest normal float, and the factor that lifts subnormal ones.
+/// The smallest normal float; smaller ones are scaled by `2^LIFT`.
 const LEAST_NORMAL: f64 = 1.175_494_350_822_287_5e-38;
 const LIFT: i32 = 25;
 
-/// `log((1 + s) / (1 - s)) / s - 2` over the square of `s`, for `s` up to 0.1716.
+/// Coefficients of a polynomial in `s²` that, times `s²`, approximates `log((1 + s) / (1 - s)) / s - 2` for `s` up to
+/// 0.1716.
 const LOG: [f64; 4] = [0.666_666_656_455, 0.400_003_351_909, 0.285_373_085_430, 0.235_821_512_845];
 
 pub(super) fn log_formula(x: Number<'_>) -> Number<'_> {
@@ -85,7 +86,7 @@ pub(super) fn log_formula(x: Number<'_>) -> Number<'_> {
     x.is_less(infinity).choose_lanes(below, x)
 }
 
-/// Computes `log(1 + rest) + power · log 2`, for `1 + rest` between the roots of 1/2 and 2.
+/// Computes `log(1 + rest) + power · log 2`, for `1 + rest` between the square roots of 1/2 and 2.
 fn near_one<'a>(rest: Number<'a>, power: Number<'a>) -> Number<'a> {
     let quotient = rest / (rest + 2.0);
     let half_square = rest * 0.5 * rest;
@@ -95,7 +96,7 @@ fn near_one<'a>(rest: Number<'a>, power: Number<'a>) -> Number<'a> {
     power * LN_2[0] - (half_square - small - rest)
 }
 
-/// Corrects the logarithm of the rounded sum for the rounding error.
+/// Computes `log(1 + x)`: the logarithm of the rounded sum, corrected for the rounding error.
 pub(super) fn log1p_formula(x: Number<'_>) -> Number<'_> {
     let sum = x + 1.0;
     let logarithm = log_formula(sum);
@@ -106,8 +107,8 @@ pub(super) fn log1p_formula(x: Number<'_>) -> Number<'_> {
     sum.is_equal(x.with_constant(1.0)).choose_lanes(x, whole)
 }
 
-/// An odd function that saturates at one: `x` times a quotient of polynomials of its square, fitted for the
-/// least relative error up to `bound`, where the quotient reaches one.
+/// An odd function that saturates at one: `x` times a quotient of polynomials of `x²`, fitted for the least relative
+/// error up to `bound`, where the function reaches one.
 struct Saturating {
     bound: f64,
     above: &'static [f64],

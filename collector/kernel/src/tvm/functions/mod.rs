@@ -1,10 +1,11 @@
-//! Exponentials, logarithms and their kin as arithmetic on vectors, in place of one library call for each element.
+//! Computes exponentials, logarithms and similar functions by vector arithmetic, instead of one library call per
+//! element.
 //!
-//! TVM's last pass asks each operator how its target writes it. For `f32` on CPUs the answer here is the call of a function
-//! of a whole vector, and LLVM gets those functions with the module and puts them in the places of their calls. TVM itself
-//! sees only calls: what its analysis does with named values takes time without end when formulas stand inside of formulas.
-//! Every other type keeps TVM's answer. Because that pass is the last, schedules, features and traces know nothing of it.
-//! [`lower_with`] chooses for what is lowered inside of it.
+//! TVM's last pass calls a lowering rule for each operator. For `f32` on CPUs, the rule registered here lowers to a
+//! call of a function of a whole vector. LLVM gets the definitions of these functions with the module and inlines
+//! them. TVM itself sees only calls, because its analysis of nested formulas with named values takes excessive time.
+//! All other types keep TVM's rule. Because that pass is the last, schedules, features and traces are unaffected.
+//! [`lower_with`] selects the variant of the functions for the code lowered inside it.
 
 mod body;
 mod formulas;
@@ -33,7 +34,7 @@ const FORMULAS: &[(&str, Formula)] = &[
     ("tirx.tanh", formulas::tanh_formula),
 ];
 
-/// Operators that LLVM rounds as vectors, but TVM only as single elements.
+/// Rounding operators that LLVM computes on vectors, but that TVM does not declare as vectorisable.
 const ROUNDING: &[&str] = &["tirx.nearbyint"];
 
 const RULE: &str = "llvm.FLowerIntrinsic";
@@ -43,11 +44,12 @@ const FLOAT: u8 = 2;
 
 thread_local! {
     static CHOSEN: Cell<Functions> = const { Cell::new(Functions::Vector) };
-    /// Called functions with their number of lanes.
+    /// Functions called by the module being lowered, by index, with the number of lanes.
     static CALLED: RefCell<BTreeSet<(usize, u16)>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// Lowers with functions of this kind, and adds the called functions and byte products to the module.
+/// Lowers a module with this variant of the functions, and adds the definitions of the called functions and byte
+/// products.
 pub(super) fn lower_with(
     functions: Functions,
     instruction: Instruction,
@@ -68,7 +70,7 @@ pub(super) fn lower_with(
     if definitions.is_empty() { module } else { with_definitions(&module?, &definitions) }
 }
 
-/// Attaches LLVM definitions to a module's function.
+/// Attaches LLVM definitions to the main function of a module.
 fn with_definitions(module: &Module, definitions: &str) -> Result<Module> {
     const IMPORT: &str = "pragma_import_llvm";
     let text = call!(names::STRING_IMMEDIATE, definitions, Value::none())?;
@@ -82,7 +84,7 @@ fn function_name(place: usize, lanes: u16) -> String {
     format!("{}.{lanes}", FORMULAS[place].0.replace("tirx", "opcollect"))
 }
 
-/// Runs once per process.
+/// Registers the lowering rules of all functions, once per process.
 fn register_rules() -> Result<()> {
     static REGISTERED: OnceLock<Result<()>> = OnceLock::new();
     REGISTERED
@@ -95,7 +97,7 @@ fn register_rules() -> Result<()> {
         .clone()
 }
 
-/// The registration of the highest level wins; TVM's own have 10.
+/// Priority of the rules registered here. The highest priority wins; TVM's own rules have 10.
 const LEVEL: i64 = 11;
 
 fn register_rule(place: usize) -> Result<()> {
@@ -148,7 +150,7 @@ fn first_argument(asked: &Value) -> Result<Value> {
     argument.ok_or_else(|| TvmError::new(RULE, "a function has an argument"))
 }
 
-/// Evaluates the calls of a vector lane by lane.
+/// Replaces a call on a vector by one call for each lane.
 fn one_by_one(asked: &Value, of: DLDataType, write: impl Fn(Value) -> Result<Value>) -> Result<Value> {
     let (argument, operator) = (first_argument(asked)?, asked.field("op")?);
     let place = |lane: u16| call!(names::INT_IMMEDIATE, models::DType::I32, i64::from(lane), Value::none());

@@ -1,7 +1,8 @@
-//! What an object needs from this process: imported functions, and the pointers that TVM's code generator leaves open.
+//! Resolves what an object needs from this process: imported functions, and the pointers that TVM's code generator
+//! leaves unset.
 //!
-//! TVM emits one variable for each function of its runtime that a kernel may call and expects the loader to fill it.
-//! TVM's own library loader does so by the same names.
+//! TVM emits a variable for each function of its runtime that a kernel may call, and expects the loader to set it.
+//! TVM's own library loader sets the variables of the same names.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, c_void};
@@ -15,10 +16,10 @@ use super::layout::Layout;
 use super::read::{Object, Place};
 use crate::tvm::{launch, workspace};
 
-/// TVM's prefix of variables that point to runtime functions.
+/// TVM's name prefix of variables that point to runtime functions.
 const VARIABLE_PREFIX: &str = "__";
 
-/// Runtime functions that kernels call through such variables.
+/// Runtime functions that kernels call through the function-pointer variables that TVM emits.
 const RUNTIME_FUNCTIONS: [&str; 8] = [
     "TVMFFIFunctionCall",
     "TVMFFIErrorSetRaisedFromCStr",
@@ -32,7 +33,7 @@ const RUNTIME_FUNCTIONS: [&str; 8] = [
 
 pub type Imports = BTreeMap<usize, u64>;
 
-/// Resolves imported symbols that a relocation refers to.
+/// Resolves the imported symbols to which relocations refer.
 pub fn resolve_imports(object: &Object<'_>) -> Result<Imports, LoadError> {
     let process = Library::this();
     let mut imports = Imports::new();
@@ -52,7 +53,7 @@ pub fn resolve_imports(object: &Object<'_>) -> Result<Imports, LoadError> {
     Ok(imports)
 }
 
-/// Finds a symbol in a library or its dependencies; the process counts as a library.
+/// Finds a symbol in a library or its dependencies. `library` can also be the whole process.
 pub(super) fn find_symbol(library: &Library, name: &str) -> Option<NonNull<c_void>> {
     let name = CString::new(name).ok()?;
     // SAFETY: the symbol is only taken as an address.
@@ -60,7 +61,7 @@ pub(super) fn find_symbol(library: &Library, name: &str) -> Option<NonNull<c_voi
     NonNull::new(symbol.into_raw())
 }
 
-/// Sets the object's variables for runtime functions.
+/// Sets the function-pointer variables for TVM's runtime in an object's image.
 pub fn fill_variables(exports: &HashMap<String, Export>, layout: &Layout, image: &mut [u8]) -> Result<(), LoadError> {
     for_each_variable(|variable, address| {
         let Some(export) = exports.get(variable) else { return Ok(()) };
@@ -75,7 +76,7 @@ pub fn fill_variables(exports: &HashMap<String, Export>, layout: &Layout, image:
     })
 }
 
-/// Sets the same variables in a library linked from the object.
+/// Sets the function-pointer variables for TVM's runtime in a library that was linked from the object.
 pub fn fill_library(library: &Library) -> Result<(), LoadError> {
     for_each_variable(|variable, address| {
         let Some(target) = find_symbol(library, variable) else { return Ok(()) };
@@ -86,7 +87,7 @@ pub fn fill_library(library: &Library) -> Result<(), LoadError> {
     })
 }
 
-/// Calls `visit` with the name of each variable and a lookup of its address.
+/// Calls `visit` for each variable, with its name and a function that looks up the address to store.
 fn for_each_variable(
     mut visit: impl FnMut(&str, &dyn Fn() -> Result<usize, LoadError>) -> Result<(), LoadError>,
 ) -> Result<(), LoadError> {

@@ -1,9 +1,9 @@
-//! Why an object could not be loaded.
+//! Reasons why an object cannot be loaded.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Each message names the part of the object at fault.
+/// Reason why an object cannot be loaded. Each message names the part of the object that causes it.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     #[error("{what} is {size} bytes, more than the limit of {limit}")]
@@ -11,22 +11,23 @@ pub enum LoadError {
     /// The bytes are not a consistent ELF file.
     #[error("malformed object file: {what}")]
     Malformed { what: String },
-    /// The relocations of this machine are not supported.
+    /// Relocations of this machine type are not supported.
     #[error(
         "object files for {machine} are not supported by the in-memory loader on this machine; \
          use the shared-library route"
     )]
     UnsupportedMachine { machine: String },
-    /// The object uses an unsupported part of ELF.
+    /// The object uses a part of ELF that the loader does not support.
     #[error("{what} is not supported by the in-memory loader; use the shared-library route")]
     Unsupported {
-        /// The part, with its section or symbol.
+        /// The unsupported part, with its section or symbol.
         what: String,
     },
-    /// The object has code that runs on loading. Generated code never has; every loader rejects it.
+    /// The object contains code that would run on loading. Generated code never does, so every loader rejects such an
+    /// object.
     #[error("the object has code that runs on loading ({what}), which no generated code has; it is not loaded")]
     RunsOnLoading {
-        /// The section or symbol with that code.
+        /// The section or symbol that contains this code.
         what: String,
     },
     #[error(
@@ -36,7 +37,7 @@ pub enum LoadError {
     UnsupportedRelocation {
         section: String,
         offset: u64,
-        /// The type number in the x86-64 ABI.
+        /// Number of the relocation type in the x86-64 ABI.
         kind: u32,
     },
     /// A value does not fit the field that a relocation patches.
@@ -52,7 +53,7 @@ pub enum LoadError {
     MissingFunction { symbol: String },
     #[error("cannot map {size} bytes for the object's code: {source}")]
     Map { size: usize, source: io::Error },
-    /// The linker could not be started, or its files could not be written.
+    /// The system's linker could not be started, or its input files could not be written.
     #[error("cannot link the object in `{}`: {source}; install binutils (`ld`) if it is missing", path.display())]
     LinkerUnavailable { path: PathBuf, source: io::Error },
     #[error("`ld -shared` failed ({status}): {message}")]
@@ -62,7 +63,7 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// Whether the same object may load through [`super::load_through_linker`].
+    /// Returns whether the same object may be loadable through [`super::load_through_linker`].
     pub fn linker_may_help(&self) -> bool {
         matches!(
             self,

@@ -1,6 +1,6 @@
-//! The memory that holds a loaded object: writable while it is patched, then sealed.
+//! Memory of a loaded object: writable while it is patched, then sealed.
 //!
-//! No page is ever writable and executable at the same time, and a sealed image has no way back.
+//! No page is ever writable and executable at the same time, and sealing cannot be undone.
 
 use std::ffi::c_void;
 use std::io;
@@ -22,7 +22,7 @@ pub struct Image {
     mapping: ImageMapping,
 }
 
-/// Pages unmapped on drop.
+/// Mapped pages, which are unmapped on drop.
 #[derive(Debug)]
 struct ImageMapping {
     base: NonNull<c_void>,
@@ -73,7 +73,7 @@ impl Draft {
 }
 
 impl Image {
-    /// Returns the address of an offset, which may be the image's end.
+    /// Returns the address at an offset, which may be the end of the image; None beyond it.
     pub fn address_at(&self, offset: usize) -> Option<NonNull<c_void>> {
         // SAFETY: the offset is at most the mapping's size.
         (offset <= self.mapping.size).then(|| unsafe { self.mapping.base.byte_add(offset) })

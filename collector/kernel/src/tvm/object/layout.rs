@@ -1,12 +1,13 @@
-//! Where the parts of an object go in memory.
+//! Positions of the parts of an object in memory.
 //!
 //! ```text
 //! code sections, jump stubs | constants, table of addresses | data
 //! read + execute            | read                          | read + write     (each begins on a page)
 //! ```
 //!
-//! Calls to other libraries always go through a stub, even when the target happens to be near: a call then costs the
-//! same in every process, wherever the system placed the libraries. A shared library's calls work the same way.
+//! Calls to other libraries always go through a jump stub, even if the target is close enough for a direct
+//! call, so that a call costs the same in every process, independent of library addresses. Calls of shared
+//! libraries work the same way.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,27 +16,27 @@ use super::error::LoadError;
 use super::read::{Access, Kind, Object, Place};
 use crate::tvm::memory::page_bytes;
 
-/// Larger images are rejected.
+/// Size limit of an image.
 const IMAGE_LIMIT_BYTES: usize = 1 << 30;
 pub const SLOT_BYTES: usize = 8;
-/// Size of an indirect jump and its address.
+/// Size of a jump stub: an indirect jump, followed by its target address.
 pub const STUB_BYTES: usize = 16;
 const STUB_ALIGNMENT: usize = 16;
 
-/// Offsets of everything in an image.
+/// Offsets of all parts of an image.
 #[derive(Debug)]
 pub struct Layout {
-    /// Ranges of [`Object::sections`].
+    /// Position of each of [`Object::sections`] in the image.
     pub sections: Vec<Range<usize>>,
-    /// Address slots, by symbol.
+    /// Offset of the slot that holds a symbol's address, by symbol index.
     pub slots: BTreeMap<usize, usize>,
-    /// Jump stubs, by symbol.
+    /// Offset of the jump stub to a symbol, by symbol index.
     pub stubs: BTreeMap<usize, usize>,
-    /// Code and stubs; whole pages.
+    /// Range of code and stubs, in whole pages.
     pub code: Range<usize>,
-    /// Constants and slots; whole pages.
+    /// Range of constants and address slots, in whole pages.
     pub constants: Range<usize>,
-    /// Size of the image; whole pages.
+    /// Size of the image, in whole pages.
     pub size: usize,
 }
 
@@ -62,7 +63,7 @@ impl Layout {
         Ok(Self { sections, slots, stubs, code, constants, size })
     }
 
-    /// Copies the sections; the rest of the image is zero already.
+    /// Copies the contents of the sections. The rest of the image is already zero.
     pub fn copy_sections(&self, object: &Object<'_>, image: &mut [u8]) -> Result<(), LoadError> {
         for (section, place) in object.sections.iter().zip(&self.sections) {
             let target = image.get_mut(place.clone()).and_then(|target| target.get_mut(..section.bytes.len()));
@@ -78,7 +79,7 @@ impl Layout {
     }
 }
 
-/// Returns symbols that need a slot and symbols that need a stub, not yet placed.
+/// Returns the symbols that need an address slot, and those that need a jump stub, with offsets that are not yet set.
 fn needed_symbols(object: &Object<'_>) -> (BTreeMap<usize, usize>, BTreeMap<usize, usize>) {
     let (mut slots, mut stubs) = (BTreeMap::new(), BTreeMap::new());
     for relocation in &object.relocations {

@@ -1,6 +1,6 @@
-//! The fallback: the system's linker makes a shared library of the object, and the dynamic loader opens it.
+//! Fallback loader: the system's linker creates a shared library from the object, and the dynamic loader opens it.
 //!
-//! Two milliseconds instead of some microseconds, but it takes whatever the toolchain of the machine understands.
+//! This is slower than loading in memory, but supports everything that the machine's toolchain supports.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,16 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use super::{Backing, LoadError, LoadedObject, context, on_loading};
 
-/// Links an object and opens the result, in a new folder below `parent` that is deleted before return.
+/// Links an object and opens the resulting library, in a new folder below `parent` that is deleted before
+/// return.
 ///
-/// Others may write to `parent`, but the new folder is private and has an unpredictable name, so that no file
-/// in it can be planted.
+/// Other users may be able to write to `parent`, but the new folder is private and has an unpredictable
+/// name, so that no file in it can be planted.
 ///
 /// # Safety
 ///
-/// The system's linker and loader read an unchecked file. The caller accepts that they may crash this process.
+/// The system's linker and loader read an unchecked file. The caller accepts that they may crash this
+/// process.
 ///
 /// # Errors
 ///
@@ -56,7 +58,7 @@ fn run_linker(object: &Path, linked: &Path) -> Result<(), LoadError> {
     })
 }
 
-/// Returns the cause of an error, where the dynamic loader puts its reason.
+/// Returns the text of an error's cause, which is where the dynamic loader states its reason.
 fn with_cause(error: &dyn std::error::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |cause| cause.to_string())
 }

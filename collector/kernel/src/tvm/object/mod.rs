@@ -1,14 +1,14 @@
-//! Loads the object file of a kernel into this process without a linker and without a file.
+//! Loads the object file of a kernel into this process, without a linker and without a file.
 //!
-//! A builder hands over object bytes; linking them into a shared library costs milliseconds per candidate and a
-//! temporary file, while placing the few sections of one kernel takes tens of microseconds. So the static linker's
-//! work is done here for the small part of ELF that compilers emit for a kernel: `read` says what the object
-//! contains, `layout` decides where it goes, `relocate` patches it, `image` owns the memory, `context` fills the
-//! pointers that TVM's generated code expects. Whatever is outside that part is a named error, never a guess, and
-//! [`load_through_linker`] takes such objects, unless loading them would run their code: every loader refuses those.
+//! Linking an object into a shared library takes far longer than placing the few sections of one kernel, and needs a
+//! temporary file. So the static linker's work is done here, for the small part of ELF that compilers emit for a
+//! kernel: `read` parses the object, `layout` assigns positions, `relocate` patches the image, `image` owns the
+//! memory, and `context` sets the pointers that TVM's generated code expects. Anything outside of that part is
+//! reported as an error, and [`load_through_linker`] loads such objects, unless loading would run their code: all
+//! loaders reject those.
 //!
-//! Loading executes nothing and survives any bytes. *Calling* what was loaded, and letting the system's loader open it,
-//! runs machine code that nobody checked: both are `unsafe` here, and only runner processes do them, which may die.
+//! Loading executes nothing and is safe for any input bytes. *Calling* loaded code, or opening it with the system's
+//! loader, runs unchecked machine code: both are `unsafe` here and only done in runner processes, which may crash.
 
 mod context;
 mod error;
@@ -37,10 +37,10 @@ pub use linker::load_through_linker;
 use image::{Draft, Image};
 use layout::Layout;
 
-/// TVM's prefix of function names in the symbol table.
+/// TVM's prefix of function names in the symbol table of an object.
 const FUNCTION_PREFIX: &str = "__tvm_ffi_";
 
-/// Code and data of one object, unmapped after the last function taken from it.
+/// Code and data of one object, unmapped when it and all functions taken from it are dropped.
 #[derive(Debug)]
 pub struct LoadedObject {
     backing: Arc<Backing>,
@@ -58,12 +58,13 @@ struct Export {
     is_code: bool,
 }
 
-/// Loads a relocatable x86-64 ELF object from memory. TVM's runtime must be open: undefined symbols are resolved
-/// among the libraries of this process.
+/// Loads a relocatable x86-64 ELF object from memory. TVM's runtime must already be loaded, because
+/// undefined symbols are resolved in the libraries of this process.
 ///
 /// # Errors
 ///
-/// Names the section, symbol or relocation at fault; see [`LoadError::linker_may_help`] for the alternative.
+/// Names the section, symbol or relocation that caused the error; see [`LoadError::linker_may_help`] for
+/// the alternative.
 pub fn load_object(bytes: &[u8]) -> Result<LoadedObject, LoadError> {
     let object = read::read_object(bytes)?;
     let layout = Layout::new(&object)?;
@@ -78,12 +79,12 @@ pub fn load_object(bytes: &[u8]) -> Result<LoadedObject, LoadError> {
     Ok(LoadedObject { backing: Arc::new(Backing::Image { image, exports }) })
 }
 
-/// Returns the bytes of machine code in an object file of any processor.
+/// Returns the number of bytes of machine code in an object file, for any processor.
 pub fn code_bytes(bytes: &[u8]) -> Result<u64, LoadError> {
     size::code_bytes(bytes).map_err(|error| LoadError::malformed_file(error.to_string()))
 }
 
-/// Returns the functions of an object file by name, in code order.
+/// Returns the names and machine code of the functions in an object file, in code order.
 pub fn object_functions(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, LoadError> {
     let object = read::read_object(bytes)?;
     let code = |(name, section, range): (&str, usize, Range<usize>)| {
@@ -92,7 +93,7 @@ pub fn object_functions(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, LoadErro
     Ok(of_code(&object).into_iter().map(code).collect())
 }
 
-/// Returns the ranges of functions in the loaded image.
+/// Returns the names of functions, and their ranges in the loaded image.
 pub fn function_ranges(bytes: &[u8]) -> Result<Vec<(String, Range<usize>)>, LoadError> {
     let object = read::read_object(bytes)?;
     let layout = Layout::new(&object)?;
@@ -103,7 +104,7 @@ pub fn function_ranges(bytes: &[u8]) -> Result<Vec<(String, Range<usize>)>, Load
     Ok(of_code(&object).into_iter().map(place).collect())
 }
 
-/// Returns the functions of an object, in code order, with their sections and ranges.
+/// Returns the functions of an object in code order: name, section index, and range within the section.
 fn of_code<'a>(object: &read::Object<'a>) -> Vec<(&'a str, usize, Range<usize>)> {
     let mut begins: Vec<(usize, usize, &'a str)> = Vec::new();
     for symbol in &object.symbols {
@@ -127,7 +128,7 @@ fn of_code<'a>(object: &read::Object<'a>) -> Vec<(&'a str, usize, Range<usize>)>
 }
 
 impl LoadedObject {
-    /// Returns the start of the image, or None if the system's loader chose it.
+    /// Returns the start address of the image, or None if the system's loader chose it.
     pub fn base_address(&self) -> Option<u64> {
         match &*self.backing {
             Backing::Image { image, .. } => image.address_at(0).map(|base| base.as_ptr() as u64),
@@ -175,7 +176,7 @@ impl LoadedObject {
 ///
 /// # Safety
 ///
-/// `handle` is one strong count of a [`Backing`], given up with this call.
+/// `handle` must be one strong count of a [`Backing`], whose ownership passes to this call.
 unsafe extern "C" fn release_backing(handle: *mut c_void) {
     // SAFETY: `handle` came from `Arc::into_raw` in `LoadedObject::function`, and the binding calls this once.
     drop(unsafe { Arc::from_raw(handle.cast_const().cast::<Backing>()) });

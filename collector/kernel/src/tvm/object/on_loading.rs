@@ -1,8 +1,9 @@
-//! Detects objects whose linked library would run code on opening.
+//! Detects objects that would run code when a library linked from them is opened.
 //!
-//! The loader in memory runs nothing. The system's loader calls what an object registers for loading and unloading, and picks
-//! functions by calling others; generated code does none of this, so such an object is never given to a linker. Nor is a file that
-//! is not an object: a linker would read it as a script, which can name any file.
+//! The in-memory loader runs nothing. The system's loader calls functions that an object registers for loading and
+//! unloading, and resolver functions that select an implementation. Generated code has none of these, so such an
+//! object is never passed to the linker. Files that are not objects are rejected, too, because a linker would read
+//! them as a script, which can name any file.
 
 use object::LittleEndian;
 use object::elf::{
@@ -14,10 +15,10 @@ use object::read::elf::{FileHeader, SectionHeader, Sym};
 use super::LoadError;
 use super::size::WIDTH;
 
-/// Section name prefixes of code that the system's loader calls.
+/// Prefixes of the names of sections whose code the system's loader calls.
 const CALLED: [&str; 7] = [".init", ".fini", ".preinit", ".ctors", ".dtors", ".init_array", ".fini_array"];
 
-/// Functions that linkers register by name for loading and unloading.
+/// Functions that a linker registers by their name to run on loading and unloading.
 const REGISTERED: [&str; 2] = ["_init", "_fini"];
 
 pub fn is_called(name: &str, kind: SectionType) -> bool {
@@ -25,7 +26,7 @@ pub fn is_called(name: &str, kind: SectionType) -> bool {
     [SHT_INIT_ARRAY, SHT_FINI_ARRAY, SHT_PREINIT_ARRAY].contains(&kind) || CALLED.iter().any(|prefix| is_of(prefix))
 }
 
-/// Rejects objects whose linked library would run code on loading, and files that are not objects.
+/// Rejects objects that would run code when a library linked from them is opened, and files that are not objects.
 pub fn reject_loading_code(bytes: &[u8]) -> Result<(), LoadError> {
     match bytes.get(WIDTH.0) == Some(&WIDTH.1) {
         true => refuse_in::<FileHeader32<LittleEndian>>(bytes),

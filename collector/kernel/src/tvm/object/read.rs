@@ -1,7 +1,7 @@
-//! What an object file contains, reduced to what loading needs.
+//! Parses an object file into the parts that loading needs.
 //!
-//! Everything here is a checked copy of the file's tables: section numbers are valid indices, names are text, sizes
-//! are within limits. Nothing has an address yet.
+//! All values are checked copies of the file's tables: section numbers are valid indices, names are text, sizes are
+//! within limits. Addresses are not yet assigned.
 
 use object::LittleEndian;
 use object::elf::{self, FileHeader64};
@@ -10,18 +10,18 @@ use object::read::elf::{FileHeader, Rela, SectionHeader, SectionTable, Sym, Symb
 use super::error::LoadError;
 use super::on_loading::is_called;
 
-/// Larger objects are rejected: kernels are small, and a frame between processes holds no more.
+/// Size limit of an object: kernels are small, and messages between processes have the same limit.
 const OBJECT_LIMIT_BYTES: usize = 64 << 20;
-/// More than a valid object of that size has; overlapping tables could otherwise claim billions.
+/// Limit on relocations, above any valid object of that size. Overlapping tables could otherwise declare billions.
 const RELOCATION_LIMIT: usize = 4 << 20;
-/// A mapping aligns only to the smallest page.
+/// Largest supported section alignment, because mappings are aligned only to the smallest page size.
 const ALIGNMENT_LIMIT: u64 = 4096;
 
-/// Tables of one object, without unloaded sections such as debug information.
+/// Tables of one object, without sections that are not loaded, such as debug information.
 #[derive(Debug)]
 pub struct Object<'a> {
     pub sections: Vec<Section<'a>>,
-    /// All symbols, numbered as in the file; 0 means "no symbol".
+    /// All symbols, indexed as in the file; 0 means "no symbol".
     pub symbols: Vec<Symbol<'a>>,
     pub relocations: Vec<Relocation>,
 }
@@ -30,10 +30,10 @@ pub struct Object<'a> {
 pub struct Section<'a> {
     pub name: &'a str,
     pub access: Access,
-    /// A power of two, at most one page.
+    /// Alignment in bytes: a power of two, at most one page.
     pub alignment: usize,
     pub size: usize,
-    /// May be shorter than `size`; the rest is zero.
+    /// Contents of the section. They may be shorter than `size`; the rest is zero.
     pub bytes: &'a [u8],
 }
 
@@ -46,7 +46,7 @@ pub enum Access {
 
 #[derive(Debug)]
 pub struct Symbol<'a> {
-    /// Empty for sections.
+    /// Name of the symbol; empty for sections.
     pub name: &'a str,
     pub place: Place,
     pub is_global: bool,
@@ -54,32 +54,33 @@ pub struct Symbol<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Index into [`Object::sections`]; the offset may be the section's end.
+    /// Position in one of [`Object::sections`], given by index. The offset may be the section's end.
     Section {
         section: usize,
         offset: usize,
     },
     Absolute(u64),
-    /// In a library of the process; a weak symbol may be missing.
+    /// Defined by a library of the process. A weak symbol may be undefined.
     Import {
         is_weak: bool,
     },
-    /// In an unloaded section, or of an unsupported kind.
+    /// In a section that is not loaded, or of an unsupported kind.
     Unreachable,
 }
 
 #[derive(Debug)]
 pub struct Relocation {
-    /// Index into [`Object::sections`].
+    /// Index of the patched section in [`Object::sections`].
     pub section: usize,
     pub offset: u64,
     pub kind: Kind,
-    /// Index into [`Object::symbols`].
+    /// Index of the symbol in [`Object::symbols`].
     pub symbol: usize,
     pub addend: i64,
 }
 
-/// Value of a relocation: S is the symbol's address, A the addend, P the patched address, G a slot that holds S.
+/// Formula of a relocation: S is the symbol's address, A the addend, P the patched address, G the address of a slot
+/// that contains S.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Nothing,
@@ -90,7 +91,7 @@ pub enum Kind {
     Absolute32Signed,
     /// S + A - P in four bytes.
     Relative32,
-    /// S + A - P in four bytes; for calls, S may be a jump stub.
+    /// S + A - P in four bytes, for calls: S may be replaced by the address of a jump stub.
     Call32,
     /// G + A - P in four bytes.
     Slot32,

@@ -1,11 +1,12 @@
-//! Patches the image of an object, as the x86-64 System V ABI defines it.
+//! Patches the image of an object, as defined by the x86-64 System V ABI.
 
 use super::context::Imports;
 use super::error::LoadError;
 use super::layout::Layout;
 use super::read::{Kind, Object, Place, Relocation};
 
-/// Fills slots and stubs, then applies every relocation to `image`, which will run at address `base`.
+/// Writes address slots and jump stubs, then applies every relocation to `image`, which will be executed at address
+/// `base`.
 pub fn relocate_image(
     object: &Object<'_>,
     layout: &Layout,
@@ -101,18 +102,18 @@ enum RelocatedField {
 }
 
 impl RelocatedField {
-    /// Four bytes, zero-extended.
+    /// Returns a field of four bytes that is zero-extended.
     fn unsigned_field(value: u64) -> Self {
         u32::try_from(value).map_or(Self::TooFar, Self::Four)
     }
 
-    /// Four bytes, sign-extended.
+    /// Returns a field of four bytes that is sign-extended.
     fn signed_field(value: u64) -> Self {
         i32::try_from(value.cast_signed()).map_or(Self::TooFar, |value| Self::Four(value.cast_unsigned()))
     }
 }
 
-/// `jmp *0(%rip)`, followed by the address it reads.
+/// Encodes `jmp *0(%rip)`, followed by the target address that the instruction reads.
 fn jump_to(target: u64) -> [u8; 14] {
     let mut stub = [0xff, 0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     stub[6..].copy_from_slice(&target.to_le_bytes());

@@ -1,11 +1,11 @@
-//! How much machine code an object file has, of 32 bits or 64.
+//! Measures the size of the machine code in 32-bit and 64-bit object files.
 
 use object::LittleEndian;
 use object::elf::{FileHeader32, FileHeader64, SHF_ALLOC, SHF_EXECINSTR};
 use object::read::Result;
 use object::read::elf::{FileHeader, SectionHeader};
 
-/// Offset of the ELF class byte, and its value for 32 bits.
+/// Offset of the ELF class byte, and its value for 32-bit files.
 pub const WIDTH: (usize, u8) = (4, 1);
 
 pub fn code_bytes(bytes: &[u8]) -> Result<u64> {

@@ -1,4 +1,4 @@
-//! Attention and rotated positions.
+//! Attention and rotary position embeddings.
 
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};
@@ -65,7 +65,7 @@ pub(super) fn attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(outputs)
 }
 
-/// `[n, s, h · d]` as `[n, h, s, d]`.
+/// Reshapes `[n, s, h · d]` to `[n, h, s, d]`; an input with four dimensions is unchanged.
 fn split_heads(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, attribute: &str) -> Outcome<ValueId> {
     match emit.extents(x)?[..] {
         [_, _, _, _] => Ok(x),
@@ -81,7 +81,7 @@ fn split_heads(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, attribute: &str
     }
 }
 
-/// Repeats key heads to match the query heads of their group.
+/// Repeats the key or value heads, so that there is one for each query head.
 fn repeat_heads(emit: &mut Emit<'_>, x: ValueId, q: ValueId) -> Outcome<ValueId> {
     let [n, groups, places, width] = emit.extents(x)?[..] else { return malformed("the keys need 4 dimensions") };
     let heads = emit.extents(q)?[1];
@@ -95,7 +95,7 @@ fn repeat_heads(emit: &mut Emit<'_>, x: ValueId, q: ValueId) -> Outcome<ValueId>
 
 struct Mask {
     value: Option<ValueId>,
-    /// Whether the fused operator applies the causal mask.
+    /// Whether the fused attention operator applies the causal mask.
     is_causal: bool,
 }
 
@@ -146,14 +146,14 @@ fn build_mask(
     Ok(Mask { value, is_causal: is_fused })
 }
 
-/// Keys visible to a query, relative to the query's position.
+/// Range of keys that a query may attend to, relative to the query's position.
 struct VisibleRange {
     causal: bool,
     left: i64,
     right: i64,
 }
 
-/// Masks keys beyond each sequence's length. The queries are the last positions of a sequence.
+/// Masks the keys beyond each sequence's length. The queries are the last positions of their sequence.
 fn length_mask(
     emit: &mut Emit<'_>,
     lengths: ValueId,
@@ -195,7 +195,7 @@ pub(super) fn counting_tensor(emit: &mut Emit<'_>, count: i64, shape: &[i64]) ->
     emit.reshape(numbers, shape)
 }
 
-/// Builds a constant mask from a predicate of query and key position.
+/// Builds a constant mask; `hides` decides by query and key position.
 fn constant_mask(
     emit: &mut Emit<'_>,
     [places, total]: [i64; 2],
@@ -222,7 +222,7 @@ struct Parts {
     precision: DType,
 }
 
-/// Decomposes attention and returns the scores that `qk_matmul_output_mode` selects.
+/// Emits attention as separate operators; returns the result and the scores that `qk_matmul_output_mode` selects.
 fn written_out(emit: &mut Emit<'_>, call: &Call<'_>, parts: &Parts) -> Outcome<(ValueId, ValueId)> {
     let dtype = emit.dtype(parts.q)?;
     let mode = call.int_attribute("qk_matmul_output_mode", 0);

@@ -1,4 +1,4 @@
-//! Attention in parts, between which a model may put graphs of its own.
+//! Attention in separate parts, between which a model may insert subgraphs.
 
 use super::normalise::softmax_of_opset;
 use crate::onnx::call::Call;
@@ -10,7 +10,7 @@ use models::types::DType;
 
 pub(in crate::onnx) const DOMAIN: &str = "ai.onnx.preview";
 
-/// Query heads of one group read the same key head.
+/// Extents of attention; `heads / shared` consecutive query heads read the same key head.
 struct Extents {
     batch: i64,
     heads: i64,
@@ -30,13 +30,13 @@ impl Extents {
         }
     }
 
-    /// Counts the queries that read one key head.
+    /// Returns the number of query rows that read one key head.
     fn query_rows(&self) -> i64 {
         (self.heads / self.shared).saturating_mul(self.queries)
     }
 }
 
-/// Computes `Q · Kᵀ`, scaled, in the softmax precision.
+/// Emits `Q · Kᵀ`, scaled, in the softmax precision.
 pub(in crate::onnx) fn scaled_scores(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<ValueId> {
     let (q, k) = (call.input(0)?, call.input(1)?);
     let extents = Extents::parse_extents(emit, call)?;

@@ -1,4 +1,4 @@
-//! Sampling at places that are data, and the grids of such places.
+//! Sampling of tensors at computed positions (`GridSample`), and generation of the sampling grids (`AffineGrid`).
 
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};
@@ -11,7 +11,7 @@ type Outputs = Outcome<Vec<ValueId>>;
 
 const MAX_PLACES: i64 = 1 << 22;
 
-/// Value of positions outside the data.
+/// Treatment of positions outside the data.
 #[derive(Clone, Copy, PartialEq)]
 enum Beyond {
     Zeros,
@@ -26,13 +26,14 @@ enum Blend {
     Cubic,
 }
 
-/// A neighbour along one axis: its position and weight (1 if None).
+/// A neighbour of a sampled position along one axis: its index and its weight (1 if None).
 struct Tap {
     place: ValueId,
     weight: Option<ValueId>,
 }
 
-/// `x[n, c, s…]` at `grid[n, places…, rank]`, whose last dimension starts with the innermost axis.
+/// Samples `x[n, c, s…]` at the positions `grid[n, places…, rank]`, whose last dimension starts with the innermost
+/// axis.
 pub(super) fn grid_sample(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (x, grid) = (call.input(0)?, call.input(1)?);
     let (extents, places) = (emit.extents(x)?, emit.extents(grid)?);
@@ -72,7 +73,7 @@ pub(super) fn grid_sample(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![emit.reshape(y, &shape)?])
 }
 
-/// Converts coordinates from -1 to 1 into positions along an axis.
+/// Converts normalised coordinates from -1 to 1 to positions along an axis.
 fn denormalise_coords(emit: &mut Emit<'_>, x: ValueId, extent: i64, is_aligned: bool) -> Outcome<ValueId> {
     let extent = extent as f64;
     let x = emit.binary_with(BinaryOp::Add, x, 1.0)?;
@@ -122,7 +123,7 @@ fn axis_taps(
     Ok(taps)
 }
 
-/// Weight of Keys' kernel (coefficient -0.75) for a neighbour at `shift` from the base.
+/// Emits the weight of Keys' cubic kernel (coefficient -0.75) for the neighbour at `shift` from the base element.
 fn cubic_weight(emit: &mut Emit<'_>, fraction: ValueId, shift: f64) -> Outcome<ValueId> {
     const A: f64 = -0.75;
     let negative = emit.unary(UnaryOp::Neg, fraction)?;
@@ -169,13 +170,13 @@ fn reflect_position(emit: &mut Emit<'_>, place: ValueId, extent: i64, is_aligned
     emit.binary_with(BinaryOp::Add, back, range + low)
 }
 
-/// Converts a position to an element index.
+/// Clamps a position to the axis and converts it to an element index.
 pub(super) fn clamp_index(emit: &mut Emit<'_>, place: ValueId, extent: i64) -> Outcome<ValueId> {
     let bounded = emit.push(Op::Clip(Clip { low: 0.0, high: extent as f64 - 1.0 }), &[place])?;
     emit.cast(bounded, DType::I64)
 }
 
-/// `x[n, c, s…]` as `[n, places, c]`: all combinations of taps along the axes, weighted and summed.
+/// Samples `x[n, c, s…]`; the result is `[n, places, c]`. Sums all combinations of taps along the axes, weighted.
 fn blend_taps(emit: &mut Emit<'_>, x: ValueId, axes: &[Vec<Tap>]) -> Outcome<ValueId> {
     let extents = emit.extents(x)?;
     let (spatial, area) = (&extents[2..], extents[2..].iter().product());
@@ -216,7 +217,7 @@ fn blend_taps(emit: &mut Emit<'_>, x: ValueId, axes: &[Vec<Tap>]) -> Outcome<Val
     sum.map_or_else(|| malformed("the grid has no points"), Ok)
 }
 
-/// `theta[n, rank, rank + 1], size`: element positions of a tensor of this size after an affine map.
+/// Emits the sampling grid of an affine map. Inputs: `theta[n, rank, rank + 1]` and the output size.
 pub(super) fn affine_grid(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let theta = call.input(0)?;
     let size = emit.known_integers(call.input(1)?, "size")?;

@@ -1,4 +1,4 @@
-//! Operators whose results are computed while the file is read: the shapes or bits of these follow from data.
+//! Operators that are computed during import, because output shapes or bits depend on input values.
 
 use crate::onnx::call::Call;
 use crate::onnx::tensor;
@@ -28,7 +28,7 @@ fn integer_constant(emit: &mut Emit<'_>, extents: &[i64], numbers: Vec<i64>) -> 
     emit.add_constant(TensorType::new(DType::I64, extents), Const::Small(numbers))
 }
 
-/// One row of indices for each axis.
+/// Returns the indices of nonzero elements, one row for each axis.
 pub(super) fn non_zero(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let numbers = small_constant(emit, x)?;
@@ -46,7 +46,7 @@ pub(super) fn non_zero(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![integer_constant(emit, &[extents.len() as i64, places.len() as i64], rows)?])
 }
 
-/// Selects parts along an axis by a constant condition; the data may be computed.
+/// Selects slices along an axis by a constant condition; the data need not be constant.
 pub(super) fn compress(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let mut x = call.input(0)?;
     let condition = small_constant(emit, call.input(1)?)?;
@@ -68,7 +68,7 @@ pub(super) fn compress(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![emit.push(Op::Gather(Gather { axis: axis as i64 }), &[x, at])?])
 }
 
-/// Returns distinct parts along an axis, their first positions, the inverse index and the counts.
+/// Returns the distinct slices along an axis, their first positions, the inverse indices and the counts.
 pub(super) fn unique(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let numbers = small_constant(emit, x)?;
@@ -137,7 +137,7 @@ fn intersection_over_union(a: &Edges, b: &Edges) -> f64 {
     if common > 0.0 && all > 0.0 { common / all } else { 0.0 }
 }
 
-/// Returns the best boxes of each class without overlaps, as `batch, class, box`.
+/// Returns the best non-overlapping boxes of each class, as rows of `batch, class, box`.
 pub(super) fn non_max_suppression(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (boxes, scores) = (call.input(0)?, call.input(1)?);
     let (numbers, all_scores) = (small_constant(emit, boxes)?, small_constant(emit, scores)?);
@@ -185,7 +185,7 @@ pub(super) fn non_max_suppression(emit: &mut Emit<'_>, call: &Call<'_>) -> Outpu
     Ok(vec![integer_constant(emit, &[rows.len() as i64 / 3, 3], rows)?])
 }
 
-/// Reinterprets bits: of constants, and of integers whose casts keep their bits.
+/// Reinterprets bits: of any constants, and of computed integers, where a cast to an equally wide type keeps the bits.
 pub(super) fn bit_cast(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let code = i32::try_from(call.int_attribute("to", 0)).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Comparisons, choices, and functions of truth values and bits.
+//! Comparisons, selection, and logical and bitwise functions.
 
 use super::pointwise::operands;
 use crate::onnx::call::Call;

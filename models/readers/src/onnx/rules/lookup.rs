@@ -1,4 +1,4 @@
-//! Operators that read or write at indices, and constants made of indices.
+//! Operators that read or write at indices, and constants built from indices.
 
 use crate::onnx::call::Call;
 use crate::onnx::tensor;

@@ -1,4 +1,4 @@
-//! Losses of classes, as files that were exported for training hold them.
+//! Classification losses, as found in files that were exported for training.
 
 use super::reduce::reduce_over;
 use crate::onnx::call::Call;
@@ -9,7 +9,7 @@ use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// `scores[n, c, d…], labels[n, d…], weights[c]`; the second result is the log-probabilities.
+/// Emits cross entropy from `scores[n, c, d…], labels[n, d…], weights[c]`; the second result is the log-probabilities.
 pub(super) fn cross_entropy(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let logarithms = emit.push(Op::Softmax(Softmax { axis: 1, log: true }), &[call.input(0)?])?;
     Ok(vec![of_logarithms(emit, call, logarithms)?, logarithms])

@@ -1,4 +1,4 @@
-//! One rule per operator of the format: reads any version of it and emits today's form.
+//! Import rules, one per ONNX operator: each reads any version of the operator and emits the current form.
 
 mod attention;
 mod contraction;
@@ -27,7 +27,7 @@ use super::call::Call;
 use crate::{Emit, Outcome};
 use models::graph::ValueId;
 
-/// Adds a node to the graph and returns its outputs; trailing ones may be omitted.
+/// An import rule: adds a node to the graph and returns its outputs, of which the last ones may be omitted.
 pub(super) type Rule = fn(&mut Emit<'_>, &Call<'_>) -> Outcome<Vec<ValueId>>;
 
 /// Returns the rule of an operator; the default domain is empty.
@@ -44,7 +44,7 @@ fn look_up(rules: &[(&str, Rule)], operator: &str) -> Option<Rule> {
     Some(rules[found].1)
 }
 
-/// In alphabetical order.
+/// Rules of the default domain, sorted by name for binary search.
 const RULES: &[(&str, Rule)] = &[
     ("Abs", pointwise::abs),
     ("Acos", pointwise::acos),

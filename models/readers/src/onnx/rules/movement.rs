@@ -8,7 +8,7 @@ use models::operators::{Border, BorderPad, Expand, Flatten, Op, Slice, Tile, Tra
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// Reads integers that were an attribute before operator set `since`, and an input after.
+/// Reads integers from an attribute before operator set `since`, and from an input after.
 pub(super) fn integer_list(
     emit: &Emit<'_>,
     call: &Call<'_>,

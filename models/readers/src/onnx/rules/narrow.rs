@@ -1,4 +1,4 @@
-//! Casts to element types that graphs do not have: the numbers are rounded to those that the type holds.
+//! Casts to element types that graphs do not support: numbers are rounded to values of the narrow type.
 
 use crate::narrow::{Narrow, SmallFloat};
 use crate::onnx::call::Call;
@@ -7,11 +7,11 @@ use models::graph::ValueId;
 use models::operators::{BinaryOp, Clip, Compare, CompareOp, Op, UnaryOp, Where};
 use models::types::DType;
 
-/// Operators that only move elements of their first input.
+/// Operators that only move elements of their first input, so that the value range stays valid.
 const MOVES: &[&str] =
     &["Expand", "Flatten", "Gather", "Reshape", "Slice", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze"];
 
-/// Copies the range of the first input to the results of an operator that only moves elements.
+/// Copies the narrow type of the first input to the results of an operator that only moves elements.
 pub(in crate::onnx) fn propagate_range(emit: &mut Emit<'_>, call: &Call<'_>, outputs: &[ValueId]) {
     let Some(narrow) = call.optional_input(0).and_then(|x| emit.narrow_range(x)) else { return };
     if MOVES.contains(&call.node.op_type.as_str()) {
@@ -19,7 +19,7 @@ pub(in crate::onnx) fn propagate_range(emit: &mut Emit<'_>, call: &Call<'_>, out
     }
 }
 
-/// Casts, rounding to a narrow type where the node has one.
+/// Casts, and rounds to a narrow type if the node names one.
 pub(super) fn cast_narrow(
     emit: &mut Emit<'_>,
     call: &Call<'_>,
@@ -49,7 +49,8 @@ fn lowest_bits(emit: &mut Emit<'_>, x: ValueId, low: i64, high: i64) -> Outcome<
     emit.binary_with(BinaryOp::Add, flipped, low as f64)
 }
 
-/// Returns the largest power of two below each magnitude. May round up just below a power; callers compare.
+/// Returns the largest power of two not above each magnitude. Just below a power, rounding of the logarithm may give
+/// that power; callers must tolerate this.
 fn power_below(emit: &mut Emit<'_>, x: ValueId, (lowest, highest): (i32, i32)) -> Outcome<ValueId> {
     let size = emit.unary(UnaryOp::Abs, x)?;
     let log = emit.unary(UnaryOp::Log2, size)?;
@@ -66,7 +67,8 @@ fn emit_select(emit: &mut Emit<'_>, condition: ValueId, a: ValueId, b: ValueId) 
     emit.push(Op::Where(Where {}), &[condition, a, b])
 }
 
-/// Rounds to nearest even. Numbers so near the next power of two that its exponent is found round there anyway.
+/// Rounds to the nearest value of a format, ties to even. [`power_below`] may return the next power of two for numbers
+/// just below; these round to that power in any case.
 fn round_to_format(emit: &mut Emit<'_>, x: ValueId, format: SmallFloat, saturates: bool) -> Outcome<ValueId> {
     let x = if emit.dtype(x)? == DType::F64 { x } else { emit.cast(x, DType::F32)? };
     let dtype = emit.dtype(x)?;

@@ -25,7 +25,7 @@ pub(super) fn batch_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<Va
     Ok(vec![emit.push(Op::BatchNorm(BatchNorm { epsilon: call.float_attribute("epsilon", 1e-5) }), &inputs)?])
 }
 
-/// Training mode: normalises by batch statistics and also returns the running ones.
+/// Emits batch normalisation in training mode: uses the batch's statistics and also returns the updated running ones.
 fn of_own_statistics(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let x = call.input(0)?;
     let (rank, dtype) = (emit.rank(x)?, emit.dtype(x)?);
@@ -159,7 +159,7 @@ fn of_node(emit: &mut Emit<'_>, call: &Call<'_>, log: bool) -> Outcome<Vec<Value
     Ok(vec![softmax_of_opset(emit, call.input(0)?, axis, call.opset, log)?])
 }
 
-/// Softmax or log-softmax, as an operator set version defines it.
+/// Emits softmax or log-softmax as defined by an operator set version.
 pub(super) fn softmax_of_opset(emit: &mut Emit<'_>, x: ValueId, axis: i64, opset: i64, log: bool) -> Outcome<ValueId> {
     let extents = emit.extents(x)?;
     let axis = emit.resolve_axis(axis, extents.len())?;

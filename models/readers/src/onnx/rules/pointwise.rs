@@ -1,4 +1,4 @@
-//! Functions of single elements.
+//! Pointwise functions.
 
 use super::narrow;
 use crate::onnx::call::Call;
@@ -70,7 +70,7 @@ fn binary(emit: &mut Emit<'_>, call: &Call<'_>, function: BinaryOp) -> Outputs {
     Ok(vec![emit.binary(function, a, b)?])
 }
 
-/// Returns two operands; before version 7, an attribute could align the second one with an axis.
+/// Returns both operands of a binary operator; before version 7, an attribute aligned the second with an axis.
 pub(super) fn operands(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<(ValueId, ValueId)> {
     let (a, b) = (call.input(0)?, call.input(1)?);
     let Some(axis) = call.optional_int("axis").filter(|_| call.opset < 7) else { return Ok((a, b)) };
@@ -162,7 +162,7 @@ pub(super) fn swish(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![emit.unary(swish_of(call), call.input(0)?)?])
 }
 
-/// The swish of the first input times the second.
+/// Emits SwiGLU: `swish(a) · b` for the first and second input.
 pub(super) fn swi_glu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let gate = emit.unary(swish_of(call), call.input(0)?)?;
     Ok(vec![emit.binary(BinaryOp::Mul, gate, call.input(1)?)?])
@@ -206,7 +206,7 @@ pub(super) fn p_relu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![emit.push(Op::PRelu(PRelu {}), &[x, slope])?])
 }
 
-/// The base determines the result type.
+/// Emits a power; the result has the type of the base.
 pub(super) fn pow(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (base, exponent) = operands(emit, call)?;
     let dtype = emit.dtype(base)?;

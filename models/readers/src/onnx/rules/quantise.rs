@@ -1,4 +1,4 @@
-//! Integers that stand for real numbers.
+//! Quantisation, dequantisation and arithmetic on quantised integers.
 
 use super::contraction::numpy_product;
 use super::narrow;
@@ -21,7 +21,7 @@ fn scalar_of_one(emit: &mut Emit<'_>, id: ValueId) -> Outcome<ValueId> {
     if is_one { emit.reshape(id, &[]) } else { Ok(id) }
 }
 
-/// Returns scale and optional zero point, repeated over blocks and shaped to broadcast.
+/// Returns a scale or zero point, repeated over blocks and shaped to broadcast to `x`.
 fn broadcast_scales(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, id: ValueId) -> Outcome<ValueId> {
     let (extents, own) = (emit.extents(x)?, emit.extents(id)?);
     let block = call.int_attribute("block_size", 0);
@@ -52,7 +52,7 @@ fn broadcast_scales(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, id: ValueI
     emit.slice(repeated, axis, 0, extents[axis])
 }
 
-/// Returns scale and optional zero point, as a scalar or along an axis of `x`, and that axis.
+/// Returns the scale and the zero point, if any, as scalars or vectors along an axis of `x`, and that axis.
 fn quantisation_scales(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId) -> Outcome<(Vec<ValueId>, i64)> {
     let is_one = emit.extents(call.input(1)?)?.iter().all(|&extent| extent == 1);
     let mut axis = 0;
@@ -149,7 +149,7 @@ pub(super) fn dequantise_scalar(
     real_along(emit, x, scale, zero, 0)
 }
 
-/// Dequantises with one scale, or one for each element of an axis.
+/// Dequantises with one scale for all elements, or with one per index of an axis.
 pub(super) fn real_along(
     emit: &mut Emit<'_>,
     x: ValueId,
@@ -183,7 +183,8 @@ pub(super) fn dynamic_quantize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs 
     Ok(quantise_dynamic(emit, call.input(0)?)?.to_vec())
 }
 
-/// Quantises to 8 bits by the range of the data, extended to include zero.
+/// Quantises to 8 bits; the scale covers the range of the data, extended to include zero. Returns result, scale and
+/// zero point.
 pub(super) fn quantise_dynamic(emit: &mut Emit<'_>, x: ValueId) -> Outcome<[ValueId; 3]> {
     let all: Vec<usize> = (0..emit.rank(x)?).collect();
     let highest = super::reduce::reduce_over(emit, x, ReduceOp::Max, all.clone(), false)?;
@@ -209,7 +210,7 @@ pub(super) fn known_zero(emit: &Emit<'_>, id: Option<ValueId>) -> Outcome<Option
     })
 }
 
-/// Subtracts the zero point in 32 bits; the zero point is one number or one per element of an axis.
+/// Subtracts the zero point in 32-bit integers; there is one zero point, or one per index of an axis.
 fn subtract_zero(emit: &mut Emit<'_>, x: ValueId, zero: Option<ValueId>, axis: usize) -> Outcome<ValueId> {
     let x = emit.cast(x, DType::I32)?;
     let Some(zero) = zero else { return Ok(x) };
@@ -232,7 +233,7 @@ pub(super) fn conv_integer(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![conv_sums(emit, call, operands, [call.optional_input(2), call.optional_input(3)])?])
 }
 
-/// Convolves integers minus their zero points.
+/// Emits an integer convolution of operands minus their zero points.
 fn conv_sums(
     emit: &mut Emit<'_>,
     call: &Call<'_>,
@@ -283,7 +284,7 @@ pub(super) fn mat_mul_integer(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![product_sums(emit, operands, [call.optional_input(2), call.optional_input(3)])?])
 }
 
-/// Multiplies integers minus their zero points.
+/// Emits an integer matrix product of operands minus their zero points.
 pub(super) fn product_sums(
     emit: &mut Emit<'_>,
     [a, b]: [ValueId; 2],
@@ -335,7 +336,8 @@ pub(super) fn linear_mat_mul(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![requantise_sums(emit, sums, scales, call.input(7)?, last)?])
 }
 
-/// Multiplies sums by both operand scales over the result scale; scales are scalars or along an axis.
+/// Multiplies integer sums by `x_scale · w_scale / y_scale` and quantises; scales are scalars or vectors along an
+/// axis.
 pub(super) fn requantise_sums(
     emit: &mut Emit<'_>,
     sums: ValueId,
@@ -364,7 +366,7 @@ pub(super) fn requantise_sums(
     emit.push(op, &[sums, multiplier])
 }
 
-/// Converts sums to real numbers; a scale is one number, or one per column.
+/// Converts integer sums to real numbers; each scale is one number, or one per column.
 pub(super) fn scale_sums(emit: &mut Emit<'_>, sums: ValueId, scales: [ValueId; 2], to: DType) -> Outcome<ValueId> {
     let [a, b] = scales;
     let (a, b) = (scalar_of_one(emit, a)?, scalar_of_one(emit, b)?);

@@ -1,7 +1,7 @@
 //! Recurrent layers, unrolled over time.
 //!
-//! Each step is two products, a sum and the gates, so its tasks are the same at every step; products of the inputs
-//! are done step by step too, which keeps every operator of the size that a cell has.
+//! Each step is two products, a sum and the gates, so its tasks are the same at every step. The product with the input
+//! is also computed step by step, so that every operator has the size of one cell.
 
 use super::quantise;
 use crate::onnx::call::Call;
@@ -12,7 +12,7 @@ use models::operators::{BiasAdd, Dense, Op, UnaryOp};
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// Longer sequences are refused: each step adds about twenty operators.
+/// Maximum sequence length. Longer sequences are refused, because each step adds about twenty operators.
 const MAX_STEPS: i64 = 4096;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -59,7 +59,7 @@ pub(super) fn rounded_lstm(emit: &mut Emit<'_>, call: &Call<'_>, [inputs, states
 struct LayerWeights {
     inputs: ValueId,
     states: ValueId,
-    /// Whether the multiplied data is rounded to 8 bits.
+    /// Whether the input and the hidden state are quantised to 8 bits before they are multiplied by the weights.
     rounds: bool,
 }
 
@@ -68,7 +68,7 @@ impl LayerWeights {
         Ok(LayerWeights { inputs: call.input(1)?, states: call.input(2)?, rounds: false })
     }
 
-    /// Rounds data to 8 bits if the weights require it.
+    /// Quantises data to 8 bits and back, if the weights require it.
     fn round_operand(&self, emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
         if !self.rounds {
             return Ok(x);
@@ -81,7 +81,7 @@ impl LayerWeights {
 struct Direction {
     kind: Kind,
     weight: ValueId,
-    /// Input bias.
+    /// Bias of the product with the input.
     bias: Option<ValueId>,
     recurrent: Recurrent,
     reset_at: Reset,

@@ -1,4 +1,4 @@
-//! Reductions over whole dimensions.
+//! Reductions over dimensions.
 
 use super::movement::integer_list;
 use crate::onnx::call::Call;
@@ -45,7 +45,8 @@ fn reduce(emit: &mut Emit<'_>, call: &Call<'_>, function: ReduceOp) -> Outcome<V
     reduce_over(emit, x, function, axes, call.int_attribute("keepdims", 1) != 0)
 }
 
-/// A reduction over no dimensions, which leaves elements unchanged for sums and comparisons.
+/// Returns the result of a reduction over no dimensions: the unchanged input. Refuses functions that would change
+/// elements.
 fn without_axes(x: ValueId, function: ReduceOp) -> Outcome<ValueId> {
     match function {
         ReduceOp::Sum | ReduceOp::Mean | ReduceOp::Max | ReduceOp::Min | ReduceOp::Prod => Ok(x),
@@ -123,7 +124,7 @@ fn arg_reduce(emit: &mut Emit<'_>, call: &Call<'_>, largest: bool) -> Outputs {
     Ok(vec![emit.push(Op::ArgReduce(ArgReduce { largest, axis, keep, last }), &[x])?])
 }
 
-/// Ignores `sorted`: unsorted results may have any order.
+/// Emits `TopK`. Ignores `sorted`, because unsorted results may have any order.
 pub(super) fn top_k(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let count = match call.optional_input(1) {
@@ -143,7 +144,7 @@ pub(super) fn cum_sum(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![emit.push(Op::CumSum(CumSum { axis, exclusive, reverse }), &[x])?])
 }
 
-/// Running products by doubling: each round multiplies by elements twice as far away as the last.
+/// Emits running products by doubling: each round multiplies by elements twice as far away as the previous round.
 pub(super) fn cum_prod(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let mut y = call.input(0)?;
     let extents = emit.extents(y)?;

@@ -1,4 +1,4 @@
-//! Regions of images, each pooled to one size.
+//! Region pooling: each region of an image is sampled to a fixed size.
 
 use super::grid::clamp_index;
 use super::reduce::reduce_over;
@@ -13,14 +13,15 @@ type Outputs = Outcome<Vec<ValueId>>;
 
 const MAX_SAMPLES: i64 = 1 << 16;
 
-/// Samples of one axis: two neighbours of each, as floats, with their weights.
+/// Samples along one axis: positions of both neighbours of each sample, as floats, with their interpolation weights.
 struct SampledAxis {
     places: [ValueId; 2],
     weights: [ValueId; 2],
     count: i64,
 }
 
-/// `x[n, c, h, w], regions[r, 4], images[r]`
+/// Emits `RoiAlign`; inputs: `x[n, c, h, w], regions[r, 4], images[r]`, where `images` gives the batch index of each
+/// region.
 pub(super) fn roi_align(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (x, regions, images) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let [n, channels, height, width] = emit.extents(x)?[..] else {
@@ -114,7 +115,7 @@ fn sample_axis(
     Ok(SampledAxis { places: [low, high], weights, count })
 }
 
-/// Returns one neighbour of all samples, times its weight: `[r, samples, samples, c]`.
+/// Returns one of the four neighbours of all samples, times its weight: `[r, samples, samples, c]`.
 fn weighted_corner(
     emit: &mut Emit<'_>,
     rows: ValueId,

@@ -1,8 +1,8 @@
 //! Resampling.
 //!
-//! The three forms that networks use become `Resize`. Every other combination of coordinates, filters and edges is a
-//! blend of old elements with fixed weights along each axis, so it becomes one product with a constant matrix per
-//! axis: the same numbers, though not the operator a library would run.
+//! The three variants that networks use become `Resize`. Every other combination of coordinates, filters and edges is
+//! a weighted sum of input elements with fixed weights along each axis. It becomes one product with a constant matrix
+//! per axis. The result is the same, but a library would run another operator.
 
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};
@@ -19,7 +19,7 @@ pub(crate) struct ResizeAxis {
     pub old: i64,
     pub new: i64,
     pub scale: f64,
-    /// Sampled part of the data, for `tf_crop_and_resize`.
+    /// Sampled range of the input axis, as fractions of its extent; used by `tf_crop_and_resize`.
     pub region: (f64, f64),
 }
 
@@ -96,7 +96,7 @@ fn is_cropped(call: &Call<'_>) -> bool {
     call.text_attribute("coordinate_transformation_mode") == Some("tf_crop_and_resize")
 }
 
-/// Returns one factor for all axes, if their proportions are kept.
+/// Returns the scale that all axes share if `keep_aspect_ratio_policy` keeps the proportions; None for `stretch`.
 fn shared_factor(call: &Call<'_>, named: &[usize], extents: &[i64], sizes: Option<&[f64]>) -> Outcome<Option<f64>> {
     let Some(sizes) = sizes else { return Ok(None) };
     let factors = named.iter().zip(sizes).map(|(&axis, size)| size / extents[axis] as f64);
@@ -155,7 +155,7 @@ pub(crate) struct ResizeFilter<'a> {
 }
 
 impl ResizeFilter<'_> {
-    /// Returns the graph operator with exactly this behaviour, if one exists.
+    /// Returns the mode of `Resize` with exactly this behaviour, or None.
     fn native_mode(&self, axes: &[ResizeAxis]) -> Option<ResizeMode> {
         let is_spatial = axes.len() > 2 && axes[..2].iter().all(|axis| axis.old == axis.new);
         // A scale that is not the ratio of the extents puts elements elsewhere.
@@ -251,7 +251,7 @@ impl ResizeFilter<'_> {
         })
     }
 
-    /// Fills the weights of the old elements for a new one at `place`.
+    /// Fills in the weights of all input elements for the output element that samples position `place`.
     fn fill_weights(&self, row: &mut [f64], place: f64, scale: f64) -> Outcome<()> {
         let last = row.len() as i64 - 1;
         // Shrinking with a filter that is stretched over all elements it stands for.
@@ -280,7 +280,7 @@ impl ResizeFilter<'_> {
         Ok(())
     }
 
-    /// Multiplies the data by the weights along one axis.
+    /// Multiplies the data along one axis by the matrix of weights.
     fn weigh_axis(
         &self,
         emit: &mut Emit<'_>,
@@ -304,7 +304,7 @@ impl ResizeFilter<'_> {
     }
 }
 
-/// Evaluates Keys' kernel, which reaches two elements.
+/// Evaluates Keys' cubic kernel, which is zero beyond a distance of two elements.
 fn cubic_kernel(distance: f64, a: f64) -> f64 {
     let d = distance;
     if d <= 1.0 {

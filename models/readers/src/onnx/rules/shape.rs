@@ -1,4 +1,4 @@
-//! Constants, and operators that only ask for shapes.
+//! Constants, and operators that only read shapes.
 
 use crate::onnx::call::Call;
 use crate::onnx::tensor;

@@ -1,4 +1,4 @@
-//! Spectra as products with constant matrices, and windows and filters that are constants.
+//! Fourier transforms as products with constant matrices; window functions and mel filters as constants.
 
 use crate::onnx::call::Call;
 use crate::onnx::tensor;
@@ -29,12 +29,12 @@ fn constant_matrix(
     emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, &[rows, columns]), &numbers)?)
 }
 
-/// Angle of a Fourier term; whole turns are removed first, to keep precision.
+/// Returns the angle of a Fourier coefficient. Full turns are removed in integers first, to keep precision.
 fn dft_angle(frequency: i64, element: i64, length: i64) -> f64 {
     2.0 * PI * (i128::from(frequency) * i128::from(element) % i128::from(length)) as f64 / length as f64
 }
 
-/// `x[…, n, …, 1 or 2]`: the last dimension holds the real and optionally imaginary part.
+/// Emits `DFT` of `x[…, n, …, 1 or 2]`; the last dimension holds the real and optionally the imaginary part.
 pub(super) fn dft(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let extents = emit.extents(x)?;
@@ -95,7 +95,7 @@ struct Transform {
 }
 
 impl Transform {
-    /// Builds the matrices of the real and imaginary parts.
+    /// Builds the constant matrices that give the real and the imaginary part.
     fn transform_matrices(&self, emit: &mut Emit<'_>, dtype: DType, is_complex: bool) -> Outcome<(ValueId, ValueId)> {
         let Transform { length, used, is_inverse, is_half } = *self;
         if is_inverse && is_half && !is_complex {
@@ -119,7 +119,8 @@ impl Transform {
     }
 }
 
-/// `signal[n, length, 1], step, window, frame length`: a convolution with one kernel per frequency.
+/// Emits `STFT` as a convolution with one kernel per frequency; inputs: `signal[n, length, 1], step, window, frame
+/// length`.
 pub(super) fn stft(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let signal = call.input(0)?;
     let step = emit.known_number(call.input(1)?, "frame_step")? as i64;
@@ -191,7 +192,7 @@ fn output_dtype(call: &Call<'_>) -> Outcome<DType> {
     tensor::dtype_of_code(code).or_else(|reason| unsupported(format!("it makes a type whose {reason}")))
 }
 
-/// Triangles that overlap by half, evenly spaced on the mel scale.
+/// Returns the mel filter bank: triangles that overlap by half, evenly spaced on the mel scale.
 pub(super) fn mel_weights(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let known = |index: usize, name: &str| emit.known_number(call.input(index)?, name);
     let (bins, length, rate) = (known(0, "num_mel_bins")?, known(1, "dft_length")?, known(2, "sample_rate")?);

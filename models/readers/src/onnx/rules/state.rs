@@ -1,4 +1,4 @@
-//! Operators that carry a state from call to call, lowered to operators over their parts.
+//! Operators that keep a state between calls, lowered to operators on explicit states.
 
 use super::attention::counting_tensor;
 use super::window::add_bias;
@@ -12,10 +12,10 @@ use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// Longer sequences are not unrolled.
+/// Maximum sequence length that is unrolled.
 const MAX_STEPS: i64 = 4096;
 
-/// A convolution over each channel's past: `x[n, c, length], weight[c, 1, k], bias, past[n, c, k - 1]`
+/// Emits a causal depthwise convolution; inputs: `x[n, c, length], weight[c, 1, k], bias, past[n, c, k - 1]`.
 pub(super) fn causal_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (x, weight) = (call.input(0)?, call.input(1)?);
     let (extents, kernel) = (emit.extents(x)?, emit.extents(weight)?);
@@ -46,7 +46,7 @@ pub(super) fn causal_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![y, emit.slice(padded, 2, length - before, length)?])
 }
 
-/// `[n, length, heads · size]` as `[n, heads, length, size]`.
+/// Reshapes `[n, length, heads · size]` to `[n, heads, length, size]`.
 fn by_head(emit: &mut Emit<'_>, x: ValueId, heads: i64) -> Outcome<ValueId> {
     let extents = emit.extents(x)?;
     let [batch, length, width] = extents[..] else { return malformed(format!("{extents:?} must have 3 dimensions")) };
@@ -58,7 +58,7 @@ fn by_head(emit: &mut Emit<'_>, x: ValueId, heads: i64) -> Outcome<ValueId> {
     emit.transpose(x, &[0, 2, 1, 3])
 }
 
-/// Inputs of a linear attention step, with heads first.
+/// Inputs of linear attention for all steps, as `[n, heads, length, size]`.
 struct Steps {
     q: ValueId,
     k: ValueId,
@@ -98,7 +98,7 @@ impl Steps {
         })
     }
 
-    /// Returns the state after a step, and the values that its queries read.
+    /// Emits one step; returns the new state, and the output of the step's queries.
     fn emit_step(&self, emit: &mut Emit<'_>, state: ValueId, step: i64) -> Outcome<(ValueId, ValueId)> {
         let at = |emit: &mut Emit<'_>, x: ValueId| emit.slice(x, 2, step, step + 1);
         let (q, k, mut v) = (at(emit, self.q)?, at(emit, self.k)?, at(emit, self.v)?);
@@ -126,7 +126,7 @@ impl Steps {
     }
 }
 
-/// Attention with one state matrix per head, unrolled over steps.
+/// Emits linear attention, which has one state matrix per head, unrolled over the sequence.
 pub(super) fn linear_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let steps = Steps::parse_steps(emit, call)?;
     let (queries, keys, values) = (emit.extents(steps.q)?, emit.extents(steps.k)?, emit.extents(steps.v)?);
@@ -159,14 +159,14 @@ pub(super) fn linear_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs 
     Ok(vec![emit.cast(y, to)?, emit.cast(state, to_of_state)?])
 }
 
-/// Positions along one axis, shaped to broadcast: `[1, …, count, …, 1]`.
+/// Returns the positions along one axis, shaped to broadcast: `[1, …, count, …, 1]`.
 fn axis_positions(emit: &mut Emit<'_>, count: i64, axis: usize, rank: usize) -> Outcome<ValueId> {
     let mut shape = vec![1; rank];
     shape[axis] = count;
     counting_tensor(emit, count, &shape)
 }
 
-/// Reshapes one number per sample to broadcast.
+/// Reshapes a vector with one number per sample to broadcast along `axis`.
 fn of_samples(emit: &mut Emit<'_>, x: ValueId, axis: usize, rank: usize) -> Outcome<ValueId> {
     let extents = emit.extents(x)?;
     let [count] = extents[..] else { return malformed(format!("{extents:?} must be one number for each sample")) };
@@ -176,7 +176,8 @@ fn of_samples(emit: &mut Emit<'_>, x: ValueId, axis: usize, rank: usize) -> Outc
     emit.reshape(x, &shape)
 }
 
-/// Writes to positions of a cache along one axis: `cache, update, first place of each sample`
+/// Emits `TensorScatter`, which writes to a cache along one axis; inputs: `cache, update, first position of each
+/// sample`.
 pub(super) fn tensor_scatter(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (cache, update) = (call.input(0)?, call.input(1)?);
     let (whole, extents) = (emit.extents(cache)?, emit.extents(update)?);

@@ -1,4 +1,4 @@
-//! Operators that slide a window: convolutions and pools.
+//! Operators with a sliding window: convolutions and pools.
 
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};
@@ -12,13 +12,13 @@ const MAX_COLUMNS: i64 = 1 << 24;
 struct WindowAttributes {
     kernel: Vec<i64>,
     strides: Vec<i64>,
-    /// All heads, then all tails.
+    /// Leading pads of all axes, then trailing pads of all axes.
     pads: Vec<i64>,
     dilations: Vec<i64>,
 }
 
 impl WindowAttributes {
-    /// Reads a node's window; `auto_pad` is resolved except for a transposed convolution.
+    /// Reads the window of a node. `auto_pad` is resolved to pads, except for a transposed convolution.
     fn parse_window(call: &Call<'_>, kernel: Vec<i64>, spatial: &[i64]) -> Outcome<WindowAttributes> {
         let rank = kernel.len();
         let list = |name: &str, default: i64, length: usize| match call.int_list(name) {
@@ -42,14 +42,14 @@ impl WindowAttributes {
         Ok(window)
     }
 
-    /// Returns the dilated extent of the window along an axis.
+    /// Returns the extent that the dilated window covers along an axis.
     fn window_reach(&self, axis: usize) -> Outcome<i64> {
         let reach = self.kernel[axis].checked_sub(1).and_then(|steps| steps.checked_mul(self.dilations[axis]));
         let reach = reach.and_then(|reach| reach.checked_add(1));
         reach.map_or_else(|| malformed("the window reaches further than 64 bits can count"), Ok)
     }
 
-    /// Pads so that the output extent is the input extent over the stride, rounded up.
+    /// Sets the pads so that the output extent is the input extent divided by the stride, rounded up.
     fn pad_to_same(&mut self, spatial: &[i64], more_before: bool) -> Outcome<()> {
         let rank = self.kernel.len();
         for (axis, &extent) in spatial.iter().enumerate() {
@@ -69,7 +69,7 @@ impl WindowAttributes {
     }
 }
 
-/// Returns the kernel extents of the weight; the attribute must agree.
+/// Returns the kernel extents of the weight; fails if the attribute disagrees.
 fn kernel_of(call: &Call<'_>, weight: &[i64]) -> Outcome<Vec<i64>> {
     let of_weight = weight.get(2..).unwrap_or_default().to_vec();
     match call.int_list("kernel_shape") {
@@ -110,7 +110,7 @@ pub(super) fn convolve_in_groups(
     emit.push(Op::Conv(Conv { strides, pads, dilations, groups }), &[x, w])
 }
 
-/// Convolves 8-bit operands, each less its zero point.
+/// Emits a convolution of 8-bit operands with these zero points.
 pub(super) fn convolve_quantised(
     emit: &mut Emit<'_>,
     call: &Call<'_>,
@@ -198,8 +198,8 @@ pub(super) fn channels_last(emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId>
     emit.transpose(x, &order)
 }
 
-/// `columns[n, c · block, places], image, block`: sums overlapping columns, as a transposed convolution
-/// with a kernel of a single one for each position of the block.
+/// Emits `Col2Im`; inputs: `columns[n, c · block, places], image, block`. Overlapping columns are summed by a
+/// transposed convolution, whose kernel has a single one for each position of the block.
 pub(super) fn columns_to_image(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
     let x = call.input(0)?;
     let (image, block) = (call.input(1)?, call.input(2)?);

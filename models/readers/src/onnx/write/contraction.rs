@@ -1,4 +1,4 @@
-//! Products of matrices.
+//! Matrix products.
 
 use super::sheet::{Sheet, flag_attribute, text_attribute};
 use super::{Made, refuse_operator};
@@ -47,7 +47,7 @@ pub(super) fn write_product(sheet: &mut Sheet<'_>, node: &Node) -> Made {
     }
 }
 
-/// Writes a product; narrow integers are summed in 32 bits.
+/// Writes a matrix product; products of 8-bit integers are summed in 32 bits, those of 16-bit integers are refused.
 fn write_matmul(sheet: &mut Sheet<'_>, dtype: DType, operands: [&str; 2]) -> Made {
     match dtype {
         DType::I8 | DType::U8 => write_integer_matmul(sheet, operands, [dtype; 2], [0, 0]),

@@ -1,8 +1,8 @@
-//! Writes a graph as an ONNX file, so that others can run what has none, with the very constants that the reference has.
+//! Writes a graph as an ONNX file, with the constants of the reference, so that other libraries can run it.
 //!
-//! Each operator becomes the one of the format that says the same, where there is one: libraries are fast at what they
-//! recognise. Others are spelled by several; attention is split into its products. Constants are numbers in the file,
-//! already turned and shaped as their operator wants them. A file holds at most 2 GiB: larger models are refused.
+//! An operator becomes the equivalent ONNX operator, if there is one, because libraries are fast at what they
+//! recognise. Others become several operators; attention is split into its products. Constants are stored as numbers,
+//! already transposed and shaped for their operator. A file holds at most 2 GiB: larger models are refused.
 
 mod contraction;
 mod movement;
@@ -23,9 +23,9 @@ use models::types::{Dim, TensorType};
 use prost::Message;
 use sheet::Sheet;
 
-/// Supported by all recent libraries, and the first version with `Gelu`.
+/// Version of the operator set that is written: supported by all recent libraries, and the first with `Gelu`.
 const OPERATOR_SET: i64 = 20;
-/// The matching file format version.
+/// Version of the file format (`ir_version`) that matches the operator set.
 const FORM: i64 = 9;
 
 pub fn write_graph(graph: &Graph) -> Result<Vec<u8>> {
@@ -86,10 +86,10 @@ fn port_info(name: String, ty: &TensorType) -> messages::ValueInfo {
     messages::ValueInfo { name, ty: Some(messages::Type { tensor: Some(tensor) }) }
 }
 
-/// The name of a rule's result, or why there is none.
+/// The name of an operator's result in the file, or the reason why the operator cannot be written.
 type Made = std::result::Result<String, String>;
 
-/// Each class of operators is a family of rules.
+/// Writes an operator by the rule of its class.
 fn write_operator(sheet: &mut Sheet<'_>, node: &Node) -> Made {
     let rule = match node.op.class() {
         Class::Contraction if node.op.window().is_some() => window::write_convolution,

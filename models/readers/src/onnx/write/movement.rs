@@ -123,7 +123,7 @@ fn scatter_reduction(combine: ScatterOp) -> &'static str {
     }
 }
 
-/// Lists are starts, stops, axes and steps.
+/// Writes a slice; the lists are starts, stops, axes and steps.
 fn write_slice(sheet: &mut Sheet<'_>, x: &str, lists: [&[i64]; 4]) -> String {
     let lists = lists.map(|list| sheet.add_integers(list));
     sheet.add_node("Slice", &[x, &lists[0], &lists[1], &lists[2], &lists[3]], Vec::new())

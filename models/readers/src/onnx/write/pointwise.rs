@@ -1,4 +1,4 @@
-//! Functions of single elements.
+//! Pointwise functions.
 
 use super::sheet::{Sheet, flag_attribute, float_attribute, int_attribute, text_attribute};
 use super::{Made, refuse_operator};

@@ -1,4 +1,4 @@
-//! A file in the making: nodes and constants so far, and what each value of the graph is called in it.
+//! The ONNX file under construction: nodes and constants so far, and the name of each value of the graph.
 
 use crate::onnx::messages::{self, Attribute};
 use crate::onnx::tensor::dtype_code;
@@ -17,13 +17,13 @@ pub(super) struct Sheet<'a> {
     constants: Vec<Option<Tensor>>,
     readers: Vec<Vec<usize>>,
     names: Vec<Option<String>>,
-    /// Constants in another form than the graph's, by value and transformation.
+    /// Names of constants that are written in another form than the graph's, by value and transformation.
     derived: HashMap<(ValueId, String), String>,
     nodes: Vec<messages::Node>,
     initializers: Vec<messages::Tensor>,
     taken: HashSet<String>,
     fresh: usize,
-    /// Nodes that are already part of a previous node.
+    /// Nodes that are already written as part of another node.
     done: HashSet<usize>,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Sheet<'a> {
         self.ty(id).extents().expect("graphs with symbols were refused")
     }
 
-    /// Returns the name of a value; writes a constant at its first use.
+    /// Returns the name of a value in the file; writes a constant on its first use.
     pub fn value_name(&mut self, id: ValueId) -> String {
         if let Some(name) = &self.names[id.0 as usize] {
             return name.clone();
@@ -86,7 +86,7 @@ impl<'a> Sheet<'a> {
         name
     }
 
-    /// Keeps a quantised constant as integers: libraries compute with them.
+    /// Writes a quantised constant as integers and a `DequantizeLinear`, because libraries compute with the integers.
     fn write_stored(&mut self, stored: &Computed) -> String {
         let Op::Dequantize(Dequantize { axis }) = stored.op else { unreachable!("it was asked for") };
         let parts: Vec<String> = stored
@@ -110,14 +110,16 @@ impl<'a> Sheet<'a> {
         self.done.contains(&node)
     }
 
-    /// Returns a node's bias along `axis` if it has no other use; the bias is written with the node.
+    /// Claims the bias that is added to a node's output along `axis`, if nothing else reads the output. Returns the
+    /// bias and the biased value; the caller writes both with the node.
     pub fn take_bias(&mut self, node: &Node, axis: usize) -> Option<(ValueId, ValueId)> {
         let (reader, bias) = self.find_bias(node.outputs[0], axis)?;
         self.done.insert(reader);
         Some((bias, self.graph.nodes[reader].outputs[0]))
     }
 
-    /// Returns the only use of sums: requantisation, optionally after a bias; both are written with the sums.
+    /// Claims the requantisation of integer sums, optionally after a bias, if nothing else reads the sums. Returns the
+    /// bias and the requantisation; the caller writes both with the sums.
     pub fn take_requantization(&mut self, sums: &Node, axis: usize) -> Option<(Option<ValueId>, &'a Node)> {
         let bias = self.find_bias(sums.outputs[0], axis);
         let biased = bias.map_or(sums.outputs[0], |(reader, _)| self.graph.nodes[reader].outputs[0]);
@@ -143,7 +145,7 @@ impl<'a> Sheet<'a> {
         (is_bias && self.is_constant(adding.inputs[1])).then(|| (reader, adding.inputs[1]))
     }
 
-    /// Returns the only node that reads a value, as its first input.
+    /// Returns the only reader of a value, if it reads the value as its first input.
     fn single_reader(&self, id: ValueId) -> Option<usize> {
         let [reader] = self.readers[id.0 as usize][..] else { return None };
         (self.graph.nodes[reader].inputs[0] == id && !self.graph.outputs.contains(&id)).then_some(reader)
@@ -168,7 +170,7 @@ impl<'a> Sheet<'a> {
         self.reshape(&name, extents)
     }
 
-    /// Shapes a vector to broadcast along one axis of tensors of this rank.
+    /// Reshapes a vector to broadcast along one axis of tensors with this rank.
     pub fn broadcast_along(&mut self, id: ValueId, axis: i64, rank: usize) -> String {
         let extents = self.extents(id);
         let axis = usize::try_from(axis).unwrap_or(0);
@@ -193,7 +195,7 @@ impl<'a> Sheet<'a> {
         self.add_node("Transpose", &[&name], vec![ints_attribute("perm", permutation)])
     }
 
-    /// Swaps the last two dimensions.
+    /// Transposes the last two dimensions of a value.
     pub fn transpose_last(&mut self, id: ValueId) -> String {
         let rank = self.rank(id) as i64;
         let mut permutation: Vec<i64> = (0..rank).collect();
@@ -201,7 +203,8 @@ impl<'a> Sheet<'a> {
         self.transpose_value(id, &permutation)
     }
 
-    /// Derives a constant once per transformation; None for a value computed at run time.
+    /// Writes a transformed constant once per transformation and returns its name; None for a value computed at run
+    /// time.
     fn derive_constant(&mut self, id: ValueId, how: String, make: impl Fn(&Tensor) -> Tensor) -> Option<String> {
         if let Some(name) = self.derived.get(&(id, how.clone())) {
             return Some(name.clone());
@@ -305,7 +308,7 @@ impl<'a> Sheet<'a> {
     }
 }
 
-/// Unique names of inputs or outputs; a prefix separates outputs from inputs.
+/// Returns unique names of inputs or outputs; a prefix distinguishes outputs from inputs.
 pub(super) fn port_names(graph: &Graph, ids: &[ValueId]) -> Vec<String> {
     let inputs: HashSet<&str> = match ids == graph.inputs {
         true => HashSet::new(),

@@ -1,4 +1,4 @@
-//! Operators that slide a window.
+//! Operators with a sliding window.
 
 use super::sheet::{Sheet, flag_attribute, int_attribute, ints_attribute};
 use super::{Made, refuse_operator};
@@ -58,7 +58,8 @@ pub(super) fn write_convolution(sheet: &mut Sheet<'_>, node: &Node) -> Made {
     Ok(made)
 }
 
-/// Writes an 8-bit convolution with requantised sums. Its scale replaces the weights' scale; the others are 1.
+/// Writes a convolution and its requantisation as one `QLinearConv`. The requantisation scale is written as the
+/// weights' scale; the scales of data and result are 1.
 fn write_requantised(
     sheet: &mut Sheet<'_>,
     node: &Node,

@@ -1,4 +1,4 @@
-//! Products of matrices.
+//! Matrix products.
 
 use crate::tflite::call::{Activation, Call};
 use crate::{Outcome, malformed, unsupported};
@@ -7,7 +7,7 @@ use models::operators::{BiasAdd, Dense, MatMul, Op, QDense, QMatMul};
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// Flattens data to rows of the filter's width unless its dimensions are kept.
+/// Emits `FULLY_CONNECTED`. Flattens the data to rows as wide as the filter, unless its dimensions are kept.
 pub(super) fn fully_connected(call: &mut Call<'_, '_>) -> Outputs {
     if call.byte_option(1)? != 0 {
         return unsupported("its filter is stored shuffled");

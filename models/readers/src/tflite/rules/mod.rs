@@ -1,4 +1,4 @@
-//! One rule per operator of the format, by its number in the schema.
+//! Import rules, one per TFLite operator, by its number in the schema.
 
 mod contraction;
 mod movement;
@@ -15,13 +15,13 @@ use crate::{Outcome, unsupported};
 use models::graph::ValueId;
 use std::borrow::Cow;
 
-/// Adds an operator to the graph and returns its outputs, real or as stored in the file.
+/// Adds an operator to the graph and returns its outputs, as real numbers or as stored in the file.
 pub(super) type Rule = fn(&mut Call<'_, '_>) -> Outcome<Vec<ValueId>>;
 
-/// Code of custom operators.
+/// Operator code of all custom operators.
 const CUSTOM: i32 = 32;
 
-/// Returns None for an operator that merely lacks a rule.
+/// Returns the import rule of an operator, or None if it has none yet; fails for an operator that cannot have one.
 pub(super) fn find_rule(operator: &Operator<'_>) -> Outcome<Option<Rule>> {
     if operator.code == CUSTOM {
         return unsupported("operators outside of TFLite's own set are not known");
@@ -42,7 +42,7 @@ pub(super) fn operator_name<'a>(operator: &'a Operator<'_>) -> Cow<'a, str> {
     }
 }
 
-/// In alphabetical order.
+/// Rules sorted by operator name for binary search.
 const RULES: &[(&str, Rule)] = &[
     ("ABS", pointwise::abs),
     ("ADD", pointwise::add),
@@ -159,7 +159,7 @@ const RULES: &[(&str, Rule)] = &[
     ("ZEROS_LIKE", movement::zeros_like),
 ];
 
-/// Operators that cannot have a rule, with the reason.
+/// Operators that cannot be imported, with the reason.
 const REFUSED: &[(&str, &str)] = &[
     ("LSH_PROJECTION", "it looks up strings"),
     ("LSTM", "it keeps a state from run to run"),

@@ -1,4 +1,4 @@
-//! Operators that move elements. Integers with a scale move as they are.
+//! Operators that move elements. Quantised integers are moved as they are.
 
 use crate::tflite::call::{Activation, Call};
 use crate::{Outcome, malformed, unsupported};
@@ -59,7 +59,7 @@ pub(super) fn unpack(call: &mut Call<'_, '_>) -> Outputs {
     Ok(parts)
 }
 
-/// The axis is the first input, the data the second.
+/// Splits a tensor into equal parts; the first input is the axis, the second the data.
 pub(super) fn split_equally(call: &mut Call<'_, '_>) -> Outputs {
     let axis = call.emit.known_number(call.input(0)?, "axis")? as i64;
     let x = call.movable_inputs(&[1])?[0];
@@ -168,7 +168,7 @@ pub(super) fn reverse(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![call.emit.push(Op::Slice(Slice { axes, starts, stops, steps }), &[x])?])
 }
 
-/// A start and a size per dimension; size -1 extends to the end.
+/// Slices by a start and a size per dimension; a size of -1 extends to the end.
 pub(super) fn slice(call: &mut Call<'_, '_>) -> Outputs {
     let x = movable_input(call)?;
     let starts = call.emit.known_integers(call.input(1)?, "begin")?;
@@ -189,7 +189,8 @@ pub(super) fn slice(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![y])
 }
 
-/// Python slicing with masks: bit `i` of the first two removes the limits of axis `i`, of the last the axis.
+/// Emits `STRIDED_SLICE`: Python slicing with bit masks. Bit `i` of the begin or end mask removes the limit of axis
+/// `i`; bit `i` of the shrink mask removes axis `i`.
 pub(super) fn strided_slice(call: &mut Call<'_, '_>) -> Outputs {
     let x = movable_input(call)?;
     let extents = call.emit.extents(x)?;
@@ -246,7 +247,7 @@ pub(super) fn strided_slice(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![call.emit.reshape(y, &kept)?])
 }
 
-/// Pads in pairs per dimension, with an optional value.
+/// Pads by two numbers per dimension, with an optional value.
 pub(super) fn pad(call: &mut Call<'_, '_>) -> Outputs {
     let x = movable_input(call)?;
     let pads = pad_list(call, x)?;
@@ -313,7 +314,7 @@ pub(super) fn one_hot(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![call.emit.push(Op::OneHot(OneHot { axis: call.int_option(0, 0)?, depth, on, off, to }), &[indices])?])
 }
 
-/// A shape known before run time is a constant.
+/// Returns the shape of a tensor as a constant.
 pub(super) fn shape_of(call: &mut Call<'_, '_>) -> Outputs {
     let extents = call.emit.extents(call.input(0)?)?;
     let shape = call.emit.add_integers(&extents)?;

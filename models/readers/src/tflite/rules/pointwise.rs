@@ -1,4 +1,4 @@
-//! Functions of single elements.
+//! Pointwise functions.
 
 use crate::tflite::call::{Activation, Call};
 use crate::{Outcome, malformed};
@@ -65,7 +65,7 @@ binary! {
     right_shift => ShiftRight,
 }
 
-/// `ADD`, `SUB`, `MUL` and `DIV` can have an activation, as their first field.
+/// Emits a binary function. `ADD`, `SUB`, `MUL` and `DIV` may have an activation, in their first option field.
 fn binary(call: &mut Call<'_, '_>, function: BinaryOp) -> Outputs {
     let (a, b) = (call.real(0)?, call.real(1)?);
     let y = call.binary(function, a, b)?;
@@ -78,7 +78,7 @@ pub(super) fn identity(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![call.real(0)?])
 }
 
-/// From real numbers, or from one scale to another.
+/// Emits `QUANTIZE`, from real numbers or from another scale.
 pub(super) fn quantise_real(call: &mut Call<'_, '_>) -> Outputs {
     let is_stored = call.scales_of_output(0).is_some_and(|(scales, to)| {
         call.scales_of_input(0) == Some(scales) && call.input(0).is_ok_and(|x| call.emit.dtype(x).ok() == Some(to))
@@ -167,7 +167,7 @@ compare! {
     not_equal => NotEqual,
 }
 
-/// In the older form, a vector condition selects whole rows.
+/// Emits a selection. In the old operator (`SELECT`), a vector condition selects whole rows.
 pub(super) fn select(call: &mut Call<'_, '_>) -> Outputs {
     let (mut condition, yes, no) = (call.input(0)?, call.real(1)?, call.real(2)?);
     let (rank, extents) = (call.emit.rank(yes)?, call.emit.extents(condition)?);

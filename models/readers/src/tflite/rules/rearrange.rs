@@ -1,4 +1,4 @@
-//! Blocks, tables and windows of tensors that few networks have.
+//! Rearrangements that few networks use: blocks, embedding tables, updates of parts.
 
 use crate::onnx::{ResizeAxis, ResizeFilter};
 use crate::tflite::call::Call;
@@ -14,7 +14,7 @@ type Outputs = Outcome<Vec<ValueId>>;
 
 const MAX_NUMBERS: i64 = 1 << 22;
 
-/// Looks up rows by index. Each row may have a scale of its own.
+/// Looks up rows by index; each row may have its own scale.
 pub(super) fn embedding_lookup(call: &mut Call<'_, '_>) -> Outputs {
     let numbers = call.input(0)?;
     let table = if call.scales_of_input(1) == call.scales_of_output(0).map(|(scales, _)| scales) {
@@ -25,12 +25,12 @@ pub(super) fn embedding_lookup(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![call.emit.push(Op::Gather(Gather { axis: 0 }), &[table, numbers])?])
 }
 
-/// Sparse constants are already dense when read.
+/// Emits `DENSIFY` as a plain move: the reader expands sparse constants.
 pub(super) fn densify(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![call.movable_inputs(&[0])?[0]])
 }
 
-/// Returns block extents, and a pair of numbers per block, for the dimensions after the first.
+/// Returns block extents, and two numbers per block (pads or crops), for the dimensions after the first.
 fn block_pairs(call: &Call<'_, '_>, what: &str, rank: usize) -> Outcome<(Vec<i64>, Vec<i64>)> {
     let blocks = call.emit.known_integers(call.input(1)?, "block_shape")?;
     let pairs = call.emit.known_integers(call.input(2)?, what)?;
@@ -145,7 +145,7 @@ pub(super) fn broadcast_shapes(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![call.emit.cast(shape, to)?])
 }
 
-/// Returns numbers from 0 on along `axis`.
+/// Returns the numbers from 0 to `extent - 1` along `axis`.
 fn counting_tensor(call: &mut Call<'_, '_>, rank: usize, axis: usize, extent: i64) -> Outcome<ValueId> {
     if !(0..=MAX_NUMBERS).contains(&extent) {
         return unsupported(format!("{extent} numbers"));
@@ -156,7 +156,7 @@ fn counting_tensor(call: &mut Call<'_, '_>, rank: usize, axis: usize, extent: i6
     call.emit.constant_of(&Tensor::from_numbers(TensorType::new(DType::I64, &shape), &numbers)?)
 }
 
-/// Reverses a prefix of each row; another tensor gives its length.
+/// Reverses the first elements of each row; the second input gives their number per row.
 pub(super) fn reverse_sequence(call: &mut Call<'_, '_>) -> Outputs {
     let (x, lengths) = (call.movable_inputs(&[0])?[0], call.input(1)?);
     let extents = call.emit.extents(x)?;
@@ -196,7 +196,7 @@ pub(super) fn scatter_nd(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![call.emit.push(Op::ScatterNd(ScatterNd { combine: ScatterOp::Add }), &[zeros, places, updates])?])
 }
 
-/// Replaces a part of a tensor. The start may be computed for one dimension.
+/// Replaces a part of a tensor. The start may be computed at run time along one dimension.
 pub(super) fn dynamic_update(call: &mut Call<'_, '_>) -> Outputs {
     let (x, part) = (call.real(0)?, call.real(1)?);
     let starts = call.input(2)?;
@@ -231,7 +231,7 @@ fn gather_axis(call: &mut Call<'_, '_>, x: ValueId, axis: usize, places: &[i64])
     call.emit.push(Op::Gather(Gather { axis: axis as i64 }), &[x, places])
 }
 
-/// The outermost element is repeated.
+/// Pads symmetrically: mirrored elements include the outermost one.
 pub(super) fn mirror_pad(call: &mut Call<'_, '_>, x: ValueId, pads: &[i64]) -> Outcome<ValueId> {
     let rank = call.emit.rank(x)?;
     let mut y = x;
@@ -255,7 +255,7 @@ fn image_extents(call: &Call<'_, '_>, x: ValueId) -> Outcome<Vec<i64>> {
     Ok(extents)
 }
 
-/// Channels-last nearest-neighbour resize, by element centre or with aligned corners.
+/// Resizes channels-last data by nearest neighbour, with centred elements or aligned corners.
 pub(super) fn resize_nearest(
     call: &mut Call<'_, '_>,
     x: ValueId,
@@ -283,7 +283,7 @@ pub(super) fn resize_nearest(
     Ok(y)
 }
 
-/// Channels-last interpolation with positions counted from the corner.
+/// Resizes channels-last data bilinearly; positions are measured from the corners of elements.
 pub(super) fn resize_bilinear(call: &mut Call<'_, '_>, x: ValueId, extents: &[i64]) -> Outcome<ValueId> {
     let filter = ResizeFilter {
         mode: "linear",

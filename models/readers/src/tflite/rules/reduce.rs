@@ -120,7 +120,7 @@ pub(super) fn l2_normalise(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![call.emit.push(Op::LpNorm(LpNorm { axis: -1, order: 2 }), &[x])?])
 }
 
-/// Sums `radius` channels on either side; alpha is not divided by their count.
+/// Emits local response normalisation over `radius` channels on either side. Alpha is not divided by their count.
 pub(super) fn local_response(call: &mut Call<'_, '_>) -> Outputs {
     let (radius, bias, alpha, beta) =
         (call.int_option(0, 0)?, call.float_option(1)?, call.float_option(2)?, call.float_option(3)?);

@@ -1,4 +1,4 @@
-//! Convolutions and pools over images whose channels come last.
+//! Convolutions and pools over channels-last images.
 
 use crate::tflite::call::{Activation, Call};
 use crate::{Outcome, malformed, unsupported};
@@ -7,7 +7,7 @@ use models::operators::{BiasAdd, Conv, ConvTranspose, Op, Pool, PoolMode, QConv}
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// Height first; the file has width first.
+/// Window attributes with height before width; the file has width first.
 struct WindowOptions {
     strides: Vec<i64>,
     dilations: Vec<i64>,
@@ -15,7 +15,7 @@ struct WindowOptions {
 }
 
 impl WindowOptions {
-    /// Padding is the first field of every window, strides follow.
+    /// Reads the attributes of a window operator; padding is the first field, strides follow.
     fn parse_window(call: &Call<'_, '_>, dilations_at: Option<usize>) -> Outcome<WindowOptions> {
         let is_same = match call.byte_option(0)? {
             0 => true,
@@ -34,7 +34,7 @@ impl WindowOptions {
         Ok(window)
     }
 
-    /// Returns the pads per axis; the larger half of an odd number comes after the data.
+    /// Returns the pads per axis; if their sum is odd, the larger pad comes after the data.
     fn same_pads(&self, spatial: &[i64], kernel: &[i64]) -> Outcome<Vec<i64>> {
         let (mut heads, mut tails) = (vec![], vec![]);
         for axis in 0..self.strides.len() {
@@ -114,7 +114,7 @@ fn convolve_data(
     Ok(vec![call.channels_last(y)?])
 }
 
-/// Filters have the order depth, height, width, input, output.
+/// Emits a 3-D convolution; the filter's dimensions are depth, height, width, input, output.
 pub(super) fn conv_3d(call: &mut Call<'_, '_>) -> Outputs {
     let window = WindowOptions {
         strides: vec![call.int_option(1, 1)?, call.int_option(3, 1)?, call.int_option(2, 1)?],
@@ -146,7 +146,7 @@ pub(super) fn conv_3d(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![call.channels_last(y)?])
 }
 
-/// Inputs are output shape, filter, data.
+/// Emits a transposed convolution; inputs: `output shape, filter, data`.
 pub(super) fn transpose_conv(call: &mut Call<'_, '_>) -> Outputs {
     let window = WindowOptions::parse_window(call, None)?;
     let activation = call.read_activation(3)?;

@@ -1,4 +1,5 @@
-//! Counts and sums of rows that belong together: histograms, bags of embeddings, places among sorted numbers.
+//! Operators on groups of elements or rows: histograms, embedding bags, search among sorted boundaries, grouped
+//! products.
 
 use super::{Call, Made, Memory, Outputs, numbers_of, own_output};
 use crate::{Emit, Outcome, malformed, unsupported};
@@ -20,7 +21,7 @@ fn sum_axis(emit: &mut Emit<'_>, x: ValueId, axis: i64) -> Outcome<ValueId> {
     emit.push(Op::Reduce(Reduce { function: ReduceOp::Sum, axes: vec![axis], keep: false }), &[x])
 }
 
-/// Counts elements in equal ranges from `min` to `max`; the last range includes its end.
+/// Counts elements in equal intervals from `min` to `max`; the last interval includes its end.
 pub(super) fn histogram(call: &mut Call<'_, '_>) -> Outputs {
     let (x, bins) = (call.tensor_argument("self")?, call.int_argument("bins", 100)?);
     let (low, high) = (call.float_argument("min", 0.0)?, call.float_argument("max", 0.0)?);
@@ -52,7 +53,7 @@ pub(super) fn histogram(call: &mut Call<'_, '_>) -> Outputs {
     own_output(sum_axis(emit, ones, 0)?)
 }
 
-/// Counts integers; the result has at least `minlength` elements.
+/// Counts how often each integer occurs; the result has at least `minlength` elements.
 pub(super) fn bin_count(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor_argument("self")?;
     // One more than the largest integer, which only constants tell before the model runs.
@@ -73,7 +74,7 @@ pub(super) fn bin_count(call: &mut Call<'_, '_>) -> Outputs {
     own_output(sum_axis(call.emit, ones, 0)?)
 }
 
-/// Reduces table rows to a sum, mean or maximum per bag of indices.
+/// Emits an embedding bag: the sum, mean or maximum of the table rows of each bag of indices.
 pub(super) fn embedding_bag(call: &mut Call<'_, '_>) -> Outputs {
     let (table, numbers, offsets) =
         (call.tensor_argument("weight")?, call.tensor_argument("indices")?, call.tensor_argument("offsets")?);
@@ -124,7 +125,7 @@ pub(super) fn embedding_bag(call: &mut Call<'_, '_>) -> Outputs {
     own_output(id)
 }
 
-/// Maps indices to bags: `[bags, indices]` of `bool`.
+/// Returns which index belongs to which bag, as `[bags, indices]` of `bool`.
 fn bag_members(emit: &mut Emit<'_>, offsets: ValueId, [bags, count]: [i64; 2]) -> Outcome<ValueId> {
     let offsets = emit.cast(offsets, DType::I64)?;
     let starts = emit.reshape(offsets, &[bags, 1])?;
@@ -153,7 +154,7 @@ fn max_rows(emit: &mut Emit<'_>, rows: ValueId, members: ValueId, [bags, count, 
     emit.push(Op::Where(Where {}), &[is_empty, zero, y])
 }
 
-/// Counts the sorted boundaries before each element.
+/// Emits `bucketize` or `searchsorted`: the number of sorted boundaries before each element.
 pub(super) fn bucketize(call: &mut Call<'_, '_>) -> Outputs {
     let (sorted, is_shared) = match call.operator {
         "searchsorted" => {
@@ -208,8 +209,8 @@ pub(super) fn is_in(call: &mut Call<'_, '_>) -> Outputs {
     own_output(if is_inverted { emit.unary(UnaryOp::Not, y)? } else { y })
 }
 
-/// Multiplies rows by the matrix of their group, which ends at an offset. The graph has no grouped product, so each
-/// row meets every matrix and foreign products are discarded.
+/// Multiplies rows by the matrix of their group, which ends at an offset. Graphs have no grouped product, so each row
+/// is multiplied by every matrix, and the products with other groups' matrices are discarded.
 pub(super) fn grouped_mat_mul(call: &mut Call<'_, '_>) -> Outputs {
     let name = if call.arguments.contains_key("input") { "input" } else { "self" };
     let matrices = if call.arguments.contains_key("mat2") { "mat2" } else { "weight" };

@@ -1,4 +1,4 @@
-//! Sliding blocks of a tensor as columns, and columns summed back to where they come from.
+//! Sliding blocks of a tensor as columns (`im2col`), and the sum of columns at their positions (`col2im`).
 
 use super::{Call, Outputs, numbers_of, own_output, view_output};
 use crate::{Emit, Outcome, malformed, unsupported};
@@ -44,7 +44,7 @@ impl Blocks {
         Ok(Blocks { kernel, strides, dilations, pads, padded, counts })
     }
 
-    /// Positions of all block elements in the padded image: element first, then block.
+    /// Returns the positions of all block elements in the padded image, ordered by element, then by block.
     fn block_positions(&self) -> Outcome<Vec<f64>> {
         let along = |side: usize| {
             let elements = 0..self.kernel[side];
@@ -74,7 +74,7 @@ impl Blocks {
     }
 }
 
-/// Returns a batch of images, and whether the input was a single image.
+/// Returns the input as a batch of images, its extents, and whether it was a single image.
 fn image_batch(call: &mut Call<'_, '_>) -> Outcome<(ValueId, [i64; 4], bool)> {
     let x = call.tensor_argument("self")?;
     match call.emit.extents(x)?[..] {
@@ -84,7 +84,7 @@ fn image_batch(call: &mut Call<'_, '_>) -> Outcome<(ValueId, [i64; 4], bool)> {
     }
 }
 
-/// `[n, c, h, w]` as `[n, c · block, blocks]`.
+/// Rearranges `[n, c, h, w]` to `[n, c · block, blocks]`.
 pub(super) fn im2col(call: &mut Call<'_, '_>) -> Outputs {
     let (x, [n, c, h, w], is_single) = image_batch(call)?;
     let blocks = Blocks::parse_blocks(call, [h, w])?;
@@ -113,7 +113,7 @@ pub(super) fn im2col(call: &mut Call<'_, '_>) -> Outputs {
     own_output(emit.reshape(columns, if is_single { &shape[1..] } else { &shape })?)
 }
 
-/// `[n, c · block, blocks]` as `[n, c, h, w]`; overlapping elements are summed.
+/// Rearranges `[n, c · block, blocks]` to `[n, c, h, w]`; overlapping elements are summed.
 pub(super) fn col2im(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor_argument("self")?;
     let [h, w] = call.spatial_list("output_size", 2, 1)?[..] else { return malformed("`output_size` is no pair") };
@@ -147,7 +147,7 @@ pub(super) fn col2im(call: &mut Call<'_, '_>) -> Outputs {
     own_output(if is_single { emit.reshape(y, &[c, h, w])? } else { y })
 }
 
-/// Extracts windows along one axis; their elements become the last axis.
+/// Extracts windows along one axis; the elements of a window become the last axis.
 pub(super) fn unfold_axis(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor_argument("self")?;
     let axis = call.axis_argument(x, "dimension", 0)?;
@@ -164,7 +164,7 @@ pub(super) fn unfold_axis(call: &mut Call<'_, '_>) -> Outputs {
     view_output(call.emit.transpose(windows, &order)?)
 }
 
-/// Splits one axis into `[count, size]`.
+/// Splits one axis into windows: `[count, size]`.
 fn split_windows(
     emit: &mut Emit<'_>,
     x: ValueId,

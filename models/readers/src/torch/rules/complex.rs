@@ -1,5 +1,5 @@
-//! Complex numbers. The graph has real numbers alone: a complex tensor is a real one with a last dimension of two, the
-//! real part first.
+//! Complex numbers. Graphs have only real numbers: a complex tensor has an additional last dimension of two, for the
+//! real and the imaginary part.
 
 use super::movement::primary_input;
 use super::{Argument, Call, Outputs, Rule, own_output, signal, view_output};

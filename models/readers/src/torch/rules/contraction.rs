@@ -1,4 +1,4 @@
-//! Products: linear layers, matrices, convolutions, attention.
+//! Linear layers, matrix products, convolutions and attention.
 
 use super::{Call, Outputs, own_output, push_output};
 use crate::{Outcome, malformed, unsupported};
@@ -36,7 +36,7 @@ fn matrix_product(call: &mut Call<'_, '_>, a: ValueId, b: ValueId) -> Outcome<Va
     Ok(compose::mat_mul(&mut call.emit.builder, a, b)?)
 }
 
-/// `beta · self + alpha · a · b`
+/// Emits `beta · self + alpha · a · b`.
 pub(super) fn addmm(call: &mut Call<'_, '_>) -> Outputs {
     let names = [["mat1", "mat2"], ["batch1", "batch2"], ["mat", "vec"]];
     let names = names.into_iter().find(|names| call.arguments.contains_key(names[0])).unwrap_or(["mat1", "mat2"]);
@@ -119,7 +119,8 @@ pub(super) fn convolution(call: &mut Call<'_, '_>) -> Outputs {
     if call.flag_argument("transposed", false)? { conv_transpose(call) } else { conv(call) }
 }
 
-/// The causal mask depends on the row alone, even with more keys than queries.
+/// Emits `scaled_dot_product_attention`. Query `i` of the causal mask sees keys 0 to `i`, even with more keys than
+/// queries.
 pub(super) fn attention(call: &mut Call<'_, '_>) -> Outputs {
     let mut parts = [call.tensor_argument("query")?, call.tensor_argument("key")?, call.tensor_argument("value")?];
     if call.float_argument("dropout_p", 0.0)? != 0.0 {
@@ -181,14 +182,14 @@ pub(super) fn attention(call: &mut Call<'_, '_>) -> Outputs {
     own_output(call.emit.reshape(y, &shape)?)
 }
 
-/// Keeps the last three extents and folds those before into one.
+/// Returns the extents with rank 4: the last three, and the product of those before.
 fn fold_to_rank_4(extents: &[i64]) -> [i64; 4] {
     let from_end = |index: usize| extents.len().checked_sub(index).map_or(1, |at| extents[at]);
     let batch = extents[..extents.len().saturating_sub(3)].iter().product();
     [batch, from_end(3), from_end(2), from_end(1)]
 }
 
-/// Returns whether a constant mask is empty (false) or causal (true); None for any other mask.
+/// Classifies a constant mask: Some(false) if nothing is masked, Some(true) if it is causal, None otherwise.
 fn plain_mask(call: &Call<'_, '_>, mask: ValueId, rows: i64, places: i64) -> Outcome<Option<bool>> {
     let ty = call.emit.ty(mask)?;
     let is_small = ty.element_count().is_some_and(|elements| elements <= passes::fold::MAX_SMALL);
@@ -225,7 +226,7 @@ pub(super) fn inner_product(call: &mut Call<'_, '_>) -> Outputs {
     own_output(matrix_product(call, a, b)?)
 }
 
-/// `bias + x1 · weight · x2`, one matrix per output.
+/// Emits `bias + x1 · weight · x2`, with one matrix per output.
 pub(super) fn bilinear(call: &mut Call<'_, '_>) -> Outputs {
     let (a, b, w) = (call.tensor_argument("input1")?, call.tensor_argument("input2")?, call.tensor_argument("weight")?);
     let equation = "...i,oij,...j->...o".to_owned();
@@ -288,7 +289,7 @@ pub(super) fn vector_dot(call: &mut Call<'_, '_>) -> Outputs {
     push_output(call, Op::Reduce(Reduce { function: ReduceOp::Sum, axes, keep: false }), &[z])
 }
 
-/// Multiplies three tensors after inserting dimensions, and sums the products.
+/// Multiplies three tensors after inserting dimensions, and sums the products over the given dimensions.
 pub(super) fn trilinear(call: &mut Call<'_, '_>) -> Outputs {
     let mut product = None;
     for (tensor, added) in [("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")] {

@@ -1,4 +1,4 @@
-//! Constants, copies and changes of type.
+//! Constants, copies and type conversions.
 
 use super::{Call, Made, Memory, Outputs, own_output, view_output};
 use crate::{Outcome, malformed, unsupported};
@@ -17,7 +17,7 @@ pub(super) fn copy_tensor(call: &mut Call<'_, '_>) -> Outputs {
     own_output(call.tensor_argument("self")?)
 }
 
-/// At inference, dropout is the identity.
+/// Emits dropout as the identity; refuses dropout in training mode.
 pub(super) fn dropout(call: &mut Call<'_, '_>) -> Outputs {
     if call.flag_argument("train", false)? && call.float_argument("p", 0.5)? != 0.0 {
         return unsupported("it drops elements at random; export the model after `eval()`");
@@ -127,7 +127,7 @@ pub(super) fn arange(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![Made { id, window: Memory::Own }])
 }
 
-/// Evenly spaced numbers, both ends included.
+/// Returns evenly spaced numbers, both ends included.
 pub(super) fn linspace(call: &mut Call<'_, '_>) -> Outputs {
     let dtype = stated_type(call)?.dtype;
     let (start, end, steps) =

@@ -1,4 +1,4 @@
-//! Elements by their numbers, and choices between tensors.
+//! Operators that read or write elements by index, and selections between tensors.
 
 use super::{Call, Made, Memory, Outputs, own_output, push_output};
 use crate::{Outcome, malformed, unsupported};
@@ -19,7 +19,7 @@ pub(super) fn index_select(call: &mut Call<'_, '_>) -> Outputs {
     push_output(call, Op::Gather(Gather { axis }), &[x, numbers])
 }
 
-/// Index extents may be smaller than the data's in other dimensions.
+/// Gathers along one axis. In other dimensions, the index may have smaller extents than the data.
 pub(super) fn gather(call: &mut Call<'_, '_>) -> Outputs {
     let (mut x, numbers) = (call.tensor_argument("self")?, call.tensor_argument("index")?);
     let axis = call.axis_argument(x, "dim", 0)?;
@@ -31,7 +31,7 @@ pub(super) fn gather(call: &mut Call<'_, '_>) -> Outputs {
     push_output(call, Op::GatherElements(GatherElements { axis: axis as i64 }), &[x, numbers])
 }
 
-/// Indexed dimensions moved to the front, and the joined indices: `[places…, how many]`.
+/// Operands of indexing: the data with the indexed dimensions first, and all indices combined: `[positions…, count]`.
 struct Places {
     data: ValueId,
     numbers: ValueId,
@@ -161,7 +161,7 @@ pub(super) fn index_put(call: &mut Call<'_, '_>) -> Outputs {
     own_output(call.emit.transpose(y, &back)?)
 }
 
-/// Returns the only index if it is a mask of the leading dimensions, at the rank of the data.
+/// Returns the index as a mask with the rank of the data, if it is the only index and a mask of leading dimensions.
 fn single_mask(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<Option<ValueId>> {
     let [Some(mask)] = call.optional_tensors("indices")?[..] else { return Ok(None) };
     let (mut extents, whole) = (call.emit.extents(mask)?, call.emit.extents(x)?);
@@ -224,7 +224,7 @@ pub(super) fn select_where(call: &mut Call<'_, '_>) -> Outputs {
     push_output(call, Op::Where(Where {}), &[condition, yes, no])
 }
 
-/// Returns the results of one branch; an unknown predicate computes both.
+/// Returns the results of one branch of a condition. If the predicate is not known, selects between both results.
 pub(super) fn choose_branch(call: &mut Call<'_, '_>) -> Outputs {
     let (then, otherwise) = (call.tensor_list("then")?, call.tensor_list("otherwise")?);
     let predicate = match call.arguments.get("predicate") {
@@ -285,7 +285,7 @@ pub(super) fn index_fill(call: &mut Call<'_, '_>) -> Outputs {
     index_rows(call, ScatterOp::Replace)
 }
 
-/// Gathers by broadcast indices; without a dimension, both operands are flattened.
+/// Gathers along a dimension by indices that broadcast; without a dimension, both operands are flattened.
 pub(super) fn take_along(call: &mut Call<'_, '_>) -> Outputs {
     let (x, numbers) = (call.tensor_argument("self")?, call.tensor_argument("indices")?);
     let Some(axis) = call.optional_int("dim")? else {
@@ -310,7 +310,7 @@ pub(super) fn take_along(call: &mut Call<'_, '_>) -> Outputs {
     push_output(call, Op::GatherElements(GatherElements { axis: axis as i64 }), &[x, numbers])
 }
 
-/// Gathers by flat index.
+/// Gathers by index into the flattened tensor.
 pub(super) fn take_flat(call: &mut Call<'_, '_>) -> Outputs {
     let (x, numbers) = (call.tensor_argument("self")?, call.tensor_argument("index")?);
     let count: i64 = call.emit.extents(x)?.iter().product();
@@ -318,7 +318,7 @@ pub(super) fn take_flat(call: &mut Call<'_, '_>) -> Outputs {
     push_output(call, Op::Gather(Gather { axis: 0 }), &[flat, numbers])
 }
 
-/// Colliding elements are added, multiplied or compared.
+/// Scatters along one axis; elements with equal positions are combined by sum, product, minimum or maximum.
 pub(super) fn scatter_reduce(call: &mut Call<'_, '_>) -> Outputs {
     let (x, numbers, mut source) =
         (call.tensor_argument("self")?, call.tensor_argument("index")?, call.tensor_argument("src")?);

@@ -1,4 +1,4 @@
-//! Axes in another order, diagonals, grids, and other ways to look at the same elements.
+//! Rearrangements without arithmetic: permuted axes, diagonals, mesh grids, rotations, tiles and border pads.
 
 use super::bags::counting_tensor;
 use super::movement::primary_input;
@@ -11,7 +11,7 @@ use models::operators::{
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
-/// Expands each vector along its own dimension to a common shape.
+/// Expands each vector along its own dimension, so that all have a common shape.
 pub(super) fn mesh_grid(call: &mut Call<'_, '_>) -> Outputs {
     let vectors = call.tensor_list("tensors")?;
     let is_swapped = call.text_argument("indexing", "ij")? == "xy" && vectors.len() > 1;
@@ -147,7 +147,7 @@ pub(super) fn channel_shuffle(call: &mut Call<'_, '_>) -> Outputs {
     own_output(call.emit.reshape(turned, &extents)?)
 }
 
-/// Gathers elements by strides over the row-major tensor.
+/// Emits `as_strided`: gathers elements by strides from the row-major tensor.
 pub(super) fn as_strided(call: &mut Call<'_, '_>) -> Outputs {
     let x = primary_input(call)?;
     let (sizes, strides) = (call.int_list("size")?, call.int_list("stride")?);
@@ -201,7 +201,7 @@ pub(super) fn tensor_split(call: &mut Call<'_, '_>) -> Outputs {
     super::movement::split_windows(call, x, axis, &ends)
 }
 
-/// Joins tensors along a dimension; vectors are expanded first.
+/// Emits `hstack`, `vstack` and similar: joins tensors along a dimension, after expanding scalars and vectors.
 pub(super) fn stack_flat(call: &mut Call<'_, '_>) -> Outputs {
     let mut parts = call.tensor_list("tensors")?;
     let is_rows = matches!(call.operator, "vstack" | "row_stack");
@@ -221,7 +221,7 @@ pub(super) fn stack_flat(call: &mut Call<'_, '_>) -> Outputs {
     own_output(call.emit.concat_parts(&parts, axis)?)
 }
 
-/// Row indices, then column indices, of the upper or lower triangle.
+/// Returns the row indices and the column indices of the upper or lower triangle.
 pub(super) fn triangle_indices(call: &mut Call<'_, '_>, upper: bool) -> Outputs {
     let (rows, columns, offset) =
         (call.int_argument("row", 0)?, call.int_argument("col", 0)?, call.int_argument("offset", 0)?);
@@ -303,7 +303,7 @@ pub(super) fn ravel(call: &mut Call<'_, '_>) -> Outputs {
     view_output(call.emit.reshape(x, &[count])?)
 }
 
-/// Adds dimensions of extent 1 in front (and behind a matrix) up to the required rank.
+/// Emits `atleast_1d` to `atleast_3d`: adds dimensions of extent 1, in front or, for a matrix, behind.
 pub(super) fn at_least(call: &mut Call<'_, '_>) -> Outputs {
     let x = primary_input(call)?;
     let extents = call.emit.extents(x)?;
@@ -319,7 +319,7 @@ pub(super) fn at_least(call: &mut Call<'_, '_>) -> Outputs {
     view_output(call.emit.reshape(x, &shape)?)
 }
 
-/// Repeats each dimension; missing counts are 1.
+/// Repeats the tensor along each dimension; missing counts are 1.
 pub(super) fn tile(call: &mut Call<'_, '_>) -> Outputs {
     let mut x = primary_input(call)?;
     let (mut repeats, extents) = (call.int_list("dims")?, call.emit.extents(x)?);
@@ -377,7 +377,7 @@ fn repeat_indices(repeats: &[i64]) -> Outcome<Vec<i64>> {
     Ok(numbered.flat_map(|(number, &times)| std::iter::repeat_n(number, times as usize)).collect())
 }
 
-/// Pads with elements of the data, from the last dimension on.
+/// Pads with elements of the data (reflected, replicated or circular); pads are listed from the last dimension on.
 pub(super) fn border_pad(call: &mut Call<'_, '_>, border: Border) -> Outputs {
     let (x, given) = (primary_input(call)?, call.int_list("padding")?);
     let rank = call.emit.rank(x)?;

@@ -1,4 +1,5 @@
-//! One rule per ATen operator, whatever its overload: arguments have names, so overloads differ in which are there.
+//! Import rules, one per ATen operator for all its overloads: arguments have names, so overloads only differ in which
+//! arguments are present.
 
 mod bags;
 mod blocks;
@@ -31,24 +32,24 @@ pub(super) struct Made {
     pub window: Memory,
 }
 
-/// Whether an output owns its memory, or is a window on the memory of the first input.
+/// Whether an output owns its memory, or is a view of the first input's memory.
 #[derive(Clone, Copy)]
 pub(super) enum Memory {
     Own,
-    /// Elements `start` to `stop` of one dimension, which is dropped when `is_row`.
+    /// A view of the elements `start` to `stop` of one dimension, which is dropped if `is_row`.
     Range {
         axis: usize,
         start: i64,
         stop: i64,
         is_row: bool,
     },
-    /// Unknown or possible sharing.
+    /// May share memory, at unknown positions.
     Other,
 }
 
 const MAX_NUMBERS: i64 = 1 << 22;
 
-/// Returns the product of extents, limited to the size of a generated constant.
+/// Returns the product of extents; fails above the size limit of generated constants.
 fn numbers_of(extents: &[i64]) -> Outcome<i64> {
     let count = extents.iter().try_fold(1i64, |all, &extent| all.checked_mul(extent));
     match count.filter(|count| (0..=MAX_NUMBERS).contains(count)) {
@@ -66,19 +67,20 @@ fn own_output(id: ValueId) -> Outputs {
     Ok(vec![Made { id, window: Memory::Own }])
 }
 
-/// One output that may share the memory of the input.
+/// Returns one output that may share memory with the first input.
 fn view_output(id: ValueId) -> Outputs {
     Ok(vec![Made { id, window: Memory::Other }])
 }
 
-/// Operators that only check or report something.
+/// Returns whether a target only checks or reports something, so that its node is left out.
 pub(super) fn is_dropped(target: &str) -> bool {
     const DROPPED: &[&str] =
         &["aten._assert", "aten.sym_constrain", "aten._functional_assert", "higher_order._assert", "_assert"];
     DROPPED.iter().any(|start| target.starts_with(start))
 }
 
-/// Splits a target such as `aten.add_.Tensor` into operator and in-place flag. Other libraries' names are kept.
+/// Splits a target such as `aten.add_.Tensor` into the operator and whether it works in place. Names of other
+/// libraries keep their prefix.
 pub(super) fn split_target(target: &str) -> Option<(&str, bool)> {
     const LIBRARIES: &[&str] = &["torchvision.", "transformers."];
     if target.starts_with("higher_order.") {
@@ -156,7 +158,7 @@ pub(super) fn shape_number(target: &str, arguments: &HashMap<&str, Argument>, em
     }
 }
 
-/// Evaluates `torch.sym_ite` and similar functions.
+/// Evaluates a function on symbolic integers, such as `torch.sym_ite`.
 fn symbolic_number(name: &str, arguments: &HashMap<&str, Argument>) -> Outcome<i64> {
     let number = |names: &[&str]| match names.iter().find_map(|name| arguments.get(name)) {
         Some(Argument::Int(number)) => Ok(*number),
@@ -185,7 +187,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     table::RULES.iter().map(|(name, _)| *name)
 }
 
-/// Returns whether a target has a rule, computes a number, or has its own refusal reason.
+/// Returns whether a target has an import rule, computes a number, or has its own refusal reason.
 pub(super) fn is_known(target: &str) -> bool {
     let has_rule = |target| {
         split_target(target).is_some_and(|(name, _)| {
@@ -200,7 +202,7 @@ pub(super) fn is_number(target: &str) -> bool {
     NUMBERS.iter().chain(&["_operator.", "math.", "torch.sym_"]).any(|start| target.starts_with(start))
 }
 
-/// Explains why an operator cannot have a rule; None if it only lacks one.
+/// Returns why an operator cannot be imported; None if it only lacks a rule.
 pub(super) fn refusal_reason(operator: &str) -> Option<&'static str> {
     Some(match operator {
         "nonzero" | "unique" | "masked_select" | "unique2" | "_unique2" | "unique_consecutive" | "unique_dim"
@@ -222,7 +224,7 @@ pub(super) fn refusal_reason(operator: &str) -> Option<&'static str> {
     })
 }
 
-/// Adds an operator whose only output owns its memory.
+/// Adds an operator with one output that owns its memory.
 fn push_output(call: &mut Call<'_, '_>, op: Op, inputs: &[ValueId]) -> Outputs {
     own_output(call.emit.push(op, inputs)?)
 }

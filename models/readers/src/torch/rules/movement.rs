@@ -1,4 +1,4 @@
-//! The same elements in other places, and windows on other tensors' memory.
+//! Operators that move elements, and views of other tensors' memory.
 
 use super::{Call, Made, Memory, Outputs, own_output, push_output, view_output};
 use crate::{Emit, Outcome, malformed, unsupported};
@@ -13,7 +13,7 @@ pub(super) fn primary_input(call: &Call<'_, '_>) -> Outcome<ValueId> {
     call.tensor_argument(if call.arguments.contains_key("input") { "input" } else { "self" })
 }
 
-/// Reshapes; one extent may be -1.
+/// Reshapes a tensor; one extent may be -1 and is inferred.
 fn infer_shape(call: &mut Call<'_, '_>, x: ValueId, shape: &[i64]) -> Outcome<ValueId> {
     let all: i64 = call.emit.extents(x)?.iter().product();
     let known = shape.iter().filter(|&&extent| extent >= 0).try_fold(1i64, |all, &extent| all.checked_mul(extent));
@@ -35,7 +35,7 @@ fn empty_like(emit: &mut Emit<'_>, x: ValueId, shape: &[i64]) -> Outcome<ValueId
     emit.add_filled(emit.dtype(x)?, shape, 0.0)
 }
 
-/// Elements `start` to `stop` of one dimension; the range may be empty.
+/// Returns the elements `start` to `stop` of one dimension; the range may be empty.
 fn slice_range(emit: &mut Emit<'_>, x: ValueId, axis: usize, [start, stop]: [i64; 2]) -> Outcome<ValueId> {
     if start < stop {
         return emit.slice(x, axis, start, stop);
@@ -122,7 +122,7 @@ pub(super) fn transpose_all(call: &mut Call<'_, '_>) -> Outputs {
     view_output(call.emit.transpose(x, &order)?)
 }
 
-/// An extent of -1 stays unchanged.
+/// Expands dimensions of extent 1; an extent of -1 stays unchanged.
 pub(super) fn expand(call: &mut Call<'_, '_>) -> Outputs {
     let x = primary_input(call)?;
     let (mut shape, extents) = (call.int_list("size")?, call.emit.extents(x)?);
@@ -195,7 +195,7 @@ pub(super) fn stack(call: &mut Call<'_, '_>) -> Outputs {
     own_output(call.emit.concat_parts(&parts, axis)?)
 }
 
-/// Resolves a position: negative ones count from the end, larger ones are clamped to it.
+/// Resolves a position: a negative one counts from the end; positions outside are clamped.
 pub(super) fn clamp_position(at: i64, extent: i64) -> i64 {
     if at < 0 { at.saturating_add(extent).max(0) } else { at.min(extent) }
 }
@@ -248,7 +248,7 @@ pub(super) fn select(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![Made { id, window: Memory::Range { axis, start, stop: start + 1, is_row: true } }])
 }
 
-/// Splits a dimension into windows on it.
+/// Splits a dimension into parts of these sizes, which are views of the input.
 pub(super) fn split_windows(call: &mut Call<'_, '_>, x: ValueId, axis: usize, sizes: &[i64]) -> Outputs {
     if sizes.len() > MAX_PARTS {
         return unsupported(format!("{} parts are too many", sizes.len()));
@@ -264,7 +264,7 @@ pub(super) fn split_windows(call: &mut Call<'_, '_>, x: ValueId, axis: usize, si
     Ok(made)
 }
 
-/// Returns the sizes of equal parts; the last may be smaller.
+/// Returns the sizes of parts of equal size; the last part may be smaller.
 fn part_sizes(extent: i64, size: i64) -> Vec<i64> {
     let size = size.clamp(1, extent.max(1));
     (0..(extent + size - 1) / size).map(|part| size.min(extent - part * size)).collect()
@@ -385,7 +385,7 @@ pub(super) fn roll(call: &mut Call<'_, '_>) -> Outputs {
     own_output(if is_flat { call.emit.reshape(x, &extents)? } else { x })
 }
 
-/// Pads are pairs from the last dimension on; negative ones crop.
+/// Pads or, with negative numbers, crops; two numbers per dimension, from the last dimension on.
 pub(super) fn pad(call: &mut Call<'_, '_>) -> Outputs {
     let mut x = primary_input(call)?;
     let given = call.int_list("pad")?;
@@ -428,7 +428,8 @@ pub(super) fn pixel_shuffle(call: &mut Call<'_, '_>) -> Outputs {
     own_output(compose::depth_to_space(&mut call.emit.builder, x, block, DepthOrder::ChannelFirst)?)
 }
 
-/// Channels come before block positions, unlike in `space_to_depth`.
+/// Emits `pixel_unshuffle`; output channels are ordered channel first, block position second, unlike in
+/// `space_to_depth`.
 pub(super) fn pixel_unshuffle(call: &mut Call<'_, '_>) -> Outputs {
     let (x, block) = (primary_input(call)?, call.int_argument("downscale_factor", 1)?);
     let [n, c, h, w] = call.emit.extents(x)?[..] else { return unsupported("the data has no 4 dimensions") };

@@ -1,4 +1,4 @@
-//! Normalisations and softmax. Scales and shifts that a file leaves out are ones and zeros.
+//! Normalisations and softmax. Omitted scales are ones, omitted shifts zeros.
 
 use super::{Call, Made, Memory, Outputs, own_output, push_output};
 use crate::{Outcome, malformed, unsupported};
@@ -8,7 +8,7 @@ use models::operators::{
     UnaryOp, Where,
 };
 
-/// Returns a vector, or a constant one if omitted.
+/// Returns an optional vector argument, or a vector filled with `default` if omitted.
 fn optional_vector(call: &mut Call<'_, '_>, name: &str, x: ValueId, extents: &[i64], default: f64) -> Outcome<ValueId> {
     let dtype = call.emit.dtype(x)?;
     match call.optional_tensor(name)? {
@@ -64,7 +64,7 @@ fn normalised_by_batch(call: &mut Call<'_, '_>, x: ValueId, channels: i64, epsil
     emit.push(Op::ScaleShift(ScaleShift { axis: 1 }), &[y, scale, shift])
 }
 
-/// Returns the normalised trailing extents, and the first normalised axis.
+/// Returns the extents of the normalised last dimensions, and the first normalised axis.
 fn last_dimensions(call: &Call<'_, '_>, x: ValueId) -> Outcome<(Vec<i64>, i64)> {
     let (shape, extents) = (call.int_list("normalized_shape")?, call.emit.extents(x)?);
     if shape.is_empty() || !extents.ends_with(&shape) {
@@ -136,7 +136,7 @@ pub(super) fn softmax(call: &mut Call<'_, '_>, log: bool) -> Outputs {
     Ok(vec![Made { id, window: Memory::Own }])
 }
 
-/// `v · g / |v|`, with the length over all dimensions but `dim`.
+/// Returns `v · g / |v|` and `|v|`; the norm is over all dimensions but `dim`.
 pub(super) fn weight_norm(call: &mut Call<'_, '_>) -> Outputs {
     let (v, g) = (call.tensor_argument("v")?, call.tensor_argument("g")?);
     let rank = call.emit.rank(v)? as i64;

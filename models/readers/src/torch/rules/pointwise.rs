@@ -1,4 +1,4 @@
-//! Functions of elements. Operands of different types meet in the type that the file states for the result.
+//! Pointwise functions. Operands of different types are cast to the type that the file states for the result.
 
 use super::{Call, Made, Memory, Outputs, own_output};
 use crate::{Outcome, malformed, unsupported};
@@ -30,7 +30,7 @@ pub(super) fn unary(call: &mut Call<'_, '_>, function: UnaryOp) -> Outputs {
     own_output(call.emit.unary(function, x)?)
 }
 
-/// Returns both operands in the result type.
+/// Returns both operands, cast to the result type.
 fn operands(call: &mut Call<'_, '_>) -> Outcome<[ValueId; 2]> {
     let dtype = call.result_dtype()?;
     Ok([call.operand_as(first_operand(call), dtype)?, call.operand_as("other", dtype)?])
@@ -45,7 +45,7 @@ pub(super) fn binary(call: &mut Call<'_, '_>, function: BinaryOp) -> Outputs {
     own_output(typed_binary(call, function, a, b)?)
 }
 
-/// Applies a function; for two `bool`, a product is `and` and a sum is `or`.
+/// Applies a binary function. For `bool`, products and minima become `and`; sums and maxima become `or`.
 fn typed_binary(call: &mut Call<'_, '_>, function: BinaryOp, a: ValueId, b: ValueId) -> Outcome<ValueId> {
     let function = match (call.emit.dtype(a)?, function) {
         (DType::Bool, BinaryOp::Mul | BinaryOp::Min) => BinaryOp::And,
@@ -238,7 +238,8 @@ pub(super) fn softshrink(call: &mut Call<'_, '_>) -> Outputs {
     unary(call, UnaryOp::Shrink { lambda, bias: lambda })
 }
 
-/// Returns the input beyond the threshold, where the exact function is equal in 32 bits.
+/// Emits softplus without PyTorch's threshold, above which PyTorch returns the input. From 20 on, both agree in 32
+/// bits.
 pub(super) fn softplus(call: &mut Call<'_, '_>) -> Outputs {
     let (beta, x) = (call.float_argument("beta", 1.0)?, call.tensor_argument("self")?);
     if call.float_argument("threshold", 20.0)? < 20.0 {
@@ -269,7 +270,7 @@ pub(super) fn glu(call: &mut Call<'_, '_>) -> Outputs {
     own_output(call.emit.binary(BinaryOp::Mul, value, gate)?)
 }
 
-/// Clips a result; an open side is the limit of the type.
+/// Clips a value; a missing bound is the limit of the type.
 fn clip_range(call: &mut Call<'_, '_>, x: ValueId, low: Option<f64>, high: Option<f64>) -> Outputs {
     let (least, most) = crate::finite_range(call.emit.dtype(x)?);
     let low = low.unwrap_or(least).clamp(least, most);
@@ -319,7 +320,7 @@ pub(super) fn prelu(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![Made { id: call.emit.push(Op::PRelu(PRelu {}), &[x, slope])?, window: Memory::Own }])
 }
 
-/// `self + weight · (end - self)`
+/// Emits `self + weight · (end - self)`.
 pub(super) fn lerp(call: &mut Call<'_, '_>) -> Outputs {
     let dtype = call.result_dtype()?;
     let (start, end) = (call.operand_as("self", dtype)?, call.operand_as("end", dtype)?);
@@ -329,7 +330,7 @@ pub(super) fn lerp(call: &mut Call<'_, '_>) -> Outputs {
     own_output(call.emit.binary(BinaryOp::Add, start, part)?)
 }
 
-/// `self + value · tensor1 · tensor2`, or with a quotient.
+/// Emits `self + value · tensor1 · tensor2`, or the same with a quotient of the tensors.
 pub(super) fn add_of(call: &mut Call<'_, '_>, function: BinaryOp) -> Outputs {
     let dtype = call.result_dtype()?;
     let (x, a, b) =
@@ -353,7 +354,7 @@ pub(super) fn is_finite(call: &mut Call<'_, '_>) -> Outputs {
     own_output(call.emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[size, most])?)
 }
 
-/// Replaces NaN and infinities.
+/// Replaces NaN and infinities by finite numbers.
 pub(super) fn nan_to_num(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor_argument("self")?;
     let dtype = call.emit.dtype(x)?;
@@ -374,7 +375,7 @@ pub(super) fn nan_to_num(call: &mut Call<'_, '_>) -> Outputs {
     own_output(y)
 }
 
-/// Log of the sum of two exponentials; the larger one is factored out.
+/// Emits the logarithm of the sum of two exponentials; the larger one is factored out to avoid overflow.
 pub(super) fn log_add_exp(call: &mut Call<'_, '_>) -> Outputs {
     let [a, b] = operands(call)?;
     let most = call.emit.binary(BinaryOp::Max, a, b)?;
@@ -386,7 +387,7 @@ pub(super) fn log_add_exp(call: &mut Call<'_, '_>) -> Outputs {
     own_output(call.emit.binary(BinaryOp::Add, most, part)?)
 }
 
-/// Keeps the sign of the number.
+/// Emits the fractional part, which has the sign of the input.
 pub(super) fn fractional_part(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor_argument("self")?;
     let whole = call.emit.unary(UnaryOp::Trunc, x)?;
@@ -401,7 +402,7 @@ pub(super) fn threshold(call: &mut Call<'_, '_>) -> Outputs {
     own_output(call.emit.push(Op::Where(Where {}), &[is_above, x, value])?)
 }
 
-/// The inverse of the sigmoid.
+/// Emits the inverse of the sigmoid.
 pub(super) fn logit(call: &mut Call<'_, '_>) -> Outputs {
     let mut x = call.tensor_argument("self")?;
     if let Some(epsilon) = call.optional_float("eps")? {
@@ -413,7 +414,7 @@ pub(super) fn logit(call: &mut Call<'_, '_>) -> Outputs {
     own_output(call.emit.unary(UnaryOp::Log, odds)?)
 }
 
-/// At inference, the slope is the mean of its bounds.
+/// Emits randomised leaky ReLU as in inference: the slope is the mean of its bounds. Refuses training mode.
 pub(super) fn random_relu(call: &mut Call<'_, '_>) -> Outputs {
     if call.flag_argument("training", false)? {
         return unsupported("its slope is random; export the model after `eval()`");
@@ -445,7 +446,7 @@ pub(super) fn erfc(call: &mut Call<'_, '_>) -> Outputs {
     own_output(call.emit.binary(BinaryOp::Sub, one, y)?)
 }
 
-/// Zero below zero, one above, and a given value at zero.
+/// Emits the step function: 0 for negative numbers, 1 for positive ones, and a given value at zero.
 pub(super) fn heaviside(call: &mut Call<'_, '_>) -> Outputs {
     let dtype = call.result_dtype()?;
     let (x, values) = (call.operand_as("self", dtype)?, call.operand_as("values", dtype)?);

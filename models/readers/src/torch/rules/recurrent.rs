@@ -1,4 +1,4 @@
-//! Recurrent layers, unrolled over time. Products with the input are one product for all steps.
+//! Recurrent layers, unrolled over time. The product with the input is computed once for all steps.
 
 use super::{Call, Made, Memory, Outputs};
 use crate::{Outcome, malformed, unsupported};
@@ -6,15 +6,16 @@ use models::compose::{self, Recurrent, Reset};
 use models::graph::ValueId;
 use models::operators::{BiasAdd, Dense, Gather, Op, UnaryOp};
 
-/// Longer sequences are refused: each step adds about twenty operators.
+/// Maximum of sequence length times layers. Longer sequences are refused, because each step adds about twenty
+/// operators.
 const MAX_STEPS: i64 = 4096;
 
-/// Cell type. Gates in PyTorch order: input, forget, content, output; or reset, update, content.
+/// Cell type. The gates have PyTorch's order: input, forget, content, output for LSTM; reset, update, content for GRU.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Lstm,
     Gru,
-    /// One product with the state, then this function.
+    /// A plain recurrent cell: one product with the state, then this activation.
     Plain(UnaryOp),
 }
 
@@ -154,20 +155,20 @@ fn stack_rows(call: &mut Call<'_, '_>, rows: &[ValueId]) -> Outcome<ValueId> {
     call.emit.concat_parts(&parts, 0)
 }
 
-/// One layer in one time direction.
+/// One layer in one direction of time.
 struct Side<'a> {
     kind: Kind,
     weights: &'a [ValueId],
-    /// Product that reduces the output of a step.
+    /// Weight of the projection (`proj_size`) that reduces the output of each step.
     projection: Option<ValueId>,
     starts: Vec<ValueId>,
     is_reversed: bool,
-    /// Number of such layers.
+    /// Number of layers times number of directions, for the limit on unrolled steps.
     layers: i64,
 }
 
 impl Side<'_> {
-    /// Returns all states of `[steps, batch, width]`, and the last.
+    /// Unrolls all steps; returns the outputs `[steps, batch, width]` and the last states.
     fn unroll_steps(&self, call: &mut Call<'_, '_>, x: ValueId) -> Outcome<(ValueId, Vec<ValueId>)> {
         let steps = call.emit.extents(x)?[0];
         if !(1..=MAX_STEPS).contains(&(steps.saturating_mul(self.layers))) {

@@ -1,4 +1,4 @@
-//! Whole dimensions become one number.
+//! Reductions over whole dimensions, sorting, norms and running extremes.
 
 use super::{Call, Made, Memory, Outputs, own_output, push_output};
 use crate::{Outcome, unsupported};
@@ -8,7 +8,7 @@ use models::operators::{
 };
 use models::types::DType;
 
-/// Limit on elements that running products and extremes process one by one.
+/// Maximum extent of running products and extremes, which are unrolled element by element.
 const MAX_RUNNING: i64 = 1024;
 
 pub(super) fn reduce(call: &mut Call<'_, '_>, function: ReduceOp) -> Outputs {
@@ -55,7 +55,7 @@ pub(super) fn arg_reduce(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
     push_output(call, Op::ArgReduce(ArgReduce { largest, axis: 0, keep: false, last: false }), &[flat])
 }
 
-/// Values and indices of the largest or smallest elements, or of all in order.
+/// Emits `topk` or `sort`: values and indices of the largest or smallest elements, or of all in order.
 pub(super) fn top_elements(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor_argument("self")?;
     if call.emit.rank(x)? == 0 {
@@ -75,7 +75,7 @@ pub(super) fn top_elements(call: &mut Call<'_, '_>) -> Outputs {
     Ok([value, place].map(|id| Made { id, window: Memory::Own }).into())
 }
 
-/// The extreme of all elements, of a dimension with its index, or of two tensors.
+/// Emits `max` or `min`: of all elements, of one dimension with the index, or of two tensors element by element.
 pub(super) fn extreme_value(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
     if call.has_argument("other") {
         return super::pointwise::binary(call, if largest { BinaryOp::Max } else { BinaryOp::Min });
@@ -104,7 +104,7 @@ pub(super) fn spread_with_mean(call: &mut Call<'_, '_>, has_root: bool) -> Outpu
     Ok([y, mean].map(|id| Made { id, window: Memory::Own }).into())
 }
 
-/// Returns variance or standard deviation, and the mean, keeping all dimensions.
+/// Returns variance or standard deviation, and the mean; reduced dimensions are kept with extent 1.
 fn spread_and_mean(call: &mut Call<'_, '_>, has_root: bool) -> Outcome<(ValueId, ValueId)> {
     let x = call.tensor_argument("self")?;
     let axes = call.axis_list(x, "dim")?;
@@ -128,7 +128,7 @@ fn spread_and_mean(call: &mut Call<'_, '_>, has_root: bool) -> Outcome<(ValueId,
     Ok((y, mean))
 }
 
-/// Norms of any order.
+/// Emits the vector norm of any numeric order.
 pub(super) fn vector_norm(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor_argument("self")?;
     let name = if call.arguments.contains_key("ord") { "ord" } else { "p" };
@@ -175,7 +175,7 @@ pub(super) fn pairwise_distance(call: &mut Call<'_, '_>) -> Outputs {
     own_output(norm_of_order(call, apart, order)?)
 }
 
-/// Norms of the differences of each row of one tensor with each row of the other.
+/// Emits the norm of the difference between each row of one tensor and each row of the other.
 pub(super) fn pairwise_norms(call: &mut Call<'_, '_>) -> Outputs {
     let (a, b, order) = (call.tensor_argument("x1")?, call.tensor_argument("x2")?, call.float_argument("p", 2.0)?);
     let (mut rows, mut columns) = (call.emit.extents(a)?, call.emit.extents(b)?);
@@ -233,7 +233,7 @@ pub(super) fn median(call: &mut Call<'_, '_>) -> Outputs {
     Ok([value, place].map(|id| Made { id, window: Memory::Own }).into())
 }
 
-/// Running maximum or minimum with its index; the last of equals.
+/// Emits the running maximum or minimum and its index; of equal elements, the last index.
 pub(super) fn running_extreme(call: &mut Call<'_, '_>, largest: bool) -> Outputs {
     let x = call.tensor_argument("self")?;
     let axis = call.axis_argument(x, "dim", 0)?;

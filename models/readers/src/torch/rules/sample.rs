@@ -1,7 +1,7 @@
-//! Images looked at in places that are computed: grids, regions and deformed windows.
+//! Sampling of images at computed positions: grids, regions and deformable convolutions.
 //!
-//! Each place becomes a few neighbours along each axis, with an index and a weight; every combination of neighbours is
-//! looked up and the weighted elements are added.
+//! Each position has a few neighbours along each axis, with an index and a weight. The result is the weighted sum over
+//! all combinations of neighbours.
 
 use super::bags::{counting_tensor, emit_compare};
 use super::{Call, Outputs, numbers_of, own_output};
@@ -11,16 +11,16 @@ use models::operators::{BiasAdd, BinaryOp, Clip, CompareOp, Dense, GatherNd, Op,
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
-/// One neighbour along one axis.
+/// One neighbour of a sampled position along one axis.
 #[derive(Clone, Copy)]
 struct Neighbour {
-    /// An integral float inside the axis.
+    /// Index of the element, as a whole number in a float; always inside the axis.
     place: ValueId,
-    /// None for a weight of 1.
+    /// Interpolation weight; None for 1.
     weight: Option<ValueId>,
 }
 
-/// Treatment of positions outside an image.
+/// Treatment of positions outside the image.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outside {
     Zeros,
@@ -28,7 +28,7 @@ enum Outside {
     Reflection,
 }
 
-/// A regular grid transformed by affine matrices: `[n, h, w, 2]`, or with a depth `[n, d, h, w, 3]`.
+/// Emits the grid of an affine map: `[n, h, w, 2]`, or with a depth axis `[n, d, h, w, 3]`.
 pub(super) fn affine_grid(call: &mut Call<'_, '_>) -> Outputs {
     let (theta, size) = (call.tensor_argument("theta")?, call.int_list("size")?);
     let is_aligned = call.flag_argument("align_corners", false)?;
@@ -106,7 +106,7 @@ pub(super) fn grid_sample(call: &mut Call<'_, '_>) -> Outputs {
     own_output(emit.transpose(y, &order)?)
 }
 
-/// Converts coordinates from -1 to 1 into element positions.
+/// Converts normalised coordinates from -1 to 1 to element positions.
 fn denormalise_coords(emit: &mut Emit<'_>, x: ValueId, extent: i64, is_aligned: bool) -> Outcome<ValueId> {
     let extent = extent as f64;
     let x = emit.binary_with(BinaryOp::Add, x, 1.0)?;
@@ -126,7 +126,7 @@ struct SampledAxis {
 }
 
 impl SampledAxis {
-    /// Moves a position inside the axis, unless outside positions read zeros.
+    /// Moves a position inside the axis, unless elements outside count as zeros.
     fn clamp_inside(self, emit: &mut Emit<'_>, place: ValueId) -> Outcome<ValueId> {
         match self.outside {
             Outside::Zeros => Ok(place),
@@ -142,7 +142,7 @@ impl SampledAxis {
         emit.push(Op::Clip(Clip { low: 0.0, high: (self.extent - 1) as f64 }), &[place])
     }
 
-    /// Reflects at the outermost elements, or at their outer edges.
+    /// Reflects a position at the centres of the outermost elements if corners are aligned, else at their outer edges.
     fn reflect_position(self, emit: &mut Emit<'_>, place: ValueId) -> Outcome<ValueId> {
         let (low, span) = match self.is_aligned {
             true => (0.0, (self.extent - 1) as f64),
@@ -161,7 +161,8 @@ impl SampledAxis {
         emit.binary_with(BinaryOp::Add, wave, low)
     }
 
-    /// Turns an integral position into a neighbour with weight zero outside.
+    /// Converts a whole-numbered position to a neighbour inside the axis; outside, its weight is zero if the mode is
+    /// zeros.
     fn bounded_neighbour(self, emit: &mut Emit<'_>, place: ValueId, weight: Option<ValueId>) -> Outcome<Neighbour> {
         let inside = self.clip_position(emit, place)?;
         if self.outside != Outside::Zeros {
@@ -196,7 +197,7 @@ impl SampledAxis {
         ])
     }
 
-    /// Keys' kernel with a slope of -3/4; each of four neighbours is clamped separately.
+    /// Returns the four neighbours of Keys' cubic kernel (coefficient -3/4), each of them bounded separately.
     fn cubic_neighbours(self, emit: &mut Emit<'_>, place: ValueId) -> Outcome<Vec<Neighbour>> {
         const SLOPE: f64 = -0.75;
         let first = emit.unary(UnaryOp::Floor, place)?;
@@ -221,7 +222,7 @@ impl SampledAxis {
     }
 }
 
-/// Coefficients start with the highest power.
+/// Evaluates a polynomial by Horner's scheme; coefficients start with the highest power.
 fn evaluate_polynomial(emit: &mut Emit<'_>, x: ValueId, coefficients: &[f64]) -> Outcome<ValueId> {
     let mut y = emit.binary_with(BinaryOp::Mul, x, coefficients[0])?;
     for (index, &coefficient) in coefficients.iter().enumerate().skip(1) {
@@ -235,7 +236,8 @@ fn evaluate_polynomial(emit: &mut Emit<'_>, x: ValueId, coefficients: &[f64]) ->
     Ok(y)
 }
 
-/// Sums the weighted elements of all neighbour combinations: `[n, places…, 1]` to `[n, places…, channels]`.
+/// Sums the weighted elements over all combinations of neighbours. Converts indices `[n, places…, 1]` to `[n, places…,
+/// channels]`.
 fn looked_up(emit: &mut Emit<'_>, x: ValueId, axes: &[Vec<Neighbour>]) -> Outcome<ValueId> {
     let extents = emit.extents(x)?;
     let count: i64 = extents[2..].iter().product();
@@ -345,7 +347,8 @@ fn add_batch_axis(emit: &mut Emit<'_>, neighbours: Vec<Neighbour>) -> Outcome<Ve
         .collect()
 }
 
-/// Returns both neighbours of each position. More than one element outside reads zero, other positions are clamped.
+/// Returns the two neighbours of each position. A position more than one element outside gets weight zero; all others
+/// are clamped.
 fn region_neighbours(emit: &mut Emit<'_>, place: ValueId, extent: i64) -> Outcome<Vec<Neighbour>> {
     let dtype = emit.dtype(place)?;
     let (least, most) = (emit.add_scalar(dtype, -1.0)?, emit.add_scalar(dtype, extent as f64)?);
@@ -368,7 +371,7 @@ fn region_neighbours(emit: &mut Emit<'_>, place: ValueId, extent: i64) -> Outcom
     Ok(neighbours)
 }
 
-/// A convolution whose taps are displaced by offsets and scaled by a mask.
+/// Emits a deformable convolution: each kernel position is displaced by an offset and scaled by a mask.
 pub(super) fn deformed_conv(call: &mut Call<'_, '_>) -> Outputs {
     let (x, w, offset) =
         (call.tensor_argument("input")?, call.tensor_argument("weight")?, call.tensor_argument("offset")?);

@@ -1,5 +1,5 @@
-//! Fourier transforms as products with matrices of cosines and sines. Complex numbers are pairs of real ones, see
-//! `complex`.
+//! Fourier transforms as products with matrices of cosines and sines. Complex numbers are pairs of real ones (see
+//! `complex`).
 
 use super::movement::primary_input;
 use super::{Call, Made, Memory, Outputs, numbers_of, own_output};
@@ -9,13 +9,13 @@ use models::operators::{BinaryOp, Border, BorderPad, Expand, Gather, Op, Pad, Sc
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
-/// Points of one transform; `MAX_MATRIX` is the tighter bound for complex ones.
+/// Maximum number of points of one transform. For complex transforms, `MAX_MATRIX` is the tighter limit.
 const MAX_POINTS: i64 = 4096;
 const MAX_MATRIX: i64 = 1 << 25;
 
 #[derive(Clone, Copy)]
 struct Fourier {
-    /// Points in time.
+    /// Number of points in the time domain.
     points: i64,
     /// Number of retained frequencies.
     kept: i64,
@@ -30,7 +30,7 @@ impl Fourier {
         if self.is_inverse { angle } else { -angle }
     }
 
-    /// Builds `[rows, columns]` from a function of row and column.
+    /// Builds a constant matrix `[rows, columns]`; `number` gives the entry for a row and a column.
     fn build_matrix(
         self,
         emit: &mut Emit<'_>,
@@ -46,7 +46,7 @@ impl Fourier {
         emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, &[rows, columns]), &numbers)?)
     }
 
-    /// `[…, points]` of real numbers as `[…, kept, 2]`.
+    /// Transforms real numbers `[…, points]` to a spectrum `[…, kept, 2]`.
     fn of_real(self, emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
         let number = |time: i64, column: i64| {
             let angle = self.point_angle(time, column / 2);
@@ -60,7 +60,7 @@ impl Fourier {
         emit.reshape(y, &shape)
     }
 
-    /// `[…, points, 2]` as `[…, kept, 2]`.
+    /// Transforms complex numbers `[…, points, 2]` to `[…, kept, 2]`.
     fn of_complex(self, emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
         let number = |row: i64, column: i64| {
             let angle = self.point_angle(row / 2, column / 2);
@@ -79,7 +79,7 @@ impl Fourier {
         emit.reshape(y, &shape)
     }
 
-    /// The first half of a spectrum, `[…, given, 2]`, as `[…, points]` of real numbers.
+    /// Transforms the first half of a spectrum, `[…, given, 2]`, to real numbers `[…, points]`.
     fn to_real(self, emit: &mut Emit<'_>, x: ValueId, given: i64) -> Outcome<ValueId> {
         let number = |row: i64, time: i64| {
             let (frequency, is_imaginary) = (row / 2, row % 2 == 1);
@@ -104,7 +104,7 @@ fn product_of_rows(emit: &mut Emit<'_>, x: ValueId, matrix: ValueId) -> Outcome<
     Ok(models::compose::mat_mul(&mut emit.builder, x, matrix)?)
 }
 
-/// Returns the scale of a normalisation mode: 0 for none, 1 for the square root, 2 for all points.
+/// Returns the scale of a normalisation mode: 1 for mode 0, 1/√points for mode 1, 1/points for mode 2.
 fn scale_factor(mode: i64, points: i64) -> Outcome<f64> {
     match mode {
         0 => Ok(1.0),
@@ -123,13 +123,13 @@ fn norm_mode(call: &Call<'_, '_>, is_inverse: bool) -> Outcome<i64> {
     })
 }
 
-/// Returns the rank without the dimension of real and imaginary parts.
+/// Returns the rank, not counting the last dimension of a complex tensor, which holds the two parts.
 fn rank_of_numbers(emit: &Emit<'_>, x: ValueId, is_complex: bool) -> Outcome<usize> {
     let rank = emit.rank(x)?.checked_sub(usize::from(is_complex));
     rank.map_or_else(|| malformed("a complex number has no two parts"), Ok)
 }
 
-/// Real or complex input and output of a transform.
+/// Whether input and output of a transform are real or complex.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ends {
     RealToComplex,
@@ -137,7 +137,7 @@ enum Ends {
     ComplexToReal,
 }
 
-/// Transforms one axis, counted without the dimension of parts.
+/// Transforms one axis; `axis` does not count the dimension of real and imaginary parts.
 fn transform_axis(emit: &mut Emit<'_>, x: ValueId, axis: usize, ends: Ends, fourier: Fourier) -> Outcome<ValueId> {
     if !(1..=MAX_POINTS).contains(&fourier.points) {
         return unsupported(format!("a transform of {} points", fourier.points));
@@ -204,7 +204,7 @@ pub(super) fn single_transform(call: &mut Call<'_, '_>) -> Outputs {
     own_output(transform_axis(call.emit, x, axis, ends, Fourier { points, kept, is_inverse, factor })?)
 }
 
-/// Transforms several dimensions in turn.
+/// Transforms several dimensions, one after the other.
 pub(super) fn multi_transform(call: &mut Call<'_, '_>) -> Outputs {
     let mut x = primary_input(call)?;
     let mut is_complex = call.complex.contains(&"self");
@@ -256,11 +256,11 @@ pub(super) fn core_transform(call: &mut Call<'_, '_>) -> Outputs {
     own_output(x)
 }
 
-/// Common properties of framed transforms.
+/// Parameters that the forward and inverse short-time transforms share.
 struct Frames {
     points: i64,
     hop: i64,
-    /// One number per point.
+    /// Window function, one number per point of a frame.
     window: ValueId,
     is_centred: bool,
     kept: i64,
@@ -291,7 +291,7 @@ impl Frames {
         Ok(Frames { points, hop, window, is_centred, kept, factor })
     }
 
-    /// Sample positions of each frame.
+    /// Returns the sample positions of all frames.
     fn frame_positions(&self, emit: &mut Emit<'_>, count: i64, has_own_dimension: bool) -> Outcome<ValueId> {
         numbers_of(&[count, self.points])?;
         let frames = (0..count).flat_map(|frame| (0..self.points).map(move |at| (frame, at)));
@@ -301,7 +301,7 @@ impl Frames {
     }
 }
 
-/// Spectra of overlapping frames: `[…, samples]` as `[…, frequencies, frames, 2]`.
+/// Emits the short-time Fourier transform: `[…, samples]` to `[…, frequencies, frames, 2]`.
 pub(super) fn short_time(call: &mut Call<'_, '_>) -> Outputs {
     let x = primary_input(call)?;
     if call.complex.contains(&"self") {
@@ -383,7 +383,7 @@ pub(super) fn inverse_short_time(call: &mut Call<'_, '_>) -> Outputs {
     Ok(vec![Made { id, window: Memory::Own }])
 }
 
-/// `[batch, frames, points]` summed at their positions: `[batch, samples]`.
+/// Sums overlapping frames at their positions: `[batch, frames, points]` to `[batch, samples]`.
 fn overlap_add(
     emit: &mut Emit<'_>,
     frames: &Frames,

@@ -1,4 +1,4 @@
-//! The table of ATen operators and their rules.
+//! The table of import rules, by name of the ATen operator.
 
 use super::{
     Rule, bags, blocks, contraction, create, encoder, index, layout, movement, normalise, pointwise, recurrent, reduce,
@@ -24,7 +24,7 @@ macro_rules! compare {
     };
 }
 
-/// In alphabetical order.
+/// Rules sorted by operator name for binary search.
 pub(super) const RULES: &[(&str, Rule)] = &[
     ("_adaptive_avg_pool2d", window::adaptive_average_pool),
     ("_adaptive_avg_pool3d", window::adaptive_average_pool),

@@ -1,4 +1,4 @@
-//! Pools and changes of resolution.
+//! Pooling and resizing.
 
 use super::{Call, Outputs, numbers_of, push_output};
 use crate::onnx::{ResizeAxis, ResizeFilter};
@@ -14,7 +14,8 @@ fn rank_of(call: &Call<'_, '_>) -> usize {
     }
 }
 
-/// `[batch, channels, space…]`; refuses unbatched data, which is rare.
+/// Returns the input and its extents `[batch, channels, space…]`; refuses data without a batch dimension, which is
+/// rare.
 fn batched_image(call: &Call<'_, '_>, rank: usize) -> Outcome<(ValueId, Vec<i64>)> {
     let x = call.tensor_argument(if call.arguments.contains_key("input") { "input" } else { "self" })?;
     let extents = call.emit.extents(x)?;
@@ -83,11 +84,11 @@ pub(super) fn adaptive_max_pool(call: &mut Call<'_, '_>) -> Outputs {
 struct Sides {
     x: ValueId,
     axes: Vec<ResizeAxis>,
-    /// Whether each scale equals the quotient of the extents.
+    /// Whether each scale equals the output extent divided by the input extent.
     are_quotients: bool,
 }
 
-/// A given scale overrides the quotient of extents, except with aligned corners.
+/// Reads output extents and scales. A given scale overrides the ratio of the extents, except with aligned corners.
 fn resize_sides(call: &Call<'_, '_>) -> Outcome<Sides> {
     let rank = rank_of(call);
     let (x, before) = batched_image(call, rank)?;
@@ -140,13 +141,14 @@ fn emit_resize(call: &mut Call<'_, '_>, mode: ResizeMode) -> Outputs {
     }
 }
 
-/// Selects the elements with the nearest centre.
+/// Emits nearest-neighbour resizing that compares element centres (`nearest-exact`).
 pub(super) fn nearest_exact(call: &mut Call<'_, '_>) -> Outputs {
     let Sides { x, axes, .. } = resize_sides(call)?;
     select_elements(call, x, &axes, |new, axis| (new + 0.5) * (1.0 / axis.scale) as f32)
 }
 
-/// Selects one old element for each new one, rounding positions down. PyTorch also uses 32-bit positions.
+/// Selects one input element for each output element; `place` gives its position, which is rounded down. Positions are
+/// 32-bit floats as in PyTorch.
 fn select_elements(
     call: &mut Call<'_, '_>,
     x: ValueId,

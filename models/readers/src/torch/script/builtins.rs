@@ -1,4 +1,5 @@
-//! Operators on values that are known while a program is followed: numbers, texts, lists, and the shapes and types of tensors.
+//! Built-in operators on values that are known during interpretation: numbers, strings, lists, and shapes and types of
+//! tensors.
 
 use super::dtypes;
 use super::heap::{Heap, Value, is_tensor, number_of};
@@ -10,7 +11,7 @@ use models::types::{DType, TensorType};
 use reference::Tensor;
 use std::rc::Rc;
 
-/// Computes an operator on known values; None if it belongs to the graph.
+/// Evaluates an operator on known values; None if the operator must be added to the graph.
 pub(super) fn call_builtin(
     interpreter: &mut Interpreter<'_>,
     name: &str,
@@ -36,7 +37,7 @@ pub(super) fn call_builtin(
     of_numbers(&mut interpreter.heap, name, given)
 }
 
-/// Shapes and types of tensors, and tensors of numbers.
+/// Evaluates operators that read shapes and types of tensors or make tensors of numbers; None for all others.
 fn of_tensor(
     interpreter: &mut Interpreter<'_>,
     name: &str,
@@ -165,7 +166,7 @@ fn collect_numbers(
     items.into_iter().try_for_each(|item| collect_numbers(heap, item, depth + 1, (extents, numbers, dtype)))
 }
 
-/// Operators on lists, tuples and dictionaries.
+/// Evaluates operators on lists, tuples and dictionaries; None for all others.
 fn of_container(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) -> Outcome<Option<Value>> {
     let heap = &mut interpreter.heap;
     Ok(Some(match (name, given) {
@@ -225,7 +226,7 @@ fn of_container(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) 
 }
 
 impl Interpreter<'_> {
-    /// Returns an element of a list, a tuple, a dictionary or a text.
+    /// Returns an element of a list, a tuple, a dictionary or a string.
     pub(super) fn get_item(&mut self, base: Value, index: Value) -> Outcome<Value> {
         if base == Value::Missing {
             return Ok(Value::Missing);
@@ -247,7 +248,7 @@ impl Interpreter<'_> {
     }
 }
 
-/// Operators on texts, exceptions and messages.
+/// Evaluates operators on strings, exceptions and messages; None for all others.
 fn of_text(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) -> Outcome<Option<Value>> {
     let texts: Vec<Option<Rc<str>>> = given.iter().map(|&value| interpreter.heap.text_of(value)).collect();
     let heap = &mut interpreter.heap;
@@ -284,7 +285,7 @@ fn of_text(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) -> Ou
     }))
 }
 
-/// Replaces each `{}` by a value.
+/// Formats a string: replaces each `{}` by a value.
 fn format_text(heap: &mut Heap, text: &str, values: &[Value]) -> Outcome<String> {
     let mut parts = text.split("{}");
     let mut made = parts.next().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! Element types of results. TorchScript does not state them, so they follow from PyTorch's rules of promotion.
+//! Element types of results. TorchScript does not state them, so they are derived by PyTorch's promotion rules.
 
 use crate::torch::call::Argument;
 use crate::{Emit, Outcome};
@@ -7,7 +7,7 @@ use models::types::DType;
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 
-/// Element-wise functions that convert integers to floating point.
+/// Pointwise functions that convert integers to floating point.
 const FLOATING: [&str; 41] = [
     "acos",
     "acosh",
@@ -52,14 +52,14 @@ const FLOATING: [&str; 41] = [
     "var",
 ];
 
-/// Arguments whose types are promoted to the result type.
+/// Names of the arguments whose types are promoted to the result type.
 const OPERANDS: [&str; 12] =
     ["self", "input", "other", "exponent", "min", "max", "end", "tensor1", "tensor2", "values", "tensors", "x1"];
 
-/// PyTorch's codes of complex types, ordered like their real types.
+/// PyTorch's type codes of complex types, in the order of the corresponding real types.
 pub(super) const COMPLEX: RangeInclusive<i64> = 8..=10;
 
-/// Returns the element type of a PyTorch code; for a complex type, that of its parts.
+/// Returns the element type of a PyTorch type code; for a complex type, that of its real and imaginary part.
 pub(super) fn dtype_of_code(code: i64) -> Option<DType> {
     Some(match code {
         0 => DType::U8,
@@ -83,10 +83,10 @@ pub(super) fn code_of_dtype(dtype: DType) -> i64 {
     (0..30).filter(|code| !COMPLEX.contains(code)).find(|&code| dtype_of_code(code) == Some(dtype)).unwrap_or(6)
 }
 
-/// The graph, and its constants that represent Python numbers.
+/// The graph, and the constants in it that represent Python numbers.
 type Known<'e, 'b> = (&'e Emit<'b>, &'e HashSet<ValueId>);
 
-/// Returns the element type of an operator's first result. `asked` is the requested type.
+/// Returns the element type of an operator's first result. `asked` is the type that the call requests, if any.
 pub(super) fn result_dtype(
     operator: &str,
     arguments: &HashMap<&str, Argument>,
@@ -134,7 +134,7 @@ pub(super) fn result_dtype(
     })
 }
 
-/// Ranks the kinds of types: flags, integers, floating-point numbers.
+/// Ranks the kinds of types for promotion: booleans, then integers, then floating-point numbers.
 fn kind_rank(dtype: DType) -> u8 {
     match dtype {
         DType::Bool => 0,
@@ -143,8 +143,8 @@ fn kind_rank(dtype: DType) -> u8 {
     }
 }
 
-/// Returns the promoted type. Tensors with dimensions precede those without, then numbers;
-/// a later operand of a higher kind overrides both.
+/// Returns the promoted type of the operands. Tensors with dimensions decide first, then tensors without, then Python
+/// numbers. A later group overrides only if its kind of type ranks higher.
 fn promote_operands(
     arguments: &HashMap<&str, Argument>,
     names: &[&str],

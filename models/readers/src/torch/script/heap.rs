@@ -1,17 +1,17 @@
-//! Values of a program that is being read. Containers lie in lists and are named by their places, so values are copied freely,
-//! share their containers as in Python, and cannot nest so deeply that freeing them overflows the stack.
+//! Values of a program during interpretation. Containers are stored in lists and referred to by index. So values are
+//! copied freely, containers are shared as in Python, and freeing nested containers cannot overflow the stack.
 
 use crate::torch::weights::StoredTensor;
 use crate::{Outcome, unsupported};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// Memory limit for values of a small file, in units of 16 bytes.
+/// Memory limit for the values of a small file, in units of 16 bytes; it grows with the file.
 const MAX_UNITS: u64 = 8 << 20;
 const MAX_PATH_BYTES: usize = 256;
 pub(super) const MAX_NESTING: usize = 32;
 
-/// Containers and texts are indices into their [`Heap`].
+/// A value; containers and strings are indices into their [`Heap`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Value {
     None,
@@ -19,15 +19,15 @@ pub(super) enum Value {
     Int(i64),
     Float(f64),
     Text(usize),
-    /// A tensor by its memory cell.
+    /// A tensor in the graph; the index of its memory cell.
     Tensor(usize),
-    /// A tensor of the file that is unused so far.
+    /// A tensor of the file that has not been used yet.
     Stored(usize),
     List(usize),
     Tuple(usize),
     Dict(usize),
     Object(usize),
-    /// A function or a class by its full name.
+    /// A function or a class; the index of its full name.
     Path(usize),
     Device,
     /// The result of a skipped operator, or a value derived from it.
@@ -36,14 +36,14 @@ pub(super) enum Value {
 
 pub(super) struct Sequence {
     pub items: Vec<Value>,
-    /// The class of a named tuple.
+    /// Class name of a named tuple.
     pub class: Option<Rc<str>>,
 }
 
 pub(super) struct Object {
     pub class: Rc<str>,
     pub attributes: BTreeMap<Rc<str>, Value>,
-    /// Position within the model, such as `layer1.0.conv1`.
+    /// Attribute path within the model, such as `layer1.0.conv1`.
     pub path: Rc<str>,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Heap {
 }
 
 impl Heap {
-    /// The limit grows with the size of the file.
+    /// Creates a heap whose memory limit grows with the size of the file.
     pub fn new(file_bytes: u64) -> Heap {
         Heap {
             texts: Vec::new(),
@@ -76,7 +76,7 @@ impl Heap {
         }
     }
 
-    /// Charges units of 16 bytes to the budget.
+    /// Counts units of 16 bytes against the memory limit; fails above it.
     pub fn charge_units(&mut self, units: usize) -> Outcome<()> {
         match self.units.checked_sub(units as u64) {
             Some(left) => {
@@ -128,7 +128,7 @@ impl Heap {
         Ok(Value::Object(self.objects.len() - 1))
     }
 
-    /// Names objects and tensors by their attribute path.
+    /// Names objects and tensors by their attribute path in the model.
     pub fn name_parts(&mut self, root: usize) -> Outcome<()> {
         let mut left: Vec<(Value, Rc<str>)> = vec![(Value::Object(root), "".into())];
         let mut seen = BTreeSet::new();
@@ -168,7 +168,7 @@ impl Heap {
         }
     }
 
-    /// Compares values by content; tensors by identity.
+    /// Compares values by content, but tensors by identity.
     pub fn values_equal(&mut self, a: Value, b: Value, nesting: usize) -> Outcome<bool> {
         self.charge_units(1)?;
         if nesting > MAX_NESTING {
@@ -200,7 +200,7 @@ pub(super) fn is_tensor(value: Value) -> bool {
     matches!(value, Value::Tensor(_) | Value::Stored(_))
 }
 
-/// Returns a number, or a flag as a number.
+/// Returns a number as a float; a boolean counts as 0 or 1.
 pub(super) fn number_of(value: Value) -> Option<f64> {
     match value {
         Value::Bool(flag) => Some(f64::from(u8::from(flag))),

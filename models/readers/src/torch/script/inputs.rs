@@ -1,4 +1,5 @@
-//! The arguments of a program: tensors of the shapes that the caller states, or of those it was traced with.
+//! Builds the arguments of a program: tensors with the shapes that the caller gives, or with the shapes of the traced
+//! call.
 
 use super::heap::{Value, is_tensor};
 use super::interpreter::Interpreter;
@@ -7,10 +8,10 @@ use crate::{Options, Outcome, escape_name, malformed, unsupported};
 use models::types::{DType, TensorType};
 use std::collections::BTreeSet;
 
-/// Limit on the tensors of one list argument.
+/// Maximum number of tensors in one list argument.
 const MAX_ELEMENTS: usize = 64;
 
-/// A stated shape: the name or the number of an input, an optional element type, and the extents.
+/// A shape that the caller gives: name or number of the input, an optional element type, and the extents.
 struct Stated<'o> {
     key: &'o str,
     name: &'o str,
@@ -23,12 +24,12 @@ struct Inputs<'i, 'a, 'o> {
     options: &'o Options,
     stated: Vec<Stated<'o>>,
     used: BTreeSet<&'o str>,
-    /// Names of all tensor inputs, and of those without a shape.
+    /// Names of all tensor inputs; `missing` lists those without a shape.
     names: Vec<String>,
     missing: Vec<String>,
 }
 
-/// Builds the arguments of a method, without `self`.
+/// Builds the arguments of a method except `self`.
 pub(super) fn build_arguments<'a>(
     interpreter: &mut Interpreter<'a>,
     method: &Function<'a>,
@@ -58,7 +59,7 @@ fn parse_stated<'o>(key: &'o str, extents: &'o [i64]) -> Outcome<Stated<'o>> {
 }
 
 impl Inputs<'_, '_, '_> {
-    /// Refuses shapes of unknown inputs, and inputs without a shape.
+    /// Fails if a shape is given for an unknown input, or if an input has no shape.
     fn check_shapes(&mut self) -> Outcome<()> {
         let names = self.names.join(", ");
         let bound = self.options.bindings.keys().map(String::as_str);
@@ -119,7 +120,7 @@ impl Inputs<'_, '_, '_> {
         }
     }
 
-    /// Builds the elements of a list of tensors, named by their index.
+    /// Builds the elements of a list of tensors; each is named by its index.
     fn list_elements(&mut self, name: &str, example: Option<Value>) -> Outcome<Option<Vec<Value>>> {
         let items =
             example.and_then(|example| self.interpreter.heap.sequence_items(example)).unwrap_or_default().to_vec();
@@ -133,7 +134,7 @@ impl Inputs<'_, '_, '_> {
         Ok((!elements.is_empty()).then_some(elements))
     }
 
-    /// Builds a tensor with the stated shape, or with that of an example.
+    /// Builds a tensor with the shape that the caller gives, or else with that of an example.
     fn stated_tensor(&mut self, name: &str, number: Option<&str>, example: Option<Value>) -> Outcome<Option<Value>> {
         let example = match example {
             Some(Value::Stored(at)) => Some(self.interpreter.heap.stored[at].tensor.clone()),

@@ -1,8 +1,8 @@
-//! Follows the program of a TorchScript file as far as its values are known, and adds an operator to the graph for each call that
+//! Interprets the program of a TorchScript file symbolically, and adds an operator to the graph for each call that
 //! computes a tensor.
 //!
-//! Nothing of the file is run as code of this machine: statements are those of the parsed source, functions are those of the file
-//! or the operators that have a rule, and the number of steps is bounded.
+//! No code of the file is executed: the interpreter evaluates the parsed source. Functions are those of the file or
+//! operators with an import rule, and the number of steps is bounded.
 
 use super::heap::{Heap, MAX_NESTING, Value, is_tensor};
 use super::library::{Definition, Library};
@@ -28,16 +28,16 @@ enum Flow {
     Return(Value),
 }
 
-/// Calls an operator on known values. Returns None if it belongs to the graph.
+/// A function that evaluates operators on known values; returns None if the operator must be added to the graph.
 pub(super) type Builtins = fn(&mut Interpreter<'_>, &str, &[Value], &[(&str, Value)]) -> Outcome<Option<Value>>;
 
-/// Executes a program symbolically.
+/// Interprets a program symbolically.
 pub(super) struct Interpreter<'a> {
     library: &'a Library<'a>,
     builtins: Builtins,
     pub heap: Heap,
     pub tensors: Tensors<'a>,
-    /// Tensors named `CONSTANTS.c0` and so on in the source.
+    /// Tensor constants, which the source names `CONSTANTS.c0` and so on.
     pub constants: Vec<Value>,
     steps: u64,
     depth: usize,
@@ -56,7 +56,7 @@ impl<'a> Interpreter<'a> {
         Interpreter { library, builtins, heap, tensors, constants, steps: 0, depth: 0, place: ("", 0) }
     }
 
-    /// Names the operator or line that was refused last.
+    /// Describes where the last error occurred: the refused operator, or function and line.
     pub fn error_place(&self) -> String {
         let (function, line) = self.place;
         self.tensors.refused.clone().unwrap_or_else(|| format!("function `{}`, line {line}", escape_name(function)))
@@ -210,7 +210,7 @@ impl<'a> Interpreter<'a> {
         Ok(Flow::Next)
     }
 
-    /// Runs a block within a context, such as `no_grad`.
+    /// Runs the body of a `with` statement, such as `no_grad`.
     fn run_with(
         &mut self,
         frame: &mut Frame<'a>,
@@ -263,7 +263,7 @@ impl<'a> Interpreter<'a> {
         Ok(())
     }
 
-    /// Returns whether a condition holds, which must be known.
+    /// Returns whether a condition is true; fails if it depends on the data.
     fn known_truth(&mut self, value: Value) -> Outcome<bool> {
         match value {
             Value::Bool(flag) => Ok(flag),
@@ -412,7 +412,7 @@ impl<'a> Interpreter<'a> {
         Ok((given, keywords.collect::<Outcome<_>>()?))
     }
 
-    /// Calls a function without a module prefix. Some take types.
+    /// Calls a function without a module prefix; some, such as `annotate`, take a type as argument.
     fn call_word(&mut self, frame: &mut Frame<'a>, name: &'a str, call: &'a Call<'a>) -> Outcome<Value> {
         match (name, call.arguments.as_slice()) {
             ("uninitialized", _) => Ok(Value::None),
@@ -441,7 +441,7 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Computes an operator on known values, or adds it to the graph.
+    /// Evaluates an operator on known values, or adds it to the graph.
     fn call_operator(&mut self, name: &str, given: Vec<Value>, keywords: &[(&str, Value)]) -> Outcome<Value> {
         if self.tensors.emit.builder.next_id().0 > MAX_VALUES {
             return unsupported(format!("it has more than {MAX_VALUES} tensors up to here"));
@@ -455,7 +455,7 @@ impl<'a> Interpreter<'a> {
         self.tensors.call_operator(name, &given, keywords, &mut self.heap)
     }
 
-    /// Collects all tensors of a result in order.
+    /// Collects all tensors in a result, in order.
     pub fn flatten_tensors(&mut self, value: Value, nesting: usize, all: &mut Vec<Value>) -> Outcome<()> {
         self.heap.charge_units(1)?;
         if nesting > MAX_NESTING {
@@ -477,7 +477,7 @@ impl<'a> Interpreter<'a> {
     }
 }
 
-/// Returns whether a value has the type that the source names.
+/// Returns whether a value has the type that the source states.
 fn is_instance(value: Value, ty: &Expr<'_>) -> bool {
     match ty {
         Expr::Tuple(types) | Expr::List(types) => types.iter().any(|ty| is_instance(value, ty)),

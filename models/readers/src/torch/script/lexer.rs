@@ -1,4 +1,4 @@
-//! Splits TorchScript's source into tokens. Blocks are marked by their indentation, which counts only outside of brackets.
+//! Splits TorchScript's source into tokens. Indentation delimits blocks; inside brackets it has no meaning.
 
 use std::iter::Peekable;
 use std::str::CharIndices;
@@ -33,7 +33,7 @@ struct Lexer<'a> {
     line: u32,
 }
 
-/// The last token is [`Token::End`].
+/// Splits the source into tokens; the last one is [`Token::End`].
 pub(super) fn split_tokens(source: &str) -> Result<Vec<Spanned<'_>>, String> {
     let chars = source.char_indices().peekable();
     let mut lexer = Lexer { source, chars, tokens: Vec::new(), indents: vec![0], brackets: 0, line: 1 };
@@ -85,7 +85,7 @@ impl<'a> Lexer<'a> {
         self.chars.peek().map_or(self.source.len(), |&(at, _)| at)
     }
 
-    /// Skips a number such as `1`, `2.`, `1.5e-05` or `3j`, and returns its end.
+    /// Skips a number such as `1`, `2.`, `1.5e-05` or `3j`; returns the position after it.
     fn skip_number(&mut self, start: usize) -> usize {
         let end = self.skip_while(|sign| sign.is_ascii_alphanumeric() || sign == '.');
         let is_exponent = self.source[start..end].ends_with(['e', 'E']) && !self.source[start..end].starts_with("0x");
@@ -140,7 +140,7 @@ impl<'a> Lexer<'a> {
         if self.brackets == 0 { self.lex_indentation() } else { Ok(()) }
     }
 
-    /// Compares the indentation of a non-empty line with the enclosing block.
+    /// Emits tokens for the start or the end of a block, by the indentation of a non-empty line.
     fn lex_indentation(&mut self) -> Result<(), String> {
         let start = self.chars.peek().map_or(self.source.len(), |&(at, _)| at);
         let width = self.skip_while(|sign| sign == ' ') - start;

@@ -1,4 +1,4 @@
-//! The source files of a TorchScript archive, and the classes and functions in them by their full names.
+//! Source files of a TorchScript archive; finds their classes and functions by full name.
 
 use super::parser::parse_source;
 use super::syntax::{Class, Function, Source};
@@ -7,13 +7,13 @@ use crate::{Outcome, malformed};
 use std::collections::BTreeMap;
 use std::io::Read;
 
-/// Source size of a small file.
+/// Limit on the source size of a small file; it grows with the archive.
 const MAX_SOURCE_BYTES: u64 = 2 << 20;
 
 pub(super) struct Texts(BTreeMap<String, String>);
 
 impl Texts {
-    /// Total size is limited to the archive size plus a constant.
+    /// Reads all source files. Their total size may not exceed the archive size plus a constant.
     pub fn read(archive: &Archive, top: &str) -> Result<Texts, String> {
         let folder = format!("{top}code/");
         let mut left = MAX_SOURCE_BYTES + archive.file_length();
@@ -29,7 +29,7 @@ impl Texts {
     }
 }
 
-/// Reads an entry, stored or deflated, of bounded size.
+/// Reads a stored or deflated entry of at most `most` bytes.
 pub(super) fn read_entry(archive: &Archive, name: &str, most: u64) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let unreadable = |error: std::io::Error| format!("`{}` cannot be read: {error}", crate::escape_name(name));

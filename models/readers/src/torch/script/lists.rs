@@ -1,4 +1,4 @@
-//! Lists, tuples and dictionaries of a program that is being followed.
+//! Methods of lists, tuples and dictionaries of an interpreted program.
 
 use super::heap::{Heap, Value, number_of};
 use crate::{Outcome, malformed, unsupported};
@@ -38,7 +38,7 @@ pub(super) fn repeat_list(heap: &mut Heap, list: Value, count: i64) -> Outcome<V
     heap.add_list(items.repeat(count))
 }
 
-/// Resolves a position, negative from the end, and clamps it.
+/// Resolves a position, which counts from the end if negative, and clamps it to the length.
 fn bounded_position(value: Option<&Value>, default: i64, length: i64) -> Outcome<i64> {
     match value {
         None | Some(Value::None) => Ok(default),

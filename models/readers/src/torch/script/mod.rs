@@ -1,9 +1,10 @@
-//! Reads TorchScript files (`torch.jit.save`): the program in their source, followed without PyTorch and without running anything.
+//! Reads TorchScript files (`torch.jit.save`) by interpreting their source, without PyTorch and without executing code
+//! of the file.
 //!
-//! An archive holds source in a small part of Python, pickled objects with the attributes of modules, and raw tensors. The method
-//! `forward` is followed with the shapes of its inputs: loops are unrolled, branches are taken by values that are known, methods of
-//! modules are put in the place where they are called, and each call of an ATen operator goes to the rule that programs of
-//! `torch.export` use, too.
+//! An archive holds source in a small subset of Python, pickled objects with the attributes of modules, and raw
+//! tensors. The method `forward` is interpreted with the shapes of its inputs. Loops are unrolled, branches are
+//! selected by known values, and methods of modules are inlined. Each call of an ATen operator is imported by the same
+//! rule as in `torch.export` programs.
 
 mod builtins;
 mod dtypes;
@@ -31,7 +32,7 @@ use models::error::{Error, Result};
 use pickle::read_pickle;
 use tensors::Tensors;
 
-/// Pickle size of a file with very many modules.
+/// Limit on the size of a pickle, enough for a file with very many modules.
 const MAX_PICKLE_BYTES: u64 = 64 << 20;
 
 pub(super) fn import_archive(archive: &Archive, file: &str, options: &Options) -> Result<Imported> {
@@ -70,9 +71,9 @@ fn top_of(archive: &Archive) -> std::result::Result<String, String> {
 
 struct Objects {
     root: usize,
-    /// Tensor constants of the source, by number.
+    /// Tensor constants of the source, by their number.
     constants: Vec<Value>,
-    /// Arguments of the traced call.
+    /// Arguments of the traced call, if the file has them.
     examples: Vec<Value>,
 }
 
@@ -104,7 +105,7 @@ impl Objects {
     }
 }
 
-/// Runs the program and returns its results.
+/// Interprets the program and returns the graph values of its results.
 fn run_program(
     interpreter: &mut Interpreter<'_>,
     root: usize,

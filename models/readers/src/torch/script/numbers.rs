@@ -1,4 +1,4 @@
-//! Arithmetic and comparisons of numbers that are known while a program is followed, as Python computes them.
+//! Arithmetic and comparisons of known numbers, with the semantics of Python.
 
 use super::heap::{Heap, Value, number_of};
 use crate::{Outcome, malformed};
@@ -15,7 +15,7 @@ pub(super) fn as_kind(name: &str, number: f64, dtype: DType) -> Value {
     }
 }
 
-/// Arithmetic and comparisons of numbers.
+/// Evaluates arithmetic and comparisons of numbers; None for all other operators.
 pub(super) fn of_numbers(heap: &mut Heap, name: &str, given: &[Value]) -> Outcome<Option<Value>> {
     match (name, given) {
         ("__not__", &[Value::Bool(flag)]) => return Ok(Some(Value::Bool(!flag))),

@@ -270,7 +270,7 @@ impl<'a> Parser<'a> {
         Ok(StatementKind::Assign { targets, is_unpacked, value })
     }
 
-    /// Parses comma-separated expressions as one tuple, and returns whether there was a comma.
+    /// Parses expressions separated by commas. Returns one expression or a tuple, and whether there was a comma.
     fn parse_expressions(&mut self) -> Parsed<(Expr<'a>, bool)> {
         let first = self.parse_expression()?;
         if self.peek_token() != Token::Symbol(",") {
@@ -385,7 +385,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Joins adjacent string literals.
+    /// Joins adjacent string literals into one.
     fn join_texts(&mut self, first: &str) -> Expr<'a> {
         let mut text = unescape_text(first);
         while let Token::Text(more) = self.peek_token() {

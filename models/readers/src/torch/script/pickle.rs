@@ -1,5 +1,6 @@
-//! Reads the objects of a TorchScript file from their pickles. A pickle is a program for a stack machine that can call any function
-//! of Python; here it builds lists, dictionaries, tensors and objects without methods, and all other names are refused.
+//! Reads the objects of a TorchScript file from their pickles. A pickle is a program for a stack machine that can call
+//! any Python function. This reader only builds lists, dictionaries, tensors and objects without methods, and refuses
+//! all other names.
 
 use super::heap::{Heap, NamedTensor, Value};
 use crate::torch::weights::StoredTensor;
@@ -7,7 +8,7 @@ use crate::{Outcome, escape_name, malformed, unsupported};
 use models::types::DType;
 use std::collections::HashMap;
 
-/// Python functions that TorchScript pickles call. The reader constructs their results itself and calls none of them.
+/// Python functions that TorchScript pickles call. The reader builds their results itself and calls no Python.
 const KNOWN: [&str; 10] = [
     "torch._utils._rebuild_tensor_v2",
     "collections.OrderedDict",
@@ -25,12 +26,12 @@ struct Unpickler<'a> {
     bytes: &'a [u8],
     folder: &'a str,
     heap: &'a mut Heap,
-    /// Values; None is a mark.
+    /// Stack of the machine; None is a mark.
     stack: Vec<Option<Value>>,
     memo: HashMap<u32, Value>,
 }
 
-/// Storages are entries of the folder.
+/// Reads a pickle; the storages of its tensors are archive entries in `folder`.
 pub(super) fn read_pickle(bytes: &[u8], folder: &str, heap: &mut Heap) -> Outcome<Value> {
     let mut unpickler = Unpickler { bytes, folder, heap, stack: Vec::new(), memo: HashMap::new() };
     loop {
@@ -149,7 +150,7 @@ impl Unpickler<'_> {
         }
     }
 
-    /// Pops the values since the last mark.
+    /// Pops the values above the last mark, and the mark.
     fn pop_marked(&mut self) -> Outcome<Vec<Value>> {
         let Some(mark) = self.stack.iter().rposition(Option::is_none) else {
             return malformed("its pickle takes more than it has");
@@ -174,7 +175,7 @@ impl Unpickler<'_> {
         }
     }
 
-    /// Adds elements, entries or attributes to the container below them on the stack.
+    /// Pops elements, entries or attributes from the stack and adds them to the container below.
     fn fill_container(&mut self, opcode: u8) -> Outcome<()> {
         let added = match opcode {
             b'e' | b'u' => self.pop_marked()?,
@@ -208,7 +209,7 @@ impl Unpickler<'_> {
         Ok(())
     }
 
-    /// Resolves a storage reference: tag, type, key, device, and number of elements.
+    /// Resolves a reference to a storage: a tuple of tag, type, key, device and number of elements.
     fn resolve_storage(&mut self) -> Outcome<Value> {
         let tuple = self.pop_value()?;
         let parts = self.heap.sequence_items(tuple).unwrap_or_default();

@@ -1,10 +1,11 @@
-//! Names and types of the arguments of ATen operators. TorchScript gives arguments by their places; rules take them by name.
+//! Names and types of the arguments of ATen operators. TorchScript passes arguments by position; import rules
+//! read them by name.
 //!
-//! `signatures.txt` has a line for each overload: the operator, then its arguments in order. An argument is a name, a type, and
-//! `=` if it may be left out; those after a lone `*` are given by name. The types are a tensor `T`, a number `N`, an integer `I`,
-//! a float `F`, a flag `B`, a text `S`, a device `D`, a generator `G`, lists of tensors `T*`, of tensors or nothing `O*`, of
-//! integers `I*` and of floats `F*`; for `I+` and `F+` one number stands for as many as are needed; `?` allows `None`. At the end
-//! stands `->*` if the result is a list, and `->2` for two results.
+//! `signatures.txt` has one line per overload: the operator, then its arguments in order. An argument is a name, a
+//! type, and `=` if it is optional; arguments after a lone `*` are keyword-only. Types are tensor `T`, number `N`,
+//! integer `I`, float `F`, boolean `B`, string `S`, device `D`, generator `G`, and the lists `T*` of tensors, `O*` of
+//! optional tensors, `I*` of integers and `F*` of floats. `I+` and `F+` are lists for which one number may be given;
+//! `?` allows `None`. A line ends with `->*` if the result is a list, and with `->2` if there are two results.
 
 use super::heap::{Heap, Value, is_tensor, number_of};
 use crate::torch::call::Argument;
@@ -32,13 +33,13 @@ pub(super) struct Signature {
     pub returns: Returns,
 }
 
-/// The arguments of a call, assigned to an overload.
+/// The arguments of a call, assigned to the formal arguments of an overload.
 pub(super) struct Assigned<'s> {
     pub signature: &'s Signature,
     pub arguments: Vec<(&'s Formal, Value)>,
 }
 
-/// Returns the overloads of an operator in matching order.
+/// Returns the overloads of an operator in the order in which they are tried.
 pub(super) fn operator_signatures(operator: &str) -> Vec<Signature> {
     let of_operator = |line: &&'static str| line.split(' ').next() == Some(operator);
     SIGNATURES.lines().filter(of_operator).map(parse_signature).collect()
@@ -61,7 +62,7 @@ fn parse_signature(line: &'static str) -> Signature {
     Signature { formals, returns }
 }
 
-/// Assigns the arguments of a call to the first matching overload.
+/// Assigns the arguments of a call to the first overload that matches, or returns None.
 pub(super) fn assign_arguments<'s>(
     signatures: &'s [Signature],
     given: &[Value],
@@ -124,7 +125,7 @@ fn fits_type(ty: &str, value: Value, heap: &Heap) -> bool {
     }
 }
 
-/// Converts a value to a rule argument; `tensor` resolves tensors.
+/// Converts a value to an argument of an import rule; `tensor` converts tensors.
 pub(super) fn convert_argument<E>(
     formal: &Formal,
     value: Value,

@@ -1,6 +1,6 @@
-//! The syntax tree of TorchScript's source, a small part of Python. Types are parsed as expressions.
+//! Syntax tree of TorchScript's source, a small subset of Python. Types are parsed as expressions.
 
-/// Names and texts are slices of the source.
+/// An expression; names and strings are slices of the source.
 #[derive(Debug)]
 pub(super) enum Expr<'a> {
     None,
@@ -24,7 +24,7 @@ pub(super) struct Call<'a> {
     pub keywords: Vec<(&'a str, Expr<'a>)>,
 }
 
-/// A statement with its line, counted from 1.
+/// A statement with its line number, counted from 1.
 #[derive(Debug)]
 pub(super) struct Statement<'a> {
     pub line: u32,
@@ -33,7 +33,7 @@ pub(super) struct Statement<'a> {
 
 #[derive(Debug)]
 pub(super) enum StatementKind<'a> {
-    /// Several targets unpack the value.
+    /// An assignment; several targets unpack the value.
     Assign {
         targets: Vec<Expr<'a>>,
         is_unpacked: bool,
@@ -79,14 +79,14 @@ pub(super) struct Parameter<'a> {
     pub default: Option<Expr<'a>>,
 }
 
-/// A module or named tuple.
+/// A class definition: a module or a named tuple.
 #[derive(Debug)]
 pub(super) struct Class<'a> {
     pub name: &'a str,
     pub base: &'a str,
     /// Attribute names in order of declaration.
     pub fields: Vec<&'a str>,
-    /// Attributes with a literal value.
+    /// Attributes that are defined by a literal.
     pub constants: Vec<(&'a str, Expr<'a>)>,
     pub methods: Vec<Function<'a>>,
 }
@@ -97,7 +97,8 @@ pub(super) struct Source<'a> {
     pub functions: Vec<Function<'a>>,
 }
 
-/// Names an operator such as `torch.add` or `ops.prim.NumToTensor`, without the module of tensors.
+/// Returns the name of a called operator, such as `add` for `torch.add` or `prim.NumToTensor` for
+/// `ops.prim.NumToTensor`.
 pub(super) fn operator_name(callee: &Expr<'_>) -> Option<String> {
     let Expr::Attribute(base, name) = callee else { return None };
     match &**base {

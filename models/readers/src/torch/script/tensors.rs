@@ -1,4 +1,4 @@
-//! Tensors of a TorchScript program: weights as they are asked for, and calls that become operators of the graph.
+//! Tensors of a TorchScript program: loads weights on first use and adds operators to the graph.
 
 use super::dtypes;
 use super::heap::{Heap, NamedTensor, Value, is_tensor};
@@ -16,20 +16,20 @@ use std::rc::Rc;
 
 const MAX_CALLS: usize = 1 << 17;
 
-/// The graph under construction, and the memory of its tensors.
+/// The graph under construction, and the memory cells of its tensors.
 pub(super) struct Tensors<'a> {
     pub emit: Emit<'a>,
     archive: &'a Archive,
     options: &'a Options,
     cells: Cells,
-    /// Cells of used file tensors, by heap position and by content.
+    /// Memory cells of the file's tensors that were used, by index in the heap; `shared` finds them by content.
     loaded: HashMap<usize, usize>,
     shared: HashMap<String, usize>,
     signatures: HashMap<String, Rc<Vec<Signature>>>,
     complex: HashSet<usize>,
-    /// Constants that stand for Python numbers, which do not affect the result type.
+    /// Constants that represent Python numbers, which do not affect the result type.
     numbers: HashSet<ValueId>,
-    /// The running module, and the variable that receives the result.
+    /// Module that is being interpreted; `target` is the variable that receives the result.
     pub scope: Rc<str>,
     pub target: &'a str,
     pub refused: Option<String>,
@@ -59,12 +59,12 @@ impl<'a> Tensors<'a> {
         }
     }
 
-    /// Adds a tensor with memory of its own.
+    /// Adds a tensor that owns its memory.
     pub fn add_tensor(&mut self, id: ValueId) -> Value {
         Value::Tensor(self.cells.add_cell(Slot::Value(id)))
     }
 
-    /// Returns the memory of a tensor; a tensor of the file becomes a constant of the graph.
+    /// Returns the memory cell of a tensor. A tensor of the file is added to the graph as a constant on first use.
     fn tensor_cell(&mut self, value: Value, heap: &Heap) -> Outcome<usize> {
         match value {
             Value::Tensor(cell) => Ok(cell),
@@ -113,7 +113,7 @@ impl<'a> Tensors<'a> {
         }
     }
 
-    /// A complex number counts as one element.
+    /// Returns the extents as PyTorch sees them: the added dimension of complex numbers is left out.
     pub fn tensor_extents(&mut self, value: Value, heap: &Heap) -> Outcome<Vec<i64>> {
         let id = self.value_id(value, heap)?;
         let mut extents = self.emit.extents(id)?;
@@ -134,7 +134,7 @@ impl<'a> Tensors<'a> {
         Ok(self.complex.contains(&cell))
     }
 
-    /// Returns the only element of a tensor, or None if it is not constant.
+    /// Returns the only element of a tensor, or None if the tensor is not constant.
     pub fn known_number(&mut self, value: Value, heap: &Heap) -> Outcome<Option<f64>> {
         let id = self.value_id(value, heap)?;
         match self.emit.ty(id)?.element_count() {
@@ -180,7 +180,7 @@ impl<'a> Tensors<'a> {
         }
     }
 
-    /// The variable that receives the result, with its module.
+    /// Returns a name for a result: the module, and the variable that receives the result.
     fn local_name(&self) -> String {
         match self.scope.is_empty() {
             true => self.target.to_owned(),
@@ -194,7 +194,7 @@ impl<'a> Tensors<'a> {
             .any(|value| is_missing(value) || heap.sequence_items(*value).unwrap_or_default().iter().any(is_missing))
     }
 
-    /// Makes the inputs of a skipped operator outputs of the graph.
+    /// Makes the tensor inputs of a skipped operator outputs of the graph.
     fn add_loose_ends(&mut self, all: &[Value], heap: &Heap) {
         let nested = all.iter().flat_map(|value| heap.sequence_items(*value).unwrap_or(std::slice::from_ref(value)));
         for value in nested.copied().collect::<Vec<_>>() {
@@ -271,7 +271,7 @@ impl<'a> Tensors<'a> {
         self.bind_results(made, assigned.signature.returns, (source, written), first_new, is_complex, heap)
     }
 
-    /// Replaces constants that stand for Python numbers by numbers; their type differs from that of complex operands.
+    /// Replaces constants that represent Python numbers by plain numbers, because complex operands have another type.
     fn write_numbers(&mut self, arguments: &mut HashMap<&str, Argument>) -> Outcome<()> {
         for argument in arguments.values_mut() {
             if let Argument::Tensor(id) = argument

@@ -1,4 +1,4 @@
-//! Attention with its projections, and without them.
+//! ONNX Runtime's attention operators, with and without the input projections.
 
 use super::fused::add_last_bias;
 use crate::onnx::call::Call;
@@ -10,7 +10,8 @@ use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// `input, weights, bias, mask, past, attention bias`: one product gives queries, keys and values.
+/// Emits `Attention`; inputs: `input, weights, bias, mask, past, attention bias`. One product gives queries, keys and
+/// values.
 pub(super) fn fused_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     call.expect_int("do_rotary", 0)?;
     call.expect_int("past_present_share_buffer", 0)?;
@@ -60,7 +61,8 @@ pub(super) fn fused_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(outputs)
 }
 
-/// `query, key, value, bias, key padding mask, attention bias, past key, past value`
+/// Emits `MultiHeadAttention`; inputs: `query, key, value, bias, key padding mask, attention bias, past key, past
+/// value`.
 pub(super) fn multi_head(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (q, Some(k), Some(v)) = (call.input(0)?, call.optional_input(1), call.optional_input(2)) else {
         return unsupported("queries, keys and values packed in one tensor");
@@ -106,7 +108,7 @@ fn head_count(call: &Call<'_>) -> Outcome<i64> {
     }
 }
 
-/// `[n, s, h · d]` as `[n, h, s, d]`; input that is already split is unchanged.
+/// Reshapes `[n, s, h · d]` to `[n, h, s, d]`; an input with four dimensions is unchanged.
 pub(super) fn split_heads(emit: &mut Emit<'_>, x: ValueId, count: i64) -> Outcome<ValueId> {
     match emit.extents(x)?[..] {
         [_, _, _, _] => Ok(x),
@@ -118,7 +120,7 @@ pub(super) fn split_heads(emit: &mut Emit<'_>, x: ValueId, count: i64) -> Outcom
     }
 }
 
-/// `[n, h, s, d]` as `[n, s, h · d]`
+/// Reshapes `[n, h, s, d]` to `[n, s, h · d]`.
 pub(super) fn join_heads(emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
     let [n, h, s, d] = emit.extents(x)?[..] else { return malformed("the result needs 4 dimensions") };
     let turned = emit.transpose(x, &[0, 2, 1, 3])?;
@@ -126,7 +128,7 @@ pub(super) fn join_heads(emit: &mut Emit<'_>, x: ValueId) -> Outcome<ValueId> {
 }
 
 struct Masks {
-    /// Sequence lengths, or a mask with 0 for ignored keys.
+    /// Sequence lengths, or a mask that is 0 at padding.
     padding: Option<ValueId>,
     bias: Option<ValueId>,
 }
@@ -160,7 +162,7 @@ fn masked_attention(emit: &mut Emit<'_>, call: &Call<'_>, parts: [ValueId; 3], m
     join_heads(emit, y)
 }
 
-/// Builds an additive mask: zero for valid keys.
+/// Builds an additive mask that is zero for valid keys and `hidden` for padding.
 fn padding_mask(
     emit: &mut Emit<'_>,
     padding: ValueId,
@@ -188,7 +190,7 @@ fn padding_mask(
     emit.push(Op::Where(Where {}), &[visible, open, hidden])
 }
 
-/// Compares key positions with a bound for each sequence.
+/// Compares key positions with one bound per sequence.
 fn compare_keys(emit: &mut Emit<'_>, function: CompareOp, bounds: ValueId, batch: i64, total: i64) -> Outcome<ValueId> {
     let bounds = emit.cast(bounds, DType::I64)?;
     let bounds = emit.reshape(bounds, &[batch, 1, 1, 1])?;

@@ -1,4 +1,4 @@
-//! Weights of few bits, several to a byte, with a scale for each block of a row.
+//! Block-quantised weights: packed numbers of a few bits, with one scale per block of a row.
 
 use super::fused::add_last_bias;
 use crate::onnx::call::Call;
@@ -9,7 +9,7 @@ use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// `A, B[n, blocks, bytes], scales, zero points, group index, bias`: `A` times the transposed weight.
+/// Multiplies `A` by the transposed weight; inputs: `A, B[n, blocks, bytes], scales, zero points, group index, bias`.
 pub(super) fn mat_mul(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (a, packed, scales) = (call.input(0)?, call.input(1)?, call.input(2)?);
     if call.optional_input(4).is_some() {
@@ -41,7 +41,7 @@ pub(super) fn mat_mul(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![add_last_bias(emit, y, call.optional_input(5))?])
 }
 
-/// `data, indices, scales, zero points`: looks up table rows, then dequantises them.
+/// Looks up table rows and dequantises them; inputs: `data, indices, scales, zero points`.
 pub(super) fn gather_blocks(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (data, indices, scales) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let rank = emit.rank(data)?;
@@ -86,7 +86,7 @@ pub(super) fn gather_blocks(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![emit.reshape(y, &shape)?])
 }
 
-/// Packing of quantised numbers.
+/// Packing of block-quantised numbers: bits per number, and numbers per block.
 struct Blocks {
     bits: i64,
     size: i64,
@@ -108,7 +108,8 @@ impl Blocks {
         }
     }
 
-    /// `(number - zero) · scale` with zero and scale per block of a row; the default zero is 2^(bits - 1).
+    /// Emits `(number - zero) · scale` with one zero point and scale per block of a row; the default zero point is
+    /// 2^(bits - 1).
     fn dequantise_blocks(
         &self,
         emit: &mut Emit<'_>,
@@ -132,7 +133,7 @@ impl Blocks {
     }
 }
 
-/// Unpacks the bytes of each row, lowest bits first.
+/// Unpacks the bytes of each row into numbers, lowest bits first.
 pub(super) fn unpack_bits(emit: &mut Emit<'_>, bytes: ValueId, bits: i64) -> Outcome<ValueId> {
     let [rows, columns] = emit.extents(bytes)?[..] else { return malformed("bytes must be in rows") };
     let each = 8 / bits;

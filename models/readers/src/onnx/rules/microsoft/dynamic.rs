@@ -1,4 +1,4 @@
-//! Products of integers whose scale follows from the data while the model runs.
+//! Integer products with scales that are computed from the data at run time.
 
 use super::fused::add_last_bias;
 use crate::onnx::call::Call;
@@ -10,7 +10,7 @@ use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// `A, B, scale, zero point, bias`: `A` is quantised first.
+/// Emits `DynamicQuantizeMatMul`, which quantises `A` at run time; inputs: `A, B, scale, zero point, bias`.
 pub(super) fn mat_mul(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let [a, a_scale, a_zero] = quantise_dynamic(emit, call.input(0)?)?;
     let sums = quantise::product_sums(emit, [a, call.input(1)?], [Some(a_zero), call.optional_input(3)])?;
@@ -18,7 +18,7 @@ pub(super) fn mat_mul(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![add_last_bias(emit, y, call.optional_input(4))?])
 }
 
-/// `A, B, scale of A, scale of B, zero of A, zero of B, bias`
+/// Emits `MatMulIntegerToFloat`; inputs: `A, B, scale of A, scale of B, zero of A, zero of B, bias`.
 pub(super) fn to_float(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let operands = [call.input(0)?, call.input(1)?];
     let sums = quantise::product_sums(emit, operands, [call.optional_input(4), call.optional_input(5)])?;
@@ -27,7 +27,8 @@ pub(super) fn to_float(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![add_last_bias(emit, y, call.optional_input(6))?])
 }
 
-/// An LSTM with transposed quantised weights; data and states are rounded to 8 bits before each product.
+/// Emits an LSTM with transposed quantised weights; input and hidden state are quantised to 8 bits before each
+/// product.
 pub(super) fn quantised_lstm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let mut weights = Vec::new();
     for (place, scale) in [(1, 8), (2, 10)] {
@@ -52,7 +53,7 @@ pub(super) fn quantised_lstm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     recurrent::rounded_lstm(emit, call, [weights[0], weights[1]])
 }
 
-/// Returns the scales of one direction: one number, or one per column.
+/// Returns the scales for one direction of a recurrent layer: one number, or one per column.
 fn of_direction(emit: &mut Emit<'_>, scales: ValueId, index: i64, directions: i64) -> Outcome<ValueId> {
     let extents = emit.extents(scales)?;
     if extents.first() != Some(&directions) {

@@ -1,4 +1,4 @@
-//! Products and convolutions with an activation, and activations with a bias.
+//! Products and convolutions fused with an activation, and activations fused with a bias.
 
 use crate::onnx::call::Call;
 use crate::onnx::rules::{contraction, pointwise, window};
@@ -8,7 +8,7 @@ use models::operators::{BiasAdd, BinaryOp, Dense, MatMul, Op, UnaryOp};
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// Convolution, bias, residual and activation.
+/// Emits a convolution, followed by bias, residual and activation.
 pub(super) fn fused_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let y = convolve_data(emit, call, x)?;
@@ -64,7 +64,7 @@ fn apply_activation(emit: &mut Emit<'_>, x: ValueId, name: Option<&str>, paramet
     emit.unary(function, x)
 }
 
-/// `alpha · A · B`; either operand may be transposed, also around its batches.
+/// Emits `alpha · A · B`. Either operand may be transposed, and may have its batch dimensions after the rows.
 pub(super) fn mat_mul(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let a = batches_first(emit, call.input(0)?, call.flag_attribute("transBatchA"))?;
     let b = batches_first(emit, call.input(1)?, call.flag_attribute("transBatchB"))?;

@@ -1,4 +1,4 @@
-//! Attention of grouped heads with a past, and rotated positions.
+//! Grouped-query attention with past keys and values, and rotary position embeddings.
 
 use super::attention::{append_past, join_heads, split_heads};
 use crate::onnx::call::Call;
@@ -10,7 +10,8 @@ use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// `query, key, value, past key, past value, lengths - 1, total length, cos, sin, …`
+/// Emits `GroupQueryAttention`; inputs: `query, key, value, past key, past value, lengths - 1, total length, cos, sin,
+/// …`.
 ///
 /// Sequences must fill their tensors: shorter ones would shift the positions of new keys.
 pub(super) fn group_query_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
@@ -55,7 +56,7 @@ pub(super) fn group_query_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Out
     Ok(vec![join_heads(emit, y)?, k, v])
 }
 
-/// Returns queries, keys and values by heads; one tensor may hold all three.
+/// Returns queries, keys and values split into heads; one input tensor may hold all three.
 fn split_projections(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<[ValueId; 3]> {
     let (count, groups) = (call.int_attribute("num_heads", 0), call.int_attribute("kv_num_heads", 0));
     if count < 1 || groups < 1 {
@@ -78,7 +79,8 @@ fn split_projections(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<[ValueId; 
     Ok([part(0, count)?, part(count, groups)?, part(count + groups, groups)?])
 }
 
-/// Checks known lengths against the tensors. Without a past, shorter is fine: tokens never attend ahead.
+/// Checks that known sequence lengths fill the tensors. Without a past, sequences may be shorter, because a causal
+/// query never attends to the padding behind it.
 fn check_lengths(emit: &Emit<'_>, call: &Call<'_>, past: i64, total: i64) -> Outcome<()> {
     for (index, shift) in [(5, 1), (6, 0)] {
         let Some(id) = call.optional_input(index) else { continue };
@@ -96,7 +98,7 @@ fn check_lengths(emit: &Emit<'_>, call: &Call<'_>, past: i64, total: i64) -> Out
     Ok(())
 }
 
-/// `input, position ids, cos, sin`
+/// Emits `RotaryEmbedding`; inputs: `input, position ids, cos, sin`.
 pub(super) fn rotary_embedding(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     if call.float_attribute("scale", 1.0) != 1.0 || call.flag_attribute("is_packed_batching") {
         return unsupported("scaled positions, or sequences packed into one");
@@ -137,9 +139,9 @@ struct AngleTables {
 }
 
 enum TokenPlaces {
-    /// Consecutive positions from this one.
+    /// Consecutive positions that start at this one.
     From(i64),
-    /// A position per token of each sequence, or shared by all.
+    /// Position of each token, for each sequence or shared by all.
     Given(ValueId),
 }
 

@@ -1,4 +1,4 @@
-//! Operators over integers with a scale and a zero point for each operand.
+//! Operators on quantised integers, with a scale and a zero point for each operand.
 
 use crate::onnx::call::Call;
 use crate::onnx::rules::{normalise, quantise, window};
@@ -13,7 +13,7 @@ fn dequantise_operand(emit: &mut Emit<'_>, call: &Call<'_>, place: usize) -> Out
     quantise::dequantise_scalar(emit, call.input(place)?, call.input(place + 1)?, call.optional_input(place + 2))
 }
 
-/// Quantises to the type of operand `like`; scale and zero point stand at `place`.
+/// Quantises to the type of operand `like`; input `place` is the scale, the next one the zero point.
 fn quantise_result(emit: &mut Emit<'_>, call: &Call<'_>, y: ValueId, place: usize, like: usize) -> Outputs {
     let to = emit.dtype(call.input(like)?)?;
     Ok(vec![quantise::quantise_scalar(emit, y, call.input(place)?, call.optional_input(place + 1), to)?])
@@ -39,7 +39,8 @@ pub(super) fn select_where(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     quantise_result(emit, call, y, 7, 1)
 }
 
-/// `scale, zero point` of the result, then each part with its own.
+/// Concatenates quantised tensors; inputs: `scale, zero point` of the result, then `data, scale, zero point` of each
+/// part.
 pub(super) fn concat(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (scale, zero) = (call.input(0)?, call.optional_input(1));
     let count = call.inputs.len().saturating_sub(2) / 3;
@@ -106,7 +107,7 @@ fn unary(emit: &mut Emit<'_>, call: &Call<'_>, function: UnaryOp) -> Outputs {
     quantise_result(emit, call, y, 3, 0)
 }
 
-/// The attribute `opset` gives the version of the ONNX operator.
+/// Emits a quantised softmax; the attribute `opset` gives the version of the ONNX operator that defines it.
 pub(super) fn softmax(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = dequantise_operand(emit, call, 0)?;
     let opset = call.int_attribute("opset", 13);
@@ -115,7 +116,7 @@ pub(super) fn softmax(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     quantise_result(emit, call, y, 3, 0)
 }
 
-/// The ONNX operator, optionally on channels-last data.
+/// Emits `QLinearConv`, optionally on channels-last data.
 pub(super) fn quantised_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let is_last = call.flag_attribute("channels_last");
     let mut x = call.input(0)?;
@@ -129,7 +130,8 @@ pub(super) fn quantised_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![y])
 }
 
-/// `A, scale, zero, B, scale, zero, C, scale, zero`: `C` uses the scale of the sums; no result scale, real result.
+/// Emits `QGemm`; inputs: `A, scale, zero, B, scale, zero, C, scale, zero`, where `C` has the scale of the sums.
+/// Without a scale of the result, the result is real.
 pub(super) fn quantised_gemm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (mut a, mut b) = (call.input(0)?, call.input(3)?);
     if emit.rank(a)? != 2 || emit.rank(b)? != 2 {

@@ -1,4 +1,4 @@
-//! Operators of ONNX Runtime's own domain, which its optimiser and its quantisers write.
+//! Operators of the domain `com.microsoft`, which ONNX Runtime's optimiser and quantisers write.
 
 mod attention;
 mod blocks;

@@ -1,4 +1,4 @@
-//! Normalisations of sums: residual connections and embeddings.
+//! Normalisations of sums: of residual connections and of embeddings.
 
 use super::fused::add_last_bias;
 use crate::onnx::call::Call;
@@ -10,14 +10,14 @@ use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
-/// `input, skip, gamma, beta, bias`
+/// Emits `SkipLayerNormalization`; inputs: `input, skip, gamma, beta, bias`.
 pub(super) fn skip_layer_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let sum = sum_inputs(emit, call, call.optional_input(4))?;
     let y = layer_norm(emit, sum, call.input(2)?, call.optional_input(3), call.float_attribute("epsilon", 1e-12))?;
     norm_outputs(call, y, sum)
 }
 
-/// `input, skip, gamma, bias`
+/// Emits `SkipSimplifiedLayerNormalization`; inputs: `input, skip, gamma, bias`.
 pub(super) fn skip_rms_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let sum = sum_inputs(emit, call, call.optional_input(3))?;
     let axis = last_axis(emit, sum)?;
@@ -63,7 +63,8 @@ fn layer_norm(
     emit.push(Op::LayerNorm(LayerNorm { axis, epsilon }), &[x, scale, shift])
 }
 
-/// `ids, kinds, words, places, segments, gamma, beta, mask, position ids`: rows of three tables, summed.
+/// Sums rows of three embedding tables and normalises the sum; inputs: `ids, segment ids, word table, position table,
+/// segment table, gamma, beta, mask, position ids`.
 pub(super) fn embed_layer_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let ids = call.input(0)?;
     let [batch, tokens] = emit.extents(ids)?[..] else { return malformed("ids must have 2 dimensions") };
