@@ -43,8 +43,8 @@ fn every_layer_of_resnet_18_is_exact() {
     assert_eq!(
         left,
         [
-            "max_pool: `pool` is no operation of the core",
-            "global_average_pool: `global_pool` is no operation of the core"
+            "max_pool: the accelerator does not support `pool`",
+            "global_average_pool: the accelerator does not support `global_pool`"
         ]
     );
 }

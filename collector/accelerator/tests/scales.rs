@@ -110,6 +110,6 @@ fn what_shifts_cannot_say_is_the_cpus() {
     let task = Task::from_text(LAYERS[0]).expect("a task");
     let values = drawn(&task, 1, |_| 1.5);
     let known: Vec<Option<Vec<f64>>> = values.iter().map(|value| Some(value.to_numbers())).collect();
-    assert!(fold_scales(&task, &known).expect_err("too large").to_string().contains("shifts make numbers smaller"));
+    assert!(fold_scales(&task, &known).expect_err("too large").to_string().contains("shifts can only reduce numbers"));
     assert!(fold_scales(&task, &[None, None, None, None]).is_err());
 }

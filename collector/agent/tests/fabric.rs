@@ -123,7 +123,7 @@ fn wrong_requests_are_refused_and_the_session_goes_on() {
     let (layer, inputs, _) = made(CONVOLUTION, "1x16");
     let (memory, instructions) = upload(&mut session, &layer, &inputs);
     let count = layer.instructions.len() as i64;
-    assert!(refusal(&mut session, RUN, &[instructions, count, 1000]).contains("the core on the fabric is unknown"));
+    assert!(refusal(&mut session, RUN, &[instructions, count, 1000]).contains("the accelerator in the FPGA is unknown"));
     for name in ["2x2", "", "../1x16", "/dev/mem", "1x16_\n"] {
         assert!(!refused(session.call_named(PROGRAM, vec![Value::Text(name.to_owned())])).is_empty(), "{name}");
     }
@@ -196,7 +196,7 @@ fn a_core_without_an_end_takes_nothing_until_another_bitstream() {
     write(&mut session, handle, 0, &stream);
     assert_eq!(ran(&mut session, handle, 2), Ran(FabricStatus::TimedOut, 1e6));
     program(&mut session, "1x16");
-    assert!(refusal(&mut session, RUN, &[handle, 2, 1000]).contains("had no end before"));
+    assert!(refusal(&mut session, RUN, &[handle, 2, 1000]).contains("did not finish an earlier run"));
     program(&mut session, "1x16_i8w8a32_15_15_18_17.bin");
     let (layer, inputs, _) = made(DENSE, "1x16");
     let (_, instructions) = upload(&mut session, &layer, &inputs);
@@ -249,6 +249,6 @@ fn what_cannot_be_served_is_said_at_once() {
     };
     assert!(matches!(says("x"), (Some(2), said) if said.contains("allowed are `none`, `devmem` and `simulated`")));
     if !["arm", "aarch64"].contains(&std::env::consts::ARCH) {
-        assert!(matches!(says("devmem"), (Some(3), said) if said.contains("no core's registers are known on")));
+        assert!(matches!(says("devmem"), (Some(3), said) if said.contains("accelerator's registers are unknown on")));
     }
 }

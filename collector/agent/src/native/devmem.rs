@@ -262,7 +262,7 @@ mod tests {
         };
         assert!(refused(&|places| places.registers = "/gone".into()).contains("a core's registers need it"));
         assert!(refused(&|places| places.memory = "/gone".into()).contains("modprobe u-dma-buf"));
-        assert!(refused(&|places| places.told.clear()).contains("nothing tells where"));
+        assert!(refused(&|places| places.told.clear()).contains("the address of"));
         let write = |name: &'static str, text: &'static str| {
             move |places: &mut FabricAddresses| fs::write(places.told[1].join(name), text).expect("a file")
         };

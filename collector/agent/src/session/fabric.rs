@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(run(&mut first), Ok(FabricStatus::TimedOut));
         drop(first);
         let mut next = session(folder.path(), FabricKind::Devmem);
-        assert!(run(&mut next).unwrap_err().contains("had no end before"));
+        assert!(run(&mut next).unwrap_err().contains("did not finish an earlier run"));
         // A simulated core ends with its session.
         assert_eq!(run(&mut session(folder.path(), FabricKind::Simulated)), Ok(FabricStatus::Done));
         assert!(mark.exists());
